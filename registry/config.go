@@ -1,0 +1,87 @@
+package registry
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Constructor makes a driver. It is called at start-up and again when the registry's configuration changed. It checks
+// all that can be checked without the registry: an unknown option, a bad URL or a missing file is an error that names
+// the field as the user wrote it (see [FieldError]). It does not need the registry to be reachable. A Registry that is
+// also an io.Closer is closed when it is no longer used.
+type Constructor func(ctx context.Context, cfg Config) (Registry, error)
+
+// Config is the registry section of Rollcall's configuration, as a driver gets it.
+type Config struct {
+	// Cluster is the owner that this process writes into its marks.
+	Cluster string
+	// Endpoint is the registry's address; its form is the driver's own. Empty where the driver needs none.
+	Endpoint string
+	TLS      TLS
+	Auth     Auth
+	// Timeout is how long one call may take. The caller bounds each call's context by it; a driver may use it for what
+	// a context can't bound.
+	Timeout time.Duration
+	// Options is the driver's own part, as a JSON object; decode it with [Config.DecodeOptions].
+	Options json.RawMessage
+}
+
+// TLS says how the registry proves who it is.
+type TLS struct {
+	// CAFile is a PEM file with the authorities to trust; empty means the system's.
+	CAFile string
+}
+
+// Auth says who we are to the registry.
+type Auth struct {
+	// TokenFile holds a bearer token; surrounding white space is ignored.
+	TokenFile string
+}
+
+// DecodeOptions decodes the driver's options into a struct, strictly: an option that the struct has no field for is an
+// error that names it. Nothing given leaves the struct as it is, so set defaults before the call.
+func (c Config) DecodeOptions(into any) error {
+	if len(bytes.TrimSpace(c.Options)) == 0 {
+		return nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(c.Options))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		return FieldError("options", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return FieldError("options", errors.New("must be one object"))
+	}
+	return nil
+}
+
+// FieldError says which field of the registry section is wrong: "endpoint", "tls.caFile", "options.datacenter". The
+// configuration's validation puts the section's own path before it.
+func FieldError(field string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &fieldError{field: field, err: err}
+}
+
+// FieldOf returns the field that [FieldError] named.
+func FieldOf(err error) (string, bool) {
+	var f *fieldError
+	if !errors.As(err, &f) {
+		return "", false
+	}
+	return f.field, true
+}
+
+type fieldError struct {
+	field string
+	err   error
+}
+
+func (e *fieldError) Error() string { return fmt.Sprintf("%s: %s", e.field, e.err) }
+func (e *fieldError) Unwrap() error { return e.err }

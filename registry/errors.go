@@ -1,0 +1,53 @@
+package registry
+
+import (
+	"errors"
+	"time"
+)
+
+// Terminal marks an error for which trying again at once is useless: bad credentials, an instance the registry refuses.
+// The caller warns, tries again at the cap of its back-off, and at once when the configuration changes; it never gives
+// up. Terminal(nil) is nil.
+func Terminal(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &terminalError{err: err}
+}
+
+// IsTerminal reports whether err, or an error that it wraps, was marked by [Terminal]. Anything else is retryable.
+func IsTerminal(err error) bool {
+	var t *terminalError
+	return errors.As(err, &t)
+}
+
+// RetryAfter marks a retryable error for which the registry said when to come back: not before d has passed.
+// RetryAfter(nil, d) is nil. A negative d counts as zero.
+func RetryAfter(err error, d time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	return &retryAfterError{err: err, after: max(d, 0)}
+}
+
+// RetryAfterOf returns the delay that [RetryAfter] put on err, or on an error that it wraps.
+func RetryAfterOf(err error) (time.Duration, bool) {
+	var r *retryAfterError
+	if !errors.As(err, &r) {
+		return 0, false
+	}
+	return r.after, true
+}
+
+type terminalError struct{ err error }
+
+func (e *terminalError) Error() string { return e.err.Error() }
+func (e *terminalError) Unwrap() error { return e.err }
+
+type retryAfterError struct {
+	err   error
+	after time.Duration
+}
+
+func (e *retryAfterError) Error() string { return e.err.Error() }
+func (e *retryAfterError) Unwrap() error { return e.err }

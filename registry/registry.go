@@ -1,0 +1,88 @@
+package registry
+
+import (
+	"context"
+	"net"
+	"strconv"
+)
+
+// Registry tells an external service registry where an instance stands.
+//
+// Rollcall lets OpenKruise go on with a pod only after the call for it returned nil, so the whole promise of the
+// product rests on what nil means here. Every method
+//
+//   - returns nil only when the registry has acknowledged: a reader who asks the registry afterwards gets the new state;
+//   - is idempotent: the same call again, at any later time and from another process with no memory, is a success;
+//   - is safe for concurrent use, also for the same instance;
+//   - never blocks past its context: when it ends, the call returns an error for which errors.Is(err, ctx.Err()) holds;
+//   - never retries by itself: the caller owns the back-off;
+//   - leaves what it was given unchanged, and keeps no reference to it;
+//   - never removes or changes an entry that carries another pod's UID, with the one exception of Register.
+//
+// An entry's identity is service, address and port. What tells two pods at one address apart is the mark, which a driver
+// keeps with the entry in whatever form the registry has for it (meta, tags, payload): cluster, namespace, pod and UID.
+//
+// An error means that the outcome is unknown: the registry may have done the work. It is retryable unless it is wrapped
+// by [Terminal]; [RetryAfter] says when to come back.
+type Registry interface {
+	// Register puts the instance in service: known, and given to clients. It is an upsert. An entry at the same
+	// identity with another UID is overwritten, since the pod that has the address now is the one that answers there.
+	Register(ctx context.Context, in Instance) error
+
+	// FailOver puts the instance out of service: still known, and no longer given to clients. A registry that has no
+	// such state does what Deregister does. For an instance that is not known it is a success, and whether the
+	// instance is known afterwards is the driver's choice; it is never in service. An entry with another UID is spared,
+	// and that is a success too.
+	FailOver(ctx context.Context, in Instance) error
+
+	// Deregister makes the instance absent: unknown to the registry. Absent already is a success. An entry with another
+	// UID is spared, and that is a success too: a late call for a dead pod must not take out the live pod that was
+	// given its address.
+	Deregister(ctx context.Context, in Instance) error
+}
+
+// Instance is one address and port of one pod under one service name.
+type Instance struct {
+	// Service is the name that clients look up.
+	Service string `json:"service"`
+	// Address is the pod's IP, IPv4 or IPv6, without brackets.
+	Address string `json:"address"`
+	// Port is the TCP port, 1 to 65535.
+	Port int `json:"port"`
+
+	// Cluster names the owner: the Kubernetes cluster that this Rollcall serves. Two clusters may share one registry.
+	Cluster string `json:"cluster"`
+	// Namespace, Pod and UID are those of the pod. The UID alone tells a pod from the next one at its name or address.
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	UID       string `json:"uid"`
+}
+
+// Endpoint is the address and port as net.Dial takes it: 10.0.0.1:80, [fd00::1]:80.
+func (in Instance) Endpoint() string {
+	return net.JoinHostPort(in.Address, strconv.Itoa(in.Port))
+}
+
+// State is what a registry says of an instance that it knows.
+type State string
+
+const (
+	// InService: given to clients.
+	InService State = "InService"
+	// OutOfService: known, and not given to clients.
+	OutOfService State = "OutOfService"
+)
+
+// Entry is one instance as the registry has it.
+type Entry struct {
+	Instance
+	State State `json:"state"`
+}
+
+// Lister is an optional capability, found by type assertion when Rollcall starts.
+type Lister interface {
+	// List returns every entry whose mark names the cluster, in no particular order, and nothing that others wrote. It
+	// is all or nothing: a partial answer is an error. The contract of [Registry] on context, concurrency, retries and
+	// error classes holds for it too.
+	List(ctx context.Context, cluster string) ([]Entry, error)
+}
