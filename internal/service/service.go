@@ -1,0 +1,146 @@
+package service
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	// AnnotationServices names a pod's services and their ports, and wins over the rules: "web=8080,admin=9090".
+	AnnotationServices = "rollcall.dev/services"
+	// AnnotationDrain is how long a pod stays up after it was taken out of rotation, and wins over the default: "15s".
+	AnnotationDrain = "rollcall.dev/drain"
+)
+
+const servicesHelp = `write "name=port", several with commas: "web=8080,admin=9090"`
+
+// Endpoint is one service name and port of a pod.
+type Endpoint struct {
+	Service string
+	Port    int
+}
+
+// Rules say which endpoints a pod has that does not name them itself.
+type Rules struct {
+	// Name makes the service's name.
+	Name NameTemplate
+	// Port is the port to register; 0 means the first TCP port that a container of the pod names.
+	Port int
+}
+
+// Subject is what the rules look at: a pod, or a workload's template.
+type Subject struct {
+	Namespace string
+	// Workload is the name of the workload that owns the pod; empty where there is none.
+	Workload    string
+	Labels      map[string]string
+	Annotations map[string]string
+	// Spec may be nil, which is a pod that names no port.
+	Spec *corev1.PodSpec
+}
+
+// EndpointsOf returns the endpoints of s, at least one, sorted by service and port and without duplicates.
+func (r Rules) EndpointsOf(s Subject) ([]Endpoint, error) {
+	if written, ok := s.Annotations[AnnotationServices]; ok {
+		endpoints, err := parseServices(written)
+		if err != nil {
+			return nil, fmt.Errorf("annotation %s: %w", AnnotationServices, err)
+		}
+		return endpoints, nil
+	}
+	port := r.Port
+	if port == 0 {
+		port = firstPort(s.Spec)
+	}
+	if port == 0 {
+		return nil, fmt.Errorf("no port to register: set service.port in the config, a containerPort, or annotation %s: %q",
+			AnnotationServices, "name=port")
+	}
+	name, err := r.Name.nameOf(s)
+	if err != nil {
+		return nil, err
+	}
+	return []Endpoint{{Service: name, Port: port}}, nil
+}
+
+// DrainOf returns how long the pod with these annotations drains: what [AnnotationDrain] says, else def.
+func DrainOf(annotations map[string]string, def time.Duration) (time.Duration, error) {
+	written, ok := annotations[AnnotationDrain]
+	if !ok {
+		return def, nil
+	}
+	drain, err := time.ParseDuration(strings.TrimSpace(written))
+	if err != nil {
+		return 0, fmt.Errorf(`annotation %s: %q is not a duration: write "15s", "1m30s" or "0s"`, AnnotationDrain, written)
+	}
+	if drain < 0 {
+		return 0, fmt.Errorf(`annotation %s: %q is below zero: write "0s" or more`, AnnotationDrain, written)
+	}
+	return drain, nil
+}
+
+// CheckPort refuses what is not a TCP port.
+func CheckPort(port int) error {
+	if port < 1 || port > 65535 {
+		return fmt.Errorf("%d is not a port: write a number from 1 to 65535", port)
+	}
+	return nil
+}
+
+func parseServices(written string) ([]Endpoint, error) {
+	var endpoints []Endpoint
+	for item := range strings.SplitSeq(written, ",") {
+		endpoint, err := parseEndpoint(strings.TrimSpace(item))
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(endpoints, endpoint) {
+			return nil, fmt.Errorf("%s=%d stands there twice: remove one", endpoint.Service, endpoint.Port)
+		}
+		endpoints = append(endpoints, endpoint)
+	}
+	slices.SortFunc(endpoints, func(a, b Endpoint) int {
+		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Port, b.Port))
+	})
+	return endpoints, nil
+}
+
+func parseEndpoint(item string) (Endpoint, error) {
+	if item == "" {
+		return Endpoint{}, errors.New("an entry is empty: " + servicesHelp)
+	}
+	name, number, found := strings.Cut(item, "=")
+	name, number = strings.TrimSpace(name), strings.TrimSpace(number)
+	if !found || name == "" {
+		return Endpoint{}, fmt.Errorf("%q is not a service and its port: %s", item, servicesHelp)
+	}
+	if err := checkName(name); err != nil {
+		return Endpoint{}, err
+	}
+	port, err := strconv.ParseUint(number, 10, 16)
+	if err != nil || port == 0 {
+		return Endpoint{}, fmt.Errorf("%q is not a port: write a number from 1 to 65535, as in %q", number, name+"=8080")
+	}
+	return Endpoint{Service: name, Port: int(port)}, nil
+}
+
+func firstPort(spec *corev1.PodSpec) int {
+	if spec == nil {
+		return 0
+	}
+	for _, container := range spec.Containers {
+		for _, port := range container.Ports {
+			if port.ContainerPort > 0 && (port.Protocol == "" || port.Protocol == corev1.ProtocolTCP) {
+				return int(port.ContainerPort)
+			}
+		}
+	}
+	return 0
+}

@@ -1,0 +1,223 @@
+package service
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestEndpointsOf(t *testing.T) {
+	t.Parallel()
+	web := map[string]string{"app": "web"}
+	ports := func(ports ...corev1.ContainerPort) *corev1.PodSpec {
+		return &corev1.PodSpec{Containers: []corev1.Container{{Name: "log"}, {Name: "main", Ports: ports}}}
+	}
+	tcp8080 := ports(corev1.ContainerPort{ContainerPort: 8080})
+	annotated := func(s string) map[string]string { return map[string]string{AnnotationServices: s} }
+
+	tests := map[string]struct {
+		reason  string
+		name    string
+		port    int
+		subject Subject
+		want    []Endpoint
+		wantErr []string
+	}{
+		"the label and the first container port": {
+			reason:  "the defaults give the label app and the first port that any container names",
+			subject: Subject{Namespace: "prod", Workload: "web-clone", Labels: web, Spec: tcp8080},
+			want:    []Endpoint{{"web", 8080}},
+		},
+		"the configured port": {
+			reason:  "service.port goes before what the containers name",
+			port:    9000,
+			subject: Subject{Labels: web, Spec: tcp8080},
+			want:    []Endpoint{{"web", 9000}},
+		},
+		"UDP first": {
+			reason: "only a TCP port can be registered",
+			subject: Subject{Labels: web, Spec: ports(
+				corev1.ContainerPort{ContainerPort: 53, Protocol: corev1.ProtocolUDP},
+				corev1.ContainerPort{ContainerPort: 8081, Protocol: corev1.ProtocolTCP})},
+			want: []Endpoint{{"web", 8081}},
+		},
+		"no port": {
+			reason:  "a pod with nothing to register says all three ways to mend it",
+			subject: Subject{Labels: web, Spec: ports()},
+			wantErr: []string{"no port to register", "service.port", "containerPort", `rollcall.dev/services: "name=port"`},
+		},
+		"no spec": {
+			reason:  "a nil spec names no port",
+			subject: Subject{Labels: web},
+			wantErr: []string{"no port to register"},
+		},
+		"only the label is missing": {
+			reason:  "an empty result is the workload's name",
+			subject: Subject{Workload: "web-clone", Spec: tcp8080},
+			want:    []Endpoint{{"web-clone", 8080}},
+		},
+		"no label and no workload": {
+			reason:  "with nothing to name the service, the error says which label to set",
+			subject: Subject{Spec: tcp8080},
+			wantErr: []string{"no service name", "set label app", AnnotationServices},
+		},
+		"a whole template": {
+			reason:  "every placeholder and literal text have their place",
+			name:    "{namespace}.{workload}-{label:example.com/tier}!",
+			subject: Subject{Namespace: "prod", Workload: "clone", Labels: map[string]string{"example.com/tier": "db"}, Spec: tcp8080},
+			want:    []Endpoint{{"prod.clone-db!", 8080}},
+		},
+		"half a template": {
+			reason:  "prod- would be one service for all that lack the label",
+			name:    "{namespace}-{label:app}",
+			subject: Subject{Namespace: "prod", Workload: "clone", Spec: tcp8080},
+			wantErr: []string{`gives "prod-"`, "set label app"},
+		},
+		"a result that is too long": {
+			reason: "parts that are fine alone can be too long together",
+			name:   "{namespace}-{workload}",
+			subject: Subject{Namespace: strings.Repeat("n", 63), Workload: strings.Repeat("w", 253),
+				Spec: tcp8080},
+			wantErr: []string{"317 bytes", "at most 253"},
+		},
+		"the annotation": {
+			reason:  "the annotation wins, spaces do not matter, and the result is sorted",
+			port:    1,
+			subject: Subject{Labels: web, Annotations: annotated(" web=8080, admin = 9090 ,web=443"), Spec: tcp8080},
+			want:    []Endpoint{{"admin", 9090}, {"web", 443}, {"web", 8080}},
+		},
+		"an empty annotation": {
+			reason:  "an annotation that says nothing is a mistake, not a wish",
+			subject: Subject{Labels: web, Annotations: annotated(""), Spec: tcp8080},
+			wantErr: []string{"annotation rollcall.dev/services", "empty", `"web=8080,admin=9090"`},
+		},
+		"a trailing comma": {
+			reason: "an entry was forgotten", subject: Subject{Annotations: annotated("web=1,")}, wantErr: []string{"empty"},
+		},
+		"no equals sign": {
+			reason: "the port is missing", subject: Subject{Annotations: annotated("web")}, wantErr: []string{`"web" is not`, "name=port"},
+		},
+		"no name": {
+			reason: "the name is missing", subject: Subject{Annotations: annotated("=80")}, wantErr: []string{`"=80" is not`, "name=port"},
+		},
+		"port zero": {
+			reason: "0 is no port", subject: Subject{Annotations: annotated("web=0")}, wantErr: []string{`"0" is not a port`, "1 to 65535"},
+		},
+		"port too high": {
+			reason: "65536 is no port", subject: Subject{Annotations: annotated("web=65536")}, wantErr: []string{"1 to 65535"},
+		},
+		"port negative": {
+			reason: "-1 is no port", subject: Subject{Annotations: annotated("web=-1")}, wantErr: []string{"1 to 65535"},
+		},
+		"port by name": {
+			reason: "a port's name is no number", subject: Subject{Annotations: annotated("web=http")}, wantErr: []string{`"http" is not a port`},
+		},
+		"two equals signs": {
+			reason: "what follows the first is no number", subject: Subject{Annotations: annotated("a=b=80")}, wantErr: []string{`"b=80" is not a port`},
+		},
+		"twice the same": {
+			reason: "one of them is a mistake", subject: Subject{Annotations: annotated("web=80,web=80")}, wantErr: []string{"web=80", "twice"},
+		},
+		"a control character": {
+			reason: "a log or a URL would break", subject: Subject{Annotations: annotated("we\x00b=80")}, wantErr: []string{"cannot be printed"},
+		},
+		"not UTF-8": {
+			reason: "JSON would change it silently", subject: Subject{Annotations: annotated("we\xffb=80")}, wantErr: []string{"UTF-8"},
+		},
+		"a name too long": {
+			reason: "no registry takes it", subject: Subject{Annotations: annotated(strings.Repeat("x", 254) + "=80")}, wantErr: []string{"254 bytes"},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			text := tc.name
+			if text == "" {
+				text = "{label:app}"
+			}
+			template, err := ParseNameTemplate(text)
+			if err != nil {
+				t.Fatalf("ParseNameTemplate(%q): %v", text, err)
+			}
+			got, err := Rules{Name: template, Port: tc.port}.EndpointsOf(tc.subject)
+			expectError(t, tc.reason, err, tc.wantErr)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestZeroTemplateGivesTheWorkloadsName(t *testing.T) {
+	t.Parallel()
+	got, err := Rules{Port: 80}.EndpointsOf(Subject{Workload: "web"})
+	if diff := cmp.Diff([]Endpoint{{"web", 80}}, got); err != nil || diff != "" {
+		t.Errorf("error %v (-want +got)\n%s", err, diff)
+	}
+	if _, err := (Rules{Port: 80}).EndpointsOf(Subject{}); err == nil {
+		t.Error("a pod with no workload must be an error")
+	}
+}
+
+func TestParseNameTemplateRefuses(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"{app}":                    "{app} is not known: write {namespace}, {workload}, {label:KEY}",
+		"{label:}":                 "write {label:KEY}",
+		"{label:a b}":              "write {label:KEY}",
+		"{}":                       "{} is not known",
+		"x{label:app":              "not closed",
+		"x}":                       "closes nothing",
+		"{{namespace}}":            "is not known",
+		"a\nb":                     "cannot be printed",
+		strings.Repeat("x", 1<<10): "1024 bytes",
+	} {
+		if _, err := ParseNameTemplate(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("ParseNameTemplate(%q) = %v, want an error with %q", text, err, want)
+		}
+	}
+}
+
+func TestDrainOf(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		reason      string
+		annotations map[string]string
+		want        time.Duration
+		wantErr     []string
+	}{
+		"none":       {reason: "the default holds", want: time.Minute},
+		"set":        {reason: "the annotation wins", annotations: map[string]string{AnnotationDrain: "1m30s"}, want: 90 * time.Second},
+		"zero":       {reason: "0s switches the drain off", annotations: map[string]string{AnnotationDrain: "0s"}},
+		"negative":   {reason: "no time runs backwards", annotations: map[string]string{AnnotationDrain: "-1s"}, wantErr: []string{AnnotationDrain, `write "0s"`}},
+		"no unit":    {reason: "seconds or minutes?", annotations: map[string]string{AnnotationDrain: "15"}, wantErr: []string{`"15" is not a duration`, `"15s"`}},
+		"empty":      {reason: "says nothing", annotations: map[string]string{AnnotationDrain: ""}, wantErr: []string{`"15s"`}},
+		"overflowed": {reason: "no int64 holds it", annotations: map[string]string{AnnotationDrain: "9999999999999h"}, wantErr: []string{"not a duration"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := DrainOf(tc.annotations, time.Minute)
+			expectError(t, tc.reason, err, tc.wantErr)
+			if got != tc.want {
+				t.Errorf("%s: got %s, want %s", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+// expectError expects an error that contains every part, and none where there are no parts.
+func expectError(t *testing.T, reason string, err error, parts []string) {
+	t.Helper()
+	if (err != nil) != (len(parts) > 0) {
+		t.Fatalf("%s: got error %v, want one with %q", reason, err, parts)
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%s: error %q does not say %q", reason, err, part)
+		}
+	}
+}
