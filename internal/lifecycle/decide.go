@@ -1,0 +1,227 @@
+package lifecycle
+
+import (
+	"slices"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Want is what the registry shall say of a pod's instances.
+type Want string
+
+// What the registry shall say. Keep leaves it at whatever it says now.
+const (
+	Keep         Want = "Keep"
+	InService    Want = "InService"
+	OutOfService Want = "OutOfService"
+	Absent       Want = "Absent"
+)
+
+// Row is the row of the decision table that applies, numbered as in docs/decision-table.md.
+type Row int
+
+// The rows, first match first.
+const (
+	RowGone                 Row = 1
+	RowPreparingDelete      Row = 2
+	RowPreparingUpdate      Row = 3
+	RowUpdating             Row = 4
+	RowUpdatedNotReady      Row = 5
+	RowUpdated              Row = 6
+	RowPreparingNormalUnfit Row = 7
+	RowPreparingNormal      Row = 8
+	RowNormal               Row = 9
+	RowNormalNotReady       Row = 10
+	RowUnknownState         Row = 11
+)
+
+// Input is all that a decision rests on.
+type Input struct {
+	Pod       *corev1.Pod
+	Hooks     Hooks
+	Record    Record
+	Ownership Ownership
+}
+
+// Decision says what the registry shall say and what follows.
+type Decision struct {
+	Row  Row
+	Want Want
+	// Arm is written before the registry is told anything: hooks without which Kruise would not ask before it
+	// updates or deletes a pod that is in rotation.
+	Arm Edit
+	// Then is written once the registry has acknowledged Want, and only then.
+	Then Edit
+	// Waiting is the hook that Kruise waits for now because of a handler of ours; empty where it waits for nothing.
+	Waiting Hook
+}
+
+// Edit is a change of a pod's handlers. It holds only what differs from the pod as it was decided on.
+type Edit struct {
+	Set   []Handler
+	Clear []Handler
+	// ClearMarks are keys of newly-created marks, as labels or annotations.
+	ClearMarks []string
+}
+
+// Empty reports whether the edit changes nothing.
+func (e Edit) Empty() bool { return len(e.Set) == 0 && len(e.Clear) == 0 && len(e.ClearMarks) == 0 }
+
+// Decide returns what the registry shall say of the pod as it is now, and what may follow. It is total and pure, and
+// deciding again after the decision was applied changes nothing more.
+func Decide(in Input) Decision {
+	d := rule(in)
+	if d.Row != RowGone && d.Row != RowUnknownState {
+		d.Then.Clear = union(d.Then.Clear, in.forgotten())
+	}
+	d.Arm = in.needed(d.Arm)
+	d.Then = in.needed(d.Then)
+	d.Waiting = in.waiting(d.Row)
+	return d
+}
+
+// rule is the decision table. The edits it returns are the full intent; Decide leaves out what is so already.
+func rule(in Input) Decision {
+	h, ready := in.Hooks, IsReady(in.Pod)
+	if in.Pod.DeletionTimestamp != nil || finished(in.Pod) {
+		return Decision{Row: RowGone, Want: Absent, Then: in.releaseAll()}
+	}
+	switch state(in.Pod) {
+	case appspub.LifecycleStatePreparingDelete:
+		// preNormal goes too: should the deletion be cancelled, Kruise must wait again until the pod is back in.
+		return Decision{Row: RowPreparingDelete, Want: Absent, Then: Edit{Clear: union(h.PreDelete, h.PreNormal)}}
+	case appspub.LifecycleStatePreparingUpdate:
+		return Decision{Row: RowPreparingUpdate, Want: OutOfService, Then: Edit{Clear: h.InPlaceUpdate}}
+	case appspub.LifecycleStateUpdating:
+		return Decision{Row: RowUpdating, Want: OutOfService}
+	case appspub.LifecycleStateUpdated:
+		if !ready {
+			return Decision{Row: RowUpdatedNotReady, Want: OutOfService}
+		}
+		return Decision{Row: RowUpdated, Want: InService,
+			Arm:  Edit{Set: without(h.PreDelete, h.InPlaceUpdate)},
+			Then: Edit{Set: h.InPlaceUpdate}}
+	case appspub.LifecycleStatePreparingNormal:
+		if !ready {
+			return Decision{Row: RowPreparingNormalUnfit, Want: OutOfService}
+		}
+		return Decision{Row: RowPreparingNormal, Want: InService,
+			Arm:  Edit{Set: without(union(h.PreDelete, h.InPlaceUpdate), h.PreNormal)},
+			Then: Edit{Set: union(h.PreNormal, h.PreDelete, h.InPlaceUpdate), ClearMarks: in.Ownership.NewlyCreated}}
+	case appspub.LifecycleStateNormal:
+		if !ready {
+			return Decision{Row: RowNormalNotReady, Want: Keep}
+		}
+		return Decision{Row: RowNormal, Want: InService,
+			Arm:  Edit{Set: union(h.PreDelete, h.InPlaceUpdate)},
+			Then: Edit{ClearMarks: in.Ownership.NewlyCreated}}
+	default:
+		return Decision{Row: RowUnknownState, Want: Keep}
+	}
+}
+
+// releaseAll is for a pod that ends: nothing of ours may hold it, named by a workload or not. A pod that is being
+// deleted is held by finalizers alone, so its labels are left, which saves a write for each pod that a rollout deletes.
+func (in Input) releaseAll() Edit {
+	var finalizers []Handler
+	for _, f := range in.Pod.Finalizers {
+		if in.Ownership.Owns(f) {
+			finalizers = append(finalizers, Handler{Finalizer: f})
+		}
+	}
+	if in.Pod.DeletionTimestamp != nil {
+		return Edit{Clear: union(finalizers)}
+	}
+	return Edit{Clear: union(finalizers, in.Hooks.all(), in.forgotten())}
+}
+
+// forgotten are the handlers that were ours when the record was written, still are by the configuration, and that no
+// hook of the workload names any more.
+func (in Input) forgotten() []Handler {
+	return filter(in.Record.Handlers, func(h Handler) bool {
+		return in.Ownership.Owns(h.Key()) && !in.Hooks.names(h)
+	})
+}
+
+// needed leaves out of an edit what the pod already has.
+func (in Input) needed(e Edit) Edit {
+	return Edit{
+		Set:        filter(e.Set, func(h Handler) bool { return !h.setOn(in.Pod) }),
+		Clear:      filter(e.Clear, func(h Handler) bool { return h.setOn(in.Pod) }),
+		ClearMarks: slices.DeleteFunc(slices.Clone(e.ClearMarks), func(key string) bool { return !marked(in.Pod, key) }),
+	}
+}
+
+func (in Input) waiting(row Row) Hook {
+	set := func(h Handler) bool { return h.setOn(in.Pod) }
+	unset := func(h Handler) bool { return !h.setOn(in.Pod) }
+	switch row {
+	case RowGone:
+		if !in.needed(in.releaseAll()).Empty() {
+			return PreDelete
+		}
+	case RowPreparingDelete:
+		if slices.ContainsFunc(in.named(PreDelete), set) {
+			return PreDelete
+		}
+	case RowPreparingUpdate:
+		if slices.ContainsFunc(in.named(InPlaceUpdate), set) {
+			return InPlaceUpdate
+		}
+	case RowUpdatedNotReady, RowUpdated:
+		if slices.ContainsFunc(in.named(InPlaceUpdate), unset) {
+			return InPlaceUpdate
+		}
+	case RowPreparingNormalUnfit, RowPreparingNormal:
+		if slices.ContainsFunc(in.named(PreNormal), unset) {
+			return PreNormal
+		}
+	case RowUpdating, RowNormal, RowNormalNotReady, RowUnknownState:
+	}
+	return ""
+}
+
+// named are the handlers of a hook that are ours, the refused ones included: Kruise waits for those too.
+func (in Input) named(hook Hook) []Handler {
+	accepted := map[Hook][]Handler{
+		PreNormal: in.Hooks.PreNormal, InPlaceUpdate: in.Hooks.InPlaceUpdate, PreDelete: in.Hooks.PreDelete,
+	}[hook]
+	for _, r := range in.Hooks.Refused {
+		if r.Hook == hook {
+			accepted = append(slices.Clone(accepted), r.Handler)
+		}
+	}
+	return accepted
+}
+
+// Managed reports whether Rollcall has anything to do with the pod: its workload names a handler of ours, or it carries
+// a newly-created mark, a record, or a finalizer of ours.
+func (in Input) Managed() bool {
+	if in.Hooks.Any() || in.Record.Exists() {
+		return true
+	}
+	return slices.ContainsFunc(in.Pod.Finalizers, in.Ownership.Owns) ||
+		slices.ContainsFunc(in.Ownership.NewlyCreated, func(key string) bool { return marked(in.Pod, key) })
+}
+
+// IsReady reports the pod's Ready condition, to which Kruise's readiness gates count.
+func IsReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+func state(pod *corev1.Pod) appspub.LifecycleStateType {
+	return appspub.LifecycleStateType(pod.Labels[appspub.LifecycleStateKey])
+}
+
+func finished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// marked reports whether the pod carries a newly-created mark, as label or annotation. The public examples use "true"
+// and call any other value done.
+func marked(pod *corev1.Pod, key string) bool {
+	return pod.Labels[key] == "true" || pod.Annotations[key] == "true"
+}

@@ -1,0 +1,78 @@
+package lifecycle
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Hook is a point in a pod's life at which Kruise waits.
+type Hook string
+
+// The hooks of spec.lifecycle, by their API names.
+const (
+	PreNormal     Hook = "preNormal"
+	InPlaceUpdate Hook = "inPlaceUpdate"
+	PreDelete     Hook = "preDelete"
+)
+
+// Handler is one label or finalizer of a hook. Exactly one of Label and Finalizer is set.
+type Handler struct {
+	Label string `json:"label,omitempty"`
+	// Value is the label's value that means "set". It is the workload's choice and not always "true".
+	Value     string `json:"value,omitempty"`
+	Finalizer string `json:"finalizer,omitempty"`
+}
+
+// Key is the label's key or the finalizer.
+func (h Handler) Key() string { return h.Label + h.Finalizer }
+
+func (h Handler) String() string {
+	if h.Finalizer != "" {
+		return "finalizer " + h.Finalizer
+	}
+	return "label " + h.Label + "=" + h.Value
+}
+
+// setOn reports whether the pod carries the handler, as Kruise sees it: a label counts only with the exact value
+// (IsPodHooked in Kruise's pkg/util/lifecycle).
+func (h Handler) setOn(pod *corev1.Pod) bool {
+	if h.Finalizer != "" {
+		return slices.Contains(pod.Finalizers, h.Finalizer)
+	}
+	value, present := pod.Labels[h.Label]
+	return present && value == h.Value
+}
+
+func compareHandlers(a, b Handler) int {
+	if c := strings.Compare(a.Label, b.Label); c != 0 {
+		return c
+	}
+	if c := strings.Compare(a.Finalizer, b.Finalizer); c != 0 {
+		return c
+	}
+	return strings.Compare(a.Value, b.Value)
+}
+
+// union returns every handler of the lists once, sorted.
+func union(lists ...[]Handler) []Handler {
+	all := slices.Concat(lists...)
+	slices.SortFunc(all, compareHandlers)
+	return slices.Compact(all)
+}
+
+// without returns the handlers of list that are not in other.
+func without(list, other []Handler) []Handler {
+	return filter(list, func(h Handler) bool { return !slices.Contains(other, h) })
+}
+
+func filter(list []Handler, keep func(Handler) bool) []Handler {
+	var kept []Handler
+	for _, h := range list {
+		if keep(h) {
+			kept = append(kept, h)
+		}
+	}
+	return kept
+}

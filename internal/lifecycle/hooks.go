@@ -1,0 +1,158 @@
+package lifecycle
+
+import (
+	"fmt"
+	"slices"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Workload is what the decision needs of a pod's owner.
+type Workload struct {
+	Lifecycle      *appspub.Lifecycle
+	Selector       *metav1.LabelSelector
+	TemplateLabels map[string]string
+}
+
+// Hooks are the handlers of a workload that are ours. The zero Hooks has none.
+type Hooks struct {
+	PreNormal     []Handler
+	InPlaceUpdate []Handler
+	PreDelete     []Handler
+
+	// Refused are handlers of ours that must not be touched, and why. Whatever they block stays blocked.
+	Refused []Refusal
+	// Foreign reports that the workload has hooks and not one handler in them is ours.
+	Foreign bool
+	// MarksNotReady reports that a hook has markPodNotReady.
+	MarksNotReady bool
+
+	templateLabels map[string]string
+}
+
+// Refusal is a handler of ours that can't be used as it stands in the workload.
+type Refusal struct {
+	Hook    Hook
+	Handler Handler
+	// Why says what is wrong and what to write instead.
+	Why string
+}
+
+// HooksOf returns the handlers of the workload's hooks that are ours. A nil workload has none.
+func HooksOf(w *Workload, o Ownership) Hooks {
+	if w == nil || w.Lifecycle == nil {
+		return Hooks{templateLabels: templateLabelsOf(w)}
+	}
+	named := map[Hook][]Handler{
+		PreNormal:     handlersOf(w.Lifecycle.PreNormal),
+		InPlaceUpdate: handlersOf(w.Lifecycle.InPlaceUpdate),
+		PreDelete:     handlersOf(w.Lifecycle.PreDelete),
+	}
+	hooks := Hooks{templateLabels: w.TemplateLabels, MarksNotReady: marksNotReady(w.Lifecycle)}
+	check := refuser{workload: w, ownership: o, named: named}
+	hooks.PreNormal = check.accept(PreNormal)
+	hooks.InPlaceUpdate = check.accept(InPlaceUpdate)
+	hooks.PreDelete = check.accept(PreDelete)
+	hooks.Refused = check.refused
+	hooks.Foreign = check.seen > 0 && check.ours == 0
+	return hooks
+}
+
+// Any reports whether a handler of the workload is ours, a refused one included.
+func (h Hooks) Any() bool { return len(h.all()) > 0 || len(h.Refused) > 0 }
+
+func (h Hooks) all() []Handler { return union(h.PreNormal, h.InPlaceUpdate, h.PreDelete) }
+
+// names reports whether the workload names the label or finalizer, at whatever value, refused or not.
+func (h Hooks) names(handler Handler) bool {
+	same := func(other Handler) bool { return other.Label == handler.Label && other.Finalizer == handler.Finalizer }
+	return slices.ContainsFunc(h.all(), same) ||
+		slices.ContainsFunc(h.Refused, func(r Refusal) bool { return same(r.Handler) })
+}
+
+func templateLabelsOf(w *Workload) map[string]string {
+	if w == nil {
+		return nil
+	}
+	return w.TemplateLabels
+}
+
+func marksNotReady(l *appspub.Lifecycle) bool {
+	return (l.InPlaceUpdate != nil && l.InPlaceUpdate.MarkPodNotReady) || (l.PreDelete != nil && l.PreDelete.MarkPodNotReady)
+}
+
+func handlersOf(hook *appspub.LifecycleHook) []Handler {
+	if hook == nil {
+		return nil
+	}
+	var handlers []Handler
+	for key, value := range hook.LabelsHandler {
+		handlers = append(handlers, Handler{Label: key, Value: value})
+	}
+	for _, finalizer := range hook.FinalizersHandler {
+		handlers = append(handlers, Handler{Finalizer: finalizer})
+	}
+	return union(handlers)
+}
+
+// refuser sorts the handlers of a workload into ours, others' and refused ones.
+type refuser struct {
+	workload  *Workload
+	ownership Ownership
+	named     map[Hook][]Handler
+	refused   []Refusal
+	seen      int
+	ours      int
+}
+
+func (r *refuser) accept(hook Hook) []Handler {
+	var accepted []Handler
+	for _, handler := range r.named[hook] {
+		r.seen++
+		if !r.ownership.Owns(handler.Key()) {
+			continue
+		}
+		r.ours++
+		if why := r.objection(hook, handler); why != "" {
+			r.refused = append(r.refused, Refusal{Hook: hook, Handler: handler, Why: why})
+			continue
+		}
+		accepted = append(accepted, handler)
+	}
+	return accepted
+}
+
+// objection says why the handler can't be used, or nothing.
+func (r *refuser) objection(hook Hook, handler Handler) string {
+	if handler.Finalizer != "" {
+		return ""
+	}
+	if selects(r.workload.Selector, handler.Label) {
+		return fmt.Sprintf("label %s is in spec.selector, and flipping it would take the pod from its workload: "+
+			"use a key in spec.lifecycle.%s.labelsHandler that the selector does not have", handler.Label, hook)
+	}
+	if slices.Contains(r.ownership.NewlyCreated, handler.Label) {
+		return fmt.Sprintf("label %s is listed in hooks.newlyCreated too: use another key in "+
+			"spec.lifecycle.%s.labelsHandler, or take it out of hooks.newlyCreated", handler.Label, hook)
+	}
+	for _, other := range []Hook{PreNormal, InPlaceUpdate, PreDelete} {
+		for _, h := range r.named[other] {
+			if h.Label == handler.Label && h.Value != handler.Value {
+				return fmt.Sprintf("hooks %s and %s want label %s at different values (%q and %q): "+
+					"give them one value, or two keys", hook, other, handler.Label, handler.Value, h.Value)
+			}
+		}
+	}
+	return ""
+}
+
+func selects(selector *metav1.LabelSelector, key string) bool {
+	if selector == nil {
+		return false
+	}
+	if _, found := selector.MatchLabels[key]; found {
+		return true
+	}
+	return slices.ContainsFunc(selector.MatchExpressions, func(e metav1.LabelSelectorRequirement) bool { return e.Key == key })
+}

@@ -1,0 +1,146 @@
+package lifecycle
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Operation is one operation of a JSON Patch (RFC 6902).
+type Operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+// Patch returns the JSON Patch that makes the edit and writes the record in one step, or nil where the pod has all of it
+// already. A nil record leaves the one on the pod. A record that differs only in its stamp is not worth a write of its
+// own.
+//
+// The patch tests the pod's UID, state and Kruise's timestamp, so it does nothing to a pod that moved on or to another
+// pod of that name: the API server refuses it whole.
+func Patch(pod *corev1.Pod, hooks Hooks, edit Edit, record *Record) ([]byte, error) {
+	changes := slices.Concat(
+		labelOperations(pod, hooks, edit),
+		finalizerOperations(pod, edit),
+		markOperations(pod, edit),
+	)
+	if record != nil && (len(changes) > 0 || !record.sameBut(RecordOf(pod)) || !RecordOf(pod).Exists()) {
+		text, err := json.Marshal(record)
+		if err != nil {
+			return nil, fmt.Errorf("encoding the record: %w", err)
+		}
+		changes = append(changes, annotationOperations(pod, AnnotationRecord, string(text))...)
+	}
+	if len(changes) == 0 {
+		return nil, nil
+	}
+	patch, err := json.Marshal(append(guards(pod), changes...))
+	if err != nil {
+		return nil, fmt.Errorf("encoding the patch: %w", err)
+	}
+	return patch, nil
+}
+
+// guards refuse the patch unless the pod is still where it was decided on.
+func guards(pod *corev1.Pod) []Operation {
+	tests := []Operation{
+		{Op: "test", Path: "/metadata/uid", Value: pod.UID},
+		{Op: "test", Path: pointer("labels", appspub.LifecycleStateKey), Value: string(state(pod))},
+	}
+	if len(pod.Annotations) == 0 {
+		return append(tests, Operation{Op: "test", Path: "/metadata/annotations"})
+	}
+	timestamp := Operation{Op: "test", Path: pointer("annotations", appspub.LifecycleTimestampKey)}
+	if value, found := pod.Annotations[appspub.LifecycleTimestampKey]; found {
+		timestamp.Value = value
+	}
+	return append(tests, timestamp)
+}
+
+func labelOperations(pod *corev1.Pod, hooks Hooks, edit Edit) []Operation {
+	var operations []Operation
+	for _, h := range edit.Set {
+		if h.Label != "" {
+			operations = append(operations, Operation{Op: "add", Path: pointer("labels", h.Label), Value: h.Value})
+		}
+	}
+	for _, h := range edit.Clear {
+		if h.Label != "" {
+			operations = append(operations, clearLabel(hooks, h))
+		}
+	}
+	for _, key := range edit.ClearMarks {
+		if _, found := pod.Labels[key]; found {
+			operations = append(operations, Operation{Op: "remove", Path: pointer("labels", key)})
+		}
+	}
+	return operations
+}
+
+// clearLabel puts the template's value back where it means "not set", so that the pod looks as its template says.
+func clearLabel(hooks Hooks, h Handler) Operation {
+	if value, found := hooks.templateLabels[h.Label]; found && value != h.Value {
+		return Operation{Op: "add", Path: pointer("labels", h.Label), Value: value}
+	}
+	return Operation{Op: "remove", Path: pointer("labels", h.Label)}
+}
+
+// finalizerOperations removes by index under a test of the value, and adds under a test of the whole list: without
+// them a change that another owner makes to the list in between would be undone.
+func finalizerOperations(pod *corev1.Pod, edit Edit) []Operation {
+	var operations []Operation
+	adding := filter(edit.Set, func(h Handler) bool { return h.Finalizer != "" })
+	if len(adding) > 0 {
+		operations = append(operations, wholeListTest(pod))
+	}
+	for i, f := range slices.Backward(pod.Finalizers) {
+		if slices.Contains(edit.Clear, Handler{Finalizer: f}) {
+			path := fmt.Sprintf("/metadata/finalizers/%d", i)
+			operations = append(operations, Operation{Op: "test", Path: path, Value: f}, Operation{Op: "remove", Path: path})
+		}
+	}
+	if len(adding) > 0 && len(pod.Finalizers) == 0 {
+		operations = append(operations, Operation{Op: "add", Path: "/metadata/finalizers", Value: []string{}})
+	}
+	for _, h := range adding {
+		operations = append(operations, Operation{Op: "add", Path: "/metadata/finalizers/-", Value: h.Finalizer})
+	}
+	return operations
+}
+
+func wholeListTest(pod *corev1.Pod) Operation {
+	test := Operation{Op: "test", Path: "/metadata/finalizers"}
+	if len(pod.Finalizers) > 0 {
+		test.Value = pod.Finalizers
+	}
+	return test
+}
+
+func markOperations(pod *corev1.Pod, edit Edit) []Operation {
+	var operations []Operation
+	for _, key := range edit.ClearMarks {
+		if _, found := pod.Annotations[key]; found {
+			operations = append(operations, Operation{Op: "remove", Path: pointer("annotations", key)})
+		}
+	}
+	return operations
+}
+
+func annotationOperations(pod *corev1.Pod, key, value string) []Operation {
+	set := Operation{Op: "add", Path: pointer("annotations", key), Value: value}
+	if len(pod.Annotations) == 0 {
+		return []Operation{{Op: "add", Path: "/metadata/annotations", Value: map[string]string{}}, set}
+	}
+	return []Operation{set}
+}
+
+// pointer is the JSON Pointer (RFC 6901) of a key in a map of the metadata.
+func pointer(field, key string) string {
+	escaped := strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+	return "/metadata/" + field + "/" + escaped
+}

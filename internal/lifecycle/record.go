@@ -1,0 +1,110 @@
+package lifecycle
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// AnnotationRecord holds the record.
+const AnnotationRecord = "rollcall.dev/registration"
+
+// Record is what Rollcall last had acknowledged for a pod. It is a hint: the call may have succeeded and the patch
+// failed, and a tenant can write it. The zero Record is none.
+type Record struct {
+	// Stamp tells which stay in which state the record was written in.
+	Stamp Stamp `json:"stamp"`
+	// Want is what the registry acknowledged for every instance.
+	Want Want `json:"want"`
+	// OutSince is when the acknowledgement came that took the instances out; nil while they are in service, and where
+	// they never were.
+	OutSince *time.Time `json:"outSince,omitempty"`
+	// Instances are those the acknowledgement was for.
+	Instances []Recorded `json:"instances,omitempty"`
+	// Handlers are those that were ours, so that they can be released when nothing names them any more.
+	Handlers []Handler `json:"handlers,omitempty"`
+}
+
+// Recorded is one instance of a record. Owner and UID are the pod's own, and so not repeated.
+type Recorded struct {
+	Service string `json:"service"`
+	Address string `json:"address"`
+	Port    int    `json:"port"`
+}
+
+// Stamp is one stay of one pod in one lifecycle state. Kruise writes a new timestamp with every move, which tells
+// PreparingDelete, cancelled, PreparingDelete again from PreparingDelete all along.
+type Stamp struct {
+	UID       types.UID `json:"uid"`
+	Timestamp string    `json:"timestamp"`
+}
+
+// StampOf returns the pod's current stamp.
+func StampOf(pod *corev1.Pod) Stamp {
+	return Stamp{UID: pod.UID, Timestamp: pod.Annotations[appspub.LifecycleTimestampKey]}
+}
+
+// RecordOf reads the pod's record. Garbage, and a record of another pod, are none.
+func RecordOf(pod *corev1.Pod) Record {
+	text, found := pod.Annotations[AnnotationRecord]
+	if !found {
+		return Record{}
+	}
+	var r Record
+	if err := json.Unmarshal([]byte(text), &r); err != nil || r.Stamp.UID != pod.UID || !r.valid() {
+		return Record{}
+	}
+	return r
+}
+
+// Exists reports whether there is a record at all.
+func (r Record) Exists() bool { return r.Stamp.UID != "" }
+
+// Fresh reports whether the record was written during the pod's present stay in its state.
+func (r Record) Fresh(pod *corev1.Pod) bool { return r.Exists() && r.Stamp == StampOf(pod) }
+
+// Says reports whether the record has the instance at what is wanted.
+func (r Record) Says(want Want, in Recorded) bool {
+	return r.Want == want && slices.Contains(r.Instances, in)
+}
+
+// sameBut reports whether two records differ in nothing but the stamp.
+func (r Record) sameBut(other Record) bool {
+	return r.Want == other.Want && sameTime(r.OutSince, other.OutSince) &&
+		slices.Equal(r.Instances, other.Instances) && slices.Equal(r.Handlers, other.Handlers)
+}
+
+func sameTime(a, b *time.Time) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Equal(*b)
+}
+
+func (r Record) valid() bool {
+	if r.Want != InService && r.Want != OutOfService && r.Want != Absent {
+		return false
+	}
+	return !slices.ContainsFunc(r.Handlers, func(h Handler) bool { return (h.Label == "") == (h.Finalizer == "") }) &&
+		!slices.ContainsFunc(r.Instances, func(i Recorded) bool { return i.Service == "" || i.Address == "" || i.Port < 1 })
+}
+
+// NewRecord returns the record of an acknowledgement, in a form that is the same for the same facts.
+func NewRecord(pod *corev1.Pod, hooks Hooks, want Want, instances []Recorded, outSince *time.Time) Record {
+	sorted := slices.Clone(instances)
+	slices.SortFunc(sorted, func(a, b Recorded) int {
+		if c := strings.Compare(a.Service, b.Service); c != 0 {
+			return c
+		}
+		if c := strings.Compare(a.Address, b.Address); c != 0 {
+			return c
+		}
+		return a.Port - b.Port
+	})
+	return Record{Stamp: StampOf(pod), Want: want, OutSince: outSince, Instances: sorted, Handlers: hooks.all()}
+}
