@@ -1,0 +1,206 @@
+// Package httpserver is the server half of the HTTP registry protocol (docs/http-registry.openapi.yaml), for tests and
+// for the demo. It answers over any registry that can be read back.
+package httpserver
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// maxBody bounds a request's body, in bytes.
+const maxBody = 64 << 10
+
+// Backend is what the server answers from.
+type Backend interface {
+	registry.Registry
+	registry.Lister
+}
+
+// Options change how the server answers; the zero value is an open server.
+type Options struct {
+	// Authorize decides on the bearer token of a request, "" where it has none. Nil lets everybody in.
+	Authorize func(token string) bool
+	// OnAnswer is called for each answer just before it is sent, so whatever the client does because of it comes later
+	// than Answer.Sent. It may be called from several goroutines at once. Nil: nobody is told.
+	OnAnswer func(Answer)
+}
+
+// Answer is one answer of the server.
+type Answer struct {
+	// Method and Path are those of the request, e.g. POST and /v1/register.
+	Method, Path string
+	// Instance is what was asked for; of a list only Cluster is set, of a request that did not parse nothing.
+	Instance registry.Instance
+	// Received and Sent are when the request came and when the answer was about to be sent.
+	Received, Sent time.Time
+	// Status is the answer's HTTP status; 2xx is the acknowledgement.
+	Status int
+}
+
+type server struct {
+	backend Backend
+	opts    Options
+}
+
+// New returns the handler of the protocol, with the paths under /v1 at its root. It is safe for concurrent use if the
+// backend is.
+func New(backend Backend, opts Options) http.Handler {
+	s := &server{backend: backend, opts: opts}
+	mux := http.NewServeMux()
+	mux.Handle("POST /v1/register", s.change(backend.Register))
+	mux.Handle("POST /v1/fail-over", s.change(backend.FailOver))
+	mux.Handle("POST /v1/deregister", s.change(backend.Deregister))
+	mux.Handle("GET /v1/instances", s.handle(s.list))
+	return mux
+}
+
+// reply is what a request is answered with; a nil body sends none.
+type reply struct {
+	status     int
+	body       any
+	retryAfter time.Duration
+	asked      registry.Instance
+}
+
+type listing struct {
+	Instances []registry.Entry `json:"instances"`
+}
+
+type problem struct {
+	Error string `json:"error"`
+}
+
+func (s *server) handle(do func(*http.Request) reply) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		received := time.Now()
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		rep := s.refuse(r)
+		if rep.status == 0 {
+			rep = do(r)
+		}
+		if s.opts.OnAnswer != nil {
+			s.opts.OnAnswer(Answer{
+				Method: r.Method, Path: r.URL.Path, Instance: rep.asked,
+				Received: received, Sent: time.Now(), Status: rep.status,
+			})
+		}
+		send(w, rep)
+	})
+}
+
+// refuse answers a request that is not let in; the zero reply means that it is.
+func (s *server) refuse(r *http.Request) reply {
+	if s.opts.Authorize == nil {
+		return reply{}
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		token = ""
+	}
+	if s.opts.Authorize(token) {
+		return reply{}
+	}
+	return reply{status: http.StatusUnauthorized, body: problem{"a valid bearer token is needed"}}
+}
+
+func (s *server) change(apply func(context.Context, registry.Instance) error) http.Handler {
+	return s.handle(func(r *http.Request) reply {
+		in, err := decode(r)
+		if err != nil {
+			return failure(in, err)
+		}
+		if err := apply(r.Context(), in); err != nil {
+			return failure(in, err)
+		}
+		return reply{status: http.StatusNoContent, asked: in}
+	})
+}
+
+func (s *server) list(r *http.Request) reply {
+	cluster := r.URL.Query().Get("cluster")
+	if cluster == "" {
+		return failure(registry.Instance{}, badRequest("query parameter cluster is missing"))
+	}
+	asked := registry.Instance{Cluster: cluster}
+	entries, err := s.backend.List(r.Context(), cluster)
+	if err != nil {
+		return failure(asked, err)
+	}
+	entries = append([]registry.Entry{}, entries...)
+	slices.SortFunc(entries, func(a, b registry.Entry) int {
+		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port))
+	})
+	return reply{status: http.StatusOK, body: listing{entries}, asked: asked}
+}
+
+// badRequest is an error in what the client sent.
+type badRequest string
+
+func (e badRequest) Error() string { return string(e) }
+
+func decode(r *http.Request) (registry.Instance, error) {
+	var in registry.Instance
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+		if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
+			return registry.Instance{}, err
+		}
+		return registry.Instance{}, badRequest("the body must be one instance as JSON: " + err.Error())
+	}
+	for _, f := range []struct{ name, value string }{
+		{"service", in.Service}, {"address", in.Address}, {"cluster", in.Cluster},
+		{"namespace", in.Namespace}, {"pod", in.Pod}, {"uid", in.UID},
+	} {
+		if f.value == "" {
+			return in, badRequest(f.name + " is missing")
+		}
+	}
+	if in.Port < 1 || in.Port > math.MaxUint16 {
+		return in, badRequest(fmt.Sprintf("port must be 1 to 65535, not %d", in.Port))
+	}
+	return in, nil
+}
+
+func failure(asked registry.Instance, err error) reply {
+	rep := reply{status: http.StatusServiceUnavailable, body: problem{err.Error()}, asked: asked}
+	var bad badRequest
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &bad):
+		rep.status = http.StatusBadRequest
+	case errors.As(err, &tooLarge):
+		rep.status = http.StatusRequestEntityTooLarge
+	case registry.IsTerminal(err):
+		rep.status = http.StatusUnprocessableEntity
+	default:
+		rep.retryAfter, _ = registry.RetryAfterOf(err)
+	}
+	return rep
+}
+
+func send(w http.ResponseWriter, rep reply) {
+	if rep.status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	if rep.retryAfter > 0 {
+		seconds := int64(math.Ceil(rep.retryAfter.Seconds()))
+		w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
+	}
+	if rep.body == nil {
+		w.WriteHeader(rep.status)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(rep.status)
+	_ = json.NewEncoder(w).Encode(rep.body) // the client has gone; there is nobody to tell
+}
