@@ -1,0 +1,152 @@
+# The image that docker-build makes and deploy runs.
+IMG ?= rollcall:dev
+CONTAINER_TOOL ?= docker
+KUBECTL ?= kubectl
+
+# What the manager says of itself. Without git, or in a checkout that belongs to somebody else, it is unknown.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+# The version comes from LDFLAGS, and Go's own stamp fails in a checkout that belongs to somebody else.
+export GOFLAGS := $(strip $(shell go env GOFLAGS) -buildvcs=false)
+
+# Tools are pinned in hack/tools/go.mod. Go builds each when it is first run and keeps it in its build cache.
+TOOL := go tool -modfile=hack/tools/go.mod
+
+# The race detector needs a C compiler. Without one the tests still run, and say so.
+CC_FOUND := $(shell command -v "$$(go env CC)" 2>/dev/null)
+RACE := $(if $(CC_FOUND),-race)
+RESULTS := bin/results
+GOTEST := $(TOOL) gotestsum --format-hide-empty-pkg
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+
+.DEFAULT_GOAL := build
+
+##@ General
+
+.PHONY: help
+help: ## Show this list.
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ Build
+
+.PHONY: build
+build: ## Build bin/manager.
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/manager ./cmd
+
+.PHONY: docker-build
+docker-build: ## Build the image IMG (default rollcall:dev).
+	$(CONTAINER_TOOL) build --build-arg VERSION='$(VERSION)' -t '$(IMG)' .
+
+.PHONY: clean
+clean: ## Remove what was built in this checkout; Go's cache and the test servers' stay.
+	rm -rf bin
+
+##@ Generate
+
+.PHONY: generate
+generate: manifests ## Regenerate all that is generated.
+	go generate ./...
+
+.PHONY: manifests
+manifests: ## Generate config/rbac/role.yaml from the markers in the code.
+	$(TOOL) controller-gen rbac:roleName=rollcall-manager paths=./cmd/... paths=./internal/... \
+		output:rbac:artifacts:config=config/rbac
+
+.PHONY: fmt
+fmt: ## Format the code.
+	$(TOOL) golangci-lint fmt
+
+.PHONY: tidy
+tidy: ## Tidy go.mod and the tools' go.mod.
+	go mod tidy
+	cd hack/tools && go mod tidy
+
+##@ Check
+
+.PHONY: verify
+verify: ## Check all that needs no test: generated files, manifests, go.mod, vet, lint.
+	@hack/phases.sh verify-generated verify-manifests tidy-check vet lint
+
+.PHONY: verify-generated
+verify-generated: ## Fail if generating again would change a file.
+	@hack/verify-generated.sh
+
+.PHONY: verify-manifests
+verify-manifests: ## Render every kustomization and check what comes out.
+	go test -count=1 ./config/...
+
+.PHONY: tidy-check
+tidy-check: ## Fail if go.mod or go.sum is not tidy.
+	go mod tidy -diff
+	cd hack/tools && go mod tidy -diff
+
+.PHONY: vet
+vet: ## Run go vet.
+	go vet ./...
+
+.PHONY: lint
+lint: ## Run golangci-lint; the first run on a machine builds it.
+	@echo "golangci-lint: built once for each version, which takes 2 to 5 minutes on two cores"
+	@time $(TOOL) -n golangci-lint >/dev/null
+	$(TOOL) golangci-lint run
+
+.PHONY: lint-fix
+lint-fix: ## Run golangci-lint and mend what it can.
+	$(TOOL) golangci-lint run --fix
+
+##@ Test
+
+.PHONY: test
+test: ## Run all tests, with -race, and print how long each part took.
+	@hack/phases.sh servers test-unit test-integration
+
+.PHONY: test-unit
+test-unit: check-race ## Run the tests that need no cluster.
+	@mkdir -p $(RESULTS)
+	$(GOTEST) --format pkgname --jsonfile $(RESULTS)/unit.json -- \
+		$(RACE) -shuffle=on $$(go list ./... | grep -v /test/integration)
+
+.PHONY: test-integration
+test-integration: check-race servers ## Run the scenarios on a real control plane with OpenKruise.
+	@mkdir -p $(RESULTS)
+	$(GOTEST) --format testname --jsonfile $(RESULTS)/integration.json -- \
+		$(RACE) -shuffle=on -count=1 -timeout=40m ./test/integration/...
+
+.PHONY: check-race
+check-race:
+ifndef CC_FOUND
+	@echo "WARNING: no C compiler ($$(go env CC)), so the tests run WITHOUT the race detector. Install gcc to have it." >&2
+endif
+
+.PHONY: servers
+servers: ## Build the servers of the test cluster, once, into the user's cache.
+	go run ./test/cluster/cmd/cluster build
+
+.PHONY: demo
+demo: ## Show the main job on a real OpenKruise; KEEP=1 leaves it running until Ctrl-C.
+	@go build -o bin/demo ./test/demo
+	@KEEP='$(KEEP)' bin/demo
+
+##@ Deploy
+
+# kustomize wants the image's name in a file, and that must not be one of the checkout's.
+bin/deploy/kustomization.yaml: FORCE
+	@rm -rf bin/deploy && mkdir -p bin/deploy
+	@cd bin/deploy && go tool -modfile=../../hack/tools/go.mod kustomize create --resources ../../config/default
+	@cd bin/deploy && go tool -modfile=../../hack/tools/go.mod kustomize edit set image 'rollcall=$(IMG)'
+FORCE:
+
+.PHONY: install
+install: deploy ## The same as deploy: there are no CRDs to install.
+
+.PHONY: deploy
+deploy: bin/deploy/kustomization.yaml ## Deploy the image IMG to the cluster that kubectl points at.
+	$(TOOL) kustomize build bin/deploy | $(KUBECTL) apply -f -
+
+.PHONY: undeploy
+undeploy: ## Remove Rollcall from the cluster; the README says what to do first.
+	$(TOOL) kustomize build config/default | $(KUBECTL) delete --ignore-not-found -f -
