@@ -1,0 +1,113 @@
+// Package config reads Rollcall's configuration: one YAML file, decoded strictly, completed with defaults and checked
+// as a whole. An error names every field that is wrong and says what to write.
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// What holds where the file says nothing.
+const (
+	DefaultTimeout     = 5 * time.Second
+	DefaultServiceName = "{label:app}"
+	DefaultDrain       = 15 * time.Second
+)
+
+// Config is a configuration that was checked. It is never changed: a reload makes another one.
+type Config struct {
+	// Cluster is the owner mark in the registry.
+	Cluster string
+	// Namespaces are those to watch, sorted; empty means all.
+	Namespaces []string
+	Registry   Registry
+	Hooks      Hooks
+	Service    Service
+	// Drain is how long a pod stays up after it was taken out of rotation.
+	Drain time.Duration
+}
+
+// Registry says which registry there is and how to talk to it.
+type Registry struct {
+	Driver   string
+	Endpoint string
+	CAFile   string
+	// TokenFile holds a bearer token.
+	TokenFile string
+	// Timeout bounds one call.
+	Timeout time.Duration
+	// Options is the driver's own part, a JSON object or nil.
+	Options json.RawMessage
+}
+
+// Hooks says which handlers of which hooks are ours.
+type Hooks struct {
+	// Owned holds exact keys and whole domains (example.com/*).
+	Owned []string
+	// NewlyCreated holds the keys of labels or annotations that mark a new pod.
+	NewlyCreated []string
+}
+
+// Service says under which name and at which port a pod is registered that does not say so itself.
+type Service struct {
+	Name service.NameTemplate
+	// Port 0 means the first container port.
+	Port                   int
+	SharedAcrossNamespaces bool
+}
+
+// Limits is what a configuration is checked against that it does not hold itself.
+type Limits struct {
+	// Drivers are the names that registry.driver may have.
+	Drivers []string
+	// Timeout is what registry.timeout must stay below, so that no call of a deposed leader is still under way when
+	// the next one acts.
+	Timeout time.Duration
+}
+
+// Driver returns the registry section as a driver's constructor takes it.
+func (c *Config) Driver() registry.Config {
+	return registry.Config{
+		Cluster:  c.Cluster,
+		Endpoint: c.Registry.Endpoint,
+		TLS:      registry.TLS{CAFile: c.Registry.CAFile},
+		Auth:     registry.Auth{TokenFile: c.Registry.TokenFile},
+		Timeout:  c.Registry.Timeout,
+		Options:  c.Registry.Options,
+	}
+}
+
+// Load reads and parses the file at path.
+func Load(path string, limits Limits) (*Config, error) {
+	data, err := read(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(data, limits)
+}
+
+// Parse decodes, completes and checks a configuration. The error lists every field that is wrong.
+func Parse(data []byte, limits Limits) (*Config, error) {
+	doc, problems := decode(data)
+	if doc == nil {
+		return nil, problems.ToAggregate()
+	}
+	c, more := doc.config(limits)
+	if problems = append(problems, more...); len(problems) > 0 {
+		return nil, problems.ToAggregate()
+	}
+	return c, nil
+}
+
+func read(path string) ([]byte, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the configuration: %w", err)
+	}
+	return data, nil
+}

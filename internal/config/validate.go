@@ -1,0 +1,203 @@
+package config
+
+import (
+	"bytes"
+	gojson "encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/rollcall-dev/rollcall/internal/service"
+)
+
+// config completes the document with the defaults and checks all of it. The Config is of use only without problems.
+func (d *document) config(limits Limits) (*Config, field.ErrorList) {
+	v := &validator{}
+	return &Config{
+		Cluster:    v.cluster(d.Cluster),
+		Namespaces: v.namespaces(d.Namespaces),
+		Registry:   v.registry(d.Registry, limits),
+		Hooks: Hooks{
+			Owned:        v.owned(d.Hooks.Owned),
+			NewlyCreated: v.newlyCreated(d.Hooks.NewlyCreated),
+		},
+		Service: v.service(d.Service),
+		Drain:   v.duration(field.NewPath("drain"), d.Drain, DefaultDrain, 0),
+	}, v.problems
+}
+
+// validator collects what is wrong.
+type validator struct {
+	problems field.ErrorList
+}
+
+func (v *validator) add(err *field.Error) {
+	v.problems = append(v.problems, err)
+}
+
+func (v *validator) cluster(name string) string {
+	path := field.NewPath("cluster")
+	if name == "" {
+		v.add(field.Required(path, "name this cluster, such as prod-1: it marks what Rollcall writes into the registry"))
+		return ""
+	}
+	if problems := validation.IsValidLabelValue(name); len(problems) > 0 {
+		v.add(field.Invalid(path, name,
+			"write at most 63 letters, digits, - _ or . that begin and end with a letter or digit"))
+	}
+	return name
+}
+
+func (v *validator) namespaces(names []string) []string {
+	path := field.NewPath("namespaces")
+	sorted := slices.Sorted(slices.Values(names))
+	for i, name := range names {
+		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+			v.add(field.Invalid(path.Index(i), name, "write the name of a namespace; an empty list means all"))
+		}
+		if slices.Contains(names[:i], name) {
+			v.add(field.Duplicate(path.Index(i), name))
+		}
+	}
+	return sorted
+}
+
+func (v *validator) registry(d registryDocument, limits Limits) Registry {
+	path := field.NewPath("registry")
+	known := slices.Sorted(slices.Values(limits.Drivers))
+	switch {
+	case d.Driver == "":
+		v.add(field.Required(path.Child("driver"), "write one of "+strings.Join(known, ", ")))
+	case !slices.Contains(known, d.Driver):
+		v.add(field.NotSupported(path.Child("driver"), d.Driver, known))
+	}
+	timeout := v.duration(path.Child("timeout"), d.Timeout, DefaultTimeout, time.Millisecond)
+	if limits.Timeout > 0 && timeout >= limits.Timeout {
+		v.add(field.Invalid(path.Child("timeout"), timeout.String(), fmt.Sprintf(
+			"write less than %s, the time between a leader's last renewal and the next leader's first call", limits.Timeout)))
+	}
+	return Registry{
+		Driver:    d.Driver,
+		Endpoint:  d.Endpoint,
+		CAFile:    d.TLS.CAFile,
+		TokenFile: d.Auth.TokenFile,
+		Timeout:   timeout,
+		Options:   v.options(path.Child("options"), d.Options),
+	}
+}
+
+func (v *validator) options(path *field.Path, raw gojson.RawMessage) gojson.RawMessage {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
+		return nil
+	}
+	if raw[0] != '{' {
+		v.add(field.TypeInvalid(path, field.OmitValueType{}, "write an object with the driver's options"))
+	}
+	return raw
+}
+
+func (v *validator) owned(patterns []string) []string {
+	path := field.NewPath("hooks", "owned")
+	if len(patterns) == 0 {
+		v.add(field.Required(path, `list the handlers that Rollcall answers for: keys, or whole domains as "example.com/*"`))
+	}
+	for i, pattern := range patterns {
+		v.uniqueKey(path.Index(i), pattern, patterns[:i], checkOwned(pattern))
+	}
+	return patterns
+}
+
+func (v *validator) newlyCreated(keys []string) []string {
+	path := field.NewPath("hooks", "newlyCreated")
+	for i, key := range keys {
+		v.uniqueKey(path.Index(i), key, keys[:i], checkKey(key))
+	}
+	return keys
+}
+
+// uniqueKey adds the problem with a key, if there is one, and refuses a key that stands before it too.
+func (v *validator) uniqueKey(path *field.Path, key string, before []string, problem string) {
+	if problem != "" {
+		v.add(field.Invalid(path, key, problem))
+	}
+	if slices.Contains(before, key) {
+		v.add(field.Duplicate(path, key))
+	}
+}
+
+// checkOwned returns what is wrong with a pattern, or nothing.
+func checkOwned(pattern string) string {
+	key := pattern
+	domain, whole := strings.CutSuffix(pattern, "/*")
+	if whole {
+		key = domain + "/x"
+	}
+	if problem := checkKey(key); problem != "" {
+		return problem + `, or a whole domain as "example.com/*"`
+	}
+	if domain, _, found := strings.Cut(key, "/"); found && reserved(domain) {
+		return "belongs to Kubernetes or OpenKruise: claim a key of your own domain"
+	}
+	return ""
+}
+
+// checkKey returns what is wrong with a label's key, or nothing.
+func checkKey(key string) string {
+	if len(validation.IsQualifiedName(key)) > 0 {
+		return "write a label's or finalizer's key, such as example.com/registered"
+	}
+	return ""
+}
+
+// reserved reports whether a domain's finalizers are others' work, which an owner of the whole would remove.
+func reserved(domain string) bool {
+	for _, owner := range []string{"kubernetes.io", "k8s.io", "kruise.io"} {
+		if domain == owner || strings.HasSuffix(domain, "."+owner) {
+			return true
+		}
+	}
+	return false
+}
+
+func (v *validator) service(d serviceDocument) Service {
+	path := field.NewPath("service")
+	text := d.Name
+	if text == "" {
+		text = DefaultServiceName
+	}
+	name, err := service.ParseNameTemplate(text)
+	if err != nil {
+		v.add(field.Invalid(path.Child("name"), text, err.Error()))
+	}
+	s := Service{Name: name, SharedAcrossNamespaces: d.SharedAcrossNamespaces}
+	if d.Port != nil {
+		s.Port = *d.Port
+		if err := service.CheckPort(s.Port); err != nil {
+			v.add(field.Invalid(path.Child("port"), s.Port,
+				"write a number from 1 to 65535, or leave it out for the first container port"))
+		}
+	}
+	return s
+}
+
+// duration reads a duration that is least or more; nothing written is def.
+func (v *validator) duration(path *field.Path, written any, def, least time.Duration) time.Duration {
+	if written == nil {
+		return def
+	}
+	text, isText := written.(string)
+	d, err := time.ParseDuration(text)
+	if !isText || err != nil {
+		v.add(field.Invalid(path, written, fmt.Sprintf(`write a duration with its unit, such as "%s"`, def)))
+		return def
+	}
+	if d < least {
+		v.add(field.Invalid(path, text, fmt.Sprintf(`write "%s" or more`, least)))
+	}
+	return d
+}
