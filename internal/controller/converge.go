@@ -1,0 +1,235 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// progress is how far the registry has come.
+type progress struct {
+	// record is what to write down; nil leaves the record as it is.
+	record *lifecycle.Record
+	// wait is what is still missing; empty once Kruise may go on.
+	wait wait
+}
+
+// released reports whether Kruise may go on: the registry has acknowledged everything, and the drain has passed.
+func (p progress) released() bool { return p.wait.reason == "" }
+
+// step is one instance and what the registry shall say of it.
+type step struct {
+	instance registry.Instance
+	want     lifecycle.Want
+}
+
+// converge makes the registry say what it shall of every instance of the pod.
+func (r *PodReconciler) converge(ctx context.Context, seen *observation, d lifecycle.Decision) progress {
+	if d.Want == lifecycle.Keep {
+		return progress{}
+	}
+	var missing wait
+	steps := seen.steps(d.Want)
+	for _, s := range steps {
+		w := r.ensure(ctx, seen, s)
+		if w.reason == "" {
+			continue
+		}
+		if d.Want == lifecycle.InService {
+			return progress{wait: w}
+		}
+		missing = w // the others are taken out all the same
+	}
+	if missing.reason != "" {
+		return progress{wait: missing}
+	}
+	return r.drained(seen, d, steps)
+}
+
+// steps takes out first what the pod no longer is: after a new IP, the old address may be another pod's soon.
+func (o *observation) steps(want lifecycle.Want) []step {
+	var former, present []step
+	known := o.known()
+	for _, in := range o.instances {
+		delete(known, recorded(in))
+		present = append(present, step{instance: in, want: want})
+	}
+	for in := range known {
+		former = append(former, step{instance: instanceOf(o.settings.Cluster, o.pod(), in), want: lifecycle.Absent})
+	}
+	return append(former, present...)
+}
+
+// ensure returns an empty wait once the registry is known to say what is wanted of one instance.
+func (r *PodReconciler) ensure(ctx context.Context, seen *observation, s step) wait {
+	in := recorded(s.instance)
+	if seen.neverIn(in) && s.want != lifecycle.InService {
+		return wait{}
+	}
+	if seen.recordStands(s) {
+		seen.page.adopt(in, s.want, seen.input.Record)
+	}
+	c := seen.page.calls[in]
+	if !c.stands(s.want) || !c.settled() && r.settles(c) <= 0 {
+		if w := r.call(ctx, seen, s); w.reason != "" {
+			return w
+		}
+		c = seen.page.calls[in]
+	}
+	if c.settled() {
+		return wait{}
+	}
+	return wait{reason: ReasonSettling, after: max(r.settles(c), backoffBase),
+		message: describe(s.instance) + ": an earlier call timed out and may still be carried out"}
+}
+
+// settles returns how long a call that timed out may still be carried out.
+func (r *PodReconciler) settles(c *call) time.Duration {
+	return c.unsettledUntil(c.want).Sub(r.clock.Now())
+}
+
+// call makes one call. Nothing is known of its outcome until it has returned without an error.
+func (r *PodReconciler) call(ctx context.Context, seen *observation, s step) wait {
+	c := seen.page.begun(recorded(s.instance), s.want)
+	started := r.clock.Now()
+	bounded, cancel := context.WithTimeout(ctx, seen.settings.Timeout)
+	defer cancel()
+	err := tell(bounded, seen.settings.Registry, s)
+	if err == nil {
+		c.succeeded(r.clock.Now())
+		return wait{}
+	}
+	timedOut := isTimeout(bounded, err)
+	if timedOut {
+		c.timedOut(started.Add(2 * seen.settings.Timeout))
+	}
+	return r.failed(seen.pod().UID, s, timedOut, err)
+}
+
+func tell(ctx context.Context, reg registry.Registry, s step) error {
+	switch s.want {
+	case lifecycle.InService:
+		return reg.Register(ctx, s.instance)
+	case lifecycle.OutOfService:
+		return reg.FailOver(ctx, s.instance)
+	case lifecycle.Absent:
+		return reg.Deregister(ctx, s.instance)
+	case lifecycle.Keep:
+	}
+	return fmt.Errorf("no call makes the registry say %q", s.want)
+}
+
+// failed classifies an error. What is not known to be final is retryable.
+func (r *PodReconciler) failed(uid types.UID, s step, timedOut bool, err error) wait {
+	w := wait{reason: ReasonRegistryUnavailable, message: fmt.Sprintf("%s: %v", describe(s.instance), err)}
+	if timedOut {
+		w.reason = ReasonRegistryTimeout
+	}
+	after, told := registry.RetryAfterOf(err)
+	switch {
+	case registry.IsTerminal(err):
+		w.reason, w.after = ReasonRegistryRefused, backoffCap
+	case told:
+		w.after = max(after, backoffBase)
+	default:
+		w.after = r.backoff.When(uid)
+	}
+	return w
+}
+
+func isTimeout(bounded context.Context, err error) bool {
+	var timeout interface{ Timeout() bool }
+	return bounded.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// drained is called once everything is acknowledged, and holds Kruise back until the clients had time to notice.
+func (r *PodReconciler) drained(seen *observation, d lifecycle.Decision, steps []step) progress {
+	if len(seen.page.calls) == 0 && !seen.input.Record.Exists() {
+		return progress{} // nothing was ever said of the pod, and so there is nothing to write down
+	}
+	record := seen.newRecord(d.Want)
+	out := seen.outSince(steps)
+	if !draining(d.Row) || seen.drain == 0 || out.IsZero() {
+		return progress{record: record}
+	}
+	record.OutSince = &out
+	left := min(out.Add(seen.drain).Sub(r.clock.Now()), seen.drain)
+	if left <= 0 {
+		return progress{record: record}
+	}
+	return progress{record: record, wait: wait{reason: ReasonDraining, after: left,
+		message: fmt.Sprintf("out of rotation since %s, drains for %s", out.Format(time.RFC3339), seen.drain)}}
+}
+
+// draining reports whether a drain counts in the row. kubelet does not wait with a pod that is being deleted already.
+func draining(row lifecycle.Row) bool {
+	return row == lifecycle.RowPreparingDelete || row == lifecycle.RowPreparingUpdate
+}
+
+func (o *observation) newRecord(want lifecycle.Want) *lifecycle.Record {
+	instances := make([]lifecycle.Recorded, 0, len(o.instances))
+	for _, in := range o.instances {
+		instances = append(instances, recorded(in))
+	}
+	outSince := o.input.Record.OutSince
+	if want == lifecycle.InService {
+		outSince = nil
+	}
+	record := lifecycle.NewRecord(o.pod(), o.input.Hooks, want, instances, outSince)
+	return &record
+}
+
+// outSince is when the last instance that may have been in service was taken out; zero where none was.
+func (o *observation) outSince(steps []step) time.Time {
+	var latest time.Time
+	for _, s := range steps {
+		if c := o.page.calls[recorded(s.instance)]; c != nil && c.outSince.After(latest) {
+			latest = c.outSince
+		}
+	}
+	return latest.Truncate(time.Millisecond)
+}
+
+// neverIn reports whether the instance can't have been put in service: the pod came under our eyes, we made no call for
+// it, and no record speaks of it.
+func (o *observation) neverIn(in lifecycle.Recorded) bool {
+	return o.page.fromBirth && o.page.calls[in] == nil && !o.input.Record.Exists()
+}
+
+// recordStands reports whether the record may be taken for an acknowledgement: this process made no call for the
+// instance, and the pod has stayed, since the record was written, where only "out" is ever wanted. Anywhere else
+// another process may have made a call after the record was written.
+func (o *observation) recordStands(s step) bool {
+	in := recorded(s.instance)
+	return o.page.calls[in] == nil && o.input.Record.Fresh(o.pod()) && o.input.Record.Says(s.want, in) && outStay(o)
+}
+
+func outStay(o *observation) bool {
+	if o.pod().DeletionTimestamp != nil {
+		return true
+	}
+	return slices.Contains([]appspub.LifecycleStateType{
+		appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStateUpdating, appspub.LifecycleStatePreparingDelete,
+	}, appspub.LifecycleStateType(o.pod().Labels[appspub.LifecycleStateKey]))
+}
+
+// adopt takes a record's word for an acknowledgement, with the drain that it began.
+func (p *page) adopt(in lifecycle.Recorded, want lifecycle.Want, record lifecycle.Record) {
+	c := p.begun(in, want)
+	c.acknowledged = true
+	if record.OutSince != nil {
+		c.outSince = *record.OutSince
+	}
+}
+
+func describe(in registry.Instance) string {
+	return fmt.Sprintf("service %q at %s", in.Service, in.Endpoint())
+}

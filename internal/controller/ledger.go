@@ -1,0 +1,207 @@
+package controller
+
+import (
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// ledger is what this process knows of its own calls, by pod UID. A restart begins an empty one, and that is the point:
+// only a call of this process is known to have been acknowledged with nothing after it.
+type ledger struct {
+	mu    sync.Mutex
+	pages map[types.UID]*page
+	// births are pods that came while this process was watching and that nobody has opened a page for yet.
+	births map[types.UID]bool
+}
+
+// page is the ledger of one pod. The reconciler is its only user but for the fields under the ledger's lock: the queue
+// never hands one pod to two workers.
+type page struct {
+	// registry is the one that calls are about.
+	registry registry.Registry
+	calls    map[lifecycle.Recorded]*call
+	// fromBirth: the pod came while this process was watching, so no other process can have registered it.
+	fromBirth bool
+	// written is the resource version of our last write. A cache that is behind it has not seen our own change.
+	written string
+
+	// Under the ledger's lock.
+	last *corev1.Pod // the pod as it was last seen, once it is gone from the cache
+	wait wait
+}
+
+// call is the last call for one instance and what is known of its outcome.
+type call struct {
+	want lifecycle.Want
+	// acknowledged is false while the outcome is unknown.
+	acknowledged   bool
+	acknowledgedAt time.Time
+	// outSince is the acknowledgement that took the instance out, with no Register tried since.
+	outSince time.Time
+	// late holds, for each want of a call that timed out, until when it may still land.
+	late map[lifecycle.Want]time.Time
+}
+
+func newLedger() *ledger { return &ledger{pages: map[types.UID]*page{}, births: map[types.UID]bool{}} }
+
+// open returns the pod's page, a new one where there is none. Calls to another registry than reg are not known of it.
+func (l *ledger) open(uid types.UID, reg registry.Registry) *page {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.pages[uid]
+	if p == nil {
+		p = &page{calls: map[lifecycle.Recorded]*call{}, fromBirth: l.births[uid]}
+		l.pages[uid] = p
+		delete(l.births, uid)
+	}
+	if p.registry != reg {
+		p.turnTo(reg)
+	}
+	return p
+}
+
+// find returns the pod's page, or nil.
+func (l *ledger) find(uid types.UID) *page {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.pages[uid]
+}
+
+func (l *ledger) close(uid types.UID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.pages, uid)
+}
+
+// born notes a pod that came while this process was watching.
+func (l *ledger) born(uid types.UID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.pages[uid] == nil {
+		l.births[uid] = true
+	}
+}
+
+// departed notes a pod that is gone from the cache, so that what it leaves behind can be undone. A pod without a page was
+// not ours.
+func (l *ledger) departed(pod *corev1.Pod) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.births, pod.UID)
+	if p := l.pages[pod.UID]; p != nil {
+		p.last = pod
+	}
+}
+
+// lastSeen returns the pod that is gone from the cache, or nil.
+func (l *ledger) lastSeen(p *page) *corev1.Pod {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return p.last
+}
+
+// returned notes that the pod is in the cache after all.
+func (l *ledger) returned(p *page) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p.last = nil
+}
+
+// setWait notes why the pod waits and returns why it did before.
+func (l *ledger) setWait(p *page, now wait) wait {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := p.wait
+	p.wait = now
+	return before
+}
+
+// departures returns the pods whose traces are still to be undone.
+func (l *ledger) departures() []*corev1.Pod {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var pods []*corev1.Pod
+	for _, p := range l.pages {
+		if p.last != nil {
+			pods = append(pods, p.last)
+		}
+	}
+	return pods
+}
+
+func (l *ledger) waits() []wait {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var waits []wait
+	for _, p := range l.pages {
+		if p.wait.reason != "" {
+			waits = append(waits, p.wait)
+		}
+	}
+	return waits
+}
+
+// turnTo keeps which instances there were and forgets what the registry said of them.
+func (p *page) turnTo(reg registry.Registry) {
+	p.registry = reg
+	for in := range p.calls {
+		p.calls[in] = &call{}
+	}
+}
+
+// begun notes that a call is about to be made: from here on its outcome is unknown.
+func (p *page) begun(in lifecycle.Recorded, want lifecycle.Want) *call {
+	c := p.calls[in]
+	if c == nil {
+		c = &call{}
+		p.calls[in] = c
+	}
+	c.want, c.acknowledged = want, false
+	if want == lifecycle.InService {
+		c.outSince = time.Time{}
+	}
+	return c
+}
+
+func (c *call) succeeded(now time.Time) {
+	c.acknowledged, c.acknowledgedAt = true, now
+	if c.want != lifecycle.InService && c.outSince.IsZero() {
+		c.outSince = now
+	}
+	for want, until := range c.late {
+		if !now.Before(until) {
+			delete(c.late, want)
+		}
+	}
+}
+
+// timedOut notes that the call may still be carried out until then.
+func (c *call) timedOut(until time.Time) {
+	if c.late == nil {
+		c.late = map[lifecycle.Want]time.Time{}
+	}
+	c.late[c.want] = until
+}
+
+// unsettledUntil returns until when a call that timed out may still undo what is wanted now; zero where none can.
+func (c *call) unsettledUntil(want lifecycle.Want) time.Time {
+	var latest time.Time
+	for other, until := range c.late {
+		if other != want && until.After(latest) {
+			latest = until
+		}
+	}
+	return latest
+}
+
+// stands reports whether the last call was acknowledged and wanted the same.
+func (c *call) stands(want lifecycle.Want) bool { return c != nil && c.acknowledged && c.want == want }
+
+// settled reports whether the acknowledgement came after everything that could still have undone it.
+func (c *call) settled() bool { return !c.acknowledgedAt.Before(c.unsettledUntil(c.want)) }

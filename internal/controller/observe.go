@@ -1,0 +1,214 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// staleRecheck is for a cache that has not seen our own write yet: the event of that write brings us back sooner.
+const staleRecheck = time.Second
+
+// observation is all that one reconcile rests on.
+type observation struct {
+	settings *Settings
+	page     *page
+	input    lifecycle.Input
+
+	// instances are those that the pod has now; empty where problem says why there are none.
+	instances []registry.Instance
+	problem   wait
+	drain     time.Duration
+	// unsupported is the kind of a workload that Rollcall does not drive.
+	unsupported string
+
+	// gone: the cache has no such pod. stale: it has not seen our own last write. Nothing else is set then.
+	gone  bool
+	stale bool
+}
+
+func (o *observation) pod() *corev1.Pod { return o.input.Pod }
+
+// observe gathers what the decision rests on.
+func (r *PodReconciler) observe(ctx context.Context, req Request) (*observation, error) {
+	pod := &corev1.Pod{}
+	err := r.client.Get(ctx, req.NamespacedName, pod)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && pod.UID != req.UID:
+		return &observation{gone: true}, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading the pod: %w", err)
+	}
+
+	settings := r.settings.Load()
+	seen := &observation{settings: settings, page: r.ledger.open(req.UID, settings.Registry)}
+	r.ledger.returned(seen.page)
+	if behind(pod.ResourceVersion, seen.page.written) {
+		return &observation{stale: true}, nil
+	}
+
+	if err := r.workloads.refresh(ctx, settings); err != nil {
+		return nil, err
+	}
+	workload, err := r.workloadOf(ctx, pod)
+	if err != nil {
+		return nil, err
+	}
+	hooks := lifecycle.HooksOf(asLifecycle(workload), settings.Ownership)
+	seen.input = lifecycle.Input{Pod: pod, Hooks: hooks, Record: lifecycle.RecordOf(pod), Ownership: settings.Ownership}
+	if !seen.input.Managed() {
+		return seen, nil
+	}
+	seen.unsupported = unsupportedKind(pod)
+	r.observeInstances(seen, workload)
+	return seen, nil
+}
+
+// observeInstances says which instances the pod has, or what is wrong with how it is described.
+func (r *PodReconciler) observeInstances(seen *observation, workload *kruisev1alpha1.CloneSet) {
+	pod, settings := seen.pod(), seen.settings
+	drain, drainErr := service.DrainOf(pod.Annotations, settings.Drain)
+	if drainErr != nil {
+		drain = settings.Drain
+	}
+	seen.drain = drain
+
+	endpoints, err := settings.Services.EndpointsOf(subjectOf(pod, workload))
+	if err := errors.Join(err, drainErr); err != nil {
+		seen.problem = wait{reason: ReasonInvalidPod, message: err.Error()}
+		return
+	}
+	if pod.Status.PodIP == "" {
+		seen.problem = wait{reason: ReasonNoAddress, message: "the pod has no IP yet"}
+		return
+	}
+	for _, e := range endpoints {
+		if holder := r.workloads.claimant(e.Service); holder != "" && holder != pod.Namespace && !settings.SharedAcrossNamespaces {
+			seen.problem = wait{reason: ReasonServiceClaimed, message: fmt.Sprintf(
+				"service %q belongs to namespace %s: write another name in annotation %s, put {namespace} into "+
+					"service.name, or set service.sharedAcrossNamespaces", e.Service, holder, service.AnnotationServices)}
+			return
+		}
+	}
+	seen.instances = instancesOf(settings.Cluster, pod, endpoints)
+}
+
+// blocks says why the pod can't be put in service although it shall be; empty where nothing is in the way.
+func (o *observation) blocks(d lifecycle.Decision) wait {
+	if d.Want != lifecycle.InService {
+		return wait{}
+	}
+	return o.problem
+}
+
+// known are the instances that this process made calls for, or that the record names.
+func (o *observation) known() map[lifecycle.Recorded]bool {
+	known := map[lifecycle.Recorded]bool{}
+	for in := range o.page.calls {
+		known[in] = true
+	}
+	for _, in := range o.input.Record.Instances {
+		known[in] = true
+	}
+	return known
+}
+
+// workloadOf returns the CloneSet that owns the pod, or nil. The cache may not have seen a new one yet, and a workload
+// that is taken for gone has its handlers released, so the API server is asked before that.
+func (r *PodReconciler) workloadOf(ctx context.Context, pod *corev1.Pod) (*kruisev1alpha1.CloneSet, error) {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil || !isKruise(owner) || owner.Kind != "CloneSet" {
+		return nil, nil
+	}
+	key := types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}
+	for _, reader := range []client.Reader{r.client, r.apiReader} {
+		workload := &kruisev1alpha1.CloneSet{}
+		err := reader.Get(ctx, key, workload)
+		if err == nil && workload.UID == owner.UID {
+			return workload, nil
+		}
+		if err != nil && !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("reading CloneSet %s: %w", key, err)
+		}
+	}
+	return nil, nil
+}
+
+func isKruise(owner *metav1.OwnerReference) bool {
+	gv, err := schema.ParseGroupVersion(owner.APIVersion)
+	return err == nil && gv.Group == kruisev1alpha1.GroupVersion.Group
+}
+
+// unsupportedKind names the pod's workload where it is one of Kruise's that Rollcall does not drive.
+func unsupportedKind(pod *corev1.Pod) string {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil || owner.Kind == "CloneSet" && isKruise(owner) {
+		return ""
+	}
+	return owner.Kind
+}
+
+func asLifecycle(workload *kruisev1alpha1.CloneSet) *lifecycle.Workload {
+	if workload == nil {
+		return nil
+	}
+	return &lifecycle.Workload{
+		Lifecycle:      workload.Spec.Lifecycle,
+		Selector:       workload.Spec.Selector,
+		TemplateLabels: workload.Spec.Template.Labels,
+	}
+}
+
+func subjectOf(pod *corev1.Pod, workload *kruisev1alpha1.CloneSet) service.Subject {
+	subject := service.Subject{
+		Namespace: pod.Namespace, Labels: pod.Labels, Annotations: pod.Annotations, Spec: &pod.Spec,
+	}
+	if workload != nil {
+		subject.Workload = workload.Name
+	}
+	return subject
+}
+
+func instancesOf(cluster string, pod *corev1.Pod, endpoints []service.Endpoint) []registry.Instance {
+	instances := make([]registry.Instance, 0, len(endpoints))
+	for _, e := range endpoints {
+		in := lifecycle.Recorded{Service: e.Service, Address: pod.Status.PodIP, Port: e.Port}
+		instances = append(instances, instanceOf(cluster, pod, in))
+	}
+	return instances
+}
+
+// instanceOf marks an instance as this pod's, whatever a record says.
+func instanceOf(cluster string, pod *corev1.Pod, in lifecycle.Recorded) registry.Instance {
+	return registry.Instance{
+		Service: in.Service, Address: in.Address, Port: in.Port,
+		Cluster: cluster, Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID),
+	}
+}
+
+func recorded(in registry.Instance) lifecycle.Recorded {
+	return lifecycle.Recorded{Service: in.Service, Address: in.Address, Port: in.Port}
+}
+
+// behind reports whether a cached object is older than our own last write of it.
+func behind(cached, written string) bool {
+	if written == "" {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(cached, written)
+	return err == nil && order < 0
+}

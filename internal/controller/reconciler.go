@@ -1,0 +1,161 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+)
+
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=clonesets,verbs=get;list;watch
+
+const (
+	backoffBase = 100 * time.Millisecond
+	// backoffCap is short on purpose: a pod that waits is capacity that is missing.
+	backoffCap = 30 * time.Second
+)
+
+// Options are what a PodReconciler works with.
+type Options struct {
+	// Client reads from the cache and writes to the API server.
+	Client client.Client
+	// APIReader reads from the API server, where a cache that lags could be mistaken for an object that is gone.
+	APIReader client.Reader
+	Recorder  events.EventRecorder
+	// Workers is how many pods are worked on at once.
+	Workers int
+	Clock   clock.PassiveClock
+}
+
+// PodReconciler keeps the registry in step with the life of pods.
+type PodReconciler struct {
+	client    client.Client
+	apiReader client.Reader
+	recorder  events.EventRecorder
+	workers   int
+	clock     clock.PassiveClock
+
+	settings  atomic.Pointer[Settings]
+	applied   chan struct{}
+	ledger    *ledger
+	workloads *workloads
+	backoff   workqueue.TypedRateLimiter[types.UID]
+}
+
+// New returns a PodReconciler. Apply must be called before it is set up.
+func New(o Options) *PodReconciler {
+	return &PodReconciler{
+		client:    o.Client,
+		apiReader: o.APIReader,
+		recorder:  o.Recorder,
+		workers:   o.Workers,
+		clock:     o.Clock,
+		applied:   make(chan struct{}, 1),
+		ledger:    newLedger(),
+		workloads: newWorkloads(o.Client),
+		backoff:   workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](backoffBase, backoffCap),
+	}
+}
+
+// Apply puts the settings in force, whole, and has every pod looked at again at once. It may be called at any time.
+func (r *PodReconciler) Apply(s Settings) {
+	r.settings.Store(&s)
+	select {
+	case r.applied <- struct{}{}:
+	default: // the pods will be looked at already, with these settings
+	}
+}
+
+// SetupWithManager adds the controller to the manager, which may have been started. OpenKruise's CRDs must be there.
+func (r *PodReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, ownerIndex, ownerUID); err != nil {
+		return fmt.Errorf("indexing pods by owner: %w", err)
+	}
+	c, err := controller.NewTyped("pod", mgr, controller.TypedOptions[Request]{
+		Reconciler:              r,
+		MaxConcurrentReconciles: r.workers,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[Request](backoffBase, backoffCap),
+	})
+	if err != nil {
+		return fmt.Errorf("making the pod controller: %w", err)
+	}
+	for _, s := range []source.TypedSource[Request]{
+		source.TypedKind(mgr.GetCache(), &corev1.Pod{}, r.podEvents()),
+		source.TypedKind(mgr.GetCache(), &kruisev1alpha1.CloneSet{}, r.workloadEvents()),
+		source.TypedFunc[Request](r.appliedSettings),
+	} {
+		if err := c.Watch(s); err != nil {
+			return fmt.Errorf("watching for the pod controller: %w", err)
+		}
+	}
+	return nil
+}
+
+// Reconcile makes the registry say what it shall of one pod, and lets Kruise go on once the registry has acknowledged.
+// It may be repeated, die half-way, or meet a pod that has moved on; every step starts from what is so now.
+func (r *PodReconciler) Reconcile(ctx context.Context, req Request) (reconcile.Result, error) {
+	seen, err := r.observe(ctx, req)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	switch {
+	case seen.gone:
+		return r.depart(ctx, req)
+	case seen.stale:
+		return reconcile.Result{RequeueAfter: staleRecheck}, nil
+	case !seen.input.Managed():
+		r.forget(req.UID)
+		return reconcile.Result{}, nil
+	}
+
+	decision := lifecycle.Decide(seen.input)
+	if blocked := seen.blocks(decision); blocked.reason != "" {
+		return r.report(seen, decision, blocked), nil
+	}
+
+	moved, err := r.patch(ctx, seen, decision.Arm, nil)
+	if moved || err != nil {
+		return r.retry(req, moved), err
+	}
+	decision = lifecycle.Decide(seen.input)
+
+	progress := r.converge(ctx, seen, decision)
+	edit := decision.Then
+	if !progress.released() {
+		edit = lifecycle.Edit{}
+	}
+	moved, err = r.patch(ctx, seen, edit, progress.record)
+	if moved || err != nil {
+		return r.retry(req, moved), err
+	}
+	return r.report(seen, lifecycle.Decide(seen.input), progress.wait), nil
+}
+
+// retry comes back for a pod that has moved on. Its change is on the way to the cache and will bring us back by itself;
+// the delay is for the case that it does not.
+func (r *PodReconciler) retry(req Request, moved bool) reconcile.Result {
+	if !moved {
+		return reconcile.Result{}
+	}
+	return reconcile.Result{RequeueAfter: r.backoff.When(req.UID)}
+}
+
+func (r *PodReconciler) forget(uid types.UID) {
+	r.ledger.close(uid)
+	r.backoff.Forget(uid)
+}

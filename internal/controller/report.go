@@ -1,0 +1,165 @@
+package controller
+
+import (
+	"fmt"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+)
+
+// Reason says why a pod waits: a label of the metrics, and the reason of the Event where a person should look.
+type Reason string
+
+// The reasons. Those in calm are part of any rollout and make no Event.
+const (
+	ReasonRegistryUnavailable Reason = "RegistryUnavailable"
+	ReasonRegistryTimeout     Reason = "RegistryTimeout"
+	ReasonRegistryRefused     Reason = "RegistryRefused"
+	ReasonInvalidPod          Reason = "InvalidPod"
+	ReasonServiceClaimed      Reason = "ServiceClaimed"
+	ReasonHandlerRefused      Reason = "HandlerRefused"
+	ReasonUnsupportedWorkload Reason = "UnsupportedWorkload"
+	ReasonUnknownState        Reason = "UnknownState"
+	ReasonHeldNotReady        Reason = "HeldNotReady"
+	ReasonDraining            Reason = "Draining"
+	ReasonSettling            Reason = "Settling"
+	ReasonNotReady            Reason = "NotReady"
+	ReasonNoAddress           Reason = "NoAddress"
+	// ReasonResolved is the Event after a reason that asked a person to look has passed.
+	ReasonResolved Reason = "Resolved"
+)
+
+func (r Reason) calm() bool {
+	switch r {
+	case "", ReasonDraining, ReasonSettling, ReasonNotReady, ReasonNoAddress:
+		return true
+	default:
+		return false
+	}
+}
+
+// wait is why a pod is not where it shall be; the zero wait is none.
+type wait struct {
+	hook    lifecycle.Hook
+	reason  Reason
+	message string
+	since   time.Time
+	// after is when to look again by ourselves; zero where an event will bring us back.
+	after time.Duration
+}
+
+// Wait is one pod that waits, as the metrics show it.
+type Wait struct {
+	// Hook is the one Kruise waits for; empty where Kruise waits for nothing and only the registry is behind.
+	Hook   string
+	Reason string
+	// Since is when the pod came into its lifecycle state, or when the reason was first seen where no hook waits.
+	Since time.Time
+}
+
+// Waits returns every pod that waits.
+func (r *PodReconciler) Waits() []Wait {
+	inner := r.ledger.waits()
+	waits := make([]Wait, 0, len(inner))
+	for _, w := range inner {
+		waits = append(waits, Wait{Hook: string(w.hook), Reason: string(w.reason), Since: w.since})
+	}
+	return waits
+}
+
+// report shows why the pod waits, with an Event only when the reason changed, and says when to look again.
+func (r *PodReconciler) report(seen *observation, d lifecycle.Decision, w wait) reconcile.Result {
+	if w.reason == "" {
+		r.backoff.Forget(seen.pod().UID)
+		w = seen.explain(d)
+	}
+	w.hook = d.Waiting
+	if !w.reason.calm() && w.after == 0 {
+		w.after = backoffCap
+	}
+	before := r.ledger.setWait(seen.page, r.dated(seen, w))
+	switch {
+	case w.reason == before.reason:
+	case !w.reason.calm():
+		r.event(seen, corev1.EventTypeWarning, w.reason, w.sentence())
+	case !before.reason.calm():
+		r.event(seen, corev1.EventTypeNormal, ReasonResolved, fmt.Sprintf("%s has passed", before.reason))
+	}
+	return reconcile.Result{RequeueAfter: w.after}
+}
+
+func (r *PodReconciler) event(seen *observation, kind string, reason Reason, note string) {
+	r.recorder.Eventf(seen.pod(), nil, kind, string(reason), "Reconcile", "%s", note)
+}
+
+// sentence says what waits for what.
+func (w wait) sentence() string {
+	if w.hook == "" {
+		return w.message
+	}
+	return fmt.Sprintf("hook %s waits: %s", w.hook, w.message)
+}
+
+// dated puts the beginning on a wait: when Kruise moved the pod to where it waits, else when we first saw the reason.
+func (r *PodReconciler) dated(seen *observation, w wait) wait {
+	if w.reason == "" {
+		return wait{}
+	}
+	if w.hook != "" {
+		if moved, err := time.Parse(time.RFC3339, seen.pod().Annotations[appspub.LifecycleTimestampKey]); err == nil {
+			w.since = moved
+			return w
+		}
+	}
+	r.ledger.mu.Lock()
+	defer r.ledger.mu.Unlock()
+	if before := seen.page.wait; before.reason == w.reason {
+		w.since = before.since
+		return w
+	}
+	w.since = r.clock.Now()
+	return w
+}
+
+// explain finds what keeps a pod waiting, or needs a person's look, although the registry says what it shall.
+func (o *observation) explain(d lifecycle.Decision) wait {
+	switch {
+	case d.Row == lifecycle.RowUnknownState:
+		return wait{reason: ReasonUnknownState, message: fmt.Sprintf(
+			"lifecycle state %q is not one that Rollcall knows: the registry is left as it is; see the supported OpenKruise versions",
+			o.pod().Labels[appspub.LifecycleStateKey])}
+	case len(o.input.Hooks.Refused) > 0:
+		return wait{reason: ReasonHandlerRefused, message: o.input.Hooks.Refused[0].Why}
+	case o.unsupported != "" && d.Row != lifecycle.RowGone:
+		return wait{reason: ReasonUnsupportedWorkload, message: fmt.Sprintf(
+			"the pod has a finalizer or mark of ours and belongs to a %s; only CloneSets are driven: "+
+				"take it out of the template, or out of hooks.owned", o.unsupported)}
+	case o.heldNotReady(d):
+		return wait{reason: ReasonHeldNotReady, message: "Kruise holds the pod not ready (markPodNotReady) and lets go only " +
+			"after an in-place update, which was rolled back: delete the pod, or update it in place"}
+	case d.Waiting != "" && !lifecycle.IsReady(o.pod()):
+		return wait{reason: ReasonNotReady, message: "the pod is not ready"}
+	}
+	return wait{}
+}
+
+// heldNotReady recognizes a rollback in PreparingUpdate to Normal, after which Kruise never sets its own readiness gate
+// again.
+func (o *observation) heldNotReady(d lifecycle.Decision) bool {
+	if d.Row != lifecycle.RowNormalNotReady || !o.input.Hooks.MarksNotReady {
+		return false
+	}
+	for _, c := range o.pod().Status.Conditions {
+		if c.Type == appspub.KruisePodReadyConditionType {
+			return c.Status == corev1.ConditionFalse
+		}
+	}
+	return false
+}
+
+// UnmatchedWorkloads returns how many workloads have hooks of which no handler is ours.
+func (r *PodReconciler) UnmatchedWorkloads() int { return r.workloads.unmatchedCount() }

@@ -1,0 +1,151 @@
+package controller
+
+import (
+	"context"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// Request names one pod by UID too: pods come and go under one name, and what the last one left must not be undone on
+// the next.
+type Request struct {
+	types.NamespacedName
+	UID types.UID
+}
+
+type requestQueue = workqueue.TypedRateLimitingInterface[Request]
+
+// rolloutPriority puts what a rollout waits for before everything else.
+const rolloutPriority = 100
+
+func requestFor(pod *corev1.Pod) Request {
+	return Request{NamespacedName: client.ObjectKeyFromObject(pod), UID: pod.UID}
+}
+
+// enqueue adds a pod that Kruise waits for in front, and any other at the priority that the event has.
+func enqueue(q requestQueue, pod *corev1.Pod) {
+	priorities, ok := q.(priorityqueue.PriorityQueue[Request])
+	if !ok || !rolloutWaits(pod) {
+		q.Add(requestFor(pod))
+		return
+	}
+	priority := rolloutPriority
+	priorities.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, requestFor(pod))
+}
+
+func rolloutWaits(pod *corev1.Pod) bool {
+	switch appspub.LifecycleStateType(pod.Labels[appspub.LifecycleStateKey]) {
+	case appspub.LifecycleStatePreparingDelete, appspub.LifecycleStatePreparingUpdate:
+		return true
+	default:
+		return pod.DeletionTimestamp != nil
+	}
+}
+
+// podEvents turns what happens to pods into requests.
+func (r *PodReconciler) podEvents() handler.TypedEventHandler[*corev1.Pod, Request] {
+	return handler.TypedFuncs[*corev1.Pod, Request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Pod], q requestQueue) {
+			if !e.IsInInitialList {
+				r.ledger.born(e.Object.UID)
+			}
+			enqueue(q, e.Object)
+		},
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Pod], q requestQueue) {
+			// A watch that was broken for a while shows a deletion and a creation under one name as an update.
+			if e.ObjectOld.UID != e.ObjectNew.UID {
+				r.ledger.departed(e.ObjectOld)
+				enqueue(q, e.ObjectOld)
+			}
+			enqueue(q, e.ObjectNew)
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Pod], q requestQueue) {
+			r.ledger.departed(e.Object)
+			enqueue(q, e.Object)
+		},
+	}
+}
+
+// workloadEvents looks again at the pods of a workload whose spec changed, or that is gone.
+func (r *PodReconciler) workloadEvents() handler.TypedEventHandler[*kruisev1alpha1.CloneSet, Request] {
+	return handler.TypedFuncs[*kruisev1alpha1.CloneSet, Request]{
+		CreateFunc: func(context.Context, event.TypedCreateEvent[*kruisev1alpha1.CloneSet], requestQueue) {
+			r.workloads.changed()
+		},
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*kruisev1alpha1.CloneSet], q requestQueue) {
+			if e.ObjectOld.UID == e.ObjectNew.UID && e.ObjectOld.Generation == e.ObjectNew.Generation {
+				return
+			}
+			r.workloads.changed()
+			r.enqueuePodsOf(ctx, e.ObjectNew, q)
+		},
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*kruisev1alpha1.CloneSet], q requestQueue) {
+			r.workloads.changed()
+			r.enqueuePodsOf(ctx, e.Object, q)
+		},
+	}
+}
+
+// ownerIndex finds the pods of a workload by its UID.
+const ownerIndex = "controller-uid"
+
+func ownerUID(obj client.Object) []string {
+	for _, owner := range obj.GetOwnerReferences() {
+		if owner.Controller != nil && *owner.Controller {
+			return []string{string(owner.UID)}
+		}
+	}
+	return nil
+}
+
+func (r *PodReconciler) enqueuePodsOf(ctx context.Context, workload client.Object, q requestQueue) {
+	var pods corev1.PodList
+	err := r.client.List(ctx, &pods, client.InNamespace(workload.GetNamespace()),
+		client.MatchingFields{ownerIndex: string(workload.GetUID())}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Listing the pods of a workload", "workload", client.ObjectKeyFromObject(workload))
+		return
+	}
+	for i := range pods.Items {
+		enqueue(q, &pods.Items[i])
+	}
+}
+
+// appliedSettings looks again at every pod when the settings changed, and at what departed pods left.
+func (r *PodReconciler) appliedSettings(ctx context.Context, q requestQueue) error {
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-r.applied:
+				r.enqueueAll(ctx, q)
+			}
+		}
+	}()
+	return nil
+}
+
+func (r *PodReconciler) enqueueAll(ctx context.Context, q requestQueue) {
+	r.workloads.changed()
+	var pods corev1.PodList
+	if err := r.client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Listing the pods after a change of the configuration")
+		return
+	}
+	for i := range pods.Items {
+		enqueue(q, &pods.Items[i])
+	}
+	for _, pod := range r.ledger.departures() {
+		enqueue(q, pod)
+	}
+}
