@@ -1,0 +1,238 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+func TestDecorateTimesEveryCall(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		reason string
+		err    error
+		want   string
+	}{
+		"success":   {"nil is an acknowledgement", nil, "ok"},
+		"unknown":   {"an error of no class is retryable", errors.New("refused"), "retryable"},
+		"later":     {"a time to come back makes it no other class", registry.RetryAfter(errors.New("busy"), time.Hour), "retryable"},
+		"cancelled": {"a manager that stops is no time-out", context.Canceled, "retryable"},
+		"terminal":  {"the class survives wrapping", fmt.Errorf("registering: %w", registry.Terminal(errors.New("403"))), "terminal"},
+		"timeout":   {"the context's deadline", fmt.Errorf("calling: %w", context.DeadlineExceeded), "timeout"},
+		"network":   {"a driver's own deadline", &timeoutError{}, "timeout"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := prometheus.NewPedanticRegistry()
+			reg := Decorate(&listing{failing{err: tc.err}}, "fake", newRegistryMetrics(t, r))
+			calls := map[string]func() error{
+				"register":   func() error { return reg.Register(t.Context(), registry.Instance{}) },
+				"failOver":   func() error { return reg.FailOver(t.Context(), registry.Instance{}) },
+				"deregister": func() error { return reg.Deregister(t.Context(), registry.Instance{}) },
+				"list": func() error {
+					_, err := reg.(registry.Lister).List(t.Context(), "prod")
+					return err
+				},
+			}
+			want := map[string]uint64{}
+			for operation, call := range calls {
+				if err := call(); !errors.Is(err, tc.err) {
+					t.Errorf("%s: %s returned %v, want %v", tc.reason, operation, err, tc.err)
+				}
+				want["fake/"+operation+"/"+tc.want] = 1
+			}
+			if diff := cmp.Diff(want, observed(t, r)); diff != "" {
+				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestDecorateIsAListerOnlyWhereTheDriverIs(t *testing.T) {
+	t.Parallel()
+	m := newRegistryMetrics(t, prometheus.NewRegistry())
+	if _, ok := Decorate(&failing{}, "fake", m).(registry.Lister); ok {
+		t.Error("a registry that can't list must not look as if it could")
+	}
+}
+
+func TestDecorateCountsCallsUnderWay(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewPedanticRegistry()
+	during := make(chan string, 1)
+	inner := &failing{}
+	reg := Decorate(inner, "fake", newRegistryMetrics(t, r))
+	const name = "rollcall_registry_requests_in_flight"
+	inner.during = func() { during <- gauge(t, r, name) }
+	if err := reg.Register(t.Context(), registry.Instance{}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := <-during+" "+gauge(t, r, name), "fake=1 fake=0"; got != want {
+		t.Errorf("in flight: %s, want %s", got, want)
+	}
+}
+
+func TestConfigMetrics(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewPedanticRegistry()
+	m, err := NewConfigMetrics(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, r, 0, 0, 1)
+	m.Refused()
+	expect(t, r, 0, 1, 0)
+	m.Applied()
+	expect(t, r, 1, 1, 1)
+}
+
+func expect(t *testing.T, r prometheus.Gatherer, applied, refused, last int) {
+	t.Helper()
+	want := fmt.Sprintf(`
+# HELP rollcall_config_last_reload_successful 1 where the configuration in force is what the file says, 0 where the file was refused.
+# TYPE rollcall_config_last_reload_successful gauge
+rollcall_config_last_reload_successful %d
+# HELP rollcall_config_reloads_total Changes of the configuration file, by outcome (applied, refused).
+# TYPE rollcall_config_reloads_total counter
+rollcall_config_reloads_total{outcome="applied"} %d
+rollcall_config_reloads_total{outcome="refused"} %d
+`, last, applied, refused)
+	if err := testutil.GatherAndCompare(r, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPodsAreReadAtEachScrape(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 0, 1, 0, 0, time.UTC)
+	waits := []Wait{
+		{Hook: "preDelete", Reason: "Draining", Since: now.Add(-5 * time.Second)},
+		{Hook: "preDelete", Reason: "Draining", Since: now.Add(-20 * time.Second)},
+		{Hook: "preNormal", Reason: "RegistryError", Since: now.Add(time.Second)},
+	}
+	r := prometheus.NewPedanticRegistry()
+	err := RegisterPods(r, Pods{
+		Waits:              func() []Wait { return waits },
+		UnmatchedWorkloads: func() int { return 3 },
+		Now:                func() time.Time { return now },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const unmatched = `
+# HELP rollcall_unmatched_workloads Workloads with lifecycle hooks of which no handler matches hooks.owned.
+# TYPE rollcall_unmatched_workloads gauge
+rollcall_unmatched_workloads 3
+`
+	want := `
+# HELP rollcall_oldest_wait_seconds How long the pod has waited that waits longest, by hook and reason.
+# TYPE rollcall_oldest_wait_seconds gauge
+rollcall_oldest_wait_seconds{hook="preDelete",reason="Draining"} 20
+rollcall_oldest_wait_seconds{hook="preNormal",reason="RegistryError"} 0
+# HELP rollcall_waiting_pods Pods that wait for Rollcall, by hook and reason.
+# TYPE rollcall_waiting_pods gauge
+rollcall_waiting_pods{hook="preDelete",reason="Draining"} 2
+rollcall_waiting_pods{hook="preNormal",reason="RegistryError"} 1
+` + unmatched
+	if err := testutil.GatherAndCompare(r, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+	waits = nil
+	if err := testutil.GatherAndCompare(r, strings.NewReader(unmatched)); err != nil {
+		t.Errorf("nobody waits any more: %v", err)
+	}
+}
+
+func TestRegisteringTwiceIsAnError(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewRegistry()
+	newRegistryMetrics(t, r)
+	if _, err := NewRegistryMetrics(r); err == nil {
+		t.Error("want an error")
+	}
+}
+
+func newRegistryMetrics(t *testing.T, r prometheus.Registerer) *RegistryMetrics {
+	t.Helper()
+	m, err := NewRegistryMetrics(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// observed returns how often each driver/operation/outcome was observed.
+func observed(t *testing.T, r prometheus.Gatherer) map[string]uint64 {
+	t.Helper()
+	counts := map[string]uint64{}
+	for _, metric := range gather(t, r, "rollcall_registry_request_duration_seconds") {
+		var labels []string
+		for _, label := range metric.GetLabel() {
+			labels = append(labels, label.GetValue())
+		}
+		counts[strings.Join(labels, "/")] = metric.GetHistogram().GetSampleCount()
+	}
+	return counts
+}
+
+func gauge(t *testing.T, r prometheus.Gatherer, name string) string {
+	t.Helper()
+	var values []string
+	for _, metric := range gather(t, r, name) {
+		values = append(values, fmt.Sprintf("%s=%g", metric.GetLabel()[0].GetValue(), metric.GetGauge().GetValue()))
+	}
+	return strings.Join(values, ",")
+}
+
+func gather(t *testing.T, r prometheus.Gatherer, name string) []*dto.Metric {
+	t.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == name {
+			return family.GetMetric()
+		}
+	}
+	return nil
+}
+
+// failing returns err from every call.
+type failing struct {
+	err    error
+	during func()
+}
+
+func (f *failing) answer() error {
+	if f.during != nil {
+		f.during()
+	}
+	return f.err
+}
+
+func (f *failing) Register(context.Context, registry.Instance) error   { return f.answer() }
+func (f *failing) FailOver(context.Context, registry.Instance) error   { return f.answer() }
+func (f *failing) Deregister(context.Context, registry.Instance) error { return f.answer() }
+
+// listing is a failing registry that can list.
+type listing struct{ failing }
+
+func (l *listing) List(context.Context, string) ([]registry.Entry, error) { return nil, l.err }
+
+type timeoutError struct{}
+
+func (*timeoutError) Error() string   { return "i/o timeout" }
+func (*timeoutError) Timeout() bool   { return true }
+func (*timeoutError) Temporary() bool { return true }
