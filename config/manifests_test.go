@@ -1,0 +1,426 @@
+// Package config_test holds the manifests to what they promise: it renders each kustomization, decodes what comes out
+// strictly, and looks at the facts that a cluster would only show later.
+package config_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+)
+
+const namespace = "rollcall-system"
+
+func TestEveryKustomizationRenders(t *testing.T) {
+	t.Parallel()
+	var folders []string
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.Name() == "kustomization.yaml" {
+			folders = append(folders, filepath.Dir(path))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(folders, "default") || !slices.Contains(folders, "samples") {
+		t.Fatalf("kustomizations: got %v, want default and samples among them", folders)
+	}
+	for _, folder := range folders {
+		t.Run(folder, func(t *testing.T) {
+			t.Parallel()
+			objects, err := render(folder)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(objects) == 0 {
+				t.Error("renders nothing")
+			}
+		})
+	}
+}
+
+func TestAllIsInOneNamespace(t *testing.T) {
+	t.Parallel()
+	clusterWide := []string{"Namespace", "ClusterRole", "ClusterRoleBinding"}
+	for _, object := range manifests(t).all {
+		kind := object.GetObjectKind().GroupVersionKind().Kind
+		want := namespace
+		if slices.Contains(clusterWide, kind) {
+			want = ""
+		}
+		if got := object.GetNamespace(); got != want {
+			t.Errorf("%s %s: namespace %q, want %q", kind, object.GetName(), got, want)
+		}
+	}
+	if got := only[*corev1.Namespace](t).Name; got != namespace {
+		t.Errorf("namespace %q, want %q", got, namespace)
+	}
+}
+
+func TestRolesGrantNoMoreThanIsUsed(t *testing.T) {
+	t.Parallel()
+	rules := slices.Concat(only[*rbacv1.ClusterRole](t).Rules, only[*rbacv1.Role](t).Rules)
+	if len(rules) == 0 {
+		t.Fatal("no rules: were they generated? make manifests")
+	}
+	got := map[string][]string{}
+	for _, rule := range rules {
+		if slices.Contains(slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs), rbacv1.ResourceAll) {
+			t.Errorf("rule %v has a wildcard", rule)
+		}
+		if len(rule.NonResourceURLs) > 0 {
+			t.Errorf("rule %v grants URLs", rule)
+		}
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				key := resource + "." + group
+				got[key] = slices.Compact(slices.Sorted(slices.Values(slices.Concat(got[key], rule.Verbs))))
+			}
+		}
+	}
+	want := map[string][]string{
+		"pods.":                      {"get", "list", "patch", "watch"},
+		"clonesets.apps.kruise.io":   {"get", "list", "watch"},
+		"events.events.k8s.io":       {"create", "patch"},
+		"leases.coordination.k8s.io": {"create", "get", "update"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("what the manager may do (-want +got), each a verb that the code needs:\n%s", diff)
+	}
+}
+
+func TestBindingsNameWhatExists(t *testing.T) {
+	t.Parallel()
+	account := only[*corev1.ServiceAccount](t)
+	subject := []rbacv1.Subject{{Kind: "ServiceAccount", Name: account.Name, Namespace: namespace}}
+	cluster, local := only[*rbacv1.ClusterRoleBinding](t), only[*rbacv1.RoleBinding](t)
+	if diff := cmp.Diff(subject, cluster.Subjects); diff != "" {
+		t.Errorf("ClusterRoleBinding's subjects (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(subject, local.Subjects); diff != "" {
+		t.Errorf("RoleBinding's subjects (-want +got):\n%s", diff)
+	}
+	if got, want := cluster.RoleRef.Name, only[*rbacv1.ClusterRole](t).Name; got != want {
+		t.Errorf("ClusterRoleBinding names role %q, want %q", got, want)
+	}
+	if got, want := local.RoleRef.Name, only[*rbacv1.Role](t).Name; got != want {
+		t.Errorf("RoleBinding names role %q, want %q", got, want)
+	}
+	if got := only[*appsv1.Deployment](t).Spec.Template.Spec.ServiceAccountName; got != account.Name {
+		t.Errorf("the Deployment's service account is %q, want %q", got, account.Name)
+	}
+}
+
+func TestManagerHasNoPrivilege(t *testing.T) {
+	t.Parallel()
+	pod := only[*appsv1.Deployment](t).Spec.Template.Spec
+	if pod.HostNetwork || pod.HostPID || pod.HostIPC {
+		t.Error("the pod shares a namespace of the host")
+	}
+	user := int64(65532)
+	wantPod := &corev1.PodSecurityContext{
+		RunAsNonRoot: new(true), RunAsUser: &user, RunAsGroup: &user, FSGroup: &user,
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+	if diff := cmp.Diff(wantPod, pod.SecurityContext); diff != "" {
+		t.Errorf("the pod's securityContext (-want +got):\n%s", diff)
+	}
+	wantContainer := &corev1.SecurityContext{
+		AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
+	container := manager(t)
+	if diff := cmp.Diff(wantContainer, container.SecurityContext); diff != "" {
+		t.Errorf("the container's securityContext (-want +got):\n%s", diff)
+	}
+	for _, mount := range container.VolumeMounts {
+		if !mount.ReadOnly {
+			t.Errorf("volume %s is mounted to be written", mount.Name)
+		}
+	}
+	if container.Resources.Requests.Cpu().IsZero() || container.Resources.Limits.Memory().IsZero() {
+		t.Error("the container has no CPU request or no memory limit")
+	}
+	if got := only[*corev1.Namespace](t).Labels["pod-security.kubernetes.io/enforce"]; got != "restricted" {
+		t.Errorf("the namespace enforces %q, want restricted", got)
+	}
+}
+
+func TestManagerFindsItsConfiguration(t *testing.T) {
+	t.Parallel()
+	const file = "config.yaml"
+	container, pod := manager(t), only[*appsv1.Deployment](t).Spec.Template.Spec
+	configMap := only[*corev1.ConfigMap](t)
+	if configMap.Name != "rollcall-config" || configMap.Data[file] == "" {
+		t.Fatalf("ConfigMap %s has keys %v, want rollcall-config with %s", configMap.Name, configMap.Data, file)
+	}
+	volume := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool {
+		return v.ConfigMap != nil && v.ConfigMap.Name == configMap.Name
+	})
+	if volume < 0 {
+		t.Fatalf("no volume brings ConfigMap %s", configMap.Name)
+	}
+	mount := slices.IndexFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool {
+		return m.Name == pod.Volumes[volume].Name
+	})
+	if mount < 0 {
+		t.Fatalf("volume %s is not mounted", pod.Volumes[volume].Name)
+	}
+	if container.VolumeMounts[mount].SubPath != "" {
+		t.Error("the configuration is mounted by subPath, so a change would never arrive")
+	}
+	want := "--config=" + container.VolumeMounts[mount].MountPath + "/" + file
+	if !slices.Contains(container.Args, want) {
+		t.Errorf("arguments %q, want %q among them", container.Args, want)
+	}
+	if !slices.Contains(container.Args, "--leader-elect") {
+		t.Errorf("arguments %q, want --leader-elect among them: there are several managers", container.Args)
+	}
+	if i := slices.IndexFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == "POD_NAMESPACE" }); i < 0 ||
+		container.Env[i].ValueFrom.FieldRef.FieldPath != "metadata.namespace" {
+		t.Errorf("environment %v, want POD_NAMESPACE from the pod", container.Env)
+	}
+}
+
+func TestConfigurationIsAccepted(t *testing.T) {
+	t.Parallel()
+	got := configuration(t)
+	if got.Registry.Driver != "http" || got.Registry.Endpoint == "" {
+		t.Errorf("registry %+v, want driver http with an endpoint", got.Registry)
+	}
+	if got.Drain != config.DefaultDrain || got.Registry.Timeout != config.DefaultTimeout {
+		t.Errorf("drain %s and timeout %s, want the defaults %s and %s: what the file shows is what holds without it",
+			got.Drain, got.Registry.Timeout, config.DefaultDrain, config.DefaultTimeout)
+	}
+}
+
+// A comment that shows a field is as good as documentation: it has to be true.
+func TestConfigurationIsAcceptedWithEachCommentedField(t *testing.T) {
+	t.Parallel()
+	var lines []string
+	shown := 0
+	for line := range strings.Lines(only[*corev1.ConfigMap](t).Data["config.yaml"]) {
+		before, field, _ := strings.Cut(line, "# ")
+		key := strings.TrimSpace(strings.SplitN(field, ":", 2)[0])
+		if slices.Contains([]string{"tls", "caFile", "auth", "tokenFile", "port"}, key) {
+			line = before + field
+			shown++
+		}
+		lines = append(lines, line)
+	}
+	if shown != 5 {
+		t.Fatalf("found %d commented fields, want 5", shown)
+	}
+	text := strings.Join(lines, "")
+	got, err := config.Parse([]byte(text), limits())
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if got.Registry.CAFile == "" || got.Registry.TokenFile == "" || got.Service.Port == 0 {
+		t.Errorf("got %+v, want the fields that were commented", got)
+	}
+}
+
+func TestSelectorsFindTheManager(t *testing.T) {
+	t.Parallel()
+	deployment, budget := only[*appsv1.Deployment](t), only[*policyv1.PodDisruptionBudget](t)
+	set := labels.Set(deployment.Spec.Template.Labels)
+	for name, selector := range map[string]*metav1.LabelSelector{
+		"Deployment": deployment.Spec.Selector, "PodDisruptionBudget": budget.Spec.Selector,
+	} {
+		matcher, err := metav1.LabelSelectorAsSelector(selector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if matcher.Empty() || !matcher.Matches(set) {
+			t.Errorf("%s selects %s, which is not the pod with %s", name, matcher, set)
+		}
+	}
+	if container := manager(t); container.LivenessProbe.HTTPGet.Path != "/healthz" ||
+		container.ReadinessProbe.HTTPGet.Path != "/readyz" {
+		t.Errorf("probes ask %s and %s", container.LivenessProbe.HTTPGet.Path, container.ReadinessProbe.HTTPGet.Path)
+	}
+}
+
+// The samples are held to what the configuration beside them claims.
+func TestSamplesAreArmed(t *testing.T) {
+	t.Parallel()
+	hooks := configuration(t).Hooks
+	ownership := lifecycle.Ownership{Owned: hooks.Owned, NewlyCreated: hooks.NewlyCreated}
+	objects, err := render("samples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	styles := map[string]bool{}
+	for _, object := range objects {
+		set, isCloneSet := object.(*kruisev1alpha1.CloneSet)
+		if !isCloneSet {
+			t.Errorf("%T is no CloneSet", object)
+			continue
+		}
+		t.Run(set.Name, func(t *testing.T) {
+			t.Parallel()
+			expectArmed(t, set, ownership)
+		})
+		styles["finalizers"] = styles["finalizers"] || len(set.Spec.Lifecycle.PreDelete.FinalizersHandler) > 0
+		styles["labels"] = styles["labels"] || len(set.Spec.Lifecycle.PreDelete.LabelsHandler) > 0
+		styles["preNormal"] = styles["preNormal"] || set.Spec.Lifecycle.PreNormal != nil
+	}
+	if diff := cmp.Diff(map[string]bool{"finalizers": true, "labels": true, "preNormal": true}, styles); diff != "" {
+		t.Errorf("styles of hooks in the samples (-want +got):\n%s", diff)
+	}
+}
+
+func expectArmed(t *testing.T, set *kruisev1alpha1.CloneSet, ownership lifecycle.Ownership) {
+	t.Helper()
+	template, hooks := set.Spec.Template, set.Spec.Lifecycle
+	if hooks.PreDelete == nil || hooks.InPlaceUpdate == nil {
+		t.Fatal("wants hooks preDelete and inPlaceUpdate")
+	}
+	expectOwned := func(key string) {
+		if !ownership.Owns(key) {
+			t.Errorf("handler %s is not covered by the configuration's %q", key, ownership.Owned)
+		}
+		if _, selected := set.Spec.Selector.MatchLabels[key]; selected {
+			t.Errorf("handler %s stands in the selector", key)
+		}
+	}
+	for key, value := range hooks.PreDelete.LabelsHandler {
+		if expectOwned(key); template.Labels[key] != value {
+			t.Errorf("preDelete's label %s is %q on a new pod, want %q", key, template.Labels[key], value)
+		}
+	}
+	for key, value := range hooks.InPlaceUpdate.LabelsHandler {
+		if expectOwned(key); template.Labels[key] != value {
+			t.Errorf("inPlaceUpdate's label %s is %q on a new pod, want %q", key, template.Labels[key], value)
+		}
+	}
+	for _, key := range slices.Concat(hooks.PreDelete.FinalizersHandler, hooks.InPlaceUpdate.FinalizersHandler) {
+		if expectOwned(key); !slices.Contains(template.Finalizers, key) {
+			t.Errorf("finalizer %s is not on a new pod", key)
+		}
+	}
+	if hooks.PreNormal != nil {
+		for key, value := range hooks.PreNormal.LabelsHandler {
+			if expectOwned(key); template.Labels[key] == value {
+				t.Errorf("preNormal's label %s is set on a new pod, so nobody is waited for", key)
+			}
+		}
+	}
+	if !labels.SelectorFromSet(set.Spec.Selector.MatchLabels).Matches(labels.Set(template.Labels)) {
+		t.Errorf("selects %v, which is not its own pod with %v", set.Spec.Selector.MatchLabels, template.Labels)
+	}
+	if len(template.Spec.Containers) == 0 || len(template.Spec.Containers[0].Ports) == 0 {
+		t.Error("the first container has no port to register")
+	}
+}
+
+func limits() config.Limits { return config.Limits{Drivers: []string{"http", "memory"}} }
+
+func configuration(t *testing.T) *config.Config {
+	t.Helper()
+	c, err := config.Parse([]byte(only[*corev1.ConfigMap](t).Data["config.yaml"]), limits())
+	if err != nil {
+		t.Fatalf("the ConfigMap's content: %v", err)
+	}
+	return c
+}
+
+func manager(t *testing.T) corev1.Container {
+	t.Helper()
+	containers := only[*appsv1.Deployment](t).Spec.Template.Spec.Containers
+	if len(containers) != 1 {
+		t.Fatalf("%d containers, want 1", len(containers))
+	}
+	return containers[0]
+}
+
+type rendered struct{ all []client.Object }
+
+var renderDefault = sync.OnceValues(func() ([]client.Object, error) { return render("default") })
+
+func manifests(t *testing.T) rendered {
+	t.Helper()
+	objects, err := renderDefault()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rendered{all: objects}
+}
+
+// only returns the one object of its type in config/default.
+func only[T client.Object](t *testing.T) T {
+	t.Helper()
+	var found []T
+	for _, object := range manifests(t).all {
+		if typed, is := object.(T); is {
+			found = append(found, typed)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("config/default has %d objects of type %T, want 1", len(found), *new(T))
+	}
+	return found[0]
+}
+
+// render returns what the pinned kustomize makes of a folder, decoded strictly: a field that the API does not have, or
+// that stands twice, is an error.
+func render(folder string) ([]client.Object, error) {
+	var out, problems bytes.Buffer
+	cmd := exec.Command("go", "tool", "-modfile=../hack/tools/go.mod", "kustomize", "build", folder)
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("rendering %s: %w\n%s", folder, err, problems.String())
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientscheme.AddToScheme(scheme), kruisev1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("making the scheme: %w", err)
+	}
+	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(&out))
+	var objects []client.Object
+	for {
+		text, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading what %s renders: %w", folder, err)
+		}
+		decoded, _, err := decoder.Decode(text, nil, nil)
+		if err != nil {
+			return nil, fmt.Errorf("decoding what %s renders: %w\n%s", folder, err, text)
+		}
+		object, is := decoded.(client.Object)
+		if !is {
+			return nil, fmt.Errorf("%s renders a %T, which is no object", folder, decoded)
+		}
+		objects = append(objects, object)
+	}
+}
