@@ -108,6 +108,7 @@ func TestRolesGrantNoMoreThanIsUsed(t *testing.T) {
 		"pods.":                      {"get", "list", "patch", "watch"},
 		"clonesets.apps.kruise.io":   {"get", "list", "watch"},
 		"events.events.k8s.io":       {"create", "patch"},
+		"events.":                    {"create", "patch"},
 		"leases.coordination.k8s.io": {"create", "get", "update"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
