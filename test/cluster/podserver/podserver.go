@@ -1,18 +1,31 @@
 // Package podserver answers HTTP for every pod of a cluster whose pods have loopback addresses.
 //
-// One listener on 0.0.0.0 takes the connections to all pods, and tells them apart by the local address of the connection. It
-// answers for a pod only while a real one could: its containers run and are ready with the image that its spec names, and it is not
-// being deleted. Otherwise the connection is reset, and so are the open ones the moment that the pod stops, which is when
-// this process sees the change.
+// One listener on 0.0.0.0 takes the connections to all pods, and tells them apart by the local address of the
+// connection. It answers for a pod only while a real one could: its containers run and are ready with the images that its
+// spec names, and it is not being deleted. Otherwise the connection is reset, and so are the open ones the moment
+// that the pod stops, which is when this process sees the change.
 package podserver
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 )
+
+const headerTimeout = 10 * time.Second
 
 // Answer is the JSON body of every response.
 type Answer struct {
@@ -24,23 +37,218 @@ type Answer struct {
 }
 
 // Server knows which pods can serve, and serves for them. Make it with New. Its methods are safe for concurrent use.
-type Server struct{}
+type Server struct {
+	mu      sync.Mutex
+	serving map[string]Answer             // by address, only pods that can serve
+	conns   map[string]map[*conn]struct{} // open connections by address
+}
 
 // New starts to watch the pods of the cluster and returns when it knows them all. The watch ends with ctx.
 func New(ctx context.Context, config *rest.Config) (*Server, error) {
-	return nil, errors.New("podserver: not built yet")
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the cluster: %w", err)
+	}
+	s := newServer()
+	pods := cache.NewListWatchFromClient(
+		clients.CoreV1().RESTClient(), "pods", metav1.NamespaceAll, fields.Everything())
+	informer := cache.NewSharedIndexInformer(pods, &corev1.Pod{}, 0, cache.Indexers{})
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    s.observe,
+		UpdateFunc: func(_, pod any) { s.observe(pod) },
+		DeleteFunc: s.forget,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching the pods: %w", err)
+	}
+	go informer.RunWithContext(ctx)
+	if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+		return nil, fmt.Errorf("listing the pods: %w", context.Cause(ctx))
+	}
+	return s, nil
 }
 
-// Listen listens on 0.0.0.0, on a free port if port is 0. The address names the port.
+func newServer() *Server {
+	return &Server{serving: map[string]Answer{}, conns: map[string]map[*conn]struct{}{}}
+}
+
+// Listen listens on all addresses of this machine, on a free port if port is 0.
 func Listen(ctx context.Context, port int) (net.Listener, error) {
-	return (&net.ListenConfig{}).Listen(ctx, "tcp4", "0.0.0.0:0")
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp4", net.JoinHostPort("0.0.0.0", strconv.Itoa(port)))
+	if err != nil {
+		return nil, fmt.Errorf("listening for the pods: %w", err)
+	}
+	return listener, nil
 }
 
-// Serve answers on the listener until ctx ends, then closes it and returns nil. It can be called for several listeners, one for each port
-// that pods have.
+// Serve answers on the listener until ctx ends, then closes it with all its connections and returns nil. It can be called for several
+// listeners, one for each port that pods have.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
-	return errors.New("podserver: not built yet")
+	server := &http.Server{
+		Handler:           http.HandlerFunc(s.answer),
+		ReadHeaderTimeout: headerTimeout,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+	}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	err := server.Serve(&podListener{Listener: listener, server: s})
+	if ctx.Err() != nil || errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serving for the pods: %w", err)
 }
 
 // CanServe tells whether the pod at this address can serve now. It is false for an address that no pod has.
-func (s *Server) CanServe(podIP string) bool { return false }
+func (s *Server) CanServe(podIP string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.serving[podIP]
+	return ok
+}
+
+// answer runs for each request: a connection that was opened in time may carry one that is too late.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
+	address, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if !ok {
+		panic(http.ErrAbortHandler)
+	}
+	s.mu.Lock()
+	answer, serving := s.serving[hostOf(address)]
+	s.mu.Unlock()
+	if !serving {
+		panic(http.ErrAbortHandler)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	// The client is gone if this fails.
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+func (s *Server) observe(object any) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	if !canServe(pod) {
+		s.shut(string(pod.UID))
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.serving[pod.Status.PodIP] = Answer{
+		Pod: pod.Name, Namespace: pod.Namespace, UID: string(pod.UID), Image: pod.Spec.Containers[0].Image,
+	}
+}
+
+func (s *Server) forget(object any) {
+	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = tombstone.Obj
+	}
+	if pod, ok := object.(*corev1.Pod); ok {
+		s.shut(string(pod.UID))
+	}
+}
+
+// shut stops serving for a pod and resets its connections.
+func (s *Server) shut(uid string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for address, answer := range s.serving {
+		if answer.UID != uid {
+			continue
+		}
+		delete(s.serving, address)
+		for c := range s.conns[address] {
+			reset(c.Conn)
+		}
+		delete(s.conns, address)
+	}
+}
+
+// canServe tells whether a kubelet would have the pod's containers running and ready, as its spec wants them.
+func canServe(pod *corev1.Pod) bool {
+	if pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning || pod.Status.PodIP == "" {
+		return false
+	}
+	statuses := make(map[string]*corev1.ContainerStatus, len(pod.Status.ContainerStatuses))
+	for i := range pod.Status.ContainerStatuses {
+		statuses[pod.Status.ContainerStatuses[i].Name] = &pod.Status.ContainerStatuses[i]
+	}
+	for _, container := range pod.Spec.Containers {
+		status := statuses[container.Name]
+		if status == nil || status.State.Running == nil || !status.Ready || status.Image != container.Image {
+			return false
+		}
+	}
+	return true
+}
+
+// podListener lets through the connections to pods that can serve.
+type podListener struct {
+	net.Listener
+
+	server *Server
+}
+
+func (l *podListener) Accept() (net.Conn, error) {
+	for {
+		accepted, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err //nolint:wrapcheck // http.Server looks at the error itself
+		}
+		if c := l.server.admit(accepted); c != nil {
+			return c, nil
+		}
+		reset(accepted)
+	}
+}
+
+// admit registers a connection, or returns nil where its pod can't serve.
+func (s *Server) admit(accepted net.Conn) net.Conn {
+	address := hostOf(accepted.LocalAddr())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.serving[address]; !ok {
+		return nil
+	}
+	c := &conn{Conn: accepted, address: address, server: s}
+	if s.conns[address] == nil {
+		s.conns[address] = map[*conn]struct{}{}
+	}
+	s.conns[address][c] = struct{}{}
+	return c
+}
+
+// conn is an open connection to a pod.
+type conn struct {
+	net.Conn
+
+	address string
+	server  *Server
+}
+
+func (c *conn) Close() error {
+	c.server.mu.Lock()
+	delete(c.server.conns[c.address], c)
+	if len(c.server.conns[c.address]) == 0 {
+		delete(c.server.conns, c.address)
+	}
+	c.server.mu.Unlock()
+	return c.Conn.Close() //nolint:wrapcheck // the caller closed a net.Conn
+}
+
+// reset closes a connection so that the other side sees it refused, and not a regular end.
+func reset(c net.Conn) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = c.Close()
+}
+
+func hostOf(address net.Addr) string {
+	if tcp, ok := address.(*net.TCPAddr); ok {
+		return tcp.IP.String()
+	}
+	host, _, _ := net.SplitHostPort(address.String())
+	return host
+}

@@ -1,0 +1,42 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+)
+
+const (
+	// The ports below those that the kernel gives to outgoing connections (32768 and up by default): one of these would
+	// now and then sit on the port of a server that is about to start, or to be restarted.
+	firstPort, lastPort = 20000, 32767
+	portAttempts        = 200
+)
+
+// freePorts returns n different ports that nothing listens on.
+func freePorts(ctx context.Context, n int) ([]int, error) {
+	var ports []int
+	var held []net.Listener
+	defer func() {
+		for _, l := range held {
+			_ = l.Close()
+		}
+	}()
+	var config net.ListenConfig
+	for range portAttempts {
+		if len(ports) == n {
+			return ports, nil
+		}
+		port := firstPort + rand.IntN(lastPort-firstPort+1)
+		// All addresses, since OpenKruise's webhook server takes them all.
+		l, err := config.Listen(ctx, "tcp4", net.JoinHostPort("0.0.0.0", strconv.Itoa(port)))
+		if err != nil {
+			continue
+		}
+		held = append(held, l)
+		ports = append(ports, port)
+	}
+	return nil, fmt.Errorf("finding %d free ports between %d and %d: only %d found", n, firstPort, lastPort, len(ports))
+}
