@@ -1,0 +1,36 @@
+package registrytest
+
+import (
+	"net"
+)
+
+// UnusedAddress returns a host:port on loopback which refuses connections until the test ends. Nobody else can come to
+// listen there meanwhile.
+func UnusedAddress(t T) string {
+	t.Helper()
+	listener := listen(t)
+	// The port of a connection's calling end is taken, yet nobody listens on it.
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatalf("connecting to a listener on loopback: %v", err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn.LocalAddr().String()
+}
+
+// SilentAddress returns a host:port on loopback which takes connections until the test ends, and never answers.
+func SilentAddress(t T) string {
+	t.Helper()
+	// The kernel completes the connections; nobody ever accepts them.
+	return listen(t).Addr().String()
+}
+
+func listen(t T) net.Listener {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("listening on loopback: %v", err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	return listener
+}

@@ -1,0 +1,191 @@
+package registrytest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// callCases are about how calls behave, whatever they do.
+func callCases() []Case {
+	return []Case{
+		{
+			Name: "ConcurrentCalls",
+			Why:  "a rollout makes dozens of calls at once; none may undo another",
+			run:  concurrentCalls,
+		},
+		{
+			Name: "ConcurrentCallsForOneInstance",
+			Why:  "after a time-out the old call may still be under way when it is made again",
+			run: func(w *world) {
+				d := w.newProcess()
+				w.atOnce(20, func(int) error { return w.callErr(OpRegister, d, w.pod(1)) })
+				w.expect(inService(w.pod(1)))
+				w.atOnce(20, func(int) error { return w.callErr(OpFailOver, d, w.pod(1)) })
+				w.expect(outOfService(w.pod(1)))
+				w.atOnce(20, func(int) error { return w.callErr(OpDeregister, d, w.pod(1)) })
+				w.expect()
+			},
+		},
+		{
+			Name: "ConcurrentTakeover",
+			Why:  "between looking at the mark and removing the entry, the next pod can register at the address",
+			run:  concurrentTakeover,
+		},
+		{
+			Name: "CancelledContext",
+			Why:  "a worker that waits for a call nobody wants any more is missing elsewhere, and shutdown hangs",
+			run:  cancelledContext,
+		},
+		{
+			Name:  "DeadlineIsKept",
+			Why:   "a registry that hangs would hold every worker, and a deposed leader's call would land under the next",
+			Needs: []Capability{Stalled},
+			run:   deadlineIsKept,
+		},
+		{
+			Name:  "CancelWhileWaiting",
+			Why:   "shutdown must not wait for a registry that hangs",
+			Needs: []Capability{Stalled},
+			run:   cancelWhileWaiting,
+		},
+	}
+}
+
+// atOnce runs n calls that start together, and fails the case with their errors.
+func (w *world) atOnce(n int, call func(i int) error) {
+	w.Helper()
+	errs := make([]error, n)
+	start := make(chan struct{})
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			<-start
+			errs[i] = call(i)
+		})
+	}
+	close(start)
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		w.Fatalf("%d calls at once: got errors\n%v\nwant success\nwhy: %s", n, err, w.why)
+	}
+}
+
+// callErr is call for other goroutines than the case's own.
+func (w *world) callErr(op Op, d registry.Registry, in registry.Instance) error {
+	ctx, cancel := context.WithTimeout(w.Context(), callTimeout)
+	defer cancel()
+	returned, err := w.bounded(ctx, callTimeout+prompt, op, d, in)
+	switch {
+	case !returned:
+		return fmt.Errorf("%s of %s: still blocked %s after its deadline", op, show(in), prompt)
+	case err != nil:
+		return fmt.Errorf("%s of %s: %w", op, show(in), err)
+	}
+	return nil
+}
+
+func concurrentCalls(w *world) {
+	const pods = 48
+	drivers := []registry.Registry{w.newProcess(), w.newProcess()}
+	driver := func(i int) registry.Registry { return drivers[i%len(drivers)] }
+	w.atOnce(pods, func(i int) error { return w.callErr(OpRegister, driver(i), w.pod(i)) })
+	w.expect(entriesOf(w, pods, func(int) registry.State { return registry.InService })...)
+
+	// A third each stays, goes out of service, and is removed.
+	ops := []Op{OpRegister, OpFailOver, OpDeregister}
+	w.atOnce(pods, func(i int) error { return w.callErr(ops[i%3], driver(i), w.pod(i)) })
+	states := []registry.State{registry.InService, registry.OutOfService, ""}
+	w.expect(entriesOf(w, pods, func(i int) registry.State { return states[i%3] })...)
+}
+
+// entriesOf returns the pods' entries in the state that each should have; none where that is "".
+func entriesOf(w *world, pods int, state func(int) registry.State) []registry.Entry {
+	var entries []registry.Entry
+	for i := range pods {
+		if s := state(i); s != "" {
+			entries = append(entries, registry.Entry{Instance: w.pod(i), State: s})
+		}
+	}
+	return entries
+}
+
+// concurrentTakeover has a dead pod's late call race with the registration of its heir. The two are shifted against each
+// other round by round, since a driver that looks first and acts then has a gap of unknown place.
+func concurrentTakeover(w *world) {
+	const (
+		rounds = 48
+		shifts = 12
+		step   = 200 * time.Microsecond
+	)
+	old, next := w.newProcess(), w.newProcess()
+	var want []registry.Entry
+	for i := range rounds {
+		dead := w.pod(i)
+		w.register(old, dead)
+		late := []Op{OpDeregister, OpFailOver}[i%2]
+		shift := time.Duration(i/2%shifts-shifts/4) * step // below zero: the late call is the later one
+		w.atOnce(2, func(who int) error {
+			if who == 0 {
+				<-time.After(-shift)
+				return w.callErr(late, old, dead)
+			}
+			<-time.After(shift)
+			return w.callErr(OpRegister, next, heir(dead))
+		})
+		want = append(want, inService(heir(dead)))
+	}
+	w.expect(want...)
+}
+
+func cancelledContext(w *world) {
+	d := w.newProcess()
+	cancelled, cancel := context.WithCancel(w.Context())
+	cancel()
+	expired, cancelExpired := context.WithDeadline(w.Context(), time.Now().Add(-time.Second))
+	defer cancelExpired()
+	for _, op := range operations(d) {
+		w.expectContextError(cancelled, op, d)
+		w.expectContextError(expired, op, d)
+	}
+}
+
+func deadlineIsKept(w *world) {
+	d := w.opened(w.h.Stalled(w.T))
+	for _, op := range operations(d) {
+		ctx, cancel := context.WithTimeout(w.Context(), 50*time.Millisecond)
+		w.expectContextError(ctx, op, d)
+		cancel()
+	}
+}
+
+func cancelWhileWaiting(w *world) {
+	d := w.opened(w.h.Stalled(w.T))
+	for _, op := range operations(d) {
+		ctx, cancel := context.WithCancel(w.Context())
+		timer := time.AfterFunc(50*time.Millisecond, cancel)
+		w.expectContextError(ctx, op, d)
+		timer.Stop()
+		cancel()
+	}
+}
+
+// expectContextError makes a call whose context ends soon or has ended, and wants it back promptly with that error.
+func (w *world) expectContextError(ctx context.Context, op Op, d registry.Registry) {
+	w.Helper()
+	returned, err := w.bounded(ctx, prompt, op, d, w.pod(1))
+	switch {
+	case !returned:
+		w.Fatalf("%s: not back %s after its context ended\nwhy: %s", op, prompt, w.why)
+	case ctx.Err() == nil:
+		w.Fatalf("%s: back before its context ended, with error %v\nwhy: %s", op, err, w.why)
+	case !errors.Is(err, ctx.Err()):
+		w.Fatalf("%s: got error %v, want one that wraps %q\nwhy: %s", op, err, ctx.Err(), w.why)
+	case registry.IsTerminal(err):
+		w.Fatalf("%s: the error of an ended context is terminal: %v\nwhy: %s", op, err, w.why)
+	}
+}

@@ -1,0 +1,115 @@
+package registrytest
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// nameCases are about what is written being exactly what was given.
+func nameCases() []Case {
+	return []Case{
+		{
+			Name: "InputNotChanged",
+			Why:  "a name that was tidied up is another name: clients look for the one, and removal for the other",
+			run:  inputNotChanged,
+		},
+		{
+			Name:  "OddServiceNames",
+			Why:   "a name that is not escaped hits another service, or none",
+			Needs: []Capability{AnyServiceName},
+			run:   oddServiceNames,
+		},
+		{
+			Name: "OddMarks",
+			Why:  "a mark that is not read back as it was written never matches, and its entry is never removed",
+			run:  oddMarks,
+		},
+		{
+			Name: "IPv6",
+			Why:  "pods have IPv6 addresses, whose colons are not a port's",
+			run: func(w *world) {
+				six := w.pod(1)
+				six.Address = "fd00:10:244::1"
+				mapped := w.pod(2)
+				mapped.Address = "2001:db8::8080"
+				d := w.newProcess()
+				w.register(d, six, mapped)
+				w.expect(inService(six), inService(mapped))
+				w.failOver(d, six)
+				w.expect(outOfService(six), inService(mapped))
+				w.deregister(w.newProcess(), six)
+				w.expect(inService(mapped))
+			},
+		},
+	}
+}
+
+func inputNotChanged(w *world) {
+	in := registry.Instance{
+		Service: w.service + ".Shop_v2", Address: "10.0.0.1", Port: 65535,
+		Cluster: w.cluster, Namespace: "Shop", Pod: "Web.0", UID: "B0C4-Uid",
+	}
+	d := w.newProcess()
+	w.register(d, in)
+	w.expect(inService(in))
+	w.failOver(d, in)
+	w.expect(outOfService(in))
+	w.deregister(d, in)
+	w.expect()
+}
+
+// oddStrings are names that something on the way to a registry could take for something else. Several differ only in
+// how they are escaped.
+func oddStrings() []string {
+	return []string{
+		"a b", "a+b", "a%20b", "a/b", "a%2Fb", "a//b", "/a", "a/", "..", "../a", ".", "a?b=c&d=e#f", "a;b", "a:b@c", "a,b=c",
+		"ünïcödé", "名前", "🦆", "'a'", `"a"`, `a\b`, "{a}", "$(a)", "a|b", "a*", "<a&b>", "A", "a",
+		strings.Repeat("long-", 50),
+	}
+}
+
+// oddServiceNames puts all of them at one address, where only the service tells them apart.
+func oddServiceNames(w *world) {
+	d := w.newProcess()
+	var all []registry.Entry
+	for _, odd := range oddStrings() {
+		in := w.pod(1)
+		in.Service = odd + w.service
+		w.register(d, in)
+		all = append(all, inService(in))
+	}
+	w.expect(all...)
+	for i := range all {
+		w.failOver(d, all[i].Instance)
+		all[i].State = registry.OutOfService
+	}
+	w.expect(all...)
+	for len(all) > 0 {
+		w.deregister(w.newProcess(), all[0].Instance)
+		all = slices.Delete(all, 0, 1)
+		w.expect(all...)
+	}
+}
+
+func oddMarks(w *world) {
+	d := w.newProcess()
+	var all []registry.Entry
+	for i, odd := range oddStrings() {
+		in := w.pod(i)
+		in.Namespace, in.Pod, in.UID = "ns-"+odd, "pod-"+odd, "uid-"+odd
+		w.register(d, in)
+		all = append(all, inService(in))
+	}
+	w.expect(all...)
+	for i := range all {
+		w.failOver(w.newProcess(), all[i].Instance)
+		all[i].State = registry.OutOfService
+	}
+	w.expect(all...)
+	for _, e := range all {
+		w.deregister(w.newProcess(), e.Instance)
+	}
+	w.expect()
+}

@@ -1,0 +1,145 @@
+package registrytest
+
+import (
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// stateCases are about one instance's way through in service, out of service and absent.
+func stateCases() []Case {
+	return []Case{
+		{
+			Name: "RegisterIsVisibleAtOnce",
+			Why:  "OpenKruise counts the pod available as soon as Register returns nil; clients must find it by then",
+			run: func(w *world) {
+				w.register(w.newProcess(), w.pod(1))
+				w.expect(inService(w.pod(1)))
+			},
+		},
+		{
+			Name: "RegisterTwiceIsOne",
+			Why:  "a call is made again whenever its outcome is unknown; a second entry would never be removed",
+			run: func(w *world) {
+				d := w.newProcess()
+				w.register(d, w.pod(1), w.pod(1))
+				w.register(w.newProcess(), w.pod(1))
+				w.expect(inService(w.pod(1)))
+			},
+		},
+		{
+			Name: "FailOverTakesOutOfRotation",
+			Why:  "OpenKruise updates the pod as soon as FailOver returns nil; no client may be sent there any more",
+			run: func(w *world) {
+				d := w.newProcess()
+				w.register(d, w.pod(1))
+				w.failOver(d, w.pod(1))
+				w.expectNotInService(w.pod(1))
+			},
+		},
+		{
+			Name:  "FailOverKeepsKnown",
+			Why:   "an update is no removal: who watches the registry shall see the instance out of service",
+			Needs: []Capability{OutOfServiceState},
+			run: func(w *world) {
+				d := w.newProcess()
+				w.register(d, w.pod(1))
+				w.failOver(d, w.pod(1))
+				w.expect(outOfService(w.pod(1)))
+			},
+		},
+		{
+			Name: "FailOverTwice",
+			Why:  "a call is made again whenever its outcome is unknown; an error then would hold the update up for ever",
+			run: func(w *world) {
+				d := w.newProcess()
+				w.register(d, w.pod(1))
+				w.failOver(d, w.pod(1), w.pod(1))
+				w.failOver(w.newProcess(), w.pod(1))
+				w.expect(outOfService(w.pod(1)))
+			},
+		},
+		{
+			Name: "FailOverOfUnknown",
+			Why:  "a pod may be updated before it was ever in rotation; nothing is there to take out, and all is well",
+			run: func(w *world) {
+				w.failOver(w.newProcess(), w.pod(1))
+				w.expectNotInService(w.pod(1))
+			},
+		},
+		{
+			Name: "RegisterPutsBack",
+			Why:  "after an in-place update the pod keeps its address and must get its traffic back",
+			run: func(w *world) {
+				d := w.newProcess()
+				w.register(d, w.pod(1))
+				w.failOver(d, w.pod(1))
+				w.register(d, w.pod(1))
+				w.expect(inService(w.pod(1)))
+			},
+		},
+		{
+			Name: "DeregisterRemoves",
+			Why:  "the pod is about to be deleted; what stays behind is an orphan that clients are sent to",
+			run: func(w *world) {
+				d := w.newProcess()
+				w.register(d, w.pod(1), w.pod(2))
+				w.failOver(d, w.pod(2))
+				w.deregister(d, w.pod(1), w.pod(2))
+				w.expect()
+			},
+		},
+		{
+			Name: "DeregisterAbsent",
+			Why:  "removing what is gone is done already; an error would keep the pod in termination for ever",
+			run: func(w *world) {
+				d := w.newProcess()
+				w.deregister(d, w.pod(1))
+				w.register(d, w.pod(1))
+				w.deregister(d, w.pod(1), w.pod(1))
+				w.deregister(w.newProcess(), w.pod(1))
+				w.expect()
+			},
+		},
+		{
+			Name: "RemovalSparesOthers",
+			Why:  "one pod's end must not touch another's traffic, nor its own under another port or service",
+			run:  removalSparesOthers,
+		},
+		{
+			Name: "RestartedProcessDeregisters",
+			Why:  "whoever registered the pod may be dead; the next process knows only what the pod itself says",
+			run: func(w *world) {
+				w.register(w.newProcess(), w.pod(1), w.pod(2))
+				w.deregister(w.newProcess(), w.pod(1))
+				w.expect(inService(w.pod(2)))
+			},
+		},
+		{
+			Name: "RestartedProcessFailsOver",
+			Why:  "whoever registered the pod may be dead; the next process knows only what the pod itself says",
+			run: func(w *world) {
+				w.register(w.newProcess(), w.pod(1), w.pod(2))
+				w.failOver(w.newProcess(), w.pod(1))
+				w.expect(outOfService(w.pod(1)), inService(w.pod(2)))
+			},
+		},
+	}
+}
+
+func removalSparesOthers(w *world) {
+	gone := w.pod(1)
+	otherPort, otherService, otherAddress := gone, gone, gone
+	otherPort.Port = 9090
+	otherService.Service += "-admin"
+	otherAddress.Address = "10.0.99.1"
+	otherPod := w.pod(2)
+
+	d := w.newProcess()
+	w.register(d, gone, otherPort, otherService, otherAddress, otherPod)
+	w.failOver(d, gone)
+	left := []registry.Entry{
+		inService(otherPort), inService(otherService), inService(otherAddress), inService(otherPod),
+	}
+	w.expect(append(left[:len(left):len(left)], outOfService(gone))...)
+	w.deregister(d, gone)
+	w.expect(left...)
+}

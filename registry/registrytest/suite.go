@@ -1,0 +1,52 @@
+package registrytest
+
+import (
+	"testing"
+)
+
+// Case is one thing that the contract asks of every driver.
+type Case struct {
+	// Name is stable: it is the subtest's name, and what a report of a broken driver cites.
+	Name string
+	// Why says what goes wrong in production where a driver fails the case.
+	Why string
+	// Needs lists the capabilities without which the case is skipped.
+	Needs []Capability
+
+	run func(*world)
+}
+
+// Run runs every case as a parallel subtest of its own name.
+func Run(t *testing.T, h Harness) {
+	t.Helper()
+	if err := h.check(); err != nil {
+		t.Fatalf("registrytest: %v", err)
+	}
+	for _, c := range Cases() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			c.Run(t, h)
+		})
+	}
+}
+
+// Run runs the case on a driver of the harness.
+func (c Case) Run(t T, h Harness) {
+	t.Helper()
+	for _, need := range c.Needs {
+		if reason, lacks := h.Lacks[need]; lacks {
+			t.Skipf("%s skipped: lacks %s: %s", c.Name, need, reason)
+			return
+		}
+	}
+	c.run(newWorld(t, c, h))
+}
+
+// Cases returns the suite, for those who run it by other means than [Run].
+func Cases() []Case {
+	var all []Case
+	for _, group := range [][]Case{stateCases(), markCases(), nameCases(), callCases(), errorCases(), listCases()} {
+		all = append(all, group...)
+	}
+	return all
+}

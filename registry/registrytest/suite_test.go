@@ -1,0 +1,183 @@
+package registrytest_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rollcall-dev/rollcall/internal/drivers/memory"
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+)
+
+// overMemory is the harness of a wrapper of one memory registry. A wrapper is made anew for each process.
+func overMemory(t *testing.T, wrap func(registrytest.Backend) registry.Registry) registrytest.Harness {
+	t.Helper()
+	store := newMemory(t)
+	return registrytest.Harness{
+		Open:  func(registrytest.T, string) registry.Registry { return wrap(store) },
+		Truth: store.List,
+		Lacks: map[registrytest.Capability]string{
+			registrytest.Unreachable: "there is nothing between the driver and the registry",
+			registrytest.Refusing:    "the memory registry refuses nothing",
+			registrytest.Stalled:     "there is nothing between the driver and the registry",
+			registrytest.Failing:     "the memory registry never fails",
+		},
+	}
+}
+
+func newMemory(t *testing.T) registrytest.Backend {
+	t.Helper()
+	r, err := memory.New(t.Context(), registry.Config{Cluster: "test"})
+	if err != nil {
+		t.Fatalf("making the memory registry: %v", err)
+	}
+	return r.(registrytest.Backend)
+}
+
+func TestAPlainWrapperPasses(t *testing.T) {
+	t.Parallel()
+	registrytest.Run(t, overMemory(t, func(b registrytest.Backend) registry.Registry { return b }))
+}
+
+// poor is a driver with the contract's least: no list, and no out-of-service state.
+type poor struct{ backend registrytest.Backend }
+
+func (p poor) Register(ctx context.Context, in registry.Instance) error {
+	return p.backend.Register(ctx, in)
+}
+func (p poor) FailOver(ctx context.Context, in registry.Instance) error {
+	return p.backend.Deregister(ctx, in)
+}
+func (p poor) Deregister(ctx context.Context, in registry.Instance) error {
+	return p.backend.Deregister(ctx, in)
+}
+
+func poorHarness(t *testing.T) registrytest.Harness {
+	t.Helper()
+	h := overMemory(t, func(b registrytest.Backend) registry.Registry { return poor{b} })
+	h.Lacks[registrytest.Listing] = "the poor registry can't list"
+	h.Lacks[registrytest.OutOfServiceState] = "the poor registry knows no state"
+	return h
+}
+
+func TestADriverWithTheLeastPasses(t *testing.T) {
+	t.Parallel()
+	results, err := registrytest.Check(t.Context(), poorHarness(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	skipped := map[string]string{}
+	for _, r := range results {
+		switch r.Outcome {
+		case registrytest.Failed:
+			t.Errorf("%s failed: %s", r.Case.Name, strings.Join(r.Messages, "\n"))
+		case registrytest.Skipped:
+			skipped[r.Case.Name] = strings.Join(r.Messages, "\n")
+		case registrytest.Passed:
+		}
+	}
+	want := map[string]string{
+		"FailOverKeepsKnown":     "lacks OutOfServiceState: the poor registry knows no state",
+		"ListIsOnlyThisClusters": "lacks Listing: the poor registry can't list",
+		"ListOfUnknownCluster":   "lacks Listing: the poor registry can't list",
+		"ListIsACopy":            "lacks Listing: the poor registry can't list",
+		"DeadlineIsKept":         "lacks Stalled: there is nothing between the driver and the registry",
+		"CancelWhileWaiting":     "lacks Stalled: there is nothing between the driver and the registry",
+		"UnreachableIsRetryable": "lacks Unreachable: there is nothing between the driver and the registry",
+		"RefusedIsTerminal":      "lacks Refusing: the memory registry refuses nothing",
+		"FailureIsNotRetried":    "lacks Failing: the memory registry never fails",
+	}
+	for name, reason := range want {
+		want[name] = name + " skipped: " + reason
+	}
+	if diff := cmp.Diff(want, skipped); diff != "" {
+		t.Errorf("skipped cases, -want +got:\n%s", diff)
+	}
+}
+
+func TestCasesAreWellFormed(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, c := range registrytest.Cases() {
+		if seen[c.Name] {
+			t.Errorf("two cases are called %s", c.Name)
+		}
+		seen[c.Name] = true
+		if c.Name == "" || strings.ContainsAny(c.Name, " /#") || c.Why == "" {
+			t.Errorf("case %q: want a name that is a subtest's as it stands, and a Why; got Why %q", c.Name, c.Why)
+		}
+	}
+}
+
+func TestABadHarnessIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		spoil  func(*registrytest.Harness)
+		want   string
+	}{
+		"no Open": {
+			reason: "there would be nothing to test",
+			spoil:  func(h *registrytest.Harness) { h.Open = nil },
+			want:   "no Open",
+		},
+		"neither Stalled nor a reason": {
+			reason: "a case must not go missing silently",
+			spoil:  func(h *registrytest.Harness) { delete(h.Lacks, registrytest.Stalled) },
+			want:   "either Stalled, or the reason why not",
+		},
+		"both Stalled and a reason": {
+			reason: "a case that could run must not be skipped",
+			spoil: func(h *registrytest.Harness) {
+				h.Stalled = func(registrytest.T) registry.Registry { return nil }
+			},
+			want: "either Stalled, or the reason why not",
+		},
+		"a reason that is empty": {
+			reason: "a skip says why",
+			spoil:  func(h *registrytest.Harness) { h.Lacks[registrytest.Failing] = "" },
+			want:   "no reason for Failing",
+		},
+		"a capability that is misspelt": {
+			reason: "it would skip nothing and look as if it did",
+			spoil:  func(h *registrytest.Harness) { h.Lacks["Listings"] = "none" },
+			want:   `"Listings", which is no capability`,
+		},
+		"no List and no Truth": {
+			reason: "the suite could not see what the registry holds",
+			spoil: func(h *registrytest.Harness) {
+				h.Lacks[registrytest.Listing] = "none"
+				h.Truth = nil
+			},
+			want: "needs Harness.Truth",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := overMemory(t, func(b registrytest.Backend) registry.Registry { return b })
+			tc.spoil(&h)
+			_, err := registrytest.Check(t.Context(), h)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("Check: got error %v, want one with %q\nreason: %s", err, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+func TestADriverThatListsMayNotSayItLacksListing(t *testing.T) {
+	t.Parallel()
+	h := overMemory(t, func(b registrytest.Backend) registry.Registry { return b })
+	h.Lacks[registrytest.Listing] = "so it says"
+	results, err := registrytest.Check(t.Context(), h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range results {
+		if r.Outcome == registrytest.Passed {
+			t.Errorf("%s passed, want it to fail: the driver is a Lister and the harness says that it is not", r.Case.Name)
+		}
+	}
+}
