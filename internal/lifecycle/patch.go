@@ -48,18 +48,23 @@ func Patch(pod *corev1.Pod, hooks Hooks, edit Edit, record *Record) ([]byte, err
 
 // guards refuse the patch unless the pod is still where it was decided on.
 func guards(pod *corev1.Pod) []Operation {
-	tests := []Operation{
+	return []Operation{
 		{Op: "test", Path: "/metadata/uid", Value: pod.UID},
-		{Op: "test", Path: pointer("labels", appspub.LifecycleStateKey), Value: string(state(pod))},
+		valueTest("labels", pod.Labels, appspub.LifecycleStateKey),
+		valueTest("annotations", pod.Annotations, appspub.LifecycleTimestampKey),
 	}
-	if len(pod.Annotations) == 0 {
-		return append(tests, Operation{Op: "test", Path: "/metadata/annotations"})
+}
+
+// valueTest tests a key's value, or that it is missing, which null means. No path leads into a map that is not there.
+func valueTest(field string, values map[string]string, key string) Operation {
+	if len(values) == 0 {
+		return Operation{Op: "test", Path: "/metadata/" + field}
 	}
-	timestamp := Operation{Op: "test", Path: pointer("annotations", appspub.LifecycleTimestampKey)}
-	if value, found := pod.Annotations[appspub.LifecycleTimestampKey]; found {
-		timestamp.Value = value
+	test := Operation{Op: "test", Path: pointer(field, key)}
+	if value, found := values[key]; found {
+		test.Value = value
 	}
-	return append(tests, timestamp)
+	return test
 }
 
 func labelOperations(pod *corev1.Pod, hooks Hooks, edit Edit) []Operation {
