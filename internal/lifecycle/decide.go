@@ -140,7 +140,7 @@ func (in Input) releaseAll() Edit {
 // hook of the workload names any more.
 func (in Input) forgotten() []Handler {
 	return filter(in.Record.Handlers, func(h Handler) bool {
-		return in.Ownership.Owns(h.Key()) && !in.Hooks.names(h)
+		return in.Ownership.Owns(h.Key()) && !in.Hooks.names(h) && !in.Hooks.kept[h.Label]
 	})
 }
 
@@ -149,7 +149,9 @@ func (in Input) needed(e Edit) Edit {
 	return Edit{
 		Set:        filter(e.Set, func(h Handler) bool { return !h.setOn(in.Pod) }),
 		Clear:      filter(e.Clear, func(h Handler) bool { return h.setOn(in.Pod) }),
-		ClearMarks: slices.DeleteFunc(slices.Clone(e.ClearMarks), func(key string) bool { return !marked(in.Pod, key) }),
+		ClearMarks: slices.DeleteFunc(slices.Clone(e.ClearMarks), func(key string) bool {
+			return !marked(in.Pod, key) || in.Hooks.kept[key]
+		}),
 	}
 }
 

@@ -29,6 +29,9 @@ type Hooks struct {
 	MarksNotReady bool
 
 	templateLabels map[string]string
+	// kept are label keys that are not ours to clear, whatever a record or the newly-created marks say: those of the
+	// selector, and those of every handler.
+	kept map[string]bool
 }
 
 // Refusal is a handler of ours that can't be used as it stands in the workload.
@@ -41,15 +44,22 @@ type Refusal struct {
 
 // HooksOf returns the handlers of the workload's hooks that are ours. A nil workload has none.
 func HooksOf(w *Workload, o Ownership) Hooks {
-	if w == nil || w.Lifecycle == nil {
-		return Hooks{templateLabels: templateLabelsOf(w)}
+	if w == nil {
+		return Hooks{}
+	}
+	if w.Lifecycle == nil {
+		return Hooks{templateLabels: w.TemplateLabels, kept: keptLabels(w, nil)}
 	}
 	named := map[Hook][]Handler{
 		PreNormal:     handlersOf(w.Lifecycle.PreNormal),
 		InPlaceUpdate: handlersOf(w.Lifecycle.InPlaceUpdate),
 		PreDelete:     handlersOf(w.Lifecycle.PreDelete),
 	}
-	hooks := Hooks{templateLabels: w.TemplateLabels, MarksNotReady: marksNotReady(w.Lifecycle)}
+	hooks := Hooks{
+		templateLabels: w.TemplateLabels,
+		kept:           keptLabels(w, named),
+		MarksNotReady:  marksNotReady(w.Lifecycle),
+	}
 	check := refuser{workload: w, ownership: o, named: named}
 	hooks.PreNormal = check.accept(PreNormal)
 	hooks.InPlaceUpdate = check.accept(InPlaceUpdate)
@@ -71,11 +81,24 @@ func (h Hooks) names(handler Handler) bool {
 		slices.ContainsFunc(h.Refused, func(r Refusal) bool { return same(r.Handler) })
 }
 
-func templateLabelsOf(w *Workload) map[string]string {
-	if w == nil {
-		return nil
+func keptLabels(w *Workload, named map[Hook][]Handler) map[string]bool {
+	kept := map[string]bool{}
+	for _, handlers := range named {
+		for _, h := range handlers {
+			if h.Label != "" {
+				kept[h.Label] = true
+			}
+		}
 	}
-	return w.TemplateLabels
+	if w.Selector != nil {
+		for key := range w.Selector.MatchLabels {
+			kept[key] = true
+		}
+		for _, e := range w.Selector.MatchExpressions {
+			kept[e.Key] = true
+		}
+	}
+	return kept
 }
 
 func marksNotReady(l *appspub.Lifecycle) bool {
@@ -127,6 +150,10 @@ func (r *refuser) accept(hook Hook) []Handler {
 func (r *refuser) objection(hook Hook, handler Handler) string {
 	if handler.Finalizer != "" {
 		return ""
+	}
+	if handler.Value == "" {
+		return fmt.Sprintf("label %s has no value, and OpenKruise takes a pod without the label for one that has it set: "+
+			"write a value in spec.lifecycle.%s.labelsHandler", handler.Label, hook)
 	}
 	if selects(r.workload.Selector, handler.Label) {
 		return fmt.Sprintf("label %s is in spec.selector, and flipping it would take the pod from its workload: "+
