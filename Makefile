@@ -108,13 +108,13 @@ test: ## Run all tests, with -race, and print how long each part took.
 test-unit: check-race ## Run the tests that need no cluster.
 	@mkdir -p $(RESULTS)
 	$(GOTEST) --format pkgname --jsonfile $(RESULTS)/unit.json -- \
-		$(RACE) -shuffle=on $$(go list ./... | grep -v /test/integration)
+		$(RACE) -shuffle=on $$(go list ./... | grep -v /test/)
 
 .PHONY: test-integration
 test-integration: check-race servers ## Run the scenarios on a real control plane with OpenKruise.
 	@mkdir -p $(RESULTS)
 	$(GOTEST) --format testname --jsonfile $(RESULTS)/integration.json -- \
-		$(RACE) -shuffle=on -count=1 -timeout=40m ./test/integration/...
+		$(RACE) -shuffle=on -count=1 -timeout=40m -p=1 ./test/...
 
 .PHONY: check-race
 check-race:
