@@ -1,0 +1,99 @@
+package controller
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+func TestStripPodKeepsWhatIsRead(t *testing.T) {
+	t.Parallel()
+	now := metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	kept := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "web-1", Namespace: "prod", UID: "u", ResourceVersion: "7", Generation: 2,
+			CreationTimestamp: now, DeletionTimestamp: &now,
+			Labels:          map[string]string{appspub.LifecycleStateKey: "Normal"},
+			Annotations:     map[string]string{"rollcall.dev/drain": "5s"},
+			Finalizers:      []string{"example.com/a"},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "CloneSet", Name: "web", UID: "w"}},
+		},
+		Spec: corev1.PodSpec{
+			Containers:     []corev1.Container{{Name: "main", Ports: []corev1.ContainerPort{{ContainerPort: 80}}}},
+			ReadinessGates: []corev1.PodReadinessGate{{ConditionType: "KruisePodReady"}},
+		},
+		Status: corev1.PodStatus{
+			Phase:      corev1.PodRunning,
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+			PodIP:      "10.0.0.1", PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}},
+		},
+	}
+	full := kept.DeepCopy()
+	full.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
+	full.Annotations[corev1.LastAppliedConfigAnnotation] = "{…}"
+	full.Spec.NodeName = "node-1"
+	full.Spec.Volumes = []corev1.Volume{{Name: "data"}}
+	full.Spec.Containers[0].Image = "web:1"
+	full.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "PASSWORD", Value: "x"}}
+	full.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main"}}
+	expectStripped(t, StripPod, full, kept)
+}
+
+func TestStripCloneSetKeepsWhatIsRead(t *testing.T) {
+	t.Parallel()
+	kept := &kruisev1alpha1.CloneSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "prod", UID: "w", ResourceVersion: "7", Generation: 2},
+		Spec: kruisev1alpha1.CloneSetSpec{
+			Selector:  &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			Lifecycle: &appspub.Lifecycle{PreDelete: &appspub.LifecycleHook{FinalizersHandler: []string{"example.com/a"}}},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{
+					Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"a": "b"}, Finalizers: []string{"example.com/a"},
+				},
+				Spec: corev1.PodSpec{
+					Containers: []corev1.Container{{Name: "main", Ports: []corev1.ContainerPort{{ContainerPort: 80}}}},
+				},
+			},
+		},
+	}
+	full := kept.DeepCopy()
+	full.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
+	full.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{…}"}
+	full.Spec.Replicas = new(int32(3))
+	full.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "data"}}
+	full.Spec.Template.Spec.Containers[0].Image = "web:1"
+	full.Status.Replicas = 3
+	kept.Annotations = map[string]string{}
+	expectStripped(t, StripCloneSet, full, kept)
+}
+
+func TestStripLeavesOtherObjectsAlone(t *testing.T) {
+	t.Parallel()
+	tombstone := toolscache.DeletedFinalStateUnknown{Key: "prod/web-1"}
+	for name, strip := range map[string]toolscache.TransformFunc{"StripPod": StripPod, "StripCloneSet": StripCloneSet} {
+		if got, err := strip(tombstone); err != nil || got != any(tombstone) {
+			t.Errorf("%s gave %v and error %v, want what it was given", name, got, err)
+		}
+	}
+}
+
+// expectStripped strips twice: an object that was stripped may come again.
+func expectStripped(t *testing.T, strip toolscache.TransformFunc, full, want any) {
+	t.Helper()
+	got := full
+	for range 2 {
+		var err error
+		if got, err = strip(got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+	}
+}
