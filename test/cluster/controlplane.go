@@ -87,6 +87,8 @@ func (c *Cluster) apiServerCommand() command {
 		"--allow-privileged=true",
 		// Endpoints must not have loopback addresses, so the Service kubernetes gets none.
 		"--endpoint-reconciler-type=none",
+		// Without it the others ask for this file again and again.
+		"--requestheader-client-ca-file=" + c.authority.certFile(),
 		"--profiling=false",
 	}}
 }
