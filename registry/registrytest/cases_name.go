@@ -1,7 +1,6 @@
 package registrytest
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -86,11 +85,19 @@ func oddServiceNames(w *world) {
 		all[i].State = registry.OutOfService
 	}
 	w.expect(all...)
-	for len(all) > 0 {
-		w.deregister(w.newProcess(), all[0].Instance)
-		all = slices.Delete(all, 0, 1)
-		w.expect(all...)
+	var left []registry.Entry
+	for i, e := range all {
+		if i%2 == 0 {
+			left = append(left, e)
+			continue
+		}
+		w.deregister(w.newProcess(), e.Instance)
 	}
+	w.expect(left...)
+	for _, e := range left {
+		w.deregister(d, e.Instance)
+	}
+	w.expect()
 }
 
 func oddMarks(w *world) {
