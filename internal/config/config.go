@@ -88,7 +88,11 @@ func Load(path string, limits Limits) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Parse(data, limits)
+	c, err := Parse(data, limits)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, nil
 }
 
 // Parse decodes, completes and checks a configuration. The error lists every field that is wrong.

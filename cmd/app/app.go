@@ -1,0 +1,150 @@
+// Package app is the manager as a library: a main of ten lines adds registry drivers of its own.
+//
+//	func main() {
+//		app.Main(app.WithRegistry("acme", acme.New))
+//	}
+package app
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// Exit codes of [Main].
+const (
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// Option is a choice of who builds a manager, where flags are the choices of who runs it.
+type Option func(*options)
+
+type options struct {
+	constructors map[string]registry.Constructor
+	version      string
+	logger       *logr.Logger
+	listening    func(Addresses)
+	output       io.Writer
+	// main is set where this process is the manager and nothing else, so that the loggers of all libraries are ours.
+	main     bool
+	problems []error
+}
+
+// WithRegistry adds a registry driver: the configuration chooses it by its name. A name given twice, an empty one or a
+// nil constructor makes [Run] fail.
+func WithRegistry(name string, constructor registry.Constructor) Option {
+	return func(o *options) {
+		switch _, known := o.constructors[name]; {
+		case known:
+			o.problems = append(o.problems, fmt.Errorf("registry driver %q was added twice", name))
+		case name == "" || constructor == nil:
+			o.problems = append(o.problems, fmt.Errorf("registry driver %q has no name or no constructor", name))
+		}
+		o.constructors[name] = constructor
+	}
+}
+
+// WithVersion sets what --version prints and the logs, metrics and API requests say. The default is what Go knows of
+// the module this was built from.
+func WithVersion(version string) Option {
+	return func(o *options) { o.version = version }
+}
+
+// WithLogger sends the manager's log to logger. The --zap flags have no effect then.
+func WithLogger(logger logr.Logger) Option {
+	return func(o *options) { o.logger = &logger }
+}
+
+// WithListening has f called once, when all addresses are bound and before anything is served there.
+func WithListening(f func(Addresses)) Option {
+	return func(o *options) { o.listening = f }
+}
+
+// Addresses are where the manager listens, each as host:port and empty where it was turned off.
+type Addresses struct {
+	Metrics  string
+	Health   string
+	Registry string
+}
+
+// Main runs the manager with the flags of the command line until SIGTERM or SIGINT, and ends the process: with 0 when it
+// was asked to stop, 1 when it failed, 2 when it was called wrongly. A second signal ends it at once.
+func Main(opts ...Option) {
+	opts = append(opts, func(o *options) { o.main = true })
+	os.Exit(exitCode(os.Stderr, Run(ctrl.SetupSignalHandler(), os.Args[1:], opts...)))
+}
+
+func exitCode(stderr io.Writer, err error) int {
+	var usage *usageError
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return 0
+	case errors.As(err, &usage):
+		_, _ = fmt.Fprintf(stderr, "rollcall: %v\nSee --help.\n", err)
+		return exitUsage
+	default:
+		_, _ = fmt.Fprintf(stderr, "rollcall: %v\n", err)
+		return exitFailure
+	}
+}
+
+// Run runs the manager with these arguments (without the program's name) until ctx ends, which gives nil, or something
+// makes it impossible to go on. When it returns an error the process should end: a manager that lost its lease returns at
+// once, before all its calls have ended. Several may run in one process.
+func Run(ctx context.Context, args []string, opts ...Option) error {
+	o := &options{constructors: map[string]registry.Constructor{}, version: builtVersion(), output: os.Stdout}
+	for _, apply := range opts {
+		apply(o)
+	}
+	if err := errors.Join(o.problems...); err != nil {
+		return err
+	}
+	f, err := parseFlags(args, o.output)
+	if err != nil {
+		return err
+	}
+	if f.version {
+		_, err := fmt.Fprintln(o.output, o.version)
+		return err
+	}
+	logger := o.log(f)
+	limits := config.Limits{
+		Drivers: slices.Collect(maps.Keys(o.constructors)),
+		Timeout: leaseDuration - renewDeadline,
+	}
+	c, err := config.Load(f.config, limits)
+	if err != nil {
+		return err
+	}
+	m, err := newManager(ctx, o, f, c, limits, logger)
+	if err != nil {
+		return err
+	}
+	return m.run(ctx)
+}
+
+// log returns the logger of this run. Only Main sets those of the libraries, which are the process's.
+func (o *options) log(f *flags) logr.Logger {
+	logger := f.logger()
+	if o.logger != nil {
+		logger = *o.logger
+	}
+	if o.main {
+		ctrl.SetLogger(logger)
+		klog.SetLogger(logger)
+	}
+	return logger
+}

@@ -1,0 +1,111 @@
+package app
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.uber.org/zap/zapcore"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+)
+
+// Leader election. A leader that can't renew its lease stops after renewDeadline; the next one starts no sooner than
+// leaseDuration after the last renewal. A registry call is shorter than the difference, so that none of the old leader's
+// is under way then.
+const (
+	leaseDuration = 15 * time.Second
+	renewDeadline = 8 * time.Second
+	retryPeriod   = 2 * time.Second
+)
+
+// off turns a listener off.
+const off = "0"
+
+type flags struct {
+	config          string
+	kubeconfig      string
+	metricsAddress  string
+	healthAddress   string
+	registryAddress string
+	leaderElect     bool
+	leaseNamespace  string
+	leaseName       string
+	workers         int
+	version         bool
+	zap             zap.Options
+}
+
+// usageError is a command line that makes no sense.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// parseFlags writes to output only what --help asks for.
+func parseFlags(args []string, output io.Writer) (*flags, error) {
+	// A stack trace under each error hides the error; a panic brings its own.
+	f := &flags{zap: zap.Options{StacktraceLevel: zapcore.PanicLevel}}
+	set := flag.NewFlagSet("manager", flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	set.StringVar(&f.config, "config", "/etc/rollcall/config/config.yaml",
+		"the configuration `file`; it is read again when it changes")
+	set.StringVar(&f.kubeconfig, "kubeconfig", "",
+		"the kubeconfig `file` of the cluster; without it KUBECONFIG, ~/.kube/config or the cluster it runs in")
+	set.StringVar(&f.metricsAddress, "metrics-bind-address", ":8080",
+		"`address` of /metrics, over plain HTTP; 0 turns it off")
+	set.StringVar(&f.healthAddress, "health-probe-bind-address", ":8081",
+		"`address` of /healthz and /readyz; 0 turns it off")
+	set.StringVar(&f.registryAddress, "registry-bind-address", "127.0.0.1:8090",
+		"`address` at which the registry is served read-only where its driver can, as memory can; 0 turns it off")
+	set.BoolVar(&f.leaderElect, "leader-elect", true,
+		"work only while holding a lease, so that several managers can run")
+	set.StringVar(&f.leaseNamespace, "leader-election-namespace", "",
+		"the `namespace` of the lease; without it POD_NAMESPACE, or the one that the kubeconfig's context names")
+	set.StringVar(&f.leaseName, "leader-election-id", "rollcall", "the `name` of the lease")
+	set.IntVar(&f.workers, "workers", 64, "how many pods are worked on at once")
+	set.BoolVar(&f.version, "version", false, "print the version and exit")
+	f.zap.BindFlags(set)
+
+	if err := set.Parse(args); errors.Is(err, flag.ErrHelp) {
+		set.SetOutput(output)
+		set.Usage()
+		return nil, err
+	} else if err != nil {
+		return nil, &usageError{err}
+	}
+	if err := f.check(set.Args()); err != nil {
+		return nil, &usageError{err}
+	}
+	return f, nil
+}
+
+func (f *flags) check(rest []string) error {
+	switch {
+	case len(rest) > 0:
+		return fmt.Errorf("unexpected argument %q: there are only flags", rest[0])
+	case f.config == "":
+		return errors.New("--config: name the configuration file")
+	case f.workers < 1:
+		return fmt.Errorf("--workers: %d is not enough: write 1 or more", f.workers)
+	case f.leaderElect && f.leaseName == "":
+		return errors.New("--leader-election-id: name the lease, or write --leader-elect=false")
+	default:
+		return nil
+	}
+}
+
+func (f *flags) logger() logr.Logger {
+	return zap.New(zap.UseFlagOptions(&f.zap))
+}
+
+// builtVersion is what Go knows of the main module of this binary.
+func builtVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}

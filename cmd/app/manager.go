@@ -1,0 +1,260 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/controller"
+	"github.com/rollcall-dev/rollcall/internal/metrics"
+)
+
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// app is one manager: everything that a run needs, made but not started.
+type app struct {
+	options *options
+	flags   *flags
+	logger  logr.Logger
+
+	manager ctrl.Manager
+	drivers *drivers
+	servers *servers
+	// lease is nil without leader election.
+	lease resourcelock.Interface
+}
+
+// newManager makes all that can fail at start, in the order in which its user would mend it. It binds the addresses;
+// run frees them.
+func newManager(
+	ctx context.Context, o *options, f *flags, c *config.Config, limits config.Limits, logger logr.Logger,
+) (*app, error) {
+	own := prometheus.NewRegistry()
+	registryMetrics, err := metrics.NewRegistryMetrics(own)
+	if err != nil {
+		return nil, err
+	}
+	a := &app{
+		options: o, flags: f, logger: logger, servers: &servers{},
+		drivers: &drivers{constructors: o.constructors, metrics: registryMetrics},
+	}
+	first, err := a.drivers.open(ctx, c)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.config, err)
+	}
+	if err := a.drivers.replace(first); err != nil {
+		return nil, err
+	}
+	if err := a.connect(c); err != nil {
+		return nil, errors.Join(err, first.close())
+	}
+	if err := a.assemble(ctx, c, limits, own); err != nil {
+		a.servers.close(logger)
+		return nil, errors.Join(err, first.close())
+	}
+	return a, nil
+}
+
+// connect makes the controller-runtime manager and the lease.
+func (a *app) connect(c *config.Config) error {
+	kubeconfig := kubeconfigOf(a.flags)
+	restConfig, err := kubeconfig.ClientConfig()
+	if err != nil {
+		return fmt.Errorf("no cluster to work for: set --kubeconfig or KUBECONFIG, or run in one: %w", err)
+	}
+	restConfig.QPS = -1 // the API server's own fairness is the throttle
+	restConfig.UserAgent = "rollcall/" + a.options.version
+	if a.flags.leaderElect {
+		if a.lease, err = a.newLease(kubeconfig, restConfig); err != nil {
+			return err
+		}
+	}
+	a.manager, err = ctrl.NewManager(restConfig, managerOptions(a.lease, c.Namespaces, a.logger))
+	if err != nil {
+		return fmt.Errorf("making the manager: %w", err)
+	}
+	return nil
+}
+
+// kubeconfigOf finds the cluster as kubectl does.
+func kubeconfigOf(f *flags) clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = f.kubeconfig
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{})
+}
+
+func (a *app) newLease(kubeconfig clientcmd.ClientConfig, restConfig *rest.Config) (resourcelock.Interface, error) {
+	namespace := a.flags.leaseNamespace
+	if namespace == "" {
+		namespace = podNamespace()
+	}
+	if namespace == "" {
+		var err error
+		if namespace, _, err = kubeconfig.Namespace(); err != nil {
+			return nil, fmt.Errorf("--leader-election-namespace: %w", err)
+		}
+	}
+	return newLease(restConfig, namespace, a.flags.leaseName)
+}
+
+func managerOptions(lease resourcelock.Interface, namespaces []string, logger logr.Logger) ctrl.Options {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(errors.Join(corev1.AddToScheme(scheme), kruisev1alpha1.AddToScheme(scheme)))
+	return ctrl.Options{
+		Scheme: scheme,
+		Logger: logger,
+		Cache:  cacheOptions(namespaces),
+		// Our own servers know their addresses, serve our own metrics and say why we are not ready.
+		Metrics:                metricsserver.Options{BindAddress: off},
+		HealthProbeBindAddress: off,
+
+		LeaderElection:                      lease != nil,
+		LeaderElectionResourceLockInterface: lease,
+		LeaseDuration:                       new(leaseDuration),
+		RenewDeadline:                       new(renewDeadline),
+		RetryPeriod:                         new(retryPeriod),
+		// Several managers may run in one process, where names of controllers would clash.
+		Controller: ctrlconfig.Controller{SkipNameValidation: new(true)},
+	}
+}
+
+func cacheOptions(namespaces []string) cache.Options {
+	hasState, err := labels.NewRequirement(appspub.LifecycleStateKey, selection.Exists, nil)
+	utilruntime.Must(err)
+	options := cache.Options{
+		// Nothing but what is named here is ever watched.
+		ReaderFailOnMissingInformer: true,
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Pod{}:              {Label: labels.NewSelector().Add(*hasState), Transform: controller.StripPod},
+			&kruisev1alpha1.CloneSet{}: {Transform: controller.StripCloneSet},
+		},
+	}
+	for _, namespace := range namespaces {
+		if options.DefaultNamespaces == nil {
+			options.DefaultNamespaces = map[string]cache.Config{}
+		}
+		options.DefaultNamespaces[namespace] = cache.Config{}
+	}
+	return options
+}
+
+// assemble adds everything that runs to the manager.
+func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limits, own *prometheus.Registry) error {
+	configMetrics, err := metrics.NewConfigMetrics(own)
+	if err != nil {
+		return err
+	}
+	recorder := a.manager.GetEventRecorder("rollcall")
+	reconciler := controller.New(controller.Options{
+		Client: a.manager.GetClient(), APIReader: a.manager.GetAPIReader(), Recorder: recorder,
+		Workers: a.flags.workers, Clock: clock.RealClock{},
+	})
+	reconciler.Apply(settings(c, a.drivers.current.Load()))
+	if err := registerPods(own, reconciler); err != nil {
+		return err
+	}
+	asks, err := discovery.NewDiscoveryClientForConfigAndClient(a.manager.GetConfig(), a.manager.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("making the discovery client: %w", err)
+	}
+	waits := &kruise{
+		discovery: asks, informers: a.manager.GetCache(), interval: kruiseInterval, logger: a.logger,
+		setup: func(ctx context.Context) error { return reconciler.SetupWithManager(ctx, a.manager) },
+	}
+	reloads := &reload{
+		watcher: config.Watcher{Path: a.flags.config, Limits: limits, Current: c},
+		drivers: a.drivers, apply: reconciler.Apply, metrics: configMetrics, logger: a.logger,
+		recorder: recorder, namespace: podNamespace(), elected: a.manager.Elected(),
+	}
+	if err := a.servers.listen(ctx, a.flags, metricsHandler(own), healthHandler(waits.unready), a.drivers); err != nil {
+		return err
+	}
+	runnables := []manager.Runnable{waits, reloads}
+	for _, server := range a.servers.runnables {
+		runnables = append(runnables, server)
+	}
+	for _, runnable := range runnables {
+		if err := a.manager.Add(runnable); err != nil {
+			return fmt.Errorf("adding %T to the manager: %w", runnable, err)
+		}
+	}
+	return nil
+}
+
+// metricsHandler serves our own metrics and controller-runtime's, which are the process's.
+func metricsHandler(own *prometheus.Registry) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(
+		prometheus.Gatherers{ctrlmetrics.Registry, own}, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
+	return mux
+}
+
+func registerPods(own *prometheus.Registry, reconciler *controller.PodReconciler) error {
+	return metrics.RegisterPods(own, metrics.Pods{
+		Waits: func() []metrics.Wait {
+			waits := reconciler.Waits()
+			converted := make([]metrics.Wait, 0, len(waits))
+			for _, w := range waits {
+				converted = append(converted, metrics.Wait(w))
+			}
+			return converted
+		},
+		UnmatchedWorkloads: reconciler.UnmatchedWorkloads,
+		Now:                time.Now,
+	})
+}
+
+// run serves until ctx ends. It gives the lease back last, and only where all work has ended.
+func (a *app) run(ctx context.Context) error {
+	defer a.servers.close(a.logger)
+	a.greet()
+	err := a.manager.Start(ctx)
+	if err != nil {
+		return fmt.Errorf("running the manager: %w", err)
+	}
+	err = a.drivers.current.Load().close()
+	if a.lease != nil {
+		err = errors.Join(err, release(ctx, a.lease))
+	}
+	return err
+}
+
+func (a *app) greet() {
+	lease := "none"
+	if a.lease != nil {
+		lease = a.lease.Describe()
+	}
+	at := a.servers.addresses
+	a.logger.Info("listening", "metrics", at.Metrics, "health", at.Health, "registry", at.Registry)
+	a.logger.Info("starting", "version", a.options.version, "apiServer", a.manager.GetConfig().Host,
+		"driver", a.drivers.current.Load().section.Driver, "lease", lease, "workers", a.flags.workers)
+	if a.options.listening != nil {
+		a.options.listening(at)
+	}
+}

@@ -1,0 +1,79 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+const (
+	readTimeout     = 10 * time.Second
+	shutdownTimeout = 5 * time.Second
+)
+
+// servers are the HTTP servers of the manager, bound before anything else starts: an address that is taken is an error
+// at start, and the real ports are known.
+type servers struct {
+	runnables []*manager.Server
+	addresses Addresses
+}
+
+// listen binds every address that is not off. close must be called once nothing is served any more, or when listen
+// fails.
+func (s *servers) listen(ctx context.Context, f *flags, metrics, health, registry http.Handler) error {
+	for _, server := range []struct {
+		name, flag, address string
+		handler             http.Handler
+		bound               *string
+	}{
+		{"metrics", "metrics-bind-address", f.metricsAddress, metrics, &s.addresses.Metrics},
+		{"health", "health-probe-bind-address", f.healthAddress, health, &s.addresses.Health},
+		{"registry", "registry-bind-address", f.registryAddress, registry, &s.addresses.Registry},
+	} {
+		if server.address == off {
+			continue
+		}
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", server.address)
+		if err != nil {
+			return fmt.Errorf("--%s: %w", server.flag, err)
+		}
+		*server.bound = listener.Addr().String()
+		s.runnables = append(s.runnables, &manager.Server{
+			Name:            server.name,
+			Server:          &http.Server{Handler: server.handler, ReadTimeout: readTimeout},
+			Listener:        listener,
+			ShutdownTimeout: new(shutdownTimeout),
+		})
+	}
+	return nil
+}
+
+func (s *servers) close(logger logr.Logger) {
+	for _, server := range s.runnables {
+		if err := server.Listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			logger.Error(err, "closing a listener", "name", server.Name)
+		}
+	}
+}
+
+// healthHandler answers /healthz as long as the process does, and /readyz by what unready returns: empty, or the reason.
+func healthHandler(unready func() string) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintln(w, "ok")
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if reason := unready(); reason != "" {
+			http.Error(w, reason, http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = fmt.Fprintln(w, "ok")
+	})
+	return mux
+}
