@@ -2,8 +2,8 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,8 +15,8 @@ import (
 )
 
 // patch makes the edit and writes the record in one API write, or none where the pod has all of it. It reports moved
-// where the pod is no longer what it was decided on, and then nothing was written. The observation then holds the pod
-// as the API server returned it.
+// where the pod is gone or no longer what it was decided on, and then nothing was written. Otherwise the observation
+// holds the pod as the API server returned it.
 func (r *PodReconciler) patch(
 	ctx context.Context, seen *observation, edit lifecycle.Edit, record *lifecycle.Record,
 ) (moved bool, err error) {
@@ -31,9 +31,7 @@ func (r *PodReconciler) patch(
 	written := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	err = r.client.Patch(ctx, written, client.RawPatch(types.JSONPatchType, data))
 	switch {
-	case apierrors.IsNotFound(err):
-		return false, nil // its deletion is on the way to the cache
-	case isMoved(err):
+	case apierrors.IsNotFound(err), isMoved(err):
 		return true, nil
 	case err != nil:
 		return false, fmt.Errorf("patching the pod: %w", err)
@@ -44,16 +42,15 @@ func (r *PodReconciler) patch(
 }
 
 // isMoved reports that a test of the patch failed, or that its path is no longer there. The API server answers both with
-// 422 and a cause of this type; a refused value (by validation or a webhook) comes with another.
+// 422 and details that are empty; a value that validation refuses names its causes, and a webhook gives no details.
 func isMoved(err error) bool {
 	if apierrors.IsConflict(err) {
 		return true
 	}
-	status, ok := err.(apierrors.APIStatus) //nolint:errorlint // the client returns the status itself
-	if !ok || !apierrors.IsInvalid(err) || status.Status().Details == nil {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) {
 		return false
 	}
-	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool {
-		return c.Type == metav1.CauseTypeUnexpectedServerResponse
-	})
+	details := status.Status().Details
+	return details != nil && details.Kind == "" && len(details.Causes) == 0
 }
