@@ -147,11 +147,12 @@ func (l *ledger) waits() []wait {
 	return waits
 }
 
-// turnTo keeps which instances there were and forgets what the registry said of them.
+// turnTo keeps which instances there were and forgets what the registry said of them. The new one may be a new client of
+// the same servers, so what may still land there stays known.
 func (p *page) turnTo(reg registry.Registry) {
 	p.registry = reg
-	for in := range p.calls {
-		p.calls[in] = &call{}
+	for in, c := range p.calls {
+		p.calls[in] = &call{late: c.late}
 	}
 }
 
@@ -171,7 +172,9 @@ func (p *page) begun(in lifecycle.Recorded, want lifecycle.Want) *call {
 
 func (c *call) succeeded(now time.Time) {
 	c.acknowledged, c.acknowledgedAt = true, now
-	if c.want != lifecycle.InService && c.outSince.IsZero() {
+	// A Register that was still on its way can have put it in again since the last acknowledgement.
+	_, wasIn := c.late[lifecycle.InService]
+	if c.want != lifecycle.InService && (wasIn || c.outSince.IsZero()) {
 		c.outSince = now
 	}
 	for want, until := range c.late {
