@@ -14,20 +14,23 @@ import (
 // depart takes out what is left of a pod that is no longer in the cache. It knows the pod by its UID: another may have
 // its name and its address by now.
 func (r *PodReconciler) depart(ctx context.Context, req Request) (reconcile.Result, error) {
-	page := r.ledger.find(req.UID)
-	if page == nil {
-		return reconcile.Result{}, nil
-	}
+	page := r.ledger.open(req.UID, r.settings.Load().Registry)
 	last := r.ledger.lastSeen(page)
-	if last == nil {
+	switch {
+	case last == nil && page.found:
 		return reconcile.Result{RequeueAfter: staleRecheck}, nil // the event that says so is on its way
-	}
-	if page.nothingLeft(last) {
+	case last == nil:
+		r.ledger.closeUnlessDeparted(req.UID)
+		return reconcile.Result{}, nil
+	case page.nothingLeft(last):
 		r.forget(req.UID)
 		return reconcile.Result{}, nil
 	}
-	if alive, err := r.alive(ctx, req); alive || err != nil {
+	switch alive, err := r.alive(ctx, req); {
+	case err != nil:
 		return reconcile.Result{}, err
+	case alive:
+		return reconcile.Result{RequeueAfter: backoffCap}, nil // no event will say when it is gone
 	}
 
 	seen, err := r.remember(ctx, last)

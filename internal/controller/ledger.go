@@ -28,6 +28,8 @@ type page struct {
 	calls    map[lifecycle.Recorded]*call
 	// fromBirth: the pod came while this process was watching, so no other process can have registered it.
 	fromBirth bool
+	// found: the pod was in the cache after the page was opened, so its departure is sure to be noted here.
+	found bool
 	// written is the resource version of our last write. A cache that is behind it has not seen our own change.
 	written string
 
@@ -66,35 +68,47 @@ func (l *ledger) open(uid types.UID, reg registry.Registry) *page {
 	return p
 }
 
-// find returns the pod's page, or nil.
-func (l *ledger) find(uid types.UID) *page {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.pages[uid]
-}
-
 func (l *ledger) close(uid types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.pages, uid)
 }
 
-// born notes a pod that came while this process was watching.
-func (l *ledger) born(uid types.UID) {
+// closeUnlessDeparted closes the page of a pod that was never found, unless its departure was noted meanwhile.
+func (l *ledger) closeUnlessDeparted(uid types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.pages[uid] == nil {
+	if p := l.pages[uid]; p != nil && p.last == nil {
+		delete(l.pages, uid)
+	}
+}
+
+// arrived notes a pod that came into the cache; born if it came while this process was watching. Arrivals and departures
+// are noted in the order of the cache's events, which a reconcile does not know.
+func (l *ledger) arrived(uid types.UID, born bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p := l.pages[uid]; p != nil {
+		p.last = nil
+		return
+	}
+	if born {
 		l.births[uid] = true
 	}
 }
 
 // departed notes a pod that is gone from the cache, so that what it leaves behind can be undone. A pod without a page was
-// not ours.
+// not ours, or is one that another process put in service and this one had not come to yet: its record tells.
 func (l *ledger) departed(pod *corev1.Pod) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.births, pod.UID)
-	if p := l.pages[pod.UID]; p != nil {
+	p := l.pages[pod.UID]
+	if p == nil && lifecycle.RecordOf(pod).Exists() {
+		p = &page{calls: map[lifecycle.Recorded]*call{}}
+		l.pages[pod.UID] = p
+	}
+	if p != nil {
 		p.last = pod
 	}
 }
@@ -104,13 +118,6 @@ func (l *ledger) lastSeen(p *page) *corev1.Pod {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return p.last
-}
-
-// returned notes that the pod is in the cache after all.
-func (l *ledger) returned(p *page) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	p.last = nil
 }
 
 // setWait notes why the pod waits and returns why it did before.

@@ -43,8 +43,15 @@ type observation struct {
 
 func (o *observation) pod() *corev1.Pod { return o.input.Pod }
 
+// managed reports whether Rollcall has anything to do with the pod. A call that was made has to be undone one day, also
+// where the record of it got lost and the workload names us no more.
+func (o *observation) managed() bool { return o.input.Managed() || len(o.page.calls) > 0 }
+
 // observe gathers what the decision rests on.
 func (r *PodReconciler) observe(ctx context.Context, req Request) (*observation, error) {
+	settings := r.settings.Load()
+	// Before the cache is read: the departure of a pod that is found in it then has a page to be noted on.
+	page := r.ledger.open(req.UID, settings.Registry)
 	pod := &corev1.Pod{}
 	err := r.client.Get(ctx, req.NamespacedName, pod)
 	switch {
@@ -54,10 +61,8 @@ func (r *PodReconciler) observe(ctx context.Context, req Request) (*observation,
 		return nil, fmt.Errorf("reading the pod: %w", err)
 	}
 
-	settings := r.settings.Load()
-	seen := &observation{settings: settings, page: r.ledger.open(req.UID, settings.Registry)}
-	r.ledger.returned(seen.page)
-	if behind(pod.ResourceVersion, seen.page.written) {
+	page.found = true
+	if behind(pod.ResourceVersion, page.written) {
 		return &observation{stale: true}, nil
 	}
 
@@ -69,8 +74,9 @@ func (r *PodReconciler) observe(ctx context.Context, req Request) (*observation,
 		return nil, err
 	}
 	hooks := lifecycle.HooksOf(asLifecycle(workload), settings.Ownership)
+	seen := &observation{settings: settings, page: page}
 	seen.input = lifecycle.Input{Pod: pod, Hooks: hooks, Record: lifecycle.RecordOf(pod), Ownership: settings.Ownership}
-	if !seen.input.Managed() {
+	if !seen.managed() {
 		return seen, nil
 	}
 	seen.unsupported = unsupportedKind(pod)

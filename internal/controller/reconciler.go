@@ -118,7 +118,7 @@ func (r *PodReconciler) Reconcile(ctx context.Context, req Request) (reconcile.R
 		return r.depart(ctx, req)
 	case seen.stale:
 		return reconcile.Result{RequeueAfter: staleRecheck}, nil
-	case !seen.input.Managed():
+	case !seen.managed():
 		r.forget(req.UID)
 		return reconcile.Result{}, nil
 	}

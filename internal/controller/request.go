@@ -55,15 +55,14 @@ func rolloutWaits(pod *corev1.Pod) bool {
 func (r *PodReconciler) podEvents() handler.TypedEventHandler[*corev1.Pod, Request] {
 	return handler.TypedFuncs[*corev1.Pod, Request]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Pod], q requestQueue) {
-			if !e.IsInInitialList {
-				r.ledger.born(e.Object.UID)
-			}
+			r.ledger.arrived(e.Object.UID, !e.IsInInitialList)
 			enqueue(q, e.Object)
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Pod], q requestQueue) {
 			// A watch that was broken for a while shows a deletion and a creation under one name as an update.
 			if e.ObjectOld.UID != e.ObjectNew.UID {
 				r.ledger.departed(e.ObjectOld)
+				r.ledger.arrived(e.ObjectNew.UID, false)
 				enqueue(q, e.ObjectOld)
 			}
 			enqueue(q, e.ObjectNew)
@@ -87,6 +86,9 @@ func (r *PodReconciler) workloadEvents() handler.TypedEventHandler[*kruisev1alph
 			}
 			r.workloads.changed()
 			r.enqueuePodsOf(ctx, e.ObjectNew, q)
+			if e.ObjectOld.UID != e.ObjectNew.UID {
+				r.enqueuePodsOf(ctx, e.ObjectOld, q)
+			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*kruisev1alpha1.CloneSet], q requestQueue) {
 			r.workloads.changed()
