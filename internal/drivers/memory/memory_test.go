@@ -1,0 +1,171 @@
+package memory_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rollcall-dev/rollcall/internal/drivers/memory"
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+)
+
+func newRegistry(t *testing.T) *memory.Registry {
+	t.Helper()
+	r, err := memory.New(t.Context(), registry.Config{Cluster: "test", Options: json.RawMessage(`{}`)})
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	return r.(*memory.Registry)
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	store := newRegistry(t)
+	registrytest.Run(t, registrytest.Harness{
+		Open: func(registrytest.T, string) registry.Registry { return store },
+		Lacks: map[registrytest.Capability]string{
+			registrytest.Unreachable: "there is nothing between the driver and the registry",
+			registrytest.Refusing:    "it refuses nothing",
+			registrytest.Stalled:     "there is nothing between the driver and the registry",
+			registrytest.Failing:     "it never fails",
+		},
+	})
+}
+
+func TestNewRefusesWhatItHasNoUseFor(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		cfg    registry.Config
+		field  string
+		says   string
+	}{
+		"endpoint": {
+			reason: "who writes an endpoint means another driver",
+			cfg:    registry.Config{Endpoint: "https://registry.example.com"},
+			field:  "endpoint", says: "remove it",
+		},
+		"ca file": {
+			reason: "there is no connection",
+			cfg:    registry.Config{TLS: registry.TLS{CAFile: "/etc/ca.crt"}},
+			field:  "tls.caFile", says: "remove it",
+		},
+		"token file": {
+			reason: "there is nobody to show a token to",
+			cfg:    registry.Config{Auth: registry.Auth{TokenFile: "/etc/token"}},
+			field:  "auth.tokenFile", says: "remove it",
+		},
+		"option": {
+			reason: "there is nothing to choose",
+			cfg:    registry.Config{Options: json.RawMessage(`{"datacenter":"dc1"}`)},
+			field:  "options", says: "datacenter",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := memory.New(t.Context(), tc.cfg)
+			field, _ := registry.FieldOf(err)
+			if err == nil || field != tc.field || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("New: got error %v, want one of field %s with %q\nreason: %s", err, tc.field, tc.says, tc.reason)
+			}
+		})
+	}
+}
+
+// populated holds one instance in each of two clusters and services, and one that is out of service.
+func populated(t *testing.T) *memory.Registry {
+	t.Helper()
+	r := newRegistry(t)
+	for i, in := range []registry.Instance{
+		{Service: "web", Address: "10.0.0.2", Cluster: "a"},
+		{Service: "web", Address: "10.0.0.1", Cluster: "b"},
+		{Service: "db", Address: "10.0.0.3", Cluster: "a"},
+	} {
+		in.Port, in.Namespace, in.Pod, in.UID = 80, "shop", fmt.Sprintf("pod-%d", i), fmt.Sprintf("uid-%d", i)
+		if err := r.Register(t.Context(), in); err != nil {
+			t.Fatal(err)
+		}
+		if in.Service == "db" {
+			if err := r.FailOver(t.Context(), in); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return r
+}
+
+func TestTheViewLists(t *testing.T) {
+	t.Parallel()
+	r := populated(t)
+	for name, tc := range map[string]struct {
+		reason string
+		query  string
+		want   []string
+	}{
+		"all":            {"a newcomer asks with nothing", "", []string{"db@10.0.0.3 OutOfService", "web@10.0.0.1 InService", "web@10.0.0.2 InService"}},
+		"cluster":        {"one cluster's alone", "?cluster=a", []string{"db@10.0.0.3 OutOfService", "web@10.0.0.2 InService"}},
+		"service":        {"one service's alone", "?service=web", []string{"web@10.0.0.1 InService", "web@10.0.0.2 InService"}},
+		"both":           {"filters narrow together", "?service=web&cluster=b", []string{"web@10.0.0.1 InService"}},
+		"unknown":        {"nothing is a list too", "?service=nope", nil},
+		"empty cluster":  {"a filter that is given counts, though it is empty", "?cluster=", nil},
+		"unknown filter": {"what is not known is ignored", "?color=red&service=db", []string{"db@10.0.0.3 OutOfService"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			answer := ask(t, r, http.MethodGet, "/v1/instances"+tc.query)
+			if answer.Code != http.StatusOK || answer.Header().Get("Content-Type") != "application/json" {
+				t.Errorf("got %d %s, want 200 in JSON", answer.Code, answer.Header().Get("Content-Type"))
+			}
+			var got struct {
+				Instances []registry.Entry `json:"instances"`
+			}
+			if err := json.Unmarshal(answer.Body.Bytes(), &got); err != nil {
+				t.Fatalf("%s: %v", answer.Body, err)
+			}
+			if got.Instances == nil {
+				t.Errorf("%s: instances is null, want a list", answer.Body)
+			}
+			var names []string
+			for _, e := range got.Instances {
+				names = append(names, fmt.Sprintf("%s@%s %s", e.Service, e.Address, e.State))
+			}
+			if diff := cmp.Diff(tc.want, names); diff != "" {
+				t.Errorf("instances, -want +got:\n%s\nreason: %s", diff, tc.reason)
+			}
+		})
+	}
+}
+
+func TestTheViewChangesNothing(t *testing.T) {
+	t.Parallel()
+	r := populated(t)
+	before := ask(t, r, http.MethodGet, "/v1/instances").Body.String()
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch} {
+		answer := ask(t, r, method, "/v1/instances?service=web")
+		if answer.Code != http.StatusMethodNotAllowed || answer.Header().Get("Allow") != "GET, HEAD" {
+			t.Errorf("%s: got %d, Allow %q; want 405 and GET, HEAD", method, answer.Code, answer.Header().Get("Allow"))
+		}
+	}
+	for _, path := range []string{"/", "/v1/register", "/v1/deregister", "/v1/instances/web"} {
+		answer := ask(t, r, http.MethodPost, path)
+		if answer.Code != http.StatusNotFound || !strings.Contains(answer.Body.String(), "/v1/instances") {
+			t.Errorf("%s: got %d %s, want 404 that says where to go", path, answer.Code, answer.Body)
+		}
+	}
+	if after := ask(t, r, http.MethodGet, "/v1/instances").Body.String(); after != before {
+		t.Errorf("the registry changed:\n%s\nwas\n%s", after, before)
+	}
+}
+
+func ask(t *testing.T, h http.Handler, method, url string) *httptest.ResponseRecorder {
+	t.Helper()
+	answer := httptest.NewRecorder()
+	h.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), method, url, nil))
+	return answer
+}

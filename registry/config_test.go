@@ -1,0 +1,81 @@
+package registry_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+func TestDecodeOptions(t *testing.T) {
+	t.Parallel()
+	type options struct {
+		Datacenter string `json:"datacenter"`
+	}
+	for name, tc := range map[string]struct {
+		reason  string
+		raw     string
+		want    string
+		wantErr string
+	}{
+		"given":       {reason: "what is given is set", raw: `{"datacenter":"dc1"}`, want: "dc1"},
+		"not given":   {reason: "the default stays", raw: ``, want: "default"},
+		"blank":       {reason: "the default stays", raw: " \n", want: "default"},
+		"null":        {reason: "an empty section of YAML is null; the default stays", raw: `null`, want: "default"},
+		"empty":       {reason: "the default stays", raw: `{}`, want: "default"},
+		"unknown":     {reason: "a misspelt option must not be ignored", raw: `{"datacentre":"dc1"}`, wantErr: `"datacentre"`},
+		"wrong type":  {reason: "it names the option", raw: `{"datacenter":1}`, wantErr: "datacenter"},
+		"no object":   {reason: "options are an object", raw: `["dc1"]`, wantErr: "array"},
+		"two objects": {reason: "the second would be ignored", raw: `{} {"datacenter":"dc1"}`, wantErr: "must be one object"},
+		"trash":       {reason: "what follows would be ignored", raw: `{} x`, wantErr: "must be one object"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := options{Datacenter: "default"}
+			err := registry.Config{Options: json.RawMessage(tc.raw)}.DecodeOptions(&got)
+			if tc.wantErr == "" {
+				if err != nil || got.Datacenter != tc.want {
+					t.Errorf("got %q, error %v; want %q\nreason: %s", got.Datacenter, err, tc.want, tc.reason)
+				}
+				return
+			}
+			field, _ := registry.FieldOf(err)
+			if err == nil || field != "options" || !strings.Contains(err.Error(), tc.wantErr) {
+				t.Errorf("got error %v of field %q, want one of field options with %q\nreason: %s", err, field, tc.wantErr, tc.reason)
+			}
+		})
+	}
+}
+
+func TestFieldError(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("has no host")
+	err := fmt.Errorf("making the driver: %w", registry.FieldError("endpoint", cause))
+	if field, named := registry.FieldOf(err); field != "endpoint" || !named || !errors.Is(err, cause) {
+		t.Errorf("%v: got field %q, %t; want endpoint, and the cause kept", err, field, named)
+	}
+	if field, named := registry.FieldOf(cause); named {
+		t.Errorf("%v: got field %q, want none", cause, field)
+	}
+}
+
+func TestEndpoint(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{"10.0.0.1": "10.0.0.1:80", "fd00::1": "[fd00::1]:80"} {
+		if got := (registry.Instance{Address: address, Port: 80}).Endpoint(); got != want {
+			t.Errorf("endpoint of %s: got %s, want %s", address, got, want)
+		}
+	}
+}
+
+func TestEntryIsFlatJSON(t *testing.T) {
+	t.Parallel()
+	got, err := json.Marshal(registry.Entry{Instance: registry.Instance{Service: "web", Port: 80}, State: registry.InService})
+	want := `{"service":"web","address":"","port":80,"cluster":"","namespace":"","pod":"","uid":"","state":"InService"}`
+	if err != nil || string(got) != want {
+		t.Errorf("got %s, %v; want %s", got, err, want)
+	}
+}

@@ -1,0 +1,62 @@
+package registry_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+func TestErrorClasses(t *testing.T) {
+	t.Parallel()
+	plain := errors.New("refused")
+	for name, tc := range map[string]struct {
+		reason   string
+		err      error
+		terminal bool
+		after    time.Duration
+		hasAfter bool
+	}{
+		"nil":               {reason: "no error has no class", err: nil},
+		"plain":             {reason: "unknown means retryable", err: plain},
+		"context":           {reason: "a time-out is retryable", err: context.DeadlineExceeded},
+		"terminal":          {reason: "it is marked", err: registry.Terminal(plain), terminal: true},
+		"wrapped terminal":  {reason: "wrapping keeps the class", err: fmt.Errorf("a: %w", registry.Terminal(plain)), terminal: true},
+		"joined terminal":   {reason: "joining keeps the class", err: errors.Join(plain, registry.Terminal(plain)), terminal: true},
+		"retry after":       {reason: "it is marked", err: registry.RetryAfter(plain, time.Minute), after: time.Minute, hasAfter: true},
+		"wrapped":           {reason: "wrapping keeps the delay", err: fmt.Errorf("a: %w", registry.RetryAfter(plain, time.Minute)), after: time.Minute, hasAfter: true},
+		"retry at once":     {reason: "zero is a delay that was said", err: registry.RetryAfter(plain, 0), hasAfter: true},
+		"retry in the past": {reason: "a date can have passed", err: registry.RetryAfter(plain, -time.Hour), hasAfter: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			after, has := registry.RetryAfterOf(tc.err)
+			if got := registry.IsTerminal(tc.err); got != tc.terminal || after != tc.after || has != tc.hasAfter {
+				t.Errorf("got terminal %t, retry after %s %t; want %t, %s %t\nreason: %s",
+					got, after, has, tc.terminal, tc.after, tc.hasAfter, tc.reason)
+			}
+		})
+	}
+}
+
+func TestMarksOfNilAreNil(t *testing.T) {
+	t.Parallel()
+	if registry.Terminal(nil) != nil || registry.RetryAfter(nil, time.Second) != nil || registry.FieldError("f", nil) != nil {
+		t.Error("a mark made an error of nil: a call that succeeded would count as failed")
+	}
+}
+
+func TestMarksKeepTheError(t *testing.T) {
+	t.Parallel()
+	plain := errors.New("refused")
+	for name, err := range map[string]error{
+		"Terminal": registry.Terminal(plain), "RetryAfter": registry.RetryAfter(plain, time.Second),
+	} {
+		if !errors.Is(err, plain) || err.Error() != plain.Error() {
+			t.Errorf("%s: got %q, want it to wrap and read as %q", name, err, plain)
+		}
+	}
+}
