@@ -75,7 +75,7 @@ func (r *PodReconciler) ensure(ctx context.Context, seen *observation, s step) w
 		return wait{}
 	}
 	if seen.recordStands(s) {
-		seen.page.adopt(in, s.want, seen.input.Record)
+		seen.page.adopt(in, s.want, seen.input.Record, r.clock.Now())
 	}
 	c := seen.page.calls[in]
 	if !c.stands(s.want) || !c.settled() && r.settles(c) <= 0 {
@@ -161,7 +161,7 @@ func (r *PodReconciler) drained(seen *observation, d lifecycle.Decision, steps [
 		return progress{record: record}
 	}
 	record.OutSince = &out
-	left := min(out.Add(seen.drain).Sub(r.clock.Now()), seen.drain)
+	left := out.Add(seen.drain).Sub(r.clock.Now())
 	if left <= 0 {
 		return progress{record: record}
 	}
@@ -221,12 +221,17 @@ func outStay(o *observation) bool {
 	}, appspub.LifecycleStateType(o.pod().Labels[appspub.LifecycleStateKey]))
 }
 
-// adopt takes a record's word for an acknowledgement, with the drain that it began.
-func (p *page) adopt(in lifecycle.Recorded, want lifecycle.Want, record lifecycle.Record) {
+// adopt takes a record's word for an acknowledgement, with the drain that it began. A time that is yet to come is not
+// ours, or another clock's: it must not hold the pod for longer than a drain.
+func (p *page) adopt(in lifecycle.Recorded, want lifecycle.Want, record lifecycle.Record, now time.Time) {
 	c := p.begun(in, want)
 	c.acknowledged = true
-	if record.OutSince != nil {
-		c.outSince = *record.OutSince
+	if record.OutSince == nil {
+		return
+	}
+	c.outSince = *record.OutSince
+	if c.outSince.After(now) {
+		c.outSince = now
 	}
 }
 
