@@ -1,0 +1,14 @@
+// Command demo shows Rollcall's main job on a real control plane with OpenKruise: a client that follows the registry
+// loses no request while a CloneSet is created, updated in place, scaled and loses a pod.
+//
+//	make demo
+//	make demo KEEP=1
+//
+// It starts the test cluster, the manager with the memory driver, and a client that reads the registry once a second and
+// sends requests to the pods it found there. Then it does the same without hooks, with a registry that follows the pods'
+// readiness. The last line sums up; the exit status is 0 only if Rollcall lost nothing, the other way lost something, and
+// there were enough requests to tell. With KEEP=1 everything keeps running until Ctrl-C.
+//
+// The pods have no containers: package podserver answers for each on its own loopback address while its containers would
+// run, and they stop at once when they are updated or deleted.
+package main

@@ -1,0 +1,338 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	appsv1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+const (
+	// stepTimeout is generous: a step takes some seconds, and on a busy machine many.
+	stepTimeout = 3 * time.Minute
+	stepPoll    = 200 * time.Millisecond
+	// enoughRequests is how many the result needs to mean something.
+	enoughRequests = 1000
+
+	imageBefore, imageAfter = "web:v1", "web:v2"
+	hookDomain              = "example.com/"
+)
+
+//go:embed cloneset.yaml
+var clonesetYAML []byte
+
+// life is one life of the CloneSet, with traffic on its pods all the while.
+type life struct {
+	k8s       client.Client
+	config    *rest.Config
+	out       *screen
+	namespace string
+	set       *appsv1alpha1.CloneSet
+	read      reader
+	traffic   *traffic
+}
+
+// step changes something and waits until what was wanted is so.
+type step struct {
+	title string
+	do    func(context.Context) error
+	until condition
+}
+
+// condition returns "" when it holds, and what is missing else.
+type condition func(context.Context) (string, error)
+
+// clonesetFor returns the demo's CloneSet, whose pods answer at the port.
+func clonesetFor(namespace string, port int, hooks bool) (*appsv1alpha1.CloneSet, error) {
+	set := &appsv1alpha1.CloneSet{}
+	if err := yaml.UnmarshalStrict(clonesetYAML, set); err != nil {
+		return nil, fmt.Errorf("reading cloneset.yaml: %w", err)
+	}
+	set.Namespace = namespace
+	set.Spec.Template.Spec.Containers[0].Ports[0].ContainerPort = int32(port) //nolint:gosec // the port of a listener
+	if hooks {
+		return set, nil
+	}
+	set.Spec.Lifecycle = nil
+	for key := range set.Spec.Template.Labels {
+		if strings.HasPrefix(key, hookDomain) {
+			delete(set.Spec.Template.Labels, key)
+		}
+	}
+	return set, nil
+}
+
+func (l *life) steps() []step {
+	var victim *corev1.Pod
+	return []step{{
+		title: "Create a CloneSet with three replicas",
+		do:    l.create,
+		until: l.settled(3, imageBefore),
+	}, {
+		title: "Update it in place: the container of each pod is replaced by one of image " + imageAfter,
+		do:    l.setImage(imageAfter),
+		until: l.settled(3, imageAfter),
+	}, {
+		title: "Scale out to five",
+		do:    l.scale(5),
+		until: l.settled(5, imageAfter),
+	}, {
+		title: "Scale in to three",
+		do:    l.scale(3),
+		until: l.settled(3, imageAfter),
+	}, {
+		title: "Delete one pod by label " + appsv1alpha1.SpecifiedDeleteKey + "; Kruise replaces it",
+		do: func(ctx context.Context) (err error) {
+			victim, err = l.markForDelete(ctx)
+			return err
+		},
+		until: func(ctx context.Context) (string, error) {
+			missing, err := l.settled(3, imageAfter)(ctx)
+			if err != nil || missing != "" {
+				return missing, err
+			}
+			return l.without(ctx, victim)
+		},
+	}}
+}
+
+// enough goes on sending until there were so many requests that the result means something.
+func (l *life) enough() step {
+	return step{
+		title: fmt.Sprintf("Go on until there were %d requests", enoughRequests),
+		do:    func(context.Context) error { return nil },
+		until: func(context.Context) (string, error) {
+			if n := l.traffic.tally().requests; n < enoughRequests {
+				return fmt.Sprintf("there were %d requests and not %d", n, enoughRequests), nil
+			}
+			return "", nil
+		},
+	}
+}
+
+// play goes through the steps.
+func (l *life) play(ctx context.Context) error {
+	return l.during(ctx, func() error {
+		for _, s := range l.steps() {
+			if err := l.take(ctx, s); err != nil {
+				return fmt.Errorf("%s: %w", s.title, err)
+			}
+		}
+		if l.traffic.tally().requests >= enoughRequests {
+			return nil
+		}
+		return l.take(ctx, l.enough())
+	})
+}
+
+// during has the watcher and the client at work while do runs. When it returns, both have stopped.
+func (l *life) during(ctx context.Context, do func() error) error {
+	stopWatching, err := startWatcher(ctx, l.config, l.namespace, l.read, l.out)
+	if err != nil {
+		return err
+	}
+	defer stopWatching()
+	stopTraffic := l.traffic.start(ctx)
+	defer stopTraffic()
+	return do()
+}
+
+// remove deletes the CloneSet.
+func (l *life) remove(ctx context.Context) error {
+	if err := l.k8s.Delete(ctx, l.set.DeepCopy()); err != nil {
+		return fmt.Errorf("deleting the CloneSet: %w", err)
+	}
+	return nil
+}
+
+// take takes one step. An error says what it waited for.
+func (l *life) take(ctx context.Context, s step) error {
+	before := l.traffic.tally()
+	l.traffic.newStep()
+	l.out.heading("%s", s.title)
+	l.out.line("%s", columns())
+	if err := s.do(ctx); err != nil {
+		return err
+	}
+	if err := waitFor(ctx, s.until); err != nil {
+		return err
+	}
+	l.out.line("    done: %s in this step", l.traffic.tally().since(before))
+	return nil
+}
+
+// waitFor polls a condition until it holds.
+func waitFor(ctx context.Context, until condition) error {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	ticker := time.NewTicker(stepPoll)
+	defer ticker.Stop()
+	missing := ""
+	for {
+		last, err := until(ctx)
+		switch {
+		case err == nil && last == "":
+			return nil
+		case err == nil:
+			missing = last
+		case ctx.Err() == nil:
+			missing = err.Error()
+		}
+		select {
+		case <-ctx.Done():
+			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+				return fmt.Errorf("waited %s in vain: %s", stepTimeout, missing)
+			}
+			return context.Cause(ctx)
+		case <-ticker.C:
+		}
+	}
+}
+
+func (l *life) create(ctx context.Context) error {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: l.namespace}}
+	if err := l.k8s.Create(ctx, namespace); err != nil {
+		return fmt.Errorf("creating the namespace: %w", err)
+	}
+	if err := l.k8s.Create(ctx, l.set.DeepCopy()); err != nil {
+		return fmt.Errorf("creating the CloneSet: %w", err)
+	}
+	return nil
+}
+
+func (l *life) setImage(image string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		return l.change(ctx, func(set *appsv1alpha1.CloneSet) { set.Spec.Template.Spec.Containers[0].Image = image })
+	}
+}
+
+func (l *life) scale(replicas int32) func(context.Context) error {
+	return func(ctx context.Context) error {
+		return l.change(ctx, func(set *appsv1alpha1.CloneSet) { set.Spec.Replicas = &replicas })
+	}
+}
+
+func (l *life) change(ctx context.Context, edit func(*appsv1alpha1.CloneSet)) error {
+	var set appsv1alpha1.CloneSet
+	if err := l.k8s.Get(ctx, client.ObjectKeyFromObject(l.set), &set); err != nil {
+		return fmt.Errorf("reading the CloneSet: %w", err)
+	}
+	before := set.DeepCopy()
+	edit(&set)
+	if err := l.k8s.Patch(ctx, &set, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("changing the CloneSet: %w", err)
+	}
+	return nil
+}
+
+// markForDelete asks Kruise to delete one pod, and returns that pod.
+func (l *life) markForDelete(ctx context.Context) (*corev1.Pod, error) {
+	pods, err := l.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(pods) == 0 {
+		return nil, errors.New("there is no pod to delete")
+	}
+	victim := &pods[0]
+	before := victim.DeepCopy()
+	victim.Labels[appsv1alpha1.SpecifiedDeleteKey] = "true"
+	if err := l.k8s.Patch(ctx, victim, client.MergeFrom(before)); err != nil {
+		return nil, fmt.Errorf("labelling pod %s: %w", victim.Name, err)
+	}
+	return victim, nil
+}
+
+func (l *life) list(ctx context.Context) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	if err := l.k8s.List(ctx, &pods, client.InNamespace(l.namespace)); err != nil {
+		return nil, fmt.Errorf("listing the pods: %w", err)
+	}
+	return pods.Items, nil
+}
+
+// settled holds when there are exactly so many pods, all are Normal and ready with the image, and the registry has exactly
+// them in service.
+func (l *life) settled(replicas int, image string) condition {
+	return func(ctx context.Context) (string, error) {
+		pods, err := l.list(ctx)
+		if err != nil {
+			return "", err
+		}
+		entries, err := l.read(ctx)
+		if err != nil {
+			return "", err
+		}
+		if len(pods) != replicas {
+			return fmt.Sprintf("there are %d pods and not %d", len(pods), replicas), nil
+		}
+		for i := range pods {
+			if missing := unsettled(&pods[i], image); missing != "" {
+				return missing, nil
+			}
+		}
+		return registryDiffers(pods, entries), nil
+	}
+}
+
+// unsettled says what the pod lacks, or "".
+func unsettled(pod *corev1.Pod, image string) string {
+	switch {
+	case pod.DeletionTimestamp != nil:
+		return fmt.Sprintf("pod %s is still being deleted", pod.Name)
+	case kruiseState(pod) != string(appspub.LifecycleStateNormal):
+		return fmt.Sprintf("pod %s is in state %q and not Normal", pod.Name, kruiseState(pod))
+	case !runs(pod, image):
+		return fmt.Sprintf("pod %s does not run image %s", pod.Name, image)
+	case !ready(pod):
+		return fmt.Sprintf("pod %s is not ready", pod.Name)
+	default:
+		return ""
+	}
+}
+
+// registryDiffers says what the registry has other than exactly these pods in service, or "".
+func registryDiffers(pods []corev1.Pod, entries []registry.Entry) string {
+	unknown := map[string]string{}
+	for i := range pods {
+		unknown[string(pods[i].UID)] = pods[i].Name
+	}
+	for _, entry := range entries {
+		if _, wanted := unknown[entry.UID]; !wanted {
+			return fmt.Sprintf("the registry has pod %s, which is not there", entry.Pod)
+		}
+		if entry.State != registry.InService {
+			return fmt.Sprintf("the registry has pod %s %s", entry.Pod, entry.State)
+		}
+		delete(unknown, entry.UID)
+	}
+	for _, name := range unknown {
+		return fmt.Sprintf("the registry does not have pod %s", name)
+	}
+	return ""
+}
+
+func (l *life) without(ctx context.Context, victim *corev1.Pod) (string, error) {
+	pods, err := l.list(ctx)
+	if err != nil {
+		return "", err
+	}
+	for i := range pods {
+		if pods[i].UID == victim.UID {
+			return fmt.Sprintf("pod %s is still there", victim.Name), nil
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// errFailed ends the demo after its verdict, which says what is wrong.
+var errFailed = errors.New("the demo failed")
+
+func main() { os.Exit(start()) }
+
+// start returns the exit status.
+func start() int {
+	// The kernel ends the manager with the thread that started it, so that thread must last as long as the process.
+	runtime.LockOSThread()
+	if err := supported(); err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		return 1
+	}
+	keep, err := keepFrom(os.Getenv("KEEP"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		return 1
+	}
+	// What the libraries have to say about lost connections at the end is not for the reader of a demo.
+	log.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	// A second signal ends the process at once, and the kernel its servers.
+	context.AfterFunc(ctx, stop)
+
+	err = run(ctx, newScreen(os.Stdout), keep)
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, errFailed):
+		return 1
+	case ctx.Err() != nil:
+		fmt.Fprintln(os.Stderr, "demo: interrupted, everything is stopped")
+		return 1
+	default:
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		return 1
+	}
+}
+
+// keepFrom reads the variable KEEP.
+func keepFrom(value string) (bool, error) {
+	switch value {
+	case "", "0":
+		return false, nil
+	case "1":
+		return true, nil
+	default:
+		return false, fmt.Errorf("KEEP is %q: write 1 to keep everything running after the demo, or leave it out", value)
+	}
+}

@@ -1,0 +1,252 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	appsv1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/test/cluster"
+	"github.com/rollcall-dev/rollcall/test/cluster/podserver"
+)
+
+const (
+	namespaceWith    = "with-rollcall"
+	namespaceWithout = "without-rollcall"
+)
+
+// world is what both lives run on.
+type world struct {
+	out     *screen
+	cluster *cluster.Cluster
+	k8s     client.Client
+	port    int // at which every pod answers
+	manager *manager
+}
+
+// run is the whole demo. It returns when everything that it started is stopped.
+func run(ctx context.Context, out *screen, keep bool) error {
+	parent := ctx
+	ctx, end := context.WithCancelCause(parent)
+	defer end(nil)
+	w := &world{out: out}
+	out.heading("Start Kubernetes, OpenKruise and Rollcall's manager")
+	var err error
+	if w.cluster, err = cluster.Start(ctx, cluster.Options{Log: out}); err != nil {
+		return err
+	}
+	defer w.cluster.Stop()
+	stopPods, err := w.servePods(ctx, end)
+	if err != nil {
+		return err
+	}
+	defer stopPods()
+	if err := w.startManager(ctx); err != nil {
+		return err
+	}
+	defer w.manager.stop()
+	go w.watchOver(ctx, end)
+
+	err = w.lives(ctx, keep)
+	if err == nil || errors.Is(err, errFailed) || parent.Err() != nil {
+		return err
+	}
+	out.line("\n%s\n", w.manager.tail())
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// servePods makes the client, and lets the pods answer until stop is called. They outlast ctx, so that the requests
+// under way when it ends are answered.
+func (w *world) servePods(ctx context.Context, end context.CancelCauseFunc) (stop func(), err error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, appsv1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("registering the API's types: %w", err)
+		}
+	}
+	if w.k8s, err = client.New(w.config(), client.Options{Scheme: scheme}); err != nil {
+		return nil, fmt.Errorf("connecting to the cluster: %w", err)
+	}
+	listener, err := podserver.Listen(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	address, ok := listener.Addr().(*net.TCPAddr)
+	if !ok {
+		return nil, fmt.Errorf("listening for the pods: %s is no TCP address", listener.Addr())
+	}
+	w.port = address.Port
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	pods, err := podserver.New(ctx, w.config())
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := pods.Serve(ctx, listener); err != nil {
+			end(err)
+		}
+	})
+	return func() {
+		cancel()
+		serving.Wait()
+	}, nil
+}
+
+func (w *world) config() *rest.Config {
+	config := w.cluster.Config()
+	config.WarningHandler = rest.NoWarnings{}
+	return config
+}
+
+func (w *world) startManager(ctx context.Context) error {
+	dir := filepath.Join(w.cluster.Dir(), "demo")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return fmt.Errorf("making a folder for the manager: %w", err)
+	}
+	w.out.line("manager: building")
+	started := time.Now()
+	var err error
+	if w.manager, err = startManager(ctx, dir, w.cluster.Kubeconfig(), memoryBackend()); err != nil {
+		return err
+	}
+	w.out.line("manager: ready after %s", time.Since(started).Round(time.Millisecond))
+	return nil
+}
+
+// watchOver ends the demo when the manager or a server of the cluster ends by itself.
+func (w *world) watchOver(ctx context.Context, end context.CancelCauseFunc) {
+	select {
+	case <-ctx.Done():
+	case <-w.manager.done:
+		end(w.crash())
+	case <-w.cluster.Done():
+		end(w.crash())
+	}
+}
+
+// crash says which process ended by itself, nil where none did.
+func (w *world) crash() error {
+	select {
+	case <-w.manager.done:
+		return w.manager.crash()
+	default:
+		return w.cluster.Err()
+	}
+}
+
+// lives shows both lives and says how they went.
+func (w *world) lives(ctx context.Context, keep bool) error {
+	with, err := w.withRollcall(ctx)
+	if err != nil {
+		return err
+	}
+	without, err := w.withoutRollcall(ctx)
+	if err != nil {
+		return err
+	}
+	verdict := conclude(w.out, with.traffic, without.traffic)
+	if keep {
+		err = w.keep(ctx, with)
+	}
+	return errors.Join(verdict, err)
+}
+
+func (w *world) withRollcall(ctx context.Context) (*life, error) {
+	w.out.banner("1. WITH ROLLCALL",
+		"The CloneSet has all three hooks: Kruise asks before it acts, Rollcall tells the registry and",
+		"then answers Kruise. A client reads the registry once a second and sends requests all the while.")
+	l, err := w.newLife(namespaceWith, true, overHTTP(w.manager.registryURL))
+	if err != nil {
+		return nil, err
+	}
+	return l, l.play(ctx)
+}
+
+func (w *world) withoutRollcall(ctx context.Context) (*life, error) {
+	w.out.banner("2. WITHOUT",
+		"The same CloneSet without hooks: Kruise asks nobody. The registry follows the pods' readiness,",
+		"at once and without fail, but only after the fact. The same client does the same.")
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	url, err := startMirror(ctx, w.config(), namespaceWithout, w.port)
+	if err != nil {
+		return nil, err
+	}
+	l, err := w.newLife(namespaceWithout, false, overHTTP(url))
+	if err != nil {
+		return nil, err
+	}
+	if err := l.play(ctx); err != nil {
+		return nil, err
+	}
+	return l, l.remove(ctx)
+}
+
+func (w *world) newLife(namespace string, hooks bool, read reader) (*life, error) {
+	set, err := clonesetFor(namespace, w.port, hooks)
+	if err != nil {
+		return nil, err
+	}
+	return &life{
+		k8s: w.k8s, config: w.config(), out: w.out, namespace: namespace, set: set,
+		read: read, traffic: newTraffic(read, w.out),
+	}, nil
+}
+
+// keep leaves everything running until ctx ends.
+func (w *world) keep(ctx context.Context, with *life) error {
+	w.out.heading("Everything keeps running until Ctrl-C. In another terminal:")
+	w.out.line("export KUBECONFIG=%s", w.cluster.Kubeconfig())
+	w.out.line("kubectl -n %s scale clone/%s --replicas=4", with.namespace, with.set.Name)
+	w.out.line("curl %s", w.manager.registryURL)
+	w.out.line("curl %s", w.manager.metricsURL)
+	w.out.line("tail -f %s\n", w.manager.logPath)
+	before := with.traffic.tally()
+	w.out.line("%s", columns())
+	err := with.during(ctx, func() error {
+		<-ctx.Done()
+		return w.crash()
+	})
+	w.out.line("\nstopping: %s since then", with.traffic.tally().since(before))
+	return err
+}
+
+// conclude says how many requests failed, and returns errFailed where that is not as it should be.
+func conclude(out *screen, with, without *traffic) error {
+	a, b := with.tally(), without.tally()
+	out.heading("Result")
+	out.line("with Rollcall:  %s", a)
+	out.line("without:        %s", b)
+	if a.failed > 0 {
+		out.line("With Rollcall none may fail. The first that did:")
+		for _, f := range with.firstFailures() {
+			out.at(f.at, f.pod, "%s", f.why)
+		}
+	}
+	if a.requests < enoughRequests {
+		out.line("%d requests are too few to tell: it takes %d.", a.requests, enoughRequests)
+	}
+	if b.failed == 0 {
+		out.line("None failed without Rollcall either, so this run tells nothing.")
+	}
+	out.line("demo: %d requests, %d failed with rollcall; %d failed without", a.requests, a.failed, b.failed)
+	if a.failed > 0 || a.requests < enoughRequests || b.failed == 0 {
+		return errFailed
+	}
+	return nil
+}
