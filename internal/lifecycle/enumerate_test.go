@@ -1,0 +1,718 @@
+package lifecycle
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// minRows is well below what the enumeration yields: a dimension that is lost by mistake shows.
+const minRows = 150_000
+
+// shape is a workload as far as the decision sees it.
+type shape struct {
+	name     string
+	workload *Workload
+	// marks lets the newly-created marks vary too.
+	marks bool
+	// handlers are all that the workload names, whoever owns them.
+	handlers []Handler
+}
+
+func shapes() []shape {
+	preNormal, inPlace, preDelete := label("example.com/normal", "go"), label("example.com/update", "blocked"),
+		label("example.com/delete", "true")
+	fNormal, fUpdate, fDelete := finalizer("example.com/f-normal"), finalizer("example.com/f-update"),
+		finalizer("exact.io/registered")
+	all := label("example.com/all", "held")
+	workload := func(preNormal, inPlaceUpdate, preDelete *appspub.LifecycleHook) *Workload {
+		return &Workload{
+			Lifecycle: &appspub.Lifecycle{PreNormal: preNormal, InPlaceUpdate: inPlaceUpdate, PreDelete: preDelete},
+			Selector:  selector("app"),
+		}
+	}
+	withTemplate := func(w *Workload, labels map[string]string) *Workload {
+		w.TemplateLabels = labels
+		return w
+	}
+	withSelector := func(w *Workload, keys ...string) *Workload {
+		w.Selector = selector(keys...)
+		return w
+	}
+	return []shape{
+		{name: "no workload", marks: true},
+		{name: "no lifecycle", workload: &Workload{Selector: selector("app")}},
+		{name: "no hooks", workload: workload(nil, nil, nil)},
+		{name: "labels", workload: workload(hookOf(preNormal), hookOf(inPlace), hookOf(preDelete)), marks: true},
+		{name: "finalizers", workload: workload(hookOf(fNormal), hookOf(fUpdate), hookOf(fDelete))},
+		{name: "mixed", workload: workload(hookOf(preNormal), hookOf(inPlace, fUpdate), hookOf(fDelete))},
+		{name: "one finalizer for preDelete and inPlaceUpdate", workload: workload(hookOf(preNormal), hookOf(fDelete), hookOf(fDelete))},
+		{name: "one label for preDelete and inPlaceUpdate", workload: workload(nil, hookOf(all), hookOf(all, preDelete))},
+		{name: "one label for all three", workload: workload(hookOf(all), hookOf(all), hookOf(all)), marks: true},
+		{name: "one finalizer for preNormal and preDelete", workload: workload(hookOf(fDelete), hookOf(inPlace), hookOf(fDelete))},
+		{name: "one label for preNormal and inPlaceUpdate", workload: workload(hookOf(all, preNormal), hookOf(all, inPlace), nil)},
+		{name: "preNormal alone", workload: workload(hookOf(preNormal, fNormal), nil, nil)},
+		{name: "inPlaceUpdate alone", workload: workload(nil, hookOf(inPlace, fUpdate), nil)},
+		{name: "preDelete alone", workload: workload(nil, nil, hookOf(preDelete, fDelete))},
+		{name: "two owners of each hook", workload: workload(
+			hookOf(preNormal, label("other.io/normal", "true")), nil, hookOf(fDelete, finalizer("other.io/delete")))},
+		{name: "two owners of one hook in each style", workload: workload(
+			nil, hookOf(inPlace, fUpdate, label("other.io/update", "true"), finalizer("other.io/update")), nil)},
+		{name: "all foreign", workload: workload(
+			hookOf(label("other.io/normal", "true")), hookOf(finalizer("other.io/update")), hookOf(finalizer("other.io/delete")))},
+		{name: "template carries another value", workload: withTemplate(
+			workload(hookOf(preNormal), hookOf(inPlace), hookOf(preDelete)),
+			map[string]string{preNormal.Label: "stop", inPlace.Label: "free", preDelete.Label: "true"})},
+		{name: "refused: in the selector", workload: withSelector(
+			workload(hookOf(preNormal), hookOf(inPlace, fUpdate), hookOf(preDelete)), preDelete.Label, inPlace.Label)},
+		{name: "refused: two values", workload: workload(
+			hookOf(preNormal), hookOf(label(all.Label, "a"), fUpdate), hookOf(label(all.Label, "b")))},
+		{name: "refused: a mark as preDelete", workload: workload(
+			hookOf(preNormal), hookOf(inPlace), hookOf(label(markKeyOwned, "true"))), marks: true},
+		{name: "refused: a mark as preNormal", workload: workload(
+			hookOf(label(markKeyOwned, "true"), fNormal), nil, nil), marks: true},
+		{name: "refused: no value", workload: workload(
+			nil, hookOf(label(all.Label, "")), hookOf(label("example.com/empty", ""), fDelete))},
+		{name: "a mark as another owner's handler", workload: workload(
+			hookOf(preNormal), hookOf(inPlace), hookOf(label(markKey, "true"))), marks: true},
+		{name: "a mark in the selector", workload: withSelector(
+			workload(hookOf(preNormal), nil, nil), markKey), marks: true},
+		{name: "a forgotten key in the selector", workload: withSelector(
+			workload(nil, nil, hookOf(preDelete)), forgottenLabel.Label)},
+	}
+}
+
+var (
+	forgottenLabel     = label("example.com/old", "on")
+	forgottenFinalizer = finalizer("example.com/f-old")
+	disownedFinalizer  = finalizer("other.io/f-old") // recorded when the configuration still claimed it
+)
+
+// namedBy returns every handler that the workload names, whoever owns it.
+func namedBy(w *Workload) []Handler {
+	if w == nil || w.Lifecycle == nil {
+		return nil
+	}
+	return union(handlersOf(w.Lifecycle.PreNormal), handlersOf(w.Lifecycle.InPlaceUpdate), handlersOf(w.Lifecycle.PreDelete))
+}
+
+// The other dimensions. Each writes its value onto the pod.
+type variant struct {
+	name  string
+	write func(pod *corev1.Pod)
+}
+
+func states() []variant {
+	known := []appspub.LifecycleStateType{
+		appspub.LifecycleStatePreparingNormal, appspub.LifecycleStateNormal, appspub.LifecycleStatePreparingUpdate,
+		appspub.LifecycleStateUpdating, appspub.LifecycleStateUpdated, appspub.LifecycleStatePreparingDelete,
+		"Hibernating", "",
+	}
+	variants := []variant{{name: "none", write: func(pod *corev1.Pod) { delete(pod.Annotations, appspub.LifecycleTimestampKey) }}}
+	for _, s := range known {
+		variants = append(variants, variant{name: fmt.Sprintf("%q", s), write: func(pod *corev1.Pod) {
+			pod.Labels[appspub.LifecycleStateKey] = string(s)
+		}})
+	}
+	return variants
+}
+
+func endings() []variant {
+	return []variant{
+		{name: "alive", write: func(*corev1.Pod) {}},
+		{name: "deleting", write: func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(1_700_000_000, 0)} }},
+		{name: "succeeded", write: func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }},
+		{name: "failed", write: func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }},
+	}
+}
+
+func records() []variant {
+	recorded := func(want Want, stamp Stamp, handlers ...Handler) func(*corev1.Pod) {
+		text, err := json.Marshal(Record{Stamp: stamp, Want: want, Instances: testInstances(), Handlers: handlers})
+		if err != nil {
+			panic(err)
+		}
+		return func(pod *corev1.Pod) { pod.Annotations[AnnotationRecord] = string(text) }
+	}
+	fresh, stale := Stamp{UID: testUID, Timestamp: testTime}, Stamp{UID: testUID, Timestamp: "2026-01-01T00:00:00Z"}
+	forgotten := []Handler{forgottenLabel, forgottenFinalizer, disownedFinalizer}
+	recordForgotten := recorded(InService, fresh, forgotten...)
+	return []variant{
+		{name: "none", write: func(*corev1.Pod) {}},
+		{name: "in service", write: recorded(InService, fresh)},
+		{name: "out of service", write: recorded(OutOfService, fresh)},
+		{name: "absent", write: recorded(Absent, fresh)},
+		{name: "stale in service", write: recorded(InService, stale)},
+		{name: "another pod's", write: recorded(InService, Stamp{UID: "other", Timestamp: testTime}, forgotten...)},
+		{name: "garbage", write: func(pod *corev1.Pod) { pod.Annotations[AnnotationRecord] = `{"want":"Absent","stamp":` }},
+		{name: "forgets handlers", write: func(pod *corev1.Pod) {
+			recordForgotten(pod)
+			for _, h := range forgotten {
+				setHandler(pod, h)
+			}
+		}},
+		{name: "forgets handlers that are gone", write: recorded(OutOfService, stale, forgotten...)},
+	}
+}
+
+func markVariants(s shape) []variant {
+	none := []variant{{name: "none", write: func(*corev1.Pod) {}}}
+	if !s.marks {
+		return none
+	}
+	return append(none,
+		variant{name: "label", write: func(pod *corev1.Pod) { pod.Labels[markKeyOwned] = "true" }},
+		variant{name: "annotation", write: func(pod *corev1.Pod) { pod.Annotations[markKey] = "true" }},
+		variant{name: "all and done ones", write: func(pod *corev1.Pod) {
+			pod.Labels[markKeyOwned], pod.Annotations[markKeyOwned] = "false", "true"
+			pod.Labels[markKey], pod.Annotations[markKey] = "true", "false"
+		}},
+	)
+}
+
+func testInstances() []Recorded { return []Recorded{{Service: "web", Address: "10.0.0.1", Port: 8080}} }
+
+// row is one point of the input space.
+type row struct {
+	shape                       shape
+	state, ending, record, mark variant
+	ready, crowded              bool
+	set                         int // bit i: the shape's handler i is on the pod
+}
+
+func (r row) String() string {
+	var set []string
+	for i, h := range r.shape.handlers {
+		if r.set&(1<<i) != 0 {
+			set = append(set, h.String())
+		}
+	}
+	return fmt.Sprintf("hooks %q, state %s, ready %t, %s, record %s, marks %s, set [%s], other finalizers %t",
+		r.shape.name, r.state.name, r.ready, r.ending.name, r.record.name, r.mark.name, strings.Join(set, ", "), r.crowded)
+}
+
+func (r row) pod() *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name: "web-1", UID: testUID,
+		Labels:      map[string]string{},
+		Annotations: map[string]string{appspub.LifecycleTimestampKey: testTime},
+	}}
+	if r.crowded {
+		pod.Finalizers = []string{"other.io/first"}
+	}
+	if r.shape.workload != nil {
+		for key, value := range r.shape.workload.TemplateLabels {
+			pod.Labels[key] = value
+			for _, h := range r.shape.handlers {
+				if h.Label == key && h.Value == value {
+					delete(pod.Labels, key)
+				}
+			}
+		}
+	}
+	r.state.write(pod)
+	r.record.write(pod)
+	r.mark.write(pod)
+	for i, h := range r.shape.handlers {
+		if r.set&(1<<i) != 0 {
+			setHandler(pod, h)
+		}
+	}
+	r.ending.write(pod)
+	if r.crowded {
+		pod.Finalizers = append(pod.Finalizers, "other.io/last")
+	}
+	if r.ready {
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	}
+	return dropEmpty(pod)
+}
+
+// dropEmpty is what a trip through the API server does to empty maps.
+func dropEmpty(pod *corev1.Pod) *corev1.Pod {
+	if len(pod.Labels) == 0 {
+		pod.Labels = nil
+	}
+	if len(pod.Annotations) == 0 {
+		pod.Annotations = nil
+	}
+	return pod
+}
+
+func rowsOf(s shape, yield func(row)) {
+	endings, records, marks := endings(), records(), markVariants(s)
+	for _, state := range states() {
+		for _, ending := range endings {
+			for _, record := range records {
+				for _, mark := range marks {
+					for bits := range 8 << len(s.handlers) / 2 {
+						r := row{shape: s, state: state, ending: ending, record: record, mark: mark,
+							ready: bits&1 != 0, crowded: bits&2 != 0, set: bits >> 2}
+						yield(r)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestEveryInput checks the invariants of the design on the whole input space.
+func TestEveryInput(t *testing.T) {
+	t.Parallel()
+	total, outcomes := 0, 0
+	for _, s := range shapes() {
+		s.handlers = namedBy(s.workload)
+		c := &checker{t: t, hooks: HooksOf(s.workload, testOwnership()), guarded: map[string]bool{}, outcomes: map[outcome]bool{}}
+		rowsOf(s, func(r row) {
+			total++
+			c.check(r)
+		})
+		outcomes += len(c.outcomes)
+	}
+	t.Logf("%d rows, %d outcomes applied", total, outcomes)
+	if total < minRows {
+		t.Errorf("only %d rows were enumerated, want at least %d", total, minRows)
+	}
+}
+
+// checker checks the rows of one shape.
+type checker struct {
+	t     *testing.T
+	hooks Hooks
+	// guarded are the patches whose guards were checked.
+	guarded map[string]bool
+	// outcomes are the metadata and decisions whose outcome was checked: the status is not in a patch.
+	outcomes map[outcome]bool
+
+	row row
+	pod *corev1.Pod
+}
+
+func (c *checker) check(r row) {
+	c.row, c.pod = r, r.pod()
+	d := Decide(c.input(c.pod))
+	c.checkTable(d)
+	c.checkEdits(d)
+	c.checkReleases(d)
+	c.checkAsserts(d)
+	if key := c.outcome(d); !c.outcomes[key] {
+		c.outcomes[key] = true
+		c.checkPure(d)
+		c.checkOutcome(d)
+	}
+	if c.t.Failed() {
+		c.t.FailNow()
+	}
+}
+
+// checkPure: the same again for the same, and the input is as it was.
+func (c *checker) checkPure(d Decision) {
+	before := c.pod.DeepCopy()
+	if again := Decide(c.input(c.pod)); !reflect.DeepEqual(d, again) {
+		c.fail("deciding twice differs: %s", cmp.Diff(d, again))
+	}
+	if !reflect.DeepEqual(before, c.pod) {
+		c.fail("the pod of the input was changed: %s", cmp.Diff(before, c.pod))
+	}
+}
+
+// outcome identifies the pod's metadata within a shape, and what was decided.
+type outcome struct {
+	state, record, mark string
+	deleting, crowded   bool
+	set                 int
+	row                 Row
+}
+
+func (c *checker) outcome(d Decision) outcome {
+	o := outcome{state: c.row.state.name, record: c.row.record.name, mark: c.row.mark.name,
+		deleting: c.pod.DeletionTimestamp != nil, crowded: c.row.crowded, set: c.row.set, row: d.Row}
+	if o.set == 0 {
+		return o
+	}
+	// What the handlers have no part in was tried with none of them set.
+	alike := map[string]string{
+		"garbage": "none", "another pod's": "none", "stale in service": "in service", "absent": "out of service",
+	}
+	if record, found := alike[o.record]; found {
+		o.record = record
+	}
+	if o.row == RowGone || o.row == RowUnknownState {
+		o.state = ""
+	}
+	o.crowded = o.crowded && slices.ContainsFunc(c.row.shape.handlers, func(h Handler) bool { return h.Finalizer != "" })
+	return o
+}
+
+func (c *checker) input(pod *corev1.Pod) Input {
+	return Input{Pod: pod, Hooks: c.hooks, Record: RecordOf(pod), Ownership: testOwnership()}
+}
+
+func (c *checker) fail(format string, args ...any) {
+	c.t.Helper()
+	c.t.Errorf("%s\n\t%s", fmt.Sprintf(format, args...), c.row)
+}
+
+// checkTable compares with the table of the design, written down a second time.
+func (c *checker) checkTable(d Decision) {
+	type key struct {
+		state string
+		ready bool
+	}
+	type verdict struct {
+		Row  Row
+		Want Want
+	}
+	table := map[key]verdict{
+		{`"PreparingNormal"`, false}: {7, OutOfService}, {`"PreparingNormal"`, true}: {8, InService},
+		{`"Normal"`, false}: {10, Keep}, {`"Normal"`, true}: {9, InService},
+		{`"PreparingUpdate"`, false}: {3, OutOfService}, {`"PreparingUpdate"`, true}: {3, OutOfService},
+		{`"Updating"`, false}: {4, OutOfService}, {`"Updating"`, true}: {4, OutOfService},
+		{`"Updated"`, false}: {5, OutOfService}, {`"Updated"`, true}: {6, InService},
+		{`"PreparingDelete"`, false}: {2, Absent}, {`"PreparingDelete"`, true}: {2, Absent},
+	}
+	want, known := table[key{c.row.state.name, c.row.ready}]
+	if !known {
+		want = verdict{11, Keep}
+	}
+	if c.row.ending.name != "alive" {
+		want = verdict{1, Absent}
+	}
+	if got := (verdict{d.Row, d.Want}); got != want {
+		c.fail("decided %+v, want %+v", got, want)
+	}
+}
+
+// checkEdits: an edit holds only what differs, and only what is ours.
+func (c *checker) checkEdits(d Decision) {
+	o := testOwnership()
+	accepted, named := c.hooks.all(), c.row.shape.handlers
+	for _, h := range slices.Concat(d.Arm.Set, d.Then.Set) {
+		if !slices.Contains(accepted, h) {
+			c.fail("sets %s, which no hook of ours names", h)
+		}
+		if carries(c.pod, h) {
+			c.fail("sets %s, which is set", h)
+		}
+	}
+	for _, h := range slices.Concat(d.Arm.Clear, d.Then.Clear) {
+		if !o.Owns(h.Key()) {
+			c.fail("clears %s of another owner", h)
+		}
+		if !carries(c.pod, h) {
+			c.fail("clears %s, which is not set", h)
+		}
+		if slices.Contains(named, h) && !slices.Contains(accepted, h) {
+			c.fail("clears %s, which was refused", h)
+		}
+	}
+	for _, key := range slices.Concat(d.Arm.ClearMarks, d.Then.ClearMarks) {
+		if !slices.Contains(o.NewlyCreated, key) {
+			c.fail("clears the mark %s, which is none", key)
+		}
+		if slices.ContainsFunc(named, func(h Handler) bool { return h.Label == key }) {
+			c.fail("clears the mark %s, which is a handler", key)
+		}
+	}
+	if d.Row == RowUnknownState && !(d.Arm.Empty() && d.Then.Empty()) {
+		c.fail("does something in a state that it does not know")
+	}
+}
+
+// checkReleases is I1: what Kruise waits for before it touches a pod goes only after the pod was taken out.
+func (c *checker) checkReleases(d Decision) {
+	if len(d.Arm.Clear) > 0 || len(d.Arm.ClearMarks) > 0 {
+		c.fail("clears %v %v before the registry was told", d.Arm.Clear, d.Arm.ClearMarks)
+	}
+	out := d.Want == OutOfService || d.Want == Absent
+	for _, h := range d.Then.Clear {
+		if slices.Contains(c.hooks.InPlaceUpdate, h) && !out {
+			c.fail("releases %s of inPlaceUpdate although the registry shall say %s", h, d.Want)
+		}
+		if slices.Contains(c.hooks.PreDelete, h) && d.Want != Absent && (!slices.Contains(c.hooks.InPlaceUpdate, h) || !out) {
+			c.fail("releases %s of preDelete although the registry shall say %s", h, d.Want)
+		}
+	}
+}
+
+// checkAsserts is I2, and arming.
+func (c *checker) checkAsserts(d Decision) {
+	for _, h := range c.hooks.PreNormal {
+		// Elsewhere Kruise no longer asks for preNormal: a key that it shares with another hook is armed there.
+		if slices.Contains(d.Arm.Set, h) && c.row.state.name == `"PreparingNormal"` {
+			c.fail("asserts %s of preNormal before the registry was told", h)
+		}
+		if slices.Contains(d.Then.Set, h) && d.Want != InService {
+			c.fail("asserts %s of preNormal although the registry shall say %s", h, d.Want)
+		}
+	}
+	if c.row.state.name == `"Updated"` {
+		for _, h := range c.hooks.InPlaceUpdate {
+			if slices.Contains(d.Arm.Set, h) {
+				c.fail("asserts %s of inPlaceUpdate before the registry was told", h)
+			}
+		}
+	}
+	if d.Want != InService && (len(d.Arm.Set) > 0 || len(d.Then.Set) > 0) {
+		c.fail("sets %v %v although the registry shall say %s", d.Arm.Set, d.Then.Set, d.Want)
+	}
+	if d.Want == InService && !c.row.ready {
+		c.fail("puts a pod in rotation that is not ready")
+	}
+	if d.Want == InService {
+		c.checkArmedFirst(d)
+	}
+}
+
+// checkArmedFirst: all that can be armed before the registry is told is armed then. What says "go on" in this very
+// state can't.
+func (c *checker) checkArmedFirst(d Decision) {
+	needed := slices.Concat(c.hooks.PreDelete, c.hooks.InPlaceUpdate)
+	var says []Handler
+	switch d.Row {
+	case RowPreparingNormal:
+		says = c.hooks.PreNormal
+	case RowUpdated:
+		says = c.hooks.InPlaceUpdate
+	case RowNormal:
+	default:
+		c.fail("row %d puts the pod in rotation", d.Row)
+	}
+	for _, h := range needed {
+		if !carries(c.pod, h) && !slices.Contains(d.Arm.Set, h) && !slices.Contains(says, h) {
+			c.fail("tells the registry before %s is armed", h)
+		}
+	}
+}
+
+// checkOutcome applies the decision as the API server would, and is I7.
+func (c *checker) checkOutcome(d Decision) {
+	armed := c.apply(c.pod, d.Arm, nil)
+	next := Decide(c.input(armed))
+	want := Decision{Row: d.Row, Want: d.Want, Then: remaining(d.Then, d.Arm), Waiting: d.Waiting}
+	if !reflect.DeepEqual(want, next) {
+		c.fail("arming changed the decision: %s", cmp.Diff(want, next))
+	}
+	if !next.Arm.Empty() || next.Want != d.Want {
+		c.fail("armed, and still arms %v (wants %s)", next.Arm, next.Want)
+	}
+	record := c.recordOf(armed, d)
+	done := c.apply(armed, next.Then, record)
+	last := Decide(c.input(done))
+	if last.Want != d.Want || !last.Arm.Empty() || !last.Then.Empty() {
+		c.fail("done, and still wants %s, arm %+v, then %+v", last.Want, last.Arm, last.Then)
+	}
+	if patch, err := Patch(done, c.hooks, last.Then, c.recordOf(done, last)); err != nil || patch != nil {
+		c.fail("done, and still patches: %s %v", patch, err)
+	}
+	if record != nil {
+		if written := RecordOf(done); written.Stamp.UID != testUID || !written.sameBut(*record) {
+			c.fail("the record on the pod is another one: %s", cmp.Diff(*record, written))
+		}
+	}
+	c.checkDone(d, done)
+	c.checkSpared(done)
+}
+
+// remaining is what is left of the edit once the other was written.
+func remaining(edit, written Edit) Edit {
+	edit.Set = without(edit.Set, written.Set)
+	return edit
+}
+
+func (c *checker) recordOf(pod *corev1.Pod, d Decision) *Record {
+	if d.Want == Keep {
+		return nil
+	}
+	record := NewRecord(pod, c.hooks, d.Want, testInstances(), nil)
+	return &record
+}
+
+// checkDone: what the row promises is so.
+func (c *checker) checkDone(d Decision, done *corev1.Pod) {
+	set := func(h Handler) bool { return carries(done, h) }
+	unset := func(h Handler) bool { return !carries(done, h) }
+	expect := func(want string, list []Handler, bad func(Handler) bool) {
+		if i := slices.IndexFunc(list, bad); i >= 0 {
+			c.fail("done, and %s is not %s", list[i], want)
+		}
+	}
+	owned := func(f string) bool { return testOwnership().Owns(f) }
+	switch d.Row {
+	case RowGone:
+		if slices.ContainsFunc(done.Finalizers, owned) {
+			c.fail("a pod that ends keeps finalizers of ours: %v", done.Finalizers)
+		}
+		if done.DeletionTimestamp == nil {
+			expect("clear", c.hooks.all(), set)
+		}
+	case RowPreparingDelete:
+		expect("clear", slices.Concat(c.hooks.PreDelete, c.hooks.PreNormal), set)
+	case RowPreparingUpdate:
+		expect("clear", c.hooks.InPlaceUpdate, set)
+	case RowUpdated, RowNormal:
+		expect("set", slices.Concat(c.hooks.PreDelete, c.hooks.InPlaceUpdate), unset)
+	case RowPreparingNormal:
+		expect("set", slices.Concat(c.hooks.PreDelete, c.hooks.InPlaceUpdate, c.hooks.PreNormal), unset)
+	case RowUpdating, RowUpdatedNotReady, RowPreparingNormalUnfit, RowNormalNotReady, RowUnknownState:
+	}
+	if d.Row != RowUnknownState && d.Row != RowGone && c.row.record.name == "forgets handlers" {
+		if carries(done, forgottenFinalizer) {
+			c.fail("keeps %s, which nobody names", forgottenFinalizer)
+		}
+		if carries(done, forgottenLabel) != (c.row.shape.name == "a forgotten key in the selector") {
+			c.fail("wrong about %s, which no hook names", forgottenLabel)
+		}
+	}
+	if d.Row == RowPreparingNormal || d.Row == RowNormal {
+		c.checkMarks(done)
+	}
+}
+
+func (c *checker) checkMarks(done *corev1.Pod) {
+	for _, key := range testOwnership().NewlyCreated {
+		named := slices.ContainsFunc(c.row.shape.handlers, func(h Handler) bool { return h.Label == key })
+		if !named && c.row.shape.name != "a mark in the selector" && marked(done, key) {
+			c.fail("keeps the mark %s", key)
+		}
+	}
+}
+
+// checkSpared: nothing but our own handlers, the marks and the record has changed.
+func (c *checker) checkSpared(done *corev1.Pod) {
+	o := testOwnership()
+	foreign := func(list []string) []string {
+		return slices.DeleteFunc(slices.Clone(list), o.Owns)
+	}
+	if before, after := foreign(c.pod.Finalizers), foreign(done.Finalizers); !slices.Equal(before, after) {
+		c.fail("other owners' finalizers were %v and are %v", before, after)
+	}
+	ours := slices.Concat(c.hooks.all(), []Handler{forgottenLabel})
+	mayChange := func(key string) bool {
+		return slices.Contains(o.NewlyCreated, key) ||
+			slices.ContainsFunc(ours, func(h Handler) bool { return h.Label == key })
+	}
+	rest := func(m map[string]string) map[string]string {
+		m = maps.Clone(m)
+		maps.DeleteFunc(m, func(key, _ string) bool { return mayChange(key) || key == AnnotationRecord })
+		return m
+	}
+	if before, after := rest(c.pod.Labels), rest(done.Labels); !maps.Equal(before, after) {
+		c.fail("other labels were %v and are %v", before, after)
+	}
+	if before, after := rest(c.pod.Annotations), rest(done.Annotations); !maps.Equal(before, after) {
+		c.fail("other annotations were %v and are %v", before, after)
+	}
+	for _, h := range c.row.shape.handlers {
+		refused := !slices.Contains(c.hooks.all(), h)
+		sharedKey := slices.ContainsFunc(c.hooks.all(), func(o Handler) bool { return o.Key() == h.Key() })
+		gone := c.row.ending.name != "alive" && h.Finalizer != "" && o.Owns(h.Finalizer)
+		if refused && !sharedKey && !gone && carries(c.pod, h) != carries(done, h) {
+			c.fail("touched %s, which is refused or not ours", h)
+		}
+	}
+	c.checkTemplate(done)
+}
+
+// checkTemplate: a label that was cleared looks as the template has it.
+func (c *checker) checkTemplate(done *corev1.Pod) {
+	if c.row.shape.workload == nil {
+		return
+	}
+	for _, h := range c.hooks.all() {
+		value, found := c.row.shape.workload.TemplateLabels[h.Label]
+		if found && value != h.Value && carries(c.pod, h) && !carries(done, h) && done.Labels[h.Label] != value {
+			c.fail("cleared %s and left %q instead of the template's %q", h, done.Labels[h.Label], value)
+		}
+	}
+}
+
+// apply writes the edit, and tries the patch on pods that have moved on.
+func (c *checker) apply(pod *corev1.Pod, edit Edit, record *Record) *corev1.Pod {
+	patch, err := Patch(pod, c.hooks, edit, record)
+	if err != nil {
+		c.fail("making the patch: %v", err)
+		return pod
+	}
+	if patch == nil {
+		if !edit.Empty() {
+			c.fail("no patch for %+v", edit)
+		}
+		return pod
+	}
+	done, err := applyPatch(c.t, pod, patch)
+	if err != nil {
+		c.fail("the API server refuses the patch: %v\n%s", err, patch)
+		return pod
+	}
+	if key := c.guardKey(pod, edit, record); !c.guarded[key] {
+		c.guarded[key] = true
+		c.checkGuards(pod, patch, edit)
+	}
+	return done
+}
+
+// guardKey is the same for patches that differ in the record's text alone, which no guard depends on.
+func (c *checker) guardKey(pod *corev1.Pod, edit Edit, record *Record) string {
+	_, stamped := pod.Annotations[appspub.LifecycleTimestampKey]
+	return fmt.Sprint(c.row.state.name, edit, record != nil, pod.Finalizers, stamped, len(pod.Labels), len(pod.Annotations))
+}
+
+// checkGuards: the patch does nothing to a pod that is not where it was decided on, and spares a change beside it.
+func (c *checker) checkGuards(pod *corev1.Pod, patch []byte, edit Edit) {
+	moved := map[string]func(*corev1.Pod){
+		"another pod":       func(p *corev1.Pod) { p.UID = "9999" },
+		"another state":     func(p *corev1.Pod) { setHandler(p, label(appspub.LifecycleStateKey, "Moved")) },
+		"another timestamp": func(p *corev1.Pod) { annotate(p, appspub.LifecycleTimestampKey, "2026-01-02T03:04:06Z") },
+	}
+	if pod.Labels != nil && c.row.state.name != "none" {
+		moved["labels lost"] = func(p *corev1.Pod) { p.Labels = nil }
+	}
+	if _, found := pod.Annotations[appspub.LifecycleTimestampKey]; found {
+		moved["annotations lost"] = func(p *corev1.Pod) { p.Annotations = nil }
+	}
+	adds := slices.ContainsFunc(edit.Set, func(h Handler) bool { return h.Finalizer != "" })
+	removes := slices.ContainsFunc(edit.Clear, func(h Handler) bool { return h.Finalizer != "" })
+	if adds || removes {
+		moved["another finalizer in front"] = func(p *corev1.Pod) { p.Finalizers = slices.Insert(p.Finalizers, 0, "other.io/new") }
+	}
+	if adds {
+		moved["another finalizer behind"] = func(p *corev1.Pod) { p.Finalizers = append(p.Finalizers, "other.io/new") }
+	}
+	if (adds || removes) && len(pod.Finalizers) > 0 {
+		moved["finalizers lost"] = func(p *corev1.Pod) { p.Finalizers = nil }
+	}
+	for name, move := range moved {
+		p := pod.DeepCopy()
+		move(p)
+		if _, err := applyPatch(c.t, p, patch); err == nil {
+			c.fail("%s: the patch was applied all the same: %s", name, patch)
+		}
+	}
+	beside := pod.DeepCopy()
+	setHandler(beside, label("other.io/beside", "1"))
+	if c.row.state.name == "none" && pod.Labels == nil {
+		return // labels appeared on a pod that had none: it may have got a state too
+	}
+	done, err := applyPatch(c.t, beside, patch)
+	if err != nil || done.Labels["other.io/beside"] != "1" {
+		c.fail("another owner's label beside it: %v %v", done, err)
+	}
+}
+
+func annotate(pod *corev1.Pod, key, value string) {
+	if pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	pod.Annotations[key] = value
+}
