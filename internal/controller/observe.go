@@ -29,7 +29,8 @@ type observation struct {
 	page     *page
 	input    lifecycle.Input
 
-	// instances are those that the pod has now; empty where problem says why there are none.
+	// instances are those that the pod has now, as far as its description tells. A problem with it is in the way of putting
+	// them in service, and never of taking them out.
 	instances []registry.Instance
 	problem   wait
 	drain     time.Duration
@@ -94,23 +95,32 @@ func (r *PodReconciler) observeInstances(seen *observation, workload *kruisev1al
 	seen.drain = drain
 
 	endpoints, err := settings.Services.EndpointsOf(subjectOf(pod, workload))
-	if err := errors.Join(err, drainErr); err != nil {
-		seen.problem = wait{reason: ReasonInvalidPod, message: err.Error()}
-		return
+	claimed := r.claimed(pod, settings, endpoints)
+	if pod.Status.PodIP != "" && claimed == "" {
+		seen.instances = instancesOf(settings.Cluster, pod, endpoints)
 	}
-	if pod.Status.PodIP == "" {
+	switch {
+	case err != nil || drainErr != nil:
+		seen.problem = wait{reason: ReasonInvalidPod, message: errors.Join(err, drainErr).Error()}
+	case pod.Status.PodIP == "":
 		seen.problem = wait{reason: ReasonNoAddress, message: "the pod has no IP yet"}
-		return
+	case claimed != "":
+		seen.problem = wait{reason: ReasonServiceClaimed, message: claimed}
+	}
+}
+
+// claimed says which service of the pod belongs to another namespace, or nothing.
+func (r *PodReconciler) claimed(pod *corev1.Pod, settings *Settings, endpoints []service.Endpoint) string {
+	if settings.SharedAcrossNamespaces {
+		return ""
 	}
 	for _, e := range endpoints {
-		if holder := r.workloads.claimant(e.Service); holder != "" && holder != pod.Namespace && !settings.SharedAcrossNamespaces {
-			seen.problem = wait{reason: ReasonServiceClaimed, message: fmt.Sprintf(
-				"service %q belongs to namespace %s: write another name in annotation %s, put {namespace} into "+
-					"service.name, or set service.sharedAcrossNamespaces", e.Service, holder, service.AnnotationServices)}
-			return
+		if holder := r.workloads.claimant(e.Service); holder != "" && holder != pod.Namespace {
+			return fmt.Sprintf("service %q belongs to namespace %s: write another name in annotation %s, put {namespace} into "+
+				"service.name, or set service.sharedAcrossNamespaces", e.Service, holder, service.AnnotationServices)
 		}
 	}
-	seen.instances = instancesOf(settings.Cluster, pod, endpoints)
+	return ""
 }
 
 // blocks says why the pod can't be put in service although it shall be; empty where nothing is in the way.
