@@ -207,7 +207,7 @@ func (r *Registry) send(ctx context.Context, method string, u *url.URL, body []b
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return answerError(resp, token)
+		return contextFirst(ctx, answerError(resp, token))
 	}
 	if err := read(resp.Body); err != nil {
 		return contextFirst(ctx, err)

@@ -1,0 +1,415 @@
+package httpregistry_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	httpregistry "github.com/rollcall-dev/rollcall/internal/drivers/http"
+	"github.com/rollcall-dev/rollcall/internal/drivers/http/httpserver"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// bound is generous: what is waited for comes at once.
+const bound = 30 * time.Second
+
+func web(n int) registry.Instance {
+	return registry.Instance{
+		Service: "web", Address: fmt.Sprintf("10.0.0.%d", n), Port: 80,
+		Cluster: "test", Namespace: "shop", Pod: fmt.Sprintf("web-%d", n), UID: fmt.Sprintf("uid-%d", n),
+	}
+}
+
+func serve(t *testing.T, handler http.Handler) *httptest.Server {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return server
+}
+
+func open(t *testing.T, cfg registry.Config) *httpregistry.Registry {
+	t.Helper()
+	d, err := httpregistry.New(t.Context(), cfg)
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	driver := d.(*httpregistry.Registry)
+	t.Cleanup(func() { _ = driver.Close() })
+	return driver
+}
+
+// answering makes a driver whose server gives one answer to everything.
+func answering(t *testing.T, status int, header map[string]string, body string) *httpregistry.Registry {
+	t.Helper()
+	return open(t, registry.Config{Endpoint: serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for name, value := range header {
+			w.Header().Set(name, value)
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	})).URL})
+}
+
+func TestStatusDecides(t *testing.T) {
+	t.Parallel()
+	retryable := map[int]bool{408: true, 409: true, 425: true, 429: true}
+	for status := 200; status <= 599; status++ {
+		t.Run(strconv.Itoa(status), func(t *testing.T) {
+			t.Parallel()
+			err := answering(t, status, nil, "").Register(t.Context(), web(1))
+			switch {
+			case status <= 299:
+				if err != nil {
+					t.Errorf("got error %v, want the acknowledgement", err)
+				}
+			case err == nil || !strings.Contains(err.Error(), strconv.Itoa(status)):
+				t.Errorf("got error %v, want one that says %d", err, status)
+			case registry.IsTerminal(err) != (status <= 499 && !retryable[status]):
+				t.Errorf("got an error that is terminal: %t: %v", registry.IsTerminal(err), err)
+			}
+		})
+	}
+}
+
+func TestRetryAfterIsHonoured(t *testing.T) {
+	t.Parallel()
+	date := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(http.TimeFormat) }
+	for name, tc := range map[string]struct {
+		reason   string
+		status   int
+		header   string
+		min, max time.Duration
+		said     bool
+	}{
+		"seconds":            {"the usual form", 429, "7", 7 * time.Second, 7 * time.Second, true},
+		"zero":               {"at once is said, too", 503, "0", 0, 0, true},
+		"date":               {"the other form", 503, date(time.Minute), 50 * time.Second, time.Minute, true},
+		"date that passed":   {"clocks differ", 503, date(-time.Hour), 0, 0, true},
+		"a year":             {"a slip of the pen must not strand a pod", 503, "31536000", time.Hour, time.Hour, true},
+		"a date in a year":   {"a slip of the pen must not strand a pod", 503, date(365 * 24 * time.Hour), time.Hour, time.Hour, true},
+		"too large a number": {"it is no number of seconds", 503, "99999999999999999999", 0, 0, false},
+		"below zero":         {"it is no number of seconds", 503, "-1", 0, 0, false},
+		"words":              {"they are neither form", 503, "soon", 0, 0, false},
+		"none":               {"nothing was said", 503, "", 0, 0, false},
+		"terminal":           {"trying again is of no use, whenever", 403, "7", 0, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			header := map[string]string{}
+			if tc.header != "" {
+				header["Retry-After"] = tc.header
+			}
+			err := answering(t, tc.status, header, "").Deregister(t.Context(), web(1))
+			after, said := registry.RetryAfterOf(err)
+			if said != tc.said || after < tc.min || after > tc.max {
+				t.Errorf("got %s, %t; want %s to %s, %t\nreason: %s", after, said, tc.min, tc.max, tc.said, tc.reason)
+			}
+		})
+	}
+}
+
+func TestTheServersWordsAreTold(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		body   string
+		want   string // what follows the status
+	}{
+		"documented form": {"it is there for this", `{"error":"service web is frozen","code":7}`, ": service web is frozen"},
+		"other JSON":      {"better than nothing", `{"message":"frozen"}`, `: {"message":"frozen"}`},
+		"text":            {"a proxy on the way answers so", "upstream down\n", ": upstream down"},
+		"nothing":         {"the status alone must do", "", ""},
+		"lines":           {"a log line is one line", "a\r\nb\x1b[31m\tc", ": a b [31m c"},
+		"not UTF-8":       {"an event must be", "\xff\xfe!", ": ?!"},
+		"long":            {"an event is short", strings.Repeat("x", 100_000), ": " + strings.Repeat("x", 300) + "…"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := answering(t, 422, nil, tc.body).FailOver(t.Context(), web(1))
+			want := "failing over web at 10.0.0.1:80: the registry answered 422 Unprocessable Entity" + tc.want
+			if err == nil || err.Error() != want {
+				t.Errorf("got %v\nwant %s\nreason: %s", err, want, tc.reason)
+			}
+		})
+	}
+}
+
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	t.Parallel()
+	var reached atomic.Int64
+	elsewhere := serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		d := answering(t, status, map[string]string{"Location": elsewhere.URL + "/v1/register"}, "")
+		err := d.Register(t.Context(), web(1))
+		if !registry.IsTerminal(err) || !strings.Contains(err.Error(), "redirects are not followed") ||
+			!strings.Contains(err.Error(), elsewhere.URL) {
+			t.Errorf("%d: got error %v, want a terminal one that says so and names the location", status, err)
+		}
+	}
+	if n := reached.Load(); n != 0 {
+		t.Errorf("the redirect's target got %d requests, want none", n)
+	}
+}
+
+func TestRequestsAreAsDocumented(t *testing.T) {
+	t.Parallel()
+	type request struct{ Method, URL, Auth, Type, Body string }
+	var mu sync.Mutex
+	var got []request
+	server := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		got = append(got, request{
+			r.Method, r.URL.String(), r.Header.Get("Authorization"), r.Header.Get("Content-Type"), string(body),
+		})
+		_, _ = io.WriteString(w, `{"instances":[]}`)
+	}))
+	for _, base := range []string{"", "/", "/base", "/base/", "/a%2Fb"} {
+		d := open(t, registry.Config{
+			Endpoint: server.URL + base, Auth: registry.Auth{TokenFile: writeFile(t, "token", "\t"+goodToken+"\n")},
+		})
+		if err := errors.Join(
+			d.Register(t.Context(), web(1)), d.FailOver(t.Context(), web(1)), d.Deregister(t.Context(), web(1)),
+		); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.List(t.Context(), "a&b c"); err != nil {
+			t.Fatal(err)
+		}
+		const body = `{"service":"web","address":"10.0.0.1","port":80,` +
+			`"cluster":"test","namespace":"shop","pod":"web-1","uid":"uid-1"}`
+		at := strings.TrimSuffix(base, "/")
+		want := []request{
+			{"POST", at + "/v1/register", "Bearer " + goodToken, "application/json", body},
+			{"POST", at + "/v1/fail-over", "Bearer " + goodToken, "application/json", body},
+			{"POST", at + "/v1/deregister", "Bearer " + goodToken, "application/json", body},
+			{"GET", at + "/v1/instances?cluster=a%26b+c", "Bearer " + goodToken, "", ""},
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("requests with base %q, -want +got:\n%s", base, diff)
+		}
+		got = nil
+	}
+}
+
+func TestAnInstanceThatIsNotWholeIsNotSent(t *testing.T) {
+	t.Parallel()
+	var requests atomic.Int64
+	server := serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
+	d := open(t, registry.Config{Endpoint: server.URL})
+	for name, spoil := range map[string]func(*registry.Instance){
+		"service":   func(in *registry.Instance) { in.Service = "" },
+		"address":   func(in *registry.Instance) { in.Address = "" },
+		"port":      func(in *registry.Instance) { in.Port = 65536 },
+		"cluster":   func(in *registry.Instance) { in.Cluster = "" },
+		"namespace": func(in *registry.Instance) { in.Namespace = "" },
+		"pod":       func(in *registry.Instance) { in.Pod = "" },
+		"uid":       func(in *registry.Instance) { in.UID = "" },
+	} {
+		in := web(1)
+		spoil(&in)
+		if err := d.Deregister(t.Context(), in); !registry.IsTerminal(err) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: got error %v, want a terminal one that names it", name, err)
+		}
+	}
+	if _, err := d.List(t.Context(), ""); !registry.IsTerminal(err) {
+		t.Errorf("List of no cluster: got error %v, want a terminal one", err)
+	}
+	if n := requests.Load(); n != 0 {
+		t.Errorf("the server got %d requests, want none", n)
+	}
+}
+
+func TestARotatedTokenIsUsedAtOnce(t *testing.T) {
+	t.Parallel()
+	var want atomic.Value
+	want.Store("first")
+	server := serve(t, httpserver.New(newMemory(t), httpserver.Options{
+		Authorize: func(token string) bool { return token == want.Load() },
+	}))
+	path := writeFile(t, "token", "first")
+	d := open(t, registry.Config{Endpoint: server.URL, Auth: registry.Auth{TokenFile: path}})
+	if err := d.Register(t.Context(), web(1)); err != nil {
+		t.Fatalf("with the first token: %v", err)
+	}
+	want.Store("second")
+	if err := d.Register(t.Context(), web(1)); !registry.IsTerminal(err) {
+		t.Errorf("with a token that is no longer good: got error %v, want a terminal one", err)
+	}
+	if err := os.WriteFile(path, []byte("second\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Register(t.Context(), web(1)); err != nil {
+		t.Errorf("after the rotation: %v", err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	err := d.Register(t.Context(), web(1))
+	if err == nil || registry.IsTerminal(err) || !strings.Contains(err.Error(), "auth.tokenFile") {
+		t.Errorf("with the file gone: got error %v, want a retryable one that names auth.tokenFile", err)
+	}
+}
+
+func TestTheTokenIsNeverTold(t *testing.T) {
+	t.Parallel()
+	echo := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		status := http.StatusForbidden
+		if r.URL.Path == "/v1/register" {
+			status = http.StatusFound
+		}
+		w.Header().Set("Location", "/login?from="+goodToken)
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(map[string]string{"error": "not good: " + r.Header.Get("Authorization")})
+	}))
+	token := registry.Auth{TokenFile: writeFile(t, "token", goodToken)}
+	d := open(t, registry.Config{Endpoint: echo.URL, Auth: token})
+	_, listErr := d.List(t.Context(), "test")
+	for _, err := range []error{d.Register(t.Context(), web(1)), d.FailOver(t.Context(), web(1)), listErr} {
+		if err == nil || strings.Contains(err.Error(), goodToken) || !strings.Contains(err.Error(), "[token]") {
+			t.Errorf("got error %v, want one with [token] in the token's place", err)
+		}
+	}
+}
+
+func TestListIsAllOrNothing(t *testing.T) {
+	t.Parallel()
+	entry := func(cluster, state string) string {
+		return `{"service":"web","address":"10.0.0.1","port":80,"cluster":"` + cluster + `","state":"` + state + `"}`
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		body   string
+		header map[string]string
+		want   int
+		says   string // "": no error
+	}{
+		"some":            {reason: "the plain case", body: `{"instances":[` + entry("test", "InService") + `]}`, want: 1},
+		"none":            {reason: "nothing is an answer", body: `{"instances":[]}`, want: 0},
+		"unknown fields":  {reason: "a later version may have more", body: `{"instances":[],"next":null}`, want: 0},
+		"other cluster's": {reason: "a server may ignore the filter", body: `{"instances":[` + entry("other", "UP") + `]}`, want: 0},
+		"strange state":   {reason: "it can't be told what it means", body: `{"instances":[` + entry("test", "UP") + `]}`, says: "state"},
+		"no list":         {reason: "an answer by somebody else must not read as empty", body: `{"items":[]}`, says: "instances"},
+		"null":            {reason: "it is no list", body: `{"instances":null}`, says: "instances"},
+		"no JSON":         {reason: "a login page answers 200, too", body: `<html>`, says: "decoding"},
+		"nothing at all":  {reason: "it is no list", body: ``, says: "decoding"},
+		"two answers":     {reason: "the second would be ignored", body: `{"instances":[]}{}`, says: "decoding"},
+		"cut short": {
+			reason: "a part is not the whole", body: `{"instances":[]}`, header: map[string]string{"Content-Length": "100"},
+			says: "unexpected EOF",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := answering(t, 200, tc.header, tc.body).List(t.Context(), "test")
+			if tc.says == "" {
+				if err != nil || len(got) != tc.want {
+					t.Errorf("got %d entries, error %v; want %d\nreason: %s", len(got), err, tc.want, tc.reason)
+				}
+				return
+			}
+			if got != nil || err == nil || registry.IsTerminal(err) || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("got %v, error %v; want a retryable error with %q\nreason: %s", got, err, tc.says, tc.reason)
+			}
+		})
+	}
+}
+
+func TestAListWithoutEndIsGivenUp(t *testing.T) {
+	t.Parallel()
+	server := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"instances":[`)
+		blank := []byte(strings.Repeat(" ", 1<<20))
+		for {
+			if _, err := w.Write(blank); err != nil {
+				return
+			}
+		}
+	}))
+	_, err := open(t, registry.Config{Endpoint: server.URL}).List(t.Context(), "test")
+	if err == nil || !strings.Contains(err.Error(), "more than") {
+		t.Errorf("got error %v, want one that says the answer is too long", err)
+	}
+}
+
+func TestABodyThatStallsDoesNotHoldTheCall(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{200, 503} {
+		server := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(status)
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}))
+		d := open(t, registry.Config{Endpoint: server.URL})
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		_, listErr := d.List(ctx, "test")
+		for name, err := range map[string]error{"Register": d.Register(ctx, web(1)), "List": listErr} {
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s of a %d whose body never ends: got error %v, want the deadline's", name, status, err)
+			}
+		}
+		cancel()
+	}
+}
+
+// TestConnectionsAreUsedAgain has 64 workers make calls at once, as the controller does.
+func TestConnectionsAreUsedAgain(t *testing.T) {
+	t.Parallel()
+	const workers, callsEach = 64, 10
+	var opened atomic.Int64
+	server := httptest.NewUnstartedServer(httpserver.New(newMemory(t), httpserver.Options{}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			opened.Add(1)
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	d := open(t, registry.Config{Endpoint: server.URL})
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	var all sync.WaitGroup
+	for worker := range workers {
+		all.Go(func() {
+			for range callsEach {
+				if err := d.Register(ctx, web(worker)); err != nil {
+					t.Errorf("worker %d: %v", worker, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := opened.Load(); n > workers {
+		t.Errorf("%d calls of %d workers opened %d connections, want %d or fewer", workers*callsEach, workers, n, workers)
+	}
+}
+
+func TestAnUntrustedServerIsNotTold(t *testing.T) {
+	t.Parallel()
+	var requests atomic.Int64
+	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
+	t.Cleanup(server.Close)
+	token := registry.Auth{TokenFile: writeFile(t, "token", goodToken)}
+	err := open(t, registry.Config{Endpoint: server.URL, Auth: token}).Register(t.Context(), web(1))
+	if err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("got error %v, want one about the certificate", err)
+	}
+	if n := requests.Load(); n != 0 {
+		t.Errorf("the server got %d requests, want none", n)
+	}
+}

@@ -1,0 +1,197 @@
+package httpserver_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rollcall-dev/rollcall/internal/drivers/http/httpserver"
+	"github.com/rollcall-dev/rollcall/internal/drivers/memory"
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+)
+
+const instance = `{"service":"web","address":"10.0.0.1","port":80,"cluster":"test","namespace":"shop","pod":"a","uid":"u"}`
+
+func newFake(t *testing.T) *registrytest.Fake {
+	t.Helper()
+	r, err := memory.New(t.Context(), registry.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return registrytest.NewFake(r.(registrytest.Backend))
+}
+
+func ask(ctx context.Context, h http.Handler, method, url, body string, header http.Header) *httptest.ResponseRecorder {
+	request := httptest.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	for name := range header {
+		request.Header.Set(name, header.Get(name))
+	}
+	answer := httptest.NewRecorder()
+	h.ServeHTTP(answer, request)
+	return answer
+}
+
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason            string
+		method, url, body string
+		fault             error
+		status            int
+		says              string
+		retryAfter        string
+	}{
+		"register":   {reason: "the plain case", method: "POST", url: "/v1/register", body: instance, status: 204},
+		"fail over":  {reason: "absent is a success", method: "POST", url: "/v1/fail-over", body: instance, status: 204},
+		"deregister": {reason: "absent is a success", method: "POST", url: "/v1/deregister", body: instance, status: 204},
+		"list":       {reason: "the plain case", method: "GET", url: "/v1/instances?cluster=test", status: 200, says: `{"instances":[]}`},
+		"more fields": {
+			reason: "later versions may send more", method: "POST", url: "/v1/register",
+			body: strings.Replace(instance, "{", `{"weight":1,`, 1), status: 204,
+		},
+		"list of what": {reason: "the filter is no option", method: "GET", url: "/v1/instances", status: 400, says: "cluster"},
+		"no JSON":      {reason: "it can't be read", method: "POST", url: "/v1/register", body: "web", status: 400, says: "JSON"},
+		"nothing":      {reason: "it can't be read", method: "POST", url: "/v1/register", status: 400, says: "JSON"},
+		"no uid": {
+			reason: "nothing could ever remove it", method: "POST", url: "/v1/register",
+			body: strings.Replace(instance, `"u"`, `""`, 1), status: 400, says: "uid is missing",
+		},
+		"no port": {
+			reason: "nobody could connect", method: "POST", url: "/v1/register",
+			body: strings.Replace(instance, `80`, `0`, 1), status: 400, says: "port must be",
+		},
+		"too large": {
+			reason: "an instance is small", method: "POST", url: "/v1/register",
+			body: `{"service":"` + strings.Repeat("x", 70_000) + `"}`, status: 413, says: "too large",
+		},
+		"GET of a change":  {reason: "a look must not change", method: "GET", url: "/v1/register", status: 405},
+		"POST of the list": {reason: "there is nothing to change", method: "POST", url: "/v1/instances", status: 405},
+		"another path":     {reason: "there is no more", method: "GET", url: "/v1/services", status: 404},
+		"refused": {
+			reason: "terminal is the client's error", method: "POST", url: "/v1/register", body: instance,
+			fault: registry.Terminal(errors.New("service web is frozen")), status: 422, says: "frozen",
+		},
+		"failed": {
+			reason: "anything else is the server's", method: "POST", url: "/v1/register", body: instance,
+			fault: errors.New("disk full"), status: 503, says: "disk full",
+		},
+		"list failed": {
+			reason: "an error is not an empty list", method: "GET", url: "/v1/instances?cluster=test",
+			fault: errors.New("disk full"), status: 503, says: "disk full",
+		},
+		"failed for a while": {
+			reason: "the header has whole seconds, and rounds up", method: "POST", url: "/v1/register", body: instance,
+			fault: registry.RetryAfter(errors.New("busy"), 1500*time.Millisecond), status: 503, says: "busy", retryAfter: "2",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fake := newFake(t)
+			if tc.fault != nil {
+				fake.FailNext(registrytest.Match{}, tc.fault)
+			}
+			answer := ask(t.Context(), httpserver.New(fake, httpserver.Options{}), tc.method, tc.url, tc.body, nil)
+			if answer.Code != tc.status || !strings.Contains(answer.Body.String(), tc.says) ||
+				answer.Header().Get("Retry-After") != tc.retryAfter {
+				t.Errorf("got %d, Retry-After %q, %s; want %d, %q, %q\nreason: %s", answer.Code,
+					answer.Header().Get("Retry-After"), answer.Body, tc.status, tc.retryAfter, tc.says, tc.reason)
+			}
+		})
+	}
+}
+
+func TestTheListIsSorted(t *testing.T) {
+	t.Parallel()
+	h := httpserver.New(newFake(t), httpserver.Options{})
+	for _, service := range []string{"web", "db", "api"} {
+		body := strings.Replace(instance, "web", service, 1)
+		if answer := ask(t.Context(), h, "POST", "/v1/register", body, nil); answer.Code != http.StatusNoContent {
+			t.Fatalf("registering %s: got %d %s", service, answer.Code, answer.Body)
+		}
+	}
+	var got struct {
+		Instances []registry.Entry `json:"instances"`
+	}
+	answer := ask(t.Context(), h, "GET", "/v1/instances?cluster=test", "", nil)
+	if err := json.Unmarshal(answer.Body.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	var services []string
+	for _, e := range got.Instances {
+		services = append(services, e.Service)
+	}
+	if diff := cmp.Diff([]string{"api", "db", "web"}, services); diff != "" {
+		t.Errorf("services, -want +got:\n%s", diff)
+	}
+}
+
+func TestOnlyTheRightTokenIsLetIn(t *testing.T) {
+	t.Parallel()
+	h := httpserver.New(newFake(t), httpserver.Options{Authorize: func(token string) bool { return token == "good" }})
+	for header, want := range map[string]int{
+		"Bearer good": 200, "bearer good": 200, "Bearer bad": 401, "Bearer ": 401, "good": 401, "Basic good": 401, "": 401,
+	} {
+		answer := ask(t.Context(), h, "GET", "/v1/instances?cluster=test", "", http.Header{"Authorization": {header}})
+		if answer.Code != want || (want == 401) != (answer.Header().Get("WWW-Authenticate") == "Bearer") {
+			t.Errorf("Authorization %q: got %d, %v; want %d", header, answer.Code, answer.Header(), want)
+		}
+	}
+}
+
+func TestEveryAnswerIsTold(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var answers []httpserver.Answer
+	fake := newFake(t)
+	fake.FailNext(registrytest.Match{Op: registrytest.OpFailOver}, errors.New("busy"))
+	server := httptest.NewServer(httpserver.New(fake, httpserver.Options{OnAnswer: func(a httpserver.Answer) {
+		mu.Lock()
+		defer mu.Unlock()
+		answers = append(answers, a)
+	}}))
+	t.Cleanup(server.Close)
+
+	var wanted registry.Instance
+	if err := json.Unmarshal([]byte(instance), &wanted); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		path, body string
+		want       httpserver.Answer
+	}{
+		{"/v1/register", instance, httpserver.Answer{Instance: wanted, Status: 204}},
+		{"/v1/fail-over", instance, httpserver.Answer{Instance: wanted, Status: 503}},
+		{"/v1/deregister", "{", httpserver.Answer{Status: 400}},
+	} {
+		before := time.Now()
+		response, err := http.Post(server.URL+step.path, "application/json", strings.NewReader(step.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, response.Body)
+		_ = response.Body.Close()
+		after := time.Now()
+
+		mu.Lock()
+		got := answers[len(answers)-1] // told before it was sent, so it is here
+		mu.Unlock()
+		if got.Received.Before(before) || got.Sent.Before(got.Received) || after.Before(got.Sent) {
+			t.Errorf("%s: received %s, sent %s; want both in order within %s to %s", step.path, got.Received, got.Sent, before, after)
+		}
+		got.Received, got.Sent = time.Time{}, time.Time{}
+		step.want.Method, step.want.Path = "POST", step.path
+		if diff := cmp.Diff(step.want, got); diff != "" {
+			t.Errorf("%s, -want +got:\n%s", step.path, diff)
+		}
+	}
+}
