@@ -13,14 +13,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -47,7 +47,7 @@ type app struct {
 	drivers *drivers
 	servers *servers
 	// lease is nil without leader election.
-	lease resourcelock.Interface
+	lease *lease
 }
 
 // newManager makes all that can fail at start, in the order in which its user would mend it. It binds the addresses;
@@ -62,7 +62,10 @@ func newManager(
 	}
 	a := &app{
 		options: o, flags: f, logger: logger, servers: &servers{},
-		drivers: &drivers{constructors: o.constructors, metrics: registryMetrics},
+	}
+	a.drivers = &drivers{
+		constructors: o.constructors, metrics: registryMetrics,
+		permit: func(timeout time.Duration) error { return a.lease.permit(timeout) },
 	}
 	first, err := a.drivers.open(ctx, c)
 	if err != nil {
@@ -109,7 +112,7 @@ func kubeconfigOf(f *flags) clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{})
 }
 
-func (a *app) newLease(kubeconfig clientcmd.ClientConfig, restConfig *rest.Config) (resourcelock.Interface, error) {
+func (a *app) newLease(kubeconfig clientcmd.ClientConfig, restConfig *rest.Config) (*lease, error) {
 	namespace := a.flags.leaseNamespace
 	if namespace == "" {
 		namespace = podNamespace()
@@ -123,25 +126,41 @@ func (a *app) newLease(kubeconfig clientcmd.ClientConfig, restConfig *rest.Confi
 	return newLease(restConfig, namespace, a.flags.leaseName)
 }
 
-func managerOptions(lease resourcelock.Interface, namespaces []string, logger logr.Logger) ctrl.Options {
+func managerOptions(lease *lease, namespaces []string, logger logr.Logger) ctrl.Options {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(errors.Join(corev1.AddToScheme(scheme), kruisev1alpha1.AddToScheme(scheme)))
-	return ctrl.Options{
-		Scheme: scheme,
-		Logger: logger,
-		Cache:  cacheOptions(namespaces),
+	options := ctrl.Options{
+		Scheme:         scheme,
+		MapperProvider: mapper,
+		Logger:         logger,
+		Cache:          cacheOptions(namespaces),
 		// Our own servers know their addresses, serve our own metrics and say why we are not ready.
 		Metrics:                metricsserver.Options{BindAddress: off},
 		HealthProbeBindAddress: off,
 
-		LeaderElection:                      lease != nil,
-		LeaderElectionResourceLockInterface: lease,
-		LeaseDuration:                       new(leaseDuration),
-		RenewDeadline:                       new(renewDeadline),
-		RetryPeriod:                         new(retryPeriod),
+		LeaseDuration: new(leaseDuration),
+		RenewDeadline: new(renewDeadline),
+		RetryPeriod:   new(retryPeriod),
 		// Several managers may run in one process, where names of controllers would clash.
 		Controller: ctrlconfig.Controller{SkipNameValidation: new(true)},
 	}
+	if lease != nil {
+		options.LeaderElection, options.LeaderElectionResourceLockInterface = true, lease
+	}
+	return options
+}
+
+// mapper knows the kinds that we read without asking the API server, which may not have OpenKruise's CRDs yet.
+func mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+	m := meta.NewDefaultRESTMapper(nil)
+	// A cache of several namespaces asks for the kinds of lists too.
+	for _, kind := range []string{"Pod", "PodList"} {
+		m.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	for _, kind := range []string{"CloneSet", "CloneSetList"} {
+		m.Add(kruisev1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	return m, nil
 }
 
 func cacheOptions(namespaces []string) cache.Options {
@@ -170,27 +189,29 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	if err != nil {
 		return err
 	}
-	recorder := a.manager.GetEventRecorder("rollcall")
 	reconciler := controller.New(controller.Options{
-		Client: a.manager.GetClient(), APIReader: a.manager.GetAPIReader(), Recorder: recorder,
-		Workers: a.flags.workers, Clock: clock.RealClock{},
+		Client: a.manager.GetClient(), APIReader: a.manager.GetAPIReader(),
+		Recorder: a.manager.GetEventRecorder(controllerName), Workers: a.flags.workers, Clock: clock.RealClock{},
 	})
 	reconciler.Apply(settings(c, a.drivers.current.Load()))
 	if err := registerPods(own, reconciler); err != nil {
 		return err
 	}
-	asks, err := discovery.NewDiscoveryClientForConfigAndClient(a.manager.GetConfig(), a.manager.GetHTTPClient())
+	clients, err := kubernetes.NewForConfigAndClient(a.manager.GetConfig(), a.manager.GetHTTPClient())
 	if err != nil {
-		return fmt.Errorf("making the discovery client: %w", err)
+		return fmt.Errorf("making a client of the API server: %w", err)
 	}
 	waits := &kruise{
-		discovery: asks, informers: a.manager.GetCache(), interval: kruiseInterval, logger: a.logger,
+		discovery: clients.DiscoveryClient, informers: a.manager.GetCache(), interval: kruiseInterval, logger: a.logger,
 		setup: func(ctx context.Context) error { return reconciler.SetupWithManager(ctx, a.manager) },
 	}
 	reloads := &reload{
 		watcher: config.Watcher{Path: a.flags.config, Limits: limits, Current: c},
 		drivers: a.drivers, apply: reconciler.Apply, metrics: configMetrics, logger: a.logger,
-		recorder: recorder, namespace: podNamespace(), elected: a.manager.Elected(),
+		elected: a.manager.Elected(),
+	}
+	if podNamespace() != "" {
+		reloads.events = clients.EventsV1().Events(podNamespace())
 	}
 	if err := a.servers.listen(ctx, a.flags, metricsHandler(own), healthHandler(waits.unready), a.drivers); err != nil {
 		return err
@@ -233,14 +254,21 @@ func registerPods(own *prometheus.Registry, reconciler *controller.PodReconciler
 // run serves until ctx ends. It gives the lease back last, and only where all work has ended.
 func (a *app) run(ctx context.Context) error {
 	defer a.servers.close(a.logger)
+	working, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	if a.lease != nil {
+		a.lease.deposed = func() { stop(errDeposed) }
+	}
 	a.greet()
-	err := a.manager.Start(ctx)
-	if err != nil {
+	if err := a.manager.Start(working); err != nil {
 		return fmt.Errorf("running the manager: %w", err)
 	}
-	err = a.drivers.current.Load().close()
+	if cause := context.Cause(working); errors.Is(cause, errDeposed) {
+		return cause
+	}
+	err := a.drivers.current.Load().close()
 	if a.lease != nil {
-		err = errors.Join(err, release(ctx, a.lease))
+		err = errors.Join(err, a.lease.release(ctx))
 	}
 	return err
 }
