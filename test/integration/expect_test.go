@@ -1,0 +1,398 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+)
+
+// ExpectSteady waits until every pod is where Kruise wants it, with its hooks armed, and the registry holds exactly
+// these pods, in service.
+func (s *scenario) ExpectSteady() {
+	s.Helper()
+	s.await("everything to be steady", s.steady)
+}
+
+func (s *scenario) steady() error {
+	set := s.history.Set(s.key)
+	if set == nil {
+		return errors.New("the CloneSet was not seen yet")
+	}
+	if err := s.settled(set); err != nil {
+		return err
+	}
+	pods := s.Pods()
+	if len(pods) != int(*set.Spec.Replicas) {
+		return fmt.Errorf("there are %d pods, not %d", len(pods), *set.Spec.Replicas)
+	}
+	for _, pod := range pods {
+		if err := s.atHome(pod, set); err != nil {
+			return fmt.Errorf("pod %s %w", pod.Name, err)
+		}
+	}
+	return s.registryHolds(pods)
+}
+
+// settled reports what Kruise still has to do.
+func (s *scenario) settled(set *kruisev1alpha1.CloneSet) error {
+	want, got := *set.Spec.Replicas, set.Status
+	if set.Generation < s.generation || got.ObservedGeneration != set.Generation {
+		return fmt.Errorf("generation %d was observed, not %d", got.ObservedGeneration, s.generation)
+	}
+	if got.Replicas != want || got.ReadyReplicas != want || got.AvailableReplicas != want {
+		return fmt.Errorf("%d replicas, %d ready, %d available, not %d", got.Replicas, got.ReadyReplicas, got.AvailableReplicas, want)
+	}
+	updated := want
+	if p := set.Spec.UpdateStrategy.Partition; p != nil {
+		updated -= min(p.IntVal, want)
+	}
+	if got.UpdatedReplicas < updated || got.UpdatedReadyReplicas < updated || got.UpdatedAvailableReplicas < updated {
+		return fmt.Errorf("%d replicas updated, %d of them ready, %d available, not %d",
+			got.UpdatedReplicas, got.UpdatedReadyReplicas, got.UpdatedAvailableReplicas, updated)
+	}
+	return nil
+}
+
+// atHome reports what keeps a pod from where Kruise wants it.
+func (s *scenario) atHome(pod *corev1.Pod, set *kruisev1alpha1.CloneSet) error {
+	switch {
+	case pod.DeletionTimestamp != nil:
+		return errors.New("is being deleted")
+	case stateOf(pod) != string(appspub.LifecycleStateNormal):
+		return errors.New("is in " + stateOf(pod))
+	case !isReady(pod):
+		return errors.New("is not ready")
+	}
+	for _, h := range handlersOf(set.Spec.Lifecycle) {
+		if !h.setOn(pod) {
+			return fmt.Errorf("lacks handler %s of %v", h.key(), h.hooks)
+		}
+	}
+	for _, mark := range []string{"example.com/newly-create", "example.io/initialing"} {
+		if pod.Labels[mark] == "true" || pod.Annotations[mark] == "true" {
+			return errors.New("has the newly-created mark " + mark)
+		}
+	}
+	return nil
+}
+
+// registryHolds compares the registry with the pods that shall be in service: these and nothing else.
+func (s *scenario) registryHolds(pods []*corev1.Pod) error {
+	if s.registry == nil {
+		return s.memoryHolds(pods)
+	}
+	return compareEntries(s.entriesOf(pods), s.registry.Entries(s.T, s.ns))
+}
+
+func compareEntries(want, got []registry.Entry) error {
+	byName := func(a, b registry.Entry) int {
+		return strings.Compare(a.Service+a.Endpoint(), b.Service+b.Endpoint())
+	}
+	slices.SortFunc(want, byName)
+	slices.SortFunc(got, byName)
+	if diff := cmp.Diff(want, got); diff != "" && len(want)+len(got) > 0 {
+		return fmt.Errorf("the registry holds something else (-want +got)\n%s", diff)
+	}
+	return nil
+}
+
+func (s *scenario) entriesOf(pods []*corev1.Pod) []registry.Entry {
+	var entries []registry.Entry
+	for _, pod := range pods {
+		for service, port := range s.services {
+			entries = append(entries, registry.Entry{State: registry.InService, Instance: registry.Instance{
+				Service: service, Address: pod.Status.PodIP, Port: port,
+				Cluster: clusterName, Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID),
+			}})
+		}
+	}
+	return entries
+}
+
+// ExpectServing waits until exactly these pods are in service, wherever Kruise has them.
+func (s *scenario) ExpectServing(pods ...*corev1.Pod) {
+	s.Helper()
+	s.await(fmt.Sprintf("%d pods in service", len(pods)), func() error {
+		var serving []registry.Entry
+		for _, e := range s.registry.Entries(s.T, s.ns) {
+			if e.State == registry.InService {
+				serving = append(serving, e)
+			}
+		}
+		return compareEntries(s.entriesOf(pods), serving)
+	})
+}
+
+// ExpectNothingLeft deletes the workload where it is still there, and waits until neither a pod nor an entry is left.
+func (s *scenario) ExpectNothingLeft() {
+	s.Helper()
+	s.DeleteCloneSet(metav1.DeletePropagationBackground)
+	s.await("nothing to be left", func() error {
+		if pods := s.Pods(); len(pods) > 0 {
+			return fmt.Errorf("pod %s is there", pods[0].Name)
+		}
+		return s.registryHolds(nil)
+	})
+}
+
+// ExpectImage expects every pod to run the image, and to have been updated where it was: the pods are the same as before.
+func (s *scenario) ExpectImage(name string, before []*corev1.Pod) {
+	s.Helper()
+	now := s.Pods()
+	for _, pod := range now {
+		if got := pod.Status.ContainerStatuses[0].Image; got != name {
+			s.Errorf("pod %s runs %s, not %s", pod.Name, got, name)
+		}
+	}
+	if before != nil && !slices.Equal(uidsOf(before), uidsOf(now)) {
+		s.Errorf("the pods were replaced, not updated in place: %v, then %v", uidsOf(before), uidsOf(now))
+	}
+}
+
+func uidsOf(pods []*corev1.Pod) []types.UID {
+	var uids []types.UID
+	for _, pod := range pods {
+		uids = append(uids, pod.UID)
+	}
+	slices.Sort(uids)
+	return uids
+}
+
+// ExpectSeen expects that the pod once was in the state.
+func (s *scenario) ExpectSeen(pod *corev1.Pod, state appspub.LifecycleStateType) {
+	s.Helper()
+	if !slices.ContainsFunc(s.history.Of(pod.UID), func(v sighting) bool { return v.state() == string(state) }) {
+		s.Errorf("pod %s was never in %s", pod.Name, state)
+	}
+}
+
+// ExpectNeverSeen expects that the pod never was in the state.
+func (s *scenario) ExpectNeverSeen(pod *corev1.Pod, state appspub.LifecycleStateType) {
+	s.Helper()
+	if slices.ContainsFunc(s.history.Of(pod.UID), func(v sighting) bool { return v.state() == string(state) }) {
+		s.Errorf("pod %s was in %s", pod.Name, state)
+	}
+}
+
+// ExpectEvent waits for an Event on the pod with this reason and these words in it.
+func (s *scenario) ExpectEvent(pod *corev1.Pod, kind, reason string, words ...string) {
+	s.Helper()
+	s.await(fmt.Sprintf("an Event %s %s on pod %s with %q", kind, reason, pod.Name, words), func() error {
+		for _, e := range s.Events() {
+			if e.Regarding.UID != pod.UID || e.Reason != reason || e.Type != kind {
+				continue
+			}
+			if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(e.Note, w) }) {
+				return nil
+			}
+		}
+		return errors.New("there is none")
+	})
+}
+
+// Expect fails the scenario unless ok.
+func (s *scenario) Expect(ok bool, format string, args ...any) {
+	s.Helper()
+	if !ok {
+		s.Errorf(format+"\n%s", append(args, s.describe())...)
+	}
+}
+
+// ExpectAlways checks what must hold whatever the scenario was.
+func (s *scenario) ExpectAlways() {
+	s.Helper()
+	s.expectAllowedWrites()
+	if s.registry == nil {
+		return
+	}
+	s.expectNoFlipUnacknowledged()
+	s.expectNoCallRepeated()
+	if s.Failed() {
+		s.Log(s.describe())
+	}
+}
+
+// expectAllowedWrites: pods are only ever patched, and nothing else is touched but Events.
+func (s *scenario) expectAllowedWrites() {
+	s.Helper()
+	for _, w := range s.manager.proxy.Writes(s.ns) {
+		isEvent := w.resource == "events" && (w.method == http.MethodPost || w.method == http.MethodPatch)
+		if !w.toPod() && !isEvent {
+			s.Errorf("the manager sent %s %s %s", w.method, w.resource, w.name)
+		}
+		if w.toPod() && w.status != 0 && !slices.Contains([]int{
+			http.StatusOK, http.StatusUnprocessableEntity, http.StatusNotFound, http.StatusConflict,
+		}, w.status) {
+			s.Errorf("patch of pod %s was answered %d: %s", w.name, w.status, w.body)
+		}
+	}
+}
+
+// need is what the registry must have acknowledged before a handler is flipped.
+type need string
+
+const (
+	needNothing   need = "nothing"
+	needIn        need = "that the pod is in service"
+	needOut       need = "that the pod is out of service"
+	needAbsent    need = "that the pod is absent"
+	needForbidden need = "what can't be: the handler must not be flipped there"
+)
+
+// expectNoFlipUnacknowledged goes through every handler that the manager flipped: the registry had acknowledged what it
+// had to before the manager sent the patch, and nothing else was asked of it in between.
+func (s *scenario) expectNoFlipUnacknowledged() {
+	s.Helper()
+	for _, w := range s.manager.proxy.Writes(s.ns) {
+		if w.pod == nil {
+			continue
+		}
+		before := s.versionBefore(w.pod)
+		if before == nil {
+			s.Errorf("pod %s: the watch did not see the version before %s", w.name, w.pod.ResourceVersion)
+			continue
+		}
+		for _, h := range s.handlers {
+			was, is := h.setOn(before), h.setOn(w.pod)
+			if was == is {
+				continue
+			}
+			if !h.ours() {
+				s.Errorf("pod %s: the manager flipped another owner's %s", w.name, h.key())
+				continue
+			}
+			n := s.needFor(h, is, before, w.received)
+			if err := s.acknowledged(n, w.pod, w.received); err != nil {
+				s.Errorf("pod %s in %s: %s went from %t to %t, which needs %s: %v", w.name, stateOf(before), h.key(), was, is, n, err)
+			}
+		}
+	}
+}
+
+func (s *scenario) versionBefore(pod *corev1.Pod) *corev1.Pod {
+	var before *corev1.Pod
+	for _, v := range s.history.Of(pod.UID) {
+		if version(v.pod) < version(pod) {
+			before = v.pod
+		}
+	}
+	return before
+}
+
+// needFor is the table of what a flip rests on.
+func (s *scenario) needFor(h handler, set bool, pod *corev1.Pod, at time.Time) need {
+	state := appspub.LifecycleStateType(stateOf(pod))
+	forgotten := !s.forgetting.IsZero() && at.After(s.forgetting)
+	switch {
+	case set && pod.DeletionTimestamp != nil:
+		return needForbidden
+	case set:
+		return needToAssert(h, state)
+	case forgotten, pod.DeletionTimestamp != nil && h.label != "":
+		return needNothing // nothing waits for it any more
+	case pod.DeletionTimestamp != nil:
+		return needAbsent
+	default:
+		return needToRelease(h, state)
+	}
+}
+
+func needToRelease(h handler, state appspub.LifecycleStateType) need {
+	switch {
+	case state == appspub.LifecycleStatePreparingDelete && h.serves(hookPreDelete):
+		return needAbsent
+	case state == appspub.LifecycleStatePreparingDelete && h.serves(hookPreNormal):
+		return needNothing // so that Kruise waits again should it change its mind
+	case state == appspub.LifecycleStatePreparingUpdate && h.serves(hookInPlaceUpdate):
+		return needOut
+	}
+	return needForbidden
+}
+
+func needToAssert(h handler, state appspub.LifecycleStateType) need {
+	switch {
+	case state == appspub.LifecycleStatePreparingNormal && h.serves(hookPreNormal),
+		state == appspub.LifecycleStateUpdated && h.serves(hookInPlaceUpdate):
+		return needIn
+	case state == appspub.LifecycleStatePreparingNormal, state == appspub.LifecycleStateUpdated,
+		state == appspub.LifecycleStateNormal && !h.serves(hookPreNormal):
+		return needNothing // arming
+	}
+	return needForbidden
+}
+
+// acknowledged says what is missing of an acknowledgement before a time.
+func (s *scenario) acknowledged(n need, pod *corev1.Pod, by time.Time) error {
+	switch n {
+	case needNothing:
+		return nil
+	case needForbidden:
+		return errors.New("forbidden")
+	}
+	for service, port := range s.services {
+		last := s.lastAnswer(pod, service, port, by)
+		if last == nil {
+			if n == needIn {
+				return fmt.Errorf("service %s was never told of the pod", service)
+			}
+			continue // what never was in is out
+		}
+		right := map[need][]registrytest.Op{
+			needIn:     {registrytest.OpRegister},
+			needOut:    {registrytest.OpFailOver, registrytest.OpDeregister},
+			needAbsent: {registrytest.OpDeregister},
+		}[n]
+		if !slices.Contains(right, last.op) || !last.acknowledged() || !last.sent.Before(by) {
+			return fmt.Errorf("the last call for service %s was %s, answered %d at %s, the patch came at %s",
+				service, last.op, last.status, last.sent.Format("05.000000"), by.Format("05.000000"))
+		}
+	}
+	return nil
+}
+
+// lastAnswer is that of the last call for an instance which came before a time; nil where no Register did.
+func (s *scenario) lastAnswer(pod *corev1.Pod, service string, port int, by time.Time) *answer {
+	var last *answer
+	registered := false
+	for _, a := range s.registry.Answers(s.ns, string(pod.UID)) {
+		if a.Service != service || a.Port != port || !a.received.Before(by) {
+			continue
+		}
+		registered = registered || a.in()
+		last = &a
+	}
+	if !registered {
+		return nil
+	}
+	return last
+}
+
+// expectNoCallRepeated: nothing is asked of the registry again that it has acknowledged.
+func (s *scenario) expectNoCallRepeated() {
+	s.Helper()
+	if s.troubled {
+		return
+	}
+	last := map[string]answer{}
+	for _, a := range s.registry.Answers(s.ns, "") {
+		id := a.UID + a.Service + a.Endpoint()
+		if before, found := last[id]; found && before.acknowledged() && before.op == a.op {
+			s.Errorf("pod %s, service %s: %s at %s was acknowledged, and was asked for again at %s", a.Pod, a.Service, a.op,
+				before.sent.Format("05.000000"), a.received.Format("05.000000"))
+		}
+		last[id] = a
+	}
+}

@@ -1,0 +1,124 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/internal/drivers/http/httpserver"
+	"github.com/rollcall-dev/rollcall/internal/drivers/memory"
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+)
+
+// clusterName is the owner mark of every manager here.
+const clusterName = "integration"
+
+// registryServer is the team's own registry that Rollcall's http driver talks to, over real sockets and with faults on
+// demand.
+type registryServer struct {
+	*registrytest.Fake
+
+	listener net.Listener
+	address  string
+	handler  http.Handler
+	server   *http.Server
+
+	mu      sync.Mutex
+	answers []httpserver.Answer
+}
+
+func newRegistryServer() (*registryServer, error) {
+	backend, err := memory.New(context.Background(), registry.Config{Cluster: clusterName})
+	if err != nil {
+		return nil, err
+	}
+	r := &registryServer{Fake: registrytest.NewFake(backend.(registrytest.Backend))}
+	r.handler = httpserver.New(r.Fake, httpserver.Options{OnAnswer: r.note})
+	return r, r.Up()
+}
+
+func (r *registryServer) URL() string { return "http://" + r.address }
+
+// Up has the registry listen, after Down at the address it had.
+func (r *registryServer) Up() error {
+	address := r.address
+	if address == "" {
+		address = "127.0.0.1:0"
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	r.listener, r.address = listener, listener.Addr().String()
+	r.server = &http.Server{Handler: r.handler, ReadHeaderTimeout: time.Minute}
+	server := r.server
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			panic(err)
+		}
+	}()
+	return nil
+}
+
+// Down closes the registry's port and every connection; what it holds stays.
+func (r *registryServer) Down() { _ = r.server.Close() }
+
+func (r *registryServer) note(a httpserver.Answer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answers = append(r.answers, a)
+}
+
+// operation is what a path of the protocol does.
+func operation(path string) registrytest.Op {
+	return map[string]registrytest.Op{
+		"/v1/register":   registrytest.OpRegister,
+		"/v1/fail-over":  registrytest.OpFailOver,
+		"/v1/deregister": registrytest.OpDeregister,
+		"/v1/instances":  registrytest.OpList,
+	}[path]
+}
+
+// answer is one line of the registry's journal.
+type answer struct {
+	registry.Instance
+	op             registrytest.Op
+	received, sent time.Time
+	status         int
+}
+
+func (a answer) acknowledged() bool { return a.status >= 200 && a.status < 300 }
+
+func (a answer) in() bool { return a.op == registrytest.OpRegister }
+
+// Answers returns the journal of one pod, or of a whole namespace where uid is empty, in the order of the requests.
+func (r *registryServer) Answers(namespace, uid string) []answer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var picked []answer
+	for _, a := range r.answers {
+		if a.Instance.Namespace == namespace && (uid == "" || a.Instance.UID == uid) {
+			picked = append(picked, answer{
+				Instance: a.Instance, op: operation(a.Path), received: a.Received, sent: a.Sent, status: a.Status,
+			})
+		}
+	}
+	slices.SortStableFunc(picked, func(a, b answer) int { return a.received.Compare(b.received) })
+	return picked
+}
+
+// Entries returns what the registry holds of a namespace.
+func (r *registryServer) Entries(t *testing.T, namespace string) []registry.Entry {
+	t.Helper()
+	all, err := r.Truth(context.Background(), clusterName)
+	if err != nil {
+		t.Fatalf("reading the registry: %v", err)
+	}
+	return slices.DeleteFunc(all, func(e registry.Entry) bool { return e.Namespace != namespace })
+}

@@ -1,0 +1,173 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/cmd/app"
+	httpdriver "github.com/rollcall-dev/rollcall/internal/drivers/http"
+	"github.com/rollcall-dev/rollcall/internal/drivers/memory"
+	"github.com/rollcall-dev/rollcall/test/cluster"
+)
+
+// parallelScenarios is how many scenarios run at once where -parallel does not say: most of the time they wait.
+const parallelScenarios = "8"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(managerMark) != "" {
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			os.Exit(1) // the test run has ended
+		}()
+		app.Main(app.WithRegistry("memory", memory.New), app.WithRegistry("http", httpdriver.New))
+		return
+	}
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	flag.Parse()
+	chosen := false
+	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
+	if !chosen {
+		if err := flag.Set("test.parallel", parallelScenarios); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	if err := env.start(); err != nil {
+		fmt.Fprintln(os.Stderr, "integration:", err)
+		env.stop()
+		return 1
+	}
+	code := m.Run()
+	if err := env.faults(); err != nil {
+		fmt.Fprintln(os.Stderr, "integration:", err)
+		code = 1
+	}
+	env.stop()
+	fmt.Fprintf(os.Stderr, "integration: %d scenarios in %s\n", env.scenarios.Load(), time.Since(env.started).Round(time.Second))
+	return code
+}
+
+// env is what all scenarios share. TestMain makes it; there is nowhere else that a test binary could keep it.
+var env environment
+
+type environment struct {
+	started   time.Time
+	dir       string
+	cluster   *cluster.Cluster
+	client    client.WithWatch
+	history   *history
+	registry  *registryServer
+	shared    *manager
+	cancel    context.CancelFunc
+	scenarios atomic.Int64
+
+	mu       sync.Mutex
+	managers []*manager
+}
+
+func (e *environment) start() error {
+	e.started = time.Now()
+	var ctx context.Context
+	ctx, e.cancel = context.WithCancel(context.Background())
+	var err error
+	if e.dir, err = os.MkdirTemp("", "rollcall-integration-"); err != nil {
+		return err
+	}
+	if e.cluster, err = cluster.Start(ctx, cluster.Options{Dir: filepath.Join(e.dir, "cluster"), Log: os.Stderr}); err != nil {
+		return err
+	}
+	if e.client, err = newClient(e.cluster.Config()); err != nil {
+		return err
+	}
+	e.history = watchHistory(ctx, e.client)
+	if e.registry, err = newRegistryServer(); err != nil {
+		return err
+	}
+	e.shared, err = e.manager("shared", defaultConfiguration(e.registry.URL(), sharedNamespaces()...))
+	if err != nil {
+		return err
+	}
+	if err := e.shared.Start(); err != nil {
+		return err
+	}
+	ready, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return e.shared.AwaitReady(ready)
+}
+
+func newClient(config *rest.Config) (client.WithWatch, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), kruisev1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	config.UserAgent = "integration-test"
+	config.QPS = -1
+	return client.NewWithWatch(config, client.Options{Scheme: scheme})
+}
+
+// manager makes a manager of the cluster, whose log is looked at when the run ends.
+func (e *environment) manager(name string, config configuration, flags ...string) (*manager, error) {
+	m, err := newManager(e.dir, name, e.cluster.Config(), config, flags...)
+	if err != nil {
+		return nil, err
+	}
+	e.keep(m)
+	return m, nil
+}
+
+func (e *environment) keep(m *manager) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.managers = append(e.managers, m)
+}
+
+// faults says what went wrong beside the scenarios: a data race in a manager, a server that died.
+func (e *environment) faults() error {
+	var all error
+	e.mu.Lock()
+	managers := e.managers
+	e.mu.Unlock()
+	for _, m := range managers {
+		for _, line := range m.faults() {
+			all = errors.Join(all, fmt.Errorf("manager %s: %s\n%s", m.name, line, m.Tail()))
+		}
+	}
+	return errors.Join(all, e.history.Err(), e.cluster.Err())
+}
+
+func (e *environment) stop() {
+	e.mu.Lock()
+	managers := e.managers
+	e.mu.Unlock()
+	for _, m := range managers {
+		m.Kill()
+		m.proxy.Close()
+	}
+	if e.cancel != nil {
+		e.cancel()
+	}
+	if e.cluster != nil {
+		e.cluster.Stop()
+	}
+	if e.dir != "" && os.Getenv("ROLLCALL_INTEGRATION_KEEP") == "" {
+		_ = os.RemoveAll(e.dir)
+	}
+}

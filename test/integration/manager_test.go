@@ -1,0 +1,258 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+)
+
+// managerMark in the environment turns this test binary into the manager.
+const managerMark = "ROLLCALL_INTEGRATION_MANAGER"
+
+const logTail = 6000
+
+// manager is one Rollcall: a process that can be killed and started again.
+type manager struct {
+	name    string
+	dir     string
+	config  string
+	log     string
+	proxy   *apiProxy
+	metrics string
+	health  string
+	served  string
+	flags   []string
+
+	mu      sync.Mutex
+	process *exec.Cmd
+	done    chan struct{}
+	err     error
+}
+
+// configuration is Rollcall's configuration file.
+type configuration map[string]any
+
+// defaultConfiguration is what every scenario has unless it says otherwise.
+func defaultConfiguration(registryURL string, namespaces ...string) configuration {
+	return configuration{
+		"cluster":    clusterName,
+		"namespaces": namespaces,
+		"registry":   map[string]any{"driver": "http", "endpoint": registryURL, "timeout": "4s"},
+		"hooks": map[string]any{
+			"owned":        []string{"example.com/*", "example.io/*"},
+			"newlyCreated": []string{"example.com/newly-create", "example.io/initialing"},
+		},
+		"service": map[string]any{"name": "{label:app}"},
+		"drain":   "0s",
+	}
+}
+
+// newManager prepares a manager that is not started yet.
+func newManager(dir, name string, api *rest.Config, config configuration, flags ...string) (*manager, error) {
+	m := &manager{name: name, dir: filepath.Join(dir, name), flags: flags}
+	if err := os.MkdirAll(m.dir, 0o755); err != nil {
+		return nil, err
+	}
+	m.config, m.log = filepath.Join(m.dir, "config.yaml"), filepath.Join(m.dir, "manager.log")
+	if err := m.Configure(config); err != nil {
+		return nil, err
+	}
+	for _, address := range []*string{&m.metrics, &m.health, &m.served} {
+		free, err := freeAddress()
+		if err != nil {
+			return nil, err
+		}
+		*address = free
+	}
+	var err error
+	if m.proxy, err = newAPIProxy(api); err != nil {
+		return nil, err
+	}
+	return m, m.proxy.Kubeconfig(filepath.Join(m.dir, "kubeconfig"))
+}
+
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer listener.Close()
+	return listener.Addr().String(), nil
+}
+
+// Configure writes the configuration file, as a mounted ConfigMap changes: by a rename.
+func (m *manager) Configure(config configuration) error {
+	data, err := yaml.Marshal(config)
+	if err != nil {
+		return err
+	}
+	return m.ConfigureText(string(data))
+}
+
+// ConfigureText is Configure for a text that need not be right.
+func (m *manager) ConfigureText(text string) error {
+	if err := os.WriteFile(m.config+".new", []byte(text), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(m.config+".new", m.config)
+}
+
+// Start starts the process and does not wait for it to be ready.
+func (m *manager) Start() error {
+	log, err := os.OpenFile(m.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	//nolint:gosec // this binary itself
+	cmd := exec.Command(self, append([]string{
+		"--config=" + m.config,
+		"--kubeconfig=" + filepath.Join(m.dir, "kubeconfig"),
+		"--metrics-bind-address=" + m.metrics,
+		"--health-probe-bind-address=" + m.health,
+		"--registry-bind-address=" + m.served,
+		"--leader-elect=false",
+	}, m.flags...)...)
+	cmd.Env = append(os.Environ(), managerMark+"=1", "GORACE=halt_on_error=0")
+	cmd.Stdout, cmd.Stderr = log, log
+	// The manager ends when its standard input does, so it never outlives this process.
+	if _, err := cmd.StdinPipe(); err != nil {
+		return errors.Join(err, log.Close())
+	}
+	if err := cmd.Start(); err != nil {
+		return errors.Join(err, log.Close())
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.process, m.done = cmd, make(chan struct{})
+	go m.wait(cmd, m.done, log)
+	return nil
+}
+
+func (m *manager) wait(cmd *exec.Cmd, done chan struct{}, log io.Closer) {
+	err := cmd.Wait()
+	_ = log.Close()
+	m.mu.Lock()
+	m.err = err
+	m.mu.Unlock()
+	close(done)
+}
+
+// Exited returns once the process has ended, with how it ended.
+func (m *manager) Exited(ctx context.Context) error {
+	m.mu.Lock()
+	done := m.done
+	m.mu.Unlock()
+	select {
+	case <-done:
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.err
+	case <-ctx.Done():
+		return fmt.Errorf("manager %s still runs: %w", m.name, ctx.Err())
+	}
+}
+
+// Kill ends the process with no chance to tidy up, and returns when it is gone.
+func (m *manager) Kill() { m.signal(syscall.SIGKILL) }
+
+// Stop ends the process in good order, and returns when it is gone.
+func (m *manager) Stop() { m.signal(syscall.SIGTERM) }
+
+func (m *manager) signal(signal syscall.Signal) {
+	m.mu.Lock()
+	process, done := m.process, m.done
+	m.mu.Unlock()
+	if process == nil {
+		return
+	}
+	_ = process.Process.Signal(signal) // it may have ended by itself
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		_ = process.Process.Kill()
+		<-done
+	}
+}
+
+// AwaitReady returns once the manager says that it is ready.
+func (m *manager) AwaitReady(ctx context.Context) error {
+	var last error
+	for {
+		status, body, err := get(ctx, "http://"+m.health+"/readyz")
+		if err == nil && status == http.StatusOK {
+			return nil
+		}
+		last = errors.Join(err, fmt.Errorf("readyz answers %d: %s", status, body))
+		m.mu.Lock()
+		done := m.done
+		m.mu.Unlock()
+		select {
+		case <-done:
+			return fmt.Errorf("manager %s ended before it was ready:\n%s", m.name, m.Tail())
+		case <-ctx.Done():
+			return fmt.Errorf("manager %s is not ready: %w\n%s", m.name, last, m.Tail())
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// get reads a URL.
+func get(ctx context.Context, url string) (status int, body string, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return 0, "", err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(text), err
+}
+
+// Log returns what the process has written so far.
+func (m *manager) Log() string {
+	data, err := os.ReadFile(m.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(data)
+}
+
+// Tail is the end of the log.
+func (m *manager) Tail() string {
+	log := m.Log()
+	return log[max(0, len(log)-logTail):]
+}
+
+// faults are what must never stand in a manager's log.
+func (m *manager) faults() []string {
+	var found []string
+	for line := range bytes.Lines([]byte(m.Log())) {
+		for _, bad := range []string{"DATA RACE", "panic:", "Observed a panic", "fatal error:"} {
+			if strings.Contains(string(line), bad) {
+				found = append(found, strings.TrimSpace(string(line)))
+			}
+		}
+	}
+	return found
+}

@@ -1,0 +1,27 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// memoryHolds is registryHolds for a manager with the memory driver, as curl sees it.
+func (s *scenario) memoryHolds(pods []*corev1.Pod) error {
+	status, body, err := get(s.Context(), "http://"+s.manager.served+"/v1/instances?cluster="+clusterName)
+	if err != nil {
+		return err
+	}
+	if status != http.StatusOK {
+		return fmt.Errorf("the memory registry answers %d: %s", status, body)
+	}
+	var listing struct{ Instances []registry.Entry }
+	if err := json.Unmarshal([]byte(body), &listing); err != nil {
+		return err
+	}
+	return compareEntries(s.entriesOf(pods), listing.Instances)
+}

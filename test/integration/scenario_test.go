@@ -1,0 +1,348 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+)
+
+const (
+	// patience is how long anything may take before it counts as stuck.
+	patience = 60 * time.Second
+	// glance is how often a condition is looked at.
+	glance = 20 * time.Millisecond
+)
+
+// scenario is one story: one namespace, one CloneSet, one service.
+type scenario struct {
+	*testing.T
+
+	k8s      client.WithWatch
+	history  *history
+	manager  *manager
+	registry *registryServer // nil where the manager's own memory is the registry
+	style    style
+	ns       string
+	key      types.NamespacedName
+
+	// services are the names and ports that each pod is registered under.
+	services map[string]int
+	// generation is that of our last change to the CloneSet.
+	generation int64
+	// handlers are all that any version of the CloneSet named.
+	handlers []handler
+	// forgetting is since when no workload names the handlers any more, so they are released wherever the pod stands.
+	forgetting time.Time
+	// troubled: the manager was restarted or reconfigured, or the registry failed, so calls may be repeated.
+	troubled bool
+	// drain is what the pods' annotation says.
+	drain time.Duration
+}
+
+// newScenario makes a scenario of a manager, with a namespace of its own.
+func newScenario(t *testing.T, m *manager, registry *registryServer, s style, namespace string) *scenario {
+	t.Helper()
+	sc := &scenario{
+		T: t, k8s: env.client, history: env.history, manager: m, registry: registry, style: s,
+		ns: namespace, services: map[string]int{namespace: 80},
+	}
+	env.scenarios.Add(1)
+	sc.must(sc.k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
+	return sc
+}
+
+func (s *scenario) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatalf("%v\n%s", err, s.describe())
+	}
+}
+
+// await returns once look finds nothing missing.
+func (s *scenario) await(what string, look func() error) {
+	s.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		err := look()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.Fatalf("waiting for %s: %v\n%s", what, err, s.describe())
+		}
+		time.Sleep(glance)
+	}
+}
+
+// describe says where everything stands, for the reader of a failure.
+func (s *scenario) describe() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "namespace %s\n", s.ns)
+	if set := s.history.Set(s.key); set != nil {
+		fmt.Fprintf(&b, "CloneSet generation %d, wanted %d: %+v\n", set.Generation, s.generation, set.Status)
+	}
+	for _, pod := range s.history.Pods(s.ns) {
+		fmt.Fprintf(&b, "pod %s %s: state %s since %s, ready %t, deleting %t, ip %s, labels %v, finalizers %v, record %s\n",
+			pod.Name, pod.UID, stateOf(pod), pod.Annotations[appspub.LifecycleTimestampKey], isReady(pod),
+			pod.DeletionTimestamp != nil, pod.Status.PodIP, pod.Labels, pod.Finalizers,
+			pod.Annotations["rollcall.dev/registration"])
+	}
+	if s.registry != nil {
+		for _, e := range s.registry.Entries(s.T, s.ns) {
+			fmt.Fprintf(&b, "registry: %s at %s of %s: %s\n", e.Service, e.Endpoint(), e.Pod, e.State)
+		}
+		for _, a := range s.registry.Answers(s.ns, "") {
+			fmt.Fprintf(&b, "journal: %s %s %s %s: %d\n", a.received.Format("05.000"), a.op, a.Service, a.Pod, a.status)
+		}
+	}
+	for _, w := range s.manager.proxy.Writes(s.ns) {
+		if w.toPod() {
+			fmt.Fprintf(&b, "write: %s %s %d %s\n", w.received.Format("05.000"), w.name, w.status, w.body)
+		}
+	}
+	for _, e := range s.Events() {
+		fmt.Fprintf(&b, "event: %s %s %s %s: %s\n", e.Regarding.Kind, e.Regarding.Name, e.Type, e.Reason, e.Note)
+	}
+	fmt.Fprintf(&b, "log of manager %s:\n%s", s.manager.name, s.manager.Tail())
+	return b.String()
+}
+
+// Create creates the style's CloneSet, changed as the scenario wants it.
+func (s *scenario) Create(edits ...func(*kruisev1alpha1.CloneSet)) {
+	s.Helper()
+	set := s.style.load(s.T)
+	set.Namespace = s.ns
+	set.Spec.Selector.MatchLabels = map[string]string{"app": s.ns}
+	set.Spec.Template.Labels["app"] = s.ns
+	for _, edit := range edits {
+		edit(set)
+	}
+	s.must(s.k8s.Create(s.Context(), set))
+	s.key = client.ObjectKeyFromObject(set)
+	s.noted(set)
+}
+
+// noted remembers what we last asked for.
+func (s *scenario) noted(set *kruisev1alpha1.CloneSet) {
+	s.generation = set.Generation
+	for _, h := range handlersOf(set.Spec.Lifecycle) {
+		if !slices.ContainsFunc(s.handlers, func(o handler) bool { return o.key() == h.key() && o.value == h.value }) {
+			s.handlers = append(s.handlers, h)
+		}
+	}
+}
+
+// Edit changes the CloneSet.
+func (s *scenario) Edit(edit func(*kruisev1alpha1.CloneSet)) {
+	s.Helper()
+	s.must(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		set := &kruisev1alpha1.CloneSet{}
+		if err := s.k8s.Get(s.Context(), s.key, set); err != nil {
+			return err
+		}
+		edit(set)
+		if err := s.k8s.Update(s.Context(), set); err != nil {
+			return err
+		}
+		s.noted(set)
+		return nil
+	}))
+}
+
+// forget notes that from now on no workload names the handlers.
+func (s *scenario) forget() {
+	if s.forgetting.IsZero() {
+		s.forgetting = time.Now()
+	}
+}
+
+// Edits that many scenarios make.
+
+func replicas(n int32) func(*kruisev1alpha1.CloneSet) {
+	return func(set *kruisev1alpha1.CloneSet) { set.Spec.Replicas = &n }
+}
+
+func image(name string) func(*kruisev1alpha1.CloneSet) {
+	return func(set *kruisev1alpha1.CloneSet) { set.Spec.Template.Spec.Containers[0].Image = name }
+}
+
+func updateType(kind kruisev1alpha1.CloneSetUpdateStrategyType) func(*kruisev1alpha1.CloneSet) {
+	return func(set *kruisev1alpha1.CloneSet) { set.Spec.UpdateStrategy.Type = kind }
+}
+
+// inPlace has the pods updated where they are, one after the other, with no new ones beside them.
+func inPlace(set *kruisev1alpha1.CloneSet) {
+	updateType(kruisev1alpha1.InPlaceIfPossibleCloneSetUpdateStrategyType)(set)
+	one := intstr.FromInt32(1)
+	set.Spec.UpdateStrategy.MaxSurge, set.Spec.UpdateStrategy.MaxUnavailable = nil, &one
+}
+
+func annotated(key, value string) func(*kruisev1alpha1.CloneSet) {
+	return func(set *kruisev1alpha1.CloneSet) {
+		if set.Spec.Template.Annotations == nil {
+			set.Spec.Template.Annotations = map[string]string{}
+		}
+		set.Spec.Template.Annotations[key] = value
+	}
+}
+
+// UpdateImage has the CloneSet update its pods.
+func (s *scenario) UpdateImage(name string) { s.Helper(); s.Edit(image(name)) }
+
+// Scale sets the number of pods.
+func (s *scenario) Scale(n int32) { s.Helper(); s.Edit(replicas(n)) }
+
+// Pods are the pods as last seen, the oldest first.
+func (s *scenario) Pods() []*corev1.Pod { return s.history.Pods(s.ns) }
+
+// Now is the last version of a pod, or nil once it is gone.
+func (s *scenario) Now(uid types.UID) *corev1.Pod {
+	seen := s.history.Of(uid)
+	if len(seen) == 0 || seen[len(seen)-1].deleted {
+		return nil
+	}
+	return seen[len(seen)-1].pod
+}
+
+// AwaitPodIn returns a pod in the lifecycle state, once there is one.
+func (s *scenario) AwaitPodIn(state appspub.LifecycleStateType) *corev1.Pod {
+	s.Helper()
+	var found *corev1.Pod
+	s.await("a pod in "+string(state), func() error {
+		for _, pod := range s.Pods() {
+			if stateOf(pod) == string(state) {
+				found = pod
+				return nil
+			}
+		}
+		return fmt.Errorf("there is none")
+	})
+	return found
+}
+
+// AwaitState returns once the pod is in the state.
+func (s *scenario) AwaitState(pod *corev1.Pod, state appspub.LifecycleStateType) *corev1.Pod {
+	s.Helper()
+	var now *corev1.Pod
+	s.await(fmt.Sprintf("pod %s in %s", pod.Name, state), func() error {
+		now = s.Now(pod.UID)
+		if now == nil {
+			return fmt.Errorf("it is gone")
+		}
+		if stateOf(now) != string(state) {
+			return fmt.Errorf("it is in %s", stateOf(now))
+		}
+		return nil
+	})
+	return now
+}
+
+// AwaitGone returns once the pod is no longer there.
+func (s *scenario) AwaitGone(pod *corev1.Pod) {
+	s.Helper()
+	s.await("pod "+pod.Name+" to be gone", func() error {
+		if s.Now(pod.UID) != nil {
+			return fmt.Errorf("it is there")
+		}
+		return nil
+	})
+}
+
+// PatchPod applies a merge patch to a pod, as somebody else.
+func (s *scenario) PatchPod(pod *corev1.Pod, patch string) {
+	s.Helper()
+	s.must(s.k8s.Patch(s.Context(), pod.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch))))
+}
+
+// DeletePod deletes a pod as kubectl does.
+func (s *scenario) DeletePod(pod *corev1.Pod) {
+	s.Helper()
+	s.must(client.IgnoreNotFound(s.k8s.Delete(s.Context(), pod.DeepCopy(), client.Preconditions{UID: &pod.UID})))
+}
+
+// DeleteCloneSet deletes the workload.
+func (s *scenario) DeleteCloneSet(how metav1.DeletionPropagation) {
+	s.Helper()
+	s.forget()
+	s.must(client.IgnoreNotFound(s.k8s.Delete(s.Context(), &kruisev1alpha1.CloneSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: s.key.Name},
+	}, client.PropagationPolicy(how))))
+}
+
+// HoldCalls holds back the registry's work and answer for one operation in this namespace.
+func (s *scenario) HoldCalls(op registrytest.Op) *registrytest.Hold {
+	return s.registry.Hold(registrytest.Match{Op: op, Namespace: s.ns})
+}
+
+// AwaitCalls returns once n calls wait at the hold.
+func (s *scenario) AwaitCalls(h *registrytest.Hold, n int) {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	defer cancel()
+	s.must(h.AwaitReached(ctx, n))
+}
+
+// Events are those of the namespace.
+func (s *scenario) Events() []eventsv1.Event {
+	var list eventsv1.EventList
+	// The context of a test that has failed is over.
+	if err := s.k8s.List(context.Background(), &list, client.InNamespace(s.ns)); err != nil && !apierrors.IsNotFound(err) {
+		s.Errorf("listing events: %v", err)
+	}
+	return list.Items
+}
+
+// Play has the other owner of a label handler do its part at once, for as long as the scenario runs: it releases the hook
+// in PreparingUpdate and PreparingDelete, and sets it again in Updated.
+func (s *scenario) Play(key, value string) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			for _, pod := range s.Pods() {
+				s.playOn(ctx, pod, key, value)
+			}
+			time.Sleep(glance)
+		}
+	}()
+	s.Cleanup(func() { cancel(); <-done })
+}
+
+func (s *scenario) playOn(ctx context.Context, pod *corev1.Pod, key, value string) {
+	set := pod.Labels[key] == value
+	patch := ""
+	switch appspub.LifecycleStateType(stateOf(pod)) {
+	case appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStatePreparingDelete:
+		if set {
+			patch = fmt.Sprintf(`{"metadata":{"uid":%q,"resourceVersion":%q,"labels":{%q:null}}}`, pod.UID, pod.ResourceVersion, key)
+		}
+	case appspub.LifecycleStateUpdated:
+		if !set {
+			patch = fmt.Sprintf(`{"metadata":{"uid":%q,"resourceVersion":%q,"labels":{%q:%q}}}`, pod.UID, pod.ResourceVersion, key, value)
+		}
+	}
+	if patch == "" {
+		return
+	}
+	err := s.k8s.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))
+	if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		s.Errorf("the other owner: %v", err)
+	}
+}
