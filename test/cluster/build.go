@@ -24,6 +24,7 @@ const (
 	// progressEvery is the longest silence of a build.
 	progressEvery = 10 * time.Second
 	keyLength     = 16
+	buildPattern  = ".build-"
 )
 
 // Build makes sure that every server has its binary in the cache, and builds those that are missing. Progress goes to log, which may
@@ -201,7 +202,10 @@ func (b *builder) compile(ctx context.Context, dir, target, version string, flag
 	if err := b.checkDisk(ctx, target); err != nil {
 		return err
 	}
-	temp, err := os.MkdirTemp(target, ".build-")
+	if err := removeLeftovers(target); err != nil {
+		return err
+	}
+	temp, err := os.MkdirTemp(target, buildPattern)
 	if err != nil {
 		return fmt.Errorf("creating a folder for the build: %w", err)
 	}
@@ -214,6 +218,20 @@ func (b *builder) compile(ctx context.Context, dir, target, version string, flag
 		}
 		if err := os.Rename(built, filepath.Join(target, s.name)); err != nil {
 			return fmt.Errorf("putting %s into the cache: %w", s.name, err)
+		}
+	}
+	return nil
+}
+
+// removeLeftovers removes what a build that was killed left behind. The caller holds the lock of the folder.
+func removeLeftovers(target string) error {
+	left, err := filepath.Glob(filepath.Join(target, buildPattern+"*"))
+	if err != nil {
+		return fmt.Errorf("looking for left-overs of earlier builds: %w", err)
+	}
+	for _, dir := range left {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("removing the left-over of an earlier build: %w", err)
 		}
 	}
 	return nil

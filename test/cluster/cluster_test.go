@@ -1,0 +1,130 @@
+package cluster
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		opts   Options
+		want   Options
+		err    string
+	}{
+		"zero":         {reason: "the zero value is complete", want: Options{Nodes: DefaultNodes, PodCIDR: DefaultPodCIDR}},
+		"kept":         {reason: "what is set stays", opts: Options{Nodes: 1, PodCIDR: "127.9.0.0/24"}, want: Options{Nodes: 1, PodCIDR: "127.9.0.0/24"}},
+		"nodes":        {reason: "no cluster has fewer than no nodes", opts: Options{Nodes: -1}, err: "Options.Nodes is -1"},
+		"no range":     {reason: "an address is not a range", opts: Options{PodCIDR: "127.0.0.1"}, err: "Options.PodCIDR"},
+		"not loopback": {reason: "nothing answers at addresses of other machines", opts: Options{PodCIDR: "10.0.0.0/8"}, err: "Options.PodCIDR"},
+		"ipv6":         {reason: "IPv6 has one loopback address", opts: Options{PodCIDR: "::1/128"}, err: "Options.PodCIDR"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := tc.opts
+			err := got.complete()
+			expectError(t, tc.reason, err, tc.err)
+			if diff := cmp.Diff(tc.want, got); tc.err == "" && diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestFreePorts(t *testing.T) {
+	t.Parallel()
+	ports, err := freePorts(t.Context(), 9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[int]bool{}
+	for _, port := range ports {
+		if seen[port] || port < firstPort || port > lastPort {
+			t.Errorf("port %d of %v is a duplicate or out of range", port, ports)
+		}
+		seen[port] = true
+	}
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0])))
+	if err != nil {
+		t.Fatalf("port %d is not free: %v", ports[0], err)
+	}
+	_ = l.Close()
+	_, err = freePorts(t.Context(), portAttempts+1)
+	expectError(t, "what can't be found ends", err, "free ports")
+}
+
+func TestClusterDir(t *testing.T) {
+	t.Parallel()
+	full := t.TempDir()
+	writeFile(t, filepath.Join(full, "data"), "", 0o600)
+	_, _, err := clusterDir(full)
+	expectError(t, "data of an earlier cluster has other certificates", err, "not empty")
+
+	fresh := filepath.Join(t.TempDir(), "a", "b")
+	dir, release, err := clusterDir(fresh)
+	if err != nil || dir != fresh {
+		t.Fatalf("a new folder: %q, %v", dir, err)
+	}
+	release()
+	if _, err := os.Stat(fresh); err != nil {
+		t.Errorf("a folder that the caller named does not stay: %v", err)
+	}
+}
+
+func TestTempDirIsRemovedUnlessInUse(t *testing.T) {
+	t.Parallel()
+	killed, releaseKilled, err := tempDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sweepTempDirs()
+	if _, err := os.Stat(killed); err != nil {
+		t.Fatalf("the sweep removed a folder that is in use: %v", err)
+	}
+	releaseKilled()
+	if _, err := os.Stat(killed); err == nil {
+		t.Error("the folder is still there after its release")
+	}
+
+	writeFile(t, filepath.Join(killed, ownerLock), "", 0o600)
+	sweepTempDirs()
+	if _, err := os.Stat(killed); err == nil {
+		t.Error("the sweep left a folder whose owner is gone")
+	}
+}
+
+func TestStages(t *testing.T) {
+	t.Parallel()
+	next, err := stageFiles.ReadFile("stages/pod-next.jq")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]bool{"pod-next.jq": true}
+	for _, s := range podStages() {
+		if _, err := s.document(string(next)); err != nil {
+			t.Error(err)
+		}
+		if !s.deletes {
+			files["pod-"+s.name+".yaml"] = true
+		}
+		if want := strconv.Quote(s.name); !strings.Contains(string(next), want) {
+			t.Errorf("pod-next.jq never says %s", want)
+		}
+	}
+	entries, err := stageFiles.ReadDir("stages")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if !files[entry.Name()] {
+			t.Errorf("no stage uses %s", entry.Name())
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package podserver
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+)
+
+func TestCanServe(t *testing.T) {
+	t.Parallel()
+	now := metav1.Now()
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*corev1.Pod)
+		want   bool
+	}{
+		"running":    {reason: "its container runs and is ready", change: func(*corev1.Pod) {}, want: true},
+		"gate shut":  {reason: "a readiness gate does not stop the container", change: func(p *corev1.Pod) { p.Status.Conditions = nil }, want: true},
+		"pending":    {reason: "nothing runs yet", change: func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }},
+		"ended":      {reason: "nothing runs any more", change: func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }},
+		"no address": {reason: "nobody can reach it", change: func(p *corev1.Pod) { p.Status.PodIP = "" }},
+		"deleted":    {reason: "kubelet stops it at once, whatever finalizers it has", change: func(p *corev1.Pod) { p.DeletionTimestamp = &now }},
+		"not ready":  {reason: "the container still starts", change: func(p *corev1.Pod) { p.Status.ContainerStatuses[0].Ready = false }},
+		"waiting":    {reason: "the container restarts", change: func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State = corev1.ContainerState{} }},
+		"new image":  {reason: "the container with the old image is killed as soon as kubelet sees it", change: func(p *corev1.Pod) { p.Spec.Containers[0].Image = "web:2" }},
+		"no status":  {reason: "nothing is known of the container", change: func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }},
+		"sidecar":    {reason: "each container counts", change: func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "b"}) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := pod("127.0.0.1", "uid-1")
+			tc.change(p)
+			if got := canServe(p); got != tc.want {
+				t.Errorf("%s: got %t, want %t", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestEachAddressAnswersForItsPod(t *testing.T) {
+	t.Parallel()
+	s, port := serve(t)
+	s.observe(pod("127.200.0.1", "uid-1"))
+	s.observe(pod("127.200.0.2", "uid-2"))
+	expectAnswer(t, "127.200.0.1", port, "uid-1")
+	expectAnswer(t, "127.200.0.2", port, "uid-2")
+	expectRefused(t, "127.200.0.3", port)
+	if !s.CanServe("127.200.0.1") || s.CanServe("127.200.0.3") {
+		t.Error("CanServe does not say what a request finds")
+	}
+}
+
+func TestOpenConnectionsAreResetWhenThePodStops(t *testing.T) {
+	t.Parallel()
+	for name, stop := range map[string]func(*Server, *corev1.Pod){
+		"new image": func(s *Server, p *corev1.Pod) { p.Spec.Containers[0].Image = "web:2"; s.observe(p) },
+		"deleted":   func(s *Server, p *corev1.Pod) { now := metav1.Now(); p.DeletionTimestamp = &now; s.observe(p) },
+		"gone":      func(s *Server, p *corev1.Pod) { s.forget(p) },
+		"gone while the watch was broken": func(s *Server, p *corev1.Pod) {
+			s.forget(cache.DeletedFinalStateUnknown{Obj: p})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, port := serve(t)
+			p := pod("127.200.1.1", "uid-1")
+			s.observe(p)
+			kept, err := (&net.Dialer{}).DialContext(t.Context(), "tcp4", net.JoinHostPort("127.200.1.1", strconv.Itoa(port)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer kept.Close()
+			if _, err := fmt.Fprint(kept, "GET / HTTP/1.1\r\nHost: pod\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			reader := bufio.NewReader(kept)
+			response, err := http.ReadResponse(reader, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			if _, err := io.Copy(io.Discard, response.Body); err != nil {
+				t.Fatal(err)
+			}
+
+			stop(s, p)
+			if _, err := reader.ReadByte(); err == nil || errors.Is(err, io.EOF) {
+				t.Errorf("the kept connection ends with %v, want a reset", err)
+			}
+			expectRefused(t, "127.200.1.1", port)
+		})
+	}
+}
+
+func TestALatePodDoesNotStopAnotherAtItsAddress(t *testing.T) {
+	t.Parallel()
+	s, port := serve(t)
+	old := pod("127.200.2.1", "uid-old")
+	s.observe(old)
+	s.observe(pod("127.200.2.1", "uid-new"))
+	s.forget(old)
+	expectAnswer(t, "127.200.2.1", port, "uid-new")
+}
+
+func serve(t *testing.T) (*Server, int) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	listener, err := Listen(ctx, 0)
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	s := newServer()
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx, listener) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Errorf("Serve returns %v when its context ends, want nil", err)
+		}
+	})
+	return s, listener.Addr().(*net.TCPAddr).Port
+}
+
+func ask(t *testing.T, ip string, port int) (Answer, error) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("http://%s:%d/", ip, port), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer response.Body.Close()
+	var answer Answer
+	return answer, json.NewDecoder(response.Body).Decode(&answer)
+}
+
+func expectAnswer(t *testing.T, ip string, port int, uid string) {
+	t.Helper()
+	answer, err := ask(t, ip, port)
+	want := Answer{Pod: "web-" + uid, Namespace: "default", UID: uid, Image: "web:1"}
+	if err != nil || answer != want {
+		t.Errorf("%s answers %+v, %v, want %+v", ip, answer, err, want)
+	}
+}
+
+func expectRefused(t *testing.T, ip string, port int) {
+	t.Helper()
+	answer, err := ask(t, ip, port)
+	if err == nil {
+		t.Errorf("%s answers %+v, want a reset", ip, answer)
+		return
+	}
+	if !strings.Contains(err.Error(), "reset") && !errors.Is(err, io.EOF) {
+		t.Errorf("%s refuses with %v, want a reset", ip, err)
+	}
+}
+
+func pod(ip, uid string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web-" + uid, Namespace: "default", UID: types.UID(uid)},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, PodIP: ip,
+			ContainerStatuses: []corev1.ContainerStatus{{
+				Name: "web", Image: "web:1", Ready: true,
+				State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+			}},
+		},
+	}
+}

@@ -1,0 +1,164 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const patience = time.Minute
+
+func TestProcessEndsWithItsLauncher(t *testing.T) {
+	t.Parallel()
+	l := newLauncher()
+	p, err := startProcess(l, t.TempDir(), shell("sleeper", "sleep 600"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.crashed(); err != nil {
+		t.Fatalf("it did not start: %v", err)
+	}
+	// The end of the launcher's thread is what the end of the whole process is to the kernel.
+	l.close()
+	select {
+	case <-p.done:
+	case <-time.After(patience):
+		t.Fatal("the process survives the thread that started it")
+	}
+}
+
+func TestKillEndsTheWholeGroup(t *testing.T) {
+	t.Parallel()
+	l := newLauncher()
+	t.Cleanup(l.close)
+	dir := t.TempDir()
+	p, err := startProcess(l, dir, shell("parent", "sleep 600 & echo $! > child; wait"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the child runs", func() bool {
+		data, err := os.ReadFile(filepath.Join(dir, "child"))
+		return err == nil && strings.HasSuffix(string(data), "\n")
+	})
+	p.kill()
+	p.kill()
+	if err := p.crashed(); err != nil {
+		t.Errorf("what we killed counts as crashed: %v", err)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "child"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the child has ended too", func() bool {
+		stat, err := os.ReadFile(filepath.Join("/proc", strings.TrimSpace(string(data)), "stat"))
+		return errors.Is(err, os.ErrNotExist) || strings.Contains(string(stat), ") Z ")
+	})
+}
+
+func TestWaitReady(t *testing.T) {
+	t.Parallel()
+	notReady := func(context.Context) error { return errors.New("connection refused") }
+	for name, tc := range map[string]struct {
+		reason string
+		script string
+		check  func(context.Context) error
+		cancel bool
+		want   []string
+	}{
+		"ready": {
+			reason: "a check that passes ends the wait",
+			script: "sleep 600", check: func(context.Context) error { return nil },
+		},
+		"dies": {
+			reason: "the error of a server that dies has its exit status and the end of its log",
+			script: "echo the reason >&2; exit 3", check: notReady,
+			want: []string{"dies: it ended before it was ready: exit status 3", "the reason"},
+		},
+		"cancelled": {
+			reason: "the error of a server that does not become ready has the last answer and the end of its log",
+			script: "echo still thinking; sleep 600", check: notReady, cancel: true,
+			want: []string{"not ready", "context canceled", "connection refused", "cancelled.log"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLauncher()
+			t.Cleanup(l.close)
+			p, err := startProcess(l, t.TempDir(), shell(name, tc.script))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.kill()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if tc.cancel {
+				cancel()
+			}
+			err = p.waitReady(ctx, tc.check)
+			if len(tc.want) == 0 && err != nil {
+				t.Errorf("%s: %v", tc.reason, err)
+			}
+			for _, want := range tc.want {
+				expectError(t, tc.reason, err, want)
+			}
+		})
+	}
+}
+
+func TestProcessGetsNothingOfOurEnvironment(t *testing.T) {
+	t.Parallel()
+	l := newLauncher()
+	t.Cleanup(l.close)
+	dir := t.TempDir()
+	c := shell("env", "env")
+	c.env = []string{"GIVEN=yes"}
+	p, err := startProcess(l, dir, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-p.done
+	log := logTail(p.logPath)
+	for line := range strings.Lines(log) {
+		name, _, _ := strings.Cut(line, "=")
+		switch name {
+		case "PATH", "HOME", "TMPDIR", "GIVEN", "PWD", "SHLVL", "_", "OLDPWD":
+		default:
+			t.Errorf("the server sees %s", line)
+		}
+	}
+	if !strings.Contains(log, "HOME="+dir) {
+		t.Errorf("its home is not its own folder:\n%s", log)
+	}
+}
+
+func TestLogTail(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	long := strings.Repeat("a line of the log\n", tailBytes) + "the last line\n"
+	writeFile(t, filepath.Join(dir, "long.log"), long, 0o600)
+	got := logTail(filepath.Join(dir, "long.log"))
+	if len(got) > tailBytes || !strings.HasSuffix(got, "the last line") || !strings.HasPrefix(got, "a line of") {
+		t.Errorf("the end of a long log has %d bytes, from %.20q", len(got), got)
+	}
+	writeFile(t, filepath.Join(dir, "empty.log"), "\n", 0o600)
+	if got := logTail(filepath.Join(dir, "empty.log")); got != "(empty)" {
+		t.Errorf("an empty log: %q", got)
+	}
+}
+
+func shell(name, script string) command {
+	return command{name: name, path: "/bin/sh", args: []string{"-c", script}}
+}
+
+func eventually(t *testing.T, what string, check func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !check(); time.Sleep(readyPoll) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %s until %s", patience, what)
+		}
+	}
+}
