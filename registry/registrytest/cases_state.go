@@ -1,6 +1,8 @@
 package registrytest
 
 import (
+	"slices"
+
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -139,7 +141,7 @@ func removalSparesOthers(w *world) {
 	left := []registry.Entry{
 		inService(otherPort), inService(otherService), inService(otherAddress), inService(otherPod),
 	}
-	w.expect(append(left[:len(left):len(left)], outOfService(gone))...)
+	w.expect(append(slices.Clip(left), outOfService(gone))...)
 	w.deregister(d, gone)
 	w.expect(left...)
 }

@@ -75,10 +75,10 @@ type Harness struct {
 // check returns what is wrong with the harness itself.
 func (h Harness) check() error {
 	if h.Open == nil {
-		return fmt.Errorf("the harness has no Open")
+		return fmt.Errorf("harness: there is no Open")
 	}
 	if _, lacks := h.Lacks[Listing]; lacks && h.Truth == nil {
-		return fmt.Errorf("a driver that lacks %s needs Harness.Truth", Listing)
+		return fmt.Errorf("harness: a driver that lacks %s needs Truth", Listing)
 	}
 	for _, f := range []struct {
 		capability Capability
@@ -90,7 +90,7 @@ func (h Harness) check() error {
 		{Failing, h.Failing != nil},
 	} {
 		if _, lacks := h.Lacks[f.capability]; lacks == f.given {
-			return fmt.Errorf("the harness must have either %s, or the reason why not in Lacks", f.capability)
+			return fmt.Errorf("harness: give either %s, or in Lacks the reason why not", f.capability)
 		}
 	}
 	return h.checkReasons()
@@ -101,10 +101,10 @@ func (h Harness) checkReasons() error {
 		switch c {
 		case OutOfServiceState, Listing, AnyServiceName, Unreachable, Refusing, Stalled, Failing:
 		default:
-			return fmt.Errorf("Lacks names %q, which is no capability", c)
+			return fmt.Errorf("harness: Lacks names %q, which is no capability", c)
 		}
 		if reason == "" {
-			return fmt.Errorf("Lacks gives no reason for %s", c)
+			return fmt.Errorf("harness: Lacks gives no reason for %s", c)
 		}
 	}
 	return nil

@@ -127,14 +127,14 @@ func TestABadHarnessIsRefused(t *testing.T) {
 		"neither Stalled nor a reason": {
 			reason: "a case must not go missing silently",
 			spoil:  func(h *registrytest.Harness) { delete(h.Lacks, registrytest.Stalled) },
-			want:   "either Stalled, or the reason why not",
+			want:   "either Stalled, or in Lacks the reason",
 		},
 		"both Stalled and a reason": {
 			reason: "a case that could run must not be skipped",
 			spoil: func(h *registrytest.Harness) {
 				h.Stalled = func(registrytest.T) registry.Registry { return nil }
 			},
-			want: "either Stalled, or the reason why not",
+			want: "either Stalled, or in Lacks the reason",
 		},
 		"a reason that is empty": {
 			reason: "a skip says why",
@@ -152,7 +152,7 @@ func TestABadHarnessIsRefused(t *testing.T) {
 				h.Lacks[registrytest.Listing] = "none"
 				h.Truth = nil
 			},
-			want: "needs Harness.Truth",
+			want: "needs Truth",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

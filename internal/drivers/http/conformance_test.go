@@ -73,12 +73,13 @@ func newMemory(t *testing.T) httpserver.Backend {
 func runWatched(t *testing.T, backend http.Handler, start func(http.Handler) registry.Config) {
 	t.Helper()
 	traffic := loadDocument(t).watch(t, backend)
-	cfg := start(traffic)
-	t.Run("suite", func(t *testing.T) { registrytest.Run(t, harness(cfg)) })
-	const fewest = 500
-	if n := traffic.count.Load(); n < fewest {
-		t.Errorf("%d exchanges were held against the document, want %d or more: did the suite use this server?", n, fewest)
-	}
+	t.Cleanup(func() { // after the cases, which are parallel
+		const fewest = 500
+		if n := traffic.count.Load(); n < fewest {
+			t.Errorf("%d exchanges were held against the document, want %d or more: did the suite use this server?", n, fewest)
+		}
+	})
+	registrytest.Run(t, harness(start(traffic)))
 }
 
 func TestConformance(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -109,9 +110,7 @@ func (w *watched) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if err := w.document.check(e); err != nil && r.Context().Err() == nil {
 		w.t.Errorf("%s %s -> %d %s differs from the document: %v", r.Method, r.URL, e.status, e.responseBody, err)
 	}
-	for name, values := range answer.Header() {
-		rw.Header()[name] = values
-	}
+	maps.Copy(rw.Header(), answer.Header())
 	rw.WriteHeader(answer.Code)
 	_, _ = rw.Write(answer.Body.Bytes())
 }

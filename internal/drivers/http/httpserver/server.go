@@ -130,7 +130,7 @@ func (s *server) change(apply func(context.Context, registry.Instance) error) ht
 func (s *server) list(r *http.Request) reply {
 	cluster := r.URL.Query().Get("cluster")
 	if cluster == "" {
-		return failure(registry.Instance{}, badRequest("query parameter cluster is missing"))
+		return failure(registry.Instance{}, requestError("query parameter cluster is missing"))
 	}
 	asked := registry.Instance{Cluster: cluster}
 	entries, err := s.backend.List(r.Context(), cluster)
@@ -144,10 +144,10 @@ func (s *server) list(r *http.Request) reply {
 	return reply{status: http.StatusOK, body: listing{entries}, asked: asked}
 }
 
-// badRequest is an error in what the client sent.
-type badRequest string
+// requestError is an error in what the client sent.
+type requestError string
 
-func (e badRequest) Error() string { return string(e) }
+func (e requestError) Error() string { return string(e) }
 
 func decode(r *http.Request) (registry.Instance, error) {
 	var in registry.Instance
@@ -155,25 +155,25 @@ func decode(r *http.Request) (registry.Instance, error) {
 		if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
 			return registry.Instance{}, err
 		}
-		return registry.Instance{}, badRequest("the body must be one instance as JSON: " + err.Error())
+		return registry.Instance{}, requestError("the body must be one instance as JSON: " + err.Error())
 	}
 	for _, f := range []struct{ name, value string }{
 		{"service", in.Service}, {"address", in.Address}, {"cluster", in.Cluster},
 		{"namespace", in.Namespace}, {"pod", in.Pod}, {"uid", in.UID},
 	} {
 		if f.value == "" {
-			return in, badRequest(f.name + " is missing")
+			return in, requestError(f.name + " is missing")
 		}
 	}
 	if in.Port < 1 || in.Port > math.MaxUint16 {
-		return in, badRequest(fmt.Sprintf("port must be 1 to 65535, not %d", in.Port))
+		return in, requestError(fmt.Sprintf("port must be 1 to 65535, not %d", in.Port))
 	}
 	return in, nil
 }
 
 func failure(asked registry.Instance, err error) reply {
 	rep := reply{status: http.StatusServiceUnavailable, body: problem{err.Error()}, asked: asked}
-	var bad badRequest
+	var bad requestError
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &bad):
