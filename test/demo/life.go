@@ -42,6 +42,7 @@ type life struct {
 	set       *appsv1alpha1.CloneSet
 	read      reader
 	traffic   *traffic
+	atLeast   int // requests
 }
 
 // step changes something and waits until what was wanted is so.
@@ -111,11 +112,11 @@ func (l *life) steps() []step {
 // enough goes on sending until there were so many requests that the result means something.
 func (l *life) enough() step {
 	return step{
-		title: fmt.Sprintf("Go on until there were %d requests", enoughRequests),
+		title: fmt.Sprintf("Go on until there were %d requests", l.atLeast),
 		do:    func(context.Context) error { return nil },
 		until: func(context.Context) (string, error) {
-			if n := l.traffic.tally().requests; n < enoughRequests {
-				return fmt.Sprintf("there were %d requests and not %d", n, enoughRequests), nil
+			if n := l.traffic.tally().requests; n < l.atLeast {
+				return fmt.Sprintf("there were %d requests and not %d", n, l.atLeast), nil
 			}
 			return "", nil
 		},
@@ -130,7 +131,7 @@ func (l *life) play(ctx context.Context) error {
 				return fmt.Errorf("%s: %w", s.title, err)
 			}
 		}
-		if l.traffic.tally().requests >= enoughRequests {
+		if l.traffic.tally().requests >= l.atLeast {
 			return nil
 		}
 		return l.take(ctx, l.enough())
@@ -263,8 +264,8 @@ func (l *life) list(ctx context.Context) ([]corev1.Pod, error) {
 	return pods.Items, nil
 }
 
-// settled holds when there are exactly so many pods, all are Normal and ready with the image, and the registry has exactly
-// them in service.
+// settled holds when there are exactly so many pods, all are Normal and ready with the image, the registry has exactly
+// them in service, and the client knows.
 func (l *life) settled(replicas int, image string) condition {
 	return func(ctx context.Context) (string, error) {
 		pods, err := l.list(ctx)
@@ -283,7 +284,10 @@ func (l *life) settled(replicas int, image string) condition {
 				return missing, nil
 			}
 		}
-		return registryDiffers(pods, entries), nil
+		if missing := differs("the registry", pods, entries); missing != "" {
+			return missing, nil
+		}
+		return differs("what the client read last", pods, l.traffic.known()), nil
 	}
 }
 
@@ -303,23 +307,23 @@ func unsettled(pod *corev1.Pod, image string) string {
 	}
 }
 
-// registryDiffers says what the registry has other than exactly these pods in service, or "".
-func registryDiffers(pods []corev1.Pod, entries []registry.Entry) string {
-	unknown := map[string]string{}
+// differs says what the entries are other than exactly these pods in service, or "".
+func differs(who string, pods []corev1.Pod, entries []registry.Entry) string {
+	missing := map[string]string{}
 	for i := range pods {
-		unknown[string(pods[i].UID)] = pods[i].Name
+		missing[string(pods[i].UID)] = pods[i].Name
 	}
 	for _, entry := range entries {
-		if _, wanted := unknown[entry.UID]; !wanted {
-			return fmt.Sprintf("the registry has pod %s, which is not there", entry.Pod)
+		if _, wanted := missing[entry.UID]; !wanted {
+			return fmt.Sprintf("%s has pod %s, which is not there", who, entry.Pod)
 		}
 		if entry.State != registry.InService {
-			return fmt.Sprintf("the registry has pod %s %s", entry.Pod, entry.State)
+			return fmt.Sprintf("%s has pod %s %s", who, entry.Pod, entry.State)
 		}
-		delete(unknown, entry.UID)
+		delete(missing, entry.UID)
 	}
-	for _, name := range unknown {
-		return fmt.Sprintf("the registry does not have pod %s", name)
+	for _, name := range missing {
+		return fmt.Sprintf("%s lacks pod %s", who, name)
 	}
 	return ""
 }

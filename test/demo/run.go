@@ -168,19 +168,23 @@ func (w *world) lives(ctx context.Context, keep bool) error {
 
 func (w *world) withRollcall(ctx context.Context) (*life, error) {
 	w.out.banner("1. WITH ROLLCALL",
-		"The CloneSet has all three hooks: Kruise asks before it acts, Rollcall tells the registry and",
-		"then answers Kruise. A client reads the registry once a second and sends requests all the while.")
+		"The CloneSet has all three hooks. Kruise stops at PreparingNormal, PreparingUpdate, Updated and",
+		"PreparingDelete; Rollcall tells the registry, and then lets Kruise go on. A pod that was taken out",
+		fmt.Sprintf("stays up for the drain of %s, for clients that still know it: ours reads the registry every %s, and",
+			drain, refreshEvery),
+		fmt.Sprintf("sends %d requests a second all the while.", time.Second/requestEvery))
 	l, err := w.newLife(namespaceWith, true, overHTTP(w.manager.registryURL))
 	if err != nil {
 		return nil, err
 	}
+	l.atLeast = enoughRequests
 	return l, l.play(ctx)
 }
 
 func (w *world) withoutRollcall(ctx context.Context) (*life, error) {
 	w.out.banner("2. WITHOUT",
-		"The same CloneSet without hooks: Kruise asks nobody. The registry follows the pods' readiness,",
-		"at once and without fail, but only after the fact. The same client does the same.")
+		"The same CloneSet without hooks: Kruise asks nobody. Another registry follows the pods' readiness,",
+		"at once and without fail, but after the fact. The same steps, and the same client.")
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	url, err := startMirror(ctx, w.config(), namespaceWithout, w.port)

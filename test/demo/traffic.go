@@ -47,7 +47,7 @@ type traffic struct {
 // tally counts requests that are done.
 type tally struct{ requests, failed int }
 
-func (t tally) String() string { return fmt.Sprintf("%d requests, %d failed", t.requests, t.failed) }
+func (t tally) String() string { return fmt.Sprintf("requests: %d, failed: %d", t.requests, t.failed) }
 
 func (t tally) since(before tally) tally {
 	return tally{requests: t.requests - before.requests, failed: t.failed - before.failed}
@@ -124,6 +124,13 @@ func (t *traffic) learn(instances []registry.Entry) {
 	defer t.mu.Unlock()
 	t.instances = instances
 	t.seen = t.seen || len(instances) > 0
+}
+
+// known returns the instances that the client uses.
+func (t *traffic) known() []registry.Entry {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.instances
 }
 
 // once sends one request and counts it. Before the first instance was seen there is nothing to send to, and nothing to
