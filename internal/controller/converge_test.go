@@ -1,0 +1,770 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+)
+
+const (
+	registers   = "Register web@10.0.0.1:8080"
+	failsOver   = "FailOver web@10.0.0.1:8080"
+	deregisters = "Deregister web@10.0.0.1:8080"
+	writes      = "write web-1"
+	failed      = " failed"
+)
+
+func anyCall() registrytest.Match { return registrytest.Match{} }
+
+func draining15s(s *Settings) { s.Drain = 15 * time.Second }
+
+func (w *world) instance(pod *corev1.Pod, service string, port int) registry.Instance {
+	return registry.Instance{
+		Service: service, Address: pod.Status.PodIP, Port: port,
+		Cluster: testCluster, Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID),
+	}
+}
+
+func TestALifeInServiceAndOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.bornPod(w.cloneSet("web"), "web-1", unready)
+
+	w.reconcile(pod)
+	w.expectJournal("a pod that was never in service costs nothing while it starts")
+
+	w.changePod(pod, ready)
+	w.reconcile(pod)
+	w.expectJournal("one call, then one write", registers, writes)
+	w.expectHooks("Kruise may go on once the pod is in", pod, "preNormal inPlaceUpdate preDelete")
+
+	w.kruiseMoves(pod, appspub.LifecycleStateNormal)
+	w.reconcile(pod)
+	w.expectJournal("what was acknowledged is not asked for again")
+
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+	w.reconcile(pod)
+	w.expectJournal("one call, then one write", failsOver, writes)
+	w.expectHooks("Kruise may update it", pod, "preNormal preDelete")
+
+	w.kruiseMoves(pod, appspub.LifecycleStateUpdating, unready)
+	w.reconcile(pod)
+	w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
+	w.reconcile(pod)
+	w.expectJournal("it stays out, and nothing has to be said or written")
+
+	w.changePod(pod, ready)
+	w.reconcile(pod)
+	w.expectJournal("one call, then one write", registers, writes)
+	w.expectHooks("the update is over", pod, "preNormal inPlaceUpdate preDelete")
+
+	w.kruiseMoves(pod, appspub.LifecycleStateNormal)
+	w.reconcile(pod)
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconcile(pod)
+	w.expectJournal("one call, then one write", deregisters, writes)
+	w.expectHooks("Kruise may delete it, and must wait again should it change its mind", pod, "inPlaceUpdate")
+	w.expectAbsent(pod)
+
+	w.removePod(pod)
+	w.reconcile(pod)
+	w.expectJournal("nothing is left to say")
+	w.expectNoPages("the pod is gone")
+	w.expectEvents("a healthy life is no news")
+}
+
+func TestAPodThatEndsHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		end    func(w *world, pod *corev1.Pod)
+	}{
+		"deleted": {
+			reason: "kubectl delete skips every hook: the registry hears of it at once, and the finalizer goes, drain or no drain",
+			end:    func(w *world, pod *corev1.Pod) { w.deletePod(pod) },
+		},
+		"failed": {
+			reason: "an evicted pod serves nobody and is not deleted yet",
+			end: func(w *world, pod *corev1.Pod) {
+				w.changePod(pod, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+			},
+		},
+		"succeeded": {
+			reason: "a pod that has ended serves nobody",
+			end: func(w *world, pod *corev1.Pod) {
+				w.changePod(pod, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, draining15s)
+			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			tc.end(w, pod)
+			w.reconcile(pod)
+			w.expectJournal(tc.reason, deregisters, writes)
+			if hooks := w.hooks(pod); hooks != "gone" && hooks != "" {
+				t.Errorf("hooks %q are still set\nwhy: %s", hooks, tc.reason)
+			}
+		})
+	}
+}
+
+// Rule 1: when a call may be left out.
+
+func TestAnUnknownOutcomeIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		fault  func(f *registrytest.Fake)
+		event  string
+	}{
+		"refused connection": {
+			reason: "nothing happened",
+			fault:  func(f *registrytest.Fake) { f.FailNext(anyCall(), errors.New("connection refused")) },
+			event:  "Warning RegistryUnavailable hook preDelete waits: service \"web\" at 10.0.0.1:8080: connection refused",
+		},
+		"lost answer": {
+			reason: "it happened, and only asking again tells",
+			fault:  func(f *registrytest.Fake) { f.LoseAnswers(anyCall(), 1, errors.New("connection reset")) },
+			event:  "Warning RegistryUnavailable hook preDelete waits: service \"web\" at 10.0.0.1:8080: connection reset",
+		},
+		"time-out": {
+			reason: "it may happen yet",
+			fault:  func(f *registrytest.Fake) { f.FailNext(anyCall(), context.DeadlineExceeded) },
+			event:  "Warning RegistryTimeout hook preDelete waits: ",
+		},
+		"time-out of the network": {
+			reason: "the same, by another name",
+			fault: func(f *registrytest.Fake) {
+				f.FailNext(anyCall(), fmt.Errorf("calling: %w", &net.DNSError{IsTimeout: true}))
+			},
+			event: "Warning RegistryTimeout hook preDelete waits: ",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+			tc.fault(w.registry)
+
+			result := w.reconcile(pod)
+			w.expectJournal(tc.reason, deregisters+failed)
+			w.expectResult("the first step of the back-off", result, backoffBase)
+			w.expectHooks("nobody has acknowledged", pod, "preNormal inPlaceUpdate preDelete")
+			w.expectEvents(tc.reason, tc.event)
+
+			w.reconcile(pod)
+			w.expectJournal(tc.reason, deregisters, writes)
+			w.expectHooks("now it is acknowledged", pod, "inPlaceUpdate")
+			w.expectEvents("a person may stop looking", "Normal Resolved ")
+		})
+	}
+}
+
+func TestARestartAsksAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.registry.Replace(newBackend(t))
+	w.restart()
+
+	w.reconcile(pod)
+	w.expectJournal("the record says that it is in service, and the record is a hint", registers)
+	w.expectInService(pod)
+}
+
+func TestWhatARecordIsGoodFor(t *testing.T) {
+	t.Parallel()
+	const now, before = "2026-01-02T03:04:05Z", "2026-01-02T03:00:00Z"
+	type written struct {
+		want      lifecycle.Want
+		timestamp string
+		uid       string
+		service   string
+	}
+	cases := map[string]struct {
+		reason string
+		state  appspub.LifecycleStateType
+		dies   bool
+		record written
+		want   []string
+	}{
+		"PreparingUpdate, out": {
+			reason: "nothing but out is wanted there, so nothing can have been said since",
+			state:  appspub.LifecycleStatePreparingUpdate,
+			record: written{want: lifecycle.OutOfService, timestamp: now},
+			want:   []string{writes},
+		},
+		"PreparingDelete, absent": {
+			reason: "nothing but absent is wanted there",
+			state:  appspub.LifecycleStatePreparingDelete,
+			record: written{want: lifecycle.Absent, timestamp: now},
+			want:   []string{writes},
+		},
+		"Updating, out": {
+			reason: "nothing but out is wanted there",
+			state:  appspub.LifecycleStateUpdating,
+			record: written{want: lifecycle.OutOfService, timestamp: now},
+		},
+		"deleted, absent": {
+			reason: "nothing but absent is wanted of a pod that is being deleted",
+			state:  appspub.LifecycleStateNormal, dies: true,
+			record: written{want: lifecycle.Absent, timestamp: now},
+			want:   []string{writes},
+		},
+		"PreparingDelete, absent, another stay": {
+			reason: "the deletion was cancelled in between, and the pod was in service again",
+			state:  appspub.LifecycleStatePreparingDelete,
+			record: written{want: lifecycle.Absent, timestamp: before},
+			want:   []string{deregisters, writes},
+		},
+		"PreparingDelete, out": {
+			reason: "out of service is not absent",
+			state:  appspub.LifecycleStatePreparingDelete,
+			record: written{want: lifecycle.OutOfService, timestamp: now},
+			want:   []string{deregisters, writes},
+		},
+		"PreparingDelete, another pod's": {
+			reason: "the pod that had the name before",
+			state:  appspub.LifecycleStatePreparingDelete,
+			record: written{want: lifecycle.Absent, timestamp: now, uid: "another"},
+			want:   []string{deregisters, writes},
+		},
+		"PreparingDelete, another instance": {
+			reason: "what the record does not name was not acknowledged, and what it does name is absent",
+			state:  appspub.LifecycleStatePreparingDelete,
+			record: written{want: lifecycle.Absent, timestamp: now, service: "admin"},
+			want:   []string{deregisters, writes},
+		},
+		"Normal, in": {
+			reason: "it can have been taken out and the write been lost",
+			state:  appspub.LifecycleStateNormal,
+			record: written{want: lifecycle.InService, timestamp: now},
+			want:   []string{registers},
+		},
+		"PreparingNormal, in": {
+			reason: "the same",
+			state:  appspub.LifecycleStatePreparingNormal,
+			record: written{want: lifecycle.InService, timestamp: now},
+			want:   []string{registers, writes},
+		},
+		"Updated, out": {
+			reason: "it can have been put in and the write been lost",
+			state:  appspub.LifecycleStateUpdated,
+			record: written{want: lifecycle.OutOfService, timestamp: now},
+			want:   []string{failsOver},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			stamp := annotated(appspub.LifecycleTimestampKey, now)
+			pod := w.pod(w.cloneSet("web"), "web-1", inState(tc.state), stamp)
+			uid, name := pod.UID, "web"
+			if tc.record.uid != "" {
+				uid = "another"
+			}
+			if tc.record.service != "" {
+				name = tc.record.service
+			}
+			record, err := json.Marshal(lifecycle.Record{
+				Stamp: lifecycle.Stamp{UID: uid, Timestamp: tc.record.timestamp}, Want: tc.record.want,
+				Instances: []lifecycle.Recorded{{Service: name, Address: "10.0.0.1", Port: 8080}},
+				Handlers: []lifecycle.Handler{
+					{Finalizer: preDeleteFinalizer}, {Label: inPlaceLabel, Value: "hold"}, {Label: preNormalLabel, Value: "ok"},
+				},
+			})
+			w.must(err, "encoding the record")
+			w.changePod(pod, annotated(lifecycle.AnnotationRecord, string(record)), func(p *corev1.Pod) {
+				if tc.state == appspub.LifecycleStateUpdated {
+					unready(p)
+				}
+			})
+			if tc.dies {
+				w.deletePod(pod)
+			}
+
+			w.reconcile(pod)
+			w.expectJournal(tc.reason, tc.want...)
+		})
+	}
+}
+
+func TestAPodThatWasNeverInService(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, draining15s)
+	web := w.cloneSet("web")
+
+	t.Log("It is scaled in before it was ready.")
+	born := w.bornPod(web, "web-1", unready)
+	w.reconcile(born)
+	w.kruiseMoves(born, appspub.LifecycleStatePreparingDelete)
+	w.reconcile(born)
+	w.expectJournal("it came under our eyes: no call, no drain", writes)
+	w.expectHooks("", born, "inPlaceUpdate")
+
+	t.Log("Another was there before this manager.")
+	found := w.pod(web, "web-2", unready)
+	w.kruiseMoves(found, appspub.LifecycleStatePreparingDelete)
+	w.reconcile(found)
+	w.expectJournal("another process can have put it in service, and its record be lost: it drains",
+		"Deregister web@10.0.0.2:8080", "write web-2")
+	w.expectHooks("", found, "inPlaceUpdate preDelete")
+}
+
+func TestATimeOutThatLandsLate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, draining15s)
+	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	w.registry.FailNext(anyCall(), context.DeadlineExceeded)
+	w.reconcile(pod)
+	w.expectJournal("", registers+failed)
+	w.expectEvents("", "Warning RegistryTimeout ")
+
+	t.Log("A second later the pod is scaled in.")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	result := w.reconcile(pod)
+	w.expectJournal("it is taken out at once, and that is not the end of it", deregisters)
+	w.expectResult("the Register can be carried out until the time-out has passed twice", result, 2*testTimeout-time.Second)
+	w.expectWaits("", Wait{Hook: "preDelete", Reason: "Settling", Since: w.clock.Now()})
+
+	t.Log("The Register lands.")
+	w.sleep(4 * time.Second)
+	w.must(w.backend.Register(t.Context(), w.instance(pod, "web", 8080)), "landing the call")
+	w.reconcile(pod)
+	w.expectJournal("to ask before the time has passed proves nothing")
+
+	t.Log("The time-out has passed twice.")
+	w.sleep(5 * time.Second)
+	result = w.reconcile(pod)
+	w.expectJournal("one more acknowledged call, and the drain's record", deregisters, writes)
+	w.expectAbsent(pod)
+	w.expectResult("clients may have seen it until just now, so the drain begins here", result, 15*time.Second)
+
+	w.sleep(15 * time.Second)
+	w.reconcile(pod)
+	w.expectJournal("released", writes)
+	w.expectHooks("", pod, "inPlaceUpdate")
+}
+
+func TestATimeOutOfWhatIsWantedAnywayNeedsNoSettling(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+	w.registry.FailNext(anyCall(), context.DeadlineExceeded)
+	w.reconcile(pod)
+	w.reconcile(pod)
+	w.expectJournal("a FailOver that lands after a FailOver changes nothing", failsOver+failed, failsOver, writes)
+}
+
+func TestALateFailOverHoldsTheNextAssertion(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+	w.registry.FailNext(anyCall(), context.DeadlineExceeded)
+	w.reconcile(pod)
+	w.kruiseMoves(pod, appspub.LifecycleStateUpdated, func(p *corev1.Pod) { delete(p.Labels, inPlaceLabel) })
+	w.takeJournal()
+
+	w.reconcile(pod)
+	w.expectJournal("it is put in, and can be thrown out again", registers)
+	w.expectHooks("Kruise counts on it once the hook is set", pod, "preNormal preDelete")
+
+	w.sleep(2 * testTimeout)
+	w.reconcile(pod)
+	w.expectJournal("", registers, writes)
+	w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
+}
+
+func TestACallIsGivenUpAfterTheTimeOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.r.clock = clock.RealClock{}
+		pod := w.bornPod(w.cloneSet("web"), "web-1")
+		hold := w.registry.LandLate(anyCall(), 1)
+		started := time.Now()
+		w.reconcile(pod)
+		if took := time.Since(started); took != testTimeout {
+			t.Errorf("the reconcile took %s, want the time-out, %s", took, testTimeout)
+		}
+		w.expectEvents("", "Warning RegistryTimeout ")
+		hold.Release()
+		w.reconcile(pod)
+		w.expectJournal("", registers+failed, registers, writes)
+	})
+}
+
+// Rule 2: an address that is no longer the pod's.
+
+func TestANewAddress(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	moveTo := func(ip string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Status.PodIP = ip } }
+
+	w.changePod(pod, moveTo("10.0.0.9"))
+	w.registry.FailNext(anyCall(), errors.New("down"))
+	w.reconcile(pod)
+	w.expectJournal("the old one goes first, and the new one waits for that", deregisters+failed)
+
+	w.reconcile(pod)
+	w.expectJournal("the old one first", deregisters, "Register web@10.0.0.9:8080", writes)
+	w.reconcile(pod)
+	w.expectJournal("once")
+
+	t.Log("The manager is restarted and the address changes once more.")
+	w.restart()
+	w.changePod(pod, moveTo("10.0.0.10"))
+	w.reconcile(pod)
+	w.expectJournal("the record knows the address", "Deregister web@10.0.0.9:8080", "Register web@10.0.0.10:8080", writes)
+}
+
+func TestAServiceThatIsNoLongerThePods(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.changePod(pod, annotated(service.AnnotationServices, "api=9090"))
+	w.reconcile(pod)
+	w.expectJournal("", deregisters, "Register api@10.0.0.1:9090", writes)
+}
+
+func TestARecordNamesWhatIsNotThePods(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	web := w.cloneSet("web")
+	victim := w.servingPod(web, "web-1")
+	thief := w.servingPod(web, "web-2")
+
+	t.Log("A tenant writes another pod's instance into a record.")
+	record := w.record(thief)
+	record.Instances = append(record.Instances, lifecycle.Recorded{Service: "web", Address: "10.0.0.1", Port: 8080})
+	text, err := json.Marshal(record)
+	w.must(err, "encoding the record")
+	w.changePod(thief, annotated(lifecycle.AnnotationRecord, string(text)))
+	w.reconcile(thief)
+
+	calls := w.registry.Calls(registrytest.Match{Op: registrytest.OpDeregister})
+	if len(calls) != 1 || calls[0].Instance.UID != string(thief.UID) {
+		t.Errorf("got calls %v, want one that bears the mark of the pod that has the record", calls)
+	}
+	w.expectInService(victim)
+}
+
+// Rule 3: the drain.
+
+func TestADrain(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		state appspub.LifecycleStateType
+		call  string
+		held  string
+		freed string
+	}{
+		"before a deletion": {appspub.LifecycleStatePreparingDelete, deregisters, "preNormal inPlaceUpdate preDelete", "inPlaceUpdate"},
+		"before an update":  {appspub.LifecycleStatePreparingUpdate, failsOver, "preNormal inPlaceUpdate preDelete", "preNormal preDelete"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, draining15s)
+			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			w.kruiseMoves(pod, tc.state)
+
+			result := w.reconcile(pod)
+			w.expectJournal("the record is written, and Kruise waits", tc.call, writes)
+			w.expectResult("", result, 15*time.Second)
+			w.expectHooks("clients have not noticed yet", pod, tc.held)
+
+			w.sleep(5 * time.Second)
+			result = w.reconcile(pod)
+			w.expectJournal("another event changes nothing")
+			w.expectResult("what is left of it", result, 10*time.Second)
+
+			t.Log("The manager is restarted.")
+			w.restart()
+			w.sleep(4 * time.Second)
+			result = w.reconcile(pod)
+			w.expectJournal("the record tells that it is out, and since when")
+			w.expectResult("what is left of it", result, 6*time.Second)
+
+			w.sleep(6 * time.Second)
+			result = w.reconcile(pod)
+			w.expectJournal("the second write", writes)
+			w.expectResult("", result, 0)
+			w.expectHooks("", pod, tc.freed)
+			w.expectEvents("a drain is no news")
+		})
+	}
+}
+
+func TestADrainBeginsAnewUnderAnotherStamp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, draining15s)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconcile(pod)
+	w.sleep(10 * time.Second)
+
+	t.Log("The deletion is cancelled and comes again while no manager is there to see it.")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingNormal)
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.restart()
+	w.takeJournal()
+	result := w.reconcile(pod)
+	w.expectJournal("it can have been in service in between", deregisters, writes)
+	w.expectResult("the whole of it", result, 15*time.Second)
+}
+
+func TestADrainIsNotRepeatedForWhatStayedOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, draining15s)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+	w.reconcile(pod)
+	w.sleep(15 * time.Second)
+	w.reconcile(pod)
+	w.kruiseMoves(pod, appspub.LifecycleStateUpdating)
+	w.reconcile(pod)
+	w.takeJournal()
+
+	t.Log("It is scaled in while it is updated.")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconcile(pod)
+	w.expectJournal("nothing put it back in, so its clients are long gone", deregisters, writes)
+	w.expectHooks("", pod, "")
+}
+
+func TestADrainCountsFromTheLastTimeItWasTakenOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, draining15s)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconcile(pod)
+	w.sleep(14 * time.Second)
+
+	t.Log("The deletion is cancelled, the pod is put in again, and is deleted again.")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingNormal)
+	w.reconcile(pod)
+	if since := w.record(pod).OutSince; since != nil {
+		t.Errorf("the record of a pod in service says that it is out since %s", since)
+	}
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.takeJournal()
+	result := w.reconcile(pod)
+	w.expectJournal("", deregisters, writes)
+	w.expectResult("the whole of it", result, 15*time.Second)
+}
+
+func TestADrainOfThePodsOwn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, draining15s)
+	pod := w.servingPod(w.cloneSet("web"), "web-1", annotated(service.AnnotationDrain, "40s"))
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.expectResult("the pod's annotation wins", w.reconcile(pod), 40*time.Second)
+
+	w.changePod(pod, annotated(service.AnnotationDrain, "0s"))
+	w.takeJournal()
+	w.reconcile(pod)
+	w.expectJournal("someone is in a hurry", writes)
+}
+
+func TestADrainThatIsSaidToBeginInTheFuture(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, draining15s)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconcile(pod)
+	record := w.record(pod)
+	future := w.clock.Now().Add(1000 * time.Hour)
+	record.OutSince = &future
+	text, err := json.Marshal(record)
+	w.must(err, "encoding the record")
+	w.changePod(pod, annotated(lifecycle.AnnotationRecord, string(text)))
+	w.restart()
+
+	w.expectResult("nobody waits for longer than a drain", w.reconcile(pod), 15*time.Second)
+	w.sleep(15 * time.Second)
+	w.reconcile(pod)
+	w.expectHooks("", pod, "inPlaceUpdate")
+}
+
+// Several instances of one pod.
+
+func twoServices(web *kruisev1alpha1.CloneSet) {
+	web.Spec.Template.Annotations = map[string]string{service.AnnotationServices: "admin=9090,web=8080"}
+}
+
+func TestSeveralInstances(t *testing.T) {
+	t.Parallel()
+	admin := registrytest.Match{Service: "admin"}
+	w := newWorld(t)
+	pod := w.bornPod(w.cloneSet("web", twoServices), "web-1")
+
+	w.registry.FailNext(registrytest.Match{Service: "web"}, errors.New("down"))
+	w.reconcile(pod)
+	w.expectJournal("the hook waits for all of them", "Register admin@10.0.0.1:9090", registers+failed)
+	w.reconcile(pod)
+	w.expectJournal("only what is missing is asked for, and one write is made for all", registers, writes)
+	want := []lifecycle.Recorded{{Service: "admin", Address: "10.0.0.1", Port: 9090}, {Service: "web", Address: "10.0.0.1", Port: 8080}}
+	if diff := cmp.Diff(want, w.record(pod).Instances); diff != "" {
+		t.Errorf("instances in the record (-want +got):\n%s", diff)
+	}
+
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.registry.FailNext(admin, errors.New("down"))
+	w.reconcile(pod)
+	w.expectJournal("one fails, and the other is taken out all the same", "Deregister admin@10.0.0.1:9090 failed", deregisters)
+	w.expectHooks("the hook waits for all of them", pod, "preNormal inPlaceUpdate preDelete")
+	w.reconcile(pod)
+	w.expectJournal("", "Deregister admin@10.0.0.1:9090", writes)
+	w.expectHooks("", pod, "inPlaceUpdate")
+}
+
+func TestAServiceThatCannotBeEnteredKeepsThePodOutOfTheNext(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.bornPod(w.cloneSet("web", twoServices), "web-1")
+	w.registry.FailNext(registrytest.Match{Service: "admin"}, errors.New("down"))
+	w.reconcile(pod)
+	w.expectJournal("", "Register admin@10.0.0.1:9090 failed")
+}
+
+func TestADrainCountsFromTheLastInstance(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, draining15s)
+	pod := w.servingPod(w.cloneSet("web", twoServices), "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.registry.FailNext(registrytest.Match{Service: "admin"}, errors.New("down"))
+	w.reconcile(pod)
+	w.sleep(7 * time.Second)
+	w.expectResult("the clients of admin have known for no time", w.reconcile(pod), 15*time.Second)
+}
+
+// The settings.
+
+func TestSettingsApplied(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+
+	w.apply(func(s *Settings) { s.Drain = time.Minute })
+	w.reconcile(pod)
+	w.expectJournal("the registry is the same, and so is what is known of it")
+
+	w.apply(func(s *Settings) { s.Registry = registrytest.NewFake(w.backend) })
+	w.reconcile(pod)
+	if calls := w.settings.Registry.(*registrytest.Fake).Calls(anyCall()); len(calls) != 1 || calls[0].Op != registrytest.OpRegister {
+		t.Errorf("got calls %v, want the pod to be registered: nothing is known of another registry", calls)
+	}
+
+	t.Log("Another client of the same servers, while a call of the first is on its way.")
+	w.apply(func(s *Settings) { s.Registry = w.registry })
+	w.registry.FailNext(anyCall(), context.DeadlineExceeded)
+	w.reconcile(pod)
+	w.apply(func(s *Settings) { s.Registry = registrytest.NewFake(w.backend); s.Drain = 0 })
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.expectResult("the Register can still land", w.reconcile(pod), 2*testTimeout-time.Second)
+	w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
+}
+
+func TestARefusalIsTriedAgainWhenTheRegistryChanges(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	w.registry.Fail(anyCall(), registry.Terminal(errors.New("bad credentials")))
+	w.expectResult("", w.reconcile(pod), backoffCap)
+	w.apply(func(s *Settings) { s.Registry = w.backend })
+	w.reconcile(pod)
+	w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
+}
+
+// Errors and when to come back.
+
+func TestWhenARegistryIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		err    error
+		want   []time.Duration
+		event  string
+	}{
+		"retryable": {
+			reason: "the back-off doubles from its base",
+			err:    errors.New("down"),
+			want:   []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond},
+			event:  "Warning RegistryUnavailable ",
+		},
+		"terminal": {
+			reason: "trying again at once is useless, and nothing is ever given up",
+			err:    fmt.Errorf("calling: %w", registry.Terminal(errors.New("bad credentials"))),
+			want:   []time.Duration{30 * time.Second, 30 * time.Second},
+			event:  "Warning RegistryRefused ",
+		},
+		"told when": {
+			reason: "the registry knows best",
+			err:    fmt.Errorf("calling: %w", registry.RetryAfter(errors.New("busy"), 42*time.Second)),
+			want:   []time.Duration{42 * time.Second},
+			event:  "Warning RegistryUnavailable ",
+		},
+		"told at once": {
+			reason: "no registry makes us spin",
+			err:    registry.RetryAfter(errors.New("busy"), 0),
+			want:   []time.Duration{backoffBase, backoffBase},
+			event:  "Warning RegistryUnavailable ",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			pod := w.bornPod(w.cloneSet("web"), "web-1")
+			w.registry.Fail(anyCall(), tc.err)
+			for _, want := range tc.want {
+				w.expectResult(tc.reason, w.reconcile(pod), want)
+			}
+			w.expectEvents("one Event for one reason, not one for each try", tc.event)
+			w.expectHooks("nobody has acknowledged", pod, "inPlaceUpdate preDelete")
+		})
+	}
+}
+
+func TestTheBackOffIsCappedAndForgotten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	stop := w.registry.Fail(anyCall(), errors.New("down"))
+	for range 15 {
+		if after := w.reconcile(pod).RequeueAfter; after > 30*time.Second {
+			t.Fatalf("comes back after %s, want 30s at most: a pod that waits is capacity that is missing", after)
+		}
+	}
+	w.expectResult("", w.reconcile(pod), 30*time.Second)
+	stop()
+	w.reconcile(pod)
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.registry.FailNext(anyCall(), errors.New("down"))
+	w.expectResult("what was overcome does not count any more", w.reconcile(pod), backoffBase)
+}
