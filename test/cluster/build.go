@@ -27,8 +27,8 @@ const (
 	buildPattern  = ".build-"
 )
 
-// Build makes sure that every server has its binary in the cache, and builds those that are missing. Progress goes to log, which may
-// be nil. Processes that build at the same time wait for one another.
+// Build makes sure that every server has its binary in the cache, and builds those that are missing. Progress goes to
+// log, which may be nil. Processes that build at the same time wait for one another.
 func Build(ctx context.Context, log io.Writer) error {
 	if err := supported(); err != nil {
 		return err

@@ -86,8 +86,8 @@ type Cluster struct {
 
 // Start builds what is missing, starts every server and returns when the API answers, the nodes are Ready and (unless
 // left out) OpenKruise's webhooks are served. When it fails, or ctx ends first, everything that it started is stopped,
-// and the error carries the end of the log of the server that is to blame. The cluster outlives ctx: Stop ends it, and so does
-// the end of this process, however that comes about; so a signal that ends the process needs no handler.
+// and the error carries the end of the log of the server that is to blame. The cluster outlives ctx: Stop ends it, and so
+// does the end of this process, however that comes about; so a signal that ends the process needs no handler.
 func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if err := supported(); err != nil {
 		return nil, err
@@ -207,7 +207,8 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	if c.serving, err = c.authority.issue("serving", pkix.Name{CommonName: "kube-apiserver"}); err != nil {
 		return err
 	}
-	if c.serviceAccounts, err = c.authority.issue("service-accounts", pkix.Name{CommonName: "service-accounts"}); err != nil {
+	c.serviceAccounts, err = c.authority.issue("service-accounts", pkix.Name{CommonName: "service-accounts"})
+	if err != nil {
 		return err
 	}
 	admin, err := c.authority.issue("admin", pkix.Name{CommonName: "admin", Organization: []string{groupMasters}})
@@ -289,7 +290,8 @@ func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 // Kubeconfig returns the path of a kubeconfig file of a cluster admin. It is gone after Stop where Options.Dir was empty.
 func (c *Cluster) Kubeconfig() string { return c.kubeconfig }
 
-// Dir returns the folder with the data and with a log of each server, <name>.log. It is gone after Stop where Options.Dir was empty.
+// Dir returns the folder with the data and with a log of each server, <name>.log. It is gone after Stop where
+// Options.Dir was empty.
 func (c *Cluster) Dir() string { return c.dir }
 
 // InstallKruise applies OpenKruise's CRDs and webhook configurations and starts its manager, and returns when its

@@ -69,6 +69,9 @@ func (c *Cluster) startKruiseManager() (*process, error) {
 			"--rest-config-qps=" + clientQPS,
 			"--rest-config-burst=" + clientBurst,
 			"--cloneset-workers=16",
+			// By default it is /log, where only root can write. It must be there: it would be made without the right to
+			// enter it.
+			"--protection-log-path=" + c.dir,
 			"--v=3",
 		},
 		env: []string{

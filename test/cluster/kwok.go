@@ -80,8 +80,8 @@ func kwokConfig() ([]byte, error) {
 	return []byte(config.String()), nil
 }
 
-// document is KWOK's Stage. Each patch names the resource version that it was made from: a pod that changed meanwhile refuses
-// it, and the change itself brings KWOK back.
+// document is KWOK's Stage. Each patch names the resource version that it was made from: a pod that changed meanwhile
+// refuses it, and the change itself brings KWOK back.
 func (s podStage) document(next string) (map[string]any, error) {
 	spec := map[string]any{
 		"resourceRef": map[string]any{"apiGroup": "v1", "kind": "Pod"},

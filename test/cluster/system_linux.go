@@ -48,7 +48,8 @@ func freeDisk(dir string) (uint64, error) {
 	}
 }
 
-// lockFile takes the exclusive lock of a file, which ends with the process at the latest. It calls waiting once if another holds it.
+// lockFile takes the exclusive lock of a file, which ends with the process at the latest. It calls waiting once if
+// another holds it.
 func lockFile(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
 	unlock, err = tryLock(path)
 	if !errors.Is(err, errLocked) {

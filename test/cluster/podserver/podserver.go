@@ -82,8 +82,8 @@ func Listen(ctx context.Context, port int) (net.Listener, error) {
 	return listener, nil
 }
 
-// Serve answers on the listener until ctx ends, then closes it with all its connections and returns nil. It can be called for several
-// listeners, one for each port that pods have.
+// Serve answers on the listener until ctx ends, then closes it with all its connections and returns nil. It can be called
+// for several listeners, one for each port that pods have.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
 		Handler:           http.HandlerFunc(s.answer),

@@ -55,6 +55,7 @@ func TestCluster(t *testing.T) {
 		{"a deleted pod stops serving at once and waits for its finalizer", (*harness).finalizer},
 		{"a deleted pod ends", (*harness).plainDelete},
 		{"a pod says how long it takes to start", (*harness).startDelay},
+		{"a readiness gate holds a pod back, at any time", (*harness).readinessGate},
 		{"a service account's token is accepted and has no rights", (*harness).serviceAccount},
 		{"the API server comes back with its data", (*harness).restartAPIServer},
 	} {
@@ -201,12 +202,13 @@ func (h *harness) finalizer(t *testing.T) {
 		if err := h.k8s.Get(ctx, client.ObjectKeyFromObject(pod), held); err != nil {
 			return err
 		}
-		if held.DeletionTimestamp == nil || *held.DeletionGracePeriodSeconds != 0 || held.Status.Phase != corev1.PodSucceeded {
-			return fmt.Errorf("deleted at %v, grace %v, phase %s", held.DeletionTimestamp, *held.DeletionGracePeriodSeconds, held.Status.Phase)
+		if grace := ptr.Deref(held.DeletionGracePeriodSeconds, -1); grace != 0 || held.Status.Phase != corev1.PodSucceeded {
+			return fmt.Errorf("its grace period is %d, its phase %s", grace, held.Status.Phase)
 		}
 		return h.refuses(ctx, held)
 	})
-	if err := h.k8s.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+	release := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	if err := h.k8s.Patch(ctx, pod, release); err != nil {
 		t.Fatal(err)
 	}
 	h.expectGone(ctx, t, pod)
@@ -255,6 +257,47 @@ func (h *harness) startDelay(t *testing.T) {
 			t.Errorf("it was ready %s after its start, want %s", took, delay)
 		}
 	}
+}
+
+func (h *harness) readinessGate(t *testing.T) {
+	ctx := t.Context()
+	const gate = corev1.PodConditionType("example.com/gate")
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "gated", Namespace: namespace},
+		Spec: corev1.PodSpec{
+			Containers:     []corev1.Container{{Name: "web", Image: imageOld}},
+			ReadinessGates: []corev1.PodReadinessGate{{ConditionType: gate}},
+		},
+	}
+	h.create(ctx, t, pod)
+	expectReady := func(reason string, want corev1.ConditionStatus) {
+		t.Helper()
+		h.eventually(t, reason, func() error {
+			if err := h.k8s.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+				return err
+			}
+			if containers := condition(pod, corev1.ContainersReady); containers != corev1.ConditionTrue {
+				return fmt.Errorf("its condition ContainersReady is %q", containers)
+			}
+			if is := condition(pod, corev1.PodReady); is != want {
+				return fmt.Errorf("its condition Ready is %q, want %s", is, want)
+			}
+			return h.serves(ctx, pod, imageOld)
+		})
+	}
+	setGate := func(status corev1.ConditionStatus) {
+		t.Helper()
+		patch := fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":%q}]}}`, gate, status)
+		err := h.k8s.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, []byte(patch)))
+		if err != nil {
+			t.Fatalf("setting the gate to %s: %v", status, err)
+		}
+	}
+	expectReady("its containers run and the gate, which nobody set, holds it back", corev1.ConditionFalse)
+	setGate(corev1.ConditionTrue)
+	expectReady("the gate lets it go", corev1.ConditionTrue)
+	setGate(corev1.ConditionFalse)
+	expectReady("the gate holds it back again, and its container runs on", corev1.ConditionFalse)
 }
 
 func (h *harness) serviceAccount(t *testing.T) {

@@ -4,7 +4,8 @@
 | ($pod.status.containerStatuses // []) as $containers
 | ($pod.status.phase == "Succeeded" or $pod.status.phase == "Failed") as $ended
 | ([$pod.status.conditions[]? | select(.status == "True") | .type]) as $true
-| ([$pod.spec.readinessGates[]?.conditionType | select(. as $gate | $true | index([$gate]) | not)] | length == 0) as $gatesOpen
+| ([$pod.spec.readinessGates[]?.conditionType | select(. as $gate | $true | index([$gate]) | not)]
+   | length == 0) as $gatesOpen
 | if $pod.metadata.deletionTimestamp then
     if $ended | not then "stop"
     elif ($pod.metadata.deletionGracePeriodSeconds // 0) > 0 then "delete"
