@@ -23,7 +23,7 @@ const (
 
 	// maxListing bounds the answer to a list, in bytes: some 200,000 instances.
 	maxListing = 64 << 20
-	// maxIgnored bounds what is read of a body whose content does not matter, so that its connection can be used again.
+	// maxIgnored bounds what is read of a body for nothing but using its connection again.
 	maxIgnored = 64 << 10
 )
 
@@ -156,11 +156,8 @@ func (r *Registry) change(ctx context.Context, doing, path string, in registry.I
 	if err != nil {
 		return fmt.Errorf("encoding the instance: %w", err)
 	}
-	ignore := func(body io.Reader) error {
-		_, _ = io.CopyN(io.Discard, body, maxIgnored) // the status was the acknowledgement
-		return ctx.Err()
-	}
-	if err := r.send(ctx, http.MethodPost, r.endpoint.JoinPath(path), body, ignore); err != nil {
+	statusSuffices := func(io.Reader) error { return nil }
+	if err := r.send(ctx, http.MethodPost, r.endpoint.JoinPath(path), body, statusSuffices); err != nil {
 		return fmt.Errorf("%s %s at %s: %w", doing, in.Service, in.Endpoint(), err)
 	}
 	return nil
@@ -206,19 +203,22 @@ func (r *Registry) send(ctx context.Context, method string, u *url.URL, body []b
 		return contextFirst(ctx, err)
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return contextFirst(ctx, answerError(resp, token))
+	if resp.StatusCode >= 200 && resp.StatusCode <= 299 {
+		err = read(resp.Body)
+	} else {
+		err = answerError(resp, token)
 	}
-	if err := read(resp.Body); err != nil {
-		return contextFirst(ctx, err)
-	}
-	return nil
+	_, _ = io.CopyN(io.Discard, resp.Body, maxIgnored) // a body that is not at its end costs the connection
+	return contextFirst(ctx, err)
 }
 
-// contextFirst makes sure that the error of a call whose context has ended says so.
+// contextFirst makes sure that a call whose context has ended returns an error which says so.
 func contextFirst(ctx context.Context, err error) error {
-	if ctx.Err() == nil || errors.Is(err, ctx.Err()) {
+	switch {
+	case ctx.Err() == nil || errors.Is(err, ctx.Err()):
 		return err
+	case err == nil:
+		return ctx.Err()
 	}
 	return fmt.Errorf("%w: %w", ctx.Err(), err)
 }

@@ -98,7 +98,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	}{
 		"seconds":            {"the usual form", 429, "7", 7 * time.Second, 7 * time.Second, true},
 		"zero":               {"at once is said, too", 503, "0", 0, 0, true},
-		"date":               {"the other form", 503, date(time.Minute), 50 * time.Second, time.Minute, true},
+		"date":               {"the other form", 503, date(30 * time.Minute), time.Minute, 30 * time.Minute, true},
 		"date that passed":   {"clocks differ", 503, date(-time.Hour), 0, 0, true},
 		"a year":             {"a slip of the pen must not strand a pod", 503, "31536000", time.Hour, time.Hour, true},
 		"a date in a year":   {"a slip of the pen must not strand a pod", 503, date(365 * 24 * time.Hour), time.Hour, time.Hour, true},
@@ -372,31 +372,49 @@ func TestABodyThatStallsDoesNotHoldTheCall(t *testing.T) {
 func TestConnectionsAreUsedAgain(t *testing.T) {
 	t.Parallel()
 	const workers, callsEach = 64, 10
-	var opened atomic.Int64
-	server := httptest.NewUnstartedServer(httpserver.New(newMemory(t), httpserver.Options{}))
-	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			opened.Add(1)
-		}
-	}
-	server.Start()
-	t.Cleanup(server.Close)
-	d := open(t, registry.Config{Endpoint: server.URL})
-	ctx, cancel := context.WithTimeout(t.Context(), bound)
-	defer cancel()
-	var all sync.WaitGroup
-	for worker := range workers {
-		all.Go(func() {
-			for range callsEach {
-				if err := d.Register(ctx, web(worker)); err != nil {
-					t.Errorf("worker %d: %v", worker, err)
+	for name, answer := range map[string]struct {
+		reason string
+		status int
+		body   string
+	}{
+		"with no body":            {"the documented acknowledgement", 204, ""},
+		"with a body":             {"what is not read of it would cost the connection", 200, strings.Repeat("x", 20_000)},
+		"with an error":           {"a registry in trouble has no use for new connections", 503, `{"error":"busy"}`},
+		"with an error in a page": {"a registry in trouble has no use for new connections", 503, strings.Repeat("x", 20_000)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var opened atomic.Int64
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(answer.status)
+				_, _ = io.WriteString(w, answer.body)
+			}))
+			server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+				if state == http.StateNew {
+					opened.Add(1)
 				}
 			}
+			server.Start()
+			t.Cleanup(server.Close)
+			d := open(t, registry.Config{Endpoint: server.URL})
+			ctx, cancel := context.WithTimeout(t.Context(), bound)
+			defer cancel()
+			var all sync.WaitGroup
+			for worker := range workers {
+				all.Go(func() {
+					for range callsEach {
+						if err := d.Register(ctx, web(worker)); (err == nil) != (answer.status <= 299) {
+							t.Errorf("worker %d: got error %v of status %d", worker, err, answer.status)
+						}
+					}
+				})
+			}
+			all.Wait()
+			if n := opened.Load(); n > workers {
+				t.Errorf("%d calls of %d workers opened %d connections, want %d or fewer\nreason: %s",
+					workers*callsEach, workers, n, workers, answer.reason)
+			}
 		})
-	}
-	all.Wait()
-	if n := opened.Load(); n > workers {
-		t.Errorf("%d calls of %d workers opened %d connections, want %d or fewer", workers*callsEach, workers, n, workers)
 	}
 }
 

@@ -195,3 +195,16 @@ func TestEveryAnswerIsTold(t *testing.T) {
 		}
 	}
 }
+
+// bare is a backend whose empty list is nil.
+type bare struct{ httpserver.Backend }
+
+func (bare) List(context.Context, string) ([]registry.Entry, error) { return nil, nil }
+
+func TestAnEmptyListIsAList(t *testing.T) {
+	t.Parallel()
+	answer := ask(t.Context(), httpserver.New(bare{newFake(t)}, httpserver.Options{}), "GET", "/v1/instances?cluster=test", "", nil)
+	if got := strings.TrimSpace(answer.Body.String()); got != `{"instances":[]}` {
+		t.Errorf("got %s, want a list: null is none", got)
+	}
+}
