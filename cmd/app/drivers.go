@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -22,13 +23,15 @@ import (
 type drivers struct {
 	constructors map[string]registry.Constructor
 	metrics      *metrics.RegistryMetrics
-	current      atomic.Pointer[opened]
+	// permit refuses a call of up to this long where this manager may no longer make it.
+	permit  func(timeout time.Duration) error
+	current atomic.Pointer[opened]
 }
 
 // opened is a registry that was made from one registry section.
 type opened struct {
 	section config.Registry
-	// registry times its calls; the controller knows it by its identity.
+	// registry is guarded and timed; the controller knows it by its identity.
 	registry registry.Registry
 	// handler is nil where the driver serves nothing.
 	handler http.Handler
@@ -48,17 +51,18 @@ func (d *drivers) open(ctx context.Context, c *config.Config) (*opened, error) {
 	if err != nil {
 		return nil, registryError(err)
 	}
-	next := &opened{section: c.Registry, close: func() error { return nil }}
+	timed := metrics.Decorate(made, c.Registry.Driver, d.metrics)
+	g := &guard{Registry: timed, permit: func() error { return d.permit(c.Registry.Timeout) }}
+	next := &opened{section: c.Registry, registry: g.asCapable()}
 	next.handler, _ = made.(http.Handler)
-	if closer, ok := made.(io.Closer); ok {
-		r := &retirable{Registry: made}
-		next.close = func() error {
-			r.retire()
-			return closer.Close()
+	closer, _ := made.(io.Closer)
+	next.close = func() error {
+		g.retire()
+		if closer == nil {
+			return nil
 		}
-		made = r.asCapableAs(made)
+		return closer.Close()
 	}
-	next.registry = metrics.Decorate(made, c.Registry.Driver, d.metrics)
 	return next, nil
 }
 
@@ -96,9 +100,12 @@ func registryError(err error) error {
 	return field.Invalid(path, field.OmitValueType{}, detail)
 }
 
-// retirable keeps a registry from being closed under a call.
-type retirable struct {
+// guard keeps calls from a registry that this manager may no longer use: since another one leads, or since the
+// configuration names another registry. No call is under way when it was retired, so that it can be closed.
+type guard struct {
 	registry.Registry
+	permit func() error
+
 	mu      sync.Mutex
 	retired bool
 	calls   sync.WaitGroup
@@ -107,53 +114,62 @@ type retirable struct {
 var errRetired = errors.New("the configuration has changed: this registry is no longer in use")
 
 // retire refuses further calls and waits for those under way.
-func (r *retirable) retire() {
-	r.mu.Lock()
-	r.retired = true
-	r.mu.Unlock()
-	r.calls.Wait()
+func (g *guard) retire() {
+	g.mu.Lock()
+	g.retired = true
+	g.mu.Unlock()
+	g.calls.Wait()
 }
 
-func (r *retirable) call(do func() error) error {
-	r.mu.Lock()
-	if r.retired {
-		r.mu.Unlock()
+func (g *guard) enter() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.retired {
 		return errRetired
 	}
-	r.calls.Add(1)
-	r.mu.Unlock()
-	defer r.calls.Done()
+	if err := g.permit(); err != nil {
+		return err
+	}
+	g.calls.Add(1)
+	return nil
+}
+
+func (g *guard) call(do func() error) error {
+	if err := g.enter(); err != nil {
+		return err
+	}
+	defer g.calls.Done()
 	return do()
 }
 
-func (r *retirable) Register(ctx context.Context, in registry.Instance) error {
-	return r.call(func() error { return r.Registry.Register(ctx, in) })
+func (g *guard) Register(ctx context.Context, in registry.Instance) error {
+	return g.call(func() error { return g.Registry.Register(ctx, in) })
 }
 
-func (r *retirable) FailOver(ctx context.Context, in registry.Instance) error {
-	return r.call(func() error { return r.Registry.FailOver(ctx, in) })
+func (g *guard) FailOver(ctx context.Context, in registry.Instance) error {
+	return g.call(func() error { return g.Registry.FailOver(ctx, in) })
 }
 
-func (r *retirable) Deregister(ctx context.Context, in registry.Instance) error {
-	return r.call(func() error { return r.Registry.Deregister(ctx, in) })
+func (g *guard) Deregister(ctx context.Context, in registry.Instance) error {
+	return g.call(func() error { return g.Registry.Deregister(ctx, in) })
 }
 
-// asCapableAs returns r with the optional capabilities that made has.
-func (r *retirable) asCapableAs(made registry.Registry) registry.Registry {
-	if lister, ok := made.(registry.Lister); ok {
-		return &retirableLister{retirable: r, lister: lister}
+// asCapable returns g with the optional capabilities of what it guards.
+func (g *guard) asCapable() registry.Registry {
+	if lister, ok := g.Registry.(registry.Lister); ok {
+		return &guardLister{guard: g, lister: lister}
 	}
-	return r
+	return g
 }
 
-type retirableLister struct {
-	*retirable
+type guardLister struct {
+	*guard
 	lister registry.Lister
 }
 
-func (r *retirableLister) List(ctx context.Context, cluster string) (entries []registry.Entry, err error) {
-	err = r.call(func() error {
-		entries, err = r.lister.List(ctx, cluster)
+func (g *guardLister) List(ctx context.Context, cluster string) (entries []registry.Entry, err error) {
+	err = g.call(func() error {
+		entries, err = g.lister.List(ctx, cluster)
 		return err
 	})
 	return entries, err

@@ -2,8 +2,10 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -11,38 +13,122 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// newLease returns the lease that one manager holds. Its own event recorder is left out: who leads stands in the lease.
-func newLease(config *rest.Config, namespace, name string) (resourcelock.Interface, error) {
+var (
+	errDeposed    = errors.New("another manager has held the lease meanwhile: what this one knows of the registry may be wrong")
+	errNotRenewed = errors.New("the lease was not renewed in time: another manager may act before this call ends")
+)
+
+// lease is what one manager holds while it works. The election alone does not make two managers exclude one another: a
+// process that was stopped for longer than the lease (a paused VM, a frozen cgroup) goes on with its work when it wakes,
+// and can get the lease back before it notices that another one has worked. So calls to the registry are permitted by
+// the time of the last renewal, and whoever finds another holder after itself is out for good.
+type lease struct {
+	resourcelock.Interface
+	now func() time.Time
+
+	mu sync.Mutex
+	// renewed is when the last renewal that succeeded was sent; zero while another manager leads.
+	renewed time.Time
+	lost    bool
+	// deposed is called once when another holder is found.
+	deposed func()
+}
+
+// newLease makes the lease. The events that the election would make are left out: who leads stands in the lease.
+func newLease(config *rest.Config, namespace, name string) (*lease, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("naming this holder of the lease: %w", err)
 	}
 	identity := resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())}
-	lease, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, namespace, name, identity, config, renewDeadline)
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, namespace, name, identity, config, renewDeadline)
 	if err != nil {
 		return nil, fmt.Errorf("making the lease: %w", err)
 	}
-	return lease, nil
+	return &lease{Interface: lock, now: time.Now, deposed: func() {}}, nil
+}
+
+// Get reads the lease, for the election. After this manager has held it, another holder's name in it is the end.
+func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := l.Interface.Get(ctx)
+	if err != nil {
+		return record, raw, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.lost && !l.renewed.IsZero() && record.HolderIdentity != l.Identity() {
+		l.lost = true
+		l.deposed()
+	}
+	if l.lost {
+		return nil, nil, errDeposed
+	}
+	return record, raw, nil
+}
+
+// Create takes the lease where there was none, for the election.
+func (l *lease) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.hold(func() error { return l.Interface.Create(ctx, record) })
+}
+
+// Update takes or renews the lease, for the election.
+func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.hold(func() error { return l.Interface.Update(ctx, record) })
+}
+
+func (l *lease) hold(write func() error) error {
+	sent := l.now()
+	if err := write(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lost {
+		return errDeposed
+	}
+	l.renewed = sent
+	return nil
+}
+
+// permit refuses a call that takes up to timeout where it might end after another manager has begun to act. A nil lease
+// permits everything.
+func (l *lease) permit(timeout time.Duration) error {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	// The monotonic clock stands still while the machine sleeps, and the wall clock can be set: the longer one counts.
+	since := max(now.Sub(l.renewed), now.Round(0).Sub(l.renewed.Round(0)))
+	switch {
+	case l.lost:
+		return errDeposed
+	case l.renewed.IsZero(), since+timeout >= leaseDuration:
+		return errNotRenewed
+	default:
+		return nil
+	}
 }
 
 // release gives the lease back, so that the next manager need not wait for it to expire. It must be called only when
 // nothing works any more. The election's own release is not used: after a renewal that failed it gives the lease back
 // while the controllers still work.
-func release(ctx context.Context, lease resourcelock.Interface) error {
+func (l *lease) release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewDeadline)
 	defer cancel()
-	record, _, err := lease.Get(ctx)
+	record, _, err := l.Interface.Get(ctx)
 	if err != nil {
 		return fmt.Errorf("reading the lease to give it back: %w", err)
 	}
-	if record.HolderIdentity != lease.Identity() {
+	if record.HolderIdentity != l.Identity() {
 		return nil
 	}
 	record.HolderIdentity = ""
 	record.LeaseDurationSeconds = 1
-	record.RenewTime.Time = time.Now()
+	record.RenewTime.Time = l.now()
 	record.AcquireTime = record.RenewTime
-	if err := lease.Update(ctx, *record); err != nil {
+	if err := l.Interface.Update(ctx, *record); err != nil {
 		return fmt.Errorf("giving the lease back: %w", err)
 	}
 	return nil

@@ -1,13 +1,17 @@
 package app
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"os"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
+	eventsv1client "k8s.io/client-go/kubernetes/typed/events/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/controller"
@@ -20,8 +24,12 @@ const (
 	// configMapName is fixed: the Event about a configuration has to find it.
 	configMapName = "rollcall-config"
 
+	// controllerName is who our Events come from.
+	controllerName = "rollcall"
+
 	// maxNote is how long the API server allows an Event's note to be.
-	maxNote = 1024
+	maxNote      = 1024
+	eventTimeout = 5 * time.Second
 )
 
 // reload puts a changed configuration in force. It runs on every manager: one that waits for the lease must know the
@@ -33,9 +41,8 @@ type reload struct {
 	metrics *metrics.ConfigMetrics
 	logger  logr.Logger
 
-	recorder events.EventRecorder
-	// namespace is that of the ConfigMap; empty outside a cluster, where there is none.
-	namespace string
+	// events makes the Events about the ConfigMap; nil outside a cluster, where there is none.
+	events eventsv1client.EventInterface
 	// elected is closed once this manager leads. Only the leader makes Events, else each would be told twice.
 	elected <-chan struct{}
 }
@@ -45,7 +52,9 @@ func (*reload) NeedLeaderElection() bool { return false }
 
 // Start watches the file until the context ends.
 func (r *reload) Start(ctx context.Context) error {
-	r.watcher.Apply, r.watcher.Applied, r.watcher.Refused = r.putInForce, r.applied, r.refused
+	r.watcher.Apply = r.putInForce
+	r.watcher.Applied = func(*config.Config) { r.applied(ctx) }
+	r.watcher.Refused = func(err error) { r.refused(ctx, err) }
 	r.watcher.Run(ctx)
 	return nil
 }
@@ -63,32 +72,49 @@ func (r *reload) putInForce(ctx context.Context, c *config.Config) error {
 	return nil
 }
 
-func (r *reload) applied(*config.Config) {
+func (r *reload) applied(ctx context.Context) {
 	r.metrics.Applied()
 	r.logger.Info("the configuration was read again and is in force", "file", r.watcher.Path)
-	r.event(corev1.EventTypeNormal, "ConfigApplied", "the configuration is in force")
+	r.event(ctx, corev1.EventTypeNormal, "ConfigApplied", "the configuration is in force")
 }
 
-func (r *reload) refused(err error) {
+func (r *reload) refused(ctx context.Context, err error) {
 	r.metrics.Refused()
-	r.logger.Error(err, "the configuration was refused, the one before stays in force", "file", r.watcher.Path)
-	r.event(corev1.EventTypeWarning, "ConfigRefused", "the one before stays in force: "+err.Error())
+	// Wrapped, so that the logger does not list the causes a second time.
+	r.logger.Error(fmt.Errorf("%s: %w", r.watcher.Path, err), "the configuration was refused, the one before stays in force")
+	r.event(ctx, corev1.EventTypeWarning, "ConfigRefused", "the one before stays in force: "+err.Error())
 }
 
-func (r *reload) event(kind, reason, note string) {
+// event makes an Event about the ConfigMap. It does not go through a recorder, which would take a second refusal for the
+// first one come again and keep the first one's note.
+func (r *reload) event(ctx context.Context, kind, reason, note string) {
 	select {
 	case <-r.elected:
 	default:
 		return
 	}
-	if r.namespace == "" {
+	if r.events == nil {
 		return
 	}
-	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: configMapName}}
-	r.recorder.Eventf(object, nil, kind, reason, "Reload", "%s", shorten(note))
+	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
+	defer cancel()
+	host, _ := os.Hostname() // only for the reader
+	event := &eventsv1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Namespace: podNamespace(), GenerateName: configMapName + "."},
+		EventTime:           metav1.NowMicro(),
+		ReportingController: controllerName,
+		ReportingInstance:   cmp.Or(host, controllerName),
+		Regarding: corev1.ObjectReference{
+			APIVersion: "v1", Kind: "ConfigMap", Namespace: podNamespace(), Name: configMapName,
+		},
+		Action: "Reload", Type: kind, Reason: reason, Note: shorten(note),
+	}
+	if _, err := r.events.Create(ctx, event, metav1.CreateOptions{}); err != nil {
+		r.logger.Error(err, "making an Event about the configuration")
+	}
 }
 
-// shorten cuts a note to what the API server allows, which drops a longer one silently.
+// shorten cuts a note to what the API server allows, which refuses a longer one.
 func shorten(note string) string {
 	if len(note) <= maxNote {
 		return note

@@ -1,0 +1,180 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+const minimal = `
+cluster: prod-1
+registry:
+  driver: fake
+hooks:
+  owned: [example.com/*]
+`
+
+func TestRunRefusesABadStart(t *testing.T) {
+	t.Parallel()
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = taken.Close() })
+	broken := func(err error) Option {
+		return WithRegistry("fake", func(context.Context, registry.Config) (registry.Registry, error) { return nil, err })
+	}
+	fakes := WithRegistry("fake", newFake)
+	tests := map[string]struct {
+		reason string
+		config string
+		args   []string
+		opts   []Option
+		want   []string
+	}{
+		"an unknown driver": {"the known ones are listed", strings.Replace(minimal, "fake", "consol", 1), nil,
+			[]Option{fakes}, []string{"config.yaml", "registry.driver", `"consol"`, `"fake"`}},
+		"an unknown field": {"its path is named", minimal + "registri: {}", nil,
+			[]Option{fakes}, []string{"config.yaml", "registri", "unknown field"}},
+		"a driver's refusal": {"the driver's field gets the section's path", minimal, nil,
+			[]Option{broken(registry.FieldError("options.weight", errors.New("write a number")))},
+			[]string{"config.yaml", "registry.options.weight", "write a number"}},
+		"a driver's failure": {"an error that names no field is the section's", minimal, nil,
+			[]Option{broken(errors.New("no luck"))}, []string{"config.yaml", "registry: ", "no luck"}},
+		"a driver's nothing": {"nil without an error is a driver's mistake", minimal, nil,
+			[]Option{broken(nil)}, []string{"registry: ", "made no registry"}},
+		"a timeout that outlives the lease": {"the limit follows from the lease", strings.Replace(minimal, "fake", "fake\n  timeout: 7s", 1), nil,
+			[]Option{fakes}, []string{"registry.timeout", "less than 7s"}},
+		"a driver twice": {"one would hide the other", minimal, nil,
+			[]Option{fakes, fakes}, []string{`"fake" was added twice`}},
+		"a driver of nothing": {"it would panic later", minimal, nil,
+			[]Option{WithRegistry("fake", nil)}, []string{`"fake" has no name or no constructor`}},
+		"no kubeconfig": {"the flag is named", minimal, []string{"--kubeconfig=/nonexistent/kubeconfig"},
+			[]Option{fakes}, []string{"--kubeconfig", "/nonexistent/kubeconfig"}},
+		"an address that is taken": {"the flag is named", minimal, []string{
+			"--kubeconfig=" + kubeconfig(t, "http://127.0.0.1:1"), "--metrics-bind-address=" + taken.Addr().String()},
+			[]Option{fakes}, []string{"--metrics-bind-address", "in use"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "config.yaml")
+			must(t, os.WriteFile(path, []byte(tc.config), 0o600))
+			err := Run(t.Context(), append([]string{"--config=" + path}, tc.args...), tc.opts...)
+			if err == nil {
+				t.Fatalf("%s: it ran", tc.reason)
+			}
+			for _, part := range tc.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%s: error %q does not say %q", tc.reason, err, part)
+				}
+			}
+		})
+	}
+}
+
+func TestRunNamesAMissingConfig(t *testing.T) {
+	t.Parallel()
+	err := Run(t.Context(), []string{"--config=/nonexistent/config.yaml"}, WithRegistry("fake", newFake))
+	if err == nil || !strings.Contains(err.Error(), "/nonexistent/config.yaml") {
+		t.Errorf("got %v, want an error that names the file", err)
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	_, unknown := parseFlags([]string{"--nope"}, &bytes.Buffer{})
+	_, help := parseFlags([]string{"--help"}, &bytes.Buffer{})
+	for name, tc := range map[string]struct {
+		err    error
+		code   int
+		stderr string
+	}{
+		"stopped":         {nil, 0, ""},
+		"help":            {help, 0, ""},
+		"called wrongly":  {unknown, 2, "rollcall: flag provided but not defined: -nope\nSee --help.\n"},
+		"failed":          {errors.New("no luck"), 1, "rollcall: no luck\n"},
+		"failed in depth": {fmt.Errorf("a: %w", errors.New("b")), 1, "rollcall: a: b\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var stderr bytes.Buffer
+			if code := exitCode(&stderr, tc.err); code != tc.code || stderr.String() != tc.stderr {
+				t.Errorf("got %d and %q, want %d and %q", code, stderr.String(), tc.code, tc.stderr)
+			}
+		})
+	}
+}
+
+func TestFlags(t *testing.T) {
+	t.Parallel()
+	f, err := parseFlags(nil, &bytes.Buffer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.zap = flags{}.zap
+	want := flags{
+		config: "/etc/rollcall/config/config.yaml", metricsAddress: ":8080", healthAddress: ":8081",
+		registryAddress: "127.0.0.1:8090", leaderElect: true, leaseName: "rollcall", workers: 64,
+	}
+	if fmt.Sprint(*f) != fmt.Sprint(want) {
+		t.Errorf("defaults are %+v, want %+v", *f, want)
+	}
+	for name, args := range map[string][]string{
+		"an argument that is no flag": {"start"},
+		"no workers":                  {"--workers=0"},
+		"no configuration":            {"--config="},
+		"a lease without a name":      {"--leader-election-id="},
+		"no number":                   {"--workers=many"},
+	} {
+		var usage *usageError
+		if _, err := parseFlags(args, &bytes.Buffer{}); !errors.As(err, &usage) {
+			t.Errorf("%s: got %v, want a usage error", name, err)
+		}
+	}
+}
+
+func TestHelpAndVersionGoToTheOutput(t *testing.T) {
+	t.Parallel()
+	for arg, want := range map[string]string{"--help": "-leader-elect", "--version": "v1.2.3\n"} {
+		var out bytes.Buffer
+		toOut := func(o *options) { o.output = &out }
+		err := Run(t.Context(), []string{arg}, WithVersion("v1.2.3"), toOut)
+		if err != nil && !errors.Is(err, flag.ErrHelp) {
+			t.Errorf("%s: %v", arg, err)
+		}
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s wrote %q, want %q in it", arg, out.String(), want)
+		}
+	}
+}
+
+// kubeconfig writes one that names the API server at url.
+func kubeconfig(t *testing.T, url string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, os.WriteFile(path, fmt.Appendf(nil, `
+apiVersion: v1
+kind: Config
+clusters: [{name: test, cluster: {server: %q}}]
+contexts: [{name: test, context: {cluster: test, namespace: team}}]
+current-context: test
+`, url), 0o600))
+	return path
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

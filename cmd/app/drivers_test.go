@@ -1,0 +1,256 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+func TestOpenKeepsTheRegistryWhereItsSectionIsTheSame(t *testing.T) {
+	t.Parallel()
+	d := newDrivers(t, newFake)
+	c := configured(t, minimal)
+	first := expectOpened(t, d, c)
+	if same := expectOpened(t, d, configured(t, minimal+"drain: 1s\n")); same != first {
+		t.Error("another drain made another registry, and all that is known of the first is lost")
+	}
+	next := expectOpened(t, d, configured(t, strings.Replace(minimal, "fake", "fake\n  timeout: 1s", 1)))
+	if next.registry == first.registry {
+		t.Error("another timeout made no other registry")
+	}
+}
+
+func TestOpenThatFailsLeavesTheRegistryInForce(t *testing.T) {
+	t.Parallel()
+	fail := false
+	d := newDrivers(t, func(ctx context.Context, c registry.Config) (registry.Registry, error) {
+		if fail {
+			return nil, registry.FieldError("endpoint", errors.New("write a URL"))
+		}
+		return newFake(ctx, c)
+	})
+	first := expectOpened(t, d, configured(t, minimal))
+	fail = true
+	_, err := d.open(t.Context(), configured(t, strings.Replace(minimal, "fake", "fake\n  endpoint: x", 1)))
+	if err == nil || !strings.Contains(err.Error(), "registry.endpoint: Invalid value: write a URL") {
+		t.Errorf("got %v, want an error that names registry.endpoint", err)
+	}
+	if d.current.Load() != first {
+		t.Error("the registry in force has changed")
+	}
+	if err := first.registry.Register(t.Context(), registry.Instance{}); err != nil {
+		t.Errorf("the registry in force: %v", err)
+	}
+}
+
+func TestReplaceClosesTheOldRegistryAfterItsCalls(t *testing.T) {
+	t.Parallel()
+	old := &fake{entered: make(chan struct{}), proceed: make(chan struct{})}
+	made := []registry.Registry{old, &fake{}}
+	d := newDrivers(t, func(context.Context, registry.Config) (registry.Registry, error) {
+		next := made[0]
+		made = made[1:]
+		return next, nil
+	})
+	before := expectOpened(t, d, configured(t, minimal))
+
+	called := make(chan error, 1)
+	go func() { called <- before.registry.Register(t.Context(), registry.Instance{}) }()
+	receive(t, old.entered)
+	next, err := d.open(t.Context(), configured(t, strings.Replace(minimal, "fake", "fake\n  timeout: 1s", 1)))
+	must(t, err)
+	replaced := make(chan error, 1)
+	go func() { replaced <- d.replace(next) }()
+	// From here on the old registry takes no call, although one is still under way.
+	eventually(t, func() error {
+		if d.current.Load() != next {
+			return errors.New("the new registry is not in force")
+		}
+		return nil
+	})
+	if old.closed.Load() {
+		t.Error("closed under a call")
+	}
+	close(old.proceed)
+	if err := receive(t, called); err != nil {
+		t.Errorf("the call under way: %v", err)
+	}
+	must(t, receive(t, replaced))
+	if !old.closed.Load() {
+		t.Error("the old registry was not closed")
+	}
+	if err := before.registry.FailOver(t.Context(), registry.Instance{}); !errors.Is(err, errRetired) {
+		t.Errorf("a call to the old registry gave %v, want %v", err, errRetired)
+	}
+	if _, err := before.registry.(registry.Lister).List(t.Context(), "prod-1"); !errors.Is(err, errRetired) {
+		t.Errorf("a list of the old registry gave %v, want %v", err, errRetired)
+	}
+}
+
+func TestGuardRefusesWhatIsNotPermitted(t *testing.T) {
+	t.Parallel()
+	inner := &fake{}
+	d := newDrivers(t, func(context.Context, registry.Config) (registry.Registry, error) { return inner, nil })
+	var asked time.Duration
+	d.permit = func(timeout time.Duration) error {
+		asked = timeout
+		return errNotRenewed
+	}
+	reg := expectOpened(t, d, configured(t, minimal)).registry
+	for name, call := range map[string]func() error{
+		"Register":   func() error { return reg.Register(t.Context(), registry.Instance{}) },
+		"FailOver":   func() error { return reg.FailOver(t.Context(), registry.Instance{}) },
+		"Deregister": func() error { return reg.Deregister(t.Context(), registry.Instance{}) },
+	} {
+		if err := call(); !errors.Is(err, errNotRenewed) {
+			t.Errorf("%s gave %v, want %v", name, err, errNotRenewed)
+		}
+	}
+	if calls := inner.calls.Load(); calls > 0 {
+		t.Errorf("%d calls came through", calls)
+	}
+	if asked != config.DefaultTimeout {
+		t.Errorf("asked for %s, want the registry's timeout %s", asked, config.DefaultTimeout)
+	}
+}
+
+func TestGuardIsAListerOnlyWhereTheDriverIs(t *testing.T) {
+	t.Parallel()
+	d := newDrivers(t, func(context.Context, registry.Config) (registry.Registry, error) {
+		return struct{ registry.Registry }{&fake{}}, nil
+	})
+	if _, ok := expectOpened(t, d, configured(t, minimal)).registry.(registry.Lister); ok {
+		t.Error("a registry that can't list must not look as if it could")
+	}
+}
+
+func TestTheRegistryIsServedReadOnlyAndFollowsAReload(t *testing.T) {
+	t.Parallel()
+	serve := func(text string) registry.Constructor {
+		return func(context.Context, registry.Config) (registry.Registry, error) {
+			return &readable{text: text}, nil
+		}
+	}
+	d := newDrivers(t, newFake)
+	d.constructors["one"], d.constructors["two"] = serve("one"), serve("two")
+	for _, step := range []struct {
+		reason, driver, method string
+		code                   int
+		body                   string
+	}{
+		{"the handler answers", "one", http.MethodGet, http.StatusOK, "one"},
+		{"HEAD reads too", "one", http.MethodHead, http.StatusOK, "one"},
+		{"nothing may be changed, whatever the handler can do", "one", http.MethodPost, http.StatusMethodNotAllowed, "read-only"},
+		{"nothing may be changed, whatever the handler can do", "one", http.MethodDelete, http.StatusMethodNotAllowed, "read-only"},
+		{"another registry is in force", "two", http.MethodGet, http.StatusOK, "two"},
+		{"a driver that serves nothing says so", "fake", http.MethodGet, http.StatusNotFound, `"fake" can't be read here`},
+	} {
+		expectOpened(t, d, configured(t, strings.Replace(minimal, "fake", step.driver, 1)))
+		answer := httptest.NewRecorder()
+		d.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), step.method, "/v1/instances", nil))
+		if answer.Code != step.code || !strings.Contains(answer.Body.String(), step.body) {
+			t.Errorf("%s: got %d %q, want %d and %q", step.reason, answer.Code, answer.Body, step.code, step.body)
+		}
+	}
+}
+
+func newDrivers(t *testing.T, constructor registry.Constructor) *drivers {
+	t.Helper()
+	m, err := metrics.NewRegistryMetrics(prometheus.NewRegistry())
+	must(t, err)
+	return &drivers{
+		constructors: map[string]registry.Constructor{"fake": constructor}, metrics: m,
+		permit: func(time.Duration) error { return nil },
+	}
+}
+
+func configured(t *testing.T, text string) *config.Config {
+	t.Helper()
+	c, err := config.Parse([]byte(text), testLimits())
+	must(t, err)
+	return c
+}
+
+func testLimits() config.Limits {
+	return config.Limits{Drivers: []string{"fake", "one", "two"}, Timeout: leaseDuration - renewDeadline}
+}
+
+// expectOpened opens the registry of a configuration and puts it in force.
+func expectOpened(t *testing.T, d *drivers, c *config.Config) *opened {
+	t.Helper()
+	o, err := d.open(t.Context(), c)
+	must(t, err)
+	must(t, d.replace(o))
+	return o
+}
+
+func newFake(context.Context, registry.Config) (registry.Registry, error) { return &fake{}, nil }
+
+// fake counts calls, and holds each until proceed is closed where there is one.
+type fake struct {
+	calls            atomic.Int32
+	closed           atomic.Bool
+	entered, proceed chan struct{}
+}
+
+func (f *fake) call() error {
+	f.calls.Add(1)
+	if f.proceed != nil {
+		close(f.entered)
+		<-f.proceed
+	}
+	return nil
+}
+
+func (f *fake) Register(context.Context, registry.Instance) error      { return f.call() }
+func (f *fake) FailOver(context.Context, registry.Instance) error      { return f.call() }
+func (f *fake) Deregister(context.Context, registry.Instance) error    { return f.call() }
+func (f *fake) List(context.Context, string) ([]registry.Entry, error) { return nil, f.call() }
+func (f *fake) Close() error                                           { f.closed.Store(true); return nil }
+
+// readable serves its text to every request.
+type readable struct {
+	fake
+	text string
+}
+
+func (r *readable) ServeHTTP(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, r.text) }
+
+func receive[T any](t *testing.T, from <-chan T) T {
+	t.Helper()
+	select {
+	case got := <-from:
+		return got
+	case <-time.After(time.Minute):
+		t.Fatal("nothing came")
+		panic("unreachable")
+	}
+}
+
+// eventually waits until check returns nil.
+func eventually(t *testing.T, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}

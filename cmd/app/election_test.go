@@ -1,0 +1,152 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+func TestLeasePermitsCallsThatEndBeforeItDoes(t *testing.T) {
+	t.Parallel()
+	const timeout = 5 * time.Second
+	tests := map[string]struct {
+		reason string
+		since  time.Duration
+		want   error
+	}{
+		"just renewed":        {"it holds for 15s", 0, nil},
+		"a renewal is due":    {"a call of 5s still ends in time", leaseDuration - timeout - time.Millisecond, nil},
+		"it ends too late":    {"the next manager may act by then", leaseDuration - timeout, errNotRenewed},
+		"it has long expired": {"a process that was stopped wakes up", time.Hour, errNotRenewed},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newLeaseScenario()
+			must(t, s.lease.Update(t.Context(), s.record("us")))
+			s.now = s.now.Add(tc.since)
+			if err := s.lease.permit(timeout); !errors.Is(err, tc.want) {
+				t.Errorf("%s: got %v, want %v", tc.reason, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestLeaseCountsFromWhenTheRenewalWasSent(t *testing.T) {
+	t.Parallel()
+	s := newLeaseScenario()
+	s.during = func() { s.now = s.now.Add(11 * time.Second) }
+	must(t, s.lease.Create(t.Context(), s.record("us")))
+	if err := s.lease.permit(5 * time.Second); !errors.Is(err, errNotRenewed) {
+		t.Errorf("got %v, want %v: the others count from when the API server had it", err, errNotRenewed)
+	}
+}
+
+func TestLeasePermitsNothingBeforeItIsHeld(t *testing.T) {
+	t.Parallel()
+	s := newLeaseScenario()
+	s.err = errors.New("conflict")
+	if err := s.lease.Update(t.Context(), s.record("us")); err == nil {
+		t.Fatal("want the conflict")
+	}
+	if err := s.lease.permit(time.Second); !errors.Is(err, errNotRenewed) {
+		t.Errorf("got %v, want %v", err, errNotRenewed)
+	}
+}
+
+func TestLeaseIsLostForGoodOnceAnotherHeldIt(t *testing.T) {
+	t.Parallel()
+	for _, holder := range []string{"them", ""} {
+		s := newLeaseScenario()
+		s.ExpectGet(t, "them", nil)
+		must(t, s.lease.Update(t.Context(), s.record("us")))
+		s.ExpectGet(t, "us", nil)
+		s.ExpectGet(t, holder, errDeposed)
+		s.ExpectGet(t, "us", errDeposed)
+		if err := s.lease.Update(t.Context(), s.record("us")); !errors.Is(err, errDeposed) {
+			t.Errorf("renewing gave %v, want %v", err, errDeposed)
+		}
+		if err := s.lease.permit(time.Second); !errors.Is(err, errDeposed) {
+			t.Errorf("permit gave %v, want %v", err, errDeposed)
+		}
+		if s.deposed != 1 {
+			t.Errorf("deposed was called %d times, want once", s.deposed)
+		}
+	}
+}
+
+func TestReleaseGivesBackOnlyOurOwnLease(t *testing.T) {
+	t.Parallel()
+	s := newLeaseScenario()
+	s.held = s.record("us")
+	must(t, s.lease.release(t.Context()))
+	if s.held.HolderIdentity != "" || s.held.LeaseDurationSeconds != 1 {
+		t.Errorf("the lease is %+v, want it free", s.held)
+	}
+	s.held = s.record("them")
+	must(t, s.lease.release(t.Context()))
+	if s.held.HolderIdentity != "them" {
+		t.Errorf("another manager's lease was taken from it: %+v", s.held)
+	}
+}
+
+func TestNoLeasePermitsEverything(t *testing.T) {
+	t.Parallel()
+	var none *lease
+	if err := none.permit(time.Hour); err != nil {
+		t.Error(err)
+	}
+}
+
+// leaseScenario is a lease whose record and clock the test holds.
+type leaseScenario struct {
+	lease   *lease
+	held    resourcelock.LeaderElectionRecord
+	now     time.Time
+	err     error
+	during  func()
+	deposed int
+}
+
+func newLeaseScenario() *leaseScenario {
+	s := &leaseScenario{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), during: func() {}}
+	s.lease = &lease{Interface: s, now: func() time.Time { return s.now }, deposed: func() { s.deposed++ }}
+	return s
+}
+
+func (*leaseScenario) record(holder string) resourcelock.LeaderElectionRecord {
+	return resourcelock.LeaderElectionRecord{HolderIdentity: holder, LeaseDurationSeconds: 15}
+}
+
+// ExpectGet reads the lease while holder has it.
+func (s *leaseScenario) ExpectGet(t *testing.T, holder string, want error) {
+	t.Helper()
+	s.held = s.record(holder)
+	if _, _, err := s.lease.Get(t.Context()); !errors.Is(err, want) {
+		t.Errorf("reading the lease of %q gave %v, want %v", holder, err, want)
+	}
+}
+
+func (s *leaseScenario) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record := s.held
+	return &record, nil, s.err
+}
+
+func (s *leaseScenario) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	return s.Update(ctx, r)
+}
+
+func (s *leaseScenario) Update(_ context.Context, r resourcelock.LeaderElectionRecord) error {
+	s.during()
+	if s.err == nil {
+		s.held = r
+	}
+	return s.err
+}
+
+func (*leaseScenario) RecordEvent(string) {}
+func (*leaseScenario) Identity() string   { return "us" }
+func (*leaseScenario) Describe() string   { return "team/rollcall" }

@@ -1,0 +1,217 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func TestTheControllerStartsWhenOpenKruiseAppears(t *testing.T) {
+	t.Parallel()
+	s := newKruiseScenario()
+	if got := s.kruise.unready(); got != reasonStarting {
+		t.Errorf("at first not ready because %q, want %q", got, reasonStarting)
+	}
+	s.Answer(nil, apierrors.NewNotFound(schema.GroupResource{}, ""))
+	done := s.Start(t)
+	s.ExpectUnready(t, "OpenKruise is not installed")
+
+	s.Answer([]string{"sidecarsets"}, nil)
+	s.ExpectAsked(t)
+	s.ExpectUnready(t, "no CRD clonesets.apps.kruise.io")
+
+	s.Answer(nil, errors.New("connection refused"))
+	s.ExpectUnready(t, "the API server can't be asked for OpenKruise: connection refused")
+	if s.setUp() {
+		t.Error("the controller was set up without OpenKruise")
+	}
+
+	s.Answer([]string{"clonesets", "clonesets/status"}, nil)
+	must(t, receive(t, done))
+	if !s.setUp() {
+		t.Fatal("the controller was not set up")
+	}
+	s.ExpectUnready(t, "caches are not synced")
+	s.informer.set(true)
+	s.ExpectUnready(t, "")
+	s.ExpectLogged(t, "OpenKruise is not installed", "connection refused", "OpenKruise is there")
+}
+
+func TestAnInformerThatFailsEndsTheManager(t *testing.T) {
+	t.Parallel()
+	s := newKruiseScenario()
+	s.informers.err = errors.New("no luck")
+	s.Answer([]string{"clonesets"}, nil)
+	if err := receive(t, s.Start(t)); err == nil || !strings.Contains(err.Error(), "no luck") {
+		t.Errorf("got %v, want the informer's error", err)
+	}
+	if s.setUp() {
+		t.Error("the controller was set up without its informers")
+	}
+	s.ExpectUnready(t, reasonStarting)
+}
+
+func TestWaitingForOpenKruiseEndsWithTheManager(t *testing.T) {
+	t.Parallel()
+	s := newKruiseScenario()
+	s.Answer(nil, apierrors.NewNotFound(schema.GroupResource{}, ""))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.kruise.Start(ctx) }()
+	s.ExpectUnready(t, "OpenKruise is not installed")
+	cancel()
+	must(t, receive(t, done))
+}
+
+// kruiseScenario is an API server that the test answers for.
+type kruiseScenario struct {
+	kruise    *kruise
+	informers *fakeInformers
+	informer  *fakeInformer
+
+	mu        sync.Mutex
+	resources []string
+	err       error
+	asked     int
+	setups    int
+	logged    []string
+}
+
+func newKruiseScenario() *kruiseScenario {
+	s := &kruiseScenario{informer: &fakeInformer{}}
+	s.informers = &fakeInformers{informer: s.informer}
+	s.kruise = &kruise{
+		discovery: s, informers: s.informers, interval: time.Millisecond,
+		setup: func(context.Context) error {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.setups++
+			return nil
+		},
+		logger: s.logger(),
+	}
+	return s
+}
+
+func (s *kruiseScenario) logger() logr.Logger {
+	return funcr.New(func(_, args string) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.logged = append(s.logged, args)
+	}, funcr.Options{})
+}
+
+func (s *kruiseScenario) ServerResourcesForGroupVersionWithContext(
+	context.Context, string,
+) (*metav1.APIResourceList, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked++
+	list := &metav1.APIResourceList{}
+	for _, name := range s.resources {
+		list.APIResources = append(list.APIResources, metav1.APIResource{Name: name})
+	}
+	return list, s.err
+}
+
+func (s *kruiseScenario) Answer(resources []string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.resources, s.err, s.asked = resources, err, 0
+}
+
+func (s *kruiseScenario) Start(t *testing.T) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- s.kruise.Start(t.Context()) }()
+	return done
+}
+
+// ExpectAsked waits until the present answer was given and taken in.
+func (s *kruiseScenario) ExpectAsked(t *testing.T) {
+	t.Helper()
+	eventually(t, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.asked < 2 {
+			return errors.New("nobody asked")
+		}
+		return nil
+	})
+}
+
+func (s *kruiseScenario) ExpectUnready(t *testing.T, reason string) {
+	t.Helper()
+	eventually(t, func() error {
+		got := s.kruise.unready()
+		if !strings.Contains(got, reason) || reason == "" && got != "" {
+			return errors.New("not ready because " + got + ", want " + reason)
+		}
+		return nil
+	})
+}
+
+func (s *kruiseScenario) setUp() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.setups > 0
+}
+
+// ExpectLogged expects exactly one line for each part, in order.
+func (s *kruiseScenario) ExpectLogged(t *testing.T, parts ...string) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.logged) != len(parts) {
+		t.Fatalf("logged %q, want a line for each of %q", s.logged, parts)
+	}
+	for i, part := range parts {
+		if !strings.Contains(s.logged[i], part) {
+			t.Errorf("line %d is %q, want %q in it", i, s.logged[i], part)
+		}
+	}
+}
+
+type fakeInformers struct {
+	cache.Informers
+	informer cache.Informer
+	err      error
+}
+
+func (f *fakeInformers) GetInformer(
+	_ context.Context, object client.Object, _ ...cache.InformerGetOption,
+) (cache.Informer, error) {
+	if _, isPod := object.(*corev1.Pod); isPod {
+		return f.informer, f.err
+	}
+	return f.informer, nil
+}
+
+type fakeInformer struct {
+	cache.Informer
+	mu     sync.Mutex
+	synced bool
+}
+
+func (f *fakeInformer) set(synced bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.synced = synced
+}
+
+func (f *fakeInformer) HasSynced() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.synced
+}
