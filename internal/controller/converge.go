@@ -98,8 +98,11 @@ func (r *PodReconciler) settles(c *call) time.Duration {
 
 // call makes one call. Nothing is known of its outcome until it has returned without an error.
 func (r *PodReconciler) call(ctx context.Context, seen *observation, s step) wait {
-	c := seen.page.begun(recorded(s.instance), s.want)
 	started := r.clock.Now()
+	if told := seen.page.toldToWait(recorded(s.instance), started); told.reason != "" {
+		return told
+	}
+	c := seen.page.begun(recorded(s.instance), s.want)
 	bounded, cancel := context.WithTimeout(ctx, seen.settings.Timeout)
 	defer cancel()
 	err := tell(bounded, seen.settings.Registry, s)
@@ -111,7 +114,11 @@ func (r *PodReconciler) call(ctx context.Context, seen *observation, s step) wai
 	if timedOut {
 		c.timedOut(started.Add(2 * seen.settings.Timeout))
 	}
-	return r.failed(seen.pod().UID, s, timedOut, err)
+	w := r.failed(seen.pod().UID, s, timedOut, err)
+	if after, told := registry.RetryAfterOf(err); told {
+		c.told, c.notBefore = w, r.clock.Now().Add(after)
+	}
+	return w
 }
 
 func tell(ctx context.Context, reg registry.Registry, s step) error {

@@ -751,6 +751,22 @@ func TestWhenARegistryIsAskedAgain(t *testing.T) {
 	}
 }
 
+func TestNoEventBringsACallBeforeTheRegistrySaidSo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	w.registry.FailNext(anyCall(), registry.RetryAfter(errors.New("busy"), 42*time.Second))
+	w.reconcile(pod)
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.expectResult("what is left of the time", w.reconcile(pod), 41*time.Second)
+	w.expectJournal("the pod moved, and the registry is as busy as it was", registers+failed)
+	w.expectEvents("one reason, one Event", "Warning RegistryUnavailable ")
+
+	w.sleep(41 * time.Second)
+	w.reconcile(pod)
+	w.expectJournal("", deregisters, writes)
+}
+
 func TestTheBackOffIsCappedAndForgotten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

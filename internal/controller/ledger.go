@@ -48,6 +48,9 @@ type call struct {
 	outSince time.Time
 	// late holds, for each want of a call that timed out, until when it may still land.
 	late map[lifecycle.Want]time.Time
+	// notBefore is when the registry said to come back, and told what to say until then: an event must not bring us sooner.
+	notBefore time.Time
+	told      wait
 }
 
 func newLedger() *ledger { return &ledger{pages: map[types.UID]*page{}, births: map[types.UID]bool{}} }
@@ -175,6 +178,17 @@ func (p *page) begun(in lifecycle.Recorded, want lifecycle.Want) *call {
 		c.outSince = time.Time{}
 	}
 	return c
+}
+
+// toldToWait returns why no call may be made for the instance yet, by the registry's own word; empty where one may.
+func (p *page) toldToWait(in lifecycle.Recorded, now time.Time) wait {
+	c := p.calls[in]
+	if c == nil || !now.Before(c.notBefore) {
+		return wait{}
+	}
+	told := c.told
+	told.after = c.notBefore.Sub(now)
+	return told
 }
 
 func (c *call) succeeded(now time.Time) {
