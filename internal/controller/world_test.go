@@ -68,6 +68,7 @@ type world struct {
 	liveReads int
 	lagging   map[types.NamespacedName]*corev1.Pod // what the cache says instead; nil where it has nothing
 	onPatch   func(attempt func() error) error
+	onRead    func()
 	addresses int
 	moves     int
 }
@@ -181,6 +182,13 @@ func (w *world) cachedGet(
 	if _, labelled := pod.Labels[appspub.LifecycleStateKey]; !labelled {
 		return gone
 	}
+	w.mu.Lock()
+	onRead := w.onRead
+	w.onRead = nil
+	w.mu.Unlock()
+	if onRead != nil {
+		onRead()
+	}
 	return nil
 }
 
@@ -229,6 +237,13 @@ func (w *world) countedPatch(
 
 func patchTestFailed() error {
 	return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", "", 0, false)
+}
+
+// afterNextRead has something happen when a pod was just read from the cache.
+func (w *world) afterNextRead(happens func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.onRead = happens
 }
 
 // patching has the next writes made this way.

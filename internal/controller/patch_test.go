@@ -1,0 +1,378 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+)
+
+// The answers are those of a real API server, v1.34.
+func TestWhatCountsAsMoved(t *testing.T) {
+	t.Parallel()
+	invalid := func(message string, details *metav1.StatusDetails) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
+			Message: message, Details: details,
+		}}
+	}
+	cases := map[string]struct {
+		reason string
+		err    error
+		want   bool
+	}{
+		"no error": {reason: "it was written"},
+		"failed test": {
+			reason: "a failed test, an index out of range and a path that is gone look the same",
+			err:    invalid("the server rejected our request due to an error in our request", &metav1.StatusDetails{}),
+			want:   true,
+		},
+		"wrapped": {
+			reason: "whoever wraps it says nothing else",
+			err:    fmt.Errorf("patching: %w", patchTestFailed()),
+			want:   true,
+		},
+		"conflict": {
+			reason: "somebody else was faster, several times over",
+			err:    apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "web-1", errors.New("modified")),
+			want:   true,
+		},
+		"refused value": {
+			reason: "a label value that is no label value will be none the next time either, and someone must hear of it",
+			err: apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web-1", field.ErrorList{
+				field.Invalid(field.NewPath("metadata", "labels"), "not ok!", "a valid label must be"),
+			}),
+		},
+		"refused by a webhook": {
+			reason: "the same; a webhook's answer has no details",
+			err:    invalid(`admission webhook "wh.example.com" denied the request: no good`, nil),
+		},
+		"throttled": {
+			reason: "the pod is where it was",
+			err:    apierrors.NewTooManyRequests("slow down", 1),
+		},
+		"broken connection": {reason: "nobody knows", err: errors.New("connection reset by peer")},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := isMoved(tc.err); got != tc.want {
+				t.Errorf("isMoved: got %t, want %t\nwhy: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+func TestAPodThatMovedOnIsDecidedAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+
+	t.Log("The update is rolled back while the registry answers.")
+	stop := w.registry.OnAnswer(registrytest.Match{Op: registrytest.OpFailOver}, func(registrytest.Call) {
+		w.kruiseMoves(pod, appspub.LifecycleStateNormal)
+	})
+	result := w.reconcile(pod)
+	stop()
+	w.expectJournal("", failsOver, writes+failed)
+	w.expectResult("the change brings us back, or this does", result, backoffBase)
+	w.expectHooks("nothing is flipped on what is past", pod, "preNormal inPlaceUpdate preDelete")
+
+	w.reconcile(pod)
+	w.expectJournal("Normal means in service, whatever was said before", registers)
+	w.expectInService(pod)
+	w.expectEvents("a rollback is no news")
+}
+
+func TestTheSameStateAgainIsAnotherStay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	stop := w.registry.OnAnswer(registrytest.Match{Op: registrytest.OpDeregister}, func(registrytest.Call) {
+		w.kruiseMoves(pod, appspub.LifecycleStatePreparingNormal)
+		w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	})
+	w.reconcile(pod)
+	stop()
+	w.expectJournal("the timestamp tells them apart", deregisters, writes+failed)
+	w.reconcile(pod)
+	w.expectJournal("it was out all along, by this manager's own doing", writes)
+}
+
+func TestAPodThatHasTheNameNowIsNotWrittenTo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	web := w.cloneSet("web")
+	pod := w.servingPod(web, "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	last := w.current(pod)
+
+	t.Log("While the registry answers, the pod is replaced by one that looks the same.")
+	var heir *corev1.Pod
+	stop := w.registry.OnAnswer(registrytest.Match{Op: registrytest.OpDeregister}, func(registrytest.Call) {
+		w.removePod(pod)
+		heir = w.pod(web, "web-1", func(p *corev1.Pod) {
+			p.Labels, p.Annotations, p.Finalizers = last.Labels, last.Annotations, last.Finalizers
+		})
+	})
+	w.reconcile(pod)
+	stop()
+	w.expectJournal("", deregisters, writes+failed)
+	w.expectHooks("the UID tells them apart", heir, "preNormal inPlaceUpdate preDelete")
+}
+
+func TestALostWrite(t *testing.T) {
+	t.Parallel()
+	lost := errors.New("connection reset")
+	cases := map[string]struct {
+		reason  string
+		how     func(attempt func() error) error
+		restart bool
+		want    []string
+	}{
+		"not made": {
+			reason: "the same process knows that it is out",
+			how:    func(func() error) error { return lost },
+			want:   []string{writes},
+		},
+		"not made, and the manager died": {
+			reason:  "the next one knows nothing and asks",
+			how:     func(func() error) error { return lost },
+			restart: true,
+			want:    []string{failsOver, writes},
+		},
+		"made, and the answer lost": {
+			reason: "it is all there",
+			how: func(attempt func() error) error {
+				_ = attempt()
+				return lost
+			},
+		},
+		"made, and the manager died": {
+			reason: "the record tells, in this state",
+			how: func(attempt func() error) error {
+				_ = attempt()
+				return lost
+			},
+			restart: true,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+			w.patching(tc.how)
+			w.reconcileFails(pod)
+			w.expectJournal("", failsOver, writes+failed)
+			w.patching(nil)
+			if tc.restart {
+				w.restart()
+			}
+			w.reconcile(pod)
+			w.expectJournal(tc.reason, tc.want...)
+			w.expectHooks("", pod, "preNormal preDelete")
+		})
+	}
+}
+
+func TestARefusedWriteIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+	w.patching(func(func() error) error { return apierrors.NewTooManyRequests("slow down", 1) })
+	w.reconcileFails(pod)
+	w.patching(nil)
+	w.reconcile(pod)
+	w.expectHooks("", pod, "preNormal preDelete")
+}
+
+func TestACacheBehindOurOwnWrite(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	before := w.current(pod)
+	w.reconcile(pod)
+	w.takeJournal()
+
+	w.cacheLags(pod, before)
+	w.expectResult("the event of the write comes sooner", w.reconcile(pod), staleRecheck)
+	w.expectJournal("what we have done already is not done again")
+
+	w.cacheCatchesUp()
+	w.expectResult("", w.reconcile(pod), 0)
+}
+
+// Arming.
+
+func unarmed(web *kruisev1alpha1.CloneSet) {
+	web.Spec.Template.Finalizers = nil
+	delete(web.Spec.Template.Labels, inPlaceLabel)
+}
+
+func TestHooksAreArmedBeforeThePodIsPutInService(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		state  appspub.LifecycleStateType
+		want   []string
+		hooks  string
+	}{
+		"PreparingNormal": {
+			reason: "Kruise asks only those that are set; preNormal itself waits for the registry",
+			state:  appspub.LifecycleStatePreparingNormal,
+			want:   []string{writes, registers, writes},
+			hooks:  "preNormal inPlaceUpdate preDelete",
+		},
+		"Normal": {
+			reason: "a hook that was added to a workload which has pods already; preNormal is no business of a Normal pod",
+			state:  appspub.LifecycleStateNormal,
+			want:   []string{writes, registers, writes},
+			hooks:  "inPlaceUpdate preDelete",
+		},
+		"Updated": {
+			reason: "inPlaceUpdate itself is what Kruise waits for",
+			state:  appspub.LifecycleStateUpdated,
+			want:   []string{writes, registers, writes},
+			hooks:  "inPlaceUpdate preDelete",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			pod := w.pod(w.cloneSet("web", unarmed), "web-1", inState(tc.state))
+			w.registry.OnAnswer(anyCall(), func(registrytest.Call) {
+				if tc.state == appspub.LifecycleStateUpdated {
+					w.expectHooks("inPlaceUpdate says that the pod is in service", pod, "preDelete")
+					return
+				}
+				w.expectHooks("armed when the registry is asked", pod, "inPlaceUpdate preDelete")
+			})
+			w.reconcile(pod)
+			w.expectJournal(tc.reason, tc.want...)
+			w.expectHooks(tc.reason, pod, tc.hooks)
+		})
+	}
+}
+
+func TestAPodThatCannotBeArmedIsNotPutInService(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		meet   func(w *world, pod *corev1.Pod)
+		fails  bool
+		want   []string
+	}{
+		"refused": {
+			reason: "Kruise could update it in rotation, unasked",
+			meet: func(w *world, _ *corev1.Pod) {
+				w.patching(func(func() error) error { return errors.New("connection reset") })
+			},
+			fails: true,
+			want:  []string{writes + failed},
+		},
+		"moved on": {
+			reason: "what it is now has not been looked at",
+			meet: func(w *world, pod *corev1.Pod) {
+				w.afterNextRead(func() { w.kruiseMoves(pod, appspub.LifecycleStateUpdating) })
+			},
+			want: []string{writes + failed},
+		},
+		"gone": {
+			reason: "nobody answers at its address",
+			meet: func(w *world, pod *corev1.Pod) {
+				w.afterNextRead(func() { w.removePod(pod) })
+			},
+			want: []string{writes + failed},
+		},
+		"no longer ready": {
+			reason: "the write's answer is newer than the cache",
+			meet: func(w *world, pod *corev1.Pod) {
+				w.afterNextRead(func() { w.changePod(pod, unready) })
+			},
+			want: []string{writes},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			pod := w.bornPod(w.cloneSet("web", unarmed), "web-1")
+			tc.meet(w, pod)
+			if tc.fails {
+				w.reconcileFails(pod)
+			} else {
+				w.reconcile(pod)
+			}
+			w.expectJournal(tc.reason, tc.want...)
+		})
+	}
+}
+
+// What a write holds.
+
+func TestAnotherOwnersHandlersAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	const theirs = "other.io/backup"
+	w := newWorld(t)
+	web := w.cloneSet("web", func(web *kruisev1alpha1.CloneSet) {
+		web.Spec.Lifecycle.PreDelete.FinalizersHandler = []string{theirs, preDeleteFinalizer}
+		web.Spec.Template.Finalizers = []string{theirs, preDeleteFinalizer}
+	})
+	pod := w.servingPod(web, "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconcile(pod)
+	if got := w.current(pod).Finalizers; len(got) != 1 || got[0] != theirs {
+		t.Errorf("finalizers: got %v, want only %s", got, theirs)
+	}
+	w.deletePod(pod)
+	w.takeJournal()
+	w.reconcile(pod)
+	w.expectJournal("what is left on the dying pod is not ours")
+}
+
+func TestNothingIsWrittenOnADyingPodThatHoldsNothingOfOurs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	web := w.cloneSet("web", func(web *kruisev1alpha1.CloneSet) {
+		web.Spec.Lifecycle.PreDelete = nil
+		web.Spec.Template.Finalizers = []string{"other.io/backup"}
+	})
+	pod := w.servingPod(web, "web-1")
+	w.deletePod(pod)
+	w.reconcile(pod)
+	w.expectJournal("the record goes with the pod", deregisters)
+}
+
+func TestTheNewlyCreatedMarkIsCleared(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	web := w.cloneSet("web", func(web *kruisev1alpha1.CloneSet) {
+		web.Spec.Template.Annotations = map[string]string{newlyCreatedMark: "true"}
+	})
+	pod := w.bornPod(web, "web-1")
+	w.reconcile(pod)
+	w.expectJournal("", registers, writes)
+	if _, found := w.current(pod).Annotations[newlyCreatedMark]; found {
+		t.Error("the newly-created mark is still there, though the pod is in service")
+	}
+	w.sleep(time.Second)
+	w.reconcile(pod)
+	w.expectJournal("once")
+}
