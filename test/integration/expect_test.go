@@ -187,6 +187,20 @@ func (s *scenario) ExpectNeverSeen(pod *corev1.Pod, state appspub.LifecycleState
 	}
 }
 
+// ExpectGone expects that the pod is no longer there.
+func (s *scenario) ExpectGone(pod *corev1.Pod) {
+	s.Helper()
+	s.Expect(s.Now(pod.UID) == nil, "pod %s is still there", pod.Name)
+}
+
+// ExpectAskedBeforeDelete expects that Kruise waited for our hook before it deleted the pod, where there is such a hook.
+func (s *scenario) ExpectAskedBeforeDelete(pod *corev1.Pod) {
+	s.Helper()
+	if slices.ContainsFunc(s.handlers, func(h handler) bool { return h.ours() && h.serves(hookPreDelete) }) {
+		s.ExpectSeen(pod, appspub.LifecycleStatePreparingDelete)
+	}
+}
+
 // ExpectEvent waits for an Event on the pod with this reason and these words in it.
 func (s *scenario) ExpectEvent(pod *corev1.Pod, kind, reason string, words ...string) {
 	s.Helper()
@@ -395,4 +409,33 @@ func (s *scenario) expectNoCallRepeated() {
 		}
 		last[id] = a
 	}
+}
+
+// ExpectDrained goes through the hooks that the manager released in PreparingUpdate and PreparingDelete, and expects n of
+// them or more: the drain had passed since the registry acknowledged that the pod is out.
+func (s *scenario) ExpectDrained(n int) {
+	s.Helper()
+	releases := 0
+	for _, w := range s.manager.proxy.Writes(s.ns) {
+		if w.pod == nil || !s.releases(&w) {
+			continue
+		}
+		releases++
+		for service, port := range s.services {
+			last := s.lastAnswer(w.pod, service, port, w.received)
+			// The record keeps whole milliseconds.
+			if last == nil || w.received.Sub(last.sent) < s.drain-2*time.Millisecond {
+				s.Errorf("pod %s was released %s after it was out, not %s", w.name, w.received.Sub(last.sent), s.drain)
+			}
+		}
+	}
+	s.Expect(releases >= n, "%d hooks were released, not %d", releases, n)
+}
+
+// releases reports whether the write cleared a handler in PreparingUpdate or PreparingDelete.
+func (s *scenario) releases(w *write) bool {
+	before := s.versionBefore(w.pod)
+	return before != nil && strings.HasPrefix(stateOf(before), "Preparing") && slices.ContainsFunc(s.handlers, func(h handler) bool {
+		return !h.serves(hookPreNormal) && h.setOn(before) && !h.setOn(w.pod)
+	})
 }

@@ -3,7 +3,9 @@ package integration
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -14,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -47,13 +50,30 @@ type write struct {
 
 func (w *write) toPod() bool { return w.resource == "pods" && w.method == http.MethodPatch }
 
+// changes is the patch without its tests and the record.
+func (w *write) changes() string {
+	var operations []struct{ Op, Path string }
+	if err := json.Unmarshal([]byte(w.body), &operations); err != nil {
+		return w.body
+	}
+	var text []string
+	for _, o := range operations {
+		if o.Op != "test" {
+			text = append(text, o.Op+" "+o.Path)
+		}
+	}
+	return strings.Join(text, ", ")
+}
+
 // gate holds the writes to the pods of a namespace back.
 type gate struct {
 	namespace string
-	released  chan struct{}
-	once      sync.Once
-	mu        sync.Mutex
-	held      int
+	// state narrows it to patches that test for this lifecycle state; empty means all.
+	state    appspub.LifecycleStateType
+	released chan struct{}
+	once     sync.Once
+	mu       sync.Mutex
+	held     int
 }
 
 func (g *gate) Release() { g.once.Do(func() { close(g.released) }) }
@@ -135,7 +155,7 @@ func (p *apiProxy) handler(next http.Handler) http.Handler {
 // pass waits at the gates and reports whether the request still wants to go through.
 func pass(ctx context.Context, gates []*gate, entry *write) bool {
 	for _, g := range gates {
-		if g.namespace != entry.namespace {
+		if g.namespace != entry.namespace || !strings.Contains(entry.body, fmt.Sprintf("%q", g.state)) && g.state != "" {
 			continue
 		}
 		g.mu.Lock()
@@ -191,8 +211,11 @@ func parsePath(path string) (resource, namespace, name string) {
 }
 
 // HoldPodWrites holds back the manager's writes to the pods of a namespace until the gate is released.
-func (p *apiProxy) HoldPodWrites(namespace string) *gate {
-	g := &gate{namespace: namespace, released: make(chan struct{})}
+func (p *apiProxy) HoldPodWrites(namespace string) *gate { return p.HoldPodWritesIn(namespace, "") }
+
+// HoldPodWritesIn is HoldPodWrites for pods that the manager takes to be in the state.
+func (p *apiProxy) HoldPodWritesIn(namespace string, state appspub.LifecycleStateType) *gate {
+	g := &gate{namespace: namespace, state: state, released: make(chan struct{})}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.gates = append(p.gates, g)

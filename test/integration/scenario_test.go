@@ -2,7 +2,9 @@ package integration
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -113,7 +115,7 @@ func (s *scenario) describe() string {
 	}
 	for _, w := range s.manager.proxy.Writes(s.ns) {
 		if w.toPod() {
-			fmt.Fprintf(&b, "write: %s %s %d %s\n", w.received.Format("05.000"), w.name, w.status, w.body)
+			fmt.Fprintf(&b, "write: %s %s %d %s\n", w.received.Format("05.000"), w.name, w.status, w.changes())
 		}
 	}
 	for _, e := range s.Events() {
@@ -253,6 +255,84 @@ func (s *scenario) AwaitState(pod *corev1.Pod, state appspub.LifecycleStateType)
 	return now
 }
 
+// AwaitLeaves returns once the pod is in another state.
+func (s *scenario) AwaitLeaves(pod *corev1.Pod, state appspub.LifecycleStateType) {
+	s.Helper()
+	s.await(fmt.Sprintf("pod %s to leave %s", pod.Name, state), func() error {
+		if now := s.Now(pod.UID); now != nil && stateOf(now) == string(state) {
+			return fmt.Errorf("it is there still")
+		}
+		return nil
+	})
+}
+
+// AwaitReleased returns once none of our handlers of the hook is set on the pod.
+func (s *scenario) AwaitReleased(pod *corev1.Pod, hook string) {
+	s.Helper()
+	s.await(fmt.Sprintf("our handlers of %s to be cleared on pod %s", hook, pod.Name), func() error {
+		now := s.Now(pod.UID)
+		if now == nil {
+			return fmt.Errorf("it is gone")
+		}
+		for _, h := range s.handlers {
+			if h.ours() && h.serves(hook) && h.setOn(now) {
+				return fmt.Errorf("%s is set", h.key())
+			}
+		}
+		return nil
+	})
+}
+
+// AwaitHeld returns once n writes wait at the gate.
+func (s *scenario) AwaitHeld(g *gate, n int) {
+	s.Helper()
+	s.await(fmt.Sprintf("%d writes at the gate", n), func() error {
+		if held := g.Held(); held < n {
+			return fmt.Errorf("there are %d", held)
+		}
+		return nil
+	})
+}
+
+// AwaitObserved returns once Kruise has seen our last change to the CloneSet.
+func (s *scenario) AwaitObserved() {
+	s.Helper()
+	s.await("Kruise to see the change", func() error {
+		if set := s.history.Set(s.key); set == nil || set.Status.ObservedGeneration < s.generation {
+			return fmt.Errorf("it has not")
+		}
+		return nil
+	})
+}
+
+// counted is how many calls of an operation the registry acknowledged for a pod.
+func (s *scenario) counted(pod *corev1.Pod, op registrytest.Op) int {
+	n := 0
+	for _, a := range s.registry.Answers(s.ns, string(pod.UID)) {
+		if a.op == op && a.acknowledged() {
+			n++
+		}
+	}
+	return n
+}
+
+// refusedWrites is how many patches of a pod the API server refused since a test in them failed.
+func (s *scenario) refusedWrites(pod *corev1.Pod) int {
+	n := 0
+	for _, w := range s.manager.proxy.Writes(s.ns) {
+		if w.toPod() && w.name == pod.Name && w.status == http.StatusUnprocessableEntity {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *scenario) match(op registrytest.Op) registrytest.Match {
+	return registrytest.Match{Op: op, Namespace: s.ns}
+}
+
+func mergePatch(text string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(text)) }
+
 // AwaitGone returns once the pod is no longer there.
 func (s *scenario) AwaitGone(pod *corev1.Pod) {
 	s.Helper()
@@ -267,7 +347,7 @@ func (s *scenario) AwaitGone(pod *corev1.Pod) {
 // PatchPod applies a merge patch to a pod, as somebody else.
 func (s *scenario) PatchPod(pod *corev1.Pod, patch string) {
 	s.Helper()
-	s.must(s.k8s.Patch(s.Context(), pod.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch))))
+	s.must(s.k8s.Patch(s.Context(), pod.DeepCopy(), mergePatch(patch)))
 }
 
 // DeletePod deletes a pod as kubectl does.
@@ -287,7 +367,7 @@ func (s *scenario) DeleteCloneSet(how metav1.DeletionPropagation) {
 
 // HoldCalls holds back the registry's work and answer for one operation in this namespace.
 func (s *scenario) HoldCalls(op registrytest.Op) *registrytest.Hold {
-	return s.registry.Hold(registrytest.Match{Op: op, Namespace: s.ns})
+	return s.registry.Hold(s.match(op))
 }
 
 // AwaitCalls returns once n calls wait at the hold.
@@ -308,16 +388,22 @@ func (s *scenario) Events() []eventsv1.Event {
 	return list.Items
 }
 
-// Play has the other owner of a label handler do its part at once, for as long as the scenario runs: it releases the hook
-// in PreparingUpdate and PreparingDelete, and sets it again in Updated.
-func (s *scenario) Play(key, value string) {
+// The other owner's handler of inPlaceUpdate, in the mixed style and wherever a scenario adds it.
+const (
+	otherKey   = "other.example.org/update-gate"
+	otherValue = "shut"
+)
+
+// Play has the other owner do its part at once, for as long as the scenario runs: it releases the hook in PreparingUpdate,
+// and sets it again in Updated.
+func (s *scenario) Play() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
 			for _, pod := range s.Pods() {
-				s.playOn(ctx, pod, key, value)
+				s.playOn(ctx, pod)
 			}
 			time.Sleep(glance)
 		}
@@ -325,24 +411,35 @@ func (s *scenario) Play(key, value string) {
 	s.Cleanup(func() { cancel(); <-done })
 }
 
-func (s *scenario) playOn(ctx context.Context, pod *corev1.Pod, key, value string) {
-	set := pod.Labels[key] == value
+func (s *scenario) playOn(ctx context.Context, pod *corev1.Pod) {
+	set := pod.Labels[otherKey] == otherValue
 	patch := ""
 	switch appspub.LifecycleStateType(stateOf(pod)) {
-	case appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStatePreparingDelete:
+	case appspub.LifecycleStatePreparingUpdate:
 		if set {
-			patch = fmt.Sprintf(`{"metadata":{"uid":%q,"resourceVersion":%q,"labels":{%q:null}}}`, pod.UID, pod.ResourceVersion, key)
+			patch = labelPatch(pod, otherKey, nil)
 		}
 	case appspub.LifecycleStateUpdated:
 		if !set {
-			patch = fmt.Sprintf(`{"metadata":{"uid":%q,"resourceVersion":%q,"labels":{%q:%q}}}`, pod.UID, pod.ResourceVersion, key, value)
+			patch = labelPatch(pod, otherKey, new(otherValue))
 		}
 	}
 	if patch == "" {
 		return
 	}
-	err := s.k8s.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))
+	err := s.k8s.Patch(ctx, pod.DeepCopy(), mergePatch(patch))
 	if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		s.Errorf("the other owner: %v", err)
 	}
+}
+
+// labelPatch sets a label of this version of the pod, or removes it.
+func labelPatch(pod *corev1.Pod, key string, value *string) string {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": pod.UID, "resourceVersion": pod.ResourceVersion, "labels": map[string]*string{key: value},
+	}})
+	if err != nil {
+		panic(err)
+	}
+	return string(patch)
 }

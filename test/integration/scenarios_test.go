@@ -1,32 +1,69 @@
 package integration
 
-import (
-	"testing"
-
-	appspub "github.com/openkruise/kruise-api/apps/pub"
-)
+import "testing"
 
 // definition is one scenario of those that one manager serves together.
 type definition struct {
 	name   string
 	styles []style
 	run    func(*scenario)
+	// ownerHeld: the scenario plays the other owner of the mixed style itself.
+	ownerHeld bool
 }
 
+// definitions are the scenarios, each told by its function.
 func definitions() []definition {
 	return []definition{
-		{"create", allStyles, create},
-		{"in-place-update", allStyles, inPlaceUpdate},
+		{name: "create", styles: allStyles, run: create},
+		{name: "in-place-update", styles: allStyles, run: inPlaceUpdate},
+		{name: "recreate-update", styles: allStyles, run: recreateUpdate},
+		{name: "scale", styles: allStyles, run: scaleOutAndIn},
+		{name: "pods-to-delete", styles: allStyles, run: podsToDelete},
+		{name: "specified-delete", styles: allStyles, run: specifiedDelete},
+		{name: "rollback-early", styles: updateHooked, run: rollbackBeforeTheCall},
+		{name: "rollback-answer", styles: updateHooked, run: rollbackBeforeTheAnswer},
+		{name: "rollback-late", styles: updateHooked, run: rollbackBeforeThePatch},
+		{name: "cancel", styles: updateHooked, run: cancelledScaleIn},
+		{name: "cancel-late", styles: allStyles, run: cancelledScaleInAfterRelease},
+		{name: "partition", styles: allStyles, run: partition},
+		{name: "partition-raised", styles: updateHooked, run: partitionRaised},
+		{name: "paused", styles: updateHooked, run: paused},
+		{name: "hooks-added", styles: []style{labels, finalizer}, run: hooksAdded},
+		{name: "direct-delete", styles: allStyles, run: directDelete},
+		{name: "foreground", styles: allStyles, run: deletedInForeground},
+		{name: "background", styles: allStyles, run: deletedInBackground},
+		{name: "orphan", styles: allStyles, run: deletedWithOrphans},
+		{name: "edited-away", styles: allStyles, run: lifecycleEditedAway},
+		{name: "two-owners", styles: updateHooked, run: twoOwners, ownerHeld: true},
+		{name: "foreign-finalizer", styles: []style{finalizer, mixed}, run: foreignFinalizer},
+		{name: "lost-answers", styles: updateHooked, run: lostAnswers},
+		{name: "drain", styles: updateHooked, run: drains},
+		{name: "two-services", styles: allStyles, run: twoServices},
+		{name: "one-of-two-fails", styles: []style{labels, mixed}, run: oneServiceFails},
+		{name: "no-port", styles: []style{labels, preNormal}, run: noPort},
+		{name: "bad-services", styles: []style{labels, mixed}, run: badServices},
+		{name: "bad-drain", styles: []style{finalizer, preNormal}, run: badDrain},
+		{name: "claimed", styles: []style{labels, preNormal}, run: serviceClaimed},
+		{name: "bad-record", styles: updateHooked, run: badRecord},
+		{name: "in-selector", styles: []style{labels}, run: handlerInSelector},
+		{name: "errors", styles: []style{labels, finalizer, mixed}, run: registryErrors},
+		{name: "timeouts", styles: []style{labels, preNormal}, run: registryTimeouts},
 	}
 }
 
 func namespaceOf(name string, s style) string { return name + "-" + string(s) }
+
+// neighbour is a second namespace for the scenarios that need one.
+func neighbour(namespace string) string { return namespace + "-2" }
 
 func sharedNamespaces() []string {
 	var namespaces []string
 	for _, d := range definitions() {
 		for _, s := range d.styles {
 			namespaces = append(namespaces, namespaceOf(d.name, s))
+			if d.name == "claimed" {
+				namespaces = append(namespaces, neighbour(namespaceOf(d.name, s)))
+			}
 		}
 	}
 	return namespaces
@@ -39,34 +76,13 @@ func TestScenarios(t *testing.T) {
 			t.Run(d.name+"/"+string(style), func(t *testing.T) {
 				t.Parallel()
 				s := newScenario(t, env.shared, env.registry, style, namespaceOf(d.name, style))
-				if style == mixed {
-					s.Play("other.example.org/update-gate", "shut")
+				if style == mixed && !d.ownerHeld {
+					s.Play()
 				}
 				d.run(s)
 				s.ExpectNothingLeft()
 				s.ExpectAlways()
 			})
 		}
-	}
-}
-
-func create(s *scenario) {
-	s.Create()
-	s.ExpectSteady()
-}
-
-func inPlaceUpdate(s *scenario) {
-	s.Create(inPlace)
-	s.ExpectSteady()
-	before := s.Pods()
-
-	s.UpdateImage("nginx:2")
-	s.ExpectSteady()
-	s.ExpectImage("nginx:2", before)
-	for _, pod := range before {
-		if s.style != preNormal {
-			s.ExpectSeen(pod, appspub.LifecycleStatePreparingUpdate)
-		}
-		s.ExpectSeen(pod, appspub.LifecycleStateUpdating)
 	}
 }

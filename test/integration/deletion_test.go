@@ -1,0 +1,154 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+)
+
+// directDelete: no PreparingDelete comes first.
+func directDelete(s *scenario) {
+	s.Create(replicas(2))
+	s.ExpectSteady()
+	pod := s.Pods()[0]
+
+	s.DeletePod(pod)
+	s.AwaitGone(pod)
+	s.ExpectSteady()
+	s.ExpectNeverSeen(pod, appspub.LifecycleStatePreparingDelete)
+	s.Expect(s.counted(pod, registrytest.OpDeregister) == 1, "the pod was not taken out once")
+}
+
+func deletedInForeground(s *scenario) { deletedWithPods(s, metav1.DeletePropagationForeground) }
+
+func deletedInBackground(s *scenario) { deletedWithPods(s, metav1.DeletePropagationBackground) }
+
+func deletedWithPods(s *scenario, how metav1.DeletionPropagation) {
+	s.Create()
+	s.ExpectSteady()
+	pods := s.Pods()
+	s.DeleteCloneSet(how)
+	s.ExpectNothingLeft()
+	for _, pod := range pods {
+		s.Expect(s.counted(pod, registrytest.OpDeregister) == 1, "pod %s was not taken out once", pod.Name)
+	}
+}
+
+// deletedWithOrphans: the pods stay in service, and nothing of ours stays on them that nobody names.
+func deletedWithOrphans(s *scenario) {
+	s.Create()
+	s.ExpectSteady()
+	pods := s.Pods()
+
+	s.DeleteCloneSet(metav1.DeletePropagationOrphan)
+	s.await("our handlers to be freed", func() error {
+		if s.history.Set(s.key) != nil {
+			return errors.New("the CloneSet is there")
+		}
+		return s.free()
+	})
+	s.ExpectServing(pods...)
+	for _, pod := range pods {
+		s.DeletePod(pod)
+	}
+	s.ExpectNothingLeft()
+}
+
+// lifecycleEditedAway: the same while the CloneSet lives on, and updates its pods unasked.
+func lifecycleEditedAway(s *scenario) {
+	s.Create(inPlace)
+	s.ExpectSteady()
+	before := s.Pods()
+
+	s.forget()
+	s.Edit(func(set *kruisev1alpha1.CloneSet) { set.Spec.Lifecycle = nil })
+	s.await("our handlers to be freed", s.free)
+	s.ExpectServing(before...)
+	s.UpdateImage("nginx:2")
+	s.ExpectSteady()
+	s.ExpectImage("nginx:2", before)
+	s.await("our handlers to stay freed", s.free)
+}
+
+// free reports a handler of ours that is set on a pod, and a finalizer of ours even where no hook ever named it.
+func (s *scenario) free() error {
+	for _, pod := range s.Pods() {
+		for _, h := range s.handlers {
+			if h.ours() && h.setOn(pod) {
+				return fmt.Errorf("pod %s still has %s", pod.Name, h.key())
+			}
+		}
+	}
+	return nil
+}
+
+// foreignFinalizer: what another process adds to the list while our patch is on its way is never dropped.
+func foreignFinalizer(s *scenario) {
+	s.Create(inPlace, replicas(1))
+	s.ExpectSteady()
+	pod := s.Pods()[0]
+
+	release := s.manager.proxy.HoldPodWrites(s.ns)
+	s.UpdateImage("nginx:2")
+	s.AwaitState(pod, appspub.LifecycleStatePreparingUpdate)
+	s.AwaitHeld(release, 1)
+	s.addFinalizer(pod, "other.example.org/busy-0")
+	assert := s.manager.proxy.HoldPodWritesIn(s.ns, appspub.LifecycleStateUpdated)
+	release.Release()
+	s.AwaitState(pod, appspub.LifecycleStateUpdated)
+	s.AwaitHeld(assert, 1)
+	s.addFinalizer(pod, "other.example.org/busy-1")
+	assert.Release()
+
+	s.ExpectSteady()
+	now := s.Now(pod.UID)
+	for i := range 2 {
+		name := fmt.Sprintf("other.example.org/busy-%d", i)
+		s.Expect(slices.Contains(now.Finalizers, name), "finalizer %s was dropped", name)
+	}
+	s.editFinalizers(pod, func(all []string) []string {
+		return slices.DeleteFunc(all, func(f string) bool { return strings.HasPrefix(f, "other.example.org/") })
+	})
+}
+
+func (s *scenario) addFinalizer(pod *corev1.Pod, name string) {
+	s.Helper()
+	s.editFinalizers(pod, func(all []string) []string { return append(all, name) })
+}
+
+func (s *scenario) editFinalizers(pod *corev1.Pod, edit func([]string) []string) {
+	s.Helper()
+	s.await("another process to edit the finalizers", func() error {
+		now := s.Now(pod.UID).DeepCopy()
+		now.Finalizers = edit(now.Finalizers)
+		return s.k8s.Update(s.Context(), now)
+	})
+}
+
+// lostAnswers: the API server carried the patch out, and the manager never heard of it.
+func lostAnswers(s *scenario) {
+	s.Create(inPlace)
+	s.ExpectSteady()
+	before := s.Pods()
+	s.troubled = true
+
+	s.manager.proxy.LosePodAnswers(s.ns, 3)
+	s.UpdateImage("nginx:2")
+	s.ExpectSteady()
+	s.ExpectImage("nginx:2", before)
+	lost := 0
+	for _, w := range s.manager.proxy.Writes(s.ns) {
+		if w.lost {
+			lost++
+		}
+	}
+	s.Expect(lost == 3, "%d answers were lost, not 3", lost)
+}

@@ -1,0 +1,365 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+)
+
+func create(s *scenario) {
+	s.Create()
+	s.ExpectSteady()
+}
+
+func inPlaceUpdate(s *scenario) {
+	s.Create(inPlace)
+	s.ExpectSteady()
+	before := s.Pods()
+
+	s.UpdateImage("nginx:2")
+	s.ExpectSteady()
+	s.ExpectImage("nginx:2", before)
+	for _, pod := range before {
+		if s.style != preNormal {
+			s.ExpectSeen(pod, appspub.LifecycleStatePreparingUpdate)
+		}
+		s.ExpectSeen(pod, appspub.LifecycleStateUpdating)
+	}
+}
+
+func recreateUpdate(s *scenario) {
+	s.Create(updateType(kruisev1alpha1.RecreateCloneSetUpdateStrategyType))
+	s.ExpectSteady()
+	before := s.Pods()
+
+	s.UpdateImage("nginx:2")
+	s.ExpectSteady()
+	s.ExpectImage("nginx:2", nil)
+	for _, pod := range before {
+		s.ExpectGone(pod)
+		s.ExpectAskedBeforeDelete(pod)
+	}
+}
+
+func scaleOutAndIn(s *scenario) {
+	s.Create(replicas(1))
+	s.ExpectSteady()
+	s.Scale(3)
+	s.ExpectSteady()
+	three := s.Pods()
+
+	s.Scale(1)
+	s.ExpectSteady()
+	left := s.Pods()[0].UID
+	for _, pod := range three {
+		if pod.UID != left {
+			s.ExpectAskedBeforeDelete(pod)
+		}
+	}
+}
+
+func podsToDelete(s *scenario) {
+	s.Create(replicas(3))
+	s.ExpectSteady()
+	chosen := s.Pods()[1]
+
+	s.Edit(func(set *kruisev1alpha1.CloneSet) {
+		replicas(2)(set)
+		set.Spec.ScaleStrategy.PodsToDelete = []string{chosen.Name}
+	})
+	s.ExpectSteady()
+	s.ExpectGone(chosen)
+	s.ExpectAskedBeforeDelete(chosen)
+}
+
+func specifiedDelete(s *scenario) {
+	s.Create(replicas(2))
+	s.ExpectSteady()
+	chosen := s.Pods()[0]
+
+	s.PatchPod(chosen, `{"metadata":{"labels":{"apps.kruise.io/specified-delete":"true"}}}`)
+	s.AwaitGone(chosen)
+	s.ExpectSteady()
+	s.ExpectAskedBeforeDelete(chosen)
+}
+
+// rollbackBeforeTheCall: the pod is rolled back while the registry has not begun to take it out.
+func rollbackBeforeTheCall(s *scenario) {
+	s.Create(inPlace)
+	s.ExpectSteady()
+	before := s.Pods()
+
+	hold := s.HoldCalls(registrytest.OpFailOver)
+	s.UpdateImage("nginx:2")
+	pod := s.AwaitPodIn(appspub.LifecycleStatePreparingUpdate)
+	s.AwaitCalls(hold, 1)
+	s.UpdateImage("nginx:1")
+	s.AwaitLeaves(pod, appspub.LifecycleStatePreparingUpdate)
+	hold.Release()
+
+	s.expectRolledBack(pod, before)
+}
+
+// rollbackBeforeTheAnswer: the registry has taken the pod out, and its answer comes after the rollback.
+func rollbackBeforeTheAnswer(s *scenario) {
+	s.Create(inPlace)
+	s.ExpectSteady()
+	before := s.Pods()
+
+	answered, rolledBack := make(chan struct{}, 1), make(chan struct{})
+	defer s.registry.OnAnswer(s.match(registrytest.OpFailOver), func(registrytest.Call) {
+		select {
+		case answered <- struct{}{}:
+		default:
+		}
+		<-rolledBack
+	})()
+	s.UpdateImage("nginx:2")
+	pod := s.AwaitPodIn(appspub.LifecycleStatePreparingUpdate)
+	<-answered
+	s.UpdateImage("nginx:1")
+	s.AwaitLeaves(pod, appspub.LifecycleStatePreparingUpdate)
+	close(rolledBack)
+
+	s.expectRolledBack(pod, before)
+}
+
+// rollbackBeforeThePatch: the registry has answered, and the patch that lets Kruise go on comes after the rollback.
+func rollbackBeforeThePatch(s *scenario) {
+	s.Create(inPlace)
+	s.ExpectSteady()
+	before := s.Pods()
+
+	gate := s.manager.proxy.HoldPodWrites(s.ns)
+	s.UpdateImage("nginx:2")
+	pod := s.AwaitPodIn(appspub.LifecycleStatePreparingUpdate)
+	s.AwaitHeld(gate, 1)
+	s.UpdateImage("nginx:1")
+	s.AwaitLeaves(pod, appspub.LifecycleStatePreparingUpdate)
+	gate.Release()
+
+	s.expectRolledBack(pod, before)
+	s.Expect(s.refusedWrites(pod) > 0, "the patch of a pod that had moved on was not refused")
+}
+
+func (s *scenario) expectRolledBack(pod *corev1.Pod, before []*corev1.Pod) {
+	s.Helper()
+	s.ExpectSteady()
+	s.ExpectImage("nginx:1", before)
+	s.ExpectNeverSeen(pod, appspub.LifecycleStateUpdating)
+}
+
+// cancelledScaleIn: more replicas are wanted again while the registry is still asked to let the pod go.
+func cancelledScaleIn(s *scenario) {
+	s.Create(replicas(3))
+	s.ExpectSteady()
+	before := s.Pods()
+
+	hold := s.HoldCalls(registrytest.OpDeregister)
+	s.Scale(2)
+	pod := s.AwaitPodIn(appspub.LifecycleStatePreparingDelete)
+	s.AwaitCalls(hold, 1)
+	s.Scale(3)
+	s.AwaitLeaves(pod, appspub.LifecycleStatePreparingDelete)
+	hold.Release()
+
+	s.ExpectSteady()
+	s.Expect(slices.Equal(uidsOf(before), uidsOf(s.Pods())), "a pod was deleted although the scale-in was cancelled")
+}
+
+// cancelledScaleInAfterRelease: the pod is out and our hook released, and only another owner's handler still holds it.
+func cancelledScaleInAfterRelease(s *scenario) {
+	s.Create(replicas(3), func(set *kruisev1alpha1.CloneSet) {
+		addLabelHandler(&set.Spec.Lifecycle.PreDelete, set, "other.example.org/delete-gate", "shut")
+	})
+	s.ExpectSteady()
+	before := s.Pods()
+
+	s.Scale(2)
+	pod := s.AwaitPodIn(appspub.LifecycleStatePreparingDelete)
+	s.AwaitReleased(pod, hookPreDelete)
+	s.ExpectServing(others(before, pod)...)
+	s.Scale(3)
+	s.AwaitLeaves(pod, appspub.LifecycleStatePreparingDelete)
+
+	s.ExpectSteady()
+	s.Expect(slices.Equal(uidsOf(before), uidsOf(s.Pods())), "a pod was deleted although the scale-in was cancelled")
+	s.Expect(s.counted(pod, registrytest.OpRegister) == 2, "the pod was not registered again")
+}
+
+// addLabelHandler gives a hook a label handler more, and has the template carry it.
+func addLabelHandler(hook **appspub.LifecycleHook, set *kruisev1alpha1.CloneSet, key, value string) {
+	if *hook == nil {
+		*hook = &appspub.LifecycleHook{}
+	}
+	if (*hook).LabelsHandler == nil {
+		(*hook).LabelsHandler = map[string]string{}
+	}
+	(*hook).LabelsHandler[key] = value
+	set.Spec.Template.Labels[key] = value
+}
+
+func others(pods []*corev1.Pod, one *corev1.Pod) []*corev1.Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool { return p.UID == one.UID })
+}
+
+func partitioned(n int32) func(*kruisev1alpha1.CloneSet) {
+	return func(set *kruisev1alpha1.CloneSet) {
+		value := intstr.FromInt32(n)
+		set.Spec.UpdateStrategy.Partition = &value
+	}
+}
+
+// partition: only one pod is updated, and nothing happens to the others until it is lowered.
+func partition(s *scenario) {
+	s.Create(inPlace, replicas(3))
+	s.ExpectSteady()
+	before := s.Pods()
+
+	s.Edit(func(set *kruisev1alpha1.CloneSet) { image("nginx:2")(set); partitioned(2)(set) })
+	s.ExpectSteady()
+	updated := 0
+	for _, pod := range s.Pods() {
+		if pod.Status.ContainerStatuses[0].Image == "nginx:2" {
+			updated++
+			continue
+		}
+		s.Expect(s.counted(pod, registrytest.OpFailOver) == 0, "pod %s was taken out although it is behind the partition", pod.Name)
+	}
+	s.Expect(updated == 1, "%d pods were updated, not 1", updated)
+
+	s.Edit(partitioned(0))
+	s.ExpectSteady()
+	s.ExpectImage("nginx:2", before)
+}
+
+// partitionRaised: the pod is drained already, and waits for someone to lower the partition again.
+func partitionRaised(s *scenario) {
+	waitsInPreparingUpdate(s, partitioned(2), partitioned(0))
+}
+
+// paused: as with a partition that is raised.
+func paused(s *scenario) {
+	waitsInPreparingUpdate(s,
+		func(set *kruisev1alpha1.CloneSet) { set.Spec.UpdateStrategy.Paused = true },
+		func(set *kruisev1alpha1.CloneSet) { set.Spec.UpdateStrategy.Paused = false })
+}
+
+func waitsInPreparingUpdate(s *scenario, stop, goOn func(*kruisev1alpha1.CloneSet)) {
+	s.Create(inPlace, replicas(2))
+	s.ExpectSteady()
+	before := s.Pods()
+
+	hold := s.HoldCalls(registrytest.OpFailOver)
+	s.UpdateImage("nginx:2")
+	pod := s.AwaitPodIn(appspub.LifecycleStatePreparingUpdate)
+	s.AwaitCalls(hold, 1)
+	s.Edit(stop)
+	s.AwaitObserved()
+	hold.Release()
+	s.AwaitReleased(pod, hookInPlaceUpdate)
+	s.ExpectServing(others(before, pod)...)
+	s.Expect(stateOf(s.Now(pod.UID)) == string(appspub.LifecycleStatePreparingUpdate), "the pod went on")
+
+	s.Edit(goOn)
+	s.ExpectSteady()
+	s.ExpectImage("nginx:2", before)
+}
+
+// hooksAdded: pods that never heard of a hook are armed, registered, and asked from then on.
+func hooksAdded(s *scenario) {
+	lifecycle := s.style.load(s.T).Spec.Lifecycle
+	s.Create(inPlace, func(set *kruisev1alpha1.CloneSet) {
+		set.Spec.Lifecycle = nil
+		set.Spec.Template.Labels = map[string]string{"app": s.ns}
+		set.Spec.Template.Annotations, set.Spec.Template.Finalizers = nil, nil
+	})
+	s.await("the pods to be available", func() error {
+		set := s.history.Set(s.key)
+		if set == nil {
+			return errors.New("the CloneSet was not seen yet")
+		}
+		return s.settled(set)
+	})
+	before := s.Pods()
+	s.Expect(len(s.registry.Answers(s.ns, "")) == 0, "the registry was told of pods that are not ours")
+
+	s.Edit(func(set *kruisev1alpha1.CloneSet) { set.Spec.Lifecycle = lifecycle })
+	s.ExpectSteady()
+	s.Expect(slices.Equal(uidsOf(before), uidsOf(s.Pods())), "the pods were replaced")
+	s.UpdateImage("nginx:2")
+	s.ExpectSteady()
+	s.ExpectImage("nginx:2", before)
+	for _, pod := range before {
+		s.ExpectSeen(pod, appspub.LifecycleStatePreparingUpdate)
+	}
+}
+
+// twoOwners: Kruise waits for the other owner too, and ours stays as it is meanwhile.
+func twoOwners(s *scenario) {
+	s.Create(inPlace, func(set *kruisev1alpha1.CloneSet) {
+		addLabelHandler(&set.Spec.Lifecycle.InPlaceUpdate, set, otherKey, otherValue)
+		addLabelHandler(&set.Spec.Lifecycle.PreDelete, set, "other.example.org/delete-gate", "shut")
+	}, replicas(1))
+	s.ExpectSteady()
+	pod := s.Pods()[0]
+
+	s.UpdateImage("nginx:2")
+	s.AwaitState(pod, appspub.LifecycleStatePreparingUpdate)
+	s.AwaitReleased(pod, hookInPlaceUpdate)
+	s.ExpectServing()
+	s.setOther(pod, nil)
+	s.AwaitState(pod, appspub.LifecycleStateUpdated)
+	s.await("our handlers to be set", func() error { return s.armed(pod) })
+	s.ExpectServing(pod)
+	s.Expect(stateOf(s.Now(pod.UID)) == string(appspub.LifecycleStateUpdated), "Kruise did not wait for the other owner")
+	s.setOther(pod, new(otherValue))
+	s.ExpectSteady()
+	s.expectOtherCameFirst(pod)
+
+	s.PatchPod(pod, `{"metadata":{"labels":{"apps.kruise.io/specified-delete":"true"}}}`)
+	s.AwaitState(pod, appspub.LifecycleStatePreparingDelete)
+	s.AwaitReleased(pod, hookPreDelete)
+	s.PatchPod(s.Now(pod.UID), `{"metadata":{"labels":{"other.example.org/delete-gate":null}}}`)
+	s.AwaitGone(pod)
+	s.ExpectSteady()
+}
+
+func (s *scenario) setOther(pod *corev1.Pod, value *string) {
+	s.Helper()
+	s.await("the other owner's patch", func() error {
+		now := s.Now(pod.UID)
+		return s.k8s.Patch(s.Context(), now.DeepCopy(), mergePatch(labelPatch(now, otherKey, value)))
+	})
+}
+
+func (s *scenario) armed(pod *corev1.Pod) error {
+	now := s.Now(pod.UID)
+	for _, h := range s.handlers {
+		if h.ours() && !h.setOn(now) {
+			return fmt.Errorf("%s is not set", h.key())
+		}
+	}
+	return nil
+}
+
+// expectOtherCameFirst: no version of the pod is in Updating, or back in Normal, before the other owner said so.
+func (s *scenario) expectOtherCameFirst(pod *corev1.Pod) {
+	s.Helper()
+	for _, v := range s.history.Of(pod.UID) {
+		other := v.pod.Labels[otherKey] == otherValue
+		if v.state() == string(appspub.LifecycleStateUpdating) && other {
+			s.Errorf("Kruise went on to Updating while the other owner's handler was set")
+		}
+		if v.state() == string(appspub.LifecycleStateNormal) && !other {
+			s.Errorf("Kruise went on to Normal while the other owner's handler was not set")
+		}
+	}
+}

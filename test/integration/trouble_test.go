@@ -1,0 +1,232 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+)
+
+const (
+	servicesKey = "rollcall.dev/services"
+	drainKey    = "rollcall.dev/drain"
+	recordKey   = "rollcall.dev/registration"
+)
+
+// drains: between the acknowledgement that took the pod out and the release of the hook lies the drain.
+func drains(s *scenario) {
+	s.drain = 1500 * time.Millisecond
+	s.Create(inPlace, replicas(2), annotated(drainKey, s.drain.String()))
+	s.ExpectSteady()
+	before := s.Pods()
+
+	s.UpdateImage("nginx:2")
+	s.ExpectSteady()
+	s.ExpectImage("nginx:2", before)
+	s.Scale(1)
+	s.ExpectSteady()
+	s.ExpectDrained(3)
+}
+
+// withTwoServices has each pod registered under two names, at two ports.
+func (s *scenario) withTwoServices() func(*kruisev1alpha1.CloneSet) {
+	web, admin := s.ns+"-web", s.ns+"-admin"
+	s.services = map[string]int{web: 8080, admin: 9090}
+	return annotated(servicesKey, fmt.Sprintf("%s=8080, %s=9090", web, admin))
+}
+
+func twoServices(s *scenario) {
+	s.Create(inPlace, replicas(2), s.withTwoServices())
+	s.ExpectSteady()
+	s.UpdateImage("nginx:2")
+	s.ExpectSteady()
+	s.Scale(1)
+	s.ExpectSteady()
+}
+
+// oneServiceFails: a hook waits for both services, whichever way it goes.
+func oneServiceFails(s *scenario) {
+	s.Create(inPlace, replicas(1), s.withTwoServices())
+	s.ExpectSteady()
+	s.troubled = true
+	before := s.Pods()
+	pod := before[0]
+
+	for _, story := range []struct {
+		op    registrytest.Op
+		state appspub.LifecycleStateType
+		begin func()
+	}{
+		{registrytest.OpFailOver, appspub.LifecycleStatePreparingUpdate, func() { s.UpdateImage("nginx:2") }},
+		{registrytest.OpRegister, appspub.LifecycleStateUpdated, func() { s.UpdateImage("nginx:3") }},
+	} {
+		match := s.match(story.op)
+		match.Service = s.ns + "-web"
+		mend := s.registry.Fail(match, errors.New("the disk is full"))
+		calls := s.calls(match)
+		story.begin()
+		s.AwaitState(pod, story.state)
+		s.await("the failing service to be asked twice", func() error {
+			if n := s.calls(match) - calls; n < 2 {
+				return fmt.Errorf("it was asked %d times", n)
+			}
+			return nil
+		})
+		s.Expect(stateOf(s.Now(pod.UID)) == string(story.state), "the pod went on although one service had not acknowledged")
+		s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryUnavailable", "hook inPlaceUpdate waits", s.ns+"-web", "the disk is full")
+		mend()
+		s.ExpectSteady()
+	}
+	s.ExpectImage("nginx:3", before)
+	s.ExpectEvent(pod, corev1.EventTypeNormal, "Resolved", "RegistryUnavailable")
+}
+
+func (s *scenario) calls(m registrytest.Match) int { return len(s.registry.Calls(m)) }
+
+// noPort: there is nothing to register until someone says what.
+func noPort(s *scenario) {
+	s.Create(replicas(1), func(set *kruisev1alpha1.CloneSet) { set.Spec.Template.Spec.Containers[0].Ports = nil })
+	s.expectBlockedUntilMended("InvalidPod", []string{"no port to register", "containerPort", servicesKey},
+		servicesKey, s.ns+"=80")
+}
+
+func badServices(s *scenario) {
+	s.Create(replicas(1), annotated(servicesKey, s.ns))
+	s.expectBlockedUntilMended("InvalidPod", []string{servicesKey, "name=port"}, servicesKey, s.ns+"=80")
+}
+
+func badDrain(s *scenario) {
+	s.Create(replicas(1), annotated(drainKey, "a while"))
+	s.expectBlockedUntilMended("InvalidPod", []string{drainKey, "a while", "15s"}, drainKey, "0s")
+}
+
+// serviceClaimed: the oldest workload has the name, whoever else wants it.
+func serviceClaimed(s *scenario) {
+	s.Create(replicas(1))
+	s.ExpectSteady()
+
+	other := newScenario(s.T, s.manager, s.registry, s.style, neighbour(s.ns))
+	// Which of two CloneSets is older is a matter of whole seconds.
+	s.await("the next second", func() error {
+		if age := time.Since(s.history.Set(s.key).CreationTimestamp.Time); age < 2*time.Second {
+			return fmt.Errorf("%s old", age)
+		}
+		return nil
+	})
+	other.Create(replicas(1), annotated(servicesKey, s.ns+"=80"))
+	other.expectBlockedUntilMended("ServiceClaimed",
+		[]string{fmt.Sprintf("%q", s.ns), "namespace " + s.ns, servicesKey}, servicesKey, other.ns+"=80")
+	s.ExpectSteady()
+	other.ExpectNothingLeft()
+	other.ExpectAlways()
+}
+
+// expectBlockedUntilMended: the pod's Event says what is wrong, its hook stays blocked, and it goes on once the pod's
+// annotation is right.
+func (s *scenario) expectBlockedUntilMended(reason string, words []string, key, value string) {
+	s.Helper()
+	s.await("the pod", func() error {
+		if len(s.Pods()) == 0 {
+			return errors.New("there is none")
+		}
+		return nil
+	})
+	pod := s.Pods()[0]
+	s.ExpectEvent(pod, corev1.EventTypeWarning, reason, words...)
+	s.Expect(len(s.registry.Entries(s.T, s.ns)) == 0, "a pod that can't be described was registered")
+	if hooked := s.style == preNormal || s.style == mixed; hooked {
+		s.ExpectEvent(pod, corev1.EventTypeWarning, reason, "hook preNormal waits")
+		s.ExpectNeverSeen(pod, appspub.LifecycleStateNormal)
+	}
+	s.PatchPod(pod, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, value))
+	s.ExpectSteady()
+	s.ExpectEvent(pod, corev1.EventTypeNormal, "Resolved", reason)
+}
+
+// badRecord: garbage, and another pod's record, are none.
+func badRecord(s *scenario) {
+	s.Create(inPlace, replicas(2))
+	s.ExpectSteady()
+	before := s.Pods()
+	s.troubled = true
+
+	s.PatchPod(before[0], `{"metadata":{"annotations":{"`+recordKey+`":"{garbage"}}}`)
+	s.PatchPod(before[1], fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, recordKey, before[0].Annotations[recordKey]))
+	s.UpdateImage("nginx:2")
+	s.ExpectSteady()
+	s.ExpectImage("nginx:2", before)
+	s.Scale(1)
+	s.ExpectSteady()
+}
+
+// handlerInSelector: flipping it would take the pod from its workload, so it is not touched.
+func handlerInSelector(s *scenario) {
+	const key = "example.com/unready-blocker-inplace"
+	s.Create(inPlace, replicas(1), func(set *kruisev1alpha1.CloneSet) { set.Spec.Selector.MatchLabels[key] = "true" })
+	s.ExpectSteady()
+	pod := s.Pods()[0]
+	s.ExpectEvent(pod, corev1.EventTypeWarning, "HandlerRefused", key, "spec.selector", "labelsHandler")
+
+	s.UpdateImage("nginx:2")
+	s.AwaitState(pod, appspub.LifecycleStatePreparingUpdate)
+	s.ExpectServing()
+	s.Expect(s.Now(pod.UID).Labels[key] == "true", "the label in the selector was flipped")
+	s.UpdateImage("nginx:1")
+	s.ExpectSteady()
+}
+
+// registryErrors: whatever the registry refuses to do for now, the pod waits and goes on by itself later.
+func registryErrors(s *scenario) {
+	s.troubled = true
+	fail := func(op registrytest.Op) func() { return s.registry.Fail(s.match(op), errors.New("out of order")) }
+	mend := fail(registrytest.OpRegister)
+	s.Create(inPlace, replicas(1))
+	s.await("the pod", func() error {
+		if len(s.Pods()) == 0 {
+			return errors.New("there is none")
+		}
+		return nil
+	})
+	pod := s.Pods()[0]
+	s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryUnavailable", "out of order")
+	mend()
+	s.ExpectSteady()
+
+	mend = fail(registrytest.OpFailOver)
+	s.UpdateImage("nginx:2")
+	s.AwaitState(pod, appspub.LifecycleStatePreparingUpdate)
+	s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryUnavailable", "hook inPlaceUpdate waits")
+	mend()
+	s.ExpectSteady()
+
+	mend = fail(registrytest.OpDeregister)
+	s.PatchPod(s.Now(pod.UID), `{"metadata":{"labels":{"apps.kruise.io/specified-delete":"true"}}}`)
+	s.AwaitState(pod, appspub.LifecycleStatePreparingDelete)
+	s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryUnavailable", "hook preDelete waits")
+	mend()
+	s.AwaitGone(pod)
+	s.ExpectSteady()
+}
+
+// registryTimeouts: nobody knows whether a call that timed out is still carried out, so more is needed than one answer.
+func registryTimeouts(s *scenario) {
+	s.troubled = true
+	hold := s.HoldCalls(registrytest.OpRegister)
+	s.Create(inPlace, replicas(1))
+	s.AwaitCalls(hold, 1)
+	pod := s.Pods()[0]
+	s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryTimeout", s.ns)
+	hold.Release()
+	s.ExpectSteady()
+
+	late := s.registry.LandLate(s.match(registrytest.OpFailOver), 1)
+	s.UpdateImage("nginx:2")
+	s.AwaitCalls(late, 1)
+	late.Release()
+	s.ExpectSteady()
+}
