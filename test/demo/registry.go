@@ -26,7 +26,7 @@ func overHTTP(url string) reader {
 		}
 		response, err := client.Do(request)
 		if err != nil {
-			return nil, fmt.Errorf("reading the registry: %w", err)
+			return nil, fmt.Errorf("reading the registry: %s", plain(err))
 		}
 		defer response.Body.Close()
 		if response.StatusCode != http.StatusOK {

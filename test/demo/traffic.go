@@ -103,14 +103,16 @@ func (t *traffic) run(ctx context.Context) {
 func (t *traffic) refresh(ctx context.Context) {
 	ticker := time.NewTicker(refreshEvery)
 	defer ticker.Stop()
+	failing := false
 	for {
 		entries, err := t.read(ctx)
 		switch {
 		case err == nil:
 			t.learn(inService(entries))
-		case ctx.Err() == nil:
+		case ctx.Err() == nil && !failing:
 			t.out.at(time.Now(), "(client)", "keeps to what it knows: %v", err)
 		}
+		failing = err != nil
 		select {
 		case <-ctx.Done():
 			return
@@ -238,7 +240,7 @@ func plain(err error) string {
 	case errors.Is(err, io.EOF):
 		return "connection closed without an answer"
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return fmt.Sprintf("no answer within %s", requestTimeout)
+		return "no answer in time"
 	default:
 		return err.Error()
 	}
