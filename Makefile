@@ -94,8 +94,8 @@ vet: ## Run go vet.
 
 .PHONY: lint
 lint: ## Run golangci-lint; the first run on a machine builds it.
-	@echo "golangci-lint: built once for each version, which takes 2 to 5 minutes on two cores"
-	@time $(TOOL) -n golangci-lint >/dev/null
+	@echo "Building golangci-lint where this machine has not yet: 2 to 5 minutes on two cores"
+	@$(TOOL) -n golangci-lint
 	$(TOOL) golangci-lint run
 
 .PHONY: lint-fix
