@@ -138,11 +138,6 @@ func TestGuardIsAListerOnlyWhereTheDriverIs(t *testing.T) {
 
 func TestTheRegistryIsServedReadOnlyAndFollowsAReload(t *testing.T) {
 	t.Parallel()
-	serve := func(text string) registry.Constructor {
-		return func(context.Context, registry.Config) (registry.Registry, error) {
-			return &readable{text: text}, nil
-		}
-	}
 	d := newDrivers(t, newFake)
 	d.constructors["one"], d.constructors["two"] = serve("one"), serve("two")
 	for _, step := range []struct {
@@ -194,6 +189,11 @@ func expectOpened(t *testing.T, d *drivers, c *config.Config) *opened {
 	must(t, err)
 	must(t, d.replace(o))
 	return o
+}
+
+// serve makes registries that serve their text.
+func serve(text string) registry.Constructor {
+	return func(context.Context, registry.Config) (registry.Registry, error) { return &readable{text: text}, nil }
 }
 
 func newFake(context.Context, registry.Config) (registry.Registry, error) { return &fake{}, nil }

@@ -1,0 +1,264 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
+)
+
+func TestTheManagerComesUpWithoutOpenKruise(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	m := api.StartManager()
+	m.ExpectAnswer(m.addresses.Health, "/healthz", http.StatusOK, "ok")
+	m.ExpectAnswer(m.addresses.Health, "/readyz", http.StatusServiceUnavailable, "OpenKruise is not installed: no CRD clonesets")
+	m.ExpectAnswer(m.addresses.Metrics, "/metrics", http.StatusOK, "rollcall_config_last_reload_successful 1", "rollcall_unmatched_workloads 0", "go_goroutines")
+	m.ExpectAnswer(m.addresses.Registry, "/v1/instances", http.StatusOK, "one")
+	api.ExpectHeld()
+
+	m.Write(strings.Replace(minimal, "fake", "two", 1))
+	m.ExpectAnswer(m.addresses.Registry, "/v1/instances", http.StatusOK, "two")
+
+	must(t, m.Stop())
+	api.ExpectReleased()
+}
+
+func TestTheNextManagerTakesOverAtOnce(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	first := api.StartManager()
+	holder := api.ExpectHeld()
+	second := api.StartManager()
+	must(t, first.Stop())
+	eventually(t, func() error {
+		if now := api.ExpectHeld(); now == holder {
+			return fmt.Errorf("%s still holds the lease", holder)
+		}
+		return nil
+	})
+	must(t, second.Stop())
+}
+
+func TestAManagerThatFindsAnotherHolderEnds(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	m := api.StartManager()
+	api.ExpectHeld()
+	api.Take("somebody else")
+	if err := receive(t, m.done); err == nil || !strings.Contains(err.Error(), errDeposed.Error()) {
+		t.Errorf("it ended with %v, want %v", err, errDeposed)
+	}
+	if got := api.ExpectHeld(); got != "somebody else" {
+		t.Errorf("the lease is held by %q", got)
+	}
+}
+
+func TestListenersCanBeTurnedOff(t *testing.T) {
+	t.Parallel()
+	m := newFakeAPI(t).StartManager("--metrics-bind-address=0", "--health-probe-bind-address=0", "--registry-bind-address=0", "--leader-elect=false")
+	if m.addresses != (Addresses{}) {
+		t.Errorf("listens at %+v, want nowhere", m.addresses)
+	}
+	must(t, m.Stop())
+}
+
+// fakeAPI is an API server that has leases and nothing else.
+type fakeAPI struct {
+	t   *testing.T
+	url string
+
+	mu    sync.Mutex
+	lease *coordinationv1.Lease
+}
+
+func newFakeAPI(t *testing.T) *fakeAPI {
+	t.Helper()
+	api := &fakeAPI{t: t}
+	mux := http.NewServeMux()
+	const leases = "/apis/coordination.k8s.io/v1/namespaces/team/leases"
+	mux.HandleFunc("GET "+leases+"/rollcall", api.get)
+	mux.HandleFunc("POST "+leases, api.put)
+	mux.HandleFunc("PUT "+leases+"/rollcall", api.put)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		api.fail(w, http.StatusNotFound, metav1.StatusReasonNotFound)
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	api.url = server.URL
+	return api
+}
+
+func (api *fakeAPI) get(w http.ResponseWriter, _ *http.Request) {
+	api.mu.Lock()
+	defer api.mu.Unlock()
+	if api.lease == nil {
+		api.fail(w, http.StatusNotFound, metav1.StatusReasonNotFound)
+		return
+	}
+	api.answer(w, http.StatusOK, api.lease)
+}
+
+func (api *fakeAPI) put(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		api.t.Errorf("reading %s %s: %v", r.Method, r.URL, err)
+	}
+	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	lease, ok := object.(*coordinationv1.Lease)
+	if err != nil || !ok {
+		api.t.Errorf("decoding %s %s: got a %T, %v", r.Method, r.URL, object, err)
+		api.fail(w, http.StatusBadRequest, metav1.StatusReasonBadRequest)
+		return
+	}
+	api.mu.Lock()
+	defer api.mu.Unlock()
+	if api.lease != nil && api.lease.ResourceVersion != lease.ResourceVersion {
+		api.fail(w, http.StatusConflict, metav1.StatusReasonConflict)
+		return
+	}
+	api.store(lease)
+	api.answer(w, http.StatusOK, lease)
+}
+
+func (api *fakeAPI) store(lease *coordinationv1.Lease) {
+	lease.APIVersion, lease.Kind = "coordination.k8s.io/v1", "Lease"
+	lease.ResourceVersion += "1"
+	api.lease = lease
+}
+
+func (api *fakeAPI) fail(w http.ResponseWriter, code int, reason metav1.StatusReason) {
+	api.answer(w, code, &metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: int32(code), Reason: reason,
+	})
+}
+
+func (api *fakeAPI) answer(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	if err := json.NewEncoder(w).Encode(body); err != nil {
+		api.t.Errorf("answering: %v", err)
+	}
+}
+
+// Take gives the lease to another holder.
+func (api *fakeAPI) Take(holder string) {
+	api.mu.Lock()
+	defer api.mu.Unlock()
+	lease := api.lease.DeepCopy()
+	lease.Spec.HolderIdentity = &holder
+	api.store(lease)
+}
+
+// ExpectHeld waits until somebody holds the lease, and returns who.
+func (api *fakeAPI) ExpectHeld() string {
+	api.t.Helper()
+	var holder string
+	eventually(api.t, func() error {
+		api.mu.Lock()
+		defer api.mu.Unlock()
+		if api.lease != nil {
+			holder = ptr.Deref(api.lease.Spec.HolderIdentity, "")
+		}
+		if holder == "" {
+			return fmt.Errorf("nobody holds the lease: %+v", api.lease)
+		}
+		return nil
+	})
+	return holder
+}
+
+func (api *fakeAPI) ExpectReleased() {
+	api.t.Helper()
+	api.mu.Lock()
+	defer api.mu.Unlock()
+	if holder := ptr.Deref(api.lease.Spec.HolderIdentity, ""); holder != "" {
+		api.t.Errorf("%s still holds the lease", holder)
+	}
+}
+
+// quiet is a logger that writes nothing; logr.Discard would stand for controller-runtime's own.
+func quiet() logr.Logger { return funcr.New(func(_, _ string) {}, funcr.Options{}) }
+
+// running is a manager that runs in this process.
+type running struct {
+	t         *testing.T
+	config    string
+	addresses Addresses
+	cancel    context.CancelFunc
+	done      chan error
+}
+
+func (api *fakeAPI) StartManager(args ...string) *running {
+	api.t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(api.t.Context()))
+	m := &running{t: api.t, config: filepath.Join(api.t.TempDir(), "config.yaml"), cancel: cancel, done: make(chan error, 1)}
+	m.Write(strings.Replace(minimal, "fake", "one", 1))
+	args = append([]string{
+		"--config=" + m.config, "--kubeconfig=" + kubeconfig(api.t, api.url),
+		"--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0", "--registry-bind-address=127.0.0.1:0",
+	}, args...)
+	listening := make(chan Addresses, 1)
+	go func() {
+		m.done <- Run(ctx, args, WithLogger(quiet()), WithListening(func(at Addresses) { listening <- at }),
+			WithRegistry("fake", newFake), WithRegistry("one", serve("one")), WithRegistry("two", serve("two")))
+	}()
+	select {
+	case m.addresses = <-listening:
+	case err := <-m.done:
+		cancel()
+		api.t.Fatalf("the manager did not come up: %v", err)
+	}
+	api.t.Cleanup(cancel)
+	return m
+}
+
+func (m *running) Write(content string) {
+	m.t.Helper()
+	must(m.t, os.WriteFile(m.config+".new", []byte(content), 0o600))
+	must(m.t, os.Rename(m.config+".new", m.config))
+}
+
+// Stop stops the manager and returns what Run returned.
+func (m *running) Stop() error {
+	m.t.Helper()
+	m.cancel()
+	return receive(m.t, m.done)
+}
+
+// ExpectAnswer waits until the manager answers so.
+func (m *running) ExpectAnswer(address, path string, code int, parts ...string) {
+	m.t.Helper()
+	eventually(m.t, func() error {
+		request, err := http.NewRequestWithContext(m.t.Context(), http.MethodGet, "http://"+address+path, http.NoBody)
+		must(m.t, err)
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return err
+		}
+		body, err := io.ReadAll(response.Body)
+		if closeErr := response.Body.Close(); err != nil || closeErr != nil {
+			return fmt.Errorf("reading: %w, %w", err, closeErr)
+		}
+		for _, part := range parts {
+			if response.StatusCode != code || !strings.Contains(string(body), part) {
+				return fmt.Errorf("%s answers %d %q, want %d and %q", path, response.StatusCode, body, code, part)
+			}
+		}
+		return nil
+	})
+}
