@@ -432,10 +432,9 @@ func (w *world) removePod(pod *corev1.Pod) {
 	if last == nil {
 		w.Fatalf("pod %s is gone already", pod.Name)
 	}
-	w.changePod(pod, func(p *corev1.Pod) { p.Finalizers = nil })
-	if w.current(pod) != nil {
-		w.deletePod(pod)
-	}
+	free := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	w.must(client.IgnoreNotFound(w.api.Patch(w.Context(), last.DeepCopy(), free)), "freeing the pod")
+	w.must(client.IgnoreNotFound(w.api.Delete(w.Context(), last.DeepCopy())), "deleting the pod")
 	w.tellGone(last)
 }
 

@@ -1,0 +1,335 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+)
+
+func stateless(pod *corev1.Pod) { delete(pod.Labels, appspub.LifecycleStateKey) }
+
+func TestAPodThatDisappearsInService(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, draining15s)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+
+	t.Log("Its finalizer is removed by hand and it is killed at once.")
+	w.removePod(pod)
+	w.registry.FailNext(anyCall(), errors.New("down"), errors.New("down"))
+	w.expectResult("", w.reconcile(pod), backoffBase)
+	w.expectResult("", w.reconcile(pod), 2*backoffBase)
+	w.expectEvents("", "Warning RegistryUnavailable service")
+	w.expectWaits("nothing of Kruise waits, and the registry is behind",
+		Wait{Reason: "RegistryUnavailable", Since: w.clock.Now()})
+	w.expectResult("", w.reconcile(pod), 0)
+	w.expectJournal("until the registry has acknowledged; there is nothing to drain for",
+		deregisters+failed, deregisters+failed, deregisters)
+	w.expectAbsent(pod)
+	w.expectNoPages("all is undone")
+	w.expectWaits("")
+}
+
+func TestAPodIsUndoneByItsUID(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		tell   func(w *world, old, heir *corev1.Pod)
+	}{
+		"deletion seen": {
+			reason: "a deletion, then a creation",
+			tell: func(w *world, old, heir *corev1.Pod) {
+				w.tellGone(old)
+				w.r.podEvents().Create(w.Context(), event.TypedCreateEvent[*corev1.Pod]{Object: heir}, w.queue)
+			},
+		},
+		"deletion missed": {
+			reason: "a watch that was broken for a while shows both as one update",
+			tell: func(w *world, old, heir *corev1.Pod) {
+				w.r.podEvents().Update(w.Context(), event.TypedUpdateEvent[*corev1.Pod]{ObjectOld: old, ObjectNew: heir}, w.queue)
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			web := w.cloneSet("web")
+			old := w.servingPod(web, "web-1")
+			last := w.current(old)
+			w.queue.take()
+
+			t.Log("Another pod has its name and its address.")
+			w.changePod(old, func(p *corev1.Pod) { p.Finalizers = nil })
+			w.deletePod(old)
+			heir := w.pod(web, "web-1", func(p *corev1.Pod) { p.Status.PodIP = old.Status.PodIP })
+			tc.tell(w, last, heir)
+			var asked []types.UID
+			for _, a := range w.queue.take() {
+				asked = append(asked, a.Request.UID)
+			}
+			if want := []types.UID{old.UID, heir.UID}; !slices.Equal(asked, want) {
+				t.Fatalf("looks at %v, want %v\nwhy: %s", asked, want, tc.reason)
+			}
+
+			w.reconcile(heir)
+			w.expectJournal("", registers, writes)
+			w.reconcile(old)
+			w.expectJournal("", deregisters)
+			calls := w.registry.Calls(registrytest.Match{Op: registrytest.OpDeregister})
+			if len(calls) != 1 || calls[0].Instance.UID != string(old.UID) {
+				t.Errorf("got calls %v, want one with the mark of the pod that is gone", calls)
+			}
+			w.expectInService(heir)
+		})
+	}
+}
+
+func TestAPodThatLosesOnlyTheStateLabel(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	last := w.current(pod)
+	w.changePod(pod, stateless)
+	w.tellGone(last)
+
+	w.expectResult("no event will tell when it is really gone", w.reconcile(pod), backoffCap)
+	w.expectJournal("it lives and serves")
+	w.expectInService(pod)
+
+	t.Log("The label comes back.")
+	w.changePod(pod, inState(appspub.LifecycleStateNormal))
+	w.r.podEvents().Create(t.Context(), event.TypedCreateEvent[*corev1.Pod]{Object: w.current(pod)}, w.queue)
+	w.reconcile(pod)
+	w.expectJournal("nothing has changed")
+
+	t.Log("It goes again, and then the pod does.")
+	last = w.current(pod)
+	w.changePod(pod, stateless)
+	w.tellGone(last)
+	w.reconcile(pod)
+	w.changePod(pod, func(p *corev1.Pod) { p.Finalizers = nil })
+	w.deletePod(pod)
+	w.reconcile(pod)
+	w.expectJournal("", deregisters)
+	w.expectNoPages("all is undone")
+}
+
+func TestAPodIsNotTakenForGoneWhileNobodyKnows(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.removePod(pod)
+	live := w.r.apiReader
+	w.r.apiReader = interceptor.NewClient(w.api, interceptor.Funcs{Get: func(
+		context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption,
+	) error {
+		return errors.New("the API server is away")
+	}})
+	w.reconcileFails(pod)
+	w.expectJournal("an error is no reason to remove anything")
+	w.r.apiReader = live
+	w.reconcile(pod)
+	w.expectJournal("", deregisters)
+}
+
+func TestAPodThatGoesBetweenTwoSteps(t *testing.T) {
+	t.Parallel()
+
+	t.Run("the cache is ahead of its event", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		pod := w.servingPod(w.cloneSet("web"), "web-1")
+		w.cacheLags(pod, nil)
+		w.expectResult("the event is on its way", w.reconcile(pod), staleRecheck)
+		w.expectJournal("nothing is removed before it has come")
+		w.cacheCatchesUp()
+		w.removePod(pod)
+		w.reconcile(pod)
+		w.expectJournal("", deregisters)
+		w.expectNoPages("")
+	})
+
+	t.Run("its first look is its last", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		pod := w.bornPod(w.cloneSet("web"), "web-1")
+		w.afterNextRead(func() { w.removePod(pod) })
+		w.reconcile(pod)
+		w.takeJournal()
+		w.reconcile(pod)
+		w.expectAbsent(pod)
+		w.expectNoPages("the departure came after the cache was read and before anything else was known of the pod")
+	})
+
+	t.Run("any look is its last", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		pod := w.servingPod(w.cloneSet("web"), "web-1")
+		w.afterNextRead(func() { w.removePod(pod) })
+		w.reconcile(pod)
+		w.takeJournal()
+		w.reconcile(pod)
+		w.expectJournal("the departure is not forgotten for a read that was older", deregisters)
+		w.expectNoPages("")
+	})
+}
+
+func TestAPodThatWasGoneBeforeTheManagerCameToIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	web := w.cloneSet("web")
+	pod, stranger := w.servingPod(web, "web-1"), w.pod(web, "web-2")
+	w.restart()
+	w.removePod(pod)
+	w.removePod(stranger)
+	w.reconcile(pod)
+	w.reconcile(stranger)
+	w.expectJournal("its record says that it was in service; the other has none", deregisters)
+	w.expectNoPages("")
+}
+
+func TestDeparturesThatCostNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	web := w.cloneSet("web")
+	others := w.cloneSet("others", func(c *kruisev1alpha1.CloneSet) { c.Spec.Lifecycle = nil; c.Spec.Template.Finalizers = nil })
+
+	unseen, never, foreign := w.bornPod(web, "web-1"), w.bornPod(web, "web-2", unready), w.bornPod(others, "others-1")
+	dying := w.servingPod(web, "web-3")
+	w.reconcile(never)
+	w.reconcile(foreign)
+	w.kruiseMoves(dying, appspub.LifecycleStatePreparingDelete)
+	w.reconcile(dying)
+	w.takeJournal()
+	w.liveReads = 0
+
+	for _, pod := range []*corev1.Pod{unseen, never, foreign, dying} {
+		w.removePod(pod)
+		w.reconcile(pod)
+		w.reconcile(pod)
+	}
+	w.expectJournal("they were never in service, or are out already")
+	if w.liveReads > 0 {
+		t.Errorf("%d reads from the API server, want none: a rollout deletes pods by the thousand", w.liveReads)
+	}
+	w.expectNoPages("nobody is left")
+}
+
+func TestADepartureWaitsForWhatMayLandLate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	w.registry.FailNext(anyCall(), context.DeadlineExceeded)
+	w.reconcile(pod)
+	w.takeJournal()
+	w.removePod(pod)
+	w.expectResult("", w.reconcile(pod), 2*testTimeout)
+	w.must(w.backend.Register(t.Context(), w.instance(pod, "web", 8080)), "landing the call")
+	w.sleep(2 * testTimeout)
+	w.reconcile(pod)
+	w.expectJournal("", deregisters, deregisters)
+	w.expectAbsent(pod)
+	w.expectNoPages("")
+}
+
+func TestADepartureWhoseWorkloadIsGoneToo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	web := w.cloneSet("web")
+	pod := w.servingPod(web, "web-1")
+	w.deleteCloneSet(web)
+	w.removePod(pod)
+	w.reconcile(pod)
+	w.expectJournal("what was registered is known without it", deregisters)
+}
+
+func TestADepartureAfterABetrayedRecord(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	web := w.cloneSet("web")
+	pod := w.bornPod(web, "web-1")
+	w.patching(func(func() error) error { return errors.New("connection reset") })
+	w.reconcileFails(pod)
+	w.patching(nil)
+
+	t.Log("The hooks are edited away before the record is written, and then the pod goes.")
+	w.changeCloneSet(web, func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle = nil })
+	w.changePod(pod, func(p *corev1.Pod) { p.Finalizers = nil })
+	w.takeJournal()
+	w.reconcile(pod)
+	w.expectJournal("it is in service by our doing, so it stays ours", writes)
+	w.removePod(pod)
+	w.reconcile(pod)
+	w.expectJournal("", deregisters)
+}
+
+// TestEventsAndReconcilesAtOnce is for the race detector: handlers, reconciles, settings and metrics use the ledger from
+// several goroutines. Whatever the order, no pod that is gone may be left in the registry or in the ledger.
+func TestEventsAndReconcilesAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	web := w.cloneSet("web")
+	var wg sync.WaitGroup
+	for i := range 20 {
+		pod := w.pod(web, fmt.Sprintf("web-%d", i))
+		reconciled := make(chan struct{})
+		wg.Go(func() {
+			defer close(reconciled)
+			for range 5 {
+				_, _ = w.r.Reconcile(t.Context(), requestFor(pod))
+			}
+		})
+		wg.Go(func() {
+			handlers := w.r.podEvents()
+			handlers.Create(t.Context(), event.TypedCreateEvent[*corev1.Pod]{Object: pod}, w.queue)
+			w.removePod(pod)
+			<-reconciled // the queue hands one pod to one worker at a time
+			for range 5 {
+				_, _ = w.r.Reconcile(t.Context(), requestFor(pod))
+			}
+		})
+	}
+	wg.Go(func() {
+		for range 20 {
+			w.r.Apply(w.settings)
+			w.r.Waits()
+			w.r.UnmatchedWorkloads()
+			w.r.enqueueAll(t.Context(), w.queue)
+		}
+	})
+	wg.Wait()
+	if entries, err := w.registry.Truth(t.Context(), testCluster); err != nil || len(entries) > 0 {
+		t.Errorf("the registry holds %v (%v), want nothing", entries, err)
+	}
+	w.expectNoPages("all pods are gone")
+}
+
+func TestARecordOfAGoneManagerIsEnough(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.restart()
+	record := w.record(pod)
+	record.Instances = append(record.Instances, lifecycle.Recorded{Service: "old", Address: "10.0.0.7", Port: 80})
+	text, err := json.Marshal(record)
+	w.must(err, "encoding the record")
+	w.changePod(pod, annotated(lifecycle.AnnotationRecord, string(text)))
+	w.removePod(pod)
+	w.reconcile(pod)
+	w.expectJournal("all that it names", "Deregister old@10.0.0.7:80", deregisters)
+}
