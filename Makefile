@@ -132,6 +132,7 @@ servers: ## Build the servers of the test cluster, once, into the user's cache.
 
 .PHONY: demo
 demo: ## Show the main job on a real OpenKruise; KEEP=1 leaves it running until Ctrl-C.
+	@echo 'demo: building; with an empty Go cache this takes minutes'
 	@go build -o bin/demo ./test/demo
 	@KEEP='$(KEEP)' bin/demo
 

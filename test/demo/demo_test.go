@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http/httptest"
 	"regexp"
 	"strings"
@@ -263,7 +262,7 @@ func expectRows(t *testing.T, text string, want ...string) {
 	stamp := regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d\.\d  `)
 	got := strings.Split(strings.TrimRight(stamp.ReplaceAllString(text, ""), "\n"), "\n")
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(fmt.Sprintf("the lines differ: %s", diff))
+		t.Errorf("the lines differ: %s", diff)
 	}
 }
 

@@ -62,7 +62,7 @@ func clonesetFor(namespace string, port int, hooks bool) (*appsv1alpha1.CloneSet
 		return nil, fmt.Errorf("reading cloneset.yaml: %w", err)
 	}
 	set.Namespace = namespace
-	set.Spec.Template.Spec.Containers[0].Ports[0].ContainerPort = int32(port) //nolint:gosec // the port of a listener
+	set.Spec.Template.Spec.Containers[0].Ports[0].ContainerPort = int32(port)
 	if hooks {
 		return set, nil
 	}

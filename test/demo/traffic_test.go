@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -228,7 +227,7 @@ func expectSoon(t *testing.T, what string, condition func() bool) {
 	deadline := time.Now().Add(testTimeout)
 	for !condition() {
 		if time.Now().After(deadline) {
-			t.Fatal(fmt.Sprintf("waited %s in vain: ", testTimeout) + what)
+			t.Fatalf("waited %s in vain: %s", testTimeout, what)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
