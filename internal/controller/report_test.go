@@ -1,0 +1,309 @@
+package controller
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+func TestWhyAPodWaits(t *testing.T) {
+	t.Parallel()
+	portless := func(web *kruisev1alpha1.CloneSet) { web.Spec.Template.Spec.Containers[0].Ports = nil }
+	selected := func(web *kruisev1alpha1.CloneSet) {
+		web.Spec.Selector.MatchLabels[preNormalLabel] = "ok"
+	}
+	markingNotReady := func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle.InPlaceUpdate.MarkPodNotReady = true }
+	heldByKruise := func(pod *corev1.Pod) {
+		unready(pod)
+		pod.Status.Conditions = append(pod.Status.Conditions,
+			corev1.PodCondition{Type: appspub.KruisePodReadyConditionType, Status: corev1.ConditionFalse})
+	}
+	ofAStatefulSet := func(pod *corev1.Pod) {
+		pod.OwnerReferences[0].Kind = "StatefulSet"
+	}
+	addressless := func(pod *corev1.Pod) { pod.Status.PodIP = "" }
+
+	cases := map[string]struct {
+		reason   string
+		workload func(*kruisev1alpha1.CloneSet)
+		pod      []func(*corev1.Pod)
+		meet     func(w *world)
+		event    string
+		wait     Wait
+		after    time.Duration
+	}{
+		"not ready": {
+			reason: "part of any rollout; its status brings us back",
+			pod:    []func(*corev1.Pod){unready},
+			wait:   Wait{Hook: "preNormal", Reason: "NotReady"},
+		},
+		"no address": {
+			reason: "the same",
+			pod:    []func(*corev1.Pod){addressless},
+			wait:   Wait{Hook: "preNormal", Reason: "NoAddress"},
+		},
+		"no port": {
+			reason:   "somebody has to write one",
+			workload: portless,
+			event:    "Warning InvalidPod hook preNormal waits: no port to register: set service.port in the config, a containerPort, or",
+			wait:     Wait{Hook: "preNormal", Reason: "InvalidPod"},
+			after:    backoffCap,
+		},
+		"an annotation that does not parse": {
+			reason: "somebody has to mend it",
+			pod:    []func(*corev1.Pod){annotated(service.AnnotationServices, "web")},
+			event:  `Warning InvalidPod hook preNormal waits: annotation rollcall.dev/services: "web" is not a service and its port`,
+			wait:   Wait{Hook: "preNormal", Reason: "InvalidPod"},
+			after:  backoffCap,
+		},
+		"a drain that does not parse": {
+			reason: "somebody has to mend it",
+			pod:    []func(*corev1.Pod){annotated(service.AnnotationDrain, "soon")},
+			event:  `Warning InvalidPod hook preNormal waits: annotation rollcall.dev/drain: "soon" is not a duration`,
+			wait:   Wait{Hook: "preNormal", Reason: "InvalidPod"},
+			after:  backoffCap,
+		},
+		"registry down": {
+			reason: "somebody may want to look at it",
+			meet:   func(w *world) { w.registry.Fail(anyCall(), errors.New("connection refused")) },
+			event:  `Warning RegistryUnavailable hook preNormal waits: service "web" at 10.0.0.1:8080: connection refused`,
+			wait:   Wait{Hook: "preNormal", Reason: "RegistryUnavailable"},
+			after:  backoffBase,
+		},
+		"registry refuses": {
+			reason: "somebody has to look at it",
+			meet:   func(w *world) { w.registry.Fail(anyCall(), registry.Terminal(errors.New("bad credentials"))) },
+			event:  `Warning RegistryRefused hook preNormal waits: service "web" at 10.0.0.1:8080: bad credentials`,
+			wait:   Wait{Hook: "preNormal", Reason: "RegistryRefused"},
+			after:  backoffCap,
+		},
+		"a handler that must not be touched": {
+			reason:   "flipping it would take the pod from its workload",
+			workload: selected,
+			event:    "Warning HandlerRefused hook preNormal waits: label " + preNormalLabel + " is in spec.selector",
+			wait:     Wait{Hook: "preNormal", Reason: "HandlerRefused"},
+			after:    backoffCap,
+		},
+		"an unknown state": {
+			reason: "a newer Kruise",
+			pod:    []func(*corev1.Pod){inState("Dreaming")},
+			event:  `Warning UnknownState lifecycle state "Dreaming" is not one that Rollcall knows`,
+			wait:   Wait{Reason: "UnknownState", Since: testEpoch()},
+			after:  backoffCap,
+		},
+		"held not ready by Kruise": {
+			reason:   "only a person can mend it",
+			workload: markingNotReady,
+			pod:      []func(*corev1.Pod){inState(appspub.LifecycleStateNormal), heldByKruise},
+			event:    "Warning HeldNotReady Kruise holds the pod not ready (markPodNotReady)",
+			wait:     Wait{Reason: "HeldNotReady", Since: testEpoch()},
+			after:    backoffCap,
+		},
+		"not ready by itself in Normal": {
+			reason: "its own affair: it is kept as it is",
+			pod:    []func(*corev1.Pod){inState(appspub.LifecycleStateNormal), unready},
+		},
+		"not ready by itself where a hook marks": {
+			reason:   "Kruise's own gate is open",
+			workload: markingNotReady,
+			pod:      []func(*corev1.Pod){inState(appspub.LifecycleStateNormal), unready},
+		},
+		"a workload of another kind": {
+			reason: "nobody will ever release its finalizer",
+			pod:    []func(*corev1.Pod){ofAStatefulSet, inState(appspub.LifecycleStatePreparingDelete)},
+			event:  "Warning UnsupportedWorkload the pod has a finalizer or mark of ours and belongs to a StatefulSet",
+			wait:   Wait{Reason: "UnsupportedWorkload", Since: testEpoch()},
+			after:  backoffCap,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			var changes []func(*kruisev1alpha1.CloneSet)
+			if tc.workload != nil {
+				changes = append(changes, tc.workload)
+			}
+			if tc.meet != nil {
+				tc.meet(w)
+			}
+			if tc.wait.Hook != "" {
+				tc.wait.Since = testEpoch()
+			}
+			pod := w.bornPod(w.cloneSet("web", changes...), "web-1", tc.pod...)
+
+			w.expectResult(tc.reason, w.reconcile(pod), tc.after)
+			var wantEvents []string
+			if tc.event != "" {
+				wantEvents = []string{tc.event}
+			}
+			w.expectEvents(tc.reason, wantEvents...)
+			var wantWaits []Wait
+			if tc.wait.Reason != "" {
+				wantWaits = []Wait{tc.wait}
+			}
+			w.expectWaits(tc.reason, wantWaits...)
+
+			w.sleep(time.Second)
+			w.reconcile(pod)
+			w.expectEvents("one reason, one Event")
+			w.expectWaits("it waits since it began", wantWaits...)
+		})
+	}
+}
+
+func TestAnEventForEachChangeOfTheReason(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	w.registry.FailNext(anyCall(), errors.New("down"), errors.New("still down"), registry.Terminal(errors.New("bad credentials")))
+	w.reconcile(pod)
+	w.reconcile(pod)
+	w.reconcile(pod)
+	w.reconcile(pod)
+	w.expectEvents("not for each try, and the last one says that it is over",
+		"Warning RegistryUnavailable ", "Warning RegistryRefused ", "Normal Resolved RegistryRefused has passed")
+	w.expectWaits("nothing waits any more")
+}
+
+func TestAReasonThatPassesIntoACalmOneIsResolved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, draining15s)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.registry.FailNext(anyCall(), errors.New("down"))
+	w.reconcile(pod)
+	w.reconcile(pod)
+	w.expectEvents("the registry has acknowledged; the drain is no news",
+		"Warning RegistryUnavailable ", "Normal Resolved RegistryUnavailable has passed")
+	w.expectWaits("", Wait{Hook: "preDelete", Reason: "Draining", Since: w.clock.Now()})
+}
+
+func TestAWaitIsCountedFromWhereItBegan(t *testing.T) {
+	t.Parallel()
+
+	t.Run("a hook", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		pod := w.servingPod(w.cloneSet("web"), "web-1")
+		w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+		moved := w.clock.Now()
+		w.registry.Fail(anyCall(), errors.New("down"))
+		w.sleep(time.Minute)
+		w.restart()
+		w.reconcile(pod)
+		w.expectWaits("Kruise waits since it moved the pod, whoever was there to see it",
+			Wait{Hook: "inPlaceUpdate", Reason: "RegistryUnavailable", Since: moved})
+	})
+
+	t.Run("a hook without a timestamp that can be read", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.registry.Fail(anyCall(), errors.New("down"))
+		pod := w.bornPod(w.cloneSet("web"), "web-1", annotated(appspub.LifecycleTimestampKey, "yesterday"))
+		w.reconcile(pod)
+		began := w.clock.Now()
+		w.sleep(time.Minute)
+		w.reconcile(pod)
+		w.expectWaits("since it was first seen", Wait{Hook: "preNormal", Reason: "RegistryUnavailable", Since: began})
+	})
+
+	t.Run("the registry alone", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		pod := w.servingPod(w.cloneSet("web"), "web-1")
+		w.registry.Fail(anyCall(), errors.New("down"))
+		w.changePod(pod, annotated(service.AnnotationServices, "api=80"))
+		w.sleep(time.Minute)
+		w.reconcile(pod)
+		began := w.clock.Now()
+		w.sleep(time.Minute)
+		w.reconcile(pod)
+		w.expectWaits("since it was first seen", Wait{Reason: "RegistryUnavailable", Since: began})
+	})
+}
+
+// Bad input keeps a pod out of service, and never keeps it in.
+
+func TestBadInputNeverHoldsAPodInService(t *testing.T) {
+	t.Parallel()
+	mishaps := map[string]func(*corev1.Pod){
+		"services": annotated(service.AnnotationServices, "many"),
+		"drain":    annotated(service.AnnotationDrain, "soon"),
+		"address":  func(p *corev1.Pod) { p.Status.PodIP = "" },
+	}
+	for name, mishap := range mishaps {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			w.changePod(pod, mishap)
+			w.reconcile(pod)
+			w.expectJournal("what is in service stays there: nothing is removed because of an error")
+
+			w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+			w.reconcile(pod)
+			w.expectNotInService(pod)
+			w.expectHooks("the update goes on", pod, "preNormal preDelete")
+
+			w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
+			w.takeJournal()
+			w.reconcile(pod)
+			w.expectJournal("it is not put in again")
+
+			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+			w.reconcile(pod)
+			w.expectAbsent(pod)
+			w.expectHooks("nor does it hold up a deletion", pod, "")
+		})
+	}
+}
+
+func TestADrainThatCannotBeReadKeepsNoInstanceSecret(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	w.patching(func(func() error) error { return errors.New("connection reset") })
+	w.reconcileFails(pod)
+	w.patching(nil)
+
+	t.Log("The record of the Register is lost with the manager, and the pod's drain is mistyped.")
+	w.restart()
+	w.changePod(pod, annotated(service.AnnotationDrain, "soon"))
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.takeJournal()
+	w.reconcile(pod)
+	w.expectJournal("which instance it has follows from what can be read", deregisters, writes)
+}
+
+func TestOthersGoOnWhileOneIsBlocked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	web := w.cloneSet("web")
+	bad := w.bornPod(web, "web-1", annotated(service.AnnotationServices, "many"))
+	good := w.bornPod(web, "web-2")
+	w.reconcile(bad)
+	w.reconcile(good)
+	w.expectInService(good)
+	w.expectHooks("", bad, "inPlaceUpdate preDelete")
+	w.expectEvents("", "Warning InvalidPod ")
+}
+
+func TestAMarkedPodWithoutAWorkload(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	web := w.cloneSet("web", func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle = nil })
+	pod := w.bornPod(web, "web-1", annotated(newlyCreatedMark, "true"), inState(appspub.LifecycleStateNormal),
+		func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{} })
+	w.reconcile(pod)
+	w.expectJournal("a mark is enough", registers, writes)
+	w.expectEvents("and nothing is wrong with it")
+}

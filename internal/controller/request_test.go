@@ -1,0 +1,212 @@
+package controller
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+)
+
+func TestWhatARolloutWaitsForGoesFirst(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		state appspub.LifecycleStateType
+		dies  bool
+		want  int
+	}{
+		"PreparingNormal": {state: appspub.LifecycleStatePreparingNormal},
+		"Normal":          {state: appspub.LifecycleStateNormal},
+		"Updating":        {state: appspub.LifecycleStateUpdating},
+		"Updated":         {state: appspub.LifecycleStateUpdated},
+		"PreparingUpdate": {state: appspub.LifecycleStatePreparingUpdate, want: rolloutPriority},
+		"PreparingDelete": {state: appspub.LifecycleStatePreparingDelete, want: rolloutPriority},
+		"being deleted":   {state: appspub.LifecycleStateNormal, dies: true, want: rolloutPriority},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			pod := w.pod(w.cloneSet("web"), "web-1", inState(tc.state))
+			if tc.dies {
+				w.deletePod(pod)
+			}
+			pod = w.current(pod)
+			before := pod.DeepCopy()
+			before.ResourceVersion = "1" // the same version on both sides would be a resync, which can wait
+			handlers := w.r.podEvents()
+			handlers.Create(t.Context(), event.TypedCreateEvent[*corev1.Pod]{Object: pod}, w.queue)
+			handlers.Update(t.Context(), event.TypedUpdateEvent[*corev1.Pod]{ObjectOld: before, ObjectNew: pod}, w.queue)
+			handlers.Delete(t.Context(), event.TypedDeleteEvent[*corev1.Pod]{Object: pod}, w.queue)
+			w.r.enqueueAll(t.Context(), w.queue)
+
+			want := added{Request: Request{NamespacedName: requestFor(pod).NamespacedName, UID: pod.UID}, Priority: tc.want}
+			if diff := cmp.Diff([]added{want, want, want, want}, w.queue.take()); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTheQueueHandsOutInThatOrder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	web := w.cloneSet("web")
+	first := w.pod(web, "web-1", inState(appspub.LifecycleStateNormal))
+	second := w.pod(web, "web-2", inState(appspub.LifecycleStatePreparingUpdate))
+	queue := priorityqueue.New[Request]("test")
+	defer queue.ShutDown()
+	handlers := w.r.podEvents()
+	for _, pod := range []*corev1.Pod{first, second} {
+		handlers.Create(t.Context(), event.TypedCreateEvent[*corev1.Pod]{Object: pod, IsInInitialList: true}, queue)
+	}
+	if got, priority, _ := queue.GetWithPriority(); got != requestFor(second) || priority != rolloutPriority {
+		t.Errorf("got %v at priority %d first, want the pod that Kruise waits for", got, priority)
+	}
+}
+
+func TestOnlyAPodThatCameUnderOurEyesIsKnownToBeNew(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason  string
+		initial bool
+		want    []string
+	}{
+		"came while watching":    {"no other process can have registered it", false, nil},
+		"was there at the start": {"another process can have registered it", true, []string{failsOver, writes}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			pod := w.pod(w.cloneSet("web"), "web-1", unready)
+			w.r.podEvents().Create(t.Context(),
+				event.TypedCreateEvent[*corev1.Pod]{Object: pod, IsInInitialList: tc.initial}, w.queue)
+			w.reconcile(pod)
+			w.expectJournal(tc.reason, tc.want...)
+		})
+	}
+}
+
+func (w *world) askedFor() []string {
+	var names []string
+	for _, a := range w.queue.take() {
+		names = append(names, a.Request.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func TestWhatAChangedWorkloadBringsUp(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		happen func(w *world, web *kruisev1alpha1.CloneSet)
+		want   string
+	}{
+		"its status changed": {
+			reason: "each pod that becomes ready changes it, and nothing follows from it",
+			happen: func(w *world, web *kruisev1alpha1.CloneSet) {
+				w.r.workloadEvents().Update(w.Context(),
+					event.TypedUpdateEvent[*kruisev1alpha1.CloneSet]{ObjectOld: web, ObjectNew: web}, w.queue)
+			},
+		},
+		"its spec changed": {
+			reason: "its hooks may be others now",
+			happen: func(w *world, web *kruisev1alpha1.CloneSet) {
+				w.changeCloneSet(web, func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle = nil })
+			},
+			want: "web-1 web-2",
+		},
+		"it is gone": {
+			reason: "nobody names its handlers any more",
+			happen: func(w *world, web *kruisev1alpha1.CloneSet) { w.deleteCloneSet(web) },
+			want:   "web-1 web-2",
+		},
+		"another has its name": {
+			reason: "a watch that was broken for a while shows that as an update",
+			happen: func(w *world, web *kruisev1alpha1.CloneSet) {
+				heir := web.DeepCopy()
+				heir.UID = "heir"
+				w.pod(heir, "web-3")
+				w.r.workloadEvents().Update(w.Context(),
+					event.TypedUpdateEvent[*kruisev1alpha1.CloneSet]{ObjectOld: web, ObjectNew: heir}, w.queue)
+			},
+			want: "web-1 web-2 web-3",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			web, api := w.cloneSet("web"), w.cloneSet("api")
+			w.pod(web, "web-1")
+			w.pod(web, "web-2")
+			w.pod(api, "api-1")
+			tc.happen(w, web)
+			if got := strings.Join(w.askedFor(), " "); got != tc.want {
+				t.Errorf("looks at %q, want %q\nwhy: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+func TestAppliedSettingsBringEveryPodUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		web := w.cloneSet("web")
+		w.servingPod(web, "web-1")
+		gone := w.servingPod(web, "web-2")
+		w.removePod(gone)
+		ctx, stop := context.WithCancel(t.Context())
+		w.must(w.r.appliedSettings(ctx, w.queue), "starting to watch the settings")
+		synctest.Wait()
+		w.queue.take()
+
+		w.r.Apply(w.settings)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"web-1", "web-2"}, w.askedFor()); diff != "" {
+			t.Errorf("looked at (-want +got):\n%swhy: what departed pods left may be undone at once with other credentials", diff)
+		}
+
+		stop()
+		synctest.Wait()
+		w.r.Apply(w.settings)
+		w.r.Apply(w.settings)
+		synctest.Wait()
+		if got := w.askedFor(); len(got) > 0 {
+			t.Errorf("looks at %v after the end", got)
+		}
+	})
+}
+
+func TestOwnerUID(t *testing.T) {
+	t.Parallel()
+	yes, no := true, false
+	cases := map[string]struct {
+		reason string
+		owners []metav1.OwnerReference
+		want   []string
+	}{
+		"none":       {reason: "an orphan"},
+		"controller": {"its workload", []metav1.OwnerReference{{UID: "a", Controller: &yes}}, []string{"a"}},
+		"others":     {"owners that don't control it", []metav1.OwnerReference{{UID: "a"}, {UID: "b", Controller: &no}}, nil},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: tc.owners}}
+			if diff := cmp.Diff(tc.want, ownerUID(pod)); diff != "" {
+				t.Errorf("owner (-want +got):\n%swhy: %s", diff, tc.reason)
+			}
+		})
+	}
+}

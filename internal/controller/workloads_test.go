@@ -1,0 +1,280 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// workloadsUnseen makes the cache one that has no CloneSets.
+func (w *world) workloadsUnseen() {
+	cache := w.r.client.(client.WithWatch)
+	w.r.client = interceptor.NewClient(cache, interceptor.Funcs{Get: func(
+		ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption,
+	) error {
+		if _, isWorkload := obj.(*kruisev1alpha1.CloneSet); isWorkload {
+			return apierrors.NewNotFound(schema.GroupResource{Resource: "clonesets"}, key.Name)
+		}
+		return c.Get(ctx, key, obj, opts...)
+	}})
+}
+
+func TestAWorkloadThatTheCacheHasNotSeen(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.workloadsUnseen()
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+
+	w.r.apiReader = interceptor.NewClient(w.api, interceptor.Funcs{Get: func(
+		context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption,
+	) error {
+		return errors.New("the API server is away")
+	}})
+	w.reconcileFails(pod)
+	w.expectJournal("nothing is known of its hooks, so nothing is done")
+
+	w.r.apiReader = w.api
+	w.reconcile(pod)
+	w.expectJournal("the API server knows it", failsOver, writes)
+	w.expectHooks("", pod, "preNormal preDelete")
+}
+
+func TestTheCacheIsAskedBeforeTheAPIServer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.reconcile(pod)
+	if w.liveReads > 0 {
+		t.Errorf("%d reads from the API server, want none", w.liveReads)
+	}
+}
+
+func TestHandlersThatNobodyNamesAnyMoreAreFreed(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		happen func(w *world, web *kruisev1alpha1.CloneSet, pod *corev1.Pod)
+		want   []string
+	}{
+		"workload gone": {
+			reason: "deleted in background or with orphans",
+			happen: func(w *world, web *kruisev1alpha1.CloneSet, _ *corev1.Pod) { w.deleteCloneSet(web) },
+			want:   []string{writes},
+		},
+		"workload gone, pod orphaned": {
+			reason: "it has no owner any more",
+			happen: func(w *world, web *kruisev1alpha1.CloneSet, pod *corev1.Pod) {
+				w.deleteCloneSet(web)
+				w.changePod(pod, func(p *corev1.Pod) { p.OwnerReferences = nil })
+			},
+			want: []string{writes},
+		},
+		"another workload under the name": {
+			reason: "it is not the pod's",
+			happen: func(w *world, web *kruisev1alpha1.CloneSet, _ *corev1.Pod) {
+				w.deleteCloneSet(web)
+				w.cloneSet("web")
+			},
+			want: []string{writes},
+		},
+		"hooks edited away": {
+			reason: "its spec.lifecycle is empty now",
+			happen: func(w *world, web *kruisev1alpha1.CloneSet, _ *corev1.Pod) {
+				w.changeCloneSet(web, func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle = nil })
+			},
+			want: []string{writes},
+		},
+		"keys no longer ours by the configuration": {
+			reason: "what is not claimed is not touched",
+			happen: func(w *world, web *kruisev1alpha1.CloneSet, _ *corev1.Pod) {
+				w.deleteCloneSet(web)
+				w.apply(func(s *Settings) { s.Ownership.Owned = []string{"acme.io/*"} })
+			},
+			want: []string{writes}, // the record says no longer that they were ours
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			web := w.cloneSet("web")
+			pod := w.servingPod(web, "web-1")
+			tc.happen(w, web, pod)
+			w.reconcile(pod)
+			w.expectJournal(tc.reason, tc.want...)
+			want := ""
+			if name == "keys no longer ours by the configuration" {
+				want = "preNormal inPlaceUpdate preDelete"
+			}
+			w.expectHooks(tc.reason, pod, want)
+			w.expectInService(pod)
+			w.reconcile(pod)
+			w.expectJournal("once")
+		})
+	}
+}
+
+func TestPodsThatAreNotOurs(t *testing.T) {
+	t.Parallel()
+	foreign := func(web *kruisev1alpha1.CloneSet) {
+		web.Spec.Lifecycle = &appspub.Lifecycle{
+			PreDelete: &appspub.LifecycleHook{FinalizersHandler: []string{"other.io/backup"}},
+		}
+		web.Spec.Template.Finalizers = []string{"other.io/backup"}
+	}
+	hookless := func(web *kruisev1alpha1.CloneSet) {
+		web.Spec.Lifecycle, web.Spec.Template.Finalizers = nil, nil
+	}
+	w := newWorld(t)
+	pods := []*corev1.Pod{
+		w.bornPod(w.cloneSet("web", foreign), "web-1"),
+		w.bornPod(w.cloneSet("api", hookless), "api-1"),
+	}
+	for _, pod := range pods {
+		w.reconcile(pod)
+		w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+		w.expectResult("", w.reconcile(pod), 0)
+	}
+	w.expectJournal("everything else is left alone")
+	w.expectNoPages("memory follows the pods that are ours")
+	w.expectEvents("")
+	if got := w.r.UnmatchedWorkloads(); got != 1 {
+		t.Errorf("%d workloads have hooks of which none is ours, want the 1 that may have a typo in it", got)
+	}
+	w.apply(func(s *Settings) { s.Ownership.Owned = append(s.Ownership.Owned, "other.io/backup") })
+	w.reconcile(pods[0])
+	if got := w.current(pods[0]).Finalizers; len(got) > 0 {
+		t.Errorf("finalizers %v are still on the pod, though they are claimed now", got)
+	}
+	if got := w.r.UnmatchedWorkloads(); got != 0 {
+		t.Errorf("%d workloads have hooks of which none is ours, want none: the settings changed", got)
+	}
+}
+
+// Service names.
+
+func inNamespace(namespace string) func(*kruisev1alpha1.CloneSet) {
+	return func(web *kruisev1alpha1.CloneSet) { web.Namespace = namespace }
+}
+
+func TestAServiceNameBelongsToOneNamespace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	prod := w.cloneSet("web")
+	staging := w.cloneSet("web", inNamespace("staging"))
+	w.servingPod(prod, "web-1")
+	pod := w.bornPod(staging, "web-2")
+
+	w.expectResult("looks again by itself: no event tells when the name is free", w.reconcile(pod), backoffCap)
+	w.expectJournal("staging never joins prod")
+	w.expectHooks("", pod, "inPlaceUpdate preDelete")
+	w.expectEvents("", `Warning ServiceClaimed hook preNormal waits: service "web" belongs to namespace shop: write another name `+
+		"in annotation rollcall.dev/services")
+
+	t.Log("It may go as it came.")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconcile(pod)
+	w.expectJournal("it was never in", "write web-2")
+	w.expectHooks("", pod, "inPlaceUpdate")
+	w.expectEvents("", "Normal Resolved ServiceClaimed")
+
+	t.Log("The name becomes free.")
+	next := w.bornPod(staging, "web-3")
+	w.reconcile(next)
+	w.takeJournal()
+	w.deleteCloneSet(prod)
+	w.reconcile(next)
+	w.expectJournal("", "Register web@10.0.0.3:8080", "write web-3")
+}
+
+func TestWhoHoldsAServiceName(t *testing.T) {
+	t.Parallel()
+	at := func(second int) func(*kruisev1alpha1.CloneSet) {
+		return func(web *kruisev1alpha1.CloneSet) {
+			web.CreationTimestamp = metav1.NewTime(testEpoch().Add(time.Duration(second) * time.Second))
+		}
+	}
+	hookless := func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle = nil }
+	describedBadly := func(web *kruisev1alpha1.CloneSet) {
+		web.Spec.Template.Annotations = map[string]string{"rollcall.dev/services": "web=many"}
+	}
+	type change = func(*kruisev1alpha1.CloneSet)
+	cases := map[string]struct {
+		reason    string
+		workloads [][]change
+		want      string
+	}{
+		"nobody":        {reason: "no workload uses it"},
+		"the older":     {"whoever was first", [][]change{{inNamespace("b"), at(1)}, {inNamespace("a"), at(2)}}, "b"},
+		"the older too": {"in whatever order they are listed", [][]change{{inNamespace("b"), at(2)}, {inNamespace("a"), at(1)}}, "a"},
+		"a tie":         {"the answer is the same after a restart", [][]change{{inNamespace("b"), at(1)}, {inNamespace("a"), at(1)}}, "a"},
+		"without hooks": {
+			"a workload that is not ours registers nothing", [][]change{{inNamespace("a"), at(1), hookless}, {inNamespace("b"), at(2)}}, "b",
+		},
+		"badly described": {
+			"its pods get the warning", [][]change{{inNamespace("a"), at(1), describedBadly}, {inNamespace("b"), at(2)}}, "b",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			for _, changes := range tc.workloads {
+				w.cloneSet("web", changes...)
+			}
+			w.must(w.r.workloads.refresh(t.Context(), w.r.settings.Load()), "reading the workloads")
+			if got := w.r.workloads.claimant("web"); got != tc.want {
+				t.Errorf("the name belongs to %q, want %q\nwhy: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+func TestASharedServiceName(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *Settings) { s.SharedAcrossNamespaces = true })
+	w.cloneSet("web")
+	pod := w.bornPod(w.cloneSet("web", inNamespace("staging")), "web-1")
+	w.reconcile(pod)
+	w.expectJournal("as configured", registers, writes)
+}
+
+func TestWorkloadsAreReadOnceAndAgainWhenOneChanged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	web := w.cloneSet("web")
+	lists := 0
+	w.r.workloads.client = interceptor.NewClient(w.api, interceptor.Funcs{List: func(
+		ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption,
+	) error {
+		lists++
+		return c.List(ctx, list, opts...)
+	}})
+	pod := w.bornPod(web, "web-1")
+	w.reconcile(pod)
+	w.reconcile(pod)
+	if lists != 1 {
+		t.Errorf("%d lists, want 1: nothing changed", lists)
+	}
+	w.changeCloneSet(web, func(web *kruisev1alpha1.CloneSet) { web.Spec.Template.Annotations = nil })
+	w.reconcile(pod)
+	if lists != 2 {
+		t.Errorf("%d lists, want 2: a workload changed", lists)
+	}
+	w.apply(func(s *Settings) { s.Drain = time.Second })
+	w.reconcile(pod)
+	if lists != 3 {
+		t.Errorf("%d lists, want 3: the settings changed", lists)
+	}
+}
