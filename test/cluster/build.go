@@ -243,7 +243,7 @@ func (b *builder) checkDisk(ctx context.Context, target string) error {
 	if err != nil {
 		return fmt.Errorf("asking go for its caches: %w", withStderr(err))
 	}
-	for _, dir := range append(strings.Fields(string(out)), target) {
+	for _, dir := range append(strings.Split(strings.TrimSpace(string(out)), "\n"), target) {
 		free, err := freeDisk(dir)
 		if err != nil {
 			return fmt.Errorf("looking for free disk space at %s: %w", dir, err)

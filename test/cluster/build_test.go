@@ -118,9 +118,15 @@ func TestReportedVersions(t *testing.T) {
 			reason: "the first line names the version without a v",
 			parse:  etcdVersion, output: "etcd Version: 3.6.16\nGit SHA: Not provided\nGo Version: go1.26.8\n", want: "v3.6.16",
 		},
-		"etcd other":   {reason: "anything else is no version", parse: etcdVersion, output: "usage: etcd\n", want: ""},
-		"kubernetes":   {reason: "one line", parse: kubernetesVersion, output: "Kubernetes v1.34.4\n", want: "v1.34.4"},
-		"kubernetes +": {reason: "a vendor's build is another", parse: kubernetesVersion, output: "Kubernetes v1.34.4+k3s1\n", want: "v1.34.4+k3s1"},
+		"etcd other": {reason: "anything else is no version", parse: etcdVersion, output: "usage: etcd\n", want: ""},
+		"kubernetes": {
+			reason: "one line",
+			parse:  kubernetesVersion, output: "Kubernetes v1.34.4\n", want: "v1.34.4",
+		},
+		"kubernetes +": {
+			reason: "a vendor's build is another",
+			parse:  kubernetesVersion, output: "Kubernetes v1.34.4+k3s1\n", want: "v1.34.4+k3s1",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -153,10 +159,13 @@ func TestFindInstalled(t *testing.T) {
 		path   []string
 		want   string
 	}{
-		"assets":  {reason: "KUBEBUILDER_ASSETS has the pinned version", assets: "pinned", want: "pinned"},
-		"path":    {reason: "so has PATH", path: []string{"empty", "pinned"}, want: "pinned"},
-		"older":   {reason: "another version is not the same server", assets: "older", path: []string{"older"}},
-		"next":    {reason: "the search goes on behind what does not match", assets: "older", path: []string{"broken", "pinned"}, want: "pinned"},
+		"assets": {reason: "KUBEBUILDER_ASSETS has the pinned version", assets: "pinned", want: "pinned"},
+		"path":   {reason: "so has PATH", path: []string{"empty", "pinned"}, want: "pinned"},
+		"older":  {reason: "another version is not the same server", assets: "older", path: []string{"older"}},
+		"next": {
+			reason: "the search goes on behind what does not match",
+			assets: "older", path: []string{"broken", "pinned"}, want: "pinned",
+		},
 		"nothing": {reason: "nothing is installed", path: []string{"empty"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -187,7 +196,9 @@ func TestFindInstalled(t *testing.T) {
 
 func TestGoEnvDropsWhatChangesTheBuild(t *testing.T) {
 	t.Parallel()
-	got := goEnv([]string{"HOME=/home/u", "GOFLAGS=-mod=vendor", "GOWORK=/w", "GOPROXY=https://proxy.example.com", "GOOS=plan9"})
+	got := goEnv([]string{
+		"HOME=/home/u", "GOFLAGS=-mod=vendor", "GOWORK=/w", "GOPROXY=https://proxy.example.com", "GOOS=plan9",
+	})
 	want := []string{"HOME=/home/u", "GOPROXY=https://proxy.example.com", "GOWORK=off", "CGO_ENABLED=0"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the environment of a build is another (-want +got):\n%s", diff)

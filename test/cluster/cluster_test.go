@@ -19,12 +19,31 @@ func TestOptions(t *testing.T) {
 		want   Options
 		err    string
 	}{
-		"zero":         {reason: "the zero value is complete", want: Options{Nodes: DefaultNodes, PodCIDR: DefaultPodCIDR}},
-		"kept":         {reason: "what is set stays", opts: Options{Nodes: 1, PodCIDR: "127.9.0.0/24"}, want: Options{Nodes: 1, PodCIDR: "127.9.0.0/24"}},
-		"nodes":        {reason: "no cluster has fewer than no nodes", opts: Options{Nodes: -1}, err: "Options.Nodes is -1"},
-		"no range":     {reason: "an address is not a range", opts: Options{PodCIDR: "127.0.0.1"}, err: "Options.PodCIDR"},
-		"not loopback": {reason: "nothing answers at addresses of other machines", opts: Options{PodCIDR: "10.0.0.0/8"}, err: "Options.PodCIDR"},
-		"ipv6":         {reason: "IPv6 has one loopback address", opts: Options{PodCIDR: "::1/128"}, err: "Options.PodCIDR"},
+		"zero": {
+			reason: "the zero value is complete",
+			want:   Options{Nodes: DefaultNodes, PodCIDR: DefaultPodCIDR},
+		},
+		"kept": {
+			reason: "what is set stays",
+			opts:   Options{Nodes: 1, PodCIDR: "127.9.0.0/24"},
+			want:   Options{Nodes: 1, PodCIDR: "127.9.0.0/24"},
+		},
+		"nodes": {
+			reason: "no cluster has fewer than no nodes",
+			opts:   Options{Nodes: -1}, err: "Options.Nodes is -1",
+		},
+		"no range": {
+			reason: "an address is not a range",
+			opts:   Options{PodCIDR: "127.0.0.1"}, err: "Options.PodCIDR",
+		},
+		"not loopback": {
+			reason: "nothing answers at addresses of other machines",
+			opts:   Options{PodCIDR: "10.0.0.0/8"}, err: "Options.PodCIDR",
+		},
+		"ipv6": {
+			reason: "IPv6 has one loopback address",
+			opts:   Options{PodCIDR: "::1/128"}, err: "Options.PodCIDR",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

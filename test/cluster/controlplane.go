@@ -89,6 +89,7 @@ func (c *Cluster) apiServerCommand() command {
 		"--endpoint-reconciler-type=none",
 		// Without it the others ask for this file again and again.
 		"--requestheader-client-ca-file=" + c.authority.certFile(),
+		"--requestheader-allowed-names=nobody",
 		"--profiling=false",
 	}}
 }

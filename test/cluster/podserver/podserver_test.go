@@ -27,17 +27,50 @@ func TestCanServe(t *testing.T) {
 		change func(*corev1.Pod)
 		want   bool
 	}{
-		"running":    {reason: "its container runs and is ready", change: func(*corev1.Pod) {}, want: true},
-		"gate shut":  {reason: "a readiness gate does not stop the container", change: func(p *corev1.Pod) { p.Status.Conditions = nil }, want: true},
-		"pending":    {reason: "nothing runs yet", change: func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }},
-		"ended":      {reason: "nothing runs any more", change: func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }},
-		"no address": {reason: "nobody can reach it", change: func(p *corev1.Pod) { p.Status.PodIP = "" }},
-		"deleted":    {reason: "kubelet stops it at once, whatever finalizers it has", change: func(p *corev1.Pod) { p.DeletionTimestamp = &now }},
-		"not ready":  {reason: "the container still starts", change: func(p *corev1.Pod) { p.Status.ContainerStatuses[0].Ready = false }},
-		"waiting":    {reason: "the container restarts", change: func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State = corev1.ContainerState{} }},
-		"new image":  {reason: "the container with the old image is killed as soon as kubelet sees it", change: func(p *corev1.Pod) { p.Spec.Containers[0].Image = "web:2" }},
-		"no status":  {reason: "nothing is known of the container", change: func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }},
-		"sidecar":    {reason: "each container counts", change: func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "b"}) }},
+		"running": {
+			reason: "its container runs and is ready",
+			change: func(*corev1.Pod) {}, want: true,
+		},
+		"gate shut": {
+			reason: "a readiness gate does not stop the container",
+			change: func(p *corev1.Pod) { p.Status.Conditions = nil }, want: true,
+		},
+		"pending": {
+			reason: "nothing runs yet",
+			change: func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending },
+		},
+		"ended": {
+			reason: "nothing runs any more",
+			change: func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded },
+		},
+		"no address": {
+			reason: "nobody can reach it",
+			change: func(p *corev1.Pod) { p.Status.PodIP = "" },
+		},
+		"deleted": {
+			reason: "kubelet stops it at once, whatever finalizers it has",
+			change: func(p *corev1.Pod) { p.DeletionTimestamp = &now },
+		},
+		"not ready": {
+			reason: "the container still starts",
+			change: func(p *corev1.Pod) { p.Status.ContainerStatuses[0].Ready = false },
+		},
+		"waiting": {
+			reason: "the container restarts",
+			change: func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State = corev1.ContainerState{} },
+		},
+		"new image": {
+			reason: "the container with the old image is killed as soon as kubelet sees it",
+			change: func(p *corev1.Pod) { p.Spec.Containers[0].Image = "web:2" },
+		},
+		"no status": {
+			reason: "nothing is known of the container",
+			change: func(p *corev1.Pod) { p.Status.ContainerStatuses = nil },
+		},
+		"sidecar": {
+			reason: "each container counts",
+			change: func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "b"}) },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -137,7 +170,8 @@ func serve(t *testing.T) (*Server, int) {
 
 func ask(t *testing.T, ip string, port int) (Answer, error) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("http://%s:%d/", ip, port), nil)
+	url := "http://" + net.JoinHostPort(ip, strconv.Itoa(port)) + "/"
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package smoke
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 
@@ -52,12 +53,7 @@ func (s *history) read(watcher watch.Interface) {
 func (s *history) any(check func(*corev1.Pod) bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, pod := range s.pods {
-		if check(pod) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.pods, check)
 }
 
 func (s *history) expectSeen(t *testing.T, what string, check func(*corev1.Pod) bool) {

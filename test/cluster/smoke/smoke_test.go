@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -43,25 +45,67 @@ const (
 	imageThird = "registry.example.com/web:3"
 )
 
-// TestCluster runs its scenarios one after the other: the last one restarts the API server.
+// TestCluster runs its scenarios at the same time on one cluster.
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t)
-	for _, scenario := range []struct {
-		name string
-		run  func(*harness, *testing.T)
-	}{
-		{"an in-place update waits for its hook and restarts the container", (*harness).inPlaceUpdate},
-		{"a deleted pod stops serving at once and waits for its finalizer", (*harness).finalizer},
-		{"a deleted pod ends", (*harness).plainDelete},
-		{"a pod says how long it takes to start", (*harness).startDelay},
-		{"a readiness gate holds a pod back, at any time", (*harness).readinessGate},
-		{"a service account's token is accepted and has no rights", (*harness).serviceAccount},
-		{"the API server comes back with its data", (*harness).restartAPIServer},
+	h := newHarness(t, cluster.Options{PodCIDR: "127.101.0.0/16"})
+	for name, run := range map[string]func(*harness, *testing.T){
+		"an in-place update waits for its hook and restarts the container": (*harness).inPlaceUpdate,
+		"a deleted pod stops serving at once and waits for its finalizer":  (*harness).finalizer,
+		"a deleted pod ends":                                                (*harness).plainDelete,
+		"a pod says how long it takes to start":                             (*harness).startDelay,
+		"a readiness gate holds a pod back, at any time":                    (*harness).readinessGate,
+		"the token of a service account is accepted and gives it no rights": (*harness).serviceAccount,
 	} {
-		if !t.Run(scenario.name, func(t *testing.T) { scenario.run(h, t) }) {
-			return
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(h, t)
+		})
+	}
+}
+
+// TestDisturbances has a cluster of its own: OpenKruise comes late, and the API server goes and comes back.
+func TestDisturbances(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	h := newHarness(t, cluster.Options{PodCIDR: "127.102.0.0/16", WithoutKruise: true, Nodes: 1})
+	if err := h.k8s.List(ctx, &kruisev1alpha1.CloneSetList{}); !meta.IsNoMatchError(err) {
+		t.Errorf("listing CloneSets before OpenKruise is installed: %v, want that the type is unknown", err)
+	}
+	for range 2 {
+		if err := h.cluster.InstallKruise(ctx); err != nil {
+			t.Fatal(err)
 		}
+	}
+	set := cloneSet("survivor", 1)
+	h.create(ctx, t, set)
+	before := h.expectPod(t, set, "ready", ready)
+	if err := h.cluster.RestartAPIServer(ctx); err != nil {
+		t.Fatal(err)
+	}
+	pod := h.expectPod(t, set, "there as before", ready)
+	if pod.UID != before.UID {
+		t.Error("the pod is another after the restart of the API server")
+	}
+	h.setImage(ctx, t, set, imageNew)
+	h.expectPod(t, set, "updated by servers that reconnected", func(pod *corev1.Pod) error {
+		return errors.Join(ready(pod), h.serves(ctx, pod, imageNew))
+	})
+	if err := h.cluster.Err(); err != nil {
+		t.Error(err)
+	}
+	h.cluster.Stop()
+	if err := h.k8s.List(ctx, &corev1.PodList{}); err == nil {
+		t.Error("the API server answers after Stop")
+	}
+	if err := h.cluster.InstallKruise(ctx); err != nil {
+		t.Errorf("installing again what is installed: %v", err)
+	}
+	if err := h.cluster.RestartAPIServer(ctx); err == nil {
+		t.Error("a stopped cluster restarts its API server")
+	}
+	if _, err := os.Stat(h.cluster.Dir()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the temporary folder is still there: %v", err)
 	}
 }
 
@@ -73,19 +117,17 @@ type harness struct {
 	port    int
 }
 
-func newHarness(t *testing.T) *harness {
+func newHarness(t *testing.T, opts cluster.Options) *harness {
 	t.Helper()
 	// The first start builds the servers.
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
-	c, err := cluster.Start(ctx, cluster.Options{Log: os.Stderr, PodCIDR: "127.101.0.0/16", WithoutKruise: true})
+	opts.Log = os.Stderr
+	c, err := cluster.Start(ctx, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Stop)
-	if err := c.InstallKruise(ctx); err != nil {
-		t.Fatal(err)
-	}
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kruisev1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -336,32 +378,11 @@ func (h *harness) serviceAccount(t *testing.T) {
 	}
 }
 
-func (h *harness) restartAPIServer(t *testing.T) {
-	ctx := t.Context()
-	set := cloneSet("survivor", 1)
-	h.create(ctx, t, set)
-	before := h.expectPod(t, set, "ready", ready)
-	if err := h.cluster.RestartAPIServer(ctx); err != nil {
-		t.Fatal(err)
-	}
-	pod := h.expectPod(t, set, "there as before", ready)
-	if pod.UID != before.UID {
-		t.Error("the pod is another after the restart of the API server")
-	}
-	h.setImage(ctx, t, set, imageNew)
-	h.expectPod(t, set, "updated by servers that reconnected", func(pod *corev1.Pod) error {
-		return errors.Join(ready(pod), h.serves(ctx, pod, imageNew))
-	})
-	if err := h.cluster.Err(); err != nil {
-		t.Error(err)
-	}
-}
-
 func cloneSet(name string, replicas int32) *kruisev1alpha1.CloneSet {
 	return &kruisev1alpha1.CloneSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
 		Spec: kruisev1alpha1.CloneSetSpec{
-			Replicas: ptr.To(replicas),
+			Replicas: new(replicas),
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
 			UpdateStrategy: kruisev1alpha1.CloneSetUpdateStrategy{
 				Type: kruisev1alpha1.InPlaceIfPossibleCloneSetUpdateStrategyType,
@@ -500,7 +521,7 @@ func (h *harness) ask(ctx context.Context, pod *corev1.Pod) (*podserver.Answer, 
 		return nil, errors.New("it has no address")
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
-		fmt.Sprintf("http://%s:%d/", pod.Status.PodIP, h.port), nil)
+		"http://"+net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(h.port))+"/", nil)
 	if err != nil {
 		return nil, err
 	}

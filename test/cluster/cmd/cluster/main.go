@@ -16,10 +16,10 @@ import (
 	"github.com/rollcall-dev/rollcall/test/cluster"
 )
 
-const usage = `Usage:
+const usage = `
+Usage:
   cluster build         build the servers that are not in the cache yet
-  cluster up [flags]    start a cluster, print its KUBECONFIG, stop it at Ctrl-C
-`
+  cluster up [flags]    start a cluster, print its KUBECONFIG, stop it at Ctrl-C`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -36,7 +36,7 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return errors.New("say what to do\n" + usage)
+		return errors.New("say what to do" + usage)
 	}
 	switch args[0] {
 	case "build":
@@ -44,7 +44,7 @@ func run(ctx context.Context, args []string) error {
 	case "up":
 		return up(ctx, args[1:])
 	default:
-		return fmt.Errorf("unknown command %q\n%s", args[0], usage)
+		return fmt.Errorf("unknown command %q%s", args[0], usage)
 	}
 }
 
