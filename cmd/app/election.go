@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/util/retry"
 )
 
 var (
@@ -117,19 +118,22 @@ func (l *lease) permit(timeout time.Duration) error {
 func (l *lease) release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewDeadline)
 	defer cancel()
-	record, _, err := l.Interface.Get(ctx)
+	// The election's last renewal may land between reading and writing.
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error { return l.free(ctx) })
 	if err != nil {
-		return fmt.Errorf("reading the lease to give it back: %w", err)
+		return fmt.Errorf("giving the lease back: %w", err)
 	}
-	if record.HolderIdentity != l.Identity() {
-		return nil
+	return nil
+}
+
+func (l *lease) free(ctx context.Context) error {
+	record, _, err := l.Interface.Get(ctx)
+	if err != nil || record.HolderIdentity != l.Identity() {
+		return err
 	}
 	record.HolderIdentity = ""
 	record.LeaseDurationSeconds = 1
 	record.RenewTime.Time = l.now()
 	record.AcquireTime = record.RenewTime
-	if err := l.Interface.Update(ctx, *record); err != nil {
-		return fmt.Errorf("giving the lease back: %w", err)
-	}
-	return nil
+	return l.Interface.Update(ctx, *record)
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
@@ -93,6 +95,33 @@ func TestReleaseGivesBackOnlyOurOwnLease(t *testing.T) {
 	}
 }
 
+func TestReleaseSurvivesARenewalThatLandsLate(t *testing.T) {
+	t.Parallel()
+	s := newLeaseScenario()
+	s.held = s.record("us")
+	conflicts := 2
+	s.during = func() {
+		s.err = nil
+		if conflicts--; conflicts >= 0 {
+			s.err = apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, "rollcall", errors.New("it has changed"))
+		}
+	}
+	s.readErr = func() error { return nil }
+	must(t, s.lease.release(t.Context()))
+	if s.held.HolderIdentity != "" {
+		t.Errorf("the lease is %+v, want it free", s.held)
+	}
+}
+
+func TestReleaseSaysWhatFailed(t *testing.T) {
+	t.Parallel()
+	s := newLeaseScenario()
+	s.err = errors.New("no luck")
+	if err := s.lease.release(t.Context()); err == nil || err.Error() != "giving the lease back: no luck" {
+		t.Errorf("got %v, want what failed and why", err)
+	}
+}
+
 func TestNoLeasePermitsEverything(t *testing.T) {
 	t.Parallel()
 	var none *lease
@@ -106,13 +135,15 @@ type leaseScenario struct {
 	lease   *lease
 	held    resourcelock.LeaderElectionRecord
 	now     time.Time
-	err     error
+	err     error // of the next writes
+	readErr func() error
 	during  func()
 	deposed int
 }
 
 func newLeaseScenario() *leaseScenario {
 	s := &leaseScenario{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), during: func() {}}
+	s.readErr = func() error { return s.err }
 	s.lease = &lease{Interface: s, now: func() time.Time { return s.now }, deposed: func() { s.deposed++ }}
 	return s
 }
@@ -132,7 +163,7 @@ func (s *leaseScenario) ExpectGet(t *testing.T, holder string, want error) {
 
 func (s *leaseScenario) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record := s.held
-	return &record, nil, s.err
+	return &record, nil, s.readErr()
 }
 
 func (s *leaseScenario) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {

@@ -100,7 +100,7 @@ func (r *reload) event(ctx context.Context, kind, reason, note string) {
 	defer cancel()
 	host, _ := os.Hostname() // only for the reader
 	event := &eventsv1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: podNamespace(), GenerateName: configMapName + "."},
+		ObjectMeta:          metav1.ObjectMeta{Namespace: podNamespace(), GenerateName: configMapName + "-"},
 		EventTime:           metav1.NowMicro(),
 		ReportingController: controllerName,
 		ReportingInstance:   cmp.Or(host, controllerName),

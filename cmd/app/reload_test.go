@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientfake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -231,6 +232,13 @@ func (s *reloadScenario) ExpectEvent(parts ...string) {
 
 func (s *reloadScenario) keepEvent(action clienttesting.Action) (bool, runtime.Object, error) {
 	e := action.(clienttesting.CreateAction).GetObject().(*eventsv1.Event)
+	// What the API server checks and the fake one does not.
+	if problems := validation.NameIsDNSSubdomain(e.GenerateName, true); len(problems) > 0 {
+		s.t.Errorf("generateName %q: %s", e.GenerateName, problems)
+	}
+	if e.EventTime.IsZero() || e.ReportingInstance == "" || e.Action == "" || len(e.Note) > maxNote {
+		s.t.Errorf("the Event lacks something: %+v", e)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.events = append(s.events, fmt.Sprintf("%s %s %s/%s: %s", e.Type, e.Reason, e.Regarding.Kind, e.Regarding.Name, e.Note))
