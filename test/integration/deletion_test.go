@@ -145,7 +145,7 @@ func lostAnswers(s *scenario) {
 	s.ExpectSteady()
 	s.ExpectImage("nginx:2", before)
 	lost := 0
-	for _, w := range s.manager.proxy.Writes(s.ns) {
+	for _, w := range s.writes() {
 		if w.lost {
 			lost++
 		}

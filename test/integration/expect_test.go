@@ -242,7 +242,7 @@ func (s *scenario) ExpectAlways() {
 // expectAllowedWrites: pods are only ever patched, and nothing else is touched but Events.
 func (s *scenario) expectAllowedWrites() {
 	s.Helper()
-	for _, w := range s.manager.proxy.Writes(s.ns) {
+	for _, w := range s.writes() {
 		isEvent := w.resource == "events" && (w.method == http.MethodPost || w.method == http.MethodPatch)
 		if !w.toPod() && !isEvent {
 			s.Errorf("the manager sent %s %s %s", w.method, w.resource, w.name)
@@ -270,7 +270,7 @@ const (
 // had to before the manager sent the patch, and nothing else was asked of it in between.
 func (s *scenario) expectNoFlipUnacknowledged() {
 	s.Helper()
-	for _, w := range s.manager.proxy.Writes(s.ns) {
+	for _, w := range s.writes() {
 		if w.pod == nil {
 			continue
 		}
@@ -416,7 +416,7 @@ func (s *scenario) expectNoCallRepeated() {
 func (s *scenario) ExpectDrained(n int) {
 	s.Helper()
 	releases := 0
-	for _, w := range s.manager.proxy.Writes(s.ns) {
+	for _, w := range s.writes() {
 		if w.pod == nil || !s.releases(&w) {
 			continue
 		}

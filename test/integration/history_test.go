@@ -48,13 +48,23 @@ func version(object client.Object) uint64 {
 
 // watchHistory follows the cluster until the context ends.
 func watchHistory(ctx context.Context, k8s client.WithWatch) *history {
+	h := watchPods(ctx, k8s)
+	h.followSets(ctx, k8s)
+	return h
+}
+
+// watchPods is watchHistory for a cluster that has no CloneSets yet.
+func watchPods(ctx context.Context, k8s client.WithWatch) *history {
 	h := &history{
 		pods: map[types.UID][]sighting{},
 		sets: map[types.NamespacedName]*kruisev1alpha1.CloneSet{},
 	}
 	go h.follow(ctx, k8s, &corev1.PodList{})
-	go h.follow(ctx, k8s, &kruisev1alpha1.CloneSetList{})
 	return h
+}
+
+func (h *history) followSets(ctx context.Context, k8s client.WithWatch) {
+	go h.follow(ctx, k8s, &kruisev1alpha1.CloneSetList{})
 }
 
 // follow watches without a gap: a watch that ends goes on where it stood.

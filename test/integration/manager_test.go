@@ -176,6 +176,12 @@ func (m *manager) Kill() { m.signal(syscall.SIGKILL) }
 // Stop ends the process in good order, and returns when it is gone.
 func (m *manager) Stop() { m.signal(syscall.SIGTERM) }
 
+// Freeze stops the process from doing anything until Thaw, as a paused machine does.
+func (m *manager) Freeze() error { return m.process.Process.Signal(syscall.SIGSTOP) }
+
+// Thaw lets the process go on.
+func (m *manager) Thaw() error { return m.process.Process.Signal(syscall.SIGCONT) }
+
 func (m *manager) signal(signal syscall.Signal) {
 	m.mu.Lock()
 	process, done := m.process, m.done

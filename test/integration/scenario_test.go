@@ -38,6 +38,7 @@ type scenario struct {
 	k8s      client.WithWatch
 	history  *history
 	manager  *manager
+	standby  *manager        // nil where there is but one manager
 	registry *registryServer // nil where the manager's own memory is the registry
 	style    style
 	ns       string
@@ -60,8 +61,16 @@ type scenario struct {
 // newScenario makes a scenario of a manager, with a namespace of its own.
 func newScenario(t *testing.T, m *manager, registry *registryServer, s style, namespace string) *scenario {
 	t.Helper()
+	return newScenarioOn(t, env.client, env.history, m, registry, s, namespace)
+}
+
+// newScenarioOn is newScenario on another cluster.
+func newScenarioOn(
+	t *testing.T, k8s client.WithWatch, h *history, m *manager, registry *registryServer, s style, namespace string,
+) *scenario {
+	t.Helper()
 	sc := &scenario{
-		T: t, k8s: env.client, history: env.history, manager: m, registry: registry, style: s,
+		T: t, k8s: k8s, history: h, manager: m, registry: registry, style: s,
 		ns: namespace, services: map[string]int{namespace: 80},
 	}
 	env.scenarios.Add(1)
@@ -113,7 +122,7 @@ func (s *scenario) describe() string {
 			fmt.Fprintf(&b, "journal: %s %s %s %s: %d\n", a.received.Format("05.000"), a.op, a.Service, a.Pod, a.status)
 		}
 	}
-	for _, w := range s.manager.proxy.Writes(s.ns) {
+	for _, w := range s.writes() {
 		if w.toPod() {
 			fmt.Fprintf(&b, "write: %s %s %d %s\n", w.received.Format("05.000"), w.name, w.status, w.changes())
 		}
@@ -319,7 +328,7 @@ func (s *scenario) counted(pod *corev1.Pod, op registrytest.Op) int {
 // refusedWrites is how many patches of a pod the API server refused since a test in them failed.
 func (s *scenario) refusedWrites(pod *corev1.Pod) int {
 	n := 0
-	for _, w := range s.manager.proxy.Writes(s.ns) {
+	for _, w := range s.writes() {
 		if w.toPod() && w.name == pod.Name && w.status == http.StatusUnprocessableEntity {
 			n++
 		}
@@ -329,6 +338,15 @@ func (s *scenario) refusedWrites(pod *corev1.Pod) int {
 
 func (s *scenario) match(op registrytest.Op) registrytest.Match {
 	return registrytest.Match{Op: op, Namespace: s.ns}
+}
+
+// writes are the managers' requests that change something in the namespace.
+func (s *scenario) writes() []write {
+	writes := s.manager.proxy.Writes(s.ns)
+	if s.standby != nil {
+		writes = append(writes, s.standby.proxy.Writes(s.ns)...)
+	}
+	return writes
 }
 
 func mergePatch(text string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(text)) }

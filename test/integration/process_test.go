@@ -1,0 +1,510 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/cluster"
+)
+
+// startManager starts a manager of its own for a test.
+func startManager(t *testing.T, name string, config configuration, flags ...string) *manager {
+	t.Helper()
+	m, err := env.manager(name, config, flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Kill)
+	restart(t, m)
+	return m
+}
+
+func restart(t *testing.T, m *manager) {
+	t.Helper()
+	if err := m.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := m.AwaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newScenarios makes a scenario of one manager for each style.
+func newScenarios(t *testing.T, m *manager, registry *registryServer, name string, styles []style) []*scenario {
+	t.Helper()
+	var all []*scenario
+	for _, style := range styles {
+		s := newScenario(t, m, registry, style, namespaceOf(name, style))
+		s.troubled = true
+		if style == mixed {
+			s.Play()
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+func namespacesOf(name string, styles []style) []string {
+	var namespaces []string
+	for _, style := range styles {
+		namespaces = append(namespaces, namespaceOf(name, style))
+	}
+	return namespaces
+}
+
+// finish ends scenarios as any other.
+func finish(all []*scenario) {
+	for _, s := range all {
+		s.ExpectNothingLeft()
+		s.ExpectAlways()
+	}
+}
+
+// TestRestartWithMemory: the manager is killed in the middle of an update, and the registry is empty after it. While it
+// is down, the pods wait.
+func TestRestartWithMemory(t *testing.T) {
+	t.Parallel()
+	config := defaultConfiguration("", namespacesOf("memory", allStyles)...)
+	config["registry"] = map[string]any{"driver": "memory"}
+	m := startManager(t, "memory", config)
+	all := newScenarios(t, m, nil, "memory", allStyles)
+	each := func(do func(*scenario)) {
+		for _, s := range all {
+			do(s)
+		}
+	}
+	each(func(s *scenario) { s.Create(inPlace, replicas(2), annotated(cluster.AnnotationStartDelay, "2s")) })
+	each((*scenario).ExpectSteady)
+
+	updating := map[*scenario]*corev1.Pod{}
+	each(func(s *scenario) { s.UpdateImage("nginx:2") })
+	each(func(s *scenario) { updating[s] = s.AwaitPodIn(appspub.LifecycleStateUpdating) })
+	m.Kill()
+	each(func(s *scenario) {
+		if s.style == preNormal {
+			s.AwaitState(updating[s], appspub.LifecycleStateNormal) // it has no hook that Kruise waits for
+			return
+		}
+		s.AwaitState(updating[s], appspub.LifecycleStateUpdated)
+	})
+	restart(t, m)
+	each((*scenario).ExpectSteady)
+
+	m.Kill()
+	restart(t, m)
+	each((*scenario).ExpectSteady)
+
+	m.Kill()
+	each(func(s *scenario) { s.Scale(1) })
+	each(func(s *scenario) {
+		if s.style != preNormal {
+			s.AwaitPodIn(appspub.LifecycleStatePreparingDelete)
+		}
+	})
+	restart(t, m)
+	each((*scenario).ExpectSteady)
+	finish(all)
+}
+
+// TestKilled: the manager is killed at each point where something is half done.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	m := startManager(t, "killed", defaultConfiguration(env.registry.URL(), namespacesOf("killed", updateHooked)...))
+	all := newScenarios(t, m, env.registry, "killed", updateHooked)
+	for _, s := range all {
+		s.Create(inPlace, replicas(2))
+	}
+	for _, s := range all {
+		s.ExpectSteady()
+	}
+	version := 1
+	update := func(s *scenario) { s.UpdateImage(fmt.Sprintf("nginx:%d", version)) }
+	remove := func(s *scenario) {
+		s.PatchPod(s.Pods()[0], `{"metadata":{"labels":{"apps.kruise.io/specified-delete":"true"}}}`)
+	}
+	for _, point := range []struct {
+		name  string
+		begin func(*scenario)
+		// call or state is what is under way: a call to the registry, or the patch of a pod in the state.
+		call  registrytest.Op
+		state appspub.LifecycleStateType
+	}{
+		{name: "taking the pod out before an update", begin: update, call: registrytest.OpFailOver},
+		{name: "releasing inPlaceUpdate", begin: update, state: appspub.LifecycleStatePreparingUpdate},
+		{name: "putting the pod back after an update", begin: update, call: registrytest.OpRegister},
+		{name: "setting inPlaceUpdate", begin: update, state: appspub.LifecycleStateUpdated},
+		{name: "taking the pod out before its deletion", begin: remove, call: registrytest.OpDeregister},
+		{name: "releasing preDelete", begin: remove, state: appspub.LifecycleStatePreparingDelete},
+	} {
+		version++
+		var release []func()
+		for _, s := range all {
+			release = append(release, s.killPoint(point.call, point.state, point.begin))
+		}
+		t.Logf("killing the manager while it is %s", point.name)
+		m.Kill()
+		for _, r := range release {
+			r()
+		}
+		restart(t, m)
+		for _, s := range all {
+			s.ExpectSteady()
+		}
+	}
+	finish(all)
+}
+
+// killPoint begins something, and returns when the manager is at the call or the patch.
+func (s *scenario) killPoint(op registrytest.Op, state appspub.LifecycleStateType, begin func(*scenario)) (release func()) {
+	s.Helper()
+	if op != "" {
+		hold := s.HoldCalls(op)
+		begin(s)
+		s.AwaitCalls(hold, 1)
+		return hold.Release
+	}
+	gate := s.manager.proxy.HoldPodWritesIn(s.ns, state)
+	begin(s)
+	s.AwaitHeld(gate, 1)
+	return gate.Release
+}
+
+// TestDeletedWhileDown: a finalizer of ours keeps the pod until the manager is back.
+func TestDeletedWhileDown(t *testing.T) {
+	t.Parallel()
+	styles := []style{finalizer, mixed}
+	m := startManager(t, "down", defaultConfiguration(env.registry.URL(), namespacesOf("down", styles)...))
+	all := newScenarios(t, m, env.registry, "down", styles)
+	for _, s := range all {
+		s.Create(replicas(2))
+	}
+	for _, s := range all {
+		s.ExpectSteady()
+	}
+	m.Kill()
+	for _, s := range all {
+		pod := s.Pods()[0]
+		s.DeletePod(pod)
+		s.await("the pod to have ended", func() error {
+			if now := s.Now(pod.UID); now == nil || now.Status.Phase != corev1.PodSucceeded {
+				return errors.New("it has not")
+			}
+			return nil
+		})
+	}
+	restart(t, m)
+	for _, s := range all {
+		s.ExpectSteady()
+	}
+	finish(all)
+}
+
+// TestRestartInADrain: the drain goes on where it stood, and the registry is not told again.
+func TestRestartInADrain(t *testing.T) {
+	t.Parallel()
+	m := startManager(t, "in-drain", defaultConfiguration(env.registry.URL(), namespacesOf("in-drain", updateHooked)...))
+	all := newScenarios(t, m, env.registry, "in-drain", updateHooked)
+	pods, began := map[*scenario]*corev1.Pod{}, map[*scenario]time.Time{}
+	for _, s := range all {
+		s.drain = 5 * time.Second
+		s.Create(inPlace, replicas(1), annotated(drainKey, s.drain.String()))
+	}
+	for _, s := range all {
+		s.ExpectSteady()
+		s.UpdateImage("nginx:2")
+	}
+	for _, s := range all {
+		pods[s] = s.AwaitPodIn(appspub.LifecycleStatePreparingUpdate)
+		s.await("the record of the drain", func() error {
+			var err error
+			began[s], err = drainBegan(s.Now(pods[s].UID))
+			return err
+		})
+	}
+	m.Kill()
+	restart(t, m)
+	for _, s := range all {
+		s.ExpectSteady()
+		s.ExpectDrained(1)
+		s.Expect(s.counted(pods[s], registrytest.OpFailOver) == 1, "the registry was told again")
+		for _, v := range s.history.Of(pods[s].UID) {
+			if at, err := drainBegan(v.pod); err == nil && !at.Equal(began[s]) {
+				s.Errorf("the drain began at %s, and anew at %s", began[s], at)
+			}
+		}
+	}
+	finish(all)
+}
+
+// drainBegan reads from the record when the pod was taken out.
+func drainBegan(pod *corev1.Pod) (time.Time, error) {
+	var record struct {
+		OutSince *time.Time `json:"outSince"`
+	}
+	if err := json.Unmarshal([]byte(pod.Annotations[recordKey]), &record); err != nil {
+		return time.Time{}, err
+	}
+	if record.OutSince == nil {
+		return time.Time{}, errors.New("no drain has begun")
+	}
+	return *record.OutSince, nil
+}
+
+// TestRegistryDown: nothing listens, the registry refuses for good, the registry asks for patience.
+func TestRegistryDown(t *testing.T) {
+	t.Parallel()
+	server, err := newRegistryServer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := defaultConfiguration(server.URL(), "registry-down")
+	m := startManager(t, "registry-down", config)
+	s := newScenario(t, m, server, preNormal, "registry-down")
+	s.troubled = true
+
+	server.Down()
+	s.Create(replicas(1))
+	pod := s.AwaitPodIn(appspub.LifecycleStatePreparingNormal)
+	s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryUnavailable", "hook preNormal waits", "connection refused")
+	s.must(server.Up())
+	s.ExpectSteady()
+
+	mend := server.Fail(s.match(registrytest.OpRegister), registry.Terminal(errors.New("no such tenant")))
+	s.Scale(2)
+	pod = s.AwaitPodIn(appspub.LifecycleStatePreparingNormal)
+	s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryRefused", "hook preNormal waits", "no such tenant")
+	mend()
+	config["drain"] = "1s"
+	s.must(m.Configure(config)) // whatever changes, all is tried again at once
+	s.ExpectSteady()
+
+	const patient = 3 * time.Second
+	server.FailNext(s.match(registrytest.OpRegister), registry.RetryAfter(errors.New("busy"), patient))
+	s.Scale(3)
+	s.ExpectSteady()
+	youngest := s.Pods()[2]
+	answers := server.Answers(s.ns, string(youngest.UID))
+	s.Expect(len(answers) == 2 && answers[1].received.Sub(answers[0].sent) >= patient,
+		"the manager came back sooner than the registry had asked for")
+	s.ExpectNothingLeft()
+	s.ExpectAlways()
+}
+
+// TestReload: a bad configuration changes nothing, a good one is in force without a restart.
+func TestReload(t *testing.T) {
+	t.Parallel()
+	config := defaultConfiguration(env.registry.URL(), "reload")
+	m := startManager(t, "reload", config)
+	s := newScenario(t, m, env.registry, labels, "reload")
+	s.troubled = true
+	s.Create(inPlace, replicas(1))
+	s.ExpectSteady()
+
+	good, err := os.ReadFile(m.config)
+	s.must(err)
+	s.must(m.ConfigureText(strings.Replace(string(good), "driver: http", "driver: htpp", 1)))
+	s.ExpectMetric("rollcall_config_last_reload_successful", "0")
+	s.ExpectMetric(`rollcall_config_reloads_total{outcome="refused"}`, "1")
+	s.Expect(strings.Contains(m.Log(), "registry.driver"), "the log does not name the field")
+	s.Scale(2)
+	s.ExpectSteady()
+
+	config["service"] = map[string]any{"name": "{namespace}-{label:app}", "port": 9999}
+	s.must(m.Configure(config))
+	s.ExpectMetric("rollcall_config_last_reload_successful", "1")
+	s.ExpectMetric(`rollcall_config_reloads_total{outcome="applied"}`, "1")
+	s.services = map[string]int{"reload-reload": 9999}
+	s.ExpectSteady()
+	s.UpdateImage("nginx:2")
+	s.ExpectSteady()
+
+	second, err := newRegistryServer()
+	s.must(err)
+	config["registry"] = map[string]any{"driver": "http", "endpoint": second.URL()}
+	s.must(m.Configure(config))
+	s.await("the other registry to hold the pods", func() error {
+		return compareEntries(s.entriesOf(s.Pods()), second.Entries(t, s.ns))
+	})
+}
+
+// ExpectMetric waits for a metric's value.
+func (s *scenario) ExpectMetric(name, value string) {
+	s.Helper()
+	s.await(fmt.Sprintf("metric %s %s", name, value), func() error {
+		_, body, err := get(s.Context(), "http://"+s.manager.metrics+"/metrics")
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(body) {
+			if got, found := strings.CutPrefix(strings.TrimSpace(line), name+" "); found {
+				if got == value {
+					return nil
+				}
+				return errors.New("it is " + got)
+			}
+		}
+		return errors.New("there is no such metric")
+	})
+}
+
+// TestRefusedAtStart: what can't work ends the manager at once, and says which field to mend.
+func TestRefusedAtStart(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		reason  string
+		change  func(configuration)
+		mention []string
+	}{
+		"unknown driver": {
+			reason: "only those compiled in exist",
+			change: func(c configuration) {
+				c["registry"] = map[string]any{"driver": "acme", "endpoint": "http://127.0.0.1:1"}
+			},
+			mention: []string{"registry.driver", "acme", "memory"},
+		},
+		"no driver": {
+			reason: "there is no default",
+			change: func(c configuration) {
+				c["registry"] = map[string]any{}
+			},
+			mention: []string{"registry.driver"},
+		},
+		"bad URL": {
+			reason: "the driver needs one with a scheme",
+			change: func(c configuration) {
+				c["registry"] = map[string]any{"driver": "http", "endpoint": "registry.example.com"}
+			},
+			mention: []string{"registry.endpoint"},
+		},
+		"unknown field": {
+			reason: "a typo must not be silent", change: func(c configuration) { c["drains"] = "5s" }, mention: []string{"drains"},
+		},
+		"drain below zero": {
+			reason: "no time runs backwards", change: func(c configuration) { c["drain"] = "-1s" }, mention: []string{"drain"},
+		},
+		"nothing owned": {
+			reason:  "then no hook is ours",
+			change:  func(c configuration) { c["hooks"] = map[string]any{"owned": []string{}} },
+			mention: []string{"hooks.owned"},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			env.scenarios.Add(1)
+			config := defaultConfiguration(env.registry.URL())
+			tc.change(config)
+			m, err := env.manager("refused-"+strings.ReplaceAll(name, " ", "-"), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := m.Start(); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			if err := m.Exited(ctx); err == nil || ctx.Err() != nil {
+				t.Errorf("%s: the manager ended with %v", tc.reason, err)
+			}
+			for _, word := range tc.mention {
+				if !strings.Contains(m.Log(), word) {
+					t.Errorf("%s: the manager does not mention %q:\n%s", tc.reason, word, m.Tail())
+				}
+			}
+		})
+	}
+}
+
+// TestWithoutKruise: the manager says what is missing, and goes on by itself when it is there.
+func TestWithoutKruise(t *testing.T) {
+	t.Parallel()
+	bare, err := cluster.Start(t.Context(), cluster.Options{
+		Dir: filepath.Join(env.dir, "bare-cluster"), Log: os.Stderr, Nodes: 1, PodCIDR: "127.101.0.0/16", WithoutKruise: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(bare.Stop)
+	m, err := newManager(env.dir, "without-kruise", bare.Config(), defaultConfiguration(env.registry.URL()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.keep(m)
+	t.Cleanup(m.Kill)
+	if err := m.Start(); err != nil {
+		t.Fatal(err)
+	}
+	k8s, err := newClient(bare.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newScenarioOn(t, k8s, watchPods(t.Context(), k8s), m, env.registry, labels, "without-kruise")
+	s.await("the manager to say what is missing", func() error {
+		status, body, err := get(t.Context(), "http://"+m.health+"/readyz")
+		if err != nil {
+			return err
+		}
+		if status == http.StatusOK || !strings.Contains(body, "OpenKruise is not installed") {
+			return fmt.Errorf("readyz answers %d: %s", status, body)
+		}
+		return nil
+	})
+	s.must(bare.InstallKruise(t.Context()))
+	s.must(m.AwaitReady(t.Context()))
+	s.history.followSets(t.Context(), k8s)
+	s.Create()
+	s.ExpectSteady()
+	s.ExpectNothingLeft()
+	s.ExpectAlways()
+}
+
+// TestLeaderFrozen: while the leader stands still longer than its lease, another takes over; when it wakes, it is out.
+func TestLeaderFrozen(t *testing.T) {
+	t.Parallel()
+	flags := []string{
+		"--leader-elect=true", "--leader-election-namespace=default", "--leader-election-id=leader-frozen",
+	}
+	config := defaultConfiguration(env.registry.URL(), "leader-frozen")
+	first := startManager(t, "leader", config, flags...)
+	s := newScenario(t, first, env.registry, labels, "leader-frozen")
+	s.troubled = true
+	s.Create(inPlace, replicas(2))
+	s.ExpectSteady() // so the first one leads
+	s.standby = startManager(t, "standby", config, flags...)
+
+	hold := s.HoldCalls(registrytest.OpFailOver)
+	s.UpdateImage("nginx:2")
+	s.AwaitCalls(hold, 1)
+	s.must(first.Freeze())
+	hold.Release()
+	s.ExpectSteady()
+	answers, thawed := len(s.registry.Answers(s.ns, "")), time.Now()
+	s.must(first.Thaw())
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := first.Exited(ctx); err == nil || ctx.Err() != nil {
+		t.Errorf("the leader that lost its lease ended with %v", err)
+	}
+	s.Expect(len(s.registry.Answers(s.ns, "")) == answers, "the deposed leader talked to the registry")
+	s.Expect(!slices.ContainsFunc(first.proxy.Writes(s.ns), func(w write) bool {
+		return w.toPod() && w.status == http.StatusOK && w.received.After(thawed)
+	}), "the deposed leader wrote to a pod")
+	s.ExpectNothingLeft()
+	s.ExpectAlways()
+}
