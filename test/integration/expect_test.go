@@ -234,6 +234,7 @@ func (s *scenario) ExpectAlways() {
 	}
 	s.expectNoFlipUnacknowledged()
 	s.expectNoCallRepeated()
+	s.expectAskedBeforeUpdate()
 	if s.Failed() {
 		s.Log(s.describe())
 	}
@@ -409,6 +410,69 @@ func (s *scenario) expectNoCallRepeated() {
 		}
 		last[id] = a
 	}
+}
+
+// expectAskedBeforeUpdate: a pod that is in rotation carries the hook, so Kruise never updates one unasked.
+func (s *scenario) expectAskedBeforeUpdate() {
+	s.Helper()
+	if !slices.ContainsFunc(s.handlers, func(h handler) bool { return h.ours() && h.serves(hookInPlaceUpdate) }) {
+		return
+	}
+	for _, uid := range s.history.UIDs(s.ns) {
+		before := ""
+		for _, v := range s.history.Of(uid) {
+			forgotten := !s.forgetting.IsZero() && v.arrived.After(s.forgetting)
+			if before == string(appspub.LifecycleStateNormal) && v.state() == string(appspub.LifecycleStateUpdating) && !forgotten {
+				s.Errorf("pod %s was updated unasked", v.pod.Name)
+			}
+			before = v.state()
+		}
+	}
+}
+
+// ExpectRegisteredOnlyReady: whenever the pods were registered, they were ready, and where Kruise lets them serve. The
+// pods take readyDelay to become ready, so half of that is enough for two watches to differ in.
+func (s *scenario) ExpectRegisteredOnlyReady(readyDelay time.Duration) {
+	s.Helper()
+	for _, uid := range s.history.UIDs(s.ns) {
+		var out time.Time
+		for _, a := range s.registry.Answers(s.ns, string(uid)) {
+			if !a.in() {
+				out = a.sent
+				continue
+			}
+			fit := func(v sighting) bool {
+				return isReady(v.pod) && v.arrived.After(out) && v.arrived.Before(a.received.Add(readyDelay/2))
+			}
+			if !slices.ContainsFunc(s.history.Of(uid), fit) {
+				s.Errorf("pod %s was registered at %s, and was not ready then", a.Pod, a.received.Format("05.000"))
+			}
+		}
+	}
+}
+
+// ExpectBackBeforeNormal expects that the pod was registered again before Kruise had it in Normal again, where preNormal
+// has Kruise wait for that.
+func (s *scenario) ExpectBackBeforeNormal(pod *corev1.Pod) {
+	s.Helper()
+	if !slices.ContainsFunc(s.handlers, func(h handler) bool { return h.ours() && h.serves(hookPreNormal) }) {
+		return
+	}
+	back := false
+	for _, v := range s.history.Of(pod.UID) {
+		switch appspub.LifecycleStateType(v.state()) {
+		case appspub.LifecycleStatePreparingDelete:
+			back = true
+		case appspub.LifecycleStateNormal:
+			if !back {
+				continue
+			}
+			last := s.lastAnswer(pod, s.ns, s.services[s.ns], v.arrived)
+			s.Expect(last != nil && last.in() && last.acknowledged(), "Kruise counted pod %s as available before it was registered again", pod.Name)
+			return
+		}
+	}
+	s.Errorf("pod %s did not come back", pod.Name)
 }
 
 // ExpectDrained goes through the hooks that the manager released in PreparingUpdate and PreparingDelete, and expects n of

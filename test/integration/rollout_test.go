@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/cluster"
 )
 
 func create(s *scenario) {
@@ -32,6 +34,18 @@ func inPlaceUpdate(s *scenario) {
 		}
 		s.ExpectSeen(pod, appspub.LifecycleStateUpdating)
 	}
+}
+
+// slowlyReady: neither a new pod nor an updated one is registered before it is ready.
+func slowlyReady(s *scenario) {
+	const delay = 2 * time.Second
+	s.Create(inPlace, replicas(1), annotated(cluster.AnnotationReadyDelay, delay.String()))
+	s.ExpectSteady()
+	before := s.Pods()
+	s.UpdateImage("nginx:2")
+	s.ExpectSteady()
+	s.ExpectImage("nginx:2", before)
+	s.ExpectRegisteredOnlyReady(delay)
 }
 
 func recreateUpdate(s *scenario) {
@@ -192,6 +206,7 @@ func cancelledScaleInAfterRelease(s *scenario) {
 	s.ExpectSteady()
 	s.Expect(slices.Equal(uidsOf(before), uidsOf(s.Pods())), "a pod was deleted although the scale-in was cancelled")
 	s.Expect(s.counted(pod, registrytest.OpRegister) == 2, "the pod was not registered again")
+	s.ExpectBackBeforeNormal(pod)
 }
 
 // addLabelHandler gives a hook a label handler more, and has the template carry it.
