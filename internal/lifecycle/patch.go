@@ -21,8 +21,8 @@ type Operation struct {
 // already. A nil record leaves the one on the pod. A record that differs only in its stamp is not worth a write of its
 // own.
 //
-// The patch tests the pod's UID, state and Kruise's timestamp, so it does nothing to a pod that moved on or to another
-// pod of that name: the API server refuses it whole.
+// The patch tests the pod's UID, state and Kruise's timestamp, and that it is not being deleted by now, so it does
+// nothing to a pod that moved on or to another pod of that name: the API server refuses it whole.
 func Patch(pod *corev1.Pod, hooks Hooks, edit Edit, record *Record) ([]byte, error) {
 	changes := slices.Concat(
 		labelOperations(pod, hooks, edit),
@@ -48,11 +48,16 @@ func Patch(pod *corev1.Pod, hooks Hooks, edit Edit, record *Record) ([]byte, err
 
 // guards refuse the patch unless the pod is still where it was decided on.
 func guards(pod *corev1.Pod) []Operation {
-	return []Operation{
+	tests := []Operation{
 		{Op: "test", Path: "/metadata/uid", Value: pod.UID},
 		valueTest("labels", pod.Labels, appspub.LifecycleStateKey),
 		valueTest("annotations", pod.Annotations, appspub.LifecycleTimestampKey),
 	}
+	if pod.DeletionTimestamp == nil {
+		// A delete moves neither the state nor Kruise's timestamp.
+		tests = append(tests, Operation{Op: "test", Path: "/metadata/deletionTimestamp"})
+	}
+	return tests
 }
 
 // valueTest tests a key's value, or that it is missing, which null means. No path leads into a map that is not there.
