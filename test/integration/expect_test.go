@@ -451,6 +451,28 @@ func (s *scenario) ExpectRegisteredOnlyReady(readyDelay time.Duration) {
 	}
 }
 
+// ExpectArmedBeforeRegistered expects that preDelete was set on each pod by the manager's last write before it registered
+// the pod, or from the pod's birth.
+func (s *scenario) ExpectArmedBeforeRegistered() {
+	s.Helper()
+	for _, a := range s.registry.Answers(s.ns, "") {
+		if !a.in() {
+			continue
+		}
+		pod := s.history.Of(types.UID(a.UID))[0].pod
+		for _, w := range s.writes() {
+			if w.pod != nil && w.pod.UID == pod.UID && w.received.Before(a.received) {
+				pod = w.pod
+			}
+		}
+		for _, h := range s.handlers {
+			if h.ours() && h.serves(hookPreDelete) && !h.setOn(pod) {
+				s.Errorf("pod %s was registered at %s with %s not set", a.Pod, a.received.Format("05.000"), h.key())
+			}
+		}
+	}
+}
+
 // ExpectBackBeforeNormal expects that the pod was registered again before Kruise had it in Normal again, where preNormal
 // has Kruise wait for that.
 func (s *scenario) ExpectBackBeforeNormal(pod *corev1.Pod) {
@@ -468,7 +490,8 @@ func (s *scenario) ExpectBackBeforeNormal(pod *corev1.Pod) {
 				continue
 			}
 			last := s.lastAnswer(pod, s.ns, s.services[s.ns], v.arrived)
-			s.Expect(last != nil && last.in() && last.acknowledged(), "Kruise counted pod %s as available before it was registered again", pod.Name)
+			s.Expect(last != nil && last.in() && last.acknowledged() && last.sent.Before(v.arrived),
+				"Kruise counted pod %s as available before it was registered again", pod.Name)
 			return
 		}
 	}

@@ -200,13 +200,19 @@ func cancelledScaleInAfterRelease(s *scenario) {
 	pod := s.AwaitPodIn(appspub.LifecycleStatePreparingDelete)
 	s.AwaitReleased(pod, hookPreDelete)
 	s.ExpectServing(others(before, pod)...)
+	hold := s.HoldCalls(registrytest.OpRegister)
 	s.Scale(3)
 	s.AwaitLeaves(pod, appspub.LifecycleStatePreparingDelete)
+	s.AwaitCalls(hold, 1)
+	s.Edit(func(set *kruisev1alpha1.CloneSet) { set.Spec.RevisionHistoryLimit = new(int32(5)) })
+	s.AwaitObserved() // Kruise had every chance to go on
+	hold.Release()
 
 	s.ExpectSteady()
 	s.Expect(slices.Equal(uidsOf(before), uidsOf(s.Pods())), "a pod was deleted although the scale-in was cancelled")
 	s.Expect(s.counted(pod, registrytest.OpRegister) == 2, "the pod was not registered again")
 	s.ExpectBackBeforeNormal(pod)
+	s.ExpectArmedBeforeRegistered()
 }
 
 // addLabelHandler gives a hook a label handler more, and has the template carry it.
@@ -309,6 +315,7 @@ func hooksAdded(s *scenario) {
 	s.Edit(func(set *kruisev1alpha1.CloneSet) { set.Spec.Lifecycle = lifecycle })
 	s.ExpectSteady()
 	s.Expect(slices.Equal(uidsOf(before), uidsOf(s.Pods())), "the pods were replaced")
+	s.ExpectArmedBeforeRegistered()
 	s.UpdateImage("nginx:2")
 	s.ExpectSteady()
 	s.ExpectImage("nginx:2", before)
