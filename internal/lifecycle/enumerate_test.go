@@ -674,7 +674,7 @@ func (c *checker) guardKey(pod *corev1.Pod, edit Edit) string {
 	_, stamped := pod.Annotations[appspub.LifecycleTimestampKey]
 	isFinalizer := func(h Handler) bool { return h.Finalizer != "" }
 	return fmt.Sprint(c.row.state.name, pod.Finalizers, filter(edit.Set, isFinalizer), filter(edit.Clear, isFinalizer),
-		stamped, len(pod.Labels) == 0, len(pod.Annotations) == 0)
+		stamped, pod.DeletionTimestamp == nil, len(pod.Labels) == 0, len(pod.Annotations) == 0)
 }
 
 // checkGuards: the patch does nothing to a pod that is not where it was decided on, and spares a change beside it.
@@ -683,6 +683,9 @@ func (c *checker) checkGuards(pod *corev1.Pod, patch []byte, edit Edit) {
 		"another pod":       func(p *corev1.Pod) { p.UID = "9999" },
 		"another state":     func(p *corev1.Pod) { setHandler(p, label(appspub.LifecycleStateKey, "Moved")) },
 		"another timestamp": func(p *corev1.Pod) { annotate(p, appspub.LifecycleTimestampKey, "2026-01-02T03:04:06Z") },
+	}
+	if pod.DeletionTimestamp == nil {
+		moved["deleted by now"] = func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1_700_000_000, 0)} }
 	}
 	if pod.Labels != nil && c.row.state.name != "none" {
 		moved["labels lost"] = func(p *corev1.Pod) { p.Labels = nil }

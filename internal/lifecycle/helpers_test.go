@@ -3,7 +3,6 @@ package lifecycle
 import (
 	"encoding/json"
 	"slices"
-	"testing"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -60,7 +59,7 @@ type metadataOnly struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 }
 
-func encodeMetadata(t testing.TB, pod *corev1.Pod) []byte {
+func encodeMetadata(t testingT, pod *corev1.Pod) []byte {
 	t.Helper()
 	text, err := json.Marshal(metadataOnly{Metadata: pod.ObjectMeta})
 	if err != nil {
@@ -70,7 +69,7 @@ func encodeMetadata(t testing.TB, pod *corev1.Pod) []byte {
 }
 
 // applyPatch does to the pod what the API server does with a JSON Patch, with the library that the API server uses.
-func applyPatch(t testing.TB, pod *corev1.Pod, patch []byte) (*corev1.Pod, error) {
+func applyPatch(t testingT, pod *corev1.Pod, patch []byte) (*corev1.Pod, error) {
 	t.Helper()
 	operations, err := jsonpatch.DecodePatch(patch)
 	if err != nil {

@@ -1,0 +1,289 @@
+package lifecycle
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestOwns(t *testing.T) {
+	t.Parallel()
+	o := Ownership{Owned: []string{"example.com/*", "exact.io/registered", "bare"}}
+	cases := map[string]struct {
+		reason string
+		want   bool
+	}{
+		"example.com/anything":     {"the prefix is claimed whole", true},
+		"example.com/a/b":          {"what follows the prefix is free", true},
+		"example.com/":             {"a prefix alone is no key", false},
+		"example.com":              {"the slash belongs to the prefix", false},
+		"sub.example.com/anything": {"another domain", false},
+		"example.community/x":      {"another domain", false},
+		"exact.io/registered":      {"an exact key", true},
+		"exact.io/registered2":     {"an exact key is no prefix", false},
+		"exact.io/":                {"an exact key is no prefix", false},
+		"bare":                     {"a key without a domain", true},
+		"":                         {"nothing is nobody's", false},
+	}
+	for key, tc := range cases {
+		t.Run(key, func(t *testing.T) {
+			t.Parallel()
+			if got := o.Owns(key); got != tc.want {
+				t.Errorf("Owns(%q) is %t, want %t: %s", key, got, tc.want, tc.reason)
+			}
+		})
+	}
+	if (Ownership{}).Owns("example.com/x") {
+		t.Error("nothing is claimed, and a key is ours")
+	}
+}
+
+// hooksCase is what HooksOf shall make of a workload.
+type hooksCase struct {
+	reason   string
+	workload *Workload
+	want     Hooks
+	// refused maps the handlers that are refused to words that the objection must hold.
+	refused map[Refusal][]string
+}
+
+func hooksCases() map[string]hooksCase {
+	a, b, f := label("example.com/a", "yes"), label("example.com/b", "true"), finalizer("example.com/f")
+	foreign, foreignF := label("other.io/a", "true"), finalizer("other.io/f")
+	mark := label(markKeyOwned, "true")
+	of := func(preNormal, inPlaceUpdate, preDelete *appspub.LifecycleHook, selectorKeys ...string) *Workload {
+		return &Workload{
+			Lifecycle: &appspub.Lifecycle{PreNormal: preNormal, InPlaceUpdate: inPlaceUpdate, PreDelete: preDelete},
+			Selector:  selector(selectorKeys...),
+		}
+	}
+	expression := of(nil, nil, hookOf(a, f))
+	expression.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: a.Label, Operator: metav1.LabelSelectorOpExists}}}
+	noSelector := of(hookOf(a), nil, nil)
+	noSelector.Selector = nil
+	marks := of(nil, hookOf(a), nil)
+	marks.Lifecycle.InPlaceUpdate.MarkPodNotReady = true
+	return map[string]hooksCase{
+		"no workload":  {reason: "an orphan has no hooks"},
+		"no lifecycle": {reason: "most workloads have none", workload: &Workload{}},
+		"no handlers":  {reason: "an empty hook is nobody's", workload: of(hookOf(), hookOf(), hookOf())},
+		"all styles": {
+			reason:   "labels and finalizers, sorted",
+			workload: of(hookOf(b, a), hookOf(f), hookOf(f, b)),
+			want:     Hooks{PreNormal: []Handler{a, b}, InPlaceUpdate: []Handler{f}, PreDelete: []Handler{f, b}},
+		},
+		"no selector":     {reason: "a selector may be missing", workload: noSelector, want: Hooks{PreNormal: []Handler{a}}},
+		"markPodNotReady": {reason: "trap 8 wants an Event", workload: marks, want: Hooks{InPlaceUpdate: []Handler{a}, MarksNotReady: true}},
+		"some are ours": {
+			reason:   "other owners' handlers are never touched",
+			workload: of(nil, hookOf(a, foreign), hookOf(f, foreignF)),
+			want:     Hooks{InPlaceUpdate: []Handler{a}, PreDelete: []Handler{f}},
+		},
+		"none is ours": {
+			reason:   "that is likely a mistake in `owned`, and is told",
+			workload: of(nil, hookOf(foreign), hookOf(foreignF)),
+			want:     Hooks{Foreign: true},
+		},
+		"in the selector": {
+			reason:   "flipping it would take the pod from its workload",
+			workload: of(hookOf(a), nil, hookOf(b, f), b.Label),
+			want:     Hooks{PreNormal: []Handler{a}, PreDelete: []Handler{f}},
+			refused:  map[Refusal][]string{{Hook: PreDelete, Handler: b}: {b.Label, "spec.selector", "spec.lifecycle.preDelete.labelsHandler"}},
+		},
+		"in an expression of the selector": {
+			reason:   "expressions select too",
+			workload: expression,
+			want:     Hooks{PreDelete: []Handler{f}},
+			refused:  map[Refusal][]string{{Hook: PreDelete, Handler: a}: {a.Label, "spec.selector"}},
+		},
+		"two values": {
+			reason:   "one key can't have both, and each hook is told",
+			workload: of(nil, hookOf(label("example.com/a", "1"), f), hookOf(label("example.com/a", "2"))),
+			want:     Hooks{InPlaceUpdate: []Handler{f}},
+			refused: map[Refusal][]string{
+				{Hook: InPlaceUpdate, Handler: label("example.com/a", "1")}: {"inPlaceUpdate", "preDelete", `"1"`, `"2"`},
+				{Hook: PreDelete, Handler: label("example.com/a", "2")}:     {"inPlaceUpdate", "preDelete", `"1"`, `"2"`},
+			},
+		},
+		"one value": {
+			reason:   "one key may serve several hooks",
+			workload: of(hookOf(a), hookOf(a), hookOf(a)),
+			want:     Hooks{PreNormal: []Handler{a}, InPlaceUpdate: []Handler{a}, PreDelete: []Handler{a}},
+		},
+		"a newly-created mark": {
+			reason:   "it would be cleared as a mark, and so released",
+			workload: of(nil, nil, hookOf(mark, f)),
+			want:     Hooks{PreDelete: []Handler{f}},
+			refused:  map[Refusal][]string{{Hook: PreDelete, Handler: mark}: {markKeyOwned, "hooks.newlyCreated"}},
+		},
+		"no value": {
+			reason:   "Kruise reads a missing label as the empty value, so it could never be cleared",
+			workload: of(nil, nil, hookOf(label("example.com/a", ""), f)),
+			want:     Hooks{PreDelete: []Handler{f}},
+			refused:  map[Refusal][]string{{Hook: PreDelete, Handler: label("example.com/a", "")}: {"example.com/a", "no value"}},
+		},
+		"all are refused": {
+			reason:   "they are ours all the same, so it is not foreign",
+			workload: of(nil, nil, hookOf(b), b.Label),
+			refused:  map[Refusal][]string{{Hook: PreDelete, Handler: b}: {"spec.selector"}},
+		},
+	}
+}
+
+func TestHooksOf(t *testing.T) {
+	t.Parallel()
+	for name, tc := range hooksCases() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := HooksOf(tc.workload, testOwnership())
+			ignore := cmpopts.IgnoreFields(Hooks{}, "Refused", "templateLabels", "kept")
+			if diff := cmp.Diff(tc.want, got, ignore); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+			for _, r := range got.Refused {
+				words, expected := tc.refused[Refusal{Hook: r.Hook, Handler: r.Handler}]
+				if !expected {
+					t.Errorf("%s: refuses %s of %s: %s", tc.reason, r.Handler, r.Hook, r.Why)
+				}
+				for _, word := range words {
+					if !strings.Contains(r.Why, word) {
+						t.Errorf("%s: the objection does not say %q: %s", tc.reason, word, r.Why)
+					}
+				}
+			}
+			if len(got.Refused) != len(tc.refused) {
+				t.Errorf("%s: %d handlers are refused, want %d", tc.reason, len(got.Refused), len(tc.refused))
+			}
+			accepted := len(tc.want.PreNormal) + len(tc.want.InPlaceUpdate) + len(tc.want.PreDelete)
+			if want := accepted+len(tc.refused) > 0; got.Any() != want {
+				t.Errorf("%s: Any is %t, want %t", tc.reason, got.Any(), want)
+			}
+		})
+	}
+}
+
+func TestManaged(t *testing.T) {
+	t.Parallel()
+	ours := HooksOf(&Workload{Lifecycle: &appspub.Lifecycle{PreDelete: hookOf(finalizer("exact.io/registered"))}}, testOwnership())
+	refused := HooksOf(&Workload{Lifecycle: &appspub.Lifecycle{PreDelete: hookOf(label("example.com/a", "1"))},
+		Selector: selector("example.com/a")}, testOwnership())
+	foreign := HooksOf(&Workload{Lifecycle: &appspub.Lifecycle{PreDelete: hookOf(finalizer("other.io/f"))}}, testOwnership())
+	cases := map[string]struct {
+		reason string
+		hooks  Hooks
+		change func(*corev1.Pod)
+		want   bool
+	}{
+		"nothing of ours":        {reason: "it is left alone"},
+		"foreign hooks":          {reason: "others drive them", hooks: foreign, change: func(p *corev1.Pod) { p.Finalizers = []string{"other.io/f"} }},
+		"a hook of ours":         {reason: "the workload names one", hooks: ours, want: true},
+		"a refused hook of ours": {reason: "it is ours, and waits", hooks: refused, want: true},
+		"a mark as label":        {reason: "a template set it", change: func(p *corev1.Pod) { p.Labels[markKey] = "true" }, want: true},
+		"a mark as annotation":   {reason: "a template set it", change: func(p *corev1.Pod) { annotate(p, markKey, "true") }, want: true},
+		"a mark that is done":    {reason: "another value means done", change: func(p *corev1.Pod) { p.Labels[markKey] = "false" }},
+		"a finalizer of ours":    {reason: "nobody else would free it", change: func(p *corev1.Pod) { p.Finalizers = []string{"example.com/old"} }, want: true},
+		"a record": {
+			reason: "it has been registered",
+			change: func(p *corev1.Pod) {
+				annotate(p, AnnotationRecord, `{"stamp":{"uid":"4f5c","timestamp":""},"want":"InService"}`)
+			},
+			want: true,
+		},
+		"garbage for a record": {reason: "it is none", change: func(p *corev1.Pod) { annotate(p, AnnotationRecord, "{") }},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pod := podIn(appspub.LifecycleStateNormal)
+			if tc.change != nil {
+				tc.change(pod)
+			}
+			in := Input{Pod: pod, Hooks: tc.hooks, Record: RecordOf(pod), Ownership: testOwnership()}
+			if got := in.Managed(); got != tc.want {
+				t.Errorf("managed is %t, want %t: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+func TestClearLabel(t *testing.T) {
+	t.Parallel()
+	held := label("example.com/held", "true")
+	cases := map[string]struct {
+		reason   string
+		template map[string]string
+		want     string
+		gone     bool
+	}{
+		"no template value":   {reason: "the key goes", gone: true},
+		"another value":       {reason: "the pod looks as its template says", template: map[string]string{held.Label: "false"}, want: "false"},
+		"an empty value":      {reason: "an empty value is another value", template: map[string]string{held.Label: ""}, want: ""},
+		"the handler's value": {reason: "putting that back would set it again", template: map[string]string{held.Label: "true"}, gone: true},
+		"other keys of it":    {reason: "they are not asked", template: map[string]string{"example.com/x": "false"}, gone: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pod := podIn(appspub.LifecycleStatePreparingDelete)
+			setHandler(pod, held)
+			hooks := HooksOf(&Workload{Lifecycle: &appspub.Lifecycle{PreDelete: hookOf(held)}, TemplateLabels: tc.template}, testOwnership())
+			patch, err := Patch(pod, hooks, Edit{Clear: []Handler{held}}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			done, err := applyPatch(t, pod, patch)
+			if err != nil {
+				t.Fatalf("%s: %v", tc.reason, err)
+			}
+			value, found := done.Labels[held.Label]
+			if found == tc.gone || value != tc.want {
+				t.Errorf("the label is %q (there: %t), want %q (gone: %t): %s", value, found, tc.want, tc.gone, tc.reason)
+			}
+			if held.setOn(done) {
+				t.Errorf("%s: the handler is still set", tc.reason)
+			}
+		})
+	}
+}
+
+func TestPatchOfFinalizers(t *testing.T) {
+	t.Parallel()
+	f, g := finalizer("example.com/f"), finalizer("example.com/g")
+	cases := map[string]struct {
+		reason string
+		before []string
+		edit   Edit
+		want   []string
+	}{
+		"add to none":      {"a list that is missing is made", nil, Edit{Set: []Handler{f}}, []string{"example.com/f"}},
+		"add to others":    {"others keep their places", []string{"other.io/a"}, Edit{Set: []Handler{f}}, []string{"other.io/a", "example.com/f"}},
+		"add two":          {"in one write", nil, Edit{Set: []Handler{f, g}}, []string{"example.com/f", "example.com/g"}},
+		"remove the last":  {"the list becomes empty", []string{"example.com/f"}, Edit{Clear: []Handler{f}}, nil},
+		"remove every one": {"a list may hold one twice", []string{"example.com/f", "other.io/a", "example.com/f"}, Edit{Clear: []Handler{f}}, []string{"other.io/a"}},
+		"remove two":       {"the first removal must not move the second", []string{"example.com/f", "other.io/a", "example.com/g", "other.io/b"}, Edit{Clear: []Handler{f, g}}, []string{"other.io/a", "other.io/b"}},
+		"swap":             {"one goes and one comes, in one write", []string{"example.com/f"}, Edit{Set: []Handler{g}, Clear: []Handler{f}}, []string{"example.com/g"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pod := podIn(appspub.LifecycleStateNormal)
+			pod.Finalizers = tc.before
+			patch, err := Patch(pod, Hooks{}, tc.edit, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			done, err := applyPatch(t, pod, patch)
+			if err != nil {
+				t.Fatalf("%s: %v\n%s", tc.reason, err, patch)
+			}
+			if diff := cmp.Diff(tc.want, done.Finalizers, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}

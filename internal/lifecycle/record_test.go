@@ -1,0 +1,171 @@
+package lifecycle
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func podIn(state appspub.LifecycleStateType) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		UID:         testUID,
+		Labels:      map[string]string{appspub.LifecycleStateKey: string(state)},
+		Annotations: map[string]string{appspub.LifecycleTimestampKey: testTime},
+	}}
+}
+
+func testHooks() Hooks {
+	return HooksOf(&Workload{Lifecycle: &appspub.Lifecycle{
+		PreNormal: hookOf(label("example.com/normal", "go")), PreDelete: hookOf(finalizer("exact.io/registered")),
+	}}, testOwnership())
+}
+
+func TestRecordRoundTrip(t *testing.T) {
+	t.Parallel()
+	out := time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
+	two := []Recorded{{Service: "web", Address: "fd00::1", Port: 8080}, {Service: "admin", Address: "fd00::1", Port: 9090}}
+	cases := map[string]struct {
+		reason    string
+		want      Want
+		instances []Recorded
+		outSince  *time.Time
+	}{
+		"in service":     {reason: "several instances", want: InService, instances: two},
+		"out of service": {reason: "the drain's time must not lose its fraction", want: OutOfService, instances: two, outSince: &out},
+		"absent":         {reason: "a pod without an IP has no instances", want: Absent},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pod, hooks := podIn(appspub.LifecycleStateNormal), testHooks()
+			written := NewRecord(pod, hooks, tc.want, tc.instances, tc.outSince)
+			patch, err := Patch(pod, hooks, Edit{}, &written)
+			if err != nil || patch == nil {
+				t.Fatalf("%s: patch %s, error %v", tc.reason, patch, err)
+			}
+			done, err := applyPatch(t, pod, patch)
+			if err != nil {
+				t.Fatalf("%s: the patch does not apply: %v", tc.reason, err)
+			}
+			read := RecordOf(done)
+			if diff := cmp.Diff(written, read); diff != "" {
+				t.Errorf("%s: read another record than was written (-written +read):\n%s", tc.reason, diff)
+			}
+			if !read.Exists() || !read.Fresh(done) {
+				t.Errorf("%s: exists %t, fresh %t, want both", tc.reason, read.Exists(), read.Fresh(done))
+			}
+			for _, in := range tc.instances {
+				if !read.Says(tc.want, in) || read.Says(Keep, in) {
+					t.Errorf("%s: it does not say %s of %v alone", tc.reason, tc.want, in)
+				}
+			}
+			again := NewRecord(done, hooks, tc.want, tc.instances, tc.outSince)
+			if patch, err := Patch(done, hooks, Edit{}, &again); err != nil || patch != nil {
+				t.Errorf("%s: the same record is written again: %s %v", tc.reason, patch, err)
+			}
+		})
+	}
+}
+
+func TestNewRecordDoesNotDependOnOrder(t *testing.T) {
+	t.Parallel()
+	a, b, c := Recorded{"web", "10.0.0.1", 80}, Recorded{"web", "10.0.0.1", 81}, Recorded{"admin", "10.0.0.2", 80}
+	pod, given := podIn(appspub.LifecycleStateNormal), []Recorded{b, c, a}
+	first := NewRecord(pod, testHooks(), InService, given, nil)
+	second := NewRecord(pod, testHooks(), InService, []Recorded{a, b, c}, nil)
+	if diff := cmp.Diff(first, second); diff != "" {
+		t.Errorf("the same facts in another order make another record, and so another write:\n%s", diff)
+	}
+	if diff := cmp.Diff([]Recorded{b, c, a}, given); diff != "" {
+		t.Errorf("the caller's list was sorted:\n%s", diff)
+	}
+}
+
+func TestRecordThatIsNone(t *testing.T) {
+	t.Parallel()
+	const stamp = `"stamp":{"uid":"4f5c","timestamp":"2026-01-02T03:04:05Z"}`
+	cases := map[string]struct{ reason, text string }{
+		"empty":               {"nothing was written", ``},
+		"not JSON":            {"garbage", `in service`},
+		"cut off":             {"garbage", `{` + stamp + `,"want":"Abs`},
+		"null":                {"it says nothing", `null`},
+		"a list":              {"it is no object", `[]`},
+		"another pod's":       {"the UID is another's", `{"stamp":{"uid":"other","timestamp":"x"},"want":"Absent"}`},
+		"no stamp":            {"nobody knows whose it is", `{"want":"Absent"}`},
+		"no want":             {"it says nothing", `{` + stamp + `}`},
+		"keep":                {"no registry acknowledges that", `{` + stamp + `,"want":"Keep"}`},
+		"unknown want":        {"it says nothing we know", `{` + stamp + `,"want":"Drained"}`},
+		"handler of no kind":  {"a handler is a label or a finalizer", `{` + stamp + `,"want":"Absent","handlers":[{}]}`},
+		"handler of two":      {"a handler is one of them", `{` + stamp + `,"want":"Absent","handlers":[{"label":"a","finalizer":"b"}]}`},
+		"instance of nothing": {"an instance has a service", `{` + stamp + `,"want":"Absent","instances":[{"address":"10.0.0.1","port":1}]}`},
+		"instance nowhere":    {"an instance has an address", `{` + stamp + `,"want":"Absent","instances":[{"service":"a","port":1}]}`},
+		"no port":             {"an instance has a port", `{` + stamp + `,"want":"Absent","instances":[{"service":"a","address":"b"}]}`},
+		"wrong type":          {"a time is a time", `{` + stamp + `,"want":"Absent","outSince":"yesterday"}`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pod := podIn(appspub.LifecycleStatePreparingDelete)
+			annotate(pod, AnnotationRecord, tc.text)
+			r := RecordOf(pod)
+			if diff := cmp.Diff(Record{}, r); diff != "" {
+				t.Errorf("%s: it was taken for a record:\n%s", tc.reason, diff)
+			}
+			if r.Exists() || r.Fresh(pod) || r.Says(Absent, Recorded{}) {
+				t.Errorf("%s: it says something", tc.reason)
+			}
+		})
+	}
+	if RecordOf(&corev1.Pod{}).Exists() {
+		t.Error("a pod without annotations has a record")
+	}
+}
+
+func TestRecordIsFresh(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		change func(*corev1.Pod)
+		want   bool
+	}{
+		"same stay": {reason: "nothing moved", change: func(*corev1.Pod) {}, want: true},
+		"deleted": {
+			reason: "a delete is no move of Kruise's",
+			change: func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)} },
+			want:   true,
+		},
+		"another timestamp": {
+			reason: "PreparingDelete, cancelled, PreparingDelete again",
+			change: func(p *corev1.Pod) { annotate(p, appspub.LifecycleTimestampKey, "2026-01-02T03:04:06Z") },
+		},
+		"another state in the same second": {
+			reason: "the timestamp has whole seconds, and a scale-in may be cancelled within one",
+			change: func(p *corev1.Pod) {
+				p.Labels[appspub.LifecycleStateKey] = string(appspub.LifecycleStatePreparingNormal)
+			},
+		},
+		"another pod": {
+			reason: "the same name, another UID",
+			change: func(p *corev1.Pod) { p.UID = "other" },
+		},
+		"no timestamp": {
+			reason: "nobody knows when it moved",
+			change: func(p *corev1.Pod) { delete(p.Annotations, appspub.LifecycleTimestampKey) },
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pod := podIn(appspub.LifecycleStatePreparingDelete)
+			record := NewRecord(pod, testHooks(), Absent, testInstances(), nil)
+			tc.change(pod)
+			if got := record.Fresh(pod); got != tc.want {
+				t.Errorf("fresh is %t, want %t: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
