@@ -45,8 +45,14 @@ type usageError struct{ err error }
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
-// parseFlags writes to output only what --help asks for.
-func parseFlags(args []string, output io.Writer) (*flags, error) {
+// Flags returns the flags that [Run] understands, for documentation and shell completion: each call a new set, which
+// changes no manager.
+func Flags() *flag.FlagSet {
+	_, set := newFlags()
+	return set
+}
+
+func newFlags() (*flags, *flag.FlagSet) {
 	// A stack trace under each error hides the error; a panic brings its own.
 	f := &flags{zap: zap.Options{StacktraceLevel: zapcore.PanicLevel}}
 	set := flag.NewFlagSet("manager", flag.ContinueOnError)
@@ -69,7 +75,27 @@ func parseFlags(args []string, output io.Writer) (*flags, error) {
 	set.IntVar(&f.workers, "workers", 64, "how many pods are worked on at once")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 	f.zap.BindFlags(set)
+	describeLogging(set)
+	return f, set
+}
 
+// describeLogging replaces the library's usage texts, whose defaults are not all the ones that hold here.
+func describeLogging(set *flag.FlagSet) {
+	for _, of := range []struct{ name, defaults, usage string }{
+		{"zap-devel", "false", "log for a person who develops: the console encoding and level debug, unless other flags say otherwise"},
+		{"zap-encoder", "json", "the `encoding` of the log: json or console"},
+		{"zap-log-level", "info", "the `level` of the log: debug, info, error, panic, or a number above 0 for more than debug says"},
+		{"zap-stacktrace-level", "panic", "the `level` from which on a stack trace is logged: info, error or panic"},
+		{"zap-time-encoding", "rfc3339", "the `encoding` of times: epoch, millis, nano, iso8601, rfc3339 or rfc3339nano"},
+	} {
+		f := set.Lookup(of.name)
+		f.DefValue, f.Usage = of.defaults, of.usage
+	}
+}
+
+// parseFlags writes to output only what --help asks for.
+func parseFlags(args []string, output io.Writer) (*flags, error) {
+	f, set := newFlags()
 	if err := set.Parse(args); errors.Is(err, flag.ErrHelp) {
 		set.SetOutput(output)
 		set.Usage()

@@ -14,33 +14,86 @@ import (
 // Reason says why a pod waits: a label of the metrics, and the reason of the Event where a person should look.
 type Reason string
 
-// The reasons. Those in calm are part of any rollout and make no Event.
+// The reasons. Their comments are also docs/reference/reasons.md (see hack/docs): what it means, and from "What to do:" on
+// what a person should do.
 const (
+	// ReasonRegistryUnavailable: the registry could not be reached, or answered with an error that may pass. Retried
+	// with a back-off of at most 30 s.
+	//
+	// What to do: look at the registry.
 	ReasonRegistryUnavailable Reason = "RegistryUnavailable"
-	ReasonRegistryTimeout     Reason = "RegistryTimeout"
-	ReasonRegistryRefused     Reason = "RegistryRefused"
-	ReasonInvalidPod          Reason = "InvalidPod"
-	ReasonServiceClaimed      Reason = "ServiceClaimed"
-	ReasonHandlerRefused      Reason = "HandlerRefused"
+	// ReasonRegistryTimeout: a call took longer than `registry.timeout`. Retried like RegistryUnavailable.
+	//
+	// What to do: look at the registry, or raise the timeout.
+	ReasonRegistryTimeout Reason = "RegistryTimeout"
+	// ReasonRegistryRefused: the registry refused, and will refuse again: credentials, or an instance that it does not
+	// take. Retried every 30 s, and at once when the configuration changes.
+	//
+	// What to do: mend what the message says, in the registry's own words.
+	ReasonRegistryRefused Reason = "RegistryRefused"
+	// ReasonInvalidPod: the pod has no port to register, or an annotation that does not parse.
+	//
+	// What to do: write what the message says.
+	ReasonInvalidPod Reason = "InvalidPod"
+	// ReasonServiceClaimed: another namespace has the service name: the oldest workload that uses it keeps it.
+	//
+	// What to do: take another name, put `{namespace}` into `service.name`, or set
+	// `service.sharedAcrossNamespaces: true`.
+	ReasonServiceClaimed Reason = "ServiceClaimed"
+	// ReasonHandlerRefused: a handler of ours can't be used: its key is in the workload's selector, two hooks want it
+	// at different values, or it is a newly-created mark too. What it blocks stays blocked.
+	//
+	// What to do: change in the CloneSet what the message says.
+	ReasonHandlerRefused Reason = "HandlerRefused"
+	// ReasonUnsupportedWorkload: the pod has a finalizer or mark of ours and belongs to a workload that is no
+	// CloneSet.
+	//
+	// What to do: take it out of the template, or the key out of `hooks.owned`.
 	ReasonUnsupportedWorkload Reason = "UnsupportedWorkload"
-	ReasonUnknownState        Reason = "UnknownState"
-	ReasonHeldNotReady        Reason = "HeldNotReady"
-	ReasonDraining            Reason = "Draining"
-	ReasonSettling            Reason = "Settling"
-	ReasonNotReady            Reason = "NotReady"
-	ReasonNoAddress           Reason = "NoAddress"
-	// ReasonResolved is the Event after a reason that asked a person to look has passed.
+	// ReasonUnknownState: a lifecycle state that this version does not know. The registry is left as it is.
+	//
+	// What to do: use a supported OpenKruise.
+	ReasonUnknownState Reason = "UnknownState"
+	// ReasonHeldNotReady: an in-place update with `markPodNotReady` was rolled back, and OpenKruise holds the pod not
+	// ready for ever.
+	//
+	// What to do: delete the pod, or update it in place.
+	ReasonHeldNotReady Reason = "HeldNotReady"
+	// ReasonDraining: out of rotation; the drain has not passed.
+	//
+	// What to do: wait.
+	ReasonDraining Reason = "Draining"
+	// ReasonSettling: an earlier call timed out and may still be carried out.
+	//
+	// What to do: wait, at most twice `registry.timeout`.
+	ReasonSettling Reason = "Settling"
+	// ReasonNotReady: Kruise waits, and the pod is not ready yet.
+	//
+	// What to do: look at the pod.
+	ReasonNotReady Reason = "NotReady"
+	// ReasonNoAddress: the pod has no IP yet.
+	//
+	// What to do: wait.
+	ReasonNoAddress Reason = "NoAddress"
+	// ReasonResolved: no reason to wait but the Event after one: what asked a person to look has passed.
+	//
+	// What to do: nothing.
 	ReasonResolved Reason = "Resolved"
 )
 
-func (r Reason) calm() bool {
+// Event returns the type of the Event that shows the reason, or nothing for a reason that is part of any rollout.
+func (r Reason) Event() string {
 	switch r {
 	case "", ReasonDraining, ReasonSettling, ReasonNotReady, ReasonNoAddress:
-		return true
+		return ""
+	case ReasonResolved:
+		return corev1.EventTypeNormal
 	default:
-		return false
+		return corev1.EventTypeWarning
 	}
 }
+
+func (r Reason) calm() bool { return r.Event() == "" }
 
 // wait is why a pod is not where it shall be; the zero wait is none.
 type wait struct {
@@ -85,15 +138,15 @@ func (r *PodReconciler) report(seen *observation, d lifecycle.Decision, w wait) 
 	switch {
 	case w.reason == before.reason:
 	case !w.reason.calm():
-		r.event(seen, corev1.EventTypeWarning, w.reason, w.sentence())
+		r.event(seen, w.reason, w.sentence())
 	case !before.reason.calm():
-		r.event(seen, corev1.EventTypeNormal, ReasonResolved, fmt.Sprintf("%s has passed", before.reason))
+		r.event(seen, ReasonResolved, fmt.Sprintf("%s has passed", before.reason))
 	}
 	return reconcile.Result{RequeueAfter: w.after}
 }
 
-func (r *PodReconciler) event(seen *observation, kind string, reason Reason, note string) {
-	r.recorder.Eventf(seen.pod(), nil, kind, string(reason), "Reconcile", "%s", note)
+func (r *PodReconciler) event(seen *observation, reason Reason, note string) {
+	r.recorder.Eventf(seen.pod(), nil, reason.Event(), string(reason), "Reconcile", "%s", note)
 }
 
 // sentence says what waits for what.

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func TestEveryMetricOfTheProductHasARow(t *testing.T) {
+	t.Parallel()
+	page, err := metricsPage(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, root := range []string{"../../internal", "../../cmd"} {
+		eachNode(t, root, func(node ast.Node) {
+			literal, ok := node.(*ast.BasicLit)
+			if !ok || literal.Kind != token.STRING {
+				return
+			}
+			name, err := strconv.Unquote(literal.Value)
+			if err != nil || !strings.HasPrefix(name, "rollcall_") {
+				return
+			}
+			found++
+			expectRow(t, page, code(name))
+		})
+	}
+	if found != len(page.rows) {
+		t.Errorf("the code names %d metrics, the page has %d", found, len(page.rows))
+	}
+}
+
+func TestEveryReasonOfTheControllerHasARow(t *testing.T) {
+	t.Parallel()
+	page, err := reasonsPage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := map[string]bool{}
+	eachNode(t, "../../internal/controller", func(node ast.Node) {
+		if name, ok := node.(*ast.Ident); ok && len(name.Name) > len("Reason") && strings.HasPrefix(name.Name, "Reason") {
+			used[strings.TrimPrefix(name.Name, "Reason")] = true
+		}
+	})
+	for reason := range used {
+		expectRow(t, page, reason)
+	}
+	if len(used) != len(page.rows) {
+		t.Errorf("the controller uses %d reasons, the page has %d", len(used), len(page.rows))
+	}
+}
+
+func TestEveryFlagSaysWhatItMeans(t *testing.T) {
+	t.Parallel()
+	page := flagsPage()
+	expectRow(t, page, "`--config file`")
+	for _, row := range page.rows {
+		if row[2] == "" {
+			t.Errorf("%s has no usage text", row[0])
+		}
+	}
+}
+
+func TestAConstantThatTheReaderCannotUse(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ reason, source, want string }{
+		"no comment":       {"the page would say nothing", "const A Reason = \"A\"", "write its comment as"},
+		"nothing to do":    {"a reader would be left alone", "const (\n// A: is bad.\nA Reason = \"A\"\n)", "write its comment as"},
+		"another's name":   {"the comment went stale in a renaming", "const (\n// B: x.\n//\n// What to do: y.\nA Reason = \"A\"\n)", "write its comment as"},
+		"a computed value": {"the page needs the text", "const (\n// A: x. What to do: y.\nA Reason = \"A\" + \"B\"\n)", "write its value as a string"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file, err := parser.ParseFile(token.NewFileSet(), "", "package x\n"+test.source, parser.ParseComments)
+			if err != nil {
+				t.Fatal(err)
+			}
+			spec := file.Decls[0].(*ast.GenDecl).Specs[0].(*ast.ValueSpec)
+			if row, err := reasonRow(spec); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%s: got %q, %v, want an error with %q", test.reason, row, err, test.want)
+			}
+		})
+	}
+}
+
+func TestAPageIsOneTable(t *testing.T) {
+	t.Parallel()
+	p := page{title: "T", intro: "I.", head: []string{"a", "b"}, rows: [][]string{{"x|y", ""}}}
+	const want = "# T\n\nI.\n\n| a | b |\n|---|---|\n| x\\|y |  |\n"
+	if got := p.String(); !strings.HasSuffix(got, want) {
+		t.Errorf("got\n%s\nwant it to end with\n%s", got, want)
+	}
+}
+
+func expectRow(t *testing.T, p page, first string) {
+	t.Helper()
+	for _, row := range p.rows {
+		if row[0] == first {
+			return
+		}
+	}
+	t.Errorf("%q has no row for %s", p.title, first)
+}
+
+// eachNode walks the product's code below root, without its tests.
+func eachNode(t *testing.T, root string, see func(ast.Node)) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		for node := range ast.Preorder(file) {
+			see(node)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
