@@ -10,6 +10,7 @@ import (
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 )
@@ -24,6 +25,21 @@ func directDelete(s *scenario) {
 	s.AwaitGone(pod)
 	s.ExpectSteady()
 	s.ExpectNeverSeen(pod, appspub.LifecycleStatePreparingDelete)
+	s.Expect(s.counted(pod, registrytest.OpDeregister) == 1, "the pod was not taken out once")
+}
+
+// goneBeforeTheAnswer: the registry can't be told until the pod is no longer there to say what is to be undone.
+func goneBeforeTheAnswer(s *scenario) {
+	s.Create(inPlace, replicas(2))
+	s.ExpectSteady()
+	s.troubled = true
+	pod := s.Pods()[0]
+
+	mend := s.registry.Fail(s.match(registrytest.OpDeregister), errors.New("out of order"))
+	s.must(s.k8s.Delete(s.Context(), pod.DeepCopy(), client.GracePeriodSeconds(0)))
+	s.AwaitGone(pod)
+	mend()
+	s.ExpectSteady()
 	s.Expect(s.counted(pod, registrytest.OpDeregister) == 1, "the pod was not taken out once")
 }
 
@@ -96,19 +112,9 @@ func foreignFinalizer(s *scenario) {
 	s.ExpectSteady()
 	pod := s.Pods()[0]
 
-	release := s.manager.proxy.HoldPodWrites(s.ns)
-	s.UpdateImage("nginx:2")
-	s.AwaitState(pod, appspub.LifecycleStatePreparingUpdate)
-	s.AwaitHeld(release, 1)
-	s.addFinalizer(pod, "other.example.org/busy-0")
-	assert := s.manager.proxy.HoldPodWritesIn(s.ns, appspub.LifecycleStateUpdated)
-	release.Release()
-	s.AwaitState(pod, appspub.LifecycleStateUpdated)
-	s.AwaitHeld(assert, 1)
-	s.addFinalizer(pod, "other.example.org/busy-1")
-	assert.Release()
-
-	s.ExpectSteady()
+	// Nothing else stands in the list when ours is to be added, in the one style.
+	s.addFinalizerBetween(pod, "nginx:2", appspub.LifecycleStateUpdated, "other.example.org/busy-0")
+	s.addFinalizerBetween(pod, "nginx:3", appspub.LifecycleStatePreparingUpdate, "other.example.org/busy-1")
 	now := s.Now(pod.UID)
 	for i := range 2 {
 		name := fmt.Sprintf("other.example.org/busy-%d", i)
@@ -119,9 +125,17 @@ func foreignFinalizer(s *scenario) {
 	})
 }
 
-func (s *scenario) addFinalizer(pod *corev1.Pod, name string) {
+// addFinalizerBetween updates the pod, and adds a finalizer after the manager has decided on its patch in a state, and
+// before the patch arrives.
+func (s *scenario) addFinalizerBetween(pod *corev1.Pod, image string, state appspub.LifecycleStateType, name string) {
 	s.Helper()
+	gate := s.manager.proxy.HoldPodWritesIn(s.ns, state)
+	s.UpdateImage(image)
+	s.AwaitState(pod, state)
+	s.AwaitHeld(gate, 1)
 	s.editFinalizers(pod, func(all []string) []string { return append(all, name) })
+	gate.Release()
+	s.ExpectSteady()
 }
 
 func (s *scenario) editFinalizers(pod *corev1.Pod, edit func([]string) []string) {

@@ -31,6 +31,7 @@ func definitions() []definition {
 		{name: "paused", styles: updateHooked, run: paused},
 		{name: "hooks-added", styles: []style{labels, finalizer}, run: hooksAdded},
 		{name: "direct-delete", styles: allStyles, run: directDelete},
+		{name: "gone", styles: []style{labels, preNormal}, run: goneBeforeTheAnswer},
 		{name: "foreground", styles: allStyles, run: deletedInForeground},
 		{name: "background", styles: allStyles, run: deletedInBackground},
 		{name: "orphan", styles: allStyles, run: deletedWithOrphans},
