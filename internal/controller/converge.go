@@ -154,7 +154,7 @@ func (r *PodReconciler) failed(uid types.UID, s step, timedOut bool, err error) 
 
 func isTimeout(bounded context.Context, err error) bool {
 	var timeout interface{ Timeout() bool }
-	return bounded.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
+	return bounded.Err() != nil || errors.As(err, &timeout) && timeout.Timeout() // context.DeadlineExceeded is one
 }
 
 // drained is called once everything is acknowledged, and holds Kruise back until the clients had time to notice.

@@ -206,9 +206,17 @@ func TestWhatARecordIsGoodFor(t *testing.T) {
 		reason string
 		state  appspub.LifecycleStateType
 		dies   bool
+		drain  time.Duration
 		record written
 		want   []string
 	}{
+		"PreparingDelete, absent, never in": {
+			reason: "the record says of no time when it was taken out",
+			state:  appspub.LifecycleStatePreparingDelete,
+			drain:  time.Minute,
+			record: written{want: lifecycle.Absent, timestamp: now},
+			want:   []string{writes},
+		},
 		"PreparingUpdate, out": {
 			reason: "nothing but out is wanted there, so nothing can have been said since",
 			state:  appspub.LifecycleStatePreparingUpdate,
@@ -278,7 +286,7 @@ func TestWhatARecordIsGoodFor(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newWorld(t, func(s *Settings) { s.Drain = tc.drain })
 			stamp := annotated(appspub.LifecycleTimestampKey, now)
 			pod := w.pod(w.cloneSet("web"), "web-1", inState(tc.state), stamp)
 			uid, name := pod.UID, "web"
@@ -307,6 +315,11 @@ func TestWhatARecordIsGoodFor(t *testing.T) {
 
 			w.reconcile(pod)
 			w.expectJournal(tc.reason, tc.want...)
+			if p := w.current(pod); p != nil {
+				if since := lifecycle.RecordOf(p).OutSince; since != nil && since.IsZero() {
+					t.Error("the record says that the pod is out since the year 1")
+				}
+			}
 		})
 	}
 }
@@ -416,6 +429,54 @@ func TestACallIsGivenUpAfterTheTimeOut(t *testing.T) {
 		w.reconcile(pod)
 		w.expectJournal("", registers+failed, registers, writes)
 	})
+}
+
+// stubborn answers only when it has to, and not with the context's error.
+type stubborn struct{ registry.Registry }
+
+func (stubborn) Register(ctx context.Context, _ registry.Instance) error {
+	<-ctx.Done()
+	return errors.New("gave up")
+}
+
+func TestAnErrorAfterTheTimeOutIsATimeOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(s *Settings) { s.Registry = stubborn{s.Registry} })
+		w.r.clock = clock.RealClock{}
+		pod := w.bornPod(w.cloneSet("web"), "web-1")
+		w.reconcile(pod)
+		w.expectEvents("whatever it is called", "Warning RegistryTimeout ")
+
+		w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+		w.expectResult("counted from when the call began", w.reconcile(pod), testTimeout)
+	})
+}
+
+// Keep.
+
+func TestWhatIsKept(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		change func(*corev1.Pod)
+	}{
+		"not ready":        {"Kruise replaces no such pod, and a fault of the probes must not empty a service", unready},
+		"an unknown state": {"nobody knows what it means", inState("Dreaming")},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			w.changePod(pod, tc.change)
+			w.reconcile(pod)
+			w.restart()
+			w.reconcile(pod)
+			w.expectJournal(tc.reason)
+			w.expectInService(pod)
+		})
+	}
 }
 
 // Rule 2: an address that is no longer the pod's.
@@ -657,10 +718,10 @@ func TestADrainCountsFromTheLastInstance(t *testing.T) {
 	w := newWorld(t, draining15s)
 	pod := w.servingPod(w.cloneSet("web", twoServices), "web-1")
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.registry.FailNext(registrytest.Match{Service: "admin"}, errors.New("down"))
+	w.registry.FailNext(registrytest.Match{Service: "web"}, errors.New("down"))
 	w.reconcile(pod)
 	w.sleep(7 * time.Second)
-	w.expectResult("the clients of admin have known for no time", w.reconcile(pod), 15*time.Second)
+	w.expectResult("the clients of web have known for no time", w.reconcile(pod), 15*time.Second)
 }
 
 // The settings.
@@ -681,6 +742,7 @@ func TestSettingsApplied(t *testing.T) {
 	}
 
 	t.Log("Another client of the same servers, while a call of the first is on its way.")
+	w.takeEvents()
 	w.apply(func(s *Settings) { s.Registry = w.registry })
 	w.registry.FailNext(anyCall(), context.DeadlineExceeded)
 	w.reconcile(pod)
@@ -688,6 +750,23 @@ func TestSettingsApplied(t *testing.T) {
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	w.expectResult("the Register can still land", w.reconcile(pod), 2*testTimeout-time.Second)
 	w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
+}
+
+func TestARecordSpeaksForNoOtherRegistry(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, draining15s)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconcile(pod)
+	w.takeJournal()
+
+	other := registrytest.NewFake(w.backend)
+	w.apply(func(s *Settings) { s.Registry = other })
+	w.sleep(10 * time.Second)
+	w.expectResult("its clients have known for no time", w.reconcile(pod), 15*time.Second)
+	if calls := other.Calls(registrytest.Match{Op: registrytest.OpDeregister}); len(calls) != 1 {
+		t.Errorf("got calls %v, want the pod to be taken out of the registry that is in force now", calls)
+	}
 }
 
 func TestARefusalIsTriedAgainWhenTheRegistryChanges(t *testing.T) {

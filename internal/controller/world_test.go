@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -115,10 +114,11 @@ func newBackend(t *testing.T) *memory.Registry {
 	return backend.(*memory.Registry)
 }
 
+// testScheme is a small one: the fake API server walks through all of it at each write.
 func testScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kruisev1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, kruisev1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatalf("building the scheme: %v", err)
 		}
@@ -561,14 +561,18 @@ func (w *world) hooks(pod *corev1.Pod) string {
 	if got == nil {
 		return "gone"
 	}
+	return hooksOn(got)
+}
+
+func hooksOn(pod *corev1.Pod) string {
 	var set []string
-	if got.Labels[preNormalLabel] == "ok" {
+	if pod.Labels[preNormalLabel] == "ok" {
 		set = append(set, "preNormal")
 	}
-	if got.Labels[inPlaceLabel] == "hold" {
+	if pod.Labels[inPlaceLabel] == "hold" {
 		set = append(set, "inPlaceUpdate")
 	}
-	if slices.Contains(got.Finalizers, preDeleteFinalizer) {
+	if slices.Contains(pod.Finalizers, preDeleteFinalizer) {
 		set = append(set, "preDelete")
 	}
 	return strings.Join(set, " ")

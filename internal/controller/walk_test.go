@@ -1,0 +1,415 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+const (
+	walks     = 60
+	walkSteps = 60
+	walkDrain = 6 * time.Second
+)
+
+// TestARandomLife leads pods through Kruise's moves at random while calls fail, time out and land late, writes get lost,
+// the cache lags and the manager is restarted. No hook may be flipped too early, and once the faults stop, the registry
+// must hold the pod if and only if it serves, and the pod must be where Kruise wants it.
+func TestARandomLife(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(walks) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
+			newWalk(t, seed).lead()
+		})
+	}
+}
+
+// walk is one pod's random life.
+type walk struct {
+	*world
+	rng    *rand.Rand
+	pod    *corev1.Pod
+	faulty bool
+	// pending are calls that timed out and may still land.
+	pending []pendingCall
+	// lastIn is when the registry last had the pod in service.
+	lastIn time.Time
+	told   bool
+	trace  []string
+}
+
+type pendingCall struct {
+	op    string
+	until time.Time
+	land  func()
+}
+
+func newWalk(t *testing.T, seed uint64) *walk {
+	t.Helper()
+	w := &walk{rng: rand.New(rand.NewPCG(seed, 7))} //nolint:gosec // a walk must be the same each time
+	w.world = newWorld(t, func(s *Settings) { s.Drain = walkDrain })
+	w.apply(func(s *Settings) { s.Registry = w })
+	w.patching(w.write)
+	web := w.cloneSet("web")
+	w.pod = w.bornPod(web, "web-1", unready)
+	w.faulty = true
+	return w
+}
+
+func (w *walk) lead() {
+	for range walkSteps {
+		w.step()
+		if w.gone() {
+			break
+		}
+	}
+	w.settle()
+}
+
+func (w *walk) say(format string, args ...any) {
+	w.trace = append(w.trace, w.clock.Now().Format("04:05.0 ")+fmt.Sprintf(format, args...))
+}
+
+func (w *walk) broken(format string, args ...any) {
+	w.Helper()
+	w.Fatalf("%s\nthe way there:\n%s", fmt.Sprintf(format, args...), strings.Join(w.trace, "\n"))
+}
+
+func (w *walk) chance(percent int) bool { return w.rng.IntN(100) < percent }
+
+func (w *walk) gone() bool { return w.current(w.pod) == nil }
+
+// pass lets time go by, and late calls land or get lost in it.
+func (w *walk) pass(d time.Duration) {
+	if w.inService() {
+		w.lastIn = w.clock.Now().Add(d)
+	}
+	w.sleep(d)
+	w.pending = slices.DeleteFunc(w.pending, func(c pendingCall) bool {
+		switch {
+		case w.clock.Now().After(c.until):
+			w.say("late %s is lost", c.op)
+			return true
+		case w.chance(30):
+			c.land()
+			w.say("late %s lands", c.op)
+			w.noteIn()
+			return true
+		}
+		return false
+	})
+}
+
+func (w *walk) inService() bool { return w.state(w.pod) == registry.InService }
+
+func (w *walk) noteIn() {
+	if w.inService() {
+		w.lastIn = w.clock.Now()
+	}
+}
+
+func (w *walk) step() {
+	w.pass(time.Duration(w.rng.IntN(3000)) * time.Millisecond)
+	if w.chance(45) {
+		w.kruise()
+	}
+	if w.gone() {
+		return
+	}
+	if w.chance(30) {
+		w.kubelet()
+	}
+	w.trouble()
+	for range 1 + w.rng.IntN(2) {
+		w.look()
+	}
+}
+
+func (w *walk) look() {
+	result, err := w.r.Reconcile(w.Context(), requestFor(w.pod))
+	w.say("reconciled: %v %v", result.RequeueAfter, err)
+}
+
+func (w *walk) kubelet() {
+	w.changePod(w.pod, func(p *corev1.Pod) {
+		if w.chance(60) {
+			ready(p)
+			return
+		}
+		unready(p)
+		if w.chance(10) {
+			w.addresses++
+			p.Status.PodIP = fmt.Sprintf("10.0.0.%d", w.addresses)
+		}
+	})
+}
+
+func (w *walk) trouble() {
+	switch n := w.rng.IntN(100); {
+	case n < 6:
+		w.say("restart")
+		w.cacheCatchesUp()
+		for _, c := range w.pending {
+			if w.chance(50) {
+				c.land() // the lease keeps the next manager away for as long
+			}
+		}
+		w.pending = nil
+		w.noteIn()
+		w.restart()
+	case n < 20:
+		w.say("the cache stops")
+		w.cacheLags(w.pod, w.current(w.pod))
+	case n < 40:
+		w.cacheCatchesUp()
+	}
+}
+
+// kruise makes one of the moves that Kruise or a person can make now.
+func (w *walk) kruise() {
+	p := w.current(w.pod)
+	has := func(hook string) bool { return strings.Contains(w.hooks(p), hook) }
+	move := func(to appspub.LifecycleStateType, change ...func(*corev1.Pod)) {
+		w.pass(time.Second)
+		w.world.kruiseMoves(p, to, change...)
+		w.noteIn()
+		w.say("Kruise: %s", to)
+	}
+	update := func() {
+		if has("inPlaceUpdate") {
+			move(appspub.LifecycleStatePreparingUpdate)
+			return
+		}
+		move(appspub.LifecycleStateUpdating, unready)
+	}
+	scaleIn := func() {
+		if has("preDelete") {
+			move(appspub.LifecycleStatePreparingDelete)
+			return
+		}
+		w.kill(p)
+	}
+	if w.chance(2) {
+		w.kill(p)
+		return
+	}
+	switch appspub.LifecycleStateType(p.Labels[appspub.LifecycleStateKey]) {
+	case appspub.LifecycleStatePreparingNormal:
+		switch {
+		case has("preNormal"):
+			move(appspub.LifecycleStateNormal)
+		case w.chance(15):
+			update()
+		case w.chance(15):
+			scaleIn()
+		}
+	case appspub.LifecycleStateNormal:
+		if w.chance(60) {
+			update()
+			return
+		}
+		scaleIn()
+	case appspub.LifecycleStatePreparingUpdate:
+		switch {
+		case w.faulty && w.chance(30) && has("inPlaceUpdate"):
+			move(appspub.LifecycleStateNormal)
+		case w.faulty && w.chance(30):
+			move(appspub.LifecycleStateUpdated)
+		case !has("inPlaceUpdate"):
+			move(appspub.LifecycleStateUpdating, unready)
+		}
+	case appspub.LifecycleStateUpdating:
+		if has("inPlaceUpdate") {
+			move(appspub.LifecycleStateNormal)
+			return
+		}
+		move(appspub.LifecycleStateUpdated)
+	case appspub.LifecycleStateUpdated:
+		switch {
+		case has("inPlaceUpdate"):
+			move(appspub.LifecycleStateNormal)
+		case w.faulty && w.chance(20):
+			move(appspub.LifecycleStatePreparingUpdate, func(p *corev1.Pod) { p.Labels[inPlaceLabel] = "hold" })
+		}
+	case appspub.LifecycleStatePreparingDelete:
+		switch {
+		case w.faulty && w.chance(40):
+			move(appspub.LifecycleStatePreparingNormal)
+		case !has("preDelete"):
+			w.kill(p)
+		}
+	}
+}
+
+// kill is a direct deletion. The pod stays for as long as it has finalizers.
+func (w *walk) kill(p *corev1.Pod) {
+	w.say("deleted")
+	if w.current(p).DeletionTimestamp == nil {
+		w.deletePod(p)
+	}
+}
+
+// settle stops all faults and has everybody go on until nothing moves any more.
+func (w *walk) settle() {
+	w.say("the faults stop")
+	w.faulty = false
+	w.cacheCatchesUp()
+	for range 60 {
+		w.pass(15 * time.Second)
+		if w.gone() {
+			w.depart()
+			return
+		}
+		w.look()
+		w.look()
+		if w.atRest() {
+			break
+		}
+		if w.gone() {
+			continue
+		}
+		w.changePod(w.pod, ready)
+		if w.current(w.pod).Labels[appspub.LifecycleStateKey] != string(appspub.LifecycleStateNormal) {
+			w.kruise()
+		}
+	}
+	if !w.atRest() {
+		p := w.current(w.pod)
+		w.broken("stuck in %s, hooks %q, the registry says %q", p.Labels[appspub.LifecycleStateKey], w.hooks(p), w.state(p))
+	}
+	if left := w.r.Waits(); len(left) > 0 {
+		w.broken("still waits: %+v", left)
+	}
+}
+
+func (w *walk) atRest() bool {
+	p := w.current(w.pod)
+	return p != nil && p.DeletionTimestamp == nil && w.inService() && len(w.pending) == 0 &&
+		p.Labels[appspub.LifecycleStateKey] == string(appspub.LifecycleStateNormal) &&
+		strings.HasSuffix(w.hooks(p), "inPlaceUpdate preDelete") // a pod that skipped preNormal is asked for it no more
+}
+
+func (w *walk) depart() {
+	if !w.told {
+		w.tellGone(w.pod)
+		w.told = true
+	}
+	for range 5 {
+		w.look()
+		w.pass(15 * time.Second)
+	}
+	if got := w.state(w.pod); got != "" {
+		w.broken("the pod is gone, and the registry says %q", got)
+	}
+	if pages := len(w.r.ledger.pages); pages > 0 {
+		w.broken("the pod is gone, and %d pages are left", pages)
+	}
+}
+
+// write is how a write to the API server goes, and looks at what it flipped.
+func (w *walk) write(attempt func() error) error {
+	n := w.rng.IntN(100)
+	if w.faulty && n < 10 {
+		w.say("write is lost")
+		return errors.New("connection reset")
+	}
+	if w.faulty && n < 18 && !w.gone() {
+		w.kruise()
+	}
+	before := w.current(w.pod)
+	err := attempt()
+	w.say("write: %v", err)
+	if before != nil && err == nil {
+		w.check(before)
+	}
+	if w.faulty && n > 90 {
+		return errors.New("connection reset")
+	}
+	return err
+}
+
+func (w *walk) check(before *corev1.Pod) {
+	after := w.current(w.pod)
+	if after == nil || before.DeletionTimestamp != nil {
+		return
+	}
+	was, is := strings.Fields(hooksOn(before)), strings.Fields(hooksOn(after))
+	set := func(hook string) bool { return !slices.Contains(was, hook) && slices.Contains(is, hook) }
+	cleared := func(hook string) bool { return slices.Contains(was, hook) && !slices.Contains(is, hook) }
+	state := appspub.LifecycleStateType(before.Labels[appspub.LifecycleStateKey])
+	switch {
+	case set("preNormal"), set("inPlaceUpdate") && state == appspub.LifecycleStateUpdated:
+		if !w.inService() {
+			w.broken("asserted while the registry says %q", w.state(w.pod))
+		}
+		if w.canLand("FailOver", "Deregister") {
+			w.broken("asserted while a call can still take it out")
+		}
+	case cleared("preDelete"), cleared("inPlaceUpdate"):
+		if w.inService() {
+			w.broken("released in service")
+		}
+		if w.canLand("Register") {
+			w.broken("released while a call can still put it in")
+		}
+		if drained := w.clock.Now().Sub(w.lastIn); !w.lastIn.IsZero() && drained < walkDrain {
+			w.broken("released %s after it was in service", drained)
+		}
+	}
+}
+
+func (w *walk) canLand(ops ...string) bool {
+	return slices.ContainsFunc(w.pending, func(c pendingCall) bool {
+		return slices.Contains(ops, c.op) && w.clock.Now().Before(c.until)
+	})
+}
+
+// Register implements registry.Registry, as do the others.
+func (w *walk) Register(ctx context.Context, in registry.Instance) error {
+	return w.call(ctx, "Register", in, w.backend.Register)
+}
+
+func (w *walk) FailOver(ctx context.Context, in registry.Instance) error {
+	return w.call(ctx, "FailOver", in, w.backend.FailOver)
+}
+
+func (w *walk) Deregister(ctx context.Context, in registry.Instance) error {
+	return w.call(ctx, "Deregister", in, w.backend.Deregister)
+}
+
+func (w *walk) call(
+	ctx context.Context, op string, in registry.Instance, do func(context.Context, registry.Instance) error,
+) error {
+	n := w.rng.IntN(100)
+	w.noteIn()
+	defer w.noteIn()
+	switch {
+	case w.faulty && n < 10:
+		w.say("%s %s fails", op, in.Endpoint())
+		return errors.New("refused")
+	case w.faulty && n < 20:
+		w.say("%s %s, answer lost", op, in.Endpoint())
+		_ = do(ctx, in)
+		return errors.New("connection reset")
+	case w.faulty && n < 35:
+		w.say("%s %s times out", op, in.Endpoint())
+		land := context.WithoutCancel(ctx)
+		w.pending = append(w.pending, pendingCall{
+			op: op, until: w.clock.Now().Add(2 * testTimeout), land: func() { _ = do(land, in) },
+		})
+		return context.DeadlineExceeded
+	}
+	w.say("%s %s", op, in.Endpoint())
+	return do(ctx, in)
+}
