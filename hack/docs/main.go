@@ -194,7 +194,7 @@ func reasonRow(spec *ast.ValueSpec) ([]string, error) {
 	text, named := strings.CutPrefix(text, spec.Names[0].Name+": ")
 	means, todo, both := strings.Cut(text, " What to do: ")
 	if !named || !both {
-		return nil, fmt.Errorf("write its comment as %q", spec.Names[0].Name+": …, What to do: …")
+		return nil, fmt.Errorf("write its comment as %q", spec.Names[0].Name+": … What to do: …")
 	}
 	event := controller.Reason(value).Event()
 	if event == "" {
