@@ -116,6 +116,9 @@ func TestAPodThatLosesOnlyTheStateLabel(t *testing.T) {
 	w.r.podEvents().Create(t.Context(), event.TypedCreateEvent[*corev1.Pod]{Object: w.current(pod)}, w.queue)
 	w.reconcile(pod)
 	w.expectJournal("nothing has changed")
+	if left := w.r.ledger.departures(); len(left) > 0 {
+		t.Errorf("%d pods are taken for gone, want none", len(left))
+	}
 
 	t.Log("It goes again, and then the pod does.")
 	last = w.current(pod)
@@ -201,6 +204,32 @@ func TestAPodThatWasGoneBeforeTheManagerCameToIt(t *testing.T) {
 	w.reconcile(stranger)
 	w.expectJournal("its record says that it was in service; the other has none", deregisters)
 	w.expectNoPages("")
+}
+
+func TestADepartureIsNotedWheneverItComes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.pod(w.cloneSet("web"), "web-1")
+
+	t.Run("while the page of a pod that was not found is closed", func(t *testing.T) {
+		t.Parallel()
+		l := newLedger()
+		l.open(pod.UID, w.registry)
+		l.departed(pod)
+		l.closeUnlessDeparted(pod.UID)
+		if len(l.departures()) != 1 {
+			t.Error("the departure is forgotten with the page")
+		}
+	})
+	t.Run("before the first look", func(t *testing.T) {
+		t.Parallel()
+		l := newLedger()
+		l.arrived(pod.UID, true)
+		l.departed(pod)
+		if len(l.births)+len(l.pages) > 0 {
+			t.Error("a pod that nobody looked at is remembered")
+		}
+	})
 }
 
 func TestDeparturesThatCostNothing(t *testing.T) {

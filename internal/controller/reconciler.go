@@ -125,7 +125,7 @@ func (r *PodReconciler) Reconcile(ctx context.Context, req Request) (reconcile.R
 
 	decision := lifecycle.Decide(seen.input)
 	if blocked := seen.blocks(decision); blocked.reason != "" {
-		return r.report(seen, decision, blocked), nil
+		return r.block(ctx, req, seen, decision, blocked)
 	}
 
 	moved, err := r.patch(ctx, seen, decision.Arm, nil)
@@ -144,6 +144,18 @@ func (r *PodReconciler) Reconcile(ctx context.Context, req Request) (reconcile.R
 		return r.retry(req, moved), err
 	}
 	return r.report(seen, lifecycle.Decide(seen.input), progress.wait), nil
+}
+
+// block leaves a pod out of service that can't be put in. What Then clears of it are handlers that nobody names any more,
+// and those need not wait.
+func (r *PodReconciler) block(
+	ctx context.Context, req Request, seen *observation, d lifecycle.Decision, why wait,
+) (reconcile.Result, error) {
+	moved, err := r.patch(ctx, seen, lifecycle.Edit{Clear: d.Then.Clear}, nil)
+	if moved || err != nil {
+		return r.retry(req, moved), err
+	}
+	return r.report(seen, d, why), nil
 }
 
 // retry comes back for a pod that has moved on. Its change is on the way to the cache and will bring us back by itself;

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
 // workloadsUnseen makes the cache one that has no CloneSets.
@@ -123,6 +125,25 @@ func TestHandlersThatNobodyNamesAnyMoreAreFreed(t *testing.T) {
 			w.expectJournal("once")
 		})
 	}
+}
+
+func TestAnOrphanThatCannotBeNamedIsFreedAllTheSame(t *testing.T) {
+	t.Parallel()
+	name, err := service.ParseNameTemplate("{workload}")
+	w := newWorld(t, func(s *Settings) { s.Services.Name = name })
+	w.must(err, "parsing the service's name")
+	web := w.cloneSet("web")
+	pod := w.servingPod(web, "web-1")
+	w.deleteCloneSet(web)
+	w.changePod(pod, func(p *corev1.Pod) { p.OwnerReferences = nil })
+
+	w.expectResult("", w.reconcile(pod), backoffCap)
+	w.expectJournal("no finalizer is left that nobody knows", writes)
+	w.expectHooks("", pod, "")
+	w.expectInService(pod)
+	w.expectEvents("its name came from the workload", "Warning InvalidPod no service name")
+	w.reconcile(pod)
+	w.expectJournal("once")
 }
 
 func TestPodsThatAreNotOurs(t *testing.T) {
