@@ -235,6 +235,7 @@ func (s *scenario) ExpectAlways() {
 	s.expectNoFlipUnacknowledged()
 	s.expectNoCallRepeated()
 	s.expectAskedBeforeUpdate()
+	s.expectFewWrites()
 	if s.Failed() {
 		s.Log(s.describe())
 	}
@@ -410,6 +411,59 @@ func (s *scenario) expectNoCallRepeated() {
 		}
 		last[id] = a
 	}
+}
+
+// expectFewWrites: one stay of a pod in one state, its deletion being one too, costs one write, one more where it drains, and one more where a hook
+// had to be armed first.
+func (s *scenario) expectFewWrites() {
+	s.Helper()
+	if s.troubled {
+		return
+	}
+	type stay struct {
+		uid   types.UID
+		moves int
+	}
+	writes, allowed := map[stay]int{}, map[stay]int{}
+	for _, w := range s.writes() {
+		if w.pod == nil || !s.forgetting.IsZero() && w.received.After(s.forgetting) {
+			continue
+		}
+		before := s.versionBefore(w.pod)
+		at := stay{before.UID, s.movesUntil(before)}
+		writes[at]++
+		allowed[at] = max(allowed[at], 1)
+		if s.drain > 0 && strings.HasPrefix(stateOf(before), "Preparing") || s.arms(before, w.pod) {
+			allowed[at] = 2
+		}
+		if writes[at] > allowed[at] {
+			s.Errorf("pod %s in %s cost write number %d at %s", w.name, stateOf(before), writes[at], w.received.Format("05.000"))
+		}
+	}
+}
+
+// movesUntil counts the moves of a pod from state to state, up to one of its versions. Kruise's timestamp has whole
+// seconds, which is too coarse for that.
+func (s *scenario) movesUntil(pod *corev1.Pod) int {
+	moves, last := 0, sighting{}
+	for _, v := range s.history.Of(pod.UID) {
+		if version(v.pod) > version(pod) {
+			break
+		}
+		deleted := func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil }
+		if last.pod != nil && (v.state() != last.state() || deleted(v.pod) != deleted(last.pod)) {
+			moves++
+		}
+		last = v
+	}
+	return moves
+}
+
+// arms reports whether a write set preDelete, which no acknowledgement is needed for.
+func (s *scenario) arms(before, after *corev1.Pod) bool {
+	return slices.ContainsFunc(s.handlers, func(h handler) bool {
+		return h.serves(hookPreDelete) && !h.setOn(before) && h.setOn(after)
+	})
 }
 
 // expectAskedBeforeUpdate: a pod that is in rotation carries the hook, so Kruise never updates one unasked.

@@ -121,7 +121,6 @@ func (m *manager) Start() error {
 	if err != nil {
 		return err
 	}
-	//nolint:gosec // this binary itself
 	cmd := exec.Command(self, append([]string{
 		"--config=" + m.config,
 		"--kubeconfig=" + filepath.Join(m.dir, "kubeconfig"),
