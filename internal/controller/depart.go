@@ -26,37 +26,52 @@ func (r *PodReconciler) depart(ctx context.Context, req Request) (reconcile.Resu
 		r.forget(req.UID)
 		return reconcile.Result{}, nil
 	}
-	switch alive, err := r.alive(ctx, req); {
+	live, err := r.stillThere(ctx, req)
+	switch {
 	case err != nil:
 		return reconcile.Result{}, err
-	case alive:
+	case live != nil && live.DeletionTimestamp == nil:
 		return reconcile.Result{RequeueAfter: backoffCap}, nil // no event will say when it is gone
 	}
+	if page.lingers = live != nil; page.lingers {
+		last = live
+	}
+	return r.undo(ctx, req, last)
+}
 
-	seen, err := r.remember(ctx, last)
+// undo takes the pod out of the registry and, where it is still there to be freed, frees it.
+func (r *PodReconciler) undo(ctx context.Context, req Request, pod *corev1.Pod) (reconcile.Result, error) {
+	seen, err := r.remember(ctx, pod)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	decision := lifecycle.Decision{Row: lifecycle.RowGone, Want: lifecycle.Absent}
-	progress := r.converge(ctx, seen, decision)
-	if progress.released() {
-		r.forget(req.UID)
-		return reconcile.Result{}, nil
+	if seen.page.lingers {
+		decision = lifecycle.Decide(seen.input)
 	}
-	return r.report(seen, decision, progress.wait), nil
+	progress := r.converge(ctx, seen, decision)
+	if !progress.released() {
+		return r.report(seen, decision, progress.wait), nil
+	}
+	if moved, err := r.patch(ctx, seen, decision.Then, nil); moved || err != nil {
+		return r.retry(req, moved), err
+	}
+	r.forget(req.UID)
+	return reconcile.Result{}, nil
 }
 
-// alive reports a pod that lives and has only lost the label that we watch for. It is left as it is.
-func (r *PodReconciler) alive(ctx context.Context, req Request) (bool, error) {
+// stillThere returns a pod that has only lost the label that we watch for, or nil. While it lives it is left as it is; a
+// dying one still has to be freed.
+func (r *PodReconciler) stillThere(ctx context.Context, req Request) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	err := r.apiReader.Get(ctx, req.NamespacedName, pod)
-	if apierrors.IsNotFound(err) {
-		return false, nil
+	switch {
+	case apierrors.IsNotFound(err), err == nil && pod.UID != req.UID:
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("asking whether the pod is gone: %w", err)
 	}
-	if err != nil {
-		return false, fmt.Errorf("asking whether the pod is gone: %w", err)
-	}
-	return pod.UID == req.UID && pod.DeletionTimestamp == nil, nil
+	return pod, nil
 }
 
 // remember makes an observation of a pod as it was last seen.
@@ -75,6 +90,9 @@ func (r *PodReconciler) remember(ctx context.Context, last *corev1.Pod) (*observ
 // nothingLeft reports whether the registry has acknowledged that every instance of the pod is absent, or never heard of
 // one.
 func (p *page) nothingLeft(last *corev1.Pod) bool {
+	if p.lingers {
+		return false
+	}
 	for _, c := range p.calls {
 		if !c.stands(lifecycle.Absent) || !c.settled() {
 			return false

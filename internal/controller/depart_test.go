@@ -132,6 +132,39 @@ func TestAPodThatLosesOnlyTheStateLabel(t *testing.T) {
 	w.expectNoPages("all is undone")
 }
 
+func TestAPodThatLosesTheStateLabelAndIsDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	last := w.current(pod)
+	w.changePod(pod, stateless)
+	w.tellGone(last)
+	w.deletePod(pod)
+	w.patching(func(func() error) error { return errors.New("connection reset") })
+	w.reconcileFails(pod)
+	w.patching(nil)
+	w.reconcile(pod)
+	w.expectJournal("nothing of ours holds a dying pod, seen or not", deregisters, writes+failed, writes)
+	w.expectHooks("", pod, "gone")
+	w.expectNoPages("")
+}
+
+func TestAPodThatLingersAndIsFreedByHand(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	last := w.current(pod)
+	w.changePod(pod, stateless)
+	w.tellGone(last)
+	w.deletePod(pod)
+	w.registry.FailNext(anyCall(), errors.New("down"))
+	w.reconcile(pod)
+	w.changePod(pod, func(p *corev1.Pod) { p.Finalizers = nil })
+	w.reconcile(pod)
+	w.expectJournal("as it was last seen it was Normal and ready; it is gone all the same", deregisters+failed, deregisters)
+	w.expectNoPages("")
+}
+
 func TestAPodIsNotTakenForGoneWhileNobodyKnows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -203,6 +236,29 @@ func TestAPodThatWasGoneBeforeTheManagerCameToIt(t *testing.T) {
 	w.reconcile(pod)
 	w.reconcile(stranger)
 	w.expectJournal("its record says that it was in service; the other has none", deregisters)
+	w.expectNoPages("")
+}
+
+func TestAPodThatGoesWhileNothingIsSaidOfIt(t *testing.T) {
+	t.Parallel()
+	normal := inState(appspub.LifecycleStateNormal)
+	w := newWorld(t)
+	web := w.cloneSet("web")
+
+	t.Log("A pod that is not ready is kept as it is, so this manager has made no call for it.")
+	found := w.pod(web, "web-1", normal, unready)
+	w.reconcile(found)
+	w.removePod(found)
+	w.reconcile(found)
+	w.expectJournal("another manager may have put it in service", deregisters)
+
+	record, err := json.Marshal(lifecycle.Record{Stamp: lifecycle.Stamp{UID: "uid-of-web-2-3"}, Want: lifecycle.InService})
+	w.must(err, "encoding the record")
+	born := w.bornPod(web, "web-2", normal, unready, annotated(lifecycle.AnnotationRecord, string(record)))
+	w.reconcile(born)
+	w.removePod(born)
+	w.reconcile(born)
+	w.expectJournal("its record says so", "Deregister web@10.0.0.2:8080")
 	w.expectNoPages("")
 }
 

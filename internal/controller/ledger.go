@@ -30,6 +30,8 @@ type page struct {
 	fromBirth bool
 	// found: the pod was in the cache after the page was opened, so its departure is sure to be noted here.
 	found bool
+	// lingers: the pod is dying and has lost the label that we watch for, so no event tells whether it was freed.
+	lingers bool
 	// written is the resource version of our last write. A cache that is behind it has not seen our own change.
 	written string
 

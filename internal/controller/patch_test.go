@@ -54,6 +54,16 @@ func TestWhatCountsAsMoved(t *testing.T) {
 				field.Invalid(field.NewPath("metadata", "labels"), "not ok!", "a valid label must be"),
 			}),
 		},
+		"refused for no stated cause": {
+			reason: "it names the pod, and so somebody looked at the value",
+			err:    apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web-1", nil),
+		},
+		"not a pod any more": {
+			reason: "a patch that makes no pod names its cause, and no pod",
+			err: apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{
+				field.Invalid(field.NewPath("patch"), "{}", "cannot unmarshal number into Go struct field ObjectMeta.metadata.labels"),
+			}),
+		},
 		"refused by a webhook": {
 			reason: "the same; a webhook's answer has no details",
 			err:    invalid(`admission webhook "wh.example.com" denied the request: no good`, nil),
