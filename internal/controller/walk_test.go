@@ -57,7 +57,7 @@ type pendingCall struct {
 
 func newWalk(t *testing.T, seed uint64) *walk {
 	t.Helper()
-	w := &walk{rng: rand.New(rand.NewPCG(seed, 7))} //nolint:gosec // a walk must be the same each time
+	w := &walk{rng: rand.New(rand.NewPCG(seed, 7))}
 	w.world = newWorld(t, func(s *Settings) { s.Drain = walkDrain })
 	w.apply(func(s *Settings) { s.Registry = w })
 	w.patching(w.write)
@@ -209,9 +209,9 @@ func (w *walk) kruise() {
 		switch {
 		case has("preNormal"):
 			move(appspub.LifecycleStateNormal)
-		case w.chance(15):
+		case w.chance(12):
 			update()
-		case w.chance(15):
+		case w.chance(18):
 			scaleIn()
 		}
 	case appspub.LifecycleStateNormal:
