@@ -62,7 +62,6 @@ func (r *PodReconciler) podEvents() handler.TypedEventHandler[*corev1.Pod, Reque
 			// A watch that was broken for a while shows a deletion and a creation under one name as an update.
 			if e.ObjectOld.UID != e.ObjectNew.UID {
 				r.ledger.departed(e.ObjectOld)
-				r.ledger.arrived(e.ObjectNew.UID, false)
 				enqueue(q, e.ObjectOld)
 			}
 			enqueue(q, e.ObjectNew)
@@ -138,7 +137,6 @@ func (r *PodReconciler) appliedSettings(ctx context.Context, q requestQueue) err
 }
 
 func (r *PodReconciler) enqueueAll(ctx context.Context, q requestQueue) {
-	r.workloads.changed()
 	var pods corev1.PodList
 	if err := r.client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Listing the pods after a change of the configuration")

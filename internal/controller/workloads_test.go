@@ -298,4 +298,9 @@ func TestWorkloadsAreReadOnceAndAgainWhenOneChanged(t *testing.T) {
 	if lists != 3 {
 		t.Errorf("%d lists, want 3: the settings changed", lists)
 	}
+	w.cloneSet("api")
+	w.reconcile(pod)
+	if lists != 4 {
+		t.Errorf("%d lists, want 4: a workload came", lists)
+	}
 }

@@ -289,7 +289,7 @@ func (w *world) cloneSet(name string, change ...func(*kruisev1alpha1.CloneSet)) 
 		c(workload)
 	}
 	w.must(w.api.Create(w.Context(), workload), "creating the CloneSet")
-	w.r.workloads.changed()
+	w.r.workloadEvents().Create(w.Context(), event.TypedCreateEvent[*kruisev1alpha1.CloneSet]{Object: workload}, w.queue)
 	return workload
 }
 
