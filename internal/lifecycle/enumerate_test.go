@@ -99,6 +99,10 @@ var (
 	disownedFinalizer  = finalizer("other.io/f-old") // recorded when the configuration still claimed it
 )
 
+func (s shape) hasFinalizers() bool {
+	return slices.ContainsFunc(s.handlers, func(h Handler) bool { return h.Finalizer != "" })
+}
+
 // namedBy returns every handler that the workload names, whoever owns it.
 func namedBy(w *Workload) []Handler {
 	if w == nil || w.Lifecycle == nil {
@@ -259,9 +263,13 @@ func rowsOf(s shape, each func(row)) int {
 			for _, record := range records {
 				for _, mark := range marks {
 					for bits := range 4 << len(s.handlers) {
+						r := row{shape: s, state: state, ending: ending, record: record, mark: mark,
+							ready: bits&1 != 0, crowded: bits&2 != 0, set: bits >> 2}
+						if r.crowded && r.set != 0 && !s.hasFinalizers() {
+							continue // other owners' finalizers are nothing to labels
+						}
 						total++
-						each(row{shape: s, state: state, ending: ending, record: record, mark: mark,
-							ready: bits&1 != 0, crowded: bits&2 != 0, set: bits >> 2})
+						each(r)
 					}
 				}
 			}
@@ -314,7 +322,9 @@ func (c *checker) check(r row) {
 	c.checkAsserts(d)
 	if key := c.outcome(d); !c.outcomes[key] {
 		c.outcomes[key] = true
-		c.checkPure(d)
+		if r.mark.name == "none" && !r.crowded {
+			c.checkPure(d)
+		}
 		c.checkOutcome(d)
 	}
 	if c.t.Failed() {
@@ -344,12 +354,13 @@ type outcome struct {
 func (c *checker) outcome(d Decision) outcome {
 	o := outcome{state: c.row.state.name, record: c.row.record.name, mark: c.row.mark.name,
 		deleting: c.pod.DeletionTimestamp != nil, crowded: c.row.crowded, set: c.row.set, row: d.Row}
-	if o.set == 0 {
+	if o.set == 0 && o.mark == "none" && !o.crowded {
 		return o
 	}
-	// What the handlers have no part in was tried with none of them set.
+	// What these have no part in was tried with none of them on the pod.
 	alike := map[string]string{
 		"garbage": "none", "another pod's": "none", "stale in service": "in service", "absent": "out of service",
+		"forgets handlers that are gone": "out of service",
 	}
 	if record, found := alike[o.record]; found {
 		o.record = record
@@ -357,7 +368,7 @@ func (c *checker) outcome(d Decision) outcome {
 	if o.row == RowGone || o.row == RowUnknownState {
 		o.state = ""
 	}
-	o.crowded = o.crowded && slices.ContainsFunc(c.row.shape.handlers, func(h Handler) bool { return h.Finalizer != "" })
+	o.crowded = o.crowded && c.row.shape.hasFinalizers()
 	return o
 }
 

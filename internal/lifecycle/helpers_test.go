@@ -83,9 +83,9 @@ func applyPatch(t testingT, pod *corev1.Pod, patch []byte) (*corev1.Pod, error) 
 	if err := json.Unmarshal(changed, &decoded); err != nil {
 		t.Fatalf("the patched pod is not a pod: %v\n%s", err, changed)
 	}
-	patched := pod.DeepCopy()
+	patched := *pod // the status is shared: nobody writes to it
 	patched.ObjectMeta = decoded.Metadata
-	return patched, nil
+	return &patched, nil
 }
 
 // setHandler makes the pod carry the handler, as another writer would.

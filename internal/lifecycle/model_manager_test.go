@@ -16,7 +16,6 @@ type rules struct {
 	patch  func([]byte) []byte // nil leaves it
 
 	trustRecord       bool // the record is the truth
-	recordOverLedger  bool // a fresh record wins over what this process knows
 	releaseUnasked    bool // hooks flip without an acknowledgement
 	ignoreLate        bool // an acknowledgement settles whatever timed out before
 	settleByAnswer    bool // a call settles by when it was answered, not by when it began
@@ -112,7 +111,7 @@ func (m *manager) die() {
 }
 
 // step is where others act, and where the manager may die.
-func (m *manager) step() error { return m.stepOf(300) }
+func (m *manager) step() error { return m.stepOf(m.w.lifespan) }
 
 // stepOf is a step that the manager dies in once in so many times.
 func (m *manager) stepOf(times int) error {
@@ -293,7 +292,7 @@ func (m *manager) recordStands(c *modelCall, in Input, t target) bool {
 	}
 	stays := in.Pod.DeletionTimestamp != nil || slices.Contains([]appspub.LifecycleStateType{
 		appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStateUpdating, appspub.LifecycleStatePreparingDelete}, state(in.Pod))
-	return (c == nil || m.rules.recordOverLedger) && stays && in.Record.Fresh(in.Pod)
+	return c == nil && stays && in.Record.Fresh(in.Pod)
 }
 
 func (c *modelCall) lateUntil() time.Time {
@@ -330,7 +329,7 @@ func (m *manager) call(p *modelPod, page *modelPage, t target) error {
 	do := func(at time.Time) {
 		w.registry.pending = append(w.registry.pending, effect{entry{p.uid, t.in}, t.want, at})
 	}
-	if w.calm || w.chance(70) {
+	if w.calm || !w.chance(w.failures) {
 		return m.succeed(p, page, c, t, do, started)
 	}
 	w.logf("rollcall: call for %s to be %s fails", p.uid, t.want)
@@ -359,10 +358,10 @@ func (m *manager) succeed(
 	w := m.w
 	var takes time.Duration
 	if !w.calm {
-		takes = time.Duration(1+w.rng.IntN([]int{20, 20, 1000}[w.rng.IntN(3)])) * time.Millisecond
+		takes = time.Duration(1 + w.rng.Int64N(int64(w.takes)))
 	}
-	do(w.now.Add(takes / 2))
-	if err := m.stepOf(60); err != nil {
+	do(w.now.Add(time.Duration(w.rng.Int64N(int64(takes) + 1))))
+	if err := m.stepOf(m.w.lifespan / 5); err != nil {
 		return err // and the call is on its way still
 	}
 	w.pass(takes)

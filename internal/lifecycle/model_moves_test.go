@@ -21,14 +21,14 @@ func (w *world) others() {
 
 // anyMove is one random move of anyone.
 func (w *world) anyMove() {
-	p := w.pods[w.rng.IntN(len(w.pods))]
+	p := w.pick()
 	if p.api == nil {
-		w.pass(time.Duration(w.rng.IntN(1500)) * time.Millisecond)
+		w.pass(w.aWhile())
 		return
 	}
 	switch n := w.rng.IntN(100); {
 	case n < 15:
-		w.pass(time.Duration(w.rng.IntN(1500)) * time.Millisecond)
+		w.pass(w.aWhile())
 	case n < 55:
 		w.kruiseMoves(p)
 	case n < 80:
@@ -39,6 +39,8 @@ func (w *world) anyMove() {
 		w.someoneWants(p)
 	}
 }
+
+func (w *world) aWhile() time.Duration { return time.Duration(w.rng.Int64N(int64(w.while))) }
 
 // kruiseMoves is one pass of Kruise over one pod.
 func (w *world) kruiseMoves(p *modelPod) {
@@ -190,13 +192,15 @@ func (w *world) edit(to *Workload) {
 	}
 }
 
+const settleStep = 3 * time.Second
+
 // settle has everyone do what is to be done, until nothing moves. It reports whether that came about.
 func (w *world) settle(m *manager) bool {
 	w.calm, w.paused = true, false
 	quiet := 0
 	for range 200 {
 		before := w.changes
-		w.pass(time.Second)
+		w.pass(settleStep)
 		for _, p := range slices.Clone(w.pods) {
 			for _, act := range []func(*modelPod){w.kubeletMoves, w.anotherOwnerMoves, w.kruiseMoves} {
 				if p.api != nil {
@@ -207,7 +211,7 @@ func (w *world) settle(m *manager) bool {
 		}
 		if w.changes != before || w.now.Before(m.downFor) {
 			quiet = 0
-		} else if quiet++; quiet > int(max(w.drain, modelLateBound)/time.Second)+2 {
+		} else if quiet++; quiet > int(max(w.drain, modelLateBound)/settleStep)+2 {
 			return true
 		}
 		if w.violation != "" {

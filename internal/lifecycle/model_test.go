@@ -26,7 +26,7 @@ func walk(t testing.TB, seed uint64, r rules) *world {
 	m := newManager(t, w, r)
 	for range modelSteps {
 		w.others()
-		m.reconcile(w.pods[w.rng.IntN(len(w.pods))])
+		m.reconcile(w.pick())
 		if w.violation != "" {
 			return w
 		}
@@ -89,10 +89,6 @@ func TestModelFindsMutants(t *testing.T) {
 		"record is the truth": {
 			reason: "a call succeeds and the patch after it is lost: the record lies",
 			mutate: func(r *rules) { r.trustRecord = true },
-		},
-		"record over ledger": {
-			reason: "within one second the stamp does not change",
-			mutate: func(r *rules) { r.recordOverLedger = true },
 		},
 		"no tests in the patch": {
 			reason: "a pod that moved on is flipped, and other owners' finalizers get lost",

@@ -19,7 +19,6 @@ import (
 const (
 	modelTimeout   = 2 * time.Second
 	modelLateBound = 2 * modelTimeout
-	modelReplicas  = 3
 )
 
 // modelEpoch is when every walk begins.
@@ -31,6 +30,13 @@ type world struct {
 	now   time.Time
 	calm  bool // no more faults and no more whims: everyone does what is to be done
 	drain time.Duration
+	// How this walk is: how many pods there are, how long a while is and a call takes, how often calls fail, and in how
+	// many steps the manager dies once.
+	replicas int
+	while    time.Duration
+	takes    time.Duration
+	failures int
+	lifespan int
 
 	workload *Workload // nil once the CloneSet is gone
 	shapes   []*Workload
@@ -78,6 +84,11 @@ type modelPod struct {
 func newWorld(seed uint64) *world {
 	w := &world{rng: rand.New(rand.NewPCG(seed, 0x5eed)), now: modelEpoch(), revision: 1, registry: newModelRegistry()}
 	w.drain = []time.Duration{0, 0, 20 * time.Second}[w.rng.IntN(3)]
+	w.replicas = 1 + w.rng.IntN(3)
+	w.takes = []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, modelTimeout}[w.rng.IntN(3)]
+	w.while = []time.Duration{100 * time.Millisecond, time.Second, 3 * time.Second}[w.rng.IntN(3)]
+	w.failures = []int{10, 30, 60}[w.rng.IntN(3)]
+	w.lifespan = []int{30, 150, 600}[w.rng.IntN(3)]
 	w.remembers = func(entry) bool { return true }
 	w.shapes = modelShapes()
 	w.workload = w.shapes[w.rng.IntN(len(w.shapes))]
@@ -137,6 +148,15 @@ func (p *modelPod) last() *corev1.Pod {
 		return p.api
 	}
 	return p.versions[len(p.versions)-2]
+}
+
+// pick is one of the pods, mostly one that lives or was the last to go.
+func (w *world) pick() *modelPod {
+	from := 0
+	if w.chance(90) {
+		from = max(0, len(w.pods)-w.replicas-1)
+	}
+	return w.pods[from+w.rng.IntN(len(w.pods)-from)]
 }
 
 func (w *world) chance(percent int) bool { return w.rng.IntN(100) < percent }
@@ -214,7 +234,7 @@ func (w *world) scale() {
 			active++
 		}
 	}
-	for ; active < modelReplicas; active++ {
+	for ; active < w.replicas; active++ {
 		w.created++
 		p := &modelPod{uid: types.UID(fmt.Sprintf("pod-%d", w.created)), revision: w.revision, running: w.revision,
 			healthy: true, held: map[string]bool{}, registeredIn: -1}
