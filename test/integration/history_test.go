@@ -12,6 +12,7 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -67,11 +68,19 @@ func (h *history) followSets(ctx context.Context, k8s client.WithWatch) {
 	go h.follow(ctx, k8s, &kruisev1alpha1.CloneSetList{})
 }
 
-// follow watches without a gap: a watch that ends goes on where it stood.
+// follow takes what there is, and watches from there without a gap: a watch that ends goes on where it stood.
 func (h *history) follow(ctx context.Context, k8s client.WithWatch, list client.ObjectList) {
 	if err := k8s.List(ctx, list); err != nil {
 		h.fail(err)
 		return
+	}
+	objects, err := meta.ExtractList(list)
+	if err != nil {
+		h.fail(err)
+		return
+	}
+	for _, object := range objects {
+		h.add(watch.Added, object.(client.Object))
 	}
 	last := list.GetResourceVersion()
 	for ctx.Err() == nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -431,7 +432,8 @@ func TestRefusedAtStart(t *testing.T) {
 	}
 }
 
-// TestWithoutKruise: the manager says what is missing, and goes on by itself when it is there.
+// TestWithoutKruise: the manager says what is missing, and goes on by itself when it is there; also when the API server
+// was away.
 func TestWithoutKruise(t *testing.T) {
 	t.Parallel()
 	bare, err := cluster.Start(t.Context(), cluster.Options{
@@ -468,10 +470,22 @@ func TestWithoutKruise(t *testing.T) {
 	s.must(bare.InstallKruise(t.Context()))
 	s.must(m.AwaitReady(t.Context()))
 	s.history.followSets(t.Context(), k8s)
-	s.Create()
+	s.Create(inPlace)
+	s.ExpectSteady()
+
+	s.ExpectAlways()
+
+	// The API server goes away while a pod waits, and comes back. Our own watch begins anew after it.
+	s.troubled = true
+	hold := s.HoldCalls(registrytest.OpFailOver)
+	s.UpdateImage("nginx:2")
+	s.AwaitCalls(hold, 1)
+	s.must(bare.RestartAPIServer(t.Context()))
+	s.await("the API server to serve CloneSets", func() error { return k8s.List(t.Context(), &kruisev1alpha1.CloneSetList{}) })
+	s.history = watchHistory(t.Context(), k8s)
+	hold.Release()
 	s.ExpectSteady()
 	s.ExpectNothingLeft()
-	s.ExpectAlways()
 }
 
 // TestLeaderFrozen: while the leader stands still longer than its lease, another takes over; when it wakes, it is out.

@@ -1,0 +1,145 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/cluster"
+)
+
+// AwaitRunning returns the only pod once it has an address, ready or not.
+func (s *scenario) AwaitRunning() *corev1.Pod {
+	s.Helper()
+	var pod *corev1.Pod
+	s.await("a running pod", func() error {
+		if pods := s.Pods(); len(pods) == 1 && pods[0].Status.PodIP != "" {
+			pod = pods[0]
+			return nil
+		}
+		return errors.New("there is none")
+	})
+	return pod
+}
+
+// updatedBeforeReady: the pod is updated before it ever was in service. Nobody has to be told, and Kruise does not wait.
+func updatedBeforeReady(s *scenario) {
+	s.Create(inPlace, replicas(1), annotated(cluster.AnnotationReadyDelay, "4s"))
+	pod := s.AwaitRunning()
+	s.UpdateImage("nginx:2")
+	s.AwaitState(pod, appspub.LifecycleStateUpdating)
+	s.Expect(!isReady(s.Now(pod.UID)), "the pod was ready too soon for this scenario")
+	s.Expect(len(s.registry.Answers(s.ns, "")) == 0, "the registry was told of a pod that never was in service")
+	s.ExpectSteady()
+	s.ExpectImage("nginx:2", []*corev1.Pod{pod})
+}
+
+// deletedBeforeReady: the same for a deletion.
+func deletedBeforeReady(s *scenario) {
+	s.Create(replicas(1), annotated(cluster.AnnotationReadyDelay, "4s"))
+	pod := s.AwaitRunning()
+	s.PatchPod(pod, `{"metadata":{"labels":{"apps.kruise.io/specified-delete":"true"}}}`)
+	s.AwaitGone(pod)
+	s.Expect(len(s.registry.Answers(s.ns, string(pod.UID))) == 0, "the registry was told of a pod that never was in service")
+	s.ExpectSteady()
+}
+
+// deletedWhileUpdating: the hook after the update never comes.
+func deletedWhileUpdating(s *scenario) {
+	s.Create(inPlace, replicas(1), annotated(cluster.AnnotationStartDelay, "3s"))
+	s.ExpectSteady()
+	pod := s.Pods()[0]
+	s.UpdateImage("nginx:2")
+	s.AwaitState(pod, appspub.LifecycleStateUpdating)
+	s.PatchPod(pod, `{"metadata":{"labels":{"apps.kruise.io/specified-delete":"true"}}}`)
+	s.AwaitGone(pod)
+	s.ExpectSteady()
+	s.ExpectNeverSeen(pod, appspub.LifecycleStateUpdated)
+}
+
+// updatedWhileUpdating: a newer revision comes while the container is away, and no one is asked.
+func updatedWhileUpdating(s *scenario) {
+	s.Create(inPlace, replicas(1), annotated(cluster.AnnotationStartDelay, "2s"))
+	s.ExpectSteady()
+	before := s.Pods()
+	s.UpdateImage("nginx:2")
+	s.AwaitState(before[0], appspub.LifecycleStateUpdating)
+	s.UpdateImage("nginx:3")
+	s.ExpectSteady()
+	s.ExpectImage("nginx:3", before)
+}
+
+// updatedInUpdated: the next update comes before the pod is back in service, and Kruise itself sets the hook again.
+func updatedInUpdated(s *scenario) {
+	s.Create(inPlace, replicas(1))
+	s.ExpectSteady()
+	before := s.Pods()
+	hold := s.HoldCalls(registrytest.OpRegister)
+	s.UpdateImage("nginx:2")
+	s.AwaitState(before[0], appspub.LifecycleStateUpdated)
+	s.AwaitCalls(hold, 1)
+	s.UpdateImage("nginx:3")
+	s.AwaitState(before[0], appspub.LifecycleStatePreparingUpdate)
+	hold.Release()
+	s.ExpectSteady()
+	s.ExpectImage("nginx:3", before)
+}
+
+// heldNotReady: after a rollback Kruise never lets a pod be ready again that markPodNotReady made unready. Only a person
+// can mend that, and the Event says how.
+func heldNotReady(s *scenario) {
+	s.Create(inPlace, replicas(1), func(set *kruisev1alpha1.CloneSet) { set.Spec.Lifecycle.InPlaceUpdate.MarkPodNotReady = true })
+	s.ExpectSteady()
+	pod := s.Pods()[0]
+	hold := s.HoldCalls(registrytest.OpFailOver)
+	s.UpdateImage("nginx:2")
+	s.AwaitState(pod, appspub.LifecycleStatePreparingUpdate)
+	s.AwaitCalls(hold, 1)
+	s.await("the pod to be unready", func() error {
+		if isReady(s.Now(pod.UID)) {
+			return errors.New("it is ready")
+		}
+		return nil
+	})
+	s.UpdateImage("nginx:1")
+	s.AwaitState(pod, appspub.LifecycleStateNormal)
+	hold.Release()
+	s.ExpectEvent(pod, corev1.EventTypeWarning, "HeldNotReady", "markPodNotReady", "delete the pod")
+	s.DeletePod(pod)
+	s.AwaitGone(pod)
+	s.ExpectSteady()
+}
+
+// othersHooks: a CloneSet whose hooks are all somebody else's is left alone, and counted.
+func othersHooks(s *scenario) {
+	s.Create(replicas(1), func(set *kruisev1alpha1.CloneSet) {
+		set.Spec.Lifecycle = nil
+		set.Spec.Template.Labels = map[string]string{"app": s.ns}
+		set.Spec.Template.Annotations, set.Spec.Template.Finalizers = nil, nil
+		set.Spec.Lifecycle = &appspub.Lifecycle{}
+		addLabelHandler(&set.Spec.Lifecycle.PreDelete, set, "other.example.org/delete-gate", "shut")
+	})
+	s.await("the pod to be available", func() error {
+		set := s.history.Set(s.key)
+		if set == nil {
+			return errors.New("the CloneSet was not seen yet")
+		}
+		return s.settled(set)
+	})
+	s.ExpectMetric("rollcall_unmatched_workloads", "1")
+	s.Expect(len(s.registry.Answers(s.ns, "")) == 0, "the registry was told of a pod that is not ours")
+	for _, w := range s.writes() {
+		s.Errorf("the manager wrote %s %s %s", w.method, w.resource, w.name)
+	}
+	s.DeleteCloneSet("Background")
+	s.await("the pod to be gone", func() error {
+		if n := len(s.Pods()); n > 0 {
+			return fmt.Errorf("%d are there", n)
+		}
+		return nil
+	})
+}
