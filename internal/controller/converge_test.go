@@ -460,9 +460,17 @@ func TestWhatIsKept(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		change func(*corev1.Pod)
+		events []string
 	}{
-		"not ready":        {"Kruise replaces no such pod, and a fault of the probes must not empty a service", unready},
-		"an unknown state": {"nobody knows what it means", inState("Dreaming")},
+		"not ready": {
+			reason: "Kruise replaces no such pod, and a fault of the probes must not empty a service",
+			change: unready,
+		},
+		"an unknown state": {
+			reason: "nobody knows what it means",
+			change: inState("Dreaming"),
+			events: []string{"Warning UnknownState ", "Warning UnknownState "},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -475,6 +483,7 @@ func TestWhatIsKept(t *testing.T) {
 			w.reconcile(pod)
 			w.expectJournal(tc.reason)
 			w.expectInService(pod)
+			w.expectEvents("each manager says what it does not know, and nothing else", tc.events...)
 		})
 	}
 }
@@ -502,6 +511,19 @@ func TestANewAddress(t *testing.T) {
 	w.changePod(pod, moveTo("10.0.0.10"))
 	w.reconcile(pod)
 	w.expectJournal("the record knows the address", "Deregister web@10.0.0.9:8080", "Register web@10.0.0.10:8080", writes)
+}
+
+func TestAnInstanceThatNoRecordNames(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	w.patching(func(func() error) error { return errors.New("connection reset") })
+	w.reconcileFails(pod)
+	w.patching(nil)
+	w.takeJournal()
+	w.changePod(pod, annotated(service.AnnotationServices, "api=9090"))
+	w.reconcile(pod)
+	w.expectJournal("this process put it in service, record or not", deregisters, "Register api@10.0.0.1:9090", writes)
 }
 
 func TestAServiceThatIsNoLongerThePods(t *testing.T) {
@@ -615,6 +637,29 @@ func TestADrainIsNotRepeatedForWhatStayedOut(t *testing.T) {
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	w.reconcile(pod)
 	w.expectJournal("nothing put it back in, so its clients are long gone", deregisters, writes)
+	w.expectHooks("", pod, "")
+}
+
+func TestATimeOutOfLongAgoRepeatsNoDrain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, draining15s)
+	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	w.registry.FailNext(anyCall(), context.DeadlineExceeded)
+	w.reconcile(pod)
+	w.reconcile(pod)
+	w.kruiseMoves(pod, appspub.LifecycleStateNormal)
+	w.sleep(time.Hour)
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+	w.expectResult("", w.reconcile(pod), 15*time.Second)
+	w.sleep(15 * time.Second)
+	w.reconcile(pod)
+	w.kruiseMoves(pod, appspub.LifecycleStateUpdating)
+	w.reconcile(pod)
+	w.takeJournal()
+
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconcile(pod)
+	w.expectJournal("what could land has landed long ago", deregisters, writes)
 	w.expectHooks("", pod, "")
 }
 

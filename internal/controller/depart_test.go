@@ -42,6 +42,9 @@ func TestAPodThatDisappearsInService(t *testing.T) {
 	w.expectAbsent(pod)
 	w.expectNoPages("all is undone")
 	w.expectWaits("")
+	if n := w.r.backoff.NumRequeues(pod.UID); n > 0 {
+		t.Errorf("the back-off still counts %d failures of a pod that is gone", n)
+	}
 }
 
 func TestAPodIsUndoneByItsUID(t *testing.T) {

@@ -26,6 +26,7 @@ func TestWhyAPodWaits(t *testing.T) {
 		pod.Status.Conditions = append(pod.Status.Conditions,
 			corev1.PodCondition{Type: appspub.KruisePodReadyConditionType, Status: corev1.ConditionFalse})
 	}
+	letGoByKruise := func(pod *corev1.Pod) { pod.Status.Conditions[1].Status = corev1.ConditionTrue }
 	ofAStatefulSet := func(pod *corev1.Pod) {
 		pod.OwnerReferences[0].Kind = "StatefulSet"
 	}
@@ -107,6 +108,15 @@ func TestWhyAPodWaits(t *testing.T) {
 			wait:     Wait{Reason: "HeldNotReady", Since: testEpoch()},
 			after:    backoffCap,
 		},
+		"held not ready by Kruise, by no hook": {
+			reason: "another feature of Kruise holds it, and knows when to let go",
+			pod:    []func(*corev1.Pod){inState(appspub.LifecycleStateNormal), heldByKruise},
+		},
+		"held not ready by Kruise during an update": {
+			reason:   "as it should be; it lets go after the update",
+			workload: markingNotReady,
+			pod:      []func(*corev1.Pod){inState(appspub.LifecycleStatePreparingUpdate), heldByKruise},
+		},
 		"not ready by itself in Normal": {
 			reason: "its own affair: it is kept as it is",
 			pod:    []func(*corev1.Pod){inState(appspub.LifecycleStateNormal), unready},
@@ -114,7 +124,13 @@ func TestWhyAPodWaits(t *testing.T) {
 		"not ready by itself where a hook marks": {
 			reason:   "Kruise's own gate is open",
 			workload: markingNotReady,
-			pod:      []func(*corev1.Pod){inState(appspub.LifecycleStateNormal), unready},
+			pod:      []func(*corev1.Pod){inState(appspub.LifecycleStateNormal), heldByKruise, letGoByKruise},
+		},
+		"a workload of another kind whose pod has ended": {
+			reason: "its finalizer is released like any",
+			pod: []func(*corev1.Pod){ofAStatefulSet, inState(appspub.LifecycleStateNormal), func(pod *corev1.Pod) {
+				pod.Status.Phase = corev1.PodFailed
+			}},
 		},
 		"a workload of another kind": {
 			reason: "nobody will ever release its finalizer",
@@ -228,6 +244,10 @@ func TestAWaitIsCountedFromWhereItBegan(t *testing.T) {
 		w.sleep(time.Minute)
 		w.reconcile(pod)
 		w.expectWaits("since it was first seen", Wait{Reason: "RegistryUnavailable", Since: began})
+
+		w.registry.Fail(anyCall(), registry.Terminal(errors.New("bad credentials")))
+		w.reconcile(pod)
+		w.expectWaits("another reason has a beginning of its own", Wait{Reason: "RegistryRefused", Since: w.clock.Now()})
 	})
 }
 

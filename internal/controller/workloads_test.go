@@ -210,13 +210,18 @@ func TestAServiceNameBelongsToOneNamespace(t *testing.T) {
 	w.expectHooks("", pod, "inPlaceUpdate")
 	w.expectEvents("", "Normal Resolved ServiceClaimed")
 
+	t.Log("One that this manager knows nothing of.")
+	found := w.pod(staging, "web-9", unready, func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.9" })
+	w.reconcile(found)
+	w.expectJournal("nothing is said under a name that is another's, not even that it is out")
+
 	t.Log("The name becomes free.")
 	next := w.bornPod(staging, "web-3")
 	w.reconcile(next)
 	w.takeJournal()
 	w.deleteCloneSet(prod)
 	w.reconcile(next)
-	w.expectJournal("", "Register web@10.0.0.3:8080", "write web-3")
+	w.expectJournal("", "Register web@10.0.0.4:8080", "write web-3")
 }
 
 func TestWhoHoldsAServiceName(t *testing.T) {
