@@ -279,6 +279,8 @@ func rowsOf(s shape, each func(row)) int {
 }
 
 // TestEveryInput checks the invariants of the design on the whole input space.
+//
+//nolint:tparallel // the group is over when its subtests are, and they are parallel
 func TestEveryInput(t *testing.T) {
 	t.Parallel()
 	var rows, outcomes atomic.Int64

@@ -88,7 +88,7 @@ func (m *manager) reconcile(p *modelPod) {
 		}
 		return
 	}
-	if m.visit(p) == errCrash {
+	if errors.Is(m.visit(p), errCrash) {
 		m.die()
 	}
 }
@@ -409,7 +409,7 @@ func (m *manager) patch(p *modelPod, seen *corev1.Pod, hooks Hooks, edit Edit, r
 	after, err := applyPatch(m.t, before, patch)
 	if err != nil {
 		w.logf("rollcall: patch of %s is refused", p.uid)
-		return nil, nil
+		return nil, nil //nolint:nilerr // the pod moved on, which is no fault
 	}
 	w.logf("rollcall: patches %s: set %v clear %v", p.uid, edit.Set, edit.Clear)
 	w.commit(p, after)

@@ -43,6 +43,8 @@ func walk(t testing.TB, seed uint64, r rules) *world {
 
 // TestModel walks a model of Kruise, kubelet, people, a bad registry and a manager that dies, and checks the promises at
 // every step and once everything has come to rest.
+//
+//nolint:tparallel // the group is over when its subtests are, and they are parallel
 func TestModel(t *testing.T) {
 	t.Parallel()
 	if seed, err := strconv.ParseUint(os.Getenv(envSeed), 10, 64); err == nil {

@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -65,6 +66,7 @@ type modelPod struct {
 	healthy  bool
 	up       bool            // containers are ready
 	held     map[string]bool // markPodNotReady, by hook
+	stays    map[string]bool // timestamps and states that it was in
 	// specified for deletion, which can't be cancelled.
 	specified bool
 
@@ -198,6 +200,13 @@ func (w *world) setReady(p *modelPod) {
 // move is a move of Kruise's, with the timestamp in whole seconds.
 func (w *world) move(p *modelPod, to appspub.LifecycleStateType, also ...func(*corev1.Pod)) {
 	from := state(p.api)
+	// Back in a state within one second, a pod looks as if it had stayed. A manager that put it in service in between and
+	// died before it wrote that down is deceived: the timestamp can't tell, and the design accepts it.
+	stay := func() string { return w.now.Format(time.RFC3339) + string(to) }
+	for p.stays[stay()] {
+		w.pass(time.Second)
+	}
+	p.stays[stay()] = true
 	if from == appspub.LifecycleStateUpdating {
 		p.unasked = false
 	}
@@ -237,12 +246,10 @@ func (w *world) scale() {
 	for ; active < w.replicas; active++ {
 		w.created++
 		p := &modelPod{uid: types.UID(fmt.Sprintf("pod-%d", w.created)), revision: w.revision, running: w.revision,
-			healthy: true, held: map[string]bool{}, registeredIn: -1}
+			healthy: true, held: map[string]bool{}, stays: map[string]bool{}, registeredIn: -1}
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: string(p.uid), UID: p.uid, Labels: map[string]string{"app": "web"},
 			CreationTimestamp: metav1.Time{Time: w.now}}}
-		for key, value := range w.workload.TemplateLabels {
-			pod.Labels[key] = value
-		}
+		maps.Copy(pod.Labels, w.workload.TemplateLabels)
 		p.api = pod
 		w.pods = append(w.pods, p)
 		w.move(p, appspub.LifecycleStatePreparingNormal)
