@@ -9,4 +9,7 @@
 //   - every pod is where Kruise wants it, with its hooks armed again;
 //   - no hook was flipped before the registry had acknowledged;
 //   - no transition cost more calls and writes than it may.
+//
+// One scenario alone: go test ./test/integration -v -run 'TestScenarios/cancel-late/mixed'. With
+// ROLLCALL_INTEGRATION_KEEP=1 the logs of all servers and managers stay in /tmp/rollcall-integration-*.
 package integration

@@ -146,8 +146,8 @@ func (e *environment) faults() error {
 	managers := e.managers
 	e.mu.Unlock()
 	for _, m := range managers {
-		for _, line := range m.faults() {
-			all = errors.Join(all, fmt.Errorf("manager %s: %s\n%s", m.name, line, m.Tail()))
+		if fault := m.Fault(); fault != "" {
+			all = errors.Join(all, fmt.Errorf("in the log of manager %s:\n%s", m.name, fault))
 		}
 	}
 	return errors.Join(all, e.history.Err(), e.cluster.Err())

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -249,15 +248,17 @@ func (m *manager) Tail() string {
 	return log[max(0, len(log)-logTail):]
 }
 
-// faults are what must never stand in a manager's log.
-func (m *manager) faults() []string {
-	var found []string
-	for line := range bytes.Lines([]byte(m.Log())) {
-		for _, bad := range []string{"DATA RACE", "panic:", "Observed a panic", "fatal error:"} {
-			if strings.Contains(string(line), bad) {
-				found = append(found, strings.TrimSpace(string(line)))
-			}
+// Fault is the first thing in the log that must never stand there, with what follows it; empty where there is none.
+func (m *manager) Fault() string {
+	log := m.Log()
+	first := -1
+	for _, bad := range []string{"DATA RACE", "panic:", "Observed a panic", "fatal error:"} {
+		if at := strings.Index(log, bad); at >= 0 && (first < 0 || at < first) {
+			first = at
 		}
 	}
-	return found
+	if first < 0 {
+		return ""
+	}
+	return log[first:min(len(log), first+logTail)]
 }
