@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	walks     = 60
+	walks     = 40
 	walkSteps = 60
 	walkDrain = 6 * time.Second
 )
