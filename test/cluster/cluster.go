@@ -164,12 +164,18 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.connect(); err != nil {
 		return err
 	}
+	if !c.opts.WithoutKruise {
+		// Before kube-controller-manager, whose garbage collector looks for new kinds only every 30 seconds.
+		if err := c.step(ctx, "OpenKruise's API", c.applyKruise); err != nil {
+			return fmt.Errorf("installing OpenKruise: %w", err)
+		}
+	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.step(groupCtx, controllerManager, c.startControllerManager) })
 	group.Go(func() error { return c.step(groupCtx, schedulerServer, c.startScheduler) })
 	group.Go(func() error { return c.step(groupCtx, kwokServer, c.startKWOK) })
 	if !c.opts.WithoutKruise {
-		group.Go(func() error { return c.InstallKruise(groupCtx) })
+		group.Go(func() error { return c.runKruise(groupCtx) })
 	}
 	if err := group.Wait(); err != nil {
 		return err
@@ -305,7 +311,15 @@ func (c *Cluster) InstallKruise(ctx context.Context) error {
 	if running := c.process(kruiseManager); running != nil {
 		running.kill()
 	}
-	if err := c.step(ctx, kruiseManager, c.installKruise); err != nil {
+	if err := c.applyKruise(ctx); err != nil {
+		return fmt.Errorf("installing OpenKruise: %w", err)
+	}
+	return c.runKruise(ctx)
+}
+
+// runKruise starts OpenKruise's manager and waits until it serves. Its manifests must have been applied.
+func (c *Cluster) runKruise(ctx context.Context) error {
+	if err := c.step(ctx, kruiseManager, c.startKruise); err != nil {
 		return fmt.Errorf("installing OpenKruise: %w", err)
 	}
 	c.kruise = true

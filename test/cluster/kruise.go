@@ -29,8 +29,8 @@ const (
 	yamlBuffer = 4096
 )
 
-// installKruise applies the manifests, starts the manager and waits until its webhooks take part in a request.
-func (c *Cluster) installKruise(ctx context.Context) error {
+// applyKruise applies the manifests and waits until the API server serves the CRDs.
+func (c *Cluster) applyKruise(ctx context.Context) error {
 	manifests, err := kruiseManifests(filepath.Join(c.kruiseDir, "config"))
 	if err != nil {
 		return err
@@ -41,9 +41,11 @@ func (c *Cluster) installKruise(ctx context.Context) error {
 			return fmt.Errorf("applying %s %s of OpenKruise: %w", object.GetKind(), object.GetName(), err)
 		}
 	}
-	if err := c.waitCRDs(ctx); err != nil {
-		return err
-	}
+	return c.waitCRDs(ctx)
+}
+
+// startKruise starts the manager and waits until its webhooks take part in a request.
+func (c *Cluster) startKruise(ctx context.Context) error {
 	p, err := c.startKruiseManager()
 	if err != nil {
 		return err
