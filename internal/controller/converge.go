@@ -33,11 +33,8 @@ type step struct {
 
 // converge makes the registry say what it shall of every instance of the pod.
 func (r *PodReconciler) converge(ctx context.Context, seen *observation, d lifecycle.Decision) progress {
-	if d.Want == lifecycle.Keep {
-		return progress{}
-	}
 	var missing wait
-	steps := seen.steps(d.Want)
+	steps := seen.steps(d)
 	for _, s := range steps {
 		w := r.ensure(ctx, seen, s)
 		if w.reason == "" {
@@ -48,24 +45,31 @@ func (r *PodReconciler) converge(ctx context.Context, seen *observation, d lifec
 		}
 		missing = w // the others are taken out all the same
 	}
-	if missing.reason != "" {
+	if missing.reason != "" || d.Want == lifecycle.Keep {
 		return progress{wait: missing}
 	}
 	return r.drained(seen, d, steps)
 }
 
-// steps takes out first what the pod no longer is: after a new IP, the old address may be another pod's soon.
-func (o *observation) steps(want lifecycle.Want) []step {
+// steps takes out first what the pod no longer is: after a new IP, the old address may be another pod's soon. That goes
+// for a pod that shall stay as it is too, but not where it isn't known what the pod is.
+func (o *observation) steps(d lifecycle.Decision) []step {
 	var former, present []step
 	known := o.known()
 	for _, in := range o.instances {
 		delete(known, recorded(in))
-		present = append(present, step{instance: in, want: want})
+		present = append(present, step{instance: in, want: d.Want})
 	}
 	for in := range known {
 		former = append(former, step{instance: instanceOf(o.settings.Cluster, o.pod(), in), want: lifecycle.Absent})
 	}
-	return append(former, present...)
+	if d.Want != lifecycle.Keep {
+		return append(former, present...)
+	}
+	if d.Row == lifecycle.RowUnknownState || o.problem.reason != "" {
+		return nil
+	}
+	return former
 }
 
 // ensure returns an empty wait once the registry is known to say what is wanted of one instance.
@@ -102,7 +106,7 @@ func (r *PodReconciler) call(ctx context.Context, seen *observation, s step) wai
 	if told := seen.page.toldToWait(recorded(s.instance), started); told.reason != "" {
 		return told
 	}
-	c := seen.page.begun(recorded(s.instance), s.want)
+	c := seen.page.begun(recorded(s.instance), s.want, started)
 	bounded, cancel := context.WithTimeout(ctx, seen.settings.Timeout)
 	defer cancel()
 	err := tell(bounded, seen.settings.Registry, s)
@@ -231,7 +235,7 @@ func outStay(o *observation) bool {
 // adopt takes a record's word for an acknowledgement, with the drain that it began. A time that is yet to come is not
 // ours, or another clock's: it must not hold the pod for longer than a drain.
 func (p *page) adopt(in lifecycle.Recorded, want lifecycle.Want, record lifecycle.Record, now time.Time) {
-	c := p.begun(in, want)
+	c := p.begun(in, want, now)
 	c.acknowledged = true
 	if record.OutSince == nil {
 		return

@@ -297,7 +297,7 @@ func TestWhatARecordIsGoodFor(t *testing.T) {
 				name = tc.record.service
 			}
 			record, err := json.Marshal(lifecycle.Record{
-				Stamp: lifecycle.Stamp{UID: uid, Timestamp: tc.record.timestamp}, Want: tc.record.want,
+				Stamp: lifecycle.Stamp{UID: uid, Timestamp: tc.record.timestamp, State: string(tc.state)}, Want: tc.record.want,
 				Instances: []lifecycle.Recorded{{Service: name, Address: "10.0.0.1", Port: 8080}},
 				Handlers: []lifecycle.Handler{
 					{Finalizer: preDeleteFinalizer}, {Label: inPlaceLabel, Value: "hold"}, {Label: preNormalLabel, Value: "ok"},
@@ -379,6 +379,30 @@ func TestATimeOutThatLandsLate(t *testing.T) {
 	w.reconcile(pod)
 	w.expectJournal("released", writes)
 	w.expectHooks("", pod, "inPlaceUpdate")
+}
+
+func TestAnAnswerThatTakesLongDoesNotSettle(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	w.registry.FailNext(anyCall(), context.DeadlineExceeded)
+	w.reconcile(pod)
+	w.takeJournal()
+
+	t.Log("The pod is scaled in, its Deregister is carried out, the Register lands, and only then the answer comes.")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	stop := w.registry.OnAnswer(anyCall(), func(registrytest.Call) {
+		w.sleep(2 * testTimeout)
+		w.must(w.backend.Register(t.Context(), w.instance(pod, "web", 8080)), "landing the call")
+	})
+	w.reconcile(pod)
+	stop()
+	w.expectJournal("it began before the time had passed, so its answer proves nothing", deregisters)
+	w.expectHooks("", pod, "inPlaceUpdate preDelete")
+
+	w.reconcile(pod)
+	w.expectJournal("", deregisters, writes)
+	w.expectAbsent(pod)
 }
 
 func TestATimeOutOfWhatIsWantedAnywayNeedsNoSettling(t *testing.T) {
@@ -511,6 +535,25 @@ func TestANewAddress(t *testing.T) {
 	w.changePod(pod, moveTo("10.0.0.10"))
 	w.reconcile(pod)
 	w.expectJournal("the record knows the address", "Deregister web@10.0.0.9:8080", "Register web@10.0.0.10:8080", writes)
+}
+
+func TestANewAddressOfAPodThatIsKept(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStateNormal)
+	w.reconcile(pod)
+	w.takeJournal()
+
+	w.changePod(pod, unready)
+	w.reconcile(pod)
+	w.expectJournal("an unready pod stays as it is")
+	w.changePod(pod, func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.9" })
+	w.reconcile(pod)
+	w.expectJournal("its old address may be another pod's soon", deregisters)
+	w.changePod(pod, func(p *corev1.Pod) { p.Labels[appspub.LifecycleStateKey], p.Status.PodIP = "Brooding", "10.0.0.10" })
+	w.reconcile(pod)
+	w.expectJournal("in a state that we don't know, nothing is touched")
 }
 
 func TestAnInstanceThatNoRecordNames(t *testing.T) {

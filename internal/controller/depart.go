@@ -41,10 +41,7 @@ func (r *PodReconciler) depart(ctx context.Context, req Request) (reconcile.Resu
 
 // undo takes the pod out of the registry and, where it is still there to be freed, frees it.
 func (r *PodReconciler) undo(ctx context.Context, req Request, pod *corev1.Pod) (reconcile.Result, error) {
-	seen, err := r.remember(ctx, pod)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
+	seen := r.remember(pod)
 	decision := lifecycle.Decision{Row: lifecycle.RowGone, Want: lifecycle.Absent}
 	if seen.page.lingers {
 		decision = lifecycle.Decide(seen.input)
@@ -75,16 +72,12 @@ func (r *PodReconciler) stillThere(ctx context.Context, req Request) (*corev1.Po
 }
 
 // remember makes an observation of a pod as it was last seen.
-func (r *PodReconciler) remember(ctx context.Context, last *corev1.Pod) (*observation, error) {
-	workload, err := r.workloadOf(ctx, last)
-	if err != nil {
-		return nil, err
-	}
+func (r *PodReconciler) remember(last *corev1.Pod) *observation {
 	settings := r.settings.Load()
 	seen := &observation{settings: settings, page: r.ledger.open(last.UID, settings.Registry)}
 	seen.input = lifecycle.Input{Pod: last, Record: lifecycle.RecordOf(last), Ownership: settings.Ownership}
-	r.observeInstances(seen, workload)
-	return seen, nil
+	r.observeInstances(seen)
+	return seen
 }
 
 // nothingLeft reports whether the registry has acknowledged that every instance of the pod is absent, or never heard of

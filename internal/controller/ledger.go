@@ -44,8 +44,10 @@ type page struct {
 type call struct {
 	want lifecycle.Want
 	// acknowledged is false while the outcome is unknown.
-	acknowledged   bool
-	acknowledgedAt time.Time
+	acknowledged bool
+	// began is when the call was made, and what counts against late ones: its work may be done long before its answer
+	// comes, and a late call's in between.
+	began time.Time
 	// outSince is the acknowledgement that took the instance out, with no Register tried since.
 	outSince time.Time
 	// late holds, for each want of a call that timed out, until when it may still land.
@@ -169,13 +171,13 @@ func (p *page) turnTo(reg registry.Registry) {
 }
 
 // begun notes that a call is about to be made: from here on its outcome is unknown.
-func (p *page) begun(in lifecycle.Recorded, want lifecycle.Want) *call {
+func (p *page) begun(in lifecycle.Recorded, want lifecycle.Want, now time.Time) *call {
 	c := p.calls[in]
 	if c == nil {
 		c = &call{}
 		p.calls[in] = c
 	}
-	c.want, c.acknowledged = want, false
+	c.want, c.acknowledged, c.began = want, false, now
 	if want == lifecycle.InService {
 		c.outSince = time.Time{}
 	}
@@ -194,14 +196,14 @@ func (p *page) toldToWait(in lifecycle.Recorded, now time.Time) wait {
 }
 
 func (c *call) succeeded(now time.Time) {
-	c.acknowledged, c.acknowledgedAt = true, now
+	c.acknowledged = true
 	// A Register that was still on its way can have put it in again since the last acknowledgement.
 	_, wasIn := c.late[lifecycle.InService]
 	if c.want != lifecycle.InService && (wasIn || c.outSince.IsZero()) {
 		c.outSince = now
 	}
 	for want, until := range c.late {
-		if !now.Before(until) {
+		if !c.began.Before(until) {
 			delete(c.late, want)
 		}
 	}
@@ -229,5 +231,5 @@ func (c *call) unsettledUntil(want lifecycle.Want) time.Time {
 // stands reports whether the last call was acknowledged and wanted the same.
 func (c *call) stands(want lifecycle.Want) bool { return c != nil && c.acknowledged && c.want == want }
 
-// settled reports whether the acknowledgement came after everything that could still have undone it.
-func (c *call) settled() bool { return !c.acknowledgedAt.Before(c.unsettledUntil(c.want)) }
+// settled reports whether the call began after everything that could still have undone it.
+func (c *call) settled() bool { return !c.began.Before(c.unsettledUntil(c.want)) }

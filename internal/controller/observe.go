@@ -81,12 +81,12 @@ func (r *PodReconciler) observe(ctx context.Context, req Request) (*observation,
 		return seen, nil
 	}
 	seen.unsupported = unsupportedKind(pod)
-	r.observeInstances(seen, workload)
+	r.observeInstances(seen)
 	return seen, nil
 }
 
 // observeInstances says which instances the pod has, or what is wrong with how it is described.
-func (r *PodReconciler) observeInstances(seen *observation, workload *kruisev1alpha1.CloneSet) {
+func (r *PodReconciler) observeInstances(seen *observation) {
 	pod, settings := seen.pod(), seen.settings
 	drain, drainErr := service.DrainOf(pod.Annotations, settings.Drain)
 	if drainErr != nil {
@@ -94,7 +94,7 @@ func (r *PodReconciler) observeInstances(seen *observation, workload *kruisev1al
 	}
 	seen.drain = drain
 
-	endpoints, err := settings.Services.EndpointsOf(subjectOf(pod, workload))
+	endpoints, err := settings.Services.EndpointsOf(subjectOf(pod))
 	claimed := r.claimed(pod, settings, endpoints)
 	if pod.Status.PodIP != "" && claimed == "" {
 		seen.instances = instancesOf(settings.Cluster, pod, endpoints)
@@ -123,12 +123,18 @@ func (r *PodReconciler) claimed(pod *corev1.Pod, settings *Settings, endpoints [
 	return ""
 }
 
-// blocks says why the pod can't be put in service although it shall be; empty where nothing is in the way.
+// blocks says why nothing may be done with the pod although it shall be; empty where nothing is in the way.
 func (o *observation) blocks(d lifecycle.Decision) wait {
-	if d.Want != lifecycle.InService {
+	switch {
+	case o.unsupported != "" && d.Row != lifecycle.RowGone:
+		return wait{reason: ReasonUnsupportedWorkload, message: fmt.Sprintf(
+			"the pod has a finalizer or mark of ours and belongs to a %s; only CloneSets are driven: "+
+				"take it out of the template, or out of hooks.owned", o.unsupported)}
+	case d.Want == lifecycle.InService:
+		return o.problem
+	default:
 		return wait{}
 	}
-	return o.problem
 }
 
 // known are the instances that this process made calls for, or that the record names.
@@ -144,14 +150,19 @@ func (o *observation) known() map[lifecycle.Recorded]bool {
 }
 
 // workloadOf returns the CloneSet that owns the pod, or nil. The cache may not have seen a new one yet, and a workload
-// that is taken for gone has its handlers released, so the API server is asked before that.
+// that is taken for gone has its handlers released, so the API server is asked before that. Nothing hangs on it for a pod
+// that is being deleted, and there may be many at once.
 func (r *PodReconciler) workloadOf(ctx context.Context, pod *corev1.Pod) (*kruisev1alpha1.CloneSet, error) {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil || !isKruise(owner) || owner.Kind != "CloneSet" {
 		return nil, nil
 	}
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}
-	for _, reader := range []client.Reader{r.client, r.apiReader} {
+	readers := []client.Reader{r.client, r.apiReader}
+	if pod.DeletionTimestamp != nil {
+		readers = readers[:1]
+	}
+	for _, reader := range readers {
 		workload := &kruisev1alpha1.CloneSet{}
 		err := reader.Get(ctx, key, workload)
 		if err == nil && workload.UID == owner.UID {
@@ -189,12 +200,13 @@ func asLifecycle(workload *kruisev1alpha1.CloneSet) *lifecycle.Workload {
 	}
 }
 
-func subjectOf(pod *corev1.Pod, workload *kruisev1alpha1.CloneSet) service.Subject {
+// subjectOf names the workload as the pod does, since it may be gone already.
+func subjectOf(pod *corev1.Pod) service.Subject {
 	subject := service.Subject{
 		Namespace: pod.Namespace, Labels: pod.Labels, Annotations: pod.Annotations, Spec: &pod.Spec,
 	}
-	if workload != nil {
-		subject.Workload = workload.Name
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		subject.Workload = owner.Name
 	}
 	return subject
 }

@@ -187,10 +187,6 @@ func (o *observation) explain(d lifecycle.Decision) wait {
 			o.pod().Labels[appspub.LifecycleStateKey])}
 	case len(o.input.Hooks.Refused) > 0:
 		return wait{reason: ReasonHandlerRefused, message: o.input.Hooks.Refused[0].Why}
-	case o.unsupported != "" && d.Row != lifecycle.RowGone:
-		return wait{reason: ReasonUnsupportedWorkload, message: fmt.Sprintf(
-			"the pod has a finalizer or mark of ours and belongs to a %s; only CloneSets are driven: "+
-				"take it out of the template, or out of hooks.owned", o.unsupported)}
 	case o.heldNotReady(d):
 		return wait{reason: ReasonHeldNotReady, message: "Kruise holds the pod not ready (markPodNotReady) and lets go only " +
 			"after an in-place update, which was rolled back: delete the pod, or update it in place"}

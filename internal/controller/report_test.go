@@ -132,6 +132,13 @@ func TestWhyAPodWaits(t *testing.T) {
 				pod.Status.Phase = corev1.PodFailed
 			}},
 		},
+		"a workload of another kind, ready": {
+			reason: "it is not driven",
+			pod:    []func(*corev1.Pod){ofAStatefulSet, inState(appspub.LifecycleStateNormal)},
+			event:  "Warning UnsupportedWorkload the pod has a finalizer or mark of ours and belongs to a StatefulSet",
+			wait:   Wait{Reason: "UnsupportedWorkload", Since: testEpoch()},
+			after:  backoffCap,
+		},
 		"a workload of another kind": {
 			reason: "nobody will ever release its finalizer",
 			pod:    []func(*corev1.Pod){ofAStatefulSet, inState(appspub.LifecycleStatePreparingDelete)},
@@ -162,6 +169,9 @@ func TestWhyAPodWaits(t *testing.T) {
 				wantEvents = []string{tc.event}
 			}
 			w.expectEvents(tc.reason, wantEvents...)
+			if tc.wait.Reason == string(ReasonUnsupportedWorkload) {
+				w.expectJournal("what is not driven is not registered either")
+			}
 			var wantWaits []Wait
 			if tc.wait.Reason != "" {
 				wantWaits = []Wait{tc.wait}

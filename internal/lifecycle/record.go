@@ -43,18 +43,12 @@ type Recorded struct {
 type Stamp struct {
 	UID       types.UID `json:"uid"`
 	Timestamp string    `json:"timestamp"`
-	// State is the lifecycle state; empty in a stamp that does not say.
-	State string `json:"state,omitempty"`
+	State     string    `json:"state"`
 }
 
 // StampOf returns the pod's current stamp.
 func StampOf(pod *corev1.Pod) Stamp {
 	return Stamp{UID: pod.UID, Timestamp: pod.Annotations[appspub.LifecycleTimestampKey], State: string(state(pod))}
-}
-
-// covers reports whether the stamp is of the stay, as far as it says.
-func (s Stamp) covers(now Stamp) bool {
-	return s.UID == now.UID && s.Timestamp == now.Timestamp && (s.State == "" || s.State == now.State)
 }
 
 // RecordOf reads the pod's record. Garbage, and a record of another pod, are none.
@@ -74,7 +68,7 @@ func RecordOf(pod *corev1.Pod) Record {
 func (r Record) Exists() bool { return r.Stamp.UID != "" }
 
 // Fresh reports whether the record was written during the pod's present stay in its state.
-func (r Record) Fresh(pod *corev1.Pod) bool { return r.Exists() && r.Stamp.covers(StampOf(pod)) }
+func (r Record) Fresh(pod *corev1.Pod) bool { return r.Exists() && r.Stamp == StampOf(pod) }
 
 // Says reports whether the record has the instance at what is wanted.
 func (r Record) Says(want Want, in Recorded) bool {
