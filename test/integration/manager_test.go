@@ -2,10 +2,10 @@ package integration
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -26,17 +26,15 @@ const logTail = 6000
 
 // manager is one Rollcall: a process that can be killed and started again.
 type manager struct {
-	name    string
-	dir     string
-	config  string
-	log     string
-	proxy   *apiProxy
-	metrics string
-	health  string
-	served  string
-	flags   []string
+	name   string
+	dir    string
+	config string
+	log    string
+	proxy  *apiProxy
+	flags  []string
 
 	mu      sync.Mutex
+	logFrom int64 // where the log of the present process begins
 	process *exec.Cmd
 	done    chan struct{}
 	err     error
@@ -70,27 +68,11 @@ func newManager(dir, name string, api *rest.Config, config configuration, flags 
 	if err := m.Configure(config); err != nil {
 		return nil, err
 	}
-	for _, address := range []*string{&m.metrics, &m.health, &m.served} {
-		free, err := freeAddress()
-		if err != nil {
-			return nil, err
-		}
-		*address = free
-	}
 	var err error
 	if m.proxy, err = newAPIProxy(api); err != nil {
 		return nil, err
 	}
 	return m, m.proxy.Kubeconfig(filepath.Join(m.dir, "kubeconfig"))
-}
-
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
 }
 
 // Configure writes the configuration file, as a mounted ConfigMap changes: by a rename.
@@ -116,16 +98,20 @@ func (m *manager) Start() error {
 	if err != nil {
 		return err
 	}
+	before, err := log.Stat()
+	if err != nil {
+		return errors.Join(err, log.Close())
+	}
 	self, err := os.Executable()
 	if err != nil {
-		return err
+		return errors.Join(err, log.Close())
 	}
 	cmd := exec.Command(self, append([]string{
 		"--config=" + m.config,
 		"--kubeconfig=" + filepath.Join(m.dir, "kubeconfig"),
-		"--metrics-bind-address=" + m.metrics,
-		"--health-probe-bind-address=" + m.health,
-		"--registry-bind-address=" + m.served,
+		"--metrics-bind-address=127.0.0.1:0",
+		"--health-probe-bind-address=127.0.0.1:0",
+		"--registry-bind-address=127.0.0.1:0",
 		"--leader-elect=false",
 	}, m.flags...)...)
 	cmd.Env = append(os.Environ(), managerMark+"=1", "GORACE=halt_on_error=0")
@@ -139,7 +125,7 @@ func (m *manager) Start() error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.process, m.done = cmd, make(chan struct{})
+	m.process, m.done, m.logFrom = cmd, make(chan struct{}), before.Size()
 	go m.wait(cmd, m.done, log)
 	return nil
 }
@@ -200,7 +186,7 @@ func (m *manager) signal(signal syscall.Signal) {
 func (m *manager) AwaitReady(ctx context.Context) error {
 	var last error
 	for {
-		status, body, err := get(ctx, "http://"+m.health+"/readyz")
+		status, body, err := m.Get(ctx, healthServer, "/readyz")
 		if err == nil && status == http.StatusOK {
 			return nil
 		}
@@ -216,6 +202,39 @@ func (m *manager) AwaitReady(ctx context.Context) error {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+}
+
+// The servers of a manager, by their names in its log.
+const (
+	metricsServer = "metrics"
+	healthServer  = "health"
+	memoryServer  = "registry"
+)
+
+// Get asks one of the servers of the present process.
+func (m *manager) Get(ctx context.Context, server, path string) (status int, body string, err error) {
+	address, err := m.address(server)
+	if err != nil {
+		return 0, "", err
+	}
+	return get(ctx, "http://"+address+path)
+}
+
+// address finds where a server of the present process listens in its log.
+func (m *manager) address(server string) (string, error) {
+	m.mu.Lock()
+	from := m.logFrom
+	m.mu.Unlock()
+	for line := range strings.Lines(m.Log()[from:]) {
+		var entry map[string]any
+		if json.Unmarshal([]byte(line), &entry) != nil || entry["msg"] != "listening" {
+			continue
+		}
+		if address, ok := entry[server].(string); ok && address != "" {
+			return address, nil
+		}
+	}
+	return "", fmt.Errorf("manager %s has not said where its %s server listens", m.name, server)
 }
 
 // get reads a URL.

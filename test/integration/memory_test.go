@@ -13,7 +13,7 @@ import (
 
 // memoryHolds is registryHolds for a manager with the memory driver, as curl sees it.
 func (s *scenario) memoryHolds(pods []*corev1.Pod) error {
-	status, body, err := get(s.Context(), "http://"+s.manager.served+"/v1/instances?cluster="+clusterName)
+	status, body, err := s.manager.Get(s.Context(), memoryServer, "/v1/instances?cluster="+clusterName)
 	if err != nil {
 		return err
 	}

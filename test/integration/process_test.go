@@ -348,7 +348,7 @@ func TestReload(t *testing.T) {
 func (s *scenario) ExpectMetric(name, value string) {
 	s.Helper()
 	s.await(fmt.Sprintf("metric %s %s", name, value), func() error {
-		_, body, err := get(s.Context(), "http://"+s.manager.metrics+"/metrics")
+		_, body, err := s.manager.Get(s.Context(), metricsServer, "/metrics")
 		if err != nil {
 			return err
 		}
@@ -458,7 +458,7 @@ func TestWithoutKruise(t *testing.T) {
 	}
 	s := newScenarioOn(t, k8s, watchPods(t.Context(), k8s), m, env.registry, labels, "without-kruise")
 	s.await("the manager to say what is missing", func() error {
-		status, body, err := get(t.Context(), "http://"+m.health+"/readyz")
+		status, body, err := m.Get(t.Context(), healthServer, "/readyz")
 		if err != nil {
 			return err
 		}
