@@ -3,10 +3,13 @@ package integration
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -49,13 +52,17 @@ func (r *registryServer) URL() string { return "http://" + r.address }
 func (r *registryServer) Up() error {
 	address := r.address
 	if address == "" {
-		address = "127.0.0.1:0"
+		// Below the ports of outgoing connections, one of which could take it while the registry is down.
+		address = fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))
 	}
 	listener, err := net.Listen("tcp", address)
+	if r.address == "" && errors.Is(err, syscall.EADDRINUSE) {
+		return r.Up()
+	}
 	if err != nil {
 		return err
 	}
-	r.listener, r.address = listener, listener.Addr().String()
+	r.listener, r.address = listener, address
 	r.server = &http.Server{Handler: r.handler, ReadHeaderTimeout: time.Minute}
 	server := r.server
 	go func() {
