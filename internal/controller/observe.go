@@ -180,7 +180,7 @@ func isKruise(owner *metav1.OwnerReference) bool {
 	return err == nil && gv.Group == kruisev1alpha1.GroupVersion.Group
 }
 
-// unsupportedKind names the pod's workload where it is one of Kruise's that Rollcall does not drive.
+// unsupportedKind names the kind of the pod's workload where that is no CloneSet.
 func unsupportedKind(pod *corev1.Pod) string {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil || owner.Kind == "CloneSet" && isKruise(owner) {

@@ -40,8 +40,8 @@ const (
 	// What to do: take another name, put `{namespace}` into `service.name`, or set
 	// `service.sharedAcrossNamespaces: true`.
 	ReasonServiceClaimed Reason = "ServiceClaimed"
-	// ReasonHandlerRefused: a handler of ours can't be used: its key is in the workload's selector, two hooks want it
-	// at different values, or it is a newly-created mark too. What it blocks stays blocked.
+	// ReasonHandlerRefused: a handler of ours can't be used: its key is in the workload's selector, its value is empty,
+	// two hooks want it at different values, or it is a newly-created mark too. What it blocks stays blocked.
 	//
 	// What to do: change in the CloneSet what the message says.
 	ReasonHandlerRefused Reason = "HandlerRefused"
