@@ -42,11 +42,11 @@ func TestNewNamesTheFieldThatIsWrong(t *testing.T) {
 		"empty query":    {"the list has its own", at(good + "?"), "endpoint", "must not have a query"},
 		"fragment":       {"it is never sent", at(good + "#a"), "endpoint", "must not have a fragment"},
 
-		"missing token file": {"a Secret was not mounted", withToken("/does/not/exist"), "auth.tokenFile", "no such file"},
+		"missing token file": {"a Secret was not mounted", withToken("/does/not/exist"), "auth.tokenFile", "must be a file that the manager can read"},
 		"empty token file":   {"no token would be sent", withToken(empty), "auth.tokenFile", "is empty"},
 		"two tokens":         {"a header has one line", withToken(twoLines), "auth.tokenFile", "one token and nothing else"},
 		"token directory":    {"a Secret's folder was given", withToken("/"), "auth.tokenFile", "is a directory"},
-		"missing ca file":    {"a Secret was not mounted", withCA(good, "/does/not/exist"), "tls.caFile", "no such file"},
+		"missing ca file":    {"a Secret was not mounted", withCA(good, "/does/not/exist"), "tls.caFile", "must be a PEM file that the manager can read"},
 		"ca file, not PEM":   {"nobody would be trusted", withCA(good, noPEM), "tls.caFile", "no certificate in PEM form"},
 		"ca file over http":  {"it promises what is not there", withCA("http://registry", noPEM), "tls.caFile", "endpoint is not https://"},
 		"an option": {

@@ -18,7 +18,7 @@ func (f tokenFile) read() (string, error) {
 	}
 	raw, err := os.ReadFile(string(f))
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("must be a file that the manager can read, with the token: %w", err)
 	}
 	token := string(bytes.TrimSpace(raw))
 	if token == "" {

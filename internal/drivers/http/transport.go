@@ -54,7 +54,7 @@ func newTransport(endpoint *url.URL, cfg registry.TLS) (*http.Transport, error) 
 func readAuthorities(path string) (*x509.CertPool, error) {
 	pem, err := os.ReadFile(path)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("must be a PEM file that the manager can read: %w", err)
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(pem) {
