@@ -97,7 +97,7 @@ func (r *PodReconciler) ensure(ctx context.Context, seen *observation, s step) w
 
 // settles returns how long a call that timed out may still be carried out.
 func (r *PodReconciler) settles(c *call) time.Duration {
-	return c.unsettledUntil(c.want).Sub(r.clock.Now())
+	return c.unsettledUntil().Sub(r.clock.Now())
 }
 
 // call makes one call. Nothing is known of its outcome until it has returned without an error.

@@ -217,11 +217,11 @@ func (c *call) timedOut(until time.Time) {
 	c.late[c.want] = until
 }
 
-// unsettledUntil returns until when a call that timed out may still undo what is wanted now; zero where none can.
-func (c *call) unsettledUntil(want lifecycle.Want) time.Time {
+// unsettledUntil returns until when a call that timed out may still undo this one; zero where none can.
+func (c *call) unsettledUntil() time.Time {
 	var latest time.Time
 	for other, until := range c.late {
-		if other != want && until.After(latest) {
+		if other != c.want && until.After(latest) {
 			latest = until
 		}
 	}
@@ -232,4 +232,4 @@ func (c *call) unsettledUntil(want lifecycle.Want) time.Time {
 func (c *call) stands(want lifecycle.Want) bool { return c != nil && c.acknowledged && c.want == want }
 
 // settled reports whether the call began after everything that could still have undone it.
-func (c *call) settled() bool { return !c.began.Before(c.unsettledUntil(c.want)) }
+func (c *call) settled() bool { return !c.began.Before(c.unsettledUntil()) }

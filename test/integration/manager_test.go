@@ -154,32 +154,22 @@ func (m *manager) Exited(ctx context.Context) error {
 	}
 }
 
-// Kill ends the process with no chance to tidy up, and returns when it is gone.
-func (m *manager) Kill() { m.signal(syscall.SIGKILL) }
-
-// Stop ends the process in good order, and returns when it is gone.
-func (m *manager) Stop() { m.signal(syscall.SIGTERM) }
-
 // Freeze stops the process from doing anything until Thaw, as a paused machine does.
 func (m *manager) Freeze() error { return m.process.Process.Signal(syscall.SIGSTOP) }
 
 // Thaw lets the process go on.
 func (m *manager) Thaw() error { return m.process.Process.Signal(syscall.SIGCONT) }
 
-func (m *manager) signal(signal syscall.Signal) {
+// Kill ends the process with no chance to tidy up, and returns when it is gone.
+func (m *manager) Kill() {
 	m.mu.Lock()
 	process, done := m.process, m.done
 	m.mu.Unlock()
 	if process == nil {
 		return
 	}
-	_ = process.Process.Signal(signal) // it may have ended by itself
-	select {
-	case <-done:
-	case <-time.After(30 * time.Second):
-		_ = process.Process.Kill()
-		<-done
-	}
+	_ = process.Process.Kill() // it may have ended by itself
+	<-done
 }
 
 // AwaitReady returns once the manager says that it is ready.
