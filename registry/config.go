@@ -10,17 +10,22 @@ import (
 	"time"
 )
 
-// Constructor makes a driver. It is called at start-up and again when the registry's configuration changed. It checks
-// all that can be checked without the registry: an unknown option, a bad URL or a missing file is an error that names
-// the field as the user wrote it (see [FieldError]). It does not need the registry to be reachable. A Registry that is
-// also an io.Closer is closed when it is no longer used.
+// Constructor makes a driver. It is called at start-up, and again when the registry's configuration or the content of a
+// file that it names has changed: a driver reads its files here and nowhere else. It checks all that can be checked
+// without the registry: an unknown option, a bad URL or a missing file is an error that names the field as the user wrote
+// it (see [FieldError]). It does not need the registry to be reachable.
+//
+// A Registry that is also an io.Closer is closed when it is no longer used and no call is under way. Close frees what
+// this process holds and leaves every entry as it is, those that live by a lease or a session too: whoever comes next has
+// until these end to take them over.
 type Constructor func(ctx context.Context, cfg Config) (Registry, error)
 
-// Config is the registry section of Rollcall's configuration, as a driver gets it.
+// Config is the section of one registry in Rollcall's configuration, as a driver gets it.
 type Config struct {
 	// Cluster is the owner that this process writes into its marks.
 	Cluster string
-	// Endpoint is the registry's address; its form is the driver's own. Empty where the driver needs none.
+	// Endpoint is where the registry is: one address, or several separated by commas, in the driver's own form. Empty
+	// where the driver needs none.
 	Endpoint string
 	TLS      TLS
 	Auth     Auth
@@ -29,18 +34,6 @@ type Config struct {
 	Timeout time.Duration
 	// Options is the driver's own part, as a JSON object; decode it with [Config.DecodeOptions].
 	Options json.RawMessage
-}
-
-// TLS says how the registry proves who it is.
-type TLS struct {
-	// CAFile is a PEM file with the authorities to trust; empty means the system's.
-	CAFile string
-}
-
-// Auth says who we are to the registry.
-type Auth struct {
-	// TokenFile holds a bearer token; surrounding white space is ignored.
-	TokenFile string
 }
 
 // DecodeOptions decodes the driver's options into a struct, strictly: an option that the struct has no field for is an

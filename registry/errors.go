@@ -39,6 +39,35 @@ func RetryAfterOf(err error) (time.Duration, bool) {
 	return r.after, true
 }
 
+// NotRegistered marks the error of a [Heartbeater] that finds no entry it could renew. NotRegistered(nil) is nil.
+func NotRegistered(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &notRegisteredError{err: err}
+}
+
+// IsNotRegistered reports whether err, or an error that it wraps, was marked by [NotRegistered].
+func IsNotRegistered(err error) bool {
+	var n *notRegisteredError
+	return errors.As(err, &n)
+}
+
+// NotApplied marks the error of a change in a [Batcher]'s call that was undone, or not tried, because of another change.
+// NotApplied(nil) is nil.
+func NotApplied(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &notAppliedError{err: err}
+}
+
+// IsNotApplied reports whether err, or an error that it wraps, was marked by [NotApplied].
+func IsNotApplied(err error) bool {
+	var n *notAppliedError
+	return errors.As(err, &n)
+}
+
 type terminalError struct{ err error }
 
 func (e *terminalError) Error() string { return e.err.Error() }
@@ -51,3 +80,13 @@ type retryAfterError struct {
 
 func (e *retryAfterError) Error() string { return e.err.Error() }
 func (e *retryAfterError) Unwrap() error { return e.err }
+
+type notRegisteredError struct{ err error }
+
+func (e *notRegisteredError) Error() string { return e.err.Error() }
+func (e *notRegisteredError) Unwrap() error { return e.err }
+
+type notAppliedError struct{ err error }
+
+func (e *notAppliedError) Error() string { return e.err.Error() }
+func (e *notAppliedError) Unwrap() error { return e.err }

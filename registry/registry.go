@@ -2,7 +2,9 @@ package registry
 
 import (
 	"context"
+	"maps"
 	"net"
+	"reflect"
 	"strconv"
 )
 
@@ -56,6 +58,25 @@ type Instance struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`
 	UID       string `json:"uid"`
+
+	// What follows is for clients. A registry that has no place for one of them leaves it out.
+
+	// Weight is the share of requests that the instance should get, relative to the others of its service, 1 to 10000;
+	// 0 where nothing was said.
+	Weight int `json:"weight,omitempty"`
+	// Zone is where the instance is; empty where nothing is known.
+	Zone string `json:"zone,omitempty"`
+	// Metadata holds anything else. No key is one of [ReservedMeta]. It is nil rather than empty.
+	Metadata map[string]string `json:"metadata,omitempty"`
+}
+
+// Equal reports whether two instances are the same in everything.
+func (in Instance) Equal(other Instance) bool {
+	if !maps.Equal(in.Metadata, other.Metadata) {
+		return false
+	}
+	in.Metadata, other.Metadata = nil, nil
+	return reflect.DeepEqual(in, other)
 }
 
 // Endpoint is the address and port as net.Dial takes it: 10.0.0.1:80, [fd00::1]:80.
@@ -63,7 +84,7 @@ func (in Instance) Endpoint() string {
 	return net.JoinHostPort(in.Address, strconv.Itoa(in.Port))
 }
 
-// State is what a registry says of an instance that it knows.
+// State is what a registry says of an instance.
 type State string
 
 const (
@@ -71,18 +92,12 @@ const (
 	InService State = "InService"
 	// OutOfService: known, and not given to clients.
 	OutOfService State = "OutOfService"
+	// Absent: unknown. No [Entry] has it.
+	Absent State = "Absent"
 )
 
 // Entry is one instance as the registry has it.
 type Entry struct {
 	Instance
 	State State `json:"state"`
-}
-
-// Lister is an optional capability, found by type assertion when Rollcall starts.
-type Lister interface {
-	// List returns every entry whose mark names the cluster, in no particular order, and nothing that others wrote. It
-	// is all or nothing: a partial answer is an error. The contract of [Registry] on context, concurrency, retries and
-	// error classes holds for it too.
-	List(ctx context.Context, cluster string) ([]Entry, error)
 }

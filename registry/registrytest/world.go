@@ -228,20 +228,20 @@ func (w *world) truth(cluster string) []registry.Entry {
 // difference says which entries are missing and which are there for no reason, "" if none. An entry that is there twice
 // counts twice.
 func difference(got, want []registry.Entry) string {
-	surplus := map[registry.Entry]int{}
+	surplus := map[string]int{}
 	for _, e := range got {
-		surplus[e]++
+		surplus[showEntry(e)]++
 	}
 	for _, e := range want {
-		surplus[e]--
+		surplus[showEntry(e)]--
 	}
 	var lines []string
 	for e, n := range surplus {
 		switch {
 		case n > 0:
-			lines = append(lines, fmt.Sprintf("  %dx not wanted: %s\n", n, showEntry(e)))
+			lines = append(lines, fmt.Sprintf("  %dx not wanted: %s\n", n, e))
 		case n < 0:
-			lines = append(lines, fmt.Sprintf("  %dx missing:    %s\n", -n, showEntry(e)))
+			lines = append(lines, fmt.Sprintf("  %dx missing:    %s\n", -n, e))
 		}
 	}
 	slices.Sort(lines)

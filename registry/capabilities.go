@@ -1,0 +1,77 @@
+package registry
+
+import (
+	"context"
+	"time"
+)
+
+// The optional capabilities of a [Registry] are found by type assertion when Rollcall has made it, never later. What
+// [Registry] says of contexts, concurrency, retries and error classes holds for their methods too.
+
+// Lister is for a registry that can be asked what there is.
+type Lister interface {
+	// List returns every entry whose mark names the cluster, in no particular order, and nothing that others wrote. It
+	// is all or nothing: a partial answer is an error.
+	List(ctx context.Context, cluster string) ([]Entry, error)
+}
+
+// StaleLister is a [Lister] whose answers lag behind what the registry has acknowledged, because the registry answers
+// from a cache.
+type StaleLister interface {
+	Lister
+	// Staleness is how long after it was acknowledged a change may be missing from an answer. It is always the same;
+	// zero means never.
+	Staleness() time.Duration
+}
+
+// Prober is for a registry in which an instance that was registered is not given to clients yet: because the registry
+// checks it first, say.
+type Prober interface {
+	// Probe returns nil once clients are given the instance. Otherwise the error says what is missing; the same classes
+	// hold as for a call. It is called after Register was acknowledged and before Kruise is told, and changes nothing.
+	Probe(ctx context.Context, in Instance) error
+}
+
+// Heartbeater is for a registry that forgets an entry unless it is renewed.
+type Heartbeater interface {
+	// HeartbeatInterval is how often each entry must be renewed. It is always the same; zero means that nothing needs
+	// renewing as this registry is configured, and Heartbeat is not called.
+	HeartbeatInterval() time.Duration
+
+	// Heartbeat renews one entry and nothing else: it makes no entry, and puts none in or out of service. It is called
+	// for every instance whose Register or FailOver was acknowledged, spread over the interval, until a Deregister of
+	// it begins; one that is under way may be overtaken by any other call. Where there is no such entry, or it
+	// carries another UID, or this process can't renew it (it is of a session or lease of another), the error is
+	// marked by [NotRegistered], and Rollcall makes the call again that the instance needs.
+	Heartbeat(ctx context.Context, in Instance) error
+}
+
+// Batcher is for a registry that takes many changes in one call.
+type Batcher interface {
+	// BatchLimit is how many changes one call may have, at least 1. It is always the same.
+	BatchLimit() int
+
+	// Batch makes the changes and returns one error for each, in their order. Each means what the error of the call by
+	// itself would mean, and the order in which the changes are made does not matter: no two have the same identity. A
+	// change that was undone, or not tried, because of another one is marked by [NotApplied]; Rollcall then makes its
+	// call by itself.
+	Batch(ctx context.Context, changes []Change) []error
+}
+
+// Change is one call in a batch: Register for InService, FailOver for OutOfService, Deregister for Absent.
+type Change struct {
+	Instance Instance
+	State    State
+}
+
+// Make makes a change by a call of its own.
+func (c Change) Make(ctx context.Context, reg Registry) error {
+	switch c.State {
+	case InService:
+		return reg.Register(ctx, c.Instance)
+	case OutOfService:
+		return reg.FailOver(ctx, c.Instance)
+	default:
+		return reg.Deregister(ctx, c.Instance)
+	}
+}

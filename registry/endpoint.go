@@ -1,0 +1,122 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Addresses splits the endpoint at its commas. None given, an empty one and one that stands there twice are errors of the
+// field endpoint.
+func (c Config) Addresses() ([]string, error) {
+	if strings.TrimSpace(c.Endpoint) == "" {
+		return nil, FieldError("endpoint", errors.New("is missing; write the registry's address"))
+	}
+	var addresses []string
+	for a := range strings.SplitSeq(c.Endpoint, ",") {
+		a = strings.TrimSpace(a)
+		switch {
+		case a == "":
+			return nil, FieldError("endpoint", errors.New("has an empty address between its commas; remove it"))
+		case slices.Contains(addresses, a):
+			return nil, FieldError("endpoint", errors.New("has one address twice; remove one"))
+		}
+		addresses = append(addresses, a)
+	}
+	return addresses, nil
+}
+
+// HostPorts returns the addresses of an endpoint of the form host:port,host:port. IPv6 stands in brackets.
+func (c Config) HostPorts() ([]string, error) {
+	addresses, err := c.Addresses()
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range addresses {
+		host, port, err := net.SplitHostPort(a)
+		if err != nil || host == "" || port == "" || !isPort(port) || strings.ContainsAny(host, "@/") {
+			return nil, FieldError("endpoint", errors.New(
+				"is not made of addresses; write host:port, with commas between several"))
+		}
+	}
+	return addresses, nil
+}
+
+// URLs returns the addresses of an endpoint that is made of http and https URLs, with nothing in them but host, port and
+// path: no user or password, which would be shown wherever the endpoint is. All have one scheme. TLS files are of no use
+// with http, and an error too.
+func (c Config) URLs() ([]*url.URL, error) {
+	addresses, err := c.Addresses()
+	if err != nil {
+		return nil, err
+	}
+	urls := make([]*url.URL, 0, len(addresses))
+	for _, a := range addresses {
+		u, err := parseURL(a)
+		if err != nil {
+			return nil, FieldError("endpoint", err)
+		}
+		if len(urls) > 0 && u.Scheme != urls[0].Scheme {
+			return nil, FieldError("endpoint", errors.New("has http and https addresses; write all with the same"))
+		}
+		urls = append(urls, u)
+	}
+	if urls[0].Scheme == "http" {
+		if err := c.TLS.ofNoUse("endpoint is not https://; remove it or correct the endpoint"); err != nil {
+			return nil, err
+		}
+	}
+	return urls, nil
+}
+
+// ofNoUse returns an error for the first file that is named.
+func (t TLS) ofNoUse(why string) error {
+	for _, f := range []struct{ field, path string }{
+		{"tls.caFile", t.CAFile}, {"tls.certFile", t.CertFile}, {"tls.keyFile", t.KeyFile},
+	} {
+		if f.path != "" {
+			return FieldError(f.field, errors.New("is of no use: "+why))
+		}
+	}
+	return nil
+}
+
+func parseURL(text string) (*url.URL, error) {
+	const form = "write a URL like https://registry.example.com/base"
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("is not a URL (%w); %s", withoutURL(err), form)
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, errors.New("must begin with http:// or https://; " + form)
+	case u.Hostname() == "":
+		return nil, errors.New("has no host; " + form)
+	case !isPort(u.Port()):
+		return nil, fmt.Errorf("has port %s; a port is 1 to 65535", u.Port())
+	case u.User != nil:
+		return nil, errors.New("must not hold a user or password; put credentials into the files that auth names")
+	case u.RawQuery != "" || u.ForceQuery:
+		return nil, errors.New("must not have a query; " + form)
+	case u.Fragment != "":
+		return nil, errors.New("must not have a fragment; " + form)
+	}
+	return u, nil
+}
+
+// isPort holds for none given, too: the scheme has one.
+func isPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return text == "" || err == nil && n > 0
+}
+
+// withoutURL takes the URL out of a parse error: it may hold a password.
+func withoutURL(err error) error {
+	if parse := new(url.Error); errors.As(err, &parse) {
+		return parse.Err
+	}
+	return err
+}

@@ -1,0 +1,56 @@
+package registry
+
+import (
+	"maps"
+	"strconv"
+	"strings"
+)
+
+// The keys of what [Instance.Meta] adds to an instance's metadata. Consul allows only letters, digits, - and _ in a key, so
+// all registries get these. "zone" and "weight" are what Spring Cloud LoadBalancer reads.
+const (
+	MetaPrefix    = "rollcall-"
+	MetaCluster   = MetaPrefix + "cluster"
+	MetaNamespace = MetaPrefix + "namespace"
+	MetaPod       = MetaPrefix + "pod"
+	MetaUID       = MetaPrefix + "uid"
+	MetaZone      = "zone"
+	MetaWeight    = "weight"
+)
+
+// ReservedMeta reports whether a key of metadata is one that [Instance.Meta] writes itself.
+func ReservedMeta(key string) bool {
+	return key == MetaZone || key == MetaWeight || strings.HasPrefix(key, MetaPrefix)
+}
+
+// Meta returns the instance's metadata, zone, weight and mark as pairs of strings, for a registry that keeps such pairs
+// with an entry. [Instance.SetMeta] reads them back.
+func (in Instance) Meta() map[string]string {
+	meta := make(map[string]string, len(in.Metadata)+6)
+	maps.Copy(meta, in.Metadata)
+	meta[MetaCluster], meta[MetaNamespace], meta[MetaPod], meta[MetaUID] = in.Cluster, in.Namespace, in.Pod, in.UID
+	if in.Zone != "" {
+		meta[MetaZone] = in.Zone
+	}
+	if in.Weight != 0 {
+		meta[MetaWeight] = strconv.Itoa(in.Weight)
+	}
+	return meta
+}
+
+// SetMeta sets what [Instance.Meta] wrote. What it did not write is metadata, but for keys that it would have written.
+func (in *Instance) SetMeta(meta map[string]string) {
+	in.Cluster, in.Namespace, in.Pod, in.UID = meta[MetaCluster], meta[MetaNamespace], meta[MetaPod], meta[MetaUID]
+	in.Zone = meta[MetaZone]
+	in.Weight, _ = strconv.Atoi(meta[MetaWeight]) // somebody else's entry may have any text there
+	in.Metadata = nil
+	for key, value := range meta {
+		if ReservedMeta(key) {
+			continue
+		}
+		if in.Metadata == nil {
+			in.Metadata = map[string]string{}
+		}
+		in.Metadata[key] = value
+	}
+}
