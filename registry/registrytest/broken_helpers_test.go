@@ -264,20 +264,20 @@ func removesUnderTheHand(ctx context.Context, b registrytest.Backend, in registr
 func listsByPrefix(t *testing.T) registrytest.Harness {
 	t.Helper()
 	var mu sync.Mutex
-	registered := map[registry.Instance]bool{}
+	registered := map[string]registry.Instance{}
 	return overMemory(t, func(b registrytest.Backend) registry.Registry {
 		return broken{
 			Backend: b,
 			register: func(ctx context.Context, in registry.Instance) error {
 				mu.Lock()
-				registered[in] = true
+				registered[in.Service+" "+in.Endpoint()] = in
 				mu.Unlock()
 				return b.Register(ctx, in)
 			},
 			list: func(_ context.Context, cluster string) (entries []registry.Entry, _ error) {
 				mu.Lock()
 				defer mu.Unlock()
-				for in := range registered {
+				for _, in := range registered {
 					if len(in.Cluster) >= len(cluster) && in.Cluster[:len(cluster)] == cluster {
 						entries = append(entries, registry.Entry{Instance: in, State: registry.InService})
 					}

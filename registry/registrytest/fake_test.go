@@ -95,7 +95,7 @@ func TestFakeWritesDownEveryCall(t *testing.T) {
 		{registrytest.OpList, registry.Instance{Cluster: "test"}, nil, true},
 	} {
 		c := calls[i]
-		if c.Op != want.op || c.Instance != want.instance || !errors.Is(c.Err, want.err) || c.Applied.IsZero() == want.applied {
+		if c.Op != want.op || !c.Instance.Equal(want.instance) || !errors.Is(c.Err, want.err) || c.Applied.IsZero() == want.applied {
 			t.Errorf("call %d: got %+v, want %+v", i, c, want)
 		}
 		if c.Acknowledged() != (want.err == nil) {
