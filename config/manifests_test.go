@@ -212,12 +212,13 @@ func TestManagerFindsItsConfiguration(t *testing.T) {
 func TestConfigurationIsAccepted(t *testing.T) {
 	t.Parallel()
 	got := configuration(t)
-	if got.Registry.Driver != "http" || got.Registry.Endpoint == "" {
-		t.Errorf("registry %+v, want driver http with an endpoint", got.Registry)
+	section := got.Registries[config.DefaultRegistry]
+	if section.Driver != "http" || section.Endpoint == "" {
+		t.Errorf("registry %+v, want driver http with an endpoint", section)
 	}
-	if got.Drain != config.DefaultDrain || got.Registry.Timeout != config.DefaultTimeout {
+	if got.Drain != config.DefaultDrain || section.Timeout != config.DefaultTimeout {
 		t.Errorf("drain %s and timeout %s, want the defaults %s and %s: what the file shows is what holds without it",
-			got.Drain, got.Registry.Timeout, config.DefaultDrain, config.DefaultTimeout)
+			got.Drain, section.Timeout, config.DefaultDrain, config.DefaultTimeout)
 	}
 }
 
@@ -243,7 +244,8 @@ func TestConfigurationIsAcceptedWithEachCommentedField(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	if got.Registry.CAFile == "" || got.Registry.TokenFile == "" || got.Service.Port == 0 {
+	section := got.Registries[config.DefaultRegistry]
+	if section.TLS.CAFile == "" || section.Auth.TokenFile == "" || got.Service.Port == 0 {
 		t.Errorf("got %+v, want the fields that were commented", got)
 	}
 }

@@ -41,19 +41,21 @@ type opened struct {
 // open returns the registry for a configuration: the one in force where the registry section is the same, so that the
 // controller keeps what it knows of it, else a new one. It puts nothing in force.
 func (d *drivers) open(ctx context.Context, c *config.Config) (*opened, error) {
-	if current := d.current.Load(); current != nil && reflect.DeepEqual(current.section, c.Registry) {
+	name := c.DefaultRegistries[0]
+	section := c.Registries[name]
+	if current := d.current.Load(); current != nil && reflect.DeepEqual(current.section, section) {
 		return current, nil
 	}
-	made, err := d.constructors[c.Registry.Driver](ctx, c.Driver())
+	made, err := d.constructors[section.Driver](ctx, c.Driver(name))
 	if err == nil && made == nil {
 		err = errors.New("the driver made no registry")
 	}
 	if err != nil {
-		return nil, registryError(err)
+		return nil, registryError(c.RegistryPath(name), err)
 	}
-	timed := metrics.Decorate(made, c.Registry.Driver, d.metrics)
-	g := &guard{Registry: timed, permit: func() error { return d.permit(c.Registry.Timeout) }}
-	next := &opened{section: c.Registry, registry: g.asCapable()}
+	timed := metrics.Decorate(made, section.Driver, d.metrics)
+	g := &guard{Registry: timed, permit: func() error { return d.permit(section.Timeout) }}
+	next := &opened{section: section, registry: g.asCapable()}
 	next.handler, _ = made.(http.Handler)
 	closer, _ := made.(io.Closer)
 	next.close = func() error {
@@ -91,8 +93,8 @@ func (d *drivers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // registryError puts the registry section's path before the field that the driver named.
-func registryError(err error) error {
-	path, detail := field.NewPath("registry"), err.Error()
+func registryError(path *field.Path, err error) error {
+	detail := err.Error()
 	if name, ok := registry.FieldOf(err); ok {
 		path = path.Child(name)
 		detail = strings.TrimPrefix(detail, name+": ")

@@ -135,7 +135,7 @@ func settings(c *config.Config, o *opened) controller.Settings {
 	return controller.Settings{
 		Cluster:                c.Cluster,
 		Registry:               o.registry,
-		Timeout:                c.Registry.Timeout,
+		Timeout:                o.section.Timeout,
 		Ownership:              lifecycle.Ownership{Owned: c.Hooks.Owned, NewlyCreated: c.Hooks.NewlyCreated},
 		Services:               service.Rules{Name: c.Service.Name, Port: c.Service.Port},
 		SharedAcrossNamespaces: c.Service.SharedAcrossNamespaces,

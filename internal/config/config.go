@@ -5,8 +5,12 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -19,26 +23,35 @@ const (
 	DefaultDrain       = 15 * time.Second
 )
 
+// DefaultRegistry is the name of the registry that a configuration with a single one has under "registry".
+const DefaultRegistry = "default"
+
 // Config is a configuration that was checked. It is never changed: a reload makes another one.
 type Config struct {
 	// Cluster is the owner mark in the registry.
 	Cluster string
 	// Namespaces are those to watch, sorted; empty means all.
 	Namespaces []string
-	Registry   Registry
-	Hooks      Hooks
-	Service    Service
+	// Registries are those that a pod may be in, by name; there is at least one.
+	Registries map[string]Registry
+	// DefaultRegistries are the names of those for a pod that names none itself: at least one, sorted, unique, and all
+	// known.
+	DefaultRegistries []string
+	Hooks             Hooks
+	Service           Service
 	// Drain is how long a pod stays up after it was taken out of rotation.
 	Drain time.Duration
+
+	// single is set where the file says registry, and not registries.
+	single bool
 }
 
-// Registry says which registry there is and how to talk to it.
+// Registry says which registry it is and how to talk to it.
 type Registry struct {
 	Driver   string
 	Endpoint string
-	CAFile   string
-	// TokenFile holds a bearer token.
-	TokenFile string
+	TLS      registry.TLS
+	Auth     registry.Auth
 	// Timeout bounds one call.
 	Timeout time.Duration
 	// Options is the driver's own part, a JSON object or nil.
@@ -63,22 +76,36 @@ type Service struct {
 
 // Limits is what a configuration is checked against that it does not hold itself.
 type Limits struct {
-	// Drivers are the names that registry.driver may have.
+	// Drivers are the names that a registry's driver may have.
 	Drivers []string
-	// Timeout is what registry.timeout must stay below, so that no call of a deposed leader is still under way when
+	// Timeout is what a registry's timeout must stay below, so that no call of a deposed leader is still under way when
 	// the next one acts.
 	Timeout time.Duration
 }
 
-// Driver returns the registry section as a driver's constructor takes it.
-func (c *Config) Driver() registry.Config {
+// RegistryNames returns the names of all registries, sorted.
+func (c *Config) RegistryNames() []string {
+	return slices.Sorted(maps.Keys(c.Registries))
+}
+
+// RegistryPath is where the section of a registry stands in the file.
+func (c *Config) RegistryPath(name string) *field.Path {
+	if c.single {
+		return field.NewPath("registry")
+	}
+	return field.NewPath("registries").Key(name)
+}
+
+// Driver returns the section of a registry as a driver's constructor takes it.
+func (c *Config) Driver(name string) registry.Config {
+	section := c.Registries[name]
 	return registry.Config{
 		Cluster:  c.Cluster,
-		Endpoint: c.Registry.Endpoint,
-		TLS:      registry.TLS{CAFile: c.Registry.CAFile},
-		Auth:     registry.Auth{TokenFile: c.Registry.TokenFile},
-		Timeout:  c.Registry.Timeout,
-		Options:  c.Registry.Options,
+		Endpoint: section.Endpoint,
+		TLS:      section.TLS,
+		Auth:     section.Auth,
+		Timeout:  section.Timeout,
+		Options:  section.Options,
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,13 +43,15 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &Config{
-		Cluster:  "prod-1",
-		Registry: Registry{Driver: "memory", Timeout: 5 * time.Second},
-		Hooks:    Hooks{Owned: []string{"example.com/*"}},
-		Service:  Service{Name: template(t, "{label:app}")},
-		Drain:    15 * time.Second,
+		Cluster:           "prod-1",
+		Registries:        map[string]Registry{"default": {Driver: "memory", Timeout: 5 * time.Second}},
+		DefaultRegistries: []string{"default"},
+		Hooks:             Hooks{Owned: []string{"example.com/*"}},
+		Service:           Service{Name: template(t, "{label:app}")},
+		Drain:             15 * time.Second,
+		single:            true,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Config{})); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
@@ -62,8 +65,8 @@ namespaces: [web, api]
 registry:
   driver: http
   endpoint: https://registry.example.com
-  tls: {caFile: /etc/rollcall/tls/ca.crt}
-  auth: {tokenFile: /etc/rollcall/auth/token}
+  tls: {caFile: /etc/rollcall/tls/ca.crt, certFile: /etc/rollcall/tls/tls.crt, keyFile: /etc/rollcall/tls/tls.key}
+  auth: {tokenFile: /etc/rollcall/auth/token, username: rollcall, passwordFile: /etc/rollcall/auth/password}
   timeout: 1500ms
   options: {datacenter: dc1, weight: 10000000000}
 hooks:
@@ -81,30 +84,83 @@ drain: 0s
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &Config{
-		Cluster:    "prod-1",
-		Namespaces: []string{"api", "web"},
-		Registry: Registry{
-			Driver: "http", Endpoint: "https://registry.example.com", CAFile: "/etc/rollcall/tls/ca.crt",
-			TokenFile: "/etc/rollcall/auth/token", Timeout: 1500 * time.Millisecond,
-			Options: json.RawMessage(`{"datacenter":"dc1","weight":10000000000}`),
+	section := Registry{
+		Driver: "http", Endpoint: "https://registry.example.com", Timeout: 1500 * time.Millisecond,
+		TLS: registry.TLS{
+			CAFile: "/etc/rollcall/tls/ca.crt", CertFile: "/etc/rollcall/tls/tls.crt", KeyFile: "/etc/rollcall/tls/tls.key",
 		},
+		Auth: registry.Auth{
+			TokenFile: "/etc/rollcall/auth/token", Username: "rollcall", PasswordFile: "/etc/rollcall/auth/password",
+		},
+		Options: json.RawMessage(`{"datacenter":"dc1","weight":10000000000}`),
+	}
+	want := &Config{
+		Cluster:           "prod-1",
+		Namespaces:        []string{"api", "web"},
+		Registries:        map[string]Registry{"default": section},
+		DefaultRegistries: []string{"default"},
 		Hooks: Hooks{
 			Owned:        []string{"example.com/*", "example.io/unready-blocker", "bare"},
 			NewlyCreated: []string{"example.com/newly-create", "example.io/initialing"},
 		},
 		Service: Service{Name: template(t, "{namespace}-{label:app}"), Port: 8080, SharedAcrossNamespaces: true},
+		single:  true,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Config{})); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	wantDriver := registry.Config{
-		Cluster: "prod-1", Endpoint: "https://registry.example.com",
-		TLS: registry.TLS{CAFile: "/etc/rollcall/tls/ca.crt"}, Auth: registry.Auth{TokenFile: "/etc/rollcall/auth/token"},
-		Timeout: 1500 * time.Millisecond, Options: json.RawMessage(`{"datacenter":"dc1","weight":10000000000}`),
+		Cluster: "prod-1", Endpoint: section.Endpoint, TLS: section.TLS, Auth: section.Auth, Timeout: section.Timeout,
+		Options: section.Options,
 	}
-	if diff := cmp.Diff(wantDriver, got.Driver()); diff != "" {
+	if diff := cmp.Diff(wantDriver, got.Driver("default")); diff != "" {
 		t.Errorf("what the driver gets (-want +got)\n%s", diff)
+	}
+}
+
+func TestSeveralRegistries(t *testing.T) {
+	t.Parallel()
+	const head = "cluster: prod-1\nhooks: {owned: [example.com/*]}\n"
+	const two = head + "registries:\n  old: {driver: memory}\n  new: {driver: http, endpoint: http://new, timeout: 2s}\n"
+	both := map[string]Registry{
+		"old": {Driver: "memory", Timeout: 5 * time.Second},
+		"new": {Driver: "http", Endpoint: "http://new", Timeout: 2 * time.Second},
+	}
+	tests := map[string]struct {
+		reason     string
+		file       string
+		registries map[string]Registry
+		defaults   []string
+		path       string
+	}{
+		"one of two is the default":  {"pods can be moved one workload at a time", two + "defaultRegistries: [old]", both, []string{"old"}, "registries[old]"},
+		"both are the default":       {"the order means nothing", two + "defaultRegistries: [old, new]", both, []string{"new", "old"}, "registries[new]"},
+		"a single one with a name":   {"there is no other to choose", head + "registries: {old: {driver: memory}}", map[string]Registry{"old": both["old"]}, []string{"old"}, "registries[old]"},
+		"a single one, chosen":       {"it may be said all the same", head + "registries: {old: {driver: memory}}\ndefaultRegistries: [old]", map[string]Registry{"old": both["old"]}, []string{"old"}, "registries[old]"},
+		"the name that registry had": {"what pods are in under registry goes on under this", head + "registries: {default: {driver: memory}}", map[string]Registry{"default": both["old"]}, []string{"default"}, "registries[default]"},
+		"an empty form beside it":    {"null is nothing", head + "registry: null\nregistries: {old: {driver: memory}}\ndefaultRegistries: null", map[string]Registry{"old": both["old"]}, []string{"old"}, "registries[old]"},
+		"registry":                   {"it has a name too", head + "registry: {driver: memory}\nregistries: null", map[string]Registry{"default": both["old"]}, []string{"default"}, "registry"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := Parse([]byte(tc.file), limits())
+			if err != nil {
+				t.Fatalf("%s: %v", tc.reason, err)
+			}
+			if diff := cmp.Diff(tc.registries, got.Registries); diff != "" {
+				t.Errorf("%s: registries (-want +got)\n%s", tc.reason, diff)
+			}
+			if diff := cmp.Diff(tc.defaults, got.DefaultRegistries); diff != "" {
+				t.Errorf("%s: defaults (-want +got)\n%s", tc.reason, diff)
+			}
+			if path := got.RegistryPath(tc.defaults[0]).String(); path != tc.path {
+				t.Errorf("%s: it stands at %s, want %s", tc.reason, path, tc.path)
+			}
+			if names := got.RegistryNames(); !slices.IsSorted(names) || len(names) != len(tc.registries) {
+				t.Errorf("%s: names are %q", tc.reason, names)
+			}
+		})
 	}
 }
 
@@ -116,6 +172,14 @@ func TestRefuses(t *testing.T) {
 			return minimal + now + "\n"
 		}
 		return strings.Replace(minimal, old, now, 1)
+	}
+	// several has registries by name, and a default where it is not empty.
+	several := func(registries, defaults string) string {
+		file := "cluster: a\nhooks: {owned: [a.io/b]}\nregistries: " + registries + "\n"
+		if defaults != "" {
+			file += "defaultRegistries: [" + defaults + "]\n"
+		}
+		return file
 	}
 	tests := map[string]struct {
 		reason string
@@ -130,14 +194,14 @@ func TestRefuses(t *testing.T) {
 		"two documents":  {"the second would be ignored", minimal + "---\ncluster: b\n", []string{"(file)", "second document"}},
 		"a key twice":    {"one of them is a mistake", with("", "cluster: prod-2"), []string{`"cluster" already set`}},
 		"an unknown field": {"a typo must not be ignored", with("", "drian: 5s"),
-			[]string{"drian", "unknown field", "known here: cluster, namespaces, registry, hooks, service, drain"}},
-		"an unknown nested field": {"its path is named", with("driver: memory", "driver: memory\n  tls: {certFile: x}"),
-			[]string{"registry.tls.certFile", "unknown field", "known here: caFile"}},
+			[]string{"drian", "unknown field", "known here: cluster, namespaces, registry, registries, defaultRegistries, hooks, service, drain"}},
+		"an unknown nested field": {"its path is named", with("driver: memory", "driver: memory\n  tls: {clientFile: x}"),
+			[]string{"registry.tls.clientFile", "unknown field", "known here: caFile, certFile, keyFile"}},
+		"a key with a dot":     {"no panic over a path that looks deeper", with("", `"drain.after": 5s`), []string{"drain.after", "unknown field", "known here: cluster"}},
 		"another case":         {"Cluster is not cluster", with("cluster:", "Cluster:"), []string{"Cluster", "unknown field", "cluster: Required"}},
 		"unready":              {"no field before something implements it", with("", "unready: Keep"), []string{"unready", "unknown field"}},
 		"resync":               {"no field before something implements it", with("", "resync: {interval: 1m}"), []string{"resync", "unknown field"}},
 		"onRegistryFailure":    {"no field before something implements it", with("", "onRegistryFailure: {after: 1m}"), []string{"onRegistryFailure", "unknown field"}},
-		"registries":           {"no field before something implements it", with("", "registries: {}"), []string{"registries", "unknown field"}},
 		"a number for text":    {"the kind is named", with("prod-1", "1.10"), []string{"cluster", "a number", "in quotes"}},
 		"an unquoted brace":    {"YAML takes it for an object", with("", "service: {name: {label:app}}"), []string{"service.name", "an object", "a string, in quotes"}},
 		"text for a number":    {"the kind is named", with("", `service: {port: "80"}`), []string{"service.port", "a string", "whole number"}},
@@ -169,7 +233,29 @@ func TestRefuses(t *testing.T) {
 		"a template's typo":    {"the placeholders are listed", with("", `service: {name: "{app}"}`), []string{"service.name", "{label:KEY}"}},
 		"port zero":            {"zero is no port", with("", "service: {port: 0}"), []string{"service.port", "1 to 65535"}},
 		"port too high":        {"65536 is no port", with("", "service: {port: 65536}"), []string{"service.port", "1 to 65535"}},
-		"several at once":      {"one look must be enough", with("prod-1", `""`) + "drain: -1s\nfoo: 1\n", []string{"cluster: Required", "drain", "foo"}},
+		"both forms": {"which of them holds?", with("", "registries: {old: {driver: memory}}"),
+			[]string{"registries: Forbidden", "registry too", "registries.default", "remove registry"}},
+		"neither form":         {"the simpler one is shown", "cluster: a\nhooks: {owned: [a.io/b]}", []string{"registry.driver: Required", "http, memory"}},
+		"no registries":        {"a pod would be in none", several("{}", ""), []string{"registries: Required", "at least one"}},
+		"registries as a list": {"each needs a name", several("[{driver: memory}]", ""), []string{"registries", "an array", "an object"}},
+		"a registry of text":   {"its name is in the path", several("{old: memory}", ""), []string{"registries[old]", "an object with the fields driver, endpoint"}},
+		"an odd name":          {"an annotation names it", several("{Old_1: {driver: memory}}", ""), []string{"registries[Old_1]: Invalid", "lower-case"}},
+		"a name with a comma":  {"the annotation has it between names", several(`{"a,b": {driver: memory}}`, ""), []string{"registries[a,b]: Invalid"}},
+		"a name with a dot":    {"no panic over a path that looks deeper", several(`{"a.driver": {foo: 1}}`, ""), []string{"registries[a.driver]: Invalid", "registries[a.driver].foo", "unknown field"}},
+		"an empty section":     {"every registry is checked", several("{old: {driver: memory}, new: null}", "old"), []string{"registries[new].driver: Required"}},
+		"an unknown field of one": {"its path has the name", several("{old: {driver: memory, tls: {file: x}}}", ""),
+			[]string{"registries[old].tls.file", "known here: caFile, certFile, keyFile"}},
+		"a wrong kind in one": {"its path has the name", several("{old: {driver: memory, tls: {caFile: 1}}}", ""),
+			[]string{"registries[old].tls.caFile", "a number", "in quotes"}},
+		"several wrong in several": {"one look must be enough", several("{old: {driver: consol}, new: {driver: http, timeout: 8s, options: []}}", "old"),
+			[]string{"registries[old].driver: Unsupported", "registries[new].timeout", "less than 7s", "registries[new].options"}},
+		"no default of two":      {"which of them did you mean?", several("{old: {driver: memory}, new: {driver: memory}}", ""), []string{"defaultRegistries: Required", "one or more of new, old"}},
+		"an empty default":       {"nothing is no choice", several("{old: {driver: memory}}", " "), []string{"defaultRegistries: Required", "one or more of old"}},
+		"an unknown default":     {"its index is named", several("{old: {driver: memory}}", "old, older"), []string{"defaultRegistries[1]: Unsupported", `"older"`, `"old"`}},
+		"a default twice":        {"its index is named", several("{old: {driver: memory}}", "old, old"), []string{"defaultRegistries[1]: Duplicate"}},
+		"a default for registry": {"there is nothing to choose", with("", "defaultRegistries: [default]"), []string{"defaultRegistries: Forbidden", "remove it"}},
+		"a default of text":      {"the kind is named", several("{old: {driver: memory}}", "") + "defaultRegistries: old\n", []string{"defaultRegistries", "a string", "a list"}},
+		"several at once":        {"one look must be enough", with("prod-1", `""`) + "drain: -1s\nfoo: 1\n", []string{"cluster: Required", "drain", "foo"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -19,14 +19,18 @@ import (
 // document is the file as it is written. What needs a better message than the decoder's is decoded as any, and checked
 // with the rest.
 type document struct {
-	Cluster    string           `json:"cluster"`
-	Namespaces []string         `json:"namespaces"`
-	Registry   registryDocument `json:"registry"`
-	Hooks      hooksDocument    `json:"hooks"`
-	Service    serviceDocument  `json:"service"`
-	Drain      any              `json:"drain"`
+	Cluster           string                       `json:"cluster"`
+	Namespaces        []string                     `json:"namespaces"`
+	Registry          *registryDocument            `json:"registry"`
+	Registries        map[string]gojson.RawMessage `json:"registries"`
+	DefaultRegistries []string                     `json:"defaultRegistries"`
+	Hooks             hooksDocument                `json:"hooks"`
+	Service           serviceDocument              `json:"service"`
+	Drain             any                          `json:"drain"`
 }
 
+// registryDocument is one registry. Those with a name are decoded one by one, since the decoder's errors leave out the
+// key of a map.
 type registryDocument struct {
 	Driver   string            `json:"driver"`
 	Endpoint string            `json:"endpoint"`
@@ -37,11 +41,15 @@ type registryDocument struct {
 }
 
 type tlsDocument struct {
-	CAFile string `json:"caFile"`
+	CAFile   string `json:"caFile"`
+	CertFile string `json:"certFile"`
+	KeyFile  string `json:"keyFile"`
 }
 
 type authDocument struct {
-	TokenFile string `json:"tokenFile"`
+	TokenFile    string `json:"tokenFile"`
+	Username     string `json:"username"`
+	PasswordFile string `json:"passwordFile"`
 }
 
 type hooksDocument struct {
@@ -65,15 +73,24 @@ func decode(data []byte) (*document, field.ErrorList) {
 		return nil, field.ErrorList{malformed(err)}
 	}
 	var doc document
-	strict, err := json.UnmarshalStrict(asJSON, &doc)
-	if err != nil {
-		return nil, field.ErrorList{wrongType(err)}
-	}
-	var problems field.ErrorList
-	for _, err := range strict {
-		problems = append(problems, unknownField(err))
+	problems, ok := unmarshal(asJSON, &doc, nil)
+	if !ok {
+		return nil, problems
 	}
 	return &doc, problems
+}
+
+// unmarshal decodes what stands at a path of the file, nil for all of it. Without ok nothing more can be said of it.
+func unmarshal(data []byte, into any, at *field.Path) (problems field.ErrorList, ok bool) {
+	known := reflect.TypeOf(into).Elem()
+	strict, err := json.UnmarshalStrict(data, into)
+	if err != nil {
+		return field.ErrorList{wrongType(err, known, at)}, false
+	}
+	for _, err := range strict {
+		problems = append(problems, unknownField(err, known, at))
+	}
+	return problems, true
 }
 
 // oneDocument refuses a second YAML document, which the decoder would ignore.
@@ -93,20 +110,28 @@ func oneDocument(data []byte) error {
 	}
 }
 
-func malformed(err error) *field.Error {
-	text := strings.TrimPrefix(strings.Join(strings.Fields(err.Error()), " "), "yaml: ")
-	return field.Invalid(field.NewPath("(file)"), field.OmitValueType{}, "write valid YAML: "+text)
+// whole is the path of what belongs to no field.
+func whole(at *field.Path) *field.Path {
+	if at == nil {
+		return field.NewPath("(file)")
+	}
+	return at
 }
 
-func wrongType(err error) *field.Error {
+func malformed(err error) *field.Error {
+	text := strings.TrimPrefix(strings.Join(strings.Fields(err.Error()), " "), "yaml: ")
+	return field.Invalid(whole(nil), field.OmitValueType{}, "write valid YAML: "+text)
+}
+
+func wrongType(err error, known reflect.Type, at *field.Path) *field.Error {
 	var wrong *gojson.UnmarshalTypeError
 	if !errors.As(err, &wrong) {
 		return malformed(err)
 	}
 	if wrong.Field == "" {
-		return field.TypeInvalid(field.NewPath("(file)"), field.OmitValueType{}, "write an object with the fields "+fieldsOf(""))
+		return field.TypeInvalid(whole(at), field.OmitValueType{}, "write an object with the fields "+fieldsOf(known, ""))
 	}
-	return field.TypeInvalid(field.NewPath(wrong.Field), field.OmitValueType{},
+	return field.TypeInvalid(at.Child(wrong.Field), field.OmitValueType{},
 		fmt.Sprintf("this is %s: write %s", article(wrong.Value), kindOf(wrong.Type)))
 }
 
@@ -132,35 +157,44 @@ func kindOf(t reflect.Type) string {
 	}
 }
 
-func unknownField(err error) *field.Error {
-	var at json.FieldError
-	if !errors.As(err, &at) {
+func unknownField(err error, known reflect.Type, at *field.Path) *field.Error {
+	var unknown json.FieldError
+	if !errors.As(err, &unknown) {
 		return malformed(err)
 	}
-	path := at.FieldPath()
+	path := unknown.FieldPath()
 	parent := ""
 	if dot := strings.LastIndexByte(path, '.'); dot >= 0 {
 		parent = path[:dot]
 	}
-	return field.Invalid(field.NewPath(path), field.OmitValueType{}, "unknown field; known here: "+fieldsOf(parent))
+	return field.Invalid(at.Child(path), field.OmitValueType{}, "unknown field; known here: "+fieldsOf(known, parent))
 }
 
-// fieldsOf lists the fields of the object at a path of the document.
-func fieldsOf(path string) string {
-	at := reflect.TypeFor[document]()
-	for path != "" {
-		var name string
-		name, path, _ = strings.Cut(path, ".")
-		for f := range at.Fields() {
-			if f.Tag.Get("json") == name {
-				at = f.Type
-				break
-			}
-		}
+// fieldsOf lists the fields of the object at a path below one of a known type.
+func fieldsOf(at reflect.Type, path string) string {
+	for name := range strings.SplitSeq(path, ".") {
+		at = objectAt(at, name)
 	}
 	var names []string
 	for f := range at.Fields() {
 		names = append(names, f.Tag.Get("json"))
 	}
 	return strings.Join(names, ", ")
+}
+
+// objectAt returns the type of the object in a field. Where there is none it stays: a key may hold a dot.
+func objectAt(parent reflect.Type, name string) reflect.Type {
+	for f := range parent.Fields() {
+		if f.Tag.Get("json") != name {
+			continue
+		}
+		at := f.Type
+		if at.Kind() == reflect.Pointer {
+			at = at.Elem()
+		}
+		if at.Kind() == reflect.Struct {
+			return at
+		}
+	}
+	return parent
 }

@@ -17,17 +17,19 @@ import (
 // config completes the document with the defaults and checks all of it. The Config is of use only without problems.
 func (d *document) config(limits Limits) (*Config, field.ErrorList) {
 	v := &validator{}
-	return &Config{
+	c := &Config{
 		Cluster:    v.cluster(d.Cluster),
 		Namespaces: v.namespaces(d.Namespaces),
-		Registry:   v.registry(d.Registry, limits),
 		Hooks: Hooks{
 			Owned:        v.owned(d.Hooks.Owned),
 			NewlyCreated: v.newlyCreated(d.Hooks.NewlyCreated),
 		},
 		Service: v.service(d.Service),
 		Drain:   v.duration(field.NewPath("drain"), d.Drain, DefaultDrain, 0),
-	}, v.problems
+		single:  d.Registries == nil,
+	}
+	v.registries(c, d, limits)
+	return c, v.problems
 }
 
 // validator collects what is wrong.
@@ -64,30 +66,6 @@ func (v *validator) namespaces(names []string) []string {
 		}
 	}
 	return sorted
-}
-
-func (v *validator) registry(d registryDocument, limits Limits) Registry {
-	path := field.NewPath("registry")
-	known := slices.Sorted(slices.Values(limits.Drivers))
-	switch {
-	case d.Driver == "":
-		v.add(field.Required(path.Child("driver"), "write one of "+strings.Join(known, ", ")))
-	case !slices.Contains(known, d.Driver):
-		v.add(field.NotSupported(path.Child("driver"), d.Driver, known))
-	}
-	timeout := v.duration(path.Child("timeout"), d.Timeout, DefaultTimeout, time.Millisecond)
-	if limits.Timeout > 0 && timeout >= limits.Timeout {
-		v.add(field.Invalid(path.Child("timeout"), timeout.String(), fmt.Sprintf(
-			"write less than %s, the time between a leader's last renewal and the next leader's first call", limits.Timeout)))
-	}
-	return Registry{
-		Driver:    d.Driver,
-		Endpoint:  d.Endpoint,
-		CAFile:    d.TLS.CAFile,
-		TokenFile: d.Auth.TokenFile,
-		Timeout:   timeout,
-		Options:   v.options(path.Child("options"), d.Options),
-	}
 }
 
 func (v *validator) options(path *field.Path, raw gojson.RawMessage) gojson.RawMessage {

@@ -1,0 +1,103 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// registries completes and checks the registries and which of them are the default.
+func (v *validator) registries(c *Config, d *document, limits Limits) {
+	if c.single {
+		v.singleRegistry(c, d, limits)
+		return
+	}
+	path := field.NewPath("registries")
+	if d.Registry != nil {
+		v.add(field.Forbidden(path, "there is registry too, and only one of the two can hold: move what registry holds to "+
+			"registries.default, the name that it had, and remove registry"))
+	}
+	if len(d.Registries) == 0 {
+		v.add(field.Required(path, "write at least one, by name"))
+	}
+	c.Registries = make(map[string]Registry, len(d.Registries))
+	for _, name := range slices.Sorted(maps.Keys(d.Registries)) {
+		at := c.RegistryPath(name)
+		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+			v.add(field.Invalid(at, name, "write a name of at most 63 lower-case letters, digits or - that begins and ends "+
+				"with a letter or digit"))
+		}
+		var section registryDocument
+		problems, ok := unmarshal(d.Registries[name], &section, at)
+		v.problems = append(v.problems, problems...)
+		if ok {
+			c.Registries[name] = v.registry(at, &section, limits)
+		}
+	}
+	c.DefaultRegistries = v.defaultRegistries(d.DefaultRegistries, slices.Sorted(maps.Keys(d.Registries)))
+}
+
+// singleRegistry checks the form with one registry, which is the default because there is no other.
+func (v *validator) singleRegistry(c *Config, d *document, limits Limits) {
+	section := d.Registry
+	if section == nil {
+		section = &registryDocument{}
+	}
+	c.Registries = map[string]Registry{DefaultRegistry: v.registry(c.RegistryPath(DefaultRegistry), section, limits)}
+	c.DefaultRegistries = []string{DefaultRegistry}
+	if d.DefaultRegistries != nil {
+		v.add(field.Forbidden(field.NewPath("defaultRegistries"), "there is only one registry to choose from: remove it, or "+
+			"write several under registries"))
+	}
+}
+
+func (v *validator) defaultRegistries(names, known []string) []string {
+	path := field.NewPath("defaultRegistries")
+	switch {
+	case names == nil && len(known) == 1:
+		return known
+	case len(names) == 0:
+		v.add(field.Required(path, "list the registries for pods that name none: one or more of "+strings.Join(known, ", ")))
+	}
+	for i, name := range names {
+		if !slices.Contains(known, name) {
+			v.add(field.NotSupported(path.Index(i), name, known))
+		}
+		if slices.Contains(names[:i], name) {
+			v.add(field.Duplicate(path.Index(i), name))
+		}
+	}
+	return slices.Sorted(slices.Values(names))
+}
+
+func (v *validator) registry(path *field.Path, d *registryDocument, limits Limits) Registry {
+	known := slices.Sorted(slices.Values(limits.Drivers))
+	switch {
+	case d.Driver == "":
+		v.add(field.Required(path.Child("driver"), "write one of "+strings.Join(known, ", ")))
+	case !slices.Contains(known, d.Driver):
+		v.add(field.NotSupported(path.Child("driver"), d.Driver, known))
+	}
+	timeout := v.duration(path.Child("timeout"), d.Timeout, DefaultTimeout, time.Millisecond)
+	if limits.Timeout > 0 && timeout >= limits.Timeout {
+		v.add(field.Invalid(path.Child("timeout"), timeout.String(), fmt.Sprintf(
+			"write less than %s, the time between a leader's last renewal and the next leader's first call", limits.Timeout)))
+	}
+	return Registry{
+		Driver:   d.Driver,
+		Endpoint: d.Endpoint,
+		TLS:      registry.TLS{CAFile: d.TLS.CAFile, CertFile: d.TLS.CertFile, KeyFile: d.TLS.KeyFile},
+		Auth: registry.Auth{
+			TokenFile: d.Auth.TokenFile, Username: d.Auth.Username, PasswordFile: d.Auth.PasswordFile,
+		},
+		Timeout: timeout,
+		Options: v.options(path.Child("options"), d.Options),
+	}
+}
