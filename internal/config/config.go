@@ -44,6 +44,9 @@ type Config struct {
 
 	// single is set where the file says registry, and not registries.
 	single bool
+	// loaded is of the registries' files as they were when [Load] read the file, so that a [Watcher] misses no change that
+	// comes while the registries are opened.
+	loaded map[string]fingerprint
 }
 
 // Registry says which registry it is and how to talk to it.
@@ -119,6 +122,7 @@ func Load(path string, limits Limits) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+	c.loaded = c.fingerprints()
 	return c, nil
 }
 

@@ -3,8 +3,9 @@ package config
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"reflect"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,24 +14,30 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// DefaultInterval is how often a [Watcher] reads the file.
+// DefaultInterval is how often a [Watcher] reads the files.
 const DefaultInterval = 2 * time.Second
 
-// Watcher keeps the configuration in force in step with its file. It reads the file again and again, since a mounted
-// ConfigMap changes by a swap of symbolic links that is easily missed by a watch. All fields but Interval are required.
+// Watcher keeps the configuration in force in step with its file, and with the files that its registries name. It reads
+// them again and again, since a mounted ConfigMap or Secret changes by a swap of symbolic links that is easily missed by a
+// watch. All fields but Interval are required.
 type Watcher struct {
 	Path     string
 	Limits   Limits
 	Interval time.Duration
 
-	// Current is the configuration in force when Run is called.
+	// Current is the configuration in force when Run is called. It comes from [Load], and its registries were opened
+	// after that.
 	Current *Config
-	// Apply puts a configuration in force, whole or not at all: with an error the one before stays. It is called again at
-	// the next read after an error, since what it stumbled over (a file of the driver's) may come later.
-	Apply func(ctx context.Context, next *Config) error
-	// Applied is told of each configuration that was put in force, and of the file being right again after a refusal.
+	// Apply puts a configuration in force, whole or not at all: with an error the one before stays. The registries in
+	// rotated, sorted, have to be opened anew: their sections did not change, but what stands in their files did. It is
+	// called again at the next read after an error, since what it stumbled over (a file that is missing, or half
+	// written) may be right then. While next can't be applied, what rotated of the one in force still is, each
+	// registry by itself.
+	Apply func(ctx context.Context, next *Config, rotated []string) error
+	// Applied is told of each configuration that was put in force, and of all being right again after a refusal. It is
+	// not told of a rotation alone.
 	Applied func(*Config)
-	// Refused is told why the file is not in force, once until the reason changes.
+	// Refused is told why the files are not in force, once until the reason changes.
 	Refused func(error)
 }
 
@@ -40,36 +47,60 @@ func (w *Watcher) Run(ctx context.Context) {
 	if interval <= 0 {
 		interval = DefaultInterval
 	}
-	p := &poll{Watcher: w, current: w.Current}
-	wait.UntilWithContext(ctx, p.once, interval)
+	wait.UntilWithContext(ctx, w.start().once, interval)
+}
+
+func (w *Watcher) start() *poll {
+	return &poll{Watcher: w, current: w.Current, opened: maps.Clone(w.Current.loaded)}
 }
 
 // poll is what one Run remembers from read to read.
 type poll struct {
 	*Watcher
 	current *Config
-	// settled is the content that needs no second look: in force, or wrong in itself.
-	settled []byte
+	// opened is of the files with which the registries in force were opened.
+	opened map[string]fingerprint
+	// seen is the content that was last parsed, and came what came of it.
+	seen []byte
+	came struct {
+		next *Config
+		err  error
+	}
 	refusal string
 }
 
+// once reads everything. What is wrong with the configuration does not keep the one in force from going on with files
+// that were rotated.
 func (p *poll) once(ctx context.Context) {
+	before := p.current
+	next, refused := p.read()
+	if refused != nil {
+		next = p.current
+	}
+	refused = errors.Join(refused, p.follow(ctx, next))
+	switch {
+	case refused != nil && ctx.Err() == nil:
+		p.refuse(refused)
+	case refused == nil && (p.current != before || p.refusal != ""):
+		p.refusal = ""
+		p.Applied(p.current)
+	}
+}
+
+// read returns the configuration in force where the file says the same.
+func (p *poll) read() (*Config, error) {
 	data, err := read(p.Path)
 	if err != nil {
-		p.settled = nil
-		p.refuse(err)
-		return
+		return nil, err
 	}
-	if p.settled != nil && bytes.Equal(data, p.settled) {
-		return
+	if p.seen == nil || !bytes.Equal(data, p.seen) {
+		p.seen = data
+		p.came.next, p.came.err = p.parse(data)
 	}
-	next, err := p.parse(data)
-	if err != nil {
-		p.settled = data
-		p.refuse(err)
-		return
+	if p.came.err == nil && p.came.next.equal(p.current) {
+		return p.current, nil
 	}
-	p.put(ctx, next, data)
+	return p.came.next, p.came.err
 }
 
 func (p *poll) parse(data []byte) (*Config, error) {
@@ -83,24 +114,33 @@ func (p *poll) parse(data []byte) (*Config, error) {
 	return next, nil
 }
 
-// put applies next where it differs from what is in force.
-func (p *poll) put(ctx context.Context, next *Config, data []byte) {
-	same := reflect.DeepEqual(next, p.current)
-	if !same {
-		if err := p.Apply(ctx, next); err != nil {
-			if ctx.Err() != nil {
-				return
-			}
-			p.settled = nil
-			p.refuse(err)
-			return
-		}
-		p.current = next
+// follow applies next where it is not in force, or its registries' files were rotated. They are read before the
+// registries are opened: a change in between is seen at the next read.
+func (p *poll) follow(ctx context.Context, next *Config) error {
+	now := next.fingerprints()
+	rotated := next.rotated(p.current, now, p.opened)
+	if next == p.current && len(rotated) == 0 {
+		return nil
 	}
-	p.settled = data
-	if !same || p.refusal != "" {
-		p.refusal = ""
-		p.Applied(next)
+	err := p.Apply(ctx, next, rotated)
+	if err == nil {
+		p.current, p.opened = next, now
+		return nil
+	}
+	if ctx.Err() == nil && (next != p.current || len(rotated) > 1) {
+		p.rotateEach(ctx)
+	}
+	return err
+}
+
+// rotateEach goes on with what is in force, registry by registry, where all at once was refused: the one that is wrong
+// shall not cost the others their credentials. What is wrong is told already.
+func (p *poll) rotateEach(ctx context.Context) {
+	now := p.current.fingerprints()
+	for _, name := range p.current.rotated(p.current, now, p.opened) {
+		if p.Apply(ctx, p.current, []string{name}) == nil {
+			p.opened[name] = now[name]
+		}
 	}
 }
 

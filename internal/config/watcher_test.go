@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -109,12 +110,166 @@ func TestReloadTriesAgainWhatCouldNotBeApplied(t *testing.T) {
 	s.ExpectApplies(3)
 }
 
+func TestRotationOpensTheRegistryAnew(t *testing.T) {
+	t.Parallel()
+	s := newRotation(t)
+	s.old.Swap("token", "second")
+	s.Poll(3)
+	s.ExpectRotated("old")
+	s.ExpectNothingReported()
+	s.old.Swap("token", "third")
+	s.new.Swap("token", "third")
+	s.Poll(3)
+	s.ExpectRotated("new,old")
+	s.ExpectApplies(2)
+}
+
+func TestRotationSeesEveryFileOfASection(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{"ca", "cert", "key", "token", "password"} {
+		t.Run(file, func(t *testing.T) {
+			t.Parallel()
+			s := newRotation(t)
+			s.old.Swap(file, "second")
+			s.Poll(1)
+			s.ExpectRotated("old")
+		})
+	}
+}
+
+func TestRotationToTheSameContentIsNone(t *testing.T) {
+	t.Parallel()
+	s := newRotation(t)
+	s.old.Swap("token", "first")
+	s.old.Swap("nobody's", "first")
+	s.Poll(3)
+	s.ExpectApplies(0)
+	s.ExpectNothingReported()
+}
+
+func TestRotationBeforeTheFirstReadIsSeen(t *testing.T) {
+	t.Parallel()
+	s := newRotation(t)
+	current, err := Load(s.path, limits())
+	must(t, err)
+	s.old.Swap("token", "second")
+	s.Current = current
+	s.poll = s.start()
+	s.Poll(1)
+	s.ExpectRotated("old")
+}
+
+func TestRotationWithANewConfigurationIsOneApply(t *testing.T) {
+	t.Parallel()
+	s := newRotation(t)
+	s.old.Swap("token", "second")
+	s.Write(s.two + "drain: 3s\n")
+	s.Poll(3)
+	s.ExpectRotated("old")
+	if got := s.ExpectApplied(); got.Drain != 3*time.Second {
+		t.Errorf("applied a drain of %s, want 3s", got.Drain)
+	}
+	s.ExpectApplies(1)
+}
+
+func TestARegistryWithAnotherSectionIsNotRotated(t *testing.T) {
+	t.Parallel()
+	s := newRotation(t)
+	s.old.Swap("token", "second")
+	s.new.Swap("token", "second")
+	s.Write(strings.Replace(s.two, "old: {driver: http", "old: {driver: memory", 1))
+	s.Poll(3)
+	s.ExpectRotated("new")
+	s.ExpectApplied()
+	s.ExpectApplies(1)
+}
+
+func TestAFileThatIsMissingIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(*mount){
+		"the Secret is gone":     func(m *mount) { m.Remove() },
+		"the key is gone":        func(m *mount) { m.Drop("token") },
+		"the file is empty yet":  func(m *mount) { m.Swap("token", "") },
+		"it is another's secret": func(m *mount) { m.Swap("token", "s3cret of two words") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newRotation(t)
+			spoil(s.old)
+			s.Poll(1)
+			s.ExpectRefused("auth.tokenFile")
+			s.Poll(3)
+			s.ExpectNothingReported()
+			s.ExpectApplies(4)
+			s.old.Swap("token", "second")
+			s.Poll(3)
+			s.ExpectRotated("old")
+			s.ExpectApplied()
+			s.ExpectApplies(5)
+		})
+	}
+}
+
+func TestAFileThatComesBackAsItWasClearsTheRefusal(t *testing.T) {
+	t.Parallel()
+	s := newRotation(t)
+	s.old.Remove()
+	s.Poll(1)
+	s.ExpectRefused("auth.tokenFile")
+	s.old.Swap("token", "first")
+	s.Poll(3)
+	s.ExpectApplied()
+	s.ExpectRotated()
+	s.ExpectApplies(1)
+}
+
+func TestARefusedConfigurationDoesNotStopTheRotation(t *testing.T) {
+	t.Parallel()
+	s := newRotation(t)
+	s.Write(s.two + "drain: -3s\n")
+	s.Poll(1)
+	s.ExpectRefused("drain: Invalid")
+	s.old.Swap("token", "second")
+	s.Poll(3)
+	s.ExpectRotated("old")
+	s.ExpectNothingReported()
+	s.old.Remove()
+	s.Poll(3)
+	s.ExpectRefused("drain: Invalid", "auth.tokenFile")
+}
+
+func TestAConfigurationThatCannotBeAppliedDoesNotStopTheRotation(t *testing.T) {
+	t.Parallel()
+	s := newRotation(t)
+	s.Write(strings.Replace(s.two, "registries:", "registries:\n  other: {driver: http, auth: {tokenFile: /nonexistent}}", 1))
+	s.Poll(1)
+	s.ExpectRefused("auth.tokenFile", "/nonexistent")
+	s.old.Swap("token", "second")
+	s.Poll(3)
+	s.ExpectRotated("old")
+	s.ExpectNothingReported()
+}
+
+func TestOneBrokenFileDoesNotStopTheOthers(t *testing.T) {
+	t.Parallel()
+	s := newRotation(t)
+	s.old.Remove()
+	s.new.Swap("token", "second")
+	s.Poll(3)
+	s.ExpectRotated("new")
+	s.ExpectRefused("auth.tokenFile")
+	s.old.Swap("token", "second")
+	s.Poll(3)
+	s.ExpectRotated("old")
+	s.ExpectApplied()
+}
+
 func TestRunReadsAgainUntilTheContextEnds(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
 	applied := make(chan *Config)
 	s.Applied = func(c *Config) { applied <- c }
-	s.Interval, s.Current = time.Millisecond, s.current
+	s.Interval = time.Millisecond
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -145,12 +300,13 @@ func receive[T any](t *testing.T, from <-chan T) T {
 // scenario is a Watcher, polled by hand, on a file that is mounted as kubelet mounts a ConfigMap.
 type scenario struct {
 	*poll
-	t         *testing.T
-	dir, path string
-	versions  int
-	applies   int
-	applyErr  error
-	reports   []report
+	t        *testing.T
+	mount    *mount
+	path     string
+	applies  int
+	applyErr error
+	rotated  []string
+	reports  []report
 }
 
 // report is what a Watcher told: a configuration in force, or why not.
@@ -161,22 +317,45 @@ type report struct {
 
 func newScenario(t *testing.T) *scenario {
 	t.Helper()
-	dir := t.TempDir()
-	s := &scenario{t: t, dir: dir, path: filepath.Join(dir, "config.yaml")}
-	must(t, os.Symlink("..data/config.yaml", s.path))
+	m := newMount(t, "config.yaml")
+	s := &scenario{t: t, mount: m, path: m.Path("config.yaml")}
 	s.Write(minimal)
+	s.Load()
+	return s
+}
+
+// Load puts the file in force as at start-up.
+func (s *scenario) Load() {
+	s.t.Helper()
 	current, err := Load(s.path, limits())
-	must(t, err)
-	s.poll = &poll{current: current, Watcher: &Watcher{
-		Path: s.path, Limits: limits(),
-		Apply: func(context.Context, *Config) error {
-			s.applies++
-			return s.applyErr
-		},
+	must(s.t, err)
+	s.poll = (&Watcher{
+		Path: s.path, Limits: limits(), Current: current,
+		Apply:   s.apply,
 		Applied: func(c *Config) { s.reports = append(s.reports, report{config: c}) },
 		Refused: func(err error) { s.reports = append(s.reports, report{err: err}) },
-	}}
-	return s
+	}).start()
+}
+
+// apply opens what a manager would: it reads the tokens of the registries that are new or rotated.
+func (s *scenario) apply(_ context.Context, next *Config, rotated []string) error {
+	s.applies++
+	if s.applyErr != nil {
+		return s.applyErr
+	}
+	for name := range next.Registries {
+		_, known := s.current.Registries[name]
+		if known && !slices.Contains(rotated, name) {
+			continue
+		}
+		if _, err := next.Driver(name).Auth.Token(); err != nil {
+			return err
+		}
+	}
+	if len(rotated) > 0 {
+		s.rotated = append(s.rotated, strings.Join(rotated, ","))
+	}
+	return nil
 }
 
 // Poll reads the file so many times.
@@ -186,20 +365,14 @@ func (s *scenario) Poll(times int) {
 	}
 }
 
-// Write swaps the content as kubelet does: a new directory, and a symbolic link renamed over the old one.
 func (s *scenario) Write(content string) {
 	s.t.Helper()
-	s.versions++
-	version := fmt.Sprintf("..%d", s.versions)
-	must(s.t, os.Mkdir(filepath.Join(s.dir, version), 0o700))
-	must(s.t, os.WriteFile(filepath.Join(s.dir, version, "config.yaml"), []byte(content), 0o600))
-	must(s.t, os.Symlink(version, filepath.Join(s.dir, "..tmp")))
-	must(s.t, os.Rename(filepath.Join(s.dir, "..tmp"), filepath.Join(s.dir, "..data")))
+	s.mount.Swap("config.yaml", content)
 }
 
 func (s *scenario) Remove() {
 	s.t.Helper()
-	must(s.t, os.Remove(filepath.Join(s.dir, "..data")))
+	s.mount.Remove()
 }
 
 func (s *scenario) ExpectApplied() *Config {
@@ -217,6 +390,9 @@ func (s *scenario) ExpectRefused(parts ...string) {
 	if r.err == nil {
 		s.t.Fatalf("applied %+v; want it refused with %q", r.config, parts)
 	}
+	if strings.Contains(r.err.Error(), "s3cret") {
+		s.t.Errorf("refused with %q, which gives a secret away", r.err)
+	}
 	for _, part := range parts {
 		if !strings.Contains(r.err.Error(), part) {
 			s.t.Errorf("refused with %q, which does not say %q", r.err, part)
@@ -229,6 +405,15 @@ func (s *scenario) ExpectNothingReported() {
 	if len(s.reports) > 0 {
 		s.t.Fatalf("reported %+v; want nothing", s.reports)
 	}
+}
+
+// ExpectRotated expects these calls since it was last called, each with the names of the registries to open anew.
+func (s *scenario) ExpectRotated(calls ...string) {
+	s.t.Helper()
+	if !slices.Equal(s.rotated, calls) {
+		s.t.Errorf("opened anew %q, want %q", s.rotated, calls)
+	}
+	s.rotated = nil
 }
 
 func (s *scenario) ExpectApplies(want int) {
@@ -247,6 +432,81 @@ func (s *scenario) report() report {
 	r := s.reports[0]
 	s.reports = nil
 	return r
+}
+
+// rotation is a scenario with two registries, whose files are in a Secret each.
+type rotation struct {
+	*scenario
+	two      string
+	old, new *mount
+}
+
+func newRotation(t *testing.T) *rotation {
+	t.Helper()
+	files := []string{"ca", "cert", "key", "token", "password"}
+	s := &rotation{scenario: newScenario(t), old: newMount(t, files...), new: newMount(t, files...)}
+	section := func(m *mount) string {
+		return fmt.Sprintf("{driver: http, tls: {caFile: %s, certFile: %s, keyFile: %s}, auth: {tokenFile: %s, passwordFile: %s}}",
+			m.Path("ca"), m.Path("cert"), m.Path("key"), m.Path("token"), m.Path("password"))
+	}
+	s.two = "cluster: prod-1\nhooks: {owned: [example.com/*]}\nregistries:\n  old: " + section(s.old) +
+		"\n  new: " + section(s.new) + "\ndefaultRegistries: [old]\n"
+	s.old.Swap("token", "first")
+	s.new.Swap("token", "first")
+	s.Write(s.two)
+	s.Load()
+	return s
+}
+
+// mount is a directory as kubelet mounts a ConfigMap or a Secret: its files are symbolic links into ..data, which is one
+// itself.
+type mount struct {
+	t        *testing.T
+	dir      string
+	versions int
+	files    map[string]string
+}
+
+func newMount(t *testing.T, files ...string) *mount {
+	t.Helper()
+	m := &mount{t: t, dir: t.TempDir(), files: map[string]string{}}
+	for _, file := range files {
+		must(t, os.Symlink(filepath.Join("..data", file), m.Path(file)))
+	}
+	return m
+}
+
+func (m *mount) Path(file string) string { return filepath.Join(m.dir, file) }
+
+// Swap changes one file as kubelet does: a new directory with all of them, and a symbolic link renamed over the old one.
+func (m *mount) Swap(file, content string) {
+	m.t.Helper()
+	m.files[file] = content
+	m.swap()
+}
+
+// Drop takes one file away.
+func (m *mount) Drop(file string) {
+	m.t.Helper()
+	delete(m.files, file)
+	m.swap()
+}
+
+func (m *mount) swap() {
+	m.t.Helper()
+	m.versions++
+	version := fmt.Sprintf("..%d", m.versions)
+	must(m.t, os.Mkdir(m.Path(version), 0o700))
+	for file, content := range m.files {
+		must(m.t, os.WriteFile(filepath.Join(m.dir, version, file), []byte(content), 0o600))
+	}
+	must(m.t, os.Symlink(version, m.Path("..tmp")))
+	must(m.t, os.Rename(m.Path("..tmp"), m.Path("..data")))
+}
+
+func (m *mount) Remove() {
+	m.t.Helper()
+	must(m.t, os.Remove(m.Path("..data")))
 }
 
 func must(t *testing.T, err error) {
