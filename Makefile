@@ -106,7 +106,7 @@ lint-fix: ## Run golangci-lint and mend what it can.
 
 .PHONY: test
 test: ## Run all tests, with -race, and print how long each part took.
-	@hack/phases.sh servers test-unit test-integration
+	@hack/phases.sh servers test-unit test-built-registries test-integration
 
 .PHONY: test-unit
 test-unit: check-race ## Run the tests that need no cluster.
@@ -118,7 +118,26 @@ test-unit: check-race ## Run the tests that need no cluster.
 test-integration: check-race servers ## Run the scenarios on a real control plane with OpenKruise.
 	@mkdir -p $(RESULTS)
 	$(GOTESTSUM) --format testname --jsonfile $(RESULTS)/integration.json --raw-command -- \
-		$(GOTEST) -count=1 -timeout=40m -p=1 ./test/...
+		$(GOTEST) -count=1 -timeout=40m -p=1 $$(go list ./test/... | grep -v /test/registries)
+
+# The drivers that test-registries tests; empty means all.
+REGISTRIES ?=
+REGISTRIES_CMD := go run ./test/registries/cmd/registries
+
+.PHONY: test-registries
+test-registries: check-race ## Test the drivers of REGISTRIES (default all) on real servers.
+	@mkdir -p $(RESULTS)
+	@$(REGISTRIES_CMD) get $(REGISTRIES) || echo "WARNING: not every server could be had; the table below says which" >&2
+	@status=0; \
+	$(GOTESTSUM) --format pkgname --jsonfile $(RESULTS)/registries.json --raw-command -- \
+		$(GOTEST) -count=1 -timeout=30m $(if $(REGISTRIES),./test/registries ./test/registries/cmd/... \
+		$(REGISTRIES:%=./test/registries/%),./test/registries/...) || status=$$?; \
+	$(REGISTRIES_CMD) report $(RESULTS)/registries.json $(REGISTRIES) || status=$$?; \
+	exit $$status
+
+.PHONY: test-built-registries
+test-built-registries: ## Test the drivers whose servers are built from Go modules.
+	@$(MAKE) --no-print-directory test-registries REGISTRIES='etcd'
 
 .PHONY: check-race
 check-race:

@@ -21,6 +21,10 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/test/cache"
+	"github.com/rollcall-dev/rollcall/test/pki"
+	"github.com/rollcall-dev/rollcall/test/process"
 )
 
 const (
@@ -34,6 +38,9 @@ const (
 	DefaultNodes = 3
 	// DefaultPodCIDR is where pods get their addresses from if Options.PodCIDR is empty.
 	DefaultPodCIDR = "127.100.0.0/16"
+
+	tempPrefix = "rollcall-cluster-"
+	pkiDir     = "pki"
 )
 
 // Options say what to start. The zero value is a cluster with OpenKruise and DefaultNodes nodes.
@@ -56,21 +63,21 @@ type Options struct {
 type Cluster struct {
 	opts      Options
 	dir       string
-	log       *progress
+	log       *cache.Progress
 	binaries  map[string]string
 	kruiseDir string
 	ports     ports
 
-	authority       *authority
-	serving         keyPair
-	serviceAccounts keyPair
+	authority       *pki.Authority
+	serving         pki.KeyPair
+	serviceAccounts pki.KeyPair
 
 	config     *rest.Config
 	kubeconfig string
 	http       *http.Client
 	client     client.Client
 
-	launcher *launcher
+	launcher *process.Launcher
 	done     chan struct{}
 	release  func() // frees dir
 	stop     sync.Once
@@ -79,7 +86,7 @@ type Cluster struct {
 	kruise   bool       // guarded by install
 
 	mu        sync.Mutex
-	processes map[string]*process
+	processes map[string]*process.Process
 	stopped   bool
 	err       error
 }
@@ -96,17 +103,17 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 		return nil, err
 	}
 	log := newProgress(opts.Log)
-	binaries, err := newBuilder(log).binaries(ctx)
+	binaries, err := binaries(ctx, log)
 	if err != nil {
 		return nil, err
 	}
-	dir, release, err := clusterDir(opts.Dir)
+	dir, release, err := process.NewDir(opts.Dir, tempPrefix)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("Options.Dir: %w", err)
 	}
 	c := &Cluster{
 		opts: opts, dir: dir, release: release, log: log, binaries: binaries,
-		launcher: newLauncher(), done: make(chan struct{}), processes: map[string]*process{},
+		launcher: process.NewLauncher(), done: make(chan struct{}), processes: map[string]*process.Process{},
 	}
 	if err := c.start(ctx); err != nil {
 		// A server that died is the reason for whatever else went wrong.
@@ -180,7 +187,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	c.log.printf("the cluster is up after %s, logs in %s", time.Since(started).Round(time.Millisecond), c.dir)
+	c.log.Printf("the cluster is up after %s, logs in %s", time.Since(started).Round(time.Millisecond), c.dir)
 	return nil
 }
 
@@ -190,7 +197,7 @@ func (c *Cluster) step(ctx context.Context, name string, run func(context.Contex
 	if err := run(ctx); err != nil {
 		return err
 	}
-	c.log.printf("%s is ready after %s", name, time.Since(started).Round(time.Millisecond))
+	c.log.Printf("%s is ready after %s", name, time.Since(started).Round(time.Millisecond))
 	return nil
 }
 
@@ -200,33 +207,35 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	if c.ports, err = choosePorts(ctx); err != nil {
 		return err
 	}
-	root, err := serversDir(ctx)
+	root, err := cache.Dir(ctx, serversPath)
 	if err != nil {
 		return err
 	}
-	if c.kruiseDir, err = moduleDir(ctx, filepath.Join(root, "kruise"), kruiseModule); err != nil {
+	if c.kruiseDir, err = cache.ModuleDir(ctx, filepath.Join(root, "kruise"), kruiseModule); err != nil {
 		return err
 	}
-	if c.authority, err = newAuthority(filepath.Join(c.dir, "pki")); err != nil {
+	if c.authority, err = pki.NewAuthority(filepath.Join(c.dir, pkiDir), "rollcall-test-cluster"); err != nil {
 		return err
 	}
-	if c.serving, err = c.authority.issue("serving", pkix.Name{CommonName: "kube-apiserver"}); err != nil {
-		return err
-	}
-	c.serviceAccounts, err = c.authority.issue("service-accounts", pkix.Name{CommonName: "service-accounts"})
+	c.serving, err = c.authority.Issue("serving", pkix.Name{CommonName: "kube-apiserver"},
+		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
 	if err != nil {
 		return err
 	}
-	admin, err := c.authority.issue("admin", pkix.Name{CommonName: "admin", Organization: []string{groupMasters}})
+	c.serviceAccounts, err = c.authority.Issue("service-accounts", pkix.Name{CommonName: "service-accounts"})
 	if err != nil {
 		return err
 	}
-	c.config = c.authority.restConfig(localURL("https", c.ports.apiServer), admin)
+	admin, err := c.authority.Issue("admin", pkix.Name{CommonName: "admin", Organization: []string{groupMasters}})
+	if err != nil {
+		return err
+	}
+	c.config = restConfig(localURL("https", c.ports.apiServer), c.authority, admin)
 	c.kubeconfig = filepath.Join(c.dir, "kubeconfig")
-	if err := c.authority.writeKubeconfig(c.kubeconfig, c.config.Host, "admin", admin); err != nil {
+	if err := writeKubeconfig(c.kubeconfig, c.config.Host, "admin", c.authority, admin); err != nil {
 		return err
 	}
-	tlsConfig, err := c.authority.tlsConfig(admin)
+	tlsConfig, err := c.authority.TLSConfig(admin)
 	if err != nil {
 		return err
 	}
@@ -252,27 +261,27 @@ func (c *Cluster) connect() error {
 }
 
 // launch starts a server and watches over it. A server of the same name must have been killed before.
-func (c *Cluster) launch(what command) (*process, error) {
+func (c *Cluster) launch(what process.Command) (*process.Process, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stopped {
 		return nil, errors.New("the test cluster is stopped")
 	}
-	p, err := startProcess(c.launcher, c.dir, what)
+	p, err := process.Start(c.launcher, c.dir, what)
 	if err != nil {
 		return nil, err
 	}
-	c.processes[what.name] = p
+	c.processes[what.Name] = p
 	go func() {
-		<-p.done
-		if err := p.crashed(); err != nil {
-			c.fail(p.name, err)
+		<-p.Done()
+		if err := p.Crashed(); err != nil {
+			c.fail(p.Name(), err)
 		}
 	}()
 	return p, nil
 }
 
-func (c *Cluster) process(name string) *process {
+func (c *Cluster) process(name string) *process.Process {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.processes[name]
@@ -286,7 +295,7 @@ func (c *Cluster) fail(name string, err error) {
 		return
 	}
 	c.err = err
-	c.log.printf("%s died", name)
+	c.log.Printf("%s died", name)
 	close(c.done)
 }
 
@@ -309,7 +318,7 @@ func (c *Cluster) InstallKruise(ctx context.Context) error {
 		return nil
 	}
 	if running := c.process(kruiseManager); running != nil {
-		running.kill()
+		running.Kill()
 	}
 	if err := c.applyKruise(ctx); err != nil {
 		return fmt.Errorf("installing OpenKruise: %w", err)
@@ -331,7 +340,7 @@ func (c *Cluster) runKruise(ctx context.Context) error {
 func (c *Cluster) RestartAPIServer(ctx context.Context) error {
 	c.restart.Lock()
 	defer c.restart.Unlock()
-	c.process(apiServer).kill()
+	c.process(apiServer).Kill()
 	return c.step(ctx, apiServer, c.startAPIServer)
 }
 
@@ -358,10 +367,10 @@ func (c *Cluster) Stop() {
 		c.mu.Unlock()
 		var ending sync.WaitGroup
 		for _, p := range processes {
-			ending.Go(p.kill)
+			ending.Go(p.Kill)
 		}
 		ending.Wait()
-		c.launcher.close()
+		c.launcher.Close()
 		c.release()
 	})
 }

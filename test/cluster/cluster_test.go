@@ -1,9 +1,6 @@
 package cluster
 
 import (
-	"net"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -54,68 +51,6 @@ func TestOptions(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})
-	}
-}
-
-func TestFreePorts(t *testing.T) {
-	t.Parallel()
-	ports, err := freePorts(t.Context(), 9)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := map[int]bool{}
-	for _, port := range ports {
-		if seen[port] || port < firstPort || port > lastPort {
-			t.Errorf("port %d of %v is a duplicate or out of range", port, ports)
-		}
-		seen[port] = true
-	}
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0])))
-	if err != nil {
-		t.Fatalf("port %d is not free: %v", ports[0], err)
-	}
-	_ = l.Close()
-	_, err = freePorts(t.Context(), portAttempts+1)
-	expectError(t, "what can't be found ends", err, "free ports")
-}
-
-func TestClusterDir(t *testing.T) {
-	t.Parallel()
-	full := t.TempDir()
-	writeFile(t, filepath.Join(full, "data"), "", 0o600)
-	_, _, err := clusterDir(full)
-	expectError(t, "data of an earlier cluster has other certificates", err, "not empty")
-
-	fresh := filepath.Join(t.TempDir(), "a", "b")
-	dir, release, err := clusterDir(fresh)
-	if err != nil || dir != fresh {
-		t.Fatalf("a new folder: %q, %v", dir, err)
-	}
-	release()
-	if _, err := os.Stat(fresh); err != nil {
-		t.Errorf("a folder that the caller named does not stay: %v", err)
-	}
-}
-
-func TestTempDirIsRemovedUnlessInUse(t *testing.T) {
-	t.Parallel()
-	killed, releaseKilled, err := tempDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sweepTempDirs()
-	if _, err := os.Stat(killed); err != nil {
-		t.Fatalf("the sweep removed a folder that is in use: %v", err)
-	}
-	releaseKilled()
-	if _, err := os.Stat(killed); err == nil {
-		t.Error("the folder is still there after its release")
-	}
-
-	writeFile(t, filepath.Join(killed, ownerLock), "", 0o600)
-	sweepTempDirs()
-	if _, err := os.Stat(killed); err == nil {
-		t.Error("the sweep left a folder whose owner is gone")
 	}
 }
 

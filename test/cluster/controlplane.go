@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"path/filepath"
 	"time"
+
+	"github.com/rollcall-dev/rollcall/test/process"
 )
 
 const (
@@ -30,7 +32,7 @@ func choosePorts(ctx context.Context) (ports, error) {
 		&p.etcdClient, &p.etcdPeer, &p.apiServer, &p.controllerManager, &p.scheduler,
 		&p.kruiseWebhook, &p.kruiseHealth, &p.kruiseMetrics, &p.kruiseProfile,
 	}
-	free, err := freePorts(ctx, len(fields))
+	free, err := process.FreePorts(ctx, len(fields))
 	if err != nil {
 		return ports{}, err
 	}
@@ -44,7 +46,7 @@ func localURL(scheme string, port int) string { return fmt.Sprintf("%s://127.0.0
 
 func (c *Cluster) startEtcd(ctx context.Context) error {
 	clientURL, peerURL := localURL("https", c.ports.etcdClient), localURL("http", c.ports.etcdPeer)
-	p, err := c.launch(command{name: etcdServer, path: c.binaries[etcdServer], args: []string{
+	p, err := c.launch(process.Command{Name: etcdServer, Path: c.binaries[etcdServer], Args: []string{
 		"--name=test",
 		"--data-dir=" + filepath.Join(c.dir, "etcd"),
 		"--listen-client-urls=" + clientURL,
@@ -52,9 +54,9 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 		"--listen-peer-urls=" + peerURL,
 		"--initial-advertise-peer-urls=" + peerURL,
 		"--initial-cluster=test=" + peerURL,
-		"--cert-file=" + c.serving.certFile,
-		"--key-file=" + c.serving.keyFile,
-		"--trusted-ca-file=" + c.authority.certFile(),
+		"--cert-file=" + c.serving.CertFile,
+		"--key-file=" + c.serving.KeyFile,
+		"--trusted-ca-file=" + c.authority.CertFile,
 		"--client-cert-auth",
 		// Nothing here has to survive a power cut, and a sync is what etcd waits for most.
 		"--unsafe-no-fsync",
@@ -64,21 +66,21 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.waitReady(ctx, c.probe(clientURL+"/health"))
+	return p.WaitReady(ctx, c.probe(clientURL+"/health"))
 }
 
-func (c *Cluster) apiServerCommand() command {
-	serviceAccountKey := c.serviceAccounts.keyFile
-	return command{name: apiServer, path: c.binaries[apiServer], args: []string{
+func (c *Cluster) apiServerCommand() process.Command {
+	serviceAccountKey := c.serviceAccounts.KeyFile
+	return process.Command{Name: apiServer, Path: c.binaries[apiServer], Args: []string{
 		"--etcd-servers=" + localURL("https", c.ports.etcdClient),
-		"--etcd-cafile=" + c.authority.certFile(),
-		"--etcd-certfile=" + c.serving.certFile,
-		"--etcd-keyfile=" + c.serving.keyFile,
+		"--etcd-cafile=" + c.authority.CertFile,
+		"--etcd-certfile=" + c.serving.CertFile,
+		"--etcd-keyfile=" + c.serving.KeyFile,
 		"--bind-address=127.0.0.1",
 		fmt.Sprintf("--secure-port=%d", c.ports.apiServer),
-		"--tls-cert-file=" + c.serving.certFile,
-		"--tls-private-key-file=" + c.serving.keyFile,
-		"--client-ca-file=" + c.authority.certFile(),
+		"--tls-cert-file=" + c.serving.CertFile,
+		"--tls-private-key-file=" + c.serving.KeyFile,
+		"--client-ca-file=" + c.authority.CertFile,
 		"--authorization-mode=RBAC",
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file=" + serviceAccountKey,
@@ -88,7 +90,7 @@ func (c *Cluster) apiServerCommand() command {
 		// Endpoints must not have loopback addresses, so the Service kubernetes gets none.
 		"--endpoint-reconciler-type=none",
 		// Without it the others ask for this file again and again.
-		"--requestheader-client-ca-file=" + c.authority.certFile(),
+		"--requestheader-client-ca-file=" + c.authority.CertFile,
 		"--requestheader-allowed-names=nobody",
 		"--profiling=false",
 	}}
@@ -99,7 +101,7 @@ func (c *Cluster) startAPIServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.waitReady(ctx, c.probe(c.config.Host+"/readyz"))
+	return p.WaitReady(ctx, c.probe(c.config.Host+"/readyz"))
 }
 
 func (c *Cluster) startControllerManager(ctx context.Context) error {
@@ -107,16 +109,16 @@ func (c *Cluster) startControllerManager(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := c.launch(command{name: controllerManager, path: c.binaries[controllerManager], args: []string{
+	p, err := c.launch(process.Command{Name: controllerManager, Path: c.binaries[controllerManager], Args: []string{
 		"--kubeconfig=" + kubeconfig,
 		"--authentication-kubeconfig=" + kubeconfig,
 		"--authorization-kubeconfig=" + kubeconfig,
 		"--bind-address=127.0.0.1",
 		fmt.Sprintf("--secure-port=%d", c.ports.controllerManager),
-		"--tls-cert-file=" + c.serving.certFile,
-		"--tls-private-key-file=" + c.serving.keyFile,
-		"--root-ca-file=" + c.authority.certFile(),
-		"--service-account-private-key-file=" + c.serviceAccounts.keyFile,
+		"--tls-cert-file=" + c.serving.CertFile,
+		"--tls-private-key-file=" + c.serving.KeyFile,
+		"--root-ca-file=" + c.authority.CertFile,
+		"--service-account-private-key-file=" + c.serviceAccounts.KeyFile,
 		"--use-service-account-credentials=true",
 		"--leader-elect=false",
 		"--node-monitor-grace-period=" + nodeGracePeriod,
@@ -127,7 +129,7 @@ func (c *Cluster) startControllerManager(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.waitReady(ctx, c.probe(localURL("https", c.ports.controllerManager)+"/healthz"))
+	return p.WaitReady(ctx, c.probe(localURL("https", c.ports.controllerManager)+"/healthz"))
 }
 
 func (c *Cluster) startScheduler(ctx context.Context) error {
@@ -135,14 +137,14 @@ func (c *Cluster) startScheduler(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := c.launch(command{name: schedulerServer, path: c.binaries[schedulerServer], args: []string{
+	p, err := c.launch(process.Command{Name: schedulerServer, Path: c.binaries[schedulerServer], Args: []string{
 		"--kubeconfig=" + kubeconfig,
 		"--authentication-kubeconfig=" + kubeconfig,
 		"--authorization-kubeconfig=" + kubeconfig,
 		"--bind-address=127.0.0.1",
 		fmt.Sprintf("--secure-port=%d", c.ports.scheduler),
-		"--tls-cert-file=" + c.serving.certFile,
-		"--tls-private-key-file=" + c.serving.keyFile,
+		"--tls-cert-file=" + c.serving.CertFile,
+		"--tls-private-key-file=" + c.serving.KeyFile,
 		"--leader-elect=false",
 		"--kube-api-qps=" + clientQPS,
 		"--kube-api-burst=" + clientBurst,
@@ -151,17 +153,17 @@ func (c *Cluster) startScheduler(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.waitReady(ctx, c.probe(localURL("https", c.ports.scheduler)+"/healthz"))
+	return p.WaitReady(ctx, c.probe(localURL("https", c.ports.scheduler)+"/healthz"))
 }
 
 // clientKubeconfig writes the kubeconfig of the system user of a server and returns its path.
 func (c *Cluster) clientKubeconfig(name string, groups ...string) (string, error) {
-	pair, err := c.authority.issue(name, pkix.Name{CommonName: "system:" + name, Organization: groups})
+	pair, err := c.authority.Issue(name, pkix.Name{CommonName: "system:" + name, Organization: groups})
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(c.authority.dir, name+".kubeconfig")
-	if err := c.authority.writeKubeconfig(path, c.config.Host, name, pair); err != nil {
+	path := filepath.Join(c.dir, pkiDir, name+".kubeconfig")
+	if err := writeKubeconfig(path, c.config.Host, name, c.authority, pair); err != nil {
 		return "", err
 	}
 	return path, nil

@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/test/process"
 )
 
 const (
@@ -50,20 +52,20 @@ func (c *Cluster) startKruise(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.waitReady(ctx, c.probe(localURL("http", c.ports.kruiseHealth)+"/readyz")); err != nil {
+	if err := p.WaitReady(ctx, c.probe(localURL("http", c.ports.kruiseHealth)+"/readyz")); err != nil {
 		return err
 	}
-	return p.waitReady(ctx, c.webhooksServed)
+	return p.WaitReady(ctx, c.webhooksServed)
 }
 
-func (c *Cluster) startKruiseManager() (*process, error) {
+func (c *Cluster) startKruiseManager() (*process.Process, error) {
 	kubeconfig, err := c.clientKubeconfig(kruiseManager, groupMasters)
 	if err != nil {
 		return nil, err
 	}
-	return c.launch(command{
-		name: kruiseManager, path: c.binaries[kruiseManager],
-		args: []string{
+	return c.launch(process.Command{
+		Name: kruiseManager, Path: c.binaries[kruiseManager],
+		Args: []string{
 			"--enable-leader-election=false",
 			"--health-probe-addr=127.0.0.1:" + strconv.Itoa(c.ports.kruiseHealth),
 			"--metrics-addr=127.0.0.1:" + strconv.Itoa(c.ports.kruiseMetrics),
@@ -76,7 +78,7 @@ func (c *Cluster) startKruiseManager() (*process, error) {
 			"--protection-log-path=" + c.dir,
 			"--v=3",
 		},
-		env: []string{
+		Env: []string{
 			"KUBECONFIG=" + kubeconfig,
 			"POD_NAMESPACE=" + kruiseNamespace,
 			// With a host its webhooks go by URL and not through a Service.
@@ -90,7 +92,7 @@ func (c *Cluster) startKruiseManager() (*process, error) {
 // waitCRDs waits until the API server serves OpenKruise's types: its manager leaves out those that it does not find.
 func (c *Cluster) waitCRDs(ctx context.Context) error {
 	p := c.process(apiServer)
-	return p.waitReady(ctx, func(ctx context.Context) error {
+	return p.WaitReady(ctx, func(ctx context.Context) error {
 		var crds apiextensionsv1.CustomResourceDefinitionList
 		if err := c.client.List(ctx, &crds); err != nil {
 			return fmt.Errorf("listing the CRDs: %w", err)

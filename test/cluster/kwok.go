@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/rollcall-dev/rollcall/test/process"
 )
 
 const (
@@ -129,20 +131,20 @@ func (c *Cluster) startKWOK(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := c.launch(command{name: kwokServer, path: c.binaries[kwokServer], args: []string{
+	p, err := c.launch(process.Command{Name: kwokServer, Path: c.binaries[kwokServer], Args: []string{
 		"--config=" + file,
 		"--kubeconfig=" + kubeconfig,
 		"--manage-all-nodes=true",
 		"--cidr=" + c.opts.PodCIDR,
 		"--node-ip=127.0.0.1",
-	}, env: []string{"KWOK_WORKDIR=" + c.dir}})
+	}, Env: []string{"KWOK_WORKDIR=" + c.dir}})
 	if err != nil {
 		return err
 	}
 	if err := c.createNodes(ctx); err != nil {
 		return err
 	}
-	return p.waitReady(ctx, c.nodesReady)
+	return p.WaitReady(ctx, c.nodesReady)
 }
 
 func (c *Cluster) createNodes(ctx context.Context) error {

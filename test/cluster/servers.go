@@ -2,19 +2,19 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
-	"os/exec"
+	"io"
+	"maps"
 	"path/filepath"
-	"runtime"
 	"strings"
+
+	"github.com/rollcall-dev/rollcall/test/cache"
+	"github.com/rollcall-dev/rollcall/test/registries/etcd"
 )
 
 // Names of the servers' binaries, which are also the names of their logs.
 const (
-	etcdServer        = "etcd"
+	etcdServer        = etcd.Binary
 	apiServer         = "kube-apiserver"
 	controllerManager = "kube-controller-manager"
 	schedulerServer   = "kube-scheduler"
@@ -22,58 +22,76 @@ const (
 	kwokServer        = "kwok"
 )
 
-const kruiseModule = "github.com/openkruise/kruise"
+const (
+	kruiseModule = "github.com/openkruise/kruise"
+	serversPath  = "test/cluster/servers"
+)
 
-// serverModule is a folder of servers/: one go.mod that pins the version of the binaries built in it.
-type serverModule struct {
-	name     string
-	requires string // the module whose version is the servers' version
-	ldflags  func(version string) string
-	servers  []server
+// Build makes sure that every server has its binary in the cache, and builds those that are missing. Progress goes to
+// log, which may be nil. Processes that build at the same time wait for one another.
+func Build(ctx context.Context, log io.Writer) error {
+	if err := supported(); err != nil {
+		return err
+	}
+	_, err := binaries(ctx, newProgress(log))
+	return err
 }
 
-// server is one binary.
-type server struct {
-	name string
-	pkg  string
-	// reported extracts the version from what the binary prints for --version. Only a server that has it is taken from
-	// KUBEBUILDER_ASSETS or PATH.
-	reported func(output string) string
+func newProgress(log io.Writer) *cache.Progress { return cache.NewProgress(log, "cluster") }
+
+// binaries returns the path of each server's binary by name.
+func binaries(ctx context.Context, log *cache.Progress) (map[string]string, error) {
+	modules, err := serverModules(ctx)
+	if err != nil {
+		return nil, err
+	}
+	paths := map[string]string{}
+	for _, m := range modules {
+		built, err := cache.Build(ctx, log, m)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(paths, built.Paths)
+	}
+	return paths, nil
 }
 
-func serverModules() []serverModule {
-	return []serverModule{
+func serverModules(ctx context.Context) ([]cache.Module, error) {
+	dir, err := cache.Dir(ctx, serversPath)
+	if err != nil {
+		return nil, err
+	}
+	etcdModule, err := etcd.Module(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return []cache.Module{
+		etcdModule,
 		{
-			name: "etcd", requires: "go.etcd.io/etcd/server/v3", ldflags: stripped,
-			servers: []server{{name: etcdServer, pkg: "go.etcd.io/etcd/server/v3", reported: etcdVersion}},
+			Name: "kwok", Dir: filepath.Join(dir, "kwok"), Requires: "sigs.k8s.io/kwok",
+			Binaries: []cache.Binary{{Name: kwokServer, Package: "sigs.k8s.io/kwok/cmd/kwok"}},
 		},
 		{
-			name: "kwok", requires: "sigs.k8s.io/kwok", ldflags: stripped,
-			servers: []server{{name: kwokServer, pkg: "sigs.k8s.io/kwok/cmd/kwok"}},
+			Name: "kruise", Dir: filepath.Join(dir, "kruise"), Requires: kruiseModule,
+			Binaries: []cache.Binary{{Name: kruiseManager, Package: kruiseModule}},
 		},
 		{
-			name: "kruise", requires: kruiseModule, ldflags: stripped,
-			servers: []server{{name: kruiseManager, pkg: kruiseModule}},
-		},
-		{
-			name: "kubernetes", requires: "k8s.io/kubernetes", ldflags: kubernetesLDFlags,
-			servers: []server{
-				{name: apiServer, pkg: "k8s.io/kubernetes/cmd/kube-apiserver", reported: kubernetesVersion},
-				{name: controllerManager, pkg: "k8s.io/kubernetes/cmd/kube-controller-manager"},
-				{name: schedulerServer, pkg: "k8s.io/kubernetes/cmd/kube-scheduler"},
+			Name: "kubernetes", Dir: filepath.Join(dir, "kubernetes"), Requires: "k8s.io/kubernetes", LDFlags: kubernetesLDFlags,
+			Binaries: []cache.Binary{
+				{Name: apiServer, Package: "k8s.io/kubernetes/cmd/kube-apiserver", Reported: kubernetesVersion},
+				{Name: controllerManager, Package: "k8s.io/kubernetes/cmd/kube-controller-manager"},
+				{Name: schedulerServer, Package: "k8s.io/kubernetes/cmd/kube-scheduler"},
 			},
 		},
-	}
+	}, nil
 }
 
-func stripped(string) string { return "-s -w" }
-
-// kubernetesLDFlags also sets the version: what a module build says of itself is v0.0.0.
+// kubernetesLDFlags sets the version: what a module build says of itself is v0.0.0.
 func kubernetesLDFlags(version string) string {
 	const pkg = "k8s.io/component-base/version"
 	major, minor, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
 	minor, _, _ = strings.Cut(minor, ".")
-	return fmt.Sprintf("-s -w -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s",
+	return fmt.Sprintf("-X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s",
 		pkg, version, major, minor)
 }
 
@@ -81,79 +99,4 @@ func kubernetesLDFlags(version string) string {
 func kubernetesVersion(output string) string {
 	version, _ := strings.CutPrefix(strings.TrimSpace(output), "Kubernetes ")
 	return version
-}
-
-// etcdVersion reads "etcd Version: 3.6.16", the first of several lines.
-func etcdVersion(output string) string {
-	line, _, _ := strings.Cut(output, "\n")
-	number, found := strings.CutPrefix(strings.TrimSpace(line), "etcd Version: ")
-	if !found {
-		return ""
-	}
-	return "v" + number
-}
-
-// serversDir finds the folder servers/ beside this file, or, where the build dropped its path (-trimpath), below the
-// main module of the working directory.
-func serversDir(ctx context.Context) (string, error) {
-	_, file, _, _ := runtime.Caller(0)
-	dir := filepath.Join(filepath.Dir(file), "servers")
-	if _, err := os.Stat(filepath.Join(dir, "etcd", "go.mod")); err == nil {
-		return dir, nil
-	}
-	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
-	if err != nil {
-		return "", fmt.Errorf("finding the pinned versions of the servers: run this inside the checkout of rollcall: %w",
-			withStderr(err))
-	}
-	dir = filepath.Join(strings.TrimSpace(string(out)), "test", "cluster", "servers")
-	if _, err := os.Stat(dir); err != nil {
-		return "", fmt.Errorf("finding the pinned versions of the servers: run this inside the checkout of rollcall: %w", err)
-	}
-	return dir, nil
-}
-
-// pinnedVersion reads the version of a server module's requirement from its go.mod.
-func pinnedVersion(ctx context.Context, dir, requires string) (string, error) {
-	out, err := exec.CommandContext(ctx, "go", "mod", "edit", "-json", filepath.Join(dir, "go.mod")).Output()
-	if err != nil {
-		return "", fmt.Errorf("reading %s/go.mod: %w", dir, withStderr(err))
-	}
-	var mod struct {
-		Require []struct{ Path, Version string }
-	}
-	if err := json.Unmarshal(out, &mod); err != nil {
-		return "", fmt.Errorf("reading %s/go.mod: %w", dir, err)
-	}
-	for _, r := range mod.Require {
-		if r.Path == requires {
-			return r.Version, nil
-		}
-	}
-	return "", fmt.Errorf("reading %s/go.mod: it requires no %s", dir, requires)
-}
-
-// moduleDir returns the folder of a module in the module cache, downloading it if need be.
-func moduleDir(ctx context.Context, dir, module string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
-	cmd.Dir = dir
-	cmd.Env = goEnv(os.Environ())
-	out, err := cmd.Output()
-	var info struct{ Dir, Error string }
-	if jsonErr := json.Unmarshal(out, &info); jsonErr == nil && info.Error != "" {
-		return "", fmt.Errorf("downloading %s: %s", module, info.Error)
-	}
-	if err != nil {
-		return "", fmt.Errorf("downloading %s: %w", module, withStderr(err))
-	}
-	return info.Dir, nil
-}
-
-// withStderr adds what a command wrote to its error output.
-func withStderr(err error) error {
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && len(exit.Stderr) > 0 {
-		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
-	}
-	return err
 }

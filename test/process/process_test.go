@@ -1,4 +1,4 @@
-package cluster
+package process
 
 import (
 	"context"
@@ -14,16 +14,16 @@ const patience = time.Minute
 
 func TestProcessEndsWithItsLauncher(t *testing.T) {
 	t.Parallel()
-	l := newLauncher()
-	p, err := startProcess(l, t.TempDir(), shell("sleeper", "sleep 600"))
+	l := NewLauncher()
+	p, err := Start(l, t.TempDir(), shell("sleeper", "sleep 600"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.crashed(); err != nil {
+	if err := p.Crashed(); err != nil {
 		t.Fatalf("it did not start: %v", err)
 	}
 	// The end of the launcher's thread is what the end of the whole process is to the kernel.
-	l.close()
+	l.Close()
 	select {
 	case <-p.done:
 	case <-time.After(patience):
@@ -33,10 +33,10 @@ func TestProcessEndsWithItsLauncher(t *testing.T) {
 
 func TestKillEndsTheWholeGroup(t *testing.T) {
 	t.Parallel()
-	l := newLauncher()
-	t.Cleanup(l.close)
+	l := NewLauncher()
+	t.Cleanup(l.Close)
 	dir := t.TempDir()
-	p, err := startProcess(l, dir, shell("parent", "sleep 600 & echo $! > child; wait"))
+	p, err := Start(l, dir, shell("parent", "sleep 600 & echo $! > child; wait"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,9 +44,9 @@ func TestKillEndsTheWholeGroup(t *testing.T) {
 		data, err := os.ReadFile(filepath.Join(dir, "child"))
 		return err == nil && strings.HasSuffix(string(data), "\n")
 	})
-	p.kill()
-	p.kill()
-	if err := p.crashed(); err != nil {
+	p.Kill()
+	p.Kill()
+	if err := p.Crashed(); err != nil {
 		t.Errorf("what we killed counts as crashed: %v", err)
 	}
 	data, err := os.ReadFile(filepath.Join(dir, "child"))
@@ -86,19 +86,19 @@ func TestWaitReady(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLauncher()
-			t.Cleanup(l.close)
-			p, err := startProcess(l, t.TempDir(), shell(name, tc.script))
+			l := NewLauncher()
+			t.Cleanup(l.Close)
+			p, err := Start(l, t.TempDir(), shell(name, tc.script))
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer p.kill()
+			defer p.Kill()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			if tc.cancel {
 				cancel()
 			}
-			err = p.waitReady(ctx, tc.check)
+			err = p.WaitReady(ctx, tc.check)
 			if len(tc.want) == 0 && err != nil {
 				t.Errorf("%s: %v", tc.reason, err)
 			}
@@ -111,17 +111,17 @@ func TestWaitReady(t *testing.T) {
 
 func TestProcessGetsNothingOfOurEnvironment(t *testing.T) {
 	t.Parallel()
-	l := newLauncher()
-	t.Cleanup(l.close)
+	l := NewLauncher()
+	t.Cleanup(l.Close)
 	dir := t.TempDir()
 	c := shell("env", "env")
-	c.env = []string{"GIVEN=yes"}
-	p, err := startProcess(l, dir, c)
+	c.Env = []string{"GIVEN=yes"}
+	p, err := Start(l, dir, c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	<-p.done
-	log := logTail(p.logPath)
+	log := LogTail(p.logPath)
 	for line := range strings.Lines(log) {
 		name, _, _ := strings.Cut(line, "=")
 		switch name {
@@ -140,18 +140,18 @@ func TestLogTail(t *testing.T) {
 	dir := t.TempDir()
 	long := strings.Repeat("a line of the log\n", tailBytes) + "the last line\n"
 	writeFile(t, filepath.Join(dir, "long.log"), long, 0o600)
-	got := logTail(filepath.Join(dir, "long.log"))
+	got := LogTail(filepath.Join(dir, "long.log"))
 	if len(got) > tailBytes || !strings.HasSuffix(got, "the last line") || !strings.HasPrefix(got, "a line of") {
 		t.Errorf("the end of a long log has %d bytes, from %.20q", len(got), got)
 	}
 	writeFile(t, filepath.Join(dir, "empty.log"), "\n", 0o600)
-	if got := logTail(filepath.Join(dir, "empty.log")); got != "(empty)" {
+	if got := LogTail(filepath.Join(dir, "empty.log")); got != "(empty)" {
 		t.Errorf("an empty log: %q", got)
 	}
 }
 
-func shell(name, script string) command {
-	return command{name: name, path: "/bin/sh", args: []string{"-c", script}}
+func shell(name, script string) Command {
+	return Command{Name: name, Path: "/bin/sh", Args: []string{"-c", script}}
 }
 
 func eventually(t *testing.T, what string, check func() bool) {

@@ -1,4 +1,7 @@
-package cluster
+// Package cache keeps what tests start and do not build themselves: servers built from Go modules that are pinned in a
+// go.mod of their own, and downloaded files that are pinned by checksum. Each is got once for a machine and user, with its
+// progress told, and then taken from $XDG_CACHE_HOME/rollcall (~/.cache where it is not set).
+package cache
 
 import (
 	"bufio"
@@ -16,121 +19,124 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/rollcall-dev/rollcall/test/process"
 )
 
 const (
 	// diskForBuild is what the modules, the build cache and the binaries need together.
 	diskForBuild = 10 << 30
-	// progressEvery is the longest silence of a build.
+	// progressEvery is the longest silence of a build or a download.
 	progressEvery = 10 * time.Second
 	keyLength     = 16
 	buildPattern  = ".build-"
 )
 
-// Build makes sure that every server has its binary in the cache, and builds those that are missing. Progress goes to
-// log, which may be nil. Processes that build at the same time wait for one another.
-func Build(ctx context.Context, log io.Writer) error {
-	if err := supported(); err != nil {
-		return err
+// Build returns the binaries of a module, and builds those that are in neither the cache nor, in the pinned version, on
+// this machine. Progress goes to log. Processes that build at the same time wait for one another.
+func Build(ctx context.Context, log *Progress, m Module) (Built, error) {
+	built, err := build(ctx, log, m)
+	if err != nil {
+		return Built{}, fmt.Errorf("building %s: %w", m.Name, err)
 	}
-	_, err := newBuilder(newProgress(log)).binaries(ctx)
-	return err
+	return built, nil
+}
+
+func build(ctx context.Context, log *Progress, m Module) (Built, error) {
+	if err := process.Supported(); err != nil {
+		return Built{}, err
+	}
+	if _, err := exec.LookPath("go"); err != nil {
+		return Built{}, fmt.Errorf("it is built from a Go module, but there is no go command in PATH: "+
+			"install Go %s or newer from https://go.dev/dl: %w", strings.TrimPrefix(runtime.Version(), "go"), err)
+	}
+	cache, err := cacheDir(os.Getenv, "servers")
+	if err != nil {
+		return Built{}, err
+	}
+	version, err := PinnedVersion(ctx, m.Dir, m.Requires)
+	if err != nil {
+		return Built{}, err
+	}
+	b := &builder{log: log}
+	paths, err := b.module(ctx, cache, version, m)
+	return Built{Version: version, Paths: paths}, err
+}
+
+// Built is what Build made or found.
+type Built struct {
+	// Version is the pinned one, with its v.
+	Version string
+	// Paths holds the path of each binary by its name.
+	Paths map[string]string
 }
 
 // builder turns the pinned modules into binaries.
 type builder struct {
-	log *progress
+	log *Progress
 }
 
-func newBuilder(log *progress) *builder { return &builder{log: log} }
-
-// binaries returns the path of each server's binary by name.
-func (b *builder) binaries(ctx context.Context) (map[string]string, error) {
-	if _, err := exec.LookPath("go"); err != nil {
-		return nil, fmt.Errorf("the servers are built from Go modules, but there is no go command in PATH: "+
-			"install Go %s or newer from https://go.dev/dl: %w", strings.TrimPrefix(runtime.Version(), "go"), err)
-	}
-	root, err := serversDir(ctx)
-	if err != nil {
-		return nil, err
-	}
-	cache, err := cacheDir(os.Getenv)
-	if err != nil {
-		return nil, err
-	}
-	paths := map[string]string{}
-	for _, m := range serverModules() {
-		if err := b.module(ctx, filepath.Join(root, m.name), cache, m, paths); err != nil {
-			return nil, fmt.Errorf("building %s: %w", m.name, err)
-		}
-	}
-	return paths, nil
-}
-
-// cacheDir is $XDG_CACHE_HOME/rollcall/servers, by default ~/.cache/rollcall/servers.
-func cacheDir(getenv func(string) string) (string, error) {
+// cacheDir is $XDG_CACHE_HOME/rollcall/<what>, by default ~/.cache/rollcall/<what>.
+func cacheDir(getenv func(string) string, what string) (string, error) {
 	base := getenv("XDG_CACHE_HOME")
 	if base == "" {
 		home := getenv("HOME")
 		if home == "" {
-			return "", errors.New("no place to keep the servers' binaries: set HOME or XDG_CACHE_HOME")
+			return "", errors.New("no place to keep servers: set HOME or XDG_CACHE_HOME")
 		}
 		base = filepath.Join(home, ".cache")
 	}
 	if !filepath.IsAbs(base) {
 		return "", fmt.Errorf("XDG_CACHE_HOME is %q: write an absolute path", base)
 	}
-	return filepath.Join(base, "rollcall", "servers"), nil
+	return filepath.Join(base, "rollcall", what), nil
 }
 
-// module adds the paths of one module's binaries, and builds those that neither the machine nor the cache has.
-func (b *builder) module(ctx context.Context, dir, cache string, m serverModule, paths map[string]string) error {
-	version, err := pinnedVersion(ctx, dir, m.requires)
-	if err != nil {
-		return err
-	}
+// module returns the paths of one module's binaries, and builds those that neither the machine nor the cache has.
+func (b *builder) module(ctx context.Context, cache, version string, m Module) (map[string]string, error) {
 	flags := []string{"-buildvcs=false", "-ldflags=" + m.ldflags(version)}
-	key, err := cacheKey(ctx, dir, flags)
+	key, err := cacheKey(ctx, m.Dir, flags)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	target := filepath.Join(cache, m.name+"-"+version+"-"+key)
-	missing := b.missing(ctx, target, version, m.servers, paths)
+	target := filepath.Join(cache, m.Name+"-"+version+"-"+key)
+	paths, missing := b.find(ctx, target, version, m.Binaries)
 	if len(missing) == 0 {
-		return nil
+		return paths, nil
 	}
 	if err := os.MkdirAll(target, 0o755); err != nil {
-		return fmt.Errorf("creating the cache: %w", err)
+		return nil, fmt.Errorf("creating the cache: %w", err)
 	}
-	unlock, err := lockFile(ctx, target+".lock", func() { b.log.printf("waiting for another process that builds %s", m.name) })
+	unlock, err := process.Lock(ctx, target+".lock", func() {
+		b.log.Printf("waiting for another process that builds %s", m.Name)
+	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer unlock()
-	missing = b.missing(ctx, target, version, m.servers, paths)
+	paths, missing = b.find(ctx, target, version, m.Binaries)
 	if len(missing) == 0 {
-		return nil
+		return paths, nil
 	}
-	return b.compile(ctx, dir, target, version, flags, missing)
+	return paths, b.compile(ctx, m.Dir, target, version, flags, missing)
 }
 
-// missing adds the paths of those servers that are there, and of those that will be in target, and returns the latter.
-func (b *builder) missing(
-	ctx context.Context, target, version string, servers []server, paths map[string]string,
-) []server {
-	var missing []server
-	for _, s := range servers {
-		path := filepath.Join(target, s.name)
-		if installed := findInstalled(ctx, s, version, os.Getenv); installed != "" {
-			paths[s.name] = installed
+// find returns the paths of those binaries that are there and of those that will be in target, and the latter.
+func (b *builder) find(
+	ctx context.Context, target, version string, binaries []Binary,
+) (paths map[string]string, missing []Binary) {
+	paths = map[string]string{}
+	for _, bin := range binaries {
+		if installed := findInstalled(ctx, bin, version, os.Getenv); installed != "" {
+			paths[bin.Name] = installed
 			continue
 		}
-		paths[s.name] = path
-		if _, err := os.Stat(path); err != nil {
-			missing = append(missing, s)
+		paths[bin.Name] = filepath.Join(target, bin.Name)
+		if _, err := os.Stat(paths[bin.Name]); err != nil {
+			missing = append(missing, bin)
 		}
 	}
-	return missing
+	return paths, missing
 }
 
 // cacheKey hashes everything that makes a binary what it is.
@@ -163,20 +169,20 @@ func hashKey(parts ...[]byte) string {
 	return hex.EncodeToString(hash.Sum(nil))[:keyLength]
 }
 
-// findInstalled looks for a server in KUBEBUILDER_ASSETS, then in PATH, and returns its path if its version is the pinned
+// findInstalled looks for a binary in KUBEBUILDER_ASSETS, then in PATH, and returns its path if its version is the pinned
 // one, else nothing.
-func findInstalled(ctx context.Context, s server, version string, getenv func(string) string) string {
-	if s.reported == nil {
+func findInstalled(ctx context.Context, bin Binary, version string, getenv func(string) string) string {
+	if bin.Reported == nil {
 		return ""
 	}
 	dirs := append([]string{getenv("KUBEBUILDER_ASSETS")}, filepath.SplitList(getenv("PATH"))...)
 	for _, dir := range dirs {
-		path := filepath.Join(dir, s.name)
+		path := filepath.Join(dir, bin.Name)
 		if !filepath.IsAbs(path) || !executable(path) {
 			continue
 		}
 		out, err := exec.CommandContext(ctx, path, "--version").Output()
-		if err == nil && s.reported(string(out)) == version {
+		if err == nil && bin.Reported(string(out)) == version {
 			return path
 		}
 	}
@@ -198,7 +204,7 @@ func goEnv(environ []string) []string {
 }
 
 // compile builds into a folder of its own and moves each binary into place when it is whole.
-func (b *builder) compile(ctx context.Context, dir, target, version string, flags []string, servers []server) error {
+func (b *builder) compile(ctx context.Context, dir, target, version string, flags []string, missing []Binary) error {
 	if err := b.checkDisk(ctx, target); err != nil {
 		return err
 	}
@@ -210,14 +216,14 @@ func (b *builder) compile(ctx context.Context, dir, target, version string, flag
 		return fmt.Errorf("creating a folder for the build: %w", err)
 	}
 	defer os.RemoveAll(temp)
-	for _, s := range servers {
-		built := filepath.Join(temp, s.name)
-		args := slices.Concat([]string{"build", "-v"}, flags, []string{"-o", built, s.pkg})
-		if err := b.run(ctx, dir, s.name+" "+version, args); err != nil {
+	for _, bin := range missing {
+		built := filepath.Join(temp, bin.Name)
+		args := slices.Concat([]string{"build", "-v"}, flags, []string{"-o", built, bin.Package})
+		if err := b.run(ctx, dir, bin.Name+" "+version, args); err != nil {
 			return err
 		}
-		if err := os.Rename(built, filepath.Join(target, s.name)); err != nil {
-			return fmt.Errorf("putting %s into the cache: %w", s.name, err)
+		if err := os.Rename(built, filepath.Join(target, bin.Name)); err != nil {
+			return fmt.Errorf("putting %s into the cache: %w", bin.Name, err)
 		}
 	}
 	return nil
@@ -260,17 +266,17 @@ func (b *builder) checkDisk(ctx context.Context, target string) error {
 // run runs the go command and tells how far it is.
 func (b *builder) run(ctx context.Context, dir, what string, args []string) error {
 	started := time.Now()
-	b.log.printf("building %s (once; kept in the cache)", what)
+	b.log.Printf("building %s (once; kept in the cache)", what)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
 	cmd.Env = goEnv(os.Environ())
-	ownGroup(cmd)
+	process.OwnGroup(cmd)
 	reader, writer := io.Pipe()
 	cmd.Stdout, cmd.Stderr = writer, writer
 	watch := &buildWatch{}
 	var reading sync.WaitGroup
 	reading.Go(func() { watch.read(reader) })
-	stop := b.report(what, started, watch)
+	stop := b.log.every(func(took time.Duration) { b.log.Printf("building %s: %s after %s", what, watch, took) })
 	err := cmd.Run()
 	_ = writer.Close()
 	reading.Wait()
@@ -281,30 +287,8 @@ func (b *builder) run(ctx context.Context, dir, what string, args []string) erro
 	if err != nil {
 		return fmt.Errorf("building %s in %s: %w:\n%s", what, dir, err, watch.tail())
 	}
-	b.log.printf("built %s in %s", what, time.Since(started).Round(time.Second))
+	b.log.Printf("built %s in %s", what, time.Since(started).Round(time.Second))
 	return nil
-}
-
-// report prints a line now and then until the function that it returns is called.
-func (b *builder) report(what string, started time.Time, watch *buildWatch) (stop func()) {
-	done := make(chan struct{})
-	var reporting sync.WaitGroup
-	reporting.Go(func() {
-		ticker := time.NewTicker(progressEvery)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case <-ticker.C:
-				b.log.printf("building %s: %s after %s", what, watch, time.Since(started).Round(time.Second))
-			}
-		}
-	})
-	return func() {
-		close(done)
-		reporting.Wait()
-	}
 }
 
 // buildWatch follows the output of `go build -v`: a line for each download and each package.
@@ -350,23 +334,4 @@ func (w *buildWatch) tail() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return strings.Join(w.lines, "\n")
-}
-
-// progress writes one line for each step.
-type progress struct {
-	mu  sync.Mutex
-	out io.Writer
-}
-
-func newProgress(out io.Writer) *progress {
-	if out == nil {
-		out = io.Discard
-	}
-	return &progress{out: out}
-}
-
-func (p *progress) printf(format string, args ...any) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, _ = fmt.Fprintf(p.out, "cluster: "+format+"\n", args...)
 }

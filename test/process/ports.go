@@ -1,4 +1,4 @@
-package cluster
+package process
 
 import (
 	"context"
@@ -15,8 +15,8 @@ const (
 	portAttempts        = 200
 )
 
-// freePorts returns n different ports that nothing listens on.
-func freePorts(ctx context.Context, n int) ([]int, error) {
+// FreePorts returns n different ports that nothing listens on.
+func FreePorts(ctx context.Context, n int) ([]int, error) {
 	var ports []int
 	var held []net.Listener
 	defer func() {

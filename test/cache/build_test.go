@@ -1,14 +1,11 @@
-package cluster
+package cache
 
 import (
-	"context"
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -43,7 +40,7 @@ func TestCacheDir(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := cacheDir(func(name string) string { return tc.env[name] })
+			got, err := cacheDir(func(name string) string { return tc.env[name] }, "servers")
 			expectError(t, tc.reason, err, tc.err)
 			if got != tc.want {
 				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
@@ -84,69 +81,6 @@ func TestCacheKeyFollowsEverythingThatIsBuilt(t *testing.T) {
 	}
 }
 
-func TestPinnedVersions(t *testing.T) {
-	t.Parallel()
-	root, err := serversDir(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]string{}
-	for _, m := range serverModules() {
-		version, err := pinnedVersion(t.Context(), filepath.Join(root, m.name), m.requires)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got[m.name] = version
-	}
-	want := map[string]string{"etcd": "v3.6.16", "kubernetes": "v1.34.4", "kruise": "v1.8.3", "kwok": "v0.7.0"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the pins are others than the documented ones (-want +got):\n%s", diff)
-	}
-	_, err = pinnedVersion(t.Context(), filepath.Join(root, "etcd"), "example.com/absent")
-	expectError(t, "a module that is not required has no version", err, "requires no example.com/absent")
-}
-
-func TestReportedVersions(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason string
-		parse  func(string) string
-		output string
-		want   string
-	}{
-		"etcd": {
-			reason: "the first line names the version without a v",
-			parse:  etcdVersion, output: "etcd Version: 3.6.16\nGit SHA: Not provided\nGo Version: go1.26.8\n", want: "v3.6.16",
-		},
-		"etcd other": {reason: "anything else is no version", parse: etcdVersion, output: "usage: etcd\n", want: ""},
-		"kubernetes": {
-			reason: "one line",
-			parse:  kubernetesVersion, output: "Kubernetes v1.34.4\n", want: "v1.34.4",
-		},
-		"kubernetes +": {
-			reason: "a vendor's build is another",
-			parse:  kubernetesVersion, output: "Kubernetes v1.34.4+k3s1\n", want: "v1.34.4+k3s1",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := tc.parse(tc.output); got != tc.want {
-				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
-			}
-		})
-	}
-}
-
-func TestKubernetesLDFlags(t *testing.T) {
-	t.Parallel()
-	got := kubernetesLDFlags("v1.34.4")
-	for _, want := range []string{"gitVersion=v1.34.4", "gitMajor=1 ", "version.gitMinor=34"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("flags %q lack %q: clients would see v0.0.0", got, want)
-		}
-	}
-}
-
 func TestFindInstalled(t *testing.T) {
 	t.Parallel()
 	dirs := map[string]string{"pinned": t.TempDir(), "older": t.TempDir(), "broken": t.TempDir(), "empty": t.TempDir()}
@@ -177,7 +111,9 @@ func TestFindInstalled(t *testing.T) {
 			env := map[string]string{
 				"KUBEBUILDER_ASSETS": dirs[tc.assets], "PATH": strings.Join(path, string(os.PathListSeparator)),
 			}
-			s := server{name: "etcd", reported: etcdVersion}
+			s := Binary{Name: "etcd", Reported: func(output string) string {
+				return "v" + strings.TrimPrefix(strings.TrimSpace(output), "etcd Version: ")
+			}}
 			got := findInstalled(t.Context(), s, "v3.6.16", func(name string) string { return env[name] })
 			want := ""
 			if tc.want != "" {
@@ -186,7 +122,7 @@ func TestFindInstalled(t *testing.T) {
 			if got != want {
 				t.Errorf("%s: got %q, want %q", tc.reason, got, want)
 			}
-			s.reported = nil
+			s.Reported = nil
 			if got := findInstalled(t.Context(), s, "v3.6.16", func(name string) string { return env[name] }); got != "" {
 				t.Errorf("a server whose version can't be told was taken: %q", got)
 			}
@@ -205,42 +141,6 @@ func TestGoEnvDropsWhatChangesTheBuild(t *testing.T) {
 	}
 }
 
-func TestLockLetsOneIn(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "lock")
-	unlock, err := lockFile(t.Context(), path, func() { t.Error("the first holder had to wait") })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tryLock(path); !errors.Is(err, errLocked) {
-		t.Errorf("a second holder gets %v, want that it is locked", err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*lockPoll)
-	defer cancel()
-	if _, err := lockFile(ctx, path, func() {}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("who waits too long gets %v, want its own deadline", err)
-	}
-
-	waiting, locked := make(chan struct{}), make(chan error, 1)
-	go func() {
-		release, err := lockFile(t.Context(), path, func() { close(waiting) })
-		if err == nil {
-			release()
-		}
-		locked <- err
-	}()
-	<-waiting
-	unlock()
-	select {
-	case err := <-locked:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(time.Minute):
-		t.Error("who waited does not get the lock after it was released")
-	}
-}
-
 func TestBuildPutsWholeBinariesIntoTheCache(t *testing.T) {
 	t.Parallel()
 	dir, target := t.TempDir(), t.TempDir()
@@ -249,10 +149,10 @@ func TestBuildPutsWholeBinariesIntoTheCache(t *testing.T) {
 	writeFile(t, filepath.Join(dir, "bad", "main.go"), "package main\n\nfunc main() { undefined() }\n", 0o600)
 	writeFile(t, filepath.Join(target, buildPattern+"killed", "half"), "half", 0o600)
 	var log strings.Builder
-	b := newBuilder(newProgress(&log))
+	b := &builder{log: NewProgress(&log, "test")}
 
-	err := b.compile(t.Context(), dir, target, "v1", nil, []server{
-		{name: "good", pkg: "example.com/m/good"}, {name: "bad", pkg: "example.com/m/bad"},
+	err := b.compile(t.Context(), dir, target, "v1", nil, []Binary{
+		{Name: "good", Package: "example.com/m/good"}, {Name: "bad", Package: "example.com/m/bad"},
 	})
 	expectError(t, "what does not compile says so with the compiler's words", err, "undefined: undefined")
 	if got, want := fileNames(t, target), []string{"good"}; !cmp.Equal(want, got) {

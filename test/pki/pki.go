@@ -1,0 +1,144 @@
+// Package pki makes a certificate authority for tests and the certificates of servers and clients on this machine, as
+// files.
+package pki
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+const (
+	certLifetime = 365 * 24 * time.Hour
+	// certBackdate spares a certificate the clocks that go a little slow.
+	certBackdate = time.Hour
+)
+
+// Authority issues certificates and keeps them as files, which is what servers read.
+type Authority struct {
+	dir  string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	// CertFile and CertPEM are its own certificate.
+	CertFile string
+	CertPEM  []byte
+}
+
+// KeyPair is a certificate with its key.
+type KeyPair struct {
+	CertFile, KeyFile string
+	CertPEM, KeyPEM   []byte
+}
+
+// NewAuthority makes an authority of this name, whose files are in dir.
+func NewAuthority(dir, name string) (*Authority, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("creating the folder for certificates: %w", err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("making the CA's key: %w", err)
+	}
+	template, err := certTemplate(pkix.Name{CommonName: name})
+	if err != nil {
+		return nil, err
+	}
+	template.IsCA, template.BasicConstraintsValid = true, true
+	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, fmt.Errorf("making the CA's certificate: %w", err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("reading the CA's certificate: %w", err)
+	}
+	a := &Authority{
+		dir: dir, cert: cert, key: key, CertFile: filepath.Join(dir, "ca.crt"), CertPEM: encodePEM("CERTIFICATE", der),
+	}
+	if err := os.WriteFile(a.CertFile, a.CertPEM, 0o600); err != nil {
+		return nil, fmt.Errorf("writing the CA's certificate: %w", err)
+	}
+	return a, nil
+}
+
+// Issue makes a certificate for a client or for a server on this machine, in <file>.crt and <file>.key. Besides
+// localhost, 127.0.0.1 and ::1 it is good for the names given.
+func (a *Authority) Issue(file string, name pkix.Name, dnsNames ...string) (KeyPair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return KeyPair{}, fmt.Errorf("making the key of %s: %w", file, err)
+	}
+	template, err := certTemplate(name)
+	if err != nil {
+		return KeyPair{}, err
+	}
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}
+	template.DNSNames = append([]string{"localhost"}, dnsNames...)
+	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
+	if err != nil {
+		return KeyPair{}, fmt.Errorf("making the certificate of %s: %w", file, err)
+	}
+	pair := KeyPair{
+		CertFile: filepath.Join(a.dir, file+".crt"), CertPEM: encodePEM("CERTIFICATE", der),
+		KeyFile: filepath.Join(a.dir, file+".key"),
+	}
+	if pair.KeyPEM, err = encodeKey(key); err != nil {
+		return KeyPair{}, err
+	}
+	if err := os.WriteFile(pair.CertFile, pair.CertPEM, 0o600); err != nil {
+		return KeyPair{}, fmt.Errorf("writing the certificate of %s: %w", file, err)
+	}
+	if err := os.WriteFile(pair.KeyFile, pair.KeyPEM, 0o600); err != nil {
+		return KeyPair{}, fmt.Errorf("writing the key of %s: %w", file, err)
+	}
+	return pair, nil
+}
+
+// TLSConfig is that of a client with this certificate.
+func (a *Authority) TLSConfig(pair KeyPair) (*tls.Config, error) {
+	cert, err := tls.X509KeyPair(pair.CertPEM, pair.KeyPEM)
+	if err != nil {
+		return nil, fmt.Errorf("reading the client's certificate: %w", err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(a.cert)
+	return &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: roots, MinVersion: tls.VersionTLS12}, nil
+}
+
+func certTemplate(name pkix.Name) (*x509.Certificate, error) {
+	const serialBits = 127
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), serialBits))
+	if err != nil {
+		return nil, fmt.Errorf("making a serial number: %w", err)
+	}
+	now := time.Now()
+	return &x509.Certificate{
+		SerialNumber: serial, Subject: name,
+		NotBefore: now.Add(-certBackdate), NotAfter: now.Add(certLifetime),
+	}, nil
+}
+
+func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a key: %w", err)
+	}
+	return encodePEM("EC PRIVATE KEY", der), nil
+}
+
+func encodePEM(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}

@@ -1,0 +1,71 @@
+package process
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const testPrefix = "rollcall-process-test-"
+
+func TestNewDir(t *testing.T) {
+	t.Parallel()
+	full := t.TempDir()
+	writeFile(t, filepath.Join(full, "data"), "", 0o600)
+	_, _, err := NewDir(full, testPrefix)
+	expectError(t, "data of an earlier server is not its own", err, "not empty")
+
+	fresh := filepath.Join(t.TempDir(), "a", "b")
+	dir, release, err := NewDir(fresh, testPrefix)
+	if err != nil || dir != fresh {
+		t.Fatalf("a new folder: %q, %v", dir, err)
+	}
+	release()
+	if _, err := os.Stat(fresh); err != nil {
+		t.Errorf("a folder that the caller named does not stay: %v", err)
+	}
+}
+
+func TestTempDirIsRemovedUnlessInUse(t *testing.T) {
+	t.Parallel()
+	killed, releaseKilled, err := tempDir(testPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sweepTempDirs(testPrefix)
+	if _, err := os.Stat(killed); err != nil {
+		t.Fatalf("the sweep removed a folder that is in use: %v", err)
+	}
+	releaseKilled()
+	if _, err := os.Stat(killed); err == nil {
+		t.Error("the folder is still there after its release")
+	}
+
+	writeFile(t, filepath.Join(killed, ownerLock), "", 0o600)
+	sweepTempDirs(testPrefix)
+	if _, err := os.Stat(killed); err == nil {
+		t.Error("the sweep left a folder whose owner is gone")
+	}
+}
+
+func expectError(t *testing.T, reason string, err error, want string) {
+	t.Helper()
+	switch {
+	case want == "" && err != nil:
+		t.Errorf("%s: unexpected error: %v", reason, err)
+	case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+		t.Errorf("%s: got error %v, want one with %q", reason, err, want)
+	}
+}
+
+func writeFile(t *testing.T, path, content string, mode fs.FileMode) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), mode); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,29 @@
+package process
+
+import (
+	"net"
+	"strconv"
+	"testing"
+)
+
+func TestFreePorts(t *testing.T) {
+	t.Parallel()
+	ports, err := FreePorts(t.Context(), 9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[int]bool{}
+	for _, port := range ports {
+		if seen[port] || port < firstPort || port > lastPort {
+			t.Errorf("port %d of %v is a duplicate or out of range", port, ports)
+		}
+		seen[port] = true
+	}
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0])))
+	if err != nil {
+		t.Fatalf("port %d is not free: %v", ports[0], err)
+	}
+	_ = l.Close()
+	_, err = FreePorts(t.Context(), portAttempts+1)
+	expectError(t, "what can't be found ends", err, "free ports")
+}

@@ -1,0 +1,73 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// lockPoll is how often a lock that another process holds is tried again.
+const lockPoll = 100 * time.Millisecond
+
+// Supported returns why servers can't be run on this machine.
+func Supported() error { return nil }
+
+// OwnGroup gives the command a process group of its own, so that its children end with it when its context ends.
+func OwnGroup(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return killGroup(cmd.Process.Pid) }
+}
+
+// dieWithParent also ends the command when the thread that starts it ends, however that comes about.
+func dieWithParent(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+func killGroup(pid int) error {
+	if err := syscall.Kill(-pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("killing process group %d: %w", pid, err)
+	}
+	return nil
+}
+
+// Lock takes the exclusive lock of a file, which ends with the process at the latest. It calls waiting once if
+// another holds it.
+func Lock(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
+	unlock, err = TryLock(path)
+	if !errors.Is(err, ErrLocked) {
+		return unlock, err
+	}
+	waiting()
+	ticker := time.NewTicker(lockPoll)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("waiting for %s: %w", path, ctx.Err())
+		case <-ticker.C:
+		}
+		if unlock, err = TryLock(path); !errors.Is(err, ErrLocked) {
+			return unlock, err
+		}
+	}
+}
+
+// TryLock takes the lock as Lock does, and returns ErrLocked where another holds it.
+func TryLock(path string) (unlock func(), err error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the lock: %w", err)
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = file.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, ErrLocked
+		}
+		return nil, fmt.Errorf("locking %s: %w", path, err)
+	}
+	return func() { _ = file.Close() }, nil
+}

@@ -1,0 +1,28 @@
+//go:build !linux
+
+package process
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"runtime"
+)
+
+// Supported returns why servers can't be run on this machine.
+func Supported() error {
+	return fmt.Errorf("the tests' servers run on Linux only, not on %s: they must end with the process that started them",
+		runtime.GOOS)
+}
+
+// OwnGroup does nothing here.
+func OwnGroup(*exec.Cmd) {}
+
+func dieWithParent(*exec.Cmd) {}
+func killGroup(int) error     { return Supported() }
+
+// Lock always fails here.
+func Lock(context.Context, string, func()) (func(), error) { return nil, Supported() }
+
+// TryLock always fails here.
+func TryLock(string) (func(), error) { return nil, Supported() }

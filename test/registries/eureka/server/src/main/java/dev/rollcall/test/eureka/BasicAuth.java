@@ -1,0 +1,23 @@
+package dev.rollcall.test.eureka;
+
+import org.springframework.context.annotation.Bean;
+import org.springframework.context.annotation.Configuration;
+import org.springframework.context.annotation.Profile;
+import org.springframework.security.config.Customizer;
+import org.springframework.security.config.annotation.web.builders.HttpSecurity;
+import org.springframework.security.config.annotation.web.configurers.AbstractHttpConfigurer;
+import org.springframework.security.web.SecurityFilterChain;
+
+/** With the profile auth, every request needs the user and password of spring.security.user. */
+@Configuration
+@Profile("auth")
+class BasicAuth {
+  @Bean
+  SecurityFilterChain everythingNeedsAPassword(HttpSecurity http) throws Exception {
+    return http
+        .csrf(AbstractHttpConfigurer::disable)
+        .authorizeHttpRequests(requests -> requests.anyRequest().authenticated())
+        .httpBasic(Customizer.withDefaults())
+        .build();
+  }
+}
