@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,69 +16,127 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/rollcall-dev/rollcall/internal/calls"
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// drivers makes registries and knows the one in force, which it serves read-only.
+// drivers makes registries and knows those in force, which it serves read-only.
 type drivers struct {
 	constructors map[string]registry.Constructor
 	metrics      *metrics.RegistryMetrics
 	// permit refuses a call of up to this long where this manager may no longer make it.
 	permit  func(timeout time.Duration) error
-	current atomic.Pointer[opened]
+	current atomic.Pointer[registries]
 }
 
-// opened is a registry that was made from one registry section.
+// registries are those of one configuration, by name.
+type registries struct {
+	byName   map[string]*opened
+	defaults []string
+}
+
+// opened is a registry that was made from one section of the configuration.
 type opened struct {
 	section config.Registry
 	// registry is guarded and timed; the controller knows it by its identity.
-	registry registry.Registry
+	registry *calls.Registry
 	// handler is nil where the driver serves nothing.
 	handler http.Handler
 	close   func() error
 }
 
-// open returns the registry for a configuration: the one in force where the registry section is the same, so that the
-// controller keeps what it knows of it, else a new one. It puts nothing in force.
-func (d *drivers) open(ctx context.Context, c *config.Config) (*opened, error) {
-	name := c.DefaultRegistries[0]
-	section := c.Registries[name]
-	if current := d.current.Load(); current != nil && reflect.DeepEqual(current.section, section) {
-		return current, nil
+// open returns the registries of a configuration. One that is in force, whose section is the same and whose files were
+// not rotated, is kept, so that the controller keeps what it knows of it. It puts nothing in force, and leaves nothing
+// open when it fails.
+func (d *drivers) open(ctx context.Context, c *config.Config, rotated []string) (*registries, error) {
+	next := &registries{byName: map[string]*opened{}, defaults: c.DefaultRegistries}
+	before := d.current.Load()
+	var problems []error
+	for _, name := range c.RegistryNames() {
+		if kept := before.get(name); kept != nil && reflect.DeepEqual(kept.section, c.Registries[name]) &&
+			!slices.Contains(rotated, name) {
+			next.byName[name] = kept
+			continue
+		}
+		made, err := d.openOne(ctx, c, name)
+		if err != nil {
+			problems = append(problems, registryError(c.RegistryPath(name), err))
+			continue
+		}
+		next.byName[name] = made
 	}
+	if len(problems) > 0 {
+		return nil, errors.Join(append(problems, next.closeBut(before))...)
+	}
+	return next, nil
+}
+
+func (d *drivers) openOne(ctx context.Context, c *config.Config, name string) (*opened, error) {
+	section := c.Registries[name]
 	made, err := d.constructors[section.Driver](ctx, c.Driver(name))
 	if err == nil && made == nil {
 		err = errors.New("the driver made no registry")
 	}
 	if err != nil {
-		return nil, registryError(c.RegistryPath(name), err)
+		return nil, err
 	}
-	timed := metrics.Decorate(made, section.Driver, d.metrics)
-	g := &guard{Registry: timed, permit: func() error { return d.permit(section.Timeout) }}
-	next := &opened{section: section, registry: g.asCapable()}
-	next.handler, _ = made.(http.Handler)
+	g := &guard{permit: func() error { return d.permit(section.Timeout) }}
+	o := &opened{section: section, registry: calls.Wrap(made, g.around, d.metrics.Around(name, section.Driver))}
+	o.handler, _ = made.(http.Handler)
 	closer, _ := made.(io.Closer)
-	next.close = func() error {
+	o.close = func() error {
 		g.retire()
 		if closer == nil {
 			return nil
 		}
 		return closer.Close()
 	}
-	return next, nil
+	return o, nil
 }
 
-// replace puts next in force, and closes what was before.
-func (d *drivers) replace(next *opened) error {
-	if before := d.current.Swap(next); before != nil && before != next {
-		return before.close()
+// replace puts next in force, and closes what is no longer.
+func (d *drivers) replace(next *registries) error {
+	return d.current.Swap(next).closeBut(next)
+}
+
+// get returns nil where there is none of that name.
+func (r *registries) get(name string) *opened {
+	if r == nil {
+		return nil
 	}
-	return nil
+	return r.byName[name]
 }
 
-// ServeHTTP lets the registry in force answer, which is read-only whatever its own handler could do.
+// closeBut closes all that are not among the others too.
+func (r *registries) closeBut(others *registries) error {
+	if r == nil {
+		return nil
+	}
+	var problems []error
+	for name, o := range r.byName {
+		if others.get(name) == o {
+			continue
+		}
+		if err := o.close(); err != nil {
+			problems = append(problems, fmt.Errorf("closing registry %s: %w", name, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// describe names each registry with its driver.
+func (r *registries) describe() string {
+	var texts []string
+	for _, name := range slices.Sorted(maps.Keys(r.byName)) {
+		texts = append(texts, name+"="+r.byName[name].section.Driver)
+	}
+	return strings.Join(texts, ",")
+}
+
+// ServeHTTP lets a registry in force answer, which is read-only whatever its own handler could do: the one that the path
+// begins with, as in /registries/NAME/v1/instances, else the first of the defaults.
 func (d *drivers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -84,12 +144,21 @@ func (d *drivers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	current := d.current.Load()
-	if current.handler == nil {
-		http.Error(w, fmt.Sprintf("registry driver %q can't be read here: ask the registry itself", current.section.Driver),
-			http.StatusNotFound)
-		return
+	name, prefix := current.defaults[0], ""
+	if rest, found := strings.CutPrefix(r.URL.Path, "/registries/"); found {
+		name, _, _ = strings.Cut(rest, "/")
+		prefix = "/registries/" + name
 	}
-	current.handler.ServeHTTP(w, r)
+	one := current.get(name)
+	switch {
+	case one == nil:
+		http.Error(w, fmt.Sprintf("there is no registry %q", name), http.StatusNotFound)
+	case one.handler == nil:
+		http.Error(w, fmt.Sprintf("registry driver %q can't be read here: ask the registry itself", one.section.Driver),
+			http.StatusNotFound)
+	default:
+		http.StripPrefix(prefix, one.handler).ServeHTTP(w, r)
+	}
 }
 
 // registryError puts the registry section's path before the field that the driver named.
@@ -105,7 +174,6 @@ func registryError(path *field.Path, err error) error {
 // guard keeps calls from a registry that this manager may no longer use: since another one leads, or since the
 // configuration names another registry. No call is under way when it was retired, so that it can be closed.
 type guard struct {
-	registry.Registry
 	permit func() error
 
 	mu      sync.Mutex
@@ -136,43 +204,11 @@ func (g *guard) enter() error {
 	return nil
 }
 
-func (g *guard) call(do func() error) error {
+// around is a calls.Around.
+func (g *guard) around(ctx context.Context, _ string, do func(context.Context) error) error {
 	if err := g.enter(); err != nil {
 		return err
 	}
 	defer g.calls.Done()
-	return do()
-}
-
-func (g *guard) Register(ctx context.Context, in registry.Instance) error {
-	return g.call(func() error { return g.Registry.Register(ctx, in) })
-}
-
-func (g *guard) FailOver(ctx context.Context, in registry.Instance) error {
-	return g.call(func() error { return g.Registry.FailOver(ctx, in) })
-}
-
-func (g *guard) Deregister(ctx context.Context, in registry.Instance) error {
-	return g.call(func() error { return g.Registry.Deregister(ctx, in) })
-}
-
-// asCapable returns g with the optional capabilities of what it guards.
-func (g *guard) asCapable() registry.Registry {
-	if lister, ok := g.Registry.(registry.Lister); ok {
-		return &guardLister{guard: g, lister: lister}
-	}
-	return g
-}
-
-type guardLister struct {
-	*guard
-	lister registry.Lister
-}
-
-func (g *guardLister) List(ctx context.Context, cluster string) (entries []registry.Entry, err error) {
-	err = g.call(func() error {
-		entries, err = g.lister.List(ctx, cluster)
-		return err
-	})
-	return entries, err
+	return do(ctx)
 }

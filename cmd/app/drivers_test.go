@@ -32,6 +32,67 @@ func TestOpenKeepsTheRegistryWhereItsSectionIsTheSame(t *testing.T) {
 	}
 }
 
+func TestARotatedFileMakesAnotherRegistry(t *testing.T) {
+	t.Parallel()
+	d := newDrivers(t, newFake)
+	first := expectOpened(t, d, configured(t, several))
+	next := expectOpened(t, d, configured(t, several), "old")
+	if next.registry == first.registry {
+		t.Error("the registry goes on with the files that it read before")
+	}
+	if err := first.registry.Register(t.Context(), registry.Instance{}); !errors.Is(err, errRetired) {
+		t.Errorf("a call to the old registry gave %v, want %v", err, errRetired)
+	}
+}
+
+func TestOneOfSeveralRegistriesIsReplacedByItself(t *testing.T) {
+	t.Parallel()
+	d := newDrivers(t, newFake)
+	expectOpened(t, d, configured(t, several))
+	before := d.current.Load()
+	expectOpened(t, d, configured(t, several+"  extra: {driver: fake}\n"), "new")
+	after := d.current.Load()
+	if after.get("old") != before.get("old") || after.get("new") == before.get("new") || after.get("extra") == nil {
+		t.Errorf("want old kept, new replaced and extra made, got %v after %v", after.byName, before.byName)
+	}
+	must(t, before.get("old").registry.Register(t.Context(), registry.Instance{}))
+	if err := before.get("new").registry.Register(t.Context(), registry.Instance{}); !errors.Is(err, errRetired) {
+		t.Errorf("a call to the one that was replaced gave %v, want %v", err, errRetired)
+	}
+}
+
+func TestOpenThatFailsLeavesNothingOpen(t *testing.T) {
+	t.Parallel()
+	var made []*fake
+	d := newDrivers(t, func(_ context.Context, c registry.Config) (registry.Registry, error) {
+		if c.Endpoint == "bad" {
+			return nil, registry.FieldError("endpoint", errors.New("write a URL"))
+		}
+		made = append(made, &fake{})
+		return made[len(made)-1], nil
+	})
+	_, err := d.open(t.Context(), configured(t, several+"  worse: {driver: fake, endpoint: bad}\n  zero: {driver: fake, endpoint: bad}\n"), nil)
+	for _, path := range []string{"registries[worse].endpoint", "registries[zero].endpoint"} {
+		if err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("got %v, want an error that names %s", err, path)
+		}
+	}
+	for i, f := range made {
+		if !f.closed.Load() {
+			t.Errorf("the registry that was made as number %d was not closed", i+1)
+		}
+	}
+}
+
+// several has two registries.
+const several = `cluster: prod-1
+hooks: {owned: [example.com/*]}
+defaultRegistries: [old]
+registries:
+  old: {driver: fake}
+  new: {driver: fake}
+`
+
 func TestOpenThatFailsLeavesTheRegistryInForce(t *testing.T) {
 	t.Parallel()
 	fail := false
@@ -43,11 +104,11 @@ func TestOpenThatFailsLeavesTheRegistryInForce(t *testing.T) {
 	})
 	first := expectOpened(t, d, configured(t, minimal))
 	fail = true
-	_, err := d.open(t.Context(), configured(t, strings.Replace(minimal, "fake", "fake\n  endpoint: x", 1)))
+	_, err := d.open(t.Context(), configured(t, strings.Replace(minimal, "fake", "fake\n  endpoint: x", 1)), nil)
 	if err == nil || !strings.Contains(err.Error(), "registry.endpoint: Invalid value: write a URL") {
 		t.Errorf("got %v, want an error that names registry.endpoint", err)
 	}
-	if d.current.Load() != first {
+	if d.current.Load().get("default") != first {
 		t.Error("the registry in force has changed")
 	}
 	if err := first.registry.Register(t.Context(), registry.Instance{}); err != nil {
@@ -69,7 +130,7 @@ func TestReplaceClosesTheOldRegistryAfterItsCalls(t *testing.T) {
 	called := make(chan error, 1)
 	go func() { called <- before.registry.Register(t.Context(), registry.Instance{}) }()
 	receive(t, old.entered)
-	next, err := d.open(t.Context(), configured(t, strings.Replace(minimal, "fake", "fake\n  timeout: 1s", 1)))
+	next, err := d.open(t.Context(), configured(t, strings.Replace(minimal, "fake", "fake\n  timeout: 1s", 1)), nil)
 	must(t, err)
 	replaced := make(chan error, 1)
 	go func() { replaced <- d.replace(next) }()
@@ -94,7 +155,7 @@ func TestReplaceClosesTheOldRegistryAfterItsCalls(t *testing.T) {
 	if err := before.registry.FailOver(t.Context(), registry.Instance{}); !errors.Is(err, errRetired) {
 		t.Errorf("a call to the old registry gave %v, want %v", err, errRetired)
 	}
-	if _, err := before.registry.(registry.Lister).List(t.Context(), "prod-1"); !errors.Is(err, errRetired) {
+	if _, err := before.registry.Lister.List(t.Context(), "prod-1"); !errors.Is(err, errRetired) {
 		t.Errorf("a list of the old registry gave %v, want %v", err, errRetired)
 	}
 }
@@ -123,16 +184,6 @@ func TestGuardRefusesWhatIsNotPermitted(t *testing.T) {
 	}
 	if asked != config.DefaultTimeout {
 		t.Errorf("asked for %s, want the registry's timeout %s", asked, config.DefaultTimeout)
-	}
-}
-
-func TestGuardIsAListerOnlyWhereTheDriverIs(t *testing.T) {
-	t.Parallel()
-	d := newDrivers(t, func(context.Context, registry.Config) (registry.Registry, error) {
-		return struct{ registry.Registry }{&fake{}}, nil
-	})
-	if _, ok := expectOpened(t, d, configured(t, minimal)).registry.(registry.Lister); ok {
-		t.Error("a registry that can't list must not look as if it could")
 	}
 }
 
@@ -182,13 +233,13 @@ func testLimits() config.Limits {
 	return config.Limits{Drivers: []string{"fake", "one", "two"}, Timeout: leaseDuration - renewDeadline}
 }
 
-// expectOpened opens the registry of a configuration and puts it in force.
-func expectOpened(t *testing.T, d *drivers, c *config.Config) *opened {
+// expectOpened opens the registries of a configuration and puts them in force. It returns the first of the defaults.
+func expectOpened(t *testing.T, d *drivers, c *config.Config, rotated ...string) *opened {
 	t.Helper()
-	o, err := d.open(t.Context(), c)
+	all, err := d.open(t.Context(), c, rotated)
 	must(t, err)
-	must(t, d.replace(o))
-	return o
+	must(t, d.replace(all))
+	return all.get(c.DefaultRegistries[0])
 }
 
 // serve makes registries that serve their text.

@@ -33,6 +33,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/controller"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/resync"
 )
 
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -67,7 +68,7 @@ func newManager(
 		constructors: o.constructors, metrics: registryMetrics,
 		permit: func(timeout time.Duration) error { return a.lease.permit(timeout) },
 	}
-	first, err := a.drivers.open(ctx, c)
+	first, err := a.drivers.open(ctx, c, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.config, err)
 	}
@@ -75,11 +76,11 @@ func newManager(
 		return nil, err
 	}
 	if err := a.connect(c); err != nil {
-		return nil, errors.Join(err, first.close())
+		return nil, errors.Join(err, first.closeBut(nil))
 	}
 	if err := a.assemble(ctx, c, limits, own); err != nil {
 		a.servers.close(logger)
-		return nil, errors.Join(err, first.close())
+		return nil, errors.Join(err, first.closeBut(nil))
 	}
 	return a, nil
 }
@@ -157,6 +158,7 @@ func mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	for _, kind := range []string{"Pod", "PodList"} {
 		m.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
+	m.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	for _, kind := range []string{"CloneSet", "CloneSetList"} {
 		m.Add(kruisev1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
@@ -172,6 +174,7 @@ func cacheOptions(namespaces []string) cache.Options {
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}:              {Label: labels.NewSelector().Add(*hasState), Transform: controller.StripPod},
 			&kruisev1alpha1.CloneSet{}: {Transform: controller.StripCloneSet},
+			controller.NodeMetadata():  {Transform: controller.StripNode},
 		},
 	}
 	for _, namespace := range namespaces {
@@ -193,7 +196,12 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		Client: a.manager.GetClient(), APIReader: a.manager.GetAPIReader(),
 		Recorder: a.manager.GetEventRecorder(controllerName), Workers: a.flags.workers, Clock: clock.RealClock{},
 	})
-	reconciler.Apply(settings(c, a.drivers.current.Load()))
+	heartbeats := resync.NewHeartbeats(reconciler, clock.RealClock{}, a.logger.WithName("heartbeats"))
+	apply := func(c *config.Config, all *registries) {
+		reconciler.Apply(settings(c, all))
+		heartbeats.Apply(leased(all))
+	}
+	apply(c, a.drivers.current.Load())
 	if err := registerPods(own, reconciler); err != nil {
 		return err
 	}
@@ -207,7 +215,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	}
 	reloads := &reload{
 		watcher: config.Watcher{Path: a.flags.config, Limits: limits, Current: c},
-		drivers: a.drivers, apply: reconciler.Apply, metrics: configMetrics, logger: a.logger,
+		drivers: a.drivers, apply: apply, metrics: configMetrics, logger: a.logger,
 		elected: a.manager.Elected(),
 	}
 	if podNamespace() != "" {
@@ -216,7 +224,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	if err := a.servers.listen(ctx, a.flags, metricsHandler(own), healthHandler(waits.unready), a.drivers); err != nil {
 		return err
 	}
-	runnables := []manager.Runnable{waits, reloads}
+	runnables := []manager.Runnable{waits, reloads, heartbeats}
 	for _, server := range a.servers.runnables {
 		runnables = append(runnables, server)
 	}
@@ -266,7 +274,7 @@ func (a *app) run(ctx context.Context) error {
 	if cause := context.Cause(working); errors.Is(cause, errDeposed) {
 		return cause
 	}
-	err := a.drivers.current.Load().close()
+	err := a.drivers.current.Load().closeBut(nil)
 	if a.lease != nil {
 		err = errors.Join(err, a.lease.release(ctx))
 	}
@@ -281,7 +289,7 @@ func (a *app) greet() {
 	at := a.servers.addresses
 	a.logger.Info("listening", "metrics", at.Metrics, "health", at.Health, "registry", at.Registry)
 	a.logger.Info("starting", "version", a.options.version, "apiServer", a.manager.GetConfig().Host,
-		"driver", a.drivers.current.Load().section.Driver, "lease", lease, "workers", a.flags.workers)
+		"registries", a.drivers.current.Load().describe(), "lease", lease, "workers", a.flags.workers)
 	if a.options.listening != nil {
 		a.options.listening(at)
 	}

@@ -14,10 +14,7 @@ import (
 	eventsv1client "k8s.io/client-go/kubernetes/typed/events/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/config"
-	"github.com/rollcall-dev/rollcall/internal/controller"
-	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
-	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
 const (
@@ -37,7 +34,7 @@ const (
 type reload struct {
 	watcher config.Watcher
 	drivers *drivers
-	apply   func(controller.Settings)
+	apply   func(*config.Config, *registries)
 	metrics *metrics.ConfigMetrics
 	logger  logr.Logger
 
@@ -60,14 +57,14 @@ func (r *reload) Start(ctx context.Context) error {
 }
 
 // putInForce makes what the configuration asks for first, so that an error changes nothing.
-func (r *reload) putInForce(ctx context.Context, c *config.Config) error {
-	next, err := r.drivers.open(ctx, c)
+func (r *reload) putInForce(ctx context.Context, c *config.Config, rotated []string) error {
+	next, err := r.drivers.open(ctx, c, rotated)
 	if err != nil {
 		return err
 	}
-	r.apply(settings(c, next))
+	r.apply(c, next)
 	if err := r.drivers.replace(next); err != nil {
-		r.logger.Error(err, "closing the registry that was in use before")
+		r.logger.Error(err, "closing what was in use before")
 	}
 	return nil
 }
@@ -129,16 +126,3 @@ func shorten(note string) string {
 
 // podNamespace is the namespace of the pod that this process runs in; empty outside a cluster.
 func podNamespace() string { return os.Getenv("POD_NAMESPACE") }
-
-// settings are what the controller takes from a configuration.
-func settings(c *config.Config, o *opened) controller.Settings {
-	return controller.Settings{
-		Cluster:                c.Cluster,
-		Registry:               o.registry,
-		Timeout:                o.section.Timeout,
-		Ownership:              lifecycle.Ownership{Owned: c.Hooks.Owned, NewlyCreated: c.Hooks.NewlyCreated},
-		Services:               service.Rules{Name: c.Service.Name, Port: c.Service.Port},
-		SharedAcrossNamespaces: c.Service.SharedAcrossNamespaces,
-		Drain:                  c.Drain,
-	}
-}

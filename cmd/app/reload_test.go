@@ -38,14 +38,15 @@ func TestReloadPutsANewConfigurationInForceWhole(t *testing.T) {
 	if got.Drain != 3*time.Second || got.Services.Port != 9000 || got.Cluster != "prod-1" || !got.Ownership.Owns("example.com/a") {
 		t.Errorf("settings are %+v, want the file's", got)
 	}
-	if got.Registry != before.registry {
+	was := before.get("default").registry
+	if got.Registries["default"].Calls != was {
 		t.Error("another registry although its section is the same: all that is known of it is lost")
 	}
 	s.ExpectEvent("Normal", "ConfigApplied", "in force")
 
 	s.Write(strings.Replace(minimal, "fake", "fake\n  timeout: 2s", 1))
 	got = s.ExpectSettings()
-	if got.Registry == before.registry || got.Timeout != 2*time.Second {
+	if one := got.Registries["default"]; one.Calls == was || one.Timeout != 2*time.Second {
 		t.Errorf("the registry's section changed and the settings are %+v", got)
 	}
 	s.ExpectMetrics(2, 0, 1)
@@ -161,7 +162,8 @@ func newReloadScenario(t *testing.T) *reloadScenario {
 		watcher: config.Watcher{Path: path, Limits: limits, Current: current, Interval: 2 * time.Millisecond},
 		drivers: s.drivers, metrics: m, logger: logr.Discard(), elected: elected,
 		events: clients.EventsV1().Events(""),
-		apply: func(settings controller.Settings) {
+		apply: func(c *config.Config, all *registries) {
+			settings := settings(c, all)
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.settings = append(s.settings, settings)

@@ -23,9 +23,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/cmd/app"
 	"github.com/rollcall-dev/rollcall/internal/controller"
-	"github.com/rollcall-dev/rollcall/internal/drivers/memory"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
-	"github.com/rollcall-dev/rollcall/registry"
 )
 
 //go:generate go run .
@@ -129,11 +127,8 @@ func exercise(ctx context.Context) ([]*dto.MetricFamily, error) {
 	if err != nil {
 		return nil, err
 	}
-	driver, err := memory.New(ctx, registry.Config{})
+	err = calls.Around("default", "memory")(ctx, "register", func(context.Context) error { return nil })
 	if err != nil {
-		return nil, err
-	}
-	if err := metrics.Decorate(driver, "memory", calls).Deregister(ctx, registry.Instance{}); err != nil {
 		return nil, err
 	}
 	if _, err := metrics.NewConfigMetrics(all); err != nil {

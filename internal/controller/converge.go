@@ -25,64 +25,39 @@ type progress struct {
 // released reports whether Kruise may go on: the registry has acknowledged everything, and the drain has passed.
 func (p progress) released() bool { return p.wait.reason == "" }
 
-// step is one instance and what the registry shall say of it.
-type step struct {
-	instance registry.Instance
-	want     lifecycle.Want
-}
-
-// converge makes the registry say what it shall of every instance of the pod.
+// converge makes every registry of the pod say what it shall of every instance.
 func (r *PodReconciler) converge(ctx context.Context, seen *observation, d lifecycle.Decision) progress {
 	var missing wait
-	steps := seen.steps(d)
-	for _, s := range steps {
-		w := r.ensure(ctx, seen, s)
-		if w.reason == "" {
-			continue
+	var taken []step
+	for _, phase := range seen.phases(d) {
+		for _, s := range phase {
+			missing = missing.and(r.ensure(ctx, seen, s)) // the others are told all the same
 		}
-		if d.Want == lifecycle.InService {
-			return progress{wait: w}
+		taken = append(taken, phase...)
+		if missing.reason != "" && d.Want == lifecycle.InService {
+			return progress{wait: missing}
 		}
-		missing = w // the others are taken out all the same
 	}
 	if missing.reason != "" || d.Want == lifecycle.Keep {
 		return progress{wait: missing}
 	}
-	return r.drained(seen, d, steps)
-}
-
-// steps takes out first what the pod no longer is: after a new IP, the old address may be another pod's soon. That goes
-// for a pod that shall stay as it is too, but not where it isn't known what the pod is.
-func (o *observation) steps(d lifecycle.Decision) []step {
-	var former, present []step
-	known := o.known()
-	for _, in := range o.instances {
-		delete(known, recorded(in))
-		present = append(present, step{instance: in, want: d.Want})
+	if w := r.probed(ctx, seen, d); w.reason != "" {
+		return progress{wait: w}
 	}
-	for in := range known {
-		former = append(former, step{instance: instanceOf(o.settings.Cluster, o.pod(), in), want: lifecycle.Absent})
-	}
-	if d.Want != lifecycle.Keep {
-		return append(former, present...)
-	}
-	if d.Row == lifecycle.RowUnknownState || o.problem.reason != "" {
-		return nil
-	}
-	return former
+	return r.drained(seen, d, taken)
 }
 
 // ensure returns an empty wait once the registry is known to say what is wanted of one instance.
 func (r *PodReconciler) ensure(ctx context.Context, seen *observation, s step) wait {
-	in := recorded(s.instance)
+	in := s.key()
 	if seen.neverIn(in) && s.want != lifecycle.InService {
 		return wait{}
 	}
 	if seen.recordStands(s) {
-		seen.page.adopt(in, s.want, seen.input.Record, r.clock.Now())
+		r.adopt(seen, s)
 	}
 	c := seen.page.calls[in]
-	if !c.stands(s.want) || !c.settled() && r.settles(c) <= 0 {
+	if !c.said(s) || !c.settled() && r.settles(c) <= 0 {
 		if w := r.call(ctx, seen, s); w.reason != "" {
 			return w
 		}
@@ -92,7 +67,7 @@ func (r *PodReconciler) ensure(ctx context.Context, seen *observation, s step) w
 		return wait{}
 	}
 	return wait{reason: ReasonSettling, after: max(r.settles(c), backoffBase),
-		message: describe(s.instance) + ": an earlier call timed out and may still be carried out"}
+		message: s.String() + ": an earlier call timed out and may still be carried out"}
 }
 
 // settles returns how long a call that timed out may still be carried out.
@@ -102,27 +77,43 @@ func (r *PodReconciler) settles(c *call) time.Duration {
 
 // call makes one call. Nothing is known of its outcome until it has returned without an error.
 func (r *PodReconciler) call(ctx context.Context, seen *observation, s step) wait {
+	reg, known := seen.settings.Registries[s.registry]
+	if !known {
+		return wait{reason: ReasonUnknownRegistry, message: fmt.Sprintf(
+			"%s: the configuration no longer has this registry: put it back until its pods have left it", s)}
+	}
 	started := r.clock.Now()
-	if told := seen.page.toldToWait(recorded(s.instance), started); told.reason != "" {
+	if told := seen.page.toldToWait(s.key(), started); told.reason != "" {
 		return told
 	}
-	c := seen.page.begun(recorded(s.instance), s.want, started)
-	bounded, cancel := context.WithTimeout(ctx, seen.settings.Timeout)
+	c := seen.page.begun(s, started)
+	if s.want == lifecycle.Absent {
+		r.ledger.letGo(seen.page, s.key())
+	}
+	bounded, cancel := context.WithTimeout(ctx, reg.Timeout)
 	defer cancel()
-	err := tell(bounded, seen.settings.Registry, s)
+	err := tell(bounded, reg.Calls, s)
 	if err == nil {
-		c.succeeded(r.clock.Now())
+		r.acknowledged(seen, s, c)
 		return wait{}
 	}
 	timedOut := isTimeout(bounded, err)
 	if timedOut {
-		c.timedOut(started.Add(2 * seen.settings.Timeout))
+		c.timedOut(started.Add(2 * reg.Timeout))
 	}
 	w := r.failed(seen.pod().UID, s, timedOut, err)
 	if after, told := registry.RetryAfterOf(err); told {
 		c.told, c.notBefore = w, r.clock.Now().Add(after)
 	}
 	return w
+}
+
+func (r *PodReconciler) acknowledged(seen *observation, s step, c *call) {
+	now := r.clock.Now()
+	c.succeeded(now)
+	if s.want != lifecycle.Absent {
+		r.ledger.hold(seen.page, s, now)
+	}
 }
 
 func tell(ctx context.Context, reg registry.Registry, s step) error {
@@ -140,7 +131,7 @@ func tell(ctx context.Context, reg registry.Registry, s step) error {
 
 // failed classifies an error. What is not known to be final is retryable.
 func (r *PodReconciler) failed(uid types.UID, s step, timedOut bool, err error) wait {
-	w := wait{reason: ReasonRegistryUnavailable, message: fmt.Sprintf("%s: %v", describe(s.instance), err)}
+	w := wait{reason: ReasonRegistryUnavailable, message: fmt.Sprintf("%s: %v", s, err)}
 	if timedOut {
 		w.reason = ReasonRegistryTimeout
 	}
@@ -186,9 +177,9 @@ func draining(row lifecycle.Row) bool {
 }
 
 func (o *observation) newRecord(want lifecycle.Want) *lifecycle.Record {
-	instances := make([]lifecycle.Recorded, 0, len(o.instances))
-	for _, in := range o.instances {
-		instances = append(instances, recorded(in))
+	instances := make([]lifecycle.Recorded, 0, len(o.targets))
+	for _, t := range o.targets {
+		instances = append(instances, t.key())
 	}
 	outSince := o.input.Record.OutSince
 	if want == lifecycle.InService {
@@ -202,7 +193,7 @@ func (o *observation) newRecord(want lifecycle.Want) *lifecycle.Record {
 func (o *observation) outSince(steps []step) time.Time {
 	var latest time.Time
 	for _, s := range steps {
-		if c := o.page.calls[recorded(s.instance)]; c != nil && c.outSince.After(latest) {
+		if c := o.page.calls[s.key()]; c != nil && c.outSince.After(latest) {
 			latest = c.outSince
 		}
 	}
@@ -219,7 +210,7 @@ func (o *observation) neverIn(in lifecycle.Recorded) bool {
 // instance, and the pod has stayed, since the record was written, where only "out" is ever wanted. Anywhere else
 // another process may have made a call after the record was written.
 func (o *observation) recordStands(s step) bool {
-	in := recorded(s.instance)
+	in := s.key()
 	return o.page.calls[in] == nil && o.input.Record.Fresh(o.pod()) && o.input.Record.Says(s.want, in) && outStay(o)
 }
 
@@ -232,20 +223,18 @@ func outStay(o *observation) bool {
 	}, appspub.LifecycleStateType(o.pod().Labels[appspub.LifecycleStateKey]))
 }
 
-// adopt takes a record's word for an acknowledgement, with the drain that it began. A time that is yet to come is not
+// adopt takes the record's word for an acknowledgement, with the drain that it began. A time that is yet to come is not
 // ours, or another clock's: it must not hold the pod for longer than a drain.
-func (p *page) adopt(in lifecycle.Recorded, want lifecycle.Want, record lifecycle.Record, now time.Time) {
-	c := p.begun(in, want, now)
-	c.acknowledged = true
-	if record.OutSince == nil {
-		return
-	}
-	c.outSince = *record.OutSince
-	if c.outSince.After(now) {
+func (r *PodReconciler) adopt(seen *observation, s step) {
+	now, since := r.clock.Now(), seen.input.Record.OutSince
+	c := seen.page.begun(s, now)
+	if since != nil && since.Before(now) {
+		c.outSince = *since
+	} else if since != nil {
 		c.outSince = now
 	}
-}
-
-func describe(in registry.Instance) string {
-	return fmt.Sprintf("service %q at %s", in.Service, in.Endpoint())
+	c.acknowledged = true
+	if s.want != lifecycle.Absent {
+		r.ledger.hold(seen.page, s, now)
+	}
 }

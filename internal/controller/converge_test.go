@@ -298,7 +298,7 @@ func TestWhatARecordIsGoodFor(t *testing.T) {
 			}
 			record, err := json.Marshal(lifecycle.Record{
 				Stamp: lifecycle.Stamp{UID: uid, Timestamp: tc.record.timestamp, State: string(tc.state)}, Want: tc.record.want,
-				Instances: []lifecycle.Recorded{{Service: name, Address: "10.0.0.1", Port: 8080}},
+				Instances: []lifecycle.Recorded{{Registry: "default", Service: name, Address: "10.0.0.1", Port: 8080}},
 				Handlers: []lifecycle.Handler{
 					{Finalizer: preDeleteFinalizer}, {Label: inPlaceLabel, Value: "hold"}, {Label: preNormalLabel, Value: "ok"},
 				},
@@ -466,7 +466,7 @@ func (stubborn) Register(ctx context.Context, _ registry.Instance) error {
 func TestAnErrorAfterTheTimeOutIsATimeOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(s *Settings) { s.Registry = stubborn{s.Registry} })
+		w := newWorld(t, func(s *Settings) { s.use(stubborn{s.Registries["default"].Calls}) })
 		w.r.clock = clock.RealClock{}
 		pod := w.bornPod(w.cloneSet("web"), "web-1")
 		w.reconcile(pod)
@@ -587,7 +587,7 @@ func TestARecordNamesWhatIsNotThePods(t *testing.T) {
 
 	t.Log("A tenant writes another pod's instance into a record.")
 	record := w.record(thief)
-	record.Instances = append(record.Instances, lifecycle.Recorded{Service: "web", Address: "10.0.0.1", Port: 8080})
+	record.Instances = append(record.Instances, lifecycle.Recorded{Registry: "default", Service: "web", Address: "10.0.0.1", Port: 8080})
 	text, err := json.Marshal(record)
 	w.must(err, "encoding the record")
 	w.changePod(thief, annotated(lifecycle.AnnotationRecord, string(text)))
@@ -768,16 +768,16 @@ func twoServices(web *kruisev1alpha1.CloneSet) {
 
 func TestSeveralInstances(t *testing.T) {
 	t.Parallel()
-	admin := registrytest.Match{Service: "admin"}
+	admin := registrytest.Match{Registry: "default", Service: "admin"}
 	w := newWorld(t)
 	pod := w.bornPod(w.cloneSet("web", twoServices), "web-1")
 
-	w.registry.FailNext(registrytest.Match{Service: "web"}, errors.New("down"))
+	w.registry.FailNext(registrytest.Match{Registry: "default", Service: "web"}, errors.New("down"))
 	w.reconcile(pod)
 	w.expectJournal("the hook waits for all of them", "Register admin@10.0.0.1:9090", registers+failed)
 	w.reconcile(pod)
 	w.expectJournal("only what is missing is asked for, and one write is made for all", registers, writes)
-	want := []lifecycle.Recorded{{Service: "admin", Address: "10.0.0.1", Port: 9090}, {Service: "web", Address: "10.0.0.1", Port: 8080}}
+	want := []lifecycle.Recorded{{Registry: "default", Service: "admin", Address: "10.0.0.1", Port: 9090}, {Registry: "default", Service: "web", Address: "10.0.0.1", Port: 8080}}
 	if diff := cmp.Diff(want, w.record(pod).Instances); diff != "" {
 		t.Errorf("instances in the record (-want +got):\n%s", diff)
 	}
@@ -796,7 +796,7 @@ func TestAServiceThatCannotBeEnteredKeepsThePodOutOfTheNext(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	pod := w.bornPod(w.cloneSet("web", twoServices), "web-1")
-	w.registry.FailNext(registrytest.Match{Service: "admin"}, errors.New("down"))
+	w.registry.FailNext(registrytest.Match{Registry: "default", Service: "admin"}, errors.New("down"))
 	w.reconcile(pod)
 	w.expectJournal("", "Register admin@10.0.0.1:9090 failed")
 }
@@ -806,7 +806,7 @@ func TestADrainCountsFromTheLastInstance(t *testing.T) {
 	w := newWorld(t, draining15s)
 	pod := w.servingPod(w.cloneSet("web", twoServices), "web-1")
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.registry.FailNext(registrytest.Match{Service: "web"}, errors.New("down"))
+	w.registry.FailNext(registrytest.Match{Registry: "default", Service: "web"}, errors.New("down"))
 	w.reconcile(pod)
 	w.sleep(7 * time.Second)
 	w.expectResult("the clients of web have known for no time", w.reconcile(pod), 15*time.Second)
@@ -825,13 +825,13 @@ func TestSettingsApplied(t *testing.T) {
 
 	w.apply(func(s *Settings) { s.Registry = registrytest.NewFake(w.backend) })
 	w.reconcile(pod)
-	if calls := w.settings.Registry.(*registrytest.Fake).Calls(anyCall()); len(calls) != 1 || calls[0].Op != registrytest.OpRegister {
+	if calls := w.settings.Registries["default"].Calls.(*registrytest.Fake).Calls(anyCall()); len(calls) != 1 || calls[0].Op != registrytest.OpRegister {
 		t.Errorf("got calls %v, want the pod to be registered: nothing is known of another registry", calls)
 	}
 
 	t.Log("Another client of the same servers, while a call of the first is on its way.")
 	w.takeEvents()
-	w.apply(func(s *Settings) { s.Registry = w.registry })
+	w.apply(func(s *Settings) { s.use(w.registry) })
 	w.registry.FailNext(anyCall(), context.DeadlineExceeded)
 	w.reconcile(pod)
 	w.apply(func(s *Settings) { s.Registry = registrytest.NewFake(w.backend); s.Drain = 0 })
@@ -849,7 +849,7 @@ func TestARecordSpeaksForNoOtherRegistry(t *testing.T) {
 	w.takeJournal()
 
 	other := registrytest.NewFake(w.backend)
-	w.apply(func(s *Settings) { s.Registry = other })
+	w.apply(func(s *Settings) { s.use(other) })
 	w.sleep(10 * time.Second)
 	w.expectResult("its clients have known for no time", w.reconcile(pod), 15*time.Second)
 	if calls := other.Calls(registrytest.Match{Op: registrytest.OpDeregister}); len(calls) != 1 {
@@ -863,7 +863,7 @@ func TestARefusalIsTriedAgainWhenTheRegistryChanges(t *testing.T) {
 	pod := w.bornPod(w.cloneSet("web"), "web-1")
 	w.registry.Fail(anyCall(), registry.Terminal(errors.New("bad credentials")))
 	w.expectResult("", w.reconcile(pod), backoffCap)
-	w.apply(func(s *Settings) { s.Registry = w.backend })
+	w.apply(func(s *Settings) { s.use(w.backend) })
 	w.reconcile(pod)
 	w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
 }

@@ -9,12 +9,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
 // depart takes out what is left of a pod that is no longer in the cache. It knows the pod by its UID: another may have
 // its name and its address by now.
 func (r *PodReconciler) depart(ctx context.Context, req Request) (reconcile.Result, error) {
-	page := r.ledger.open(req.UID, r.settings.Load().Registry)
+	page := r.ledger.open(req.UID, r.settings.Load())
 	last := r.ledger.lastSeen(page)
 	switch {
 	case last == nil && page.found:
@@ -74,9 +75,9 @@ func (r *PodReconciler) stillThere(ctx context.Context, req Request) (*corev1.Po
 // remember makes an observation of a pod as it was last seen.
 func (r *PodReconciler) remember(last *corev1.Pod) *observation {
 	settings := r.settings.Load()
-	seen := &observation{settings: settings, page: r.ledger.open(last.UID, settings.Registry)}
+	seen := &observation{settings: settings, page: r.ledger.open(last.UID, settings)}
 	seen.input = lifecycle.Input{Pod: last, Record: lifecycle.RecordOf(last), Ownership: settings.Ownership}
-	r.observeInstances(seen)
+	r.observeTargets(seen, service.Node{})
 	return seen
 }
 

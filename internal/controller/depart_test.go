@@ -413,7 +413,7 @@ func TestARecordOfAGoneManagerIsEnough(t *testing.T) {
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
 	w.restart()
 	record := w.record(pod)
-	record.Instances = append(record.Instances, lifecycle.Recorded{Service: "old", Address: "10.0.0.7", Port: 80})
+	record.Instances = append(record.Instances, lifecycle.Recorded{Registry: "default", Service: "old", Address: "10.0.0.7", Port: 80})
 	text, err := json.Marshal(record)
 	w.must(err, "encoding the record")
 	w.changePod(pod, annotated(lifecycle.AnnotationRecord, string(text)))

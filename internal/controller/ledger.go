@@ -18,13 +18,15 @@ type ledger struct {
 	pages map[types.UID]*page
 	// births are pods that came while this process was watching and that nobody has opened a page for yet.
 	births map[types.UID]bool
+	// losers are pods of which a registry has lost an instance.
+	losers []Request
 }
 
 // page is the ledger of one pod. The reconciler is its only user but for the fields under the ledger's lock: the queue
 // never hands one pod to two workers.
 type page struct {
-	// registry is the one that calls are about.
-	registry registry.Registry
+	// settings are those with whose registries the calls were made.
+	settings *Settings
 	calls    map[lifecycle.Recorded]*call
 	// fromBirth: the pod came while this process was watching, so no other process can have registered it.
 	fromBirth bool
@@ -38,11 +40,16 @@ type page struct {
 	// Under the ledger's lock.
 	last *corev1.Pod // the pod as it was last seen, once it is gone from the cache
 	wait wait
+	held map[lifecycle.Recorded]held
+	// missing are instances in service that a registry has lost.
+	missing []lifecycle.Recorded
 }
 
 // call is the last call for one instance and what is known of its outcome.
 type call struct {
 	want lifecycle.Want
+	// instance is what the call told, weight and metadata included.
+	instance registry.Instance
 	// acknowledged is false while the outcome is unknown.
 	acknowledged bool
 	// began is when the call was made, and what counts against late ones: its work may be done long before its answer
@@ -59,8 +66,9 @@ type call struct {
 
 func newLedger() *ledger { return &ledger{pages: map[types.UID]*page{}, births: map[types.UID]bool{}} }
 
-// open returns the pod's page, a new one where there is none. Calls to another registry than reg are not known of it.
-func (l *ledger) open(uid types.UID, reg registry.Registry) *page {
+// open returns the pod's page, a new one where there is none. Nothing is known of a registry that these settings have and
+// those before them had not.
+func (l *ledger) open(uid types.UID, settings *Settings) *page {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.pages[uid]
@@ -69,9 +77,10 @@ func (l *ledger) open(uid types.UID, reg registry.Registry) *page {
 		l.pages[uid] = p
 		delete(l.births, uid)
 	}
-	if p.registry != reg {
-		p.turnTo(reg)
+	if p.settings != settings {
+		p.turnTo(settings)
 	}
+	p.reread()
 	return p
 }
 
@@ -161,24 +170,28 @@ func (l *ledger) waits() []wait {
 	return waits
 }
 
-// turnTo keeps which instances there were and forgets what the registry said of them. The new one may be a new client of
-// the same servers, so what may still land there stays known.
-func (p *page) turnTo(reg registry.Registry) {
-	p.registry = reg
+// turnTo keeps which instances there were and forgets what a registry said of them that is another one now. The new one
+// may be a new client of the same servers, so what may still land there stays known.
+func (p *page) turnTo(settings *Settings) {
+	before := p.settings
+	p.settings = settings
 	for in, c := range p.calls {
-		p.calls[in] = &call{late: c.late}
+		if before == nil || before.Registries[in.Registry].Calls != settings.Registries[in.Registry].Calls {
+			p.calls[in] = &call{late: c.late}
+		}
 	}
 }
 
 // begun notes that a call is about to be made: from here on its outcome is unknown.
-func (p *page) begun(in lifecycle.Recorded, want lifecycle.Want, now time.Time) *call {
+func (p *page) begun(s step, now time.Time) *call {
+	in := s.key()
 	c := p.calls[in]
 	if c == nil {
 		c = &call{}
 		p.calls[in] = c
 	}
-	c.want, c.acknowledged, c.began = want, false, now
-	if want == lifecycle.InService {
+	c.want, c.instance, c.acknowledged, c.began = s.want, s.instance, false, now
+	if s.want == lifecycle.InService {
 		c.outSince = time.Time{}
 	}
 	return c
@@ -230,6 +243,12 @@ func (c *call) unsettledUntil() time.Time {
 
 // stands reports whether the last call was acknowledged and wanted the same.
 func (c *call) stands(want lifecycle.Want) bool { return c != nil && c.acknowledged && c.want == want }
+
+// said reports whether the call told what the step tells. Weight and metadata are of no use to those who are not given
+// the instance.
+func (c *call) said(s step) bool {
+	return c.stands(s.want) && (s.want != lifecycle.InService || c.instance.Equal(s.instance))
+}
 
 // settled reports whether the call began after everything that could still have undone it.
 func (c *call) settled() bool { return !c.began.Before(c.unsettledUntil()) }

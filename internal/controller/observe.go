@@ -17,7 +17,6 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
-	"github.com/rollcall-dev/rollcall/registry"
 )
 
 // staleRecheck is for a cache that has not seen our own write yet: the event of that write brings us back sooner.
@@ -29,11 +28,11 @@ type observation struct {
 	page     *page
 	input    lifecycle.Input
 
-	// instances are those that the pod has now, as far as its description tells. A problem with it is in the way of putting
+	// targets are those that the pod has now, as far as its description tells. A problem with it is in the way of putting
 	// them in service, and never of taking them out.
-	instances []registry.Instance
-	problem   wait
-	drain     time.Duration
+	targets []target
+	problem wait
+	drain   time.Duration
 	// unsupported is the kind of a workload that Rollcall does not drive.
 	unsupported string
 
@@ -52,7 +51,7 @@ func (o *observation) managed() bool { return o.input.Managed() || len(o.page.ca
 func (r *PodReconciler) observe(ctx context.Context, req Request) (*observation, error) {
 	settings := r.settings.Load()
 	// Before the cache is read: the departure of a pod that is found in it then has a page to be noted on.
-	page := r.ledger.open(req.UID, settings.Registry)
+	page := r.ledger.open(req.UID, settings)
 	pod := &corev1.Pod{}
 	err := r.client.Get(ctx, req.NamespacedName, pod)
 	switch {
@@ -81,12 +80,16 @@ func (r *PodReconciler) observe(ctx context.Context, req Request) (*observation,
 		return seen, nil
 	}
 	seen.unsupported = unsupportedKind(pod)
-	r.observeInstances(seen)
+	node, err := r.nodeOf(ctx, pod)
+	if err != nil {
+		return nil, err
+	}
+	r.observeTargets(seen, node)
 	return seen, nil
 }
 
-// observeInstances says which instances the pod has, or what is wrong with how it is described.
-func (r *PodReconciler) observeInstances(seen *observation) {
+// observeTargets says which instances the pod has in which registries, or what is wrong with how it is described.
+func (r *PodReconciler) observeTargets(seen *observation, node service.Node) {
 	pod, settings := seen.pod(), seen.settings
 	drain, drainErr := service.DrainOf(pod.Annotations, settings.Drain)
 	if drainErr != nil {
@@ -94,14 +97,19 @@ func (r *PodReconciler) observeInstances(seen *observation) {
 	}
 	seen.drain = drain
 
-	endpoints, err := settings.Services.EndpointsOf(subjectOf(pod))
+	subject := subjectOf(pod)
+	subject.Node = node
+	endpoints, err := settings.Services.EndpointsOf(subject)
+	attributes, attributesErr := settings.Services.AttributesOf(subject)
+	registries, registriesErr := service.RegistriesOf(pod.Annotations, settings.DefaultRegistries, settings.names())
+	err = errors.Join(err, drainErr, attributesErr, registriesErr)
 	claimed := r.claimed(pod, settings, endpoints)
 	if pod.Status.PodIP != "" && claimed == "" {
-		seen.instances = instancesOf(settings.Cluster, pod, endpoints)
+		seen.targets = targetsOf(settings.Cluster, pod, registries, endpoints, attributes)
 	}
 	switch {
-	case err != nil || drainErr != nil:
-		seen.problem = wait{reason: ReasonInvalidPod, message: errors.Join(err, drainErr).Error()}
+	case err != nil:
+		seen.problem = wait{reason: ReasonInvalidPod, message: err.Error()}
 	case pod.Status.PodIP == "":
 		seen.problem = wait{reason: ReasonNoAddress, message: "the pod has no IP yet"}
 	case claimed != "":
@@ -209,27 +217,6 @@ func subjectOf(pod *corev1.Pod) service.Subject {
 		subject.Workload = owner.Name
 	}
 	return subject
-}
-
-func instancesOf(cluster string, pod *corev1.Pod, endpoints []service.Endpoint) []registry.Instance {
-	instances := make([]registry.Instance, 0, len(endpoints))
-	for _, e := range endpoints {
-		in := lifecycle.Recorded{Service: e.Service, Address: pod.Status.PodIP, Port: e.Port}
-		instances = append(instances, instanceOf(cluster, pod, in))
-	}
-	return instances
-}
-
-// instanceOf marks an instance as this pod's, whatever a record says.
-func instanceOf(cluster string, pod *corev1.Pod, in lifecycle.Recorded) registry.Instance {
-	return registry.Instance{
-		Service: in.Service, Address: in.Address, Port: in.Port,
-		Cluster: cluster, Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID),
-	}
-}
-
-func recorded(in registry.Instance) lifecycle.Recorded {
-	return lifecycle.Recorded{Service: in.Service, Address: in.Address, Port: in.Port}
 }
 
 // behind reports whether a cached object is older than our own last write of it.

@@ -52,6 +52,7 @@ type PodReconciler struct {
 
 	settings  atomic.Pointer[Settings]
 	applied   chan struct{}
+	lost      chan struct{}
 	ledger    *ledger
 	workloads *workloads
 	backoff   workqueue.TypedRateLimiter[types.UID]
@@ -66,6 +67,7 @@ func New(o Options) *PodReconciler {
 		workers:   o.Workers,
 		clock:     o.Clock,
 		applied:   make(chan struct{}, 1),
+		lost:      make(chan struct{}, 1),
 		ledger:    newLedger(),
 		workloads: newWorkloads(o.Client),
 		backoff:   workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](backoffBase, backoffCap),
@@ -86,6 +88,9 @@ func (r *PodReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) 
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, ownerIndex, ownerUID); err != nil {
 		return fmt.Errorf("indexing pods by owner: %w", err)
 	}
+	if _, err := mgr.GetCache().GetInformer(ctx, NodeMetadata()); err != nil {
+		return fmt.Errorf("watching nodes: %w", err)
+	}
 	c, err := controller.NewTyped("pod", mgr, controller.TypedOptions[Request]{
 		Reconciler:              r,
 		MaxConcurrentReconciles: r.workers,
@@ -98,6 +103,7 @@ func (r *PodReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) 
 		source.TypedKind(mgr.GetCache(), &corev1.Pod{}, r.podEvents()),
 		source.TypedKind(mgr.GetCache(), &kruisev1alpha1.CloneSet{}, r.workloadEvents()),
 		source.TypedFunc[Request](r.appliedSettings),
+		source.TypedFunc[Request](r.lostInstances),
 	} {
 		if err := c.Watch(s); err != nil {
 			return fmt.Errorf("watching for the pod controller: %w", err)

@@ -31,6 +31,15 @@ const (
 	//
 	// What to do: mend what the message says, in the registry's own words.
 	ReasonRegistryRefused Reason = "RegistryRefused"
+	// ReasonNotServing: the pod was registered, and the registry does not give it to clients yet: it checks it first,
+	// say. Asked again with a back-off of at most 30 s.
+	//
+	// What to do: look in the registry at what the message says.
+	ReasonNotServing Reason = "NotServing"
+	// ReasonUnknownRegistry: the pod is still in a registry that the configuration no longer has.
+	//
+	// What to do: put the registry back into `registries` until its pods have left it.
+	ReasonUnknownRegistry Reason = "UnknownRegistry"
 	// ReasonInvalidPod: the pod has no port to register, or an annotation that does not parse.
 	//
 	// What to do: write what the message says.
@@ -103,6 +112,17 @@ type wait struct {
 	since   time.Time
 	// after is when to look again by ourselves; zero where an event will bring us back.
 	after time.Duration
+}
+
+// and adds what else is missing: the first reason is shown, and the sooner one says when to look again.
+func (w wait) and(other wait) wait {
+	switch {
+	case w.reason == "":
+		return other
+	case other.reason != "" && other.after > 0 && (w.after == 0 || other.after < w.after):
+		w.after = other.after
+	}
+	return w
 }
 
 // Wait is one pod that waits, as the metrics show it.

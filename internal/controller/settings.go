@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -13,10 +15,10 @@ import (
 type Settings struct {
 	// Cluster is the owner in every mark. It never changes while the process lives.
 	Cluster string
-	// Registry is compared by identity: another value means another registry, of which nothing is known yet.
-	Registry registry.Registry
-	// Timeout bounds one registry call.
-	Timeout time.Duration
+	// Registries are all that there are, by their names in the configuration.
+	Registries map[string]Registry
+	// DefaultRegistries are those of a pod that names none.
+	DefaultRegistries []string
 	// Ownership says which handlers are ours.
 	Ownership lifecycle.Ownership
 	// Services says which instances a pod has.
@@ -26,3 +28,16 @@ type Settings struct {
 	// Drain is how long a pod stays up after it was taken out of rotation; the pod's annotation wins.
 	Drain time.Duration
 }
+
+// Registry is one registry, with the optional capabilities that the reconciler uses.
+type Registry struct {
+	// Calls is compared by identity: another value means another registry, of which nothing is known yet.
+	Calls registry.Registry
+	// Prober is nil where a registered instance is given to clients at once.
+	Prober registry.Prober
+	// Timeout bounds one call.
+	Timeout time.Duration
+}
+
+// names are those of all registries, sorted.
+func (s *Settings) names() []string { return slices.Sorted(maps.Keys(s.Registries)) }

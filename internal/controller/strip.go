@@ -15,6 +15,7 @@ func StripPod(object any) (any, error) {
 	}
 	stripMeta(&pod.ObjectMeta)
 	pod.Spec = corev1.PodSpec{
+		NodeName:       pod.Spec.NodeName,
 		Containers:     stripContainers(pod.Spec.Containers),
 		ReadinessGates: pod.Spec.ReadinessGates,
 	}

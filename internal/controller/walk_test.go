@@ -59,7 +59,7 @@ func newWalk(t *testing.T, seed uint64) *walk {
 	t.Helper()
 	w := &walk{rng: rand.New(rand.NewPCG(seed, 7))}
 	w.world = newWorld(t, func(s *Settings) { s.Drain = walkDrain })
-	w.apply(func(s *Settings) { s.Registry = w })
+	w.apply(func(s *Settings) { s.use(w) })
 	w.patching(w.write)
 	web := w.cloneSet("web")
 	w.pod = w.bornPod(web, "web-1", unready)

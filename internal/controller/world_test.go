@@ -94,15 +94,23 @@ func newWorld(t *testing.T, change ...func(*Settings)) *world {
 	name, err := service.ParseNameTemplate("{label:app}")
 	w.must(err, "parsing the service's name")
 	w.settings = Settings{
-		Cluster: testCluster, Registry: w.registry, Timeout: testTimeout,
+		Cluster: testCluster, DefaultRegistries: []string{"default"},
 		Ownership: lifecycle.Ownership{Owned: []string{"example.com/*"}, NewlyCreated: []string{newlyCreatedMark}},
 		Services:  service.Rules{Name: name},
 	}
+	w.settings.use(w.registry)
 	for _, c := range change {
 		c(&w.settings)
 	}
 	w.restart()
 	return w
+}
+
+// use makes reg the only registry.
+func (s *Settings) use(reg registry.Registry) { s.Registries = only(reg) }
+
+func only(reg registry.Registry) map[string]Registry {
+	return map[string]Registry{"default": {Calls: reg, Timeout: testTimeout}}
 }
 
 func newBackend(t *testing.T) *memory.Registry {

@@ -185,7 +185,9 @@ func markVariants(s shape) []variant {
 	)
 }
 
-func testInstances() []Recorded { return []Recorded{{Service: "web", Address: "10.0.0.1", Port: 8080}} }
+func testInstances() []Recorded {
+	return []Recorded{{Registry: "default", Service: "web", Address: "10.0.0.1", Port: 8080}}
+}
 
 // row is one point of the input space.
 type row struct {

@@ -77,7 +77,7 @@ func modelInstances(pod *corev1.Pod) []Recorded {
 	if pod.Status.PodIP == "" {
 		return nil
 	}
-	return []Recorded{{Service: "admin", Address: pod.Status.PodIP, Port: 9090}, {Service: "web", Address: pod.Status.PodIP, Port: 8080}}
+	return []Recorded{{Registry: "default", Service: "admin", Address: pod.Status.PodIP, Port: 9090}, {Registry: "default", Service: "web", Address: pod.Status.PodIP, Port: 8080}}
 }
 
 // reconcile is one visit of the manager to one pod. It dies anywhere.

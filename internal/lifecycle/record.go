@@ -1,9 +1,9 @@
 package lifecycle
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
-	"strings"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -30,11 +30,23 @@ type Record struct {
 	Handlers []Handler `json:"handlers,omitempty"`
 }
 
-// Recorded is one instance of a record. Owner and UID are the pod's own, and so not repeated.
+// Recorded is one instance of a record, in one registry. Owner and UID are the pod's own, and so not repeated.
 type Recorded struct {
-	Service string `json:"service"`
-	Address string `json:"address"`
-	Port    int    `json:"port"`
+	// Registry is the registry's name in the configuration.
+	Registry string `json:"registry"`
+	Service  string `json:"service"`
+	Address  string `json:"address"`
+	Port     int    `json:"port"`
+}
+
+// valid reports whether it names an instance at all.
+func (i Recorded) valid() bool {
+	return i.Registry != "" && i.Service != "" && i.Address != "" && i.Port >= 1
+}
+
+func compareRecorded(a, b Recorded) int {
+	return cmp.Or(cmp.Compare(a.Registry, b.Registry), cmp.Compare(a.Service, b.Service),
+		cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port))
 }
 
 // Stamp is one stay of one pod in one lifecycle state. Kruise writes a new timestamp with every move, which tells
@@ -93,20 +105,12 @@ func (r Record) valid() bool {
 		return false
 	}
 	return !slices.ContainsFunc(r.Handlers, func(h Handler) bool { return (h.Label == "") == (h.Finalizer == "") }) &&
-		!slices.ContainsFunc(r.Instances, func(i Recorded) bool { return i.Service == "" || i.Address == "" || i.Port < 1 })
+		!slices.ContainsFunc(r.Instances, func(i Recorded) bool { return !i.valid() })
 }
 
 // NewRecord returns the record of an acknowledgement, in a form that is the same for the same facts.
 func NewRecord(pod *corev1.Pod, hooks Hooks, want Want, instances []Recorded, outSince *time.Time) Record {
 	sorted := slices.Clone(instances)
-	slices.SortFunc(sorted, func(a, b Recorded) int {
-		if c := strings.Compare(a.Service, b.Service); c != 0 {
-			return c
-		}
-		if c := strings.Compare(a.Address, b.Address); c != 0 {
-			return c
-		}
-		return a.Port - b.Port
-	})
+	slices.SortFunc(sorted, compareRecorded)
 	return Record{Stamp: StampOf(pod), Want: want, OutSince: outSince, Instances: sorted, Handlers: hooks.all()}
 }

@@ -27,7 +27,10 @@ func testHooks() Hooks {
 func TestRecordRoundTrip(t *testing.T) {
 	t.Parallel()
 	out := time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
-	two := []Recorded{{Service: "web", Address: "fd00::1", Port: 8080}, {Service: "admin", Address: "fd00::1", Port: 9090}}
+	two := []Recorded{
+		{Registry: "default", Service: "web", Address: "fd00::1", Port: 8080},
+		{Registry: "default", Service: "admin", Address: "fd00::1", Port: 9090},
+	}
 	cases := map[string]struct {
 		reason    string
 		want      Want
@@ -73,7 +76,8 @@ func TestRecordRoundTrip(t *testing.T) {
 
 func TestNewRecordDoesNotDependOnOrder(t *testing.T) {
 	t.Parallel()
-	a, b, c := Recorded{"web", "10.0.0.1", 80}, Recorded{"web", "10.0.0.1", 81}, Recorded{"admin", "10.0.0.2", 80}
+	a, b := Recorded{"default", "web", "10.0.0.1", 80}, Recorded{"default", "web", "10.0.0.1", 81}
+	c := Recorded{"default", "admin", "10.0.0.2", 80}
 	pod, given := podIn(appspub.LifecycleStateNormal), []Recorded{b, c, a}
 	first := NewRecord(pod, testHooks(), InService, given, nil)
 	second := NewRecord(pod, testHooks(), InService, []Recorded{a, b, c}, nil)

@@ -1,5 +1,5 @@
-// Package metrics holds Rollcall's metrics, and the decorator that times every call to a registry, so that no other
-// line of Rollcall counts anything.
+// Package metrics holds Rollcall's metrics, and what times every call to a registry, so that no other line of Rollcall
+// counts anything.
 package metrics
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// RegistryMetrics are the metrics of calls to a registry; see [Decorate].
+// RegistryMetrics are the metrics of calls to a registry; see [RegistryMetrics.Around].
 type RegistryMetrics struct {
 	duration *prometheus.HistogramVec
 	inFlight *prometheus.GaugeVec
@@ -20,14 +20,14 @@ func NewRegistryMetrics(r prometheus.Registerer) (*RegistryMetrics, error) {
 	m := &RegistryMetrics{
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "rollcall_registry_request_duration_seconds",
-			Help: "How long calls to the registry took, by driver, operation (register, failOver, deregister, list) " +
-				"and outcome (ok, retryable, terminal, timeout).",
+			Help: "How long calls to a registry took, by registry, driver, operation (register, failOver, deregister, list, " +
+				"probe, heartbeat) and outcome (ok, retryable, terminal, timeout, notRegistered).",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
-		}, []string{"driver", "operation", "outcome"}),
+		}, []string{"registry", "driver", "operation", "outcome"}),
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "rollcall_registry_requests_in_flight",
-			Help: "Calls to the registry that are under way, by driver.",
-		}, []string{"driver"}),
+			Help: "Calls to a registry that are under way, by registry and driver.",
+		}, []string{"registry", "driver"}),
 	}
 	return m, register(r, m.duration, m.inFlight)
 }

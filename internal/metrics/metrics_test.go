@@ -30,27 +30,20 @@ func TestDecorateTimesEveryCall(t *testing.T) {
 		"terminal":  {"the class survives wrapping", fmt.Errorf("registering: %w", registry.Terminal(errors.New("403"))), "terminal"},
 		"timeout":   {"the context's deadline", fmt.Errorf("calling: %w", context.DeadlineExceeded), "timeout"},
 		"network":   {"a driver's own deadline", &timeoutError{}, "timeout"},
+		"lost":      {"a lease that is lost is no failure", registry.NotRegistered(errors.New("404")), "notRegistered"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := prometheus.NewPedanticRegistry()
-			reg := Decorate(&listing{failing{err: tc.err}}, "fake", newRegistryMetrics(t, r))
-			calls := map[string]func() error{
-				"register":   func() error { return reg.Register(t.Context(), registry.Instance{}) },
-				"failOver":   func() error { return reg.FailOver(t.Context(), registry.Instance{}) },
-				"deregister": func() error { return reg.Deregister(t.Context(), registry.Instance{}) },
-				"list": func() error {
-					_, err := reg.(registry.Lister).List(t.Context(), "prod")
-					return err
-				},
-			}
+			around := newRegistryMetrics(t, r).Around("old", "fake")
 			want := map[string]uint64{}
-			for operation, call := range calls {
-				if err := call(); !errors.Is(err, tc.err) {
+			for _, operation := range []string{"register", "list"} {
+				err := around(t.Context(), operation, func(context.Context) error { return tc.err })
+				if !errors.Is(err, tc.err) {
 					t.Errorf("%s: %s returned %v, want %v", tc.reason, operation, err, tc.err)
 				}
-				want["fake/"+operation+"/"+tc.want] = 1
+				want["fake/"+operation+"/"+tc.want+"/old"] = 1
 			}
 			if diff := cmp.Diff(want, observed(t, r)); diff != "" {
 				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
@@ -59,26 +52,20 @@ func TestDecorateTimesEveryCall(t *testing.T) {
 	}
 }
 
-func TestDecorateIsAListerOnlyWhereTheDriverIs(t *testing.T) {
-	t.Parallel()
-	m := newRegistryMetrics(t, prometheus.NewRegistry())
-	if _, ok := Decorate(&failing{}, "fake", m).(registry.Lister); ok {
-		t.Error("a registry that can't list must not look as if it could")
-	}
-}
-
-func TestDecorateCountsCallsUnderWay(t *testing.T) {
+func TestAroundCountsCallsUnderWay(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
-	during := make(chan string, 1)
-	inner := &failing{}
-	reg := Decorate(inner, "fake", newRegistryMetrics(t, r))
+	around := newRegistryMetrics(t, r).Around("old", "fake")
 	const name = "rollcall_registry_requests_in_flight"
-	inner.during = func() { during <- gauge(t, r, name) }
-	if err := reg.Register(t.Context(), registry.Instance{}); err != nil {
+	during := ""
+	err := around(t.Context(), "register", func(context.Context) error {
+		during = gauge(t, r, name)
+		return nil
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := <-during+" "+gauge(t, r, name), "fake=1 fake=0"; got != want {
+	if got, want := during+" "+gauge(t, r, name), "fake/old=1 fake/old=0"; got != want {
 		t.Errorf("in flight: %s, want %s", got, want)
 	}
 }
@@ -172,25 +159,30 @@ func newRegistryMetrics(t *testing.T, r prometheus.Registerer) *RegistryMetrics 
 	return m
 }
 
-// observed returns how often each driver/operation/outcome was observed.
+// observed returns how often each driver/operation/outcome/registry was observed.
 func observed(t *testing.T, r prometheus.Gatherer) map[string]uint64 {
 	t.Helper()
 	counts := map[string]uint64{}
 	for _, metric := range gather(t, r, "rollcall_registry_request_duration_seconds") {
-		var labels []string
-		for _, label := range metric.GetLabel() {
-			labels = append(labels, label.GetValue())
-		}
-		counts[strings.Join(labels, "/")] = metric.GetHistogram().GetSampleCount()
+		counts[labelValues(metric)] = metric.GetHistogram().GetSampleCount()
 	}
 	return counts
+}
+
+// labelValues are in the order of the labels' names.
+func labelValues(metric *dto.Metric) string {
+	var values []string
+	for _, label := range metric.GetLabel() {
+		values = append(values, label.GetValue())
+	}
+	return strings.Join(values, "/")
 }
 
 func gauge(t *testing.T, r prometheus.Gatherer, name string) string {
 	t.Helper()
 	var values []string
 	for _, metric := range gather(t, r, name) {
-		values = append(values, fmt.Sprintf("%s=%g", metric.GetLabel()[0].GetValue(), metric.GetGauge().GetValue()))
+		values = append(values, fmt.Sprintf("%s=%g", labelValues(metric), metric.GetGauge().GetValue()))
 	}
 	return strings.Join(values, ",")
 }
@@ -209,30 +201,7 @@ func gather(t *testing.T, r prometheus.Gatherer, name string) []*dto.Metric {
 	return nil
 }
 
-// failing returns err from every call.
-type failing struct {
-	err    error
-	during func()
-}
-
-func (f *failing) answer() error {
-	if f.during != nil {
-		f.during()
-	}
-	return f.err
-}
-
-func (f *failing) Register(context.Context, registry.Instance) error   { return f.answer() }
-func (f *failing) FailOver(context.Context, registry.Instance) error   { return f.answer() }
-func (f *failing) Deregister(context.Context, registry.Instance) error { return f.answer() }
-
-// listing is a failing registry that can list.
-type listing struct{ failing }
-
-func (l *listing) List(context.Context, string) ([]registry.Entry, error) { return nil, l.err }
-
 type timeoutError struct{}
 
-func (*timeoutError) Error() string   { return "i/o timeout" }
-func (*timeoutError) Timeout() bool   { return true }
-func (*timeoutError) Temporary() bool { return true }
+func (*timeoutError) Error() string { return "i/o timeout" }
+func (*timeoutError) Timeout() bool { return true }

@@ -44,6 +44,8 @@ type Subject struct {
 	Annotations map[string]string
 	// Spec may be nil, which is a pod that names no port.
 	Spec *corev1.PodSpec
+	// Node is where the pod runs; zero for a template.
+	Node Node
 }
 
 // EndpointsOf returns the endpoints of s, at least one, sorted by service and port and without duplicates.

@@ -1,0 +1,41 @@
+package app
+
+import (
+	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/controller"
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/resync"
+	"github.com/rollcall-dev/rollcall/internal/service"
+)
+
+// settings are what the controller takes from a configuration.
+func settings(c *config.Config, all *registries) controller.Settings {
+	s := controller.Settings{
+		Cluster:                c.Cluster,
+		Registries:             make(map[string]controller.Registry, len(all.byName)),
+		DefaultRegistries:      c.DefaultRegistries,
+		Ownership:              lifecycle.Ownership{Owned: c.Hooks.Owned, NewlyCreated: c.Hooks.NewlyCreated},
+		Services:               service.Rules{Name: c.Service.Name, Port: c.Service.Port},
+		SharedAcrossNamespaces: c.Service.SharedAcrossNamespaces,
+		Drain:                  c.Drain,
+	}
+	for name, o := range all.byName {
+		s.Registries[name] = controller.Registry{
+			Calls: o.registry, Prober: o.registry.Prober, Timeout: o.section.Timeout,
+		}
+	}
+	return s
+}
+
+// leased are the registries whose entries have to be renewed.
+func leased(all *registries) []resync.Leased {
+	var found []resync.Leased
+	for name, o := range all.byName {
+		if o.registry.Heartbeater != nil {
+			found = append(found, resync.Leased{
+				Name: name, Heartbeater: o.registry.Heartbeater, Timeout: o.section.Timeout,
+			})
+		}
+	}
+	return found
+}

@@ -1,0 +1,118 @@
+package calls
+
+import (
+	"context"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// Operations, as an [Around] and the metrics name them.
+const (
+	Register   = "register"
+	FailOver   = "failOver"
+	Deregister = "deregister"
+	List       = "list"
+	Probe      = "probe"
+	Heartbeat  = "heartbeat"
+)
+
+// Around is put around a call: it does something, makes the call by do or doesn't, and returns its error or one of its
+// own. It is safe for concurrent use.
+type Around = func(ctx context.Context, operation string, do func(context.Context) error) error
+
+// Registry is a driver's registry with something around every call. A capability that the driver lacks is nil.
+type Registry struct {
+	registry.Registry
+
+	Lister registry.Lister
+	// Staleness is how old what Lister answers may be; see [registry.StaleLister].
+	Staleness   time.Duration
+	Prober      registry.Prober
+	Heartbeater registry.Heartbeater
+}
+
+// Wrap puts each of arounds around every call to made, the first one outermost. Where made is a [registry.Batcher], calls
+// that are made while another is under way are joined, inside all of arounds.
+func Wrap(made registry.Registry, arounds ...Around) *Registry {
+	around := chain(arounds)
+	inner := made
+	if batcher, ok := made.(registry.Batcher); ok {
+		inner = newJoiner(made, batcher)
+	}
+	wrapped := &Registry{Registry: &changes{inner: inner, around: around}}
+	if lister, ok := made.(registry.Lister); ok {
+		wrapped.Lister = &lists{inner: lister, around: around}
+	}
+	if stale, ok := made.(registry.StaleLister); ok {
+		wrapped.Staleness = stale.Staleness()
+	}
+	if prober, ok := made.(registry.Prober); ok {
+		wrapped.Prober = &probes{inner: prober, around: around}
+	}
+	if heartbeater, ok := made.(registry.Heartbeater); ok && heartbeater.HeartbeatInterval() > 0 {
+		wrapped.Heartbeater = &heartbeats{Heartbeater: heartbeater, around: around}
+	}
+	return wrapped
+}
+
+func chain(arounds []Around) Around {
+	if len(arounds) == 0 {
+		return func(ctx context.Context, _ string, do func(context.Context) error) error { return do(ctx) }
+	}
+	outer, inner := arounds[0], chain(arounds[1:])
+	return func(ctx context.Context, operation string, do func(context.Context) error) error {
+		return outer(ctx, operation, func(ctx context.Context) error { return inner(ctx, operation, do) })
+	}
+}
+
+type changes struct {
+	inner  registry.Registry
+	around Around
+}
+
+func (c *changes) Register(ctx context.Context, in registry.Instance) error {
+	return c.around(ctx, Register, func(ctx context.Context) error { return c.inner.Register(ctx, in) })
+}
+
+func (c *changes) FailOver(ctx context.Context, in registry.Instance) error {
+	return c.around(ctx, FailOver, func(ctx context.Context) error { return c.inner.FailOver(ctx, in) })
+}
+
+func (c *changes) Deregister(ctx context.Context, in registry.Instance) error {
+	return c.around(ctx, Deregister, func(ctx context.Context) error { return c.inner.Deregister(ctx, in) })
+}
+
+type lists struct {
+	inner  registry.Lister
+	around Around
+}
+
+func (l *lists) List(ctx context.Context, cluster string) (entries []registry.Entry, err error) {
+	err = l.around(ctx, List, func(ctx context.Context) error {
+		entries, err = l.inner.List(ctx, cluster)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return entries, nil
+}
+
+type probes struct {
+	inner  registry.Prober
+	around Around
+}
+
+func (p *probes) Probe(ctx context.Context, in registry.Instance) error {
+	return p.around(ctx, Probe, func(ctx context.Context) error { return p.inner.Probe(ctx, in) })
+}
+
+type heartbeats struct {
+	registry.Heartbeater
+	around Around
+}
+
+func (h *heartbeats) Heartbeat(ctx context.Context, in registry.Instance) error {
+	return h.around(ctx, Heartbeat, func(ctx context.Context) error { return h.Heartbeater.Heartbeat(ctx, in) })
+}

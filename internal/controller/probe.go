@@ -1,0 +1,47 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// probed returns why clients are not given the pod yet although it was registered everywhere. It is asked only where a
+// hook hangs on it.
+func (r *PodReconciler) probed(ctx context.Context, seen *observation, d lifecycle.Decision) wait {
+	if d.Want != lifecycle.InService || len(d.Then.Set) == 0 {
+		return wait{}
+	}
+	for _, t := range seen.targets {
+		reg := seen.settings.Registries[t.registry]
+		if reg.Prober == nil {
+			continue
+		}
+		if err := probe(ctx, reg, t); err != nil {
+			return r.notServing(seen, t, err)
+		}
+	}
+	return wait{}
+}
+
+func probe(ctx context.Context, reg Registry, t target) error {
+	bounded, cancel := context.WithTimeout(ctx, reg.Timeout)
+	defer cancel()
+	return reg.Prober.Probe(bounded, t.instance)
+}
+
+func (r *PodReconciler) notServing(seen *observation, t target, err error) wait {
+	w := wait{reason: ReasonNotServing, message: fmt.Sprintf("%s is registered and not given to clients yet: %v", t, err)}
+	after, told := registry.RetryAfterOf(err)
+	switch {
+	case registry.IsTerminal(err):
+		w.after = backoffCap
+	case told:
+		w.after = max(after, backoffBase)
+	default:
+		w.after = r.backoff.When(seen.pod().UID)
+	}
+	return w
+}

@@ -1,0 +1,95 @@
+package controller
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// target is one instance in one registry.
+type target struct {
+	// registry is its name in the configuration.
+	registry string
+	instance registry.Instance
+}
+
+// key tells a target from the pod's others.
+func (t target) key() lifecycle.Recorded {
+	in := t.instance
+	return lifecycle.Recorded{Registry: t.registry, Service: in.Service, Address: in.Address, Port: in.Port}
+}
+
+func (t target) String() string {
+	text := fmt.Sprintf("service %q at %s", t.instance.Service, t.instance.Endpoint())
+	if t.registry == defaultRegistry {
+		return text
+	}
+	return fmt.Sprintf("%s in registry %q", text, t.registry)
+}
+
+// defaultRegistry is the name of a registry that is the only one, which nobody needs to be told.
+const defaultRegistry = "default"
+
+// targetsOf are all of the pod's: each endpoint in each of its registries.
+func targetsOf(
+	cluster string, pod *corev1.Pod, registries []string, endpoints []service.Endpoint, attributes service.Attributes,
+) []target {
+	targets := make([]target, 0, len(registries)*len(endpoints))
+	for _, name := range registries {
+		for _, e := range endpoints {
+			t := targetOf(cluster, pod, lifecycle.Recorded{
+				Registry: name, Service: e.Service, Address: pod.Status.PodIP, Port: e.Port,
+			})
+			t.instance.Weight, t.instance.Zone, t.instance.Metadata = attributes.Weight, attributes.Zone, attributes.Metadata
+			targets = append(targets, t)
+		}
+	}
+	return targets
+}
+
+// targetOf marks an instance as this pod's, whatever a record says.
+func targetOf(cluster string, pod *corev1.Pod, in lifecycle.Recorded) target {
+	return target{registry: in.Registry, instance: registry.Instance{
+		Service: in.Service, Address: in.Address, Port: in.Port,
+		Cluster: cluster, Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID),
+	}}
+}
+
+// step is one target and what its registry shall say of it.
+type step struct {
+	target
+	want lifecycle.Want
+}
+
+// phases are the steps in the order in which they must be taken: while a pod is to be in service, none is begun before
+// those ahead of it are acknowledged. An address that is no longer the pod's goes first, since it may be another pod's
+// soon. A service or a registry that the pod has left goes last, so that there is no moment at which clients find it
+// nowhere. That goes for a pod that shall stay as it is too, but not where it isn't known what the pod is.
+func (o *observation) phases(d lifecycle.Decision) [][]step {
+	known := o.known()
+	var present, elsewhere, left []step
+	for _, t := range o.targets {
+		delete(known, t.key())
+		present = append(present, step{target: t, want: d.Want})
+	}
+	for in := range known {
+		s := step{target: targetOf(o.settings.Cluster, o.pod(), in), want: lifecycle.Absent}
+		if in.Address != o.pod().Status.PodIP {
+			elsewhere = append(elsewhere, s)
+		} else {
+			left = append(left, s)
+		}
+	}
+	switch {
+	case d.Want != lifecycle.Keep:
+		return [][]step{elsewhere, present, left}
+	case d.Row == lifecycle.RowUnknownState || o.problem.reason != "":
+		return nil
+	default:
+		return [][]step{elsewhere, left}
+	}
+}
