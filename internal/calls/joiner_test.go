@@ -1,0 +1,296 @@
+package calls
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+func TestACallThatFindsAFreeLaneIsMadeByItself(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBatches(100)
+		for i := range 10 {
+			if err := b.start(t.Context(), i).wait(); err != nil {
+				t.Error(err)
+			}
+		}
+		b.expect(t, 10, 0)
+	})
+}
+
+func TestAStormIsMadeInBatches(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBatches(10)
+		b.latency = time.Second
+		var all []*pending
+		for i := range 64 {
+			all = append(all, b.start(t.Context(), i))
+		}
+		for i, p := range all {
+			if err := p.wait(); err != nil {
+				t.Errorf("call %d: %v", i, err)
+			}
+		}
+		b.expect(t, lanes, 6)
+		for i := range 64 {
+			if n := b.times(i); n != 1 {
+				t.Errorf("change %d was made %d times", i, n)
+			}
+		}
+	})
+}
+
+func TestEachCallHasAnOutcomeOfItsOwn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBatches(10)
+		b.latency = time.Second
+		wrong := errors.New("wrong")
+		b.fail = map[int]error{lanes + 1: registry.Terminal(wrong), lanes + 2: registry.NotApplied(wrong)}
+		var all []*pending
+		for i := range lanes + 4 {
+			all = append(all, b.start(t.Context(), i))
+		}
+		for i, p := range all {
+			err := p.wait()
+			if refused := i == lanes+1; refused != registry.IsTerminal(err) || !refused && err != nil {
+				t.Errorf("call %d: %v", i, err)
+			}
+		}
+		if b.expect(t, lanes+1, 1); b.times(lanes+2) != 1 {
+			t.Error("the change that was not applied because of another was not made by itself")
+		}
+	})
+}
+
+func TestNoTwoChangesOfABatchHaveOneIdentity(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, doubled := newBatches(10), false
+		b.latency = time.Second
+		var all []*pending
+		for i := range lanes {
+			all = append(all, b.start(t.Context(), i))
+		}
+		synctest.Wait()
+		for range 3 {
+			all = append(all, b.start(t.Context(), 100), b.start(t.Context(), 101))
+		}
+		for _, p := range all {
+			if err := p.wait(); err != nil {
+				t.Error(err)
+			}
+		}
+		b.set(func() { doubled = b.doubled })
+		if doubled {
+			t.Error("a batch had two changes of one instance, whose order the registry may choose")
+		}
+		if one, other := b.times(100), b.times(101); one != 3 || other != 3 {
+			t.Errorf("made %d and %d changes, want 3 of each", one, other)
+		}
+	})
+}
+
+func TestACallDoesNotWaitForASlowRegistry(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBatches(10)
+		b.latency = 3 * time.Second
+		var all []*pending
+		for i := range 20 {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			all = append(all, b.start(ctx, i))
+		}
+		for i, p := range all {
+			if err := p.wait(); err != nil {
+				t.Errorf("call %d, which would have succeeded by itself: %v", i, err)
+			}
+		}
+		b.expect(t, 20, 0)
+	})
+}
+
+func TestABatchEndsWithTheFirstOfItsCallers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBatches(10)
+		b.latency = time.Hour
+		for i := range lanes {
+			b.start(t.Context(), i)
+		}
+		synctest.Wait()
+		b.set(func() { b.latency = 2 * time.Hour })
+		gone, leave := context.WithCancel(t.Context())
+		one, other := b.start(gone, 10), b.start(t.Context(), 11)
+		time.Sleep(time.Hour + time.Minute)
+		leave()
+		if err := one.wait(); !errors.Is(err, context.Canceled) {
+			t.Errorf("the caller who left got %v, want %v", err, context.Canceled)
+		}
+		err := other.wait()
+		var timeout interface{ Timeout() bool }
+		if !errors.As(err, &timeout) || !timeout.Timeout() || registry.IsTerminal(err) {
+			t.Errorf("the caller in the same batch got %v, want an error that says that the call may still be carried out", err)
+		}
+	})
+}
+
+func TestACallerWhoLeavesTheQueueMakesNoCall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBatches(10)
+		b.latency = time.Hour
+		for i := range lanes {
+			b.start(t.Context(), i)
+		}
+		synctest.Wait()
+		gone, leave := context.WithCancel(t.Context())
+		p := b.start(gone, 10)
+		synctest.Wait()
+		leave()
+		if err := p.wait(); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want %v", err, context.Canceled)
+		}
+		time.Sleep(3 * time.Hour)
+		if b.times(10) > 0 {
+			t.Error("a call was made for one who had gone")
+		}
+	})
+}
+
+func TestADriverThatForgetsAnOutcomeIsNotTakenForSuccess(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBatches(10)
+		b.latency, b.forgets = time.Second, true
+		var all []*pending
+		for i := range lanes + 3 {
+			all = append(all, b.start(t.Context(), i))
+		}
+		for i, p := range all {
+			if err := p.wait(); (err != nil) != (i >= lanes) {
+				t.Errorf("call %d: %v", i, err)
+			}
+		}
+	})
+}
+
+// batches is a registry that takes batches and a while for each call.
+type batches struct {
+	registry.Registry // the joiner that it is called through
+	limit             int
+
+	mu      sync.Mutex
+	latency time.Duration
+	fail    map[int]error
+	forgets bool
+	doubled bool
+	single  map[int]int
+	made    map[int]int
+	batches int
+}
+
+func newBatches(limit int) *batches {
+	b := &batches{limit: limit, single: map[int]int{}, made: map[int]int{}}
+	b.Registry = newJoiner(direct{b}, b)
+	return b
+}
+
+// pending is a call that was begun.
+type pending struct{ done chan error }
+
+func (p *pending) wait() error { return <-p.done }
+
+func (b *batches) start(ctx context.Context, number int) *pending {
+	p := &pending{done: make(chan error, 1)}
+	go func() { p.done <- b.Register(ctx, registry.Instance{Service: "web", Address: "10.0.0.1", Port: number}) }()
+	synctest.Wait()
+	return p
+}
+
+func (b *batches) set(change func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change()
+}
+
+// times returns how often the change of an instance was made.
+func (b *batches) times(number int) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.made[number]
+}
+
+func (b *batches) expect(t *testing.T, singles, joined int) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.single) != singles || b.batches != joined {
+		t.Errorf("made %d calls by themselves and %d batches, want %d and %d", len(b.single), b.batches, singles, joined)
+	}
+}
+
+func (b *batches) pass(ctx context.Context) error {
+	b.mu.Lock()
+	latency := b.latency
+	b.mu.Unlock()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(latency):
+		return nil
+	}
+}
+
+func (b *batches) BatchLimit() int { return b.limit }
+
+func (b *batches) Batch(ctx context.Context, changes []registry.Change) []error {
+	errs := make([]error, len(changes))
+	cut := b.pass(ctx)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.batches++
+	var ports []int
+	for i, c := range changes {
+		port := c.Instance.Port
+		b.doubled = b.doubled || slices.Contains(ports, port) || len(changes) > b.limit
+		ports = append(ports, port)
+		if errs[i] = b.fail[port]; cut != nil {
+			errs[i] = fmt.Errorf("calling: %w", cut)
+		}
+		if errs[i] == nil {
+			b.made[port]++
+		}
+	}
+	if b.forgets {
+		return nil
+	}
+	return errs
+}
+
+// direct makes calls by themselves.
+type direct struct{ *batches }
+
+func (d direct) Register(ctx context.Context, in registry.Instance) error {
+	if err := d.pass(ctx); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.single[in.Port]++
+	d.made[in.Port]++
+	return nil
+}
+
+func (d direct) FailOver(ctx context.Context, in registry.Instance) error   { return d.Register(ctx, in) }
+func (d direct) Deregister(ctx context.Context, in registry.Instance) error { return d.Register(ctx, in) }

@@ -1,0 +1,283 @@
+package resync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"k8s.io/utils/clock"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+const interval = 30 * time.Second
+
+func TestEveryHeldInstanceIsRenewedOnceInEachInterval(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "eureka")
+		w.hold("eureka", 300)
+		w.start()
+		time.Sleep(10 * interval)
+		w.stop()
+		for _, in := range w.Held("eureka") {
+			if n := w.beats[in.Endpoint()]; n < 9 || n > 11 {
+				t.Errorf("%s was renewed %d times in 10 intervals", in.Endpoint(), n)
+			}
+		}
+		if gap := w.longest; gap > interval+tick {
+			t.Errorf("one was not renewed for %s, want at most %s", gap, interval+tick)
+		}
+	})
+}
+
+func TestHeartbeatsAreSpreadOverTheInterval(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "eureka")
+		w.hold("eureka", 600)
+		w.start()
+		time.Sleep(2 * interval)
+		w.stop()
+		// 600 in 30 s are 20 in a second. As many as come at random, not all at once.
+		if w.busiest > 60 {
+			t.Errorf("%d heartbeats in one second, want about 20", w.busiest)
+		}
+	})
+}
+
+func TestALostInstanceIsTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "eureka")
+		w.hold("eureka", 3)
+		w.fail = func(in registry.Instance) error {
+			if in.Port == 2 {
+				return registry.NotRegistered(errors.New("404"))
+			}
+			return nil
+		}
+		began := time.Now()
+		w.start()
+		time.Sleep(interval + tick)
+		w.stop()
+		if len(w.lost) != 1 || w.lost[0].Port != 2 || w.asked.Before(began) || w.asked.After(time.Now()) {
+			t.Errorf("told that %v was lost, asked at %s; want the one at port 2, and the time it was asked", w.lost, w.asked)
+		}
+		if strings.Contains(w.log.String(), "fail") {
+			t.Errorf("a lost entry is put back and no failure, and the log says %s", w.log.String())
+		}
+	})
+}
+
+func TestFailuresAreLoggedOnceUntilTheyPass(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "eureka")
+		w.hold("eureka", 100)
+		failed := errors.New("refused")
+		w.set(func(registry.Instance) error { return failed })
+		w.start()
+		time.Sleep(3 * interval)
+		w.set(func(registry.Instance) error { return nil })
+		time.Sleep(interval)
+		w.stop()
+		if fails, passes := strings.Count(w.log.String(), "heartbeats fail"), strings.Count(w.log.String(), "succeed again"); fails != 1 || passes != 1 {
+			t.Errorf("logged %d failures and %d ends of them, want one of each:\n%s", fails, passes, w.log.String())
+		}
+		if len(w.lost) > 0 {
+			t.Errorf("an error was taken for %d lost entries", len(w.lost))
+		}
+	})
+}
+
+func TestASlowRegistryHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "slow", "fast")
+		w.hold("slow", 10)
+		w.hold("fast", 10)
+		w.hang = "slow"
+		w.start()
+		time.Sleep(5 * interval)
+		w.stop()
+		for _, in := range w.Held("fast") {
+			if w.beats[in.Endpoint()] < 4 {
+				t.Errorf("%s was renewed %d times in 5 intervals", in.Endpoint(), w.beats[in.Endpoint()])
+			}
+		}
+	})
+}
+
+func TestWhatIsAppliedCountsAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "old")
+		w.hold("old", 5)
+		w.hold("new", 5)
+		w.start()
+		time.Sleep(interval)
+		w.heartbeats.Apply([]Leased{w.leased("new")})
+		before := w.total("old")
+		time.Sleep(2 * interval)
+		w.stop()
+		if after := w.total("old"); after != before {
+			t.Errorf("a registry that is gone got %d heartbeats more", after-before)
+		}
+		if n := w.total("new"); n < 5 {
+			t.Errorf("a registry that is new got %d heartbeats for 5 instances in 2 intervals", n)
+		}
+	})
+}
+
+func TestNothingIsUnderWayAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "slow")
+		w.hold("slow", 10)
+		w.hang = "slow"
+		w.start()
+		time.Sleep(interval)
+		w.stop()
+		if w.underWay > 0 {
+			t.Errorf("%d heartbeats are under way after Start returned", w.underWay)
+		}
+		if strings.Contains(w.log.String(), "heartbeats fail") {
+			t.Errorf("a manager that stops is no failure, and the log says %s", w.log.String())
+		}
+	})
+}
+
+// world is a book, and the registries that it is about.
+type world struct {
+	*testing.T
+	heartbeats *Heartbeats
+	cancel     context.CancelFunc
+	ended      chan error
+	log        strings.Builder
+
+	mu       sync.Mutex
+	held     map[string][]registry.Instance
+	fail     func(registry.Instance) error
+	hang     string
+	beats    map[string]int
+	last     map[string]time.Time
+	longest  time.Duration
+	second   int64
+	inSecond int
+	busiest  int
+	underWay int
+	lost     []registry.Instance
+	asked    time.Time
+}
+
+func newWorld(t *testing.T, names ...string) *world {
+	t.Helper()
+	w := &world{
+		T: t, held: map[string][]registry.Instance{}, fail: func(registry.Instance) error { return nil },
+		beats: map[string]int{}, last: map[string]time.Time{},
+	}
+	logger := funcr.New(func(_, args string) { w.log.WriteString(args + "\n") }, funcr.Options{})
+	w.heartbeats = NewHeartbeats(w, clock.RealClock{}, logr.Logger(logger))
+	all := make([]Leased, 0, len(names))
+	for _, name := range names {
+		all = append(all, w.leased(name))
+	}
+	w.heartbeats.Apply(all)
+	return w
+}
+
+func (w *world) leased(name string) Leased {
+	return Leased{Name: name, Heartbeater: beating{w, name}, Timeout: interval * 100}
+}
+
+func (w *world) start() {
+	ctx, cancel := context.WithCancel(w.Context())
+	w.cancel, w.ended = cancel, make(chan error, 1)
+	go func() { w.ended <- w.heartbeats.Start(ctx) }()
+}
+
+func (w *world) stop() {
+	w.cancel()
+	if err := <-w.ended; err != nil {
+		w.Errorf("Start returned %v", err)
+	}
+}
+
+func (w *world) hold(name string, n int) {
+	for i := range n {
+		w.held[name] = append(w.held[name], registry.Instance{Service: "web", Address: name + ".example", Port: i + 1})
+	}
+}
+
+func (w *world) set(fail func(registry.Instance) error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fail = fail
+}
+
+func (w *world) total(name string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	total := 0
+	for _, in := range w.held[name] {
+		total += w.beats[in.Endpoint()]
+	}
+	return total
+}
+
+func (w *world) Held(name string) []registry.Instance { return w.held[name] }
+
+func (w *world) Lost(name string, in registry.Instance, asked time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lost, w.asked = append(w.lost, in), asked
+}
+
+// beating is one of the world's registries.
+type beating struct {
+	w    *world
+	name string
+}
+
+func (b beating) HeartbeatInterval() time.Duration { return interval }
+
+func (b beating) Heartbeat(ctx context.Context, in registry.Instance) error {
+	w := b.w
+	w.mu.Lock()
+	w.underWay++
+	w.count(in)
+	fail, hang := w.fail, w.hang == b.name
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.underWay--
+	}()
+	if hang {
+		<-ctx.Done()
+		return fmt.Errorf("renewing: %w", ctx.Err())
+	}
+	return fail(in)
+}
+
+func (w *world) count(in registry.Instance) {
+	now, key := time.Now(), in.Endpoint()
+	w.beats[key]++
+	if last, found := w.last[key]; found {
+		w.longest = max(w.longest, now.Sub(last))
+	}
+	w.last[key] = now
+	if w.second != now.Unix() {
+		w.second, w.inSecond = now.Unix(), 0
+	}
+	w.inSecond++
+	w.busiest = max(w.busiest, w.inSecond)
+}
