@@ -15,7 +15,7 @@ func settings(c *config.Config, all *registries) controller.Settings {
 		Registries:             make(map[string]controller.Registry, len(all.byName)),
 		DefaultRegistries:      c.DefaultRegistries,
 		Ownership:              lifecycle.Ownership{Owned: c.Hooks.Owned, NewlyCreated: c.Hooks.NewlyCreated},
-		Services:               service.Rules{Name: c.Service.Name, Port: c.Service.Port},
+		Services:               service.Rules{Name: c.Service.Name, Port: c.Service.Port, Metadata: c.Service.Metadata},
 		SharedAcrossNamespaces: c.Service.SharedAcrossNamespaces,
 		Drain:                  c.Drain,
 	}

@@ -69,12 +69,14 @@ type Hooks struct {
 	NewlyCreated []string
 }
 
-// Service says under which name and at which port a pod is registered that does not say so itself.
+// Service says under which name, at which port and with which metadata a pod is registered that does not say so itself.
 type Service struct {
 	Name service.NameTemplate
 	// Port 0 means the first container port.
 	Port                   int
 	SharedAcrossNamespaces bool
+	// Metadata is nil rather than empty.
+	Metadata map[string]service.MetadataTemplate
 }
 
 // Limits is what a configuration is checked against that it does not hold itself.

@@ -42,6 +42,15 @@ func template(t *testing.T, text string) service.NameTemplate {
 	return parsed
 }
 
+func metadata(t *testing.T, text string) service.MetadataTemplate {
+	t.Helper()
+	parsed, err := service.ParseMetadataTemplate(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
+
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	got, err := Parse([]byte(minimal), limits())
@@ -82,6 +91,7 @@ service:
   name: "{namespace}-{label:app}"
   port: 8080
   sharedAcrossNamespaces: true
+  metadata: {version: "{label:version}", site: "eu-{region}"}
 drain: 0s
 `), 0o600); err != nil {
 		t.Fatal(err)
@@ -109,8 +119,13 @@ drain: 0s
 			Owned:        []string{"example.com/*", "example.io/unready-blocker", "bare"},
 			NewlyCreated: []string{"example.com/newly-create", "example.io/initialing"},
 		},
-		Service: Service{Name: template(t, "{namespace}-{label:app}"), Port: 8080, SharedAcrossNamespaces: true},
-		single:  true,
+		Service: Service{
+			Name: template(t, "{namespace}-{label:app}"), Port: 8080, SharedAcrossNamespaces: true,
+			Metadata: map[string]service.MetadataTemplate{
+				"version": metadata(t, "{label:version}"), "site": metadata(t, "eu-{region}"),
+			},
+		},
+		single: true,
 	}
 	if diff := cmp.Diff(want, got, unexported()...); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -237,6 +252,12 @@ func TestRefuses(t *testing.T) {
 		"owned twice":          {"one is a mistake", with("[example.com/*]", "[a.io/b, a.io/b]"), []string{"hooks.owned[1]: Duplicate"}},
 		"newlyCreated wild":    {"a mark is one key", with("owned: ", "newlyCreated: [a.io/*]\n  owned: "), []string{"hooks.newlyCreated[0]", "example.com/registered"}},
 		"a template's typo":    {"the placeholders are listed", with("", `service: {name: "{app}"}`), []string{"service.name", "{label:KEY}"}},
+		"metadata's typo":      {"the placeholders are listed", with("", `service: {metadata: {a: "{app}"}}`), []string{"service.metadata[a]", "{zone}, {region}, {label:KEY}"}},
+		"metadata's key":       {"no reader could take it", with("", `service: {metadata: {"a b": x}}`), []string{"service.metadata[a b]", "letters, digits"}},
+		"metadata of ours":     {"the mark is not the user's", with("", `service: {metadata: {rollcall-uid: x, zone: y}}`), []string{"service.metadata[rollcall-uid]", "service.metadata[zone]", "rollcall.dev/zone"}},
+		"a number in metadata": {"1.10 would become 1.1", with("", `service: {metadata: {version: 1.10}}`), []string{"service.metadata[version]", "a number", "a string, in quotes"}},
+		"no value in metadata": {"a key alone says nothing", with("", `service: {metadata: {version: null}}`), []string{"service.metadata[version]", "remove the key"}},
+		"metadata as a list":   {"the kind is named", with("", `service: {metadata: [a]}`), []string{"service.metadata", "an array", "an object"}},
 		"port zero":            {"zero is no port", with("", "service: {port: 0}"), []string{"service.port", "1 to 65535"}},
 		"port too high":        {"65536 is no port", with("", "service: {port: 65536}"), []string{"service.port", "1 to 65535"}},
 		"both forms": {"which of them holds?", with("", "registries: {old: {driver: memory}}"),

@@ -58,9 +58,10 @@ type hooksDocument struct {
 }
 
 type serviceDocument struct {
-	Name                   string `json:"name"`
-	Port                   *int   `json:"port"`
-	SharedAcrossNamespaces bool   `json:"sharedAcrossNamespaces"`
+	Name                   string                       `json:"name"`
+	Port                   *int                         `json:"port"`
+	SharedAcrossNamespaces bool                         `json:"sharedAcrossNamespaces"`
+	Metadata               map[string]gojson.RawMessage `json:"metadata"`
 }
 
 // decode returns nil where nothing further can be checked.
@@ -128,10 +129,13 @@ func wrongType(err error, known reflect.Type, at *field.Path) *field.Error {
 	if !errors.As(err, &wrong) {
 		return malformed(err)
 	}
-	if wrong.Field == "" {
+	switch {
+	case wrong.Field != "":
+		at = at.Child(wrong.Field)
+	case known.Kind() == reflect.Struct:
 		return field.TypeInvalid(whole(at), field.OmitValueType{}, "write an object with the fields "+fieldsOf(known, ""))
 	}
-	return field.TypeInvalid(at.Child(wrong.Field), field.OmitValueType{},
+	return field.TypeInvalid(at, field.OmitValueType{},
 		fmt.Sprintf("this is %s: write %s", article(wrong.Value), kindOf(wrong.Type)))
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	gojson "encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -152,7 +153,9 @@ func (v *validator) service(d serviceDocument) Service {
 	if err != nil {
 		v.add(field.Invalid(path.Child("name"), text, err.Error()))
 	}
-	s := Service{Name: name, SharedAcrossNamespaces: d.SharedAcrossNamespaces}
+	s := Service{
+		Name: name, SharedAcrossNamespaces: d.SharedAcrossNamespaces, Metadata: v.metadata(path.Child("metadata"), d.Metadata),
+	}
 	if d.Port != nil {
 		s.Port = *d.Port
 		if err := service.CheckPort(s.Port); err != nil {
@@ -161,6 +164,30 @@ func (v *validator) service(d serviceDocument) Service {
 		}
 	}
 	return s
+}
+
+func (v *validator) metadata(path *field.Path, written map[string]gojson.RawMessage) map[string]service.MetadataTemplate {
+	var templates map[string]service.MetadataTemplate
+	for _, key := range slices.Sorted(maps.Keys(written)) {
+		at := path.Key(key)
+		if err := service.CheckMetadataKey(key); err != nil {
+			v.add(field.Invalid(at, key, err.Error()))
+		}
+		var text string
+		problems, ok := unmarshal(written[key], &text, at)
+		if v.problems = append(v.problems, problems...); !ok {
+			continue
+		}
+		value, err := service.ParseMetadataTemplate(text)
+		if err != nil {
+			v.add(field.Invalid(at, text, err.Error()))
+		}
+		if templates == nil {
+			templates = map[string]service.MetadataTemplate{}
+		}
+		templates[key] = value
+	}
+	return templates
 }
 
 // duration reads a duration that is least or more; nothing written is def.

@@ -1,24 +1,201 @@
 package service
 
-// PLACEHOLDER by the lead so that internal/controller compiles. Whoever has step 3 replaces the bodies and keeps (or
-// changes, and mends internal/controller/observe.go and target.go) these signatures.
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 
-// Node is where a pod runs.
-type Node struct{ Name, Zone, Region string }
+	"github.com/rollcall-dev/rollcall/registry"
+)
 
-// Attributes is what an instance carries besides its address.
+// MaxWeight is the largest weight of an instance.
+const MaxWeight = 10000
+
+// What an instance may carry fits into Consul's service meta: 64 pairs, keys of 128 bytes and values of 512
+// (metaMaxKeyPairs and the constants beside it in Consul's agent/structs). Of the pairs up to six are
+// [registry.Instance.Meta]'s own, and a driver may need some. Registries that allow still less refuse it themselves.
+const (
+	maxMetadata    = 50
+	maxKeyLength   = 128
+	maxValueLength = 512
+)
+
+const metadataHelp = `write "key=value", several with commas: "version=v1,team=a"`
+
+// Node is where a pod runs. What is not known is empty.
+type Node struct {
+	Name string
+	// Zone and Region are what the node's labels topology.kubernetes.io/zone and topology.kubernetes.io/region say.
+	Zone   string
+	Region string
+}
+
+// Attributes are what an instance carries beside its address, for clients.
 type Attributes struct {
-	Weight   int
-	Zone     string
+	// Weight is 1 to MaxWeight, 0 where nothing was said.
+	Weight int
+	// Zone is empty where nothing is known.
+	Zone string
+	// Metadata is nil rather than empty.
 	Metadata map[string]string
 }
 
-// AttributesOf returns the attributes of s.
+// AttributesOf returns the attributes of s. The error says all that is wrong with them.
 func (r Rules) AttributesOf(s Subject) (Attributes, error) {
-	return Attributes{Zone: s.Node.Zone}, nil
+	weight, weightErr := weightOf(s.Annotations)
+	zone, zoneErr := zoneOf(s)
+	metadata, metadataErr := r.metadataOf(s)
+	if err := errors.Join(weightErr, zoneErr, metadataErr); err != nil {
+		return Attributes{}, err
+	}
+	return Attributes{Weight: weight, Zone: zone, Metadata: metadata}, nil
 }
 
-// RegistriesOf returns the names of the registries of a pod with these annotations; known are all that there are.
-func RegistriesOf(annotations map[string]string, defaults, known []string) ([]string, error) {
-	return defaults, nil
+func weightOf(annotations map[string]string) (int, error) {
+	written, ok := annotations[AnnotationWeight]
+	if !ok {
+		return 0, nil
+	}
+	weight, err := strconv.ParseUint(strings.TrimSpace(written), 10, 16)
+	if err != nil || weight == 0 || weight > MaxWeight {
+		return 0, fmt.Errorf("annotation %s: %q is not a weight: write a whole number from 1 to %d", AnnotationWeight, written,
+			MaxWeight)
+	}
+	return int(weight), nil
+}
+
+func zoneOf(s Subject) (string, error) {
+	written, ok := s.Annotations[AnnotationZone]
+	if !ok {
+		return s.Node.Zone, nil
+	}
+	zone := strings.TrimSpace(written)
+	if zone == "" {
+		return "", fmt.Errorf("annotation %s: is empty: write the name of a zone, or remove the annotation", AnnotationZone)
+	}
+	if err := checkText("the zone", zone, maxValueLength); err != nil {
+		return "", fmt.Errorf("annotation %s: %w", AnnotationZone, err)
+	}
+	return zone, nil
+}
+
+func (r Rules) metadataOf(s Subject) (map[string]string, error) {
+	metadata := map[string]string{}
+	for _, key := range slices.Sorted(maps.Keys(r.Metadata)) {
+		value := r.Metadata[key].valueOf(s)
+		if err := checkText("the value", value, maxValueLength); err != nil {
+			return nil, fmt.Errorf("service.metadata[%s] %q: %w", key, r.Metadata[key], err)
+		}
+		metadata[key] = value
+	}
+	if written, ok := s.Annotations[AnnotationMetadata]; ok {
+		pairs, err := parseMetadata(written)
+		if err != nil {
+			return nil, fmt.Errorf("annotation %s: %w", AnnotationMetadata, err)
+		}
+		maps.Copy(metadata, pairs)
+	}
+	maps.DeleteFunc(metadata, func(_, value string) bool { return value == "" })
+	if len(metadata) > maxMetadata {
+		return nil, fmt.Errorf("annotation %s and service.metadata give %d pairs: write at most %d", AnnotationMetadata,
+			len(metadata), maxMetadata)
+	}
+	if len(metadata) == 0 {
+		return nil, nil
+	}
+	return metadata, nil
+}
+
+// parseMetadata gives an empty value for a key that shall not be there.
+func parseMetadata(written string) (map[string]string, error) {
+	pairs := map[string]string{}
+	for item := range strings.SplitSeq(written, ",") {
+		item = strings.TrimSpace(item)
+		if item == "" {
+			return nil, errors.New("an entry is empty: " + metadataHelp)
+		}
+		key, value, found := strings.Cut(item, "=")
+		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
+		if !found || key == "" {
+			return nil, fmt.Errorf("%q is not a key and its value: %s; a value cannot hold a comma", item, metadataHelp)
+		}
+		if err := errors.Join(CheckMetadataKey(key), checkText("the value of "+key, value, maxValueLength)); err != nil {
+			return nil, err
+		}
+		if _, twice := pairs[key]; twice {
+			return nil, fmt.Errorf("%s stands there twice: remove one", key)
+		}
+		pairs[key] = value
+	}
+	return pairs, nil
+}
+
+// CheckMetadataKey refuses a key that a registry's readers could not take, and one that Rollcall writes itself.
+func CheckMetadataKey(key string) error {
+	switch {
+	case len(key) > maxKeyLength:
+		return fmt.Errorf("the key has %d bytes: write at most %d", len(key), maxKeyLength)
+	case !isKey(key):
+		return fmt.Errorf("%q is not a key: write letters, digits, - _ or . that begin with a letter", key)
+	case registry.ReservedMeta(key):
+		return fmt.Errorf("%s is a key that Rollcall writes itself: %s", key, remedyForReserved(key))
+	}
+	return nil
+}
+
+// isKey reports whether key can be a name in all the forms in which registries give it out, XML among them.
+func isKey(key string) bool {
+	for i, c := range []byte(key) {
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		other := '0' <= c && c <= '9' || c == '-' || c == '_' || c == '.'
+		if !letter && (i == 0 || !other) {
+			return false
+		}
+	}
+	return key != ""
+}
+
+func remedyForReserved(key string) string {
+	switch key {
+	case registry.MetaZone:
+		return "set annotation " + AnnotationZone
+	case registry.MetaWeight:
+		return "set annotation " + AnnotationWeight
+	default:
+		return "take another one"
+	}
+}
+
+// MetadataTemplate makes a value of metadata from a pod: literal text and the placeholders {namespace}, {workload}, {node},
+// {zone}, {region} and {label:KEY}. Make one with [ParseMetadataTemplate].
+type MetadataTemplate struct{ template template }
+
+// ParseMetadataTemplate parses "{label:version}". The error says which placeholders there are.
+func ParseMetadataTemplate(s string) (MetadataTemplate, error) {
+	if s == "" {
+		return MetadataTemplate{}, errors.New("write a text for the value, or remove the key")
+	}
+	if err := checkText("the value", s, maxValueLength); err != nil {
+		return MetadataTemplate{}, err
+	}
+	t, err := parseTemplate(s, placeholderNamespace, placeholderWorkload, placeholderNode, placeholderZone, placeholderRegion)
+	return MetadataTemplate{template: t}, err
+}
+
+// String returns the template as it was written.
+func (t MetadataTemplate) String() string { return t.template.text }
+
+// Equal reports whether both templates were written the same.
+func (t MetadataTemplate) Equal(other MetadataTemplate) bool { return t.String() == other.String() }
+
+// valueOf returns nothing where any placeholder is empty: half a value is worse than none.
+func (t MetadataTemplate) valueOf(s Subject) string {
+	value, empty := t.template.render(s)
+	if len(empty) > 0 {
+		return ""
+	}
+	return value
 }

@@ -17,6 +17,14 @@ const (
 	AnnotationServices = "rollcall.dev/services"
 	// AnnotationDrain is how long a pod stays up after it was taken out of rotation, and wins over the default: "15s".
 	AnnotationDrain = "rollcall.dev/drain"
+	// AnnotationRegistries names the registries that a pod is in, and wins over the default: "old,new".
+	AnnotationRegistries = "rollcall.dev/registries"
+	// AnnotationWeight is the share of requests that a pod should get, relative to the others of its service: "100".
+	AnnotationWeight = "rollcall.dev/weight"
+	// AnnotationZone is where a pod is, and wins over what its node says.
+	AnnotationZone = "rollcall.dev/zone"
+	// AnnotationMetadata holds pairs for clients, each of which wins over that of the rules: "version=v1,team=a".
+	AnnotationMetadata = "rollcall.dev/metadata"
 )
 
 const servicesHelp = `write "name=port", several with commas: "web=8080,admin=9090"`
@@ -27,12 +35,14 @@ type Endpoint struct {
 	Port    int
 }
 
-// Rules say which endpoints a pod has that does not name them itself.
+// Rules say which endpoints and attributes a pod has that does not name them itself.
 type Rules struct {
 	// Name makes the service's name.
 	Name NameTemplate
 	// Port is the port to register; 0 means the first TCP port that a container of the pod names.
 	Port int
+	// Metadata makes the metadata, by key. A key for which [CheckMetadataKey] has an error must not be in it.
+	Metadata map[string]MetadataTemplate
 }
 
 // Subject is what the rules look at: a pod, or a workload's template.

@@ -1,0 +1,238 @@
+package service
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+func TestAttributesOf(t *testing.T) {
+	t.Parallel()
+	annotated := func(key, value string) Subject { return Subject{Annotations: map[string]string{key: value}} }
+	node := Node{Name: "node-1", Zone: "eu-1a", Region: "eu-1"}
+	pairs := func(n int) string {
+		var items []string
+		for i := range n {
+			items = append(items, fmt.Sprintf("k%d=v", i))
+		}
+		return strings.Join(items, ",")
+	}
+	tests := map[string]struct {
+		reason   string
+		metadata map[string]string
+		subject  Subject
+		want     Attributes
+		wantErr  []string
+	}{
+		"nothing":          {reason: "nothing was said and nothing is known"},
+		"the node's zone":  {reason: "the node knows where it is", subject: Subject{Node: node}, want: Attributes{Zone: "eu-1a"}},
+		"a zone":           {reason: "the annotation wins", subject: Subject{Node: node, Annotations: map[string]string{AnnotationZone: " here "}}, want: Attributes{Zone: "here"}},
+		"an empty zone":    {reason: "an annotation that says nothing is a mistake", subject: annotated(AnnotationZone, " "), wantErr: []string{AnnotationZone, "remove the annotation"}},
+		"a zone too long":  {reason: "Consul takes 512 bytes", subject: annotated(AnnotationZone, strings.Repeat("z", 513)), wantErr: []string{AnnotationZone, "513 bytes", "at most 512"}},
+		"a zone of dirt":   {reason: "a log would break", subject: annotated(AnnotationZone, "a\nb"), wantErr: []string{AnnotationZone, "cannot be printed"}},
+		"a weight":         {reason: "spaces do not matter", subject: annotated(AnnotationWeight, " 100 "), want: Attributes{Weight: 100}},
+		"the least weight": {reason: "it is the first that is allowed", subject: annotated(AnnotationWeight, "1"), want: Attributes{Weight: 1}},
+		"the most weight":  {reason: "it is the last that is allowed", subject: annotated(AnnotationWeight, "10000"), want: Attributes{Weight: 10000}},
+		"weight zero":      {reason: "out of service is said by hooks, not by weights", subject: annotated(AnnotationWeight, "0"), wantErr: []string{AnnotationWeight, `"0"`, "from 1 to 10000"}},
+		"too much weight":  {reason: "registries' ranges differ, and this fits into all", subject: annotated(AnnotationWeight, "10001"), wantErr: []string{"from 1 to 10000"}},
+		"weight overflow":  {reason: "no int16 holds it", subject: annotated(AnnotationWeight, "99999999999999999999"), wantErr: []string{"from 1 to 10000"}},
+		"negative weight":  {reason: "it means nothing", subject: annotated(AnnotationWeight, "-1"), wantErr: []string{"from 1 to 10000"}},
+		"a broken weight":  {reason: "weights are relative, so whole numbers do", subject: annotated(AnnotationWeight, "0.5"), wantErr: []string{"whole number"}},
+		"an empty weight":  {reason: "an annotation that says nothing is a mistake", subject: annotated(AnnotationWeight, ""), wantErr: []string{"whole number"}},
+		"pairs": {
+			reason:  "spaces around do not matter, and only the first = is one",
+			subject: annotated(AnnotationMetadata, " version=v1, team = a b ,query=x=y"),
+			want:    Attributes{Metadata: map[string]string{"version": "v1", "team": "a b", "query": "x=y"}},
+		},
+		"any script":       {reason: "values are for people too", subject: annotated(AnnotationMetadata, "team=Größe 团队"), want: Attributes{Metadata: map[string]string{"team": "Größe 团队"}}},
+		"no pairs":         {reason: "an annotation that says nothing is a mistake", subject: annotated(AnnotationMetadata, ""), wantErr: []string{AnnotationMetadata, "empty", `"version=v1,team=a"`}},
+		"a trailing comma": {reason: "a pair was forgotten", subject: annotated(AnnotationMetadata, "a=1,"), wantErr: []string{"empty"}},
+		"a value's comma":  {reason: "half of the value stands alone", subject: annotated(AnnotationMetadata, "a=1,2"), wantErr: []string{`"2" is not a key and its value`, "cannot hold a comma"}},
+		"no key":           {reason: "it was forgotten", subject: annotated(AnnotationMetadata, "=1"), wantErr: []string{`"=1" is not`}},
+		"a key twice":      {reason: "one of them is a mistake", subject: annotated(AnnotationMetadata, "a=1,a=2"), wantErr: []string{"a stands there twice"}},
+		"an odd key":       {reason: "it would be no name in XML", subject: annotated(AnnotationMetadata, "a/b=1"), wantErr: []string{`"a/b" is not a key`, "letters, digits"}},
+		"a key of digits":  {reason: "it would be no name in XML", subject: annotated(AnnotationMetadata, "1a=1"), wantErr: []string{"begin with a letter"}},
+		"Spring's keys":    {reason: "Spring Boot Admin reads user.name", subject: annotated(AnnotationMetadata, "user.name=x,a-b_C9=y"), want: Attributes{Metadata: map[string]string{"user.name": "x", "a-b_C9": "y"}}},
+		"our mark":         {reason: "nobody fakes the owner", subject: annotated(AnnotationMetadata, "rollcall-uid=1"), wantErr: []string{"rollcall-uid is a key that Rollcall writes itself", "take another"}},
+		"a zone as a pair": {reason: "there is an annotation for it", subject: annotated(AnnotationMetadata, "zone=1"), wantErr: []string{"set annotation rollcall.dev/zone"}},
+		"weight as a pair": {reason: "there is an annotation for it", subject: annotated(AnnotationMetadata, "weight=1"), wantErr: []string{"set annotation rollcall.dev/weight"}},
+		"a key too long":   {reason: "Consul takes 128 bytes", subject: annotated(AnnotationMetadata, strings.Repeat("k", 129)+"=1"), wantErr: []string{"129 bytes", "at most 128"}},
+		"a value too long": {reason: "Consul takes 512 bytes", subject: annotated(AnnotationMetadata, "a="+strings.Repeat("v", 513)), wantErr: []string{"the value of a has 513 bytes", "at most 512"}},
+		"a value of dirt":  {reason: "JSON would change it silently", subject: annotated(AnnotationMetadata, "a=\xff"), wantErr: []string{"the value of a", "UTF-8"}},
+		"too many pairs":   {reason: "Consul takes 64, the mark among them", subject: annotated(AnnotationMetadata, pairs(51)), wantErr: []string{"51 pairs", "at most 50"}},
+		"the rules' pairs": {
+			reason:   "each placeholder has its place",
+			metadata: map[string]string{"where": "{region}/{zone}/{node}", "who": "{namespace}.{workload}", "version": "v{label:version}", "fixed": "x"},
+			subject:  Subject{Namespace: "prod", Workload: "web", Labels: map[string]string{"version": "2"}, Node: node},
+			want: Attributes{Zone: "eu-1a", Metadata: map[string]string{
+				"where": "eu-1/eu-1a/node-1", "who": "prod.web", "version": "v2", "fixed": "x",
+			}},
+		},
+		"the node's zone in a pair": {
+			reason: "{zone} is what the node says, whatever the pod says", metadata: map[string]string{"rack": "{zone}"},
+			subject: Subject{Node: node, Annotations: map[string]string{AnnotationZone: "here"}},
+			want:    Attributes{Zone: "here", Metadata: map[string]string{"rack": "eu-1a"}},
+		},
+		"an empty placeholder": {
+			reason: "no value is better than half of one", metadata: map[string]string{"version": "v{label:version}", "zone2": "{zone}"},
+		},
+		"the annotation's pair": {
+			reason: "it wins for its key, and leaves the others", metadata: map[string]string{"a": "rule", "b": "rule"},
+			subject: annotated(AnnotationMetadata, "a=pod,c=pod"),
+			want:    Attributes{Metadata: map[string]string{"a": "pod", "b": "rule", "c": "pod"}},
+		},
+		"an empty pair": {
+			reason: "that is how a pod takes out what the rules give", metadata: map[string]string{"a": "rule", "b": "rule"},
+			subject: annotated(AnnotationMetadata, "a="),
+			want:    Attributes{Metadata: map[string]string{"b": "rule"}},
+		},
+		"a result too long": {
+			reason: "parts that are fine alone can be too long together", metadata: map[string]string{"a": strings.Repeat("x", 500) + "{label:a}"},
+			subject: Subject{Labels: map[string]string{"a": strings.Repeat("a", 63)}},
+			wantErr: []string{"service.metadata[a]", "563 bytes", "at most 512"},
+		},
+		"too many with the rules'": {
+			reason: "both count", metadata: map[string]string{"a": "x"}, subject: annotated(AnnotationMetadata, pairs(50)),
+			wantErr: []string{"51 pairs"},
+		},
+		"all wrong": {
+			reason:  "one look must be enough",
+			subject: Subject{Annotations: map[string]string{AnnotationWeight: "x", AnnotationZone: "", AnnotationMetadata: ","}},
+			wantErr: []string{AnnotationWeight, AnnotationZone, AnnotationMetadata},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := rulesWith(t, tc.metadata).AttributesOf(tc.subject)
+			expectError(t, tc.reason, err, tc.wantErr)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestParseMetadataTemplateRefuses(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                       "write a text for the value",
+		"{app}":                  "{app} is not known: write {namespace}, {workload}, {node}, {zone}, {region}, {label:KEY}",
+		"{label:}":               "write {label:KEY}",
+		"x{zone":                 "not closed",
+		"x}":                     "closes nothing",
+		"a\nb":                   "cannot be printed",
+		strings.Repeat("x", 513): "513 bytes",
+	} {
+		if _, err := ParseMetadataTemplate(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("ParseMetadataTemplate(%q) = %v, want an error with %q", text, err, want)
+		}
+	}
+}
+
+func TestANameHasNoNode(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"{node}", "{zone}", "{region}"} {
+		if _, err := ParseNameTemplate(text); err == nil || strings.Contains(err.Error(), "write {namespace}, {workload}, {node}") {
+			t.Errorf("ParseNameTemplate(%q) = %v, want it refused: a service would fall apart by where its pods run", text, err)
+		}
+	}
+}
+
+func TestRegistriesOf(t *testing.T) {
+	t.Parallel()
+	known := []string{"old", "new", "other"}
+	tests := map[string]struct {
+		reason  string
+		written map[string]string
+		want    []string
+		wantErr []string
+	}{
+		"none":            {reason: "the default holds, sorted", want: []string{"new", "old"}},
+		"one":             {reason: "the annotation wins", written: map[string]string{AnnotationRegistries: "other"}, want: []string{"other"}},
+		"several":         {reason: "spaces and order do not matter", written: map[string]string{AnnotationRegistries: " old ,new"}, want: []string{"new", "old"}},
+		"empty":           {reason: "an annotation that says nothing is a mistake", written: map[string]string{AnnotationRegistries: ""}, wantErr: []string{AnnotationRegistries, "empty", "new, old, other"}},
+		"trailing comma":  {reason: "a name was forgotten", written: map[string]string{AnnotationRegistries: "old,"}, wantErr: []string{AnnotationRegistries, "empty"}},
+		"twice":           {reason: "one of them is a mistake", written: map[string]string{AnnotationRegistries: "old,new, old"}, wantErr: []string{AnnotationRegistries, "old stands there twice"}},
+		"unknown":         {reason: "the known ones are listed", written: map[string]string{AnnotationRegistries: "old,newer"}, wantErr: []string{AnnotationRegistries, `"newer" is not a registry`, "new, old, other"}},
+		"another's case":  {reason: "names are lower-case", written: map[string]string{AnnotationRegistries: "Old"}, wantErr: []string{`"Old" is not a registry`}},
+		"another comma":   {reason: "; is part of a name", written: map[string]string{AnnotationRegistries: "old;new"}, wantErr: []string{`"old;new" is not`}},
+		"another's words": {reason: "other annotations do not count", written: map[string]string{AnnotationZone: "other"}, want: []string{"new", "old"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := RegistriesOf(tc.written, []string{"old", "new"}, known)
+			expectError(t, tc.reason, err, tc.wantErr)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
+			}
+		})
+	}
+	if diff := cmp.Diff([]string{"old", "new", "other"}, known); diff != "" {
+		t.Errorf("what was given changed (-want +got)\n%s", diff)
+	}
+}
+
+// Whatever a tenant writes, there is no panic, and what is accepted fits into any registry.
+func FuzzAnnotations(f *testing.F) {
+	for _, seed := range []string{"", ",", "=", "a=1", "a=b=c, d = e", "old,new", "100", "web=8080", "15s", "\xff", "zone=x", "a=é,b=\u00a0"} {
+		f.Add(seed)
+	}
+	rules := Rules{Port: 80, Name: NameTemplate{}, Metadata: map[string]MetadataTemplate{}}
+	f.Fuzz(func(t *testing.T, text string) {
+		annotations := map[string]string{}
+		for _, key := range []string{AnnotationWeight, AnnotationZone, AnnotationMetadata, AnnotationRegistries, AnnotationServices, AnnotationDrain} {
+			annotations[key] = text
+		}
+		s := Subject{Workload: "web", Annotations: annotations}
+		_, _ = rules.EndpointsOf(s)
+		_, _ = DrainOf(annotations, 0)
+		if names, err := RegistriesOf(annotations, nil, []string{"new", "old"}); err == nil && (len(names) == 0 || !slices.IsSorted(names)) {
+			t.Errorf("%q gives registries %q", text, names)
+		}
+		for _, key := range []string{AnnotationWeight, AnnotationZone, AnnotationMetadata} {
+			got, err := rules.AttributesOf(Subject{Annotations: map[string]string{key: text}})
+			if err == nil {
+				expectFits(t, got)
+			}
+		}
+	})
+}
+
+func expectFits(t *testing.T, got Attributes) {
+	t.Helper()
+	if got.Weight < 0 || got.Weight > MaxWeight || len(got.Zone) > maxValueLength || len(got.Metadata) > maxMetadata {
+		t.Errorf("accepted %+v", got)
+	}
+	in := registry.Instance{Service: "web", Weight: got.Weight, Zone: got.Zone, Metadata: got.Metadata}
+	meta := in.Meta()
+	for key, value := range meta {
+		if len(key) > maxKeyLength || len(value) > maxValueLength || !utf8.ValidString(value) {
+			t.Errorf("accepted %q = %q", key, value)
+		}
+	}
+	read := registry.Instance{Service: "web"}
+	if read.SetMeta(meta); !read.Equal(in) {
+		t.Errorf("accepted %+v, which reads back as %+v", in, read)
+	}
+}
+
+func rulesWith(t *testing.T, metadata map[string]string) Rules {
+	t.Helper()
+	rules := Rules{Metadata: map[string]MetadataTemplate{}}
+	for key, text := range metadata {
+		parsed, err := ParseMetadataTemplate(text)
+		if err != nil {
+			t.Fatalf("ParseMetadataTemplate(%q): %v", text, err)
+		}
+		rules.Metadata[key] = parsed
+	}
+	return rules
+}
