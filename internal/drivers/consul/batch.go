@@ -1,0 +1,226 @@
+package consul
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+const (
+	// maxOps is how many operations a transaction may have from Consul 1.14 on (hashicorp/consul#14599); it was 64 before.
+	maxOps = 128
+	// opsPerChange are those of a registration, besides that of the node, which the whole transaction has in common.
+	opsPerChange = 2
+	batchLimit   = (maxOps - 1) / opsPerChange
+	// maxRounds bounds how often a change whose condition failed looks again. Each failure means that somebody else's
+	// change of the same entry was made, so one that needs more than two is rare.
+	maxRounds = 6
+)
+
+// BatchLimit implements [registry.Batcher].
+func (r *Registry) BatchLimit() int { return batchLimit }
+
+// Batch implements [registry.Batcher] with one transaction, before which it reads the entries that it may only change
+// under a condition.
+func (r *Registry) Batch(ctx context.Context, changes []registry.Change) []error {
+	errs := make([]error, len(changes))
+	var sound []registry.Change
+	var at []int
+	for i, c := range changes {
+		if err := check(c.Instance); err != nil {
+			errs[i] = describe(c, registry.Terminal(err))
+			continue
+		}
+		sound, at = append(sound, c), append(at, i)
+	}
+	if len(sound) == 0 {
+		return errs
+	}
+	for i, err := range r.makeAll(ctx, sound) {
+		errs[at[i]] = describe(sound[i], apart(err, len(sound)))
+	}
+	return errs
+}
+
+// apart marks the errors for which a batch of several is the reason, or which a call by itself will not have.
+func apart(err error, size int) error {
+	if size > 1 && (errors.Is(err, errStale) || isTooLarge(err)) {
+		return registry.NotApplied(errors.New(err.Error())) // without its class
+	}
+	return err
+}
+
+func (r *Registry) makeOne(ctx context.Context, c registry.Change) error {
+	if err := check(c.Instance); err != nil {
+		return describe(c, registry.Terminal(err))
+	}
+	return describe(c, r.makeAll(ctx, []registry.Change{c})[0])
+}
+
+func describe(c registry.Change, err error) error {
+	if err == nil {
+		return nil
+	}
+	doing := map[registry.State]string{
+		registry.InService: "registering", registry.OutOfService: "failing over", registry.Absent: "deregistering",
+	}[c.State]
+	return fmt.Errorf("%s %s at %s: %w", doing, c.Instance.Service, c.Instance.Endpoint(), err)
+}
+
+// makeAll makes sound changes, at least one.
+func (r *Registry) makeAll(ctx context.Context, changes []registry.Change) []error {
+	var errs []error
+	for range maxRounds {
+		held, err := r.lookUp(ctx, changes)
+		if err != nil {
+			return slices.Repeat([]error{err}, len(changes))
+		}
+		t := r.plan(changes, held)
+		errs = r.commit(ctx, t)
+		if !slices.Contains(errs, errStale) {
+			r.tidyAfter(ctx, t, errs)
+			break
+		}
+	}
+	return errs
+}
+
+// transaction is what is to be done for some changes.
+type transaction struct {
+	ops api.TxnOps
+	// of holds the change of each operation, by its index; -1 is the node's.
+	of []int
+	// errs are those of changes that have no operation because of them, by the index of the change.
+	errs []error
+	// gone are the IDs of the services that are absent afterwards.
+	gone []string
+}
+
+func (t *transaction) add(change int, ops ...*api.TxnOp) {
+	t.ops = append(t.ops, ops...)
+	for range ops {
+		t.of = append(t.of, change)
+	}
+}
+
+// plan decides for each change what is to be done, given the entries that there are. A nil one may not be read.
+func (r *Registry) plan(changes []registry.Change, held map[string]*api.AgentService) *transaction {
+	t := &transaction{errs: make([]error, len(changes))}
+	if slices.ContainsFunc(changes, func(c registry.Change) bool { return c.State == registry.InService }) {
+		t.add(-1, nodeOp(api.NodeSet, r.node))
+	}
+	for i, c := range changes {
+		id := serviceID(c.Instance)
+		entry, known := held[key(id)]
+		switch {
+		case c.State == registry.InService:
+			t.add(i, r.serviceOp(api.ServiceSet, c.Instance, 0), r.checkOp(c.Instance, api.HealthPassing, "In service"))
+		case !known && c.State == registry.Absent:
+			t.gone = append(t.gone, id)
+		case !known: // nothing to take out
+		case entry == nil:
+			t.errs[i] = notAllowed(errHidden)
+		case entry.Meta[registry.MetaUID] != c.Instance.UID: // another pod's
+		case c.State == registry.OutOfService:
+			t.add(i, r.serviceOp(api.ServiceCAS, c.Instance, entry.ModifyIndex),
+				r.checkOp(c.Instance, api.HealthCritical, "Out of service"))
+		default:
+			t.add(i, r.serviceOp(api.ServiceDeleteCAS, c.Instance, entry.ModifyIndex))
+			t.gone = append(t.gone, id)
+		}
+	}
+	return t
+}
+
+// commit makes the transaction and returns an error for each change: errStale for those that have to look again.
+func (r *Registry) commit(ctx context.Context, t *transaction) []error {
+	errs := slices.Clone(t.errs)
+	if len(t.ops) == 0 {
+		return errs
+	}
+	blame := func(op int, err error) {
+		for i := range errs {
+			// What is wrong with the node is wrong for all.
+			if t.of[op] == i || t.of[op] == -1 && slices.Contains(t.of, i) {
+				errs[i] = err
+			}
+		}
+	}
+	response, err := r.transact(ctx, t.ops)
+	if err != nil {
+		for op := range t.ops {
+			blame(op, err)
+		}
+		return errs
+	}
+	if len(response.Errors) == 0 {
+		return errs
+	}
+	for op := range t.ops {
+		blame(op, registry.NotApplied(errRolledBack))
+	}
+	for _, e := range response.Errors {
+		if e.OpIndex >= 0 && e.OpIndex < len(t.ops) {
+			blame(e.OpIndex, r.operationError(e))
+		}
+	}
+	return errs
+}
+
+// lookUp reads the services that are there among those which a change may touch only if they are the pod's own. One that
+// the token may not read is nil.
+func (r *Registry) lookUp(ctx context.Context, changes []registry.Change) (map[string]*api.AgentService, error) {
+	held := map[string]*api.AgentService{}
+	var ops api.TxnOps
+	for _, c := range changes {
+		if c.State != registry.InService {
+			ops = append(ops, r.serviceOp(api.ServiceGet, c.Instance, 0))
+			held[key(serviceID(c.Instance))] = nil
+		}
+	}
+	// A transaction that asks for what is not there is answered with nothing but what that is.
+	for len(ops) > 0 {
+		response, err := r.transact(ctx, ops)
+		if err != nil {
+			return nil, err
+		}
+		if len(response.Errors) == 0 {
+			for _, result := range response.Results {
+				if result.Service != nil {
+					held[key(result.Service.ID)] = result.Service
+				}
+			}
+			break
+		}
+		absent, err := r.absent(ops, response.Errors)
+		if err != nil {
+			return nil, err
+		}
+		for id := range absent {
+			delete(held, key(id))
+		}
+		ops = slices.DeleteFunc(ops, func(op *api.TxnOp) bool { return absent[op.Service.Service.ID] })
+	}
+	return held, nil
+}
+
+// absent returns the IDs of the services that are not there.
+func (r *Registry) absent(ops api.TxnOps, errs api.TxnErrors) (map[string]bool, error) {
+	absent := map[string]bool{}
+	for _, e := range errs {
+		if !strings.Contains(e.What, "doesn't exist") || e.OpIndex < 0 || e.OpIndex >= len(ops) {
+			return nil, r.operationError(e)
+		}
+		absent[ops[e.OpIndex].Service.Service.ID] = true
+	}
+	return absent, nil
+}
+
+// key is how Consul compares IDs.
+func key(id string) string { return strings.ToLower(id) }

@@ -1,0 +1,143 @@
+package consul
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+const (
+	// nodeAddress is what consul-k8s gives its node. No client gets it: every service has an address of its own.
+	nodeAddress = "127.0.0.1"
+	// metaSynthetic keeps the node out of the UI's list of nodes.
+	metaSynthetic = "synthetic-node"
+	// metaOwner tells people who look at the node whose it is.
+	metaOwner = "managed-by"
+	// metaEmpty marks a node that was seen empty and is about to be deleted.
+	metaEmpty = "rollcall-empty"
+
+	checkName = "Rollcall"
+)
+
+// What Consul takes as meta (agent/structs, validateMetaPair).
+const (
+	maxMetaPairs = 64
+	maxMetaKey   = 128
+	maxMetaValue = 512
+	reservedMeta = "consul-"
+)
+
+// check returns why an instance can't be written. Consul is not asked: it takes a missing UID or a port out of range, and
+// what it refuses it refuses together with the rest of the transaction.
+func check(in registry.Instance) error {
+	for _, f := range []struct{ name, value string }{
+		{"service", in.Service}, {"address", in.Address}, {"cluster", in.Cluster},
+		{"namespace", in.Namespace}, {"pod", in.Pod}, {"uid", in.UID},
+	} {
+		if f.value == "" {
+			return fmt.Errorf("the instance has no %s", f.name)
+		}
+	}
+	if in.Port < 1 || in.Port > math.MaxUint16 {
+		return fmt.Errorf("the instance has port %d; a port is 1 to 65535", in.Port)
+	}
+	if ip, err := netip.ParseAddr(in.Address); err != nil || ip.Zone() != "" || ip.IsUnspecified() {
+		return fmt.Errorf("the instance has address %q, which is not a pod's IP", in.Address)
+	}
+	return checkMeta(in.Meta())
+}
+
+func checkMeta(meta map[string]string) error {
+	if len(meta) > maxMetaPairs {
+		return fmt.Errorf("the instance has %d pairs of metadata with those that Rollcall adds; Consul takes %d",
+			len(meta), maxMetaPairs)
+	}
+	for _, key := range slices.Sorted(maps.Keys(meta)) {
+		switch {
+		case key == "" || strings.ContainsFunc(key, func(c rune) bool { return !isNameRune(c) }):
+			return fmt.Errorf("the instance has metadata with the key %q; Consul takes letters, digits, - and _", key)
+		case len(key) > maxMetaKey:
+			return fmt.Errorf("the instance has metadata with a key of %d characters; Consul takes %d", len(key), maxMetaKey)
+		case strings.HasPrefix(key, reservedMeta):
+			return fmt.Errorf("the instance has metadata with the key %q; Consul keeps %s for itself", key, reservedMeta)
+		case len(meta[key]) > maxMetaValue:
+			return fmt.Errorf("the instance has %d bytes in its metadata %q; Consul takes %d", len(meta[key]), key, maxMetaValue)
+		}
+	}
+	return nil
+}
+
+// serviceID carries what makes the identity. Consul compares IDs without regard to case, and so far the names of services
+// may differ in nothing else: one that has capital letters gets a hash of its exact name. It is no valid port, so no two
+// identities have the same ID.
+func serviceID(in registry.Instance) string {
+	id := fmt.Sprintf("%s-%s-%d", in.Service, in.Address, in.Port)
+	if strings.ToLower(in.Service) == in.Service {
+		return id
+	}
+	return fmt.Sprintf("%s-%.8x", id, sha256.Sum256([]byte(in.Service)))
+}
+
+// newNode returns the record of the node as every registration writes it.
+func newNode(opts Options) api.Node {
+	name := opts.nodeName()
+	sum := sha256.Sum256([]byte("Rollcall's node " + name))
+	return api.Node{
+		ID:         fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16]),
+		Node:       name,
+		Address:    nodeAddress,
+		Datacenter: opts.Datacenter, // the server fills in that of the agent which was asked, not that of the request
+		Partition:  opts.Partition,
+		Meta:       map[string]string{metaSynthetic: "true", metaOwner: "rollcall"},
+	}
+}
+
+func nodeOp(verb api.NodeOp, node api.Node) *api.TxnOp {
+	return &api.TxnOp{Node: &api.NodeTxnOp{Verb: verb, Node: node}}
+}
+
+// serviceOp is about the whole service of an instance. The index is the condition, where the verb has one.
+func (r *Registry) serviceOp(verb api.ServiceOp, in registry.Instance, index uint64) *api.TxnOp {
+	weight := max(in.Weight, 1)
+	return &api.TxnOp{Service: &api.ServiceTxnOp{
+		Verb: verb,
+		Node: r.node.Node,
+		Service: api.AgentService{
+			ID: serviceID(in), Service: in.Service, Address: in.Address, Port: in.Port, Meta: in.Meta(),
+			Weights:   api.AgentWeights{Passing: weight, Warning: weight},
+			Namespace: r.guard.opts.Namespace, Partition: r.guard.opts.Partition,
+			ModifyIndex: index,
+		},
+	}}
+}
+
+// checkOp sets the check. Nothing probes it: its status is what we say.
+func (r *Registry) checkOp(in registry.Instance, status, output string) *api.TxnOp {
+	return &api.TxnOp{Check: &api.CheckTxnOp{
+		Verb: api.CheckSet,
+		Check: api.HealthCheck{
+			Node: r.node.Node, CheckID: serviceID(in), Name: checkName, Status: status, Output: output,
+			Notes:     fmt.Sprintf("Pod %s/%s of cluster %s", in.Namespace, in.Pod, in.Cluster),
+			ServiceID: serviceID(in), ServiceName: in.Service,
+			Namespace: r.guard.opts.Namespace, Partition: r.guard.opts.Partition,
+		},
+	}}
+}
+
+// entry reads an instance back.
+func entry(s *api.AgentService, state registry.State) registry.Entry {
+	in := registry.Instance{Service: s.Service, Address: s.Address, Port: s.Port}
+	in.SetMeta(s.Meta)
+	return registry.Entry{Instance: in, State: state}
+}
+
+var errHidden = errors.New("the token may not read the entry")

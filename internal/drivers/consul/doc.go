@@ -1,0 +1,54 @@
+// Package consul keeps instances in the catalog of HashiCorp Consul.
+//
+// # Catalog, not agent
+//
+// What is registered through an agent belongs to that agent: its anti-entropy removes what it does not know of its own
+// node (hashicorp/consul#7513), and its entries go with it. So the driver writes the servers' catalog, under a node that
+// no agent runs on, as consul-k8s does: "synthetic-node" in the node's meta keeps it out of the UI's list of nodes. It
+// does not carry "external-node", which would give it to the health checks of consul-esm.
+//
+// # One node for all
+//
+// All entries stand under one node, which is called "rollcall" unless an option says otherwise, whatever cluster they are
+// of. The alternatives are a node for each cluster and one for each pod address.
+//
+//   - An entry's identity is service, address and port. Two entries on two nodes would be two: after an address has moved
+//     from a pod of one cluster to a pod of another, taking the new entry out of service would leave the old one in, and
+//     clients would go on to that address. On one node there is only one service ID for it. Who wants clusters apart,
+//     each with a token for its own node, sets the option.
+//   - Clients use the address of the service, and that of the node only where a service has none. DNS answers A with the
+//     service's address, and SRV with a name made of it. So the node needs no address of its own to be of use.
+//   - All entries can be read with two requests that name only the node, whatever characters service names have: in a
+//     path, Consul's server rewrites some of them. A node for each address would make that thousands of requests, and a
+//     node come and go with every pod.
+//   - A change of a node's own record, or of a check of the node, concerns all of its services and wakes whoever watches
+//     one of them; so the record changes only when the node appears and when it is about to go, and the checks are the
+//     services'. /v1/catalog/register reads all services of the node at each call. /v1/txn does not: its cost does not
+//     grow with the catalog.
+//   - What is lost with the node is everything. Nothing here removes a node that has services: see below.
+//
+// The node has an ID, made of its name. With it the server itself refuses to write over the node of an agent that is
+// alive and has the same name; without it, it would not.
+//
+// # Transactions
+//
+// Every change is one transaction (https://developer.hashicorp.com/consul/api-docs/txn), which is made whole or not at
+// all. Register sets node, service and check. Setting what is there already changes nothing: that is what catalog
+// registration has SkipNodeUpdate for. FailOver and Deregister read the service first, consistently and not from a
+// follower's stale copy, spare it if its UID differs, and then make the change under the condition that its ModifyIndex is
+// still the one that was read. If it is not, nothing was changed, and they look again: that is no retry of a call that
+// failed, and it is bounded. A batch is the same with more operations in one transaction.
+//
+// # Dropping the empty node
+//
+// Deleting a node deletes its services, and the condition of a delete is the ModifyIndex of the node, which does not
+// change when a service is registered. So an empty node is first marked, and deleted if it is still empty after that and
+// its ModifyIndex that of the mark. Register, which sets the whole record, removes the mark and so changes the index: a
+// registration before the mark is seen, and one after it stops the delete.
+//
+// # The client
+//
+// It is Consul's own, github.com/hashicorp/consul/api. The newest version that builds with this Go is v1.34. It takes
+// what it is not told from the environment (CONSUL_HTTP_TOKEN, CONSUL_NAMESPACE and others), drops the status and the
+// headers of some answers, and reads them without a bound; the driver's transport, below it, makes up for all three.
+package consul

@@ -1,0 +1,80 @@
+package consul
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// Options are the driver's own part of the configuration.
+type Options struct {
+	// Datacenter is the one whose catalog is written. Default: that of the agent or server at endpoint.
+	Datacenter string `json:"datacenter"`
+	// Namespace is that of the services; Consul Enterprise only. Default: none is sent.
+	Namespace string `json:"namespace"`
+	// Partition is the admin partition of node and services; Consul Enterprise only. Default: none is sent.
+	Partition string `json:"partition"`
+	// Node is the name of the catalog's node that the services stand under. With a namespace, that is added after a dot.
+	// Default: rollcall.
+	Node string `json:"node"`
+	// ServerName is the name that the server's certificate must be good for, such as server.dc1.consul. Default: the host
+	// of endpoint.
+	ServerName string `json:"serverName"`
+}
+
+const (
+	defaultNode = "rollcall"
+	maxName     = 64
+)
+
+func decodeOptions(cfg registry.Config, endpoints []*url.URL) (Options, error) {
+	opts := Options{Node: defaultNode}
+	if err := cfg.DecodeOptions(&opts); err != nil {
+		return Options{}, err
+	}
+	for _, f := range []struct{ field, value string }{
+		{"options.datacenter", opts.Datacenter},
+		{"options.namespace", opts.Namespace},
+		{"options.partition", opts.Partition},
+		{"options.node", opts.Node},
+	} {
+		if err := checkOption(f.value); err != nil {
+			return Options{}, registry.FieldError(f.field, err)
+		}
+	}
+	if opts.Node == "" {
+		return Options{}, registry.FieldError("options.node", errors.New("is empty; remove it for the default"))
+	}
+	if opts.ServerName != "" && endpoints[0].Scheme != "https" {
+		return Options{}, registry.FieldError("options.serverName",
+			errors.New("is of no use: endpoint is not https://; remove it or correct the endpoint"))
+	}
+	return opts, nil
+}
+
+// checkOption holds for what Consul takes as the name of a datacenter, a namespace and a partition, none of which is a
+// wildcard or has a dot; that of the node goes into a path.
+func checkOption(name string) error {
+	if len(name) > maxName {
+		return fmt.Errorf("has %d characters; %d are allowed", len(name), maxName)
+	}
+	if strings.ContainsFunc(name, func(c rune) bool { return !isNameRune(c) }) {
+		return errors.New("may have letters, digits, - and _ only")
+	}
+	return nil
+}
+
+func isNameRune(c rune) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_'
+}
+
+// nodeName is another one for each namespace: who looks into one can't see that a node has services in another.
+func (o Options) nodeName() string {
+	if o.Namespace == "" {
+		return o.Node
+	}
+	return o.Node + "." + o.Namespace
+}

@@ -1,0 +1,227 @@
+package consul_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	driver "github.com/rollcall-dev/rollcall/internal/drivers/consul"
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/registries"
+	"github.com/rollcall-dev/rollcall/test/registries/consul"
+)
+
+// leastRules are those that docs/drivers/consul.md shows.
+const leastRules = `
+node "rollcall" {
+  policy = "write"
+}
+service_prefix "" {
+  policy = "write"
+}`
+
+// wrongToken has the form of one, and is none.
+const wrongToken = "5ec4e700-0000-4000-8000-bad70ce00000"
+
+// shared and guarded are the servers of all tests that neither restart them nor need them empty: without and with access
+// control.
+var (
+	shared  = registries.Share(starter(consul.Options{}))
+	guarded = registries.Share(starter(consul.Options{ACL: true}))
+)
+
+func TestMain(m *testing.M) { registries.Main(m, shared, guarded) }
+
+func starter(opts consul.Options) func(context.Context) (*consul.Server, error) {
+	return func(ctx context.Context) (*consul.Server, error) { return consul.Start(ctx, opts) }
+}
+
+// TestConformance runs the suite on a server of each kind. The suite restarts it.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string]consul.Options{
+		"Plain": {}, "ACL": {ACL: true}, "TLS": {TLS: true}, "MutualTLS": {ClientCertificates: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := registries.Use(t, starter(opts))
+			registrytest.Run(t, harness(t, server))
+		})
+	}
+}
+
+func harness(t *testing.T, server *consul.Server) registrytest.Harness {
+	t.Helper()
+	cfg := configOf(t, server)
+	wrong := configOf(t, guarded.Use(t))
+	wrong.Auth.TokenFile = writeFile(t, "token", wrongToken)
+	return registrytest.Harness{
+		Open: func(t registrytest.T, cluster string) registry.Registry {
+			mine := cfg
+			mine.Cluster = cluster
+			return open(t, mine)
+		},
+		Truth:       func(ctx context.Context, cluster string) ([]registry.Entry, error) { return healthy(ctx, server, cluster) },
+		Restart:     func(t registrytest.T) { restart(t, server) },
+		Unreachable: func(t registrytest.T) registry.Registry { return open(t, at("http://"+registrytest.UnusedAddress(t))) },
+		Stalled:     func(t registrytest.T) registry.Registry { return open(t, at("http://"+registrytest.SilentAddress(t))) },
+		WrongCredentials: func(t registrytest.T) registry.Registry {
+			return open(t, wrong)
+		},
+		Refusing: func(t registrytest.T) registry.Registry {
+			d, _ := answering(t, http.StatusBadRequest)
+			return d
+		},
+		Failing: func(t registrytest.T) (registry.Registry, func() int) {
+			return answering(t, http.StatusInternalServerError)
+		},
+		Secrets: []string{wrongToken, token(t, cfg)},
+		Lacks: map[registrytest.Capability]string{
+			registrytest.Probing:    "clients get an entry as soon as it is registered",
+			registrytest.Heartbeats: "an entry in the catalog has no lease",
+		},
+	}
+}
+
+// configOf is that of a client with no more rights than it needs.
+func configOf(t *testing.T, server *consul.Server) registry.Config {
+	t.Helper()
+	cfg := at(server.URL)
+	cfg.TLS = registry.TLS{CAFile: server.CAFile, CertFile: server.CertFile, KeyFile: server.KeyFile}
+	if server.ManagementToken != "" {
+		cfg.Auth.TokenFile = tokenFile(t, server, leastRules)
+	}
+	return cfg
+}
+
+func tokenFile(t *testing.T, server *consul.Server, rules string) string {
+	t.Helper()
+	secret, err := server.NewToken(t.Context(), rules)
+	if err != nil {
+		t.Fatalf("making a token: %v", err)
+	}
+	return writeFile(t, "token", secret+"\n")
+}
+
+func token(t *testing.T, cfg registry.Config) string {
+	t.Helper()
+	token, err := cfg.Auth.Token()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token == "" {
+		return wrongToken
+	}
+	return token
+}
+
+func at(endpoint string) registry.Config { return registry.Config{Cluster: "test", Endpoint: endpoint} }
+
+func open(t registrytest.T, cfg registry.Config) *driver.Registry {
+	t.Helper()
+	d, err := driver.New(t.Context(), cfg)
+	if err != nil {
+		t.Fatalf("making the driver: %v", err)
+	}
+	return d.(*driver.Registry)
+}
+
+func restart(t registrytest.T, server *consul.Server) {
+	t.Helper()
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatalf("%v", err)
+	}
+}
+
+// answering returns a driver whose registry gives one answer to everything, and how often it did.
+func answering(t registrytest.T, status int) (registry.Registry, func() int) {
+	t.Helper()
+	var attempts atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		attempts.Add(1)
+		w.WriteHeader(status)
+	}))
+	t.Cleanup(server.Close)
+	return open(t, at(server.URL)), func() int { return int(attempts.Load()) }
+}
+
+func writeFile(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// healthEntry is one of /v1/health/service as a client reads it.
+type healthEntry struct {
+	Node    struct{ Node, Address string }
+	Service struct {
+		ID, Service, Address string
+		Port                 int
+		Meta                 map[string]string
+		Weights              struct{ Passing int }
+	}
+	Checks []struct{ Status string }
+}
+
+// health returns all instances of a service, or those that its clients are given.
+func health(ctx context.Context, server *consul.Server, service string, passing bool) ([]healthEntry, error) {
+	path := "/v1/health/service/" + url.PathEscape(service)
+	if passing {
+		path += "?passing"
+	}
+	var entries []healthEntry
+	err := server.Do(ctx, http.MethodGet, path, nil, &entries)
+	return entries, err
+}
+
+// healthy reads a cluster's entries by the endpoint that clients read, and not as the driver lists them.
+func healthy(ctx context.Context, server *consul.Server, cluster string) ([]registry.Entry, error) {
+	names := map[string][]string{}
+	filter := fmt.Sprintf("ServiceMeta[%q] == `%s`", registry.MetaCluster, cluster)
+	if err := server.Do(ctx, http.MethodGet, "/v1/catalog/services?filter="+url.QueryEscape(filter), nil, &names); err != nil {
+		return nil, err
+	}
+	var entries []registry.Entry
+	for name := range names {
+		all, err := health(ctx, server, name, false)
+		if err != nil {
+			return nil, err
+		}
+		passing, err := health(ctx, server, name, true)
+		if err != nil {
+			return nil, err
+		}
+		given := map[string]bool{}
+		for _, e := range passing {
+			given[e.Service.ID] = true
+		}
+		for _, e := range all {
+			// Names that differ in case only are one name to this endpoint.
+			if e.Service.Service != name || e.Service.Meta[registry.MetaCluster] != cluster {
+				continue
+			}
+			entries = append(entries, entryOf(e, given[e.Service.ID]))
+		}
+	}
+	return entries, nil
+}
+
+func entryOf(e healthEntry, given bool) registry.Entry {
+	entry := registry.Entry{State: registry.OutOfService}
+	if given {
+		entry.State = registry.InService
+	}
+	entry.Service, entry.Address, entry.Port = e.Service.Service, e.Service.Address, e.Service.Port
+	entry.SetMeta(e.Service.Meta)
+	return entry
+}
