@@ -1,0 +1,288 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+)
+
+const (
+	driverPages = "../../docs/drivers"
+	root        = "../.."
+
+	optionsBegin = "<!-- options: "
+	optionsEnd   = "<!-- /options -->"
+	noOptions    = "There are none.\n"
+)
+
+// fillOptions writes the options of each driver into its page.
+func fillOptions() error {
+	pages, err := filepath.Glob(filepath.Join(driverPages, "*.md"))
+	if err != nil {
+		return err
+	}
+	for _, page := range pages {
+		if err := fillPage(page); err != nil {
+			return fmt.Errorf("%s: %w", filepath.Base(page), err)
+		}
+	}
+	return nil
+}
+
+func fillPage(path string) error {
+	before, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	after, err := withOptions(string(before), optionsOf)
+	if err != nil || after == string(before) {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(after), info.Mode().Perm())
+}
+
+// withOptions puts the options of a folder between the two lines that ask for them.
+func withOptions(text string, optionsOf func(folder string) (string, error)) (string, error) {
+	var b strings.Builder
+	inside := false
+	for line := range strings.Lines(text) {
+		folder, begins := strings.CutPrefix(strings.TrimSpace(line), optionsBegin)
+		ends := strings.TrimSpace(line) == optionsEnd
+		switch {
+		case begins == inside && ends != inside || begins && inside:
+			return "", fmt.Errorf("%q stands in the wrong place: the options stand between %q and %q", strings.TrimSpace(line),
+				optionsBegin+"internal/drivers/NAME -->", optionsEnd)
+		case begins:
+			options, err := optionsOf(strings.TrimSuffix(folder, " -->"))
+			if err != nil {
+				return "", err
+			}
+			fmt.Fprintf(&b, "%s\n%s\n", line, options)
+		}
+		inside = begins || inside && !ends
+		if !inside || ends {
+			b.WriteString(line)
+		}
+	}
+	if inside {
+		return "", fmt.Errorf("write %q after the options", optionsEnd)
+	}
+	return b.String(), nil
+}
+
+// optionsOf reads the struct Options of the driver in a folder of the module, if there is one.
+func optionsOf(folder string) (string, error) {
+	types, err := typesOf(filepath.Join(root, filepath.FromSlash(folder)))
+	if err != nil {
+		return "", err
+	}
+	options, err := types.options()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", folder, err)
+	}
+	return options, nil
+}
+
+// packageTypes are the types of one package, by name.
+type packageTypes map[string]ast.Expr
+
+func typesOf(folder string) (packageTypes, error) {
+	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%s has no Go code", folder)
+	}
+	types := packageTypes{}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		types.add(file)
+	}
+	return types, nil
+}
+
+func (types packageTypes) add(file *ast.File) {
+	for _, decl := range file.Decls {
+		if general, ok := decl.(*ast.GenDecl); ok && general.Tok == token.TYPE {
+			for _, spec := range general.Specs {
+				named := spec.(*ast.TypeSpec)
+				types[named.Name.Name] = named.Type
+			}
+		}
+	}
+}
+
+func (types packageTypes) options() (string, error) {
+	options, ok := types["Options"].(*ast.StructType)
+	if !ok {
+		return noOptions, nil
+	}
+	rows, err := types.optionRows("", options)
+	if err != nil {
+		return "", fmt.Errorf("options: %w", err)
+	}
+	if len(rows) == 0 {
+		return noOptions, nil
+	}
+	return table([]string{"option", "type", "default", "what it does"}, rows), nil
+}
+
+// optionRows has a row for each field that the configuration can set. Those of a struct within it have dotted names.
+func (types packageTypes) optionRows(prefix string, options *ast.StructType) ([][]string, error) {
+	var rows [][]string
+	for _, field := range options.Fields.List {
+		if len(field.Names) != 1 {
+			return nil, errors.New("write each with one name of its own")
+		}
+		if !field.Names[0].IsExported() {
+			continue
+		}
+		more, err := types.fieldRows(prefix, field)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", field.Names[0], err)
+		}
+		rows = append(rows, more...)
+	}
+	return rows, nil
+}
+
+func (types packageTypes) fieldRows(prefix string, field *ast.Field) ([][]string, error) {
+	name := jsonName(field)
+	if name == "" {
+		return nil, errors.New("write its JSON name as a tag, for what the configuration calls it")
+	}
+	if nested := types.structOf(field.Type); nested != nil {
+		return types.optionRows(prefix+name+".", nested)
+	}
+	kind := types.kindOf(field.Type)
+	if kind == "" {
+		return nil, errors.New("its type has no name here yet: add it to the generator")
+	}
+	means, def, err := optionComment(field)
+	if err != nil {
+		return nil, err
+	}
+	return [][]string{{code(prefix + name), kind, def, means}}, nil
+}
+
+func jsonName(field *ast.Field) string {
+	if field.Tag == nil {
+		return ""
+	}
+	tag, err := strconv.Unquote(field.Tag.Value)
+	if err != nil {
+		return ""
+	}
+	name, _, _ := strings.Cut(reflect.StructTag(tag).Get("json"), ",")
+	return name
+}
+
+func (types packageTypes) structOf(expr ast.Expr) *ast.StructType {
+	switch t := expr.(type) {
+	case *ast.StructType:
+		return t
+	case *ast.StarExpr:
+		return types.structOf(t.X)
+	case *ast.Ident:
+		if named := types[t.Name]; named != nil {
+			return types.structOf(named)
+		}
+	}
+	return nil
+}
+
+// kindOf says what to write for a value of a type, empty where that isn't known.
+func (types packageTypes) kindOf(expr ast.Expr) string {
+	switch t := expr.(type) {
+	case *ast.StarExpr:
+		return types.kindOf(t.X)
+	case *ast.ArrayType:
+		return after("list of ", types.kindOf(t.Elt))
+	case *ast.MapType:
+		return after("object of ", types.kindOf(t.Value))
+	case *ast.Ident:
+		return types.kindOfNamed(t.Name)
+	default:
+		return ""
+	}
+}
+
+func (types packageTypes) kindOfNamed(name string) string {
+	named := types[name]
+	switch {
+	case named == nil:
+		return kindOfBasic(name)
+	case isDuration(named):
+		return "duration"
+	default:
+		return types.kindOf(named)
+	}
+}
+
+// isDuration holds for the type under a driver's own, which is written as 60s. As the type of a field it would have to be
+// written in nanoseconds.
+func isDuration(expr ast.Expr) bool {
+	t, ok := expr.(*ast.SelectorExpr)
+	if !ok {
+		return false
+	}
+	pkg, ok := t.X.(*ast.Ident)
+	return ok && pkg.Name == "time" && t.Sel.Name == "Duration"
+}
+
+func kindOfBasic(name string) string {
+	switch name {
+	case "string":
+		return "text"
+	case "bool":
+		return "true or false"
+	case "int", "int32", "int64", "uint", "uint16", "uint32", "uint64":
+		return "whole number"
+	case "float32", "float64":
+		return "number"
+	default:
+		return ""
+	}
+}
+
+func after(prefix, s string) string {
+	if s == "" {
+		return ""
+	}
+	return prefix + s
+}
+
+// optionComment reads a field's comment: "Name is what it does. Default: what holds without it."
+func optionComment(field *ast.Field) (means, def string, err error) {
+	name := field.Names[0].Name
+	text := strings.Join(strings.Fields(field.Doc.Text()), " ")
+	text, named := strings.CutPrefix(text, name+" ")
+	text, def, both := strings.Cut(text, " Default: ")
+	if !named || !both {
+		return "", "", fmt.Errorf("write its comment as %q", name+" … Default: ….")
+	}
+	text = strings.TrimPrefix(text, "is ")
+	def = strings.TrimSuffix(def, ".")
+	if !strings.Contains(def, " ") {
+		def = code(def) // what one would write there
+	}
+	return sentence(text), def, nil
+}

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestEveryDriverHasAPageWithItsOptions(t *testing.T) {
+	t.Parallel()
+	folders := 0
+	eachNode(t, "../../cmd/main.go", func(node ast.Node) {
+		path, ok := node.(*ast.ImportSpec)
+		if !ok {
+			return
+		}
+		_, name, ok := strings.Cut(strings.Trim(path.Path.Value, `"`), "/internal/drivers/")
+		if !ok {
+			return
+		}
+		folders++
+		page, err := os.ReadFile(filepath.Join(driverPages, name+".md"))
+		if err != nil {
+			t.Errorf("driver %s: %v", name, err)
+		} else if want := optionsBegin + "internal/drivers/" + name + " -->\n"; !strings.Contains(string(page), want) {
+			t.Errorf("the page of driver %s has no line %q", name, want)
+		}
+	})
+	if folders == 0 {
+		t.Error("found no driver in the manager's main")
+	}
+}
+
+const driverCode = `package acme
+
+// Options are the driver's own.
+type Options struct {
+	// Group is the group of all services, or
+	// "none|any" of Map<K>. Default: DEFAULT_GROUP.
+	Group string ` + "`json:\"group\"`" + `
+	// Ephemeral makes entries that expire. Default: what the server says, else false.
+	Ephemeral *bool ` + "`json:\"ephemeral,omitempty\"`" + `
+	Lease lease ` + "`json:\"lease\"`" + `
+	// Wait is how long. Default: 1m30s.
+	Wait Duration ` + "`json:\"wait\"`" + `
+	// Hosts are tried in turn. Default: none.
+	Hosts []Host ` + "`json:\"hosts\"`" + `
+	// Labels are sent with each. Default: none at all.
+	Labels map[string]string ` + "`json:\"labels\"`" + `
+	parsed int
+}
+
+type Host string
+
+type Duration time.Duration
+
+type lease struct {
+	// TTL is in seconds. Default: 30.
+	TTL int ` + "`json:\"ttl\"`" + `
+	Grace struct {
+		// Share is a part of the TTL. Default: 0.5.
+		Share float64 ` + "`json:\"share\"`" + `
+	} ` + "`json:\"grace\"`" + `
+}
+`
+
+const driverTable = `| option | type | default | what it does |
+|---|---|---|---|
+| ` + "`group`" + ` | text | ` + "`DEFAULT_GROUP`" + ` | The group of all services, or "none\|any" of Map\<K>. |
+| ` + "`ephemeral`" + ` | true or false | what the server says, else false | Makes entries that expire. |
+| ` + "`lease.ttl`" + ` | whole number | ` + "`30`" + ` | In seconds. |
+| ` + "`lease.grace.share`" + ` | number | ` + "`0.5`" + ` | A part of the TTL. |
+| ` + "`wait`" + ` | duration | ` + "`1m30s`" + ` | How long. |
+| ` + "`hosts`" + ` | list of text | ` + "`none`" + ` | Are tried in turn. |
+| ` + "`labels`" + ` | object of text | none at all | Are sent with each. |
+`
+
+func TestOptionsBecomeATable(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ reason, code, want string }{
+		"options":    {"each that can be set has a row, in the struct's order", driverCode, driverTable},
+		"no options": {"a reader must not look for them", "package acme\n\ntype Registry struct{}\n", "There are none.\n"},
+		"no fields":  {"an empty struct refuses all", "package acme\n\ntype Options struct{}\n", "There are none.\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := optionsIn(t, test.code)
+			if err != nil {
+				t.Fatalf("%s: %v", test.reason, err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("%s (-want +got)\n%s", test.reason, diff)
+			}
+		})
+	}
+}
+
+func TestAnOptionThatTheReaderCannotUse(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ reason, field, want string }{
+		"no comment":     {"the table would say nothing", "A string `json:\"a\"`", "A: write its comment as"},
+		"no default":     {"a reader could not leave it out", "// A is a.\nA string `json:\"a\"`", "A: write its comment as"},
+		"another's name": {"the comment went stale in a renaming", "// B is a. Default: x.\nA string `json:\"a\"`", "A: write its comment as"},
+		"no name":        {"the configuration's name is not Go's", "// A is a. Default: x.\nA string", "A: write its JSON name"},
+		"an odd type":    {"JSON would have it in nanoseconds", "// A is a. Default: x.\nA time.Duration `json:\"a\"`", "A: its type has no name"},
+		"an odd list":    {"a reader could not know its form", "// A is a. Default: x.\nA []any `json:\"a\"`", "A: its type has no name"},
+		"embedded":       {"its fields would be lost", "Base", "write each with one name"},
+		"two in one":     {"one comment can't be both's", "// A is a. Default: x.\nA, B string `json:\"a\"`", "write each with one name"},
+		"nested":         {"the whole path is named", "A struct{ B string `json:\"b\"` } `json:\"a\"`", "A: B: write its comment"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := optionsIn(t, "package acme\ntype Options struct {\n"+test.field+"\n}\n")
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%s: got %q, %v, want an error with %q", test.reason, got, err, test.want)
+			}
+		})
+	}
+}
+
+func TestAPageIsFilledBetweenItsMarks(t *testing.T) {
+	t.Parallel()
+	const begin, end = "<!-- options: internal/drivers/acme -->\n", "<!-- /options -->\n"
+	fill := func(folder string) (string, error) {
+		if folder != "internal/drivers/acme" {
+			return "", errors.New("asked for " + folder)
+		}
+		return "NEW\n", nil
+	}
+	const filled = "# A\n\n" + begin + "\nNEW\n\n" + end + "\nmore\n"
+	for name, test := range map[string]struct{ reason, page, want, err string }{
+		"empty":       {"a new page", "# A\n\n" + begin + end + "\nmore\n", filled, ""},
+		"old":         {"what was there is replaced", "# A\n\n" + begin + "old\n\nold\n" + end + "\nmore\n", filled, ""},
+		"filled":      {"doing it again changes nothing", filled, filled, ""},
+		"no marks":    {"a page may do without", "# A\n", "# A\n", ""},
+		"not closed":  {"the rest of the page would be lost", "# A\n" + begin + "more\n", "", "write \"<!-- /options -->\""},
+		"not opened":  {"it says where nothing begins", "# A\n" + end, "", "in the wrong place"},
+		"opened anew": {"one of them was not closed", begin + begin + end, "", "in the wrong place"},
+		"no driver":   {"a typo in the folder", "<!-- options: internal/drivers/acne -->\n" + end, "", "asked for internal/drivers/acne"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := withOptions(test.page, fill)
+			if (err != nil) != (test.err != "") || err != nil && !strings.Contains(err.Error(), test.err) {
+				t.Fatalf("%s: got %v, want an error with %q", test.reason, err, test.err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("%s (-want +got)\n%s", test.reason, diff)
+			}
+		})
+	}
+}
+
+func TestAFolderWithoutCodeIsAnError(t *testing.T) {
+	t.Parallel()
+	if got, err := optionsOf("internal/drivers/acne"); err == nil || !strings.Contains(err.Error(), "no Go code") {
+		t.Errorf("got %q, %v, want an error", got, err)
+	}
+}
+
+func optionsIn(t *testing.T, source string) (string, error) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "acme.go", source, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	types := packageTypes{}
+	types.add(file)
+	return types.options()
+}
