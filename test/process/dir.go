@@ -48,6 +48,11 @@ func tempDir(prefix string) (dir string, release func(), err error) {
 		_ = os.RemoveAll(dir)
 		return "", nil, err
 	}
+	if _, err := os.Stat(filepath.Join(dir, ownerLock)); errors.Is(err, os.ErrNotExist) {
+		// The same, but the sweep had the lock before us and is done: what we hold is the lock of a removed folder.
+		unlock()
+		return tempDir(prefix)
+	}
 	return dir, func() {
 		_ = os.RemoveAll(dir)
 		unlock()

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -48,6 +49,27 @@ func TestTempDirIsRemovedUnlessInUse(t *testing.T) {
 	if _, err := os.Stat(killed); err == nil {
 		t.Error("the sweep left a folder whose owner is gone")
 	}
+}
+
+func TestTempDirsMadeAtOnce(t *testing.T) {
+	t.Parallel()
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 100 { // a sweep comes between making a folder and locking it once in a few hundred times
+				dir, release, err := tempDir(testPrefix + "at-once-")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := os.Mkdir(filepath.Join(dir, "data"), 0o700); err != nil {
+					t.Errorf("the folder is gone while it is in use: %v", err)
+				}
+				release()
+			}
+		})
+	}
+	all.Wait()
 }
 
 func expectError(t *testing.T, reason string, err error, want string) {
