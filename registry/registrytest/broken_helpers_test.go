@@ -76,7 +76,7 @@ func newMemoryFor(t registrytest.T) registrytest.Backend {
 	if err != nil {
 		t.Fatalf("making the memory registry: %v", err)
 	}
-	return r.(registrytest.Backend)
+	return bare{r.(registrytest.Backend)}
 }
 
 // failing makes drivers whose every call fails with err.

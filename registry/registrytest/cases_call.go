@@ -3,8 +3,6 @@ package registrytest
 import (
 	"context"
 	"errors"
-	"fmt"
-	"sync"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -15,7 +13,7 @@ func callCases() []Case {
 	return []Case{
 		{
 			Name: "ConcurrentCalls",
-			Why:  "a rollout makes dozens of calls at once; none may undo another",
+			Why:  "a rollout makes a hundred calls at once; none may undo another",
 			run:  concurrentCalls,
 		},
 		{
@@ -56,45 +54,12 @@ func callCases() []Case {
 	}
 }
 
-// atOnce runs n calls that start together, and fails the case with their errors.
-func (w *world) atOnce(n int, call func(i int) error) {
-	w.Helper()
-	errs := make([]error, n)
-	start := make(chan struct{})
-	var all sync.WaitGroup
-	for i := range n {
-		all.Go(func() {
-			<-start
-			errs[i] = call(i)
-		})
-	}
-	close(start)
-	all.Wait()
-	if err := errors.Join(errs...); err != nil {
-		w.Fatalf("%d calls at once: got errors\n%v\nwant success\nwhy: %s", n, err, w.why)
-	}
-}
-
-// callErr is call for other goroutines than the case's own.
-func (w *world) callErr(op Op, d registry.Registry, in registry.Instance) error {
-	ctx, cancel := context.WithTimeout(w.Context(), callTimeout)
-	defer cancel()
-	returned, err := w.bounded(ctx, callTimeout+prompt, op, d, in)
-	switch {
-	case !returned:
-		return fmt.Errorf("%s of %s: still blocked %s after its deadline", op, show(in), prompt)
-	case err != nil:
-		return fmt.Errorf("%s of %s: %w", op, show(in), err)
-	}
-	return nil
-}
-
 func concurrentCalls(w *world) {
-	const pods = 48
+	const pods = 100
 	drivers := []registry.Registry{w.newProcess(), w.newProcess()}
 	driver := func(i int) registry.Registry { return drivers[i%len(drivers)] }
 	w.atOnce(pods, func(i int) error { return w.callErr(OpRegister, driver(i), w.pod(i)) })
-	w.expect(entriesOf(w, pods, func(int) registry.State { return registry.InService })...)
+	w.expect(allInService(w.pods(pods))...)
 
 	// A third each stays, goes out of service, and is removed.
 	ops := []Op{OpRegister, OpFailOver, OpDeregister}
@@ -114,32 +79,43 @@ func entriesOf(w *world, pods int, state func(int) registry.State) []registry.En
 	return entries
 }
 
-// concurrentTakeover has a dead pod's late call race with the registration of its heir. The two are shifted against each
-// other round by round, since a driver that looks first and acts then has a gap of unknown place.
+// concurrentTakeover has a dead pod's late call race with the registration of its heir.
 func concurrentTakeover(w *world) {
-	const (
-		rounds = 48
-		shifts = 12
-		step   = 200 * time.Microsecond
-	)
 	old, next := w.newProcess(), w.newProcess()
 	var want []registry.Entry
-	for i := range rounds {
+	for i := range races {
 		dead := w.pod(i)
 		w.register(old, dead)
 		late := []Op{OpDeregister, OpFailOver}[i%2]
-		shift := time.Duration(i/2%shifts-shifts/4) * step // below zero: the late call is the later one
-		w.atOnce(2, func(who int) error {
-			if who == 0 {
-				<-time.After(-shift)
-				return w.callErr(late, old, dead)
-			}
-			<-time.After(shift)
-			return w.callErr(OpRegister, next, heir(dead))
-		})
+		w.race(i/2,
+			func() error { return w.callErr(late, old, dead) },
+			func() error { return w.callErr(OpRegister, next, heir(dead)) },
+		)
 		want = append(want, inService(heir(dead)))
 	}
 	w.expect(want...)
+}
+
+// races is how often two calls are made to race.
+const races = 48
+
+// race makes two calls at once, and shifts them against each other from round to round, since a driver that looks first
+// and acts then has a gap of unknown place.
+func (w *world) race(round int, early, late func() error) {
+	w.Helper()
+	const (
+		shifts = 12
+		step   = 200 * time.Microsecond
+	)
+	shift := time.Duration(round%shifts-shifts/4) * step // below zero: the early call is the later one
+	w.atOnce(2, func(who int) error {
+		if who == 0 {
+			<-time.After(-shift)
+			return early()
+		}
+		<-time.After(shift)
+		return late()
+	})
 }
 
 func cancelledContext(w *world) {

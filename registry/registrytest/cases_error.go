@@ -1,6 +1,8 @@
 package registrytest
 
 import (
+	"strings"
+
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -24,6 +26,12 @@ func errorCases() []Case {
 			},
 		},
 		{
+			Name:  "WrongCredentialsAreNamed",
+			Why:   "whoever is told that a token is wrong must be told which: the field of the configuration names it",
+			Needs: []Capability{WrongCredentials},
+			run:   wrongCredentialsAreNamed,
+		},
+		{
 			Name:  "FailureIsNotRetried",
 			Why:   "the caller owns the back-off; retries inside a driver multiply a storm and outlive the deadline",
 			Needs: []Capability{Failing},
@@ -40,7 +48,7 @@ func (w *world) expectErrors(d registry.Registry, terminal bool) {
 	}
 }
 
-func (w *world) expectError(op Op, d registry.Registry, terminal bool) {
+func (w *world) expectError(op Op, d registry.Registry, terminal bool) error {
 	w.Helper()
 	err := w.call(op, d, w.pod(1))
 	switch {
@@ -50,6 +58,20 @@ func (w *world) expectError(op Op, d registry.Registry, terminal bool) {
 		w.Fatalf("%s: got an error that is terminal: %t, want %t: %v\nwhy: %s", op, !terminal, terminal, err, w.why)
 	case err.Error() == "":
 		w.Fatalf("%s: the error says nothing\nwhy: %s", op, w.why)
+	case registry.IsNotRegistered(err):
+		w.Fatalf("%s: got an error that says not registered, by a registry that was not asked: %v\nwhy: %s", op, err, w.why)
+	}
+	return err
+}
+
+func wrongCredentialsAreNamed(w *world) {
+	d := w.opened(w.h.WrongCredentials(w.T))
+	for _, op := range operations(d) {
+		err := w.expectError(op, d, true)
+		field, _ := registry.FieldOf(err)
+		if !strings.HasPrefix(field, "auth.") && !strings.HasPrefix(field, "tls.") {
+			w.Fatalf("%s: the error is of field %q, want one of auth or tls: %v\nwhy: %s", op, field, err, w.why)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package registrytest
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -25,32 +26,44 @@ func listCases() []Case {
 			},
 		},
 		{
+			Name:  "ListsOursAmongAThousand",
+			Why:   "a page that is not asked for, or a filter that lets others pass, shows only in a large registry",
+			Needs: needs,
+			run:   listsOursAmongAThousand,
+		},
+		{
 			Name:  "ListIsACopy",
 			Why:   "who works on a list must not change what the registry holds, nor a list that another got",
 			Needs: needs,
 			run: func(w *world) {
 				d := w.newProcess()
 				w.register(d, w.pod(1), w.pod(2))
-				got := w.list(d, w.cluster)
+				in := w.pod(3)
+				in.Metadata = map[string]string{"version": "v1"}
+				w.register(d, in)
+				want := []registry.Entry{inService(w.pod(1)), inService(w.pod(2)), inService(in)}
+				got := w.expectListed(d, w.cluster, want...)
 				for i := range got {
 					got[i].State = registry.OutOfService
 					got[i].UID = "scribble"
+					for key := range got[i].Metadata {
+						got[i].Metadata[key] = "scribble"
+					}
 				}
-				w.expectListed(d, w.cluster, inService(w.pod(1)), inService(w.pod(2)))
+				w.expectListed(d, w.cluster, want...)
 			},
 		},
 	}
 }
 
 func listIsOnlyThisClusters(w *world) {
-	d := w.newProcess()
 	clusters := []string{
 		w.cluster, w.cluster + "-2", w.cluster + "&cluster=" + w.cluster, "x/" + w.cluster, w.cluster + " ü%",
 	}
 	for i, cluster := range clusters {
 		in := w.pod(i)
 		in.Cluster = cluster
-		w.register(d, in)
+		w.register(w.newProcessOf(cluster), in)
 	}
 	for i, cluster := range clusters {
 		in := w.pod(i)
@@ -59,20 +72,64 @@ func listIsOnlyThisClusters(w *world) {
 	}
 }
 
+// listsOursAmongAThousand has another cluster's Rollcall register a thousand instances, of our service and of others,
+// while ours come and go.
+func listsOursAmongAThousand(w *world) {
+	const (
+		others   = 1000
+		atOnce   = 100
+		services = 10
+		ours     = 20
+	)
+	their := w.cluster + "-large"
+	stranger := func(i int) registry.Instance {
+		in := w.pod(ours + i)
+		in.Cluster = their
+		in.UID += "-of-another"
+		if i%services > 0 {
+			in.Service = fmt.Sprintf("%s-%d", in.Service, i%services)
+		}
+		return in
+	}
+	d, theirs := w.newProcess(), w.newProcessOf(their)
+	w.register(d, w.pods(ours/2)...)
+	w.some(others, atOnce, func(i int) error { return w.callErr(OpRegister, theirs, stranger(i)) })
+	w.register(d, w.pods(ours)...)
+	w.expectListed(w.newProcess(), w.cluster, allInService(w.pods(ours))...)
+
+	w.failOver(d, w.pod(0))
+	w.deregister(d, w.pods(ours)[1:]...)
+	w.expectListed(d, w.cluster, outOfService(w.pod(0)))
+	var all []registry.Entry
+	for i := range others {
+		all = append(all, inService(stranger(i)))
+	}
+	w.expectListed(theirs, their, all...)
+}
+
 func (w *world) list(d registry.Registry, cluster string) []registry.Entry {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), callTimeout)
 	defer cancel()
 	entries, err := d.(registry.Lister).List(ctx, cluster)
+	w.keepsSecrets(err)
 	if err != nil {
 		w.Fatalf("List of %q: got error %q, want success\nwhy: %s", cluster, err, w.why)
 	}
 	return entries
 }
 
-func (w *world) expectListed(d registry.Registry, cluster string, want ...registry.Entry) {
+// expectListed returns what was listed. A list that may lag is waited for.
+func (w *world) expectListed(d registry.Registry, cluster string, want ...registry.Entry) []registry.Entry {
 	w.Helper()
-	if diff := difference(w.list(d, cluster), want); diff != "" {
+	want = w.h.possible(want)
+	var got []registry.Entry
+	diff := w.until(staleness(d), func() string {
+		got = w.list(d, cluster)
+		return difference(got, want)
+	})
+	if diff != "" {
 		w.Fatalf("List of %q is wrong\n%swhy: %s", cluster, diff, w.why)
 	}
+	return got
 }

@@ -79,6 +79,30 @@ func stateCases() []Case {
 			},
 		},
 		{
+			Name: "RegisterPutsBackAgainAndAgain",
+			Why:  "an instance fails over at every update; a registry may keep the mark of an earlier one beside the entry",
+			run: func(w *world) {
+				for range 3 {
+					w.register(w.newProcess(), w.pod(1))
+					w.expect(inService(w.pod(1)))
+					w.failOver(w.newProcess(), w.pod(1))
+					w.expect(outOfService(w.pod(1)))
+				}
+			},
+		},
+		{
+			Name: "RegisterAfterRemovalPutsBack",
+			Why:  "a pod that comes to the address of one that left while out of service must get traffic, and at once",
+			run: func(w *world) {
+				d := w.newProcess()
+				w.register(d, w.pod(1))
+				w.failOver(d, w.pod(1))
+				w.deregister(d, w.pod(1))
+				w.register(d, heir(w.pod(1)))
+				w.expect(inService(heir(w.pod(1))))
+			},
+		},
+		{
 			Name: "DeregisterRemoves",
 			Why:  "the pod is about to be deleted; what stays behind is an orphan that clients are sent to",
 			run: func(w *world) {

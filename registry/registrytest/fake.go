@@ -3,6 +3,7 @@ package registrytest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -19,19 +20,25 @@ type Backend interface {
 // Op is one method of the contract.
 type Op string
 
-// The methods of [registry.Registry] and [registry.Lister].
+// The methods of [registry.Registry] and of the optional interfaces. A change in a batch is written down as the call that
+// it stands for.
 const (
 	OpRegister   Op = "Register"
 	OpFailOver   Op = "FailOver"
 	OpDeregister Op = "Deregister"
 	OpList       Op = "List"
+	OpProbe      Op = "Probe"
+	OpHeartbeat  Op = "Heartbeat"
+	OpClose      Op = "Close"
 )
 
 // Call is one call that a [Fake] was given.
 type Call struct {
 	Op Op
-	// Instance is what was asked for. Of a List only Cluster is set.
+	// Instance is what was asked for. Of a List only Cluster is set, of a Close nothing.
 	Instance registry.Instance
+	// Batch is the number of the batch that the change came in, counted from 1; 0 is a call of its own.
+	Batch int
 	// Started is when the call came in.
 	Started time.Time
 	// Applied is when the backend had done the work; zero if it never did. It can be after Answered.
@@ -62,7 +69,8 @@ func (m Match) Matches(c Call) bool {
 }
 
 // Fake is a registry with faults on demand, over a real one that does the work. It implements [registry.Registry] and
-// [registry.Lister]. It is safe for concurrent use, and does nothing at random.
+// [registry.Lister]; [Fake.Driver] gives it further capabilities. It is safe for concurrent use, and does nothing at
+// random.
 //
 // At most one fault meets a call: first those for a number of calls, the oldest first, then the standing ones, the
 // newest first.
@@ -74,7 +82,9 @@ type Fake struct {
 	standing  []*rule
 	listeners []*listener
 	holds     []*Hold
-	changed   chan struct{} // closed and replaced at each change of calls
+	batches   int
+	frozen    map[string][]registry.Entry // by cluster: what List answers
+	changed   chan struct{}               // closed and replaced at each change of calls
 }
 
 var _ Backend = (*Fake)(nil)
@@ -95,7 +105,7 @@ type listener struct {
 
 // NewFake returns a Fake with no faults, over the backend.
 func NewFake(backend Backend) *Fake {
-	return &Fake{backend: backend, changed: make(chan struct{})}
+	return &Fake{backend: backend, frozen: map[string][]registry.Entry{}, changed: make(chan struct{})}
 }
 
 // Register implements [registry.Registry].
@@ -118,6 +128,10 @@ func (f *Fake) List(ctx context.Context, cluster string) ([]registry.Entry, erro
 	var entries []registry.Entry
 	asked := registry.Instance{Cluster: cluster}
 	err := f.call(ctx, OpList, asked, func(ctx context.Context, b Backend) (err error) {
+		var old bool
+		if entries, old = f.frozenList(cluster); old {
+			return nil
+		}
 		entries, err = b.List(ctx, cluster)
 		return err
 	})
@@ -140,12 +154,57 @@ func (f *Fake) Replace(backend Backend) {
 	f.backend = backend
 }
 
-// Reset forgets all calls, faults and listeners, lets held calls go, and drops work that was still to land. What the
-// backend holds stays.
+// Expire removes entries from the backend, past all faults, as when nobody has renewed them. It leaves nothing in the
+// journal.
+func (f *Fake) Expire(ctx context.Context, ins ...registry.Instance) error {
+	backend := f.current()
+	for _, in := range ins {
+		if err := backend.Deregister(ctx, in); err != nil {
+			return fmt.Errorf("letting %s expire: %w", show(in), err)
+		}
+	}
+	return nil
+}
+
+// FreezeList has List answer for the cluster with what there is now, whatever changes, until thaw is called: a registry
+// that answers from a cache.
+func (f *Fake) FreezeList(ctx context.Context, cluster string) (thaw func(), err error) {
+	entries, err := f.Truth(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.frozen[cluster] = entries
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.frozen, cluster)
+	}, nil
+}
+
+func (f *Fake) frozenList(cluster string) ([]registry.Entry, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	entries, frozen := f.frozen[cluster]
+	return clones(entries), frozen
+}
+
+func clones(entries []registry.Entry) []registry.Entry {
+	own := slices.Clone(entries)
+	for i := range own {
+		own[i].Metadata = maps.Clone(own[i].Metadata)
+	}
+	return own
+}
+
+// Reset forgets all calls, faults and listeners, lets held calls go and frozen lists thaw, and drops work that was still
+// to land. What the backend holds stays.
 func (f *Fake) Reset() {
 	f.mu.Lock()
 	holds := f.holds
 	f.calls, f.counted, f.standing, f.listeners, f.holds = nil, nil, nil, nil, nil
+	f.batches, f.frozen = 0, map[string][]registry.Entry{}
 	f.announce()
 	f.mu.Unlock()
 	for _, h := range holds {
@@ -249,9 +308,20 @@ func (f *Fake) Await(ctx context.Context, m Match, done func([]Call) bool) error
 func (f *Fake) call(
 	ctx context.Context, op Op, in registry.Instance, work func(context.Context, Backend) error,
 ) error {
-	c := &Call{Op: op, Instance: in, Started: time.Now()}
-	behave := f.begin(c)
-	err := behave(ctx, func(ctx context.Context) error {
+	in.Metadata = maps.Clone(in.Metadata)
+	return f.begin(&Call{Op: op, Instance: in}).do(ctx, work)
+}
+
+// begun is a call that is written down, with the fault that it meets.
+type begun struct {
+	f      *Fake
+	call   *Call
+	behave behaviour
+}
+
+func (b begun) do(ctx context.Context, work func(context.Context, Backend) error) error {
+	f, c := b.f, b.call
+	err := b.behave(ctx, func(ctx context.Context) error {
 		if err := work(ctx, f.current()); err != nil {
 			return err
 		}
@@ -263,11 +333,22 @@ func (f *Fake) call(
 }
 
 // begin writes the call down and takes the fault that it meets.
-func (f *Fake) begin(c *Call) behaviour {
+func (f *Fake) begin(c *Call) begun {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	return f.beginLocked(c)
+}
+
+// beginLocked is begin for a caller that holds the lock.
+func (f *Fake) beginLocked(c *Call) begun {
+	c.Started = time.Now()
 	f.calls = append(f.calls, c)
 	f.announce()
+	return begun{f: f, call: c, behave: f.fault(c)}
+}
+
+// fault returns what the call meets. The caller holds the lock.
+func (f *Fake) fault(c *Call) behaviour {
 	for i, r := range f.counted {
 		if !r.match.Matches(*c) {
 			continue

@@ -2,7 +2,6 @@ package registrytest
 
 import (
 	"context"
-	"fmt"
 	"testing"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -22,43 +21,28 @@ type T interface {
 
 var _ T = (*testing.T)(nil)
 
-// Capability is something that a driver, its registry or its harness can have or lack. Its value is its name.
-type Capability string
-
-const (
-	// OutOfServiceState: the registry can know an instance and not give it to clients. Without it FailOver removes.
-	OutOfServiceState Capability = "OutOfServiceState"
-	// Listing: the driver is a [registry.Lister].
-	Listing Capability = "Listing"
-	// AnyServiceName: the registry takes every service name as it stands.
-	AnyServiceName Capability = "AnyServiceName"
-	// Unreachable: the harness has [Harness.Unreachable].
-	Unreachable Capability = "Unreachable"
-	// Refusing: the harness has [Harness.Refusing].
-	Refusing Capability = "Refusing"
-	// Stalled: the harness has [Harness.Stalled].
-	Stalled Capability = "Stalled"
-	// Failing: the harness has [Harness.Failing].
-	Failing Capability = "Failing"
-)
-
-// Harness makes drivers for the suite. All cases run in parallel on one harness; each uses cluster and service names of
-// its own, so one registry serves them all, and removes what it wrote. A driver that is an io.Closer is closed.
+// Harness makes drivers for the suite. The cases run in parallel on one harness, but for those that restart the registry;
+// each uses cluster and service names of its own, so one registry serves them all, and removes what it wrote. A driver
+// that is an io.Closer is closed.
 type Harness struct {
 	// Open returns a driver as a process that has just started makes it: it remembers nothing of earlier calls, and
 	// works on the same registry as every other that this harness opened. The cluster is for registry.Config.Cluster.
 	Open func(t T, cluster string) registry.Registry
 
-	// Truth returns what the registry holds of a cluster, as its clients would see it. Nil: a newly opened driver is
-	// asked, which must be a [registry.Lister] then.
+	// Truth returns what the registry holds of a cluster, as its clients would see it, and never lags. Nil: a newly
+	// opened driver is asked, which must be a [registry.Lister] then; if it is a [registry.StaleLister], the suite waits
+	// for the right answer as long as it says, and some more.
 	Truth func(ctx context.Context, cluster string) ([]registry.Entry, error)
 
 	// Unreachable returns a driver whose registry can't be connected to; see [UnusedAddress].
 	Unreachable func(t T) registry.Registry
 
-	// Refusing returns a driver whose registry refuses what it is asked in a way that trying again does not cure, for
-	// example because the token is wrong.
+	// Refusing returns a driver whose registry refuses what it is asked in a way that trying again does not cure.
 	Refusing func(t T) registry.Registry
+
+	// WrongCredentials returns a driver that shows the registry a token, password or certificate which is not good
+	// there.
+	WrongCredentials func(t T) registry.Registry
 
 	// Stalled returns a driver whose registry takes connections and never answers; see [SilentAddress].
 	Stalled func(t T) registry.Registry
@@ -67,45 +51,19 @@ type Harness struct {
 	// many attempts there were.
 	Failing func(t T) (d registry.Registry, attempts func() int)
 
+	// Restart stops the registry that Open's drivers work on and starts it again at the same address, with what it keeps
+	// over a restart. It returns when the registry takes calls and gives its clients what it has kept. The cases that
+	// need it run before all others and one after the other; a harness whose registry serves other tests at the same
+	// time lacks it, or starts one of its own.
+	Restart func(t T)
+
+	// ShortLease is as Open, with the shortest lease that the registry allows: the suite waits until entries expire.
+	ShortLease func(t T, cluster string) registry.Registry
+
+	// Secrets are the tokens and passwords that the drivers were given, wrong ones too. No error may hold one.
+	Secrets []string
+
 	// Lacks names each capability that there isn't, and says why. The cases that need it are skipped with these words.
 	// Whatever is not named here is claimed, and held to the contract.
 	Lacks map[Capability]string
-}
-
-// check returns what is wrong with the harness itself.
-func (h Harness) check() error {
-	if h.Open == nil {
-		return fmt.Errorf("harness: there is no Open")
-	}
-	if _, lacks := h.Lacks[Listing]; lacks && h.Truth == nil {
-		return fmt.Errorf("harness: a driver that lacks %s needs Truth", Listing)
-	}
-	for _, f := range []struct {
-		capability Capability
-		given      bool
-	}{
-		{Unreachable, h.Unreachable != nil},
-		{Refusing, h.Refusing != nil},
-		{Stalled, h.Stalled != nil},
-		{Failing, h.Failing != nil},
-	} {
-		if _, lacks := h.Lacks[f.capability]; lacks == f.given {
-			return fmt.Errorf("harness: give either %s, or in Lacks the reason why not", f.capability)
-		}
-	}
-	return h.checkReasons()
-}
-
-func (h Harness) checkReasons() error {
-	for c, reason := range h.Lacks {
-		switch c {
-		case OutOfServiceState, Listing, AnyServiceName, Unreachable, Refusing, Stalled, Failing:
-		default:
-			return fmt.Errorf("harness: Lacks names %q, which is no capability", c)
-		}
-		if reason == "" {
-			return fmt.Errorf("harness: Lacks gives no reason for %s", c)
-		}
-	}
-	return nil
 }

@@ -1,6 +1,7 @@
 package registrytest
 
 import (
+	"slices"
 	"testing"
 )
 
@@ -16,7 +17,11 @@ type Case struct {
 	run func(*world)
 }
 
-// Run runs every case as a parallel subtest of its own name.
+// Alone reports whether the case wants the registry for itself: it restarts it.
+func (c Case) Alone() bool { return slices.Contains(c.Needs, Restart) }
+
+// Run runs every case as a subtest of its own name: first those that want the registry for themselves, then the others
+// in parallel.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
 	if err := h.check(); err != nil {
@@ -24,7 +29,9 @@ func Run(t *testing.T, h Harness) {
 	}
 	for _, c := range Cases() {
 		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
+			if !c.Alone() { // a parallel subtest begins when all that are not have ended
+				t.Parallel()
+			}
 			c.Run(t, h)
 		})
 	}
@@ -45,7 +52,10 @@ func (c Case) Run(t T, h Harness) {
 // Cases returns the suite, for those who run it by other means than [Run].
 func Cases() []Case {
 	var all []Case
-	for _, group := range [][]Case{stateCases(), markCases(), nameCases(), callCases(), errorCases(), listCases()} {
+	for _, group := range [][]Case{
+		stateCases(), markCases(), ownerCases(), nameCases(), detailCases(), callCases(), errorCases(), listCases(),
+		probeCases(), heartbeatCases(), batchCases(), closeCases(), restartCases(),
+	} {
 		all = append(all, group...)
 	}
 	return all

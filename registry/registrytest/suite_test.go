@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/rollcall-dev/rollcall/internal/drivers/memory"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 )
@@ -20,21 +19,26 @@ func overMemory(t *testing.T, wrap func(registrytest.Backend) registry.Registry)
 		Open:  func(registrytest.T, string) registry.Registry { return wrap(store) },
 		Truth: store.List,
 		Lacks: map[registrytest.Capability]string{
-			registrytest.Unreachable: "there is nothing between the driver and the registry",
-			registrytest.Refusing:    "the memory registry refuses nothing",
-			registrytest.Stalled:     "there is nothing between the driver and the registry",
-			registrytest.Failing:     "the memory registry never fails",
+			registrytest.Probing:          "the memory registry gives clients everything at once",
+			registrytest.Heartbeats:       "nothing expires in the memory registry",
+			registrytest.Batching:         "the wrapper has no batches",
+			registrytest.Closing:          "the wrapper holds nothing open",
+			registrytest.Unreachable:      "there is nothing between the driver and the registry",
+			registrytest.Refusing:         "the memory registry refuses nothing",
+			registrytest.WrongCredentials: "the memory registry asks for none",
+			registrytest.Stalled:          "there is nothing between the driver and the registry",
+			registrytest.Failing:          "the memory registry never fails",
+			registrytest.Restart:          "the memory registry ends with its process",
 		},
 	}
 }
 
+// bare is a registry without the capabilities that it has besides.
+type bare struct{ registrytest.Backend }
+
 func newMemory(t *testing.T) registrytest.Backend {
 	t.Helper()
-	r, err := memory.New(t.Context(), registry.Config{Cluster: "test"})
-	if err != nil {
-		t.Fatalf("making the memory registry: %v", err)
-	}
-	return r.(registrytest.Backend)
+	return newMemoryFor(t)
 }
 
 func TestAPlainWrapperPasses(t *testing.T) {

@@ -3,9 +3,9 @@ package registrytest
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,18 +13,28 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// callTimeout bounds a call that nothing is wrong with; prompt bounds one whose context has ended. Both are generous:
-// a driver that keeps the contract is faster by orders.
+// The bounds are generous: a driver that keeps the contract is faster by orders.
 const (
+	// callTimeout bounds a call that nothing is wrong with, prompt one whose context has ended.
 	callTimeout = 30 * time.Second
 	prompt      = 5 * time.Second
+	// cleanUpTimeout bounds the removal of all that a case wrote.
+	cleanUpTimeout = 3 * time.Minute
+	// slack is how much longer than it says an answer may lag.
+	slack = 20 * time.Second
+	// pause is between two looks at something that is waited for.
+	pause = 50 * time.Millisecond
 )
 
-// maxLines bounds how many wrong entries a failure shows.
-const maxLines = 10
+const (
+	// maxLines bounds how many wrong entries a failure shows.
+	maxLines = 10
+	// cleaners is how many calls at once remove what a case wrote.
+	cleaners = 16
+)
 
 // world is one case's corner of the registry. It fails the case, naming what was expected; only the case's own
-// goroutine may use it.
+// goroutine may use it, but for the methods that say otherwise.
 type world struct {
 	T
 	h       Harness
@@ -32,28 +42,62 @@ type world struct {
 	cluster string
 	service string
 
+	cleaned map[string]bool // the clusters that have a driver which cleans up
+
 	mu      sync.Mutex
 	written []registry.Instance
+	seen    map[string]bool // those of written
 }
 
 func newWorld(t T, c Case, h Harness) *world {
 	id := strings.ToLower(rand.Text()[:10])
-	w := &world{T: t, h: h, why: c.Why, cluster: "cluster-" + id, service: "svc-" + id}
-	cleaner := w.newProcess()
-	t.Cleanup(func() { w.cleanUp(cleaner) })
+	w := &world{
+		T: t, h: h, why: c.Why, cluster: "cluster-" + id, service: "svc-" + id,
+		cleaned: map[string]bool{}, seen: map[string]bool{},
+	}
+	w.cleansUp(w.cluster)
 	return w
 }
 
-// cleanUp removes what the case wrote, so that a registry which outlives the test is left as it was.
-func (w *world) cleanUp(d registry.Registry) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.Context()), callTimeout)
+// cleansUp opens a driver now that removes in the end what the case wrote of the cluster, and of those that have none: so
+// a registry which outlives the test is left as it was.
+func (w *world) cleansUp(cluster string) {
+	w.Helper()
+	if w.cleaned[cluster] {
+		return
+	}
+	w.cleaned[cluster] = true
+	d := w.opened(w.h.Open(w.T, cluster))
+	w.Cleanup(func() { w.cleanUp(d, cluster) })
+}
+
+func (w *world) cleanUp(d registry.Registry, cluster string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.Context()), cleanUpTimeout)
 	defer cancel()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	var mine []registry.Instance
 	for _, in := range w.written {
-		if err := d.Deregister(ctx, in); err != nil {
-			w.Logf("cleaning up: deregistering %s: %v", show(in), err)
+		if in.Cluster == cluster || !w.cleaned[in.Cluster] {
+			mine = append(mine, in)
 		}
+	}
+	_ = each(len(mine), cleaners, func(i int) error {
+		if err := d.Deregister(ctx, mine[i]); err != nil {
+			w.Logf("cleaning up: deregistering %s: %v", show(mine[i]), err)
+		}
+		return nil
+	})
+}
+
+// wrote notes an instance for cleanUp. It may be used from any goroutine.
+func (w *world) wrote(in registry.Instance) {
+	key := fmt.Sprint(in.Service, in.Endpoint(), in.UID)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.seen[key] {
+		w.seen[key] = true
+		w.written = append(w.written, in)
 	}
 }
 
@@ -66,19 +110,21 @@ func closeDriver(d registry.Registry) {
 // newProcess returns a driver with no memory.
 func (w *world) newProcess() registry.Registry {
 	w.Helper()
-	return w.opened(w.h.Open(w.T, w.cluster))
+	return w.newProcessOf(w.cluster)
+}
+
+func (w *world) newProcessOf(cluster string) registry.Registry {
+	w.Helper()
+	w.cleansUp(cluster)
+	return w.opened(w.h.Open(w.T, cluster))
 }
 
 func (w *world) opened(d registry.Registry) registry.Registry {
 	w.Helper()
-	if d == nil {
-		w.Fatalf("the harness returned no driver")
+	if err := w.h.checkDriver(d); err != nil {
+		w.Fatalf("%v", err)
 	}
 	w.Cleanup(func() { closeDriver(d) })
-	_, lists := d.(registry.Lister)
-	if _, lacks := w.h.Lacks[Listing]; lists == lacks {
-		w.Fatalf("the harness says lacks %s: %t, but the driver is a Lister: %t", Listing, lacks, lists)
-	}
 	return d
 }
 
@@ -87,8 +133,17 @@ func (w *world) pod(n int) registry.Instance {
 	name := fmt.Sprintf("web-%d", n)
 	return registry.Instance{
 		Service: w.service, Address: fmt.Sprintf("10.0.%d.%d", n/250, n%250+1), Port: 8080,
-		Cluster: w.cluster, Namespace: "shop", Pod: name, UID: "uid-of-" + name,
+		Cluster: w.cluster, Namespace: "shop", Pod: name, UID: fmt.Sprintf("uid-%s-%d", w.service, n),
 	}
+}
+
+// pods returns the first n.
+func (w *world) pods(n int) []registry.Instance {
+	all := make([]registry.Instance, 0, n)
+	for i := range n {
+		all = append(all, w.pod(i))
+	}
+	return all
 }
 
 // heir returns the instance of the pod that was given the address of another.
@@ -138,45 +193,41 @@ func (w *world) call(op Op, d registry.Registry, in registry.Instance) error {
 func (w *world) bounded(
 	ctx context.Context, bound time.Duration, op Op, d registry.Registry, in registry.Instance,
 ) (returned bool, err error) {
-	if op == OpRegister {
-		w.mu.Lock()
-		w.written = append(w.written, in)
-		w.mu.Unlock()
+	if op == OpRegister || op == OpFailOver || op == opBatch {
+		w.wrote(in)
 	}
-	answer := make(chan error, 1)
-	go func() { answer <- invoke(ctx, op, d, in) }()
+	returned, errs := within(bound, func() []error { return []error{invoke(ctx, op, d, in)} })
+	if !returned {
+		return false, nil
+	}
+	w.keepsSecrets(errs...)
+	return true, errs[0]
+}
+
+// within makes a call and waits for it no longer than the bound.
+func within(bound time.Duration, call func() []error) (returned bool, errs []error) {
+	answer := make(chan []error, 1)
+	go func() { answer <- call() }()
 	timer := time.NewTimer(bound)
 	defer timer.Stop()
 	select {
-	case err := <-answer:
-		return true, err
+	case errs := <-answer:
+		return true, errs
 	case <-timer.C:
 		return false, nil
 	}
 }
 
-func invoke(ctx context.Context, op Op, d registry.Registry, in registry.Instance) error {
-	switch op {
-	case OpRegister:
-		return d.Register(ctx, in)
-	case OpFailOver:
-		return d.FailOver(ctx, in)
-	case OpDeregister:
-		return d.Deregister(ctx, in)
-	case OpList:
-		_, err := d.(registry.Lister).List(ctx, in.Cluster)
-		return err
+// keepsSecrets fails the case for an error that tells a secret. It may be used from any goroutine.
+func (w *world) keepsSecrets(errs ...error) {
+	for _, err := range errs {
+		for _, secret := range w.h.Secrets {
+			if err != nil && secret != "" && strings.Contains(err.Error(), secret) {
+				w.Errorf("an error tells a secret: %s\nwhy: errors end up in events and logs, which many may read",
+					strings.ReplaceAll(err.Error(), secret, "[secret]"))
+			}
+		}
 	}
-	return fmt.Errorf("no such operation: %s", op)
-}
-
-// operations returns those that the driver has.
-func operations(d registry.Registry) []Op {
-	all := []Op{OpRegister, OpFailOver, OpDeregister}
-	if _, lists := d.(registry.Lister); lists {
-		all = append(all, OpList)
-	}
-	return all
 }
 
 func inService(in registry.Instance) registry.Entry {
@@ -187,75 +238,80 @@ func outOfService(in registry.Instance) registry.Entry {
 	return registry.Entry{Instance: in, State: registry.OutOfService}
 }
 
-// expect holds the whole of the case's cluster against what it should be. Where the registry has no out-of-service
-// state, what should be out of service should be absent.
-func (w *world) expect(want ...registry.Entry) {
-	w.Helper()
-	if _, lacks := w.h.Lacks[OutOfServiceState]; lacks {
-		want = slices.DeleteFunc(slices.Clone(want), func(e registry.Entry) bool { return e.State != registry.InService })
-	}
-	if diff := difference(w.truth(w.cluster), want); diff != "" {
-		w.Fatalf("the registry does not hold what it should\n%swhy: %s", diff, w.why)
-	}
-}
-
-// expectNotInService allows out of service as well as absent.
-func (w *world) expectNotInService(in registry.Instance) {
-	w.Helper()
-	for _, e := range w.truth(w.cluster) {
-		if e.Service == in.Service && e.Endpoint() == in.Endpoint() && e.State != registry.OutOfService {
-			w.Fatalf("the registry holds %s, want it out of service or absent\nwhy: %s", showEntry(e), w.why)
-		}
-	}
-}
-
-// truth returns what the registry holds of a cluster.
-func (w *world) truth(cluster string) []registry.Entry {
-	w.Helper()
-	read := w.h.Truth
-	if read == nil {
-		read = w.newProcess().(registry.Lister).List
-	}
-	ctx, cancel := context.WithTimeout(w.Context(), callTimeout)
-	defer cancel()
-	entries, err := read(ctx, cluster)
-	if err != nil {
-		w.Fatalf("reading the registry: %v", err)
+// allInService returns the instances' entries.
+func allInService(ins []registry.Instance) []registry.Entry {
+	entries := make([]registry.Entry, 0, len(ins))
+	for _, in := range ins {
+		entries = append(entries, inService(in))
 	}
 	return entries
 }
 
-// difference says which entries are missing and which are there for no reason, "" if none. An entry that is there twice
-// counts twice.
-func difference(got, want []registry.Entry) string {
-	surplus := map[string]int{}
-	for _, e := range got {
-		surplus[showEntry(e)]++
+// each makes n calls, so many at once, and returns their errors joined.
+func each(n, atOnce int, call func(i int) error) error {
+	errs := make([]error, n)
+	next := make(chan int, n)
+	for i := range n {
+		next <- i
 	}
-	for _, e := range want {
-		surplus[showEntry(e)]--
+	close(next)
+	start := make(chan struct{})
+	var all sync.WaitGroup
+	for range min(n, atOnce) {
+		all.Go(func() {
+			<-start
+			for i := range next {
+				errs[i] = call(i)
+			}
+		})
 	}
-	var lines []string
-	for e, n := range surplus {
-		switch {
-		case n > 0:
-			lines = append(lines, fmt.Sprintf("  %dx not wanted: %s\n", n, e))
-		case n < 0:
-			lines = append(lines, fmt.Sprintf("  %dx missing:    %s\n", -n, e))
-		}
-	}
-	slices.Sort(lines)
-	if more := len(lines) - maxLines; more > 0 {
-		lines = append(lines[:maxLines], fmt.Sprintf("  and %d more\n", more))
-	}
-	return strings.Join(lines, "")
+	close(start)
+	all.Wait()
+	return joined(errs)
 }
 
-func showEntry(e registry.Entry) string {
-	return fmt.Sprintf("%s, %s", e.State, show(e.Instance))
+// atOnce runs n calls that start together, and fails the case with their errors.
+func (w *world) atOnce(n int, call func(i int) error) {
+	w.Helper()
+	w.some(n, n, call)
+}
+
+// some runs n calls, so many at once, and fails the case with their errors.
+func (w *world) some(n, atOnce int, call func(i int) error) {
+	w.Helper()
+	if err := each(n, atOnce, call); err != nil {
+		w.Fatalf("%d calls, %d at once: got errors\n%v\nwant success\nwhy: %s", n, atOnce, err, w.why)
+	}
+}
+
+// errBlocked is of a call that did not come back.
+var errBlocked = errors.New("still blocked")
+
+// callErr is call for other goroutines than the case's own.
+func (w *world) callErr(op Op, d registry.Registry, in registry.Instance) error {
+	ctx, cancel := context.WithTimeout(w.Context(), callTimeout)
+	defer cancel()
+	returned, err := w.bounded(ctx, callTimeout+prompt, op, d, in)
+	switch {
+	case !returned:
+		return fmt.Errorf("%s of %s: %w %s after its deadline", op, show(in), errBlocked, prompt)
+	case err != nil:
+		return fmt.Errorf("%s of %s: %w", op, show(in), err)
+	}
+	return nil
 }
 
 func show(in registry.Instance) string {
-	return fmt.Sprintf("%q at %s (cluster %q, pod %q in %q, uid %q)",
+	text := fmt.Sprintf("%q at %s (cluster %q, pod %q in %q, uid %q)",
 		in.Service, in.Endpoint(), in.Cluster, in.Pod, in.Namespace, in.UID)
+	if in.Weight != 0 {
+		text += fmt.Sprintf(" of weight %d", in.Weight)
+	}
+	if in.Zone != "" {
+		text += fmt.Sprintf(" in zone %q", in.Zone)
+	}
+	if len(in.Metadata) > 0 {
+		text += fmt.Sprintf(" with %q", in.Metadata) // fmt sorts the keys
+	}
+	return text
 }

@@ -57,6 +57,13 @@ func harness(cfg registry.Config) registrytest.Harness {
 			})
 			return d, func() int { return int(attempts.Load()) }
 		},
+		Lacks: map[registrytest.Capability]string{
+			registrytest.Probing:          "an acknowledgement means that clients are given the instance",
+			registrytest.Heartbeats:       "nothing expires",
+			registrytest.Batching:         "the protocol has no batches",
+			registrytest.WrongCredentials: "no test for it yet",
+			registrytest.Restart:          "no test for it yet",
+		},
 	}
 }
 

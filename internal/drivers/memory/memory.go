@@ -7,14 +7,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// Registry is a service registry in memory. It implements [registry.Registry] and [registry.Lister], and serves what it
-// holds read-only as an http.Handler. It is safe for concurrent use.
+// batchLimit bounds how long one batch keeps all other calls waiting.
+const batchLimit = 1000
+
+// Registry is a service registry in memory. It implements [registry.Registry], [registry.Lister] and [registry.Batcher],
+// and serves what it holds read-only as an http.Handler. It is safe for concurrent use.
 type Registry struct {
 	mu      sync.RWMutex
 	entries map[identity]registry.Entry
@@ -33,6 +37,7 @@ func identityOf(in registry.Instance) identity {
 var (
 	_ registry.Constructor = New
 	_ registry.Lister      = (*Registry)(nil)
+	_ registry.Batcher     = (*Registry)(nil)
 )
 
 // New makes an empty registry. It has nothing to reach and nothing to choose, so an endpoint, tls, auth or options in
@@ -48,7 +53,11 @@ func check(cfg registry.Config) error {
 	for _, f := range []struct{ name, value string }{
 		{"endpoint", cfg.Endpoint},
 		{"tls.caFile", cfg.TLS.CAFile},
+		{"tls.certFile", cfg.TLS.CertFile},
+		{"tls.keyFile", cfg.TLS.KeyFile},
 		{"auth.tokenFile", cfg.Auth.TokenFile},
+		{"auth.username", cfg.Auth.Username},
+		{"auth.passwordFile", cfg.Auth.PasswordFile},
 	} {
 		if f.value != "" {
 			return registry.FieldError(f.name, errors.New("driver memory runs inside Rollcall and takes none; remove it"))
@@ -59,27 +68,37 @@ func check(cfg registry.Config) error {
 
 // Register implements [registry.Registry].
 func (r *Registry) Register(ctx context.Context, in registry.Instance) error {
-	return r.change(ctx, "registering", in, func() {
-		r.entries[identityOf(in)] = registry.Entry{Instance: in, State: registry.InService}
-	})
+	return r.change(ctx, registry.Change{Instance: in, State: registry.InService})
 }
 
 // FailOver implements [registry.Registry]. An instance that is not known stays unknown.
 func (r *Registry) FailOver(ctx context.Context, in registry.Instance) error {
-	return r.change(ctx, "failing over", in, func() {
-		if r.holds(in) {
-			r.entries[identityOf(in)] = registry.Entry{Instance: in, State: registry.OutOfService}
-		}
-	})
+	return r.change(ctx, registry.Change{Instance: in, State: registry.OutOfService})
 }
 
 // Deregister implements [registry.Registry].
 func (r *Registry) Deregister(ctx context.Context, in registry.Instance) error {
-	return r.change(ctx, "deregistering", in, func() {
-		if r.holds(in) {
-			delete(r.entries, identityOf(in))
+	return r.change(ctx, registry.Change{Instance: in, State: registry.Absent})
+}
+
+// BatchLimit implements [registry.Batcher].
+func (r *Registry) BatchLimit() int { return batchLimit }
+
+// Batch implements [registry.Batcher]. Nobody sees some of the changes made and others not.
+func (r *Registry) Batch(ctx context.Context, changes []registry.Change) []error {
+	errs := make([]error, len(changes))
+	if err := ctx.Err(); err != nil {
+		for i, c := range changes {
+			errs[i] = failed(c, err)
 		}
-	})
+		return errs
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range changes {
+		r.apply(c)
+	}
+	return errs
 }
 
 // List implements [registry.Lister]. The entries are sorted by service, address and port.
@@ -90,14 +109,38 @@ func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, 
 	return r.pick(func(e registry.Entry) bool { return e.Cluster == cluster }), nil
 }
 
-func (r *Registry) change(ctx context.Context, doing string, in registry.Instance, apply func()) error {
+func (r *Registry) change(ctx context.Context, c registry.Change) error {
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("%s %s at %s: %w", doing, in.Service, in.Endpoint(), err)
+		return failed(c, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	apply()
+	r.apply(c)
 	return nil
+}
+
+func failed(c registry.Change, err error) error {
+	doing := map[registry.State]string{
+		registry.InService: "registering", registry.OutOfService: "failing over", registry.Absent: "deregistering",
+	}[c.State]
+	return fmt.Errorf("%s %s at %s: %w", doing, c.Instance.Service, c.Instance.Endpoint(), err)
+}
+
+// apply makes a change. The caller holds the lock.
+func (r *Registry) apply(c registry.Change) {
+	switch {
+	case c.State != registry.InService && !r.holds(c.Instance): // absent, or another pod's
+	case c.State == registry.Absent:
+		delete(r.entries, identityOf(c.Instance))
+	default:
+		r.entries[identityOf(c.Instance)] = ownCopy(registry.Entry{Instance: c.Instance, State: c.State})
+	}
+}
+
+// ownCopy shares nothing with the entry: its metadata may be changed.
+func ownCopy(e registry.Entry) registry.Entry {
+	e.Metadata = maps.Clone(e.Metadata)
+	return e
 }
 
 // holds reports whether the entry at the instance's identity is that of the same pod. The caller holds the lock.
@@ -111,7 +154,7 @@ func (r *Registry) pick(wanted func(registry.Entry) bool) []registry.Entry {
 	picked := make([]registry.Entry, 0, len(r.entries))
 	for _, e := range r.entries {
 		if wanted(e) {
-			picked = append(picked, e)
+			picked = append(picked, ownCopy(e))
 		}
 	}
 	r.mu.RUnlock()

@@ -30,10 +30,15 @@ func TestConformance(t *testing.T) {
 	registrytest.Run(t, registrytest.Harness{
 		Open: func(registrytest.T, string) registry.Registry { return store },
 		Lacks: map[registrytest.Capability]string{
-			registrytest.Unreachable: "there is nothing between the driver and the registry",
-			registrytest.Refusing:    "it refuses nothing",
-			registrytest.Stalled:     "there is nothing between the driver and the registry",
-			registrytest.Failing:     "it never fails",
+			registrytest.Probing:          "clients are given what is registered at once",
+			registrytest.Heartbeats:       "nothing expires",
+			registrytest.Closing:          "it holds nothing open",
+			registrytest.Unreachable:      "there is nothing between the driver and the registry",
+			registrytest.Refusing:         "it refuses nothing",
+			registrytest.WrongCredentials: "it asks for none",
+			registrytest.Stalled:          "there is nothing between the driver and the registry",
+			registrytest.Failing:          "it never fails",
+			registrytest.Restart:          "it ends with the process",
 		},
 	})
 }
@@ -55,6 +60,26 @@ func TestNewRefusesWhatItHasNoUseFor(t *testing.T) {
 			reason: "there is no connection",
 			cfg:    registry.Config{TLS: registry.TLS{CAFile: "/etc/ca.crt"}},
 			field:  "tls.caFile", says: "remove it",
+		},
+		"certificate": {
+			reason: "there is nobody to show it to",
+			cfg:    registry.Config{TLS: registry.TLS{CertFile: "/etc/tls.crt"}},
+			field:  "tls.certFile", says: "remove it",
+		},
+		"key": {
+			reason: "there is nobody to show a certificate to",
+			cfg:    registry.Config{TLS: registry.TLS{KeyFile: "/etc/tls.key"}},
+			field:  "tls.keyFile", says: "remove it",
+		},
+		"user": {
+			reason: "there is nobody to log in to",
+			cfg:    registry.Config{Auth: registry.Auth{Username: "me"}},
+			field:  "auth.username", says: "remove it",
+		},
+		"password file": {
+			reason: "there is nobody to log in to",
+			cfg:    registry.Config{Auth: registry.Auth{PasswordFile: "/etc/password"}},
+			field:  "auth.passwordFile", says: "remove it",
 		},
 		"token file": {
 			reason: "there is nobody to show a token to",

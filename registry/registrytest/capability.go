@@ -1,0 +1,130 @@
+package registrytest
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// Capability is something that a driver, its registry or its harness can have or lack. Its value is its name.
+type Capability string
+
+// What the registry can do.
+const (
+	// OutOfServiceState: the registry can know an instance and not give it to clients. Without it FailOver removes.
+	OutOfServiceState Capability = "OutOfServiceState"
+	// AnyServiceName: the registry takes every service name as it stands.
+	AnyServiceName Capability = "AnyServiceName"
+	// Weight, Zone and Metadata: the registry has a place for them. Without it the driver leaves them out.
+	Weight   Capability = "Weight"
+	Zone     Capability = "Zone"
+	Metadata Capability = "Metadata"
+	// Durable: what the registry has acknowledged outlives its restart, leases and sessions included.
+	Durable Capability = "Durable"
+)
+
+// What the driver is, besides a [registry.Registry].
+const (
+	// Listing: the driver is a [registry.Lister].
+	Listing Capability = "Listing"
+	// Probing: the driver is a [registry.Prober].
+	Probing Capability = "Probing"
+	// Heartbeats: the driver is a [registry.Heartbeater] with an interval above zero, so its entries expire.
+	Heartbeats Capability = "Heartbeats"
+	// Batching: the driver is a [registry.Batcher].
+	Batching Capability = "Batching"
+	// Closing: the driver is an io.Closer.
+	Closing Capability = "Closing"
+)
+
+// What the harness has.
+const (
+	// Unreachable: the harness has [Harness.Unreachable].
+	Unreachable Capability = "Unreachable"
+	// Refusing: the harness has [Harness.Refusing].
+	Refusing Capability = "Refusing"
+	// WrongCredentials: the harness has [Harness.WrongCredentials].
+	WrongCredentials Capability = "WrongCredentials"
+	// Stalled: the harness has [Harness.Stalled].
+	Stalled Capability = "Stalled"
+	// Failing: the harness has [Harness.Failing].
+	Failing Capability = "Failing"
+	// Restart: the harness has [Harness.Restart].
+	Restart Capability = "Restart"
+	// ShortLease: the harness has [Harness.ShortLease]. Where there are no Heartbeats it need not be named.
+	ShortLease Capability = "ShortLease"
+)
+
+// Capabilities returns all there are.
+func Capabilities() []Capability {
+	return []Capability{
+		OutOfServiceState, AnyServiceName, Weight, Zone, Metadata, Durable,
+		Listing, Probing, Heartbeats, Batching, Closing,
+		Unreachable, Refusing, WrongCredentials, Stalled, Failing, Restart, ShortLease,
+	}
+}
+
+// lacks reports whether the harness says so.
+func (h Harness) lacks(c Capability) bool {
+	_, lacks := h.Lacks[c]
+	return lacks
+}
+
+// check returns what is wrong with the harness itself.
+func (h Harness) check() error {
+	if h.Open == nil {
+		return fmt.Errorf("harness: there is no Open")
+	}
+	if h.lacks(Listing) && h.Truth == nil {
+		return fmt.Errorf("harness: a driver that lacks %s needs Truth", Listing)
+	}
+	for c, given := range h.functions() {
+		switch {
+		case c == ShortLease && h.lacks(Heartbeats) && given:
+			return fmt.Errorf("harness: give either %s, or in Lacks the reason why there are no %s", c, Heartbeats)
+		case c == ShortLease && h.lacks(Heartbeats): // no entry has a lease, short or long
+		case h.lacks(c) == given:
+			return fmt.Errorf("harness: give either %s, or in Lacks the reason why not", c)
+		}
+	}
+	return h.checkReasons()
+}
+
+// functions returns the capabilities that are functions of the harness, and whether each is given.
+func (h Harness) functions() map[Capability]bool {
+	return map[Capability]bool{
+		Unreachable:      h.Unreachable != nil,
+		Refusing:         h.Refusing != nil,
+		WrongCredentials: h.WrongCredentials != nil,
+		Stalled:          h.Stalled != nil,
+		Failing:          h.Failing != nil,
+		Restart:          h.Restart != nil,
+		ShortLease:       h.ShortLease != nil,
+	}
+}
+
+func (h Harness) checkReasons() error {
+	for c, reason := range h.Lacks {
+		if !slices.Contains(Capabilities(), c) {
+			return fmt.Errorf("harness: Lacks names %q, which is no capability", c)
+		}
+		if reason == "" {
+			return fmt.Errorf("harness: Lacks gives no reason for %s", c)
+		}
+	}
+	return nil
+}
+
+// checkDriver returns in what a driver is not what the harness says.
+func (h Harness) checkDriver(d registry.Registry) error {
+	if d == nil {
+		return fmt.Errorf("the harness returned no driver")
+	}
+	for c, is := range interfacesOf(d) {
+		if h.lacks(c) == is {
+			return fmt.Errorf("the harness says lacks %s: %t, but the driver has it: %t", c, is, is)
+		}
+	}
+	return nil
+}

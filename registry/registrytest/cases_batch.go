@@ -1,0 +1,333 @@
+package registrytest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// batchCases are about registry.Batcher.
+func batchCases() []Case {
+	needs := []Capability{Batching}
+	return []Case{
+		{
+			Name:  "BatchMakesEachChange",
+			Why:   "OpenKruise goes on with each pod whose change was answered with nil",
+			Needs: needs,
+			run:   batchMakesEachChange,
+		},
+		{
+			Name:  "BatchTwice",
+			Why:   "a batch is sent again whenever its outcome is unknown",
+			Needs: needs,
+			run: func(w *world) {
+				d := w.newProcess()
+				changes := mixed(w.pods(6))
+				w.batch(d, to(registry.InService, w.pods(6))...)
+				w.batch(d, changes...)
+				w.batch(d, changes...)
+				w.batch(w.newProcess(), changes...)
+				w.expect(afterwards(changes)...)
+			},
+		},
+		{
+			Name:  "BatchAtItsLimit",
+			Why:   "what the registry takes at once must be true: the last change of a storm would be refused, or lost",
+			Needs: needs,
+			run:   batchAtItsLimit,
+		},
+		{
+			Name:  "BatchSparesLivePods",
+			Why:   "addresses are reused within seconds; a dead pod's late change in a batch would take the live one out",
+			Needs: needs,
+			run:   batchSparesLivePods,
+		},
+		{
+			Name:  "BatchRefusedChange",
+			Why:   "one instance that the registry refuses must not stop the others for ever",
+			Needs: needs,
+			run:   batchRefusedChange,
+		},
+		{
+			Name:  "BatchCancelledContext",
+			Why:   "a worker that waits for a batch nobody wants any more is missing elsewhere, and shutdown hangs",
+			Needs: needs,
+			run:   batchCancelledContext,
+		},
+		{
+			Name:  "ConcurrentBatches",
+			Why:   "a rollout makes many batches at once, with calls between them; none may undo another",
+			Needs: needs,
+			run:   concurrentBatches,
+		},
+		{
+			Name:  "ConcurrentTakeoverInBatch",
+			Why:   "between looking at the mark and making the change, the next pod can register at the address",
+			Needs: needs,
+			run:   concurrentTakeoverInBatch,
+		},
+	}
+}
+
+// mixed returns changes to all three states in turn.
+func mixed(ins []registry.Instance) []registry.Change {
+	states := []registry.State{registry.InService, registry.OutOfService, registry.Absent}
+	var changes []registry.Change
+	for i, in := range ins {
+		changes = append(changes, registry.Change{Instance: in, State: states[i%3]})
+	}
+	return changes
+}
+
+// to returns changes of all to one state.
+func to(state registry.State, ins []registry.Instance) []registry.Change {
+	var changes []registry.Change
+	for _, in := range ins {
+		changes = append(changes, registry.Change{Instance: in, State: state})
+	}
+	return changes
+}
+
+// afterwards is what a registry that knew all of the instances holds after the changes.
+func afterwards(changes []registry.Change) []registry.Entry {
+	var entries []registry.Entry
+	for _, c := range changes {
+		if c.State != registry.Absent {
+			entries = append(entries, registry.Entry{Instance: c.Instance, State: c.State})
+		}
+	}
+	return entries
+}
+
+// batch makes the changes as Rollcall does: so many at once as the registry takes, and those that were not applied each
+// by itself. All must succeed.
+func (w *world) batch(d registry.Registry, changes ...registry.Change) {
+	w.Helper()
+	if err := w.batchErr(d, changes...); err != nil {
+		w.Fatalf("%v\nwhy: %s", err, w.why)
+	}
+}
+
+// batchErr is batch for other goroutines than the case's own.
+func (w *world) batchErr(d registry.Registry, changes ...registry.Change) error {
+	var failed []error
+	limit := d.(registry.Batcher).BatchLimit()
+	if limit < 1 {
+		return fmt.Errorf("BatchLimit is %d, want at least 1", limit)
+	}
+	for some := range slices.Chunk(changes, limit) {
+		errs, err := w.batchOnce(w.Context(), d, some)
+		if err != nil {
+			return err
+		}
+		for i, err := range errs {
+			if registry.IsNotApplied(err) {
+				err = w.callErr(opOf(some[i].State), d, some[i].Instance)
+			}
+			if err != nil {
+				failed = append(failed, fmt.Errorf("%s of %s: got error %w, want success", some[i].State, show(some[i].Instance), err))
+			}
+		}
+	}
+	return joined(failed)
+}
+
+// opOf is the call that a change is.
+func opOf(state registry.State) Op {
+	switch state {
+	case registry.InService:
+		return OpRegister
+	case registry.OutOfService:
+		return OpFailOver
+	default:
+		return OpDeregister
+	}
+}
+
+// batchOnce makes one batch, and wants it back with an error for each change. It may be used from any goroutine.
+func (w *world) batchOnce(ctx context.Context, d registry.Registry, changes []registry.Change) ([]error, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	for _, c := range changes {
+		if c.State != registry.Absent {
+			w.wrote(c.Instance)
+		}
+	}
+	returned, errs := within(callTimeout+prompt, func() []error { return d.(registry.Batcher).Batch(ctx, changes) })
+	w.keepsSecrets(errs...)
+	switch {
+	case !returned:
+		return nil, fmt.Errorf("batch of %d: still blocked %s after its deadline", len(changes), prompt)
+	case len(errs) != len(changes):
+		return nil, fmt.Errorf("batch of %d: got %d errors, want one for each change", len(changes), len(errs))
+	}
+	return errs, nil
+}
+
+// mustBatchOnce is batchOnce for the case's own goroutine.
+func (w *world) mustBatchOnce(ctx context.Context, d registry.Registry, changes []registry.Change) []error {
+	w.Helper()
+	errs, err := w.batchOnce(ctx, d, changes)
+	if err != nil {
+		w.Fatalf("%v\nwhy: %s", err, w.why)
+	}
+	return errs
+}
+
+func batchMakesEachChange(w *world) {
+	const pods = 9
+	d := w.newProcess()
+	if errs := w.mustBatchOnce(w.Context(), d, nil); len(errs) != 0 {
+		w.Fatalf("batch of none: got errors %v, want none\nwhy: %s", errs, w.why)
+	}
+	// From every state to every state; the last three were never heard of.
+	w.batch(d, to(registry.InService, w.pods(pods-3))...)
+	w.batch(d, to(registry.OutOfService, w.pods(3))...)
+	w.expect(append(
+		entriesOf(w, 3, func(int) registry.State { return registry.OutOfService }), allInService(w.pods(pods - 3)[3:])...)...)
+
+	changes := mixed(w.pods(pods - 3))
+	w.batch(w.newProcess(), append(slices.Clone(changes), registry.Change{Instance: w.pod(pods - 1), State: registry.Absent})...)
+	w.expect(afterwards(changes)...)
+	w.batch(d, append(to(registry.Absent, w.pods(pods-3)), registry.Change{Instance: w.pod(pods - 2), State: registry.InService})...)
+	w.expect(inService(w.pod(pods - 2)))
+}
+
+// batchAtItsLimit makes one change more than a batch may have, as two batches. A limit that is out of reach is not
+// reached.
+func batchAtItsLimit(w *world) {
+	const most = 2000
+	d := w.newProcess()
+	pods := w.pods(min(d.(registry.Batcher).BatchLimit()+1, most))
+	for _, state := range []registry.State{registry.InService, registry.OutOfService, registry.InService, registry.Absent} {
+		changes := to(state, pods)
+		w.batch(d, changes...)
+		w.expect(afterwards(changes)...)
+	}
+}
+
+func batchSparesLivePods(w *world) {
+	d := w.newProcess()
+	dead := w.pods(4)
+	var live []registry.Instance
+	for _, in := range dead {
+		live = append(live, heir(in))
+	}
+	w.batch(d, to(registry.InService, dead)...)
+	w.batch(d, to(registry.InService, live)...)
+	late := []registry.Change{
+		{Instance: dead[0], State: registry.Absent},
+		{Instance: w.pod(10), State: registry.InService},
+		{Instance: dead[1], State: registry.OutOfService},
+		{Instance: w.pod(11), State: registry.InService},
+	}
+	for _, process := range []registry.Registry{d, w.newProcess()} {
+		w.batch(process, late...)
+		w.expect(append(allInService(live), inService(w.pod(10)), inService(w.pod(11)))...)
+	}
+}
+
+// batchRefusedChange has instances that a registry has reason to refuse among others. One that takes them is right, too.
+func batchRefusedChange(w *world) {
+	d := w.newProcess()
+	for n, spoil := range []func(*registry.Instance){
+		func(in *registry.Instance) { in.Port = 1 << 20 },
+		func(in *registry.Instance) { in.Address = "no address" },
+		func(in *registry.Instance) { in.UID = "" },
+	} {
+		ins := w.pods(5)
+		w.batch(d, to(registry.InService, ins[3:])...)
+		changes := []registry.Change{
+			{Instance: ins[0], State: registry.InService},
+			{Instance: ins[1], State: registry.InService},
+			{Instance: ins[2], State: registry.InService},
+			{Instance: ins[3], State: registry.OutOfService},
+			{Instance: ins[4], State: registry.Absent},
+		}
+		spoilt := n % 3
+		spoil(&changes[spoilt].Instance)
+		errs := w.mustBatchOnce(w.Context(), d, changes)
+		for i, err := range errs {
+			if i != spoilt && err != nil && !registry.IsNotApplied(err) {
+				w.Fatalf("change %d is sound and was answered %v, want success or not applied; change %d was refused with %v\nwhy: %s",
+					i, err, spoilt, errs[spoilt], w.why)
+			}
+		}
+		sound := slices.Delete(slices.Clone(changes), spoilt, spoilt+1)
+		w.retryNotApplied(d, changes, errs, spoilt)
+		want := afterwards(sound)
+		if errs[spoilt] == nil {
+			want = append(want, inService(changes[spoilt].Instance))
+		}
+		w.expect(want...)
+		w.batch(d, to(registry.Absent, ins)...)
+		_ = w.call(OpDeregister, d, changes[spoilt].Instance)
+	}
+}
+
+// retryNotApplied makes each change that was not applied by itself, but for the one that no call would cure.
+func (w *world) retryNotApplied(d registry.Registry, changes []registry.Change, errs []error, spoilt int) {
+	w.Helper()
+	for i, err := range errs {
+		if i != spoilt && registry.IsNotApplied(err) {
+			w.must(opOf(changes[i].State), d, changes[i].Instance)
+		}
+	}
+}
+
+func batchCancelledContext(w *world) {
+	d := w.newProcess()
+	cancelled, cancel := context.WithCancel(w.Context())
+	cancel()
+	changes := mixed(w.pods(min(6, d.(registry.Batcher).BatchLimit())))
+	for i, err := range w.mustBatchOnce(cancelled, d, changes) {
+		if !errors.Is(err, context.Canceled) || registry.IsTerminal(err) {
+			w.Fatalf("change %d: got error %v, want one that wraps %q\nwhy: %s", i, err, context.Canceled, w.why)
+		}
+	}
+}
+
+func concurrentBatches(w *world) {
+	const (
+		batches = 8
+		size    = 12
+	)
+	drivers := []registry.Registry{w.newProcess(), w.newProcess()}
+	all := w.pods(batches * size)
+	w.atOnce(batches, func(i int) error {
+		return w.batchErr(drivers[i%2], to(registry.InService, all[i*size:(i+1)*size])...)
+	})
+	w.expect(allInService(all)...)
+	changes := mixed(all)
+	w.atOnce(batches, func(i int) error {
+		some := changes[i*size : (i+1)*size]
+		if err := w.batchErr(drivers[i%2], some[1:]...); err != nil {
+			return err
+		}
+		return w.callErr(opOf(some[0].State), drivers[(i+1)%2], some[0].Instance)
+	})
+	w.expect(afterwards(changes)...)
+}
+
+// concurrentTakeoverInBatch is concurrentTakeover with the dead pod's call in a batch.
+func concurrentTakeoverInBatch(w *world) {
+	old, next := w.newProcess(), w.newProcess()
+	var want []registry.Entry
+	for i := range races {
+		dead, bystander := w.pod(2*i), w.pod(2*i+1)
+		w.register(old, dead)
+		state := []registry.State{registry.Absent, registry.OutOfService}[i%2]
+		w.race(i/2,
+			func() error {
+				return w.batchErr(old, registry.Change{Instance: dead, State: state},
+					registry.Change{Instance: bystander, State: registry.InService})
+			},
+			func() error { return w.callErr(OpRegister, next, heir(dead)) },
+		)
+		want = append(want, inService(heir(dead)), inService(bystander))
+	}
+	w.expect(want...)
+}

@@ -1,0 +1,77 @@
+package registrytest
+
+import (
+	"io"
+	"sync"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// closeCases are about io.Closer.
+func closeCases() []Case {
+	return []Case{
+		{
+			Name:  "CloseLeavesEntries",
+			Why:   "a driver is closed when a certificate is renewed; every pod would be out of rotation",
+			Needs: []Capability{Closing},
+			run: func(w *world) {
+				d, end := w.mortal(w.h.Open)
+				w.register(d, w.pod(1), w.pod(2), w.pod(3))
+				w.failOver(d, w.pod(2))
+				end()
+				w.expect(inService(w.pod(1)), outOfService(w.pod(2)), inService(w.pod(3)))
+
+				next := w.newProcess()
+				w.register(next, w.pod(1))
+				w.failOver(next, w.pod(2))
+				w.deregister(next, w.pod(3))
+				w.expect(inService(w.pod(1)), outOfService(w.pod(2)))
+			},
+		},
+		{
+			Name:  "CloseSparesOtherDrivers",
+			Why:   "the next driver works already when the one before is closed",
+			Needs: []Capability{Closing},
+			run: func(w *world) {
+				old, end := w.mortal(w.h.Open)
+				next := w.newProcess()
+				w.register(old, w.pod(1))
+				w.register(next, w.pod(2))
+				end()
+				w.register(next, w.pod(3))
+				w.expect(inService(w.pod(1)), inService(w.pod(2)), inService(w.pod(3)))
+			},
+		},
+	}
+}
+
+// mortal opens a driver that the case itself closes, where it is an io.Closer, with end.
+func (w *world) mortal(open func(t T, cluster string) registry.Registry) (d registry.Registry, end func()) {
+	w.Helper()
+	d = open(w.T, w.cluster)
+	if err := w.h.checkDriver(d); err != nil {
+		w.Fatalf("%v", err)
+	}
+	var once sync.Once
+	w.Cleanup(func() { once.Do(func() { closeDriver(d) }) })
+	return d, func() {
+		w.Helper()
+		once.Do(func() { w.close(d) })
+	}
+}
+
+// close closes a driver, and waits no longer for it than for a call.
+func (w *world) close(d registry.Registry) {
+	w.Helper()
+	closer, ok := d.(io.Closer)
+	if !ok {
+		return
+	}
+	returned, errs := within(callTimeout, func() []error { return []error{closer.Close()} })
+	switch {
+	case !returned:
+		w.Fatalf("Close: still blocked after %s\nwhy: the manager waits for it", callTimeout)
+	case errs[0] != nil:
+		w.Fatalf("Close: got error %v, want success\nwhy: %s", errs[0], w.why)
+	}
+}

@@ -1,0 +1,153 @@
+package registrytest
+
+import (
+	"maps"
+	"strings"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// detailCases are about weight, zone and metadata.
+func detailCases() []Case {
+	return []Case{
+		{
+			Name:  "WeightIsKept",
+			Why:   "a small instance that gets a large one's share falls over",
+			Needs: []Capability{Weight},
+			run: func(w *world) {
+				w.keepsDetail(
+					func(in *registry.Instance) { in.Weight = 1 },
+					func(in *registry.Instance) { in.Weight = 10000 },
+					func(in *registry.Instance) { in.Weight = 150 },
+				)
+			},
+		},
+		{
+			Name:  "ZoneIsKept",
+			Why:   "clients that prefer their own zone would pay for every request that crosses zones",
+			Needs: []Capability{Zone},
+			run: func(w *world) {
+				w.keepsDetail(
+					func(in *registry.Instance) { in.Zone = "eu-central-1a" },
+					func(in *registry.Instance) { in.Zone = "Rack 7/b" },
+					func(in *registry.Instance) { in.Zone = "b" },
+				)
+			},
+		},
+		{
+			Name:  "MetadataIsKept",
+			Why:   "clients choose by metadata; a version that stays behind from before the update misleads them",
+			Needs: []Capability{Metadata},
+			run: func(w *world) {
+				w.keepsDetail(
+					func(in *registry.Instance) { in.Metadata = map[string]string{"version": "v1", "canary": "true"} },
+					func(in *registry.Instance) { in.Metadata = map[string]string{"version": "v2", "Track_2": "a"} },
+					func(in *registry.Instance) { in.Metadata = map[string]string{"version": "v2", "track-3": ""} },
+				)
+			},
+		},
+		{
+			Name:  "OddMetadata",
+			Why:   "labels and annotations hold any text; what is not read back as it was written looks changed for ever",
+			Needs: []Capability{Metadata},
+			run:   oddMetadata,
+		},
+		{
+			Name:  "MetadataIsNotShared",
+			Why:   "the caller goes on to use the map that it gave; what it changes there must not change the registry",
+			Needs: []Capability{Metadata},
+			run: func(w *world) {
+				in := w.pod(1)
+				in.Metadata = map[string]string{"version": "v1"}
+				want := in
+				want.Metadata = maps.Clone(in.Metadata)
+				d := w.newProcess()
+				for _, op := range []Op{OpRegister, OpFailOver} {
+					w.must(op, d, in)
+					in.Metadata["version"] = "scribble"
+					w.expect(registry.Entry{Instance: want, State: stateAfter(op)})
+					maps.Copy(in.Metadata, want.Metadata)
+				}
+			},
+		},
+	}
+}
+
+// stateAfter is where a call leaves an instance.
+func stateAfter(op Op) registry.State {
+	switch op {
+	case OpRegister:
+		return registry.InService
+	case OpFailOver:
+		return registry.OutOfService
+	default:
+		return registry.Absent
+	}
+}
+
+// keepsDetail takes an instance, whose details are set in one way after the other, through all that can happen to it.
+// Another without any has none.
+func (w *world) keepsDetail(first, second, third func(*registry.Instance)) {
+	w.Helper()
+	with := func(set func(*registry.Instance)) registry.Instance {
+		in := w.pod(1)
+		set(&in)
+		return in
+	}
+	plain := w.pod(2)
+	d := w.newProcess()
+	w.register(d, with(first), plain)
+	w.expect(inService(with(first)), inService(plain))
+	w.failOver(d, with(first), plain)
+	w.expect(outOfService(with(first)), outOfService(plain))
+	w.register(w.newProcess(), with(first), plain)
+	w.expect(inService(with(first)), inService(plain))
+
+	// Changed while it is in service, while it is out of service, and at last there is nothing to say any more.
+	w.register(d, with(second))
+	w.expect(inService(with(second)), inService(plain))
+	w.failOver(d, with(second))
+	w.register(d, with(third))
+	w.expect(inService(with(third)), inService(plain))
+	w.register(d, w.pod(1))
+	w.expect(inService(w.pod(1)), inService(plain))
+}
+
+// oddMetadata has keys that any registry could take, and values that are any text.
+func oddMetadata(w *world) {
+	const (
+		long  = 500 // bytes; Consul takes 512
+		pairs = 30  // Consul takes 64
+	)
+	all := []map[string]string{
+		{"long": strings.Repeat("x", long)},
+		{"long": strings.Repeat("名", long/len("名"))},
+		{strings.Repeat("k", 100): "of a long key"},
+		{"lines": "a\nb\tc"},
+		{"camelCase": "a", "CamelCase": "b", "under_score": "c", "da-sh": "d", "number7": "e"},
+		{"json": `{"a":["b",null,1e3]}`, "number": "0123", "bool": "true", "null": "null"},
+	}
+	many := map[string]string{}
+	for i, odd := range oddStrings() {
+		all = append(all, map[string]string{"note": odd})
+		if len(many) < pairs {
+			many["key-"+string(rune('a'+i%26))+string(rune('a'+i/26))] = "v"
+		}
+	}
+	all = append(all, many)
+
+	d := w.newProcess()
+	var want []registry.Entry
+	for i, metadata := range all {
+		in := w.pod(i)
+		in.Metadata = metadata
+		w.register(d, in)
+		want = append(want, inService(in))
+	}
+	w.expect(want...)
+	for i := range want {
+		w.failOver(w.newProcess(), want[i].Instance)
+		want[i].State = registry.OutOfService
+	}
+	w.expect(want...)
+}

@@ -1,0 +1,86 @@
+package registrytest
+
+import (
+	"context"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// probeBound is how long an instance that was registered may take to reach the clients.
+const probeBound = 2 * time.Minute
+
+// probeCases are about registry.Prober.
+func probeCases() []Case {
+	needs := []Capability{Probing}
+	return []Case{
+		{
+			Name:  "ProbeAgreesInTheEnd",
+			Why:   "OpenKruise counts the pod available only then; a probe that never agrees stops the rollout for ever",
+			Needs: needs,
+			run: func(w *world) {
+				d := w.newProcess()
+				w.register(d, w.pod(1))
+				w.awaitProbe(d, w.pod(1), true)
+				w.awaitProbe(w.newProcess(), w.pod(1), true)
+				w.failOver(d, w.pod(1))
+				w.register(d, w.pod(1))
+				w.awaitProbe(d, w.pod(1), true)
+			},
+		},
+		{
+			Name:  "ProbeDeniesWhatIsOut",
+			Why:   "a probe that agrees to everything lets OpenKruise go on with a pod that gets no traffic",
+			Needs: needs,
+			run:   probeDeniesWhatIsOut,
+		},
+		{
+			Name:  "ProbeChangesNothing",
+			Why:   "a probe is asked again and again; one that writes puts instances in which nobody registered",
+			Needs: needs,
+			run: func(w *world) {
+				d := w.newProcess()
+				w.register(d, w.pod(1), w.pod(2))
+				w.failOver(d, w.pod(2))
+				for i := range 4 {
+					_ = w.call(OpProbe, d, w.pod(i))
+					_ = w.call(OpProbe, w.newProcess(), heir(w.pod(i)))
+				}
+				w.expect(inService(w.pod(1)), outOfService(w.pod(2)))
+			},
+		},
+	}
+}
+
+func probeDeniesWhatIsOut(w *world) {
+	d := w.newProcess()
+	w.awaitProbe(d, w.pod(0), false) // nobody has ever registered it
+	w.register(d, w.pod(1), w.pod(2), w.pod(3))
+	for i := range 3 {
+		w.awaitProbe(d, w.pod(i+1), true)
+	}
+	w.failOver(d, w.pod(1))
+	w.deregister(d, w.pod(2))
+	w.register(w.newProcess(), heir(w.pod(3)))
+	for i := range 3 {
+		w.awaitProbe(d, w.pod(i+1), false)
+	}
+	w.awaitProbe(d, heir(w.pod(3)), true)
+}
+
+// awaitProbe probes until the answer is the one that is wanted: what clients are given may lag behind what was
+// acknowledged.
+func (w *world) awaitProbe(d registry.Registry, in registry.Instance, agree bool) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), probeBound)
+	defer cancel()
+	for {
+		err := w.call(OpProbe, d, in)
+		if (err == nil) == agree {
+			return
+		}
+		if sleep(ctx, pause) != nil {
+			w.Fatalf("Probe of %s: for %s the answer was %v, want agreement: %t\nwhy: %s", show(in), probeBound, err, agree, w.why)
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package registrytest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// restartBound is how long after a restart a driver may take until its calls succeed again.
+const restartBound = 2 * time.Minute
+
+// restartCases restart the registry. They run alone.
+func restartCases() []Case {
+	return []Case{
+		{
+			Name:  "RestartIsOutlived",
+			Why:   "a registry is restarted for its upgrade; no error may read as final, and the driver must find back",
+			Needs: []Capability{Restart},
+			run:   restartIsOutlived,
+		},
+		{
+			Name:  "RestartKeepsEntries",
+			Why:   "what was acknowledged is not written again; lost in a restart, pods would be out of rotation",
+			Needs: []Capability{Restart, Durable},
+			run:   restartKeepsEntries,
+		},
+		{
+			Name:  "RestartIsNoticedByHeartbeat",
+			Why:   "a registry that has forgotten an entry gets it back only if the beat says so",
+			Needs: []Capability{Restart, Heartbeats},
+			run: func(w *world) {
+				d := w.newProcess()
+				w.register(d, w.pod(1))
+				w.h.Restart(w.T)
+				err := w.untilAnswered(OpHeartbeat, d, w.pod(1))
+				if registry.IsNotRegistered(err) {
+					w.again(OpRegister, d, w.pod(1))
+					w.expectBeat(d, w.pod(1))
+				}
+				w.expect(inService(w.pod(1)))
+			},
+		},
+	}
+}
+
+// restartIsOutlived has calls going on while the registry restarts. Where it keeps what it has acknowledged, all of that
+// must be there; where it forgets, the calls are made again, as Rollcall does.
+func restartIsOutlived(w *world) {
+	d := w.newProcess()
+	pods := w.pods(8)
+	w.register(d, pods...)
+	busy := w.keepBusy(d)
+	w.h.Restart(w.T)
+	tried, acknowledged, err := busy.stop()
+	if err != nil {
+		w.Fatalf("while the registry restarted: %v\nwhy: %s", err, w.why)
+	}
+	if !w.h.lacks(Durable) {
+		w.answersAgain()
+		w.expectAmong(acknowledged)
+	}
+	w.again(OpDeregister, d, tried...)
+	w.again(OpRegister, d, pods...)
+	w.again(OpFailOver, d, pods[:2]...)
+	w.again(OpDeregister, d, pods[2:4]...)
+	w.answersAgain()
+	w.expect(append(allInService(pods[4:]), outOfService(pods[0]), outOfService(pods[1]))...)
+}
+
+func restartKeepsEntries(w *world) {
+	d := w.newProcess()
+	in := w.pod(1)
+	in.Weight, in.Zone, in.Metadata = 7, "zone-b", map[string]string{"version": "v1"}
+	w.register(d, in, w.pod(2), w.pod(3))
+	w.failOver(d, w.pod(2))
+	w.deregister(d, w.pod(3))
+	w.h.Restart(w.T)
+	w.answersAgain()
+	w.expect(inService(in), outOfService(w.pod(2)))
+
+	next := w.newProcess()
+	w.again(OpRegister, next, w.pod(2))
+	w.again(OpDeregister, next, w.pod(1))
+	w.expect(inService(w.pod(2)))
+}
+
+// busyness is registrations that go on in the background.
+type busyness struct {
+	cancel context.CancelFunc
+	all    sync.WaitGroup
+
+	mu                  sync.Mutex
+	tried, acknowledged []registry.Instance
+	err                 error
+}
+
+// keepBusy registers one instance after the other, in a few goroutines, until it is stopped.
+func (w *world) keepBusy(d registry.Registry) *busyness {
+	const (
+		callers = 4
+		most    = 250 // of each
+	)
+	ctx, cancel := context.WithCancel(w.Context())
+	b := &busyness{cancel: cancel}
+	w.Cleanup(func() { _, _, _ = b.stop() })
+	for caller := range callers {
+		b.all.Go(func() {
+			for i := range most {
+				in := w.pod((caller+1)*most + i)
+				if err := w.registerWhile(ctx, d, in); b.note(in, err) || sleep(ctx, pause) != nil {
+					return
+				}
+			}
+		})
+	}
+	return b
+}
+
+// registerWhile registers an instance, and returns nil once that is acknowledged. Passing errors are no matter.
+func (w *world) registerWhile(ctx context.Context, d registry.Registry, in registry.Instance) error {
+	for {
+		err := w.callErr(OpRegister, d, in)
+		if err == nil || registry.IsTerminal(err) || errors.Is(err, errBlocked) {
+			return err
+		}
+		if sleep(ctx, pause) != nil {
+			return err
+		}
+	}
+}
+
+// note keeps how a registration ended, and reports whether it is the last.
+func (b *busyness) note(in registry.Instance, err error) (last bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tried = append(b.tried, in)
+	switch {
+	case err == nil:
+		b.acknowledged = append(b.acknowledged, in)
+	case registry.IsTerminal(err) && b.err == nil:
+		b.err = fmt.Errorf("got a terminal error: %w", err)
+	case errors.Is(err, errBlocked) && b.err == nil:
+		b.err = err
+	}
+	return err != nil
+}
+
+// stop waits for the calls under way, and returns what was tried, and what of it was acknowledged.
+func (b *busyness) stop() (tried, acknowledged []registry.Instance, err error) {
+	b.cancel()
+	b.all.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.tried, b.acknowledged, b.err
+}
+
+// again makes calls until each has succeeded: after a restart the first may fail.
+func (w *world) again(op Op, d registry.Registry, ins ...registry.Instance) {
+	w.Helper()
+	for _, in := range ins {
+		if err := w.untilAnswered(op, d, in); err != nil {
+			w.Fatalf("%s of %s after a restart: got error %v, want success\nwhy: %s", op, show(in), err, w.why)
+		}
+	}
+}
+
+// untilAnswered makes a call until the registry has answered it, with success, a terminal error or not registered.
+func (w *world) untilAnswered(op Op, d registry.Registry, in registry.Instance) error {
+	w.Helper()
+	for deadline := time.Now().Add(restartBound); ; w.pause() {
+		err := w.call(op, d, in)
+		if err == nil || registry.IsTerminal(err) || registry.IsNotRegistered(err) || time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
+// answersAgain waits until the registry can be read.
+func (w *world) answersAgain() {
+	w.Helper()
+	read, _ := w.reader()
+	for deadline := time.Now().Add(restartBound); ; w.pause() {
+		ctx, cancel := context.WithTimeout(w.Context(), callTimeout)
+		_, err := read(ctx, w.cluster)
+		cancel()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.Fatalf("reading the registry %s after its restart: %v", restartBound, err)
+		}
+	}
+}
+
+// expectAmong wants all of the instances in service; there may be others.
+func (w *world) expectAmong(ins []registry.Instance) {
+	w.Helper()
+	missing := w.settled(func(got []registry.Entry) string {
+		var there []registry.Entry
+		for _, e := range got {
+			for _, in := range ins {
+				if sameIdentity(e.Instance, in) {
+					there = append(there, e)
+				}
+			}
+		}
+		return difference(there, w.h.possible(allInService(ins)))
+	}, w.cluster)
+	if missing != "" {
+		w.Fatalf("what was acknowledged while the registry restarted is not there after it\n%swhy: %s", missing, w.why)
+	}
+}
