@@ -1,0 +1,193 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+const (
+	// batchLimit keeps the changes of a batch, at a usual size of an entry, well within one request.
+	batchLimit = 128
+	// maxRequest bounds a request, in bytes: half of what a server takes by default.
+	maxRequest = 512 << 10
+	// opOverhead is more than what a request has for one operation beside path and data.
+	opOverhead = 256
+)
+
+// BatchLimit implements [registry.Batcher].
+func (r *Registry) BatchLimit() int { return batchLimit }
+
+// Batch implements [registry.Batcher]: one transaction, or several where the entries are large. Where one of its changes
+// can't be made, ZooKeeper makes none of them.
+func (r *Registry) Batch(ctx context.Context, changes []registry.Change) []error {
+	errs := make([]error, len(changes))
+	b := &batch{registry: r, errs: make([]error, len(changes))}
+	var paths []string
+	for i, c := range changes {
+		p, err := r.prepare(c)
+		if err != nil {
+			errs[i] = named(c, err)
+			continue
+		}
+		b.changes = append(b.changes, batched{prepared: p, index: i})
+		paths = append(paths, p.path)
+	}
+	if len(paths) == 0 {
+		return errs
+	}
+	err := r.exclusively(ctx, paths, b.make)
+	for _, c := range b.changes {
+		if err != nil { // b may still be at work
+			errs[c.index] = named(c.Change, err)
+		} else {
+			errs[c.index] = named(c.Change, r.explain(b.errs[c.index]))
+		}
+	}
+	return errs
+}
+
+func named(c registry.Change, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("changing %s at %s to %s: %w", c.Instance.Service, c.Instance.Endpoint(), c.State, err)
+}
+
+// batch is one call's work.
+type batch struct {
+	registry *Registry
+	changes  []batched
+	errs     []error // by the changes' index
+}
+
+type batched struct {
+	prepared
+
+	index int
+	ops   []any
+	size  int
+}
+
+// make returns an error where it is that of all changes, and keeps those of single ones.
+func (b *batch) make(ctx context.Context) error {
+	todo, err := b.plan(ctx)
+	if err != nil {
+		return err
+	}
+	for len(todo) > 0 {
+		n := fitting(todo)
+		b.send(ctx, todo[:n])
+		todo = todo[n:]
+	}
+	return nil
+}
+
+// plan reads all entries and returns the changes that have something to do. All is fresh.
+func (b *batch) plan(ctx context.Context) ([]batched, error) {
+	r := b.registry
+	generation, err := r.session.sync(ctx, r.tree.folder())
+	if err != nil {
+		return nil, err
+	}
+	nodes := make([]*node, len(b.changes))
+	err = each(ctx, len(b.changes), func(ctx context.Context, i int) (err error) {
+		nodes[i], err = r.read(ctx, b.changes[i].Instance, false)
+		return err
+	})
+	if err == nil && r.session.connection() != generation {
+		err = errReconnected
+	}
+	if err != nil {
+		return nil, err
+	}
+	var todo []batched
+	folders := map[string]bool{}
+	for i, c := range b.changes {
+		if c.ops, err = r.plan(c.prepared, nodes[i]); err != nil {
+			return nil, err
+		}
+		if len(c.ops) == 0 {
+			continue
+		}
+		if nodes[i] == nil {
+			folders[c.Instance.Service] = true
+		}
+		c.size = sizeOf(c.ops)
+		todo = append(todo, c)
+	}
+	return todo, b.makeFolders(ctx, folders)
+}
+
+func (b *batch) makeFolders(ctx context.Context, services map[string]bool) error {
+	r := b.registry
+	for service := range services {
+		there, err := r.session.exists(ctx, r.tree.service(service))
+		if err == nil && !there {
+			err = r.makeFolders(ctx, service)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fitting returns how many of the changes go into one request, at least one.
+func fitting(todo []batched) int {
+	size := 0
+	for i, c := range todo {
+		if size += c.size; size > maxRequest && i > 0 {
+			return i
+		}
+	}
+	return len(todo)
+}
+
+func sizeOf(ops []any) int {
+	size := 0
+	for _, op := range ops {
+		size += opOverhead
+		switch op := op.(type) {
+		case *zk.CreateRequest:
+			size += len(op.Path) + len(op.Data)
+		case *zk.SetDataRequest:
+			size += len(op.Path) + len(op.Data)
+		case *zk.DeleteRequest:
+			size += len(op.Path)
+		}
+	}
+	return size
+}
+
+// send makes one transaction. What is to blame for its failure keeps its own error, unless somebody else was quicker there:
+// a call by itself looks again.
+func (b *batch) send(ctx context.Context, some []batched) {
+	var ops []any
+	var of []int // the change of each operation
+	for _, c := range some {
+		for _, op := range c.ops {
+			ops, of = append(ops, op), append(of, c.index)
+		}
+	}
+	blame, err := b.registry.session.multi(ctx, ops)
+	if err == nil {
+		return
+	}
+	for _, c := range some {
+		switch {
+		case blame < 0:
+			b.errs[c.index] = err
+		case of[blame] == c.index && !isConflict(err):
+			b.errs[c.index] = err
+		case of[blame] == c.index:
+			b.errs[c.index] = registry.NotApplied(errors.New("somebody else has changed the entry meanwhile"))
+		default:
+			b.errs[c.index] = registry.NotApplied(errors.New("another change of the batch could not be made"))
+		}
+	}
+}

@@ -1,0 +1,185 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// maxConflicts bounds how often somebody else may be quicker at one entry.
+const maxConflicts = 8
+
+// versions is how many different ones the node that replaces another one begins with, each after its predecessor's.
+const versions = 8
+
+// node is what is at an entry's path.
+type node struct {
+	registry.Entry
+
+	stat         *zk.Stat
+	ours         bool // Entry is set
+	registeredAt int64
+}
+
+// isOf reports whether the node is there and the entry of this pod.
+func (n *node) isOf(in registry.Instance) bool { return n != nil && n.ours && n.UID == in.UID }
+
+// prepared is a change that was checked.
+type prepared struct {
+	registry.Change
+
+	path string
+}
+
+func (r *Registry) prepare(c registry.Change) (prepared, error) {
+	if err := r.tree.check(c.Instance); err != nil {
+		return prepared{}, registry.Terminal(err)
+	}
+	if _, err := r.opts.encode(c.Instance, c.State, 0); err != nil {
+		return prepared{}, registry.Terminal(err)
+	}
+	return prepared{Change: c, path: r.tree.entry(c.Instance)}, nil
+}
+
+// read returns the node of an entry, nil where there is none. A server may be behind the others, by default: an answer that
+// says nothing is to be done must be fresh. What is written on an answer that was not is refused by the version.
+func (r *Registry) read(ctx context.Context, in registry.Instance, fresh bool) (*node, error) {
+	path := r.tree.entry(in)
+	generation := -1
+	if fresh {
+		var err error
+		if generation, err = r.session.sync(ctx, path); err != nil {
+			return nil, err
+		}
+	}
+	raw, stat, err := r.session.get(ctx, path)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return nil, err
+	}
+	if fresh && r.session.connection() != generation {
+		return nil, errReconnected
+	}
+	if err != nil {
+		return nil, nil
+	}
+	n := &node{stat: stat}
+	n.Entry, n.registeredAt, n.ours = decode(in.Service, idOf(in), raw)
+	return n, nil
+}
+
+// apply makes one change. It looks again, without a limit of time but the context's, where somebody else was quicker.
+func (r *Registry) apply(ctx context.Context, p prepared) error {
+	for tries := range maxConflicts {
+		fresh := tries > 0
+		n, err := r.read(ctx, p.Instance, fresh)
+		if errors.Is(err, errReconnected) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		ops, err := r.plan(p, n)
+		switch {
+		case err != nil:
+			return err
+		case len(ops) == 0 && fresh:
+			return nil
+		case len(ops) == 0:
+			continue
+		}
+		err = r.write(ctx, p, n, ops)
+		if err == nil || !isConflict(err) {
+			return err
+		}
+	}
+	return errors.New("others keep changing the entry")
+}
+
+// write makes the change's operations, and where what is missing is the service's folder, the folder.
+func (r *Registry) write(ctx context.Context, p prepared, n *node, ops []any) error {
+	_, err := r.session.multi(ctx, ops)
+	if n == nil && errors.Is(err, zk.ErrNoNode) {
+		if err := r.makeFolders(ctx, p.Instance.Service); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// plan returns the operations that make the change where the node is this one; none where nothing is to be done. An entry
+// that is as it should be is written all the same: its new version is what stops a call that was given up and lands late.
+func (r *Registry) plan(p prepared, n *node) ([]any, error) {
+	removes := p.State == registry.Absent || p.State == registry.OutOfService && r.opts.FailOver == failOverDelete
+	switch {
+	case p.State != registry.InService && !n.isOf(p.Instance):
+		return nil, nil
+	case removes:
+		return []any{&zk.DeleteRequest{Path: p.path, Version: n.stat.Version}}, nil
+	}
+	registeredAt := time.Now().UnixMilli()
+	if p.State != registry.InService {
+		registeredAt = n.registeredAt
+	}
+	data, err := r.opts.encode(p.Instance, p.State, registeredAt)
+	if err != nil {
+		return nil, err
+	}
+	return r.put(p.path, n, data), nil
+}
+
+// put returns the operations that make data the entry at path: as one, since no reader may miss it meanwhile. Whose session
+// an entry is can't be changed, so the entry of another one is replaced.
+func (r *Registry) put(path string, n *node, data []byte) []any {
+	switch {
+	case n == nil:
+		return r.incarnate(path, data, 0)
+	case n.stat.EphemeralOwner == r.owner():
+		return []any{&zk.SetDataRequest{Path: path, Data: data, Version: n.stat.Version}}
+	}
+	remove := &zk.DeleteRequest{Path: path, Version: n.stat.Version}
+	return append([]any{remove}, r.incarnate(path, data, (n.stat.Version+1)%versions)...)
+}
+
+// incarnate returns the operations that create a node with a version. A new node has version 0, and a late call that has
+// seen its predecessor with that version would take the one for the other.
+func (r *Registry) incarnate(path string, data []byte, version int32) []any {
+	flags := int32(zk.FlagPersistent)
+	if r.opts.Ephemeral {
+		flags = zk.FlagEphemeral
+	}
+	if version == 0 {
+		return []any{&zk.CreateRequest{Path: path, Data: data, Acl: r.acl, Flags: flags}}
+	}
+	ops := []any{&zk.CreateRequest{Path: path, Data: []byte{}, Acl: r.acl, Flags: flags}}
+	for v := range version - 1 {
+		ops = append(ops, &zk.SetDataRequest{Path: path, Data: []byte{}, Version: v})
+	}
+	return append(ops, &zk.SetDataRequest{Path: path, Data: data, Version: version - 1})
+}
+
+// makeFolders makes the folder of a service and those above it, as Curator does: containers, which the servers remove when
+// they have been empty for a while.
+func (r *Registry) makeFolders(ctx context.Context, service string) error {
+	parents := r.tree.parents(service)
+	for _, path := range parents {
+		err := r.session.createContainer(ctx, path, r.acl)
+		switch {
+		case err == nil || errors.Is(err, zk.ErrNodeExists):
+		case errors.Is(err, zk.ErrNoNode) && path == parents[0]:
+			return r.noChroot()
+		default:
+			return fmt.Errorf("creating %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// noChroot is for a chroot that is not there. ZooKeeper's clients don't make it: a slip of the pen would.
+func (r *Registry) noChroot() error {
+	return registry.Terminal(registry.FieldError("endpoint",
+		fmt.Errorf("has a chroot, %s, that does not exist; create it", r.tree.chroot)))
+}

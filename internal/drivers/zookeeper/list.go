@@ -1,0 +1,133 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// readers is how many requests of one list or batch are under way at once. They share a connection.
+const readers = 32
+
+// List implements [registry.Lister]. It begins with a sync, so that it holds all that was acknowledged before.
+func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, error) {
+	if cluster == "" {
+		return nil, registry.Terminal(errors.New("listing a cluster: it has no name"))
+	}
+	var entries []registry.Entry
+	err := r.run(ctx, func(ctx context.Context) error {
+		found, err := r.list(ctx, cluster)
+		if err == nil {
+			entries = found
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing cluster %q: %w", cluster, err)
+	}
+	return entries, nil
+}
+
+// list reads service by service. An entry that goes away meanwhile may be missing or not, one that is replaced is not: it
+// is replaced as one.
+func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, error) {
+	generation, err := r.session.sync(ctx, r.tree.folder())
+	if err != nil {
+		return nil, err
+	}
+	services, err := r.session.children(ctx, r.tree.folder())
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, r.checkChroot(ctx)
+	} else if err != nil {
+		return nil, err
+	}
+	ids, err := r.idsOf(ctx, services)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := r.entriesOf(ctx, cluster, ids)
+	if err != nil {
+		return nil, err
+	}
+	if r.session.connection() != generation {
+		return nil, errReconnected // the other server may be behind the first
+	}
+	return entries, nil
+}
+
+// checkChroot tells a folder that nobody has made yet from a chroot that is wrong.
+func (r *Registry) checkChroot(ctx context.Context) error {
+	if r.tree.chroot == "" {
+		return nil
+	}
+	there, err := r.session.exists(ctx, r.tree.chroot)
+	if err == nil && !there {
+		return r.noChroot()
+	}
+	return err
+}
+
+// place is where an entry may be.
+type place struct{ service, id string }
+
+// idsOf returns the entries of all services that have an id of ours.
+func (r *Registry) idsOf(ctx context.Context, services []string) ([]place, error) {
+	perService := make([][]string, len(services))
+	err := each(ctx, len(services), func(ctx context.Context, i int) (err error) {
+		perService[i], err = r.session.children(ctx, r.tree.service(services[i]))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var places []place
+	for i, ids := range perService {
+		for _, id := range ids {
+			if strings.HasPrefix(id, idPrefix) {
+				places = append(places, place{services[i], id})
+			}
+		}
+	}
+	return places, nil
+}
+
+func (r *Registry) entriesOf(ctx context.Context, cluster string, places []place) ([]registry.Entry, error) {
+	var mu sync.Mutex
+	var entries []registry.Entry
+	err := each(ctx, len(places), func(ctx context.Context, i int) error {
+		p := places[i]
+		raw, _, err := r.session.get(ctx, r.tree.service(p.service)+slash+p.id)
+		if err != nil {
+			return err
+		}
+		if e, _, ours := decode(p.service, p.id, raw); ours && e.Cluster == cluster {
+			mu.Lock()
+			defer mu.Unlock()
+			entries = append(entries, e)
+		}
+		return nil
+	})
+	return entries, err
+}
+
+// each calls f for 0 to n-1, several at once, and returns the first error. What is not there any more is none.
+func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(readers)
+	for i := range n {
+		group.Go(func() error {
+			if err := f(ctx, i); !errors.Is(err, zk.ErrNoNode) {
+				return err
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}

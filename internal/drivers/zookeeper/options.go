@@ -1,0 +1,160 @@
+package zookeeper
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// Options is what the driver knows besides the fields that all drivers have.
+type Options struct {
+	// Base is the folder of the services below the chroot: Curator's basePath, Spring's
+	// spring.cloud.zookeeper.discovery.root. Default: /services.
+	Base string `json:"base"`
+	// Payload says where metadata and mark stand: none (beside Curator's own fields, for readers with any payload class),
+	// map (the payload is a map of strings, for ServiceDiscovery<Map>), spring (as Spring Cloud Zookeeper has it; readers
+	// without its class fail). Default: none.
+	Payload string `json:"payload"`
+	// FailOver says how an entry is taken out of rotation: delete, enabled (it stays with "enabled":false, which Curator's
+	// ServiceProvider heeds), or status (it stays with the status OUT_OF_SERVICE, which Spring Cloud's load balancer heeds;
+	// needs payload spring). Default: delete.
+	FailOver string `json:"failOver"`
+	// Ephemeral makes entries that ZooKeeper removes when Rollcall is away for longer than the session's timeout.
+	// Default: false.
+	Ephemeral bool `json:"ephemeral"`
+	// SessionTimeout is how long ephemeral entries outlive their session's last connection; the server may grant less, by
+	// default 40 seconds at most. Default: 40s.
+	SessionTimeout string `json:"sessionTimeout"`
+	// ACL says who may write what Rollcall creates: creator (who we are to ZooKeeper; the world may read) or open (the
+	// world). Default: creator with auth.username, else open.
+	ACL string `json:"acl"`
+	// TLS makes connections with TLS and the system's authorities; any file under tls does so without it. Default: false.
+	TLS bool `json:"tls"`
+}
+
+// The values of the options.
+const (
+	payloadNone   = "none"
+	payloadMap    = "map"
+	payloadSpring = "spring"
+
+	failOverDelete  = "delete"
+	failOverEnabled = "enabled"
+	failOverStatus  = "status"
+
+	aclCreator = "creator"
+	aclOpen    = "open"
+)
+
+const (
+	defaultBase           = "/services"
+	defaultSessionTimeout = "40s"
+	minSessionTimeout     = time.Second
+
+	defaultPort = "2181"
+	slash       = "/"
+)
+
+// readOptions returns the options of the configuration with their defaults, and the session's timeout.
+func readOptions(cfg registry.Config) (Options, time.Duration, error) {
+	opts := Options{
+		Base: defaultBase, Payload: payloadNone, FailOver: failOverDelete, SessionTimeout: defaultSessionTimeout, ACL: aclOpen,
+	}
+	if cfg.Auth.Username != "" {
+		opts.ACL = aclCreator
+	}
+	if err := cfg.DecodeOptions(&opts); err != nil {
+		return Options{}, 0, err
+	}
+	opts.TLS = opts.TLS || cfg.TLS.Given()
+	if err := opts.check(); err != nil {
+		return Options{}, 0, err
+	}
+	timeout, err := time.ParseDuration(opts.SessionTimeout)
+	if err != nil || timeout < minSessionTimeout {
+		return Options{}, 0, registry.FieldError("options.sessionTimeout",
+			fmt.Errorf("is %q; write a duration of a second or more, such as 40s", opts.SessionTimeout))
+	}
+	return opts, timeout, nil
+}
+
+func (o Options) check() error {
+	for _, f := range []struct {
+		field, value string
+		allowed      []string
+	}{
+		{"options.payload", o.Payload, []string{payloadNone, payloadMap, payloadSpring}},
+		{"options.failOver", o.FailOver, []string{failOverDelete, failOverEnabled, failOverStatus}},
+		{"options.acl", o.ACL, []string{aclCreator, aclOpen}},
+	} {
+		if err := oneOf(f.value, f.allowed); err != nil {
+			return registry.FieldError(f.field, err)
+		}
+	}
+	if o.FailOver == failOverStatus && o.Payload != payloadSpring {
+		return registry.FieldError("options.failOver", errors.New("status stands in Spring's payload: set payload to spring"))
+	}
+	if err := checkPath(o.Base); err != nil {
+		return registry.FieldError("options.base", err)
+	}
+	return nil
+}
+
+func oneOf(value string, allowed []string) error {
+	for _, a := range allowed {
+		if value == a {
+			return nil
+		}
+	}
+	return fmt.Errorf("is %q; write one of %s", value, strings.Join(allowed, ", "))
+}
+
+// checkPath takes "/" and "/a/b".
+func checkPath(path string) error {
+	rest, absolute := strings.CutPrefix(path, slash)
+	if !absolute {
+		return fmt.Errorf("is %q; write a path that begins with /", path)
+	}
+	if rest == "" {
+		return nil
+	}
+	for segment := range strings.SplitSeq(rest, slash) {
+		if err := checkSegment(segment); err != nil {
+			return fmt.Errorf("is %q, which is no path in ZooKeeper: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// parseEndpoint reads an endpoint as ZooKeeper's own clients do: host:port,host:port/chroot. The chroot is "" where there
+// is none.
+func parseEndpoint(cfg registry.Config) (servers []string, chroot string, err error) {
+	hosts, rest, rooted := strings.Cut(cfg.Endpoint, slash)
+	if rooted {
+		chroot = slash + rest
+		if strings.Contains(rest, ",") {
+			return nil, "", registry.FieldError("endpoint",
+				errors.New("has a chroot before its end; write host:port,host:port/chroot"))
+		}
+		if err := checkPath(chroot); err != nil {
+			return nil, "", registry.FieldError("endpoint", fmt.Errorf("has a chroot that %w", err))
+		}
+	}
+	cfg.Endpoint = hosts
+	addresses, err := cfg.Addresses()
+	if err != nil {
+		return nil, "", err
+	}
+	for i, a := range addresses {
+		if _, _, err := net.SplitHostPort(a); err != nil && !strings.Contains(strings.TrimPrefix(a, "["), ":") {
+			addresses[i] = a + ":" + defaultPort
+		}
+	}
+	cfg.Endpoint = strings.Join(addresses, ",")
+	servers, err = cfg.HostPorts()
+	return servers, strings.TrimSuffix(chroot, slash), err
+}

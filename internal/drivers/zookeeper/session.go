@@ -1,0 +1,263 @@
+package zookeeper
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// session is one session with ZooKeeper, over as many connections as it takes; where it expires the client begins another
+// one. It is safe for concurrent use.
+//
+// Its requests wait for a connection on which we have said who we are, as long as their context allows and no longer than
+// until all servers have failed once. None is queued in the client while there is no connection: it would be sent when
+// there is one again, however long after its caller has given up.
+type session struct {
+	conn   *zk.Conn
+	wire   *wire
+	digest []byte // user:password; nil without
+
+	mu         sync.Mutex
+	connected  bool
+	introduced bool  // the server knows who we are, and the client will say it again on each connection
+	refused    error // the server does not take what we say
+	generation int   // counts connections
+	rounds     int   // counts how often all servers have failed
+	why        error // the client's last trouble
+	closed     bool
+	changed    chan struct{} // closed and replaced at each change
+}
+
+// settings are what a session is made of.
+type settings struct {
+	servers   []string
+	timeout   time.Duration // the session's
+	connectBy time.Duration // of one connection
+	tls       *tls.Config   // nil without
+	digest    []byte        // user:password; nil without
+}
+
+// newSession begins to connect, and returns at once.
+func newSession(ctx context.Context, set settings) (*session, error) {
+	s := &session{
+		wire:   newWire(context.WithoutCancel(ctx), set.tls, set.connectBy),
+		digest: set.digest, introduced: set.digest == nil, changed: make(chan struct{}),
+	}
+	conn, _, err := zk.Connect(set.servers, set.timeout,
+		zk.WithDialer(s.wire.dial),
+		zk.WithHostProvider(&hosts{failed: s.allFailed}),
+		zk.WithEventCallback(s.observe),
+		zk.WithLogger(listener(s.trouble)),
+		zk.WithLogInfo(false),
+		zk.WithMaxBufferSize(maxAnswer),
+	)
+	if err != nil {
+		s.wire.close()
+		return nil, fmt.Errorf("making the client: %w", err)
+	}
+	s.conn = conn
+	if !s.introduced {
+		go s.introduce()
+	}
+	return s, nil
+}
+
+// close leaves the session to time out. Requests under way end with an error.
+func (s *session) close() {
+	s.change(func() { s.closed = true })
+	s.wire.close() // first, so that the client's Close finds nobody to tell
+	go s.conn.Close()
+}
+
+// introduce says who we are until the client has it: it says it again on each new connection, but only what was once
+// acknowledged.
+func (s *session) introduce() {
+	for {
+		err := s.conn.AddAuth("digest", s.digest)
+		done := false
+		s.change(func() {
+			s.introduced = err == nil
+			if err != nil && isRefusal(err) {
+				s.refused = err
+			}
+			done = s.introduced || s.closed
+		})
+		if done {
+			return
+		}
+	}
+}
+
+// change changes the state and tells those who wait for it.
+func (s *session) change(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// observe is called by the client, which waits for it.
+func (s *session) observe(e zk.Event) {
+	if e.Type != zk.EventSession {
+		return
+	}
+	switch e.State {
+	case zk.StateHasSession:
+		s.change(func() { s.connected, s.why = true, nil; s.generation++ })
+	case zk.StateDisconnected, zk.StateExpired:
+		s.change(func() { s.connected = false })
+	default:
+	}
+}
+
+func (s *session) allFailed() { s.change(func() { s.rounds++ }) }
+func (s *session) trouble(err error) {
+	if errors.Is(err, io.EOF) {
+		err = errors.New("the server has closed the connection")
+	}
+	s.change(func() { s.why = err })
+}
+
+// listener takes the errors out of what the client logs: it returns them nowhere.
+type listener func(error)
+
+// Printf implements zk.Logger.
+func (l listener) Printf(_ string, args ...any) {
+	for _, arg := range args {
+		if err, is := arg.(error); is {
+			l(err)
+		}
+	}
+}
+
+// await returns when requests can be made, with the number of the connection.
+func (s *session) await(ctx context.Context) (generation int, err error) {
+	rounds := -1
+	for {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		s.mu.Lock()
+		changed := s.changed
+		ready, err := s.ready(rounds)
+		generation = s.generation
+		if rounds < 0 {
+			rounds = s.rounds
+		}
+		s.mu.Unlock()
+		if ready || err != nil {
+			return generation, err
+		}
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		}
+	}
+}
+
+// ready reports whether requests can be made, or why they never will be, or that all servers have failed since there were
+// so many rounds. The caller holds the lock.
+func (s *session) ready(rounds int) (bool, error) {
+	switch {
+	case s.closed:
+		return false, errClosed
+	case s.refused != nil && !s.introduced:
+		return false, s.refused
+	case s.connected && s.introduced:
+		return true, nil
+	case rounds >= 0 && s.rounds > rounds && s.why != nil:
+		return false, fmt.Errorf("no connection to ZooKeeper: %w", s.why)
+	}
+	return false, nil
+}
+
+// excuse says why a call may have got no answer, "" where nothing is known.
+func (s *session) excuse() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.connected && s.introduced:
+		return ""
+	case s.why == nil:
+		return "; there is no connection to ZooKeeper yet"
+	}
+	return fmt.Sprintf("; no connection to ZooKeeper: %v", s.why)
+}
+
+// connection returns the number of the connection, or that of the last one.
+func (s *session) connection() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.generation
+}
+
+// id is the session's; it becomes another one when the session has expired.
+func (s *session) id() int64 { return s.conn.SessionID() }
+
+// The requests. Each waits for a connection and returns the client's error as it is. A request whose context ends goes on
+// until the client has an answer or has lost its connection: call them in a goroutine of their own.
+
+func (s *session) get(ctx context.Context, path string) ([]byte, *zk.Stat, error) {
+	if _, err := s.await(ctx); err != nil {
+		return nil, nil, err
+	}
+	return s.conn.Get(path)
+}
+
+func (s *session) children(ctx context.Context, path string) ([]string, error) {
+	if _, err := s.await(ctx); err != nil {
+		return nil, err
+	}
+	names, _, err := s.conn.Children(path)
+	return names, err
+}
+
+func (s *session) exists(ctx context.Context, path string) (bool, error) {
+	if _, err := s.await(ctx); err != nil {
+		return false, err
+	}
+	is, _, err := s.conn.Exists(path)
+	return is, err
+}
+
+// sync makes what is read after it on the same connection as new as anything that was acknowledged before it.
+func (s *session) sync(ctx context.Context, path string) (generation int, err error) {
+	generation, err = s.await(ctx)
+	if err != nil {
+		return 0, err
+	}
+	_, err = s.conn.Sync(path)
+	return generation, err
+}
+
+func (s *session) createContainer(ctx context.Context, path string, acl []zk.ACL) error {
+	if _, err := s.await(ctx); err != nil {
+		return err
+	}
+	_, err := s.conn.CreateContainer(path, []byte{}, zk.FlagContainer, acl)
+	return err
+}
+
+// multi makes all changes or none, and returns which one of them is to blame for the error, -1 if that is not known.
+func (s *session) multi(ctx context.Context, ops []any) (blame int, err error) {
+	if _, err := s.await(ctx); err != nil {
+		return -1, err
+	}
+	answers, err := s.conn.Multi(ops...)
+	if err == nil {
+		return -1, nil
+	}
+	for i, a := range answers {
+		if a.Error != nil { // the first: what comes after it was not tried
+			return i, a.Error
+		}
+	}
+	return -1, err
+}

@@ -1,0 +1,222 @@
+package zookeeper
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	keepAlive = 15 * time.Second
+	// patience is how long a connection may be silent while a call waits. With less a short deadline of one call would
+	// cost all others their connection.
+	patience = 2 * time.Second
+
+	headerLength = 4
+	// A welcome is 37 bytes, or 36 from an old server; no answer is shorter than its header.
+	minWelcome, maxWelcome = 36, 1 << 10
+	minAnswer              = 16
+	// maxAnswer bounds what is read of an answer, in bytes: the names of some 500,000 entries of one service.
+	maxAnswer = 32 << 20
+)
+
+var errClosed = errors.New("the driver is closed")
+
+// wire makes the connections of one session, one at a time, and takes the last one away when the driver is closed.
+type wire struct {
+	connect func(address string) (net.Conn, error)
+	timeout time.Duration
+	cancel  context.CancelFunc
+
+	mu      sync.Mutex
+	current *framed
+	closed  bool
+}
+
+// newWire makes connections with TLS where it is given a configuration. The timeout bounds how long it takes until the
+// server has said welcome.
+func newWire(ctx context.Context, tlsConfig *tls.Config, timeout time.Duration) *wire {
+	ctx, cancel := context.WithCancel(ctx)
+	dialer := net.Dialer{KeepAlive: keepAlive}
+	connect := func(address string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		if tlsConfig == nil {
+			return dialer.DialContext(ctx, "tcp", address)
+		}
+		return (&tls.Dialer{NetDialer: &dialer, Config: tlsConfig}).DialContext(ctx, "tcp", address)
+	}
+	return &wire{connect: connect, timeout: timeout, cancel: cancel}
+}
+
+// dial is the client's dialer. The time that the client grants, a second, is too short for TLS over a long way.
+func (w *wire) dial(_, address string, _ time.Duration) (net.Conn, error) {
+	conn, err := w.connect(address)
+	if err != nil {
+		return nil, err
+	}
+	f := &framed{Conn: conn, welcomeBy: time.Now().Add(w.timeout)}
+	f.hear()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		_ = conn.Close()
+		return nil, errClosed
+	}
+	if w.current != nil {
+		_ = w.current.Close() // the client leaves it open where the session has expired
+	}
+	w.current = f
+	return f, nil
+}
+
+// dropIfSilent closes the connection if nothing has come over it since then: its server may be gone without a word, and the
+// client would wait for two thirds of the session's timeout before it tries another.
+func (w *wire) dropIfSilent(since time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.current != nil && time.Since(since) >= patience && w.current.heard().Before(since) {
+		_ = w.current.Close()
+	}
+}
+
+// close closes the connection, and none comes after it. The server knows nothing of it, so the session lives on until it
+// times out, and its ephemeral entries with it.
+func (w *wire) close() {
+	w.cancel()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	if w.current != nil {
+		_ = w.current.Close()
+	}
+}
+
+// framed is a connection on which each answer begins with its length. It checks the length before the client makes room
+// for so many bytes: whoever listens at the wrong port may have sent text.
+type framed struct {
+	net.Conn
+
+	welcomeBy time.Time
+	welcomed  atomic.Bool
+	last      atomic.Int64
+
+	// The reader's alone.
+	header [headerLength]byte
+	have   int // of the header
+	left   int // of the answer
+}
+
+func (f *framed) hear()            { f.last.Store(time.Now().UnixNano()) }
+func (f *framed) heard() time.Time { return time.Unix(0, f.last.Load()) }
+
+// SetReadDeadline lets nobody put off the end of the wait for a welcome.
+func (f *framed) SetReadDeadline(t time.Time) error {
+	if !f.welcomed.Load() {
+		t = f.welcomeBy
+	}
+	return f.Conn.SetReadDeadline(t)
+}
+
+// Read reads no further than to the end of a header or of an answer.
+func (f *framed) Read(p []byte) (int, error) {
+	if f.left > 0 {
+		n, err := f.Conn.Read(p[:min(len(p), f.left)])
+		return f.took(n), err
+	}
+	n, err := f.Conn.Read(p[:min(len(p), headerLength-f.have)])
+	f.have += copy(f.header[f.have:], p[:n])
+	if f.have < headerLength {
+		return n, err
+	}
+	f.have = 0
+	length := binary.BigEndian.Uint32(f.header[:])
+	if err := f.check(length); err != nil {
+		return 0, err
+	}
+	f.left = int(length)
+	return n, err
+}
+
+func (f *framed) took(n int) int {
+	f.left -= n
+	f.hear()
+	if f.left == 0 && !f.welcomed.Swap(true) {
+		_ = f.Conn.SetReadDeadline(time.Time{}) // the client believes that there is none
+	}
+	return n
+}
+
+func (f *framed) check(length uint32) error {
+	switch {
+	case !f.welcomed.Load() && (length < minWelcome || length > maxWelcome):
+		return fmt.Errorf("%s does not answer as a ZooKeeper server does: is it another port, or one with TLS",
+			f.RemoteAddr())
+	case length < minAnswer:
+		return fmt.Errorf("an answer of %d bytes makes no sense", length)
+	case length > maxAnswer:
+		return fmt.Errorf("an answer has more than %d bytes", maxAnswer)
+	}
+	return nil
+}
+
+// hosts gives the client the servers in turn, from a random one on. Their names are looked up at each connection, since a
+// server in Kubernetes changes its address.
+type hosts struct {
+	// failed is called when no server let us in.
+	failed func()
+
+	mu      sync.Mutex
+	servers []string
+	next    int
+	tried   int
+	lost    bool
+}
+
+// Init implements zk.HostProvider.
+func (h *hosts) Init(servers []string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.servers, h.next = servers, rand.IntN(len(servers))
+	return nil
+}
+
+// Len implements zk.HostProvider.
+func (h *hosts) Len() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.servers)
+}
+
+// Next implements zk.HostProvider. Where again is true the client drops the requests that are queued, and waits a second:
+// after all servers have failed, and after a connection was lost, so that nothing is sent long after it was asked for.
+func (h *hosts) Next() (server string, again bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	allFailed := h.tried == len(h.servers)
+	again = allFailed || h.lost
+	if again {
+		h.tried, h.lost = 0, false
+	}
+	if allFailed {
+		h.failed()
+	}
+	server = h.servers[h.next]
+	h.next = (h.next + 1) % len(h.servers)
+	h.tried++
+	return server, again
+}
+
+// Connected implements zk.HostProvider.
+func (h *hosts) Connected() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.tried, h.lost = 0, true
+}

@@ -1,0 +1,217 @@
+package zookeeper
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// heartbeatsPerSession is how often each entry is looked at within the session's timeout: the entries of a leader that is
+// gone have to be taken over before its session ends, and the next one begins only when its lease has.
+const heartbeatsPerSession = 4
+
+// Registry writes entries into ZooKeeper. It is safe for concurrent use, and keeps nothing about instances.
+type Registry struct {
+	session       *session
+	tree          tree
+	opts          Options
+	acl           []zk.ACL
+	interval      time.Duration
+	authenticates bool
+	locks         locks
+}
+
+var (
+	_ registry.Constructor = New
+	_ registry.Lister      = (*Registry)(nil)
+	_ registry.Heartbeater = (*Registry)(nil)
+	_ registry.Batcher     = (*Registry)(nil)
+	_ io.Closer            = (*Registry)(nil)
+)
+
+// New makes a driver for the ZooKeeper at cfg.Endpoint, which has the form of ZooKeeper's own clients:
+// host:port,host:port/chroot. It begins to connect, and does not wait for it. Of cfg.Auth it takes user and password, for
+// the scheme digest.
+func New(ctx context.Context, cfg registry.Config) (registry.Registry, error) {
+	servers, chroot, err := parseEndpoint(cfg)
+	if err != nil {
+		return nil, err
+	}
+	opts, timeout, err := readOptions(cfg)
+	if err != nil {
+		return nil, err
+	}
+	digest, err := readDigest(cfg.Auth)
+	if err != nil {
+		return nil, err
+	}
+	var tlsConfig *tls.Config
+	if opts.TLS {
+		if tlsConfig, err = cfg.TLS.ClientConfig(); err != nil {
+			return nil, err
+		}
+	}
+	s, err := newSession(ctx, settings{
+		servers: servers, timeout: timeout, connectBy: connectTimeout(cfg.Timeout), tls: tlsConfig, digest: digest,
+	})
+	if err != nil {
+		return nil, err
+	}
+	r := &Registry{session: s, tree: newTree(chroot, opts.Base), opts: opts, acl: aclOf(opts), authenticates: digest != nil}
+	if opts.Ephemeral {
+		r.interval = timeout / heartbeatsPerSession
+	}
+	return r, nil
+}
+
+// connectTimeout leaves a call time for a second server where the first does not answer.
+func connectTimeout(call time.Duration) time.Duration {
+	const least, most = time.Second, 5 * time.Second
+	return min(max(call/2, least), most) //nolint:mnd // a half
+}
+
+func readDigest(auth registry.Auth) ([]byte, error) {
+	if err := auth.Accept(registry.AuthPassword); err != nil {
+		return nil, err
+	}
+	password, err := auth.Password()
+	switch {
+	case err != nil:
+		return nil, err
+	case auth.Username == "":
+		return nil, nil
+	case strings.Contains(auth.Username, ":"):
+		return nil, registry.FieldError("auth.username", errors.New("must not hold a colon: ZooKeeper ends the name there"))
+	}
+	return []byte(auth.Username + ":" + password), nil
+}
+
+// aclOf is for all that we create.
+func aclOf(opts Options) []zk.ACL {
+	if opts.ACL == aclOpen {
+		return zk.WorldACL(zk.PermAll)
+	}
+	return append(zk.AuthACL(zk.PermAll), zk.WorldACL(zk.PermRead)...)
+}
+
+// Register implements [registry.Registry].
+func (r *Registry) Register(ctx context.Context, in registry.Instance) error {
+	return r.change(ctx, "registering", registry.Change{Instance: in, State: registry.InService})
+}
+
+// FailOver implements [registry.Registry]. An instance that is not known stays unknown.
+func (r *Registry) FailOver(ctx context.Context, in registry.Instance) error {
+	return r.change(ctx, "failing over", registry.Change{Instance: in, State: registry.OutOfService})
+}
+
+// Deregister implements [registry.Registry].
+func (r *Registry) Deregister(ctx context.Context, in registry.Instance) error {
+	return r.change(ctx, "deregistering", registry.Change{Instance: in, State: registry.Absent})
+}
+
+// HeartbeatInterval implements [registry.Heartbeater]. The client keeps the session; what a heartbeat finds out is that an
+// entry is of an older one.
+func (r *Registry) HeartbeatInterval() time.Duration { return r.interval }
+
+// Heartbeat implements [registry.Heartbeater].
+func (r *Registry) Heartbeat(ctx context.Context, in registry.Instance) error {
+	err := registry.Terminal(r.tree.check(in))
+	if err == nil {
+		err = r.run(ctx, func(ctx context.Context) error { return r.beat(ctx, in) })
+	}
+	if err != nil {
+		return fmt.Errorf("renewing %s at %s: %w", in.Service, in.Endpoint(), err)
+	}
+	return nil
+}
+
+// beat asks again before it says no: a server may be behind the others. None is behind what it has told this session.
+func (r *Registry) beat(ctx context.Context, in registry.Instance) error {
+	var missing error
+	for _, fresh := range []bool{false, true} {
+		n, err := r.read(ctx, in, fresh)
+		switch {
+		case err != nil:
+			return err
+		case !n.isOf(in):
+			missing = errors.New("there is no entry of this pod")
+		case n.stat.EphemeralOwner != r.owner():
+			missing = errors.New("the entry is of another session")
+		default:
+			return nil
+		}
+	}
+	return registry.NotRegistered(missing)
+}
+
+// Close leaves the session to time out, so that whoever comes next can take over its ephemeral entries until then.
+func (r *Registry) Close() error {
+	r.session.close()
+	return nil
+}
+
+// owner is the session that our entries belong to; 0 is none.
+func (r *Registry) owner() int64 {
+	if r.opts.Ephemeral {
+		return r.session.id()
+	}
+	return 0
+}
+
+// change makes one change.
+func (r *Registry) change(ctx context.Context, doing string, c registry.Change) error {
+	p, err := r.prepare(c)
+	if err == nil {
+		err = r.exclusively(ctx, []string{p.path}, func(ctx context.Context) error { return r.apply(ctx, p) })
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s at %s: %w", doing, c.Instance.Service, c.Instance.Endpoint(), err)
+	}
+	return nil
+}
+
+// exclusively runs work while nobody else works on these entries; see locks.
+func (r *Registry) exclusively(ctx context.Context, paths []string, work func(context.Context) error) error {
+	release, err := r.locks.acquire(ctx, paths...)
+	if err != nil {
+		return err
+	}
+	return r.run(ctx, func(ctx context.Context) error {
+		defer release()
+		return work(ctx)
+	})
+}
+
+// run runs work and returns when it or the context ends. The client's requests take no context: one that is under way when
+// the context ends goes on until the server has answered or the connection is gone, which the client makes sure of within
+// two thirds of the session's timeout. No other request is made after it.
+func (r *Registry) run(ctx context.Context, work func(context.Context) error) error {
+	started := time.Now()
+	done := make(chan error, 1)
+	go func() { done <- work(ctx) }()
+	select {
+	case err := <-done:
+		return inTime(ctx, r.explain(err))
+	case <-ctx.Done():
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		r.session.wire.dropIfSilent(started)
+	}
+	return fmt.Errorf("%w%s", ctx.Err(), r.session.excuse())
+}
+
+// inTime makes sure that the error of a call whose context has ended says so, and is none that stays.
+func inTime(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	return fmt.Errorf("%w (%v)", ctx.Err(), err) //nolint:errorlint // its class is of no use any more
+}

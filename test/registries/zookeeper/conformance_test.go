@@ -1,0 +1,120 @@
+package zookeeper_test
+
+import (
+	"testing"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/registries/zookeeper"
+)
+
+const (
+	user     = "rollcall"
+	password = "s3cret-password"
+)
+
+// harness is that of a server which is restarted, with drivers of this configuration.
+func harness(t *testing.T, s *zookeeper.Server, cfg registry.Config) registrytest.Harness {
+	t.Helper()
+	stranger := mutual.Use(t)
+	if cfg.Endpoint == "" {
+		cfg.Endpoint = s.Endpoint
+	}
+	at := func(t registrytest.T, endpoint string) registry.Registry {
+		return open(t, registry.Config{Cluster: "any", Endpoint: endpoint, Options: cfg.Options})
+	}
+	h := registrytest.Harness{
+		Open: func(t registrytest.T, cluster string) registry.Registry {
+			c := cfg
+			c.Cluster = cluster
+			return open(t, c)
+		},
+		Unreachable: func(t registrytest.T) registry.Registry { return at(t, registrytest.UnusedAddress(t)) },
+		Stalled:     func(t registrytest.T) registry.Registry { return at(t, registrytest.SilentAddress(t)) },
+		Refusing:    func(t registrytest.T) registry.Registry { return at(t, startFake(t, codeNoAuth).endpoint) },
+		Failing: func(t registrytest.T) (registry.Registry, func() int) {
+			f := startFake(t, codeLoss)
+			return at(t, f.endpoint), func() int { return int(f.requests.Load()) }
+		},
+		// A wrong password is shown only by what it may not do; see TestWrongPassword.
+		WrongCredentials: func(rt registrytest.T) registry.Registry {
+			other := use(t, zookeeper.Options{TLS: true})
+			return open(rt, registry.Config{
+				Endpoint: stranger.SecureEndpoint,
+				TLS:      registry.TLS{CAFile: stranger.CAFile, CertFile: other.CertFile, KeyFile: other.KeyFile},
+				Options:  cfg.Options,
+			})
+		},
+		Restart: func(t registrytest.T) {
+			if err := s.Restart(t.Context()); err != nil {
+				t.Fatalf("%v", err)
+			}
+		},
+		Secrets: []string{password},
+		Lacks: map[registrytest.Capability]string{
+			registrytest.AnyServiceName: "a znode's name has no slash, and Curator's readers know no escapes",
+			registrytest.Probing:        "what is acknowledged is given to clients",
+		},
+	}
+	return h
+}
+
+// persistent is for entries without a session, ephemeral for those with one.
+func persistent(h registrytest.Harness) registrytest.Harness {
+	h.Lacks[registrytest.Heartbeats] = "a persistent node does not end with a session"
+	return h
+}
+
+func ephemeral(h registrytest.Harness, cfg registry.Config) registrytest.Harness {
+	h.ShortLease = func(t registrytest.T, cluster string) registry.Registry {
+		c := cfg
+		c.Cluster = cluster
+		c.Options = options("ephemeral", true, "sessionTimeout", "3s")
+		return open(t, c)
+	}
+	return h
+}
+
+// removing is for the option failOver: delete.
+func removing(h registrytest.Harness) registrytest.Harness {
+	h.Lacks[registrytest.OutOfServiceState] = "the entry is deleted: no state is heeded by all readers"
+	return h
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	s := use(t, zookeeper.Options{})
+	registrytest.Run(t, removing(persistent(harness(t, s, registry.Config{}))))
+}
+
+func TestConformanceOfEphemeral(t *testing.T) {
+	t.Parallel()
+	s := use(t, zookeeper.Options{})
+	cfg := registry.Config{Endpoint: s.Endpoint, Options: options("ephemeral", true)}
+	registrytest.Run(t, removing(ephemeral(harness(t, s, cfg), cfg)))
+}
+
+func TestConformanceWithSpringsStatus(t *testing.T) {
+	t.Parallel()
+	s := use(t, zookeeper.Options{})
+	cfg := registry.Config{Options: options("payload", "spring", "failOver", "status")}
+	registrytest.Run(t, persistent(harness(t, s, cfg)))
+}
+
+func TestConformanceWithEnabled(t *testing.T) {
+	t.Parallel()
+	s := use(t, zookeeper.Options{})
+	cfg := registry.Config{Options: options("payload", "map", "failOver", "enabled")}
+	registrytest.Run(t, persistent(harness(t, s, cfg)))
+}
+
+func TestConformanceWithDigestAndChroot(t *testing.T) {
+	t.Parallel()
+	s := use(t, zookeeper.Options{})
+	create(t, connect(t, s.Endpoint), "/platform/discovery", openACL())
+	registrytest.Run(t, removing(persistent(harness(t, s, registry.Config{
+		Endpoint: s.Endpoint + "/platform/discovery",
+		Auth:     registry.Auth{Username: user, PasswordFile: writeFile(t, "password", password+"\n")},
+		Options:  options("base", "/"),
+	}))))
+}

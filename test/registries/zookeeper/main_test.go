@@ -1,0 +1,152 @@
+package zookeeper_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	driver "github.com/rollcall-dev/rollcall/internal/drivers/zookeeper"
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/registries"
+	"github.com/rollcall-dev/rollcall/test/registries/zookeeper"
+)
+
+// The servers of all tests that don't restart theirs.
+var (
+	shared = share(zookeeper.Options{})
+	secure = share(zookeeper.Options{TLS: true})
+	mutual = share(zookeeper.Options{ClientCertificates: true})
+)
+
+func share(opts zookeeper.Options) *registries.Shared[*zookeeper.Server] {
+	return registries.Share(func(ctx context.Context) (*zookeeper.Server, error) { return zookeeper.Start(ctx, opts) })
+}
+
+func TestMain(m *testing.M) { registries.Main(m, shared, secure, mutual) }
+
+// bound is for what must happen sooner or later.
+const bound = time.Minute
+
+// use starts a server for one test.
+func use(t *testing.T, opts zookeeper.Options) *zookeeper.Server {
+	t.Helper()
+	return registries.Use(t, func(ctx context.Context) (*zookeeper.Server, error) { return zookeeper.Start(ctx, opts) })
+}
+
+// options makes a driver's options of pairs.
+func options(pairs ...any) json.RawMessage {
+	all := map[string]any{}
+	for i := 0; i < len(pairs); i += 2 {
+		all[pairs[i].(string)] = pairs[i+1]
+	}
+	raw, err := json.Marshal(all)
+	if err != nil {
+		panic(err)
+	}
+	return raw
+}
+
+// open makes a driver and closes it in the end.
+func open(t registrytest.T, cfg registry.Config) *driver.Registry {
+	t.Helper()
+	d, err := driver.New(t.Context(), cfg)
+	if err != nil {
+		t.Fatalf("making the driver: %v", err)
+	}
+	t.Cleanup(func() { _ = d.(io.Closer).Close() })
+	return d.(*driver.Registry)
+}
+
+// connect makes a client beside the driver, as an operator has one.
+func connect(t *testing.T, endpoint string, logIn ...string) *zk.Conn {
+	t.Helper()
+	conn, _, err := zk.Connect([]string{endpoint}, time.Minute, zk.WithLogger(silent{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	for _, digest := range logIn {
+		if err := conn.AddAuth("digest", []byte(digest)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return conn
+}
+
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}
+
+// create makes a node and those above it.
+func create(t *testing.T, conn *zk.Conn, path string, acl []zk.ACL) {
+	t.Helper()
+	for i := 1; i <= len(path); i++ {
+		if i < len(path) && path[i] != '/' {
+			continue
+		}
+		if _, err := conn.Create(path[:i], []byte{}, zk.FlagPersistent, acl); err != nil && err != zk.ErrNodeExists {
+			t.Fatalf("creating %s: %v", path[:i], err)
+		}
+	}
+}
+
+func openACL() []zk.ACL { return zk.WorldACL(zk.PermAll) }
+
+// pod returns the instance of a pod, at an address of its own for each n.
+func pod(n int) registry.Instance {
+	name := fmt.Sprintf("web-%d", n)
+	return registry.Instance{
+		Service: "web", Address: fmt.Sprintf("10.0.%d.%d", n/250, n%250+1), Port: 8080,
+		Cluster: "prod-1", Namespace: "shop", Pod: name, UID: "uid-of-" + name,
+	}
+}
+
+// path is where the entry of an instance is.
+func path(base string, in registry.Instance) string {
+	return base + "/" + in.Service + "/rollcall-" + in.Endpoint()
+}
+
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// eventually waits until what returns "", and fails with what it said last.
+func eventually(t *testing.T, what func() string) {
+	t.Helper()
+	deadline := time.Now().Add(bound)
+	for {
+		wrong := what()
+		if wrong == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after %s: %s", bound, wrong)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func writeFile(t *testing.T, name, content string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	must(t, os.WriteFile(file, []byte(content), 0o600))
+	return file
+}
