@@ -78,11 +78,12 @@ type Server struct {
 	// CAFile, CertFile and KeyFile are for clients, and empty without TLS.
 	CAFile, CertFile, KeyFile string
 
-	opts    Options
-	url     string
-	peerURL string
-	http    *http.Client
-	serving pki.KeyPair
+	opts      Options
+	url       string
+	peerURL   string
+	http      *http.Client
+	clientTLS *tls.Config
+	serving   pki.KeyPair
 }
 
 // Start gets the server, runs it and returns when it serves.
@@ -163,14 +164,19 @@ func (s *Server) issue(dir string) error {
 	if err != nil {
 		return err
 	}
-	s.http.Transport = &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}
+	s.clientTLS = config
+	s.http.Transport = &http.Transport{TLSClientConfig: config.Clone(), DisableKeepAlives: true}
 	return nil
 }
 
+// URL is the endpoint with its scheme.
+func (s *Server) URL() string { return s.url }
+
+// WithUsers reports whether the server asks for a user and password.
+func (s *Server) WithUsers() bool { return s.opts.RootPassword != "" }
+
 // TLSConfig is that of a client that this server lets in, nil without TLS.
-func (s *Server) TLSConfig() *tls.Config {
-	return s.http.Transport.(*http.Transport).TLSClientConfig.Clone()
-}
+func (s *Server) TLSConfig() *tls.Config { return s.clientTLS.Clone() }
 
 func (s *Server) ready(ctx context.Context) error {
 	return s.do(ctx, http.MethodGet, "/health", nil)

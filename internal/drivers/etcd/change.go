@@ -1,0 +1,168 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// change is one of a transaction.
+type change struct {
+	registry.Change
+	index int // in what was asked for
+	key   string
+	value string           // of an entry to be put
+	lease clientv3.LeaseID // of an entry to be put, 0 for none
+	seen  *mvccpb.KeyValue // an entry to be removed, as it was read; nil where it is not there, or is another's
+}
+
+func (c change) puts() bool { return c.State == registry.InService }
+
+// BatchLimit implements [registry.Batcher].
+func (r *Registry) BatchLimit() int { return r.limit }
+
+// Batch implements [registry.Batcher] with one transaction.
+func (r *Registry) Batch(ctx context.Context, asked []registry.Change) []error {
+	errs := make([]error, len(asked))
+	var changes []*change
+	for i, a := range asked {
+		c, err := r.plan(a)
+		if err != nil {
+			errs[i] = describe(a, registry.Terminal(err))
+			continue
+		}
+		c.index = i
+		changes = append(changes, c)
+	}
+	if err := r.apply(ctx, changes); err != nil {
+		together := len(changes) > 1 && refused(err)
+		err = contextFirst(ctx, classify(err))
+		for _, c := range changes {
+			if errs[c.index] = describe(c.Change, err); together && ctx.Err() == nil {
+				// It may be another one that is refused.
+				errs[c.index] = registry.NotApplied(errs[c.index])
+			}
+		}
+	}
+	return errs
+}
+
+func describe(c registry.Change, err error) error {
+	doing := "deregistering"
+	switch c.State {
+	case registry.InService:
+		doing = "registering"
+	case registry.OutOfService:
+		doing = "failing over"
+	}
+	return fmt.Errorf("%s %s at %s: %w", doing, c.Instance.Service, c.Instance.Endpoint(), err)
+}
+
+func (r *Registry) plan(a registry.Change) (*change, error) {
+	if err := whole(a.Instance); err != nil {
+		return nil, err
+	}
+	c := &change{Change: a, key: r.target.key(a.Instance)}
+	var err error
+	if c.puts() {
+		c.value, err = encode(a.Instance)
+	}
+	return c, err
+}
+
+// apply makes the changes, all or none. What is removed is so on condition that it is as it was read. Where it is not,
+// the transaction did nothing but read it anew, and another one is made of what it read: so two calls for one instance
+// do not fail each other.
+func (r *Registry) apply(ctx context.Context, changes []*change) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	if err := r.look(ctx, changes); err != nil {
+		return err
+	}
+	if err := r.grant(ctx, changes); err != nil {
+		return err
+	}
+	for {
+		conditions, ops := operations(changes)
+		if len(ops) == 0 {
+			return nil
+		}
+		answer, err := r.commit(ctx, conditions, ops, reads(changes))
+		if err != nil || answer.Succeeded {
+			return err
+		}
+		see(changes, answer)
+	}
+}
+
+// look reads what is to be removed.
+func (r *Registry) look(ctx context.Context, changes []*change) error {
+	gets := reads(changes)
+	if len(gets) == 0 {
+		return nil
+	}
+	answer, err := r.commit(ctx, nil, gets, nil)
+	if err != nil {
+		return err
+	}
+	see(changes, answer)
+	return nil
+}
+
+func (r *Registry) commit(
+	ctx context.Context, conditions []clientv3.Cmp, then, otherwise []clientv3.Op,
+) (answer *clientv3.TxnResponse, err error) {
+	err = r.do(ctx, func() (err error) {
+		answer, err = r.client.Txn(ctx).If(conditions...).Then(then...).Else(otherwise...).Commit()
+		return err
+	})
+	return answer, err
+}
+
+// operations returns what is to be done, and on which conditions.
+func operations(changes []*change) ([]clientv3.Cmp, []clientv3.Op) {
+	var conditions []clientv3.Cmp
+	var ops []clientv3.Op
+	for _, c := range changes {
+		switch {
+		case c.puts():
+			ops = append(ops, clientv3.OpPut(c.key, c.value, clientv3.WithLease(c.lease)))
+		case c.seen != nil:
+			conditions = append(conditions, clientv3.Compare(clientv3.ModRevision(c.key), "=", c.seen.GetModRevision()))
+			ops = append(ops, clientv3.OpDelete(c.key))
+		}
+	}
+	return conditions, ops
+}
+
+// reads returns a read for each removal.
+func reads(changes []*change) []clientv3.Op {
+	var gets []clientv3.Op
+	for _, c := range changes {
+		if !c.puts() {
+			gets = append(gets, clientv3.OpGet(c.key))
+		}
+	}
+	return gets
+}
+
+// see takes over what reads have read. An entry of another pod, or of nobody we know, is not seen, and so spared.
+func see(changes []*change, answer *clientv3.TxnResponse) {
+	i := 0
+	for _, c := range changes {
+		if c.puts() {
+			continue
+		}
+		c.seen = nil
+		kvs := answer.Responses[i].GetResponseRange().GetKvs()
+		if len(kvs) > 0 && uidOf(kvs[0]) == c.Instance.UID {
+			c.seen = kvs[0]
+		}
+		i++
+	}
+}

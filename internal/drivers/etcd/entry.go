@@ -1,0 +1,83 @@
+package etcd
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/netip"
+	"strconv"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// value is an entry's, as the package naming/endpoints of etcd's client writes it. Metadata is any JSON there; ours is an
+// object of strings, which gRPC's resolver does not look at.
+type value struct {
+	Op       uint8 // 0: the address is to be added. Nothing else is ever stored
+	Addr     string
+	Metadata map[string]string
+}
+
+func encode(in registry.Instance) (string, error) {
+	raw, err := json.Marshal(value{Addr: in.Endpoint(), Metadata: in.Meta()})
+	if err != nil {
+		return "", fmt.Errorf("encoding the entry: %w", err)
+	}
+	return string(raw), nil
+}
+
+// decode returns the instance of an entry that we could have written at its key; of others there is none.
+func (t target) decode(kv *mvccpb.KeyValue) (registry.Instance, bool) {
+	var v value
+	if json.Unmarshal(kv.GetValue(), &v) != nil || v.Op != 0 {
+		return registry.Instance{}, false
+	}
+	var in registry.Instance
+	in.SetMeta(v.Metadata)
+	host, port, err := net.SplitHostPort(v.Addr)
+	if err != nil {
+		return registry.Instance{}, false
+	}
+	in.Address = host
+	if in.Port, err = strconv.Atoi(port); err != nil {
+		return registry.Instance{}, false
+	}
+	var ours bool
+	if in.Service, ours = t.service(string(kv.GetKey())); !ours || t.key(in) != string(kv.GetKey()) {
+		return registry.Instance{}, false
+	}
+	return in, true
+}
+
+// uidOf returns the UID in the mark of an entry, "" for one that is nobody's we know.
+func uidOf(kv *mvccpb.KeyValue) string {
+	var v value
+	if json.Unmarshal(kv.GetValue(), &v) != nil {
+		return ""
+	}
+	return v.Metadata[registry.MetaUID]
+}
+
+// whole refuses an instance that could not be told from another, or be read back. What has no UID above all is never
+// written: "" would be taken for that of an entry without a mark.
+func whole(in registry.Instance) error {
+	for _, f := range []struct{ name, value string }{
+		{"service", in.Service}, {"address", in.Address}, {"cluster", in.Cluster},
+		{"namespace", in.Namespace}, {"pod", in.Pod}, {"uid", in.UID},
+	} {
+		if f.value == "" {
+			return fmt.Errorf("the instance has no %s", f.name)
+		}
+	}
+	if _, err := netip.ParseAddr(in.Address); err != nil {
+		return errors.New("the instance's address is not an IP")
+	}
+	if in.Port < 1 || in.Port > math.MaxUint16 {
+		return fmt.Errorf("the instance has port %d; a port is 1 to 65535", in.Port)
+	}
+	return nil
+}

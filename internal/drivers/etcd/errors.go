@@ -1,0 +1,97 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// classify gives an error of the client its class. What is not named here may pass: no leader, a full database, a
+// connection that broke.
+func classify(err error) error {
+	err = rpctypes.Error(err)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, rpctypes.ErrAuthFailed):
+		return registry.Terminal(registry.FieldError("auth.passwordFile", err))
+	case errors.Is(err, rpctypes.ErrUserEmpty):
+		return registry.Terminal(registry.FieldError("auth.username", fmt.Errorf("etcd lets nobody in without one: %w", err)))
+	case errors.Is(err, rpctypes.ErrPermissionDenied):
+		return registry.Terminal(fmt.Errorf("the role of the user must allow reading and writing below the target: %w", err))
+	case loginLost(err):
+		return err
+	case codeOf(err) == codes.InvalidArgument: // too large, say
+		return registry.Terminal(err)
+	case codeOf(err) == codes.Unavailable:
+		return classifyConnection(err)
+	}
+	return err
+}
+
+// codeOf is the code of gRPC.
+func codeOf(err error) codes.Code {
+	if e := new(rpctypes.EtcdError); errors.As(err, e) {
+		return e.Code()
+	}
+	return status.Code(err)
+}
+
+// loginLost holds for what etcd says of a token that it no longer knows: it has expired, the server was started again, or
+// users or roles have changed. The call was not carried out.
+func loginLost(err error) bool {
+	err = rpctypes.Error(err)
+	return errors.Is(err, rpctypes.ErrInvalidAuthToken) || errors.Is(err, rpctypes.ErrAuthOldRevision)
+}
+
+// classifyConnection looks for what trying again does not cure. Of a failed handshake gRPC tells only the text.
+func classifyConnection(err error) error {
+	text := err.Error()
+	switch {
+	// What the server says of our certificate (crypto/tls, alert.go).
+	case contains(text, "remote error: tls: certificate required", "remote error: tls: bad certificate",
+		"remote error: tls: unknown certificate", "remote error: tls: expired certificate",
+		"remote error: tls: revoked certificate", "remote error: tls: unsupported certificate"):
+		return registry.Terminal(registry.FieldError("tls.certFile", fmt.Errorf("etcd does not take our certificate: %w", err)))
+	case contains(text, "x509: certificate signed by unknown authority"):
+		return registry.Terminal(registry.FieldError("tls.caFile", err))
+	}
+	return err
+}
+
+func contains(text string, parts ...string) bool {
+	for _, part := range parts {
+		if strings.Contains(text, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// refused holds for an error which says that a transaction was not carried out, and would not be if it were sent again.
+func refused(err error) bool {
+	switch codeOf(rpctypes.Error(err)) {
+	case codes.InvalidArgument, codes.PermissionDenied:
+		return true
+	default:
+		return false
+	}
+}
+
+// contextFirst makes sure that a call whose context has ended returns an error which says so, and no other class.
+func contextFirst(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() == nil || err == nil:
+		return err
+	case errors.Is(err, ctx.Err()) && !registry.IsTerminal(err):
+		return err
+	}
+	return fmt.Errorf("%w: %s", ctx.Err(), err)
+}

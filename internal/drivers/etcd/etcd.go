@@ -1,0 +1,163 @@
+package etcd
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// pageSize is how many entries one request for a list asks for.
+const pageSize = 1000
+
+// Registry writes to etcd. It implements [registry.Registry], [registry.Lister], [registry.Heartbeater],
+// [registry.Batcher] and io.Closer, and keeps nothing about instances. It is safe for concurrent use.
+type Registry struct {
+	client *clientv3.Client
+	login  *login
+	target target
+	lease  time.Duration
+	limit  int
+}
+
+var (
+	_ registry.Constructor = New
+	_ registry.Lister      = (*Registry)(nil)
+	_ registry.Heartbeater = (*Registry)(nil)
+	_ registry.Batcher     = (*Registry)(nil)
+	_ io.Closer            = (*Registry)(nil)
+)
+
+// New makes a driver for the etcd cluster whose members' client URLs are in cfg.Endpoint, separated by commas. All files
+// that cfg names are read now. cfg.Options is an [Options].
+func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
+	endpoints, err := cfg.URLs()
+	if err != nil {
+		return nil, err
+	}
+	if err := checkEndpoints(endpoints); err != nil {
+		return nil, err
+	}
+	if err := cfg.Auth.Accept(registry.AuthPassword); err != nil {
+		return nil, err
+	}
+	password, err := cfg.Auth.Password()
+	if err != nil {
+		return nil, err
+	}
+	options, err := decodeOptions(cfg)
+	if err != nil {
+		return nil, err
+	}
+	target, err := parseTarget(options.Target)
+	if err != nil {
+		return nil, registry.FieldError("options.target", err)
+	}
+	tlsConfig, err := tlsConfigOf(endpoints, cfg.TLS)
+	if err != nil {
+		return nil, err
+	}
+	login := newLogin(cfg.Auth.Username, password)
+	client, err := connect(endpoints, tlsConfig, login.bundle)
+	if err != nil {
+		return nil, registry.FieldError("endpoint", err)
+	}
+	return &Registry{
+		client: client, login: login, target: target,
+		lease: time.Duration(options.Lease), limit: options.TransactionLimit,
+	}, nil
+}
+
+// tlsConfigOf returns nil for http.
+func tlsConfigOf(endpoints []*url.URL, files registry.TLS) (*tls.Config, error) {
+	if endpoints[0].Scheme != "https" {
+		return nil, nil
+	}
+	return files.ClientConfig()
+}
+
+// Register implements [registry.Registry].
+func (r *Registry) Register(ctx context.Context, in registry.Instance) error {
+	return r.Batch(ctx, []registry.Change{{Instance: in, State: registry.InService}})[0]
+}
+
+// FailOver implements [registry.Registry]. etcd's readers know of no state, so it does what Deregister does.
+func (r *Registry) FailOver(ctx context.Context, in registry.Instance) error {
+	return r.Batch(ctx, []registry.Change{{Instance: in, State: registry.OutOfService}})[0]
+}
+
+// Deregister implements [registry.Registry].
+func (r *Registry) Deregister(ctx context.Context, in registry.Instance) error {
+	return r.Batch(ctx, []registry.Change{{Instance: in, State: registry.Absent}})[0]
+}
+
+// List implements [registry.Lister]. All pages are of one revision of etcd.
+func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, error) {
+	if cluster == "" {
+		return nil, registry.Terminal(errors.New("listing a cluster: it has no name"))
+	}
+	entries, err := r.list(ctx, cluster)
+	if err != nil {
+		return nil, fmt.Errorf("listing cluster %q: %w", cluster, contextFirst(ctx, classify(err)))
+	}
+	return entries, nil
+}
+
+func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, error) {
+	from, end := r.target.before, clientv3.GetPrefixRangeEnd(r.target.before)
+	if from == "" {
+		from, end = "\x00", "\x00" // all there is
+	}
+	entries := []registry.Entry{}
+	var revision int64
+	for {
+		page, err := r.page(ctx, from, end, revision)
+		if err != nil {
+			return nil, err
+		}
+		for _, kv := range page.Kvs {
+			if in, ours := r.target.decode(kv); ours && in.Cluster == cluster {
+				entries = append(entries, registry.Entry{Instance: in, State: registry.InService})
+			}
+		}
+		if !page.More || len(page.Kvs) == 0 {
+			return entries, nil
+		}
+		revision = page.Header.GetRevision()
+		if from = string(page.Kvs[len(page.Kvs)-1].GetKey()) + "\x00"; revision == 0 {
+			return nil, errors.New("the answer has no revision")
+		}
+	}
+}
+
+// page reads keys from one up to another as they were at a revision, 0 meaning now.
+func (r *Registry) page(ctx context.Context, from, end string, revision int64) (page *clientv3.GetResponse, err error) {
+	err = r.do(ctx, func() (err error) {
+		page, err = r.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(pageSize), clientv3.WithRev(revision))
+		return err
+	})
+	return page, err
+}
+
+// do makes a call, logged in.
+func (r *Registry) do(ctx context.Context, call func() error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return r.login.do(ctx, r.client.Auth, call)
+}
+
+// Close closes the connections. Entries stay, those with a lease until it ends.
+func (r *Registry) Close() error {
+	if err := r.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("closing the connections to etcd: %w", err)
+	}
+	return nil
+}

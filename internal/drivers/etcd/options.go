@@ -1,0 +1,65 @@
+package etcd
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+const (
+	defaultTarget = "services/{service}"
+	// defaultTransactionLimit is etcd's own default for --max-txn-ops.
+	defaultTransactionLimit = 128
+	// minLease is the shortest lease that etcd grants as it is, with its default election timeout.
+	minLease = 2 * time.Second
+)
+
+// Options are those of this driver, below registry.options.
+type Options struct {
+	// Target is the gRPC target of a service: a client dials etcd:///{target}. {service} stands for its name and is a whole
+	// part between slashes; the rest is fixed text. Default: services/{service}.
+	Target string `json:"target"`
+	// Lease is how long an entry stays when Rollcall no longer renews it, in whole seconds of at least 2s, such as 60s;
+	// 0s means for ever. Default: 0s.
+	Lease Duration `json:"lease"`
+	// TransactionLimit is how many changes go into one transaction, which is at most what the server allows with its
+	// flag --max-txn-ops. Default: 128.
+	TransactionLimit int `json:"transactionLimit"`
+}
+
+// Duration is written as Go writes one: 60s, 1m30s.
+type Duration time.Duration
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (d *Duration) UnmarshalJSON(raw []byte) error {
+	var text string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		return errors.New(`a duration is a text such as "60s"`)
+	}
+	parsed, err := time.ParseDuration(text)
+	if err != nil {
+		return fmt.Errorf("%q is not a duration such as 60s", text)
+	}
+	*d = Duration(parsed)
+	return nil
+}
+
+func decodeOptions(cfg registry.Config) (Options, error) {
+	o := Options{Target: defaultTarget, TransactionLimit: defaultTransactionLimit}
+	if err := cfg.DecodeOptions(&o); err != nil {
+		return o, err
+	}
+	lease := time.Duration(o.Lease)
+	if lease != 0 && (lease < minLease || lease%time.Second != 0) {
+		return o, registry.FieldError("options.lease",
+			fmt.Errorf("is %s; write whole seconds, at least %s, or 0s for no lease", lease, minLease))
+	}
+	if o.TransactionLimit < 1 {
+		return o, registry.FieldError("options.transactionLimit",
+			fmt.Errorf("is %d; write 1 or more", o.TransactionLimit))
+	}
+	return o, nil
+}

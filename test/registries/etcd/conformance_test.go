@@ -1,0 +1,264 @@
+package etcd_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	driver "github.com/rollcall-dev/rollcall/internal/drivers/etcd"
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/registries"
+	"github.com/rollcall-dev/rollcall/test/registries/etcd"
+)
+
+// patience bounds every wait for what is known to come.
+const patience = time.Minute
+
+const (
+	rootPassword = "root-s3cret"
+	password     = "rollcall-s3cret"
+	// writer may read and write below services/ and rollcall/, stranger may do nothing.
+	writer, stranger = "rollcall", "stranger"
+)
+
+func start(t *testing.T, opts etcd.Options) *etcd.Server {
+	t.Helper()
+	return registries.Use(t, func(ctx context.Context) (*etcd.Server, error) { return etcd.Start(ctx, opts) })
+}
+
+// startWithUsers starts a server that asks for a certificate and a password.
+func startWithUsers(t *testing.T) *etcd.Server {
+	t.Helper()
+	s := start(t, etcd.Options{ClientCertificates: true, RootPassword: rootPassword})
+	root := connect(t, s, "root", rootPassword)
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(root.RoleAdd(t.Context(), writer))
+	for _, prefix := range []string{"services/", "rollcall/"} {
+		must(root.RoleGrantPermission(t.Context(), writer, prefix, clientv3.GetPrefixRangeEnd(prefix),
+			clientv3.PermissionType(clientv3.PermReadWrite)))
+	}
+	for _, user := range []string{writer, stranger} {
+		must(root.UserAdd(t.Context(), user, password))
+	}
+	must(root.UserGrantRole(t.Context(), writer, writer))
+	return s
+}
+
+// connect returns etcd's own client.
+func connect(t *testing.T, s *etcd.Server, user, password string) *clientv3.Client {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{s.URL()}, TLS: s.TLSConfig(), Username: user, Password: password,
+		DialTimeout: patience, Logger: zap.NewNop(),
+	})
+	if err != nil {
+		t.Fatalf("connecting to etcd: %v", err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// config is that of a driver which this server lets in.
+func config(t *testing.T, s *etcd.Server) registry.Config {
+	t.Helper()
+	cfg := registry.Config{Endpoint: s.URL(), TLS: registry.TLS{CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile}}
+	if s.WithUsers() {
+		cfg.Auth = registry.Auth{Username: writer, PasswordFile: writeFile(t, "password", password)}
+	}
+	return cfg
+}
+
+func writeFile(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func open(t registrytest.T, cfg registry.Config) registry.Registry {
+	t.Helper()
+	d, err := driver.New(t.Context(), cfg)
+	if err != nil {
+		t.Fatalf("making the driver: %v", err)
+	}
+	return d
+}
+
+// newDriver is open with Close at the end.
+func newDriver(t *testing.T, cfg registry.Config) *driver.Registry {
+	t.Helper()
+	d := open(t, cfg).(*driver.Registry)
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Errorf("closing the driver: %v", err)
+		}
+	})
+	return d
+}
+
+// lacks is the same for all.
+func lacks() map[registrytest.Capability]string {
+	return map[registrytest.Capability]string{
+		registrytest.OutOfServiceState: "who reads etcd for gRPC knows of no state: an entry is given to clients or not there",
+		registrytest.Probing:           "an entry is given to clients once it is written",
+	}
+}
+
+// harness is that of the drivers with this configuration, on a server that the tests have for themselves. Those of
+// wrong users are on a server with users.
+func harness(t *testing.T, s *etcd.Server, cfg registry.Config, withUsers *etcd.Server) registrytest.Harness {
+	t.Helper()
+	as := func(user, password string) func(t registrytest.T) registry.Registry {
+		wrong := config(t, withUsers)
+		wrong.Auth = registry.Auth{Username: user, PasswordFile: writeFile(t, "password", password)}
+		wrong.Options = cfg.Options
+		return func(t registrytest.T) registry.Registry { return open(t, wrong) }
+	}
+	at := func(t registrytest.T, address string) registry.Registry {
+		return open(t, registry.Config{Endpoint: "http://" + address, Options: cfg.Options})
+	}
+	return registrytest.Harness{
+		Open: func(t registrytest.T, cluster string) registry.Registry {
+			c := cfg
+			c.Cluster = cluster
+			return open(t, c)
+		},
+		Unreachable:      func(t registrytest.T) registry.Registry { return at(t, registrytest.UnusedAddress(t)) },
+		Refusing:         as(stranger, password),
+		WrongCredentials: as(writer, "not-"+password),
+		Stalled:          func(t registrytest.T) registry.Registry { return at(t, registrytest.SilentAddress(t)) },
+		Failing: func(t registrytest.T) (registry.Registry, func() int) {
+			address, attempts := serveFailures(t)
+			return at(t, address), attempts
+		},
+		Restart: func(t registrytest.T) {
+			if err := s.Restart(t.Context()); err != nil {
+				t.Fatalf("%v", err)
+			}
+		},
+		Secrets: []string{password, rootPassword},
+		Lacks:   lacks(),
+	}
+}
+
+// serveFailures starts a gRPC server that answers whatever it is asked as an etcd without a leader does, and counts.
+func serveFailures(t registrytest.T) (address string, attempts func() int) {
+	t.Helper()
+	var count atomic.Int64
+	server := grpc.NewServer(grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
+		count.Add(1)
+		return status.Error(codes.Unavailable, "etcdserver: no leader")
+	}))
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("listening: %v", err)
+	}
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(server.Stop)
+	return l.Addr().String(), func() int { return int(count.Load()) }
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	s := start(t, etcd.Options{})
+	h := harness(t, s, config(t, s), startWithUsers(t))
+	h.Truth = truth(connect(t, s, "", ""), "services/")
+	h.Lacks[registrytest.Heartbeats] = "by default entries have no lease"
+	registrytest.Run(t, h)
+}
+
+// TestConformanceWithUser has client certificates, a user with no more rights than documented, and a target of its own.
+func TestConformanceWithUser(t *testing.T) {
+	t.Parallel()
+	s := startWithUsers(t)
+	cfg := config(t, s)
+	cfg.Options = json.RawMessage(`{"target": "rollcall/{service}/grpc", "transactionLimit": 50}`)
+	h := harness(t, s, cfg, s)
+	h.Lacks[registrytest.Heartbeats] = "no lease is configured"
+	registrytest.Run(t, h)
+}
+
+func TestConformanceWithLease(t *testing.T) {
+	t.Parallel()
+	s := start(t, etcd.Options{})
+	cfg := config(t, s)
+	cfg.Options = json.RawMessage(`{"lease": "5m"}`)
+	h := harness(t, s, cfg, startWithUsers(t))
+	h.Truth = truth(connect(t, s, "", ""), "services/")
+	h.ShortLease = func(t registrytest.T, cluster string) registry.Registry {
+		short := cfg
+		short.Cluster, short.Options = cluster, json.RawMessage(`{"lease": "2s"}`)
+		return open(t, short)
+	}
+	registrytest.Run(t, h)
+}
+
+// truth reads etcd with its own client, knowing only how keys and values are documented.
+func truth(c *clientv3.Client, prefix string) func(context.Context, string) ([]registry.Entry, error) {
+	return func(ctx context.Context, cluster string) ([]registry.Entry, error) {
+		answer, err := c.Get(ctx, prefix, clientv3.WithPrefix())
+		if err != nil {
+			return nil, err
+		}
+		var entries []registry.Entry
+		for _, kv := range answer.Kvs {
+			var value struct {
+				Op       *int
+				Addr     string
+				Metadata map[string]string
+			}
+			if err := json.Unmarshal(kv.Value, &value); err != nil {
+				return nil, fmt.Errorf("%s holds %s: %w", kv.Key, kv.Value, err)
+			}
+			service, id, _ := strings.Cut(strings.TrimPrefix(string(kv.Key), prefix), "/")
+			if value.Op == nil || *value.Op != 0 || id != value.Addr {
+				return nil, fmt.Errorf("%s holds %s", kv.Key, kv.Value)
+			}
+			in := registry.Instance{Service: strings.NewReplacer("%2F", "/", "%25", "%").Replace(service)}
+			in.SetMeta(value.Metadata)
+			host, port, err := net.SplitHostPort(value.Addr)
+			if err != nil {
+				return nil, err
+			}
+			in.Address = host
+			if _, err := fmt.Sscan(port, &in.Port); err != nil {
+				return nil, err
+			}
+			if in.Cluster == cluster {
+				entries = append(entries, registry.Entry{Instance: in, State: registry.InService})
+			}
+		}
+		return entries, nil
+	}
+}
+
+// pod returns an instance of a cluster and service that no other test has.
+func pod(address string, port int) registry.Instance {
+	id := strings.ToLower(rand.Text()[:8])
+	return registry.Instance{
+		Service: "svc-" + id, Address: address, Port: port,
+		Cluster: "cluster-" + id, Namespace: "shop", Pod: "web-" + id, UID: "uid-" + id,
+	}
+}
