@@ -11,7 +11,9 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -106,6 +108,7 @@ func TestRolesGrantNoMoreThanIsUsed(t *testing.T) {
 		}
 	}
 	want := map[string][]string{
+		"nodes.":                     {"get", "list", "watch"},
 		"pods.":                      {"get", "list", "patch", "watch"},
 		"clonesets.apps.kruise.io":   {"get", "list", "watch"},
 		"events.events.k8s.io":       {"create", "patch"},
@@ -230,14 +233,14 @@ func TestConfigurationIsAcceptedWithEachCommentedField(t *testing.T) {
 	for line := range strings.Lines(only[*corev1.ConfigMap](t).Data["config.yaml"]) {
 		before, field, _ := strings.Cut(line, "# ")
 		key := strings.TrimSpace(strings.SplitN(field, ":", 2)[0])
-		if slices.Contains([]string{"tls", "caFile", "auth", "tokenFile", "port"}, key) {
+		if slices.Contains([]string{"tls", "caFile", "certFile", "keyFile", "auth", "tokenFile", "port", "metadata"}, key) {
 			line = before + field
 			shown++
 		}
 		lines = append(lines, line)
 	}
-	if shown != 5 {
-		t.Fatalf("found %d commented fields, want 5", shown)
+	if shown != 8 {
+		t.Fatalf("found %d commented fields, want 8", shown)
 	}
 	text := strings.Join(lines, "")
 	got, err := config.Parse([]byte(text), limits())
@@ -245,8 +248,59 @@ func TestConfigurationIsAcceptedWithEachCommentedField(t *testing.T) {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	section := got.Registries[config.DefaultRegistry]
-	if section.TLS.CAFile == "" || section.Auth.TokenFile == "" || got.Service.Port == 0 {
+	if section.TLS.CAFile == "" || section.TLS.KeyFile == "" || section.Auth.TokenFile == "" || got.Service.Port == 0 ||
+		len(got.Service.Metadata) == 0 {
 		t.Errorf("got %+v, want the fields that were commented", got)
+	}
+}
+
+func TestExamplesAreAccepted(t *testing.T) {
+	t.Parallel()
+	objects, err := render("examples/two-registries")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, object := range objects {
+		configMap, is := object.(*corev1.ConfigMap)
+		if !is {
+			continue
+		}
+		found++
+		if configMap.Name != "rollcall-config" || configMap.Namespace != namespace {
+			t.Errorf("the ConfigMap is %s/%s, which the manager would not find", configMap.Namespace, configMap.Name)
+		}
+		got, err := config.Parse([]byte(configMap.Data["config.yaml"]), config.Limits{Drivers: []string{"eureka", "nacos"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if names := got.RegistryNames(); len(names) != 2 || len(got.DefaultRegistries) != 1 {
+			t.Errorf("registries %q with the defaults %q, want two and one", names, got.DefaultRegistries)
+		}
+	}
+	if found != 1 {
+		t.Errorf("the overlay has %d ConfigMaps, want 1: its own in the place of the default's", found)
+	}
+}
+
+// A file that the configuration names must be in a folder that is mounted.
+func TestFilesOfTheConfigurationsAreMounted(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("examples/two-registries/config.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := regexp.MustCompile(`/etc/rollcall/\S+`).FindAllString(only[*corev1.ConfigMap](t).Data["config.yaml"]+string(text), -1)
+	if len(files) < 5 {
+		t.Fatalf("found only %q", files)
+	}
+	for _, file := range files {
+		mounted := slices.ContainsFunc(manager(t).VolumeMounts, func(m corev1.VolumeMount) bool {
+			return m.MountPath == path.Dir(file) && m.SubPath == ""
+		})
+		if !mounted {
+			t.Errorf("%s is in no folder that is mounted", file)
+		}
 	}
 }
 
