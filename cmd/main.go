@@ -3,17 +3,12 @@ package main
 
 import (
 	"github.com/rollcall-dev/rollcall/cmd/app"
-	httpregistry "github.com/rollcall-dev/rollcall/internal/drivers/http"
-	"github.com/rollcall-dev/rollcall/internal/drivers/memory"
+	"github.com/rollcall-dev/rollcall/cmd/builtin"
 )
 
 // version is set by the linker, see the Makefile.
 var version = "unknown"
 
 func main() {
-	app.Main(
-		app.WithVersion(version),
-		app.WithRegistry("memory", memory.New),
-		app.WithRegistry("http", httpregistry.New),
-	)
+	app.Main(append(builtin.Registries(), app.WithVersion(version))...)
 }
