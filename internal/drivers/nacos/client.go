@@ -1,0 +1,243 @@
+package nacos
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// client sends calls to whichever of Nacos' addresses answers.
+type client struct {
+	http    *http.Client
+	opts    Options
+	nodes   []*node // in the order of the endpoint
+	session *session
+	// good is the index of the node that answered last.
+	good atomic.Int32
+}
+
+// node is one address.
+type node struct {
+	base *url.URL
+	// api is what the server there speaks; nil is not known. It is of the node, since a cluster is upgraded one by one.
+	api atomic.Pointer[api]
+}
+
+// answer is a server's acknowledgement.
+type answer struct {
+	route route
+	body  []byte
+}
+
+func newClient(http *http.Client, opts Options, urls []*url.URL, session *session) *client {
+	c := &client{http: http, opts: opts, session: session}
+	for _, u := range urls {
+		if u.Path == "" {
+			u = u.JoinPath("/nacos")
+		}
+		n := &node{base: u}
+		if opts.APIVersion != "" {
+			n.api.Store(apiOf(opts.APIVersion))
+		}
+		c.nodes = append(c.nodes, n)
+	}
+	return c
+}
+
+// do makes the call at the address that answered last. Where that can't be reached or has trouble of its own, the call
+// goes on to the next within the same context, each address once. That may make a change twice, which is none the worse.
+func (c *client) do(ctx context.Context, call call) (*answer, error) {
+	first := int(c.good.Load())
+	var errs []error
+	for i := range c.nodes {
+		index := (first + i) % len(c.nodes)
+		n := c.nodes[index]
+		a, err := c.try(ctx, n, call, len(c.nodes)-i)
+		if verdictOf(err) != elsewhere {
+			c.good.Store(int32(index)) //nolint:gosec // a handful of addresses
+			return a, c.at(n, err)
+		}
+		errs = append(errs, c.at(n, err))
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, errors.Join(errs...)
+}
+
+// at names the address where there are several.
+func (c *client) at(n *node, err error) error {
+	if err == nil || len(c.nodes) == 1 {
+		return err
+	}
+	return fmt.Errorf("%s: %w", n.base.Host, err)
+}
+
+// try makes the call at one node, in its share of the time that the nodes which are left have together.
+func (c *client) try(ctx context.Context, n *node, call call, left int) (*answer, error) {
+	if deadline, bounded := ctx.Deadline(); bounded && left > 1 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
+		defer cancel()
+	}
+	was, err := c.detect(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	a, err := c.authorized(ctx, n, was, call)
+	if verdictOf(err) != noRoute || c.opts.APIVersion != "" {
+		return a, err
+	}
+	// The server there may be another than before: an upgrade while we ran.
+	n.api.CompareAndSwap(was, nil)
+	is, detectErr := c.detect(ctx, n)
+	if detectErr != nil {
+		return nil, detectErr
+	}
+	if is.version == was.version {
+		return nil, err
+	}
+	return c.authorized(ctx, n, is, call)
+}
+
+// detect returns the node's API, and asks which it is only where that is not known: servers from 3.0 on have v3 and refuse
+// most of the older ones; those before have v1, and v2 from 2.2 on.
+func (c *client) detect(ctx context.Context, n *node) (*api, error) {
+	if known := n.api.Load(); known != nil {
+		return known, nil
+	}
+	found := apiOf(version1)
+	a, err := c.send(ctx, n, route{method: http.MethodGet, path: statePath}, nil, maxAnswer, "")
+	switch verdict := verdictOf(err); {
+	case err == nil && isState(a) || verdict == refused:
+		found = apiOf(version3)
+	case err != nil && verdict != noRoute:
+		return nil, fmt.Errorf("finding out which API the server has: %w", err)
+	}
+	n.api.CompareAndSwap(nil, found)
+	return found, nil
+}
+
+// isState holds for Nacos' own answer: the console and many a proxy answer everything.
+func isState(a *answer) bool {
+	var state struct {
+		Version string `json:"version"`
+	}
+	return a.decode(&state) == nil && state.Version != ""
+}
+
+// authorized makes the call with a token where we have a user. One that the server does not take is renewed, once.
+func (c *client) authorized(ctx context.Context, n *node, api *api, call call) (*answer, error) {
+	r := api.routes[call.do]
+	form := call.parameters(r, c.opts)
+	if c.session == nil {
+		a, err := c.send(ctx, n, r, form, call.limit, "")
+		if verdictOf(err) == refused {
+			return nil, noUser(err)
+		}
+		return a, err
+	}
+	login := func(ctx context.Context) (grant, error) { return c.login(ctx, n, api) }
+	token, err := c.session.token(ctx, login)
+	if err != nil {
+		return nil, err
+	}
+	a, err := c.send(ctx, n, r, form, call.limit, token)
+	if verdictOf(err) != refused {
+		return a, err
+	}
+	renewed, loginErr := c.session.renew(ctx, token, login)
+	if loginErr != nil {
+		return nil, loginErr
+	}
+	if renewed != token {
+		a, err = c.send(ctx, n, r, form, call.limit, renewed)
+	}
+	if verdictOf(err) == refused {
+		return nil, c.session.notAllowed(err)
+	}
+	return a, err
+}
+
+// login exchanges user and password for a token.
+func (c *client) login(ctx context.Context, n *node, api *api) (grant, error) {
+	form := url.Values{"username": {c.session.username}, "password": {c.session.password}}
+	a, err := c.send(ctx, n, route{method: http.MethodPost, path: api.login, old: true}, form, maxAnswer, "")
+	if err != nil {
+		return grant{}, err
+	}
+	var g struct {
+		AccessToken string `json:"accessToken"`
+		TokenTTL    int64  `json:"tokenTtl"`
+	}
+	if err := a.decode(&g); err != nil {
+		return grant{}, err
+	}
+	if g.AccessToken == "" {
+		return grant{}, errors.New("the answer has no accessToken: does Nacos use another auth system than its own?")
+	}
+	return grant{token: g.AccessToken, lasts: time.Duration(g.TokenTTL) * time.Second}, nil
+}
+
+// send makes one request, and returns the answer if it is an acknowledgement.
+func (c *client) send(
+	ctx context.Context, n *node, r route, form url.Values, limit int64, token string,
+) (*answer, error) {
+	req, err := newRequest(ctx, n.base.JoinPath(r.path), r.method, form)
+	if err != nil {
+		return nil, err
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, newSilence(err)
+	}
+	defer resp.Body.Close()
+	body, err := readBounded(resp.Body, max(limit, maxAnswer))
+	if err != nil {
+		return nil, newSilence(err)
+	}
+	a := &answer{route: r, body: body}
+	if resp.StatusCode < 200 || resp.StatusCode > 299 || !a.isSuccess() {
+		return nil, newAnswerError(resp, body, token, c.session.secret())
+	}
+	return a, nil
+}
+
+// newRequest puts the parameters of a change into a body, since metadata can be longer than a server takes in a URL.
+func newRequest(ctx context.Context, u *url.URL, method string, form url.Values) (*http.Request, error) {
+	var body string
+	switch method {
+	case http.MethodGet, http.MethodDelete: // a body is not looked at
+		u.RawQuery = form.Encode()
+	default:
+		body = form.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), strings.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("making the request: %w", err)
+	}
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", "rollcall")
+	if body != "" {
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded; charset=UTF-8")
+	}
+	return req, nil
+}
+
+// isSuccess holds for the code that says so, and where there is none.
+func (a *answer) isSuccess() bool {
+	if a.route.old {
+		return true
+	}
+	var e envelope
+	return json.Unmarshal(a.body, &e) == nil && e.Code != nil && *e.Code == 0
+}

@@ -1,0 +1,2 @@
+// Package nacos TODO.
+package nacos

@@ -1,0 +1,126 @@
+package nacos
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// metaWrite is the key of the metadata under which an entry says which write it shows; see [stamp].
+const metaWrite = registry.MetaPrefix + "write"
+
+// host is an instance as the server's readers get it.
+type host struct {
+	IP          string            `json:"ip"`
+	Port        int               `json:"port"`
+	ClusterName string            `json:"clusterName"`
+	Enabled     *bool             `json:"enabled"` // v1 and v2 don't tell it of a single instance
+	Healthy     bool              `json:"healthy"`
+	Metadata    map[string]string `json:"metadata"`
+}
+
+func (h *host) uid() string { return h.Metadata[registry.MetaUID] }
+
+func (h *host) stamp() string { return h.Metadata[metaWrite] }
+
+// is holds for the entry of this pod. Nobody is called "".
+func (h *host) is(in registry.Instance) bool { return h != nil && in.UID != "" && h.uid() == in.UID }
+
+// decodeHost reads the answer to readInstance, which must be about the instance that was asked for.
+func decodeHost(a *answer, in registry.Instance) (*host, error) {
+	h := &host{}
+	if err := a.decode(h); err != nil {
+		return nil, err
+	}
+	if h.IP != in.Address || h.Port != in.Port {
+		return nil, errors.New("the answer is not about this instance")
+	}
+	return h, nil
+}
+
+// envelope is what v2 and v3 put around their answers, and v1 around none.
+type envelope struct {
+	Code    *int            `json:"code"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data"`
+}
+
+// decode reads the answer's content.
+func (a *answer) decode(into any) error {
+	body := a.body
+	if !a.route.old {
+		var e envelope
+		if err := json.Unmarshal(body, &e); err != nil {
+			return fmt.Errorf("decoding the answer: %w", err)
+		}
+		body = e.Data
+	}
+	if len(body) == 0 || string(body) == "null" {
+		return errors.New("the answer is empty")
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("decoding the answer: %w", err)
+	}
+	return nil
+}
+
+// check returns why an instance can't be written. Nacos takes some of it, and makes something else of it.
+func check(in registry.Instance) error {
+	for _, f := range []struct{ name, value string }{
+		{"service", in.Service}, {"address", in.Address}, {"cluster", in.Cluster},
+		{"namespace", in.Namespace}, {"pod", in.Pod}, {"uid", in.UID},
+	} {
+		if f.value == "" {
+			return fmt.Errorf("the instance has no %s", f.name)
+		}
+	}
+	if in.Port < 1 || in.Port > math.MaxUint16 {
+		return fmt.Errorf("the instance has port %d; a port is 1 to 65535", in.Port)
+	}
+	if ip, err := netip.ParseAddr(in.Address); err != nil || ip.Zone() != "" || ip.IsUnspecified() {
+		return fmt.Errorf("the instance has address %q, which is not a pod's IP", in.Address)
+	}
+	if strings.Contains(in.Service, "@@") || strings.TrimSpace(in.Service) != in.Service {
+		return fmt.Errorf("the service is called %q: Nacos takes what is before @@ for the group, and cuts white space off",
+			in.Service)
+	}
+	return nil
+}
+
+// asciiJSON encodes metadata so that nothing on the way can change it: not who takes a form for Latin-1, as Tomcat does
+// where it is not told otherwise, nor who decodes a parameter once more than it was encoded.
+func asciiJSON(meta map[string]string) (string, error) {
+	raw, err := json.Marshal(meta)
+	if err != nil {
+		return "", fmt.Errorf("encoding the metadata: %w", err)
+	}
+	var b strings.Builder
+	for _, c := range string(raw) {
+		switch {
+		case c == '%' || c == '+' || c == 0x7f || c > 0x7f && c <= 0xffff:
+			fmt.Fprintf(&b, `\u%04x`, c)
+		case c > 0xffff:
+			high, low := utf16.EncodeRune(c)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		default:
+			b.WriteRune(c)
+		}
+	}
+	return b.String(), nil
+}
+
+// weightOf is the instance's weight as Nacos takes it.
+func weightOf(in registry.Instance, opts Options) string {
+	weight := opts.Weight
+	if in.Weight != 0 {
+		weight = float64(in.Weight)
+	}
+	return strconv.FormatFloat(weight, 'f', -1, 64)
+}

@@ -1,0 +1,84 @@
+package nacos
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// checkerOff is the type of the health checker that checks nothing.
+const checkerOff = "NONE"
+
+// startsHealthy says what Nacos shall take the instance for until its own probes know better. A new one that it probes
+// starts unhealthy: one that its servers can't reach must stop the rollout, not take all instances out one by one.
+func (r *Registry) startsHealthy(ctx context.Context, in registry.Instance, before *host) (bool, error) {
+	if r.opts.Ephemeral || before != nil && before.Healthy {
+		return true, nil
+	}
+	checker, known, err := r.checker(ctx, in.Service)
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("looking at the service's health checker: %w", err)
+	case known:
+		return checker == checkerOff, nil
+	case r.opts.HealthChecker == checkerServer:
+		return false, nil
+	}
+	if err := r.turnCheckerOff(ctx, in); err != nil {
+		return false, fmt.Errorf("turning the service's health checker off: %w", err)
+	}
+	return true, nil
+}
+
+// checker returns the type of the health checker of the service's cluster. Nacos tells it only where there are instances.
+func (r *Registry) checker(ctx context.Context, service string) (kind string, known bool, err error) {
+	a, err := r.client.do(ctx, call{do: readService, service: service})
+	switch verdict := verdictOf(err); {
+	case verdict == noService || verdict == absent:
+		return "", false, nil
+	case err != nil:
+		return "", false, err
+	}
+	type cluster struct {
+		Name    string `json:"name"`
+		Checker struct {
+			Type string `json:"type"`
+		} `json:"healthChecker"`
+	}
+	var s struct {
+		Old []cluster          `json:"clusters"`
+		New map[string]cluster `json:"clusterMap"`
+	}
+	if err := a.decode(&s); err != nil {
+		return "", false, err
+	}
+	for _, c := range s.Old {
+		if c.Name == r.opts.Cluster {
+			return c.Checker.Type, true, nil
+		}
+	}
+	c, known := s.New[r.opts.Cluster]
+	return c.Checker.Type, known, nil
+}
+
+// turnCheckerOff makes the service, where there is none, and sets the checker of a cluster that has no instance.
+func (r *Registry) turnCheckerOff(ctx context.Context, in registry.Instance) error {
+	form := url.Values{"ephemeral": {"false"}, "protectThreshold": {"0"}}
+	_, err := r.client.do(ctx, call{do: addService, service: in.Service, form: form})
+	if err != nil && verdictOf(err) != exists {
+		return err
+	}
+	checker, err := json.Marshal(map[string]string{"type": checkerOff})
+	if err != nil {
+		return fmt.Errorf("encoding the checker: %w", err)
+	}
+	_, err = r.client.do(ctx, call{do: setChecker, service: in.Service, form: url.Values{
+		"clusterName": {r.opts.Cluster}, "healthChecker": {string(checker)},
+		"checkPort": {strconv.Itoa(in.Port)}, "useInstancePort4Check": {"true"},
+	}})
+	return err
+}

@@ -1,0 +1,82 @@
+package nacos
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// listedService is a service with its instances, those out of service included. /instance/list leaves them out.
+type listedService struct {
+	Name     string `json:"serviceName"`
+	Group    string `json:"groupName"`
+	Clusters map[string]struct {
+		Hosts []host `json:"hosts"`
+	} `json:"clusterMap"`
+}
+
+func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, error) {
+	a, err := r.client.do(ctx, call{do: listAll, limit: maxListing})
+	if err != nil {
+		return nil, err
+	}
+	services, err := decodeServices(a)
+	if err != nil {
+		return nil, err
+	}
+	var entries []registry.Entry
+	for _, s := range services {
+		if s.Group != r.opts.Group {
+			continue
+		}
+		for _, h := range s.Clusters[r.opts.Cluster].Hosts {
+			if h.Metadata[registry.MetaCluster] != cluster {
+				continue
+			}
+			e, err := h.entry(s.Name)
+			if err != nil {
+				return nil, err
+			}
+			entries = append(entries, e)
+		}
+	}
+	return entries, nil
+}
+
+// decodeServices takes a whole page or nothing: an entry that is missing from it may be registered for ever.
+func decodeServices(a *answer) ([]listedService, error) {
+	if a.route.old {
+		services := []listedService{}
+		if err := json.Unmarshal(a.body, &services); err != nil {
+			return nil, fmt.Errorf("decoding the answer: %w", err)
+		}
+		return services, nil
+	}
+	var page struct {
+		Total *int            `json:"totalCount"`
+		Items []listedService `json:"pageItems"`
+	}
+	if err := a.decode(&page); err != nil {
+		return nil, err
+	}
+	if page.Total == nil || *page.Total != len(page.Items) {
+		return nil, errors.New("the answer does not have all services")
+	}
+	return page.Items, nil
+}
+
+func (h *host) entry(service string) (registry.Entry, error) {
+	if h.IP == "" || h.Port == 0 || h.Enabled == nil {
+		return registry.Entry{}, fmt.Errorf("the answer has an instance of %s without ip, port or enabled", service)
+	}
+	e := registry.Entry{State: registry.OutOfService}
+	if *h.Enabled {
+		e.State = registry.InService
+	}
+	e.SetMeta(h.Metadata)
+	e.Service, e.Address, e.Port = service, h.IP, h.Port
+	return e, nil
+}
