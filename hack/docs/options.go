@@ -57,23 +57,24 @@ func withOptions(text string, optionsOf func(folder string) (string, error)) (st
 	var b strings.Builder
 	inside := false
 	for line := range strings.Lines(text) {
-		folder, begins := strings.CutPrefix(strings.TrimSpace(line), optionsBegin)
-		ends := strings.TrimSpace(line) == optionsEnd
-		switch {
-		case begins == inside && ends != inside || begins && inside:
-			return "", fmt.Errorf("%q stands in the wrong place: the options stand between %q and %q", strings.TrimSpace(line),
+		mark := strings.TrimSpace(line)
+		folder, begins := strings.CutPrefix(mark, optionsBegin)
+		ends := mark == optionsEnd
+		if begins && inside || ends && !inside {
+			return "", fmt.Errorf("%q stands in the wrong place: write the options between %q and %q", mark,
 				optionsBegin+"internal/drivers/NAME -->", optionsEnd)
-		case begins:
+		}
+		if !inside || ends {
+			b.WriteString(line)
+		}
+		if begins {
 			options, err := optionsOf(strings.TrimSuffix(folder, " -->"))
 			if err != nil {
 				return "", err
 			}
-			fmt.Fprintf(&b, "%s\n%s\n", line, options)
+			fmt.Fprintf(&b, "\n%s\n", options)
 		}
 		inside = begins || inside && !ends
-		if !inside || ends {
-			b.WriteString(line)
-		}
 	}
 	if inside {
 		return "", fmt.Errorf("write %q after the options", optionsEnd)
@@ -120,12 +121,9 @@ func typesOf(folder string) (packageTypes, error) {
 }
 
 func (types packageTypes) add(file *ast.File) {
-	for _, decl := range file.Decls {
-		if general, ok := decl.(*ast.GenDecl); ok && general.Tok == token.TYPE {
-			for _, spec := range general.Specs {
-				named := spec.(*ast.TypeSpec)
-				types[named.Name.Name] = named.Type
-			}
+	for node := range ast.Preorder(file) {
+		if named, ok := node.(*ast.TypeSpec); ok {
+			types[named.Name.Name] = named.Type
 		}
 	}
 }
