@@ -566,7 +566,7 @@ func TestAnInstanceThatNoRecordNames(t *testing.T) {
 	w.takeJournal()
 	w.changePod(pod, annotated(service.AnnotationServices, "api=9090"))
 	w.reconcile(pod)
-	w.expectJournal("this process put it in service, record or not", deregisters, "Register api@10.0.0.1:9090", writes)
+	w.expectJournal("this process put it in service, record or not", "Register api@10.0.0.1:9090", deregisters, writes)
 }
 
 func TestAServiceThatIsNoLongerThePods(t *testing.T) {
@@ -575,7 +575,7 @@ func TestAServiceThatIsNoLongerThePods(t *testing.T) {
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
 	w.changePod(pod, annotated(service.AnnotationServices, "api=9090"))
 	w.reconcile(pod)
-	w.expectJournal("", deregisters, "Register api@10.0.0.1:9090", writes)
+	w.expectJournal("there is no moment at which clients find it nowhere", "Register api@10.0.0.1:9090", deregisters, writes)
 }
 
 func TestARecordNamesWhatIsNotThePods(t *testing.T) {
@@ -768,16 +768,19 @@ func twoServices(web *kruisev1alpha1.CloneSet) {
 
 func TestSeveralInstances(t *testing.T) {
 	t.Parallel()
-	admin := registrytest.Match{Registry: "default", Service: "admin"}
+	admin := registrytest.Match{Service: "admin"}
 	w := newWorld(t)
 	pod := w.bornPod(w.cloneSet("web", twoServices), "web-1")
 
-	w.registry.FailNext(registrytest.Match{Registry: "default", Service: "web"}, errors.New("down"))
+	w.registry.FailNext(registrytest.Match{Service: "web"}, errors.New("down"))
 	w.reconcile(pod)
 	w.expectJournal("the hook waits for all of them", "Register admin@10.0.0.1:9090", registers+failed)
 	w.reconcile(pod)
 	w.expectJournal("only what is missing is asked for, and one write is made for all", registers, writes)
-	want := []lifecycle.Recorded{{Registry: "default", Service: "admin", Address: "10.0.0.1", Port: 9090}, {Registry: "default", Service: "web", Address: "10.0.0.1", Port: 8080}}
+	want := []lifecycle.Recorded{
+		{Registry: "default", Service: "admin", Address: "10.0.0.1", Port: 9090},
+		{Registry: "default", Service: "web", Address: "10.0.0.1", Port: 8080},
+	}
 	if diff := cmp.Diff(want, w.record(pod).Instances); diff != "" {
 		t.Errorf("instances in the record (-want +got):\n%s", diff)
 	}
@@ -792,13 +795,14 @@ func TestSeveralInstances(t *testing.T) {
 	w.expectHooks("", pod, "inPlaceUpdate")
 }
 
-func TestAServiceThatCannotBeEnteredKeepsThePodOutOfTheNext(t *testing.T) {
+func TestAServiceThatCannotBeEnteredKeepsThePodOutOfNoOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	pod := w.bornPod(w.cloneSet("web", twoServices), "web-1")
-	w.registry.FailNext(registrytest.Match{Registry: "default", Service: "admin"}, errors.New("down"))
+	w.registry.FailNext(registrytest.Match{Service: "admin"}, errors.New("down"))
 	w.reconcile(pod)
-	w.expectJournal("", "Register admin@10.0.0.1:9090 failed")
+	w.expectJournal("the clients of web need not wait", "Register admin@10.0.0.1:9090 failed", registers)
+	w.expectHooks("the hook waits for all of them", pod, "inPlaceUpdate preDelete")
 }
 
 func TestADrainCountsFromTheLastInstance(t *testing.T) {
@@ -806,7 +810,7 @@ func TestADrainCountsFromTheLastInstance(t *testing.T) {
 	w := newWorld(t, draining15s)
 	pod := w.servingPod(w.cloneSet("web", twoServices), "web-1")
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.registry.FailNext(registrytest.Match{Registry: "default", Service: "web"}, errors.New("down"))
+	w.registry.FailNext(registrytest.Match{Service: "web"}, errors.New("down"))
 	w.reconcile(pod)
 	w.sleep(7 * time.Second)
 	w.expectResult("the clients of web have known for no time", w.reconcile(pod), 15*time.Second)
@@ -823,7 +827,7 @@ func TestSettingsApplied(t *testing.T) {
 	w.reconcile(pod)
 	w.expectJournal("the registry is the same, and so is what is known of it")
 
-	w.apply(func(s *Settings) { s.Registry = registrytest.NewFake(w.backend) })
+	w.apply(func(s *Settings) { s.use(registrytest.NewFake(w.backend)) })
 	w.reconcile(pod)
 	if calls := w.settings.Registries["default"].Calls.(*registrytest.Fake).Calls(anyCall()); len(calls) != 1 || calls[0].Op != registrytest.OpRegister {
 		t.Errorf("got calls %v, want the pod to be registered: nothing is known of another registry", calls)
@@ -834,7 +838,7 @@ func TestSettingsApplied(t *testing.T) {
 	w.apply(func(s *Settings) { s.use(w.registry) })
 	w.registry.FailNext(anyCall(), context.DeadlineExceeded)
 	w.reconcile(pod)
-	w.apply(func(s *Settings) { s.Registry = registrytest.NewFake(w.backend); s.Drain = 0 })
+	w.apply(func(s *Settings) { s.use(registrytest.NewFake(w.backend)); s.Drain = 0 })
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	w.expectResult("the Register can still land", w.reconcile(pod), 2*testTimeout-time.Second)
 	w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")

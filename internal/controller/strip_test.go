@@ -25,6 +25,7 @@ func TestStripPodKeepsWhatIsRead(t *testing.T) {
 			OwnerReferences: []metav1.OwnerReference{{Kind: "CloneSet", Name: "web", UID: "w"}},
 		},
 		Spec: corev1.PodSpec{
+			NodeName:       "node-1",
 			Containers:     []corev1.Container{{Name: "main", Ports: []corev1.ContainerPort{{ContainerPort: 80}}}},
 			ReadinessGates: []corev1.PodReadinessGate{{ConditionType: "KruisePodReady"}},
 		},
@@ -37,7 +38,6 @@ func TestStripPodKeepsWhatIsRead(t *testing.T) {
 	full := kept.DeepCopy()
 	full.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
 	full.Annotations[corev1.LastAppliedConfigAnnotation] = "{…}"
-	full.Spec.NodeName = "node-1"
 	full.Spec.Volumes = []corev1.Volume{{Name: "data"}}
 	full.Spec.Containers[0].Image = "web:1"
 	full.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "PASSWORD", Value: "x"}}
@@ -73,10 +73,26 @@ func TestStripCloneSetKeepsWhatIsRead(t *testing.T) {
 	expectStripped(t, StripCloneSet, full, kept)
 }
 
+func TestStripNodeKeepsWhatIsRead(t *testing.T) {
+	t.Parallel()
+	kept := NodeMetadata()
+	kept.ObjectMeta = metav1.ObjectMeta{
+		Name: "node-1", UID: "n", ResourceVersion: "7",
+		Labels: map[string]string{corev1.LabelTopologyZone: "a", corev1.LabelTopologyRegion: "eu"},
+	}
+	full := kept.DeepCopy()
+	full.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}
+	full.Labels[corev1.LabelHostname] = "node-1"
+	full.Annotations = map[string]string{"csi.volume.kubernetes.io/nodeid": "{…}"}
+	expectStripped(t, StripNode, full, kept)
+}
+
 func TestStripLeavesOtherObjectsAlone(t *testing.T) {
 	t.Parallel()
 	tombstone := toolscache.DeletedFinalStateUnknown{Key: "prod/web-1"}
-	for name, strip := range map[string]toolscache.TransformFunc{"StripPod": StripPod, "StripCloneSet": StripCloneSet} {
+	for name, strip := range map[string]toolscache.TransformFunc{
+		"StripPod": StripPod, "StripCloneSet": StripCloneSet, "StripNode": StripNode,
+	} {
 		if got, err := strip(tombstone); err != nil || got != any(tombstone) {
 			t.Errorf("%s gave %v and error %v, want what it was given", name, got, err)
 		}
