@@ -2,8 +2,11 @@ package consul
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -32,9 +35,28 @@ var errRolledBack = errors.New("the transaction was rolled back because of anoth
 // nil.
 func (r *Registry) requestError(ctx context.Context, err error, e *exchange) error {
 	if e.status != 0 && e.status != http.StatusOK {
-		err = r.statusError(e)
+		return contextFirst(ctx, r.statusError(e))
 	}
-	return contextFirst(ctx, err)
+	return contextFirst(ctx, certificateError(err))
+}
+
+// certificateError names the file where a connection failed because one side does not trust the other's certificate.
+func certificateError(err error) error {
+	var (
+		theirs *tls.CertificateVerificationError
+		host   x509.HostnameError
+		ours   *net.OpError
+	)
+	switch {
+	case errors.As(err, &host):
+		return registry.Terminal(registry.FieldError("options.serverName", err))
+	case errors.As(err, &theirs):
+		return registry.Terminal(registry.FieldError("tls.caFile", err))
+	// What the server says of ours is an alert, for which the standard library has no type.
+	case errors.As(err, &ours) && ours.Op == "remote error" && strings.Contains(ours.Err.Error(), "certificate"):
+		return registry.Terminal(registry.FieldError("tls.certFile", err))
+	}
+	return err
 }
 
 // contextFirst makes sure that a call whose context has ended returns an error which says so.

@@ -73,6 +73,8 @@ type Options struct {
 	ClientCertificates bool
 	// ACL makes it deny what no token allows.
 	ACL bool
+	// Leaderless makes it wait for two more servers, which never come.
+	Leaderless bool
 }
 
 // Server is a running Consul server that keeps its catalog on disk.
@@ -153,16 +155,20 @@ func (s *Server) config(dir string) object {
 	if s.opts.TLS {
 		apiPorts = object{"http": off, "https": s.ports.api}
 	}
+	servers := 1
+	if s.opts.Leaderless {
+		servers = 3
+	}
 	for name, port := range (object{
 		"dns": s.ports.dns, "server": s.ports.rpc, "serf_lan": s.ports.serf, "serf_wan": off, "grpc": off, "grpc_tls": off,
 	}) {
 		apiPorts[name] = port
 	}
 	config := object{
-		"server": true, "bootstrap_expect": 1, "datacenter": Datacenter, "node_name": Node,
+		"server": true, "bootstrap_expect": servers, "datacenter": Datacenter, "node_name": Node,
 		"data_dir": filepath.Join(dir, "consul"), "bind_addr": "127.0.0.1", "client_addr": "127.0.0.1", "ports": apiPorts,
-		// A single server need not wait long for others to stand for election.
-		"performance":          object{"raft_multiplier": 1},
+		// A single server need not wait long for others to stand for election, nor a request for a leader.
+		"performance":          object{"raft_multiplier": 1, "rpc_hold_timeout": "500ms"},
 		"disable_update_check": true, "log_level": "warn",
 		// Each driver of the suite has its own connections, where people have one Rollcall.
 		"limits": object{"http_max_conns_per_client": 5000},
@@ -212,6 +218,9 @@ func (s *Server) TLSConfig() *tls.Config {
 
 // ready waits for a leader that has read the catalog, and for the server's own node in it.
 func (s *Server) ready(ctx context.Context) error {
+	if s.opts.Leaderless {
+		return s.Do(ctx, http.MethodGet, "/v1/status/peers", nil, nil)
+	}
 	var nodes []struct{ Node string }
 	if err := s.Do(ctx, http.MethodGet, "/v1/catalog/nodes?consistent", nil, &nodes); err != nil {
 		return err

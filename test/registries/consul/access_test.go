@@ -1,0 +1,261 @@
+package consul_test
+
+import (
+	"context"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	driver "github.com/rollcall-dev/rollcall/internal/drivers/consul"
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/pki"
+	"github.com/rollcall-dev/rollcall/test/registries"
+	"github.com/rollcall-dev/rollcall/test/registries/consul"
+)
+
+// operations are a driver's calls as one function each.
+func operations(d *driver.Registry) map[string]call {
+	return map[string]call{
+		"Register": d.Register, "FailOver": d.FailOver, "Deregister": d.Deregister,
+		"List": func(ctx context.Context, in registry.Instance) error {
+			_, err := d.List(ctx, in.Cluster)
+			return err
+		},
+		"Batch": func(ctx context.Context, in registry.Instance) error {
+			return d.Batch(ctx, []registry.Change{{Instance: in, State: registry.InService}})[0]
+		},
+	}
+}
+
+// TestATokenWithTooFewRightsIsNamed has an entry there, and asks with tokens that may do less than they need.
+func TestATokenWithTooFewRightsIsNamed(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason  string
+		rules   string // with the names of node and service; "": no token at all
+		refused []string
+	}{
+		"may read only": {
+			reason: "who watches must not write",
+			rules:  `node %q { policy = "read" } service %q { policy = "read" }`,
+			refused: []string{"Register", "FailOver", "Deregister", "Batch"},
+		},
+		"may not write the service": {
+			reason:  "one of many services was forgotten in the rules",
+			rules:   `node %q { policy = "write" } service %q { policy = "read" }`,
+			refused: []string{"Register", "FailOver", "Deregister", "Batch"},
+		},
+		"may not see the service": {
+			reason:  "an entry that is hidden is not absent, and a list without it is not whole",
+			rules:   `node %q { policy = "write" } service "not-%s" { policy = "write" }`,
+			refused: []string{"Register", "FailOver", "Deregister", "Batch", "List"},
+		},
+		"may not see the node": {
+			reason:  "a list that looks empty would read as if all had gone",
+			rules:   `node "not-%s" { policy = "write" } service %q { policy = "write" }`,
+			refused: []string{"Register", "List", "Batch"},
+		},
+		"nothing": {
+			reason:  "a list that looks empty would read as if all had gone",
+			rules:   ``,
+			refused: []string{"Register", "FailOver", "Deregister", "Batch", "List"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, node := guarded.Use(t), strings.ReplaceAll(nodeOf(t), "_", "-")
+			in := pod(t, 1)
+			in.Service = node // without characters that mean something in a rule
+			full := cfgOn(t, server, node, fmt.Sprintf(`node %q { policy = "write" } service %q { policy = "write" }`, node, node))
+			must(t, openWith(t, full).Register, in)
+
+			few := full
+			few.Auth.TokenFile = ""
+			if tc.rules != "" {
+				few = cfgOn(t, server, node, fmt.Sprintf(tc.rules, node, node))
+			}
+			d := openWith(t, few)
+			for op, call := range operations(d) {
+				err := call(t.Context(), in)
+				field, _ := registry.FieldOf(err)
+				refused := err != nil && registry.IsTerminal(err) && field == "auth.tokenFile"
+				switch want := slices.Contains(tc.refused, op); {
+				case want && !refused:
+					t.Errorf("%s: got error %v, want a terminal one of auth.tokenFile\nreason: %s", op, err, tc.reason)
+				case !want && err != nil:
+					t.Errorf("%s: got error %v, want success: the token may do what it takes", op, err)
+				}
+			}
+		})
+	}
+}
+
+// cfgOn is that of a driver of the test's own cluster which writes under the node with a token of these rules.
+func cfgOn(t *testing.T, server *consul.Server, node, rules string) registry.Config {
+	t.Helper()
+	cfg := at(server.URL)
+	cfg.Cluster, cfg.Options = t.Name(), fmt.Appendf(nil, `{"node": %q}`, node)
+	cfg.Auth.TokenFile = tokenFile(t, server, rules)
+	return cfg
+}
+
+// TestAServiceThatTheTokenMayNotWriteIsAloneInABatch has one of three refused.
+func TestAServiceThatTheTokenMayNotWriteIsAloneInABatch(t *testing.T) {
+	t.Parallel()
+	server, node := guarded.Use(t), nodeOf(t)
+	rules := fmt.Sprintf(`node %q { policy = "write" } service "fine" { policy = "write" }`, node)
+	d := openWith(t, cfgOn(t, server, node, rules))
+	a, b, c := pod(t, 1), pod(t, 2), pod(t, 3)
+	a.Service, c.Service = "fine", "fine"
+	errs := d.Batch(t.Context(), []registry.Change{
+		{Instance: a, State: registry.InService}, {Instance: b, State: registry.InService}, {Instance: c, State: registry.Absent},
+	})
+	if !registry.IsNotApplied(errs[0]) || !registry.IsTerminal(errs[1]) || registry.IsNotApplied(errs[1]) || errs[2] != nil {
+		t.Errorf("got %v; want not applied, refused, and success: nothing was to be done for what is absent", errs)
+	}
+	if field, _ := registry.FieldOf(errs[1]); field != "auth.tokenFile" {
+		t.Errorf("the error is of field %q, want auth.tokenFile: %v", field, errs[1])
+	}
+	must(t, d.Register, a)
+}
+
+// TestCertificatesThatAreNotTrustedAreNamed has one side refuse the other's.
+func TestCertificatesThatAreNotTrustedAreNamed(t *testing.T) {
+	t.Parallel()
+	server := registries.Use(t, starter(consul.Options{ClientCertificates: true}))
+	strangers, err := pki.NewAuthority(t.TempDir(), "strangers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger, err := strangers.Issue("client", pkix.Name{CommonName: "stranger"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		spoil  func(*registry.Config)
+		field  string
+	}{
+		"the server's authority is another": {
+			"whoever answers there must not be told", func(c *registry.Config) { c.TLS.CAFile = strangers.CertFile }, "tls.caFile",
+		},
+		"the server has another name": {
+			"it may be another server", func(c *registry.Config) { c.Options = []byte(`{"serverName": "server.dc2.consul"}`) },
+			"options.serverName",
+		},
+		"no certificate of ours": {
+			"the server asks for one", func(c *registry.Config) { c.TLS.CertFile, c.TLS.KeyFile = "", "" }, "tls.certFile",
+		},
+		"our authority is another": {
+			"the server does not know it",
+			func(c *registry.Config) { c.TLS.CertFile, c.TLS.KeyFile = stranger.CertFile, stranger.KeyFile }, "tls.certFile",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := configOf(t, server)
+			tc.spoil(&cfg)
+			for op, call := range operations(openWith(t, cfg)) {
+				err := untilHeard(t, call)
+				if field, _ := registry.FieldOf(err); field != tc.field || !registry.IsTerminal(err) {
+					t.Errorf("%s: got error %v, want a terminal one of %s\nreason: %s", op, err, tc.field, tc.reason)
+				}
+			}
+		})
+	}
+	t.Run("the server's name is given", func(t *testing.T) {
+		t.Parallel()
+		cfg := configOf(t, server)
+		cfg.Options = fmt.Appendf(nil, `{"serverName": %q, "datacenter": %q}`, consul.ServerName, consul.Datacenter)
+		must(t, openWith(t, cfg).Register, pod(t, 1))
+	})
+}
+
+// untilHeard makes a call until its error is terminal. With TLS 1.3 a server refuses a certificate when the client has
+// begun to write already, so that now and then it hears of a broken connection instead.
+func untilHeard(t *testing.T, call call) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	for {
+		err := call(ctx, pod(t, 1))
+		if err == nil || registry.IsTerminal(err) || errors.Is(err, ctx.Err()) && ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+func TestNoLeaderIsRetryable(t *testing.T) {
+	t.Parallel()
+	server := registries.Use(t, starter(consul.Options{Leaderless: true}))
+	d := openFor(t, server)
+	for op, call := range operations(d) {
+		err := call(t.Context(), pod(t, 1))
+		if err == nil || registry.IsTerminal(err) || !strings.Contains(err.Error(), "leader") {
+			t.Errorf("%s: got error %v, want a retryable one about the leader", op, err)
+		}
+	}
+}
+
+// TestTheNextServerIsUsed has the first of two endpoints down, and then the second.
+func TestTheNextServerIsUsed(t *testing.T) {
+	t.Parallel()
+	server := registries.Use(t, starter(consul.Options{}))
+	other := registries.Use(t, starter(consul.Options{}))
+	cfg := at(server.URL + ", " + other.URL)
+	cfg.Cluster = t.Name()
+	d := openWith(t, cfg)
+	server.Kill()
+	if err := d.Register(t.Context(), pod(t, 1)); err == nil || registry.IsTerminal(err) {
+		t.Errorf("with the first down: got error %v, want a retryable one: the call itself goes nowhere else", err)
+	}
+	must(t, d.Register, pod(t, 1), pod(t, 2))
+	expectHealthy(t, other, "from then on", pod(t, 1).Service, pod(t, 1), pod(t, 2))
+	other.Kill()
+	restart(t, server)
+	if err := d.Register(t.Context(), pod(t, 1)); err == nil {
+		t.Error("with the second down: got success, want an error")
+	}
+	must(t, d.Register, pod(t, 3))
+	expectHealthy(t, server, "and back", pod(t, 1).Service, pod(t, 3))
+}
+
+func TestABatchTakesAsMuchAsTheServer(t *testing.T) {
+	t.Parallel()
+	d := openFor(t, shared.Use(t))
+	full := make([]registry.Change, d.BatchLimit())
+	for i := range full {
+		full[i] = registry.Change{Instance: pod(t, i), State: registry.InService}
+	}
+	for i, err := range d.Batch(t.Context(), full) {
+		if err != nil {
+			t.Fatalf("change %d of as many as there may be: %v", i, err)
+		}
+	}
+	more := append(full, registry.Change{Instance: pod(t, len(full)), State: registry.InService})
+	for i, err := range d.Batch(t.Context(), more) {
+		if !registry.IsNotApplied(err) || registry.IsTerminal(err) {
+			t.Fatalf("change %d of one more: got error %v, want it not applied: %s", i, err,
+				"the limit is the server's, or should be higher")
+		}
+	}
+	large := full
+	for i := range large { // each within what Consul takes, and together more than it takes at once
+		large[i].Instance.Metadata = map[string]string{}
+		for key := range 50 {
+			large[i].Instance.Metadata[fmt.Sprintf("key-%d", key)] = strings.Repeat("x", 500)
+		}
+	}
+	for i, err := range d.Batch(t.Context(), large) {
+		if !registry.IsNotApplied(err) || registry.IsTerminal(err) {
+			t.Fatalf("change %d of large ones: got error %v, want it not applied", i, err)
+		}
+	}
+	must(t, d.Register, large[0].Instance)
+	for _, c := range full {
+		must(t, d.Deregister, c.Instance)
+	}
+}

@@ -1,0 +1,293 @@
+package consul_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	driver "github.com/rollcall-dev/rollcall/internal/drivers/consul"
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/registries"
+	"github.com/rollcall-dev/rollcall/test/registries/consul"
+)
+
+type object = map[string]any
+
+// nodeOf is a node for one test alone, which the shared server has room for.
+func nodeOf(t *testing.T) string {
+	t.Helper()
+	return strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-"))
+}
+
+// openOn opens a driver that writes under the node, through the endpoint if there is one.
+func openOn(t *testing.T, server *consul.Server, node, endpoint string) *driver.Registry {
+	t.Helper()
+	cfg := configOf(t, server)
+	cfg.Cluster, cfg.Options = t.Name(), fmt.Appendf(nil, `{"node": %q}`, node)
+	if endpoint != "" {
+		cfg.Endpoint = endpoint
+	}
+	return openWith(t, cfg)
+}
+
+func nodes(t *testing.T, server *consul.Server) []string {
+	t.Helper()
+	var nodes []struct{ Node string }
+	if err := server.Do(t.Context(), http.MethodGet, "/v1/catalog/nodes?consistent", nil, &nodes); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, n := range nodes {
+		names = append(names, n.Node)
+	}
+	return names
+}
+
+func expectNode(t *testing.T, server *consul.Server, node string, want bool, reason string) {
+	t.Helper()
+	if got := slices.Contains(nodes(t, server), node); got != want {
+		t.Errorf("the catalog has node %s: %t, want %t\nreason: %s", node, got, want, reason)
+	}
+}
+
+func TestTheNodeGoesWithItsLastService(t *testing.T) {
+	t.Parallel()
+	server, node := shared.Use(t), nodeOf(t)
+	d, other := openOn(t, server, node, ""), openOn(t, server, node, "")
+	must(t, d.Register, pod(t, 1), pod(t, 2), pod(t, 3))
+	must(t, other.Register, pod(t, 4))
+	must(t, d.Deregister, pod(t, 1))
+	must(t, d.FailOver, pod(t, 2))
+	expectNode(t, server, node, true, "it has services, one of them out of service")
+	must(t, d.Deregister, pod(t, 2), pod(t, 3))
+	expectNode(t, server, node, true, "it has a service that another process registered")
+	must(t, other.Deregister, pod(t, 4))
+	expectNode(t, server, node, false, "its last service has gone")
+
+	must(t, d.Deregister, pod(t, 1))
+	expectNode(t, server, node, false, "what is absent already makes no node")
+	must(t, d.FailOver, pod(t, 1))
+	expectNode(t, server, node, false, "what is not known is not made known")
+	must(t, d.Register, pod(t, 1))
+	expectHealthy(t, server, "after the node is there again", pod(t, 1).Service, pod(t, 1))
+}
+
+func TestTheNodeGoesWithABatch(t *testing.T) {
+	t.Parallel()
+	server, node := shared.Use(t), nodeOf(t)
+	d := openOn(t, server, node, "")
+	var changes []registry.Change
+	for n := range d.BatchLimit() {
+		must(t, d.Register, pod(t, n))
+		changes = append(changes, registry.Change{Instance: pod(t, n), State: registry.Absent})
+	}
+	for i, err := range d.Batch(t.Context(), changes) {
+		if err != nil {
+			t.Errorf("change %d: %v", i, err)
+		}
+	}
+	expectNode(t, server, node, false, "its last service has gone")
+}
+
+// TestARegistrationSurvivesTheDroppingOfTheNode has a pod register before each request that its predecessor's Deregister
+// makes, so also in the middle of dropping what was an empty node.
+func TestARegistrationSurvivesTheDroppingOfTheNode(t *testing.T) {
+	t.Parallel()
+	server := shared.Use(t)
+	const last = 6 // read the entry, delete it, read the node, mark it, read it again, delete it
+	for step := 1; step <= last+1; step++ {
+		t.Run(fmt.Sprintf("before request %d", step), func(t *testing.T) {
+			t.Parallel()
+			node := strings.ReplaceAll(nodeOf(t), "_", "-")
+			other := openOn(t, server, node, "")
+			var requests atomic.Int64
+			proxy := intercept(t, server, func() {
+				if requests.Add(1) == int64(step) {
+					must(t, other.Register, pod(t, 2))
+				}
+			})
+			must(t, other.Register, pod(t, 1))
+			must(t, openOn(t, server, node, proxy).Deregister, pod(t, 1))
+			if step > last {
+				if n := requests.Load(); n != last {
+					t.Errorf("it takes %d requests, want %d: there is a moment that this test does not know", n, last)
+				}
+				expectNode(t, server, node, false, "nobody came between")
+				must(t, other.Register, pod(t, 2))
+			}
+			expectHealthy(t, server, "after the deregistration", pod(t, 1).Service, pod(t, 2))
+
+			must(t, other.Deregister, pod(t, 2))
+			expectNode(t, server, node, false, "a mark that was left behind must not keep the node")
+		})
+	}
+}
+
+// intercept puts a proxy before the server which calls a function before each request.
+func intercept(t *testing.T, server *consul.Server, before func()) (endpoint string) {
+	t.Helper()
+	target, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := httputil.NewSingleHostReverseProxy(target)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		before()
+		next.ServeHTTP(w, r)
+	}))
+	t.Cleanup(proxy.Close)
+	return proxy.URL
+}
+
+// TestRegistrationsRaceWithTheDroppingOfTheNode has one process take the node away all the time, and another register.
+func TestRegistrationsRaceWithTheDroppingOfTheNode(t *testing.T) {
+	t.Parallel()
+	server, node := shared.Use(t), nodeOf(t)
+	const rounds = 150
+	restless, steady := openOn(t, server, node, ""), openOn(t, server, node, "")
+	for round := range rounds {
+		a, b := pod(t, 1), pod(t, 2)
+		must(t, restless.Register, a)
+		var both sync.WaitGroup
+		var errs [2]error
+		both.Go(func() { errs[0] = restless.Deregister(t.Context(), a) })
+		both.Go(func() { errs[1] = steady.Register(t.Context(), b) })
+		both.Wait()
+		if errs[0] != nil || errs[1] != nil {
+			t.Fatalf("round %d: %v, %v", round, errs[0], errs[1])
+		}
+		entries, err := steady.List(t.Context(), t.Name())
+		if err != nil || len(entries) != 1 || !entries[0].Equal(b) {
+			t.Fatalf("round %d: the registry holds %v, %v; want what was registered", round, entries, err)
+		}
+		must(t, steady.Deregister, b)
+	}
+	expectNode(t, server, node, false, "all have gone")
+}
+
+func TestOthersAreNeverTouched(t *testing.T) {
+	t.Parallel()
+	server := registries.Use(t, starter(consul.Options{}))
+	const others = 1000
+	d := openFor(t, server)
+	registerStrangers(t, server, pod(t, 0).Service, others)
+	before := catalogOfOthers(t, server)
+
+	for n := range 20 {
+		must(t, d.Register, pod(t, n))
+	}
+	must(t, d.FailOver, pod(t, 3))
+	got, err := d.List(t.Context(), t.Name())
+	if err != nil || len(got) != 20 {
+		t.Fatalf("List: got %d entries, %v; want the 20 of this cluster", len(got), err)
+	}
+	if diff := cmp.Diff(before, catalogOfOthers(t, server)); diff != "" {
+		t.Errorf("while ours are there, -before +after:\n%s", diff)
+	}
+	for n := range 20 {
+		must(t, d.Deregister, pod(t, n))
+	}
+	expectNode(t, server, "rollcall", false, "its last service has gone")
+	if diff := cmp.Diff(before, catalogOfOthers(t, server)); diff != "" {
+		t.Errorf("after ours have gone, -before +after:\n%s", diff)
+	}
+}
+
+// registerStrangers registers services as agents and other tools do, half of them of the same name and at the addresses
+// of our pods, all with a mark that is not ours to judge.
+func registerStrangers(t *testing.T, server *consul.Server, service string, n int) {
+	t.Helper()
+	var ops []object
+	for i := range n {
+		node := fmt.Sprintf("agent-%d", i%10)
+		name := service
+		if i%2 == 1 {
+			name = fmt.Sprintf("stranger-%d", i)
+		}
+		if i < 10 {
+			ops = append(ops, object{"Node": object{"Verb": "set", "Node": object{"Node": node, "Address": "10.9.0.1"}}})
+		}
+		ops = append(ops, object{"Service": object{"Verb": "set", "Node": node, "Service": object{
+			"ID": fmt.Sprintf("%s-%d", name, i), "Service": name, "Address": fmt.Sprintf("10.1.0.%d", i%250), "Port": 8080,
+			"Meta": object{registry.MetaUID: "of-an-agent", "zone": "a"},
+		}}})
+	}
+	for some := range slices.Chunk(ops, 128) {
+		if err := server.Do(t.Context(), http.MethodPut, "/v1/txn", some, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// catalogOfOthers is what the nodes that are not ours hold, down to the index of the last change.
+func catalogOfOthers(t *testing.T, server *consul.Server) map[string]any {
+	t.Helper()
+	catalog := map[string]any{}
+	for _, node := range nodes(t, server) {
+		if node == "rollcall" {
+			continue
+		}
+		var services any
+		path := "/v1/catalog/node-services/" + node + "?consistent"
+		if err := server.Do(t.Context(), http.MethodGet, path, nil, &services); err != nil {
+			t.Fatal(err)
+		}
+		catalog[node] = services
+	}
+	return catalog
+}
+
+func TestTheNodeOfAnAgentIsNeverWritten(t *testing.T) {
+	t.Parallel()
+	server := registries.Use(t, starter(consul.Options{}))
+	before := catalogOfOthers(t, server)
+	d := openOn(t, server, consul.Node, "")
+	err := d.Register(t.Context(), pod(t, 1))
+	if field, _ := registry.FieldOf(err); field != "options.node" || !registry.IsTerminal(err) {
+		t.Errorf("Register: got error %v, want a terminal one of options.node", err)
+	}
+	for name, call := range map[string]call{"FailOver": d.FailOver, "Deregister": d.Deregister} {
+		if err := call(t.Context(), pod(t, 1)); err != nil {
+			t.Errorf("%s: got error %v, want success: there is no such entry", name, err)
+		}
+	}
+	if got, err := d.List(t.Context(), t.Name()); err != nil || len(got) > 0 {
+		t.Errorf("List: got %v, %v; want nothing", got, err)
+	}
+	if diff := cmp.Diff(before, catalogOfOthers(t, server)); diff != "" {
+		t.Errorf("-before +after:\n%s", diff)
+	}
+}
+
+// TestAnEntryOfSomebodyElseUnderTheNodeIsSpared has a person write below our node, which nobody should.
+func TestAnEntryOfSomebodyElseUnderTheNodeIsSpared(t *testing.T) {
+	t.Parallel()
+	server, node := shared.Use(t), nodeOf(t)
+	d := openOn(t, server, node, "")
+	must(t, d.Register, pod(t, 1))
+	stranger := []object{{"Service": object{"Verb": "set", "Node": node, "Service": object{
+		"ID": "stranger", "Service": "stranger", "Address": "10.9.0.9", "Port": 80,
+	}}}}
+	if err := server.Do(t.Context(), http.MethodPut, "/v1/txn", stranger, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := d.List(t.Context(), t.Name()); err != nil || len(got) != 1 {
+		t.Errorf("List: got %v, %v; want our pod alone", got, err)
+	}
+	must(t, d.Deregister, pod(t, 1))
+	expectNode(t, server, node, true, "it has a service")
+	given, err := health(context.Background(), server, "stranger", true)
+	if err != nil || !slices.ContainsFunc(given, func(e healthEntry) bool { return e.Node.Node == node }) {
+		t.Errorf("got %v, %v; want what is not ours still there", given, err)
+	}
+}
