@@ -91,11 +91,15 @@ func cell(text string) string {
 }
 
 func (p page) write(name string) error {
-	f, err := os.Create(filepath.Join(reference, name))
+	return write(filepath.Join(reference, name), p.String())
+}
+
+func write(path, text string) error {
+	f, err := os.Create(path)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(p.String())
+	_, err = f.WriteString(text)
 	return errors.Join(err, f.Close())
 }
 

@@ -45,39 +45,32 @@ func fillPage(path string) error {
 	if err != nil || after == string(before) {
 		return err
 	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, []byte(after), info.Mode().Perm())
+	return write(path, after)
 }
 
 // withOptions puts the options of a folder between the two lines that ask for them.
 func withOptions(text string, optionsOf func(folder string) (string, error)) (string, error) {
 	var b strings.Builder
-	inside := false
-	for line := range strings.Lines(text) {
-		mark := strings.TrimSpace(line)
-		folder, begins := strings.CutPrefix(mark, optionsBegin)
-		ends := mark == optionsEnd
-		if begins && inside || ends && !inside {
-			return "", fmt.Errorf("%q stands in the wrong place: write the options between %q and %q", mark,
-				optionsBegin+"internal/drivers/NAME -->", optionsEnd)
+	for rest := text; rest != ""; {
+		before, from, begins := strings.Cut(rest, optionsBegin)
+		if strings.Contains(before, optionsEnd) {
+			return "", fmt.Errorf("%q stands where no options begin: write %q before them", optionsEnd, optionsBegin+"FOLDER -->")
 		}
-		if !inside || ends {
-			b.WriteString(line)
+		b.WriteString(before)
+		if !begins {
+			break
 		}
-		if begins {
-			options, err := optionsOf(strings.TrimSuffix(folder, " -->"))
-			if err != nil {
-				return "", err
-			}
-			fmt.Fprintf(&b, "\n%s\n", options)
+		old, after, ends := strings.Cut(from, optionsEnd)
+		folder, _, closes := strings.Cut(old, " -->\n")
+		if !ends || !closes || strings.Contains(old, optionsBegin) {
+			return "", fmt.Errorf("%q has no end: write %q after the options", optionsBegin+folder, optionsEnd)
 		}
-		inside = begins || inside && !ends
-	}
-	if inside {
-		return "", fmt.Errorf("write %q after the options", optionsEnd)
+		options, err := optionsOf(folder)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&b, "%s%s -->\n\n%s\n%s", optionsBegin, folder, options, optionsEnd)
+		rest = after
 	}
 	return b.String(), nil
 }

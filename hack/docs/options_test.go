@@ -140,9 +140,9 @@ func TestAPageIsFilledBetweenItsMarks(t *testing.T) {
 		"old":         {"what was there is replaced", "# A\n\n" + begin + "old\n\nold\n" + end + "\nmore\n", filled, ""},
 		"filled":      {"doing it again changes nothing", filled, filled, ""},
 		"no marks":    {"a page may do without", "# A\n", "# A\n", ""},
-		"not closed":  {"the rest of the page would be lost", "# A\n" + begin + "more\n", "", "write \"<!-- /options -->\""},
-		"not opened":  {"it says where nothing begins", "# A\n" + end, "", "in the wrong place"},
-		"opened anew": {"one of them was not closed", begin + begin + end, "", "in the wrong place"},
+		"not closed":  {"the rest of the page would be lost", "# A\n" + begin + "more\n", "", "write \"<!-- /options -->\" after"},
+		"not opened":  {"it says where nothing begins", "# A\n" + end, "", "where no options begin"},
+		"opened anew": {"one of them was not closed", begin + begin + end, "", "has no end"},
 		"no driver":   {"a typo in the folder", "<!-- options: internal/drivers/acne -->\n" + end, "", "asked for internal/drivers/acne"},
 	} {
 		t.Run(name, func(t *testing.T) {
