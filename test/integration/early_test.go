@@ -42,7 +42,7 @@ func updatedBeforeReady(s *scenario) {
 func deletedBeforeReady(s *scenario) {
 	s.Create(replicas(1), annotated(cluster.AnnotationReadyDelay, "4s"))
 	pod := s.AwaitRunning()
-	s.PatchPod(pod, `{"metadata":{"labels":{"apps.kruise.io/specified-delete":"true"}}}`)
+	s.DeleteByLabel(pod)
 	s.AwaitGone(pod)
 	s.Expect(len(s.registry.Answers(s.ns, string(pod.UID))) == 0, "the registry was told of a pod that never was in service")
 	s.ExpectSteady()
@@ -55,7 +55,7 @@ func deletedWhileUpdating(s *scenario) {
 	pod := s.Pods()[0]
 	s.UpdateImage("nginx:2")
 	s.AwaitState(pod, appspub.LifecycleStateUpdating)
-	s.PatchPod(pod, `{"metadata":{"labels":{"apps.kruise.io/specified-delete":"true"}}}`)
+	s.DeleteByLabel(pod)
 	s.AwaitGone(pod)
 	s.ExpectSteady()
 	s.ExpectNeverSeen(pod, appspub.LifecycleStateUpdated)

@@ -110,7 +110,12 @@ func (s *scenario) registryHolds(pods []*corev1.Pod) error {
 	if s.registry == nil {
 		return s.memoryHolds(pods)
 	}
-	return compareEntries(s.entriesOf(pods), s.registry.Entries(s.T, s.ns))
+	for _, r := range s.registries {
+		if err := compareEntries(s.entriesOf(s.podsOf(r, pods)), r.Entries(s.T, s.ns)); err != nil {
+			return fmt.Errorf("registry %s: %w", r.name, err)
+		}
+	}
+	return nil
 }
 
 func compareEntries(want, got []registry.Entry) error {
@@ -129,10 +134,15 @@ func (s *scenario) entriesOf(pods []*corev1.Pod) []registry.Entry {
 	var entries []registry.Entry
 	for _, pod := range pods {
 		for service, port := range s.services {
-			entries = append(entries, registry.Entry{State: registry.InService, Instance: registry.Instance{
+			in := registry.Instance{
 				Service: service, Address: pod.Status.PodIP, Port: port,
 				Cluster: clusterName, Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID),
-			}})
+				Zone: s.zones[pod.Spec.NodeName],
+			}
+			if s.describes != nil {
+				s.describes(pod, &in)
+			}
+			entries = append(entries, registry.Entry{State: registry.InService, Instance: in})
 		}
 	}
 	return entries
@@ -141,14 +151,16 @@ func (s *scenario) entriesOf(pods []*corev1.Pod) []registry.Entry {
 // ExpectServing waits until exactly these pods are in service, wherever Kruise has them.
 func (s *scenario) ExpectServing(pods ...*corev1.Pod) {
 	s.Helper()
-	s.await(fmt.Sprintf("%d pods in service", len(pods)), func() error {
-		var serving []registry.Entry
-		for _, e := range s.registry.Entries(s.T, s.ns) {
-			if e.State == registry.InService {
-				serving = append(serving, e)
-			}
-		}
-		return compareEntries(s.entriesOf(pods), serving)
+	for _, r := range s.registries {
+		s.ExpectServingIn(r, s.podsOf(r, pods)...)
+	}
+}
+
+// ExpectServingIn is ExpectServing for one registry, whatever the pods say.
+func (s *scenario) ExpectServingIn(r *registryServer, pods ...*corev1.Pod) {
+	s.Helper()
+	s.await(fmt.Sprintf("%d pods in service in registry %s", len(pods), r.name), func() error {
+		return compareEntries(s.entriesOf(pods), r.serving(s.T, s.ns))
 	})
 }
 
@@ -374,32 +386,46 @@ func (s *scenario) acknowledged(n need, pod *corev1.Pod, by time.Time) error {
 	case needForbidden:
 		return errors.New("forbidden")
 	}
-	for service, port := range s.services {
-		last := s.lastAnswer(pod, service, port, by)
-		if last == nil {
-			if n == needIn {
-				return fmt.Errorf("service %s was never told of the pod", service)
-			}
-			continue // what never was in is out
+	its := s.registriesOf(pod, by)
+	for _, r := range s.registries {
+		needed := n
+		if n == needIn && !slices.Contains(its, r) {
+			needed = needAbsent // the pod has left it
 		}
-		right := map[need][]registrytest.Op{
-			needIn:     {registrytest.OpRegister},
-			needOut:    {registrytest.OpFailOver, registrytest.OpDeregister},
-			needAbsent: {registrytest.OpDeregister},
-		}[n]
-		if !slices.Contains(right, last.op) || !last.acknowledged() || !last.sent.Before(by) {
-			return fmt.Errorf("the last call for service %s was %s, answered %d at %s, the patch came at %s",
-				service, last.op, last.status, last.sent.Format("05.000000"), by.Format("05.000000"))
+		for service, port := range s.services {
+			if err := s.acknowledgedBy(r, needed, pod, service, port, by); err != nil {
+				return fmt.Errorf("registry %s: %w", r.name, err)
+			}
 		}
 	}
 	return nil
 }
 
-// lastAnswer is that of the last call for an instance which came before a time; nil where no Register did.
-func (s *scenario) lastAnswer(pod *corev1.Pod, service string, port int, by time.Time) *answer {
+func (s *scenario) acknowledgedBy(r *registryServer, n need, pod *corev1.Pod, service string, port int, by time.Time) error {
+	last := s.lastAnswer(r, pod, service, port, by)
+	if last == nil {
+		if n == needIn {
+			return fmt.Errorf("service %s was never told of the pod", service)
+		}
+		return nil // what never was in is out
+	}
+	right := map[need][]registrytest.Op{
+		needIn:     {registrytest.OpRegister},
+		needOut:    {registrytest.OpFailOver, registrytest.OpDeregister},
+		needAbsent: {registrytest.OpDeregister},
+	}[n]
+	if !slices.Contains(right, last.op) || !last.acknowledged() || !last.sent.Before(by) {
+		return fmt.Errorf("the last call for service %s was %s, answered %d at %s, the patch came at %s",
+			service, last.op, last.status, last.sent.Format("05.000000"), by.Format("05.000000"))
+	}
+	return nil
+}
+
+// lastAnswer is that of the last call for an instance which came to a registry before a time; nil where no Register did.
+func (s *scenario) lastAnswer(r *registryServer, pod *corev1.Pod, service string, port int, by time.Time) *answer {
 	var last *answer
 	registered := false
-	for _, a := range s.registry.Answers(s.ns, string(pod.UID)) {
+	for _, a := range r.Answers(s.ns, string(pod.UID)) {
 		if a.Service != service || a.Port != port || !a.received.Before(by) {
 			continue
 		}
@@ -418,14 +444,16 @@ func (s *scenario) expectNoCallRepeated() {
 	if s.troubled {
 		return
 	}
-	last := map[string]answer{}
-	for _, a := range s.registry.Answers(s.ns, "") {
-		id := a.UID + a.Service + a.Endpoint()
-		if before, found := last[id]; found && before.acknowledged() && before.op == a.op {
-			s.Errorf("pod %s, service %s: %s at %s was acknowledged, and was asked for again at %s", a.Pod, a.Service, a.op,
-				before.sent.Format("05.000000"), a.received.Format("05.000000"))
+	for _, r := range s.registries {
+		last := map[string]answer{}
+		for _, a := range r.Answers(s.ns, "") {
+			id := a.UID + a.Service + a.Endpoint()
+			if before, found := last[id]; found && before.acknowledged() && before.asksTheSame(a) {
+				s.Errorf("registry %s, pod %s, service %s: %s at %s was acknowledged, and was asked for again at %s", r.name, a.Pod,
+					a.Service, a.op, before.sent.Format("05.000000"), a.received.Format("05.000000"))
+			}
+			last[id] = a
 		}
-		last[id] = a
 	}
 }
 
@@ -559,7 +587,7 @@ func (s *scenario) ExpectBackBeforeNormal(pod *corev1.Pod) {
 			if !back {
 				continue
 			}
-			last := s.lastAnswer(pod, s.ns, s.services[s.ns], v.arrived)
+			last := s.lastAnswer(s.registry, pod, s.ns, s.services[s.ns], v.arrived)
 			s.Expect(last != nil && last.in() && last.acknowledged() && last.sent.Before(v.arrived),
 				"Kruise counted pod %s as available before it was registered again", pod.Name)
 			return
@@ -579,7 +607,7 @@ func (s *scenario) ExpectDrained(n int) {
 		}
 		releases++
 		for service, port := range s.services {
-			last := s.lastAnswer(w.pod, service, port, w.received)
+			last := s.lastAnswer(s.registry, w.pod, service, port, w.received)
 			// The record keeps whole milliseconds.
 			if last == nil || w.received.Sub(last.sent) < s.drain-2*time.Millisecond {
 				s.Errorf("pod %s was released %s after it was out, not %s", w.name, w.received.Sub(last.sent), s.drain)

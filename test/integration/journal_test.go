@@ -2,8 +2,11 @@ package integration
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -12,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/drivers/http/httpserver"
 	"github.com/rollcall-dev/rollcall/internal/drivers/memory"
@@ -22,31 +27,71 @@ import (
 // clusterName is the owner mark of every manager here.
 const clusterName = "integration"
 
+// onlyRegistry is the name of a registry that is the only one.
+const onlyRegistry = "default"
+
 // registryServer is the team's own registry that Rollcall's http driver talks to, over real sockets and with faults on
 // demand.
 type registryServer struct {
 	*registrytest.Fake
 
+	// name is what the configuration calls it.
+	name     string
 	listener net.Listener
 	address  string
 	handler  http.Handler
 	server   *http.Server
+	// tls is nil where it speaks plain HTTP.
+	tls *tls.Config
 
 	mu      sync.Mutex
 	answers []httpserver.Answer
 }
 
+// registryOptions make a registry of another kind; the zero value is open to all, and speaks plain HTTP.
+type registryOptions struct {
+	// authorize decides on the token of a request.
+	authorize func(token string) bool
+	// around stands before the protocol.
+	around func(http.Handler) http.Handler
+	// tls is what it proves itself with.
+	tls *tls.Config
+}
+
 func newRegistryServer() (*registryServer, error) {
+	return newRegistryServerWith(onlyRegistry, registryOptions{})
+}
+
+func newRegistryServerWith(name string, o registryOptions) (*registryServer, error) {
 	backend, err := memory.New(context.Background(), registry.Config{Cluster: clusterName})
 	if err != nil {
 		return nil, err
 	}
-	r := &registryServer{Fake: registrytest.NewFake(backend.(registrytest.Backend))}
-	r.handler = httpserver.New(r.Fake, httpserver.Options{OnAnswer: r.note})
+	r := &registryServer{name: name, tls: o.tls, Fake: registrytest.NewFake(backend.(registrytest.Backend))}
+	r.handler = httpserver.New(r.Fake, httpserver.Options{OnAnswer: r.note, Authorize: o.authorize})
+	if o.around != nil {
+		r.handler = o.around(r.handler)
+	}
 	return r, r.Up()
 }
 
-func (r *registryServer) URL() string { return "http://" + r.address }
+// startRegistry is newRegistryServerWith for one test.
+func startRegistry(t *testing.T, name string, o registryOptions) *registryServer {
+	t.Helper()
+	r, err := newRegistryServerWith(name, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Down)
+	return r
+}
+
+func (r *registryServer) URL() string {
+	if r.tls != nil {
+		return "https://" + r.address
+	}
+	return "http://" + r.address
+}
 
 // Up has the registry listen, after Down at the address it had.
 func (r *registryServer) Up() error {
@@ -62,8 +107,14 @@ func (r *registryServer) Up() error {
 	if err != nil {
 		return err
 	}
-	r.listener, r.address = listener, address
-	r.server = &http.Server{Handler: r.handler, ReadHeaderTimeout: time.Minute}
+	r.address = address
+	if r.tls != nil {
+		listener = tls.NewListener(listener, r.tls)
+	}
+	r.listener = listener
+	// What it has to say of bad handshakes is the point of some tests.
+	quiet := log.New(io.Discard, "", 0)
+	r.server = &http.Server{Handler: r.handler, ReadHeaderTimeout: time.Minute, ErrorLog: quiet}
 	server := r.server
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -104,6 +155,9 @@ func (a answer) acknowledged() bool { return a.status >= 200 && a.status < 300 }
 
 func (a answer) in() bool { return a.op == registrytest.OpRegister }
 
+// asksTheSame: what clients are told of an instance counts only while it is in service.
+func (a answer) asksTheSame(b answer) bool { return a.op == b.op && (!a.in() || a.Equal(b.Instance)) }
+
 // Answers returns the journal of one pod, or of a whole namespace where uid is empty, in the order of the requests.
 func (r *registryServer) Answers(namespace, uid string) []answer {
 	r.mu.Lock()
@@ -128,4 +182,16 @@ func (r *registryServer) Entries(t *testing.T, namespace string) []registry.Entr
 		t.Fatalf("reading the registry: %v", err)
 	}
 	return slices.DeleteFunc(all, func(e registry.Entry) bool { return e.Namespace != namespace })
+}
+
+// serving returns what the registry gives to clients of a namespace.
+func (r *registryServer) serving(t *testing.T, namespace string) []registry.Entry {
+	t.Helper()
+	return slices.DeleteFunc(r.Entries(t, namespace), func(e registry.Entry) bool { return e.State != registry.InService })
+}
+
+// gives reports whether clients are given the pod.
+func (r *registryServer) gives(t *testing.T, namespace string, pod *corev1.Pod) bool {
+	t.Helper()
+	return slices.ContainsFunc(r.serving(t, namespace), func(e registry.Entry) bool { return e.UID == string(pod.UID) })
 }

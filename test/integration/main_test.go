@@ -14,6 +14,7 @@ import (
 	"time"
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -69,13 +70,15 @@ func run(m *testing.M) int {
 var env environment
 
 type environment struct {
-	started   time.Time
-	dir       string
-	cluster   *cluster.Cluster
-	client    client.WithWatch
-	history   *history
-	registry  *registryServer
-	shared    *manager
+	started  time.Time
+	dir      string
+	cluster  *cluster.Cluster
+	client   client.WithWatch
+	history  *history
+	registry *registryServer
+	shared   *manager
+	// zones are those of the nodes.
+	zones     map[string]string
 	cancel    context.CancelFunc
 	scenarios atomic.Int64
 
@@ -97,6 +100,9 @@ func (e *environment) start() error {
 	if e.client, err = newClient(e.cluster.Config()); err != nil {
 		return err
 	}
+	if err := e.giveZones(ctx); err != nil {
+		return err
+	}
 	e.history = watchHistory(ctx, e.client)
 	if e.registry, err = newRegistryServer(); err != nil {
 		return err
@@ -111,6 +117,24 @@ func (e *environment) start() error {
 	ready, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return e.shared.AwaitReady(ready)
+}
+
+// giveZones puts each node into a zone of its own.
+func (e *environment) giveZones(ctx context.Context) error {
+	var nodes corev1.NodeList
+	if err := e.client.List(ctx, &nodes); err != nil {
+		return err
+	}
+	e.zones = map[string]string{}
+	for i := range nodes.Items {
+		node := &nodes.Items[i]
+		e.zones[node.Name] = "zone-of-" + node.Name
+		patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, corev1.LabelTopologyZone, e.zones[node.Name])
+		if err := e.client.Patch(ctx, node.DeepCopy(), mergePatch(patch)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func newClient(config *rest.Config) (client.WithWatch, error) {

@@ -137,7 +137,7 @@ func TestKilled(t *testing.T) {
 	version := 1
 	update := func(s *scenario) { s.UpdateImage(fmt.Sprintf("nginx:%d", version)) }
 	remove := func(s *scenario) {
-		s.PatchPod(s.Pods()[0], `{"metadata":{"labels":{"apps.kruise.io/specified-delete":"true"}}}`)
+		s.DeleteByLabel(s.Pods()[0])
 	}
 	for _, point := range []struct {
 		name  string

@@ -98,7 +98,7 @@ func specifiedDelete(s *scenario) {
 	s.ExpectSteady()
 	chosen := s.Pods()[0]
 
-	s.PatchPod(chosen, `{"metadata":{"labels":{"apps.kruise.io/specified-delete":"true"}}}`)
+	s.DeleteByLabel(chosen)
 	s.AwaitGone(chosen)
 	s.ExpectSteady()
 	s.ExpectAskedBeforeDelete(chosen)
@@ -346,7 +346,7 @@ func twoOwners(s *scenario) {
 	s.ExpectSteady()
 	s.expectOtherCameFirst(pod)
 
-	s.PatchPod(pod, `{"metadata":{"labels":{"apps.kruise.io/specified-delete":"true"}}}`)
+	s.DeleteByLabel(pod)
 	s.AwaitState(pod, appspub.LifecycleStatePreparingDelete)
 	s.AwaitReleased(pod, hookPreDelete)
 	s.PatchPod(s.Now(pod.UID), `{"metadata":{"labels":{"other.example.org/delete-gate":null}}}`)

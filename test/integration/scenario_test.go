@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 )
 
@@ -35,17 +37,25 @@ const (
 type scenario struct {
 	*testing.T
 
-	k8s      client.WithWatch
-	history  *history
-	manager  *manager
-	standby  *manager        // nil where there is but one manager
-	registry *registryServer // nil where the manager's own memory is the registry
+	k8s     client.WithWatch
+	history *history
+	manager *manager
+	standby *manager // nil where there is but one manager
+	// registry is the only one, or the first of the registries; nil where the manager's own memory is the registry.
+	registry   *registryServer
+	registries []*registryServer
+	// defaults are the registries of pods that name none.
+	defaults []defaultRegistries
 	style    style
 	ns       string
 	key      types.NamespacedName
 
 	// services are the names and ports that each pod is registered under.
 	services map[string]int
+	// zones are those of the nodes that have one.
+	zones map[string]string
+	// describes adds to an instance what the pod says of itself.
+	describes func(*corev1.Pod, *registry.Instance)
 	// generation is that of our last change to the CloneSet.
 	generation int64
 	// handlers are all that any version of the CloneSet named.
@@ -59,19 +69,25 @@ type scenario struct {
 }
 
 // newScenario makes a scenario of a manager, with a namespace of its own.
-func newScenario(t *testing.T, m *manager, registry *registryServer, s style, namespace string) *scenario {
+func newScenario(t *testing.T, m *manager, r *registryServer, s style, namespace string) *scenario {
 	t.Helper()
-	return newScenarioOn(t, env.client, env.history, m, registry, s, namespace)
+	sc := newScenarioOn(t, env.client, env.history, m, r, s, namespace)
+	sc.zones = env.zones
+	return sc
 }
 
 // newScenarioOn is newScenario on another cluster.
 func newScenarioOn(
-	t *testing.T, k8s client.WithWatch, h *history, m *manager, registry *registryServer, s style, namespace string,
+	t *testing.T, k8s client.WithWatch, h *history, m *manager, r *registryServer, s style, namespace string,
 ) *scenario {
 	t.Helper()
 	sc := &scenario{
-		T: t, k8s: k8s, history: h, manager: m, registry: registry, style: s,
+		T: t, k8s: k8s, history: h, manager: m, registry: r, style: s,
 		ns: namespace, services: map[string]int{namespace: 80},
+	}
+	if r != nil {
+		sc.registries = []*registryServer{r}
+		sc.defaultsTo(r.name)
 	}
 	env.scenarios.Add(1)
 	sc.must(sc.k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
@@ -114,12 +130,12 @@ func (s *scenario) describe() string {
 			pod.DeletionTimestamp != nil, pod.Status.PodIP, pod.Labels, pod.Finalizers,
 			pod.Annotations["rollcall.dev/registration"])
 	}
-	if s.registry != nil {
-		for _, e := range s.registry.Entries(s.T, s.ns) {
-			fmt.Fprintf(&b, "registry: %s at %s of %s: %s\n", e.Service, e.Endpoint(), e.Pod, e.State)
+	for _, r := range s.registries {
+		for _, e := range r.Entries(s.T, s.ns) {
+			fmt.Fprintf(&b, "registry %s: %s at %s of %s: %s\n", r.name, e.Service, e.Endpoint(), e.Pod, e.State)
 		}
-		for _, a := range s.registry.Answers(s.ns, "") {
-			fmt.Fprintf(&b, "journal: %s %s %s %s: %d\n", a.received.Format("05.000"), a.op, a.Service, a.Pod, a.status)
+		for _, a := range r.Answers(s.ns, "") {
+			fmt.Fprintf(&b, "journal of %s: %s %s %s %s: %d\n", r.name, a.received.Format("05.000"), a.op, a.Service, a.Pod, a.status)
 		}
 	}
 	for _, w := range s.writes() {
@@ -362,16 +378,29 @@ func (s *scenario) AwaitGone(pod *corev1.Pod) {
 	})
 }
 
-// PatchPod applies a merge patch to a pod, as somebody else.
+// PatchPod applies a merge patch to a pod, as somebody else, and returns when our watch has seen it.
 func (s *scenario) PatchPod(pod *corev1.Pod, patch string) {
 	s.Helper()
-	s.must(s.k8s.Patch(s.Context(), pod.DeepCopy(), mergePatch(patch)))
+	patched := pod.DeepCopy()
+	s.must(s.k8s.Patch(s.Context(), patched, mergePatch(patch)))
+	s.await("the watch to see the patched pod", func() error {
+		if now := s.Now(pod.UID); now != nil && version(now) < version(patched) {
+			return errors.New("it has not")
+		}
+		return nil
+	})
 }
 
 // DeletePod deletes a pod as kubectl does.
 func (s *scenario) DeletePod(pod *corev1.Pod) {
 	s.Helper()
 	s.must(client.IgnoreNotFound(s.k8s.Delete(s.Context(), pod.DeepCopy(), client.Preconditions{UID: &pod.UID})))
+}
+
+// DeleteByLabel has Kruise delete a pod and replace it.
+func (s *scenario) DeleteByLabel(pod *corev1.Pod) {
+	s.Helper()
+	s.PatchPod(pod, `{"metadata":{"labels":{"apps.kruise.io/specified-delete":"true"}}}`)
 }
 
 // DeleteCloneSet deletes the workload.

@@ -138,7 +138,9 @@ func (s *scenario) expectBlockedUntilMended(reason string, words []string, key, 
 	})
 	pod := s.Pods()[0]
 	s.ExpectEvent(pod, corev1.EventTypeWarning, reason, words...)
-	s.Expect(len(s.registry.Entries(s.T, s.ns)) == 0, "a pod that can't be described was registered")
+	for _, r := range s.registries {
+		s.Expect(len(r.Entries(s.T, s.ns)) == 0, "a pod that can't be described was registered")
+	}
 	if hooked := s.style == preNormal || s.style == mixed; hooked {
 		s.ExpectEvent(pod, corev1.EventTypeWarning, reason, "hook preNormal waits")
 		s.ExpectNeverSeen(pod, appspub.LifecycleStateNormal)
@@ -205,7 +207,7 @@ func registryErrors(s *scenario) {
 	s.ExpectSteady()
 
 	mend = fail(registrytest.OpDeregister)
-	s.PatchPod(s.Now(pod.UID), `{"metadata":{"labels":{"apps.kruise.io/specified-delete":"true"}}}`)
+	s.DeleteByLabel(s.Now(pod.UID))
 	s.AwaitState(pod, appspub.LifecycleStatePreparingDelete)
 	s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryUnavailable", "hook preDelete waits")
 	mend()

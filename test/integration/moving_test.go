@@ -1,0 +1,336 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+)
+
+// pairDefinitions are the scenarios of a manager with two registries, old and new. Pods that name none are in old.
+func pairDefinitions() []definition {
+	return []definition{
+		{name: "both", styles: allStyles, run: inBoth},
+		{name: "one-refuses", styles: updateHooked, run: oneRegistryFails},
+		{name: "one-hangs", styles: []style{preNormal, mixed}, run: oneRegistryHangs},
+		{name: "moved-in-place", styles: updateHooked, run: movedInPlace},
+		{name: "moved-recreated", styles: []style{preNormal, mixed}, run: movedByRecreation},
+		{name: "moved-live", styles: []style{labels, preNormal}, run: movedLive},
+		{name: "unknown", styles: []style{labels, mixed}, run: unknownRegistry},
+		{name: "unknown-live", styles: []style{finalizer, mixed}, run: unknownRegistryOfALivePod},
+	}
+}
+
+func TestTwoRegistries(t *testing.T) {
+	t.Parallel()
+	older, newer := startPair(t)
+	var namespaces []string
+	for _, d := range pairDefinitions() {
+		namespaces = append(namespaces, namespacesOf(d.name, d.styles)...)
+	}
+	defaults := []string{oldRegistry}
+	m := startManager(t, "pair", defaultConfiguration("", namespaces...).withRegistries(defaults, older, newer))
+	for _, d := range pairDefinitions() {
+		for _, style := range d.styles {
+			t.Run(d.name+"/"+string(style), func(t *testing.T) {
+				t.Parallel()
+				s := newScenario(t, m, older, style, namespaceOf(d.name, style)).over(defaults, older, newer)
+				if style == mixed {
+					s.Play()
+				}
+				d.run(s)
+				s.ExpectNothingLeft()
+				s.ExpectAlways()
+			})
+		}
+	}
+}
+
+// inBoth: a pod is in two registries at once, and each of its moves waits for both.
+func inBoth(s *scenario) {
+	s.Create(inPlace, replicas(2), annotated(registriesKey, "old, new"))
+	s.ExpectSteady()
+	before := s.Pods()
+	s.UpdateImage("nginx:2")
+	s.ExpectSteady()
+	s.ExpectImage("nginx:2", before)
+	s.Scale(1)
+	s.ExpectSteady()
+}
+
+// oneRegistryFails: a hook waits for both registries, whichever way it goes, and says which one it is.
+func oneRegistryFails(s *scenario) {
+	s.Create(inPlace, replicas(1), annotated(registriesKey, "old,new"))
+	s.ExpectSteady()
+	s.troubled = true
+	pod := s.Pods()[0]
+
+	for _, story := range []struct {
+		registry string
+		op       registrytest.Op
+		state    appspub.LifecycleStateType
+		begin    func()
+	}{
+		{newRegistry, registrytest.OpFailOver, appspub.LifecycleStatePreparingUpdate, func() { s.UpdateImage("nginx:2") }},
+		{oldRegistry, registrytest.OpRegister, appspub.LifecycleStateUpdated, func() { s.UpdateImage("nginx:3") }},
+		{newRegistry, registrytest.OpDeregister, appspub.LifecycleStatePreparingDelete, func() { s.DeleteByLabel(pod) }},
+	} {
+		failing, match := s.named(story.registry), s.match(story.op)
+		mend := failing.Fail(match, errors.New("the disk is full"))
+		before := len(failing.Calls(match))
+		story.begin()
+		s.AwaitState(pod, story.state)
+		s.await("the failing registry to be asked twice", func() error {
+			if n := len(failing.Calls(match)) - before; n < 2 {
+				return fmt.Errorf("it was asked %d times", n)
+			}
+			return nil
+		})
+		s.Expect(stateOf(s.Now(pod.UID)) == string(story.state), "the pod went on although registry %s had not acknowledged", story.registry)
+		mend()
+		s.AwaitLeaves(pod, story.state)
+		s.ExpectSteady()
+	}
+	s.ExpectGone(pod)
+	// The next Event of the same reason repeats the first one's note.
+	s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryUnavailable", "hook inPlaceUpdate waits", `in registry "new"`, "the disk is full")
+}
+
+// oneRegistryHangs: Kruise does not count a pod as available while one of its registries does not answer.
+func oneRegistryHangs(s *scenario) {
+	s.troubled = true
+	hold := s.named(newRegistry).Hold(s.match(registrytest.OpRegister))
+	s.Create(inPlace, replicas(1), annotated(registriesKey, "old,new"))
+	s.AwaitCalls(hold, 1)
+	pod := s.Pods()[0]
+	s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryTimeout", "hook preNormal waits", `in registry "new"`)
+	s.ExpectServingIn(s.named(oldRegistry), pod)
+	s.ExpectServingIn(s.named(newRegistry))
+	s.Expect(stateOf(s.Now(pod.UID)) == string(appspub.LifecycleStatePreparingNormal), "the pod went on")
+	hold.Release()
+	s.ExpectSteady()
+}
+
+// movedInPlace: the template moves the pods from one registry to the other, by way of both, which Kruise does by in-place
+// updates. Whoever reads only the old one may go over to the new one any time while the pods are in both.
+func movedInPlace(s *scenario) {
+	older, newer := s.named(oldRegistry), s.named(newRegistry)
+	s.Create(inPlace, replicas(3), annotated(registriesKey, oldRegistry))
+	s.ExpectSteady()
+	before, began := s.Pods(), time.Now()
+
+	s.Edit(annotated(registriesKey, "old,new"))
+	s.ExpectSteady()
+	both := time.Now()
+	s.ExpectServed(2, began, both, older)
+
+	s.Edit(annotated(registriesKey, newRegistry))
+	s.ExpectSteady()
+	s.ExpectServed(2, both, time.Now(), newer)
+	s.ExpectServed(2, began, time.Now(), older, newer)
+	s.ExpectMoved(older, newer, before)
+	s.ExpectImage("nginx:1", before)
+	for _, pod := range before {
+		s.ExpectSeen(pod, appspub.LifecycleStatePreparingUpdate)
+	}
+}
+
+// movedByRecreation: the same with new pods, each of which comes before an old one goes.
+func movedByRecreation(s *scenario) {
+	older, newer := s.named(oldRegistry), s.named(newRegistry)
+	s.Create(replicas(3), annotated(registriesKey, oldRegistry), surging)
+	s.ExpectSteady()
+	began := time.Now()
+
+	s.Edit(annotated(registriesKey, "old,new"))
+	s.ExpectSteady()
+	both := time.Now()
+	s.ExpectServed(3, began, both, older)
+
+	s.Edit(annotated(registriesKey, newRegistry))
+	s.ExpectSteady()
+	s.ExpectServed(3, both, time.Now(), newer)
+	s.ExpectServed(3, began, time.Now(), older, newer)
+}
+
+// surging has the pods replaced, each by a new one that is available before.
+func surging(set *kruisev1alpha1.CloneSet) {
+	updateType(kruisev1alpha1.RecreateCloneSetUpdateStrategyType)(set)
+	one, none := intstr.FromInt32(1), intstr.FromInt32(0)
+	set.Spec.UpdateStrategy.MaxSurge, set.Spec.UpdateStrategy.MaxUnavailable = &one, &none
+}
+
+// movedLive: the annotation of a pod in service is changed, which neither updates nor replaces it, and at no moment do
+// clients of both registries find it nowhere.
+func movedLive(s *scenario) {
+	older, newer := s.named(oldRegistry), s.named(newRegistry)
+	s.Create(replicas(1))
+	s.ExpectSteady()
+	pods, began := s.Pods(), time.Now()
+	s.troubled = true // no move of Kruise's is behind the writes
+
+	s.ExpectServingIn(older, pods...)
+	s.PatchPod(pods[0], `{"metadata":{"annotations":{"`+registriesKey+`":"new"}}}`)
+	s.ExpectSteady()
+	s.ExpectServingIn(newer, pods...)
+	s.ExpectServed(1, began, time.Now(), older, newer)
+	s.ExpectMoved(older, newer, pods)
+	s.ExpectNeverSeen(pods[0], appspub.LifecycleStatePreparingUpdate)
+}
+
+// unknownRegistry: a typo blocks the pod until someone mends it.
+func unknownRegistry(s *scenario) {
+	s.Create(replicas(1), annotated(registriesKey, "old,nwe"))
+	s.expectBlockedUntilMended("InvalidPod", []string{registriesKey, `"nwe"`, "new, old"}, registriesKey, "old,new")
+}
+
+// unknownRegistryOfALivePod: a typo keeps a pod in service where it is, and is never in the way of taking it out.
+func unknownRegistryOfALivePod(s *scenario) {
+	older, newer := s.named(oldRegistry), s.named(newRegistry)
+	s.Create(replicas(1), annotated(registriesKey, "old,new"))
+	s.ExpectSteady()
+	pod := s.Pods()[0]
+
+	s.PatchPod(pod, `{"metadata":{"annotations":{"`+registriesKey+`":"nwe"}}}`)
+	s.ExpectEvent(pod, corev1.EventTypeWarning, "InvalidPod", registriesKey, `"nwe"`)
+	s.ExpectServingIn(older, pod)
+	s.ExpectServingIn(newer, pod)
+	s.DeleteByLabel(pod)
+	s.AwaitGone(pod)
+	s.ExpectSteady()
+	s.ExpectAskedBeforeDelete(pod)
+	for _, r := range s.registries {
+		out := r.Calls(registrytest.Match{Op: registrytest.OpDeregister, UID: string(pod.UID)})
+		s.Expect(len(out) == 1, "the pod was taken out of %s %d times, not once", r.name, len(out))
+	}
+}
+
+// TestMovedByConfiguration: the configuration alone moves the pods from one registry to another. No pod is updated or
+// replaced, and clients of both registries find all of them at every moment, also while the new one is out of order.
+func TestMovedByConfiguration(t *testing.T) {
+	t.Parallel()
+	styles := []style{labels, mixed}
+	older, newer := startPair(t)
+	config := defaultConfiguration("", namespacesOf("moved-by-config", styles)...).withRegistries([]string{oldRegistry}, older, newer)
+	m := startManager(t, "moved-by-config", config)
+	all := newScenarios(t, m, older, "moved-by-config", styles)
+	each := func(do func(*scenario)) {
+		for _, s := range all {
+			do(s)
+		}
+	}
+	began, before := map[*scenario]time.Time{}, map[*scenario][]*corev1.Pod{}
+	each(func(s *scenario) { s.over([]string{oldRegistry}, older, newer).Create(replicas(2)) })
+	each(func(s *scenario) {
+		s.ExpectSteady()
+		began[s], before[s] = time.Now(), s.Pods()
+	})
+
+	mend := newer.Fail(registrytest.Match{Op: registrytest.OpRegister}, errors.New("it is not up yet"))
+	must(t, m.Configure(config.withRegistries([]string{newRegistry}, older, newer)))
+	each(func(s *scenario) {
+		s.ExpectEvent(s.Pods()[0], corev1.EventTypeWarning, "RegistryUnavailable", `in registry "new"`, "it is not up yet")
+		s.ExpectServingIn(older, s.Pods()...)
+	})
+	mend()
+	each(func(s *scenario) {
+		s.defaultsTo(newRegistry)
+		s.ExpectSteady()
+		s.ExpectServed(2, began[s], time.Now(), older, newer)
+		s.ExpectMoved(older, newer, before[s])
+		s.Expect(s.counted(before[s][0], registrytest.OpFailOver) == 0, "the pod was out of service")
+	})
+
+	// And back, by way of both.
+	must(t, m.Configure(config.withRegistries([]string{oldRegistry, newRegistry}, older, newer)))
+	each(func(s *scenario) {
+		s.defaultsTo(oldRegistry, newRegistry)
+		s.ExpectSteady()
+	})
+	must(t, m.Configure(config.withRegistries([]string{oldRegistry}, older, newer)))
+	each(func(s *scenario) {
+		s.defaultsTo(oldRegistry)
+		s.ExpectSteady()
+		s.ExpectServed(2, began[s], time.Now(), older, newer)
+		s.ExpectMoved(newer, older, before[s])
+		s.ExpectImage("nginx:1", before[s])
+		for _, pod := range before[s] {
+			s.ExpectNeverSeen(pod, appspub.LifecycleStatePreparingUpdate)
+			s.expectCalls(older, pod, registrytest.OpRegister, registrytest.OpDeregister, registrytest.OpRegister)
+		}
+	})
+	finish(all)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// expectCalls expects that exactly these calls for a pod came to a registry.
+func (s *scenario) expectCalls(r *registryServer, pod *corev1.Pod, want ...registrytest.Op) {
+	s.Helper()
+	var got []registrytest.Op
+	for _, a := range r.Answers(s.ns, string(pod.UID)) {
+		got = append(got, a.op)
+	}
+	s.Expect(fmt.Sprint(got) == fmt.Sprint(want), "registry %s was asked for %v of pod %s, not %v", r.name, got, pod.Name, want)
+}
+
+// TestRegistryLeavesConfiguration: pods that are still in a registry which the configuration no longer has say so, and wait
+// where they would have to be taken out of it; all goes on when it is back.
+func TestRegistryLeavesConfiguration(t *testing.T) {
+	t.Parallel()
+	styles := []style{labels, mixed}
+	older, newer := startPair(t)
+	both := []string{oldRegistry, newRegistry}
+	config := defaultConfiguration("", namespacesOf("leaves", styles)...).withRegistries(both, older, newer)
+	m := startManager(t, "leaves", config)
+	all := newScenarios(t, m, older, "leaves", styles)
+	for _, s := range all {
+		s.over(both, older, newer).Create(replicas(2))
+	}
+	for _, s := range all {
+		s.ExpectSteady()
+	}
+
+	must(t, m.Configure(config.withRegistries([]string{newRegistry}, newer)))
+	waiting := map[*scenario]*corev1.Pod{}
+	for _, s := range all {
+		s.defaultsTo(newRegistry)
+		for _, pod := range s.Pods() {
+			s.ExpectEvent(pod, corev1.EventTypeWarning, "UnknownRegistry", `in registry "old"`, "put it back")
+		}
+		s.ExpectServingIn(older, s.Pods()...)
+		s.ExpectServingIn(newer, s.Pods()...)
+		waiting[s] = s.Pods()[0]
+		s.DeleteByLabel(waiting[s])
+	}
+	for _, s := range all {
+		s.AwaitState(waiting[s], appspub.LifecycleStatePreparingDelete)
+		s.await("the pod to be out of the registry that is left", func() error {
+			if newer.gives(s.T, s.ns, waiting[s]) {
+				return errors.New("it is in")
+			}
+			return nil
+		})
+		s.Expect(s.Now(waiting[s].UID) != nil && older.gives(s.T, s.ns, waiting[s]),
+			"the pod went on although one of its registries could not be told")
+	}
+
+	must(t, m.Configure(config.withRegistries([]string{newRegistry}, older, newer)))
+	for _, s := range all {
+		s.AwaitGone(waiting[s])
+		s.ExpectSteady()
+	}
+	finish(all)
+}
