@@ -153,6 +153,9 @@ func (r *Registry) commit(ctx context.Context, t *transaction) []error {
 		}
 	}
 	response, err := r.transact(ctx, t.ops)
+	if err == nil && t.of[0] == -1 && len(response.Errors)+len(response.Results) == 0 {
+		err = errors.New("the answer to a transaction is empty") // what was set is repeated in it
+	}
 	if err != nil {
 		for op := range t.ops {
 			blame(op, err)

@@ -164,8 +164,12 @@ func (r *Registry) ask(ctx context.Context, query func(*api.QueryOptions) (*api.
 	return r.complete(ctx, meta)
 }
 
-// complete returns an error where an answer with status 200 does not hold everything, because the token may not see it.
+// complete returns an error where an answer with status 200 does not hold everything: because the token may not see it, or
+// because it is not Consul that answers.
 func (r *Registry) complete(ctx context.Context, meta *api.QueryMeta) error {
+	if !meta.KnownLeader {
+		return errors.New("the answer is not that of a Consul which knows its leader")
+	}
 	if meta.ResultsFilteredByACLs {
 		return notAllowed(fmt.Errorf("the token may not read all of node %s and its services", r.node.Node))
 	}

@@ -1,0 +1,111 @@
+package consul
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+func instance(service, address string, port int) registry.Instance {
+	return registry.Instance{
+		Service: service, Address: address, Port: port, Cluster: "test", Namespace: "shop", Pod: "web-1", UID: "uid-1",
+	}
+}
+
+func TestServiceIDsAreReadable(t *testing.T) {
+	t.Parallel()
+	for want, in := range map[string]registry.Instance{
+		"web-10.0.0.1-8080":                  instance("web", "10.0.0.1", 8080),
+		"web-fd00::1-80":                     instance("web", "fd00::1", 80),
+		"Web-10.0.0.1-8080-2975104784a401e3": instance("Web", "10.0.0.1", 8080),
+	} {
+		if got := serviceID(in); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+// TestServiceIDsDiffer has identities whose parts are alike. Consul compares IDs without regard to case.
+func TestServiceIDsDiffer(t *testing.T) {
+	t.Parallel()
+	seen := map[string]registry.Instance{}
+	for _, in := range []registry.Instance{
+		instance("web", "10.0.0.1", 80), instance("web", "10.0.0.1", 8080), instance("web", "10.0.0.10", 80),
+		instance("web-10.0.0.1", "10.0.0.1", 80), instance("web-10.0.0.1-80", "10.0.0.1", 80),
+		instance("Web", "10.0.0.1", 80), instance("WEB", "10.0.0.1", 80), instance("wEb", "10.0.0.1", 80),
+		instance("é", "10.0.0.1", 80), instance("É", "10.0.0.1", 80),
+		instance("web", "fd00::1", 80), instance("web", "fd00::1:80", 80), instance("web-fd00:", "::1", 80),
+	} {
+		id := strings.ToLower(serviceID(in))
+		if other, taken := seen[id]; taken {
+			t.Errorf("%s at %s and %s at %s have one ID, %s", in.Service, in.Endpoint(), other.Service, other.Endpoint(), id)
+		}
+		seen[id] = in
+	}
+}
+
+func TestWhatConsulDoesNotTake(t *testing.T) {
+	t.Parallel()
+	meta := func(key, value string) func(*registry.Instance) {
+		return func(in *registry.Instance) { in.Metadata = map[string]string{key: value} }
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		spoil  func(*registry.Instance)
+		says   string // "": it is taken
+	}{
+		"all is well":    {"the others differ from it in one thing", func(*registry.Instance) {}, ""},
+		"no service":     {"there would be nothing to look up", func(in *registry.Instance) { in.Service = "" }, "no service"},
+		"no cluster":     {"nobody would list it", func(in *registry.Instance) { in.Cluster = "" }, "no cluster"},
+		"no namespace":   {"the mark is not whole", func(in *registry.Instance) { in.Namespace = "" }, "no namespace"},
+		"no pod":         {"the mark is not whole", func(in *registry.Instance) { in.Pod = "" }, "no pod"},
+		"no UID":         {"it would match an entry that has none", func(in *registry.Instance) { in.UID = "" }, "no uid"},
+		"no address":     {"clients would get the node's", func(in *registry.Instance) { in.Address = "" }, "no address"},
+		"a host":         {"DNS would answer with a CNAME", func(in *registry.Instance) { in.Address = "pod.local" }, "not a pod's IP"},
+		"any address":    {"Consul refuses it", func(in *registry.Instance) { in.Address = "::" }, "not a pod's IP"},
+		"with a zone":    {"it is of use on one machine only", func(in *registry.Instance) { in.Address = "fe80::1%eth0" }, "not a pod's IP"},
+		"port 0":         {"nobody can connect", func(in *registry.Instance) { in.Port = 0 }, "port 0"},
+		"port too large": {"Consul takes it, and DNS cuts it", func(in *registry.Instance) { in.Port = 65536 }, "port 65536"},
+
+		"key at the limit":      {"Consul takes 128", meta(strings.Repeat("k", 128), "v"), ""},
+		"key over it":           {"Consul takes 128", meta(strings.Repeat("k", 129), "v"), "129 characters"},
+		"value at the limit":    {"Consul takes 512", meta("k", strings.Repeat("v", 512)), ""},
+		"value over it":         {"Consul takes 512", meta("k", strings.Repeat("v", 513)), "513 bytes"},
+		"label of Kubernetes":   {"Consul takes no dot or slash", meta("app.kubernetes.io/name", "web"), `"app.kubernetes.io/name"`},
+		"empty key":             {"Consul takes none", meta("", "v"), `""`},
+		"key of Consul's own":   {"Consul takes none", meta("consul-version", "v"), `"consul-version"`},
+		"more than Consul has":  {"Consul takes 64 with ours", many(61), "65 pairs"},
+		"as many as Consul has": {"Consul takes 64 with ours", many(60), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := instance("web", "10.0.0.1", 80)
+			tc.spoil(&in)
+			err := check(in)
+			if (err != nil) != (tc.says != "") || err != nil && !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("got error %v, want one with %q\nreason: %s", err, tc.says, tc.reason)
+			}
+		})
+	}
+}
+
+func many(n int) func(*registry.Instance) {
+	return func(in *registry.Instance) {
+		in.Metadata = map[string]string{}
+		for i := range n {
+			in.Metadata[strings.Repeat("k", i+1)] = "v"
+		}
+	}
+}
+
+func TestFiltersAreQuoted(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"prod-1": `"prod-1"`, `a"b`: `"a\x22b"`, `a\`: `"a\x5c"`, "ü%": `"ü%"`, "a\nb": `"a\nb"`,
+	} {
+		if got := quote(text); got != want {
+			t.Errorf("%q: got %s, want %s", text, got, want)
+		}
+	}
+}

@@ -1,0 +1,518 @@
+package consul_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rollcall-dev/rollcall/internal/drivers/consul"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// What only a real server can prove is in test/registries/consul: the suite too. Here is what no server does when it is
+// asked, and what goes over the wire.
+
+const goodToken = "s3cret-token"
+
+func web(n int) registry.Instance {
+	return registry.Instance{
+		Service: "web", Address: fmt.Sprintf("10.0.0.%d", n), Port: 80,
+		Cluster: "test", Namespace: "shop", Pod: fmt.Sprintf("web-%d", n), UID: fmt.Sprintf("uid-%d", n),
+	}
+}
+
+func open(t *testing.T, cfg registry.Config) *consul.Registry {
+	t.Helper()
+	d, err := consul.New(t.Context(), cfg)
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	driver := d.(*consul.Registry)
+	t.Cleanup(func() { _ = driver.Close() })
+	return driver
+}
+
+func serve(t *testing.T, handler http.HandlerFunc) string {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// answering makes a driver whose server gives one answer to everything.
+func answering(t *testing.T, status int, header map[string]string, body string) *consul.Registry {
+	t.Helper()
+	return open(t, registry.Config{Endpoint: serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		for name, value := range header {
+			w.Header().Set(name, value)
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	})})
+}
+
+func writeFile(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// attempts makes each call of a driver once.
+func attempts(t *testing.T, d *consul.Registry) map[string]error {
+	t.Helper()
+	_, listErr := d.List(t.Context(), "test")
+	return map[string]error{
+		"Register":   d.Register(t.Context(), web(1)),
+		"FailOver":   d.FailOver(t.Context(), web(1)),
+		"Deregister": d.Deregister(t.Context(), web(1)),
+		"List":       listErr,
+		"Batch":      d.Batch(t.Context(), []registry.Change{{Instance: web(1), State: registry.InService}})[0],
+	}
+}
+
+func TestNewNamesTheFieldThatIsWrong(t *testing.T) {
+	t.Parallel()
+	const good = "https://consul.example.com:8501"
+	with := func(change func(*registry.Config)) registry.Config {
+		cfg := registry.Config{Endpoint: good}
+		change(&cfg)
+		return cfg
+	}
+	options := func(text string) registry.Config {
+		return with(func(c *registry.Config) { c.Options = json.RawMessage(text) })
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		cfg    registry.Config
+		field  string
+		says   string
+	}{
+		"no endpoint":  {"there is no default", registry.Config{}, "endpoint", "is missing"},
+		"no scheme":    {"a bare host is ambiguous", registry.Config{Endpoint: "consul:8500"}, "endpoint", "must begin with"},
+		"bad endpoint": {"one of several", registry.Config{Endpoint: good + ",ftp://x"}, "endpoint", "must begin with"},
+		"an option":    {"a misspelt one must not be ignored", options(`{"dataCenter2": "x"}`), "options", `"dataCenter2"`},
+		"datacenter":   {"it goes into a query", options(`{"datacenter": "dc 1"}`), "options.datacenter", "letters"},
+		"namespace":    {"a wildcard reads all and writes none", options(`{"namespace": "*"}`), "options.namespace", "letters"},
+		"partition":    {"a wildcard reads all and writes none", options(`{"partition": "*"}`), "options.partition", "letters"},
+		"node":         {"it goes into a path", options(`{"node": "a/b"}`), "options.node", "letters"},
+		"node, dot":    {"that separates the namespace", options(`{"node": "a.b"}`), "options.node", "letters"},
+		"node, empty":  {"there would be none", options(`{"node": ""}`), "options.node", "is empty"},
+		"node, long":   {"Consul cuts nothing, DNS does", options(`{"node": "` + strings.Repeat("n", 65) + `"}`), "options.node", "65"},
+		"server name over http": {
+			"it promises what is not there",
+			registry.Config{Endpoint: "http://consul:8500", Options: json.RawMessage(`{"serverName": "x"}`)},
+			"options.serverName", "endpoint is not https://",
+		},
+		"user": {
+			"Consul knows tokens only",
+			with(func(c *registry.Config) { c.Auth = registry.Auth{Username: "me", PasswordFile: "/x"} }), "auth.username", "remove it",
+		},
+		"missing token file": {
+			"a Secret was not mounted",
+			with(func(c *registry.Config) { c.Auth.TokenFile = "/does/not/exist" }), "auth.tokenFile", "can read",
+		},
+		"missing ca file": {
+			"a Secret was not mounted", with(func(c *registry.Config) { c.TLS.CAFile = "/does/not/exist" }), "tls.caFile", "can read",
+		},
+		"certificate without key": {
+			"it can't be shown", with(func(c *registry.Config) { c.TLS.CertFile = "/x" }), "tls.keyFile", "is missing",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := consul.New(t.Context(), tc.cfg)
+			field, _ := registry.FieldOf(err)
+			if err == nil || field != tc.field || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("New: got error %v, want one of field %s with %q\nreason: %s", err, tc.field, tc.says, tc.reason)
+			}
+		})
+	}
+}
+
+func TestStatusDecides(t *testing.T) {
+	t.Parallel()
+	retryable := map[int]bool{408: true, 409: true, 425: true, 429: true}
+	for status := 201; status <= 599; status++ {
+		t.Run(strconv.Itoa(status), func(t *testing.T) {
+			t.Parallel()
+			for op, err := range attempts(t, answering(t, status, nil, "")) {
+				field, _ := registry.FieldOf(err)
+				switch {
+				case err == nil:
+					t.Errorf("%s: got the acknowledgement, want an error", op)
+				case registry.IsTerminal(err) != (status >= 300 && status <= 499 && !retryable[status]):
+					t.Errorf("%s: got an error that is terminal: %t: %v", op, registry.IsTerminal(err), err)
+				case (field == "auth.tokenFile") != (status == 401 || status == 403):
+					t.Errorf("%s: got an error of field %q: %v", op, field, err)
+				case status >= 300 && status != 409 && !strings.Contains(err.Error(), strconv.Itoa(status)):
+					t.Errorf("%s: got error %v, want one that says %d", op, err, status)
+				}
+			}
+		})
+	}
+}
+
+// TestOnlyConsulIsBelieved has servers answer with status 200 that are not Consul, or are not well.
+func TestOnlyConsulIsBelieved(t *testing.T) {
+	t.Parallel()
+	for name, body := range map[string]string{
+		"nothing": "", "null": "null", "an empty object": "{}", "an empty list": "[]", "a page": "<html>It works</html>",
+		"no results": `{"Results": null, "Errors": null}`, "half of it": `{"Results": [{"Node": {"Node": "rollcall`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for op, err := range attempts(t, answering(t, http.StatusOK, nil, body)) {
+				if err == nil {
+					t.Errorf("%s: got the acknowledgement, want an error", op)
+				}
+			}
+		})
+	}
+}
+
+func TestWhatARolledBackTransactionSaysDecides(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason   string
+		what     string
+		terminal bool
+		field    string
+	}{
+		"no right":        {"a person has to grant it", "Permission denied: token lacks permission", true, "auth.tokenFile"},
+		"an agent's node": {"another name must be found", "Node name rollcall is reserved by node x", true, "options.node"},
+		"bad meta":        {"it stays as it is", "Invalid Service Meta for node x", true, ""},
+		"bad address":     {"it stays as it is", "Invalid service address", true, ""},
+		"stale":           {"somebody else was faster", "failed to set node, index is stale", false, ""},
+		"no node":         {"it went in the same moment", "Missing node registration", false, ""},
+		"anything else":   {"unknown is retryable", "the sky fell", false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			body := fmt.Sprintf(`{"Results": null, "Errors": [{"OpIndex": 1, "What": %q}]}`, tc.what)
+			err := answering(t, http.StatusConflict, nil, body).Register(t.Context(), web(1))
+			field, _ := registry.FieldOf(err)
+			if err == nil || registry.IsTerminal(err) != tc.terminal || field != tc.field {
+				t.Errorf("got error %v of field %q, terminal: %t; want %q, %t\nreason: %s",
+					err, field, registry.IsTerminal(err), tc.field, tc.terminal, tc.reason)
+			}
+		})
+	}
+}
+
+func TestRetryAfterIsHonoured(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		status int
+		header string
+		want   time.Duration
+		said   bool
+	}{
+		"seconds":  {"the usual form", 429, "7", 7 * time.Second, true},
+		"a year":   {"a slip of the pen must not strand a pod", 503, "31536000", time.Hour, true},
+		"passed":   {"clocks differ", 503, "Mon, 02 Jan 2006 15:04:05 GMT", 0, true},
+		"words":    {"they are no time", 503, "soon", 0, false},
+		"terminal": {"trying again is of no use, whenever", 403, "7", 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for op, err := range attempts(t, answering(t, tc.status, map[string]string{"Retry-After": tc.header}, "")) {
+				if after, said := registry.RetryAfterOf(err); said != tc.said || after != tc.want {
+					t.Errorf("%s: got %s, %t; want %s, %t\nreason: %s", op, after, said, tc.want, tc.said, tc.reason)
+				}
+			}
+		})
+	}
+}
+
+func TestTheServersWordsAreTold(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ reason, body, want string }{
+		"text":     {"it says what is wrong", "No cluster leader\n", ": No cluster leader"},
+		"lines":    {"a log line is one line", "a\r\nb\x1b[31m\tc", ": a b [31m c"},
+		"long":     {"an event is short", strings.Repeat("x", 100_000), ": " + strings.Repeat("x", 300) + "…"},
+		"an echo":  {"a secret is in no error", "no such token: " + goodToken, ": no such token: [token]"},
+		"not UTF8": {"an event must be", "\xff\xfe!", ": ?!"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := open(t, registry.Config{
+				Auth: registry.Auth{TokenFile: writeFile(t, "token", goodToken)},
+				Endpoint: serve(t, func(w http.ResponseWriter, _ *http.Request) {
+					w.WriteHeader(http.StatusServiceUnavailable)
+					_, _ = io.WriteString(w, tc.body)
+				}),
+			})
+			for op, err := range attempts(t, d) {
+				if err == nil || !strings.HasSuffix(err.Error(), "503 Service Unavailable"+tc.want) {
+					t.Errorf("%s: got error %v, want one that ends with %q\nreason: %s", op, err, tc.want, tc.reason)
+				}
+			}
+		})
+	}
+}
+
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	t.Parallel()
+	elsewhere := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s %s was carried elsewhere, with token %q", r.Method, r.URL, r.Header.Get("X-Consul-Token"))
+	})
+	d := answering(t, http.StatusTemporaryRedirect, map[string]string{"Location": elsewhere}, "")
+	for op, err := range attempts(t, d) {
+		if err == nil || !registry.IsTerminal(err) || !strings.Contains(err.Error(), elsewhere) {
+			t.Errorf("%s: got error %v, want a terminal one that names %s", op, err, elsewhere)
+		}
+	}
+}
+
+func TestAnEndlessAnswerIsCutShort(t *testing.T) {
+	t.Parallel()
+	d := open(t, registry.Config{Endpoint: serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Consul-LastContact", "0")
+		w.Header().Set("X-Consul-KnownLeader", "true")
+		_, _ = io.WriteString(w, `[`)
+		blank := bytes.Repeat([]byte(" "), 1<<20)
+		for r.Context().Err() == nil {
+			if _, err := w.Write(blank); err != nil {
+				return
+			}
+		}
+	})})
+	if _, err := d.List(t.Context(), "test"); err == nil || !strings.Contains(err.Error(), "more than") {
+		t.Errorf("got error %v, want one that says the answer is too long", err)
+	}
+}
+
+// wire keeps what a driver sends, and answers as a Consul does that has the entry of web(1).
+type wire struct {
+	mu       sync.Mutex
+	requests []request
+}
+
+type request struct {
+	path   string
+	query  map[string][]string
+	header http.Header
+	ops    []map[string]map[string]any
+}
+
+func (w *wire) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	got := request{path: r.URL.Path, query: r.URL.Query(), header: r.Header}
+	_ = json.NewDecoder(r.Body).Decode(&got.ops)
+	w.mu.Lock()
+	w.requests = append(w.requests, got)
+	w.mu.Unlock()
+	rw.Header().Set("X-Consul-LastContact", "0")
+	rw.Header().Set("X-Consul-KnownLeader", "true")
+	_, _ = io.WriteString(rw, w.answer(got))
+}
+
+func (w *wire) answer(r request) string {
+	switch {
+	case strings.Contains(r.path, "/v1/health/node/"):
+		return `[]`
+	case strings.Contains(r.path, "/v1/catalog/node-services/"):
+		return `{"Node": null, "Services": []}`
+	}
+	return `{"Results": [{"Service": {"ID": "web-10.0.0.1-80", "Service": "web", "ModifyIndex": 7,
+		"Meta": {"rollcall-uid": "uid-1"}}}], "Errors": null}`
+}
+
+// sent returns what the driver sent for all of its calls.
+func (w *wire) sent(t *testing.T, cfg registry.Config) []request {
+	t.Helper()
+	cfg.Endpoint = serve(t, w.ServeHTTP) + cfg.Endpoint
+	cfg.Cluster = "test"
+	d := open(t, cfg)
+	for op, err := range attempts(t, d) {
+		if err != nil {
+			t.Fatalf("%s: %v", op, err)
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.requests
+}
+
+// TestNamespaceAndPartitionAreSent is all that is proven of Consul Enterprise.
+func TestNamespaceAndPartitionAreSent(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason                         string
+		options                        string
+		dc, namespace, partition, node string
+	}{
+		"none":      {"the free edition refuses them", `{}`, "", "", "", "rollcall"},
+		"namespace": {"the node is another one for each", `{"namespace": "team"}`, "", "team", "", "rollcall.team"},
+		"all": {
+			"each has its place", `{"datacenter": "dc2", "namespace": "team", "partition": "part", "node": "mine"}`,
+			"dc2", "team", "part", "mine.team",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			requests := (&wire{}).sent(t, registry.Config{Options: json.RawMessage(tc.options)})
+			want := map[string]string{"dc": tc.dc, "ns": tc.namespace, "partition": tc.partition}
+			reads := 0
+			for _, r := range requests {
+				if r.path == "/v1/txn" {
+					expectOperations(t, r, tc.dc, tc.namespace, tc.partition, tc.node)
+					expectQuery(t, r, map[string]string{"dc": tc.dc, "ns": "", "partition": ""})
+					continue
+				}
+				reads++
+				expectQuery(t, r, want)
+				if !strings.HasSuffix(r.path, "/"+tc.node) {
+					t.Errorf("%s: want the node %s", r.path, tc.node)
+				}
+			}
+			if reads == 0 || reads == len(requests) {
+				t.Errorf("%d of %d requests were no transactions: some of each are needed\nreason: %s", reads, len(requests), tc.reason)
+			}
+		})
+	}
+}
+
+func expectQuery(t *testing.T, r request, want map[string]string) {
+	t.Helper()
+	if _, consistent := r.query["consistent"]; !consistent {
+		t.Errorf("%s is not asked to be consistent", r.path)
+	}
+	for key, value := range want {
+		if got := strings.Join(r.query[key], ","); got != value {
+			t.Errorf("%s: the query says %s=%q, want %q", r.path, key, got, value)
+		}
+	}
+}
+
+// expectOperations looks into each operation for where it is.
+func expectOperations(t *testing.T, r request, dc, namespace, partition, node string) {
+	t.Helper()
+	text := func(v any) string {
+		s, _ := v.(string)
+		return s
+	}
+	for _, op := range r.ops {
+		for kind, o := range op {
+			if o == nil {
+				continue
+			}
+			inner, _ := o[kind].(map[string]any)
+			ns, name := namespace, text(inner["Node"])
+			switch kind {
+			case "Node":
+				ns = "" // nodes are in no namespace
+				if got := text(inner["Datacenter"]); got != dc {
+					t.Errorf("the node is in datacenter %q, want %q", got, dc)
+				}
+			case "Service":
+				name = text(o["Node"])
+			}
+			if text(inner["Namespace"]) != ns || text(inner["Partition"]) != partition || name != node {
+				t.Errorf("%s %v: got namespace %q, partition %q, node %q; want %q, %q, %q", kind, o["Verb"],
+					inner["Namespace"], inner["Partition"], name, ns, partition, node)
+			}
+		}
+	}
+}
+
+// TestTheNodeIsSynthetic has the record as it is sent.
+func TestTheNodeIsSynthetic(t *testing.T) {
+	t.Parallel()
+	for _, r := range (&wire{}).sent(t, registry.Config{}) {
+		for _, op := range r.ops {
+			if op["Node"] == nil {
+				continue
+			}
+			node := op["Node"]["Node"].(map[string]any)
+			want := map[string]any{"synthetic-node": "true", "managed-by": "rollcall"}
+			if diff := cmp.Diff(want, node["Meta"]); diff != "" {
+				t.Errorf("the node's meta, -want +got:\n%s", diff)
+			}
+			if node["ID"] != "2654710b-039b-f13c-26a3-c7ea0bfcd586" || node["Address"] != "127.0.0.1" {
+				t.Errorf("the node has ID %v and address %v, want those that every version before has given it",
+					node["ID"], node["Address"])
+			}
+		}
+	}
+}
+
+// TestTheEnvironmentIsIgnored is not parallel: the environment is that of the whole process.
+func TestTheEnvironmentIsIgnored(t *testing.T) {
+	for name, value := range map[string]string{
+		"CONSUL_HTTP_ADDR": "consul.invalid:1", "CONSUL_HTTP_SSL": "true", "CONSUL_HTTP_SSL_VERIFY": "false",
+		"CONSUL_HTTP_AUTH": "me:password", "CONSUL_NAMESPACE": "theirs", "CONSUL_PARTITION": "theirs",
+		"CONSUL_CACERT": "/does/not/exist", "CONSUL_CLIENT_CERT": "/does/not/exist", "CONSUL_TLS_SERVER_NAME": "theirs",
+	} {
+		t.Setenv(name, value)
+	}
+	for name, env := range map[string]map[string]string{
+		"token":      {"CONSUL_HTTP_TOKEN": "theirs"},
+		"same token": {"CONSUL_HTTP_TOKEN": goodToken, "CONSUL_HTTP_TOKEN_FILE": "/does/not/exist"},
+		"token file": {"CONSUL_HTTP_TOKEN_FILE": writeFile(t, "theirs", "theirs")},
+		"no file":    {"CONSUL_HTTP_TOKEN_FILE": "/does/not/exist"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for name, value := range env {
+				t.Setenv(name, value)
+			}
+			ours := registry.Config{Auth: registry.Auth{TokenFile: writeFile(t, "token", goodToken)}}
+			for token, cfg := range map[string]registry.Config{"": {}, goodToken: ours} {
+				for _, r := range (&wire{}).sent(t, cfg) {
+					expectQuery(t, r, map[string]string{"ns": "", "partition": "", "dc": ""})
+					if r.header.Get("X-Consul-Token") != token || r.header.Get("Authorization") != "" {
+						t.Errorf("%s: sent token %q and authorization %q, want %q and none", r.path,
+							r.header.Get("X-Consul-Token"), r.header.Get("Authorization"), token)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestAPathBeforeConsulsOwn(t *testing.T) {
+	t.Parallel()
+	for _, r := range (&wire{}).sent(t, registry.Config{Endpoint: "/base/consul/"}) {
+		if !strings.HasPrefix(r.path, "/base/consul/v1/") {
+			t.Errorf("got a request for %s, want it below /base/consul/", r.path)
+		}
+	}
+}
+
+func TestTheClusterThatIsListedHasAName(t *testing.T) {
+	t.Parallel()
+	if _, err := answering(t, http.StatusOK, nil, "[]").List(t.Context(), ""); !registry.IsTerminal(err) {
+		t.Errorf("got error %v, want a terminal one: the filter would let pass what has no mark", err)
+	}
+}
+
+func TestAnEndedContextIsNeverTerminal(t *testing.T) {
+	t.Parallel()
+	d := open(t, registry.Config{Endpoint: serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := d.Register(ctx, web(1)); !errors.Is(err, ctx.Err()) || ctx.Err() == nil || registry.IsTerminal(err) {
+		t.Errorf("got error %v, want the deadline's: the body never ends", err)
+	}
+}
