@@ -1,0 +1,79 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+func TestClasses(t *testing.T) {
+	t.Parallel()
+	handshake := func(text string) error {
+		return status.Error(codes.Unavailable, `connection error: desc = "`+text+`"`)
+	}
+	for name, tc := range map[string]struct {
+		reason   string
+		err      error
+		terminal bool
+		field    string
+	}{
+		"password":     {"it stays wrong", rpctypes.ErrGRPCAuthFailed, true, "auth.passwordFile"},
+		"wrapped":      {"what was being done changes nothing", fmt.Errorf("logging in: %w", rpctypes.ErrAuthFailed), true, "auth.passwordFile"},
+		"no user":      {"it stays missing", rpctypes.ErrGRPCUserEmpty, true, "auth.username"},
+		"permission":   {"a person has to grant it", rpctypes.ErrGRPCPermissionDenied, true, ""},
+		"too large":    {"it stays too large", rpctypes.ErrGRPCRequestTooLarge, true, ""},
+		"token":        {"it expires, and there are others", rpctypes.ErrGRPCInvalidAuthToken, false, ""},
+		"old revision": {"roles have changed meanwhile", rpctypes.ErrGRPCAuthOldRevision, false, ""},
+		"no leader":    {"there will be one", rpctypes.ErrGRPCNoLeader, false, ""},
+		"no space":     {"somebody will make some", rpctypes.ErrGRPCNoSpace, false, ""},
+		"too many":     {"it is a matter of time", rpctypes.ErrGRPCRequestTooManyRequests, false, ""},
+		"compacted":    {"the next list reads a newer revision", rpctypes.ErrGRPCCompacted, false, ""},
+		"lease gone":   {"the next call gets another", rpctypes.ErrGRPCLeaseNotFound, false, ""},
+		"refused":      {"a server that is away comes back", handshake("dial tcp: connection refused"), false, ""},
+		"certificate":  {"ours is not good there", handshake("error reading server preface: remote error: tls: bad certificate"), true, "tls.certFile"},
+		"authority": {
+			"theirs is not good here",
+			handshake("tls: failed to verify certificate: x509: certificate signed by unknown authority"), true, "tls.caFile",
+		},
+		"unknown": {"what nobody knows may pass", errors.New("odd"), false, ""},
+		"gRPC":    {"so may what gRPC does not know", status.Error(codes.Unknown, "odd"), false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := classify(tc.err)
+			field, _ := registry.FieldOf(err)
+			if registry.IsTerminal(err) != tc.terminal || field != tc.field {
+				t.Errorf("%s: terminal %t with field %q, want %t and %q: %v",
+					tc.reason, registry.IsTerminal(err), field, tc.terminal, tc.field, err)
+			}
+		})
+	}
+	if classify(nil) != nil {
+		t.Error("no error is one")
+	}
+}
+
+func TestContextFirst(t *testing.T) {
+	t.Parallel()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, err := range []error{errors.New("odd"), registry.Terminal(errors.New("odd")), registry.Terminal(context.Canceled)} {
+		got := contextFirst(ended, err)
+		if !errors.Is(got, context.Canceled) || registry.IsTerminal(got) {
+			t.Errorf("of %v it makes %v, want the context's error, not terminal", err, got)
+		}
+		if got := contextFirst(t.Context(), err); !errors.Is(got, err) {
+			t.Errorf("while the context lasts, of %v it makes %v", err, got)
+		}
+	}
+	if contextFirst(ended, nil) != nil {
+		t.Error("a call that succeeded failed afterwards")
+	}
+}

@@ -1,0 +1,129 @@
+package etcd
+
+import (
+	"strings"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+func TestParseTarget(t *testing.T) {
+	t.Parallel()
+	for text, wantErr := range map[string]string{
+		"services/{service}":       "",
+		"{service}":                "",
+		"{service}/grpc":           "",
+		"a b/ü/{service}/v1.0/x-y": "",
+		"":                         "must have the part {service}",
+		"services":                 "must have the part {service}",
+		"services/{service":        "must have the part {service}",
+		"{namespace}/{service}":    "no other braces",
+		"{service}/{service}":      "no other braces",
+		"a{/{service}":             "no other braces",
+		"services-{service}":       "whole part",
+		"{service}-grpc":           "whole part",
+		"/services/{service}":      "slash",
+		"services/{service}/":      "slash",
+		"services//{service}":      "slash",
+		"{service}//grpc":          "slash",
+	} {
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			_, err := parseTarget(text)
+			if (err == nil) != (wantErr == "") || err != nil && !strings.Contains(err.Error(), wantErr) {
+				t.Errorf("got error %v, want one with %q", err, wantErr)
+			}
+		})
+	}
+}
+
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason                         string
+		target, service, address, want string
+	}{
+		"default": {
+			reason: "it is the target, a slash, and the address with its port",
+			target: defaultTarget, service: "web", address: "10.0.0.1", want: "services/web/10.0.0.1:80",
+		},
+		"ipv6": {
+			reason: "IPv6 stands in brackets, as gRPC dials it",
+			target: defaultTarget, service: "web", address: "fd00::1", want: "services/web/[fd00::1]:80",
+		},
+		"slash": {
+			reason: "a slash would make it another target, within that of the service a",
+			target: defaultTarget, service: "a/b", address: "10.0.0.1", want: "services/a%2Fb/10.0.0.1:80",
+		},
+		"percent": {
+			reason: "a name that looks escaped is another one",
+			target: defaultTarget, service: "a%2Fb", address: "10.0.0.1", want: "services/a%252Fb/10.0.0.1:80",
+		},
+		"around": {
+			reason: "what is around the service stands as it is",
+			target: "x/%2F/{service}/grpc/v1", service: "ü b", address: "10.0.0.1", want: "x/%2F/ü b/grpc/v1/10.0.0.1:80",
+		},
+		"alone": {
+			reason: "the service can be all there is",
+			target: "{service}", service: "web", address: "10.0.0.1", want: "web/10.0.0.1:80",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			target, err := parseTarget(tc.target)
+			if err != nil {
+				t.Fatal(err)
+			}
+			in := registry.Instance{
+				Service: tc.service, Address: tc.address, Port: 80, Cluster: "c", Namespace: "n", Pod: "p", UID: "u",
+			}
+			if got := target.key(in); got != tc.want {
+				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
+			}
+			content, err := encode(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, ours := target.decode(&mvccpb.KeyValue{Key: []byte(tc.want), Value: []byte(content)})
+			if !ours || !got.Equal(in) {
+				t.Errorf("read back it is %+v, ours %t, want %+v", got, ours, in)
+			}
+		})
+	}
+}
+
+func TestDecodeOfWhatIsNotOurs(t *testing.T) {
+	t.Parallel()
+	target, err := parseTarget("a/{service}/b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const content = `{"Op":0,"Addr":"10.0.0.1:80","Metadata":{"rollcall-cluster":"c"}}`
+	for name, tc := range map[string]struct{ key, value string }{
+		"another prefix":   {"x/web/b/10.0.0.1:80", content},
+		"another suffix":   {"a/web/x/10.0.0.1:80", content},
+		"longer suffix":    {"a/web/bb/10.0.0.1:80", content},
+		"nothing after":    {"a/web", content},
+		"prefix alone":     {"a/", content},
+		"another address":  {"a/web/b/10.0.0.2:80", content},
+		"another port":     {"a/web/b/10.0.0.1:81", content},
+		"odd port":         {"a/web/b/10.0.0.1:080", `{"Addr":"10.0.0.1:080"}`},
+		"a deeper one":     {"a/web/b/c/10.0.0.1:80", content},
+		"a removal":        {"a/web/b/10.0.0.1:80", strings.Replace(content, `"Op":0`, `"Op":1`, 1)},
+		"no port":          {"a/web/b/10.0.0.1", `{"Addr":"10.0.0.1"}`},
+		"a name for port":  {"a/web/b/10.0.0.1:http", `{"Addr":"10.0.0.1:http"}`},
+		"other metadata":   {"a/web/b/10.0.0.1:80", `{"Addr":"10.0.0.1:80","Metadata":[1]}`},
+		"not JSON":         {"a/web/b/10.0.0.1:80", "10.0.0.1:80"},
+		"not even UTF-8":   {"a/\xff/b/10.0.0.1:80", "\xff"},
+		"nothing whatever": {"", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if in, ours := target.decode(&mvccpb.KeyValue{Key: []byte(tc.key), Value: []byte(tc.value)}); ours {
+				t.Errorf("%s: %s is read as ours: %+v", tc.key, tc.value, in)
+			}
+		})
+	}
+}

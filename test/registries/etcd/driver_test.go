@@ -1,0 +1,321 @@
+package etcd_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/pki"
+	"github.com/rollcall-dev/rollcall/test/registries/etcd"
+)
+
+func TestWrongCredentialsAreNamed(t *testing.T) {
+	t.Parallel()
+	s, withoutCertificates := startWithUsers(t), start(t, etcd.Options{RootPassword: rootPassword})
+	foreign, err := pki.NewAuthority(t.TempDir(), "somebody-else")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		spoil  func(*registry.Config)
+		field  string
+	}{
+		"password": {
+			reason: "the password is wrong",
+			spoil:  func(c *registry.Config) { c.Auth.PasswordFile = writeFile(t, "password", "guess") },
+			field:  "auth.passwordFile",
+		},
+		"no user": {
+			reason: "etcd wants a user, and none is configured",
+			spoil:  func(c *registry.Config) { *c = registry.Config{Endpoint: withoutCertificates.URL()} },
+			field:  "auth.username",
+		},
+		"no certificate": {
+			reason: "etcd wants a client certificate, and none is configured",
+			spoil:  func(c *registry.Config) { c.TLS.CertFile, c.TLS.KeyFile = "", "" },
+			field:  "tls.certFile",
+		},
+		"another authority": {
+			reason: "the server's certificate is not of an authority that is trusted",
+			spoil:  func(c *registry.Config) { c.TLS.CAFile = foreign.CertFile },
+			field:  "tls.caFile",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := config(t, s)
+			tc.spoil(&cfg)
+			d := newDriver(t, cfg)
+			// A server that hangs up in the middle of a handshake is not always heard to say why.
+			eventually(t, tc.reason, func() error {
+				err := d.Register(t.Context(), pod("10.0.0.1", 80))
+				if field, _ := registry.FieldOf(err); !registry.IsTerminal(err) || field != tc.field {
+					return fmt.Errorf("terminal: %t, field %q, want %q: %w", registry.IsTerminal(err), field, tc.field, err)
+				}
+				if strings.Contains(err.Error(), "guess") {
+					t.Errorf("the error tells the password: %v", err)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// TestUserWhereNobodyIsAsked: authentication can be turned on later than the user is configured.
+func TestUserWhereNobodyIsAsked(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	cfg := config(t, s)
+	cfg.Auth = registry.Auth{Username: writer, PasswordFile: writeFile(t, "password", password)}
+	d := newDriver(t, cfg)
+	in := pod("10.0.0.1", 80)
+	call(t, d.Register, in)
+	expectList(t, d, in)
+}
+
+// TestOneServerOfSeveral: a driver works with the members that answer.
+func TestOneServerOfSeveral(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	for name, endpoint := range map[string]string{
+		"first dead":  "http://" + registrytest.UnusedAddress(t) + "," + s.URL(),
+		"second dead": s.URL() + ", http://" + registrytest.UnusedAddress(t),
+		"silent":      "http://" + registrytest.SilentAddress(t) + "," + s.URL(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := config(t, s)
+			cfg.Endpoint = endpoint
+			d := newDriver(t, cfg)
+			in := pod("10.0.0.1", 80)
+			call(t, d.Register, in)
+			call(t, d.Register, in)
+			expectList(t, d, in)
+		})
+	}
+}
+
+// TestEntriesOfNobodyWeKnow: what stands in the way without our mark is never removed, and registering overwrites it.
+func TestEntriesOfNobodyWeKnow(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	d := newDriver(t, withOptions(config(t, s), `{"lease": "5m"}`))
+	c := connect(t, s, "", "")
+	for name, content := range map[string]string{
+		"another writer's": `{"Op":0,"Addr":"10.0.0.1:80","Metadata":"v1"}`,
+		"without metadata": `{"Op":0,"Addr":"10.0.0.1:80","Metadata":null}`,
+		"an object":        `{"Op":0,"Addr":"10.0.0.1:80","Metadata":{"a":{"b":1}}}`,
+		"not JSON":         "\xff",
+		"empty":            "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := pod("10.0.0.1", 80)
+			key := "services/" + in.Service + "/10.0.0.1:80"
+			if _, err := c.Put(t.Context(), key, content); err != nil {
+				t.Fatal(err)
+			}
+			call(t, d.FailOver, in)
+			call(t, d.Deregister, in)
+			if got := value(t, c, key); got != content {
+				t.Errorf("after calls that take out, the entry is %q, want %q", got, content)
+			}
+			if err := d.Heartbeat(t.Context(), in); !registry.IsNotRegistered(err) {
+				t.Errorf("a beat for it: got %v, want not registered", err)
+			}
+			expectList(t, d, registry.Instance{Cluster: in.Cluster})
+			call(t, d.Register, in)
+			expectList(t, d, in)
+		})
+	}
+}
+
+// TestForeignKeysAreNotListed: a mark at a key that we would not write is not ours to read.
+func TestForeignKeysAreNotListed(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	d := newDriver(t, config(t, s))
+	c := connect(t, s, "", "")
+	in := pod("10.0.0.1", 80)
+	call(t, d.Register, in)
+	content := value(t, c, "services/"+in.Service+"/10.0.0.1:80")
+	for _, key := range []string{
+		"services/" + in.Service + "/10.0.0.2:80", "services/" + in.Service + "/", "services/" + in.Service,
+		"services/" + in.Service + "/sub/10.0.0.1:80", "services/" + in.Service + "-b/10.0.0.1:80/x",
+	} {
+		if _, err := c.Put(t.Context(), key, content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expectList(t, d, in)
+}
+
+func TestTargetWithNothingBeforeTheService(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	d := newDriver(t, withOptions(config(t, s), `{"target": "{service}"}`))
+	in := pod("10.0.0.1", 80)
+	call(t, d.Register, in)
+	expectList(t, d, in)
+	if got := value(t, connect(t, s, "", ""), in.Service+"/10.0.0.1:80"); !strings.Contains(got, in.UID) {
+		t.Errorf("the entry is %s", got)
+	}
+}
+
+func TestLargeInstanceIsRefused(t *testing.T) {
+	t.Parallel()
+	d := newDriver(t, config(t, shared.Use(t)))
+	sound, large := pod("10.0.0.1", 80), pod("10.0.0.2", 80)
+	large.Metadata = map[string]string{"large": strings.Repeat("x", 2<<20-2000)} // etcd takes 1.5 MiB
+	if err := d.Register(t.Context(), large); !registry.IsTerminal(err) {
+		t.Errorf("one that is too large: got %v, want a terminal error", err)
+	}
+	for _, err := range d.Batch(t.Context(), []registry.Change{
+		{Instance: sound, State: registry.InService}, {Instance: large, State: registry.InService},
+	}) {
+		if !registry.IsNotApplied(err) {
+			t.Errorf("in a batch: got %v, want not applied", err)
+		}
+	}
+	expectList(t, d, registry.Instance{Cluster: sound.Cluster})
+}
+
+// TestTransactionLimitAboveTheServers: the changes are made one by one then, as for any batch that is refused.
+func TestTransactionLimitAboveTheServers(t *testing.T) {
+	t.Parallel()
+	const servers = 128
+	d := newDriver(t, withOptions(config(t, shared.Use(t)), `{"transactionLimit": 500}`))
+	if got := d.BatchLimit(); got != 500 {
+		t.Errorf("the limit is %d", got)
+	}
+	in := pod("10.0.0.1", 80)
+	var changes []registry.Change
+	for i := range servers + 1 {
+		in.Port = 1000 + i
+		changes = append(changes, registry.Change{Instance: in, State: registry.InService})
+	}
+	for i, err := range d.Batch(t.Context(), changes) {
+		if !registry.IsNotApplied(err) {
+			t.Fatalf("change %d of more than the server takes: got %v, want not applied", i, err)
+		}
+	}
+	for i, err := range d.Batch(t.Context(), changes[:servers]) {
+		if err != nil {
+			t.Fatalf("change %d of as many as the server takes: %v", i, err)
+		}
+	}
+}
+
+// TestLeaseOfAnEarlierConfiguration: an entry that has no lease, or a shorter one than is configured now, must be
+// registered again.
+func TestLeaseOfAnEarlierConfiguration(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	in := pod("10.0.0.1", 80)
+	with := func(lease string) interface {
+		registry.Registry
+		registry.Heartbeater
+	} {
+		return newDriver(t, withOptions(config(t, s), `{"lease": "`+lease+`"}`))
+	}
+	none, short, long := with("0s"), with("60s"), with("120s")
+	for _, step := range []struct {
+		reason      string
+		register    func(context.Context, registry.Instance) error
+		beat        func(context.Context, registry.Instance) error
+		mustBeAgain bool
+	}{
+		{"it has no lease yet", none.Register, short.Heartbeat, true},
+		{"its lease is this configuration's", short.Register, short.Heartbeat, false},
+		{"its lease is shorter", short.Register, long.Heartbeat, true},
+		{"its lease is longer", long.Register, short.Heartbeat, false},
+		{"its lease was taken away", none.Register, long.Heartbeat, true},
+	} {
+		call(t, step.register, in)
+		if err := step.beat(t.Context(), in); registry.IsNotRegistered(err) != step.mustBeAgain || (err != nil) != step.mustBeAgain {
+			t.Errorf("%s: the beat gives %v, want not registered: %t", step.reason, err, step.mustBeAgain)
+		}
+	}
+	if none.HeartbeatInterval() != 0 || short.HeartbeatInterval().Seconds() != 20 {
+		t.Errorf("the intervals are %s and %s", none.HeartbeatInterval(), short.HeartbeatInterval())
+	}
+}
+
+func TestRevokedLease(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	d := newDriver(t, withOptions(config(t, s), `{"lease": "60s"}`))
+	c := connect(t, s, "", "")
+	in := pod("10.0.0.1", 80)
+	call(t, d.Register, in)
+	answer, err := c.Get(t.Context(), "services/"+in.Service+"/10.0.0.1:80")
+	if err != nil || len(answer.Kvs) != 1 {
+		t.Fatal(answer, err)
+	}
+	if _, err := c.Revoke(t.Context(), clientv3.LeaseID(answer.Kvs[0].Lease)); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Heartbeat(t.Context(), in); !registry.IsNotRegistered(err) {
+		t.Errorf("got %v, want not registered", err)
+	}
+}
+
+// TestCallAfterClose is an error of a class that is tried again: by then there is another driver.
+func TestCallAfterClose(t *testing.T) {
+	t.Parallel()
+	d := open(t, config(t, shared.Use(t)))
+	if err := d.(interface{ Close() error }).Close(); err != nil {
+		t.Errorf("closing: %v", err)
+	}
+	err := d.Register(t.Context(), pod("10.0.0.1", 80))
+	if err == nil || registry.IsTerminal(err) {
+		t.Errorf("got %v, want a retryable error", err)
+	}
+}
+
+// TestDeadServerIsToldAtOnce: a call must not use up its time, and a worker's, when there is nothing to connect to.
+func TestDeadServerIsToldAtOnce(t *testing.T) {
+	t.Parallel()
+	d := newDriver(t, registry.Config{Endpoint: "http://" + registrytest.UnusedAddress(t)})
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		err := d.Register(ctx, pod("10.0.0.1", 80))
+		cancel()
+		if err == nil || registry.IsTerminal(err) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want that the connection was refused", err)
+		}
+		if !strings.Contains(err.Error(), "connection refused") {
+			t.Errorf("the error does not say what is wrong: %v", err)
+		}
+	}
+}
+
+func withOptions(cfg registry.Config, options string) registry.Config {
+	cfg.Options = json.RawMessage(options)
+	return cfg
+}
+
+// expectList wants these entries of their cluster and no others; one without an address stands for none.
+func expectList(t *testing.T, d registry.Lister, want ...registry.Instance) {
+	t.Helper()
+	var entries []registry.Entry
+	for _, in := range want {
+		if in.Address != "" {
+			entries = append(entries, registry.Entry{Instance: in, State: registry.InService})
+		}
+	}
+	got, err := d.List(t.Context(), want[0].Cluster)
+	if diff := cmp.Diff(entries, got, cmpopts.EquateEmpty()); err != nil || diff != "" {
+		t.Errorf("listing: %v (-want +got):\n%s", err, diff)
+	}
+}
