@@ -2,7 +2,6 @@ package zookeeper
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -60,15 +59,12 @@ func explainTLS(err error) error {
 		unknown  x509.UnknownAuthorityError
 		hostname x509.HostnameError
 		invalid  x509.CertificateInvalidError
-		header   tls.RecordHeaderError
 	)
 	switch {
 	case errors.As(err, &unknown), errors.As(err, &invalid):
 		return registry.Terminal(registry.FieldError("tls.caFile", fmt.Errorf("does not vouch for the server: %w", err)))
 	case errors.As(err, &hostname):
 		return registry.Terminal(registry.FieldError("endpoint", fmt.Errorf("is not what the server's certificate names: %w", err)))
-	case errors.As(err, &header):
-		return registry.Terminal(registry.FieldError("endpoint", fmt.Errorf("has a port without TLS: %w", err)))
 	case isCertificateAlert(err):
 		return registry.Terminal(registry.FieldError("tls.certFile", fmt.Errorf("is not what the server asks for: %w", err)))
 	}

@@ -3,9 +3,7 @@ package zookeeper
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"time"
 
@@ -117,13 +115,8 @@ func (s *session) observe(e zk.Event) {
 	}
 }
 
-func (s *session) allFailed() { s.change(func() { s.rounds++ }) }
-func (s *session) trouble(err error) {
-	if errors.Is(err, io.EOF) {
-		err = errors.New("the server has closed the connection")
-	}
-	s.change(func() { s.why = err })
-}
+func (s *session) allFailed()        { s.change(func() { s.rounds++ }) }
+func (s *session) trouble(err error) { s.change(func() { s.why = err }) }
 
 // listener takes the errors out of what the client logs: it returns them nowhere.
 type listener func(error)

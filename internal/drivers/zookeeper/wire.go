@@ -60,7 +60,7 @@ func newWire(ctx context.Context, tlsConfig *tls.Config, timeout time.Duration) 
 func (w *wire) dial(_, address string, _ time.Duration) (net.Conn, error) {
 	conn, err := w.connect(address)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("connecting to %s: %w", address, err)
 	}
 	f := &framed{Conn: conn, welcomeBy: time.Now().Add(w.timeout)}
 	f.hear()
@@ -133,6 +133,9 @@ func (f *framed) Read(p []byte) (int, error) {
 	}
 	n, err := f.Conn.Read(p[:min(len(p), headerLength-f.have)])
 	f.have += copy(f.header[f.have:], p[:n])
+	if err != nil && !f.welcomed.Load() {
+		err = fmt.Errorf("%s does not let us in; is the port right, and does it have TLS: %w", f.RemoteAddr(), err)
+	}
 	if f.have < headerLength {
 		return n, err
 	}
@@ -157,7 +160,7 @@ func (f *framed) took(n int) int {
 func (f *framed) check(length uint32) error {
 	switch {
 	case !f.welcomed.Load() && (length < minWelcome || length > maxWelcome):
-		return fmt.Errorf("%s does not answer as a ZooKeeper server does: is it another port, or one with TLS",
+		return fmt.Errorf("%s does not answer as a ZooKeeper server does; is the port right, and does it have TLS",
 			f.RemoteAddr())
 	case length < minAnswer:
 		return fmt.Errorf("an answer of %d bytes makes no sense", length)

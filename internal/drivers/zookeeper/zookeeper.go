@@ -75,6 +75,9 @@ func New(ctx context.Context, cfg registry.Config) (registry.Registry, error) {
 // connectTimeout leaves a call time for a second server where the first does not answer.
 func connectTimeout(call time.Duration) time.Duration {
 	const least, most = time.Second, 5 * time.Second
+	if call == 0 {
+		return most
+	}
 	return min(max(call/2, least), most) //nolint:mnd // a half
 }
 

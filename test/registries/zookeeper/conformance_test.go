@@ -38,7 +38,7 @@ func harness(t *testing.T, s *zookeeper.Server, cfg registry.Config) registrytes
 		},
 		// A wrong password is shown only by what it may not do; see TestWrongPassword.
 		WrongCredentials: func(rt registrytest.T) registry.Registry {
-			other := use(t, zookeeper.Options{TLS: true})
+			other := secure.Use(t)
 			return open(rt, registry.Config{
 				Endpoint: stranger.SecureEndpoint,
 				TLS:      registry.TLS{CAFile: stranger.CAFile, CertFile: other.CertFile, KeyFile: other.KeyFile},

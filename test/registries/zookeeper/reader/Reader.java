@@ -18,6 +18,7 @@ import org.apache.curator.x.discovery.ServiceProvider;
 import org.apache.curator.x.discovery.ServiceType;
 import org.apache.curator.x.discovery.UriSpec;
 import org.apache.curator.x.discovery.details.JsonInstanceSerializer;
+import org.apache.zookeeper.KeeperException;
 import org.springframework.cloud.loadbalancer.core.ServiceInstanceListSupplier;
 import org.springframework.cloud.zookeeper.discovery.ZookeeperDiscoveryClient;
 import org.springframework.cloud.zookeeper.discovery.ZookeeperInstance;
@@ -147,7 +148,16 @@ public class Reader {
     private String register(String service, String id) throws Exception {
       discovery.registerService(ServiceInstance.<T>builder().name(service).id(id).address("192.0.2.1").port(80)
           .serviceType(ServiceType.DYNAMIC).uriSpec(new UriSpec("{scheme}://{address}:{port}")).build());
-      return new String(client.getData().forPath(base + "/" + service + "/" + id), StandardCharsets.UTF_8);
+      for (int tries = 0; ; tries++) {
+        try {
+          return new String(client.getData().forPath(base + "/" + service + "/" + id), StandardCharsets.UTF_8);
+        } catch (KeeperException.NoNodeException e) { // Curator registers again when it is connected, and deletes for that
+          if (tries == 100) {
+            throw e;
+          }
+          Thread.sleep(50);
+        }
+      }
     }
 
     /** Returns an entry as it is, and as Curator writes it again. */

@@ -1,0 +1,203 @@
+package zookeeper_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/registries/zookeeper"
+)
+
+func digest(t *testing.T, name, word string) registry.Auth {
+	t.Helper()
+	return registry.Auth{Username: name, PasswordFile: writeFile(t, "password", word+"\n")}
+}
+
+// expectTerminal wants the error to be terminal, of the field, and without the passwords.
+func expectTerminal(t *testing.T, err error, field string) {
+	t.Helper()
+	named, _ := registry.FieldOf(err)
+	if !registry.IsTerminal(err) || named != field {
+		t.Errorf("got error %v of field %q, want a terminal one of field %q", err, named, field)
+	}
+	if err != nil && strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("the error repeats a password: %v", err)
+	}
+}
+
+// What we make is ours to change, and the world's to read.
+func TestOnlyTheUserMayWrite(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	const base = "/owned"
+	d := open(t, registry.Config{Endpoint: s.Endpoint, Auth: digest(t, user, password), Options: options("base", base)})
+	must(t, d.Register(t.Context(), pod(1)))
+	anybody := connect(t, s.Endpoint)
+	want := append(zk.DigestACL(zk.PermAll, user, password), zk.WorldACL(zk.PermRead)...)
+	for _, node := range []string{base, base + "/web", path(base, pod(1))} {
+		got, _, err := anybody.GetACL(node)
+		must(t, err)
+		for i := range got { // the server shows the password's hash to nobody but its owner
+			got[i].ID, _, _ = strings.Cut(got[i].ID, ":")
+		}
+		for i := range want {
+			want[i].ID, _, _ = strings.Cut(want[i].ID, ":")
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("the ACL of %s (-want +got):\n%s", node, diff)
+		}
+	}
+	if _, _, err := anybody.Get(path(base, pod(1))); err != nil {
+		t.Errorf("reading the entry as anybody: got error %v", err)
+	}
+	if _, err := anybody.Set(path(base, pod(1)), nil, -1); err != zk.ErrNoAuth {
+		t.Errorf("writing the entry as anybody: got error %v, want %v", err, zk.ErrNoAuth)
+	}
+	if err := anybody.Delete(path(base, pod(1)), -1); err != zk.ErrNoAuth {
+		t.Errorf("deleting the entry as anybody: got error %v, want %v", err, zk.ErrNoAuth)
+	}
+}
+
+// ZooKeeper takes any password, and shows that it is wrong only where it denies something.
+func TestWrongPassword(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	cfg := registry.Config{Cluster: "prod-1", Endpoint: s.Endpoint, Auth: digest(t, user, password), Options: options("base", "/wrong")}
+	right := open(t, cfg)
+	must(t, right.Register(t.Context(), pod(1)))
+	for name, tc := range map[string]struct {
+		auth  registry.Auth
+		field string
+	}{
+		"a wrong password": {digest(t, user, "s3cret-other"), "auth.passwordFile"},
+		"another user":     {digest(t, "somebody", password), "auth.passwordFile"},
+		"nothing":          {registry.Auth{}, "auth.username"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := cfg
+			c.Auth = tc.auth
+			wrong := open(t, c)
+			expectTerminal(t, wrong.Register(t.Context(), pod(1)), tc.field)
+			expectTerminal(t, wrong.Register(t.Context(), pod(2)), tc.field)
+			expectTerminal(t, wrong.Deregister(t.Context(), pod(1)), tc.field)
+			expectTerminal(t, wrong.FailOver(t.Context(), pod(1)), tc.field)
+			errs := wrong.Batch(t.Context(), []registry.Change{
+				{Instance: pod(2), State: registry.Absent},
+				{Instance: pod(1), State: registry.InService},
+				{Instance: pod(3), State: registry.InService},
+			})
+			must(t, errs[0])
+			expectTerminal(t, errs[1], tc.field)
+			if !registry.IsNotApplied(errs[2]) {
+				t.Errorf("the change after the one that is refused: got error %v, want one that says not applied", errs[2])
+			}
+			if entries, err := wrong.List(t.Context(), "prod-1"); err != nil || len(entries) != 1 {
+				t.Errorf("List gives %+v, %v; want the entry, which the world may read", entries, err)
+			}
+		})
+	}
+}
+
+// A folder that only others may read.
+func TestForbiddenFolder(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	owner := connect(t, s.Endpoint, "owner:its-own")
+	create(t, owner, "/forbidden", zk.DigestACL(zk.PermAll, "owner", "its-own"))
+	d := open(t, registry.Config{Endpoint: s.Endpoint, Auth: digest(t, user, password), Options: options("base", "/forbidden")})
+	_, err := d.List(t.Context(), "prod-1")
+	expectTerminal(t, err, "auth.passwordFile")
+	expectTerminal(t, d.Register(t.Context(), pod(1)), "auth.passwordFile")
+}
+
+// Servers can be made to serve only those who say who they are.
+func TestServerThatWantsCredentials(t *testing.T) {
+	t.Parallel()
+	s := use(t, zookeeper.Options{EnforceAuth: true})
+	nobody := open(t, registry.Config{Endpoint: s.Endpoint})
+	expectTerminal(t, nobody.Register(t.Context(), pod(1)), "auth.username")
+	known := open(t, registry.Config{Endpoint: s.Endpoint, Auth: digest(t, user, password)})
+	must(t, known.Register(t.Context(), pod(1)))
+}
+
+func TestCreatorNeedsCredentials(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	d := open(t, registry.Config{Endpoint: s.Endpoint, Options: options("base", "/nobodys", "acl", "creator")})
+	expectTerminal(t, d.Register(t.Context(), pod(1)), "options.acl")
+}
+
+// A chroot that is not there is a slip of the pen.
+func TestChrootMustExist(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	d := open(t, registry.Config{Endpoint: s.Endpoint + "/no/such/place"})
+	expectTerminal(t, d.Register(t.Context(), pod(1)), "endpoint")
+	_, err := d.List(t.Context(), "prod-1")
+	expectTerminal(t, err, "endpoint")
+	expectTerminal(t, d.Batch(t.Context(), []registry.Change{{Instance: pod(1), State: registry.InService}})[0], "endpoint")
+	create(t, connect(t, s.Endpoint), "/no/such/place", openACL())
+	must(t, d.Register(t.Context(), pod(1)))
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	one, both := secure.Use(t), mutual.Use(t)
+	named := strings.Replace(one.SecureEndpoint, "127.0.0.1", "localhost", 1)
+	for name, tc := range map[string]struct {
+		endpoint string
+		files    registry.TLS
+		field    string // "" where it works
+	}{
+		"an authority": {one.SecureEndpoint, registry.TLS{CAFile: one.CAFile}, ""},
+		"by name":      {named, registry.TLS{CAFile: one.CAFile}, ""},
+		"a certificate": {
+			both.SecureEndpoint, registry.TLS{CAFile: both.CAFile, CertFile: both.CertFile, KeyFile: both.KeyFile}, "",
+		},
+		"another authority": {one.SecureEndpoint, registry.TLS{CAFile: both.CAFile}, "tls.caFile"},
+		"another name":      {forward(t, "127.0.0.2", one.SecureEndpoint), registry.TLS{CAFile: one.CAFile}, "endpoint"},
+		"no certificate":    {both.SecureEndpoint, registry.TLS{CAFile: both.CAFile}, "tls.certFile"},
+		"somebody else's certificate": {
+			both.SecureEndpoint, registry.TLS{CAFile: both.CAFile, CertFile: one.CertFile, KeyFile: one.KeyFile}, "tls.certFile",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := open(t, registry.Config{Cluster: "prod-1", Endpoint: tc.endpoint, TLS: tc.files, Options: options("base", "/tls")})
+			err := d.Register(within(t, bound), pod(1))
+			if tc.field != "" {
+				expectTerminal(t, err, tc.field)
+				return
+			}
+			must(t, err)
+			entries, err := d.List(t.Context(), "prod-1")
+			if err != nil || len(entries) != 1 {
+				t.Errorf("List gives %+v, %v; want the entry", entries, err)
+			}
+		})
+	}
+}
+
+// To ZooKeeper a certificate is a user like any other.
+func TestCertificateOwnsWhatItCreates(t *testing.T) {
+	t.Parallel()
+	s := mutual.Use(t)
+	d := open(t, registry.Config{
+		Endpoint: s.SecureEndpoint, TLS: registry.TLS{CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile},
+		Options: options("base", "/certified", "acl", "creator"),
+	})
+	must(t, d.Register(t.Context(), pod(1)))
+	acl, _, err := connect(t, s.Endpoint).GetACL(path("/certified", pod(1)))
+	must(t, err)
+	want := append([]zk.ACL{{Perms: zk.PermAll, Scheme: "x509", ID: "CN=rollcall"}}, zk.WorldACL(zk.PermRead)...)
+	if diff := cmp.Diff(want, acl); diff != "" {
+		t.Errorf("the ACL of the entry (-want +got):\n%s", diff)
+	}
+	// The same server, without a certificate.
+	nobody := open(t, registry.Config{Endpoint: s.Endpoint, Options: options("base", "/certified")})
+	expectTerminal(t, nobody.Deregister(t.Context(), pod(1)), "auth.username")
+}

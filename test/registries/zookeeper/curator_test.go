@@ -1,0 +1,289 @@
+package zookeeper_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/registries/zookeeper"
+)
+
+// described has all that an instance can have.
+func described(n int) registry.Instance {
+	in := pod(n)
+	in.Weight, in.Zone, in.Metadata = 200, "eu-1a", map[string]string{"version": "v1", "team": "<a & b>"}
+	return in
+}
+
+// mark is what stands in the payload of a described instance.
+func mark(in registry.Instance) map[string]any {
+	all := map[string]any{}
+	for key, value := range in.Meta() {
+		all[key] = value
+	}
+	return all
+}
+
+// seen is what a reader should see of an instance.
+func seen(in registry.Instance, payload any) zookeeper.Seen {
+	return zookeeper.Seen{
+		Name: in.Service, ID: "rollcall-" + in.Endpoint(), Address: in.Address, Port: in.Port,
+		URI: "http://" + in.Endpoint(), Type: "PERMANENT", Enabled: true, Payload: payload,
+	}
+}
+
+func expectSeen(t *testing.T, got []zookeeper.Seen, want ...zookeeper.Seen) {
+	t.Helper()
+	byID := func(all []zookeeper.Seen) map[string]zookeeper.Seen {
+		ids := map[string]zookeeper.Seen{}
+		for _, s := range all {
+			ids[s.ID] = s
+		}
+		return ids
+	}
+	if diff := cmp.Diff(byID(want), byID(got)); diff != "" || len(got) != len(want) {
+		t.Fatalf("the reader sees %d instances (-want +got):\n%s", len(got), diff)
+	}
+}
+
+// A reader of every payload class finds the instance when Register has returned, and no more when FailOver or Deregister
+// has, with the defaults.
+func TestCuratorFollows(t *testing.T) {
+	t.Parallel()
+	four, six := described(1), described(2)
+	six.Address = "fd00:10:244::1"
+	for name, tc := range map[string]struct {
+		class, payload string
+		sees           func(in registry.Instance) any
+	}{
+		"no payload, read by anybody":   {zookeeper.PayloadObject, "none", func(registry.Instance) any { return nil }},
+		"no payload, read by Void":      {zookeeper.PayloadVoid, "none", func(registry.Instance) any { return nil }},
+		"no payload, read by Map":       {zookeeper.PayloadMap, "none", func(registry.Instance) any { return nil }},
+		"no payload, read by Spring":    {zookeeper.PayloadSpring, "none", func(registry.Instance) any { return nil }},
+		"map, read by Map":              {zookeeper.PayloadMap, "map", func(in registry.Instance) any { return mark(in) }},
+		"map, read by anybody":          {zookeeper.PayloadObject, "map", func(in registry.Instance) any { return mark(in) }},
+		"Spring's payload, its readers": {zookeeper.PayloadSpring, "spring", springPayload},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			base := "/" + strings.NewReplacer(" ", "-", ",", "", "'", "").Replace(name)
+			s := shared.Use(t)
+			d := open(t, registry.Config{Endpoint: s.Endpoint, Options: options("base", base, "payload", tc.payload)})
+			reader := zookeeper.StartReader(t, s.Endpoint, base, tc.class)
+			expectSeen(t, reader.Instances("web"))
+
+			must(t, d.Register(t.Context(), four))
+			must(t, d.Register(t.Context(), six))
+			expectSeen(t, reader.Instances("web"), seen(four, tc.sees(four)), seen(six, tc.sees(six)))
+			if diff := cmp.Diff([]string{"web"}, reader.Names()); diff != "" {
+				t.Errorf("the names of the services (-want +got):\n%s", diff)
+			}
+			must(t, d.FailOver(t.Context(), four))
+			expectSeen(t, reader.Instances("web"), seen(six, tc.sees(six)))
+			must(t, d.Register(t.Context(), four))
+			expectSeen(t, reader.Instances("web"), seen(four, tc.sees(four)), seen(six, tc.sees(six)))
+			must(t, d.Deregister(t.Context(), six))
+			expectSeen(t, reader.Instances("web"), seen(four, tc.sees(four)))
+		})
+	}
+}
+
+func springPayload(in registry.Instance) any {
+	metadata := mark(in)
+	metadata["instance_status"] = "UP"
+	return map[string]any{"id": "rollcall-" + in.Endpoint(), "name": in.Service, "metadata": metadata}
+}
+
+// Each payload has readers that can't even list the service because of it. The docs say so, and the default has none.
+func TestPayloadsThatReadersFailAt(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	for _, payload := range []string{"map", "spring"} {
+		d := open(t, registry.Config{Endpoint: s.Endpoint, Options: options("base", "/fails-"+payload, "payload", payload)})
+		must(t, d.Register(t.Context(), pod(1)))
+	}
+	for name, tc := range map[string]struct{ class, payload string }{
+		"a map for Void":              {zookeeper.PayloadVoid, "map"},
+		"a map for Spring":            {zookeeper.PayloadSpring, "map"},
+		"Spring's for Void":           {zookeeper.PayloadVoid, "spring"},
+		"Spring's for a map's reader": {zookeeper.PayloadMap, "spring"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reader := zookeeper.StartReader(t, s.Endpoint, "/fails-"+tc.payload, tc.class)
+			if got := reader.InstancesErr("web"); !strings.Contains(got, "ClassCastException") {
+				t.Errorf("reading: got error %q, want a ClassCastException; correct the docs if this works now", got)
+			}
+		})
+	}
+}
+
+// Spring Cloud's load balancer leaves out what has another status than UP; Curator gives it to its users as before.
+func TestSpringHeedsTheStatus(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	const base = "/spring-status"
+	d := open(t, registry.Config{Endpoint: s.Endpoint, Options: options("base", base, "payload", "spring", "failOver", "status")})
+	reader := zookeeper.StartReader(t, s.Endpoint, base, zookeeper.PayloadSpring)
+	in := described(1)
+	must(t, d.Register(t.Context(), in))
+	want := in.Meta()
+	want["instance_status"] = "UP"
+	got := reader.Spring("web")
+	if len(got) != 1 || got[0].Address != in.Address || got[0].Port != in.Port || got[0].URI != "http://"+in.Endpoint() {
+		t.Fatalf("Spring sees %+v, want the instance", got)
+	}
+	if diff := cmp.Diff(want, got[0].Metadata); diff != "" {
+		t.Errorf("its metadata (-want +got):\n%s", diff)
+	}
+	must(t, d.FailOver(t.Context(), in))
+	if got := reader.Spring("web"); len(got) != 0 {
+		t.Fatalf("Spring sees %+v after FailOver, want nothing", got)
+	}
+	if got := reader.Instances("web"); len(got) != 1 {
+		t.Errorf("Curator sees %+v after FailOver, want the instance: it knows no status", got)
+	}
+	must(t, d.Register(t.Context(), in))
+	if got := reader.Spring("web"); len(got) != 1 {
+		t.Fatalf("Spring sees %+v after Register, want the instance", got)
+	}
+}
+
+// Curator's ServiceProvider leaves out what is not enabled; ServiceDiscovery gives it to its users as before.
+func TestServiceProviderHeedsEnabled(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	const base = "/provider-enabled"
+	d := open(t, registry.Config{Endpoint: s.Endpoint, Options: options("base", base, "failOver", "enabled")})
+	reader := zookeeper.StartReader(t, s.Endpoint, base, zookeeper.PayloadVoid)
+	provided := func(want int) {
+		t.Helper()
+		eventually(t, func() string { // it has a cache
+			if got := reader.Provided("web"); len(got) != want {
+				return fmt.Sprintf("the provider gives %d instances, want %d", len(got), want)
+			}
+			return ""
+		})
+	}
+	must(t, d.Register(t.Context(), pod(1)))
+	must(t, d.Register(t.Context(), pod(2)))
+	provided(2)
+	must(t, d.FailOver(t.Context(), pod(1)))
+	provided(1)
+	if got := reader.Instances("web"); len(got) != 2 {
+		t.Errorf("queryForInstances gives %+v after FailOver, want both: it takes no notice", got)
+	}
+	must(t, d.Register(t.Context(), pod(1)))
+	provided(2)
+}
+
+// What Curator makes of an entry when it reads and writes it is what stands there.
+func TestEntriesAreWrittenAsCuratorWritesThem(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	for name, tc := range map[string]struct {
+		class, payload, failOver string
+		compatible               bool
+		ours                     bool // Curator drops our field beside its own
+	}{
+		"none":                 {zookeeper.PayloadVoid, "none", "delete", true, true},
+		"map":                  {zookeeper.PayloadMap, "map", "delete", true, false},
+		"spring":               {zookeeper.PayloadSpring, "spring", "delete", true, false},
+		"spring with status":   {zookeeper.PayloadSpring, "spring", "status", true, false},
+		"spring with enabled":  {zookeeper.PayloadSpring, "spring", "enabled", false, false},
+		"nothing with enabled": {zookeeper.PayloadVoid, "none", "enabled", false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			base := "/again-" + strings.ReplaceAll(name, " ", "-")
+			d := open(t, registry.Config{
+				Endpoint: s.Endpoint, Options: options("base", base, "payload", tc.payload, "failOver", tc.failOver),
+			})
+			in := described(1)
+			in.Metadata["名前"] = "ünïcödé \"quoted\" \\"
+			must(t, d.Register(t.Context(), in))
+			reader := zookeeper.StartReader(t, s.Endpoint, base, tc.class)
+			written, again := reader.Again("web", "rollcall-"+in.Endpoint(), tc.compatible)
+			if tc.ours {
+				before, _, found := strings.Cut(written, `,"metadata":`)
+				if !found {
+					t.Fatalf("there is no metadata in %s", written)
+				}
+				written = before + "}"
+			}
+			if diff := cmp.Diff(again, written); diff != "" {
+				t.Errorf("Curator writes it differently (-curator +rollcall):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What Curator's own users have registered is neither listed nor touched.
+func TestCuratorsOwnAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	const base = "/beside"
+	d := open(t, registry.Config{Endpoint: s.Endpoint, Options: options("base", base)})
+	reader := zookeeper.StartReader(t, s.Endpoint, base, zookeeper.PayloadObject)
+	in := pod(1)
+	in.Address, in.Port = "192.0.2.1", 80 // that of Curator's own instance
+	must(t, d.Register(t.Context(), in))
+	written := reader.Register("web", "of-its-own")
+	alone := reader.Register("alone", "of-its-own")
+	for _, call := range []func() error{
+		func() error { return d.Register(t.Context(), in) },
+		func() error { return d.FailOver(t.Context(), in) },
+		func() error { return d.Deregister(t.Context(), in) },
+	} {
+		must(t, call())
+		entries, err := d.List(t.Context(), in.Cluster)
+		must(t, err)
+		for _, e := range entries {
+			if e.Service != in.Service || e.UID != in.UID {
+				t.Errorf("List gives %+v, which is not ours", e)
+			}
+		}
+	}
+	conn := connect(t, s.Endpoint)
+	for path, want := range map[string]string{"/web/of-its-own": written, "/alone/of-its-own": alone} {
+		eventually(t, func() string {
+			if got, _, err := conn.Get(base + path); err != nil || string(got) != want {
+				return fmt.Sprintf("%s is %s, %v; want what Curator has written: %s", path, got, err, want)
+			}
+			return ""
+		})
+	}
+}
+
+// Names that ZooKeeper takes stand there as they are, so that Curator's readers find them.
+func TestOddNamesAreFound(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	const base = "/odd"
+	d := open(t, registry.Config{Cluster: "prod-1", Endpoint: s.Endpoint, Options: options("base", base)})
+	reader := zookeeper.StartReader(t, s.Endpoint, base, zookeeper.PayloadVoid)
+	for i, odd := range []string{
+		"a b", "a+b", "a%20b", "a?b=c&d=e#f", "a;b", "a:b@c", "ünïcödé", "名前", "'a'", `"a"`, `a\b`, "{a}", "$(a)", "a*", "<a&b>", "...", "..a", "A",
+		strings.Repeat("long-", 50),
+	} {
+		in := pod(i)
+		in.Service = odd
+		must(t, d.Register(t.Context(), in))
+		expectSeen(t, reader.Instances(odd), seen(in, nil))
+	}
+	for _, impossible := range []string{"a/b", "/a", "a/", "..", ".", "🦆", "a\nb", "\x7f", "\ufffd"} {
+		in := pod(1)
+		in.Service = impossible
+		for _, call := range []error{
+			d.Register(t.Context(), in), d.FailOver(t.Context(), in), d.Deregister(t.Context(), in), d.Heartbeat(t.Context(), in),
+			d.Batch(t.Context(), []registry.Change{{Instance: in, State: registry.InService}})[0],
+		} {
+			if !registry.IsTerminal(call) {
+				t.Errorf("service %q: got error %v, want a terminal one", impossible, call)
+			}
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package zookeeper_test
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"sync"
+	"testing"
+)
+
+// opMulti is the number of a request that changes something: this driver changes all by transactions.
+const opMulti = 14
+
+// proxy stands between a driver and its server, and can take away what a network can take away.
+type proxy struct {
+	endpoint string
+	server   string
+
+	mu       sync.Mutex
+	conns    map[net.Conn]struct{}
+	refusing bool
+	held     map[int32]chan struct{} // by the kind of request, 0 for all; closed to let them go
+	arrived  chan struct{}           // gets one for each request that is held
+}
+
+func startProxy(t *testing.T, host, server string) *proxy {
+	t.Helper()
+	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	must(t, err)
+	p := &proxy{
+		endpoint: listener.Addr().String(), server: server,
+		conns: map[net.Conn]struct{}{}, held: map[int32]chan struct{}{}, arrived: make(chan struct{}, 1000),
+	}
+	t.Cleanup(func() {
+		_ = listener.Close()
+		p.release()
+		p.cut()
+	})
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go p.serve(conn)
+		}
+	}()
+	return p
+}
+
+func (p *proxy) serve(client net.Conn) {
+	defer client.Close()
+	server, err := net.Dial("tcp", p.server)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	p.mu.Lock()
+	if p.refusing {
+		p.mu.Unlock()
+		return
+	}
+	p.conns[client], p.conns[server] = struct{}{}, struct{}{}
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.conns, client)
+		delete(p.conns, server)
+	}()
+	go func() {
+		defer client.Close()
+		_, _ = io.Copy(client, server)
+	}()
+	for first := true; ; first = false {
+		frame, err := readFrame(client)
+		if err != nil {
+			return
+		}
+		if !first {
+			p.pass(int32(binary.BigEndian.Uint32(frame[4:])))
+		}
+		writeFrame(server, frame)
+	}
+}
+
+// pass waits as long as requests of the kind are held.
+func (p *proxy) pass(kind int32) {
+	for _, k := range []int32{0, kind} {
+		p.mu.Lock()
+		gate := p.held[k]
+		p.mu.Unlock()
+		if gate != nil {
+			p.arrived <- struct{}{}
+			<-gate
+		}
+	}
+}
+
+// hold keeps back the next request of the kind and all that come after it on its connection, until release.
+func (p *proxy) hold(kind int32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held[kind] = make(chan struct{})
+}
+
+func (p *proxy) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for kind, gate := range p.held {
+		close(gate)
+		delete(p.held, kind)
+	}
+}
+
+// refuse ends all connections, and takes no others until it is called with false.
+func (p *proxy) refuse(refusing bool) {
+	p.mu.Lock()
+	p.refusing = refusing
+	p.mu.Unlock()
+	if refusing {
+		p.cut()
+	}
+}
+
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for conn := range p.conns {
+		_ = conn.Close()
+	}
+}
+
+// inUse reports whether a connection goes through.
+func (p *proxy) inUse() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.conns) > 0
+}
+
+// forward passes on whatever comes, to another address of this machine.
+func forward(t *testing.T, host, server string) (endpoint string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	must(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer client.Close()
+				conn, err := net.Dial("tcp", server)
+				if err != nil {
+					return
+				}
+				defer conn.Close()
+				go func() { _, _ = io.Copy(conn, client) }()
+				_, _ = io.Copy(client, conn)
+			}()
+		}
+	}()
+	return listener.Addr().String()
+}

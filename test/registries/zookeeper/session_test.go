@@ -1,0 +1,440 @@
+package zookeeper_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	driver "github.com/rollcall-dev/rollcall/internal/drivers/zookeeper"
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/registries"
+	"github.com/rollcall-dev/rollcall/test/registries/zookeeper"
+)
+
+// ephemeralAt is a driver's configuration whose sessions end soon.
+func ephemeralAt(endpoint, base string) registry.Config {
+	return registry.Config{
+		Cluster: "prod-1", Endpoint: endpoint, Timeout: 5 * time.Second,
+		Options: options("ephemeral", true, "sessionTimeout", "3s", "base", base),
+	}
+}
+
+// A leader dies, the next one takes its entries over, by single calls and by a batch, and its session ends. Clients see each
+// entry all the while.
+func TestTheNextLeaderTakesOver(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	const base, pods = "/takeover", 40
+	old := open(t, ephemeralAt(s.Endpoint, base))
+	var batch []registry.Change
+	for i := range pods {
+		must(t, old.Register(t.Context(), pod(i)))
+		batch = append(batch, registry.Change{Instance: pod(i), State: registry.InService})
+	}
+	lost := pod(pods)
+	must(t, old.Register(t.Context(), lost))
+	watch := watchEntries(t, s.Endpoint, base+"/web", pods)
+	must(t, old.Close())
+
+	next := open(t, ephemeralAt(s.Endpoint, base))
+	for i := range pods {
+		if err := next.Heartbeat(t.Context(), pod(i)); !registry.IsNotRegistered(err) {
+			t.Fatalf("Heartbeat for an entry of the old session: got error %v, want one that says not registered", err)
+		}
+		if i < pods/2 {
+			must(t, next.Register(t.Context(), pod(i)))
+		}
+	}
+	must(t, errors.Join(next.Batch(t.Context(), batch[pods/2:])...))
+	eventually(t, func() string {
+		for i := range pods {
+			must(t, next.Heartbeat(t.Context(), pod(i)))
+		}
+		entries, err := next.List(t.Context(), "prod-1")
+		must(t, err)
+		if len(entries) != pods {
+			return fmt.Sprintf("there are %d entries, want %d: the old session has not ended", len(entries), pods)
+		}
+		return ""
+	})
+	if looks := watch(); looks < 100 {
+		t.Errorf("a client looked %d times, want 100 or more to prove anything", looks)
+	}
+}
+
+// watchEntries has a client look for entries all the time, and fails the test when it sees too few. The function that it
+// returns ends that, and tells how often it looked.
+func watchEntries(t *testing.T, endpoint, folder string, fewest int) func() int {
+	t.Helper()
+	conn := connect(t, endpoint)
+	done := make(chan struct{})
+	looks := 0
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			names, _, err := conn.Children(folder)
+			if err != nil || len(names) < fewest {
+				t.Errorf("a client sees %d entries, %v; want %d or more at every moment", len(names), err, fewest)
+				return
+			}
+			looks++
+		}
+	})
+	var once sync.Once
+	stop := func() int {
+		once.Do(func() { close(done) })
+		watching.Wait()
+		return looks
+	}
+	t.Cleanup(func() { stop() })
+	return stop
+}
+
+// A session that has expired is followed by another one, without a restart.
+func TestSessionExpires(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	const base = "/expiry"
+	p := startProxy(t, "127.0.0.1", s.Endpoint)
+	d := open(t, ephemeralAt(p.endpoint, base))
+	must(t, d.Register(t.Context(), pod(1)))
+	must(t, d.Heartbeat(t.Context(), pod(1)))
+
+	p.refuse(true)
+	conn := connect(t, s.Endpoint)
+	eventually(t, func() string {
+		if there, _, err := conn.Exists(path(base, pod(1))); there || err != nil {
+			return fmt.Sprintf("the entry is there: %t, %v; want it gone with its session", there, err)
+		}
+		return ""
+	})
+	if err := d.Heartbeat(within(t, bound), pod(1)); err == nil || registry.IsTerminal(err) || registry.IsNotRegistered(err) {
+		t.Errorf("Heartbeat without a connection: got error %v, want a retryable one", err)
+	}
+	p.refuse(false)
+	eventually(t, func() string {
+		if err := d.Heartbeat(t.Context(), pod(1)); !registry.IsNotRegistered(err) {
+			return fmt.Sprintf("Heartbeat: got error %v, want one that says not registered", err)
+		}
+		return ""
+	})
+	must(t, d.Register(t.Context(), pod(1)))
+	must(t, d.Heartbeat(t.Context(), pod(1)))
+}
+
+// A connection that is lost costs neither the session nor its entries, and a restarted server keeps both.
+func TestSessionOutlivesItsConnection(t *testing.T) {
+	t.Parallel()
+	s := use(t, zookeeper.Options{})
+	p := startProxy(t, "127.0.0.1", s.Endpoint)
+	cfg := ephemeralAt(p.endpoint, "/outlives")
+	cfg.Options = options("ephemeral", true, "base", "/outlives")
+	d := open(t, cfg)
+	must(t, d.Register(t.Context(), pod(1)))
+	for name, harm := range map[string]func(){
+		"a lost connection":  p.cut,
+		"a restarted server": func() { must(t, s.Restart(t.Context())) },
+	} {
+		harm()
+		eventually(t, func() string {
+			err := d.Heartbeat(t.Context(), pod(1))
+			if registry.IsNotRegistered(err) || registry.IsTerminal(err) {
+				t.Fatalf("Heartbeat after %s: got error %v, want success or a retryable error", name, err)
+			}
+			if err != nil {
+				return err.Error()
+			}
+			return ""
+		})
+	}
+}
+
+// Calls go on while the server is restarted, each of which ends well or is made again; then the registry is as it should be.
+func TestServerRestartsUnderCalls(t *testing.T) {
+	t.Parallel()
+	s := use(t, zookeeper.Options{})
+	d := open(t, registry.Config{Cluster: "prod-1", Endpoint: s.Endpoint, Timeout: 5 * time.Second})
+	const pods, rounds = 16, 25
+	var calls sync.WaitGroup
+	for i := range pods {
+		calls.Go(func() {
+			for round := range rounds {
+				call := []func(context.Context, registry.Instance) error{d.Register, d.FailOver, d.Register, d.Deregister}[round%4]
+				again(t, func(ctx context.Context) error { return call(ctx, pod(i)) })
+			}
+		})
+	}
+	must(t, s.Restart(t.Context()))
+	must(t, s.Restart(t.Context()))
+	calls.Wait()
+	var listed []registry.Entry
+	again(t, func(ctx context.Context) (err error) {
+		listed, err = d.List(ctx, "prod-1")
+		return err
+	})
+	if len(listed) != pods {
+		t.Errorf("there are %d entries, want %d: the last call for each was Register", len(listed), pods)
+	}
+}
+
+// again makes a call until it succeeds, as Rollcall does.
+func again(t *testing.T, call func(context.Context) error) {
+	t.Helper()
+	for deadline := time.Now().Add(bound); ; {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		err := call(ctx)
+		cancel()
+		switch {
+		case err == nil:
+			return
+		case registry.IsTerminal(err) || time.Now().After(deadline):
+			t.Errorf("got error %v, want success or a retryable error", err)
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// What was given up while there was no connection is not sent when there is one again.
+func TestNothingIsSentLongAfterItWasAskedFor(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	const base = "/late"
+	p := startProxy(t, "127.0.0.1", s.Endpoint)
+	d := open(t, registry.Config{Cluster: "prod-1", Endpoint: p.endpoint, Options: options("base", base)})
+	must(t, d.Register(t.Context(), pod(0)))
+	p.refuse(true)
+	for i := 1; i < 40; i++ { // more than the client queues
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		if err := d.Register(ctx, pod(i)); err == nil {
+			t.Fatal("Register without a connection: got success")
+		}
+		cancel()
+	}
+	p.refuse(false)
+	again(t, func(ctx context.Context) error { return d.Register(ctx, pod(0)) })
+	entries, err := d.List(t.Context(), "prod-1")
+	must(t, err)
+	if len(entries) != 1 {
+		t.Errorf("there are %d entries, want 1: the others were given up", len(entries))
+	}
+}
+
+// A call that was given up on its way lands before any later call of this process for the same entry.
+func TestGivenUpCallLandsBeforeTheNext(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	const base = "/given-up"
+	p := startProxy(t, "127.0.0.1", s.Endpoint)
+	d := open(t, registry.Config{Cluster: "prod-1", Endpoint: p.endpoint, Options: options("base", base)})
+	must(t, d.Register(t.Context(), pod(0)))
+
+	p.hold(opMulti)
+	ctx, cancel := context.WithCancel(t.Context())
+	given := make(chan error, 1)
+	go func() { given <- d.Register(ctx, pod(1)) }()
+	<-p.arrived
+	cancel()
+	if err := <-given; !errors.Is(err, context.Canceled) {
+		t.Fatalf("Register that was given up: got error %v", err)
+	}
+	next := make(chan error, 1)
+	go func() { next <- d.Deregister(t.Context(), pod(1)) }()
+	p.release()
+	must(t, <-next)
+	entries, err := d.List(t.Context(), "prod-1")
+	must(t, err)
+	if len(entries) != 1 || entries[0].UID != pod(0).UID {
+		t.Errorf("List gives %+v, want only the first pod: the second was deregistered last", entries)
+	}
+}
+
+// A server that vanishes without a word is left when a call has waited in vain, long before the session's time-out tells.
+func TestSilentServerIsLeft(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	const base = "/silent"
+	proxies := []*proxy{startProxy(t, "127.0.0.1", s.Endpoint), startProxy(t, "127.0.0.1", s.Endpoint)}
+	d := open(t, registry.Config{
+		Cluster: "prod-1", Endpoint: proxies[0].endpoint + "," + proxies[1].endpoint, Timeout: 4 * time.Second,
+		Options: options("base", base, "sessionTimeout", "60s"), // of which the client waits 40
+	})
+	must(t, d.Register(t.Context(), pod(1)))
+	for _, p := range proxies {
+		if p.inUse() {
+			p.hold(0)
+		}
+	}
+	for i := 0; ; i++ {
+		err := d.Register(within(t, 4*time.Second), pod(1))
+		if err == nil {
+			break
+		}
+		if i == 3 {
+			t.Fatalf("four calls of 4 s have failed, the last with %v: want the other server by then", err)
+		}
+	}
+}
+
+// A list holds all that was acknowledged before, whichever server it asks.
+func TestListsDoNotLag(t *testing.T) {
+	t.Parallel()
+	servers, err := startEnsemble(t)
+	must(t, err)
+	writer := open(t, registry.Config{Cluster: "prod-1", Endpoint: servers[0].Endpoint})
+	var readers []*driver.Registry
+	for _, s := range servers[1:] {
+		readers = append(readers, open(t, registry.Config{Cluster: "prod-1", Endpoint: s.Endpoint}))
+	}
+	must(t, writer.Register(t.Context(), pod(0)))
+	for i := range 150 {
+		in := pod(1)
+		in.UID = fmt.Sprint("uid-", i)
+		must(t, writer.Register(t.Context(), in))
+		for _, r := range readers {
+			entries, err := r.List(t.Context(), "prod-1")
+			must(t, err)
+			if len(entries) != 2 || !hasUID(entries, in.UID) {
+				t.Fatalf("round %d: List gives %+v, want what was acknowledged before", i, entries)
+			}
+		}
+		// Who does not see the entry must not say that it is gone.
+		must(t, readers[i%len(readers)].Deregister(t.Context(), in))
+		entries, err := writer.List(t.Context(), "prod-1")
+		must(t, err)
+		if hasUID(entries, in.UID) {
+			t.Fatalf("round %d: the entry is there after Deregister by a driver at another server", i)
+		}
+	}
+}
+
+func startEnsemble(t *testing.T) ([]*zookeeper.Server, error) {
+	t.Helper()
+	registries.Use(t, func(ctx context.Context) (*zookeeper.Server, error) { // names the server, or skips the test
+		return zookeeper.Start(ctx, zookeeper.Options{})
+	})
+	servers, err := zookeeper.StartEnsemble(t.Context(), 3)
+	for _, s := range servers {
+		t.Cleanup(s.Stop)
+	}
+	return servers, err
+}
+
+func hasUID(entries []registry.Entry, uid string) bool {
+	for _, e := range entries {
+		if e.UID == uid {
+			return true
+		}
+	}
+	return false
+}
+
+// Folders that are empty go, and come again when they are needed.
+func TestEmptyFoldersGo(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	d := open(t, registry.Config{Cluster: "prod-1", Endpoint: s.Endpoint, Options: options("base", "/empty/below")})
+	conn := connect(t, s.Endpoint)
+	for range 2 {
+		must(t, d.Register(t.Context(), pod(1)))
+		must(t, d.Deregister(t.Context(), pod(1)))
+		for _, folder := range []string{"/empty/below/web", "/empty/below", "/empty"} {
+			eventually(t, func() string {
+				if there, _, err := conn.Exists(folder); there || err != nil {
+					return fmt.Sprintf("%s is there: %t, %v; want it gone", folder, there, err)
+				}
+				return ""
+			})
+		}
+	}
+	must(t, d.Register(t.Context(), pod(1)))
+}
+
+// Nothing that a driver began goes on after its Close.
+func TestCloseLeavesNothingBehind(t *testing.T) { //nolint:paralleltest // it counts goroutines
+	s := shared.Use(t)
+	p := startProxy(t, "127.0.0.1", s.Endpoint)
+	for _, endpoint := range []string{
+		s.Endpoint, p.endpoint, registrytest.SilentAddress(t), registrytest.UnusedAddress(t),
+	} {
+		d, err := driver.New(t.Context(), registry.Config{
+			Endpoint: endpoint, Options: options("base", "/leaks"),
+			Auth: registry.Auth{Username: user, PasswordFile: writeFile(t, "password", password)},
+		})
+		must(t, err)
+		r := d.(*driver.Registry)
+		if endpoint == p.endpoint {
+			must(t, r.Register(t.Context(), pod(0)))
+			p.hold(0)
+		}
+		for i := range 40 {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			_ = r.Register(ctx, pod(i))
+			_, _ = r.List(ctx, "prod-1")
+			cancel()
+		}
+		must(t, r.Close())
+		must(t, r.Close())
+		if err := r.Register(t.Context(), pod(0)); err == nil || registry.IsTerminal(err) {
+			t.Errorf("Register after Close: got error %v, want a retryable one", err)
+		}
+	}
+	eventually(t, func() string {
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		for _, stack := range strings.Split(string(stacks), "\n\n") {
+			if strings.Contains(stack, "drivers/zookeeper.") || strings.Contains(stack, "go-zookeeper/zk.") {
+				return "this goroutine is still there:\n" + stack
+			}
+		}
+		return ""
+	})
+}
+
+// Whoever listens at a wrong port, and says what he likes, costs us no memory, and the error says what is wrong.
+func TestOtherServersAreNoZooKeeper(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
+			_ = conn.Close()
+		}
+	}()
+	for name, tc := range map[string]struct {
+		endpoint, says string
+		tls            bool
+	}{
+		"HTTP":                {listener.Addr().String(), "does not answer as a ZooKeeper server does", false},
+		"HTTP instead of TLS": {listener.Addr().String(), "does not look like a TLS handshake", true},
+		"TLS":                 {secure.Use(t).SecureEndpoint, "does it have TLS", false},
+		"no TLS":              {shared.Use(t).Endpoint, "no connection to ZooKeeper", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := open(t, registry.Config{Endpoint: tc.endpoint, Options: options("tls", tc.tls)})
+			err := d.Register(within(t, bound), pod(1))
+			if err == nil || !strings.Contains(err.Error(), tc.says) || registry.IsTerminal(err) {
+				t.Errorf("Register: got error %v, want a retryable one with %q", err, tc.says)
+			}
+		})
+	}
+}
