@@ -137,6 +137,14 @@ func TestRotationSeesEveryFileOfASection(t *testing.T) {
 	}
 }
 
+func TestRotationTellsAnEmptyFileFromAMissingOne(t *testing.T) {
+	t.Parallel()
+	s := newRotation(t)
+	s.old.Swap("ca", "")
+	s.Poll(3)
+	s.ExpectRotated("old")
+}
+
 func TestRotationToTheSameContentIsNone(t *testing.T) {
 	t.Parallel()
 	s := newRotation(t)

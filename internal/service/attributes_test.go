@@ -148,6 +148,11 @@ func TestANameHasNoNode(t *testing.T) {
 func TestRegistriesOf(t *testing.T) {
 	t.Parallel()
 	known := []string{"old", "new", "other"}
+	t.Cleanup(func() {
+		if diff := cmp.Diff([]string{"old", "new", "other"}, known); diff != "" {
+			t.Errorf("what was given changed (-want +got)\n%s", diff)
+		}
+	})
 	tests := map[string]struct {
 		reason  string
 		written map[string]string
@@ -174,9 +179,6 @@ func TestRegistriesOf(t *testing.T) {
 				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
 			}
 		})
-	}
-	if diff := cmp.Diff([]string{"old", "new", "other"}, known); diff != "" {
-		t.Errorf("what was given changed (-want +got)\n%s", diff)
 	}
 }
 
