@@ -58,13 +58,14 @@ func (r *Registry) read(ctx context.Context, in registry.Instance, fresh bool) (
 		}
 	}
 	raw, stat, err := r.session.get(ctx, path)
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+	missing := errors.Is(err, zk.ErrNoNode)
+	if err != nil && !missing {
 		return nil, err
 	}
 	if fresh && r.session.connection() != generation {
 		return nil, errReconnected
 	}
-	if err != nil {
+	if missing {
 		return nil, nil
 	}
 	n := &node{stat: stat}

@@ -59,7 +59,7 @@ type uriPart struct {
 
 // springPayload is Spring Cloud Zookeeper's ZookeeperInstance, with the class that Curator's Jackson asks for.
 type springPayload struct {
-	Class    string            `json:"@class"` //nolint:tagliatelle // Jackson's name
+	Class    string            `json:"@class"`
 	ID       string            `json:"id"`
 	Name     string            `json:"name"`
 	Metadata map[string]string `json:"metadata"`

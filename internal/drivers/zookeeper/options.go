@@ -3,7 +3,7 @@ package zookeeper
 import (
 	"errors"
 	"fmt"
-	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,8 +26,8 @@ type Options struct {
 	// Ephemeral makes entries that ZooKeeper removes when Rollcall is away for longer than the session's timeout.
 	// Default: false.
 	Ephemeral bool `json:"ephemeral"`
-	// SessionTimeout is how long ephemeral entries outlive their session's last connection; the server may grant less, by
-	// default 40 seconds at most. Default: 40s.
+	// SessionTimeout is how long ephemeral entries outlive their session's last connection, such as 90s; the server may
+	// grant less, by default 40 seconds at most. Default: 40s.
 	SessionTimeout string `json:"sessionTimeout"`
 	// ACL says who may write what Rollcall creates: creator (who we are to ZooKeeper; the world may read) or open (the
 	// world). Default: creator with auth.username, else open.
@@ -105,10 +105,8 @@ func (o Options) check() error {
 }
 
 func oneOf(value string, allowed []string) error {
-	for _, a := range allowed {
-		if value == a {
-			return nil
-		}
+	if slices.Contains(allowed, value) {
+		return nil
 	}
 	return fmt.Errorf("is %q; write one of %s", value, strings.Join(allowed, ", "))
 }
@@ -133,6 +131,9 @@ func checkPath(path string) error {
 // parseEndpoint reads an endpoint as ZooKeeper's own clients do: host:port,host:port/chroot. The chroot is "" where there
 // is none.
 func parseEndpoint(cfg registry.Config) (servers []string, chroot string, err error) {
+	if strings.Contains(cfg.Endpoint, "://") {
+		return nil, "", registry.FieldError("endpoint", errors.New("is a URL; write host:port,host:port/chroot"))
+	}
 	hosts, rest, rooted := strings.Cut(cfg.Endpoint, slash)
 	if rooted {
 		chroot = slash + rest
@@ -150,7 +151,7 @@ func parseEndpoint(cfg registry.Config) (servers []string, chroot string, err er
 		return nil, "", err
 	}
 	for i, a := range addresses {
-		if _, _, err := net.SplitHostPort(a); err != nil && !strings.Contains(strings.TrimPrefix(a, "["), ":") {
+		if !strings.Contains(a, ":") || strings.HasSuffix(a, "]") {
 			addresses[i] = a + ":" + defaultPort
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -170,7 +169,7 @@ func (f *framed) check(length uint32) error {
 	return nil
 }
 
-// hosts gives the client the servers in turn, from a random one on. Their names are looked up at each connection, since a
+// hosts gives the client the servers in turn. Their names are looked up at each connection, since a
 // server in Kubernetes changes its address.
 type hosts struct {
 	// failed is called when no server let us in.
@@ -187,7 +186,7 @@ type hosts struct {
 func (h *hosts) Init(servers []string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.servers, h.next = servers, rand.IntN(len(servers))
+	h.servers = servers // in random order: the client has seen to it
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package zookeeper_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -53,10 +54,10 @@ func TestOnlyTheUserMayWrite(t *testing.T) {
 	if _, _, err := anybody.Get(path(base, pod(1))); err != nil {
 		t.Errorf("reading the entry as anybody: got error %v", err)
 	}
-	if _, err := anybody.Set(path(base, pod(1)), nil, -1); err != zk.ErrNoAuth {
+	if _, err := anybody.Set(path(base, pod(1)), nil, -1); !errors.Is(err, zk.ErrNoAuth) {
 		t.Errorf("writing the entry as anybody: got error %v, want %v", err, zk.ErrNoAuth)
 	}
-	if err := anybody.Delete(path(base, pod(1)), -1); err != zk.ErrNoAuth {
+	if err := anybody.Delete(path(base, pod(1)), -1); !errors.Is(err, zk.ErrNoAuth) {
 		t.Errorf("deleting the entry as anybody: got error %v, want %v", err, zk.ErrNoAuth)
 	}
 }

@@ -65,7 +65,8 @@ func (f *fake) serve(conn net.Conn) {
 		} else {
 			f.requests.Add(1)
 		}
-		answer := append(request[:4:4], make([]byte, 12)...)
+		answer := make([]byte, 16)
+		copy(answer, request[:4])
 		binary.BigEndian.PutUint32(answer[12:], uint32(code))
 		writeFrame(conn, answer)
 	}

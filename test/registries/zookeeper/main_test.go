@@ -3,6 +3,7 @@ package zookeeper_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -92,7 +93,7 @@ func create(t *testing.T, conn *zk.Conn, path string, acl []zk.ACL) {
 		if i < len(path) && path[i] != '/' {
 			continue
 		}
-		if _, err := conn.Create(path[:i], []byte{}, zk.FlagPersistent, acl); err != nil && err != zk.ErrNodeExists {
+		if _, err := conn.Create(path[:i], []byte{}, zk.FlagPersistent, acl); err != nil && !errors.Is(err, zk.ErrNodeExists) {
 			t.Fatalf("creating %s: %v", path[:i], err)
 		}
 	}

@@ -394,7 +394,7 @@ func TestCloseLeavesNothingBehind(t *testing.T) { //nolint:paralleltest // it co
 	eventually(t, func() string {
 		stacks := make([]byte, 1<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
-		for _, stack := range strings.Split(string(stacks), "\n\n") {
+		for stack := range strings.SplitSeq(string(stacks), "\n\n") {
 			if strings.Contains(stack, "drivers/zookeeper.") || strings.Contains(stack, "go-zookeeper/zk.") {
 				return "this goroutine is still there:\n" + stack
 			}

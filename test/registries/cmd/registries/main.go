@@ -17,6 +17,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/test/registries"
 	"github.com/rollcall-dev/rollcall/test/registries/etcd"
+	"github.com/rollcall-dev/rollcall/test/registries/zookeeper"
 )
 
 const usage = `
@@ -34,6 +35,7 @@ type driver struct {
 func drivers() []driver {
 	return []driver{
 		{"etcd", only(etcd.Get)},
+		{"zookeeper", only(zookeeper.Get)},
 	}
 }
 
