@@ -94,9 +94,9 @@ func (r *Registry) makeAll(ctx context.Context, changes []registry.Change) []err
 // transaction is what is to be done for some changes.
 type transaction struct {
 	ops api.TxnOps
-	// of holds the change of each operation, by its index; -1 is the node's.
+	// of holds the change of each operation, by its index, or theNodes.
 	of []int
-	// errs are those of changes that have no operation because of them, by the index of the change.
+	// errs are the changes' errors, by their index.
 	errs []error
 	// gone are the IDs of the services that are absent afterwards.
 	gone []string
@@ -109,11 +109,32 @@ func (t *transaction) add(change int, ops ...*api.TxnOp) {
 	}
 }
 
+// theNodes stands for all changes: the operation is that of the node.
+const theNodes = -1
+
+// blame gives the error to the change of an operation.
+func (t *transaction) blame(op int, err error) {
+	if op < 0 || op >= len(t.of) || t.of[op] == theNodes {
+		t.blameAll(err)
+		return
+	}
+	t.errs[t.of[op]] = err
+}
+
+// blameAll gives the error to all changes that have an operation.
+func (t *transaction) blameAll(err error) {
+	for _, change := range t.of {
+		if change != theNodes {
+			t.errs[change] = err
+		}
+	}
+}
+
 // plan decides for each change what is to be done, given the entries that there are. A nil one may not be read.
 func (r *Registry) plan(changes []registry.Change, held map[string]*api.AgentService) *transaction {
 	t := &transaction{errs: make([]error, len(changes))}
 	if slices.ContainsFunc(changes, func(c registry.Change) bool { return c.State == registry.InService }) {
-		t.add(-1, nodeOp(api.NodeSet, r.node))
+		t.add(theNodes, nodeOp(api.NodeSet, r.node))
 	}
 	for i, c := range changes {
 		id := serviceID(c.Instance)
@@ -140,40 +161,24 @@ func (r *Registry) plan(changes []registry.Change, held map[string]*api.AgentSer
 
 // commit makes the transaction and returns an error for each change: errStale for those that have to look again.
 func (r *Registry) commit(ctx context.Context, t *transaction) []error {
-	errs := slices.Clone(t.errs)
 	if len(t.ops) == 0 {
-		return errs
-	}
-	blame := func(op int, err error) {
-		for i := range errs {
-			// What is wrong with the node is wrong for all.
-			if t.of[op] == i || t.of[op] == -1 && slices.Contains(t.of, i) {
-				errs[i] = err
-			}
-		}
+		return t.errs
 	}
 	response, err := r.transact(ctx, t.ops)
-	if err == nil && t.of[0] == -1 && len(response.Errors)+len(response.Results) == 0 {
+	if err == nil && t.of[0] == theNodes && len(response.Errors)+len(response.Results) == 0 {
 		err = errors.New("the answer to a transaction is empty") // what was set is repeated in it
 	}
-	if err != nil {
-		for op := range t.ops {
-			blame(op, err)
-		}
-		return errs
-	}
-	if len(response.Errors) == 0 {
-		return errs
-	}
-	for op := range t.ops {
-		blame(op, registry.NotApplied(errRolledBack))
+	switch {
+	case err != nil:
+		t.blameAll(err)
+		return t.errs
+	case len(response.Errors) > 0:
+		t.blameAll(registry.NotApplied(errRolledBack))
 	}
 	for _, e := range response.Errors {
-		if e.OpIndex >= 0 && e.OpIndex < len(t.ops) {
-			blame(e.OpIndex, r.operationError(e))
-		}
+		t.blame(e.OpIndex, r.operationError(e))
 	}
-	return errs
+	return t.errs
 }
 
 // lookUp reads the services that are there among those which a change may touch only if they are the pod's own. One that

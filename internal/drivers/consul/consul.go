@@ -193,7 +193,7 @@ func (r *Registry) transact(ctx context.Context, ops api.TxnOps) (*api.TxnRespon
 	case err != nil:
 		return nil, r.requestError(ctx, err, e)
 	case !made && len(response.Errors) == 0:
-		return nil, errors.New("Consul rolled the transaction back and did not say why")
+		return nil, errors.New("the transaction was rolled back, and Consul did not say why")
 	}
 	return response, nil
 }

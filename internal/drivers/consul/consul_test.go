@@ -285,8 +285,8 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 func TestAnEndlessAnswerIsCutShort(t *testing.T) {
 	t.Parallel()
 	d := open(t, registry.Config{Endpoint: serve(t, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Consul-LastContact", "0")
-		w.Header().Set("X-Consul-KnownLeader", "true")
+		w.Header().Set("X-Consul-Lastcontact", "0")
+		w.Header().Set("X-Consul-Knownleader", "true")
 		_, _ = io.WriteString(w, `[`)
 		blank := bytes.Repeat([]byte(" "), 1<<20)
 		for r.Context().Err() == nil {
@@ -319,8 +319,8 @@ func (w *wire) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	w.mu.Lock()
 	w.requests = append(w.requests, got)
 	w.mu.Unlock()
-	rw.Header().Set("X-Consul-LastContact", "0")
-	rw.Header().Set("X-Consul-KnownLeader", "true")
+	rw.Header().Set("X-Consul-Lastcontact", "0")
+	rw.Header().Set("X-Consul-Knownleader", "true")
 	_, _ = io.WriteString(rw, w.answer(got))
 }
 

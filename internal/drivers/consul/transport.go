@@ -74,7 +74,7 @@ func newClient(g *guard) (*api.Client, error) {
 type guard struct {
 	base      http.RoundTripper
 	endpoints []*url.URL
-	current   atomic.Uint32 // the index of the endpoint in use
+	current   atomic.Int64 // the index of the endpoint in use
 	token     string
 	opts      Options
 }
@@ -85,7 +85,7 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := g.base.RoundTrip(g.prepare(req, g.endpoints[current]))
 	if isElsewhere(req.Context(), resp, err) {
 		// Not now, since nothing is retried here: the next call goes to the next one.
-		g.current.CompareAndSwap(current, (current+1)%uint32(len(g.endpoints)))
+		g.current.CompareAndSwap(current, (current+1)%int64(len(g.endpoints)))
 	}
 	if err != nil {
 		return nil, err

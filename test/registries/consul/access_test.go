@@ -39,8 +39,8 @@ func TestATokenWithTooFewRightsIsNamed(t *testing.T) {
 		refused []string
 	}{
 		"may read only": {
-			reason: "who watches must not write",
-			rules:  `node %q { policy = "read" } service %q { policy = "read" }`,
+			reason:  "who watches must not write",
+			rules:   `node %q { policy = "read" } service %q { policy = "read" }`,
 			refused: []string{"Register", "FailOver", "Deregister", "Batch"},
 		},
 		"may not write the service": {
@@ -235,7 +235,7 @@ func TestABatchTakesAsMuchAsTheServer(t *testing.T) {
 			t.Fatalf("change %d of as many as there may be: %v", i, err)
 		}
 	}
-	more := append(full, registry.Change{Instance: pod(t, len(full)), State: registry.InService})
+	more := append(slices.Clone(full), registry.Change{Instance: pod(t, len(full)), State: registry.InService})
 	for i, err := range d.Batch(t.Context(), more) {
 		if !registry.IsNotApplied(err) || registry.IsTerminal(err) {
 			t.Fatalf("change %d of one more: got error %v, want it not applied: %s", i, err,

@@ -68,7 +68,9 @@ func harness(t *testing.T, server *consul.Server) registrytest.Harness {
 			mine.Cluster = cluster
 			return open(t, mine)
 		},
-		Truth:       func(ctx context.Context, cluster string) ([]registry.Entry, error) { return healthy(ctx, server, cluster) },
+		Truth: func(ctx context.Context, cluster string) ([]registry.Entry, error) {
+			return healthy(ctx, server, cluster)
+		},
 		Restart:     func(t registrytest.T) { restart(t, server) },
 		Unreachable: func(t registrytest.T) registry.Registry { return open(t, at("http://"+registrytest.UnusedAddress(t))) },
 		Stalled:     func(t registrytest.T) registry.Registry { return open(t, at("http://"+registrytest.SilentAddress(t))) },

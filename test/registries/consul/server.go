@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"crypto/tls"
 	"crypto/x509/pkix"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -159,11 +159,9 @@ func (s *Server) config(dir string) object {
 	if s.opts.Leaderless {
 		servers = 3
 	}
-	for name, port := range (object{
+	maps.Copy(apiPorts, object{
 		"dns": s.ports.dns, "server": s.ports.rpc, "serf_lan": s.ports.serf, "serf_wan": off, "grpc": off, "grpc_tls": off,
-	}) {
-		apiPorts[name] = port
-	}
+	})
 	config := object{
 		"server": true, "bootstrap_expect": servers, "datacenter": Datacenter, "node_name": Node,
 		"data_dir": filepath.Join(dir, "consul"), "bind_addr": "127.0.0.1", "client_addr": "127.0.0.1", "ports": apiPorts,
@@ -209,11 +207,6 @@ func (s *Server) issue(dir string) error {
 	}
 	s.http.Transport = &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}
 	return nil
-}
-
-// TLSConfig is that of a client that this server lets in, nil without TLS.
-func (s *Server) TLSConfig() *tls.Config {
-	return s.http.Transport.(*http.Transport).TLSClientConfig.Clone()
 }
 
 // ready waits for a leader that has read the catalog, and for the server's own node in it.
