@@ -16,7 +16,7 @@ import (
 )
 
 // TestDownload is not parallel: it sets where the cache is.
-func TestDownload(t *testing.T) { //nolint:paralleltest // see above
+func TestDownload(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	const content = "what a jar holds"
 	sum := sha256.Sum256([]byte(content))

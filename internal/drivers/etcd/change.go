@@ -52,12 +52,14 @@ func (r *Registry) Batch(ctx context.Context, asked []registry.Change) []error {
 }
 
 func describe(c registry.Change, err error) error {
-	doing := "deregistering"
+	var doing string
 	switch c.State {
 	case registry.InService:
 		doing = "registering"
 	case registry.OutOfService:
 		doing = "failing over"
+	default:
+		doing = "deregistering"
 	}
 	return fmt.Errorf("%s %s at %s: %w", doing, c.Instance.Service, c.Instance.Endpoint(), err)
 }

@@ -93,5 +93,5 @@ func contextFirst(ctx context.Context, err error) error {
 	case errors.Is(err, ctx.Err()) && !registry.IsTerminal(err):
 		return err
 	}
-	return fmt.Errorf("%w: %s", ctx.Err(), err)
+	return fmt.Errorf("%w: %s", ctx.Err(), err.Error())
 }

@@ -34,6 +34,8 @@ const (
 	password     = "rollcall-s3cret"
 	// writer may read and write below services/ and rollcall/, stranger may do nothing.
 	writer, stranger = "rollcall", "stranger"
+
+	noLease = "without a lease nothing expires"
 )
 
 func start(t *testing.T, opts etcd.Options) *etcd.Server {
@@ -121,8 +123,8 @@ func newDriver(t *testing.T, cfg registry.Config) *driver.Registry {
 // lacks is the same for all.
 func lacks() map[registrytest.Capability]string {
 	return map[registrytest.Capability]string{
-		registrytest.OutOfServiceState: "who reads etcd for gRPC knows of no state: an entry is given to clients or not there",
-		registrytest.Probing:           "an entry is given to clients once it is written",
+		registrytest.OutOfServiceState: "a gRPC client is given every entry",
+		registrytest.Probing:           "an entry is given to clients at once",
 	}
 }
 
@@ -185,7 +187,7 @@ func TestConformance(t *testing.T) {
 	s := start(t, etcd.Options{})
 	h := harness(t, s, config(t, s), startWithUsers(t))
 	h.Truth = truth(connect(t, s, "", ""), "services/")
-	h.Lacks[registrytest.Heartbeats] = "by default entries have no lease"
+	h.Lacks[registrytest.Heartbeats] = noLease
 	registrytest.Run(t, h)
 }
 
@@ -196,7 +198,7 @@ func TestConformanceWithUser(t *testing.T) {
 	cfg := config(t, s)
 	cfg.Options = json.RawMessage(`{"target": "rollcall/{service}/grpc", "transactionLimit": 50}`)
 	h := harness(t, s, cfg, s)
-	h.Lacks[registrytest.Heartbeats] = "no lease is configured"
+	h.Lacks[registrytest.Heartbeats] = noLease
 	registrytest.Run(t, h)
 }
 

@@ -213,19 +213,19 @@ func (c client) expectNoServer(t *testing.T, when string) {
 }
 
 // call makes a call of the driver that must succeed.
-func call(t *testing.T, make func(context.Context, registry.Instance) error, in registry.Instance) {
+func call(t *testing.T, do func(context.Context, registry.Instance) error, in registry.Instance) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := make(ctx, in); err != nil {
+	if err := do(ctx, in); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // again makes a call until it succeeds, as the first after a restart may not.
-func again(t *testing.T, make func(context.Context, registry.Instance) error, in registry.Instance) {
+func again(t *testing.T, do func(context.Context, registry.Instance) error, in registry.Instance) {
 	t.Helper()
-	eventually(t, "the call succeeds", func() error { return make(t.Context(), in) })
+	eventually(t, "the call succeeds", func() error { return do(t.Context(), in) })
 }
 
 func eventually(t *testing.T, what string, check func() error) {

@@ -132,6 +132,8 @@ func (s *Server) command(path, dir string) (process.Command, error) {
 		// Nothing here has to survive a power cut, and a sync is what etcd waits for most.
 		"--unsafe-no-fsync",
 		"--log-level=warn",
+		// The tests log in by the hundred, and no password here is worth more.
+		"--bcrypt-cost=4",
 	}
 	if s.opts.TLS {
 		if err := s.issue(filepath.Join(dir, "pki")); err != nil {

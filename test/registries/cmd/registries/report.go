@@ -76,7 +76,8 @@ func read(in io.Reader) (map[string]*result, error) {
 	lines := bufio.NewReader(in)
 	for {
 		line, err := lines.ReadBytes('\n')
-		if err != nil && !errors.Is(err, io.EOF) {
+		last := errors.Is(err, io.EOF)
+		if err != nil && !last {
 			return nil, err
 		}
 		var e event
@@ -89,7 +90,7 @@ func read(in io.Reader) (map[string]*result, error) {
 				results[driver].add(e)
 			}
 		}
-		if err != nil {
+		if last {
 			return results, nil
 		}
 	}
