@@ -150,10 +150,10 @@ servers: ## Build the servers of the test cluster, once, into the user's cache.
 	go run ./test/cluster/cmd/cluster build
 
 .PHONY: demo
-demo: ## Show the main job on a real OpenKruise; KEEP=1 leaves it running until Ctrl-C.
+demo: ## Show the main job on a real OpenKruise; REGISTRY=consul (any driver) on that, KEEP=1 until Ctrl-C.
 	@echo 'demo: building; with an empty Go cache this takes minutes'
 	@go build -o bin/demo ./test/demo
-	@KEEP='$(KEEP)' bin/demo
+	@KEEP='$(KEEP)' REGISTRY='$(REGISTRY)' bin/demo
 
 ##@ Deploy
 

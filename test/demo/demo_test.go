@@ -16,6 +16,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/drivers/memory"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/registries/read"
 )
 
 func TestConclude(t *testing.T) {
@@ -196,7 +197,7 @@ func TestWatcher(t *testing.T) {
 	defer server.Close()
 	var out strings.Builder
 	w := &watcher{
-		read: overHTTP(server.URL + "/v1/instances"), out: newScreen(&out), pods: map[types.UID]*watched{},
+		read: read.Listed(server.URL + "/v1/instances"), out: newScreen(&out), pods: map[types.UID]*watched{},
 	}
 	instance := registry.Instance{Service: "web", Address: "127.0.0.1", Port: 1, Cluster: "demo", Pod: "web-1", UID: "uid-1"}
 	must := func(err error) {

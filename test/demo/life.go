@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/registries/read"
 )
 
 const (
@@ -40,7 +41,7 @@ type life struct {
 	out       *screen
 	namespace string
 	set       *appsv1alpha1.CloneSet
-	read      reader
+	read      read.Reader
 	traffic   *traffic
 	atLeast   int // requests
 }

@@ -32,6 +32,11 @@ func start() int {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		return 1
 	}
+	driver, err := driverFrom(os.Getenv("REGISTRY"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		return 1
+	}
 	// What the libraries have to say about lost connections at the end is not for the reader of a demo.
 	log.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
@@ -41,7 +46,7 @@ func start() int {
 	// A second signal ends the process at once, and the kernel its servers.
 	context.AfterFunc(ctx, stop)
 
-	err = run(ctx, newScreen(os.Stdout), keep)
+	err = run(ctx, newScreen(os.Stdout), driver, keep)
 	switch {
 	case err == nil:
 		return 0

@@ -34,25 +34,9 @@ const (
 	portAttempts        = 100
 )
 
-// backend is the registry that the manager talks to.
-type backend struct {
-	// config is the registry section of the manager's configuration.
-	config string
-	// url is where the registry's list can be read, given the address of the manager's own view.
-	url func(managerView string) string
-}
-
-// memoryBackend is the registry inside the manager, which serves it read-only itself.
-func memoryBackend() backend {
-	return backend{
-		config: "{driver: memory}",
-		url:    func(managerView string) string { return "http://" + managerView + "/v1/instances" },
-	}
-}
-
 // manager is the real manager, running outside the cluster.
 type manager struct {
-	registryURL string
+	registryURL string // of its own view, which only the memory driver has
 	metricsURL  string
 	probes      string // its address
 	logPath     string
@@ -63,14 +47,14 @@ type manager struct {
 
 // startManager builds the manager, starts it in dir and returns when it is ready. The calling goroutine must hold its
 // thread: the kernel kills the manager when that thread ends.
-func startManager(ctx context.Context, dir, kubeconfig string, registry backend) (*manager, error) {
+func startManager(ctx context.Context, dir, kubeconfig, section string) (*manager, error) {
 	binary := filepath.Join(dir, "manager")
 	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", binary, managerPackage)
 	if output, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("building the manager: %w\n%s", err, output)
 	}
 	config := filepath.Join(dir, "config.yaml")
-	if err := os.WriteFile(config, []byte(managerConfig(registry)), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte(managerConfig(section)), 0o600); err != nil {
 		return nil, fmt.Errorf("writing the manager's configuration: %w", err)
 	}
 	addresses, err := freeAddresses(ctx, 3)
@@ -79,7 +63,7 @@ func startManager(ctx context.Context, dir, kubeconfig string, registry backend)
 	}
 	m := &manager{
 		metricsURL: "http://" + addresses[0] + "/metrics", probes: addresses[1],
-		registryURL: registry.url(addresses[2]), logPath: filepath.Join(dir, "manager.log"), done: make(chan struct{}),
+		registryURL: "http://" + addresses[2] + "/v1/instances", logPath: filepath.Join(dir, "manager.log"), done: make(chan struct{}),
 	}
 	if err := m.launch(binary, "--config="+config, "--kubeconfig="+kubeconfig, "--leader-elect=false",
 		"--metrics-bind-address="+addresses[0], "--health-probe-bind-address="+addresses[1],
@@ -94,7 +78,7 @@ func startManager(ctx context.Context, dir, kubeconfig string, registry backend)
 	return m, nil
 }
 
-func managerConfig(registry backend) string {
+func managerConfig(section string) string {
 	return fmt.Sprintf(`cluster: demo
 registry: %s
 hooks:
@@ -102,7 +86,7 @@ hooks:
 service:
   name: "{label:app}"
 drain: %s
-`, registry.config, drain)
+`, section, drain)
 }
 
 func (m *manager) launch(binary string, args ...string) error {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/test/cluster"
 	"github.com/rollcall-dev/rollcall/test/cluster/podserver"
+	"github.com/rollcall-dev/rollcall/test/registries/read"
 )
 
 const (
@@ -31,17 +32,23 @@ type world struct {
 	cluster *cluster.Cluster
 	k8s     client.Client
 	port    int // at which every pod answers
+	backend *backend
 	manager *manager
 }
 
 // run is the whole demo. It returns when everything that it started is stopped.
-func run(ctx context.Context, out *screen, keep bool) error {
+func run(ctx context.Context, out *screen, driver string, keep bool) error {
 	parent := ctx
 	ctx, end := context.WithCancelCause(parent)
 	defer end(nil)
 	w := &world{out: out}
-	out.heading("Start Kubernetes, OpenKruise and Rollcall's manager")
+	out.heading("Start the registry, Kubernetes, OpenKruise and Rollcall's manager")
 	var err error
+	if w.backend, err = backends()[driver](ctx); err != nil {
+		return fmt.Errorf("starting the registry of driver %s: %w", driver, err)
+	}
+	defer w.backend.stop()
+	out.line("registry: %s, %s", driver, w.backend.about)
 	if w.cluster, err = cluster.Start(ctx, cluster.Options{Log: out}); err != nil {
 		return err
 	}
@@ -121,20 +128,25 @@ func (w *world) startManager(ctx context.Context) error {
 	w.out.line("manager: building")
 	started := time.Now()
 	var err error
-	if w.manager, err = startManager(ctx, dir, w.cluster.Kubeconfig(), memoryBackend()); err != nil {
+	if w.manager, err = startManager(ctx, dir, w.cluster.Kubeconfig(), w.backend.section); err != nil {
 		return err
+	}
+	if w.backend.read == nil {
+		w.backend.read, w.backend.look = read.Listed(w.manager.registryURL), "curl "+w.manager.registryURL
 	}
 	w.out.line("manager: ready after %s", time.Since(started).Round(time.Millisecond))
 	return nil
 }
 
-// watchOver ends the demo when the manager or a server of the cluster ends by itself.
+// watchOver ends the demo when the manager, the registry or a server of the cluster ends by itself.
 func (w *world) watchOver(ctx context.Context, end context.CancelCauseFunc) {
 	select {
 	case <-ctx.Done():
 	case <-w.manager.done:
 		end(w.crash())
 	case <-w.cluster.Done():
+		end(w.crash())
+	case <-w.backend.done:
 		end(w.crash())
 	}
 }
@@ -144,6 +156,8 @@ func (w *world) crash() error {
 	select {
 	case <-w.manager.done:
 		return w.manager.crash()
+	case <-w.backend.done:
+		return w.backend.err()
 	default:
 		return w.cluster.Err()
 	}
@@ -173,7 +187,7 @@ func (w *world) withRollcall(ctx context.Context) (*life, error) {
 		fmt.Sprintf("stays up for the drain of %s, for clients that still know it: ours reads the registry every %s, and",
 			drain, refreshEvery),
 		fmt.Sprintf("sends %d requests a second all the while.", time.Second/requestEvery))
-	l, err := w.newLife(namespaceWith, true, overHTTP(w.manager.registryURL))
+	l, err := w.newLife(namespaceWith, true, w.backend.read)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +205,7 @@ func (w *world) withoutRollcall(ctx context.Context) (*life, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := w.newLife(namespaceWithout, false, overHTTP(url))
+	l, err := w.newLife(namespaceWithout, false, read.Listed(url))
 	if err != nil {
 		return nil, err
 	}
@@ -201,14 +215,14 @@ func (w *world) withoutRollcall(ctx context.Context) (*life, error) {
 	return l, l.remove(ctx)
 }
 
-func (w *world) newLife(namespace string, hooks bool, read reader) (*life, error) {
+func (w *world) newLife(namespace string, hooks bool, reader read.Reader) (*life, error) {
 	set, err := clonesetFor(namespace, w.port, hooks)
 	if err != nil {
 		return nil, err
 	}
 	return &life{
 		k8s: w.k8s, config: w.config(), out: w.out, namespace: namespace, set: set,
-		read: read, traffic: newTraffic(read, w.out),
+		read: reader, traffic: newTraffic(reader, w.out),
 	}, nil
 }
 
@@ -217,7 +231,7 @@ func (w *world) keep(ctx context.Context, with *life) error {
 	w.out.heading("Everything keeps running until Ctrl-C. In another terminal:")
 	w.out.line("export KUBECONFIG=%s", w.cluster.Kubeconfig())
 	w.out.line("kubectl -n %s scale clone/%s --replicas=4", with.namespace, with.set.Name)
-	w.out.line("curl %s", w.manager.registryURL)
+	w.out.line("%s", w.backend.look)
 	w.out.line("curl %s", w.manager.metricsURL)
 	w.out.line("tail -f %s\n", w.manager.logPath)
 	before := with.traffic.tally()

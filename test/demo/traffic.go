@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/registries/read"
 	"github.com/rollcall-dev/rollcall/test/cluster/podserver"
 )
 
@@ -30,7 +31,7 @@ const (
 // traffic is a client of the service. Once a second it reads the registry, and all the while it sends requests in turn to the
 // instances that it found, each over a connection of its own.
 type traffic struct {
-	read reader
+	read read.Reader
 	out  *screen
 	http *http.Client
 
@@ -60,8 +61,8 @@ type failure struct {
 	why string
 }
 
-func newTraffic(read reader, out *screen) *traffic {
-	return &traffic{read: read, out: out, told: map[string]bool{}, http: &http.Client{
+func newTraffic(reader read.Reader, out *screen) *traffic {
+	return &traffic{read: reader, out: out, told: map[string]bool{}, http: &http.Client{
 		Timeout: requestTimeout,
 		Transport: &http.Transport{
 			DisableKeepAlives: true,

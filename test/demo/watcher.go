@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/registries/read"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 
 // watcher writes a line whenever a pod, or what the registry says of it, changes.
 type watcher struct {
-	read   reader
+	read   read.Reader
 	out    *screen
 	events chan podEvent
 	pods   map[types.UID]*watched
@@ -50,10 +51,10 @@ type row struct{ image, state, ready, registry string }
 
 // startWatcher watches the pods of a namespace until ctx ends or stop is called. After stop it writes nothing more.
 func startWatcher(
-	ctx context.Context, config *rest.Config, namespace string, read reader, out *screen,
+	ctx context.Context, config *rest.Config, namespace string, reader read.Reader, out *screen,
 ) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &watcher{read: read, out: out, events: make(chan podEvent, eventsKept), pods: map[types.UID]*watched{}}
+	w := &watcher{read: reader, out: out, events: make(chan podEvent, eventsKept), pods: map[types.UID]*watched{}}
 	var running sync.WaitGroup
 	running.Go(func() { w.run(ctx) })
 	stop = func() {

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/rollcall-dev/rollcall/internal/drivers/http/httpserver"
+	"github.com/rollcall-dev/rollcall/internal/drivers/memory"
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/registries"
+	"github.com/rollcall-dev/rollcall/test/registries/consul"
+	"github.com/rollcall-dev/rollcall/test/registries/etcd"
+	"github.com/rollcall-dev/rollcall/test/registries/nacos"
+	"github.com/rollcall-dev/rollcall/test/registries/read"
+	"github.com/rollcall-dev/rollcall/test/registries/zookeeper"
+)
+
+const (
+	defaultDriver = "memory"
+	// serviceName is what the demo's configuration makes of its CloneSet's labels.
+	serviceName = "web"
+)
+
+// backend is a registry that the manager talks to, and that the demo's client reads as its clients do.
+type backend struct {
+	// about is the server and its version.
+	about string
+	// section is the registry section of the manager's configuration.
+	section string
+	// read is nil for a registry that the manager serves itself.
+	read read.Reader
+	// look is a command that shows a person what is in it.
+	look string
+	stop func()
+	done <-chan struct{} // closed when the server has ended; nil where there is none
+	err  func() error
+}
+
+// backends starts each registry that the demo can be shown with, by its driver's name.
+func backends() map[string]func(context.Context) (*backend, error) {
+	return map[string]func(context.Context) (*backend, error){
+		"consul":      consulBackend,
+		"etcd":        etcdBackend,
+		"http":        httpBackend,
+		defaultDriver: memoryBackend,
+		"nacos":       nacosBackend,
+		"zookeeper":   zookeeperBackend,
+	}
+}
+
+// driverFrom reads the variable REGISTRY.
+func driverFrom(value string) (string, error) {
+	if value == "" {
+		return defaultDriver, nil
+	}
+	if _, known := backends()[value]; !known {
+		return "", fmt.Errorf("REGISTRY is %q: write one of %s, or leave it out for %s", value,
+			strings.Join(slices.Sorted(maps.Keys(backends())), ", "), defaultDriver)
+	}
+	return value, nil
+}
+
+// memoryBackend is the registry inside the manager, which serves it read-only itself.
+func memoryBackend(context.Context) (*backend, error) {
+	return &backend{about: "inside the manager", section: "{driver: memory}", stop: func() {}}, nil
+}
+
+// httpBackend is the HTTP registry protocol, served by the demo.
+func httpBackend(ctx context.Context) (*backend, error) {
+	store, err := memory.New(ctx, registry.Config{Cluster: "demo"})
+	if err != nil {
+		return nil, fmt.Errorf("making the registry: %w", err)
+	}
+	known, ok := store.(httpserver.Backend)
+	if !ok {
+		return nil, fmt.Errorf("the memory driver (%T) can't be read", store)
+	}
+	var listen net.ListenConfig
+	listener, err := listen.Listen(ctx, "tcp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listening for the registry: %w", err)
+	}
+	server := &http.Server{Handler: httpserver.New(known, httpserver.Options{}), ReadHeaderTimeout: readTimeout}
+	go func() { _ = server.Serve(listener) }() // ends with stop
+	url := "http://" + listener.Addr().String()
+	list := url + "/v1/instances?cluster=demo"
+	return &backend{
+		about: "the HTTP registry protocol, served by the demo", section: fmt.Sprintf("{driver: http, endpoint: %q}", url),
+		read: read.Listed(list), look: "curl '" + list + "'", stop: func() { _ = server.Close() },
+	}, nil
+}
+
+func consulBackend(ctx context.Context) (*backend, error) {
+	server, err := consul.Start(ctx, consul.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return running(server.Server, backend{
+		section: fmt.Sprintf("{driver: consul, endpoint: %q}", server.URL),
+		read:    read.Consul(server.URL, serviceName),
+		look:    fmt.Sprintf("curl %s/v1/health/service/%s", server.URL, serviceName),
+	}), nil
+}
+
+func etcdBackend(ctx context.Context) (*backend, error) {
+	server, err := etcd.Start(ctx, etcd.Options{})
+	if err != nil {
+		return nil, err
+	}
+	reader, closeReader, err := read.Etcd(server.Endpoint, "services/"+serviceName, serviceName)
+	if err != nil {
+		server.Stop()
+		return nil, err
+	}
+	b := running(server.Server, backend{
+		section: fmt.Sprintf("{driver: etcd, endpoint: %q}", server.Endpoint),
+		read:    reader,
+		look:    fmt.Sprintf("etcdctl --endpoints %s get --prefix services/%s/", server.Endpoint, serviceName),
+	})
+	b.stop = func() {
+		_ = closeReader()
+		server.Stop()
+	}
+	return b, nil
+}
+
+func nacosBackend(ctx context.Context) (*backend, error) {
+	server, err := nacos.Start(ctx, nacos.Options{Version: nacos.V3})
+	if err != nil {
+		return nil, err
+	}
+	return running(server.Server, backend{
+		section: fmt.Sprintf("{driver: nacos, endpoint: %q}", server.Endpoint),
+		read:    read.Nacos(server.Endpoint+"/nacos", serviceName),
+		look:    fmt.Sprintf("curl '%s/nacos/v3/client/ns/instance/list?serviceName=%s'", server.Endpoint, serviceName),
+	}), nil
+}
+
+func zookeeperBackend(ctx context.Context) (*backend, error) {
+	server, err := zookeeper.Start(ctx, zookeeper.Options{})
+	if err != nil {
+		return nil, err
+	}
+	reader, closeReader, err := read.ZooKeeper(server.Endpoint, "/services/"+serviceName, serviceName)
+	if err != nil {
+		server.Stop()
+		return nil, err
+	}
+	b := running(server.Server, backend{
+		section: fmt.Sprintf("{driver: zookeeper, endpoint: %q}", server.Endpoint),
+		read:    reader,
+		look:    fmt.Sprintf("zkCli.sh -server %s ls /services/%s", server.Endpoint, serviceName),
+	})
+	b.stop = func() {
+		closeReader()
+		server.Stop()
+	}
+	return b, nil
+}
+
+// running adds to b what every server of its own has.
+func running(server *registries.Server, b backend) *backend {
+	b.about = server.Name() + " " + server.Version()
+	b.stop, b.done, b.err = server.Stop, server.Done(), server.Err
+	return &b
+}

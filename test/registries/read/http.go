@@ -1,0 +1,155 @@
+package read
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// timeout bounds one reading.
+const timeout = 2 * time.Second
+
+// Reader returns every entry of a service that clients can see, in service or not.
+type Reader func(ctx context.Context) ([]registry.Entry, error)
+
+// Listed reads the list of the memory driver, and of the HTTP registry protocol, at its URL. It has every service.
+func Listed(url string) Reader {
+	return func(ctx context.Context) ([]registry.Entry, error) {
+		var list struct {
+			Instances []registry.Entry `json:"instances"`
+		}
+		err := get(ctx, url, &list)
+		return list.Instances, err
+	}
+}
+
+// Consul reads the health endpoint, https://developer.hashicorp.com/consul/api-docs/health#list-service-instances-for-service.
+func Consul(endpoint, service string) Reader {
+	return func(ctx context.Context) ([]registry.Entry, error) {
+		var nodes []struct {
+			Service struct {
+				Service, Address string
+				Port             int
+				Meta             map[string]string
+			}
+			Checks []struct{ Status string }
+		}
+		if err := get(ctx, endpoint+"/v1/health/service/"+url.PathEscape(service), &nodes); err != nil {
+			return nil, err
+		}
+		entries := make([]registry.Entry, 0, len(nodes))
+		for _, n := range nodes {
+			passing := true
+			for _, c := range n.Checks {
+				passing = passing && c.Status == "passing"
+			}
+			entries = append(entries, entry(n.Service.Service, n.Service.Address, n.Service.Port, n.Service.Meta, passing))
+		}
+		return entries, nil
+	}
+}
+
+// Eureka reads an application, as its clients do: https://github.com/Netflix/eureka/wiki/Eureka-REST-operations. The
+// server answers from its caches.
+func Eureka(endpoint, service string) Reader {
+	return func(ctx context.Context) ([]registry.Entry, error) {
+		var answer struct {
+			Application struct {
+				Instance []struct {
+					IPAddr string `json:"ipAddr"`
+					Port   struct {
+						Number int `json:"$"`
+					} `json:"port"`
+					Status   string            `json:"status"`
+					Metadata map[string]string `json:"metadata"`
+				} `json:"instance"`
+			} `json:"application"`
+		}
+		err := get(ctx, endpoint+"/apps/"+url.PathEscape(service), &answer)
+		if unknown := new(statusError); errors.As(err, &unknown) && unknown.code == http.StatusNotFound {
+			return nil, nil // an application with no instance is none
+		}
+		if err != nil {
+			return nil, err
+		}
+		var entries []registry.Entry
+		for _, in := range answer.Application.Instance {
+			entries = append(entries, entry(service, in.IPAddr, in.Port.Number, in.Metadata, in.Status == "UP"))
+		}
+		return entries, nil
+	}
+}
+
+// Nacos reads the instances of a service by the client API of a 3.x server, https://nacos.io/en/docs/v3.0/manual/user/open-api/.
+// It gives out none that is not enabled.
+func Nacos(endpoint, service string) Reader {
+	return func(ctx context.Context) ([]registry.Entry, error) {
+		var answer struct {
+			Data []struct {
+				IP       string            `json:"ip"`
+				Port     int               `json:"port"`
+				Healthy  bool              `json:"healthy"`
+				Enabled  bool              `json:"enabled"`
+				Metadata map[string]string `json:"metadata"`
+			} `json:"data"`
+		}
+		query := url.Values{"serviceName": {service}}
+		if err := get(ctx, endpoint+"/v3/client/ns/instance/list?"+query.Encode(), &answer); err != nil {
+			return nil, err
+		}
+		entries := make([]registry.Entry, 0, len(answer.Data))
+		for _, in := range answer.Data {
+			entries = append(entries, entry(service, in.IP, in.Port, in.Metadata, in.Healthy && in.Enabled))
+		}
+		return entries, nil
+	}
+}
+
+func entry(service, address string, port int, meta map[string]string, serving bool) registry.Entry {
+	e := registry.Entry{State: registry.OutOfService}
+	if serving {
+		e.State = registry.InService
+	}
+	e.SetMeta(meta)
+	e.Service, e.Address, e.Port = service, address, port
+	return e
+}
+
+// statusError is an answer that is not 200.
+type statusError struct {
+	url  string
+	code int
+}
+
+func (e *statusError) Error() string {
+	return fmt.Sprintf("reading the registry: %s answers %s", e.url, strconv.Itoa(e.code)+" "+http.StatusText(e.code))
+}
+
+func get(ctx context.Context, from string, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
+	if err != nil {
+		return fmt.Errorf("reading the registry: %w", err)
+	}
+	request.Header.Set("Accept", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("reading the registry: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return &statusError{url: from, code: response.StatusCode}
+	}
+	if err := json.NewDecoder(response.Body).Decode(into); err != nil {
+		return fmt.Errorf("reading the registry: %w", err)
+	}
+	return nil
+}
