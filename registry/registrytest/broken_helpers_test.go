@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -89,7 +90,7 @@ func failing(err error) func(registrytest.T) registry.Registry {
 }
 
 // find returns the entry at the instance's identity, whoever's it is.
-func find(ctx context.Context, b registrytest.Backend, in registry.Instance) (registry.Entry, bool) {
+func find(ctx context.Context, b registry.Lister, in registry.Instance) (registry.Entry, bool) {
 	entries, _ := b.List(ctx, in.Cluster)
 	i := slices.IndexFunc(entries, func(e registry.Entry) bool {
 		return e.Service == in.Service && e.Endpoint() == in.Endpoint()
@@ -101,7 +102,7 @@ func find(ctx context.Context, b registrytest.Backend, in registry.Instance) (re
 }
 
 // asMarked returns the instance that has the identity now, so that its mark fits.
-func asMarked(ctx context.Context, b registrytest.Backend, in registry.Instance) registry.Instance {
+func asMarked(ctx context.Context, b registry.Lister, in registry.Instance) registry.Instance {
 	if e, known := find(ctx, b, in); known {
 		return e.Instance
 	}
@@ -195,6 +196,7 @@ func (s *sliced) index(entries []registry.Entry, in registry.Instance) int {
 
 func (s *sliced) Register(ctx context.Context, in registry.Instance) error {
 	return s.change(ctx, func(entries []registry.Entry) []registry.Entry {
+		in.Metadata = maps.Clone(in.Metadata)
 		registered := registry.Entry{Instance: in, State: registry.InService}
 		if i := s.index(entries, in); i >= 0 && !s.appends {
 			entries[i] = registered
@@ -228,7 +230,11 @@ func (s *sliced) List(ctx context.Context, cluster string) ([]registry.Entry, er
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(s.entries), func(e registry.Entry) bool { return e.Cluster != cluster }), nil
+	own := slices.DeleteFunc(slices.Clone(s.entries), func(e registry.Entry) bool { return e.Cluster != cluster })
+	for i := range own {
+		own[i].Metadata = maps.Clone(own[i].Metadata)
+	}
+	return own, nil
 }
 
 func overSliced(s *sliced) func(*testing.T) registrytest.Harness {

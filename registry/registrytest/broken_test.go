@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -15,15 +16,58 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 )
 
-// TestTheSuiteCatches runs the suite on drivers that are broken in one way each, and wants exactly the cases named here
-// to fail: a case that can't fail proves nothing, and one that fails for everything names nothing.
+// brokenDriver is broken in one way.
+type brokenDriver struct {
+	reason string
+	broken func(t *testing.T) registrytest.Harness
+	want   []string // the cases that fail
+}
+
+// TestTheSuiteCatches runs the suite on drivers that are broken in one way each, and wants exactly the cases named with
+// them to fail: one that fails for everything names nothing.
 func TestTheSuiteCatches(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason string
-		broken func(t *testing.T) registrytest.Harness
-		want   []string
-	}{
+	for name, tc := range allBroken() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			results, err := registrytest.Check(t.Context(), registrytest.Impatient(tc.broken(t), impatience))
+			if err != nil {
+				t.Fatal(err)
+			}
+			failed, said := failures(results, tc.want)
+			slices.Sort(tc.want)
+			if diff := gocmp.Diff(tc.want, failed); diff != "" {
+				t.Errorf("failed cases, -want +got:\n%s\nreason: %s\n%s", diff, tc.reason, said)
+			}
+		})
+	}
+}
+
+// TestEveryCaseCanFail wants a broken driver for each case: one that can't fail proves nothing.
+func TestEveryCaseCanFail(t *testing.T) {
+	t.Parallel()
+	caught := map[string]bool{}
+	for _, tc := range allBroken() {
+		for _, name := range tc.want {
+			caught[name] = true
+		}
+	}
+	for _, c := range registrytest.Cases() {
+		if !caught[c.Name] {
+			t.Errorf("no broken driver fails %s", c.Name)
+		}
+	}
+}
+
+func allBroken() map[string]brokenDriver {
+	all := brokenBasics()
+	maps.Copy(all, brokenDetails())
+	maps.Copy(all, brokenCapabilities())
+	return all
+}
+
+func brokenBasics() map[string]brokenDriver {
+	return map[string]brokenDriver{
 		"a driver that forgets the mark when it deregisters": {
 			reason: "it removes whatever has the address",
 			broken: wrapped(func(b registrytest.Backend) registry.Registry {
@@ -59,7 +103,9 @@ func TestTheSuiteCatches(t *testing.T) {
 			broken: overSliced(&sliced{appends: true}),
 			want: []string{
 				"ConcurrentCalls", "ConcurrentCallsForOneInstance", "ConcurrentTakeover", "LateFailOverSparesLivePod",
-				"RegisterPutsBack", "RegisterTakesOverAddress", "RegisterTwiceIsOne",
+				"ListsOursAmongAThousand", "MetadataIsKept", "RegisterPutsBack", "RegisterPutsBackAgainAndAgain",
+				"RegisterTakesOverAddress", "RegisterTwiceIsOne", "TwoOwnersApart", "TwoOwnersAtOneAddress",
+				"WeightIsKept", "ZoneIsKept",
 			},
 		},
 		"a driver that never overwrites": {
@@ -70,7 +116,17 @@ func TestTheSuiteCatches(t *testing.T) {
 				}}
 			}),
 			want: []string{
-				"ConcurrentTakeover", "LateDeregisterSparesLivePod", "LateFailOverSparesLivePod", "RegisterTakesOverAddress",
+				"ConcurrentTakeover", "LateDeregisterSparesLivePod", "LateFailOverSparesLivePod", "MetadataIsKept",
+				"RegisterTakesOverAddress", "WeightIsKept", "ZoneIsKept",
+			},
+		},
+		"a driver whose deregister fails over": {
+			reason: "an orphan stays for each pod that ever was",
+			broken: wrapped(func(b registrytest.Backend) registry.Registry { return broken{Backend: b, deregister: b.FailOver} }),
+			want: []string{
+				"ConcurrentCalls", "ConcurrentCallsForOneInstance", "DeregisterAbsent", "DeregisterRemoves", "IPv6",
+				"InputNotChanged", "ListsOursAmongAThousand", "OddMarks", "OddServiceNames", "RegisterTakesOverAddress",
+				"RemovalSparesOthers", "RestartedProcessDeregisters", "TwoOwnersApart",
 			},
 		},
 		"a driver for which absent is an error": {
@@ -83,7 +139,7 @@ func TestTheSuiteCatches(t *testing.T) {
 					return b.Deregister(ctx, in)
 				}}
 			}),
-			want: []string{"ConcurrentCallsForOneInstance", "DeregisterAbsent"},
+			want: []string{"ConcurrentCallsForOneInstance", "DeregisterAbsent", "TwoOwnersApart", "TwoOwnersAtOneAddress"},
 		},
 		"a driver that removes all of an address": {
 			reason: "the pod's other ports and services go with it",
@@ -134,8 +190,10 @@ func TestTheSuiteCatches(t *testing.T) {
 			}),
 			want: []string{
 				"ConcurrentCalls", "ConcurrentCallsForOneInstance", "FailOverKeepsKnown", "FailOverTakesOutOfRotation",
-				"FailOverTwice", "IPv6", "InputNotChanged", "LateDeregisterSparesLivePod", "LateFailOverSparesLivePod", "OddMarks",
-				"OddServiceNames", "RemovalSparesOthers", "RestartedProcessFailsOver",
+				"FailOverTwice", "IPv6", "InputNotChanged", "LateDeregisterSparesLivePod", "LateFailOverSparesLivePod",
+				"ListsOursAmongAThousand", "MetadataIsKept", "MetadataIsNotShared", "OddMarks", "OddMetadata",
+				"OddServiceNames", "RegisterPutsBackAgainAndAgain", "RemovalSparesOthers", "RestartedProcessFailsOver",
+				"TwoOwnersApart", "WeightIsKept", "ZoneIsKept",
 			},
 		},
 		"a driver whose fail over removes": {
@@ -145,8 +203,10 @@ func TestTheSuiteCatches(t *testing.T) {
 			}),
 			want: []string{
 				"ConcurrentCalls", "ConcurrentCallsForOneInstance", "FailOverKeepsKnown", "FailOverTwice", "IPv6",
-				"InputNotChanged", "LateDeregisterSparesLivePod", "LateFailOverSparesLivePod", "OddMarks", "OddServiceNames",
-				"RemovalSparesOthers", "RestartedProcessFailsOver",
+				"InputNotChanged", "LateDeregisterSparesLivePod", "LateFailOverSparesLivePod",
+				"ListsOursAmongAThousand", "MetadataIsKept", "MetadataIsNotShared", "OddMarks", "OddMetadata",
+				"OddServiceNames", "RegisterPutsBackAgainAndAgain", "RemovalSparesOthers", "RestartedProcessFailsOver",
+				"TwoOwnersApart", "WeightIsKept", "ZoneIsKept",
 			},
 		},
 		"a driver that puts an unknown one in service when it fails over": {
@@ -159,7 +219,7 @@ func TestTheSuiteCatches(t *testing.T) {
 					return b.FailOver(ctx, in)
 				}}
 			}),
-			want: []string{"FailOverOfUnknown"},
+			want: []string{"FailOverOfUnknown", "TwoOwnersAtOneAddress"},
 		},
 		"a driver that acknowledges before it has done": {
 			reason: "OpenKruise goes on while clients still see the old state",
@@ -170,17 +230,21 @@ func TestTheSuiteCatches(t *testing.T) {
 				}}
 			}),
 			want: []string{
-				"ConcurrentCalls", "ConcurrentTakeover", "FailOverKeepsKnown", "FailOverTwice", "IPv6", "InputNotChanged",
-				"LateDeregisterSparesLivePod", "LateFailOverSparesLivePod", "ListIsACopy", "ListIsOnlyThisClusters", "OddMarks",
-				"OddServiceNames", "OtherUIDIsNeverRemoved", "RegisterIsVisibleAtOnce", "RegisterTakesOverAddress",
-				"RemovalSparesOthers", "RestartedProcessDeregisters", "RestartedProcessFailsOver",
+				"ConcurrentCalls", "ConcurrentTakeover", "FailOverKeepsKnown", "FailOverTwice", "IPv6",
+				"InputNotChanged", "LateDeregisterSparesLivePod", "LateFailOverSparesLivePod", "ListIsACopy",
+				"ListIsOnlyThisClusters", "ListsOursAmongAThousand", "MetadataIsKept", "MetadataIsNotShared",
+				"OddMarks", "OddMetadata", "OddServiceNames", "OtherUIDIsNeverRemoved", "RegisterAfterRemovalPutsBack",
+				"RegisterIsVisibleAtOnce", "RegisterPutsBackAgainAndAgain", "RegisterTakesOverAddress",
+				"RemovalSparesOthers", "RestartedProcessDeregisters", "RestartedProcessFailsOver", "TwoOwnersApart",
+				"TwoOwnersAtOneAddress", "WeightIsKept", "ZoneIsKept",
 			},
 		},
 		"a driver that relies on its memory": {
 			reason: "after a restart it knows nothing and removes nothing",
 			broken: wrapped(func(b registrytest.Backend) registry.Registry { return newRemembering(b) }),
 			want: []string{
-				"IPv6", "OddMarks", "OddServiceNames", "RestartedProcessDeregisters", "RestartedProcessFailsOver",
+				"IPv6", "OddMarks", "OddMetadata", "OddServiceNames", "RegisterPutsBackAgainAndAgain",
+				"RestartedProcessDeregisters", "RestartedProcessFailsOver",
 			},
 		},
 		"a driver that removes after it has looked": {
@@ -195,12 +259,12 @@ func TestTheSuiteCatches(t *testing.T) {
 		"a driver that reads and writes with no lock": {
 			reason: "of two calls at once one is lost",
 			broken: overSliced(&sliced{unlocked: true}),
-			want:   []string{"ConcurrentCalls", "ConcurrentTakeover"},
+			want:   []string{"ConcurrentCalls", "ConcurrentTakeover", "ListsOursAmongAThousand"},
 		},
 		"a driver that lists by a prefix of the cluster": {
 			reason: "it would remove what another cluster wrote",
 			broken: listsByPrefix,
-			want:   []string{"ListIsOnlyThisClusters"},
+			want:   []string{"ListIsOnlyThisClusters", "ListsOursAmongAThousand"},
 		},
 		"a driver that hands out its own list": {
 			reason: "who changes it changes the registry for all",
@@ -248,21 +312,10 @@ func TestTheSuiteCatches(t *testing.T) {
 			broken: wrapped(func(b registrytest.Backend) registry.Registry {
 				return broken{Backend: b, list: func(context.Context, string) ([]registry.Entry, error) { panic("oh") }}
 			}),
-			want: []string{"ListIsACopy", "ListIsOnlyThisClusters", "ListOfUnknownCluster"},
+			want: []string{
+				"ListIsACopy", "ListIsOnlyThisClusters", "ListOfUnknownCluster", "ListsOursAmongAThousand",
+			},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			results, err := registrytest.Check(t.Context(), tc.broken(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			failed, said := failures(results, tc.want)
-			slices.Sort(tc.want)
-			if diff := gocmp.Diff(tc.want, failed); diff != "" {
-				t.Errorf("failed cases, -want +got:\n%s\nreason: %s\n%s", diff, tc.reason, said)
-			}
-		})
 	}
 }
 

@@ -2,13 +2,9 @@ package registrytest
 
 import (
 	"context"
-	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
-
-// leaseBound is how long the shortest lease, and the registry's own round that removes what has none, may take.
-const leaseBound = 5 * time.Minute
 
 // heartbeatCases are about registry.Heartbeater.
 func heartbeatCases() []Case {
@@ -144,7 +140,7 @@ func heartbeatTakesOver(w *world) {
 // beatUntilGone renews the entries, twice as often as they need it, until the one that nobody renews has gone.
 func (w *world) beatUntilGone(d registry.Registry, lost registry.Instance, renewed []registry.Instance) {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), leaseBound)
+	ctx, cancel := context.WithTimeout(w.Context(), w.h.patience().lease)
 	defer cancel()
 	read, _ := w.reader()
 	interval := beats(d).HeartbeatInterval() / 2
@@ -156,7 +152,7 @@ func (w *world) beatUntilGone(d registry.Registry, lost registry.Instance, renew
 			return
 		}
 		if sleep(ctx, interval) != nil {
-			w.Fatalf("%s is still there after %s, though nobody renews it\nwhy: %s", show(lost), leaseBound, w.why)
+			w.Fatalf("%s is still there after %s, though nobody renews it\nwhy: %s", show(lost), w.h.patience().lease, w.why)
 		}
 	}
 }

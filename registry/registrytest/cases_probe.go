@@ -2,13 +2,9 @@ package registrytest
 
 import (
 	"context"
-	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
-
-// probeBound is how long an instance that was registered may take to reach the clients.
-const probeBound = 2 * time.Minute
 
 // probeCases are about registry.Prober.
 func probeCases() []Case {
@@ -72,7 +68,7 @@ func probeDeniesWhatIsOut(w *world) {
 // acknowledged.
 func (w *world) awaitProbe(d registry.Registry, in registry.Instance, agree bool) {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), probeBound)
+	ctx, cancel := context.WithTimeout(w.Context(), w.h.patience().probe)
 	defer cancel()
 	for {
 		err := w.call(OpProbe, d, in)
@@ -80,7 +76,7 @@ func (w *world) awaitProbe(d registry.Registry, in registry.Instance, agree bool
 			return
 		}
 		if sleep(ctx, pause) != nil {
-			w.Fatalf("Probe of %s: for %s the answer was %v, want agreement: %t\nwhy: %s", show(in), probeBound, err, agree, w.why)
+			w.Fatalf("Probe of %s: for %s the answer was %v, want agreement: %t\nwhy: %s", show(in), w.h.patience().probe, err, agree, w.why)
 		}
 	}
 }

@@ -10,9 +10,6 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// restartBound is how long after a restart a driver may take until its calls succeed again.
-const restartBound = 2 * time.Minute
-
 // restartCases restart the registry. They run alone.
 func restartCases() []Case {
 	return []Case{
@@ -61,7 +58,7 @@ func restartIsOutlived(w *world) {
 	}
 	if !w.h.lacks(Durable) {
 		w.answersAgain()
-		w.expectAmong(acknowledged)
+		w.expectAmong(append(acknowledged, pods...))
 	}
 	w.again(OpDeregister, d, tried...)
 	w.again(OpRegister, d, pods...)
@@ -171,7 +168,7 @@ func (w *world) again(op Op, d registry.Registry, ins ...registry.Instance) {
 // untilAnswered makes a call until the registry has answered it, with success, a terminal error or not registered.
 func (w *world) untilAnswered(op Op, d registry.Registry, in registry.Instance) error {
 	w.Helper()
-	for deadline := time.Now().Add(restartBound); ; w.pause() {
+	for deadline := time.Now().Add(w.h.patience().restart); ; w.pause() {
 		err := w.call(op, d, in)
 		if err == nil || registry.IsTerminal(err) || registry.IsNotRegistered(err) || time.Now().After(deadline) {
 			return err
@@ -183,7 +180,7 @@ func (w *world) untilAnswered(op Op, d registry.Registry, in registry.Instance) 
 func (w *world) answersAgain() {
 	w.Helper()
 	read, _ := w.reader()
-	for deadline := time.Now().Add(restartBound); ; w.pause() {
+	for deadline := time.Now().Add(w.h.patience().restart); ; w.pause() {
 		ctx, cancel := context.WithTimeout(w.Context(), callTimeout)
 		_, err := read(ctx, w.cluster)
 		cancel()
@@ -191,7 +188,7 @@ func (w *world) answersAgain() {
 			return
 		}
 		if time.Now().After(deadline) {
-			w.Fatalf("reading the registry %s after its restart: %v", restartBound, err)
+			w.Fatalf("reading the registry %s after its restart: %v", w.h.patience().restart, err)
 		}
 	}
 }

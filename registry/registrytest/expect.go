@@ -78,7 +78,7 @@ func (w *world) until(lag time.Duration, look func() string) string {
 	if lag <= 0 {
 		return look()
 	}
-	for deadline := time.Now().Add(lag + slack); ; w.pause() {
+	for deadline := time.Now().Add(lag + w.h.patience().list); ; w.pause() {
 		if wrong := look(); wrong == "" || time.Now().After(deadline) {
 			return wrong
 		}

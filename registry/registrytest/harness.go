@@ -66,4 +66,6 @@ type Harness struct {
 	// Lacks names each capability that there isn't, and says why. The cases that need it are skipped with these words.
 	// Whatever is not named here is claimed, and held to the contract.
 	Lacks map[Capability]string
+
+	impatient *patience // nil but in the suite's own tests
 }

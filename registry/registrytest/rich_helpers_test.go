@@ -243,3 +243,13 @@ func TestADriverWithEverythingPasses(t *testing.T) {
 		})
 	}
 }
+
+// now reads the store past its lag.
+func (p process) now(ctx context.Context, cluster string) ([]registry.Entry, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.expire(ctx); err != nil {
+		return nil, err
+	}
+	return p.kept.List(ctx, cluster)
+}

@@ -3,6 +3,7 @@ package registrytest_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -46,10 +47,11 @@ func TestAPlainWrapperPasses(t *testing.T) {
 	registrytest.Run(t, overMemory(t, func(b registrytest.Backend) registry.Registry { return b }))
 }
 
-// poor is a driver with the contract's least: no list, and no out-of-service state.
+// poor is a driver with the contract's least: no list, no out-of-service state, and no place for anything but the mark.
 type poor struct{ backend registrytest.Backend }
 
 func (p poor) Register(ctx context.Context, in registry.Instance) error {
+	in.Weight, in.Zone, in.Metadata = 0, "", nil
 	return p.backend.Register(ctx, in)
 }
 func (p poor) FailOver(ctx context.Context, in registry.Instance) error {
@@ -64,6 +66,9 @@ func poorHarness(t *testing.T) registrytest.Harness {
 	h := overMemory(t, func(b registrytest.Backend) registry.Registry { return poor{b} })
 	h.Lacks[registrytest.Listing] = "the poor registry can't list"
 	h.Lacks[registrytest.OutOfServiceState] = "the poor registry knows no state"
+	for _, c := range []registrytest.Capability{registrytest.Weight, registrytest.Zone, registrytest.Metadata} {
+		h.Lacks[c] = "the poor registry has no place for it"
+	}
 	return h
 }
 
@@ -83,19 +88,37 @@ func TestADriverWithTheLeastPasses(t *testing.T) {
 		case registrytest.Passed:
 		}
 	}
-	want := map[string]string{
-		"FailOverKeepsKnown":     "lacks OutOfServiceState: the poor registry knows no state",
-		"ListIsOnlyThisClusters": "lacks Listing: the poor registry can't list",
-		"ListOfUnknownCluster":   "lacks Listing: the poor registry can't list",
-		"ListIsACopy":            "lacks Listing: the poor registry can't list",
-		"DeadlineIsKept":         "lacks Stalled: there is nothing between the driver and the registry",
-		"CancelWhileWaiting":     "lacks Stalled: there is nothing between the driver and the registry",
-		"UnreachableIsRetryable": "lacks Unreachable: there is nothing between the driver and the registry",
-		"RefusedIsTerminal":      "lacks Refusing: the memory registry refuses nothing",
-		"FailureIsNotRetried":    "lacks Failing: the memory registry never fails",
-	}
-	for name, reason := range want {
-		want[name] = name + " skipped: " + reason
+	want := map[string]string{}
+	for lack, names := range map[string][]string{
+		"OutOfServiceState: the poor registry knows no state":               {"FailOverKeepsKnown"},
+		"Listing: the poor registry can't list":                             {"ListIsOnlyThisClusters", "ListOfUnknownCluster", "ListIsACopy", "ListsOursAmongAThousand"},
+		"Weight: the poor registry has no place for it":                     {"WeightIsKept"},
+		"Zone: the poor registry has no place for it":                       {"ZoneIsKept"},
+		"Metadata: the poor registry has no place for it":                   {"MetadataIsKept", "OddMetadata", "MetadataIsNotShared"},
+		"Stalled: there is nothing between the driver and the registry":     {"DeadlineIsKept", "CancelWhileWaiting"},
+		"Unreachable: there is nothing between the driver and the registry": {"UnreachableIsRetryable"},
+		"Refusing: the memory registry refuses nothing":                     {"RefusedIsTerminal"},
+		"WrongCredentials: the memory registry asks for none":               {"WrongCredentialsAreNamed"},
+		"Failing: the memory registry never fails":                          {"FailureIsNotRetried"},
+		"Probing: the memory registry gives clients everything at once": {
+			"ProbeAgreesInTheEnd", "ProbeDeniesWhatIsOut", "ProbeChangesNothing",
+		},
+		"Heartbeats: nothing expires in the memory registry": {
+			"HeartbeatKeepsEntry", "HeartbeatTakesOver", "HeartbeatOfUnknown", "HeartbeatOfAnotherUID",
+			"HeartbeatKeepsOutOfService", "HeartbeatOfFormerProcess", "HeartbeatRacesWithTheEnd",
+		},
+		"Batching: the wrapper has no batches": {
+			"BatchMakesEachChange", "BatchTwice", "BatchAtItsLimit", "BatchSparesLivePods", "BatchRefusedChange",
+			"BatchCancelledContext", "ConcurrentBatches", "ConcurrentTakeoverInBatch",
+		},
+		"Closing: the wrapper holds nothing open": {"CloseLeavesEntries", "CloseSparesOtherDrivers"},
+		"Restart: the memory registry ends with its process": {
+			"RestartIsOutlived", "RestartKeepsEntries", "RestartIsNoticedByHeartbeat",
+		},
+	} {
+		for _, name := range names {
+			want[name] = name + " skipped: lacks " + lack
+		}
 	}
 	if diff := cmp.Diff(want, skipped); diff != "" {
 		t.Errorf("skipped cases, -want +got:\n%s", diff)
@@ -132,6 +155,28 @@ func TestABadHarnessIsRefused(t *testing.T) {
 			reason: "a case must not go missing silently",
 			spoil:  func(h *registrytest.Harness) { delete(h.Lacks, registrytest.Stalled) },
 			want:   "either Stalled, or in Lacks the reason",
+		},
+		"neither WrongCredentials nor a reason": {
+			reason: "a case must not go missing silently",
+			spoil:  func(h *registrytest.Harness) { delete(h.Lacks, registrytest.WrongCredentials) },
+			want:   "either WrongCredentials, or in Lacks the reason",
+		},
+		"neither Restart nor a reason": {
+			reason: "a case must not go missing silently",
+			spoil:  func(h *registrytest.Harness) { delete(h.Lacks, registrytest.Restart) },
+			want:   "either Restart, or in Lacks the reason",
+		},
+		"heartbeats without ShortLease or a reason": {
+			reason: "that entries expire would never be seen",
+			spoil:  func(h *registrytest.Harness) { delete(h.Lacks, registrytest.Heartbeats) },
+			want:   "either ShortLease, or in Lacks the reason",
+		},
+		"ShortLease without heartbeats": {
+			reason: "an entry that has a lease must be renewed",
+			spoil: func(h *registrytest.Harness) {
+				h.ShortLease = func(registrytest.T, string) registry.Registry { return nil }
+			},
+			want: "the reason why there are no Heartbeats",
 		},
 		"both Stalled and a reason": {
 			reason: "a case that could run must not be skipped",
@@ -171,17 +216,60 @@ func TestABadHarnessIsRefused(t *testing.T) {
 	}
 }
 
-func TestADriverThatListsMayNotSayItLacksListing(t *testing.T) {
+func TestADriverMustBeWhatTheHarnessSays(t *testing.T) {
 	t.Parallel()
-	h := overMemory(t, func(b registrytest.Backend) registry.Registry { return b })
-	h.Lacks[registrytest.Listing] = "so it says"
-	results, err := registrytest.Check(t.Context(), h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range results {
-		if r.Outcome == registrytest.Passed {
-			t.Errorf("%s passed, want it to fail: the driver is a Lister and the harness says that it is not", r.Case.Name)
+	for _, c := range []registrytest.Capability{
+		registrytest.Listing, registrytest.Probing, registrytest.Heartbeats, registrytest.Batching, registrytest.Closing,
+	} {
+		more := overStore(newStore(t), asItIs) // a driver that has everything
+		more.Truth = func(context.Context, string) ([]registry.Entry, error) { return nil, nil }
+		more.Lacks[c] = "so it says"
+		if c == registrytest.Heartbeats {
+			more.ShortLease = nil
 		}
+		less := poorHarness(t) // and one that has nothing
+		delete(less.Lacks, c)
+		if c == registrytest.Heartbeats {
+			less.ShortLease = less.Open
+		}
+		for has, h := range map[bool]registrytest.Harness{true: more, false: less} {
+			results, err := registrytest.Check(t.Context(), h)
+			if err != nil {
+				t.Fatalf("%s: %v", c, err)
+			}
+			for _, r := range results {
+				if r.Outcome == registrytest.Passed {
+					t.Errorf("%s passed, want it to fail: the driver has %s: %t, and the harness says otherwise", r.Case.Name, c, has)
+				}
+			}
+		}
+	}
+}
+
+// TestRestartsComeFirst has cases that restart the registry not meet any other.
+func TestRestartsComeFirst(t *testing.T) {
+	t.Parallel()
+	var under, restarts atomic.Int64
+	t.Run("suite", func(t *testing.T) {
+		s := newStore(t)
+		h := overStore(s, asItIs)
+		open, restart := h.Open, h.Restart
+		h.Open = func(t registrytest.T, cluster string) registry.Registry {
+			under.Add(1)
+			t.Cleanup(func() { under.Add(-1) })
+			return open(t, cluster)
+		}
+		h.Restart = func(inner registrytest.T) {
+			before := under.Load()
+			restart(inner)
+			restarts.Add(1)
+			if got := under.Load(); got != before || got > 3 {
+				t.Errorf("%d processes were open before a restart and %d after it, want the case's own alone", before, got)
+			}
+		}
+		registrytest.Run(t, h)
+	})
+	if restarts.Load() == 0 {
+		t.Error("nothing was restarted")
 	}
 }

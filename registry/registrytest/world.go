@@ -13,19 +13,6 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// The bounds are generous: a driver that keeps the contract is faster by orders.
-const (
-	// callTimeout bounds a call that nothing is wrong with, prompt one whose context has ended.
-	callTimeout = 30 * time.Second
-	prompt      = 5 * time.Second
-	// cleanUpTimeout bounds the removal of all that a case wrote.
-	cleanUpTimeout = 3 * time.Minute
-	// slack is how much longer than it says an answer may lag.
-	slack = 20 * time.Second
-	// pause is between two looks at something that is waited for.
-	pause = 50 * time.Millisecond
-)
-
 const (
 	// maxLines bounds how many wrong entries a failure shows.
 	maxLines = 10
