@@ -120,8 +120,9 @@ test-integration: check-race servers ## Run the scenarios on a real control plan
 	$(GOTESTSUM) --format testname --jsonfile $(RESULTS)/integration.json --raw-command -- \
 		$(GOTEST) -count=1 -timeout=40m -p=1 $$(go list ./test/... | grep -v /test/registries)
 
-# The drivers that test-registries tests; empty means all.
+# The drivers that test-registries tests; empty means all. Their results go into a file of this name.
 REGISTRIES ?=
+REGISTRIES_JSON := $(RESULTS)/registries.json
 REGISTRIES_CMD := go run ./test/registries/cmd/registries
 
 .PHONY: test-registries
@@ -129,15 +130,15 @@ test-registries: check-race ## Test the drivers of REGISTRIES (default all) on r
 	@mkdir -p $(RESULTS)
 	@$(REGISTRIES_CMD) get $(REGISTRIES) || echo "WARNING: not every server could be had; the table below says which" >&2
 	@status=0; \
-	$(GOTESTSUM) --format pkgname --jsonfile $(RESULTS)/registries.json --raw-command -- \
+	$(GOTESTSUM) --format pkgname --jsonfile $(REGISTRIES_JSON) --raw-command -- \
 		$(GOTEST) -count=1 -timeout=30m $(if $(REGISTRIES),./test/registries ./test/registries/cmd/... \
 		$(REGISTRIES:%=./test/registries/%),./test/registries/...) || status=$$?; \
-	$(REGISTRIES_CMD) report $(RESULTS)/registries.json $(REGISTRIES) || status=$$?; \
+	$(REGISTRIES_CMD) report $(REGISTRIES_JSON) $(REGISTRIES) || status=$$?; \
 	exit $$status
 
 .PHONY: test-built-registries
 test-built-registries: ## Test the drivers whose servers are built from Go modules.
-	@$(MAKE) --no-print-directory test-registries REGISTRIES='etcd'
+	@$(MAKE) --no-print-directory test-registries REGISTRIES='consul etcd' REGISTRIES_JSON=$(RESULTS)/built-registries.json
 
 .PHONY: check-race
 check-race:

@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/rollcall-dev/rollcall/test/registries"
+	"github.com/rollcall-dev/rollcall/test/registries/consul"
 	"github.com/rollcall-dev/rollcall/test/registries/etcd"
 	"github.com/rollcall-dev/rollcall/test/registries/zookeeper"
 )
@@ -34,6 +35,7 @@ type driver struct {
 // drivers are in the order of the table.
 func drivers() []driver {
 	return []driver{
+		{"consul", only(consul.Get)},
 		{"etcd", only(etcd.Get)},
 		{"zookeeper", only(zookeeper.Get)},
 	}
