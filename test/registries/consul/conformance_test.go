@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -17,15 +18,6 @@ import (
 	"github.com/rollcall-dev/rollcall/test/registries"
 	"github.com/rollcall-dev/rollcall/test/registries/consul"
 )
-
-// leastRules are those that docs/drivers/consul.md shows.
-const leastRules = `
-node "rollcall" {
-  policy = "write"
-}
-service_prefix "" {
-  policy = "write"
-}`
 
 // wrongToken has the form of one, and is none.
 const wrongToken = "5ec4e700-0000-4000-8000-bad70ce00000"
@@ -92,13 +84,28 @@ func harness(t *testing.T, server *consul.Server) registrytest.Harness {
 	}
 }
 
-// configOf is that of a client with no more rights than it needs.
+// documentedRules are those that the driver's page tells people to give the token.
+func documentedRules(t *testing.T) string {
+	t.Helper()
+	page, err := os.ReadFile("../../../docs/drivers/consul.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rules, found := strings.Cut(string(page), "```hcl\n")
+	rules, _, closed := strings.Cut(rules, "```")
+	if !found || !closed {
+		t.Fatal("the driver's page shows no rules")
+	}
+	return rules
+}
+
+// configOf is that of a client with no more rights than the driver's page says it needs.
 func configOf(t *testing.T, server *consul.Server) registry.Config {
 	t.Helper()
 	cfg := at(server.URL)
 	cfg.TLS = registry.TLS{CAFile: server.CAFile, CertFile: server.CertFile, KeyFile: server.KeyFile}
 	if server.ManagementToken != "" {
-		cfg.Auth.TokenFile = tokenFile(t, server, leastRules)
+		cfg.Auth.TokenFile = tokenFile(t, server, documentedRules(t))
 	}
 	return cfg
 }
