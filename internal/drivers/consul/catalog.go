@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -24,6 +25,10 @@ const (
 	metaOwner = "managed-by"
 	// metaEmpty marks a node that was seen empty and is about to be deleted.
 	metaEmpty = "rollcall-empty"
+
+	// metaRevision is another one at each registration, so that each changes the service's ModifyIndex: a conditional
+	// change that was on its way before must not be made after it. Nobody reads it.
+	metaRevision = registry.MetaPrefix + "revision"
 
 	checkName = "Rollcall"
 )
@@ -57,9 +62,9 @@ func check(in registry.Instance) error {
 }
 
 func checkMeta(meta map[string]string) error {
-	if len(meta) > maxMetaPairs {
+	if pairs := len(meta) + 1; pairs > maxMetaPairs {
 		return fmt.Errorf("the instance has %d pairs of metadata with those that Rollcall adds; Consul takes %d",
-			len(meta), maxMetaPairs)
+			pairs, maxMetaPairs)
 	}
 	for _, key := range slices.Sorted(maps.Keys(meta)) {
 		switch {
@@ -108,11 +113,15 @@ func nodeOp(verb api.NodeOp, node api.Node) *api.TxnOp {
 // serviceOp is about the whole service of an instance. The index is the condition, where the verb has one.
 func (r *Registry) serviceOp(verb api.ServiceOp, in registry.Instance, index uint64) *api.TxnOp {
 	weight := max(in.Weight, 1)
+	meta := in.Meta()
+	if verb == api.ServiceSet {
+		meta[metaRevision] = rand.Text()
+	}
 	return &api.TxnOp{Service: &api.ServiceTxnOp{
 		Verb: verb,
 		Node: r.node.Node,
 		Service: api.AgentService{
-			ID: serviceID(in), Service: in.Service, Address: in.Address, Port: in.Port, Meta: in.Meta(),
+			ID: serviceID(in), Service: in.Service, Address: in.Address, Port: in.Port, Meta: meta,
 			Weights:   api.AgentWeights{Passing: weight, Warning: weight},
 			Namespace: r.guard.opts.Namespace, Partition: r.guard.opts.Partition,
 			ModifyIndex: index,

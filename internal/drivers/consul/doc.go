@@ -37,7 +37,8 @@
 // registration has SkipNodeUpdate for. FailOver and Deregister read the service first, consistently and not from a
 // follower's stale copy, spare it if its UID differs, and then make the change under the condition that its ModifyIndex is
 // still the one that was read. If it is not, nothing was changed, and they look again: that is no retry of a call that
-// failed, and it is bounded. A batch is the same with more operations in one transaction.
+// failed, and it is bounded. Each Register changes the ModifyIndex, so that a FailOver or Deregister which was given up
+// and lands late finds it changed. A batch is the same with more operations in one transaction.
 //
 // # Dropping the empty node
 //

@@ -1,8 +1,11 @@
 package consul_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -82,6 +85,52 @@ func TestTheNodeGoesWithItsLastService(t *testing.T) {
 	expectHealthy(t, server, "after the node is there again", pod(t, 1).Service, pod(t, 1))
 }
 
+// TestTheNodeGoesWhenItIsEmptiedOneByOne has one process do it, which does not look at all of the node each time.
+func TestTheNodeGoesWhenItIsEmptiedOneByOne(t *testing.T) {
+	t.Parallel()
+	server, node := shared.Use(t), nodeOf(t)
+	d := openOn(t, server, node, "")
+	for range 2 {
+		for n := range 8 {
+			must(t, d.Register, pod(t, n))
+		}
+		for n := range 8 {
+			expectNode(t, server, node, true, "it has services")
+			must(t, d.Deregister, pod(t, n))
+		}
+		expectNode(t, server, node, false, "its last service has gone")
+	}
+}
+
+// TestTheNodeGoesWithTheLastOfTwoClusters has two of them share it.
+func TestTheNodeGoesWithTheLastOfTwoClusters(t *testing.T) {
+	t.Parallel()
+	server, node := shared.Use(t), nodeOf(t)
+	cfg := configOf(t, server)
+	cfg.Options = fmt.Appendf(nil, `{"node": %q}`, node)
+	var drivers [2]*driver.Registry
+	for i := range drivers {
+		cfg.Cluster = fmt.Sprintf("%s-%d", t.Name(), i)
+		drivers[i] = openWith(t, cfg)
+	}
+	of := func(cluster, n int) registry.Instance {
+		in := pod(t, 100*cluster+n)
+		in.Cluster = fmt.Sprintf("%s-%d", t.Name(), cluster)
+		return in
+	}
+	const theirs = 20
+	must(t, drivers[0].Register, of(0, 0), of(0, 1))
+	for n := range theirs {
+		must(t, drivers[1].Register, of(1, n))
+	}
+	must(t, drivers[0].Deregister, of(0, 0)) // looks at the node, which has many more
+	for n := range theirs {
+		must(t, drivers[1].Deregister, of(1, n))
+	}
+	must(t, drivers[0].Deregister, of(0, 1))
+	expectNode(t, server, node, false, "its last service has gone")
+}
+
 func TestTheNodeGoesWithABatch(t *testing.T) {
 	t.Parallel()
 	server, node := shared.Use(t), nodeOf(t)
@@ -111,7 +160,7 @@ func TestARegistrationSurvivesTheDroppingOfTheNode(t *testing.T) {
 			node := strings.ReplaceAll(nodeOf(t), "_", "-")
 			other := openOn(t, server, node, "")
 			var requests atomic.Int64
-			proxy := intercept(t, server, func() {
+			proxy, _ := intercept(t, server, func() {
 				if requests.Add(1) == int64(step) {
 					must(t, other.Register, pod(t, 2))
 				}
@@ -133,20 +182,29 @@ func TestARegistrationSurvivesTheDroppingOfTheNode(t *testing.T) {
 	}
 }
 
-// intercept puts a proxy before the server which calls a function before each request.
-func intercept(t *testing.T, server *consul.Server, before func()) (endpoint string) {
+// intercept puts a proxy before the server which calls a function before each request, and sends on landed when it was
+// answered. A request that the client has given up goes on.
+func intercept(t *testing.T, server *consul.Server, before func()) (endpoint string, landed <-chan struct{}) {
 	t.Helper()
 	target, err := url.Parse(server.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	next := httputil.NewSingleHostReverseProxy(target)
+	done := make(chan struct{}, 100)
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // the client has gone
+		}
 		before()
+		r = r.WithContext(context.WithoutCancel(r.Context()))
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		next.ServeHTTP(w, r)
+		done <- struct{}{}
 	}))
 	t.Cleanup(proxy.Close)
-	return proxy.URL
+	return proxy.URL, done
 }
 
 // TestRegistrationsRaceWithTheDroppingOfTheNode has one process take the node away all the time, and another register.
@@ -173,6 +231,46 @@ func TestRegistrationsRaceWithTheDroppingOfTheNode(t *testing.T) {
 		must(t, steady.Deregister, b)
 	}
 	expectNode(t, server, node, false, "all have gone")
+}
+
+// TestALateCallDoesNotUndoARegistration has a call land that its caller has given up, after the pod was put back.
+func TestALateCallDoesNotUndoARegistration(t *testing.T) {
+	t.Parallel()
+	server := shared.Use(t)
+	for name, late := range map[string]func(*driver.Registry) call{
+		"FailOver":   func(d *driver.Registry) call { return d.FailOver },
+		"Deregister": func(d *driver.Registry) call { return d.Deregister },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const change = 2 // the first request reads the entry
+			var requests atomic.Int64
+			held, release := make(chan struct{}), make(chan struct{})
+			proxy, landed := intercept(t, server, func() {
+				if requests.Add(1) == change {
+					close(held)
+					<-release
+				}
+			})
+			d := openFor(t, server)
+			must(t, d.Register, pod(t, 1))
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				<-held
+				cancel()
+			}()
+			if err := late(openOn(t, server, "rollcall", proxy))(ctx, pod(t, 1)); !errors.Is(err, context.Canceled) {
+				t.Fatalf("got error %v, want that of the context", err)
+			}
+			must(t, d.Register, pod(t, 1))
+			close(release)
+			for range change {
+				<-landed
+			}
+			expectHealthy(t, server, "after the late call", pod(t, 1).Service, pod(t, 1))
+			must(t, d.Deregister, pod(t, 1))
+		})
+	}
 }
 
 func TestOthersAreNeverTouched(t *testing.T) {
