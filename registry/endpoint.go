@@ -2,7 +2,6 @@ package registry
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"net/url"
 	"slices"
@@ -90,13 +89,14 @@ func parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("is not a URL (%w); %s", withoutURL(err), form)
+		// What the parser says may hold a part of a password: http://user:half/other@host has port "half" to it.
+		return nil, errors.New("is not a URL; " + form)
 	case u.Scheme != "http" && u.Scheme != "https":
 		return nil, errors.New("must begin with http:// or https://; " + form)
 	case u.Hostname() == "":
 		return nil, errors.New("has no host; " + form)
 	case !isPort(u.Port()):
-		return nil, fmt.Errorf("has port %s; a port is 1 to 65535", u.Port())
+		return nil, errors.New("has no good port; a port is 1 to 65535")
 	case u.User != nil:
 		return nil, errors.New("must not hold a user or password; put credentials into the files that auth names")
 	case u.RawQuery != "" || u.ForceQuery:
@@ -111,12 +111,4 @@ func parseURL(text string) (*url.URL, error) {
 func isPort(text string) bool {
 	n, err := strconv.ParseUint(text, 10, 16)
 	return text == "" || err == nil && n > 0
-}
-
-// withoutURL takes the URL out of a parse error: it may hold a password.
-func withoutURL(err error) error {
-	if parse := new(url.Error); errors.As(err, &parse) {
-		return parse.Err
-	}
-	return err
 }

@@ -202,6 +202,7 @@ func clean(text string, secrets ...string) string {
 	for _, secret := range secrets {
 		if secret != "" {
 			text = strings.ReplaceAll(text, secret, "[secret]")
+			text = strings.ReplaceAll(text, url.QueryEscape(secret), "[secret]") // as it was sent
 		}
 	}
 	text = strings.Map(func(c rune) rune {
