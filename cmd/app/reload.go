@@ -63,6 +63,9 @@ func (r *reload) putInForce(ctx context.Context, c *config.Config, rotated []str
 		return err
 	}
 	r.apply(c, next)
+	if len(rotated) > 0 {
+		r.logger.Info("files of registries have changed and are in use", "registries", rotated)
+	}
 	if err := r.drivers.replace(next); err != nil {
 		r.logger.Error(err, "closing what was in use before")
 	}
