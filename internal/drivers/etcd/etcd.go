@@ -130,10 +130,11 @@ func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, 
 		if !page.More || len(page.Kvs) == 0 {
 			return entries, nil
 		}
-		revision = page.Header.GetRevision()
-		if from = string(page.Kvs[len(page.Kvs)-1].GetKey()) + "\x00"; revision == 0 {
-			return nil, errors.New("the answer has no revision")
+		if revision == 0 {
+			// Only the first: the answer's is always that of now.
+			revision = page.Header.GetRevision()
 		}
+		from = string(page.Kvs[len(page.Kvs)-1].GetKey()) + "\x00"
 	}
 }
 

@@ -1,0 +1,110 @@
+package etcd_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sort"
+	"sync"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+
+	"github.com/rollcall-dev/rollcall/internal/drivers/etcd"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// pagedServer has more entries than one page, and at its own pace moves on to another revision after each request.
+type pagedServer struct {
+	pb.UnimplementedKVServer
+
+	mu        sync.Mutex
+	entries   []*mvccpb.KeyValue // by key, as they are at the first revision
+	revision  int64
+	compacted bool // the first revision is gone when the second page is asked for
+	asked     []*pb.RangeRequest
+}
+
+func (s *pagedServer) Range(_ context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = append(s.asked, r)
+	now := s.revision
+	s.revision++
+	switch {
+	case s.compacted && r.GetRevision() != 0:
+		return nil, rpctypes.ErrGRPCCompacted
+	case r.GetRevision() == 0 && len(s.asked) > 1: // everything has gone meanwhile
+		return &pb.RangeResponse{Header: &pb.ResponseHeader{Revision: now}}, nil
+	}
+	from := sort.Search(len(s.entries), func(i int) bool { return string(s.entries[i].GetKey()) >= string(r.GetKey()) })
+	until := min(from+int(r.GetLimit()), len(s.entries))
+	return &pb.RangeResponse{
+		Header: &pb.ResponseHeader{Revision: now}, Kvs: s.entries[from:until], More: until < len(s.entries),
+	}, nil
+}
+
+func servePages(t *testing.T, entries int, compacted bool) (*pagedServer, *etcd.Registry) {
+	t.Helper()
+	s := &pagedServer{revision: 7, compacted: compacted}
+	for i := range entries {
+		in := pod(10000 + i)
+		s.entries = append(s.entries, &mvccpb.KeyValue{
+			Key: fmt.Appendf(nil, "services/web/%s", in.Endpoint()),
+			Value: fmt.Appendf(nil, `{"Op":0,"Addr":%q,"Metadata":{"rollcall-cluster":"c","rollcall-namespace":"n","rollcall-pod":%q,`+
+				`"rollcall-uid":%q}}`, in.Endpoint(), in.Pod, in.UID),
+		})
+	}
+	server := grpc.NewServer()
+	pb.RegisterKVServer(server, s)
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(server.Stop)
+	d, err := etcd.New(t.Context(), registry.Config{Endpoint: "http://" + l.Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.(*etcd.Registry).Close() })
+	return s, d.(*etcd.Registry)
+}
+
+func TestPagesAreOfOneRevision(t *testing.T) {
+	t.Parallel()
+	const entries = 2500
+	s, d := servePages(t, entries, false)
+	got, err := d.List(t.Context(), "c")
+	if err != nil || len(got) != entries {
+		t.Fatalf("got %d entries and error %v, want %d", len(got), err, entries)
+	}
+	seen := map[int]bool{}
+	for _, e := range got {
+		seen[e.Port] = true
+	}
+	if len(seen) != entries {
+		t.Errorf("%d different entries, want %d", len(seen), entries)
+	}
+	for i, r := range s.asked {
+		if want := int64(min(i, 1) * 7); r.GetRevision() != want {
+			t.Errorf("page %d was asked for at revision %d, want %d", i, r.GetRevision(), want)
+		}
+		if r.GetSerializable() {
+			t.Errorf("page %d may be an old answer", i)
+		}
+	}
+}
+
+// TestHalfAListIsNone: what is missing from a list may be registered for ever, or removed.
+func TestHalfAListIsNone(t *testing.T) {
+	t.Parallel()
+	_, d := servePages(t, 2500, true)
+	got, err := d.List(t.Context(), "c")
+	if err == nil || registry.IsTerminal(err) || got != nil {
+		t.Errorf("got %d entries and error %v, want none and one that is tried again", len(got), err)
+	}
+}
