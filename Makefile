@@ -106,7 +106,7 @@ lint-fix: ## Run golangci-lint and mend what it can.
 
 .PHONY: test
 test: ## Run all tests, with -race, and print how long each part took.
-	@hack/phases.sh servers test-unit test-built-registries test-integration
+	@hack/phases.sh servers test-unit test-go-registries test-integration
 
 .PHONY: test-unit
 test-unit: check-race ## Run the tests that need no cluster.
@@ -136,9 +136,9 @@ test-registries: check-race ## Test the drivers of REGISTRIES (default all) on r
 	$(REGISTRIES_CMD) report $(REGISTRIES_JSON) $(REGISTRIES) || status=$$?; \
 	exit $$status
 
-.PHONY: test-built-registries
-test-built-registries: ## Test the drivers whose servers are built from Go modules.
-	@$(MAKE) --no-print-directory test-registries REGISTRIES='consul etcd' REGISTRIES_JSON=$(RESULTS)/built-registries.json
+.PHONY: test-go-registries
+test-go-registries: ## Test the drivers whose servers are built from Go modules.
+	@$(MAKE) --no-print-directory test-registries REGISTRIES='consul etcd' REGISTRIES_JSON=$(RESULTS)/go-registries.json
 
 .PHONY: check-race
 check-race:
