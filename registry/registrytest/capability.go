@@ -22,6 +22,9 @@ const (
 	Metadata Capability = "Metadata"
 	// Durable: what the registry has acknowledged outlives its restart, leases and sessions included.
 	Durable Capability = "Durable"
+	// Conditional: the registry makes a change on the condition that the entry is still the one that was read. Without it
+	// a driver can keep the calls of one process apart, and not those of two.
+	Conditional Capability = "Conditional"
 )
 
 // What the driver is, besides a [registry.Registry].
@@ -59,7 +62,7 @@ const (
 // Capabilities returns all there are.
 func Capabilities() []Capability {
 	return []Capability{
-		OutOfServiceState, AnyServiceName, Weight, Zone, Metadata, Durable,
+		OutOfServiceState, AnyServiceName, Weight, Zone, Metadata, Durable, Conditional,
 		Listing, Probing, Heartbeats, Batching, Closing,
 		Unreachable, Refusing, WrongCredentials, Stalled, Failing, Restart, ShortLease,
 	}
