@@ -1,0 +1,236 @@
+package eureka
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// call is one call for one instance on one peer.
+type call struct {
+	peer *peer
+	opts Options
+	in   registry.Instance
+	app  string // the path of the application
+	path string // the path of the instance
+}
+
+func newCall(p *peer, opts Options, in registry.Instance) call {
+	app := "/apps/" + url.PathEscape(upperASCII(in.Service))
+	return call{peer: p, opts: opts, in: in, app: app, path: app + "/" + url.PathEscape(instanceID(in))}
+}
+
+// register posts the instance and then does what it takes until the registry itself says that it is ours and UP. In most
+// cases that is nothing.
+func (c call) register(ctx context.Context) error {
+	got, err := c.readAfter(ctx, c.post(statusUp, ""))
+	if err == nil && !c.isPosted(got) {
+		got, err = c.readAfter(ctx, c.post(statusUp, later(got.LastDirtyTimestamp)))
+	}
+	if err == nil && got.Status != statusUp {
+		got, err = c.readAfter(ctx, c.clearOverride)
+	}
+	if err == nil && got.Status != statusUp {
+		got, err = c.readAfter(ctx, c.override(statusUp), c.clearOverride)
+	}
+	switch {
+	case err != nil:
+		return err
+	case got.uid() != c.in.UID:
+		return fmt.Errorf("%s acknowledged it, and has the entry of another pod", c.peer.base)
+	case got.Status != statusUp:
+		return fmt.Errorf("%s acknowledged it, and the entry has status %s", c.peer.base, got.Status)
+	}
+	return nil
+}
+
+// failOver puts what is there out of service, and what is not there back without showing it to anybody.
+func (c call) failOver(ctx context.Context) error {
+	got, err := c.find(ctx)
+	switch {
+	case err != nil:
+		return err
+	case got == nil:
+		return c.make(ctx, c.post(statusStarting, ""), c.override(statusOutOfService))
+	case got.uid() != c.in.UID, got.Status == statusOutOfService:
+		return nil
+	}
+	return c.make(ctx, c.override(statusOutOfService))
+}
+
+func (c call) deregister(ctx context.Context) error {
+	got, err := c.find(ctx)
+	switch {
+	case err != nil:
+		return err
+	case got == nil:
+		return c.peer.serves(ctx)
+	case got.uid() != c.in.UID:
+		return nil
+	}
+	_, err = c.peer.send(ctx, http.MethodDelete, c.path, nil)
+	if hasStatus(err, http.StatusNotFound) { // it went by itself
+		return nil
+	}
+	return err
+}
+
+func (c call) heartbeat(ctx context.Context) error {
+	got, err := c.get(ctx)
+	switch {
+	case err != nil:
+		return err
+	case got == nil:
+		return registry.NotRegistered(errors.New("there is no such entry, or its lease has ended"))
+	case got.uid() != c.in.UID:
+		return registry.NotRegistered(errors.New("the entry is of another pod"))
+	}
+	renewed, err := c.renew(ctx)
+	if err == nil && !renewed {
+		return registry.NotRegistered(errors.New("the registry wants it to be registered again"))
+	}
+	return err
+}
+
+// find reads the entry, also one whose lease has ended and which clients still see: renewing it shows it again.
+func (c call) find(ctx context.Context) (*instanceInfo, error) {
+	got, err := c.get(ctx)
+	if got != nil || err != nil {
+		return got, err
+	}
+	if renewed, err := c.renew(ctx); !renewed {
+		return nil, err
+	}
+	return c.get(ctx)
+}
+
+// change is one request that changes something.
+type change func(context.Context) error
+
+// make makes changes one after the other.
+func (c call) make(ctx context.Context, changes ...change) error {
+	for _, change := range changes {
+		if err := change(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readAfter makes changes and returns what the registry says then.
+func (c call) readAfter(ctx context.Context, changes ...change) (*instanceInfo, error) {
+	if err := c.make(ctx, changes...); err != nil {
+		return nil, err
+	}
+	got, err := c.get(ctx)
+	if err == nil && got == nil {
+		return nil, fmt.Errorf("%s acknowledged it, and has no such entry", c.peer.base)
+	}
+	return got, err
+}
+
+// get reads the registry itself. It returns nil where there is no entry, or one whose lease has ended.
+func (c call) get(ctx context.Context) (*instanceInfo, error) {
+	raw, err := c.peer.send(ctx, http.MethodGet, c.path, nil)
+	if hasStatus(err, http.StatusNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var got envelope
+	if err := json.Unmarshal(raw, &got); err != nil {
+		return nil, fmt.Errorf("decoding the answer: %w", err)
+	}
+	if got.Instance == nil || got.Instance.InstanceID != instanceID(c.in) {
+		return nil, errors.New("the answer is not about the instance: is endpoint Eureka's?")
+	}
+	return got.Instance, nil
+}
+
+// post registers the instance with a status. Without a lastDirtyTimestamp the server takes its own time.
+func (c call) post(status string, lastDirty json.Number) change {
+	return func(ctx context.Context) error {
+		info := infoOf(c.in, c.opts, status)
+		info.LastDirtyTimestamp = lastDirty
+		body, err := json.Marshal(envelope{Instance: &info})
+		if err != nil {
+			return fmt.Errorf("encoding the instance: %w", err)
+		}
+		_, err = c.peer.send(ctx, http.MethodPost, c.app, body)
+		if hasStatus(err, http.StatusNotFound) {
+			return registry.Terminal(registry.FieldError("endpoint", fmt.Errorf(
+				"%w; the path must be that of Eureka, such as /eureka or /eureka/v2", err)))
+		}
+		return err
+	}
+}
+
+// override sets the status that wins over the registered one.
+func (c call) override(status string) change {
+	return func(ctx context.Context) error {
+		_, err := c.peer.send(ctx, http.MethodPut, c.path+"/status?value="+status, nil)
+		if hasStatus(err, http.StatusNotFound) {
+			return fmt.Errorf("the entry went while its status was set: %w", passing(err))
+		}
+		return err
+	}
+}
+
+// clearOverride removes the override, and with it sets the status UP. Where there is none it changes nothing.
+func (c call) clearOverride(ctx context.Context) error {
+	_, err := c.peer.send(ctx, http.MethodDelete, c.path+"/status?value="+statusUp, nil)
+	if hasStatus(err, http.StatusNotFound) {
+		return fmt.Errorf("the entry went while its status was set: %w", passing(err))
+	}
+	return err
+}
+
+// renew renews the lease, whether or not it has ended, and reports whether there was one.
+func (c call) renew(ctx context.Context) (bool, error) {
+	_, err := c.peer.send(ctx, http.MethodPut, c.path, nil)
+	if hasStatus(err, http.StatusNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// isPosted reports whether the entry is what was posted, and not what was there before.
+func (c call) isPosted(got *instanceInfo) bool {
+	e, err := got.entry()
+	return err == nil && e.Equal(c.in)
+}
+
+// later is the next moment.
+func later(timestamp json.Number) json.Number {
+	ms, err := timestamp.Int64()
+	if err != nil {
+		return ""
+	}
+	return json.Number(strconv.FormatInt(ms+1, 10))
+}
+
+// serves makes sure that it was Eureka which said of an entry that there is none, and not a proxy before it or a server
+// that has it at another path.
+func (p *peer) serves(ctx context.Context) error {
+	_, err := p.send(ctx, http.MethodHead, "/apps", nil)
+	if hasStatus(err, http.StatusNotFound) {
+		return registry.Terminal(registry.FieldError("endpoint", fmt.Errorf(
+			"%w; the path must be that of Eureka, such as /eureka or /eureka/v2", err)))
+	}
+	return err
+}
+
+func (p *peer) list(ctx context.Context, cluster string) ([]registry.Entry, error) {
+	raw, err := p.send(ctx, http.MethodGet, "/apps", nil)
+	if err != nil {
+		return nil, err
+	}
+	return entriesOf(raw, cluster)
+}

@@ -1,0 +1,165 @@
+package eureka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+const (
+	// maxErrorBody bounds what is read of an error's body, in bytes, and maxMessage what is shown of it, in characters.
+	maxErrorBody = 16 << 10
+	maxMessage   = 300
+	// maxRetryAfter bounds what a server can make us wait: a slip of the pen there must not strand a pod for a year.
+	maxRetryAfter = time.Hour
+)
+
+// answerError is an answer that is no acknowledgement.
+type answerError struct {
+	status int
+	err    error
+}
+
+func (e *answerError) Error() string { return e.err.Error() }
+func (e *answerError) Unwrap() error { return e.err }
+
+// hasStatus reports whether the registry answered so.
+func hasStatus(err error, status int) bool {
+	var a *answerError
+	return errors.As(err, &a) && a.status == status
+}
+
+// awayError is that of a peer which has not taken the call and will not: another one may.
+type awayError struct{ err error }
+
+func (e *awayError) Error() string { return e.err.Error() }
+func (e *awayError) Unwrap() error { return e.err }
+
+func isAway(err error) bool {
+	var a *awayError
+	return errors.As(err, &a)
+}
+
+// passing takes the class off an error that is terminal by its status and not by what happened.
+func passing(err error) error { return errors.New(err.Error()) }
+
+// isSlow holds for an error after which the call may still be under way at the peer: it must not be made elsewhere while
+// nobody knows of that, but the next one had better begin elsewhere.
+func isSlow(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || hasStatus(err, http.StatusGatewayTimeout)
+}
+
+// contextFirst makes sure that a call whose context has ended returns an error which says so.
+func contextFirst(ctx context.Context, err error) error {
+	if ctx.Err() == nil || errors.Is(err, ctx.Err()) {
+		return err
+	}
+	if err == nil {
+		return ctx.Err()
+	}
+	return fmt.Errorf("%w: %v", ctx.Err(), err) //nolint:errorlint // its class, terminal perhaps, is not that of an ended context
+}
+
+// sendError gives its class to the error of a request that got no answer.
+func sendError(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return contextFirst(ctx, err)
+	}
+	// A server that asks for a client's certificate refuses it by an alert.
+	if alert := new(net.OpError); errors.As(err, &alert) && alert.Op == "remote error" &&
+		strings.Contains(alert.Error(), "certificate") {
+		return registry.Terminal(registry.FieldError("tls.certFile", fmt.Errorf("the registry refuses our certificate: %w", err)))
+	}
+	return &awayError{err: err}
+}
+
+// answerError gives its class to an answer that is no acknowledgement.
+func (p *peer) answerError(resp *http.Response) error {
+	var err error = &answerError{status: resp.StatusCode, err: errors.New(p.describe(resp))}
+	switch status := resp.StatusCode; {
+	case status == http.StatusUnauthorized:
+		return registry.Terminal(registry.FieldError(p.login.field(), err))
+	case status == http.StatusForbidden:
+		return forbidden(resp, err)
+	case isTerminal(status):
+		return registry.Terminal(err)
+	case status >= http.StatusInternalServerError && status != http.StatusGatewayTimeout:
+		err = &awayError{err: err}
+	}
+	if after, said := retryAfter(resp.Header.Get("Retry-After"), time.Now()); said {
+		return registry.RetryAfter(err, after)
+	}
+	return err
+}
+
+// forbidden knows two reasons that nobody would guess. One passes: Netflix's own server gives out no listing for the first
+// minutes after a start in which it found no peer (waitTimeInMsWhenSyncEmpty).
+func forbidden(resp *http.Response, err error) error {
+	if resp.Request.Method == http.MethodGet || resp.Request.Method == http.MethodHead {
+		return fmt.Errorf("%w; a server that has just started answers so until it has found its peers", err)
+	}
+	return registry.Terminal(fmt.Errorf("%w; the user may lack a role, and where the server has Spring Security, "+
+		"its CSRF protection must be off for Eureka's paths", err))
+}
+
+// isTerminal holds for what stays wrong however often it is tried: redirects, which are not followed, and the client's
+// errors, but not those that are a matter of time.
+func isTerminal(status int) bool {
+	switch status {
+	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:
+		return false
+	}
+	return status >= 300 && status <= 499
+}
+
+func (p *peer) describe(resp *http.Response) string {
+	text := fmt.Sprintf("%s answered %d %s", p.base, resp.StatusCode, http.StatusText(resp.StatusCode))
+	text = strings.TrimSpace(text)
+	if resp.StatusCode >= 300 && resp.StatusCode <= 399 {
+		return text + ", and redirects are not followed: set endpoint to where Eureka is (Location: " +
+			p.login.clean(resp.Header.Get("Location")) + ")"
+	}
+	raw, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody)) // what could be read of it is better than nothing
+	if said := p.login.clean(string(raw)); said != "" {
+		return text + ": " + said
+	}
+	return text
+}
+
+// clean makes a server's text fit for a log line: one line, not long, and not our password, should the server echo it.
+func (l login) clean(text string) string {
+	for _, secret := range l.secrets() {
+		text = strings.ReplaceAll(text, secret, "[password]")
+	}
+	text = strings.Map(func(c rune) rune {
+		if !unicode.IsPrint(c) {
+			return ' '
+		}
+		return c
+	}, strings.ToValidUTF8(text, "?"))
+	text = strings.Join(strings.Fields(text), " ")
+	if runes := []rune(text); len(runes) > maxMessage {
+		return string(runes[:maxMessage]) + "…"
+	}
+	return text
+}
+
+// retryAfter reads the header of that name: seconds, or an HTTP date. Anything else is as if it were not there.
+func retryAfter(value string, now time.Time) (time.Duration, bool) {
+	if seconds, err := strconv.ParseUint(strings.TrimSpace(value), 10, 32); err == nil {
+		return min(time.Duration(seconds)*time.Second, maxRetryAfter), true
+	}
+	if at, err := http.ParseTime(value); err == nil {
+		return min(max(at.Sub(now), 0), maxRetryAfter), true
+	}
+	return 0, false
+}

@@ -1,0 +1,90 @@
+package eureka
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// check returns what Eureka, or a client of it, could not take of an instance. What has no UID above all is never sent: an
+// entry that is not ours has none either.
+func check(in registry.Instance) error {
+	for _, f := range []struct{ name, value string }{
+		{"service", in.Service}, {"address", in.Address}, {"cluster", in.Cluster},
+		{"namespace", in.Namespace}, {"pod", in.Pod}, {"uid", in.UID},
+	} {
+		if f.value == "" {
+			return fmt.Errorf("the instance has no %s", f.name)
+		}
+	}
+	if in.Port < 1 || in.Port > math.MaxUint16 {
+		return fmt.Errorf("the instance has port %d; a port is 1 to 65535", in.Port)
+	}
+	if ip, err := netip.ParseAddr(in.Address); err != nil || ip.Zone() != "" {
+		return fmt.Errorf("the instance has address %q, which is no IP address", in.Address)
+	}
+	if err := checkService(in.Service); err != nil {
+		return fmt.Errorf("the service name %q can't be used with Eureka: %w", in.Service, err)
+	}
+	return checkMeta(in.Meta())
+}
+
+// checkService refuses names that would be another name on their way. The service is in the path of every request: Tomcat
+// answers 400 to / and \ there, and Spring Security's firewall 401, as if the password were wrong, to the rest. Eureka's
+// client takes a comma for the end of a name (Applications.addInstanceToMap), so one pod could claim another's.
+func checkService(name string) error {
+	const outlawed = `/\%;,`
+	switch at := strings.IndexFunc(name, func(c rune) bool { return strings.ContainsRune(outlawed, c) || isControl(c) }); {
+	case name == "." || name == "..":
+		return errors.New("it is a step in a path")
+	case at >= 0:
+		c, _ := utf8.DecodeRuneInString(name[at:])
+		return fmt.Errorf("it has a %q; none of / \\ %% ; , and no control character is possible", c)
+	case !utf8.ValidString(name):
+		return errors.New("it is not UTF-8")
+	}
+	return nil
+}
+
+// isControl holds for what is no part of a name: the C0 and C1 controls, and Unicode's line and paragraph separators,
+// which Spring Security refuses too.
+func isControl(c rune) bool {
+	return c < ' ' || c >= 0x7f && c <= 0x9f || c == '\u2028' || c == '\u2029'
+}
+
+// checkMeta refuses what would make the XML that the server writes of all its entries unreadable for every client that
+// reads it.
+func checkMeta(meta map[string]string) error {
+	for key, value := range meta {
+		switch {
+		case key == "" || key == "@class" || strings.Contains(key, ":"):
+			return fmt.Errorf("the metadata key %q can't be used with Eureka: its XML would be broken", key)
+		case !isXML(key) || !isXML(value):
+			return fmt.Errorf("the metadata %q can't be used with Eureka: it has a character that XML has not", key)
+		}
+	}
+	return nil
+}
+
+// isXML reports whether a text can stand in XML 1.0.
+func isXML(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(c rune) bool {
+		return c < ' ' && c != '\t' && c != '\n' && c != '\r' || c == 0xfffe || c == 0xffff
+	})
+}
+
+// upperASCII is a service's name as a path has it. The server makes it upper-case in any case, as it does with the name in
+// the body; without this a service called delta would meet another resource, /apps/delta.
+func upperASCII(name string) string {
+	return strings.Map(func(c rune) rune {
+		if c >= 'a' && c <= 'z' {
+			return c - 'a' + 'A'
+		}
+		return c
+	}, name)
+}

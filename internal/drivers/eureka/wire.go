@@ -1,0 +1,154 @@
+package eureka
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// The statuses that are used. The server has DOWN and UNKNOWN too.
+const (
+	statusUp           = "UP"
+	statusStarting     = "STARTING"
+	statusOutOfService = "OUT_OF_SERVICE"
+)
+
+// instanceInfo is an instance in Eureka's JSON, as com.netflix.appinfo.InstanceInfo is written and read.
+type instanceInfo struct {
+	InstanceID         string            `json:"instanceId"`
+	App                string            `json:"app"`
+	HostName           string            `json:"hostName"`
+	IPAddr             string            `json:"ipAddr"`
+	VIPAddress         string            `json:"vipAddress"`
+	Status             string            `json:"status"`
+	Port               portInfo          `json:"port"`
+	SecurePort         portInfo          `json:"securePort"`
+	DataCenterInfo     *dataCenterInfo   `json:"dataCenterInfo,omitempty"`
+	LeaseInfo          *leaseInfo        `json:"leaseInfo,omitempty"`
+	Metadata           map[string]string `json:"metadata"`
+	LastDirtyTimestamp json.Number       `json:"lastDirtyTimestamp,omitempty"`
+}
+
+type portInfo struct {
+	Number  json.Number `json:"$"`
+	Enabled any         `json:"@enabled"` // written as a string, and not read
+}
+
+type dataCenterInfo struct {
+	Class string `json:"@class"`
+	Name  string `json:"name"`
+}
+
+type leaseInfo struct {
+	RenewalIntervalInSecs int `json:"renewalIntervalInSecs"`
+	DurationInSecs        int `json:"durationInSecs"`
+}
+
+// envelope is how one instance is sent, and answered.
+type envelope struct {
+	Instance *instanceInfo `json:"instance"`
+}
+
+// applications is the answer to GET /apps.
+type applications struct {
+	Applications *struct {
+		Application *[]struct {
+			Instance []instanceInfo `json:"instance"`
+		} `json:"application"`
+	} `json:"applications"`
+}
+
+// unusedSecurePort is what Eureka's own client says of a secure port that there is not.
+const unusedSecurePort = "443"
+
+// infoOf returns what is posted of an instance. What Spring's clients make of it: vipAddress is the name that they look
+// up, hostName and port are where they go, zone and weight are in the metadata.
+func infoOf(in registry.Instance, opts Options, status string) instanceInfo {
+	return instanceInfo{
+		InstanceID: instanceID(in),
+		App:        in.Service,
+		HostName:   hostName(in.Address),
+		IPAddr:     in.Address,
+		VIPAddress: in.Service,
+		Status:     status,
+		Port:       portInfo{Number: json.Number(strconv.Itoa(in.Port)), Enabled: "true"},
+		SecurePort: portInfo{Number: unusedSecurePort, Enabled: "false"},
+		DataCenterInfo: &dataCenterInfo{
+			Class: "com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo", Name: "MyOwn",
+		},
+		LeaseInfo: &leaseInfo{
+			RenewalIntervalInSecs: opts.RenewalIntervalInSecs, DurationInSecs: opts.DurationInSecs,
+		},
+		Metadata: in.Meta(),
+	}
+}
+
+// instanceID is the identity, and is the same whoever makes it. What stands behind the second colon after the address is
+// the service, so no two identities have one ID.
+func instanceID(in registry.Instance) string { return in.Endpoint() + ":" + in.Service }
+
+// hostName is what clients put before :port into a URL, so IPv6 needs its brackets.
+func hostName(address string) string {
+	if ip, err := netip.ParseAddr(address); err == nil && ip.Is6() {
+		return "[" + address + "]"
+	}
+	return address
+}
+
+// entry reads back what infoOf wrote. An entry that somebody else wrote may give anything.
+func (i instanceInfo) entry() (registry.Entry, error) {
+	port, err := strconv.Atoi(i.Port.Number.String())
+	if err != nil {
+		return registry.Entry{}, fmt.Errorf("instance %q has a port that is no number: %q", i.InstanceID, i.Port.Number)
+	}
+	if i.Status == "" {
+		return registry.Entry{}, fmt.Errorf("instance %q has no status", i.InstanceID)
+	}
+	e := registry.Entry{
+		Instance: registry.Instance{Service: i.VIPAddress, Address: i.IPAddr, Port: port}, State: registry.OutOfService,
+	}
+	e.SetMeta(i.Metadata)
+	if i.Status == statusUp { // clients are given no other
+		e.State = registry.InService
+	}
+	return e, nil
+}
+
+func (i instanceInfo) uid() string { return i.Metadata[registry.MetaUID] }
+
+// isOurs reports whether the cluster's Rollcall wrote it. An ID that is not the identity's is of somebody who copied
+// our metadata: we could not remove that entry.
+func (i instanceInfo) isOurs(cluster string, e registry.Entry) bool {
+	return i.Metadata[registry.MetaCluster] == cluster && i.InstanceID == instanceID(e.Instance)
+}
+
+// entriesOf takes a whole listing or nothing: an entry that is missing from it may be registered for ever.
+func entriesOf(raw []byte, cluster string) ([]registry.Entry, error) {
+	var listing applications
+	if err := json.Unmarshal(raw, &listing); err != nil {
+		return nil, fmt.Errorf("decoding the answer: %w", err)
+	}
+	if listing.Applications == nil || listing.Applications.Application == nil {
+		return nil, errors.New(`the answer has no "applications" with an "application"`)
+	}
+	entries := []registry.Entry{}
+	for _, app := range *listing.Applications.Application {
+		for _, info := range app.Instance {
+			if info.Metadata[registry.MetaCluster] != cluster {
+				continue
+			}
+			e, err := info.entry()
+			if err != nil {
+				return nil, err
+			}
+			if info.isOurs(cluster, e) {
+				entries = append(entries, e)
+			}
+		}
+	}
+	return entries, nil
+}

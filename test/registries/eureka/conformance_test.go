@@ -1,0 +1,164 @@
+package eureka_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	driver "github.com/rollcall-dev/rollcall/internal/drivers/eureka"
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/registries"
+	"github.com/rollcall-dev/rollcall/test/registries/eureka"
+)
+
+const wrongPassword = "not-this-pässword"
+
+// The servers of all tests that do not restart them: with the read-only response cache off, with it on, and with basic
+// auth.
+var (
+	uncached = registries.Share(starter(eureka.Options{}))
+	cached   = registries.Share(starter(eureka.Options{ReadOnlyCache: true, SlowEviction: true}))
+	guarded  = registries.Share(starter(eureka.Options{BasicAuth: true, SlowEviction: true}))
+)
+
+func TestMain(m *testing.M) { registries.Main(m, uncached, cached, guarded) }
+
+func starter(opts eureka.Options) func(context.Context) (*eureka.Server, error) {
+	return func(ctx context.Context) (*eureka.Server, error) { return eureka.Start(ctx, opts) }
+}
+
+// TestConformance runs the suite on a server of each kind. The first is one that the suite restarts.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	const evicting = "the server keeps what has no lease; entries end on the one with the cache off"
+	t.Run("CacheOff", func(t *testing.T) {
+		t.Parallel()
+		server := registries.Use(t, starter(eureka.Options{}))
+		h := harness(t, server)
+		short := configOf(t, server)
+		short.Options = options(server, 2, 6)
+		h.Restart = func(t registrytest.T) { restart(t, server) }
+		h.ShortLease = func(t registrytest.T, cluster string) registry.Registry {
+			return open(t, of(short, cluster))
+		}
+		delete(h.Lacks, registrytest.Restart)
+		registrytest.Run(t, h)
+	})
+	t.Run("CacheOn", func(t *testing.T) {
+		t.Parallel()
+		h := harness(t, cached.Use(t))
+		h.Truth = nil // its List must do
+		h.Lacks[registrytest.ShortLease] = evicting
+		registrytest.Run(t, h)
+	})
+	t.Run("BasicAuth", func(t *testing.T) {
+		t.Parallel()
+		h := harness(t, guarded.Use(t))
+		h.Lacks[registrytest.ShortLease] = evicting
+		registrytest.Run(t, h)
+	})
+}
+
+func harness(t *testing.T, server *eureka.Server) registrytest.Harness {
+	t.Helper()
+	cfg := configOf(t, server)
+	wrong := configOf(t, guarded.Use(t))
+	wrong.Auth.PasswordFile = writeFile(t, "password", wrongPassword)
+	return registrytest.Harness{
+		Open: func(t registrytest.T, cluster string) registry.Registry {
+			return open(t, of(cfg, cluster))
+		},
+		Truth: func(ctx context.Context, cluster string) ([]registry.Entry, error) {
+			return truth(ctx, server, cluster)
+		},
+		Unreachable: func(t registrytest.T) registry.Registry { return open(t, at("http://"+registrytest.UnusedAddress(t))) },
+		Stalled:     func(t registrytest.T) registry.Registry { return open(t, at("http://"+registrytest.SilentAddress(t))) },
+		WrongCredentials: func(t registrytest.T) registry.Registry {
+			return open(t, wrong)
+		},
+		Refusing: func(t registrytest.T) registry.Registry {
+			d, _ := answering(t, http.StatusBadRequest)
+			return d
+		},
+		Failing: func(t registrytest.T) (registry.Registry, func() int) {
+			return answering(t, http.StatusServiceUnavailable)
+		},
+		Secrets: []string{wrongPassword, guarded.Use(t).Password},
+		Lacks: map[registrytest.Capability]string{
+			registrytest.AnyServiceName: "a path can't carry / \\ % and ; and clients split a name at its commas",
+			registrytest.Durable:        "the registry is in the server's memory",
+			registrytest.Probing:        "an entry that is UP is given to clients",
+			registrytest.Batching:       "the API takes one instance at a time",
+			registrytest.Restart:        "other tests use the server; the one with the cache off is restarted",
+		},
+	}
+}
+
+// configOf is that of a client which renews nothing, and whose entries must not end in the middle of a test.
+func configOf(t *testing.T, server *eureka.Server) registry.Config {
+	t.Helper()
+	cfg := at(server.Endpoint)
+	cfg.TLS = registry.TLS{CAFile: server.CAFile, CertFile: server.CertFile, KeyFile: server.KeyFile}
+	if server.User != "" {
+		cfg.Auth = registry.Auth{Username: server.User, PasswordFile: writeFile(t, "password", server.Password+"\n")}
+	}
+	cfg.Options = options(server, 30, 3600)
+	return cfg
+}
+
+func options(server *eureka.Server, renewal, duration int) json.RawMessage {
+	return fmt.Appendf(nil, `{"renewalIntervalInSecs":%d,"durationInSecs":%d,"listStalenessInSecs":%d}`,
+		renewal, duration, int(server.Staleness.Seconds()))
+}
+
+// of is the configuration in a cluster.
+func of(cfg registry.Config, cluster string) registry.Config {
+	cfg.Cluster = cluster
+	return cfg
+}
+
+func at(endpoint string) registry.Config { return registry.Config{Cluster: "test", Endpoint: endpoint} }
+
+func open(t registrytest.T, cfg registry.Config) *driver.Registry {
+	t.Helper()
+	d, err := driver.New(t.Context(), cfg)
+	if err != nil {
+		t.Fatalf("making the driver: %v", err)
+	}
+	return d.(*driver.Registry)
+}
+
+func restart(t registrytest.T, server *eureka.Server) {
+	t.Helper()
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatalf("%v", err)
+	}
+}
+
+// answering returns a driver whose registry gives one answer to everything, and how often it did.
+func answering(t registrytest.T, status int) (registry.Registry, func() int) {
+	t.Helper()
+	var attempts atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		attempts.Add(1)
+		w.WriteHeader(status)
+	}))
+	t.Cleanup(server.Close)
+	return open(t, at(server.URL)), func() int { return int(attempts.Load()) }
+}
+
+func writeFile(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
