@@ -141,6 +141,17 @@ func (h *history) Of(uid types.UID) []sighting {
 	return slices.Clone(h.pods[uid])
 }
 
+// All returns the last version of every pod that there ever was.
+func (h *history) All() []*corev1.Pod {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var pods []*corev1.Pod
+	for _, seen := range h.pods {
+		pods = append(pods, seen[len(seen)-1].pod)
+	}
+	return pods
+}
+
 // UIDs returns the pods that a namespace ever had.
 func (h *history) UIDs(namespace string) []types.UID {
 	h.mu.Lock()

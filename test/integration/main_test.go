@@ -21,8 +21,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/cmd/app"
+	"github.com/rollcall-dev/rollcall/internal/drivers/consul"
+	"github.com/rollcall-dev/rollcall/internal/drivers/etcd"
+	"github.com/rollcall-dev/rollcall/internal/drivers/eureka"
 	httpdriver "github.com/rollcall-dev/rollcall/internal/drivers/http"
 	"github.com/rollcall-dev/rollcall/internal/drivers/memory"
+	"github.com/rollcall-dev/rollcall/internal/drivers/nacos"
+	"github.com/rollcall-dev/rollcall/internal/drivers/zookeeper"
 	"github.com/rollcall-dev/rollcall/test/cluster"
 )
 
@@ -35,7 +40,11 @@ func TestMain(m *testing.M) {
 			_, _ = io.Copy(io.Discard, os.Stdin)
 			os.Exit(1) // the test run has ended
 		}()
-		app.Main(app.WithRegistry("memory", memory.New), app.WithRegistry("http", httpdriver.New))
+		app.Main(
+			app.WithRegistry("memory", memory.New), app.WithRegistry("http", httpdriver.New),
+			app.WithRegistry("consul", consul.New), app.WithRegistry("etcd", etcd.New), app.WithRegistry("eureka", eureka.New),
+			app.WithRegistry("nacos", nacos.New), app.WithRegistry("zookeeper", zookeeper.New),
+		)
 		return
 	}
 	os.Exit(run(m))
@@ -57,7 +66,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	code := m.Run()
-	if err := env.faults(); err != nil {
+	if err := errors.Join(env.faults(), env.leaks()); err != nil {
 		fmt.Fprintln(os.Stderr, "integration:", err)
 		code = 1
 	}
@@ -82,8 +91,9 @@ type environment struct {
 	cancel    context.CancelFunc
 	scenarios atomic.Int64
 
-	mu       sync.Mutex
-	managers []*manager
+	mu          sync.Mutex
+	managers    []*manager
+	credentials []string
 }
 
 func (e *environment) start() error {

@@ -393,6 +393,40 @@ func TestRefusedAtStart(t *testing.T) {
 			},
 			mention: []string{"registry.endpoint"},
 		},
+		"both forms": {
+			reason:  "which of them holds?",
+			change:  func(c configuration) { c["registries"] = map[string]any{"old": map[string]any{"driver": "memory"}} },
+			mention: []string{"registries", "registries.default"},
+		},
+		"no default": {
+			reason: "there are two to choose from",
+			change: func(c configuration) {
+				delete(c, "registry")
+				c["registries"] = map[string]any{"old": map[string]any{"driver": "memory"}, "new": map[string]any{"driver": "memory"}}
+			},
+			mention: []string{"defaultRegistries", "new, old"},
+		},
+		"wrong default": {
+			reason: "no pod can be in it",
+			change: func(c configuration) {
+				delete(c, "registry")
+				c["registries"] = map[string]any{"old": map[string]any{"driver": "memory"}}
+				c["defaultRegistries"] = []string{"nwe"}
+			},
+			mention: []string{"defaultRegistries[0]", "nwe", "old"},
+		},
+		"one of two": {
+			reason: "the error says which of them is wrong, and in what",
+			change: func(c configuration) {
+				delete(c, "registry")
+				c["registries"] = map[string]any{
+					"old": map[string]any{"driver": "memory"},
+					"new": map[string]any{"driver": "http", "endpoint": "http://127.0.0.1:1", "auth": map[string]any{"tokenFile": "/missing"}},
+				}
+				c["defaultRegistries"] = []string{"old"}
+			},
+			mention: []string{"registries[new].auth.tokenFile", "/missing"},
+		},
 		"unknown field": {
 			reason: "a typo must not be silent", change: func(c configuration) { c["drains"] = "5s" }, mention: []string{"drains"},
 		},

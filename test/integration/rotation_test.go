@@ -1,0 +1,237 @@
+package integration
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/rollcall-dev/rollcall/test/pki"
+)
+
+// secret is a folder of files as kubelet mounts a Secret: each file is a symbolic link through ..data, which is itself one
+// to the folder with the present content. A new content comes by swapping that link.
+type secret struct {
+	dir      string
+	versions int
+}
+
+func newSecret(t *testing.T, files map[string]string) *secret {
+	t.Helper()
+	s := &secret{dir: t.TempDir()}
+	s.Rotate(t, files)
+	for name := range files {
+		must(t, os.Symlink(filepath.Join("..data", name), s.Path(name)))
+	}
+	return s
+}
+
+func (s *secret) Path(name string) string { return filepath.Join(s.dir, name) }
+
+// Rotate puts another content in the place of all that there is.
+func (s *secret) Rotate(t *testing.T, files map[string]string) {
+	t.Helper()
+	before, _ := os.Readlink(s.Path("..data")) // the first time there is none
+	s.versions++
+	version := fmt.Sprintf("..version_%d", s.versions)
+	must(t, os.Mkdir(s.Path(version), 0o700))
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		must(t, os.WriteFile(filepath.Join(s.Path(version), name), []byte(files[name]), 0o600))
+	}
+	must(t, os.Symlink(version, s.Path("..data_tmp")))
+	must(t, os.Rename(s.Path("..data_tmp"), s.Path("..data")))
+	if before != "" {
+		must(t, os.RemoveAll(s.Path(before)))
+	}
+}
+
+// doorkeeper knows which token is good, and can lock everybody out who comes with another one.
+type doorkeeper struct {
+	mu     sync.Mutex
+	good   string
+	locked bool
+}
+
+// Wants has only this token be good from now on. Locked: whoever shows another one is told to come back in an hour.
+func (d *doorkeeper) Wants(token string, locked bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.good, d.locked = token, locked
+}
+
+func (d *doorkeeper) authorize(token string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return token == d.good
+}
+
+func (d *doorkeeper) around(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		d.mu.Lock()
+		lockOut := d.locked && token != d.good
+		d.mu.Unlock()
+		if !lockOut {
+			next.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Retry-After", "3600")
+		http.Error(w, "too many requests with a bad token", http.StatusTooManyRequests)
+	})
+}
+
+// TestRotatedToken: what waits since the token is no longer good goes on as soon as its file holds the new one, with no
+// restart; also where the registry has said to come back in an hour. A file that is wrong changes nothing.
+func TestRotatedToken(t *testing.T) {
+	t.Parallel()
+	styles := []style{labels, mixed}
+	door, tokens := &doorkeeper{}, []string{env.credential(), env.credential(), env.credential()}
+	door.Wants(tokens[0], false)
+	server := startRegistry(t, onlyRegistry, registryOptions{authorize: door.authorize, around: door.around})
+	mounted := newSecret(t, map[string]string{"token": tokens[0] + "\n"})
+	config := defaultConfiguration(server.URL(), namespacesOf("rotated-token", styles)...)
+	config["registry"].(map[string]any)["auth"] = map[string]any{"tokenFile": mounted.Path("token")}
+	m := startManager(t, "rotated-token", config)
+	all := newScenarios(t, m, server, "rotated-token", styles)
+	for _, s := range all {
+		s.Create(inPlace, replicas(2))
+	}
+	for _, s := range all {
+		s.ExpectSteady()
+	}
+
+	door.Wants(tokens[1], false)
+	for _, s := range all {
+		s.UpdateImage("nginx:2")
+		pod := s.AwaitPodIn(appspub.LifecycleStatePreparingUpdate)
+		s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryRefused", "hook inPlaceUpdate waits", "401")
+	}
+	mounted.Rotate(t, map[string]string{"token": tokens[1] + "\n"})
+	for _, s := range all {
+		s.ExpectSteady()
+	}
+
+	door.Wants(tokens[2], true)
+	for _, s := range all {
+		s.DeleteByLabel(s.Pods()[0])
+		pod := s.AwaitPodIn(appspub.LifecycleStatePreparingDelete)
+		s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryUnavailable", "hook preDelete waits", "429")
+	}
+	mounted.Rotate(t, map[string]string{"token": tokens[2] + "\n"})
+	for _, s := range all {
+		s.ExpectSteady() // an hour is more than anything here waits
+	}
+
+	mounted.Rotate(t, map[string]string{"token": tokens[1] + " " + tokens[2] + "\n"})
+	all[0].ExpectMetric("rollcall_config_last_reload_successful", "0")
+	all[0].ExpectLogged("registry.auth.tokenFile", "no white space within it")
+	for _, s := range all {
+		s.Scale(3)
+		s.ExpectSteady()
+	}
+	mounted.Rotate(t, map[string]string{"token": tokens[2] + "\n"})
+	all[0].ExpectMetric("rollcall_config_last_reload_successful", "1")
+	finish(all)
+	all[0].Expect(strings.Count(m.Log(), `"msg":"starting"`) == 1, "the manager was started again")
+}
+
+// TestRotatedCertificates: the same where the registry comes with a certificate of another authority, and where it no longer
+// trusts the one of ours.
+func TestRotatedCertificates(t *testing.T) {
+	t.Parallel()
+	styles := []style{labels, preNormal}
+	first, second, third := newAuthority(t, "first"), newAuthority(t, "second"), newAuthority(t, "third")
+	server := startRegistry(t, onlyRegistry, registryOptions{tls: first.serving(t, first)})
+	mounted := newSecret(t, first.mounted(t, first))
+	config := defaultConfiguration(server.URL(), namespacesOf("rotated-tls", styles)...)
+	config["registry"].(map[string]any)["tls"] = map[string]any{
+		"caFile": mounted.Path("ca.crt"), "certFile": mounted.Path("tls.crt"), "keyFile": mounted.Path("tls.key"),
+	}
+	m := startManager(t, "rotated-tls", config)
+	all := newScenarios(t, m, server, "rotated-tls", styles)
+	for _, s := range all {
+		s.Create(replicas(1))
+	}
+	for _, s := range all {
+		s.ExpectSteady()
+	}
+
+	for i, now := range []struct {
+		servers, clients authority
+		complaint        string
+	}{
+		{second, second, "tls.caFile"},
+		{second, third, "remote error: tls"},
+	} {
+		server.Down() // with all its connections
+		server.tls = now.servers.serving(t, now.clients)
+		must(t, server.Up())
+		for _, s := range all {
+			s.Scale(int32(i + 2))
+			s.ExpectWarning(now.complaint)
+			s.Expect(len(server.serving(t, s.ns)) == i+1, "a pod was registered that could not be")
+		}
+		mounted.Rotate(t, now.servers.mounted(t, now.clients))
+		for _, s := range all {
+			s.ExpectSteady()
+		}
+	}
+	finish(all)
+	all[0].Expect(strings.Count(m.Log(), `"msg":"starting"`) == 1, "the manager was started again")
+}
+
+type authority struct{ *pki.Authority }
+
+func newAuthority(t *testing.T, name string) authority {
+	t.Helper()
+	a, err := pki.NewAuthority(t.TempDir(), name)
+	must(t, err)
+	return authority{a}
+}
+
+// serving is what a server needs to prove itself by this authority, and to let in those whom another one vouches for.
+func (a authority) serving(t *testing.T, clients authority) *tls.Config {
+	t.Helper()
+	pair, err := a.Issue("server", pkix.Name{CommonName: "registry"})
+	must(t, err)
+	cert, err := tls.X509KeyPair(pair.CertPEM, pair.KeyPEM)
+	must(t, err)
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(clients.CertPEM)
+	return &tls.Config{
+		Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12,
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: trusted,
+	}
+}
+
+// mounted are the files of a client that trusts this authority, and has a certificate by another one.
+func (a authority) mounted(t *testing.T, clients authority) map[string]string {
+	t.Helper()
+	pair, err := clients.Issue("client", pkix.Name{CommonName: "rollcall"})
+	must(t, err)
+	return map[string]string{"ca.crt": string(a.CertPEM), "tls.crt": string(pair.CertPEM), "tls.key": string(pair.KeyPEM)}
+}
+
+// ExpectLogged waits until one line of the manager's log has all these words.
+func (s *scenario) ExpectLogged(words ...string) {
+	s.Helper()
+	s.await(fmt.Sprintf("a line with %q in the log", words), func() error {
+		for line := range strings.Lines(s.manager.Log()) {
+			if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
+				return nil
+			}
+		}
+		return fmt.Errorf("there is none")
+	})
+}
