@@ -251,6 +251,36 @@ func TestLeaseOfAnEarlierConfiguration(t *testing.T) {
 	}
 }
 
+// TestEntriesOfABatchHaveLeasesOfTheirOwn: one that nobody renews any more must not be kept by the others' renewals.
+func TestEntriesOfABatchHaveLeasesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	const entries = 40
+	s := shared.Use(t)
+	d := newDriver(t, withOptions(config(t, s), `{"lease": "60s"}`))
+	in := pod("10.0.0.1", 80)
+	var changes []registry.Change
+	for i := range entries {
+		in.Port = 1000 + i
+		changes = append(changes, registry.Change{Instance: in, State: registry.InService})
+	}
+	for i, err := range d.Batch(t.Context(), changes) {
+		if err != nil {
+			t.Errorf("change %d: %v", i, err)
+		}
+	}
+	answer, err := connect(t, s, "", "").Get(t.Context(), "services/"+in.Service+"/", clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	leases := map[int64]bool{}
+	for _, kv := range answer.Kvs {
+		leases[kv.Lease] = true
+	}
+	if len(leases) != entries || leases[0] {
+		t.Errorf("%d entries have %d leases, want one each; none for some: %t", len(answer.Kvs), len(leases), leases[0])
+	}
+}
+
 func TestRevokedLease(t *testing.T) {
 	t.Parallel()
 	s := shared.Use(t)
