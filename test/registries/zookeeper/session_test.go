@@ -40,7 +40,11 @@ func TestTheNextLeaderTakesOver(t *testing.T) {
 	}
 	lost := pod(pods)
 	must(t, old.Register(t.Context(), lost))
-	watch := watchEntries(t, s.Endpoint, base+"/web", pods)
+	var ids []string
+	for _, c := range batch {
+		ids = append(ids, "rollcall-"+c.Instance.Endpoint())
+	}
+	watch := watchEntries(t, s.Endpoint, base+"/web", ids)
 	must(t, old.Close())
 
 	next := open(t, ephemeralAt(s.Endpoint, base))
@@ -69,9 +73,9 @@ func TestTheNextLeaderTakesOver(t *testing.T) {
 	}
 }
 
-// watchEntries has a client look for entries all the time, and fails the test when it sees too few. The function that it
+// watchEntries has a client look for entries all the time, and fails the test when it misses one. The function that it
 // returns ends that, and tells how often it looked.
-func watchEntries(t *testing.T, endpoint, folder string, fewest int) func() int {
+func watchEntries(t *testing.T, endpoint, folder string, ids []string) func() int {
 	t.Helper()
 	conn := connect(t, endpoint)
 	done := make(chan struct{})
@@ -85,9 +89,19 @@ func watchEntries(t *testing.T, endpoint, folder string, fewest int) func() int 
 			default:
 			}
 			names, _, err := conn.Children(folder)
-			if err != nil || len(names) < fewest {
-				t.Errorf("a client sees %d entries, %v; want %d or more at every moment", len(names), err, fewest)
+			if err != nil {
+				t.Errorf("a client looks for entries: %v", err)
 				return
+			}
+			there := map[string]bool{}
+			for _, name := range names {
+				there[name] = true
+			}
+			for _, id := range ids {
+				if !there[id] {
+					t.Errorf("a client does not see %s, want every entry at every moment", id)
+					return
+				}
 			}
 			looks++
 		}

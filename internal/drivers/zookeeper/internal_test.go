@@ -1,0 +1,374 @@
+package zookeeper
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+func TestParseEndpoint(t *testing.T) {
+	t.Parallel()
+	for endpoint, want := range map[string]struct {
+		servers []string
+		chroot  string
+	}{
+		"zk":                  {[]string{"zk:2181"}, ""},
+		"zk/":                 {[]string{"zk:2181"}, ""},
+		"zk-1:1, zk-2:2/a/b":  {[]string{"zk-1:1", "zk-2:2"}, "/a/b"},
+		"[fd00::1]:1,[::2]/a": {[]string{"[fd00::1]:1", "[::2]:2181"}, "/a"},
+	} {
+		servers, chroot, err := parseEndpoint(registry.Config{Endpoint: endpoint})
+		if err != nil || chroot != want.chroot || !cmp.Equal(servers, want.servers) {
+			t.Errorf("%q: got %v, %q, %v; want %v", endpoint, servers, chroot, err, want)
+		}
+	}
+}
+
+func TestPaths(t *testing.T) {
+	t.Parallel()
+	in := registry.Instance{Service: "web", Address: "fd00::1", Port: 80}
+	for name, tc := range map[string]struct {
+		tree    tree
+		folder  string
+		entry   string
+		parents []string
+	}{
+		"base":           {newTree("", "/services"), "/services", "/services/web/rollcall-[fd00::1]:80", []string{"/services", "/services/web"}},
+		"root":           {newTree("", "/"), "/", "/web/rollcall-[fd00::1]:80", []string{"/web"}},
+		"chroot":         {newTree("/a/b", "/c/d"), "/a/b/c/d", "/a/b/c/d/web/rollcall-[fd00::1]:80", []string{"/a/b/c", "/a/b/c/d", "/a/b/c/d/web"}},
+		"root of chroot": {newTree("/a", "/"), "/a", "/a/web/rollcall-[fd00::1]:80", []string{"/a/web"}},
+	} {
+		if got := tc.tree.folder(); got != tc.folder {
+			t.Errorf("%s: folder is %s, want %s", name, got, tc.folder)
+		}
+		if got := tc.tree.entry(in); got != tc.entry {
+			t.Errorf("%s: entry is %s, want %s", name, got, tc.entry)
+		}
+		if diff := cmp.Diff(tc.parents, tc.tree.parents("web")); diff != "" {
+			t.Errorf("%s: parents (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestZooKeepersOwnNameIsRefused(t *testing.T) {
+	t.Parallel()
+	in := sample()
+	in.Service = "zookeeper"
+	if err := newTree("", "/").check(in); err == nil {
+		t.Error("service zookeeper at ZooKeeper's root: got no error")
+	}
+	for _, elsewhere := range []tree{newTree("/a", "/"), newTree("", "/services")} {
+		if err := elsewhere.check(in); err != nil {
+			t.Errorf("service zookeeper in %s: got error %v", elsewhere.folder(), err)
+		}
+	}
+}
+
+func sample() registry.Instance {
+	return registry.Instance{
+		Service: "web", Address: "10.0.0.1", Port: 8080, Cluster: "prod-1", Namespace: "shop", Pod: "web-0", UID: "u-1",
+		Weight: 3, Zone: "z", Metadata: map[string]string{"a": "<b>"},
+	}
+}
+
+func TestEncode(t *testing.T) {
+	t.Parallel()
+	const (
+		head = `{"name":"web","id":"rollcall-10.0.0.1:8080","address":"10.0.0.1","port":8080,"sslPort":null,"payload":`
+		meta = `"a":"<b>",`
+		mark = `"rollcall-cluster":"prod-1","rollcall-namespace":"shop","rollcall-pod":"web-0","rollcall-uid":"u-1","weight":"3","zone":"z"}`
+		uri  = `"uriSpec":{"parts":[{"value":"scheme","variable":true},{"value":"://","variable":false},` +
+			`{"value":"address","variable":true},{"value":":","variable":false},{"value":"port","variable":true}]}`
+		permanent = `,"registrationTimeUTC":7,"serviceType":"PERMANENT",` + uri
+		dynamic   = `,"registrationTimeUTC":7,"serviceType":"DYNAMIC",` + uri
+		spring    = `{"@class":"org.springframework.cloud.zookeeper.discovery.ZookeeperInstance",` +
+			`"id":"rollcall-10.0.0.1:8080","name":"web","metadata":{` + meta
+	)
+	for name, tc := range map[string]struct {
+		opts  Options
+		state registry.State
+		want  string
+	}{
+		"default":   {Options{Payload: payloadNone}, registry.InService, head + `null` + permanent + `,"metadata":{` + meta + mark + `}`},
+		"ephemeral": {Options{Payload: payloadNone, Ephemeral: true}, registry.InService, head + `null` + dynamic + `,"metadata":{` + meta + mark + `}`},
+		"map": {
+			Options{Payload: payloadMap}, registry.InService,
+			head + `{"@class":"java.util.LinkedHashMap",` + meta + mark + permanent + `}`,
+		},
+		"spring": {
+			Options{Payload: payloadSpring, FailOver: failOverStatus}, registry.InService,
+			head + spring + `"instance_status":"UP",` + mark + `}` + permanent + `}`,
+		},
+		"spring, out of service": {
+			Options{Payload: payloadSpring, FailOver: failOverStatus}, registry.OutOfService,
+			head + spring + `"instance_status":"OUT_OF_SERVICE",` + mark + `}` + permanent + `}`,
+		},
+		"enabled": {
+			Options{Payload: payloadNone, FailOver: failOverEnabled}, registry.InService,
+			head + `null` + permanent + `,"enabled":true,"metadata":{` + meta + mark + `}`,
+		},
+		"not enabled": {
+			Options{Payload: payloadNone, FailOver: failOverEnabled}, registry.OutOfService,
+			head + `null` + permanent + `,"enabled":false,"metadata":{` + meta + mark + `}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			raw, err := tc.opts.encode(sample(), tc.state, 7)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, string(raw)); diff != "" {
+				t.Errorf("the entry (-want +got):\n%s", diff)
+			}
+			got, at, ours := decode("web", "rollcall-10.0.0.1:8080", raw)
+			want := registry.Entry{Instance: sample(), State: tc.state}
+			if diff := cmp.Diff(want, got); diff != "" || at != 7 || !ours {
+				t.Errorf("read back, ours: %t, at %d (-want +got):\n%s", ours, at, diff)
+			}
+		})
+	}
+}
+
+func TestEncodeRefuses(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason     string
+		payload    string
+		key, value string
+	}{
+		"a class":  {"Curator's readers would make an object of it", payloadMap, "@class", "java.lang.Runtime"},
+		"a status": {"a tenant could put an instance into rotation", payloadSpring, "instance_status", "UP"},
+		"a book":   {"the server would end the connection of all", payloadNone, "book", strings.Repeat("x", maxEntry)},
+	} {
+		in := sample()
+		in.Metadata = map[string]string{tc.key: tc.value}
+		if _, err := (Options{Payload: tc.payload}).encode(in, registry.InService, 7); err == nil {
+			t.Errorf("%s: got no error\nreason: %s", name, tc.reason)
+		}
+	}
+}
+
+func TestWhatIsNotOurs(t *testing.T) {
+	t.Parallel()
+	raw, err := Options{}.encode(sample(), registry.InService, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct{ id, raw string }{
+		"another's id":        {"10.0.0.1:8080", string(raw)},
+		"an id with no port":  {"rollcall-10.0.0.1", string(raw)},
+		"an id by other name": {"rollcall-10.0.0.1:08080", string(raw)},
+		"nothing":             {"rollcall-10.0.0.1:8080", ""},
+		"no JSON":             {"rollcall-10.0.0.1:8080", "{"},
+		"no object":           {"rollcall-10.0.0.1:8080", "[]"},
+		"no mark":             {"rollcall-10.0.0.1:8080", `{"name":"web","payload":{"a":"b"}}`},
+		"no payload":          {"rollcall-10.0.0.1:8080", `{"name":"web","payload":null}`},
+		"a list for payload":  {"rollcall-10.0.0.1:8080", `{"name":"web","payload":[1]}`},
+		"no UID":              {"rollcall-10.0.0.1:8080", `{"name":"web","metadata":{"rollcall-uid":""}}`},
+	} {
+		if e, _, ours := decode("web", tc.id, []byte(tc.raw)); ours {
+			t.Errorf("%s: got %+v, want it to be nobody's", name, e)
+		}
+	}
+}
+
+// The entry is where it is: what it says of its own place is of no matter.
+func TestThePlaceIsTheTruth(t *testing.T) {
+	t.Parallel()
+	raw, err := Options{}.encode(sample(), registry.InService, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, _, ours := decode("moved", "rollcall-10.0.0.9:1", raw)
+	if !ours || e.Service != "moved" || e.Endpoint() != "10.0.0.9:1" {
+		t.Errorf("got %+v, want service moved at 10.0.0.9:1", e)
+	}
+}
+
+func TestHostsTakeTurns(t *testing.T) {
+	t.Parallel()
+	failed := 0
+	h := &hosts{failed: func() { failed++ }}
+	if err := h.Init([]string{"a", "b", "c"}); err != nil {
+		t.Fatal(err)
+	}
+	h.next = 0
+	expect := func(server string, again bool, rounds int) {
+		t.Helper()
+		got, pause := h.Next()
+		if got != server || pause != again || failed != rounds {
+			t.Fatalf("got %s, again: %t, after %d rounds that failed; want %s, %t, %d", got, pause, failed, server, again, rounds)
+		}
+	}
+	expect("a", false, 0)
+	expect("b", false, 0)
+	expect("c", false, 0)
+	expect("a", true, 1) // all have failed
+	expect("b", false, 1)
+	h.Connected()
+	expect("c", true, 1) // the connection was lost: what is queued is dropped
+	expect("a", false, 1)
+	expect("b", false, 1)
+	expect("c", true, 2)
+}
+
+// pipe is a framed connection and the server's end of it.
+func pipe(t *testing.T) (*framed, net.Conn) {
+	t.Helper()
+	client, server := net.Pipe()
+	t.Cleanup(func() { _, _ = client.Close(), server.Close() })
+	return &framed{Conn: client, welcomeBy: time.Now().Add(time.Minute)}, server
+}
+
+func TestFramedRefusesNonsense(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason   string
+		welcomed bool
+		length   uint32
+		ok       bool
+	}{
+		"a welcome":        {"it is what ZooKeeper says first", false, 37, true},
+		"an old welcome":   {"it has no mark for read-only", false, 36, true},
+		"text":             {"HTTP is spoken there", false, binary.BigEndian.Uint32([]byte("HTTP")), false},
+		"a TLS alert":      {"TLS is spoken there", false, 0x15030300, false},
+		"a short welcome":  {"the client would read past its end", false, 16, false},
+		"an answer":        {"it is a header", true, 16, true},
+		"a long answer":    {"a large service has many names", true, maxAnswer, true},
+		"too long":         {"it would cost all memory", true, maxAnswer + 1, false},
+		"a short answer":   {"the client would panic", true, 15, false},
+		"a very short one": {"nothing would be read of it, again and again", true, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, server := pipe(t)
+			f.welcomed.Store(tc.welcomed)
+			go func() { _, _ = server.Write(binary.BigEndian.AppendUint32(nil, tc.length)) }()
+			_, err := io.ReadFull(f, make([]byte, headerLength))
+			if (err == nil) != tc.ok {
+				t.Errorf("a length of %d: got error %v, want it taken: %t\nreason: %s", tc.length, err, tc.ok, tc.reason)
+			}
+		})
+	}
+}
+
+func TestFramedKeepsToFrames(t *testing.T) {
+	t.Parallel()
+	f, server := pipe(t)
+	frame := append(binary.BigEndian.AppendUint32(nil, 40), make([]byte, 40)...)
+	go func() {
+		for _, b := range append(frame, frame...) {
+			_, _ = server.Write([]byte{b})
+		}
+		_ = server.Close()
+	}()
+	for range 2 {
+		for _, part := range []int{headerLength, 40} {
+			if _, err := io.ReadFull(f, make([]byte, part)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := f.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("at the end: got error %v, want %v", err, io.EOF)
+	}
+}
+
+// The client takes the deadline away when it has read how long the welcome is, and would wait for the rest for ever.
+func TestWelcomeIsAwaitedNoLongerThanAllowed(t *testing.T) {
+	t.Parallel()
+	f, server := pipe(t)
+	f.welcomeBy = time.Now().Add(50 * time.Millisecond)
+	go func() { _, _ = server.Write([]byte{0, 0, 0, 40}) }()
+	if err := f.SetReadDeadline(time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(f, make([]byte, headerLength)); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.SetReadDeadline(time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan error, 1)
+	go func() {
+		_, err := f.Read(make([]byte, 40))
+		read <- err
+	}()
+	select {
+	case err := <-read:
+		if err == nil {
+			t.Error("got a welcome that nobody has sent")
+		}
+	case <-time.After(time.Minute):
+		t.Error("still waiting for the rest of the welcome")
+	}
+}
+
+func TestLocks(t *testing.T) {
+	t.Parallel()
+	var l locks
+	release, err := l.acquire(t.Context(), "b", "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := l.acquire(ended, "c", "a"); !errors.Is(err, context.Canceled) {
+		t.Errorf("a lock that is held, with a context that has ended: got error %v", err)
+	}
+	other, err := l.acquire(ended, "c")
+	if err != nil {
+		t.Errorf("a lock that was given back: got error %v", err)
+	} else {
+		other()
+	}
+	waited := make(chan struct{})
+	go func() {
+		defer close(waited)
+		if release, err := l.acquire(t.Context(), "a", "b"); err == nil {
+			release()
+		}
+	}()
+	release()
+	<-waited
+	if len(l.held) != 0 {
+		t.Errorf("%d locks are kept though nobody holds them", len(l.held))
+	}
+}
+
+func TestLocksExclude(t *testing.T) {
+	t.Parallel()
+	var l locks
+	counters := map[string]*int{"a": new(int), "b": new(int), "c": new(int)}
+	var all sync.WaitGroup
+	for _, paths := range [][]string{{"a", "b"}, {"b", "a"}, {"b", "c"}, {"c", "a"}, {"a"}} {
+		all.Go(func() {
+			for range 200 {
+				release, err := l.acquire(t.Context(), paths...)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for _, p := range paths {
+					*counters[p]++ // the race detector looks, too
+				}
+				release()
+			}
+		})
+	}
+	all.Wait()
+	if got := []int{*counters["a"], *counters["b"], *counters["c"]}; !cmp.Equal(got, []int{800, 600, 400}) {
+		t.Errorf("counted %v, want [800 600 400]", got)
+	}
+}
