@@ -1,25 +1,34 @@
 package httpregistry_test
 
 import (
-	"encoding/pem"
+	"crypto/tls"
+	"crypto/x509/pkix"
+	"io"
+	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	httpregistry "github.com/rollcall-dev/rollcall/internal/drivers/http"
 	"github.com/rollcall-dev/rollcall/internal/drivers/http/httpserver"
 	"github.com/rollcall-dev/rollcall/internal/drivers/memory"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/pki"
 )
 
-const goodToken = "s3cret-token"
+const (
+	goodToken, wrongToken       = "s3cret-token", "s3cret-that-has-gone"
+	goodPassword, wrongPassword = "s3cret: päss w0rd", "s3cret of yesterday"
+)
 
-// harness is that of a server at cfg.Endpoint, which may want a token.
-func harness(cfg registry.Config) registrytest.Harness {
+// harness is that of a server at cfg.Endpoint, which lets in whom cfg names, and keeps out who has wrong's credentials.
+func harness(cfg registry.Config, wrong registry.Auth, restart func(registrytest.T)) registrytest.Harness {
 	open := func(t registrytest.T, cfg registry.Config) registry.Registry {
 		t.Helper()
 		d, err := httpregistry.New(t.Context(), cfg)
@@ -44,7 +53,12 @@ func harness(cfg registry.Config) registrytest.Harness {
 			return open(t, registry.Config{Endpoint: "http://" + registrytest.UnusedAddress(t)})
 		},
 		Refusing: func(t registrytest.T) registry.Registry {
-			return serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
+			return serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnprocessableEntity) })
+		},
+		WrongCredentials: func(t registrytest.T) registry.Registry {
+			c := cfg
+			c.Auth = wrong
+			return open(t, c)
 		},
 		Stalled: func(t registrytest.T) registry.Registry {
 			return open(t, registry.Config{Endpoint: "http://" + registrytest.SilentAddress(t)})
@@ -57,12 +71,12 @@ func harness(cfg registry.Config) registrytest.Harness {
 			})
 			return d, func() int { return int(attempts.Load()) }
 		},
+		Restart: restart,
+		Secrets: []string{goodToken, wrongToken, goodPassword, wrongPassword},
 		Lacks: map[registrytest.Capability]string{
-			registrytest.Probing:          "an acknowledgement means that clients are given the instance",
-			registrytest.Heartbeats:       "nothing expires",
-			registrytest.Batching:         "the protocol has no batches",
-			registrytest.WrongCredentials: "no test for it yet",
-			registrytest.Restart:          "no test for it yet",
+			registrytest.Probing:    "an acknowledgement means that clients are given the instance",
+			registrytest.Heartbeats: "nothing expires",
+			registrytest.Batching:   "the protocol has no batches",
 		},
 	}
 }
@@ -76,47 +90,142 @@ func newMemory(t *testing.T) httpserver.Backend {
 	return r.(httpserver.Backend)
 }
 
-// runWatched runs the suite on a server, with all traffic held against the document.
-func runWatched(t *testing.T, backend http.Handler, start func(http.Handler) registry.Config) {
+// watch has all traffic of the suite held against the document.
+func watch(t *testing.T, backend http.Handler) http.Handler {
 	t.Helper()
 	traffic := loadDocument(t).watch(t, backend)
 	t.Cleanup(func() { // after the cases, which are parallel
-		const fewest = 500
+		const fewest = 3000
 		if n := traffic.count.Load(); n < fewest {
 			t.Errorf("%d exchanges were held against the document, want %d or more: did the suite use this server?", n, fewest)
 		}
 	})
-	registrytest.Run(t, harness(start(traffic)))
+	return traffic
+}
+
+// restartable is a server that can be stopped and started again at its address.
+type restartable struct {
+	handler http.Handler
+	tls     *tls.Config // nil: plain HTTP
+	address string
+	server  *httptest.Server
+}
+
+func startRestartable(t *testing.T, handler http.Handler, tlsConfig *tls.Config) *restartable {
+	t.Helper()
+	r := &restartable{handler: handler, tls: tlsConfig, address: "127.0.0.1:0"}
+	r.start(t)
+	t.Cleanup(func() { r.server.Close() })
+	return r
+}
+
+func (r *restartable) start(t registrytest.T) {
+	t.Helper()
+	r.server = httptest.NewUnstartedServer(r.handler)
+	_ = r.server.Listener.Close() // it is one of a port of its own
+	r.server.Listener = r.listen(t)
+	r.server.Config.ErrorLog = log.New(io.Discard, "", 0) // it reports every connection that its clients give up
+	r.address = r.server.Listener.Addr().String()
+	if r.tls == nil {
+		r.server.Start()
+		return
+	}
+	r.server.TLS = r.tls.Clone()
+	r.server.StartTLS()
+}
+
+// listen waits, should somebody else have been given the port of the one before for a moment.
+func (r *restartable) listen(t registrytest.T) net.Listener {
+	t.Helper()
+	for deadline := time.Now().Add(bound); ; time.Sleep(10 * time.Millisecond) {
+		listener, err := net.Listen("tcp", r.address)
+		if err == nil {
+			return listener
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("listening at %s: %v", r.address, err)
+		}
+	}
+}
+
+func (r *restartable) restart(t registrytest.T) {
+	t.Helper()
+	r.server.CloseClientConnections()
+	r.server.Close()
+	time.Sleep(100 * time.Millisecond) // calls meet nobody meanwhile
+	r.start(t)
 }
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	runWatched(t, httpserver.New(newMemory(t), httpserver.Options{}), func(h http.Handler) registry.Config {
-		server := httptest.NewServer(h)
-		t.Cleanup(server.Close)
-		return registry.Config{Endpoint: server.URL}
-	})
+	handler := httpserver.New(newMemory(t), httpserver.Options{})
+	server := startRestartable(t, watch(t, handler), nil)
+	h := harness(registry.Config{Endpoint: server.server.URL}, registry.Auth{}, server.restart)
+	h.WrongCredentials, h.Lacks[registrytest.WrongCredentials] = nil, "this server lets everybody in"
+	registrytest.Run(t, h)
 }
 
 func TestConformanceWithTLSAndToken(t *testing.T) {
 	t.Parallel()
 	authorize := func(token string) bool { return token == goodToken }
 	handler := httpserver.New(newMemory(t), httpserver.Options{Authorize: authorize})
-	runWatched(t, handler, func(h http.Handler) registry.Config {
-		server := httptest.NewTLSServer(h)
-		t.Cleanup(server.Close)
-		return registry.Config{
-			Endpoint: server.URL,
-			TLS:      registry.TLS{CAFile: authorityFile(t, server)},
-			Auth:     registry.Auth{TokenFile: writeFile(t, "token", goodToken+"\n")},
-		}
-	})
+	authority := newAuthority(t)
+	server := startRestartable(t, watch(t, handler), serverTLS(t, authority))
+	registrytest.Run(t, harness(registry.Config{
+		Endpoint: server.server.URL,
+		TLS:      registry.TLS{CAFile: authority.CertFile},
+		Auth:     registry.Auth{TokenFile: writeFile(t, "token", goodToken+"\n")},
+	}, registry.Auth{TokenFile: writeFile(t, "token", wrongToken)}, server.restart))
 }
 
-func authorityFile(t *testing.T, server *httptest.Server) string {
+func TestConformanceWithClientCertificateAndPassword(t *testing.T) {
+	t.Parallel()
+	login := func(username, password string) bool { return username == "rollcall" && password == goodPassword }
+	handler := httpserver.New(newMemory(t), httpserver.Options{Login: login})
+	authority := newAuthority(t)
+	tlsConfig := serverTLS(t, authority)
+	tlsConfig.ClientAuth, tlsConfig.ClientCAs = tls.RequireAndVerifyClientCert, tlsConfig.RootCAs
+	server := startRestartable(t, watch(t, handler), tlsConfig)
+	pair := issue(t, authority, "client")
+	registrytest.Run(t, harness(registry.Config{
+		Endpoint: server.server.URL,
+		TLS:      registry.TLS{CAFile: authority.CertFile, CertFile: pair.CertFile, KeyFile: pair.KeyFile},
+		Auth:     registry.Auth{Username: "rollcall", PasswordFile: writeFile(t, "password", goodPassword+"\n")},
+	}, registry.Auth{Username: "rollcall", PasswordFile: writeFile(t, "password", wrongPassword)}, server.restart))
+}
+
+func newAuthority(t *testing.T) *pki.Authority {
 	t.Helper()
-	block := &pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}
-	return writeFile(t, "ca.crt", string(pem.EncodeToMemory(block)))
+	authority, err := pki.NewAuthority(t.TempDir(), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return authority
+}
+
+func issue(t *testing.T, authority *pki.Authority, name string) pki.KeyPair {
+	t.Helper()
+	pair, err := authority.Issue(name, pkix.Name{CommonName: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair
+}
+
+// newCertificate is one that nobody has asked for.
+func newCertificate(t *testing.T) pki.KeyPair {
+	t.Helper()
+	return issue(t, newAuthority(t), "stranger")
+}
+
+// serverTLS is that of a server with a certificate of the authority, which trusts this authority too.
+func serverTLS(t *testing.T, authority *pki.Authority) *tls.Config {
+	t.Helper()
+	c, err := authority.TLSConfig(issue(t, authority, "server"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 func writeFile(t *testing.T, name, content string) string {

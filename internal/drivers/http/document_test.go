@@ -139,6 +139,32 @@ func TestTheDocumentCatches(t *testing.T) {
 			method: "POST", url: "/v1/register", body: strings.Replace(instance, "80", "0", 1), status: 204,
 			want: "number must be at least 1",
 		},
+		"right attributes": {
+			reason: "they may be there",
+			method: "POST", url: "/v1/register", status: 204,
+			body: strings.Replace(instance, "{", `{"weight":10000,"zone":"a","metadata":{"version":"","a b":"名"},`, 1),
+		},
+		"weight out of range": {
+			reason: "the attributes are checked",
+			method: "POST", url: "/v1/register", body: strings.Replace(instance, "{", `{"weight":0,`, 1), status: 204,
+			want: "number must be at least 1",
+		},
+		"metadata that is no text": {
+			reason: "the attributes are checked",
+			method: "POST", url: "/v1/register", body: strings.Replace(instance, "{", `{"metadata":{"n":1},`, 1), status: 204,
+			want: "value must be a string",
+		},
+		"zone that is empty": {
+			reason: "nothing is said by leaving it out",
+			method: "POST", url: "/v1/register", body: strings.Replace(instance, "{", `{"zone":"",`, 1), status: 204,
+			want: "minimum string length is 1",
+		},
+		"attributes of an entry": {
+			reason: "the answer's attributes are checked",
+			method: "GET", url: "/v1/instances?cluster=c", status: 200,
+			answer: `{"instances":[` + strings.TrimSuffix(instance, "}") + `,"state":"InService","weight":10001}]}`,
+			want:   "number must be at most 10000",
+		},
 		"no uid": {
 			reason: "what the request must have is checked",
 			method: "POST", url: "/v1/deregister", body: strings.Replace(instance, `"uid"`, `"id"`, 1), status: 204,

@@ -1,10 +1,12 @@
 package httpregistry
 
 import (
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -23,9 +25,12 @@ const (
 )
 
 // answerError makes an error of an answer that is no acknowledgement, with the class that its status asks for.
-func answerError(resp *http.Response, token string) error {
-	err := errors.New(describe(resp, token))
-	if isTerminal(resp.StatusCode) {
+func answerError(resp *http.Response, shown credentials) error {
+	err := errors.New(describe(resp, shown))
+	switch {
+	case resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden:
+		return registry.Terminal(registry.FieldError(shown.field, err))
+	case isTerminal(resp.StatusCode):
 		return registry.Terminal(err)
 	}
 	if after, said := retryAfter(resp.Header.Get("Retry-After"), time.Now()); said {
@@ -44,14 +49,45 @@ func isTerminal(status int) bool {
 	return status >= 300 && status <= 499
 }
 
-func describe(resp *http.Response, token string) string {
+// connectionError gives an error of a call that got no answer its class. What has to do with certificates stays wrong until
+// a file is replaced, here or at the server; anything else is a matter of time.
+func connectionError(err error) error {
+	var unknown x509.UnknownAuthorityError
+	var otherHost x509.HostnameError
+	switch {
+	case errors.As(err, &unknown):
+		return registry.Terminal(registry.FieldError("tls.caFile", fmt.Errorf("does not vouch for the registry: %w", err)))
+	case errors.As(err, &otherHost):
+		return registry.Terminal(registry.FieldError("endpoint", fmt.Errorf("is not what the registry's certificate is for: %w", err)))
+	case certificateRefused(err):
+		return registry.Terminal(registry.FieldError("tls.certFile", fmt.Errorf("is not what the registry asks for: %w", err)))
+	}
+	return err
+}
+
+// certificateRefused knows, of the alerts that a server can end a handshake with (RFC 8446, 6.2), those that speak of the
+// client's certificate. Package crypto/tls has no type for them.
+func certificateRefused(err error) bool {
+	var remote *net.OpError
+	if !errors.As(err, &remote) || remote.Op != "remote error" {
+		return false
+	}
+	switch strings.TrimPrefix(remote.Err.Error(), "tls: ") {
+	case "certificate required", "bad certificate", "unsupported certificate", "revoked certificate", "expired certificate",
+		"unknown certificate", "unknown certificate authority", "access denied":
+		return true
+	}
+	return false
+}
+
+func describe(resp *http.Response, shown credentials) string {
 	text := fmt.Sprintf("the registry answered %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 	text = strings.TrimSpace(text)
 	if resp.StatusCode >= 300 && resp.StatusCode <= 399 {
 		return text + ", and redirects are not followed: set endpoint to where the registry is (Location: " +
-			clean(resp.Header.Get("Location"), token) + ")"
+			clean(resp.Header.Get("Location"), shown) + ")"
 	}
-	if said := clean(message(resp.Body), token); said != "" {
+	if said := clean(message(resp.Body), shown); said != "" {
 		return text + ": " + said
 	}
 	return text
@@ -69,11 +105,9 @@ func message(body io.Reader) string {
 	return string(raw)
 }
 
-// clean makes a server's text fit for a log line: one line, not long, and not our token, should the server echo it.
-func clean(text, token string) string {
-	if token != "" {
-		text = strings.ReplaceAll(text, token, "[token]")
-	}
+// clean makes a server's text fit for a log line: one line, not long, and not our secret, should the server echo it.
+func clean(text string, shown credentials) string {
+	text = shown.masks.Replace(text)
 	text = strings.Map(func(c rune) rune {
 		if !unicode.IsPrint(c) {
 			return ' '

@@ -2,6 +2,8 @@ package httpregistry_test
 
 import (
 	"bufio"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -9,9 +11,11 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
 )
 
 // TestTheDocumentedServer runs the Python server of docs/drivers/http.md as a reader would, and the suite on it.
@@ -21,39 +25,84 @@ func TestTheDocumentedServer(t *testing.T) {
 	if err != nil {
 		t.Skipf("the example in docs/drivers/http.md is not run: %v", err)
 	}
-	server := exec.CommandContext(t.Context(), python, writeFile(t, "server.py", codeBlock(t, "../../../docs/drivers/http.md", "python")))
-	server.Env = append(os.Environ(), "PORT=0", "REGISTRY_TOKEN="+goodToken)
-	log := &strings.Builder{}
-	server.Stderr = log // read after the process has ended
-	stdout, err := server.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	script := writeFile(t, "server.py", codeBlock(t, "../../../docs/drivers/http.md", "python"))
+	example := &exampleServer{python: python, script: script}
+	example.start(t)
 	t.Cleanup(func() {
-		_ = server.Process.Kill()
-		_ = server.Wait()
-		if strings.Contains(log.String(), "Traceback") {
-			t.Errorf("the server reported an error:\n%s", log)
+		example.stop()
+		if strings.Contains(example.log.String(), "Traceback") {
+			t.Errorf("the server reported an error:\n%s", &example.log)
 		}
 	})
+	front := httptest.NewServer(watch(t, example.proxy()))
+	t.Cleanup(front.Close)
+	h := harness(
+		registry.Config{Endpoint: front.URL, Auth: registry.Auth{TokenFile: writeFile(t, "token", goodToken)}},
+		registry.Auth{TokenFile: writeFile(t, "token", wrongToken)},
+		func(t registrytest.T) {
+			example.stop()
+			example.start(t)
+		},
+	)
+	h.Lacks[registrytest.Durable] = "the example keeps its entries in memory"
+	registrytest.Run(t, h)
+}
+
+// exampleServer is the process of the documented server, at another port after each start.
+type exampleServer struct {
+	python, script string
+	command        *exec.Cmd
+	log            strings.Builder // read after the process has ended
+
+	mu     sync.Mutex
+	target *url.URL
+}
+
+func (e *exampleServer) start(t registrytest.T) {
+	t.Helper()
+	e.command = exec.Command(e.python, e.script)
+	e.command.Env = append(os.Environ(), "PORT=0", "REGISTRY_TOKEN="+goodToken)
+	e.command.Stderr = &e.log
+	stdout, err := e.command.StdoutPipe()
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	if err := e.command.Start(); err != nil {
+		t.Fatalf("starting the server: %v", err)
+	}
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	if err != nil {
 		t.Fatalf("waiting for the server to say where it is: %v", err)
 	}
 	target, err := url.Parse(strings.TrimSpace(strings.TrimPrefix(line, "serving on ")))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v", err)
 	}
-	runWatched(t, httputil.NewSingleHostReverseProxy(target), func(traffic http.Handler) registry.Config {
-		front := httptest.NewServer(traffic)
-		t.Cleanup(front.Close)
-		return registry.Config{
-			Endpoint: front.URL, Auth: registry.Auth{TokenFile: writeFile(t, "token", goodToken)},
-		}
-	})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.target = target
+}
+
+func (e *exampleServer) stop() {
+	_ = e.command.Process.Kill()
+	_ = e.command.Wait()
+}
+
+// proxy stands where the server is. While there is none it answers as a load balancer would.
+func (e *exampleServer) proxy() http.Handler {
+	return &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			r.SetURL(e.target)
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusBadGateway)
+			_, _ = io.WriteString(w, `{"error":"no server"}`)
+		},
+		ErrorLog: log.New(io.Discard, "", 0),
+	}
 }
 
 // codeBlock returns the file's one fenced block in the language.

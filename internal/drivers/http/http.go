@@ -10,7 +10,6 @@ import (
 	"math"
 	"net/http"
 	"net/url"
-	"strconv"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -21,6 +20,8 @@ const (
 	deregisterPath = "/v1/deregister"
 	instancesPath  = "/v1/instances"
 
+	maxWeight = 10000
+
 	// maxListing bounds the answer to a list, in bytes: some 200,000 instances.
 	maxListing = 64 << 20
 	// maxIgnored bounds what is read of a body for nothing but using its connection again.
@@ -30,9 +31,9 @@ const (
 // Registry is the client half of the protocol. It implements [registry.Registry], [registry.Lister] and io.Closer, and
 // keeps nothing about instances. It is safe for concurrent use.
 type Registry struct {
-	endpoint *url.URL
-	client   *http.Client
-	token    tokenFile
+	servers     *servers
+	client      *http.Client
+	credentials credentials
 }
 
 var (
@@ -41,72 +42,33 @@ var (
 	_ io.Closer            = (*Registry)(nil)
 )
 
-// New makes a driver for the registry at cfg.Endpoint, an http or https URL whose path, if any, is put before the
-// protocol's own. The authorities in cfg.TLS.CAFile are read now; the token in cfg.Auth.TokenFile is read now and again
-// at each call. There are no options.
+// New makes a driver for the registry at cfg.Endpoint, one or several http or https URLs whose path, if any, is put before
+// the protocol's own. It shows the token in cfg.Auth.TokenFile, or the user and the password in cfg.Auth.PasswordFile, and
+// the certificate in cfg.TLS.CertFile. There are no options.
 func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
-	endpoint, err := parseEndpoint(cfg.Endpoint)
+	urls, err := cfg.URLs()
 	if err != nil {
-		return nil, registry.FieldError("endpoint", err)
+		return nil, err
 	}
-	transport, err := newTransport(endpoint, cfg.TLS)
+	tlsConfig, err := cfg.TLS.ClientConfig()
 	if err != nil {
-		return nil, registry.FieldError("tls.caFile", err)
+		return nil, err
 	}
-	token := tokenFile(cfg.Auth.TokenFile)
-	if _, err := token.read(); err != nil {
-		return nil, registry.FieldError("auth.tokenFile", err)
+	shown, err := readCredentials(cfg)
+	if err != nil {
+		return nil, err
 	}
 	if err := cfg.DecodeOptions(&struct{}{}); err != nil {
 		return nil, err
 	}
 	return &Registry{
-		endpoint: endpoint,
-		token:    token,
+		servers:     &servers{urls: urls},
+		credentials: shown,
 		client: &http.Client{
-			Transport:     transport,
+			Transport:     newTransport(tlsConfig),
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}, nil
-}
-
-func parseEndpoint(text string) (*url.URL, error) {
-	const form = "write a URL like https://registry.example.com/base"
-	if text == "" {
-		return nil, errors.New("is missing; " + form)
-	}
-	u, err := url.Parse(text)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("is not a URL (%w); %s", withoutURL(err), form)
-	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, errors.New("must begin with http:// or https://; " + form)
-	case u.Hostname() == "":
-		return nil, errors.New("has no host; " + form)
-	case !isPort(u.Port()):
-		return nil, fmt.Errorf("has port %s; a port is 1 to 65535", u.Port())
-	case u.User != nil:
-		return nil, errors.New("must not hold a user or password; put a token into auth.tokenFile")
-	case u.RawQuery != "" || u.ForceQuery:
-		return nil, errors.New("must not have a query; " + form)
-	case u.Fragment != "":
-		return nil, errors.New("must not have a fragment; " + form)
-	}
-	return u, nil
-}
-
-// isPort holds for none given, too: the scheme has one.
-func isPort(text string) bool {
-	n, err := strconv.ParseUint(text, 10, 16)
-	return text == "" || err == nil && n > 0
-}
-
-// withoutURL takes the URL out of a parse error: it may hold a password.
-func withoutURL(err error) error {
-	if parse := new(url.Error); errors.As(err, &parse) {
-		return parse.Err
-	}
-	return err
 }
 
 // Register implements [registry.Registry].
@@ -130,9 +92,8 @@ func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, 
 		return nil, registry.Terminal(errors.New("listing a cluster: it has no name"))
 	}
 	var entries []registry.Entry
-	u := r.endpoint.JoinPath(instancesPath)
-	u.RawQuery = url.Values{"cluster": {cluster}}.Encode()
-	err := r.send(ctx, http.MethodGet, u, nil, func(body io.Reader) (err error) {
+	asked := request{method: http.MethodGet, path: instancesPath, query: url.Values{"cluster": {cluster}}}
+	err := r.send(ctx, asked, func(body io.Reader) (err error) {
 		entries, err = decodeListing(body, cluster)
 		return err
 	})
@@ -157,7 +118,7 @@ func (r *Registry) change(ctx context.Context, doing, path string, in registry.I
 		return fmt.Errorf("encoding the instance: %w", err)
 	}
 	statusSuffices := func(io.Reader) error { return nil }
-	if err := r.send(ctx, http.MethodPost, r.endpoint.JoinPath(path), body, statusSuffices); err != nil {
+	if err := r.send(ctx, request{method: http.MethodPost, path: path, body: body}, statusSuffices); err != nil {
 		return fmt.Errorf("%s %s at %s: %w", doing, in.Service, in.Endpoint(), err)
 	}
 	return nil
@@ -177,39 +138,59 @@ func whole(in registry.Instance) error {
 	if in.Port < 1 || in.Port > math.MaxUint16 {
 		return fmt.Errorf("the instance has port %d; a port is 1 to 65535", in.Port)
 	}
+	if in.Weight < 0 || in.Weight > maxWeight {
+		return fmt.Errorf("the instance has weight %d; a weight is 1 to %d, 0 for none", in.Weight, maxWeight)
+	}
 	return nil
 }
 
+// request is one call of the protocol.
+type request struct {
+	method, path string
+	query        url.Values
+	body         []byte
+}
+
 // send makes one request. Of an answer with status 2xx read gets the body; any other is an error of the right class.
-func (r *Registry) send(ctx context.Context, method string, u *url.URL, body []byte, read func(io.Reader) error) error {
-	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
+func (r *Registry) send(ctx context.Context, call request, read func(io.Reader) error) error {
+	number, base := r.servers.pick()
+	req, err := r.prepare(ctx, base, call)
 	if err != nil {
 		return fmt.Errorf("making the request: %w", err)
 	}
-	req.Header.Set("Accept", "application/json")
-	req.Header.Set("User-Agent", "rollcall")
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	token, err := r.token.read()
-	if err != nil {
-		return fmt.Errorf("reading auth.tokenFile: %w", err)
-	}
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
 	resp, err := r.client.Do(req)
+	if isDown(resp, err) {
+		r.servers.leave(number)
+	}
 	if err != nil {
-		return contextFirst(ctx, err)
+		return contextFirst(ctx, connectionError(err))
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode >= 200 && resp.StatusCode <= 299 {
 		err = read(resp.Body)
 	} else {
-		err = answerError(resp, token)
+		err = answerError(resp, r.credentials)
 	}
 	_, _ = io.CopyN(io.Discard, resp.Body, maxIgnored) // a body that is not at its end costs the connection
 	return contextFirst(ctx, err)
+}
+
+func (r *Registry) prepare(ctx context.Context, base *url.URL, call request) (*http.Request, error) {
+	u := base.JoinPath(call.path)
+	u.RawQuery = call.query.Encode()
+	req, err := http.NewRequestWithContext(ctx, call.method, u.String(), bytes.NewReader(call.body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", "rollcall")
+	if call.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if r.credentials.header != "" {
+		req.Header.Set("Authorization", r.credentials.header)
+	}
+	return req, nil
 }
 
 // contextFirst makes sure that a call whose context has ended returns an error which says so.
@@ -250,6 +231,9 @@ func decodeListing(body io.Reader, cluster string) ([]registry.Entry, error) {
 		if e.State != registry.InService && e.State != registry.OutOfService {
 			return nil, fmt.Errorf("instances[%d].state is %q, not %s or %s",
 				i, e.State, registry.InService, registry.OutOfService)
+		}
+		if len(e.Metadata) == 0 {
+			e.Metadata = nil
 		}
 		entries = append(entries, e)
 	}

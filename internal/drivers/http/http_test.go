@@ -2,14 +2,18 @@ package httpregistry_test
 
 import (
 	"context"
+	"crypto/tls"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,6 +27,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/drivers/http/httpserver"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/pki"
 )
 
 // bound is generous: what is waited for comes at once.
@@ -180,12 +185,14 @@ func TestRequestsAreAsDocumented(t *testing.T) {
 		})
 		_, _ = io.WriteString(w, `{"instances":[]}`)
 	}))
+	in := web(1)
+	in.Weight, in.Zone, in.Metadata = 7, "a", map[string]string{"version": "v1"}
 	for _, base := range []string{"", "/", "/base", "/base/", "/a%2Fb"} {
 		d := open(t, registry.Config{
 			Endpoint: server.URL + base, Auth: registry.Auth{TokenFile: writeFile(t, "token", "\t"+goodToken+"\n")},
 		})
 		if err := errors.Join(
-			d.Register(t.Context(), web(1)), d.FailOver(t.Context(), web(1)), d.Deregister(t.Context(), web(1)),
+			d.Register(t.Context(), in), d.FailOver(t.Context(), in), d.Deregister(t.Context(), in),
 		); err != nil {
 			t.Fatal(err)
 		}
@@ -193,7 +200,8 @@ func TestRequestsAreAsDocumented(t *testing.T) {
 			t.Fatal(err)
 		}
 		const body = `{"service":"web","address":"10.0.0.1","port":80,` +
-			`"cluster":"test","namespace":"shop","pod":"web-1","uid":"uid-1"}`
+			`"cluster":"test","namespace":"shop","pod":"web-1","uid":"uid-1",` +
+			`"weight":7,"zone":"a","metadata":{"version":"v1"}}`
 		at := strings.TrimSuffix(base, "/")
 		want := []request{
 			{"POST", at + "/v1/register", "Bearer " + goodToken, "application/json", body},
@@ -221,6 +229,7 @@ func TestAnInstanceThatIsNotWholeIsNotSent(t *testing.T) {
 		"namespace": func(in *registry.Instance) { in.Namespace = "" },
 		"pod":       func(in *registry.Instance) { in.Pod = "" },
 		"uid":       func(in *registry.Instance) { in.UID = "" },
+		"weight":    func(in *registry.Instance) { in.Weight = 10001 },
 	} {
 		in := web(1)
 		spoil(&in)
@@ -236,7 +245,9 @@ func TestAnInstanceThatIsNotWholeIsNotSent(t *testing.T) {
 	}
 }
 
-func TestARotatedTokenIsUsedAtOnce(t *testing.T) {
+// TestFilesAreReadOnce has the token's file replaced: whoever watches it makes a new driver, and the old one goes on as it
+// was made.
+func TestFilesAreReadOnce(t *testing.T) {
 	t.Parallel()
 	var want atomic.Value
 	want.Store("first")
@@ -244,46 +255,218 @@ func TestARotatedTokenIsUsedAtOnce(t *testing.T) {
 		Authorize: func(token string) bool { return token == want.Load() },
 	}))
 	path := writeFile(t, "token", "first")
-	d := open(t, registry.Config{Endpoint: server.URL, Auth: registry.Auth{TokenFile: path}})
-	if err := d.Register(t.Context(), web(1)); err != nil {
-		t.Fatalf("with the first token: %v", err)
-	}
-	want.Store("second")
-	if err := d.Register(t.Context(), web(1)); !registry.IsTerminal(err) {
-		t.Errorf("with a token that is no longer good: got error %v, want a terminal one", err)
-	}
+	cfg := registry.Config{Endpoint: server.URL, Auth: registry.Auth{TokenFile: path}}
+	old := open(t, cfg)
 	if err := os.WriteFile(path, []byte("second\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Register(t.Context(), web(1)); err != nil {
-		t.Errorf("after the rotation: %v", err)
+	if err := old.Register(t.Context(), web(1)); err != nil {
+		t.Errorf("the old driver, before the server has changed: %v", err)
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
+	want.Store("second")
+	if err := old.Register(t.Context(), web(1)); !registry.IsTerminal(err) {
+		t.Errorf("the old driver, with a token that is no longer good: got error %v, want a terminal one", err)
 	}
-	err := d.Register(t.Context(), web(1))
-	if err == nil || registry.IsTerminal(err) || !strings.Contains(err.Error(), "auth.tokenFile") {
-		t.Errorf("with the file gone: got error %v, want a retryable one that names auth.tokenFile", err)
+	if err := open(t, cfg).Register(t.Context(), web(1)); err != nil {
+		t.Errorf("the new driver: %v", err)
 	}
 }
 
-func TestTheTokenIsNeverTold(t *testing.T) {
+func TestCredentialsThatAreNotGoodAreNamed(t *testing.T) {
+	t.Parallel()
+	token := registry.Auth{TokenFile: writeFile(t, "token", wrongToken)}
+	password := registry.Auth{Username: "me", PasswordFile: writeFile(t, "password", wrongPassword)}
+	for name, tc := range map[string]struct {
+		reason string
+		auth   registry.Auth
+		status int
+		field  string
+	}{
+		"token, 401":    {"the server does not know it", token, 401, "auth.tokenFile"},
+		"token, 403":    {"it may not do that", token, 403, "auth.tokenFile"},
+		"password, 401": {"the server does not know it", password, 401, "auth.passwordFile"},
+		"password, 403": {"it may not do that", password, 403, "auth.passwordFile"},
+		"none, 401":     {"it must be said that some are needed", registry.Auth{}, 401, "auth"},
+		"token, 422":    {"it has nothing to do with the token", token, 422, ""},
+		"token, 407":    {"a proxy asks for its own", token, 407, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(tc.status) }))
+			err := open(t, registry.Config{Endpoint: server.URL, Auth: tc.auth}).Register(t.Context(), web(1))
+			if field, _ := registry.FieldOf(err); !registry.IsTerminal(err) || field != tc.field {
+				t.Errorf("got error %v of field %q, want a terminal one of %q\nreason: %s", err, field, tc.field, tc.reason)
+			}
+		})
+	}
+}
+
+func TestSecretsAreNeverTold(t *testing.T) {
 	t.Parallel()
 	echo := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		status := http.StatusForbidden
 		if r.URL.Path == "/v1/register" {
 			status = http.StatusFound
 		}
-		w.Header().Set("Location", "/login?from="+goodToken)
+		_, password, _ := r.BasicAuth()
+		said := r.Header.Get("Authorization") + " " + password
+		w.Header().Set("Location", "/login?from="+said)
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(map[string]string{"error": "not good: " + r.Header.Get("Authorization")})
+		_ = json.NewEncoder(w).Encode(map[string]string{"error": "not good: " + said})
 	}))
-	token := registry.Auth{TokenFile: writeFile(t, "token", goodToken)}
-	d := open(t, registry.Config{Endpoint: echo.URL, Auth: token})
-	_, listErr := d.List(t.Context(), "test")
-	for _, err := range []error{d.Register(t.Context(), web(1)), d.FailOver(t.Context(), web(1)), listErr} {
-		if err == nil || strings.Contains(err.Error(), goodToken) || !strings.Contains(err.Error(), "[token]") {
-			t.Errorf("got error %v, want one with [token] in the token's place", err)
+	for name, tc := range map[string]struct {
+		auth    registry.Auth
+		secrets []string
+		mask    string
+	}{
+		"token": {
+			registry.Auth{TokenFile: writeFile(t, "token", goodToken)}, []string{goodToken}, "[token]",
+		},
+		"password": {
+			registry.Auth{Username: "me", PasswordFile: writeFile(t, "password", goodPassword)},
+			[]string{goodPassword, base64.StdEncoding.EncodeToString([]byte("me:" + goodPassword))}, "[password]",
+		},
+	} {
+		d := open(t, registry.Config{Endpoint: echo.URL, Auth: tc.auth})
+		_, listErr := d.List(t.Context(), "test")
+		for _, err := range []error{d.Register(t.Context(), web(1)), d.FailOver(t.Context(), web(1)), listErr} {
+			if err == nil || !strings.Contains(err.Error(), tc.mask) {
+				t.Errorf("%s: got error %v, want one with %s in its place", name, err, tc.mask)
+			}
+			for _, secret := range tc.secrets {
+				if err != nil && strings.Contains(err.Error(), secret) {
+					t.Errorf("%s: the error tells it: %v", name, err)
+				}
+			}
+		}
+	}
+}
+
+func TestAServerThatFailsIsLeft(t *testing.T) {
+	t.Parallel()
+	var down, reached [3]atomic.Int64 // down: the status to answer with
+	var endpoints []string
+	for i := range down {
+		endpoints = append(endpoints, serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			reached[i].Add(1)
+			if status := down[i].Load(); status != 0 {
+				w.WriteHeader(int(status))
+			}
+		})).URL)
+	}
+	gone := "http://" + registrytest.UnusedAddress(t)
+	silent := "http://" + registrytest.SilentAddress(t)
+	d := open(t, registry.Config{Endpoint: strings.Join([]string{endpoints[0], gone, silent, endpoints[1], endpoints[2]}, ", ")})
+	within := func(timeout time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
+		defer cancel()
+		return d.Register(ctx, web(1))
+	}
+	call := func() error { return within(bound) }
+	expect := func(when string, err error, ok bool, want ...int64) {
+		t.Helper()
+		got := []int64{reached[0].Load(), reached[1].Load(), reached[2].Load()}
+		if (err == nil) != ok || !slices.Equal(got, want) {
+			t.Errorf("%s: got error %v after %v requests, want success: %t after %v", when, err, got, ok, want)
+		}
+	}
+	expect("the first server works", call(), true, 1, 0, 0)
+	expect("and is used on", call(), true, 2, 0, 0)
+	down[0].Store(http.StatusTooManyRequests)
+	expect("a server that is busy is not left", call(), false, 3, 0, 0)
+	down[0].Store(http.StatusServiceUnavailable)
+	expect("a call that failed is not made again", call(), false, 4, 0, 0)
+	expect("nobody listens at the second", call(), false, 4, 0, 0)
+	expect("the third never answers", within(50*time.Millisecond), false, 4, 0, 0)
+	expect("the fourth works", call(), true, 4, 1, 0)
+
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	expect("a caller that has gone says nothing of the server", d.Register(cancelled, web(1)), false, 4, 1, 0)
+	expect("so it is used on", call(), true, 4, 2, 0)
+	down[1].Store(http.StatusBadGateway)
+	expect("a gateway without a server is left", call(), false, 4, 3, 0)
+	expect("the last works", call(), true, 4, 3, 1)
+	down[0].Store(0)
+	down[2].Store(http.StatusInternalServerError)
+	expect("the last fails", call(), false, 4, 3, 2)
+	expect("and the first comes round again", call(), true, 5, 3, 2)
+}
+
+func TestCertificates(t *testing.T) {
+	t.Parallel()
+	authority, stranger := newAuthority(t), newAuthority(t)
+	client, otherClient := issue(t, authority, "client"), issue(t, stranger, "stranger")
+	trusted := registry.TLS{CAFile: authority.CertFile}
+	with := func(pair pki.KeyPair) registry.TLS {
+		return registry.TLS{CAFile: authority.CertFile, CertFile: pair.CertFile, KeyFile: pair.KeyFile}
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		tls    registry.TLS
+		spoil  func(*tls.Config)
+		host   string // in place of 127.0.0.1
+		field  string // of the terminal error; "": success
+	}{
+		"right":          {reason: "the plain case", tls: with(client)},
+		"no certificate": {reason: "the server asks for one", tls: trusted, field: "tls.certFile"},
+		"of a stranger":  {reason: "the server does not know the authority", tls: with(otherClient), field: "tls.certFile"},
+		"untrusted server": {
+			reason: "somebody else may answer there", field: "tls.caFile",
+			tls: registry.TLS{CAFile: stranger.CertFile, CertFile: client.CertFile, KeyFile: client.KeyFile},
+		},
+		"another name": {
+			reason: "somebody else may answer there", tls: with(client), host: "127.0.0.2", field: "endpoint",
+		},
+		"TLS 1.2": {
+			reason: "older servers have it", tls: with(client),
+			spoil: func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			serverConfig := serverTLS(t, authority)
+			serverConfig.ClientAuth, serverConfig.ClientCAs = tls.RequireAndVerifyClientCert, serverConfig.RootCAs
+			if tc.spoil != nil {
+				tc.spoil(serverConfig)
+			}
+			server := httptest.NewUnstartedServer(httpserver.New(newMemory(t), httpserver.Options{}))
+			if tc.host != "" {
+				listener, err := net.Listen("tcp", net.JoinHostPort(tc.host, "0"))
+				if err != nil {
+					t.Fatalf("listening on another loopback address: %v", err)
+				}
+				_ = server.Listener.Close()
+				server.Listener = listener
+			}
+			server.TLS = serverConfig
+			server.Config.ErrorLog = log.New(io.Discard, "", 0) // it reports every handshake that fails
+			server.StartTLS()
+			t.Cleanup(server.Close)
+			d := open(t, registry.Config{Endpoint: server.URL, TLS: tc.tls})
+
+			err := registerUntilSaid(t, d)
+			if tc.field == "" {
+				if err != nil {
+					t.Errorf("got error %v, want success\nreason: %s", err, tc.reason)
+				}
+				return
+			}
+			if field, _ := registry.FieldOf(err); !registry.IsTerminal(err) || field != tc.field {
+				t.Errorf("got error %v of field %q, want a terminal one of %q\nreason: %s", err, field, tc.field, tc.reason)
+			}
+		})
+	}
+}
+
+// registerUntilSaid registers until the answer is not that of a connection which broke: with TLS 1.3 a server refuses a
+// certificate when the request is on its way already, and what it says of it can be lost.
+func registerUntilSaid(t *testing.T, d *httpregistry.Registry) error {
+	t.Helper()
+	for deadline := time.Now().Add(bound); ; {
+		err := d.Register(t.Context(), web(1))
+		if err == nil || registry.IsTerminal(err) || time.Now().After(deadline) {
+			return err
 		}
 	}
 }
@@ -304,12 +487,16 @@ func TestListIsAllOrNothing(t *testing.T) {
 		"none":            {reason: "nothing is an answer", body: `{"instances":[]}`, want: 0},
 		"unknown fields":  {reason: "a later version may have more", body: `{"instances":[],"next":null}`, want: 0},
 		"other cluster's": {reason: "a server may ignore the filter", body: `{"instances":[` + entry("other", "UP") + `]}`, want: 0},
-		"strange state":   {reason: "it can't be told what it means", body: `{"instances":[` + entry("test", "UP") + `]}`, says: "state"},
-		"no list":         {reason: "an answer by somebody else must not read as empty", body: `{"items":[]}`, says: "instances"},
-		"null":            {reason: "it is no list", body: `{"instances":null}`, says: "instances"},
-		"no JSON":         {reason: "a login page answers 200, too", body: `<html>`, says: "decoding"},
-		"nothing at all":  {reason: "it is no list", body: ``, says: "decoding"},
-		"two answers":     {reason: "the second would be ignored", body: `{"instances":[]}{}`, says: "decoding"},
+		"empty metadata": {
+			reason: "it is nil rather than empty", want: 1,
+			body: `{"instances":[` + strings.Replace(entry("test", "InService"), "{", `{"metadata":{},`, 1) + `]}`,
+		},
+		"strange state":  {reason: "it can't be told what it means", body: `{"instances":[` + entry("test", "UP") + `]}`, says: "state"},
+		"no list":        {reason: "an answer by somebody else must not read as empty", body: `{"items":[]}`, says: "instances"},
+		"null":           {reason: "it is no list", body: `{"instances":null}`, says: "instances"},
+		"no JSON":        {reason: "a login page answers 200, too", body: `<html>`, says: "decoding"},
+		"nothing at all": {reason: "it is no list", body: ``, says: "decoding"},
+		"two answers":    {reason: "the second would be ignored", body: `{"instances":[]}{}`, says: "decoding"},
 		"cut short": {
 			reason: "a part is not the whole", body: `{"instances":[]}`, header: map[string]string{"Content-Length": "100"},
 			says: "unexpected EOF",
@@ -319,7 +506,7 @@ func TestListIsAllOrNothing(t *testing.T) {
 			t.Parallel()
 			got, err := answering(t, 200, tc.header, tc.body).List(t.Context(), "test")
 			if tc.says == "" {
-				if err != nil || len(got) != tc.want {
+				if err != nil || len(got) != tc.want || tc.want > 0 && got[0].Metadata != nil {
 					t.Errorf("got %d entries, error %v; want %d\nreason: %s", len(got), err, tc.want, tc.reason)
 				}
 				return
@@ -459,8 +646,8 @@ func TestAnUntrustedServerIsNotTold(t *testing.T) {
 	t.Cleanup(server.Close)
 	token := registry.Auth{TokenFile: writeFile(t, "token", goodToken)}
 	err := open(t, registry.Config{Endpoint: server.URL, Auth: token}).Register(t.Context(), web(1))
-	if err == nil || !strings.Contains(err.Error(), "certificate") {
-		t.Errorf("got error %v, want one about the certificate", err)
+	if field, _ := registry.FieldOf(err); field != "tls.caFile" || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("got error %v of field %q, want one of tls.caFile about the certificate", err, field)
 	}
 	if n := requests.Load(); n != 0 {
 		t.Errorf("the server got %d requests, want none", n)

@@ -2,16 +2,9 @@ package httpregistry
 
 import (
 	"crypto/tls"
-	"crypto/x509"
-	"errors"
-	"fmt"
 	"net"
 	"net/http"
-	"net/url"
-	"os"
 	"time"
-
-	"github.com/rollcall-dev/rollcall/registry"
 )
 
 const (
@@ -23,20 +16,9 @@ const (
 	maxHeaderBytes = 64 << 10
 )
 
-// newTransport makes a pool of connections of its own for the endpoint. A context bounds each call whole; the time-outs
-// here are for what goes on in the background.
-func newTransport(endpoint *url.URL, cfg registry.TLS) (*http.Transport, error) {
-	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12}
-	if cfg.CAFile != "" {
-		if endpoint.Scheme != "https" {
-			return nil, errors.New("is of no use: endpoint is not https://; remove it or correct the endpoint")
-		}
-		roots, err := readAuthorities(cfg.CAFile)
-		if err != nil {
-			return nil, err
-		}
-		tlsConfig.RootCAs = roots
-	}
+// newTransport makes a pool of connections of its own. A context bounds each call whole; the time-outs here are for what
+// goes on in the background.
+func newTransport(tlsConfig *tls.Config) *http.Transport {
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		DialContext:            (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
@@ -48,17 +30,5 @@ func newTransport(endpoint *url.URL, cfg registry.TLS) (*http.Transport, error) 
 		MaxIdleConnsPerHost:    maxConns,
 		IdleConnTimeout:        idleTimeout,
 		MaxResponseHeaderBytes: maxHeaderBytes,
-	}, nil
-}
-
-func readAuthorities(path string) (*x509.CertPool, error) {
-	pem, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("must be a PEM file that the manager can read: %w", err)
 	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s holds no certificate in PEM form", path)
-	}
-	return roots, nil
 }

@@ -128,12 +128,17 @@ func failed(c registry.Change, err error) error {
 
 // apply makes a change. The caller holds the lock.
 func (r *Registry) apply(c registry.Change) {
+	id := identityOf(c.Instance)
+	held, known := r.entries[id]
+	mine := known && held.UID == c.Instance.UID
 	switch {
-	case c.State != registry.InService && !r.holds(c.Instance): // absent, or another pod's
-	case c.State == registry.Absent:
-		delete(r.entries, identityOf(c.Instance))
-	default:
-		r.entries[identityOf(c.Instance)] = ownCopy(registry.Entry{Instance: c.Instance, State: c.State})
+	case c.State == registry.InService:
+		r.entries[id] = ownCopy(registry.Entry{Instance: c.Instance, State: registry.InService})
+	case mine && c.State == registry.OutOfService:
+		held.State = registry.OutOfService
+		r.entries[id] = held
+	case mine:
+		delete(r.entries, id)
 	}
 }
 
@@ -141,12 +146,6 @@ func (r *Registry) apply(c registry.Change) {
 func ownCopy(e registry.Entry) registry.Entry {
 	e.Metadata = maps.Clone(e.Metadata)
 	return e
-}
-
-// holds reports whether the entry at the instance's identity is that of the same pod. The caller holds the lock.
-func (r *Registry) holds(in registry.Instance) bool {
-	e, known := r.entries[identityOf(in)]
-	return known && e.UID == in.UID
 }
 
 func (r *Registry) pick(wanted func(registry.Entry) bool) []registry.Entry {

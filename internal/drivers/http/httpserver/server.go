@@ -18,8 +18,11 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// maxBody bounds a request's body, in bytes.
-const maxBody = 64 << 10
+const (
+	// maxBody bounds a request's body, in bytes.
+	maxBody   = 64 << 10
+	maxWeight = 10000
+)
 
 // Backend is what the server answers from.
 type Backend interface {
@@ -29,8 +32,10 @@ type Backend interface {
 
 // Options change how the server answers; the zero value is an open server.
 type Options struct {
-	// Authorize decides on the bearer token of a request, "" where it has none. Nil lets everybody in.
+	// Authorize decides on the bearer token of a request, "" where it has none, and Login on its user and password. Who is
+	// let in by one of them is in. Both nil lets everybody in.
 	Authorize func(token string) bool
+	Login     func(username, password string) bool
 	// OnAnswer is called for each answer just before it is sent, so whatever the client does because of it comes later
 	// than Answer.Sent. It may be called from several goroutines at once. Nil: nobody is told.
 	OnAnswer func(Answer)
@@ -95,23 +100,42 @@ func (s *server) handle(do func(*http.Request) reply) http.Handler {
 				Received: received, Sent: time.Now(), Status: rep.status,
 			})
 		}
+		if rep.status == http.StatusUnauthorized {
+			s.challenge(w)
+		}
 		send(w, rep)
 	})
 }
 
+// challenge says which credentials are taken.
+func (s *server) challenge(w http.ResponseWriter) {
+	if s.opts.Authorize != nil {
+		w.Header().Add("WWW-Authenticate", "Bearer")
+	}
+	if s.opts.Login != nil {
+		w.Header().Add("WWW-Authenticate", `Basic realm="registry", charset="UTF-8"`)
+	}
+}
+
 // refuse answers a request that is not let in; the zero reply means that it is.
 func (s *server) refuse(r *http.Request) reply {
-	if s.opts.Authorize == nil {
+	if s.opts.Authorize == nil && s.opts.Login == nil || s.hasToken(r) || s.hasPassword(r) {
 		return reply{}
 	}
+	return reply{status: http.StatusUnauthorized, body: problem{"valid credentials are needed"}}
+}
+
+func (s *server) hasToken(r *http.Request) bool {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		token = ""
 	}
-	if s.opts.Authorize(token) {
-		return reply{}
-	}
-	return reply{status: http.StatusUnauthorized, body: problem{"a valid bearer token is needed"}}
+	return s.opts.Authorize != nil && s.opts.Authorize(token)
+}
+
+func (s *server) hasPassword(r *http.Request) bool {
+	username, password, given := r.BasicAuth()
+	return given && s.opts.Login != nil && s.opts.Login(username, password)
 }
 
 func (s *server) change(apply func(context.Context, registry.Instance) error) http.Handler {
@@ -168,6 +192,9 @@ func decode(r *http.Request) (registry.Instance, error) {
 	if in.Port < 1 || in.Port > math.MaxUint16 {
 		return in, requestError(fmt.Sprintf("port must be 1 to 65535, not %d", in.Port))
 	}
+	if in.Weight < 0 || in.Weight > maxWeight {
+		return in, requestError(fmt.Sprintf("weight must be 1 to %d, not %d", maxWeight, in.Weight))
+	}
 	return in, nil
 }
 
@@ -189,9 +216,6 @@ func failure(asked registry.Instance, err error) reply {
 }
 
 func send(w http.ResponseWriter, rep reply) {
-	if rep.status == http.StatusUnauthorized {
-		w.Header().Set("WWW-Authenticate", "Bearer")
-	}
 	if rep.retryAfter > 0 {
 		seconds := int64(math.Ceil(rep.retryAfter.Seconds()))
 		w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))

@@ -57,7 +57,23 @@ func TestAnswers(t *testing.T) {
 		"list":       {reason: "the plain case", method: "GET", url: "/v1/instances?cluster=test", status: 200, says: `{"instances":[]}`},
 		"more fields": {
 			reason: "later versions may send more", method: "POST", url: "/v1/register",
-			body: strings.Replace(instance, "{", `{"weight":1,`, 1), status: 204,
+			body: strings.Replace(instance, "{", `{"color":"red",`, 1), status: 204,
+		},
+		"weight, zone and metadata": {
+			reason: "a client may say them", method: "POST", url: "/v1/register",
+			body: strings.Replace(instance, "{", `{"weight":10000,"zone":"a","metadata":{"version":"v1"},`, 1), status: 204,
+		},
+		"weight too large": {
+			reason: "it would get all there is", method: "POST", url: "/v1/register",
+			body: strings.Replace(instance, "{", `{"weight":10001,`, 1), status: 400, says: "weight must be",
+		},
+		"weight below zero": {
+			reason: "it is no share", method: "POST", url: "/v1/register",
+			body: strings.Replace(instance, "{", `{"weight":-1,`, 1), status: 400, says: "weight must be",
+		},
+		"metadata that is no text": {
+			reason: "a client would not get it back as it was", method: "POST", url: "/v1/register",
+			body: strings.Replace(instance, "{", `{"metadata":{"n":1},`, 1), status: 400, says: "metadata",
 		},
 		"list of what": {reason: "the filter is no option", method: "GET", url: "/v1/instances", status: 400, says: "cluster"},
 		"no JSON":      {reason: "it can't be read", method: "POST", url: "/v1/register", body: "web", status: 400, says: "JSON"},
@@ -146,6 +162,50 @@ func TestOnlyTheRightTokenIsLetIn(t *testing.T) {
 			t.Errorf("Authorization %q: got %d, %v; want %d", header, answer.Code, answer.Header(), want)
 		}
 	}
+}
+
+func TestWhoMayComeIn(t *testing.T) {
+	t.Parallel()
+	token := func(token string) bool { return token == "good" }
+	login := func(username, password string) bool { return username == "me" && password == "good:pass" }
+	const basic = `Basic realm="registry", charset="UTF-8"`
+	for name, tc := range map[string]struct {
+		reason    string
+		opts      httpserver.Options
+		header    string
+		status    int
+		challenge []string
+	}{
+		"nobody asks":      {"an open server", httpserver.Options{}, "", 200, nil},
+		"right password":   {"the plain case", httpserver.Options{Login: login}, basicAuth("me", "good:pass"), 200, nil},
+		"wrong password":   {"it says what it takes", httpserver.Options{Login: login}, basicAuth("me", "good"), 401, []string{basic}},
+		"another user":     {"both count", httpserver.Options{Login: login}, basicAuth("you", "good:pass"), 401, []string{basic}},
+		"no password":      {"nothing is nothing", httpserver.Options{Login: login}, "", 401, []string{basic}},
+		"a token for it":   {"a token is no password", httpserver.Options{Login: login}, "Bearer good", 401, []string{basic}},
+		"either, token":    {"one is enough", httpserver.Options{Authorize: token, Login: login}, "Bearer good", 200, nil},
+		"either, password": {"one is enough", httpserver.Options{Authorize: token, Login: login}, basicAuth("me", "good:pass"), 200, nil},
+		"neither": {
+			"both are named", httpserver.Options{Authorize: token, Login: login}, "Bearer bad", 401, []string{"Bearer", basic},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			header := http.Header{}
+			if tc.header != "" {
+				header.Set("Authorization", tc.header)
+			}
+			answer := ask(t.Context(), httpserver.New(newFake(t), tc.opts), "GET", "/v1/instances?cluster=test", "", header)
+			if diff := cmp.Diff(tc.challenge, answer.Header().Values("WWW-Authenticate")); answer.Code != tc.status || diff != "" {
+				t.Errorf("got %d, want %d; challenges, -want +got:\n%s\nreason: %s", answer.Code, tc.status, diff, tc.reason)
+			}
+		})
+	}
+}
+
+func basicAuth(username, password string) string {
+	r := http.Request{Header: http.Header{}}
+	r.SetBasicAuth(username, password)
+	return r.Header.Get("Authorization")
 }
 
 func TestEveryAnswerIsTold(t *testing.T) {
