@@ -6,6 +6,7 @@ import (
 	"github.com/rollcall-dev/rollcall/cmd/app"
 	"github.com/rollcall-dev/rollcall/internal/drivers/consul"
 	"github.com/rollcall-dev/rollcall/internal/drivers/etcd"
+	"github.com/rollcall-dev/rollcall/internal/drivers/eureka"
 	httpregistry "github.com/rollcall-dev/rollcall/internal/drivers/http"
 	"github.com/rollcall-dev/rollcall/internal/drivers/memory"
 	"github.com/rollcall-dev/rollcall/internal/drivers/nacos"
@@ -17,6 +18,7 @@ func Registries() []app.Option {
 	return []app.Option{
 		app.WithRegistry("consul", consul.New),
 		app.WithRegistry("etcd", etcd.New),
+		app.WithRegistry("eureka", eureka.New),
 		app.WithRegistry("http", httpregistry.New),
 		app.WithRegistry("memory", memory.New),
 		app.WithRegistry("nacos", nacos.New),
