@@ -93,6 +93,7 @@ func harness(t *testing.T, server *eureka.Server) registrytest.Harness {
 		Secrets: []string{wrongPassword, guarded.Use(t).Password},
 		Lacks: map[registrytest.Capability]string{
 			registrytest.AnyServiceName: "a path can't carry / \\ % and ; and clients split a name at its commas",
+			registrytest.Conditional:    "no request has a condition; within one process a lock does",
 			registrytest.Durable:        "the registry is in the server's memory",
 			registrytest.Probing:        "an entry that is UP is given to clients",
 			registrytest.Batching:       "the API takes one instance at a time",

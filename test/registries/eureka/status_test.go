@@ -1,0 +1,322 @@
+package eureka_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/registries/eureka"
+)
+
+// TestRegisterEndsUp has somebody else set each status there is in each way there is, before a pod is put in service.
+func TestRegisterEndsUp(t *testing.T) {
+	t.Parallel()
+	server := uncached.Use(t)
+	for name, tc := range map[string]struct {
+		reason string
+		do     func(w *scene)
+	}{
+		"nothing there":       {"the plain case", func(*scene) {}},
+		"in service":          {"it is called again whenever its outcome is unknown", func(w *scene) { w.post("UP") }},
+		"taken out by us":     {"an in-place update ends so", func(w *scene) { w.post("UP"); w.put("OUT_OF_SERVICE") }},
+		"taken down":          {"any status can be an override", func(w *scene) { w.post("UP"); w.put("DOWN") }},
+		"overridden with UP":  {"a person's way to put it back", func(w *scene) { w.post("UP"); w.put("OUT_OF_SERVICE"); w.put("UP") }},
+		"posted out":          {"no override is there to be removed, and POST is not believed (#1398)", func(w *scene) { w.post("OUT_OF_SERVICE") }},
+		"posted as starting":  {"a fail over was interrupted", func(w *scene) { w.post("STARTING") }},
+		"posted as down":      {"the pod's own client, from before it was Rollcall's", func(w *scene) { w.post("DOWN") }},
+		"status removed":      {"an override removed without a value leaves UNKNOWN (#955)", func(w *scene) { w.post("UP"); w.put("OUT_OF_SERVICE"); w.remove("") }},
+		"removed with a down": {"an override can be removed with any value", func(w *scene) { w.post("UP"); w.put("OUT_OF_SERVICE"); w.remove("?value=DOWN") }},
+		"override of an entry that went": {
+			"overrides are kept by ID, and this one is left of another entry", func(w *scene) { w.leaveOverride("OUT_OF_SERVICE") },
+		},
+		"override DOWN of an entry that went": {"the same", func(w *scene) { w.leaveOverride("DOWN") }},
+		"a clock ahead": {
+			"what a client says of a later time beats what we say now",
+			func(w *scene) { w.postAt(time.Now().Add(time.Hour)) },
+		},
+		"a clock ahead, and taken out": {
+			"both at once", func(w *scene) { w.postAt(time.Now().Add(time.Hour)); w.put("OUT_OF_SERVICE") },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := web(t, 1)
+			in.Metadata = map[string]string{"version": "v2"}
+			w := &scene{T: t, server: server, in: in}
+			tc.do(w)
+			d := open(t, configOf(t, server))
+			for range 2 {
+				if err := d.Register(t.Context(), in); err != nil {
+					t.Fatalf("Register: %v\nreason: %s", err, tc.reason)
+				}
+				w.expect("UP", tc.reason)
+				if err := d.Heartbeat(t.Context(), in); err != nil {
+					t.Errorf("Heartbeat: %v\nreason: %s", err, tc.reason)
+				}
+				w.expect("UP", tc.reason)
+			}
+		})
+	}
+}
+
+// TestALostEntryIsFailedOverUnseen looks at the entry after each request of the driver's.
+func TestALostEntryIsFailedOverUnseen(t *testing.T) {
+	t.Parallel()
+	server := uncached.Use(t)
+	for name, tc := range map[string]struct {
+		reason string
+		do     func(w *scene)
+	}{
+		"nothing there":             {"the server was restarted, or has evicted it", func(*scene) {}},
+		"override UP of one before": {"a left-over must not put it in service", func(w *scene) { w.leaveOverride("UP") }},
+		"override out of one before": {
+			"then nothing has to be overridden", func(w *scene) { w.leaveOverride("OUT_OF_SERVICE") },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := web(t, 1)
+			w := &scene{T: t, server: server, in: in}
+			tc.do(w)
+			seen := &seen{scene: w}
+			d := open(t, watched(t, configOf(t, server), seen))
+			if err := d.FailOver(t.Context(), in); err != nil {
+				t.Fatal(err)
+			}
+			w.expect("OUT_OF_SERVICE", tc.reason)
+			if got := seen.statuses(); len(got) < 3 || strings.Contains(strings.Join(got, " "), "UP") {
+				t.Errorf("after each request the status was %q, want never UP\nreason: %s", got, tc.reason)
+			}
+			if err := errors.Join(d.Heartbeat(t.Context(), in), d.FailOver(t.Context(), in)); err != nil {
+				t.Fatal(err)
+			}
+			w.expect("OUT_OF_SERVICE", tc.reason)
+			if err := d.Register(t.Context(), in); err != nil {
+				t.Fatal(err)
+			}
+			w.expect("UP", "it must come back, whatever was there")
+		})
+	}
+}
+
+// TestWhatHasExpiredIsFound is on a server that has not come to evict what has no lease any more: it denies the entry and
+// goes on to give it to clients.
+func TestWhatHasExpiredIsFound(t *testing.T) {
+	t.Parallel()
+	server := cached.Use(t)
+	short := configOf(t, server)
+	short.Options = options(server, 1, 2)
+	for name, tc := range map[string]struct {
+		reason string
+		call   func(d registry.Registry, in registry.Instance) error
+		want   string // "": absent
+	}{
+		"Deregister": {
+			"clients were sent there until the eviction, minutes later in a large registry",
+			func(d registry.Registry, in registry.Instance) error { return d.Deregister(t.Context(), in) }, "",
+		},
+		"FailOver": {
+			"the pod is updated while clients are sent there",
+			func(d registry.Registry, in registry.Instance) error { return d.FailOver(t.Context(), in) }, "OUT_OF_SERVICE",
+		},
+		"Register": {
+			"the lease begins anew",
+			func(d registry.Registry, in registry.Instance) error { return d.Register(t.Context(), in) }, "UP",
+		},
+		"Deregister of another pod": {
+			"the entry is of the pod that has the address now, expired or not",
+			func(d registry.Registry, in registry.Instance) error {
+				in.UID = "other"
+				return d.Deregister(t.Context(), in)
+			}, "UP",
+		},
+		"FailOver of another pod": {
+			"the entry is of the pod that has the address now, expired or not",
+			func(d registry.Registry, in registry.Instance) error {
+				in.UID = "other"
+				return d.FailOver(t.Context(), in)
+			}, "UP",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := web(t, 1)
+			if err := open(t, short).Register(t.Context(), in); err != nil {
+				t.Fatal(err)
+			}
+			d := open(t, configOf(t, server))
+			until(t, "the lease has ended", func() bool {
+				_, err := server.Do(t.Context(), http.MethodGet, pathOf(in), nil)
+				return err != nil && strings.Contains(err.Error(), "404")
+			})
+			if got := statusOf(t, server, in); got != "UP" {
+				t.Fatalf("the server gives it to clients with status %q, want UP: this test needs it to", got)
+			}
+			if err := d.Heartbeat(t.Context(), in); !registry.IsNotRegistered(err) {
+				t.Errorf("Heartbeat: got error %v, want one that says not registered", err)
+			}
+			if err := tc.call(d, in); err != nil {
+				t.Fatal(err)
+			}
+			if got := statusOf(t, server, in); got != tc.want {
+				t.Errorf("clients get it with status %q, want %q\nreason: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+// scene is an entry that somebody else deals with.
+type scene struct {
+	*testing.T
+	server *eureka.Server
+	in     registry.Instance
+}
+
+func (w *scene) do(method, path, body string) {
+	w.Helper()
+	if _, err := w.server.Do(w.Context(), method, path, strings.NewReader(body)); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *scene) post(status string) { w.Helper(); w.postTo(w.in.Service, status, "") }
+func (w *scene) put(status string) {
+	w.Helper()
+	w.do(http.MethodPut, pathOf(w.in)+"/status?value="+status, "")
+}
+func (w *scene) remove(query string) {
+	w.Helper()
+	w.do(http.MethodDelete, pathOf(w.in)+"/status"+query, "")
+}
+
+func (w *scene) postAt(dirty time.Time) {
+	w.Helper()
+	w.postTo(w.in.Service, "UP", fmt.Sprintf(`,"lastDirtyTimestamp":"%d"`, dirty.UnixMilli()))
+}
+
+// postTo registers an instance as its own client would, with the ID that Rollcall gives it.
+func (w *scene) postTo(app, status, more string) {
+	w.Helper()
+	id, err := json.Marshal(w.in.Endpoint() + ":" + w.in.Service)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.do(http.MethodPost, "/apps/"+url.PathEscape(app), fmt.Sprintf(`{"instance":{"instanceId":%s,"app":%q,"vipAddress":%q,
+		"hostName":%q,"ipAddr":%q,"status":%q,"port":{"$":%d,"@enabled":"true"},"securePort":{"$":443,"@enabled":"false"},
+		"dataCenterInfo":{"@class":"com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo","name":"MyOwn"},
+		"leaseInfo":{"renewalIntervalInSecs":30,"durationInSecs":3600},"metadata":{"version":"v1"}%s}}`,
+		id, app, w.in.Service, w.in.Address, w.in.Address, status, w.in.Port, more))
+}
+
+// leaveOverride makes an override that is kept although there is no such entry, by one of the same ID elsewhere.
+func (w *scene) leaveOverride(status string) {
+	w.Helper()
+	elsewhere := "elsewhere-" + w.in.Service
+	first := "STARTING"
+	w.postTo(elsewhere, first, "")
+	w.do(http.MethodPut, "/apps/"+elsewhere+"/"+url.PathEscape(w.in.Endpoint()+":"+w.in.Service)+"/status?value="+status, "")
+}
+
+// expect holds the entry against what the contract wants, as clients see it.
+func (w *scene) expect(status, reason string) {
+	w.Helper()
+	got, err := w.read()
+	if err != nil {
+		w.Fatal(err)
+	}
+	if got == nil {
+		w.Fatalf("there is no entry, want status %s\nreason: %s", status, reason)
+	}
+	if got.Status != status || got.Metadata[registry.MetaUID] != w.in.UID || got.Metadata["version"] != w.in.Metadata["version"] {
+		w.Errorf("got status %s of pod %q, version %q; want %s of %q, %q\nreason: %s", got.Status,
+			got.Metadata[registry.MetaUID], got.Metadata["version"], status, w.in.UID, w.in.Metadata["version"], reason)
+	}
+}
+
+// read returns the entry as clients see it, nil where there is none.
+func (w *scene) read() (*instance, error) {
+	all, err := everything(w.Context(), w.server)
+	for _, i := range all {
+		if i.ID == w.in.Endpoint()+":"+w.in.Service && i.VIP == w.in.Service && strings.EqualFold(i.App, w.in.Service) {
+			return &i, err
+		}
+	}
+	return nil, err
+}
+
+// seen is what clients could see of an entry after each request.
+type seen struct {
+	scene *scene
+	mu    sync.Mutex
+	all   []string
+}
+
+func (s *seen) look() {
+	got, err := s.scene.read()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err != nil:
+		s.all = append(s.all, err.Error())
+	case got == nil:
+		s.all = append(s.all, "absent")
+	default:
+		s.all = append(s.all, got.Status)
+	}
+}
+
+func (s *seen) statuses() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all
+}
+
+// watched is the configuration with a proxy before the server, which looks at the entry after each request.
+func watched(t *testing.T, cfg registry.Config, s *seen) registry.Config {
+	t.Helper()
+	target, err := url.Parse(cfg.Endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target.Path = ""
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		proxy.ServeHTTP(w, r)
+		s.look()
+	}))
+	t.Cleanup(front.Close)
+	cfg.Endpoint = front.URL + "/eureka"
+	return cfg
+}
+
+// statusOf is what clients get of an entry, "" where it is absent.
+func statusOf(t *testing.T, server *eureka.Server, in registry.Instance) string {
+	t.Helper()
+	got, err := (&scene{T: t, server: server, in: in}).read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got == nil {
+		return ""
+	}
+	return got.Status
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(bound); !is(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after %s it is not so that %s", bound, what)
+		}
+	}
+}
