@@ -15,6 +15,7 @@ import (
 	"github.com/rollcall-dev/rollcall/test/registries"
 	"github.com/rollcall-dev/rollcall/test/registries/consul"
 	"github.com/rollcall-dev/rollcall/test/registries/etcd"
+	"github.com/rollcall-dev/rollcall/test/registries/eureka"
 	"github.com/rollcall-dev/rollcall/test/registries/nacos"
 	"github.com/rollcall-dev/rollcall/test/registries/read"
 	"github.com/rollcall-dev/rollcall/test/registries/zookeeper"
@@ -46,6 +47,7 @@ func backends() map[string]func(context.Context) (*backend, error) {
 	return map[string]func(context.Context) (*backend, error){
 		"consul":      consulBackend,
 		"etcd":        etcdBackend,
+		"eureka":      eurekaBackend,
 		"http":        httpBackend,
 		defaultDriver: memoryBackend,
 		"nacos":       nacosBackend,
@@ -127,6 +129,19 @@ func etcdBackend(ctx context.Context) (*backend, error) {
 		server.Stop()
 	}
 	return b, nil
+}
+
+// eurekaBackend answers from no cache: with them the drain would have to be 90 s, and the demo would take an hour.
+func eurekaBackend(ctx context.Context) (*backend, error) {
+	server, err := eureka.Start(ctx, eureka.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return running(server.Server, backend{
+		section: fmt.Sprintf("{driver: eureka, endpoint: %q}", server.Endpoint),
+		read:    read.Eureka(server.Endpoint, serviceName),
+		look:    fmt.Sprintf("curl -H 'Accept: application/json' %s/apps/%s", server.Endpoint, serviceName),
+	}), nil
 }
 
 func nacosBackend(ctx context.Context) (*backend, error) {
