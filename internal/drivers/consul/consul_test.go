@@ -74,16 +74,21 @@ func writeFile(t *testing.T, name, content string) string {
 	return path
 }
 
+// bound is generous: what is waited for comes at once.
+const bound = 30 * time.Second
+
 // attempts makes each call of a driver once.
 func attempts(t *testing.T, d *consul.Registry) map[string]error {
 	t.Helper()
-	_, listErr := d.List(t.Context(), "test")
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	_, listErr := d.List(ctx, "test")
 	return map[string]error{
-		"Register":   d.Register(t.Context(), web(1)),
-		"FailOver":   d.FailOver(t.Context(), web(1)),
-		"Deregister": d.Deregister(t.Context(), web(1)),
+		"Register":   d.Register(ctx, web(1)),
+		"FailOver":   d.FailOver(ctx, web(1)),
+		"Deregister": d.Deregister(ctx, web(1)),
 		"List":       listErr,
-		"Batch":      d.Batch(t.Context(), []registry.Change{{Instance: web(1), State: registry.InService}})[0],
+		"Batch":      d.Batch(ctx, []registry.Change{{Instance: web(1), State: registry.InService}})[0],
 	}
 }
 
