@@ -355,6 +355,62 @@ func hasUID(entries []registry.Entry, uid string) bool {
 	return false
 }
 
+// A list taken while entries come and go holds those that stay, and is no error.
+func TestListWhileEntriesComeAndGo(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	const staying, passing, lists = 20, 8, 200
+	d := open(t, registry.Config{Cluster: "prod-1", Endpoint: s.Endpoint, Options: options("base", "/changing")})
+	for i := range staying {
+		must(t, d.Register(t.Context(), pod(i)))
+	}
+	done := make(chan struct{})
+	var changing sync.WaitGroup
+	defer changing.Wait()
+	defer close(done)
+	for i := range passing {
+		in := pod(staying + i)
+		if i%2 == 0 {
+			in.Service = fmt.Sprint("passing-", i) // its folder goes, too
+		}
+		changing.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if err := errors.Join(d.Register(t.Context(), in), d.Deregister(t.Context(), in)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for range lists {
+		entries, err := d.List(t.Context(), "prod-1")
+		must(t, err)
+		for i := range staying {
+			if !hasUID(entries, pod(i).UID) {
+				t.Fatalf("the list lacks %s, which nobody has changed", pod(i).Pod)
+			}
+		}
+	}
+}
+
+func TestServerWithIPv6(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skipf("NOT TESTED: this machine has no IPv6 on loopback: %v", err)
+	}
+	_ = listener.Close()
+	d := open(t, registry.Config{
+		Cluster: "prod-1", Endpoint: forward(t, "::1", shared.Use(t).Endpoint), Options: options("base", "/six"),
+	})
+	must(t, d.Register(t.Context(), pod(1)))
+}
+
 // Folders that are empty go, and come again when they are needed.
 func TestEmptyFoldersGo(t *testing.T) {
 	t.Parallel()
