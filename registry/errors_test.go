@@ -44,7 +44,8 @@ func TestErrorClasses(t *testing.T) {
 
 func TestMarksOfNilAreNil(t *testing.T) {
 	t.Parallel()
-	if registry.Terminal(nil) != nil || registry.RetryAfter(nil, time.Second) != nil || registry.FieldError("f", nil) != nil {
+	if registry.Terminal(nil) != nil || registry.RetryAfter(nil, time.Second) != nil || registry.FieldError("f", nil) != nil ||
+		registry.NotRegistered(nil) != nil || registry.NotApplied(nil) != nil {
 		t.Error("a mark made an error of nil: a call that succeeded would count as failed")
 	}
 }
@@ -54,9 +55,47 @@ func TestMarksKeepTheError(t *testing.T) {
 	plain := errors.New("refused")
 	for name, err := range map[string]error{
 		"Terminal": registry.Terminal(plain), "RetryAfter": registry.RetryAfter(plain, time.Second),
+		"NotRegistered": registry.NotRegistered(plain), "NotApplied": registry.NotApplied(plain),
 	} {
 		if !errors.Is(err, plain) || err.Error() != plain.Error() {
 			t.Errorf("%s: got %q, want it to wrap and read as %q", name, err, plain)
 		}
+	}
+}
+
+func TestMarksOfOptionalCalls(t *testing.T) {
+	t.Parallel()
+	plain := errors.New("refused")
+	for name, tc := range map[string]struct {
+		reason                    string
+		err                       error
+		notRegistered, notApplied bool
+		terminal                  bool
+		field                     string
+	}{
+		"nil":            {reason: "no error has no mark", err: nil},
+		"plain":          {reason: "nothing was said", err: plain},
+		"not registered": {reason: "it is marked", err: registry.NotRegistered(plain), notRegistered: true},
+		"wrapped":        {reason: "wrapping keeps the mark", err: fmt.Errorf("a: %w", registry.NotRegistered(plain)), notRegistered: true},
+		"not applied":    {reason: "it is marked", err: registry.NotApplied(plain), notApplied: true},
+		"joined":         {reason: "joining keeps the mark", err: errors.Join(plain, registry.NotApplied(plain)), notApplied: true},
+		"terminal and a field": {
+			reason: "wrong credentials are both", err: registry.Terminal(registry.FieldError("auth.tokenFile", plain)),
+			terminal: true, field: "auth.tokenFile",
+		},
+		"not applied because of what is terminal": {
+			reason: "that another change is refused says nothing of this one",
+			err:    registry.NotApplied(fmt.Errorf("another change: %w", plain)), notApplied: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			field, _ := registry.FieldOf(tc.err)
+			if registry.IsNotRegistered(tc.err) != tc.notRegistered || registry.IsNotApplied(tc.err) != tc.notApplied ||
+				registry.IsTerminal(tc.err) != tc.terminal || field != tc.field {
+				t.Errorf("got not registered %t, not applied %t, terminal %t, field %q of %v\nreason: %s",
+					registry.IsNotRegistered(tc.err), registry.IsNotApplied(tc.err), registry.IsTerminal(tc.err), field, tc.err, tc.reason)
+			}
+		})
 	}
 }

@@ -1,0 +1,144 @@
+package registry_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+func TestAddresses(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason   string
+		endpoint string
+		want     []string
+		says     string // "": no error
+	}{
+		"one":           {reason: "the plain case", endpoint: "a:1", want: []string{"a:1"}},
+		"several":       {reason: "in their order", endpoint: "b:1,a:1,c:1", want: []string{"b:1", "a:1", "c:1"}},
+		"blanks around": {reason: "a list is easier to read with them", endpoint: " a:1 ,\n b:1 ", want: []string{"a:1", "b:1"}},
+		"any form":      {reason: "what an address is, is the driver's matter", endpoint: "x://y/z?a", want: []string{"x://y/z?a"}},
+		"none":          {reason: "there is no default", endpoint: "", says: "is missing"},
+		"blank":         {reason: "there is no default", endpoint: " \n", says: "is missing"},
+		"a comma":       {reason: "nobody is there", endpoint: ",", says: "empty address"},
+		"comma at end":  {reason: "something was forgotten", endpoint: "a:1,", says: "empty address"},
+		"twice":         {reason: "it would count for two", endpoint: "a:1, b:1, a:1", says: "one address twice"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := registry.Config{Endpoint: tc.endpoint}.Addresses()
+			expectList(t, got, err, tc.want, tc.says, tc.reason)
+		})
+	}
+}
+
+// expectList wants the list, or else an error of the field endpoint.
+func expectList(t *testing.T, got []string, err error, want []string, says, reason string) {
+	t.Helper()
+	if says != "" {
+		expectField(t, err, "endpoint", says, reason)
+		return
+	}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, error %v; want %q\nreason: %s", got, err, want, reason)
+	}
+}
+
+func TestHostPorts(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason   string
+		endpoint string
+		want     []string
+		says     string // "": no error
+	}{
+		"names":           {reason: "the plain case", endpoint: "zk-0.zk:2181,zk-1.zk:2181", want: []string{"zk-0.zk:2181", "zk-1.zk:2181"}},
+		"IPv4":            {reason: "an address will do", endpoint: "10.0.0.1:2181", want: []string{"10.0.0.1:2181"}},
+		"IPv6":            {reason: "in brackets, as everywhere", endpoint: "[fd00::1]:2181", want: []string{"[fd00::1]:2181"}},
+		"none":            {reason: "there is no default", endpoint: "", says: "is missing"},
+		"no port":         {reason: "there is no default", endpoint: "zk-0", says: "write host:port"},
+		"empty port":      {reason: "there is no default", endpoint: "zk-0:", says: "write host:port"},
+		"no host":         {reason: "it would be this machine", endpoint: ":2181", says: "write host:port"},
+		"port zero":       {reason: "nobody listens there", endpoint: "zk-0:0", says: "write host:port"},
+		"port too large":  {reason: "there is none", endpoint: "zk-0:65536", says: "write host:port"},
+		"a name for port": {reason: "which it is depends on the machine", endpoint: "zk-0:zookeeper", says: "write host:port"},
+		"bare IPv6":       {reason: "where the port begins can't be told", endpoint: "fd00::1:2181", says: "write host:port"},
+		"URL":             {reason: "it is another driver's form", endpoint: "http://zk-0:2181", says: "write host:port"},
+		"path":            {reason: "it would be a part of the name", endpoint: "zk-0/chroot:2181", says: "write host:port"},
+		"password":        {reason: "the error must not repeat it", endpoint: "me@hunter2:2181", says: "write host:port"},
+		"the second":      {reason: "all are looked at", endpoint: "zk-0:2181,zk-1", says: "write host:port"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := registry.Config{Endpoint: tc.endpoint}.HostPorts()
+			expectList(t, got, err, tc.want, tc.says, tc.reason)
+		})
+	}
+}
+
+func TestURLs(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason   string
+		endpoint string
+		want     []string
+		says     string // "": no error
+	}{
+		"http":         {reason: "within one cluster it may do", endpoint: "http://a", want: []string{"http://a"}},
+		"https":        {reason: "the plain case", endpoint: "https://a.example.com:8443", want: []string{"https://a.example.com:8443"}},
+		"path":         {reason: "a registry may be behind a proxy", endpoint: "https://a/b%2Fc/", want: []string{"https://a/b%2Fc/"}},
+		"IPv6":         {reason: "in brackets, as everywhere", endpoint: "http://[fd00::1]:80/x", want: []string{"http://[fd00::1]:80/x"}},
+		"several":      {reason: "peers", endpoint: "https://a/x, https://b/y", want: []string{"https://a/x", "https://b/y"}},
+		"none":         {reason: "there is no default", endpoint: "", says: "is missing"},
+		"no scheme":    {reason: "a bare host is ambiguous", endpoint: "a.example.com", says: "must begin with http"},
+		"host:port":    {reason: "its host is read as a scheme", endpoint: "a.example.com:80", says: "must begin with http"},
+		"other scheme": {reason: "only HTTP is spoken", endpoint: "ftp://a", says: "must begin with http"},
+		"no host":      {reason: "there is nobody to call", endpoint: "https:///x", says: "has no host"},
+		"port zero":    {reason: "nobody listens there", endpoint: "http://a:0", says: "a port is 1 to 65535"},
+		"port too large": {
+			reason: "there is none", endpoint: "http://a:65536", says: "a port is 1 to 65535",
+		},
+		"two schemes":      {reason: "one of the two would be open to all", endpoint: "https://a,http://b", says: "http and https"},
+		"the second":       {reason: "all are looked at", endpoint: "https://a,b", says: "must begin with http"},
+		"user":             {reason: "it is shown wherever the endpoint is", endpoint: "https://me@a", says: "must not hold a user"},
+		"password":         {reason: "it is shown wherever the endpoint is", endpoint: "https://me:hunter2@a", says: "must not hold a user"},
+		"query":            {reason: "each call has its own", endpoint: "https://a?b=c", says: "must not have a query"},
+		"empty query":      {reason: "each call has its own", endpoint: "https://a?", says: "must not have a query"},
+		"fragment":         {reason: "it is never sent", endpoint: "https://a#b", says: "must not have a fragment"},
+		"blank in it":      {reason: "it is no URL", endpoint: "https://a b", says: "is not a URL"},
+		"bad escape":       {reason: "the error must not repeat a password", endpoint: "https://me:hunter2%zz@a", says: "is not a URL"},
+		"password as port": {reason: "a slash in it ends the host there", endpoint: "https://me:hunter2/x@a", says: "is not a URL"},
+		"number as port": {
+			reason: "a slash in a password ends the host there", endpoint: "https://me:123456789/x@a", says: "a port is 1 to 65535",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			urls, err := registry.Config{Endpoint: tc.endpoint}.URLs()
+			var got []string
+			for _, u := range urls {
+				got = append(got, u.String())
+			}
+			expectList(t, got, err, tc.want, tc.says, tc.reason)
+			if err != nil && strings.Contains(err.Error(), "123456789") {
+				t.Errorf("the error repeats a secret: %v", err)
+			}
+		})
+	}
+}
+
+func TestURLsRefuseFilesThatAreOfNoUse(t *testing.T) {
+	t.Parallel()
+	for field, files := range map[string]registry.TLS{
+		"tls.caFile":   {CAFile: "/ca", CertFile: "/cert", KeyFile: "/key"},
+		"tls.certFile": {CertFile: "/cert", KeyFile: "/key"},
+		"tls.keyFile":  {KeyFile: "/key"},
+	} {
+		_, err := registry.Config{Endpoint: "http://a", TLS: files}.URLs()
+		expectField(t, err, field, "is of no use", "it promises what is not there")
+		_, err = registry.Config{Endpoint: "https://a", TLS: files}.URLs()
+		expectField(t, err, "", "", "there it is of use")
+	}
+}

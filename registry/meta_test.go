@@ -1,0 +1,172 @@
+package registry_test
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// marked is an instance with its mark, as SetMeta leaves all else.
+func marked() registry.Instance {
+	return registry.Instance{
+		Service: "web", Address: "10.0.0.1", Port: 80, Cluster: "prod-1", Namespace: "shop", Pod: "web-1", UID: "uid-1",
+	}
+}
+
+func mark(more map[string]string) map[string]string {
+	m := map[string]string{
+		"rollcall-cluster": "prod-1", "rollcall-namespace": "shop", "rollcall-pod": "web-1", "rollcall-uid": "uid-1",
+	}
+	maps.Copy(m, more)
+	return m
+}
+
+func TestMetaIsReadBack(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		set    func(*registry.Instance)
+		want   map[string]string // besides the mark
+	}{
+		"mark alone": {reason: "what is not said is not written", set: func(*registry.Instance) {}},
+		"weight":     {reason: "a number is a text there", set: func(in *registry.Instance) { in.Weight = 150 }, want: map[string]string{"weight": "150"}},
+		"zone":       {reason: "as it is", set: func(in *registry.Instance) { in.Zone = "eu 1a" }, want: map[string]string{"zone": "eu 1a"}},
+		"metadata": {
+			reason: "as it is, empty values too",
+			set: func(in *registry.Instance) {
+				in.Metadata = map[string]string{"version": "v1", "canary": "", "Zone": "x", "rollcall": "y", "weights": "z"}
+			},
+			want: map[string]string{"version": "v1", "canary": "", "Zone": "x", "rollcall": "y", "weights": "z"},
+		},
+		"all": {
+			reason: "side by side",
+			set: func(in *registry.Instance) {
+				in.Weight, in.Zone, in.Metadata = 1, "a", map[string]string{"version": "v1"}
+			},
+			want: map[string]string{"weight": "1", "zone": "a", "version": "v1"},
+		},
+		"metadata that is ours": {
+			reason: "a mark that anybody could set would be none",
+			set: func(in *registry.Instance) {
+				in.Zone, in.Weight = "a", 7
+				in.Metadata = map[string]string{"rollcall-uid": "stolen", "zone": "b", "weight": "9"}
+			},
+			want: map[string]string{"zone": "a", "weight": "7"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := marked()
+			tc.set(&in)
+			given := maps.Clone(in.Metadata)
+			got := in.Meta()
+			if diff := cmp.Diff(mark(tc.want), got); diff != "" {
+				t.Errorf("Meta, -want +got:\n%s\nreason: %s", diff, tc.reason)
+			}
+			if !maps.Equal(in.Metadata, given) {
+				t.Errorf("Meta changed what it was given: %v, was %v", in.Metadata, given)
+			}
+			back := registry.Instance{Service: "web", Address: "10.0.0.1", Port: 80, Zone: "old", Weight: 3, Metadata: map[string]string{"old": ""}}
+			back.SetMeta(got)
+			maps.DeleteFunc(in.Metadata, func(key, _ string) bool { return registry.ReservedMeta(key) })
+			if !back.Equal(in) {
+				t.Errorf("read back: got %+v, want %+v\nreason: %s", back, in, tc.reason)
+			}
+			if len(back.Metadata) == 0 && back.Metadata != nil {
+				t.Error("read back: metadata is empty, want nil")
+			}
+			clear(got)
+			if !back.Equal(in) {
+				t.Error("read back: it shares the map that it was read from")
+			}
+		})
+	}
+}
+
+func TestSetMetaOfOthersEntries(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		meta   map[string]string
+		want   registry.Instance
+	}{
+		"nothing":           {reason: "an entry may have none", meta: nil},
+		"a weight in words": {reason: "others write what they want", meta: map[string]string{"weight": "heavy"}},
+		"a broken weight":   {reason: "others write what they want", meta: map[string]string{"weight": "1.5"}},
+		"no mark": {
+			reason: "it is nobody's", meta: map[string]string{"version": "v1"},
+			want: registry.Instance{Metadata: map[string]string{"version": "v1"}},
+		},
+		"a mark of a later version": {
+			reason: "what begins with the prefix is no metadata", meta: map[string]string{"rollcall-revision": "7"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got registry.Instance
+			got.SetMeta(tc.meta)
+			if !got.Equal(tc.want) {
+				t.Errorf("got %+v, want %+v\nreason: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+func TestReservedMeta(t *testing.T) {
+	t.Parallel()
+	for key, want := range map[string]bool{
+		registry.MetaCluster: true, registry.MetaNamespace: true, registry.MetaPod: true, registry.MetaUID: true,
+		registry.MetaZone: true, registry.MetaWeight: true, "rollcall-": true, "rollcall-later": true,
+		"rollcall": false, "Zone": false, "zones": false, "version": false, "": false,
+	} {
+		if got := registry.ReservedMeta(key); got != want {
+			t.Errorf("%q: got reserved %t, want %t", key, got, want)
+		}
+	}
+}
+
+func TestEqual(t *testing.T) {
+	t.Parallel()
+	full := func() registry.Instance {
+		in := marked()
+		in.Weight, in.Zone, in.Metadata = 7, "a", map[string]string{"version": "v1"}
+		return in
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*registry.Instance)
+		want   bool
+	}{
+		"nothing":       {"the same", func(*registry.Instance) {}, true},
+		"another map":   {"the content counts", func(in *registry.Instance) { in.Metadata = maps.Clone(in.Metadata) }, true},
+		"service":       {"a part of the identity", func(in *registry.Instance) { in.Service = "db" }, false},
+		"address":       {"a part of the identity", func(in *registry.Instance) { in.Address = "10.0.0.2" }, false},
+		"port":          {"a part of the identity", func(in *registry.Instance) { in.Port = 81 }, false},
+		"cluster":       {"a part of the mark", func(in *registry.Instance) { in.Cluster = "prod-2" }, false},
+		"namespace":     {"a part of the mark", func(in *registry.Instance) { in.Namespace = "b" }, false},
+		"pod":           {"a part of the mark", func(in *registry.Instance) { in.Pod = "b" }, false},
+		"uid":           {"a part of the mark", func(in *registry.Instance) { in.UID = "b" }, false},
+		"weight":        {"clients see it", func(in *registry.Instance) { in.Weight = 8 }, false},
+		"zone":          {"clients see it", func(in *registry.Instance) { in.Zone = "" }, false},
+		"value":         {"clients see it", func(in *registry.Instance) { in.Metadata["version"] = "v2" }, false},
+		"one pair more": {"clients see it", func(in *registry.Instance) { in.Metadata["a"] = "" }, false},
+		"no metadata":   {"clients see it", func(in *registry.Instance) { in.Metadata = nil }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			other := full()
+			tc.change(&other)
+			if got := full().Equal(other); got != tc.want || other.Equal(full()) != got {
+				t.Errorf("got %t, want %t, and both ways\nreason: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+	none, empty := marked(), marked()
+	empty.Metadata = map[string]string{}
+	if !none.Equal(empty) {
+		t.Error("an empty map differs from none: clients see no difference")
+	}
+}
