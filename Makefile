@@ -65,9 +65,10 @@ fmt: ## Format the code.
 	$(TOOL) golangci-lint fmt
 
 .PHONY: tidy
-tidy: ## Tidy go.mod and the tools' go.mod.
+tidy: ## Tidy go.mod, the tools' go.mod and the out-of-tree driver's.
 	go mod tidy
 	cd hack/tools && go mod tidy
+	cd test/outoftree && go mod tidy
 
 ##@ Check
 
@@ -87,6 +88,7 @@ verify-manifests: ## Render every kustomization and check what comes out.
 tidy-check: ## Fail if go.mod or go.sum is not tidy.
 	go mod tidy -diff
 	cd hack/tools && go mod tidy -diff
+	cd test/outoftree && go mod tidy -diff
 
 .PHONY: vet
 vet: ## Run go vet.
@@ -106,13 +108,20 @@ lint-fix: ## Run golangci-lint and mend what it can.
 
 .PHONY: test
 test: ## Run all tests, with -race, and print how long each part took.
-	@hack/phases.sh servers test-unit test-go-registries test-integration
+	@hack/phases.sh servers test-unit test-outoftree test-go-registries test-integration
 
 .PHONY: test-unit
 test-unit: check-race ## Run the tests that need no cluster.
 	@mkdir -p $(RESULTS)
 	$(GOTESTSUM) --format pkgname --jsonfile $(RESULTS)/unit.json --raw-command -- \
 		$(GOTEST) $$(go list ./... | grep -v /test/)
+
+.PHONY: test-outoftree
+test-outoftree: check-race ## Build a manager of another module with a driver of its own, and run the suite on that.
+	@mkdir -p $(RESULTS)
+	go vet -C test/outoftree ./...
+	$(GOTESTSUM) --format pkgname --jsonfile $(RESULTS)/outoftree.json --raw-command -- \
+		$(GOTEST:test=test -C test/outoftree) ./...
 
 .PHONY: test-integration
 test-integration: check-race servers ## Run the scenarios on a real control plane with OpenKruise.
