@@ -120,7 +120,7 @@ func etcdBackend(ctx context.Context) (*backend, error) {
 		return nil, err
 	}
 	b := running(server.Server, backend{
-		section: fmt.Sprintf("{driver: etcd, endpoint: %q}", server.Endpoint),
+		section: fmt.Sprintf("{driver: etcd, endpoint: %q}", "http://"+server.Endpoint),
 		read:    reader,
 		look:    fmt.Sprintf("etcdctl --endpoints %s get --prefix services/%s/", server.Endpoint, serviceName),
 	})
