@@ -211,7 +211,7 @@ func TestWhatARolledBackTransactionSaysDecides(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			body := fmt.Sprintf(`{"Results": null, "Errors": [{"OpIndex": 1, "What": %q}]}`, tc.what)
-			err := answering(t, http.StatusConflict, nil, body).Register(t.Context(), web(1))
+			err := attempts(t, answering(t, http.StatusConflict, nil, body))["Register"]
 			field, _ := registry.FieldOf(err)
 			if err == nil || registry.IsTerminal(err) != tc.terminal || field != tc.field {
 				t.Errorf("got error %v of field %q, terminal: %t; want %q, %t\nreason: %s",
@@ -300,7 +300,9 @@ func TestAnEndlessAnswerIsCutShort(t *testing.T) {
 			}
 		}
 	})})
-	if _, err := d.List(t.Context(), "test"); err == nil || !strings.Contains(err.Error(), "more than") {
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	if _, err := d.List(ctx, "test"); err == nil || !strings.Contains(err.Error(), "more than") {
 		t.Errorf("got error %v, want one that says the answer is too long", err)
 	}
 }

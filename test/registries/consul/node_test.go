@@ -367,6 +367,41 @@ func TestTheNodeOfAnAgentIsNeverWritten(t *testing.T) {
 	}
 }
 
+// TestAnEmptyNodeThatIsNotOursStays has a node with our name, which other tools make for hosts that have no services yet.
+func TestAnEmptyNodeThatIsNotOursStays(t *testing.T) {
+	t.Parallel()
+	server, node := shared.Use(t), nodeOf(t)
+	foreign := []object{{"Node": object{"Verb": "set", "Node": object{"Node": node, "Address": "10.9.0.1"}}}}
+	if err := server.Do(t.Context(), http.MethodPut, "/v1/txn", foreign, nil); err != nil {
+		t.Fatal(err)
+	}
+	must(t, openOn(t, server, node, "").Deregister, pod(t, 1))
+	expectNode(t, server, node, true, "we have not made it")
+}
+
+// TestAFailingCheckOfSomebodyElseIsNoStateOfOurs has a person add a check to our service, for maintenance perhaps. To
+// register it again and again would not help.
+func TestAFailingCheckOfSomebodyElseIsNoStateOfOurs(t *testing.T) {
+	t.Parallel()
+	server, node := shared.Use(t), nodeOf(t)
+	d := openOn(t, server, node, "")
+	must(t, d.Register, pod(t, 1))
+	id := fmt.Sprintf("%s-%s-%d", pod(t, 1).Service, pod(t, 1).Address, pod(t, 1).Port)
+	maintenance := []object{{"Check": object{"Verb": "set", "Check": object{
+		"Node": node, "CheckID": "maintenance", "Name": "Maintenance", "Status": "critical", "ServiceID": id,
+	}}}}
+	if err := server.Do(t.Context(), http.MethodPut, "/v1/txn", maintenance, nil); err != nil {
+		t.Fatal(err)
+	}
+	expectHealthy(t, server, "while the other check fails", pod(t, 1).Service)
+	got, err := d.List(t.Context(), t.Name())
+	if err != nil || len(got) != 1 || got[0].State != registry.InService {
+		t.Errorf("List: got %v, %v; want our pod in service", got, err)
+	}
+	must(t, d.Deregister, pod(t, 1))
+	expectNode(t, server, node, false, "the other check goes with the service")
+}
+
 // TestAnEntryOfSomebodyElseUnderTheNodeIsSpared has a person write below our node, which nobody should.
 func TestAnEntryOfSomebodyElseUnderTheNodeIsSpared(t *testing.T) {
 	t.Parallel()
