@@ -17,37 +17,38 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/drivers/memory"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/registries/read"
+	"github.com/rollcall-dev/rollcall/test/traffic"
 )
 
 func TestConclude(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason        string
-		with, without tally
+		with, without traffic.Tally
 		last          string
 		failed        bool
 		says          string
 	}{
 		"Proven": {
 			reason: "nothing failed with Rollcall, something without, and there were enough",
-			with:   tally{requests: 1000}, without: tally{requests: 500, failed: 1},
+			with:   traffic.Tally{Requests: 1000}, without: traffic.Tally{Requests: 500, Failed: 1},
 			last: "demo: 1000 requests, 0 failed with rollcall; 1 failed without",
 		},
 		"LostOne": {
 			reason: "one lost request is one too many",
-			with:   tally{requests: 5000, failed: 1}, without: tally{requests: 500, failed: 30},
+			with:   traffic.Tally{Requests: 5000, Failed: 1}, without: traffic.Tally{Requests: 500, Failed: 30},
 			last:   "demo: 5000 requests, 1 failed with rollcall; 30 failed without",
 			failed: true, says: "web-1      connection reset",
 		},
 		"TooFew": {
 			reason: "with few requests nothing is proven",
-			with:   tally{requests: 999}, without: tally{requests: 500, failed: 30},
+			with:   traffic.Tally{Requests: 999}, without: traffic.Tally{Requests: 500, Failed: 30},
 			last:   "demo: 999 requests, 0 failed with rollcall; 30 failed without",
 			failed: true, says: "too few",
 		},
 		"NoDifference": {
 			reason: "where nothing fails without Rollcall, the traffic would not have noticed anything with it",
-			with:   tally{requests: 1000}, without: tally{requests: 500},
+			with:   traffic.Tally{Requests: 1000}, without: traffic.Tally{Requests: 500},
 			last:   "demo: 1000 requests, 0 failed with rollcall; 0 failed without",
 			failed: true, says: "tells nothing",
 		},
@@ -57,10 +58,9 @@ func TestConclude(t *testing.T) {
 			t.Parallel()
 			var out strings.Builder
 			screen := newScreen(&out)
-			with, without := newTraffic(nil, screen), newTraffic(nil, screen)
-			with.count, without.count = tc.with, tc.without
-			if tc.with.failed > 0 {
-				with.failures = []failure{{pod: "web-1", why: "connection reset"}}
+			with, without := outcome{tally: tc.with}, outcome{tally: tc.without}
+			if tc.with.Failed > 0 {
+				with.failures = []traffic.Failure{{Pod: "web-1", Why: "connection reset"}}
 			}
 			if err := conclude(screen, with, without); errors.Is(err, errFailed) != tc.failed {
 				t.Errorf("%s: got error %v", tc.reason, err)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/registries/read"
+	"github.com/rollcall-dev/rollcall/test/traffic"
 )
 
 const (
@@ -42,7 +43,7 @@ type life struct {
 	namespace string
 	set       *appsv1alpha1.CloneSet
 	read      read.Reader
-	traffic   *traffic
+	traffic   *traffic.Client
 	atLeast   int // requests
 }
 
@@ -116,7 +117,7 @@ func (l *life) enough() step {
 		title: fmt.Sprintf("Go on until there were %d requests", l.atLeast),
 		do:    func(context.Context) error { return nil },
 		until: func(context.Context) (string, error) {
-			if n := l.traffic.tally().requests; n < l.atLeast {
+			if n := l.traffic.Tally().Requests; n < l.atLeast {
 				return fmt.Sprintf("there were %d requests and not %d", n, l.atLeast), nil
 			}
 			return "", nil
@@ -132,7 +133,7 @@ func (l *life) play(ctx context.Context) error {
 				return fmt.Errorf("%s: %w", s.title, err)
 			}
 		}
-		if l.traffic.tally().requests >= l.atLeast {
+		if l.traffic.Tally().Requests >= l.atLeast {
 			return nil
 		}
 		return l.take(ctx, l.enough())
@@ -146,7 +147,7 @@ func (l *life) during(ctx context.Context, do func() error) error {
 		return err
 	}
 	defer stopWatching()
-	stopTraffic := l.traffic.start(ctx)
+	stopTraffic := l.traffic.Start(ctx)
 	defer stopTraffic()
 	return do()
 }
@@ -161,8 +162,8 @@ func (l *life) remove(ctx context.Context) error {
 
 // take takes one step. An error says what it waited for.
 func (l *life) take(ctx context.Context, s step) error {
-	before := l.traffic.tally()
-	l.traffic.newStep()
+	before := l.traffic.Tally()
+	l.traffic.NewStep()
 	l.out.heading("%s", s.title)
 	l.out.line("%s", columns())
 	if err := s.do(ctx); err != nil {
@@ -171,7 +172,7 @@ func (l *life) take(ctx context.Context, s step) error {
 	if err := waitFor(ctx, s.until); err != nil {
 		return err
 	}
-	l.out.line("    done: %s in this step", l.traffic.tally().since(before))
+	l.out.line("    done: %s in this step", l.traffic.Tally().Since(before))
 	return nil
 }
 
@@ -288,7 +289,7 @@ func (l *life) settled(replicas int, image string) condition {
 		if missing := differs("the registry", pods, entries); missing != "" {
 			return missing, nil
 		}
-		return differs("what the client read last", pods, l.traffic.known()), nil
+		return differs("what the client read last", pods, l.traffic.Known()), nil
 	}
 }
 

@@ -15,11 +15,13 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/rollcall-dev/rollcall/test/traffic"
 )
 
 const (
 	// drain exceeds all that a client may be behind: one refresh of what it knows, and one request.
-	drain = 2 * (refreshEvery + requestTimeout)
+	drain = 2 * (traffic.RefreshEvery + traffic.RequestTimeout)
 
 	managerPackage = "github.com/rollcall-dev/rollcall/cmd"
 	readyPoll      = 100 * time.Millisecond

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
@@ -12,6 +13,9 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/drivers/memory"
 	"github.com/rollcall-dev/rollcall/registry"
 )
+
+// readTimeout bounds how long a request to a registry of the demo's own may take to arrive.
+const readTimeout = time.Second
 
 // mirror is what keeps a registry in step where there are no hooks: it watches the pods, and has a pod in the registry
 // exactly while the pod is ready. It is as quick as such a thing can be, and yet always behind: it learns of a change

@@ -19,6 +19,7 @@ import (
 	"github.com/rollcall-dev/rollcall/test/cluster"
 	"github.com/rollcall-dev/rollcall/test/cluster/podserver"
 	"github.com/rollcall-dev/rollcall/test/registries/read"
+	"github.com/rollcall-dev/rollcall/test/traffic"
 )
 
 const (
@@ -173,7 +174,7 @@ func (w *world) lives(ctx context.Context, keep bool) error {
 	if err != nil {
 		return err
 	}
-	verdict := conclude(w.out, with.traffic, without.traffic)
+	verdict := conclude(w.out, outcomeOf(with.traffic), outcomeOf(without.traffic))
 	if keep {
 		err = w.keep(ctx, with)
 	}
@@ -185,8 +186,8 @@ func (w *world) withRollcall(ctx context.Context) (*life, error) {
 		"The CloneSet has all three hooks. Kruise stops at PreparingNormal, PreparingUpdate, Updated and",
 		"PreparingDelete; Rollcall tells the registry, and then lets Kruise go on. A pod that was taken out",
 		fmt.Sprintf("stays up for the drain of %s, for clients that still know it: ours reads the registry every %s, and",
-			drain, refreshEvery),
-		fmt.Sprintf("sends %d requests a second all the while.", time.Second/requestEvery))
+			drain, traffic.RefreshEvery),
+		fmt.Sprintf("sends %d requests a second all the while.", time.Second/traffic.RequestEvery))
 	l, err := w.newLife(namespaceWith, true, w.backend.read)
 	if err != nil {
 		return nil, err
@@ -222,7 +223,7 @@ func (w *world) newLife(namespace string, hooks bool, reader read.Reader) (*life
 	}
 	return &life{
 		k8s: w.k8s, config: w.config(), out: w.out, namespace: namespace, set: set,
-		read: reader, traffic: newTraffic(reader, w.out),
+		read: reader, traffic: traffic.New(reader, w.out.tell),
 	}, nil
 }
 
@@ -234,36 +235,46 @@ func (w *world) keep(ctx context.Context, with *life) error {
 	w.out.line("%s", w.backend.look)
 	w.out.line("curl %s", w.manager.metricsURL)
 	w.out.line("tail -f %s\n", w.manager.logPath)
-	before := with.traffic.tally()
+	before := with.traffic.Tally()
 	w.out.line("%s", columns())
 	err := with.during(ctx, func() error {
 		<-ctx.Done()
 		return w.crash()
 	})
-	w.out.line("\nstopping: %s since then", with.traffic.tally().since(before))
+	w.out.line("\nstopping: %s since then", with.traffic.Tally().Since(before))
 	return err
 }
 
+// outcome is what came of a life's requests, with the first that failed.
+type outcome struct {
+	tally    traffic.Tally
+	failures []traffic.Failure
+}
+
+func outcomeOf(client *traffic.Client) outcome {
+	return outcome{tally: client.Tally(), failures: client.FirstFailures()}
+}
+
 // conclude says how many requests failed, and returns errFailed where that is not as it should be.
-func conclude(out *screen, with, without *traffic) error {
-	a, b := with.tally(), without.tally()
+func conclude(out *screen, with, without outcome) error {
+	a, b := with.tally, without.tally
 	out.heading("Result")
 	out.line("with Rollcall:  %s", a)
 	out.line("without:        %s", b)
-	if a.failed > 0 {
+	if a.Failed > 0 {
 		out.line("With Rollcall none may fail. The first that did:")
-		for _, f := range with.firstFailures() {
-			out.at(f.at, f.pod, "%s", f.why)
+		for _, f := range with.failures {
+			out.tell(f.At, f.Pod, f.Why)
 		}
 	}
-	if a.requests < enoughRequests {
-		out.line("%d requests are too few to tell: it takes %d.", a.requests, enoughRequests)
+	if a.Requests < enoughRequests {
+		out.line("%d requests are too few to tell: it takes %d.", a.Requests, enoughRequests)
 	}
-	if b.failed == 0 {
+	if b.Failed == 0 {
 		out.line("None failed without Rollcall either, so this run tells nothing.")
 	}
-	out.line("demo: %d requests, %d failed with rollcall; %d failed without", a.requests, a.failed, b.failed)
-	if a.failed > 0 || a.requests < enoughRequests || b.failed == 0 {
+	out.line("demo: %d requests, %d failed with rollcall; %d failed without", a.Requests, a.Failed, b.Failed)
+	if a.Failed > 0 || a.Requests < enoughRequests || b.Failed == 0 {
 		return errFailed
 	}
 	return nil

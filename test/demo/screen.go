@@ -42,6 +42,9 @@ func (s *screen) at(when time.Time, pod, format string, args ...any) {
 	s.line("%s  %-9s  %s", when.Format(clock), pod, fmt.Sprintf(format, args...))
 }
 
+// tell is at for a text that is complete.
+func (s *screen) tell(when time.Time, pod, what string) { s.at(when, pod, "%s", what) }
+
 // banner writes the title of a half, and what there is to see in it.
 func (s *screen) banner(title string, about ...string) {
 	rule := strings.Repeat("=", 98)
