@@ -57,11 +57,11 @@ func (c call) failOver(ctx context.Context) error {
 	case err != nil:
 		return err
 	case got == nil:
-		return c.make(ctx, c.post(statusStarting, ""), c.override(statusOutOfService))
+		return c.apply(ctx, c.post(statusStarting, ""), c.override(statusOutOfService))
 	case got.uid() != c.in.UID, got.Status == statusOutOfService:
 		return nil
 	}
-	return c.make(ctx, c.override(statusOutOfService))
+	return c.apply(ctx, c.override(statusOutOfService))
 }
 
 func (c call) deregister(ctx context.Context) error {
@@ -113,8 +113,8 @@ func (c call) find(ctx context.Context) (*instanceInfo, error) {
 // change is one request that changes something.
 type change func(context.Context) error
 
-// make makes changes one after the other.
-func (c call) make(ctx context.Context, changes ...change) error {
+// apply makes changes one after the other.
+func (c call) apply(ctx context.Context, changes ...change) error {
 	for _, change := range changes {
 		if err := change(ctx); err != nil {
 			return err
@@ -125,7 +125,7 @@ func (c call) make(ctx context.Context, changes ...change) error {
 
 // readAfter makes changes and returns what the registry says then.
 func (c call) readAfter(ctx context.Context, changes ...change) (*instanceInfo, error) {
-	if err := c.make(ctx, changes...); err != nil {
+	if err := c.apply(ctx, changes...); err != nil {
 		return nil, err
 	}
 	got, err := c.get(ctx)
@@ -164,11 +164,7 @@ func (c call) post(status string, lastDirty json.Number) change {
 			return fmt.Errorf("encoding the instance: %w", err)
 		}
 		_, err = c.peer.send(ctx, http.MethodPost, c.app, body)
-		if hasStatus(err, http.StatusNotFound) {
-			return registry.Terminal(registry.FieldError("endpoint", fmt.Errorf(
-				"%w; the path must be that of Eureka, such as /eureka or /eureka/v2", err)))
-		}
-		return err
+		return elsewhere(err)
 	}
 }
 
@@ -176,20 +172,14 @@ func (c call) post(status string, lastDirty json.Number) change {
 func (c call) override(status string) change {
 	return func(ctx context.Context) error {
 		_, err := c.peer.send(ctx, http.MethodPut, c.path+"/status?value="+status, nil)
-		if hasStatus(err, http.StatusNotFound) {
-			return fmt.Errorf("the entry went while its status was set: %w", passing(err))
-		}
-		return err
+		return gone(err)
 	}
 }
 
 // clearOverride removes the override, and with it sets the status UP. Where there is none it changes nothing.
 func (c call) clearOverride(ctx context.Context) error {
 	_, err := c.peer.send(ctx, http.MethodDelete, c.path+"/status?value="+statusUp, nil)
-	if hasStatus(err, http.StatusNotFound) {
-		return fmt.Errorf("the entry went while its status was set: %w", passing(err))
-	}
-	return err
+	return gone(err)
 }
 
 // renew renews the lease, whether or not it has ended, and reports whether there was one.
@@ -220,17 +210,13 @@ func later(timestamp json.Number) json.Number {
 // that has it at another path.
 func (p *peer) serves(ctx context.Context) error {
 	_, err := p.send(ctx, http.MethodHead, "/apps", nil)
-	if hasStatus(err, http.StatusNotFound) {
-		return registry.Terminal(registry.FieldError("endpoint", fmt.Errorf(
-			"%w; the path must be that of Eureka, such as /eureka or /eureka/v2", err)))
-	}
-	return err
+	return elsewhere(err)
 }
 
 func (p *peer) list(ctx context.Context, cluster string) ([]registry.Entry, error) {
 	raw, err := p.send(ctx, http.MethodGet, "/apps", nil)
 	if err != nil {
-		return nil, err
+		return nil, elsewhere(err)
 	}
 	return entriesOf(raw, cluster)
 }

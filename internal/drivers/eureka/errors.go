@@ -49,8 +49,22 @@ func isAway(err error) bool {
 	return errors.As(err, &a)
 }
 
-// passing takes the class off an error that is terminal by its status and not by what happened.
-func passing(err error) error { return errors.New(err.Error()) }
+// elsewhere says what a 404 means where Eureka has none: it is not Eureka that answers.
+func elsewhere(err error) error {
+	if !hasStatus(err, http.StatusNotFound) {
+		return err
+	}
+	return registry.Terminal(registry.FieldError("endpoint",
+		fmt.Errorf("%w; its path must be that of Eureka, such as /eureka or /eureka/v2", err)))
+}
+
+// gone says what a 404 means for an entry that was there a moment ago. Trying again helps.
+func gone(err error) error {
+	if !hasStatus(err, http.StatusNotFound) {
+		return err
+	}
+	return fmt.Errorf("the entry went in the middle of the call: %v", err) //nolint:errorlint // its class is that of the status
+}
 
 // isSlow holds for an error after which the call may still be under way at the peer: it must not be made elsewhere while
 // nobody knows of that, but the next one had better begin elsewhere.

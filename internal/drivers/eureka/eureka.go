@@ -91,23 +91,23 @@ func (r *Registry) Close() error {
 
 // change is on with the identity held.
 func (r *Registry) change(
-	ctx context.Context, doing string, in registry.Instance, make func(call, context.Context) error,
+	ctx context.Context, doing string, in registry.Instance, do func(call, context.Context) error,
 ) error {
 	release, err := r.held.hold(ctx, instanceID(in))
 	if err != nil {
 		return fmt.Errorf("%s %s at %s: waiting for another call: %w", doing, in.Service, in.Endpoint(), err)
 	}
 	defer release()
-	return r.on(ctx, doing, in, make)
+	return r.on(ctx, doing, in, do)
 }
 
 // on makes a call on one of the peers.
 func (r *Registry) on(
-	ctx context.Context, doing string, in registry.Instance, make func(call, context.Context) error,
+	ctx context.Context, doing string, in registry.Instance, do func(call, context.Context) error,
 ) error {
 	err := registry.Terminal(check(in))
 	if err == nil {
-		err = r.peers.try(ctx, func(p *peer) error { return make(newCall(p, r.opts, in), ctx) })
+		err = r.peers.try(ctx, func(p *peer) error { return do(newCall(p, r.opts, in), ctx) })
 	}
 	if err != nil {
 		return fmt.Errorf("%s %s at %s: %w", doing, in.Service, in.Endpoint(), err)

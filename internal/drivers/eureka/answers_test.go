@@ -1,0 +1,337 @@
+package eureka_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+func TestStatusDecides(t *testing.T) {
+	t.Parallel()
+	passes := map[int]bool{408: true, 409: true, 425: true, 429: true}
+	for status := 300; status <= 599; status++ {
+		t.Run(strconv.Itoa(status), func(t *testing.T) {
+			t.Parallel()
+			d := answering(t, status, nil, "")
+			err := d.Register(t.Context(), web(1))
+			if err == nil || !strings.Contains(err.Error(), strconv.Itoa(status)) {
+				t.Fatalf("got error %v, want one that says %d", err, status)
+			}
+			if registry.IsTerminal(err) != (status <= 499 && !passes[status]) {
+				t.Errorf("got an error that is terminal: %t: %v", registry.IsTerminal(err), err)
+			}
+			field, _ := registry.FieldOf(err)
+			if want := map[int]string{401: "auth.passwordFile", 404: "endpoint"}[status]; field != want {
+				t.Errorf("got an error of field %q, want %q: %v", field, want, err)
+			}
+		})
+	}
+}
+
+// TestForbiddenHasTwoReasons that nobody would guess.
+func TestForbiddenHasTwoReasons(t *testing.T) {
+	t.Parallel()
+	d := answering(t, http.StatusForbidden, nil, "")
+	if _, err := d.List(t.Context(), "test"); err == nil || registry.IsTerminal(err) || !strings.Contains(err.Error(), "just started") {
+		t.Errorf("List: got error %v, want one that passes: Netflix's server gives out no list at first", err)
+	}
+	if err := d.Register(t.Context(), web(1)); !registry.IsTerminal(err) || !strings.Contains(err.Error(), "CSRF") {
+		t.Errorf("Register: got error %v, want a terminal one that names CSRF protection", err)
+	}
+}
+
+func TestRetryAfterIsHonoured(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		status int
+		header string
+		want   time.Duration
+		said   bool
+	}{
+		"too many":    {"the usual use", 429, "7", 7 * time.Second, true},
+		"unavailable": {"also of a peer that is away, where there is no other", 503, "7", 7 * time.Second, true},
+		"time-out":    {"a proxy may say it", 504, "0", 0, true},
+		"a year":      {"a slip of the pen must not strand a pod", 503, "31536000", time.Hour, true},
+		"in the past": {"clocks differ", 503, "Mon, 02 Jan 2006 15:04:05 GMT", 0, true},
+		"words":       {"they are neither form", 503, "soon", 0, false},
+		"terminal":    {"trying again is of no use, whenever", 400, "7", 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := answering(t, tc.status, map[string]string{"Retry-After": tc.header}, "").FailOver(t.Context(), web(1))
+			if after, said := registry.RetryAfterOf(err); said != tc.said || after != tc.want {
+				t.Errorf("got %s, %t; want %s, %t\nreason: %s", after, said, tc.want, tc.said, tc.reason)
+			}
+		})
+	}
+}
+
+func TestThePasswordIsNeverTold(t *testing.T) {
+	t.Parallel()
+	encoded := base64.StdEncoding.EncodeToString([]byte("me:" + password))
+	for _, status := range []int{302, 400, 401, 403, 404, 500} {
+		server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			user, sent, _ := r.BasicAuth()
+			w.Header().Set("Location", "/login?from="+sent)
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, user+" showed "+sent+" in "+r.Header.Get("Authorization"))
+		})
+		d := open(t, registry.Config{Endpoint: server.URL, Auth: login(t)})
+		err := d.Register(t.Context(), web(1))
+		if err == nil || strings.Contains(err.Error(), password) || strings.Contains(err.Error(), encoded) ||
+			!strings.Contains(err.Error(), "[password]") {
+			t.Errorf("%d: got error %v, want one with [password] in the password's place", status, err)
+		}
+	}
+}
+
+func TestTheServersWordsAreOneShortLine(t *testing.T) {
+	t.Parallel()
+	err := answering(t, 400, nil, "Missing\r\n\x1b[31mhostname"+strings.Repeat(" x", 100_000)).Register(t.Context(), web(1))
+	if err == nil || !strings.Contains(err.Error(), "400 Bad Request: Missing [31mhostname x x") ||
+		len(err.Error()) > 1000 || strings.ContainsAny(err.Error(), "\r\n\x1b") {
+		t.Errorf("got %.2000v", err)
+	}
+}
+
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	t.Parallel()
+	var reached atomic.Int64
+	elsewhere := serve(t, func(http.ResponseWriter, *http.Request) { reached.Add(1) })
+	d := answering(t, http.StatusTemporaryRedirect, map[string]string{"Location": elsewhere.URL}, "")
+	for call, err := range calls(t, d, web(1)) {
+		if !registry.IsTerminal(err) || !strings.Contains(err.Error(), "redirects are not followed") || !strings.Contains(err.Error(), elsewhere.URL) {
+			t.Errorf("%s: got error %v, want a terminal one that names the location", call, err)
+		}
+	}
+	if n := reached.Load(); n != 0 {
+		t.Errorf("the redirect's target got %d requests, want none", n)
+	}
+}
+
+// TestAnAnswerOfSomebodyElse has 200 and nothing of Eureka's: a login page, a proxy's greeting.
+func TestAnAnswerOfSomebodyElse(t *testing.T) {
+	t.Parallel()
+	in, other := web(1), web(2)
+	for name, body := range map[string]string{
+		"a page": "<html>", "nothing": "", "other JSON": `{"status":"ok"}`, "null": "null", "two": `{"instance":{}}{}`,
+		"no list": `{"applications":{}}`, "no applications": `{"application":[]}`, "another entry": `{"instance":` + entryOf(other, "UP") + `}`,
+		"our entry, without a status": `{"applications":{"application":[{"instance":[` + entryOf(in, "") + `]}]}}`,
+		"our entry, with a strange port": strings.Replace(
+			`{"applications":{"application":[{"instance":[`+entryOf(in, "UP")+`]}]}}`, `"$":80`, `"$":null`, 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for call, err := range calls(t, answering(t, 200, nil, body), in) {
+				if err == nil || registry.IsTerminal(err) || registry.IsNotRegistered(err) {
+					t.Errorf("%s: got error %v, want one that passes", call, err)
+				}
+			}
+		})
+	}
+}
+
+func TestListIsOfOneCluster(t *testing.T) {
+	t.Parallel()
+	ours, out, theirs, copied := web(1), web(2), web(3), web(4)
+	ours.Weight, ours.Zone, ours.Metadata = 7, "zone-b", map[string]string{"version": "v1"}
+	theirs.Cluster = "other"
+	app := func(entries ...string) string { return `{"name":"A","instance":[` + strings.Join(entries, ",") + `]}` }
+	listing := `{"applications":{"versions__delta":"1","apps__hashcode":"UP_2_","application":[` + strings.Join([]string{
+		app(entryOf(ours, "UP"), entryOf(theirs, "UP")),
+		app(), // one whose last entry has just gone
+		app(entryOf(out, "STARTING"), strings.Replace(entryOf(copied, "UP"), "10.0.0.4:80:", "4711:", 1)),
+		app(`{"instanceId":"x","status":"UP","metadata":{"@class":"java.util.Collections$EmptyMap"}}`),
+	}, ",") + `]}}`
+	got, err := answering(t, 200, nil, listing).List(t.Context(), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 2 || !got[0].Equal(ours) || got[0].State != registry.InService || !got[1].Equal(out) || got[1].State != registry.OutOfService {
+		t.Errorf("got %v, want the first in service and the second out of it", got)
+	}
+	if _, err := answering(t, 200, nil, listing).List(t.Context(), ""); !registry.IsTerminal(err) {
+		t.Errorf("List of no cluster: got error %v, want a terminal one", err)
+	}
+}
+
+func TestAListWithoutEndIsGivenUp(t *testing.T) {
+	t.Parallel()
+	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"applications":`)
+		blank := []byte(strings.Repeat(" ", 1<<20))
+		for {
+			if _, err := w.Write(blank); err != nil {
+				return
+			}
+		}
+	})
+	_, err := open(t, registry.Config{Endpoint: server.URL}).List(t.Context(), "test")
+	if err == nil || !strings.Contains(err.Error(), "more than") {
+		t.Errorf("got error %v, want one that says the answer is too long", err)
+	}
+}
+
+// TestWhatIsPosted is what clients of any kind read.
+func TestWhatIsPosted(t *testing.T) {
+	t.Parallel()
+	in := web(1)
+	in.Address, in.Weight, in.Zone, in.Metadata = "fd00::1", 7, "zone-b", map[string]string{"version": "v1"}
+	server := newFake(t, healthy(in))
+	d := open(t, registry.Config{Endpoint: server.URL + "/eureka/", Options: json.RawMessage(`{"renewalIntervalInSecs":5,"durationInSecs":15}`)})
+	if err := d.Register(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"instance":{"instanceId":"[fd00::1]:80:Shop web","app":"Shop web","hostName":"[fd00::1]","ipAddr":"fd00::1",` +
+		`"vipAddress":"Shop web","status":"UP","port":{"$":80,"@enabled":"true"},"securePort":{"$":443,"@enabled":"false"},` +
+		`"dataCenterInfo":{"@class":"com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo","name":"MyOwn"},` +
+		`"leaseInfo":{"renewalIntervalInSecs":5,"durationInSecs":15},"metadata":{"rollcall-cluster":"test",` +
+		`"rollcall-namespace":"shop","rollcall-pod":"web-1","rollcall-uid":"uid-1","version":"v1","weight":"7","zone":"zone-b"}}}`
+	if got := server.bodies[0]; got != want {
+		t.Errorf("posted\n%s\nwant\n%s", got, want)
+	}
+	if asked := server.requests(); len(asked) != 2 || asked[0] != "POST /eureka/apps/SHOP%20WEB" ||
+		asked[1] != "GET /eureka/apps/SHOP%20WEB/%5Bfd00::1%5D:80:Shop%20web" {
+		t.Errorf("asked %q", asked)
+	}
+}
+
+func TestWhatEurekaCantTakeIsNotSent(t *testing.T) {
+	t.Parallel()
+	server := newFake(t, status(200))
+	d := open(t, registry.Config{Endpoint: server.URL})
+	service := func(name string) func(*registry.Instance) {
+		return func(in *registry.Instance) { in.Service = name }
+	}
+	for name, spoil := range map[string]func(*registry.Instance){
+		"no service":     service(""),
+		"no address":     func(in *registry.Instance) { in.Address = "" },
+		"a host name":    func(in *registry.Instance) { in.Address = "web-1.shop" },
+		"a link's zone":  func(in *registry.Instance) { in.Address = "fe80::1%eth0" },
+		"no port":        func(in *registry.Instance) { in.Port = 0 },
+		"a port of none": func(in *registry.Instance) { in.Port = 65536 },
+		"no cluster":     func(in *registry.Instance) { in.Cluster = "" },
+		"no namespace":   func(in *registry.Instance) { in.Namespace = "" },
+		"no pod":         func(in *registry.Instance) { in.Pod = "" },
+		"no uid":         func(in *registry.Instance) { in.UID = "" },
+		"a dot":          service("."), "two dots": service(".."), "a slash": service("a/b"), "a backslash": service(`a\b`),
+		"a percent sign": service("a%20b"), "a semicolon": service("a;b"), "a comma": service("a,b"), "a line": service("a\nb"),
+		"a separator": service("a\u2028b"), "no UTF-8": service("a\xff"), "a bell": service("a\ab"), "a C1 control": service("a\u0085b"),
+		"metadata":      func(in *registry.Instance) { in.Metadata = map[string]string{"a:b": ""} },
+		"odd namespace": func(in *registry.Instance) { in.Namespace = "a\x00" },
+	} {
+		in := web(1)
+		spoil(&in)
+		for call, err := range calls(t, d, in) {
+			if call != "List" && !registry.IsTerminal(err) {
+				t.Errorf("%s of an instance with %s: got error %v, want a terminal one", call, name, err)
+			}
+		}
+	}
+	for _, asked := range server.requests() {
+		if asked != "GET /apps" {
+			t.Errorf("the server was asked %s, want nothing but the list", asked)
+		}
+	}
+}
+
+// TestAnEntryOfSomebodyElseIsLeftAlone has an entry that has our ID and no mark at all.
+func TestAnEntryOfSomebodyElseIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	unmarked := web(1)
+	unmarked.Cluster, unmarked.Namespace, unmarked.Pod, unmarked.UID = "", "", "", ""
+	server := newFake(t, healthy(unmarked))
+	d := open(t, registry.Config{Endpoint: server.URL})
+	if err := errors.Join(d.FailOver(t.Context(), web(1)), d.Deregister(t.Context(), web(1))); err != nil {
+		t.Error(err)
+	}
+	if err := d.Heartbeat(t.Context(), web(1)); !registry.IsNotRegistered(err) {
+		t.Errorf("Heartbeat: got error %v, want one that says not registered", err)
+	}
+	for _, asked := range server.requests() {
+		if !strings.HasPrefix(asked, "GET ") {
+			t.Errorf("sent %s, want nothing that changes anything", asked)
+		}
+	}
+}
+
+// TestRegisterBelievesOnlyTheRegistry has a server that acknowledges everything and does nothing of it.
+func TestRegisterBelievesOnlyTheRegistry(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		has  func(in registry.Instance) (int, string)
+		says string
+	}{
+		"no entry": {func(registry.Instance) (int, string) { return 404, "" }, "no such entry"},
+		"out of service": {func(in registry.Instance) (int, string) {
+			return 200, `{"instance":` + entryOf(in, "OUT_OF_SERVICE") + `}`
+		}, "status OUT_OF_SERVICE"},
+		"another pod's": {func(in registry.Instance) (int, string) {
+			in.UID = "other"
+			return 200, `{"instance":` + entryOf(in, "UP") + `}`
+		}, "another pod"},
+		"a half-done entry": {func(in registry.Instance) (int, string) { return 200, `{"instance":` + entryOf(in, "STARTING") + `}` }, "status STARTING"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := web(1)
+			server := newFake(t, func(r *http.Request) (int, string) {
+				if r.Method == http.MethodGet {
+					return tc.has(in)
+				}
+				return 204, ""
+			})
+			err := open(t, registry.Config{Endpoint: server.URL}).Register(t.Context(), in)
+			if err == nil || registry.IsTerminal(err) || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("got error %v, want one that passes and says %q", err, tc.says)
+			}
+			if n := len(server.requests()); n > 10 {
+				t.Errorf("it took %d requests to give up", n)
+			}
+		})
+	}
+}
+
+// TestCallsForOneIdentityTakeTurns has a call that waits for another one, and no longer than it may.
+func TestCallsForOneIdentityTakeTurns(t *testing.T) {
+	t.Parallel()
+	in, other := web(1), web(2)
+	reached, release := make(chan struct{}, 1), make(chan struct{})
+	server := newFake(t, func(r *http.Request) (int, string) {
+		if strings.Contains(r.URL.Path, other.Address) {
+			return healthy(other)(r)
+		}
+		if r.Method == http.MethodPost {
+			reached <- struct{}{}
+			<-release
+		}
+		return healthy(in)(r)
+	})
+	d := open(t, registry.Config{Endpoint: server.URL})
+	first := make(chan error, 1)
+	go func() { first <- d.Register(t.Context(), in) }()
+	<-reached
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := d.Deregister(short, in); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Deregister of the identity: got error %v, want the deadline's", err)
+	}
+	if err := errors.Join(d.Heartbeat(t.Context(), in), d.Deregister(t.Context(), other)); err != nil {
+		t.Errorf("Heartbeat, and Deregister of another identity: %v", err)
+	}
+	close(release)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+}

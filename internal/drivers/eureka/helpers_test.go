@@ -1,0 +1,153 @@
+package eureka_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/rollcall-dev/rollcall/internal/drivers/eureka"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+const password = "hunter2-pässword"
+
+func web(n int) registry.Instance {
+	return registry.Instance{
+		Service: "Shop web", Address: fmt.Sprintf("10.0.0.%d", n), Port: 80,
+		Cluster: "test", Namespace: "shop", Pod: fmt.Sprintf("web-%d", n), UID: fmt.Sprintf("uid-%d", n),
+	}
+}
+
+// entryOf is what Eureka answers of an instance.
+func entryOf(in registry.Instance, status string) string {
+	raw, err := json.Marshal(map[string]any{
+		"instanceId": in.Endpoint() + ":" + in.Service, "app": "SHOP WEB", "ipAddr": in.Address, "vipAddress": in.Service,
+		"status": status, "port": map[string]any{"$": in.Port, "@enabled": "true"}, "metadata": in.Meta(),
+		"lastDirtyTimestamp": "1700000000000",
+	})
+	if err != nil {
+		panic(err)
+	}
+	return string(raw)
+}
+
+func open(t *testing.T, cfg registry.Config) *eureka.Registry {
+	t.Helper()
+	d, err := eureka.New(t.Context(), cfg)
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	driver := d.(*eureka.Registry)
+	t.Cleanup(func() { _ = driver.Close() })
+	return driver
+}
+
+func serve(t *testing.T, handler http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return server
+}
+
+// answering makes a driver whose server gives one answer to everything.
+func answering(t *testing.T, status int, header map[string]string, body string) *eureka.Registry {
+	t.Helper()
+	return open(t, registry.Config{Endpoint: serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		for name, value := range header {
+			w.Header().Set(name, value)
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}).URL, Auth: login(t)})
+}
+
+func login(t *testing.T) registry.Auth {
+	t.Helper()
+	return registry.Auth{Username: "me", PasswordFile: writeFile(t, "password", password+"\n")}
+}
+
+// fake is a Eureka of which a test says what it answers. It notes what it was asked.
+type fake struct {
+	*httptest.Server
+	mu     sync.Mutex
+	answer func(r *http.Request) (status int, body string)
+	asked  []string
+	bodies []string
+}
+
+func newFake(t *testing.T, answer func(r *http.Request) (status int, body string)) *fake {
+	t.Helper()
+	f := &fake{answer: answer}
+	f.Server = serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		f.mu.Lock()
+		f.asked = append(f.asked, r.Method+" "+r.URL.String())
+		f.bodies = append(f.bodies, string(body))
+		answer := f.answer
+		f.mu.Unlock()
+		status, text := answer(r)
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, text)
+	})
+	return f
+}
+
+// set changes what it answers.
+func (f *fake) set(answer func(r *http.Request) (status int, body string)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.answer = answer
+}
+
+// requests returns what it was asked since the last time.
+func (f *fake) requests() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	asked := f.asked
+	f.asked = nil
+	return asked
+}
+
+// healthy answers as a Eureka that has the instance in service.
+func healthy(in registry.Instance) func(r *http.Request) (int, string) {
+	return func(r *http.Request) (int, string) {
+		switch {
+		case r.Method == http.MethodPost:
+			return http.StatusNoContent, ""
+		case r.Method == http.MethodGet && r.URL.Path == "/apps":
+			return http.StatusOK, `{"applications":{"application":[{"instance":[` + entryOf(in, "UP") + `]}]}}`
+		case r.Method == http.MethodGet:
+			return http.StatusOK, `{"instance":` + entryOf(in, "UP") + `}`
+		}
+		return http.StatusOK, ""
+	}
+}
+
+func status(status int) func(r *http.Request) (int, string) {
+	return func(*http.Request) (int, string) { return status, "" }
+}
+
+func writeFile(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// calls makes each call that there is, for an instance.
+func calls(t *testing.T, d *eureka.Registry, in registry.Instance) map[string]error {
+	t.Helper()
+	_, listErr := d.List(t.Context(), in.Cluster)
+	return map[string]error{
+		"Register": d.Register(t.Context(), in), "FailOver": d.FailOver(t.Context(), in),
+		"Deregister": d.Deregister(t.Context(), in), "Heartbeat": d.Heartbeat(t.Context(), in), "List": listErr,
+	}
+}

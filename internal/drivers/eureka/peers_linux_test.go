@@ -1,0 +1,57 @@
+package eureka_test
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// TestAPeerThatDropsPacketsLeavesTimeForOthers has a first peer to which no connection comes about, and a time-out that is
+// shorter than the network's own.
+func TestAPeerThatDropsPacketsLeavesTimeForOthers(t *testing.T) {
+	t.Parallel()
+	in := web(1)
+	second := newFake(t, healthy(in))
+	d := open(t, registry.Config{Endpoint: "http://" + full(t) + "," + second.URL, Timeout: 2 * time.Second})
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	if err := d.Register(ctx, in); err != nil {
+		t.Error(err)
+	}
+}
+
+// full returns an address to which no further connection comes about: Linux drops what does not fit into the queue of a
+// listener, and this one's has room for one.
+func full(t *testing.T) string {
+	t.Helper()
+	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Close(socket) })
+	if err := syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Listen(socket, 0); err != nil {
+		t.Fatal(err)
+	}
+	name, err := syscall.Getsockname(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(name.(*syscall.SockaddrInet4).Port))
+	for range 10 {
+		conn, err := (&net.Dialer{Timeout: 200 * time.Millisecond}).DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			return address
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+	}
+	t.Fatal("ten connections came about to a listener whose queue has room for one")
+	return ""
+}

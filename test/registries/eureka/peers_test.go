@@ -1,0 +1,148 @@
+package eureka_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/registries"
+	"github.com/rollcall-dev/rollcall/test/registries/eureka"
+)
+
+// pair is two servers that replicate each other, as one.
+type pair struct {
+	*eureka.Server
+	other *eureka.Server
+}
+
+func startPair(ctx context.Context) (pair, error) {
+	one, other, err := eureka.StartPeers(ctx, eureka.Options{})
+	return pair{one, other}, err
+}
+
+func (p pair) Stop() {
+	p.Server.Stop()
+	p.other.Stop()
+}
+
+// TestPeers takes one instance through all calls while one server after the other is down.
+func TestPeers(t *testing.T) {
+	t.Parallel()
+	peers := registries.Use(t, startPair)
+	one, other := peers.Server, peers.other
+	cfg := configOf(t, one)
+	cfg.Endpoint = one.Endpoint + "/, " + other.Endpoint + "/" // as in defaultZone
+	d := open(t, cfg)
+	in, out := web(t, 1), web(t, 2)
+	call := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect := func(server *eureka.Server, in registry.Instance, want string) {
+		t.Helper()
+		until(t, in.Address+" has status "+want+" at "+server.Endpoint, func() bool {
+			t.Helper()
+			return statusOf(t, server, in) == want
+		})
+	}
+
+	call(errors.Join(d.Register(t.Context(), in), d.Register(t.Context(), out), d.FailOver(t.Context(), out)))
+	for _, server := range []*eureka.Server{one, other} {
+		expect(server, in, "UP")
+		expect(server, out, "OUT_OF_SERVICE")
+	}
+	// What undoes an override is told to the peer, too: there it must not end as UNKNOWN.
+	call(d.Register(t.Context(), out))
+	expect(other, out, "UP")
+	call(d.FailOver(t.Context(), out))
+	expect(other, out, "OUT_OF_SERVICE")
+
+	// The first one goes. The other knows all, and every call is taken there.
+	one.Kill()
+	call(errors.Join(d.Heartbeat(t.Context(), in), d.Heartbeat(t.Context(), out)))
+	call(errors.Join(d.FailOver(t.Context(), in), d.Register(t.Context(), out)))
+	expect(other, in, "OUT_OF_SERVICE")
+	expect(other, out, "UP")
+
+	// It comes back with nothing in its memory, and learns from the other's heartbeats, the override too.
+	call(one.Restart(t.Context()))
+	if got := statusOf(t, one, in); got != "" {
+		t.Errorf("after its restart the server has an entry with status %q; this test needs it to have none", got)
+	}
+	call(errors.Join(d.Heartbeat(t.Context(), in), d.Heartbeat(t.Context(), out)))
+	expect(one, in, "OUT_OF_SERVICE")
+	expect(one, out, "UP")
+
+	// Now the other one goes.
+	other.Kill()
+	call(errors.Join(d.Register(t.Context(), in), d.Deregister(t.Context(), out)))
+	expect(one, in, "UP")
+	expect(one, out, "")
+	if entries, err := d.List(t.Context(), in.Cluster); err != nil || len(entries) == 0 {
+		t.Errorf("List: got %d entries, error %v; want some", len(entries), err)
+	}
+
+	// With none left it is an error that passes, and tells of both.
+	one.Kill()
+	err := d.Register(t.Context(), in)
+	if err == nil || registry.IsTerminal(err) || !strings.Contains(err.Error(), one.Endpoint) || !strings.Contains(err.Error(), other.Endpoint) {
+		t.Errorf("with no peer left: got error %v, want one that passes and names both", err)
+	}
+}
+
+// TestAPeerThatHangsIsLeft has a first peer that takes connections and says nothing. The call that finds that out is given
+// back, since it may still be made there; the next one begins at the peer after it.
+func TestAPeerThatHangsIsLeft(t *testing.T) {
+	t.Parallel()
+	server := uncached.Use(t)
+	cfg := configOf(t, server)
+	cfg.Endpoint = "http://" + registrytest.SilentAddress(t) + "/eureka," + server.Endpoint
+	d := open(t, cfg)
+	in := web(t, 1)
+	short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := d.Register(short, in); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("the first call: got error %v, want the deadline's", err)
+	}
+	if err := d.Register(t.Context(), in); err != nil {
+		t.Fatalf("the second call: %v", err)
+	}
+	if got := statusOf(t, server, in); got != "UP" {
+		t.Errorf("got status %q, want UP", got)
+	}
+}
+
+// TestALostRegistryIsPutBack restarts the only server: its memory is all there is.
+func TestALostRegistryIsPutBack(t *testing.T) {
+	t.Parallel()
+	server := registries.Use(t, starter(eureka.Options{ReadOnlyCache: true}))
+	d := open(t, configOf(t, server))
+	in, out := web(t, 1), web(t, 2)
+	if err := errors.Join(
+		d.Register(t.Context(), in), d.Register(t.Context(), out), d.FailOver(t.Context(), out),
+	); err != nil {
+		t.Fatal(err)
+	}
+	restart(t, server)
+	for _, lost := range []registry.Instance{in, out} {
+		until(t, "the server says that it has lost "+lost.Address, func() bool {
+			return registry.IsNotRegistered(d.Heartbeat(t.Context(), lost))
+		})
+	}
+	// Rollcall makes the call again that each needs.
+	if err := errors.Join(d.Register(t.Context(), in), d.FailOver(t.Context(), out)); err != nil {
+		t.Fatal(err)
+	}
+	if got := statusOf(t, server, in) + " " + statusOf(t, server, out); got != "UP OUT_OF_SERVICE" {
+		t.Errorf("got %s, want UP and OUT_OF_SERVICE", got)
+	}
+	if err := errors.Join(d.Heartbeat(t.Context(), in), d.Heartbeat(t.Context(), out)); err != nil {
+		t.Error(err)
+	}
+}

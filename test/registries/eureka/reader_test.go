@@ -1,0 +1,234 @@
+package eureka_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/xml"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/registries/eureka"
+)
+
+// TestSpringApplication has a Spring application look up what Rollcall registers.
+func TestSpringApplication(t *testing.T) {
+	t.Parallel()
+	server := uncached.Use(t)
+	reader, err := eureka.StartReader(t.Context(), server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(reader.Stop)
+	d := open(t, configOf(t, server))
+	four, six, heavy := web(t, 4), web(t, 6), web(t, 7)
+	six.Address = "fd00:10:244::6"
+	heavy.Weight, heavy.Zone, heavy.Metadata = 150, "zone-b", map[string]string{"version": "v2", "note": "ünï 🦆 <&>"}
+	// expect waits for the URIs that the application gets, and returns the last one's metadata.
+	expect := func(service string, want ...string) map[string]string {
+		t.Helper()
+		var got []string
+		var last eureka.Instance
+		until(t, "the application gets "+strings.Join(want, " and "), func() bool {
+			t.Helper()
+			instances, err := reader.Instances(service)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = nil
+			for _, i := range instances {
+				got = append(got, i.URI)
+				if last = i; i.URIHost == "" {
+					t.Errorf("the application gets %s, which has no host in it", i.URI)
+				}
+			}
+			slices.Sort(got)
+			return slices.Equal(got, want)
+		})
+		return last.Metadata
+	}
+
+	expect(four.Service)
+	if err := errors.Join(d.Register(t.Context(), four), d.Register(t.Context(), six)); err != nil {
+		t.Fatal(err)
+	}
+	expect(four.Service, "http://10.0.0.4:8080", "http://[fd00:10:244::6]:8080")
+	expect(strings.ToUpper(four.Service), "http://10.0.0.4:8080", "http://[fd00:10:244::6]:8080")
+
+	if err := d.FailOver(t.Context(), four); err != nil {
+		t.Fatal(err)
+	}
+	expect(four.Service, "http://[fd00:10:244::6]:8080")
+	if err := errors.Join(d.Register(t.Context(), four), d.Deregister(t.Context(), six)); err != nil {
+		t.Fatal(err)
+	}
+	expect(four.Service, "http://10.0.0.4:8080")
+
+	if err := errors.Join(d.Deregister(t.Context(), four), d.Register(t.Context(), heavy)); err != nil {
+		t.Fatal(err)
+	}
+	metadata := expect(heavy.Service, "http://10.0.0.7:8080")
+	for key, want := range map[string]string{"weight": "150", "zone": "zone-b", "version": "v2", "note": "ünï 🦆 <&>"} {
+		if metadata[key] != want { // weight and zone are where Spring Cloud LoadBalancer looks for them
+			t.Errorf("the application gets %s=%q, want %q", key, metadata[key], want)
+		}
+	}
+}
+
+// TestAppsAndDelta reads what com.netflix.discovery does: everything at first, and then what has changed.
+func TestAppsAndDelta(t *testing.T) {
+	t.Parallel()
+	for name, server := range map[string]*eureka.Server{"CacheOff": uncached.Use(t), "CacheOn": cached.Use(t)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := open(t, configOf(t, server))
+			up, out, gone := web(t, 1), web(t, 2), web(t, 3)
+			for _, in := range []registry.Instance{up, out, gone} {
+				if err := d.Register(t.Context(), in); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := errors.Join(d.FailOver(t.Context(), out), d.Deregister(t.Context(), gone)); err != nil {
+				t.Fatal(err)
+			}
+			type status struct{ Status, Action string }
+			read := func(path string) map[string]status {
+				t.Helper()
+				all, err := apps(t.Context(), server, path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := map[string]status{}
+				for _, i := range all {
+					if i.VIP == up.Service {
+						got[i.IP] = status{i.Status, i.Action} // the delta's last word counts
+					}
+				}
+				return got
+			}
+			all := map[string]status{up.Address: {"UP", "ADDED"}, out.Address: {"OUT_OF_SERVICE", "MODIFIED"}}
+			until(t, "/apps is right", func() bool { return cmp.Equal(read("/apps"), all) })
+			all[gone.Address] = status{"UP", "DELETED"}
+			until(t, "/apps/delta is right", func() bool { return cmp.Equal(read("/apps/delta"), all) })
+		})
+	}
+}
+
+// TestAnyNameIsFound has services whose names something on the way could take for something else. Spring Security's
+// firewall is on the way to one of the servers.
+func TestAnyNameIsFound(t *testing.T) {
+	t.Parallel()
+	for name, server := range map[string]*eureka.Server{"plain": uncached.Use(t), "with Spring Security": guarded.Use(t)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := open(t, configOf(t, server))
+			var all []registry.Instance
+			for _, service := range []string{
+				"a b", "a+b", "a?b=c&d=e#f", "a:b@c", "ünïcödé", "straße", "名前", "🦆", "'a'", `"a"`, "{a}", "$(a)", "${a}", "a|b", "a*",
+				"<a&b>", "[a]", "a^b", "`a`", "~", "...", "delta", "Delta", "status", "apps", "a", "A", strings.Repeat("long-", 50),
+			} {
+				in := web(t, 1)
+				in.Service, in.Cluster = service, "names-"+serial(t)
+				if err := d.Register(t.Context(), in); err != nil {
+					t.Errorf("Register of %q: %v", service, err)
+					continue
+				}
+				all = append(all, in)
+			}
+			expect(t, server, all, registry.InService)
+			for _, in := range all {
+				if err := errors.Join(d.Heartbeat(t.Context(), in), d.FailOver(t.Context(), in)); err != nil {
+					t.Errorf("%q: %v", in.Service, err)
+				}
+			}
+			expect(t, server, all, registry.OutOfService)
+			for _, in := range all {
+				if err := d.Deregister(t.Context(), in); err != nil {
+					t.Errorf("Deregister of %q: %v", in.Service, err)
+				}
+			}
+			expect(t, server, all[:0], registry.Absent)
+		})
+	}
+}
+
+// expect holds what the registry has of the test's cluster against what it should.
+func expect(t *testing.T, server *eureka.Server, want []registry.Instance, state registry.State) {
+	t.Helper()
+	got, err := truth(t.Context(), server, "names-"+serial(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	states := map[string]registry.State{}
+	for _, e := range got {
+		states[e.Service] = e.State
+	}
+	wanted := map[string]registry.State{}
+	for _, in := range want {
+		wanted[in.Service] = state
+	}
+	if diff := cmp.Diff(wanted, states); diff != "" {
+		t.Errorf("services, -want +got:\n%s", diff)
+	}
+}
+
+// TestXMLStaysReadable has every reader of XML suffer from what is in one entry, if it is not left out.
+func TestXMLStaysReadable(t *testing.T) {
+	t.Parallel()
+	server := uncached.Use(t)
+	d := open(t, configOf(t, server))
+	for name, tc := range map[string]struct {
+		metadata map[string]string
+		refused  bool
+	}{
+		"markup":                  {metadata: map[string]string{"note": "<a>&amp;]]>\n\t\"'", "a.b-c_d": "x"}},
+		"a key of Kubernetes":     {metadata: map[string]string{"app.kubernetes.io/name": "web"}},
+		"a key with spaces":       {metadata: map[string]string{"a b <c> 1&2": "x"}},
+		"an empty key":            {metadata: map[string]string{"": "x"}, refused: true},
+		"a key with a colon":      {metadata: map[string]string{"a:b": "x"}, refused: true},
+		"the key of a Java class": {metadata: map[string]string{"@class": "x"}, refused: true},
+		"a control character":     {metadata: map[string]string{"note": "a\x01b"}, refused: true},
+		"a key with a NUL":        {metadata: map[string]string{"a\x00b": "x"}, refused: true},
+		"what is no character":    {metadata: map[string]string{"note": "\uffff"}, refused: true},
+		"what is no UTF-8 at all": {metadata: map[string]string{"note": "\xff"}, refused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := web(t, 1)
+			in.Metadata = tc.metadata
+			err := d.Register(t.Context(), in)
+			if refused := registry.IsTerminal(err); refused != tc.refused || !refused && err != nil {
+				t.Errorf("got error %v, want a terminal one: %t", err, tc.refused)
+			}
+			if err := readXML(t.Context(), server); err != nil {
+				t.Errorf("what the server writes can't be read any more: %v", err)
+			}
+		})
+	}
+}
+
+// readXML reads everything as XML, from beginning to end.
+func readXML(ctx context.Context, server *eureka.Server) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.Endpoint+"/apps?regions="+rand.Text(), nil)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Accept", "application/xml")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	for decoder := xml.NewDecoder(response.Body); ; {
+		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
