@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime"
 	"syscall"
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/rollcall-dev/rollcall/test/process"
 )
 
 // errFailed ends the demo after its verdict, which says what is wrong.
@@ -21,9 +22,7 @@ func main() { os.Exit(start()) }
 
 // start returns the exit status.
 func start() int {
-	// The kernel ends the manager with the thread that started it, so that thread must last as long as the process.
-	runtime.LockOSThread()
-	if err := supported(); err != nil {
+	if err := process.Supported(); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		return 1
 	}

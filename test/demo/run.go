@@ -18,6 +18,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/test/cluster"
 	"github.com/rollcall-dev/rollcall/test/cluster/podserver"
+	"github.com/rollcall-dev/rollcall/test/manager"
 	"github.com/rollcall-dev/rollcall/test/registries/read"
 	"github.com/rollcall-dev/rollcall/test/traffic"
 )
@@ -34,7 +35,7 @@ type world struct {
 	k8s     client.Client
 	port    int // at which every pod answers
 	backend *backend
-	manager *manager
+	manager *manager.Manager
 }
 
 // run is the whole demo. It returns when everything that it started is stopped.
@@ -62,14 +63,14 @@ func run(ctx context.Context, out *screen, driver string, keep bool) error {
 	if err := w.startManager(ctx); err != nil {
 		return err
 	}
-	defer w.manager.stop()
+	defer w.manager.Stop()
 	go w.watchOver(ctx, end)
 
 	err = w.lives(ctx, keep)
 	if err == nil || errors.Is(err, errFailed) || parent.Err() != nil {
 		return err
 	}
-	out.line("\n%s\n", w.manager.tail())
+	out.line("\nThe end of the manager's log:\n%s\n", w.manager.Log())
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
@@ -129,11 +130,13 @@ func (w *world) startManager(ctx context.Context) error {
 	w.out.line("manager: building")
 	started := time.Now()
 	var err error
-	if w.manager, err = startManager(ctx, dir, w.cluster.Kubeconfig(), w.backend.section); err != nil {
+	if w.manager, err = manager.Start(ctx, manager.Options{
+		Dir: dir, Kubeconfig: w.cluster.Kubeconfig(), Config: managerConfig(w.backend.section),
+	}); err != nil {
 		return err
 	}
 	if w.backend.read == nil {
-		w.backend.read, w.backend.look = read.Listed(w.manager.registryURL), "curl "+w.manager.registryURL
+		w.backend.read, w.backend.look = read.Listed(w.manager.RegistryURL), "curl "+w.manager.RegistryURL
 	}
 	w.out.line("manager: ready after %s", time.Since(started).Round(time.Millisecond))
 	return nil
@@ -143,7 +146,7 @@ func (w *world) startManager(ctx context.Context) error {
 func (w *world) watchOver(ctx context.Context, end context.CancelCauseFunc) {
 	select {
 	case <-ctx.Done():
-	case <-w.manager.done:
+	case <-w.manager.Done():
 		end(w.crash())
 	case <-w.cluster.Done():
 		end(w.crash())
@@ -155,8 +158,8 @@ func (w *world) watchOver(ctx context.Context, end context.CancelCauseFunc) {
 // crash says which process ended by itself, nil where none did.
 func (w *world) crash() error {
 	select {
-	case <-w.manager.done:
-		return w.manager.crash()
+	case <-w.manager.Done():
+		return w.manager.Crashed()
 	case <-w.backend.done:
 		return w.backend.err()
 	default:
@@ -233,8 +236,8 @@ func (w *world) keep(ctx context.Context, with *life) error {
 	w.out.line("export KUBECONFIG=%s", w.cluster.Kubeconfig())
 	w.out.line("kubectl -n %s scale clone/%s --replicas=4", with.namespace, with.set.Name)
 	w.out.line("%s", w.backend.look)
-	w.out.line("curl %s", w.manager.metricsURL)
-	w.out.line("tail -f %s\n", w.manager.logPath)
+	w.out.line("curl %s", w.manager.MetricsURL)
+	w.out.line("tail -f %s\n", w.manager.LogPath())
 	before := with.traffic.Tally()
 	w.out.line("%s", columns())
 	err := with.during(ctx, func() error {

@@ -1,0 +1,114 @@
+// Package manager builds the manager and runs it outside the cluster, as a process that ends with the one that started it.
+package manager
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/rollcall-dev/rollcall/test/process"
+)
+
+const mainPackage = "github.com/rollcall-dev/rollcall/cmd"
+
+// Options say what to run.
+type Options struct {
+	// Dir is where the binary, the configuration and the log go. It must be there.
+	Dir string
+	// Kubeconfig is the file that leads to the cluster.
+	Kubeconfig string
+	// Config is the text of the configuration.
+	Config string
+}
+
+// Manager is a running manager.
+type Manager struct {
+	*process.Process
+	// RegistryURL lists the registry inside the manager, which only the memory driver has.
+	RegistryURL string
+	MetricsURL  string
+
+	config   string
+	ready    string
+	launcher *process.Launcher
+}
+
+// Start builds the manager, starts it and returns when it is ready. It outlives ctx: Stop ends it.
+func Start(ctx context.Context, o Options) (*Manager, error) {
+	binary := filepath.Join(o.Dir, "manager")
+	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", binary, mainPackage)
+	if output, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("building the manager: %w\n%s", err, output)
+	}
+	ports, err := process.FreePorts(ctx, 3)
+	if err != nil {
+		return nil, err
+	}
+	metrics, health, registry := local(ports[0]), local(ports[1]), local(ports[2])
+	m := &Manager{
+		config: filepath.Join(o.Dir, "config.yaml"), ready: "http://" + health + "/readyz", launcher: process.NewLauncher(),
+		MetricsURL: "http://" + metrics + "/metrics", RegistryURL: "http://" + registry + "/v1/instances",
+	}
+	if err := m.start(ctx, o, process.Command{Name: "manager", Path: binary, Args: []string{
+		"--config=" + m.config, "--kubeconfig=" + o.Kubeconfig, "--leader-elect=false",
+		"--metrics-bind-address=" + metrics, "--health-probe-bind-address=" + health, "--registry-bind-address=" + registry,
+	}}); err != nil {
+		m.Stop()
+		return nil, err
+	}
+	return m, nil
+}
+
+func (m *Manager) start(ctx context.Context, o Options, command process.Command) error {
+	if err := m.Configure(o.Config); err != nil {
+		return err
+	}
+	var err error
+	if m.Process, err = process.Start(m.launcher, o.Dir, command); err != nil {
+		return err
+	}
+	return m.WaitReady(ctx, m.askReady)
+}
+
+func local(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
+
+func (m *Manager) askReady(ctx context.Context) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.ready, nil)
+	if err != nil {
+		return fmt.Errorf("asking the manager: %w", err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("asking the manager: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", m.ready, response.Status)
+	}
+	return nil
+}
+
+// Configure writes the configuration, as a mounted ConfigMap changes: all at once. The manager reads it within two seconds.
+func (m *Manager) Configure(text string) error {
+	if err := os.WriteFile(m.config+".new", []byte(text), 0o600); err != nil {
+		return fmt.Errorf("writing the manager's configuration: %w", err)
+	}
+	if err := os.Rename(m.config+".new", m.config); err != nil {
+		return fmt.Errorf("writing the manager's configuration: %w", err)
+	}
+	return nil
+}
+
+// Log returns the end of what the manager has written.
+func (m *Manager) Log() string { return process.LogTail(m.LogPath()) }
+
+// Stop ends the manager, with no chance to tidy up.
+func (m *Manager) Stop() {
+	if m.Process != nil {
+		m.Kill()
+	}
+	m.launcher.Close()
+}
