@@ -34,14 +34,13 @@ const (
 const unusedToken = "the-transport-sets-the-token"
 
 // newTransport makes a pool of connections of its own. A context bounds each call whole; the time-outs here are for what
-// goes on in the background.
+// goes on in the background. It speaks HTTP/1.1, as Consul's client does: HTTP/2 hides why a server refuses a certificate.
 func newTransport(config *tls.Config) *http.Transport {
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		DialContext:            (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
 		TLSClientConfig:        config,
 		TLSHandshakeTimeout:    10 * time.Second,
-		ForceAttemptHTTP2:      true, // not by default with a TLS configuration of one's own
 		MaxConnsPerHost:        maxConns,
 		MaxIdleConns:           maxConns,
 		MaxIdleConnsPerHost:    maxConns,

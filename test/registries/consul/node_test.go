@@ -198,7 +198,10 @@ func intercept(t *testing.T, server *consul.Server, before func()) (endpoint str
 			return // the client has gone
 		}
 		before()
-		r = r.WithContext(context.WithoutCancel(r.Context()))
+		// With one that can't be cancelled at all, the proxy would look whether its client is still there.
+		ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+		defer cancel()
+		r = r.WithContext(ctx)
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		next.ServeHTTP(w, r)
 		done <- struct{}{}
