@@ -14,7 +14,6 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/connectivity"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -24,9 +23,10 @@ const (
 	maxAnswer = 64 << 20
 	// A connection that answers no ping for pingTimeout is given up. etcd forbids more than one ping in 5 seconds.
 	pingEvery, pingTimeout = 10 * time.Second, 5 * time.Second
-	// reconnectWait is how long a call waits for a connection that was lost to come back.
-	reconnectWait = time.Second
-	// dialTimeout bounds one attempt to connect, and with the back-off how long one that hangs is in the way.
+	// reconnectEvery is the longest pause between two attempts to connect: a server that is back must not look as if it
+	// were still away. By itself gRPC lets it grow to two minutes.
+	reconnectEvery = time.Second
+	// dialTimeout bounds one attempt to connect.
 	dialTimeout = 5 * time.Second
 )
 
@@ -49,7 +49,7 @@ func connect(endpoints []*url.URL, tlsConfig *tls.Config, bundle credentials.Per
 			grpc.WithChainUnaryInterceptor(promptUnary),
 			grpc.WithChainStreamInterceptor(promptStream),
 			grpc.WithConnectParams(grpc.ConnectParams{
-				Backoff:           backoff.Config{BaseDelay: reconnectWait / 10, Multiplier: 1.6, Jitter: 0.2, MaxDelay: reconnectWait},
+				Backoff:           backoff.Config{BaseDelay: reconnectEvery / 10, Multiplier: 1.6, Jitter: 0.2, MaxDelay: reconnectEvery},
 				MinConnectTimeout: dialTimeout,
 			}),
 		},
@@ -73,7 +73,6 @@ func checkEndpoints(endpoints []*url.URL) error {
 func promptUnary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker,
 	opts ...grpc.CallOption,
 ) error {
-	awaitConnection(ctx, cc)
 	return next(ctx, method, req, reply, cc, append(opts, grpc.WaitForReady(false))...)
 }
 
@@ -81,20 +80,7 @@ func promptUnary(ctx context.Context, method string, req, reply any, cc *grpc.Cl
 func promptStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer,
 	opts ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
-	awaitConnection(ctx, cc)
 	return next(ctx, desc, cc, method, append(opts, grpc.WaitForReady(false))...)
-}
-
-// awaitConnection tries at once what gRPC would leave to its back-off: a server that is back must not look as if it were
-// still away.
-func awaitConnection(ctx context.Context, cc *grpc.ClientConn) {
-	if cc.GetState() != connectivity.TransientFailure {
-		return
-	}
-	cc.ResetConnectBackoff()
-	ctx, cancel := context.WithTimeout(ctx, reconnectWait)
-	defer cancel()
-	cc.WaitForStateChange(ctx, connectivity.TransientFailure)
 }
 
 // login keeps the token that etcd gives for a user and password. Without a user there is none.
@@ -125,13 +111,20 @@ func (l *login) do(ctx context.Context, auth clientv3.Auth, call func() error) e
 		return err
 	}
 	err = call()
-	if !loginLost(err) && !errors.Is(rpctypes.Error(err), rpctypes.ErrUserEmpty) {
+	if !loginLost(err) && (used != "" || !loginMissing(err)) {
 		return err
 	}
 	if _, err := l.ensure(ctx, auth, &used); err != nil {
 		return err
 	}
 	return call()
+}
+
+// loginMissing holds for what etcd says of a call without a token where authentication is on, turned on since the login
+// maybe. With client certificates it takes the name in ours for the user, which is nobody.
+func loginMissing(err error) bool {
+	err = rpctypes.Error(err)
+	return errors.Is(err, rpctypes.ErrUserEmpty) || errors.Is(err, rpctypes.ErrPermissionDenied)
 }
 
 // ensure returns the token, which is a new one where there is none yet, or still the one that was refused.

@@ -16,7 +16,9 @@ import (
 
 // value is an entry's, as the package naming/endpoints of etcd's client writes it. Metadata is any JSON there; ours is an
 // object of strings, which gRPC's resolver does not look at.
-type value struct { //nolint:tagliatelle // the names are etcd's
+//
+//nolint:tagliatelle // the names are etcd's
+type value struct {
 	Op       uint8             `json:"Op"` // 0: the address is to be added. Nothing else is ever stored
 	Addr     string            `json:"Addr"`
 	Metadata map[string]string `json:"Metadata"`

@@ -149,9 +149,6 @@ func (r *Registry) page(ctx context.Context, from, end string, revision int64) (
 
 // do makes a call, logged in.
 func (r *Registry) do(ctx context.Context, call func() error) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	return r.login.do(ctx, r.client.Auth, call)
 }
 

@@ -47,7 +47,13 @@ func start(t *testing.T, opts etcd.Options) *etcd.Server {
 func startWithUsers(t *testing.T) *etcd.Server {
 	t.Helper()
 	s := start(t, etcd.Options{ClientCertificates: true, RootPassword: rootPassword})
-	root := connect(t, s, "root", rootPassword)
+	addUsers(t, connect(t, s, "root", rootPassword))
+	return s
+}
+
+// addUsers makes the users that the tests have.
+func addUsers(t *testing.T, root *clientv3.Client) {
+	t.Helper()
 	must := func(_ any, err error) {
 		t.Helper()
 		if err != nil {
@@ -63,7 +69,6 @@ func startWithUsers(t *testing.T) *etcd.Server {
 		must(root.UserAdd(t.Context(), user, password))
 	}
 	must(root.UserGrantRole(t.Context(), writer, writer))
-	return s
 }
 
 // connect returns etcd's own client.

@@ -71,16 +71,53 @@ func TestWrongCredentialsAreNamed(t *testing.T) {
 	}
 }
 
-// TestUserWhereNobodyIsAsked: authentication can be turned on later than the user is configured.
-func TestUserWhereNobodyIsAsked(t *testing.T) {
+// TestLoginIsRenewed: a token ends long before the driver does, and authentication can be turned on after it has begun.
+func TestLoginIsRenewed(t *testing.T) {
 	t.Parallel()
-	s := shared.Use(t)
-	cfg := config(t, s)
-	cfg.Auth = registry.Auth{Username: writer, PasswordFile: writeFile(t, "password", password)}
-	d := newDriver(t, cfg)
-	in := pod("10.0.0.1", 80)
-	call(t, d.Register, in)
-	expectList(t, d, in)
+	for name, opts := range map[string]etcd.Options{"plain": {}, "with client certificates": {ClientCertificates: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, opts)
+			root := connect(t, s, "", "")
+			addUsers(t, root)
+			cfg := config(t, s)
+			cfg.Auth = registry.Auth{Username: writer, PasswordFile: writeFile(t, "password", password)}
+			d := newDriver(t, withOptions(cfg, `{"lease": "60s"}`))
+			in := pod("10.0.0.1", 80)
+			call(t, d.Register, in)
+			expectList(t, d, in)
+
+			turnOn(t, root)
+			call(t, d.Heartbeat, in)
+			// A change of the password makes the tokens invalid that were given for it.
+			root = connect(t, s, "root", rootPassword)
+			for _, next := range []func(context.Context, registry.Instance) error{d.Register, d.Heartbeat, d.Deregister} {
+				if _, err := root.UserChangePassword(t.Context(), writer, password); err != nil {
+					t.Fatal(err)
+				}
+				call(t, next, in)
+			}
+			expectList(t, d, registry.Instance{Cluster: in.Cluster})
+		})
+	}
+}
+
+// turnOn makes etcd ask for passwords from now on.
+func turnOn(t *testing.T, c *clientv3.Client) {
+	t.Helper()
+	_, err := c.UserAdd(t.Context(), "root", rootPassword)
+	if err == nil {
+		_, err = c.RoleAdd(t.Context(), "root")
+	}
+	if err == nil {
+		_, err = c.UserGrantRole(t.Context(), "root", "root")
+	}
+	if err == nil {
+		_, err = c.AuthEnable(t.Context())
+	}
+	if err != nil {
+		t.Fatalf("turning on authentication: %v", err)
+	}
 }
 
 // TestOneServerOfSeveral: a driver works with the members that answer.
