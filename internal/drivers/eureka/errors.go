@@ -2,6 +2,7 @@ package eureka
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -88,12 +89,50 @@ func sendError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return contextFirst(ctx, err)
 	}
-	// A server that asks for a client's certificate refuses it by an alert.
-	if alert := new(net.OpError); errors.As(err, &alert) && alert.Op == "remote error" &&
-		strings.Contains(alert.Error(), "certificate") {
-		return registry.Terminal(registry.FieldError("tls.certFile", fmt.Errorf("the registry refuses our certificate: %w", err)))
+	return &awayError{err: tlsError(err)}
+}
+
+// tlsError knows whose certificate is not good. A server that asks for a client's refuses it by an alert.
+func tlsError(err error) error {
+	var unknown x509.UnknownAuthorityError
+	var otherHost x509.HostnameError
+	alert := new(net.OpError)
+	switch {
+	case errors.As(err, &unknown):
+		return registry.Terminal(registry.FieldError("tls.caFile", fmt.Errorf("does not vouch for the registry: %w", err)))
+	case errors.As(err, &otherHost):
+		return registry.Terminal(registry.FieldError("endpoint", fmt.Errorf("is not what the registry's certificate is for: %w", err)))
+	case errors.As(err, &alert) && alert.Op == "remote error" && strings.Contains(alert.Error(), "certificate"):
+		return registry.Terminal(registry.FieldError("tls.certFile", fmt.Errorf("is not what the registry asks for: %w", err)))
 	}
-	return &awayError{err: err}
+	return err
+}
+
+// noneLeft is the error of a call that every peer was away for. It passes if one of theirs does.
+func noneLeft(failures []error) error {
+	var texts []string
+	class := failures[0]
+	for _, err := range failures {
+		texts = append(texts, err.Error())
+		if registry.IsTerminal(class) {
+			class = err
+		}
+	}
+	if len(failures) == 1 {
+		return class
+	}
+	return &noPeerError{text: strings.Join(texts, "; "), class: class}
+}
+
+// noPeerError tells of all peers, and has the class of one.
+type noPeerError struct {
+	text  string
+	class error
+}
+
+func (e *noPeerError) Error() string { return e.text }
+func (e *noPeerError) Unwrap() error {
+	return e.class
 }
 
 // answerError gives its class to an answer that is no acknowledgement.

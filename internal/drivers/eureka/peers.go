@@ -108,7 +108,7 @@ func newTransport(config *tls.Config, connect time.Duration) *http.Transport {
 func (ps *peers) try(ctx context.Context, call func(*peer) error) error {
 	count := uint32(len(ps.all)) //nolint:gosec // as many as a person wrote
 	first := ps.good.Load()
-	var failed error
+	var failures []error
 	for i := range count {
 		at := (first + i) % count
 		err := contextFirst(ctx, call(ps.all[at]))
@@ -119,13 +119,9 @@ func (ps *peers) try(ctx context.Context, call func(*peer) error) error {
 			ps.good.CompareAndSwap(first, at)
 			return err
 		}
-		if failed == nil {
-			failed = err
-		} else {
-			failed = fmt.Errorf("%w; %w", failed, err)
-		}
+		failures = append(failures, err)
 	}
-	return failed
+	return noneLeft(failures)
 }
 
 func (ps *peers) close() { ps.all[0].client.CloseIdleConnections() } // all have the same

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -155,6 +156,31 @@ func TestAllPeersAwayTellsOfAll(t *testing.T) {
 		if err == nil || registry.IsTerminal(err) || strings.Contains(err.Error(), "\n") ||
 			!strings.Contains(err.Error(), first.URL+"/a answered 503") || !strings.Contains(err.Error(), second.URL+"/b answered 500") {
 			t.Errorf("%s: got error %v, want one that passes, in one line, and tells of both", call, err)
+		}
+	}
+}
+
+// TestOnePeerThatMayComeBackMakesItPass has a peer with a certificate that nobody vouches for.
+func TestOnePeerThatMayComeBackMakesItPass(t *testing.T) {
+	t.Parallel()
+	untrusted := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(untrusted.Close)
+	in := web(1)
+	away := "https://" + registrytest.UnusedAddress(t)
+	for name, tc := range map[string]struct {
+		endpoint string
+		terminal bool
+	}{
+		"one":               {untrusted.URL, true},
+		"two":               {untrusted.URL + "," + untrusted.URL + "/other", true},
+		"one and one away":  {untrusted.URL + "," + away, false},
+		"one away, and one": {away + "," + untrusted.URL, false},
+	} {
+		err := open(t, registry.Config{Endpoint: tc.endpoint}).Register(t.Context(), in)
+		field, _ := registry.FieldOf(err)
+		if err == nil || registry.IsTerminal(err) != tc.terminal || (field == "tls.caFile") != tc.terminal ||
+			!strings.Contains(err.Error(), "tls.caFile: does not vouch for the registry") {
+			t.Errorf("%s: got error %v, want one that is terminal: %t", name, err, tc.terminal)
 		}
 	}
 }

@@ -79,16 +79,16 @@ func Get(ctx context.Context, log io.Writer) (Files, error) {
 func findJava(ctx context.Context) (string, error) {
 	java, err := exec.LookPath("java")
 	if err != nil {
-		return "", fmt.Errorf("Eureka needs a JDK, %d or newer, in PATH (default-jdk-headless in Debian): %w", oldestJava, err)
+		return "", fmt.Errorf("java is missing: Eureka needs a JDK, %d or newer, in PATH (default-jdk-headless in Debian): %w", oldestJava, err)
 	}
 	out, err := exec.CommandContext(ctx, "javac", "-version").CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("Eureka's server is compiled here, and needs a JDK, %d or newer, in PATH: %w", oldestJava, err)
+		return "", fmt.Errorf("javac is missing: Eureka's server is compiled here, and needs a JDK, %d or newer, in PATH: %w", oldestJava, err)
 	}
 	said := strings.TrimSpace(string(out)) // javac 17.0.15
 	major, _, _ := strings.Cut(strings.TrimPrefix(said, "javac "), ".")
 	if n, err := strconv.Atoi(major); err == nil && n < oldestJava {
-		return "", fmt.Errorf("Eureka needs a JDK, %d or newer, and the one in PATH is %s", oldestJava, said)
+		return "", fmt.Errorf("the JDK in PATH is too old: Eureka needs %d or newer, and it is %s", oldestJava, said)
 	}
 	return java, nil
 }

@@ -199,6 +199,7 @@ func TestXMLStaysReadable(t *testing.T) {
 		"what is no UTF-8 at all": {metadata: map[string]string{"note": "\xff"}, refused: true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			in := web(t, 1)
 			in.Metadata = tc.metadata
 			err := d.Register(t.Context(), in)

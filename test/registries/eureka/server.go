@@ -21,10 +21,10 @@ const (
 	// user and password are those of a server with BasicAuth.
 	user     = "rollcall"
 	password = "a pässword: of a server"
-	// CacheUpdate is how often the read-only cache is renewed; by default it is 30 seconds. CacheExpiry is how long the
-	// cache behind it keeps an answer; by default 180 seconds.
-	CacheUpdate = time.Second
-	CacheExpiry = time.Second
+	// cacheUpdate is how often the read-only cache is renewed; by default it is 30 seconds.
+	cacheUpdate = time.Second
+	// cacheExpiry is how long the cache behind it keeps an answer; by default it is 180 seconds.
+	cacheExpiry = time.Second
 	// eviction is how often the server removes what has no lease any more; by default it is a minute.
 	eviction     = time.Second
 	slowEviction = time.Hour
@@ -47,9 +47,9 @@ type Options struct {
 
 func (o Options) staleness() time.Duration {
 	if o.ReadOnlyCache {
-		return CacheExpiry + CacheUpdate
+		return cacheExpiry + cacheUpdate
 	}
-	return CacheExpiry
+	return cacheExpiry
 }
 
 // Server is a running Eureka.
@@ -152,8 +152,8 @@ func (s *Server) command(files Files, dir string) (process.Command, error) {
 		"eureka.server.use-read-only-response-cache":              strconv.FormatBool(s.opts.ReadOnlyCache),
 		"eureka.server.enable-self-preservation":                  "false",
 		"eureka.server.eviction-interval-timer-in-ms":             milliseconds(eviction),
-		"eureka.server.response-cache-update-interval-ms":         milliseconds(CacheUpdate),
-		"eureka.server.response-cache-auto-expiration-in-seconds": strconv.Itoa(int(CacheExpiry.Seconds())),
+		"eureka.server.response-cache-update-interval-ms":         milliseconds(cacheUpdate),
+		"eureka.server.response-cache-auto-expiration-in-seconds": strconv.Itoa(int(cacheExpiry.Seconds())),
 		"eureka.server.my-url":                                    s.Endpoint + "/",
 		"eureka.client.service-url.defaultZone":                   s.Endpoint + "/",
 		"eureka.server.peer-node-connect-timeout-ms":              milliseconds(time.Second),

@@ -18,6 +18,7 @@ import (
 	"github.com/rollcall-dev/rollcall/test/registries"
 	"github.com/rollcall-dev/rollcall/test/registries/consul"
 	"github.com/rollcall-dev/rollcall/test/registries/etcd"
+	"github.com/rollcall-dev/rollcall/test/registries/eureka"
 	"github.com/rollcall-dev/rollcall/test/registries/zookeeper"
 )
 
@@ -37,6 +38,7 @@ func drivers() []driver {
 	return []driver{
 		{"consul", only(consul.Get)},
 		{"etcd", only(etcd.Get)},
+		{"eureka", only(eureka.Get)},
 		{"zookeeper", only(zookeeper.Get)},
 	}
 }
