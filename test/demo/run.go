@@ -226,7 +226,7 @@ func (w *world) newLife(namespace string, hooks bool, reader read.Reader) (*life
 	}
 	return &life{
 		k8s: w.k8s, config: w.config(), out: w.out, namespace: namespace, set: set,
-		read: reader, traffic: traffic.New(reader, w.out.tell),
+		read: reader, traffic: traffic.New(traffic.Options{Read: reader, Tell: w.out.tell}),
 	}, nil
 }
 

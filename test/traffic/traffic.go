@@ -3,6 +3,7 @@
 package traffic
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,7 +25,7 @@ const (
 	RefreshEvery = time.Second
 	// RequestEvery makes 62 requests a second, over all instances.
 	RequestEvery = 16 * time.Millisecond
-	// RequestTimeout is how long the client waits for one answer.
+	// RequestTimeout is how long the client waits for one answer, where its options don't say.
 	RequestTimeout = time.Second
 	// failuresKept is how many failures are kept for the report.
 	failuresKept = 10
@@ -67,13 +68,24 @@ type Failure struct {
 	Why string
 }
 
-// New makes a client that looks its instances up with the reader. It does nothing before Start.
-func New(reader read.Reader, tell Tell) *Client {
-	return &Client{read: reader, tell: tell, told: map[string]bool{}, http: &http.Client{
-		Timeout: RequestTimeout,
+// Options say what a client does.
+type Options struct {
+	// Read looks the instances up.
+	Read read.Reader
+	// Tell is told of what is worth a line.
+	Tell Tell
+	// Timeout is how long the client waits for one answer; 0 means RequestTimeout.
+	Timeout time.Duration
+}
+
+// New makes a client, which does nothing before Start.
+func New(o Options) *Client {
+	timeout := cmp.Or(o.Timeout, RequestTimeout)
+	return &Client{read: o.Read, tell: o.Tell, told: map[string]bool{}, http: &http.Client{
+		Timeout: timeout,
 		Transport: &http.Transport{
 			DisableKeepAlives: true,
-			DialContext:       (&net.Dialer{Timeout: RequestTimeout}).DialContext,
+			DialContext:       (&net.Dialer{Timeout: timeout}).DialContext,
 		},
 	}}
 }

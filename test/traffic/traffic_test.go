@@ -65,7 +65,7 @@ func TestOnce(t *testing.T) {
 			t.Parallel()
 			pod := httptest.NewServer(tc.handler)
 			defer pod.Close()
-			client := New(nil, nobody)
+			client := New(Options{Tell: nobody})
 			client.learn([]registry.Entry{entryAt(t, pod.Listener.Addr())})
 			client.once(t.Context())
 			expectOne(t, client, tc.reason, tc.why)
@@ -83,7 +83,7 @@ func TestOnceWithNobodyThere(t *testing.T) {
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	client := New(nil, nobody)
+	client := New(Options{Tell: nobody})
 	client.learn([]registry.Entry{gone})
 	client.once(t.Context())
 	expectOne(t, client, "a pod that has gone refuses the connection", "connection refused")
@@ -97,7 +97,7 @@ func TestOnceWithNoAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	client := New(nil, nobody)
+	client := New(Options{Tell: nobody})
 	client.learn([]registry.Entry{entryAt(t, listener.Addr())})
 	client.once(t.Context())
 	expectOne(t, client, "a pod that hangs is of no use to its client", "no answer in time")
@@ -105,7 +105,7 @@ func TestOnceWithNoAnswer(t *testing.T) {
 
 func TestOnceWithEmptyRegistry(t *testing.T) {
 	t.Parallel()
-	client := New(nil, nobody)
+	client := New(Options{Tell: nobody})
 	client.once(t.Context())
 	if diff := cmp.Diff(Tally{}, client.Tally()); diff != "" {
 		t.Errorf("before the first instance there is nothing to count: %s", diff)
@@ -128,7 +128,7 @@ func TestOnceTakesTurns(t *testing.T) {
 		defer pod.Close()
 		entries = append(entries, entryAt(t, pod.Listener.Addr()))
 	}
-	client := New(nil, nobody)
+	client := New(Options{Tell: nobody})
 	client.learn(entries)
 	for range 30 {
 		client.once(t.Context())
@@ -150,12 +150,12 @@ func TestTrafficFollowsTheRegistry(t *testing.T) {
 	drained := live
 	drained.Address, drained.State = "127.0.0.2", registry.OutOfService
 	var reads atomic.Int32
-	client := New(func(context.Context) ([]registry.Entry, error) {
+	client := New(Options{Tell: nobody, Read: func(context.Context) ([]registry.Entry, error) {
 		if reads.Add(1) == 2 {
 			return nil, errors.New("not now")
 		}
 		return []registry.Entry{drained, live}, nil
-	}, nobody)
+	}})
 
 	stop := client.Start(t.Context())
 	expectSoon(t, "the client reads again after a reading that failed", func() bool { return reads.Load() >= 3 })
@@ -172,11 +172,11 @@ func TestTrafficFollowsTheRegistry(t *testing.T) {
 func TestFailuresAreToldOncePerPodAndStep(t *testing.T) {
 	t.Parallel()
 	told := 0
-	client := New(nil, func(_ time.Time, _, what string) {
+	client := New(Options{Tell: func(_ time.Time, _, what string) {
 		if strings.HasPrefix(what, "REQUEST FAILED") {
 			told++
 		}
-	})
+	}})
 	fail := func(pod string) { client.done(&Failure{Pod: pod, Why: "connection reset"}) }
 	for range failuresKept {
 		fail("web-1")
