@@ -273,3 +273,38 @@ func TestRestartsComeFirst(t *testing.T) {
 		t.Error("nothing was restarted")
 	}
 }
+
+// TestWhatHasNoPlaceIsLeftOut has a registry with no place for weight, zone and metadata, and drivers that do and don't
+// leave them out.
+func TestWhatHasNoPlaceIsLeftOut(t *testing.T) {
+	t.Parallel()
+	leavesOut := func(d rich) registry.Registry {
+		return brokenRich{rich: d, register: func(ctx context.Context, in registry.Instance) error {
+			in.Weight, in.Zone, in.Metadata = 0, "", nil
+			return d.Register(ctx, in)
+		}}
+	}
+	for name, tc := range map[string]struct {
+		wrap func(rich) registry.Registry
+		want []string
+	}{
+		"left out": {leavesOut, nil},
+		"kept":     {asItIs, []string{"ListIsACopy", "RestartKeepsEntries"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := richly(only(registrytest.Restart), tc.wrap)(t)
+			for _, c := range []registrytest.Capability{registrytest.Weight, registrytest.Zone, registrytest.Metadata} {
+				h.Lacks[c] = "there is no place for it"
+			}
+			results, err := registrytest.Check(t.Context(), h)
+			if err != nil {
+				t.Fatal(err)
+			}
+			failed, said := failures(results, tc.want)
+			if diff := cmp.Diff(tc.want, failed); diff != "" {
+				t.Errorf("failed cases, -want +got:\n%s\n%s", diff, said)
+			}
+		})
+	}
+}
