@@ -72,7 +72,7 @@ func TestCuratorFollows(t *testing.T) {
 			base := "/" + strings.NewReplacer(" ", "-", ",", "", "'", "").Replace(name)
 			s := shared.Use(t)
 			d := open(t, registry.Config{Endpoint: s.Endpoint, Options: options("base", base, "payload", tc.payload)})
-			reader := zookeeper.StartReader(t, s.Endpoint, base, tc.class)
+			reader := readers.Use(t).View(t, s.Endpoint, base, tc.class)
 			expectSeen(t, reader.Instances("web"))
 
 			must(t, d.Register(t.Context(), four))
@@ -113,7 +113,7 @@ func TestPayloadsThatReadersFailAt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			reader := zookeeper.StartReader(t, s.Endpoint, "/fails-"+tc.payload, tc.class)
+			reader := readers.Use(t).View(t, s.Endpoint, "/fails-"+tc.payload, tc.class)
 			if got := reader.InstancesErr("web"); !strings.Contains(got, "ClassCastException") {
 				t.Errorf("reading: got error %q, want a ClassCastException; correct the docs if this works now", got)
 			}
@@ -127,7 +127,7 @@ func TestSpringHeedsTheStatus(t *testing.T) {
 	s := shared.Use(t)
 	const base = "/spring-status"
 	d := open(t, registry.Config{Endpoint: s.Endpoint, Options: options("base", base, "payload", "spring", "failOver", "status")})
-	reader := zookeeper.StartReader(t, s.Endpoint, base, zookeeper.PayloadSpring)
+	reader := readers.Use(t).View(t, s.Endpoint, base, zookeeper.PayloadSpring)
 	in := described(1)
 	must(t, d.Register(t.Context(), in))
 	want := in.Meta()
@@ -158,7 +158,7 @@ func TestServiceProviderHeedsEnabled(t *testing.T) {
 	s := shared.Use(t)
 	const base = "/provider-enabled"
 	d := open(t, registry.Config{Endpoint: s.Endpoint, Options: options("base", base, "failOver", "enabled")})
-	reader := zookeeper.StartReader(t, s.Endpoint, base, zookeeper.PayloadVoid)
+	reader := readers.Use(t).View(t, s.Endpoint, base, zookeeper.PayloadVoid)
 	provided := func(want int) {
 		t.Helper()
 		eventually(t, func() string { // it has a cache
@@ -205,7 +205,7 @@ func TestEntriesAreWrittenAsCuratorWritesThem(t *testing.T) {
 			in := described(1)
 			in.Metadata["名前"] = "ünïcödé \"quoted\" \\"
 			must(t, d.Register(t.Context(), in))
-			reader := zookeeper.StartReader(t, s.Endpoint, base, tc.class)
+			reader := readers.Use(t).View(t, s.Endpoint, base, tc.class)
 			written, again := reader.Again("web", "rollcall-"+in.Endpoint(), tc.compatible)
 			if tc.ours {
 				before, _, found := strings.Cut(written, `,"metadata":`)
@@ -227,7 +227,7 @@ func TestCuratorsOwnAreLeftAlone(t *testing.T) {
 	s := shared.Use(t)
 	const base = "/beside"
 	d := open(t, registry.Config{Endpoint: s.Endpoint, Options: options("base", base)})
-	reader := zookeeper.StartReader(t, s.Endpoint, base, zookeeper.PayloadObject)
+	reader := readers.Use(t).View(t, s.Endpoint, base, zookeeper.PayloadObject)
 	in := pod(1)
 	in.Address, in.Port = "192.0.2.1", 80 // that of Curator's own instance
 	must(t, d.Register(t.Context(), in))
@@ -264,7 +264,7 @@ func TestOddNamesAreFound(t *testing.T) {
 	s := shared.Use(t)
 	const base = "/odd"
 	d := open(t, registry.Config{Cluster: "prod-1", Endpoint: s.Endpoint, Options: options("base", base)})
-	reader := zookeeper.StartReader(t, s.Endpoint, base, zookeeper.PayloadVoid)
+	reader := readers.Use(t).View(t, s.Endpoint, base, zookeeper.PayloadVoid)
 	for i, odd := range []string{
 		"a b", "a+b", "a%20b", "a?b=c&d=e#f", "a;b", "a:b@c", "ünïcödé", "名前", "'a'", `"a"`, `a\b`, "{a}", "$(a)", "a*", "<a&b>", "...", "..a", "A",
 		strings.Repeat("long-", 50),

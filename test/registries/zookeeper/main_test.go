@@ -31,7 +31,10 @@ func share(opts zookeeper.Options) *registries.Shared[*zookeeper.Server] {
 	return registries.Share(func(ctx context.Context) (*zookeeper.Server, error) { return zookeeper.Start(ctx, opts) })
 }
 
-func TestMain(m *testing.M) { registries.Main(m, shared, secure, mutual) }
+// readers is the reader of all tests.
+var readers = registries.Share(zookeeper.StartReader)
+
+func TestMain(m *testing.M) { registries.Main(m, shared, secure, mutual, readers) }
 
 // bound is for what must happen sooner or later.
 const bound = time.Minute

@@ -3,6 +3,7 @@ package zookeeper
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
@@ -24,10 +26,12 @@ const (
 	PayloadSpring = "org.springframework.cloud.zookeeper.discovery.ZookeeperInstance"
 )
 
+const curatorVersion = "5.9.0"
+
 // readerJars are Curator, and as much of Spring Cloud Zookeeper as its load balancer's filter needs.
 func readerJars() []jar {
 	const (
-		curator, curatorVersion = "org.apache.curator", "5.9.0"
+		curator                 = "org.apache.curator"
 		jackson, jacksonVersion = "com.fasterxml.jackson.core", "2.18.1"
 		cloud, cloudVersion     = "org.springframework.cloud", "4.3.0"
 		spring, springVersion   = "org.springframework", "6.2.8"
@@ -50,49 +54,103 @@ func readerJars() []jar {
 	}
 }
 
-// Reader is a Java process that sees what readers with Curator and Spring Cloud see. Its methods fail the test.
+// Reader is a Java program that sees what readers with Curator and Spring Cloud see. It is safe for concurrent use.
 type Reader struct {
-	t *testing.T
+	cmd *exec.Cmd
 
-	mu     sync.Mutex
-	in     io.Writer
-	out    *bufio.Reader
-	errors *bytes.Buffer
+	mu  sync.Mutex // one question at a time
+	in  io.WriteCloser
+	out *bufio.Reader
+	log *bytes.Buffer // read when it has ended
 }
 
-// StartReader starts a reader for services below base, whose payload is of a class. It ends with the test.
-func StartReader(t *testing.T, connect, base, payload string) *Reader {
+// StartReader starts the program, which is compiled for that: it takes some seconds until it answers. Stop ends it.
+func StartReader(ctx context.Context) (*Reader, error) {
+	files, err := Get(ctx, os.Stderr)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := cache.Dir(ctx, "test/registries/zookeeper/reader")
+	if err != nil {
+		return nil, err
+	}
+	r := &Reader{log: &bytes.Buffer{}}
+	r.cmd = exec.CommandContext(context.WithoutCancel(ctx), files.Java,
+		"-Xmx160m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
+		"-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", files.Reader, filepath.Join(dir, "Reader.java"))
+	r.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir(), "LC_ALL=C.UTF-8"}
+	r.cmd.Stderr = r.log
+	if r.in, err = r.cmd.StdinPipe(); err != nil {
+		return nil, fmt.Errorf("starting a reader: %w", err)
+	}
+	out, err := r.cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("starting a reader: %w", err)
+	}
+	r.out = bufio.NewReader(out)
+	if err := r.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting a reader: %w", err)
+	}
+	return r, nil
+}
+
+// Name, Version, Err and Logs make a reader a registries.Running.
+func (r *Reader) Name() string { return "Curator" }
+
+// Version is Curator's.
+func (r *Reader) Version() string { return curatorVersion }
+
+// Err is nil: a question to a reader that has died has an error.
+func (r *Reader) Err() error { return nil }
+
+// Logs is empty: what a reader that has died has said is in that error.
+func (r *Reader) Logs() string { return "" }
+
+// Stop ends the program: it does so by itself when nobody can ask any more, also where this process was killed.
+func (r *Reader) Stop() {
+	_ = r.in.Close()
+	_ = r.cmd.Wait()
+}
+
+// ask asks a question, and takes the reader's own error for one.
+func (r *Reader) ask(question []string, answer any) error {
+	line, err := json.Marshal(question)
+	if err != nil {
+		return fmt.Errorf("encoding the question: %w", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, err = r.in.Write(append(line, '\n')); err == nil {
+		line, err = r.out.ReadBytes('\n')
+	}
+	if err != nil {
+		err = errors.Join(err, r.cmd.Wait())
+		return fmt.Errorf("the reader died: %w\n%s", err, r.log)
+	}
+	got := struct {
+		Answer any
+		Error  string
+	}{Answer: answer}
+	if err := json.Unmarshal(line, &got); err != nil {
+		return fmt.Errorf("the reader's answer %q: %w", line, err)
+	}
+	if got.Error != "" {
+		return errors.New(got.Error)
+	}
+	return nil
+}
+
+// View is a reader as one application has it. Its methods fail the test.
+type View struct {
+	t      *testing.T
+	reader *Reader
+	of     []string
+}
+
+// View returns what a reader sees that connects there, looks below base, and has payloads of a class.
+func (r *Reader) View(t *testing.T, connect, base, class string) *View {
 	t.Helper()
-	files, err := Get(t.Context(), os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := cache.Dir(t.Context(), "test/registries/zookeeper/reader")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), files.Java, "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-		"-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", files.Reader, filepath.Join(dir, "Reader.java"),
-		connect, base, payload)
-	r := &Reader{t: t, errors: &bytes.Buffer{}}
-	cmd.Stderr = r.errors
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.in, r.out = in, bufio.NewReader(out)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	return r
+	return &View{t: t, reader: r, of: []string{connect, base, class}}
 }
 
 // Seen is an instance as a reader sees it. Curator's Payload, or Spring's Metadata.
@@ -106,11 +164,11 @@ type Seen struct {
 }
 
 // Instances is ServiceDiscovery.queryForInstances, which takes no notice of "enabled".
-func (r *Reader) Instances(service string) []Seen { return ask[[]Seen](r, "instances", service) }
+func (v *View) Instances(service string) []Seen { return ask[[]Seen](v, "instances", service) }
 
 // InstancesErr is Instances with the error, "" where there is none.
-func (r *Reader) InstancesErr(service string) string {
-	_, err := try[[]Seen](r, "instances", service)
+func (v *View) InstancesErr(service string) string {
+	_, err := try[[]Seen](v, "instances", service)
 	if err != nil {
 		return err.Error()
 	}
@@ -118,56 +176,34 @@ func (r *Reader) InstancesErr(service string) string {
 }
 
 // Provided is ServiceProvider.getAllInstances, from its cache.
-func (r *Reader) Provided(service string) []Seen { return ask[[]Seen](r, "provider", service) }
+func (v *View) Provided(service string) []Seen { return ask[[]Seen](v, "provider", service) }
 
 // Spring is what Spring Cloud's load balancer chooses from.
-func (r *Reader) Spring(service string) []Seen { return ask[[]Seen](r, "spring", service) }
+func (v *View) Spring(service string) []Seen { return ask[[]Seen](v, "spring", service) }
 
 // Names is ServiceDiscovery.queryForNames.
-func (r *Reader) Names() []string { return ask[[]string](r, "names") }
+func (v *View) Names() []string { return ask[[]string](v, "names") }
 
 // Register registers an instance as Curator does, until the reader ends, and returns what Curator has written.
-func (r *Reader) Register(service, id string) string { return ask[string](r, "register", service, id) }
+func (v *View) Register(service, id string) string { return ask[string](v, "register", service, id) }
 
 // Again returns an entry as it is, and as Curator writes it again, with "enabled" if not compatible.
-func (r *Reader) Again(service, id string, compatible bool) (written, again string) {
-	both := ask[[]string](r, "again", service, id, fmt.Sprint(compatible))
+func (v *View) Again(service, id string, compatible bool) (written, again string) {
+	both := ask[[]string](v, "again", service, id, fmt.Sprint(compatible))
 	return both[0], both[1]
 }
 
-func ask[A any](r *Reader, question ...string) A {
-	r.t.Helper()
-	answer, err := try[A](r, question...)
+func ask[A any](v *View, question string, args ...string) A {
+	v.t.Helper()
+	answer, err := try[A](v, question, args...)
 	if err != nil {
-		r.t.Fatalf("asking the reader for %q: %v", question, err)
+		v.t.Fatalf("asking the reader for %s %q: %v", question, args, err)
 	}
 	return answer
 }
 
-func try[A any](r *Reader, question ...string) (A, error) {
-	r.t.Helper()
-	var got struct {
-		Answer A
-		Error  string
-	}
-	line, err := json.Marshal(question)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, err = r.in.Write(append(line, '\n'))
-	if err == nil {
-		line, err = r.out.ReadBytes('\n')
-	}
-	if err == nil {
-		err = json.Unmarshal(line, &got)
-	}
-	if err != nil {
-		r.t.Fatalf("asking the reader for %q: %v\n%s\n%s", question, err, line, r.errors)
-	}
-	if got.Error != "" {
-		return got.Answer, errors.New(got.Error)
-	}
-	return got.Answer, nil
+func try[A any](v *View, question string, args ...string) (answer A, err error) {
+	v.t.Helper()
+	err = v.reader.ask(slices.Concat([]string{question}, v.of, args), &answer)
+	return answer, err
 }

@@ -18,7 +18,6 @@ import org.apache.curator.x.discovery.ServiceProvider;
 import org.apache.curator.x.discovery.ServiceType;
 import org.apache.curator.x.discovery.UriSpec;
 import org.apache.curator.x.discovery.details.JsonInstanceSerializer;
-import org.apache.zookeeper.KeeperException;
 import org.springframework.cloud.loadbalancer.core.ServiceInstanceListSupplier;
 import org.springframework.cloud.zookeeper.discovery.ZookeeperDiscoveryClient;
 import org.springframework.cloud.zookeeper.discovery.ZookeeperInstance;
@@ -27,16 +26,49 @@ import org.springframework.cloud.zookeeper.discovery.dependency.ZookeeperDepende
 import reactor.core.publisher.Flux;
 
 /**
- * What real readers see: Curator's service discovery, and Spring Cloud's on top of it. Started with a connection string, a
- * base path and a payload class, it answers one JSON array per line, the question and its arguments, with one JSON object.
+ * What real readers see: Curator's service discovery, and Spring Cloud's on top of it. It answers one JSON array per line
+ * (a question, the connection string, base path and payload class that the reader shall be made with, and arguments) with
+ * one JSON object.
  */
 public class Reader {
   private static final ObjectMapper JSON = new ObjectMapper();
+  private static final int HEAD = 4;
+
+  private final Map<String, CuratorFramework> clients = new HashMap<>();
+  private final Map<String, Asked<?>> readers = new HashMap<>();
 
   public static void main(String[] args) throws Exception {
-    CuratorFramework client = CuratorFrameworkFactory.newClient(args[0], new RetryNTimes(50, 200));
-    client.start();
-    new Asked<>(client, args[1], Class.forName(args[2])).answerAll();
+    Reader reader = new Reader();
+    BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+    for (String line = in.readLine(); line != null; line = in.readLine()) {
+      Map<String, Object> answer = new LinkedHashMap<>();
+      try {
+        String[] question = JSON.readValue(line, String[].class);
+        answer.put("answer", reader.with(question).answer(question[0], question));
+      } catch (Exception | LinkageError e) {
+        answer.put("error", e.toString());
+      }
+      System.out.write((JSON.writeValueAsString(answer) + "\n").getBytes(StandardCharsets.UTF_8));
+      System.out.flush();
+    }
+    System.exit(0);
+  }
+
+  private Asked<?> with(String[] question) throws Exception {
+    CuratorFramework client = clients.get(question[1]);
+    if (client == null) {
+      client = CuratorFrameworkFactory.newClient(question[1], new RetryNTimes(50, 200));
+      client.start();
+      client.blockUntilConnected();
+      clients.put(question[1], client);
+    }
+    String key = String.join(" ", question[1], question[2], question[3]);
+    Asked<?> reader = readers.get(key);
+    if (reader == null) {
+      reader = new Asked<>(client, question[2], Class.forName(question[3]));
+      readers.put(key, reader);
+    }
+    return reader;
   }
 
   private static final class Asked<T> {
@@ -54,34 +86,20 @@ public class Reader {
       discovery.start();
     }
 
-    void answerAll() throws Exception {
-      BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-      for (String line = in.readLine(); line != null; line = in.readLine()) {
-        Map<String, Object> answer = new LinkedHashMap<>();
-        try {
-          answer.put("answer", answer(JSON.readValue(line, String[].class)));
-        } catch (Exception | LinkageError e) {
-          answer.put("error", e.toString());
-        }
-        System.out.write((JSON.writeValueAsString(answer) + "\n").getBytes(StandardCharsets.UTF_8));
-        System.out.flush();
-      }
-    }
-
-    private Object answer(String[] question) throws Exception {
-      switch (question[0]) {
+    private Object answer(String question, String[] args) throws Exception {
+      switch (question) {
         case "names":
           return discovery.queryForNames();
         case "instances":
-          return show(discovery.queryForInstances(question[1]));
+          return show(discovery.queryForInstances(args[HEAD]));
         case "provider":
-          return show(provider(question[1]).getAllInstances());
+          return show(provider(args[HEAD]).getAllInstances());
         case "spring":
-          return spring(question[1]);
+          return spring(args[HEAD]);
         case "register":
-          return register(question[1], question[2]);
+          return register(args[HEAD], args[HEAD + 1]);
         case "again":
-          return again(question[1], question[2], Boolean.parseBoolean(question[3]));
+          return again(args[HEAD], args[HEAD + 1], Boolean.parseBoolean(args[HEAD + 2]));
         default:
           throw new IllegalArgumentException("no such question");
       }
@@ -148,16 +166,7 @@ public class Reader {
     private String register(String service, String id) throws Exception {
       discovery.registerService(ServiceInstance.<T>builder().name(service).id(id).address("192.0.2.1").port(80)
           .serviceType(ServiceType.DYNAMIC).uriSpec(new UriSpec("{scheme}://{address}:{port}")).build());
-      for (int tries = 0; ; tries++) {
-        try {
-          return new String(client.getData().forPath(base + "/" + service + "/" + id), StandardCharsets.UTF_8);
-        } catch (KeeperException.NoNodeException e) { // Curator registers again when it is connected, and deletes for that
-          if (tries == 100) {
-            throw e;
-          }
-          Thread.sleep(50);
-        }
-      }
+      return new String(client.getData().forPath(base + "/" + service + "/" + id), StandardCharsets.UTF_8);
     }
 
     /** Returns an entry as it is, and as Curator writes it again. */
