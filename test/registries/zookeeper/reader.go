@@ -94,7 +94,7 @@ func StartReader(ctx context.Context) (*Reader, error) {
 	return r, nil
 }
 
-// Name, Version, Err and Logs make a reader a registries.Running.
+// Name is the library's. With Version, Err, Logs and Stop a reader is a registries.Running.
 func (r *Reader) Name() string { return "Curator" }
 
 // Version is Curator's.
