@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -218,6 +219,32 @@ func TestWhatARolledBackTransactionSaysDecides(t *testing.T) {
 					err, field, registry.IsTerminal(err), tc.field, tc.terminal, tc.reason)
 			}
 		})
+	}
+}
+
+// TestAConditionThatNeverHoldsIsGivenUp has a server on which somebody else is always faster.
+func TestAConditionThatNeverHoldsIsGivenUp(t *testing.T) {
+	t.Parallel()
+	var requests atomic.Int64
+	d := open(t, registry.Config{Endpoint: serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		requests.Add(1)
+		w.WriteHeader(http.StatusConflict)
+		_, _ = io.WriteString(w, `{"Results": null, "Errors": [{"OpIndex": 1, "What": "failed to set service, index is stale"}]}`)
+	})})
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	err := d.Register(ctx, web(1))
+	if err == nil || registry.IsTerminal(err) || registry.IsNotApplied(err) || ctx.Err() != nil {
+		t.Errorf("Register: got error %v, want a retryable one before its time is up", err)
+	}
+	if n := requests.Load(); n < 2 || n > 10 {
+		t.Errorf("Register made %d requests, want a few", n)
+	}
+	changes := []registry.Change{{Instance: web(1), State: registry.InService}, {Instance: web(2), State: registry.InService}}
+	for i, err := range d.Batch(ctx, changes) {
+		if !registry.IsNotApplied(err) {
+			t.Errorf("change %d of a batch: got error %v, want it not applied", i, err)
+		}
 	}
 }
 
