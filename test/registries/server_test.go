@@ -6,14 +6,17 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/rollcall-dev/rollcall/test/process"
 )
 
-// shellSpec is a server that counts its starts in a file and is ready once it has.
-func shellSpec(t *testing.T, script string) Spec {
+// shellSpec is a server that adds to a file with each start, and is ready once the file has as many lines as it has begun
+// starts.
+func shellSpec(t *testing.T, script string, begun *atomic.Int64) Spec {
 	t.Helper()
+	begun.Add(1)
 	var data string
 	return Spec{
 		Name: "shell", Version: "1",
@@ -22,7 +25,10 @@ func shellSpec(t *testing.T, script string) Spec {
 			return process.Command{Path: "/bin/sh", Args: []string{"-c", "cd data && echo start >> starts; " + script}}, nil
 		},
 		Ready: func(context.Context) error {
-			_, err := os.Stat(filepath.Join(data, "starts"))
+			lines, err := os.ReadFile(filepath.Join(data, "starts"))
+			if err == nil && strings.Count(string(lines), "start") < int(begun.Load()) {
+				err = errors.New("not started yet")
+			}
 			return err
 		},
 	}
@@ -39,7 +45,8 @@ func starts(t *testing.T, s *Server) int {
 
 func TestServerKeepsItsDataOverARestart(t *testing.T) {
 	t.Parallel()
-	s, err := Run(t.Context(), shellSpec(t, "echo up; sleep 600"))
+	var begun atomic.Int64
+	s, err := Run(t.Context(), shellSpec(t, "echo up; sleep 600", &begun))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,19 +56,13 @@ func TestServerKeepsItsDataOverARestart(t *testing.T) {
 		t.Errorf("what we killed counts as dead by itself: %v", err)
 	}
 	for range 2 {
+		begun.Add(1)
 		if err := s.Restart(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// The shell writes before it is ready, but the file was there already.
-	p := s.current()
-	if err := p.WaitReady(t.Context(), func(context.Context) error {
-		if starts(t, s) < 3 {
-			return errors.New("not started three times yet")
-		}
-		return nil
-	}); err != nil {
-		t.Error(err)
+	if n := starts(t, s); n != 3 {
+		t.Errorf("after two restarts the data tells of %d starts, want 3", n)
 	}
 	s.Stop()
 	s.Stop()
@@ -75,7 +76,7 @@ func TestServerKeepsItsDataOverARestart(t *testing.T) {
 
 func TestServerThatDies(t *testing.T) {
 	t.Parallel()
-	spec := shellSpec(t, "echo the reason; exit 3")
+	spec := shellSpec(t, "echo the reason; exit 3", new(atomic.Int64))
 	spec.Ready = func(context.Context) error { return errors.New("never") }
 	_, err := Run(t.Context(), spec)
 	for _, want := range []string{"starting shell 1", "exit status 3", "the reason"} {
@@ -84,12 +85,15 @@ func TestServerThatDies(t *testing.T) {
 		}
 	}
 
-	s, err := Run(t.Context(), shellSpec(t, "read wait < fifo; echo the reason; exit 4"))
+	s, err := Run(t.Context(), shellSpec(t, "until [ -e die ]; do sleep 0.05; done; echo the reason; exit 4", new(atomic.Int64)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Stop()
-	<-s.Done() // there is no fifo
+	if err := os.WriteFile(filepath.Join(s.Dir(), "data", "die"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	<-s.Done()
 	err = s.Err()
 	if err == nil || !strings.Contains(err.Error(), "exit status 4") || !strings.Contains(s.Logs(), "the reason") {
 		t.Errorf("a server that dies later: got %v and the log %q", err, s.Logs())
