@@ -49,17 +49,16 @@ func TestRegisterEndsUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			in := web(t, 1)
-			in.Metadata = map[string]string{"version": "v2"}
-			w := &scene{T: t, server: server, in: in}
+			w := &scene{T: t, server: server, in: web(t, 1)}
 			tc.do(w)
 			d := open(t, configOf(t, server))
-			for range 2 {
-				if err := d.Register(t.Context(), in); err != nil {
+			for _, version := range []string{"v2", "v3"} {
+				w.in.Metadata = map[string]string{"version": version}
+				if err := d.Register(t.Context(), w.in); err != nil {
 					t.Fatalf("Register: %v\nreason: %s", err, tc.reason)
 				}
 				w.expect("UP", tc.reason)
-				if err := d.Heartbeat(t.Context(), in); err != nil {
+				if err := d.Heartbeat(t.Context(), w.in); err != nil {
 					t.Errorf("Heartbeat: %v\nreason: %s", err, tc.reason)
 				}
 				w.expect("UP", tc.reason)
