@@ -21,13 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/cmd/app"
-	"github.com/rollcall-dev/rollcall/internal/drivers/consul"
-	"github.com/rollcall-dev/rollcall/internal/drivers/etcd"
-	"github.com/rollcall-dev/rollcall/internal/drivers/eureka"
-	httpdriver "github.com/rollcall-dev/rollcall/internal/drivers/http"
-	"github.com/rollcall-dev/rollcall/internal/drivers/memory"
-	"github.com/rollcall-dev/rollcall/internal/drivers/nacos"
-	"github.com/rollcall-dev/rollcall/internal/drivers/zookeeper"
+	"github.com/rollcall-dev/rollcall/cmd/builtin"
 	"github.com/rollcall-dev/rollcall/test/cluster"
 )
 
@@ -40,11 +34,7 @@ func TestMain(m *testing.M) {
 			_, _ = io.Copy(io.Discard, os.Stdin)
 			os.Exit(1) // the test run has ended
 		}()
-		app.Main(
-			app.WithRegistry("memory", memory.New), app.WithRegistry("http", httpdriver.New),
-			app.WithRegistry("consul", consul.New), app.WithRegistry("etcd", etcd.New), app.WithRegistry("eureka", eureka.New),
-			app.WithRegistry("nacos", nacos.New), app.WithRegistry("zookeeper", zookeeper.New),
-		)
+		app.Main(builtin.Registries()...)
 		return
 	}
 	os.Exit(run(m))

@@ -1,0 +1,97 @@
+package migration
+
+import (
+	"context"
+	"errors"
+	"testing"
+)
+
+// TestFromEurekaToNacos: services move from one registry to the other under the eyes of their clients. The migrations run at
+// the same time, on the same servers.
+func TestFromEurekaToNacos(t *testing.T) {
+	w := newWorld(t)
+	t.Run("all", func(t *testing.T) {
+		t.Run("ByAnnotation", func(t *testing.T) { t.Parallel(); byAnnotation(w.begin(t, "by-annotation", fromEureka)) })
+		t.Run("ByConfiguration", func(t *testing.T) { t.Parallel(); byConfiguration(w.begin(t, "by-configuration", "")) })
+		t.Run("WithoutOverlap", func(t *testing.T) { t.Parallel(); withoutOverlap(w.begin(t, "without-overlap", fromEureka)) })
+	})
+	t.Run("WithoutHeartbeats", func(t *testing.T) { withoutHeartbeats(w.begin(t, "without-heartbeats", fromEureka)) })
+}
+
+// byAnnotation: the template names the registries, and Kruise updates the pods where they are to have it so.
+func byAnnotation(s *story) {
+	s.Update("web:2")
+	s.ExpectIn(s.eureka)
+
+	s.Name("eureka,nacos")
+	s.ExpectIn(s.eureka, s.nacos)
+	s.clients.firstHalf(s.eureka, s.nacos)
+	s.Update("web:3")
+	s.ExpectIn(s.eureka, s.nacos)
+	s.clients.everybody(s.eureka, s.nacos)
+	s.clients.firstHalf(s.nacos)
+	s.Scale(4)
+	s.ExpectIn(s.eureka, s.nacos)
+	s.clients.everybody(s.nacos)
+	s.ExpectIn(s.eureka, s.nacos)
+
+	s.Name(toNacos)
+	s.ExpectIn(s.nacos)
+	s.ExpectNobodyIn(s.eureka)
+	s.Update("web:4")
+	s.ExpectIn(s.nacos)
+	s.Scale(2)
+	s.ExpectIn(s.nacos)
+	s.ExpectNothingLost()
+}
+
+// byConfiguration: the same by the configuration's defaults, which updates no pod.
+func byConfiguration(s *story) {
+	s.Update("web:2")
+	s.ExpectIn(s.eureka)
+
+	s.defaultsTo(s.T, fromEureka, toNacos)
+	s.ExpectIn(s.eureka, s.nacos)
+	s.clients.firstHalf(s.eureka, s.nacos)
+	s.Update("web:3")
+	s.ExpectIn(s.eureka, s.nacos)
+	s.clients.everybody(s.eureka, s.nacos)
+	s.clients.firstHalf(s.nacos)
+	s.ExpectIn(s.eureka, s.nacos)
+	s.clients.everybody(s.nacos)
+	s.ExpectIn(s.eureka, s.nacos)
+
+	s.defaultsTo(s.T, toNacos)
+	s.ExpectIn(s.nacos)
+	s.ExpectNobodyIn(s.eureka)
+	s.Update("web:4")
+	s.ExpectIn(s.nacos)
+	s.ExpectNothingLost()
+}
+
+// withoutOverlap: with no time in both registries, clients that still look into the old one find nobody. This shows that
+// lost requests are counted, and what the overlap is for.
+func withoutOverlap(s *story) {
+	s.ExpectNothingLost()
+	s.Name(toNacos)
+	s.ExpectNobodyIn(s.eureka)
+	s.await(s.T, "requests to be lost", func(context.Context) error {
+		if s.clients.tally().Failed == 0 {
+			return errors.New("none was")
+		}
+		return nil
+	})
+	s.clients.everybody(s.nacos)
+	s.ExpectIn(s.nacos)
+	s.Logf("%s: %s", s.name, s.clients.tally())
+}
+
+// withoutHeartbeats: Eureka forgets what nobody renews, so what kept its entries all the while was Rollcall; and what it has
+// forgotten is there again when Rollcall is.
+func withoutHeartbeats(s *story) {
+	s.ExpectNothingLost()
+	s.stopManager()
+	s.ExpectNobodyIn(s.eureka)
+	s.startManager(s.T, fromEureka)
+	s.ExpectIn(s.eureka)
+}

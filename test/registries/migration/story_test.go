@@ -1,0 +1,219 @@
+package migration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/cluster"
+	"github.com/rollcall-dev/rollcall/test/registries/read"
+)
+
+const (
+	registriesKey = "rollcall.dev/registries"
+	// enough requests make a result that means something.
+	enough = 1000
+)
+
+// story is one CloneSet, in a namespace and a service of its own, and the clients of that service.
+type story struct {
+	*testing.T
+	*world
+
+	name          string
+	eureka, nacos read.Reader
+	clients       *clients
+}
+
+// begin creates a CloneSet of three pods, whose template names these registries where it names any, and clients that look it
+// up in Eureka.
+func (w *world) begin(t *testing.T, name, registries string) *story {
+	t.Helper()
+	s := &story{T: t, world: w, name: name, eureka: w.reader(fromEureka, name), nacos: w.reader(toNacos, name)}
+	must(t, w.k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+	must(t, w.k8s.Create(t.Context(), s.cloneSet(registries)))
+	s.clients = newClients(t, s.eureka)
+	s.ExpectIn(s.eureka)
+	s.ExpectNobodyIn(s.nacos)
+	return s
+}
+
+// cloneSet has all three hooks, each by a label, and is updated in place, pod after pod.
+func (s *story) cloneSet(registries string) *kruisev1alpha1.CloneSet {
+	handler := func(key string) *appspub.LifecycleHook {
+		return &appspub.LifecycleHook{LabelsHandler: map[string]string{key: "true"}}
+	}
+	annotations := map[string]string{cluster.AnnotationStartDelay: "500ms", cluster.AnnotationReadyDelay: "500ms"}
+	if registries != "" {
+		annotations[registriesKey] = registries
+	}
+	return &kruisev1alpha1.CloneSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: s.name},
+		Spec: kruisev1alpha1.CloneSetSpec{
+			Replicas: new(int32(3)),
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": s.name}},
+			Lifecycle: &appspub.Lifecycle{
+				PreNormal: handler("example.com/registered"), InPlaceUpdate: handler("example.com/blocks-update"),
+				PreDelete: handler("example.com/blocks-delete"),
+			},
+			UpdateStrategy: kruisev1alpha1.CloneSetUpdateStrategy{
+				Type: kruisev1alpha1.InPlaceOnlyCloneSetUpdateStrategyType, MaxUnavailable: new(intstr.FromInt32(1)),
+			},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Annotations: annotations, Labels: map[string]string{
+					"app": s.name, "example.com/registered": "false",
+					"example.com/blocks-update": "true", "example.com/blocks-delete": "true",
+				}},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{
+					Name: "web", Image: "web:1", Ports: []corev1.ContainerPort{{ContainerPort: int32(s.port)}},
+				}}},
+			},
+		},
+	}
+}
+
+// Edit changes the CloneSet.
+func (s *story) Edit(edit func(*kruisev1alpha1.CloneSet)) {
+	s.Helper()
+	set := s.set()
+	before := set.DeepCopy()
+	edit(set)
+	must(s.T, s.k8s.Patch(s.Context(), set, client.MergeFrom(before)))
+}
+
+func (s *story) set() *kruisev1alpha1.CloneSet {
+	s.Helper()
+	set := &kruisev1alpha1.CloneSet{}
+	must(s.T, s.k8s.Get(s.Context(), client.ObjectKey{Namespace: s.name, Name: s.name}, set))
+	return set
+}
+
+// Update has Kruise replace the container of each pod.
+func (s *story) Update(image string) {
+	s.Helper()
+	s.Edit(func(set *kruisev1alpha1.CloneSet) { set.Spec.Template.Spec.Containers[0].Image = image })
+}
+
+// Name has the template name these registries.
+func (s *story) Name(registries string) {
+	s.Helper()
+	s.Edit(func(set *kruisev1alpha1.CloneSet) { set.Spec.Template.Annotations[registriesKey] = registries })
+}
+
+// Scale sets the number of pods.
+func (s *story) Scale(replicas int32) {
+	s.Helper()
+	s.Edit(func(set *kruisev1alpha1.CloneSet) { set.Spec.Replicas = &replicas })
+}
+
+// ExpectIn waits until Kruise has carried out everything, each of these registries gives out exactly the pods, and all
+// clients know them.
+func (s *story) ExpectIn(registries ...read.Reader) {
+	s.Helper()
+	s.await(s.T, "the pods to be where they shall be", func(ctx context.Context) error {
+		pods, err := s.settledPods(ctx)
+		if err != nil {
+			return err
+		}
+		for _, reader := range registries {
+			entries, err := reader(ctx)
+			if err != nil {
+				return err
+			}
+			if err := differs("a registry", pods, entries); err != nil {
+				return err
+			}
+		}
+		for _, c := range s.clients.all {
+			if err := differs("a client", pods, c.Known()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// ExpectNobodyIn waits until the registry gives out no pod.
+func (s *story) ExpectNobodyIn(reader read.Reader) {
+	s.Helper()
+	s.await(s.T, "nobody to be there", func(ctx context.Context) error {
+		entries, err := reader(ctx)
+		if err != nil {
+			return err
+		}
+		return differs("the registry", nil, entries)
+	})
+}
+
+// ExpectNothingLost expects that there were many requests, and that every single one was answered.
+func (s *story) ExpectNothingLost() {
+	s.Helper()
+	s.await(s.T, "many requests", func(context.Context) error {
+		if n := s.clients.tally().Requests; n < enough {
+			return fmt.Errorf("there were %d", n)
+		}
+		return nil
+	})
+	s.Logf("%s: %s", s.name, s.clients.tally())
+	for _, c := range s.clients.all {
+		for _, f := range c.FirstFailures() {
+			s.Errorf("%s: a request to pod %q failed: %s", f.At.Format("15:04:05.000"), f.Pod, f.Why)
+		}
+	}
+}
+
+// settledPods returns the pods, once Kruise has nothing left to do with them.
+func (s *story) settledPods(ctx context.Context) ([]corev1.Pod, error) {
+	set, want := s.set(), int32(0)
+	if set.Spec.Replicas != nil {
+		want = *set.Spec.Replicas
+	}
+	got := set.Status
+	if got.ObservedGeneration != set.Generation || got.Replicas != want || got.UpdatedReplicas != want || got.AvailableReplicas != want ||
+		got.UpdatedAvailableReplicas != want {
+		return nil, fmt.Errorf("generation %d of %d, %d pods, %d updated, %d available, not %d", got.ObservedGeneration, set.Generation,
+			got.Replicas, got.UpdatedReplicas, got.AvailableReplicas, want)
+	}
+	var list corev1.PodList
+	if err := s.k8s.List(ctx, &list, client.InNamespace(s.name)); err != nil {
+		return nil, err
+	}
+	for _, pod := range list.Items {
+		if pod.DeletionTimestamp != nil || pod.Labels[appspub.LifecycleStateKey] != string(appspub.LifecycleStateNormal) {
+			return nil, fmt.Errorf("pod %s is in %q", pod.Name, pod.Labels[appspub.LifecycleStateKey])
+		}
+	}
+	if len(list.Items) != int(want) {
+		return nil, fmt.Errorf("there are %d pods, not %d", len(list.Items), want)
+	}
+	return list.Items, nil
+}
+
+// differs says what somebody has other than exactly these pods in service.
+func differs(who string, pods []corev1.Pod, entries []registry.Entry) error {
+	var want, got []string
+	for _, pod := range pods {
+		want = append(want, string(pod.UID))
+	}
+	for _, e := range entries {
+		if e.State == registry.InService {
+			got = append(got, e.UID)
+		}
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(want, got) {
+		return errors.New(who + fmt.Sprintf(" has %v, not %v", got, want))
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+package migration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/test/cluster"
+	"github.com/rollcall-dev/rollcall/test/cluster/podserver"
+	"github.com/rollcall-dev/rollcall/test/manager"
+	"github.com/rollcall-dev/rollcall/test/registries"
+	"github.com/rollcall-dev/rollcall/test/registries/eureka"
+	"github.com/rollcall-dev/rollcall/test/registries/nacos"
+	"github.com/rollcall-dev/rollcall/test/registries/read"
+)
+
+const (
+	// patience is how long anything may take before it counts as stuck.
+	patience = 5 * time.Minute
+	glance   = 100 * time.Millisecond
+
+	// drain is longer than clients take to notice on a slow machine, the second that Eureka's own cache may be behind included.
+	drain = 8 * time.Second
+	// Eureka's leases end soon, so that they have to be renewed many times.
+	renewal, lease = 2 * time.Second, 5 * time.Second
+
+	fromEureka, toNacos = "eureka", "nacos"
+)
+
+// world is what all migrations run on.
+type world struct {
+	k8s     client.Client
+	port    int // at which every pod answers
+	eureka  *eureka.Server
+	nacos   *nacos.Server
+	cluster *cluster.Cluster
+	manager *manager.Manager
+	dir     string
+
+	// stopped is set where the manager does not run.
+	stopped bool
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{
+		eureka: registries.Use(t, func(ctx context.Context) (*eureka.Server, error) { return eureka.Start(ctx, eureka.Options{}) }),
+		nacos: registries.Use(t, func(ctx context.Context) (*nacos.Server, error) {
+			return nacos.Start(ctx, nacos.Options{Version: nacos.V3})
+		}),
+		dir: t.TempDir(),
+	}
+	var err error
+	w.cluster, err = cluster.Start(t.Context(), cluster.Options{Log: os.Stderr, Dir: filepath.Join(w.dir, "cluster"), PodCIDR: "127.102.0.0/16"})
+	must(t, err)
+	t.Cleanup(w.cluster.Stop)
+	w.servePods(t)
+	w.startManager(t, fromEureka)
+	t.Cleanup(w.stopManager)
+	return w
+}
+
+// servePods makes the client, and lets the pods answer until the test has ended.
+func (w *world) servePods(t *testing.T) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	must(t, errors.Join(clientgoscheme.AddToScheme(scheme), kruisev1alpha1.AddToScheme(scheme)))
+	config := w.cluster.Config()
+	config.WarningHandler = rest.NoWarnings{}
+	var err error
+	w.k8s, err = client.New(config, client.Options{Scheme: scheme})
+	must(t, err)
+	listener, err := podserver.Listen(t.Context(), 0)
+	must(t, err)
+	w.port = listener.Addr().(*net.TCPAddr).Port
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	pods, err := podserver.New(ctx, config)
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := pods.Serve(ctx, listener); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { cancel(); serving.Wait() })
+}
+
+func (w *world) startManager(t *testing.T, defaults ...string) {
+	t.Helper()
+	dir, err := os.MkdirTemp(w.dir, "manager-")
+	must(t, err)
+	w.manager, err = manager.Start(t.Context(), manager.Options{
+		Dir: dir, Kubeconfig: w.cluster.Kubeconfig(), Config: w.config(defaults),
+	})
+	must(t, err)
+	w.stopped = false
+}
+
+func (w *world) stopManager() {
+	if !w.stopped {
+		w.manager.Stop()
+	}
+	w.stopped = true
+}
+
+// defaultsTo has the configuration name the registries of pods that name none themselves.
+func (w *world) defaultsTo(t *testing.T, names ...string) {
+	t.Helper()
+	must(t, w.manager.Configure(w.config(names)))
+}
+
+func (w *world) config(defaults []string) string {
+	return fmt.Sprintf(`cluster: migration
+registries:
+  %s: {driver: eureka, endpoint: %q, options: {renewalIntervalInSecs: %.0f, durationInSecs: %.0f}}
+  %s: {driver: nacos, endpoint: %q}
+defaultRegistries: [%s]
+hooks:
+  owned: [example.com/*]
+service:
+  name: "{label:app}"
+drain: %s
+`, fromEureka, w.eureka.Endpoint, renewal.Seconds(), lease.Seconds(), toNacos, w.nacos.Endpoint, strings.Join(defaults, ", "), drain)
+}
+
+// reader looks a service up in a registry as its clients do.
+func (w *world) reader(registry, service string) read.Reader {
+	if registry == fromEureka {
+		return read.Eureka(w.eureka.Endpoint, service)
+	}
+	return read.Nacos(w.nacos.Endpoint+"/nacos", service)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// await returns once look finds nothing missing.
+func (w *world) await(t *testing.T, what string, look func(context.Context) error) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		err := look(t.Context())
+		if err == nil {
+			return
+		}
+		if crash := w.manager.Crashed(); crash != nil {
+			t.Fatal(crash)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("waiting for %s: %v\nthe end of the manager's log:\n%s", what, err, w.manager.Log())
+		}
+		time.Sleep(glance)
+	}
+}
