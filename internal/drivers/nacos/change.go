@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"strconv"
 	"strings"
@@ -69,14 +70,32 @@ func (r *Registry) register(ctx context.Context, in registry.Instance) error {
 		return r.send(ctx, setInstance, in, form)
 	}
 	look := func(h *host) seen { return inService(h, in, before, mine) }
-	if err := r.until(ctx, in, write, look); err != nil {
-		return err
-	}
 	if before == nil || before.is(in) {
-		return nil
+		return r.until(ctx, in, write, look)
 	}
-	// A late call for the pod that had the address may have looked before our write and act after it. It has by now.
-	return r.until(ctx, in, func() error { return pause(ctx, settle) }, look)
+	return r.takeOver(ctx, in, write, look)
+}
+
+// takeOver registers where another pod has been. A late call for that one may have looked before our write, and act after
+// readers have seen it; so it looks once more.
+func (r *Registry) takeOver(
+	ctx context.Context, in registry.Instance, write func() error, look func(*host) seen,
+) error {
+	for {
+		if err := r.until(ctx, in, write, look); err != nil {
+			return err
+		}
+		if err := pause(ctx, settle); err != nil {
+			return err
+		}
+		h, err := r.read(ctx, in)
+		if err != nil {
+			return err
+		}
+		if look(h) != nothing {
+			return nil
+		}
+	}
 }
 
 // inService looks for a registration. Another one of the same pod, made at the same time, is as good.
@@ -191,7 +210,7 @@ func (r *Registry) probe(ctx context.Context, in registry.Instance) error {
 	case state(h.stamp()) != registry.InService || h.Enabled != nil && !*h.Enabled:
 		return errors.New("Nacos has it out of service")
 	case !h.Healthy && r.opts.Ephemeral:
-		return errors.New("Nacos holds it unhealthy: it has had no heartbeat for 15 s")
+		return errors.New("Nacos holds it unhealthy: it has had no heartbeat for three intervals")
 	case !h.Healthy:
 		return fmt.Errorf("Nacos holds it unhealthy: its servers probe the instances of this service, and can't reach %s; "+
 			"let them, or set the health checker of the service's cluster %s to NONE", in.Endpoint(), r.opts.Cluster)
@@ -208,8 +227,11 @@ func (r *Registry) beat(ctx context.Context, in registry.Instance) error {
 	if err != nil {
 		return err
 	}
-	if !h.is(in) {
+	switch {
+	case !h.is(in):
 		return registry.NotRegistered(errors.New("Nacos does not have it"))
+	case !h.lasts(r.opts):
+		return registry.NotRegistered(errors.New("Nacos has it with another lease"))
 	}
 	form := r.identity(in)
 	form.Set("heartBeat", "true")
@@ -276,6 +298,7 @@ func (r *Registry) identity(in registry.Instance) url.Values {
 func (r *Registry) form(in registry.Instance, mine stamp, healthy bool) (url.Values, error) {
 	meta := in.Meta()
 	meta[metaWrite] = string(mine)
+	maps.Copy(meta, r.opts.lease())
 	metadata, err := asciiJSON(meta)
 	if err != nil {
 		return nil, err

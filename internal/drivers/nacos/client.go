@@ -114,14 +114,20 @@ func (c *client) detect(ctx context.Context, n *node) (*api, error) {
 	}
 	found := apiOf(version1)
 	a, err := c.send(ctx, n, route{method: http.MethodGet, path: statePath}, nil, maxAnswer, "")
-	switch verdict := verdictOf(err); {
-	case err == nil && isState(a) || verdict == refused:
+	switch {
+	case err == nil && isState(a) || verdictOf(err) == refused:
 		found = apiOf(version3)
-	case err != nil && verdict != noRoute:
+	case err != nil && !isOtherPage(err):
 		return nil, fmt.Errorf("finding out which API the server has: %w", err)
 	}
 	n.api.CompareAndSwap(nil, found)
 	return found, nil
+}
+
+// isOtherPage holds for an answer that is not of a server with v3, but of one that is well.
+func isOtherPage(err error) bool {
+	var e *answerError
+	return errors.As(err, &e) && e.status != 0 && e.verdict != elsewhere && (e.status < 300 || isTerminal(e.status))
 }
 
 // isState holds for Nacos' own answer: the console and many a proxy answer everything.

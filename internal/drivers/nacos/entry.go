@@ -28,6 +28,17 @@ type host struct {
 
 func (h *host) uid() string { return h.Metadata[registry.MetaUID] }
 
+// lasts reports whether the entry has the lease that the options ask for.
+func (h *host) lasts(opts Options) bool {
+	want := opts.lease()
+	for _, key := range leaseKeys() {
+		if h.Metadata[key] != want[key] {
+			return false
+		}
+	}
+	return true
+}
+
 func (h *host) stamp() string { return h.Metadata[metaWrite] }
 
 // is holds for the entry of this pod. Nobody is called "".
@@ -90,6 +101,11 @@ func check(in registry.Instance) error {
 	if strings.Contains(in.Service, "@@") || strings.TrimSpace(in.Service) != in.Service {
 		return fmt.Errorf("the service is called %q: Nacos takes what is before @@ for the group, and cuts white space off",
 			in.Service)
+	}
+	for _, key := range leaseKeys() {
+		if _, set := in.Metadata[key]; set {
+			return fmt.Errorf("the instance's metadata has %s: set options.heartbeatInterval in its place", key)
+		}
 	}
 	return nil
 }

@@ -76,6 +76,9 @@ func (h *host) entry(service string) (registry.Entry, error) {
 	if *h.Enabled {
 		e.State = registry.InService
 	}
+	for _, key := range leaseKeys() {
+		delete(h.Metadata, key)
+	}
 	e.SetMeta(h.Metadata)
 	e.Service, e.Address, e.Port = service, h.IP, h.Port
 	return e, nil

@@ -10,9 +10,6 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// beatInterval is what Nacos expects: unhealthy after 15 s without a beat, removed after 30 s.
-const beatInterval = 5 * time.Second
-
 // Registry writes instances into Nacos. It implements [registry.Registry], [registry.Lister], [registry.Prober],
 // [registry.Heartbeater] and io.Closer. It keeps nothing about instances, and is safe for concurrent use.
 type Registry struct {
@@ -76,12 +73,7 @@ func (r *Registry) Probe(ctx context.Context, in registry.Instance) error {
 }
 
 // HeartbeatInterval implements [registry.Heartbeater]. Persistent instances need none.
-func (r *Registry) HeartbeatInterval() time.Duration {
-	if r.opts.Ephemeral {
-		return beatInterval
-	}
-	return 0
-}
+func (r *Registry) HeartbeatInterval() time.Duration { return r.opts.interval() }
 
 // Heartbeat implements [registry.Heartbeater].
 func (r *Registry) Heartbeat(ctx context.Context, in registry.Instance) error {

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -21,6 +23,9 @@ type Options struct {
 	Weight float64 `json:"weight"`
 	// Ephemeral registers instances that live by heartbeats; a service is all ephemeral or all persistent. Default: false.
 	Ephemeral bool `json:"ephemeral"`
+	// HeartbeatInterval is how often an ephemeral instance is renewed, such as 10s; Nacos holds one unhealthy after three
+	// times that without, and removes it after six times. Default: 5s.
+	HeartbeatInterval string `json:"heartbeatInterval"`
 	// HealthChecker is none or server: whether Nacos' servers are told not to probe the instances of a service whose first
 	// one is Rollcall's, or left to do with it what they do by default. It is not for ephemeral instances. Default: none.
 	HealthChecker string `json:"healthChecker"`
@@ -32,6 +37,12 @@ const (
 	checkerNone   = "none"
 	checkerServer = "server"
 
+	// defaultInterval is what Nacos goes by where an instance says nothing else. Its servers look every 5 s.
+	defaultInterval              = 5 * time.Second
+	shortestInterval             = time.Second
+	longestInterval              = time.Hour
+	unhealthyAfter, removedAfter = 3, 6 // intervals
+
 	// maxWeight is Nacos' own bound.
 	maxWeight = 10000
 )
@@ -41,33 +52,95 @@ func decodeOptions(cfg registry.Config) (Options, error) {
 	if err := cfg.DecodeOptions(&opts); err != nil {
 		return Options{}, err
 	}
-	// What Nacos takes as names (ParamCheckRule in nacos-common).
+	for _, check := range []func() error{opts.checkNames, opts.checkValues, opts.checkKind} {
+		if err := check(); err != nil {
+			return Options{}, err
+		}
+	}
+	return opts, nil
+}
+
+func (o Options) checkNames() error {
+	// What Nacos takes (ParamCheckRule in nacos-common).
 	for _, f := range []struct {
 		field, value, more string
 		longest            int
 	}{
-		{"options.namespace", opts.Namespace, "-_", 64},
-		{"options.group", opts.Group, "-_:.", 128},
-		{"options.cluster", opts.Cluster, "-_", 64},
+		{"options.namespace", o.Namespace, "-_", 64},
+		{"options.group", o.Group, "-_:.", 128},
+		{"options.cluster", o.Cluster, "-_", 64},
 	} {
 		if err := checkName(f.value, f.more, f.longest); err != nil {
-			return Options{}, registry.FieldError(f.field, err)
+			return registry.FieldError(f.field, err)
 		}
 	}
-	if !(opts.Weight > 0 && opts.Weight <= maxWeight) {
-		return Options{}, registry.FieldError("options.weight", fmt.Errorf("must be above 0 and at most %d", maxWeight))
+	return nil
+}
+
+func (o Options) checkValues() error {
+	if !(o.Weight > 0 && o.Weight <= maxWeight) {
+		return registry.FieldError("options.weight", fmt.Errorf("must be above 0 and at most %d", maxWeight))
 	}
-	if err := oneOf(opts.APIVersion, "", version1, version2, version3); err != nil {
-		return Options{}, registry.FieldError("options.apiVersion", err)
+	if err := oneOf(o.APIVersion, version1, version2, version3); err != nil {
+		return registry.FieldError("options.apiVersion", err)
 	}
-	if opts.Ephemeral && opts.HealthChecker != "" {
-		return Options{}, registry.FieldError("options.healthChecker",
+	if err := oneOf(o.HealthChecker, checkerNone, checkerServer); err != nil {
+		return registry.FieldError("options.healthChecker", err)
+	}
+	if o.HeartbeatInterval == "" {
+		return nil
+	}
+	d, err := time.ParseDuration(o.HeartbeatInterval)
+	if err != nil || d < shortestInterval || d > longestInterval {
+		return registry.FieldError("options.heartbeatInterval",
+			fmt.Errorf("must be a time such as 10s, from %s to %s", shortestInterval, longestInterval))
+	}
+	return nil
+}
+
+// checkKind returns an error for what is of no use with instances of this kind.
+func (o Options) checkKind() error {
+	switch {
+	case o.Ephemeral && o.HealthChecker != "":
+		return registry.FieldError("options.healthChecker",
 			errors.New("is of no use with ephemeral instances, which Nacos does not probe; remove it"))
+	case !o.Ephemeral && o.HeartbeatInterval != "":
+		return registry.FieldError("options.heartbeatInterval",
+			errors.New("is of no use with persistent instances, which need none; remove it, or set options.ephemeral"))
 	}
-	if err := oneOf(opts.HealthChecker, "", checkerNone, checkerServer); err != nil {
-		return Options{}, registry.FieldError("options.healthChecker", err)
+	return nil
+}
+
+// interval is how often an entry is renewed, 0 for never.
+func (o Options) interval() time.Duration {
+	if !o.Ephemeral {
+		return 0
 	}
-	return opts, nil
+	if d, err := time.ParseDuration(o.HeartbeatInterval); err == nil {
+		return d
+	}
+	return defaultInterval
+}
+
+// The metadata with which an instance says how long its lease is, in milliseconds (PreservedMetadataKeys in nacos-api).
+const (
+	metaInterval  = "preserved.heart.beat.interval"
+	metaUnhealthy = "preserved.heart.beat.timeout"
+	metaRemoved   = "preserved.ip.delete.timeout"
+)
+
+func leaseKeys() []string { return []string{metaInterval, metaUnhealthy, metaRemoved} }
+
+// lease is what the metadata says of an entry's lease; nothing for Nacos' default.
+func (o Options) lease() map[string]string {
+	d := o.interval()
+	if d == 0 || d == defaultInterval {
+		return nil
+	}
+	millis := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+	return map[string]string{
+		metaInterval: millis(d), metaUnhealthy: millis(unhealthyAfter * d), metaRemoved: millis(removedAfter * d),
+	}
 }
 
 func checkName(name, more string, longest int) error {
@@ -85,10 +158,10 @@ func checkName(name, more string, longest int) error {
 	return nil
 }
 
-// oneOf leaves the first, which is for nothing given, out of the error.
+// oneOf takes nothing given, too.
 func oneOf(value string, allowed ...string) error {
-	if slices.Contains(allowed, value) {
+	if value == "" || slices.Contains(allowed, value) {
 		return nil
 	}
-	return errors.New("must be one of " + strings.Join(allowed[1:], ", "))
+	return errors.New("must be one of " + strings.Join(allowed, ", "))
 }

@@ -77,8 +77,11 @@ func (v Version) number() (string, error) {
 	return "", errors.New("no naming module is pinned")
 }
 
-// Get downloads both versions' servers unless they are there, and tells log about it.
+// Get downloads both versions' servers, and builds the client that reads them, unless they are there, and tells log about it.
 func Get(ctx context.Context, log io.Writer) ([]string, error) {
+	if _, err := GetReader(ctx, log); err != nil {
+		return nil, err
+	}
 	var all []string
 	for _, v := range []Version{V2, V3} {
 		jars, err := get(ctx, log, v)

@@ -75,6 +75,12 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Several that start at once on few cores give up before they are done.
+	unlock, err := process.Lock(ctx, filepath.Join(os.TempDir(), fmt.Sprintf("rollcall-nacos-start-%d.lock", os.Getuid())), func() {})
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	port, err := freePort(ctx)
 	if err != nil {
 		return nil, err
@@ -135,6 +141,7 @@ func (s *Server) command(java, dir, source string, jars []string) (process.Comma
 			"-Djava.net.preferIPv4Stack=true",
 			"-Dnacos.standalone=true",
 			"-Dnacos.home=" + dir,
+			"-Dderby.system.durability=test", // nothing here has to survive a power cut
 			"-Dderby.stream.error.file=" + filepath.Join(dir, "derby.log"),
 			"-Dspring.config.additional-location=file:" + conf + "/",
 			"-cp", strings.Join(jars, string(filepath.ListSeparator)),
@@ -155,6 +162,8 @@ func (s *Server) properties() string {
 		"spring.autoconfigure.exclude": "org.springframework.boot.autoconfigure.jdbc.DataSourceAutoConfiguration," +
 			"org.springframework.boot.autoconfigure.jdbc.DataSourceTransactionManagerAutoConfiguration," +
 			"org.springframework.boot.autoconfigure.ldap.LdapAutoConfiguration",
+		// A machine with much to do takes longer than 3 s to make the database.
+		"db.pool.config.connectionTimeout":                  "120000",
 		"nacos.core.auth.system.type":                       "nacos",
 		"nacos.core.auth.enabled":                           strconv.FormatBool(s.opts.Password != ""),
 		"nacos.core.auth.admin.enabled":                     strconv.FormatBool(s.opts.Password != ""),

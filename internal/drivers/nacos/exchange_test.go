@@ -1,0 +1,384 @@
+package nacos_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rollcall-dev/rollcall/internal/drivers/nacos"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+const meta = `metadata={"note":"a+b %%41 ü🦆","rollcall-cluster":"test","rollcall-namespace":"shop","rollcall-pod":"web-1",` +
+	`"rollcall-uid":"uid-1","rollcall-write":"%s","weight":"7","zone":"z"}`
+
+// What goes over the wire, in each version.
+func TestExchanges(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"v1", "v2", "v3"} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t, version)
+			options := `{}`
+			if version == "v2" {
+				options = `{"apiVersion":"v2"}`
+			}
+			d := at(t, f.URL, options)
+			in := web(1)
+			in.Weight, in.Zone, in.Metadata = 7, "z", map[string]string{"note": "a+b %41 ü🦆"}
+			var all []string
+			for _, what := range []func(context.Context, registry.Instance) error{
+				d.Register, d.Probe, d.FailOver, d.Deregister, d.Deregister,
+			} {
+				if err := what(t.Context(), in); err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, f.requests()...)
+			}
+			if _, err := d.List(t.Context(), "test"); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, f.requests()...)
+			if diff := cmp.Diff(wanted(version), all); diff != "" {
+				t.Errorf("the requests are others (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// wanted are the requests of a version: registered, probed, failed over, removed, removed again, and all listed.
+func wanted(version string) []string {
+	ns := map[string]string{"v1": "/v1/ns", "v2": "/v2/ns", "v3": "/v3/admin/ns"}[version]
+	at := "clusterName=DEFAULT ephemeral=false groupName=DEFAULT_GROUP ip=10.0.0.1 namespaceId=public port=80 serviceName=web weight=7"
+	form := "clusterName=DEFAULT enabled=%t ephemeral=false groupName=DEFAULT_GROUP healthy=true ip=10.0.0.1 " + meta +
+		" namespaceId=public port=80 serviceName=web weight=7"
+	service := "groupName=DEFAULT_GROUP namespaceId=public %sserviceName=web"
+	cluster := "checkPort=80 clusterName=DEFAULT groupName=DEFAULT_GROUP healthChecker={\"type\":\"NONE\"} namespaceId=public " +
+		"serviceName=web useInstancePort4Check=true"
+	old := func(text string) string {
+		return strings.ReplaceAll(strings.ReplaceAll(text, "groupName=DEFAULT_GROUP ", ""), "serviceName=web", "serviceName=DEFAULT_GROUP@@web")
+	}
+	clusterPath, list := ns+"/cluster", "/v1/ns/catalog/services"
+	switch version {
+	case "v1":
+		at, form, service, cluster = old(at), old(form), old(service), old(cluster)
+	case "v2":
+		clusterPath, cluster = "/v1/ns/cluster", old(cluster)
+	case "v3":
+		list = ns + "/service/list"
+	}
+	look := "GET " + ns + "/instance " + at
+	all := []string{
+		look,
+		"GET " + ns + "/service " + fmt.Sprintf(service, ""),
+		"POST " + ns + "/service ephemeral=false " + fmt.Sprintf(service, "protectThreshold=0 "),
+		"PUT " + clusterPath + " " + cluster,
+		"POST " + ns + "/instance " + fmt.Sprintf(form, true, "InService"),
+		"PUT " + ns + "/instance " + fmt.Sprintf(form, true, "InService"),
+		look,
+		look,
+		look, "PUT " + ns + "/instance " + fmt.Sprintf(form, false, "OutOfService"), look,
+		look, "DELETE " + ns + "/instance " + at, look,
+		look,
+		"GET " + list + " groupName=DEFAULT_GROUP groupNameParam=DEFAULT_GROUP namespaceId=public pageNo=1 pageSize=1000000 withInstances=true",
+	}
+	if version != "v2" { // that was said, not found
+		all = slices.Insert(all, 0, "GET /v3/admin/core/state ")
+	}
+	return all
+}
+
+func TestHeartbeatExchanges(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]string{
+		"v1": "PUT /v1/ns/instance/beat clusterName=DEFAULT ephemeral=true heartBeat=true ip=10.0.0.1 namespaceId=public port=80 serviceName=DEFAULT_GROUP@@web weight=1",
+		"v2": "PUT /v2/ns/instance/beat clusterName=DEFAULT ephemeral=true heartBeat=true ip=10.0.0.1 namespaceId=public port=80 serviceName=DEFAULT_GROUP@@web weight=1",
+		"v3": "POST /v3/client/ns/instance clusterName=DEFAULT ephemeral=true groupName=DEFAULT_GROUP heartBeat=true ip=10.0.0.1 namespaceId=public port=80 serviceName=web weight=1",
+	} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t, version)
+			d := at(t, f.URL, `{"ephemeral":true,"apiVersion":"`+version+`"}`)
+			if err := d.Heartbeat(t.Context(), web(1)); !registry.IsNotRegistered(err) {
+				t.Errorf("of what is not there: got error %v, want one that says so", err)
+			}
+			if err := d.Register(t.Context(), web(1)); err != nil {
+				t.Fatal(err)
+			}
+			f.requests()
+			if err := d.Heartbeat(t.Context(), web(1)); err != nil {
+				t.Fatal(err)
+			}
+			if got := f.requests(); len(got) != 2 || got[1] != want {
+				t.Errorf("got requests %q, want a look and then %q", got, want)
+			}
+			// It went between the look and the beat.
+			f.meddle(func(_ http.ResponseWriter, path string, _ url.Values) bool {
+				if !strings.HasPrefix(path, "GET") {
+					clear(f.posted)
+				}
+				return false
+			})
+			if err := d.Heartbeat(t.Context(), web(1)); !registry.IsNotRegistered(err) {
+				t.Errorf("of what went: got error %v, want one that says so", err)
+			}
+		})
+	}
+}
+
+// Nothing else than Nacos' own words means that an instance is absent.
+func TestOtherAnswersAreNotAbsence(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason   string
+		status   int
+		body     string
+		terminal bool
+	}{
+		"a proxy's 404":       {"the server is being exchanged", 404, "<html>no such host</html>", false},
+		"the framework's 404": {"it is another version", 404, `{"status":404,"error":"Not Found","message":"No message available"}`, false},
+		"nothing at all":      {"it is not about the instance", 200, "", false},
+		"an empty object":     {"it is not about the instance", 200, "{}", false},
+		"a login page":        {"it is not about the instance", 200, "<html>log in</html>", false},
+		"another instance":    {"it is not about the instance", 200, `{"ip":"10.0.0.2","port":80,"metadata":{}}`, false},
+		"a redirect":          {"it would carry the token elsewhere", 302, "", true},
+		"bad request":         {"it stays wrong", 400, "Param 'ip' is illegal", true},
+		"too many":            {"it is a matter of time", 429, "", false},
+		"no leader":           {"it is a matter of time", 500, "caused: did not find the Leader node;", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t, "v1")
+			d := at(t, f.URL, `{"apiVersion":"v1"}`)
+			f.meddle(func(w http.ResponseWriter, _ string, _ url.Values) bool {
+				w.Header().Set("Location", "http://elsewhere")
+				w.WriteHeader(tc.status)
+				_, _ = io.WriteString(w, tc.body)
+				return true
+			})
+			for _, what := range []func(context.Context, registry.Instance) error{d.Register, d.FailOver, d.Deregister, d.Probe} {
+				err := what(t.Context(), web(1))
+				if err == nil || registry.IsTerminal(err) != tc.terminal || registry.IsNotRegistered(err) {
+					t.Errorf("got error %v, terminal: %t\nreason: %s", err, registry.IsTerminal(err), tc.reason)
+				}
+			}
+		})
+	}
+}
+
+// A list is whole or an error.
+func TestListIsWholeOrNothing(t *testing.T) {
+	t.Parallel()
+	for name, body := range map[string]string{
+		"not JSON":           "<html>",
+		"no data":            `{"code":0,"data":null}`,
+		"no total":           `{"code":0,"data":{"pageItems":[]}}`,
+		"fewer than told":    `{"code":0,"data":{"totalCount":2,"pageItems":[{"serviceName":"web"}]}}`,
+		"an error's code":    `{"code":30000,"message":"server error","data":{"totalCount":0,"pageItems":[]}}`,
+		"ours without state": `{"code":0,"data":{"totalCount":1,"pageItems":[{"serviceName":"web","groupName":"DEFAULT_GROUP","clusterMap":{"DEFAULT":{"hosts":[{"ip":"10.0.0.1","port":80,"metadata":{"rollcall-cluster":"test"}}]}}}]}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t, "v3")
+			d := at(t, f.URL, `{"apiVersion":"v3"}`)
+			f.meddle(func(w http.ResponseWriter, _ string, _ url.Values) bool {
+				_, _ = io.WriteString(w, body)
+				return true
+			})
+			if got, err := d.List(t.Context(), "test"); err == nil {
+				t.Errorf("got %v, want an error", got)
+			}
+		})
+	}
+}
+
+// Older servers say the same with another status.
+func TestOlderServersWords(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, "v1")
+	d := at(t, f.URL, `{"apiVersion":"v1"}`)
+	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
+		if path != "POST /v1/ns/instance" {
+			return false
+		}
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = io.WriteString(w, "caused: errCode: 400, errMsg: Current service DEFAULT_GROUP@@web is ephemeral service, "+
+			"can't register persistent instance. ;")
+		return true
+	})
+	err := d.Register(t.Context(), web(1))
+	if field, _ := registry.FieldOf(err); !registry.IsTerminal(err) || field != "options.ephemeral" {
+		t.Errorf("got error %v of field %q, want a terminal one of options.ephemeral", err, field)
+	}
+}
+
+// A write that another one undoes before readers see it is made again.
+func TestWhatIsUndoneIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		undo string
+		call func(*nacos.Registry) func(context.Context, registry.Instance) error
+	}{
+		"removed after it was registered": {"PUT", func(d *nacos.Registry) func(context.Context, registry.Instance) error { return d.Register }},
+		"put in after it was failed over": {"PUT", func(d *nacos.Registry) func(context.Context, registry.Instance) error { return d.FailOver }},
+		"put back after it was removed":   {"DELETE", func(d *nacos.Registry) func(context.Context, registry.Instance) error { return d.Deregister }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t, "v1")
+			d := at(t, f.URL, `{"apiVersion":"v1"}`)
+			if err := d.Register(t.Context(), web(1)); err != nil {
+				t.Fatal(err)
+			}
+			var undone bool
+			posted, put := f.posted["10.0.0.1 80"], f.put["10.0.0.1 80"]
+			f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
+				if undone || path != tc.undo+" /v1/ns/instance" {
+					return false
+				}
+				undone = true
+				if tc.call == nil {
+					return false
+				}
+				f.posted["10.0.0.1 80"], f.put["10.0.0.1 80"] = posted, put // as if a late call came after ours
+				f.ok(w)
+				return true
+			})
+			if err := tc.call(d)(t.Context(), web(1)); err != nil {
+				t.Fatal(err)
+			}
+			writes := 0
+			for _, r := range f.requests() {
+				if strings.HasPrefix(r, tc.undo+" /v1/ns/instance") {
+					writes++
+				}
+			}
+			if !undone || writes < 2 {
+				t.Errorf("undone: %t; %d requests of %s, want it once more", undone, writes, tc.undo)
+			}
+		})
+	}
+}
+
+// Where another pod is registered at the address at the same time, one of the two is not.
+func TestTakenByAnotherPod(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, "v3")
+	d := at(t, f.URL, `{}`)
+	heir := web(1)
+	heir.UID = "uid-of-heir"
+	if err := d.Register(t.Context(), heir); err != nil {
+		t.Fatal(err)
+	}
+	theirs := f.put["10.0.0.1 80"]
+	if err := d.Register(t.Context(), web(1)); err != nil {
+		t.Fatal(err)
+	}
+	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
+		if path != "PUT /v3/admin/ns/instance" {
+			return false
+		}
+		f.put["10.0.0.1 80"] = theirs
+		f.ok(w)
+		return true
+	})
+	if err := d.Register(t.Context(), web(1)); err == nil || registry.IsTerminal(err) {
+		t.Errorf("got error %v, want a passing one", err)
+	}
+}
+
+// A call ends with its context although readers never see the write.
+func TestReadersNeverSeeIt(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, "v3")
+	d := at(t, f.URL, `{}`)
+	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
+		if path == "GET /v3/admin/ns/instance" {
+			f.problem(w, http.StatusNotFound, 20004, "no matched ip found!")
+			return true
+		}
+		return false
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	err := d.Register(ctx, web(1))
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "does not yet show it") {
+		t.Errorf("got error %v, want one that says that readers do not see it", err)
+	}
+}
+
+// A server can't make us read without end.
+func TestAnswersAreBounded(t *testing.T) {
+	t.Parallel()
+	endless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil {
+			if _, err := w.Write(make([]byte, 1<<16)); err != nil {
+				return
+			}
+		}
+	}))
+	t.Cleanup(endless.Close)
+	err := at(t, endless.URL, `{}`).Register(t.Context(), web(1))
+	if err == nil || !strings.Contains(err.Error(), "more than") {
+		t.Errorf("got error %v, want one that says that it is too long", err)
+	}
+}
+
+func TestRetryAfterIsHonoured(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, "v3")
+	d := at(t, f.URL, `{}`)
+	f.meddle(func(w http.ResponseWriter, _ string, _ url.Values) bool {
+		w.Header().Set("Retry-After", "7")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return true
+	})
+	if after, said := registry.RetryAfterOf(d.Register(t.Context(), web(1))); !said || after != 7*time.Second {
+		t.Errorf("got %s, %t; want 7s", after, said)
+	}
+}
+
+// What Nacos takes for something else, or what could be taken for anybody's entry, is not sent.
+func TestUnfitInstancesAreNotSent(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, "v3")
+	d := at(t, f.URL, `{"ephemeral":true}`)
+	for name, unfit := range map[string]func(*registry.Instance){
+		"no service":   func(in *registry.Instance) { in.Service = "" },
+		"a group":      func(in *registry.Instance) { in.Service = "a@@b" },
+		"white space":  func(in *registry.Instance) { in.Service = "web " },
+		"no address":   func(in *registry.Instance) { in.Address = "" },
+		"a name":       func(in *registry.Instance) { in.Address = "web.example.com" },
+		"no port":      func(in *registry.Instance) { in.Port = 0 },
+		"a large port": func(in *registry.Instance) { in.Port = 65536 },
+		"no UID":       func(in *registry.Instance) { in.UID = "" },
+		"no cluster":   func(in *registry.Instance) { in.Cluster = "" },
+		"a lease":      func(in *registry.Instance) { in.Metadata = map[string]string{"preserved.heart.beat.timeout": "1"} },
+	} {
+		in := web(1)
+		unfit(&in)
+		for _, what := range []func(context.Context, registry.Instance) error{
+			d.Register, d.FailOver, d.Deregister, d.Probe, d.Heartbeat,
+		} {
+			if err := what(t.Context(), in); !registry.IsTerminal(err) {
+				t.Errorf("%s: got error %v, want a terminal one", name, err)
+			}
+		}
+	}
+	if _, err := d.List(t.Context(), ""); !registry.IsTerminal(err) {
+		t.Errorf("listing no cluster: got error %v, want a terminal one", err)
+	}
+	if got := f.requests(); len(got) != 0 {
+		t.Errorf("sent %q, want nothing", got)
+	}
+}

@@ -1,0 +1,256 @@
+package nacos_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/rollcall-dev/rollcall/internal/drivers/nacos"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// fake answers as the documents say that Nacos does, and writes down what it was asked. The real servers are in
+// test/registries/nacos; here are the exchanges themselves, and the trouble that those don't make on demand.
+type fake struct {
+	*httptest.Server
+	version string
+
+	mu sync.Mutex
+	// posted is what POST registered, by ip and port, and put what PUT set; the latter beats the former.
+	posted, put map[string]url.Values
+	services    map[string]bool
+	asked       []string
+	// first sees a request before all else, and answers it itself if it returns true. It holds mu.
+	first func(w http.ResponseWriter, path string, form url.Values) bool
+}
+
+func newFake(t *testing.T, version string) *fake {
+	t.Helper()
+	f := &fake{version: version, posted: map[string]url.Values{}, put: map[string]url.Values{}, services: map[string]bool{}}
+	f.Server = httptest.NewServer(f)
+	t.Cleanup(f.Close)
+	return f
+}
+
+func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_ = r.ParseForm()
+	path := r.Method + " " + strings.TrimPrefix(r.URL.Path, "/nacos")
+	f.asked = append(f.asked, path+" "+shown(r.Form))
+	if f.first != nil && f.first(w, path, r.Form) {
+		return
+	}
+	if path == "GET /v3/admin/core/state" {
+		if f.version != "v3" {
+			f.page(w, http.StatusNotFound, "No message available")
+			return
+		}
+		f.answer(w, map[string]string{"version": "3.1.0"})
+		return
+	}
+	f.serve(w, path, r.Form)
+}
+
+// shown is a request's parameters, without what is another each time.
+func shown(form url.Values) string {
+	var all []string
+	for _, key := range slices.Sorted(maps.Keys(form)) {
+		value := form.Get(key)
+		if key == "metadata" {
+			var meta map[string]string
+			if json.Unmarshal([]byte(value), &meta) == nil {
+				meta["rollcall-write"], _, _ = strings.Cut(meta["rollcall-write"], "-")
+				raw, _ := json.Marshal(meta)
+				value = string(raw)
+			}
+		}
+		all = append(all, key+"="+value)
+	}
+	return strings.Join(all, " ")
+}
+
+func (f *fake) serve(w http.ResponseWriter, path string, form url.Values) {
+	key := form.Get("ip") + " " + form.Get("port")
+	switch method, rest, _ := strings.Cut(path, " "); {
+	case strings.HasSuffix(rest, "/login"):
+		f.bare(w, map[string]any{"accessToken": "a-token", "tokenTtl": 18000})
+	case strings.HasSuffix(rest, "/beat"):
+		f.beat(w, key)
+	case rest == "/v3/client/ns/instance" && form.Get("heartBeat") == "true":
+		if f.posted[key] == nil {
+			f.problem(w, http.StatusOK, 21003, "instance not found")
+			return
+		}
+		f.ok(w)
+	case strings.HasSuffix(rest, "/ns/instance"):
+		f.instance(w, method, key, form)
+	case strings.HasSuffix(rest, "/ns/service"):
+		f.service(w, method, form.Get("serviceName"))
+	case strings.HasSuffix(rest, "/ns/cluster"):
+		f.ok(w)
+	case strings.HasSuffix(rest, "/catalog/services"), strings.HasSuffix(rest, "/service/list"):
+		f.list(w)
+	default:
+		f.page(w, http.StatusNotFound, "No endpoint")
+	}
+}
+
+func (f *fake) instance(w http.ResponseWriter, method, key string, form url.Values) {
+	switch method {
+	case http.MethodPost:
+		f.posted[key] = form
+		f.services[form.Get("serviceName")] = true
+		f.ok(w)
+	case http.MethodPut:
+		f.put[key] = form
+		f.ok(w)
+	case http.MethodDelete:
+		delete(f.posted, key)
+		f.ok(w)
+	default:
+		if f.posted[key] == nil {
+			f.problem(w, http.StatusNotFound, 20004, "no ips found for cluster DEFAULT in service DEFAULT_GROUP@@web")
+			return
+		}
+		f.answer(w, f.entry(key))
+	}
+}
+
+func (f *fake) entry(key string) map[string]any {
+	form := f.posted[key]
+	if f.put[key] != nil {
+		form = f.put[key]
+	}
+	var meta map[string]string
+	_ = json.Unmarshal([]byte(form.Get("metadata")), &meta)
+	var port int
+	_, _ = fmt.Sscan(form.Get("port"), &port)
+	e := map[string]any{
+		"ip": form.Get("ip"), "port": port, "healthy": f.posted[key].Get("healthy") == "true", "metadata": meta,
+		"clusterName": form.Get("clusterName"),
+	}
+	if f.version == "v3" {
+		e["enabled"] = form.Get("enabled") == "true"
+	}
+	return e
+}
+
+func (f *fake) list(w http.ResponseWriter) {
+	hosts := []any{}
+	for key := range f.posted {
+		e := f.entry(key)
+		e["enabled"] = f.put[key].Get("enabled") == "true"
+		hosts = append(hosts, e)
+	}
+	service := map[string]any{
+		"serviceName": "web", "groupName": "DEFAULT_GROUP", "clusterMap": map[string]any{"DEFAULT": map[string]any{"hosts": hosts}},
+	}
+	if f.version == "v3" {
+		f.answer(w, map[string]any{"totalCount": 1, "pageItems": []any{service}})
+		return
+	}
+	f.bare(w, []any{service})
+}
+
+func (f *fake) service(w http.ResponseWriter, method, name string) {
+	switch {
+	case method == http.MethodPost && f.services[name]:
+		f.problem(w, http.StatusBadRequest, 21007, "specified service DEFAULT_GROUP@@web already exists!")
+	case method == http.MethodPost:
+		f.services[name] = true
+		f.ok(w)
+	case !f.services[name]:
+		f.problem(w, http.StatusBadRequest, 21008, "service not found, namespace: public, serviceName: DEFAULT_GROUP@@web")
+	default:
+		f.answer(w, map[string]any{"clusters": []any{}, "clusterMap": map[string]any{}})
+	}
+}
+
+func (f *fake) beat(w http.ResponseWriter, key string) {
+	code := 10200
+	if f.posted[key] == nil {
+		code = 20404
+	}
+	f.bare(w, map[string]int{"code": code, "clientBeatInterval": 5000})
+}
+
+// answer, ok and problem are in the envelope from v2 on.
+func (f *fake) answer(w http.ResponseWriter, content any) {
+	if f.version == "v1" {
+		f.bare(w, content)
+		return
+	}
+	f.bare(w, map[string]any{"code": 0, "message": "success", "data": content})
+}
+
+func (f *fake) ok(w http.ResponseWriter) {
+	if f.version == "v1" {
+		_, _ = fmt.Fprint(w, "ok")
+		return
+	}
+	f.answer(w, "ok")
+}
+
+func (f *fake) problem(w http.ResponseWriter, status, code int, said string) {
+	w.WriteHeader(status)
+	if f.version == "v1" {
+		_, _ = fmt.Fprint(w, said)
+		return
+	}
+	f.bare(w, map[string]any{"code": code, "message": "something", "data": said})
+}
+
+func (f *fake) bare(w http.ResponseWriter, content any) { _ = json.NewEncoder(w).Encode(content) }
+
+// page is what the framework below Nacos makes of an error.
+func (f *fake) page(w http.ResponseWriter, status int, said string) {
+	w.WriteHeader(status)
+	f.bare(w, map[string]any{"status": status, "error": http.StatusText(status), "message": said, "path": "/nacos"})
+}
+
+// requests returns what was asked since the last time.
+func (f *fake) requests() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	asked := f.asked
+	f.asked = nil
+	return asked
+}
+
+// meddle sets what sees requests first.
+func (f *fake) meddle(first func(w http.ResponseWriter, path string, form url.Values) bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.first = first
+}
+
+func open(t *testing.T, cfg registry.Config) *nacos.Registry {
+	t.Helper()
+	d, err := nacos.New(t.Context(), cfg)
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	driver := d.(*nacos.Registry)
+	t.Cleanup(func() { _ = driver.Close() })
+	return driver
+}
+
+func at(t *testing.T, endpoint, options string) *nacos.Registry {
+	t.Helper()
+	return open(t, registry.Config{Endpoint: endpoint, Options: []byte(options)})
+}
+
+func web(n int) registry.Instance {
+	return registry.Instance{
+		Service: "web", Address: fmt.Sprintf("10.0.0.%d", n), Port: 80,
+		Cluster: "test", Namespace: "shop", Pod: fmt.Sprintf("web-%d", n), UID: fmt.Sprintf("uid-%d", n),
+	}
+}

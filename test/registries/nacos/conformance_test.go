@@ -1,0 +1,197 @@
+package nacos_test
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	driver "github.com/rollcall-dev/rollcall/internal/drivers/nacos"
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/registries"
+	"github.com/rollcall-dev/rollcall/test/registries/nacos"
+)
+
+const (
+	password = "Secret-1%+ü"
+	wrong    = "Wrong-1"
+)
+
+// start returns what starts a server that wants a password.
+func start(opts nacos.Options) func(context.Context) (*nacos.Server, error) {
+	opts.Password = password
+	return func(ctx context.Context) (*nacos.Server, error) { return nacos.Start(ctx, opts) }
+}
+
+func open(t registrytest.T, cfg registry.Config) *driver.Registry {
+	t.Helper()
+	d, err := driver.New(t.Context(), cfg)
+	if err != nil {
+		t.Fatalf("making the driver: %v", err)
+	}
+	return d.(*driver.Registry)
+}
+
+// config is that of a driver for the server, or for any other at the endpoint.
+func config(dir registrytest.T, endpoint, password string, opts driver.Options) registry.Config {
+	dir.Helper()
+	raw, err := json.Marshal(given(opts))
+	if err != nil {
+		dir.Fatalf("encoding the options: %v", err)
+	}
+	cfg := registry.Config{Endpoint: endpoint, Options: raw}
+	if password != "" {
+		cfg.Auth = registry.Auth{Username: nacos.Admin, PasswordFile: secretFile(dir, password)}
+	}
+	return cfg
+}
+
+// given leaves out what is not set, since "" is not the default.
+func given(opts driver.Options) map[string]any {
+	all := map[string]any{"ephemeral": opts.Ephemeral}
+	for name, value := range map[string]string{
+		"namespace": opts.Namespace, "group": opts.Group, "cluster": opts.Cluster,
+		"healthChecker": opts.HealthChecker, "heartbeatInterval": opts.HeartbeatInterval, "apiVersion": opts.APIVersion,
+	} {
+		if value != "" {
+			all[name] = value
+		}
+	}
+	if opts.Weight != 0 {
+		all["weight"] = opts.Weight
+	}
+	return all
+}
+
+func secretFile(t registrytest.T, secret string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "rollcall-secret-")
+	if err != nil {
+		t.Fatalf("making a folder for the secret: %v", err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	path := filepath.Join(dir, "password")
+	if err := os.WriteFile(path, []byte(secret+"\n"), 0o600); err != nil {
+		t.Fatalf("writing the secret: %v", err)
+	}
+	return path
+}
+
+// harness is that of a server, with the driver's options.
+func harness(s *nacos.Server, opts driver.Options) registrytest.Harness {
+	at := func(t registrytest.T, endpoint, password string) registry.Registry {
+		t.Helper()
+		return open(t, config(t, endpoint, password, opts))
+	}
+	serve := func(t registrytest.T, handler http.HandlerFunc) registry.Registry {
+		t.Helper()
+		server := httptest.NewServer(handler)
+		t.Cleanup(server.Close)
+		return at(t, server.URL, "")
+	}
+	// The cases take longer than the default lease, 30 s, and don't renew what they are not about.
+	long := opts
+	if opts.Ephemeral {
+		long.HeartbeatInterval = "1m"
+	}
+	h := registrytest.Harness{
+		Open: func(t registrytest.T, _ string) registry.Registry {
+			return open(t, config(t, s.Endpoint, password, long))
+		},
+		Unreachable: func(t registrytest.T) registry.Registry {
+			return at(t, "http://"+registrytest.UnusedAddress(t), password)
+		},
+		Refusing: func(t registrytest.T) registry.Registry {
+			return serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
+		},
+		WrongCredentials: func(t registrytest.T) registry.Registry { return at(t, s.Endpoint, wrong) },
+		Stalled: func(t registrytest.T) registry.Registry {
+			return at(t, "http://"+registrytest.SilentAddress(t), password)
+		},
+		Failing: func(t registrytest.T) (registry.Registry, func() int) {
+			var attempts atomic.Int64
+			d := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				attempts.Add(1)
+				w.WriteHeader(http.StatusServiceUnavailable)
+			})
+			return d, func() int { return int(attempts.Load()) }
+		},
+		Restart: func(t registrytest.T) {
+			if err := s.Restart(t.Context()); err != nil {
+				t.Fatalf("%v", err)
+			}
+		},
+		Secrets: []string{password, wrong},
+		Lacks: map[registrytest.Capability]string{
+			registrytest.AnyServiceName: "Nacos refuses names with white space, with Chinese characters, and with @@",
+			registrytest.Batching:       "the HTTP API has no batches",
+		},
+	}
+	if opts.Ephemeral {
+		// Shorter than the default it can be, too, but not on a machine with as much to do as CI's.
+		h.ShortLease = func(t registrytest.T, _ string) registry.Registry { return at(t, s.Endpoint, password) }
+		h.Lacks[registrytest.Durable] = "Nacos keeps ephemeral instances in memory"
+	} else {
+		h.Lacks[registrytest.Heartbeats] = "persistent instances need none"
+	}
+	return h
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// Most of the time is spent waiting until a server shows its readers what it has acknowledged.
+	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		_ = f.Value.Set("16")
+	}
+	registries.Main(m, shared2, shared3)
+}
+
+// soon is a server that shows its readers what it has acknowledged sooner than by default.
+func soon(v nacos.Version) func(context.Context) (*nacos.Server, error) {
+	return start(nacos.Options{Version: v, PushDelay: 50 * time.Millisecond})
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		server nacos.Version
+		driver driver.Options
+	}{
+		"v3 persistent": {nacos.V3, driver.Options{}},
+		"v3 ephemeral":  {nacos.V3, driver.Options{Ephemeral: true}},
+		"v1 persistent": {nacos.V2, driver.Options{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			registrytest.Run(t, harness(registries.Use(t, soon(tc.server)), tc.driver))
+		})
+	}
+}
+
+// TestConformanceOfOlder runs what differs less from the others, on one server that is not restarted.
+func TestConformanceOfOlder(t *testing.T) {
+	t.Parallel()
+	s := registries.Use(t, soon(nacos.V2))
+	for name, opts := range map[string]driver.Options{
+		"v1 ephemeral":  {Ephemeral: true},
+		"v2 persistent": {APIVersion: "v2"},
+		"v2 ephemeral":  {APIVersion: "v2", Ephemeral: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := harness(s, opts)
+			h.Restart = nil
+			h.Lacks[registrytest.Restart] = "other tests use the server at the same time"
+			registrytest.Run(t, h)
+		})
+	}
+}

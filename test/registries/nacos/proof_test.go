@@ -1,0 +1,482 @@
+package nacos_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	driver "github.com/rollcall-dev/rollcall/internal/drivers/nacos"
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/registries"
+	"github.com/rollcall-dev/rollcall/test/registries/nacos"
+)
+
+const (
+	// bound is generous: what is waited for takes seconds.
+	bound = 3 * time.Minute
+	pause = 50 * time.Millisecond
+)
+
+var (
+	shared2 = registries.Share(start(nacos.Options{Version: nacos.V2}))
+	shared3 = registries.Share(start(nacos.Options{Version: nacos.V3}))
+)
+
+// scenario is a service of its own on a server, and a driver for it.
+type scenario struct {
+	*testing.T
+	server  *nacos.Server
+	driver  *driver.Registry
+	opts    driver.Options
+	service string
+	token   string
+}
+
+// onEach runs a scenario on both versions' shared servers, with the API that the driver finds there.
+func onEach(t *testing.T, opts driver.Options, run func(*scenario)) {
+	t.Helper()
+	for name, shared := range map[string]*registries.Shared[*nacos.Server]{"2": shared2, "3": shared3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(newScenario(t, shared.Use(t), opts))
+		})
+	}
+}
+
+func newScenario(t *testing.T, s *nacos.Server, opts driver.Options) *scenario {
+	t.Helper()
+	token, err := s.Login(t.Context(), nacos.Admin, password)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &scenario{
+		T: t, server: s, opts: opts, token: token, service: "svc-" + strings.ToLower(rand.Text()[:10]),
+		driver: open(t, config(t, s.Endpoint, password, opts)),
+	}
+}
+
+func (s *scenario) pod(n int) registry.Instance {
+	name := fmt.Sprintf("web-%d", n)
+	return registry.Instance{
+		Service: s.service, Address: fmt.Sprintf("10.0.0.%d", n), Port: 8080,
+		Cluster: "test", Namespace: "shop", Pod: name, UID: "uid-of-" + s.service + name,
+	}
+}
+
+func (s *scenario) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// call is what a scenario does with a pod.
+type call func(context.Context, registry.Instance) error
+
+func (s *scenario) do(what call, ins ...registry.Instance) {
+	s.Helper()
+	for _, in := range ins {
+		s.must(what(s.Context(), in))
+	}
+}
+
+// ask asks the server itself. Paths are those of v3; for a server of version 2 they are turned into those of v1.
+func (s *scenario) ask(method, path string, form url.Values) string {
+	s.Helper()
+	if !form.Has("groupName") {
+		form.Set("groupName", "DEFAULT_GROUP")
+	}
+	if s.version() == nacos.V2 {
+		path = strings.NewReplacer("/v3/admin", "/v1", "/v3/client", "/v1", "/v3/", "/v1/").Replace(path)
+	}
+	body, err := s.server.Do(s.Context(), method, path, form, s.token)
+	s.must(err)
+	return string(body)
+}
+
+func (s *scenario) version() nacos.Version {
+	if strings.HasPrefix(s.server.Version(), "v2") {
+		return nacos.V2
+	}
+	return nacos.V3
+}
+
+// clients returns what a client that looks the service up is given, address by address, and whether it is healthy.
+func (s *scenario) clients() map[string]bool {
+	s.Helper()
+	body := s.ask(http.MethodGet, "/v3/client/ns/instance/list", url.Values{"serviceName": {s.service}})
+	var old struct{ Hosts []nacos.Seen }
+	var new struct{ Data []nacos.Seen }
+	s.must(json.Unmarshal([]byte(body), &old))
+	s.must(json.Unmarshal([]byte(body), &new))
+	all := map[string]bool{}
+	for _, h := range append(old.Hosts, new.Data...) {
+		all[net.JoinHostPort(h.IP, strconv.Itoa(h.Port))] = h.Healthy
+	}
+	return all
+}
+
+// expectClients reads once: what was acknowledged is there.
+func (s *scenario) expectClients(want map[string]bool) {
+	s.Helper()
+	if diff := cmp.Diff(want, s.clients()); diff != "" {
+		s.Fatalf("clients are given something else (-want +got):\n%s", diff)
+	}
+}
+
+// expectEntries reads all that is ours of the service once.
+func (s *scenario) expectEntries(want ...registry.Entry) {
+	s.Helper()
+	all, err := s.driver.List(s.Context(), "test")
+	s.must(err)
+	got := map[string]registry.Entry{}
+	for _, e := range all {
+		if e.Service == s.service {
+			got[e.Endpoint()] = e
+		}
+	}
+	wanted := map[string]registry.Entry{}
+	for _, e := range want {
+		wanted[e.Endpoint()] = e
+	}
+	if diff := cmp.Diff(wanted, got); diff != "" {
+		s.Fatalf("the registry holds something else (-want +got):\n%s", diff)
+	}
+}
+
+// eventually waits until nothing is wrong.
+func (s *scenario) eventually(wrong func() error) {
+	s.Helper()
+	for deadline := time.Now().Add(bound); ; {
+		err := wrong()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.Fatalf("after %s: %v", bound, err)
+		}
+		select {
+		case <-s.Context().Done():
+			s.Fatal("the test was ended")
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (s *scenario) subscribe() *nacos.Reader {
+	s.Helper()
+	r, err := s.server.Subscribe(s.Context(), s.service)
+	switch {
+	case registries.IsMissing(err) && !registries.Required():
+		s.Skipf("no client on this machine: %v", err)
+	case err != nil:
+		s.Fatal(err)
+	}
+	s.Cleanup(r.Stop)
+	return r
+}
+
+// expectSeen waits until Nacos' own client, which the server tells of changes, has these addresses and no others.
+func (s *scenario) expectSeen(r *nacos.Reader, want ...registry.Instance) {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), bound)
+	defer cancel()
+	err := r.Await(ctx, func(got []nacos.Seen) bool {
+		have := map[string]bool{}
+		for _, g := range got {
+			if g.Enabled && g.Healthy {
+				have[net.JoinHostPort(g.IP, strconv.Itoa(g.Port))] = true
+			}
+		}
+		for _, in := range want {
+			if !have[in.Endpoint()] {
+				return false
+			}
+		}
+		return len(have) == len(want)
+	})
+	if err != nil {
+		s.Fatalf("want %d instances: %v", len(want), err)
+	}
+}
+
+// What an application with Nacos' own client sees, which subscribes over gRPC.
+func TestSubscriberSeesIt(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string]driver.Options{"persistent": {}, "ephemeral": {Ephemeral: true, HeartbeatInterval: "1m"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onEach(t, opts, func(s *scenario) {
+				a, b := s.pod(1), s.pod(2)
+				a.Weight, a.Zone, a.Metadata = 7, "zone-b", map[string]string{"version": "ü+%41"}
+				client := s.subscribe()
+				s.do(s.driver.Register, a, b)
+				s.expectSeen(client, a, b)
+				s.must(client.Await(s.Context(), func(got []nacos.Seen) bool {
+					for _, g := range got {
+						if g.IP == a.Address {
+							return g.Weight == 7 && g.Metadata["zone"] == "zone-b" && g.Metadata["version"] == "ü+%41"
+						}
+					}
+					return false
+				}))
+				s.do(s.driver.FailOver, a)
+				s.expectSeen(client, b)
+				s.do(s.driver.Register, a)
+				s.expectSeen(client, a, b)
+				s.do(s.driver.Deregister, b)
+				s.expectSeen(client, a)
+				s.do(s.driver.FailOver, a)
+				s.expectSeen(client)
+				s.do(s.driver.Deregister, a)
+			})
+		})
+	}
+}
+
+// A server shows its readers 500 ms late what it has acknowledged. The driver's own acknowledgement waits for that.
+func TestAcknowledgedIsSeenByReaders(t *testing.T) {
+	t.Parallel()
+	onEach(t, driver.Options{}, func(s *scenario) {
+		a, b := s.pod(1), s.pod(2)
+		for range 3 {
+			s.do(s.driver.Register, a, b)
+			s.expectClients(map[string]bool{a.Endpoint(): true, b.Endpoint(): true})
+			s.do(s.driver.FailOver, a)
+			s.expectClients(map[string]bool{b.Endpoint(): true})
+			s.do(s.driver.Deregister, b)
+			s.expectClients(map[string]bool{})
+		}
+		s.do(s.driver.Deregister, a)
+	})
+}
+
+// What was set by PUT beats any later POST, and outlives the removal of the instance.
+func TestWhatWasDisabledComesBack(t *testing.T) {
+	t.Parallel()
+	onEach(t, driver.Options{}, func(s *scenario) {
+		a := s.pod(1)
+		form := func(enabled string) url.Values {
+			return url.Values{
+				"serviceName": {s.service}, "ip": {a.Address}, "port": {"8080"}, "ephemeral": {"false"}, "enabled": {enabled},
+			}
+		}
+		s.do(s.driver.Register, a)
+		s.ask(http.MethodPut, "/v3/admin/ns/instance", form("false"))
+		s.eventually(func() error {
+			if n := len(s.clients()); n != 0 {
+				return fmt.Errorf("clients are given %d instances", n)
+			}
+			return nil
+		})
+		s.ask(http.MethodPost, "/v3/admin/ns/instance", form("true"))
+		s.do(s.driver.Register, s.pod(2)) // readers see what came before it, too
+		s.expectClients(map[string]bool{s.pod(2).Endpoint(): true})
+
+		s.do(s.driver.Register, a)
+		s.expectClients(map[string]bool{a.Endpoint(): true, s.pod(2).Endpoint(): true})
+		s.do(s.driver.FailOver, a)
+		s.do(s.driver.Deregister, a)
+		heir := a
+		heir.Pod, heir.UID = "heir", "uid-of-heir"
+		s.do(s.driver.Register, heir)
+		s.expectEntries(
+			registry.Entry{Instance: heir, State: registry.InService},
+			registry.Entry{Instance: s.pod(2), State: registry.InService},
+		)
+		s.do(s.driver.Deregister, heir, s.pod(2))
+	})
+}
+
+// Somebody else's entry at the address is taken over by Register, and spared by all else.
+func TestForeignEntryIsSpared(t *testing.T) {
+	t.Parallel()
+	onEach(t, driver.Options{}, func(s *scenario) {
+		a := s.pod(1)
+		s.ask(http.MethodPost, "/v3/admin/ns/instance", url.Values{
+			"serviceName": {s.service}, "ip": {a.Address}, "port": {"8080"}, "ephemeral": {"false"},
+		})
+		s.eventually(func() error {
+			if n := len(s.clients()); n != 1 {
+				return fmt.Errorf("clients are given %d instances", n)
+			}
+			return nil
+		})
+		s.do(s.driver.FailOver, a)
+		s.do(s.driver.Deregister, a)
+		s.expectClients(map[string]bool{a.Endpoint(): true})
+		s.expectEntries()
+		s.do(s.driver.Register, a)
+		s.expectEntries(registry.Entry{Instance: a, State: registry.InService})
+		s.do(s.driver.Deregister, a)
+		s.expectClients(map[string]bool{})
+	})
+}
+
+// Below the protect threshold Nacos gives clients unhealthy instances as healthy, but none that is out of service.
+func TestProtectThresholdKeepsWhatIsOut(t *testing.T) {
+	t.Parallel()
+	onEach(t, driver.Options{}, func(s *scenario) {
+		s.do(s.driver.Register, s.pod(1), s.pod(2))
+		s.ask(http.MethodPut, "/v3/admin/ns/service", url.Values{
+			"serviceName": {s.service}, "protectThreshold": {"1"}, "ephemeral": {"false"},
+		})
+		s.do(s.driver.FailOver, s.pod(1))
+		s.eventually(func() error {
+			body := s.ask(http.MethodGet, "/v3/admin/ns/service", url.Values{"serviceName": {s.service}})
+			if !strings.Contains(body, `"protectThreshold":1.0`) {
+				return fmt.Errorf("the threshold is not set: %s", body)
+			}
+			return nil
+		})
+		s.expectClients(map[string]bool{s.pod(2).Endpoint(): true})
+		s.do(s.driver.Deregister, s.pod(1), s.pod(2))
+	})
+}
+
+// A service is all ephemeral or all persistent.
+func TestOtherKindIsTerminal(t *testing.T) {
+	t.Parallel()
+	for name, ephemeral := range map[string]bool{"persistent into ephemeral": true, "ephemeral into persistent": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onEach(t, driver.Options{Ephemeral: ephemeral}, func(s *scenario) {
+				s.do(s.driver.Register, s.pod(1))
+				other := open(s, config(s, s.server.Endpoint, password, driver.Options{Ephemeral: !ephemeral}))
+				err := other.Register(s.Context(), s.pod(2))
+				field, _ := registry.FieldOf(err)
+				if !registry.IsTerminal(err) || field != "options.ephemeral" {
+					s.Errorf("got error %v of field %q, want a terminal one of options.ephemeral", err, field)
+				}
+				if want := fmt.Sprintf("set it to %t", ephemeral); err == nil || !strings.Contains(err.Error(), want) {
+					s.Errorf("got error %v, want one that says %q", err, want)
+				}
+				s.do(s.driver.Deregister, s.pod(1))
+			})
+		})
+	}
+}
+
+// Where Rollcall makes the service, Nacos does not probe it: no server of its reaches these pods.
+func TestUnreachablePodIsServed(t *testing.T) {
+	t.Parallel()
+	onEach(t, driver.Options{}, func(s *scenario) {
+		s.do(s.driver.Register, s.pod(1))
+		s.do(s.driver.Probe, s.pod(1))
+		s.eventually(func() error { // the server tells it only when it has seen the instance
+			body := s.ask(http.MethodGet, "/v3/admin/ns/service", url.Values{"serviceName": {s.service}})
+			if !strings.Contains(body, `"healthChecker":{"type":"NONE"`) {
+				return fmt.Errorf("the service's health checker is not NONE: %s", body)
+			}
+			return nil
+		})
+		s.do(s.driver.Deregister, s.pod(1))
+		// Nacos forgets the checker of an empty service, after a while; the next first one sets it again.
+		s.do(s.driver.Register, s.pod(2))
+		s.do(s.driver.Probe, s.pod(2))
+		s.do(s.driver.Deregister, s.pod(2))
+	})
+}
+
+// Where Nacos probes, an instance is in service only for those who take unhealthy ones, until it was reached.
+func TestProbedPodIsServedOnceReached(t *testing.T) {
+	t.Parallel()
+	onEach(t, driver.Options{HealthChecker: "server"}, func(s *scenario) {
+		listener, err := net.Listen("tcp4", "127.0.0.1:0") //nolint:noctx // it listens at once
+		s.must(err)
+		defer listener.Close()
+		reached, unreached := s.pod(1), s.pod(2)
+		reached.Address, reached.Port = "127.0.0.1", listener.Addr().(*net.TCPAddr).Port
+		unreached.Address, unreached.Port = "127.0.0.2", reached.Port
+		s.do(s.driver.Register, reached, unreached)
+		if err := s.driver.Probe(s.Context(), unreached); err == nil || !strings.Contains(err.Error(), "NONE") ||
+			registry.IsTerminal(err) {
+			s.Errorf("Probe of what Nacos can't reach: got error %v, want one that says what to do", err)
+		}
+		s.eventually(func() error { return s.driver.Probe(s.Context(), reached) })
+		s.expectClients(map[string]bool{reached.Endpoint(): true, unreached.Endpoint(): false})
+
+		// Registering again does not make it healthy.
+		s.do(s.driver.Register, unreached)
+		if s.driver.Probe(s.Context(), unreached) == nil {
+			s.Error("Probe of what Nacos can't reach: got agreement after it was registered again")
+		}
+		// It is enough to do what the error says.
+		s.ask(http.MethodPut, "/v3/admin/ns/cluster", url.Values{
+			"serviceName": {s.service}, "clusterName": {"DEFAULT"}, "checkPort": {"80"}, "useInstancePort4Check": {"true"},
+			"healthChecker": {`{"type":"NONE"}`},
+		})
+		s.do(s.driver.Register, unreached)
+		s.do(s.driver.Probe, unreached)
+		s.do(s.driver.Deregister, reached, unreached)
+	})
+}
+
+// A service that others made, and that Nacos probes, stays as it is.
+func TestOthersHealthCheckerIsKept(t *testing.T) {
+	t.Parallel()
+	onEach(t, driver.Options{}, func(s *scenario) {
+		s.ask(http.MethodPost, "/v3/admin/ns/instance", url.Values{
+			"serviceName": {s.service}, "ip": {"10.0.99.1"}, "port": {"80"}, "ephemeral": {"false"},
+		})
+		s.eventually(func() error {
+			if n := len(s.clients()); n != 1 {
+				return fmt.Errorf("clients are given %d instances", n)
+			}
+			return nil
+		})
+		s.do(s.driver.Register, s.pod(1))
+		if body := s.ask(http.MethodGet, "/v3/admin/ns/service", url.Values{"serviceName": {s.service}}); !strings.Contains(
+			body, `"type":"TCP"`) {
+			s.Errorf("the health checker is not what it was: %s", body)
+		}
+		if s.driver.Probe(s.Context(), s.pod(1)) == nil {
+			s.Error("Probe of what Nacos can't reach: got agreement")
+		}
+		s.do(s.driver.Deregister, s.pod(1))
+	})
+}
+
+// Namespace, group, cluster and weight are those of the options.
+func TestPlaceIsTheOptions(t *testing.T) {
+	t.Parallel()
+	onEach(t, driver.Options{Group: "G-1.a", Cluster: "C-1", Weight: 0.5}, func(s *scenario) {
+		elsewhere := open(s, config(s, s.server.Endpoint, password, driver.Options{Group: "G-2", Cluster: "C-1"}))
+		another := open(s, config(s, s.server.Endpoint, password, driver.Options{Group: "G-1.a", Cluster: "C-1", Namespace: "ns-1"}))
+		a := s.pod(1)
+		s.do(s.driver.Register, a)
+		for _, d := range []*driver.Registry{elsewhere, another} {
+			s.do(d.FailOver, a)
+			s.do(d.Deregister, a)
+			all, err := d.List(s.Context(), "test")
+			s.must(err)
+			for _, e := range all {
+				if e.Service == s.service {
+					s.Errorf("listed elsewhere: %+v", e)
+				}
+			}
+		}
+		s.expectEntries(registry.Entry{Instance: a, State: registry.InService})
+		name := s.service
+		if s.version() == nacos.V2 {
+			name = "G-1.a@@" + name
+		}
+		body := s.ask(http.MethodGet, "/v3/admin/ns/instance", url.Values{
+			"serviceName": {name}, "groupName": {"G-1.a"}, "clusterName": {"C-1"}, "ip": {a.Address}, "port": {"8080"},
+		})
+		if !strings.Contains(body, `"weight":0.5`) {
+			s.Errorf("the weight is not the default of the options: %s", body)
+		}
+		s.do(s.driver.Deregister, a)
+	})
+}

@@ -1,0 +1,275 @@
+package nacos_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	driver "github.com/rollcall-dev/rollcall/internal/drivers/nacos"
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/registries"
+	"github.com/rollcall-dev/rollcall/test/registries/nacos"
+)
+
+// front stands before servers, counts the logins that pass, and can be out of order.
+type front struct {
+	*httptest.Server
+	logins atomic.Int64
+	all    atomic.Int64
+
+	mu     sync.Mutex
+	behind http.Handler
+}
+
+func newFront(t *testing.T, behind http.Handler) *front {
+	t.Helper()
+	f := &front{behind: behind}
+	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f.all.Add(1)
+		if strings.HasSuffix(r.URL.Path, "/login") {
+			f.logins.Add(1)
+		}
+		f.mu.Lock()
+		behind := f.behind
+		f.mu.Unlock()
+		behind.ServeHTTP(w, r)
+	}))
+	t.Cleanup(f.Close)
+	return f
+}
+
+func (f *front) put(behind http.Handler) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.behind = behind
+}
+
+func through(t *testing.T, s *nacos.Server) http.Handler {
+	t.Helper()
+	u, err := url.Parse(s.Endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return httputil.NewSingleHostReverseProxy(u)
+}
+
+func answering(status int) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
+}
+
+// A token ends long before the process that has it.
+func TestTokenIsRenewedBeforeItEnds(t *testing.T) {
+	t.Parallel()
+	for name, version := range map[string]nacos.Version{"2": nacos.V2, "3": nacos.V3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScenario(t, registries.Use(t, start(nacos.Options{Version: version, TokenLifetime: 3 * time.Second})),
+				driver.Options{})
+			f := newFront(t, through(t, s.server))
+			d := open(t, config(t, f.URL, password, driver.Options{}))
+			const renewals = 4
+			for f.logins.Load() <= renewals {
+				s.do(d.Register, s.pod(1))
+				s.do(d.FailOver, s.pod(1))
+			}
+			if calls := f.all.Load(); calls < 3*renewals {
+				t.Errorf("%d requests with %d logins: the token is not kept", calls, f.logins.Load())
+			}
+		})
+	}
+}
+
+// A server that has just started does not know its users yet, and refuses the password which it took before.
+func TestServerWithoutItsUsersYetIsRetried(t *testing.T) {
+	t.Parallel()
+	for name, version := range map[string]nacos.Version{"2": nacos.V2, "3": nacos.V3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScenario(t, registries.Use(t, start(nacos.Options{Version: version, CachedUsers: true})), driver.Options{})
+			s.do(s.driver.Register, s.pod(1))
+			restarted := make(chan error, 1)
+			go func() { restarted <- s.server.Restart(t.Context()) }()
+			// Until the server is down, and then until it is back with its users.
+			var refused bool
+			for down, back := false, false; !back; {
+				err := s.driver.Register(t.Context(), s.pod(2))
+				if registry.IsTerminal(err) {
+					t.Fatalf("a terminal error while the server restarts: %v", err)
+				}
+				down = down || err != nil
+				back = down && err == nil
+				refused = refused || err != nil && strings.Contains(err.Error(), "took this password before")
+			}
+			s.must(<-restarted)
+			s.do(s.driver.Register, s.pod(1), s.pod(2))
+			if !refused {
+				t.Error("the server never refused the password: this proves nothing")
+			}
+			s.do(s.driver.Deregister, s.pod(1), s.pod(2))
+		})
+	}
+}
+
+// Who the server does not know, or does not let, is told which field to mend.
+func TestWrongUserIsNamed(t *testing.T) {
+	t.Parallel()
+	onEach(t, driver.Options{}, func(s *scenario) {
+		const other = "Other-2"
+		user := "user-" + s.service
+		s.ask(http.MethodPost, userPath(s), url.Values{"username": {user}, "password": {other}})
+		for name, tc := range map[string]struct {
+			reason, user, password, field string
+		}{
+			"wrong password": {"the file is to be mended", nacos.Admin, wrong, "auth.passwordFile"},
+			"unknown user":   {"servers tell it apart from a wrong password at best by their words", "nobody", other, "auth.passwordFile"},
+			"no user":        {"the server wants one", "", "", "auth.username"},
+			"no role":        {"the password is right", user, other, "auth.username"},
+		} {
+			cfg := config(s, s.server.Endpoint, tc.password, driver.Options{})
+			cfg.Auth.Username = tc.user
+			d := open(s, cfg)
+			for _, what := range []call{d.Register, d.FailOver, d.Deregister, d.Probe} {
+				err := what(s.Context(), s.pod(1))
+				if field, _ := registry.FieldOf(err); !registry.IsTerminal(err) || field != tc.field {
+					s.Errorf("%s: got error %v of field %q, want a terminal one of %s\nreason: %s", name, err, field, tc.field, tc.reason)
+				}
+			}
+		}
+	})
+}
+
+func userPath(s *scenario) string {
+	if s.version() == nacos.V2 {
+		return "/v1/auth/users"
+	}
+	return "/v3/auth/user"
+}
+
+// The permission that the documents ask for suffices.
+func TestRoleForTheNamespaceSuffices(t *testing.T) {
+	t.Parallel()
+	onEach(t, driver.Options{Namespace: "ns-of-role"}, func(s *scenario) {
+		const other = "Other-2"
+		user, role := "user-"+s.service, "role-"+s.service
+		s.ask(http.MethodPost, userPath(s), url.Values{"username": {user}, "password": {other}})
+		rolePath, permissionPath := "/v3/auth/role", "/v3/auth/permission"
+		if s.version() == nacos.V2 {
+			rolePath, permissionPath = "/v1/auth/roles", "/v1/auth/permissions"
+		}
+		s.ask(http.MethodPost, rolePath, url.Values{"username": {user}, "role": {role}})
+		s.ask(http.MethodPost, permissionPath, url.Values{"role": {role}, "resource": {"ns-of-role:*:*"}, "action": {"rw"}})
+		cfg := config(s, s.server.Endpoint, other, s.opts)
+		cfg.Auth.Username = user
+		d := open(s, cfg)
+		s.eventually(func() error { return d.Register(s.Context(), s.pod(1)) })
+		s.do(d.Probe, s.pod(1))
+		s.do(d.FailOver, s.pod(1))
+		s.expectEntries(registry.Entry{Instance: s.pod(1), State: registry.OutOfService})
+		if _, err := d.List(s.Context(), "test"); err != nil {
+			s.Error(err)
+		}
+		s.do(d.Deregister, s.pod(1))
+		outside := config(s, s.server.Endpoint, other, driver.Options{Namespace: "ns-of-others"})
+		outside.Auth.Username = user
+		if err := open(s, outside).Register(s.Context(), s.pod(1)); !registry.IsTerminal(err) {
+			s.Errorf("in another namespace: got error %v, want a terminal one", err)
+		}
+	})
+}
+
+// One address after the other fails; the calls go on.
+func TestOtherAddressesAreTried(t *testing.T) {
+	t.Parallel()
+	for name, broken := range map[string]http.Handler{
+		"errors": answering(http.StatusBadGateway),
+		"silence": http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			<-r.Context().Done() // until the driver gives up
+		}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onEach(t, driver.Options{}, func(s *scenario) {
+				first, second := newFront(s.T, through(s.T, s.server)), newFront(s.T, through(s.T, s.server))
+				endpoint := strings.Join([]string{"http://" + registrytest.UnusedAddress(s), first.URL, second.URL + "/nacos"}, ",")
+				d := open(s, config(s, endpoint, password, driver.Options{}))
+				s.do(d.Register, s.pod(1))
+				if second.all.Load() != 0 {
+					s.Error("the third address was used, and the second is well")
+				}
+				first.put(broken)
+				s.do(d.FailOver, s.pod(1))
+				asked := first.all.Load()
+				s.do(d.Register, s.pod(1))
+				if first.all.Load() != asked {
+					s.Error("the address that failed was asked again, while another is well")
+				}
+				second.put(broken)
+				first.put(through(s.T, s.server))
+				s.do(d.Deregister, s.pod(1))
+				s.expectEntries()
+			})
+		})
+	}
+}
+
+// A cluster is upgraded while Rollcall runs, and sometimes back.
+func TestServerIsUpgradedWhileRunning(t *testing.T) {
+	t.Parallel()
+	older := newScenario(t, shared2.Use(t), driver.Options{})
+	newer := newScenario(t, shared3.Use(t), driver.Options{})
+	newer.service = older.service
+	f := newFront(t, through(t, older.server))
+	d := open(t, config(t, f.URL, password, driver.Options{}))
+	a := older.pod(1)
+	for range 2 {
+		for _, s := range []*scenario{older, newer} {
+			f.put(through(t, s.server))
+			// The token is not good there: the two are not one cluster, and yet have one secret.
+			s.do(d.Register, a)
+			s.expectClients(map[string]bool{a.Endpoint(): true})
+			s.do(d.FailOver, a)
+			s.do(d.Deregister, a)
+			s.expectClients(map[string]bool{})
+		}
+	}
+	before := f.all.Load()
+	older.do(d.Deregister, a) // absent: one look
+	if n := f.all.Load() - before; n != 1 {
+		t.Errorf("one look cost %d requests, want 1: which API the server has is known", n)
+	}
+}
+
+// What is at the address may not be Nacos' API.
+func TestWrongAddressIsSaid(t *testing.T) {
+	t.Parallel()
+	onEach(t, driver.Options{}, func(s *scenario) {
+		console := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, "<!doctype html><title>Nacos</title>")
+		}))
+		s.Cleanup(console.Close)
+		for name, endpoint := range map[string]string{
+			"wrong context path": s.server.Endpoint + "/nacso", "console": console.URL,
+		} {
+			for _, what := range []func(*driver.Registry) call{
+				func(d *driver.Registry) call { return d.Register },
+				func(d *driver.Registry) call { return d.FailOver },
+				func(d *driver.Registry) call { return d.Deregister },
+			} {
+				d := open(s, config(s, endpoint, password, driver.Options{}))
+				if err := what(d)(s.Context(), s.pod(1)); err == nil || registry.IsNotRegistered(err) ||
+					errors.Is(err, s.Context().Err()) && s.Context().Err() != nil {
+					s.Errorf("%s: got error %v, want one that says so", name, err)
+				}
+			}
+		}
+	})
+}
