@@ -90,7 +90,7 @@ func (b *batch) make(ctx context.Context) error {
 // plan reads all entries and returns the changes that have something to do. All is fresh.
 func (b *batch) plan(ctx context.Context) ([]batched, error) {
 	r := b.registry
-	generation, err := r.session.sync(ctx, r.tree.folder())
+	generation, err := r.session.catchUp(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -53,7 +53,7 @@ func (r *Registry) read(ctx context.Context, in registry.Instance, fresh bool) (
 	generation := -1
 	if fresh {
 		var err error
-		if generation, err = r.session.sync(ctx, path); err != nil {
+		if generation, err = r.session.catchUp(ctx); err != nil {
 			return nil, err
 		}
 	}

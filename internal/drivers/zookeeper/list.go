@@ -16,7 +16,7 @@ import (
 // readers is how many requests of one list or batch are under way at once. They share a connection.
 const readers = 32
 
-// List implements [registry.Lister]. It begins with a sync, so that it holds all that was acknowledged before.
+// List implements [registry.Lister]. It holds all that was acknowledged before it.
 func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, error) {
 	if cluster == "" {
 		return nil, registry.Terminal(errors.New("listing a cluster: it has no name"))
@@ -38,7 +38,7 @@ func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, 
 // list reads service by service. An entry that goes away meanwhile may be missing or not, one that is replaced is not: it
 // is replaced as one.
 func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, error) {
-	generation, err := r.session.sync(ctx, r.tree.folder())
+	generation, err := r.session.catchUp(ctx)
 	if err != nil {
 		return nil, err
 	}

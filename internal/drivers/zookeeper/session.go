@@ -220,13 +220,21 @@ func (s *session) exists(ctx context.Context, path string) (bool, error) {
 	return is, err
 }
 
-// sync makes what is read after it on the same connection as new as anything that was acknowledged before it.
-func (s *session) sync(ctx context.Context, path string) (generation int, err error) {
+// catchUp makes what is read after it on the same connection as new as anything that was acknowledged before it. It is an
+// empty transaction: the server answers it when it has applied all that went before. ZooKeeper's sync is cheaper and not
+// enough: it does nothing at the leader, which applies a change a moment after a follower may have acknowledged it
+// (LeaderZooKeeperServer makes its CommitProcessor with matchSyncs false), and is no barrier where the leader changes
+// (ZOOKEEPER-1675).
+func (s *session) catchUp(ctx context.Context) (generation int, err error) {
 	generation, err = s.await(ctx)
 	if err != nil {
 		return 0, err
 	}
-	_, err = s.conn.Sync(path)
+	const anyVersion = -1
+	blame, err := s.multi(ctx, []any{&zk.CheckVersionRequest{Path: slash, Version: anyVersion}})
+	if blame >= 0 { // refused, but in its turn
+		err = nil
+	}
 	return generation, err
 }
 
