@@ -189,7 +189,7 @@ func TestNoSecretIsTold(t *testing.T) {
 		s.ExpectWarning(fmt.Sprintf("in registry %q", name))
 	}
 
-	t.Run("in a wrong configuration", func(t *testing.T) { refuseSecrets(t, s, config, mounted, password) })
+	s.refuseSecrets(config, mounted, password)
 
 	outputs, err := env.outputs()
 	s.must(err)
@@ -211,7 +211,8 @@ func TestNoSecretIsTold(t *testing.T) {
 }
 
 // refuseSecrets gives the manager one wrong configuration after the other, each with a credential where it must not stand.
-func refuseSecrets(t *testing.T, s *scenario, config configuration, mounted *secret, password string) {
+func (s *scenario) refuseSecrets(config configuration, mounted *secret, password string) {
+	s.Helper()
 	for i, wrong := range []struct {
 		section map[string]any
 		field   string
@@ -241,10 +242,10 @@ func refuseSecrets(t *testing.T, s *scenario, config configuration, mounted *sec
 		changed := maps.Clone(config)
 		changed["registries"] = map[string]any{fmt.Sprintf("wrong-%d", i): section}
 		changed["defaultRegistries"] = []string{fmt.Sprintf("wrong-%d", i)}
-		must(t, s.manager.Configure(changed))
+		s.must(s.manager.Configure(changed))
 		s.ExpectLogged("the configuration was refused", fmt.Sprintf("registries[wrong-%d].%s", i, wrong.field))
 	}
-	must(t, s.manager.ConfigureText("registry: {driver: http, auth: {tokenFile: \""+password))
+	s.must(s.manager.ConfigureText("registry: {driver: http, auth: {tokenFile: \"" + password))
 	s.ExpectLogged("the configuration was refused", "write valid YAML")
 }
 

@@ -9,13 +9,14 @@ import (
 // TestFromEurekaToNacos: services move from one registry to the other under the eyes of their clients. The migrations run at
 // the same time, on the same servers.
 func TestFromEurekaToNacos(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	t.Run("all", func(t *testing.T) {
 		t.Run("ByAnnotation", func(t *testing.T) { t.Parallel(); byAnnotation(w.begin(t, "by-annotation", fromEureka)) })
 		t.Run("ByConfiguration", func(t *testing.T) { t.Parallel(); byConfiguration(w.begin(t, "by-configuration", "")) })
 		t.Run("WithoutOverlap", func(t *testing.T) { t.Parallel(); withoutOverlap(w.begin(t, "without-overlap", fromEureka)) })
 	})
-	t.Run("WithoutHeartbeats", func(t *testing.T) { withoutHeartbeats(w.begin(t, "without-heartbeats", fromEureka)) })
+	t.Run("WithoutHeartbeats", func(t *testing.T) { t.Parallel(); withoutHeartbeats(w.begin(t, "without-heartbeats", fromEureka)) })
 }
 
 // byAnnotation: the template names the registries, and Kruise updates the pods where they are to have it so.

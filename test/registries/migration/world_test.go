@@ -48,8 +48,10 @@ type world struct {
 	nacos   *nacos.Server
 	cluster *cluster.Cluster
 	manager *manager.Manager
-	dir     string
+	// dir outlives all tests.
+	dir string
 
+	starts int
 	// stopped is set where the manager does not run.
 	stopped bool
 }
@@ -103,8 +105,10 @@ func (w *world) servePods(t *testing.T) {
 
 func (w *world) startManager(t *testing.T, defaults ...string) {
 	t.Helper()
-	dir, err := os.MkdirTemp(w.dir, "manager-")
-	must(t, err)
+	w.starts++
+	dir := filepath.Join(w.dir, fmt.Sprintf("manager-%d", w.starts))
+	must(t, os.Mkdir(dir, 0o700))
+	var err error
 	w.manager, err = manager.Start(t.Context(), manager.Options{
 		Dir: dir, Kubeconfig: w.cluster.Kubeconfig(), Config: w.config(defaults),
 	})
