@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -101,18 +102,24 @@ const (
 // Accept returns an error for a field that a driver which knows only these kinds would ignore, and for a user without a
 // password or the other way round.
 func (a Auth) Accept(kinds ...AuthKind) error {
-	var token, password bool
-	for _, k := range kinds {
-		token, password = token || k == AuthToken, password || k == AuthPassword
-	}
 	notTaken := errors.New("this driver does not take it: remove it")
-	switch {
-	case !token && a.TokenFile != "":
+	if a.TokenFile != "" && !slices.Contains(kinds, AuthToken) {
 		return FieldError("auth.tokenFile", notTaken)
-	case !password && a.Username != "":
-		return FieldError("auth.username", notTaken)
-	case !password && a.PasswordFile != "":
-		return FieldError("auth.passwordFile", notTaken)
+	}
+	if !slices.Contains(kinds, AuthPassword) {
+		switch {
+		case a.Username != "":
+			return FieldError("auth.username", notTaken)
+		case a.PasswordFile != "":
+			return FieldError("auth.passwordFile", notTaken)
+		}
+	}
+	return a.whole()
+}
+
+// whole returns an error for half a login, and for two.
+func (a Auth) whole() error {
+	switch {
 	case a.Username != "" && a.PasswordFile == "":
 		return FieldError("auth.passwordFile", errors.New("is missing: auth.username needs the file with its password"))
 	case a.Username == "" && a.PasswordFile != "":

@@ -44,7 +44,7 @@ type Registry interface {
 }
 
 // Instance is one address and port of one pod under one service name.
-type Instance struct {
+type Instance struct { //nolint:recvcheck // a value, but for SetMeta, which fills one in
 	// Service is the name that clients look up.
 	Service string `json:"service"`
 	// Address is the pod's IP, IPv4 or IPv6, without brackets.

@@ -17,7 +17,7 @@ func brokenDetails() map[string]brokenDriver {
 	return map[string]brokenDriver{
 		"a driver that takes one name for one pod": {
 			reason: "two clusters run the same workload, and a pod may have two services and ports",
-			broken: func(t *testing.T) registrytest.Harness { return onePodPerName(t) },
+			broken: onePodPerName,
 			want:   []string{"RemovalSparesOthers", "TwoOwnersApart"},
 		},
 		"a driver that makes the cluster a part of the identity": {

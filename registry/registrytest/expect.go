@@ -104,13 +104,6 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// truth returns what the registry holds of a cluster; it may lag.
-func (w *world) truth(cluster string) []registry.Entry {
-	w.Helper()
-	read, _ := w.reader()
-	return w.read(read, cluster)
-}
-
 // reader returns how the registry is read, and how much the answers may lag.
 func (w *world) reader() (listing, time.Duration) {
 	w.Helper()

@@ -250,28 +250,27 @@ func TestADriverMustBeWhatTheHarnessSays(t *testing.T) {
 func TestRestartsComeFirst(t *testing.T) {
 	t.Parallel()
 	var under, restarts atomic.Int64
-	t.Run("suite", func(t *testing.T) {
-		s := newStore(t)
-		h := overStore(s, asItIs)
-		open, restart := h.Open, h.Restart
-		h.Open = func(t registrytest.T, cluster string) registry.Registry {
-			under.Add(1)
-			t.Cleanup(func() { under.Add(-1) })
-			return open(t, cluster)
+	t.Cleanup(func() { // after the cases, which are parallel
+		if restarts.Load() == 0 {
+			t.Error("nothing was restarted")
 		}
-		h.Restart = func(inner registrytest.T) {
-			before := under.Load()
-			restart(inner)
-			restarts.Add(1)
-			if got := under.Load(); got != before || got > 3 {
-				t.Errorf("%d processes were open before a restart and %d after it, want the case's own alone", before, got)
-			}
-		}
-		registrytest.Run(t, h)
 	})
-	if restarts.Load() == 0 {
-		t.Error("nothing was restarted")
+	h := overStore(newStore(t), asItIs)
+	open, restart := h.Open, h.Restart
+	h.Open = func(t registrytest.T, cluster string) registry.Registry {
+		under.Add(1)
+		t.Cleanup(func() { under.Add(-1) })
+		return open(t, cluster)
 	}
+	h.Restart = func(inner registrytest.T) {
+		before := under.Load()
+		restart(inner)
+		restarts.Add(1)
+		if got := under.Load(); got != before || got > 3 {
+			t.Errorf("%d processes were open before a restart and %d after it, want the case's own alone", before, got)
+		}
+	}
+	registrytest.Run(t, h)
 }
 
 // TestWhatHasNoPlaceIsLeftOut has a registry with no place for weight, zone and metadata, and drivers that do and don't
