@@ -27,24 +27,37 @@ func (p progress) released() bool { return p.wait.reason == "" }
 
 // converge makes every registry of the pod say what it shall of every instance.
 func (r *PodReconciler) converge(ctx context.Context, seen *observation, d lifecycle.Decision) progress {
-	var missing wait
-	var taken []step
-	for _, phase := range seen.phases(d) {
-		for _, s := range phase {
-			missing = missing.and(r.ensure(ctx, seen, s)) // the others are told all the same
-		}
-		taken = append(taken, phase...)
-		if missing.reason != "" && d.Want == lifecycle.InService {
-			return progress{wait: missing}
-		}
+	c := seen.course(d)
+	missing := r.move(ctx, seen, d, c)
+	if missing.reason == "" {
+		missing = r.probed(ctx, seen, d, c.left)
+	}
+	if missing.reason != "" && d.Want == lifecycle.InService {
+		return progress{wait: missing}
+	}
+	for _, s := range c.left {
+		missing = missing.and(r.ensure(ctx, seen, s))
 	}
 	if missing.reason != "" || d.Want == lifecycle.Keep {
 		return progress{wait: missing}
 	}
-	if w := r.probed(ctx, seen, d); w.reason != "" {
-		return progress{wait: w}
+	return r.drained(seen, d, c)
+}
+
+// move takes the steps but those that go last. What is missing in one registry keeps the pod out of no other.
+func (r *PodReconciler) move(ctx context.Context, seen *observation, d lifecycle.Decision, c course) (missing wait) {
+	stuck := map[string]bool{}
+	for _, s := range c.elsewhere {
+		w := r.ensure(ctx, seen, s)
+		stuck[s.registry] = stuck[s.registry] || w.reason != ""
+		missing = missing.and(w)
 	}
-	return r.drained(seen, d, taken)
+	for _, s := range c.present {
+		if d.Want != lifecycle.InService || !stuck[s.registry] {
+			missing = missing.and(r.ensure(ctx, seen, s))
+		}
+	}
+	return missing
 }
 
 // ensure returns an empty wait once the registry is known to say what is wanted of one instance.
@@ -77,6 +90,9 @@ func (r *PodReconciler) settles(c *call) time.Duration {
 
 // call makes one call. Nothing is known of its outcome until it has returned without an error.
 func (r *PodReconciler) call(ctx context.Context, seen *observation, s step) wait {
+	if s.want == lifecycle.Absent {
+		r.ledger.letGo(seen.page, s.key()) // whether it can be told or not
+	}
 	reg, known := seen.settings.Registries[s.registry]
 	if !known {
 		return wait{reason: ReasonUnknownRegistry, message: fmt.Sprintf(
@@ -87,9 +103,6 @@ func (r *PodReconciler) call(ctx context.Context, seen *observation, s step) wai
 		return told
 	}
 	c := seen.page.begun(s, started)
-	if s.want == lifecycle.Absent {
-		r.ledger.letGo(seen.page, s.key())
-	}
 	bounded, cancel := context.WithTimeout(ctx, reg.Timeout)
 	defer cancel()
 	err := tell(bounded, reg.Calls, s)
@@ -153,12 +166,12 @@ func isTimeout(bounded context.Context, err error) bool {
 }
 
 // drained is called once everything is acknowledged, and holds Kruise back until the clients had time to notice.
-func (r *PodReconciler) drained(seen *observation, d lifecycle.Decision, steps []step) progress {
+func (r *PodReconciler) drained(seen *observation, d lifecycle.Decision, c course) progress {
 	if len(seen.page.calls) == 0 && !seen.input.Record.Exists() {
 		return progress{} // nothing was ever said of the pod, and so there is nothing to write down
 	}
-	record := seen.newRecord(d.Want)
-	out := seen.outSince(steps)
+	record := seen.newRecord(d.Want, c)
+	out := seen.outSince(c.all())
 	if !draining(d.Row) || seen.drain == 0 || out.IsZero() {
 		return progress{record: record}
 	}
@@ -176,10 +189,15 @@ func draining(row lifecycle.Row) bool {
 	return row == lifecycle.RowPreparingDelete || row == lifecycle.RowPreparingUpdate
 }
 
-func (o *observation) newRecord(want lifecycle.Want) *lifecycle.Record {
-	instances := make([]lifecycle.Recorded, 0, len(o.targets))
-	for _, t := range o.targets {
-		instances = append(instances, t.key())
+// newRecord names the pod's instances, or all that were taken out where its description does not tell which those are.
+func (o *observation) newRecord(want lifecycle.Want, c course) *lifecycle.Record {
+	named := c.present
+	if len(named) == 0 {
+		named = c.all()
+	}
+	instances := make([]lifecycle.Recorded, 0, len(named))
+	for _, s := range named {
+		instances = append(instances, s.key())
 	}
 	outSince := o.input.Record.OutSince
 	if want == lifecycle.InService {

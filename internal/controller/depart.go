@@ -92,5 +92,11 @@ func (p *page) nothingLeft(last *corev1.Pod) bool {
 			return false
 		}
 	}
-	return len(p.calls) > 0 || p.fromBirth && !lifecycle.RecordOf(last).Exists()
+	record := lifecycle.RecordOf(last)
+	for _, in := range record.Instances {
+		if p.calls[in] == nil {
+			return false
+		}
+	}
+	return len(p.calls) > 0 || p.fromBirth && !record.Exists()
 }

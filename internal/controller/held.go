@@ -61,6 +61,23 @@ func (l *ledger) hold(p *page, s step, now time.Time) {
 	p.held[s.key()] = held{instance: s.instance, want: s.want, since: now}
 }
 
+// recall has what the record names kept alive from the first look at the pod, and not only from the first call on: none may
+// come for as long as the pod stays as it is. Where the record lies, the registry has no such entry, or one that does no harm.
+func (r *PodReconciler) recall(seen *observation) {
+	record := seen.input.Record
+	if seen.page.recalled {
+		return
+	}
+	seen.page.recalled = true
+	if record.Want == lifecycle.Absent {
+		return
+	}
+	for _, in := range record.Instances {
+		s := step{target: targetOf(seen.settings.Cluster, seen.pod(), in), want: record.Want}
+		r.ledger.hold(seen.page, s, r.clock.Now())
+	}
+}
+
 // letGo is called before the instance is taken away, since nothing may keep it alive from then on.
 func (l *ledger) letGo(p *page, in lifecycle.Recorded) {
 	l.mu.Lock()

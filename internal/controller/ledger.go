@@ -34,6 +34,8 @@ type page struct {
 	found bool
 	// lingers: the pod is dying and has lost the label that we watch for, so no event tells whether it was freed.
 	lingers bool
+	// recalled: what the record holds was noted.
+	recalled bool
 	// written is the resource version of our last write. A cache that is behind it has not seen our own change.
 	written string
 
@@ -171,12 +173,14 @@ func (l *ledger) waits() []wait {
 }
 
 // turnTo keeps which instances there were and forgets what a registry said of them that is another one now. The new one
-// may be a new client of the same servers, so what may still land there stays known.
+// may be a new client of the same servers, so what may still land there stays known. What one said last that there is no
+// more stays known too: the pods that have left it need not wait for it.
 func (p *page) turnTo(settings *Settings) {
 	before := p.settings
 	p.settings = settings
 	for in, c := range p.calls {
-		if before == nil || before.Registries[in.Registry].Calls != settings.Registries[in.Registry].Calls {
+		now, there := settings.Registries[in.Registry]
+		if there && (before == nil || before.Registries[in.Registry].Calls != now.Calls) {
 			p.calls[in] = &call{late: c.late}
 		}
 	}

@@ -79,6 +79,7 @@ func (r *PodReconciler) observe(ctx context.Context, req Request) (*observation,
 	if !seen.managed() {
 		return seen, nil
 	}
+	r.recall(seen)
 	seen.unsupported = unsupportedKind(pod)
 	node, err := r.nodeOf(ctx, pod)
 	if err != nil {
@@ -102,6 +103,9 @@ func (r *PodReconciler) observeTargets(seen *observation, node service.Node) {
 	endpoints, err := settings.Services.EndpointsOf(subject)
 	attributes, attributesErr := settings.Services.AttributesOf(subject)
 	registries, registriesErr := service.RegistriesOf(pod.Annotations, settings.DefaultRegistries, settings.names())
+	if registriesErr != nil && len(seen.known()) == 0 {
+		registries = settings.names() // nothing tells which of them it is in
+	}
 	err = errors.Join(err, drainErr, attributesErr, registriesErr)
 	claimed := r.claimed(pod, settings, endpoints)
 	if pod.Status.PodIP != "" && claimed == "" {

@@ -3,15 +3,16 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
 // probed returns why clients are not given the pod yet although it was registered everywhere. It is asked only where a
-// hook hangs on it.
-func (r *PodReconciler) probed(ctx context.Context, seen *observation, d lifecycle.Decision) wait {
-	if d.Want != lifecycle.InService || len(d.Then.Set) == 0 {
+// hook hangs on it, or where the pod is to leave what clients are given it by now.
+func (r *PodReconciler) probed(ctx context.Context, seen *observation, d lifecycle.Decision, left []step) wait {
+	if d.Want != lifecycle.InService || len(d.Then.Set) == 0 && !slices.ContainsFunc(left, seen.unsaid) {
 		return wait{}
 	}
 	for _, t := range seen.targets {
@@ -25,6 +26,9 @@ func (r *PodReconciler) probed(ctx context.Context, seen *observation, d lifecyc
 	}
 	return wait{}
 }
+
+// unsaid reports whether a step is still to be taken.
+func (o *observation) unsaid(s step) bool { return !o.page.calls[s.key()].said(s) }
 
 func probe(ctx context.Context, reg Registry, t target) error {
 	bounded, cancel := context.WithTimeout(ctx, reg.Timeout)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -295,7 +296,8 @@ func (w *world) expectHeld(why string, want ...*corev1.Pod) {
 	for _, pod := range want {
 		wanted = append(wanted, pod.Name)
 	}
-	if fmt.Sprint(got) != fmt.Sprint(wanted) {
+	slices.Sort(got)
+	if !slices.Equal(got, wanted) {
 		w.Fatalf("held are %v, want %v\nwhy: %s", got, wanted, why)
 	}
 }

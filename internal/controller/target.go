@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -65,31 +66,37 @@ type step struct {
 	want lifecycle.Want
 }
 
-// phases are the steps in the order in which they must be taken: while a pod is to be in service, none is begun before
-// those ahead of it are acknowledged. An address that is no longer the pod's goes first, since it may be another pod's
-// soon. A service or a registry that the pod has left goes last, so that there is no moment at which clients find it
-// nowhere. That goes for a pod that shall stay as it is too, but not where it isn't known what the pod is.
-func (o *observation) phases(d lifecycle.Decision) [][]step {
+// course are the steps in the order in which they must be taken while a pod is to be in service. An address that is no
+// longer the pod's goes first in each registry, since it may be another pod's soon. A service or a registry that the pod
+// has left goes last, when clients are given the pod in all others, so that there is no moment at which they find it
+// nowhere.
+type course struct {
+	elsewhere, present, left []step
+}
+
+func (c course) all() []step { return slices.Concat(c.elsewhere, c.present, c.left) }
+
+// course leaves a pod that shall stay as it is where it is now, and where it isn't known what the pod is, in all that it
+// was in before, too.
+func (o *observation) course(d lifecycle.Decision) course {
+	var c course
+	if d.Want == lifecycle.Keep && (d.Row == lifecycle.RowUnknownState || o.problem.reason != "") {
+		return c
+	}
 	known := o.known()
-	var present, elsewhere, left []step
 	for _, t := range o.targets {
 		delete(known, t.key())
-		present = append(present, step{target: t, want: d.Want})
+		if d.Want != lifecycle.Keep {
+			c.present = append(c.present, step{target: t, want: d.Want})
+		}
 	}
 	for in := range known {
 		s := step{target: targetOf(o.settings.Cluster, o.pod(), in), want: lifecycle.Absent}
 		if in.Address != o.pod().Status.PodIP {
-			elsewhere = append(elsewhere, s)
+			c.elsewhere = append(c.elsewhere, s)
 		} else {
-			left = append(left, s)
+			c.left = append(c.left, s)
 		}
 	}
-	switch {
-	case d.Want != lifecycle.Keep:
-		return [][]step{elsewhere, present, left}
-	case d.Row == lifecycle.RowUnknownState || o.problem.reason != "":
-		return nil
-	default:
-		return [][]step{elsewhere, left}
-	}
+	return c
 }

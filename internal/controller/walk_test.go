@@ -13,6 +13,7 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/rollcall-dev/rollcall/internal/drivers/memory"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -35,31 +36,54 @@ func TestARandomLife(t *testing.T) {
 	}
 }
 
+// TestARandomLifeInSeveralRegistries adds a second registry, which the configuration puts the pod into and takes it out of,
+// and which comes and goes itself. Registries are made anew, as when a credential was rotated, and lose entries. What a
+// manager that died had not written down of a registry or an address that the pod has left meanwhile, nobody knows: so in
+// half of the lives nobody dies, and in the other half the pod stays in both, at its address.
+func TestARandomLifeInSeveralRegistries(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(walks) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
+			w := newWalk(t, seed)
+			w.backends["new"] = newBackend(t)
+			w.wanders = seed%2 == 0
+			w.goInto("default", "new")
+			w.lead()
+		})
+	}
+}
+
 // walk is one pod's random life.
 type walk struct {
 	*world
 	rng    *rand.Rand
 	pod    *corev1.Pod
 	faulty bool
+	// backends are the registries, by name.
+	backends map[string]*memory.Registry
+	// wanders: the pod goes from one registry to another, and no manager dies.
+	wanders bool
 	// pending are calls that timed out and may still land.
 	pending []pendingCall
-	// lastIn is when the registry last had the pod in service.
+	// lastIn is when a registry last had the pod in service.
 	lastIn time.Time
 	told   bool
 	trace  []string
 }
 
 type pendingCall struct {
-	op    string
-	until time.Time
-	land  func()
+	op, registry, address string
+	until                 time.Time
+	land                  func()
 }
 
 func newWalk(t *testing.T, seed uint64) *walk {
 	t.Helper()
 	w := &walk{rng: rand.New(rand.NewPCG(seed, 7))}
 	w.world = newWorld(t, func(s *Settings) { s.Drain = walkDrain })
-	w.apply(func(s *Settings) { s.use(w) })
+	w.backends = map[string]*memory.Registry{"default": w.backend}
+	w.goInto("default")
 	w.patching(w.write)
 	web := w.cloneSet("web")
 	w.pod = w.bornPod(web, "web-1", unready)
@@ -92,7 +116,7 @@ func (w *walk) gone() bool { return w.current(w.pod) == nil }
 
 // pass lets time go by, and late calls land or get lost in it.
 func (w *walk) pass(d time.Duration) {
-	if w.inService() {
+	if !w.isOut() {
 		w.lastIn = w.clock.Now().Add(d)
 	}
 	w.sleep(d)
@@ -111,10 +135,43 @@ func (w *walk) pass(d time.Duration) {
 	})
 }
 
-func (w *walk) inService() bool { return w.state(w.pod) == registry.InService }
+// goInto makes these the pod's registries, all of them anew.
+func (w *walk) goInto(names ...string) {
+	w.say("into %q", names)
+	w.apply(func(s *Settings) {
+		s.DefaultRegistries, s.Registries = names, map[string]Registry{}
+		for name := range w.backends {
+			s.Registries[name] = Registry{Calls: &walkRegistry{w, name}, Timeout: testTimeout}
+		}
+	})
+}
+
+// in are the registries that give the pod to clients.
+func (w *walk) in() []string {
+	var in []string
+	for name, backend := range w.backends {
+		entries, err := backend.List(context.WithoutCancel(w.Context()), testCluster)
+		w.must(err, "reading the registry")
+		if slices.ContainsFunc(entries, func(e registry.Entry) bool {
+			return e.UID == string(w.pod.UID) && e.State == registry.InService
+		}) {
+			in = append(in, name)
+		}
+	}
+	slices.Sort(in)
+	return in
+}
+
+// inService reports whether all of the pod's registries give it to clients, and no other does.
+func (w *walk) inService() bool {
+	return slices.Equal(w.in(), slices.Sorted(slices.Values(w.settings.DefaultRegistries)))
+}
+
+// isOut reports whether no registry gives it to clients.
+func (w *walk) isOut() bool { return len(w.in()) == 0 }
 
 func (w *walk) noteIn() {
-	if w.inService() {
+	if !w.isOut() {
 		w.lastIn = w.clock.Now()
 	}
 }
@@ -148,7 +205,7 @@ func (w *walk) kubelet() {
 			return
 		}
 		unready(p)
-		if w.chance(10) {
+		if w.chance(10) && (w.wanders || len(w.backends) == 1) {
 			w.addresses++
 			p.Status.PodIP = fmt.Sprintf("10.0.0.%d", w.addresses)
 		}
@@ -156,8 +213,11 @@ func (w *walk) kubelet() {
 }
 
 func (w *walk) trouble() {
+	if len(w.backends) > 1 && w.chance(30) {
+		w.troubleRegistries()
+	}
 	switch n := w.rng.IntN(100); {
-	case n < 6:
+	case n < 6 && !w.wanders:
 		w.say("restart")
 		w.cacheCatchesUp()
 		for _, c := range w.pending {
@@ -173,6 +233,32 @@ func (w *walk) trouble() {
 		w.cacheLags(w.pod, w.current(w.pod))
 	case n < 40:
 		w.cacheCatchesUp()
+	}
+}
+
+// troubleRegistries changes the configuration of the registries, or has one lose an entry.
+func (w *walk) troubleRegistries() {
+	one := []string{"default", "new"}[w.rng.IntN(2)]
+	switch n := w.rng.IntN(100); {
+	case n < 20:
+		w.say("%s is made anew", one)
+		w.goInto(w.settings.DefaultRegistries...)
+	case n < 50:
+		w.say("%s loses the entry", one)
+		for _, in := range w.r.Held(one) {
+			w.must(w.backends[one].Deregister(context.WithoutCancel(w.Context()), in), "losing the entry")
+			w.sleep(time.Millisecond)
+			w.r.Lost(one, in, w.clock.Now())
+		}
+	case !w.wanders:
+	case n < 60:
+		w.goInto("default", "new")
+	case n < 80:
+		w.goInto(one)
+	default:
+		w.goInto(one)
+		w.say("there is no other")
+		w.apply(func(s *Settings) { s.Registries = map[string]Registry{one: s.Registries[one]} })
 	}
 }
 
@@ -265,6 +351,7 @@ func (w *walk) settle() {
 	w.say("the faults stop")
 	w.faulty = false
 	w.cacheCatchesUp()
+	w.goInto(w.settings.DefaultRegistries...)
 	for range 60 {
 		w.pass(15 * time.Second)
 		if w.gone() {
@@ -286,10 +373,19 @@ func (w *walk) settle() {
 	}
 	if !w.atRest() {
 		p := w.current(w.pod)
-		w.broken("stuck in %s, hooks %q, the registry says %q", p.Labels[appspub.LifecycleStateKey], w.hooks(p), w.state(p))
+		w.broken("stuck in %s, hooks %q, in %q", p.Labels[appspub.LifecycleStateKey], w.hooks(p), w.in())
 	}
 	if left := w.r.Waits(); len(left) > 0 {
 		w.broken("still waits: %+v", left)
+	}
+	for name := range w.backends {
+		held, want := len(w.r.Held(name)), 0
+		if slices.Contains(w.settings.DefaultRegistries, name) {
+			want = 1
+		}
+		if held != want {
+			w.broken("holds %d entries of %s, want %d", held, name, want)
+		}
 	}
 }
 
@@ -309,8 +405,10 @@ func (w *walk) depart() {
 		w.look()
 		w.pass(15 * time.Second)
 	}
-	if got := w.state(w.pod); got != "" {
-		w.broken("the pod is gone, and the registry says %q", got)
+	for name, backend := range w.backends {
+		if entries, err := backend.List(context.WithoutCancel(w.Context()), testCluster); err != nil || len(entries) > 0 {
+			w.broken("the pod is gone, and %s has %v (%v)", name, entries, err)
+		}
 	}
 	if pages := len(w.r.ledger.pages); pages > 0 {
 		w.broken("the pod is gone, and %d pages are left", pages)
@@ -351,16 +449,18 @@ func (w *walk) check(before *corev1.Pod) {
 	switch {
 	case set("preNormal"), set("inPlaceUpdate") && state == appspub.LifecycleStateUpdated:
 		if !w.inService() {
-			w.broken("asserted while the registry says %q", w.state(w.pod))
+			w.broken("asserted while it is in %q of %q", w.in(), w.settings.DefaultRegistries)
 		}
-		if w.canLand("FailOver", "Deregister") {
+		if w.canLand(func(c pendingCall) bool {
+			return c.op != "Register" && c.address == before.Status.PodIP && slices.Contains(w.settings.DefaultRegistries, c.registry)
+		}) {
 			w.broken("asserted while a call can still take it out")
 		}
 	case cleared("preDelete"), cleared("inPlaceUpdate"):
-		if w.inService() {
-			w.broken("released in service")
+		if !w.isOut() {
+			w.broken("released in service in %q", w.in())
 		}
-		if w.canLand("Register") {
+		if w.canLand(func(c pendingCall) bool { return c.op == "Register" }) {
 			w.broken("released while a call can still put it in")
 		}
 		if drained := w.clock.Now().Sub(w.lastIn); !w.lastIn.IsZero() && drained < walkDrain {
@@ -369,47 +469,52 @@ func (w *walk) check(before *corev1.Pod) {
 	}
 }
 
-func (w *walk) canLand(ops ...string) bool {
-	return slices.ContainsFunc(w.pending, func(c pendingCall) bool {
-		return slices.Contains(ops, c.op) && w.clock.Now().Before(c.until)
-	})
+func (w *walk) canLand(which func(pendingCall) bool) bool {
+	return slices.ContainsFunc(w.pending, func(c pendingCall) bool { return which(c) && w.clock.Now().Before(c.until) })
+}
+
+// walkRegistry is one of the walk's registries, with faults.
+type walkRegistry struct {
+	*walk
+	name string
 }
 
 // Register implements registry.Registry, as do the others.
-func (w *walk) Register(ctx context.Context, in registry.Instance) error {
-	return w.call(ctx, "Register", in, w.backend.Register)
+func (w *walkRegistry) Register(ctx context.Context, in registry.Instance) error {
+	return w.call(ctx, "Register", in, w.backends[w.name].Register)
 }
 
-func (w *walk) FailOver(ctx context.Context, in registry.Instance) error {
-	return w.call(ctx, "FailOver", in, w.backend.FailOver)
+func (w *walkRegistry) FailOver(ctx context.Context, in registry.Instance) error {
+	return w.call(ctx, "FailOver", in, w.backends[w.name].FailOver)
 }
 
-func (w *walk) Deregister(ctx context.Context, in registry.Instance) error {
-	return w.call(ctx, "Deregister", in, w.backend.Deregister)
+func (w *walkRegistry) Deregister(ctx context.Context, in registry.Instance) error {
+	return w.call(ctx, "Deregister", in, w.backends[w.name].Deregister)
 }
 
-func (w *walk) call(
+func (w *walkRegistry) call(
 	ctx context.Context, op string, in registry.Instance, do func(context.Context, registry.Instance) error,
 ) error {
-	n := w.rng.IntN(100)
+	n, told := w.rng.IntN(100), fmt.Sprintf("%s: %s %s", w.name, op, in.Endpoint())
 	w.noteIn()
 	defer w.noteIn()
 	switch {
 	case w.faulty && n < 10:
-		w.say("%s %s fails", op, in.Endpoint())
+		w.say("%s fails", told)
 		return errors.New("refused")
 	case w.faulty && n < 20:
-		w.say("%s %s, answer lost", op, in.Endpoint())
+		w.say("%s, answer lost", told)
 		_ = do(ctx, in)
 		return errors.New("connection reset")
 	case w.faulty && n < 35:
-		w.say("%s %s times out", op, in.Endpoint())
+		w.say("%s times out", told)
 		land := context.WithoutCancel(ctx)
 		w.pending = append(w.pending, pendingCall{
-			op: op, until: w.clock.Now().Add(2 * testTimeout), land: func() { _ = do(land, in) },
+			op: op, registry: w.name, address: in.Address,
+			until: w.clock.Now().Add(2 * testTimeout), land: func() { _ = do(land, in) },
 		})
 		return context.DeadlineExceeded
 	}
-	w.say("%s %s", op, in.Endpoint())
+	w.say("%s", told)
 	return do(ctx, in)
 }

@@ -1,0 +1,206 @@
+package controller
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+)
+
+// withoutRegistry drops a registry from the configuration, and returns what there was.
+func (w *world) withoutRegistry(name string) map[string]Registry {
+	w.Helper()
+	before := w.settings.Registries
+	w.apply(func(s *Settings) {
+		s.Registries = map[string]Registry{}
+		for other, reg := range before {
+			if other != name {
+				s.Registries[other] = reg
+			}
+		}
+	})
+	return before
+}
+
+func TestARegistryThatThePodHasLeftMayBeDropped(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.withRegistry("new")
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.apply(func(s *Settings) { s.DefaultRegistries = []string{"new"} })
+	w.reconcile(pod)
+	w.expectJournal("", "new: "+registers, deregisters, writes)
+
+	both := w.withoutRegistry("default")
+	w.expectResult("", w.reconcile(pod), 0)
+	w.expectJournal("")
+	w.expectEvents("it was acknowledged that the pod has left")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconcile(pod)
+	w.expectJournal("", "new: "+deregisters, writes)
+	w.expectHooks("nobody is left to ask", pod, "inPlaceUpdate")
+
+	t.Log("A registry that comes back may be another one.")
+	w.apply(func(s *Settings) { s.Registries = both })
+	w.reconcile(pod)
+	w.expectJournal("", deregisters)
+}
+
+func TestADepartureFromARegistryThatWasDropped(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.withRegistry("new")
+	pod := w.servingPod(w.cloneSet("web", inRegistries("default,new")), "web-1")
+	w.restart()
+	both := w.withoutRegistry("new")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconcile(pod)
+	w.expectJournal("", deregisters)
+	w.removePod(pod)
+	w.expectResult("it is still in the other one", w.reconcile(pod), backoffCap)
+	w.expectJournal("")
+	w.apply(func(s *Settings) { s.Registries = both })
+	w.reconcile(pod)
+	w.expectJournal("", "new: "+deregisters)
+	w.expectNoPages("")
+}
+
+func TestADepartureOfAPodThatWasKept(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.withRegistry("new")
+	pod := w.servingPod(w.cloneSet("web", inRegistries("default,new")), "web-1")
+	w.restart()
+	w.changePod(pod, unready, annotated(service.AnnotationRegistries, "default"))
+	w.reconcile(pod)
+	w.expectJournal("it stays where it is, but for what it has left", "new: "+deregisters)
+	w.removePod(pod)
+	w.reconcile(pod)
+	w.expectJournal("", deregisters)
+	w.expectAbsent(pod)
+}
+
+func TestAnUnknownRegistryLetsNoPodGoUnasked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	other := w.withRegistry("new")
+	pod := w.bornPod(w.cloneSet("web", inRegistries("default,new")), "web-1")
+	other.Fail(anyCall(), errors.New("down"))
+	w.reconcile(pod)
+	w.expectJournal("", registers, "new: "+registers+failed)
+
+	t.Log("The registry that is down is dropped, and the manager restarted.")
+	w.restart()
+	w.withoutRegistry("new")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconcile(pod)
+	w.expectJournal("which it was in can't be told", deregisters, writes)
+	w.expectAbsent(pod)
+	w.expectHooks("", pod, "inPlaceUpdate")
+}
+
+func TestNothingKeepsAliveWhatHasToGo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.registry.FailNext(anyCall(), registry.RetryAfter(errors.New("too many requests"), time.Hour))
+	w.changePod(pod, annotated(service.AnnotationWeight, "10"))
+	w.reconcile(pod)
+	w.expectJournal("", registers+failed)
+	w.expectHeld("", pod)
+	w.removePod(pod)
+	w.expectResult("the registry has said when", w.reconcile(pod), time.Hour)
+	w.expectHeld("the entry of a pod that is gone may as well expire")
+}
+
+func TestWhatIsHeldByTheRecordsWord(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*corev1.Pod)
+	}{
+		"kept":          {"a pod that is not ready stays in the registry", unready},
+		"blocked":       {"what is wrong with its description takes no pod out", annotated(service.AnnotationWeight, "heavy")},
+		"unknown state": {"it stays as it is", inState("Odd")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			w.changePod(pod, tc.change)
+			w.restart()
+			w.reconcile(pod)
+			w.expectJournal("")
+			w.expectHeld(tc.reason, pod)
+			w.sleep(time.Second)
+			w.lose(pod)
+			w.reconcile(pod)
+			w.expectHeld("the record has lied")
+			w.expectJournal("nothing is known, and nothing is said")
+		})
+	}
+}
+
+func TestNoPodLeavesARegistryBeforeTheNextGivesItToClients(t *testing.T) {
+	t.Parallel()
+	inspector := &inspecting{why: errors.New("the check has not passed")}
+	w := newWorld(t)
+	w.withRegistry("new")
+	w.apply(func(s *Settings) {
+		s.Registries["new"] = Registry{Calls: s.Registries["new"].Calls, Prober: inspector, Timeout: testTimeout}
+	})
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.apply(func(s *Settings) { s.DefaultRegistries = []string{"new"} })
+	w.expectResult("with a back-off", w.reconcile(pod), backoffBase)
+	w.expectJournal("clients would find it nowhere", "new: "+registers)
+	inspector.why = nil
+	w.reconcile(pod)
+	w.expectJournal("", deregisters, writes)
+	inspector.asked = 0
+	w.reconcile(pod)
+	if inspector.asked > 0 {
+		t.Errorf("asked %d times where nothing hangs on it", inspector.asked)
+	}
+}
+
+func TestAnAddressThatOneRegistryKeeps(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.withRegistry("new")
+	pod := w.servingPod(w.cloneSet("web", inRegistries("default,new")), "web-1")
+	w.changePod(pod, func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.9" })
+	w.registry.Fail(registrytest.Match{}, errors.New("down"))
+	w.reconcile(pod)
+	w.expectJournal("one that is down keeps the pod out of no other",
+		deregisters+failed, "new: "+deregisters, "new: Register web@10.0.0.9:8080")
+}
+
+func TestADrainOfAPodThatDoesNotParse(t *testing.T) {
+	t.Parallel()
+	for name, annotation := range map[string]string{
+		"services":   service.AnnotationServices,
+		"registries": service.AnnotationRegistries,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, draining15s)
+			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			w.changePod(pod, annotated(annotation, "?"))
+			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+			w.expectResult("", w.reconcile(pod), 15*time.Second)
+			w.restart()
+			w.sleep(5 * time.Second)
+			w.reconcile(pod)
+			w.expectHooks("the drain has not passed", pod, "preNormal inPlaceUpdate preDelete")
+			w.sleep(15 * time.Second)
+			w.reconcile(pod)
+			w.expectHooks("", pod, "inPlaceUpdate")
+		})
+	}
+}
