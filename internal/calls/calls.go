@@ -32,12 +32,12 @@ type Registry struct {
 	Heartbeater registry.Heartbeater
 }
 
-// Wrap puts each of arounds around every call to made, the first one outermost. Where made is a [registry.Batcher], calls
-// that are made while another is under way are joined, inside all of arounds.
+// Wrap puts each of arounds around every call to made, the first one outermost. Where made is a [registry.Batcher] of more
+// than one change, calls that are made while others are under way are joined, inside all of arounds.
 func Wrap(made registry.Registry, arounds ...Around) *Registry {
 	around := chain(arounds)
 	inner := made
-	if batcher, ok := made.(registry.Batcher); ok {
+	if batcher, ok := made.(registry.Batcher); ok && batcher.BatchLimit() > 1 {
 		inner = newJoiner(made, batcher)
 	}
 	wrapped := &Registry{Registry: &changes{inner: inner, around: around}}

@@ -38,7 +38,7 @@ type joined struct {
 }
 
 func newJoiner(single registry.Registry, batcher registry.Batcher) *joiner {
-	return &joiner{single: single, batcher: batcher, limit: max(batcher.BatchLimit(), 1)}
+	return &joiner{single: single, batcher: batcher, limit: batcher.BatchLimit()}
 }
 
 func (j *joiner) Register(ctx context.Context, in registry.Instance) error {
@@ -116,13 +116,18 @@ func (j *joiner) work() {
 	}
 }
 
-// next takes those who waited longest, as many as a batch may have, and no two with one identity.
+// next takes those who waited longest, as many as a batch may have, and no two with one identity. It takes none who has
+// gone, since that would end the batch at once for all.
 func (j *joiner) next() []*joined {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var batch, rest []*joined
 	taken := map[identity]bool{}
 	for _, call := range j.waiting {
+		if err := call.ctx.Err(); err != nil {
+			call.done <- err
+			continue
+		}
 		id := identityOf(call.change.Instance)
 		if len(batch) == j.limit || taken[id] {
 			rest = append(rest, call)
@@ -160,14 +165,14 @@ func (j *joiner) carryOut(batch []*joined) {
 
 // outcome is that of one call in a batch, which may have been cut off because another one's time was up.
 func outcome(call *joined, errs []error, i int, cut bool) error {
-	switch {
-	case i >= len(errs):
-		return errors.New("the driver gave no outcome for a change in a batch")
-	case errs[i] == nil || !cut:
-		return errs[i]
-	default:
-		return &cutOffError{err: errs[i], cause: call.ctx.Err()}
+	err := errors.New("the driver gave no outcome for a change in a batch")
+	if i < len(errs) {
+		err = errs[i]
 	}
+	if err == nil || !cut {
+		return err
+	}
+	return &cutOffError{err: err, cause: call.ctx.Err()}
 }
 
 // cutOffError is of a call that may still be carried out, which is what a time-out means.

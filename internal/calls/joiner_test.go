@@ -123,24 +123,85 @@ func TestACallDoesNotWaitForASlowRegistry(t *testing.T) {
 func TestABatchEndsWithTheFirstOfItsCallers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
+		for _, forgets := range []bool{false, true} {
+			b := newBatches(10)
+			b.latency, b.forgets = time.Hour, forgets
+			b.occupy(t)
+			b.set(func() { b.latency = 2 * time.Hour })
+			gone, leave := context.WithCancel(t.Context())
+			one, other := b.start(gone, 10), b.start(t.Context(), 11)
+			time.Sleep(time.Hour + time.Minute)
+			leave()
+			if err := one.wait(); !errors.Is(err, context.Canceled) {
+				t.Errorf("the caller who left got %v, want %v", err, context.Canceled)
+			}
+			err := other.wait()
+			var timeout interface{ Timeout() bool }
+			if !errors.As(err, &timeout) || !timeout.Timeout() || registry.IsTerminal(err) {
+				t.Errorf("the caller in the same batch got %v, want an error that says that the call may still be carried out", err)
+			}
+		}
+	})
+}
+
+func TestACallerStaysUntilItsBatchHasEnded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBatches(10)
 		b.latency = time.Hour
-		for i := range lanes {
-			b.start(t.Context(), i)
-		}
-		synctest.Wait()
-		b.set(func() { b.latency = 2 * time.Hour })
+		b.occupy(t)
+		b.set(func() { b.stubborn = true })
 		gone, leave := context.WithCancel(t.Context())
-		one, other := b.start(gone, 10), b.start(t.Context(), 11)
+		p := b.start(gone, 10)
+		b.start(t.Context(), 11)
 		time.Sleep(time.Hour + time.Minute)
 		leave()
-		if err := one.wait(); !errors.Is(err, context.Canceled) {
-			t.Errorf("the caller who left got %v, want %v", err, context.Canceled)
+		synctest.Wait()
+		select {
+		case err := <-p.done:
+			t.Errorf("got %v while the driver was still at work: the registry could be closed under it", err)
+		default:
 		}
-		err := other.wait()
-		var timeout interface{ Timeout() bool }
-		if !errors.As(err, &timeout) || !timeout.Timeout() || registry.IsTerminal(err) {
-			t.Errorf("the caller in the same batch got %v, want an error that says that the call may still be carried out", err)
+		if err := p.wait(); err != nil {
+			t.Errorf("got %v, want the outcome of the batch", err)
+		}
+	})
+}
+
+func TestOneWhoHasGoneIsInNoBatch(t *testing.T) {
+	t.Parallel()
+	j := newJoiner(nil, newBatches(10))
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	one := &joined{ctx: gone, change: registry.Change{Instance: registry.Instance{Port: 1}}, done: make(chan error, 1)}
+	other := &joined{ctx: t.Context(), change: registry.Change{Instance: registry.Instance{Port: 2}}, done: make(chan error, 1)}
+	j.waiting = []*joined{one, other}
+	if batch := j.next(); !slices.Equal(batch, []*joined{other}) || len(j.waiting) > 0 {
+		t.Errorf("a batch of %d was made and %d left, want the one whose caller is there", len(batch), len(j.waiting))
+	}
+	if err := <-one.done; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+}
+
+func TestBatchesOfOneAreNone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBatches(1)
+		b.latency = time.Second
+		b.Registry = Wrap(direct{b})
+		began := time.Now()
+		var all []*pending
+		for i := range 3 * lanes {
+			all = append(all, b.start(t.Context(), i))
+		}
+		for _, p := range all {
+			if err := p.wait(); err != nil {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(began); took > b.latency {
+			t.Errorf("calls that can't be joined waited for one another: all took %s, want %s", took, b.latency)
 		}
 	})
 }
@@ -150,10 +211,7 @@ func TestACallerWhoLeavesTheQueueMakesNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBatches(10)
 		b.latency = time.Hour
-		for i := range lanes {
-			b.start(t.Context(), i)
-		}
-		synctest.Wait()
+		b.occupy(t)
 		gone, leave := context.WithCancel(t.Context())
 		p := b.start(gone, 10)
 		synctest.Wait()
@@ -193,11 +251,14 @@ type batches struct {
 	mu      sync.Mutex
 	latency time.Duration
 	fail    map[int]error
+	// forgets has it give no outcomes.
 	forgets bool
-	doubled bool
-	single  map[int]int
-	made    map[int]int
-	batches int
+	// stubborn has it go on when its context has ended.
+	stubborn bool
+	doubled  bool
+	single   map[int]int
+	made     map[int]int
+	batches  int
 }
 
 func newBatches(limit int) *batches {
@@ -213,9 +274,19 @@ func (p *pending) wait() error { return <-p.done }
 
 func (b *batches) start(ctx context.Context, number int) *pending {
 	p := &pending{done: make(chan error, 1)}
-	go func() { p.done <- b.Register(ctx, registry.Instance{Service: "web", Address: "10.0.0.1", Port: number}) }()
+	go func() {
+		p.done <- b.Register(ctx, registry.Instance{Service: "web", Address: "10.0.0.1", Port: number})
+	}()
 	synctest.Wait()
 	return p
+}
+
+// occupy begins as many calls as there are lanes.
+func (b *batches) occupy(t *testing.T) {
+	t.Helper()
+	for i := range lanes {
+		b.start(t.Context(), i)
+	}
 }
 
 func (b *batches) set(change func()) {
@@ -243,6 +314,9 @@ func (b *batches) expect(t *testing.T, singles, joined int) {
 func (b *batches) pass(ctx context.Context) error {
 	b.mu.Lock()
 	latency := b.latency
+	if b.stubborn {
+		ctx = context.WithoutCancel(ctx)
+	}
 	b.mu.Unlock()
 	select {
 	case <-ctx.Done():
@@ -292,5 +366,7 @@ func (d direct) Register(ctx context.Context, in registry.Instance) error {
 	return nil
 }
 
-func (d direct) FailOver(ctx context.Context, in registry.Instance) error   { return d.Register(ctx, in) }
-func (d direct) Deregister(ctx context.Context, in registry.Instance) error { return d.Register(ctx, in) }
+func (d direct) FailOver(ctx context.Context, in registry.Instance) error { return d.Register(ctx, in) }
+func (d direct) Deregister(ctx context.Context, in registry.Instance) error {
+	return d.Register(ctx, in)
+}
