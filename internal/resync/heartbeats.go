@@ -55,9 +55,10 @@ type Heartbeats struct {
 type pulse struct {
 	leased atomic.Pointer[Leased]
 	// last is until when turns have been served; of use to the one who made busy true.
-	last    time.Time
-	busy    atomic.Bool
-	failing bool
+	last time.Time
+	busy atomic.Bool
+	// failed is when a heartbeat last failed; zero where that has passed.
+	failed time.Time
 }
 
 // NewHeartbeats returns Heartbeats for no registry yet.
@@ -145,7 +146,7 @@ func (h *Heartbeats) round(ctx context.Context, p *pulse) {
 	if beats.Load() == 0 || ctx.Err() != nil {
 		return
 	}
-	h.tell(leased.Name, p, failures.Load(), last.Load())
+	h.tell(leased.Name, p, failures.Load(), last.Load(), interval)
 }
 
 // beat renews one instance. That it is lost is no failure: the reconciler puts it back.
@@ -161,15 +162,19 @@ func (h *Heartbeats) beat(ctx context.Context, leased *Leased, in registry.Insta
 	return err
 }
 
-// tell logs the first round with a failure, and the first without one after it.
-func (h *Heartbeats) tell(name string, p *pulse, failures int64, last *error) {
+// tell logs the first failure, and that none has come for an interval, in which everyone had a turn.
+func (h *Heartbeats) tell(name string, p *pulse, failures int64, last *error, interval time.Duration) {
+	now := h.clock.Now()
 	switch {
-	case failures > 0 && !p.failing:
-		h.logger.Error(*last, "heartbeats fail: entries expire unless this passes", "registry", name, "failed", failures)
-	case failures == 0 && p.failing:
+	case failures > 0:
+		if p.failed.IsZero() {
+			h.logger.Error(*last, "heartbeats fail: entries expire unless this passes", "registry", name, "failed", failures)
+		}
+		p.failed = now
+	case !p.failed.IsZero() && now.Sub(p.failed) > interval+tick:
 		h.logger.Info("heartbeats succeed again", "registry", name)
+		p.failed = time.Time{}
 	}
-	p.failing = failures > 0
 }
 
 // isTurn reports whether the instance's turn lies after from and not after to.

@@ -87,13 +87,33 @@ func TestFailuresAreLoggedOnceUntilTheyPass(t *testing.T) {
 		w.start()
 		time.Sleep(3 * interval)
 		w.set(func(registry.Instance) error { return nil })
-		time.Sleep(interval)
+		time.Sleep(2 * interval)
 		w.stop()
 		if fails, passes := strings.Count(w.log.String(), "heartbeats fail"), strings.Count(w.log.String(), "succeed again"); fails != 1 || passes != 1 {
 			t.Errorf("logged %d failures and %d ends of them, want one of each:\n%s", fails, passes, w.log.String())
 		}
 		if len(w.lost) > 0 {
 			t.Errorf("an error was taken for %d lost entries", len(w.lost))
+		}
+	})
+}
+
+func TestOneFailureInEachIntervalHasNotPassed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "eureka")
+		w.hold("eureka", 100)
+		w.set(func(in registry.Instance) error {
+			if in.Port == 2 {
+				return errors.New("refused")
+			}
+			return nil
+		})
+		w.start()
+		time.Sleep(5 * interval)
+		w.stop()
+		if told := strings.TrimSpace(w.log.String()); strings.Count(told, "heartbeats fail") != 1 || strings.Contains(told, "again") {
+			t.Errorf("logged, want one failure:\n%s", told)
 		}
 	})
 }
