@@ -1,6 +1,7 @@
 package zookeeper_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -59,6 +60,17 @@ func TestOnlyTheUserMayWrite(t *testing.T) {
 	}
 	if err := anybody.Delete(path(base, pod(1)), -1); !errors.Is(err, zk.ErrNoAuth) {
 		t.Errorf("deleting the entry as anybody: got error %v, want %v", err, zk.ErrNoAuth)
+	}
+}
+
+// Who we are is said again on every connection.
+func TestCredentialsOutliveAConnection(t *testing.T) {
+	t.Parallel()
+	p := startProxy(t, "127.0.0.1", shared.Use(t).Endpoint)
+	d := open(t, registry.Config{Endpoint: p.endpoint, Auth: digest(t, user, password), Options: options("base", "/again-and-again")})
+	for range 3 {
+		again(t, func(ctx context.Context) error { return d.Register(ctx, pod(1)) })
+		p.cut()
 	}
 }
 
