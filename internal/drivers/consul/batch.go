@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -15,9 +16,9 @@ import (
 const (
 	// maxOps is how many operations a transaction may have from Consul 1.14 on (hashicorp/consul#14599); it was 64 before.
 	maxOps = 128
-	// opsPerChange are those of a registration, besides that of the node, which the whole transaction has in common.
+	// opsPerChange are those of a registration, besides that of its node, which the transaction has once for each.
 	opsPerChange = 2
-	batchLimit   = (maxOps - 1) / opsPerChange
+	batchLimit   = (maxOps - nodeCount) / opsPerChange
 	// maxRounds bounds how often a change whose condition failed looks again. Each failure means that somebody else's
 	// change of the same entry was made, so one that needs more than two is rare.
 	maxRounds = 6
@@ -82,9 +83,10 @@ func (r *Registry) makeAll(ctx context.Context, changes []registry.Change) []err
 			return slices.Repeat([]error{err}, len(changes))
 		}
 		t := r.plan(changes, held)
-		errs = r.commit(ctx, t)
+		r.commit(ctx, t)
+		errs = t.errs
 		if !slices.Contains(errs, errStale) {
-			r.tidyAfter(ctx, t, errs)
+			r.tidyAfter(ctx, t)
 			break
 		}
 	}
@@ -94,91 +96,100 @@ func (r *Registry) makeAll(ctx context.Context, changes []registry.Change) []err
 // transaction is what is to be done for some changes.
 type transaction struct {
 	ops api.TxnOps
-	// of holds the change of each operation, by its index, or theNodes.
-	of []int
+	// of holds the changes that each operation is for, by their index.
+	of [][]int
 	// errs are the changes' errors, by their index.
 	errs []error
-	// gone are the IDs of the services that are absent afterwards.
-	gone []string
+	// gone are the IDs of the services that are absent afterwards, by the number of their node.
+	gone map[int][]string
 }
 
-func (t *transaction) add(change int, ops ...*api.TxnOp) {
+func (t *transaction) add(changes []int, ops ...*api.TxnOp) {
 	t.ops = append(t.ops, ops...)
 	for range ops {
-		t.of = append(t.of, change)
+		t.of = append(t.of, changes)
 	}
 }
 
-// theNodes stands for all changes: the operation is that of the node.
-const theNodes = -1
-
-// blame gives the error to the change of an operation.
+// blame gives the error to the changes of an operation.
 func (t *transaction) blame(op int, err error) {
-	if op < 0 || op >= len(t.of) || t.of[op] == theNodes {
+	if op < 0 || op >= len(t.of) {
 		t.blameAll(err)
 		return
 	}
-	t.errs[t.of[op]] = err
+	for _, change := range t.of[op] {
+		t.errs[change] = err
+	}
 }
 
 // blameAll gives the error to all changes that have an operation.
 func (t *transaction) blameAll(err error) {
-	for _, change := range t.of {
-		if change != theNodes {
-			t.errs[change] = err
-		}
+	for op := range t.of {
+		t.blame(op, err)
 	}
 }
 
 // plan decides for each change what is to be done, given the entries that there are. A nil one may not be read.
 func (r *Registry) plan(changes []registry.Change, held map[string]*api.AgentService) *transaction {
-	t := &transaction{errs: make([]error, len(changes))}
-	if slices.ContainsFunc(changes, func(c registry.Change) bool { return c.State == registry.InService }) {
-		t.add(theNodes, nodeOp(api.NodeSet, r.node))
-	}
+	t := &transaction{errs: make([]error, len(changes)), gone: map[int][]string{}}
+	r.planNodes(t, changes)
 	for i, c := range changes {
 		id := serviceID(c.Instance)
+		number := nodeNumber(c.Instance.Address)
 		entry, known := held[key(id)]
 		switch {
 		case c.State == registry.InService:
-			t.add(i, r.serviceOp(api.ServiceSet, c.Instance, 0), r.checkOp(c.Instance, api.HealthPassing, "In service"))
+			t.add([]int{i}, r.serviceOp(api.ServiceSet, c.Instance, 0), r.checkOp(c.Instance, api.HealthPassing, "In service"))
 		case !known && c.State == registry.Absent:
-			t.gone = append(t.gone, id)
+			t.gone[number] = append(t.gone[number], id)
 		case !known: // nothing to take out
 		case entry == nil:
 			t.errs[i] = notAllowed(errHidden)
 		case entry.Meta[registry.MetaUID] != c.Instance.UID: // another pod's
 		case c.State == registry.OutOfService:
-			t.add(i, r.serviceOp(api.ServiceCAS, c.Instance, entry.ModifyIndex),
+			t.add([]int{i}, r.serviceOp(api.ServiceCAS, c.Instance, entry.ModifyIndex),
 				r.checkOp(c.Instance, api.HealthCritical, "Out of service"))
 		default:
-			t.add(i, r.serviceOp(api.ServiceDeleteCAS, c.Instance, entry.ModifyIndex))
-			t.gone = append(t.gone, id)
+			t.add([]int{i}, r.serviceOp(api.ServiceDeleteCAS, c.Instance, entry.ModifyIndex))
+			t.gone[number] = append(t.gone[number], id)
 		}
 	}
 	return t
 }
 
-// commit makes the transaction and returns an error for each change: errStale for those that have to look again.
-func (r *Registry) commit(ctx context.Context, t *transaction) []error {
+// planNodes makes sure of the nodes under which something is registered.
+func (r *Registry) planNodes(t *transaction, changes []registry.Change) {
+	registered := map[int][]int{}
+	for i, c := range changes {
+		if c.State == registry.InService {
+			number := nodeNumber(c.Instance.Address)
+			registered[number] = append(registered[number], i)
+		}
+	}
+	for _, number := range slices.Sorted(maps.Keys(registered)) {
+		t.add(registered[number], nodeOp(api.NodeSet, r.nodes[number]))
+	}
+}
+
+// commit makes the transaction and sets the changes' errors: errStale for those that have to look again.
+func (r *Registry) commit(ctx context.Context, t *transaction) {
 	if len(t.ops) == 0 {
-		return t.errs
+		return
 	}
 	response, err := r.transact(ctx, t.ops)
-	if err == nil && t.of[0] == theNodes && len(response.Errors)+len(response.Results) == 0 {
+	if err == nil && t.ops[0].Node != nil && len(response.Errors)+len(response.Results) == 0 {
 		err = errors.New("the answer to a transaction is empty") // what was set is repeated in it
 	}
 	switch {
 	case err != nil:
 		t.blameAll(err)
-		return t.errs
+		return
 	case len(response.Errors) > 0:
 		t.blameAll(registry.NotApplied(errRolledBack))
 	}
 	for _, e := range response.Errors {
 		t.blame(e.OpIndex, r.operationError(e))
 	}
-	return t.errs
 }
 
 // lookUp reads the services that are there among those which a change may touch only if they are the pod's own. One that

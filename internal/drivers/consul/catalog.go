@@ -17,12 +17,15 @@ import (
 )
 
 const (
+	// nodeCount must never change: an entry stands under the node that its address makes. With 10,000 entries there are
+	// some 300 on each.
+	nodeCount = 32
 	// nodeAddress is what consul-k8s gives its node. No client gets it: every service has an address of its own.
 	nodeAddress = "127.0.0.1"
 	// metaSynthetic keeps the node out of the UI's list of nodes.
 	metaSynthetic = "synthetic-node"
-	// metaOwner tells people who look at the node whose it is.
-	metaOwner = "managed-by"
+	// metaGroup holds for all nodes of one prefix and namespace, so that they can be asked for together.
+	metaGroup = "rollcall-nodes"
 	// metaEmpty marks a node that was seen empty and is about to be deleted.
 	metaEmpty = "rollcall-empty"
 
@@ -92,9 +95,17 @@ func serviceID(in registry.Instance) string {
 	return fmt.Sprintf("%s-%.8x", id, sha256.Sum256([]byte(in.Service)))
 }
 
-// newNode returns the record of the node as every registration writes it.
-func newNode(opts Options) api.Node {
-	name := opts.nodeName()
+// newNodes returns the records of the nodes as every registration writes them.
+func newNodes(opts Options) []api.Node {
+	nodes := make([]api.Node, nodeCount)
+	for number := range nodes {
+		nodes[number] = newNode(opts, number)
+	}
+	return nodes
+}
+
+func newNode(opts Options, number int) api.Node {
+	name := opts.nodeName(number)
 	sum := sha256.Sum256([]byte("Rollcall's node " + name))
 	return api.Node{
 		ID:         fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16]),
@@ -102,8 +113,14 @@ func newNode(opts Options) api.Node {
 		Address:    nodeAddress,
 		Datacenter: opts.Datacenter, // the server fills in that of the agent which was asked, not that of the request
 		Partition:  opts.Partition,
-		Meta:       map[string]string{metaSynthetic: "true", metaOwner: "rollcall"},
+		Meta:       map[string]string{metaSynthetic: "true", metaGroup: opts.group()},
 	}
+}
+
+// nodeNumber says under which node an address stands.
+func nodeNumber(address string) int {
+	sum := sha256.Sum256([]byte(address))
+	return int(sum[0]) % nodeCount
 }
 
 func nodeOp(verb api.NodeOp, node api.Node) *api.TxnOp {
@@ -119,7 +136,7 @@ func (r *Registry) serviceOp(verb api.ServiceOp, in registry.Instance, index uin
 	}
 	return &api.TxnOp{Service: &api.ServiceTxnOp{
 		Verb: verb,
-		Node: r.node.Node,
+		Node: r.nodes[nodeNumber(in.Address)].Node,
 		Service: api.AgentService{
 			ID: serviceID(in), Service: in.Service, Address: in.Address, Port: in.Port, Meta: meta,
 			Weights:   api.AgentWeights{Passing: weight, Warning: weight},
@@ -134,7 +151,7 @@ func (r *Registry) checkOp(in registry.Instance, status, output string) *api.Txn
 	return &api.TxnOp{Check: &api.CheckTxnOp{
 		Verb: api.CheckSet,
 		Check: api.HealthCheck{
-			Node: r.node.Node, CheckID: serviceID(in), Name: checkName, Status: status, Output: output,
+			Node: r.nodes[nodeNumber(in.Address)].Node, CheckID: serviceID(in), Name: checkName, Status: status, Output: output,
 			Notes:     fmt.Sprintf("Pod %s/%s of cluster %s", in.Namespace, in.Pod, in.Cluster),
 			ServiceID: serviceID(in), ServiceName: in.Service,
 			Namespace: r.guard.opts.Namespace, Partition: r.guard.opts.Partition,

@@ -5,12 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/consul/api"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
+
+// maxReads is how many requests of one list are made at once.
+const maxReads = 8
 
 // Registry writes Consul's catalog. It implements [registry.Registry], [registry.Lister], [registry.Batcher] and io.Closer.
 // Of instances it keeps nothing that a call depends on. It is safe for concurrent use.
@@ -19,8 +24,8 @@ type Registry struct {
 	guard   *guard
 	hangUp  func()
 	cluster string
-	node    api.Node
-	tidier  tidier
+	nodes   []api.Node
+	tidiers []*tidier
 }
 
 var (
@@ -62,7 +67,7 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	}
 	return &Registry{
 		client: client, guard: g, hangUp: transport.CloseIdleConnections,
-		cluster: cfg.Cluster, node: newNode(opts), tidier: newTidier(),
+		cluster: cfg.Cluster, nodes: newNodes(opts), tidiers: newTidiers(),
 	}, nil
 }
 
@@ -100,12 +105,21 @@ func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, 
 	if err != nil {
 		return nil, err
 	}
-	_, services, err := r.services(ctx, fmt.Sprintf("Meta[%q] == %s", registry.MetaCluster, quote(cluster)))
-	if err != nil {
-		return nil, err
+	filter := fmt.Sprintf("Meta[%q] == %s", registry.MetaCluster, quote(cluster))
+	found := make([][]*api.AgentService, len(r.nodes))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(maxReads)
+	for number, node := range r.nodes {
+		group.Go(func() (err error) {
+			_, found[number], err = r.services(ctx, node, filter)
+			return err
+		})
 	}
-	entries := make([]registry.Entry, 0, len(services))
-	for _, s := range services {
+	if err := group.Wait(); err != nil {
+		return nil, err //nolint:wrapcheck // it is ours
+	}
+	var entries []registry.Entry
+	for _, s := range slices.Concat(found...) {
 		state := registry.InService
 		if out[s.ID] {
 			state = registry.OutOfService
@@ -115,12 +129,12 @@ func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, 
 	return entries, nil
 }
 
-// outOfService returns the IDs of the services whose check does not pass. A service without one is given to clients.
+// outOfService returns the IDs of the services whose check is critical. A service without one is given to clients.
 func (r *Registry) outOfService(ctx context.Context) (map[string]bool, error) {
 	var checks api.HealthChecks
 	err := r.ask(ctx, func(q *api.QueryOptions) (meta *api.QueryMeta, err error) {
-		q.Filter = fmt.Sprintf("Status != %q", api.HealthPassing)
-		checks, meta, err = r.client.Health().Node(r.node.Node, q)
+		q.NodeMeta = map[string]string{metaGroup: r.guard.opts.group()}
+		checks, meta, err = r.client.Health().State(api.HealthCritical, q)
 		return meta, err
 	})
 	if err != nil {
@@ -135,18 +149,36 @@ func (r *Registry) outOfService(ctx context.Context) (map[string]bool, error) {
 	return out, nil
 }
 
-// services returns the node, nil if there is none, and those of its services that the filter lets pass.
-func (r *Registry) services(ctx context.Context, filter string) (*api.Node, []*api.AgentService, error) {
+// services returns a node, nil if there is none, and those of its services that the filter lets pass.
+func (r *Registry) services(ctx context.Context, of api.Node, filter string) (*api.Node, []*api.AgentService, error) {
 	var listing *api.CatalogNodeServiceList
+	var policy string
 	err := r.ask(ctx, func(q *api.QueryOptions) (meta *api.QueryMeta, err error) {
 		q.Filter = filter
-		listing, meta, err = r.client.Catalog().NodeServiceList(r.node.Node, q)
+		if listing, meta, err = r.client.Catalog().NodeServiceList(of.Node, q); err == nil {
+			policy = meta.DefaultACLPolicy
+		}
 		return meta, err
 	})
-	if err != nil || listing == nil {
+	switch {
+	case err != nil:
 		return nil, nil, err
+	case listing == nil:
+		return nil, nil, errors.New("the answer is empty")
+	case listing.Node == nil && r.guard.token == "" && policy == "deny":
+		return nil, nil, r.hidden(ctx, of)
 	}
 	return listing.Node, listing.Services, nil
+}
+
+// hidden returns an error where a node is there, and kept from those without a token: nobody tells them. A transaction
+// tells what is kept from what is not there.
+func (r *Registry) hidden(ctx context.Context, node api.Node) error {
+	response, err := r.transact(ctx, api.TxnOps{nodeOp(api.NodeGet, node)})
+	if err == nil && len(response.Errors) == 0 {
+		return notAllowed(fmt.Errorf("is missing: Consul shows node %s only to those with a token", node.Node))
+	}
+	return err
 }
 
 // quote writes a string as Consul's filters read it: with Go's escapes, but with no quotation mark between the two.
@@ -154,34 +186,21 @@ func quote(text string) string {
 	return `"` + strings.NewReplacer(`\`, `\x5c`, `"`, `\x22`, "\n", `\n`).Replace(text) + `"`
 }
 
-// ask makes one request that reads, consistently.
+// ask makes one request that reads, consistently. The answer is Consul's, and whole: an error says that the token may not
+// see all of it.
 func (r *Registry) ask(ctx context.Context, query func(*api.QueryOptions) (*api.QueryMeta, error)) error {
 	e := &exchange{scoped: true}
 	meta, err := query((&api.QueryOptions{RequireConsistent: true}).WithContext(e.on(ctx)))
 	if err != nil {
 		return r.requestError(ctx, err, e)
 	}
-	return r.complete(ctx, meta)
-}
-
-// complete returns an error where an answer with status 200 does not hold everything: because the token may not see it, or
-// because it is not Consul that answers.
-func (r *Registry) complete(ctx context.Context, meta *api.QueryMeta) error {
-	if !meta.KnownLeader {
+	switch {
+	case !meta.KnownLeader:
 		return errors.New("the answer is not that of a Consul which knows its leader")
+	case meta.ResultsFilteredByACLs:
+		return notAllowed(errors.New("the token may not read all of our nodes and their services"))
 	}
-	if meta.ResultsFilteredByACLs {
-		return notAllowed(fmt.Errorf("the token may not read all of node %s and its services", r.node.Node))
-	}
-	if r.guard.token != "" || meta.DefaultACLPolicy != "deny" {
-		return nil
-	}
-	// Nobody is told what is kept from those without a token. A transaction tells what is kept from what is not there.
-	response, err := r.transact(ctx, api.TxnOps{nodeOp(api.NodeGet, r.node)})
-	if err == nil && len(response.Errors) == 0 && len(response.Results) == 0 {
-		return notAllowed(fmt.Errorf("is missing: Consul shows node %s only to those with a token", r.node.Node))
-	}
-	return err
+	return nil
 }
 
 // transact makes one transaction. Without an error it was made, or rolled back because of the errors in it.

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -68,11 +69,11 @@ func answering(t *testing.T, status int, header map[string]string, body string) 
 
 func writeFile(t *testing.T, name, content string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return path
+	return file
 }
 
 // bound is generous: what is waited for comes at once.
@@ -117,10 +118,12 @@ func TestNewNamesTheFieldThatIsWrong(t *testing.T) {
 		"datacenter":   {"it goes into a query", options(`{"datacenter": "dc 1"}`), "options.datacenter", "letters"},
 		"namespace":    {"a wildcard reads all and writes none", options(`{"namespace": "*"}`), "options.namespace", "letters"},
 		"partition":    {"a wildcard reads all and writes none", options(`{"partition": "*"}`), "options.partition", "letters"},
-		"node":         {"it goes into a path", options(`{"node": "a/b"}`), "options.node", "letters"},
-		"node, dot":    {"that separates the namespace", options(`{"node": "a.b"}`), "options.node", "letters"},
-		"node, empty":  {"there would be none", options(`{"node": ""}`), "options.node", "is empty"},
-		"node, long":   {"Consul cuts nothing, DNS does", options(`{"node": "` + strings.Repeat("n", 65) + `"}`), "options.node", "65"},
+		"node":         {"it goes into a path", options(`{"nodePrefix": "a/b"}`), "options.nodePrefix", "letters"},
+		"node, dot":    {"that separates the namespace", options(`{"nodePrefix": "a."}`), "options.nodePrefix", "letters"},
+		"node, empty":  {"00 is no name", options(`{"nodePrefix": ""}`), "options.nodePrefix", "is empty"},
+		"node, long": {
+			"it goes into every request", options(`{"nodePrefix": "` + strings.Repeat("n", 65) + `"}`), "options.nodePrefix", "65",
+		},
 		"server name over http": {
 			"it promises what is not there",
 			registry.Config{Endpoint: "http://consul:8500", Options: json.RawMessage(`{"serverName": "x"}`)},
@@ -202,7 +205,7 @@ func TestWhatARolledBackTransactionSaysDecides(t *testing.T) {
 		field    string
 	}{
 		"no right":        {"a person has to grant it", "Permission denied: token lacks permission", true, "auth.tokenFile"},
-		"an agent's node": {"another name must be found", "Node name rollcall is reserved by node x", true, "options.node"},
+		"an agent's node": {"another name must be found", "Node name rollcall-07 is reserved by node x", true, "options.nodePrefix"},
 		"bad meta":        {"it stays as it is", "Invalid Service Meta for node x", true, ""},
 		"bad address":     {"it stays as it is", "Invalid service address", true, ""},
 		"stale":           {"somebody else was faster", "failed to set node, index is stale", false, ""},
@@ -360,7 +363,7 @@ func (w *wire) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 
 func (w *wire) answer(r request) string {
 	switch {
-	case strings.Contains(r.path, "/v1/health/node/"):
+	case strings.Contains(r.path, "/v1/health/state/"):
 		return `[]`
 	case strings.Contains(r.path, "/v1/catalog/node-services/"):
 		return `{"Node": null, "Services": []}`
@@ -393,11 +396,11 @@ func TestNamespaceAndPartitionAreSent(t *testing.T) {
 		options                        string
 		dc, namespace, partition, node string
 	}{
-		"none":      {"the free edition refuses them", `{}`, "", "", "", "rollcall"},
-		"namespace": {"the node is another one for each", `{"namespace": "team"}`, "", "team", "", "rollcall.team"},
+		"none":      {"the free edition refuses them", `{}`, "", "", "", "rollcall-??"},
+		"namespace": {"the nodes are others for each", `{"namespace": "team"}`, "", "team", "", "rollcall-??.team"},
 		"all": {
-			"each has its place", `{"datacenter": "dc2", "namespace": "team", "partition": "part", "node": "mine"}`,
-			"dc2", "team", "part", "mine.team",
+			"each has its place", `{"datacenter": "dc2", "namespace": "team", "partition": "part", "nodePrefix": "mine"}`,
+			"dc2", "team", "part", "mine??.team",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -413,8 +416,8 @@ func TestNamespaceAndPartitionAreSent(t *testing.T) {
 				}
 				reads++
 				expectQuery(t, r, want)
-				if !strings.HasSuffix(r.path, "/"+tc.node) {
-					t.Errorf("%s: want the node %s", r.path, tc.node)
+				if of := path.Base(r.path); of != "critical" && !matches(tc.node, of) {
+					t.Errorf("%s: want a node like %s", r.path, tc.node)
 				}
 			}
 			if reads == 0 || reads == len(requests) {
@@ -422,6 +425,11 @@ func TestNamespaceAndPartitionAreSent(t *testing.T) {
 			}
 		})
 	}
+}
+
+func matches(pattern, name string) bool {
+	matched, err := path.Match(pattern, name)
+	return matched && err == nil
 }
 
 func expectQuery(t *testing.T, r request, want map[string]string) {
@@ -459,7 +467,7 @@ func expectOperations(t *testing.T, r request, dc, namespace, partition, node st
 			case "Service":
 				name = text(o["Node"])
 			}
-			if text(inner["Namespace"]) != ns || text(inner["Partition"]) != partition || name != node {
+			if text(inner["Namespace"]) != ns || text(inner["Partition"]) != partition || !matches(node, name) {
 				t.Errorf("%s %v: got namespace %q, partition %q, node %q; want %q, %q, %q", kind, o["Verb"],
 					inner["Namespace"], inner["Partition"], name, ns, partition, node)
 			}
@@ -476,13 +484,13 @@ func TestTheNodeIsSynthetic(t *testing.T) {
 				continue
 			}
 			node := op["Node"]["Node"].(map[string]any)
-			want := map[string]any{"synthetic-node": "true", "managed-by": "rollcall"}
+			want := map[string]any{"synthetic-node": "true", "rollcall-nodes": "rollcall-"}
 			if diff := cmp.Diff(want, node["Meta"]); diff != "" {
 				t.Errorf("the node's meta, -want +got:\n%s", diff)
 			}
-			if node["ID"] != "2654710b-039b-f13c-26a3-c7ea0bfcd586" || node["Address"] != "127.0.0.1" {
-				t.Errorf("the node has ID %v and address %v, want those that every version before has given it",
-					node["ID"], node["Address"])
+			got := fmt.Sprint(node["Node"], " ", node["ID"], " ", node["Address"])
+			if want := "rollcall-21 c387a211-aa14-e84f-df31-b68370e9d662 127.0.0.1"; got != want {
+				t.Errorf("the node is %s, want %s as in every version before", got, want)
 			}
 		}
 	}

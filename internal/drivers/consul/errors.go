@@ -134,7 +134,7 @@ func (r *Registry) operationError(e *api.TxnError) error {
 		{"Missing service registration", func(error) error { return errStale }},
 		{"Permission denied", notAllowed},
 		{"is reserved by node", func(err error) error {
-			return registry.Terminal(registry.FieldError("options.node", err))
+			return registry.Terminal(registry.FieldError("options.nodePrefix", err))
 		}},
 		{"Invalid Service Meta", registry.Terminal},
 		{"Invalid service address", registry.Terminal},

@@ -11,7 +11,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// tidier knows when the node may be empty, so that not every Deregister reads all of it: as long as the witness, some
+// tidier knows when a node may be empty, so that not every Deregister reads all of it: as long as the witness, some
 // service of our cluster, was not seen to go, it isn't. Where the witness is taken at random a rollout of n services looks
 // about ln n times. If somebody else removed it, an empty node stays until it is of use again.
 type tidier struct {
@@ -19,51 +19,63 @@ type tidier struct {
 	witness string        // an ID, "" if none is known; only for who has it
 }
 
-func newTidier() tidier { return tidier{busy: make(chan struct{}, 1)} }
+func newTidiers() []*tidier {
+	tidiers := make([]*tidier, nodeCount)
+	for number := range tidiers {
+		tidiers[number] = &tidier{busy: make(chan struct{}, 1)}
+	}
+	return tidiers
+}
 
-// tidyAfter drops the node where the last service has gone with a transaction. All changes of it are made by then, and an
+// tidyAfter drops the nodes whose last service has gone with a transaction. All changes of it are made by then, and an
 // empty node harms nobody: that it could not be dropped is no error of theirs, and whoever deregisters next tries again.
-func (r *Registry) tidyAfter(ctx context.Context, t *transaction, errs []error) {
-	if len(t.gone) == 0 || slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
+func (r *Registry) tidyAfter(ctx context.Context, t *transaction) {
+	if slices.ContainsFunc(t.errs, func(err error) bool { return err != nil }) {
 		return
 	}
+	for number, gone := range t.gone {
+		r.tidy(ctx, number, gone)
+	}
+}
+
+func (r *Registry) tidy(ctx context.Context, number int, gone []string) {
+	mine := r.tidiers[number]
 	select {
-	case r.tidier.busy <- struct{}{}:
+	case mine.busy <- struct{}{}:
 	case <-ctx.Done():
 		return
 	}
-	defer func() { <-r.tidier.busy }()
+	defer func() { <-mine.busy }()
 	// Whoever takes a witness that is about to go does so before the one who removed it gets here.
-	if witness := r.tidier.witness; witness != "" && !slices.Contains(t.gone, witness) {
-		return
+	if mine.witness == "" || slices.Contains(gone, mine.witness) {
+		mine.witness = r.dropIfEmpty(ctx, r.nodes[number])
 	}
-	r.tidier.witness = ""
-	r.dropIfEmpty(ctx)
 }
 
-// dropIfEmpty marks an empty node and, if it is still empty then, deletes it; package comment.
-func (r *Registry) dropIfEmpty(ctx context.Context) {
+// dropIfEmpty marks an empty node and, if it is still empty then, deletes it; package comment. It returns a witness where
+// the node is not empty.
+func (r *Registry) dropIfEmpty(ctx context.Context, ours api.Node) (witness string) {
 	for range 2 {
-		node, services, err := r.services(ctx, "")
-		if err != nil || node == nil || node.ID != r.node.ID {
-			return
-		}
-		if len(services) > 0 {
-			r.tidier.witness = r.chooseWitness(services)
-			return
+		node, services, err := r.services(ctx, ours, "")
+		switch {
+		case err != nil, node == nil, node.ID != ours.ID:
+			return ""
+		case len(services) > 0:
+			return r.chooseWitness(services)
 		}
 		op := nodeOp(api.NodeDeleteCAS, *node)
 		if node.Meta[metaEmpty] == "" {
-			marked := r.node
-			marked.Meta = maps.Clone(r.node.Meta)
+			marked := ours
+			marked.Meta = maps.Clone(ours.Meta)
 			marked.Meta[metaEmpty] = "true"
 			marked.ModifyIndex = node.ModifyIndex
 			op = nodeOp(api.NodeCAS, marked)
 		}
 		if response, err := r.transact(ctx, api.TxnOps{op}); err != nil || len(response.Errors) > 0 {
-			return // a registration came between, or another one is dropping it
+			return "" // a registration came between, or another one is dropping it
 		}
 	}
+	return ""
 }
 
 // chooseWitness returns the ID of one of our cluster's services: only of these does this process see the end.

@@ -17,21 +17,21 @@ type Options struct {
 	Namespace string `json:"namespace"`
 	// Partition is the admin partition of node and services; Consul Enterprise only. Default: none is sent.
 	Partition string `json:"partition"`
-	// Node is the name of the catalog's node that the services stand under. With a namespace, that is added after a dot.
-	// Default: rollcall.
-	Node string `json:"node"`
+	// NodePrefix begins the names of the catalog's nodes that the services stand under, such as rollcall-07. With a
+	// namespace, that is added after a dot. Default: rollcall-.
+	NodePrefix string `json:"nodePrefix"`
 	// ServerName is the name that the server's certificate must be good for, such as server.dc1.consul. Default: the host
 	// of endpoint.
 	ServerName string `json:"serverName"`
 }
 
 const (
-	defaultNode = "rollcall"
-	maxName     = 64
+	defaultNodePrefix = "rollcall-"
+	maxName           = 64
 )
 
 func decodeOptions(cfg registry.Config, endpoints []*url.URL) (Options, error) {
-	opts := Options{Node: defaultNode}
+	opts := Options{NodePrefix: defaultNodePrefix}
 	if err := cfg.DecodeOptions(&opts); err != nil {
 		return Options{}, err
 	}
@@ -39,14 +39,14 @@ func decodeOptions(cfg registry.Config, endpoints []*url.URL) (Options, error) {
 		{"options.datacenter", opts.Datacenter},
 		{"options.namespace", opts.Namespace},
 		{"options.partition", opts.Partition},
-		{"options.node", opts.Node},
+		{"options.nodePrefix", opts.NodePrefix},
 	} {
 		if err := checkOption(f.value); err != nil {
 			return Options{}, registry.FieldError(f.field, err)
 		}
 	}
-	if opts.Node == "" {
-		return Options{}, registry.FieldError("options.node", errors.New("is empty; remove it for the default"))
+	if opts.NodePrefix == "" {
+		return Options{}, registry.FieldError("options.nodePrefix", errors.New("is empty; remove it for the default"))
 	}
 	if opts.ServerName != "" && endpoints[0].Scheme != "https" {
 		return Options{}, registry.FieldError("options.serverName",
@@ -56,7 +56,7 @@ func decodeOptions(cfg registry.Config, endpoints []*url.URL) (Options, error) {
 }
 
 // checkOption holds for what Consul takes as the name of a datacenter, a namespace and a partition, none of which is a
-// wildcard or has a dot; that of the node goes into a path.
+// wildcard or has a dot; a node's goes into a path.
 func checkOption(name string) error {
 	if len(name) > maxName {
 		return fmt.Errorf("has %d characters; %d are allowed", len(name), maxName)
@@ -72,9 +72,16 @@ func isNameRune(c rune) bool {
 }
 
 // nodeName is another one for each namespace: who looks into one can't see that a node has services in another.
-func (o Options) nodeName() string {
+func (o Options) nodeName(number int) string {
+	return fmt.Sprintf("%s%02d", o.NodePrefix, number) + o.suffix()
+}
+
+// group is what all our nodes have in common.
+func (o Options) group() string { return o.NodePrefix + o.suffix() }
+
+func (o Options) suffix() string {
 	if o.Namespace == "" {
-		return o.Node
+		return ""
 	}
-	return o.Node + "." + o.Namespace
+	return "." + o.Namespace
 }

@@ -34,27 +34,27 @@ func TestATokenWithTooFewRightsIsNamed(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason  string
-		rules   string // with the names of node and service; "": no token at all
+		rules   string // with the nodes' prefix and the service's name; "": no token at all
 		refused []string
 	}{
 		"may read only": {
 			reason:  "who watches must not write",
-			rules:   `node %q { policy = "read" } service %q { policy = "read" }`,
+			rules:   `node_prefix %q { policy = "read" } service %q { policy = "read" }`,
 			refused: []string{"Register", "FailOver", "Deregister", "Batch"},
 		},
 		"may not write the service": {
 			reason:  "one of many services was forgotten in the rules",
-			rules:   `node %q { policy = "write" } service %q { policy = "read" }`,
+			rules:   `node_prefix %q { policy = "write" } service %q { policy = "read" }`,
 			refused: []string{"Register", "FailOver", "Deregister", "Batch"},
 		},
 		"may not see the service": {
 			reason:  "an entry that is hidden is not absent, and a list without it is not whole",
-			rules:   `node %q { policy = "write" } service "not-%s" { policy = "write" }`,
+			rules:   `node_prefix %q { policy = "write" } service "not-%s" { policy = "write" }`,
 			refused: []string{"Register", "FailOver", "Deregister", "Batch", "List"},
 		},
 		"may not see the node": {
 			reason:  "a list that looks empty would read as if all had gone",
-			rules:   `node "not-%s" { policy = "write" } service %q { policy = "write" }`,
+			rules:   `node_prefix "not-%s" { policy = "write" } service %q { policy = "write" }`,
 			refused: []string{"Register", "List", "Batch"},
 		},
 		"nothing": {
@@ -65,16 +65,17 @@ func TestATokenWithTooFewRightsIsNamed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server, node := guarded.Use(t), strings.ReplaceAll(nodeOf(t), "_", "-")
+			server, prefix := guarded.Use(t), prefixOf(t)
 			in := pod(t, 1)
-			in.Service = node // without characters that mean something in a rule
-			full := cfgOn(t, server, node, fmt.Sprintf(`node %q { policy = "write" } service %q { policy = "write" }`, node, node))
+			in.Service = prefix // without characters that mean something in a rule
+			full := cfgOn(t, server, prefix, fmt.Sprintf(`node_prefix %q { policy = "write" } service %q { policy = "write" }`,
+				prefix, prefix))
 			must(t, openWith(t, full).Register, in)
 
 			few := full
 			few.Auth.TokenFile = ""
 			if tc.rules != "" {
-				few = cfgOn(t, server, node, fmt.Sprintf(tc.rules, node, node))
+				few = cfgOn(t, server, prefix, fmt.Sprintf(tc.rules, prefix, prefix))
 			}
 			d := openWith(t, few)
 			for op, call := range operations(d) {
@@ -92,11 +93,11 @@ func TestATokenWithTooFewRightsIsNamed(t *testing.T) {
 	}
 }
 
-// cfgOn is that of a driver of the test's own cluster which writes under the node with a token of these rules.
-func cfgOn(t *testing.T, server *consul.Server, node, rules string) registry.Config {
+// cfgOn is that of a driver of the test's own cluster which writes under nodes of the prefix with a token of these rules.
+func cfgOn(t *testing.T, server *consul.Server, prefix, rules string) registry.Config {
 	t.Helper()
 	cfg := at(server.URL)
-	cfg.Cluster, cfg.Options = t.Name(), fmt.Appendf(nil, `{"node": %q}`, node)
+	cfg.Cluster, cfg.Options = t.Name(), fmt.Appendf(nil, `{"nodePrefix": %q}`, prefix)
 	cfg.Auth.TokenFile = tokenFile(t, server, rules)
 	return cfg
 }
@@ -104,9 +105,9 @@ func cfgOn(t *testing.T, server *consul.Server, node, rules string) registry.Con
 // TestAServiceThatTheTokenMayNotWriteIsAloneInABatch has one of three refused.
 func TestAServiceThatTheTokenMayNotWriteIsAloneInABatch(t *testing.T) {
 	t.Parallel()
-	server, node := guarded.Use(t), nodeOf(t)
-	rules := fmt.Sprintf(`node %q { policy = "write" } service "fine" { policy = "write" }`, node)
-	d := openWith(t, cfgOn(t, server, node, rules))
+	server, prefix := guarded.Use(t), prefixOf(t)
+	rules := fmt.Sprintf(`node_prefix %q { policy = "write" } service "fine" { policy = "write" }`, prefix)
+	d := openWith(t, cfgOn(t, server, prefix, rules))
 	a, b, c := pod(t, 1), pod(t, 2), pod(t, 3)
 	a.Service, c.Service = "fine", "fine"
 	errs := d.Batch(t.Context(), []registry.Change{
@@ -220,39 +221,61 @@ func TestTheNextServerIsUsed(t *testing.T) {
 	expectHealthy(t, server, "and back", pod(t, 1).Service, pod(t, 3))
 }
 
+// TestABatchTakesAsMuchAsTheServer has a batch of changes under as many nodes as there are: the worst case.
 func TestABatchTakesAsMuchAsTheServer(t *testing.T) {
 	t.Parallel()
-	d := openFor(t, shared.Use(t))
-	full := make([]registry.Change, d.BatchLimit())
-	for i := range full {
-		full[i] = registry.Change{Instance: pod(t, i), State: registry.InService}
-	}
-	for i, err := range d.Batch(t.Context(), full) {
-		if err != nil {
-			t.Fatalf("change %d of as many as there may be: %v", i, err)
+	server, prefix := shared.Use(t), prefixOf(t)
+	d := openOn(t, server, prefix, "")
+	all := underAllNodes(t, server, d, d.BatchLimit()+1)
+	expectApplied := func(what string, changes []registry.Change, want bool) {
+		t.Helper()
+		for i, err := range d.Batch(t.Context(), changes) {
+			if applied := err == nil; applied != want || !want && (!registry.IsNotApplied(err) || registry.IsTerminal(err)) {
+				t.Fatalf("%s, change %d: got error %v, want it applied: %t", what, i, err, want)
+			}
 		}
 	}
-	more := append(slices.Clone(full), registry.Change{Instance: pod(t, len(full)), State: registry.InService})
-	for i, err := range d.Batch(t.Context(), more) {
-		if !registry.IsNotApplied(err) || registry.IsTerminal(err) {
-			t.Fatalf("change %d of one more: got error %v, want it not applied: %s", i, err,
-				"the limit is the server's, or should be higher")
-		}
-	}
-	large := full
+	expectApplied("as many as there may be", all[1:], true)
+	expectApplied("one more, which the server refuses or else the limit should be higher", all, false)
+
+	large := slices.Clone(all[1:])
 	for i := range large { // each within what Consul takes, and together more than it takes at once
 		large[i].Instance.Metadata = map[string]string{}
 		for key := range 50 {
 			large[i].Instance.Metadata[fmt.Sprintf("key-%d", key)] = strings.Repeat("x", 500)
 		}
 	}
-	for i, err := range d.Batch(t.Context(), large) {
-		if !registry.IsNotApplied(err) || registry.IsTerminal(err) {
-			t.Fatalf("change %d of large ones: got error %v, want it not applied", i, err)
-		}
-	}
+	expectApplied("large ones", large, false)
 	must(t, d.Register, large[0].Instance)
-	for _, c := range full {
+	for _, c := range all {
 		must(t, d.Deregister, c.Instance)
 	}
+}
+
+// underAllNodes returns registrations for which every node is needed.
+func underAllNodes(t *testing.T, server *consul.Server, d *driver.Registry, n int) []registry.Change {
+	t.Helper()
+	const addresses = 250
+	for i := range addresses {
+		must(t, d.Register, pod(t, i))
+	}
+	entries, err := health(t.Context(), server, pod(t, 0).Service, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var first, others []registry.Change
+	seen := map[string]bool{}
+	for _, e := range entries {
+		c := registry.Change{Instance: entryOf(e, true).Instance, State: registry.InService}
+		if seen[e.Node.Node] {
+			others = append(others, c)
+			continue
+		}
+		seen[e.Node.Node] = true
+		first = append(first, c)
+	}
+	for i := range addresses {
+		must(t, d.Deregister, pod(t, i))
+	}
+	return append(others, first...)[len(others)+len(first)-n:]
 }

@@ -3,6 +3,7 @@ package consul_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -26,17 +27,27 @@ import (
 
 type object = map[string]any
 
-// nodeOf is a node for one test alone, which the shared server has room for.
-func nodeOf(t *testing.T) string {
+// prefixOf is that of nodes for one test alone, which the shared server has room for. No other begins with it.
+func prefixOf(t *testing.T) string {
 	t.Helper()
-	return strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-"))
+	name := t.Name()
+	sum := sha256.Sum256([]byte(name))
+	return fmt.Sprintf("%s-%.4x-", strings.ToLower(name[:min(strings.IndexByte(name+"/", '/'), 40)]), sum)
 }
 
-// openOn opens a driver that writes under the node, through the endpoint if there is one.
-func openOn(t *testing.T, server *consul.Server, node, endpoint string) *driver.Registry {
+// neighbour returns an instance at an address that all neighbours have, so that they stand under one node.
+func neighbour(t *testing.T, n int) registry.Instance {
+	t.Helper()
+	in := pod(t, n)
+	in.Address, in.Port = pod(t, 1).Address, 8000+n
+	return in
+}
+
+// openOn opens a driver that writes under nodes of the prefix, through the endpoint if there is one.
+func openOn(t *testing.T, server *consul.Server, prefix, endpoint string) *driver.Registry {
 	t.Helper()
 	cfg := configOf(t, server)
-	cfg.Cluster, cfg.Options = t.Name(), fmt.Appendf(nil, `{"node": %q}`, node)
+	cfg.Cluster, cfg.Options = t.Name(), fmt.Appendf(nil, `{"nodePrefix": %q}`, prefix)
 	if endpoint != "" {
 		cfg.Endpoint = endpoint
 	}
@@ -56,65 +67,66 @@ func nodes(t *testing.T, server *consul.Server) []string {
 	return names
 }
 
-func expectNode(t *testing.T, server *consul.Server, node string, want bool, reason string) {
+func expectNodes(t *testing.T, server *consul.Server, prefix string, want int, reason string) {
 	t.Helper()
-	if got := slices.Contains(nodes(t, server), node); got != want {
-		t.Errorf("the catalog has node %s: %t, want %t\nreason: %s", node, got, want, reason)
+	got := slices.DeleteFunc(nodes(t, server), func(name string) bool { return !strings.HasPrefix(name, prefix) })
+	if len(got) != want {
+		t.Errorf("the catalog has nodes %v, want %d\nreason: %s", got, want, reason)
 	}
 }
 
 func TestTheNodeGoesWithItsLastService(t *testing.T) {
 	t.Parallel()
-	server, node := shared.Use(t), nodeOf(t)
-	d, other := openOn(t, server, node, ""), openOn(t, server, node, "")
-	must(t, d.Register, pod(t, 1), pod(t, 2), pod(t, 3))
-	must(t, other.Register, pod(t, 4))
-	must(t, d.Deregister, pod(t, 1))
-	must(t, d.FailOver, pod(t, 2))
-	expectNode(t, server, node, true, "it has services, one of them out of service")
-	must(t, d.Deregister, pod(t, 2), pod(t, 3))
-	expectNode(t, server, node, true, "it has a service that another process registered")
-	must(t, other.Deregister, pod(t, 4))
-	expectNode(t, server, node, false, "its last service has gone")
+	server, prefix := shared.Use(t), prefixOf(t)
+	d, other := openOn(t, server, prefix, ""), openOn(t, server, prefix, "")
+	must(t, d.Register, neighbour(t, 1), neighbour(t, 2), neighbour(t, 3))
+	must(t, other.Register, neighbour(t, 4))
+	must(t, d.Deregister, neighbour(t, 1))
+	must(t, d.FailOver, neighbour(t, 2))
+	expectNodes(t, server, prefix, 1, "it has services, one of them out of service")
+	must(t, d.Deregister, neighbour(t, 2), neighbour(t, 3))
+	expectNodes(t, server, prefix, 1, "it has a service that another process registered")
+	must(t, other.Deregister, neighbour(t, 4))
+	expectNodes(t, server, prefix, 0, "its last service has gone")
 
-	must(t, d.Deregister, pod(t, 1))
-	expectNode(t, server, node, false, "what is absent already makes no node")
-	must(t, d.FailOver, pod(t, 1))
-	expectNode(t, server, node, false, "what is not known is not made known")
-	must(t, d.Register, pod(t, 1))
-	expectHealthy(t, server, "after the node is there again", pod(t, 1).Service, pod(t, 1))
+	must(t, d.Deregister, neighbour(t, 1))
+	expectNodes(t, server, prefix, 0, "what is absent already makes no node")
+	must(t, d.FailOver, neighbour(t, 1))
+	expectNodes(t, server, prefix, 0, "what is not known is not made known")
+	must(t, d.Register, neighbour(t, 1))
+	expectHealthy(t, server, "after the node is there again", neighbour(t, 1).Service, neighbour(t, 1))
 }
 
 // TestTheNodeGoesWhenItIsEmptiedOneByOne has one process do it, which does not look at all of the node each time.
 func TestTheNodeGoesWhenItIsEmptiedOneByOne(t *testing.T) {
 	t.Parallel()
-	server, node := shared.Use(t), nodeOf(t)
-	d := openOn(t, server, node, "")
+	server, prefix := shared.Use(t), prefixOf(t)
+	d := openOn(t, server, prefix, "")
 	for range 2 {
 		for n := range 8 {
-			must(t, d.Register, pod(t, n))
+			must(t, d.Register, neighbour(t, n))
 		}
 		for n := range 8 {
-			expectNode(t, server, node, true, "it has services")
-			must(t, d.Deregister, pod(t, n))
+			expectNodes(t, server, prefix, 1, "it has services")
+			must(t, d.Deregister, neighbour(t, n))
 		}
-		expectNode(t, server, node, false, "its last service has gone")
+		expectNodes(t, server, prefix, 0, "its last service has gone")
 	}
 }
 
 // TestTheNodeGoesWithTheLastOfTwoClusters has two of them share it.
 func TestTheNodeGoesWithTheLastOfTwoClusters(t *testing.T) {
 	t.Parallel()
-	server, node := shared.Use(t), nodeOf(t)
+	server, prefix := shared.Use(t), prefixOf(t)
 	cfg := configOf(t, server)
-	cfg.Options = fmt.Appendf(nil, `{"node": %q}`, node)
+	cfg.Options = fmt.Appendf(nil, `{"nodePrefix": %q}`, prefix)
 	var drivers [2]*driver.Registry
 	for i := range drivers {
 		cfg.Cluster = fmt.Sprintf("%s-%d", t.Name(), i)
 		drivers[i] = openWith(t, cfg)
 	}
 	of := func(cluster, n int) registry.Instance {
-		in := pod(t, 100*cluster+n)
+		in := neighbour(t, 100*cluster+n)
 		in.Cluster = fmt.Sprintf("%s-%d", t.Name(), cluster)
 		return in
 	}
@@ -128,13 +140,13 @@ func TestTheNodeGoesWithTheLastOfTwoClusters(t *testing.T) {
 		must(t, drivers[1].Deregister, of(1, n))
 	}
 	must(t, drivers[0].Deregister, of(0, 1))
-	expectNode(t, server, node, false, "its last service has gone")
+	expectNodes(t, server, prefix, 0, "its last service has gone")
 }
 
 func TestTheNodeGoesWithABatch(t *testing.T) {
 	t.Parallel()
-	server, node := shared.Use(t), nodeOf(t)
-	d := openOn(t, server, node, "")
+	server, prefix := shared.Use(t), prefixOf(t)
+	d := openOn(t, server, prefix, "")
 	var changes []registry.Change
 	for n := range d.BatchLimit() {
 		must(t, d.Register, pod(t, n))
@@ -145,7 +157,7 @@ func TestTheNodeGoesWithABatch(t *testing.T) {
 			t.Errorf("change %d: %v", i, err)
 		}
 	}
-	expectNode(t, server, node, false, "its last service has gone")
+	expectNodes(t, server, prefix, 0, "its last service has gone")
 }
 
 // TestARegistrationSurvivesTheDroppingOfTheNode has a pod register before each request that its predecessor's Deregister
@@ -157,27 +169,27 @@ func TestARegistrationSurvivesTheDroppingOfTheNode(t *testing.T) {
 	for step := 1; step <= last+1; step++ {
 		t.Run(fmt.Sprintf("before request %d", step), func(t *testing.T) {
 			t.Parallel()
-			node := strings.ReplaceAll(nodeOf(t), "_", "-")
-			other := openOn(t, server, node, "")
+			prefix := prefixOf(t)
+			other := openOn(t, server, prefix, "")
 			var requests atomic.Int64
 			proxy, _ := intercept(t, server, func() {
 				if requests.Add(1) == int64(step) {
-					must(t, other.Register, pod(t, 2))
+					must(t, other.Register, neighbour(t, 2))
 				}
 			})
-			must(t, other.Register, pod(t, 1))
-			must(t, openOn(t, server, node, proxy).Deregister, pod(t, 1))
+			must(t, other.Register, neighbour(t, 1))
+			must(t, openOn(t, server, prefix, proxy).Deregister, neighbour(t, 1))
 			if step > last {
 				if n := requests.Load(); n != last {
 					t.Errorf("it takes %d requests, want %d: there is a moment that this test does not know", n, last)
 				}
-				expectNode(t, server, node, false, "nobody came between")
-				must(t, other.Register, pod(t, 2))
+				expectNodes(t, server, prefix, 0, "nobody came between")
+				must(t, other.Register, neighbour(t, 2))
 			}
-			expectHealthy(t, server, "after the deregistration", pod(t, 1).Service, pod(t, 2))
+			expectHealthy(t, server, "after the deregistration", neighbour(t, 1).Service, neighbour(t, 2))
 
-			must(t, other.Deregister, pod(t, 2))
-			expectNode(t, server, node, false, "a mark that was left behind must not keep the node")
+			must(t, other.Deregister, neighbour(t, 2))
+			expectNodes(t, server, prefix, 0, "a mark that was left behind must not keep the node")
 		})
 	}
 }
@@ -213,11 +225,11 @@ func intercept(t *testing.T, server *consul.Server, before func()) (endpoint str
 // TestRegistrationsRaceWithTheDroppingOfTheNode has one process take the node away all the time, and another register.
 func TestRegistrationsRaceWithTheDroppingOfTheNode(t *testing.T) {
 	t.Parallel()
-	server, node := shared.Use(t), nodeOf(t)
+	server, prefix := shared.Use(t), prefixOf(t)
 	const rounds = 150
-	restless, steady := openOn(t, server, node, ""), openOn(t, server, node, "")
+	restless, steady := openOn(t, server, prefix, ""), openOn(t, server, prefix, "")
 	for round := range rounds {
-		a, b := pod(t, 1), pod(t, 2)
+		a, b := neighbour(t, 1), neighbour(t, 2)
 		must(t, restless.Register, a)
 		var both sync.WaitGroup
 		var errs [2]error
@@ -233,7 +245,7 @@ func TestRegistrationsRaceWithTheDroppingOfTheNode(t *testing.T) {
 		}
 		must(t, steady.Deregister, b)
 	}
-	expectNode(t, server, node, false, "all have gone")
+	expectNodes(t, server, prefix, 0, "all have gone")
 }
 
 // TestALateCallDoesNotUndoARegistration has a call land that its caller has given up, after the pod was put back.
@@ -262,7 +274,7 @@ func TestALateCallDoesNotUndoARegistration(t *testing.T) {
 				<-held
 				cancel()
 			}()
-			if err := late(openOn(t, server, "rollcall", proxy))(ctx, pod(t, 1)); !errors.Is(err, context.Canceled) {
+			if err := late(openOn(t, server, "rollcall-", proxy))(ctx, pod(t, 1)); !errors.Is(err, context.Canceled) {
 				t.Fatalf("got error %v, want that of the context", err)
 			}
 			must(t, d.Register, pod(t, 1))
@@ -298,7 +310,7 @@ func TestOthersAreNeverTouched(t *testing.T) {
 	for n := range 20 {
 		must(t, d.Deregister, pod(t, n))
 	}
-	expectNode(t, server, "rollcall", false, "its last service has gone")
+	expectNodes(t, server, "rollcall-", 0, "its last service has gone")
 	if diff := cmp.Diff(before, catalogOfOthers(t, server)); diff != "" {
 		t.Errorf("after ours have gone, -before +after:\n%s", diff)
 	}
@@ -324,9 +336,7 @@ func registerStrangers(t *testing.T, server *consul.Server, service string, n in
 		}}})
 	}
 	for some := range slices.Chunk(ops, 128) {
-		if err := server.Do(t.Context(), http.MethodPut, "/v1/txn", some, nil); err != nil {
-			t.Fatal(err)
-		}
+		write(t, server, some...)
 	}
 }
 
@@ -335,37 +345,68 @@ func catalogOfOthers(t *testing.T, server *consul.Server) map[string]any {
 	t.Helper()
 	catalog := map[string]any{}
 	for _, node := range nodes(t, server) {
-		if node == "rollcall" {
+		if strings.HasPrefix(node, "rollcall-") {
 			continue
 		}
-		var services any
-		path := "/v1/catalog/node-services/" + node + "?consistent"
-		if err := server.Do(t.Context(), http.MethodGet, path, nil, &services); err != nil {
-			t.Fatal(err)
-		}
-		catalog[node] = services
+		catalog[node] = servicesOf(t, server, node)
 	}
 	return catalog
 }
 
+func servicesOf(t *testing.T, server *consul.Server, node string) (services any) {
+	t.Helper()
+	path := "/v1/catalog/node-services/" + node + "?consistent"
+	if err := server.Do(t.Context(), http.MethodGet, path, nil, &services); err != nil {
+		t.Fatal(err)
+	}
+	return services
+}
+
+// nodeOf returns the node that an instance stands under.
+func nodeOf(t *testing.T, server *consul.Server, in registry.Instance) string {
+	t.Helper()
+	entries, err := health(t.Context(), server, in.Service, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.Service.Address == in.Address && e.Service.Port == in.Port {
+			return e.Node.Node
+		}
+	}
+	t.Fatalf("%s at %s is not in the catalog", in.Service, in.Endpoint())
+	return ""
+}
+
+// TestTheNodeOfAnAgentIsNeverWritten has a prefix that makes the name of the server's own node, for some addresses.
 func TestTheNodeOfAnAgentIsNeverWritten(t *testing.T) {
 	t.Parallel()
 	server := registries.Use(t, starter(consul.Options{}))
-	before := catalogOfOthers(t, server)
-	d := openOn(t, server, consul.Node, "")
-	err := d.Register(t.Context(), pod(t, 1))
-	if field, _ := registry.FieldOf(err); field != "options.node" || !registry.IsTerminal(err) {
-		t.Errorf("Register: got error %v, want a terminal one of options.node", err)
-	}
-	for name, call := range map[string]call{"FailOver": d.FailOver, "Deregister": d.Deregister} {
-		if err := call(t.Context(), pod(t, 1)); err != nil {
-			t.Errorf("%s: got error %v, want success: there is no such entry", name, err)
+	before := servicesOf(t, server, consul.Node)
+	const addresses = 200
+	prefix := strings.TrimRight(consul.Node, "0123456789")
+	d := openOn(t, server, prefix, "")
+	var refused []registry.Instance
+	for n := range addresses {
+		err := d.Register(t.Context(), pod(t, n))
+		if err == nil {
+			continue
+		}
+		refused = append(refused, pod(t, n))
+		if field, _ := registry.FieldOf(err); field != "options.nodePrefix" || !registry.IsTerminal(err) {
+			t.Fatalf("Register: got error %v, want a terminal one of options.nodePrefix", err)
 		}
 	}
-	if got, err := d.List(t.Context(), t.Name()); err != nil || len(got) > 0 {
-		t.Errorf("List: got %v, %v; want nothing", got, err)
+	if len(refused) == 0 || len(refused) > addresses/4 {
+		t.Fatalf("%d of %d addresses were refused, want those of one node of many", len(refused), addresses)
 	}
-	if diff := cmp.Diff(before, catalogOfOthers(t, server)); diff != "" {
+	must(t, d.FailOver, refused...)
+	must(t, d.Deregister, refused...)
+	got, err := d.List(t.Context(), t.Name())
+	if err != nil || len(got) != addresses-len(refused) {
+		t.Errorf("List: got %d entries, %v; want %d", len(got), err, addresses-len(refused))
+	}
+	if diff := cmp.Diff(before, servicesOf(t, server, consul.Node)); diff != "" {
 		t.Errorf("-before +after:\n%s", diff)
 	}
 }
@@ -373,57 +414,62 @@ func TestTheNodeOfAnAgentIsNeverWritten(t *testing.T) {
 // TestAnEmptyNodeThatIsNotOursStays has a node with our name, which other tools make for hosts that have no services yet.
 func TestAnEmptyNodeThatIsNotOursStays(t *testing.T) {
 	t.Parallel()
-	server, node := shared.Use(t), nodeOf(t)
-	foreign := []object{{"Node": object{"Verb": "set", "Node": object{"Node": node, "Address": "10.9.0.1"}}}}
-	if err := server.Do(t.Context(), http.MethodPut, "/v1/txn", foreign, nil); err != nil {
-		t.Fatal(err)
-	}
-	must(t, openOn(t, server, node, "").Deregister, pod(t, 1))
-	expectNode(t, server, node, true, "we have not made it")
+	server, prefix := shared.Use(t), prefixOf(t)
+	d := openOn(t, server, prefix, "")
+	must(t, d.Register, pod(t, 1))
+	node := nodeOf(t, server, pod(t, 1))
+	must(t, d.Deregister, pod(t, 1))
+	write(t, server, object{"Node": object{"Verb": "set", "Node": object{"Node": node, "Address": "10.9.0.1"}}})
+	must(t, openOn(t, server, prefix, "").Deregister, pod(t, 1))
+	expectNodes(t, server, prefix, 1, "we have not made it")
 }
 
 // TestAFailingCheckOfSomebodyElseIsNoStateOfOurs has a person add a check to our service, for maintenance perhaps. To
 // register it again and again would not help.
 func TestAFailingCheckOfSomebodyElseIsNoStateOfOurs(t *testing.T) {
 	t.Parallel()
-	server, node := shared.Use(t), nodeOf(t)
-	d := openOn(t, server, node, "")
+	server, prefix := shared.Use(t), prefixOf(t)
+	d := openOn(t, server, prefix, "")
 	must(t, d.Register, pod(t, 1))
 	id := fmt.Sprintf("%s-%s-%d", pod(t, 1).Service, pod(t, 1).Address, pod(t, 1).Port)
-	maintenance := []object{{"Check": object{"Verb": "set", "Check": object{
-		"Node": node, "CheckID": "maintenance", "Name": "Maintenance", "Status": "critical", "ServiceID": id,
-	}}}}
-	if err := server.Do(t.Context(), http.MethodPut, "/v1/txn", maintenance, nil); err != nil {
-		t.Fatal(err)
-	}
+	write(t, server, object{"Check": object{"Verb": "set", "Check": object{
+		"Node": nodeOf(t, server, pod(t, 1)), "CheckID": "maintenance", "Name": "Maintenance", "Status": "critical",
+		"ServiceID": id,
+	}}})
 	expectHealthy(t, server, "while the other check fails", pod(t, 1).Service)
 	got, err := d.List(t.Context(), t.Name())
 	if err != nil || len(got) != 1 || got[0].State != registry.InService {
 		t.Errorf("List: got %v, %v; want our pod in service", got, err)
 	}
 	must(t, d.Deregister, pod(t, 1))
-	expectNode(t, server, node, false, "the other check goes with the service")
+	expectNodes(t, server, prefix, 0, "the other check goes with the service")
 }
 
 // TestAnEntryOfSomebodyElseUnderTheNodeIsSpared has a person write below our node, which nobody should.
 func TestAnEntryOfSomebodyElseUnderTheNodeIsSpared(t *testing.T) {
 	t.Parallel()
-	server, node := shared.Use(t), nodeOf(t)
-	d := openOn(t, server, node, "")
+	server, prefix := shared.Use(t), prefixOf(t)
+	d := openOn(t, server, prefix, "")
 	must(t, d.Register, pod(t, 1))
-	stranger := []object{{"Service": object{"Verb": "set", "Node": node, "Service": object{
+	node := nodeOf(t, server, pod(t, 1))
+	write(t, server, object{"Service": object{"Verb": "set", "Node": node, "Service": object{
 		"ID": "stranger", "Service": "stranger", "Address": "10.9.0.9", "Port": 80,
-	}}}}
-	if err := server.Do(t.Context(), http.MethodPut, "/v1/txn", stranger, nil); err != nil {
-		t.Fatal(err)
-	}
+	}}})
 	if got, err := d.List(t.Context(), t.Name()); err != nil || len(got) != 1 {
 		t.Errorf("List: got %v, %v; want our pod alone", got, err)
 	}
 	must(t, d.Deregister, pod(t, 1))
-	expectNode(t, server, node, true, "it has a service")
-	given, err := health(context.Background(), server, "stranger", true)
+	expectNodes(t, server, prefix, 1, "it has a service")
+	given, err := health(t.Context(), server, "stranger", true)
 	if err != nil || !slices.ContainsFunc(given, func(e healthEntry) bool { return e.Node.Node == node }) {
 		t.Errorf("got %v, %v; want what is not ours still there", given, err)
+	}
+}
+
+// write makes a transaction past the driver.
+func write(t *testing.T, server *consul.Server, ops ...object) {
+	t.Helper()
+	if err := server.Do(t.Context(), http.MethodPut, "/v1/txn", ops, nil); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -2,8 +2,10 @@ package consul_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"slices"
@@ -104,9 +106,9 @@ func expectHealthy(t *testing.T, server *consul.Server, when, service string, wa
 			t.Errorf("%s: the weight of %s is %d, want %d", when, e.Service.ID, e.Service.Weights.Passing, weight)
 		}
 	}
-	byAddress := func(x, y registry.Instance) int { return strings.Compare(x.Address, y.Address) }
-	slices.SortFunc(got, byAddress)
-	want = slices.SortedFunc(slices.Values(want), byAddress)
+	byEndpoint := func(x, y registry.Instance) int { return strings.Compare(x.Endpoint(), y.Endpoint()) }
+	slices.SortFunc(got, byEndpoint)
+	want = slices.SortedFunc(slices.Values(want), byEndpoint)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s: the health endpoint, -want +got:\n%s", when, diff)
 	}
@@ -192,7 +194,7 @@ func exchange(ctx context.Context, server, name string, kind dnsmessage.Type) (m
 	if err != nil {
 		return m, err
 	}
-	conn, err := (&net.Dialer{}).DialContext(ctx, "udp", server)
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", server) // UDP answers are cut short without telling
 	if err != nil {
 		return m, err
 	}
@@ -200,15 +202,19 @@ func exchange(ctx context.Context, server, name string, kind dnsmessage.Type) (m
 	if err := conn.SetDeadline(time.Now().Add(bound)); err != nil {
 		return m, err
 	}
-	if _, err := conn.Write(raw); err != nil {
+	// Over TCP each message comes after its length.
+	if _, err := conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(raw))), raw...)); err != nil {
 		return m, err
 	}
-	answer := make([]byte, 1<<16)
-	n, err := conn.Read(answer)
-	if err != nil {
+	var length uint16
+	if err := binary.Read(conn, binary.BigEndian, &length); err != nil {
 		return m, err
 	}
-	if err := m.Unpack(answer[:n]); err != nil {
+	answer := make([]byte, length)
+	if _, err := io.ReadFull(conn, answer); err != nil {
+		return m, err
+	}
+	if err := m.Unpack(answer); err != nil {
 		return m, err
 	}
 	if m.ID != id || m.Truncated {

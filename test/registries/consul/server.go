@@ -25,7 +25,7 @@ const (
 	// Binary is the name of the server's program.
 	Binary = "consul"
 	// Node is the name of the server's own node in the catalog.
-	Node = "server-1"
+	Node = "server-07"
 	// Datacenter is that of the server.
 	Datacenter = "dc1"
 	// ServerName is a name that the certificate is good for besides localhost, as `consul tls cert create` makes it.
@@ -209,21 +209,25 @@ func (s *Server) issue(dir string) error {
 	return nil
 }
 
-// ready waits for a leader that has read the catalog, and for the server's own node in it.
+// ready waits for a leader that has read the catalog, and until the server's agent has written its node there: first the
+// leader does so, with less.
 func (s *Server) ready(ctx context.Context) error {
 	if s.opts.Leaderless {
 		return s.Do(ctx, http.MethodGet, "/v1/status/peers", nil, nil)
 	}
-	var nodes []struct{ Node string }
+	var nodes []struct {
+		Node            string
+		TaggedAddresses map[string]string
+	}
 	if err := s.Do(ctx, http.MethodGet, "/v1/catalog/nodes?consistent", nil, &nodes); err != nil {
 		return err
 	}
 	for _, n := range nodes {
-		if n.Node == Node {
+		if n.Node == Node && len(n.TaggedAddresses) > 0 {
 			return nil
 		}
 	}
-	return errors.New("the server is not in its catalog yet")
+	return errors.New("the server is not whole in its catalog yet")
 }
 
 // NewToken makes a token that may do what the rules allow, and returns its secret.
