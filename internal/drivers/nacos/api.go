@@ -1,6 +1,7 @@
 package nacos
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -117,8 +118,6 @@ func (c call) parameters(r route, opts Options) url.Values {
 		all.Set("groupName", opts.Group)
 		all.Set("serviceName", c.service)
 	}
-	for key, values := range c.form {
-		all[key] = values
-	}
+	maps.Copy(all, c.form)
 	return all
 }

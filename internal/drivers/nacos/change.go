@@ -184,7 +184,7 @@ func (r *Registry) await(
 			return what, nil
 		}
 		if err := pause(ctx, look); err != nil {
-			return nothing, fmt.Errorf("Nacos has acknowledged it, but does not yet show it to readers: %w", err)
+			return nothing, fmt.Errorf("the server has acknowledged it, but does not yet show it to readers: %w", err)
 		}
 	}
 }
@@ -206,13 +206,13 @@ func (r *Registry) probe(ctx context.Context, in registry.Instance) error {
 	case err != nil:
 		return err
 	case !h.is(in):
-		return errors.New("Nacos does not have it")
+		return errors.New("it is not registered")
 	case state(h.stamp()) != registry.InService || h.Enabled != nil && !*h.Enabled:
-		return errors.New("Nacos has it out of service")
+		return errors.New("it is out of service")
 	case !h.Healthy && r.opts.Ephemeral:
-		return errors.New("Nacos holds it unhealthy: it has had no heartbeat for three intervals")
+		return errors.New("the server holds it unhealthy: it has had no heartbeat for three intervals")
 	case !h.Healthy:
-		return fmt.Errorf("Nacos holds it unhealthy: its servers probe the instances of this service, and can't reach %s; "+
+		return fmt.Errorf("the server holds it unhealthy: Nacos probes the instances of this service, and can't reach %s; "+
 			"let them, or set the health checker of the service's cluster %s to NONE", in.Endpoint(), r.opts.Cluster)
 	}
 	return nil
@@ -229,9 +229,9 @@ func (r *Registry) beat(ctx context.Context, in registry.Instance) error {
 	}
 	switch {
 	case !h.is(in):
-		return registry.NotRegistered(errors.New("Nacos does not have it"))
+		return registry.NotRegistered(errors.New("it is not registered"))
 	case !h.lasts(r.opts):
-		return registry.NotRegistered(errors.New("Nacos has it with another lease"))
+		return registry.NotRegistered(errors.New("it is registered with another lease"))
 	}
 	form := r.identity(in)
 	form.Set("heartBeat", "true")
@@ -262,9 +262,9 @@ func oldBeat(a *answer) error {
 	case ok, older:
 		return nil
 	case gone:
-		return registry.NotRegistered(errors.New("Nacos has lost it"))
+		return registry.NotRegistered(errors.New("it is not registered any more"))
 	}
-	return fmt.Errorf("Nacos answered the heartbeat with code %d", said.Code)
+	return fmt.Errorf("the server answered the heartbeat with code %d", said.Code)
 }
 
 // read returns the entry at the instance's identity as readers get it, nil for none.

@@ -126,8 +126,8 @@ func (c *client) detect(ctx context.Context, n *node) (*api, error) {
 
 // isOtherPage holds for an answer that is not of a server with v3, but of one that is well.
 func isOtherPage(err error) bool {
-	var e *answerError
-	return errors.As(err, &e) && e.status != 0 && e.verdict != elsewhere && (e.status < 300 || isTerminal(e.status))
+	e, ok := errors.AsType[*answerError](err)
+	return ok && e.status != 0 && e.verdict != elsewhere && (e.status < 300 || isTerminal(e.status))
 }
 
 // isState holds for Nacos' own answer: the console and many a proxy answer everything.

@@ -51,15 +51,14 @@ func (e *answerError) Error() string { return e.text }
 func (e *answerError) Unwrap() error { return e.cause }
 
 func verdictOf(err error) verdict {
-	var e *answerError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*answerError](err); ok {
 		return e.verdict
 	}
 	return failed
 }
 
-// judge says what an answer means. Nacos' status tells only half: v1 has no codes, and versions before 2.4 answered 500
-// where later ones answer 400. So its words count too, as they stand in nacos-naming.
+// judge says what an answer means. Nacos' status tells only half: v1 has no codes, and versions before 2.4 answer 500 where
+// later ones answer 400. So its words count too, as they stand in nacos-naming.
 func judge(status, code int, said string) verdict {
 	for _, known := range []struct {
 		code  int // of com.alibaba.nacos.api.model.v2.ErrorCode
@@ -81,12 +80,16 @@ func judge(status, code int, said string) verdict {
 			return known.means
 		}
 	}
+	return judgeStatus(status)
+}
+
+func judgeStatus(status int) verdict {
 	switch {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		return refused
 	case status == http.StatusNotFound || status == http.StatusGone || status == http.StatusMethodNotAllowed:
 		return noRoute
-	case status >= 500:
+	case status >= http.StatusInternalServerError:
 		return elsewhere
 	case isTerminal(status):
 		return unfit
@@ -156,8 +159,8 @@ func message(body []byte) (code int, said string) {
 
 // classified gives an error the class that its caller sees.
 func classified(ctx context.Context, in registry.Instance, opts Options, err error) error {
-	var e *answerError
-	if err == nil || !errors.As(err, &e) || registry.IsTerminal(err) {
+	e, ok := errors.AsType[*answerError](err)
+	if !ok || registry.IsTerminal(err) {
 		return contextFirst(ctx, err)
 	}
 	switch e.verdict {
@@ -169,6 +172,7 @@ func classified(ctx context.Context, in registry.Instance, opts Options, err err
 		err = registry.FieldError("endpoint", fmt.Errorf(
 			"there is no such API, neither v3 nor the older: is the port that of the API (8848, not the console's), "+
 				"and the path Nacos' context path, /nacos by default? %w", err))
+	default: // passing, or dealt with where it came up
 	}
 	if e.delayed && !registry.IsTerminal(err) {
 		err = registry.RetryAfter(err, e.retryAfter)

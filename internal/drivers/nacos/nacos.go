@@ -100,13 +100,13 @@ func (r *Registry) Close() error {
 
 // change makes a call for an instance that can be written at all.
 func (r *Registry) change(
-	ctx context.Context, doing string, in registry.Instance, make func(context.Context, registry.Instance) error,
+	ctx context.Context, doing string, in registry.Instance, call func(context.Context, registry.Instance) error,
 ) error {
 	err := check(in)
 	if err != nil {
 		err = registry.Terminal(err)
 	} else {
-		err = classified(ctx, in, r.opts, make(ctx, in))
+		err = classified(ctx, in, r.opts, call(ctx, in))
 	}
 	if err != nil {
 		return fmt.Errorf("%s %s at %s: %w", doing, in.Service, in.Endpoint(), err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -131,11 +132,11 @@ func (s *session) refusal(err error) error {
 		s.doubted = now
 	}
 	if s.accepted && now.Sub(s.doubted) < startUp {
-		return fmt.Errorf("Nacos took this password before; it may have been restarted, and not have its users yet: %w",
+		return fmt.Errorf("the server took this password before; it may have been restarted, and not have its users yet: %w",
 			err)
 	}
 	return registry.Terminal(registry.FieldError("auth.passwordFile",
-		fmt.Errorf("Nacos does not take the password, or does not know the user: %w", err)))
+		fmt.Errorf("the server does not take the password, or does not know the user: %w", err)))
 }
 
 // notAllowed gives a refusal its class that came in spite of a fresh token.
@@ -157,14 +158,14 @@ func noUser(err error) error {
 // isRefusedLogin reports whether a login failed for who we are. Where the part of Nacos that answers has nobody to handle
 // it, a wrong password is an error of the server: 3.1 answers 500 without a word, and some 2.x name the user.
 func isRefusedLogin(err error, username string) bool {
-	var e *answerError
-	if !errors.As(err, &e) {
+	e, ok := errors.AsType[*answerError](err)
+	if !ok {
 		return false
 	}
 	if e.verdict == refused {
 		return true
 	}
-	if e.status != 500 {
+	if e.status != http.StatusInternalServerError {
 		return false
 	}
 	for _, words := range []string{"user not found", "User " + username + " not found", "No message available"} {

@@ -145,14 +145,14 @@ func (c *counting) Write(line []byte) (int, error) {
 func checkJava(ctx context.Context) error {
 	const install = "install a JDK, such as Debian's default-jdk-headless"
 	if _, err := exec.LookPath("java"); err != nil {
-		return fmt.Errorf("Nacos needs Java %d or newer: %s: %w", minJava, install, err)
+		return fmt.Errorf("the server needs Java %d or newer: %s: %w", minJava, install, err)
 	}
 	out, err := exec.CommandContext(ctx, "java", "-version").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("asking java for its version: %w", err)
 	}
 	if major := javaMajor(string(out)); major < minJava {
-		return fmt.Errorf("Nacos needs Java %d or newer, and java says: %s: %s",
+		return fmt.Errorf("the server needs Java %d or newer, and java says: %s: %s",
 			minJava, strings.TrimSpace(string(out)), install)
 	}
 	out, err = exec.CommandContext(ctx, "java", "--list-modules").Output()
@@ -160,7 +160,7 @@ func checkJava(ctx context.Context) error {
 		return fmt.Errorf("asking java for its modules: %w", err)
 	}
 	if !strings.Contains(string(out), "jdk.compiler@") {
-		return errors.New("Nacos is started from a source file, and this Java is without a compiler: " + install)
+		return errors.New("the server is started from a source file, and this Java is without a compiler: " + install)
 	}
 	return nil
 }

@@ -115,12 +115,12 @@ func (s *scenario) version() nacos.Version {
 func (s *scenario) clients() map[string]bool {
 	s.Helper()
 	body := s.ask(http.MethodGet, "/v3/client/ns/instance/list", url.Values{"serviceName": {s.service}})
-	var old struct{ Hosts []nacos.Seen }
-	var new struct{ Data []nacos.Seen }
-	s.must(json.Unmarshal([]byte(body), &old))
-	s.must(json.Unmarshal([]byte(body), &new))
+	var v1 struct{ Hosts []nacos.Seen }
+	var v3 struct{ Data []nacos.Seen }
+	s.must(json.Unmarshal([]byte(body), &v1))
+	s.must(json.Unmarshal([]byte(body), &v3))
 	all := map[string]bool{}
-	for _, h := range append(old.Hosts, new.Data...) {
+	for _, h := range append(v1.Hosts, v3.Data...) {
 		all[net.JoinHostPort(h.IP, strconv.Itoa(h.Port))] = h.Healthy
 	}
 	return all
@@ -392,7 +392,7 @@ func TestUnreachablePodIsServed(t *testing.T) {
 func TestProbedPodIsServedOnceReached(t *testing.T) {
 	t.Parallel()
 	onEach(t, driver.Options{HealthChecker: "server"}, func(s *scenario) {
-		listener, err := net.Listen("tcp4", "127.0.0.1:0") //nolint:noctx // it listens at once
+		listener, err := net.Listen("tcp4", "127.0.0.1:0")
 		s.must(err)
 		defer listener.Close()
 		reached, unreached := s.pod(1), s.pod(2)

@@ -141,7 +141,7 @@ func (s *Server) command(java, dir, source string, jars []string) (process.Comma
 			"-Djava.net.preferIPv4Stack=true",
 			"-Dnacos.standalone=true",
 			"-Dnacos.home=" + dir,
-			"-Dderby.system.durability=test", // nothing here has to survive a power cut
+			"-Dderby.system.durability=test",
 			"-Dderby.stream.error.file=" + filepath.Join(dir, "derby.log"),
 			"-Dspring.config.additional-location=file:" + conf + "/",
 			"-cp", strings.Join(jars, string(filepath.ListSeparator)),
@@ -162,6 +162,9 @@ func (s *Server) properties() string {
 		"spring.autoconfigure.exclude": "org.springframework.boot.autoconfigure.jdbc.DataSourceAutoConfiguration," +
 			"org.springframework.boot.autoconfigure.jdbc.DataSourceTransactionManagerAutoConfiguration," +
 			"org.springframework.boot.autoconfigure.ldap.LdapAutoConfiguration",
+		// Nothing here has to survive a power cut, and a sync is what Nacos waits for most.
+		"nacos.core.protocol.raft.data.sync":      "false",
+		"nacos.core.protocol.raft.data.sync_meta": "false",
 		// A machine with much to do takes longer than 3 s to make the database.
 		"db.pool.config.connectionTimeout":                  "120000",
 		"nacos.core.auth.system.type":                       "nacos",

@@ -1,0 +1,185 @@
+package nacos_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+)
+
+func withUser(t *testing.T, endpoint string) registry.Config {
+	t.Helper()
+	return registry.Config{
+		Endpoint: endpoint,
+		Auth:     registry.Auth{Username: "rollcall", PasswordFile: writeFile(t, "password", "S3cret&=%+\n")},
+	}
+}
+
+func TestTokenIsSentAndRenewed(t *testing.T) {
+	t.Parallel()
+	for version, login := range map[string]string{"v1": "POST /v1/auth/login", "v3": "POST /v3/auth/user/login"} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t, version)
+			good := "token-1"
+			f.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case strings.HasSuffix(r.URL.Path, "/login"):
+					if r.FormValue("username") != "rollcall" || r.FormValue("password") != "S3cret&=%+" {
+						t.Errorf("logged in as %q with %q", r.FormValue("username"), r.FormValue("password"))
+					}
+					_, _ = fmt.Fprintf(w, `{"accessToken":%q,"tokenTtl":18000}`, good)
+				case strings.HasSuffix(r.URL.Path, "/state"):
+					f.ServeHTTP(w, r)
+				case r.Header.Get("Authorization") != "Bearer "+good:
+					f.page(w, http.StatusForbidden, "token expired!")
+				default:
+					f.ServeHTTP(w, r)
+				}
+			})
+			d := open(t, withUser(t, f.URL))
+			if err := d.Register(t.Context(), web(1)); err != nil {
+				t.Fatalf("%s: %v", login, err)
+			}
+			for _, asked := range f.requests() {
+				if strings.Contains(asked, "token-") || strings.Contains(asked, "S3cret") {
+					t.Errorf("a secret stands in the parameters of %s", asked)
+				}
+			}
+		})
+	}
+}
+
+// Whatever a server says, no error tells a secret.
+func TestSecretsAreNotTold(t *testing.T) {
+	t.Parallel()
+	for name, status := range map[string]int{"refused": 403, "failed": 500, "unfit": 400, "unknown": 404} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t, "v3")
+			f.meddle(func(w http.ResponseWriter, path string, form url.Values) bool {
+				if strings.HasSuffix(path, "/state") {
+					return false
+				}
+				if strings.HasSuffix(path, "/login") && status != 403 && status != 404 {
+					return false
+				}
+				said := "you sent " + form.Encode() + " S3cret&=%+"
+				if !strings.HasSuffix(path, "/login") {
+					said += " a-token"
+				}
+				f.page(w, status, said)
+				return true
+			})
+			err := open(t, withUser(t, f.URL)).Register(t.Context(), web(1))
+			if err == nil || strings.Contains(err.Error(), "S3cret") || strings.Contains(err.Error(), "a-token") {
+				t.Errorf("got error %v, want one without secrets", err)
+			}
+		})
+	}
+}
+
+// The call goes on to the next address within its own context, and the address that answered is used from then on.
+func TestAddresses(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, "v3")
+	var asked atomic.Int64
+	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		w.WriteHeader(http.StatusBadGateway)
+	}))
+	t.Cleanup(broken.Close)
+	endpoint := strings.Join([]string{
+		"http://" + registrytest.UnusedAddress(t), "http://" + registrytest.SilentAddress(t), broken.URL, f.URL + "/nacos",
+	}, ", ")
+	d := at(t, endpoint, `{}`)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := d.Register(ctx, web(1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.FailOver(t.Context(), web(1)); err != nil {
+		t.Fatal(err)
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the address that failed was asked %d times, want once", n)
+	}
+}
+
+// What no address can do is an error that names them all; what one refuses is not taken to the next.
+func TestNoAddressIsWell(t *testing.T) {
+	t.Parallel()
+	serve := func(status int) (*httptest.Server, *atomic.Int64) {
+		var asked atomic.Int64
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			asked.Add(1)
+			w.WriteHeader(status)
+		}))
+		t.Cleanup(s.Close)
+		return s, &asked
+	}
+	first, _ := serve(http.StatusBadGateway)
+	second, _ := serve(http.StatusServiceUnavailable)
+	err := at(t, first.URL+","+second.URL, `{}`).Register(t.Context(), web(1))
+	if err == nil || registry.IsTerminal(err) || !strings.Contains(err.Error(), first.Listener.Addr().String()) ||
+		!strings.Contains(err.Error(), second.Listener.Addr().String()) {
+		t.Errorf("got error %v, want a passing one with both addresses", err)
+	}
+
+	refusing, _ := serve(http.StatusForbidden)
+	_, untouched := serve(http.StatusOK)
+	err = at(t, refusing.URL+","+second.URL, `{}`).Register(t.Context(), web(1))
+	if field, _ := registry.FieldOf(err); !registry.IsTerminal(err) || field != "auth.username" || untouched.Load() != 0 {
+		t.Errorf("got error %v of field %q, want a terminal one of auth.username", err, field)
+	}
+}
+
+// Which API a server has is asked once, and again when that has gone.
+func TestAPIIsFoundOnce(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, "v1")
+	d := at(t, f.URL, `{}`)
+	states := func() int {
+		n := 0
+		for _, asked := range f.requests() {
+			if strings.HasSuffix(strings.TrimSpace(asked), "/state") {
+				n++
+			}
+		}
+		return n
+	}
+	for range 3 {
+		if err := d.Register(t.Context(), web(1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := states(); n != 1 {
+		t.Errorf("asked %d times, want once", n)
+	}
+	f.mu.Lock()
+	f.version = "v3" // and what v1 has is gone
+	f.first = func(w http.ResponseWriter, path string, _ url.Values) bool {
+		if !strings.Contains(path, "/v1/") {
+			return false
+		}
+		f.page(w, http.StatusGone, "Current API will be deprecated")
+		return true
+	}
+	f.mu.Unlock()
+	for range 3 {
+		if err := d.FailOver(t.Context(), web(1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := states(); n != 1 {
+		t.Errorf("asked %d times after the upgrade, want once", n)
+	}
+}

@@ -1,0 +1,194 @@
+package nacos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// clocked is a session whose time is ours, and a server's logins.
+type clocked struct {
+	*session
+	mu     sync.Mutex
+	time   time.Time
+	logins atomic.Int64
+	fail   error
+	lasts  time.Duration
+}
+
+func newClocked() *clocked {
+	c := &clocked{session: newSession("rollcall", "a-password"), time: time.Unix(1_000_000, 0), lasts: time.Hour}
+	c.now = func() time.Time {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.time
+	}
+	return c
+}
+
+func (c *clocked) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.time = c.time.Add(d)
+}
+
+func (c *clocked) login(context.Context) (grant, error) {
+	n := c.logins.Add(1)
+	return grant{token: fmt.Sprintf("token-%d", n), lasts: c.lasts}, c.fail
+}
+
+func (c *clocked) expectToken(t *testing.T, want string) {
+	t.Helper()
+	if got, err := c.token(t.Context(), c.login); got != want || err != nil {
+		t.Fatalf("got token %q, error %v; want %q", got, err, want)
+	}
+}
+
+func TestTokenIsRenewedInTime(t *testing.T) {
+	t.Parallel()
+	c := newClocked()
+	c.expectToken(t, "token-1")
+	c.pass(47 * time.Minute)
+	c.expectToken(t, "token-1")
+	c.pass(2 * time.Minute) // more than four fifths have gone
+	c.expectToken(t, "token-2")
+	c.lasts = 0 // the server does not say
+	c.pass(time.Hour)
+	c.expectToken(t, "token-3")
+	c.pass(3 * time.Minute)
+	c.expectToken(t, "token-3")
+	c.pass(2 * time.Minute)
+	c.expectToken(t, "token-4")
+}
+
+func TestLoginIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	c := newClocked()
+	var all sync.WaitGroup
+	for range 64 {
+		all.Go(func() { c.expectToken(t, "token-1") })
+	}
+	all.Wait()
+	c.pass(time.Minute)
+	for range 64 { // the server has forgotten it, and says so to all of them
+		all.Go(func() {
+			if got, err := c.renew(t.Context(), "token-1", c.login); got != "token-2" || err != nil {
+				t.Errorf("got token %q, error %v; want token-2", got, err)
+			}
+		})
+	}
+	all.Wait()
+	if n := c.logins.Load(); n != 2 {
+		t.Errorf("%d logins, want 2", n)
+	}
+}
+
+func TestFreshTokenIsNotRenewed(t *testing.T) {
+	t.Parallel()
+	c := newClocked()
+	c.expectToken(t, "token-1")
+	if got, err := c.renew(t.Context(), "token-1", c.login); got != "token-1" || err != nil {
+		t.Errorf("got token %q, error %v; want the same one: its age is not why it is refused", got, err)
+	}
+	refusal := &answerError{verdict: refused, text: "authorization failed!"}
+	if err := c.notAllowed(refusal); !registry.IsTerminal(err) {
+		t.Errorf("got error %v, want a terminal one", err)
+	}
+}
+
+func TestWaitingForALoginEndsWithTheContext(t *testing.T) {
+	t.Parallel()
+	c := newClocked()
+	c.turn <- struct{}{} // somebody else's login hangs
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.token(ctx, c.login); !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v, want one of the context", err)
+	}
+}
+
+// What a login's answer means. The words are those of real servers: Nacos' handler of a refusal is not there for all of
+// its parts.
+func TestRefusedLogins(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason  string
+		err     error
+		refused bool
+	}{
+		"403":              {"2.x", answered(403, "user not found!"), true},
+		"401":              {"a proxy", answered(401, ""), true},
+		"500 of 3.1":       {"a wrong password, without a word", answered(500, "No message available"), true},
+		"500 of 2.5":       {"an unknown user", answered(500, "Server failed, User rollcall not found"), true},
+		"500 of trouble":   {"the database is away", answered(500, "No DataSource set"), false},
+		"another's 500":    {"it is not about us", answered(500, "User other not found"), false},
+		"503":              {"the server is starting", answered(503, "No message available"), false},
+		"no answer":        {"the server is away", newSilence(errors.New("connection refused")), false},
+		"none of Nacos'":   {"nobody knows", errors.New("something"), false},
+		"a page not found": {"it is another version", answered(404, "No message available"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newClocked()
+			c.fail = tc.err
+			_, err := c.token(t.Context(), c.login)
+			field, _ := registry.FieldOf(err)
+			if registry.IsTerminal(err) != tc.refused || (field == "auth.passwordFile") != tc.refused {
+				t.Errorf("got error %v of field %q, terminal: %t; want refused: %t\nreason: %s",
+					err, field, registry.IsTerminal(err), tc.refused, tc.reason)
+			}
+			if tc.refused && verdictOf(err) != refused {
+				t.Errorf("another address would be asked for the same: %v", err)
+			}
+		})
+	}
+}
+
+func answered(status int, said string) error {
+	return &answerError{verdict: judge(status, 0, said), status: status, text: http.StatusText(status) + ": " + said}
+}
+
+// A server that was restarted refuses for a while who it took before.
+func TestRestartedServerIsGivenTime(t *testing.T) {
+	t.Parallel()
+	refusal := answered(http.StatusForbidden, "Access Denied")
+	c := newClocked()
+	c.expectToken(t, "token-1")
+	c.fail = refusal
+	c.pass(time.Hour)
+	expect := func(terminal bool) {
+		t.Helper()
+		if _, err := c.token(t.Context(), c.login); err == nil || registry.IsTerminal(err) != terminal {
+			t.Fatalf("got error %v, terminal: %t; want %t", err, registry.IsTerminal(err), terminal)
+		}
+	}
+	expect(false)
+	c.pass(startUp - time.Second)
+	expect(false)
+	c.fail = nil
+	if _, err := c.token(t.Context(), c.login); err != nil {
+		t.Fatal(err)
+	}
+	// It has its users back, and perhaps not yet their roles.
+	if err := c.notAllowed(refusal); registry.IsTerminal(err) {
+		t.Errorf("got a terminal error as soon as the login works again: %v", err)
+	}
+	c.pass(startUp)
+	if err := c.notAllowed(refusal); !registry.IsTerminal(err) {
+		t.Errorf("got error %v, want a terminal one: the roles are there by now", err)
+	}
+
+	// The password was changed, and stays so.
+	c.fail = refusal
+	c.pass(time.Hour)
+	expect(false)
+	c.pass(startUp)
+	expect(true)
+}
