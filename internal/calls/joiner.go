@@ -56,7 +56,7 @@ func (j *joiner) Deregister(ctx context.Context, in registry.Instance) error {
 // join makes the call in the next batch and waits for its outcome, or makes it by itself.
 func (j *joiner) join(ctx context.Context, change registry.Change) error {
 	own := &joined{ctx: ctx, change: change, done: make(chan error, 1)}
-	j.queue(own)
+	j.queue(own) //nolint:contextcheck // a lane is not the caller's: each call brings its own context
 	impatient := make(<-chan time.Time)
 	if deadline, ok := ctx.Deadline(); ok {
 		timer := time.NewTimer(time.Until(deadline) / patience)

@@ -181,6 +181,16 @@ func TestAnAddressThatOneRegistryKeeps(t *testing.T) {
 		deregisters+failed, "new: "+deregisters, "new: Register web@10.0.0.9:8080")
 }
 
+func TestAnAddressThatOneRegistryKeepsInOneService(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web", twoServices), "web-1")
+	w.changePod(pod, func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.9" })
+	w.registry.FailNext(registrytest.Match{Service: "admin"}, errors.New("down"))
+	w.reconcile(pod)
+	w.expectJournal("all that it was goes before anything that it is comes", "Deregister admin@10.0.0.1:9090"+failed, deregisters)
+}
+
 func TestADrainOfAPodThatDoesNotParse(t *testing.T) {
 	t.Parallel()
 	for name, annotation := range map[string]string{

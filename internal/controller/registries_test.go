@@ -287,6 +287,19 @@ func TestWhatIsHeld(t *testing.T) {
 	w.expectHeld("")
 }
 
+func TestWhatIsAbsentIsNotHeld(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, draining15s)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconcile(pod)
+	w.takeJournal()
+	w.restart()
+	w.reconcile(pod)
+	w.expectJournal("the record is taken at its word")
+	w.expectHeld("and it says that there is nothing to keep alive")
+}
+
 func (w *world) expectHeld(why string, want ...*corev1.Pod) {
 	w.Helper()
 	var got, wanted []string

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -90,7 +91,7 @@ func (o *observation) course(d lifecycle.Decision) course {
 			c.present = append(c.present, step{target: t, want: d.Want})
 		}
 	}
-	for in := range known {
+	for _, in := range slices.SortedFunc(maps.Keys(known), lifecycle.Recorded.Compare) {
 		s := step{target: targetOf(o.settings.Cluster, o.pod(), in), want: lifecycle.Absent}
 		if in.Address != o.pod().Status.PodIP {
 			c.elsewhere = append(c.elsewhere, s)

@@ -44,9 +44,10 @@ func (i Recorded) valid() bool {
 	return i.Registry != "" && i.Service != "" && i.Address != "" && i.Port >= 1
 }
 
-func compareRecorded(a, b Recorded) int {
-	return cmp.Or(cmp.Compare(a.Registry, b.Registry), cmp.Compare(a.Service, b.Service),
-		cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port))
+// Compare orders instances.
+func (i Recorded) Compare(other Recorded) int {
+	return cmp.Or(cmp.Compare(i.Registry, other.Registry), cmp.Compare(i.Service, other.Service),
+		cmp.Compare(i.Address, other.Address), cmp.Compare(i.Port, other.Port))
 }
 
 // Stamp is one stay of one pod in one lifecycle state. Kruise writes a new timestamp with every move, which tells
@@ -111,6 +112,6 @@ func (r Record) valid() bool {
 // NewRecord returns the record of an acknowledgement, in a form that is the same for the same facts.
 func NewRecord(pod *corev1.Pod, hooks Hooks, want Want, instances []Recorded, outSince *time.Time) Record {
 	sorted := slices.Clone(instances)
-	slices.SortFunc(sorted, compareRecorded)
+	slices.SortFunc(sorted, Recorded.Compare)
 	return Record{Stamp: StampOf(pod), Want: want, OutSince: outSince, Instances: sorted, Handlers: hooks.all()}
 }

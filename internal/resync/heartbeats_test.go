@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"k8s.io/utils/clock"
 
@@ -205,7 +204,7 @@ func newWorld(t *testing.T, names ...string) *world {
 		beats: map[string]int{}, last: map[string]time.Time{},
 	}
 	logger := funcr.New(func(_, args string) { w.log.WriteString(args + "\n") }, funcr.Options{})
-	w.heartbeats = NewHeartbeats(w, clock.RealClock{}, logr.Logger(logger))
+	w.heartbeats = NewHeartbeats(w, clock.RealClock{}, logger)
 	all := make([]Leased, 0, len(names))
 	for _, name := range names {
 		all = append(all, w.leased(name))
