@@ -135,21 +135,34 @@ func harnessWith(c registrytest.Capability, give func(*registrytest.Harness)) fu
 	}
 }
 
-// registersAs changes what one of the calls writes. A FailOver writes the instance anew to do so.
+// registersAs changes what a Register writes, or has a FailOver write the entry anew with a change.
 func registersAs(op registrytest.Op, change func(*registry.Instance)) func(*testing.T) registrytest.Harness {
+	var mu sync.Mutex // what is written anew is written in one step
 	return wrapped(func(b registrytest.Backend) registry.Registry {
-		d := broken{Backend: b}
-		changed := func(in registry.Instance) registry.Instance {
-			change(&in)
-			return in
+		write := func(ctx context.Context, in registry.Instance, changed bool) error {
+			if changed {
+				change(&in)
+			}
+			return b.Register(ctx, in)
 		}
-		if op == registrytest.OpFailOver {
-			d.failOver = func(ctx context.Context, in registry.Instance) error { return b.FailOver(ctx, changed(in)) }
-		} else {
-			d.register = func(ctx context.Context, in registry.Instance) error { return b.Register(ctx, changed(in)) }
-			d.failOver = func(ctx context.Context, in registry.Instance) error { return b.FailOver(ctx, changed(in)) }
+		return broken{
+			Backend: b,
+			register: func(ctx context.Context, in registry.Instance) error {
+				mu.Lock()
+				defer mu.Unlock()
+				return write(ctx, in, op == registrytest.OpRegister)
+			},
+			failOver: func(ctx context.Context, in registry.Instance) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if e, known := find(ctx, b, in); known && e.UID == in.UID && op == registrytest.OpFailOver {
+					if err := write(ctx, in, true); err != nil {
+						return err
+					}
+				}
+				return b.FailOver(ctx, in)
+			},
 		}
-		return d
 	})
 }
 
