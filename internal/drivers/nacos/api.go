@@ -39,6 +39,8 @@ type route struct {
 	// old is v1's style: the service's name has its group before it, as in G@@name, and the answer is bare. In the new one
 	// the group is a parameter of its own, and the answer stands in an envelope.
 	old bool
+	// safe: it changes nothing, although its method may. A GET is anyway.
+	safe bool
 }
 
 // api is one version of Nacos' HTTP API.
@@ -54,41 +56,41 @@ func apiOf(version string) *api {
 	switch version {
 	case version1:
 		return &api{version: version, login: "/v1/auth/login", routes: map[operation]route{
-			readInstance:   {http.MethodGet, "/v1/ns/instance", true},
-			addInstance:    {http.MethodPost, "/v1/ns/instance", true},
-			setInstance:    {http.MethodPut, "/v1/ns/instance", true},
-			removeInstance: {http.MethodDelete, "/v1/ns/instance", true},
-			beatInstance:   {http.MethodPut, "/v1/ns/instance/beat", true},
-			readService:    {http.MethodGet, "/v1/ns/service", true},
-			addService:     {http.MethodPost, "/v1/ns/service", true},
-			setChecker:     {http.MethodPut, "/v1/ns/cluster", true},
-			listAll:        {http.MethodGet, "/v1/ns/catalog/services", true},
+			readInstance:   {method: http.MethodGet, path: "/v1/ns/instance", old: true},
+			addInstance:    {method: http.MethodPost, path: "/v1/ns/instance", old: true},
+			setInstance:    {method: http.MethodPut, path: "/v1/ns/instance", old: true},
+			removeInstance: {method: http.MethodDelete, path: "/v1/ns/instance", old: true},
+			beatInstance:   {method: http.MethodPut, path: "/v1/ns/instance/beat", old: true},
+			readService:    {method: http.MethodGet, path: "/v1/ns/service", old: true},
+			addService:     {method: http.MethodPost, path: "/v1/ns/service", old: true},
+			setChecker:     {method: http.MethodPut, path: "/v1/ns/cluster", old: true},
+			listAll:        {method: http.MethodGet, path: "/v1/ns/catalog/services", old: true},
 		}}
 	case version2:
 		return &api{version: version, login: "/v1/auth/login", routes: map[operation]route{
-			readInstance:   {http.MethodGet, "/v2/ns/instance", false},
-			addInstance:    {http.MethodPost, "/v2/ns/instance", false},
-			setInstance:    {http.MethodPut, "/v2/ns/instance", false},
-			removeInstance: {http.MethodDelete, "/v2/ns/instance", false},
-			beatInstance:   {http.MethodPut, "/v2/ns/instance/beat", true},
-			readService:    {http.MethodGet, "/v2/ns/service", false},
-			addService:     {http.MethodPost, "/v2/ns/service", false},
+			readInstance:   {method: http.MethodGet, path: "/v2/ns/instance"},
+			addInstance:    {method: http.MethodPost, path: "/v2/ns/instance"},
+			setInstance:    {method: http.MethodPut, path: "/v2/ns/instance"},
+			removeInstance: {method: http.MethodDelete, path: "/v2/ns/instance"},
+			beatInstance:   {method: http.MethodPut, path: "/v2/ns/instance/beat", old: true},
+			readService:    {method: http.MethodGet, path: "/v2/ns/service"},
+			addService:     {method: http.MethodPost, path: "/v2/ns/service"},
 			// v2 has no way to set a cluster's checker and none to list all with their state, and every server that has v2
 			// has v1.
-			setChecker: {http.MethodPut, "/v1/ns/cluster", true},
-			listAll:    {http.MethodGet, "/v1/ns/catalog/services", true},
+			setChecker: {method: http.MethodPut, path: "/v1/ns/cluster", old: true},
+			listAll:    {method: http.MethodGet, path: "/v1/ns/catalog/services", old: true},
 		}}
 	default:
 		return &api{version: version3, login: "/v3/auth/user/login", routes: map[operation]route{
-			readInstance:   {http.MethodGet, "/v3/admin/ns/instance", false},
-			addInstance:    {http.MethodPost, "/v3/admin/ns/instance", false},
-			setInstance:    {http.MethodPut, "/v3/admin/ns/instance", false},
-			removeInstance: {http.MethodDelete, "/v3/admin/ns/instance", false},
-			beatInstance:   {http.MethodPost, "/v3/client/ns/instance", false},
-			readService:    {http.MethodGet, "/v3/admin/ns/service", false},
-			addService:     {http.MethodPost, "/v3/admin/ns/service", false},
-			setChecker:     {http.MethodPut, "/v3/admin/ns/cluster", false},
-			listAll:        {http.MethodGet, "/v3/admin/ns/service/list", false},
+			readInstance:   {method: http.MethodGet, path: "/v3/admin/ns/instance"},
+			addInstance:    {method: http.MethodPost, path: "/v3/admin/ns/instance"},
+			setInstance:    {method: http.MethodPut, path: "/v3/admin/ns/instance"},
+			removeInstance: {method: http.MethodDelete, path: "/v3/admin/ns/instance"},
+			beatInstance:   {method: http.MethodPost, path: "/v3/client/ns/instance"},
+			readService:    {method: http.MethodGet, path: "/v3/admin/ns/service"},
+			addService:     {method: http.MethodPost, path: "/v3/admin/ns/service"},
+			setChecker:     {method: http.MethodPut, path: "/v3/admin/ns/cluster"},
+			listAll:        {method: http.MethodGet, path: "/v3/admin/ns/service/list"},
 		}}
 	}
 }

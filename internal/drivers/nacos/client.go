@@ -51,25 +51,29 @@ func newClient(http *http.Client, opts Options, urls []*url.URL, session *sessio
 }
 
 // do makes the call at the address that answered last. Where that can't be reached or has trouble of its own, the call
-// goes on to the next within the same context, each address once. That may make a change twice, which is none the worse.
+// goes on to the next within the same context, each address once. A change whose answer does not come does not: it may
+// still be made there, when nobody expects it any more, so the error must be known.
 func (c *client) do(ctx context.Context, call call) (*answer, error) {
 	first := int(c.good.Load())
 	var errs []error
 	for i := range c.nodes {
 		index := (first + i) % len(c.nodes)
 		n := c.nodes[index]
-		a, err := c.try(ctx, n, call, len(c.nodes)-i)
+		a, err := c.try(ctx, visit{node: n, left: len(c.nodes) - i}, call)
 		if verdictOf(err) != elsewhere {
-			c.good.Store(int32(index)) //nolint:gosec // a handful of addresses
+			c.use(index)
 			return a, c.at(n, err)
 		}
 		errs = append(errs, c.at(n, err))
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || isPending(err) {
+			c.use((index + 1) % len(c.nodes))
 			break
 		}
 	}
 	return nil, errors.Join(errs...)
 }
+
+func (c *client) use(index int) { c.good.Store(int32(index)) } //nolint:gosec // a handful of addresses
 
 // at names the address where there are several.
 func (c *client) at(n *node, err error) error {
@@ -79,48 +83,58 @@ func (c *client) at(n *node, err error) error {
 	return fmt.Errorf("%s: %w", n.base.Host, err)
 }
 
-// try makes the call at one node, in its share of the time that the nodes which are left have together.
-func (c *client) try(ctx context.Context, n *node, call call, left int) (*answer, error) {
-	if deadline, bounded := ctx.Deadline(); bounded && left > 1 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
-		defer cancel()
+// visit is a call's time at one node. So many are left, with this one.
+type visit struct {
+	node *node
+	left int
+}
+
+// bounded gives a request that changes nothing its share of the time that the nodes which are left have together.
+func (v visit) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, is := ctx.Deadline()
+	if !is || v.left == 1 {
+		return ctx, func() {}
 	}
-	was, err := c.detect(ctx, n)
+	return context.WithTimeout(ctx, time.Until(deadline)/time.Duration(v.left))
+}
+
+// try makes the call at one node.
+func (c *client) try(ctx context.Context, v visit, call call) (*answer, error) {
+	was, err := c.detect(ctx, v)
 	if err != nil {
 		return nil, err
 	}
-	a, err := c.authorized(ctx, n, was, call)
+	a, err := c.authorized(ctx, v, was, call)
 	if verdictOf(err) != noRoute || c.opts.APIVersion != "" {
 		return a, err
 	}
 	// The server there may be another than before: an upgrade while we ran.
-	n.api.CompareAndSwap(was, nil)
-	is, detectErr := c.detect(ctx, n)
+	v.node.api.CompareAndSwap(was, nil)
+	is, detectErr := c.detect(ctx, v)
 	if detectErr != nil {
 		return nil, detectErr
 	}
 	if is.version == was.version {
 		return nil, err
 	}
-	return c.authorized(ctx, n, is, call)
+	return c.authorized(ctx, v, is, call)
 }
 
 // detect returns the node's API, and asks which it is only where that is not known: servers from 3.0 on have v3 and refuse
 // most of the older ones; those before have v1, and v2 from 2.2 on.
-func (c *client) detect(ctx context.Context, n *node) (*api, error) {
-	if known := n.api.Load(); known != nil {
+func (c *client) detect(ctx context.Context, v visit) (*api, error) {
+	if known := v.node.api.Load(); known != nil {
 		return known, nil
 	}
 	found := apiOf(version1)
-	a, err := c.send(ctx, n, route{method: http.MethodGet, path: statePath}, nil, maxAnswer, "")
+	a, err := c.send(ctx, v, route{method: http.MethodGet, path: statePath}, nil, maxAnswer, "")
 	switch {
 	case err == nil && isState(a) || verdictOf(err) == refused:
 		found = apiOf(version3)
 	case err != nil && !isOtherPage(err):
 		return nil, fmt.Errorf("finding out which API the server has: %w", err)
 	}
-	n.api.CompareAndSwap(nil, found)
+	v.node.api.CompareAndSwap(nil, found)
 	return found, nil
 }
 
@@ -139,22 +153,22 @@ func isState(a *answer) bool {
 }
 
 // authorized makes the call with a token where we have a user. One that the server does not take is renewed, once.
-func (c *client) authorized(ctx context.Context, n *node, api *api, call call) (*answer, error) {
+func (c *client) authorized(ctx context.Context, v visit, api *api, call call) (*answer, error) {
 	r := api.routes[call.do]
 	form := call.parameters(r, c.opts)
 	if c.session == nil {
-		a, err := c.send(ctx, n, r, form, call.limit, "")
+		a, err := c.send(ctx, v, r, form, call.limit, "")
 		if verdictOf(err) == refused {
 			return nil, noUser(err)
 		}
 		return a, err
 	}
-	login := func(ctx context.Context) (grant, error) { return c.login(ctx, n, api) }
+	login := func(ctx context.Context) (grant, error) { return c.login(ctx, v, api) }
 	token, err := c.session.token(ctx, login)
 	if err != nil {
 		return nil, err
 	}
-	a, err := c.send(ctx, n, r, form, call.limit, token)
+	a, err := c.send(ctx, v, r, form, call.limit, token)
 	if verdictOf(err) != refused {
 		return a, err
 	}
@@ -163,7 +177,7 @@ func (c *client) authorized(ctx context.Context, n *node, api *api, call call) (
 		return nil, loginErr
 	}
 	if renewed != token {
-		a, err = c.send(ctx, n, r, form, call.limit, renewed)
+		a, err = c.send(ctx, v, r, form, call.limit, renewed)
 	}
 	if verdictOf(err) == refused {
 		return nil, c.session.notAllowed(err)
@@ -172,9 +186,9 @@ func (c *client) authorized(ctx context.Context, n *node, api *api, call call) (
 }
 
 // login exchanges user and password for a token.
-func (c *client) login(ctx context.Context, n *node, api *api) (grant, error) {
+func (c *client) login(ctx context.Context, v visit, api *api) (grant, error) {
 	form := url.Values{"username": {c.session.username}, "password": {c.session.password}}
-	a, err := c.send(ctx, n, route{method: http.MethodPost, path: api.login, old: true}, form, maxAnswer, "")
+	a, err := c.send(ctx, v, route{method: http.MethodPost, path: api.login, old: true, safe: true}, form, maxAnswer, "")
 	if err != nil {
 		return grant{}, err
 	}
@@ -193,9 +207,15 @@ func (c *client) login(ctx context.Context, n *node, api *api) (grant, error) {
 
 // send makes one request, and returns the answer if it is an acknowledgement.
 func (c *client) send(
-	ctx context.Context, n *node, r route, form url.Values, limit int64, token string,
+	ctx context.Context, v visit, r route, form url.Values, limit int64, token string,
 ) (*answer, error) {
-	req, err := newRequest(ctx, n.base.JoinPath(r.path), r.method, form)
+	safe := r.safe || r.method == http.MethodGet
+	if safe {
+		var cancel context.CancelFunc
+		ctx, cancel = v.bounded(ctx)
+		defer cancel()
+	}
+	req, err := newRequest(ctx, v.node.base.JoinPath(r.path), r.method, form)
 	if err != nil {
 		return nil, err
 	}
@@ -204,12 +224,12 @@ func (c *client) send(
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, newSilence(err)
+		return nil, newSilence(err, !safe)
 	}
 	defer resp.Body.Close()
 	body, err := readBounded(resp.Body, max(limit, maxAnswer))
 	if err != nil {
-		return nil, newSilence(err)
+		return nil, newSilence(err, !safe)
 	}
 	a := &answer{route: r, body: body}
 	if resp.StatusCode < 200 || resp.StatusCode > 299 || !a.isSuccess() {

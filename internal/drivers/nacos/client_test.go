@@ -2,7 +2,10 @@ package nacos_test
 
 import (
 	"context"
+	"encoding/pem"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -181,5 +184,68 @@ func TestAPIIsFoundOnce(t *testing.T) {
 	}
 	if n := states(); n != 1 {
 		t.Errorf("asked %d times after the upgrade, want once", n)
+	}
+}
+
+// A change that is not answered in time may still be made there: it is not made elsewhere, and the error tells. The next
+// call begins elsewhere.
+func TestUnansweredChangeIsNotMadeElsewhere(t *testing.T) {
+	t.Parallel()
+	for name, trouble := range map[string]func(http.ResponseWriter, *http.Request){
+		"silence":          func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"a proxy's answer": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGatewayTimeout) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, second := newFake(t, "v3"), newFake(t, "v3")
+			slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/instance") {
+					_ = r.ParseForm() // so that the server sees the client go
+					trouble(w, r)
+					return
+				}
+				f.ServeHTTP(w, r)
+			}))
+			t.Cleanup(slow.Close)
+			d := at(t, slow.URL+","+second.URL, `{}`)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if err := d.Register(ctx, web(1)); err == nil || registry.IsTerminal(err) {
+				t.Errorf("got error %v, want a passing one", err)
+			}
+			if asked := second.requests(); len(asked) != 0 {
+				t.Errorf("the second address was asked %q", asked)
+			}
+			if err := d.Register(t.Context(), web(1)); err != nil {
+				t.Fatal(err)
+			}
+			if asked := second.requests(); len(asked) == 0 {
+				t.Error("the next call did not begin at the second address")
+			}
+		})
+	}
+}
+
+// Whose certificate is not good is told by its field.
+func TestCertificatesAreNamed(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, "v3")
+	server := httptest.NewUnstartedServer(f)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	ca := writeFile(t, "ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+	trusting := registry.Config{Endpoint: server.URL, TLS: registry.TLS{CAFile: ca}}
+	if err := open(t, trusting).Register(t.Context(), web(1)); err != nil {
+		t.Error(err)
+	}
+	for field, cfg := range map[string]registry.Config{
+		"tls.caFile": {Endpoint: server.URL},
+		"endpoint":   {Endpoint: strings.Replace(server.URL, "127.0.0.1", "localhost", 1), TLS: registry.TLS{CAFile: ca}},
+	} {
+		err := open(t, cfg).Register(t.Context(), web(1))
+		if got, _ := registry.FieldOf(err); !registry.IsTerminal(err) || got != field {
+			t.Errorf("got error %v of field %q, want a terminal one of %s", err, got, field)
+		}
 	}
 }

@@ -2,9 +2,11 @@ package nacos
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -44,6 +46,7 @@ type answerError struct {
 	text       string
 	retryAfter time.Duration
 	delayed    bool
+	pending    bool // a change may still be made, after we have heard of it for the last time
 	cause      error
 }
 
@@ -129,11 +132,37 @@ func newAnswerError(resp *http.Response, body []byte, secrets ...string) error {
 }
 
 // newSilence makes an error of a request that was not answered.
-func newSilence(err error) error {
+func newSilence(err error, changes bool) error {
 	if request := new(url.Error); errors.As(err, &request) {
 		err = request.Err // the URL adds nothing but length
 	}
-	return &answerError{verdict: elsewhere, text: "no answer from Nacos: " + err.Error(), cause: err}
+	err = tlsError(err)
+	return &answerError{
+		verdict: elsewhere, text: "no answer from Nacos: " + err.Error(), cause: err,
+		pending: changes && errors.Is(err, context.DeadlineExceeded),
+	}
+}
+
+// isPending reports whether the error is that of a change which may still be made.
+func isPending(err error) bool {
+	e, ok := errors.AsType[*answerError](err)
+	return ok && (e.pending || e.status == http.StatusGatewayTimeout)
+}
+
+// tlsError knows whose certificate is not good. A server that asks for a client's refuses it by an alert.
+func tlsError(err error) error {
+	var unknown x509.UnknownAuthorityError
+	var otherHost x509.HostnameError
+	alert := new(net.OpError)
+	switch {
+	case errors.As(err, &unknown):
+		return registry.Terminal(registry.FieldError("tls.caFile", fmt.Errorf("does not vouch for the server: %w", err)))
+	case errors.As(err, &otherHost):
+		return registry.Terminal(registry.FieldError("endpoint", fmt.Errorf("is not what the server's certificate is for: %w", err)))
+	case errors.As(err, &alert) && alert.Op == "remote error" && strings.Contains(alert.Error(), "certificate"):
+		return registry.Terminal(registry.FieldError("tls.certFile", fmt.Errorf("is not what the server asks for: %w", err)))
+	}
+	return err
 }
 
 // message returns the code and the words of an answer: of the envelope, of the page that the server's framework makes, or

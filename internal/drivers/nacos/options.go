@@ -19,17 +19,17 @@ type Options struct {
 	Group string `json:"group"`
 	// Cluster is the Nacos cluster, within each service, that the instances stand in. Default: DEFAULT.
 	Cluster string `json:"cluster"`
-	// Weight is that of an instance for which none is given, above 0 and at most 10000. Default: 1.
+	// Weight is the weight of an instance for which none is given, above 0 and at most 10000. Default: 1.
 	Weight float64 `json:"weight"`
 	// Ephemeral registers instances that live by heartbeats; a service is all ephemeral or all persistent. Default: false.
 	Ephemeral bool `json:"ephemeral"`
 	// HeartbeatInterval is how often an ephemeral instance is renewed, such as 10s; Nacos holds one unhealthy after three
 	// times that without, and removes it after six times. Default: 5s.
 	HeartbeatInterval string `json:"heartbeatInterval"`
-	// HealthChecker is none or server: whether Nacos' servers are told not to probe the instances of a service whose first
-	// one is Rollcall's, or left to do with it what they do by default. It is not for ephemeral instances. Default: none.
+	// HealthChecker says who judges the health of persistent instances: none (Nacos' servers are told not to probe those of
+	// a service whose first instance is Rollcall's) or server (they probe, as they do by default). Default: none.
 	HealthChecker string `json:"healthChecker"`
-	// APIVersion is that of the HTTP API: v1, v2 or v3. Default: what the server speaks, v3 or else v1.
+	// APIVersion is the version of Nacos' HTTP API: v1, v2 or v3. Default: what the server speaks, v3 or else v1.
 	APIVersion string `json:"apiVersion"`
 }
 

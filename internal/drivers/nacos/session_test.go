@@ -130,7 +130,7 @@ func TestRefusedLogins(t *testing.T) {
 		"500 of trouble":   {"the database is away", answered(500, "No DataSource set"), false},
 		"another's 500":    {"it is not about us", answered(500, "User other not found"), false},
 		"503":              {"the server is starting", answered(503, "No message available"), false},
-		"no answer":        {"the server is away", newSilence(errors.New("connection refused")), false},
+		"no answer":        {"the server is away", newSilence(errors.New("connection refused"), false), false},
 		"none of Nacos'":   {"nobody knows", errors.New("something"), false},
 		"a page not found": {"it is another version", answered(404, "No message available"), false},
 	} {

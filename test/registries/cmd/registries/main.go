@@ -19,6 +19,7 @@ import (
 	"github.com/rollcall-dev/rollcall/test/registries/consul"
 	"github.com/rollcall-dev/rollcall/test/registries/etcd"
 	"github.com/rollcall-dev/rollcall/test/registries/eureka"
+	"github.com/rollcall-dev/rollcall/test/registries/nacos"
 	"github.com/rollcall-dev/rollcall/test/registries/zookeeper"
 )
 
@@ -39,6 +40,7 @@ func drivers() []driver {
 		{"consul", only(consul.Get)},
 		{"etcd", only(etcd.Get)},
 		{"eureka", only(eureka.Get)},
+		{"nacos", only(nacos.Get)},
 		{"zookeeper", only(zookeeper.Get)},
 	}
 }
