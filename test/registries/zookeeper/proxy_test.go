@@ -8,8 +8,11 @@ import (
 	"testing"
 )
 
-// opMulti is the number of a request that changes something: this driver changes all by transactions.
-const opMulti = 14
+// The numbers of requests: this driver changes everything by transactions.
+const (
+	opGetData = 4
+	opMulti   = 14
+)
 
 // proxy stands between a driver and its server, and can take away what a network can take away.
 type proxy struct {

@@ -246,6 +246,32 @@ func TestNothingIsSentLongAfterItWasAskedFor(t *testing.T) {
 	}
 }
 
+// A call that was given up after its first request makes no second one.
+func TestGivenUpCallGoesNoFurther(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	p := startProxy(t, "127.0.0.1", s.Endpoint)
+	d := open(t, registry.Config{Cluster: "prod-1", Endpoint: p.endpoint, Options: options("base", "/no-further")})
+	p.hold(opGetData)
+	ctx, cancel := context.WithCancel(t.Context())
+	given := make(chan error, 1)
+	go func() { given <- d.Register(ctx, pod(1)) }()
+	<-p.arrived
+	cancel()
+	if err := <-given; !errors.Is(err, context.Canceled) {
+		t.Fatalf("Register that was given up: got error %v", err)
+	}
+	p.release()
+	stranger := pod(1)
+	stranger.UID = "somebody else's"
+	must(t, d.FailOver(t.Context(), stranger)) // it spares the entry, and comes after what is still under way for it
+	entries, err := d.List(t.Context(), "prod-1")
+	must(t, err)
+	if len(entries) != 0 {
+		t.Errorf("List gives %+v, want nothing: the call was given up before it wrote", entries)
+	}
+}
+
 // A call that was given up on its way lands before any later call of this process for the same entry.
 func TestGivenUpCallLandsBeforeTheNext(t *testing.T) {
 	t.Parallel()
