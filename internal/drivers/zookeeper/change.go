@@ -73,7 +73,7 @@ func (r *Registry) read(ctx context.Context, in registry.Instance, fresh bool) (
 	return n, nil
 }
 
-// apply makes one change. It looks again, without a limit of time but the context's, where somebody else was quicker.
+// apply makes one change. It looks again where somebody else was quicker, or an answer may be old.
 func (r *Registry) apply(ctx context.Context, p prepared) error {
 	for tries := range maxConflicts {
 		fresh := tries > 0
