@@ -196,6 +196,32 @@ func TestOnlyConsulIsBelieved(t *testing.T) {
 	}
 }
 
+// TestATokenThatIsNotKnownYetIsNotWrong has a server that was just restarted: it knows no token before it has replayed
+// its log, which only a consistent transaction that reads waits for.
+func TestATokenThatIsNotKnownYetIsNotWrong(t *testing.T) {
+	t.Parallel()
+	d := open(t, registry.Config{Endpoint: serve(t, func(w http.ResponseWriter, r *http.Request) {
+		var ops []map[string]map[string]any
+		_ = json.NewDecoder(r.Body).Decode(&ops)
+		for _, op := range ops {
+			for _, o := range op {
+				if o["Verb"] == "get" {
+					_, _ = io.WriteString(w, `{"Results": [{"Service": {"ID": "web-10.0.0.1-80", "ModifyIndex": 7,
+						"Meta": {"rollcall-uid": "uid-1"}}}]}`)
+					return
+				}
+			}
+		}
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, "ACL not found")
+	})})
+	for op, err := range attempts(t, d) {
+		if err == nil || registry.IsTerminal(err) || !strings.Contains(err.Error(), "ACL not found") {
+			t.Errorf("%s: got error %v, want a retryable one with the server's words", op, err)
+		}
+	}
+}
+
 func TestWhatARolledBackTransactionSaysDecides(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -34,10 +34,27 @@ var errRolledBack = errors.New("the transaction was rolled back because of anoth
 // requestError gives an error of the client the class that the answer asks for. It knows no acknowledgement: err is not
 // nil.
 func (r *Registry) requestError(ctx context.Context, err error, e *exchange) error {
-	if e.status != 0 && e.status != http.StatusOK {
-		return contextFirst(ctx, r.statusError(e))
+	switch {
+	case isForbidden(e.status) && !r.isForbiddenInEarnest(ctx):
+		err = errors.New(r.describe(e))
+	case e.status != 0 && e.status != http.StatusOK:
+		err = r.statusError(e)
+	default:
+		err = certificateError(err)
 	}
-	return contextFirst(ctx, certificateError(err))
+	return contextFirst(ctx, err)
+}
+
+func isForbidden(status int) bool { return status == http.StatusUnauthorized || status == http.StatusForbidden }
+
+// isForbiddenInEarnest asks again, with a consistent read. A server that has just become the leader knows no token before
+// it has replayed its log, and nevertheless answers writes and other reads: with 403, though the token is good. A
+// consistent transaction that only reads waits for the log first (agent/consul, Txn.Read).
+func (r *Registry) isForbiddenInEarnest(ctx context.Context) bool {
+	e := &exchange{}
+	q := &api.QueryOptions{RequireConsistent: true}
+	_, _, _, _ = r.client.Txn().Txn(api.TxnOps{nodeOp(api.NodeGet, r.nodes[0])}, q.WithContext(e.on(ctx)))
+	return isForbidden(e.status)
 }
 
 // certificateError names the file where a connection failed because one side does not trust the other's certificate.
@@ -70,7 +87,7 @@ func contextFirst(ctx context.Context, err error) error {
 func (r *Registry) statusError(e *exchange) error {
 	err := errors.New(r.describe(e))
 	switch {
-	case e.status == http.StatusUnauthorized, e.status == http.StatusForbidden:
+	case isForbidden(e.status):
 		return registry.Terminal(registry.FieldError("auth.tokenFile", err))
 	case e.status == http.StatusRequestEntityTooLarge:
 		return registry.Terminal(&tooLargeError{err: err})
