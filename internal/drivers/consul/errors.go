@@ -45,7 +45,9 @@ func (r *Registry) requestError(ctx context.Context, err error, e *exchange) err
 	return contextFirst(ctx, err)
 }
 
-func isForbidden(status int) bool { return status == http.StatusUnauthorized || status == http.StatusForbidden }
+func isForbidden(status int) bool {
+	return status == http.StatusUnauthorized || status == http.StatusForbidden
+}
 
 // isForbiddenInEarnest asks again, with a consistent read. A server that has just become the leader knows no token before
 // it has replayed its log, and nevertheless answers writes and other reads: with 403, though the token is good. A

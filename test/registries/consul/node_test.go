@@ -383,7 +383,7 @@ func TestTheNodeOfAnAgentIsNeverWritten(t *testing.T) {
 	t.Parallel()
 	server := registries.Use(t, starter(consul.Options{}))
 	before := servicesOf(t, server, consul.Node)
-	const addresses = 200
+	const addresses = 200 // and one more, which is none of those
 	prefix := strings.TrimRight(consul.Node, "0123456789")
 	d := openOn(t, server, prefix, "")
 	var refused []registry.Instance
@@ -399,6 +399,12 @@ func TestTheNodeOfAnAgentIsNeverWritten(t *testing.T) {
 	}
 	if len(refused) == 0 || len(refused) > addresses/4 {
 		t.Fatalf("%d of %d addresses were refused, want those of one node of many", len(refused), addresses)
+	}
+	errs := d.Batch(t.Context(), []registry.Change{
+		{Instance: pod(t, addresses), State: registry.InService}, {Instance: refused[0], State: registry.InService},
+	})
+	if field, _ := registry.FieldOf(errs[1]); field != "options.nodePrefix" || !registry.IsNotApplied(errs[0]) {
+		t.Errorf("Batch: got %v, want the second refused and the first not applied because of it", errs)
 	}
 	must(t, d.FailOver, refused...)
 	must(t, d.Deregister, refused...)
