@@ -13,8 +13,8 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// Etcd reads what lies under a target, as gRPC's resolver does. The client is closed by close.
-func Etcd(endpoint, target, service string) (read Reader, close func() error, err error) {
+// Etcd reads what lies under a target, as gRPC's resolver does. The client is closed by closer.
+func Etcd(endpoint, target, service string) (reader Reader, closer func() error, err error) {
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: timeout, Logger: zap.NewNop()})
 	if err != nil {
 		return nil, nil, fmt.Errorf("connecting to etcd: %w", err)

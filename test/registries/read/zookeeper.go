@@ -11,8 +11,8 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// ZooKeeper reads the children of a service's node, as Curator does. The connection is closed by close.
-func ZooKeeper(endpoint, path, service string) (read Reader, close func(), err error) {
+// ZooKeeper reads the children of a service's node, as Curator does. The connection is closed by closer.
+func ZooKeeper(endpoint, path, service string) (reader Reader, closer func(), err error) {
 	conn, events, err := zk.Connect([]string{endpoint}, 10*timeout, zk.WithLogger(silent{}))
 	if err != nil {
 		return nil, nil, fmt.Errorf("connecting to ZooKeeper: %w", err)
