@@ -71,16 +71,15 @@ func TestOpenThatFailsLeavesNothingOpen(t *testing.T) {
 		made = append(made, &fake{})
 		return made[len(made)-1], nil
 	})
-	_, err := d.open(t.Context(), configured(t, several+"  worse: {driver: fake, endpoint: bad}\n  zero: {driver: fake, endpoint: bad}\n"), nil)
+	expectOpened(t, d, configured(t, several))
+	_, err := d.open(t.Context(), configured(t, several+"  extra: {driver: fake}\n  worse: {driver: fake, endpoint: bad}\n  zero: {driver: fake, endpoint: bad}\n"), nil)
 	for _, path := range []string{"registries[worse].endpoint", "registries[zero].endpoint"} {
 		if err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("got %v, want an error that names %s", err, path)
 		}
 	}
-	for i, f := range made {
-		if !f.closed.Load() {
-			t.Errorf("the registry that was made as number %d was not closed", i+1)
-		}
+	if len(made) != 3 || made[0].closed.Load() || made[1].closed.Load() || !made[2].closed.Load() {
+		t.Errorf("of %d that were made, want the two in force open and the third closed", len(made))
 	}
 }
 

@@ -120,6 +120,28 @@ func TestACallDoesNotWaitForASlowRegistry(t *testing.T) {
 	})
 }
 
+func TestWhoIsInABatchMakesNoCallByItself(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBatches(10)
+		b.latency = time.Second
+		b.occupy(t)
+		b.set(func() { b.latency = 5 * time.Second })
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		one, other := b.start(ctx, 10), b.start(ctx, 11)
+		for _, p := range []*pending{one, other} {
+			if err := p.wait(); err != nil {
+				t.Error(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		if b.expect(t, lanes, 1); b.times(10) != 1 || b.times(11) != 1 {
+			t.Errorf("made %d and %d calls, want one of each: there was no time to lose", b.times(10), b.times(11))
+		}
+	})
+}
+
 func TestABatchEndsWithTheFirstOfItsCallers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -129,16 +151,18 @@ func TestABatchEndsWithTheFirstOfItsCallers(t *testing.T) {
 			b.occupy(t)
 			b.set(func() { b.latency = 2 * time.Hour })
 			gone, leave := context.WithCancel(t.Context())
-			one, other := b.start(gone, 10), b.start(t.Context(), 11)
+			before, one, after := b.start(t.Context(), 9), b.start(gone, 10), b.start(t.Context(), 11)
 			time.Sleep(time.Hour + time.Minute)
 			leave()
 			if err := one.wait(); !errors.Is(err, context.Canceled) {
 				t.Errorf("the caller who left got %v, want %v", err, context.Canceled)
 			}
-			err := other.wait()
-			var timeout interface{ Timeout() bool }
-			if !errors.As(err, &timeout) || !timeout.Timeout() || registry.IsTerminal(err) {
-				t.Errorf("the caller in the same batch got %v, want an error that says that the call may still be carried out", err)
+			for _, other := range []*pending{before, after} {
+				err := other.wait()
+				var timeout interface{ Timeout() bool }
+				if !errors.As(err, &timeout) || !timeout.Timeout() || registry.IsTerminal(err) {
+					t.Errorf("one in the same batch got %v, want an error that says that the call may still be carried out", err)
+				}
 			}
 		}
 	})

@@ -372,6 +372,26 @@ func TestALossThatComesLateUndoesNothing(t *testing.T) {
 	w.r.Lost("default", stranger, w.clock.Now())
 }
 
+func TestALossDuringACallUndoesNoOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.sleep(time.Second)
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+	hold := w.registry.Hold(anyCall())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.reconcile(pod)
+	}()
+	w.must(hold.AwaitReached(t.Context(), 1), "waiting for the call")
+	w.lose(pod)
+	hold.Release()
+	<-done
+	w.reconcile(pod)
+	w.expectJournal("what is out stays out", failsOver, writes)
+}
+
 // lose has a heartbeat find no entry of the pod.
 func (w *world) lose(pod *corev1.Pod) {
 	w.r.Lost("default", w.instance(pod, "web", 8080), w.clock.Now())

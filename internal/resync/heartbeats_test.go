@@ -57,18 +57,20 @@ func TestALostInstanceIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "eureka")
 		w.hold("eureka", 3)
+		var began time.Time
 		w.fail = func(in registry.Instance) error {
 			if in.Port == 2 {
+				began = time.Now()
+				time.Sleep(time.Second)
 				return registry.NotRegistered(errors.New("404"))
 			}
 			return nil
 		}
-		began := time.Now()
 		w.start()
 		time.Sleep(interval + tick)
 		w.stop()
-		if len(w.lost) != 1 || w.lost[0].Port != 2 || w.asked.Before(began) || w.asked.After(time.Now()) {
-			t.Errorf("told that %v was lost, asked at %s; want the one at port 2, and the time it was asked", w.lost, w.asked)
+		if len(w.lost) != 1 || w.lost[0].Port != 2 || !w.asked.Equal(began) {
+			t.Errorf("told that %v was lost, asked at %s; want the one at port 2, asked at %s", w.lost, w.asked, began)
 		}
 		if strings.Contains(w.log.String(), "fail") {
 			t.Errorf("a lost entry is put back and no failure, and the log says %s", w.log.String())
@@ -174,6 +176,107 @@ func TestNothingIsUnderWayAfterTheEnd(t *testing.T) {
 	})
 }
 
+func TestAStopWaitsForAHeartbeatThatIsSlowToEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "slow")
+		w.hold("slow", 10)
+		w.hang, w.late = "slow", time.Second
+		w.start()
+		time.Sleep(interval)
+		w.stop()
+		if w.underWay > 0 {
+			t.Errorf("%d heartbeats are under way after Start returned", w.underWay)
+		}
+	})
+}
+
+func TestASlowRegistryGetsFewHeartbeatsAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "slow")
+		w.hold("slow", 1000)
+		w.hang = "slow"
+		time.Sleep(2 * interval) // so that it is everyone's turn
+		w.start()
+		time.Sleep(2 * interval)
+		w.mu.Lock()
+		underWay := w.underWay
+		w.mu.Unlock()
+		w.stop()
+		if underWay != atOnce {
+			t.Errorf("%d heartbeats were under way, want %d", underWay, atOnce)
+		}
+	})
+}
+
+func TestAHeartbeatHasATimeOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "slow")
+		leased := w.leased("slow")
+		leased.Timeout = time.Second
+		w.heartbeats.Apply([]Leased{leased})
+		w.hold("slow", 10)
+		w.hang = "slow"
+		w.start()
+		time.Sleep(3*interval + tick)
+		w.stop()
+		if n := w.total("slow"); n != 30 {
+			t.Errorf("got %d heartbeats for 10 instances in 3 intervals", n)
+		}
+	})
+}
+
+func TestARegistryThatWasMadeAnew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, anew := newWorld(t, "eureka"), newWorld(t)
+		w.hold("eureka", 100)
+		w.start()
+		// More often than there are rounds, and nobody's turn is missed.
+		for range int(2 * interval / (tick / 2)) {
+			time.Sleep(tick / 2)
+			w.heartbeats.Apply([]Leased{anew.leased("eureka")})
+		}
+		w.stop()
+		if n := w.total("eureka"); n > 0 {
+			t.Errorf("the one before got %d heartbeats", n)
+		}
+		for _, in := range w.Held("eureka") {
+			if n := anew.beats[in.Endpoint()]; n < 1 || n > 2 {
+				t.Errorf("%s was renewed %d times in 2 intervals", in.Endpoint(), n)
+			}
+		}
+	})
+}
+
+func TestATurn(t *testing.T) {
+	t.Parallel()
+	in := registry.Instance{Service: "web", Address: "10.0.0.1", Port: 8080}
+	turn := time.Unix(0, int64(1000*interval+turnOf(in, interval)))
+	for name, tc := range map[string]struct {
+		reason   string
+		from, to time.Duration
+		want     bool
+	}{
+		"at the end of a round":     {"every moment is in one round", -tick, 0, true},
+		"at the beginning of one":   {"and in one only", 0, tick, false},
+		"within":                    {"its turn has come", -1, 1, true},
+		"before":                    {"not yet", -tick, -1, false},
+		"a round of a whole length": {"everyone has a turn in it", 0, interval, true},
+		"one that is longer":        {"so too", -1, 3 * interval, true},
+		"one that is just shorter":  {"all but one moment are in it", 0, interval - 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := isTurn(in, interval, turn.Add(tc.from), turn.Add(tc.to)); got != tc.want {
+				t.Errorf("from %s to %s of its turn: got %t, want %t\nreason: %s", tc.from, tc.to, got, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
 // world is a book, and the registries that it is about.
 type world struct {
 	*testing.T
@@ -186,6 +289,7 @@ type world struct {
 	held     map[string][]registry.Instance
 	fail     func(registry.Instance) error
 	hang     string
+	late     time.Duration
 	beats    map[string]int
 	last     map[string]time.Time
 	longest  time.Duration
@@ -282,6 +386,7 @@ func (b beating) Heartbeat(ctx context.Context, in registry.Instance) error {
 	}()
 	if hang {
 		<-ctx.Done()
+		time.Sleep(w.late)
 		return fmt.Errorf("renewing: %w", ctx.Err())
 	}
 	return fail(in)
