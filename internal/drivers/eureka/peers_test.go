@@ -3,6 +3,8 @@ package eureka_test
 import (
 	"context"
 	"errors"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -165,7 +167,9 @@ func TestAllPeersAwayTellsOfAll(t *testing.T) {
 // TestOnePeerThatMayComeBackMakesItPass has a peer with a certificate that nobody vouches for.
 func TestOnePeerThatMayComeBackMakesItPass(t *testing.T) {
 	t.Parallel()
-	untrusted := httptest.NewTLSServer(http.NotFoundHandler())
+	untrusted := httptest.NewUnstartedServer(http.NotFoundHandler())
+	untrusted.Config.ErrorLog = log.New(io.Discard, "", 0) // of clients that leave
+	untrusted.StartTLS()
 	t.Cleanup(untrusted.Close)
 	in := web(1)
 	away := "https://" + registrytest.UnusedAddress(t)
