@@ -5,7 +5,7 @@ import "time"
 // The bounds are generous: a driver that keeps the contract is faster by orders.
 const (
 	// callTimeout bounds a call that nothing is wrong with, prompt one whose context has ended.
-	callTimeout = 30 * time.Second
+	callTimeout = 60 * time.Second
 	prompt      = 5 * time.Second
 	// cleanUpTimeout bounds the removal of all that a case wrote.
 	cleanUpTimeout = 3 * time.Minute

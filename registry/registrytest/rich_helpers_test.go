@@ -42,6 +42,7 @@ type store struct {
 	mu      sync.Mutex
 	kept    registrytest.Backend
 	leases  map[string]lease // by leaseKey
+	soonest time.Time        // no lease ends before
 	away    bool
 	answers map[string]answer // by cluster
 }
@@ -91,7 +92,7 @@ func (p process) change(
 	if err := p.expire(ctx); err != nil {
 		return err
 	}
-	p.leases[leaseKey(in)] = lease{in: in, until: time.Now().Add(p.lease)}
+	p.lend(in)
 	return do(ctx, in)
 }
 
@@ -131,8 +132,17 @@ func (p process) Heartbeat(ctx context.Context, in registry.Instance) error {
 	if e, known := find(ctx, p.kept, in); !known || e.UID != in.UID {
 		return registry.NotRegistered(errors.New("404 no such instance"))
 	}
-	p.leases[leaseKey(in)] = lease{in: in, until: time.Now().Add(p.lease)}
+	p.lend(in)
 	return nil
+}
+
+// lend begins a lease, or begins it anew. The caller holds the lock.
+func (p process) lend(in registry.Instance) {
+	until := time.Now().Add(p.lease)
+	p.leases[leaseKey(in)] = lease{in: in, until: until}
+	if p.soonest.IsZero() || until.Before(p.soonest) {
+		p.soonest = until
+	}
 }
 
 func (p process) HeartbeatInterval() time.Duration { return interval }
@@ -145,10 +155,18 @@ func (p process) expire(ctx context.Context) error {
 	if p.away {
 		return p.wrong
 	}
+	now := time.Now()
+	if now.Before(p.soonest) {
+		return nil
+	}
+	p.soonest = time.Time{}
 	for key, l := range p.leases {
-		if time.Now().After(l.until) {
+		switch {
+		case now.After(l.until):
 			_ = p.kept.Deregister(ctx, l.in)
 			delete(p.leases, key)
+		case p.soonest.IsZero() || l.until.Before(p.soonest):
+			p.soonest = l.until
 		}
 	}
 	return nil
