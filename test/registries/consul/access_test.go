@@ -102,6 +102,24 @@ func cfgOn(t *testing.T, server *consul.Server, prefix, rules string) registry.C
 	return cfg
 }
 
+// TestTroubleOfOthersIsNothingToTheList has a critical check on a node that the token may not see.
+func TestTroubleOfOthersIsNothingToTheList(t *testing.T) {
+	t.Parallel()
+	server, prefix := guarded.Use(t), prefixOf(t)
+	node := "agent-of-" + prefix
+	write(t, server,
+		object{"Node": object{"Verb": "set", "Node": object{"Node": node, "Address": "10.9.0.1"}}},
+		object{"Check": object{"Verb": "set", "Check": object{"Node": node, "CheckID": "disk", "Name": "disk", "Status": "critical"}}},
+	)
+	rules := fmt.Sprintf(`node_prefix %q { policy = "write" } service_prefix "" { policy = "write" }`, prefix)
+	d := openWith(t, cfgOn(t, server, prefix, rules))
+	must(t, d.Register, pod(t, 1))
+	if got, err := d.List(t.Context(), t.Name()); err != nil || len(got) != 1 {
+		t.Errorf("List: got %v, %v; want our pod", got, err)
+	}
+	must(t, d.Deregister, pod(t, 1))
+}
+
 // TestAServiceThatTheTokenMayNotWriteIsAloneInABatch has one of three refused.
 func TestAServiceThatTheTokenMayNotWriteIsAloneInABatch(t *testing.T) {
 	t.Parallel()
