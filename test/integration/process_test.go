@@ -393,6 +393,13 @@ func TestRefusedAtStart(t *testing.T) {
 			},
 			mention: []string{"registry.endpoint"},
 		},
+		"password in the URL": {
+			reason: "it would be shown wherever the endpoint is", // nor does this error: see leaks
+			change: func(c configuration) {
+				c["registry"] = map[string]any{"driver": "http", "endpoint": "http://rollcall:" + env.credential() + "/x@127.0.0.1"}
+			},
+			mention: []string{"registry.endpoint"},
+		},
 		"both forms": {
 			reason:  "which of them holds?",
 			change:  func(c configuration) { c["registries"] = map[string]any{"old": map[string]any{"driver": "memory"}} },

@@ -161,10 +161,14 @@ func TestNoSecretIsTold(t *testing.T) {
 	sections := map[string]any{}
 	for _, status := range []int{http.StatusFound, http.StatusBadRequest, http.StatusUnauthorized, http.StatusInternalServerError} {
 		url := blabber(t, status)
-		for driver, auth := range map[string]any{
-			"http": withToken, "consul": withToken, "nacos": withPassword, "eureka": withPassword,
+		for _, of := range []struct {
+			name, driver string
+			auth         any
+		}{
+			{"http", "http", withToken}, {"basic", "http", withPassword}, {"consul", "consul", withToken},
+			{"nacos", "nacos", withPassword}, {"eureka", "eureka", withPassword},
 		} {
-			sections[fmt.Sprintf("%s-%d", driver, status)] = map[string]any{"driver": driver, "endpoint": url, "auth": auth}
+			sections[fmt.Sprintf("%s-%d", of.name, status)] = map[string]any{"driver": of.driver, "endpoint": url, "auth": of.auth}
 		}
 	}
 	for driver, endpoint := range map[string]string{ // which do not speak HTTP/1
