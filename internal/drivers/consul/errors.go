@@ -55,8 +55,8 @@ func isForbidden(status int) bool {
 func (r *Registry) isForbiddenInEarnest(ctx context.Context) bool {
 	e := &exchange{}
 	q := &api.QueryOptions{RequireConsistent: true}
-	_, _, _, _ = r.client.Txn().Txn(api.TxnOps{nodeOp(api.NodeGet, r.nodes[0])}, q.WithContext(e.on(ctx)))
-	return isForbidden(e.status)
+	_, _, _, err := r.client.Txn().Txn(api.TxnOps{nodeOp(api.NodeGet, r.nodes[0])}, q.WithContext(e.on(ctx)))
+	return err != nil && isForbidden(e.status)
 }
 
 // certificateError names the file where a connection failed because one side does not trust the other's certificate.
