@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
@@ -40,7 +41,7 @@ func (w *workloads) changed() {
 func (w *workloads) claimant(name string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if holder := w.claims[name]; holder != nil {
+	if holder := w.claims[claimKey(name)]; holder != nil {
 		return holder.Namespace
 	}
 	return ""
@@ -98,11 +99,15 @@ func claim(claims map[string]*kruisev1alpha1.CloneSet, workload *kruisev1alpha1.
 		return // the pods get the warning
 	}
 	for _, e := range endpoints {
-		if holder := claims[e.Service]; holder == nil || older(workload, holder) {
-			claims[e.Service] = workload
+		if holder := claims[claimKey(e.Service)]; holder == nil || older(workload, holder) {
+			claims[claimKey(e.Service)] = workload
 		}
 	}
 }
+
+// claimKey is what a name claims: all that differ from it in case only, too, since Eureka's clients and Consul's DNS take
+// them for one.
+func claimKey(name string) string { return strings.ToLower(name) }
 
 // older orders workloads by what no tenant can write, so that the answer is the same after a restart.
 func older(a, b *kruisev1alpha1.CloneSet) bool {

@@ -189,6 +189,19 @@ func inNamespace(namespace string) func(*kruisev1alpha1.CloneSet) {
 	return func(web *kruisev1alpha1.CloneSet) { web.Namespace = namespace }
 }
 
+func TestANameInOtherLettersIsTheSameName(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.cloneSet("web")
+	staging := w.cloneSet("web", inNamespace("staging"), func(web *kruisev1alpha1.CloneSet) {
+		web.Spec.Template.Annotations = map[string]string{service.AnnotationServices: "WEB=8080"}
+	})
+	pod := w.bornPod(staging, "web-1")
+	w.reconcile(pod)
+	w.expectJournal("Eureka's clients would be given both")
+	w.expectEvents("", `Warning ServiceClaimed hook preNormal waits: service "WEB" belongs to namespace shop`)
+}
+
 func TestAServiceNameBelongsToOneNamespace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
