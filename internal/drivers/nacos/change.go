@@ -177,14 +177,14 @@ func (r *Registry) await(
 ) (seen, error) {
 	for end := time.Now().Add(wait); ; {
 		h, err := r.read(ctx, in)
+		if err == nil {
+			if what := looks(h); what != nothing || time.Now().After(end) {
+				return what, nil
+			}
+			err = pause(ctx, look)
+		}
 		if err != nil {
-			return nothing, err
-		}
-		if what := looks(h); what != nothing || time.Now().After(end) {
-			return what, nil
-		}
-		if err := pause(ctx, look); err != nil {
-			return nothing, fmt.Errorf("the server has acknowledged it, but does not yet show it to readers: %w", err)
+			return nothing, fmt.Errorf("the server has acknowledged it, but did not yet show it to readers: %w", err)
 		}
 	}
 }

@@ -309,10 +309,10 @@ func TestReadersNeverSeeIt(t *testing.T) {
 		}
 		return false
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	err := d.Register(ctx, web(1))
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "does not yet show it") {
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "did not yet show it") {
 		t.Errorf("got error %v, want one that says that readers do not see it", err)
 	}
 }
@@ -380,5 +380,171 @@ func TestUnfitInstancesAreNotSent(t *testing.T) {
 	}
 	if got := f.requests(); len(got) != 0 {
 		t.Errorf("sent %q, want nothing", got)
+	}
+}
+
+// Metadata comes through whoever takes a form for Latin-1, or decodes it once more.
+func TestMetadataIsSentInASCII(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, "v1")
+	d := at(t, f.URL, `{}`)
+	var sent []string
+	f.meddle(func(_ http.ResponseWriter, _ string, form url.Values) bool {
+		if form.Has("metadata") {
+			sent = append(sent, form.Get("metadata"))
+		}
+		return false
+	})
+	in := web(1)
+	in.Metadata = map[string]string{"näme": "a+b %41 ü🦆名\x7f\n\"\\", "empty": ""}
+	if err := d.Register(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	if len(sent) != 2 {
+		t.Fatalf("metadata was sent %d times, want twice", len(sent))
+	}
+	for _, text := range sent {
+		if strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c > '~' || c == '%' || c == '+' }) {
+			t.Errorf("sent %s, want ASCII without %% and +", text)
+		}
+	}
+	got, err := d.List(t.Context(), "test")
+	if diff := cmp.Diff([]registry.Entry{{Instance: in, State: registry.InService}}, got); err != nil || diff != "" {
+		t.Errorf("error %v, and it came back as another (-want +got):\n%s", err, diff)
+	}
+}
+
+// A late call for the pod that had the address may come when readers have seen its heir.
+func TestLateCallAfterATakeoverIsMended(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, "v3")
+	d := at(t, f.URL, `{}`)
+	if err := d.Register(t.Context(), web(1)); err != nil {
+		t.Fatal(err)
+	}
+	heir := web(1)
+	heir.UID = "uid-of-heir"
+	looks := 0
+	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
+		if path != "GET /v3/admin/ns/instance" {
+			return false
+		}
+		if looks++; looks != 2 {
+			return false
+		}
+		f.answer(w, f.entry("10.0.0.1 80")) // the heir is seen, and then goes
+		clear(f.posted)
+		return true
+	})
+	if err := d.Register(t.Context(), heir); err != nil {
+		t.Fatal(err)
+	}
+	got, err := d.List(t.Context(), "test")
+	if diff := cmp.Diff([]registry.Entry{{Instance: heir, State: registry.InService}}, got); err != nil || diff != "" {
+		t.Errorf("error %v, and the heir is not in service (-want +got):\n%s", err, diff)
+	}
+}
+
+// An entry with another lease than the configuration's is registered again, and then has it.
+func TestLeaseFollowsTheConfiguration(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, "v3")
+	before, after := at(t, f.URL, `{"ephemeral":true}`), at(t, f.URL, `{"ephemeral":true,"heartbeatInterval":"20s"}`)
+	if before.HeartbeatInterval() != 5*time.Second || after.HeartbeatInterval() != 20*time.Second {
+		t.Errorf("renewed every %s and %s, want 5s and 20s", before.HeartbeatInterval(), after.HeartbeatInterval())
+	}
+	if at(t, f.URL, `{}`).HeartbeatInterval() != 0 {
+		t.Error("persistent instances are renewed")
+	}
+	if err := before.Register(t.Context(), web(1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := after.Heartbeat(t.Context(), web(1)); !registry.IsNotRegistered(err) {
+		t.Errorf("got error %v, want one that says that it is to be registered", err)
+	}
+	if err := after.Register(t.Context(), web(1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := after.Heartbeat(t.Context(), web(1)); err != nil {
+		t.Error(err)
+	}
+	if asked := strings.Join(f.requests(), "\n"); !strings.Contains(asked, `"preserved.heart.beat.interval":"20000"`) ||
+		!strings.Contains(asked, `"preserved.heart.beat.timeout":"60000"`) ||
+		!strings.Contains(asked, `"preserved.ip.delete.timeout":"120000"`) {
+		t.Errorf("the lease is not what was asked for: %s", asked)
+	}
+	got, err := after.List(t.Context(), "test")
+	if diff := cmp.Diff([]registry.Entry{{Instance: web(1), State: registry.InService}}, got); err != nil || diff != "" {
+		t.Errorf("error %v, and the lease shows as metadata (-want +got):\n%s", err, diff)
+	}
+}
+
+// A pod that the servers probe starts unhealthy, unless it was seen healthy before.
+func TestProbedPodStartsUnhealthy(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, "v3")
+	d := at(t, f.URL, `{"healthChecker":"server"}`)
+	if err := d.Register(t.Context(), web(1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Probe(t.Context(), web(1)); err == nil || registry.IsTerminal(err) {
+		t.Errorf("got error %v, want a passing one", err)
+	}
+	f.mu.Lock()
+	f.posted["10.0.0.1 80"].Set("healthy", "true") // the server's probe
+	f.mu.Unlock()
+	for _, what := range []func(context.Context, registry.Instance) error{d.Probe, d.FailOver, d.Register, d.Probe} {
+		if err := what(t.Context(), web(1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// An entry that carries another UID, or none, is looked at and nothing else.
+func TestAnothersEntryIsSpared(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, "v3")
+	d := at(t, f.URL, `{}`)
+	if err := d.Register(t.Context(), web(1)); err != nil {
+		t.Fatal(err)
+	}
+	f.requests()
+	for _, uid := range []string{"uid-of-another", "UID-1", "uid-10", "*"} {
+		in := web(1)
+		in.UID = uid
+		for _, what := range []func(context.Context, registry.Instance) error{d.FailOver, d.Deregister} {
+			if err := what(t.Context(), in); err != nil {
+				t.Fatal(err)
+			}
+			if asked := f.requests(); len(asked) != 1 || !strings.HasPrefix(asked[0], "GET ") {
+				t.Errorf("uid %q: asked %q, want one look", uid, asked)
+			}
+		}
+	}
+}
+
+// What is listed is ours, of this group and Nacos cluster, and nothing else.
+func TestListIsOnlyOurs(t *testing.T) {
+	t.Parallel()
+	const host = `{"ip":"10.0.0.%d","port":80,"enabled":%t,"metadata":{"rollcall-cluster":"%s","rollcall-namespace":"shop",` +
+		`"rollcall-pod":"web-%[1]d","rollcall-uid":"uid-%[1]d"}}`
+	ours := fmt.Sprintf(host, 1, true, "test") + "," + fmt.Sprintf(host, 2, false, "test")
+	theirs := fmt.Sprintf(host, 3, true, "test-2") + `,{"ip":"10.0.0.4","port":80,"enabled":true,"metadata":{}},{"ip":"10.0.0.5"}`
+	body := fmt.Sprintf(`[
+		{"serviceName":"web","groupName":"DEFAULT_GROUP","clusterMap":{"DEFAULT":{"hosts":[%[1]s,%[2]s]},"C2":{"hosts":[%[1]s]}}},
+		{"serviceName":"empty","groupName":"DEFAULT_GROUP","clusterMap":{}},
+		{"serviceName":"web","groupName":"DEFAULT_GROUP_2","clusterMap":{"DEFAULT":{"hosts":[%[1]s]}}}]`, ours, theirs)
+	f := newFake(t, "v1")
+	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
+		if path == "GET /v1/ns/catalog/services" {
+			_, _ = io.WriteString(w, body)
+			return true
+		}
+		return false
+	})
+	got, err := at(t, f.URL, `{}`).List(t.Context(), "test")
+	want := []registry.Entry{{Instance: web(1), State: registry.InService}, {Instance: web(2), State: registry.OutOfService}}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("error %v, and listed something else (-want +got):\n%s", err, diff)
 	}
 }

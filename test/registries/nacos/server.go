@@ -137,7 +137,7 @@ func (s *Server) command(java, dir, source string, jars []string) (process.Comma
 	return process.Command{
 		Path: java, ReadyTimeout: readyTimeout,
 		Args: []string{
-			"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", // it lives for minutes
+			"-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", // it lives for minutes
 			"-Djava.net.preferIPv4Stack=true",
 			"-Dnacos.standalone=true",
 			"-Dnacos.home=" + dir,

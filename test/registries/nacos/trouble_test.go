@@ -17,7 +17,6 @@ import (
 	driver "github.com/rollcall-dev/rollcall/internal/drivers/nacos"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
-	"github.com/rollcall-dev/rollcall/test/registries"
 	"github.com/rollcall-dev/rollcall/test/registries/nacos"
 )
 
@@ -70,54 +69,19 @@ func answering(status int) http.Handler {
 // A token ends long before the process that has it.
 func TestTokenIsRenewedBeforeItEnds(t *testing.T) {
 	t.Parallel()
-	for name, version := range map[string]nacos.Version{"2": nacos.V2, "3": nacos.V3} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newScenario(t, registries.Use(t, start(nacos.Options{Version: version, TokenLifetime: 3 * time.Second})),
-				driver.Options{})
-			f := newFront(t, through(t, s.server))
-			d := open(t, config(t, f.URL, password, driver.Options{}))
-			const renewals = 4
-			for f.logins.Load() <= renewals {
-				s.do(d.Register, s.pod(1))
-				s.do(d.FailOver, s.pod(1))
-			}
-			if calls := f.all.Load(); calls < 3*renewals {
-				t.Errorf("%d requests with %d logins: the token is not kept", calls, f.logins.Load())
-			}
-		})
-	}
-}
-
-// A server that has just started does not know its users yet, and refuses the password which it took before.
-func TestServerWithoutItsUsersYetIsRetried(t *testing.T) {
-	t.Parallel()
-	for name, version := range map[string]nacos.Version{"2": nacos.V2, "3": nacos.V3} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newScenario(t, registries.Use(t, start(nacos.Options{Version: version, CachedUsers: true})), driver.Options{})
-			s.do(s.driver.Register, s.pod(1))
-			restarted := make(chan error, 1)
-			go func() { restarted <- s.server.Restart(t.Context()) }()
-			// Until the server is down, and then until it is back with its users.
-			var refused bool
-			for down, back := false, false; !back; {
-				err := s.driver.Register(t.Context(), s.pod(2))
-				if registry.IsTerminal(err) {
-					t.Fatalf("a terminal error while the server restarts: %v", err)
-				}
-				down = down || err != nil
-				back = down && err == nil
-				refused = refused || err != nil && strings.Contains(err.Error(), "took this password before")
-			}
-			s.must(<-restarted)
-			s.do(s.driver.Register, s.pod(1), s.pod(2))
-			if !refused {
-				t.Log("the server had its users before it took the first request: this proves little")
-			}
-			s.do(s.driver.Deregister, s.pod(1), s.pod(2))
-		})
-	}
+	onEach(t, driver.Options{}, func(s *scenario) {
+		f := newFront(s.T, through(s.T, s.server))
+		d := open(s, config(s, f.URL, password, driver.Options{}))
+		const renewals = 2
+		for f.logins.Load() <= renewals {
+			s.must(d.Register(s.Context(), s.pod(1)))
+			s.must(d.FailOver(s.Context(), s.pod(1)))
+		}
+		if calls := f.all.Load(); calls < 3*renewals {
+			s.Errorf("%d requests with %d logins: the token is not kept", calls, f.logins.Load())
+		}
+		s.do(d.Deregister, s.pod(1))
+	})
 }
 
 // Who the server does not know, or does not let, is told which field to mend.
