@@ -13,6 +13,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	at := func(path, cluster string) func(registrytest.T) registry.Registry {
 		return func(t registrytest.T) registry.Registry { return open(t, path, cluster) }
