@@ -70,7 +70,16 @@ func (c *client) do(ctx context.Context, call call) (*answer, error) {
 			break
 		}
 	}
-	return nil, errors.Join(errs...)
+	return nil, joined(errs)
+}
+
+// joined is errors.Join in one line.
+func joined(errs []error) error {
+	all := errs[0]
+	for _, err := range errs[1:] {
+		all = fmt.Errorf("%w; %w", all, err)
+	}
+	return all
 }
 
 func (c *client) use(index int) { c.good.Store(int32(index)) } //nolint:gosec // a handful of addresses
