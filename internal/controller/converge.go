@@ -252,7 +252,4 @@ func (r *PodReconciler) adopt(seen *observation, s step) {
 		c.outSince = now
 	}
 	c.acknowledged = true
-	if s.want != lifecycle.Absent {
-		r.ledger.hold(seen.page, s, now)
-	}
 }

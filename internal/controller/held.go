@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -73,8 +74,11 @@ func (r *PodReconciler) recall(seen *observation) {
 		return
 	}
 	for _, in := range record.Instances {
-		s := step{target: targetOf(seen.settings.Cluster, seen.pod(), in), want: record.Want}
-		r.ledger.hold(seen.page, s, r.clock.Now())
+		t := targetOf(seen.settings.Cluster, seen.pod(), in)
+		if i := slices.IndexFunc(seen.targets, func(t target) bool { return t.key() == in }); i >= 0 {
+			t = seen.targets[i] // with its weight and metadata
+		}
+		r.ledger.hold(seen.page, step{target: t, want: record.Want}, r.clock.Now())
 	}
 }
 

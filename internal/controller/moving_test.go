@@ -138,12 +138,29 @@ func TestWhatIsHeldByTheRecordsWord(t *testing.T) {
 			w.reconcile(pod)
 			w.expectJournal("")
 			w.expectHeld(tc.reason, pod)
+			if other := w.r.Held("new"); len(other) > 0 {
+				t.Errorf("of a registry that the pod was never in, %v is held", other)
+			}
 			w.sleep(time.Second)
 			w.lose(pod)
 			w.reconcile(pod)
 			w.expectHeld("the record has lied")
 			w.expectJournal("nothing is known, and nothing is said")
 		})
+	}
+}
+
+func TestWhatIsRecalledIsWhole(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1", annotated(service.AnnotationWeight, "10"))
+	w.changePod(pod, unready)
+	w.restart()
+	w.reconcile(pod)
+	want := w.instance(pod, "web", 8080)
+	want.Weight = 10
+	if held := w.r.Held("default"); len(held) != 1 || !held[0].Equal(want) {
+		t.Errorf("held are %+v, want %+v", held, want)
 	}
 }
 

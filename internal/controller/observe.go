@@ -79,13 +79,13 @@ func (r *PodReconciler) observe(ctx context.Context, req Request) (*observation,
 	if !seen.managed() {
 		return seen, nil
 	}
-	r.recall(seen)
 	seen.unsupported = unsupportedKind(pod)
 	node, err := r.nodeOf(ctx, pod)
 	if err != nil {
 		return nil, err
 	}
 	r.observeTargets(seen, node)
+	r.recall(seen)
 	return seen, nil
 }
 

@@ -324,6 +324,7 @@ func TestWhatTheRegistryLostIsPutBack(t *testing.T) {
 	w.must(w.backend.Deregister(t.Context(), w.instance(pod, "web", 8080)), "losing the entry")
 	w.lose(pod)
 	w.expectLosers("the pod is looked at", pod)
+	w.expectLosers("and that is told once")
 	w.reconcile(pod)
 	w.expectJournal("", registers)
 	w.expectInService(pod)
