@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
@@ -161,8 +162,11 @@ func TestReplaceClosesTheOldRegistryAfterItsCalls(t *testing.T) {
 
 func TestGuardRefusesWhatIsNotPermitted(t *testing.T) {
 	t.Parallel()
-	inner := &fake{}
+	inner, gathered := &fake{}, prometheus.NewRegistry()
 	d := newDrivers(t, func(context.Context, registry.Config) (registry.Registry, error) { return inner, nil })
+	m, err := metrics.NewRegistryMetrics(gathered)
+	must(t, err)
+	d.metrics = m
 	var asked time.Duration
 	d.permit = func(timeout time.Duration) error {
 		asked = timeout
@@ -180,6 +184,9 @@ func TestGuardRefusesWhatIsNotPermitted(t *testing.T) {
 	}
 	if calls := inner.calls.Load(); calls > 0 {
 		t.Errorf("%d calls came through", calls)
+	}
+	if n, err := testutil.GatherAndCount(gathered); err != nil || n > 0 {
+		t.Errorf("%d series (%v) tell of calls that were never made", n, err)
 	}
 	if asked != config.DefaultTimeout {
 		t.Errorf("asked for %s, want the registry's timeout %s", asked, config.DefaultTimeout)
