@@ -33,19 +33,10 @@ func newStamp(s registry.State) stamp {
 }
 
 // state is what a stamp says, "" for that of no write of ours.
-func state(stamp string) registry.State {
-	s, _, _ := strings.Cut(stamp, "-")
-	return registry.State(s)
+func (s stamp) state() registry.State {
+	state, _, _ := strings.Cut(string(s), "-")
+	return registry.State(state)
 }
-
-// seen is what readers see of a write.
-type seen int
-
-const (
-	nothing seen = iota // not yet, or another write is seen in its place
-	done
-	taken // another pod was registered at the address
-)
 
 func (r *Registry) register(ctx context.Context, in registry.Instance) error {
 	before, err := r.read(ctx, in)
@@ -56,10 +47,29 @@ func (r *Registry) register(ctx context.Context, in registry.Instance) error {
 	if err != nil {
 		return err
 	}
+	if before == nil || before.is(in) {
+		_, err = r.put(ctx, in, before.stamp(), healthy)
+		return err
+	}
+	// A late call for the pod that had the address may have looked before our write, and act when readers have seen it. It
+	// has by the time of another one.
+	mine, err := r.put(ctx, in, before.stamp(), healthy)
+	if err != nil {
+		return err
+	}
+	if err := pause(ctx, settle); err != nil {
+		return fmt.Errorf("taking the address over from another pod: %w", err)
+	}
+	_, err = r.put(ctx, in, mine, healthy)
+	return err
+}
+
+// put puts the instance in service, and returns the stamp of that. before is the stamp of the entry that is there now.
+func (r *Registry) put(ctx context.Context, in registry.Instance, before stamp, healthy bool) (stamp, error) {
 	mine := newStamp(registry.InService)
 	form, err := r.form(in, mine, healthy)
 	if err != nil {
-		return err
+		return "", err
 	}
 	write := func() error {
 		// What was set by PUT beats any POST, enabled=false and the metadata included, and outlives the removal of the
@@ -69,48 +79,9 @@ func (r *Registry) register(ctx context.Context, in registry.Instance) error {
 		}
 		return r.send(ctx, setInstance, in, form)
 	}
-	look := func(h *host) seen { return inService(h, in, before, mine) }
-	if before == nil || before.is(in) {
-		return r.until(ctx, in, write, look)
-	}
-	return r.takeOver(ctx, in, write, look)
-}
-
-// takeOver registers where another pod has been. A late call for that one may have looked before our write, and act after
-// readers have seen it; so it looks once more.
-func (r *Registry) takeOver(
-	ctx context.Context, in registry.Instance, write func() error, look func(*host) seen,
-) error {
-	for {
-		if err := r.until(ctx, in, write, look); err != nil {
-			return err
-		}
-		if err := pause(ctx, settle); err != nil {
-			return err
-		}
-		h, err := r.read(ctx, in)
-		if err != nil {
-			return err
-		}
-		if look(h) != nothing {
-			return nil
-		}
-	}
-}
-
-// inService looks for a registration. Another one of the same pod, made at the same time, is as good.
-func inService(h *host, in registry.Instance, before *host, mine stamp) seen {
-	switch {
-	case h == nil || before != nil && h.stamp() == before.stamp():
-		return nothing
-	case h.stamp() == string(mine):
-		return done
-	case state(h.stamp()) != registry.InService:
-		return nothing
-	case h.is(in):
-		return done
-	}
-	return taken
+	return mine, r.until(ctx, in, write, func(h *host) bool {
+		return h.stamp() == mine || h.is(in) && h.stamp() != before && h.stamp().state() == registry.InService
+	})
 }
 
 func (r *Registry) failOver(ctx context.Context, in registry.Instance) error {
@@ -123,17 +94,11 @@ func (r *Registry) failOver(ctx context.Context, in registry.Instance) error {
 	if err != nil {
 		return err
 	}
-	return r.until(ctx, in,
-		func() error { return r.send(ctx, setInstance, in, form) },
-		func(h *host) seen {
-			switch {
-			case !h.is(in) || h.stamp() == string(mine):
-				return done
-			case h.stamp() != before.stamp() && state(h.stamp()) == registry.OutOfService:
-				return done
-			}
-			return nothing
-		})
+	write := func() error { return r.send(ctx, setInstance, in, form) }
+	return r.until(ctx, in, write, func(h *host) bool {
+		return !h.is(in) || h.stamp() == mine ||
+			h.stamp() != before.stamp() && h.stamp().state() == registry.OutOfService
+	})
 }
 
 func (r *Registry) deregister(ctx context.Context, in registry.Instance) error {
@@ -141,50 +106,39 @@ func (r *Registry) deregister(ctx context.Context, in registry.Instance) error {
 	if err != nil || !before.is(in) {
 		return err
 	}
-	return r.until(ctx, in,
-		func() error { return r.send(ctx, removeInstance, in, r.identity(in)) },
-		func(h *host) seen {
-			if h.is(in) {
-				return nothing
-			}
-			return done
-		})
+	write := func() error { return r.send(ctx, removeInstance, in, r.identity(in)) }
+	return r.until(ctx, in, write, func(h *host) bool { return !h.is(in) })
 }
 
-// until writes, and returns when readers see that. Where they don't within a while, another write has got in between: ours
-// is the later one, and is made again.
+// until writes, and returns when readers see that, or the same by another call for the pod. Where they don't within a
+// while, another write has got in between: ours is the later one, and is made again.
 func (r *Registry) until(
-	ctx context.Context, in registry.Instance, write func() error, look func(*host) seen,
+	ctx context.Context, in registry.Instance, write func() error, seen func(*host) bool,
 ) error {
 	for wait := settle; ; wait *= 2 {
 		if err := write(); err != nil {
 			return err
 		}
-		switch what, err := r.await(ctx, in, wait, look); {
-		case err != nil:
+		if ok, err := r.await(ctx, in, wait, seen); ok || err != nil {
 			return err
-		case what == taken:
-			return errors.New("another pod was registered at this address at the same time")
-		case what == done:
-			return nil
 		}
 	}
 }
 
 // await asks readers, for as long as wait says, whether they see a write.
 func (r *Registry) await(
-	ctx context.Context, in registry.Instance, wait time.Duration, looks func(*host) seen,
-) (seen, error) {
+	ctx context.Context, in registry.Instance, wait time.Duration, seen func(*host) bool,
+) (bool, error) {
 	for end := time.Now().Add(wait); ; {
 		h, err := r.read(ctx, in)
 		if err == nil {
-			if what := looks(h); what != nothing || time.Now().After(end) {
-				return what, nil
+			if ok := seen(h); ok || time.Now().After(end) {
+				return ok, nil
 			}
 			err = pause(ctx, look)
 		}
 		if err != nil {
-			return nothing, fmt.Errorf("the server has acknowledged it, but did not yet show it to readers: %w", err)
+			return false, fmt.Errorf("the server has acknowledged it, but did not yet show it to readers: %w", err)
 		}
 	}
 }
@@ -207,7 +161,7 @@ func (r *Registry) probe(ctx context.Context, in registry.Instance) error {
 		return err
 	case !h.is(in):
 		return errors.New("it is not registered")
-	case state(h.stamp()) != registry.InService || h.Enabled != nil && !*h.Enabled:
+	case h.stamp().state() != registry.InService || h.Enabled != nil && !*h.Enabled:
 		return errors.New("it is out of service")
 	case !h.Healthy && r.opts.Ephemeral:
 		return errors.New("the server holds it unhealthy: it has had no heartbeat for three intervals")
@@ -305,7 +259,7 @@ func (r *Registry) form(in registry.Instance, mine stamp, healthy bool) (url.Val
 	}
 	form := r.identity(in)
 	form.Set("metadata", metadata)
-	form.Set("enabled", strconv.FormatBool(state(string(mine)) == registry.InService))
+	form.Set("enabled", strconv.FormatBool(mine.state() == registry.InService))
 	form.Set("healthy", strconv.FormatBool(healthy))
 	return form, nil
 }

@@ -29,8 +29,9 @@
 //
 // Nacos has no conditional change. FailOver and Deregister read the entry first, spare it if its UID differs, and act then;
 // a Register of the next pod that falls between the two is undone by that. It is Register that mends it: it acknowledges
-// only what readers see, writes again what they don't see within a second, and where it took an address over, it looks
-// once more a second later. What is left is a call that was held up for longer than that between its look and its act.
+// only what readers see, writes again what they don't see within a second, and where it takes an address over, it
+// registers a second time a second later. What is left is a call that was held up for longer than that between its look
+// and its act.
 //
 // # Health
 //

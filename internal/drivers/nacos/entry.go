@@ -39,7 +39,13 @@ func (h *host) lasts(opts Options) bool {
 	return true
 }
 
-func (h *host) stamp() string { return h.Metadata[metaWrite] }
+// stamp is that of the last write, "" for none of ours.
+func (h *host) stamp() stamp {
+	if h == nil {
+		return ""
+	}
+	return stamp(h.Metadata[metaWrite])
+}
 
 // is holds for the entry of this pod. Nobody is called "".
 func (h *host) is(in registry.Instance) bool { return h != nil && in.UID != "" && h.uid() == in.UID }

@@ -101,7 +101,7 @@ func harness(s *nacos.Server, opts driver.Options) registrytest.Harness {
 	// The cases take longer than the default lease, 30 s, and don't renew what they are not about.
 	long := opts
 	if opts.Ephemeral {
-		long.HeartbeatInterval = "1m"
+		long.HeartbeatInterval = "10m"
 	}
 	h := registrytest.Harness{
 		Open: func(t registrytest.T, _ string) registry.Registry {
