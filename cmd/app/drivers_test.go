@@ -218,6 +218,34 @@ func TestTheRegistryIsServedReadOnlyAndFollowsAReload(t *testing.T) {
 	}
 }
 
+func TestEachRegistryIsServedUnderItsName(t *testing.T) {
+	t.Parallel()
+	d := newDrivers(t, newFake)
+	path := func(name string) registry.Constructor {
+		return func(context.Context, registry.Config) (registry.Registry, error) {
+			return &readable{text: name, path: true}, nil
+		}
+	}
+	d.constructors["one"], d.constructors["two"] = path("one"), path("two")
+	expectOpened(t, d, configured(t, strings.NewReplacer("old: {driver: fake", "old: {driver: one", "new: {driver: fake", "new: {driver: two").Replace(several)))
+	for _, tc := range []struct {
+		reason, path string
+		code         int
+		body         string
+	}{
+		{"the first of the defaults has the short path", "/v1/instances", http.StatusOK, "one /v1/instances"},
+		{"a name comes before the driver's own path", "/registries/new/v1/instances", http.StatusOK, "two /v1/instances"},
+		{"the default has a name too", "/registries/old/v1/instances", http.StatusOK, "one /v1/instances"},
+		{"a name that nobody has", "/registries/other/v1/instances", http.StatusNotFound, `no registry "other"`},
+	} {
+		answer := httptest.NewRecorder()
+		d.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, tc.path, nil))
+		if answer.Code != tc.code || !strings.Contains(answer.Body.String(), tc.body) {
+			t.Errorf("%s: got %d %q, want %d and %q", tc.reason, answer.Code, answer.Body, tc.code, tc.body)
+		}
+	}
+}
+
 func newDrivers(t *testing.T, constructor registry.Constructor) *drivers {
 	t.Helper()
 	m, err := metrics.NewRegistryMetrics(prometheus.NewRegistry())
@@ -277,13 +305,20 @@ func (f *fake) Deregister(context.Context, registry.Instance) error    { return 
 func (f *fake) List(context.Context, string) ([]registry.Entry, error) { return nil, f.call() }
 func (f *fake) Close() error                                           { f.closed.Store(true); return nil }
 
-// readable serves its text to every request.
+// readable serves its text to every request, with the path that it was asked for where that is wanted.
 type readable struct {
 	fake
 	text string
+	path bool
 }
 
-func (r *readable) ServeHTTP(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, r.text) }
+func (r *readable) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	text := r.text
+	if r.path {
+		text += " " + request.URL.Path
+	}
+	_, _ = fmt.Fprint(w, text)
+}
 
 func receive[T any](t *testing.T, from <-chan T) T {
 	t.Helper()

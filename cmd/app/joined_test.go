@@ -203,13 +203,17 @@ func TestWhatTheControllerGetsOfADriver(t *testing.T) {
 	t.Parallel()
 	d := newDrivers(t, newFake)
 	d.constructors["one"] = func(context.Context, registry.Config) (registry.Registry, error) { return &joining{}, nil }
-	c := configured(t, strings.Replace(several, "old: {driver: fake}", "old: {driver: one, timeout: 2s}", 1))
+	c := configured(t, strings.Replace(several, "old: {driver: fake}", "old: {driver: one, timeout: 2s}", 1)+
+		"service: {sharedAcrossNamespaces: true, metadata: {site: here}}\n")
 	expectOpened(t, d, c)
 	all := d.current.Load()
 	got := settings(c, all)
 	plain, capable := got.Registries["new"], got.Registries["old"]
 	if plain.Prober != nil || capable.Prober == nil || capable.Timeout != 2*time.Second || capable.Calls != all.get("old").registry {
 		t.Errorf("got %+v", got.Registries)
+	}
+	if !got.SharedAcrossNamespaces || got.Services.Metadata["site"].String() != "here" {
+		t.Errorf("got %+v, want what service says", got)
 	}
 	if len(got.DefaultRegistries) != 1 || got.DefaultRegistries[0] != "old" {
 		t.Errorf("the defaults are %q, want old", got.DefaultRegistries)

@@ -86,6 +86,33 @@ func TestADepartureOfAPodThatWasKept(t *testing.T) {
 	w.expectAbsent(pod)
 }
 
+func TestNothingIsLeftWhileItIsNotKnownWhatThePodIs(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		change []func(*corev1.Pod)
+	}{
+		"a state that nobody knows": {
+			reason: "the registry is left as it is",
+			change: []func(*corev1.Pod){inState("Odd"), annotated(service.AnnotationServices, "api=9090")},
+		},
+		"a description that does not parse": {
+			reason: "the pod is kept where it is, and nothing says that it has left",
+			change: []func(*corev1.Pod){unready, annotated(service.AnnotationServices, "?")},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			w.changePod(pod, tc.change...)
+			w.reconcile(pod)
+			w.expectJournal(tc.reason)
+			w.expectInService(pod)
+		})
+	}
+}
+
 func TestAnUnknownRegistryLetsNoPodGoUnasked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

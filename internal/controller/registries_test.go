@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -106,6 +107,36 @@ func TestARestartKnowsFromTheRecordWhichRegistryThePodHasToLeave(t *testing.T) {
 	w.expectJournal("", "new: "+registers, deregisters, writes)
 }
 
+func TestARecordSpeaksForTheRegistriesThatItNames(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, draining15s)
+	w.withRegistry("new")
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconcile(pod)
+	w.takeJournal()
+	w.restart()
+	w.apply(func(s *Settings) { s.DefaultRegistries = []string{"default", "new"} })
+	w.reconcile(pod)
+	w.expectJournal("it says that the pod is out of one, and nothing of the other", "new: "+deregisters, writes)
+}
+
+func TestARecordThatNamesNoRegistry(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.restart()
+	record := w.record(pod)
+	record.Instances[0].Registry = ""
+	text, err := json.Marshal(record)
+	w.must(err, "encoding the record")
+	w.changePod(pod, annotated(lifecycle.AnnotationRecord, string(text)))
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconcile(pod)
+	w.expectJournal("garbage is no record, and there is no registry to be put back", deregisters, writes)
+	w.expectEvents("")
+}
+
 func TestARegistryThatTheConfigurationDropsWhileAPodIsInIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -157,19 +188,22 @@ func TestWhatAnInstanceCarries(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.must(w.api.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: "node-1", Labels: map[string]string{corev1.LabelTopologyZone: "eu-1a"},
+		Name: "node-1", Labels: map[string]string{corev1.LabelTopologyZone: "eu-1a", corev1.LabelTopologyRegion: "eu-1"},
 	}}), "creating the node")
+	where, err := service.ParseMetadataTemplate("{region}/{node}")
+	w.must(err, "parsing the metadata")
+	w.apply(func(s *Settings) { s.Services.Metadata = map[string]service.MetadataTemplate{"where": where} })
 	onNode := func(pod *corev1.Pod) { pod.Spec.NodeName = "node-1" }
 	pod := w.servingPod(w.cloneSet("web"), "web-1", onNode, annotated(service.AnnotationWeight, "10"))
 
 	want := w.instance(pod, "web", 8080)
-	want.Weight, want.Zone = 10, "eu-1a"
+	want.Weight, want.Zone, want.Metadata = 10, "eu-1a", map[string]string{"where": "eu-1/node-1"}
 	w.expectLastInstance("", want)
 
 	w.changePod(pod, annotated(service.AnnotationWeight, "20"), annotated(service.AnnotationMetadata, "version=2"))
 	w.reconcile(pod)
 	w.expectJournal("clients are told; nothing has to be written down", registers)
-	want.Weight, want.Metadata = 20, map[string]string{"version": "2"}
+	want.Weight, want.Metadata = 20, map[string]string{"where": "eu-1/node-1", "version": "2"}
 	w.expectLastInstance("", want)
 	w.reconcile(pod)
 	w.expectJournal("once is enough")
