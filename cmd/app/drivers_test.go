@@ -276,9 +276,12 @@ func expectOpened(t *testing.T, d *drivers, c *config.Config, rotated ...string)
 	return all.get(c.DefaultRegistries[0])
 }
 
-// serve makes registries that serve their text.
-func serve(text string) registry.Constructor {
-	return func(context.Context, registry.Config) (registry.Registry, error) { return &readable{text: text}, nil }
+// serve makes a registry that serves its text.
+func serve(text string) registry.Constructor { return always(&readable{text: text}) }
+
+// always makes one and the same registry.
+func always(reg registry.Registry) registry.Constructor {
+	return func(context.Context, registry.Config) (registry.Registry, error) { return reg, nil }
 }
 
 func newFake(context.Context, registry.Config) (registry.Registry, error) { return &fake{}, nil }

@@ -84,6 +84,22 @@ func TestReloadRefusesABadConfiguration(t *testing.T) {
 	}
 }
 
+func TestARotatedFileIsInUseAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newReloadScenario(t)
+	token := filepath.Join(t.TempDir(), "token")
+	must(t, os.WriteFile(token, []byte("first"), 0o600))
+	s.Start()
+	s.Write(strings.Replace(minimal, "fake", "fake\n  auth: {tokenFile: "+token+"}", 1))
+	before := s.ExpectSettings().Registries["default"].Calls
+	must(t, os.WriteFile(token+".new", []byte("second"), 0o600))
+	must(t, os.Rename(token+".new", token))
+	if s.ExpectSettings().Registries["default"].Calls == before {
+		t.Error("the registry goes on with the token that it read before")
+	}
+	s.ExpectMetrics(1, 0, 1)
+}
+
 func TestEachRefusalIsToldByItself(t *testing.T) {
 	t.Parallel()
 	s := newReloadScenario(t)

@@ -36,6 +36,9 @@ func TestTheManagerComesUpWithoutOpenKruise(t *testing.T) {
 
 	must(t, m.Stop())
 	api.ExpectReleased()
+	if one, two := m.one.closed.Load(), m.two.closed.Load(); !one || !two {
+		t.Errorf("the registry that was replaced is closed: %t, and the last one: %t", one, two)
+	}
 }
 
 func TestTheNextManagerTakesOverAtOnce(t *testing.T) {
@@ -201,12 +204,16 @@ type running struct {
 	addresses Addresses
 	cancel    context.CancelFunc
 	done      chan error
+	one, two  *readable
 }
 
 func (api *fakeAPI) StartManager(args ...string) *running {
 	api.t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(api.t.Context()))
-	m := &running{t: api.t, config: filepath.Join(api.t.TempDir(), "config.yaml"), cancel: cancel, done: make(chan error, 1)}
+	m := &running{
+		t: api.t, config: filepath.Join(api.t.TempDir(), "config.yaml"), cancel: cancel, done: make(chan error, 1),
+		one: &readable{text: "one"}, two: &readable{text: "two"},
+	}
 	m.Write(strings.Replace(minimal, "fake", "one", 1))
 	args = append([]string{
 		"--config=" + m.config, "--kubeconfig=" + kubeconfig(api.t, api.url),
@@ -215,7 +222,7 @@ func (api *fakeAPI) StartManager(args ...string) *running {
 	listening := make(chan Addresses, 1)
 	go func() {
 		m.done <- Run(ctx, args, WithLogger(quiet()), WithListening(func(at Addresses) { listening <- at }),
-			WithRegistry("fake", newFake), WithRegistry("one", serve("one")), WithRegistry("two", serve("two")))
+			WithRegistry("fake", newFake), WithRegistry("one", always(m.one)), WithRegistry("two", always(m.two)))
 	}()
 	select {
 	case m.addresses = <-listening:

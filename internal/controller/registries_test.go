@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -284,6 +285,56 @@ func TestAHookWaitsUntilClientsAreGivenThePod(t *testing.T) {
 	inspector.why = nil
 	w.reconcile(pod)
 	w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
+}
+
+// hanging answers only when it has to.
+type hanging struct{}
+
+func (hanging) Probe(ctx context.Context, _ registry.Instance) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestAProbeHasATimeOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(s *Settings) {
+			one := s.Registries["default"]
+			one.Prober = hanging{}
+			s.Registries = map[string]Registry{"default": one}
+		})
+		began := time.Now()
+		w.reconcile(w.bornPod(w.cloneSet("web"), "web-1"))
+		if took := time.Since(began); took != testTimeout {
+			t.Errorf("waited %s for it, want %s", took, testTimeout)
+		}
+		w.expectEvents("", "Warning NotServing ")
+	})
+}
+
+func TestWhenToLookAgainAtSeveral(t *testing.T) {
+	t.Parallel()
+	soon, late, event := wait{reason: "Soon", after: time.Second}, wait{reason: "Late", after: time.Minute}, wait{reason: "Event"}
+	for name, tc := range map[string]struct {
+		reason     string
+		one, other wait
+		want       wait
+	}{
+		"nothing":             {"nothing is missing", wait{}, wait{}, wait{}},
+		"the first":           {"the other has come", soon, wait{}, soon},
+		"the second":          {"the first has come", wait{}, late, late},
+		"the sooner is first": {"one look is for both", soon, late, soon},
+		"the later is first":  {"the first is shown, and neither waits for the other", late, soon, wait{reason: "Late", after: time.Second}},
+		"an event, then time": {"the event may not be about the other", event, late, wait{reason: "Event", after: time.Minute}},
+		"time, then an event": {"no event takes the time away", late, event, late},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := tc.one.and(tc.other); got != tc.want {
+				t.Errorf("got %+v, want %+v\nreason: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
 }
 
 // Entries that expire.
