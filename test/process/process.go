@@ -38,13 +38,25 @@ func NewLauncher() *Launcher {
 	l := &Launcher{requests: make(chan func()), ended: make(chan struct{})}
 	go func() {
 		defer close(l.ended)
-		// Never unlocked: the thread ends with this goroutine.
-		runtime.LockOSThread()
-		for request := range l.requests {
-			request()
-		}
+		l.serve()
 	}()
 	return l
+}
+
+// serve starts what is asked for on a thread that ends with this goroutine, since it is never unlocked.
+func (l *Launcher) serve() {
+	runtime.LockOSThread()
+	if onMainThread() {
+		// Go never ends the main thread. While this goroutine holds it, another one gets another.
+		defer runtime.UnlockOSThread()
+		var other sync.WaitGroup
+		other.Go(l.serve)
+		other.Wait()
+		return
+	}
+	for request := range l.requests {
+		request()
+	}
 }
 
 // start starts the command. It must not be called after Close.

@@ -31,6 +31,20 @@ func TestProcessEndsWithItsLauncher(t *testing.T) {
 	}
 }
 
+// Go schedules the launcher's goroutine onto the main thread now and then, which never ends.
+func TestLauncherLeavesTheMainThread(t *testing.T) {
+	t.Parallel()
+	for range 200 {
+		l := NewLauncher()
+		main := make(chan bool, 1)
+		l.requests <- func() { main <- onMainThread() }
+		if <-main {
+			t.Error("the launcher serves from the main thread")
+		}
+		l.Close()
+	}
+}
+
 func TestKillEndsTheWholeGroup(t *testing.T) {
 	t.Parallel()
 	l := NewLauncher()

@@ -27,6 +27,9 @@ func dieWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
+// onMainThread is about the calling goroutine, which is locked to its thread.
+func onMainThread() bool { return syscall.Gettid() == os.Getpid() }
+
 func killGroup(pid int) error {
 	if err := syscall.Kill(-pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("killing process group %d: %w", pid, err)

@@ -19,6 +19,7 @@ func Supported() error {
 func OwnGroup(*exec.Cmd) {}
 
 func dieWithParent(*exec.Cmd) {}
+func onMainThread() bool      { return false }
 func killGroup(int) error     { return Supported() }
 
 // Lock always fails here.
