@@ -26,7 +26,11 @@ import (
 const usage = `
 Usage:
   registries get [driver...]                    get the servers that are not in the cache yet
-  registries report results.json [driver...]    print a line for each driver from what go test -json wrote`
+  registries report results.json [driver...]    print a line for each driver, and for the move from one to another
+                                                where it is all, from what go test -json wrote`
+
+// migration is the folder of the tests that move pods from one registry to another, and the last line of a table of all.
+const migration = "migration"
 
 // driver is one whose tests are in test/registries/<name>.
 type driver struct {
@@ -72,11 +76,11 @@ func run(ctx context.Context, args []string) error {
 		}
 		return get(ctx, os.Stderr, chosen)
 	case len(args) > 1 && args[0] == "report":
-		chosen, err := choose(args[2:])
+		rows, err := rows(args[2:])
 		if err != nil {
 			return err
 		}
-		return report(os.Stdout, args[1], names(chosen), registries.Required())
+		return report(os.Stdout, args[1], rows, registries.Required())
 	default:
 		return errors.New("say what to do" + usage)
 	}
@@ -94,6 +98,18 @@ func choose(wanted []string) ([]driver, error) {
 		}
 	}
 	return slices.DeleteFunc(all, func(d driver) bool { return !slices.Contains(wanted, d.name) }), nil
+}
+
+// rows are those of the table: each driver of these names, or all, and then the move from one to another.
+func rows(wanted []string) ([]string, error) {
+	chosen, err := choose(wanted)
+	if err != nil {
+		return nil, err
+	}
+	if len(wanted) > 0 {
+		return names(chosen), nil
+	}
+	return append(names(chosen), migration), nil
 }
 
 func names(of []driver) []string {

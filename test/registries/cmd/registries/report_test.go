@@ -184,3 +184,18 @@ func TestChoose(t *testing.T) {
 		t.Errorf("a slip of the pen: got %v", err)
 	}
 }
+
+func TestRows(t *testing.T) {
+	t.Parallel()
+	all, err := rows(nil)
+	if err != nil || all[len(all)-1] != migration {
+		t.Errorf("a table of all ends with the move from one to another: got %v, %v", all, err)
+	}
+	some, err := rows([]string{"etcd"})
+	if err != nil || len(some) != 1 || some[0] != "etcd" {
+		t.Errorf("etcd: got %v, %v", some, err)
+	}
+	if _, err := rows([]string{"edct"}); err == nil {
+		t.Error("a slip of the pen is taken for a driver")
+	}
+}
