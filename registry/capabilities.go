@@ -24,6 +24,18 @@ type StaleLister interface {
 	Staleness() time.Duration
 }
 
+// Getter is for a registry that can be asked what it says of one instance now.
+type Getter interface {
+	// Get returns what the registry says of the instance: InService or OutOfService, or Absent where there is no entry of
+	// its identity or the entry carries another cluster or another UID. It is read where writes are acknowledged: a
+	// change that was acknowledged before the call began is never missing from the answer. A driver that can only read
+	// a cache which lags, or a replica, is no Getter. With an error the state says nothing.
+	//
+	// Get changes nothing. It is called after a call whose outcome is unknown, once nothing of that can be carried out any
+	// more, and before OpenKruise is let go on; never where all calls were acknowledged.
+	Get(ctx context.Context, in Instance) (State, error)
+}
+
 // Prober is for a registry in which an instance that was registered is not given to clients yet: because the registry
 // checks it first, say.
 type Prober interface {

@@ -15,6 +15,7 @@ const (
 	List       = "list"
 	Probe      = "probe"
 	Heartbeat  = "heartbeat"
+	Get        = "get"
 )
 
 // Around is put around a call: it does something, makes the call by do or doesn't, and returns its error or one of its
@@ -28,6 +29,7 @@ type Registry struct {
 	Lister registry.Lister
 	// Staleness is how old what Lister answers may be; see [registry.StaleLister].
 	Staleness   time.Duration
+	Getter      registry.Getter
 	Prober      registry.Prober
 	Heartbeater registry.Heartbeater
 }
@@ -46,6 +48,9 @@ func Wrap(made registry.Registry, arounds ...Around) *Registry {
 	}
 	if stale, ok := made.(registry.StaleLister); ok {
 		wrapped.Staleness = stale.Staleness()
+	}
+	if getter, ok := made.(registry.Getter); ok {
+		wrapped.Getter = &gets{inner: getter, around: around}
 	}
 	if prober, ok := made.(registry.Prober); ok {
 		wrapped.Prober = &probes{inner: prober, around: around}
@@ -97,6 +102,22 @@ func (l *lists) List(ctx context.Context, cluster string) (entries []registry.En
 		return nil, err
 	}
 	return entries, nil
+}
+
+type gets struct {
+	inner  registry.Getter
+	around Around
+}
+
+func (g *gets) Get(ctx context.Context, in registry.Instance) (state registry.State, err error) {
+	err = g.around(ctx, Get, func(ctx context.Context) error {
+		state, err = g.inner.Get(ctx, in)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return state, nil
 }
 
 type probes struct {

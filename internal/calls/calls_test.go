@@ -63,6 +63,17 @@ func TestAListThatFailedHasNoEntries(t *testing.T) {
 	}
 }
 
+func TestAReadBackThatFailedSaysNothing(t *testing.T) {
+	t.Parallel()
+	failed := errors.New("failed")
+	reg := Wrap(&capable{}, func(ctx context.Context, _ string, do func(context.Context) error) error {
+		return errors.Join(do(ctx), failed)
+	})
+	if state, err := reg.Getter.Get(t.Context(), registry.Instance{}); state != "" || !errors.Is(err, failed) {
+		t.Errorf("got %q, %v; want no state and %v", state, err, failed)
+	}
+}
+
 func TestCapabilitiesAreThoseOfTheDriver(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -71,8 +82,8 @@ func TestCapabilitiesAreThoseOfTheDriver(t *testing.T) {
 		want   string
 	}{
 		"none":        {"what a driver lacks is nil", &plain{}, ""},
-		"all":         {"each is found", &capable{}, "Lister Prober Heartbeater staleness=30s"},
-		"no interval": {"a registry that is not configured to lease needs no heartbeats", &capable{eternal: true}, "Lister Prober staleness=30s"},
+		"all":         {"each is found", &capable{}, "Lister Getter Prober Heartbeater staleness=30s"},
+		"no interval": {"a registry that is not configured to lease needs no heartbeats", &capable{eternal: true}, "Lister Getter Prober staleness=30s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -87,6 +98,9 @@ func describe(reg *Registry) string {
 	var has []string
 	if reg.Lister != nil {
 		has = append(has, "Lister")
+	}
+	if reg.Getter != nil {
+		has = append(has, "Getter")
 	}
 	if reg.Prober != nil {
 		has = append(has, "Prober")
@@ -109,6 +123,13 @@ func callsOf(t *testing.T, reg *Registry) map[string]func() error {
 		Deregister: func() error { return reg.Deregister(ctx, in) },
 		Probe:      func() error { return reg.Prober.Probe(ctx, in) },
 		Heartbeat:  func() error { return reg.Heartbeater.Heartbeat(ctx, in) },
+		Get: func() error {
+			state, err := reg.Getter.Get(ctx, in)
+			if err == nil && state != registry.OutOfService {
+				t.Errorf("Get: got %q, want what the driver said", state)
+			}
+			return err
+		},
 		List: func() error {
 			entries, err := reg.Lister.List(ctx, "prod")
 			if diff := cmp.Diff([]registry.Entry{{State: registry.InService}}, entries); err == nil && diff != "" {
@@ -139,6 +160,9 @@ type capable struct {
 
 func (c *capable) List(context.Context, string) ([]registry.Entry, error) {
 	return []registry.Entry{{State: registry.InService}}, c.note(List)
+}
+func (c *capable) Get(context.Context, registry.Instance) (registry.State, error) {
+	return registry.OutOfService, c.note(Get)
 }
 func (c *capable) Staleness() time.Duration                           { return 30 * time.Second }
 func (c *capable) Probe(context.Context, registry.Instance) error     { return c.note(Probe) }

@@ -33,6 +33,8 @@ type Settings struct {
 type Registry struct {
 	// Calls is compared by identity: another value means another registry, of which nothing is known yet.
 	Calls registry.Registry
+	// Getter is nil where the registry can't be asked what it says of one instance.
+	Getter registry.Getter
 	// Prober is nil where a registered instance is given to clients at once.
 	Prober registry.Prober
 	// Timeout bounds one call.

@@ -29,6 +29,7 @@ const (
 	OpList       Op = "List"
 	OpProbe      Op = "Probe"
 	OpHeartbeat  Op = "Heartbeat"
+	OpGet        Op = "Get"
 	OpClose      Op = "Close"
 )
 
@@ -68,8 +69,8 @@ func (m Match) Matches(c Call) bool {
 		same(m.UID, c.Instance.UID)
 }
 
-// Fake is a registry with faults on demand, over a real one that does the work. It implements [registry.Registry] and
-// [registry.Lister]; [Fake.Driver] gives it further capabilities. It is safe for concurrent use, and does nothing at
+// Fake is a registry with faults on demand, over a real one that does the work. It implements [registry.Registry],
+// [registry.Lister] and [registry.Getter]; [Fake.Driver] gives it further capabilities. It is safe for concurrent use, and does nothing at
 // random.
 //
 // At most one fault meets a call: first those for a number of calls, the oldest first, then the standing ones, the
@@ -87,7 +88,10 @@ type Fake struct {
 	changed   chan struct{}               // closed and replaced at each change of calls
 }
 
-var _ Backend = (*Fake)(nil)
+var (
+	_ Backend         = (*Fake)(nil)
+	_ registry.Getter = (*Fake)(nil)
+)
 
 // behaviour is what a fault makes of a call; work has the backend do it.
 type behaviour func(ctx context.Context, work func(context.Context) error) error
@@ -139,6 +143,24 @@ func (f *Fake) List(ctx context.Context, cluster string) ([]registry.Entry, erro
 		return nil, err
 	}
 	return entries, nil
+}
+
+// Get implements [registry.Getter]. It says what the backend does, if that is a Getter, else what its list holds, and never
+// what a frozen list did. Faults: FailNext, Fail or Hold with Match{Op: OpGet}.
+func (f *Fake) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
+	var state registry.State
+	err := f.call(ctx, OpGet, in, func(ctx context.Context, b Backend) (err error) {
+		if getter, ok := b.(registry.Getter); ok {
+			state, err = getter.Get(ctx, in)
+			return err
+		}
+		state, err = stateOf(ctx, b, in)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return state, nil
 }
 
 // Truth reads the backend, past all faults, and leaves nothing in the journal.

@@ -35,7 +35,7 @@ type FakeOptions struct {
 	Staleness time.Duration
 }
 
-// Driver returns the fake as a driver that has exactly the capabilities given, is an io.Closer, and is a StaleLister.
+// Driver returns the fake as a driver that has exactly the capabilities given, is an io.Closer, a Getter and a StaleLister.
 // Several drivers of one fake share its journal and its faults, as processes share a registry.
 func (f *Fake) Driver(o FakeOptions) registry.Registry {
 	base := fakeDriver{Fake: f, staleness: o.Staleness}

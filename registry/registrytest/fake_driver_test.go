@@ -76,6 +76,44 @@ func TestAFakeProbesWhatIsInService(t *testing.T) {
 	}
 }
 
+func TestAFakeSaysWhatIsThere(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	expectState := func(when string, in registry.Instance, want registry.State) {
+		t.Helper()
+		if got, err := s.Get(s.ctx, in); err != nil || got != want {
+			t.Errorf("Get %s: got %q, %v; want %q", when, got, err, want)
+		}
+	}
+	expectState("of an unknown", web("a"), registry.Absent)
+	s.expect("Register", s.Register(s.ctx, web("a")), nil)
+	expectState("after Register", web("a"), registry.InService)
+	expectState("of another UID", web("b"), registry.Absent)
+	if _, err := s.FreezeList(s.ctx, "test"); err != nil {
+		t.Fatal(err)
+	}
+	s.expect("FailOver", s.FailOver(s.ctx, web("a")), nil)
+	expectState("after FailOver, with a frozen list", web("a"), registry.OutOfService)
+
+	asks := registrytest.Match{Op: registrytest.OpGet}
+	s.FailNext(asks, errPassing)
+	state, err := s.Get(s.ctx, web("a"))
+	if s.expect("Get with a fault", err, errPassing); state != "" {
+		t.Errorf("Get with a fault said %q, want nothing", state)
+	}
+	hold := s.Hold(asks)
+	answer := inBackground(func() error {
+		_, err := s.Get(s.ctx, web("a"))
+		return err
+	})
+	s.expect("reaching the gate", hold.AwaitReached(s.ctx, 1), nil)
+	hold.Release()
+	s.expect("Get that was held", answer(), nil)
+	if got := len(s.Calls(asks)); got != 6 {
+		t.Errorf("the journal has %d Gets, want 6", got)
+	}
+}
+
 func TestAFakeBeatsForWhatIsThere(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -244,10 +282,16 @@ func TestAFakeAsksABackendThatCan(t *testing.T) {
 	if err := d.Heartbeat(t.Context(), web("a")); !errors.Is(err, errPassing) {
 		t.Errorf("Heartbeat: got %v, want the backend's answer", err)
 	}
+	if _, err := fake.Get(t.Context(), web("a")); !errors.Is(err, errPassing) {
+		t.Errorf("Get: got %v, want the backend's answer", err)
+	}
 }
 
 type capable struct{ registrytest.Backend }
 
 func (capable) Probe(context.Context, registry.Instance) error     { return errPassing }
 func (capable) Heartbeat(context.Context, registry.Instance) error { return errPassing }
-func (capable) HeartbeatInterval() time.Duration                   { return time.Hour }
+func (capable) Get(context.Context, registry.Instance) (registry.State, error) {
+	return registry.InService, errPassing
+}
+func (capable) HeartbeatInterval() time.Duration { return time.Hour }

@@ -17,8 +17,8 @@ import (
 // batchLimit bounds how long one batch keeps all other calls waiting.
 const batchLimit = 1000
 
-// Registry is a service registry in memory. It implements [registry.Registry], [registry.Lister] and [registry.Batcher],
-// and serves what it holds read-only as an http.Handler. It is safe for concurrent use.
+// Registry is a service registry in memory. It implements [registry.Registry], [registry.Lister], [registry.Getter] and
+// [registry.Batcher], and serves what it holds read-only as an http.Handler. It is safe for concurrent use.
 type Registry struct {
 	mu      sync.RWMutex
 	entries map[identity]registry.Entry
@@ -37,6 +37,7 @@ func identityOf(in registry.Instance) identity {
 var (
 	_ registry.Constructor = New
 	_ registry.Lister      = (*Registry)(nil)
+	_ registry.Getter      = (*Registry)(nil)
 	_ registry.Batcher     = (*Registry)(nil)
 )
 
@@ -107,6 +108,20 @@ func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, 
 		return nil, fmt.Errorf("listing cluster %q: %w", cluster, err)
 	}
 	return r.pick(func(e registry.Entry) bool { return e.Cluster == cluster }), nil
+}
+
+// Get implements [registry.Getter].
+func (r *Registry) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
+	if err := ctx.Err(); err != nil {
+		return "", fmt.Errorf("asking for %s at %s: %w", in.Service, in.Endpoint(), err)
+	}
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	held, known := r.entries[identityOf(in)]
+	if !known || held.UID != in.UID || held.Cluster != in.Cluster {
+		return registry.Absent, nil
+	}
+	return held.State, nil
 }
 
 func (r *Registry) change(ctx context.Context, c registry.Change) error {
