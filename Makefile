@@ -134,12 +134,13 @@ REGISTRIES ?=
 REGISTRIES_JSON := $(RESULTS)/registries.json
 REGISTRIES_CMD := go run ./test/registries/cmd/registries
 
+# What was skipped and why stands in the table.
 .PHONY: test-registries
 test-registries: check-race ## Test the drivers of REGISTRIES (default all) on real servers.
 	@mkdir -p $(RESULTS)
 	@$(REGISTRIES_CMD) get $(REGISTRIES) || echo "WARNING: not every server could be had; the table below says which" >&2
 	@status=0; \
-	$(GOTESTSUM) --format pkgname --jsonfile $(REGISTRIES_JSON) --raw-command -- \
+	$(GOTESTSUM) --format pkgname --hide-summary=skipped --jsonfile $(REGISTRIES_JSON) --raw-command -- \
 		$(GOTEST) -count=1 -timeout=30m $(if $(REGISTRIES),./test/registries ./test/registries/cmd/... \
 		$(REGISTRIES:%=./test/registries/%),./test/registries/...) || status=$$?; \
 	$(REGISTRIES_CMD) report $(REGISTRIES_JSON) $(REGISTRIES) || status=$$?; \
