@@ -160,6 +160,16 @@ endif
 servers: ## Build the servers of the test cluster, once, into the user's cache.
 	go run ./test/cluster/cmd/cluster build
 
+# How long, and the plan of an earlier run; each may be left out.
+CHAOS ?=
+SEED ?=
+
+.PHONY: chaos
+chaos: ## Play faults on a real OpenKruise and check the invariants: CHAOS=5m as long (default 15m), SEED=42 a plan again.
+	@echo 'chaos: building; with an empty Go cache this takes minutes'
+	@go build -o bin/chaos ./test/chaos
+	@CHAOS='$(CHAOS)' SEED='$(SEED)' bin/chaos
+
 .PHONY: demo
 demo: ## Show the main job on a real OpenKruise; REGISTRY=consul (any driver) on that, KEEP=1 until Ctrl-C.
 	@echo 'demo: building; with an empty Go cache this takes minutes'

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 
 	"github.com/rollcall-dev/rollcall/test/process"
 )
@@ -36,12 +37,21 @@ type Manager struct {
 	launcher *process.Launcher
 }
 
+// Build builds the manager into the file binary, with further flags of go build.
+func Build(ctx context.Context, binary string, flags ...string) error {
+	args := slices.Concat([]string{"build", "-buildvcs=false", "-o", binary}, flags, []string{mainPackage})
+	build := exec.CommandContext(ctx, "go", args...)
+	if output, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building the manager: %w\n%s", err, output)
+	}
+	return nil
+}
+
 // Start builds the manager, starts it and returns when it is ready. It outlives ctx: Stop ends it.
 func Start(ctx context.Context, o Options) (*Manager, error) {
 	binary := filepath.Join(o.Dir, "manager")
-	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", binary, mainPackage)
-	if output, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("building the manager: %w\n%s", err, output)
+	if err := Build(ctx, binary); err != nil {
+		return nil, err
 	}
 	ports, err := process.FreePorts(ctx, 3)
 	if err != nil {

@@ -45,6 +45,43 @@ func TestLauncherLeavesTheMainThread(t *testing.T) {
 	}
 }
 
+func TestPausedProcessDoesNothing(t *testing.T) {
+	t.Parallel()
+	l := NewLauncher()
+	t.Cleanup(l.Close)
+	dir := t.TempDir()
+	p, err := Start(l, dir, shell("counter", "while :; do echo >> ticks; sleep 0.01; done"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ticks := func() int64 {
+		info, err := os.Stat(filepath.Join(dir, "ticks"))
+		if err != nil {
+			return 0
+		}
+		return info.Size()
+	}
+	eventually(t, "it counts", func() bool { return ticks() > 0 })
+	if err := p.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	var before int64
+	eventually(t, "it stands still", func() bool {
+		now := ticks()
+		still := now == before
+		before = now
+		return still
+	})
+	if err := p.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it counts again", func() bool { return ticks() > before })
+	p.Kill()
+	if err := p.Pause(); err == nil {
+		t.Error("a process that has ended was paused")
+	}
+}
+
 func TestKillEndsTheWholeGroup(t *testing.T) {
 	t.Parallel()
 	l := NewLauncher()

@@ -30,6 +30,24 @@ func dieWithParent(cmd *exec.Cmd) {
 // onMainThread is about the calling goroutine, which is locked to its thread.
 func onMainThread() bool { return syscall.Gettid() == os.Getpid() }
 
+// Pause stops the process from doing anything until Resume, as a paused machine does.
+func (p *Process) Pause() error { return p.signal(syscall.SIGSTOP) }
+
+// Resume lets a process go on that was paused.
+func (p *Process) Resume() error { return p.signal(syscall.SIGCONT) }
+
+func (p *Process) signal(s syscall.Signal) error {
+	select {
+	case <-p.done:
+		return fmt.Errorf("%s has ended", p.name)
+	default:
+	}
+	if err := syscall.Kill(p.pid, s); err != nil {
+		return fmt.Errorf("sending %s to %s: %w", s, p.name, err)
+	}
+	return nil
+}
+
 func killGroup(pid int) error {
 	if err := syscall.Kill(-pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("killing process group %d: %w", pid, err)

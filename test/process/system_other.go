@@ -18,6 +18,12 @@ func Supported() error {
 // OwnGroup does nothing here.
 func OwnGroup(*exec.Cmd) {}
 
+// Pause always fails here.
+func (*Process) Pause() error { return Supported() }
+
+// Resume always fails here.
+func (*Process) Resume() error { return Supported() }
+
 func dieWithParent(*exec.Cmd) {}
 func onMainThread() bool      { return false }
 func killGroup(int) error     { return Supported() }

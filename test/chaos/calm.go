@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+const (
+	// mendWithin is one resync period, with its jitter and what a busy machine takes.
+	mendWithin = resyncInterval + resyncInterval/5 + 5*time.Second
+	// moveWithin is how long a pod may stand still that is on its way somewhere: the longest back-off, and a resync.
+	moveWithin = 45 * time.Second
+	// settleWithin bounds a whole calm.
+	settleWithin = 3 * time.Minute
+	calmPoll     = 250 * time.Millisecond
+	// quietFor is how long everything must have been right.
+	quietFor = time.Second
+)
+
+// grievance is something that is not as it shall be in the end.
+type grievance struct {
+	kind string // lost, leaked or stuck
+	uid  string
+	text string
+	// within is how long it may stay so.
+	within time.Duration
+}
+
+// calm waits until the registry equals the cluster and no pod is on its way, and reports what does not become so in time.
+// Time counts from when a manager leads.
+func (g *game) calm(ctx context.Context) error {
+	g.say("calm: every fault has stopped")
+	c := lull{began: time.Now(), first: map[grievance]time.Time{}}
+	c.leading, c.wrong = c.began, c.began
+	for ctx.Err() == nil && !g.report.failed() {
+		grievances, err := g.grievances(ctx)
+		if err != nil {
+			pause(ctx, calmPoll)
+			continue // the API server was just restarted
+		}
+		now := time.Now()
+		c.look(grievances, g.managers.leader(), now)
+		if now.Sub(c.wrong) >= quietFor {
+			g.say("calm: all is well after %s, %s after a manager led",
+				c.wrong.Sub(c.began).Round(time.Second), max(0, c.wrong.Sub(c.leading)).Round(time.Second))
+			return nil
+		}
+		g.reportOverdue(c.first, c.leading, now, now.Sub(c.began) > settleWithin)
+		pause(ctx, calmPoll)
+	}
+	return nil
+}
+
+// lull is what a calm has seen so far.
+type lull struct {
+	began   time.Time
+	leads   *contender
+	leading time.Time // since when it has
+	wrong   time.Time // when something was wrong last
+	first   map[grievance]time.Time
+}
+
+func (c *lull) look(grievances []grievance, leads *contender, now time.Time) {
+	if leads == nil || leads != c.leads && c.leads != nil {
+		c.leading = now
+	}
+	c.leads = leads
+	c.first = since(c.first, grievances, now)
+	if len(grievances) > 0 || leads == nil {
+		c.wrong = now
+	}
+}
+
+// since keeps when each grievance was first seen.
+func since(before map[grievance]time.Time, all []grievance, now time.Time) map[grievance]time.Time {
+	kept := map[grievance]time.Time{}
+	for _, one := range all {
+		kept[one] = now
+		if at, found := before[one]; found {
+			kept[one] = at
+		}
+	}
+	return kept
+}
+
+// reportOverdue reports what was not mended in time.
+func (g *game) reportOverdue(first map[grievance]time.Time, leading, now time.Time, all bool) {
+	g.report.mu.Lock()
+	defer g.report.mu.Unlock()
+	for one, at := range first {
+		if leading.After(at) {
+			at = leading
+		}
+		if now.Sub(at) < one.within && !all {
+			continue
+		}
+		f := finding{uid: one.uid, text: fmt.Sprintf("%s, for %s", one.text, now.Sub(at).Round(time.Second))}
+		switch one.kind {
+		case "lost":
+			g.report.lost = append(g.report.lost, f)
+		case "leaked":
+			g.report.leaked = append(g.report.leaked, f)
+		default:
+			g.report.stuck = append(g.report.stuck, f)
+		}
+	}
+}
+
+// grievances compares the registry with the cluster.
+func (g *game) grievances(ctx context.Context) ([]grievance, error) {
+	var sets kruisev1alpha1.CloneSetList
+	if err := g.k8s.List(ctx, &sets); err != nil {
+		return nil, fmt.Errorf("listing the CloneSets: %w", err)
+	}
+	live := g.journal.known()
+	g.separate(ctx, live)
+	all := compare(live, g.registry.list(ctx))
+	for i := range sets.Items {
+		if why := unsettled(&sets.Items[i], live); why != "" {
+			all = append(all, grievance{kind: "stuck", text: why, within: settleWithin})
+		}
+	}
+	for _, foreign := range g.registry.touched(ctx) {
+		all = append(all, grievance{kind: "lost", text: "the foreign entry " + foreign + " was touched"})
+	}
+	return all, nil
+}
+
+// compare returns what is not as it shall be, of the pods and of the entries that our cluster has.
+func compare(live map[string]livePod, entries []registry.Entry) []grievance {
+	var all []grievance
+	held := map[key]registry.State{}
+	for _, e := range entries {
+		held[keyOf(e.Instance)] = e.State
+		if p, found := live[e.UID]; !found || p.address != e.Address || p.workload.services[e.Service] != e.Port {
+			all = append(all, grievance{kind: "leaked", uid: e.UID, within: mendWithin, text: fmt.Sprintf(
+				"%s at %s of pod %s/%s is %s, and no live pod stands behind it", e.Service, e.Endpoint(), e.Namespace, e.Pod, e.State)})
+		}
+	}
+	for uid, p := range live {
+		if !p.steady() {
+			all = append(all, grievance{kind: "stuck", uid: uid, within: moveWithin, text: fmt.Sprintf(
+				"pod %s/%s stands in state %q at version %d (ready: %t, being deleted: %t)",
+				p.name.namespace, p.name.name, p.state, p.version, p.ready, p.deleting)})
+			continue
+		}
+		for _, service := range slices.Sorted(maps.Keys(p.workload.services)) {
+			k := key{uid: uid, service: service, address: p.address, port: p.workload.services[service]}
+			if held[k] != registry.InService {
+				all = append(all, grievance{kind: "lost", uid: uid, within: mendWithin, text: fmt.Sprintf(
+					"pod %s/%s is Normal and ready, and %s at %s:%d is not in service", p.name.namespace, p.name.name, service, p.address, k.port)})
+			}
+		}
+	}
+	return all
+}
+
+// steady reports whether the pod is where it can stay.
+func (p livePod) steady() bool {
+	return p.state == string(appspub.LifecycleStateNormal) && p.ready && !p.deleting
+}
+
+// unsettled says what the CloneSet still has to do, or nothing.
+func unsettled(set *kruisev1alpha1.CloneSet, live map[string]livePod) string {
+	pods := int32(0)
+	for _, p := range live {
+		if p.workload.namespace == set.Namespace && p.workload.name == set.Name {
+			pods++
+		}
+	}
+	want, has := *set.Spec.Replicas, set.Status
+	if set.Status.ObservedGeneration == set.Generation && pods == want && has.Replicas == want &&
+		has.UpdatedReadyReplicas == want && has.ReadyReplicas == want {
+		return ""
+	}
+	return fmt.Sprintf("CloneSet %s wants %d pods: there are %d, %d ready, %d updated and ready",
+		set.Name, want, pods, has.ReadyReplicas, has.UpdatedReadyReplicas)
+}
+
+// separate deletes a pod that was given the address of another live one, which no network does: KWOK now and then does
+// after the API server was away.
+func (g *game) separate(ctx context.Context, live map[string]livePod) {
+	holders := map[string]string{}
+	for _, uid := range slices.Sorted(maps.Keys(live)) {
+		p := live[uid]
+		if p.address == "" || p.deleting {
+			continue
+		}
+		if _, taken := holders[p.address]; !taken {
+			holders[p.address] = uid
+			continue
+		}
+		g.out.printf("KWOK gave address %s to two pods: deleting %s", p.address, p.name.name)
+		_ = g.k8s.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.name.namespace, Name: p.name.name}})
+	}
+}

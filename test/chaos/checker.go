@@ -1,0 +1,321 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+const (
+	// clockSlack is for times that the manager rounds and measures with the clock of another process.
+	clockSlack = 25 * time.Millisecond
+	// explainWithin is how long a flip waits for the answer to the patch that made it.
+	explainWithin = 20 * time.Second
+)
+
+const (
+	hookPreNormal     = "preNormal"
+	hookInPlaceUpdate = "inPlaceUpdate"
+	hookPreDelete     = "preDelete"
+)
+
+// violation is an invariant that did not hold for a pod.
+type violation struct {
+	uid  string
+	at   time.Time
+	text string
+}
+
+// flip is a handler that one version of a pod has and the one before has not, or the other way round.
+type flip struct {
+	pod     *podLog
+	version int // index of the sighting that shows it
+	handler string
+	set     bool
+}
+
+// noteFlips finds what changed with the sighting. The caller holds the lock.
+func (j *journal) noteFlips(p *podLog, i int) {
+	before, now := p.sightings[i-1], p.sightings[i]
+	if p.workload == nil || now.state != before.state && !now.gap {
+		return // Kruise's own write: a manager never moves a pod
+	}
+	if now.gone && (now.gap || !before.deleting) {
+		return // nothing tells what held it last
+	}
+	for _, h := range p.workload.handlers() {
+		if before.set[h] != now.set[h] {
+			j.pending = append(j.pending, flip{pod: p, version: i, handler: h, set: now.set[h]})
+		}
+	}
+}
+
+// judge decides on the flips whose patch is known by now.
+func (j *journal) judge(now time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.pending = slices.DeleteFunc(j.pending, func(f flip) bool { return j.decide(f, now) })
+}
+
+// decide returns false where the answer to a patch may still tell whose the flip is.
+func (j *journal) decide(f flip, now time.Time) bool {
+	after := f.pod.sightings[f.version]
+	made, waiting := f.makers()
+	if len(made) == 0 && waiting && now.Sub(after.at) < explainWithin {
+		return false
+	}
+	if len(made) == 0 {
+		if !f.set && !after.gap && !after.gone {
+			j.violate(f.pod, after.at, fmt.Sprintf("handler %s was cleared, and no manager's patch did it", f.handler))
+		}
+		return true
+	}
+	// Where it is not known which of several patches made it, one that was right is enough.
+	var why string
+	for _, w := range slices.Backward(made) {
+		if why = j.fault(f, w.received); why == "" {
+			return true
+		}
+	}
+	j.violate(f.pod, made[len(made)-1].received, why)
+	return true
+}
+
+// makers returns the patches that made the flip, or may have: those whose answer nobody knows count where there is no
+// other. waiting reports whether the answer to one is still to come.
+func (f flip) makers() (made []*patch, waiting bool) {
+	var unknown []*patch
+	for _, w := range f.pod.patches {
+		switch {
+		case w.received.After(f.pod.sightings[f.version].at):
+		case w.finished.IsZero():
+			waiting = true
+		case w.status == 0:
+			unknown = append(unknown, w)
+		case w.status == http.StatusOK && f.pod.between(w.version, f.version):
+			made = append(made, w)
+		}
+	}
+	if len(made) == 0 {
+		made = unknown
+	}
+	return made, waiting
+}
+
+// between reports whether a write that made this version of the pod shows in the sighting. What removes a dying pod's last
+// finalizer deletes the pod, and answers with a version that nobody ever sees.
+func (p *podLog) between(version uint64, i int) bool {
+	before, after := p.sightings[i-1], p.sightings[i]
+	if after.gone && version != before.version {
+		return !slices.ContainsFunc(p.sightings[:i], func(s sighting) bool { return s.version == version })
+	}
+	return version > before.version && version <= after.version
+}
+
+func (j *journal) violate(p *podLog, at time.Time, text string) {
+	j.violations = append(j.violations, violation{uid: p.uid, at: at, text: text})
+}
+
+// fault says what is wrong with a flip by a patch that came at that time, or nothing.
+func (j *journal) fault(f flip, at time.Time) string {
+	before := f.pod.sightings[f.version-1]
+	gap := f.pod.sightings[f.version].gap
+	if f.set {
+		return j.faultOfSet(f, before, gap, at)
+	}
+	hook, allowed := released(f.pod.workload, f.handler, before)
+	if !allowed {
+		if gap {
+			return ""
+		}
+		return fmt.Sprintf("I3: handler %s was cleared in state %q", f.handler, before.state)
+	}
+	f.pod.releases = append(f.pod.releases, release{hook: hook, at: at})
+	for _, k := range f.pod.registered() {
+		if why := j.faultOfRelease(f.pod, k, hook, before.deleting, at); why != "" {
+			return fmt.Sprintf("I1: hook %s was released (%s), %s", hook, f.handler, why)
+		}
+	}
+	return ""
+}
+
+// released says which hook it releases to clear the handler in this state, and whether that may be done in it at all.
+func released(w *workload, handler string, before sighting) (hook string, allowed bool) {
+	switch state := appspub.LifecycleStateType(before.state); {
+	case before.deleting:
+		return hookPreDelete, true
+	case state == appspub.LifecycleStatePreparingDelete && w.serves(hookPreDelete, handler):
+		return hookPreDelete, true
+	case state == appspub.LifecycleStatePreparingDelete && w.serves(hookPreNormal, handler):
+		return hookPreDelete, true // preNormal is cleared together with releasing preDelete
+	case state == appspub.LifecycleStatePreparingUpdate && w.serves(hookInPlaceUpdate, handler):
+		return hookInPlaceUpdate, true
+	default:
+		return "", false
+	}
+}
+
+// faultOfRelease says why the instance was not out when the hook was released.
+func (j *journal) faultOfRelease(p *podLog, k key, hook string, deleting bool, at time.Time) string {
+	in := p.lastApplied(k, at, func(o op) bool { return o == opRegister })
+	if in == nil {
+		return "" // it never was in service
+	}
+	where := fmt.Sprintf("%s at %s:%d", k.service, k.address, k.port)
+	outSince, acknowledged := p.takenOut(k, in.applied, at, hook == hookInPlaceUpdate)
+	if !acknowledged {
+		acknowledged = j.told(k, in.applied, at, func(s registry.State) bool {
+			return s == registry.Absent || s == registry.OutOfService && hook == hookInPlaceUpdate
+		})
+	}
+	drained := at.Sub(outSince)
+	switch {
+	case !acknowledged:
+		return fmt.Sprintf("and the registry had not acknowledged that %s is out since call #%d put it in", where, in.number)
+	case !deleting && !outSince.IsZero() && drained < j.drain-clockSlack:
+		return fmt.Sprintf("%s after %s was taken out, and the drain is %s", drained.Round(time.Millisecond), where, j.drain)
+	default:
+		return ""
+	}
+}
+
+// takenOut returns when the first call after a time took the instance out, and whether one of them had been acknowledged.
+// A pod that goes must be deregistered; for one that stays out of service is enough.
+func (p *podLog) takenOut(k key, after, at time.Time, stays bool) (since time.Time, acknowledged bool) {
+	for _, c := range p.calls {
+		if keyOf(c.instance) != k || c.op == opRegister || !c.appliedBy(at) || c.applied.Before(after) {
+			continue
+		}
+		if since.IsZero() || c.applied.Before(since) {
+			since = c.applied
+		}
+		acknowledged = acknowledged || (c.op == opDeregister || stays) && c.acknowledgedBy(at)
+	}
+	return since, acknowledged
+}
+
+// faultOfSet says what is wrong with setting a handler.
+func (j *journal) faultOfSet(f flip, before sighting, gap bool, at time.Time) string {
+	state := appspub.LifecycleStateType(before.state)
+	w := f.pod.workload
+	if before.deleting && !gap {
+		return fmt.Sprintf("I3: handler %s was set on a pod that is being deleted", f.handler)
+	}
+	switch state {
+	case appspub.LifecycleStatePreparingNormal:
+		if !w.serves(hookPreNormal, f.handler) {
+			return ""
+		}
+	case appspub.LifecycleStateUpdated:
+		if !w.serves(hookInPlaceUpdate, f.handler) {
+			return ""
+		}
+	case appspub.LifecycleStateNormal:
+		return "" // armed
+	case appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStateUpdating, appspub.LifecycleStatePreparingDelete:
+		if gap {
+			return ""
+		}
+		return fmt.Sprintf("I3: handler %s was set in state %q", f.handler, before.state)
+	default:
+		return ""
+	}
+	for name, port := range w.services {
+		k := key{uid: f.pod.uid, service: name, address: before.address, port: port}
+		if why := j.faultOfAssert(f.pod, k, at); why != "" {
+			return fmt.Sprintf("I2: %s was set in state %q, %s", f.handler, before.state, why)
+		}
+	}
+	return ""
+}
+
+// faultOfAssert says why the instance was not in service when the hook was asserted.
+func (j *journal) faultOfAssert(p *podLog, k key, at time.Time) string {
+	last := p.lastApplied(k, at, op.changes)
+	if last == nil {
+		return fmt.Sprintf("and the registry was never told of %s at %s:%d", k.service, k.address, k.port)
+	}
+	if last.op != opRegister {
+		return fmt.Sprintf("and call #%d had taken out %s at %s:%d", last.number, k.service, k.address, k.port)
+	}
+	out := p.lastApplied(k, at, func(o op) bool { return o != opRegister })
+	for _, c := range p.calls {
+		if keyOf(c.instance) == k && c.op == opRegister && c.acknowledgedBy(at) && (out == nil || c.applied.After(out.applied)) {
+			return ""
+		}
+	}
+	if j.told(k, last.applied, at, func(s registry.State) bool { return s == registry.InService }) {
+		return ""
+	}
+	return fmt.Sprintf("and the registry had not acknowledged call #%d that put in %s at %s:%d",
+		last.number, k.service, k.address, k.port)
+}
+
+// checkLate finds a Register that was sent before a hook was released and put the pod in after it.
+func (j *journal) checkLate(p *podLog, c *call) {
+	for _, r := range p.releases {
+		if !c.received.Before(r.at) || !c.applied.After(r.at) {
+			continue
+		}
+		switch last := p.last(); {
+		case last.gone, last.deleting:
+		case last.state == string(appspub.LifecycleStatePreparingUpdate), last.state == string(appspub.LifecycleStateUpdating),
+			last.state == string(appspub.LifecycleStatePreparingDelete):
+		default:
+			continue
+		}
+		j.violate(p, c.applied, fmt.Sprintf("I1: call #%d, sent before hook %s was released, put the pod in service after it",
+			c.number, r.hook))
+		return
+	}
+}
+
+// told reports whether the registry was asked after a time, and said so of the instance before another time.
+func (j *journal) told(k key, after, before time.Time, right func(registry.State) bool) bool {
+	for _, c := range slices.Backward(j.listings) {
+		if c.received.Before(after.Add(-explainWithin)) {
+			return false
+		}
+		if c.seen == nil || c.applied.Before(after) || !c.acknowledgedBy(before) {
+			continue
+		}
+		if c.instance.UID != "" && keyOf(c.instance) != k {
+			continue // it asked for another one
+		}
+		state, found := c.seen[k]
+		if !found {
+			state = registry.Absent
+		}
+		if right(state) {
+			return true
+		}
+	}
+	return false
+}
+
+// registered returns the instances that a Register ever came for.
+func (p *podLog) registered() []key {
+	var keys []key
+	for _, c := range p.calls {
+		if k := keyOf(c.instance); c.op == opRegister && !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+// lastApplied returns the call, of those that match, whose work was done last before the time.
+func (p *podLog) lastApplied(k key, at time.Time, match func(op) bool) *call {
+	var last *call
+	for _, c := range p.calls {
+		if keyOf(c.instance) == k && match(c.op) && c.appliedBy(at) && (last == nil || c.applied.After(last.applied)) {
+			last = c
+		}
+	}
+	return last
+}

@@ -1,0 +1,31 @@
+// Command chaos plays a random plan of rollouts and faults on a real control plane with real OpenKruise and real managers,
+// and holds what the registry acknowledged against what happened to the pods. It is run by `make chaos`:
+//
+//	make chaos CHAOS=5m            # as long as this; 15m if left out
+//	make chaos SEED=42             # the plan of an earlier run again
+//	make chaos-mutants             # the test of this test: managers that are broken on purpose must fail
+//
+// A round is a storm, in which pods are updated, scaled and deleted while faults come and go, and a calm after it, in
+// which every fault has stopped and the registry must equal the cluster within one resync period.
+//
+// # What it sees
+//
+// The registry is a server in this process that speaks the http driver's protocol. It journals every call: when it came,
+// when its work was done, when and how it was answered. Managers reach it through toxiproxy. They reach the API server
+// through a proxy in this process, which journals every patch of a pod. So one clock orders a call, the patch that rests
+// on it, and the watch event that shows what the patch changed.
+//
+// # What it checks, all the time
+//
+//   - A hook is released only when every instance of the pod that was ever put in service was taken out by a call that
+//     was acknowledged, and the drain has passed since (I1). Nothing that came before the release puts it in again after.
+//   - A hook is asserted only when every instance that the pod has was put in service by a call that was acknowledged,
+//     and nothing took it out since (I2).
+//   - A hook is flipped only in the lifecycle state that it belongs to (I3).
+//
+// The moment that counts is when the patch reached the proxy: what the manager rests on happened before.
+//
+// # What it assumes
+//
+// What the design does: a call that timed out is carried out within twice its timeout or never.
+package main

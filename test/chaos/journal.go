@@ -1,0 +1,281 @@
+package main
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// op is one operation of the registry's protocol, by the last part of its path.
+type op string
+
+const (
+	opRegister   op = "register"
+	opFailOver   op = "fail-over"
+	opDeregister op = "deregister"
+)
+
+// changes reports whether the operation changes anything; the others ask.
+func (o op) changes() bool { return o == opRegister || o == opFailOver || o == opDeregister }
+
+// key is one instance of one pod.
+type key struct {
+	uid, service, address string
+	port                  int
+}
+
+func keyOf(in registry.Instance) key {
+	return key{uid: in.UID, service: in.Service, address: in.Address, port: in.Port}
+}
+
+// call is one request that reached the registry. A zero time means: not yet, or never.
+type call struct {
+	number   int
+	manager  string
+	op       op
+	instance registry.Instance // of a call that asks for all only the cluster is set
+	received time.Time
+	applied  time.Time
+	answered time.Time
+	status   int // 0 where the answer was lost
+	fault    string
+	// seen is what a call that asks was told, complete for the keys in asked, or for all where asked is nil.
+	seen map[key]registry.State
+}
+
+func (c *call) acknowledgedBy(at time.Time) bool {
+	return !c.answered.IsZero() && !c.answered.After(at) && c.status >= 200 && c.status < 300
+}
+
+func (c *call) appliedBy(at time.Time) bool { return !c.applied.IsZero() && !c.applied.After(at) }
+
+// patch is one write of a manager to a pod.
+type patch struct {
+	manager  string
+	received time.Time
+	finished time.Time
+	status   int    // 0 where the API server's answer is not known
+	version  uint64 // resource version of the pod after it
+	body     string
+}
+
+// sighting is one version of a pod, as the watch brought it.
+type sighting struct {
+	at      time.Time
+	version uint64
+
+	state, stamp string
+	ready        bool
+	deleting     bool
+	gone         bool
+	// gap: versions between this one and the one before may not have been seen.
+	gap bool
+	// set are the handlers, of its workload's hooks, that are set on it.
+	set     map[string]bool
+	address string
+	image   string
+	record  string
+}
+
+// podLog is all that is known of one pod.
+type podLog struct {
+	uid, namespace, name string
+	workload             *workload
+	sightings            []sighting
+	patches              []*patch
+	calls                []*call
+	releases             []release
+}
+
+// release is a hook that was released, and the patch's arrival.
+type release struct {
+	hook string
+	at   time.Time
+}
+
+func (p *podLog) last() sighting {
+	if len(p.sightings) == 0 {
+		return sighting{}
+	}
+	return p.sightings[len(p.sightings)-1]
+}
+
+// name of a pod, with its namespace.
+type podName struct{ namespace, name string }
+
+// journal is everything that was seen, in the order of one clock. It is safe for concurrent use.
+type journal struct {
+	drain time.Duration
+
+	mu          sync.Mutex
+	numbers     int
+	pods        map[string]*podLog
+	byName      map[podName]*podLog
+	orphans     map[podName][]*patch // patches of pods whose first sighting has not come yet
+	early       map[string][]*call   // calls of such pods
+	listings    []*call
+	pending     []flip
+	violations  []violation
+	transitions int
+	counting    bool
+	reused      int
+	addresses   map[string]string // the pod that had the address last
+}
+
+func newJournal(drain time.Duration) *journal {
+	return &journal{
+		drain: drain, pods: map[string]*podLog{}, byName: map[podName]*podLog{}, orphans: map[podName][]*patch{},
+		early: map[string][]*call{}, addresses: map[string]string{},
+	}
+}
+
+// callReceived writes down that a call came.
+func (j *journal) callReceived(manager string, o op, in registry.Instance, fault string, at time.Time) *call {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.numbers++
+	c := &call{number: j.numbers, manager: manager, op: o, instance: in, received: at, fault: fault}
+	switch p := j.pods[in.UID]; {
+	case !o.changes():
+		j.listings = append(j.listings, c)
+	case p != nil:
+		p.calls = append(p.calls, c)
+	default:
+		j.early[in.UID] = append(j.early[in.UID], c)
+	}
+	return c
+}
+
+// callApplied writes down that the work was done. The caller makes sure that calls are written down in the order in which
+// the registry does them.
+func (j *journal) callApplied(c *call, at time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	c.applied = at
+	if p := j.pods[c.instance.UID]; p != nil && c.op == opRegister {
+		j.checkLate(p, c)
+	}
+}
+
+// callSaw writes down what a call that asks is told.
+func (j *journal) callSaw(c *call, seen map[key]registry.State, at time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	c.seen, c.applied = seen, at
+}
+
+// callAnswered must be called before the answer leaves; status 0 is an answer that is lost.
+func (j *journal) callAnswered(c *call, status int, at time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	c.answered, c.status = at, status
+}
+
+// patchReceived writes down a patch before it is passed on.
+func (j *journal) patchReceived(manager string, pod podName, body string, at time.Time) *patch {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	w := &patch{manager: manager, received: at, body: body}
+	if p := j.byName[pod]; p != nil {
+		p.patches = append(p.patches, w)
+	} else {
+		j.orphans[pod] = append(j.orphans[pod], w)
+	}
+	return w
+}
+
+// patchFinished writes down the API server's answer; status 0 where there is none.
+func (j *journal) patchFinished(w *patch, status int, version uint64, at time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	w.status, w.version, w.finished = status, version, at
+}
+
+// begin starts the count of transitions.
+func (j *journal) begin() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.counting = true
+}
+
+// saw writes down a version of a pod.
+func (j *journal) saw(uid string, name podName, w *workload, s sighting) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	p := j.pods[uid]
+	if p == nil {
+		p = j.open(uid, name, w)
+	}
+	known, before := len(p.sightings), p.last()
+	if known > 0 && (s.version < before.version || s.version == before.version && s.gone == before.gone) {
+		return // a new list brings again what is known
+	}
+	p.sightings = append(p.sightings, s)
+	if s.address != before.address {
+		j.addressed(uid, s.address)
+	}
+	if known == 0 {
+		return
+	}
+	if s.state != before.state && j.counting {
+		j.transitions++
+	}
+	j.noteFlips(p, known)
+}
+
+// open makes the log of a pod, with what came before the watch had shown it. The caller holds the lock.
+func (j *journal) open(uid string, name podName, w *workload) *podLog {
+	p := &podLog{
+		uid: uid, namespace: name.namespace, name: name.name, workload: w, patches: j.orphans[name], calls: j.early[uid],
+	}
+	delete(j.orphans, name)
+	delete(j.early, uid)
+	j.pods[uid], j.byName[name] = p, p
+	return p
+}
+
+// addressed counts the addresses that are given again. The caller holds the lock.
+func (j *journal) addressed(uid, address string) {
+	if holder := j.addresses[address]; holder != "" && holder != uid {
+		j.reused++
+	}
+	j.addresses[address] = uid
+}
+
+// known returns the last version of each pod that is there.
+func (j *journal) known() map[string]livePod {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	live := map[string]livePod{}
+	for uid, p := range j.pods {
+		if last := p.last(); !last.gone {
+			live[uid] = livePod{sighting: last, uid: uid, name: podName{p.namespace, p.name}, workload: p.workload}
+		}
+	}
+	return live
+}
+
+// livePod is a pod that is there.
+type livePod struct {
+	sighting
+
+	uid      string
+	name     podName
+	workload *workload
+}
+
+// counts returns how much has happened.
+func (j *journal) counts() (transitions, reused, calls int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.transitions, j.reused, j.numbers
+}
+
+// broken returns the violations so far.
+func (j *journal) broken() []violation {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.violations)
+}

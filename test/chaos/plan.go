@@ -1,0 +1,195 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// kind is what an action does.
+type kind string
+
+// What happens to workloads and pods.
+const (
+	update       kind = "update in place"
+	recreate     kind = "update by new pods"
+	rollBack     kind = "update, and roll back in the middle"
+	scaleOut     kind = "scale out"
+	scaleIn      kind = "scale in"
+	cancelDelete kind = "scale in, and cancel it in the middle"
+	markDeleted  kind = "delete pods by label"
+	deletePods   kind = "delete pods behind Kruise's back"
+	forceDelete  kind = "delete pods by force"
+)
+
+// What happens to the managers and the API server.
+const (
+	killManager   kind = "kill the leading manager"
+	killStandby   kind = "kill the other manager"
+	killAtAnswer  kind = "kill the manager between a registry's answer and the patch"
+	pauseManager  kind = "pause the leading manager past its lease"
+	restartServer kind = "restart the API server"
+)
+
+// What happens to the registry.
+const (
+	netSlow     kind = "network: slow"
+	netReset    kind = "network: reset"
+	netRefuse   kind = "network: refuse"
+	netCut      kind = "network: cut"
+	answer500   kind = "registry: answer 500"
+	loseAnswers kind = "registry: do the work and lose the answer"
+	holdBack    kind = "registry: hold calls back and do them after their time-out"
+	wipeHalf    kind = "wipe half the registry"
+	addForeign  kind = "add foreign entries"
+)
+
+// lasting are the faults of the registry that last for a while; never two at once.
+var lasting = []kind{netSlow, netReset, netRefuse, netCut, answer500, loseAnswers, holdBack} //nolint:gochecknoglobals // a table
+
+// isKill tells those that count as kills, and isFault those that count as faults, from what users do.
+func (k kind) isKill() bool {
+	return slices.Contains([]kind{killManager, killStandby, killAtAnswer}, k)
+}
+
+func (k kind) isFault() bool {
+	return slices.Contains([]kind{pauseManager, restartServer, wipeHalf, addForeign, deletePods, forceDelete}, k) ||
+		slices.Contains(lasting, k)
+}
+
+// action is one thing that happens in a storm.
+type action struct {
+	at   time.Duration // since the storm began
+	kind kind
+	// workload is the index of the one that it happens to.
+	workload int
+	// count is of pods, or entries.
+	count int
+	// lasts is how long until it is undone: a fault ends, an update is rolled back.
+	lasts time.Duration
+	// dice is what is left to chance in it, so that the plan decides that too.
+	dice uint64
+}
+
+func (a action) String() string {
+	return fmt.Sprintf("%5.1fs %s (workload %d, count %d, lasts %s)", a.at.Seconds(), a.kind, a.workload, a.count,
+		a.lasts.Round(time.Millisecond))
+}
+
+// share is one kind of action and how often it comes, relative to the others.
+type share struct {
+	kind kind
+	of   int
+}
+
+// planner makes the storms of a seed. The storm of a round depends on nothing else.
+type planner struct {
+	seed      uint64
+	workloads int
+	storm     time.Duration
+	// work is what happens to workloads, one action every workEvery.
+	work      []share
+	workEvery time.Duration
+	// faults are the registry's that last, one after the other; empty: none.
+	faults []kind
+	// blows are the other faults, blowsPerStorm of them, spread over the storm.
+	blows         []share
+	blowsPerStorm int
+	// always comes in every storm, whatever the dice say.
+	always []kind
+	// last comes at the end of every storm, so that the calm has to mend it.
+	last []kind
+}
+
+// longest are bounds of what lasts.
+const (
+	shortestFault = 3 * time.Second
+	longestFault  = 8 * time.Second
+	// faultGap is longer than a call may be late: no fault of the network delays a call that another one then holds back.
+	faultGap = 2500 * time.Millisecond
+	// pastLease is longer than a lease.
+	pastLease = 19 * time.Second
+)
+
+// fullPlan is what `make chaos` plays.
+func fullPlan(seed uint64, workloads int) planner {
+	return planner{
+		seed: seed, workloads: workloads, storm: 45 * time.Second,
+		work: []share{
+			{update, 5}, {recreate, 2}, {rollBack, 5}, {scaleOut, 2}, {scaleIn, 2}, {cancelDelete, 4},
+			{markDeleted, 2}, {deletePods, 2}, {forceDelete, 2},
+		},
+		workEvery: 1200 * time.Millisecond,
+		faults:    lasting,
+		blows: []share{
+			{killManager, 3}, {killStandby, 1}, {killAtAnswer, 4}, {pauseManager, 1}, {restartServer, 1}, {wipeHalf, 2}, {addForeign, 1},
+		},
+		blowsPerStorm: 2,
+		always:        []kind{killAtAnswer, killManager},
+		last:          []kind{wipeHalf, addForeign},
+	}
+}
+
+// round returns the storm of a round, in the order of time.
+func (p planner) round(number int) []action {
+	rng := rand.New(rand.NewPCG(p.seed, uint64(number)))
+	var all []action
+	add := func(at time.Duration, k kind) {
+		all = append(all, action{
+			at: at, kind: k, workload: rng.IntN(p.workloads), count: 1 + rng.IntN(4), lasts: p.lasts(rng, k), dice: rng.Uint64(),
+		})
+	}
+	for at := time.Duration(0); at < p.storm; at += jitter(rng, p.workEvery) {
+		add(at, pick(rng, p.work))
+	}
+	for at := jitter(rng, time.Second); at < p.storm && len(p.faults) > 0; {
+		add(at, p.faults[rng.IntN(len(p.faults))])
+		at += all[len(all)-1].lasts + faultGap + jitter(rng, time.Second)
+	}
+	blows := slices.Clone(p.always)
+	for range p.blowsPerStorm {
+		blows = append(blows, pick(rng, p.blows))
+	}
+	rng.Shuffle(len(blows), func(i, j int) { blows[i], blows[j] = blows[j], blows[i] })
+	for i, k := range blows {
+		slot := p.storm / time.Duration(len(blows))
+		add(time.Duration(i)*slot+time.Duration(rng.Int64N(int64(slot))), k)
+	}
+	for _, k := range p.last {
+		add(p.storm, k)
+	}
+	slices.SortStableFunc(all, func(a, b action) int { return int(a.at - b.at) })
+	return all
+}
+
+// lasts draws how long an action lasts.
+func (p planner) lasts(rng *rand.Rand, k kind) time.Duration {
+	switch {
+	case slices.Contains(lasting, k):
+		return shortestFault + time.Duration(rng.Int64N(int64(longestFault-shortestFault)))
+	case k == pauseManager:
+		return pastLease
+	default:
+		return 200*time.Millisecond + time.Duration(rng.Int64N(int64(4*time.Second)))
+	}
+}
+
+// jitter is from half of d to one and a half of it.
+func jitter(rng *rand.Rand, d time.Duration) time.Duration {
+	return d/2 + time.Duration(rng.Int64N(int64(d)+1))
+}
+
+func pick(rng *rand.Rand, shares []share) kind {
+	sum := 0
+	for _, s := range shares {
+		sum += s.of
+	}
+	n := rng.IntN(sum)
+	for _, s := range shares {
+		if n -= s.of; n < 0 {
+			return s.kind
+		}
+	}
+	return shares[0].kind
+}

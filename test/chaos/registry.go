@@ -1,0 +1,335 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/internal/drivers/http/httpserver"
+	"github.com/rollcall-dev/rollcall/internal/drivers/memory"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+const (
+	clusterName = "chaos"
+	// faultShare is how many calls meet the server's fault while there is one: the others show what works beside it.
+	faultShare = 0.5
+	// latestLanding is when a call that is held back is done at the latest, in time-outs: later than that the design assumes
+	// that it never is. What is left to 2 is for the way of the call to here.
+	earliestLanding, latestLanding = 1.05, 1.6
+	// killAfter is how long after the answer left the manager is killed: it has the answer by then.
+	killAfter = 20 * time.Millisecond
+)
+
+// registryServer is the registry that the managers talk to.
+type registryServer struct {
+	journal *journal
+	timeout time.Duration // of the managers' calls
+	server  *http.Server
+	address string
+
+	// entries is what it holds. Calls that change it are done one after the other under mu, so that the journal's order is
+	// the true one.
+	entries *memory.Registry
+
+	mu      sync.Mutex
+	fault   kind // "" for none
+	foreign map[identity]registry.Entry
+	killing func(manager string) (strike func()) // armed if not nil
+	late    sync.WaitGroup
+}
+
+// identity is what makes two calls speak of one entry.
+type identity struct {
+	service, address string
+	port             int
+}
+
+func identityOf(in registry.Instance) identity { return identity{in.Service, in.Address, in.Port} }
+
+func startRegistry(ctx context.Context, j *journal, timeout time.Duration) (*registryServer, error) {
+	made, err := memory.New(ctx, registry.Config{Cluster: clusterName})
+	if err != nil {
+		return nil, fmt.Errorf("making the registry: %w", err)
+	}
+	entries, ok := made.(*memory.Registry)
+	if !ok {
+		return nil, fmt.Errorf("the driver memory made a %T", made)
+	}
+	r := &registryServer{journal: j, timeout: timeout, entries: entries, foreign: map[identity]registry.Entry{}}
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listening for the registry: %w", err)
+	}
+	r.address = listener.Addr().String()
+	r.server = &http.Server{
+		Handler:           r.handler(httpserver.New(&backend{Registry: entries, server: r}, httpserver.Options{})),
+		ReadHeaderTimeout: time.Minute,
+		ErrorLog:          log.New(io.Discard, "", 0), // connections that end badly are the point
+	}
+	go func() { _ = r.server.Serve(listener) }() // until Stop
+	return r, nil
+}
+
+// Stop ends the server once every call that is held back was done.
+func (r *registryServer) Stop() {
+	_ = r.server.Close()
+	r.late.Wait()
+}
+
+// reset forgets all that the registry holds, and what is armed.
+func (r *registryServer) reset(ctx context.Context, j *journal) {
+	r.mu.Lock()
+	r.fault, r.killing, r.foreign = "", nil, map[identity]registry.Entry{}
+	r.mu.Unlock()
+	r.late.Wait()
+	for _, e := range r.list(ctx) {
+		_ = r.entries.Deregister(ctx, e.Instance)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.journal = j
+}
+
+// setFault has about half of the calls meet a fault; "" ends it.
+func (r *registryServer) setFault(k kind) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fault = k
+}
+
+// killNext has the manager killed to which the next changing call is acknowledged. strike is called once the answer has
+// left; prepare just before.
+func (r *registryServer) killNext(prepare func(manager string) (strike func())) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.killing = prepare
+}
+
+// list returns all entries of our cluster.
+func (r *registryServer) list(ctx context.Context) []registry.Entry {
+	entries, err := r.entries.List(ctx, clusterName)
+	if err != nil {
+		return nil // the context has ended
+	}
+	return entries
+}
+
+// wipe removes about half of what our cluster has.
+func (r *registryServer) wipe(ctx context.Context, rng *rand.Rand) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	wiped := 0
+	for _, e := range r.list(ctx) {
+		if rng.IntN(2) == 0 {
+			_ = r.entries.Deregister(ctx, e.Instance)
+			wiped++
+		}
+	}
+	return wiped
+}
+
+// addForeign puts in entries that are not ours, under the services that are: of another cluster, or without any mark.
+func (r *registryServer) addForeign(ctx context.Context, rng *rand.Rand, services []string, count int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for range count {
+		in := registry.Instance{
+			Service: services[rng.IntN(len(services))], Port: 8080,
+			Address: fmt.Sprintf("10.%d.%d.%d", rng.IntN(256), rng.IntN(256), 1+rng.IntN(254)),
+		}
+		if rng.IntN(2) == 0 {
+			in.Cluster, in.Namespace, in.Pod, in.UID = "other", "default", "other-pod", fmt.Sprintf("other-%d", rng.Uint64())
+		}
+		_ = r.entries.Register(ctx, in)
+		r.foreign[identityOf(in)] = registry.Entry{Instance: in, State: registry.InService}
+	}
+}
+
+// touched says which foreign entries are no longer as they were added.
+func (r *registryServer) touched(ctx context.Context) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	held := map[identity]registry.Entry{}
+	for _, cluster := range []string{"other", ""} {
+		entries, err := r.entries.List(ctx, cluster)
+		if err != nil {
+			return nil // the context has ended
+		}
+		for _, e := range entries {
+			held[identityOf(e.Instance)] = e
+		}
+	}
+	var all []string
+	for id, e := range r.foreign {
+		if now, found := held[id]; !found || now.State != e.State || !now.Equal(e.Instance) {
+			all = append(all, fmt.Sprintf("%s at %s:%d of cluster %q", id.service, id.address, id.port, e.Cluster))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+type callKey struct{}
+
+// handler journals every request, and lets it meet what it shall. The path begins with the manager's name.
+func (r *registryServer) handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		manager, path, _ := strings.Cut(strings.TrimPrefix(request.URL.Path, "/"), "/")
+		body, err := io.ReadAll(request.Body)
+		if err != nil {
+			return // the manager has gone
+		}
+		o := op(path[strings.LastIndex(path, "/")+1:])
+		var in registry.Instance
+		if o.changes() {
+			_ = json.Unmarshal(body, &in) // the server behind says what is wrong with it
+		}
+		fault := r.meets(o)
+		journal := r.journal
+		c := journal.callReceived(manager, o, in, string(fault), time.Now())
+		inner := request.Clone(context.WithValue(request.Context(), callKey{}, c))
+		inner.URL.Path, inner.Body = "/"+path, io.NopCloser(bytes.NewReader(body))
+		r.serve(w, inner, next, c)
+	})
+}
+
+// meets draws what a call meets.
+func (r *registryServer) meets(o op) kind {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fault == holdBack && !o.changes() || rand.Float64() > faultShare {
+		return ""
+	}
+	return r.fault
+}
+
+func (r *registryServer) serve(w http.ResponseWriter, request *http.Request, next http.Handler, c *call) {
+	switch kind(c.fault) {
+	case answer500:
+		r.journal.callAnswered(c, http.StatusInternalServerError, time.Now())
+		http.Error(w, "fault on purpose", http.StatusInternalServerError)
+	case loseAnswers:
+		next.ServeHTTP(httptest.NewRecorder(), request)
+		r.journal.callAnswered(c, 0, time.Now())
+		panic(http.ErrAbortHandler)
+	case holdBack:
+		r.hold(request, next, c)
+		panic(http.ErrAbortHandler)
+	default:
+		r.answer(w, request, next, c)
+	}
+}
+
+// hold does the call when its sender has given up.
+func (r *registryServer) hold(request *http.Request, next http.Handler, c *call) {
+	r.late.Add(1)
+	defer r.late.Done()
+	held := earliestLanding + rand.Float64()*(latestLanding-earliestLanding)
+	timer := time.NewTimer(time.Until(c.received.Add(time.Duration(held * float64(r.timeout)))))
+	defer timer.Stop()
+	<-timer.C
+	next.ServeHTTP(httptest.NewRecorder(), request.WithContext(context.WithoutCancel(request.Context())))
+	r.journal.callAnswered(c, 0, time.Now())
+}
+
+// answer does the call and answers it, and kills the manager after that if that is armed.
+func (r *registryServer) answer(w http.ResponseWriter, request *http.Request, next http.Handler, c *call) {
+	recorded := httptest.NewRecorder()
+	next.ServeHTTP(recorded, request)
+	var strike func()
+	if c.op.changes() && recorded.Code/100 == 2 {
+		strike = r.arm(c.manager)
+	}
+	r.journal.callAnswered(c, recorded.Code, time.Now())
+	maps.Copy(w.Header(), recorded.Header())
+	w.WriteHeader(recorded.Code)
+	_, err := w.Write(recorded.Body.Bytes())
+	if strike == nil {
+		return
+	}
+	if flusher, ok := w.(http.Flusher); ok && err == nil {
+		flusher.Flush()
+	}
+	time.AfterFunc(killAfter, strike)
+}
+
+// arm takes the kill that is armed, if one is.
+func (r *registryServer) arm(manager string) (strike func()) {
+	r.mu.Lock()
+	prepare := r.killing
+	r.killing = nil
+	r.mu.Unlock()
+	if prepare == nil {
+		return nil
+	}
+	return prepare(manager)
+}
+
+// backend does the work of a call and writes down when.
+type backend struct {
+	*memory.Registry
+
+	server *registryServer
+}
+
+var errNoCall = errors.New("this call did not come through the journal")
+
+func (b *backend) change(ctx context.Context, do func() error) error {
+	c, ok := ctx.Value(callKey{}).(*call)
+	if !ok {
+		return errNoCall
+	}
+	b.server.mu.Lock()
+	defer b.server.mu.Unlock()
+	if err := do(); err != nil {
+		return err
+	}
+	b.server.journal.callApplied(c, time.Now())
+	return nil
+}
+
+func (b *backend) Register(ctx context.Context, in registry.Instance) error {
+	return b.change(ctx, func() error { return b.Registry.Register(ctx, in) })
+}
+
+func (b *backend) FailOver(ctx context.Context, in registry.Instance) error {
+	return b.change(ctx, func() error { return b.Registry.FailOver(ctx, in) })
+}
+
+func (b *backend) Deregister(ctx context.Context, in registry.Instance) error {
+	return b.change(ctx, func() error { return b.Registry.Deregister(ctx, in) })
+}
+
+func (b *backend) List(ctx context.Context, cluster string) ([]registry.Entry, error) {
+	c, ok := ctx.Value(callKey{}).(*call)
+	if !ok {
+		return nil, errNoCall
+	}
+	b.server.mu.Lock()
+	defer b.server.mu.Unlock()
+	entries, err := b.Registry.List(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	seen := map[key]registry.State{}
+	for _, e := range entries {
+		seen[keyOf(e.Instance)] = e.State
+	}
+	b.server.journal.callSaw(c, seen, time.Now())
+	return entries, nil
+}

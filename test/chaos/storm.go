@@ -1,0 +1,272 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// maxSurplus is how many pods more than at the start a workload has at most.
+	maxSurplus = 6
+	// attemptFor is how long a change is tried, since the API server may be away.
+	attemptFor = 20 * time.Second
+)
+
+// storm plays one round of the plan.
+func (g *game) storm(ctx context.Context, number int) error {
+	actions := g.plan.round(number)
+	g.say("storm %d: %d actions in %s", number, len(actions), g.plan.storm)
+	began := time.Now()
+	var running sync.WaitGroup
+	for _, a := range actions {
+		pause(ctx, time.Until(began.Add(a.at)))
+		if ctx.Err() != nil || g.report.failed() {
+			break
+		}
+		running.Go(func() {
+			if err := g.act(ctx, a); err != nil && ctx.Err() == nil {
+				g.out.printf("could not %s: %v", a.kind, err)
+			}
+		})
+	}
+	running.Wait()
+	g.registry.setFault("")
+	g.registry.killNext(nil)
+	return g.toxiproxy.clear(ctx)
+}
+
+// act plays one action, and returns when it is over.
+func (g *game) act(ctx context.Context, a action) error {
+	switch {
+	case a.kind.isKill():
+		g.out.printf("%s", a.kind)
+	case a.kind.isFault():
+		g.faults.Add(1)
+		g.out.printf("%s", a.kind)
+	}
+	switch a.kind {
+	case netSlow, netReset, netRefuse, netCut:
+		if err := g.toxiproxy.set(ctx, a.kind, a.dice); err != nil {
+			return err
+		}
+		pause(ctx, a.lasts)
+		return g.toxiproxy.clear(ctx)
+	case answer500, loseAnswers, holdBack:
+		g.registry.setFault(a.kind)
+		pause(ctx, a.lasts)
+		g.registry.setFault("")
+		return nil
+	case wipeHalf:
+		g.registry.wipe(ctx, a.rng())
+		return nil
+	case addForeign:
+		g.registry.addForeign(ctx, a.rng(), g.services(), a.count)
+		return nil
+	case killManager, killStandby, killAtAnswer, pauseManager:
+		return g.hit(ctx, a)
+	case restartServer:
+		return g.cluster.RestartAPIServer(ctx)
+	default:
+		return g.work(ctx, a)
+	}
+}
+
+func (a action) rng() *rand.Rand { return rand.New(rand.NewPCG(a.dice, 0)) }
+
+func (g *game) services() []string {
+	var all []string
+	for _, w := range g.workloads {
+		for name := range w.services {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// hit does something to a manager.
+func (g *game) hit(ctx context.Context, a action) error {
+	switch a.kind {
+	case killAtAnswer:
+		g.registry.killNext(func(name string) func() {
+			victim := g.managers.named(name)
+			victim.proxy.fence()
+			return func() {
+				g.kills.Add(1)
+				victim.kill()
+			}
+		})
+		return nil
+	case pauseManager:
+		return g.freeze(ctx, a.lasts)
+	case killStandby:
+		g.kills.Add(1)
+		g.managers.other().kill()
+	default:
+		victim := g.managers.leader()
+		if victim == nil {
+			victim = g.managers.all[0] // it may be about to lead
+		}
+		g.kills.Add(1)
+		victim.kill()
+	}
+	return nil
+}
+
+// freeze pauses the leader until another manager has its lease.
+func (g *game) freeze(ctx context.Context, lasts time.Duration) error {
+	victim := g.managers.leader()
+	if victim == nil {
+		victim = g.managers.all[0]
+	}
+	if err := victim.pause(); err != nil {
+		return err
+	}
+	pause(ctx, lasts)
+	return victim.resume()
+}
+
+// work does something to a workload or its pods, as users do.
+func (g *game) work(ctx context.Context, a action) error {
+	w := g.workloads[a.workload]
+	switch a.kind {
+	case update:
+		return g.change(ctx, w, setImage(image(1+int(a.dice%1000))))
+	case recreate:
+		return g.change(ctx, w, setGeneration(a.dice))
+	case rollBack:
+		return g.changeAndBack(ctx, w, a.lasts, setImage(image(1+int(a.dice%1000))),
+			func(set *kruisev1alpha1.CloneSet, before kruisev1alpha1.CloneSetSpec) {
+				set.Spec.Template = before.Template
+			})
+	case scaleOut:
+		return g.change(ctx, w, scaleBy(int32(a.count), g.replicas))
+	case scaleIn:
+		return g.change(ctx, w, scaleBy(-int32(a.count), g.replicas))
+	case cancelDelete:
+		return g.changeAndBack(ctx, w, a.lasts, func(set *kruisev1alpha1.CloneSet) { *set.Spec.Replicas -= int32(a.count) },
+			func(set *kruisev1alpha1.CloneSet, _ kruisev1alpha1.CloneSetSpec) {
+				*set.Spec.Replicas += int32(a.count)
+			})
+	case markDeleted, deletePods, forceDelete:
+		return g.remove(ctx, w, a)
+	default:
+		return fmt.Errorf("nobody knows how to %s", a.kind)
+	}
+}
+
+func setImage(image string) func(*kruisev1alpha1.CloneSet) {
+	return func(set *kruisev1alpha1.CloneSet) { set.Spec.Template.Spec.Containers[0].Image = image }
+}
+
+// setGeneration changes what can't be changed in place.
+func setGeneration(generation uint64) func(*kruisev1alpha1.CloneSet) {
+	return func(set *kruisev1alpha1.CloneSet) {
+		set.Spec.Template.Spec.Containers[0].Env[0].Value = strconv.FormatUint(generation, 10)
+	}
+}
+
+// scaleBy stays between what there was at the start and a little more.
+func scaleBy(n, least int32) func(*kruisev1alpha1.CloneSet) {
+	return func(set *kruisev1alpha1.CloneSet) {
+		*set.Spec.Replicas = min(max(*set.Spec.Replicas+n, least), least+maxSurplus)
+	}
+}
+
+// change edits the CloneSet's spec.
+func (g *game) change(ctx context.Context, w *workload, edit func(*kruisev1alpha1.CloneSet)) error {
+	_, err := g.changed(ctx, w, edit)
+	return err
+}
+
+// changed returns the spec as it was before.
+func (g *game) changed(
+	ctx context.Context, w *workload, edit func(*kruisev1alpha1.CloneSet),
+) (before kruisev1alpha1.CloneSetSpec, err error) {
+	err = attempt(ctx, func() error {
+		var set kruisev1alpha1.CloneSet
+		if err := g.k8s.Get(ctx, types.NamespacedName{Namespace: w.namespace, Name: w.name}, &set); err != nil {
+			return fmt.Errorf("reading CloneSet %s: %w", w.name, err)
+		}
+		was := set.DeepCopy()
+		before = was.Spec
+		edit(&set)
+		if err := g.k8s.Patch(ctx, &set, client.MergeFrom(was)); err != nil {
+			return fmt.Errorf("changing CloneSet %s: %w", w.name, err)
+		}
+		return nil
+	})
+	return before, err
+}
+
+// changeAndBack undoes the change after a while. Other actions may have changed the workload meanwhile, as other users do.
+func (g *game) changeAndBack(
+	ctx context.Context, w *workload, after time.Duration,
+	edit func(*kruisev1alpha1.CloneSet), undo func(*kruisev1alpha1.CloneSet, kruisev1alpha1.CloneSetSpec),
+) error {
+	before, err := g.changed(ctx, w, edit)
+	if err != nil {
+		return err
+	}
+	pause(ctx, after)
+	return g.change(ctx, w, func(set *kruisev1alpha1.CloneSet) { undo(set, before) })
+}
+
+// remove deletes some pods of the workload in one way or the other.
+func (g *game) remove(ctx context.Context, w *workload, a action) error {
+	for _, name := range g.choose(w, a) {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: name.namespace, Name: name.name}}
+		err := attempt(ctx, func() error {
+			switch a.kind {
+			case markDeleted:
+				label := fmt.Sprintf(`{"metadata":{"labels":{%q:"true"}}}`, kruisev1alpha1.SpecifiedDeleteKey)
+				return g.k8s.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(label)))
+			case forceDelete:
+				return g.k8s.Delete(ctx, pod, client.GracePeriodSeconds(0))
+			default:
+				return g.k8s.Delete(ctx, pod)
+			}
+		})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("pod %s: %w", name.name, err)
+		}
+	}
+	return nil
+}
+
+// choose draws pods of the workload.
+func (g *game) choose(w *workload, a action) []podName {
+	var names []podName
+	for _, p := range g.journal.known() {
+		if p.workload == w && !p.deleting {
+			names = append(names, p.name)
+		}
+	}
+	slices.SortFunc(names, func(a, b podName) int { return cmp.Compare(a.name, b.name) })
+	a.rng().Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	return names[:min(a.count, len(names))]
+}
+
+// attempt tries again while the API server is away.
+func attempt(ctx context.Context, do func() error) error {
+	deadline := time.Now().Add(attemptFor)
+	for {
+		err := do()
+		if err == nil || client.IgnoreNotFound(err) == nil || ctx.Err() != nil || time.Now().After(deadline) {
+			return err
+		}
+		pause(ctx, watchRetry)
+	}
+}

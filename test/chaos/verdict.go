@@ -1,0 +1,81 @@
+package main
+
+import (
+	"fmt"
+	"time"
+)
+
+const (
+	// enough is what a run must have done for its result to mean something.
+	enoughTime        = 5 * time.Minute
+	enoughTransitions = 500
+	enoughKills       = 10
+	// historiesShown bounds how much is told of a run that failed.
+	historiesShown = 5
+)
+
+// tooLittle makes a run fail in which too little happened for its length. Short runs are not held to it.
+func (g *game) tooLittle() {
+	if g.length < enoughTime || g.report.failed() {
+		return
+	}
+	transitions, _, _ := g.journal.counts()
+	share := g.length.Seconds() / enoughTime.Seconds()
+	for _, c := range []struct {
+		what      string
+		had, need int
+	}{
+		{"transitions", transitions, int(enoughTransitions * share)}, {"kills", int(g.kills.Load()), int(enoughKills * share)},
+	} {
+		if c.had < c.need {
+			g.report.mu.Lock()
+			g.report.other = append(g.report.other, fmt.Sprintf(
+				"TOO LITTLE HAPPENED: %d %s in %s, and %d are needed for the result to mean something", c.had, c.what, g.length, c.need))
+			g.report.mu.Unlock()
+		}
+	}
+}
+
+// verdict writes what is wrong, with the history of the pods, and the last line.
+func (g *game) verdict(replay string) error {
+	r := &g.report
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, text := range g.managers.panics() {
+		r.other = append(r.other, "a manager panicked:\n"+text)
+	}
+	shown := 0
+	tell := func(kind, uid, text string) {
+		if shown++; shown > historiesShown {
+			return
+		}
+		g.out.plain("")
+		g.out.plain(kind + ": " + text)
+		if uid != "" {
+			g.out.plain(g.journal.history(uid, g.out))
+		}
+	}
+	for _, v := range r.early {
+		tell("EARLY FLIP at "+g.out.at(v.at), v.uid, v.text)
+	}
+	for kind, findings := range map[string][]finding{"LOST": r.lost, "LEAKED": r.leaked, "STUCK": r.stuck} {
+		for _, f := range findings {
+			tell(kind, f.uid, f.text)
+		}
+	}
+	for _, text := range r.other {
+		g.out.plain(text)
+	}
+	bad := len(r.early)+len(r.lost)+len(r.leaked)+len(r.stuck)+len(r.other) > 0
+	if bad {
+		g.out.plain("logs are in " + g.dir)
+	}
+	transitions, _, _ := g.journal.counts()
+	g.out.plain("the same plan again: " + replay)
+	g.out.plain(fmt.Sprintf("chaos: %d transitions, %d kills, %d faults, %d early flips, %d lost, %d leaked, %d stuck",
+		transitions, g.kills.Load(), g.faults.Load(), len(r.early), len(r.lost), len(r.leaked), len(r.stuck)))
+	if bad {
+		return errFailed
+	}
+	return nil
+}

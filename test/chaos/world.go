@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/test/cluster"
+	"github.com/rollcall-dev/rollcall/test/process"
+)
+
+// judgeEvery is how often flips are judged.
+const judgeEvery = 50 * time.Millisecond
+
+// world is what everything happens in: the servers, which several runs may share.
+type world struct {
+	out       *output
+	dir       string
+	cluster   *cluster.Cluster
+	k8s       client.WithWatch
+	launcher  *process.Launcher
+	registry  *registryServer
+	toxiproxy *toxiproxy
+}
+
+// newWorld starts the servers. stop ends them, also after an error.
+func newWorld(ctx context.Context, out *output) (w *world, stop func(), err error) {
+	w = &world{out: out, launcher: process.NewLauncher()}
+	stop = func() {
+		if w.registry != nil {
+			w.registry.Stop()
+		}
+		if w.cluster != nil {
+			w.cluster.Stop()
+		}
+		w.launcher.Close()
+	}
+	if w.dir, err = os.MkdirTemp("", "rollcall-chaos-"); err != nil {
+		return w, stop, fmt.Errorf("creating a folder for the logs: %w", err)
+	}
+	if w.cluster, err = cluster.Start(ctx, cluster.Options{Dir: filepath.Join(w.dir, "cluster"), Log: out}); err != nil {
+		return w, stop, err
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), kruisev1alpha1.AddToScheme(scheme)); err != nil {
+		return w, stop, fmt.Errorf("registering the API's types: %w", err)
+	}
+	if w.k8s, err = client.NewWithWatch(w.cluster.Config(), client.Options{Scheme: scheme}); err != nil {
+		return w, stop, fmt.Errorf("connecting to the cluster: %w", err)
+	}
+	if w.registry, err = startRegistry(ctx, newJournal(drainTime), callTimeout); err != nil {
+		return w, stop, err
+	}
+	w.toxiproxy, err = startToxiproxy(ctx, w.launcher, w.dir, w.registry.address, out)
+	return w, stop, err
+}
+
+// game is one run: a binary, a plan, and what came of it.
+type game struct {
+	*world
+
+	binary   string
+	plan     planner
+	replicas int32
+	length   time.Duration
+
+	journal   *journal
+	managers  *managers
+	workloads []*workload
+
+	kills, faults atomic.Int64
+	doing         atomic.Pointer[string]
+	report        report
+}
+
+// report is what is wrong in the end.
+type report struct {
+	mu     sync.Mutex
+	early  []violation
+	lost   []finding
+	leaked []finding
+	stuck  []finding
+	other  []string
+}
+
+// finding is one thing that the calm did not mend.
+type finding struct {
+	uid  string // of the pod with a history, if there is one
+	text string
+}
+
+func (r *report) failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.early)+len(r.lost)+len(r.leaked)+len(r.stuck)+len(r.other) > 0
+}
+
+// play makes the workloads and the managers, goes through storms and calms until the time is up or something is wrong, and
+// leaves nothing in the cluster.
+func (g *game) play(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-g.cluster.Done():
+			cancel(g.cluster.Err())
+		case <-ctx.Done():
+		}
+	}()
+	var background sync.WaitGroup
+	defer background.Wait()
+	watching, stopWatching := context.WithCancel(ctx)
+	defer stopWatching()
+
+	g.journal, g.workloads = newJournal(drainTime), workloads()
+	g.registry.reset(ctx, g.journal)
+	if err := g.toxiproxy.clear(ctx); err != nil {
+		return err
+	}
+	watcher := &podWatch{k8s: g.k8s, journal: g.journal, workloads: g.workloads}
+	background.Go(func() { watcher.run(watching) })
+	background.Go(func() { g.judge(watching) })
+	background.Go(func() { g.progress(watching) })
+	var err error
+	g.managers, err = startManagers(
+		ctx, g.launcher, g.binary+".d", g.binary, g.toxiproxy.address, g.cluster.Config(), g.journal, g.out)
+	if err != nil {
+		return err
+	}
+	defer g.managers.Stop()
+	if err := g.create(ctx); err != nil {
+		return err
+	}
+	err = g.rounds(ctx)
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// rounds plays storms and calms.
+func (g *game) rounds(ctx context.Context) error {
+	g.say("starting: %d CloneSets of %d pods", len(g.workloads), g.replicas)
+	if err := g.calm(ctx); err != nil || g.report.failed() {
+		return err
+	}
+	g.journal.begin()
+	began := time.Now()
+	for number := 0; number == 0 || time.Since(began)+g.plan.storm < g.length; number++ {
+		if err := g.storm(ctx, number); err != nil || g.report.failed() {
+			return err
+		}
+		if err := g.calm(ctx); err != nil || g.report.failed() {
+			return err
+		}
+	}
+	return nil
+}
+
+// judge looks at what was seen again and again.
+func (g *game) judge(ctx context.Context) {
+	for ctx.Err() == nil {
+		g.journal.judge(time.Now())
+		if broken := g.journal.broken(); len(broken) > 0 {
+			g.report.mu.Lock()
+			g.report.early = broken
+			g.report.mu.Unlock()
+		}
+		pause(ctx, judgeEvery)
+	}
+}
+
+// progress says what is going on.
+func (g *game) progress(ctx context.Context) {
+	const every = 10 * time.Second
+	for {
+		pause(ctx, every)
+		if ctx.Err() != nil {
+			return
+		}
+		transitions, reused, calls := g.journal.counts()
+		g.out.printf("%s; so far %d transitions, %d kills, %d faults, %d calls, %d addresses used again; %d pods, leader %s",
+			*g.doing.Load(), transitions, g.kills.Load(), g.faults.Load(), calls, reused, len(g.journal.known()), g.leaderName())
+	}
+}
+
+func (g *game) leaderName() string {
+	if g.managers == nil {
+		return "none"
+	}
+	if leads := g.managers.leader(); leads != nil {
+		return leads.name
+	}
+	return "none"
+}
+
+// say sets what the progress shows, and shows it.
+func (g *game) say(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	g.doing.Store(&text)
+	g.out.printf("%s", text)
+}
+
+// create makes the namespaces and the CloneSets.
+func (g *game) create(ctx context.Context) error {
+	for _, w := range g.workloads {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
+		if err := g.k8s.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("creating namespace %s: %w", w.namespace, err)
+		}
+		if err := g.k8s.Create(ctx, w.cloneSet(g.replicas)); err != nil {
+			return fmt.Errorf("creating CloneSet %s: %w", w.name, err)
+		}
+	}
+	return nil
+}
