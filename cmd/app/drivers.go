@@ -10,9 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -26,8 +24,8 @@ import (
 type drivers struct {
 	constructors map[string]registry.Constructor
 	metrics      *metrics.RegistryMetrics
-	// permit refuses a call of up to this long where this manager may no longer make it.
-	permit  func(timeout time.Duration) error
+	// term is this manager's, see guard.
+	term    term
 	current atomic.Pointer[registries]
 }
 
@@ -82,7 +80,7 @@ func (d *drivers) openOne(ctx context.Context, c *config.Config, name string) (*
 	if err != nil {
 		return nil, err
 	}
-	g := &guard{permit: func() error { return d.permit(section.Timeout) }}
+	g := &guard{term: d.term, timeout: section.Timeout}
 	o := &opened{section: section, registry: calls.Wrap(made, g.around, d.metrics.Around(name, section.Driver))}
 	o.handler, _ = made.(http.Handler)
 	closer, _ := made.(io.Closer)
@@ -169,46 +167,4 @@ func registryError(path *field.Path, err error) error {
 		detail = strings.TrimPrefix(detail, name+": ")
 	}
 	return field.Invalid(path, field.OmitValueType{}, detail)
-}
-
-// guard keeps calls from a registry that this manager may no longer use: since another one leads, or since the
-// configuration names another registry. No call is under way when it was retired, so that it can be closed.
-type guard struct {
-	permit func() error
-
-	mu      sync.Mutex
-	retired bool
-	calls   sync.WaitGroup
-}
-
-var errRetired = errors.New("the configuration has changed: this registry is no longer in use")
-
-// retire refuses further calls and waits for those under way.
-func (g *guard) retire() {
-	g.mu.Lock()
-	g.retired = true
-	g.mu.Unlock()
-	g.calls.Wait()
-}
-
-func (g *guard) enter() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.retired {
-		return errRetired
-	}
-	if err := g.permit(); err != nil {
-		return err
-	}
-	g.calls.Add(1)
-	return nil
-}
-
-// around is a calls.Around.
-func (g *guard) around(ctx context.Context, _ string, do func(context.Context) error) error {
-	if err := g.enter(); err != nil {
-		return err
-	}
-	defer g.calls.Done()
-	return do(ctx)
 }

@@ -167,11 +167,8 @@ func TestGuardRefusesWhatIsNotPermitted(t *testing.T) {
 	m, err := metrics.NewRegistryMetrics(gathered)
 	must(t, err)
 	d.metrics = m
-	var asked time.Duration
-	d.permit = func(timeout time.Duration) error {
-		asked = timeout
-		return errNotRenewed
-	}
+	refuses := &fakeTerm{refused: errNotRenewed}
+	d.term = refuses
 	reg := expectOpened(t, d, configured(t, minimal)).registry
 	for name, call := range map[string]func() error{
 		"Register":   func() error { return reg.Register(t.Context(), registry.Instance{}) },
@@ -188,8 +185,8 @@ func TestGuardRefusesWhatIsNotPermitted(t *testing.T) {
 	if n, err := testutil.GatherAndCount(gathered); err != nil || n > 0 {
 		t.Errorf("%d series (%v) tell of calls that were never made", n, err)
 	}
-	if asked != config.DefaultTimeout {
-		t.Errorf("asked for %s, want the registry's timeout %s", asked, config.DefaultTimeout)
+	if asked := refuses.asked; asked != 2*config.DefaultTimeout {
+		t.Errorf("asked for %s, want twice the registry's timeout %s: a call that timed out may still land", asked, config.DefaultTimeout)
 	}
 }
 
@@ -252,7 +249,7 @@ func newDrivers(t *testing.T, constructor registry.Constructor) *drivers {
 	must(t, err)
 	return &drivers{
 		constructors: map[string]registry.Constructor{"fake": constructor}, metrics: m,
-		permit: func(time.Duration) error { return nil },
+		term: &fakeTerm{},
 	}
 }
 

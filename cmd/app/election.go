@@ -21,8 +21,8 @@ var (
 
 // lease is what one manager holds while it works. The election alone does not make two managers exclude one another: a
 // process that was stopped for longer than the lease (a paused VM, a frozen cgroup) goes on with its work when it wakes,
-// and can get the lease back before it notices that another one has worked. So calls to the registry are permitted by
-// the time of the last renewal, and whoever finds another holder after itself is out for good.
+// and can get the lease back before it notices that another one has worked. So calls to the registry and writes to the API
+// server are permitted by the time of the last renewal, and whoever finds another holder after itself is out for good.
 type lease struct {
 	resourcelock.Interface
 	now func() time.Time
@@ -31,6 +31,8 @@ type lease struct {
 	// renewed is when the last renewal that succeeded was sent; zero while another manager leads.
 	renewed time.Time
 	lost    bool
+	// settled is when the last of the calls that timed out can no longer be carried out.
+	settled time.Time
 	// deposed is called once when another holder is found.
 	deposed func()
 }
@@ -91,8 +93,8 @@ func (l *lease) hold(write func() error) error {
 	return nil
 }
 
-// permit refuses a call that takes up to timeout where it might end after another manager has begun to act. A nil lease
-// permits everything.
+// permit refuses what takes up to timeout where it might end after another manager has begun to act. A nil lease permits
+// everything.
 func (l *lease) permit(timeout time.Duration) error {
 	if l == nil {
 		return nil
@@ -112,9 +114,29 @@ func (l *lease) permit(timeout time.Duration) error {
 	}
 }
 
+// mayLand notes that a call whose outcome is unknown may still be carried out until then.
+func (l *lease) mayLand(until time.Time) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if until.After(l.settled) {
+		l.settled = until
+	}
+}
+
+// unsettled returns for how long a call that timed out may still be carried out. It is never longer than the lease: see
+// permit and guard.
+func (l *lease) unsettled() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return max(0, l.settled.Sub(l.now()))
+}
+
 // release gives the lease back, so that the next manager need not wait for it to expire. It must be called only when
-// nothing works any more. The election's own release is not used: after a renewal that failed it gives the lease back
-// while the controllers still work.
+// nothing works any more and nothing is unsettled. The election's own release is not used: after a renewal that failed it
+// gives the lease back while the controllers still work.
 func (l *lease) release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewDeadline)
 	defer cancel()

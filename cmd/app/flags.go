@@ -14,13 +14,20 @@ import (
 )
 
 // Leader election. A leader that can't renew its lease stops after renewDeadline; the next one starts no sooner than
-// leaseDuration after the last renewal. A registry call is shorter than the difference, so that none of the old leader's
-// is under way then.
+// leaseDuration after the last renewal. A registry call is shorter than the difference, and twice as long is shorter than
+// the lease, so that none of the old leader's is under way then, nor lands late.
+//
+// Who waits for the lease looks at it after 1 to 2.2 times retryPeriod, client-go's jitter: a lease that was given back is
+// taken within 2 s.
 const (
 	leaseDuration = 15 * time.Second
 	renewDeadline = 8 * time.Second
-	retryPeriod   = 2 * time.Second
+	retryPeriod   = 800 * time.Millisecond
 )
+
+// writeTimeout is how much of the lease has to be left for a write to the API server, which may take a while. What comes
+// later still fails its tests where the pod has moved on.
+const writeTimeout = 5 * time.Second
 
 // off turns a listener off.
 const off = "0"

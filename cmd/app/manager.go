@@ -64,10 +64,7 @@ func newManager(
 	a := &app{
 		options: o, flags: f, logger: logger, servers: &servers{},
 	}
-	a.drivers = &drivers{
-		constructors: o.constructors, metrics: registryMetrics,
-		permit: func(timeout time.Duration) error { return a.lease.permit(timeout) },
-	}
+	a.drivers = &drivers{constructors: o.constructors, metrics: registryMetrics, term: a}
 	first, err := a.drivers.open(ctx, c, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.config, err)
@@ -99,6 +96,10 @@ func (a *app) connect(c *config.Config) error {
 			return err
 		}
 	}
+	// After the lease was made, which has to be renewed where nothing else may be written.
+	restConfig.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return &writes{next: next, permit: func() error { return a.permit(writeTimeout) }}
+	})
 	a.manager, err = ctrl.NewManager(restConfig, managerOptions(a.lease, c.Namespaces, a.logger))
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
@@ -259,6 +260,12 @@ func registerPods(own *prometheus.Registry, reconciler *controller.PodReconciler
 	})
 }
 
+// permit is term's.
+func (a *app) permit(takes time.Duration) error { return a.lease.permit(takes) }
+
+// mayLand is term's.
+func (a *app) mayLand(until time.Time) { a.lease.mayLand(until) }
+
 // run serves until ctx ends. It gives the lease back last, and only where all work has ended.
 func (a *app) run(ctx context.Context) error {
 	defer a.servers.close(a.logger)
@@ -274,11 +281,19 @@ func (a *app) run(ctx context.Context) error {
 	if cause := context.Cause(working); errors.Is(cause, errDeposed) {
 		return cause
 	}
-	err := a.drivers.current.Load().closeBut(nil)
-	if a.lease != nil {
-		err = errors.Join(err, a.lease.release(ctx))
+	return errors.Join(a.drivers.current.Load().closeBut(nil), a.resign(ctx))
+}
+
+// resign gives the lease back, once no call that timed out may land any more.
+func (a *app) resign(ctx context.Context) error {
+	if a.lease == nil {
+		return nil
 	}
-	return err
+	if left := a.lease.unsettled(); left > 0 {
+		a.logger.Info("keeping the lease: calls that timed out may still be carried out", "for", left.String())
+		<-time.After(left)
+	}
+	return a.lease.release(ctx)
 }
 
 func (a *app) greet() {

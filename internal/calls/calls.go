@@ -18,6 +18,17 @@ const (
 	Get        = "get"
 )
 
+// Changes reports whether the operation changes something in the registry, as all but reading does. A heartbeat counts: it
+// keeps an entry that may have to go.
+func Changes(operation string) bool {
+	switch operation {
+	case List, Probe:
+		return false
+	default:
+		return true
+	}
+}
+
 // Around is put around a call: it does something, makes the call by do or doesn't, and returns its error or one of its
 // own. It is safe for concurrent use.
 type Around = func(ctx context.Context, operation string, do func(context.Context) error) error

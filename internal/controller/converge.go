@@ -90,6 +90,9 @@ func (r *PodReconciler) settles(c *call) time.Duration {
 
 // call makes one call. Nothing is known of its outcome until it has returned without an error.
 func (r *PodReconciler) call(ctx context.Context, seen *observation, s step) wait {
+	if ctx.Err() != nil {
+		return stopping()
+	}
 	if s.want == lifecycle.Absent {
 		r.ledger.letGo(seen.page, s.key()) // whether it can be told or not
 	}
@@ -119,6 +122,11 @@ func (r *PodReconciler) call(ctx context.Context, seen *observation, s step) wai
 		c.told, c.notBefore = w, r.clock.Now().Add(after)
 	}
 	return w
+}
+
+// stopping is why nothing more is asked of a registry once the manager was asked to stop.
+func stopping() wait {
+	return wait{reason: ReasonStopping, message: "the manager stops, the next one goes on"}
 }
 
 func (r *PodReconciler) acknowledged(seen *observation, s step, c *call) {

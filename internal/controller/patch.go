@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,9 +15,13 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
 
+// patchTimeout bounds a patch that is finished although the manager was asked to stop.
+const patchTimeout = 15 * time.Second
+
 // patch makes the edit and writes the record in one API write, or none where the pod has all of it. It reports moved
 // where the pod is gone or no longer what it was decided on, and then nothing was written. Otherwise the observation
-// holds the pod as the API server returned it.
+// holds the pod as the API server returned it. What the registry has acknowledged is written down also where the manager was
+// asked to stop meanwhile, else the next one has to make the call again.
 func (r *PodReconciler) patch(
 	ctx context.Context, seen *observation, edit lifecycle.Edit, record *lifecycle.Record,
 ) (moved bool, err error) {
@@ -28,6 +33,8 @@ func (r *PodReconciler) patch(
 	if err != nil || data == nil {
 		return false, err
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patchTimeout)
+	defer cancel()
 	written := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	err = r.client.Patch(ctx, written, client.RawPatch(types.JSONPatchType, data))
 	switch {

@@ -20,7 +20,12 @@ func (r *PodReconciler) probed(ctx context.Context, seen *observation, d lifecyc
 		if reg.Prober == nil {
 			continue
 		}
-		if err := probe(ctx, reg, t); err != nil {
+		err := probe(ctx, reg, t)
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return stopping()
+		default:
 			return r.notServing(seen, t, err)
 		}
 	}

@@ -84,6 +84,10 @@ const (
 	//
 	// What to do: wait.
 	ReasonNoAddress Reason = "NoAddress"
+	// ReasonStopping: the manager was asked to stop and makes no further calls.
+	//
+	// What to do: nothing, the next manager goes on.
+	ReasonStopping Reason = "Stopping"
 	// ReasonResolved: no reason to wait but the Event after one: what asked a person to look has passed.
 	//
 	// What to do: nothing.
@@ -93,7 +97,7 @@ const (
 // Event returns the type of the Event that shows the reason, or nothing for a reason that is part of any rollout.
 func (r Reason) Event() string {
 	switch r {
-	case "", ReasonDraining, ReasonSettling, ReasonNotReady, ReasonNoAddress:
+	case "", ReasonDraining, ReasonSettling, ReasonNotReady, ReasonNoAddress, ReasonStopping:
 		return ""
 	case ReasonResolved:
 		return corev1.EventTypeNormal

@@ -221,6 +221,9 @@ func (w *world) countedPatch(
 	ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption,
 ) error {
 	attempt := func() error {
+		if err := ctx.Err(); err != nil {
+			return err // as a real client, which sends nothing then
+		}
 		err := c.Patch(ctx, obj, patch, opts...)
 		var status apierrors.APIStatus
 		if err != nil && !errors.As(err, &status) {

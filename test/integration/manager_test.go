@@ -160,6 +160,9 @@ func (m *manager) Freeze() error { return m.process.Process.Signal(syscall.SIGST
 // Thaw lets the process go on.
 func (m *manager) Thaw() error { return m.process.Process.Signal(syscall.SIGCONT) }
 
+// Terminate asks the process to stop, as kubelet does.
+func (m *manager) Terminate() error { return m.process.Process.Signal(syscall.SIGTERM) }
+
 // Kill ends the process with no chance to tidy up, and returns when it is gone.
 func (m *manager) Kill() {
 	m.mu.Lock()

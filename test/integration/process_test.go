@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -527,39 +526,4 @@ func TestWithoutKruise(t *testing.T) {
 	hold.Release()
 	s.ExpectSteady()
 	s.ExpectNothingLeft()
-}
-
-// TestLeaderFrozen: while the leader stands still longer than its lease, another takes over; when it wakes, it is out.
-func TestLeaderFrozen(t *testing.T) {
-	t.Parallel()
-	flags := []string{
-		"--leader-elect=true", "--leader-election-namespace=default", "--leader-election-id=leader-frozen",
-	}
-	config := defaultConfiguration(env.registry.URL(), "leader-frozen")
-	first := startManager(t, "leader", config, flags...)
-	s := newScenario(t, first, env.registry, labels, "leader-frozen")
-	s.troubled = true
-	s.Create(inPlace, replicas(2))
-	s.ExpectSteady() // so the first one leads
-	s.standby = startManager(t, "standby", config, flags...)
-
-	hold := s.HoldCalls(registrytest.OpFailOver)
-	s.UpdateImage("nginx:2")
-	s.AwaitCalls(hold, 1)
-	s.must(first.Freeze())
-	hold.Release()
-	s.ExpectSteady()
-	answers, thawed := len(s.registry.Answers(s.ns, "")), time.Now()
-	s.must(first.Thaw())
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := first.Exited(ctx); err == nil || ctx.Err() != nil {
-		t.Errorf("the leader that lost its lease ended with %v", err)
-	}
-	s.Expect(len(s.registry.Answers(s.ns, "")) == answers, "the deposed leader talked to the registry")
-	s.Expect(!slices.ContainsFunc(first.proxy.Writes(s.ns), func(w write) bool {
-		return w.toPod() && w.status == http.StatusOK && w.received.After(thawed)
-	}), "the deposed leader wrote to a pod")
-	s.ExpectNothingLeft()
-	s.ExpectAlways()
 }

@@ -1,0 +1,72 @@
+package controller
+
+import (
+	"context"
+	"testing"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+)
+
+func TestWhatWasAcknowledgedIsWrittenDownWhenTheManagerStops(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconcileAndStop(pod)
+	w.expectJournal("else the next manager has to make the call again", deregisters, writes)
+	w.expectHooks("the hook is released", pod, "inPlaceUpdate")
+}
+
+func TestAManagerThatStopsBeginsNoCall(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web", twoServices), "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconcileAndStop(pod)
+	w.expectJournal("the second service is left to the next manager", "Deregister admin@10.0.0.1:9090")
+	w.expectHooks("one of two has not acknowledged", pod, "preNormal inPlaceUpdate preDelete")
+	w.expectEvents("nothing is wrong")
+
+	w.restart()
+	w.reconcile(pod)
+	w.expectJournal("the next one trusts no call but its own", "Deregister admin@10.0.0.1:9090", deregisters, writes)
+}
+
+func TestAProbeThatAStopCutsOffIsNoTrouble(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, stop := context.WithCancel(w.Context())
+	w.apply(func(s *Settings) {
+		reg := s.Registries["default"]
+		reg.Prober = probes(func() error {
+			stop()
+			return ctx.Err()
+		})
+		s.Registries = map[string]Registry{"default": reg}
+	})
+	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	_, err := w.r.Reconcile(ctx, requestFor(pod))
+	w.must(err, "reconciling")
+	w.expectJournal("it was registered, and nobody knows whether it serves", registers)
+	w.expectEvents("nothing is wrong")
+}
+
+// reconcileAndStop asks the manager to stop once the registry has answered its first call.
+func (w *world) reconcileAndStop(pod *corev1.Pod) {
+	w.Helper()
+	ctx, stop := context.WithCancel(w.Context())
+	defer stop()
+	deaf := w.registry.OnAnswer(registrytest.Match{}, func(registrytest.Call) { stop() })
+	defer deaf()
+	_, err := w.r.Reconcile(ctx, requestFor(pod))
+	w.must(err, "reconciling while the manager stops")
+}
+
+// probes is a Prober.
+type probes func() error
+
+func (p probes) Probe(context.Context, registry.Instance) error { return p() }

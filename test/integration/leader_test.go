@@ -1,0 +1,223 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/cluster/podserver"
+	"github.com/rollcall-dev/rollcall/test/traffic"
+)
+
+// relay is a scenario of two managers, one of which leads, with clients that send requests to the pods all the while.
+type relay struct {
+	*scenario
+
+	config configuration
+	flags  []string
+	client *traffic.Client
+	stop   func()
+}
+
+// startRelay returns when the first manager leads, the pods serve and the second manager waits for the lease.
+func startRelay(t *testing.T, name string, style style) *relay {
+	t.Helper()
+	r := &relay{
+		config: defaultConfiguration(env.registry.URL(), name),
+		flags:  []string{"--leader-elect=true", "--leader-election-namespace=default", "--leader-election-id=" + name},
+	}
+	first := startManager(t, name+"-first", r.config, r.flags...)
+	r.scenario = newScenario(t, first, env.registry, style, name)
+	r.troubled = true
+	if style == mixed {
+		r.Play()
+	}
+	r.drain = 2 * time.Second // longer than a client goes on with what it has read
+	r.services = map[string]int{name: servePods(t)}
+	r.Create(inPlace, replicas(4), annotated(drainKey, r.drain.String()),
+		annotated(servicesKey, fmt.Sprintf("%s=%d", name, r.services[name])))
+	r.ExpectSteady()
+	r.standby = startManager(t, name+"-second", r.config, r.flags...)
+	r.client = traffic.New(traffic.Options{
+		Read: func(ctx context.Context) ([]registry.Entry, error) {
+			all, err := env.registry.Truth(ctx, clusterName)
+			return slices.DeleteFunc(all, func(e registry.Entry) bool { return e.Service != name }), err
+		},
+		Tell: func(_ time.Time, pod, what string) { t.Logf("%s: %s", pod, what) },
+	})
+	r.stop = r.client.Start(context.WithoutCancel(t.Context()))
+	t.Cleanup(r.stop)
+	return r
+}
+
+// servePods answers for the cluster's pods and returns the port.
+func servePods(t *testing.T) int {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	t.Cleanup(cancel)
+	server, err := podserver.New(ctx, env.cluster.Config())
+	must(t, err)
+	listener, err := podserver.Listen(ctx, 0)
+	must(t, err)
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(ctx, listener) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return listener.Addr().(*net.TCPAddr).Port
+}
+
+// BeginUpdate begins an update, and returns when the leader is at the call that takes the first pod out.
+func (r *relay) BeginUpdate() (call *registrytest.Hold) {
+	r.Helper()
+	call = r.HoldCalls(registrytest.OpFailOver)
+	r.UpdateImage("nginx:2")
+	r.AwaitCalls(call, 1)
+	return call
+}
+
+// AwaitTakeover returns when the second manager writes to a pod for the first time, and says how long that took.
+func (r *relay) AwaitTakeover(since time.Time, what string) {
+	r.Helper()
+	var first write
+	r.await("the second manager to take over", func() error {
+		for _, w := range r.standby.proxy.Writes(r.ns) {
+			if w.toPod() && w.status == http.StatusOK {
+				first = w
+				return nil
+			}
+		}
+		return errors.New("it has written nothing yet")
+	})
+	// A figure for the reader, and no expectation: machines differ.
+	fmt.Fprintf(os.Stderr, "handover: %s after %s\n", what, first.received.Sub(since).Round(time.Millisecond))
+}
+
+// ExpectUpdated waits until the update is through and the registry holds what the cluster has. No request failed meanwhile.
+func (r *relay) ExpectUpdated() {
+	r.Helper()
+	before := r.Pods()
+	r.ExpectSteady()
+	r.ExpectImage("nginx:2", before)
+	r.stop()
+	tally := r.client.Tally()
+	r.Logf("%s", tally)
+	r.Expect(tally.Requests > 0 && tally.Failed == 0, "%s: %v", tally, r.client.FirstFailures())
+	r.ExpectNothingLeft()
+	r.ExpectAlways()
+}
+
+// ExpectNoWriteAfter expects that a manager that leads no more left the pods alone from then on.
+func (r *relay) ExpectNoWriteAfter(m *manager, since time.Time) {
+	r.Helper()
+	for _, w := range m.proxy.Writes("") {
+		if w.received.After(since) && w.resource != "leases" {
+			r.Errorf("manager %s wrote: %s %s %s", m.name, w.method, w.resource, w.name)
+		}
+	}
+}
+
+// TestLeaderStops: a leader that is asked to stop finishes the call that is under way and writes it down, so the next one
+// need not make it again.
+func TestLeaderStops(t *testing.T) {
+	t.Parallel()
+	r := startRelay(t, "leader-stops", finalizer)
+	call := r.BeginUpdate()
+	pod := r.AwaitPodIn(appspub.LifecycleStatePreparingUpdate)
+	asked := time.Now()
+	must(t, r.manager.Terminate())
+	r.await("the manager to stop", func() error { return logs(r.manager, "Stopping and waiting for leader election runnables") })
+	call.Release()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	must(t, r.manager.Exited(ctx))
+	ended := time.Now()
+	t.Logf("the first manager ended %s after it was asked to", ended.Sub(asked).Round(time.Millisecond))
+	r.AwaitTakeover(ended, "from the end of a leader that was asked to stop, the next one wrote")
+	r.ExpectUpdated()
+	r.Expect(r.counted(pod, registrytest.OpFailOver) == 1, "the call that was under way was made again")
+}
+
+// TestLeaderCrashes: the next one takes over when the lease has run out.
+func TestLeaderCrashes(t *testing.T) {
+	t.Parallel()
+	r := startRelay(t, "leader-crashes", labels)
+	call := r.BeginUpdate()
+	r.manager.Kill()
+	killed := time.Now()
+	call.Release()
+	r.AwaitTakeover(killed, "after a crash, the next one wrote")
+	r.ExpectUpdated()
+}
+
+// TestLeaderFrozenInARollout: the leader stands still for longer than its lease and goes on while the next one is in the
+// middle of the rollout. It has an answer of the registry in its hands then, and may do nothing with it.
+func TestLeaderFrozenInARollout(t *testing.T) {
+	t.Parallel()
+	r := startRelay(t, "leader-thaws", mixed)
+	call := r.BeginUpdate()
+	must(t, r.manager.Freeze())
+	frozen := time.Now()
+	call.Release()
+	r.AwaitTakeover(frozen, "after the leader froze, the next one wrote")
+	thawed := time.Now()
+	must(t, r.manager.Thaw())
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := r.manager.Exited(ctx); err == nil || ctx.Err() != nil {
+		t.Errorf("the leader that lost its lease ended with %v", err)
+	}
+	r.ExpectNoWriteAfter(r.manager, thawed)
+	r.ExpectUpdated()
+}
+
+func logs(m *manager, line string) error {
+	if !strings.Contains(m.Log(), line) {
+		return fmt.Errorf("manager %s has not logged %q", m.name, line)
+	}
+	return nil
+}
+
+// TestLeaderFrozen: while the leader stands still longer than its lease, another takes over; when it wakes, it is out.
+func TestLeaderFrozen(t *testing.T) {
+	t.Parallel()
+	flags := []string{
+		"--leader-elect=true", "--leader-election-namespace=default", "--leader-election-id=leader-frozen",
+	}
+	config := defaultConfiguration(env.registry.URL(), "leader-frozen")
+	first := startManager(t, "leader", config, flags...)
+	s := newScenario(t, first, env.registry, labels, "leader-frozen")
+	s.troubled = true
+	s.Create(inPlace, replicas(2))
+	s.ExpectSteady() // so the first one leads
+	s.standby = startManager(t, "standby", config, flags...)
+
+	hold := s.HoldCalls(registrytest.OpFailOver)
+	s.UpdateImage("nginx:2")
+	s.AwaitCalls(hold, 1)
+	s.must(first.Freeze())
+	hold.Release()
+	s.ExpectSteady()
+	answers, thawed := len(s.registry.Answers(s.ns, "")), time.Now()
+	s.must(first.Thaw())
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := first.Exited(ctx); err == nil || ctx.Err() != nil {
+		t.Errorf("the leader that lost its lease ended with %v", err)
+	}
+	s.Expect(len(s.registry.Answers(s.ns, "")) == answers, "the deposed leader talked to the registry")
+	s.Expect(!slices.ContainsFunc(first.proxy.Writes(s.ns), func(w write) bool {
+		return w.toPod() && w.status == http.StatusOK && w.received.After(thawed)
+	}), "the deposed leader wrote to a pod")
+	s.ExpectNothingLeft()
+	s.ExpectAlways()
+}
