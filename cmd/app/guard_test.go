@@ -55,7 +55,7 @@ func TestAStopBoundsACallByItsOwnTime(t *testing.T) {
 	for operation, want := range map[string]time.Duration{
 		calls.Register: guardTimeout, calls.FailOver: guardTimeout, calls.Deregister: guardTimeout, calls.Heartbeat: guardTimeout,
 		// Nobody needs the answer, and nothing lands.
-		calls.List: 0, calls.Probe: 0,
+		calls.List: 0, calls.Get: 0, calls.Probe: 0,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newGuardScenario(t)

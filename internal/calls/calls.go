@@ -22,7 +22,7 @@ const (
 // keeps an entry that may have to go.
 func Changes(operation string) bool {
 	switch operation {
-	case List, Probe:
+	case List, Get, Probe:
 		return false
 	default:
 		return true
