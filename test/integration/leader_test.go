@@ -43,9 +43,9 @@ func startRelay(t *testing.T, name string, style style) *relay {
 	if style == mixed {
 		r.Play()
 	}
-	r.drain = 2 * time.Second // longer than a client goes on with what it has read
+	r.drain = 3 * time.Second // longer than a client goes on with what it has read, on a busy machine too
 	r.services = map[string]int{name: servePods(t)}
-	r.Create(inPlace, replicas(4), annotated(drainKey, r.drain.String()),
+	r.Create(inPlace, replicas(3), annotated(drainKey, r.drain.String()),
 		annotated(servicesKey, fmt.Sprintf("%s=%d", name, r.services[name])))
 	r.ExpectSteady()
 	r.standby = startManager(t, name+"-second", r.config, r.flags...)
@@ -54,7 +54,8 @@ func startRelay(t *testing.T, name string, style style) *relay {
 			all, err := env.registry.Truth(ctx, clusterName)
 			return slices.DeleteFunc(all, func(e registry.Entry) bool { return e.Service != name }), err
 		},
-		Tell: func(_ time.Time, pod, what string) { t.Logf("%s: %s", pod, what) },
+		Timeout: patience, // a busy machine is slow, and that is no failure
+		Tell:    func(_ time.Time, pod, what string) { t.Logf("%s: %s", pod, what) },
 	})
 	r.stop = r.client.Start(context.WithoutCancel(t.Context()))
 	t.Cleanup(r.stop)
