@@ -18,6 +18,8 @@ func settings(c *config.Config, all *registries) controller.Settings {
 		Services:               service.Rules{Name: c.Service.Name, Port: c.Service.Port, Metadata: c.Service.Metadata},
 		SharedAcrossNamespaces: c.Service.SharedAcrossNamespaces,
 		Drain:                  c.Drain,
+		Unready:                lifecycle.UnreadyPolicy(c.Unready),
+		PanicThreshold:         c.PanicThreshold,
 	}
 	for name, o := range all.byName {
 		s.Registries[name] = controller.Registry{

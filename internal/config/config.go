@@ -21,6 +21,9 @@ const (
 	DefaultTimeout     = 5 * time.Second
 	DefaultServiceName = "{label:app}"
 	DefaultDrain       = 15 * time.Second
+
+	DefaultUnready        = "FailOver"
+	DefaultPanicThreshold = 50
 )
 
 // DefaultRegistry is the name of the registry that a configuration with a single one has under "registry".
@@ -41,6 +44,10 @@ type Config struct {
 	Service           Service
 	// Drain is how long a pod stays up after it was taken out of rotation.
 	Drain time.Duration
+	// Unready is FailOver or Keep.
+	Unready string
+	// PanicThreshold is a share in percent, from 1 to 100.
+	PanicThreshold int
 
 	// single is set where the file says registry, and not registries.
 	single bool

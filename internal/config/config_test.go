@@ -64,6 +64,8 @@ func TestDefaults(t *testing.T) {
 		Hooks:             Hooks{Owned: []string{"example.com/*"}},
 		Service:           Service{Name: template(t, "{label:app}")},
 		Drain:             15 * time.Second,
+		Unready:           "FailOver",
+		PanicThreshold:    50,
 		single:            true,
 	}
 	if diff := cmp.Diff(want, got, unexported()...); diff != "" {
@@ -93,6 +95,8 @@ service:
   sharedAcrossNamespaces: true
   metadata: {version: "{label:version}", site: "eu-{region}"}
 drain: 0s
+unready: Keep
+panicThreshold: 30%
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -125,6 +129,7 @@ drain: 0s
 				"version": metadata(t, "{label:version}"), "site": metadata(t, "eu-{region}"),
 			},
 		},
+		Unready: "Keep", PanicThreshold: 30,
 		single: true,
 	}
 	if diff := cmp.Diff(want, got, unexported()...); diff != "" {
@@ -220,7 +225,12 @@ func TestRefuses(t *testing.T) {
 			[]string{"registry.tls.clientFile", "unknown field", "known here: caFile, certFile, keyFile"}},
 		"a key with a dot":     {"no panic over a path that looks deeper", with("", `"drain.after": 5s`), []string{"drain.after", "unknown field", "known here: cluster"}},
 		"another case":         {"Cluster is not cluster", with("cluster:", "Cluster:"), []string{"Cluster", "unknown field", "cluster: Required"}},
-		"unready":              {"no field before something implements it", with("", "unready: Keep"), []string{"unready", "unknown field"}},
+		"an unready policy":    {"the known ones are listed", with("", "unready: failover"), []string{"unready: Unsupported", `"failover"`, `"FailOver", "Keep"`}},
+		"unready as a bool":    {"the known ones are listed", with("", "unready: true"), []string{"unready: Unsupported", `"FailOver", "Keep"`}},
+		"a share of nothing":   {"never to fail over is another word", with("", "panicThreshold: 0%"), []string{"panicThreshold", `from "1%" to "100%"`}},
+		"more than all":        {"there is no such share", with("", "panicThreshold: 101%"), []string{"panicThreshold", `from "1%" to "100%"`}},
+		"a bare number":        {"is it a share, or pods?", with("", "panicThreshold: 50"), []string{"panicThreshold", "50", `such as "50%"`}},
+		"a part of a percent":  {"nobody needs it", with("", "panicThreshold: 0.5%"), []string{"panicThreshold", `such as "50%"`}},
 		"resync":               {"no field before something implements it", with("", "resync: {interval: 1m}"), []string{"resync", "unknown field"}},
 		"onRegistryFailure":    {"no field before something implements it", with("", "onRegistryFailure: {after: 1m}"), []string{"onRegistryFailure", "unknown field"}},
 		"a number for text":    {"the kind is named", with("prod-1", "1.10"), []string{"cluster", "a number", "in quotes"}},

@@ -27,6 +27,8 @@ type document struct {
 	Hooks             hooksDocument                `json:"hooks"`
 	Service           serviceDocument              `json:"service"`
 	Drain             any                          `json:"drain"`
+	Unready           any                          `json:"unready"`
+	PanicThreshold    any                          `json:"panicThreshold"`
 }
 
 // registryDocument is one registry. Those with a name are decoded one by one, since the decoder's errors leave out the

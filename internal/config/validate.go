@@ -25,9 +25,11 @@ func (d *document) config(limits Limits) (*Config, field.ErrorList) {
 			Owned:        v.owned(d.Hooks.Owned),
 			NewlyCreated: v.newlyCreated(d.Hooks.NewlyCreated),
 		},
-		Service: v.service(d.Service),
-		Drain:   v.duration(field.NewPath("drain"), d.Drain, DefaultDrain, 0),
-		single:  d.Registries == nil,
+		Service:        v.service(d.Service),
+		Drain:          v.duration(field.NewPath("drain"), d.Drain, DefaultDrain, 0),
+		Unready:        v.oneOf(field.NewPath("unready"), d.Unready, DefaultUnready, "Keep"),
+		PanicThreshold: v.percent(field.NewPath("panicThreshold"), d.PanicThreshold, DefaultPanicThreshold),
+		single:         d.Registries == nil,
 	}
 	v.registries(c, d, limits)
 	return c, v.problems

@@ -487,7 +487,7 @@ func TestWhatIsKept(t *testing.T) {
 		events []string
 	}{
 		"not ready": {
-			reason: "Kruise replaces no such pod, and a fault of the probes must not empty a service",
+			reason: "the configuration says so",
 			change: unready,
 		},
 		"an unknown state": {
@@ -499,7 +499,7 @@ func TestWhatIsKept(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newWorld(t, keepsUnready)
 			pod := w.servingPod(w.cloneSet("web"), "web-1")
 			w.changePod(pod, tc.change)
 			w.reconcile(pod)
@@ -539,7 +539,7 @@ func TestANewAddress(t *testing.T) {
 
 func TestANewAddressOfAPodThatIsKept(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, keepsUnready)
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
 	w.kruiseMoves(pod, appspub.LifecycleStateNormal)
 	w.reconcile(pod)

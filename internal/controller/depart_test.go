@@ -245,7 +245,7 @@ func TestAPodThatWasGoneBeforeTheManagerCameToIt(t *testing.T) {
 func TestAPodThatGoesWhileNothingIsSaidOfIt(t *testing.T) {
 	t.Parallel()
 	normal := inState(appspub.LifecycleStateNormal)
-	w := newWorld(t)
+	w := newWorld(t, keepsUnready)
 	web := w.cloneSet("web")
 
 	t.Log("A pod that is not ready is kept as it is, so this manager has made no call for it.")

@@ -73,7 +73,7 @@ func TestADepartureFromARegistryThatWasDropped(t *testing.T) {
 
 func TestADepartureOfAPodThatWasKept(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, keepsUnready)
 	w.withRegistry("new")
 	pod := w.servingPod(w.cloneSet("web", inRegistries("default,new")), "web-1")
 	w.restart()
@@ -103,7 +103,7 @@ func TestNothingIsLeftWhileItIsNotKnownWhatThePodIs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newWorld(t, keepsUnready)
 			pod := w.servingPod(w.cloneSet("web"), "web-1")
 			w.changePod(pod, tc.change...)
 			w.reconcile(pod)
@@ -158,7 +158,7 @@ func TestWhatIsHeldByTheRecordsWord(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newWorld(t, keepsUnready)
 			pod := w.servingPod(w.cloneSet("web"), "web-1")
 			w.changePod(pod, tc.change)
 			w.restart()

@@ -33,6 +33,8 @@ type observation struct {
 	targets []target
 	problem wait
 	drain   time.Duration
+	// panic is the service of the pod of which too many pods are not ready at once; the zero value where none is.
+	panic panicking
 	// unsupported is the kind of a workload that Rollcall does not drive.
 	unsupported string
 
@@ -85,6 +87,7 @@ func (r *PodReconciler) observe(ctx context.Context, req Request) (*observation,
 		return nil, err
 	}
 	r.observeTargets(seen, node)
+	r.observePeers(seen)
 	r.recall(seen)
 	return seen, nil
 }

@@ -55,6 +55,7 @@ type PodReconciler struct {
 	lost      chan struct{}
 	ledger    *ledger
 	workloads *workloads
+	peers     *peers
 	backoff   workqueue.TypedRateLimiter[types.UID]
 }
 
@@ -70,6 +71,7 @@ func New(o Options) *PodReconciler {
 		lost:      make(chan struct{}, 1),
 		ledger:    newLedger(),
 		workloads: newWorkloads(o.Client),
+		peers:     newPeers(),
 		backoff:   workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](backoffBase, backoffCap),
 	}
 }
@@ -104,6 +106,7 @@ func (r *PodReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) 
 		source.TypedKind(mgr.GetCache(), &kruisev1alpha1.CloneSet{}, r.workloadEvents()),
 		source.TypedFunc[Request](r.appliedSettings),
 		source.TypedFunc[Request](r.lostInstances),
+		source.TypedFunc[Request](r.calmedServices),
 	} {
 		if err := c.Watch(s); err != nil {
 			return fmt.Errorf("watching for the pod controller: %w", err)

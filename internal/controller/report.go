@@ -68,6 +68,11 @@ const (
 	//
 	// What to do: delete the pod, or update it in place.
 	ReasonHeldNotReady Reason = "HeldNotReady"
+	// ReasonPanicThreshold: more than `panicThreshold` of a service's pods are not ready at once, which looks like a fault of
+	// a node or the network. The pod stays in service although it is not ready; the last pod of a service always does.
+	//
+	// What to do: look at the pods, their nodes and the network.
+	ReasonPanicThreshold Reason = "PanicThreshold"
 	// ReasonDraining: out of rotation; the drain has not passed.
 	//
 	// What to do: wait.
@@ -214,6 +219,8 @@ func (o *observation) explain(d lifecycle.Decision) wait {
 	case o.heldNotReady(d):
 		return wait{reason: ReasonHeldNotReady, message: "Kruise holds the pod not ready (markPodNotReady) and lets go only " +
 			"after an in-place update, which was rolled back: delete the pod, or update it in place"}
+	case o.keptInPanic(d):
+		return wait{reason: ReasonPanicThreshold, message: o.panic.message(o.settings.PanicThreshold)}
 	case d.Waiting != "" && !lifecycle.IsReady(o.pod()):
 		return wait{reason: ReasonNotReady, message: "the pod is not ready"}
 	}

@@ -56,18 +56,22 @@ func (r *PodReconciler) podEvents() handler.TypedEventHandler[*corev1.Pod, Reque
 	return handler.TypedFuncs[*corev1.Pod, Request]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Pod], q requestQueue) {
 			r.ledger.arrived(e.Object.UID, !e.IsInInitialList)
+			r.peers.arrived(e.Object, r.settings.Load())
 			enqueue(q, e.Object)
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Pod], q requestQueue) {
 			// A watch that was broken for a while shows a deletion and a creation under one name as an update.
 			if e.ObjectOld.UID != e.ObjectNew.UID {
 				r.ledger.departed(e.ObjectOld)
+				r.peers.departed(e.ObjectOld, r.settings.Load())
 				enqueue(q, e.ObjectOld)
 			}
+			r.peers.arrived(e.ObjectNew, r.settings.Load())
 			enqueue(q, e.ObjectNew)
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Pod], q requestQueue) {
 			r.ledger.departed(e.Object)
+			r.peers.departed(e.Object, r.settings.Load())
 			enqueue(q, e.Object)
 		},
 	}

@@ -27,6 +27,11 @@ type Settings struct {
 	SharedAcrossNamespaces bool
 	// Drain is how long a pod stays up after it was taken out of rotation; the pod's annotation wins.
 	Drain time.Duration
+	// Unready is the policy for a pod in Normal that is not ready.
+	Unready lifecycle.UnreadyPolicy
+	// PanicThreshold is the share of a service's pods, in percent: when more of them are not ready at once, they are kept
+	// whatever Unready says.
+	PanicThreshold int
 }
 
 // Registry is one registry, with the optional capabilities that the reconciler uses.

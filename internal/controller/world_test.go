@@ -97,6 +97,7 @@ func newWorld(t *testing.T, change ...func(*Settings)) *world {
 		Cluster: testCluster, DefaultRegistries: []string{"default"},
 		Ownership: lifecycle.Ownership{Owned: []string{"example.com/*"}, NewlyCreated: []string{newlyCreatedMark}},
 		Services:  service.Rules{Name: name},
+		Unready:   lifecycle.UnreadyFailOver, PanicThreshold: 50,
 	}
 	w.settings.use(w.registry)
 	for _, c := range change {
@@ -105,6 +106,8 @@ func newWorld(t *testing.T, change ...func(*Settings)) *world {
 	w.restart()
 	return w
 }
+
+func keepsUnready(s *Settings) { s.Unready = lifecycle.UnreadyKeep }
 
 // use makes reg the only registry.
 func (s *Settings) use(reg registry.Registry) { s.Registries = only(reg) }

@@ -42,6 +42,10 @@ type Input struct {
 	Hooks     Hooks
 	Record    Record
 	Ownership Ownership
+	// Unready is the policy for a pod in Normal that is not ready.
+	Unready UnreadyPolicy
+	// Panic reports that too many pods of one of its services are not ready at once; see [Peers.Panic].
+	Panic bool
 }
 
 // Decision says what the registry shall say and what follows.
@@ -111,7 +115,7 @@ func rule(in Input) Decision {
 			Then: Edit{Set: union(h.PreNormal, h.PreDelete, h.InPlaceUpdate), ClearMarks: in.Ownership.NewlyCreated}}
 	case appspub.LifecycleStateNormal:
 		if !ready {
-			return Decision{Row: RowNormalNotReady, Want: Keep}
+			return Decision{Row: RowNormalNotReady, Want: in.unready()}
 		}
 		return Decision{Row: RowNormal, Want: InService,
 			Arm:  Edit{Set: union(h.PreDelete, h.InPlaceUpdate)},

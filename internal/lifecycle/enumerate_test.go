@@ -194,6 +194,8 @@ type row struct {
 	shape                       shape
 	state, ending, record, mark variant
 	ready, crowded              bool
+	unready                     UnreadyPolicy
+	panic                       bool
 	set                         int // bit i: the shape's handler i is on the pod
 }
 
@@ -204,8 +206,10 @@ func (r row) String() string {
 			set = append(set, h.String())
 		}
 	}
-	return fmt.Sprintf("hooks %q, state %s, ready %t, %s, record %s, marks %s, set [%s], other finalizers %t",
-		r.shape.name, r.state.name, r.ready, r.ending.name, r.record.name, r.mark.name, strings.Join(set, ", "), r.crowded)
+	return fmt.Sprintf(
+		"hooks %q, state %s, ready %t (%s, panic %t), %s, record %s, marks %s, set [%s], other finalizers %t",
+		r.shape.name, r.state.name, r.ready, r.unready, r.panic, r.ending.name, r.record.name, r.mark.name,
+		strings.Join(set, ", "), r.crowded)
 }
 
 func (r row) pod() *corev1.Pod {
@@ -270,14 +274,29 @@ func rowsOf(s shape, each func(row)) int {
 						if r.crowded && r.set != 0 && !s.hasFinalizers() {
 							continue // other owners' finalizers are nothing to labels
 						}
-						total++
-						each(r)
+						for _, r := range policies(r) {
+							total++
+							each(r)
+						}
 					}
 				}
 			}
 		}
 	}
 	return total
+}
+
+// policies are the row under every policy for pods that are not ready. Where none can have a part in it, checkPolicies
+// says that none has.
+func policies(r row) []row {
+	r.unready = UnreadyFailOver
+	if r.state.name != `"Normal"` || r.ready || r.ending.name != "alive" {
+		return []row{r}
+	}
+	keep, panics, keepPanics := r, r, r
+	keep.unready, panics.panic = UnreadyKeep, true
+	keepPanics.unready, keepPanics.panic = UnreadyKeep, true
+	return []row{r, keep, panics, keepPanics}
 }
 
 // TestEveryInput checks the invariants of the design on the whole input space.
@@ -321,6 +340,7 @@ func (c *checker) check(r row) {
 	c.row, c.pod = r, r.pod()
 	d := Decide(c.input(c.pod))
 	c.checkTable(d)
+	c.checkPolicies(d)
 	c.checkEdits(d)
 	c.checkReleases(d)
 	c.checkAsserts(d)
@@ -353,11 +373,12 @@ type outcome struct {
 	deleting, crowded   bool
 	set                 int
 	row                 Row
+	want                Want
 }
 
 func (c *checker) outcome(d Decision) outcome {
 	o := outcome{state: c.row.state.name, record: c.row.record.name, mark: c.row.mark.name,
-		deleting: c.pod.DeletionTimestamp != nil, crowded: c.row.crowded, set: c.row.set, row: d.Row}
+		deleting: c.pod.DeletionTimestamp != nil, crowded: c.row.crowded, set: c.row.set, row: d.Row, want: d.Want}
 	if o.set == 0 && o.mark == "none" && !o.crowded {
 		return o
 	}
@@ -377,7 +398,23 @@ func (c *checker) outcome(d Decision) outcome {
 }
 
 func (c *checker) input(pod *corev1.Pod) Input {
-	return Input{Pod: pod, Hooks: c.hooks, Record: RecordOf(pod), Ownership: testOwnership()}
+	return Input{Pod: pod, Hooks: c.hooks, Record: RecordOf(pod), Ownership: testOwnership(),
+		Unready: c.row.unready, Panic: c.row.panic}
+}
+
+// checkPolicies: the policy for pods that are not ready has a part in row 10 alone.
+func (c *checker) checkPolicies(d Decision) {
+	if d.Row == RowNormalNotReady || c.row.mark.name != "none" || c.row.crowded {
+		return
+	}
+	in := c.input(c.pod)
+	for _, in.Unready = range []UnreadyPolicy{UnreadyFailOver, UnreadyKeep} {
+		for _, in.Panic = range []bool{false, true} {
+			if other := Decide(in); !reflect.DeepEqual(d, other) {
+				c.fail("%s and panic %t decide otherwise: %s", in.Unready, in.Panic, cmp.Diff(d, other))
+			}
+		}
+	}
 }
 
 func (c *checker) fail(format string, args ...any) {
@@ -397,15 +434,18 @@ func (c *checker) checkTable(d Decision) {
 	}
 	table := map[key]verdict{
 		{`"PreparingNormal"`, false}: {7, OutOfService}, {`"PreparingNormal"`, true}: {8, InService},
-		{`"Normal"`, false}: {10, Keep}, {`"Normal"`, true}: {9, InService},
+		{`"Normal"`, false}: {10, OutOfService}, {`"Normal"`, true}: {9, InService},
 		{`"PreparingUpdate"`, false}: {3, OutOfService}, {`"PreparingUpdate"`, true}: {3, OutOfService},
 		{`"Updating"`, false}: {4, OutOfService}, {`"Updating"`, true}: {4, OutOfService},
 		{`"Updated"`, false}: {5, OutOfService}, {`"Updated"`, true}: {6, InService},
 		{`"PreparingDelete"`, false}: {2, Absent}, {`"PreparingDelete"`, true}: {2, Absent},
 	}
 	want, known := table[key{c.row.state.name, c.row.ready}]
-	if !known {
+	switch {
+	case !known:
 		want = verdict{11, Keep}
+	case want.Row == 10 && (c.row.unready == UnreadyKeep || c.row.panic):
+		want.Want = Keep
 	}
 	if c.row.ending.name != "alive" {
 		want = verdict{1, Absent}

@@ -135,6 +135,20 @@ func (w *world) checkSettled() {
 	}
 }
 
+// panics reports whether more than half of the pods that should serve are not ready.
+func (w *world) panics() bool {
+	var peers Peers
+	for _, p := range w.pods {
+		if p.api == nil || !Counts(p.api) {
+			continue
+		}
+		if peers.All++; !IsReady(p.api) {
+			peers.Unready++
+		}
+	}
+	return peers.Panic(modelPanic)
+}
+
 func (w *world) checkSettledPod(p *modelPod) {
 	hooks := HooksOf(w.workload, testOwnership())
 	if !(Input{Pod: p.api, Hooks: hooks, Record: RecordOf(p.api), Ownership: testOwnership()}).Managed() {
@@ -142,7 +156,8 @@ func (w *world) checkSettledPod(p *modelPod) {
 	}
 	s, ready := state(p.api), IsReady(p.api)
 	if !ready {
-		if s != appspub.LifecycleStateNormal && w.registry.inService(p.uid) {
+		kept := s == appspub.LifecycleStateNormal && (w.unready == UnreadyKeep || w.panics())
+		if !kept && w.registry.inService(p.uid) {
 			w.violatef("%s is %s and not ready, and in rotation", p.uid, s)
 		}
 		return

@@ -129,7 +129,7 @@ func (m *manager) visit(p *modelPod) error {
 	}
 	hooks := HooksOf(m.w.workload, testOwnership())
 	m.edits = m.w.edits
-	in := Input{Pod: pod, Hooks: hooks, Record: RecordOf(pod), Ownership: testOwnership()}
+	in := Input{Pod: pod, Hooks: hooks, Record: RecordOf(pod), Ownership: testOwnership(), Unready: m.w.unready, Panic: m.w.panics()}
 	if !in.Managed() && len(page.calls) == 0 {
 		return nil
 	}

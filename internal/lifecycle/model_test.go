@@ -151,6 +151,15 @@ func TestModelFindsMutants(t *testing.T) {
 				}
 			},
 		},
+		"a pod that is not ready is kept without a panic": {
+			reason: "the policy is to take it out",
+			mutate: func(r *rules) {
+				r.decide = func(in Input) Decision {
+					in.Unready = UnreadyKeep
+					return Decide(in)
+				}
+			},
+		},
 		"Updated is not held back by readiness": {
 			reason: "Ready is not promised in Updated",
 			mutate: func(r *rules) {

@@ -20,6 +20,8 @@ import (
 const (
 	modelTimeout   = 2 * time.Second
 	modelLateBound = 2 * modelTimeout
+	// modelPanic is the panic threshold in percent.
+	modelPanic = 50
 )
 
 // modelEpoch is when every walk begins.
@@ -38,6 +40,8 @@ type world struct {
 	takes    time.Duration
 	failures int
 	lifespan int
+	// unready is the policy for pods in Normal that are not ready.
+	unready UnreadyPolicy
 
 	workload *Workload // nil once the CloneSet is gone
 	shapes   []*Workload
@@ -93,6 +97,7 @@ func newWorld(seed uint64) *world {
 	w.lifespan = []int{30, 150, 600}[w.rng.IntN(3)]
 	w.remembers = func(entry) bool { return true }
 	w.shapes = modelShapes()
+	w.unready = []UnreadyPolicy{UnreadyFailOver, UnreadyKeep}[w.rng.IntN(2)]
 	w.workload = w.shapes[w.rng.IntN(len(w.shapes))]
 	w.scale()
 	return w

@@ -487,8 +487,8 @@ func (s *scenario) expectFewWrites() {
 	}
 }
 
-// movesUntil counts the moves of a pod from state to state, up to one of its versions. Kruise's timestamp has whole
-// seconds, which is too coarse for that.
+// movesUntil counts the moves of a pod from state to state, and in Normal from ready to not ready and back, up to one of
+// its versions. Kruise's timestamp has whole seconds, which is too coarse for that.
 func (s *scenario) movesUntil(pod *corev1.Pod) int {
 	moves, last := 0, sighting{}
 	for _, v := range s.history.Of(pod.UID) {
@@ -496,7 +496,8 @@ func (s *scenario) movesUntil(pod *corev1.Pod) int {
 			break
 		}
 		deleted := func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil }
-		if last.pod != nil && (v.state() != last.state() || deleted(v.pod) != deleted(last.pod)) {
+		fit := func(p *corev1.Pod) bool { return stateOf(p) == string(appspub.LifecycleStateNormal) && isReady(p) }
+		if last.pod != nil && (v.state() != last.state() || deleted(v.pod) != deleted(last.pod) || fit(v.pod) != fit(last.pod)) {
 			moves++
 		}
 		last = v

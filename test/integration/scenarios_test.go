@@ -56,6 +56,7 @@ func definitions() []definition {
 		{name: "bad-record", styles: updateHooked, run: badRecord},
 		{name: "in-selector", styles: []style{labels}, run: handlerInSelector},
 		{name: "errors", styles: []style{labels, finalizer, mixed}, run: registryErrors},
+		{name: "unready", styles: []style{labels, preNormal}, run: turnsUnready},
 		{name: "timeouts", styles: []style{labels, preNormal}, run: registryTimeouts},
 	}
 }

@@ -1,0 +1,248 @@
+package controller
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// tell gives the manager the cache's event for the pod as it is.
+func (w *world) tell(pod *corev1.Pod) {
+	w.Helper()
+	now := w.current(pod)
+	w.r.podEvents().Update(w.Context(), event.TypedUpdateEvent[*corev1.Pod]{ObjectOld: now, ObjectNew: now}, w.queue)
+}
+
+// turn changes a pod, and the manager hears of it.
+func (w *world) turn(pod *corev1.Pod, change ...func(*corev1.Pod)) {
+	w.Helper()
+	w.changePod(pod, change...)
+	w.tell(pod)
+}
+
+// servingPods are n pods of one service, in service and known to the manager as such.
+func (w *world) servingPods(n int, change ...func(*corev1.Pod)) []*corev1.Pod {
+	w.Helper()
+	web := w.cloneSet("web")
+	pods := make([]*corev1.Pod, 0, n)
+	for i := range n {
+		pod := w.servingPod(web, fmt.Sprintf("web-%d", i+1), change...)
+		w.tell(pod)
+		pods = append(pods, pod)
+	}
+	w.queue.take()
+	return pods
+}
+
+// calmed are the pods that are looked at again since their service is calm.
+func (w *world) calmed() []string {
+	w.Helper()
+	var names []string
+	for _, req := range w.r.peers.takeCalmed() {
+		names = append(names, req.Name)
+	}
+	return names
+}
+
+func TestAnUnreadyPodIsTakenOutAndPutBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pods := w.servingPods(2)
+	w.turn(pods[0], unready)
+	w.reconcile(pods[0])
+	w.expectJournal("one of two is no panic", failsOver, writes)
+	w.expectNotInService(pods[0])
+	w.reconcile(pods[0])
+	w.expectJournal("once")
+	w.turn(pods[0], ready)
+	w.reconcile(pods[0])
+	w.expectJournal("it is ready again", registers, writes)
+	w.expectInService(pods[0])
+	w.expectHooks("no hook has a part in it", pods[0], "preNormal inPlaceUpdate preDelete")
+	w.expectEvents("that is what readiness is for")
+}
+
+func TestAPanicKeepsWhatIsIn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pods := w.servingPods(4)
+	for _, pod := range pods[:3] {
+		w.turn(pod, unready)
+		w.reconcile(pod)
+	}
+	w.expectJournal("half of them go, and no more", "FailOver web@10.0.0.1:8080", "write web-1", "FailOver web@10.0.0.2:8080", "write web-2")
+	w.expectInService(pods[2])
+	w.expectEvents("a person should look", "Warning PanicThreshold 3 of the 4 pods of service \"web\" are not ready")
+	w.expectWaits("it shows in the metric", Wait{Reason: "PanicThreshold", Since: w.clock.Now()})
+	w.reconcile(pods[0])
+	w.expectJournal("what is out stays out")
+	w.expectEvents("and is where it shall be")
+
+	t.Log("A restart changes nothing of it.")
+	w.restart()
+	for _, pod := range pods {
+		w.tell(pod)
+	}
+	w.reconcile(pods[2])
+	w.reconcile(pods[0])
+	w.expectJournal("the cache is full before the first pod is worked on")
+	w.expectEvents("", "Warning PanicThreshold ")
+
+	t.Log("One comes back, which ends the panic: the one that was kept is looked at again.")
+	w.turn(pods[1], ready)
+	again := w.calmed()
+	slices.Sort(again)
+	if diff := cmp.Diff([]string{"web-1", "web-3"}, again); diff != "" {
+		t.Fatalf("looked at again (-want +got):\n%s", diff)
+	}
+	w.reconcile(pods[2])
+	w.expectJournal("", "FailOver web@10.0.0.3:8080", "write web-3")
+	w.expectEvents("", "Normal Resolved PanicThreshold")
+}
+
+func TestALonePodIsKept(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPods(1)[0]
+	w.turn(pod, unready)
+	w.reconcile(pod)
+	w.expectJournal("one of one is more than half: clients would find nobody")
+	w.expectEvents("", "Warning PanicThreshold 1 of the 1 pods")
+	w.apply(func(s *Settings) { s.PanicThreshold = 100 })
+	w.reconcile(pod)
+	w.expectJournal("at 100% there is no panic", failsOver, writes)
+}
+
+func TestThePanicCountsWhatTheCacheHas(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pods := w.servingPods(2)
+	w.turn(pods[0], unready)
+	w.changePod(pods[1], unready) // its event is still on its way
+	w.reconcile(pods[1])
+	w.expectJournal("the pod that is read counts as it was read")
+	w.expectEvents("", "Warning PanicThreshold 2 of the 2 pods")
+}
+
+func TestWhoCountsInAPanic(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		change []func(*corev1.Pod)
+		shared bool
+		panic  bool
+	}{
+		"a ready peer":   {reason: "half is not more than half"},
+		"an unready one": {reason: "both are", change: []func(*corev1.Pod){unready}, panic: true},
+		"one that is updated": {
+			reason: "it is out on purpose, and no sign of health", change: []func(*corev1.Pod){inState(appspub.LifecycleStateUpdating), unready}, panic: true,
+		},
+		"one that never was in service": {
+			reason: "it only starts", change: []func(*corev1.Pod){unready, annotated(lifecycle.AnnotationRecord, "")}, panic: true,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			pods := w.servingPods(2)
+			w.turn(pods[1], tc.change...)
+			w.turn(pods[0], unready)
+			w.reconcile(pods[0])
+			if got := w.state(pods[0]) == registry.InService; got != tc.panic {
+				t.Errorf("kept: %t, want %t: %s", got, tc.panic, tc.reason)
+			}
+		})
+	}
+}
+
+func TestPeersOfOtherNamespacesAndServices(t *testing.T) {
+	t.Parallel()
+	s := &Settings{Unready: lifecycle.UnreadyFailOver, PanicThreshold: 50}
+	shared := &Settings{Unready: lifecycle.UnreadyFailOver, PanicThreshold: 50, SharedAcrossNamespaces: true}
+	p := newPeers()
+	pod := func(namespace, name string, isReady bool, services ...string) *corev1.Pod {
+		pod := peerPod(namespace, name, isReady, services...)
+		p.arrived(pod, s)
+		return pod
+	}
+	first := pod("shop", "a", false, "web", "admin")
+	pod("shop", "b", true, "WEB")
+	pod("mall", "c", true, "admin")
+	expect := func(reason, want string, pod *corev1.Pod, s *Settings) {
+		t.Helper()
+		if got := p.panicOf(pod, s).service; got != want {
+			t.Errorf("service %q is in panic, want %q: %s", got, want, reason)
+		}
+	}
+	expect("in one of its services it is alone; names that differ in case are one", "admin", first, s)
+	expect("shared names count everywhere", "", first, shared)
+
+	p.departed(first, s)
+	p.refresh(first, s)
+	if got := len(p.pods); got != 2 {
+		t.Errorf("%d pods are counted, want 2: one that is gone stays gone", got)
+	}
+	older := peerPod("shop", "b", false, "web")
+	older.ResourceVersion = "1"
+	p.refresh(older, s)
+	expect("an older version counts for nothing", "", older, s)
+	for _, name := range []string{"shop/b", "mall/c"} {
+		p.departed(&corev1.Pod{ObjectMeta: metaOf(name)}, s)
+	}
+	if len(p.pods)+len(p.services) != 0 {
+		t.Errorf("all pods are gone, and %v %v is left", p.pods, p.services)
+	}
+}
+
+func TestAPodOfTwoServices(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pods := w.servingPods(2, annotated(service.AnnotationServices, "web=80,admin=90"))
+	w.turn(pods[1], annotated(service.AnnotationServices, "web=80"))
+	w.reconcile(pods[1])
+	w.tell(pods[1])
+	w.takeJournal()
+	w.turn(pods[0], unready)
+	w.reconcile(pods[0])
+	w.expectJournal("it is the last of one of them, and kept in both")
+	w.expectEvents("the service is named", `Warning PanicThreshold 1 of the 1 pods of service "admin"`)
+}
+
+// metaOf names a pod by namespace/name, which is its UID too.
+func metaOf(name string) metav1.ObjectMeta {
+	namespace, pod, _ := strings.Cut(name, "/")
+	return metav1.ObjectMeta{Namespace: namespace, Name: pod, UID: types.UID(name), ResourceVersion: "7"}
+}
+
+func peerPod(namespace, name string, isReady bool, services ...string) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metaOf(namespace + "/" + name)}
+	pod.Labels = map[string]string{appspub.LifecycleStateKey: string(appspub.LifecycleStateNormal)}
+	record := lifecycle.Record{Stamp: lifecycle.StampOf(pod), Want: lifecycle.InService}
+	for _, s := range services {
+		record.Instances = append(record.Instances, lifecycle.Recorded{Registry: "default", Service: s, Address: "10.0.0.1", Port: 80})
+	}
+	text, err := json.Marshal(record)
+	if err != nil {
+		panic(err)
+	}
+	pod.Annotations = map[string]string{lifecycle.AnnotationRecord: string(text)}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	if !isReady {
+		unready(pod)
+	}
+	return pod
+}

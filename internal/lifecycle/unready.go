@@ -1,0 +1,40 @@
+package lifecycle
+
+import (
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// UnreadyPolicy says what becomes of a pod in Normal that is not ready.
+type UnreadyPolicy string
+
+// The policies. Any other value counts as UnreadyKeep.
+const (
+	// UnreadyFailOver takes the pod out of service, unless too many of its service's pods are not ready at once.
+	UnreadyFailOver UnreadyPolicy = "FailOver"
+	// UnreadyKeep leaves it as it is.
+	UnreadyKeep UnreadyPolicy = "Keep"
+)
+
+// Peers are the pods of one service that count against the panic threshold; see [Counts].
+type Peers struct {
+	All, Unready int
+}
+
+// Panic reports whether more than the threshold of them, in percent, are not ready. None of none is never more.
+func (p Peers) Panic(threshold int) bool { return p.Unready*100 > threshold*p.All }
+
+// Counts reports whether the pod is one of its service's [Peers]: Kruise has it in Normal and it lives, so it should be in
+// service. What is out on purpose counts on neither side: a pod that is being made, updated or deleted is no sign of a
+// fault, and none of health.
+func Counts(pod *corev1.Pod) bool {
+	return state(pod) == appspub.LifecycleStateNormal && pod.DeletionTimestamp == nil && !finished(pod)
+}
+
+// unready is what the registry shall say of a pod in Normal that is not ready.
+func (in Input) unready() Want {
+	if in.Unready == UnreadyFailOver && !in.Panic {
+		return OutOfService
+	}
+	return Keep
+}

@@ -1,0 +1,54 @@
+package lifecycle
+
+import (
+	"testing"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestPanic(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		reason    string
+		peers     Peers
+		threshold int
+		want      bool
+	}{
+		"none of none":    {"nobody is unready", Peers{}, 50, false},
+		"none of some":    {"nobody is unready", Peers{All: 3}, 50, false},
+		"one of one":      {"the last one is kept, or clients find nobody", Peers{All: 1, Unready: 1}, 50, true},
+		"one of two":      {"half is not more than half", Peers{All: 2, Unready: 1}, 50, false},
+		"two of three":    {"it is more than half", Peers{All: 3, Unready: 2}, 50, true},
+		"exactly a third": {"nothing is rounded", Peers{All: 3, Unready: 1}, 33, true},
+		"below a third":   {"nothing is rounded", Peers{All: 3, Unready: 1}, 34, false},
+		"all of all":      {"at 100% there is no panic", Peers{All: 4, Unready: 4}, 100, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := tc.peers.Panic(tc.threshold); got != tc.want {
+				t.Errorf("%+v at %d%%: got %t, want %t: %s", tc.peers, tc.threshold, got, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+func TestWhichPodsCount(t *testing.T) {
+	t.Parallel()
+	for _, s := range []appspub.LifecycleStateType{
+		"", appspub.LifecycleStatePreparingNormal, appspub.LifecycleStateNormal, appspub.LifecycleStatePreparingUpdate,
+		appspub.LifecycleStateUpdating, appspub.LifecycleStateUpdated, appspub.LifecycleStatePreparingDelete, "Dreaming",
+	} {
+		if got, want := Counts(podIn(s)), s == appspub.LifecycleStateNormal; got != want {
+			t.Errorf("in state %q: got %t, want %t: what is out on purpose counts on neither side", s, got, want)
+		}
+	}
+	dying, done := podIn(appspub.LifecycleStateNormal), podIn(appspub.LifecycleStateNormal)
+	dying.DeletionTimestamp, done.Status.Phase = &metav1.Time{Time: time.Unix(0, 0)}, corev1.PodFailed
+	if Counts(dying) || Counts(done) {
+		t.Error("a pod that ends counts")
+	}
+}

@@ -1,0 +1,87 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// healthGate is a readiness gate that a scenario opens and shuts as a probe would.
+const healthGate = "example.test/healthy"
+
+func gated(set *kruisev1alpha1.CloneSet) {
+	set.Spec.Template.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: healthGate}}
+}
+
+// TurnHealthy opens or shuts the pods' gates.
+func (s *scenario) TurnHealthy(status corev1.ConditionStatus, pods ...*corev1.Pod) {
+	s.Helper()
+	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":%q}]}}`, healthGate, status)
+	for _, pod := range pods {
+		s.must(s.k8s.Status().Patch(s.Context(), pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, []byte(patch))))
+	}
+}
+
+// AwaitPods returns once there are n pods.
+func (s *scenario) AwaitPods(n int) []*corev1.Pod {
+	s.Helper()
+	s.await(fmt.Sprintf("%d pods", n), func() error {
+		if there := len(s.Pods()); there != n {
+			return fmt.Errorf("there are %d", there)
+		}
+		return nil
+	})
+	return s.Pods()
+}
+
+// ExpectSeries waits until the manager's metrics have a line that begins like this, whatever its value: the manager serves
+// other scenarios too.
+func (s *scenario) ExpectSeries(line string) {
+	s.Helper()
+	s.await("the metric "+line, func() error {
+		_, body, err := s.manager.Get(s.Context(), metricsServer, "/metrics")
+		if err != nil {
+			return err
+		}
+		for got := range strings.Lines(body) {
+			if strings.HasPrefix(got, line) {
+				return nil
+			}
+		}
+		return fmt.Errorf("there is none")
+	})
+}
+
+// turnsUnready: a pod whose probes fail is taken out and put back with them. Where most of the service's pods fail at once,
+// the rest of them is kept, until enough are back.
+func turnsUnready(s *scenario) {
+	s.Create(replicas(3), gated)
+	s.TurnHealthy(corev1.ConditionTrue, s.AwaitPods(3)...)
+	s.ExpectSteady()
+	pods := s.Pods()
+
+	s.TurnHealthy(corev1.ConditionFalse, pods[0])
+	s.ExpectServing(pods[1], pods[2])
+	s.TurnHealthy(corev1.ConditionFalse, pods[1])
+	s.ExpectEvent(pods[1], corev1.EventTypeWarning, "PanicThreshold", "2 of the 3 pods", s.ns, "50%")
+	s.ExpectSeries(`rollcall_waiting_pods{hook="",reason="PanicThreshold"}`)
+	s.ExpectServing(pods[1], pods[2])
+
+	s.TurnHealthy(corev1.ConditionTrue, pods[0])
+	s.ExpectServing(pods[0], pods[2])
+	s.ExpectEvent(pods[1], corev1.EventTypeNormal, "Resolved", "PanicThreshold")
+	s.TurnHealthy(corev1.ConditionTrue, pods[1])
+	s.ExpectSteady()
+
+	// The last pod of a service is always kept.
+	s.Scale(1)
+	s.ExpectSteady()
+	last := s.Pods()[0]
+	s.TurnHealthy(corev1.ConditionFalse, last)
+	s.ExpectEvent(last, corev1.EventTypeWarning, "PanicThreshold", "1 of the 1 pods")
+	s.ExpectServing(last)
+}
