@@ -340,7 +340,6 @@ func (c *checker) check(r row) {
 	c.row, c.pod = r, r.pod()
 	d := Decide(c.input(c.pod))
 	c.checkTable(d)
-	c.checkPolicies(d)
 	c.checkEdits(d)
 	c.checkReleases(d)
 	c.checkAsserts(d)
@@ -348,6 +347,7 @@ func (c *checker) check(r row) {
 		c.outcomes[key] = true
 		if r.mark.name == "none" && !r.crowded {
 			c.checkPure(d)
+			c.checkPolicies(d)
 		}
 		c.checkOutcome(d)
 	}
@@ -404,7 +404,7 @@ func (c *checker) input(pod *corev1.Pod) Input {
 
 // checkPolicies: the policy for pods that are not ready has a part in row 10 alone.
 func (c *checker) checkPolicies(d Decision) {
-	if d.Row == RowNormalNotReady || c.row.mark.name != "none" || c.row.crowded {
+	if d.Row == RowNormalNotReady {
 		return
 	}
 	in := c.input(c.pod)
