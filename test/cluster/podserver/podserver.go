@@ -3,7 +3,8 @@
 // One listener on 0.0.0.0 takes the connections to all pods, and tells them apart by the local address of the
 // connection. It answers for a pod only while a real one could: its containers run and are ready with the images that its
 // spec names, and it is not being deleted. Otherwise the connection is reset, and so are the open ones the moment
-// that the pod stops, which is when this process sees the change.
+// that the pod stops, which is when this process sees the change. A real pod does not wait for a watch to begin: before a
+// connection is reset, the API server is asked whether the pod has begun to run meanwhile.
 package podserver
 
 import (
@@ -38,6 +39,9 @@ type Answer struct {
 
 // Server knows which pods can serve, and serves for them. Make it with New. Its methods are safe for concurrent use.
 type Server struct {
+	// look asks the API server for the pods that have the address.
+	look func(ctx context.Context, address string) ([]corev1.Pod, error)
+
 	mu      sync.Mutex
 	serving map[string]Answer             // by address, only pods that can serve
 	conns   map[string]map[*conn]struct{} // open connections by address
@@ -49,7 +53,13 @@ func New(ctx context.Context, config *rest.Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the cluster: %w", err)
 	}
-	s := newServer()
+	s := newServer(func(ctx context.Context, address string) ([]corev1.Pod, error) {
+		list, err := clients.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "status.podIP=" + address})
+		if err != nil {
+			return nil, fmt.Errorf("looking for the pod at %s: %w", address, err)
+		}
+		return list.Items, nil
+	})
 	pods := cache.NewListWatchFromClient(
 		clients.CoreV1().RESTClient(), "pods", metav1.NamespaceAll, fields.Everything())
 	informer := cache.NewSharedIndexInformer(pods, &corev1.Pod{}, 0, cache.Indexers{})
@@ -68,8 +78,8 @@ func New(ctx context.Context, config *rest.Config) (*Server, error) {
 	return s, nil
 }
 
-func newServer() *Server {
-	return &Server{serving: map[string]Answer{}, conns: map[string]map[*conn]struct{}{}}
+func newServer(look func(context.Context, string) ([]corev1.Pod, error)) *Server {
+	return &Server{look: look, serving: map[string]Answer{}, conns: map[string]map[*conn]struct{}{}}
 }
 
 // Listen listens on all addresses of this machine, on a free port if port is 0.
@@ -89,6 +99,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		Handler:           http.HandlerFunc(s.answer),
 		ReadHeaderTimeout: headerTimeout,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 	}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
@@ -99,29 +110,60 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	return fmt.Errorf("serving for the pods: %w", err)
 }
 
-// CanServe tells whether the pod at this address can serve now. It is false for an address that no pod has.
+// CanServe tells whether the pod at this address can serve, as far as the watch has come. It is false for an address that
+// no pod has.
 func (s *Server) CanServe(podIP string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, ok := s.serving[podIP]
+	_, ok := s.answerOf(podIP)
 	return ok
 }
 
+// connKey is of a request's connection in its context.
+type connKey struct{}
+
 // answer runs for each request: a connection that was opened in time may carry one that is too late.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
-	address, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	c, ok := r.Context().Value(connKey{}).(*conn)
 	if !ok {
 		panic(http.ErrAbortHandler)
 	}
-	s.mu.Lock()
-	answer, serving := s.serving[hostOf(address)]
-	s.mu.Unlock()
+	answer, serving := s.answerOf(c.address)
 	if !serving {
+		// What was looked up holds for this request only.
+		w.Header().Set("Connection", "close")
+		answer, serving = s.lookUp(r.Context(), c.address)
+	}
+	if !serving {
+		reset(c.Conn)
 		panic(http.ErrAbortHandler)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	// The client is gone if this fails.
 	_ = json.NewEncoder(w).Encode(answer)
+}
+
+func (s *Server) answerOf(address string) (answer Answer, serving bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	answer, serving = s.serving[address]
+	return answer, serving
+}
+
+// lookUp asks for a pod that runs at the address and that the watch has not come to yet.
+func (s *Server) lookUp(ctx context.Context, address string) (answer Answer, serving bool) {
+	pods, err := s.look(ctx, address)
+	if err != nil {
+		return Answer{}, false
+	}
+	for i := range pods {
+		if canServe(&pods[i]) {
+			return answerFor(&pods[i]), true
+		}
+	}
+	return Answer{}, false
+}
+
+func answerFor(pod *corev1.Pod) Answer {
+	return Answer{Pod: pod.Name, Namespace: pod.Namespace, UID: string(pod.UID), Image: pod.Spec.Containers[0].Image}
 }
 
 func (s *Server) observe(object any) {
@@ -135,9 +177,7 @@ func (s *Server) observe(object any) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.serving[pod.Status.PodIP] = Answer{
-		Pod: pod.Name, Namespace: pod.Namespace, UID: string(pod.UID), Image: pod.Spec.Containers[0].Image,
-	}
+	s.serving[pod.Status.PodIP] = answerFor(pod)
 }
 
 func (s *Server) forget(object any) {
@@ -183,7 +223,7 @@ func canServe(pod *corev1.Pod) bool {
 	return true
 }
 
-// podListener lets through the connections to pods that can serve.
+// podListener notes which pod a connection is to.
 type podListener struct {
 	net.Listener
 
@@ -191,31 +231,21 @@ type podListener struct {
 }
 
 func (l *podListener) Accept() (net.Conn, error) {
-	for {
-		accepted, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err //nolint:wrapcheck // http.Server looks at the error itself
-		}
-		if c := l.server.admit(accepted); c != nil {
-			return c, nil
-		}
-		reset(accepted)
+	accepted, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err //nolint:wrapcheck // http.Server looks at the error itself
 	}
+	return l.server.admit(accepted), nil
 }
 
-// admit registers a connection, or returns nil where its pod can't serve.
-func (s *Server) admit(accepted net.Conn) net.Conn {
-	address := hostOf(accepted.LocalAddr())
+func (s *Server) admit(accepted net.Conn) *conn {
+	c := &conn{Conn: accepted, address: hostOf(accepted.LocalAddr()), server: s}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.serving[address]; !ok {
-		return nil
+	if s.conns[c.address] == nil {
+		s.conns[c.address] = map[*conn]struct{}{}
 	}
-	c := &conn{Conn: accepted, address: address, server: s}
-	if s.conns[address] == nil {
-		s.conns[address] = map[*conn]struct{}{}
-	}
-	s.conns[address][c] = struct{}{}
+	s.conns[c.address][c] = struct{}{}
 	return c
 }
 

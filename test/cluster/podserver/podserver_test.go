@@ -148,7 +148,28 @@ func TestALatePodDoesNotStopAnotherAtItsAddress(t *testing.T) {
 	expectAnswer(t, "127.200.2.1", port, "uid-new")
 }
 
+func TestAPodThatRunsAnswersBeforeTheWatchHasComeToIt(t *testing.T) {
+	t.Parallel()
+	starting := pod("127.200.3.2", "uid-starting")
+	starting.Status.ContainerStatuses[0].Ready = false
+	running := map[string]*corev1.Pod{"127.200.3.1": pod("127.200.3.1", "uid-1"), "127.200.3.2": starting}
+	_, port := serveLooking(t, func(_ context.Context, address string) ([]corev1.Pod, error) {
+		if p := running[address]; p != nil {
+			return []corev1.Pod{*p}, nil
+		}
+		return nil, errors.New("the API server is down")
+	})
+	expectAnswer(t, "127.200.3.1", port, "uid-1")
+	expectRefused(t, "127.200.3.2", port)
+	expectRefused(t, "127.200.3.3", port)
+}
+
 func serve(t *testing.T) (*Server, int) {
+	t.Helper()
+	return serveLooking(t, func(context.Context, string) ([]corev1.Pod, error) { return nil, nil })
+}
+
+func serveLooking(t *testing.T, look func(context.Context, string) ([]corev1.Pod, error)) (*Server, int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	listener, err := Listen(ctx, 0)
@@ -156,7 +177,7 @@ func serve(t *testing.T) (*Server, int) {
 		cancel()
 		t.Fatal(err)
 	}
-	s := newServer()
+	s := newServer(look)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ctx, listener) }()
 	t.Cleanup(func() {

@@ -33,7 +33,7 @@ const (
 	glance   = 100 * time.Millisecond
 
 	// drain is longer than clients take to notice on a slow machine, the second that Eureka's own cache may be behind included.
-	drain = 8 * time.Second
+	drain = 12 * time.Second
 	// Eureka's leases end soon, so that they have to be renewed many times.
 	renewal, lease = 2 * time.Second, 5 * time.Second
 
