@@ -48,7 +48,8 @@ type app struct {
 	drivers *drivers
 	servers *servers
 	// lease is nil without leader election.
-	lease *lease
+	lease          *lease
+	leaseNamespace string
 }
 
 // newManager makes all that can fail at start, in the order in which its user would mend it. It binds the addresses;
@@ -125,6 +126,7 @@ func (a *app) newLease(kubeconfig clientcmd.ClientConfig, restConfig *rest.Confi
 			return nil, fmt.Errorf("--leader-election-namespace: %w", err)
 		}
 	}
+	a.leaseNamespace = namespace
 	return newLease(restConfig, namespace, a.flags.leaseName)
 }
 
@@ -193,39 +195,58 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	if err != nil {
 		return err
 	}
+	resyncMetrics, err := metrics.NewResyncMetrics(own)
+	if err != nil {
+		return err
+	}
+	listed := make(chan struct{})
 	reconciler := controller.New(controller.Options{
 		Client: a.manager.GetClient(), APIReader: a.manager.GetAPIReader(),
 		Recorder: a.manager.GetEventRecorder(controllerName), Workers: a.flags.workers, Clock: clock.RealClock{},
+		Listed: listed,
 	})
 	heartbeats := resync.NewHeartbeats(reconciler, clock.RealClock{}, a.logger.WithName("heartbeats"))
-	apply := func(c *config.Config, all *registries) {
-		reconciler.Apply(settings(c, all))
-		heartbeats.Apply(leased(all))
-	}
-	apply(c, a.drivers.current.Load())
-	if err := registerPods(own, reconciler); err != nil {
-		return err
-	}
 	clients, err := kubernetes.NewForConfigAndClient(a.manager.GetConfig(), a.manager.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("making a client of the API server: %w", err)
+	}
+	about := &configEvents{elected: a.manager.Elected(), logger: a.logger}
+	if podNamespace() != "" {
+		about.events = clients.EventsV1().Events(podNamespace())
 	}
 	waits := &kruise{
 		discovery: clients.DiscoveryClient, informers: a.manager.GetCache(), interval: kruiseInterval, logger: a.logger,
 		setup: func(ctx context.Context) error { return reconciler.SetupWithManager(ctx, a.manager) },
 	}
+	resyncs := resync.New(resync.Options{
+		Cluster: c.Cluster, Namespaces: c.Namespaces, Pods: pods{reconciler}, Listed: listed,
+		Synced: func() bool { return waits.unready() == "" },
+		Warn:   about.removalBlocked, Metrics: resyncMetrics,
+		Clock: clock.RealClock{}, Logger: a.logger.WithName("resync"),
+	})
+	apply := func(c *config.Config, all *registries) {
+		reconciler.Apply(settings(c, all))
+		heartbeats.Apply(leased(all))
+		resyncs.Apply(resyncPolicy(c), sources(all))
+	}
+	apply(c, a.drivers.current.Load())
+	if err := registerPods(own, reconciler); err != nil {
+		return err
+	}
 	reloads := &reload{
 		watcher: config.Watcher{Path: a.flags.config, Limits: limits, Current: c},
-		drivers: a.drivers, apply: apply, metrics: configMetrics, logger: a.logger,
-		elected: a.manager.Elected(),
-	}
-	if podNamespace() != "" {
-		reloads.events = clients.EventsV1().Events(podNamespace())
+		drivers: a.drivers, apply: apply, metrics: configMetrics, logger: a.logger, events: about,
 	}
 	if err := a.servers.listen(ctx, a.flags, metricsHandler(own), healthHandler(waits.unready), a.drivers); err != nil {
 		return err
 	}
-	runnables := []manager.Runnable{waits, reloads, heartbeats}
+	runnables := []manager.Runnable{waits, reloads, heartbeats, resyncs}
+	if a.lease != nil {
+		runnables = append(runnables, &requests{
+			leases: clients.CoordinationV1().Leases(a.leaseNamespace), name: a.flags.leaseName, resync: resyncs,
+			interval: leaseInterval, logger: a.logger.WithName("resync"),
+		})
+	}
 	for _, server := range a.servers.runnables {
 		runnables = append(runnables, server)
 	}

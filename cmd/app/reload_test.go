@@ -113,7 +113,7 @@ func TestEachRefusalIsToldByItself(t *testing.T) {
 func TestOnlyTheLeaderMakesEvents(t *testing.T) {
 	t.Parallel()
 	s := newReloadScenario(t)
-	s.reload.elected = make(chan struct{})
+	s.reload.events.elected = make(chan struct{})
 	s.Start()
 	s.Write(minimal + "drain: 3s\n")
 	s.ExpectSettings()
@@ -176,8 +176,8 @@ func newReloadScenario(t *testing.T) *reloadScenario {
 	close(elected)
 	s.reload = &reload{
 		watcher: config.Watcher{Path: path, Limits: limits, Current: current, Interval: 2 * time.Millisecond},
-		drivers: s.drivers, metrics: m, logger: logr.Discard(), elected: elected,
-		events: clients.EventsV1().Events(""),
+		drivers: s.drivers, metrics: m, logger: logr.Discard(),
+		events: &configEvents{events: clients.EventsV1().Events(""), elected: elected, logger: logr.Discard()},
 		apply: func(c *config.Config, all *registries) {
 			settings := settings(c, all)
 			s.mu.Lock()

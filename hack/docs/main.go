@@ -154,6 +154,12 @@ func exercise(ctx context.Context) ([]*dto.MetricFamily, error) {
 	if _, err := metrics.NewConfigMetrics(all); err != nil {
 		return nil, err
 	}
+	resyncs, err := metrics.NewResyncMetrics(all)
+	if err != nil {
+		return nil, err
+	}
+	resyncs.Listable("default", true)
+	resyncs.Ran("default", time.Now(), time.Now(), false)
 	err = metrics.RegisterPods(all, metrics.Pods{
 		Waits:              func() []metrics.Wait { return []metrics.Wait{{}} },
 		UnmatchedWorkloads: func() int { return 0 },

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/rollcall-dev/rollcall/internal/service"
@@ -24,6 +25,8 @@ const (
 
 	DefaultUnready        = "FailOver"
 	DefaultPanicThreshold = 50
+	DefaultResync         = time.Minute
+	DefaultMaxRemovals    = "20%"
 )
 
 // DefaultRegistry is the name of the registry that a configuration with a single one has under "registry".
@@ -48,6 +51,7 @@ type Config struct {
 	Unready string
 	// PanicThreshold is a share in percent, from 1 to 100.
 	PanicThreshold int
+	Resync         Resync
 
 	// single is set where the file says registry, and not registries.
 	single bool
@@ -84,6 +88,14 @@ type Service struct {
 	SharedAcrossNamespaces bool
 	// Metadata is nil rather than empty.
 	Metadata map[string]service.MetadataTemplate
+}
+
+// Resync says how a registry is compared with the cluster.
+type Resync struct {
+	// Interval is how long after one comparison the next one begins.
+	Interval time.Duration
+	// MaxRemovals is how many of the entries that are ours one comparison may remove: a number, or a percentage.
+	MaxRemovals intstr.IntOrString
 }
 
 // Limits is what a configuration is checked against that it does not hold itself.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -66,6 +67,7 @@ func TestDefaults(t *testing.T) {
 		Drain:             15 * time.Second,
 		Unready:           "FailOver",
 		PanicThreshold:    50,
+		Resync:            Resync{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")},
 		single:            true,
 	}
 	if diff := cmp.Diff(want, got, unexported()...); diff != "" {
@@ -97,6 +99,7 @@ service:
 drain: 0s
 unready: Keep
 panicThreshold: 30%
+resync: {interval: 30s, maxRemovals: 5}
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -130,6 +133,7 @@ panicThreshold: 30%
 			},
 		},
 		Unready: "Keep", PanicThreshold: 30,
+		Resync: Resync{Interval: 30 * time.Second, MaxRemovals: intstr.FromInt32(5)},
 		single: true,
 	}
 	if diff := cmp.Diff(want, got, unexported()...); diff != "" {
@@ -231,7 +235,12 @@ func TestRefuses(t *testing.T) {
 		"more than all":        {"there is no such share", with("", "panicThreshold: 101%"), []string{"panicThreshold", `from "1%" to "100%"`}},
 		"a bare number":        {"is it a share, or pods?", with("", "panicThreshold: 50"), []string{"panicThreshold", "50", `such as "50%"`}},
 		"a part of a percent":  {"nobody needs it", with("", "panicThreshold: 0.5%"), []string{"panicThreshold", `such as "50%"`}},
-		"resync":               {"no field before something implements it", with("", "resync: {interval: 1m}"), []string{"resync", "unknown field"}},
+		"resync too often":     {"a list is not free", with("", "resync: {interval: 0s}"), []string{"resync.interval", `"1s" or more`}},
+		"removals of text":     {"a percentage has its sign", with("", `resync: {maxRemovals: "20"}`), []string{"resync.maxRemovals", `"20"`, `"0%" to "100%"`}},
+		"removals above all":   {"there are no more than all", with("", "resync: {maxRemovals: 101%}"), []string{"resync.maxRemovals", "101%"}},
+		"removals below none":  {"nothing can be put back this way", with("", "resync: {maxRemovals: -1}"), []string{"resync.maxRemovals", "-1"}},
+		"half a removal":       {"entries are counted", with("", "resync: {maxRemovals: 1.5}"), []string{"resync.maxRemovals", "1.5"}},
+		"resync as a list":     {"the kind is named", with("", "resync: []"), []string{"resync", "an array", "an object"}},
 		"onRegistryFailure":    {"no field before something implements it", with("", "onRegistryFailure: {after: 1m}"), []string{"onRegistryFailure", "unknown field"}},
 		"a number for text":    {"the kind is named", with("prod-1", "1.10"), []string{"cluster", "a number", "in quotes"}},
 		"an unquoted brace":    {"YAML takes it for an object", with("", "service: {name: {label:app}}"), []string{"service.name", "an object", "a string, in quotes"}},

@@ -29,6 +29,7 @@ type document struct {
 	Drain             any                          `json:"drain"`
 	Unready           any                          `json:"unready"`
 	PanicThreshold    any                          `json:"panicThreshold"`
+	Resync            resyncDocument               `json:"resync"`
 }
 
 // registryDocument is one registry. Those with a name are decoded one by one, since the decoder's errors leave out the
@@ -64,6 +65,11 @@ type serviceDocument struct {
 	Port                   *int                         `json:"port"`
 	SharedAcrossNamespaces bool                         `json:"sharedAcrossNamespaces"`
 	Metadata               map[string]gojson.RawMessage `json:"metadata"`
+}
+
+type resyncDocument struct {
+	Interval    any `json:"interval"`
+	MaxRemovals any `json:"maxRemovals"`
 }
 
 // decode returns nil where nothing further can be checked.

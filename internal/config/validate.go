@@ -5,10 +5,13 @@ import (
 	gojson "encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -29,6 +32,7 @@ func (d *document) config(limits Limits) (*Config, field.ErrorList) {
 		Drain:          v.duration(field.NewPath("drain"), d.Drain, DefaultDrain, 0),
 		Unready:        v.oneOf(field.NewPath("unready"), d.Unready, DefaultUnready, "Keep"),
 		PanicThreshold: v.percent(field.NewPath("panicThreshold"), d.PanicThreshold, DefaultPanicThreshold),
+		Resync:         v.resync(d.Resync),
 		single:         d.Registries == nil,
 	}
 	v.registries(c, d, limits)
@@ -190,6 +194,35 @@ func (v *validator) metadata(path *field.Path, written map[string]gojson.RawMess
 		templates[key] = value
 	}
 	return templates
+}
+
+func (v *validator) resync(d resyncDocument) Resync {
+	path := field.NewPath("resync")
+	return Resync{
+		Interval:    v.duration(path.Child("interval"), d.Interval, DefaultResync, time.Second),
+		MaxRemovals: v.maxRemovals(path.Child("maxRemovals"), d.MaxRemovals),
+	}
+}
+
+// maxRemovals reads a number or a percentage.
+func (v *validator) maxRemovals(path *field.Path, written any) intstr.IntOrString {
+	if written == nil {
+		return intstr.FromString(DefaultMaxRemovals)
+	}
+	switch value := written.(type) {
+	case int64:
+		if value >= 0 && value <= math.MaxInt32 {
+			return intstr.FromInt32(int32(value))
+		}
+	case string:
+		digits, percent := strings.CutSuffix(value, "%")
+		if n, err := strconv.ParseUint(digits, 10, 8); percent && err == nil && n <= 100 {
+			return intstr.FromString(strconv.FormatUint(n, 10) + "%")
+		}
+	}
+	v.add(field.Invalid(path, written, `write how many entries one resync may remove: a percentage of those that are ours, `+
+		`from "0%" to "100%", or a number without quotes`))
+	return intstr.FromString(DefaultMaxRemovals)
 }
 
 // duration reads a duration that is least or more; nothing written is def.

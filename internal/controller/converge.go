@@ -132,7 +132,9 @@ func stopping() wait {
 func (r *PodReconciler) acknowledged(seen *observation, s step, c *call) {
 	now := r.clock.Now()
 	c.succeeded(now)
-	if s.want != lifecycle.Absent {
+	if s.want == lifecycle.Absent {
+		r.ledger.leave(seen.page, s.key(), now)
+	} else {
 		r.ledger.hold(seen.page, s, now)
 	}
 }

@@ -15,7 +15,7 @@ import (
 // depart takes out what is left of a pod that is no longer in the cache. It knows the pod by its UID: another may have
 // its name and its address by now.
 func (r *PodReconciler) depart(ctx context.Context, req Request) (reconcile.Result, error) {
-	page := r.ledger.open(req.UID, r.settings.Load())
+	page := r.ledger.open(req, r.settings.Load())
 	last := r.ledger.lastSeen(page)
 	switch {
 	case last == nil && page.found:
@@ -75,7 +75,7 @@ func (r *PodReconciler) stillThere(ctx context.Context, req Request) (*corev1.Po
 // remember makes an observation of a pod as it was last seen.
 func (r *PodReconciler) remember(last *corev1.Pod) *observation {
 	settings := r.settings.Load()
-	seen := &observation{settings: settings, page: r.ledger.open(last.UID, settings)}
+	seen := &observation{settings: settings, page: r.ledger.open(requestFor(last), settings)}
 	seen.input = lifecycle.Input{Pod: last, Record: lifecycle.RecordOf(last), Ownership: settings.Ownership}
 	r.observeTargets(seen, service.Node{})
 	return seen

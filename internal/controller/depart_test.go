@@ -273,7 +273,7 @@ func TestADepartureIsNotedWheneverItComes(t *testing.T) {
 	t.Run("while the page of a pod that was not found is closed", func(t *testing.T) {
 		t.Parallel()
 		l := newLedger()
-		l.open(pod.UID, &w.settings)
+		l.open(requestFor(pod), &w.settings)
 		l.departed(pod)
 		l.closeUnlessDeparted(pod.UID)
 		if len(l.departures()) != 1 {

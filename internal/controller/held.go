@@ -16,6 +16,8 @@ type held struct {
 	instance registry.Instance
 	want     lifecycle.Want
 	since    time.Time
+	// unlike is how the registry listed it last where that differs in what is for clients.
+	unlike *registry.Instance
 }
 
 // Held returns what a registry has acknowledged to know of our pods: what has to be kept alive where entries expire. It
@@ -29,6 +31,11 @@ func (r *PodReconciler) Lost(name string, in registry.Instance, asked time.Time)
 	if !r.ledger.lost(target{registry: name, instance: in}, asked) {
 		return
 	}
+	r.wake()
+}
+
+// wake has the pods looked at that are in doubt.
+func (r *PodReconciler) wake() {
 	select {
 	case r.lost <- struct{}{}:
 	default: // somebody is on the way already
@@ -43,23 +50,44 @@ func (r *PodReconciler) lostInstances(ctx context.Context, q requestQueue) error
 			case <-ctx.Done():
 				return
 			case <-r.lost:
-				for _, req := range r.ledger.takeLosers() {
-					q.Add(req)
-				}
+				r.enqueueDoubted(q)
 			}
 		}
 	}()
 	return nil
 }
 
+// enqueueDoubted puts back what is missing before it looks at what differs.
+func (r *PodReconciler) enqueueDoubted(q requestQueue) {
+	losers, doubtful := r.ledger.takeDoubted()
+	for _, req := range losers {
+		q.Add(req)
+	}
+	for _, req := range doubtful {
+		enqueueLast(q, req)
+	}
+}
+
 // hold notes an acknowledgement.
 func (l *ledger) hold(p *page, s step, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	delete(p.left, s.key())
 	if p.held == nil {
 		p.held = map[lifecycle.Recorded]held{}
 	}
-	p.held[s.key()] = held{instance: s.instance, want: s.want, since: now}
+	h := held{instance: s.instance, want: s.want, since: now}
+	if before := p.held[s.key()]; before.instance.Equal(s.instance) {
+		h.unlike = before.unlike
+	}
+	p.held[s.key()] = h
+}
+
+// leave notes the acknowledgement that an instance is absent.
+func (l *ledger) leave(p *page, in lifecycle.Recorded, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p.left[in] = now
 }
 
 // recall has what the record names kept alive from the first look at the pod, and not only from the first call on: none may
@@ -87,6 +115,10 @@ func (l *ledger) letGo(p *page, in lifecycle.Recorded) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(p.held, in)
+	if p.left == nil {
+		p.left = map[lifecycle.Recorded]time.Time{}
+	}
+	p.left[in] = time.Time{}
 }
 
 func (l *ledger) heldIn(name string) []registry.Instance {
@@ -108,38 +140,41 @@ func (l *ledger) lost(t target, asked time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.pages[types.UID(t.instance.UID)]
-	if p == nil {
-		return false
-	}
-	h, found := p.held[t.key()]
+	return p != nil && l.lose(p, types.UID(t.instance.UID), t.key(), asked)
+}
+
+// lose is lost for a caller that holds the lock.
+func (l *ledger) lose(p *page, uid types.UID, in lifecycle.Recorded, asked time.Time) bool {
+	h, found := p.held[in]
 	if !found || h.since.After(asked) {
 		return false
 	}
-	delete(p.held, t.key())
+	delete(p.held, in)
 	if h.want != lifecycle.InService {
 		return false
 	}
-	p.missing = append(p.missing, t.key())
-	l.losers = append(l.losers, Request{
-		NamespacedName: types.NamespacedName{Namespace: t.instance.Namespace, Name: t.instance.Pod}, UID: types.UID(t.instance.UID),
-	})
+	p.missing = append(p.missing, in)
+	l.losers = append(l.losers, Request{NamespacedName: p.pod, UID: uid})
 	return true
 }
 
-func (l *ledger) takeLosers() []Request {
+func (l *ledger) takeDoubted() (losers, doubtful []Request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	losers := l.losers
-	l.losers = nil
-	return losers
+	losers, doubtful = l.losers, l.doubtful
+	l.losers, l.doubtful = nil, nil
+	return losers, doubtful
 }
 
-// reread takes back the acknowledgements of what the registries have lost.
+// reread takes back the acknowledgements of what the registries have lost, or have otherwise.
 func (p *page) reread() {
 	for _, in := range p.missing {
 		if c := p.calls[in]; c != nil && c.want == lifecycle.InService {
 			c.acknowledged = false
 		}
 	}
-	p.missing = nil
+	for _, f := range p.entries {
+		p.learn(f)
+	}
+	p.missing, p.entries = nil, nil
 }

@@ -20,6 +20,12 @@ type ledger struct {
 	births map[types.UID]bool
 	// losers are pods of which a registry has lost an instance.
 	losers []Request
+	// doubtful are pods of which a registry lists something that it was not told last.
+	doubtful []Request
+	// listed are entries of pods that have no page.
+	listed map[types.UID][]found
+	// closed is when the page of a pod that calls were made for was closed.
+	closed map[types.UID]time.Time
 }
 
 // page is the ledger of one pod. The reconciler is its only user but for the fields under the ledger's lock: the queue
@@ -40,11 +46,16 @@ type page struct {
 	written string
 
 	// Under the ledger's lock.
+	pod  types.NamespacedName
 	last *corev1.Pod // the pod as it was last seen, once it is gone from the cache
 	wait wait
 	held map[lifecycle.Recorded]held
+	// left is when it was acknowledged that an instance is absent; zero while the call for that is under way, or failed.
+	left map[lifecycle.Recorded]time.Time
 	// missing are instances in service that a registry has lost.
 	missing []lifecycle.Recorded
+	// entries are those that a registry listed and this process does not know that way.
+	entries []found
 }
 
 // call is the last call for one instance and what is known of its outcome.
@@ -61,23 +72,30 @@ type call struct {
 	outSince time.Time
 	// late holds, for each want of a call that timed out, until when it may still land.
 	late map[lifecycle.Want]time.Time
+	// listed is all that is known of an instance that no call was made for, but that its registry has; nil after a call.
+	listed *found
 	// notBefore is when the registry said to come back, and told what to say until then: an event must not bring us sooner.
 	notBefore time.Time
 	told      wait
 }
 
-func newLedger() *ledger { return &ledger{pages: map[types.UID]*page{}, births: map[types.UID]bool{}} }
+func newLedger() *ledger {
+	return &ledger{
+		pages: map[types.UID]*page{}, births: map[types.UID]bool{},
+		listed: map[types.UID][]found{}, closed: map[types.UID]time.Time{},
+	}
+}
 
 // open returns the pod's page, a new one where there is none. Nothing is known of a registry that these settings have and
 // those before them had not.
-func (l *ledger) open(uid types.UID, settings *Settings) *page {
+func (l *ledger) open(req Request, settings *Settings) *page {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := l.pages[uid]
+	p := l.pages[req.UID]
 	if p == nil {
-		p = &page{calls: map[lifecycle.Recorded]*call{}, fromBirth: l.births[uid]}
-		l.pages[uid] = p
-		delete(l.births, uid)
+		p = l.newPage(req)
+		p.fromBirth = l.births[req.UID]
+		delete(l.births, req.UID)
 	}
 	if p.settings != settings {
 		p.turnTo(settings)
@@ -86,10 +104,22 @@ func (l *ledger) open(uid types.UID, settings *Settings) *page {
 	return p
 }
 
-func (l *ledger) close(uid types.UID) {
+// newPage makes the pod's page, with what was listed of it before. The caller holds the lock.
+func (l *ledger) newPage(req Request) *page {
+	p := &page{pod: req.NamespacedName, calls: map[lifecycle.Recorded]*call{}, entries: l.listed[req.UID]}
+	l.pages[req.UID] = p
+	delete(l.listed, req.UID)
+	return p
+}
+
+func (l *ledger) close(uid types.UID, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if p := l.pages[uid]; p != nil && len(p.calls) > 0 {
+		l.closed[uid] = now
+	}
 	delete(l.pages, uid)
+	delete(l.listed, uid)
 }
 
 // closeUnlessDeparted closes the page of a pod that was never found, unless its departure was noted meanwhile.
@@ -122,13 +152,28 @@ func (l *ledger) departed(pod *corev1.Pod) {
 	defer l.mu.Unlock()
 	delete(l.births, pod.UID)
 	p := l.pages[pod.UID]
-	if p == nil && lifecycle.RecordOf(pod).Exists() {
-		p = &page{calls: map[lifecycle.Recorded]*call{}}
-		l.pages[pod.UID] = p
+	if p == nil && (lifecycle.RecordOf(pod).Exists() || len(l.listed[pod.UID]) > 0) {
+		p = l.newPage(requestFor(pod))
 	}
 	if p != nil {
 		p.last = pod
 	}
+}
+
+// dying notes a pod that is on its way out and that the cache has not, since it lacks the label that we watch for.
+func (l *ledger) dying(pod *corev1.Pod) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.pages[pod.UID] == nil {
+		l.newPage(requestFor(pod)).last = pod
+	}
+}
+
+// lookAt notes a pod that is in doubt.
+func (l *ledger) lookAt(req Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.doubtful = append(l.doubtful, req)
 }
 
 // lastSeen returns the pod that is gone from the cache, or nil.
@@ -194,7 +239,7 @@ func (p *page) begun(s step, now time.Time) *call {
 		c = &call{}
 		p.calls[in] = c
 	}
-	c.want, c.instance, c.acknowledged, c.began = s.want, s.instance, false, now
+	c.want, c.instance, c.acknowledged, c.began, c.listed = s.want, s.instance, false, now, nil
 	if s.want == lifecycle.InService {
 		c.outSince = time.Time{}
 	}

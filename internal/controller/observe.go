@@ -53,7 +53,7 @@ func (o *observation) managed() bool { return o.input.Managed() || len(o.page.ca
 func (r *PodReconciler) observe(ctx context.Context, req Request) (*observation, error) {
 	settings := r.settings.Load()
 	// Before the cache is read: the departure of a pod that is found in it then has a page to be noted on.
-	page := r.ledger.open(req.UID, settings)
+	page := r.ledger.open(req, settings)
 	pod := &corev1.Pod{}
 	err := r.client.Get(ctx, req.NamespacedName, pod)
 	switch {
@@ -89,6 +89,7 @@ func (r *PodReconciler) observe(ctx context.Context, req Request) (*observation,
 	r.observeTargets(seen, node)
 	r.observePeers(seen)
 	r.recall(seen)
+	r.confirm(seen)
 	return seen, nil
 }
 

@@ -40,6 +40,9 @@ type Options struct {
 	// Workers is how many pods are worked on at once.
 	Workers int
 	Clock   clock.PassiveClock
+	// Listed is closed once every registry was asked what there is, or took too long: no pod is worked on before, since
+	// what is listed costs no call. It must be closed within a minute. Nil waits for nothing.
+	Listed <-chan struct{}
 }
 
 // PodReconciler keeps the registry in step with the life of pods.
@@ -49,6 +52,7 @@ type PodReconciler struct {
 	recorder  events.EventRecorder
 	workers   int
 	clock     clock.PassiveClock
+	listed    <-chan struct{}
 
 	settings  atomic.Pointer[Settings]
 	applied   chan struct{}
@@ -67,6 +71,7 @@ func New(o Options) *PodReconciler {
 		recorder:  o.Recorder,
 		workers:   o.Workers,
 		clock:     o.Clock,
+		listed:    o.Listed,
 		applied:   make(chan struct{}, 1),
 		lost:      make(chan struct{}, 1),
 		ledger:    newLedger(),
@@ -107,6 +112,7 @@ func (r *PodReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) 
 		source.TypedFunc[Request](r.appliedSettings),
 		source.TypedFunc[Request](r.lostInstances),
 		source.TypedFunc[Request](r.calmedServices),
+		awaited{r.listed},
 	} {
 		if err := c.Watch(s); err != nil {
 			return fmt.Errorf("watching for the pod controller: %w", err)
@@ -177,6 +183,6 @@ func (r *PodReconciler) retry(req Request, moved bool) reconcile.Result {
 }
 
 func (r *PodReconciler) forget(uid types.UID) {
-	r.ledger.close(uid)
+	r.ledger.close(uid, r.clock.Now())
 	r.backoff.Forget(uid)
 }

@@ -485,7 +485,7 @@ func (w *world) lose(pod *corev1.Pod) {
 
 func (w *world) expectLosers(why string, want ...*corev1.Pod) {
 	w.Helper()
-	got := w.r.ledger.takeLosers()
+	got, _ := w.r.ledger.takeDoubted()
 	wanted := make([]Request, 0, len(want))
 	for _, pod := range want {
 		wanted = append(wanted, requestFor(pod))

@@ -42,6 +42,17 @@ func enqueue(q requestQueue, pod *corev1.Pod) {
 	priorities.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, requestFor(pod))
 }
 
+// enqueueLast adds a pod behind all others: nobody waits for it.
+func enqueueLast(q requestQueue, req Request) {
+	priorities, ok := q.(priorityqueue.PriorityQueue[Request])
+	if !ok {
+		q.Add(req)
+		return
+	}
+	priority := handler.LowPriority
+	priorities.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, req)
+}
+
 func rolloutWaits(pod *corev1.Pod) bool {
 	switch appspub.LifecycleStateType(pod.Labels[appspub.LifecycleStateKey]) {
 	case appspub.LifecycleStatePreparingDelete, appspub.LifecycleStatePreparingUpdate:

@@ -1,0 +1,81 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	eventsv1client "k8s.io/client-go/kubernetes/typed/events/v1"
+)
+
+const (
+	// configMapName is fixed: the Event about a configuration has to find it.
+	configMapName = "rollcall-config"
+
+	// controllerName is who our Events come from.
+	controllerName = "rollcall"
+
+	// maxNote is how long the API server allows an Event's note to be.
+	maxNote      = 1024
+	eventTimeout = 5 * time.Second
+)
+
+// configEvents are the Events about the ConfigMap. They do not go through a recorder, which would take a second refusal
+// for the first one come again and keep the first one's note.
+type configEvents struct {
+	// events is nil outside a cluster, where there is no ConfigMap.
+	events eventsv1client.EventInterface
+	// elected is closed once this manager leads. Only the leader makes Events, else each would be told twice.
+	elected <-chan struct{}
+	logger  logr.Logger
+}
+
+// removalBlocked asks a person for a decision.
+func (e *configEvents) removalBlocked(ctx context.Context, note string) {
+	e.create(ctx, corev1.EventTypeWarning, "Resync", "RemovalBlocked", note)
+}
+
+func (e *configEvents) create(ctx context.Context, kind, action, reason, note string) {
+	select {
+	case <-e.elected:
+	default:
+		return
+	}
+	if e.events == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
+	defer cancel()
+	host, _ := os.Hostname() // only for the reader
+	event := &eventsv1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Namespace: podNamespace(), GenerateName: configMapName + "-"},
+		EventTime:           metav1.NowMicro(),
+		ReportingController: controllerName,
+		ReportingInstance:   cmp.Or(host, controllerName),
+		Regarding: corev1.ObjectReference{
+			APIVersion: "v1", Kind: "ConfigMap", Namespace: podNamespace(), Name: configMapName,
+		},
+		Action: action, Type: kind, Reason: reason, Note: shorten(note),
+	}
+	if _, err := e.events.Create(ctx, event, metav1.CreateOptions{}); err != nil {
+		e.logger.Error(err, "making an Event about the configuration")
+	}
+}
+
+// shorten cuts a note to what the API server allows, which refuses a longer one.
+func shorten(note string) string {
+	if len(note) <= maxNote {
+		return note
+	}
+	const more = " …"
+	cut := maxNote - len(more)
+	for cut > 0 && note[cut]&0xC0 == 0x80 { // not in the middle of a rune
+		cut--
+	}
+	return note[:cut] + more
+}

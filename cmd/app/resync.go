@@ -1,0 +1,97 @@
+package app
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/controller"
+	"github.com/rollcall-dev/rollcall/internal/resync"
+)
+
+// leaseInterval is how often the annotations of the lease are read.
+const leaseInterval = 2 * time.Second
+
+// pods lets resync ask the reconciler.
+type pods struct{ *controller.PodReconciler }
+
+// Compare implements resync.Pods.
+func (p pods) Compare(l resync.Listing) resync.Comparison {
+	return resync.Comparison(p.PodReconciler.Compare(controller.Listing(l)))
+}
+
+var _ resync.Pods = pods{}
+
+// sources are the registries to compare.
+func sources(all *registries) []resync.Source {
+	found := make([]resync.Source, 0, len(all.byName))
+	for name, o := range all.byName {
+		found = append(found, resync.Source{
+			Name: name, Registry: o.registry, Lister: o.registry.Lister, Staleness: o.registry.Staleness,
+			Expires: o.registry.Heartbeater != nil, Timeout: o.section.Timeout,
+		})
+	}
+	return found
+}
+
+func resyncPolicy(c *config.Config) resync.Policy {
+	return resync.Policy{Interval: c.Resync.Interval, MaxRemovals: c.Resync.MaxRemovals}
+}
+
+// requests are what a person asks of resync by annotations of the lease, which every installation has and only those who run
+// Rollcall may write. It needs the lease: whoever leads reads them.
+type requests struct {
+	leases coordinationv1client.LeaseInterface
+	name   string
+	resync interface {
+		Approve(digests []string)
+		Run()
+	}
+	interval time.Duration
+	logger   logr.Logger
+
+	// run is the last value that was seen; nil before the first look, which begins with a run anyway.
+	run *string
+	// failed: the lease could not be read last time.
+	failed bool
+}
+
+// Start reads the annotations until the context ends.
+func (r *requests) Start(ctx context.Context) error {
+	wait.UntilWithContext(ctx, r.look, r.interval)
+	return nil
+}
+
+func (r *requests) look(ctx context.Context) {
+	lease, err := r.leases.Get(ctx, r.name, metav1.GetOptions{})
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		if !r.failed {
+			r.logger.Error(err, "reading the lease's annotations, by which a resync is asked for or a removal is approved")
+		}
+		r.failed = true
+		return
+	}
+	r.failed = false
+	r.follow(lease)
+}
+
+func (r *requests) follow(lease *coordinationv1.Lease) {
+	approved := strings.FieldsFunc(lease.Annotations[resync.AnnotationApprove], func(c rune) bool { return c == ',' || c == ' ' })
+	r.resync.Approve(approved)
+	run := lease.Annotations[resync.AnnotationRun]
+	if r.run != nil && *r.run != run && run != "" {
+		r.logger.Info("a resync was asked for", "annotation", resync.AnnotationRun, "value", run)
+		r.resync.Run()
+	}
+	r.run = &run
+}

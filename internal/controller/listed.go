@@ -1,0 +1,220 @@
+package controller
+
+import (
+	"context"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// remembered is for how long it is known that a pod is gone. No list is that old.
+const remembered = time.Hour
+
+// Listing is what a registry answered when it was asked for all that is ours.
+type Listing struct {
+	// Registry is its name in the configuration, and From what was asked: another one of that name is another registry.
+	Registry string
+	From     registry.Registry
+	// Asked is when the call began.
+	Asked time.Time
+	// Staleness is how old the answer may be.
+	Staleness time.Duration
+	// Confirms says that an entry may stand for an acknowledgement of Register: the answer is not stale, and the entry
+	// does not expire unless this process makes the call.
+	Confirms bool
+	Entries  []registry.Entry
+}
+
+// Comparison is what came of a Listing.
+type Comparison struct {
+	// Missing are instances in service that were not listed, and Different are entries that say something else than was
+	// acknowledged last. Their pods are looked at again, and the calls are made that they need.
+	Missing, Different int
+	// Unknown are entries of pods of which this process knows nothing: they are gone, or it has not come to them yet.
+	Unknown []registry.Entry
+}
+
+// found is an entry as one Listing had it.
+type found struct {
+	registry.Entry
+	registry string
+	from     registry.Registry
+	// asOf is a time from which on the registry may have been told otherwise.
+	asOf     time.Time
+	confirms bool
+}
+
+func (f found) key() lifecycle.Recorded {
+	return target{registry: f.registry, instance: f.Instance}.key()
+}
+
+func (f found) request(p *page) Request {
+	return Request{NamespacedName: p.pod, UID: types.UID(f.UID)}
+}
+
+// Compare holds what a registry has against what it acknowledged, and has the pods looked at where the two differ. What
+// was acknowledged after the registry was asked counts, and not the list. It calls no registry and may be called at any
+// time.
+func (r *PodReconciler) Compare(l Listing) Comparison {
+	result := r.ledger.compare(l, r.clock.Now())
+	if result.Missing+result.Different > 0 {
+		r.wake()
+	}
+	return result
+}
+
+// compare goes through the entries and then through what is held.
+func (l *ledger) compare(listing Listing, now time.Time) Comparison {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.forgetListed(listing.Registry, now)
+	var result Comparison
+	asOf := listing.Asked.Add(-listing.Staleness)
+	listed := make(map[types.UID]map[lifecycle.Recorded]bool, len(listing.Entries))
+	for _, e := range listing.Entries {
+		f := found{Entry: e, registry: listing.Registry, from: listing.From, asOf: asOf, confirms: listing.Confirms}
+		uid := types.UID(e.UID)
+		if listed[uid] == nil {
+			listed[uid] = map[lifecycle.Recorded]bool{}
+		}
+		listed[uid][f.key()] = true
+		switch p := l.pages[uid]; {
+		case p != nil && l.doubt(p, f):
+			result.Different++
+		case p == nil && !l.closed[uid].After(asOf):
+			l.listed[uid] = append(l.listed[uid], f)
+			result.Unknown = append(result.Unknown, e)
+		}
+	}
+	for uid, p := range l.pages {
+		for in := range p.held {
+			if in.Registry == listing.Registry && !listed[uid][in] && l.lose(p, uid, in, asOf) {
+				result.Missing++
+			}
+		}
+	}
+	return result
+}
+
+// forgetListed makes room for a new answer of the registry. The caller holds the lock.
+func (l *ledger) forgetListed(name string, now time.Time) {
+	for uid, all := range l.listed {
+		var others []found
+		for _, f := range all {
+			if f.registry != name {
+				others = append(others, f)
+			}
+		}
+		if len(others) == 0 {
+			delete(l.listed, uid)
+		} else {
+			l.listed[uid] = others
+		}
+	}
+	for uid, at := range l.closed {
+		if now.Sub(at) > remembered {
+			delete(l.closed, uid)
+		}
+	}
+}
+
+// doubt notes an entry that is not as it was acknowledged, and reports whether something was acknowledged at all. The
+// caller holds the lock.
+func (l *ledger) doubt(p *page, f found) bool {
+	in := f.key()
+	h, isHeld := p.held[in]
+	left, hasLeft := p.left[in]
+	switch {
+	case isHeld && (h.since.After(f.asOf) || !h.differs(f.Entry)):
+		if isHeld && h.instance.Equal(f.Instance) && h.unlike != nil {
+			h.unlike = nil
+			p.held[in] = h
+		}
+		return false
+	case isHeld:
+		if h.want == stateWanted(f.State) {
+			h.unlike = &f.Instance
+			p.held[in] = h
+		}
+	case hasLeft && (left.IsZero() || left.After(f.asOf)):
+		return false // the reconciler is at it, or was done after the registry was asked
+	}
+	p.entries = append(p.entries, f)
+	l.doubtful = append(l.doubtful, f.request(p))
+	return isHeld || hasLeft
+}
+
+// differs reports whether the entry has to be corrected. Where a call has not changed what is for clients, the registry has
+// no place for it, and another call would not either.
+func (h held) differs(e registry.Entry) bool {
+	if h.want != stateWanted(e.State) {
+		return true
+	}
+	return h.want == lifecycle.InService && !h.instance.Equal(e.Instance) && (h.unlike == nil || !h.unlike.Equal(e.Instance))
+}
+
+func stateWanted(s registry.State) lifecycle.Want {
+	if s == registry.InService {
+		return lifecycle.InService
+	}
+	return lifecycle.OutOfService
+}
+
+// learn takes an entry for what it is: either no call of ours was made for it, and then it was made by a process before
+// us, or our last call does not stand any more. The caller holds the ledger's lock.
+func (p *page) learn(f found) {
+	in := f.key()
+	if p.settings.Registries[in.Registry].Calls != f.from {
+		return
+	}
+	if p.held[in].since.After(f.asOf) || p.left[in].After(f.asOf) {
+		return
+	}
+	if c := p.calls[in]; c == nil {
+		p.calls[in] = &call{listed: &f}
+	} else {
+		c.acknowledged = false
+	}
+}
+
+// confirm takes what is listed in service for an acknowledgement of Register, so that a new leader need not register
+// every pod again. It does so only in Normal, where no hook hangs on it: a pod that Kruise waits for costs the call.
+func (r *PodReconciler) confirm(seen *observation) {
+	pod := seen.pod()
+	if appspub.LifecycleStateType(pod.Labels[appspub.LifecycleStateKey]) != appspub.LifecycleStateNormal ||
+		pod.DeletionTimestamp != nil {
+		return
+	}
+	for _, t := range seen.targets {
+		c := seen.page.calls[t.key()]
+		if c == nil || c.listed == nil || !c.listed.confirms || c.listed.State != registry.InService ||
+			!c.listed.Instance.Equal(t.instance) {
+			continue
+		}
+		asked := c.listed.asOf
+		s := step{target: t, want: lifecycle.InService}
+		seen.page.begun(s, asked).acknowledged = true
+		r.ledger.hold(seen.page, s, asked)
+	}
+}
+
+// awaited holds the workers back until its channel is closed. It is a source without events.
+type awaited struct{ done <-chan struct{} }
+
+func (awaited) Start(context.Context, requestQueue) error { return nil }
+
+func (a awaited) WaitForSync(ctx context.Context) error {
+	if a.done == nil {
+		return nil
+	}
+	select {
+	case <-a.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

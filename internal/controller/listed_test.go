@@ -1,0 +1,379 @@
+package controller
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+func TestAStartRegistersNothingThatIsListed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	web := w.cloneSet("web")
+	var pods []*corev1.Pod
+	for i := range 50 {
+		pods = append(pods, w.servingPod(web, fmt.Sprintf("web-%d", i)))
+	}
+	w.restart()
+	w.resync(Listing{Confirms: true})
+	for _, pod := range pods {
+		w.reconcile(pod)
+	}
+	w.expectJournal("the list says that all of them are in service")
+	w.expectResync("and they are known by now", Comparison{})
+
+	w.kruiseMoves(pods[0], appspub.LifecycleStatePreparingDelete)
+	w.reconcile(pods[0])
+	w.expectAbsent(pods[0])
+}
+
+func TestWhatAListDoesNotConfirm(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		happen func(w *world, pod *corev1.Pod)
+		l      Listing
+	}{
+		"a list that confirms nothing": {"it may be stale, or the entry another process's", nothing, Listing{}},
+		"an entry out of service": {"the pod is to be in service", func(w *world, pod *corev1.Pod) {
+			w.must(w.backend.FailOver(w.Context(), w.instance(pod, "web", 8080)), "failing over")
+		}, Listing{Confirms: true}},
+		"an entry with another weight": {"clients are told otherwise", func(w *world, pod *corev1.Pod) {
+			in := w.instance(pod, "web", 8080)
+			in.Weight = 7
+			w.must(w.backend.Register(w.Context(), in), "registering")
+		}, Listing{Confirms: true}},
+		"a pod that Kruise waits for": {"a hook hangs on it", func(w *world, pod *corev1.Pod) {
+			w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
+		}, Listing{Confirms: true}},
+		"a list of another registry of that name": {"it has moved", nothing, Listing{Confirms: true, From: newBackend(t)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			tc.happen(w, pod)
+			w.takeJournal()
+			w.restart()
+			w.resync(tc.l)
+			w.reconcile(pod)
+			if got := w.takeJournal(); len(got) == 0 || got[0] != "Register web@10.0.0.1:8080" {
+				t.Errorf("made %q, want a Register\nreason: %s", got, tc.reason)
+			}
+		})
+	}
+}
+
+func nothing(*world, *corev1.Pod) {}
+
+func TestACallAfterTheListCounts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	l := w.listing(Listing{Confirms: true})
+	w.sleep(time.Second)
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+	w.reconcile(pod)
+	w.takeJournal()
+	if got := w.r.Compare(l); got.Different+got.Missing+len(got.Unknown) > 0 {
+		t.Errorf("a list of before the call found %+v", got)
+	}
+	w.reconcile(pod)
+	w.expectJournal("it was taken out after the list was asked for")
+}
+
+func TestWhatIsMissingIsPutBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	web := w.cloneSet("web")
+	first, second := w.servingPod(web, "web-1"), w.servingPod(web, "web-2")
+	w.must(w.registry.Expire(w.Context(), w.instance(first, "web", 8080)), "losing an entry")
+	w.expectResync("one of two is there", Comparison{Missing: 1})
+	w.expectLosers("nobody else would look at it", first)
+	w.reconcile(first)
+	w.reconcile(second)
+	w.expectJournal("only the one that is missing is registered", "Register web@10.0.0.1:8080")
+	w.expectResync("all is well", Comparison{})
+}
+
+func TestWhatIsOutOfServiceNeedsNoEntry(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+	w.reconcile(pod)
+	w.must(w.registry.Expire(w.Context(), w.instance(pod, "web", 8080)), "losing an entry")
+	w.expectResync("nobody is given it", Comparison{})
+}
+
+func TestWhatDiffersIsCorrected(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		change func(w *world, in registry.Instance) error
+		want   string
+	}{
+		"the state": {"somebody has taken it out", func(w *world, in registry.Instance) error {
+			return w.backend.FailOver(w.Context(), in)
+		}, "Register web@10.0.0.1:8080"},
+		"the weight": {"somebody has changed it in a console", func(w *world, in registry.Instance) error {
+			in.Weight = 7
+			return w.backend.Register(w.Context(), in)
+		}, "Register web@10.0.0.1:8080"},
+		"another service": {"a call of a process that died, say", func(w *world, in registry.Instance) error {
+			in.Service = "api"
+			return w.backend.Register(w.Context(), in)
+		}, "Deregister api@10.0.0.1:8080"},
+		"another address": {"a call of a process that died, say", func(w *world, in registry.Instance) error {
+			in.Address = "10.9.9.9"
+			return w.backend.Register(w.Context(), in)
+		}, "Deregister web@10.9.9.9:8080"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			w.must(tc.change(w, w.instance(pod, "web", 8080)), "changing the registry")
+			w.resync(Listing{})
+			w.expectDoubtful(tc.reason, pod)
+			w.reconcile(pod)
+			w.expectJournal(tc.reason, tc.want)
+			w.expectInService(pod)
+			w.resync(Listing{})
+			w.expectDoubtful("all is well")
+		})
+	}
+}
+
+func TestWhatARegistryHasNoPlaceForIsToldOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1", annotated(service.AnnotationWeight, "7"))
+	plain := func() Listing {
+		l := w.listing(Listing{})
+		for i := range l.Entries {
+			l.Entries[i].Weight = 0
+		}
+		return l
+	}
+	if got := w.r.Compare(plain()); got.Different != 1 {
+		t.Errorf("got %+v, want the weight to be missed", got)
+	}
+	w.reconcile(pod)
+	w.expectJournal("it was told the weight again", "Register web@10.0.0.1:8080")
+	w.sleep(time.Second)
+	if got := w.r.Compare(plain()); got.Different != 0 {
+		t.Errorf("got %+v, want no third call: the registry has no place for a weight", got)
+	}
+	w.expectResync("somebody has found a place", Comparison{})
+	w.sleep(time.Second)
+	if got := w.r.Compare(plain()); got.Different != 1 {
+		t.Errorf("got %+v, want it to be corrected: it was there", got)
+	}
+}
+
+func TestAnEntryOfAnEndedProcess(t *testing.T) {
+	t.Parallel()
+	t.Run("of a pod that was taken out by its record", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		pod := w.servingPod(w.cloneSet("web"), "web-1")
+		w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+		w.reconcile(pod)
+		w.must(w.backend.Register(w.Context(), w.instance(pod, "web", 8080)), "registering past us")
+		w.takeJournal()
+		w.restart()
+		w.resync(Listing{Confirms: true})
+		w.reconcile(pod)
+		w.expectJournal("the record lies", "FailOver web@10.0.0.1:8080")
+	})
+	t.Run("of a pod that departs before it is looked at", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		pod := w.pod(w.cloneSet("web"), "web-1")
+		w.must(w.backend.Register(w.Context(), w.instance(pod, "web", 8080)), "registering before the restart")
+		w.restart()
+		w.resync(Listing{Confirms: true})
+		w.removePod(pod)
+		w.reconcile(pod)
+		w.expectAbsent(pod)
+		w.expectNoPages("it is done")
+	})
+	t.Run("of a pod whose workload names us no more", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		web := w.cloneSet("web", func(c *kruisev1alpha1.CloneSet) { c.Spec.Lifecycle = nil; c.Spec.Template.Finalizers = nil })
+		pod := w.pod(web, "web-1", inState(appspub.LifecycleStateNormal))
+		w.must(w.backend.Register(w.Context(), w.instance(pod, "web", 8080)), "registering before the restart")
+		w.restart()
+		w.resync(Listing{})
+		w.reconcile(pod)
+		w.removePod(pod)
+		w.reconcile(pod)
+		w.expectAbsent(pod)
+	})
+}
+
+func TestAPodThatWasTakenOutIsNotUnknown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	l := w.listing(Listing{})
+	w.sleep(time.Second)
+	w.removePod(pod)
+	w.reconcile(pod)
+	w.expectAbsent(pod)
+	if got := w.r.Compare(l); len(got.Unknown) > 0 {
+		t.Errorf("got %+v: it was taken out after the list was asked for", got)
+	}
+	w.sleep(time.Second)
+	l.Asked = w.clock.Now()
+	if got := w.r.Compare(l); len(got.Unknown) != 1 {
+		t.Errorf("got %+v: it is in the registry all the same", got)
+	}
+	l.Staleness = time.Minute
+	if got := w.r.Compare(l); len(got.Unknown) > 0 {
+		t.Errorf("got %+v: the list may be a minute old", got)
+	}
+}
+
+func TestGone(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		happen func(w *world, pod *corev1.Pod)
+		want   bool
+		reads  int
+	}{
+		"a live pod":                    {"the cache has it", nothing, false, 0},
+		"a pod that is no more":         {"nobody answers there", (*world).removePod, true, 1},
+		"a pod the cache does not have": {"the cache may lag", func(w *world, pod *corev1.Pod) { w.cacheLags(pod, nil) }, false, 1},
+		"a pod without the label":       {"it lives", unlabelled, false, 1},
+		"a dying pod without the label": {"it is freed as well", func(w *world, pod *corev1.Pod) { unlabelled(w, pod); w.deletePod(pod) }, false, 1},
+		"an ended pod without the label": {"it never comes back", func(w *world, pod *corev1.Pod) {
+			unlabelled(w, pod)
+			w.changePod(pod, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+		}, true, 1},
+		"another pod of the name": {"its UID is another", func(w *world, pod *corev1.Pod) {
+			w.removePod(pod)
+			w.pod(w.cloneSet("api"), pod.Name)
+		}, true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			pod := w.pod(w.cloneSet("web"), "web-1")
+			in := w.instance(pod, "web", 8080)
+			tc.happen(w, pod)
+			w.liveReads = 0
+			got, err := w.r.Gone(t.Context(), []registry.Entry{{Instance: in, State: registry.InService}})
+			w.must(err, "asking")
+			if (len(got) == 1) != tc.want || w.liveReads != tc.reads {
+				t.Errorf("got %v with %d reads of the API server, want gone %t with %d\nreason: %s",
+					got, w.liveReads, tc.want, tc.reads, tc.reason)
+			}
+		})
+	}
+}
+
+func unlabelled(w *world, pod *corev1.Pod) {
+	w.changePod(pod, func(p *corev1.Pod) { delete(p.Labels, appspub.LifecycleStateKey) })
+}
+
+func TestManyPodsAreAskedForAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	web := w.cloneSet("web")
+	var entries []registry.Entry
+	for i := range 3 * fewPods {
+		pod := w.pod(web, fmt.Sprintf("web-%d", i))
+		entries = append(entries, registry.Entry{Instance: w.instance(pod, "web", 8080)})
+		unlabelled(w, pod)
+		if i%3 > 0 {
+			w.removePod(pod)
+		}
+	}
+	w.liveReads = 0
+	got, err := w.r.Gone(t.Context(), entries)
+	w.must(err, "asking")
+	if len(got) != 2*fewPods || w.liveReads != fewPods {
+		t.Errorf("%d are gone after %d reads of one pod, want %d after %d", len(got), w.liveReads, 2*fewPods, fewPods)
+	}
+}
+
+func TestADyingPodThatIsListedIsFreed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	unlabelled(w, pod)
+	w.deletePod(pod)
+	w.restart()
+	w.resync(Listing{})
+	_, err := w.r.Gone(t.Context(), w.listing(Listing{}).Entries)
+	w.must(err, "asking")
+	w.expectDoubtful("the cache has no such pod", pod)
+	w.reconcile(pod)
+	w.expectAbsent(pod)
+	w.expectHooks("it was held by our finalizer alone", pod, "gone")
+}
+
+func TestWhatIsInDoubtComesLast(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.queue.take()
+	w.r.lookAt(requestFor(pod))
+	w.lose(pod)
+	w.r.enqueueDoubted(w.queue)
+	got := w.queue.take()
+	if len(got) != 2 || got[0].Priority != 0 || got[1].Priority != handler.LowPriority {
+		t.Errorf("got %+v, want what is missing before what is in doubt", got)
+	}
+}
+
+// listing asks the registry for all that is ours.
+func (w *world) listing(l Listing) Listing {
+	w.Helper()
+	entries, err := w.registry.Truth(w.Context(), testCluster)
+	w.must(err, "listing")
+	l.Registry, l.Asked, l.Entries = "default", w.clock.Now(), entries
+	if l.From == nil {
+		l.From = w.registry
+	}
+	return l
+}
+
+// resync compares the registry with what is known.
+func (w *world) resync(l Listing) Comparison {
+	w.Helper()
+	w.sleep(time.Second)
+	return w.r.Compare(w.listing(l))
+}
+
+func (w *world) expectResync(why string, want Comparison) {
+	w.Helper()
+	got := w.resync(Listing{})
+	if got.Missing != want.Missing || got.Different != want.Different || len(got.Unknown) != len(want.Unknown) {
+		w.Fatalf("resync found %+v, want %+v\nwhy: %s", got, want, why)
+	}
+}
+
+func (w *world) expectDoubtful(why string, want ...*corev1.Pod) {
+	w.Helper()
+	_, got := w.r.ledger.takeDoubted()
+	wanted := make([]Request, 0, len(want))
+	for _, pod := range want {
+		wanted = append(wanted, requestFor(pod))
+	}
+	if fmt.Sprint(got) != fmt.Sprint(wanted) {
+		w.Fatalf("in doubt are %v, want %v\nwhy: %s", got, wanted, why)
+	}
+}

@@ -1,0 +1,101 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Findings of a resync, as the metrics name them.
+const (
+	FoundMissing   = "missing"
+	FoundDifferent = "different"
+	FoundReaped    = "reaped"
+)
+
+// Outcomes of a run of resync.
+const (
+	resyncOK     = "ok"
+	resyncFailed = "failed"
+)
+
+// ResyncMetrics are the metrics of comparing registries with the cluster.
+type ResyncMetrics struct {
+	duration *prometheus.HistogramVec
+	last     *prometheus.GaugeVec
+	found    *prometheus.CounterVec
+	blocked  *prometheus.GaugeVec
+	listable *prometheus.GaugeVec
+}
+
+// NewResyncMetrics registers the metrics with r.
+func NewResyncMetrics(r prometheus.Registerer) (*ResyncMetrics, error) {
+	byRegistry := []string{"registry"}
+	m := &ResyncMetrics{
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "rollcall_resync_duration_seconds",
+			Help:    "How long comparing a registry with the cluster took, by registry and outcome (ok, failed).",
+			Buckets: []float64{.01, .05, .1, .5, 1, 5, 10, 30, 60},
+		}, []string{"registry", "outcome"}),
+		last: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "rollcall_resync_last_success_timestamp_seconds",
+			Help: "When a registry was last compared with the cluster, by registry. It is set on the manager that leads.",
+		}, byRegistry),
+		found: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "rollcall_resync_entries_total",
+			Help: "What resync found in a registry, by registry and finding: missing entries, which are put back, different " +
+				"ones, which are corrected, and reaped ones, behind which no live pod stood.",
+		}, []string{"registry", "finding"}),
+		blocked: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "rollcall_resync_blocked_removals",
+			Help: "Entries without a live pod that are left because they are more than resync.maxRemovals, by registry.",
+		}, byRegistry),
+		listable: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "rollcall_resync_listable",
+			Help: "1 where a registry can be compared with the cluster, 0 where its driver can't list, by registry.",
+		}, byRegistry),
+	}
+	return m, register(r, m.duration, m.last, m.found, m.blocked, m.listable)
+}
+
+// Listable says whether a registry can be compared at all, before the first run of it.
+func (m *ResyncMetrics) Listable(registry string, listable bool) {
+	if !listable {
+		m.listable.WithLabelValues(registry).Set(0)
+		return
+	}
+	m.listable.WithLabelValues(registry).Set(1)
+	m.blocked.WithLabelValues(registry)
+	for _, finding := range []string{FoundMissing, FoundDifferent, FoundReaped} {
+		m.found.WithLabelValues(registry, finding)
+	}
+}
+
+// Forget removes what is shown of a registry that is no more.
+func (m *ResyncMetrics) Forget(registry string) {
+	label := prometheus.Labels{"registry": registry}
+	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{m.duration, m.last, m.found, m.blocked, m.listable} {
+		v.DeletePartialMatch(label)
+	}
+}
+
+// Ran counts a run that began and ended at these times.
+func (m *ResyncMetrics) Ran(registry string, began, ended time.Time, failed bool) {
+	outcome := resyncOK
+	if failed {
+		outcome = resyncFailed
+	} else {
+		m.last.WithLabelValues(registry).Set(float64(ended.UnixMilli()) / 1000)
+	}
+	m.duration.WithLabelValues(registry, outcome).Observe(ended.Sub(began).Seconds())
+}
+
+// Found counts entries.
+func (m *ResyncMetrics) Found(registry, finding string, n int) {
+	m.found.WithLabelValues(registry, finding).Add(float64(n))
+}
+
+// Blocked says how many entries are not removed because they are too many; 0 where nothing is blocked.
+func (m *ResyncMetrics) Blocked(registry string, n int) {
+	m.blocked.WithLabelValues(registry).Set(float64(n))
+}

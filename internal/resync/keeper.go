@@ -1,0 +1,252 @@
+package resync
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+const (
+	// listTimeouts is how many times as long as a change a list may take: it is one call with all that there is.
+	listTimeouts = 6
+	// reapAtOnce bounds the removals that are under way: nobody waits for them.
+	reapAtOnce = 8
+	// syncRecheck is how often the cache is looked at until it has synced.
+	syncRecheck = time.Second
+	// firstRetry is how soon after an error the next run begins; each further one doubles it, up to the interval.
+	firstRetry   = time.Second
+	maxDoublings = 10
+)
+
+// keeper compares one registry, in one goroutine at a time.
+type keeper struct {
+	resync *Resync
+	source Source
+	// kick has the next run begin at once.
+	kick chan struct{}
+	// listed is closed when the first list was compared, or failed, or there will be none.
+	listed chan struct{}
+	once   sync.Once
+
+	// removed is when what was removed here was acknowledged: a list that is older still has it.
+	removed map[identity]time.Time
+	// failures counts the runs that failed in a row.
+	failures int
+	// blocked is the digest of the removal that a person was told of; empty where none is blocked.
+	blocked string
+	// told: a person knows that there is nothing to list.
+	told bool
+}
+
+func newKeeper(r *Resync, source Source) *keeper {
+	return &keeper{
+		resync: r, source: source, kick: make(chan struct{}, 1), listed: make(chan struct{}), removed: map[identity]time.Time{},
+	}
+}
+
+func (k *keeper) wake() {
+	select {
+	case k.kick <- struct{}{}:
+	default: // it is on the way already
+	}
+}
+
+func (k *keeper) hasListed() { k.once.Do(func() { close(k.listed) }) }
+
+// loop makes runs until the context ends.
+func (k *keeper) loop(ctx context.Context) {
+	k.resync.Metrics.Listable(k.source.Name, k.source.Lister != nil)
+	if k.source.Lister == nil {
+		k.tellUnlistable()
+		return
+	}
+	for ctx.Err() == nil {
+		timer := k.resync.Clock.NewTimer(k.turn(ctx))
+		select {
+		case <-ctx.Done():
+		case <-k.kick:
+		case <-timer.C():
+		}
+		timer.Stop()
+	}
+}
+
+func (k *keeper) tellUnlistable() {
+	k.hasListed()
+	if k.told {
+		return
+	}
+	k.told = true
+	k.resync.Logger.Info("the driver can't list what is in the registry, which is therefore not compared with the cluster: "+
+		"what is lost there, or left by pods that vanish while no manager works, is not found", "registry", k.source.Name)
+}
+
+// turn makes one run and returns when the next one is due.
+func (k *keeper) turn(ctx context.Context) time.Duration {
+	interval := k.resync.policyInForce().Interval
+	began := k.resync.Clock.Now()
+	whole, err := k.run(ctx)
+	if ctx.Err() != nil {
+		return interval
+	}
+	if err == nil && !whole {
+		k.awaitSync(ctx)
+		return 0
+	}
+	k.resync.Metrics.Ran(k.source.Name, began, k.resync.Clock.Now(), err != nil)
+	k.tell(err)
+	if err != nil {
+		return min(firstRetry<<min(k.failures-1, maxDoublings), jittered(interval))
+	}
+	return jittered(interval)
+}
+
+// tell logs the first failure, and that it has passed.
+func (k *keeper) tell(err error) {
+	logger := k.resync.Logger.WithValues("registry", k.source.Name)
+	switch {
+	case err == nil && k.failures > 0:
+		k.failures = 0
+		logger.Info("resync succeeds again")
+	case err != nil:
+		if k.failures++; k.failures == 1 {
+			logger.Error(err, "resync fails: what is lost or left in the registry is not found until this passes")
+		}
+	}
+}
+
+// awaitSync returns once the cache has synced, or the context has ended.
+func (k *keeper) awaitSync(ctx context.Context) {
+	ticker := k.resync.Clock.NewTicker(syncRecheck)
+	defer ticker.Stop()
+	for !k.resync.Synced() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+	}
+}
+
+// jittered is within a tenth below the interval, so that the registries, and the managers of several clusters, do not come
+// all at once.
+func jittered(interval time.Duration) time.Duration {
+	return interval - time.Duration(rand.Int64N(int64(interval)/10+1)) //nolint:gosec // nobody guesses it to any end
+}
+
+// run compares once. It is whole unless the cache has yet to sync: then nothing could be said of what is gone.
+func (k *keeper) run(ctx context.Context) (whole bool, err error) {
+	r := k.resync
+	asked := r.Clock.Now()
+	entries, err := k.list(ctx)
+	defer k.hasListed()
+	if err != nil {
+		return false, err
+	}
+	found := r.Pods.Compare(Listing{
+		Registry: k.source.Name, From: k.source.Registry, Asked: asked, Staleness: k.source.Staleness,
+		Confirms: k.source.Staleness == 0 && !k.source.Expires, Entries: entries,
+	})
+	r.Metrics.Found(k.source.Name, metrics.FoundMissing, found.Missing)
+	r.Metrics.Found(k.source.Name, metrics.FoundDifferent, found.Different)
+	if found.Missing+found.Different > 0 {
+		r.Logger.Info("the registry is not as it was told: it is told again", "registry", k.source.Name,
+			"missing", found.Missing, "different", found.Different)
+	}
+	k.hasListed()
+	if !r.Synced() {
+		return false, nil
+	}
+	gone, err := r.Pods.Gone(ctx, k.notRemovedSince(asked.Add(-k.source.Staleness), found.Unknown))
+	if err != nil {
+		return false, fmt.Errorf("asking which pods are gone: %w", err)
+	}
+	return true, k.reap(ctx, gone, len(entries))
+}
+
+// list asks for all that is ours, in one call. What others own is left out whatever the driver says, and so is what stands in
+// a namespace of which this process knows nothing: another one may look after that.
+func (k *keeper) list(ctx context.Context) ([]registry.Entry, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeouts*k.source.Timeout)
+	defer cancel()
+	entries, err := k.source.Lister.List(ctx, k.resync.Cluster)
+	if err != nil {
+		return nil, fmt.Errorf("listing: %w", err)
+	}
+	return slices.DeleteFunc(slices.Clone(entries), func(e registry.Entry) bool { return !k.ours(e) }), nil
+}
+
+func (k *keeper) ours(e registry.Entry) bool {
+	return e.Cluster == k.resync.Cluster && e.UID != "" && e.Pod != "" && e.Namespace != "" &&
+		(len(k.resync.Namespaces) == 0 || slices.Contains(k.resync.Namespaces, e.Namespace))
+}
+
+// notRemovedSince leaves out what was removed here after a list of that time.
+func (k *keeper) notRemovedSince(asOf time.Time, entries []registry.Entry) []registry.Entry {
+	for id, at := range k.removed {
+		if !at.After(asOf) {
+			delete(k.removed, id)
+		}
+	}
+	return slices.DeleteFunc(entries, func(e registry.Entry) bool {
+		_, old := k.removed[identityOf(e.Instance)]
+		return old
+	})
+}
+
+// reap removes entries behind which no live pod stands, unless they are too many. The registry spares those that are by
+// now another pod's.
+func (k *keeper) reap(ctx context.Context, gone []registry.Entry, owned int) error {
+	if !k.mayRemove(ctx, gone, owned) {
+		return nil
+	}
+	errs := make([]error, len(gone))
+	var group errgroup.Group
+	group.SetLimit(reapAtOnce)
+	for i, e := range gone {
+		group.Go(func() error {
+			errs[i] = k.deregister(ctx, e.Instance)
+			return nil
+		})
+	}
+	_ = group.Wait() // each error is in errs
+	return k.noteRemoved(gone, errs)
+}
+
+func (k *keeper) deregister(ctx context.Context, in registry.Instance) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, k.source.Timeout)
+	defer cancel()
+	return k.source.Registry.Deregister(ctx, in)
+}
+
+// noteRemoved writes down what went, and returns an error for what did not.
+func (k *keeper) noteRemoved(gone []registry.Entry, errs []error) error {
+	now := k.resync.Clock.Now()
+	failed := 0
+	var last error
+	for i, e := range gone {
+		if errs[i] != nil {
+			failed, last = failed+1, errs[i]
+			continue
+		}
+		k.removed[identityOf(e.Instance)] = now
+		k.resync.Logger.Info("removed an entry behind which no live pod stands", "registry", k.source.Name,
+			"service", e.Service, "endpoint", e.Endpoint(), "pod", e.Namespace+"/"+e.Pod, "uid", e.UID)
+	}
+	k.resync.Metrics.Found(k.source.Name, metrics.FoundReaped, len(gone)-failed)
+	if failed > 0 {
+		return fmt.Errorf("removing what no live pod stands behind: %d of %d failed, the last: %w", failed, len(gone), last)
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package resync
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+const (
+	// fewRemovals may go whatever percentage they are: of a registry with five entries, two can have vanished.
+	fewRemovals = 3
+	// examples is how many of the entries a blocked removal names.
+	examples = 3
+	// digestBytes make a digest that a person can copy, and nobody meets twice.
+	digestBytes = 6
+)
+
+// AnnotationApprove on the manager's Lease holds the digests of removals that a person has said yes to, separated by
+// commas.
+const AnnotationApprove = "rollcall.dev/approve-removals"
+
+// AnnotationRun on the manager's Lease has a run begin whenever its value changes.
+const AnnotationRun = "rollcall.dev/resync"
+
+// allowed is how many of the entries that are ours may be removed in one run. A percentage is rounded up, and is never
+// fewer than 3 unless it is 0%.
+func allowed(limit intstr.IntOrString, owned int) int {
+	n, err := intstr.GetScaledValueFromIntOrPercent(&limit, owned, true)
+	if err != nil {
+		return 0 // the configuration was checked
+	}
+	if limit.Type == intstr.String && limit.StrVal != "0%" {
+		n = max(n, fewRemovals)
+	}
+	return n
+}
+
+// mayRemove reports whether what is gone may be removed, and tells a person where it may not.
+func (k *keeper) mayRemove(ctx context.Context, gone []registry.Entry, owned int) bool {
+	limit := k.resync.policyInForce().MaxRemovals
+	if len(gone) <= allowed(limit, owned) {
+		k.unblock()
+		return true
+	}
+	digest := digestOf(k.source.Name, gone)
+	if k.resync.isApproved(digest) {
+		k.resync.Logger.Info("a removal was approved", "registry", k.source.Name, "entries", len(gone), "digest", digest)
+		k.unblock()
+		return true
+	}
+	k.resync.Metrics.Blocked(k.source.Name, len(gone))
+	if k.blocked == digest {
+		return false
+	}
+	k.blocked = digest
+	note := fmt.Sprintf("%d of %d entries in registry %q have no live pod behind them, which is more than resync.maxRemovals "+
+		"(%s) allows: none is removed. Examples: %s. If that is right, approve exactly these by annotation %s=%s on the "+
+		"manager's Lease, or raise resync.maxRemovals",
+		len(gone), owned, k.source.Name, limit.String(), describe(gone), AnnotationApprove, digest)
+	k.resync.Logger.Info("a removal is blocked: "+note, "registry", k.source.Name, "entries", len(gone), "digest", digest)
+	k.resync.Warn(ctx, note)
+	return false
+}
+
+func (k *keeper) unblock() {
+	k.blocked = ""
+	k.resync.Metrics.Blocked(k.source.Name, 0)
+}
+
+// identity is what tells an entry, and whose it is.
+type identity struct{ service, endpoint, uid string }
+
+func identityOf(in registry.Instance) identity {
+	return identity{service: in.Service, endpoint: in.Endpoint(), uid: in.UID}
+}
+
+// digestOf tells a set of entries of a registry from every other set, in whatever order they come.
+func digestOf(name string, entries []registry.Entry) string {
+	lines := make([]string, 0, len(entries))
+	for _, e := range entries {
+		lines = append(lines, fmt.Sprintf("%q %q %q", e.Service, e.Endpoint(), e.UID))
+	}
+	slices.Sort(lines)
+	sum := sha256.Sum256([]byte(name + "\n" + strings.Join(lines, "\n")))
+	return hex.EncodeToString(sum[:digestBytes])
+}
+
+func describe(entries []registry.Entry) string {
+	var texts []string
+	for _, e := range entries[:min(examples, len(entries))] {
+		texts = append(texts, fmt.Sprintf("%s at %s of pod %s/%s", e.Service, e.Endpoint(), e.Namespace, e.Pod))
+	}
+	return strings.Join(texts, ", ")
+}

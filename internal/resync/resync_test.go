@@ -1,0 +1,658 @@
+package resync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/clock"
+
+	"github.com/rollcall-dev/rollcall/internal/drivers/memory"
+	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+)
+
+const (
+	cluster = "prod-1"
+	timeout = 5 * time.Second
+)
+
+func TestARunIsOneListForEachRegistry(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, "a", "b")
+		s.pods("a", "web-1", "web-2")
+		s.pods("b", "api-1")
+		s.start()
+		s.expectLists("a run begins at once", "a", 1)
+		s.expectLists("a run begins at once", "b", 1)
+		time.Sleep(10 * time.Minute)
+		s.stop()
+		for _, name := range []string{"a", "b"} {
+			if n := s.lists(name); n < 10 || n > 12 {
+				t.Errorf("registry %s was listed %d times in 10 minutes, want one list a minute", name, n)
+			}
+			s.expectCalls("what is right is left as it is", name)
+		}
+	})
+}
+
+func TestWhatNoPodStandsBehindIsReaped(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, "a")
+		s.pods("a", "web-1", "web-2", "web-3")
+		s.gone("web-2")
+		foreign := s.register("a", "other", func(in *registry.Instance) { in.Cluster = "prod-2" })
+		s.start()
+		s.expectCalls("the pod is gone and nobody takes its entry out", "a", "Deregister web-2")
+		s.expectListed("all but that one stay", "a", "web-1", "web-3")
+		s.expectForeign("a", foreign)
+		s.expectMetric("rollcall_resync_entries_total", "reaped", 1)
+		time.Sleep(10 * time.Minute)
+		s.stop()
+		s.expectCalls("it is gone by now", "a", "Deregister web-2")
+	})
+}
+
+func TestNothingIsReaped(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		unless func(*scene)
+	}{
+		"before the cache has synced": {"pods that are there would be missing", func(s *scene) { s.synced = false }},
+		"where the list fails":        {"an error says nothing", func(s *scene) { s.fakes["a"].Fail(list(), errors.New("refused")) }},
+		"where the API server fails":  {"an error says nothing", func(s *scene) { s.failGone(errors.New("refused")) }},
+		"of another namespace":        {"its pods are not known here", func(s *scene) { s.namespaces = []string{"shop-2"} }},
+		"without a pod's name": {"nobody could be asked for it", func(s *scene) {
+			s.register("a", "nameless", func(in *registry.Instance) { in.Pod = "" })
+			s.live["uid-of-web-1"] = true
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newScene(t, "a")
+				s.pods("a", "web-1", "web-2", "web-3")
+				s.gone("web-1")
+				tc.unless(s)
+				s.start()
+				time.Sleep(10 * time.Minute)
+				s.stop()
+				s.expectCalls(tc.reason, "a")
+			})
+		})
+	}
+}
+
+func TestOneListIsEnoughUntilTheCacheHasSynced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, "a")
+		s.pods("a", "web-1", "web-2")
+		s.gone("web-1")
+		s.synced = false
+		s.start()
+		time.Sleep(20 * time.Second)
+		s.expectLists("the list that the first reconciles need", "a", 1)
+		s.set(func() { s.synced = true })
+		time.Sleep(2 * syncRecheck)
+		s.expectLists("and another one for what is gone by now", "a", 2)
+		s.expectCalls("now it is known to be gone", "a", "Deregister web-1")
+		s.stop()
+	})
+}
+
+func TestAFailureIsRetriedSoonerAndToldOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, "a")
+		s.pods("a", "web-1", "web-2")
+		s.gone("web-1")
+		heal := s.fakes["a"].Fail(list(), errors.New("refused"))
+		s.start()
+		time.Sleep(30 * time.Second)
+		if n := s.lists("a"); n < 4 || n > 7 {
+			t.Errorf("tried %d times in 30 s, want 5: after 1, 2, 4, 8 and 16 s", n)
+		}
+		time.Sleep(10 * time.Minute)
+		heal()
+		time.Sleep(time.Minute)
+		s.expectCalls("the failure has passed", "a", "Deregister web-1")
+		s.stop()
+		s.expectLogged("resync fails", 1)
+		s.expectLogged("resync succeeds again", 1)
+	})
+}
+
+func TestARemovalThatFailsIsRetried(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, "a")
+		s.pods("a", "web-1", "web-2", "web-3")
+		s.gone("web-1", "web-2")
+		s.fakes["a"].FailNext(registrytest.Match{Op: registrytest.OpDeregister, Pod: "web-1"}, errors.New("refused"))
+		s.start()
+		time.Sleep(5 * time.Second)
+		s.stop()
+		s.expectCalls("the one that succeeded is not repeated", "a", "Deregister web-1", "Deregister web-1", "Deregister web-2")
+		s.expectMetric("rollcall_resync_entries_total", "reaped", 2)
+	})
+}
+
+func TestTooManyRemovalsNeedAPerson(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, "a")
+		names := s.many("a", 20)
+		s.gone(names[:6]...)
+		s.start()
+		time.Sleep(5 * time.Minute)
+		s.expectCalls("20% of 20 are 4", "a")
+		s.expectMetric("rollcall_resync_blocked_removals", "", 6)
+		if len(s.warnings) != 1 {
+			t.Fatalf("warned %d times, want once: %q", len(s.warnings), s.warnings)
+		}
+		digest := s.digest(s.warnings[0])
+		for _, part := range []string{"6 of 20", "web-", "20%", AnnotationApprove} {
+			if !strings.Contains(s.warnings[0], part) {
+				t.Errorf("the warning %q does not say %q", s.warnings[0], part)
+			}
+		}
+
+		s.resync.Approve([]string{"0123456789ab"})
+		synctest.Wait()
+		s.expectCalls("a yes to something else is no yes", "a")
+		s.gone(names[6])
+		s.resync.Approve([]string{digest})
+		synctest.Wait()
+		s.expectCalls("nobody has said yes to the seventh", "a")
+		if len(s.warnings) != 2 {
+			t.Fatalf("warned %d times, want again: they are others", len(s.warnings))
+		}
+		s.resync.Approve([]string{digest, s.digest(s.warnings[1])})
+		synctest.Wait()
+		s.stop()
+		if got := s.calls("a"); len(got) != 7 {
+			t.Errorf("made %q, want 7 removals", got)
+		}
+		s.expectMetric("rollcall_resync_blocked_removals", "", 0)
+	})
+}
+
+func TestALimitThatIsRaisedIsAYes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, "a")
+		s.gone(s.many("a", 5)...)
+		s.start()
+		time.Sleep(time.Minute)
+		s.expectCalls("all of it is more than a few", "a")
+		s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromInt32(5)}, s.sources)
+		synctest.Wait()
+		if got := s.calls("a"); len(got) != 5 {
+			t.Errorf("made %q, want 5 removals at once", got)
+		}
+		s.stop()
+	})
+}
+
+func TestAllowed(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		limit  intstr.IntOrString
+		owned  int
+		want   int
+	}{
+		"a share":            {"20% of 100", intstr.FromString("20%"), 100, 20},
+		"half an entry":      {"a share is rounded up", intstr.FromString("20%"), 101, 21},
+		"of few":             {"one of three can have vanished, and two, and three", intstr.FromString("20%"), 3, 3},
+		"of none":            {"there is nothing to remove", intstr.FromString("20%"), 0, 3},
+		"nothing":            {"0% is a word", intstr.FromString("0%"), 100, 0},
+		"all":                {"100% is one too", intstr.FromString("100%"), 7, 7},
+		"a number":           {"it counts as it stands", intstr.FromInt32(1), 100, 1},
+		"the number nothing": {"it counts as it stands", intstr.FromInt32(0), 100, 0},
+		"a broken one":       {"nothing goes by mistake", intstr.FromString("20"), 100, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := allowed(tc.limit, tc.owned); got != tc.want {
+				t.Errorf("%s of %d: got %d, want %d\nreason: %s", tc.limit.String(), tc.owned, got, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+func TestAStaleListIsNotReapedTwice(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, "a")
+		s.pods("a", "web-1", "web-2")
+		s.gone("web-1")
+		s.sources[0].Staleness = 210 * time.Second
+		thaw, err := s.fakes["a"].FreezeList(t.Context(), cluster)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.start()
+		time.Sleep(200 * time.Second)
+		s.expectCalls("for all this time the list is of before", "a", "Deregister web-1")
+		if l := s.lastListing(); l.Confirms || l.Staleness != 210*time.Second {
+			t.Errorf("a list that is 210 s old was given as %+v", l)
+		}
+		time.Sleep(2 * time.Minute)
+		s.expectCalls("a list of now would not have it", "a", "Deregister web-1", "Deregister web-1")
+		thaw()
+		s.stop()
+	})
+}
+
+func TestOnlyAListThatIsSureConfirms(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*Source)
+		want   bool
+	}{
+		"a plain one":               {"what it lists was acknowledged", func(*Source) {}, true},
+		"one that is stale":         {"it may have changed since", func(s *Source) { s.Staleness = time.Second }, false},
+		"one with expiring entries": {"the entry may go with the last leader's lease", func(s *Source) { s.Expires = true }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newScene(t, "a")
+				tc.change(&s.sources[0])
+				s.start()
+				s.stop()
+				if got := s.lastListing(); got.Confirms != tc.want || got.From != s.sources[0].Registry {
+					t.Errorf("got %+v, want confirms %t\nreason: %s", got, tc.want, tc.reason)
+				}
+			})
+		})
+	}
+}
+
+func TestTheFirstListIsAwaited(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*scene)
+		after  time.Duration
+	}{
+		"one that comes":           {"it is there", func(*scene) {}, 0},
+		"one that fails":           {"nothing comes of waiting", func(s *scene) { s.fakes["a"].Fail(list(), errors.New("refused")) }, 0},
+		"one that is slow":         {"all registries are waited for", func(s *scene) { s.fakes["b"].Delay(list(), time.Second) }, time.Second},
+		"one that hangs":           {"not for longer than for a call", func(s *scene) { s.fakes["a"].Hold(list()) }, timeout},
+		"two that hang":            {"not one after the other", func(s *scene) { s.fakes["a"].Hold(list()); s.fakes["b"].Hold(list()) }, timeout},
+		"a driver that can't list": {"nothing will come", func(s *scene) { s.sources[0].Lister = nil }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newScene(t, "a", "b")
+				tc.change(s)
+				began := time.Now()
+				s.start()
+				<-s.listed
+				if got := time.Since(began); got != tc.after {
+					t.Errorf("pods were held back for %s, want %s\nreason: %s", got, tc.after, tc.reason)
+				}
+				s.stop()
+			})
+		})
+	}
+}
+
+func TestARunOnDemand(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, "a")
+		s.pods("a", "web-1", "web-2")
+		s.start()
+		s.gone("web-1")
+		s.resync.Run()
+		synctest.Wait()
+		s.expectCalls("it was asked for", "a", "Deregister web-1")
+		s.expectLists("one at start, one on demand", "a", 2)
+		s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")}, s.sources)
+		synctest.Wait()
+		s.expectLists("and one since the configuration changed", "a", 3)
+		s.stop()
+	})
+}
+
+func TestADriverThatCantListIsToldOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, "a")
+		s.sources[0].Lister = nil
+		s.start()
+		time.Sleep(time.Hour)
+		s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")}, s.sources)
+		synctest.Wait()
+		s.stop()
+		s.expectLogged("can't list", 1)
+		s.expectLists("there is no way", "a", 0)
+		s.expectMetric("rollcall_resync_listable", "", 0)
+	})
+}
+
+func TestASlowRegistryHoldsUpNoOtherComparison(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, "slow", "fast")
+		s.fakes["slow"].Hold(list())
+		s.start()
+		time.Sleep(10 * time.Minute)
+		if n := s.lists("fast"); n < 10 {
+			t.Errorf("the other one was listed %d times in 10 minutes", n)
+		}
+		s.stop()
+	})
+}
+
+func TestARegistryThatIsNoMore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, "a", "b")
+		hold := s.fakes["a"].Hold(list())
+		s.start()
+		s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")}, s.sources[1:])
+		synctest.Wait()
+		if calls := s.fakes["a"].Calls(list()); len(calls) != 1 || calls[0].Answered.IsZero() {
+			t.Errorf("its list is still under way: %+v", calls)
+		}
+		hold.Release()
+		time.Sleep(10 * time.Minute)
+		s.stop()
+		s.expectLists("it is no longer asked", "a", 1)
+	})
+}
+
+func TestNothingIsUnderWayAfterTheEndOfResync(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, "a")
+		s.pods("a", "web-1", "web-2")
+		s.gone("web-1")
+		s.fakes["a"].Hold(registrytest.Match{Op: registrytest.OpDeregister})
+		s.start()
+		s.stop()
+		for _, c := range s.fakes["a"].Calls(registrytest.Match{}) {
+			if c.Answered.IsZero() {
+				t.Errorf("%s is under way after Start returned", c.Op)
+			}
+		}
+		if strings.Contains(s.log.String(), "fails") {
+			t.Errorf("a manager that stops is no failure, and the log says %s", s.log.String())
+		}
+	})
+}
+
+// scene is a cluster, what is known of it, and its registries.
+type scene struct {
+	*testing.T
+	fakes      map[string]*registrytest.Fake
+	backends   map[string]*memory.Registry
+	sources    []Source
+	namespaces []string
+	metrics    *prometheus.Registry
+	resync     *Resync
+	listed     chan struct{}
+	cancel     context.CancelFunc
+	ended      chan error
+	number     int
+
+	mu       sync.Mutex
+	log      strings.Builder
+	live     map[string]bool
+	synced   bool
+	goneErr  error
+	listings []Listing
+	warnings []string
+}
+
+func newScene(t *testing.T, names ...string) *scene {
+	t.Helper()
+	s := &scene{
+		T: t, fakes: map[string]*registrytest.Fake{}, backends: map[string]*memory.Registry{}, metrics: prometheus.NewRegistry(),
+		listed: make(chan struct{}), live: map[string]bool{}, synced: true,
+	}
+	for _, name := range names {
+		made, err := memory.New(t.Context(), registry.Config{Cluster: cluster})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.backends[name] = made.(*memory.Registry)
+		s.fakes[name] = registrytest.NewFake(s.backends[name])
+		s.sources = append(s.sources, Source{Name: name, Registry: s.fakes[name], Lister: s.fakes[name], Timeout: timeout})
+	}
+	return s
+}
+
+func list() registrytest.Match { return registrytest.Match{Op: registrytest.OpList} }
+
+func (s *scene) start() {
+	s.Helper()
+	m, err := metrics.NewResyncMetrics(s.metrics)
+	if err != nil {
+		s.Fatal(err)
+	}
+	logger := funcr.New(func(_, args string) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.log.WriteString(args + "\n")
+	}, funcr.Options{})
+	s.resync = New(Options{
+		Cluster: cluster, Namespaces: s.namespaces, Pods: s, Listed: s.listed, Metrics: m, Clock: clock.RealClock{}, Logger: logger,
+		Synced: func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.synced },
+		Warn: func(_ context.Context, note string) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.warnings = append(s.warnings, note)
+		},
+	})
+	s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")}, s.sources)
+	ctx, cancel := context.WithCancel(s.Context())
+	s.cancel, s.ended = cancel, make(chan error, 1)
+	go func() { s.ended <- s.resync.Start(ctx) }()
+	synctest.Wait()
+}
+
+func (s *scene) stop() {
+	s.Helper()
+	s.cancel()
+	if err := <-s.ended; err != nil {
+		s.Errorf("Start returned %v", err)
+	}
+}
+
+func (s *scene) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
+// register puts an entry in service whose pod lives.
+func (s *scene) register(name, pod string, change ...func(*registry.Instance)) registry.Instance {
+	s.Helper()
+	s.number++
+	in := registry.Instance{
+		Service: "web", Address: "10.0.0.1", Port: s.number, Cluster: cluster, Namespace: "shop", Pod: pod, UID: "uid-of-" + pod,
+	}
+	for _, c := range change {
+		c(&in)
+	}
+	if err := s.backends[name].Register(s.Context(), in); err != nil {
+		s.Fatal(err)
+	}
+	s.live[in.UID] = true
+	return in
+}
+
+func (s *scene) pods(name string, pods ...string) {
+	s.Helper()
+	for _, pod := range pods {
+		s.register(name, pod)
+	}
+}
+
+func (s *scene) many(name string, n int) []string {
+	s.Helper()
+	var pods []string
+	for i := range n {
+		pods = append(pods, fmt.Sprintf("web-%02d", i))
+	}
+	s.pods(name, pods...)
+	return pods
+}
+
+func (s *scene) gone(pods ...string) {
+	s.set(func() {
+		for _, pod := range pods {
+			delete(s.live, "uid-of-"+pod)
+		}
+	})
+}
+
+func (s *scene) failGone(err error) { s.goneErr = err }
+
+// Compare implements Pods for a process that has come to no pod yet.
+func (s *scene) Compare(l Listing) Comparison {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listings = append(s.listings, l)
+	return Comparison{Unknown: slices.Clone(l.Entries)}
+}
+
+// Gone implements Pods.
+func (s *scene) Gone(_ context.Context, entries []registry.Entry) ([]registry.Entry, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.synced {
+		s.Error("asked what is gone before the cache has synced")
+	}
+	return slices.DeleteFunc(slices.Clone(entries), func(e registry.Entry) bool { return s.live[e.UID] }), s.goneErr
+}
+
+func (s *scene) lastListing() Listing {
+	s.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.listings) == 0 {
+		s.Fatal("nothing was compared")
+	}
+	return s.listings[len(s.listings)-1]
+}
+
+func (s *scene) lists(name string) int { return len(s.fakes[name].Calls(list())) }
+
+func (s *scene) expectLists(why, name string, want int) {
+	s.Helper()
+	synctest.Wait()
+	if got := s.lists(name); got != want {
+		s.Errorf("registry %s was listed %d times, want %d\nwhy: %s", name, got, want, why)
+	}
+}
+
+// calls are the changes so far, sorted.
+func (s *scene) calls(name string) []string {
+	var calls []string
+	for _, c := range s.fakes[name].Calls(registrytest.Match{}) {
+		if c.Op != registrytest.OpList {
+			calls = append(calls, fmt.Sprintf("%s %s", c.Op, c.Instance.Pod))
+		}
+	}
+	slices.Sort(calls)
+	return calls
+}
+
+// expectCalls holds the changes so far against what they should be.
+func (s *scene) expectCalls(why, name string, want ...string) {
+	s.Helper()
+	synctest.Wait()
+	if diff := cmp.Diff(want, s.calls(name)); diff != "" {
+		s.Errorf("calls to registry %s (-want +got):\n%swhy: %s", name, diff, why)
+	}
+}
+
+func (s *scene) expectListed(why, name string, want ...string) {
+	s.Helper()
+	entries, err := s.backends[name].List(s.Context(), cluster)
+	if err != nil {
+		s.Fatal(err)
+	}
+	var got []string
+	for _, e := range entries {
+		got = append(got, e.Pod)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		s.Errorf("registry %s has (-want +got):\n%swhy: %s", name, diff, why)
+	}
+}
+
+func (s *scene) expectForeign(name string, in registry.Instance) {
+	s.Helper()
+	entries, err := s.backends[name].List(s.Context(), in.Cluster)
+	if err != nil || len(entries) != 1 || !entries[0].Equal(in) {
+		s.Errorf("the other owner's entry is %+v (%v), want it untouched", entries, err)
+	}
+}
+
+func (s *scene) expectLogged(words string, want int) {
+	s.Helper()
+	if got := strings.Count(s.log.String(), words); got != want {
+		s.Errorf("logged %q %d times, want %d:\n%s", words, got, want, s.log.String())
+	}
+}
+
+// expectMetric finds a metric of registry a by its name and, where there is one, its finding.
+func (s *scene) expectMetric(name, finding string, want float64) {
+	s.Helper()
+	families, err := s.metrics.Gather()
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if labels["registry"] == "a" && labels["finding"] == finding {
+				if got := m.GetGauge().GetValue() + m.GetCounter().GetValue(); got != want {
+					s.Errorf("%s of %q is %v, want %v", name, finding, got, want)
+				}
+				return
+			}
+		}
+	}
+	s.Errorf("there is no metric %s of %q", name, finding)
+}
+
+// digest finds the one that a warning asks to approve.
+func (s *scene) digest(warning string) string {
+	s.Helper()
+	_, rest, found := strings.Cut(warning, AnnotationApprove+"=")
+	if !found || len(rest) < 2*digestBytes {
+		s.Fatalf("no digest in %q", warning)
+	}
+	return rest[:2*digestBytes]
+}
