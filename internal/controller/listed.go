@@ -126,21 +126,12 @@ func (l *ledger) forgetListed(name string, now time.Time) {
 // caller holds the lock.
 func (l *ledger) doubt(p *page, f found) bool {
 	in := f.key()
-	h, isHeld := p.held[in]
 	left, hasLeft := p.left[in]
+	_, isHeld := p.held[in]
 	switch {
-	case isHeld && (h.since.After(f.asOf) || !h.differs(f.Entry)):
-		if isHeld && h.instance.Equal(f.Instance) && h.unlike != nil {
-			h.unlike = nil
-			p.held[in] = h
-		}
+	case isHeld && p.agrees(in, f):
 		return false
-	case isHeld:
-		if h.want == stateWanted(f.State) {
-			h.unlike = &f.Instance
-			p.held[in] = h
-		}
-	case hasLeft && (left.IsZero() || left.After(f.asOf)):
+	case !isHeld && hasLeft && (left.IsZero() || left.After(f.asOf)):
 		return false // the reconciler is at it, or was done after the registry was asked
 	}
 	p.entries = append(p.entries, f)
@@ -148,13 +139,26 @@ func (l *ledger) doubt(p *page, f found) bool {
 	return isHeld || hasLeft
 }
 
-// differs reports whether the entry has to be corrected. Where a call has not changed what is for clients, the registry has
-// no place for it, and another call would not either.
-func (h held) differs(e registry.Entry) bool {
-	if h.want != stateWanted(e.State) {
+// agrees reports whether an entry is as it was acknowledged, or was acknowledged too late to be listed. Where a second call
+// has not changed what is for clients, the registry has no place for it, and a third would not change it either.
+func (p *page) agrees(in lifecycle.Recorded, f found) bool {
+	h := p.held[in]
+	switch {
+	case h.since.After(f.asOf):
 		return true
+	case h.want != stateWanted(f.State):
+		return false
+	case h.want != lifecycle.InService:
+		return true
+	case h.instance.Equal(f.Instance):
+		h.unlike = nil
+	case h.unlike != nil && h.unlike.Equal(f.Instance):
+		return true
+	default:
+		h.unlike = &f.Instance
 	}
-	return h.want == lifecycle.InService && !h.instance.Equal(e.Instance) && (h.unlike == nil || !h.unlike.Equal(e.Instance))
+	p.held[in] = h
+	return h.unlike == nil
 }
 
 func stateWanted(s registry.State) lifecycle.Want {
