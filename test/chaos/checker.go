@@ -284,7 +284,7 @@ func (j *journal) told(k key, after, before time.Time, right func(registry.State
 		if c.seen == nil || c.applied.Before(after) || !c.acknowledgedBy(before) {
 			continue
 		}
-		if c.instance.UID != "" && keyOf(c.instance) != k {
+		if c.instance.Service != "" && identityOf(c.instance) != (identity{k.service, k.address, k.port}) {
 			continue // it asked for another one
 		}
 		state, found := c.seen[k]

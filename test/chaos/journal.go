@@ -35,13 +35,13 @@ type call struct {
 	number   int
 	manager  string
 	op       op
-	instance registry.Instance // of a call that asks for all only the cluster is set
+	instance registry.Instance // of a call that asks only what it is narrowed to
 	received time.Time
 	applied  time.Time
 	answered time.Time
 	status   int // 0 where the answer was lost
 	fault    string
-	// seen is what a call that asks was told, complete for the keys in asked, or for all where asked is nil.
+	// seen is what the registry held when it was asked.
 	seen map[key]registry.State
 }
 

@@ -101,7 +101,8 @@ hooks:
   owned: [example.com/*, example.io/*]
   newlyCreated: [%s, %s]
 drain: %s
-`, clusterName, endpoint, callTimeout, markLabel, markAnnotation, drainTime)
+resync: {interval: %s, maxRemovals: 60%%}
+`, clusterName, endpoint, callTimeout, markLabel, markAnnotation, drainTime, resyncInterval)
 }
 
 // keep starts the manager whenever it does not run, until the context ends.

@@ -13,7 +13,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -198,6 +200,8 @@ func (r *registryServer) handler(next http.Handler) http.Handler {
 		var in registry.Instance
 		if o.changes() {
 			_ = json.Unmarshal(body, &in) // the server behind says what is wrong with it
+		} else {
+			in = asked(request.URL.Query())
 		}
 		fault := r.meets(o)
 		journal := r.journal
@@ -206,6 +210,14 @@ func (r *registryServer) handler(next http.Handler) http.Handler {
 		inner.URL.Path, inner.Body = "/"+path, io.NopCloser(bytes.NewReader(body))
 		r.serve(w, inner, next, c)
 	})
+}
+
+// asked is what a list is narrowed to.
+func asked(query url.Values) registry.Instance {
+	port, _ := strconv.Atoi(query.Get("port")) // 0 where it is not narrowed
+	return registry.Instance{
+		Cluster: query.Get("cluster"), Service: query.Get("service"), Address: query.Get("address"), Port: port,
+	}
 }
 
 // meets draws what a call meets.
