@@ -33,6 +33,10 @@ func main() { os.Exit(start()) }
 
 // start returns the exit status.
 func start() int {
+	if err := process.Supported(); err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		return 1
+	}
 	// What the libraries have to say about lost connections is not for the reader.
 	ctrllog.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
@@ -40,7 +44,11 @@ func start() int {
 	defer stop()
 	// A second signal ends the process at once, and the kernel its servers.
 	context.AfterFunc(ctx, stop)
-	err := run(ctx, newOutput(os.Stdout))
+	play := run
+	if len(os.Args) > 1 && os.Args[1] == "mutants" {
+		play = playMutants
+	}
+	err := play(ctx, newOutput(os.Stdout))
 	switch {
 	case err == nil:
 		return 0
@@ -56,9 +64,6 @@ func start() int {
 }
 
 func run(ctx context.Context, out *output) error {
-	if err := process.Supported(); err != nil {
-		return err
-	}
 	length, err := lengthFrom(os.Getenv("CHAOS"))
 	if err != nil {
 		return err

@@ -85,7 +85,7 @@ func newContender(
 	return &contender{name: name, dir: dir, proxy: proxy, out: out, start: func() (*process.Process, error) {
 		return process.Start(launcher, dir, process.Command{Name: name, Path: binary, Args: []string{
 			"--config=" + config, "--kubeconfig=" + kubeconfig,
-			"--leader-elect=true", "--leader-election-namespace=default", "--leader-election-id=rollcall-chaos",
+			"--leader-elect=true", "--leader-election-namespace=" + leaseNamespace, "--leader-election-id=" + leaseName,
 			"--metrics-bind-address=0", "--health-probe-bind-address=0", "--registry-bind-address=0",
 		}})
 	}}, nil

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	leaseNamespace = "default"
+	leaseName      = "rollcall-chaos"
+	emptyWithin    = 2 * time.Minute
+)
+
+// empty removes the workloads, the pods and the lease. No manager may run.
+func (w *world) empty(ctx context.Context) error {
+	for _, namespace := range []string{"chaos-a", "chaos-b"} {
+		if err := w.k8s.DeleteAllOf(ctx, &kruisev1alpha1.CloneSet{}, client.InNamespace(namespace)); err != nil {
+			return fmt.Errorf("deleting the CloneSets: %w", err)
+		}
+	}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: leaseNamespace, Name: leaseName}}
+	if err := client.IgnoreNotFound(w.k8s.Delete(ctx, lease)); err != nil {
+		return fmt.Errorf("deleting the lease: %w", err)
+	}
+	deadline := time.Now().Add(emptyWithin)
+	for {
+		var pods corev1.PodList
+		if err := w.k8s.List(ctx, &pods); err != nil {
+			return fmt.Errorf("listing the pods: %w", err)
+		}
+		if len(pods.Items) == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%d pods of the last plan are still there", len(pods.Items))
+		}
+		for i := range pods.Items {
+			w.free(ctx, &pods.Items[i])
+		}
+		pause(ctx, calmPoll)
+	}
+}
+
+// free removes a pod, whatever holds it.
+func (w *world) free(ctx context.Context, pod *corev1.Pod) {
+	if len(pod.Finalizers) > 0 {
+		_ = w.k8s.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+	}
+	_ = w.k8s.Delete(ctx, pod, client.GracePeriodSeconds(0)) // tried again until there is none
+}
