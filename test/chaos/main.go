@@ -88,7 +88,7 @@ func run(ctx context.Context, out *output) error {
 		return err
 	}
 	g.tooLittle()
-	return g.verdict(fmt.Sprintf("make chaos SEED=%d CHAOS=%s", seed, length))
+	return g.verdict(fmt.Sprintf("make chaos SEED=%d CHAOS=%s", seed, length), historiesShown)
 }
 
 // lengthFrom reads the variable CHAOS.

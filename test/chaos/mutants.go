@@ -39,7 +39,7 @@ func mutants() []mutant {
 				seed: 1, workloads: n, storm: 30 * time.Second, workEvery: 400 * time.Millisecond,
 				work: []share{{rollBack, 6}, {cancelDelete, 3}, {update, 1}}, faults: []kind{netSlow},
 			},
-			length: 2 * time.Minute,
+			length: 30 * time.Second,
 		},
 		{
 			name: "an acknowledgement is not waited for", file: "internal/controller/converge.go",
@@ -48,7 +48,7 @@ func mutants() []mutant {
 				seed: 2, workloads: n, storm: 20 * time.Second, workEvery: time.Second,
 				work: []share{{update, 3}, {recreate, 1}, {scaleOut, 1}, {scaleIn, 1}}, faults: []kind{answer500, netRefuse},
 			},
-			length: time.Minute,
+			length: 20 * time.Second,
 		},
 		{
 			name: "no resync", file: "internal/resync/resync.go",
@@ -68,7 +68,7 @@ func mutants() []mutant {
 				seed: 4, workloads: n, storm: 45 * time.Second, workEvery: 500 * time.Millisecond,
 				work: []share{{rollBack, 6}, {update, 3}, {cancelDelete, 3}}, always: []kind{killAtAnswer, killAtAnswer, killAtAnswer},
 			},
-			length: 4 * time.Minute,
+			length: 45 * time.Second,
 		},
 	}
 }
@@ -121,7 +121,7 @@ func (w *world) playOne(ctx context.Context, m mutant, binary string) (failed bo
 	if err := g.play(ctx); err != nil {
 		return false, err
 	}
-	if err := g.verdict("make chaos-mutants"); err != nil && !errors.Is(err, errFailed) {
+	if err := g.verdict("make chaos-mutants", 1); err != nil && !errors.Is(err, errFailed) {
 		return false, err
 	}
 	return g.report.failed(), w.empty(ctx)

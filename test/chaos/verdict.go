@@ -36,8 +36,8 @@ func (g *game) tooLittle() {
 	}
 }
 
-// verdict writes what is wrong, with the history of the pods, and the last line.
-func (g *game) verdict(replay string) error {
+// verdict writes what is wrong, with the history of so many pods at most, and the last line.
+func (g *game) verdict(replay string, histories int) error {
 	r := &g.report
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -46,7 +46,7 @@ func (g *game) verdict(replay string) error {
 	}
 	shown := 0
 	tell := func(kind, uid, text string) {
-		if shown++; shown > historiesShown {
+		if shown++; shown > histories {
 			return
 		}
 		g.out.plain("")
