@@ -42,6 +42,7 @@ type contender struct {
 	mu      sync.Mutex
 	process *process.Process
 	paused  bool
+	asked   bool // to end
 	panics  []string
 }
 
@@ -114,7 +115,7 @@ func (m *contender) keep(ctx context.Context) {
 			return
 		}
 		m.mu.Lock()
-		m.process, m.paused = running, false
+		m.process, m.paused, m.asked = running, false, false
 		m.mu.Unlock()
 		m.proxy.lift()
 		select {
@@ -138,7 +139,12 @@ func (m *contender) ended(p *process.Process) {
 	}
 	tail := process.LogTail(p.LogPath())
 	last := tail[strings.LastIndex(tail, "\n")+1:]
-	m.out.printf("manager %s ended by itself: %s", m.name, last)
+	m.mu.Lock()
+	asked := m.asked
+	m.mu.Unlock()
+	if !asked {
+		m.out.printf("manager %s ended by itself: %s", m.name, last)
+	}
 	if strings.Contains(tail, "panic: ") || strings.Contains(tail, "fatal error: ") {
 		m.mu.Lock()
 		m.panics = append(m.panics, tail)
@@ -154,6 +160,14 @@ func (m *contender) kill() {
 	if running != nil {
 		running.Kill()
 	}
+}
+
+// terminate asks the manager to end, which gives its lease back.
+func (m *contender) terminate() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asked = true
+	return m.process.Terminate()
 }
 
 // pause stops the manager from doing anything until resume.
@@ -174,7 +188,7 @@ func (m *contender) resume() error {
 	return m.process.Resume()
 }
 
-// leader returns the manager that holds the lease, or nil, and since when it has not been another's.
+// leader returns the manager that holds the lease, or nil.
 func (m *managers) leader() *contender {
 	var leads *contender
 	var latest time.Time
@@ -187,6 +201,14 @@ func (m *managers) leader() *contender {
 		return nil
 	}
 	return leads
+}
+
+// leaderOrAny returns one that may be about to lead where none does.
+func (m *managers) leaderOrAny() *contender {
+	if leads := m.leader(); leads != nil {
+		return leads
+	}
+	return m.all[0]
 }
 
 // other returns one that does not lead.

@@ -28,6 +28,7 @@ const (
 	killManager   kind = "kill the leading manager"
 	killStandby   kind = "kill the other manager"
 	killAtAnswer  kind = "kill the manager between a registry's answer and the patch"
+	stopManager   kind = "stop the leading manager, as a rollout of its own does"
 	pauseManager  kind = "pause the leading manager past its lease"
 	restartServer kind = "restart the API server"
 )
@@ -54,7 +55,7 @@ func (k kind) isKill() bool {
 }
 
 func (k kind) isFault() bool {
-	return slices.Contains([]kind{pauseManager, restartServer, wipeHalf, addForeign, deletePods, forceDelete}, k) ||
+	return slices.Contains([]kind{stopManager, pauseManager, restartServer, wipeHalf, addForeign, deletePods, forceDelete}, k) ||
 		slices.Contains(lasting, k)
 }
 
@@ -115,7 +116,7 @@ const (
 // fullPlan is what `make chaos` plays.
 func fullPlan(seed uint64, workloads int) planner {
 	return planner{
-		seed: seed, workloads: workloads, storm: 45 * time.Second,
+		seed: seed, workloads: workloads, storm: time.Minute,
 		work: []share{
 			{update, 5}, {recreate, 2}, {rollBack, 5}, {scaleOut, 2}, {scaleIn, 2}, {cancelDelete, 4},
 			{markDeleted, 2}, {deletePods, 2}, {forceDelete, 2},
@@ -123,10 +124,11 @@ func fullPlan(seed uint64, workloads int) planner {
 		workEvery: 1200 * time.Millisecond,
 		faults:    lasting,
 		blows: []share{
-			{killManager, 3}, {killStandby, 1}, {killAtAnswer, 4}, {pauseManager, 1}, {restartServer, 1}, {wipeHalf, 2}, {addForeign, 1},
+			{killManager, 3}, {killStandby, 1}, {killAtAnswer, 3}, {stopManager, 3}, {pauseManager, 2}, {restartServer, 2}, {wipeHalf, 2},
+			{addForeign, 1},
 		},
 		blowsPerStorm: 2,
-		always:        []kind{killAtAnswer, killManager},
+		always:        []kind{killAtAnswer, killManager, killStandby},
 		last:          []kind{wipeHalf, addForeign},
 	}
 }

@@ -55,7 +55,7 @@ func TestEveryKindIsPlanned(t *testing.T) {
 	}
 	for _, k := range []kind{
 		update, recreate, rollBack, scaleOut, scaleIn, cancelDelete, markDeleted, deletePods, forceDelete,
-		killManager, killStandby, killAtAnswer, pauseManager, restartServer,
+		killManager, killStandby, killAtAnswer, stopManager, pauseManager, restartServer,
 		netSlow, netReset, netRefuse, netCut, answer500, loseAnswers, holdBack, wipeHalf, addForeign,
 	} {
 		if !planned[k] {

@@ -74,7 +74,7 @@ func (g *game) act(ctx context.Context, a action) error {
 	case addForeign:
 		g.registry.addForeign(ctx, a.rng(), g.services(), a.count)
 		return nil
-	case killManager, killStandby, killAtAnswer, pauseManager:
+	case killManager, killStandby, killAtAnswer, stopManager, pauseManager:
 		return g.hit(ctx, a)
 	case restartServer:
 		return g.cluster.RestartAPIServer(ctx)
@@ -111,26 +111,21 @@ func (g *game) hit(ctx context.Context, a action) error {
 		return nil
 	case pauseManager:
 		return g.freeze(ctx, a.lasts)
+	case stopManager:
+		return g.managers.leaderOrAny().terminate()
 	case killStandby:
 		g.kills.Add(1)
 		g.managers.other().kill()
 	default:
-		victim := g.managers.leader()
-		if victim == nil {
-			victim = g.managers.all[0] // it may be about to lead
-		}
 		g.kills.Add(1)
-		victim.kill()
+		g.managers.leaderOrAny().kill()
 	}
 	return nil
 }
 
 // freeze pauses the leader until another manager has its lease.
 func (g *game) freeze(ctx context.Context, lasts time.Duration) error {
-	victim := g.managers.leader()
-	if victim == nil {
-		victim = g.managers.all[0]
-	}
+	victim := g.managers.leaderOrAny()
 	if err := victim.pause(); err != nil {
 		return err
 	}

@@ -76,7 +76,14 @@ func TestPausedProcessDoesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "it counts again", func() bool { return ticks() > before })
-	p.Kill()
+	if err := p.Terminate(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-p.Done():
+	case <-time.After(patience):
+		t.Fatal("it does not end when asked to")
+	}
 	if err := p.Pause(); err == nil {
 		t.Error("a process that has ended was paused")
 	}

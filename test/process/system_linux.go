@@ -36,6 +36,9 @@ func (p *Process) Pause() error { return p.signal(syscall.SIGSTOP) }
 // Resume lets a process go on that was paused.
 func (p *Process) Resume() error { return p.signal(syscall.SIGCONT) }
 
+// Terminate asks the process to end, and does not wait for that. It counts as crashed then, since it ends by itself.
+func (p *Process) Terminate() error { return p.signal(syscall.SIGTERM) }
+
 func (p *Process) signal(s syscall.Signal) error {
 	select {
 	case <-p.done:

@@ -24,6 +24,9 @@ func (*Process) Pause() error { return Supported() }
 // Resume always fails here.
 func (*Process) Resume() error { return Supported() }
 
+// Terminate always fails here.
+func (*Process) Terminate() error { return Supported() }
+
 func dieWithParent(*exec.Cmd) {}
 func onMainThread() bool      { return false }
 func killGroup(int) error     { return Supported() }
