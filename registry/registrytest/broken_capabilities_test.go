@@ -21,6 +21,7 @@ type brokenRich struct {
 	register, failOver, probe, heartbeat func(context.Context, registry.Instance) error
 	batch                                func(context.Context, []registry.Change) []error
 	list                                 func(context.Context, string) ([]registry.Entry, error)
+	get                                  func(context.Context, registry.Instance) (registry.State, error)
 	stale                                time.Duration
 	close                                func() error
 }
@@ -65,6 +66,16 @@ func (b brokenRich) List(ctx context.Context, cluster string) ([]registry.Entry,
 		return b.rich.List(ctx, cluster)
 	}
 	return b.list(ctx, cluster)
+}
+
+func (b brokenRich) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
+	if b.get == nil {
+		return b.rich.Get(ctx, in)
+	}
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	return b.get(ctx, in)
 }
 
 func (b brokenRich) Staleness() time.Duration { return b.stale }
@@ -416,7 +427,7 @@ func brokenCapabilities() map[string]brokenDriver {
 				only(registrytest.Restart)(&h)
 				return h
 			},
-			want: []string{"RestartIsOutlived", "RestartKeepsEntries"},
+			want: []string{"GetAfterRestart", "RestartIsOutlived", "RestartKeepsEntries"},
 		},
 		"a heartbeat that does not notice a restart": {
 			reason: "the pods stay out of rotation for ever",

@@ -85,7 +85,7 @@ func failing(err error) func(registrytest.T) registry.Registry {
 	return func(t registrytest.T) registry.Registry {
 		fake := registrytest.NewFake(newMemoryFor(t))
 		fake.Fail(registrytest.Match{}, err)
-		return fake
+		return bare{fake}
 	}
 }
 

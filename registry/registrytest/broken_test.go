@@ -63,6 +63,7 @@ func allBroken() map[string]brokenDriver {
 	all := brokenBasics()
 	maps.Copy(all, brokenDetails())
 	maps.Copy(all, brokenCapabilities())
+	maps.Copy(all, brokenGets())
 	return all
 }
 

@@ -31,6 +31,8 @@ const (
 const (
 	// Listing: the driver is a [registry.Lister].
 	Listing Capability = "Listing"
+	// Getting: the driver is a [registry.Getter].
+	Getting Capability = "Getting"
 	// Probing: the driver is a [registry.Prober].
 	Probing Capability = "Probing"
 	// Heartbeats: the driver is a [registry.Heartbeater] with an interval above zero, so its entries expire.
@@ -63,7 +65,7 @@ const (
 func Capabilities() []Capability {
 	return []Capability{
 		OutOfServiceState, AnyServiceName, Weight, Zone, Metadata, Durable, Conditional,
-		Listing, Probing, Heartbeats, Batching, Closing,
+		Listing, Getting, Probing, Heartbeats, Batching, Closing,
 		Unreachable, Refusing, WrongCredentials, Stalled, Failing, Restart, ShortLease,
 	}
 }

@@ -15,12 +15,14 @@ const opBatch Op = "Batch"
 // interfacesOf says which of the optional interfaces a driver has.
 func interfacesOf(d registry.Registry) map[Capability]bool {
 	_, lists := d.(registry.Lister)
+	_, gets := d.(registry.Getter)
 	_, probes := d.(registry.Prober)
 	beats, has := d.(registry.Heartbeater)
 	_, batches := d.(registry.Batcher)
 	_, closes := d.(io.Closer)
 	return map[Capability]bool{
-		Listing: lists, Probing: probes, Heartbeats: has && beats.HeartbeatInterval() > 0, Batching: batches, Closing: closes,
+		Listing: lists, Getting: gets, Probing: probes, Heartbeats: has && beats.HeartbeatInterval() > 0,
+		Batching: batches, Closing: closes,
 	}
 }
 
@@ -32,7 +34,7 @@ func operations(d registry.Registry) []Op {
 		capability Capability
 		op         Op
 	}{
-		{Listing, OpList}, {Probing, OpProbe}, {Heartbeats, OpHeartbeat}, {Batching, opBatch},
+		{Listing, OpList}, {Getting, OpGet}, {Probing, OpProbe}, {Heartbeats, OpHeartbeat}, {Batching, opBatch},
 	} {
 		if has[optional.capability] {
 			all = append(all, optional.op)
@@ -51,6 +53,9 @@ func invoke(ctx context.Context, op Op, d registry.Registry, in registry.Instanc
 		return d.Deregister(ctx, in)
 	case OpList:
 		_, err := d.(registry.Lister).List(ctx, in.Cluster)
+		return err
+	case OpGet:
+		_, err := d.(registry.Getter).Get(ctx, in)
 		return err
 	case OpProbe:
 		return d.(registry.Prober).Probe(ctx, in)

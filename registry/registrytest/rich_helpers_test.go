@@ -27,6 +27,7 @@ const (
 type rich interface {
 	registry.Registry
 	registry.StaleLister
+	registry.Getter
 	registry.Prober
 	registry.Heartbeater
 	registry.Batcher
@@ -108,6 +109,19 @@ func (p process) List(ctx context.Context, cluster string) ([]registry.Entry, er
 	entries, err := p.kept.List(ctx, cluster)
 	p.answers[cluster] = answer{entries: entries, from: time.Now()}
 	return slices.Clone(entries), err
+}
+
+// Get implements [registry.Getter]: it looks past the list, which may lag.
+func (p process) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.expire(ctx); err != nil {
+		return "", err
+	}
+	if e, known := find(ctx, p.kept, in); known && e.UID == in.UID {
+		return e.State, nil
+	}
+	return registry.Absent, nil
 }
 
 // Probe implements [registry.Prober]: it looks past the list, which may lag.

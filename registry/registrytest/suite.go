@@ -54,7 +54,7 @@ func Cases() []Case {
 	var all []Case
 	for _, group := range [][]Case{
 		stateCases(), markCases(), ownerCases(), nameCases(), detailCases(), callCases(), errorCases(), listCases(),
-		probeCases(), heartbeatCases(), batchCases(), closeCases(), restartCases(),
+		getCases(), probeCases(), heartbeatCases(), batchCases(), closeCases(), restartCases(),
 	} {
 		all = append(all, group...)
 	}

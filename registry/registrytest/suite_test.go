@@ -20,6 +20,7 @@ func overMemory(t *testing.T, wrap func(registrytest.Backend) registry.Registry)
 		Open:  func(registrytest.T, string) registry.Registry { return wrap(store) },
 		Truth: store.List,
 		Lacks: map[registrytest.Capability]string{
+			registrytest.Getting:          "the wrapper asks for nothing",
 			registrytest.Probing:          "the memory registry gives clients everything at once",
 			registrytest.Heartbeats:       "nothing expires in the memory registry",
 			registrytest.Batching:         "the wrapper has no batches",
@@ -100,6 +101,10 @@ func TestADriverWithTheLeastPasses(t *testing.T) {
 		"Refusing: the memory registry refuses nothing":                     {"RefusedIsTerminal"},
 		"WrongCredentials: the memory registry asks for none":               {"WrongCredentialsAreNamed"},
 		"Failing: the memory registry never fails":                          {"FailureIsNotRetried"},
+		"Getting: the wrapper asks for nothing": {
+			"GetSaysWhatWasAcknowledged", "GetIsNeverBehind", "GetOfAnotherIsAbsent", "GetOfOddNames", "GetChangesNothing",
+			"GetAgreesWithList", "ConcurrentGets", "GetAfterRestart",
+		},
 		"Probing: the memory registry gives clients everything at once": {
 			"ProbeAgreesInTheEnd", "ProbeDeniesWhatIsOut", "ProbeChangesNothing",
 		},
@@ -219,7 +224,8 @@ func TestABadHarnessIsRefused(t *testing.T) {
 func TestADriverMustBeWhatTheHarnessSays(t *testing.T) {
 	t.Parallel()
 	for _, c := range []registrytest.Capability{
-		registrytest.Listing, registrytest.Probing, registrytest.Heartbeats, registrytest.Batching, registrytest.Closing,
+		registrytest.Listing, registrytest.Getting, registrytest.Probing, registrytest.Heartbeats, registrytest.Batching,
+		registrytest.Closing,
 	} {
 		more := overStore(newStore(t), asItIs) // a driver that has everything
 		more.Truth = func(context.Context, string) ([]registry.Entry, error) { return nil, nil }
@@ -288,7 +294,7 @@ func TestWhatHasNoPlaceIsLeftOut(t *testing.T) {
 		want []string
 	}{
 		"left out": {leavesOut, nil},
-		"kept":     {asItIs, []string{"ListIsACopy", "RestartKeepsEntries"}},
+		"kept":     {asItIs, []string{"GetAgreesWithList", "ListIsACopy", "RestartKeepsEntries"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

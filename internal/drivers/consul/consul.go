@@ -17,8 +17,8 @@ import (
 // maxReads is how many requests of one list are made at once.
 const maxReads = 8
 
-// Registry writes Consul's catalog. It implements [registry.Registry], [registry.Lister], [registry.Batcher] and io.Closer.
-// Of instances it keeps nothing that a call depends on. It is safe for concurrent use.
+// Registry writes Consul's catalog. It implements [registry.Registry], [registry.Lister], [registry.Getter],
+// [registry.Batcher] and io.Closer. Of instances it keeps nothing that a call depends on. It is safe for concurrent use.
 type Registry struct {
 	client  *api.Client
 	guard   *guard
@@ -31,6 +31,7 @@ type Registry struct {
 var (
 	_ registry.Constructor = New
 	_ registry.Lister      = (*Registry)(nil)
+	_ registry.Getter      = (*Registry)(nil)
 	_ registry.Batcher     = (*Registry)(nil)
 	_ io.Closer            = (*Registry)(nil)
 )

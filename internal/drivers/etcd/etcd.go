@@ -17,8 +17,8 @@ import (
 // pageSize is how many entries one request for a list asks for.
 const pageSize = 1000
 
-// Registry writes to etcd. It implements [registry.Registry], [registry.Lister], [registry.Heartbeater],
-// [registry.Batcher] and io.Closer, and keeps nothing about instances. It is safe for concurrent use.
+// Registry writes to etcd. It implements [registry.Registry], [registry.Lister], [registry.Getter],
+// [registry.Heartbeater], [registry.Batcher] and io.Closer, and keeps nothing about instances. It is safe for concurrent use.
 type Registry struct {
 	client *clientv3.Client
 	login  *login
@@ -30,6 +30,7 @@ type Registry struct {
 var (
 	_ registry.Constructor = New
 	_ registry.Lister      = (*Registry)(nil)
+	_ registry.Getter      = (*Registry)(nil)
 	_ registry.Heartbeater = (*Registry)(nil)
 	_ registry.Batcher     = (*Registry)(nil)
 	_ io.Closer            = (*Registry)(nil)

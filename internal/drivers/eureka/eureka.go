@@ -10,8 +10,8 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// Registry is a Eureka registry. It implements [registry.Registry], [registry.StaleLister], [registry.Heartbeater] and
-// io.Closer, and keeps nothing about instances. It is safe for concurrent use.
+// Registry is a Eureka registry. It implements [registry.Registry], [registry.StaleLister], [registry.Getter],
+// [registry.Heartbeater] and io.Closer, and keeps nothing about instances. It is safe for concurrent use.
 type Registry struct {
 	peers *peers
 	opts  Options
@@ -21,6 +21,7 @@ type Registry struct {
 var (
 	_ registry.Constructor = New
 	_ registry.StaleLister = (*Registry)(nil)
+	_ registry.Getter      = (*Registry)(nil)
 	_ registry.Heartbeater = (*Registry)(nil)
 	_ io.Closer            = (*Registry)(nil)
 )

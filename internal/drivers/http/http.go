@@ -10,6 +10,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"strconv"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -28,8 +29,8 @@ const (
 	maxIgnored = 64 << 10
 )
 
-// Registry is the client half of the protocol. It implements [registry.Registry], [registry.Lister] and io.Closer, and
-// keeps nothing about instances. It is safe for concurrent use.
+// Registry is the client half of the protocol. It implements [registry.Registry], [registry.Lister], [registry.Getter] and
+// io.Closer, and keeps nothing about instances. It is safe for concurrent use.
 type Registry struct {
 	servers     *servers
 	client      *http.Client
@@ -39,6 +40,7 @@ type Registry struct {
 var (
 	_ registry.Constructor = New
 	_ registry.Lister      = (*Registry)(nil)
+	_ registry.Getter      = (*Registry)(nil)
 	_ io.Closer            = (*Registry)(nil)
 )
 
@@ -91,16 +93,45 @@ func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, 
 	if cluster == "" {
 		return nil, registry.Terminal(errors.New("listing a cluster: it has no name"))
 	}
-	var entries []registry.Entry
-	asked := request{method: http.MethodGet, path: instancesPath, query: url.Values{"cluster": {cluster}}}
-	err := r.send(ctx, asked, func(body io.Reader) (err error) {
-		entries, err = decodeListing(body, cluster)
-		return err
-	})
+	entries, err := r.list(ctx, url.Values{"cluster": {cluster}})
 	if err != nil {
 		return nil, fmt.Errorf("listing cluster %q: %w", cluster, err)
 	}
 	return entries, nil
+}
+
+// Get implements [registry.Getter] with a list of one identity. A server of version 1.1 of the protocol or older lists the
+// whole cluster, and what it lists besides is left out.
+func (r *Registry) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
+	entries, err := r.listOne(ctx, in)
+	if err != nil {
+		return "", fmt.Errorf("asking for %s at %s: %w", in.Service, in.Endpoint(), err)
+	}
+	for _, e := range entries {
+		if e.Service == in.Service && e.Address == in.Address && e.Port == in.Port && e.UID == in.UID {
+			return e.State, nil
+		}
+	}
+	return registry.Absent, nil
+}
+
+func (r *Registry) listOne(ctx context.Context, in registry.Instance) ([]registry.Entry, error) {
+	if err := whole(in); err != nil {
+		return nil, registry.Terminal(err)
+	}
+	return r.list(ctx, url.Values{
+		"cluster": {in.Cluster}, "service": {in.Service}, "address": {in.Address}, "port": {strconv.Itoa(in.Port)},
+	})
+}
+
+// list returns what a query finds, and nothing of other clusters than its own.
+func (r *Registry) list(ctx context.Context, query url.Values) (entries []registry.Entry, err error) {
+	asked := request{method: http.MethodGet, path: instancesPath, query: query}
+	err = r.send(ctx, asked, func(body io.Reader) (err error) {
+		entries, err = decodeListing(body, query.Get("cluster"))
+		return err
+	})
+	return entries, err
 }
 
 // Close lets go of idle connections. Calls under way are not disturbed.

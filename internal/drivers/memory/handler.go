@@ -3,6 +3,7 @@ package memory
 import (
 	"encoding/json"
 	"net/http"
+	"strconv"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -26,7 +27,8 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	query := req.URL.Query()
 	matches := func(key, value string) bool { return !query.Has(key) || query.Get(key) == value }
 	respond(w, http.StatusOK, listing{Instances: r.pick(func(e registry.Entry) bool {
-		return matches("cluster", e.Cluster) && matches("service", e.Service)
+		return matches("cluster", e.Cluster) && matches("service", e.Service) &&
+			matches("address", e.Address) && matches("port", strconv.Itoa(e.Port))
 	})})
 }
 

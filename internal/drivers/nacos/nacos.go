@@ -10,8 +10,8 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// Registry writes instances into Nacos. It implements [registry.Registry], [registry.Lister], [registry.Prober],
-// [registry.Heartbeater] and io.Closer. It keeps nothing about instances, and is safe for concurrent use.
+// Registry writes instances into Nacos. It implements [registry.Registry], [registry.Lister], [registry.Getter],
+// [registry.Prober], [registry.Heartbeater] and io.Closer. It keeps nothing about instances, and is safe for concurrent use.
 type Registry struct {
 	client *client
 	opts   Options
@@ -20,6 +20,7 @@ type Registry struct {
 var (
 	_ registry.Constructor = New
 	_ registry.Lister      = (*Registry)(nil)
+	_ registry.Getter      = (*Registry)(nil)
 	_ registry.Prober      = (*Registry)(nil)
 	_ registry.Heartbeater = (*Registry)(nil)
 	_ io.Closer            = (*Registry)(nil)

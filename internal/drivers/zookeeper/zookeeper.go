@@ -32,6 +32,7 @@ type Registry struct {
 var (
 	_ registry.Constructor = New
 	_ registry.Lister      = (*Registry)(nil)
+	_ registry.Getter      = (*Registry)(nil)
 	_ registry.Heartbeater = (*Registry)(nil)
 	_ registry.Batcher     = (*Registry)(nil)
 	_ io.Closer            = (*Registry)(nil)

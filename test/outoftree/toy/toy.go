@@ -31,7 +31,7 @@ type Options struct {
 	Prefix string `json:"prefix"`
 }
 
-// Registry implements [registry.Registry] and [registry.Lister] over a directory.
+// Registry implements [registry.Registry], [registry.Lister] and [registry.Getter] over a directory.
 type Registry struct {
 	dir    string
 	prefix string
@@ -40,6 +40,7 @@ type Registry struct {
 var (
 	_ registry.Constructor = New
 	_ registry.Lister      = (*Registry)(nil)
+	_ registry.Getter      = (*Registry)(nil)
 )
 
 // New makes a driver for the directory at cfg.Endpoint.
@@ -107,6 +108,21 @@ func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, 
 		return nil, err
 	}
 	return entries, nil
+}
+
+// Get implements [registry.Getter].
+func (r *Registry) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
+	state := registry.Absent
+	err := r.ifOurs(ctx, in, func(e registry.Entry) error {
+		if e.Cluster == in.Cluster {
+			state = e.State
+		}
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	return state, nil
 }
 
 // ifOurs does something with the pod's entry. None, or another pod's, is none of our business.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,7 +46,8 @@ type Options struct {
 type Answer struct {
 	// Method and Path are those of the request, e.g. POST and /v1/register.
 	Method, Path string
-	// Instance is what was asked for; of a list only Cluster is set, of a request that did not parse nothing.
+	// Instance is what was asked for; of a list only Cluster is set, and Service, Address and Port where they narrow it, of
+	// a request that did not parse nothing.
 	Instance registry.Instance
 	// Received and Sent are when the request came and when the answer was about to be sent.
 	Received, Sent time.Time
@@ -156,16 +158,26 @@ func (s *server) list(r *http.Request) reply {
 	if cluster == "" {
 		return failure(registry.Instance{}, requestError("query parameter cluster is missing"))
 	}
-	asked := registry.Instance{Cluster: cluster}
+	query := r.URL.Query()
+	port, _ := strconv.Atoi(query.Get("port"))
+	asked := registry.Instance{Cluster: cluster, Service: query.Get("service"), Address: query.Get("address"), Port: port}
 	entries, err := s.backend.List(r.Context(), cluster)
 	if err != nil {
 		return failure(asked, err)
 	}
-	entries = append([]registry.Entry{}, entries...)
+	entries = slices.DeleteFunc(append([]registry.Entry{}, entries...), func(e registry.Entry) bool {
+		return !matches(query, "service", e.Service) || !matches(query, "address", e.Address) ||
+			!matches(query, "port", strconv.Itoa(e.Port))
+	})
 	slices.SortFunc(entries, func(a, b registry.Entry) int {
 		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port))
 	})
 	return reply{status: http.StatusOK, body: listing{entries}, asked: asked}
+}
+
+// matches reports whether a parameter of the query lets the value pass.
+func matches(query url.Values, parameter, value string) bool {
+	return !query.Has(parameter) || query.Get(parameter) == value
 }
 
 // requestError is an error in what the client sent.

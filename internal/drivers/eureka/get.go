@@ -1,0 +1,35 @@
+package eureka
+
+import (
+	"context"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// Get implements [registry.Getter]. It reads the registry itself, past the server's caches. Where that has no such entry it
+// asks for a renewal, which makes none, but brings one to light whose lease has ended and which clients are still given.
+func (r *Registry) Get(ctx context.Context, in registry.Instance) (state registry.State, err error) {
+	err = r.change(ctx, "asking for", in, func(c call, ctx context.Context) (err error) {
+		state, err = c.state(ctx)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return state, nil
+}
+
+func (c call) state(ctx context.Context) (registry.State, error) {
+	got, err := c.find(ctx)
+	switch {
+	case err != nil:
+		return "", err
+	case got == nil:
+		return registry.Absent, c.peer.serves(ctx)
+	case got.uid() != c.in.UID, got.Metadata[registry.MetaCluster] != c.in.Cluster:
+		return registry.Absent, nil
+	case got.Status == statusUp: // clients are given no other
+		return registry.InService, nil
+	}
+	return registry.OutOfService, nil
+}

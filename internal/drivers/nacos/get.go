@@ -1,0 +1,38 @@
+package nacos
+
+import (
+	"context"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// Get implements [registry.Getter]. Servers answer every read from a copy that they make anew up to 500 ms after a change;
+// so it is asked only after longer than that, and the answer has all that was there when the call began.
+func (r *Registry) Get(ctx context.Context, in registry.Instance) (state registry.State, err error) {
+	err = r.change(ctx, "asking for", in, func(ctx context.Context, in registry.Instance) error {
+		if err := pause(ctx, settle); err != nil {
+			return err
+		}
+		h, err := r.read(ctx, in)
+		if err == nil {
+			state = h.state(in)
+		}
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return state, nil
+}
+
+// state is what the entry says of an instance. The server keeps the stamp with enabled, which v1 and v2 don't tell of a
+// single instance.
+func (h *host) state(in registry.Instance) registry.State {
+	switch {
+	case !h.is(in) || h.Metadata[registry.MetaCluster] != in.Cluster:
+		return registry.Absent
+	case h.stamp().state() == registry.OutOfService || h.Enabled != nil && !*h.Enabled:
+		return registry.OutOfService
+	}
+	return registry.InService
+}

@@ -1,0 +1,275 @@
+package registrytest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// getCases are about registry.Getter.
+func getCases() []Case {
+	needs := []Capability{Getting}
+	return []Case{
+		{
+			Name:  "GetSaysWhatWasAcknowledged",
+			Why:   "OpenKruise goes on by this answer; one from before the change lets go of a pod that clients are sent to",
+			Needs: needs,
+			run:   getSaysWhatWasAcknowledged,
+		},
+		{
+			Name:  "GetIsNeverBehind",
+			Why:   "a cache, or a replica, answers right most of the time; by the one wrong answer a pod is lost",
+			Needs: needs,
+			run:   getIsNeverBehind,
+		},
+		{
+			Name:  "GetOfAnotherIsAbsent",
+			Why:   "the entry of the next pod at the address says nothing of this one, nor does another cluster's",
+			Needs: needs,
+			run:   getOfAnotherIsAbsent,
+		},
+		{
+			Name:  "GetOfOddNames",
+			Why:   "a name that is not escaped asks for another entry, whose absence lets OpenKruise go on",
+			Needs: needs,
+			run:   getOfOddNames,
+		},
+		{
+			Name:  "GetChangesNothing",
+			Why:   "it is asked while the pod is on its way out, and must not bring it back",
+			Needs: needs,
+			run:   getChangesNothing,
+		},
+		{
+			Name:  "GetAgreesWithList",
+			Why:   "what one of them calls lost is repaired, by the other it was never missing: that has no end",
+			Needs: []Capability{Getting, Listing},
+			run:   getAgreesWithList,
+		},
+		{
+			Name:  "ConcurrentGets",
+			Why:   "after a registry's bad minute many pods are asked for at once; none may get another's answer",
+			Needs: needs,
+			run:   concurrentGets,
+		},
+		{
+			Name:  "GetAfterRestart",
+			Why:   "that a registry was restarted is why an outcome is unknown; what it has kept it must say",
+			Needs: []Capability{Getting, Restart, Durable},
+			run:   getAfterRestart,
+		},
+	}
+}
+
+func getSaysWhatWasAcknowledged(w *world) {
+	d, other := w.newProcess(), w.newProcess()
+	in := w.pod(1)
+	in.Weight, in.Zone, in.Metadata = 7, "zone-b", map[string]string{"version": "v1"}
+	says := func(want registry.State) {
+		w.Helper()
+		for _, asked := range []registry.Registry{d, other, w.newProcess()} {
+			w.expectSays(asked, in, want)
+		}
+	}
+	says(registry.Absent)
+	w.register(d, in)
+	says(registry.InService)
+	w.failOver(d, in)
+	says(registry.OutOfService)
+	w.register(other, in)
+	says(registry.InService)
+	w.deregister(d, in)
+	says(registry.Absent)
+	w.register(d, in)
+	w.failOver(d, in)
+	w.deregister(other, in)
+	says(registry.Absent)
+}
+
+// getIsNeverBehind asks one process at once for what another has just changed.
+func getIsNeverBehind(w *world) {
+	const rounds = 10
+	writer, reader := w.newProcess(), w.newProcess()
+	for range rounds {
+		for _, op := range []Op{OpRegister, OpFailOver, OpRegister, OpDeregister} {
+			w.must(op, writer, w.pod(1))
+			w.expectSays(reader, w.pod(1), stateAfter(op))
+		}
+	}
+}
+
+func getOfAnotherIsAbsent(w *world) {
+	d := w.newProcess()
+	dead := w.pod(1)
+	live := heir(dead)
+	w.register(d, dead, live)
+	w.expectSays(d, dead, registry.Absent)
+	w.expectSays(d, live, registry.InService)
+
+	for _, uid := range []string{live.UID + "0", live.UID[:len(live.UID)-1], strings.ToUpper(live.UID), "*"} {
+		stranger := live
+		stranger.UID = uid
+		w.expectSays(d, stranger, registry.Absent)
+	}
+	for _, change := range []func(*registry.Instance){
+		func(in *registry.Instance) { in.Port = 9090 },
+		func(in *registry.Instance) { in.Service += "-admin" },
+		func(in *registry.Instance) { in.Address = "10.0.99.1" },
+		func(in *registry.Instance) { in.Cluster += "-other" },
+	} {
+		elsewhere := live
+		change(&elsewhere)
+		w.expectSays(d, elsewhere, registry.Absent)
+	}
+	w.failOver(d, live)
+	w.expectSays(d, dead, registry.Absent)
+	w.expectSays(d, live, registry.OutOfService)
+
+	// An address that moved to another cluster.
+	theirs := heir(live)
+	theirs.Cluster += "-other"
+	them := w.newProcessOf(theirs.Cluster)
+	w.register(them, theirs)
+	w.expectSays(d, live, registry.Absent)
+	w.expectSays(them, theirs, registry.InService)
+}
+
+// getOfOddNames has instances that differ in little more than in how their names are escaped, and takes every second one
+// out again.
+func getOfOddNames(w *world) {
+	d := w.newProcess()
+	var all []registry.Instance
+	for i, odd := range oddStrings() {
+		in := w.pod(i)
+		in.Namespace, in.Pod, in.UID = "ns-"+odd, "pod-"+odd, "uid-"+odd
+		if !w.h.lacks(AnyServiceName) {
+			in = w.pod(1)
+			in.Service, in.UID = odd+w.service, "uid-"+odd
+		}
+		all = append(all, in)
+	}
+	six := w.pod(len(all))
+	six.Address = "fd00:10:244::1"
+	all = append(all, six)
+
+	w.register(d, all...)
+	for _, in := range all {
+		w.expectSays(d, in, registry.InService)
+	}
+	for i, op := range slices.Repeat([]Op{OpDeregister, OpFailOver}, len(all)/2) {
+		w.must(op, d, all[i])
+	}
+	for i, in := range all[:len(all)/2*2] {
+		w.expectSays(w.newProcess(), in, stateAfter([]Op{OpDeregister, OpFailOver}[i%2]))
+	}
+}
+
+func getChangesNothing(w *world) {
+	d := w.newProcess()
+	w.register(d, w.pod(1), w.pod(2))
+	w.failOver(d, w.pod(2))
+	for i := range 4 {
+		for _, in := range []registry.Instance{w.pod(i), heir(w.pod(i))} {
+			_ = w.says(d, in)
+			_ = w.says(w.newProcess(), in)
+		}
+	}
+	w.expect(inService(w.pod(1)), outOfService(w.pod(2)))
+}
+
+func getAgreesWithList(w *world) {
+	d := w.newProcess()
+	plain, rich := w.pod(1), w.pod(3)
+	rich.Weight, rich.Zone, rich.Metadata = 3, "b", map[string]string{"version": "v1"}
+	w.register(d, plain, w.pod(2), rich)
+	w.failOver(d, w.pod(2))
+	entries := w.expectListed(d, w.cluster, inService(plain), outOfService(w.pod(2)), inService(rich))
+	for _, e := range entries {
+		w.expectSays(d, e.Instance, e.State)
+	}
+}
+
+func concurrentGets(w *world) {
+	const pods = 60
+	drivers := []registry.Registry{w.newProcess(), w.newProcess()}
+	w.atOnce(pods, func(i int) error {
+		d, in := drivers[i%len(drivers)], w.pod(i)
+		for _, op := range []Op{OpRegister, OpFailOver, OpDeregister}[:1+i%3] {
+			if err := w.callErr(op, d, in); err != nil {
+				return err
+			}
+			if err := w.saysErr(d, in, stateAfter(op)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func getAfterRestart(w *world) {
+	d := w.newProcess()
+	w.register(d, w.pod(1), w.pod(2), w.pod(3))
+	w.failOver(d, w.pod(2))
+	w.deregister(d, w.pod(3))
+	w.h.Restart(w.T)
+	w.answersAgain()
+	for _, asked := range []registry.Registry{d, w.newProcess()} {
+		w.again(OpGet, asked, w.pod(1))
+		w.expectSays(asked, w.pod(1), registry.InService)
+		w.expectSays(asked, w.pod(2), registry.OutOfService)
+		w.expectSays(asked, w.pod(3), registry.Absent)
+	}
+}
+
+// says asks for an instance.
+func (w *world) says(d registry.Registry, in registry.Instance) registry.State {
+	w.Helper()
+	state, err := w.get(d, in)
+	if err != nil {
+		w.Fatalf("%v\nwhy: %s", err, w.why)
+	}
+	return state
+}
+
+// expectSays asks for an instance. Where the registry has no out-of-service state, absent is what it says instead.
+func (w *world) expectSays(d registry.Registry, in registry.Instance, want registry.State) {
+	w.Helper()
+	if err := w.saysErr(d, in, want); err != nil {
+		w.Fatalf("%v\nwhy: %s", err, w.why)
+	}
+}
+
+// saysErr is expectSays for other goroutines than the case's own.
+func (w *world) saysErr(d registry.Registry, in registry.Instance, want registry.State) error {
+	if want == registry.OutOfService && w.h.lacks(OutOfServiceState) {
+		want = registry.Absent
+	}
+	got, err := w.get(d, in)
+	if err == nil && got != want {
+		err = fmt.Errorf("%s of %s: got %q, want %q", OpGet, show(in), got, want)
+	}
+	return err
+}
+
+// get asks for an instance, with a generous deadline. It may be used from any goroutine.
+func (w *world) get(d registry.Registry, in registry.Instance) (registry.State, error) {
+	ctx, cancel := context.WithTimeout(w.Context(), callTimeout)
+	defer cancel()
+	said := make(chan registry.State, 1)
+	returned, errs := within(callTimeout+prompt, func() []error {
+		state, err := d.(registry.Getter).Get(ctx, in)
+		said <- state
+		return []error{err}
+	})
+	if !returned {
+		return "", fmt.Errorf("%s of %s: %w %s after its deadline", OpGet, show(in), errBlocked, prompt)
+	}
+	w.keepsSecrets(errs...)
+	if errs[0] != nil {
+		return "", fmt.Errorf("%s of %s: got error %w, want success", OpGet, show(in), errs[0])
+	}
+	return <-said, nil
+}
