@@ -70,17 +70,12 @@ func (r *PodReconciler) ensure(ctx context.Context, seen *observation, s step) w
 		r.adopt(seen, s)
 	}
 	c := seen.page.calls[in]
-	if !c.said(s) || !c.settled() && r.settles(c) <= 0 {
+	if !c.said(s) || !c.settled() && r.settles(c) <= 0 && !seen.page.asks(in) {
 		if w := r.call(ctx, seen, s); w.reason != "" {
 			return w
 		}
-		c = seen.page.calls[in]
 	}
-	if c.settled() {
-		return wait{}
-	}
-	return wait{reason: ReasonSettling, after: max(r.settles(c), backoffBase),
-		message: s.String() + ": an earlier call timed out and may still be carried out"}
+	return r.settle(ctx, seen, s)
 }
 
 // settles returns how long a call that timed out may still be carried out.
@@ -113,10 +108,16 @@ func (r *PodReconciler) call(ctx context.Context, seen *observation, s step) wai
 		r.acknowledged(seen, s, c)
 		return wait{}
 	}
+	c.doubtful = true
 	timedOut := isTimeout(bounded, err)
 	if timedOut {
 		c.timedOut(started.Add(2 * reg.Timeout))
 	}
+	return r.unanswered(seen, s, c, timedOut, err)
+}
+
+// unanswered says when to come back, which an event must not change where the registry has said so.
+func (r *PodReconciler) unanswered(seen *observation, s step, c *call, timedOut bool, err error) wait {
 	w := r.failed(seen.pod().UID, s, timedOut, err)
 	if after, told := registry.RetryAfterOf(err); told {
 		c.told, c.notBefore = w, r.clock.Now().Add(after)

@@ -87,8 +87,8 @@ func (p *page) nothingLeft(last *corev1.Pod) bool {
 	if p.lingers {
 		return false
 	}
-	for _, c := range p.calls {
-		if !c.stands(lifecycle.Absent) || !c.settled() {
+	for in, c := range p.calls {
+		if !c.stands(lifecycle.Absent) || !c.settled() || p.asks(in) {
 			return false
 		}
 	}

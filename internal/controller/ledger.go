@@ -70,6 +70,9 @@ type call struct {
 	began time.Time
 	// outSince is the acknowledgement that took the instance out, with no Register tried since.
 	outSince time.Time
+	// doubtful: a call was answered by an error, so its outcome is unknown, and the registry has not confirmed since what it
+	// acknowledged after that.
+	doubtful bool
 	// late holds, for each want of a call that timed out, until when it may still land.
 	late map[lifecycle.Want]time.Time
 	// listed is all that is known of an instance that no call was made for, but that its registry has; nil after a call.
@@ -226,7 +229,7 @@ func (p *page) turnTo(settings *Settings) {
 	for in, c := range p.calls {
 		now, there := settings.Registries[in.Registry]
 		if there && (before == nil || before.Registries[in.Registry].Calls != now.Calls) {
-			p.calls[in] = &call{late: c.late}
+			p.calls[in] = &call{doubtful: c.doubtful, late: c.late}
 		}
 	}
 }
@@ -264,8 +267,13 @@ func (c *call) succeeded(now time.Time) {
 	if c.want != lifecycle.InService && (wasIn || c.outSince.IsZero()) {
 		c.outSince = now
 	}
+	c.landed(c.began)
+}
+
+// landed forgets the calls that could only land before something that settled what they did began.
+func (c *call) landed(began time.Time) {
 	for want, until := range c.late {
-		if !c.began.Before(until) {
+		if !began.Before(until) {
 			delete(c.late, want)
 		}
 	}

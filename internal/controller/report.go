@@ -81,6 +81,11 @@ const (
 	//
 	// What to do: wait, at most twice `registry.timeout`.
 	ReasonSettling Reason = "Settling"
+	// ReasonNotConfirmed: a call failed or timed out, a later one was acknowledged, and the registry says something else of
+	// the pod all the same. It is told again with a back-off of at most 30 s.
+	//
+	// What to do: look in the registry at who else writes the pod's entry.
+	ReasonNotConfirmed Reason = "NotConfirmed"
 	// ReasonNotReady: Kruise waits, and the pod is not ready yet.
 	//
 	// What to do: look at the pod.

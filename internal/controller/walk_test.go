@@ -64,6 +64,10 @@ type walk struct {
 	backends map[string]*memory.Registry
 	// wanders: the pod goes from one registry to another, and no manager dies.
 	wanders bool
+	// asks: the registries can be asked for one instance.
+	asks bool
+	// doubted are the registries and addresses of calls that nobody knows the outcome of, since the registry was not asked.
+	doubted map[string]bool
 	// pending are calls that timed out and may still land.
 	pending []pendingCall
 	// lastIn is when a registry last had the pod in service.
@@ -80,7 +84,7 @@ type pendingCall struct {
 
 func newWalk(t *testing.T, seed uint64) *walk {
 	t.Helper()
-	w := &walk{rng: rand.New(rand.NewPCG(seed, 7))}
+	w := &walk{rng: rand.New(rand.NewPCG(seed, 7)), asks: seed%4 < 2, doubted: map[string]bool{}} //nolint:mnd // every second pair
 	w.world = newWorld(t, func(s *Settings) { s.Drain = walkDrain })
 	w.backends = map[string]*memory.Registry{"default": w.backend}
 	w.goInto("default")
@@ -141,7 +145,11 @@ func (w *walk) goInto(names ...string) {
 	w.apply(func(s *Settings) {
 		s.DefaultRegistries, s.Registries = names, map[string]Registry{}
 		for name := range w.backends {
-			s.Registries[name] = Registry{Calls: &walkRegistry{w, name}, Timeout: testTimeout}
+			reg := &walkRegistry{w, name, map[string]string{}}
+			s.Registries[name] = Registry{Calls: reg, Timeout: testTimeout}
+			if w.asks {
+				s.Registries[name] = Registry{Calls: reg, Getter: reg, Timeout: testTimeout}
+			}
 		}
 	})
 }
@@ -226,6 +234,7 @@ func (w *walk) trouble() {
 			}
 		}
 		w.pending = nil
+		clear(w.doubted) // of what another process did nobody knows, and so each call is made again
 		w.noteIn()
 		w.restart()
 	case n < 20:
@@ -446,6 +455,9 @@ func (w *walk) check(before *corev1.Pod) {
 	set := func(hook string) bool { return !slices.Contains(was, hook) && slices.Contains(is, hook) }
 	cleared := func(hook string) bool { return slices.Contains(was, hook) && !slices.Contains(is, hook) }
 	state := appspub.LifecycleStateType(before.Labels[appspub.LifecycleStateKey])
+	if w.asks && (set("preNormal") || set("inPlaceUpdate") || cleared("preDelete") || cleared("inPlaceUpdate")) {
+		w.checkDoubts()
+	}
 	switch {
 	case set("preNormal"), set("inPlaceUpdate") && state == appspub.LifecycleStateUpdated:
 		if !w.inService() {
@@ -469,6 +481,16 @@ func (w *walk) check(before *corev1.Pod) {
 	}
 }
 
+// checkDoubts wants every registry that there is asked what became of the calls that failed.
+func (w *walk) checkDoubts() {
+	for doubted := range w.doubted {
+		name, _, _ := strings.Cut(doubted, " ")
+		if _, there := w.settings.Registries[name]; there {
+			w.broken("flipped, and nobody has asked %s what became of a call", doubted)
+		}
+	}
+}
+
 func (w *walk) canLand(which func(pendingCall) bool) bool {
 	return slices.ContainsFunc(w.pending, func(c pendingCall) bool { return which(c) && w.clock.Now().Before(c.until) })
 }
@@ -477,6 +499,7 @@ func (w *walk) canLand(which func(pendingCall) bool) bool {
 type walkRegistry struct {
 	*walk
 	name string
+	last map[string]string // what it was told last, by address
 }
 
 // Register implements registry.Registry, as do the others.
@@ -492,9 +515,32 @@ func (w *walkRegistry) Deregister(ctx context.Context, in registry.Instance) err
 	return w.call(ctx, "Deregister", in, w.backends[w.name].Deregister)
 }
 
+// Get implements registry.Getter.
+func (w *walkRegistry) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
+	if w.canLand(func(c pendingCall) bool {
+		return c.registry == w.name && c.address == in.Address && c.op != w.last[in.Address]
+	}) {
+		w.broken("asked %s while a call can still undo what it says", w.name)
+	}
+	if w.faulty && w.chance(20) {
+		w.say("%s: Get fails", w.name)
+		return "", errors.New("refused")
+	}
+	state, err := w.backends[w.name].Get(ctx, in)
+	w.say("%s: Get %s: %s", w.name, in.Endpoint(), state)
+	delete(w.doubted, w.name+" "+in.Address)
+	return state, err
+}
+
 func (w *walkRegistry) call(
 	ctx context.Context, op string, in registry.Instance, do func(context.Context, registry.Instance) error,
-) error {
+) (err error) {
+	w.last[in.Address] = op
+	defer func() {
+		if err != nil {
+			w.doubted[w.name+" "+in.Address] = true
+		}
+	}()
 	n, told := w.rng.IntN(100), fmt.Sprintf("%s: %s %s", w.name, op, in.Endpoint())
 	w.noteIn()
 	defer w.noteIn()

@@ -1,0 +1,100 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// settle returns an empty wait once no call of unknown outcome can have undone, or can still undo, what was acknowledged.
+func (r *PodReconciler) settle(ctx context.Context, seen *observation, s step) wait {
+	c := seen.page.calls[s.key()]
+	asks := seen.page.asks(s.key())
+	switch {
+	case !c.settled() && (!asks || r.settles(c) > 0):
+		return wait{reason: ReasonSettling, after: max(r.settles(c), backoffBase),
+			message: s.String() + ": an earlier call timed out and may still be carried out"}
+	case asks:
+		return r.readBack(ctx, seen, s, c)
+	}
+	return wait{}
+}
+
+// readBack asks the registry whether it says what it has acknowledged, once nothing can be carried out any more that would
+// undo it: an earlier answer would prove nothing. Where it says something else, it is told again and asked again.
+func (r *PodReconciler) readBack(ctx context.Context, seen *observation, s step, c *call) wait {
+	for toldAgain := false; ; toldAgain = true {
+		asked := r.clock.Now()
+		state, missing := r.ask(ctx, seen, s, c)
+		switch {
+		case missing.reason != "":
+			return missing
+		case confirms(state, s.want):
+			c.confirmed(asked, r.clock.Now())
+			return wait{}
+		}
+		c.contradicted(state)
+		if toldAgain {
+			return wait{reason: ReasonNotConfirmed, after: r.backoff.When(seen.pod().UID),
+				message: fmt.Sprintf("%s: the registry has acknowledged that it is %s, and says %s", s, s.want, state)}
+		}
+		if missing := r.call(ctx, seen, s); missing.reason != "" {
+			return missing
+		}
+	}
+}
+
+// ask asks what the registry says of an instance. It changes nothing, so a time-out leaves nothing that could land late.
+func (r *PodReconciler) ask(ctx context.Context, seen *observation, s step, c *call) (registry.State, wait) {
+	if told := seen.page.toldToWait(s.key(), r.clock.Now()); told.reason != "" {
+		return "", told
+	}
+	reg := seen.settings.Registries[s.registry]
+	bounded, cancel := context.WithTimeout(ctx, reg.Timeout)
+	defer cancel()
+	state, err := reg.Getter.Get(bounded, s.instance)
+	if err != nil {
+		return "", r.unanswered(seen, s, c, isTimeout(bounded, err), err)
+	}
+	return state, wait{}
+}
+
+// confirms reports whether a state is what was wanted. Out of service may be absent: some registries know no such state.
+func confirms(state registry.State, want lifecycle.Want) bool {
+	switch want {
+	case lifecycle.InService:
+		return state == registry.InService
+	case lifecycle.OutOfService:
+		return state == registry.OutOfService || state == registry.Absent
+	default:
+		return state == registry.Absent
+	}
+}
+
+// asks reports whether the registry has to be asked for the instance before anything rests on its acknowledgement: a call
+// of unknown outcome came before that.
+func (p *page) asks(in lifecycle.Recorded) bool {
+	c := p.calls[in]
+	return c != nil && c.doubtful && p.settings.Registries[in.Registry].Getter != nil
+}
+
+// confirmed notes that the registry, asked at that time, said what is wanted.
+func (c *call) confirmed(asked, now time.Time) {
+	c.doubtful = false
+	// A late call can have put it in since, and another late one have taken it out again.
+	if _, wasIn := c.late[lifecycle.InService]; wasIn && len(c.late) > 1 && c.want != lifecycle.InService {
+		c.outSince = now
+	}
+	c.landed(asked)
+}
+
+// contradicted notes that the registry says otherwise than it has acknowledged.
+func (c *call) contradicted(state registry.State) {
+	c.acknowledged = false
+	if state == registry.InService {
+		c.outSince = time.Time{}
+	}
+}

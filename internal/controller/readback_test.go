@@ -1,0 +1,261 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+)
+
+const asks = "Get web@10.0.0.1:8080"
+
+// asking has every registry asked that can be.
+func asking(s *Settings) {
+	for name, reg := range s.Registries {
+		reg.Getter, _ = reg.Calls.(registry.Getter)
+		s.Registries[name] = reg
+	}
+}
+
+func gets() registrytest.Match { return registrytest.Match{Op: registrytest.OpGet} }
+
+func TestALifeWithoutFaultsAsksForNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, asking)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+	w.reconcile(pod)
+	w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
+	w.reconcile(pod)
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconcile(pod)
+	w.expectJournal("one call and one write for each transition", failsOver, writes, registers, writes, deregisters, writes)
+	if got := w.registry.Calls(gets()); len(got) > 0 {
+		t.Errorf("the registry was asked %d times, want never: each call was acknowledged", len(got))
+	}
+}
+
+func TestAnUnknownOutcomeIsReadBack(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		fault  func(f *registrytest.Fake)
+	}{
+		"refused connection": {"nothing happened, and nobody knows",
+			func(f *registrytest.Fake) { f.FailNext(anyCall(), errors.New("connection refused")) }},
+		"lost answer": {"it happened, and nobody knows",
+			func(f *registrytest.Fake) { f.LoseAnswers(anyCall(), 1, errors.New("connection reset")) }},
+		"time-out of what is wanted anyway": {"it may happen yet, and does no harm",
+			func(f *registrytest.Fake) { f.FailNext(anyCall(), context.DeadlineExceeded) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, asking)
+			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+			tc.fault(w.registry)
+			w.reconcile(pod)
+			w.expectJournal("before it is acknowledged there is nothing to confirm", deregisters+failed)
+			w.expectHooks(tc.reason, pod, "preNormal inPlaceUpdate preDelete")
+
+			w.reconcile(pod)
+			w.expectJournal(tc.reason+": the acknowledged call is confirmed before the release", deregisters, asks, writes)
+			w.expectHooks("now it is confirmed", pod, "inPlaceUpdate")
+
+			w.changePod(pod, func(p *corev1.Pod) { p.Labels["look"] = "again" })
+			w.reconcile(pod)
+			w.expectJournal("what was confirmed is not asked for again")
+		})
+	}
+}
+
+func TestAnAssertionIsReadBackToo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, asking)
+	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	w.registry.FailNext(anyCall(), errors.New("connection reset"))
+	w.reconcile(pod)
+	w.reconcile(pod)
+	w.expectJournal("Kruise counts it available after that", registers+failed, registers, asks, writes)
+}
+
+func TestARegistryThatCannotBeAskedIsTakenAtItsWord(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.registry.FailNext(anyCall(), errors.New("connection reset"))
+	w.reconcile(pod)
+	w.reconcile(pod)
+	w.expectJournal("there is nobody to ask", deregisters+failed, deregisters, writes)
+	w.removePod(pod)
+	w.reconcile(pod)
+	w.expectNoPages("nor is there once the pod is gone")
+}
+
+func TestATimeOutThatMayLandIsWaitedForAndThenReadBack(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		lands  bool
+		want   []string
+	}{
+		"it never lands": {"the registry says what is wanted, and no other call is made", false, []string{asks, writes}},
+		"it lands":       {"what it did is undone, and that is confirmed", true, []string{asks, deregisters, asks, writes}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, asking)
+			pod := w.bornPod(w.cloneSet("web"), "web-1")
+			w.registry.FailNext(anyCall(), context.DeadlineExceeded)
+			w.reconcile(pod)
+			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+			w.takeJournal()
+
+			result := w.reconcile(pod)
+			w.expectJournal("an answer now would prove nothing about what lands after it", deregisters)
+			w.expectResult("until the time-out has passed twice", result, 2*testTimeout-time.Second)
+			w.expectWaits("", Wait{Hook: "preDelete", Reason: "Settling", Since: w.clock.Now()})
+			w.sleep(4 * time.Second)
+			if tc.lands {
+				w.must(w.backend.Register(t.Context(), w.instance(pod, "web", 8080)), "landing the call")
+			}
+			w.reconcile(pod)
+			w.expectJournal("it is too early still")
+
+			w.sleep(5 * time.Second)
+			w.reconcile(pod)
+			w.expectJournal(tc.reason, tc.want...)
+			w.expectAbsent(pod)
+			w.expectHooks("", pod, "inPlaceUpdate")
+		})
+	}
+}
+
+func TestADrainBeginsWhereAReadBackFoundThePodInService(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, asking, draining15s)
+	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	w.registry.FailNext(anyCall(), errors.New("connection reset"))
+	w.reconcile(pod)
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.registry.FailNext(gets(), errors.New("connection reset"))
+	w.takeJournal()
+	w.reconcile(pod)
+	w.expectJournal("it could not be asked", deregisters, asks+failed)
+
+	t.Log("The Register that failed is carried out all the same.")
+	w.must(w.backend.Register(t.Context(), w.instance(pod, "web", 8080)), "landing the call")
+	w.sleep(10 * time.Second)
+	result := w.reconcile(pod)
+	w.expectJournal("it is taken out once more, and the drain is written down", asks, deregisters, asks, writes)
+	w.expectResult("clients have seen it until just now", result, 15*time.Second)
+}
+
+func TestADrainOfWhatNothingUndidIsNotBegunAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, asking, draining15s)
+	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	w.registry.FailNext(anyCall(), context.DeadlineExceeded)
+	w.reconcile(pod)
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconcile(pod)
+	w.sleep(9 * time.Second)
+	w.expectResult("it is out since the first acknowledgement: nothing has put it in", w.reconcile(pod), 6*time.Second)
+}
+
+// TestADrainBeginsAnewWhereTwoCallsMayHaveLanded has one call that put the pod in land late, and another that took it out.
+func TestADrainBeginsAnewWhereTwoCallsMayHaveLanded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, asking, draining15s)
+	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	w.registry.FailNext(anyCall(), context.DeadlineExceeded)
+	w.reconcile(pod)
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.registry.FailNext(anyCall(), context.DeadlineExceeded)
+	w.reconcile(pod)
+	w.reconcile(pod)
+	w.sleep(9 * time.Second)
+	w.expectResult("the registry says absent, and since when nobody knows", w.reconcile(pod), 15*time.Second)
+}
+
+func TestAReadBackThatFails(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		err    error
+		want   time.Duration
+	}{
+		"unavailable": {"an error says nothing", errors.New("down"), backoffBase},
+		"timed out":   {"nothing is changed by a question, so nothing has to settle", context.DeadlineExceeded, backoffBase},
+		"refused":     {"a person has to look", registry.Terminal(errors.New("bad credentials")), backoffCap},
+		"told when":   {"the registry knows best", registry.RetryAfter(errors.New("busy"), 42*time.Second), 42 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, asking)
+			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+			w.registry.FailNext(anyCall(), registry.RetryAfter(errors.New("connection reset"), time.Second))
+			w.reconcile(pod)
+			w.sleep(time.Second)
+			w.takeJournal()
+			w.registry.FailNext(gets(), tc.err)
+
+			result := w.reconcile(pod)
+			w.expectJournal(tc.reason, deregisters, asks+failed)
+			w.expectResult(tc.reason, result, tc.want)
+			w.expectHooks(tc.reason, pod, "preNormal inPlaceUpdate preDelete")
+
+			w.sleep(tc.want)
+			w.reconcile(pod)
+			w.expectJournal("only the question is repeated", asks, writes)
+			w.expectHooks("", pod, "inPlaceUpdate")
+		})
+	}
+}
+
+func TestARegistryThatContradictsItself(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, asking)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.registry.FailNext(anyCall(), errors.New("connection reset"))
+	w.reconcile(pod)
+	w.takeEvents()
+	w.takeJournal()
+	stop := w.registry.OnAnswer(registrytest.Match{Op: registrytest.OpDeregister}, func(registrytest.Call) {
+		w.must(w.backend.Register(context.WithoutCancel(t.Context()), w.instance(pod, "web", 8080)), "somebody puts it back")
+	})
+	w.reconcile(pod)
+	w.expectJournal("it is told again once, and then with a back-off", deregisters, asks, deregisters, asks)
+	w.expectHooks("it is in service, whatever was acknowledged", pod, "preNormal inPlaceUpdate preDelete")
+	w.expectEvents("a person has to look", "Warning NotConfirmed hook preDelete waits: service \"web\" at 10.0.0.1:8080: "+
+		"the registry has acknowledged that it is Absent, and says InService")
+
+	stop()
+	w.reconcile(pod)
+	w.expectJournal("", deregisters, asks, writes)
+	w.expectHooks("", pod, "inPlaceUpdate")
+}
+
+func TestWhatAGonePodLeftIsReadBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, asking)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.removePod(pod)
+	w.registry.FailNext(anyCall(), errors.New("connection reset"))
+	w.reconcile(pod)
+	w.registry.FailNext(gets(), errors.New("connection reset"))
+	w.reconcile(pod)
+	w.expectJournal("", deregisters+failed, deregisters, asks+failed)
+	w.reconcile(pod)
+	w.expectJournal("nothing of it may be left", asks)
+	w.expectNoPages("that is confirmed")
+}
