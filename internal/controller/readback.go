@@ -56,10 +56,13 @@ func (r *PodReconciler) ask(ctx context.Context, seen *observation, s step, c *c
 	bounded, cancel := context.WithTimeout(ctx, reg.Timeout)
 	defer cancel()
 	state, err := reg.Getter.Get(bounded, s.instance)
-	if err != nil {
-		return "", r.unanswered(seen, s, c, isTimeout(bounded, err), err)
+	switch {
+	case err == nil:
+		return state, wait{}
+	case ctx.Err() != nil:
+		return "", stopping()
 	}
-	return state, wait{}
+	return "", r.unanswered(seen, s, c, isTimeout(bounded, err), err)
 }
 
 // confirms reports whether a state is what was wanted. Out of service may be absent: some registries know no such state.

@@ -259,3 +259,23 @@ func TestWhatAGonePodLeftIsReadBack(t *testing.T) {
 	w.expectJournal("nothing of it may be left", asks)
 	w.expectNoPages("that is confirmed")
 }
+
+func TestAReadBackThatAStopCutsOffIsNoTrouble(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, asking)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.registry.FailNext(anyCall(), errors.New("connection reset"))
+	w.reconcile(pod)
+	w.takeEvents()
+	w.takeJournal()
+	ctx, stop := context.WithCancel(w.Context())
+	defer stop()
+	w.registry.FailNext(gets(), context.Canceled)
+	w.registry.OnAnswer(gets(), func(registrytest.Call) { stop() })
+	_, err := w.r.Reconcile(ctx, requestFor(pod))
+	w.must(err, "reconciling")
+	w.expectJournal("nobody knows whether it is out", deregisters, asks+failed)
+	w.expectEvents("nothing is wrong but what was before", "Normal Resolved ")
+	w.expectHooks("the next manager asks again", pod, "preNormal inPlaceUpdate preDelete")
+}
