@@ -199,6 +199,9 @@ func TestRequestsAreAsDocumented(t *testing.T) {
 		if _, err := d.List(t.Context(), "a&b c"); err != nil {
 			t.Fatal(err)
 		}
+		if _, err := d.Get(t.Context(), in); err != nil {
+			t.Fatal(err)
+		}
 		const body = `{"service":"web","address":"10.0.0.1","port":80,` +
 			`"cluster":"test","namespace":"shop","pod":"web-1","uid":"uid-1",` +
 			`"weight":7,"zone":"a","metadata":{"version":"v1"}}`
@@ -208,6 +211,7 @@ func TestRequestsAreAsDocumented(t *testing.T) {
 			{"POST", at + "/v1/fail-over", "Bearer " + goodToken, "application/json", body},
 			{"POST", at + "/v1/deregister", "Bearer " + goodToken, "application/json", body},
 			{"GET", at + "/v1/instances?cluster=a%26b+c", "Bearer " + goodToken, "", ""},
+			{"GET", at + "/v1/instances?address=10.0.0.1&cluster=test&port=80&service=web", "Bearer " + goodToken, "", ""},
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("requests with base %q, -want +got:\n%s", base, diff)
@@ -515,6 +519,40 @@ func TestListIsAllOrNothing(t *testing.T) {
 				t.Errorf("got %v, error %v; want a retryable error with %q\nreason: %s", got, err, tc.says, tc.reason)
 			}
 		})
+	}
+}
+
+// TestAServerThatKnowsNoNarrowing is of version 1.1 of the protocol or older: it lists the whole cluster.
+func TestAServerThatKnowsNoNarrowing(t *testing.T) {
+	t.Parallel()
+	entry := func(n int, state registry.State) string {
+		raw, err := json.Marshal(registry.Entry{Instance: web(n), State: state})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(raw)
+	}
+	all := `{"instances":[` + entry(1, registry.InService) + "," + entry(2, registry.OutOfService) + `]}`
+	d := answering(t, http.StatusOK, nil, all)
+	next := web(1)
+	next.UID = "another"
+	for _, tc := range []struct {
+		reason string
+		in     registry.Instance
+		want   registry.State
+	}{
+		{"it is among others", web(1), registry.InService},
+		{"the first one is not it", web(2), registry.OutOfService},
+		{"the others are not it", web(3), registry.Absent},
+		{"the entry is another pod's", next, registry.Absent},
+	} {
+		if got, err := d.Get(t.Context(), tc.in); err != nil || got != tc.want {
+			t.Errorf("Get of %s: got %q, %v; want %q\nreason: %s", tc.in.UID, got, err, tc.want, tc.reason)
+		}
+	}
+	lost := answering(t, http.StatusNotFound, nil, `{"error":"no such list"}`)
+	if got, err := lost.Get(t.Context(), web(1)); err == nil || got != "" {
+		t.Errorf("Get: got %q, %v; want an error: that there is no list is not that there is no instance", got, err)
 	}
 }
 

@@ -1,0 +1,70 @@
+package consul_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// TestWhatIsReadBack has a server answer the transaction that reads service and check, and the one after it.
+func TestWhatIsReadBack(t *testing.T) {
+	t.Parallel()
+	const (
+		service   = `{"Service": {"ID": "web-10.0.0.1-80", "Meta": {"rollcall-uid": "uid-1", "rollcall-cluster": "test"}}}`
+		another   = `{"Service": {"ID": "web-10.0.0.1-80", "Meta": {"rollcall-uid": "uid-2", "rollcall-cluster": "test"}}}`
+		theirs    = `{"Service": {"ID": "web-10.0.0.1-80", "Meta": {"rollcall-uid": "uid-1", "rollcall-cluster": "other"}}}`
+		passing   = `{"Check": {"CheckID": "web-10.0.0.1-80", "Status": "passing"}}`
+		critical  = `{"Check": {"CheckID": "web-10.0.0.1-80", "Status": "critical"}}`
+		noService = `{"OpIndex": 0, "What": "service \"web-10.0.0.1-80\" on node \"rollcall-07\" doesn't exist"}`
+		noCheck   = `{"OpIndex": 1, "What": "check \"web-10.0.0.1-80\" on node \"rollcall-07\" doesn't exist"}`
+		denied    = `{"OpIndex": 0, "What": "Permission denied"}`
+	)
+	holds := func(results string) string { return `{"Results": [` + results + `], "Errors": null}` }
+	lacks := func(errors string) string { return `{"Results": null, "Errors": [` + errors + `]}` }
+	for name, tc := range map[string]struct {
+		reason  string
+		both    string
+		service string // the answer where the service alone is asked for
+		want    registry.State
+		field   string // of a terminal error
+	}{
+		"in service":       {reason: "the check passes", both: holds(service + "," + passing), want: registry.InService},
+		"out of service":   {reason: "the check does not", both: holds(service + "," + critical), want: registry.OutOfService},
+		"another pod's":    {reason: "the UID tells", both: holds(another + "," + passing), want: registry.Absent},
+		"another owner's":  {reason: "the cluster tells", both: holds(theirs + "," + passing), want: registry.Absent},
+		"absent":           {reason: "neither is there", both: lacks(noService + "," + noCheck), want: registry.Absent},
+		"without a check":  {reason: "clients get it", both: lacks(noCheck), service: holds(service), want: registry.InService},
+		"gone in between":  {reason: "it went", both: lacks(noCheck), service: lacks(noService), want: registry.Absent},
+		"hidden from us":   {reason: "it may be there", both: holds(""), field: "auth.tokenFile"},
+		"the check hidden": {reason: "it may be out", both: holds(service), field: "auth.tokenFile"},
+		"not allowed":      {reason: "a person has to grant it", both: lacks(denied), field: "auth.tokenFile"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := open(t, registry.Config{Endpoint: serve(t, func(w http.ResponseWriter, r *http.Request) {
+				var ops []json.RawMessage
+				_ = json.NewDecoder(r.Body).Decode(&ops)
+				if !r.URL.Query().Has("consistent") {
+					t.Errorf("asked for %s, want a consistent read", r.URL)
+				}
+				answer := tc.both
+				if len(ops) == 1 {
+					answer = tc.service
+				}
+				if strings.HasPrefix(answer, `{"Results": null`) {
+					w.WriteHeader(http.StatusConflict)
+				}
+				_, _ = io.WriteString(w, answer)
+			})})
+			got, err := d.Get(t.Context(), web(1))
+			field, _ := registry.FieldOf(err)
+			if got != tc.want || field != tc.field || registry.IsTerminal(err) != (tc.field != "") || (err == nil) != (tc.want != "") {
+				t.Errorf("got %q, error %v of field %q; want %q, %q\nreason: %s", got, err, field, tc.want, tc.field, tc.reason)
+			}
+		})
+	}
+}
