@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -144,7 +145,39 @@ func (c *Cluster) startKWOK(ctx context.Context) error {
 	if err := c.createNodes(ctx); err != nil {
 		return err
 	}
-	return p.WaitReady(ctx, c.nodesReady)
+	if err := p.WaitReady(ctx, c.nodesReady); err != nil {
+		return err
+	}
+	return c.firstAddress(ctx, p)
+}
+
+// firstAddress has KWOK give out one address while there is only one pod. It makes the pool of addresses when the first is
+// asked for, and two pods that ask at once can get a pool each, and with them the same address (ipPool in
+// pkg/kwok/controllers/pod_controller.go, v0.7.0).
+func (c *Cluster) firstAddress(ctx context.Context, kwok *process.Process) error {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "first-address"},
+		Spec: corev1.PodSpec{
+			NodeName: "node-0", AutomountServiceAccountToken: new(false), Containers: []corev1.Container{{Name: "none", Image: "none"}},
+		},
+	}
+	return kwok.WaitReady(ctx, func(ctx context.Context) error {
+		// The namespace and its service account may not be there yet.
+		if err := c.client.Create(ctx, pod.DeepCopy()); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("creating a pod for the first address: %w", err)
+		}
+		var seen corev1.Pod
+		if err := c.client.Get(ctx, client.ObjectKeyFromObject(pod), &seen); err != nil {
+			return fmt.Errorf("reading the pod with the first address: %w", err)
+		}
+		if seen.Status.PodIP == "" {
+			return errors.New("the first pod has no address")
+		}
+		if err := c.client.Delete(ctx, &seen, client.GracePeriodSeconds(0)); err != nil {
+			return fmt.Errorf("deleting the pod with the first address: %w", err)
+		}
+		return nil
+	})
 }
 
 func (c *Cluster) createNodes(ctx context.Context) error {
