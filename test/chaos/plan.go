@@ -101,6 +101,8 @@ type planner struct {
 	always []kind
 	// last comes at the end of every storm, so that the calm has to mend it.
 	last []kind
+	// themes are what the storms are about, one after the other; none leaves them as they are.
+	themes []func(*planner)
 }
 
 // longest are bounds of what lasts.
@@ -130,11 +132,32 @@ func fullPlan(seed uint64, workloads int) planner {
 		blowsPerStorm: 2,
 		always:        []kind{killAtAnswer, killManager, killStandby},
 		last:          []kind{wipeHalf, addForeign},
+		themes:        []func(*planner){anything, races, handovers},
 	}
+}
+
+// anything leaves the storm as it is.
+func anything(*planner) {}
+
+// races have pods move on while calls are under way.
+func races(p *planner) {
+	p.work = []share{{rollBack, 5}, {cancelDelete, 4}, {update, 3}, {markDeleted, 1}, {forceDelete, 1}}
+	p.workEvery = 500 * time.Millisecond
+	p.faults = []kind{netSlow, loseAnswers, holdBack}
+}
+
+// handovers have one manager go on where another was stopped, with calls of that on their way.
+func handovers(p *planner) {
+	p.faults = []kind{holdBack, loseAnswers, netSlow, netCut}
+	p.blows = []share{{stopManager, 1}}
+	p.blowsPerStorm = 5
 }
 
 // round returns the storm of a round, in the order of time.
 func (p planner) round(number int) []action {
+	if len(p.themes) > 0 {
+		p.themes[number%len(p.themes)](&p)
+	}
 	rng := rand.New(rand.NewPCG(p.seed, uint64(number)))
 	var all []action
 	add := func(at time.Duration, k kind) {
