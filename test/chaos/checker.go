@@ -42,6 +42,7 @@ type flip struct {
 // noteFlips finds what changed with the sighting. The caller holds the lock.
 func (j *journal) noteFlips(p *podLog, i int) {
 	before, now := p.sightings[i-1], p.sightings[i]
+	j.checkUnasked(p, before, now)
 	if p.workload == nil || now.state != before.state && !now.gap {
 		return // Kruise's own write: a manager never moves a pod
 	}
@@ -75,6 +76,7 @@ func (j *journal) decide(f flip, now time.Time) bool {
 		}
 		return true
 	}
+	j.judged++
 	// Where it is not known which of several patches made it, one that was right is enough.
 	var why string
 	for _, w := range slices.Backward(made) {
@@ -254,6 +256,26 @@ func (j *journal) faultOfAssert(p *podLog, k key, at time.Time) string {
 	}
 	return fmt.Sprintf("and the registry had not acknowledged call #%d that put in %s at %s:%d",
 		last.number, k.service, k.address, k.port)
+}
+
+// checkUnasked finds a pod that Kruise began to update while it was in service, and asked nobody since no handler was set:
+// whoever puts a pod in service has to arm it first.
+func (j *journal) checkUnasked(p *podLog, before, now sighting) {
+	if now.gap || now.state != string(appspub.LifecycleStateUpdating) || before.state == now.state {
+		return
+	}
+	handlers := handlersOf(p.workload.hook(hookInPlaceUpdate))
+	if len(handlers) == 0 || before.state == string(appspub.LifecycleStatePreparingUpdate) ||
+		slices.ContainsFunc(handlers, func(h string) bool { return before.set[h] }) {
+		return
+	}
+	for _, k := range p.registered() {
+		if last := p.lastApplied(k, before.at, op.changes); last != nil && last.op == opRegister {
+			j.violate(p, now.at, fmt.Sprintf("I1: Kruise began to update the pod unasked from state %q, and call #%d had put it in service",
+				before.state, last.number))
+			return
+		}
+	}
 }
 
 // checkLate finds a Register that was sent before a hook was released and put the pod in after it.

@@ -288,6 +288,24 @@ func TestChecker(t *testing.T) {
 				s.patched(updateGate, deleteGate)
 			},
 		},
+		"updated unasked": {
+			reason: "the pod was put in service before it was armed",
+			happen: func(s *story) {
+				s.is(appspub.LifecycleStatePreparingNormal)
+				s.call(opRegister)
+				s.patched(traffic)
+				s.is(appspub.LifecycleStateNormal, traffic)
+				s.is(appspub.LifecycleStateUpdating, traffic)
+			},
+			want: "unasked",
+		},
+		"updated before it was in service": {
+			reason: "nobody has to be asked",
+			happen: func(s *story) {
+				s.is(appspub.LifecycleStatePreparingNormal)
+				s.is(appspub.LifecycleStateUpdating)
+			},
+		},
 		"cleared in another state": {
 			reason: "the pod was rolled back meanwhile: Kruise would not ask before the next update",
 			happen: func(s *story) {
@@ -354,6 +372,9 @@ func TestChecker(t *testing.T) {
 			s := newStory()
 			tc.happen(s)
 			s.judge(s.now)
+			if len(s.pending) > 0 {
+				t.Errorf("%s: %d flips are not judged", tc.reason, len(s.pending))
+			}
 			var texts []string
 			for _, v := range s.broken() {
 				texts = append(texts, v.text)

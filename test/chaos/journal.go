@@ -118,6 +118,7 @@ type journal struct {
 	listings    []*call
 	pending     []flip
 	violations  []violation
+	judged      int // flips by managers
 	transitions int
 	counting    bool
 	reused      int
@@ -266,11 +267,20 @@ type livePod struct {
 	workload *workload
 }
 
-// counts returns how much has happened.
-func (j *journal) counts() (transitions, reused, calls int) {
+// counts is how much has happened.
+type counts struct {
+	transitions int
+	// flips of handlers by managers that were judged.
+	flips int
+	// reused addresses.
+	reused int
+	calls  int
+}
+
+func (j *journal) counts() counts {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.transitions, j.reused, j.numbers
+	return counts{transitions: j.transitions, flips: j.judged, reused: j.reused, calls: j.numbers}
 }
 
 // broken returns the violations so far.

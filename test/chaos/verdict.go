@@ -19,7 +19,7 @@ func (g *game) tooLittle() {
 	if g.length < enoughTime || g.report.failed() {
 		return
 	}
-	transitions, _, _ := g.journal.counts()
+	transitions := g.journal.counts().transitions
 	share := g.length.Seconds() / enoughTime.Seconds()
 	for _, c := range []struct {
 		what      string
@@ -70,10 +70,11 @@ func (g *game) verdict(replay string, histories int) error {
 	if bad {
 		g.out.plain("logs are in " + g.dir)
 	}
-	transitions, _, _ := g.journal.counts()
+	n := g.journal.counts()
+	g.out.printf("checked %d flips against %d calls; %d addresses were used again", n.flips, n.calls, n.reused)
 	g.out.plain("the same plan again: " + replay)
 	g.out.plain(fmt.Sprintf("chaos: %d transitions, %d kills, %d faults, %d early flips, %d lost, %d leaked, %d stuck",
-		transitions, g.kills.Load(), g.faults.Load(), len(r.early), len(r.lost), len(r.leaked), len(r.stuck)))
+		n.transitions, g.kills.Load(), g.faults.Load(), len(r.early), len(r.lost), len(r.leaked), len(r.stuck)))
 	if bad {
 		return errFailed
 	}

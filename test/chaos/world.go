@@ -191,9 +191,10 @@ func (g *game) progress(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		transitions, reused, calls := g.journal.counts()
-		g.out.printf("%s; so far %d transitions, %d kills, %d faults, %d calls, %d addresses used again; %d pods, leader %s",
-			*g.doing.Load(), transitions, g.kills.Load(), g.faults.Load(), calls, reused, len(g.journal.known()), g.leaderName())
+		n := g.journal.counts()
+		g.out.printf("%s; so far %d transitions, %d kills, %d faults, %d flips checked, %d calls, %d addresses used again; %d pods, leader %s",
+			*g.doing.Load(), n.transitions, g.kills.Load(), g.faults.Load(), n.flips, n.calls, n.reused,
+			len(g.journal.known()), g.leaderName())
 	}
 }
 
