@@ -16,6 +16,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/calls"
 	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/gate"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -40,6 +41,8 @@ type opened struct {
 	section config.Registry
 	// registry is guarded and timed; the controller knows it by its identity.
 	registry *calls.Registry
+	// gate bounds the calls that the controller makes.
+	gate *gate.Gate
 	// handler is nil where the driver serves nothing.
 	handler http.Handler
 	close   func() error
@@ -81,7 +84,10 @@ func (d *drivers) openOne(ctx context.Context, c *config.Config, name string) (*
 		return nil, err
 	}
 	g := &guard{term: d.term, timeout: section.Timeout}
-	o := &opened{section: section, registry: calls.Wrap(made, g.around, d.metrics.Around(name, section.Driver))}
+	o := &opened{
+		section: section, gate: gate.New(section.MaxInFlight),
+		registry: calls.Wrap(made, g.around, d.metrics.Around(name, section.Driver)),
+	}
 	o.handler, _ = made.(http.Handler)
 	closer, _ := made.(io.Closer)
 	o.close = func() error {

@@ -79,7 +79,7 @@ func newFlags() (*flags, *flag.FlagSet) {
 	set.StringVar(&f.leaseNamespace, "leader-election-namespace", "",
 		"the `namespace` of the lease; without it POD_NAMESPACE, or the one that the kubeconfig's context names")
 	set.StringVar(&f.leaseName, "leader-election-id", "rollcall", "the `name` of the lease")
-	set.IntVar(&f.workers, "workers", 64, "how many pods are worked on at once")
+	set.IntVar(&f.workers, "workers", 128, "how many pods are worked on at once")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 	f.zap.BindFlags(set)
 	describeLogging(set)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/internal/calls"
+	"github.com/rollcall-dev/rollcall/internal/gate"
 )
 
 var errRetired = errors.New("the configuration has changed: this registry is no longer in use")
@@ -48,10 +49,10 @@ func (g *guard) enter(takes time.Duration) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.retired {
-		return errRetired
+		return gate.Inconclusive(errRetired)
 	}
 	if err := g.term.permit(takes); err != nil {
-		return err
+		return gate.Inconclusive(err)
 	}
 	g.calls.Add(1)
 	return nil

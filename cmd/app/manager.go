@@ -32,6 +32,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/controller"
+	"github.com/rollcall-dev/rollcall/internal/gate"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/resync"
 )
@@ -230,7 +231,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		resyncs.Apply(resyncPolicy(c), sources(all))
 	}
 	apply(c, a.drivers.current.Load())
-	if err := registerPods(own, reconciler); err != nil {
+	if err := errors.Join(registerPods(own, reconciler), a.registerGates(own)); err != nil {
 		return err
 	}
 	reloads := &reload{
@@ -286,6 +287,16 @@ func (a *app) permit(takes time.Duration) error { return a.lease.permit(takes) }
 
 // mayLand is term's.
 func (a *app) mayLand(until time.Time) { a.lease.mayLand(until) }
+
+func (a *app) registerGates(own *prometheus.Registry) error {
+	return metrics.RegisterGates(own, gate.BreakerStates(), func() map[string]metrics.Gate {
+		gates := map[string]metrics.Gate{}
+		for name, o := range a.drivers.current.Load().byName {
+			gates[name] = metrics.Gate(o.gate.Status())
+		}
+		return gates
+	})
+}
 
 // run serves until ctx ends. It gives the lease back last, and only where all work has ended.
 func (a *app) run(ctx context.Context) error {

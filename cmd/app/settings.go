@@ -23,7 +23,7 @@ func settings(c *config.Config, all *registries) controller.Settings {
 	}
 	for name, o := range all.byName {
 		s.Registries[name] = controller.Registry{
-			Calls: o.registry, Getter: o.registry.Getter, Prober: o.registry.Prober, Timeout: o.section.Timeout,
+			Calls: o.registry, Getter: o.registry.Getter, Prober: o.registry.Prober, Timeout: o.section.Timeout, Gate: o.gate,
 		}
 	}
 	return s

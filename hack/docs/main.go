@@ -23,6 +23,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/cmd/app"
 	"github.com/rollcall-dev/rollcall/internal/controller"
+	"github.com/rollcall-dev/rollcall/internal/gate"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 )
 
@@ -164,6 +165,12 @@ func exercise(ctx context.Context) ([]*dto.MetricFamily, error) {
 		Waits:              func() []metrics.Wait { return []metrics.Wait{{}} },
 		UnmatchedWorkloads: func() int { return 0 },
 		Now:                time.Now,
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = metrics.RegisterGates(all, gate.BreakerStates(), func() map[string]metrics.Gate {
+		return map[string]metrics.Gate{"default": {}}
 	})
 	if err != nil {
 		return nil, err

@@ -20,6 +20,7 @@ import (
 // What holds where the file says nothing.
 const (
 	DefaultTimeout     = 5 * time.Second
+	DefaultMaxInFlight = 96
 	DefaultServiceName = "{label:app}"
 	DefaultDrain       = 15 * time.Second
 
@@ -28,6 +29,9 @@ const (
 	DefaultResync         = time.Minute
 	DefaultMaxRemovals    = "20%"
 )
+
+// leastInFlight leaves one call to other services where one service has its half.
+const leastInFlight = 2
 
 // DefaultRegistry is the name of the registry that a configuration with a single one has under "registry".
 const DefaultRegistry = "default"
@@ -68,6 +72,8 @@ type Registry struct {
 	Auth     registry.Auth
 	// Timeout bounds one call.
 	Timeout time.Duration
+	// MaxInFlight is how many calls may be under way at once, renewals of leases not counted.
+	MaxInFlight int
 	// Options is the driver's own part, a JSON object or nil.
 	Options json.RawMessage
 }
@@ -105,6 +111,8 @@ type Limits struct {
 	// Timeout is what a registry's timeout must stay below, so that no call of a deposed leader is still under way when
 	// the next one acts.
 	Timeout time.Duration
+	// MaxInFlight is what a registry's maxInFlight may be at most, so that a slow registry leaves workers for the others.
+	MaxInFlight int
 }
 
 // RegistryNames returns the names of all registries, sorted.

@@ -26,7 +26,7 @@ hooks:
 `
 
 func limits() Limits {
-	return Limits{Drivers: []string{"memory", "http"}, Timeout: 7 * time.Second}
+	return Limits{Drivers: []string{"memory", "http"}, Timeout: 7 * time.Second, MaxInFlight: 48}
 }
 
 // unexported compares what the file says, and not what stood in the files that it names.
@@ -60,7 +60,7 @@ func TestDefaults(t *testing.T) {
 	}
 	want := &Config{
 		Cluster:           "prod-1",
-		Registries:        map[string]Registry{"default": {Driver: "memory", Timeout: 5 * time.Second}},
+		Registries:        map[string]Registry{"default": {Driver: "memory", Timeout: 5 * time.Second, MaxInFlight: 48}},
 		DefaultRegistries: []string{"default"},
 		Hooks:             Hooks{Owned: []string{"example.com/*"}},
 		Service:           Service{Name: template(t, "{label:app}")},
@@ -87,6 +87,7 @@ registry:
   tls: {caFile: /etc/rollcall/tls/ca.crt, certFile: /etc/rollcall/tls/tls.crt, keyFile: /etc/rollcall/tls/tls.key}
   auth: {tokenFile: /etc/rollcall/auth/token, username: rollcall, passwordFile: /etc/rollcall/auth/password}
   timeout: 1500ms
+  maxInFlight: 16
   options: {datacenter: dc1, weight: 10000000000}
 hooks:
   owned: [example.com/*, example.io/unready-blocker, bare]
@@ -108,7 +109,7 @@ resync: {interval: 30s, maxRemovals: 5}
 		t.Fatal(err)
 	}
 	section := Registry{
-		Driver: "http", Endpoint: "https://registry.example.com", Timeout: 1500 * time.Millisecond,
+		Driver: "http", Endpoint: "https://registry.example.com", Timeout: 1500 * time.Millisecond, MaxInFlight: 16,
 		TLS: registry.TLS{
 			CAFile: "/etc/rollcall/tls/ca.crt", CertFile: "/etc/rollcall/tls/tls.crt", KeyFile: "/etc/rollcall/tls/tls.key",
 		},
@@ -153,8 +154,8 @@ func TestSeveralRegistries(t *testing.T) {
 	const head = "cluster: prod-1\nhooks: {owned: [example.com/*]}\n"
 	const two = head + "registries:\n  old: {driver: memory}\n  new: {driver: http, endpoint: http://new, timeout: 2s}\n"
 	both := map[string]Registry{
-		"old": {Driver: "memory", Timeout: 5 * time.Second},
-		"new": {Driver: "http", Endpoint: "http://new", Timeout: 2 * time.Second},
+		"old": {Driver: "memory", Timeout: 5 * time.Second, MaxInFlight: 48},
+		"new": {Driver: "http", Endpoint: "http://new", Timeout: 2 * time.Second, MaxInFlight: 48},
 	}
 	tests := map[string]struct {
 		reason     string
@@ -256,6 +257,8 @@ func TestRefuses(t *testing.T) {
 		"an unknown driver":    {"the known ones are listed", with("driver: memory", "driver: consol"), []string{"registry.driver", `"consol"`, `"http", "memory"`}},
 		"a timeout too long":   {"a deposed leader's call could still be under way", with("driver: memory", "driver: memory\n  timeout: 7s"), []string{"registry.timeout", `"7s"`, "less than 7s"}},
 		"a zero timeout":       {"no call would ever succeed", with("driver: memory", "driver: memory\n  timeout: 0s"), []string{"registry.timeout", `"1ms" or more`}},
+		"too few calls":        {"one service would hold up all others", with("driver: memory", "driver: memory\n  maxInFlight: 1"), []string{"registry.maxInFlight", "2 or more"}},
+		"too many calls":       {"a slow registry would hold all workers", with("driver: memory", "driver: memory\n  maxInFlight: 49"), []string{"registry.maxInFlight", "at most 48", "--workers"}},
 		"a timeout of text":    {"the form is shown", with("driver: memory", "driver: memory\n  timeout: soon"), []string{"registry.timeout", `"5s"`}},
 		"options of text":      {"the driver decodes an object", with("driver: memory", "driver: memory\n  options: x"), []string{"registry.options", "an object"}},
 		"drain below zero":     {"no time runs backwards", with("", "drain: -1s"), []string{"drain", `"-1s"`, `"0s" or more`}},
@@ -328,5 +331,30 @@ func TestLoadNamesTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "none.yaml")
 	if _, err := Load(path, limits()); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("got %v, want an error with the path", err)
+	}
+}
+
+func TestCallsInFlightWhereNothingSaysHowMany(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		limits Limits
+		want   int
+	}{
+		"many workers": {"more would be of no use", Limits{MaxInFlight: 1000}, DefaultMaxInFlight},
+		"few workers":  {"a slow registry must leave some of them", Limits{MaxInFlight: 6}, 6},
+		"no limit":     {"nobody said how many workers there are", Limits{}, DefaultMaxInFlight},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tc.limits.Drivers = []string{"memory"}
+			c, err := Parse([]byte("cluster: prod-1\nhooks: {owned: [example.com/*]}\nregistry: {driver: memory}\n"), tc.limits)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := c.Registries["default"].MaxInFlight; got != tc.want {
+				t.Errorf("%d calls, want %d\nwhy: %s", got, tc.want, tc.reason)
+			}
+		})
 	}
 }

@@ -40,6 +40,7 @@ type registryDocument struct {
 	TLS      tlsDocument       `json:"tls"`
 	Auth     authDocument      `json:"auth"`
 	Timeout  any               `json:"timeout"`
+	InFlight *int              `json:"maxInFlight"`
 	Options  gojson.RawMessage `json:"options"`
 }
 

@@ -97,7 +97,25 @@ func (v *validator) registry(path *field.Path, d *registryDocument, limits Limit
 		Auth: registry.Auth{
 			TokenFile: d.Auth.TokenFile, Username: d.Auth.Username, PasswordFile: d.Auth.PasswordFile,
 		},
-		Timeout: timeout,
-		Options: v.options(path.Child("options"), d.Options),
+		Timeout:     timeout,
+		MaxInFlight: v.maxInFlight(path.Child("maxInFlight"), d.InFlight, limits),
+		Options:     v.options(path.Child("options"), d.Options),
 	}
+}
+
+// maxInFlight reads how many calls may be under way, by default fewer where there are few workers.
+func (v *validator) maxInFlight(path *field.Path, written *int, limits Limits) int {
+	most := limits.MaxInFlight
+	switch {
+	case written == nil && most > 0:
+		return min(DefaultMaxInFlight, most)
+	case written == nil:
+		return DefaultMaxInFlight
+	case *written < leastInFlight:
+		v.add(field.Invalid(path, *written, fmt.Sprintf("write %d or more: one service gets at most half of them", leastInFlight)))
+	case most > 0 && *written > most:
+		v.add(field.Invalid(path, *written, fmt.Sprintf(
+			"write at most %d, three quarters of --workers, so that a slow registry leaves workers for the others", most)))
+	}
+	return *written
 }

@@ -100,10 +100,16 @@ func (r *PodReconciler) call(ctx context.Context, seen *observation, s step) wai
 	if told := seen.page.toldToWait(s.key(), started); told.reason != "" {
 		return told
 	}
+	leave, refused := r.enter(seen, s.target)
+	if refused.reason != "" {
+		return refused
+	}
 	c := seen.page.begun(s, started)
 	bounded, cancel := context.WithTimeout(ctx, reg.Timeout)
 	defer cancel()
-	err := tell(bounded, reg.Calls, s)
+	err := errUnfinished
+	defer func() { leave(err) }()
+	err = tell(bounded, reg.Calls, s)
 	if err == nil {
 		r.acknowledged(seen, s, c)
 		return wait{}

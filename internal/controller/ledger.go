@@ -186,6 +186,13 @@ func (l *ledger) lastSeen(p *page) *corev1.Pod {
 	return p.last
 }
 
+// waitOf returns why the pod waited when it was last reported.
+func (l *ledger) waitOf(p *page) wait {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return p.wait
+}
+
 // setWait notes why the pod waits and returns why it did before.
 func (l *ledger) setWait(p *page, now wait) wait {
 	l.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/rollcall-dev/rollcall/internal/gate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -20,7 +21,11 @@ func (r *PodReconciler) probed(ctx context.Context, seen *observation, d lifecyc
 		if reg.Prober == nil {
 			continue
 		}
-		err := probe(ctx, reg, t)
+		leave, refused := r.enter(seen, t)
+		if refused.reason != "" {
+			return refused
+		}
+		err := probe(ctx, reg, t, leave)
 		switch {
 		case err == nil:
 		case ctx.Err() != nil:
@@ -35,10 +40,18 @@ func (r *PodReconciler) probed(ctx context.Context, seen *observation, d lifecyc
 // unsaid reports whether a step is still to be taken.
 func (o *observation) unsaid(s step) bool { return !o.page.calls[s.key()].said(s) }
 
-func probe(ctx context.Context, reg Registry, t target) error {
+func probe(ctx context.Context, reg Registry, t target, leave func(error)) error {
 	bounded, cancel := context.WithTimeout(ctx, reg.Timeout)
 	defer cancel()
-	return reg.Prober.Probe(bounded, t.instance)
+	err := errUnfinished
+	defer func() {
+		if !isTimeout(bounded, err) {
+			err = gate.Inconclusive(err) // "not yet" is an error too
+		}
+		leave(err)
+	}()
+	err = reg.Prober.Probe(bounded, t.instance)
+	return err
 }
 
 func (r *PodReconciler) notServing(seen *observation, t target, err error) wait {

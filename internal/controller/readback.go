@@ -52,10 +52,17 @@ func (r *PodReconciler) ask(ctx context.Context, seen *observation, s step, c *c
 	if told := seen.page.toldToWait(s.key(), r.clock.Now()); told.reason != "" {
 		return "", told
 	}
+	leave, refused := r.enter(seen, s.target)
+	if refused.reason != "" {
+		return "", refused
+	}
 	reg := seen.settings.Registries[s.registry]
 	bounded, cancel := context.WithTimeout(ctx, reg.Timeout)
 	defer cancel()
-	state, err := reg.Getter.Get(bounded, s.instance)
+	var state registry.State
+	err := errUnfinished
+	defer func() { leave(err) }()
+	state, err = reg.Getter.Get(bounded, s.instance)
 	switch {
 	case err == nil:
 		return state, wait{}

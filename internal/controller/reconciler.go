@@ -57,6 +57,7 @@ type PodReconciler struct {
 	settings  atomic.Pointer[Settings]
 	applied   chan struct{}
 	lost      chan struct{}
+	turns     *turns
 	ledger    *ledger
 	workloads *workloads
 	peers     *peers
@@ -74,6 +75,7 @@ func New(o Options) *PodReconciler {
 		listed:    o.Listed,
 		applied:   make(chan struct{}, 1),
 		lost:      make(chan struct{}, 1),
+		turns:     newTurns(),
 		ledger:    newLedger(),
 		workloads: newWorkloads(o.Client),
 		peers:     newPeers(),
@@ -112,6 +114,7 @@ func (r *PodReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) 
 		source.TypedFunc[Request](r.appliedSettings),
 		source.TypedFunc[Request](r.lostInstances),
 		source.TypedFunc[Request](r.calmedServices),
+		source.TypedFunc[Request](r.comingTurns),
 		awaited{r.listed},
 	} {
 		if err := c.Watch(s); err != nil {
@@ -124,6 +127,7 @@ func (r *PodReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) 
 // Reconcile makes the registry say what it shall of one pod, and lets Kruise go on once the registry has acknowledged.
 // It may be repeated, die half-way, or meet a pod that has moved on; every step starts from what is so now.
 func (r *PodReconciler) Reconcile(ctx context.Context, req Request) (reconcile.Result, error) {
+	defer r.endVisits(req.UID)
 	seen, err := r.observe(ctx, req)
 	if err != nil {
 		return reconcile.Result{}, err

@@ -18,7 +18,8 @@ type Reason string
 // what a person should do.
 const (
 	// ReasonRegistryUnavailable: the registry could not be reached, or answered with an error that may pass. Retried
-	// with a back-off of at most 30 s.
+	// with a back-off of at most 30 s. Where the message says that the circuit breaker is open, the calls of several pods
+	// failed, one call every 5 s tries whether the registry answers, and all go on as soon as it does.
 	//
 	// What to do: look at the registry.
 	ReasonRegistryUnavailable Reason = "RegistryUnavailable"
@@ -86,6 +87,11 @@ const (
 	//
 	// What to do: look in the registry at who else writes the pod's entry.
 	ReasonNotConfirmed Reason = "NotConfirmed"
+	// ReasonQueued: as many calls to the registry are under way as `maxInFlight` allows, or half of them for the same
+	// service. The pod goes on when it is its turn.
+	//
+	// What to do: wait. Where it lasts, look at how long the registry's calls take.
+	ReasonQueued Reason = "Queued"
 	// ReasonNotReady: Kruise waits, and the pod is not ready yet.
 	//
 	// What to do: look at the pod.
@@ -107,7 +113,7 @@ const (
 // Event returns the type of the Event that shows the reason, or nothing for a reason that is part of any rollout.
 func (r Reason) Event() string {
 	switch r {
-	case "", ReasonDraining, ReasonSettling, ReasonNotReady, ReasonNoAddress, ReasonStopping:
+	case "", ReasonDraining, ReasonSettling, ReasonQueued, ReasonNotReady, ReasonNoAddress, ReasonStopping:
 		return ""
 	case ReasonResolved:
 		return corev1.EventTypeNormal
@@ -117,6 +123,16 @@ func (r Reason) Event() string {
 }
 
 func (r Reason) calm() bool { return r.Event() == "" }
+
+// registrys reports whether only another call can tell that the reason has passed.
+func (r Reason) registrys() bool {
+	switch r {
+	case ReasonRegistryUnavailable, ReasonRegistryTimeout, ReasonRegistryRefused, ReasonNotConfirmed, ReasonNotServing:
+		return true
+	default:
+		return false
+	}
+}
 
 // wait is why a pod is not where it shall be; the zero wait is none.
 type wait struct {
@@ -128,11 +144,14 @@ type wait struct {
 	after time.Duration
 }
 
-// and adds what else is missing: the first reason is shown, and the sooner one says when to look again.
+// and adds what else is missing: the first reason is shown that is more than a turn yet to come, and the sooner one says
+// when to look again.
 func (w wait) and(other wait) wait {
 	switch {
 	case w.reason == "":
 		return other
+	case w.reason == ReasonQueued && other.reason != "" && other.reason != ReasonQueued:
+		return other.and(w)
 	case other.reason != "" && other.after > 0 && (w.after == 0 || other.after < w.after):
 		w.after = other.after
 	}
@@ -163,6 +182,10 @@ func (r *PodReconciler) report(seen *observation, d lifecycle.Decision, w wait) 
 	if w.reason == "" {
 		r.backoff.Forget(seen.pod().UID)
 		w = seen.explain(d)
+	}
+	if before := r.ledger.waitOf(seen.page); w.reason == ReasonQueued && before.reason.registrys() {
+		before.after = w.after
+		w = before // it is to try again and has not yet
 	}
 	w.hook = d.Waiting
 	if !w.reason.calm() && w.after == 0 {

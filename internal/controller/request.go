@@ -24,8 +24,12 @@ type Request struct {
 
 type requestQueue = workqueue.TypedRateLimitingInterface[Request]
 
-// rolloutPriority puts what a rollout waits for before everything else.
-const rolloutPriority = 100
+const (
+	// rolloutPriority puts what a rollout waits for before everything else.
+	rolloutPriority = 100
+	// turnAhead puts a pod for which a call is kept free before those that would have to wait for one.
+	turnAhead = 50
+)
 
 func requestFor(pod *corev1.Pod) Request {
 	return Request{NamespacedName: client.ObjectKeyFromObject(pod), UID: pod.UID}
@@ -33,13 +37,20 @@ func requestFor(pod *corev1.Pod) Request {
 
 // enqueue adds a pod that Kruise waits for in front, and any other at the priority that the event has.
 func enqueue(q requestQueue, pod *corev1.Pod) {
-	priorities, ok := q.(priorityqueue.PriorityQueue[Request])
-	if !ok || !rolloutWaits(pod) {
-		q.Add(requestFor(pod))
+	if rolloutWaits(pod) {
+		enqueueAt(q, rolloutPriority, requestFor(pod))
 		return
 	}
-	priority := rolloutPriority
-	priorities.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, requestFor(pod))
+	q.Add(requestFor(pod))
+}
+
+func enqueueAt(q requestQueue, priority int, req Request) {
+	priorities, ok := q.(priorityqueue.PriorityQueue[Request])
+	if !ok {
+		q.Add(req)
+		return
+	}
+	priorities.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, req)
 }
 
 // enqueueLast adds a pod behind all others: nobody waits for it.

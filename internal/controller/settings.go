@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rollcall-dev/rollcall/internal/gate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -44,6 +45,8 @@ type Registry struct {
 	Prober registry.Prober
 	// Timeout bounds one call.
 	Timeout time.Duration
+	// Gate bounds the calls that are in flight; nil where nothing does. A Registry with another Gate needs no other Calls.
+	Gate *gate.Gate
 }
 
 // names are those of all registries, sorted.

@@ -1,0 +1,114 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+)
+
+// expectMetric waits until the manager shows the line.
+func (s *scenario) expectMetric(line string) {
+	s.Helper()
+	s.await("metric "+line, func() error {
+		status, body, err := s.manager.Get(s.Context(), metricsServer, "/metrics")
+		if err != nil || status != http.StatusOK {
+			return fmt.Errorf("metrics answer %d: %w", status, err)
+		}
+		if !strings.Contains(body, line+"\n") {
+			return errors.New("it says otherwise")
+		}
+		return nil
+	})
+}
+
+// TestASlowServiceHoldsUpNoOther: a registry that hangs for one service has half of the calls of that service's pods, and
+// the rollout of another goes on.
+func TestASlowServiceHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	styles := []style{labels, mixed}
+	server := startRegistry(t, onlyRegistry, registryOptions{})
+	config := defaultConfiguration(server.URL(), namespacesOf("slow", styles)...)
+	const timeout = 4 * time.Second
+	config["registry"] = map[string]any{
+		"driver": "http", "endpoint": server.URL(), "timeout": timeout.String(), "maxInFlight": 4,
+	}
+	m := startManager(t, "slow", config, "--workers=6")
+	all := newScenarios(t, m, server, "slow", styles)
+	slow, swift := all[0], all[1]
+	swift.Create(inPlace, replicas(2))
+	swift.ExpectSteady()
+	before := swift.Pods()
+
+	began := time.Now()
+	hold := server.Hold(slow.match(""))
+	slow.Create(replicas(10))
+	slow.AwaitCalls(hold, 2)
+	slow.expectMetric(`rollcall_registry_slots_in_use{registry="default"} 2`)
+	swift.UpdateImage("nginx:2")
+	swift.ExpectSteady()
+	swift.ExpectImage("nginx:2", before)
+	slow.AwaitCalls(hold, 4) // time-outs make room for the next, and for no more
+	calls, rounds := slow.calls(slow.match("")), int(time.Since(began)/timeout)+1
+	slow.Expect(calls <= 2*rounds, "there were %d calls of the slow service in %d times its time-out, want 2 at once", calls, rounds)
+	slow.Expect(len(slow.registry.serving(t, slow.ns)) == 0, "a pod was registered by a call that hangs")
+
+	hold.Release()
+	slow.ExpectSteady()
+	finish(all)
+}
+
+// TestARegistryThatIsDownIsProbed: with several pods that can't be registered, the registry gets one call every five
+// seconds, and all go on when it answers again.
+func TestARegistryThatIsDownIsProbed(t *testing.T) {
+	t.Parallel()
+	styles := []style{labels, finalizer}
+	server := startRegistry(t, onlyRegistry, registryOptions{})
+	m := startManager(t, "down", defaultConfiguration(server.URL(), namespacesOf("down", styles)...))
+	all := newScenarios(t, m, server, "down", styles)
+
+	mend := server.Fail(registrytest.Match{}, errors.New("out of order"))
+	for _, s := range all {
+		s.Create(replicas(4))
+	}
+	first := all[0]
+	first.expectMetric(`rollcall_registry_breaker_state{registry="default",state="open"} 1`)
+	opened := time.Now()
+	var probes []registrytest.Call
+	first.await("three probes", func() error {
+		probes = nil
+		for _, c := range server.Calls(registrytest.Match{}) {
+			if c.Started.After(opened) {
+				probes = append(probes, c)
+			}
+		}
+		if len(probes) < 3 {
+			return fmt.Errorf("there were %d", len(probes))
+		}
+		return nil
+	})
+	for i, probe := range probes[1:] {
+		pause := probe.Started.Sub(probes[i].Started)
+		first.Expect(pause > 4*time.Second, "a call came %s after the one before", pause)
+	}
+	for _, s := range all {
+		for _, pod := range s.Pods() {
+			s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryUnavailable", "out of order")
+		}
+	}
+
+	mend()
+	for _, s := range all {
+		s.ExpectSteady()
+	}
+	first.expectMetric(`rollcall_registry_breaker_state{registry="default",state="closed"} 1`)
+	first.expectMetric(`rollcall_registry_queued_calls{registry="default"} 0`)
+	first.expectMetric(`rollcall_registry_slots_in_use{registry="default"} 0`)
+	finish(all)
+}
