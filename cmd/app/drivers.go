@@ -41,7 +41,7 @@ type opened struct {
 	section config.Registry
 	// registry is guarded and timed; the controller knows it by its identity.
 	registry *calls.Registry
-	// gate bounds the calls that the controller makes.
+	// gate bounds the calls that the controller makes. Heartbeats are renewals: they have a bound of their own.
 	gate *gate.Gate
 	// handler is nil where the driver serves nothing.
 	handler http.Handler

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/gate"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -30,6 +31,41 @@ func TestOpenKeepsTheRegistryWhereItsSectionIsTheSame(t *testing.T) {
 	next := expectOpened(t, d, configured(t, strings.Replace(minimal, "fake", "fake\n  timeout: 1s", 1)))
 	if next.registry == first.registry {
 		t.Error("another timeout made no other registry")
+	}
+}
+
+func TestEachRegistryHasItsOwnGate(t *testing.T) {
+	t.Parallel()
+	d := newDrivers(t, newFake)
+	expectOpened(t, d, configured(t, several))
+	before := d.current.Load()
+	if before.get("old").gate == before.get("new").gate {
+		t.Error("one that is slow would hold up the other")
+	}
+	changed := configured(t, strings.Replace(several, "new: {driver: fake", "new: {driver: fake, maxInFlight: 7", 1))
+	expectOpened(t, d, changed)
+	after := d.current.Load()
+	if after.get("old").gate != before.get("old").gate || after.get("new").gate == before.get("new").gate {
+		t.Error("want a new gate for the one that changed, and for no other")
+	}
+	given := settings(changed, after).Registries["new"].Gate
+	if got := given.Status().Slots; got != 7 || given != after.get("new").gate {
+		t.Errorf("the controller has a gate of %d slots, want that of the registry with 7", got)
+	}
+}
+
+func TestACallThatTheGuardRefusesSaysNothingOfTheRegistry(t *testing.T) {
+	t.Parallel()
+	d := newDrivers(t, newFake)
+	first := expectOpened(t, d, configured(t, minimal))
+	expectOpened(t, d, configured(t, minimal), "default")
+	for i := range 10 {
+		caller := gate.Caller{ID: fmt.Sprint(i), Service: fmt.Sprint(i), Wake: func() {}}
+		leave, refused := first.gate.Enter(caller)
+		if refused != nil {
+			t.Fatalf("call %d was refused: %v", i, refused.Outage)
+		}
+		leave(first.registry.Register(t.Context(), registry.Instance{}))
 	}
 }
 
