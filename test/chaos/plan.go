@@ -130,7 +130,7 @@ func fullPlan(seed uint64, workloads int) planner {
 			{addForeign, 1},
 		},
 		blowsPerStorm: 2,
-		always:        []kind{killAtAnswer, killManager, killStandby},
+		always:        []kind{killAtAnswer, killManager, killStandby, killAtAnswer},
 		last:          []kind{wipeHalf, addForeign},
 		themes:        []func(*planner){anything, races, handovers},
 	}
@@ -150,7 +150,7 @@ func races(p *planner) {
 func handovers(p *planner) {
 	p.faults = []kind{holdBack, loseAnswers, netSlow, netCut}
 	p.blows = []share{{stopManager, 1}}
-	p.blowsPerStorm = 5
+	p.blowsPerStorm = 4
 }
 
 // round returns the storm of a round, in the order of time.
