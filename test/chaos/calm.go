@@ -11,6 +11,8 @@ import (
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -25,6 +27,10 @@ const (
 	calmPoll     = 250 * time.Millisecond
 	// quietFor is how long everything must have been right.
 	quietFor = time.Second
+	// nudgeEvery is how often KWOK is reminded of a pod that it owes something.
+	nudgeEvery = 5 * time.Second
+	// annotationNudge means nothing to anybody.
+	annotationNudge = "chaos.rollcall.dev/nudge"
 )
 
 // grievance is something that is not as it shall be in the end.
@@ -124,6 +130,7 @@ func (g *game) grievances(ctx context.Context) ([]grievance, error) {
 	}
 	live := g.journal.known()
 	g.separate(ctx, live)
+	g.nudge(ctx, live)
 	all := compare(live, g.registry.list(ctx))
 	for i := range sets.Items {
 		if why := unsettled(&sets.Items[i], live); why != "" {
@@ -150,8 +157,8 @@ func compare(live map[string]livePod, entries []registry.Entry) []grievance {
 	for uid, p := range live {
 		if !p.steady() {
 			all = append(all, grievance{kind: "stuck", uid: uid, within: moveWithin, text: fmt.Sprintf(
-				"pod %s/%s stands in state %q at version %d (ready: %t, being deleted: %t)",
-				p.name.namespace, p.name.name, p.state, p.version, p.ready, p.deleting)})
+				"pod %s/%s stands in state %q (ready: %t, being deleted: %t, stamp %s)",
+				p.name.namespace, p.name.name, p.state, p.ready, p.deleting, p.stamp)})
 			continue
 		}
 		for _, service := range slices.Sorted(maps.Keys(p.workload.services)) {
@@ -202,5 +209,21 @@ func (g *game) separate(ctx context.Context, live map[string]livePod) {
 		}
 		g.out.printf("KWOK gave address %s to two pods: deleting %s", p.address, p.name.name)
 		_ = g.k8s.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.name.namespace, Name: p.name.name}})
+	}
+}
+
+// nudge touches pods for which KWOK has something to do: unlike a kubelet it does not try again what failed because the API
+// server went away, until the pod changes. Pods that wait for a manager are not touched, so that nothing is hidden that a
+// manager has missed.
+func (g *game) nudge(ctx context.Context, live map[string]livePod) {
+	now := time.Now()
+	for _, p := range live {
+		owes := p.deleting && !p.held || !p.deleting && !p.ready
+		if !owes || now.Sub(p.at) < nudgeEvery {
+			continue
+		}
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, annotationNudge, now.Format(time.RFC3339))
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.name.namespace, Name: p.name.name}}
+		_ = g.k8s.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(patch))) // tried again
 	}
 }

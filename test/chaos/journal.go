@@ -69,6 +69,7 @@ type sighting struct {
 	state, stamp string
 	ready        bool
 	deleting     bool
+	held         bool // by finalizers
 	gone         bool
 	// gap: versions between this one and the one before may not have been seen.
 	gap bool

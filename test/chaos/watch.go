@@ -102,7 +102,7 @@ func (p *podWatch) saw(pod *corev1.Pod, gone, gap bool) {
 	p.journal.saw(string(pod.UID), podName{pod.Namespace, pod.Name}, w, sighting{
 		at: time.Now(), version: version, gone: gone, gap: gap,
 		state: pod.Labels[appspub.LifecycleStateKey], stamp: pod.Annotations[appspub.LifecycleTimestampKey],
-		ready: podReady(pod), deleting: pod.DeletionTimestamp != nil, set: w.setOn(pod),
+		ready: podReady(pod), deleting: pod.DeletionTimestamp != nil, held: len(pod.Finalizers) > 0, set: w.setOn(pod),
 		address: pod.Status.PodIP, image: pod.Spec.Containers[0].Image, record: pod.Annotations[recordAnnotation],
 	})
 }
