@@ -178,10 +178,14 @@ func (p *page) learn(f found) {
 	if p.held[in].since.After(f.asOf) || p.left[in].After(f.asOf) {
 		return
 	}
-	if c := p.calls[in]; c == nil {
+	c := p.calls[in]
+	if c == nil {
 		p.calls[in] = &call{listed: &f}
-	} else {
-		c.acknowledged = false
+		return
+	}
+	c.acknowledged = false
+	if f.State == registry.InService {
+		c.outSince = time.Time{} // clients are given it again, so a drain begins anew
 	}
 }
 

@@ -377,3 +377,16 @@ func (w *world) expectDoubtful(why string, want ...*corev1.Pod) {
 		w.Fatalf("in doubt are %v, want %v\nwhy: %s", got, wanted, why)
 	}
 }
+
+func TestADrainBeginsAnewWhereSomebodyPutThePodBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *Settings) { s.Drain = 10 * time.Second })
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+	w.reconcile(pod)
+	w.sleep(8 * time.Second)
+	w.must(w.backend.Register(w.Context(), w.instance(pod, "web", 8080)), "registering past us")
+	w.resync(Listing{})
+	w.expectResult("clients were given it a moment ago", w.reconcile(pod), 10*time.Second)
+	w.expectNotInService(pod)
+}

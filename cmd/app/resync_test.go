@@ -1,0 +1,75 @@
+package app
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	kubernetesfake "k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/rollcall-dev/rollcall/internal/resync"
+)
+
+func TestWhatAPersonAsksOfResync(t *testing.T) {
+	t.Parallel()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "system", Name: "rollcall", Annotations: map[string]string{resync.AnnotationRun: "of the last leader"},
+	}}
+	clients := kubernetesfake.NewClientset(lease)
+	asked, log := &askedResync{}, &strings.Builder{}
+	r := &requests{
+		leases: clients.CoordinationV1().Leases("system"), name: "rollcall", resync: asked,
+		logger: funcr.New(func(_, args string) { log.WriteString(args + "\n") }, funcr.Options{}),
+	}
+	annotate := func(key, value string) {
+		lease.Annotations[key] = value
+		if _, err := clients.CoordinationV1().Leases("system").Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	r.look(t.Context())
+	asked.expect(t, "the annotation is old, and a leader begins with a run anyway", 0)
+	annotate(resync.AnnotationRun, "now")
+	r.look(t.Context())
+	r.look(t.Context())
+	asked.expect(t, "the value is new once", 1)
+	annotate(resync.AnnotationApprove, "abc, def,")
+	r.look(t.Context())
+	asked.expect(t, "there are two digests, and no run was asked for", 1, "abc", "def")
+	delete(lease.Annotations, resync.AnnotationRun)
+	annotate(resync.AnnotationApprove, "")
+	r.look(t.Context())
+	asked.expect(t, "both are gone", 1)
+
+	clients.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("forbidden")
+	})
+	r.look(t.Context())
+	r.look(t.Context())
+	if got := strings.Count(log.String(), "forbidden"); got != 1 {
+		t.Errorf("logged %d errors, want one:\n%s", got, log)
+	}
+}
+
+type askedResync struct {
+	runs     int
+	approved []string
+}
+
+func (a *askedResync) Run() { a.runs++ }
+
+func (a *askedResync) Approve(digests []string) { a.approved = digests }
+
+func (a *askedResync) expect(t *testing.T, why string, runs int, approved ...string) {
+	t.Helper()
+	if diff := cmp.Diff(approved, append([]string(nil), a.approved...)); diff != "" || a.runs != runs {
+		t.Errorf("asked for %d runs, want %d; approved (-want +got):\n%s\nwhy: %s", a.runs, runs, diff, why)
+	}
+}

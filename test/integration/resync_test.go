@@ -1,0 +1,182 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"testing"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+)
+
+// resynced is a scenario whose registry is compared with the cluster every second.
+func resynced(t *testing.T, name string, style style, flags ...string) *scenario {
+	t.Helper()
+	r := startRegistry(t, onlyRegistry, registryOptions{})
+	config := defaultConfiguration(r.URL(), name)
+	config["resync"] = map[string]any{"interval": "1s"}
+	s := newScenario(t, startManager(t, name, config, flags...), r, style, name)
+	s.troubled = true
+	if style == mixed {
+		s.Play()
+	}
+	return s
+}
+
+// TestResync: whatever somebody does to the registry, it is put right, and what others wrote is left.
+func TestResync(t *testing.T) {
+	t.Parallel()
+	for _, style := range updateHooked {
+		t.Run(string(style), func(t *testing.T) {
+			t.Parallel()
+			s := resynced(t, "resync-"+string(style), style)
+			s.Create(replicas(4))
+			s.ExpectSteady()
+			others := s.registerOthers()
+
+			s.must(s.registry.Expire(s.Context(), s.instance(s.Pods()[0]), s.instance(s.Pods()[1])))
+			s.ExpectSteady()
+			s.must(s.registry.FailOver(s.Context(), s.instance(s.Pods()[2])))
+			s.ExpectSteady()
+			moved := s.instance(s.Pods()[3])
+			moved.Service = "elsewhere"
+			s.must(s.registry.Register(s.Context(), moved))
+			s.ExpectSteady()
+			left := s.instance(s.Pods()[3])
+			left.Address, left.Pod, left.UID = "10.9.9.9", "long-gone", "uid-of-long-gone"
+			s.must(s.registry.Register(s.Context(), left))
+			s.ExpectSteady()
+
+			s.ExpectUntouched(others)
+			finish([]*scenario{s})
+		})
+	}
+}
+
+// TestVanishedWhileDown: pods that disappear while no manager works leave their entries, which the next one finds.
+func TestVanishedWhileDown(t *testing.T) {
+	t.Parallel()
+	for _, style := range updateHooked {
+		t.Run(string(style), func(t *testing.T) {
+			t.Parallel()
+			s := resynced(t, "vanished-"+string(style), style)
+			s.Create(replicas(4))
+			s.ExpectSteady()
+			others := s.registerOthers()
+			stay := s.Pods()[1:]
+			s.manager.Kill()
+			s.Vanish(s.Pods()[0])
+
+			restart(t, s.manager)
+			s.ExpectSteady()
+			for _, pod := range stay {
+				s.Expect(s.counted(pod, registrytest.OpRegister) == 1, "pod %s was listed and registered all the same", pod.Name)
+			}
+			s.ExpectUntouched(others)
+			finish([]*scenario{s})
+		})
+	}
+}
+
+// TestVanishedUnrecorded: the manager dies after the registry's answer and before the record, and then the pod goes: nothing in
+// the cluster knows of the entry.
+func TestVanishedUnrecorded(t *testing.T) {
+	t.Parallel()
+	s := resynced(t, "unrecorded", preNormal)
+	gate := s.manager.proxy.HoldPodWritesIn(s.ns, appspub.LifecycleStatePreparingNormal)
+	s.Create(replicas(1))
+	s.await("the pod's entry", func() error {
+		if len(s.registry.serving(t, s.ns)) == 0 || gate.Held() == 0 {
+			return errors.New("it is not there")
+		}
+		return nil
+	})
+	pod := s.Pods()[0]
+	s.manager.Kill()
+	gate.Release()
+	s.Vanish(pod)
+	restart(t, s.manager)
+	s.ExpectSteady()
+	finish([]*scenario{s})
+}
+
+// TestBlockedRemoval: more than resync.maxRemovals go only when a person has approved of exactly these.
+func TestBlockedRemoval(t *testing.T) {
+	t.Parallel()
+	s := resynced(t, "blocked", labels,
+		"--leader-elect=true", "--leader-election-namespace=default", "--leader-election-id=blocked")
+	s.Create(replicas(2))
+	s.ExpectSteady()
+	for i := range 5 {
+		s.must(s.registry.Register(s.Context(), registry.Instance{
+			Service: s.ns, Address: "10.9.9.9", Port: i + 1, Cluster: clusterName, Namespace: s.ns,
+			Pod: fmt.Sprintf("phantom-%d", i), UID: fmt.Sprintf("uid-of-phantom-%d", i),
+		}))
+	}
+	s.ExpectLogged("a removal is blocked", "5 of 7 entries", "rollcall.dev/approve-removals")
+	s.ExpectMetric(`rollcall_resync_blocked_removals{registry="default"}`, "5")
+	s.annotateLease("blocked", "rollcall.dev/approve-removals", "0123456789ab")
+	s.annotateLease("blocked", "rollcall.dev/resync", "now")
+	s.ExpectLogged("a resync was asked for", "now")
+	s.Expect(len(s.registry.Entries(t, s.ns)) == 7, "what nobody approved of was removed")
+
+	digests := regexp.MustCompile(`approve-removals=([0-9a-f]{12})`).FindAllStringSubmatch(s.manager.Log(), -1)
+	s.annotateLease("blocked", "rollcall.dev/approve-removals", digests[len(digests)-1][1])
+	s.ExpectSteady()
+	s.ExpectMetric(`rollcall_resync_blocked_removals{registry="default"}`, "0")
+	finish([]*scenario{s})
+}
+
+// instance is the pod's only one.
+func (s *scenario) instance(pod *corev1.Pod) registry.Instance {
+	s.Helper()
+	return s.entriesOf([]*corev1.Pod{pod})[0].Instance
+}
+
+// registerOthers registers what is another cluster's, and what is of a namespace that another manager looks after.
+func (s *scenario) registerOthers() []registry.Instance {
+	s.Helper()
+	foreign := registry.Instance{
+		Service: s.ns, Address: "10.8.8.8", Port: 80, Cluster: "another", Namespace: s.ns, Pod: "theirs", UID: "uid-of-theirs",
+	}
+	elsewhere := foreign
+	elsewhere.Port, elsewhere.Cluster, elsewhere.Namespace = 81, clusterName, "another-namespace"
+	s.must(s.registry.Register(s.Context(), foreign))
+	s.must(s.registry.Register(s.Context(), elsewhere))
+	return []registry.Instance{foreign, elsewhere}
+}
+
+func (s *scenario) ExpectUntouched(all []registry.Instance) {
+	s.Helper()
+	for _, in := range all {
+		entries, err := s.registry.Truth(s.Context(), in.Cluster)
+		s.must(err)
+		s.Expect(slices.ContainsFunc(entries, func(e registry.Entry) bool { return e.Equal(in) }),
+			"the entry of %s/%s in cluster %s is gone", in.Namespace, in.Pod, in.Cluster)
+		for _, c := range s.registry.Calls(registrytest.Match{UID: in.UID}) {
+			s.Expect(c.Op == registrytest.OpRegister, "%s was called for an entry of %s", c.Op, in.Cluster)
+		}
+	}
+}
+
+// Vanish makes a pod disappear, whatever stands on it.
+func (s *scenario) Vanish(pod *corev1.Pod) {
+	s.Helper()
+	s.must(s.k8s.Patch(s.Context(), pod.DeepCopy(), mergePatch(`{"metadata":{"finalizers":null}}`)))
+	s.must(s.k8s.Delete(s.Context(), pod.DeepCopy(), client.GracePeriodSeconds(0)))
+	s.AwaitGone(pod)
+}
+
+func (s *scenario) annotateLease(name, key, value string) {
+	s.Helper()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+	s.must(s.k8s.Patch(s.Context(), lease, mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, value))))
+}
