@@ -60,11 +60,8 @@ func (f found) request(p *page) Request {
 // was acknowledged after the registry was asked counts, and not the list. It calls no registry and may be called at any
 // time.
 func (r *PodReconciler) Compare(l Listing) Comparison {
-	result := r.ledger.compare(l, r.clock.Now())
-	if result.Missing+result.Different > 0 {
-		r.wake()
-	}
-	return result
+	defer r.wake()
+	return r.ledger.compare(l, r.clock.Now())
 }
 
 // compare goes through the entries and then through what is held.

@@ -368,6 +368,11 @@ func (w *world) expectResync(why string, want Comparison) {
 
 func (w *world) expectDoubtful(why string, want ...*corev1.Pod) {
 	w.Helper()
+	select {
+	case <-w.r.lost:
+	default:
+		w.Fatalf("nobody was told to look\nwhy: %s", why)
+	}
 	_, got := w.r.ledger.takeDoubted()
 	wanted := make([]Request, 0, len(want))
 	for _, pod := range want {
