@@ -242,11 +242,11 @@ func (o *observation) neverIn(in lifecycle.Recorded) bool {
 }
 
 // recordStands reports whether the record may be taken for an acknowledgement: this process made no call for the
-// instance, and the pod has stayed, since the record was written, where only "out" is ever wanted. Anywhere else
-// another process may have made a call after the record was written.
+// instance, no list says otherwise, and the pod has stayed, since the record was written, where only "out" is ever wanted.
+// Anywhere else another process may have made a call after the record was written.
 func (o *observation) recordStands(s step) bool {
-	in := s.key()
-	return o.page.calls[in] == nil && o.input.Record.Fresh(o.pod()) && o.input.Record.Says(s.want, in) && outStay(o)
+	record := o.input.Record
+	return record.Fresh(o.pod()) && record.Says(s.want, s.key()) && outStay(o) && !o.page.calls[s.key()].disproves(record)
 }
 
 func outStay(o *observation) bool {

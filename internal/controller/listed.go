@@ -186,6 +186,28 @@ func (p *page) learn(f found) {
 	}
 }
 
+// disproves reports whether a call was made that counts more than the record, or a list that is younger says otherwise.
+func (c *call) disproves(record lifecycle.Record) bool {
+	switch {
+	case c == nil:
+		return false
+	case c.listed == nil:
+		return true
+	default:
+		return record.Want != stateWanted(c.listed.State) && !writtenAt(record).After(c.listed.asOf)
+	}
+}
+
+// writtenAt is a time that the record was not written before: the acknowledgement where it names that, else the beginning of
+// the pod's stay in its state.
+func writtenAt(record lifecycle.Record) time.Time {
+	if record.OutSince != nil {
+		return *record.OutSince
+	}
+	began, _ := time.Parse(time.RFC3339, record.Stamp.Timestamp) // garbage is no time at all
+	return began
+}
+
 // confirm takes what is listed in service for an acknowledgement of Register, so that a new leader need not register
 // every pod again. It does so only in Normal, where no hook hangs on it: a pod that Kruise waits for costs the call.
 func (r *PodReconciler) confirm(seen *observation) {
