@@ -136,14 +136,15 @@ func fullPlan(seed uint64, workloads int) planner {
 	}
 }
 
-// anything leaves the storm as it is.
-func anything(*planner) {}
+// anything has the API server away too.
+func anything(p *planner) { p.always = append(slices.Clone(p.always), restartServer) }
 
 // races have pods move on while calls are under way.
 func races(p *planner) {
 	p.work = []share{{rollBack, 5}, {cancelDelete, 4}, {update, 3}, {markDeleted, 1}, {forceDelete, 1}}
 	p.workEvery = 500 * time.Millisecond
 	p.faults = []kind{netSlow, loseAnswers, holdBack}
+	p.always = append(slices.Clone(p.always), pauseManager)
 }
 
 // handovers have one manager go on where another was stopped, with calls of that on their way.
