@@ -278,7 +278,15 @@ func registerPods(own *prometheus.Registry, reconciler *controller.PodReconciler
 			return converted
 		},
 		UnmatchedWorkloads: reconciler.UnmatchedWorkloads,
-		Now:                time.Now,
+		Releases: func() []metrics.Release {
+			releases := reconciler.Releases()
+			converted := make([]metrics.Release, 0, len(releases))
+			for _, r := range releases {
+				converted = append(converted, metrics.Release(r))
+			}
+			return converted
+		},
+		Now: time.Now,
 	})
 }
 

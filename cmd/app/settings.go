@@ -20,6 +20,11 @@ func settings(c *config.Config, all *registries) controller.Settings {
 		Drain:                  c.Drain,
 		Unready:                lifecycle.UnreadyPolicy(c.Unready),
 		PanicThreshold:         c.PanicThreshold,
+		OnRegistryFailure: lifecycle.FailurePolicy{
+			PreDelete:     c.OnRegistryFailure.PreDelete == config.Proceed,
+			InPlaceUpdate: c.OnRegistryFailure.InPlaceUpdate == config.Proceed,
+			After:         c.OnRegistryFailure.After,
+		},
 	}
 	for name, o := range all.byName {
 		s.Registries[name] = controller.Registry{

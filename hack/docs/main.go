@@ -164,6 +164,7 @@ func exercise(ctx context.Context) ([]*dto.MetricFamily, error) {
 	err = metrics.RegisterPods(all, metrics.Pods{
 		Waits:              func() []metrics.Wait { return []metrics.Wait{{}} },
 		UnmatchedWorkloads: func() int { return 0 },
+		Releases:           func() []metrics.Release { return []metrics.Release{{}} },
 		Now:                time.Now,
 	})
 	if err != nil {

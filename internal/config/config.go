@@ -28,6 +28,10 @@ const (
 	DefaultPanicThreshold = 50
 	DefaultResync         = time.Minute
 	DefaultMaxRemovals    = "20%"
+
+	Proceed                  = "Proceed"
+	DefaultOnRegistryFailure = "Block"
+	DefaultAfter             = 10 * time.Minute
 )
 
 // leastInFlight leaves one call to other services where one service has its half.
@@ -56,6 +60,8 @@ type Config struct {
 	// PanicThreshold is a share in percent, from 1 to 100.
 	PanicThreshold int
 	Resync         Resync
+	// OnRegistryFailure says whether pods go on that a registry can't be told of.
+	OnRegistryFailure OnRegistryFailure
 
 	// single is set where the file says registry, and not registries.
 	single bool
@@ -102,6 +108,14 @@ type Resync struct {
 	Interval time.Duration
 	// MaxRemovals is how many of the entries that are ours one comparison may remove: a number, or a percentage.
 	MaxRemovals intstr.IntOrString
+}
+
+// OnRegistryFailure says for each hook that releases a pod whether it goes on without a registry that can't be told.
+type OnRegistryFailure struct {
+	// PreDelete and InPlaceUpdate are Block or Proceed.
+	PreDelete, InPlaceUpdate string
+	// After is how long the pod waits before it proceeds.
+	After time.Duration
 }
 
 // Limits is what a configuration is checked against that it does not hold itself.

@@ -68,6 +68,7 @@ func TestDefaults(t *testing.T) {
 		Unready:           "FailOver",
 		PanicThreshold:    50,
 		Resync:            Resync{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")},
+		OnRegistryFailure: OnRegistryFailure{PreDelete: "Block", InPlaceUpdate: "Block", After: 10 * time.Minute},
 		single:            true,
 	}
 	if diff := cmp.Diff(want, got, unexported()...); diff != "" {
@@ -101,6 +102,7 @@ drain: 0s
 unready: Keep
 panicThreshold: 30%
 resync: {interval: 30s, maxRemovals: 5}
+onRegistryFailure: {preDelete: Proceed, inPlaceUpdate: Proceed, after: 90s}
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -134,8 +136,9 @@ resync: {interval: 30s, maxRemovals: 5}
 			},
 		},
 		Unready: "Keep", PanicThreshold: 30,
-		Resync: Resync{Interval: 30 * time.Second, MaxRemovals: intstr.FromInt32(5)},
-		single: true,
+		Resync:            Resync{Interval: 30 * time.Second, MaxRemovals: intstr.FromInt32(5)},
+		OnRegistryFailure: OnRegistryFailure{PreDelete: "Proceed", InPlaceUpdate: "Proceed", After: 90 * time.Second},
+		single:            true,
 	}
 	if diff := cmp.Diff(want, got, unexported()...); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -242,7 +245,9 @@ func TestRefuses(t *testing.T) {
 		"removals below none":  {"nothing can be put back this way", with("", "resync: {maxRemovals: -1}"), []string{"resync.maxRemovals", "-1"}},
 		"half a removal":       {"entries are counted", with("", "resync: {maxRemovals: 1.5}"), []string{"resync.maxRemovals", "1.5"}},
 		"resync as a list":     {"the kind is named", with("", "resync: []"), []string{"resync", "an array", "an object"}},
-		"onRegistryFailure":    {"no field before something implements it", with("", "onRegistryFailure: {after: 1m}"), []string{"onRegistryFailure", "unknown field"}},
+		"a failure policy":     {"the known ones are listed", with("", "onRegistryFailure: {preDelete: Ignore}"), []string{"onRegistryFailure.preDelete: Unsupported", `"Block", "Proceed"`}},
+		"a failing preNormal":  {"no pod comes into rotation unacknowledged", with("", "onRegistryFailure: {preNormal: Proceed}"), []string{"onRegistryFailure.preNormal", "unknown field", "preDelete, inPlaceUpdate, after"}},
+		"a deadline of text":   {"the form is shown", with("", "onRegistryFailure: {after: soon}"), []string{"onRegistryFailure.after", `such as "10m0s"`}},
 		"a number for text":    {"the kind is named", with("prod-1", "1.10"), []string{"cluster", "a number", "in quotes"}},
 		"an unquoted brace":    {"YAML takes it for an object", with("", "service: {name: {label:app}}"), []string{"service.name", "an object", "a string, in quotes"}},
 		"text for a number":    {"the kind is named", with("", `service: {port: "80"}`), []string{"service.port", "a string", "whole number"}},

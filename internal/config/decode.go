@@ -30,6 +30,7 @@ type document struct {
 	Unready           any                          `json:"unready"`
 	PanicThreshold    any                          `json:"panicThreshold"`
 	Resync            resyncDocument               `json:"resync"`
+	OnRegistryFailure failureDocument              `json:"onRegistryFailure"`
 }
 
 // registryDocument is one registry. Those with a name are decoded one by one, since the decoder's errors leave out the
@@ -71,6 +72,12 @@ type serviceDocument struct {
 type resyncDocument struct {
 	Interval    any `json:"interval"`
 	MaxRemovals any `json:"maxRemovals"`
+}
+
+type failureDocument struct {
+	PreDelete     any `json:"preDelete"`
+	InPlaceUpdate any `json:"inPlaceUpdate"`
+	After         any `json:"after"`
 }
 
 // decode returns nil where nothing further can be checked.

@@ -9,6 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
+func (v *validator) onRegistryFailure(d failureDocument) OnRegistryFailure {
+	path := field.NewPath("onRegistryFailure")
+	return OnRegistryFailure{
+		PreDelete:     v.oneOf(path.Child("preDelete"), d.PreDelete, DefaultOnRegistryFailure, Proceed),
+		InPlaceUpdate: v.oneOf(path.Child("inPlaceUpdate"), d.InPlaceUpdate, DefaultOnRegistryFailure, Proceed),
+		After:         v.duration(path.Child("after"), d.After, DefaultAfter, 0),
+	}
+}
+
 // oneOf reads one of a few words; nothing written is def, which is one of them.
 func (v *validator) oneOf(path *field.Path, written any, def string, others ...string) string {
 	if written == nil {

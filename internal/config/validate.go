@@ -34,6 +34,8 @@ func (d *document) config(limits Limits) (*Config, field.ErrorList) {
 		PanicThreshold: v.percent(field.NewPath("panicThreshold"), d.PanicThreshold, DefaultPanicThreshold),
 		Resync:         v.resync(d.Resync),
 		single:         d.Registries == nil,
+
+		OnRegistryFailure: v.onRegistryFailure(d.OnRegistryFailure),
 	}
 	v.registries(c, d, limits)
 	return c, v.problems

@@ -42,6 +42,8 @@ type page struct {
 	lingers bool
 	// recalled: what the record holds was noted.
 	recalled bool
+	// skipRefused is why the pod's annotation to skip a hook was last refused: an Event of it came.
+	skipRefused string
 	// written is the resource version of our last write. A cache that is behind it has not seen our own change.
 	written string
 

@@ -35,6 +35,8 @@ type observation struct {
 	drain   time.Duration
 	// panic is the service of the pod of which too many pods are not ready at once; the zero value where none is.
 	panic panicking
+	// skip is what a person asks for.
+	skip lifecycle.Skip
 	// unsupported is the kind of a workload that Rollcall does not drive.
 	unsupported string
 
@@ -76,8 +78,9 @@ func (r *PodReconciler) observe(ctx context.Context, req Request) (*observation,
 		return nil, err
 	}
 	hooks := lifecycle.HooksOf(asLifecycle(workload), settings.Ownership)
-	seen := &observation{settings: settings, page: page}
+	seen := &observation{settings: settings, page: page, skip: lifecycle.SkipOf(pod, asLifecycle(workload))}
 	seen.input = lifecycle.Input{Pod: pod, Hooks: hooks, Record: lifecycle.RecordOf(pod), Ownership: settings.Ownership}
+	seen.input.Skips = seen.skip.Hooks
 	if !seen.managed() {
 		return seen, nil
 	}
@@ -210,9 +213,10 @@ func asLifecycle(workload *kruisev1alpha1.CloneSet) *lifecycle.Workload {
 		return nil
 	}
 	return &lifecycle.Workload{
-		Lifecycle:      workload.Spec.Lifecycle,
-		Selector:       workload.Spec.Selector,
-		TemplateLabels: workload.Spec.Template.Labels,
+		Lifecycle:           workload.Spec.Lifecycle,
+		Selector:            workload.Spec.Selector,
+		TemplateLabels:      workload.Spec.Template.Labels,
+		TemplateAnnotations: workload.Spec.Template.Annotations,
 	}
 }
 

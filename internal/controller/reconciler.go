@@ -61,6 +61,7 @@ type PodReconciler struct {
 	ledger    *ledger
 	workloads *workloads
 	peers     *peers
+	releases  releases
 	backoff   workqueue.TypedRateLimiter[types.UID]
 }
 
@@ -143,6 +144,7 @@ func (r *PodReconciler) Reconcile(ctx context.Context, req Request) (reconcile.R
 	}
 
 	decision := lifecycle.Decide(seen.input)
+	r.refuseSkip(seen, decision)
 	if blocked := seen.blocks(decision); blocked.reason != "" {
 		return r.block(ctx, req, seen, decision, blocked)
 	}
@@ -151,16 +153,23 @@ func (r *PodReconciler) Reconcile(ctx context.Context, req Request) (reconcile.R
 	if moved || err != nil {
 		return r.retry(req, moved), err
 	}
+	moved, err = r.skip(ctx, seen, lifecycle.Decide(seen.input))
+	if moved || err != nil {
+		return r.retry(req, moved), err
+	}
 	decision = lifecycle.Decide(seen.input)
 
 	progress := r.converge(ctx, seen, decision)
 	edit := decision.Then
 	if !progress.released() {
-		edit = lifecycle.Edit{}
+		edit = r.proceed(seen, decision, &progress.wait)
 	}
 	moved, err = r.patch(ctx, seen, edit, progress.record)
 	if moved || err != nil {
 		return r.retry(req, moved), err
+	}
+	if !progress.released() && !edit.Empty() {
+		r.proceeded(seen, decision, progress.wait)
 	}
 	return r.report(seen, lifecycle.Decide(seen.input), progress.wait), nil
 }

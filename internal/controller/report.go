@@ -104,6 +104,21 @@ const (
 	//
 	// What to do: nothing, the next manager goes on.
 	ReasonStopping Reason = "Stopping"
+	// ReasonProceeded: no reason to wait but an Event: a hook was released although a registry had not acknowledged, since
+	// `onRegistryFailure` says so. The registry is still told, as soon as it can be.
+	//
+	// What to do: look at the registry; clients may have been sent to a pod that was not there.
+	ReasonProceeded Reason = "Proceeded"
+	// ReasonSkipped: no reason to wait but an Event: a hook was released without the registry and the drain, since a person
+	// wrote the annotation `rollcall.dev/skip`. The registry is still told, as soon as it can be.
+	//
+	// What to do: nothing, if it was you.
+	ReasonSkipped Reason = "Skipped"
+	// ReasonSkipRefused: no reason to wait but an Event: the annotation `rollcall.dev/skip` asks for what can't be done, or
+	// comes from the workload's template, and then it was taken off the pod.
+	//
+	// What to do: write what the message says.
+	ReasonSkipRefused Reason = "SkipRefused"
 	// ReasonResolved: no reason to wait but the Event after one: what asked a person to look has passed.
 	//
 	// What to do: nothing.

@@ -33,6 +33,8 @@ type Settings struct {
 	// PanicThreshold is the share of a service's pods, in percent: when more of them are not ready at once, they are kept
 	// whatever Unready says.
 	PanicThreshold int
+	// OnRegistryFailure says which hooks go on without a registry that can't be told.
+	OnRegistryFailure lifecycle.FailurePolicy
 }
 
 // Registry is one registry, with the optional capabilities that the reconciler uses.

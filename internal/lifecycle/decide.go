@@ -46,6 +46,8 @@ type Input struct {
 	Unready UnreadyPolicy
 	// Panic reports that too many pods of one of its services are not ready at once; see [Peers.Panic].
 	Panic bool
+	// Skips are the hooks that a person lets go on this pod; see [SkipOf].
+	Skips []Hook
 }
 
 // Decision says what the registry shall say and what follows.
@@ -59,6 +61,8 @@ type Decision struct {
 	Then Edit
 	// Waiting is the hook that Kruise waits for now because of a handler of ours; empty where it waits for nothing.
 	Waiting Hook
+	// Skipped is Waiting where a person lets it go: Unacknowledged may be written at once.
+	Skipped Hook
 }
 
 // Edit is a change of a pod's handlers. It holds only what differs from the pod as it was decided on.
@@ -67,10 +71,14 @@ type Edit struct {
 	Clear []Handler
 	// ClearMarks are keys of newly-created marks, as labels or annotations.
 	ClearMarks []string
+	// ClearSkip removes [AnnotationSkip] as it stands on the pod.
+	ClearSkip bool
 }
 
 // Empty reports whether the edit changes nothing.
-func (e Edit) Empty() bool { return len(e.Set) == 0 && len(e.Clear) == 0 && len(e.ClearMarks) == 0 }
+func (e Edit) Empty() bool {
+	return len(e.Set) == 0 && len(e.Clear) == 0 && len(e.ClearMarks) == 0 && !e.ClearSkip
+}
 
 // Decide returns what the registry shall say of the pod as it is now, and what may follow. It is total and pure, and
 // deciding again after the decision was applied changes nothing more.
@@ -82,6 +90,7 @@ func Decide(in Input) Decision {
 	d.Arm = in.needed(d.Arm)
 	d.Then = in.needed(d.Then)
 	d.Waiting = in.waiting(d.Row)
+	d.Skipped = in.skipped(d)
 	return d
 }
 

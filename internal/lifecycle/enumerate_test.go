@@ -348,6 +348,7 @@ func (c *checker) check(r row) {
 		if r.mark.name == "none" && !r.crowded {
 			c.checkPure(d)
 			c.checkPolicies(d)
+			c.checkSkips(d)
 		}
 		c.checkOutcome(d)
 	}
@@ -420,6 +421,39 @@ func (c *checker) checkPolicies(d Decision) {
 func (c *checker) fail(format string, args ...any) {
 	c.t.Helper()
 	c.t.Errorf("%s\n\t%s", fmt.Sprintf(format, args...), c.row)
+}
+
+// checkSkips: a skip changes nothing of the decision but that the waiting hook is let go, and only where one is released.
+// Taken at its word, it asserts nothing, and deciding again skips no more.
+func (c *checker) checkSkips(d Decision) {
+	if d.Skipped != "" {
+		c.fail("skips %s unasked", d.Skipped)
+	}
+	in := c.input(c.pod)
+	in.Skips = []Hook{PreDelete, InPlaceUpdate}
+	skip := Decide(in)
+	skipped := skip.Skipped
+	if skip.Skipped = ""; !reflect.DeepEqual(d, skip) {
+		c.fail("a skip decides otherwise: %s", cmp.Diff(d, skip))
+	}
+	releases := d.Row == RowGone || d.Row == RowPreparingDelete || d.Row == RowPreparingUpdate
+	if skipped != "" && (skipped != d.Waiting || !releases) {
+		c.fail("skips %s in row %d, where Kruise waits for %q", skipped, d.Row, d.Waiting)
+	}
+	edit := d.Unacknowledged()
+	if len(edit.Set) > 0 || skipped == "" && !edit.Empty() {
+		c.fail("without an acknowledgement: %+v, skips %q", edit, skipped)
+	}
+	if skipped == "" {
+		return
+	}
+	in.Pod = c.pod.DeepCopy()
+	annotate(in.Pod, AnnotationSkip, string(skipped))
+	edit.ClearSkip = true
+	done := c.apply(in.Pod, edit, nil)
+	if in.Pod = done; done.Annotations[AnnotationSkip] != "" || Decide(in).Skipped != "" {
+		c.fail("skipped, and would skip again")
+	}
 }
 
 // checkTable compares with the table of the design, written down a second time.

@@ -13,6 +13,8 @@ type Workload struct {
 	Lifecycle      *appspub.Lifecycle
 	Selector       *metav1.LabelSelector
 	TemplateLabels map[string]string
+	// TemplateAnnotations are only asked for [AnnotationSkip].
+	TemplateAnnotations map[string]string
 }
 
 // Hooks are the handlers of a workload that are ours. The zero Hooks has none.

@@ -28,6 +28,7 @@ func Patch(pod *corev1.Pod, hooks Hooks, edit Edit, record *Record) ([]byte, err
 		labelOperations(pod, hooks, edit),
 		finalizerOperations(pod, edit),
 		markOperations(pod, edit),
+		skipOperations(pod, edit),
 	)
 	if record != nil && (len(changes) > 0 || !record.sameBut(RecordOf(pod)) || !RecordOf(pod).Exists()) {
 		text, err := json.Marshal(record)
@@ -139,6 +140,16 @@ func markOperations(pod *corev1.Pod, edit Edit) []Operation {
 		}
 	}
 	return operations
+}
+
+// skipOperations removes the annotation that the edit rests on, and no other: the person may have changed their mind.
+func skipOperations(pod *corev1.Pod, edit Edit) []Operation {
+	value, found := pod.Annotations[AnnotationSkip]
+	if !edit.ClearSkip || !found {
+		return nil
+	}
+	path := pointer("annotations", AnnotationSkip)
+	return []Operation{{Op: "test", Path: path, Value: value}, {Op: "remove", Path: path}}
 }
 
 func annotationOperations(pod *corev1.Pod, key, value string) []Operation {

@@ -76,12 +76,21 @@ type Wait struct {
 	Since  time.Time
 }
 
+// Release counts how often a hook was released although a registry had not acknowledged, and by what.
+type Release struct {
+	Hook  string
+	By    string
+	Count int
+}
+
 // Pods is what the metrics of pods and workloads are read from, at each scrape and concurrently.
 type Pods struct {
 	// Waits returns the pods that wait now.
 	Waits func() []Wait
 	// UnmatchedWorkloads returns how many workloads have hooks of which none is ours.
 	UnmatchedWorkloads func() int
+	// Releases returns what was released without an acknowledgement since the start.
+	Releases func() []Release
 	// Now is the clock that Wait.Since was taken from.
 	Now func() time.Time
 }
@@ -96,19 +105,23 @@ func RegisterPods(r prometheus.Registerer, p Pods) error {
 			"How long the pod has waited that waits longest, by hook and reason.", []string{"hook", "reason"}, nil),
 		unmatched: prometheus.NewDesc("rollcall_unmatched_workloads",
 			"Workloads with lifecycle hooks of which no handler matches hooks.owned.", nil, nil),
+		releases: prometheus.NewDesc("rollcall_unacknowledged_releases_total",
+			"Hooks that were released although a registry had not acknowledged, by hook and by what (failurePolicy, skip).",
+			[]string{"hook", "by"}, nil),
 	})
 }
 
 // podCollector reads at each scrape, so that a pod which waits no longer leaves no series behind.
 type podCollector struct {
 	Pods
-	waiting, oldest, unmatched *prometheus.Desc
+	waiting, oldest, unmatched, releases *prometheus.Desc
 }
 
 func (c *podCollector) Describe(out chan<- *prometheus.Desc) {
 	out <- c.waiting
 	out <- c.oldest
 	out <- c.unmatched
+	out <- c.releases
 }
 
 func (c *podCollector) Collect(out chan<- prometheus.Metric) {
@@ -129,6 +142,9 @@ func (c *podCollector) Collect(out chan<- prometheus.Metric) {
 			max(now.Sub(since[k]), 0).Seconds(), k.hook, k.reason)
 	}
 	out <- prometheus.MustNewConstMetric(c.unmatched, prometheus.GaugeValue, float64(c.UnmatchedWorkloads()))
+	for _, r := range c.Releases() {
+		out <- prometheus.MustNewConstMetric(c.releases, prometheus.CounterValue, float64(r.Count), r.Hook, r.By)
+	}
 }
 
 func register(r prometheus.Registerer, collectors ...prometheus.Collector) error {

@@ -112,12 +112,16 @@ func TestPodsAreReadAtEachScrape(t *testing.T) {
 	err := RegisterPods(r, Pods{
 		Waits:              func() []Wait { return waits },
 		UnmatchedWorkloads: func() int { return 3 },
+		Releases:           func() []Release { return []Release{{Hook: "preDelete", By: "skip", Count: 2}} },
 		Now:                func() time.Time { return now },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	const unmatched = `
+# HELP rollcall_unacknowledged_releases_total Hooks that were released although a registry had not acknowledged, by hook and by what (failurePolicy, skip).
+# TYPE rollcall_unacknowledged_releases_total counter
+rollcall_unacknowledged_releases_total{by="skip",hook="preDelete"} 2
 # HELP rollcall_unmatched_workloads Workloads with lifecycle hooks of which no handler matches hooks.owned.
 # TYPE rollcall_unmatched_workloads gauge
 rollcall_unmatched_workloads 3

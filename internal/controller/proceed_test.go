@@ -1,0 +1,242 @@
+package controller
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+)
+
+func proceeds(s *Settings) {
+	s.OnRegistryFailure = lifecycle.FailurePolicy{PreDelete: true, InPlaceUpdate: true, After: time.Minute}
+}
+
+func skips(hooks string) func(*corev1.Pod) { return annotated(lifecycle.AnnotationSkip, hooks) }
+
+func (w *world) expectReleases(why string, want ...Release) {
+	w.Helper()
+	var got []Release
+	for _, r := range w.r.Releases() {
+		if r.Count > 0 {
+			got = append(got, r)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		w.Fatalf("releases (-want +got):\n%swhy: %s", diff, why)
+	}
+}
+
+func TestAHookProceedsAfterItsDeadline(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, proceeds)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+	mend := w.registry.Fail(anyCall(), registry.RetryAfter(errors.New("down"), 10*time.Minute))
+	w.expectResult("the deadline is sooner than the registry", w.reconcile(pod), time.Minute)
+	w.expectEvents("", "Warning RegistryUnavailable ")
+	w.sleep(59 * time.Second)
+	w.restart()
+	w.expectResult("it counts from Kruise's timestamp", w.reconcile(pod), time.Second)
+	w.expectHooks("it is not over", pod, "preNormal inPlaceUpdate preDelete")
+	w.takeEvents()
+	w.takeJournal()
+
+	w.sleep(time.Second)
+	before := w.record(pod)
+	w.reconcile(pod)
+	w.expectHooks("the deadline is over", pod, "preNormal preDelete")
+	w.expectEvents("each time it is told", "Warning Proceeded hook inPlaceUpdate was released after 1m0s, since onRegistryFailure.inPlaceUpdate")
+	w.expectReleases("and counted", Release{Hook: "inPlaceUpdate", By: "failurePolicy", Count: 1})
+	if diff := cmp.Diff(before, w.record(pod)); diff != "" {
+		t.Errorf("the record claims what was not acknowledged (-was +is):\n%s", diff)
+	}
+	w.reconcile(pod)
+	w.expectReleases("once", Release{Hook: "inPlaceUpdate", By: "failurePolicy", Count: 1})
+
+	t.Log("The registry is still told, once it can be.")
+	mend()
+	w.sleep(10 * time.Minute)
+	w.takeJournal()
+	w.kruiseMoves(pod, appspub.LifecycleStateUpdating, unready)
+	w.reconcile(pod)
+	w.expectJournal("", failsOver, writes)
+}
+
+func TestWhatDoesNotProceed(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason   string
+		settings func(*Settings)
+		state    appspub.LifecycleStateType
+		workload func(*kruisev1alpha1.CloneSet)
+		fault    bool
+	}{
+		"blocked by the policy": {"Block is the default", func(*Settings) {}, appspub.LifecycleStatePreparingDelete, nil, true},
+		"a drain":               {"the registry has acknowledged", func(s *Settings) { proceeds(s); s.Drain = time.Hour }, appspub.LifecycleStatePreparingDelete, nil, false},
+		"a refused handler": {"what it blocks stays blocked", proceeds, appspub.LifecycleStatePreparingUpdate, func(c *kruisev1alpha1.CloneSet) {
+			c.Spec.Selector.MatchLabels[inPlaceLabel] = "hold"
+		}, true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, tc.settings)
+			change := tc.workload
+			if change == nil {
+				change = func(*kruisev1alpha1.CloneSet) {}
+			}
+			pod := w.servingPod(w.cloneSet("web", change), "web-1")
+			hooks := w.hooks(pod)
+			w.kruiseMoves(pod, tc.state)
+			if tc.fault {
+				w.registry.Fail(anyCall(), errors.New("down"))
+			}
+			for range 5 {
+				w.reconcile(pod)
+				w.sleep(11 * time.Minute)
+			}
+			w.expectHooks(tc.reason, pod, hooks)
+			w.expectReleases(tc.reason)
+		})
+	}
+}
+
+func TestADrainThatBeganElsewhereIsNotCutShort(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, proceeds, func(s *Settings) { s.Drain = 30 * time.Second })
+	other := w.withRegistry("new")
+	pod := w.servingPod(w.cloneSet("web", inRegistries("default,new")), "web-1")
+	other.Fail(anyCall(), registry.RetryAfter(errors.New("down"), time.Hour))
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.sleep(50 * time.Second)
+	w.expectResult("one of them is out since now, and drains for longer than the deadline", w.reconcile(pod), 30*time.Second)
+	w.sleep(29 * time.Second)
+	w.reconcile(pod)
+	w.expectReleases("its drain is not over")
+	w.sleep(time.Second)
+	w.reconcile(pod)
+	w.expectReleases("now it is", Release{Hook: "preDelete", By: "failurePolicy", Count: 1})
+}
+
+func TestADyingPodProceedsToo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, proceeds)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	mend := w.registry.Fail(anyCall(), errors.New("down"))
+	w.deletePod(pod)
+	last := w.current(pod)
+	w.clock.SetTime(last.DeletionTimestamp.Add(59 * time.Second))
+	w.reconcile(pod)
+	w.expectHooks("the deadline counts from the deletion", pod, "preNormal inPlaceUpdate preDelete")
+	w.sleep(time.Second)
+	w.reconcile(pod)
+	w.expectHooks("it is over", pod, "gone")
+	w.tellGone(last)
+	w.reconcile(pod)
+	mend()
+	w.reconcile(pod)
+	w.expectAbsent(pod)
+	w.expectNoPages("its departure goes on until the registry has acknowledged")
+}
+
+func TestASkipFreesAPod(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *Settings) { s.Drain = time.Hour })
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.registry.Fail(registrytest.Match{}, errors.New("down"))
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconcile(pod)
+	w.takeJournal()
+	w.takeEvents()
+	w.changePod(pod, skips("inPlaceUpdate"))
+	w.reconcile(pod)
+	w.expectHooks("it names another hook", pod, "preNormal inPlaceUpdate preDelete")
+	w.takeJournal()
+
+	w.changePod(pod, skips("preDelete, inPlaceUpdate"))
+	w.reconcile(pod)
+	w.expectJournal("it waits for nothing, and the registry is told after it", writes, deregisters+failed)
+	w.expectHooks("", pod, "inPlaceUpdate")
+	w.expectEvents("", `Warning Skipped hook preDelete was released by annotation rollcall.dev/skip: "preDelete, inPlaceUpdate"; `+
+		`not waited for: the registry's word of service "web" at 10.0.0.1:8080`)
+	w.expectReleases("", Release{Hook: "preDelete", By: "skip", Count: 1})
+	if _, left := w.current(pod).Annotations[lifecycle.AnnotationSkip]; left {
+		t.Error("the annotation is still there: it would skip again")
+	}
+}
+
+func TestASkipOfTheDrain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *Settings) { s.Drain = time.Hour })
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+	w.reconcile(pod)
+	w.takeJournal()
+	w.changePod(pod, skips("inPlaceUpdate"))
+	w.reconcile(pod)
+	w.expectJournal("", writes)
+	w.expectEvents("", `Warning Skipped hook inPlaceUpdate was released by annotation rollcall.dev/skip: "inPlaceUpdate"; `+
+		"not waited for: the drain of 1h0m0s")
+}
+
+func TestASkipThatIsRefused(t *testing.T) {
+	t.Parallel()
+	fromTemplate := func(c *kruisev1alpha1.CloneSet) {
+		c.Spec.Template.Annotations = map[string]string{lifecycle.AnnotationSkip: "preDelete"}
+	}
+	cases := map[string]struct {
+		reason   string
+		workload func(*kruisev1alpha1.CloneSet)
+		state    appspub.LifecycleStateType
+		skip     string
+		event    string
+		stays    bool
+	}{
+		"preNormal":    {"no pod comes into rotation unacknowledged", nil, appspub.LifecycleStatePreparingDelete, "preNormal", "Warning SkipRefused annotation rollcall.dev/skip: \"preNormal\": write preDelete", true},
+		"in Updated":   {"no pod comes into rotation unacknowledged", nil, appspub.LifecycleStateUpdated, "inPlaceUpdate", "Warning SkipRefused annotation rollcall.dev/skip: hook inPlaceUpdate waits", true},
+		"the template": {"it is for one pod, and taken off", fromTemplate, appspub.LifecycleStatePreparingDelete, "preDelete", "Warning SkipRefused annotation rollcall.dev/skip stands in the workload's template", false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			change := tc.workload
+			if change == nil {
+				change = func(*kruisev1alpha1.CloneSet) {}
+			}
+			pod := w.servingPod(w.cloneSet("web", change), "web-1")
+			w.registry.Fail(anyCall(), errors.New("down"))
+			w.kruiseMoves(pod, tc.state, skips(tc.skip), func(p *corev1.Pod) {
+				if tc.state == appspub.LifecycleStateUpdated {
+					delete(p.Labels, inPlaceLabel)
+					unready(p)
+				}
+			})
+			hooks := w.hooks(pod)
+			w.reconcile(pod)
+			w.reconcile(pod)
+			w.expectHooks(tc.reason, pod, hooks)
+			events := w.takeEvents()
+			refusals := 0
+			for _, e := range events {
+				if len(e) >= len(tc.event) && e[:len(tc.event)] == tc.event {
+					refusals++
+				}
+			}
+			if refusals != 1 {
+				t.Errorf("%d Events begin with %q, want one: %q", refusals, tc.event, events)
+			}
+			if _, left := w.current(pod).Annotations[lifecycle.AnnotationSkip]; left != tc.stays {
+				t.Errorf("the annotation is there: %t, want %t: %s", left, tc.stays, tc.reason)
+			}
+		})
+	}
+}

@@ -1,0 +1,47 @@
+package lifecycle
+
+import (
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// FailurePolicy says which hooks may be released although a registry can't be told, and how long after the pod began to
+// wait. The zero value releases none: the pod waits. No policy ever asserts a hook.
+type FailurePolicy struct {
+	PreDelete, InPlaceUpdate bool
+	After                    time.Duration
+}
+
+// Deadline returns when [Decision.Unacknowledged] may be written; false where never. It counts from what stands on the pod,
+// so a restart does not begin it anew: from Kruise's timestamp, and for a pod that is being deleted from when its
+// containers have ended at the latest.
+func (p FailurePolicy) Deadline(pod *corev1.Pod, d Decision) (time.Time, bool) {
+	if d.Unacknowledged().Empty() {
+		return time.Time{}, false
+	}
+	switch {
+	case d.Row == RowGone && p.PreDelete && pod.DeletionTimestamp != nil:
+		return pod.DeletionTimestamp.Add(p.After), true
+	case d.Row == RowPreparingDelete && p.PreDelete, d.Row == RowPreparingUpdate && p.InPlaceUpdate:
+		moved, err := time.Parse(time.RFC3339, pod.Annotations[appspub.LifecycleTimestampKey])
+		return moved.Add(p.After), err == nil
+	default:
+		return time.Time{}, false
+	}
+}
+
+// Unacknowledged is what may be released in the decision's row without the registry's acknowledgement, where a failure
+// policy or a person says so. It asserts nothing, and is empty where nothing waits for a release.
+func (d Decision) Unacknowledged() Edit {
+	if !d.releases() || d.Waiting == "" {
+		return Edit{}
+	}
+	return Edit{Clear: d.Then.Clear}
+}
+
+// releases reports whether the row releases a hook. In the others a pod waits to be in service.
+func (d Decision) releases() bool {
+	return d.Row == RowGone || d.Row == RowPreparingDelete || d.Row == RowPreparingUpdate
+}

@@ -1,0 +1,68 @@
+package lifecycle
+
+import (
+	"testing"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestDeadline(t *testing.T) {
+	t.Parallel()
+	both := FailurePolicy{PreDelete: true, InPlaceUpdate: true, After: time.Minute}
+	moved, err := time.Parse(time.RFC3339, testTime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	died := moved.Add(time.Hour)
+	dying := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: died} }
+	stamped := func(text string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { annotate(p, appspub.LifecycleTimestampKey, text) }
+	}
+	released := func(p *corev1.Pod) {
+		p.Labels, p.Finalizers = map[string]string{appspub.LifecycleStateKey: p.Labels[appspub.LifecycleStateKey]}, nil
+	}
+	update, del, normal := label("example.com/update", "held"), finalizer("example.com/f"), label("example.com/normal", "go")
+	workload := &Workload{Lifecycle: &appspub.Lifecycle{
+		PreNormal: hookOf(normal), InPlaceUpdate: hookOf(update), PreDelete: hookOf(del),
+	}}
+	tests := map[string]struct {
+		reason string
+		policy FailurePolicy
+		state  appspub.LifecycleStateType
+		change func(*corev1.Pod)
+		want   time.Time
+	}{
+		"PreparingDelete":          {"from Kruise's timestamp", both, appspub.LifecycleStatePreparingDelete, nil, moved.Add(time.Minute)},
+		"PreparingUpdate":          {"from Kruise's timestamp", both, appspub.LifecycleStatePreparingUpdate, nil, moved.Add(time.Minute)},
+		"preDelete blocks":         {"each hook has its own policy", FailurePolicy{InPlaceUpdate: true}, appspub.LifecycleStatePreparingDelete, nil, time.Time{}},
+		"inPlaceUpdate blocks":     {"each hook has its own policy", FailurePolicy{PreDelete: true}, appspub.LifecycleStatePreparingUpdate, nil, time.Time{}},
+		"dying":                    {"from when its containers have ended", both, appspub.LifecycleStateNormal, dying, died.Add(time.Minute)},
+		"dying, blocked":           {"it is preDelete's policy", FailurePolicy{InPlaceUpdate: true}, appspub.LifecycleStateNormal, dying, time.Time{}},
+		"dying, free":              {"nothing of ours holds it", both, appspub.LifecycleStateNormal, func(p *corev1.Pod) { dying(p); released(p) }, time.Time{}},
+		"PreparingNormal":          {"no pod comes into rotation unacknowledged", both, appspub.LifecycleStatePreparingNormal, nil, time.Time{}},
+		"Updated":                  {"no pod comes into rotation unacknowledged", both, appspub.LifecycleStateUpdated, released, time.Time{}},
+		"Normal":                   {"nothing waits", both, appspub.LifecycleStateNormal, nil, time.Time{}},
+		"released already":         {"nothing waits", both, appspub.LifecycleStatePreparingUpdate, released, time.Time{}},
+		"a timestamp that is none": {"nobody knows since when", both, appspub.LifecycleStatePreparingDelete, stamped("yesterday"), time.Time{}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pod := podIn(tc.state)
+			annotate(pod, appspub.LifecycleTimestampKey, testTime)
+			setHandler(pod, update)
+			setHandler(pod, del)
+			if tc.change != nil {
+				tc.change(pod)
+			}
+			d := Decide(Input{Pod: pod, Hooks: HooksOf(workload, testOwnership()), Ownership: testOwnership()})
+			got, set := tc.policy.Deadline(pod, d)
+			if set == tc.want.IsZero() || set && !got.Equal(tc.want) {
+				t.Errorf("got %s %t, want %s: %s", got, set, tc.want, tc.reason)
+			}
+		})
+	}
+}

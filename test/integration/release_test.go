@@ -1,0 +1,110 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+)
+
+const skipKey = "rollcall.dev/skip"
+
+// AwaitNoSkip returns once the annotation is off the pod, or the pod is gone.
+func (s *scenario) AwaitNoSkip(pod *corev1.Pod) {
+	s.Helper()
+	s.await("the annotation to be taken off", func() error {
+		if now := s.Now(pod.UID); now != nil && now.Annotations[skipKey] != "" {
+			return errors.New("it is there")
+		}
+		return nil
+	})
+}
+
+// expectAlwaysBut is ExpectAlways for a scenario in which hooks are released without an acknowledgement: that they are is
+// the point.
+func (s *scenario) expectAlwaysBut() {
+	s.Helper()
+	s.expectAllowedWrites()
+	s.expectAskedBeforeUpdate()
+}
+
+// TestProceeds: the registry is away for longer than the policy waits. Pods are updated and deleted all the same, and once
+// the registry is back it holds what is there.
+func TestProceeds(t *testing.T) {
+	t.Parallel()
+	r := startRegistry(t, "away", registryOptions{})
+	config := defaultConfiguration(r.URL(), "proceeds")
+	config["onRegistryFailure"] = map[string]any{"preDelete": "Proceed", "inPlaceUpdate": "Proceed", "after": "3s"}
+	s := newScenario(t, startManager(t, "proceeds", config), r, labels, "proceeds")
+	s.troubled = true
+	s.Create(inPlace, replicas(2))
+	s.ExpectSteady()
+	before := s.Pods()
+
+	mend := r.Fail(registrytest.Match{Namespace: s.ns, Op: registrytest.OpFailOver}, errors.New("out of order"))
+	s.UpdateImage("nginx:2")
+	for _, pod := range before {
+		s.ExpectEvent(pod, corev1.EventTypeWarning, "Proceeded", "hook inPlaceUpdate was released", "Proceed after 3s", "out of order")
+	}
+	s.ExpectMetric(`rollcall_unacknowledged_releases_total{by="failurePolicy",hook="inPlaceUpdate"}`, "2")
+	mend()
+	s.ExpectSteady()
+	s.ExpectImage("nginx:2", before)
+
+	mend = r.Fail(registrytest.Match{Namespace: s.ns, Op: registrytest.OpDeregister}, errors.New("out of order"))
+	s.Scale(1)
+	s.await("one pod to be gone", func() error {
+		if there := len(s.Pods()); there != 1 {
+			return fmt.Errorf("there are %d", there)
+		}
+		return nil
+	})
+	s.ExpectMetric(`rollcall_unacknowledged_releases_total{by="failurePolicy",hook="preDelete"}`, "1")
+	s.Expect(len(r.Entries(t, s.ns)) == 2, "the registry was told although it was out of order")
+	mend()
+	s.ExpectSteady()
+	s.ExpectNothingLeft()
+	s.expectAlwaysBut()
+}
+
+// TestSkip: a person frees one pod that is stuck, and no more than that one.
+func TestSkip(t *testing.T) {
+	t.Parallel()
+	r := startRegistry(t, "stuck", registryOptions{})
+	s := newScenario(t, startManager(t, "skip", defaultConfiguration(r.URL(), "skip")), r, labels, "skip")
+	s.troubled = true
+	s.Create(inPlace, replicas(2), func(set *kruisev1alpha1.CloneSet) { set.Spec.UpdateStrategy.MaxUnavailable = nil })
+	s.ExpectSteady()
+	mend := r.Fail(registrytest.Match{Namespace: s.ns, Op: registrytest.OpDeregister}, errors.New("out of order"))
+	pod := s.Pods()[0]
+	s.DeleteByLabel(pod)
+	s.AwaitState(pod, appspub.LifecycleStatePreparingDelete)
+	s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryUnavailable", "hook preDelete waits")
+
+	s.PatchPod(pod, fmt.Sprintf(`{"metadata":{"annotations":{%q:"preNormal"}}}`, skipKey))
+	s.ExpectEvent(pod, corev1.EventTypeWarning, "SkipRefused", "write preDelete, inPlaceUpdate or both", "preNormal can't be skipped")
+	s.PatchPod(pod, fmt.Sprintf(`{"metadata":{"annotations":{%q:"preDelete"}}}`, skipKey))
+	s.AwaitGone(pod)
+	s.ExpectEvent(pod, corev1.EventTypeWarning, "Skipped", "hook preDelete was released", `"preDelete"`, "not waited for", s.ns)
+	s.ExpectMetric(`rollcall_unacknowledged_releases_total{by="skip",hook="preDelete"}`, "1")
+	mend()
+	s.ExpectSteady()
+
+	// A template that has it has no effect but a Warning.
+	s.Edit(func(set *kruisev1alpha1.CloneSet) {
+		annotated(skipKey, "preDelete")(set)
+		updateType(kruisev1alpha1.RecreateCloneSetUpdateStrategyType)(set)
+	})
+	s.ExpectSteady()
+	for _, pod := range s.Pods() {
+		s.ExpectEvent(pod, corev1.EventTypeWarning, "SkipRefused", "the workload's template")
+		s.AwaitNoSkip(pod)
+	}
+	s.ExpectNothingLeft()
+	s.expectAlwaysBut()
+}
