@@ -20,6 +20,7 @@ func settings(c *config.Config, all *registries) controller.Settings {
 		Drain:                  c.Drain,
 		Unready:                lifecycle.UnreadyPolicy(c.Unready),
 		PanicThreshold:         c.PanicThreshold,
+		Guard:                  lifecycle.GuardPolicy(c.Guard),
 		OnRegistryFailure: lifecycle.FailurePolicy{
 			PreDelete:     c.OnRegistryFailure.PreDelete == config.Proceed,
 			InPlaceUpdate: c.OnRegistryFailure.InPlaceUpdate == config.Proceed,
@@ -28,7 +29,8 @@ func settings(c *config.Config, all *registries) controller.Settings {
 	}
 	for name, o := range all.byName {
 		s.Registries[name] = controller.Registry{
-			Calls: o.registry, Getter: o.registry.Getter, Prober: o.registry.Prober, Timeout: o.section.Timeout, Gate: o.gate,
+			Calls: o.registry, Getter: o.registry.Getter, Prober: o.registry.Prober, Lists: o.registry.Lister != nil,
+			Timeout: o.section.Timeout, Gate: o.gate,
 		}
 	}
 	return s

@@ -32,6 +32,8 @@ const (
 	Proceed                  = "Proceed"
 	DefaultOnRegistryFailure = "Block"
 	DefaultAfter             = 10 * time.Minute
+
+	DefaultGuard = "Auto"
 )
 
 // leastInFlight leaves one call to other services where one service has its half.
@@ -62,6 +64,8 @@ type Config struct {
 	Resync         Resync
 	// OnRegistryFailure says whether pods go on that a registry can't be told of.
 	OnRegistryFailure OnRegistryFailure
+	// Guard is Auto, Always or Never.
+	Guard string
 
 	// single is set where the file says registry, and not registries.
 	single bool

@@ -69,6 +69,7 @@ func TestDefaults(t *testing.T) {
 		PanicThreshold:    50,
 		Resync:            Resync{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")},
 		OnRegistryFailure: OnRegistryFailure{PreDelete: "Block", InPlaceUpdate: "Block", After: 10 * time.Minute},
+		Guard:             "Auto",
 		single:            true,
 	}
 	if diff := cmp.Diff(want, got, unexported()...); diff != "" {
@@ -103,6 +104,7 @@ unready: Keep
 panicThreshold: 30%
 resync: {interval: 30s, maxRemovals: 5}
 onRegistryFailure: {preDelete: Proceed, inPlaceUpdate: Proceed, after: 90s}
+guard: Always
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -138,6 +140,7 @@ onRegistryFailure: {preDelete: Proceed, inPlaceUpdate: Proceed, after: 90s}
 		Unready: "Keep", PanicThreshold: 30,
 		Resync:            Resync{Interval: 30 * time.Second, MaxRemovals: intstr.FromInt32(5)},
 		OnRegistryFailure: OnRegistryFailure{PreDelete: "Proceed", InPlaceUpdate: "Proceed", After: 90 * time.Second},
+		Guard:             "Always",
 		single:            true,
 	}
 	if diff := cmp.Diff(want, got, unexported()...); diff != "" {
@@ -276,6 +279,8 @@ func TestRefuses(t *testing.T) {
 		"owned is partial":     {"only a whole domain can be claimed", with("[example.com/*]", `["example.com/a-*"]`), []string{"hooks.owned[0]", `"example.com/*"`}},
 		"owned is Kruise's":    {"Kruise would hang or lose pods", with("example.com/*", "lifecycle.apps.kruise.io/*"), []string{"hooks.owned[0]", "belongs to"}},
 		"owned is k8s's":       {"a Job's finalizer would be removed", with("example.com/*", "batch.kubernetes.io/*"), []string{"hooks.owned[0]", "belongs to"}},
+		"owned is ours":        {"the guard is no handler", with("example.com/*", "rollcall.dev/*"), []string{"hooks.owned[0]", "belongs to Rollcall"}},
+		"a guard":              {"the known ones are listed", with("", "guard: maybe"), []string{"guard: Unsupported", `"Auto", "Always", "Never"`}},
 		"owned twice":          {"one is a mistake", with("[example.com/*]", "[a.io/b, a.io/b]"), []string{"hooks.owned[1]: Duplicate"}},
 		"newlyCreated wild":    {"a mark is one key", with("owned: ", "newlyCreated: [a.io/*]\n  owned: "), []string{"hooks.newlyCreated[0]", "example.com/registered"}},
 		"a template's typo":    {"the placeholders are listed", with("", `service: {name: "{app}"}`), []string{"service.name", "{label:KEY}"}},

@@ -31,6 +31,7 @@ type document struct {
 	PanicThreshold    any                          `json:"panicThreshold"`
 	Resync            resyncDocument               `json:"resync"`
 	OnRegistryFailure failureDocument              `json:"onRegistryFailure"`
+	Guard             any                          `json:"guard"`
 }
 
 // registryDocument is one registry. Those with a name are decoded one by one, since the decoder's errors leave out the

@@ -36,6 +36,7 @@ func (d *document) config(limits Limits) (*Config, field.ErrorList) {
 		single:         d.Registries == nil,
 
 		OnRegistryFailure: v.onRegistryFailure(d.OnRegistryFailure),
+		Guard:             v.oneOf(field.NewPath("guard"), d.Guard, DefaultGuard, "Always", "Never"),
 	}
 	v.registries(c, d, limits)
 	return c, v.problems
@@ -127,8 +128,12 @@ func checkOwned(pattern string) string {
 	if problem := checkKey(key); problem != "" {
 		return problem + `, or a whole domain as "example.com/*"`
 	}
-	if domain, _, found := strings.Cut(key, "/"); found && reserved(domain) {
+	owner, _, _ := strings.Cut(key, "/")
+	switch {
+	case reserved(owner):
 		return "belongs to Kubernetes or OpenKruise: claim a key of your own domain"
+	case owner == "rollcall.dev":
+		return "belongs to Rollcall: claim a key of your own domain"
 	}
 	return ""
 }

@@ -91,6 +91,7 @@ func (r *PodReconciler) observe(ctx context.Context, req Request) (*observation,
 	}
 	r.observeTargets(seen, node)
 	r.observePeers(seen)
+	observeGuard(seen, workload != nil)
 	r.recall(seen)
 	r.confirm(seen)
 	return seen, nil

@@ -47,7 +47,7 @@ func (r *PodReconciler) skip(ctx context.Context, seen *observation, d lifecycle
 	edit := lifecycle.Edit{ClearSkip: true}
 	switch {
 	case d.Skipped != "":
-		edit.Clear = d.Unacknowledged().Clear
+		edit.Clear = d.Skip().Clear
 	case !seen.skip.FromTemplate || seen.pod().DeletionTimestamp != nil:
 		return false, nil
 	}

@@ -35,6 +35,8 @@ type Settings struct {
 	PanicThreshold int
 	// OnRegistryFailure says which hooks go on without a registry that can't be told.
 	OnRegistryFailure lifecycle.FailurePolicy
+	// Guard says which pods get a finalizer that keeps them until they were taken out.
+	Guard lifecycle.GuardPolicy
 }
 
 // Registry is one registry, with the optional capabilities that the reconciler uses.
@@ -45,6 +47,8 @@ type Registry struct {
 	Getter registry.Getter
 	// Prober is nil where a registered instance is given to clients at once.
 	Prober registry.Prober
+	// Lists reports whether it can say what it holds, so that nothing that a pod left stays unknown.
+	Lists bool
 	// Timeout bounds one call.
 	Timeout time.Duration
 	// Gate bounds the calls that are in flight; nil where nothing does. A Registry with another Gate needs no other Calls.

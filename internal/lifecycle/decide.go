@@ -48,6 +48,8 @@ type Input struct {
 	Panic bool
 	// Skips are the hooks that a person lets go on this pod; see [SkipOf].
 	Skips []Hook
+	// Guard is what shall become of the [GuardFinalizer].
+	Guard Guard
 }
 
 // Decision says what the registry shall say and what follows.
@@ -55,13 +57,13 @@ type Decision struct {
 	Row  Row
 	Want Want
 	// Arm is written before the registry is told anything: hooks without which Kruise would not ask before it
-	// updates or deletes a pod that is in rotation.
+	// updates or deletes a pod that is in rotation, and the guard. What it clears is no more than a guard that nobody wants.
 	Arm Edit
 	// Then is written once the registry has acknowledged Want, and only then.
 	Then Edit
 	// Waiting is the hook that Kruise waits for now because of a handler of ours; empty where it waits for nothing.
 	Waiting Hook
-	// Skipped is Waiting where a person lets it go: Unacknowledged may be written at once.
+	// Skipped is Waiting where a person lets it go: Skip may be written at once.
 	Skipped Hook
 }
 
@@ -87,6 +89,7 @@ func Decide(in Input) Decision {
 	if d.Row != RowGone && d.Row != RowUnknownState {
 		d.Then.Clear = union(d.Then.Clear, in.forgotten())
 	}
+	in.guard(&d)
 	d.Arm = in.needed(d.Arm)
 	d.Then = in.needed(d.Then)
 	d.Waiting = in.waiting(d.Row)
@@ -173,7 +176,7 @@ func (in Input) waiting(row Row) Hook {
 	unset := func(h Handler) bool { return !h.setOn(in.Pod) }
 	switch row {
 	case RowGone:
-		if !in.needed(in.releaseAll()).Empty() {
+		if !in.needed(in.releaseAll()).Empty() || guarded(in.Pod) {
 			return PreDelete
 		}
 	case RowPreparingDelete:
@@ -211,12 +214,12 @@ func (in Input) named(hook Hook) []Handler {
 }
 
 // Managed reports whether Rollcall has anything to do with the pod: its workload names a handler of ours, or it carries
-// a newly-created mark, a record, or a finalizer of ours.
+// a newly-created mark, a record, or a finalizer of ours, the guard included.
 func (in Input) Managed() bool {
 	if in.Hooks.Any() || in.Record.Exists() {
 		return true
 	}
-	return slices.ContainsFunc(in.Pod.Finalizers, in.Ownership.Owns) ||
+	return guarded(in.Pod) || slices.ContainsFunc(in.Pod.Finalizers, in.Ownership.Owns) ||
 		slices.ContainsFunc(in.Ownership.NewlyCreated, func(key string) bool { return marked(in.Pod, key) })
 }
 

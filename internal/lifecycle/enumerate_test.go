@@ -196,6 +196,8 @@ type row struct {
 	ready, crowded              bool
 	unready                     UnreadyPolicy
 	panic                       bool
+	guard                       Guard
+	guarded                     bool
 	set                         int // bit i: the shape's handler i is on the pod
 }
 
@@ -207,8 +209,8 @@ func (r row) String() string {
 		}
 	}
 	return fmt.Sprintf(
-		"hooks %q, state %s, ready %t (%s, panic %t), %s, record %s, marks %s, set [%s], other finalizers %t",
-		r.shape.name, r.state.name, r.ready, r.unready, r.panic, r.ending.name, r.record.name, r.mark.name,
+		"hooks %q, state %s, ready %t (%s, panic %t), guard %q on %t, %s, record %s, marks %s, set [%s], other finalizers %t",
+		r.shape.name, r.state.name, r.ready, r.unready, r.panic, r.guard, r.guarded, r.ending.name, r.record.name, r.mark.name,
 		strings.Join(set, ", "), r.crowded)
 }
 
@@ -238,6 +240,9 @@ func (r row) pod() *corev1.Pod {
 		if r.set&(1<<i) != 0 {
 			setHandler(pod, h)
 		}
+	}
+	if r.guarded {
+		pod.Finalizers = append(pod.Finalizers, GuardFinalizer)
 	}
 	r.ending.write(pod)
 	if r.crowded {
@@ -274,7 +279,7 @@ func rowsOf(s shape, each func(row)) int {
 						if r.crowded && r.set != 0 && !s.hasFinalizers() {
 							continue // other owners' finalizers are nothing to labels
 						}
-						for _, r := range policies(r) {
+						for _, r := range append(policies(r), guardRows(r)...) {
 							total++
 							each(r)
 						}
@@ -297,6 +302,23 @@ func policies(r row) []row {
 	keep.unready, panics.panic = UnreadyKeep, true
 	keepPanics.unready, keepPanics.panic = UnreadyKeep, true
 	return []row{r, keep, panics, keepPanics}
+}
+
+// guardRows are the row with and without a guard, whatever shall become of it, where that can make a difference.
+func guardRows(r row) []row {
+	if r.mark.name != "none" || r.crowded || r.record.name != "none" && r.record.name != "forgets handlers" {
+		return nil
+	}
+	var rows []row
+	for _, r.guard = range []Guard{GuardLeave, GuardPut, GuardFree} {
+		for _, r.guarded = range []bool{false, true} {
+			if r.guarded || r.guard != GuardLeave {
+				r.unready = UnreadyFailOver
+				rows = append(rows, r)
+			}
+		}
+	}
+	return rows
 }
 
 // TestEveryInput checks the invariants of the design on the whole input space.
@@ -375,11 +397,14 @@ type outcome struct {
 	set                 int
 	row                 Row
 	want                Want
+	guard               Guard
+	guarded             bool
 }
 
 func (c *checker) outcome(d Decision) outcome {
 	o := outcome{state: c.row.state.name, record: c.row.record.name, mark: c.row.mark.name,
-		deleting: c.pod.DeletionTimestamp != nil, crowded: c.row.crowded, set: c.row.set, row: d.Row, want: d.Want}
+		deleting: c.pod.DeletionTimestamp != nil, crowded: c.row.crowded, set: c.row.set, row: d.Row, want: d.Want,
+		guard: c.row.guard, guarded: c.row.guarded}
 	if o.set == 0 && o.mark == "none" && !o.crowded {
 		return o
 	}
@@ -400,7 +425,7 @@ func (c *checker) outcome(d Decision) outcome {
 
 func (c *checker) input(pod *corev1.Pod) Input {
 	return Input{Pod: pod, Hooks: c.hooks, Record: RecordOf(pod), Ownership: testOwnership(),
-		Unready: c.row.unready, Panic: c.row.panic}
+		Unready: c.row.unready, Panic: c.row.panic, Guard: c.row.guard}
 }
 
 // checkPolicies: the policy for pods that are not ready has a part in row 10 alone.
@@ -440,7 +465,7 @@ func (c *checker) checkSkips(d Decision) {
 	if skipped != "" && (skipped != d.Waiting || !releases) {
 		c.fail("skips %s in row %d, where Kruise waits for %q", skipped, d.Row, d.Waiting)
 	}
-	edit := d.Unacknowledged()
+	edit := d.Skip()
 	if len(edit.Set) > 0 || skipped == "" && !edit.Empty() {
 		c.fail("without an acknowledgement: %+v, skips %q", edit, skipped)
 	}
@@ -494,7 +519,7 @@ func (c *checker) checkEdits(d Decision) {
 	o := testOwnership()
 	accepted, named := c.hooks.all(), c.row.shape.handlers
 	for _, h := range slices.Concat(d.Arm.Set, d.Then.Set) {
-		if !slices.Contains(accepted, h) {
+		if !slices.Contains(accepted, h) && h != guardHandler() {
 			c.fail("sets %s, which no hook of ours names", h)
 		}
 		if carries(c.pod, h) {
@@ -502,7 +527,7 @@ func (c *checker) checkEdits(d Decision) {
 		}
 	}
 	for _, h := range slices.Concat(d.Arm.Clear, d.Then.Clear) {
-		if !o.Owns(h.Key()) {
+		if !o.Owns(h.Key()) && h != guardHandler() {
 			c.fail("clears %s of another owner", h)
 		}
 		if !carries(c.pod, h) {
@@ -527,7 +552,8 @@ func (c *checker) checkEdits(d Decision) {
 
 // checkReleases is I1: what Kruise waits for before it touches a pod goes only after the pod was taken out.
 func (c *checker) checkReleases(d Decision) {
-	if len(d.Arm.Clear) > 0 || len(d.Arm.ClearMarks) > 0 {
+	c.checkGuard(d)
+	if len(without(d.Arm.Clear, []Handler{guardHandler()})) > 0 || len(d.Arm.ClearMarks) > 0 {
 		c.fail("clears %v %v before the registry was told", d.Arm.Clear, d.Arm.ClearMarks)
 	}
 	out := d.Want == OutOfService || d.Want == Absent
@@ -538,6 +564,23 @@ func (c *checker) checkReleases(d Decision) {
 		if slices.Contains(c.hooks.PreDelete, h) && d.Want != Absent && (!slices.Contains(c.hooks.InPlaceUpdate, h) || !out) {
 			c.fail("releases %s of preDelete although the registry shall say %s", h, d.Want)
 		}
+	}
+}
+
+// checkGuard: it goes with the registry's word that the pod is absent, or because nobody wants it; and stands before the pod
+// is registered where somebody does.
+func (c *checker) checkGuard(d Decision) {
+	g := guardHandler()
+	before, after := slices.Contains(d.Arm.Clear, g), slices.Contains(d.Then.Clear, g)
+	if (before || after) && d.Want != Absent && c.row.guard != GuardFree || before && c.row.guard != GuardFree {
+		c.fail("takes off the guard, which is to %q: before %t, after %t", c.row.guard, before, after)
+	}
+	if slices.Contains(d.Unacknowledged().Clear, g) {
+		c.fail("takes off the guard without an acknowledgement")
+	}
+	put := d.Want == InService && c.row.guard == GuardPut && !c.row.guarded
+	if slices.Contains(d.Arm.Set, g) != put || slices.Contains(d.Then.Set, g) {
+		c.fail("puts the guard on: %+v, and then %+v", d.Arm.Set, d.Then.Set)
 	}
 }
 
@@ -596,6 +639,9 @@ func (c *checker) checkOutcome(d Decision) {
 	armed := c.apply(c.pod, d.Arm, nil)
 	next := Decide(c.input(armed))
 	want := Decision{Row: d.Row, Want: d.Want, Then: remaining(d.Then, d.Arm), Waiting: d.Waiting}
+	if len(d.Arm.Clear) > 0 && want.Then.Empty() {
+		want.Waiting = "" // the guard was all that held the pod
+	}
 	if !reflect.DeepEqual(want, next) {
 		c.fail("arming changed the decision: %s", cmp.Diff(want, next))
 	}
@@ -622,7 +668,7 @@ func (c *checker) checkOutcome(d Decision) {
 
 // remaining is what is left of the edit once the other was written.
 func remaining(edit, written Edit) Edit {
-	edit.Set = without(edit.Set, written.Set)
+	edit.Set, edit.Clear = without(edit.Set, written.Set), without(edit.Clear, written.Clear)
 	return edit
 }
 
@@ -643,7 +689,10 @@ func (c *checker) checkDone(d Decision, done *corev1.Pod) {
 			c.fail("done, and %s is not %s", list[i], want)
 		}
 	}
-	owned := func(f string) bool { return testOwnership().Owns(f) }
+	owned := ourFinalizer
+	if d.Want == Absent && slices.Contains(done.Finalizers, GuardFinalizer) {
+		c.fail("the pod is absent, and guarded still")
+	}
 	switch d.Row {
 	case RowGone:
 		if slices.ContainsFunc(done.Finalizers, owned) {
@@ -688,7 +737,7 @@ func (c *checker) checkMarks(done *corev1.Pod) {
 func (c *checker) checkSpared(done *corev1.Pod) {
 	o := testOwnership()
 	foreign := func(list []string) []string {
-		return slices.DeleteFunc(slices.Clone(list), o.Owns)
+		return slices.DeleteFunc(slices.Clone(list), ourFinalizer)
 	}
 	if before, after := foreign(c.pod.Finalizers), foreign(done.Finalizers); !slices.Equal(before, after) {
 		c.fail("other owners' finalizers were %v and are %v", before, after)

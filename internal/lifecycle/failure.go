@@ -33,12 +33,13 @@ func (p FailurePolicy) Deadline(pod *corev1.Pod, d Decision) (time.Time, bool) {
 }
 
 // Unacknowledged is what may be released in the decision's row without the registry's acknowledgement, where a failure
-// policy or a person says so. It asserts nothing, and is empty where nothing waits for a release.
+// policy or a person says so. It asserts nothing, and is empty where nothing waits for a release. The guard stays: the
+// registry is still to be told.
 func (d Decision) Unacknowledged() Edit {
 	if !d.releases() || d.Waiting == "" {
 		return Edit{}
 	}
-	return Edit{Clear: d.Then.Clear}
+	return Edit{Clear: without(d.Then.Clear, []Handler{guardHandler()})}
 }
 
 // releases reports whether the row releases a hook. In the others a pod waits to be in service.

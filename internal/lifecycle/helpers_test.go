@@ -27,6 +27,9 @@ func testOwnership() Ownership {
 	}
 }
 
+// ourFinalizer reports a finalizer that is ours to put on and take off.
+func ourFinalizer(f string) bool { return f == GuardFinalizer || testOwnership().Owns(f) }
+
 func label(key, value string) Handler { return Handler{Label: key, Value: value} }
 func finalizer(f string) Handler      { return Handler{Finalizer: f} }
 

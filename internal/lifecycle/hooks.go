@@ -150,6 +150,10 @@ func (r *refuser) accept(hook Hook) []Handler {
 
 // objection says why the handler can't be used, or nothing.
 func (r *refuser) objection(hook Hook, handler Handler) string {
+	if handler.Finalizer == GuardFinalizer {
+		return fmt.Sprintf("finalizer %s is Rollcall's guard and no handler: use another one in spec.lifecycle.%s.finalizersHandler",
+			handler.Finalizer, hook)
+	}
 	if handler.Finalizer != "" {
 		return ""
 	}

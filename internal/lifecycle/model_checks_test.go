@@ -35,14 +35,14 @@ func (w *world) resync() {
 // others by now.
 func (w *world) checkPatch(p *modelPod, seen, before, after *corev1.Pod, edited bool) {
 	foreign := func(pod *corev1.Pod) []string {
-		return slices.DeleteFunc(slices.Clone(pod.Finalizers), testOwnership().Owns)
+		return slices.DeleteFunc(slices.Clone(pod.Finalizers), ourFinalizer)
 	}
 	if !slices.Equal(foreign(before), foreign(after)) {
 		w.violatef("%s: other owners' finalizers were %v and are %v", p.uid, foreign(before), foreign(after))
 	}
 	switch {
 	case after.DeletionTimestamp != nil:
-		held := func(pod *corev1.Pod) bool { return slices.ContainsFunc(pod.Finalizers, testOwnership().Owns) }
+		held := func(pod *corev1.Pod) bool { return slices.ContainsFunc(pod.Finalizers, ourFinalizer) }
 		p.releasedHook = p.releasedHook || held(before) && !held(after)
 	case state(after) == appspub.LifecycleStatePreparingDelete:
 		w.checkRelease(p, PreDelete, before, after)

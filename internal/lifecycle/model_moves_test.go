@@ -126,7 +126,7 @@ func (w *world) anotherOwnerMoves(p *modelPod) {
 	}
 	switch {
 	case pod.DeletionTimestamp != nil:
-		pod.Finalizers = slices.DeleteFunc(pod.Finalizers, func(f string) bool { return !testOwnership().Owns(f) })
+		pod.Finalizers = slices.DeleteFunc(pod.Finalizers, func(f string) bool { return !ourFinalizer(f) })
 	case state(pod) == appspub.LifecycleStatePreparingDelete:
 		foreign(PreDelete, false)
 	case state(pod) == appspub.LifecycleStatePreparingUpdate:

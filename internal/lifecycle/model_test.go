@@ -184,6 +184,17 @@ func TestModelFindsMutants(t *testing.T) {
 				}
 			},
 		},
+		"the guard goes first": {
+			reason: "a pod that vanishes before it was taken out leaves its entries",
+			mutate: func(r *rules) {
+				r.decide = func(in Input) Decision {
+					if in.Pod.DeletionTimestamp != nil {
+						in.Guard = GuardFree
+					}
+					return Decide(in)
+				}
+			},
+		},
 		"late calls are forgotten": {
 			reason: "a Register that timed out lands after the FailOver",
 			mutate: func(r *rules) { r.ignoreLate = true },

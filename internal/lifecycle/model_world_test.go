@@ -42,6 +42,7 @@ type world struct {
 	lifespan int
 	// unready is the policy for pods in Normal that are not ready.
 	unready UnreadyPolicy
+	guard   GuardPolicy
 
 	workload *Workload // nil once the CloneSet is gone
 	shapes   []*Workload
@@ -98,6 +99,7 @@ func newWorld(seed uint64) *world {
 	w.remembers = func(entry) bool { return true }
 	w.shapes = modelShapes()
 	w.unready = []UnreadyPolicy{UnreadyFailOver, UnreadyKeep}[w.rng.IntN(2)]
+	w.guard = []GuardPolicy{GuardAlways, GuardNever}[w.rng.IntN(2)]
 	w.workload = w.shapes[w.rng.IntN(len(w.shapes))]
 	w.scale()
 	return w
@@ -404,7 +406,7 @@ func (w *world) kill(p *modelPod, by string) {
 	w.logf("%s: deletes %s", by, p.uid)
 	pod := p.api.DeepCopy()
 	pod.DeletionTimestamp = &metav1.Time{Time: w.now}
-	p.hadFinalizer = slices.ContainsFunc(pod.Finalizers, testOwnership().Owns)
+	p.hadFinalizer = slices.ContainsFunc(pod.Finalizers, ourFinalizer)
 	w.commit(p, pod)
 }
 

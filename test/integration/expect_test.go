@@ -525,9 +525,9 @@ func recordedRegistries(pod *corev1.Pod) []string {
 	return slices.Compact(names)
 }
 
-// arms reports whether a write set preDelete, which no acknowledgement is needed for.
+// arms reports whether a write set preDelete or the guard, which no acknowledgement is needed for.
 func (s *scenario) arms(before, after *corev1.Pod) bool {
-	return slices.ContainsFunc(s.handlers, func(h handler) bool {
+	return !guarded(before) && guarded(after) || slices.ContainsFunc(s.handlers, func(h handler) bool {
 		return h.serves(hookPreDelete) && !h.setOn(before) && h.setOn(after)
 	})
 }

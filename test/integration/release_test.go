@@ -3,6 +3,7 @@ package integration
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -107,4 +108,61 @@ func TestSkip(t *testing.T) {
 	}
 	s.ExpectNothingLeft()
 	s.expectAlwaysBut()
+}
+
+func guarded(pod *corev1.Pod) bool { return slices.Contains(pod.Finalizers, "rollcall.dev/guard") }
+
+// expectGuarded waits until all pods carry the guard, or none does.
+func (s *scenario) expectGuarded(want bool) {
+	s.Helper()
+	s.await(fmt.Sprintf("pods with the guard: %t", want), func() error {
+		for _, pod := range s.Pods() {
+			if guarded(pod) != want {
+				return fmt.Errorf("pod %s has the finalizers %v", pod.Name, pod.Finalizers)
+			}
+		}
+		return nil
+	})
+}
+
+// TestGuard: a pod that is deleted past the hooks while no manager runs can't vanish before it was taken out.
+func TestGuard(t *testing.T) {
+	t.Parallel()
+	r := startRegistry(t, "guard", registryOptions{})
+	config := defaultConfiguration(r.URL(), "guard")
+	config["guard"] = "Always"
+	m := startManager(t, "guard", config)
+	s := newScenario(t, m, r, labels, "guard")
+	s.Create(inPlace, replicas(2))
+	s.ExpectSteady()
+	s.expectGuarded(true)
+	s.UpdateImage("nginx:2")
+	s.ExpectSteady()
+	s.Scale(1)
+	s.ExpectSteady()
+	s.troubled = true
+
+	pod := s.Pods()[0]
+	m.Kill()
+	s.DeletePod(pod)
+	s.await("the pod's containers to be stopped", func() error {
+		now := s.Now(pod.UID)
+		if now == nil {
+			return errors.New("the pod is gone, and nobody took it out")
+		}
+		if now.DeletionTimestamp == nil {
+			return errors.New("it is not being deleted")
+		}
+		return nil
+	})
+	s.Expect(r.gives(t, s.ns, pod), "the pod was taken out by nobody")
+	restart(t, m)
+	s.AwaitGone(pod)
+	s.ExpectSteady()
+
+	config["guard"] = "Never"
+	s.must(m.Configure(config))
+	s.expectGuarded(false)
+	s.ExpectNothingLeft()
+	s.ExpectAlways()
 }
