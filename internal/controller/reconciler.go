@@ -149,29 +149,43 @@ func (r *PodReconciler) Reconcile(ctx context.Context, req Request) (reconcile.R
 		return r.block(ctx, req, seen, decision, blocked)
 	}
 
-	moved, err := r.patch(ctx, seen, decision.Arm, nil)
-	if moved || err != nil {
-		return r.retry(req, moved), err
-	}
-	moved, err = r.skip(ctx, seen, lifecycle.Decide(seen.input))
+	moved, err := r.prepare(ctx, seen, decision)
 	if moved || err != nil {
 		return r.retry(req, moved), err
 	}
 	decision = lifecycle.Decide(seen.input)
 
 	progress := r.converge(ctx, seen, decision)
-	edit := decision.Then
-	if !progress.released() {
-		edit = r.proceed(seen, decision, &progress.wait)
-	}
-	moved, err = r.patch(ctx, seen, edit, progress.record)
+	moved, err = r.conclude(ctx, seen, decision, &progress)
 	if moved || err != nil {
 		return r.retry(req, moved), err
 	}
-	if !progress.released() && !edit.Empty() {
-		r.proceeded(seen, decision, progress.wait)
-	}
 	return r.report(seen, lifecycle.Decide(seen.input), progress.wait), nil
+}
+
+// prepare writes what does not wait for the registry: what is armed, and what a person lets go.
+func (r *PodReconciler) prepare(ctx context.Context, seen *observation, d lifecycle.Decision) (moved bool, err error) {
+	if moved, err = r.patch(ctx, seen, d.Arm, nil); moved || err != nil {
+		return moved, err
+	}
+	return r.skip(ctx, seen, lifecycle.Decide(seen.input))
+}
+
+// conclude writes what follows once the registry has acknowledged, or what the failure policy releases without it.
+func (r *PodReconciler) conclude(
+	ctx context.Context, seen *observation, d lifecycle.Decision, p *progress,
+) (moved bool, err error) {
+	edit := d.Then
+	if !p.released() {
+		edit = r.proceed(seen, d, &p.wait)
+	}
+	if moved, err = r.patch(ctx, seen, edit, p.record); moved || err != nil {
+		return moved, err
+	}
+	if !p.released() && !edit.Empty() {
+		r.proceeded(seen, d, p.wait)
+	}
+	return false, nil
 }
 
 // block leaves a pod out of service that can't be put in. What Then clears of it are handlers that nobody names any more,

@@ -176,7 +176,7 @@ func (in Input) waiting(row Row) Hook {
 	unset := func(h Handler) bool { return !h.setOn(in.Pod) }
 	switch row {
 	case RowGone:
-		if !in.needed(in.releaseAll()).Empty() || guarded(in.Pod) {
+		if in.held() {
 			return PreDelete
 		}
 	case RowPreparingDelete:
@@ -199,6 +199,9 @@ func (in Input) waiting(row Row) Hook {
 	}
 	return ""
 }
+
+// held reports whether something of ours holds a pod that ends.
+func (in Input) held() bool { return guarded(in.Pod) || !in.needed(in.releaseAll()).Empty() }
 
 // named are the handlers of a hook that are ours, the refused ones included: Kruise waits for those too.
 func (in Input) named(hook Hook) []Handler {
