@@ -15,7 +15,7 @@ import (
 // then w says to look again at that time. A drain that still runs holds it back, and nothing but a registry lets it go.
 func (r *PodReconciler) proceed(seen *observation, d lifecycle.Decision, w *wait) lifecycle.Edit {
 	deadline, set := seen.settings.OnRegistryFailure.Deadline(seen.pod(), d)
-	if !set || w.reason == ReasonDraining {
+	if !set || !w.reason.ofRegistry() {
 		return lifecycle.Edit{}
 	}
 	if out := seen.outSince(seen.course(d).all()); draining(d.Row) && !out.IsZero() && deadline.Before(out.Add(seen.drain)) {
@@ -29,6 +29,15 @@ func (r *PodReconciler) proceed(seen *observation, d lifecycle.Decision, w *wait
 		w.after = left
 	}
 	return lifecycle.Edit{}
+}
+
+// ofRegistry reports whether a registry that was asked is what is missing. A turn that has not come is none of its faults:
+// after a start, most pods of a storm would be let go before anybody was asked.
+func (r Reason) ofRegistry() bool {
+	return slices.Contains([]Reason{
+		ReasonRegistryUnavailable, ReasonRegistryTimeout, ReasonRegistryRefused, ReasonUnknownRegistry, ReasonSettling,
+		ReasonNotConfirmed,
+	}, r)
 }
 
 // proceeded tells of what the failure policy released.
