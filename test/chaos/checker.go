@@ -259,14 +259,15 @@ func (j *journal) faultOfAssert(p *podLog, k key, at time.Time) string {
 }
 
 // checkUnasked finds a pod that Kruise began to update while it was in service, and asked nobody since no handler was set:
-// whoever puts a pod in service has to arm it first.
+// whoever puts a pod in service has to arm it first. That can't be done in Updated, where setting the handlers says that the
+// pod is in service: a deletion that begins there and is cancelled leads to Normal unarmed, unless a manager is quicker.
 func (j *journal) checkUnasked(p *podLog, before, now sighting) {
 	if now.gap || now.state != string(appspub.LifecycleStateUpdating) || before.state == now.state {
 		return
 	}
 	handlers := handlersOf(p.workload.hook(hookInPlaceUpdate))
 	if len(handlers) == 0 || before.state == string(appspub.LifecycleStatePreparingUpdate) ||
-		slices.ContainsFunc(handlers, func(h string) bool { return before.set[h] }) {
+		slices.ContainsFunc(handlers, func(h string) bool { return before.set[h] }) || p.updatedSinceArmed(handlers) {
 		return
 	}
 	for _, k := range p.registered() {
@@ -276,6 +277,19 @@ func (j *journal) checkUnasked(p *podLog, before, now sighting) {
 			return
 		}
 	}
+}
+
+// updatedSinceArmed reports whether the pod was in Updated after one of the handlers was last set.
+func (p *podLog) updatedSinceArmed(handlers []string) bool {
+	for _, s := range slices.Backward(p.sightings) {
+		if slices.ContainsFunc(handlers, func(h string) bool { return s.set[h] }) {
+			return false
+		}
+		if s.state == string(appspub.LifecycleStateUpdated) {
+			return true
+		}
+	}
+	return false
 }
 
 // checkLate finds a Register that was sent before a hook was released and put the pod in after it.

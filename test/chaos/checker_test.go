@@ -299,6 +299,16 @@ func TestChecker(t *testing.T) {
 			},
 			want: "unasked",
 		},
+		"updated unasked after a cancelled deletion": {
+			reason: "in Updated nobody can arm the pod before it is in service",
+			happen: func(s *story) {
+				s.is(appspub.LifecycleStateUpdated, traffic, deleteGate)
+				s.lost(opRegister)
+				s.is(appspub.LifecycleStatePreparingDelete, traffic, deleteGate)
+				s.is(appspub.LifecycleStateNormal, traffic, deleteGate)
+				s.is(appspub.LifecycleStateUpdating, traffic, deleteGate)
+			},
+		},
 		"updated before it was in service": {
 			reason: "nobody has to be asked",
 			happen: func(s *story) {
