@@ -26,7 +26,9 @@ type drivers struct {
 	constructors map[string]registry.Constructor
 	metrics      *metrics.RegistryMetrics
 	// term is this manager's, see guard.
-	term    term
+	term term
+	// dryRun is nil but in a dry run.
+	dryRun  *dryRun
 	current atomic.Pointer[registries]
 }
 
@@ -86,7 +88,7 @@ func (d *drivers) openOne(ctx context.Context, c *config.Config, name string) (*
 	g := &guard{term: d.term, timeout: section.Timeout}
 	o := &opened{
 		section: section, gate: gate.New(section.MaxInFlight),
-		registry: calls.Wrap(made, g.around, d.metrics.Around(name, section.Driver)),
+		registry: d.dryRun.registry(name, calls.Wrap(made, g.around, d.metrics.Around(name, section.Driver))),
 	}
 	o.handler, _ = made.(http.Handler)
 	closer, _ := made.(io.Closer)

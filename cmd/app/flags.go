@@ -42,6 +42,7 @@ type flags struct {
 	leaseNamespace  string
 	leaseName       string
 	workers         int
+	dryRun          bool
 	version         bool
 	zap             zap.Options
 }
@@ -80,6 +81,9 @@ func newFlags() (*flags, *flag.FlagSet) {
 		"the `namespace` of the lease; without it POD_NAMESPACE, or the one that the kubeconfig's context names")
 	set.StringVar(&f.leaseName, "leader-election-id", "rollcall", "the `name` of the lease")
 	set.IntVar(&f.workers, "workers", 128, "how many pods are worked on at once")
+	set.BoolVar(&f.dryRun, "dry-run", false,
+		"only say what would be done, in the log and the metric rollcall_dry_run_total: no call that changes the registry, "+
+			"no patch, no Event and no lease, so that it can run beside a manager that works")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 	f.zap.BindFlags(set)
 	describeLogging(set)

@@ -30,6 +30,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/rollcall-dev/rollcall/internal/calls"
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/controller"
 	"github.com/rollcall-dev/rollcall/internal/gate"
@@ -51,6 +52,8 @@ type app struct {
 	// lease is nil without leader election.
 	lease          *lease
 	leaseNamespace string
+	// dryRun is nil but in a dry run.
+	dryRun *dryRun
 }
 
 // newManager makes all that can fail at start, in the order in which its user would mend it. It binds the addresses;
@@ -66,7 +69,14 @@ func newManager(
 	a := &app{
 		options: o, flags: f, logger: logger, servers: &servers{},
 	}
-	a.drivers = &drivers{constructors: o.constructors, metrics: registryMetrics, term: a}
+	if f.dryRun {
+		dryRunMetrics, err := metrics.NewDryRunMetrics(own)
+		if err != nil {
+			return nil, err
+		}
+		a.dryRun = newDryRun(dryRunMetrics, logger)
+	}
+	a.drivers = &drivers{constructors: o.constructors, metrics: registryMetrics, term: a, dryRun: a.dryRun}
 	first, err := a.drivers.open(ctx, c, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.config, err)
@@ -93,14 +103,14 @@ func (a *app) connect(c *config.Config) error {
 	}
 	restConfig.QPS = -1 // the API server's own fairness is the throttle
 	restConfig.UserAgent = "rollcall/" + a.options.version
-	if a.flags.leaderElect {
+	if a.flags.leaderElect && a.dryRun == nil {
 		if a.lease, err = a.newLease(kubeconfig, restConfig); err != nil {
 			return err
 		}
 	}
 	// After the lease was made, which has to be renewed where nothing else may be written.
 	restConfig.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return &writes{next: next, permit: func() error { return a.permit(writeTimeout) }}
+		return &writes{next: next, permit: a.permitWrite}
 	})
 	a.manager, err = ctrl.NewManager(restConfig, managerOptions(a.lease, c.Namespaces, a.logger))
 	if err != nil {
@@ -202,8 +212,8 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	}
 	listed := make(chan struct{})
 	reconciler := controller.New(controller.Options{
-		Client: a.manager.GetClient(), APIReader: a.manager.GetAPIReader(),
-		Recorder: a.manager.GetEventRecorder(controllerName), Workers: a.flags.workers, Clock: clock.RealClock{},
+		Client: a.dryRun.client(a.manager.GetClient()), APIReader: a.manager.GetAPIReader(),
+		Recorder: a.dryRun.recorder(a.manager.GetEventRecorder(controllerName)), Workers: a.flags.workers, Clock: clock.RealClock{},
 		Listed: listed,
 	})
 	heartbeats := resync.NewHeartbeats(reconciler, clock.RealClock{}, a.logger.WithName("heartbeats"))
@@ -212,7 +222,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		return fmt.Errorf("making a client of the API server: %w", err)
 	}
 	about := &configEvents{elected: a.manager.Elected(), logger: a.logger}
-	if podNamespace() != "" {
+	if podNamespace() != "" && a.dryRun == nil {
 		about.events = clients.EventsV1().Events(podNamespace())
 	}
 	waits := &kruise{
@@ -290,6 +300,14 @@ func registerPods(own *prometheus.Registry, reconciler *controller.PodReconciler
 	})
 }
 
+// permitWrite refuses a write to the API server that this manager may not make.
+func (a *app) permitWrite() error {
+	if a.dryRun != nil {
+		return calls.ErrDryRun
+	}
+	return a.permit(writeTimeout)
+}
+
 // permit is term's.
 func (a *app) permit(takes time.Duration) error { return a.lease.permit(takes) }
 
@@ -343,7 +361,7 @@ func (a *app) greet() {
 	}
 	at := a.servers.addresses
 	a.logger.Info("listening", "metrics", at.Metrics, "health", at.Health, "registry", at.Registry)
-	a.logger.Info("starting", "version", a.options.version, "apiServer", a.manager.GetConfig().Host,
+	a.logger.Info("starting", "version", a.options.version, "dryRun", a.dryRun != nil, "apiServer", a.manager.GetConfig().Host,
 		"registries", a.drivers.current.Load().describe(), "lease", lease, "workers", a.flags.workers)
 	if a.options.listening != nil {
 		a.options.listening(at)

@@ -152,6 +152,11 @@ func exercise(ctx context.Context) ([]*dto.MetricFamily, error) {
 	if err != nil {
 		return nil, err
 	}
+	dryRun, err := metrics.NewDryRunMetrics(all)
+	if err != nil {
+		return nil, err
+	}
+	dryRun.Step("", metrics.OperationPatch)
 	if _, err := metrics.NewConfigMetrics(all); err != nil {
 		return nil, err
 	}

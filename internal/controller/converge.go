@@ -10,6 +10,7 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/rollcall-dev/rollcall/internal/calls"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -24,6 +25,9 @@ type progress struct {
 
 // released reports whether Kruise may go on: the registry has acknowledged everything, and the drain has passed.
 func (p progress) released() bool { return p.wait.reason == "" }
+
+// rehearsed reports a dry run: nothing was acknowledged, and what would follow is told too, since nothing is written.
+func (p progress) rehearsed() bool { return p.wait.reason == ReasonDryRun }
 
 // converge makes every registry of the pod say what it shall of every instance.
 func (r *PodReconciler) converge(ctx context.Context, seen *observation, d lifecycle.Decision) progress {
@@ -167,6 +171,8 @@ func (r *PodReconciler) failed(uid types.UID, s step, timedOut bool, err error) 
 	}
 	after, told := registry.RetryAfterOf(err)
 	switch {
+	case errors.Is(err, calls.ErrDryRun):
+		w.reason = ReasonDryRun // an event brings the next step
 	case registry.IsTerminal(err):
 		w.reason, w.after = ReasonRegistryRefused, backoffCap
 	case told:

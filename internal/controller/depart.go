@@ -48,7 +48,7 @@ func (r *PodReconciler) undo(ctx context.Context, req Request, pod *corev1.Pod) 
 		decision = lifecycle.Decide(seen.input)
 	}
 	progress := r.converge(ctx, seen, decision)
-	if !progress.released() {
+	if !progress.released() && !progress.rehearsed() {
 		return r.report(seen, decision, progress.wait), nil
 	}
 	if moved, err := r.patch(ctx, seen, decision.Then, nil); moved || err != nil {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/calls"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
 
@@ -38,6 +39,8 @@ func (r *PodReconciler) patch(
 	written := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	err = r.client.Patch(ctx, written, client.RawPatch(types.JSONPatchType, data))
 	switch {
+	case errors.Is(err, calls.ErrDryRun):
+		return false, nil // it was told, and the pod is as it was
 	case apierrors.IsNotFound(err), isMoved(err):
 		return true, nil
 	case err != nil:

@@ -175,14 +175,14 @@ func (r *PodReconciler) prepare(ctx context.Context, seen *observation, d lifecy
 func (r *PodReconciler) conclude(
 	ctx context.Context, seen *observation, d lifecycle.Decision, p *progress,
 ) (moved bool, err error) {
-	edit := d.Then
-	if !p.released() {
+	edit, waits := d.Then, !p.released() && !p.rehearsed()
+	if waits {
 		edit = r.proceed(seen, d, &p.wait)
 	}
 	if moved, err = r.patch(ctx, seen, edit, p.record); moved || err != nil {
 		return moved, err
 	}
-	if !p.released() && !edit.Empty() {
+	if waits && !edit.Empty() {
 		r.proceeded(seen, d, p.wait)
 	}
 	return false, nil

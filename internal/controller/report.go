@@ -119,6 +119,10 @@ const (
 	//
 	// What to do: write what the message says.
 	ReasonSkipRefused Reason = "SkipRefused"
+	// ReasonDryRun: the manager runs with `--dry-run` and has said what it would do.
+	//
+	// What to do: nothing.
+	ReasonDryRun Reason = "DryRun"
 	// ReasonResolved: no reason to wait but the Event after one: what asked a person to look has passed.
 	//
 	// What to do: nothing.
@@ -128,7 +132,7 @@ const (
 // Event returns the type of the Event that shows the reason, or nothing for a reason that is part of any rollout.
 func (r Reason) Event() string {
 	switch r {
-	case "", ReasonDraining, ReasonSettling, ReasonQueued, ReasonNotReady, ReasonNoAddress, ReasonStopping:
+	case "", ReasonDraining, ReasonSettling, ReasonQueued, ReasonNotReady, ReasonNoAddress, ReasonStopping, ReasonDryRun:
 		return ""
 	case ReasonResolved:
 		return corev1.EventTypeNormal

@@ -2,6 +2,7 @@ package resync
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/rollcall-dev/rollcall/internal/calls"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -233,18 +235,22 @@ func (k *keeper) deregister(ctx context.Context, in registry.Instance) error {
 // noteRemoved writes down what went, and returns an error for what did not.
 func (k *keeper) noteRemoved(gone []registry.Entry, errs []error) error {
 	now := k.resync.Clock.Now()
-	failed := 0
+	removed, failed := 0, 0
 	var last error
 	for i, e := range gone {
-		if errs[i] != nil {
+		switch {
+		case errors.Is(errs[i], calls.ErrDryRun):
+			continue // it was told
+		case errs[i] != nil:
 			failed, last = failed+1, errs[i]
 			continue
 		}
+		removed++
 		k.removed[identityOf(e.Instance)] = now
 		k.resync.Logger.Info("removed an entry behind which no live pod stands", "registry", k.source.Name,
 			"service", e.Service, "endpoint", e.Endpoint(), "pod", e.Namespace+"/"+e.Pod, "uid", e.UID)
 	}
-	k.resync.Metrics.Found(k.source.Name, metrics.FoundReaped, len(gone)-failed)
+	k.resync.Metrics.Found(k.source.Name, metrics.FoundReaped, removed)
 	if failed > 0 {
 		return fmt.Errorf("removing what no live pod stands behind: %d of %d failed, the last: %w", failed, len(gone), last)
 	}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/clock"
 
+	"github.com/rollcall-dev/rollcall/internal/calls"
 	"github.com/rollcall-dev/rollcall/internal/drivers/memory"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -149,6 +150,24 @@ func TestARemovalThatFailsIsRetried(t *testing.T) {
 		s.stop()
 		s.expectCalls("the one that succeeded is not repeated", "a", "Deregister web-1", "Deregister web-1", "Deregister web-2")
 		s.expectMetric("rollcall_resync_entries_total", "reaped", 2)
+	})
+}
+
+func TestADryRunRemovesNothingAndIsNoFailure(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, "a")
+		s.pods("a", "web-1", "web-2")
+		s.gone("web-1")
+		s.fakes["a"].Fail(registrytest.Match{Op: registrytest.OpDeregister}, calls.ErrDryRun)
+		s.start()
+		time.Sleep(10 * time.Minute)
+		s.stop()
+		s.expectLogged("resync fails", 0)
+		s.expectLogged("removed an entry", 0)
+		if n := s.lists("a"); n > 12 {
+			t.Errorf("listed %d times in 10 minutes: a step that was told is no failure", n)
+		}
 	})
 }
 

@@ -1,0 +1,130 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/lru"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/internal/calls"
+	"github.com/rollcall-dev/rollcall/internal/gate"
+	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// remembered is how many steps a dry run knows to have told. Beyond that it may tell one again.
+const remembered = 1 << 16
+
+// dryRun tells what would be written, each step once until another one would be taken in its place, and writes nothing. A
+// nil dryRun is none.
+type dryRun struct {
+	logger  logr.Logger
+	metrics *metrics.DryRunMetrics
+	told    *lru.Cache
+}
+
+func newDryRun(m *metrics.DryRunMetrics, logger logr.Logger) *dryRun {
+	return &dryRun{logger: logger.WithName("dry-run"), metrics: m, told: lru.New(remembered)}
+}
+
+// subject is what a step is taken with: another step with the same subject takes its place.
+type subject struct{ kind, name string }
+
+// tell reports a step that was not told before.
+func (d *dryRun) tell(of subject, step, registryName, operation string, keysAndValues ...any) {
+	if before, found := d.told.Get(of); found && before == step {
+		return
+	}
+	d.told.Add(of, step)
+	d.metrics.Step(registryName, operation)
+	d.logger.Info("would "+operation, keysAndValues...)
+}
+
+// registry returns reg as a dry run has it.
+func (d *dryRun) registry(name string, reg *calls.Registry) *calls.Registry {
+	if d == nil {
+		return reg
+	}
+	return calls.Rehearse(reg, func(operation string, in registry.Instance) error {
+		d.tell(subject{"instance", strings.Join([]string{name, in.Service, in.Endpoint(), in.UID}, " ")}, operation,
+			name, operation, "registry", name, "service", in.Service, "endpoint", in.Endpoint(), "namespace", in.Namespace, "pod", in.Pod)
+		return gate.Inconclusive(calls.ErrDryRun) // nothing was learned of the registry
+	})
+}
+
+// client returns c as a dry run has it.
+func (d *dryRun) client(c client.Client) client.Client {
+	if d == nil {
+		return c
+	}
+	return &dryClient{Client: c, run: d}
+}
+
+// recorder returns r as a dry run has it.
+func (d *dryRun) recorder(r events.EventRecorder) events.EventRecorder {
+	if d == nil {
+		return r
+	}
+	return &dryRecorder{run: d}
+}
+
+// dryClient tells the patches. No other write is known to this manager; one that came about would not pass app.permitWrite.
+type dryClient struct {
+	client.Client
+
+	run *dryRun
+}
+
+// Patch implements client.Client.
+func (c *dryClient) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	data, err := patch.Data(object)
+	if err != nil {
+		return fmt.Errorf("making the patch: %w", err)
+	}
+	// It tests the pod's UID and its state's timestamp, so that the same changes at another time are another step.
+	c.run.tell(subject{"patch", string(data)}, "", "", metrics.OperationPatch,
+		"namespace", object.GetNamespace(), "pod", object.GetName(), "changes", changesOf(data))
+	return calls.ErrDryRun
+}
+
+// changesOf describes a JSON Patch without its tests.
+func changesOf(data []byte) []string {
+	var operations []struct {
+		Op, Path string
+		Value    any
+	}
+	if err := json.Unmarshal(data, &operations); err != nil {
+		return []string{string(data)}
+	}
+	unescape := strings.NewReplacer("~1", "/", "~0", "~")
+	var texts []string
+	for _, o := range operations {
+		switch {
+		case o.Op == "test":
+		case o.Value == nil:
+			texts = append(texts, o.Op+" "+unescape.Replace(o.Path))
+		default:
+			texts = append(texts, fmt.Sprintf("%s %s: %v", o.Op, unescape.Replace(o.Path), o.Value))
+		}
+	}
+	return texts
+}
+
+// dryRecorder tells the Events. Whoever makes them makes each once.
+type dryRecorder struct{ run *dryRun }
+
+// Eventf implements events.EventRecorder.
+func (r *dryRecorder) Eventf(regarding, _ runtime.Object, kind, reason, _, note string, args ...any) {
+	r.run.metrics.Step("", metrics.OperationEvent)
+	keysAndValues := []any{"type", kind, "reason", reason, "note", fmt.Sprintf(note, args...)}
+	if object, ok := regarding.(client.Object); ok {
+		keysAndValues = append(keysAndValues, "namespace", object.GetNamespace(), "pod", object.GetName())
+	}
+	r.run.logger.Info("would "+metrics.OperationEvent, keysAndValues...)
+}

@@ -1,0 +1,148 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/internal/calls"
+	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+func TestADryRunTellsEachStepOnce(t *testing.T) {
+	t.Parallel()
+	s := newDryRunScenario(t)
+	in := registry.Instance{Service: "web", Address: "10.0.0.1", Port: 80, Namespace: "shop", Pod: "web-1", UID: "1"}
+	reg := s.run.registry("default", calls.Wrap(&fake{}))
+	for range 3 {
+		s.ExpectRefused(reg.Register(t.Context(), in))
+	}
+	s.ExpectTold("would register default web 10.0.0.1:80")
+	s.ExpectRefused(reg.FailOver(t.Context(), in))
+	s.ExpectRefused(reg.Register(t.Context(), in))
+	s.ExpectTold("would failOver default web 10.0.0.1:80", "would register default web 10.0.0.1:80")
+	in.UID = "2"
+	s.ExpectRefused(reg.Register(t.Context(), in))
+	s.ExpectTold("would register default web 10.0.0.1:80") // another pod at that address
+	s.ExpectCounted(`rollcall_dry_run_total{operation="failOver",registry="default"} 1`, `rollcall_dry_run_total{operation="register",registry="default"} 3`)
+}
+
+func TestADryRunTellsPatchesWithoutTheirTests(t *testing.T) {
+	t.Parallel()
+	s := newDryRunScenario(t)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1"}}
+	patch := func(stamp string) client.Patch {
+		return client.RawPatch(types.JSONPatchType, []byte(`[{"op":"test","path":"/metadata/annotations/stamp","value":"`+stamp+`"},
+			{"op":"add","path":"/metadata/labels/example.com~1online","value":"true"},{"op":"remove","path":"/metadata/finalizers/0"}]`))
+	}
+	c := s.run.client(nil) // nothing is asked of the real one
+	s.ExpectRefused(c.Patch(t.Context(), pod, patch("1")))
+	s.ExpectRefused(c.Patch(t.Context(), pod, patch("1")))
+	s.ExpectTold("would patch [add /metadata/labels/example.com/online: true remove /metadata/finalizers/0]")
+	s.ExpectRefused(c.Patch(t.Context(), pod, patch("2")))
+	s.ExpectTold("would patch [add /metadata/labels/example.com/online: true remove /metadata/finalizers/0]")
+	s.ExpectCounted(`rollcall_dry_run_total{operation="patch",registry=""} 2`)
+}
+
+func TestADryRunTellsEvents(t *testing.T) {
+	t.Parallel()
+	s := newDryRunScenario(t)
+	s.run.recorder(nil).Eventf(&corev1.Pod{}, nil, "Warning", "InvalidPod", "Reconcile", "no %s", "port")
+	s.ExpectTold("would event Warning InvalidPod no port")
+	s.ExpectCounted(`rollcall_dry_run_total{operation="event",registry=""} 1`)
+}
+
+func TestNoDryRunChangesNothingOfWhatItIsGiven(t *testing.T) {
+	t.Parallel()
+	var none *dryRun
+	reg := calls.Wrap(&fake{})
+	if none.registry("default", reg) != reg || none.client(nil) != nil || none.recorder(nil) != nil {
+		t.Error("want what was given")
+	}
+}
+
+func TestADryRunNeedsNoLease(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	m := api.StartManager("--dry-run")
+	m.ExpectAnswer(m.addresses.Health, "/readyz", http.StatusServiceUnavailable, "OpenKruise is not installed")
+	must(t, m.Stop())
+	if api.lease != nil {
+		t.Errorf("it took the lease: %+v", api.lease)
+	}
+}
+
+// dryRunScenario is a dry run whose log the test holds.
+type dryRunScenario struct {
+	*testing.T
+
+	run     *dryRun
+	log     *lines
+	metrics *prometheus.Registry
+}
+
+func newDryRunScenario(t *testing.T) *dryRunScenario {
+	t.Helper()
+	s := &dryRunScenario{T: t, metrics: prometheus.NewRegistry(), log: &lines{}}
+	m, err := metrics.NewDryRunMetrics(s.metrics)
+	must(t, err)
+	s.run = newDryRun(m, logr.New(s.log))
+	return s
+}
+
+func (s *dryRunScenario) ExpectRefused(err error) {
+	s.Helper()
+	if !errors.Is(err, calls.ErrDryRun) {
+		s.Errorf("got %v, want %v", err, calls.ErrDryRun)
+	}
+}
+
+// ExpectTold looks at what was told since the last look.
+func (s *dryRunScenario) ExpectTold(want ...string) {
+	s.Helper()
+	if diff := cmp.Diff(want, s.log.all); diff != "" {
+		s.Errorf("told (-want +got):\n%s", diff)
+	}
+	s.log.all = nil
+}
+
+func (s *dryRunScenario) ExpectCounted(series ...string) {
+	s.Helper()
+	want := "# HELP rollcall_dry_run_total What a dry run would have done, by registry (empty for what goes to the API server) and " +
+		"operation (register, failOver, deregister, patch, event). Each step counts once until something else would be done.\n" +
+		"# TYPE rollcall_dry_run_total counter\n" + strings.Join(series, "\n") + "\n"
+	if err := testutil.GatherAndCompare(s.metrics, strings.NewReader(want)); err != nil {
+		s.Error(err)
+	}
+}
+
+// lines is a log that keeps of each line what a reader looks for.
+type lines struct {
+	logr.LogSink
+
+	all []string
+}
+
+func (*lines) Init(logr.RuntimeInfo)          {}
+func (*lines) Enabled(int) bool               { return true }
+func (l *lines) WithName(string) logr.LogSink { return l }
+func (l *lines) Info(_ int, line string, keysAndValues ...any) {
+	for i := 0; i+1 < len(keysAndValues); i += 2 {
+		if key, ok := keysAndValues[i].(string); ok && key != "namespace" && key != "pod" {
+			line += fmt.Sprintf(" %v", keysAndValues[i+1])
+		}
+	}
+	l.all = append(l.all, line)
+}

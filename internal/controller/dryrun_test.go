@@ -1,0 +1,56 @@
+package controller
+
+import (
+	"testing"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/rollcall-dev/rollcall/internal/calls"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+func TestADryRunTellsTheNextStepAndWhatFollowsIt(t *testing.T) {
+	t.Parallel()
+	w := newDryRun(t)
+	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	for range 2 {
+		w.expectResult("nothing will be otherwise by itself", w.reconcile(pod), 0)
+		w.expectJournal("the call, and the patch that would follow its acknowledgement", "would register web", "write web-1 failed")
+	}
+	w.expectHooks("nothing was written", pod, "inPlaceUpdate preDelete")
+	w.expectEvents("it is no trouble")
+	w.expectWaits("", Wait{Hook: "preNormal", Reason: "DryRun", Since: testEpoch()})
+
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+	w.reconcile(pod)
+	w.expectJournal("what would have been in is taken out", "would failOver web", "write web-1 failed")
+}
+
+func TestADryRunForgetsAPodThatIsGone(t *testing.T) {
+	t.Parallel()
+	w := newDryRun(t)
+	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	w.reconcile(pod)
+	w.takeJournal()
+	w.removePod(pod)
+	if got := w.reconcile(pod); got != (reconcile.Result{}) {
+		t.Errorf("it comes back for the pod: %+v", got)
+	}
+	w.expectJournal("what it would leave", "would deregister web")
+	w.expectNoPages("a dry run has nothing to undo")
+}
+
+// newDryRun is a world in which every change is told in the journal and refused.
+func newDryRun(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t, draining15s)
+	w.apply(func(s *Settings) {
+		s.use(calls.Rehearse(&calls.Registry{}, func(operation string, in registry.Instance) error {
+			w.note("would " + operation + " " + in.Service)
+			return calls.ErrDryRun
+		}))
+	})
+	w.patching(func(func() error) error { return calls.ErrDryRun })
+	return w
+}
