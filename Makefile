@@ -150,6 +150,13 @@ test-registries: check-race ## Test the drivers of REGISTRIES (default all) on r
 test-go-registries: ## Test the drivers whose servers are built from Go modules.
 	@$(MAKE) --no-print-directory test-registries REGISTRIES='consul etcd' REGISTRIES_JSON=$(RESULTS)/go-registries.json
 
+# How long each fuzz test runs. Their seeds run with every other test.
+FUZZTIME ?= 30s
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz test for FUZZTIME (default 30s); what it finds goes into a testdata/fuzz, to be mended and kept.
+	@FUZZTIME='$(FUZZTIME)' hack/fuzz.sh
+
 .PHONY: check-race
 check-race:
 ifndef CC_FOUND

@@ -56,3 +56,22 @@ func readPassword(auth registry.Auth) (credentials, error) {
 		masks: strings.NewReplacer(encoded, "[password]", password, "[password]"),
 	}, nil
 }
+
+// hide keeps what nobody else is to read out of an error: that of an answer which is no HTTP quotes the server.
+func (c credentials) hide(err error) error {
+	text := err.Error()
+	masked := c.masks.Replace(text)
+	if masked == text {
+		return err
+	}
+	return &maskedError{err: err, text: masked}
+}
+
+// maskedError is an error of the same class with another text.
+type maskedError struct {
+	err  error
+	text string
+}
+
+func (e *maskedError) Error() string { return e.text }
+func (e *maskedError) Unwrap() error { return e.err }

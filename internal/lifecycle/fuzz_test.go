@@ -1,0 +1,74 @@
+package lifecycle
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// FuzzRecordOf: tenants can write the annotation. Whatever it says, it is no record or one that holds together, is this pod's,
+// and stays what it is when it is written again.
+func FuzzRecordOf(f *testing.F) {
+	const uid = "0a1b"
+	for _, seed := range []string{
+		"", "null", "{}", "[]", `{"stamp":{"uid":"0a1b"}}`, `{"want":"InService","stamp":{"uid":"0a1b"}}`,
+		`{"want":"InService","stamp":{"uid":"0a1b"},"instances":[{"registry":"default","service":"web","address":"10.0.0.1","port":8080}]}`,
+		`{"want":"Absent","stamp":{"uid":"0a1b"},"handlers":[{"label":"a","value":"b"},{"finalizer":"c"}],"outSince":"2026-01-01T00:00:00Z"}`,
+		`{"want":"Absent","stamp":{"uid":"0a1b"},"handlers":[{}]}`, `{"want":"Keep","stamp":{"uid":"0a1b"}}`, `{"want":"InService","stamp":{"uid":"another"}}`,
+	} {
+		f.Add(seed)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid, Labels: map[string]string{}, Annotations: map[string]string{}}}
+	in := Recorded{Registry: "default", Service: "web", Address: "10.0.0.1", Port: 8080}
+	written := NewRecord(pod, Hooks{}, InService, []Recorded{in}, nil)
+	if text, err := json.Marshal(written); err == nil {
+		f.Add(string(text))
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		fuzzed := pod.DeepCopy()
+		fuzzed.Annotations[AnnotationRecord] = text
+		r := RecordOf(fuzzed)
+		if !r.Exists() {
+			if diff := cmp.Diff(Record{}, r); diff != "" {
+				t.Fatalf("no record, and yet (-want +got):\n%s", diff)
+			}
+			return
+		}
+		if r.Stamp.UID != types.UID(uid) || !slices.Contains([]Want{InService, OutOfService, Absent}, r.Want) {
+			t.Fatalf("took %q for this pod's record: %+v", text, r)
+		}
+		again, err := json.Marshal(r)
+		if err != nil {
+			t.Fatalf("%+v can't be written: %v", r, err)
+		}
+		fuzzed.Annotations[AnnotationRecord] = string(again)
+		if diff := cmp.Diff(r, RecordOf(fuzzed)); diff != "" {
+			t.Errorf("read again, it is another (-want +got):\n%s", diff)
+		}
+		expectDecidable(t, fuzzed, r)
+	})
+}
+
+// expectDecidable goes through all states with the record: what it names may be released only where it is ours.
+func expectDecidable(t *testing.T, pod *corev1.Pod, r Record) {
+	t.Helper()
+	ownership := Ownership{Owned: []string{"example.com/*"}}
+	for _, state := range []appspub.LifecycleStateType{
+		"", appspub.LifecycleStatePreparingNormal, appspub.LifecycleStateNormal, appspub.LifecycleStatePreparingUpdate,
+		appspub.LifecycleStateUpdating, appspub.LifecycleStateUpdated, appspub.LifecycleStatePreparingDelete,
+	} {
+		pod.Labels[appspub.LifecycleStateKey] = string(state)
+		d := Decide(Input{Pod: pod, Record: r, Ownership: ownership})
+		for _, h := range slices.Concat(d.Arm.Clear, d.Then.Clear, d.Arm.Set, d.Then.Set) {
+			if !ownership.Owns(h.Key()) {
+				t.Errorf("in %q the record has %+v touched, which is not ours", state, h)
+			}
+		}
+	}
+}
