@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"testing"
+	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
@@ -70,3 +71,36 @@ func (w *world) reconcileAndStop(pod *corev1.Pod) {
 type probes func() error
 
 func (p probes) Probe(context.Context, registry.Instance) error { return p() }
+
+func TestADrainGoesOnWithTheNextManagerThatHasListedTheRegistry(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		happen func(w *world, pod *corev1.Pod)
+		want   []string
+	}{
+		"the list agrees": {"the record and the list say that the pod is out", nothing, nil},
+		"the list differs": {"the record lies", func(w *world, pod *corev1.Pod) {
+			w.must(w.backend.Register(w.Context(), w.instance(pod, "web", 8080)), "registering")
+		}, []string{failsOver, writes}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, draining15s)
+			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+			w.reconcile(pod)
+			w.takeJournal()
+			tc.happen(w, pod)
+
+			w.restart()
+			w.resync(Listing{Confirms: true})
+			w.sleep(4 * time.Second) // one more has passed with the list
+			left := w.reconcile(pod)
+			w.expectJournal(tc.reason, tc.want...)
+			if tc.want == nil {
+				w.expectResult("it began with the manager before", left, 10*time.Second)
+			}
+		})
+	}
+}
