@@ -96,8 +96,9 @@ func (c *dryClient) Patch(_ context.Context, object client.Object, patch client.
 // changesOf describes a JSON Patch without its tests.
 func changesOf(data []byte) []string {
 	var operations []struct {
-		Op, Path string
-		Value    any
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value"`
 	}
 	if err := json.Unmarshal(data, &operations); err != nil {
 		return []string{string(data)}

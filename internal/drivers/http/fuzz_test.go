@@ -63,7 +63,7 @@ func FuzzAnswers(f *testing.F) {
 	})
 }
 
-// answers answers every request with the same bytes.
+// answers is a server that gives the same bytes to every request.
 type answers struct {
 	raw []byte
 	// status is that of the last answer; 0 where the bytes are none.
