@@ -113,6 +113,7 @@ func playMutants(ctx context.Context, out *output) error {
 		}
 	}
 	out.plain(fmt.Sprintf("chaos: %d mutants, %d problems", len(mutants()), len(problems)))
+	w.passed = len(problems) == 0
 	return errors.Join(problems...)
 }
 

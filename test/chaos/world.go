@@ -34,9 +34,11 @@ type world struct {
 	launcher  *process.Launcher
 	registry  *registryServer
 	toxiproxy *toxiproxy
+	// passed: nobody has to look at the logs.
+	passed bool
 }
 
-// newWorld starts the servers. stop ends them, also after an error.
+// newWorld starts the servers. stop ends them, also after an error, and removes the logs of a run that passed.
 func newWorld(ctx context.Context, out *output) (w *world, stop func(), err error) {
 	w = &world{out: out, launcher: process.NewLauncher()}
 	stop = func() {
@@ -47,6 +49,9 @@ func newWorld(ctx context.Context, out *output) (w *world, stop func(), err erro
 			w.cluster.Stop()
 		}
 		w.launcher.Close()
+		if w.passed {
+			_ = os.RemoveAll(w.dir)
+		}
 	}
 	if w.dir, err = os.MkdirTemp("", "rollcall-chaos-"); err != nil {
 		return w, stop, fmt.Errorf("creating a folder for the logs: %w", err)
