@@ -70,8 +70,8 @@ func TestARegistryThatIsDownIsProbed(t *testing.T) {
 	t.Parallel()
 	styles := []style{labels, finalizer}
 	server := startRegistry(t, onlyRegistry, registryOptions{})
-	m := startManager(t, "down", defaultConfiguration(server.URL(), namespacesOf("down", styles)...))
-	all := newScenarios(t, m, server, "down", styles)
+	m := startManager(t, "outage", defaultConfiguration(server.URL(), namespacesOf("outage", styles)...))
+	all := newScenarios(t, m, server, "outage", styles)
 
 	mend := server.Fail(registrytest.Match{}, errors.New("out of order"))
 	for _, s := range all {
