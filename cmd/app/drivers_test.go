@@ -52,6 +52,11 @@ func TestEachRegistryHasItsOwnGate(t *testing.T) {
 	if got := given.Status().Slots; got != 7 || given != after.get("new").gate {
 		t.Errorf("the controller has a gate of %d slots, want that of the registry with 7", got)
 	}
+	for _, source := range sources(after) {
+		if source.Gate != after.get(source.Name).gate {
+			t.Errorf("resync has another gate than the controller for registry %s", source.Name)
+		}
+	}
 }
 
 func TestACallThatTheGuardRefusesSaysNothingOfTheRegistry(t *testing.T) {

@@ -34,7 +34,7 @@ func sources(all *registries) []resync.Source {
 	found := make([]resync.Source, 0, len(all.byName))
 	for name, o := range all.byName {
 		found = append(found, resync.Source{
-			Name: name, Registry: o.registry, Lister: o.registry.Lister, Staleness: o.registry.Staleness,
+			Name: name, Registry: o.registry, Gate: o.gate, Lister: o.registry.Lister, Staleness: o.registry.Staleness,
 			Expires: o.registry.Heartbeater != nil, Timeout: o.section.Timeout,
 		})
 	}

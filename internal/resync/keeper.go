@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rollcall-dev/rollcall/internal/calls"
+	"github.com/rollcall-dev/rollcall/internal/gate"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -223,13 +224,19 @@ func (k *keeper) reap(ctx context.Context, gone []registry.Entry, owned int) err
 	return k.noteRemoved(gone, errs)
 }
 
+// deregister waits for its turn for as long as for a call.
 func (k *keeper) deregister(ctx context.Context, in registry.Instance) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, k.source.Timeout)
+	waiting, cancel := context.WithTimeout(ctx, k.source.Timeout)
 	defer cancel()
-	return k.source.Registry.Deregister(ctx, in)
+	caller := gate.Caller{ID: fmt.Sprintf("resync of %s at %s of %s", in.Service, in.Endpoint(), in.UID), Service: in.Service}
+	return k.source.Gate.Do(waiting, caller, func() error {
+		bounded, cancel := context.WithTimeout(ctx, k.source.Timeout)
+		defer cancel()
+		return k.source.Registry.Deregister(bounded, in)
+	})
 }
 
 // noteRemoved writes down what went, and returns an error for what did not.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/clock"
 
+	"github.com/rollcall-dev/rollcall/internal/gate"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -21,6 +22,8 @@ type Source struct {
 	Name string
 	// Registry takes out what no pod stands behind. Another value under a name is another registry.
 	Registry registry.Registry
+	// Gate bounds the calls that are under way; nil lets all through. Removals pass it, as what nobody waits for.
+	Gate *gate.Gate
 	// Lister is nil where the driver can't list: such a registry is not compared.
 	Lister registry.Lister
 	// Staleness is how old an answer of Lister may be; see [registry.StaleLister].

@@ -19,6 +19,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/calls"
 	"github.com/rollcall-dev/rollcall/internal/drivers/memory"
+	"github.com/rollcall-dev/rollcall/internal/gate"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
@@ -64,6 +65,28 @@ func TestWhatNoPodStandsBehindIsReaped(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		s.stop()
 		s.expectCalls("it is gone by now", "a", "Deregister web-2")
+	})
+}
+
+func TestRemovalsWaitForTheirTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, "a")
+		s.pods("a", "web-1", "web-2", "web-3")
+		s.gone("web-2")
+		s.sources[0].Gate = gate.New(2)
+		leave, _ := s.sources[0].Gate.Enter(gate.Caller{ID: "a pod's", Service: "web", Urgent: true})
+		s.start()
+		s.expectCalls("the service has one slot, and a rollout's call has that", "a")
+		time.Sleep(timeout + time.Second)
+		s.expectLists("a run whose removal had no turn is made again", "a", 2)
+		leave(nil)
+		synctest.Wait()
+		s.expectCalls("the slot is free", "a", "Deregister web-2")
+		s.stop()
+		if inUse := s.sources[0].Gate.Status().InUse; inUse != 0 {
+			t.Errorf("%d slots are still taken", inUse)
+		}
 	})
 }
 
