@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rollcall-dev/rollcall/internal/calls"
+	"github.com/rollcall-dev/rollcall/internal/gate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -118,7 +119,7 @@ func (r *PodReconciler) call(ctx context.Context, seen *observation, s step) wai
 		r.acknowledged(seen, s, c)
 		return wait{}
 	}
-	c.doubtful = true
+	c.doubtful = c.doubtful || !gate.IsInconclusive(err)
 	timedOut := isTimeout(bounded, err)
 	if timedOut {
 		c.timedOut(started.Add(2 * reg.Timeout))
@@ -173,6 +174,8 @@ func (r *PodReconciler) failed(uid types.UID, s step, timedOut bool, err error) 
 	switch {
 	case errors.Is(err, calls.ErrDryRun):
 		w.reason = ReasonDryRun // an event brings the next step
+	case gate.IsInconclusive(err):
+		w.reason, w.after = ReasonNotPermitted, r.backoff.When(uid)
 	case registry.IsTerminal(err):
 		w.reason, w.after = ReasonRegistryRefused, backoffCap
 	case told:

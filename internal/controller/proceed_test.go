@@ -10,6 +10,7 @@ import (
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/rollcall-dev/rollcall/internal/gate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
@@ -68,6 +69,28 @@ func TestAHookProceedsAfterItsDeadline(t *testing.T) {
 	w.kruiseMoves(pod, appspub.LifecycleStateUpdating, unready)
 	w.reconcile(pod)
 	w.expectJournal("", failsOver, writes)
+}
+
+func TestACallThatIsNotPermittedSaysNothingOfTheRegistry(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, proceeds, asking)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.takeEvents()
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+	permit := w.registry.Fail(anyCall(), gate.Inconclusive(errors.New("the lease was not renewed in time")))
+	w.sleep(11 * time.Minute)
+	w.reconcile(pod)
+	w.expectHooks("the registry was never asked", pod, "preNormal inPlaceUpdate preDelete")
+	w.expectReleases("the registry was never asked")
+	if events := w.takeEvents(); len(events) > 0 {
+		t.Errorf("got %q, want no Event: nothing is wrong with the pod or the registry", events)
+	}
+	permit()
+	w.reconcile(pod)
+	w.expectHooks("", pod, "preNormal preDelete")
+	if got := w.registry.Calls(gets()); len(got) > 0 {
+		t.Errorf("the registry was asked %d times, want never: no call was made whose outcome is unknown", len(got))
+	}
 }
 
 func TestWhatDoesNotProceed(t *testing.T) {
@@ -246,7 +269,7 @@ func TestOnlyARegistryLetsAPodProceed(t *testing.T) {
 	for reason, want := range map[Reason]bool{
 		ReasonRegistryUnavailable: true, ReasonRegistryTimeout: true, ReasonRegistryRefused: true, ReasonUnknownRegistry: true,
 		ReasonSettling: true, ReasonNotConfirmed: true,
-		"": false, ReasonDraining: false, ReasonQueued: false, ReasonStopping: false, ReasonInvalidPod: false,
+		"": false, ReasonDraining: false, ReasonQueued: false, ReasonNotPermitted: false, ReasonStopping: false, ReasonInvalidPod: false,
 		ReasonServiceClaimed: false, ReasonHandlerRefused: false, ReasonUnsupportedWorkload: false, ReasonUnknownState: false,
 		ReasonNotReady: false, ReasonNoAddress: false,
 	} {

@@ -92,6 +92,11 @@ const (
 	//
 	// What to do: wait. Where it lasts, look at how long the registry's calls take.
 	ReasonQueued Reason = "Queued"
+	// ReasonNotPermitted: this manager may make no call now, so the registry was not asked: its lease was not renewed in
+	// time, or the configuration has just changed. Retried with a back-off.
+	//
+	// What to do: where it stays, look at the API server, which answers too slowly.
+	ReasonNotPermitted Reason = "NotPermitted"
 	// ReasonNotReady: Kruise waits, and the pod is not ready yet.
 	//
 	// What to do: look at the pod.
@@ -132,7 +137,8 @@ const (
 // Event returns the type of the Event that shows the reason, or nothing for a reason that is part of any rollout.
 func (r Reason) Event() string {
 	switch r {
-	case "", ReasonDraining, ReasonSettling, ReasonQueued, ReasonNotReady, ReasonNoAddress, ReasonStopping, ReasonDryRun:
+	case "", ReasonDraining, ReasonSettling, ReasonQueued, ReasonNotPermitted, ReasonNotReady, ReasonNoAddress, ReasonStopping,
+		ReasonDryRun:
 		return ""
 	case ReasonResolved:
 		return corev1.EventTypeNormal
@@ -142,6 +148,9 @@ func (r Reason) Event() string {
 }
 
 func (r Reason) calm() bool { return r.Event() == "" }
+
+// beforeTheCall reports whether the registry has yet to be asked, so that nothing is known of it but what was before.
+func (r Reason) beforeTheCall() bool { return r == ReasonQueued || r == ReasonNotPermitted }
 
 // registrys reports whether only another call can tell that the reason has passed.
 func (r Reason) registrys() bool {
@@ -202,7 +211,7 @@ func (r *PodReconciler) report(seen *observation, d lifecycle.Decision, w wait) 
 		r.backoff.Forget(seen.pod().UID)
 		w = seen.explain(d)
 	}
-	if before := r.ledger.waitOf(seen.page); w.reason == ReasonQueued && before.reason.registrys() {
+	if before := r.ledger.waitOf(seen.page); w.reason.beforeTheCall() && before.reason.registrys() {
 		before.after = w.after
 		w = before // it is to try again and has not yet
 	}

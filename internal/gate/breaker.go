@@ -129,6 +129,12 @@ func Inconclusive(err error) error {
 	return &inconclusiveError{err: err}
 }
 
+// IsInconclusive reports whether an error was marked by [Inconclusive].
+func IsInconclusive(err error) bool {
+	var i *inconclusiveError
+	return errors.As(err, &i)
+}
+
 type inconclusiveError struct{ err error }
 
 func (e *inconclusiveError) Error() string { return e.err.Error() }
@@ -136,8 +142,7 @@ func (e *inconclusiveError) Unwrap() error { return e.err }
 
 // inconclusive is also what the end of the caller itself leaves behind.
 func inconclusive(err error) bool {
-	var i *inconclusiveError
-	return errors.As(err, &i) || errors.Is(err, context.Canceled)
+	return IsInconclusive(err) || errors.Is(err, context.Canceled)
 }
 
 // failed reports whether the registry did not answer, or answered that it can't now. A refusal is an answer, and one that

@@ -61,9 +61,9 @@ func (k *keeper) mayRemove(ctx context.Context, gone []registry.Entry, owned int
 	}
 	k.blocked = digest
 	note := fmt.Sprintf("%d of %d entries in registry %q have no live pod behind them, which is more than resync.maxRemovals "+
-		"(%s) allows: none is removed. Examples: %s. If that is right, approve exactly these by annotation %s=%s on the "+
-		"manager's Lease, or raise resync.maxRemovals",
-		len(gone), owned, k.source.Name, limit.String(), describe(gone), AnnotationApprove, digest)
+		"(%s) allows: none is removed. If that is right, approve exactly these by annotation %s=%s on the manager's Lease, "+
+		"or raise resync.maxRemovals. Examples: %s",
+		len(gone), owned, k.source.Name, limit.String(), AnnotationApprove, digest, describe(gone))
 	k.resync.Logger.Info("a removal is blocked: "+note, "registry", k.source.Name, "entries", len(gone), "digest", digest)
 	k.resync.Warn(ctx, note)
 	return false
