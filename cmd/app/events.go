@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"os"
 	"time"
 
@@ -10,7 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	eventsv1client "k8s.io/client-go/kubernetes/typed/events/v1"
+	"k8s.io/client-go/tools/events"
 )
 
 const (
@@ -65,6 +68,14 @@ func (e *configEvents) create(ctx context.Context, kind, action, reason, note st
 	if _, err := e.events.Create(ctx, event, metav1.CreateOptions{}); err != nil {
 		e.logger.Error(err, "making an Event about the configuration")
 	}
+}
+
+// shortNotes makes Events that the API server takes, however much a registry had to say.
+type shortNotes struct{ events.EventRecorder }
+
+// Eventf implements events.EventRecorder.
+func (s *shortNotes) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
+	s.EventRecorder.Eventf(regarding, related, kind, reason, action, "%s", shorten(fmt.Sprintf(note, args...)))
 }
 
 // shorten cuts a note to what the API server allows, which refuses a longer one.

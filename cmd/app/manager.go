@@ -213,7 +213,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	listed := make(chan struct{})
 	reconciler := controller.New(controller.Options{
 		Client: a.dryRun.client(a.manager.GetClient()), APIReader: a.manager.GetAPIReader(),
-		Recorder: a.dryRun.recorder(a.manager.GetEventRecorder(controllerName)), Workers: a.flags.workers, Clock: clock.RealClock{},
+		Recorder: a.dryRun.recorder(&shortNotes{a.manager.GetEventRecorder(controllerName)}), Workers: a.flags.workers, Clock: clock.RealClock{},
 		Listed: listed,
 	})
 	heartbeats := resync.NewHeartbeats(reconciler, clock.RealClock{}, a.logger.WithName("heartbeats"))

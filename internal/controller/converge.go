@@ -94,7 +94,7 @@ func (r *PodReconciler) call(ctx context.Context, seen *observation, s step) wai
 		return stopping()
 	}
 	if s.want == lifecycle.Absent {
-		r.ledger.letGo(seen.page, s.key()) // whether it can be told or not
+		r.letGo(seen, s.key()) // whether it can be told or not
 	}
 	reg, known := seen.settings.Registries[s.registry]
 	if !known {
@@ -175,7 +175,7 @@ func (r *PodReconciler) failed(uid types.UID, s step, timedOut bool, err error) 
 	case errors.Is(err, calls.ErrDryRun):
 		w.reason = ReasonDryRun // an event brings the next step
 	case gate.IsInconclusive(err):
-		w.reason, w.after = ReasonNotPermitted, r.backoff.When(uid)
+		w.reason, w.after, w.unasked = ReasonNotPermitted, r.backoff.When(uid), true
 	case registry.IsTerminal(err):
 		w.reason, w.after = ReasonRegistryRefused, backoffCap
 	case told:

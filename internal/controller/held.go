@@ -110,7 +110,15 @@ func (r *PodReconciler) recall(seen *observation) {
 	}
 }
 
-// letGo is called before the instance is taken away, since nothing may keep it alive from then on.
+// letGo is called before the instance is taken away, since nothing may keep it alive from then on. What nobody keeps alive, or
+// misses, counts for acknowledged no more: should the pod stay after all, it is registered again.
+func (r *PodReconciler) letGo(seen *observation, in lifecycle.Recorded) {
+	r.ledger.letGo(seen.page, in)
+	if c := seen.page.calls[in]; c != nil {
+		c.acknowledged = false
+	}
+}
+
 func (l *ledger) letGo(p *page, in lifecycle.Recorded) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,10 +12,11 @@ import (
 )
 
 // proceed returns what is released although w is still missing, by the failure policy: nothing before its deadline, and
-// then w says to look again at that time. A drain that still runs holds it back, and nothing but a registry lets it go.
+// then w says to look again at that time. A drain that still runs holds it back, and so does a registry that has yet to be
+// asked; nothing but a registry that was lets it go.
 func (r *PodReconciler) proceed(seen *observation, d lifecycle.Decision, w *wait) lifecycle.Edit {
 	deadline, set := seen.settings.OnRegistryFailure.Deadline(seen.pod(), d)
-	if !set || !w.reason.ofRegistry() {
+	if !set || w.unasked || !w.reason.ofRegistry() {
 		return lifecycle.Edit{}
 	}
 	if out := seen.outSince(seen.course(d).all()); draining(d.Row) && !out.IsZero() && deadline.Before(out.Add(seen.drain)) {
@@ -63,6 +64,9 @@ func (r *PodReconciler) skip(ctx context.Context, seen *observation, d lifecycle
 	outstanding, written := seen.outstanding(d), seen.pod().Annotations[lifecycle.AnnotationSkip]
 	if moved, err = r.patch(ctx, seen, edit, nil); moved || err != nil {
 		return moved, err
+	}
+	if _, left := seen.pod().Annotations[lifecycle.AnnotationSkip]; left {
+		return false, nil // a dry run has told what it would do
 	}
 	seen.input.Skips, seen.skip = nil, lifecycle.Skip{}
 	if d.Skipped != "" {

@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -91,6 +92,33 @@ func TestACallThatIsNotPermittedSaysNothingOfTheRegistry(t *testing.T) {
 	if got := w.registry.Calls(gets()); len(got) > 0 {
 		t.Errorf("the registry was asked %d times, want never: no call was made whose outcome is unknown", len(got))
 	}
+}
+
+func TestARegistryThatHasYetToBeAskedHoldsAPodBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, proceeds)
+		down := registrytest.NewFake(newBackend(t))
+		w.apply(func(s *Settings) {
+			one := s.Registries["default"]
+			one.Gate = gate.New(2)
+			s.Registries = map[string]Registry{"default": one, "down": {Calls: down, Timeout: testTimeout}}
+			s.DefaultRegistries = []string{"default", "down"}
+		})
+		web := w.cloneSet("web")
+		pod, other := w.servingPod(web, "web-1"), w.bornPod(web, "web-2")
+		down.Fail(anyCall(), errors.New("down"))
+		hold := w.registry.Hold(registrytest.Match{Pod: "web-2"})
+		ended := w.begins(other)
+		w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+		w.sleep(2 * time.Minute)
+		w.reconcile(pod)
+		w.expectHooks("one registry is down, and the other has not been asked", pod, "preNormal inPlaceUpdate preDelete")
+		hold.Release()
+		ended.Wait()
+		w.reconcile(pod)
+		w.expectHooks("the one has acknowledged", pod, "inPlaceUpdate")
+	})
 }
 
 func TestWhatDoesNotProceed(t *testing.T) {

@@ -170,11 +170,15 @@ type wait struct {
 	since   time.Time
 	// after is when to look again by ourselves; zero where an event will bring us back.
 	after time.Duration
+	// unasked: a registry that may well answer has yet to be asked, whatever else is missing.
+	unasked bool
 }
 
 // and adds what else is missing: the first reason is shown that is more than a turn yet to come, and the sooner one says
 // when to look again.
 func (w wait) and(other wait) wait {
+	unasked := w.unasked || other.unasked
+	w.unasked, other.unasked = unasked, unasked
 	switch {
 	case w.reason == "":
 		return other

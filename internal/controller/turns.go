@@ -44,7 +44,7 @@ func queued(t target, refusal *gate.Refusal) wait {
 			"%s: no call is made: the circuit breaker is open since %s, tries one call at %s, and then every 5 s; the last "+
 				"failure: %v", t, outage.Since.Format(time.RFC3339), outage.Probe.Format(time.RFC3339), outage.Err)}
 	}
-	return wait{reason: ReasonQueued, after: turnRecheck,
+	return wait{reason: ReasonQueued, after: turnRecheck, unasked: true,
 		message: t.String() + ": waits for its turn: as many calls are under way as the registry's maxInFlight allows"}
 }
 

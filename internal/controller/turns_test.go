@@ -364,3 +364,25 @@ func TestAPanicFreesTheSlot(t *testing.T) {
 	}()
 	w.expectGate("the reconciler goes on after a panic", 0, 0)
 }
+
+func TestADeletionThatIsCancelledBeforeItsTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, inFlight(2))
+		web := w.cloneSet("web")
+		pod, other := w.servingPod(web, "web-1"), w.bornPod(web, "web-2")
+		hold := w.registry.Hold(registrytest.Match{Pod: "web-2"})
+		ended := w.begins(other)
+		w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+		w.reconcile(pod)
+		w.kruiseMoves(pod, appspub.LifecycleStateNormal)
+		hold.Release()
+		ended.Wait()
+		w.takeJournal()
+		w.reconcile(pod)
+		w.expectJournal("nobody kept it alive since it was to go", registers)
+		if held := w.r.Held("default"); len(held) != 2 {
+			t.Errorf("%d instances are kept alive, want both", len(held))
+		}
+	})
+}

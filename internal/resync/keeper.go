@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"github.com/rollcall-dev/rollcall/internal/calls"
 	"github.com/rollcall-dev/rollcall/internal/gate"
@@ -187,10 +188,13 @@ func (k *keeper) list(ctx context.Context) ([]registry.Entry, error) {
 	return slices.DeleteFunc(slices.Clone(entries), func(e registry.Entry) bool { return !k.ours(e) }), nil
 }
 
+// ours leaves out too what no pod can be called: anybody can write such an entry, and the API server is not to be asked for it.
 func (k *keeper) ours(e registry.Entry) bool {
-	return e.Cluster == k.resync.Cluster && e.UID != "" && e.Pod != "" && e.Namespace != "" &&
+	return e.Cluster == k.resync.Cluster && e.UID != "" && canBeNamed(e.Pod) && canBeNamed(e.Namespace) &&
 		(len(k.resync.Namespaces) == 0 || slices.Contains(k.resync.Namespaces, e.Namespace))
 }
+
+func canBeNamed(name string) bool { return name != "" && len(content.IsPathSegmentName(name)) == 0 }
 
 // notRemovedSince leaves out what was removed here after a list of that time.
 func (k *keeper) notRemovedSince(asOf time.Time, entries []registry.Entry) []registry.Entry {

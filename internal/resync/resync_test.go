@@ -100,6 +100,11 @@ func TestNothingIsReaped(t *testing.T) {
 		"where the list fails":        {"an error says nothing", func(s *scene) { s.fakes["a"].Fail(list(), errors.New("refused")) }},
 		"where the API server fails":  {"an error says nothing", func(s *scene) { s.failGone(errors.New("refused")) }},
 		"of another namespace":        {"its pods are not known here", func(s *scene) { s.namespaces = []string{"shop-2"} }},
+		"of what no pod can be called": {"the API server refuses to look for it, and others are still compared", func(s *scene) {
+			s.register("a", "odd", func(in *registry.Instance) { in.Pod = "../secrets" })
+			s.gone("odd")
+			s.live["uid-of-web-1"] = true
+		}},
 		"without a pod's name": {"nobody could be asked for it", func(s *scene) {
 			s.register("a", "nameless", func(in *registry.Instance) { in.Pod = "" })
 			s.live["uid-of-web-1"] = true
