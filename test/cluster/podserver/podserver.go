@@ -64,9 +64,9 @@ func New(ctx context.Context, config *rest.Config) (*Server, error) {
 		clients.CoreV1().RESTClient(), "pods", metav1.NamespaceAll, fields.Everything())
 	informer := cache.NewSharedIndexInformer(pods, &corev1.Pod{}, 0, cache.Indexers{})
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    s.observe,
-		UpdateFunc: func(_, pod any) { s.observe(pod) },
-		DeleteFunc: s.forget,
+		AddFunc:    func(pod any) { s.observe(ctx, pod) },
+		UpdateFunc: func(_, pod any) { s.observe(ctx, pod) },
+		DeleteFunc: func(pod any) { s.forget(ctx, pod) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watching the pods: %w", err)
@@ -166,13 +166,13 @@ func answerFor(pod *corev1.Pod) Answer {
 	return Answer{Pod: pod.Name, Namespace: pod.Namespace, UID: string(pod.UID), Image: pod.Spec.Containers[0].Image}
 }
 
-func (s *Server) observe(object any) {
+func (s *Server) observe(ctx context.Context, object any) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
 		return
 	}
 	if !canServe(pod) {
-		s.shut(string(pod.UID))
+		s.shut(ctx, string(pod.UID))
 		return
 	}
 	s.mu.Lock()
@@ -180,29 +180,44 @@ func (s *Server) observe(object any) {
 	s.serving[pod.Status.PodIP] = answerFor(pod)
 }
 
-func (s *Server) forget(object any) {
+func (s *Server) forget(ctx context.Context, object any) {
 	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = tombstone.Obj
 	}
 	if pod, ok := object.(*corev1.Pod); ok {
-		s.shut(string(pod.UID))
+		s.shut(ctx, string(pod.UID))
 	}
 }
 
-// shut stops serving for a pod and resets its connections.
-func (s *Server) shut(uid string) {
+// shut stops serving for a pod and resets its connections, unless the pod has stopped long ago and runs again: then the
+// watch lags behind, and they are to the containers that run now.
+func (s *Server) shut(ctx context.Context, uid string) {
+	address, open := s.stop(uid)
+	if !open {
+		return
+	}
+	if answer, runs := s.lookUp(ctx, address); runs && answer.UID == uid {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns[address] {
+		reset(c.Conn)
+	}
+	delete(s.conns, address)
+}
+
+// stop notes that a pod does not serve, and returns its address and whether connections to it are open.
+func (s *Server) stop(uid string) (address string, open bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for address, answer := range s.serving {
-		if answer.UID != uid {
-			continue
+		if answer.UID == uid {
+			delete(s.serving, address)
+			return address, len(s.conns[address]) > 0
 		}
-		delete(s.serving, address)
-		for c := range s.conns[address] {
-			reset(c.Conn)
-		}
-		delete(s.conns, address)
 	}
+	return "", false
 }
 
 // canServe tells whether a kubelet would have the pod's containers running and ready, as its spec wants them.

@@ -86,8 +86,8 @@ func TestCanServe(t *testing.T) {
 func TestEachAddressAnswersForItsPod(t *testing.T) {
 	t.Parallel()
 	s, port := serve(t)
-	s.observe(pod("127.200.0.1", "uid-1"))
-	s.observe(pod("127.200.0.2", "uid-2"))
+	s.observe(t.Context(), pod("127.200.0.1", "uid-1"))
+	s.observe(t.Context(), pod("127.200.0.2", "uid-2"))
 	expectAnswer(t, "127.200.0.1", port, "uid-1")
 	expectAnswer(t, "127.200.0.2", port, "uid-2")
 	expectRefused(t, "127.200.0.3", port)
@@ -99,18 +99,22 @@ func TestEachAddressAnswersForItsPod(t *testing.T) {
 func TestOpenConnectionsAreResetWhenThePodStops(t *testing.T) {
 	t.Parallel()
 	for name, stop := range map[string]func(*Server, *corev1.Pod){
-		"new image": func(s *Server, p *corev1.Pod) { p.Spec.Containers[0].Image = "web:2"; s.observe(p) },
-		"deleted":   func(s *Server, p *corev1.Pod) { now := metav1.Now(); p.DeletionTimestamp = &now; s.observe(p) },
-		"gone":      func(s *Server, p *corev1.Pod) { s.forget(p) },
+		"new image": func(s *Server, p *corev1.Pod) { p.Spec.Containers[0].Image = "web:2"; s.observe(t.Context(), p) },
+		"deleted": func(s *Server, p *corev1.Pod) {
+			now := metav1.Now()
+			p.DeletionTimestamp = &now
+			s.observe(t.Context(), p)
+		},
+		"gone": func(s *Server, p *corev1.Pod) { s.forget(t.Context(), p) },
 		"gone while the watch was broken": func(s *Server, p *corev1.Pod) {
-			s.forget(cache.DeletedFinalStateUnknown{Obj: p})
+			s.forget(t.Context(), cache.DeletedFinalStateUnknown{Obj: p})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, port := serve(t)
 			p := pod("127.200.1.1", "uid-1")
-			s.observe(p)
+			s.observe(t.Context(), p)
 			kept, err := (&net.Dialer{}).DialContext(t.Context(), "tcp4", net.JoinHostPort("127.200.1.1", strconv.Itoa(port)))
 			if err != nil {
 				t.Fatal(err)
@@ -142,9 +146,9 @@ func TestALatePodDoesNotStopAnotherAtItsAddress(t *testing.T) {
 	t.Parallel()
 	s, port := serve(t)
 	old := pod("127.200.2.1", "uid-old")
-	s.observe(old)
-	s.observe(pod("127.200.2.1", "uid-new"))
-	s.forget(old)
+	s.observe(t.Context(), old)
+	s.observe(t.Context(), pod("127.200.2.1", "uid-new"))
+	s.forget(t.Context(), old)
 	expectAnswer(t, "127.200.2.1", port, "uid-new")
 }
 
@@ -162,6 +166,39 @@ func TestAPodThatRunsAnswersBeforeTheWatchHasComeToIt(t *testing.T) {
 	expectAnswer(t, "127.200.3.1", port, "uid-1")
 	expectRefused(t, "127.200.3.2", port)
 	expectRefused(t, "127.200.3.3", port)
+}
+
+func TestAConnectionToAPodThatRunsAgainIsKept(t *testing.T) {
+	t.Parallel()
+	again := pod("127.200.4.1", "uid-1")
+	s, port := serveLooking(t, func(context.Context, string) ([]corev1.Pod, error) { return []corev1.Pod{*again}, nil })
+	s.observe(t.Context(), again)
+	kept, err := (&net.Dialer{}).DialContext(t.Context(), "tcp4", net.JoinHostPort("127.200.4.1", strconv.Itoa(port)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	ask := func() error {
+		if _, err := fmt.Fprint(kept, "GET / HTTP/1.1\r\nHost: pod\r\n\r\n"); err != nil {
+			return err
+		}
+		response, err := http.ReadResponse(bufio.NewReader(kept), nil)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		_, err = io.Copy(io.Discard, response.Body)
+		return err
+	}
+	if err := ask(); err != nil {
+		t.Fatal(err)
+	}
+	restarting := again.DeepCopy()
+	restarting.Status.ContainerStatuses[0].Ready = false
+	s.observe(t.Context(), restarting)
+	if err := ask(); err != nil {
+		t.Errorf("the watch has come to a restart that is over, and the connection ends with %v", err)
+	}
 }
 
 func serve(t *testing.T) (*Server, int) {
