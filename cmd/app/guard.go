@@ -74,7 +74,7 @@ func (g *guard) around(ctx context.Context, operation string, do func(context.Co
 	bounded, cancel := g.finish(ctx, began)
 	defer cancel()
 	err := do(bounded)
-	if timedOut(bounded, err) {
+	if calls.TimedOut(bounded, err) {
 		g.term.mayLand(began.Add(g.lands()))
 	}
 	return err
@@ -95,11 +95,6 @@ func (g *guard) finish(ctx context.Context, began time.Time) (context.Context, c
 		deadline = given
 	}
 	return context.WithDeadline(context.WithoutCancel(ctx), deadline)
-}
-
-func timedOut(bounded context.Context, err error) bool {
-	var timeout interface{ Timeout() bool }
-	return err != nil && (bounded.Err() != nil || errors.As(err, &timeout) && timeout.Timeout())
 }
 
 // writes keeps requests that change something from the API server once this manager may no longer make them. The lease has

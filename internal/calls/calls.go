@@ -2,6 +2,7 @@ package calls
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -32,6 +33,12 @@ func Changes(operation string) bool {
 // Around is put around a call: it does something, makes the call by do or doesn't, and returns its error or one of its
 // own. It is safe for concurrent use.
 type Around = func(ctx context.Context, operation string, do func(context.Context) error) error
+
+// TimedOut reports whether a call failed since its time was up, so that it may still be carried out. ctx is the call's.
+func TimedOut(ctx context.Context, err error) bool {
+	var timeout interface{ Timeout() bool }
+	return err != nil && (ctx.Err() != nil || errors.As(err, &timeout) && timeout.Timeout()) // context.DeadlineExceeded is one
+}
 
 // Registry is a driver's registry with something around every call. A capability that the driver lacks is nil.
 type Registry struct {

@@ -112,7 +112,7 @@ func (r *PodReconciler) call(ctx context.Context, seen *observation, s step) wai
 	c := seen.page.begun(s, started)
 	bounded, cancel := context.WithTimeout(ctx, reg.Timeout)
 	defer cancel()
-	err := errUnfinished
+	err := gate.ErrUnfinished
 	defer func() { leave(err) }()
 	err = tell(bounded, reg.Calls, s)
 	if err == nil {
@@ -120,7 +120,7 @@ func (r *PodReconciler) call(ctx context.Context, seen *observation, s step) wai
 		return wait{}
 	}
 	c.doubtful = c.doubtful || !gate.IsInconclusive(err)
-	timedOut := isTimeout(bounded, err)
+	timedOut := calls.TimedOut(bounded, err)
 	if timedOut {
 		c.timedOut(started.Add(2 * reg.Timeout))
 	}
@@ -184,11 +184,6 @@ func (r *PodReconciler) failed(uid types.UID, s step, timedOut bool, err error) 
 		w.after = r.backoff.When(uid)
 	}
 	return w
-}
-
-func isTimeout(bounded context.Context, err error) bool {
-	var timeout interface{ Timeout() bool }
-	return bounded.Err() != nil || errors.As(err, &timeout) && timeout.Timeout() // context.DeadlineExceeded is one
 }
 
 // drained is called once everything is acknowledged, and holds Kruise back until the clients had time to notice.

@@ -44,17 +44,7 @@ func (r *PodReconciler) wake() {
 
 // lostInstances looks again at the pods whose instances a registry has lost.
 func (r *PodReconciler) lostInstances(ctx context.Context, q requestQueue) error {
-	go func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-r.lost:
-				r.enqueueDoubted(q)
-			}
-		}
-	}()
-	return nil
+	return whenever(ctx, r.lost, func() { r.enqueueDoubted(q) })
 }
 
 // enqueueDoubted puts back what is missing before it looks at what differs.

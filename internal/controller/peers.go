@@ -239,17 +239,9 @@ func (o *observation) keptInPanic(d lifecycle.Decision) bool {
 
 // calmedServices looks again at the pods that a panic kept, once it has passed.
 func (r *PodReconciler) calmedServices(ctx context.Context, q requestQueue) error {
-	go func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-r.peers.wake:
-				for _, req := range r.peers.takeCalmed() {
-					q.Add(req)
-				}
-			}
+	return whenever(ctx, r.peers.wake, func() {
+		for _, req := range r.peers.takeCalmed() {
+			q.Add(req)
 		}
-	}()
-	return nil
+	})
 }

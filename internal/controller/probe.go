@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/rollcall-dev/rollcall/internal/calls"
 	"github.com/rollcall-dev/rollcall/internal/gate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -43,9 +44,9 @@ func (o *observation) unsaid(s step) bool { return !o.page.calls[s.key()].said(s
 func probe(ctx context.Context, reg Registry, t target, leave func(error)) error {
 	bounded, cancel := context.WithTimeout(ctx, reg.Timeout)
 	defer cancel()
-	err := errUnfinished
+	err := gate.ErrUnfinished
 	defer func() {
-		if !isTimeout(bounded, err) {
+		if !calls.TimedOut(bounded, err) {
 			err = gate.Inconclusive(err) // "not yet" is an error too
 		}
 		leave(err)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rollcall-dev/rollcall/internal/calls"
+	"github.com/rollcall-dev/rollcall/internal/gate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -60,7 +62,7 @@ func (r *PodReconciler) ask(ctx context.Context, seen *observation, s step, c *c
 	bounded, cancel := context.WithTimeout(ctx, reg.Timeout)
 	defer cancel()
 	var state registry.State
-	err := errUnfinished
+	err := gate.ErrUnfinished
 	defer func() { leave(err) }()
 	state, err = reg.Getter.Get(bounded, s.instance)
 	switch {
@@ -69,7 +71,7 @@ func (r *PodReconciler) ask(ctx context.Context, seen *observation, s step, c *c
 	case ctx.Err() != nil:
 		return "", stopping()
 	}
-	return "", r.unanswered(seen, s, c, isTimeout(bounded, err), err)
+	return "", r.unanswered(seen, s, c, calls.TimedOut(bounded, err), err)
 }
 
 // confirms reports whether a state is what was wanted. Out of service may be absent: some registries know no such state.

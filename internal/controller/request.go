@@ -149,13 +149,18 @@ func (r *PodReconciler) enqueuePodsOf(ctx context.Context, workload client.Objec
 
 // appliedSettings looks again at every pod when the settings changed, and at what departed pods left.
 func (r *PodReconciler) appliedSettings(ctx context.Context, q requestQueue) error {
+	return whenever(ctx, r.applied, func() { r.enqueueAll(ctx, q) })
+}
+
+// whenever is what a source does that waits for a signal: do is called for each, in a goroutine that ends with ctx.
+func whenever(ctx context.Context, signal <-chan struct{}, do func()) error {
 	go func() {
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-r.applied:
-				r.enqueueAll(ctx, q)
+			case <-signal:
+				do()
 			}
 		}
 	}()

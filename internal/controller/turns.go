@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -14,9 +13,6 @@ import (
 
 // turnRecheck is for a turn that nobody has told us of, which would be an error of ours.
 const turnRecheck = time.Minute
-
-// errUnfinished is what a gate is told of a call that ended in a panic.
-var errUnfinished = gate.Inconclusive(errors.New("the call did not return"))
 
 // enter returns leave where a call for the target may be made now, which must be called with its error; else why not. The
 // pod is woken then when it is its turn, and holds no worker until it is.
@@ -90,17 +86,9 @@ func (t *turns) take() []turn {
 
 // comingTurns looks again at the pods whose turn has come.
 func (r *PodReconciler) comingTurns(ctx context.Context, q requestQueue) error {
-	go func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-r.turns.ready:
-				for _, come := range r.turns.take() {
-					enqueueAt(q, come.priority, come.Request)
-				}
-			}
+	return whenever(ctx, r.turns.ready, func() {
+		for _, come := range r.turns.take() {
+			enqueueAt(q, come.priority, come.Request)
 		}
-	}()
-	return nil
+	})
 }

@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// errUnfinished is what is noted of a call that ended in a panic.
-var errUnfinished = Inconclusive(errors.New("the call did not return"))
+// ErrUnfinished is what leave is told of a call that ended in a panic.
+var ErrUnfinished = Inconclusive(errors.New("the call did not return"))
 
 // Do makes the call when it is the caller's turn, and returns its error. It waits for the turn until ctx ends, so it is for
 // goroutines that nobody waits for; the caller's Wake is not used. An error of its own says that no call was made.
@@ -35,7 +35,7 @@ func (g *Gate) Do(ctx context.Context, c Caller, call func() error) error {
 }
 
 func finish(leave func(error), call func() error) error {
-	err := errUnfinished
+	err := ErrUnfinished
 	defer func() { leave(err) }()
 	err = call()
 	return err
