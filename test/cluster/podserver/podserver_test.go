@@ -115,26 +115,13 @@ func TestOpenConnectionsAreResetWhenThePodStops(t *testing.T) {
 			s, port := serve(t)
 			p := pod("127.200.1.1", "uid-1")
 			s.observe(t.Context(), p)
-			kept, err := (&net.Dialer{}).DialContext(t.Context(), "tcp4", net.JoinHostPort("127.200.1.1", strconv.Itoa(port)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer kept.Close()
-			if _, err := fmt.Fprint(kept, "GET / HTTP/1.1\r\nHost: pod\r\n\r\n"); err != nil {
-				t.Fatal(err)
-			}
-			reader := bufio.NewReader(kept)
-			response, err := http.ReadResponse(reader, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer response.Body.Close()
-			if _, err := io.Copy(io.Discard, response.Body); err != nil {
+			kept := connect(t, "127.200.1.1", port)
+			if err := kept.ask(); err != nil {
 				t.Fatal(err)
 			}
 
 			stop(s, p)
-			if _, err := reader.ReadByte(); err == nil || errors.Is(err, io.EOF) {
+			if _, err := kept.reader.ReadByte(); err == nil || errors.Is(err, io.EOF) {
 				t.Errorf("the kept connection ends with %v, want a reset", err)
 			}
 			expectRefused(t, "127.200.1.1", port)
@@ -173,32 +160,47 @@ func TestAConnectionToAPodThatRunsAgainIsKept(t *testing.T) {
 	again := pod("127.200.4.1", "uid-1")
 	s, port := serveLooking(t, func(context.Context, string) ([]corev1.Pod, error) { return []corev1.Pod{*again}, nil })
 	s.observe(t.Context(), again)
-	kept, err := (&net.Dialer{}).DialContext(t.Context(), "tcp4", net.JoinHostPort("127.200.4.1", strconv.Itoa(port)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer kept.Close()
-	ask := func() error {
-		if _, err := fmt.Fprint(kept, "GET / HTTP/1.1\r\nHost: pod\r\n\r\n"); err != nil {
-			return err
-		}
-		response, err := http.ReadResponse(bufio.NewReader(kept), nil)
-		if err != nil {
-			return err
-		}
-		defer response.Body.Close()
-		_, err = io.Copy(io.Discard, response.Body)
-		return err
-	}
-	if err := ask(); err != nil {
+	kept := connect(t, "127.200.4.1", port)
+	if err := kept.ask(); err != nil {
 		t.Fatal(err)
 	}
 	restarting := again.DeepCopy()
 	restarting.Status.ContainerStatuses[0].Ready = false
 	s.observe(t.Context(), restarting)
-	if err := ask(); err != nil {
+	if err := kept.ask(); err != nil {
 		t.Errorf("the watch has come to a restart that is over, and the connection ends with %v", err)
 	}
+}
+
+// kept is a connection that carries several requests.
+type kept struct {
+	net.Conn
+
+	reader *bufio.Reader
+}
+
+func connect(t *testing.T, ip string, port int) *kept {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp4", net.JoinHostPort(ip, strconv.Itoa(port)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return &kept{Conn: conn, reader: bufio.NewReader(conn)}
+}
+
+// ask sends one request, and reads its answer to the end.
+func (k *kept) ask() error {
+	if _, err := fmt.Fprint(k, "GET / HTTP/1.1\r\nHost: pod\r\n\r\n"); err != nil {
+		return err
+	}
+	response, err := http.ReadResponse(k.reader, nil)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	_, err = io.Copy(io.Discard, response.Body)
+	return err
 }
 
 func serve(t *testing.T) (*Server, int) {
