@@ -103,7 +103,7 @@ func (p *podLog) last() sighting {
 	return p.sightings[len(p.sightings)-1]
 }
 
-// name of a pod, with its namespace.
+// podName is a name with its namespace.
 type podName struct{ namespace, name string }
 
 // journal is everything that was seen, in the order of one clock. It is safe for concurrent use.

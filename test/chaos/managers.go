@@ -34,7 +34,6 @@ type managers struct {
 // contender is one of them, through all of its restarts.
 type contender struct {
 	name  string
-	dir   string
 	proxy *apiProxy
 	start func() (*process.Process, error)
 	out   *output
@@ -83,7 +82,7 @@ func newContender(
 		proxy.Stop()
 		return nil, err
 	}
-	return &contender{name: name, dir: dir, proxy: proxy, out: out, start: func() (*process.Process, error) {
+	return &contender{name: name, proxy: proxy, out: out, start: func() (*process.Process, error) {
 		return process.Start(launcher, dir, process.Command{Name: name, Path: binary, Args: []string{
 			"--config=" + config, "--kubeconfig=" + kubeconfig,
 			"--leader-elect=true", "--leader-election-namespace=" + leaseNamespace, "--leader-election-id=" + leaseName,

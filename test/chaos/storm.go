@@ -123,7 +123,7 @@ func (g *game) hit(ctx context.Context, a action) error {
 	return nil
 }
 
-// freeze pauses the leader until another manager has its lease.
+// freeze pauses the leader for so long, which may be longer than its lease.
 func (g *game) freeze(ctx context.Context, lasts time.Duration) error {
 	victim := g.managers.leaderOrAny()
 	if err := victim.pause(); err != nil {

@@ -113,8 +113,7 @@ func (r *report) failed() bool {
 	return len(r.early)+len(r.lost)+len(r.leaked)+len(r.stuck)+len(r.other) > 0
 }
 
-// play makes the workloads and the managers, goes through storms and calms until the time is up or something is wrong, and
-// leaves nothing in the cluster.
+// play makes the workloads and the managers, and goes through storms and calms until the time is up or something is wrong.
 func (g *game) play(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
