@@ -49,15 +49,17 @@ const (
 // lasting are the faults of the registry that last for a while; never two at once.
 var lasting = []kind{netSlow, netReset, netRefuse, netCut, answer500, loseAnswers, holdBack} //nolint:gochecknoglobals // a table
 
-// isKill tells those that count as kills, and isFault those that count as faults, from what users do.
-func (k kind) isKill() bool {
-	return slices.Contains([]kind{killManager, killStandby, killAtAnswer}, k)
+// killKinds count as kills, and faultKinds as faults; the rest is what users do.
+func killKinds() []kind { return []kind{killManager, killStandby, killAtAnswer} }
+
+func faultKinds() []kind {
+	return append(
+		[]kind{stopManager, pauseManager, restartServer, wipeHalf, addForeign, deletePods, forceDelete}, lasting...)
 }
 
-func (k kind) isFault() bool {
-	return slices.Contains([]kind{stopManager, pauseManager, restartServer, wipeHalf, addForeign, deletePods, forceDelete}, k) ||
-		slices.Contains(lasting, k)
-}
+func (k kind) isKill() bool { return slices.Contains(killKinds(), k) }
+
+func (k kind) isFault() bool { return slices.Contains(faultKinds(), k) }
 
 // action is one thing that happens in a storm.
 type action struct {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -32,6 +33,8 @@ const (
 	// latestLanding is when a call that is held back is done at the latest, in time-outs: later than that the design assumes
 	// that it never is. What is left to 2 is for the way of the call to here.
 	earliestLanding, latestLanding = 1.05, 1.6
+	// diceOfCalls sets the dice of the calls apart from those of the rounds, which have the round's number there.
+	diceOfCalls = math.MaxUint64
 	// killAfter is how long after the answer left the manager is killed: it has the answer by then.
 	killAfter = 20 * time.Millisecond
 )
@@ -49,6 +52,7 @@ type registryServer struct {
 
 	mu      sync.Mutex
 	fault   kind // "" for none
+	dice    *rand.Rand
 	foreign map[identity]registry.Entry
 	killing func(manager string) (strike func()) // armed if not nil
 	late    sync.WaitGroup
@@ -71,7 +75,10 @@ func startRegistry(ctx context.Context, j *journal, timeout time.Duration) (*reg
 	if !ok {
 		return nil, fmt.Errorf("the driver memory made a %T", made)
 	}
-	r := &registryServer{journal: j, timeout: timeout, entries: entries, foreign: map[identity]registry.Entry{}}
+	r := &registryServer{
+		journal: j, timeout: timeout, entries: entries, foreign: map[identity]registry.Entry{},
+		dice: rand.New(rand.NewPCG(0, diceOfCalls)),
+	}
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -93,8 +100,9 @@ func (r *registryServer) Stop() {
 	r.late.Wait()
 }
 
-// reset forgets all that the registry holds, and what is armed.
-func (r *registryServer) reset(ctx context.Context, j *journal) {
+// reset forgets all that the registry holds, and what is armed. What calls meet from now on is drawn from the seed, in the
+// order in which they come.
+func (r *registryServer) reset(ctx context.Context, j *journal, seed uint64) {
 	r.mu.Lock()
 	r.fault, r.killing, r.foreign = "", nil, map[identity]registry.Entry{}
 	r.mu.Unlock()
@@ -104,7 +112,7 @@ func (r *registryServer) reset(ctx context.Context, j *journal) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.journal = j
+	r.journal, r.dice = j, rand.New(rand.NewPCG(seed, diceOfCalls))
 }
 
 // setFault has about half of the calls meet a fault; "" ends it.
@@ -224,7 +232,7 @@ func asked(query url.Values) registry.Instance {
 func (r *registryServer) meets(o op) kind {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.fault == holdBack && !o.changes() || rand.Float64() > faultShare {
+	if r.fault == holdBack && !o.changes() || r.dice.Float64() > faultShare {
 		return ""
 	}
 	return r.fault
@@ -251,7 +259,9 @@ func (r *registryServer) serve(w http.ResponseWriter, request *http.Request, nex
 func (r *registryServer) hold(request *http.Request, next http.Handler, c *call) {
 	r.late.Add(1)
 	defer r.late.Done()
-	held := earliestLanding + rand.Float64()*(latestLanding-earliestLanding)
+	r.mu.Lock()
+	held := earliestLanding + r.dice.Float64()*(latestLanding-earliestLanding)
+	r.mu.Unlock()
 	timer := time.NewTimer(time.Until(c.received.Add(time.Duration(held * float64(r.timeout)))))
 	defer timer.Stop()
 	<-timer.C

@@ -53,7 +53,7 @@ func (g *game) act(ctx context.Context, a action) error {
 	case a.kind.isKill():
 		g.out.printf("%s", a.kind)
 	case a.kind.isFault():
-		g.faults.Add(1)
+		g.done.add(a.kind)
 		g.out.printf("%s", a.kind)
 	}
 	switch a.kind {
@@ -104,7 +104,7 @@ func (g *game) hit(ctx context.Context, a action) error {
 			victim := g.managers.named(name)
 			victim.proxy.fence()
 			return func() {
-				g.kills.Add(1)
+				g.done.add(a.kind)
 				victim.kill()
 			}
 		})
@@ -114,10 +114,10 @@ func (g *game) hit(ctx context.Context, a action) error {
 	case stopManager:
 		return g.managers.leaderOrAny().terminate()
 	case killStandby:
-		g.kills.Add(1)
+		g.done.add(a.kind)
 		g.managers.other().kill()
 	default:
-		g.kills.Add(1)
+		g.done.add(a.kind)
 		g.managers.leaderOrAny().kill()
 	}
 	return nil

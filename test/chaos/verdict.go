@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -14,6 +15,35 @@ const (
 	historiesShown = 5
 )
 
+// report is what is wrong in the end.
+type report struct {
+	mu     sync.Mutex
+	early  []violation
+	lost   []finding
+	leaked []finding
+	stuck  []finding
+	other  []string
+}
+
+// finding is one thing that the calm did not mend.
+type finding struct {
+	uid  string // of the pod with a history, if there is one
+	text string
+}
+
+func (r *report) failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.early)+len(r.lost)+len(r.leaked)+len(r.stuck)+len(r.other) > 0
+}
+
+// note writes down anything else that is wrong, for which there is no word in the last line.
+func (r *report) note(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.other = append(r.other, text)
+}
+
 // tooLittle makes a run fail in which too little happened for its length. Short runs are not held to it.
 func (g *game) tooLittle() {
 	if g.length < enoughTime || g.report.failed() {
@@ -25,13 +55,11 @@ func (g *game) tooLittle() {
 		what      string
 		had, need int
 	}{
-		{"transitions", transitions, int(enoughTransitions * share)}, {"kills", int(g.kills.Load()), int(enoughKills * share)},
+		{"transitions", transitions, int(enoughTransitions * share)}, {"kills", g.done.kills(), int(enoughKills * share)},
 	} {
 		if c.had < c.need {
-			g.report.mu.Lock()
-			g.report.other = append(g.report.other, fmt.Sprintf(
+			g.report.note(fmt.Sprintf(
 				"TOO LITTLE HAPPENED: %d %s in %s, and %d are needed for the result to mean something", c.had, c.what, g.length, c.need))
-			g.report.mu.Unlock()
 		}
 	}
 }
@@ -74,7 +102,7 @@ func (g *game) verdict(replay string, histories int) error {
 	g.out.printf("checked %d flips against %d calls; %d addresses were used again", n.flips, n.calls, n.reused)
 	g.out.plain("the same plan again: " + replay)
 	g.out.plain(fmt.Sprintf("chaos: %d transitions, %d kills, %d faults, %d early flips, %d lost, %d leaked, %d stuck",
-		n.transitions, g.kills.Load(), g.faults.Load(), len(r.early), len(r.lost), len(r.leaked), len(r.stuck)))
+		n.transitions, g.done.kills(), g.done.faults(), len(r.early), len(r.lost), len(r.leaked), len(r.stuck)))
 	if bad {
 		return errFailed
 	}

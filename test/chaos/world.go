@@ -86,31 +86,9 @@ type game struct {
 	managers  *managers
 	workloads []*workload
 
-	kills, faults atomic.Int64
-	doing         atomic.Pointer[string]
-	report        report
-}
-
-// report is what is wrong in the end.
-type report struct {
-	mu     sync.Mutex
-	early  []violation
-	lost   []finding
-	leaked []finding
-	stuck  []finding
-	other  []string
-}
-
-// finding is one thing that the calm did not mend.
-type finding struct {
-	uid  string // of the pod with a history, if there is one
-	text string
-}
-
-func (r *report) failed() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.early)+len(r.lost)+len(r.leaked)+len(r.stuck)+len(r.other) > 0
+	done   tally
+	doing  atomic.Pointer[string]
+	report report
 }
 
 // play makes the workloads and the managers, and goes through storms and calms until the time is up or something is wrong.
@@ -130,11 +108,12 @@ func (g *game) play(ctx context.Context) error {
 	defer stopWatching()
 
 	g.journal, g.workloads = newJournal(drainTime), workloads()
-	g.registry.reset(ctx, g.journal)
+	g.registry.reset(ctx, g.journal, g.plan.seed)
 	if err := g.toxiproxy.clear(ctx); err != nil {
 		return err
 	}
 	watcher := &podWatch{k8s: g.k8s, journal: g.journal, workloads: g.workloads}
+	g.say("starting: %d CloneSets of %d pods", len(g.workloads), g.replicas)
 	background.Go(func() { watcher.run(watching) })
 	background.Go(func() { g.judge(watching) })
 	background.Go(func() { g.progress(watching) })
@@ -157,7 +136,6 @@ func (g *game) play(ctx context.Context) error {
 
 // rounds plays storms and calms.
 func (g *game) rounds(ctx context.Context) error {
-	g.say("starting: %d CloneSets of %d pods", len(g.workloads), g.replicas)
 	if err := g.calm(ctx); err != nil || g.report.failed() {
 		return err
 	}
@@ -197,7 +175,7 @@ func (g *game) progress(ctx context.Context) {
 		}
 		n := g.journal.counts()
 		g.out.printf("%s; so far %d transitions, %d kills, %d faults, %d flips checked, %d calls, %d addresses used again; %d pods, leader %s",
-			*g.doing.Load(), n.transitions, g.kills.Load(), g.faults.Load(), n.flips, n.calls, n.reused,
+			*g.doing.Load(), n.transitions, g.done.kills(), g.done.faults(), n.flips, n.calls, n.reused,
 			len(g.journal.known()), g.leaderName())
 	}
 }

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// tally counts what was done on purpose, by kind. An action counts when it was done, not when it was planned. The zero
+// value is empty. It is safe for concurrent use.
+type tally struct {
+	mu   sync.Mutex
+	done map[kind]int
+}
+
+func (t *tally) add(k kind) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.done == nil {
+		t.done = map[kind]int{}
+	}
+	t.done[k]++
+}
+
+func (t *tally) of(k kind) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.done[k]
+}
+
+func (t *tally) kills() int { return t.sum(killKinds()) }
+
+func (t *tally) faults() int { return t.sum(faultKinds()) }
+
+func (t *tally) sum(kinds []kind) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	sum := 0
+	for _, k := range kinds {
+		sum += t.done[k]
+	}
+	return sum
+}
+
+// missing returns the kinds of kills and faults that never came.
+func (t *tally) missing() []kind {
+	return slices.DeleteFunc(slices.Concat(killKinds(), faultKinds()), func(k kind) bool { return t.of(k) > 0 })
+}
+
+// String is one line with every kind of kill and fault.
+func (t *tally) String() string {
+	var words []string
+	for _, k := range slices.Concat(killKinds(), faultKinds()) {
+		words = append(words, fmt.Sprintf("%d × %s", t.of(k), k))
+	}
+	return strings.Join(words, "; ")
+}
