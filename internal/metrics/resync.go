@@ -21,11 +21,12 @@ const (
 
 // ResyncMetrics are the metrics of comparing registries with the cluster.
 type ResyncMetrics struct {
-	duration *prometheus.HistogramVec
-	last     *prometheus.GaugeVec
-	found    *prometheus.CounterVec
-	blocked  *prometheus.GaugeVec
-	listable *prometheus.GaugeVec
+	duration   *prometheus.HistogramVec
+	last       *prometheus.GaugeVec
+	found      *prometheus.CounterVec
+	blocked    *prometheus.GaugeVec
+	unfinished *prometheus.GaugeVec
+	listable   *prometheus.GaugeVec
 }
 
 // NewResyncMetrics registers the metrics with r.
@@ -50,12 +51,17 @@ func NewResyncMetrics(r prometheus.Registerer) (*ResyncMetrics, error) {
 			Name: "rollcall_resync_blocked_removals",
 			Help: "Entries without a live pod that are left because they are more than resync.maxRemovals, by registry.",
 		}, byRegistry),
+		unfinished: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "rollcall_resync_unfinished_removals",
+			Help: "Entries without a live pod that the last run could not remove, or left to the next one since those before them " +
+				"failed, by registry.",
+		}, byRegistry),
 		listable: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "rollcall_resync_listable",
 			Help: "1 where a registry can be compared with the cluster, 0 where its driver can't list, by registry.",
 		}, byRegistry),
 	}
-	return m, register(r, m.duration, m.last, m.found, m.blocked, m.listable)
+	return m, register(r, m.duration, m.last, m.found, m.blocked, m.unfinished, m.listable)
 }
 
 // Listable says whether a registry can be compared at all, before the first run of it.
@@ -66,6 +72,7 @@ func (m *ResyncMetrics) Listable(registry string, listable bool) {
 	}
 	m.listable.WithLabelValues(registry).Set(1)
 	m.blocked.WithLabelValues(registry)
+	m.unfinished.WithLabelValues(registry)
 	for _, finding := range []string{FoundMissing, FoundDifferent, FoundReaped} {
 		m.found.WithLabelValues(registry, finding)
 	}
@@ -74,7 +81,9 @@ func (m *ResyncMetrics) Listable(registry string, listable bool) {
 // Forget removes what is shown of a registry that is no more.
 func (m *ResyncMetrics) Forget(registry string) {
 	label := prometheus.Labels{"registry": registry}
-	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{m.duration, m.last, m.found, m.blocked, m.listable} {
+	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{
+		m.duration, m.last, m.found, m.blocked, m.unfinished, m.listable,
+	} {
 		v.DeletePartialMatch(label)
 	}
 }
@@ -98,4 +107,9 @@ func (m *ResyncMetrics) Found(registry, finding string, n int) {
 // Blocked says how many entries are not removed because they are too many; 0 where nothing is blocked.
 func (m *ResyncMetrics) Blocked(registry string, n int) {
 	m.blocked.WithLabelValues(registry).Set(float64(n))
+}
+
+// Unfinished says how many removals of the last run failed or were not begun.
+func (m *ResyncMetrics) Unfinished(registry string, n int) {
+	m.unfinished.WithLabelValues(registry).Set(float64(n))
 }

@@ -2,18 +2,14 @@ package resync
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 
-	"github.com/rollcall-dev/rollcall/internal/calls"
-	"github.com/rollcall-dev/rollcall/internal/gate"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -21,8 +17,6 @@ import (
 const (
 	// listTimeouts is how many times as long as a change a list may take: it is one call with all that there is.
 	listTimeouts = 6
-	// reapAtOnce bounds the removals that are under way: nobody waits for them.
-	reapAtOnce = 8
 	// syncRecheck is how often the cache is looked at until it has synced.
 	syncRecheck = time.Second
 	// firstRetry is how soon after an error the next run begins; each further one doubles it, up to the interval.
@@ -42,6 +36,8 @@ type keeper struct {
 
 	// removed is when what was removed here was acknowledged: a list that is older still has it.
 	removed map[identity]time.Time
+	// failed is when a removal last failed, of those that no later run has made up for.
+	failed map[identity]time.Time
 	// failures counts the runs that failed in a row.
 	failures int
 	// blocked is the digest of the removal that a person was told of; empty where none is blocked.
@@ -207,63 +203,4 @@ func (k *keeper) notRemovedSince(asOf time.Time, entries []registry.Entry) []reg
 		_, old := k.removed[identityOf(e.Instance)]
 		return old
 	})
-}
-
-// reap removes entries behind which no live pod stands, unless they are too many. The registry spares those that are by
-// now another pod's.
-func (k *keeper) reap(ctx context.Context, gone []registry.Entry, owned int) error {
-	if !k.mayRemove(ctx, gone, owned) {
-		return nil
-	}
-	errs := make([]error, len(gone))
-	var group errgroup.Group
-	group.SetLimit(reapAtOnce)
-	for i, e := range gone {
-		group.Go(func() error {
-			errs[i] = k.deregister(ctx, e.Instance)
-			return nil
-		})
-	}
-	_ = group.Wait() // each error is in errs
-	return k.noteRemoved(gone, errs)
-}
-
-// deregister waits for its turn for as long as for a call.
-func (k *keeper) deregister(ctx context.Context, in registry.Instance) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	waiting, cancel := context.WithTimeout(ctx, k.source.Timeout)
-	defer cancel()
-	caller := gate.Caller{ID: fmt.Sprintf("resync of %s at %s of %s", in.Service, in.Endpoint(), in.UID), Service: in.Service}
-	return k.source.Gate.Do(waiting, caller, func() error {
-		bounded, cancel := context.WithTimeout(ctx, k.source.Timeout)
-		defer cancel()
-		return k.source.Registry.Deregister(bounded, in)
-	})
-}
-
-// noteRemoved writes down what went, and returns an error for what did not.
-func (k *keeper) noteRemoved(gone []registry.Entry, errs []error) error {
-	now := k.resync.Clock.Now()
-	removed, failed := 0, 0
-	var last error
-	for i, e := range gone {
-		switch {
-		case errors.Is(errs[i], calls.ErrDryRun):
-			continue // it was told
-		case errs[i] != nil:
-			failed, last = failed+1, errs[i]
-			continue
-		}
-		removed++
-		k.removed[identityOf(e.Instance)] = now
-		k.resync.Logger.Info("removed an entry behind which no live pod stands", "registry", k.source.Name,
-			"service", e.Service, "endpoint", e.Endpoint(), "pod", e.Namespace+"/"+e.Pod, "uid", e.UID)
-	}
-	k.resync.Metrics.Found(k.source.Name, metrics.FoundReaped, removed)
-	if failed > 0 {
-		return fmt.Errorf("removing what no live pod stands behind: %d of %d failed, the last: %w", failed, len(gone), last)
-	}
-	return nil
 }

@@ -1,6 +1,7 @@
 package resync
 
 import (
+	stdcmp "cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -178,6 +179,46 @@ func TestARemovalThatFailsIsRetried(t *testing.T) {
 		s.stop()
 		s.expectCalls("the one that succeeded is not repeated", "a", "Deregister web-1", "Deregister web-1", "Deregister web-2")
 		s.expectMetric("rollcall_resync_entries_total", "reaped", 2)
+	})
+}
+
+func TestARunGivesUpAfterAFewFailuresInARow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, "a")
+		s.maxRemovals = "100%"
+		s.gone(s.many("a", 300)...)
+		heal := s.fakes["a"].Fail(registrytest.Match{Op: registrytest.OpDeregister}, errors.New("connection refused"))
+		s.start()
+		if n := len(s.calls("a")); n < hopeless || n >= hopeless+reapAtOnce {
+			t.Errorf("%d of 300 removals were tried of a registry that refuses each, want %d and what was under way", n, hopeless)
+		}
+		s.expectLogged("unfinished", 1)
+		s.expectMetric("rollcall_resync_unfinished_removals", "", 300)
+		heal()
+		time.Sleep(2 * time.Minute)
+		s.stop()
+		s.expectListed("the registry answers again", "a")
+		s.expectMetric("rollcall_resync_unfinished_removals", "", 0)
+	})
+}
+
+func TestEntriesThatCantBeRemovedKeepNoOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, "a")
+		s.maxRemovals = "100%"
+		names := s.many("a", 50)
+		s.gone(names...)
+		var stuck []string
+		for _, name := range names[:hopeless+reapAtOnce] {
+			s.fakes["a"].Fail(registrytest.Match{Op: registrytest.OpDeregister, Pod: name}, registry.Terminal(errors.New("forbidden")))
+			stuck = append(stuck, name)
+		}
+		s.start()
+		time.Sleep(5 * time.Second)
+		s.stop()
+		s.expectListed("those that failed go last in the next run", "a", stuck...)
 	})
 }
 
@@ -457,12 +498,14 @@ type scene struct {
 	backends   map[string]*memory.Registry
 	sources    []Source
 	namespaces []string
-	metrics    *prometheus.Registry
-	resync     *Resync
-	listed     chan struct{}
-	cancel     context.CancelFunc
-	ended      chan error
-	number     int
+	// maxRemovals is 20% where it is empty.
+	maxRemovals string
+	metrics     *prometheus.Registry
+	resync      *Resync
+	listed      chan struct{}
+	cancel      context.CancelFunc
+	ended       chan error
+	number      int
 
 	mu       sync.Mutex
 	log      strings.Builder
@@ -513,7 +556,7 @@ func (s *scene) start() {
 			s.warnings = append(s.warnings, note)
 		},
 	})
-	s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")}, s.sources)
+	s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString(stdcmp.Or(s.maxRemovals, "20%"))}, s.sources)
 	ctx, cancel := context.WithCancel(s.Context())
 	s.cancel, s.ended = cancel, make(chan error, 1)
 	go func() { s.ended <- s.resync.Start(ctx) }()

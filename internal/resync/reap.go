@@ -1,0 +1,111 @@
+package resync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rollcall-dev/rollcall/internal/calls"
+	"github.com/rollcall-dev/rollcall/internal/gate"
+	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+const (
+	// reapAtOnce bounds the removals that are under way: nobody waits for them.
+	reapAtOnce = 8
+	// hopeless is how many removals have to fail in a row for a run to begin no more of them.
+	hopeless = 5
+)
+
+// errLeft is of a removal that was not begun, since those before it failed.
+var errLeft = errors.New("left to the next run")
+
+// reap removes entries behind which no live pod stands, unless they are too many. The registry spares those that are by
+// now another pod's.
+func (k *keeper) reap(ctx context.Context, gone []registry.Entry, owned int) error {
+	if !k.mayRemove(ctx, gone, owned) {
+		return nil
+	}
+	// Those that failed go last, the latest behind: some that can never be removed must not keep all others.
+	slices.SortStableFunc(gone, func(a, b registry.Entry) int {
+		return k.failed[identityOf(a.Instance)].Compare(k.failed[identityOf(b.Instance)])
+	})
+	errs := make([]error, len(gone))
+	var inARow atomic.Int64
+	var group errgroup.Group
+	group.SetLimit(reapAtOnce)
+	for i, e := range gone {
+		group.Go(func() error {
+			if inARow.Load() >= hopeless {
+				errs[i] = errLeft
+				return nil
+			}
+			errs[i] = k.deregister(ctx, e.Instance)
+			if errs[i] == nil {
+				inARow.Store(0)
+			} else if !errors.Is(errs[i], calls.ErrDryRun) {
+				inARow.Add(1)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // each error is in errs
+	return k.noteRemoved(gone, errs)
+}
+
+// deregister waits for its turn for as long as for a call.
+func (k *keeper) deregister(ctx context.Context, in registry.Instance) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	waiting, cancel := context.WithTimeout(ctx, k.source.Timeout)
+	defer cancel()
+	caller := gate.Caller{ID: fmt.Sprintf("resync of %s at %s of %s", in.Service, in.Endpoint(), in.UID), Service: in.Service}
+	return k.source.Gate.Do(waiting, caller, func() error {
+		bounded, cancel := context.WithTimeout(ctx, k.source.Timeout)
+		defer cancel()
+		return k.source.Registry.Deregister(bounded, in)
+	})
+}
+
+// noteRemoved writes down what went, and returns an error for what did not.
+func (k *keeper) noteRemoved(gone []registry.Entry, errs []error) error {
+	now := k.resync.Clock.Now()
+	removed, failed, left := 0, 0, 0
+	var last error
+	before := k.failed
+	k.failed = map[identity]time.Time{}
+	for i, e := range gone {
+		id := identityOf(e.Instance)
+		switch {
+		case errors.Is(errs[i], calls.ErrDryRun): // it was told
+		case errors.Is(errs[i], errLeft):
+			left++
+			k.failed[id] = before[id]
+		case errs[i] != nil:
+			failed, last = failed+1, errs[i]
+			k.failed[id] = now
+		default:
+			removed++
+			k.removed[id] = now
+			k.resync.Logger.Info("removed an entry behind which no live pod stands", "registry", k.source.Name,
+				"service", e.Service, "endpoint", e.Endpoint(), "pod", e.Namespace+"/"+e.Pod, "uid", e.UID)
+		}
+	}
+	k.resync.Metrics.Found(k.source.Name, metrics.FoundReaped, removed)
+	k.resync.Metrics.Unfinished(k.source.Name, failed+left)
+	if failed == 0 {
+		return nil
+	}
+	err := fmt.Errorf("removing what no live pod stands behind: %d of %d failed, the last: %w", failed, len(gone), last)
+	if left > 0 {
+		err = fmt.Errorf("unfinished: %d removals failed in a row and %d were left to the next run: %w", hopeless, left, err)
+	}
+	return err
+}
