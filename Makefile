@@ -186,6 +186,15 @@ chaos-mutants: ## Hold four managers that are broken on purpose against chaos, w
 	@go build -o bin/chaos ./test/chaos
 	@MUTANT='$(MUTANT)' bin/chaos mutants
 
+# How long.
+SOAK ?=
+
+.PHONY: soak
+soak: ## Play rollouts without a fault for SOAK (default 30m), and fail where memory or goroutines of a manager grow.
+	@echo 'soak: building; with an empty Go cache this takes minutes'
+	@go build -o bin/chaos ./test/chaos
+	@SOAK='$(SOAK)' SEED='$(SEED)' bin/chaos soak
+
 .PHONY: demo
 demo: ## Show the main job on a real OpenKruise; REGISTRY=consul (any driver) on that, KEEP=1 until Ctrl-C.
 	@echo 'demo: building; with an empty Go cache this takes minutes'

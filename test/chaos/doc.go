@@ -4,6 +4,7 @@
 //	make chaos CHAOS=5m            # as long as this; 15m if left out
 //	make chaos SEED=42             # the plan of an earlier run again
 //	make chaos-mutants             # the test of this test: managers that are broken on purpose must fail
+//	make soak                      # rollouts alone for half an hour, and what the managers hold meanwhile
 //
 // A round is a storm, in which pods are updated, scaled and deleted while faults come and go, and a calm after it, in
 // which every fault has stopped and the registry must equal the cluster within one resync period.

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -44,11 +45,12 @@ func start() int {
 	defer stop()
 	// A second signal ends the process at once, and the kernel its servers.
 	context.AfterFunc(ctx, stop)
-	play := run
-	if len(os.Args) > 1 && os.Args[1] == "mutants" {
-		play = playMutants
+	play, err := mode(os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		return 1
 	}
-	err := play(ctx, newOutput(os.Stdout))
+	err = play(ctx, newOutput(os.Stdout))
 	switch {
 	case err == nil:
 		return 0
@@ -63,8 +65,20 @@ func start() int {
 	}
 }
 
-func run(ctx context.Context, out *output) error {
-	length, err := lengthFrom(os.Getenv("CHAOS"))
+// mode is what is played: chaos itself where no argument says otherwise.
+func mode(arguments []string) (func(context.Context, *output) error, error) {
+	modes := map[string]func(context.Context, *output) error{"": chaos, "mutants": playMutants, "soak": soak}
+	name := strings.Join(arguments, " ")
+	play, found := modes[name]
+	if !found {
+		return nil, fmt.Errorf("there is no %q: write mutants, soak, or nothing for chaos itself", name)
+	}
+	return play, nil
+}
+
+// chaos plays the full plan.
+func chaos(ctx context.Context, out *output) error {
+	length, err := lengthFrom("CHAOS", os.Getenv("CHAOS"), defaultLength)
 	if err != nil {
 		return err
 	}
@@ -73,6 +87,18 @@ func run(ctx context.Context, out *output) error {
 		return err
 	}
 	out.printf("SEED=%d CHAOS=%s", seed, length)
+	return withManager(ctx, out, func(w *world, binary string) error {
+		g := &game{world: w, binary: binary, plan: fullPlan(seed, len(workloads())), replicas: replicas, length: length}
+		if err := g.play(ctx); err != nil {
+			return err
+		}
+		g.tooLittle()
+		return g.verdict(fmt.Sprintf("make chaos SEED=%d CHAOS=%s", seed, length), historiesShown)
+	})
+}
+
+// withManager starts the servers, builds the manager and plays. The logs stay unless it passes.
+func withManager(ctx context.Context, out *output, play func(w *world, binary string) error) error {
 	w, stop, err := newWorld(ctx, out)
 	defer stop()
 	if err != nil {
@@ -83,24 +109,19 @@ func run(ctx context.Context, out *output) error {
 	if err := manager.Build(ctx, binary); err != nil {
 		return err
 	}
-	g := &game{world: w, binary: binary, plan: fullPlan(seed, len(workloads())), replicas: replicas, length: length}
-	if err := g.play(ctx); err != nil {
-		return err
-	}
-	g.tooLittle()
-	err = g.verdict(fmt.Sprintf("make chaos SEED=%d CHAOS=%s", seed, length), historiesShown)
+	err = play(w, binary)
 	w.passed = err == nil
 	return err
 }
 
-// lengthFrom reads the variable CHAOS.
-func lengthFrom(value string) (time.Duration, error) {
+// lengthFrom reads a variable that says how long.
+func lengthFrom(variable, value string, ifEmpty time.Duration) (time.Duration, error) {
 	if value == "" {
-		return defaultLength, nil
+		return ifEmpty, nil
 	}
 	length, err := time.ParseDuration(value)
 	if err != nil || length <= 0 {
-		return 0, fmt.Errorf("CHAOS is %q: write how long, such as 5m, or leave it out for %s", value, defaultLength)
+		return 0, fmt.Errorf("%s is %q: write how long, such as 5m, or leave it out for %s", variable, value, ifEmpty)
 	}
 	return length, nil
 }

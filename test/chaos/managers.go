@@ -35,8 +35,10 @@ type managers struct {
 type contender struct {
 	name  string
 	proxy *apiProxy
-	start func() (*process.Process, error)
-	out   *output
+	// metrics is where they are served, if they are.
+	metrics string
+	start   func() (*process.Process, error)
+	out     *output
 
 	mu      sync.Mutex
 	process *process.Process
@@ -45,14 +47,26 @@ type contender struct {
 	panics  []string
 }
 
-// startManagers starts two managers of a binary.
-func startManagers(
-	ctx context.Context, launcher *process.Launcher, dir, binary, registryAddress string, api *rest.Config, j *journal, out *output,
-) (*managers, error) {
+// setup is what the managers of a run need.
+type setup struct {
+	launcher *process.Launcher
+	// dir gets a folder for each.
+	dir, binary string
+	// registry is the address that leads to it.
+	registry string
+	api      *rest.Config
+	journal  *journal
+	out      *output
+	// metrics has them served; else nobody asks.
+	metrics bool
+}
+
+// startManagers starts two managers.
+func startManagers(ctx context.Context, s setup) (*managers, error) {
 	ctx, stop := context.WithCancel(ctx)
 	m := &managers{stop: stop}
 	for _, name := range []string{"m1", "m2"} {
-		one, err := newContender(ctx, launcher, filepath.Join(dir, name), name, binary, registryAddress, api, j, out)
+		one, err := newContender(ctx, name, s)
 		if err != nil {
 			m.Stop()
 			return nil, err
@@ -63,17 +77,24 @@ func startManagers(
 	return m, nil
 }
 
-func newContender(
-	ctx context.Context, launcher *process.Launcher, dir, name, binary, registryAddress string, api *rest.Config, j *journal, out *output,
-) (*contender, error) {
+func newContender(ctx context.Context, name string, s setup) (*contender, error) {
+	dir := filepath.Join(s.dir, name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("creating the folder of manager %s: %w", name, err)
 	}
 	config := filepath.Join(dir, "config.yaml")
-	if err := os.WriteFile(config, []byte(configuration("http://"+registryAddress+"/"+name)), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte(configuration("http://"+s.registry+"/"+name)), 0o600); err != nil {
 		return nil, fmt.Errorf("writing the configuration of manager %s: %w", name, err)
 	}
-	proxy, err := startAPIProxy(ctx, name, api, j)
+	metrics, metricsURL := "0", ""
+	if s.metrics {
+		ports, err := process.FreePorts(ctx, 1)
+		if err != nil {
+			return nil, err
+		}
+		metrics, metricsURL = local(ports[0]), "http://"+local(ports[0])+"/metrics"
+	}
+	proxy, err := startAPIProxy(ctx, name, s.api, s.journal)
 	if err != nil {
 		return nil, err
 	}
@@ -82,11 +103,11 @@ func newContender(
 		proxy.Stop()
 		return nil, err
 	}
-	return &contender{name: name, proxy: proxy, out: out, start: func() (*process.Process, error) {
-		return process.Start(launcher, dir, process.Command{Name: name, Path: binary, Args: []string{
+	return &contender{name: name, proxy: proxy, metrics: metricsURL, out: s.out, start: func() (*process.Process, error) {
+		return process.Start(s.launcher, dir, process.Command{Name: name, Path: s.binary, Args: []string{
 			"--config=" + config, "--kubeconfig=" + kubeconfig,
 			"--leader-elect=true", "--leader-election-namespace=" + leaseNamespace, "--leader-election-id=" + leaseName,
-			"--metrics-bind-address=0", "--health-probe-bind-address=0", "--registry-bind-address=0",
+			"--metrics-bind-address=" + metrics, "--health-probe-bind-address=0", "--registry-bind-address=0",
 		}})
 	}}, nil
 }
@@ -228,6 +249,14 @@ func (m *managers) named(name string) *contender {
 		}
 	}
 	return nil
+}
+
+func (m *managers) names() []string {
+	var all []string
+	for _, one := range m.all {
+		all = append(all, one.name)
+	}
+	return all
 }
 
 // panics returns what managers that panicked wrote.

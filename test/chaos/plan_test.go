@@ -66,14 +66,13 @@ func TestEveryKindIsPlanned(t *testing.T) {
 
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
-	if got, err := lengthFrom(""); err != nil || got != defaultLength {
-		t.Errorf("no CHAOS: %s, %v", got, err)
-	}
-	if got, err := lengthFrom("5m"); err != nil || got != 5*time.Minute {
-		t.Errorf("CHAOS=5m: %s, %v", got, err)
+	for value, want := range map[string]time.Duration{"": defaultLength, "5m": 5 * time.Minute} {
+		if got, err := lengthFrom("CHAOS", value, defaultLength); err != nil || got != want {
+			t.Errorf("CHAOS=%s: %s, %v", value, got, err)
+		}
 	}
 	for _, bad := range []string{"5", "-1m", "soon"} {
-		if _, err := lengthFrom(bad); err == nil {
+		if _, err := lengthFrom("CHAOS", bad, defaultLength); err == nil {
 			t.Errorf("CHAOS=%s is taken", bad)
 		}
 	}

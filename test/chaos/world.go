@@ -81,6 +81,8 @@ type game struct {
 	plan     planner
 	replicas int32
 	length   time.Duration
+	// curves are drawn in a soak.
+	curves *curves
 
 	journal   *journal
 	managers  *managers
@@ -118,8 +120,10 @@ func (g *game) play(ctx context.Context) error {
 	background.Go(func() { g.judge(watching) })
 	background.Go(func() { g.progress(watching) })
 	var err error
-	g.managers, err = startManagers(
-		ctx, g.launcher, g.binary+".d", g.binary, g.toxiproxy.address, g.cluster.Config(), g.journal, g.out)
+	g.managers, err = startManagers(ctx, setup{
+		launcher: g.launcher, dir: g.binary + ".d", binary: g.binary, registry: g.toxiproxy.address, api: g.cluster.Config(),
+		journal: g.journal, out: g.out, metrics: g.curves != nil,
+	})
 	if err != nil {
 		return err
 	}
@@ -140,6 +144,13 @@ func (g *game) rounds(ctx context.Context) error {
 		return err
 	}
 	g.journal.begin()
+	if g.curves != nil {
+		sampling, stop := context.WithCancel(ctx)
+		var sampler sync.WaitGroup
+		sampler.Go(func() { g.curves.follow(sampling, g.managers, func() int { return g.journal.counts().transitions }) })
+		defer sampler.Wait()
+		defer stop()
+	}
 	began := time.Now()
 	for number := 0; number == 0 || time.Since(began)+g.plan.storm < g.length; number++ {
 		if err := g.storm(ctx, number); err != nil || g.report.failed() {
