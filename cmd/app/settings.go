@@ -42,7 +42,7 @@ func leased(all *registries) []resync.Leased {
 	for name, o := range all.byName {
 		if o.registry.Heartbeater != nil {
 			found = append(found, resync.Leased{
-				Name: name, Heartbeater: o.registry.Heartbeater, Timeout: o.section.Timeout,
+				Name: name, Heartbeater: o.registry.Heartbeater, Timeout: o.section.Timeout, Gate: o.gate,
 			})
 		}
 	}

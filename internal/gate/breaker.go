@@ -20,8 +20,8 @@ const (
 )
 
 // breaker opens when calls of [enough] callers have failed and nobody has got an answer in between: any answer shows that
-// the registry can be reached. The callers must be of more than one service, since one alone may have a trouble of its
-// own, or of the only one that has called lately.
+// the registry can be reached. One service alone may have a trouble of its own. So the callers must be of more than one
+// service, or of the only one that has called lately, or something else must have failed meanwhile, see [Gate.Witness].
 type breaker struct {
 	*gobreaker.TwoStepCircuitBreaker[struct{}]
 	outage Outage
@@ -29,6 +29,8 @@ type breaker struct {
 	// callers and failing are the callers and the services that have failed since the last answer.
 	callers map[string]bool
 	failing map[string]bool
+	// witnessed are the services of which something failed that no caller did, until that or a caller is answered.
+	witnessed map[string]bool
 	// current and before are the services that have called since turned, and in the time before.
 	current, before map[string]bool
 	turned          time.Time
@@ -37,7 +39,10 @@ type breaker struct {
 // newBreaker makes one that tells of each change of its state. It is told of them under the lock of its user, since it
 // changes in no other way.
 func newBreaker(moved func(to gobreaker.State)) *breaker {
-	b := &breaker{callers: map[string]bool{}, failing: map[string]bool{}, current: map[string]bool{}, turned: time.Now()}
+	b := &breaker{
+		callers: map[string]bool{}, failing: map[string]bool{}, witnessed: map[string]bool{}, current: map[string]bool{},
+		turned: time.Now(),
+	}
 	b.TwoStepCircuitBreaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		MaxRequests:  1,
 		Timeout:      openFor,
@@ -69,12 +74,35 @@ func (b *breaker) note(c Caller, err error) {
 	default:
 		clear(b.callers)
 		clear(b.failing)
+		clear(b.witnessed)
+	}
+}
+
+// witness is called with the outcome of what no caller did. An answer to it takes back only what it said itself: a
+// registry may answer it and still be able to change nothing.
+func (b *breaker) witness(service string, err error) {
+	switch {
+	case inconclusive(err):
+	case failed(err):
+		b.witnessed[service] = true
+	default:
+		delete(b.witnessed, service)
 	}
 }
 
 // down reports whether the registry as a whole, and not only a service in it, seems to be down.
 func (b *breaker) down() bool {
-	return len(b.callers) >= enough && (len(b.failing) > 1 || !b.othersCall())
+	return len(b.callers) >= enough && (len(b.failing) > 1 || b.othersFail() || !b.othersCall())
+}
+
+// othersFail reports whether something failed of which none of the failing services is the cause.
+func (b *breaker) othersFail() bool {
+	for service := range b.witnessed {
+		if !b.failing[service] {
+			return true
+		}
+	}
+	return false
 }
 
 // othersCall reports whether a service called lately that has not failed.

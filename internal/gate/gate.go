@@ -139,6 +139,18 @@ func (g *Gate) leave(c Caller, probe bool, done func(error), err error) {
 	g.advance()
 }
 
+// Witness notes how a call ended that passed no gate: the renewal of a lease, say, by its service, or with none a list of
+// all that there is. One that failed shows that it is not a single service which has a trouble of its own. It opens no
+// breaker by itself, and makes room for nobody.
+func (g *Gate) Witness(service string, err error) {
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.breaker.witness(service, err)
+}
+
 // lets reports whether there is a slot for a caller whom nobody has called.
 func (g *Gate) lets(c Caller) bool {
 	switch g.breaker.State() {

@@ -292,6 +292,13 @@ func TestWhatOpensTheBreaker(t *testing.T) {
 			s.leaves("cms/1", err)
 		}
 	}
+	witness := func(service string, errs ...error) func(*street) {
+		return func(s *street) {
+			for _, err := range errs {
+				s.gate.Witness(service, err)
+			}
+		}
+	}
 	cases := map[string]struct {
 		reason string
 		before func(s *street)
@@ -326,6 +333,40 @@ func TestWhatOpensTheBreaker(t *testing.T) {
 				s.wait(recent + time.Second)
 			},
 			fail: "web/1 web/2 web/3 web/4 web/5", want: "open",
+		},
+		"one service of two, and a list": {
+			reason: "a list is about all services", before: answer(nil),
+			fail: "web/1 web/2 web/3 web/4", amid: witness("", errDown), more: "web/5", want: "open",
+		},
+		"one service of two, and a list that was not made": {
+			reason: "says nothing", before: answer(nil),
+			fail: "web/1 web/2 web/3 web/4", amid: witness("", Inconclusive(errDown)), more: "web/5", want: "closed",
+		},
+		"one service of two, and a list that was answered since": {
+			reason: "the registry can be reached, as far as anybody can tell", before: answer(nil),
+			fail: "web/1 web/2 web/3 web/4", amid: witness("", errDown, nil), more: "web/5", want: "closed",
+		},
+		"one service of two, and another one's renewals": {
+			reason: "it is not only that service", before: answer(nil),
+			fail: "web/1 web/2 web/3 web/4", amid: witness("cms", errDown), more: "web/5", want: "open",
+		},
+		"one service of two, and its own renewals": {
+			reason: "it is still only that service", before: answer(nil),
+			fail: "web/1 web/2 web/3 web/4", amid: witness("web", errDown), more: "web/5 web/6", want: "closed",
+		},
+		"a list, before another service was answered": {
+			reason: "the registry could be reached since", before: func(s *street) {
+				witness("", errDown)(s)
+				answer(nil)(s)
+			},
+			fail: "web/1 web/2 web/3 web/4 web/5", want: "closed",
+		},
+		"callers of several services, and an answer to a list": {
+			reason: "what can be read can perhaps not be written",
+			fail:   "web/1 web/2 web/3 api/1", amid: witness("", nil), more: "api/2", want: "open",
+		},
+		"few callers, and a list": {
+			reason: "the back-off of each is enough", fail: "web/1 web/2", amid: witness("", errDown), more: "web/3 api/1", want: "closed",
 		},
 		"an answer in between": {
 			reason: "it can be reached", fail: "web/1 web/2 web/3 api/1", amid: answer(nil), more: "api/2", want: "closed",

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/utils/clock"
 
+	"github.com/rollcall-dev/rollcall/internal/gate"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -37,6 +38,8 @@ type Leased struct {
 	Heartbeater registry.Heartbeater
 	// Timeout bounds one heartbeat.
 	Timeout time.Duration
+	// Gate is told how each heartbeat ended; it bounds none. It may be nil.
+	Gate *gate.Gate
 }
 
 // Heartbeats renews every held instance of every leased registry once in the registry's interval. An instance's turn
@@ -155,6 +158,7 @@ func (h *Heartbeats) beat(ctx context.Context, leased *Leased, in registry.Insta
 	bounded, cancel := context.WithTimeout(ctx, leased.Timeout)
 	defer cancel()
 	err := leased.Heartbeater.Heartbeat(bounded, in)
+	leased.Gate.Witness(in.Service, err)
 	if registry.IsNotRegistered(err) {
 		h.book.Lost(leased.Name, in, asked)
 		return nil

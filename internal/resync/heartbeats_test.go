@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"k8s.io/utils/clock"
 
+	"github.com/rollcall-dev/rollcall/internal/gate"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -97,6 +98,40 @@ func TestFailuresAreLoggedOnceUntilTheyPass(t *testing.T) {
 			t.Errorf("an error was taken for %d lost entries", len(w.lost))
 		}
 	})
+}
+
+func TestHeartbeatsThatFailShowThatARegistryIsDown(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		err    error
+		want   string
+	}{
+		"no answer":     {"it is not only the service that rolls out", errors.New("connection refused"), "open"},
+		"an answer":     {"the service that rolls out may have a trouble of its own", nil, "closed"},
+		"a lost entry":  {"that is an answer", registry.NotRegistered(errors.New("404")), "closed"},
+		"a call unmade": {"that says nothing", gate.Inconclusive(errors.New("not permitted")), "closed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, "eureka")
+				leased := w.leased("eureka")
+				leased.Gate = gate.New(20)
+				w.heartbeats.Apply([]Leased{leased})
+				w.hold("eureka", 3)
+				w.set(func(registry.Instance) error { return tc.err })
+				failAlone(t, leased.Gate, func() {
+					w.start()
+					time.Sleep(interval + tick)
+					w.stop()
+				})
+				if got := leased.Gate.Status().Breaker; got != tc.want {
+					t.Errorf("the breaker is %s, want %s\nreason: %s", got, tc.want, tc.reason)
+				}
+			})
+		})
+	}
 }
 
 func TestOneFailureInEachIntervalHasNotPassed(t *testing.T) {

@@ -178,6 +178,7 @@ func (k *keeper) list(ctx context.Context) ([]registry.Entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeouts*k.source.Timeout)
 	defer cancel()
 	entries, err := k.source.Lister.List(ctx, k.resync.Cluster)
+	k.source.Gate.Witness("", err)
 	if err != nil {
 		return nil, fmt.Errorf("listing: %w", err)
 	}

@@ -22,7 +22,8 @@ type Source struct {
 	Name string
 	// Registry takes out what no pod stands behind. Another value under a name is another registry.
 	Registry registry.Registry
-	// Gate bounds the calls that are under way; nil lets all through. Removals pass it, as what nobody waits for.
+	// Gate bounds the calls that are under way; nil lets all through. Removals pass it, as what nobody waits for, and it is
+	// told how a list ended.
 	Gate *gate.Gate
 	// Lister is nil where the driver can't list: such a registry is not compared.
 	Lister registry.Lister

@@ -91,6 +91,62 @@ func TestRemovalsWaitForTheirTurn(t *testing.T) {
 	})
 }
 
+func TestAListThatFailsShowsThatARegistryIsDown(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		err    error
+		want   string
+	}{
+		"one that fails":       {"it is not only the service that rolls out", errors.New("connection refused"), "open"},
+		"one that is answered": {"the service that rolls out may have a trouble of its own", nil, "closed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newScene(t, "a")
+				s.sources[0].Gate = gate.New(20)
+				if tc.err != nil {
+					s.fakes["a"].Fail(list(), tc.err)
+				}
+				s.oneServiceFails(func() {
+					s.start()
+					s.stop()
+				}, tc.want, tc.reason)
+			})
+		})
+	}
+}
+
+// oneServiceFails has one service of two fail at the gate, with something else in between.
+func (s *scene) oneServiceFails(amid func(), want, why string) {
+	s.Helper()
+	failAlone(s.T, s.sources[0].Gate, amid)
+	if got := s.sources[0].Gate.Status().Breaker; got != want {
+		s.Errorf("the breaker is %s, want %s\nwhy: %s", got, want, why)
+	}
+}
+
+// failAlone has another service answered, and then five pods of one fail, with something else in between.
+func failAlone(t *testing.T, g *gate.Gate, amid func()) {
+	t.Helper()
+	call := func(service string, n int, err error) {
+		caller := gate.Caller{ID: fmt.Sprint(service, n), Service: service, Wake: func() {}}
+		leave, refused := g.Enter(caller)
+		if refused != nil {
+			t.Fatalf("%s was refused: %+v", caller.ID, refused)
+		}
+		leave(err)
+		g.EndVisit(caller.ID)
+	}
+	call("other", 0, nil)
+	for n := range 4 {
+		call("rolling", n, errors.New("connection refused"))
+	}
+	amid()
+	call("rolling", 4, errors.New("connection refused"))
+}
+
 func TestNothingIsReaped(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
