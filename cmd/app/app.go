@@ -124,8 +124,7 @@ func Run(ctx context.Context, args []string, opts ...Option) error {
 	limits := config.Limits{
 		Drivers: slices.Collect(maps.Keys(o.constructors)),
 		Timeout: leaseDuration - renewDeadline,
-		// At least what the configuration takes for the least.
-		MaxInFlight: max(f.workers*3/4, 2),
+		Workers: f.workers,
 	}
 	c, err := config.Load(f.config, limits)
 	if err != nil {

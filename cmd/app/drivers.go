@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -36,10 +35,13 @@ type drivers struct {
 type registries struct {
 	byName   map[string]*opened
 	defaults []string
+	// slots is the maxInFlight of each, which its gate gets when they are put in force.
+	slots map[string]int
 }
 
 // opened is a registry that was made from one section of the configuration.
 type opened struct {
+	// section's MaxInFlight may be out of date: the gate has what is in force.
 	section config.Registry
 	// registry is guarded and timed; the controller knows it by its identity.
 	registry *calls.Registry
@@ -50,15 +52,16 @@ type opened struct {
 	close   func() error
 }
 
-// open returns the registries of a configuration. One that is in force, whose section is the same and whose files were
-// not rotated, is kept, so that the controller keeps what it knows of it. It puts nothing in force, and leaves nothing
+// open returns the registries of a configuration. One that is in force, whose section is the same but for maxInFlight and
+// whose files were not rotated, is kept, so that the controller keeps what it knows of it. It puts nothing in force, and leaves nothing
 // open when it fails.
 func (d *drivers) open(ctx context.Context, c *config.Config, rotated []string) (*registries, error) {
-	next := &registries{byName: map[string]*opened{}, defaults: c.DefaultRegistries}
+	next := &registries{byName: map[string]*opened{}, defaults: c.DefaultRegistries, slots: map[string]int{}}
 	before := d.current.Load()
 	var problems []error
 	for _, name := range c.RegistryNames() {
-		if kept := before.get(name); kept != nil && reflect.DeepEqual(kept.section, c.Registries[name]) &&
+		next.slots[name] = c.Registries[name].MaxInFlight
+		if kept := before.get(name); kept != nil && kept.section.EqualButMaxInFlight(c.Registries[name]) &&
 			!slices.Contains(rotated, name) {
 			next.byName[name] = kept
 			continue
@@ -104,6 +107,9 @@ func (d *drivers) openOne(ctx context.Context, c *config.Config, name string) (*
 
 // replace puts next in force, and closes what is no longer.
 func (d *drivers) replace(next *registries) error {
+	for name, slots := range next.slots {
+		next.get(name).gate.SetSlots(slots)
+	}
 	return d.current.Swap(next).closeBut(next)
 }
 

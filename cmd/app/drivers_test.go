@@ -42,19 +42,65 @@ func TestEachRegistryHasItsOwnGate(t *testing.T) {
 	if before.get("old").gate == before.get("new").gate {
 		t.Error("one that is slow would hold up the other")
 	}
-	changed := configured(t, strings.Replace(several, "new: {driver: fake", "new: {driver: fake, maxInFlight: 7", 1))
+	changed := configured(t, strings.Replace(several, "new: {driver: fake", "new: {driver: fake, timeout: 1s", 1))
 	expectOpened(t, d, changed)
 	after := d.current.Load()
 	if after.get("old").gate != before.get("old").gate || after.get("new").gate == before.get("new").gate {
 		t.Error("want a new gate for the one that changed, and for no other")
 	}
-	given := settings(changed, after).Registries["new"].Gate
-	if got := given.Status().Slots; got != 7 || given != after.get("new").gate {
-		t.Errorf("the controller has a gate of %d slots, want that of the registry with 7", got)
+}
+
+func TestMaxInFlightChangesInPlace(t *testing.T) {
+	t.Parallel()
+	d := newDrivers(t, newFake)
+	expectOpened(t, d, configured(t, several))
+	before := d.current.Load()
+	changed := configured(t, strings.Replace(several, "new: {driver: fake", "new: {driver: fake, maxInFlight: 7", 1))
+	refused, err := d.open(t.Context(), changed, nil)
+	must(t, err)
+	if got := refused.get("new").gate.Status().Slots; got != config.DefaultMaxInFlight {
+		t.Errorf("%d slots before the configuration is in force", got)
 	}
-	for _, source := range sources(after) {
-		if source.Gate != after.get(source.Name).gate {
-			t.Errorf("resync has another gate than the controller for registry %s", source.Name)
+	expectOpened(t, d, changed)
+	after := d.current.Load()
+	if after.get("new") != before.get("new") {
+		t.Error("another registry: every pod would be registered again")
+	}
+	for name, want := range map[string]int{"old": config.DefaultMaxInFlight, "new": 7} {
+		if got := settings(changed, after).Registries[name].Gate.Status().Slots; got != want {
+			t.Errorf("%s has %d slots, want %d", name, got, want)
+		}
+	}
+	expectOpened(t, d, configured(t, several))
+	if got := before.get("new").gate.Status().Slots; got != config.DefaultMaxInFlight {
+		t.Errorf("%d slots after it was taken back", got)
+	}
+	rotated := expectOpened(t, d, changed, "old", "new")
+	if rotated == before.get("old") || d.current.Load().get("new") == before.get("new") {
+		t.Error("a file that was rotated meanwhile is not read")
+	}
+}
+
+func TestARegistryMoreTakesSlotsOfTheOthers(t *testing.T) {
+	t.Parallel()
+	d := newDrivers(t, newFake)
+	parse := func(text string) *config.Config {
+		limits := testLimits()
+		limits.Workers = 128
+		c, err := config.Parse([]byte(text), limits)
+		must(t, err)
+		return c
+	}
+	kept := expectOpened(t, d, parse(several))
+	for _, step := range []struct {
+		text string
+		want int
+	}{{several + "  third: {driver: fake}\n", 48}, {several, 96}} {
+		if expectOpened(t, d, parse(step.text)) != kept {
+			t.Fatal("another registry: every pod would be registered again")
+		}
+		if got := kept.gate.Status().Slots; got != step.want {
+			t.Errorf("it has %d slots, want %d: all but one together leave a quarter of the workers", got, step.want)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"reflect"
 	"slices"
 	"time"
 
@@ -129,8 +130,15 @@ type Limits struct {
 	// Timeout is what a registry's timeout must stay below, so that no call of a deposed leader is still under way when
 	// the next one acts.
 	Timeout time.Duration
-	// MaxInFlight is what a registry's maxInFlight may be at most, so that a slow registry leaves workers for the others.
-	MaxInFlight int
+	// Workers is how many pods are worked on at once; a call holds its worker. What a registry's maxInFlight may be at most
+	// follows from it, so that every registry finds workers although all others hang. 0 is no limit.
+	Workers int
+}
+
+// EqualButMaxInFlight reports whether both say the same of a registry but for MaxInFlight, which can change while it is in use.
+func (r Registry) EqualButMaxInFlight(other Registry) bool {
+	r.MaxInFlight = other.MaxInFlight
+	return reflect.DeepEqual(r, other)
 }
 
 // RegistryNames returns the names of all registries, sorted.

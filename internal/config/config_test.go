@@ -2,9 +2,12 @@ package config
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +29,7 @@ hooks:
 `
 
 func limits() Limits {
-	return Limits{Drivers: []string{"memory", "http"}, Timeout: 7 * time.Second, MaxInFlight: 48}
+	return Limits{Drivers: []string{"memory", "http"}, Timeout: 7 * time.Second, Workers: 64}
 }
 
 // unexported compares what the file says, and not what stood in the files that it names.
@@ -267,6 +270,7 @@ func TestRefuses(t *testing.T) {
 		"a zero timeout":       {"no call would ever succeed", with("driver: memory", "driver: memory\n  timeout: 0s"), []string{"registry.timeout", `"1ms" or more`}},
 		"too few calls":        {"one service would hold up all others", with("driver: memory", "driver: memory\n  maxInFlight: 1"), []string{"registry.maxInFlight", "2 or more"}},
 		"too many calls":       {"a slow registry would hold all workers", with("driver: memory", "driver: memory\n  maxInFlight: 49"), []string{"registry.maxInFlight", "at most 48", "--workers"}},
+		"too many of three":    {"two slow ones would hold all workers", several("{a: {driver: memory}, b: {driver: memory, maxInFlight: 25}, c: {driver: http}}", "a"), []string{"registries[b].maxInFlight", "at most 24", "--workers"}},
 		"a timeout of text":    {"the form is shown", with("driver: memory", "driver: memory\n  timeout: soon"), []string{"registry.timeout", `"5s"`}},
 		"options of text":      {"the driver decodes an object", with("driver: memory", "driver: memory\n  options: x"), []string{"registry.options", "an object"}},
 		"drain below zero":     {"no time runs backwards", with("", "drain: -1s"), []string{"drain", `"-1s"`, `"0s" or more`}},
@@ -347,24 +351,73 @@ func TestLoadNamesTheFile(t *testing.T) {
 func TestCallsInFlightWhereNothingSaysHowMany(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		reason string
-		limits Limits
-		want   int
+		reason              string
+		workers, registries int
+		want                int
 	}{
-		"many workers": {"more would be of no use", Limits{MaxInFlight: 1000}, DefaultMaxInFlight},
-		"few workers":  {"a slow registry must leave some of them", Limits{MaxInFlight: 6}, 6},
-		"no limit":     {"nobody said how many workers there are", Limits{}, DefaultMaxInFlight},
+		"many workers":             {"more would be of no use", 1000, 1, DefaultMaxInFlight},
+		"few workers":              {"a slow registry must leave some of them", 8, 1, 6},
+		"no limit":                 {"nobody said how many workers there are", 0, 7, DefaultMaxInFlight},
+		"one worker":               {"a service has a call, and another one", 1, 1, 2},
+		"the default":              {"three quarters of 128", 128, 1, 96},
+		"the default of two":       {"one that hangs leaves a quarter to the other", 128, 2, 96},
+		"the default of three":     {"two that hang leave a quarter to the third", 128, 3, 48},
+		"the default of ten":       {"nine that hang leave a quarter to the tenth", 128, 10, 10},
+		"as few as are of use":     {"each has two calls, and one more worker is left", 27, 11, 2},
+		"a share that is not even": {"what is left over is everybody's", 100, 5, 18},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tc.limits.Drivers = []string{"memory"}
-			c, err := Parse([]byte("cluster: prod-1\nhooks: {owned: [example.com/*]}\nregistry: {driver: memory}\n"), tc.limits)
+			c, err := Parse([]byte(registriesOf(tc.registries)), Limits{Drivers: []string{"memory"}, Workers: tc.workers})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := c.Registries["default"].MaxInFlight; got != tc.want {
-				t.Errorf("%d calls, want %d\nwhy: %s", got, tc.want, tc.reason)
+			for name, r := range c.Registries {
+				if r.MaxInFlight != tc.want {
+					t.Errorf("%s has %d calls, want %d\nwhy: %s", name, r.MaxInFlight, tc.want, tc.reason)
+				}
 			}
 		})
+	}
+}
+
+// registriesOf is a configuration with so many registries.
+func registriesOf(n int) string {
+	text := &strings.Builder{}
+	text.WriteString("cluster: prod-1\nhooks: {owned: [example.com/*]}\ndefaultRegistries: [r0]\nregistries:\n")
+	for i := range n {
+		_, _ = fmt.Fprintf(text, "  r%d: {driver: memory}\n", i)
+	}
+	return text.String()
+}
+
+// The condition itself, and that the number of workers that an error asks for is enough and no more.
+func TestRegistriesThatHangLeaveWorkersForTheOthers(t *testing.T) {
+	t.Parallel()
+	asked := regexp.MustCompile(`--workers to (\d+) or more`)
+	parse := func(workers, registries int) (*Config, error) {
+		return Parse([]byte(registriesOf(registries)), Limits{Drivers: []string{"memory"}, Workers: workers})
+	}
+	for _, workers := range []int{1, 2, 3, 4, 10, 27, 128} {
+		for registries := 2; registries < 12; registries++ {
+			c, err := parse(workers, registries)
+			if err == nil {
+				if held := (registries - 1) * c.Registries["r0"].MaxInFlight; 4*held > 3*workers {
+					t.Errorf("of %d registries all but one can hold %d of %d workers", registries, held, workers)
+				}
+				continue
+			}
+			found := asked.FindStringSubmatch(err.Error())
+			if found == nil {
+				t.Fatalf("%d workers for %d registries: %v: it does not say how many to set", workers, registries, err)
+			}
+			enough, _ := strconv.Atoi(found[1])
+			if _, err := parse(enough, registries); err != nil {
+				t.Errorf("%d registries: %d workers were asked for and are not enough: %v", registries, enough, err)
+			}
+			if _, err := parse(enough-1, registries); err == nil {
+				t.Errorf("%d registries: %d workers were asked for and one less is enough", registries, enough)
+			}
+		}
 	}
 }

@@ -46,13 +46,13 @@ func copyFile(into io.Writer, path string) error {
 	return err
 }
 
-// rotated returns the names of the registries in c, sorted, whose section is the same in both configurations, and whose
-// files are not.
+// rotated returns the names of the registries in c, sorted, whose section is the same in both configurations but for
+// maxInFlight, and whose files are not.
 func (c *Config) rotated(before *Config, now, then map[string]fingerprint) []string {
 	var names []string
 	for _, name := range c.RegistryNames() {
 		section, known := before.Registries[name]
-		if known && now[name] != then[name] && reflect.DeepEqual(section, c.Registries[name]) {
+		if known && now[name] != then[name] && section.EqualButMaxInFlight(c.Registries[name]) {
 			names = append(names, name)
 		}
 	}

@@ -20,6 +20,7 @@ func (v *validator) registries(c *Config, d *document, limits Limits) {
 		return
 	}
 	path := field.NewPath("registries")
+	most := v.mostInFlight(path, len(d.Registries), limits)
 	if d.Registry != nil {
 		v.add(field.Forbidden(path, "there is registry too, and only one of the two can hold: move what registry holds to "+
 			"registries.default, the name that it had, and remove registry"))
@@ -38,7 +39,7 @@ func (v *validator) registries(c *Config, d *document, limits Limits) {
 		problems, ok := unmarshal(d.Registries[name], &section, at)
 		v.problems = append(v.problems, problems...)
 		if ok {
-			c.Registries[name] = v.registry(at, &section, limits)
+			c.Registries[name] = v.registry(at, &section, limits, most)
 		}
 	}
 	c.DefaultRegistries = v.defaultRegistries(d.DefaultRegistries, slices.Sorted(maps.Keys(d.Registries)))
@@ -50,7 +51,8 @@ func (v *validator) singleRegistry(c *Config, d *document, limits Limits) {
 	if section == nil {
 		section = &registryDocument{}
 	}
-	c.Registries = map[string]Registry{DefaultRegistry: v.registry(c.RegistryPath(DefaultRegistry), section, limits)}
+	path := c.RegistryPath(DefaultRegistry)
+	c.Registries = map[string]Registry{DefaultRegistry: v.registry(path, section, limits, v.mostInFlight(path, 1, limits))}
 	c.DefaultRegistries = []string{DefaultRegistry}
 	if d.DefaultRegistries != nil {
 		v.add(field.Forbidden(field.NewPath("defaultRegistries"), "there is only one registry to choose from: remove it, or "+
@@ -77,7 +79,7 @@ func (v *validator) defaultRegistries(names, known []string) []string {
 	return slices.Sorted(slices.Values(names))
 }
 
-func (v *validator) registry(path *field.Path, d *registryDocument, limits Limits) Registry {
+func (v *validator) registry(path *field.Path, d *registryDocument, limits Limits, mostInFlight int) Registry {
 	known := slices.Sorted(slices.Values(limits.Drivers))
 	switch {
 	case d.Driver == "":
@@ -98,14 +100,32 @@ func (v *validator) registry(path *field.Path, d *registryDocument, limits Limit
 			TokenFile: d.Auth.TokenFile, Username: d.Auth.Username, PasswordFile: d.Auth.PasswordFile,
 		},
 		Timeout:     timeout,
-		MaxInFlight: v.maxInFlight(path.Child("maxInFlight"), d.InFlight, limits),
+		MaxInFlight: v.maxInFlight(path.Child("maxInFlight"), d.InFlight, mostInFlight),
 		Options:     v.options(path.Child("options"), d.Options),
 	}
 }
 
-// maxInFlight reads how many calls may be under way, by default fewer where there are few workers.
-func (v *validator) maxInFlight(path *field.Path, written *int, limits Limits) int {
-	most := limits.MaxInFlight
+// mostInFlight is how many calls to one of so many registries may be under way. All registries but one together get at
+// most three quarters of the workers, so that the one finds workers although all others hang. 0 is no limit.
+func (v *validator) mostInFlight(path *field.Path, registries int, limits Limits) int {
+	if limits.Workers == 0 {
+		return 0
+	}
+	share := limits.Workers * 3 / 4
+	if registries <= 1 {
+		return max(share, leastInFlight)
+	}
+	others := registries - 1
+	if share < leastInFlight*others {
+		v.add(field.Invalid(path, field.OmitValueType{}, fmt.Sprintf(
+			"%d registries need more workers than %d, so that those which hang leave some to the others: set --workers to %d or "+
+				"more, or name fewer registries", registries, limits.Workers, (4*leastInFlight*others+2)/3)))
+	}
+	return max(share/others, leastInFlight)
+}
+
+// maxInFlight reads how many calls may be under way, by default fewer where most, if any, is less.
+func (v *validator) maxInFlight(path *field.Path, written *int, most int) int {
 	switch {
 	case written == nil && most > 0:
 		return min(DefaultMaxInFlight, most)
@@ -115,7 +135,8 @@ func (v *validator) maxInFlight(path *field.Path, written *int, limits Limits) i
 		v.add(field.Invalid(path, *written, fmt.Sprintf("write %d or more: one service gets at most half of them", leastInFlight)))
 	case most > 0 && *written > most:
 		v.add(field.Invalid(path, *written, fmt.Sprintf(
-			"write at most %d, three quarters of --workers, so that a slow registry leaves workers for the others", most)))
+			"write at most %d, three quarters of --workers divided by the number of other registries, so that slow registries leave "+
+				"workers for the others", most)))
 	}
 	return *written
 }

@@ -523,3 +523,19 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+func TestAFileIsRotatedWhileMaxInFlightChanges(t *testing.T) {
+	t.Parallel()
+	parse := func(maxInFlight int) *Config {
+		c, err := Parse(fmt.Appendf(nil, "%s\nregistry: {driver: memory, maxInFlight: %d}\n",
+			strings.Replace(minimal, "registry:\n  driver: memory\n", "", 1), maxInFlight), limits())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	now, then := map[string]fingerprint{"default": {1}}, map[string]fingerprint{"default": {2}}
+	if got := parse(7).rotated(parse(8), now, then); !slices.Equal(got, []string{"default"}) {
+		t.Errorf("rotated are %q: the registry stays in use, and nobody would read its files again", got)
+	}
+}

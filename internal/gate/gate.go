@@ -75,6 +75,14 @@ func New(maxInFlight int) *Gate {
 	return g
 }
 
+// SetSlots changes how many slots there are, as [New] says. Calls that are under way go on, also where they are more.
+func (g *Gate) SetSlots(maxInFlight int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.slots.resize(maxInFlight)
+	g.advance()
+}
+
 // Enter returns leave where the caller may make a call now. It must call leave exactly once, with the call's error.
 // Otherwise the caller has a place in line, its old one where it has one already, and is told why. Enter never waits.
 func (g *Gate) Enter(c Caller) (leave func(err error), refused *Refusal) {

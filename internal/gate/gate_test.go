@@ -152,6 +152,28 @@ func TestWhoGetsASlot(t *testing.T) {
 	}
 }
 
+func TestTheSlotsChangeWhileCallsAreUnderWay(t *testing.T) {
+	t.Parallel()
+	s := newStreet(t, 4)
+	s.come("web/1", "web/2", "web/3", "web/4", "api/1", "db/1")
+	s.expectInside("half for one service, and a quarter for what a rollout waits for", "api/1", "web/1", "web/2")
+	s.gate.SetSlots(8)
+	s.expectWoken("there are more", "web/3", "db/1", "web/4")
+	s.come("web/3", "db/1", "web/4")
+	s.gate.SetSlots(4)
+	s.come("cms/1!")
+	s.expectInside("who is inside goes on, and nobody comes in before there is room", "api/1", "db/1", "web/1", "web/2", "web/3", "web/4")
+	for _, name := range []string{"web/1", "web/2"} {
+		s.leaves(name, nil)
+	}
+	s.expectWoken("four are still inside")
+	s.leaves("api/1", nil)
+	s.expectWoken("one slot of the four is free", "cms/1!")
+	if got := s.gate.Status().Slots; got != 4 {
+		t.Errorf("shows %d slots, want 4", got)
+	}
+}
+
 func TestWhoseTurnItIs(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {

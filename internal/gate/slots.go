@@ -1,6 +1,6 @@
 package gate
 
-// slots counts what is taken of a fixed number.
+// slots counts what is taken of a number, which may change to one below that.
 type slots struct {
 	limit, perService, forOthers int
 
@@ -9,9 +9,13 @@ type slots struct {
 }
 
 func newSlots(limit int) slots {
-	return slots{
-		limit: limit, perService: max(limit/2, 1), forOthers: limit - limit/4, byService: map[string]int{},
-	}
+	s := slots{byService: map[string]int{}}
+	s.resize(limit)
+	return s
+}
+
+func (s *slots) resize(limit int) {
+	s.limit, s.perService, s.forOthers = limit, max(limit/2, 1), limit-limit/4
 }
 
 // room reports whether there is a slot for the caller.
