@@ -39,10 +39,12 @@ type contender struct {
 	metrics string
 	start   func() (*process.Process, error)
 	out     *output
+	// fail makes the run fail.
+	fail func(why string)
 
 	mu      sync.Mutex
 	process *process.Process
-	paused  bool
+	seized  bool // by somebody who does something to it
 	asked   bool // to end
 	panics  []string
 }
@@ -57,6 +59,8 @@ type setup struct {
 	api      *rest.Config
 	journal  *journal
 	out      *output
+	// fail is told of a manager that can't be started.
+	fail func(why string)
 	// metrics has them served; else nobody asks.
 	metrics bool
 }
@@ -103,7 +107,7 @@ func newContender(ctx context.Context, name string, s setup) (*contender, error)
 		proxy.Stop()
 		return nil, err
 	}
-	return &contender{name: name, proxy: proxy, metrics: metricsURL, out: s.out, start: func() (*process.Process, error) {
+	return &contender{name: name, proxy: proxy, metrics: metricsURL, out: s.out, fail: s.fail, start: func() (*process.Process, error) {
 		return process.Start(s.launcher, dir, process.Command{Name: name, Path: s.binary, Args: []string{
 			"--config=" + config, "--kubeconfig=" + kubeconfig,
 			"--leader-elect=true", "--leader-election-namespace=" + leaseNamespace, "--leader-election-id=" + leaseName,
@@ -131,11 +135,11 @@ func (m *contender) keep(ctx context.Context) {
 	for ctx.Err() == nil {
 		running, err := m.start()
 		if err != nil {
-			m.out.printf("manager %s can't be started: %v", m.name, err)
+			m.fail(fmt.Sprintf("manager %s can't be started: %v", m.name, err))
 			return
 		}
 		m.mu.Lock()
-		m.process, m.paused, m.asked = running, false, false
+		m.process, m.asked = running, false
 		m.mu.Unlock()
 		m.proxy.lift()
 		select {
@@ -160,52 +164,13 @@ func (m *contender) ended(p *process.Process) {
 	tail := process.LogTail(p.LogPath())
 	last := tail[strings.LastIndex(tail, "\n")+1:]
 	m.mu.Lock()
-	asked := m.asked
-	m.mu.Unlock()
-	if !asked {
+	defer m.mu.Unlock()
+	if !m.asked {
 		m.out.printf("manager %s ended by itself: %s", m.name, last)
 	}
 	if strings.Contains(tail, "panic: ") || strings.Contains(tail, "fatal error: ") {
-		m.mu.Lock()
 		m.panics = append(m.panics, tail)
-		m.mu.Unlock()
 	}
-}
-
-// kill ends the manager with no chance to tidy up.
-func (m *contender) kill() {
-	m.mu.Lock()
-	running := m.process
-	m.mu.Unlock()
-	if running != nil {
-		running.Kill()
-	}
-}
-
-// terminate asks the manager to end, which gives its lease back.
-func (m *contender) terminate() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.asked = true
-	return m.process.Terminate()
-}
-
-// pause stops the manager from doing anything until resume.
-func (m *contender) pause() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.paused = true
-	return m.process.Pause()
-}
-
-func (m *contender) resume() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.paused {
-		return nil // it was killed meanwhile, and another runs
-	}
-	m.paused = false
-	return m.process.Resume()
 }
 
 // leader returns the manager that holds the lease, or nil.
@@ -221,25 +186,6 @@ func (m *managers) leader() *contender {
 		return nil
 	}
 	return leads
-}
-
-// leaderOrAny returns one that may be about to lead where none does.
-func (m *managers) leaderOrAny() *contender {
-	if leads := m.leader(); leads != nil {
-		return leads
-	}
-	return m.all[0]
-}
-
-// other returns one that does not lead.
-func (m *managers) other() *contender {
-	leads := m.leader()
-	for _, one := range m.all {
-		if one != leads {
-			return one
-		}
-	}
-	return nil
 }
 
 func (m *managers) named(name string) *contender {

@@ -86,24 +86,46 @@ type share struct {
 	of   int
 }
 
+// deck deals the same cards again and again, shuffled anew each time. The card at a place follows from the deck alone: a plan
+// has every card that reaches over a whole round of them, however it is cut into storms.
+type deck struct {
+	seed, stream uint64
+	cards        []kind
+}
+
+func (d deck) card(place int) kind {
+	dealt := slices.Clone(d.cards)
+	rng := rand.New(rand.NewPCG(d.seed, d.stream+uint64(place/len(dealt))))
+	rng.Shuffle(len(dealt), func(i, j int) { dealt[i], dealt[j] = dealt[j], dealt[i] })
+	return dealt[place%len(dealt)]
+}
+
+// The decks' streams of dice, apart from those of the rounds, which have the round's number.
+const (
+	streamOfFaults = 1 << 32
+	streamOfBlows  = 2 << 32
+)
+
 // planner makes the storms of a seed. The storm of a round depends on nothing else.
 type planner struct {
 	seed      uint64
 	workloads int
 	storm     time.Duration
-	// work is what happens to workloads, one action every workEvery.
+	// work is what happens to workloads, one action every workEvery, as a deck for each storm.
 	work      []share
 	workEvery time.Duration
-	// faults are the registry's that last, one after the other; empty: none.
-	faults []kind
-	// blows are the other faults, blowsPerStorm of them, spread over the storm.
-	blows         []share
+	// faults are the registry's that last, one after the other, as one deck for all storms; empty: none. Where a theme
+	// favours some, every other one is drawn from those.
+	faults, favoured []kind
+	// blows are the other faults, blowsPerStorm of them, as one deck for all storms.
+	blows         []kind
 	blowsPerStorm int
 	// always comes in every storm, whatever the dice say.
 	always []kind
 	// last comes at the end of every storm, so that the calm has to mend it.
 	last []kind
-	// themes are what the storms are about, one after the other; none leaves them as they are.
+	// themes are what the storms are about, one after the other; none leaves them as they are. They add, and weigh what
+	// users do; what the decks deal stays.
 	themes []func(*planner)
 }
 
@@ -113,8 +135,11 @@ const (
 	longestFault  = 8 * time.Second
 	// faultGap is longer than a call may be late: no fault of the network delays a call that another one then holds back.
 	faultGap = 2500 * time.Millisecond
-	// pastLease is longer than a lease.
-	pastLease = 19 * time.Second
+	// faultJitter is around when the next one begins.
+	faultJitter = time.Second
+	// leaseLasts is how long the managers' lease does.
+	leaseLasts = 15 * time.Second
+	pastLease  = leaseLasts + 4*time.Second
 )
 
 // fullPlan is what `make chaos` plays.
@@ -127,11 +152,9 @@ func fullPlan(seed uint64, workloads int) planner {
 		},
 		workEvery: 1200 * time.Millisecond,
 		faults:    lasting,
-		blows: []share{
-			{killManager, 3}, {killStandby, 1}, {killAtAnswer, 3}, {stopManager, 3}, {pauseManager, 2}, {restartServer, 2}, {wipeHalf, 2},
-			{addForeign, 1},
-		},
-		blowsPerStorm: 1,
+		blows:     []kind{killManager, stopManager, pauseManager, restartServer, wipeHalf, addForeign},
+		// So three storms have them all.
+		blowsPerStorm: 2,
 		always:        []kind{killAtAnswer, killManager, killStandby, killStandby}, // two, so that somebody works too
 		last:          []kind{wipeHalf, addForeign},
 		themes:        []func(*planner){anything, races, handovers},
@@ -145,15 +168,14 @@ func anything(p *planner) { p.always = append(slices.Clone(p.always), restartSer
 func races(p *planner) {
 	p.work = []share{{rollBack, 5}, {cancelDelete, 4}, {update, 3}, {markDeleted, 1}, {forceDelete, 1}}
 	p.workEvery = 500 * time.Millisecond
-	p.faults = []kind{netSlow, loseAnswers, holdBack}
+	p.favoured = []kind{netSlow, loseAnswers, holdBack}
 	p.always = append(slices.Clone(p.always), pauseManager)
 }
 
 // handovers have one manager go on where another was stopped, with calls of that on their way.
 func handovers(p *planner) {
-	p.faults = []kind{holdBack, loseAnswers, netSlow, netCut}
-	p.blows = []share{{stopManager, 1}}
-	p.blowsPerStorm = 4
+	p.favoured = []kind{holdBack, loseAnswers, netSlow, netCut}
+	p.always = append(slices.Clone(p.always), stopManager, stopManager, stopManager)
 }
 
 // round returns the storm of a round, in the order of time.
@@ -168,16 +190,17 @@ func (p planner) round(number int) []action {
 			at: at, kind: k, workload: rng.IntN(p.workloads), count: 1 + rng.IntN(4), lasts: p.lasts(rng, k), dice: rng.Uint64(),
 		})
 	}
-	for at := time.Duration(0); at < p.storm; at += jitter(rng, p.workEvery) {
-		add(at, pick(rng, p.work))
+	work := deck{seed: rng.Uint64(), cards: cardsOf(p.work)}
+	for i, at := 0, time.Duration(0); at < p.storm; i, at = i+1, at+jitter(rng, p.workEvery) {
+		add(at, work.card(i))
 	}
-	for at := jitter(rng, time.Second); at < p.storm && len(p.faults) > 0; {
-		add(at, p.faults[rng.IntN(len(p.faults))])
-		at += all[len(all)-1].lasts + faultGap + jitter(rng, time.Second)
+	for i, at := 0, jitter(rng, faultJitter); at < p.storm && len(p.faults) > 0; i++ {
+		add(at, p.fault(rng, number, i))
+		at += all[len(all)-1].lasts + faultGap + jitter(rng, faultJitter)
 	}
 	blows := slices.Clone(p.always)
-	for range p.blowsPerStorm {
-		blows = append(blows, pick(rng, p.blows))
+	for i := range p.blowsPerStorm {
+		blows = append(blows, deck{p.seed, streamOfBlows, p.blows}.card(number*p.blowsPerStorm+i))
 	}
 	rng.Shuffle(len(blows), func(i, j int) { blows[i], blows[j] = blows[j], blows[i] })
 	for i, k := range blows {
@@ -189,6 +212,28 @@ func (p planner) round(number int) []action {
 	}
 	slices.SortStableFunc(all, func(a, b action) int { return int(a.at - b.at) })
 	return all
+}
+
+// fault is the i-th of the registry's that last in a round. How many the deck deals in a round is left to the dice; the next
+// round goes on after those that every round has, whatever it favours.
+func (p planner) fault(rng *rand.Rand, number, i int) kind {
+	if len(p.favoured) > 0 {
+		if i%2 == 1 {
+			return p.favoured[rng.IntN(len(p.favoured))]
+		}
+		i /= 2
+	}
+	fewest := int((p.storm + faultGap) / (longestFault + faultGap + 2*faultJitter))
+	return deck{p.seed, streamOfFaults, p.faults}.card(number*max(1, (fewest+1)/2) + i)
+}
+
+// cardsOf is a deck with each kind as often as its share says.
+func cardsOf(shares []share) []kind {
+	var cards []kind
+	for _, s := range shares {
+		cards = append(cards, slices.Repeat([]kind{s.kind}, s.of)...)
+	}
+	return cards
 }
 
 // lasts draws how long an action lasts.
@@ -206,18 +251,4 @@ func (p planner) lasts(rng *rand.Rand, k kind) time.Duration {
 // jitter is from half of d to one and a half of it.
 func jitter(rng *rand.Rand, d time.Duration) time.Duration {
 	return d/2 + time.Duration(rng.Int64N(int64(d)+1))
-}
-
-func pick(rng *rand.Rand, shares []share) kind {
-	sum := 0
-	for _, s := range shares {
-		sum += s.of
-	}
-	n := rng.IntN(sum)
-	for _, s := range shares {
-		if n -= s.of; n < 0 {
-			return s.kind
-		}
-	}
-	return shares[0].kind
 }

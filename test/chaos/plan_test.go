@@ -45,22 +45,67 @@ func checkFaults(t *testing.T, actions []action) {
 	}
 }
 
+// fiveMinutes are storms of a minute, each with a calm after it.
+const fiveMinutes = 3
+
+// TestEveryKindIsPlanned: what CI plays has all of it, whatever the seed.
 func TestEveryKindIsPlanned(t *testing.T) {
 	t.Parallel()
-	planned := map[kind]bool{}
-	for round := range 50 {
-		for _, a := range fullPlan(1, 7).round(round) {
-			planned[a.kind] = true
+	kinds := slices.Concat(killKinds(), faultKinds(),
+		[]kind{update, recreate, rollBack, scaleOut, scaleIn, cancelDelete, markDeleted})
+	for seed := range uint64(500) {
+		planned := map[kind]int{}
+		for round := range fiveMinutes {
+			for _, a := range fullPlan(seed, 7).round(round) {
+				planned[a.kind]++
+			}
+		}
+		for _, k := range kinds {
+			if planned[k] == 0 {
+				t.Errorf("seed %d: no storm of %d has %q", seed, fiveMinutes, k)
+			}
+		}
+		kills := 0
+		for _, k := range killKinds() {
+			kills += planned[k]
+		}
+		if kills <= enoughKills {
+			t.Errorf("seed %d: %d kills in %d storms, and %d are needed", seed, kills, fiveMinutes, enoughKills)
 		}
 	}
-	for _, k := range []kind{
-		update, recreate, rollBack, scaleOut, scaleIn, cancelDelete, markDeleted, deletePods, forceDelete,
-		killManager, killStandby, killAtAnswer, stopManager, pauseManager, restartServer,
-		netSlow, netReset, netRefuse, netCut, answer500, loseAnswers, holdBack, wipeHalf, addForeign,
-	} {
-		if !planned[k] {
-			t.Errorf("no storm of fifty has %q", k)
+}
+
+func TestSoakPlanHasNoFault(t *testing.T) {
+	t.Parallel()
+	actions := soakPlan(1, 7, 10*time.Minute).round(0)
+	if len(actions) < 300 {
+		t.Errorf("%d actions in ten minutes", len(actions))
+	}
+	for _, a := range actions {
+		if a.kind.isKill() || a.kind.isFault() {
+			t.Errorf("there is %q", a.kind)
 		}
+	}
+}
+
+func TestDeck(t *testing.T) {
+	t.Parallel()
+	d := deck{seed: 1, stream: streamOfBlows, cards: []kind{"a", "b", "c", "d", "e", "f", "g"}}
+	same := 0
+	for round := range 100 {
+		dealt := map[kind]bool{}
+		for i := range d.cards {
+			dealt[d.card(round*len(d.cards)+i)] = true
+		}
+		if len(dealt) != len(d.cards) {
+			t.Fatalf("round %d deals only %v", round, dealt)
+		}
+		if d.card(round*len(d.cards)) == d.card(0) {
+			same++
+		}
+	}
+	if same > 50 {
+		t.Errorf("%d rounds of 100 begin with the same card: nobody shuffles", same)
 	}
 }
 

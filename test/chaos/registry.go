@@ -123,7 +123,7 @@ func (r *registryServer) setFault(k kind) {
 }
 
 // killNext has the manager killed to which the next changing call is acknowledged. strike is called once the answer has
-// left; prepare just before.
+// left; prepare just before, and where it returns nil the next answer is waited for.
 func (r *registryServer) killNext(prepare func(manager string) (strike func())) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -290,16 +290,17 @@ func (r *registryServer) answer(w http.ResponseWriter, request *http.Request, ne
 	time.AfterFunc(killAfter, strike)
 }
 
-// arm takes the kill that is armed, if one is.
+// arm takes the kill that is armed, if one is. It stays armed where this manager is not to be killed.
 func (r *registryServer) arm(manager string) (strike func()) {
 	r.mu.Lock()
-	prepare := r.killing
-	r.killing = nil
-	r.mu.Unlock()
-	if prepare == nil {
+	defer r.mu.Unlock()
+	if r.killing == nil {
 		return nil
 	}
-	return prepare(manager)
+	if strike = r.killing(manager); strike != nil {
+		r.killing = nil
+	}
+	return strike
 }
 
 // backend does the work of a call and writes down when.

@@ -47,39 +47,48 @@ func (g *game) storm(ctx context.Context, number int) error {
 	return g.toxiproxy.clear(ctx)
 }
 
-// act plays one action, and returns when it is over.
+// act plays one action, and returns when it is over. It counts once it was done.
 func (g *game) act(ctx context.Context, a action) error {
-	switch {
-	case a.kind.isKill():
-		g.out.printf("%s", a.kind)
-	case a.kind.isFault():
-		g.done.add(a.kind)
+	if a.kind.isKill() || a.kind.isFault() {
 		g.out.printf("%s", a.kind)
 	}
+	done, err := g.do(ctx, a)
+	if done {
+		g.done.add(a.kind)
+	}
+	return err
+}
+
+// do reports whether the action was done: one may come at a moment in which there is nothing that it could happen to.
+func (g *game) do(ctx context.Context, a action) (done bool, err error) {
 	switch a.kind {
 	case netSlow, netReset, netRefuse, netCut:
 		if err := g.toxiproxy.set(ctx, a.kind, a.dice); err != nil {
-			return err
+			return false, err
 		}
 		pause(ctx, a.lasts)
-		return g.toxiproxy.clear(ctx)
+		return true, g.toxiproxy.clear(ctx)
 	case answer500, loseAnswers, holdBack:
 		g.registry.setFault(a.kind)
 		pause(ctx, a.lasts)
 		g.registry.setFault("")
-		return nil
+		return true, nil
 	case wipeHalf:
-		g.registry.wipe(ctx, a.rng())
-		return nil
+		return g.registry.wipe(ctx, a.rng()) > 0, nil
 	case addForeign:
 		g.registry.addForeign(ctx, a.rng(), g.services(), a.count)
-		return nil
+		return true, nil
 	case killManager, killStandby, killAtAnswer, stopManager, pauseManager:
 		return g.hit(ctx, a)
 	case restartServer:
-		return g.cluster.RestartAPIServer(ctx)
+		err := g.cluster.RestartAPIServer(ctx)
+		return err == nil, err
+	case markDeleted, deletePods, forceDelete:
+		removed, err := g.remove(ctx, g.workloads[a.workload], a)
+		return removed > 0, err
 	default:
-		return g.work(ctx, a)
+		err := g.work(ctx, a)
+		return err == nil, err
 	}
 }
 
@@ -96,44 +105,7 @@ func (g *game) services() []string {
 	return all
 }
 
-// hit does something to a manager.
-func (g *game) hit(ctx context.Context, a action) error {
-	switch a.kind {
-	case killAtAnswer:
-		g.registry.killNext(func(name string) func() {
-			victim := g.managers.named(name)
-			victim.proxy.fence()
-			return func() {
-				g.done.add(a.kind)
-				victim.kill()
-			}
-		})
-		return nil
-	case pauseManager:
-		return g.freeze(ctx, a.lasts)
-	case stopManager:
-		return g.managers.leaderOrAny().terminate()
-	case killStandby:
-		g.done.add(a.kind)
-		g.managers.other().kill()
-	default:
-		g.done.add(a.kind)
-		g.managers.leaderOrAny().kill()
-	}
-	return nil
-}
-
-// freeze pauses the leader for so long, which may be longer than its lease.
-func (g *game) freeze(ctx context.Context, lasts time.Duration) error {
-	victim := g.managers.leaderOrAny()
-	if err := victim.pause(); err != nil {
-		return err
-	}
-	pause(ctx, lasts)
-	return victim.resume()
-}
-
-// work does something to a workload or its pods, as users do.
+// work changes a workload, as users do.
 func (g *game) work(ctx context.Context, a action) error {
 	w := g.workloads[a.workload]
 	switch a.kind {
@@ -155,8 +127,6 @@ func (g *game) work(ctx context.Context, a action) error {
 			func(set *kruisev1alpha1.CloneSet, _ kruisev1alpha1.CloneSetSpec) {
 				*set.Spec.Replicas += int32(a.count)
 			})
-	case markDeleted, deletePods, forceDelete:
-		return g.remove(ctx, w, a)
 	default:
 		return fmt.Errorf("nobody knows how to %s", a.kind)
 	}
@@ -219,8 +189,8 @@ func (g *game) changeAndBack(
 	return g.change(ctx, w, func(set *kruisev1alpha1.CloneSet) { undo(set, before) })
 }
 
-// remove deletes some pods of the workload in one way or the other.
-func (g *game) remove(ctx context.Context, w *workload, a action) error {
+// remove deletes some pods of the workload in one way or the other, and returns how many.
+func (g *game) remove(ctx context.Context, w *workload, a action) (removed int, err error) {
 	for _, name := range g.choose(w, a) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: name.namespace, Name: name.name}}
 		err := attempt(ctx, func() error {
@@ -235,10 +205,13 @@ func (g *game) remove(ctx context.Context, w *workload, a action) error {
 			}
 		})
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("pod %s: %w", name.name, err)
+			return removed, fmt.Errorf("pod %s: %w", name.name, err)
+		}
+		if err == nil {
+			removed++
 		}
 	}
-	return nil
+	return removed, nil
 }
 
 // choose draws pods of the workload.

@@ -122,7 +122,7 @@ func (g *game) play(ctx context.Context) error {
 	var err error
 	g.managers, err = startManagers(ctx, setup{
 		launcher: g.launcher, dir: g.binary + ".d", binary: g.binary, registry: g.toxiproxy.address, api: g.cluster.Config(),
-		journal: g.journal, out: g.out, metrics: g.curves != nil,
+		journal: g.journal, out: g.out, fail: g.report.note, metrics: g.curves != nil,
 	})
 	if err != nil {
 		return err

@@ -150,6 +150,16 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
+// Killed reports whether SIGKILL ended the process, rather than that it had ended before.
+func (p *Process) Killed() bool {
+	select {
+	case <-p.done:
+		return killedBySignal(p.err)
+	default:
+		return false
+	}
+}
+
 // Crashed returns why the process ended, with the end of its log, or nil where it runs or we ended it.
 func (p *Process) Crashed() error {
 	select {

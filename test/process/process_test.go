@@ -84,6 +84,9 @@ func TestPausedProcessDoesNothing(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("it does not end when asked to")
 	}
+	if p.Kill(); p.Killed() {
+		t.Error("a process that had ended counts as killed")
+	}
 	if err := p.Pause(); err == nil {
 		t.Error("a process that has ended was paused")
 	}
@@ -102,8 +105,14 @@ func TestKillEndsTheWholeGroup(t *testing.T) {
 		data, err := os.ReadFile(filepath.Join(dir, "child"))
 		return err == nil && strings.HasSuffix(string(data), "\n")
 	})
+	if p.Killed() {
+		t.Error("a process that runs counts as killed")
+	}
 	p.Kill()
 	p.Kill()
+	if !p.Killed() {
+		t.Error("what was killed does not count as killed")
+	}
 	if err := p.Crashed(); err != nil {
 		t.Errorf("what we killed counts as crashed: %v", err)
 	}

@@ -51,6 +51,16 @@ func (p *Process) signal(s syscall.Signal) error {
 	return nil
 }
 
+// killedBySignal reads how a process ended.
+func killedBySignal(err error) bool {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return false
+	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
+}
+
 func killGroup(pid int) error {
 	if err := syscall.Kill(-pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("killing process group %d: %w", pid, err)

@@ -27,9 +27,10 @@ func (*Process) Resume() error { return Supported() }
 // Terminate always fails here.
 func (*Process) Terminate() error { return Supported() }
 
-func dieWithParent(*exec.Cmd) {}
-func onMainThread() bool      { return false }
-func killGroup(int) error     { return Supported() }
+func dieWithParent(*exec.Cmd)   {}
+func onMainThread() bool        { return false }
+func killGroup(int) error       { return Supported() }
+func killedBySignal(error) bool { return false }
 
 // Lock always fails here.
 func Lock(context.Context, string, func()) (func(), error) { return nil, Supported() }
