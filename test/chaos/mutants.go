@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,8 +24,11 @@ type mutant struct {
 	// file is broken by replacing text, which stands in it exactly once.
 	file          string
 	text, replace string
-	plan          planner
-	length        time.Duration
+	// finds are what is wrong with it, one of which chaos must say: I1, I2 or I3 of an early flip, lost, leaked or stuck.
+	// Another failure would be by chance.
+	finds  []string
+	plan   planner
+	length time.Duration
 }
 
 // mutants are the four that chaos must find.
@@ -34,6 +38,7 @@ func mutants() []mutant {
 		{
 			name: "the patch tests nothing", file: "internal/lifecycle/patch.go",
 			text: "json.Marshal(append(guards(pod), changes...))", replace: "json.Marshal(changes)",
+			finds: []string{"I3"},
 			// Calls take long enough for the pod to move on meanwhile.
 			plan: planner{
 				seed: 1, workloads: n, storm: 30 * time.Second, workEvery: 400 * time.Millisecond,
@@ -44,6 +49,7 @@ func mutants() []mutant {
 		{
 			name: "an acknowledgement is not waited for", file: "internal/controller/converge.go",
 			text: "tell(bounded, reg.Calls, s)", replace: "func(error) error { return nil }(tell(bounded, reg.Calls, s))",
+			finds: []string{"I1", "I2"},
 			plan: planner{
 				seed: 2, workloads: n, storm: 20 * time.Second, workEvery: time.Second,
 				work: []share{{update, 3}, {recreate, 1}, {scaleOut, 1}, {scaleIn, 1}}, faults: []kind{answer500, netRefuse},
@@ -53,6 +59,7 @@ func mutants() []mutant {
 		{
 			name: "no resync", file: "internal/resync/resync.go",
 			text: "loops.Go(func() { k.loop(ctx) })", replace: "_ = k",
+			finds: []string{"lost"},
 			plan: planner{
 				seed: 3, workloads: n, storm: 5 * time.Second, workEvery: time.Second,
 				work: []share{{update, 1}, {forceDelete, 1}}, last: []kind{wipeHalf},
@@ -64,6 +71,7 @@ func mutants() []mutant {
 			text: "return record.Fresh(o.pod()) && record.Says(s.want, s.key()) && outStay(o) &&" +
 				" !o.page.calls[s.key()].disproves(record)",
 			replace: "return record.Says(s.want, s.key())",
+			finds:   []string{"I1"},
 			// The next update comes while the pod is put in service after the last one: nothing of that stands in the record.
 			plan: planner{
 				seed: 4, workloads: n, storm: 40 * time.Second, workEvery: 300 * time.Millisecond,
@@ -74,63 +82,118 @@ func mutants() []mutant {
 	}
 }
 
+// chosenMutants are those with the text in their name; empty is all.
+func chosenMutants(text string) ([]mutant, error) {
+	var names []string
+	var chosen []mutant
+	for _, m := range mutants() {
+		names = append(names, m.name)
+		if strings.Contains(m.name, text) {
+			chosen = append(chosen, m)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("MUTANT is %q: write a part of one of these names, or leave it out for all: %s",
+			text, strings.Join(names, "; "))
+	}
+	return chosen, nil
+}
+
 // playMutants holds every mutant against its plan, and the manager as it is against the same plans.
 func playMutants(ctx context.Context, out *output) error {
-	w, stop, err := newWorld(ctx, out)
-	defer stop()
+	chosen, err := chosenMutants(os.Getenv("MUTANT"))
 	if err != nil {
 		return err
 	}
-	chosen := os.Getenv("MUTANT") // part of a name; empty is all
-	sound := filepath.Join(w.dir, "manager")
-	if err := manager.Build(ctx, sound); err != nil {
-		return err
-	}
-	var problems []error
-	for number, m := range mutants() {
-		if !strings.Contains(m.name, chosen) {
-			continue
+	return withManager(ctx, out, func(w *world, sound string) error {
+		var problems []error
+		for _, m := range chosen {
+			broken, err := m.build(ctx, w.dir)
+			if err != nil {
+				return err
+			}
+			out.printf("MUTANT %q: chaos must say %s", m.name, strings.Join(m.finds, " or "))
+			said, err := w.playOne(ctx, m, broken)
+			if err != nil {
+				return err
+			}
+			problems = append(problems, m.unlike(said))
+			out.printf("the manager as it is, on the plan of %q: chaos must pass", m.name)
+			if said, err = w.playOne(ctx, m, sound); err != nil {
+				return err
+			}
+			if len(said) > 0 {
+				problems = append(problems, fmt.Errorf("the manager as it is fails on the plan of %q: %s", m.name, said))
+			}
 		}
-		broken, err := m.build(ctx, w.dir, number)
-		if err != nil {
-			return err
+		problems = slices.DeleteFunc(problems, func(err error) bool { return err == nil })
+		for _, problem := range problems {
+			out.plain("chaos: " + problem.Error())
 		}
-		out.printf("MUTANT %q: chaos must fail", m.name)
-		failed, err := w.playOne(ctx, m, broken)
-		switch {
-		case err != nil:
-			return err
-		case !failed:
-			problems = append(problems, fmt.Errorf("mutant %q was not found out", m.name))
+		out.plain(fmt.Sprintf("chaos: %d mutants, %d problems", len(chosen), len(problems)))
+		if len(problems) > 0 {
+			return errFailed
 		}
-		out.printf("the manager as it is, on the plan of %q: chaos must pass", m.name)
-		failed, err = w.playOne(ctx, m, sound)
-		switch {
-		case err != nil:
-			return err
-		case failed:
-			problems = append(problems, fmt.Errorf("the manager as it is fails on the plan of %q", m.name))
-		}
-	}
-	out.plain(fmt.Sprintf("chaos: %d mutants, %d problems", len(mutants()), len(problems)))
-	w.passed = len(problems) == 0
-	return errors.Join(problems...)
+		return nil
+	})
 }
 
-// playOne plays a mutant's plan with a binary, and leaves the cluster empty.
-func (w *world) playOne(ctx context.Context, m mutant, binary string) (failed bool, err error) {
+// unlike says that chaos did not find what is wrong with the mutant.
+func (m mutant) unlike(said []string) error {
+	switch {
+	case len(said) == 0:
+		return fmt.Errorf("mutant %q was not found out", m.name)
+	case !slices.ContainsFunc(said, func(s string) bool { return slices.Contains(m.finds, s) }):
+		return fmt.Errorf("mutant %q was found out by chance: chaos said %s, and not %s", m.name, said, m.finds)
+	default:
+		return nil
+	}
+}
+
+// playOne plays a mutant's plan with a binary, leaves the cluster empty, and returns what chaos said.
+func (w *world) playOne(ctx context.Context, m mutant, binary string) (said []string, err error) {
 	g := &game{world: w, binary: binary, plan: m.plan, replicas: fewReplicas, length: m.length}
 	if err := g.play(ctx); err != nil {
-		return false, err
+		return nil, err
 	}
-	if err := g.verdict("make chaos-mutants", 1); err != nil && !errors.Is(err, errFailed) {
-		return false, err
+	if err := g.verdict("make chaos-mutants MUTANT='"+m.name+"'", 1); err != nil && !errors.Is(err, errFailed) {
+		return nil, err
 	}
-	return g.report.failed(), w.empty(ctx)
+	return g.report.kinds(), w.empty(ctx)
+}
+
+// kinds is what is wrong, in a word for each: the invariant of an early flip, or what the last line calls it.
+func (r *report) kinds() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []string
+	for _, v := range r.early {
+		invariant, _, _ := strings.Cut(v.text, ":")
+		all = append(all, invariant)
+	}
+	for kind, findings := range map[string]int{
+		"lost": len(r.lost), "leaked": len(r.leaked), "stuck": len(r.stuck), "other": len(r.other),
+	} {
+		if findings > 0 {
+			all = append(all, kind)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // build builds the manager with the mutation laid over it.
-func (m mutant) build(ctx context.Context, dir string, number int) (binary string, err error) {
+func (m mutant) build(ctx context.Context, dir string) (binary string, err error) {
+	binary = filepath.Join(dir, "mutant-"+strings.ReplaceAll(m.name, " ", "-"))
+	overlay, err := m.overlay(ctx, binary)
+	if err != nil {
+		return "", err
+	}
+	return binary, manager.Build(ctx, binary, "-overlay="+overlay)
+}
+
+// overlay writes what go build -overlay takes, into files whose names begin with prefix.
+func (m mutant) overlay(ctx context.Context, prefix string) (path string, err error) {
 	root, err := cache.Dir(ctx, "internal")
 	if err != nil {
 		return "", err
@@ -144,17 +207,16 @@ func (m mutant) build(ctx context.Context, dir string, number int) (binary strin
 	if err != nil {
 		return "", err
 	}
-	binary = filepath.Join(dir, fmt.Sprintf("mutant-%d", number))
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: binary + ".go"}})
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: prefix + ".go"}})
 	if err != nil {
 		return "", fmt.Errorf("mutant %q: %w", m.name, err)
 	}
-	for path, data := range map[string][]byte{binary + ".go": []byte(mutated), binary + ".json": overlay} {
+	for path, data := range map[string][]byte{prefix + ".go": []byte(mutated), prefix + ".json": overlay} {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			return "", fmt.Errorf("mutant %q: %w", m.name, err)
 		}
 	}
-	return binary, manager.Build(ctx, binary, "-overlay="+binary+".json")
+	return prefix + ".json", nil
 }
 
 // mutate replaces the text, which must be there once: code that was changed since needs another mutation.
