@@ -129,20 +129,10 @@ func (p *apiProxy) handler(next http.Handler) http.Handler {
 			outliving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 			defer cancel()
 			ctx = context.WithValue(outliving, patchKey{}, entry)
-			defer p.unanswered(entry)
+			defer func() { p.journal.patchUnanswered(entry, time.Now()) }()
 		}
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
-}
-
-// unanswered closes a patch whose outcome nobody will know.
-func (p *apiProxy) unanswered(entry *patch) {
-	p.journal.mu.Lock()
-	finished := !entry.finished.IsZero()
-	p.journal.mu.Unlock()
-	if !finished {
-		p.journal.patchFinished(entry, 0, 0, time.Now())
-	}
 }
 
 // answered writes the API server's answer down.

@@ -195,6 +195,15 @@ func (j *journal) patchFinished(w *patch, status int, version uint64, at time.Ti
 	w.status, w.version, w.finished = status, version, at
 }
 
+// patchUnanswered closes a patch whose outcome nobody will know, unless its answer was written down.
+func (j *journal) patchUnanswered(w *patch, at time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if w.finished.IsZero() {
+		w.finished = at
+	}
+}
+
 // begin starts the count of transitions.
 func (j *journal) begin() {
 	j.mu.Lock()

@@ -6,19 +6,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
-
+	"github.com/rollcall-dev/rollcall/test/command"
 	"github.com/rollcall-dev/rollcall/test/manager"
-	"github.com/rollcall-dev/rollcall/test/process"
 )
 
 const (
@@ -28,41 +22,16 @@ const (
 )
 
 // errFailed ends the run after its last line, which says how much is wrong.
-var errFailed = errors.New("chaos failed")
+var errFailed = fmt.Errorf("chaos: %w", command.ErrFailed)
 
-func main() { os.Exit(start()) }
-
-// start returns the exit status.
-func start() int {
-	if err := process.Supported(); err != nil {
-		fmt.Fprintln(os.Stderr, "chaos:", err)
-		return 1
-	}
-	// What the libraries have to say about lost connections is not for the reader.
-	ctrllog.SetLogger(logr.Discard())
-	klog.SetLogger(logr.Discard())
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
-	// A second signal ends the process at once, and the kernel its servers.
-	context.AfterFunc(ctx, stop)
-	play, err := mode(os.Args[1:])
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "chaos:", err)
-		return 1
-	}
-	err = play(ctx, newOutput(os.Stdout))
-	switch {
-	case err == nil:
-		return 0
-	case errors.Is(err, errFailed):
-		return 1
-	case ctx.Err() != nil:
-		fmt.Fprintln(os.Stderr, "chaos: interrupted, everything is stopped")
-		return 1
-	default:
-		fmt.Fprintln(os.Stderr, "chaos:", err)
-		return 1
-	}
+func main() {
+	os.Exit(command.Run("chaos", func(ctx context.Context) error {
+		play, err := mode(os.Args[1:])
+		if err != nil {
+			return err
+		}
+		return play(ctx, newOutput(os.Stdout))
+	}))
 }
 
 // mode is what is played: chaos itself where no argument says otherwise.
@@ -98,9 +67,15 @@ func chaos(ctx context.Context, out *output) error {
 }
 
 // withManager starts the servers, builds the manager and plays. The logs stay unless it passes.
-func withManager(ctx context.Context, out *output, play func(w *world, binary string) error) error {
+func withManager(ctx context.Context, out *output, play func(w *world, binary string) error) (err error) {
 	w, stop, err := newWorld(ctx, out)
 	defer stop()
+	defer func() {
+		w.passed = err == nil
+		if err != nil && !errors.Is(err, errFailed) && w.dir != "" {
+			out.printf("logs are in %s", w.dir) // else the verdict has said so
+		}
+	}()
 	if err != nil {
 		return err
 	}
@@ -109,9 +84,7 @@ func withManager(ctx context.Context, out *output, play func(w *world, binary st
 	if err := manager.Build(ctx, binary); err != nil {
 		return err
 	}
-	err = play(w, binary)
-	w.passed = err == nil
-	return err
+	return play(w, binary)
 }
 
 // lengthFrom reads a variable that says how long.

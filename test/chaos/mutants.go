@@ -130,6 +130,9 @@ func playMutants(ctx context.Context, out *output) error {
 		for _, problem := range problems {
 			out.plain("chaos: " + problem.Error())
 		}
+		if len(problems) > 0 {
+			out.plain("logs are in " + w.dir)
+		}
 		out.plain(fmt.Sprintf("chaos: %d mutants, %d problems", len(chosen), len(problems)))
 		if len(problems) > 0 {
 			return errFailed

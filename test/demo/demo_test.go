@@ -16,6 +16,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/drivers/memory"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/command"
 	"github.com/rollcall-dev/rollcall/test/registries/read"
 	"github.com/rollcall-dev/rollcall/test/traffic"
 )
@@ -62,7 +63,7 @@ func TestConclude(t *testing.T) {
 			if tc.with.Failed > 0 {
 				with.failures = []traffic.Failure{{Pod: "web-1", Why: "connection reset"}}
 			}
-			if err := conclude(screen, with, without); errors.Is(err, errFailed) != tc.failed {
+			if err := conclude(screen, with, without); errors.Is(err, command.ErrFailed) != tc.failed {
 				t.Errorf("%s: got error %v", tc.reason, err)
 			}
 			lines := strings.Split(strings.TrimRight(out.String(), "\n"), "\n")

@@ -18,6 +18,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/test/cluster"
 	"github.com/rollcall-dev/rollcall/test/cluster/podserver"
+	"github.com/rollcall-dev/rollcall/test/command"
 	"github.com/rollcall-dev/rollcall/test/manager"
 	"github.com/rollcall-dev/rollcall/test/registries/read"
 	"github.com/rollcall-dev/rollcall/test/traffic"
@@ -67,7 +68,7 @@ func run(ctx context.Context, out *screen, driver string, keep bool) error {
 	go w.watchOver(ctx, end)
 
 	err = w.lives(ctx, keep)
-	if err == nil || errors.Is(err, errFailed) || parent.Err() != nil {
+	if err == nil || errors.Is(err, command.ErrFailed) || parent.Err() != nil {
 		return err
 	}
 	out.line("\nThe end of the manager's log:\n%s\n", w.manager.Log())
@@ -258,7 +259,7 @@ func outcomeOf(client *traffic.Client) outcome {
 	return outcome{tally: client.Tally(), failures: client.FirstFailures()}
 }
 
-// conclude says how many requests failed, and returns errFailed where that is not as it should be.
+// conclude says how many requests failed, and returns command.ErrFailed where that is not as it should be.
 func conclude(out *screen, with, without outcome) error {
 	a, b := with.tally, without.tally
 	out.heading("Result")
@@ -278,7 +279,7 @@ func conclude(out *screen, with, without outcome) error {
 	}
 	out.line("demo: %d requests, %d failed with rollcall; %d failed without", a.Requests, a.Failed, b.Failed)
 	if a.Failed > 0 || a.Requests < enoughRequests || b.Failed == 0 {
-		return errFailed
+		return command.ErrFailed
 	}
 	return nil
 }
