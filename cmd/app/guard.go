@@ -117,3 +117,6 @@ func (w *writes) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	return w.next.RoundTrip(r)
 }
+
+// WrappedRoundTripper implements utilnet.RoundTripperWrapper.
+func (w *writes) WrappedRoundTripper() http.RoundTripper { return w.next }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -327,6 +328,8 @@ func (a *app) registerGates(own *prometheus.Registry) error {
 // run serves until ctx ends. It gives the lease back last, and only where all work has ended.
 func (a *app) run(ctx context.Context) error {
 	defer a.servers.close(a.logger)
+	// The lease's client shares them.
+	defer utilnet.CloseIdleConnectionsFor(a.manager.GetHTTPClient().Transport)
 	working, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	if a.lease != nil {

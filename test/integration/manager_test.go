@@ -19,8 +19,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// managerMark in the environment turns this test binary into the manager.
-const managerMark = "ROLLCALL_INTEGRATION_MANAGER"
+// managerMark in the environment turns this test binary into the manager: with markMain as its main runs it, with
+// markLeaveNothing see [leaveNothing].
+const (
+	managerMark      = "ROLLCALL_INTEGRATION_MANAGER"
+	markMain         = "main"
+	markLeaveNothing = "leave-nothing"
+)
 
 const logTail = 6000
 
@@ -32,6 +37,7 @@ type manager struct {
 	log    string
 	proxy  *apiProxy
 	flags  []string
+	mark   string
 
 	mu      sync.Mutex
 	logFrom int64 // where the log of the present process begins
@@ -60,7 +66,7 @@ func defaultConfiguration(registryURL string, namespaces ...string) configuratio
 
 // newManager prepares a manager that is not started yet.
 func newManager(dir, name string, api *rest.Config, config configuration, flags ...string) (*manager, error) {
-	m := &manager{name: name, dir: filepath.Join(dir, name), flags: flags}
+	m := &manager{name: name, dir: filepath.Join(dir, name), flags: flags, mark: markMain}
 	if err := os.MkdirAll(m.dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -114,7 +120,7 @@ func (m *manager) Start() error {
 		"--registry-bind-address=127.0.0.1:0",
 		"--leader-elect=false",
 	}, m.flags...)...)
-	cmd.Env = append(os.Environ(), managerMark+"=1", "GORACE=halt_on_error=0")
+	cmd.Env = append(os.Environ(), managerMark+"="+m.mark, "GORACE=halt_on_error=0")
 	cmd.Stdout, cmd.Stderr = log, log
 	// The manager ends when its standard input does, so it never outlives this process.
 	if _, err := cmd.StdinPipe(); err != nil {
