@@ -2,27 +2,16 @@ package consul
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/hashicorp/consul/api"
 
 	"github.com/rollcall-dev/rollcall/registry"
-)
-
-const (
-	// maxMessage bounds what is shown of a server's words, in characters.
-	maxMessage = 300
-	// maxRetryAfter bounds what a server can make us wait: a slip of the pen there must not strand a pod for a year.
-	maxRetryAfter = time.Hour
 )
 
 // errStale is that of an operation whose condition does not hold any more: nothing was changed.
@@ -59,23 +48,12 @@ func (r *Registry) isForbiddenInEarnest(ctx context.Context) bool {
 	return err != nil && isForbidden(e.status)
 }
 
-// certificateError names the file where a connection failed because one side does not trust the other's certificate.
+// certificateError names the field where a connection failed because one side does not trust the other's certificate.
 func certificateError(err error) error {
-	var (
-		theirs *tls.CertificateVerificationError
-		host   x509.HostnameError
-		ours   *net.OpError
-	)
-	switch {
-	case errors.As(err, &host):
+	if host := new(x509.HostnameError); errors.As(err, host) {
 		return registry.Terminal(registry.FieldError("options.serverName", err))
-	case errors.As(err, &theirs):
-		return registry.Terminal(registry.FieldError("tls.caFile", err))
-	// What the server says of ours is an alert, for which the standard library has no type.
-	case errors.As(err, &ours) && ours.Op == "remote error" && strings.Contains(ours.Err.Error(), "certificate"):
-		return registry.Terminal(registry.FieldError("tls.certFile", err))
 	}
-	return err
+	return registry.TLSError(err)
 }
 
 // contextFirst makes sure that a call whose context has ended returns an error which says so.
@@ -100,7 +78,7 @@ func (r *Registry) statusError(e *exchange) error {
 	case isTerminal(e.status):
 		return registry.Terminal(err)
 	}
-	if after, said := retryAfter(e.retryAfter, time.Now()); said {
+	if after, said := registry.ParseRetryAfter(e.retryAfter, time.Now()); said {
 		return registry.RetryAfter(err, after)
 	}
 	return err
@@ -174,26 +152,5 @@ func (r *Registry) clean(text string) string {
 	if r.guard.token != "" {
 		text = strings.ReplaceAll(text, r.guard.token, "[token]")
 	}
-	text = strings.Map(func(c rune) rune {
-		if !unicode.IsPrint(c) {
-			return ' '
-		}
-		return c
-	}, strings.ToValidUTF8(text, "?"))
-	text = strings.Join(strings.Fields(text), " ")
-	if runes := []rune(text); len(runes) > maxMessage {
-		return string(runes[:maxMessage]) + "…"
-	}
-	return text
-}
-
-// retryAfter reads the header of that name: seconds, or an HTTP date. Anything else is as if it were not there.
-func retryAfter(value string, now time.Time) (time.Duration, bool) {
-	if seconds, err := strconv.ParseUint(strings.TrimSpace(value), 10, 32); err == nil {
-		return min(time.Duration(seconds)*time.Second, maxRetryAfter), true
-	}
-	if at, err := http.ParseTime(value); err == nil {
-		return min(max(at.Sub(now), 0), maxRetryAfter), true
-	}
-	return 0, false
+	return registry.Excerpt(text)
 }

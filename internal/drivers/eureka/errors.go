@@ -2,27 +2,18 @@ package eureka
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-const (
-	// maxErrorBody bounds what is read of an error's body, in bytes, and maxMessage what is shown of it, in characters.
-	maxErrorBody = 16 << 10
-	maxMessage   = 300
-	// maxRetryAfter bounds what a server can make us wait: a slip of the pen there must not strand a pod for a year.
-	maxRetryAfter = time.Hour
-)
+// maxErrorBody bounds what is read of an error's body, in bytes.
+const maxErrorBody = 16 << 10
 
 // answerError is an answer that is no acknowledgement.
 type answerError struct {
@@ -89,23 +80,7 @@ func sendError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return contextFirst(ctx, err)
 	}
-	return &awayError{err: tlsError(err)}
-}
-
-// tlsError knows whose certificate is not good. A server that asks for a client's refuses it by an alert.
-func tlsError(err error) error {
-	var unknown x509.UnknownAuthorityError
-	var otherHost x509.HostnameError
-	alert := new(net.OpError)
-	switch {
-	case errors.As(err, &unknown):
-		return registry.Terminal(registry.FieldError("tls.caFile", fmt.Errorf("does not vouch for the registry: %w", err)))
-	case errors.As(err, &otherHost):
-		return registry.Terminal(registry.FieldError("endpoint", fmt.Errorf("is not what the registry's certificate is for: %w", err)))
-	case errors.As(err, &alert) && alert.Op == "remote error" && strings.Contains(alert.Error(), "certificate"):
-		return registry.Terminal(registry.FieldError("tls.certFile", fmt.Errorf("is not what the registry asks for: %w", err)))
-	}
-	return err
+	return &awayError{err: registry.TLSError(err)}
 }
 
 // noneLeft is the error of a call that every peer was away for. It passes if one of theirs does.
@@ -148,7 +123,7 @@ func (p *peer) answerError(resp *http.Response) error {
 	case status >= http.StatusInternalServerError && status != http.StatusGatewayTimeout:
 		err = &awayError{err: err}
 	}
-	if after, said := retryAfter(resp.Header.Get("Retry-After"), time.Now()); said {
+	if after, said := registry.ParseRetryAfter(resp.Header.Get("Retry-After"), time.Now()); said {
 		return registry.RetryAfter(err, after)
 	}
 	return err
@@ -193,26 +168,5 @@ func (l login) clean(text string) string {
 	for _, secret := range l.secrets() {
 		text = strings.ReplaceAll(text, secret, "[password]")
 	}
-	text = strings.Map(func(c rune) rune {
-		if !unicode.IsPrint(c) {
-			return ' '
-		}
-		return c
-	}, strings.ToValidUTF8(text, "?"))
-	text = strings.Join(strings.Fields(text), " ")
-	if runes := []rune(text); len(runes) > maxMessage {
-		return string(runes[:maxMessage]) + "…"
-	}
-	return text
-}
-
-// retryAfter reads the header of that name: seconds, or an HTTP date. Anything else is as if it were not there.
-func retryAfter(value string, now time.Time) (time.Duration, bool) {
-	if seconds, err := strconv.ParseUint(strings.TrimSpace(value), 10, 32); err == nil {
-		return min(time.Duration(seconds)*time.Second, maxRetryAfter), true
-	}
-	if at, err := http.ParseTime(value); err == nil {
-		return min(max(at.Sub(now), 0), maxRetryAfter), true
-	}
-	return 0, false
+	return registry.Excerpt(text)
 }

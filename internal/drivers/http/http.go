@@ -194,7 +194,7 @@ func (r *Registry) send(ctx context.Context, call request, read func(io.Reader) 
 		r.servers.leave(number)
 	}
 	if err != nil {
-		return contextFirst(ctx, r.credentials.hide(connectionError(err)))
+		return contextFirst(ctx, r.credentials.hide(registry.TLSError(err)))
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode >= 200 && resp.StatusCode <= 299 {

@@ -2,26 +2,15 @@ package nacos
 
 import (
 	"context"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/rollcall-dev/rollcall/registry"
-)
-
-const (
-	// maxMessage bounds what is shown of a server's words, in characters.
-	maxMessage = 300
-	// maxRetryAfter bounds what a server can make us wait: a slip of the pen there must not strand a pod for a year.
-	maxRetryAfter = time.Hour
 )
 
 // verdict is what an answer that is no acknowledgement means for what is done next.
@@ -120,7 +109,7 @@ func newAnswerError(resp *http.Response, body []byte, secrets ...string) error {
 	if name := http.StatusText(resp.StatusCode); name != "" {
 		e.text += " " + name
 	}
-	e.retryAfter, e.delayed = retryAfter(resp.Header.Get("Retry-After"), time.Now())
+	e.retryAfter, e.delayed = registry.ParseRetryAfter(resp.Header.Get("Retry-After"), time.Now())
 	switch said := clean(said, secrets...); {
 	case resp.StatusCode >= 300 && resp.StatusCode <= 399:
 		e.text += ", and redirects are not followed: set endpoint to where Nacos is (Location: " +
@@ -136,7 +125,7 @@ func newSilence(err error, changes bool) error {
 	if request := new(url.Error); errors.As(err, &request) {
 		err = request.Err // the URL adds nothing but length
 	}
-	err = tlsError(err)
+	err = registry.TLSError(err)
 	return &answerError{
 		verdict: elsewhere, text: "no answer from Nacos: " + err.Error(), cause: err,
 		pending: changes && errors.Is(err, context.DeadlineExceeded),
@@ -147,22 +136,6 @@ func newSilence(err error, changes bool) error {
 func isPending(err error) bool {
 	e, ok := errors.AsType[*answerError](err)
 	return ok && (e.pending || e.status == http.StatusGatewayTimeout)
-}
-
-// tlsError knows whose certificate is not good. A server that asks for a client's refuses it by an alert.
-func tlsError(err error) error {
-	var unknown x509.UnknownAuthorityError
-	var otherHost x509.HostnameError
-	alert := new(net.OpError)
-	switch {
-	case errors.As(err, &unknown):
-		return registry.Terminal(registry.FieldError("tls.caFile", fmt.Errorf("does not vouch for the server: %w", err)))
-	case errors.As(err, &otherHost):
-		return registry.Terminal(registry.FieldError("endpoint", fmt.Errorf("is not what the server's certificate is for: %w", err)))
-	case errors.As(err, &alert) && alert.Op == "remote error" && strings.Contains(alert.Error(), "certificate"):
-		return registry.Terminal(registry.FieldError("tls.certFile", fmt.Errorf("is not what the server asks for: %w", err)))
-	}
-	return err
 }
 
 // message returns the code and the words of an answer: of the envelope, of the page that the server's framework makes, or
@@ -238,26 +211,5 @@ func clean(text string, secrets ...string) string {
 			text = strings.ReplaceAll(text, url.QueryEscape(secret), "[secret]") // as it was sent
 		}
 	}
-	text = strings.Map(func(c rune) rune {
-		if !unicode.IsPrint(c) {
-			return ' '
-		}
-		return c
-	}, strings.ToValidUTF8(text, "?"))
-	text = strings.Join(strings.Fields(text), " ")
-	if runes := []rune(text); len(runes) > maxMessage {
-		return string(runes[:maxMessage]) + "…"
-	}
-	return text
-}
-
-// retryAfter reads the header of that name: seconds, or an HTTP date. Anything else is as if it were not there.
-func retryAfter(value string, now time.Time) (time.Duration, bool) {
-	if seconds, err := strconv.ParseUint(strings.TrimSpace(value), 10, 32); err == nil {
-		return min(time.Duration(seconds)*time.Second, maxRetryAfter), true
-	}
-	if at, err := http.ParseTime(value); err == nil {
-		return min(max(at.Sub(now), 0), maxRetryAfter), true
-	}
-	return 0, false
+	return registry.Excerpt(text)
 }

@@ -2,7 +2,6 @@ package zookeeper
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -53,32 +52,12 @@ func (r *Registry) explainAuth(err error) error {
 		"has another password than the nodes' owner, or this user has no rights on them: %w", err))
 }
 
-// explainTLS names the file that is wrong where a handshake failed because of it.
+// explainTLS names the file that is wrong where a handshake failed because of it. ZooKeeper does not say of a certificate
+// that it is missing, but that the handshake failed.
 func explainTLS(err error) error {
-	var (
-		unknown  x509.UnknownAuthorityError
-		hostname x509.HostnameError
-		invalid  x509.CertificateInvalidError
-	)
-	switch {
-	case errors.As(err, &unknown), errors.As(err, &invalid):
-		return registry.Terminal(registry.FieldError("tls.caFile", fmt.Errorf("does not vouch for the server: %w", err)))
-	case errors.As(err, &hostname):
-		return registry.Terminal(registry.FieldError("endpoint", fmt.Errorf("is not what the server's certificate names: %w", err)))
-	case isCertificateAlert(err):
-		return registry.Terminal(registry.FieldError("tls.certFile", fmt.Errorf("is not what the server asks for: %w", err)))
+	var alert *net.OpError
+	if errors.As(err, &alert) && alert.Op == "remote error" && strings.HasSuffix(alert.Err.Error(), "handshake failure") {
+		return registry.Terminal(registry.FieldError("tls.certFile", fmt.Errorf("is not what the registry asks for: %w", err)))
 	}
-	return err
-}
-
-// isCertificateAlert holds for what a server says of our certificate, or of there being none. The alerts of package tls have
-// no type that we could ask for.
-func isCertificateAlert(err error) bool {
-	var op *net.OpError
-	if !errors.As(err, &op) || op.Op != "remote error" {
-		return false
-	}
-	alert := op.Err.Error()
-	return strings.Contains(alert, "certificate") || strings.HasSuffix(alert, "handshake failure") ||
-		strings.HasSuffix(alert, "access denied")
+	return registry.TLSError(err)
 }
