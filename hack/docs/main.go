@@ -187,8 +187,8 @@ func exercise(ctx context.Context) ([]*dto.MetricFamily, error) {
 func reasonsPage() (page, error) {
 	p := page{
 		title: "Reasons for which a pod waits",
-		intro: "Reasons of the Events on the pod, and values of the label `reason` of the [metrics](metrics.md). A reason without an Event\n" +
-			"is part of any rollout. [When a pod waits](../troubleshooting.md) says where to look.",
+		intro: "Reasons of the Events on the pod, and values of the label `reason` of the [metrics](metrics.md). A reason without an\n" +
+			"Event is part of any rollout. [When a pod waits](../troubleshooting.md) says where to look.",
 		head: []string{"reason", "Event", "what it means", "what to do"},
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), reasons, nil, parser.ParseComments)
