@@ -123,7 +123,7 @@ func Run(ctx context.Context, args []string, opts ...Option) error {
 	logger := o.log(f)
 	limits := config.Limits{
 		Drivers: slices.Collect(maps.Keys(o.constructors)),
-		Timeout: leaseDuration - renewDeadline,
+		Timeout: timeoutLimit,
 		Workers: f.workers,
 	}
 	c, err := config.Load(f.config, limits)

@@ -348,7 +348,7 @@ func configured(t *testing.T, text string) *config.Config {
 }
 
 func testLimits() config.Limits {
-	return config.Limits{Drivers: []string{"fake", "one", "two"}, Timeout: leaseDuration - renewDeadline}
+	return config.Limits{Drivers: []string{"fake", "one", "two"}, Timeout: timeoutLimit}
 }
 
 // expectOpened opens the registries of a configuration and puts them in force. It returns the first of the defaults.

@@ -181,3 +181,17 @@ func (s *leaseScenario) Update(_ context.Context, r resourcelock.LeaderElectionR
 func (*leaseScenario) RecordEvent(string) {}
 func (*leaseScenario) Identity() string   { return "us" }
 func (*leaseScenario) Describe() string   { return "team/rollcall" }
+
+func TestALeaderThatRenewsIsPermittedEveryCallThatTheConfigurationAllows(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	l := &lease{now: func() time.Time { return now }, renewed: now}
+	g := &guard{term: l, timeout: timeoutLimit - time.Millisecond}
+	now = now.Add(3 * retryPeriod) // a renewal was slow, and is on its way still
+	if err := g.enter(g.lands()); err != nil {
+		t.Errorf("a call is refused, and pods wait although nothing is wrong: %v", err)
+	}
+	if timeoutLimit >= leaseDuration-renewDeadline {
+		t.Errorf("with a timeout of %s a call of a deposed leader is under way when the next one acts", timeoutLimit)
+	}
+}

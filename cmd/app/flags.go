@@ -14,8 +14,8 @@ import (
 )
 
 // Leader election. A leader that can't renew its lease stops after renewDeadline; the next one starts no sooner than
-// leaseDuration after the last renewal. A registry call is shorter than the difference, and twice as long is shorter than
-// the lease, so that none of the old leader's is under way then, nor lands late.
+// leaseDuration after the last renewal. A call to a registry that timed out may land until twice its timeout has passed, so
+// each is made only where that much of the lease is left: see lease.permit and guard.
 //
 // Who waits for the lease looks at it after 1 to 2.2 times retryPeriod, client-go's jitter: a lease that was given back is
 // taken within 2 s.
@@ -24,6 +24,11 @@ const (
 	renewDeadline = 8 * time.Second
 	retryPeriod   = 800 * time.Millisecond
 )
+
+// timeoutLimit is what a registry's timeout stays below. permit makes any timeout safe, but a leader whose last renewal is
+// as old as it ordinarily gets (retryPeriod, and a renewal that is slow or comes at the second attempt) has to be permitted
+// its calls: else they would be refused now and then although nothing is wrong. It is below leaseDuration-renewDeadline.
+const timeoutLimit = (leaseDuration - 3*retryPeriod) / 2
 
 // writeTimeout is how much of the lease has to be left for a write to the API server, which may take a while. What comes
 // later still fails its tests where the pod has moved on.

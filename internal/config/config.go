@@ -127,8 +127,8 @@ type OnRegistryFailure struct {
 type Limits struct {
 	// Drivers are the names that a registry's driver may have.
 	Drivers []string
-	// Timeout is what a registry's timeout must stay below, so that no call of a deposed leader is still under way when
-	// the next one acts.
+	// Timeout is what a registry's timeout must stay below, so that a leader may make calls all the time: each needs twice
+	// as much of its lease to be left, since what timed out may still be carried out. 0 is no limit.
 	Timeout time.Duration
 	// Workers is how many pods are worked on at once; a call holds its worker. What a registry's maxInFlight may be at most
 	// follows from it, so that every registry finds workers although all others hang. 0 is no limit.

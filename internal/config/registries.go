@@ -90,7 +90,8 @@ func (v *validator) registry(path *field.Path, d *registryDocument, limits Limit
 	timeout := v.duration(path.Child("timeout"), d.Timeout, DefaultTimeout, time.Millisecond)
 	if limits.Timeout > 0 && timeout >= limits.Timeout {
 		v.add(field.Invalid(path.Child("timeout"), timeout.String(), fmt.Sprintf(
-			"write less than %s, the time between a leader's last renewal and the next leader's first call", limits.Timeout)))
+			"write less than %s: a call that timed out may land until twice the timeout has passed, and has to do so within the leader's "+
+				"lease", limits.Timeout)))
 	}
 	return Registry{
 		Driver:   d.Driver,
