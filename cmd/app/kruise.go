@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,8 +15,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/internal/controller"
 )
 
 // kruiseInterval is how often the API server is asked for OpenKruise until it is there.
@@ -24,7 +29,7 @@ const (
 	reasonStarting = "starting"
 	reasonAbsent   = "OpenKruise is not installed: no CRD clonesets.apps.kruise.io; " +
 		"install OpenKruise (https://openkruise.io/docs/installation), Rollcall then goes on by itself"
-	reasonUnsynced = "the caches are not synced yet: pods or CloneSets could not be listed so far"
+	reasonUnsynced = "the caches are not synced yet: "
 )
 
 // kruise waits for OpenKruise's CRDs and then starts the controller, on every manager: one that waits for the lease has
@@ -38,7 +43,25 @@ type kruise struct {
 	logger   logr.Logger
 
 	absence atomic.Pointer[string]
-	synced  atomic.Pointer[[]cache.Informer]
+	watched atomic.Pointer[[]watched]
+	// ready is set once the controller was added.
+	ready    atomic.Bool
+	failures *watchFailures
+}
+
+// watchFailures are why kinds could not be listed or watched last, by the type that a reflector names.
+type watchFailures struct{ byType sync.Map }
+
+// failed is a toolscache.WatchErrorHandlerWithContext.
+func (f *watchFailures) failed(ctx context.Context, r *toolscache.Reflector, err error) {
+	f.byType.Store(r.TypeDescription(), err)
+	toolscache.DefaultWatchErrorHandler(ctx, r, err)
+}
+
+// watched is a kind whose cache the controller needs.
+type watched struct {
+	kind, described string
+	informer        cache.Informer
 }
 
 // resourceLister is what is needed of the discovery client.
@@ -90,20 +113,24 @@ func (k *kruise) tell(reason string) {
 	}
 }
 
-// begin starts the informers before the controller, which asks the cache for nothing else.
+// begin starts the informers before the controller, which asks the cache for nothing else, and waits in setup for some.
 func (k *kruise) begin(ctx context.Context) error {
-	var informers []cache.Informer
-	for _, object := range []client.Object{&corev1.Pod{}, &kruisev1alpha1.CloneSet{}} {
-		informer, err := k.informers.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+	var all []watched
+	for _, w := range []struct {
+		kind   string
+		object client.Object
+	}{{"pods", &corev1.Pod{}}, {"CloneSets", &kruisev1alpha1.CloneSet{}}, {"nodes", controller.NodeMetadata()}} {
+		informer, err := k.informers.GetInformer(ctx, w.object, cache.BlockUntilSynced(false))
 		if err != nil {
-			return fmt.Errorf("starting the informer of %T: %w", object, err)
+			return fmt.Errorf("starting the informer of %s: %w", w.kind, err)
 		}
-		informers = append(informers, informer)
+		all = append(all, watched{kind: w.kind, described: fmt.Sprintf("%T", w.object), informer: informer})
 	}
+	k.watched.Store(&all)
 	if err := k.setup(ctx); err != nil {
 		return fmt.Errorf("setting up the controller: %w", err)
 	}
-	k.synced.Store(&informers)
+	k.ready.Store(true)
 	return nil
 }
 
@@ -114,14 +141,31 @@ func (k *kruise) unready() string {
 	} else if *absence != "" {
 		return *absence
 	}
-	informers := k.synced.Load()
-	if informers == nil {
+	all := k.watched.Load()
+	if all == nil {
 		return reasonStarting
 	}
-	for _, informer := range *informers {
-		if !informer.HasSynced() {
-			return reasonUnsynced
-		}
+	if missing := k.unsynced(*all); len(missing) > 0 {
+		return reasonUnsynced + strings.Join(missing, "; ")
+	}
+	if !k.ready.Load() {
+		return reasonStarting
 	}
 	return ""
+}
+
+// unsynced says of each kind that has no cache yet why not, as far as that is known.
+func (k *kruise) unsynced(all []watched) []string {
+	var texts []string
+	for _, w := range all {
+		if w.informer.HasSynced() {
+			continue
+		}
+		text := w.kind + " could not be listed so far"
+		if failure, failed := k.failures.byType.Load(w.described); failed {
+			text = fmt.Sprintf("%s: %v", text, failure)
+		}
+		texts = append(texts, text)
+	}
+	return texts
 }

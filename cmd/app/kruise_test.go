@@ -3,6 +3,9 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -14,8 +17,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/internal/controller"
 )
 
 func TestTheControllerStartsWhenOpenKruiseAppears(t *testing.T) {
@@ -43,10 +49,61 @@ func TestTheControllerStartsWhenOpenKruiseAppears(t *testing.T) {
 	if !s.setUp() {
 		t.Fatal("the controller was not set up")
 	}
-	s.ExpectUnready(t, "caches are not synced")
+	s.ExpectUnready(t, "caches are not synced yet: pods could not be listed so far; CloneSets could not be listed so far; nodes")
 	s.informer.set(true)
 	s.ExpectUnready(t, "")
 	s.ExpectLogged(t, "OpenKruise is not installed", "connection refused", "OpenKruise is there")
+}
+
+func TestWhatTheControllerWaitsForIsNamed(t *testing.T) {
+	t.Parallel()
+	s := newKruiseScenario()
+	s.informer.set(true)
+	s.informers.nodes = &fakeInformer{}
+	synced := make(chan struct{})
+	s.kruise.setup = func(context.Context) error {
+		<-synced // as controller-runtime waits for the cache of nodes
+		return nil
+	}
+	s.kruise.failures.byType.Store("*v1.PartialObjectMetadata", errors.New(`nodes is forbidden: cannot list resource "nodes"`))
+	s.Answer([]string{"clonesets"}, nil)
+	done := s.Start(t)
+	s.ExpectUnready(t, `not synced yet: nodes could not be listed so far: nodes is forbidden: cannot list resource "nodes"`)
+	s.informers.nodes.set(true)
+	s.ExpectUnready(t, reasonStarting)
+	close(synced)
+	must(t, receive(t, done))
+	s.ExpectUnready(t, "")
+}
+
+func TestAListThatTheAPIServerForbidsIsTold(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"nodes is forbidden"}`))
+	}))
+	t.Cleanup(server.Close)
+	failures := &watchFailures{}
+	options := cacheOptions(nil, failures.failed)
+	options.Mapper, _ = mapper(nil, nil)
+	options.Scheme = newScheme()
+	made, err := cache.New(&rest.Config{Host: server.URL}, options)
+	must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- made.Start(ctx) }()
+	_, err = made.GetInformer(ctx, controller.NodeMetadata(), cache.BlockUntilSynced(false))
+	must(t, err)
+	eventually(t, func() error {
+		failure, failed := failures.byType.Load(fmt.Sprintf("%T", controller.NodeMetadata()))
+		if !failed || !strings.Contains(failure.(error).Error(), "nodes is forbidden") {
+			return fmt.Errorf("known of nodes: %v", failure)
+		}
+		return nil
+	})
+	cancel()
+	must(t, receive(t, ended))
 }
 
 func TestAnInformerThatFailsEndsTheManager(t *testing.T) {
@@ -100,7 +157,7 @@ func newKruiseScenario() *kruiseScenario {
 			s.setups++
 			return nil
 		},
-		logger: s.logger(),
+		logger: s.logger(), failures: &watchFailures{},
 	}
 	return s
 }
@@ -186,14 +243,21 @@ func (s *kruiseScenario) ExpectLogged(t *testing.T, parts ...string) {
 type fakeInformers struct {
 	cache.Informers
 	informer cache.Informer
-	err      error
+	// nodes is informer where it is nil.
+	nodes *fakeInformer
+	err   error
 }
 
 func (f *fakeInformers) GetInformer(
 	_ context.Context, object client.Object, _ ...cache.InformerGetOption,
 ) (cache.Informer, error) {
-	if _, isPod := object.(*corev1.Pod); isPod {
+	switch object.(type) {
+	case *corev1.Pod:
 		return f.informer, f.err
+	case *metav1.PartialObjectMetadata:
+		if f.nodes != nil {
+			return f.nodes, nil
+		}
 	}
 	return f.informer, nil
 }

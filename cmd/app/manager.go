@@ -21,6 +21,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -55,6 +56,8 @@ type app struct {
 	leaseNamespace string
 	// dryRun is nil but in a dry run.
 	dryRun *dryRun
+	// watchFailures is written by the cache.
+	watchFailures watchFailures
 }
 
 // newManager makes all that can fail at start, in the order in which its user would mend it. It binds the addresses;
@@ -113,7 +116,7 @@ func (a *app) connect(c *config.Config) error {
 	restConfig.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return &writes{next: next, permit: a.permitWrite}
 	})
-	a.manager, err = ctrl.NewManager(restConfig, managerOptions(a.lease, c.Namespaces, a.logger))
+	a.manager, err = ctrl.NewManager(restConfig, a.managerOptions(c.Namespaces))
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
 	}
@@ -142,14 +145,12 @@ func (a *app) newLease(kubeconfig clientcmd.ClientConfig, restConfig *rest.Confi
 	return newLease(restConfig, namespace, a.flags.leaseName)
 }
 
-func managerOptions(lease *lease, namespaces []string, logger logr.Logger) ctrl.Options {
-	scheme := runtime.NewScheme()
-	utilruntime.Must(errors.Join(corev1.AddToScheme(scheme), kruisev1alpha1.AddToScheme(scheme)))
+func (a *app) managerOptions(namespaces []string) ctrl.Options {
 	options := ctrl.Options{
-		Scheme:         scheme,
+		Scheme:         newScheme(),
 		MapperProvider: mapper,
-		Logger:         logger,
-		Cache:          cacheOptions(namespaces),
+		Logger:         a.logger,
+		Cache:          cacheOptions(namespaces, a.watchFailures.failed),
 		// Our own servers know their addresses, serve our own metrics and say why we are not ready.
 		Metrics:                metricsserver.Options{BindAddress: off},
 		HealthProbeBindAddress: off,
@@ -160,10 +161,16 @@ func managerOptions(lease *lease, namespaces []string, logger logr.Logger) ctrl.
 		// Several managers may run in one process, where names of controllers would clash.
 		Controller: ctrlconfig.Controller{SkipNameValidation: new(true)},
 	}
-	if lease != nil {
-		options.LeaderElection, options.LeaderElectionResourceLockInterface = true, lease
+	if a.lease != nil {
+		options.LeaderElection, options.LeaderElectionResourceLockInterface = true, a.lease
 	}
 	return options
+}
+
+func newScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(errors.Join(corev1.AddToScheme(scheme), kruisev1alpha1.AddToScheme(scheme)))
+	return scheme
 }
 
 // mapper knows the kinds that we read without asking the API server, which may not have OpenKruise's CRDs yet.
@@ -180,12 +187,13 @@ func mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	return m, nil
 }
 
-func cacheOptions(namespaces []string) cache.Options {
+func cacheOptions(namespaces []string, failed toolscache.WatchErrorHandlerWithContext) cache.Options {
 	hasState, err := labels.NewRequirement(appspub.LifecycleStateKey, selection.Exists, nil)
 	utilruntime.Must(err)
 	options := cache.Options{
 		// Nothing but what is named here is ever watched.
 		ReaderFailOnMissingInformer: true,
+		DefaultWatchErrorHandler:    failed,
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}:              {Label: labels.NewSelector().Add(*hasState), Transform: controller.StripPod},
 			&kruisev1alpha1.CloneSet{}: {Transform: controller.StripCloneSet},
@@ -228,7 +236,8 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	}
 	waits := &kruise{
 		discovery: clients.DiscoveryClient, informers: a.manager.GetCache(), interval: kruiseInterval, logger: a.logger,
-		setup: func(ctx context.Context) error { return reconciler.SetupWithManager(ctx, a.manager) },
+		failures: &a.watchFailures,
+		setup:    func(ctx context.Context) error { return reconciler.SetupWithManager(ctx, a.manager) },
 	}
 	resyncs := resync.New(resync.Options{
 		Cluster: c.Cluster, Namespaces: c.Namespaces, Pods: pods{reconciler}, Listed: listed,
