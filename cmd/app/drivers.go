@@ -105,12 +105,27 @@ func (d *drivers) openOne(ctx context.Context, c *config.Config, name string) (*
 	return o, nil
 }
 
-// replace puts next in force, and closes what is no longer.
+// replace puts next in force, closes what is no longer, and shows nothing of it any more.
 func (d *drivers) replace(next *registries) error {
 	for name, slots := range next.slots {
 		next.get(name).gate.SetSlots(slots)
 	}
-	return d.current.Swap(next).closeBut(next)
+	before := d.current.Swap(next)
+	err := before.closeBut(next) // and waits for the calls under way, which are counted when they end
+	d.forget(before, next)
+	return err
+}
+
+// forget removes the metrics of what is no more. A registry that was opened anew keeps its own.
+func (d *drivers) forget(before, next *registries) {
+	if before == nil {
+		return
+	}
+	for name, o := range before.byName {
+		if now := next.get(name); now == nil || now.section.Driver != o.section.Driver {
+			d.metrics.Forget(name, o.section.Driver)
+		}
+	}
 }
 
 // get returns nil where there is none of that name.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -275,6 +277,71 @@ func TestGuardRefusesWhatIsNotPermitted(t *testing.T) {
 	if asked := refuses.asked; asked != 2*config.DefaultTimeout {
 		t.Errorf("asked for %s, want twice the registry's timeout %s: a call that timed out may still land", asked, config.DefaultTimeout)
 	}
+}
+
+func TestARegistryThatIsNoMoreIsShownNoMore(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason, text string
+		want         string
+	}{
+		"dropped":        {"nobody calls it", strings.Replace(several, "  new: {driver: fake}\n", "", 1), "old/fake"},
+		"another driver": {"it is another registry", strings.Replace(several, "new: {driver: fake}", "new: {driver: one}", 1), "old/fake"},
+		"opened anew": {"a counter that begins at 0 again tells nothing of the registry",
+			strings.Replace(several, "new: {driver: fake}", "new: {driver: fake, timeout: 1s}", 1), "new/fake old/fake"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			slow := &fake{entered: make(chan struct{}), proceed: make(chan struct{})}
+			made := 0
+			d := newDrivers(t, func(context.Context, registry.Config) (registry.Registry, error) {
+				if made++; made == 1 { // new comes before old
+					return slow, nil
+				}
+				return &fake{}, nil
+			})
+			d.constructors["one"] = newFake
+			gathered := prometheus.NewRegistry()
+			m, err := metrics.NewRegistryMetrics(gathered)
+			must(t, err)
+			d.metrics = m
+			old := expectOpened(t, d, configured(t, several))
+			must(t, old.registry.Register(t.Context(), registry.Instance{}))
+			called := make(chan error, 1)
+			before := d.current.Load().get("new")
+			go func() { called <- before.registry.Register(t.Context(), registry.Instance{}) }()
+			receive(t, slow.entered)
+
+			next, err := d.open(t.Context(), configured(t, tc.text), nil)
+			must(t, err)
+			replaced := make(chan error, 1)
+			go func() { replaced <- d.replace(next) }()
+			close(slow.proceed) // the call that is under way must not bring the series back
+			must(t, receive(t, called))
+			must(t, receive(t, replaced))
+			if got := seriesOf(t, gathered); got != tc.want {
+				t.Errorf("shown are %q, want %q: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+// seriesOf returns of which registries and drivers there are series of calls.
+func seriesOf(t *testing.T, gathered prometheus.Gatherer) string {
+	t.Helper()
+	families, err := gathered.Gather()
+	must(t, err)
+	found := map[string]bool{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			found[labels["registry"]+"/"+labels["driver"]] = true
+		}
+	}
+	return strings.Join(slices.Sorted(maps.Keys(found)), " ")
 }
 
 func TestTheRegistryIsServedReadOnlyAndFollowsAReload(t *testing.T) {
