@@ -164,7 +164,7 @@ func exercise(ctx context.Context) ([]*dto.MetricFamily, error) {
 	if err != nil {
 		return nil, err
 	}
-	resyncs.Listable("default", true)
+	resyncs.Began("default", time.Now(), true)
 	resyncs.Ran("default", time.Now(), time.Now(), false)
 	err = metrics.RegisterPods(all, metrics.Pods{
 		Waits:              func() []metrics.Wait { return []metrics.Wait{{}} },

@@ -40,7 +40,8 @@ func NewResyncMetrics(r prometheus.Registerer) (*ResyncMetrics, error) {
 		}, []string{"registry", "outcome"}),
 		last: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "rollcall_resync_last_success_timestamp_seconds",
-			Help: "When a registry was last compared with the cluster, by registry. It is set on the manager that leads.",
+			Help: "When a registry was last compared with the cluster, by registry; until it was for the first time, when this " +
+				"manager began to try. It is set on the manager that leads.",
 		}, byRegistry),
 		found: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "rollcall_resync_entries_total",
@@ -64,12 +65,14 @@ func NewResyncMetrics(r prometheus.Registerer) (*ResyncMetrics, error) {
 	return m, register(r, m.duration, m.last, m.found, m.blocked, m.unfinished, m.listable)
 }
 
-// Listable says whether a registry can be compared at all, before the first run of it.
-func (m *ResyncMetrics) Listable(registry string, listable bool) {
+// Began says whether a registry can be compared at all, and that it will be from this time on. The time is shown until the
+// first success, so that an alert on the age of the last one finds a registry that never had one.
+func (m *ResyncMetrics) Began(registry string, at time.Time, listable bool) {
 	if !listable {
 		m.listable.WithLabelValues(registry).Set(0)
 		return
 	}
+	m.last.WithLabelValues(registry).Set(seconds(at))
 	m.listable.WithLabelValues(registry).Set(1)
 	m.blocked.WithLabelValues(registry)
 	m.unfinished.WithLabelValues(registry)
@@ -94,10 +97,12 @@ func (m *ResyncMetrics) Ran(registry string, began, ended time.Time, failed bool
 	if failed {
 		outcome = resyncFailed
 	} else {
-		m.last.WithLabelValues(registry).Set(float64(ended.UnixMilli()) / 1000)
+		m.last.WithLabelValues(registry).Set(seconds(ended))
 	}
 	m.duration.WithLabelValues(registry, outcome).Observe(ended.Sub(began).Seconds())
 }
+
+func seconds(at time.Time) float64 { return float64(at.UnixMilli()) / 1000 }
 
 // Found counts entries.
 func (m *ResyncMetrics) Found(registry, finding string, n int) {

@@ -60,8 +60,11 @@ type pulse struct {
 	// last is until when turns have been served; of use to the one who made busy true.
 	last time.Time
 	busy atomic.Bool
-	// failed is when a heartbeat last failed; zero where that has passed.
-	failed time.Time
+	// failed is when a heartbeat last failed; zero where that has passed. failures counts them since the first, and
+	// failure is the last.
+	failed   time.Time
+	failures int64
+	failure  error
 }
 
 // NewHeartbeats returns Heartbeats for no registry yet.
@@ -81,6 +84,11 @@ func (h *Heartbeats) Apply(all []Leased) {
 		}
 		p.leased.Store(&leased)
 		next[leased.Name] = p
+	}
+	for name, p := range h.pulse {
+		if next[name] == nil {
+			p.leased.Store(nil)
+		}
 	}
 	h.pulse = next
 }
@@ -123,6 +131,9 @@ func (h *Heartbeats) pulses() []*pulse {
 // round renews those whose turn has come since the last round.
 func (h *Heartbeats) round(ctx context.Context, p *pulse) {
 	leased, from, to := p.leased.Load(), p.last, h.clock.Now()
+	if leased == nil { // it has been dropped since
+		return
+	}
 	interval := leased.Heartbeater.HeartbeatInterval()
 	if interval <= 0 {
 		return
@@ -138,7 +149,8 @@ func (h *Heartbeats) round(ctx context.Context, p *pulse) {
 		}
 		beats.Add(1)
 		group.Go(func() error {
-			if err := h.beat(ctx, leased, in); err != nil {
+			// What replaced or dropped the registry has retired it too: a heartbeat that was not made since says nothing.
+			if err := h.beat(ctx, leased, in); err != nil && !(gate.IsInconclusive(err) && p.leased.Load() != leased) {
 				failures.Add(1)
 				last.Store(&err)
 			}
@@ -166,7 +178,8 @@ func (h *Heartbeats) beat(ctx context.Context, leased *Leased, in registry.Insta
 	return err
 }
 
-// tell logs the first failure, and that none has come for an interval, in which everyone had a turn.
+// tell logs the first failure, and that none has come for an interval, in which everyone had a turn, and how many there
+// were.
 func (h *Heartbeats) tell(name string, p *pulse, failures int64, last *error, interval time.Duration) {
 	now := h.clock.Now()
 	switch {
@@ -174,10 +187,10 @@ func (h *Heartbeats) tell(name string, p *pulse, failures int64, last *error, in
 		if p.failed.IsZero() {
 			h.logger.Error(*last, "heartbeats fail: entries expire unless this passes", "registry", name, "failed", failures)
 		}
-		p.failed = now
+		p.failed, p.failures, p.failure = now, p.failures+failures, *last
 	case !p.failed.IsZero() && now.Sub(p.failed) > interval+tick:
-		h.logger.Info("heartbeats succeed again", "registry", name)
-		p.failed = time.Time{}
+		h.logger.Info("heartbeats succeed again", "registry", name, "failed", p.failures, "lastFailure", p.failure.Error())
+		p.failed, p.failures, p.failure = time.Time{}, 0, nil
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,7 +86,8 @@ func TestFailuresAreLoggedOnceUntilTheyPass(t *testing.T) {
 		w := newWorld(t, "eureka")
 		w.hold("eureka", 100)
 		failed := errors.New("refused")
-		w.set(func(registry.Instance) error { return failed })
+		var failures atomic.Int32
+		w.set(func(registry.Instance) error { failures.Add(1); return failed })
 		w.start()
 		time.Sleep(3 * interval)
 		w.set(func(registry.Instance) error { return nil })
@@ -93,6 +95,9 @@ func TestFailuresAreLoggedOnceUntilTheyPass(t *testing.T) {
 		w.stop()
 		if fails, passes := strings.Count(w.log.String(), "heartbeats fail"), strings.Count(w.log.String(), "succeed again"); fails != 1 || passes != 1 {
 			t.Errorf("logged %d failures and %d ends of them, want one of each:\n%s", fails, passes, w.log.String())
+		}
+		if want := fmt.Sprintf(`"failed"=%d "lastFailure"="refused"`, failures.Load()); !strings.Contains(w.log.String(), want) {
+			t.Errorf("the end does not say %s:\n%s", want, w.log.String())
 		}
 		if len(w.lost) > 0 {
 			t.Errorf("an error was taken for %d lost entries", len(w.lost))
@@ -128,6 +133,41 @@ func TestHeartbeatsThatFailShowThatARegistryIsDown(t *testing.T) {
 				})
 				if got := leased.Gate.Status().Breaker; got != tc.want {
 					t.Errorf("the breaker is %s, want %s\nreason: %s", got, tc.want, tc.reason)
+				}
+			})
+		})
+	}
+}
+
+func TestHeartbeatsThatMeetARegistryWhichWasRetired(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		amid   func(*world)
+		want   int
+	}{
+		"replaced": {"the next one renews", func(w *world) { w.heartbeats.Apply([]Leased{w.leased("eureka")}) }, 0},
+		"dropped":  {"nothing is to be renewed there", func(w *world) { w.heartbeats.Apply(nil) }, 0},
+		"in force": {"the manager's lease was not renewed: entries expire", func(*world) {}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, "eureka")
+				w.hold("eureka", 1)
+				once := sync.Once{}
+				w.set(func(registry.Instance) (err error) {
+					once.Do(func() {
+						tc.amid(w)
+						err = gate.Inconclusive(errors.New("no call was made"))
+					})
+					return err
+				})
+				w.start()
+				time.Sleep(3 * interval)
+				w.stop()
+				if got := strings.Count(w.log.String(), "heartbeats fail"); got != tc.want {
+					t.Errorf("logged %d failures, want %d\nreason: %s\n%s", got, tc.want, tc.reason, w.log.String())
 				}
 			})
 		})

@@ -40,8 +40,12 @@ type keeper struct {
 	failed map[identity]time.Time
 	// failures counts the runs that failed in a row.
 	failures int
+	// failure is the last of them.
+	failure error
 	// blocked is the digest of the removal that a person was told of; empty where none is blocked.
 	blocked string
+	// began: the metrics know of it.
+	began bool
 	// told: a person knows that there is nothing to list.
 	told bool
 }
@@ -63,7 +67,10 @@ func (k *keeper) hasListed() { k.once.Do(func() { close(k.listed) }) }
 
 // loop makes runs until the context ends.
 func (k *keeper) loop(ctx context.Context) {
-	k.resync.Metrics.Listable(k.source.Name, k.source.Lister != nil)
+	if !k.began {
+		k.began = true
+		k.resync.Metrics.Began(k.source.Name, k.resync.Clock.Now(), k.source.Lister != nil)
+	}
 	if k.source.Lister == nil {
 		k.tellUnlistable()
 		return
@@ -94,7 +101,7 @@ func (k *keeper) turn(ctx context.Context) time.Duration {
 	interval := k.resync.policyInForce().Interval
 	began := k.resync.Clock.Now()
 	whole, err := k.run(ctx)
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || !k.resync.has(k) { // what was replaced or dropped is retired, which is no failure
 		return interval
 	}
 	if err == nil && !whole {
@@ -109,14 +116,15 @@ func (k *keeper) turn(ctx context.Context) time.Duration {
 	return jittered(interval)
 }
 
-// tell logs the first failure, and that it has passed.
+// tell logs the first failure, and when it has passed how many there were.
 func (k *keeper) tell(err error) {
 	logger := k.resync.Logger.WithValues("registry", k.source.Name)
 	switch {
 	case err == nil && k.failures > 0:
-		k.failures = 0
-		logger.Info("resync succeeds again")
+		logger.Info("resync succeeds again", "failedRuns", k.failures, "lastFailure", k.failure.Error())
+		k.failures, k.failure = 0, nil
 	case err != nil:
+		k.failure = err
 		if k.failures++; k.failures == 1 {
 			logger.Error(err, "resync fails: what is lost or left in the registry is not found until this passes")
 		}

@@ -124,11 +124,6 @@ func (r *Resync) Apply(policy Policy, sources []Source) {
 		}
 		next[source.Name] = k
 	}
-	for name, k := range r.keepers {
-		if next[name] != k {
-			r.Metrics.Forget(name)
-		}
-	}
 	r.policy, r.keepers = policy, next
 	select {
 	case r.applied <- struct{}{}:
@@ -174,18 +169,29 @@ func (r *Resync) Start(ctx context.Context) error {
 	case <-r.applied: // it is in force from the beginning
 	default:
 	}
+	var before []*keeper
 	for ctx.Err() == nil {
-		r.untilApplied(ctx, announce)
-		announce = func(context.Context, []*keeper) {}
+		keepers := r.inForce()
+		r.forget(before, keepers)
+		r.untilApplied(ctx, keepers, announce)
+		announce, before = func(context.Context, []*keeper) {}, keepers
 	}
 	return nil
 }
 
+// forget removes the metrics of what is no longer compared. It comes after its last run, which counts too.
+func (r *Resync) forget(before, now []*keeper) {
+	for _, k := range before {
+		if !slices.Contains(now, k) {
+			r.Metrics.Forget(k.source.Name)
+		}
+	}
+}
+
 // untilApplied compares until another configuration is in force.
-func (r *Resync) untilApplied(ctx context.Context, announce func(context.Context, []*keeper)) {
+func (r *Resync) untilApplied(ctx context.Context, keepers []*keeper, announce func(context.Context, []*keeper)) {
 	ctx, cancel := context.WithCancel(ctx)
 	var loops sync.WaitGroup
-	keepers := r.inForce()
 	for _, k := range keepers {
 		loops.Go(func() { k.loop(ctx) })
 	}
@@ -210,6 +216,12 @@ func (r *Resync) announce(ctx context.Context, keepers []*keeper) {
 			return
 		}
 	}
+}
+
+func (r *Resync) has(k *keeper) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.keepers[k.source.Name] == k
 }
 
 func (r *Resync) inForce() []*keeper {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -219,7 +220,8 @@ func TestAFailureIsRetriedSoonerAndToldOnce(t *testing.T) {
 		s.expectCalls("the failure has passed", "a", "Deregister web-1")
 		s.stop()
 		s.expectLogged("resync fails", 1)
-		s.expectLogged("resync succeeds again", 1)
+		s.expectLogged(`"resync succeeds again" "registry"="a" "failedRuns"=`, 1)
+		s.expectLogged(`"lastFailure"="listing: `, 1)
 	})
 }
 
@@ -527,6 +529,59 @@ func TestARegistryThatIsNoMore(t *testing.T) {
 	})
 }
 
+func TestNothingIsShownOfARegistryThatIsNoMore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, "a", "b")
+		s.pods("a", "web-1", "web-2")
+		s.gone("web-1")
+		s.fakes["a"].Hold(registrytest.Match{Op: registrytest.OpDeregister})
+		s.start()
+		s.expectShown("both are compared", "a", "b")
+		s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")}, s.sources[1:])
+		synctest.Wait()
+		s.expectShown("the end of its last run must not bring it back", "b")
+		s.stop()
+	})
+}
+
+func TestARegistryThatIsRetiredDuringARunIsNoFailure(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, "a")
+		s.start()
+		dropped := s.resync.inForce()[0]
+		s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")}, nil)
+		synctest.Wait()
+		s.fakes["a"].Fail(list(), gate.Inconclusive(errors.New("retired")))
+		dropped.turn(t.Context()) // as one that has yet to hear of it
+		s.stop()
+		s.expectLogged("resync fails", 0)
+	})
+}
+
+func TestTheAgeOfTheLastSuccessIsShownFromTheStart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const last = "rollcall_resync_last_success_timestamp_seconds"
+		s := newScene(t, "a")
+		heal := s.fakes["a"].Fail(list(), errors.New("refused"))
+		began := time.Now()
+		s.start()
+		time.Sleep(5 * time.Minute)
+		s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")}, s.sources)
+		time.Sleep(5 * time.Minute)
+		s.expectMetric(last, "", seconds(began))
+		heal()
+		s.resync.Run()
+		synctest.Wait()
+		s.expectMetric(last, "", seconds(time.Now()))
+		s.stop()
+	})
+}
+
+func seconds(at time.Time) float64 { return float64(at.UnixMilli()) / 1000 }
+
 func TestNothingIsUnderWayAfterTheEndOfResync(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -791,6 +846,28 @@ func (s *scene) expectMetric(name, finding string, want float64) {
 		}
 	}
 	s.Errorf("there is no metric %s of %q", name, finding)
+}
+
+// expectShown expects series of these registries and of no others.
+func (s *scene) expectShown(why string, want ...string) {
+	s.Helper()
+	families, err := s.metrics.Gather()
+	if err != nil {
+		s.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "registry" {
+					found[l.GetValue()] = true
+				}
+			}
+		}
+	}
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(found))); diff != "" {
+		s.Errorf("registries with metrics (-want +got):\n%swhy: %s", diff, why)
+	}
 }
 
 // digest finds the one that a warning asks to approve.
