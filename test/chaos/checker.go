@@ -56,12 +56,17 @@ func (j *journal) noteFlips(p *podLog, i int) {
 	}
 }
 
-// judge decides on the flips whose patch is known by now.
+// judge decides on the flips whose patch is known by now, and on the calls that were done long enough ago for every flip
+// before them to be known.
 func (j *journal) judge(now time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.pending = slices.DeleteFunc(j.pending, func(f flip) bool { return j.decide(f, now) })
+	j.unjudged = slices.DeleteFunc(j.unjudged, func(c *call) bool { return j.decideCall(c, now) })
 }
+
+// conclude judges what still waits for something that may explain it, once nothing more can come.
+func (j *journal) conclude(now time.Time) { j.judge(now.Add(explainWithin)) }
 
 // decide returns false where the answer to a patch may still tell whose the flip is.
 func (j *journal) decide(f flip, now time.Time) bool {
@@ -81,6 +86,7 @@ func (j *journal) decide(f flip, now time.Time) bool {
 	var why string
 	for _, w := range slices.Backward(made) {
 		if why = j.fault(f, w.received); why == "" {
+			f.pod.noteHook(f, w.received)
 			return true
 		}
 	}
@@ -88,13 +94,13 @@ func (j *journal) decide(f flip, now time.Time) bool {
 	return true
 }
 
-// makers returns the patches that made the flip, or may have: those whose answer nobody knows count where there is no
-// other. waiting reports whether the answer to one is still to come.
+// makers returns the patches that made the flip, or may have: they change its handler. Those whose answer nobody knows count
+// where there is no other. waiting reports whether the answer to one is still to come.
 func (f flip) makers() (made []*patch, waiting bool) {
 	var unknown []*patch
 	for _, w := range f.pod.patches {
 		switch {
-		case w.received.After(f.pod.sightings[f.version].at):
+		case w.received.After(f.pod.sightings[f.version].at), !w.changes(f.handler):
 		case w.finished.IsZero():
 			waiting = true
 		case w.status == 0:
@@ -125,25 +131,35 @@ func (j *journal) violate(p *podLog, at time.Time, text string) {
 
 // fault says what is wrong with a flip by a patch that came at that time, or nothing.
 func (j *journal) fault(f flip, at time.Time) string {
-	before := f.pod.sightings[f.version-1]
-	gap := f.pod.sightings[f.version].gap
 	if f.set {
-		return j.faultOfSet(f, before, gap, at)
+		return j.faultOfSet(f, at)
 	}
+	before, after := f.pod.sightings[f.version-1], f.pod.sightings[f.version]
 	hook, allowed := released(f.pod.workload, f.handler, before)
-	if !allowed {
-		if gap {
-			return ""
-		}
+	switch {
+	case !allowed && after.gap:
+		return ""
+	case !allowed:
 		return fmt.Sprintf("I3: handler %s was cleared in state %q", f.handler, before.state)
 	}
-	f.pod.releases = append(f.pod.releases, release{hook: hook, at: at})
 	for _, k := range f.pod.registered() {
-		if why := j.faultOfRelease(f.pod, k, hook, before.deleting, at); why != "" {
+		if why := j.faultOfRelease(f, k, hook, at); why != "" {
 			return fmt.Sprintf("I1: hook %s was released (%s), %s", hook, f.handler, why)
 		}
 	}
 	return ""
+}
+
+// noteHook writes down which hook the flip released or asserted, if it was for one.
+func (p *podLog) noteHook(f flip, at time.Time) {
+	before := p.sightings[f.version-1]
+	hook, allowed := released(p.workload, f.handler, before)
+	if f.set {
+		hook, allowed = asserted(p.workload, f.handler, before)
+	}
+	if allowed && hook != "" {
+		p.hookFlips = append(p.hookFlips, hookFlip{hook: hook, asserted: f.set, at: at, version: f.version})
+	}
 }
 
 // released says which hook it releases to clear the handler in this state, and whether that may be done in it at all.
@@ -162,24 +178,44 @@ func released(w *workload, handler string, before sighting) (hook string, allowe
 	}
 }
 
+// asserted says which hook it asserts to set the handler in this state, "" where it only arms the pod, and whether that may
+// be done in it at all.
+func asserted(w *workload, handler string, before sighting) (hook string, allowed bool) {
+	switch state := appspub.LifecycleStateType(before.state); {
+	case before.shallBeOut():
+		return "", false
+	case state == appspub.LifecycleStatePreparingNormal && w.serves(hookPreNormal, handler):
+		return hookPreNormal, true
+	case state == appspub.LifecycleStateUpdated && w.serves(hookInPlaceUpdate, handler):
+		return hookInPlaceUpdate, true
+	default:
+		return "", true
+	}
+}
+
 // faultOfRelease says why the instance was not out when the hook was released.
-func (j *journal) faultOfRelease(p *podLog, k key, hook string, deleting bool, at time.Time) string {
+func (j *journal) faultOfRelease(f flip, k key, hook string, at time.Time) string {
+	p, before, after := f.pod, f.pod.sightings[f.version-1], f.pod.sightings[f.version]
 	in := p.lastApplied(k, at, func(o op) bool { return o == opRegister })
 	if in == nil {
 		return "" // it never was in service
 	}
 	where := fmt.Sprintf("%s at %s:%d", k.service, k.address, k.port)
-	outSince, acknowledged := p.takenOut(k, in.applied, at, hook == hookInPlaceUpdate)
+	// A pod that goes must be deregistered; for one that stays out of service is enough. After a gap it may be either.
+	stays := hook == hookInPlaceUpdate || after.gap
+	outSince, acknowledged := p.takenOut(k, in.applied, at, stays)
 	if !acknowledged {
 		acknowledged = j.told(k, in.applied, at, func(s registry.State) bool {
-			return s == registry.Absent || s == registry.OutOfService && hook == hookInPlaceUpdate
+			return s == registry.Absent || s == registry.OutOfService && stays
 		})
 	}
+	// Nobody waits with a pod that is being deleted, which may have begun in the gap.
+	drains := !before.deleting && !(after.gap && (after.deleting || after.gone))
 	drained := at.Sub(outSince)
 	switch {
 	case !acknowledged:
 		return fmt.Sprintf("and the registry had not acknowledged that %s is out since call #%d put it in", where, in.number)
-	case !deleting && !outSince.IsZero() && drained < j.drain-clockSlack:
+	case drains && !outSince.IsZero() && drained < j.drain-clockSlack:
 		return fmt.Sprintf("%s after %s was taken out, and the drain is %s", drained.Round(time.Millisecond), where, j.drain)
 	default:
 		return ""
@@ -187,7 +223,7 @@ func (j *journal) faultOfRelease(p *podLog, k key, hook string, deleting bool, a
 }
 
 // takenOut returns when the first call after a time took the instance out, and whether one of them had been acknowledged.
-// A pod that goes must be deregistered; for one that stays out of service is enough.
+// Where there was none, chaos itself may have wiped it out, which a list told.
 func (p *podLog) takenOut(k key, after, at time.Time, stays bool) (since time.Time, acknowledged bool) {
 	for _, c := range p.calls {
 		if keyOf(c.instance) != k || c.op == opRegister || !c.appliedBy(at) || c.applied.Before(after) {
@@ -198,37 +234,37 @@ func (p *podLog) takenOut(k key, after, at time.Time, stays bool) (since time.Ti
 		}
 		acknowledged = acknowledged || (c.op == opDeregister || stays) && c.acknowledgedBy(at)
 	}
+	if wiped, found := p.wiped(k, after, at); found && since.IsZero() {
+		since = wiped
+	}
 	return since, acknowledged
 }
 
+// wiped returns when chaos first removed the instance between two times.
+func (p *podLog) wiped(k key, after, before time.Time) (at time.Time, found bool) {
+	i := slices.IndexFunc(p.wipes, func(w wipe) bool { return w.key == k && w.at.After(after) && !w.at.After(before) })
+	if i < 0 {
+		return time.Time{}, false
+	}
+	return p.wipes[i].at, true
+}
+
 // faultOfSet says what is wrong with setting a handler.
-func (j *journal) faultOfSet(f flip, before sighting, gap bool, at time.Time) string {
-	state := appspub.LifecycleStateType(before.state)
-	w := f.pod.workload
-	if before.deleting && !gap {
-		return fmt.Sprintf("I3: handler %s was set on a pod that is being deleted", f.handler)
-	}
-	switch state {
-	case appspub.LifecycleStatePreparingNormal:
-		if !w.serves(hookPreNormal, f.handler) {
-			return ""
-		}
-	case appspub.LifecycleStateUpdated:
-		if !w.serves(hookInPlaceUpdate, f.handler) {
-			return ""
-		}
-	case appspub.LifecycleStateNormal:
-		return "" // armed
-	case appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStateUpdating, appspub.LifecycleStatePreparingDelete:
-		if gap {
-			return ""
-		}
-		return fmt.Sprintf("I3: handler %s was set in state %q", f.handler, before.state)
-	default:
+func (j *journal) faultOfSet(f flip, at time.Time) string {
+	before, after := f.pod.sightings[f.version-1], f.pod.sightings[f.version]
+	hook, allowed := asserted(f.pod.workload, f.handler, before)
+	switch {
+	case !allowed && after.gap, allowed && hook == "":
 		return ""
+	case !allowed && before.deleting:
+		return fmt.Sprintf("I3: handler %s was set on a pod that is being deleted", f.handler)
+	case !allowed:
+		return fmt.Sprintf("I3: handler %s was set in state %q", f.handler, before.state)
+	case hook == hookInPlaceUpdate && after.gap && after.state != before.state:
+		return "" // it may have been armed in another state
 	}
-	for name, port := range w.services {
-		k := key{uid: f.pod.uid, service: name, address: before.address, port: port}
+	for name, port := range f.pod.workload.services {
+		k := key{uid: f.pod.uid, service: name, address: after.address, port: port}
 		if why := j.faultOfAssert(f.pod, k, at); why != "" {
 			return fmt.Sprintf("I2: %s was set in state %q, %s", f.handler, before.state, why)
 		}
@@ -290,25 +326,6 @@ func (p *podLog) updatedSinceArmed(handlers []string) bool {
 		}
 	}
 	return false
-}
-
-// checkLate finds a Register that was sent before a hook was released and put the pod in after it.
-func (j *journal) checkLate(p *podLog, c *call) {
-	for _, r := range p.releases {
-		if !c.received.Before(r.at) || !c.applied.After(r.at) {
-			continue
-		}
-		switch last := p.last(); {
-		case last.gone, last.deleting:
-		case last.state == string(appspub.LifecycleStatePreparingUpdate), last.state == string(appspub.LifecycleStateUpdating),
-			last.state == string(appspub.LifecycleStatePreparingDelete):
-		default:
-			continue
-		}
-		j.violate(p, c.applied, fmt.Sprintf("I1: call #%d, sent before hook %s was released, put the pod in service after it",
-			c.number, r.hook))
-		return
-	}
 }
 
 // told reports whether the registry was asked after a time, and said so of the instance before another time.

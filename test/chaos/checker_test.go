@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -40,7 +41,7 @@ func newStory() *story {
 			PreDelete:     labelHook("example.com/delete-gate", "shut"),
 		},
 	}
-	s.pod = sighting{set: map[string]bool{}, address: testAddress}
+	s.pod = sighting{set: map[string]bool{}, address: testAddress, ready: true}
 	return s
 }
 
@@ -54,7 +55,7 @@ func (s *story) tick() time.Time {
 
 // is shows the pod in a state with these handlers.
 func (s *story) is(state appspub.LifecycleStateType, handlers ...string) {
-	s.pod.state = string(state)
+	s.pod.state, s.pod.stamp = string(state), s.now.UTC().Format(time.RFC3339)
 	s.show(handlers...)
 }
 
@@ -69,13 +70,41 @@ func (s *story) show(handlers ...string) {
 
 // patched is a manager's patch, and the version of the pod that comes of it.
 func (s *story) patched(handlers ...string) {
-	w := s.patchReceived("m1", testPod, "", s.tick())
-	s.patchFinished(w, 200, s.version+1, s.tick())
+	s.patching(200, handlers...)
 	s.show(handlers...)
 }
 
+// patching is a manager's patch that leaves these handlers, and the API server's answer to it; 0 is an answer that is lost.
+func (s *story) patching(status int, handlers ...string) {
+	w := s.patchReceived("m1", testPod, s.body(handlers...), s.tick())
+	s.patchFinished(w, status, s.version+1, s.tick())
+}
+
+// body is the patch that leaves these handlers.
+func (s *story) body(handlers ...string) string {
+	var operations []string
+	for _, h := range s.w.handlers() {
+		now, before := slices.Contains(handlers, h), s.pod.set[h]
+		label, value, isLabel := strings.Cut(h, "=")
+		path := "/metadata/labels/" + strings.ReplaceAll(label, "/", "~1")
+		switch {
+		case now == before:
+		case isLabel && now:
+			operations = append(operations, fmt.Sprintf(`{"op":"add","path":%q,"value":%q}`, path, value))
+		case isLabel:
+			operations = append(operations, fmt.Sprintf(`{"op":"remove","path":%q}`, path))
+		case now:
+			operations = append(operations, fmt.Sprintf(`{"op":"add","path":"/metadata/finalizers/-","value":%q}`, h))
+		default:
+			operations = append(operations, fmt.Sprintf(
+				`{"op":"test","path":"/metadata/finalizers/0","value":%q},{"op":"remove","path":"/metadata/finalizers/0"}`, h))
+		}
+	}
+	return "[" + strings.Join(operations, ",") + "]"
+}
+
 func (s *story) instance() registry.Instance {
-	return registry.Instance{Service: "web", Address: testAddress, Port: 8080, UID: testUID, Cluster: clusterName}
+	return registry.Instance{Service: "web", Address: s.pod.address, Port: 8080, UID: testUID, Cluster: clusterName}
 }
 
 // call comes, is done and is answered.
@@ -84,6 +113,16 @@ func (s *story) call(o op) *call {
 	s.callApplied(c, s.tick())
 	s.callAnswered(c, 204, s.tick())
 	return c
+}
+
+// held is a call that has come and is not done yet; land does it.
+func (s *story) held(o op) *call {
+	return s.callReceived("m1", o, s.instance(), string(holdBack), s.tick())
+}
+
+func (s *story) land(c *call) {
+	s.callApplied(c, s.tick())
+	s.callAnswered(c, 0, s.tick())
 }
 
 // lost is a call that is done, and whose answer is lost.
@@ -116,6 +155,20 @@ func (s *story) inService() {
 	s.call(opRegister)
 	s.patched(traffic, updateGate, deleteGate)
 	s.is(appspub.LifecycleStateNormal, traffic, updateGate, deleteGate)
+}
+
+// preparingUpdate has Kruise ask whether the pod in service may be updated.
+func (s *story) preparingUpdate() {
+	s.is(appspub.LifecycleStatePreparingUpdate, traffic, updateGate, deleteGate)
+}
+
+// released brings a pod to where its update was allowed.
+func (s *story) released() {
+	s.inService()
+	s.preparingUpdate()
+	s.call(opFailOver)
+	s.wait(s.drain)
+	s.patched(traffic, deleteGate)
 }
 
 func TestChecker(t *testing.T) {
@@ -235,15 +288,296 @@ func TestChecker(t *testing.T) {
 			reason: "a call that was on its way undoes what the release rests on",
 			happen: func(s *story) {
 				s.inService()
-				late := s.callReceived("m1", opRegister, s.instance(), string(holdBack), s.tick())
-				s.is(appspub.LifecycleStatePreparingUpdate, traffic, updateGate, deleteGate)
+				late := s.held(opRegister)
+				s.preparingUpdate()
 				s.call(opFailOver)
 				s.wait(drain)
 				s.patched(traffic, deleteGate)
-				s.judge(s.now)
-				s.callApplied(late, s.tick())
+				s.land(late)
 			},
-			want: "put the pod in service after it",
+			want: "on its way, put the pod in service after it",
+		},
+		"put in after the release, before the watch shows that": {
+			reason: "the call was under way when the release came, and done before anybody could know of that",
+			happen: func(s *story) {
+				s.inService()
+				late := s.held(opRegister)
+				s.preparingUpdate()
+				s.call(opFailOver)
+				s.wait(drain)
+				s.patching(200, traffic, deleteGate)
+				s.land(late)
+				s.show(traffic, deleteGate)
+			},
+			want: "on its way, put the pod in service after it",
+		},
+		"put in later than the design assumes": {
+			reason: "no manager can wait for what may land at any time",
+			happen: func(s *story) {
+				s.inService()
+				late := s.held(opRegister)
+				s.preparingUpdate()
+				s.wait(landsWithin)
+				s.call(opFailOver)
+				s.wait(drain)
+				s.patched(traffic, deleteGate)
+				s.land(late)
+			},
+		},
+		"put in late where it shall be": {
+			reason: "the pod was rolled back right after the release",
+			happen: func(s *story) {
+				s.inService()
+				late := s.held(opRegister)
+				s.preparingUpdate()
+				s.call(opFailOver)
+				s.wait(drain)
+				s.patched(traffic, deleteGate)
+				s.is(appspub.LifecycleStateUpdated, traffic, deleteGate)
+				s.land(late)
+			},
+		},
+		"registered after the release": {
+			reason: "nobody may put a pod in service that is being updated",
+			happen: func(s *story) {
+				s.released()
+				s.is(appspub.LifecycleStateUpdating, traffic, deleteGate)
+				s.call(opRegister)
+			},
+			want: "sent afterwards, put the pod in service after it",
+		},
+		"registered after the release, before the pod is back": {
+			reason: "where the pod comes later is no excuse",
+			happen: func(s *story) {
+				s.released()
+				s.is(appspub.LifecycleStateUpdating, traffic, deleteGate)
+				s.call(opRegister)
+				s.wait(2 * time.Second)
+				s.is(appspub.LifecycleStateUpdated, traffic, deleteGate)
+			},
+			want: "sent afterwards, put the pod in service after it",
+		},
+		"registered before the watch shows the pod back": {
+			reason: "the manager's watch may be quicker than ours: Kruise's stamp tells since when the pod may have been there",
+			happen: func(s *story) {
+				s.released()
+				s.is(appspub.LifecycleStateUpdating, traffic, deleteGate)
+				s.wait(2 * time.Second)
+				s.pod.stamp = s.now.UTC().Format(time.RFC3339)
+				s.pod.state = string(appspub.LifecycleStateUpdated)
+				s.call(opRegister)
+				s.wait(2 * time.Second)
+				s.show(traffic, deleteGate)
+			},
+		},
+		"registered after a deletion was cancelled": {
+			reason: "the pod shall be in again",
+			happen: func(s *story) {
+				s.inService()
+				s.is(appspub.LifecycleStatePreparingDelete, traffic, updateGate, deleteGate)
+				s.call(opDeregister)
+				s.wait(drain)
+				s.patched(updateGate)
+				s.is(appspub.LifecycleStatePreparingNormal, updateGate)
+				s.patched(updateGate, deleteGate)
+				s.call(opRegister)
+				s.patched(traffic, updateGate, deleteGate)
+			},
+		},
+		"registered when it is gone": {
+			reason: "its last finalizer was removed because it was out",
+			happen: func(s *story) {
+				s.inService()
+				s.pod.deleting = true
+				s.show(traffic, updateGate, deleteGate)
+				s.call(opDeregister)
+				s.patched(traffic, updateGate)
+				s.pod.gone = true
+				s.show(traffic, updateGate)
+				s.call(opRegister)
+			},
+			want: "sent afterwards, put the pod in service after it",
+		},
+		"registered after a gap": {
+			reason: "where the pod was meanwhile nobody has seen",
+			happen: func(s *story) {
+				s.released()
+				s.pod.gap = true
+				s.is(appspub.LifecycleStatePreparingUpdate, traffic, updateGate, deleteGate)
+				s.pod.gap = false
+				s.call(opRegister)
+			},
+		},
+		"taken out after the assertion": {
+			reason: "a call that was on its way undoes what the assertion rests on",
+			happen: func(s *story) {
+				s.is(appspub.LifecycleStateUpdating, traffic, deleteGate)
+				late := s.held(opFailOver)
+				s.is(appspub.LifecycleStateUpdated, traffic, deleteGate)
+				s.call(opRegister)
+				s.patched(traffic, updateGate, deleteGate)
+				s.land(late)
+				s.call(opRegister)
+			},
+			want: "I2: hook inPlaceUpdate was asserted, and call #1, on its way, took web",
+		},
+		"taken out after the assertion, when it shall be": {
+			reason: "the next update has begun meanwhile",
+			happen: func(s *story) {
+				s.is(appspub.LifecycleStateUpdating, traffic, deleteGate)
+				late := s.held(opFailOver)
+				s.is(appspub.LifecycleStateUpdated, traffic, deleteGate)
+				s.call(opRegister)
+				s.patched(traffic, updateGate, deleteGate)
+				s.preparingUpdate()
+				s.land(late)
+			},
+		},
+		"taken out after the assertion, since it is not ready": {
+			reason: "a pod that can't serve shall be out in every state",
+			happen: func(s *story) {
+				s.is(appspub.LifecycleStateUpdated, traffic, deleteGate)
+				s.call(opRegister)
+				late := s.held(opFailOver)
+				s.patched(traffic, updateGate, deleteGate)
+				s.pod.ready = false
+				s.show(traffic, updateGate, deleteGate)
+				s.land(late)
+			},
+		},
+		"taken out later than the design assumes": {
+			reason: "no manager can wait for what may land at any time",
+			happen: func(s *story) {
+				s.is(appspub.LifecycleStateUpdating, traffic, deleteGate)
+				late := s.held(opFailOver)
+				s.wait(landsWithin)
+				s.is(appspub.LifecycleStateUpdated, traffic, deleteGate)
+				s.call(opRegister)
+				s.patched(traffic, updateGate, deleteGate)
+				s.land(late)
+			},
+		},
+		"taken out after chaos took it out": {
+			reason: "the late call finds nothing that it could take out",
+			happen: func(s *story) {
+				s.is(appspub.LifecycleStateUpdating, traffic, deleteGate)
+				late := s.held(opFailOver)
+				s.is(appspub.LifecycleStateUpdated, traffic, deleteGate)
+				s.call(opRegister)
+				s.patched(traffic, updateGate, deleteGate)
+				s.wiped(s.instance(), s.tick())
+				s.land(late)
+			},
+		},
+		"another instance taken out after the assertion": {
+			reason: "an address that the pod has no more is of no use to anybody",
+			happen: func(s *story) {
+				s.is(appspub.LifecycleStateUpdated, traffic, deleteGate)
+				s.call(opRegister)
+				late := s.held(opDeregister)
+				s.pod.address = "127.100.0.2"
+				s.show(traffic, deleteGate)
+				s.call(opRegister)
+				s.patched(traffic, updateGate, deleteGate)
+				s.land(late)
+			},
+		},
+		"wiped, and released at once": {
+			reason: "the drain counts from when chaos took the pod out, where nobody else did",
+			happen: func(s *story) {
+				s.inService()
+				s.preparingUpdate()
+				s.wiped(s.instance(), s.tick())
+				s.listed(registry.Absent)
+				s.patched(traffic, deleteGate)
+			},
+			want: "the drain is 1s",
+		},
+		"wiped, and released after the drain": {
+			reason: "a list told that it is out",
+			happen: func(s *story) {
+				s.inService()
+				s.preparingUpdate()
+				s.wiped(s.instance(), s.tick())
+				s.wait(drain)
+				s.listed(registry.Absent)
+				s.patched(traffic, deleteGate)
+			},
+		},
+		"deleted in a gap": {
+			reason: "kubelet may have begun in the gap, and then nobody waits",
+			happen: func(s *story) {
+				s.inService()
+				s.is(appspub.LifecycleStatePreparingDelete, traffic, updateGate, deleteGate)
+				s.call(opDeregister)
+				s.patching(200, updateGate)
+				s.pod.gap, s.pod.deleting = true, true
+				s.show(updateGate)
+			},
+		},
+		"released in a gap while it drains": {
+			reason: "a pod that is not being deleted after the gap was not before it either",
+			happen: func(s *story) {
+				s.inService()
+				s.preparingUpdate()
+				s.call(opFailOver)
+				s.patching(200, traffic, deleteGate)
+				s.pod.gap = true
+				s.is(appspub.LifecycleStateUpdating, traffic, deleteGate)
+			},
+			want: "the drain is 1s",
+		},
+		"released in a gap for another hook": {
+			reason: "the deletion may have been cancelled in the gap, and an update asked for, with one finalizer for both",
+			happen: func(s *story) {
+				s.w.lifecycle.PreDelete = finalizerHook("example.io/gate")
+				s.w.lifecycle.InPlaceUpdate = finalizerHook("example.io/gate")
+				s.is(appspub.LifecycleStatePreparingNormal, "example.io/gate")
+				s.call(opRegister)
+				s.is(appspub.LifecycleStatePreparingDelete, "example.io/gate")
+				s.call(opFailOver)
+				s.wait(drain)
+				s.patching(200)
+				s.pod.gap = true
+				s.is(appspub.LifecycleStateUpdating)
+			},
+		},
+		"armed in a gap": {
+			reason: "a deletion that was cancelled in the gap leads to where a hook may be set without a call",
+			happen: func(s *story) {
+				s.is(appspub.LifecycleStateUpdated, traffic, deleteGate)
+				s.patching(200, traffic, updateGate, deleteGate)
+				s.pod.gap = true
+				s.is(appspub.LifecycleStatePreparingNormal, traffic, updateGate, deleteGate)
+			},
+		},
+		"cleared by another's write": {
+			reason: "a manager's patch of the record explains nothing",
+			happen: func(s *story) {
+				s.inService()
+				s.preparingUpdate()
+				s.call(opFailOver)
+				s.wait(drain)
+				w := s.patchReceived("m1", testPod, `[{"op":"add","path":"/metadata/annotations/rollcall.dev~1registration","value":"{}"}]`,
+					s.tick())
+				s.patchFinished(w, 200, s.version+1, s.tick())
+				s.show(traffic, deleteGate)
+			},
+			want: "no manager's patch did it",
+		},
+		"two patches without an answer": {
+			reason: "the one that may have done it counts, and not the one after it, which was right",
+			happen: func(s *story) {
+				s.inService()
+				s.preparingUpdate()
+				s.patching(0, traffic, deleteGate)
+				s.call(opFailOver)
+				s.wait(drain)
+				w := s.patchReceived("m1", testPod, `[]`, s.tick())
+				s.patchFinished(w, 0, 0, s.tick())
+				s.show(traffic, deleteGate)
+			},
+			want: "I1: hook inPlaceUpdate was released",
 		},
 		"asserted without a call": {
 			reason: "nobody put the pod in",
@@ -346,8 +680,7 @@ func TestChecker(t *testing.T) {
 			happen: func(s *story) {
 				s.inService()
 				s.is(appspub.LifecycleStatePreparingUpdate, traffic, updateGate, deleteGate)
-				w := s.patchReceived("m1", testPod, "", s.tick())
-				s.patchFinished(w, 0, 0, s.tick())
+				s.patching(0, traffic, deleteGate)
 				s.show(traffic, deleteGate)
 			},
 			want: "I1: hook inPlaceUpdate was released",
@@ -368,8 +701,7 @@ func TestChecker(t *testing.T) {
 				s.call(opRegister)
 				s.pod.deleting = true
 				s.show(updateGate, "example.io/gate")
-				w := s.patchReceived("m1", testPod, "", s.tick())
-				s.patchFinished(w, 200, s.version+1, s.tick())
+				s.patching(200, updateGate)
 				s.pod.gone = true
 				s.show(updateGate)
 			},
@@ -382,8 +714,9 @@ func TestChecker(t *testing.T) {
 			s := newStory()
 			tc.happen(s)
 			s.judge(s.now)
-			if len(s.pending) > 0 {
-				t.Errorf("%s: %d flips are not judged", tc.reason, len(s.pending))
+			s.conclude(s.now)
+			if len(s.pending)+len(s.unjudged) > 0 {
+				t.Errorf("%s: %d flips and %d calls are not judged", tc.reason, len(s.pending), len(s.unjudged))
 			}
 			var texts []string
 			for _, v := range s.broken() {
@@ -402,7 +735,7 @@ func TestCheckerWaitsForTheAnswer(t *testing.T) {
 	t.Parallel()
 	s := newStory()
 	s.is(appspub.LifecycleStatePreparingNormal, updateGate, deleteGate)
-	w := s.patchReceived("m1", testPod, "", s.tick())
+	w := s.patchReceived("m1", testPod, s.body(traffic, updateGate, deleteGate), s.tick())
 	s.show(traffic, updateGate, deleteGate)
 	s.judge(s.now)
 	if got := s.broken(); len(got) > 0 {

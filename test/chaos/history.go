@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -39,6 +38,9 @@ func (j *journal) history(uid string, out *output) string {
 	}
 	for _, c := range p.calls {
 		lines = append(lines, line{c.received, "call   " + c.describe(out)})
+	}
+	for _, w := range p.wipes {
+		lines = append(lines, line{w.at, fmt.Sprintf("WIPED  %s at %s:%d, by chaos itself", w.key.service, w.key.address, w.key.port)})
 	}
 	slices.SortStableFunc(lines, func(a, b line) int { return a.at.Compare(b.at) })
 	var text strings.Builder
@@ -87,11 +89,8 @@ func (c *call) describe(out *output) string {
 
 // summary is the patch without its tests and the record.
 func (w *patch) summary() string {
-	var operations []struct {
-		Op, Path string
-		Value    any
-	}
-	if err := json.Unmarshal([]byte(w.body), &operations); err != nil {
+	operations := w.operations()
+	if len(operations) == 0 {
 		return w.body
 	}
 	var text []string

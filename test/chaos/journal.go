@@ -1,9 +1,13 @@
 package main
 
 import (
+	"encoding/json"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -61,6 +65,41 @@ type patch struct {
 	body     string
 }
 
+// operation is one of a JSON Patch.
+type operation struct {
+	Op, Path string
+	Value    any
+}
+
+// operations is empty for a body that is no JSON Patch: managers send no other.
+func (w *patch) operations() []operation {
+	var all []operation
+	_ = json.Unmarshal([]byte(w.body), &all)
+	return all
+}
+
+// changes reports whether the patch sets or clears the handler.
+func (w *patch) changes(handler string) bool {
+	label, _, isLabel := strings.Cut(handler, "=")
+	labelPath := "/metadata/labels/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(label)
+	tested := map[string]any{}
+	for _, o := range w.operations() {
+		isFinalizer := strings.HasPrefix(o.Path, "/metadata/finalizers/")
+		switch {
+		case o.Op == "test":
+			tested[o.Path] = o.Value
+		case isLabel && o.Path == labelPath, !isLabel && isFinalizer && o.Op == "add" && o.Value == handler:
+			return true
+		case !isLabel && isFinalizer && o.Op == "remove":
+			// What stands there the test says; where there is none it may be any.
+			if value, found := tested[o.Path]; !found || value == handler {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // sighting is one version of a pod, as the watch brought it.
 type sighting struct {
 	at      time.Time
@@ -87,13 +126,42 @@ type podLog struct {
 	sightings            []sighting
 	patches              []*patch
 	calls                []*call
-	releases             []release
+	wipes                []wipe
+	hookFlips            []hookFlip
 }
 
-// release is a hook that was released, and the patch's arrival.
-type release struct {
-	hook string
-	at   time.Time
+// wipe is an instance that the harness itself removed from the registry.
+type wipe struct {
+	key key
+	at  time.Time
+}
+
+// hookFlip is a hook that a manager released or asserted, and was right to.
+type hookFlip struct {
+	hook     string
+	asserted bool
+	// at is the arrival of the patch, and version the index of the sighting that shows it.
+	at      time.Time
+	version int
+}
+
+// since is a time before which the pod was not in the sighting's state: the watch may lag behind. Kruise stamps every move,
+// in whole seconds.
+func (s sighting) since() time.Time {
+	if moved, err := time.Parse(time.RFC3339, s.stamp); err == nil && moved.Before(s.at) {
+		return moved
+	}
+	return s.at
+}
+
+// shallBeOut reports whether the pod is where it is out of service whether ready or not.
+func (s sighting) shallBeOut() bool {
+	switch appspub.LifecycleStateType(s.state) {
+	case appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStateUpdating, appspub.LifecycleStatePreparingDelete:
+		return true
+	default:
+		return s.deleting || s.gone
+	}
 }
 
 func (p *podLog) last() sighting {
@@ -118,6 +186,7 @@ type journal struct {
 	early       map[string][]*call   // calls of such pods
 	listings    []*call
 	pending     []flip
+	unjudged    []*call // that change something, and were done
 	violations  []violation
 	judged      int // flips by managers
 	transitions int
@@ -156,8 +225,15 @@ func (j *journal) callApplied(c *call, at time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	c.applied = at
-	if p := j.pods[c.instance.UID]; p != nil && c.op == opRegister {
-		j.checkLate(p, c)
+	j.unjudged = append(j.unjudged, c)
+}
+
+// wiped writes down that the harness removed an instance. The registry makes no call meanwhile.
+func (j *journal) wiped(in registry.Instance, at time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if p := j.pods[in.UID]; p != nil {
+		p.wipes = append(p.wipes, wipe{key: keyOf(in), at: at})
 	}
 }
 

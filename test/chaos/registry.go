@@ -104,10 +104,11 @@ func (r *registryServer) Stop() {
 // order in which they come.
 func (r *registryServer) reset(ctx context.Context, j *journal, seed uint64) {
 	r.mu.Lock()
+	left := slices.Collect(maps.Values(r.foreign))
 	r.fault, r.killing, r.foreign = "", nil, map[identity]registry.Entry{}
 	r.mu.Unlock()
 	r.late.Wait()
-	for _, e := range r.list(ctx) {
+	for _, e := range append(left, r.list(ctx)...) {
 		_ = r.entries.Deregister(ctx, e.Instance)
 	}
 	r.mu.Lock()
@@ -147,23 +148,35 @@ func (r *registryServer) wipe(ctx context.Context, rng *rand.Rand) int {
 	for _, e := range r.list(ctx) {
 		if rng.IntN(2) == 0 {
 			_ = r.entries.Deregister(ctx, e.Instance)
+			r.journal.wiped(e.Instance, time.Now())
 			wiped++
 		}
 	}
 	return wiped
 }
 
-// addForeign puts in entries that are not ours, under the services that are: of another cluster, or without any mark.
+// foreignPort is one that no workload has.
+const foreignPort = 7070
+
+// addForeign puts in entries that are not ours, under the services that are: of another cluster, or without any mark. Half
+// of them are at the address of an instance of ours, and those of another cluster then have its pod's UID too. They have
+// another port: the protocol knows an entry by service, address and port, so at ours they would be the same entry.
 func (r *registryServer) addForeign(ctx context.Context, rng *rand.Rand, services []string, count int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	ours := r.list(ctx)
 	for range count {
 		in := registry.Instance{
 			Service: services[rng.IntN(len(services))], Port: 8080,
 			Address: fmt.Sprintf("10.%d.%d.%d", rng.IntN(256), rng.IntN(256), 1+rng.IntN(254)),
 		}
+		mark := registry.Instance{Namespace: "default", Pod: "other-pod", UID: fmt.Sprintf("other-%d", rng.Uint64())}
+		if len(ours) > 0 && rng.IntN(2) == 0 {
+			mark = ours[rng.IntN(len(ours))].Instance
+			in.Service, in.Address, in.Port = mark.Service, mark.Address, foreignPort
+		}
 		if rng.IntN(2) == 0 {
-			in.Cluster, in.Namespace, in.Pod, in.UID = "other", "default", "other-pod", fmt.Sprintf("other-%d", rng.Uint64())
+			in.Cluster, in.Namespace, in.Pod, in.UID = "other", mark.Namespace, mark.Pod, mark.UID
 		}
 		_ = r.entries.Register(ctx, in)
 		r.foreign[identityOf(in)] = registry.Entry{Instance: in, State: registry.InService}
