@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -22,6 +24,10 @@ const (
 	mendWithin = resyncInterval + resyncInterval/5 + 5*time.Second
 	// moveWithin is how long a pod may stand still that is on its way somewhere: the longest back-off, and a resync.
 	moveWithin = 45 * time.Second
+	// leadWithin is how long no manager may lead, and backWithin the API server and our watch may be away: longer than a
+	// lease, which a manager that was killed leaves behind.
+	leadWithin = time.Minute
+	backWithin = time.Minute
 	// settleWithin bounds a whole calm.
 	settleWithin = 3 * time.Minute
 	calmPoll     = 250 * time.Millisecond
@@ -35,33 +41,40 @@ const (
 
 // grievance is something that is not as it shall be in the end.
 type grievance struct {
-	kind string // lost, leaked or stuck
+	kind grievanceKind
 	uid  string
 	text string
-	// within is how long it may stay so.
-	within time.Duration
+	// within is how long it may stay so: from when a manager led, or whether one leads or not.
+	within  time.Duration
+	leading bool
 }
 
+// grievanceKind is a word of the last line.
+type grievanceKind string
+
+const (
+	lost   grievanceKind = "lost"
+	leaked grievanceKind = "leaked"
+	stuck  grievanceKind = "stuck"
+)
+
 // calm waits until the registry equals the cluster and no pod is on its way, and reports what does not become so in time.
-// Time counts from when a manager leads.
 func (g *game) calm(ctx context.Context) error {
 	g.say("calm: every fault has stopped")
-	c := lull{began: time.Now(), first: map[grievance]time.Time{}}
-	c.leading, c.wrong = c.began, c.began
+	c := newLull(time.Now())
 	for ctx.Err() == nil && !g.report.failed() {
 		grievances, err := g.grievances(ctx)
-		if err != nil {
-			pause(ctx, calmPoll)
-			continue // the API server was just restarted
+		c.look(grievances, err, g.managers.leader(), time.Now())
+		if c.over() {
+			behind, err := g.behind(ctx)
+			c.look(behind, err, g.managers.leader(), time.Now())
 		}
-		now := time.Now()
-		c.look(grievances, g.managers.leader(), now)
-		if now.Sub(c.wrong) >= quietFor {
+		if c.over() {
 			g.say("calm: all is well after %s, %s after a manager led",
-				c.wrong.Sub(c.began).Round(time.Second), max(0, c.wrong.Sub(c.leading)).Round(time.Second))
+				c.wrong.Sub(c.began).Round(time.Second), max(0, c.wrong.Sub(c.led)).Round(time.Second))
 			return nil
 		}
-		g.reportOverdue(c.first, c.leading, now, now.Sub(c.began) > settleWithin)
+		g.report.find(c.overdue())
 		pause(ctx, calmPoll)
 	}
 	return nil
@@ -69,22 +82,39 @@ func (g *game) calm(ctx context.Context) error {
 
 // lull is what a calm has seen so far.
 type lull struct {
-	began   time.Time
-	leads   *contender
-	leading time.Time // since when it has
-	wrong   time.Time // when something was wrong last
-	first   map[grievance]time.Time
+	began, now time.Time
+	leads      *contender
+	led        time.Time // since when it has
+	wrong      time.Time // when something was wrong last
+	first      map[grievance]time.Time
 }
 
-func (c *lull) look(grievances []grievance, leads *contender, now time.Time) {
-	if leads == nil || leads != c.leads && c.leads != nil {
-		c.leading = now
+func newLull(now time.Time) *lull {
+	return &lull{began: now, now: now, led: now, wrong: now, first: map[grievance]time.Time{}}
+}
+
+// look takes in what there is to complain of, or why that is not known: then nothing that was wrong counts as mended.
+func (c *lull) look(all []grievance, err error, leads *contender, now time.Time) {
+	if err != nil {
+		away := grievance{kind: stuck, text: "the API server is away", within: backWithin}
+		all = append(slices.Collect(maps.Keys(c.first)), away)
 	}
-	c.leads = leads
-	c.first = since(c.first, grievances, now)
-	if len(grievances) > 0 || leads == nil {
+	if leads == nil {
+		all = append(all, grievance{kind: stuck, text: "no manager leads", within: leadWithin})
+	}
+	if leads == nil || leads != c.leads && c.leads != nil {
+		c.led = now
+	}
+	c.leads, c.now = leads, now
+	c.first = since(c.first, all, now)
+	if len(all) > 0 {
 		c.wrong = now
 	}
+}
+
+// over reports whether all is well, and no call can still be carried out that would change it.
+func (c *lull) over() bool {
+	return c.now.Sub(c.wrong) >= quietFor && c.now.Sub(c.began) >= landsWithin
 }
 
 // since keeps when each grievance was first seen.
@@ -99,27 +129,48 @@ func since(before map[grievance]time.Time, all []grievance, now time.Time) map[g
 	return kept
 }
 
-// reportOverdue reports what was not mended in time.
-func (g *game) reportOverdue(first map[grievance]time.Time, leading, now time.Time, all bool) {
-	g.report.mu.Lock()
-	defer g.report.mu.Unlock()
-	for one, at := range first {
-		if leading.After(at) {
-			at = leading
+// overdue returns what was not mended in time, and all that is wrong once the whole calm has lasted too long.
+func (c *lull) overdue() []finding {
+	var all []finding
+	for one, at := range c.first {
+		if one.leading && c.led.After(at) {
+			at = c.led
 		}
-		if now.Sub(at) < one.within && !all {
-			continue
-		}
-		f := finding{uid: one.uid, text: fmt.Sprintf("%s, for %s", one.text, now.Sub(at).Round(time.Second))}
-		switch one.kind {
-		case "lost":
-			g.report.lost = append(g.report.lost, f)
-		case "leaked":
-			g.report.leaked = append(g.report.leaked, f)
-		default:
-			g.report.stuck = append(g.report.stuck, f)
+		if c.now.Sub(at) >= one.within || c.now.Sub(c.began) > settleWithin {
+			all = append(all, finding{
+				kind: one.kind, uid: one.uid, text: fmt.Sprintf("%s, for %s", one.text, c.now.Sub(c.first[one]).Round(time.Second)),
+			})
 		}
 	}
+	slices.SortFunc(all, func(a, b finding) int { return cmp.Compare(a.text, b.text) })
+	return all
+}
+
+// behind compares what the watch has shown with the pods that there are: it must not be an old view that equals the registry.
+func (g *game) behind(ctx context.Context) ([]grievance, error) {
+	pods := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
+	if err := g.k8s.List(ctx, &pods); err != nil {
+		return nil, fmt.Errorf("listing the pods: %w", err)
+	}
+	var all []grievance
+	known := g.journal.known()
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if workloadOf(g.workloads, pod) == nil {
+			continue
+		}
+		version, err := strconv.ParseUint(pod.ResourceVersion, 10, 64)
+		if err != nil || known[string(pod.UID)].version < version {
+			all = append(all, grievance{kind: stuck, uid: string(pod.UID), within: backWithin, text: fmt.Sprintf(
+				"our watch has not shown pod %s/%s as it is", pod.Namespace, pod.Name)})
+		}
+		delete(known, string(pod.UID))
+	}
+	for uid, p := range known {
+		all = append(all, grievance{kind: stuck, uid: uid, within: backWithin, text: fmt.Sprintf(
+			"our watch has not shown that pod %s/%s is gone", p.name.namespace, p.name.name)})
+	}
+	return all, nil
 }
 
 // grievances compares the registry with the cluster.
@@ -134,11 +185,11 @@ func (g *game) grievances(ctx context.Context) ([]grievance, error) {
 	all := compare(live, g.registry.list(ctx))
 	for i := range sets.Items {
 		if why := unsettled(&sets.Items[i], live); why != "" {
-			all = append(all, grievance{kind: "stuck", text: why, within: settleWithin})
+			all = append(all, grievance{kind: stuck, text: why, within: settleWithin, leading: true})
 		}
 	}
 	for _, foreign := range g.registry.touched(ctx) {
-		all = append(all, grievance{kind: "lost", text: "the foreign entry " + foreign + " was touched"})
+		all = append(all, grievance{kind: lost, text: "the foreign entry " + foreign + " was touched"})
 	}
 	return all, nil
 }
@@ -150,13 +201,13 @@ func compare(live map[string]livePod, entries []registry.Entry) []grievance {
 	for _, e := range entries {
 		held[keyOf(e.Instance)] = e.State
 		if p, found := live[e.UID]; !found || p.address != e.Address || p.workload.services[e.Service] != e.Port {
-			all = append(all, grievance{kind: "leaked", uid: e.UID, within: mendWithin, text: fmt.Sprintf(
+			all = append(all, grievance{kind: leaked, uid: e.UID, within: mendWithin, leading: true, text: fmt.Sprintf(
 				"%s at %s of pod %s/%s is %s, and no live pod stands behind it", e.Service, e.Endpoint(), e.Namespace, e.Pod, e.State)})
 		}
 	}
 	for uid, p := range live {
 		if !p.steady() {
-			all = append(all, grievance{kind: "stuck", uid: uid, within: moveWithin, text: fmt.Sprintf(
+			all = append(all, grievance{kind: stuck, uid: uid, within: moveWithin, leading: true, text: fmt.Sprintf(
 				"pod %s/%s stands in state %q (ready: %t, being deleted: %t, stamp %s)",
 				p.name.namespace, p.name.name, p.state, p.ready, p.deleting, p.stamp)})
 			continue
@@ -164,7 +215,7 @@ func compare(live map[string]livePod, entries []registry.Entry) []grievance {
 		for _, service := range slices.Sorted(maps.Keys(p.workload.services)) {
 			k := key{uid: uid, service: service, address: p.address, port: p.workload.services[service]}
 			if held[k] != registry.InService {
-				all = append(all, grievance{kind: "lost", uid: uid, within: mendWithin, text: fmt.Sprintf(
+				all = append(all, grievance{kind: lost, uid: uid, within: mendWithin, leading: true, text: fmt.Sprintf(
 					"pod %s/%s is Normal and ready, and %s at %s:%d is not in service", p.name.namespace, p.name.name, service, p.address, k.port)})
 			}
 		}

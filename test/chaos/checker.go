@@ -195,7 +195,7 @@ func asserted(w *workload, handler string, before sighting) (hook string, allowe
 
 // faultOfRelease says why the instance was not out when the hook was released.
 func (j *journal) faultOfRelease(f flip, k key, hook string, at time.Time) string {
-	p, before, after := f.pod, f.pod.sightings[f.version-1], f.pod.sightings[f.version]
+	p, after := f.pod, f.pod.sightings[f.version]
 	in := p.lastApplied(k, at, func(o op) bool { return o == opRegister })
 	if in == nil {
 		return "" // it never was in service
@@ -209,24 +209,28 @@ func (j *journal) faultOfRelease(f flip, k key, hook string, at time.Time) strin
 			return s == registry.Absent || s == registry.OutOfService && stays
 		})
 	}
-	// Nobody waits with a pod that is being deleted, which may have begun in the gap.
-	drains := !before.deleting && !(after.gap && (after.deleting || after.gone))
 	drained := at.Sub(outSince)
 	switch {
 	case !acknowledged:
 		return fmt.Sprintf("and the registry had not acknowledged that %s is out since call #%d put it in", where, in.number)
-	case drains && !outSince.IsZero() && drained < j.drain-clockSlack:
-		return fmt.Sprintf("%s after %s was taken out, and the drain is %s", drained.Round(time.Millisecond), where, j.drain)
+	case f.drains() && !outSince.IsZero() && drained < drainTime-clockSlack:
+		return fmt.Sprintf("%s after %s was taken out, and the drain is %s", drained.Round(time.Millisecond), where, drainTime)
 	default:
 		return ""
 	}
+}
+
+// drains reports whether the drain counts: nobody waits with a pod that is being deleted, which may have begun in a gap.
+func (f flip) drains() bool {
+	before, after := f.pod.sightings[f.version-1], f.pod.sightings[f.version]
+	return !before.deleting && !(after.gap && (after.deleting || after.gone))
 }
 
 // takenOut returns when the first call after a time took the instance out, and whether one of them had been acknowledged.
 // Where there was none, chaos itself may have wiped it out, which a list told.
 func (p *podLog) takenOut(k key, after, at time.Time, stays bool) (since time.Time, acknowledged bool) {
 	for _, c := range p.calls {
-		if keyOf(c.instance) != k || c.op == opRegister || !c.appliedBy(at) || c.applied.Before(after) {
+		if c.op == opRegister || !c.doneTo(k, after, at) {
 			continue
 		}
 		if since.IsZero() || c.applied.Before(since) {

@@ -21,8 +21,8 @@ const (
 
 // empty removes the workloads, the pods and the lease. No manager may run.
 func (w *world) empty(ctx context.Context) error {
-	for _, namespace := range []string{"chaos-a", "chaos-b"} {
-		if err := w.k8s.DeleteAllOf(ctx, &kruisev1alpha1.CloneSet{}, client.InNamespace(namespace)); err != nil {
+	for _, one := range workloads() {
+		if err := w.k8s.DeleteAllOf(ctx, &kruisev1alpha1.CloneSet{}, client.InNamespace(one.namespace)); err != nil {
 			return fmt.Errorf("deleting the CloneSets: %w", err)
 		}
 	}

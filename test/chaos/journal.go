@@ -55,6 +55,11 @@ func (c *call) acknowledgedBy(at time.Time) bool {
 
 func (c *call) appliedBy(at time.Time) bool { return !c.applied.IsZero() && !c.applied.After(at) }
 
+// doneTo reports whether the work was done to the instance between two times.
+func (c *call) doneTo(k key, after, by time.Time) bool {
+	return keyOf(c.instance) == k && c.appliedBy(by) && !c.applied.Before(after)
+}
+
 // patch is one write of a manager to a pod.
 type patch struct {
 	manager  string
@@ -80,21 +85,20 @@ func (w *patch) operations() []operation {
 
 // changes reports whether the patch sets or clears the handler.
 func (w *patch) changes(handler string) bool {
-	label, _, isLabel := strings.Cut(handler, "=")
-	labelPath := "/metadata/labels/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(label)
+	if label, _, isLabel := strings.Cut(handler, "="); isLabel {
+		path := "/metadata/labels/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(label)
+		return slices.ContainsFunc(w.operations(), func(o operation) bool { return o.Op != "test" && o.Path == path })
+	}
 	tested := map[string]any{}
 	for _, o := range w.operations() {
-		isFinalizer := strings.HasPrefix(o.Path, "/metadata/finalizers/")
 		switch {
+		case !strings.HasPrefix(o.Path, "/metadata/finalizers/"):
 		case o.Op == "test":
 			tested[o.Path] = o.Value
-		case isLabel && o.Path == labelPath, !isLabel && isFinalizer && o.Op == "add" && o.Value == handler:
+		case o.Op == "add" && o.Value == handler:
 			return true
-		case !isLabel && isFinalizer && o.Op == "remove":
-			// What stands there the test says; where there is none it may be any.
-			if value, found := tested[o.Path]; !found || value == handler {
-				return true
-			}
+		case o.Op == "remove" && (tested[o.Path] == handler || tested[o.Path] == nil):
+			return true // where nothing says what stands there it may be any
 		}
 	}
 	return false
@@ -176,8 +180,6 @@ type podName struct{ namespace, name string }
 
 // journal is everything that was seen, in the order of one clock. It is safe for concurrent use.
 type journal struct {
-	drain time.Duration
-
 	mu          sync.Mutex
 	numbers     int
 	pods        map[string]*podLog
@@ -195,9 +197,9 @@ type journal struct {
 	addresses   map[string]string // the pod that had the address last
 }
 
-func newJournal(drain time.Duration) *journal {
+func newJournal() *journal {
 	return &journal{
-		drain: drain, pods: map[string]*podLog{}, byName: map[podName]*podLog{}, orphans: map[podName][]*patch{},
+		pods: map[string]*podLog{}, byName: map[podName]*podLog{}, orphans: map[podName][]*patch{},
 		early: map[string][]*call{}, addresses: map[string]string{},
 	}
 }

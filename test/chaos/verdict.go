@@ -1,7 +1,13 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -15,18 +21,17 @@ const (
 	historiesShown = 5
 )
 
-// report is what is wrong in the end.
+// report is what is wrong in the end. It is safe for concurrent use.
 type report struct {
-	mu     sync.Mutex
-	early  []violation
-	lost   []finding
-	leaked []finding
-	stuck  []finding
-	other  []string
+	mu    sync.Mutex
+	early []violation
+	found []finding
+	other []string
 }
 
-// finding is one thing that the calm did not mend.
+// finding is one thing that a calm did not mend.
 type finding struct {
+	kind grievanceKind
 	uid  string // of the pod with a history, if there is one
 	text string
 }
@@ -34,7 +39,7 @@ type finding struct {
 func (r *report) failed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.early)+len(r.lost)+len(r.leaked)+len(r.stuck)+len(r.other) > 0
+	return len(r.early)+len(r.found)+len(r.other) > 0
 }
 
 // note writes down anything else that is wrong, for which there is no word in the last line.
@@ -44,67 +49,137 @@ func (r *report) note(text string) {
 	r.other = append(r.other, text)
 }
 
+// find writes down what a calm did not mend.
+func (r *report) find(all []finding) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.found = append(r.found, all...)
+}
+
+// flipped writes down all flips that were early, or whose ground was taken away.
+func (r *report) flipped(all []violation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.early = all
+}
+
+// count returns how many findings are of a kind.
+func (r *report) count(k grievanceKind) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, f := range r.found {
+		if f.kind == k {
+			n++
+		}
+	}
+	return n
+}
+
 // tooLittle makes a run fail in which too little happened for its length. Short runs are not held to it.
 func (g *game) tooLittle() {
 	if g.length < enoughTime || g.report.failed() {
 		return
 	}
-	transitions := g.journal.counts().transitions
+	n := g.journal.counts()
 	share := g.length.Seconds() / enoughTime.Seconds()
 	for _, c := range []struct {
 		what      string
 		had, need int
 	}{
-		{"transitions", transitions, int(enoughTransitions * share)}, {"kills", g.done.kills(), int(enoughKills * share)},
+		{"transitions", n.transitions, int(enoughTransitions * share)},
+		{"kills", g.done.kills(), int(enoughKills * share)},
+		{"addresses that were used again", n.reused, 1},
 	} {
 		if c.had < c.need {
-			g.report.note(fmt.Sprintf(
-				"TOO LITTLE HAPPENED: %d %s in %s, and %d are needed for the result to mean something", c.had, c.what, g.length, c.need))
+			g.report.note(fmt.Sprintf("TOO LITTLE HAPPENED: %d %s in %s, and %d are needed for the result to mean something",
+				c.had, c.what, g.length, c.need))
 		}
+	}
+	for _, k := range g.done.missing() {
+		g.report.note(fmt.Sprintf("TOO LITTLE HAPPENED: not once in %s: %s", g.length, k))
 	}
 }
 
-// verdict writes what is wrong, with the history of so many pods at most, and the last line.
+// verdict is given once nothing runs any more. It writes what is wrong, with the history of so many pods at most, and the
+// last line.
 func (g *game) verdict(replay string, histories int) error {
-	r := &g.report
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, text := range g.managers.panics() {
-		r.other = append(r.other, "a manager panicked:\n"+text)
-	}
-	shown := 0
-	tell := func(kind, uid, text string) {
-		if shown++; shown > histories {
-			return
-		}
-		g.out.plain("")
-		g.out.plain(kind + ": " + text)
-		if uid != "" {
-			g.out.plain(g.journal.history(uid, g.out))
-		}
-	}
-	for _, v := range r.early {
-		tell("EARLY FLIP at "+g.out.at(v.at), v.uid, v.text)
-	}
-	for kind, findings := range map[string][]finding{"LOST": r.lost, "LEAKED": r.leaked, "STUCK": r.stuck} {
-		for _, f := range findings {
-			tell(kind, f.uid, f.text)
-		}
-	}
-	for _, text := range r.other {
-		g.out.plain(text)
-	}
-	bad := len(r.early)+len(r.lost)+len(r.leaked)+len(r.stuck)+len(r.other) > 0
-	if bad {
-		g.out.plain("logs are in " + g.dir)
-	}
-	n := g.journal.counts()
+	g.journal.conclude(time.Now())
+	g.report.flipped(g.journal.broken())
+	g.panicked()
+	g.tell(histories)
+	r, n := &g.report, g.journal.counts()
+	g.out.plain("kills and faults: " + g.done.String())
 	g.out.printf("checked %d flips against %d calls; %d addresses were used again", n.flips, n.calls, n.reused)
 	g.out.plain("the same plan again: " + replay)
 	g.out.plain(fmt.Sprintf("chaos: %d transitions, %d kills, %d faults, %d early flips, %d lost, %d leaked, %d stuck",
-		n.transitions, g.done.kills(), g.done.faults(), len(r.early), len(r.lost), len(r.leaked), len(r.stuck)))
-	if bad {
+		n.transitions, g.done.kills(), g.done.faults(), len(r.early), r.count(lost), r.count(leaked), r.count(stuck)))
+	if r.failed() {
 		return errFailed
 	}
 	return nil
+}
+
+// tell writes what is wrong, the worst first.
+func (g *game) tell(histories int) {
+	if !g.report.failed() {
+		return
+	}
+	all := make([]finding, 0, len(g.report.early)+len(g.report.found))
+	for _, v := range g.report.early {
+		all = append(all, finding{kind: grievanceKind("early flip at " + g.out.at(v.at)), uid: v.uid, text: v.text})
+	}
+	for _, k := range []grievanceKind{lost, leaked, stuck} {
+		for _, f := range g.report.found {
+			if f.kind == k {
+				all = append(all, f)
+			}
+		}
+	}
+	for _, f := range all[:min(histories, len(all))] {
+		g.out.plain("")
+		g.out.plain(strings.ToUpper(string(f.kind)) + ": " + f.text)
+		if f.uid != "" {
+			g.out.plain(g.journal.history(f.uid, g.out))
+		}
+	}
+	if more := len(all) - histories; more > 0 {
+		g.out.plain(fmt.Sprintf("and %d more", more))
+	}
+	for _, text := range g.report.other {
+		g.out.plain(text)
+	}
+	g.out.plain("logs are in " + g.dir)
+}
+
+// panicked looks through all that the managers wrote.
+func (g *game) panicked() {
+	logs, err := filepath.Glob(filepath.Join(g.binary+".d", "*", "*.log"))
+	if err == nil && len(logs) == 0 {
+		err = errors.New("the managers wrote no log")
+	}
+	for _, path := range logs {
+		log, readErr := os.ReadFile(path)
+		err = errors.Join(err, readErr)
+		for _, text := range panicsIn(log) {
+			g.report.note("a manager panicked, see " + path + ":\n" + text)
+		}
+	}
+	if err != nil {
+		g.report.note("nobody knows whether a manager panicked: " + err.Error())
+	}
+}
+
+// panicsIn returns the lines of a log with which a panic begins, those that ended the manager and those that it caught.
+func panicsIn(log []byte) []string {
+	var all []string
+	for line := range bytes.Lines(log) {
+		text := strings.TrimSpace(string(line))
+		if slices.ContainsFunc([]string{"panic: ", "fatal error: ", "Observed a panic"}, func(sign string) bool {
+			return strings.Contains(text, sign)
+		}) {
+			all = append(all, text)
+		}
+	}
+	return all
 }

@@ -91,20 +91,27 @@ func (p *podWatch) follow(ctx context.Context, version string) string {
 }
 
 func (p *podWatch) saw(pod *corev1.Pod, gone, gap bool) {
-	i := slices.IndexFunc(p.workloads, func(w *workload) bool {
-		return w.namespace == pod.Namespace && w.name == pod.Labels[appLabel]
-	})
+	w := workloadOf(p.workloads, pod)
 	version, err := strconv.ParseUint(pod.ResourceVersion, 10, 64)
-	if i < 0 || err != nil {
+	if w == nil || err != nil {
 		return
 	}
-	w := p.workloads[i]
 	p.journal.saw(string(pod.UID), podName{pod.Namespace, pod.Name}, w, sighting{
 		at: time.Now(), version: version, gone: gone, gap: gap,
 		state: pod.Labels[appspub.LifecycleStateKey], stamp: pod.Annotations[appspub.LifecycleTimestampKey],
 		ready: podReady(pod), deleting: pod.DeletionTimestamp != nil, held: len(pod.Finalizers) > 0, set: w.setOn(pod),
 		address: pod.Status.PodIP, image: pod.Spec.Containers[0].Image, record: pod.Annotations[recordAnnotation],
 	})
+}
+
+// workloadOf returns the one that a pod belongs to, or nil.
+func workloadOf(all []*workload, pod client.Object) *workload {
+	for _, w := range all {
+		if w.namespace == pod.GetNamespace() && w.name == pod.GetLabels()[appLabel] {
+			return w
+		}
+	}
+	return nil
 }
 
 func podReady(pod *corev1.Pod) bool {

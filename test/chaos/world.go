@@ -66,7 +66,7 @@ func newWorld(ctx context.Context, out *output) (w *world, stop func(), err erro
 	if w.k8s, err = client.NewWithWatch(w.cluster.Config(), client.Options{Scheme: scheme}); err != nil {
 		return w, stop, fmt.Errorf("connecting to the cluster: %w", err)
 	}
-	if w.registry, err = startRegistry(ctx, newJournal(drainTime), callTimeout); err != nil {
+	if w.registry, err = startRegistry(ctx, newJournal(), callTimeout); err != nil {
 		return w, stop, err
 	}
 	w.toxiproxy, err = startToxiproxy(ctx, w.launcher, w.dir, w.registry.address, out)
@@ -109,7 +109,7 @@ func (g *game) play(ctx context.Context) error {
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
 
-	g.journal, g.workloads = newJournal(drainTime), workloads()
+	g.journal, g.workloads = newJournal(), workloads()
 	g.registry.reset(ctx, g.journal, g.plan.seed)
 	if err := g.toxiproxy.clear(ctx); err != nil {
 		return err
@@ -168,9 +168,7 @@ func (g *game) judge(ctx context.Context) {
 	for ctx.Err() == nil {
 		g.journal.judge(time.Now())
 		if broken := g.journal.broken(); len(broken) > 0 {
-			g.report.mu.Lock()
-			g.report.early = broken
-			g.report.mu.Unlock()
+			g.report.flipped(broken)
 		}
 		pause(ctx, judgeEvery)
 	}

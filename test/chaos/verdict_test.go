@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// newEnded is a game that has ended, with what its managers wrote.
+func newEnded(t *testing.T, log string) (*game, *bytes.Buffer) {
+	t.Helper()
+	dir := t.TempDir()
+	g := &game{world: &world{dir: dir}, binary: filepath.Join(dir, "manager"), journal: newJournal(), length: time.Minute}
+	text := &bytes.Buffer{}
+	g.out = newOutput(text)
+	logs := filepath.Join(g.binary+".d", "m1")
+	if err := os.MkdirAll(logs, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(logs, "m1.log"), []byte(log), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return g, text
+}
+
+func TestVerdict(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		reason string
+		log    string
+		happen func(*game)
+		fails  bool
+		want   []string
+	}{
+		"all is well": {
+			reason: "nothing is wrong",
+			happen: func(g *game) { g.done.add(killManager) },
+			want: []string{
+				"kills and faults: 1 × kill the leading manager", "the same plan again: make chaos",
+				"chaos: 0 transitions, 1 kills, 0 faults, 0 early flips, 0 lost, 0 leaked, 0 stuck",
+			},
+		},
+		"something of each": {
+			reason: "the worst comes first, and what is left out is counted",
+			happen: func(g *game) {
+				g.report.find([]finding{{kind: stuck, text: "s"}, {kind: leaked, text: "k"}, {kind: lost, text: "l"}})
+				g.journal.violations = []violation{{text: "e1"}, {text: "e2"}}
+				g.report.note("n")
+			},
+			fails: true,
+			want: []string{
+				": e1", ": e2", "LOST: l", "and 2 more", "n", "logs are in",
+				"chaos: 0 transitions, 0 kills, 0 faults, 2 early flips, 1 lost, 1 leaked, 1 stuck",
+			},
+		},
+		"not judged yet": {
+			reason: "what waited for an explanation gets none any more",
+			happen: func(g *game) {
+				s := newStory()
+				s.now, s.journal = time.Now().Add(-time.Minute), g.journal
+				s.released()
+				s.call(opRegister)
+			},
+			fails: true,
+			want:  []string{"put the pod in service after it", "1 early flips"},
+		},
+		"a panic": {
+			reason: "it stands anywhere in the log, and may have been caught",
+			log:    "one\nE1121 Observed a panic: x\n" + strings.Repeat("more\n", 10_000),
+			fails:  true, want: []string{"Observed a panic: x", "0 early flips"},
+		},
+		"a manager died": {
+			reason: "what it says last is not always the panic",
+			log:    "one\nfatal error: all goroutines are asleep\n" + strings.Repeat("more\n", 10_000),
+			fails:  true, want: []string{"fatal error: all goroutines"},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, text := newEnded(t, tc.log)
+			if tc.happen != nil {
+				tc.happen(g)
+			}
+			err := g.verdict("make chaos", 3)
+			if got := errors.Is(err, errFailed); got != tc.fails {
+				t.Errorf("%s: it fails: %t, want %t\n%s", tc.reason, got, tc.fails, text)
+			}
+			rest := text.String()
+			for _, want := range tc.want {
+				_, after, found := strings.Cut(rest, want)
+				if !found {
+					t.Errorf("%s: %q is missing, or not after what must come before it, in\n%s", tc.reason, want, text)
+				}
+				rest = after
+			}
+		})
+	}
+}
+
+func TestNoLogsAreNoGoodSign(t *testing.T) {
+	t.Parallel()
+	g, _ := newEnded(t, "")
+	g.binary += "-other"
+	if err := g.verdict("make chaos", 1); err == nil {
+		t.Error("nobody knows whether a manager panicked, and the run passes")
+	}
+}
+
+func TestTooLittle(t *testing.T) {
+	t.Parallel()
+	plenty := func(g *game) {
+		g.length, g.journal.transitions, g.journal.reused = enoughTime, enoughTransitions, 1
+		for _, k := range slices.Concat(killKinds(), faultKinds()) {
+			g.done.add(k)
+		}
+		for g.done.kills() < enoughKills {
+			g.done.add(killManager)
+		}
+	}
+	tests := map[string]struct {
+		change func(*game)
+		want   string
+	}{
+		"enough":                {change: func(*game) {}},
+		"too few transitions":   {change: func(g *game) { g.journal.transitions-- }, want: "499 transitions"},
+		"too few for twice":     {change: func(g *game) { g.length *= 2; g.journal.transitions *= 2 }, want: "10 kills in 10m0s, and 20"},
+		"no address used again": {change: func(g *game) { g.journal.reused = 0 }, want: "0 addresses"},
+		"a kind never came":     {change: func(g *game) { delete(g.done.done, wipeHalf) }, want: "not once in 5m0s: wipe half the registry"},
+		"a short run":           {change: func(g *game) { g.length--; g.journal.transitions = 0 }},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, _ := newEnded(t, "")
+			plenty(g)
+			tc.change(g)
+			g.tooLittle()
+			got := strings.Join(g.report.other, "; ")
+			if got == "" != (tc.want == "") || !strings.Contains(got, tc.want) {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
