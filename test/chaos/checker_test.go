@@ -306,7 +306,26 @@ func TestChecker(t *testing.T) {
 				s.wait(drainTime)
 				s.patching(200, traffic, deleteGate)
 				s.land(late)
+				s.judge(s.now)
 				s.show(traffic, deleteGate)
+			},
+			want: "on its way, put the pod in service after it",
+		},
+		"put in after the release, before its answer comes": {
+			reason: "what the flip was is known late, and the call waits for that",
+			happen: func(s *story) {
+				s.inService()
+				late := s.held(opRegister)
+				s.preparingUpdate()
+				s.call(opFailOver)
+				s.wait(drainTime)
+				w := s.patchReceived("m1", testPod, s.body(traffic, deleteGate), s.tick())
+				s.land(late)
+				s.wait(explainWithin - time.Second)
+				s.show(traffic, deleteGate)
+				s.wait(2 * time.Second)
+				s.judge(s.now)
+				s.patchFinished(w, 200, s.version, s.tick())
 			},
 			want: "on its way, put the pod in service after it",
 		},
@@ -744,6 +763,57 @@ func TestCheckerWaitsForTheAnswer(t *testing.T) {
 	s.judge(s.now)
 	if got := s.broken(); len(got) != 1 {
 		t.Fatalf("after the answer: %v, want one violation", got)
+	}
+}
+
+func TestPatchChanges(t *testing.T) {
+	t.Parallel()
+	const other = "example.io/other"
+	tests := map[string]struct {
+		reason string
+		body   string
+		want   []string
+	}{
+		"a label": {
+			reason: "set or cleared, it is changed", want: []string{traffic},
+			body: `[{"op":"remove","path":"/metadata/labels/example.com~1traffic"}]`,
+		},
+		"a tested label": {
+			reason: "a test changes nothing",
+			body:   `[{"op":"test","path":"/metadata/labels/example.com~1traffic","value":"online"}]`,
+		},
+		"another finalizer": {
+			reason: "the test says what stands at the index", want: []string{other},
+			body: `[{"op":"test","path":"/metadata/finalizers/1","value":"example.io/other"},{"op":"remove","path":"/metadata/finalizers/1"}]`,
+		},
+		"any finalizer": {
+			reason: "a manager that tests nothing may remove any", want: []string{"example.io/gate", other},
+			body: `[{"op":"remove","path":"/metadata/finalizers/1"}]`,
+		},
+		"an added finalizer": {
+			reason: "the test of the whole list names others too", want: []string{other},
+			body: `[{"op":"test","path":"/metadata/finalizers","value":["example.io/gate"]},
+				{"op":"add","path":"/metadata/finalizers/-","value":"example.io/other"}]`,
+		},
+		"the record": {
+			reason: "it names the handlers",
+			body:   `[{"op":"add","path":"/metadata/annotations/rollcall.dev~1registration","value":"example.com/traffic example.io/gate"}]`,
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := patch{body: tc.body}
+			var got []string
+			for _, h := range []string{traffic, "example.io/gate", other} {
+				if w.changes(h) {
+					got = append(got, h)
+				}
+			}
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
+			}
+		})
 	}
 }
 
