@@ -77,7 +77,7 @@ func (j *journal) decide(f flip, now time.Time) bool {
 	}
 	if len(made) == 0 {
 		if !f.set && !after.gap && !after.gone {
-			j.violate(f.pod, after.at, fmt.Sprintf("handler %s was cleared, and no manager's patch did it", f.handler))
+			j.violate(f.pod, after.at, fmt.Sprintf("I3: handler %s was cleared, and no manager's patch did it", f.handler))
 		}
 		return true
 	}

@@ -46,7 +46,6 @@ type contender struct {
 	process *process.Process
 	seized  bool // by somebody who does something to it
 	asked   bool // to end
-	panics  []string
 }
 
 // setup is what the managers of a run need.
@@ -155,22 +154,15 @@ func (m *contender) keep(ctx context.Context) {
 	}
 }
 
-// ended looks why the manager ended by itself.
+// ended says what the manager wrote last where it ended by itself.
 func (m *contender) ended(p *process.Process) {
-	err := p.Crashed()
-	if err == nil {
-		return // we killed it
-	}
-	tail := process.LogTail(p.LogPath())
-	last := tail[strings.LastIndex(tail, "\n")+1:]
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.asked {
-		m.out.printf("manager %s ended by itself: %s", m.name, last)
+	if p.Crashed() == nil || m.asked {
+		return // we killed it, or asked it to end
 	}
-	if strings.Contains(tail, "panic: ") || strings.Contains(tail, "fatal error: ") {
-		m.panics = append(m.panics, tail)
-	}
+	tail := process.LogTail(p.LogPath())
+	m.out.printf("manager %s ended by itself: %s", m.name, tail[strings.LastIndex(tail, "\n")+1:])
 }
 
 // leader returns the manager that holds the lease, or nil.
@@ -201,17 +193,6 @@ func (m *managers) names() []string {
 	var all []string
 	for _, one := range m.all {
 		all = append(all, one.name)
-	}
-	return all
-}
-
-// panics returns what managers that panicked wrote.
-func (m *managers) panics() []string {
-	var all []string
-	for _, one := range m.all {
-		one.mu.Lock()
-		all = append(all, one.panics...)
-		one.mu.Unlock()
 	}
 	return all
 }

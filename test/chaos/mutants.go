@@ -174,12 +174,11 @@ func (r *report) kinds() []string {
 		invariant, _, _ := strings.Cut(v.text, ":")
 		all = append(all, invariant)
 	}
-	for kind, findings := range map[string]int{
-		"lost": len(r.lost), "leaked": len(r.leaked), "stuck": len(r.stuck), "other": len(r.other),
-	} {
-		if findings > 0 {
-			all = append(all, kind)
-		}
+	for _, f := range r.found {
+		all = append(all, string(f.kind))
+	}
+	if len(r.other) > 0 {
+		all = append(all, "other")
 	}
 	slices.Sort(all)
 	return slices.Compact(all)

@@ -65,7 +65,7 @@ func TestMutantsAreFoundForTheirReason(t *testing.T) {
 		{"another invariant", &report{early: []violation{{text: "I3: handler x"}}}, false},
 		{"a manager that can't be started", &report{other: []string{"I1"}}, false},
 		{"its invariant", &report{early: []violation{{text: "I3: handler x"}, {text: "I1: hook x"}}}, true},
-		{"what it loses", &report{lost: []finding{{}}}, true},
+		{"what it loses", &report{found: []finding{{kind: lost}}}, true},
 	} {
 		if err := m.unlike(tc.wrong.kinds()); (err == nil) != tc.found {
 			t.Errorf("%s: %v", tc.name, err)
