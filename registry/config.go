@@ -2,11 +2,14 @@ package registry
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
+	"strings"
 	"time"
 )
 
@@ -45,12 +48,43 @@ func (c Config) DecodeOptions(into any) error {
 	dec := json.NewDecoder(bytes.NewReader(c.Options))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(into); err != nil {
-		return FieldError("options", err)
+		return optionError(err, into)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return FieldError("options", errors.New("must be one object"))
 	}
 	return nil
+}
+
+// optionError says in the user's words what the decoder says in Go's.
+func optionError(err error, into any) error {
+	if wrong := new(json.UnmarshalTypeError); errors.As(err, &wrong) && wrong.Field != "" {
+		return FieldError("options."+wrong.Field, fmt.Errorf("is a JSON %s, which does not go into a %s", wrong.Value, wrong.Type))
+	}
+	// Package json has no type for it.
+	if name, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {
+		return FieldError("options", fmt.Errorf("unknown field %s; known here: %s", name, cmp.Or(optionsOf(into), "none")))
+	}
+	return FieldError("options", err)
+}
+
+// optionsOf lists the names of a struct's fields.
+func optionsOf(into any) string {
+	t := reflect.TypeOf(into)
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return ""
+	}
+	var names []string
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name = cmp.Or(name, f.Name); f.IsExported() && !f.Anonymous && name != "-" {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // FieldError says which field of the registry section is wrong: "endpoint", "tls.caFile", "options.datacenter". The
