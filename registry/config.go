@@ -59,7 +59,7 @@ func (c Config) DecodeOptions(into any) error {
 // optionError says in the user's words what the decoder says in Go's.
 func optionError(err error, into any) error {
 	if wrong := new(json.UnmarshalTypeError); errors.As(err, &wrong) && wrong.Field != "" {
-		return FieldError("options."+wrong.Field, fmt.Errorf("is a JSON %s, which does not go into a %s", wrong.Value, wrong.Type))
+		return FieldError("options."+wrong.Field, fmt.Errorf("must be of type %s, and is a JSON %s", wrong.Type, wrong.Value))
 	}
 	// Package json has no type for it.
 	if name, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {

@@ -28,7 +28,7 @@ func TestDecodeOptions(t *testing.T) {
 		"null":        {reason: "an empty section of YAML is null; the default stays", raw: `null`, want: "default"},
 		"empty":       {reason: "the default stays", raw: `{}`, want: "default"},
 		"unknown":     {reason: "a misspelt option must not be ignored", raw: `{"datacentre":"dc1"}`, wantErr: `options: unknown field "datacentre"; known here: datacenter, acl`},
-		"wrong type":  {reason: "it names the option", raw: `{"datacenter":1}`, wantErr: "options.datacenter: is a JSON number, which does not go into a string"},
+		"wrong type":  {reason: "it names the option", raw: `{"datacenter":1}`, wantErr: "options.datacenter: must be of type string, and is a JSON number"},
 		"no object":   {reason: "options are an object", raw: `["dc1"]`, wantErr: "array"},
 		"two objects": {reason: "the second would be ignored", raw: `{} {"datacenter":"dc1"}`, wantErr: "must be one object"},
 		"trash":       {reason: "what follows would be ignored", raw: `{} x`, wantErr: "must be one object"},

@@ -40,7 +40,7 @@ func TestNewNamesTheFieldThatIsWrong(t *testing.T) {
 		"ca file over http":   {"it promises what is not there", registry.Config{Endpoint: "http://eureka", TLS: registry.TLS{CAFile: empty}}, "tls.caFile", "not https://"},
 		"ca file, not PEM":    {"nobody would be trusted", registry.Config{Endpoint: good, TLS: registry.TLS{CAFile: empty}}, "tls.caFile", "PEM"},
 		"unknown option":      {"a misspelt one must not be ignored", with(`{"durationInSec":90}`), "options", `"durationInSec"`},
-		"option of a type":    {"Eureka's are whole seconds", with(`{"durationInSecs":"90s"}`), "options", "durationInSecs"},
+		"option of a type":    {"Eureka's are whole seconds", with(`{"durationInSecs":"90s"}`), "options.durationInSecs", "of type int"},
 		"no renewal":          {"every entry would end", with(`{"renewalIntervalInSecs":0}`), "options.renewalIntervalInSecs", "from 1 to"},
 		"below zero":          {"time does not run back", with(`{"durationInSecs":-1}`), "options.durationInSecs", "from 1 to"},
 		"a lease of a month":  {"the server computes in 32 bits", with(`{"durationInSecs":2592000}`), "options.durationInSecs", "to 86400"},
