@@ -122,10 +122,15 @@ type dryRecorder struct{ run *dryRun }
 
 // Eventf implements events.EventRecorder.
 func (r *dryRecorder) Eventf(regarding, _ runtime.Object, kind, reason, _, note string, args ...any) {
-	r.run.metrics.Step("", metrics.OperationEvent)
-	keysAndValues := []any{"type", kind, "reason", reason, "note", fmt.Sprintf(note, args...)}
+	var about []any
 	if object, ok := regarding.(client.Object); ok {
-		keysAndValues = append(keysAndValues, "namespace", object.GetNamespace(), "pod", object.GetName())
+		about = []any{"namespace", object.GetNamespace(), "pod", object.GetName()}
 	}
-	r.run.logger.Info("would "+metrics.OperationEvent, keysAndValues...)
+	r.run.event(kind, reason, fmt.Sprintf(note, args...), about...)
+}
+
+// event tells an Event and what it is about.
+func (d *dryRun) event(kind, reason, note string, about ...any) {
+	d.metrics.Step("", metrics.OperationEvent)
+	d.logger.Info("would "+metrics.OperationEvent, append([]any{"type", kind, "reason", reason, "note", note}, about...)...)
 }

@@ -56,6 +56,17 @@ func TestADryRunTellsPatchesWithoutTheirTests(t *testing.T) {
 	s.ExpectCounted(`rollcall_dry_run_total{operation="patch",registry=""} 2`)
 }
 
+func TestADryRunTellsThatARemovalIsBlocked(t *testing.T) {
+	t.Parallel()
+	s := newDryRunScenario(t)
+	elected := make(chan struct{})
+	close(elected)
+	about := &configEvents{elected: elected, dryRun: s.run, logger: logr.Discard()}
+	about.removalBlocked(t.Context(), "6 of 20 entries have no live pod behind them")
+	s.ExpectTold("would event Warning RemovalBlocked 6 of 20 entries have no live pod behind them rollcall-config")
+	s.ExpectCounted(`rollcall_dry_run_total{operation="event",registry=""} 1`)
+}
+
 func TestADryRunTellsEvents(t *testing.T) {
 	t.Parallel()
 	s := newDryRunScenario(t)

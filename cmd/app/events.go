@@ -35,7 +35,9 @@ type configEvents struct {
 	events eventsv1client.EventInterface
 	// elected is closed once this manager leads. Only the leader makes Events, else each would be told twice.
 	elected <-chan struct{}
-	logger  logr.Logger
+	// dryRun is nil but in a dry run, which tells the Events.
+	dryRun *dryRun
+	logger logr.Logger
 }
 
 // removalBlocked asks a person for a decision.
@@ -43,10 +45,21 @@ func (e *configEvents) removalBlocked(ctx context.Context, note string) {
 	e.create(ctx, corev1.EventTypeWarning, "Resync", "RemovalBlocked", note)
 }
 
-func (e *configEvents) create(ctx context.Context, kind, action, reason, note string) {
+func (e *configEvents) leads() bool {
 	select {
 	case <-e.elected:
+		return true
 	default:
+		return false
+	}
+}
+
+func (e *configEvents) create(ctx context.Context, kind, action, reason, note string) {
+	if !e.leads() {
+		return
+	}
+	if e.dryRun != nil {
+		e.dryRun.event(kind, reason, note, "configMap", configMapName)
 		return
 	}
 	if e.events == nil {

@@ -230,7 +230,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	if err != nil {
 		return fmt.Errorf("making a client of the API server: %w", err)
 	}
-	about := &configEvents{elected: a.manager.Elected(), logger: a.logger}
+	about := &configEvents{elected: a.manager.Elected(), dryRun: a.dryRun, logger: a.logger}
 	if podNamespace() != "" && a.dryRun == nil {
 		about.events = clients.EventsV1().Events(podNamespace())
 	}

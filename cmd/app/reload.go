@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +22,10 @@ type reload struct {
 	metrics *metrics.ConfigMetrics
 	logger  logr.Logger
 	events  *configEvents
+
+	// standing is a refusal that holds and that no Event tells yet; empty where there is none.
+	mu       sync.Mutex
+	standing string
 }
 
 // NeedLeaderElection makes it run without the lease.
@@ -31,8 +36,26 @@ func (r *reload) Start(ctx context.Context) error {
 	r.watcher.Apply = r.putInForce
 	r.watcher.Applied = func(*config.Config) { r.applied(ctx) }
 	r.watcher.Refused = func(err error) { r.refused(ctx, err) }
+	var waits sync.WaitGroup
+	waits.Go(func() { r.onceElected(ctx) })
 	r.watcher.Run(ctx)
+	waits.Wait()
 	return nil
+}
+
+// onceElected tells of a refusal that came while another manager led, which may be gone with what it told.
+func (r *reload) onceElected(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-r.events.elected:
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.standing != "" {
+		r.events.create(ctx, corev1.EventTypeWarning, "Reload", "ConfigRefused", r.standing)
+		r.standing = ""
+	}
 }
 
 // putInForce makes what the configuration asks for first, so that an error changes nothing.
@@ -54,6 +77,9 @@ func (r *reload) putInForce(ctx context.Context, c *config.Config, rotated []str
 func (r *reload) applied(ctx context.Context) {
 	r.metrics.Applied()
 	r.logger.Info("the configuration was read again and is in force", "file", r.watcher.Path)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.standing = ""
 	r.events.create(ctx, corev1.EventTypeNormal, "Reload", "ConfigApplied", "the configuration is in force")
 }
 
@@ -61,7 +87,14 @@ func (r *reload) refused(ctx context.Context, err error) {
 	r.metrics.Refused()
 	// Wrapped, so that the logger does not list the causes a second time.
 	r.logger.Error(fmt.Errorf("%s: %w", r.watcher.Path, err), "the configuration was refused, the one before stays in force")
-	r.events.create(ctx, corev1.EventTypeWarning, "Reload", "ConfigRefused", "the one before stays in force: "+err.Error())
+	note := "the one before stays in force: " + err.Error()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.events.leads() { // else onceElected tells it, if it still stands then
+		r.events.create(ctx, corev1.EventTypeWarning, "Reload", "ConfigRefused", note)
+		note = ""
+	}
+	r.standing = note
 }
 
 // podNamespace is the namespace of the pod that this process runs in; empty outside a cluster.

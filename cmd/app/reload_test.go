@@ -125,6 +125,38 @@ func TestOnlyTheLeaderMakesEvents(t *testing.T) {
 	}
 }
 
+func TestARefusalThatStandsIsToldByTheNextLeader(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		then   func(*reloadScenario)
+		want   string
+	}{
+		"still refused": {"whoever told it may be gone", func(*reloadScenario) {}, "ConfigRefused"},
+		"mended": {"nothing is wrong any more", func(s *reloadScenario) {
+			s.Write(minimal + "drain: 3s\n")
+			s.ExpectSettings()
+			s.ExpectMetrics(1, 1, 1)
+		}, "ConfigApplied"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newReloadScenario(t)
+			elected := make(chan struct{})
+			s.reload.events.elected = elected
+			s.Start()
+			s.Write(minimal + "drain: -3s\n")
+			s.ExpectMetrics(0, 1, 0)
+			tc.then(s)
+			close(elected)
+			if tc.want == "ConfigApplied" {
+				s.Write(minimal + "drain: 4s\n") // the first Event is of this
+			}
+			s.ExpectEvent(tc.want)
+		})
+	}
+}
+
 func TestShortenKeepsRunesWhole(t *testing.T) {
 	t.Parallel()
 	for _, note := range []string{"", "short", strings.Repeat("x", maxNote), strings.Repeat("x", 5000), strings.Repeat("é", 5000), "x" + strings.Repeat("€", 5000)} {
