@@ -153,7 +153,7 @@ func fullPlan(seed uint64, workloads int) planner {
 		workEvery: 1200 * time.Millisecond,
 		faults:    lasting,
 		blows:     []kind{killManager, stopManager, pauseManager, restartServer, wipeHalf, addForeign},
-		// So three storms have them all.
+		// So three storms, one of each theme, have them all.
 		blowsPerStorm: 2,
 		always:        []kind{killAtAnswer, killManager, killStandby, killStandby}, // two, so that somebody works too
 		last:          []kind{wipeHalf, addForeign},
@@ -176,6 +176,15 @@ func races(p *planner) {
 func handovers(p *planner) {
 	p.favoured = []kind{holdBack, loseAnswers, netSlow, netCut}
 	p.always = append(slices.Clone(p.always), stopManager, stopManager, stopManager)
+}
+
+// fewest is how many storms are played also where calms take long on a busy machine: one of each theme, which have every kind
+// of fault, in a run that is held to that.
+func (p planner) fewest(length time.Duration) int {
+	if length < enoughTime {
+		return 1
+	}
+	return max(1, len(p.themes))
 }
 
 // round returns the storm of a round, in the order of time.

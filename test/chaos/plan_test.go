@@ -45,9 +45,6 @@ func checkFaults(t *testing.T, actions []action) {
 	}
 }
 
-// fiveMinutes are storms of a minute, each with a calm after it.
-const fiveMinutes = 3
-
 // TestEveryKindIsPlanned: what CI plays has all of it, whatever the seed.
 func TestEveryKindIsPlanned(t *testing.T) {
 	t.Parallel()
@@ -55,14 +52,14 @@ func TestEveryKindIsPlanned(t *testing.T) {
 		[]kind{update, recreate, rollBack, scaleOut, scaleIn, cancelDelete, markDeleted})
 	for seed := range uint64(500) {
 		planned := map[kind]int{}
-		for round := range fiveMinutes {
+		for round := range len(fullPlan(seed, 7).themes) {
 			for _, a := range fullPlan(seed, 7).round(round) {
 				planned[a.kind]++
 			}
 		}
 		for _, k := range kinds {
 			if planned[k] == 0 {
-				t.Errorf("seed %d: no storm of %d has %q", seed, fiveMinutes, k)
+				t.Errorf("seed %d: no storm of %d has %q", seed, len(fullPlan(seed, 7).themes), k)
 			}
 		}
 		kills := 0
@@ -70,7 +67,26 @@ func TestEveryKindIsPlanned(t *testing.T) {
 			kills += planned[k]
 		}
 		if kills <= enoughKills {
-			t.Errorf("seed %d: %d kills in %d storms, and %d are needed", seed, kills, fiveMinutes, enoughKills)
+			t.Errorf("seed %d: %d kills in %d storms, and %d are needed", seed, kills, len(fullPlan(seed, 7).themes), enoughKills)
+		}
+	}
+}
+
+func TestFewestStorms(t *testing.T) {
+	t.Parallel()
+	full, soak := fullPlan(1, 7), soakPlan(1, 7, 30*time.Minute)
+	for _, tc := range []struct {
+		plan   planner
+		length time.Duration
+		want   int
+		reason string
+	}{
+		{full, time.Minute, 1, "a short run is not held to every kind"},
+		{full, enoughTime, len(full.themes), "one of each theme has every kind"},
+		{soak, 30 * time.Minute, 1, "a soak is one storm"},
+	} {
+		if got := tc.plan.fewest(tc.length); got != tc.want {
+			t.Errorf("a run of %s plays %d storms at least, want %d: %s", tc.length, got, tc.want, tc.reason)
 		}
 	}
 }
