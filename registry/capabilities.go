@@ -65,9 +65,9 @@ type Batcher interface {
 	BatchLimit() int
 
 	// Batch makes the changes and returns one error for each, in their order. Each means what the error of the call by
-	// itself would mean, and the order in which the changes are made does not matter: no two have the same identity. A
-	// change that was undone, or not tried, because of another one is marked by [NotApplied]; Rollcall then makes its
-	// call by itself.
+	// itself would mean, and the order in which the changes are made does not matter: no two have the same identity.
+	// Rollcall puts only changes of one service into a batch; a driver need not count on it. A change that was undone, or
+	// not tried, because of another one is marked by [NotApplied]; Rollcall then makes its call by itself.
 	Batch(ctx context.Context, changes []Change) []error
 }
 

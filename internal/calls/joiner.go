@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// lanes is how many batches may be under way at once.
+	// lanes is how many batches of one service may be under way at once.
 	lanes = 4
 	// patience is the part of a call's time that it waits for a lane before it is made by itself: so a slow registry
 	// gets no fewer calls than it would without batches, and no batch has a call that is nearly out of time.
@@ -19,15 +19,16 @@ const (
 )
 
 // joiner joins calls. A call that finds a free lane is made at once; calls that find none wait, and go together in the
-// next batch. So a single call never waits for company, and a storm makes few calls.
+// next batch. So a single call never waits for company, and a storm makes few calls. Each service has lanes and batches of
+// its own: one whose calls hang holds up no other, and takes none with it when its time is up.
 type joiner struct {
 	single  registry.Registry
 	batcher registry.Batcher
 	limit   int
 
 	mu      sync.Mutex
-	waiting []*joined
-	busy    int
+	waiting map[string][]*joined
+	busy    map[string]int
 }
 
 // joined is one call that waits for its batch.
@@ -38,7 +39,9 @@ type joined struct {
 }
 
 func newJoiner(single registry.Registry, batcher registry.Batcher) *joiner {
-	return &joiner{single: single, batcher: batcher, limit: batcher.BatchLimit()}
+	return &joiner{
+		single: single, batcher: batcher, limit: batcher.BatchLimit(), waiting: map[string][]*joined{}, busy: map[string]int{},
+	}
 }
 
 func (j *joiner) Register(ctx context.Context, in registry.Instance) error {
@@ -86,10 +89,11 @@ func (j *joiner) join(ctx context.Context, change registry.Change) error {
 func (j *joiner) queue(own *joined) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.waiting = append(j.waiting, own)
-	if j.busy < lanes {
-		j.busy++
-		go j.work()
+	service := own.change.Instance.Service
+	j.waiting[service] = append(j.waiting[service], own)
+	if j.busy[service] < lanes {
+		j.busy[service]++
+		go j.work(service)
 	}
 }
 
@@ -97,18 +101,19 @@ func (j *joiner) queue(own *joined) {
 func (j *joiner) leave(own *joined) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	i := slices.Index(j.waiting, own)
+	service := own.change.Instance.Service
+	i := slices.Index(j.waiting[service], own)
 	if i < 0 {
 		return false
 	}
-	j.waiting = slices.Delete(j.waiting, i, i+1)
+	j.waiting[service] = slices.Delete(j.waiting[service], i, i+1)
 	return true
 }
 
-// work is one lane: it makes batches until nobody waits.
-func (j *joiner) work() {
+// work is one lane of a service: it makes batches until nobody waits.
+func (j *joiner) work(service string) {
 	for {
-		batch := j.next()
+		batch := j.next(service)
 		if len(batch) == 0 {
 			return
 		}
@@ -118,12 +123,12 @@ func (j *joiner) work() {
 
 // next takes those who waited longest, as many as a batch may have, and no two with one identity. It takes none who has
 // gone, since that would end the batch at once for all.
-func (j *joiner) next() []*joined {
+func (j *joiner) next(service string) []*joined {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var batch, rest []*joined
 	taken := map[identity]bool{}
-	for _, call := range j.waiting {
+	for _, call := range j.waiting[service] {
 		if err := call.ctx.Err(); err != nil {
 			call.done <- err
 			continue
@@ -136,11 +141,19 @@ func (j *joiner) next() []*joined {
 		}
 		taken[id] = true
 	}
-	j.waiting = rest
+	j.waiting[service] = rest
 	if len(batch) == 0 {
-		j.busy--
+		j.retire(service)
 	}
 	return batch
+}
+
+// retire ends one lane, in which nobody waits, and keeps nothing of a service without any.
+func (j *joiner) retire(service string) {
+	if j.busy[service]--; j.busy[service] == 0 {
+		delete(j.busy, service)
+		delete(j.waiting, service)
+	}
 }
 
 // carryOut makes one batch. It ends as soon as the context of one of its callers does, so that nothing is under way for

@@ -120,6 +120,30 @@ func TestACallDoesNotWaitForASlowRegistry(t *testing.T) {
 	})
 }
 
+func TestAServiceWhoseCallsHangHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBatches(10)
+		b.latency = time.Hour
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		for i := range 2 * lanes {
+			b.start(ctx, i)
+		}
+		b.set(func() { b.latency = time.Second })
+		began, done := time.Now(), make(chan error, 1)
+		go func() { done <- b.Register(ctx, registry.Instance{Service: "api", Address: "10.0.0.2", Port: 99}) }()
+		if err := <-done; err != nil || time.Since(began) != time.Second {
+			t.Errorf("the other service's call took %s (%v), want a second as by itself", time.Since(began), err)
+		}
+		<-ctx.Done()
+		synctest.Wait()
+		if j := b.Registry.(*joiner); len(j.busy)+len(j.waiting) > 0 {
+			t.Errorf("kept of services without a call: %v, %v", j.busy, j.waiting)
+		}
+	})
+}
+
 func TestWhoIsInABatchMakesNoCallByItself(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -199,9 +223,9 @@ func TestOneWhoHasGoneIsInNoBatch(t *testing.T) {
 	leave()
 	one := &joined{ctx: gone, change: registry.Change{Instance: registry.Instance{Port: 1}}, done: make(chan error, 1)}
 	other := &joined{ctx: t.Context(), change: registry.Change{Instance: registry.Instance{Port: 2}}, done: make(chan error, 1)}
-	j.waiting = []*joined{one, other}
-	if batch := j.next(); !slices.Equal(batch, []*joined{other}) || len(j.waiting) > 0 {
-		t.Errorf("a batch of %d was made and %d left, want the one whose caller is there", len(batch), len(j.waiting))
+	j.waiting["web"] = []*joined{one, other}
+	if batch := j.next("web"); !slices.Equal(batch, []*joined{other}) || len(j.waiting["web"]) > 0 {
+		t.Errorf("a batch of %d was made and %d left, want the one whose caller is there", len(batch), len(j.waiting["web"]))
 	}
 	if err := <-one.done; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
