@@ -95,12 +95,12 @@ func (j *journal) decide(f flip, now time.Time) bool {
 }
 
 // makers returns the patches that made the flip, or may have: they change its handler. Those whose answer nobody knows count
-// where there is no other. waiting reports whether the answer to one is still to come.
+// where there is no other, not even one whose answer is still to come. waiting reports whether the answer to one is still to come.
 func (f flip) makers() (made []*patch, waiting bool) {
 	var unknown []*patch
 	for _, w := range f.pod.patches {
 		switch {
-		case w.received.After(f.pod.sightings[f.version].at), !w.changes(f.handler):
+		case w.received.After(f.pod.sightings[f.version].at), !w.changes(f.handler, f.set):
 		case w.finished.IsZero():
 			waiting = true
 		case w.status == 0:
@@ -109,7 +109,7 @@ func (f flip) makers() (made []*patch, waiting bool) {
 			made = append(made, w)
 		}
 	}
-	if len(made) == 0 {
+	if len(made) == 0 && !waiting {
 		made = unknown
 	}
 	return made, waiting

@@ -703,6 +703,32 @@ func TestChecker(t *testing.T) {
 			},
 			want: "I1: hook inPlaceUpdate was released",
 		},
+		"an unknown answer of long ago": {
+			reason: "the watch shows what a later patch did before the answer to that comes",
+			happen: func(s *story) {
+				s.inService()
+				s.preparingUpdate()
+				s.patching(0, traffic, deleteGate)
+				s.call(opFailOver)
+				s.wait(drainTime)
+				w := s.patchReceived("m1", testPod, s.body(traffic, deleteGate), s.tick())
+				s.show(traffic, deleteGate)
+				s.judge(s.now)
+				s.patchFinished(w, 200, s.version, s.tick())
+			},
+		},
+		"an unknown answer to the opposite": {
+			reason: "a patch that sets a handler does not clear it",
+			happen: func(s *story) {
+				s.is(appspub.LifecycleStateUpdated, traffic, deleteGate)
+				s.call(opRegister)
+				s.patching(0, traffic, updateGate, deleteGate)
+				s.patched(traffic, updateGate, deleteGate)
+				s.preparingUpdate()
+				s.show(traffic, deleteGate)
+			},
+			want: "no manager's patch did it",
+		},
 		"after a gap": {
 			reason: "what was not seen is not held against anybody",
 			happen: func(s *story) {
@@ -806,7 +832,7 @@ func TestPatchChanges(t *testing.T) {
 			w := patch{body: tc.body}
 			var got []string
 			for _, h := range []string{traffic, "example.io/gate", other} {
-				if w.changes(h) {
+				if w.changes(h, true) || w.changes(h, false) {
 					got = append(got, h)
 				}
 			}

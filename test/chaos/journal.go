@@ -83,11 +83,11 @@ func (w *patch) operations() []operation {
 	return all
 }
 
-// changes reports whether the patch sets or clears the handler.
-func (w *patch) changes(handler string) bool {
-	if label, _, isLabel := strings.Cut(handler, "="); isLabel {
+// changes reports whether the patch sets the handler, or clears it.
+func (w *patch) changes(handler string, set bool) bool {
+	if label, value, isLabel := strings.Cut(handler, "="); isLabel {
 		path := "/metadata/labels/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(label)
-		return slices.ContainsFunc(w.operations(), func(o operation) bool { return o.Op != "test" && o.Path == path })
+		return slices.ContainsFunc(w.operations(), func(o operation) bool { return o.Op != "test" && o.Path == path && (o.Value == value) == set })
 	}
 	tested := map[string]any{}
 	for _, o := range w.operations() {
@@ -95,9 +95,9 @@ func (w *patch) changes(handler string) bool {
 		case !strings.HasPrefix(o.Path, "/metadata/finalizers/"):
 		case o.Op == "test":
 			tested[o.Path] = o.Value
-		case o.Op == "add" && o.Value == handler:
+		case o.Op == "add" && o.Value == handler && set:
 			return true
-		case o.Op == "remove" && (tested[o.Path] == handler || tested[o.Path] == nil):
+		case o.Op == "remove" && !set && (tested[o.Path] == handler || tested[o.Path] == nil):
 			return true // where nothing says what stands there it may be any
 		}
 	}
