@@ -61,7 +61,7 @@ func TestALifeInServiceAndOut(t *testing.T) {
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
 	w.reconcile(pod)
 	w.expectJournal("one call, then one write", failsOver, writes)
-	w.expectHooks("Kruise may update it", pod, "preNormal preDelete")
+	w.expectHooks("Kruise may update it", pod, "preDelete")
 
 	w.kruiseMoves(pod, appspub.LifecycleStateUpdating, unready)
 	w.reconcile(pod)
@@ -436,6 +436,30 @@ func TestALateFailOverHoldsTheNextAssertion(t *testing.T) {
 	w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
 }
 
+func TestACancelledScaleInDuringAnUpdate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+	w.reconcile(pod)
+	w.expectHooks("preNormal too, in the same write", pod, "preDelete")
+	w.kruiseMoves(pod, appspub.LifecycleStateUpdating)
+	w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
+	mend := w.registry.Fail(anyCall(), errors.New("down"))
+	w.reconcile(pod)
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconcile(pod)
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingNormal)
+	w.reconcile(pod)
+	w.expectHooks("Kruise must not count on a pod that is in no registry", pod, "inPlaceUpdate preDelete")
+
+	mend()
+	w.takeJournal()
+	w.reconcile(pod)
+	w.expectJournal("", registers, writes)
+	w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
+}
+
 func TestACallIsGivenUpAfterTheTimeOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -611,7 +635,7 @@ func TestADrain(t *testing.T) {
 		freed string
 	}{
 		"before a deletion": {appspub.LifecycleStatePreparingDelete, deregisters, "preNormal inPlaceUpdate preDelete", "inPlaceUpdate"},
-		"before an update":  {appspub.LifecycleStatePreparingUpdate, failsOver, "preNormal inPlaceUpdate preDelete", "preNormal preDelete"},
+		"before an update":  {appspub.LifecycleStatePreparingUpdate, failsOver, "preNormal inPlaceUpdate preDelete", "preDelete"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -195,7 +195,7 @@ func TestALostWrite(t *testing.T) {
 			}
 			w.reconcile(pod)
 			w.expectJournal(tc.reason, tc.want...)
-			w.expectHooks("", pod, "preNormal preDelete")
+			w.expectHooks("", pod, "preDelete")
 		})
 	}
 }
@@ -209,7 +209,7 @@ func TestARefusedWriteIsTriedAgain(t *testing.T) {
 	w.reconcileFails(pod)
 	w.patching(nil)
 	w.reconcile(pod)
-	w.expectHooks("", pod, "preNormal preDelete")
+	w.expectHooks("", pod, "preDelete")
 }
 
 func TestACacheBehindOurOwnWrite(t *testing.T) {
@@ -259,7 +259,7 @@ func TestHooksAreArmedBeforeThePodIsPutInService(t *testing.T) {
 			reason: "inPlaceUpdate itself is what Kruise waits for",
 			state:  appspub.LifecycleStateUpdated,
 			want:   []string{writes, registers, writes},
-			hooks:  "inPlaceUpdate preDelete",
+			hooks:  "preNormal inPlaceUpdate preDelete",
 		},
 	}
 	for name, tc := range cases {

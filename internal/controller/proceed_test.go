@@ -54,7 +54,7 @@ func TestAHookProceedsAfterItsDeadline(t *testing.T) {
 	w.sleep(time.Second)
 	before := w.record(pod)
 	w.reconcile(pod)
-	w.expectHooks("the deadline is over", pod, "preNormal preDelete")
+	w.expectHooks("the deadline is over", pod, "preDelete")
 	w.expectEvents("each time it is told", "Warning Proceeded hook inPlaceUpdate was released after 1m0s, since onRegistryFailure.inPlaceUpdate")
 	w.expectReleases("and counted", Release{Hook: "inPlaceUpdate", By: "failurePolicy", Count: 1})
 	if diff := cmp.Diff(before, w.record(pod)); diff != "" {
@@ -88,7 +88,7 @@ func TestACallThatIsNotPermittedSaysNothingOfTheRegistry(t *testing.T) {
 	}
 	permit()
 	w.reconcile(pod)
-	w.expectHooks("", pod, "preNormal preDelete")
+	w.expectHooks("", pod, "preDelete")
 	if got := w.registry.Calls(gets()); len(got) > 0 {
 		t.Errorf("the registry was asked %d times, want never: no call was made whose outcome is unknown", len(got))
 	}
@@ -121,6 +121,13 @@ func TestARegistryThatHasYetToBeAskedHoldsAPodBack(t *testing.T) {
 	})
 }
 
+func refusedPreDelete(c *kruisev1alpha1.CloneSet) {
+	const gate = "example.com/gate"
+	c.Spec.Lifecycle.PreDelete = &appspub.LifecycleHook{LabelsHandler: map[string]string{gate: "hold"}}
+	c.Spec.Selector.MatchLabels[gate], c.Spec.Template.Labels[gate] = "hold", "hold"
+	c.Spec.Template.Finalizers = nil
+}
+
 func TestWhatDoesNotProceed(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
@@ -132,9 +139,10 @@ func TestWhatDoesNotProceed(t *testing.T) {
 	}{
 		"blocked by the policy": {"Block is the default", func(*Settings) {}, appspub.LifecycleStatePreparingDelete, nil, true},
 		"a drain":               {"the registry has acknowledged", func(s *Settings) { proceeds(s); s.Drain = time.Hour }, appspub.LifecycleStatePreparingDelete, nil, false},
-		"a refused handler": {"what it blocks stays blocked", proceeds, appspub.LifecycleStatePreparingUpdate, func(c *kruisev1alpha1.CloneSet) {
+		"a refused handler": {"what it blocks stays blocked, and preNormal goes with it and never alone", proceeds, appspub.LifecycleStatePreparingUpdate, func(c *kruisev1alpha1.CloneSet) {
 			c.Spec.Selector.MatchLabels[inPlaceLabel] = "hold"
 		}, true},
+		"a refused handler of preDelete": {"as above", proceeds, appspub.LifecycleStatePreparingDelete, refusedPreDelete, true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

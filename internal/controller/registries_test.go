@@ -281,7 +281,7 @@ func TestAHookWaitsUntilClientsAreGivenThePod(t *testing.T) {
 	inspector.why = errors.New("the check has not passed")
 	w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
 	w.reconcile(pod)
-	w.expectHooks("an update is not over before clients are given the pod", pod, "preNormal preDelete")
+	w.expectHooks("an update is not over before clients are given the pod", pod, "preDelete")
 	inspector.why = nil
 	w.reconcile(pod)
 	w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")

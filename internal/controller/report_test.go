@@ -282,7 +282,7 @@ func TestBadInputNeverHoldsAPodInService(t *testing.T) {
 			w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
 			w.reconcile(pod)
 			w.expectNotInService(pod)
-			w.expectHooks("the update goes on", pod, "preNormal preDelete")
+			w.expectHooks("the update goes on", pod, "preDelete")
 
 			w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
 			w.takeJournal()

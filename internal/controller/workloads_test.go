@@ -49,7 +49,7 @@ func TestAWorkloadThatTheCacheHasNotSeen(t *testing.T) {
 	w.r.apiReader = w.api
 	w.reconcile(pod)
 	w.expectJournal("the API server knows it", failsOver, writes)
-	w.expectHooks("", pod, "preNormal preDelete")
+	w.expectHooks("", pod, "preDelete")
 }
 
 func TestTheCacheIsAskedBeforeTheAPIServer(t *testing.T) {

@@ -63,6 +63,8 @@ type Decision struct {
 	Then Edit
 	// Waiting is the hook that Kruise waits for now because of a handler of ours; empty where it waits for nothing.
 	Waiting Hook
+	// Releases reports that Then releases a handler of Waiting.
+	Releases bool
 	// Skipped is Waiting where a person lets it go: Skip may be written at once.
 	Skipped Hook
 }
@@ -93,6 +95,7 @@ func Decide(in Input) Decision {
 	d.Arm = in.needed(d.Arm)
 	d.Then = in.needed(d.Then)
 	d.Waiting = in.waiting(d.Row)
+	d.Releases = in.releases(d)
 	d.Skipped = in.skipped(d)
 	return d
 }
@@ -108,7 +111,10 @@ func rule(in Input) Decision {
 		// preNormal goes too: should the deletion be cancelled, Kruise must wait again until the pod is back in.
 		return Decision{Row: RowPreparingDelete, Want: Absent, Then: Edit{Clear: union(h.PreDelete, h.PreNormal)}}
 	case appspub.LifecycleStatePreparingUpdate:
-		return Decision{Row: RowPreparingUpdate, Want: OutOfService, Then: Edit{Clear: h.InPlaceUpdate}}
+		// As above: a deletion may begin and be cancelled before the pod is back in. A key of preDelete stays, since without
+		// it Kruise would delete the pod and ask nobody.
+		return Decision{Row: RowPreparingUpdate, Want: OutOfService,
+			Then: Edit{Clear: union(h.InPlaceUpdate, without(h.PreNormal, h.PreDelete))}}
 	case appspub.LifecycleStateUpdating:
 		return Decision{Row: RowUpdating, Want: OutOfService}
 	case appspub.LifecycleStateUpdated:
@@ -117,7 +123,7 @@ func rule(in Input) Decision {
 		}
 		return Decision{Row: RowUpdated, Want: InService,
 			Arm:  Edit{Set: without(h.PreDelete, h.InPlaceUpdate)},
-			Then: Edit{Set: h.InPlaceUpdate}}
+			Then: Edit{Set: union(h.InPlaceUpdate, h.PreNormal)}}
 	case appspub.LifecycleStatePreparingNormal:
 		if !ready {
 			return Decision{Row: RowPreparingNormalUnfit, Want: OutOfService}
@@ -198,6 +204,22 @@ func (in Input) waiting(row Row) Hook {
 	case RowUpdating, RowNormal, RowNormalNotReady, RowUnknownState:
 	}
 	return ""
+}
+
+// releases reports whether a hook that Kruise waits for is released. In the other rows a pod waits to be in service, and a
+// handler that was refused stays as it is.
+func (in Input) releases(d Decision) bool {
+	released := func(h Handler) bool { return slices.Contains(d.Then.Clear, h) }
+	switch d.Row {
+	case RowGone:
+		return d.Waiting != ""
+	case RowPreparingDelete:
+		return slices.ContainsFunc(in.Hooks.PreDelete, released)
+	case RowPreparingUpdate:
+		return slices.ContainsFunc(in.Hooks.InPlaceUpdate, released)
+	default:
+		return false
+	}
 }
 
 // held reports whether something of ours holds a pod that ends.

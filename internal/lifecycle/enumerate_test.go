@@ -472,6 +472,10 @@ func (c *checker) checkSkips(d Decision) {
 	if skipped == "" {
 		return
 	}
+	hook := map[Row][]Handler{RowPreparingDelete: c.hooks.PreDelete, RowPreparingUpdate: c.hooks.InPlaceUpdate}[d.Row]
+	if d.Row != RowGone && len(without(hook, edit.Clear)) == len(hook) {
+		c.fail("skips %s and clears none of its handlers: %v", skipped, edit.Clear)
+	}
 	in.Pod = c.pod.DeepCopy()
 	annotate(in.Pod, AnnotationSkip, string(skipped))
 	edit.ClearSkip = true
@@ -587,8 +591,9 @@ func (c *checker) checkGuard(d Decision) {
 // checkAsserts is I2, and arming.
 func (c *checker) checkAsserts(d Decision) {
 	for _, h := range c.hooks.PreNormal {
-		// Elsewhere Kruise no longer asks for preNormal: a key that it shares with another hook is armed there.
-		if slices.Contains(d.Arm.Set, h) && c.row.state.name == `"PreparingNormal"` {
+		// Elsewhere Kruise does not ask for preNormal: a key that it shares with another hook is armed there.
+		shared := slices.Contains(c.hooks.PreDelete, h) || slices.Contains(c.hooks.InPlaceUpdate, h)
+		if slices.Contains(d.Arm.Set, h) && (c.row.state.name == `"PreparingNormal"` || !shared) {
 			c.fail("asserts %s of preNormal before the registry was told", h)
 		}
 		if slices.Contains(d.Then.Set, h) && d.Want != InService {
@@ -638,9 +643,9 @@ func (c *checker) checkArmedFirst(d Decision) {
 func (c *checker) checkOutcome(d Decision) {
 	armed := c.apply(c.pod, d.Arm, nil)
 	next := Decide(c.input(armed))
-	want := Decision{Row: d.Row, Want: d.Want, Then: remaining(d.Then, d.Arm), Waiting: d.Waiting}
+	want := Decision{Row: d.Row, Want: d.Want, Then: remaining(d.Then, d.Arm), Waiting: d.Waiting, Releases: d.Releases}
 	if len(d.Arm.Clear) > 0 && want.Then.Empty() {
-		want.Waiting = "" // the guard was all that held the pod
+		want.Waiting, want.Releases = "", false // the guard was all that held the pod
 	}
 	if !reflect.DeepEqual(want, next) {
 		c.fail("arming changed the decision: %s", cmp.Diff(want, next))
@@ -705,9 +710,10 @@ func (c *checker) checkDone(d Decision, done *corev1.Pod) {
 		expect("clear", slices.Concat(c.hooks.PreDelete, c.hooks.PreNormal), set)
 	case RowPreparingUpdate:
 		expect("clear", c.hooks.InPlaceUpdate, set)
-	case RowUpdated, RowNormal:
+		expect("clear", without(c.hooks.PreNormal, c.hooks.PreDelete), set)
+	case RowNormal:
 		expect("set", slices.Concat(c.hooks.PreDelete, c.hooks.InPlaceUpdate), unset)
-	case RowPreparingNormal:
+	case RowPreparingNormal, RowUpdated:
 		expect("set", slices.Concat(c.hooks.PreDelete, c.hooks.InPlaceUpdate, c.hooks.PreNormal), unset)
 	case RowUpdating, RowUpdatedNotReady, RowPreparingNormalUnfit, RowNormalNotReady, RowUnknownState:
 	}

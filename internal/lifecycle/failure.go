@@ -36,13 +36,8 @@ func (p FailurePolicy) Deadline(pod *corev1.Pod, d Decision) (time.Time, bool) {
 // policy or a person says so. It asserts nothing, and is empty where nothing waits for a release. The guard stays: the
 // registry is still to be told.
 func (d Decision) Unacknowledged() Edit {
-	if !d.releases() || d.Waiting == "" {
+	if !d.Releases {
 		return Edit{}
 	}
 	return Edit{Clear: without(d.Then.Clear, []Handler{guardHandler()})}
-}
-
-// releases reports whether the row releases a hook. In the others a pod waits to be in service.
-func (d Decision) releases() bool {
-	return d.Row == RowGone || d.Row == RowPreparingDelete || d.Row == RowPreparingUpdate
 }

@@ -188,7 +188,7 @@ func (w *world) edit(to *Workload) {
 	w.workload = to
 	w.logf("someone: edits the hooks: %v", namedBy(to))
 	for _, p := range w.pods {
-		p.disturbed, p.cancelledEarly = true, true
+		p.disturbed, p.cancelledEarly, p.taken = true, true, false
 	}
 }
 

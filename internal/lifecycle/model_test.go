@@ -126,6 +126,18 @@ func TestModelFindsMutants(t *testing.T) {
 				}
 			},
 		},
+		"preNormal stays set in PreparingUpdate": {
+			reason: "a scale-in that is cancelled during an update makes the pod count as available before it is back",
+			mutate: func(r *rules) {
+				r.decide = func(in Input) Decision {
+					d := Decide(in)
+					if d.Row == RowPreparingUpdate {
+						d.Then.Clear = without(d.Then.Clear, without(in.Hooks.PreNormal, in.Hooks.InPlaceUpdate))
+					}
+					return d
+				}
+			},
+		},
 		"release one of several handlers": {
 			reason: "Kruise waits for all of them",
 			mutate: func(r *rules) {

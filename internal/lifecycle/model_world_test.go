@@ -81,6 +81,7 @@ type modelPod struct {
 	releasedIn     int       // the edit of the hooks at that time
 	disturbed      bool      // since preNormal was asserted: not ready for a moment, a new IP, or other hooks
 	cancelledEarly bool      // the scale-in was cancelled before we had released it
+	taken          bool      // we let Kruise update it, and have not yet said that it is back
 	hadFinalizer   bool      // a finalizer of ours stood on it when it was deleted
 	unasked        bool      // Kruise took it with a hook that could not be armed yet
 	unarmed        []Handler // what could not be armed before it was last put in service: it says "go on" there
@@ -221,13 +222,16 @@ func (w *world) move(p *modelPod, to appspub.LifecycleStateType, also ...func(*c
 	switch to {
 	case appspub.LifecycleStatePreparingNormal:
 		p.disturbed = false
-		p.cancelledEarly = !p.releasedHook || p.releasedOf != PreDelete || p.releasedIn != w.edits
+		p.cancelledEarly = !p.taken && (!p.releasedHook || p.releasedOf != PreDelete || p.releasedIn != w.edits)
 		p.releasedHook = false
 	case appspub.LifecycleStateNormal, appspub.LifecycleStateUpdated:
 		// Rolled back before we released: our handlers stand as they stood, and nobody asked us. With another owner's that
 		// makes a pod Normal before it is back, as trap 1 does.
 		p.disturbed = p.disturbed || from == appspub.LifecycleStatePreparingUpdate && !p.releasedHook
 		p.releasedHook = false
+		if to == appspub.LifecycleStateNormal {
+			p.arrive(w)
+		}
 	case appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStateUpdating, appspub.LifecycleStatePreparingDelete:
 	}
 	pod := p.api.DeepCopy()
@@ -237,6 +241,15 @@ func (w *world) move(p *modelPod, to appspub.LifecycleStateType, also ...func(*c
 	setHandler(pod, label(appspub.LifecycleStateKey, string(to)))
 	annotate(pod, appspub.LifecycleTimestampKey, w.now.Format(time.RFC3339))
 	w.commit(p, pod)
+}
+
+// arrive notes that Kruise counts the pod available. One that was updated is armed by then, where preNormal is ours: it was
+// cleared for the update, and is set again together with inPlaceUpdate.
+func (p *modelPod) arrive(w *world) {
+	if p.taken && len(ours(w.hook(PreNormal))) > 0 {
+		p.unarmed, p.unasked = nil, false
+	}
+	p.taken = false
 }
 
 // scale creates the pods that are missing.

@@ -173,6 +173,8 @@ func released(w *workload, handler string, before sighting) (hook string, allowe
 		return hookPreDelete, true // preNormal is cleared together with releasing preDelete
 	case state == appspub.LifecycleStatePreparingUpdate && w.serves(hookInPlaceUpdate, handler):
 		return hookInPlaceUpdate, true
+	case state == appspub.LifecycleStatePreparingUpdate && w.serves(hookPreNormal, handler):
+		return hookInPlaceUpdate, true // it goes together with inPlaceUpdate too
 	default:
 		return "", false
 	}
@@ -188,6 +190,8 @@ func asserted(w *workload, handler string, before sighting) (hook string, allowe
 		return hookPreNormal, true
 	case state == appspub.LifecycleStateUpdated && w.serves(hookInPlaceUpdate, handler):
 		return hookInPlaceUpdate, true
+	case state == appspub.LifecycleStateUpdated && w.serves(hookPreNormal, handler):
+		return hookPreNormal, true // both are set together
 	default:
 		return "", true
 	}
@@ -299,15 +303,14 @@ func (j *journal) faultOfAssert(p *podLog, k key, at time.Time) string {
 }
 
 // checkUnasked finds a pod that Kruise began to update while it was in service, and asked nobody since no handler was set:
-// whoever puts a pod in service has to arm it first. That can't be done in Updated, where setting the handlers says that the
-// pod is in service: a deletion that begins there and is cancelled leads to Normal unarmed, unless a manager is quicker.
+// whoever puts a pod in service has to arm it first.
 func (j *journal) checkUnasked(p *podLog, before, now sighting) {
 	if now.gap || now.state != string(appspub.LifecycleStateUpdating) || before.state == now.state {
 		return
 	}
 	handlers := handlersOf(p.workload.hook(hookInPlaceUpdate))
 	if len(handlers) == 0 || before.state == string(appspub.LifecycleStatePreparingUpdate) ||
-		slices.ContainsFunc(handlers, func(h string) bool { return before.set[h] }) || p.updatedSinceArmed(handlers) {
+		slices.ContainsFunc(handlers, func(h string) bool { return before.set[h] }) || p.unarmable(before, handlers) {
 		return
 	}
 	for _, k := range p.registered() {
@@ -319,8 +322,13 @@ func (j *journal) checkUnasked(p *podLog, before, now sighting) {
 	}
 }
 
-// updatedSinceArmed reports whether the pod was in Updated after one of the handlers was last set.
-func (p *podLog) updatedSinceArmed(handlers []string) bool {
+// unarmable reports whether the pod comes from Updated, where it can't be armed before it is in service since setting the
+// handlers says that it is. A deletion that begins there and is cancelled leads to PreparingNormal, and on to Normal only
+// where no preNormal holds the pod until it is armed.
+func (p *podLog) unarmable(before sighting, handlers []string) bool {
+	if before.state != string(appspub.LifecycleStatePreparingNormal) && p.workload.hook(hookPreNormal) != nil {
+		return false
+	}
 	for _, s := range slices.Backward(p.sightings) {
 		if slices.ContainsFunc(handlers, func(h string) bool { return s.set[h] }) {
 			return false

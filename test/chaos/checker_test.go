@@ -186,9 +186,9 @@ func TestChecker(t *testing.T) {
 				s.is(appspub.LifecycleStatePreparingUpdate, traffic, updateGate, deleteGate)
 				s.call(opFailOver)
 				s.wait(drainTime)
-				s.patched(traffic, deleteGate)
-				s.is(appspub.LifecycleStateUpdating, traffic, deleteGate)
-				s.is(appspub.LifecycleStateUpdated, traffic, deleteGate)
+				s.patched(deleteGate)
+				s.is(appspub.LifecycleStateUpdating, deleteGate)
+				s.is(appspub.LifecycleStateUpdated, deleteGate)
 				s.call(opRegister)
 				s.patched(traffic, updateGate, deleteGate)
 				s.is(appspub.LifecycleStateNormal, traffic, updateGate, deleteGate)
@@ -654,12 +654,33 @@ func TestChecker(t *testing.T) {
 		"updated unasked after a cancelled deletion": {
 			reason: "in Updated nobody can arm the pod before it is in service",
 			happen: func(s *story) {
+				s.is(appspub.LifecycleStateUpdated, deleteGate)
+				s.lost(opRegister)
+				s.is(appspub.LifecycleStatePreparingDelete, deleteGate)
+				s.is(appspub.LifecycleStatePreparingNormal, deleteGate)
+				s.is(appspub.LifecycleStateUpdating, deleteGate)
+			},
+		},
+		"updated unasked from Normal after a cancelled deletion": {
+			reason: "preNormal was not cleared for the update, and let the pod go on unarmed",
+			happen: func(s *story) {
 				s.is(appspub.LifecycleStateUpdated, traffic, deleteGate)
 				s.lost(opRegister)
 				s.is(appspub.LifecycleStatePreparingDelete, traffic, deleteGate)
+				s.is(appspub.LifecycleStatePreparingNormal, traffic, deleteGate)
 				s.is(appspub.LifecycleStateNormal, traffic, deleteGate)
 				s.is(appspub.LifecycleStateUpdating, traffic, deleteGate)
 			},
+			want: "unasked",
+		},
+		"preNormal set in Updated without an acknowledgement": {
+			reason: "a cancelled deletion would make the pod count as available",
+			happen: func(s *story) {
+				s.is(appspub.LifecycleStateUpdated, deleteGate)
+				s.refused(opRegister)
+				s.patched(traffic, deleteGate)
+			},
+			want: "I2: " + traffic,
 		},
 		"updated before it was in service": {
 			reason: "nobody has to be asked",
