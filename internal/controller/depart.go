@@ -40,22 +40,37 @@ func (r *PodReconciler) depart(ctx context.Context, req Request) (reconcile.Resu
 	return r.undo(ctx, req, last)
 }
 
-// undo takes the pod out of the registry and, where it is still there to be freed, frees it.
+// undo takes the pod out of the registry and, where it is still there to be freed, frees it: as any pod that is being deleted,
+// once the registry has acknowledged, or the failure policy or a person says so.
 func (r *PodReconciler) undo(ctx context.Context, req Request, pod *corev1.Pod) (reconcile.Result, error) {
-	seen := r.remember(pod)
-	decision := lifecycle.Decision{Row: lifecycle.RowGone, Want: lifecycle.Absent}
-	if seen.page.lingers {
-		decision = lifecycle.Decide(seen.input)
+	seen, err := r.remember(ctx, pod)
+	if err != nil {
+		return reconcile.Result{}, err
 	}
-	progress := r.converge(ctx, seen, decision)
-	if !progress.released() && !progress.rehearsed() {
-		return r.report(seen, decision, progress.wait), nil
-	}
-	if moved, err := r.patch(ctx, seen, decision.Then, nil); moved || err != nil {
+	r.refuseSkip(seen, seen.departure())
+	if moved, err := r.prepare(ctx, seen, seen.departure()); moved || err != nil {
 		return r.retry(req, moved), err
+	}
+	decision := seen.departure()
+	progress := r.converge(ctx, seen, decision)
+	progress.record = nil // it goes with the pod
+	moved, err := r.conclude(ctx, seen, decision, &progress)
+	switch {
+	case moved || err != nil:
+		return r.retry(req, moved), err
+	case !progress.released() && !progress.rehearsed():
+		return r.report(seen, seen.departure(), progress.wait), nil
 	}
 	r.forget(req.UID)
 	return reconcile.Result{}, nil
+}
+
+// departure is the decision on a pod that is not in the cache. Nothing is left to be freed of one that is gone.
+func (o *observation) departure() lifecycle.Decision {
+	if o.page.lingers {
+		return lifecycle.Decide(o.input)
+	}
+	return lifecycle.Decision{Row: lifecycle.RowGone, Want: lifecycle.Absent}
 }
 
 // stillThere returns a pod that has only lost the label that we watch for, or nil. While it lives it is left as it is; a
@@ -72,13 +87,23 @@ func (r *PodReconciler) stillThere(ctx context.Context, req Request) (*corev1.Po
 	return pod, nil
 }
 
-// remember makes an observation of a pod as it was last seen.
-func (r *PodReconciler) remember(last *corev1.Pod) *observation {
+// remember makes an observation of a pod as it was last seen, or as it is where it lingers.
+func (r *PodReconciler) remember(ctx context.Context, last *corev1.Pod) (*observation, error) {
 	settings := r.settings.Load()
 	seen := &observation{settings: settings, page: r.ledger.open(requestFor(last), settings)}
 	seen.input = lifecycle.Input{Pod: last, Record: lifecycle.RecordOf(last), Ownership: settings.Ownership}
 	r.observeTargets(seen, service.Node{})
-	return seen
+	if !seen.page.lingers {
+		return seen, nil
+	}
+	workload, err := r.workloadOf(ctx, last)
+	if err != nil {
+		return nil, err
+	}
+	seen.skip = lifecycle.SkipOf(last, asLifecycle(workload))
+	seen.input.Skips = seen.skip.Hooks
+	observeGuard(seen, workload != nil)
+	return seen, nil
 }
 
 // nothingLeft reports whether the registry has acknowledged that every instance of the pod is absent, or never heard of

@@ -232,6 +232,69 @@ func TestASkipFreesAPod(t *testing.T) {
 	}
 }
 
+// TestALingeringPodIsLetGoToo: a dying pod that lost the label which the cache selects by is let go like any other.
+func TestALingeringPodIsLetGoToo(t *testing.T) {
+	t.Parallel()
+	linger := func(t *testing.T, settings ...func(*Settings)) (w *world, pod *corev1.Pod, mend func()) {
+		w = newWorld(t, settings...)
+		pod = w.servingPod(w.cloneSet("web"), "web-1")
+		mend = w.registry.Fail(anyCall(), errors.New("down"))
+		last := w.current(pod)
+		w.changePod(pod, stateless)
+		w.tellGone(last)
+		w.deletePod(pod)
+		w.reconcile(pod)
+		w.expectHooks("nobody lets it go", pod, "preNormal inPlaceUpdate preDelete")
+		w.takeEvents()
+		return w, pod, mend
+	}
+	undone := func(w *world, pod *corev1.Pod, mend func()) {
+		w.Helper()
+		w.expectHooks("", pod, "gone")
+		mend()
+		w.reconcile(pod)
+		w.expectAbsent(pod)
+		w.expectNoPages("the registry is told all the same")
+	}
+	t.Run("by a person", func(t *testing.T) {
+		t.Parallel()
+		w, pod, mend := linger(t)
+		w.changePod(pod, skips("inPlaceUpdate"))
+		w.reconcile(pod)
+		w.expectHooks("it names another hook", pod, "preNormal inPlaceUpdate preDelete")
+		w.changePod(pod, skips("preDelete"))
+		w.reconcile(pod)
+		w.expectEvents("", `Warning Skipped hook preDelete was released by annotation rollcall.dev/skip: "preDelete"`)
+		w.expectReleases("", Release{Hook: "preDelete", By: "skip", Count: 1})
+		undone(w, pod, mend)
+	})
+	t.Run("by the failure policy", func(t *testing.T) {
+		t.Parallel()
+		w, pod, mend := linger(t, proceeds)
+		w.clock.SetTime(w.current(pod).DeletionTimestamp.Add(time.Minute))
+		w.reconcile(pod)
+		w.expectReleases("", Release{Hook: "preDelete", By: "failurePolicy", Count: 1})
+		undone(w, pod, mend)
+	})
+	t.Run("by nobody who wrote in the template", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		web := w.cloneSet("web")
+		pod := w.servingPod(web, "web-1")
+		w.changeCloneSet(web, func(web *kruisev1alpha1.CloneSet) {
+			web.Spec.Template.Annotations = map[string]string{lifecycle.AnnotationSkip: "preDelete"}
+		})
+		w.registry.Fail(anyCall(), errors.New("down"))
+		last := w.current(pod)
+		w.changePod(pod, stateless, skips("preDelete"))
+		w.tellGone(last)
+		w.deletePod(pod)
+		w.reconcile(pod)
+		w.expectHooks("it would hold for every pod", pod, "preNormal inPlaceUpdate preDelete")
+		w.expectReleases("")
+	})
+}
+
 func TestASkipOfTheDrain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *Settings) { s.Drain = time.Hour })
