@@ -143,11 +143,12 @@ func (l *ledger) lost(t target, asked time.Time) bool {
 
 // lose is lost for a caller that holds the lock.
 func (l *ledger) lose(p *page, uid types.UID, in lifecycle.Recorded, asked time.Time) bool {
-	h, found := p.held[in]
-	if !found || h.since.After(asked) {
+	h, known := p.held[in]
+	if !known || h.since.After(asked) {
 		return false
 	}
 	delete(p.held, in)
+	p.entries = slices.DeleteFunc(p.entries, func(f found) bool { return f.key() == in && !f.asOf.After(asked) })
 	if h.want != lifecycle.InService {
 		return false
 	}
@@ -164,10 +165,15 @@ func (l *ledger) takeDoubted() (losers, doubtful []Request) {
 	return losers, doubtful
 }
 
-// reread takes back the acknowledgements of what the registries have lost, or have otherwise.
+// reread takes back the acknowledgements of what the registries have lost, or have otherwise, and what an older list said.
 func (p *page) reread() {
 	for _, in := range p.missing {
-		if c := p.calls[in]; c != nil && c.want == lifecycle.InService {
+		c := p.calls[in]
+		if c == nil {
+			continue
+		}
+		c.listed = nil
+		if c.want == lifecycle.InService {
 			c.acknowledged = false
 		}
 	}

@@ -24,8 +24,9 @@ type ledger struct {
 	doubtful []Request
 	// listed are entries of pods that have no page.
 	listed map[types.UID][]found
-	// closed is when the page of a pod that calls were made for was closed.
+	// closed is when the page of a pod that calls were made for was closed, and swept when the old ones were last forgotten.
 	closed map[types.UID]time.Time
+	swept  time.Time
 }
 
 // page is the ledger of one pod. The reconciler is its only user but for the fields under the ledger's lock: the queue
@@ -121,7 +122,7 @@ func (l *ledger) close(uid types.UID, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if p := l.pages[uid]; p != nil && len(p.calls) > 0 {
-		l.closed[uid] = now
+		l.noteClosed(uid, now)
 	}
 	delete(l.pages, uid)
 	delete(l.listed, uid)

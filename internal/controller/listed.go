@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -11,7 +12,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// remembered is for how long it is known that a pod is gone. No list is that old.
+// remembered is for how long at least it is known that a pod is gone. No list is that old.
 const remembered = time.Hour
 
 // Listing is what a registry answered when it was asked for all that is ours.
@@ -61,14 +62,14 @@ func (f found) request(p *page) Request {
 // time.
 func (r *PodReconciler) Compare(l Listing) Comparison {
 	defer r.wake()
-	return r.ledger.compare(l, r.clock.Now())
+	return r.ledger.compare(l)
 }
 
 // compare goes through the entries and then through what is held.
-func (l *ledger) compare(listing Listing, now time.Time) Comparison {
+func (l *ledger) compare(listing Listing) Comparison {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.forgetListed(listing.Registry, now)
+	l.forgetListed(listing.Registry)
 	var result Comparison
 	asOf := listing.Asked.Add(-listing.Staleness)
 	listed := make(map[types.UID]map[lifecycle.Recorded]bool, len(listing.Entries))
@@ -98,7 +99,7 @@ func (l *ledger) compare(listing Listing, now time.Time) Comparison {
 }
 
 // forgetListed makes room for a new answer of the registry. The caller holds the lock.
-func (l *ledger) forgetListed(name string, now time.Time) {
+func (l *ledger) forgetListed(name string) {
 	for uid, all := range l.listed {
 		var others []found
 		for _, f := range all {
@@ -112,11 +113,16 @@ func (l *ledger) forgetListed(name string, now time.Time) {
 			l.listed[uid] = others
 		}
 	}
-	for uid, at := range l.closed {
-		if now.Sub(at) > remembered {
-			delete(l.closed, uid)
-		}
+}
+
+// noteClosed remembers a page that was closed, and forgets those that no list is old enough for, with or without one. The
+// caller holds the lock.
+func (l *ledger) noteClosed(uid types.UID, now time.Time) {
+	if now.Sub(l.swept) > remembered {
+		maps.DeleteFunc(l.closed, func(_ types.UID, at time.Time) bool { return now.Sub(at) > remembered })
+		l.swept = now
 	}
+	l.closed[uid] = now
 }
 
 // doubt notes an entry that is not as it was acknowledged, and reports whether something was acknowledged at all. The
@@ -181,6 +187,9 @@ func (p *page) learn(f found) {
 		return
 	}
 	c.acknowledged = false
+	if c.listed != nil {
+		c.listed = &f // which is younger
+	}
 	if f.State == registry.InService {
 		c.outSince = time.Time{} // clients are given it again, so a drain begins anew
 	}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -246,6 +247,64 @@ func TestAnEntryOfAnEndedProcess(t *testing.T) {
 		w.reconcile(pod)
 		w.expectAbsent(pod)
 	})
+}
+
+// TestTheYoungestListCounts: a pod may be listed several times before anything is done about it.
+func TestTheYoungestListCounts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.pod(w.cloneSet("web"), "web-1")
+	l, in, settings := w.r.ledger, w.instance(pod, "web", 8080), w.r.settings.Load()
+	key := target{registry: "default", instance: in}.key()
+	lists := func(states ...registry.State) {
+		w.sleep(time.Second)
+		listing := Listing{Registry: "default", From: w.registry, Asked: w.clock.Now()}
+		for _, state := range states {
+			listing.Entries = append(listing.Entries, registry.Entry{Instance: in, State: state})
+		}
+		l.compare(listing)
+	}
+	expect := func(why string, want registry.State) {
+		t.Helper()
+		var got registry.State
+		if c := l.open(requestFor(pod), settings).calls[key]; c != nil && c.listed != nil {
+			got = c.listed.State
+		}
+		if got != want {
+			t.Errorf("it is known as listed %q, want %q\nwhy: %s", got, want, why)
+		}
+	}
+	expect("nothing was listed", "")
+	lists(registry.OutOfService)
+	expect("", registry.OutOfService)
+	lists(registry.InService)
+	expect("the record may still say that it is out", registry.InService)
+
+	l.hold(l.pages[pod.UID], step{target: target{registry: "default", instance: in}, want: lifecycle.InService}, testEpoch())
+	lists()
+	expect("it was lost", "")
+	l.hold(l.pages[pod.UID], step{target: target{registry: "default", instance: in}, want: lifecycle.InService}, testEpoch())
+	lists(registry.OutOfService)
+	lists()
+	expect("it was lost before anybody looked at the older list", "")
+}
+
+func TestPagesThatWereClosedAreForgotten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	web := w.cloneSet("web")
+	const each = 5
+	for batch := range 4 {
+		for i := range each {
+			pod := w.servingPod(web, fmt.Sprintf("web-%d-%d", batch, i))
+			w.removePod(pod)
+			w.reconcile(pod)
+		}
+		w.sleep(2 * remembered)
+	}
+	if got := len(w.r.ledger.closed); got > each {
+		t.Errorf("%d pods are remembered although nothing is ever listed, want those of the last hours: %d", got, each)
+	}
 }
 
 func TestAPodThatWasTakenOutIsNotUnknown(t *testing.T) {
