@@ -361,7 +361,7 @@ func needToRelease(h handler, state appspub.LifecycleStateType) need {
 		return needAbsent
 	case state == appspub.LifecycleStatePreparingDelete && h.serves(hookPreNormal):
 		return needNothing // so that Kruise waits again should it change its mind
-	case state == appspub.LifecycleStatePreparingUpdate && h.serves(hookInPlaceUpdate):
+	case state == appspub.LifecycleStatePreparingUpdate && (h.serves(hookInPlaceUpdate) || h.serves(hookPreNormal)):
 		return needOut
 	}
 	return needForbidden
@@ -370,7 +370,7 @@ func needToRelease(h handler, state appspub.LifecycleStateType) need {
 func needToAssert(h handler, state appspub.LifecycleStateType) need {
 	switch {
 	case state == appspub.LifecycleStatePreparingNormal && h.serves(hookPreNormal),
-		state == appspub.LifecycleStateUpdated && h.serves(hookInPlaceUpdate):
+		state == appspub.LifecycleStateUpdated && (h.serves(hookInPlaceUpdate) || h.serves(hookPreNormal)):
 		return needIn
 	case state == appspub.LifecycleStatePreparingNormal, state == appspub.LifecycleStateUpdated,
 		state == appspub.LifecycleStateNormal && !h.serves(hookPreNormal):
