@@ -8,6 +8,11 @@ import (
 
 // stateCases are about one instance's way through in service, out of service and absent.
 func stateCases() []Case {
+	return slices.Concat(registerCases(), failOverCases(), deregisterCases())
+}
+
+// registerCases are about putting one instance in service, and back in.
+func registerCases() []Case {
 	return []Case{
 		{
 			Name: "RegisterIsVisibleAtOnce",
@@ -27,6 +32,47 @@ func stateCases() []Case {
 				w.expect(inService(w.pod(1)))
 			},
 		},
+		{
+			Name: "RegisterPutsBack",
+			Why:  "after an in-place update the pod keeps its address and must get its traffic back",
+			run: func(w *world) {
+				d := w.newProcess()
+				w.register(d, w.pod(1))
+				w.failOver(d, w.pod(1))
+				w.register(d, w.pod(1))
+				w.expect(inService(w.pod(1)))
+			},
+		},
+		{
+			Name: "RegisterPutsBackAgainAndAgain",
+			Why:  "an instance fails over at every update; a registry may keep the mark of an earlier one beside the entry",
+			run: func(w *world) {
+				for range 3 {
+					w.register(w.newProcess(), w.pod(1))
+					w.expect(inService(w.pod(1)))
+					w.failOver(w.newProcess(), w.pod(1))
+					w.expect(outOfService(w.pod(1)))
+				}
+			},
+		},
+		{
+			Name: "RegisterAfterRemovalPutsBack",
+			Why:  "a pod that comes to the address of one that left while out of service must get traffic, and at once",
+			run: func(w *world) {
+				d := w.newProcess()
+				w.register(d, w.pod(1))
+				w.failOver(d, w.pod(1))
+				w.deregister(d, w.pod(1))
+				w.register(d, heir(w.pod(1)))
+				w.expect(inService(heir(w.pod(1))))
+			},
+		},
+	}
+}
+
+// failOverCases are about taking one instance out of service.
+func failOverCases() []Case {
+	return []Case{
 		{
 			Name: "FailOverTakesOutOfRotation",
 			Why:  "OpenKruise updates the pod as soon as FailOver returns nil; no client may be sent there any more",
@@ -68,40 +114,20 @@ func stateCases() []Case {
 			},
 		},
 		{
-			Name: "RegisterPutsBack",
-			Why:  "after an in-place update the pod keeps its address and must get its traffic back",
+			Name: "RestartedProcessFailsOver",
+			Why:  "whoever registered the pod may be dead; the next process knows only what the pod itself says",
 			run: func(w *world) {
-				d := w.newProcess()
-				w.register(d, w.pod(1))
-				w.failOver(d, w.pod(1))
-				w.register(d, w.pod(1))
-				w.expect(inService(w.pod(1)))
+				w.register(w.newProcess(), w.pod(1), w.pod(2))
+				w.failOver(w.newProcess(), w.pod(1))
+				w.expect(outOfService(w.pod(1)), inService(w.pod(2)))
 			},
 		},
-		{
-			Name: "RegisterPutsBackAgainAndAgain",
-			Why:  "an instance fails over at every update; a registry may keep the mark of an earlier one beside the entry",
-			run: func(w *world) {
-				for range 3 {
-					w.register(w.newProcess(), w.pod(1))
-					w.expect(inService(w.pod(1)))
-					w.failOver(w.newProcess(), w.pod(1))
-					w.expect(outOfService(w.pod(1)))
-				}
-			},
-		},
-		{
-			Name: "RegisterAfterRemovalPutsBack",
-			Why:  "a pod that comes to the address of one that left while out of service must get traffic, and at once",
-			run: func(w *world) {
-				d := w.newProcess()
-				w.register(d, w.pod(1))
-				w.failOver(d, w.pod(1))
-				w.deregister(d, w.pod(1))
-				w.register(d, heir(w.pod(1)))
-				w.expect(inService(heir(w.pod(1))))
-			},
-		},
+	}
+}
+
+// deregisterCases are about taking one instance out for good.
+func deregisterCases() []Case {
+	return []Case{
 		{
 			Name: "DeregisterRemoves",
 			Why:  "the pod is about to be deleted; what stays behind is an orphan that clients are sent to",
@@ -137,15 +163,6 @@ func stateCases() []Case {
 				w.register(w.newProcess(), w.pod(1), w.pod(2))
 				w.deregister(w.newProcess(), w.pod(1))
 				w.expect(inService(w.pod(2)))
-			},
-		},
-		{
-			Name: "RestartedProcessFailsOver",
-			Why:  "whoever registered the pod may be dead; the next process knows only what the pod itself says",
-			run: func(w *world) {
-				w.register(w.newProcess(), w.pod(1), w.pod(2))
-				w.failOver(w.newProcess(), w.pod(1))
-				w.expect(outOfService(w.pod(1)), inService(w.pod(2)))
 			},
 		},
 	}
