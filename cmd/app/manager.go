@@ -242,7 +242,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	resyncs := resync.New(resync.Options{
 		Cluster: c.Cluster, Namespaces: c.Namespaces, Pods: pods{reconciler}, Listed: listed,
 		Synced: func() bool { return waits.unready() == "" },
-		Warn:   about.removalBlocked, Metrics: resyncMetrics,
+		Warn:   about.removalBlocked, Approvable: a.lease != nil, Metrics: resyncMetrics,
 		Clock: clock.RealClock{}, Logger: a.logger.WithName("resync"),
 	})
 	apply := func(c *config.Config, all *registries) {

@@ -61,12 +61,20 @@ func (k *keeper) mayRemove(ctx context.Context, gone []registry.Entry, owned int
 	}
 	k.blocked = digest
 	note := fmt.Sprintf("%d of %d entries in registry %q have no live pod behind them, which is more than resync.maxRemovals "+
-		"(%s) allows: none is removed. If that is right, approve exactly these by annotation %s=%s on the manager's Lease, "+
-		"or raise resync.maxRemovals. Examples: %s",
-		len(gone), owned, k.source.Name, limit.String(), AnnotationApprove, digest, describe(gone))
+		"(%s) allows: none is removed. If that is right, %s. Examples: %s",
+		len(gone), owned, k.source.Name, limit.String(), k.resync.yes(digest), describe(gone))
 	k.resync.Logger.Info("a removal is blocked: "+note, "registry", k.source.Name, "entries", len(gone), "digest", digest)
 	k.resync.Warn(ctx, note)
 	return false
+}
+
+// yes says how a person approves of a removal.
+func (r *Resync) yes(digest string) string {
+	const raise = "raise resync.maxRemovals"
+	if !r.Approvable {
+		return raise
+	}
+	return fmt.Sprintf("approve exactly these by annotation %s=%s on the manager's Lease, or %s", AnnotationApprove, digest, raise)
 }
 
 func (k *keeper) unblock() {

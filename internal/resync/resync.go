@@ -78,6 +78,8 @@ type Options struct {
 	Pods       Pods
 	// Synced reports whether the cache of pods is filled. Nothing is removed before.
 	Synced func() bool
+	// Approvable says that a person can approve of a removal by the manager's Lease, which not every manager has.
+	Approvable bool
 	// Warn tells a person that a removal is blocked, besides the log.
 	Warn func(ctx context.Context, note string)
 	// Listed is closed once each of the first registries was listed, or could not be, or took longer than one call may.

@@ -338,6 +338,21 @@ func TestTooManyRemovalsNeedAPerson(t *testing.T) {
 	})
 }
 
+func TestWithoutALeaseOnlyTheLimitIsNamed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, "a")
+		s.leaseless = true
+		s.gone(s.many("a", 5)...)
+		s.start()
+		time.Sleep(time.Minute)
+		s.stop()
+		if len(s.warnings) != 1 || strings.Contains(s.warnings[0], "Lease") || !strings.Contains(s.warnings[0], "raise resync.maxRemovals") {
+			t.Errorf("warned %q, want once, of the limit and of no lease: there is none", s.warnings)
+		}
+	})
+}
+
 func TestALimitThatIsRaisedIsAYes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -611,12 +626,14 @@ type scene struct {
 	namespaces []string
 	// maxRemovals is 20% where it is empty.
 	maxRemovals string
-	metrics     *prometheus.Registry
-	resync      *Resync
-	listed      chan struct{}
-	cancel      context.CancelFunc
-	ended       chan error
-	number      int
+	// leaseless: the manager has no lease that a person could write on.
+	leaseless bool
+	metrics   *prometheus.Registry
+	resync    *Resync
+	listed    chan struct{}
+	cancel    context.CancelFunc
+	ended     chan error
+	number    int
 
 	mu       sync.Mutex
 	log      strings.Builder
@@ -660,7 +677,7 @@ func (s *scene) start() {
 	}, funcr.Options{})
 	s.resync = New(Options{
 		Cluster: cluster, Namespaces: s.namespaces, Pods: s, Listed: s.listed, Metrics: m, Clock: clock.RealClock{}, Logger: logger,
-		Synced: func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.synced },
+		Synced: func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.synced }, Approvable: !s.leaseless,
 		Warn: func(_ context.Context, note string) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
