@@ -85,20 +85,33 @@ func (w *patch) operations() []operation {
 
 // changes reports whether the patch sets the handler, or clears it.
 func (w *patch) changes(handler string, set bool) bool {
-	if label, value, isLabel := strings.Cut(handler, "="); isLabel {
-		path := "/metadata/labels/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(label)
-		return slices.ContainsFunc(w.operations(), func(o operation) bool { return o.Op != "test" && o.Path == path && (o.Value == value) == set })
+	label, value, isLabel := strings.Cut(handler, "=")
+	if !isLabel {
+		return w.changesFinalizer(handler, set)
 	}
+	path := "/metadata/labels/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(label)
+	return slices.ContainsFunc(w.operations(), func(o operation) bool {
+		return o.Op != "test" && o.Path == path && (o.Value == value) == set
+	})
+}
+
+func (w *patch) changesFinalizer(finalizer string, set bool) bool {
 	tested := map[string]any{}
 	for _, o := range w.operations() {
-		switch {
-		case !strings.HasPrefix(o.Path, "/metadata/finalizers/"):
-		case o.Op == "test":
+		if !strings.HasPrefix(o.Path, "/metadata/finalizers/") {
+			continue
+		}
+		switch before := tested[o.Path]; o.Op {
+		case "test":
 			tested[o.Path] = o.Value
-		case o.Op == "add" && o.Value == handler && set:
-			return true
-		case o.Op == "remove" && !set && (tested[o.Path] == handler || tested[o.Path] == nil):
-			return true // where nothing says what stands there it may be any
+		case "add":
+			if set && o.Value == finalizer {
+				return true
+			}
+		case "remove": // where nothing says what stands there it may be any
+			if !set && (before == finalizer || before == nil) {
+				return true
+			}
 		}
 	}
 	return false
