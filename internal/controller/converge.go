@@ -240,9 +240,16 @@ func (o *observation) outSince(steps []step) time.Time {
 }
 
 // neverIn reports whether the instance can't have been put in service: the pod came under our eyes, we made no call for
-// it, and no record speaks of it.
+// it, and no record speaks of it. Where a hook is to be released, a list must have shown besides that no leader before us
+// has registered it: our watch may have lagged when we began to lead.
 func (o *observation) neverIn(in lifecycle.Recorded) bool {
-	return o.page.fromBirth && o.page.calls[in] == nil && !o.input.Record.Exists()
+	return o.page.fromBirth && o.page.calls[in] == nil && !o.input.Record.Exists() && (!outStay(o) || o.shown(in))
+}
+
+// shown reports whether what leaders before us have left in the instance's registry was listed.
+func (o *observation) shown(in lifecycle.Recorded) bool {
+	from, listed := o.page.shown[in.Registry]
+	return listed && from == o.settings.Registries[in.Registry].Calls
 }
 
 // recordStands reports whether the record may be taken for an acknowledgement: this process made no call for the

@@ -326,24 +326,73 @@ func TestWhatARecordIsGoodFor(t *testing.T) {
 
 func TestAPodThatWasNeverInService(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, draining15s)
-	web := w.cloneSet("web")
+	const none, taken = "", deregisters
+	for name, tc := range map[string]struct {
+		reason string
+		given  func(*world) *corev1.Pod
+		want   string
+	}{
+		"new, and the registry was listed": {
+			"it came under our eyes, and no leader before us has registered it: no call, no drain",
+			func(w *world) *corev1.Pod { w.resync(Listing{}); return w.newPod() }, none,
+		},
+		"new, and listed since": {
+			"what was registered before we led would be in the list",
+			func(w *world) *corev1.Pod { defer w.resync(Listing{}); return w.newPod() }, none,
+		},
+		"new, and the registry was never listed": {
+			"our watch may have lagged when we began to lead: another leader can have registered it and died",
+			func(w *world) *corev1.Pod { return w.newPod() }, taken,
+		},
+		"new, and what is listed may be older than our lead": {
+			"so may what a leader before us did",
+			func(w *world) *corev1.Pod { w.resync(Listing{Staleness: time.Minute}); return w.newPod() }, taken,
+		},
+		"new, and what is listed can't be so old": {
+			"the list shows a time at which we led",
+			func(w *world) *corev1.Pod {
+				w.resync(Listing{Staleness: time.Minute})
+				w.sleep(time.Minute)
+				w.resync(Listing{Staleness: time.Minute})
+				return w.newPod()
+			}, none,
+		},
+		"new, and another registry of that name was listed": {
+			"it says nothing of this one",
+			func(w *world) *corev1.Pod {
+				w.resync(Listing{From: registrytest.NewFake(w.backend)})
+				return w.newPod()
+			}, taken,
+		},
+		"old": {
+			"another process can have put it in service, and its record be lost: it drains",
+			func(w *world) *corev1.Pod { w.resync(Listing{}); return w.pod(w.cloneSet("web"), "web-1", unready) }, taken,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, draining15s)
+			pod := tc.given(w)
+			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+			w.reconcile(pod)
+			if tc.want == none {
+				w.expectJournal(tc.reason, writes)
+				w.expectHooks(tc.reason, pod, "inPlaceUpdate")
+				return
+			}
+			w.expectJournal(tc.reason, tc.want, writes)
+			w.expectHooks(tc.reason, pod, "inPlaceUpdate preDelete")
+		})
+	}
+}
 
-	t.Log("It is scaled in before it was ready.")
-	born := w.bornPod(web, "web-1", unready)
-	w.reconcile(born)
-	w.kruiseMoves(born, appspub.LifecycleStatePreparingDelete)
-	w.reconcile(born)
-	w.expectJournal("it came under our eyes: no call, no drain", writes)
-	w.expectHooks("", born, "inPlaceUpdate")
-
-	t.Log("Another was there before this manager.")
-	found := w.pod(web, "web-2", unready)
-	w.kruiseMoves(found, appspub.LifecycleStatePreparingDelete)
-	w.reconcile(found)
-	w.expectJournal("another process can have put it in service, and its record be lost: it drains",
-		"Deregister web@10.0.0.2:8080", "write web-2")
-	w.expectHooks("", found, "inPlaceUpdate preDelete")
+// newPod is one that comes under our eyes, and that we have looked at before it is ready.
+func (w *world) newPod() *corev1.Pod {
+	w.Helper()
+	pod := w.bornPod(w.cloneSet("web"), "web-1", unready)
+	w.reconcile(pod)
+	w.expectJournal("it is in no registry, and is not ready")
+	return pod
 }
 
 func TestATimeOutThatLandsLate(t *testing.T) {

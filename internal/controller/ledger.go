@@ -24,6 +24,10 @@ type ledger struct {
 	doubtful []Request
 	// listed are entries of pods that have no page.
 	listed map[types.UID][]found
+	// leads is when the first list was asked for, by a manager that led: all calls of those before it had ended. shown are
+	// the registries that were listed as they were at a time after that. The map is replaced and never changed.
+	leads time.Time
+	shown map[string]registry.Registry
 	// closed is when the page of a pod that calls were made for was closed, and swept when the old ones were last forgotten.
 	closed map[types.UID]time.Time
 	swept  time.Time
@@ -35,8 +39,11 @@ type page struct {
 	// settings are those with whose registries the calls were made.
 	settings *Settings
 	calls    map[lifecycle.Recorded]*call
-	// fromBirth: the pod came while this process was watching, so no other process can have registered it.
+	// fromBirth: the pod came while this process was watching. No other process has registered it, unless this one's watch
+	// lagged when it began to lead.
 	fromBirth bool
+	// shown is the ledger's.
+	shown map[string]registry.Registry
 	// found: the pod was in the cache after the page was opened, so its departure is sure to be noted here.
 	found bool
 	// lingers: the pod is dying and has lost the label that we watch for, so no event tells whether it was freed.
@@ -107,6 +114,7 @@ func (l *ledger) open(req Request, settings *Settings) *page {
 		p.turnTo(settings)
 	}
 	p.reread()
+	p.shown = l.shown
 	return p
 }
 

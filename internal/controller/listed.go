@@ -72,6 +72,7 @@ func (l *ledger) compare(listing Listing) Comparison {
 	l.forgetListed(listing.Registry)
 	var result Comparison
 	asOf := listing.Asked.Add(-listing.Staleness)
+	l.noteShown(listing, asOf)
 	listed := make(map[types.UID]map[lifecycle.Recorded]bool, len(listing.Entries))
 	for _, e := range listing.Entries {
 		f := found{Entry: e, registry: listing.Registry, from: listing.From, asOf: asOf, confirms: listing.Confirms}
@@ -96,6 +97,22 @@ func (l *ledger) compare(listing Listing) Comparison {
 		}
 	}
 	return result
+}
+
+// noteShown notes a list that has all that the leaders before this one have left. The caller holds the lock.
+func (l *ledger) noteShown(listing Listing, asOf time.Time) {
+	if l.leads.IsZero() {
+		l.leads = listing.Asked
+	}
+	if asOf.Before(l.leads) || l.shown[listing.Registry] == listing.From {
+		return
+	}
+	shown := maps.Clone(l.shown)
+	if shown == nil {
+		shown = map[string]registry.Registry{}
+	}
+	shown[listing.Registry] = listing.From
+	l.shown = shown
 }
 
 // forgetListed makes room for a new answer of the registry. The caller holds the lock.
