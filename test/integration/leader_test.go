@@ -7,12 +7,17 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
@@ -31,11 +36,14 @@ type relay struct {
 }
 
 // startRelay returns when the first manager leads, the pods serve and the second manager waits for the lease.
-func startRelay(t *testing.T, name string, style style) *relay {
+func startRelay(t *testing.T, name string, style style, edits ...func(configuration)) *relay {
 	t.Helper()
 	r := &relay{
 		config: defaultConfiguration(env.registry.URL(), name),
 		flags:  []string{"--leader-elect=true", "--leader-election-namespace=default", "--leader-election-id=" + name},
+	}
+	for _, edit := range edits {
+		edit(r.config)
 	}
 	first := startManager(t, name+"-first", r.config, r.flags...)
 	r.scenario = newScenario(t, first, env.registry, style, name)
@@ -114,6 +122,14 @@ func (r *relay) awaitWrite(what string, is func(*write) bool) (at time.Time) {
 // ExpectUpdated waits until the update is through and the registry holds what the cluster has. No request failed meanwhile.
 func (r *relay) ExpectUpdated() {
 	r.Helper()
+	r.expectUpdatedUnnoticed()
+	r.ExpectNothingLeft()
+	r.ExpectAlways()
+}
+
+// expectUpdatedUnnoticed waits until the update is through, and ends the requests, none of which failed.
+func (r *relay) expectUpdatedUnnoticed() {
+	r.Helper()
 	before := r.Pods()
 	r.ExpectSteady()
 	r.ExpectImage("nginx:2", before)
@@ -121,8 +137,6 @@ func (r *relay) ExpectUpdated() {
 	tally := r.client.Tally()
 	r.Logf("%s", tally)
 	r.Expect(tally.Requests > 0 && tally.Failed == 0, "%s: %v", tally, r.client.FirstFailures())
-	r.ExpectNothingLeft()
-	r.ExpectAlways()
 }
 
 // ExpectNoWriteAfter expects that a manager that leads no more left the pods alone from then on.
@@ -178,15 +192,114 @@ func TestLeaderFrozenInARollout(t *testing.T) {
 	frozen := time.Now()
 	call.Release()
 	r.AwaitTakeover(frozen, "the leader froze")
+	r.ThawFirst()
+	r.ExpectUpdated()
+}
+
+// ThawFirst has the frozen manager go on, which leads no more: it ends, and leaves the pods alone.
+func (r *relay) ThawFirst() {
+	r.Helper()
 	thawed := time.Now()
-	must(t, r.manager.Thaw())
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	r.must(r.manager.Thaw())
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
 	if err := r.manager.Exited(ctx); err == nil || ctx.Err() != nil {
-		t.Errorf("the leader that lost its lease ended with %v", err)
+		r.Errorf("the leader that lost its lease ended with %v", err)
 	}
 	r.ExpectNoWriteAfter(r.manager, thawed)
-	r.ExpectUpdated()
+}
+
+// TestLeaderFrozenInACall: the leader stands still for longer than its lease while a call is under way, and the registry
+// carries that out when the next one has finished the rollout. No hook moves early, and one run of resync puts it right.
+func TestLeaderFrozenInACall(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		reason string
+		late   registrytest.Op
+		// before is what the next leader does besides, before the call is carried out.
+		before func(r *relay, pod *corev1.Pod)
+	}{
+		"fail-over": {
+			reason: "a pod that is back in service goes out of it",
+			late:   registrytest.OpFailOver,
+			before: func(*relay, *corev1.Pod) {},
+		},
+		"register": {
+			reason: "a pod that is gone comes into service",
+			late:   registrytest.OpRegister,
+			before: func(r *relay, pod *corev1.Pod) {
+				r.Edit(func(set *kruisev1alpha1.CloneSet) {
+					replicas(2)(set)
+					set.Spec.ScaleStrategy.PodsToDelete = []string{pod.Name}
+				})
+				r.AwaitGone(pod)
+				r.ExpectSteady()
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := startRelay(t, "leader-late-"+name, finalizer, func(c configuration) {
+				c["resync"] = map[string]any{"interval": "1h"} // no run but at the takeover, and when we ask for one
+			})
+			late := r.registry.LandLate(r.match(test.late), 1)
+			r.UpdateImage("nginx:2")
+			r.AwaitCalls(late, 1)
+			must(t, r.manager.Freeze())
+			frozen, held := time.Now(), r.underWay(test.late)
+			r.AwaitTakeover(frozen, "the leader froze in a call")
+			r.expectUpdatedUnnoticed()
+			test.before(r, r.Now(types.UID(held.UID)))
+
+			late.Release()
+			r.await("the late call to be carried out, so that "+test.reason, func() error {
+				if r.registryHolds(r.Pods()) == nil {
+					return errors.New("the registry is right still")
+				}
+				return nil
+			})
+			calls, runs := len(r.registry.Calls(r.match(""))), r.resyncs(r.standby)
+			r.ThawFirst()
+			r.Expect(len(r.registry.Calls(r.match(""))) == calls, "the deposed leader talked to the registry")
+
+			r.annotateLease(r.ns, "rollcall.dev/resync", "now")
+			r.ExpectSteady()
+			r.await("the run of resync to be counted", func() error {
+				if r.resyncs(r.standby) == runs {
+					return errors.New("there was none")
+				}
+				return nil
+			})
+			r.Expect(r.resyncs(r.standby) == runs+1, "it took more than one run of resync")
+			r.ExpectNothingLeft()
+			r.ExpectAlways()
+		})
+	}
+}
+
+// underWay is what the one call of an operation that has no answer yet asked for.
+func (r *relay) underWay(op registrytest.Op) registry.Instance {
+	r.Helper()
+	calls := slices.DeleteFunc(r.registry.Calls(r.match(op)), func(c registrytest.Call) bool { return !c.Answered.IsZero() })
+	if len(calls) != 1 {
+		r.Fatalf("%d calls of %s are under way", len(calls), op)
+	}
+	return calls[0].Instance
+}
+
+// resyncs is how many runs of resync a manager has made, failed ones included.
+func (r *relay) resyncs(m *manager) (runs int) {
+	r.Helper()
+	_, body, err := m.Get(r.Context(), metricsServer, "/metrics")
+	r.must(err)
+	counted := regexp.MustCompile(`(?m)^rollcall_resync_duration_seconds_count\{.*\} (\d+)$`)
+	for _, match := range counted.FindAllStringSubmatch(body, -1) {
+		n, err := strconv.Atoi(match[1])
+		r.must(err)
+		runs += n
+	}
+	return runs
 }
 
 func logs(m *manager, line string) error {
