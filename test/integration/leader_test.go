@@ -210,7 +210,7 @@ func (r *relay) ThawFirst() {
 }
 
 // TestLeaderFrozenInACall: the leader stands still for longer than its lease while a call is under way, and the registry
-// carries that out when the next one has finished the rollout. No hook moves early, and one run of resync puts it right.
+// carries that out when the next one has finished the update. No hook moves early, and one run of resync puts it right.
 func TestLeaderFrozenInACall(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
