@@ -42,6 +42,8 @@ type keeper struct {
 	failures int
 	// failure is the last of them.
 	failure error
+	// approval is the last that this registry was given.
+	approval approval
 	// blocked is the digest of the removal that a person was told of; empty where none is blocked.
 	blocked string
 	// began: the metrics know of it.

@@ -30,6 +30,7 @@ var errLeft = errors.New("left to the next run")
 // now another pod's.
 func (k *keeper) reap(ctx context.Context, gone []registry.Entry, owned int) error {
 	if !k.mayRemove(ctx, gone, owned) {
+		k.resync.Metrics.Unfinished(k.source.Name, 0) // this run tried none
 		return nil
 	}
 	// Those that failed go last, the latest behind: some that can never be removed must not keep all others.

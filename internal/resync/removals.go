@@ -45,13 +45,15 @@ func allowed(limit intstr.IntOrString, owned int) int {
 // mayRemove reports whether what is gone may be removed, and tells a person where it may not.
 func (k *keeper) mayRemove(ctx context.Context, gone []registry.Entry, owned int) bool {
 	limit := k.resync.policyInForce().MaxRemovals
+	if !slices.ContainsFunc(gone, k.approval.has) {
+		k.approval = approval{} // none is left of what it named
+	}
 	if len(gone) <= allowed(limit, owned) {
 		k.unblock()
 		return true
 	}
 	digest := digestOf(k.source.Name, gone)
-	if k.resync.isApproved(digest) {
-		k.resync.Logger.Info("a removal was approved", "registry", k.source.Name, "entries", len(gone), "digest", digest)
+	if k.isApproved(gone, digest) {
 		k.unblock()
 		return true
 	}
@@ -66,6 +68,28 @@ func (k *keeper) mayRemove(ctx context.Context, gone []registry.Entry, owned int
 	k.resync.Logger.Info("a removal is blocked: "+note, "registry", k.source.Name, "entries", len(gone), "digest", digest)
 	k.resync.Warn(ctx, note)
 	return false
+}
+
+// approval is a person's yes to the removal of a set of entries. It outlasts the run that it lets begin, which may leave
+// some of them, and ends when none is left or the digest is approved no longer.
+type approval struct {
+	digest string
+	of     map[identity]bool
+}
+
+func (a approval) has(e registry.Entry) bool { return a.of[identityOf(e.Instance)] }
+
+// isApproved reports whether a person has said yes to all of these: to exactly these, or to more of which they are left.
+func (k *keeper) isApproved(gone []registry.Entry, digest string) bool {
+	if k.approval.digest != digest && k.resync.isApproved(digest) {
+		k.approval = approval{digest: digest, of: map[identity]bool{}}
+		for _, e := range gone {
+			k.approval.of[identityOf(e.Instance)] = true
+		}
+		k.resync.Logger.Info("a removal was approved", "registry", k.source.Name, "entries", len(gone), "digest", digest)
+	}
+	return k.resync.isApproved(k.approval.digest) &&
+		!slices.ContainsFunc(gone, func(e registry.Entry) bool { return !k.approval.has(e) })
 }
 
 // yes says how a person approves of a removal.

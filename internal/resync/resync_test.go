@@ -338,6 +338,74 @@ func TestTooManyRemovalsNeedAPerson(t *testing.T) {
 	})
 }
 
+func TestAYesHoldsForWhatItNamedUntilThatIsGone(t *testing.T) {
+	t.Parallel()
+	const all, named = 300, 200
+	for name, tc := range map[string]struct {
+		reason string
+		// amid comes between the run that was approved, which leaves some of what was named, and the next one.
+		amid func(s *scene, names []string)
+		// rest: they stay.
+		rest bool
+		told int
+	}{
+		"a run that gives up": {"the rest was named too", func(*scene, []string) {}, false, 1},
+		"a reload": {"the registry is the same, and so is what was named",
+			func(s *scene, _ []string) { s.apply() }, false, 1},
+		"another pod that vanishes": {"nobody has said yes to that one",
+			func(s *scene, names []string) { s.gone(names[named]) }, true, 2},
+		"a yes that is taken back": {"a person has seen that it was wrong",
+			func(s *scene, _ []string) { s.resync.Approve(nil) }, true, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newScene(t, "a")
+				names := s.many("a", all)
+				s.gone(names[:named]...)
+				s.start()
+				var heal []func() // what keeps half of them
+				for _, pod := range names[named/2 : named] {
+					heal = append(heal, s.fakes["a"].Fail(registrytest.Match{Op: registrytest.OpDeregister, Pod: pod}, errors.New("refused")))
+				}
+				s.resync.Approve([]string{s.digest(s.warnings[0])})
+				synctest.Wait()
+				tc.amid(s, names)
+				for _, h := range heal {
+					h()
+				}
+				time.Sleep(3 * time.Minute)
+				s.stop()
+				entries, err := s.backends["a"].List(t.Context(), cluster)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if rest := len(entries) > all-named; rest != tc.rest || len(s.warnings) != tc.told {
+					t.Errorf("of %d entries for %d pods some are left: %t, want %t; a person was asked %d times, want %d\nreason: %s",
+						len(entries), all-named, rest, tc.rest, len(s.warnings), tc.told, tc.reason)
+				}
+			})
+		})
+	}
+}
+
+func TestARunThatIsBlockedLeavesNoRemovalUnfinished(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, "a")
+		names := s.many("a", 20)
+		s.gone(names[0])
+		s.fakes["a"].Fail(registrytest.Match{Op: registrytest.OpDeregister}, errors.New("refused"))
+		s.start()
+		s.expectMetric("rollcall_resync_unfinished_removals", "", 1)
+		s.gone(names[:10]...)
+		time.Sleep(2 * time.Minute)
+		s.expectMetric("rollcall_resync_blocked_removals", "", 10)
+		s.expectMetric("rollcall_resync_unfinished_removals", "", 0)
+		s.stop()
+	})
+}
+
 func TestWithoutALeaseOnlyTheLimitIsNamed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -684,11 +752,16 @@ func (s *scene) start() {
 			s.warnings = append(s.warnings, note)
 		},
 	})
-	s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString(stdcmp.Or(s.maxRemovals, "20%"))}, s.sources)
+	s.apply()
 	ctx, cancel := context.WithCancel(s.Context())
 	s.cancel, s.ended = cancel, make(chan error, 1)
 	go func() { s.ended <- s.resync.Start(ctx) }()
 	synctest.Wait()
+}
+
+// apply puts the same configuration in force, again.
+func (s *scene) apply() {
+	s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString(stdcmp.Or(s.maxRemovals, "20%"))}, s.sources)
 }
 
 func (s *scene) stop() {
