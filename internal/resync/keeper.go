@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"github.com/rollcall-dev/rollcall/internal/metrics"
@@ -38,10 +39,8 @@ type keeper struct {
 	removed map[identity]time.Time
 	// failed is when a removal last failed, of those that no later run has made up for.
 	failed map[identity]time.Time
-	// failures counts the runs that failed in a row.
-	failures int
-	// failure is the last of them.
-	failure error
+	// comparing and removing are what fails, each by itself: a registry that refuses a removal was compared all the same.
+	comparing, removing trouble
 	// approval is the last that this registry was given.
 	approval approval
 	// blocked is the digest of the removal that a person was told of; empty where none is blocked.
@@ -102,7 +101,7 @@ func (k *keeper) tellUnlistable() {
 func (k *keeper) turn(ctx context.Context) time.Duration {
 	interval := k.resync.policyInForce().Interval
 	began := k.resync.Clock.Now()
-	whole, err := k.run(ctx)
+	whole, err, unremoved := k.run(ctx)
 	if ctx.Err() != nil || !k.resync.has(k) { // what was replaced or dropped is retired, which is no failure
 		return interval
 	}
@@ -111,26 +110,44 @@ func (k *keeper) turn(ctx context.Context) time.Duration {
 		return 0
 	}
 	k.resync.Metrics.Ran(k.source.Name, began, k.resync.Clock.Now(), err != nil)
-	k.tell(err)
-	if err != nil {
-		return min(firstRetry<<min(k.failures-1, maxDoublings), jittered(interval))
+	logger := k.resync.Logger.WithValues("registry", k.source.Name)
+	k.comparing.tell(logger, err, "resync fails: what is lost or left in the registry is not found until this passes",
+		"resync succeeds again")
+	if err != nil { // it says nothing of removals
+		return k.comparing.retry(interval)
 	}
-	return jittered(interval)
+	k.removing.tell(logger, unremoved, "entries without a live pod can't be removed: they are tried again",
+		"no removal of an entry without a live pod fails any more")
+	return k.removing.retry(interval)
+}
+
+// trouble is what may fail run after run.
+type trouble struct {
+	// failures counts the runs in a row in which it failed, and last is how it did in the last of them.
+	failures int
+	last     error
 }
 
 // tell logs the first failure, and when it has passed how many there were.
-func (k *keeper) tell(err error) {
-	logger := k.resync.Logger.WithValues("registry", k.source.Name)
+func (t *trouble) tell(logger logr.Logger, err error, begins, passes string) {
 	switch {
-	case err == nil && k.failures > 0:
-		logger.Info("resync succeeds again", "failedRuns", k.failures, "lastFailure", k.failure.Error())
-		k.failures, k.failure = 0, nil
 	case err != nil:
-		k.failure = err
-		if k.failures++; k.failures == 1 {
-			logger.Error(err, "resync fails: what is lost or left in the registry is not found until this passes")
+		t.last = err
+		if t.failures++; t.failures == 1 {
+			logger.Error(err, begins)
 		}
+	case t.failures > 0:
+		logger.Info(passes, "failedRuns", t.failures, "lastFailure", t.last.Error())
+		*t = trouble{}
 	}
+}
+
+// retry is how soon the next run begins.
+func (t *trouble) retry(interval time.Duration) time.Duration {
+	if t.failures == 0 {
+		return jittered(interval)
+	}
+	return min(firstRetry<<min(t.failures-1, maxDoublings), jittered(interval))
 }
 
 // awaitSync returns once the cache has synced, or the context has ended.
@@ -152,14 +169,15 @@ func jittered(interval time.Duration) time.Duration {
 	return interval - time.Duration(rand.Int64N(int64(interval)/10+1)) //nolint:gosec // nobody guesses it to any end
 }
 
-// run compares once. It is whole unless the cache has yet to sync: then nothing could be said of what is gone.
-func (k *keeper) run(ctx context.Context) (whole bool, err error) {
+// run compares once, and removes what is gone. It is whole unless the cache has yet to sync: then nothing could be said of
+// what is gone. With err the two were not compared, and unremoved is of what was found and could not be removed.
+func (k *keeper) run(ctx context.Context) (whole bool, err, unremoved error) {
 	r := k.resync
 	asked := r.Clock.Now()
 	entries, err := k.list(ctx)
 	defer k.hasListed()
 	if err != nil {
-		return false, err
+		return false, err, nil
 	}
 	found := r.Pods.Compare(Listing{
 		Registry: k.source.Name, From: k.source.Registry, Asked: asked, Staleness: k.source.Staleness,
@@ -173,13 +191,13 @@ func (k *keeper) run(ctx context.Context) (whole bool, err error) {
 	}
 	k.hasListed()
 	if !r.Synced() {
-		return false, nil
+		return false, nil, nil
 	}
 	gone, err := r.Pods.Gone(ctx, k.notRemovedSince(asked.Add(-k.source.Staleness), found.Unknown))
 	if err != nil {
-		return false, fmt.Errorf("asking which pods are gone: %w", err)
+		return false, fmt.Errorf("asking which pods are gone: %w", err), nil
 	}
-	return true, k.reap(ctx, gone, len(entries))
+	return true, nil, k.reap(ctx, gone, len(entries))
 }
 
 // list asks for all that is ours, in one call. What others own is left out whatever the driver says, and so is what stands in

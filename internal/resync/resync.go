@@ -29,7 +29,7 @@ type Source struct {
 	Lister registry.Lister
 	// Staleness is how old an answer of Lister may be; see [registry.StaleLister].
 	Staleness time.Duration
-	// Expires says that entries go unless this process renews them.
+	// Expires says that entries go unless the manager that leads renews them.
 	Expires bool
 	// Timeout bounds one change. A list may take [listTimeouts] as long.
 	Timeout time.Duration

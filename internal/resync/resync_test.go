@@ -280,6 +280,38 @@ func TestEntriesThatCantBeRemovedKeepNoOthers(t *testing.T) {
 	})
 }
 
+func TestARemovalThatIsRefusedIsNoFailedComparison(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, "a")
+		s.pods("a", "web-1", "web-2")
+		s.gone("web-1")
+		heal := s.fakes["a"].Fail(registrytest.Match{Op: registrytest.OpDeregister}, registry.Terminal(errors.New("forbidden")))
+		began := time.Now()
+		s.start()
+		time.Sleep(30 * time.Second)
+		if n := s.lists("a"); n < 4 || n > 7 {
+			t.Errorf("tried %d times in 30 s, want 5: after 1, 2, 4, 8 and 16 s", n)
+		}
+		s.expectMetric("rollcall_resync_last_success_timestamp_seconds", "", seconds(began.Add(15*time.Second)))
+		time.Sleep(10 * time.Minute)
+		s.expectLogged("resync fails", 0)
+		s.expectLogged("can't be removed", 1)
+		list := s.fakes["a"].Fail(list(), errors.New("refused"))
+		time.Sleep(2 * time.Minute)
+		s.expectLogged("resync fails", 1)
+		list()
+		time.Sleep(2 * time.Minute)
+		s.expectLogged("resync succeeds again", 1)
+		s.expectLogged("can't be removed", 1)
+		s.expectLogged("no removal of an entry without a live pod fails any more", 0)
+		heal()
+		time.Sleep(2 * time.Minute)
+		s.stop()
+		s.expectLogged("no removal of an entry without a live pod fails any more", 1)
+	})
+}
+
 func TestADryRunRemovesNothingAndIsNoFailure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -906,6 +938,9 @@ func (s *scene) expectForeign(name string, in registry.Instance) {
 
 func (s *scene) expectLogged(words string, want int) {
 	s.Helper()
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if got := strings.Count(s.log.String(), words); got != want {
 		s.Errorf("logged %q %d times, want %d:\n%s", words, got, want, s.log.String())
 	}
