@@ -45,6 +45,8 @@ type opened struct {
 	section config.Registry
 	// registry is guarded and timed; the controller knows it by its identity.
 	registry *calls.Registry
+	// expires says that entries go unless they are renewed, which in a dry run nobody does here.
+	expires bool
 	// gate bounds the calls that the controller makes. Heartbeats are renewals: they have a bound of their own.
 	gate *gate.Gate
 	// handler is nil where the driver serves nothing.
@@ -89,9 +91,10 @@ func (d *drivers) openOne(ctx context.Context, c *config.Config, name string) (*
 		return nil, err
 	}
 	g := &guard{term: d.term, timeout: section.Timeout}
+	wrapped := calls.Wrap(made, g.around, d.metrics.Around(name, section.Driver))
 	o := &opened{
 		section: section, gate: gate.New(section.MaxInFlight),
-		registry: d.dryRun.registry(name, calls.Wrap(made, g.around, d.metrics.Around(name, section.Driver))),
+		registry: d.dryRun.registry(name, wrapped), expires: wrapped.Heartbeater != nil,
 	}
 	o.handler, _ = made.(http.Handler)
 	closer, _ := made.(io.Closer)

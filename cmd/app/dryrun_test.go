@@ -39,6 +39,30 @@ func TestADryRunTellsEachStepOnce(t *testing.T) {
 	s.ExpectCounted(`rollcall_dry_run_total{operation="failOver",registry="default"} 1`, `rollcall_dry_run_total{operation="register",registry="default"} 3`)
 }
 
+func TestADryRunTakesNoEntryThatExpiresForAcknowledged(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		made   registry.Registry
+		want   bool
+	}{
+		"a lease":  {"a manager that works would register it anew, and a dry run has to say so", &joining{}, true},
+		"no lease": {"what the list shows was acknowledged", &fake{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, run := range []*dryRun{nil, newDryRunScenario(t).run} {
+				d := newDrivers(t, always(tc.made))
+				d.dryRun = run
+				expectOpened(t, d, configured(t, minimal))
+				if got := sources(d.current.Load())[0].Expires; got != tc.want {
+					t.Errorf("in a dry run (%t) entries expire: %t, want %t\nreason: %s", run != nil, got, tc.want, tc.reason)
+				}
+			}
+		})
+	}
+}
+
 func TestADryRunTellsPatchesWithoutTheirTests(t *testing.T) {
 	t.Parallel()
 	s := newDryRunScenario(t)

@@ -35,7 +35,7 @@ func sources(all *registries) []resync.Source {
 	for name, o := range all.byName {
 		found = append(found, resync.Source{
 			Name: name, Registry: o.registry, Gate: o.gate, Lister: o.registry.Lister, Staleness: o.registry.Staleness,
-			Expires: o.registry.Heartbeater != nil, Timeout: o.section.Timeout,
+			Expires: o.expires, Timeout: o.section.Timeout,
 		})
 	}
 	return found
