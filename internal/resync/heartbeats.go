@@ -1,6 +1,7 @@
 package resync
 
 import (
+	"cmp"
 	"context"
 	"hash/fnv"
 	"sync"
@@ -18,7 +19,7 @@ import (
 const (
 	// tick is how finely the heartbeats of one interval are spread.
 	tick = 250 * time.Millisecond
-	// atOnce bounds the heartbeats to one registry that are under way.
+	// atOnce bounds the heartbeats to one registry that are under way. One service has at most half of them.
 	atOnce = 32
 )
 
@@ -57,14 +58,26 @@ type Heartbeats struct {
 // pulse is what is known of one registry.
 type pulse struct {
 	leased atomic.Pointer[Leased]
-	// last is until when turns have been served; of use to the one who made busy true.
-	last time.Time
-	busy atomic.Bool
+	// slots bound the heartbeats that are under way.
+	slots chan struct{}
+	// last is until when turns have been served, but for those of services with a round under way. Only Start uses the two.
+	last     time.Time
+	underWay map[string]*round
+
+	// mu guards the rest.
+	mu sync.Mutex
 	// failed is when a heartbeat last failed; zero where that has passed. failures counts them since the first, and
 	// failure is the last.
 	failed   time.Time
 	failures int64
 	failure  error
+}
+
+// round is one service's.
+type round struct {
+	// from is when it began, and until when turns are served with it.
+	from time.Time
+	done atomic.Bool
 }
 
 // NewHeartbeats returns Heartbeats for no registry yet.
@@ -80,7 +93,7 @@ func (h *Heartbeats) Apply(all []Leased) {
 	for _, leased := range all {
 		p := h.pulse[leased.Name]
 		if p == nil {
-			p = &pulse{last: h.clock.Now()}
+			p = &pulse{last: h.clock.Now(), slots: make(chan struct{}, atOnce), underWay: map[string]*round{}}
 		}
 		p.leased.Store(&leased)
 		next[leased.Name] = p
@@ -107,13 +120,7 @@ func (h *Heartbeats) Start(ctx context.Context) error {
 		case <-ticker.C():
 		}
 		for _, p := range h.pulses() {
-			// A registry that is slower than its own interval gets its next round when this one is done.
-			if p.busy.CompareAndSwap(false, true) {
-				rounds.Go(func() {
-					defer p.busy.Store(false)
-					h.round(ctx, p)
-				})
-			}
+			h.begin(ctx, p, &rounds)
 		}
 	}
 }
@@ -128,9 +135,10 @@ func (h *Heartbeats) pulses() []*pulse {
 	return pulses
 }
 
-// round renews those whose turn has come since the last round.
-func (h *Heartbeats) round(ctx context.Context, p *pulse) {
-	leased, from, to := p.leased.Load(), p.last, h.clock.Now()
+// begin has everybody renewed whose turn has come, each service in a round of its own: one that hangs costs the others no
+// turn. A service whose last round is under way gets its next one when that is done.
+func (h *Heartbeats) begin(ctx context.Context, p *pulse, rounds *sync.WaitGroup) {
+	leased, to := p.leased.Load(), h.clock.Now()
 	if leased == nil { // it has been dropped since
 		return
 	}
@@ -138,30 +146,53 @@ func (h *Heartbeats) round(ctx context.Context, p *pulse) {
 	if interval <= 0 {
 		return
 	}
-	p.last = to
-	var group errgroup.Group
-	group.SetLimit(atOnce)
-	var beats, failures atomic.Int64
-	var last atomic.Pointer[error]
+	behind := p.ended()
+	due := map[string][]registry.Instance{}
 	for _, in := range h.book.Held(leased.Name) {
-		if !isTurn(in, interval, from, to) {
-			continue
+		if p.underWay[in.Service] == nil && isTurn(in, interval, cmp.Or(behind[in.Service], p.last), to) {
+			due[in.Service] = append(due[in.Service], in)
 		}
-		beats.Add(1)
+	}
+	p.last = to
+	for service, instances := range due {
+		r := &round{from: to}
+		p.underWay[service] = r
+		rounds.Go(func() {
+			defer r.done.Store(true)
+			h.renew(ctx, p, leased, instances)
+			h.tellPassed(ctx, leased.Name, p, interval)
+		})
+	}
+}
+
+// ended forgets the rounds that are done, and returns when each began: turns that came since have not been served.
+func (p *pulse) ended() map[string]time.Time {
+	behind := map[string]time.Time{}
+	for service, r := range p.underWay {
+		if r.done.Load() {
+			behind[service] = r.from
+			delete(p.underWay, service)
+		}
+	}
+	return behind
+}
+
+// renew makes the heartbeats of one service, and returns when all have ended.
+func (h *Heartbeats) renew(ctx context.Context, p *pulse, leased *Leased, instances []registry.Instance) {
+	var group errgroup.Group
+	group.SetLimit(atOnce / 2)
+	for _, in := range instances {
 		group.Go(func() error {
+			p.slots <- struct{}{} // whoever has one gives it back within the time-out
+			defer func() { <-p.slots }()
 			// What replaced or dropped the registry has retired it too: a heartbeat that was not made since says nothing.
 			if err := h.beat(ctx, leased, in); err != nil && !(gate.IsInconclusive(err) && p.leased.Load() != leased) {
-				failures.Add(1)
-				last.Store(&err)
+				h.tellFailed(ctx, leased.Name, p, err)
 			}
 			return nil
 		})
 	}
-	_ = group.Wait() // each failure was counted
-	if beats.Load() == 0 || ctx.Err() != nil {
-		return
-	}
-	h.tell(leased.Name, p, failures.Load(), last.Load(), interval)
+	_ = group.Wait() // each failure was told
 }
 
 // beat renews one instance. That it is lost is no failure: the reconciler puts it back.
@@ -178,20 +209,29 @@ func (h *Heartbeats) beat(ctx context.Context, leased *Leased, in registry.Insta
 	return err
 }
 
-// tell logs the first failure, and that none has come for an interval, in which everyone had a turn, and how many there
-// were.
-func (h *Heartbeats) tell(name string, p *pulse, failures int64, last *error, interval time.Duration) {
-	now := h.clock.Now()
-	switch {
-	case failures > 0:
-		if p.failed.IsZero() {
-			h.logger.Error(*last, "heartbeats fail: entries expire unless this passes", "registry", name, "failed", failures)
-		}
-		p.failed, p.failures, p.failure = now, p.failures+failures, *last
-	case !p.failed.IsZero() && now.Sub(p.failed) > interval+tick:
-		h.logger.Info("heartbeats succeed again", "registry", name, "failed", p.failures, "lastFailure", p.failure.Error())
-		p.failed, p.failures, p.failure = time.Time{}, 0, nil
+// tellFailed logs the first failure. That a manager stops is none.
+func (h *Heartbeats) tellFailed(ctx context.Context, name string, p *pulse, err error) {
+	if ctx.Err() != nil {
+		return
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failed.IsZero() {
+		h.logger.Error(err, "heartbeats fail: entries expire unless this passes", "registry", name)
+	}
+	p.failed, p.failures, p.failure = h.clock.Now(), p.failures+1, err
+}
+
+// tellPassed logs, after heartbeats were made, that none has failed for an interval, in which everyone had a turn, and how
+// many did before.
+func (h *Heartbeats) tellPassed(ctx context.Context, name string, p *pulse, interval time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ctx.Err() != nil || p.failed.IsZero() || h.clock.Since(p.failed) <= interval+tick {
+		return
+	}
+	h.logger.Info("heartbeats succeed again", "registry", name, "failed", p.failures, "lastFailure", p.failure.Error())
+	p.failed, p.failures, p.failure = time.Time{}, 0, nil
 }
 
 // isTurn reports whether the instance's turn lies after from and not after to.

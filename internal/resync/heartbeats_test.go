@@ -268,19 +268,69 @@ func TestAStopWaitsForAHeartbeatThatIsSlowToEnd(t *testing.T) {
 
 func TestASlowRegistryGetsFewHeartbeatsAtOnce(t *testing.T) {
 	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason   string
+		services []string
+		want     int
+	}{
+		"one service":    {"the other half is for the others", []string{"web"}, atOnce / 2},
+		"three services": {"together they have no more than all", []string{"web", "api", "db"}, atOnce},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, "slow")
+				for _, service := range tc.services {
+					w.holdOf(service, "slow", 300)
+				}
+				w.hang = "slow"
+				time.Sleep(2 * interval) // so that it is everyone's turn
+				w.start()
+				time.Sleep(2 * interval)
+				w.mu.Lock()
+				underWay := w.underWay
+				w.mu.Unlock()
+				w.stop()
+				if underWay != tc.want {
+					t.Errorf("%d heartbeats were under way, want %d\nreason: %s", underWay, tc.want, tc.reason)
+				}
+			})
+		})
+	}
+}
+
+func TestAServiceThatHangsCostsTheOthersNoTurn(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "slow")
-		w.hold("slow", 1000)
-		w.hang = "slow"
-		time.Sleep(2 * interval) // so that it is everyone's turn
+		w := newWorld(t, "eureka")
+		leased := w.leased("eureka")
+		leased.Timeout = 5 * time.Second
+		w.heartbeats.Apply([]Leased{leased})
+		w.holdOf("stuck", "stuck", 200)
+		w.held["eureka"] = w.held["stuck"]
+		w.hold("eureka", 100)
+		w.set(func(in registry.Instance) error {
+			if in.Service == "stuck" {
+				time.Sleep(leased.Timeout)
+				return context.DeadlineExceeded
+			}
+			return nil
+		})
 		w.start()
-		time.Sleep(2 * interval)
-		w.mu.Lock()
-		underWay := w.underWay
-		w.mu.Unlock()
+		time.Sleep(10 * interval)
 		w.stop()
-		if underWay != atOnce {
-			t.Errorf("%d heartbeats were under way, want %d", underWay, atOnce)
+		for _, in := range w.Held("eureka") {
+			n := w.beats[in.Endpoint()]
+			if in.Service != "stuck" && (n < 9 || n > 11) {
+				t.Errorf("%s was renewed %d times in 10 intervals", in.Endpoint(), n)
+			}
+			// 16 at once of 5 s each are 96 in an interval.
+			if in.Service == "stuck" && (n < 3 || n > 6) {
+				t.Errorf("%s of the service that hangs was tried %d times in 10 intervals, want about 5", in.Endpoint(), n)
+			}
+		}
+		if log := w.log.String(); strings.Count(log, "heartbeats fail") != 1 || strings.Contains(log, "again") {
+			t.Errorf("logged, want one failure that has not passed:\n%s", log)
 		}
 	})
 }
@@ -409,9 +459,11 @@ func (w *world) stop() {
 	}
 }
 
-func (w *world) hold(name string, n int) {
+func (w *world) hold(name string, n int) { w.holdOf("web", name, n) }
+
+func (w *world) holdOf(service, name string, n int) {
 	for i := range n {
-		w.held[name] = append(w.held[name], registry.Instance{Service: "web", Address: name + ".example", Port: i + 1})
+		w.held[name] = append(w.held[name], registry.Instance{Service: service, Address: name + ".example", Port: i + 1})
 	}
 }
 
