@@ -26,6 +26,7 @@ const (
 	// maxNote is how long the API server allows an Event's note to be.
 	maxNote      = 1024
 	eventTimeout = 5 * time.Second
+	eventFailed  = "making an Event about the configuration"
 )
 
 // configEvents are the Events about the ConfigMap. They do not go through a recorder, which would take a second refusal
@@ -42,7 +43,7 @@ type configEvents struct {
 
 // removalBlocked asks a person for a decision.
 func (e *configEvents) removalBlocked(ctx context.Context, note string) {
-	e.create(ctx, corev1.EventTypeWarning, "Resync", "RemovalBlocked", note)
+	e.tell(ctx, corev1.EventTypeWarning, "Resync", "RemovalBlocked", note)
 }
 
 func (e *configEvents) leads() bool {
@@ -54,16 +55,24 @@ func (e *configEvents) leads() bool {
 	}
 }
 
-func (e *configEvents) create(ctx context.Context, kind, action, reason, note string) {
+// tell makes an Event that is worth one try: the log has what it says.
+func (e *configEvents) tell(ctx context.Context, kind, action, reason, note string) {
+	if err := e.create(ctx, kind, action, reason, note); err != nil {
+		e.logger.Error(err, eventFailed)
+	}
+}
+
+// create makes an Event where this manager leads.
+func (e *configEvents) create(ctx context.Context, kind, action, reason, note string) error {
 	if !e.leads() {
-		return
+		return nil
 	}
 	if e.dryRun != nil {
 		e.dryRun.event(kind, reason, note, "configMap", configMapName)
-		return
+		return nil
 	}
 	if e.events == nil {
-		return
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
 	defer cancel()
@@ -78,9 +87,8 @@ func (e *configEvents) create(ctx context.Context, kind, action, reason, note st
 		},
 		Action: action, Type: kind, Reason: reason, Note: shorten(note),
 	}
-	if _, err := e.events.Create(ctx, event, metav1.CreateOptions{}); err != nil {
-		e.logger.Error(err, "making an Event about the configuration")
-	}
+	_, err := e.events.Create(ctx, event, metav1.CreateOptions{})
+	return err
 }
 
 // shortNotes makes Events that the API server takes, however much a registry had to say.

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
@@ -26,6 +28,8 @@ type reload struct {
 	// standing is a refusal that holds and that no Event tells yet; empty where there is none.
 	mu       sync.Mutex
 	standing string
+	// untold: making its Event has failed, which is logged once.
+	untold bool
 }
 
 // NeedLeaderElection makes it run without the lease.
@@ -43,18 +47,33 @@ func (r *reload) Start(ctx context.Context) error {
 	return nil
 }
 
-// onceElected tells of a refusal that came while another manager led, which may be gone with what it told.
+// onceElected tells of a refusal that came while another manager led, which may be gone with what it told. What could not
+// be told is tried again, as often as the file is read, while it stands.
 func (r *reload) onceElected(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 		return
 	case <-r.events.elected:
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.standing != "" {
-		r.events.create(ctx, corev1.EventTypeWarning, "Reload", "ConfigRefused", r.standing)
-		r.standing = ""
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.tellStanding(ctx)
+	}, cmp.Or(r.watcher.Interval, config.DefaultInterval))
+}
+
+// tellStanding makes the Event of a refusal that none tells yet, where this manager leads. r.mu is held.
+func (r *reload) tellStanding(ctx context.Context) {
+	if r.standing == "" || !r.events.leads() {
+		return
+	}
+	err := r.events.create(ctx, corev1.EventTypeWarning, "Reload", "ConfigRefused", r.standing)
+	switch {
+	case err == nil:
+		r.standing, r.untold = "", false
+	case !r.untold && ctx.Err() == nil:
+		r.untold = true
+		r.logger.Error(err, eventFailed)
 	}
 }
 
@@ -79,22 +98,18 @@ func (r *reload) applied(ctx context.Context) {
 	r.logger.Info("the configuration was read again and is in force", "file", r.watcher.Path)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.standing = ""
-	r.events.create(ctx, corev1.EventTypeNormal, "Reload", "ConfigApplied", "the configuration is in force")
+	r.standing, r.untold = "", false
+	r.events.tell(ctx, corev1.EventTypeNormal, "Reload", "ConfigApplied", "the configuration is in force")
 }
 
 func (r *reload) refused(ctx context.Context, err error) {
 	r.metrics.Refused()
 	// Wrapped, so that the logger does not list the causes a second time.
 	r.logger.Error(fmt.Errorf("%s: %w", r.watcher.Path, err), "the configuration was refused, the one before stays in force")
-	note := "the one before stays in force: " + err.Error()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.events.leads() { // else onceElected tells it, if it still stands then
-		r.events.create(ctx, corev1.EventTypeWarning, "Reload", "ConfigRefused", note)
-		note = ""
-	}
-	r.standing = note
+	r.standing = "the one before stays in force: " + err.Error()
+	r.tellStanding(ctx) // else onceElected does, if it still stands then
 }
 
 // podNamespace is the namespace of the pod that this process runs in; empty outside a cluster.

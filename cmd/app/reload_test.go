@@ -157,6 +157,37 @@ func TestARefusalThatStandsIsToldByTheNextLeader(t *testing.T) {
 	}
 }
 
+func TestARefusalIsToldOnceTheAPIServerTakesItsEvent(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason  string
+		elected bool
+	}{
+		"by the leader":      {"it stands, and a person would never hear of it", true},
+		"by the next leader": {"so too", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newReloadScenario(t)
+			elected := make(chan struct{})
+			if tc.elected {
+				close(elected)
+			}
+			s.reload.events.elected = elected
+			s.failures = 3
+			s.Start()
+			s.Write(minimal + "drain: -3s\n")
+			s.ExpectMetrics(0, 1, 0)
+			if !tc.elected {
+				close(elected)
+			}
+			s.ExpectEvent("Warning", "ConfigRefused", `"-3s"`)
+			s.Write(minimal + "drain: 3s\n")
+			s.ExpectEvent("Normal", "ConfigApplied") // and not the refusal a second time
+		})
+	}
+}
+
 func TestShortenKeepsRunesWhole(t *testing.T) {
 	t.Parallel()
 	for _, note := range []string{"", "short", strings.Repeat("x", maxNote), strings.Repeat("x", 5000), strings.Repeat("é", 5000), "x" + strings.Repeat("€", 5000)} {
@@ -182,6 +213,8 @@ type reloadScenario struct {
 	mu       sync.Mutex
 	settings []controller.Settings
 	events   []string
+	// failures is how many of the next Events the API server refuses.
+	failures int
 }
 
 func newReloadScenario(t *testing.T) *reloadScenario {
@@ -291,6 +324,10 @@ func (s *reloadScenario) keepEvent(action clienttesting.Action) (bool, runtime.O
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.failures > 0 {
+		s.failures--
+		return true, nil, errors.New("etcdserver: leader changed")
+	}
 	s.events = append(s.events, fmt.Sprintf("%s %s %s/%s: %s", e.Type, e.Reason, e.Regarding.Kind, e.Regarding.Name, e.Note))
 	return true, e, nil
 }
