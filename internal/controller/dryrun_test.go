@@ -1,7 +1,9 @@
 package controller
 
 import (
+	"errors"
 	"testing"
+	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -39,6 +41,21 @@ func TestADryRunForgetsAPodThatIsGone(t *testing.T) {
 	}
 	w.expectJournal("what it would leave", "would deregister web")
 	w.expectNoPages("a dry run has nothing to undo")
+}
+
+func TestADryRunReleasesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, proceeds)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.patching(func(func() error) error { return calls.ErrDryRun })
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+	w.registry.Fail(anyCall(), errors.New("down"))
+	w.reconcile(pod)
+	w.sleep(2 * time.Minute)
+	w.takeEvents()
+	w.reconcile(pod)
+	w.expectEvents("the failure policy would release the hook, and has not")
+	w.expectReleases("so none is counted")
 }
 
 // newDryRun is a world in which every change is told in the journal and refused.

@@ -101,11 +101,13 @@ func (r *PodReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) 
 	if _, err := mgr.GetCache().GetInformer(ctx, NodeMetadata()); err != nil {
 		return fmt.Errorf("watching nodes: %w", err)
 	}
-	c, err := controller.NewTyped("pod", mgr, controller.TypedOptions[Request]{
+	options := controller.TypedOptions[Request]{
 		Reconciler:              r,
 		MaxConcurrentReconciles: r.workers,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[Request](backoffBase, backoffCap),
-	})
+	}
+	options.DefaultFromConfig(mgr.GetControllerOptions())
+	c, err := controller.NewTypedUnmanaged("pod", options)
 	if err != nil {
 		return fmt.Errorf("making the pod controller: %w", err)
 	}
@@ -121,6 +123,10 @@ func (r *PodReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) 
 		if err := c.Watch(s); err != nil {
 			return fmt.Errorf("watching for the pod controller: %w", err)
 		}
+	}
+	// A manager that leads already starts the controller at once, and what it watches from then on would hold nobody back.
+	if err := mgr.Add(c); err != nil {
+		return fmt.Errorf("adding the pod controller: %w", err)
 	}
 	return nil
 }
@@ -179,10 +185,11 @@ func (r *PodReconciler) conclude(
 	if waits {
 		edit = r.proceed(seen, d, &p.wait)
 	}
+	before := seen.pod()
 	if moved, err = r.patch(ctx, seen, edit, p.record); moved || err != nil {
 		return moved, err
 	}
-	if waits && !edit.Empty() {
+	if waits && !edit.Empty() && seen.pod() != before { // a dry run has told what it would do
 		r.proceeded(seen, d, p.wait)
 	}
 	return false, nil
