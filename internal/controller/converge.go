@@ -68,7 +68,7 @@ func (r *PodReconciler) move(ctx context.Context, seen *observation, d lifecycle
 // ensure returns an empty wait once the registry is known to say what is wanted of one instance.
 func (r *PodReconciler) ensure(ctx context.Context, seen *observation, s step) wait {
 	in := s.key()
-	if seen.neverIn(in) && s.want != lifecycle.InService {
+	if s.want != lifecycle.InService && seen.neverIn(s) {
 		return wait{}
 	}
 	if seen.recordStands(s) {
@@ -242,8 +242,9 @@ func (o *observation) outSince(steps []step) time.Time {
 // neverIn reports whether the instance can't have been put in service: the pod came under our eyes, we made no call for
 // it, and no record speaks of it. Where a hook is to be released, a list must have shown besides that no leader before us
 // has registered it: our watch may have lagged when we began to lead.
-func (o *observation) neverIn(in lifecycle.Recorded) bool {
-	return o.page.fromBirth && o.page.calls[in] == nil && !o.input.Record.Exists() && (!outStay(o) || o.shown(in))
+func (o *observation) neverIn(s step) bool {
+	releases := s.want == lifecycle.Absent || outStay(o)
+	return o.page.fromBirth && o.page.calls[s.key()] == nil && !o.input.Record.Exists() && (!releases || o.shown(s.key()))
 }
 
 // shown reports whether what leaders before us have left in the instance's registry was listed.

@@ -386,6 +386,15 @@ func TestAPodThatWasNeverInService(t *testing.T) {
 	}
 }
 
+func TestANewPodThatEndsIsTakenOutUnlessAListShowsThatItIsNotIn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.newPod()
+	w.changePod(pod, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+	w.reconcile(pod)
+	w.expectJournal("its hooks are released, as if it were deleted", deregisters, writes)
+}
+
 // newPod is one that comes under our eyes, and that we have looked at before it is ready.
 func (w *world) newPod() *corev1.Pod {
 	w.Helper()
