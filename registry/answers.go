@@ -33,6 +33,8 @@ func TLSError(err error) error {
 	switch {
 	case errors.As(err, &otherHost):
 		return Terminal(FieldError("endpoint", fmt.Errorf("is not what the registry's certificate is for: %w", err)))
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return Terminal(FieldError("endpoint", fmt.Errorf("shows a certificate that has expired or is not valid yet: %w", err)))
 	case errors.As(err, &theirs), errors.As(err, &unknown), errors.As(err, &invalid):
 		return Terminal(FieldError("tls.caFile", fmt.Errorf("does not vouch for the registry: %w", err)))
 	case refusesCertificate(err):

@@ -25,8 +25,14 @@ func TestTLSError(t *testing.T) {
 		"unknown authority": {
 			"the file lacks it", &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, "tls.caFile",
 		},
-		"bare":    {"not every client wraps it", x509.UnknownAuthorityError{}, "tls.caFile"},
-		"expired": {"it stays so until it is replaced", x509.CertificateInvalidError{Reason: x509.Expired}, "tls.caFile"},
+		"bare": {"not every client wraps it", x509.UnknownAuthorityError{}, "tls.caFile"},
+		"expired": {
+			"another authority would not help: it stays so until the registry has a new one",
+			&tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Reason: x509.Expired}}, "endpoint",
+		},
+		"not fit for a server": {
+			"another authority may", x509.CertificateInvalidError{Reason: x509.IncompatibleUsage}, "tls.caFile",
+		},
 		"another host": {
 			"the endpoint names another than the certificate",
 			&tls.CertificateVerificationError{Err: x509.HostnameError{Certificate: &x509.Certificate{}, Host: "a"}}, "endpoint",
