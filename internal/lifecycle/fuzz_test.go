@@ -74,3 +74,22 @@ func expectDecidable(t *testing.T, pod *corev1.Pod, r Record) {
 		}
 	}
 }
+
+// FuzzSkipOf: whatever stands in the annotation, only a release is ever skipped, and what is refused says why.
+func FuzzSkipOf(f *testing.F) {
+	for _, text := range []string{"", "preDelete", "inPlaceUpdate, preDelete", "preNormal", "preDelete,", "PreDelete", ",,", "\x00"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationSkip: text}}}
+		skip := SkipOf(pod, nil)
+		if (len(skip.Hooks) == 0) != (skip.Refused != "") {
+			t.Errorf("%q: releases %q and refuses with %q: want one of the two", text, skip.Hooks, skip.Refused)
+		}
+		for _, hook := range skip.Hooks {
+			if hook != PreDelete && hook != InPlaceUpdate {
+				t.Errorf("%q: releases %q", text, hook)
+			}
+		}
+	})
+}
