@@ -263,14 +263,27 @@ func (g *game) separate(ctx context.Context, live map[string]livePod) {
 	}
 }
 
+// owedByKWOK reports whether KWOK has to remove the pod or make it ready. A pod whose hook is to be released waits for a
+// manager.
+func (p livePod) owedByKWOK() bool {
+	if p.deleting {
+		return !p.held
+	}
+	switch appspub.LifecycleStateType(p.state) {
+	case appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStatePreparingDelete:
+		return false
+	default:
+		return !p.ready
+	}
+}
+
 // nudge touches pods for which KWOK has something to do: unlike a kubelet it does not try again what failed because the API
 // server went away, until the pod changes. Pods that wait for a manager are not touched, so that nothing is hidden that a
 // manager has missed.
 func (g *game) nudge(ctx context.Context, live map[string]livePod) {
 	now := time.Now()
 	for _, p := range live {
-		owes := p.deleting && !p.held || !p.deleting && !p.ready
-		if !owes || now.Sub(p.at) < nudgeEvery {
+		if !p.owedByKWOK() || now.Sub(p.at) < nudgeEvery {
 			continue
 		}
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, annotationNudge, now.Format(time.RFC3339))

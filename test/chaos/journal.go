@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -208,12 +209,13 @@ type journal struct {
 	counting    bool
 	reused      int
 	addresses   map[string]string // the pod that had the address last
+	met         map[string]int    // how many calls met a fault
 }
 
 func newJournal() *journal {
 	return &journal{
 		pods: map[string]*podLog{}, byName: map[podName]*podLog{}, orphans: map[podName][]*patch{},
-		early: map[string][]*call{}, addresses: map[string]string{},
+		early: map[string][]*call{}, addresses: map[string]string{}, met: map[string]int{},
 	}
 }
 
@@ -222,6 +224,7 @@ func (j *journal) callReceived(manager string, o op, in registry.Instance, fault
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.numbers++
+	j.met[fault]++
 	c := &call{number: j.numbers, manager: manager, op: o, instance: in, received: at, fault: fault}
 	switch p := j.pods[in.UID]; {
 	case !o.changes():
@@ -376,12 +379,14 @@ type counts struct {
 	// reused addresses.
 	reused int
 	calls  int
+	// met is how many calls met which fault.
+	met map[string]int
 }
 
 func (j *journal) counts() counts {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return counts{transitions: j.transitions, flips: j.judged, reused: j.reused, calls: j.numbers}
+	return counts{transitions: j.transitions, flips: j.judged, reused: j.reused, calls: j.numbers, met: maps.Clone(j.met)}
 }
 
 // broken returns the violations so far.

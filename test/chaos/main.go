@@ -17,8 +17,8 @@ import (
 
 const (
 	defaultLength = 15 * time.Minute
-	// replicas of each workload: with seven of them more than two hundred pods.
-	replicas = 32
+	// replicas of each workload: with eight of them more than two hundred pods.
+	replicas = 28
 )
 
 // errFailed ends the run after its last line, which says how much is wrong.

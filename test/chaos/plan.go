@@ -57,6 +57,11 @@ func faultKinds() []kind {
 		[]kind{stopManager, pauseManager, restartServer, wipeHalf, addForeign, deletePods, forceDelete}, lasting...)
 }
 
+// promisedKinds have to come in every run that is long enough: they are what chaos is about.
+func promisedKinds() []kind {
+	return slices.Concat(killKinds(), faultKinds(), []kind{rollBack, cancelDelete})
+}
+
 func (k kind) isKill() bool { return slices.Contains(killKinds(), k) }
 
 func (k kind) isFault() bool { return slices.Contains(faultKinds(), k) }

@@ -43,15 +43,15 @@ func (t *tally) sum(kinds []kind) int {
 	return sum
 }
 
-// missing returns the kinds of kills and faults that never came.
+// missing returns the kinds of what is promised that never came.
 func (t *tally) missing() []kind {
-	return slices.DeleteFunc(slices.Concat(killKinds(), faultKinds()), func(k kind) bool { return t.of(k) > 0 })
+	return slices.DeleteFunc(promisedKinds(), func(k kind) bool { return t.of(k) > 0 })
 }
 
-// String is one line with every kind of kill and fault.
+// String is one line with every kind that is promised.
 func (t *tally) String() string {
 	var words []string
-	for _, k := range slices.Concat(killKinds(), faultKinds()) {
+	for _, k := range promisedKinds() {
 		words = append(words, fmt.Sprintf("%d × %s", t.of(k), k))
 	}
 	return strings.Join(words, "; ")

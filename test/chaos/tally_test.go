@@ -27,8 +27,9 @@ func TestTally(t *testing.T) {
 		t.Errorf("%d times %s, want 10", got, wipeHalf)
 	}
 	missing := done.missing()
-	if slices.Contains(missing, wipeHalf) || slices.Contains(missing, update) || !slices.Contains(missing, holdBack) {
-		t.Errorf("missing are %q: want the kinds of kills and faults that never came", missing)
+	if slices.Contains(missing, wipeHalf) || slices.Contains(missing, update) || !slices.Contains(missing, holdBack) ||
+		!slices.Contains(missing, rollBack) {
+		t.Errorf("missing are %q: want the kinds of what is promised that never came", missing)
 	}
 	if got := done.String(); !strings.Contains(got, "10 × wipe half") || !strings.Contains(got, "0 × add foreign") {
 		t.Errorf("the line is %q: it must have every kind, with how often it came", got)

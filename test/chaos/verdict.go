@@ -109,7 +109,8 @@ func (g *game) verdict(replay string, histories int) error {
 	g.panicked()
 	g.tell(histories)
 	r, n := &g.report, g.journal.counts()
-	g.out.plain("kills and faults: " + g.done.String())
+	g.out.plain("what was done: " + g.done.String())
+	g.out.plain("calls that met a fault of the registry: " + metLine(n.met))
 	g.out.printf("checked %d flips against %d calls; %d addresses were used again", n.flips, n.calls, n.reused)
 	g.out.plain("the same plan again: " + replay)
 	g.out.plain(fmt.Sprintf("chaos: %d transitions, %d kills, %d faults, %d early flips, %d lost, %d leaked, %d stuck",
@@ -118,6 +119,15 @@ func (g *game) verdict(replay string, histories int) error {
 		return errFailed
 	}
 	return nil
+}
+
+// metLine says how many calls met each of the faults that the registry makes itself.
+func metLine(met map[string]int) string {
+	var words []string
+	for _, k := range []kind{answer500, loseAnswers, holdBack} {
+		words = append(words, fmt.Sprintf("%d × %s", met[string(k)], k))
+	}
+	return strings.Join(words, "; ")
 }
 
 // tell writes what is wrong, the worst first.

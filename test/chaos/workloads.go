@@ -36,9 +36,34 @@ type workload struct {
 	recreate    bool // instead of in place
 }
 
-// workloads are all hook styles: labels, finalizers, one finalizer for two hooks, values other than "true", several
-// handlers for one hook, several services, and workloads that lack a hook.
-func workloads() []*workload {
+// workloads are all hook styles: labels, finalizers, one label and one finalizer for two hooks, values other than "true",
+// several handlers for one hook, several services, and workloads that lack a hook. preNormal is by a label: OpenKruise 1.8.3
+// can miss that a finalizer of preNormal was set.
+func workloads() []*workload { return slices.Concat(separate(), shared()) }
+
+// shared have one handler for two hooks.
+func shared() []*workload {
+	return []*workload{
+		{
+			name: "one-label", namespace: "chaos-b", services: map[string]int{"one-label": 8080},
+			lifecycle: appspub.Lifecycle{
+				InPlaceUpdate: labelHook("example.com/unready-blocker", set), PreDelete: labelHook("example.com/unready-blocker", set),
+			},
+			labels: map[string]string{"example.com/unready-blocker": set},
+		},
+		{
+			name: "finalizer", namespace: "chaos-a", services: map[string]int{"finalizer": 8080},
+			lifecycle: appspub.Lifecycle{
+				InPlaceUpdate: finalizerHook("example.io/unready-blocker"), PreDelete: finalizerHook("example.io/unready-blocker"),
+			},
+			annotations: map[string]string{markAnnotation: set},
+			finalizers:  []string{"example.io/unready-blocker"},
+		},
+	}
+}
+
+// separate have handlers for each hook that are its own.
+func separate() []*workload {
 	return []*workload{
 		{
 			name: "labels", namespace: "chaos-a", services: map[string]int{"labels": 8080},
@@ -49,14 +74,6 @@ func workloads() []*workload {
 			labels: map[string]string{
 				markLabel: set, "example.com/unready-blocker-inplace": set, "example.com/unready-blocker-delete": set,
 			},
-		},
-		{
-			name: "finalizer", namespace: "chaos-a", services: map[string]int{"finalizer": 8080},
-			lifecycle: appspub.Lifecycle{
-				InPlaceUpdate: finalizerHook("example.io/unready-blocker"), PreDelete: finalizerHook("example.io/unready-blocker"),
-			},
-			annotations: map[string]string{markAnnotation: set},
-			finalizers:  []string{"example.io/unready-blocker"},
 		},
 		{
 			name: "prenormal", namespace: "chaos-a", services: map[string]int{"prenormal": 8080}, recreate: true,

@@ -118,7 +118,6 @@ func (g *game) play(ctx context.Context) error {
 	g.say("starting: %d CloneSets of %d pods", len(g.workloads), g.replicas)
 	background.Go(func() { watcher.run(watching) })
 	background.Go(func() { g.judge(watching) })
-	background.Go(func() { g.progress(watching) })
 	var err error
 	g.managers, err = startManagers(ctx, setup{
 		launcher: g.launcher, dir: g.binary + ".d", binary: g.binary, registry: g.toxiproxy.address, api: g.cluster.Config(),
@@ -128,6 +127,7 @@ func (g *game) play(ctx context.Context) error {
 		return err
 	}
 	defer g.managers.Stop()
+	background.Go(func() { g.progress(watching) })
 	if err := g.create(ctx); err != nil {
 		return err
 	}

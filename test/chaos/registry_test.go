@@ -1,0 +1,194 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// TestForeignEntriesThatAreTouched: whatever becomes of an entry that is not ours, chaos sees it.
+func TestForeignEntriesThatAreTouched(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		touch  func(*registryServer, registry.Instance) error
+		want   int
+	}{
+		"nothing": {
+			"entries that stand as they were added were not touched",
+			func(*registryServer, registry.Instance) error { return nil }, 0,
+		},
+		"removed": {
+			"it is gone",
+			func(r *registryServer, in registry.Instance) error { return r.entries.Deregister(t.Context(), in) }, 1,
+		},
+		"taken out": {
+			"it is there, and clients are not given it",
+			func(r *registryServer, in registry.Instance) error { return r.entries.FailOver(t.Context(), in) }, 1,
+		},
+		"taken over": {
+			"another owner stands in its place",
+			func(r *registryServer, in registry.Instance) error {
+				in.Cluster, in.UID = clusterName, "ours"
+				return r.entries.Register(t.Context(), in)
+			}, 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRegistryServer(t)
+			must(t, r.entries.Register(t.Context(), instanceOf("10.0.0.1")))
+			r.addForeign(t.Context(), rand.New(rand.NewPCG(1, 2)), []string{"web"}, 8)
+			for _, e := range r.foreign {
+				must(t, tc.touch(r, e.Instance))
+				break
+			}
+			if got := r.touched(t.Context()); len(got) != tc.want {
+				t.Errorf("touched are %q, want %d\nreason: %s", got, tc.want, tc.reason)
+			}
+			if ours := r.list(t.Context()); tc.want == 0 && len(ours) != 1 {
+				t.Errorf("%d entries of ours, want the one: foreign ones are nobody's, or another cluster's", len(ours))
+			}
+		})
+	}
+}
+
+// TestFaultsOfTheRegistry: what each does to the entry, and what the sender is told.
+func TestFaultsOfTheRegistry(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		fault  kind
+		status int // 0: no answer
+		held   bool
+		late   bool
+	}{
+		"none": {reason: "the work is done and acknowledged", status: http.StatusNoContent, held: true},
+		"500":  {reason: "the work is not done", fault: answer500, status: http.StatusInternalServerError},
+		"lost": {reason: "the work is done, and nobody is told", fault: loseAnswers, held: true},
+		"held": {reason: "the work is done when the sender has given up", fault: holdBack, held: true, late: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRegistryServer(t)
+			// Half of the calls meet the fault: one of many does.
+			for i := range 64 {
+				in := instanceOf("10.0.0.1")
+				in.Port += i
+				r.setFault(tc.fault)
+				status := send(t, r, in)
+				r.late.Wait()
+				c := r.journal.lastCall(in)
+				if c.fault != string(tc.fault) {
+					continue
+				}
+				if status != tc.status {
+					t.Errorf("the sender got %d, want %d\nreason: %s", status, tc.status, tc.reason)
+				}
+				if held := r.holds(t.Context(), in); held != tc.held {
+					t.Errorf("the entry is there: %t, want %t\nreason: %s", held, tc.held, tc.reason)
+				}
+				if late := c.applied.Sub(c.received) > r.timeout; late != tc.late {
+					t.Errorf("done after the time-out: %t, want %t\nreason: %s", late, tc.late, tc.reason)
+				}
+				if tc.fault != "" && r.journal.counts().met[string(tc.fault)] != 1 {
+					t.Errorf("the calls that met a fault are counted as %v", r.journal.counts().met)
+				}
+				return
+			}
+			t.Error("no call met the fault")
+		})
+	}
+}
+
+// TestAFencedManagerWritesNothing: what a manager sends between the kill's announcement and its end never arrives.
+func TestAFencedManagerWritesNothing(t *testing.T) {
+	t.Parallel()
+	var arrived []string
+	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { arrived = append(arrived, r.Method) }))
+	t.Cleanup(api.Close)
+	proxy, err := startAPIProxy(t.Context(), "m1", &rest.Config{Host: api.URL}, newJournal())
+	must(t, err)
+	t.Cleanup(proxy.Stop)
+	patch := func(bound time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), bound)
+		defer cancel()
+		request, err := http.NewRequestWithContext(ctx, http.MethodPatch, proxy.url+"/api/v1/namespaces/a/pods/web-1", strings.NewReader("[]"))
+		must(t, err)
+		response, err := http.DefaultClient.Do(request)
+		if err == nil {
+			err = response.Body.Close()
+		}
+		return err
+	}
+	must(t, patch(time.Minute))
+	proxy.fence()
+	if err := patch(100 * time.Millisecond); err == nil {
+		t.Error("a write behind the fence was answered")
+	}
+	proxy.lift()
+	must(t, patch(time.Minute))
+	if want := []string{http.MethodPatch, http.MethodPatch}; !slices.Equal(arrived, want) {
+		t.Errorf("%q arrived, want those before and after the fence", arrived)
+	}
+}
+
+func newRegistryServer(t *testing.T) *registryServer {
+	t.Helper()
+	r, err := startRegistry(t.Context(), newJournal(), 100*time.Millisecond)
+	must(t, err)
+	t.Cleanup(r.Stop)
+	return r
+}
+
+func instanceOf(address string) registry.Instance {
+	return registry.Instance{
+		Service: "web", Address: address, Port: 8080, Cluster: clusterName, Namespace: "a", Pod: "web-1", UID: "0a1b",
+	}
+}
+
+// send registers an instance as the driver http does, and returns the answer's status; 0 where there was none.
+func send(t *testing.T, r *registryServer, in registry.Instance) int {
+	t.Helper()
+	body, err := json.Marshal(in)
+	must(t, err)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+r.address+"/m1/v1/register", bytes.NewReader(body))
+	must(t, err)
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0
+	}
+	must(t, response.Body.Close())
+	return response.StatusCode
+}
+
+// lastCall returns the last call for an instance of a pod that nobody has seen.
+func (j *journal) lastCall(in registry.Instance) call {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	calls := j.early[in.UID]
+	return *calls[len(calls)-1]
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *registryServer) holds(ctx context.Context, in registry.Instance) bool {
+	return slices.ContainsFunc(r.list(ctx), func(e registry.Entry) bool { return identityOf(e.Instance) == identityOf(in) })
+}
