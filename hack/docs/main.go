@@ -188,7 +188,9 @@ func reasonsPage() (page, error) {
 	p := page{
 		title: "Reasons for which a pod waits",
 		intro: "Reasons of the Events on the pod, and values of the label `reason` of the [metrics](metrics.md). A reason without an\n" +
-			"Event is part of any rollout. [When a pod waits](../troubleshooting.md) says where to look.",
+			"Event is part of any rollout. [When a pod waits](../troubleshooting.md) says where to look.\n\n" +
+			"Events on the ConfigMap are `ConfigRefused` and `ConfigApplied` ([reload](../configuration.md#reload)) and\n" +
+			"`RemovalBlocked` ([resync](../resync.md#when-entries-are-removed)).",
 		head: []string{"reason", "Event", "what it means", "what to do"},
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), reasons, nil, parser.ParseComments)

@@ -70,7 +70,8 @@ const (
 	// What to do: delete the pod, or update it in place.
 	ReasonHeldNotReady Reason = "HeldNotReady"
 	// ReasonPanicThreshold: more than `panicThreshold` of a service's pods are not ready at once, which looks like a fault of
-	// a node or the network. The pod stays in service although it is not ready; the last pod of a service always does.
+	// a node or the network. The pod stays in service although it is not ready; the last pod of a service always does, unless
+	// `panicThreshold` is `100%`.
 	//
 	// What to do: look at the pods, their nodes and the network.
 	ReasonPanicThreshold Reason = "PanicThreshold"
