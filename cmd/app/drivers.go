@@ -55,8 +55,8 @@ type opened struct {
 }
 
 // open returns the registries of a configuration. One that is in force, whose section is the same but for maxInFlight and
-// whose files were not rotated, is kept, so that the controller keeps what it knows of it. It puts nothing in force, and leaves nothing
-// open when it fails.
+// whose files were not rotated, is kept, so that the controller keeps what it knows of it. It puts nothing in force, and
+// leaves nothing open when it fails.
 func (d *drivers) open(ctx context.Context, c *config.Config, rotated []string) (*registries, error) {
 	next := &registries{byName: map[string]*opened{}, defaults: c.DefaultRegistries, slots: map[string]int{}}
 	before := d.current.Load()

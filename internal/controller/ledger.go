@@ -95,7 +95,7 @@ type call struct {
 func newLedger() *ledger {
 	return &ledger{
 		pages: map[types.UID]*page{}, births: map[types.UID]bool{},
-		listed: map[types.UID][]found{}, closed: map[types.UID]time.Time{},
+		listed: map[types.UID][]found{}, closed: map[types.UID]time.Time{}, shown: map[string]registry.Registry{},
 	}
 }
 

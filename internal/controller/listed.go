@@ -107,12 +107,8 @@ func (l *ledger) noteShown(listing Listing, asOf time.Time) {
 	if asOf.Before(l.leads) || l.shown[listing.Registry] == listing.From {
 		return
 	}
-	shown := maps.Clone(l.shown)
-	if shown == nil {
-		shown = map[string]registry.Registry{}
-	}
-	shown[listing.Registry] = listing.From
-	l.shown = shown
+	l.shown = maps.Clone(l.shown)
+	l.shown[listing.Registry] = listing.From
 }
 
 // forgetListed makes room for a new answer of the registry. The caller holds the lock.

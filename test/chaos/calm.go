@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// mendWithin is one resync period, with its jitter and what a busy machine takes.
-	mendWithin = resyncInterval + resyncInterval/5 + 5*time.Second
+	// mendWithin is one resync period, and what its run takes on a busy machine.
+	mendWithin = resyncInterval + 7*time.Second
 	// moveWithin is how long a pod may stand still that is on its way somewhere: the longest back-off, and a resync.
 	moveWithin = 45 * time.Second
 	// leadWithin is how long no manager may lead, and backWithin the API server and our watch may be away: longer than a
