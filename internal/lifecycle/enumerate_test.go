@@ -152,6 +152,10 @@ func records() []variant {
 	fresh, stale := Stamp{UID: testUID, Timestamp: testTime}, Stamp{UID: testUID, Timestamp: "2026-01-01T00:00:00Z"}
 	forgotten := []Handler{forgottenLabel, forgottenFinalizer, disownedFinalizer}
 	recordForgotten := recorded(InService, fresh, forgotten...)
+	recordForgottenMark := func(pod *corev1.Pod) {
+		recorded(InService, fresh, label(markKeyOwned, "true"))(pod)
+		setHandler(pod, label(markKeyOwned, "true"))
+	}
 	return []variant{
 		{name: "none", write: func(*corev1.Pod) {}},
 		{name: "in service", write: recorded(InService, fresh)},
@@ -167,6 +171,7 @@ func records() []variant {
 			}
 		}},
 		{name: "forgets handlers that are gone", write: recorded(OutOfService, stale, forgotten...)},
+		{name: "forgets a handler that is a mark", write: recordForgottenMark},
 	}
 }
 

@@ -81,7 +81,8 @@ func labelOperations(pod *corev1.Pod, hooks Hooks, edit Edit) []Operation {
 		}
 	}
 	for _, h := range edit.Clear {
-		if h.Label != "" {
+		// A forgotten handler may be a newly-created mark too: the mark's removal below is enough, a second one would fail.
+		if h.Label != "" && !slices.Contains(edit.ClearMarks, h.Label) {
 			operations = append(operations, clearLabel(hooks, h))
 		}
 	}
