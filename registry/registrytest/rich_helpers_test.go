@@ -74,19 +74,20 @@ type process struct {
 }
 
 func (p process) Register(ctx context.Context, in registry.Instance) error {
-	return p.change(ctx, in, p.kept.Register)
+	return p.change(ctx, in, registrytest.Backend.Register)
 }
 
 func (p process) FailOver(ctx context.Context, in registry.Instance) error {
-	return p.change(ctx, in, p.kept.FailOver)
+	return p.change(ctx, in, registrytest.Backend.FailOver)
 }
 
 func (p process) Deregister(ctx context.Context, in registry.Instance) error {
-	return p.change(ctx, in, p.kept.Deregister)
+	return p.change(ctx, in, registrytest.Backend.Deregister)
 }
 
+// change carries a call out on what is kept when the lock is held: a restart puts another backend there.
 func (p process) change(
-	ctx context.Context, in registry.Instance, do func(context.Context, registry.Instance) error,
+	ctx context.Context, in registry.Instance, do func(registrytest.Backend, context.Context, registry.Instance) error,
 ) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,7 +95,7 @@ func (p process) change(
 		return err
 	}
 	p.lend(in)
-	return do(ctx, in)
+	return do(p.kept, ctx, in)
 }
 
 func (p process) List(ctx context.Context, cluster string) ([]registry.Entry, error) {
