@@ -20,8 +20,11 @@ TOOL := go tool -modfile=hack/tools/go.mod
 CC_FOUND := $(shell command -v "$$(go env CC)" 2>/dev/null)
 RACE := $(if $(CC_FOUND),-race)
 RESULTS := bin/results
-GOTESTSUM := $(TOOL) gotestsum --format-hide-empty-pkg
-GOTEST := $(if $(RACE),env CGO_ENABLED=1) go test -json $(RACE) -shuffle=on
+# What was skipped and why, CI sums up; printed at length it would stand above what failed.
+GOTESTSUM := $(TOOL) gotestsum --format-hide-empty-pkg --hide-summary=skipped
+# The order in which the tests of a package run: the seed of an earlier run, or a new one.
+SHUFFLE ?= on
+GOTEST := $(if $(RACE),env CGO_ENABLED=1) go test -json $(RACE) -shuffle=$(SHUFFLE)
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -107,7 +110,7 @@ lint-fix: ## Run golangci-lint and mend what it can.
 ##@ Test
 
 .PHONY: test
-test: ## Run all tests, with -race, and print how long each part took.
+test: ## Run all tests, with -race; how long each part took and what failed stand at the end.
 	@hack/phases.sh servers test-unit test-outoftree test-go-registries test-integration
 
 .PHONY: test-unit
@@ -140,7 +143,7 @@ test-registries: check-race ## Test the drivers of REGISTRIES (default all) on r
 	@mkdir -p $(RESULTS)
 	@$(REGISTRIES_CMD) get $(REGISTRIES) || echo "WARNING: not every server could be had; the table below says which" >&2
 	@status=0; \
-	$(GOTESTSUM) --format pkgname --hide-summary=skipped --jsonfile $(REGISTRIES_JSON) --raw-command -- \
+	$(GOTESTSUM) --format pkgname --jsonfile $(REGISTRIES_JSON) --raw-command -- \
 		$(GOTEST) -count=1 -timeout=30m $(if $(REGISTRIES),./test/registries ./test/registries/cmd/... \
 		$(REGISTRIES:%=./test/registries/%),./test/registries/...) || status=$$?; \
 	$(REGISTRIES_CMD) report $(REGISTRIES_JSON) $(REGISTRIES) || status=$$?; \

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// results writes what go test -json says of a few packages.
-func results(t *testing.T, lines ...string) string {
+// written writes what go test -json says of a few packages.
+func written(t *testing.T, lines ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "results.json")
 	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
@@ -144,7 +144,7 @@ func TestReport(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			path := results(t, tc.lines...)
+			path := written(t, tc.lines...)
 			var out strings.Builder
 			if err := report(&out, path, []string{"etcd"}, false); err != nil {
 				t.Fatal(err)

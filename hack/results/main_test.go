@@ -1,0 +1,99 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// written is a file of results of two packages: one with a test that fails and one that is skipped, and one more.
+func written(t *testing.T, other ...string) string {
+	t.Helper()
+	const a = `"Package":"github.com/rollcall-dev/rollcall/internal/a"`
+	path := filepath.Join(t.TempDir(), "unit.json")
+	lines := append([]string{
+		`{"Action":"start",` + a + `}`,
+		`{"Action":"output",` + a + `,"Output":"-test.shuffle 42\n"}`,
+		`{"Action":"run",` + a + `,"Test":"TestTable"}`,
+		`{"Action":"run",` + a + `,"Test":"TestTable/good"}`,
+		`{"Action":"run",` + a + `,"Test":"TestTable/bad"}`,
+		`{"Action":"pass",` + a + `,"Test":"TestTable/good"}`,
+		`{"Action":"fail",` + a + `,"Test":"TestTable/bad"}`,
+		`{"Action":"fail",` + a + `,"Test":"TestTable"}`,
+		`{"Action":"run",` + a + `,"Test":"TestServer"}`,
+		`{"Action":"output",` + a + `,"Test":"TestServer","Output":"    a_test.go:7: no Java\n"}`,
+		`{"Action":"skip",` + a + `,"Test":"TestServer"}`,
+		`{"Action":"fail",` + a + `}`,
+		"go: downloading something",
+	}, other...)
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestFailed(t *testing.T) {
+	t.Parallel()
+	const b = `"Package":"github.com/rollcall-dev/rollcall/test/b"`
+	for name, tc := range map[string]struct {
+		reason string
+		other  []string
+		want   []string
+	}{
+		"a test": {reason: "the parent failed with its subtest, which is enough to name"},
+		"no test": {
+			reason: "TestMain found a data race in the log of a manager, say",
+			other: []string{
+				`{"Action":"run",` + b + `,"Test":"TestX"}`, `{"Action":"pass",` + b + `,"Test":"TestX"}`, `{"Action":"fail",` + b + `}`,
+			},
+			want: []string{"./test/b: no test failed, yet the run did"},
+		},
+		"cut off": {
+			reason: "the machine ended the run",
+			other:  []string{`{"Action":"run",` + b + `,"Test":"TestX"}`},
+			want:   []string{"./test/b TestX"},
+		},
+		"not built": {
+			reason: "there are no tests to name",
+			other:  []string{`{"Action":"fail",` + b + `}`},
+			want:   []string{"./test/b: it does not build, or ended before its first test"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out strings.Builder
+			if err := run(&out, []string{"failed", written(t, tc.other...)}); err != nil {
+				t.Fatal(err)
+			}
+			want := append([]string{"./internal/a TestTable/bad (SHUFFLE=42)"}, tc.want...)
+			if diff := cmp.Diff(strings.Join(want, "\n")+"\n", out.String()); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestSum(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	file := written(t)
+	if err := run(&out, []string{"sum", file + "=1"}); err != nil {
+		t.Error(err)
+	}
+	const want = "unit                 1 passed, 1 failed, 1 skipped\n    1 skipped: no Java\n1 1\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if err := run(&out, []string{"sum", file + "=2"}); err == nil || !strings.Contains(err.Error(), "unit: 1 tests passed") {
+		t.Errorf("fewer tests than the floor are no error: %v", err)
+	}
+	if err := run(&out, []string{"sum", file + ".missing=1"}); err == nil {
+		t.Error("tests that never ran are no error")
+	}
+	if err := run(&out, []string{"sum", file}); err == nil || !strings.Contains(err.Error(), "unit.json=100") {
+		t.Errorf("without a floor the error is %v", err)
+	}
+}
