@@ -18,6 +18,9 @@ import (
 //   - is safe for concurrent use, also for the same instance;
 //   - never blocks past its context: when it ends, the call returns an error for which errors.Is(err, ctx.Err()) holds;
 //   - never retries by itself: the caller owns the back-off;
+//   - never waits for another instance's call, as for one of few connections: the caller bounds how many are under way
+//     (maxInFlight, which can change while the driver is in use, heartbeats and one list), and one that waits is losing
+//     its time unsent;
 //   - leaves what it was given unchanged, and keeps no reference to it;
 //   - never removes or changes an entry that carries another pod's UID, with the one exception of Register.
 //

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -18,9 +19,6 @@ import (
 )
 
 const (
-	// maxConns is as many as the controller has workers: each gets a connection, and keeps it between its calls. Consul
-	// takes 200 from one address by default (limits.http_max_conns_per_client).
-	maxConns = 64
 	// idleTimeout is shorter than what most servers grant, so that it is rarely they who close first.
 	idleTimeout = 30 * time.Second
 	// maxHeaderBytes bounds the head of an answer, maxAnswer its body: some 50,000 services.
@@ -33,7 +31,8 @@ const (
 // unusedToken is what the client is given as its token, so that it looks for none in the environment. It is never sent.
 const unusedToken = "the-transport-sets-the-token"
 
-// newTransport makes a pool of connections of its own. A context bounds each call whole; the time-outs here are for what
+// newTransport makes a pool of connections of its own. No number bounds them: the manager bounds the calls, and one that
+// waited for a connection would lose its time unsent. A context bounds each call whole; the time-outs here are for what
 // goes on in the background. It speaks HTTP/1.1, as Consul's client does: HTTP/2 hides why a server refuses a certificate.
 func newTransport(config *tls.Config) *http.Transport {
 	return &http.Transport{
@@ -41,9 +40,7 @@ func newTransport(config *tls.Config) *http.Transport {
 		DialContext:            (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
 		TLSClientConfig:        config,
 		TLSHandshakeTimeout:    10 * time.Second,
-		MaxConnsPerHost:        maxConns,
-		MaxIdleConns:           maxConns,
-		MaxIdleConnsPerHost:    maxConns,
+		MaxIdleConnsPerHost:    math.MaxInt, // the default keeps two
 		IdleConnTimeout:        idleTimeout,
 		MaxResponseHeaderBytes: maxHeaderBytes,
 	}

@@ -15,7 +15,7 @@ import (
 type Registry struct {
 	peers *peers
 	opts  Options
-	held  *locks
+	held  locks
 }
 
 var (
@@ -37,7 +37,7 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Registry{peers: peers, opts: opts, held: newLocks()}, nil
+	return &Registry{peers: peers, opts: opts}, nil
 }
 
 // Register implements [registry.Registry].

@@ -2,33 +2,55 @@ package eureka
 
 import (
 	"context"
-	"hash/maphash"
+	"sync"
 )
 
-// stripes is how many locks there are: several times the controller's workers, so that two identities rarely meet.
-const stripes = 1024
-
-// locks keep the calls for one identity apart: what one has read of an entry must still hold when it changes that.
+// locks keep the calls for one identity apart: what one has read of an entry must still hold when it changes that. The
+// zero value is ready.
 type locks struct {
-	seed maphash.Seed
-	each [stripes]chan struct{}
+	mu   sync.Mutex
+	held map[string]*lock
 }
 
-func newLocks() *locks {
-	l := &locks{seed: maphash.MakeSeed()}
-	for i := range l.each {
-		l.each[i] = make(chan struct{}, 1)
-	}
-	return l
+type lock struct {
+	turn  chan struct{} // holds a value while a call has the lock
+	users int           // who has it or waits for it
 }
 
 // hold waits for the lock of a key, no longer than the context.
 func (l *locks) hold(ctx context.Context, key string) (release func(), err error) {
-	lock := l.each[maphash.String(l.seed, key)%stripes]
+	k := l.join(key)
 	select {
-	case lock <- struct{}{}:
-		return func() { <-lock }, nil
+	case k.turn <- struct{}{}:
+		return func() {
+			<-k.turn
+			l.leave(key)
+		}, nil
 	case <-ctx.Done():
+		l.leave(key)
 		return nil, ctx.Err()
+	}
+}
+
+func (l *locks) join(key string) *lock {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.held == nil {
+		l.held = map[string]*lock{}
+	}
+	k := l.held[key]
+	if k == nil {
+		k = &lock{turn: make(chan struct{}, 1)}
+		l.held[key] = k
+	}
+	k.users++
+	return k
+}
+
+func (l *locks) leave(key string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.held[key].users--; l.held[key].users == 0 {
+		delete(l.held, key)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -18,8 +19,6 @@ import (
 )
 
 const (
-	// maxConns is as many as the controller has workers: each gets a connection, and keeps it between its calls.
-	maxConns = 64
 	// idleTimeout is shorter than what most servers grant, so that it is rarely they who close first.
 	idleTimeout = 30 * time.Second
 	// connectTimeout bounds the time until a connection is there, TLS included.
@@ -87,17 +86,16 @@ func share(timeout time.Duration, peers int) time.Duration {
 	return min(timeout/time.Duration(peers), connectTimeout)
 }
 
-// newTransport makes a pool of connections of its own. A context bounds each call whole.
+// newTransport makes a pool of connections of its own. No number bounds them: the manager bounds the calls, and one that
+// waited for a connection would lose its time unsent. A context bounds each call whole.
 func newTransport(config *tls.Config, connect time.Duration) *http.Transport {
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		DialContext:            (&net.Dialer{Timeout: connect, KeepAlive: 15 * time.Second}).DialContext,
 		TLSClientConfig:        config,
 		TLSHandshakeTimeout:    connect,
-		ForceAttemptHTTP2:      true, // not by default with a TLS configuration of one's own
-		MaxConnsPerHost:        maxConns,
-		MaxIdleConns:           maxConns,
-		MaxIdleConnsPerHost:    maxConns,
+		ForceAttemptHTTP2:      true,        // not by default with a TLS configuration of one's own
+		MaxIdleConnsPerHost:    math.MaxInt, // the default keeps two
 		IdleConnTimeout:        idleTimeout,
 		MaxResponseHeaderBytes: maxHeaderBytes,
 	}

@@ -644,39 +644,6 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 	}
 }
 
-func TestCallsAtOnceAreBounded(t *testing.T) {
-	t.Parallel()
-	const most, callers = 64, 100
-	var now, peak atomic.Int64
-	full := make(chan struct{})
-	letGo := sync.OnceFunc(func() { close(full) })
-	server := serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		defer now.Add(-1)
-		n := now.Add(1)
-		for old := peak.Load(); n > old && !peak.CompareAndSwap(old, n); old = peak.Load() {
-		}
-		if n == most {
-			time.AfterFunc(100*time.Millisecond, letGo) // time for one too many to come
-		}
-		<-full
-	}))
-	d := open(t, registry.Config{Endpoint: server.URL})
-	ctx, cancel := context.WithTimeout(t.Context(), bound)
-	defer cancel()
-	var all sync.WaitGroup
-	for caller := range callers {
-		all.Go(func() {
-			if err := d.Register(ctx, web(caller)); err != nil {
-				t.Errorf("caller %d: %v", caller, err)
-			}
-		})
-	}
-	all.Wait()
-	if got := peak.Load(); got != most {
-		t.Errorf("%d callers made %d calls at once, want %d", callers, got, most)
-	}
-}
-
 func TestAnUntrustedServerIsNotTold(t *testing.T) {
 	t.Parallel()
 	var requests atomic.Int64

@@ -1,0 +1,95 @@
+package builtin_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/rollcall-dev/rollcall/internal/drivers/consul"
+	"github.com/rollcall-dev/rollcall/internal/drivers/eureka"
+	httpregistry "github.com/rollcall-dev/rollcall/internal/drivers/http"
+	"github.com/rollcall-dev/rollcall/internal/drivers/nacos"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// TestMain fails where a goroutine is left when all tests are done.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestNoCallWaitsForAConnection makes as many calls as the manager may: changes, heartbeats and a list. A call that waits
+// for a connection loses its time there, is never sent, and counts as one whose outcome is unknown.
+func TestNoCallWaitsForAConnection(t *testing.T) {
+	t.Parallel()
+	const (
+		changes    = 300 // maxInFlight can be raised while the driver is in use
+		heartbeats = 32
+		calls      = changes + heartbeats + 1
+		bound      = 30 * time.Second
+	)
+	for name, newDriver := range map[string]registry.Constructor{
+		"consul": consul.New, "eureka": eureka.New, "http": httpregistry.New, "nacos": nacos.New,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			arrived := make(chan struct{}, calls)
+			done := make(chan struct{})
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				arrived <- struct{}{}
+				<-done
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}))
+			t.Cleanup(server.Close)
+			d, err := newDriver(t.Context(), registry.Config{Endpoint: server.URL, Cluster: "test"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), bound)
+			defer cancel()
+			var all sync.WaitGroup
+			for i := range changes {
+				all.Go(func() { _ = d.Register(ctx, instance(i)) })
+			}
+			for i := range heartbeats {
+				all.Go(func() { beat(ctx, d, instance(changes+i)) })
+			}
+			all.Go(func() { _, _ = d.(registry.Lister).List(ctx, "test") })
+			await(ctx, t, arrived, calls)
+			close(done)
+			all.Wait()
+		})
+	}
+}
+
+// await returns when so many requests are with the server at the same time.
+func await(ctx context.Context, t *testing.T, arrived <-chan struct{}, calls int) {
+	t.Helper()
+	for n := range calls {
+		select {
+		case <-arrived:
+		case <-ctx.Done():
+			t.Errorf("%d of %d calls at once are sent; the others wait for a connection", n, calls)
+			return
+		}
+	}
+}
+
+// beat renews an entry where entries expire. Another call stands in for it elsewhere.
+func beat(ctx context.Context, d registry.Registry, in registry.Instance) {
+	if h, ok := d.(registry.Heartbeater); ok && h.HeartbeatInterval() > 0 {
+		_ = h.Heartbeat(ctx, in)
+		return
+	}
+	_ = d.Deregister(ctx, in)
+}
+
+func instance(i int) registry.Instance {
+	return registry.Instance{
+		Service: "web", Address: fmt.Sprintf("10.0.%d.%d", i/250, i%250+1), Port: 8080,
+		Cluster: "test", Namespace: "shop", Pod: fmt.Sprintf("web-%d", i), UID: fmt.Sprintf("uid-%d", i),
+	}
+}
