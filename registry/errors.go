@@ -1,7 +1,9 @@
 package registry
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -66,6 +68,24 @@ func NotApplied(err error) error {
 func IsNotApplied(err error) bool {
 	var n *notAppliedError
 	return errors.As(err, &n)
+}
+
+// ContextError gives the error of a call its class where the call's context has ended: the error then says so, to
+// errors.Is too, and has no class of its own. A refusal that arrives late may be half of an answer, so it is no verdict.
+// While the context lasts, err is returned as it is, and nil always. A driver passes each call's result through it.
+func ContextError(ctx context.Context, err error) error {
+	ended := ctx.Err()
+	if err == nil || ended == nil || errors.Is(err, ended) && !hasClass(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %s", ended, err.Error())
+}
+
+// hasClass reports whether one of this package's functions has marked the error.
+func hasClass(err error) bool {
+	_, delayed := RetryAfterOf(err)
+	_, named := FieldOf(err)
+	return delayed || named || IsTerminal(err) || IsNotRegistered(err) || IsNotApplied(err)
 }
 
 type terminalError struct{ err error }

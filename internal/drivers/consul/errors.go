@@ -31,7 +31,7 @@ func (r *Registry) requestError(ctx context.Context, err error, e *exchange) err
 	default:
 		err = certificateError(err)
 	}
-	return contextFirst(ctx, err)
+	return registry.ContextError(ctx, err)
 }
 
 func isForbidden(status int) bool {
@@ -54,14 +54,6 @@ func certificateError(err error) error {
 		return registry.Terminal(registry.FieldError("options.serverName", err))
 	}
 	return registry.TLSError(err)
-}
-
-// contextFirst makes sure that a call whose context has ended returns an error which says so.
-func contextFirst(ctx context.Context, err error) error {
-	if ctx.Err() == nil || errors.Is(err, ctx.Err()) {
-		return err
-	}
-	return fmt.Errorf("%w: %v", ctx.Err(), err) //nolint:errorlint // its class, terminal perhaps, is not that of an ended context
 }
 
 func (r *Registry) statusError(e *exchange) error {

@@ -40,7 +40,7 @@ func (r *Registry) Batch(ctx context.Context, asked []registry.Change) []error {
 	}
 	if err := r.apply(ctx, changes); err != nil {
 		together := len(changes) > 1 && refused(err)
-		err = contextFirst(ctx, classify(err))
+		err = registry.ContextError(ctx, classify(err))
 		for _, c := range changes {
 			if errs[c.index] = describe(c.Change, err); together && ctx.Err() == nil {
 				// It may be another one that is refused.

@@ -1,7 +1,6 @@
 package etcd
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -83,15 +82,4 @@ func refused(err error) bool {
 	default:
 		return false
 	}
-}
-
-// contextFirst makes sure that a call whose context has ended returns an error which says so, and no other class.
-func contextFirst(ctx context.Context, err error) error {
-	switch {
-	case ctx.Err() == nil || err == nil:
-		return err
-	case errors.Is(err, ctx.Err()) && !registry.IsTerminal(err):
-		return err
-	}
-	return fmt.Errorf("%w: %s", ctx.Err(), err.Error())
 }

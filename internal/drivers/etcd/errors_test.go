@@ -1,7 +1,6 @@
 package etcd
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -57,23 +56,5 @@ func TestClasses(t *testing.T) {
 	}
 	if classify(nil) != nil {
 		t.Error("no error is one")
-	}
-}
-
-func TestContextFirst(t *testing.T) {
-	t.Parallel()
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	for _, err := range []error{errors.New("odd"), registry.Terminal(errors.New("odd")), registry.Terminal(context.Canceled)} {
-		got := contextFirst(ended, err)
-		if !errors.Is(got, context.Canceled) || registry.IsTerminal(got) {
-			t.Errorf("of %v it makes %v, want the context's error, not terminal", err, got)
-		}
-		if got := contextFirst(t.Context(), err); !errors.Is(got, err) {
-			t.Errorf("while the context lasts, of %v it makes %v", err, got)
-		}
-	}
-	if contextFirst(ended, nil) != nil {
-		t.Error("a call that succeeded failed afterwards")
 	}
 }

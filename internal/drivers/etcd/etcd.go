@@ -106,7 +106,7 @@ func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, 
 	}
 	entries, err := r.list(ctx, cluster)
 	if err != nil {
-		return nil, fmt.Errorf("listing cluster %q: %w", cluster, contextFirst(ctx, classify(err)))
+		return nil, fmt.Errorf("listing cluster %q: %w", cluster, registry.ContextError(ctx, classify(err)))
 	}
 	return entries, nil
 }

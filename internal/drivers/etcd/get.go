@@ -23,7 +23,7 @@ func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.St
 	}
 	kv, err := r.get(ctx, r.target.key(in))
 	if err != nil {
-		return "", contextFirst(ctx, classify(err))
+		return "", registry.ContextError(ctx, classify(err))
 	}
 	if kv == nil {
 		return registry.Absent, nil

@@ -28,7 +28,7 @@ func (r *Registry) HeartbeatInterval() time.Duration { return r.lease / beatsPer
 func (r *Registry) Heartbeat(ctx context.Context, in registry.Instance) error {
 	err := whole(in)
 	if err == nil {
-		err = contextFirst(ctx, classify(r.renew(ctx, in)))
+		err = registry.ContextError(ctx, classify(r.renew(ctx, in)))
 	} else {
 		err = registry.Terminal(err)
 	}

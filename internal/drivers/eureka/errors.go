@@ -64,21 +64,10 @@ func isSlow(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || hasStatus(err, http.StatusGatewayTimeout)
 }
 
-// contextFirst makes sure that a call whose context has ended returns an error which says so.
-func contextFirst(ctx context.Context, err error) error {
-	if ctx.Err() == nil || errors.Is(err, ctx.Err()) {
-		return err
-	}
-	if err == nil {
-		return ctx.Err()
-	}
-	return fmt.Errorf("%w: %v", ctx.Err(), err) //nolint:errorlint // its class, terminal perhaps, is not that of an ended context
-}
-
 // sendError gives its class to the error of a request that got no answer.
 func sendError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return contextFirst(ctx, err)
+		return registry.ContextError(ctx, err)
 	}
 	return &awayError{err: registry.TLSError(err)}
 }

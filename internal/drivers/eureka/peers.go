@@ -109,7 +109,7 @@ func (ps *peers) try(ctx context.Context, call func(*peer) error) error {
 	var failures []error
 	for i := range count {
 		at := (first + i) % count
-		err := contextFirst(ctx, call(ps.all[at]))
+		err := registry.ContextError(ctx, call(ps.all[at]))
 		if !isAway(err) || ctx.Err() != nil {
 			if isSlow(err) {
 				at = (at + 1) % count

@@ -194,7 +194,7 @@ func (r *Registry) send(ctx context.Context, call request, read func(io.Reader) 
 		r.servers.leave(number)
 	}
 	if err != nil {
-		return contextFirst(ctx, r.credentials.hide(registry.TLSError(err)))
+		return registry.ContextError(ctx, r.credentials.hide(registry.TLSError(err)))
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode >= 200 && resp.StatusCode <= 299 {
@@ -203,7 +203,7 @@ func (r *Registry) send(ctx context.Context, call request, read func(io.Reader) 
 		err = answerError(resp, r.credentials)
 	}
 	_, _ = io.CopyN(io.Discard, resp.Body, maxIgnored) // a body that is not at its end costs the connection
-	return contextFirst(ctx, err)
+	return registry.ContextError(ctx, err)
 }
 
 func (r *Registry) prepare(ctx context.Context, base *url.URL, call request) (*http.Request, error) {
@@ -222,17 +222,6 @@ func (r *Registry) prepare(ctx context.Context, base *url.URL, call request) (*h
 		req.Header.Set("Authorization", r.credentials.header)
 	}
 	return req, nil
-}
-
-// contextFirst makes sure that a call whose context has ended returns an error which says so.
-func contextFirst(ctx context.Context, err error) error {
-	switch {
-	case ctx.Err() == nil || errors.Is(err, ctx.Err()):
-		return err
-	case err == nil:
-		return ctx.Err()
-	}
-	return fmt.Errorf("%w: %w", ctx.Err(), err)
 }
 
 // decodeListing takes a whole listing or nothing: an entry that is missing from it may be registered for ever.

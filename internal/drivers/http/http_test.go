@@ -688,3 +688,21 @@ func TestALateRequestLands(t *testing.T) {
 		t.Errorf("after it landed: got %v, %v; want nothing", got, err)
 	}
 }
+
+// A refusal whose end never comes is no refusal: what ended the call is its deadline.
+func TestRefusalThatOutlastsTheDeadlineIsRetryable(t *testing.T) {
+	t.Parallel()
+	server := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done() // until the driver gives up
+	}))
+	d := open(t, registry.Config{Endpoint: server.URL})
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	err := d.Register(ctx, web(1))
+	if _, named := registry.FieldOf(err); !errors.Is(err, context.DeadlineExceeded) || registry.IsTerminal(err) || named {
+		t.Errorf("got error %v, terminal: %t, names a field: %t; want that of the deadline and no other class",
+			err, registry.IsTerminal(err), named)
+	}
+}

@@ -163,7 +163,7 @@ func message(body []byte) (code int, said string) {
 func classified(ctx context.Context, in registry.Instance, opts Options, err error) error {
 	e, ok := errors.AsType[*answerError](err)
 	if !ok || registry.IsTerminal(err) {
-		return contextFirst(ctx, err)
+		return registry.ContextError(ctx, err)
 	}
 	switch e.verdict {
 	case unfit:
@@ -179,7 +179,7 @@ func classified(ctx context.Context, in registry.Instance, opts Options, err err
 	if e.delayed && !registry.IsTerminal(err) {
 		err = registry.RetryAfter(err, e.retryAfter)
 	}
-	return contextFirst(ctx, err)
+	return registry.ContextError(ctx, err)
 }
 
 func wrongKindError(in registry.Instance, opts Options, err error) error {
@@ -190,17 +190,6 @@ func wrongKindError(in registry.Instance, opts Options, err error) error {
 	return fmt.Errorf("service %s holds %s instances, and Nacos takes no %s ones beside them (alibaba/nacos#10920): set it to "+
 		"%t, or use another service name or group, or empty the service and wait until Nacos has removed it: %w",
 		in.Service, has, wants, !opts.Ephemeral, err)
-}
-
-// contextFirst makes sure that a call whose context has ended returns an error which says so.
-func contextFirst(ctx context.Context, err error) error {
-	switch {
-	case ctx.Err() == nil || errors.Is(err, ctx.Err()):
-		return err
-	case err == nil:
-		return ctx.Err()
-	}
-	return fmt.Errorf("%w: %v", ctx.Err(), err) //nolint:errorlint // its class, terminal perhaps, is not that of an ended context
 }
 
 // clean makes a server's text fit for a log line: one line, not long, and without secrets, should the server echo them.

@@ -203,19 +203,11 @@ func (r *Registry) run(ctx context.Context, work func(context.Context) error) er
 	go func() { done <- work(ctx) }()
 	select {
 	case err := <-done:
-		return inTime(ctx, r.explain(err))
+		return registry.ContextError(ctx, r.explain(err))
 	case <-ctx.Done():
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		r.session.wire.dropIfSilent(started)
 	}
 	return fmt.Errorf("%w%s", ctx.Err(), r.session.excuse())
-}
-
-// inTime makes sure that the error of a call whose context has ended says so, and is none that stays.
-func inTime(ctx context.Context, err error) error {
-	if err == nil || ctx.Err() == nil {
-		return err
-	}
-	return fmt.Errorf("%w (%v)", ctx.Err(), err) //nolint:errorlint // its class is of no use any more
 }
