@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -67,7 +68,8 @@ type Batcher interface {
 	// Batch makes the changes and returns one error for each, in their order. Each means what the error of the call by
 	// itself would mean, and the order in which the changes are made does not matter: no two have the same identity.
 	// Rollcall puts only changes of one service into a batch; a driver need not count on it. A change that was undone, or
-	// not tried, because of another one is marked by [NotApplied]; Rollcall then makes its call by itself.
+	// not tried, because of another one is marked by [NotApplied]; Rollcall then makes its call by itself. One that fails
+	// [Change.Check] has that error, and is not made.
 	Batch(ctx context.Context, changes []Change) []error
 }
 
@@ -77,6 +79,16 @@ type Change struct {
 	State    State
 }
 
+// Check returns a terminal error where the state is none of the three: a guess could remove a pod that serves.
+func (c Change) Check() error {
+	switch c.State {
+	case InService, OutOfService, Absent:
+		return nil
+	}
+	return Terminal(fmt.Errorf("changing %s at %s to state %q: write %s, %s or %s",
+		c.Instance.Service, c.Instance.Endpoint(), c.State, InService, OutOfService, Absent))
+}
+
 // Make makes a change by a call of its own.
 func (c Change) Make(ctx context.Context, reg Registry) error {
 	switch c.State {
@@ -84,7 +96,8 @@ func (c Change) Make(ctx context.Context, reg Registry) error {
 		return reg.Register(ctx, c.Instance)
 	case OutOfService:
 		return reg.FailOver(ctx, c.Instance)
-	default:
+	case Absent:
 		return reg.Deregister(ctx, c.Instance)
 	}
+	return c.Check()
 }

@@ -262,7 +262,7 @@ func brokenCapabilities() map[string]brokenDriver {
 			}),
 			want: []string{
 				"BatchAtItsLimit", "BatchCancelledContext", "BatchMakesEachChange", "BatchRefusedChange", "BatchSparesLivePods",
-				"BatchTwice", "ConcurrentBatches", "ConcurrentTakeoverInBatch",
+				"BatchTwice", "BatchUnknownState", "ConcurrentBatches", "ConcurrentTakeoverInBatch",
 			},
 		},
 		"a batch that deregisters nothing": {
@@ -308,7 +308,7 @@ func brokenCapabilities() map[string]brokenDriver {
 			broken: richly(only(), func(d rich) registry.Registry { return limitless{d} }),
 			want: []string{
 				"BatchAtItsLimit", "BatchMakesEachChange", "BatchRefusedChange", "BatchSparesLivePods", "BatchTwice",
-				"ConcurrentBatches", "ConcurrentTakeoverInBatch",
+				"BatchUnknownState", "ConcurrentBatches", "ConcurrentTakeoverInBatch",
 			},
 		},
 		"a batch that forgets the mark": {
@@ -357,6 +357,19 @@ func brokenCapabilities() map[string]brokenDriver {
 				return errs
 			}),
 			want: []string{"BatchRefusedChange"},
+		},
+		"a batch that takes any other state for absent": {
+			reason: "it is the last one that it asks for",
+			broken: batching(func(d rich, ctx context.Context, changes []registry.Change) []error {
+				changes = slices.Clone(changes)
+				for i, c := range changes {
+					if c.State != registry.InService && c.State != registry.OutOfService {
+						changes[i].State = registry.Absent
+					}
+				}
+				return d.Batch(ctx, changes)
+			}),
+			want: []string{"BatchUnknownState"},
 		},
 		"a batch that ignores its context": {
 			reason: "its worker is lost for as long as the registry hangs",

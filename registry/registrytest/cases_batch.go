@@ -52,6 +52,12 @@ func batchCases() []Case {
 			run:   batchRefusedChange,
 		},
 		{
+			Name:  "BatchUnknownState",
+			Why:   "a state that a driver does not know is a slip of its caller; taken for absent, it removes a pod that serves",
+			Needs: needs,
+			run:   batchUnknownState,
+		},
+		{
 			Name:  "BatchCancelledContext",
 			Why:   "a worker that waits for a batch nobody wants any more is missing elsewhere, and shutdown hangs",
 			Needs: needs,
@@ -265,6 +271,31 @@ func batchRefusedChange(w *world) {
 		w.expect(want...)
 		w.batch(d, to(registry.Absent, ins)...)
 		_ = w.call(OpDeregister, d, changes[spoilt].Instance)
+	}
+}
+
+// batchUnknownState has a change to no state by itself, and among sound ones.
+func batchUnknownState(w *world) {
+	d := w.newProcess()
+	ins := w.pods(3)
+	w.batch(d, to(registry.InService, ins)...)
+	for _, state := range []registry.State{"", "Gone"} {
+		unknown := registry.Change{Instance: ins[1], State: state}
+		w.expectRefused(unknown, w.mustBatchOnce(w.Context(), d, []registry.Change{unknown})[0])
+		changes := []registry.Change{
+			{Instance: ins[0], State: registry.InService}, unknown, {Instance: ins[2], State: registry.OutOfService},
+		}
+		errs := w.mustBatchOnce(w.Context(), d, changes)
+		w.expectRefused(unknown, errs[1])
+		w.retryNotApplied(d, changes, errs, 1)
+		w.expect(inService(ins[0]), inService(ins[1]), outOfService(ins[2]))
+	}
+}
+
+func (w *world) expectRefused(c registry.Change, err error) {
+	w.Helper()
+	if !registry.IsTerminal(err) || registry.IsNotApplied(err) {
+		w.Fatalf("a change to state %q: got error %v, want a terminal one\nwhy: %s", c.State, err, w.why)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -171,7 +170,6 @@ type fakeBatcher struct {
 func (b fakeBatcher) BatchLimit() int { return b.limit }
 
 func (b fakeBatcher) Batch(ctx context.Context, changes []registry.Change) []error {
-	changes = slices.Clone(changes)
 	errs := make([]error, len(changes))
 	if len(changes) > b.limit {
 		for i := range errs {
@@ -179,10 +177,17 @@ func (b fakeBatcher) Batch(ctx context.Context, changes []registry.Change) []err
 		}
 		return errs
 	}
+	var sound []registry.Change
+	var at []int
+	for i, c := range changes {
+		if errs[i] = c.Check(); errs[i] == nil {
+			sound, at = append(sound, c), append(at, i)
+		}
+	}
 	var all sync.WaitGroup
-	for i, call := range b.f.beginBatch(changes) {
+	for i, call := range b.f.beginBatch(sound) {
 		all.Go(func() {
-			errs[i] = call.do(ctx, func(ctx context.Context, b Backend) error { return changes[i].Make(ctx, b) })
+			errs[at[i]] = call.do(ctx, func(ctx context.Context, b Backend) error { return sound[i].Make(ctx, b) })
 		})
 	}
 	all.Wait()

@@ -114,7 +114,7 @@ func TestADriverWithTheLeastPasses(t *testing.T) {
 		},
 		"Batching: the wrapper has no batches": {
 			"BatchMakesEachChange", "BatchTwice", "BatchAtItsLimit", "BatchSparesLivePods", "BatchRefusedChange",
-			"BatchCancelledContext", "ConcurrentBatches", "ConcurrentTakeoverInBatch",
+			"BatchUnknownState", "BatchCancelledContext", "ConcurrentBatches", "ConcurrentTakeoverInBatch",
 		},
 		"Closing: the wrapper holds nothing open": {"CloseLeavesEntries", "CloseSparesOtherDrivers"},
 		"Restart: the memory registry ends with its process": {

@@ -34,6 +34,9 @@ func (r *Registry) Batch(ctx context.Context, changes []registry.Change) []error
 	var sound []registry.Change
 	var at []int
 	for i, c := range changes {
+		if errs[i] = c.Check(); errs[i] != nil {
+			continue
+		}
 		if err := check(c.Instance); err != nil {
 			errs[i] = describe(c, registry.Terminal(err))
 			continue

@@ -30,6 +30,9 @@ func (r *Registry) Batch(ctx context.Context, asked []registry.Change) []error {
 	errs := make([]error, len(asked))
 	var changes []*change
 	for i, a := range asked {
+		if errs[i] = a.Check(); errs[i] != nil {
+			continue
+		}
 		c, err := r.plan(a)
 		if err != nil {
 			errs[i] = describe(a, registry.Terminal(err))

@@ -96,8 +96,10 @@ func (r *Registry) Batch(ctx context.Context, changes []registry.Change) []error
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, c := range changes {
-		r.apply(c)
+	for i, c := range changes {
+		if errs[i] = c.Check(); errs[i] == nil {
+			r.apply(c)
+		}
 	}
 	return errs
 }

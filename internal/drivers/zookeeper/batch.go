@@ -29,6 +29,9 @@ func (r *Registry) Batch(ctx context.Context, changes []registry.Change) []error
 	b := &batch{registry: r, errs: make([]error, len(changes))}
 	var paths []string
 	for i, c := range changes {
+		if errs[i] = c.Check(); errs[i] != nil {
+			continue
+		}
 		p, err := r.prepare(c)
 		if err != nil {
 			errs[i] = named(c, err)
