@@ -201,6 +201,7 @@ func TestWhatARecordIsGoodFor(t *testing.T) {
 		timestamp string
 		uid       string
 		service   string
+		version   int
 	}
 	cases := map[string]struct {
 		reason string
@@ -276,6 +277,30 @@ func TestWhatARecordIsGoodFor(t *testing.T) {
 			record: written{want: lifecycle.InService, timestamp: now},
 			want:   []string{registers, writes},
 		},
+		"PreparingDelete, out by a later version": {
+			reason: "Rollcall was rolled back, and does not know what its successor took for an acknowledgement",
+			state:  appspub.LifecycleStatePreparingDelete,
+			record: written{want: lifecycle.Absent, timestamp: now, version: 2},
+			want:   []string{deregisters, writes},
+		},
+		"PreparingUpdate, out by a later version, draining": {
+			reason: "the drain begins anew with the call that is made to be sure",
+			state:  appspub.LifecycleStatePreparingUpdate, drain: time.Minute,
+			record: written{want: lifecycle.OutOfService, timestamp: now, version: 2},
+			want:   []string{failsOver, writes},
+		},
+		"Normal, out by a later version": {
+			reason: "whatever it says, a pod that is Normal and ready is not taken out; our own record follows",
+			state:  appspub.LifecycleStateNormal,
+			record: written{want: lifecycle.Absent, timestamp: now, version: 2},
+			want:   []string{registers, writes},
+		},
+		"Normal, in by a later version": {
+			reason: "the same",
+			state:  appspub.LifecycleStateNormal,
+			record: written{want: lifecycle.InService, timestamp: now, version: 2},
+			want:   []string{registers, writes},
+		},
 		"Updated, out": {
 			reason: "it can have been put in and the write been lost",
 			state:  appspub.LifecycleStateUpdated,
@@ -297,6 +322,7 @@ func TestWhatARecordIsGoodFor(t *testing.T) {
 				name = tc.record.service
 			}
 			record, err := json.Marshal(lifecycle.Record{
+				Version: tc.record.version,
 				Stamp: lifecycle.Stamp{UID: uid, Timestamp: tc.record.timestamp, State: string(tc.state)}, Want: tc.record.want,
 				Instances: []lifecycle.Recorded{{Registry: "default", Service: name, Address: "10.0.0.1", Port: 8080}},
 				Handlers: []lifecycle.Handler{

@@ -21,7 +21,8 @@ func FuzzRecordOf(f *testing.F) {
 		"", "null", "{}", "[]", `{"stamp":{"uid":"0a1b"}}`, `{"want":"InService","stamp":{"uid":"0a1b"}}`,
 		`{"want":"InService","stamp":{"uid":"0a1b"},"instances":[{"registry":"default","service":"web","address":"10.0.0.1","port":8080}]}`,
 		`{"want":"Absent","stamp":{"uid":"0a1b"},"handlers":[{"label":"a","value":"b"},{"finalizer":"c"}],"outSince":"2026-01-01T00:00:00Z"}`,
-		`{"want":"Absent","stamp":{"uid":"0a1b"},"handlers":[{}]}`, `{"want":"Keep","stamp":{"uid":"0a1b"}}`, `{"want":"InService","stamp":{"uid":"another"}}`,
+		`{"want":"Absent","stamp":{"uid":"0a1b"},"handlers":[{}]}`, `{"version":2,"want":"InService","stamp":{"uid":"0a1b"}}`,
+		`{"want":"Keep","stamp":{"uid":"0a1b"}}`, `{"want":"InService","stamp":{"uid":"another"}}`,
 	} {
 		f.Add(seed)
 	}

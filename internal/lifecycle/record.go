@@ -14,9 +14,15 @@ import (
 // AnnotationRecord holds the record.
 const AnnotationRecord = "rollcall.dev/registration"
 
+// recordVersion is the one that this version of Rollcall writes. A record without a version is of the first.
+const recordVersion = 1
+
 // Record is what Rollcall last had acknowledged for a pod. It is a hint: the call may have succeeded and the patch
 // failed, and a tenant can write it. The zero Record is none.
 type Record struct {
+	// Version is raised where a field changes its meaning. A later one than ours, which a rollback of Rollcall leaves
+	// behind, names instances and handlers, and acknowledges nothing.
+	Version int `json:"version"`
 	// Stamp tells which stay in which state the record was written in.
 	Stamp Stamp `json:"stamp"`
 	// Want is what the registry acknowledged for every instance.
@@ -74,6 +80,18 @@ func RecordOf(pod *corev1.Pod) Record {
 	if err := json.Unmarshal([]byte(text), &r); err != nil || r.Stamp.UID != pod.UID || !r.valid() {
 		return Record{}
 	}
+	return r.inOurVersion()
+}
+
+// inOurVersion keeps of a later version what it takes to undo: which instances and which handlers. Without the time and
+// the state in its stamp, it is the record of no stay, and so it stands for no acknowledgement.
+func (r Record) inOurVersion() Record {
+	switch {
+	case r.Version == 0:
+		r.Version = 1
+	case r.Version > recordVersion:
+		r.Stamp, r.OutSince = Stamp{UID: r.Stamp.UID}, nil
+	}
 	return r
 }
 
@@ -90,7 +108,7 @@ func (r Record) Says(want Want, in Recorded) bool {
 
 // sameBut reports whether two records differ in nothing but the stamp.
 func (r Record) sameBut(other Record) bool {
-	return r.Want == other.Want && sameTime(r.OutSince, other.OutSince) &&
+	return r.Version == other.Version && r.Want == other.Want && sameTime(r.OutSince, other.OutSince) &&
 		slices.Equal(r.Instances, other.Instances) && slices.Equal(r.Handlers, other.Handlers)
 }
 
@@ -102,7 +120,7 @@ func sameTime(a, b *time.Time) bool {
 }
 
 func (r Record) valid() bool {
-	if r.Want != InService && r.Want != OutOfService && r.Want != Absent {
+	if r.Version < 0 || r.Want != InService && r.Want != OutOfService && r.Want != Absent {
 		return false
 	}
 	return !slices.ContainsFunc(r.Handlers, func(h Handler) bool { return (h.Label == "") == (h.Finalizer == "") }) &&
@@ -113,5 +131,7 @@ func (r Record) valid() bool {
 func NewRecord(pod *corev1.Pod, hooks Hooks, want Want, instances []Recorded, outSince *time.Time) Record {
 	sorted := slices.Clone(instances)
 	slices.SortFunc(sorted, Recorded.Compare)
-	return Record{Stamp: StampOf(pod), Want: want, OutSince: outSince, Instances: sorted, Handlers: hooks.all()}
+	return Record{
+		Version: recordVersion, Stamp: StampOf(pod), Want: want, OutSince: outSince, Instances: sorted, Handlers: hooks.all(),
+	}
 }

@@ -129,6 +129,58 @@ func TestRecordThatIsNone(t *testing.T) {
 	}
 }
 
+// TestRecordOfAnotherVersion: Rollcall is upgraded and rolled back while pods carry records.
+func TestRecordOfAnotherVersion(t *testing.T) {
+	t.Parallel()
+	const rest = `"stamp":{"uid":"4f5c","timestamp":"2026-01-02T03:04:05Z","state":"PreparingDelete"},"want":"Absent",` +
+		`"outSince":"2026-01-02T03:04:06Z","instances":[{"registry":"default","service":"web","address":"10.0.0.1","port":8080}],` +
+		`"handlers":[{"finalizer":"exact.io/registered"}]`
+	for name, tc := range map[string]struct {
+		reason       string
+		text         string
+		exists       bool
+		acknowledged bool
+	}{
+		"before versions": {
+			reason: "an upgrade must not put every drain back to its beginning",
+			text:   `{` + rest + `}`, exists: true, acknowledged: true,
+		},
+		"ours": {reason: "it is what we write", text: `{"version":1,` + rest + `}`, exists: true, acknowledged: true},
+		"later": {
+			reason: "what is to be undone is named, and what its words mean by then is not known",
+			text:   `{"version":2,"partly":["web"],` + rest + `}`, exists: true,
+		},
+		"later, of another form": {
+			reason: "what can't be read says nothing",
+			text:   `{"version":2,"stamp":{"uid":"4f5c"},"want":"Absent","instances":{"web":["10.0.0.1:8080"]}}`,
+		},
+		"later, with another want": {
+			reason: "nothing is known of what the instances are",
+			text:   `{"version":2,"stamp":{"uid":"4f5c"},"want":"HalfIn"}`,
+		},
+		"below zero": {reason: "no version of Rollcall writes that", text: `{"version":-1,` + rest + `}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pod := podIn(appspub.LifecycleStatePreparingDelete)
+			annotate(pod, AnnotationRecord, tc.text)
+			r := RecordOf(pod)
+			if r.Exists() != tc.exists || r.Fresh(pod) != tc.acknowledged || (r.OutSince != nil) != tc.acknowledged {
+				t.Errorf("%s: it exists: %t, is fresh: %t, since %v", tc.reason, r.Exists(), r.Fresh(pod), r.OutSince)
+			}
+			if tc.exists && (len(r.Instances) != 1 || len(r.Handlers) != 1) {
+				t.Errorf("%s: its instances are %v, its handlers %v", tc.reason, r.Instances, r.Handlers)
+			}
+			own := NewRecord(pod, Hooks{}, Absent, r.Instances, r.OutSince)
+			own.Handlers = r.Handlers
+			patch, err := Patch(pod, Hooks{}, Edit{}, &own)
+			if err != nil || (patch == nil) != tc.acknowledged {
+				t.Errorf("%s: want our own written: %t, got %s, error %v", tc.reason, !tc.acknowledged, patch, err)
+			}
+		})
+	}
+}
+
 func TestRecordIsFresh(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
