@@ -3,11 +3,9 @@ package controller
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,70 +21,83 @@ const (
 )
 
 // Gone returns those of the entries behind which no live pod stands, by the API server's own word: a cache that lags, or
-// that leaves out pods without the lifecycle label, is not believed. A pod with another UID is another pod. A pod that is
-// found is looked at by the reconciler where that may have missed it. It is all or nothing, and may be called at any time
-// after the cache has synced.
+// that leaves out pods without the lifecycle label, is believed only of the pods that it has. A pod with another UID is
+// another pod, and one that lives keeps every entry with its UID, whatever pod that names: removing it could take the
+// pod's own. A pod that is found is looked at by the reconciler where that may have missed it. It is all or nothing, and
+// may be called at any time after the cache has synced.
 func (r *PodReconciler) Gone(ctx context.Context, entries []registry.Entry) ([]registry.Entry, error) {
-	suspects := map[string]map[types.UID]Request{}
+	if len(entries) == 0 {
+		return nil, nil
+	}
+	cached, err := r.cached(ctx)
+	if err != nil {
+		return nil, err
+	}
+	live := map[types.UID]bool{}
+	suspects := map[string]map[Request]bool{}
 	for _, e := range entries {
 		req := Request{NamespacedName: types.NamespacedName{Namespace: e.Namespace, Name: e.Pod}, UID: types.UID(e.UID)}
-		cached, err := r.cached(ctx, req)
-		switch {
-		case err != nil:
-			return nil, err
-		case cached:
-			r.lookAt(req)
-		case suspects[req.Namespace] == nil:
-			suspects[req.Namespace] = map[types.UID]Request{req.UID: req}
-		default:
-			suspects[req.Namespace][req.UID] = req
+		if name, found := cached[req.UID]; found {
+			live[req.UID] = true
+			r.lookAt(Request{NamespacedName: name, UID: req.UID})
+			continue
 		}
+		if suspects[req.Namespace] == nil {
+			suspects[req.Namespace] = map[Request]bool{}
+		}
+		suspects[req.Namespace][req] = true
 	}
-	gone := map[types.UID]bool{}
 	for namespace, reqs := range suspects {
-		if err := r.goneIn(ctx, namespace, reqs, gone); err != nil {
+		if err := r.liveIn(ctx, namespace, reqs, live); err != nil {
 			return nil, err
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(entries), func(e registry.Entry) bool { return !gone[types.UID(e.UID)] }), nil
+	return slices.DeleteFunc(slices.Clone(entries), func(e registry.Entry) bool { return live[types.UID(e.UID)] }), nil
 }
 
-func (r *PodReconciler) cached(ctx context.Context, req Request) (bool, error) {
-	pod := &corev1.Pod{}
-	err := r.client.Get(ctx, req.NamespacedName, pod)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return false, fmt.Errorf("reading pod %s from the cache: %w", req.NamespacedName, err)
+// cached returns the names of all pods in the cache.
+func (r *PodReconciler) cached(ctx context.Context) (map[types.UID]types.NamespacedName, error) {
+	var pods corev1.PodList
+	if err := r.client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing the pods in the cache: %w", err)
 	}
-	return err == nil && pod.UID == req.UID, nil
+	names := make(map[types.UID]types.NamespacedName, len(pods.Items))
+	for i := range pods.Items {
+		names[pods.Items[i].UID] = client.ObjectKeyFromObject(&pods.Items[i])
+	}
+	return names, nil
 }
 
-// goneIn adds those of the pods of one namespace that are gone.
-func (r *PodReconciler) goneIn(
-	ctx context.Context, namespace string, reqs map[types.UID]Request, gone map[types.UID]bool,
+// liveIn adds those of the pods of one namespace that live.
+func (r *PodReconciler) liveIn(
+	ctx context.Context, namespace string, reqs map[Request]bool, live map[types.UID]bool,
 ) error {
 	if len(reqs) > fewPods {
 		present, err := r.podsIn(ctx, namespace)
 		if err != nil {
 			return err
 		}
-		maps.DeleteFunc(reqs, func(uid types.UID, _ Request) bool {
-			gone[uid] = !present[uid]
-			return gone[uid]
-		})
+		found := map[Request]bool{}
+		for req := range reqs {
+			if name, there := present[req.UID]; there {
+				found[Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}, UID: req.UID}] = true
+			}
+		}
+		reqs = found
 	}
-	for uid, req := range reqs {
+	for req := range reqs {
 		stands, err := r.stands(ctx, req)
 		if err != nil {
 			return err
 		}
-		gone[uid] = !stands
+		live[req.UID] = live[req.UID] || stands
 	}
 	return nil
 }
 
-// podsIn returns the UIDs of all pods in a namespace, asked of the API server.
-func (r *PodReconciler) podsIn(ctx context.Context, namespace string) (map[types.UID]bool, error) {
-	present := map[types.UID]bool{}
+// podsIn returns the names of all pods in a namespace, asked of the API server.
+func (r *PodReconciler) podsIn(ctx context.Context, namespace string) (map[types.UID]string, error) {
+	present := map[types.UID]string{}
 	for next := ""; ; {
 		var page metav1.PartialObjectMetadataList
 		page.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
@@ -95,7 +106,7 @@ func (r *PodReconciler) podsIn(ctx context.Context, namespace string) (map[types
 			return nil, fmt.Errorf("listing the pods of namespace %s: %w", namespace, err)
 		}
 		for i := range page.Items {
-			present[page.Items[i].UID] = true
+			present[page.Items[i].UID] = page.Items[i].Name
 		}
 		if next = page.Continue; next == "" {
 			return present, nil

@@ -369,6 +369,68 @@ func TestGone(t *testing.T) {
 	}
 }
 
+func TestAnEntryThatNamesAnotherPodCostsALiveOneNothing(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		happen func(w *world, pod *corev1.Pod)
+		say    func(in *registry.Instance)
+		beside int
+	}{
+		"a name that no pod has": {
+			reason: "the pod of that UID lives under another one",
+			say:    func(in *registry.Instance) { in.Pod = "web-9" },
+		},
+		"a namespace that has no such pod": {
+			reason: "the pod of that UID lives in another one",
+			say:    func(in *registry.Instance) { in.Namespace = "other" },
+		},
+		"the name of another live pod": {
+			reason: "that one has another UID, and the pod of this UID lives too",
+			happen: func(w *world, _ *corev1.Pod) { w.pod(w.cloneSet("api"), "web-9") },
+			say:    func(in *registry.Instance) { in.Pod = "web-9" },
+		},
+		"a pod that the cache does not have": {
+			reason: "the API server knows it by the name that its other entry says",
+			happen: func(w *world, pod *corev1.Pod) { w.cacheLags(pod, nil) },
+			say:    func(in *registry.Instance) { in.Pod = "web-9" },
+		},
+		"one of many": {
+			reason: "the API server is asked for all pods of the namespace, and they have their names",
+			happen: unlabelled,
+			say:    func(in *registry.Instance) { in.Pod = "web-9" },
+			beside: fewPods,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			pod := w.pod(w.cloneSet("web"), "web-1")
+			right := w.instance(pod, "web", 8080)
+			wrong := right
+			tc.say(&wrong)
+			if tc.happen != nil {
+				tc.happen(w, pod)
+			}
+			for _, order := range [][]registry.Instance{{right, wrong}, {wrong, right}} {
+				var entries []registry.Entry
+				for _, in := range order {
+					entries = append(entries, registry.Entry{Instance: in, State: registry.InService})
+				}
+				for i := range tc.beside {
+					in := registry.Instance{Namespace: testNamespace, Pod: fmt.Sprint("gone-", i), UID: fmt.Sprint("uid-", i)}
+					entries = append(entries, registry.Entry{Instance: in})
+				}
+				got, err := w.r.Gone(t.Context(), entries)
+				w.must(err, "asking")
+				if len(got) != tc.beside {
+					t.Errorf("got %v of %v, want none of the live pod and %d\nreason: %s", got, entries, tc.beside, tc.reason)
+				}
+			}
+		})
+	}
+}
+
 func unlabelled(w *world, pod *corev1.Pod) {
 	w.changePod(pod, func(p *corev1.Pod) { delete(p.Labels, appspub.LifecycleStateKey) })
 }

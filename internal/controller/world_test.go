@@ -204,10 +204,20 @@ func (w *world) cachedGet(
 }
 
 func (w *world) cachedList(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-	if _, isPods := list.(*corev1.PodList); isPods {
-		opts = append(opts, client.HasLabels{appspub.LifecycleStateKey})
+	pods, isPods := list.(*corev1.PodList)
+	if !isPods {
+		return c.List(ctx, list, opts...)
 	}
-	return c.List(ctx, list, opts...)
+	if err := c.List(ctx, pods, append(opts, client.HasLabels{appspub.LifecycleStateKey})...); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	pods.Items = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
+		cached, lags := w.lagging[client.ObjectKeyFromObject(&pod)]
+		return lags && cached == nil
+	})
+	return nil
 }
 
 func (w *world) liveGet(
