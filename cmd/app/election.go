@@ -25,16 +25,30 @@ var (
 // server are permitted by the time of the last renewal, and whoever finds another holder after itself is out for good.
 type lease struct {
 	resourcelock.Interface
-	now func() time.Time
+	now func() moment
 
 	mu sync.Mutex
 	// renewed is when the last renewal that succeeded was sent; zero while another manager leads.
-	renewed time.Time
+	renewed moment
 	lost    bool
 	// settled is when the last of the calls that timed out can no longer be carried out.
 	settled time.Time
 	// deposed is called once when another holder is found.
 	deposed func()
+}
+
+// moment is one reading of both clocks. The monotonic clock stands still while the machine sleeps, and the wall clock can
+// be set.
+type moment struct{ monotonic, wall time.Time }
+
+func readClocks() moment {
+	now := time.Now()
+	return moment{monotonic: now, wall: now.Round(0)} // rounding strips the monotonic reading, which Sub would prefer
+}
+
+// since returns how much time has passed by the clock that counted more of it.
+func (m moment) since(earlier moment) time.Duration {
+	return max(m.monotonic.Sub(earlier.monotonic), m.wall.Sub(earlier.wall))
 }
 
 // newLease makes the lease. The events that the election would make are left out: who leads stands in the lease.
@@ -48,7 +62,7 @@ func newLease(config *rest.Config, namespace, name string) (*lease, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the lease: %w", err)
 	}
-	return &lease{Interface: lock, now: time.Now, deposed: func() {}}, nil
+	return &lease{Interface: lock, now: readClocks, deposed: func() {}}, nil
 }
 
 // Get reads the lease, for the election. After this manager has held it, another holder's name in it is the end.
@@ -59,7 +73,7 @@ func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.lost && !l.renewed.IsZero() && record.HolderIdentity != l.Identity() {
+	if !l.lost && l.renewed != (moment{}) && record.HolderIdentity != l.Identity() {
 		l.lost = true
 		l.deposed()
 	}
@@ -101,13 +115,10 @@ func (l *lease) permit(timeout time.Duration) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.now()
-	// The monotonic clock stands still while the machine sleeps, and the wall clock can be set: the longer one counts.
-	since := max(now.Sub(l.renewed), now.Round(0).Sub(l.renewed.Round(0)))
 	switch {
 	case l.lost:
 		return errDeposed
-	case l.renewed.IsZero(), since+timeout >= leaseDuration:
+	case l.renewed == moment{}, l.now().since(l.renewed)+timeout >= leaseDuration:
 		return errNotRenewed
 	default:
 		return nil
@@ -131,7 +142,7 @@ func (l *lease) mayLand(until time.Time) {
 func (l *lease) unsettled() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return max(0, l.settled.Sub(l.now()))
+	return max(0, l.settled.Sub(l.now().monotonic))
 }
 
 // release gives the lease back, so that the next manager need not wait for it to expire. It must be called only when
@@ -155,7 +166,7 @@ func (l *lease) free(ctx context.Context) error {
 	}
 	record.HolderIdentity = ""
 	record.LeaseDurationSeconds = 1
-	record.RenewTime.Time = l.now()
+	record.RenewTime.Time = l.now().wall
 	record.AcquireTime = record.RenewTime
 	return l.Interface.Update(ctx, *record)
 }

@@ -29,7 +29,7 @@ func TestLeasePermitsCallsThatEndBeforeItDoes(t *testing.T) {
 			t.Parallel()
 			s := newLeaseScenario()
 			must(t, s.lease.Update(t.Context(), s.record("us")))
-			s.now = s.now.Add(tc.since)
+			s.pass(tc.since)
 			if err := s.lease.permit(timeout); !errors.Is(err, tc.want) {
 				t.Errorf("%s: got %v, want %v", tc.reason, err, tc.want)
 			}
@@ -37,10 +37,41 @@ func TestLeasePermitsCallsThatEndBeforeItDoes(t *testing.T) {
 	}
 }
 
+func TestLeaseExpiresByTheClockThatCountsMore(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason          string
+		monotonic, wall time.Duration
+		want            error
+	}{
+		"the machine slept":           {"the monotonic clock stood still meanwhile", time.Second, time.Hour, errNotRenewed},
+		"the wall clock was set back": {"15s have passed all the same", leaseDuration, -time.Hour, errNotRenewed},
+		"the wall clock was slewed":   {"neither says that the lease is over", 3 * time.Second, 2 * time.Second, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newLeaseScenario()
+			must(t, s.lease.Update(t.Context(), s.record("us")))
+			s.now = moment{monotonic: s.now.monotonic.Add(tc.monotonic), wall: s.now.wall.Add(tc.wall)}
+			if err := s.lease.permit(5 * time.Second); !errors.Is(err, tc.want) {
+				t.Errorf("%s: got %v, want %v", tc.reason, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestTheWallClockIsReadWithoutTheMonotonicOne(t *testing.T) {
+	t.Parallel()
+	now := readClocks()
+	if now.wall != now.wall.Round(0) || now.monotonic == now.wall {
+		t.Errorf("read %v and %v: time.Sub takes the monotonic reading wherever there is one", now.monotonic, now.wall)
+	}
+}
+
 func TestLeaseCountsFromWhenTheRenewalWasSent(t *testing.T) {
 	t.Parallel()
 	s := newLeaseScenario()
-	s.during = func() { s.now = s.now.Add(11 * time.Second) }
+	s.during = func() { s.pass(11 * time.Second) }
 	must(t, s.lease.Create(t.Context(), s.record("us")))
 	if err := s.lease.permit(5 * time.Second); !errors.Is(err, errNotRenewed) {
 		t.Errorf("got %v, want %v: the others count from when the API server had it", err, errNotRenewed)
@@ -134,7 +165,7 @@ func TestNoLeasePermitsEverything(t *testing.T) {
 type leaseScenario struct {
 	lease   *lease
 	held    resourcelock.LeaderElectionRecord
-	now     time.Time
+	now     moment
 	err     error // of the next writes
 	readErr func() error
 	during  func()
@@ -142,10 +173,17 @@ type leaseScenario struct {
 }
 
 func newLeaseScenario() *leaseScenario {
-	s := &leaseScenario{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), during: func() {}}
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := &leaseScenario{now: moment{began, began}, during: func() {}}
 	s.readErr = func() error { return s.err }
-	s.lease = &lease{Interface: s, now: func() time.Time { return s.now }, deposed: func() { s.deposed++ }}
+	s.lease = &lease{Interface: s, now: func() moment { return s.now }, deposed: func() { s.deposed++ }}
 	return s
+}
+
+// pass lets time pass on both clocks.
+func (s *leaseScenario) pass(d time.Duration) {
+	s.now.monotonic = s.now.monotonic.Add(d)
+	s.now.wall = s.now.wall.Add(d)
 }
 
 func (*leaseScenario) record(holder string) resourcelock.LeaderElectionRecord {
@@ -184,10 +222,10 @@ func (*leaseScenario) Describe() string   { return "team/rollcall" }
 
 func TestALeaderThatRenewsIsPermittedEveryCallThatTheConfigurationAllows(t *testing.T) {
 	t.Parallel()
-	now := time.Now()
-	l := &lease{now: func() time.Time { return now }, renewed: now}
-	g := &guard{term: l, timeout: timeoutLimit - time.Millisecond}
-	now = now.Add(3 * retryPeriod) // a renewal was slow, and is on its way still
+	s := newLeaseScenario()
+	must(t, s.lease.Update(t.Context(), s.record("us")))
+	g := &guard{term: s.lease, timeout: timeoutLimit - time.Millisecond}
+	s.pass(3 * retryPeriod) // a renewal was slow, and is on its way still
 	if err := g.enter(g.lands()); err != nil {
 		t.Errorf("a call is refused, and pods wait although nothing is wrong: %v", err)
 	}

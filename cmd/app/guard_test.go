@@ -123,7 +123,7 @@ func TestTheLeaseIsKeptWhileACallMayLand(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newLeaseScenario()
-		s.lease.now, s.held = time.Now, s.record("us")
+		s.lease.now, s.held = readClocks, s.record("us")
 		began := time.Now()
 		s.lease.mayLand(began.Add(4 * time.Second))
 		s.lease.mayLand(began.Add(2 * time.Second))
