@@ -11,7 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -106,6 +108,29 @@ func TestNoDryRunChangesNothingOfWhatItIsGiven(t *testing.T) {
 	if none.registry("default", reg) != reg || none.client(nil) != nil || none.recorder(nil) != nil {
 		t.Error("want what was given")
 	}
+}
+
+func TestADryRunSendsNoWriteOfAnyKind(t *testing.T) {
+	t.Parallel()
+	s := newDryRunScenario(t)
+	api := newFakeAPI(t)
+	a := &app{options: &options{}, flags: &flags{kubeconfig: kubeconfig(t, api.url), leaderElect: true}, dryRun: s.run, logger: quiet()}
+	must(t, a.connect(configured(t, minimal)))
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "rollcall"}}
+	c, err := client.New(a.manager.GetConfig(), client.Options{HTTPClient: a.manager.GetHTTPClient(), Mapper: leases()})
+	must(t, err)
+	s.ExpectRefused(c.Create(t.Context(), lease.DeepCopy()))
+	s.ExpectRefused(c.Update(t.Context(), lease.DeepCopy()))
+	if api.lease != nil {
+		t.Errorf("the API server was sent %+v", api.lease)
+	}
+}
+
+// leases is how a client finds the only kind of the fake API server.
+func leases() meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
+	return mapper
 }
 
 func TestADryRunNeedsNoLease(t *testing.T) {

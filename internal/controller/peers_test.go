@@ -222,6 +222,19 @@ func TestAPodOfTwoServices(t *testing.T) {
 	w.expectEvents("the service is named", `Warning PanicThreshold 1 of the 1 pods of service "admin"`)
 }
 
+func TestAPodCountsOnceForEachService(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.withRegistry("new")
+	web := w.cloneSet("web", inRegistries("default,new"))
+	pod := w.servingPod(web, "web-1")
+	w.tell(pod)
+	w.turn(pod, unready)
+	w.reconcile(pod)
+	w.expectJournal("it is the last of its service, in whatever many registries")
+	w.expectEvents("", "Warning PanicThreshold 1 of the 1 pods")
+}
+
 // metaOf names a pod by namespace/name, which is its UID too.
 func metaOf(name string) metav1.ObjectMeta {
 	namespace, pod, _ := strings.Cut(name, "/")

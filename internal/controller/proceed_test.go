@@ -2,6 +2,7 @@ package controller
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -293,6 +294,25 @@ func TestALingeringPodIsLetGoToo(t *testing.T) {
 		w.expectHooks("it would hold for every pod", pod, "preNormal inPlaceUpdate preDelete")
 		w.expectReleases("")
 	})
+}
+
+func TestASkipIsTakenOffOnlyAsItWasRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *Settings) { s.Drain = time.Hour })
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconcile(pod)
+	w.takeEvents()
+	w.changePod(pod, skips("preDelete"))
+	w.afterNextRead(func() { w.changePod(pod, skips("inPlaceUpdate")) })
+	w.reconcile(pod)
+	if got := w.current(pod).Annotations[lifecycle.AnnotationSkip]; got != "inPlaceUpdate" {
+		t.Errorf("the annotation is %q, want what the person has written meanwhile", got)
+	}
+	if hooks := w.hooks(pod); !strings.HasSuffix(hooks, "preDelete") {
+		t.Errorf("the hooks %q are set, want preDelete among them: the person has taken the skip back", hooks)
+	}
+	w.expectReleases("nothing was let go")
 }
 
 func TestASkipOfTheDrain(t *testing.T) {

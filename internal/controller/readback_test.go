@@ -85,6 +85,41 @@ func TestAnAssertionIsReadBackToo(t *testing.T) {
 	w.expectJournal("Kruise counts it available after that", registers+failed, registers, asks, writes)
 }
 
+func TestNoHookIsAssertedOnAReadBackThatSaysOtherwise(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		happen func(r registry.Registry, ctx context.Context, in registry.Instance) error
+		says   string
+	}{
+		"absent":         {"the entry was removed since", registry.Registry.Deregister, "Absent"},
+		"out of service": {"somebody took it out since", registry.Registry.FailOver, "OutOfService"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, asking)
+			pod := w.bornPod(w.cloneSet("web"), "web-1")
+			w.registry.FailNext(anyCall(), errors.New("connection reset"))
+			w.reconcile(pod)
+			w.takeEvents()
+			w.takeJournal()
+			stop := w.registry.OnAnswer(registrytest.Match{Op: registrytest.OpRegister}, func(registrytest.Call) {
+				w.must(tc.happen(w.backend, context.WithoutCancel(t.Context()), w.instance(pod, "web", 8080)), "undoing the call")
+			})
+			w.reconcile(pod)
+			w.expectJournal(tc.reason, registers, asks, registers, asks)
+			w.expectHooks("Kruise would count a pod that no client finds", pod, "inPlaceUpdate preDelete")
+			w.expectEvents(tc.reason, "Warning NotConfirmed hook preNormal waits: service \"web\" at 10.0.0.1:8080: "+
+				"the registry has acknowledged that it is InService, and says "+tc.says)
+
+			stop()
+			w.reconcile(pod)
+			w.expectJournal("now it agrees", registers, asks, writes)
+			w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
+		})
+	}
+}
+
 func TestARegistryThatCannotBeAskedIsTakenAtItsWord(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -37,6 +37,19 @@ func TestAManagerThatStopsBeginsNoCall(t *testing.T) {
 	w.expectJournal("the next one trusts no call but its own", "Deregister admin@10.0.0.1:9090", deregisters, writes)
 }
 
+func TestAStopIsNoFailureOfTheRegistry(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, proceeds)
+	pod := w.servingPod(w.cloneSet("web", twoServices), "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.sleep(2 * time.Minute) // the manager was away, and the failure policy waits for one
+	w.reconcileAndStop(pod)
+	w.expectJournal("one of two has acknowledged", "Deregister admin@10.0.0.1:9090")
+	w.expectHooks("the other was never asked, and the failure policy is for registries that fail", pod,
+		"preNormal inPlaceUpdate preDelete")
+	w.expectReleases("nothing is let go")
+}
+
 func TestAProbeThatAStopCutsOffIsNoTrouble(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

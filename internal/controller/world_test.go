@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -142,7 +144,7 @@ func (w *world) restart() {
 	w.Helper()
 	w.r = New(Options{
 		Client:    interceptor.NewClient(w.api, interceptor.Funcs{Get: w.cachedGet, List: w.cachedList, Patch: w.countedPatch}),
-		APIReader: interceptor.NewClient(w.api, interceptor.Funcs{Get: w.liveGet}),
+		APIReader: interceptor.NewClient(w.api, interceptor.Funcs{Get: w.liveGet, List: w.liveList}),
 		Recorder:  w.events, Workers: 1, Clock: w.clock,
 	})
 	w.r.Apply(w.settings)
@@ -227,6 +229,29 @@ func (w *world) liveGet(
 	w.liveReads++
 	w.mu.Unlock()
 	return c.Get(ctx, key, obj, opts...)
+}
+
+// liveList answers in pages of livePage objects however many are asked for, as an API server may.
+func (w *world) liveList(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+	const livePage = 4
+	if err := c.List(ctx, list, opts...); err != nil {
+		return err
+	}
+	items, err := meta.ExtractList(list)
+	if err != nil {
+		return err
+	}
+	asked, first := (&client.ListOptions{}).ApplyOptions(opts), 0
+	if asked.Continue != "" {
+		if first, err = strconv.Atoi(asked.Continue); err != nil {
+			return err
+		}
+	}
+	if next := first + livePage; next < len(items) {
+		list.SetContinue(strconv.Itoa(next))
+		items = items[:next]
+	}
+	return meta.SetList(list, items[first:])
 }
 
 // countedPatch answers a failed test with what a real API server (v1.34) answers it with.

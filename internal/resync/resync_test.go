@@ -184,6 +184,41 @@ func TestNothingIsReaped(t *testing.T) {
 	}
 }
 
+// careless lists what is other clusters' too, as a driver may whose registry can't be asked for one cluster's entries.
+type careless struct {
+	registry.Lister
+	others []registry.Entry
+}
+
+func (c *careless) List(ctx context.Context, cluster string) ([]registry.Entry, error) {
+	entries, err := c.Lister.List(ctx, cluster)
+	return append(entries, c.others...), err
+}
+
+func TestWhatADriverListsOfOtherClustersIsLeftOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, "a")
+		s.pods("a", "web-1")
+		foreign := registry.Instance{
+			Service: "web", Address: "10.9.9.9", Port: 80, Cluster: "another", Namespace: "shop", Pod: "web-9", UID: "uid-of-web-9",
+		}
+		if err := s.backends["a"].Register(t.Context(), foreign); err != nil {
+			t.Fatal(err)
+		}
+		s.sources[0].Lister = &careless{s.fakes["a"], []registry.Entry{{Instance: foreign, State: registry.InService}}}
+		s.start()
+		time.Sleep(10 * time.Minute)
+		s.stop()
+		for _, e := range s.lastListing().Entries {
+			if e.Cluster != cluster {
+				t.Errorf("compared with the cluster: %+v", e)
+			}
+		}
+		s.expectCalls("its pod lives in another cluster", "a")
+	})
+}
+
 func TestOneListIsEnoughUntilTheCacheHasSynced(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

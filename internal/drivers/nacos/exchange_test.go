@@ -2,6 +2,7 @@ package nacos_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -502,6 +503,47 @@ func TestProbedPodStartsUnhealthy(t *testing.T) {
 	for _, what := range []func(context.Context, registry.Instance) error{d.Probe, d.FailOver, d.Register, d.Probe} {
 		if err := what(t.Context(), web(1)); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// What the servers judge starts unhealthy again for as long as they have not seen it healthy.
+func TestWhatTheServersJudgeIsNotCalledHealthyForThem(t *testing.T) {
+	t.Parallel()
+	const tcp = `{"name":"DEFAULT","healthChecker":{"type":"TCP"}}`
+	for name, tc := range map[string]struct {
+		reason, options, clusters string
+		times                     int
+	}{
+		"registered twice":            {"the first Register proved nothing", `{"healthChecker":"server"}`, "", 2},
+		"a checker that others chose": {"it is set for the service, and probes ours too", `{}`, tcp, 1},
+		"and registered twice":        {"as above", `{}`, tcp, 2},
+	} {
+		for _, version := range []string{"v1", "v3"} {
+			t.Run(name+", "+version, func(t *testing.T) {
+				t.Parallel()
+				f := newFake(t, version)
+				f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
+					if tc.clusters == "" || !strings.HasPrefix(path, "GET ") || !strings.HasSuffix(path, "/ns/service") {
+						return false
+					}
+					if version == "v1" {
+						f.bare(w, map[string]any{"clusters": json.RawMessage("[" + tc.clusters + "]")})
+					} else {
+						f.answer(w, map[string]any{"clusterMap": json.RawMessage(`{"DEFAULT":` + tc.clusters + "}")})
+					}
+					return true
+				})
+				d := at(t, f.URL, tc.options)
+				for range tc.times {
+					if err := d.Register(t.Context(), web(1)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := d.Probe(t.Context(), web(1)); err == nil || registry.IsTerminal(err) {
+					t.Errorf("got error %v, want a passing one: %s", err, tc.reason)
+				}
+			})
 		}
 	}
 }
