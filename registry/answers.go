@@ -13,12 +13,8 @@ import (
 	"unicode"
 )
 
-const (
-	// maxExcerpt is how much is shown of a server's words, in characters.
-	maxExcerpt = 300
-	// maxRetryAfter bounds what a server can make us wait: a slip of the pen there must not strand a pod for a year.
-	maxRetryAfter = time.Hour
-)
+// maxExcerpt is how much is shown of a server's words, in characters.
+const maxExcerpt = 300
 
 // TLSError gives the error of a connection its class where a certificate was refused, by us or by the server, which stays
 // wrong until a file is replaced here or there: [Terminal], with the field that is wrong. Any other error is returned as it
@@ -55,13 +51,14 @@ func refusesCertificate(err error) bool {
 }
 
 // ParseRetryAfter reads the header of that name of an answer that came now: seconds, or an HTTP date. It returns at most an
-// hour, and false where the header is missing or neither of the two. The result is for [RetryAfter].
+// hour, and false where the header is missing or neither of the two. A date that has passed counts for missing: it says
+// that a clock is wrong, and nothing of when to come back. The result is for [RetryAfter].
 func ParseRetryAfter(value string, now time.Time) (time.Duration, bool) {
 	if seconds, err := strconv.ParseUint(strings.TrimSpace(value), 10, 32); err == nil {
 		return min(time.Duration(seconds)*time.Second, maxRetryAfter), true
 	}
-	if at, err := http.ParseTime(value); err == nil {
-		return min(max(at.Sub(now), 0), maxRetryAfter), true
+	if at, err := http.ParseTime(value); err == nil && at.After(now) {
+		return min(at.Sub(now), maxRetryAfter), true
 	}
 	return 0, false
 }

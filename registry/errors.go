@@ -23,13 +23,17 @@ func IsTerminal(err error) bool {
 	return errors.As(err, &t)
 }
 
-// RetryAfter marks a retryable error for which the registry said when to come back: not before d has passed.
-// RetryAfter(nil, d) is nil. A negative d counts as zero.
+// maxRetryAfter bounds what a server can make a pod wait: a slip there must not strand it for a year.
+const maxRetryAfter = time.Hour
+
+// RetryAfter marks a retryable error for which the registry said when to come back: not before d has passed, and not before
+// the caller's own back-off. It holds for the same change of the same instance. RetryAfter(nil, d) is nil. A negative d
+// counts as zero, and more than an hour as an hour.
 func RetryAfter(err error, d time.Duration) error {
 	if err == nil {
 		return nil
 	}
-	return &retryAfterError{err: err, after: max(d, 0)}
+	return &retryAfterError{err: err, after: min(max(d, 0), maxRetryAfter)}
 }
 
 // RetryAfterOf returns the delay that [RetryAfter] put on err, or on an error that it wraps.

@@ -29,6 +29,7 @@ func TestErrorClasses(t *testing.T) {
 		"retry after":       {reason: "it is marked", err: registry.RetryAfter(plain, time.Minute), after: time.Minute, hasAfter: true},
 		"wrapped":           {reason: "wrapping keeps the delay", err: fmt.Errorf("a: %w", registry.RetryAfter(plain, time.Minute)), after: time.Minute, hasAfter: true},
 		"retry at once":     {reason: "zero is a delay that was said", err: registry.RetryAfter(plain, 0), hasAfter: true},
+		"retry in a year":   {reason: "a slip must not strand a pod", err: registry.RetryAfter(plain, 365*24*time.Hour), after: time.Hour, hasAfter: true},
 		"retry in the past": {reason: "a date can have passed", err: registry.RetryAfter(plain, -time.Hour), hasAfter: true},
 	} {
 		t.Run(name, func(t *testing.T) {

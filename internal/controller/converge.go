@@ -102,7 +102,7 @@ func (r *PodReconciler) call(ctx context.Context, seen *observation, s step) wai
 			"%s: the configuration no longer has this registry: put it back until its pods have left it", s)}
 	}
 	started := r.clock.Now()
-	if told := seen.page.toldToWait(s.key(), started); told.reason != "" {
+	if told := seen.page.toldToWait(s, started); told.reason != "" {
 		return told
 	}
 	leave, refused := r.enter(seen, s.target)
@@ -179,7 +179,7 @@ func (r *PodReconciler) failed(uid types.UID, s step, timedOut bool, err error) 
 	case registry.IsTerminal(err):
 		w.reason, w.after = ReasonRegistryRefused, backoffCap
 	case told:
-		w.after = max(after, backoffBase)
+		w.after = max(after, r.backoff.When(uid))
 	default:
 		w.after = r.backoff.When(uid)
 	}

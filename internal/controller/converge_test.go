@@ -323,7 +323,7 @@ func TestWhatARecordIsGoodFor(t *testing.T) {
 			}
 			record, err := json.Marshal(lifecycle.Record{
 				Version: tc.record.version,
-				Stamp: lifecycle.Stamp{UID: uid, Timestamp: tc.record.timestamp, State: string(tc.state)}, Want: tc.record.want,
+				Stamp:   lifecycle.Stamp{UID: uid, Timestamp: tc.record.timestamp, State: string(tc.state)}, Want: tc.record.want,
 				Instances: []lifecycle.Recorded{{Registry: "default", Service: name, Address: "10.0.0.1", Port: 8080}},
 				Handlers: []lifecycle.Handler{
 					{Finalizer: preDeleteFinalizer}, {Label: inPlaceLabel, Value: "hold"}, {Label: preNormalLabel, Value: "ok"},
@@ -1011,7 +1011,7 @@ func TestWhenARegistryIsAskedAgain(t *testing.T) {
 		"told at once": {
 			reason: "no registry makes us spin",
 			err:    registry.RetryAfter(errors.New("busy"), 0),
-			want:   []time.Duration{backoffBase, backoffBase},
+			want:   []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond},
 			event:  "Warning RegistryUnavailable ",
 		},
 	}
@@ -1030,20 +1030,39 @@ func TestWhenARegistryIsAskedAgain(t *testing.T) {
 	}
 }
 
+func TestWhatARegistrySaidOfOneChangeHoldsBackNoOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	w.registry.FailNext(anyCall(), registry.RetryAfter(errors.New("no more instances today"), time.Hour), errors.New("down"))
+	w.expectResult("the registry has said when", w.reconcile(pod), time.Hour)
+	w.takeJournal()
+
+	t.Log("The pod is deleted: the Register may have been carried out, and clients must not be given the pod.")
+	w.deletePod(pod)
+	w.reconcile(pod)
+	w.expectJournal("the registry has said nothing of a Deregister", deregisters+failed)
+	w.reconcile(pod)
+	w.expectJournal("and what failed is tried again with the pod's own back-off", deregisters, writes)
+	w.expectAbsent(pod)
+	w.expectHooks("", pod, "gone")
+}
+
 func TestNoEventBringsACallBeforeTheRegistrySaidSo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	pod := w.bornPod(w.cloneSet("web"), "web-1")
 	w.registry.FailNext(anyCall(), registry.RetryAfter(errors.New("busy"), 42*time.Second))
 	w.reconcile(pod)
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.sleep(time.Second)
+	w.changePod(pod, annotated(service.AnnotationWeight, "10"))
 	w.expectResult("what is left of the time", w.reconcile(pod), 41*time.Second)
-	w.expectJournal("the pod moved, and the registry is as busy as it was", registers+failed)
+	w.expectJournal("the pod changed, and the registry is as busy as it was", registers+failed)
 	w.expectEvents("one reason, one Event", "Warning RegistryUnavailable ")
 
 	w.sleep(41 * time.Second)
 	w.reconcile(pod)
-	w.expectJournal("", deregisters, writes)
+	w.expectJournal("", registers, writes)
 }
 
 func TestTheBackOffIsCappedAndForgotten(t *testing.T) {

@@ -261,16 +261,18 @@ func (p *page) begun(s step, now time.Time) *call {
 		p.calls[in] = c
 	}
 	c.want, c.instance, c.acknowledged, c.began, c.listed = s.want, s.instance, false, now, nil
+	c.notBefore, c.told = time.Time{}, wait{}
 	if s.want == lifecycle.InService {
 		c.outSince = time.Time{}
 	}
 	return c
 }
 
-// toldToWait returns why no call may be made for the instance yet, by the registry's own word; empty where one may.
-func (p *page) toldToWait(in lifecycle.Recorded, now time.Time) wait {
-	c := p.calls[in]
-	if c == nil || !now.Before(c.notBefore) {
+// toldToWait returns why no call may be made for the step yet, by the registry's own word; empty where one may. What it
+// said of another change does not count: a registry that takes no more instances must not keep a deleted pod in.
+func (p *page) toldToWait(s step, now time.Time) wait {
+	c := p.calls[s.key()]
+	if c == nil || c.want != s.want || !now.Before(c.notBefore) {
 		return wait{}
 	}
 	told := c.told

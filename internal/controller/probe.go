@@ -62,7 +62,7 @@ func (r *PodReconciler) notServing(seen *observation, t target, err error) wait 
 	case registry.IsTerminal(err):
 		w.after = backoffCap
 	case told:
-		w.after = max(after, backoffBase)
+		w.after = max(after, r.backoff.When(seen.pod().UID))
 	default:
 		w.after = r.backoff.When(seen.pod().UID)
 	}

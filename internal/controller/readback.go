@@ -51,7 +51,7 @@ func (r *PodReconciler) readBack(ctx context.Context, seen *observation, s step,
 
 // ask asks what the registry says of an instance. It changes nothing, so a time-out leaves nothing that could land late.
 func (r *PodReconciler) ask(ctx context.Context, seen *observation, s step, c *call) (registry.State, wait) {
-	if told := seen.page.toldToWait(s.key(), r.clock.Now()); told.reason != "" {
+	if told := seen.page.toldToWait(s, r.clock.Now()); told.reason != "" {
 		return "", told
 	}
 	leave, refused := r.enter(seen, s.target)

@@ -227,8 +227,8 @@ func TestAReadBackThatFails(t *testing.T) {
 		err    error
 		want   time.Duration
 	}{
-		"unavailable": {"an error says nothing", errors.New("down"), backoffBase},
-		"timed out":   {"nothing is changed by a question, so nothing has to settle", context.DeadlineExceeded, backoffBase},
+		"unavailable": {"an error says nothing", errors.New("down"), 2 * backoffBase},
+		"timed out":   {"nothing is changed by a question, so nothing has to settle", context.DeadlineExceeded, 2 * backoffBase},
 		"refused":     {"a person has to look", registry.Terminal(errors.New("bad credentials")), backoffCap},
 		"told when":   {"the registry knows best", registry.RetryAfter(errors.New("busy"), 42*time.Second), 42 * time.Second},
 	} {

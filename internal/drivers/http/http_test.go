@@ -104,7 +104,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 		"seconds":            {"the usual form", 429, "7", 7 * time.Second, 7 * time.Second, true},
 		"zero":               {"at once is said, too", 503, "0", 0, 0, true},
 		"date":               {"the other form", 503, date(30 * time.Minute), time.Minute, 30 * time.Minute, true},
-		"date that passed":   {"clocks differ", 503, date(-time.Hour), 0, 0, true},
+		"date that passed":   {"clocks differ", 503, date(-time.Hour), 0, 0, false},
 		"a year":             {"a slip of the pen must not strand a pod", 503, "31536000", time.Hour, time.Hour, true},
 		"a date in a year":   {"a slip of the pen must not strand a pod", 503, date(365 * 24 * time.Hour), time.Hour, time.Hour, true},
 		"too large a number": {"it is no number of seconds", 503, "99999999999999999999", 0, 0, false},
