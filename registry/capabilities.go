@@ -28,7 +28,7 @@ type StaleLister interface {
 // Getter is for a registry that can be asked what it says of one instance now.
 type Getter interface {
 	// Get returns what the registry says of the instance: InService or OutOfService, or Absent where there is no entry of
-	// its identity or the entry carries another cluster or another UID. It is read where writes are acknowledged: a
+	// its identity, or one that carries another cluster or that the instance does not own. It is read where writes are acknowledged: a
 	// change that was acknowledged before the call began is never missing from the answer. A driver that can only read
 	// a cache which lags, or a replica, is no Getter. With an error the state says nothing.
 	//

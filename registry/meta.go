@@ -14,6 +14,7 @@ const (
 	MetaNamespace = MetaPrefix + "namespace"
 	MetaPod       = MetaPrefix + "pod"
 	MetaUID       = MetaPrefix + "uid"
+	MetaRegistry  = MetaPrefix + "registry"
 	MetaZone      = "zone"
 	MetaWeight    = "weight"
 )
@@ -26,9 +27,12 @@ func ReservedMeta(key string) bool {
 // Meta returns the instance's metadata, zone, weight and mark as pairs of strings, for a registry that keeps such pairs
 // with an entry. [Instance.SetMeta] reads them back.
 func (in Instance) Meta() map[string]string {
-	meta := make(map[string]string, len(in.Metadata)+6)
+	meta := make(map[string]string, len(in.Metadata)+7)
 	maps.Copy(meta, in.Metadata)
 	meta[MetaCluster], meta[MetaNamespace], meta[MetaPod], meta[MetaUID] = in.Cluster, in.Namespace, in.Pod, in.UID
+	if in.Registry != "" {
+		meta[MetaRegistry] = in.Registry
+	}
 	if in.Zone != "" {
 		meta[MetaZone] = in.Zone
 	}
@@ -41,7 +45,7 @@ func (in Instance) Meta() map[string]string {
 // SetMeta sets what [Instance.Meta] wrote. What it did not write is metadata, but for keys that it would have written.
 func (in *Instance) SetMeta(meta map[string]string) {
 	in.Cluster, in.Namespace, in.Pod, in.UID = meta[MetaCluster], meta[MetaNamespace], meta[MetaPod], meta[MetaUID]
-	in.Zone = meta[MetaZone]
+	in.Registry, in.Zone = meta[MetaRegistry], meta[MetaZone]
 	in.Weight, _ = strconv.Atoi(meta[MetaWeight]) // somebody else's entry may have any text there
 	in.Metadata = nil
 	for key, value := range meta {

@@ -56,6 +56,11 @@ func TestMetaIsReadBack(t *testing.T) {
 			},
 			want: map[string]string{"zone": "a", "weight": "7"},
 		},
+		"registry": {
+			reason: "two names may mean one server",
+			set:    func(in *registry.Instance) { in.Registry = "main" },
+			want:   map[string]string{"rollcall-registry": "main"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -119,7 +124,7 @@ func TestReservedMeta(t *testing.T) {
 	t.Parallel()
 	for key, want := range map[string]bool{
 		registry.MetaCluster: true, registry.MetaNamespace: true, registry.MetaPod: true, registry.MetaUID: true,
-		registry.MetaZone: true, registry.MetaWeight: true, "rollcall-": true, "rollcall-later": true,
+		registry.MetaRegistry: true, registry.MetaZone: true, registry.MetaWeight: true, "rollcall-": true, "rollcall-later": true,
 		"rollcall": false, "Zone": false, "zones": false, "version": false, "": false,
 	} {
 		if got := registry.ReservedMeta(key); got != want {
@@ -149,6 +154,7 @@ func TestEqual(t *testing.T) {
 		"namespace":     {"a part of the mark", func(in *registry.Instance) { in.Namespace = "b" }, false},
 		"pod":           {"a part of the mark", func(in *registry.Instance) { in.Pod = "b" }, false},
 		"uid":           {"a part of the mark", func(in *registry.Instance) { in.UID = "b" }, false},
+		"registry":      {"a part of the mark", func(in *registry.Instance) { in.Registry = "b" }, false},
 		"weight":        {"clients see it", func(in *registry.Instance) { in.Weight = 8 }, false},
 		"zone":          {"clients see it", func(in *registry.Instance) { in.Zone = "" }, false},
 		"value":         {"clients see it", func(in *registry.Instance) { in.Metadata["version"] = "v2" }, false},
@@ -168,5 +174,29 @@ func TestEqual(t *testing.T) {
 	empty.Metadata = map[string]string{}
 	if !none.Equal(empty) {
 		t.Error("an empty map differs from none: clients see no difference")
+	}
+}
+
+func TestOwns(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason          string
+		in              registry.Instance
+		uid, registered string
+		want            bool
+	}{
+		"the same":              {"its own entry", registry.Instance{UID: "a", Registry: "main"}, "a", "main", true},
+		"another pod":           {"it has the address now", registry.Instance{UID: "a", Registry: "main"}, "b", "main", false},
+		"another name":          {"it was registered there later", registry.Instance{UID: "a", Registry: "main"}, "a", "new", false},
+		"an entry with no name": {"an older version wrote it", registry.Instance{UID: "a", Registry: "main"}, "a", "", true},
+		"a call with no name":   {"it is for the entry whichever it names", registry.Instance{UID: "a"}, "a", "new", true},
+		"no UID":                {"no pod is called that, nor is an entry without a mark", registry.Instance{}, "", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := tc.in.Owns(tc.uid, tc.registered); got != tc.want {
+				t.Errorf("got %t, want %t\nreason: %s", got, tc.want, tc.reason)
+			}
+		})
 	}
 }

@@ -22,10 +22,11 @@ import (
 //     (maxInFlight, which can change while the driver is in use, heartbeats and one list), and one that waits is losing
 //     its time unsent;
 //   - leaves what it was given unchanged, and keeps no reference to it;
-//   - never removes or changes an entry that carries another pod's UID, with the one exception of Register.
+//   - never removes or changes an entry that the instance does not own, with the one exception of Register.
 //
 // An entry's identity is service, address and port. What tells two pods at one address apart is the mark, which a driver
-// keeps with the entry in whatever form the registry has for it (meta, tags, payload): cluster, namespace, pod and UID.
+// keeps with the entry in whatever form the registry has for it (meta, tags, payload): cluster, namespace, pod, UID and
+// the name of the registry. [Instance.Owns] says which entries are an instance's own.
 //
 // An error means that the outcome is unknown: the registry may have done the work. It is retryable unless it is wrapped
 // by [Terminal]; [RetryAfter] says when to come back.
@@ -36,13 +37,13 @@ type Registry interface {
 
 	// FailOver puts the instance out of service: still known, and no longer given to clients. A registry that has no
 	// such state does what Deregister does. For an instance that is not known it is a success, and whether the
-	// instance is known afterwards is the driver's choice; it is never in service. An entry with another UID is spared,
-	// and that is a success too.
+	// instance is known afterwards is the driver's choice; it is never in service. An entry that it does not own is
+	// spared, and that is a success too.
 	FailOver(ctx context.Context, in Instance) error
 
-	// Deregister makes the instance absent: unknown to the registry. Absent already is a success. An entry with another
-	// UID is spared, and that is a success too: a late call for a dead pod must not take out the live pod that was
-	// given its address.
+	// Deregister makes the instance absent: unknown to the registry. Absent already is a success. An entry that it does
+	// not own is spared, and that is a success too: a late call for a dead pod must not take out the live pod that was
+	// given its address, and a pod that leaves one registry must stay in another one which is the same server.
 	Deregister(ctx context.Context, in Instance) error
 }
 
@@ -61,6 +62,9 @@ type Instance struct { //nolint:recvcheck // a value, but for SetMeta, which fil
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`
 	UID       string `json:"uid"`
+	// Registry is the name that the configuration has for the registry. Two names may turn out to mean one server, and
+	// then it tells under which of them the entry was written last; see [Instance.Owns]. Empty where nothing was said.
+	Registry string `json:"registry,omitempty"`
 
 	// What follows is for clients. A registry that has no place for one of them leaves it out.
 
@@ -80,6 +84,13 @@ func (in Instance) Equal(other Instance) bool {
 	}
 	in.Metadata, other.Metadata = nil, nil
 	return reflect.DeepEqual(in, other)
+}
+
+// Owns reports whether the entry with this UID and this registry in its mark is the instance's own: it is the same pod's,
+// and does not name another registry than the instance does. Where one of the two names none, as an entry of an older
+// version of Rollcall, the UID decides.
+func (in Instance) Owns(uid, registry string) bool {
+	return in.UID != "" && in.UID == uid && (in.Registry == "" || registry == "" || in.Registry == registry)
 }
 
 // Endpoint is the address and port as net.Dial takes it: 10.0.0.1:80, [fd00::1]:80.

@@ -37,6 +37,8 @@ type registries struct {
 	defaults []string
 	// slots is the maxInFlight of each, which its gate gets when they are put in force.
 	slots map[string]int
+	// renamed holds, by the names that were given up since the start, those that the same servers have now.
+	renamed map[string]string
 }
 
 // opened is a registry that was made from one section of the configuration.
@@ -78,7 +80,31 @@ func (d *drivers) open(ctx context.Context, c *config.Config, rotated []string) 
 	if len(problems) > 0 {
 		return nil, errors.Join(append(problems, next.closeBut(before))...)
 	}
+	next.noteRenamed(before)
 	return next, nil
+}
+
+// noteRenamed notes which registries of the configuration before have another name in this one.
+func (r *registries) noteRenamed(before *registries) {
+	if before == nil {
+		return
+	}
+	r.renamed = map[string]string{}
+	for name, o := range before.byName {
+		for now, other := range r.byName {
+			if r.get(name) == nil && o.section.SameServer(other.section) {
+				r.renamed[name] = now
+			}
+		}
+	}
+	for former, name := range before.renamed {
+		if now, again := r.renamed[name]; again {
+			name = now
+		}
+		if r.get(name) != nil && r.get(former) == nil {
+			r.renamed[former] = name
+		}
+	}
 }
 
 func (d *drivers) openOne(ctx context.Context, c *config.Config, name string) (*opened, error) {

@@ -151,6 +151,28 @@ func TestOneOfSeveralRegistriesIsReplacedByItself(t *testing.T) {
 	}
 }
 
+func TestARenamedRegistryIsKnownByItsServer(t *testing.T) {
+	t.Parallel()
+	d := newDrivers(t, newFake)
+	called := func(name string) *config.Config {
+		return configured(t, "cluster: a\nhooks: {owned: [example.com/*]}\nregistries:\n  other: {driver: fake, endpoint: 'http://b'}\n  "+
+			name+": {driver: fake, endpoint: 'http://a', timeout: 1s}\ndefaultRegistries: [other]\n")
+	}
+	expectRenamed := func(name string, want map[string]string) {
+		t.Helper()
+		next, err := d.open(t.Context(), called(name), nil)
+		must(t, err)
+		must(t, d.replace(next))
+		if got := settings(called(name), next).Renamed; !maps.Equal(got, want) {
+			t.Errorf("after it was called %s: got %v, want %v", name, got, want)
+		}
+	}
+	expectRenamed("first", nil)
+	expectRenamed("second", map[string]string{"first": "second"})
+	expectRenamed("third", map[string]string{"first": "third", "second": "third"})
+	expectRenamed("first", map[string]string{"second": "first", "third": "first"})
+}
+
 func TestOpenThatFailsLeavesNothingOpen(t *testing.T) {
 	t.Parallel()
 	var made []*fake
@@ -162,7 +184,7 @@ func TestOpenThatFailsLeavesNothingOpen(t *testing.T) {
 		return made[len(made)-1], nil
 	})
 	expectOpened(t, d, configured(t, several))
-	_, err := d.open(t.Context(), configured(t, several+"  extra: {driver: fake}\n  worse: {driver: fake, endpoint: bad}\n  zero: {driver: fake, endpoint: bad}\n"), nil)
+	_, err := d.open(t.Context(), configured(t, several+"  extra: {driver: fake}\n  worse: {driver: fake, endpoint: bad}\n  zero: {driver: fake, endpoint: bad, options: {other: true}}\n"), nil)
 	for _, path := range []string{"registries[worse].endpoint", "registries[zero].endpoint"} {
 		if err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("got %v, want an error that names %s", err, path)

@@ -13,6 +13,7 @@ func settings(c *config.Config, all *registries) controller.Settings {
 	s := controller.Settings{
 		Cluster:                c.Cluster,
 		Registries:             make(map[string]controller.Registry, len(all.byName)),
+		Renamed:                all.renamed,
 		DefaultRegistries:      c.DefaultRegistries,
 		Ownership:              lifecycle.Ownership{Owned: c.Hooks.Owned, NewlyCreated: c.Hooks.NewlyCreated},
 		Services:               service.Rules{Name: c.Service.Name, Port: c.Service.Port, Metadata: c.Service.Metadata},

@@ -42,7 +42,23 @@ func (v *validator) registries(c *Config, d *document, limits Limits) {
 			c.Registries[name] = v.registry(at, &section, limits, most)
 		}
 	}
+	v.differentServers(c)
 	c.DefaultRegistries = v.defaultRegistries(d.DefaultRegistries, slices.Sorted(maps.Keys(d.Registries)))
+}
+
+// differentServers refuses two names for one server: what a pod registers under one of them it removes when it leaves the
+// other.
+func (v *validator) differentServers(c *Config) {
+	names := slices.Sorted(maps.Keys(c.Registries))
+	for i, name := range names {
+		for _, first := range names[:i] {
+			if c.Registries[name].SameServer(c.Registries[first]) {
+				v.add(field.Invalid(c.RegistryPath(name).Child("endpoint"), c.Registries[name].Endpoint, fmt.Sprintf(
+					"registries[%s] is the same server, with the same driver and options: remove one of the two names, and from "+
+						"defaultRegistries and the pods' annotations too; to rename a registry, write only the new name", first)))
+			}
+		}
+	}
 }
 
 // singleRegistry checks the form with one registry, which is the default because there is no other.

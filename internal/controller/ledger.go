@@ -28,6 +28,9 @@ type ledger struct {
 	// the registries that were listed as they were at a time after that. The map is replaced and never changed.
 	leads time.Time
 	shown map[string]registry.Registry
+	// renamed holds, by the names of registries that the configuration no longer has, what entries were found in that name
+	// them. The map is replaced and never changed.
+	renamed map[string]string
 	// closed is when the page of a pod that calls were made for was closed, and swept when the old ones were last forgotten.
 	closed map[types.UID]time.Time
 	swept  time.Time
@@ -42,8 +45,9 @@ type page struct {
 	// fromBirth: the pod came while this process was watching. No other process has registered it, unless this one's watch
 	// lagged when it began to lead.
 	fromBirth bool
-	// shown is the ledger's.
-	shown map[string]registry.Registry
+	// shown and renamed are the ledger's.
+	shown   map[string]registry.Registry
+	renamed map[string]string
 	// found: the pod was in the cache after the page was opened, so its departure is sure to be noted here.
 	found bool
 	// lingers: the pod is dying and has lost the label that we watch for, so no event tells whether it was freed.
@@ -96,6 +100,7 @@ func newLedger() *ledger {
 	return &ledger{
 		pages: map[types.UID]*page{}, births: map[types.UID]bool{},
 		listed: map[types.UID][]found{}, closed: map[types.UID]time.Time{}, shown: map[string]registry.Registry{},
+		renamed: map[string]string{},
 	}
 }
 
@@ -114,7 +119,7 @@ func (l *ledger) open(req Request, settings *Settings) *page {
 		p.turnTo(settings)
 	}
 	p.reread()
-	p.shown = l.shown
+	p.shown, p.renamed = l.shown, l.renamed
 	return p
 }
 
@@ -325,12 +330,6 @@ func (c *call) stands(want lifecycle.Want) bool { return c != nil && c.acknowled
 // the instance.
 func (c *call) said(s step) bool {
 	return c.stands(s.want) && (s.want != lifecycle.InService || c.instance.Equal(s.instance))
-}
-
-// certain reports whether the registry has acknowledged the step, and nothing can have undone it or still will.
-func (p *page) certain(s step) bool {
-	c := p.calls[s.key()]
-	return c.said(s) && c.settled() && !p.asks(s.key())
 }
 
 // settled reports whether the call began after everything that could still have undone it.

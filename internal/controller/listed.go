@@ -62,11 +62,15 @@ func (f found) request(p *page) Request {
 // time.
 func (r *PodReconciler) Compare(l Listing) Comparison {
 	defer r.wake()
-	return r.ledger.compare(l)
+	return r.ledger.compare(l, r.settings.Load())
 }
 
 // compare goes through the entries and then through what is held.
-func (l *ledger) compare(listing Listing) Comparison {
+//
+// An entry that names another registry of the configuration was written under that name: both mean one server. It is
+// there, and that registry's run looks after it. One that names a registry which the configuration no longer has was
+// written before that was renamed, and one that names none by an older version: both are this registry's.
+func (l *ledger) compare(listing Listing, settings *Settings) Comparison {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.forgetListed(listing.Registry)
@@ -75,12 +79,19 @@ func (l *ledger) compare(listing Listing) Comparison {
 	l.noteShown(listing, asOf)
 	listed := make(map[types.UID]map[lifecycle.Recorded]bool, len(listing.Entries))
 	for _, e := range listing.Entries {
+		writtenUnder := l.nameOf(e, listing.Registry, settings)
+		if e.Registry == "" {
+			e.Registry = listing.Registry
+		}
 		f := found{Entry: e, registry: listing.Registry, from: listing.From, asOf: asOf, confirms: listing.Confirms}
 		uid := types.UID(e.UID)
 		if listed[uid] == nil {
 			listed[uid] = map[lifecycle.Recorded]bool{}
 		}
 		listed[uid][f.key()] = true
+		if writtenUnder != listing.Registry {
+			continue
+		}
 		switch p := l.pages[uid]; {
 		case p != nil && l.doubt(p, f):
 			result.Different++
@@ -109,6 +120,19 @@ func (l *ledger) noteShown(listing Listing, asOf time.Time) {
 	}
 	l.shown = maps.Clone(l.shown)
 	l.shown[listing.Registry] = listing.From
+}
+
+// nameOf returns under which registry of the configuration an entry was written, and notes a registry that has another
+// name now. The caller holds the lock.
+func (l *ledger) nameOf(e registry.Entry, listed string, settings *Settings) string {
+	if _, has := settings.Registries[e.Registry]; has {
+		return e.Registry
+	}
+	if e.Registry != "" && l.renamed[e.Registry] != listed {
+		l.renamed = maps.Clone(l.renamed)
+		l.renamed[e.Registry] = listed
+	}
+	return listed
 }
 
 // forgetListed makes room for a new answer of the registry. The caller holds the lock.

@@ -262,7 +262,7 @@ func TestTheYoungestListCounts(t *testing.T) {
 		for _, state := range states {
 			listing.Entries = append(listing.Entries, registry.Entry{Instance: in, State: state})
 		}
-		l.compare(listing)
+		l.compare(listing, settings)
 	}
 	expect := func(why string, want registry.State) {
 		t.Helper()

@@ -312,11 +312,11 @@ func TestAPodThatCannotBeArmedIsNotPutInService(t *testing.T) {
 			want: []string{writes + failed},
 		},
 		"no longer ready": {
-			reason: "the API server refuses what was decided on a ready pod",
+			reason: "the write's answer is newer than the cache",
 			meet: func(w *world, pod *corev1.Pod) {
 				w.afterNextRead(func() { w.changePod(pod, unready) })
 			},
-			want: []string{writes + failed},
+			want: []string{writes},
 		},
 	}
 	for name, tc := range cases {

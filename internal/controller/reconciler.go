@@ -151,8 +151,8 @@ func (r *PodReconciler) Reconcile(ctx context.Context, req Request) (reconcile.R
 
 	decision := lifecycle.Decide(seen.input)
 	r.refuseSkip(seen, decision)
-	if refused := seen.refused(decision); refused.reason != "" {
-		return r.refuse(ctx, req, seen, decision, refused)
+	if blocked := seen.blocks(decision); blocked.reason != "" {
+		return r.block(ctx, req, seen, decision, blocked)
 	}
 
 	moved, err := r.prepare(ctx, seen, decision)
@@ -166,11 +166,7 @@ func (r *PodReconciler) Reconcile(ctx context.Context, req Request) (reconcile.R
 	if moved || err != nil {
 		return r.retry(req, moved), err
 	}
-	moved, err = r.leave(ctx, seen, &progress)
-	if moved || err != nil {
-		return r.retry(req, moved), err
-	}
-	return r.report(seen, lifecycle.Decide(seen.input), progress.wait.and(progress.behind)), nil
+	return r.report(seen, lifecycle.Decide(seen.input), progress.wait), nil
 }
 
 // prepare writes what does not wait for the registry: what is armed, and what a person lets go.
@@ -185,26 +181,23 @@ func (r *PodReconciler) prepare(ctx context.Context, seen *observation, d lifecy
 func (r *PodReconciler) conclude(
 	ctx context.Context, seen *observation, d lifecycle.Decision, p *progress,
 ) (moved bool, err error) {
-	edit, proceeds := d.Then, false
-	if !p.released() && !p.rehearsed() {
+	edit, waits := d.Then, !p.released() && !p.rehearsed()
+	if waits {
 		edit = r.proceed(seen, d, &p.wait)
-		proceeds = !edit.Empty()
-		if !proceeds && seen.askedOut() {
-			edit = d.Out
-		}
 	}
 	before := seen.pod()
 	if moved, err = r.patch(ctx, seen, edit, p.record); moved || err != nil {
 		return moved, err
 	}
-	if proceeds && seen.pod() != before { // a dry run has told what it would do
+	if waits && !edit.Empty() && seen.pod() != before { // a dry run has told what it would do
 		r.proceeded(seen, d, p.wait)
 	}
 	return false, nil
 }
 
-// refuse leaves a pod as it is that Rollcall does not drive, but for handlers that no workload names any more.
-func (r *PodReconciler) refuse(
+// block leaves a pod out of service that can't be put in. What Then clears of it are handlers that nobody names any more,
+// and those need not wait.
+func (r *PodReconciler) block(
 	ctx context.Context, req Request, seen *observation, d lifecycle.Decision, why wait,
 ) (reconcile.Result, error) {
 	moved, err := r.patch(ctx, seen, lifecycle.Edit{Clear: d.Then.Clear}, nil)

@@ -18,6 +18,8 @@ type Settings struct {
 	Cluster string
 	// Registries are all that there are, by their names in the configuration.
 	Registries map[string]Registry
+	// Renamed holds, by the names of registries that there are no more, the names that the same servers have now.
+	Renamed map[string]string
 	// DefaultRegistries are those of a pod that names none.
 	DefaultRegistries []string
 	// Ownership says which handlers are ours.

@@ -46,6 +46,7 @@ func targetsOf(
 			t := targetOf(cluster, pod, lifecycle.Recorded{
 				Registry: name, Service: e.Service, Address: pod.Status.PodIP, Port: e.Port,
 			})
+			t.instance.Registry = name
 			t.instance.Weight, t.instance.Zone, t.instance.Metadata = attributes.Weight, attributes.Zone, attributes.Metadata
 			targets = append(targets, t)
 		}
@@ -53,7 +54,8 @@ func targetsOf(
 	return targets
 }
 
-// targetOf marks an instance as this pod's, whatever a record says.
+// targetOf marks an instance as this pod's, whatever a record says. It names no registry: what takes the instance out holds
+// for the pod's entry under whichever name of the registry that was written.
 func targetOf(cluster string, pod *corev1.Pod, in lifecycle.Recorded) target {
 	return target{registry: in.Registry, instance: registry.Instance{
 		Service: in.Service, Address: in.Address, Port: in.Port,
@@ -67,43 +69,54 @@ type step struct {
 	want lifecycle.Want
 }
 
-// course are the steps in their order. An address that is no longer the pod's goes first, since it may be another pod's
-// soon. A service or a registry that the pod has left goes last, when clients are given the pod in all others, so that
-// there is no moment at which they find it nowhere.
+// course are the steps in the order in which they must be taken while a pod is to be in service. An address that is no
+// longer the pod's goes first in each registry, since it may be another pod's soon. A service or a registry that the pod
+// has left goes last, when clients are given the pod in all others, so that there is no moment at which they find it
+// nowhere.
 type course struct {
 	elsewhere, present, left []step
 }
 
 func (c course) all() []step { return slices.Concat(c.elsewhere, c.present, c.left) }
 
-// course of a pod that stays as it is takes out only an address that it no longer has, and what it has left for where it
-// is in service by now.
+// course leaves a pod that shall stay as it is where it is now, and where it isn't known what the pod is, in all that it
+// was in before, too.
 func (o *observation) course(d lifecycle.Decision) course {
 	var c course
-	known, address, keeps := o.known(), o.pod().Status.PodIP, d.Want == lifecycle.Keep
-	if keeps && (d.Row == lifecycle.RowUnknownState || address == "") {
+	if d.Want == lifecycle.Keep && (d.Row == lifecycle.RowUnknownState || o.problem.reason != "") {
 		return c
 	}
+	known := o.known()
 	for _, t := range o.targets {
 		delete(known, t.key())
-		if !keeps {
-			c.present = append(c.present, step{target: t, want: d.Want})
+		if d.Want == lifecycle.Keep {
+			continue
 		}
+		if d.Want != lifecycle.InService {
+			t.instance.Registry = ""
+		}
+		c.present = append(c.present, step{target: t, want: d.Want})
 	}
 	for _, in := range slices.SortedFunc(maps.Keys(known), lifecycle.Recorded.Compare) {
 		s := step{target: targetOf(o.settings.Cluster, o.pod(), in), want: lifecycle.Absent}
-		switch {
-		case in.Address != address:
+		if in.Address != o.pod().Status.PodIP {
 			c.elsewhere = append(c.elsewhere, s)
-		case !keeps || o.arrived():
+		} else {
+			if d.Want != lifecycle.Absent && o.staysUnderAnotherName(in) {
+				s.instance.Registry = in.Registry
+			}
 			c.left = append(c.left, s)
 		}
 	}
 	return c
 }
 
-// arrived reports whether the pod is known to be in service everywhere that it belongs.
-func (o *observation) arrived() bool {
-	away := func(t target) bool { return o.unsaid(step{target: t, want: lifecycle.InService}) }
-	return o.problem.reason == "" && !slices.ContainsFunc(o.targets, away)
+// staysUnderAnotherName reports whether the pod leaves a registry and keeps the same instance in another, which may be the
+// same server: its entry must be spared if it is the other's by now.
+func (o *observation) staysUnderAnotherName(in lifecycle.Recorded) bool {
+	return slices.ContainsFunc(o.targets, func(t target) bool {
+		other := t.key()
+		other.Registry = in.Registry
+		return other == in && t.registry != in.Registry
+	})
 }

@@ -57,20 +57,14 @@ func selector(keys ...string) *metav1.LabelSelector {
 	return s
 }
 
-// patchedOnly is the part of a pod that a patch may touch or test, as the API server holds it.
-type patchedOnly struct {
+// metadataOnly is the part of a pod that a patch may touch, as the API server holds it.
+type metadataOnly struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
-	Status   struct {
-		PodIP      string                `json:"podIP,omitempty"`
-		Conditions []corev1.PodCondition `json:"conditions,omitempty"`
-	} `json:"status"`
 }
 
-func encodePatched(t testingT, pod *corev1.Pod) []byte {
+func encodeMetadata(t testingT, pod *corev1.Pod) []byte {
 	t.Helper()
-	part := patchedOnly{Metadata: pod.ObjectMeta}
-	part.Status.PodIP, part.Status.Conditions = pod.Status.PodIP, pod.Status.Conditions
-	text, err := json.Marshal(part)
+	text, err := json.Marshal(metadataOnly{Metadata: pod.ObjectMeta})
 	if err != nil {
 		t.Fatalf("encoding the pod: %v", err)
 	}
@@ -84,11 +78,11 @@ func applyPatch(t testingT, pod *corev1.Pod, patch []byte) (*corev1.Pod, error) 
 	if err != nil {
 		t.Fatalf("the patch is not a JSON Patch: %v\n%s", err, patch)
 	}
-	changed, err := operations.Apply(encodePatched(t, pod))
+	changed, err := operations.Apply(encodeMetadata(t, pod))
 	if err != nil {
 		return nil, err
 	}
-	var decoded patchedOnly
+	var decoded metadataOnly
 	if err := json.Unmarshal(changed, &decoded); err != nil {
 		t.Fatalf("the patched pod is not a pod: %v\n%s", err, changed)
 	}

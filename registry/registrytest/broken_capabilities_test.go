@@ -261,8 +261,9 @@ func brokenCapabilities() map[string]brokenDriver {
 				return []error{errors.Join(d.Batch(ctx, changes)...)}
 			}),
 			want: []string{
-				"BatchAtItsLimit", "BatchCancelledContext", "BatchMakesEachChange", "BatchRefusedChange", "BatchSparesLivePods",
-				"BatchTwice", "BatchUnknownState", "ConcurrentBatches", "ConcurrentTakeoverInBatch",
+				"AnotherRegistrysEntryIsSparedInABatch", "BatchAtItsLimit", "BatchCancelledContext",
+				"BatchMakesEachChange", "BatchRefusedChange", "BatchSparesLivePods", "BatchTwice",
+				"BatchUnknownState", "ConcurrentBatches", "ConcurrentTakeoverInBatch",
 			},
 		},
 		"a batch that deregisters nothing": {
@@ -276,7 +277,10 @@ func brokenCapabilities() map[string]brokenDriver {
 				}
 				return errs
 			}),
-			want: []string{"BatchAtItsLimit", "BatchMakesEachChange", "BatchRefusedChange", "BatchTwice", "ConcurrentBatches"},
+			want: []string{
+				"AnotherRegistrysEntryIsSparedInABatch", "BatchAtItsLimit", "BatchMakesEachChange",
+				"BatchRefusedChange", "BatchTwice", "ConcurrentBatches",
+			},
 		},
 		"a batch for which absent is an error": {
 			reason: "a batch that is sent again never succeeds",
@@ -307,8 +311,9 @@ func brokenCapabilities() map[string]brokenDriver {
 			reason: "Rollcall could never send one",
 			broken: richly(only(), func(d rich) registry.Registry { return limitless{d} }),
 			want: []string{
-				"BatchAtItsLimit", "BatchMakesEachChange", "BatchRefusedChange", "BatchSparesLivePods", "BatchTwice",
-				"BatchUnknownState", "ConcurrentBatches", "ConcurrentTakeoverInBatch",
+				"AnotherRegistrysEntryIsSparedInABatch", "BatchAtItsLimit", "BatchMakesEachChange",
+				"BatchRefusedChange", "BatchSparesLivePods", "BatchTwice", "BatchUnknownState", "ConcurrentBatches",
+				"ConcurrentTakeoverInBatch",
 			},
 		},
 		"a batch that forgets the mark": {
@@ -322,7 +327,9 @@ func brokenCapabilities() map[string]brokenDriver {
 				}
 				return d.Batch(ctx, changes)
 			}),
-			want: []string{"BatchSparesLivePods", "ConcurrentTakeoverInBatch"},
+			want: []string{
+				"AnotherRegistrysEntryIsSparedInABatch", "BatchSparesLivePods", "ConcurrentTakeoverInBatch",
+			},
 		},
 		"a batch that is refused as a whole": {
 			reason: "the others must be told apart from the one that is wrong",
@@ -388,7 +395,7 @@ func brokenCapabilities() map[string]brokenDriver {
 			broken: batching(func(d rich, ctx context.Context, changes []registry.Change) []error {
 				errs := make([]error, len(changes))
 				for i, c := range changes {
-					if e, known := find(ctx, d, c.Instance); known && e.UID == c.Instance.UID && c.State != registry.InService {
+					if e, known := find(ctx, d, c.Instance); known && c.Instance.Owns(e.UID, e.Registry) && c.State != registry.InService {
 						time.Sleep(time.Millisecond)
 						c.Instance = asMarked(ctx, d, c.Instance)
 					}
@@ -525,7 +532,7 @@ func (p *possessive) Heartbeat(ctx context.Context, in registry.Instance) error 
 	if p.foreign != nil {
 		return p.foreign
 	}
-	if e, known := find(ctx, p.rich, in); !known || e.UID != in.UID {
+	if e, known := find(ctx, p.rich, in); !known || !in.Owns(e.UID, e.Registry) {
 		return registry.NotRegistered(errors.New("404"))
 	}
 	return nil

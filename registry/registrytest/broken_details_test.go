@@ -155,7 +155,7 @@ func registersAs(op registrytest.Op, change func(*registry.Instance)) func(*test
 			failOver: func(ctx context.Context, in registry.Instance) error {
 				mu.Lock()
 				defer mu.Unlock()
-				if e, known := find(ctx, b, in); known && e.UID == in.UID && op == registrytest.OpFailOver {
+				if e, known := find(ctx, b, in); known && in.Owns(e.UID, e.Registry) && op == registrytest.OpFailOver {
 					if err := write(ctx, in, true); err != nil {
 						return err
 					}

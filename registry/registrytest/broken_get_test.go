@@ -28,7 +28,8 @@ func brokenGets() map[string]brokenDriver {
 			reason: "the answer is from before the call whose outcome is in doubt",
 			broken: getsFromACache,
 			want: []string{
-				"ConcurrentGets", "GetIsNeverBehind", "GetOfAnotherIsAbsent", "GetOfOddNames", "GetSaysWhatWasAcknowledged",
+				"ConcurrentGets", "GetIsNeverBehind", "GetOfAnotherIsAbsent", "GetOfOddNames",
+				"GetSaysWhatWasAcknowledged", "GetSeesNoOtherRegistrysEntry",
 			},
 		},
 		"a Get that is behind now and then": {
@@ -41,7 +42,7 @@ func brokenGets() map[string]brokenDriver {
 			broken: asking(func(d rich, ctx context.Context, in registry.Instance) (registry.State, error) {
 				return d.Get(ctx, asMarked(ctx, d, in))
 			}),
-			want: []string{"GetOfAnotherIsAbsent"},
+			want: []string{"GetOfAnotherIsAbsent", "GetSeesNoOtherRegistrysEntry"},
 		},
 		"a Get that forgets the cluster": {
 			reason: "what another cluster wrote is not what this one did",

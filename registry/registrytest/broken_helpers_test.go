@@ -208,7 +208,7 @@ func (s *sliced) Register(ctx context.Context, in registry.Instance) error {
 
 func (s *sliced) FailOver(ctx context.Context, in registry.Instance) error {
 	return s.change(ctx, func(entries []registry.Entry) []registry.Entry {
-		if i := s.index(entries, in); i >= 0 && entries[i].UID == in.UID {
+		if i := s.index(entries, in); i >= 0 && in.Owns(entries[i].UID, entries[i].Registry) {
 			entries[i].State = registry.OutOfService
 		}
 		return entries
@@ -217,7 +217,7 @@ func (s *sliced) FailOver(ctx context.Context, in registry.Instance) error {
 
 func (s *sliced) Deregister(ctx context.Context, in registry.Instance) error {
 	return s.change(ctx, func(entries []registry.Entry) []registry.Entry {
-		if i := s.index(entries, in); i >= 0 && entries[i].UID == in.UID {
+		if i := s.index(entries, in); i >= 0 && in.Owns(entries[i].UID, entries[i].Registry) {
 			return slices.Delete(entries, i, i+1)
 		}
 		return entries
@@ -259,7 +259,7 @@ func removesByAddress(ctx context.Context, b registrytest.Backend, in registry.I
 
 // removesUnderTheHand looks at the mark, takes its time, and then removes whatever is there.
 func removesUnderTheHand(ctx context.Context, b registrytest.Backend, in registry.Instance) error {
-	if e, known := find(ctx, b, in); !known || e.UID != in.UID {
+	if e, known := find(ctx, b, in); !known || !in.Owns(e.UID, e.Registry) {
 		return nil
 	}
 	time.Sleep(time.Millisecond)

@@ -76,7 +76,10 @@ func brokenBasics() map[string]brokenDriver {
 					return b.Deregister(ctx, asMarked(ctx, b, in))
 				}}
 			}),
-			want: []string{"ConcurrentTakeover", "LateDeregisterSparesLivePod", "OtherUIDIsNeverRemoved"},
+			want: []string{
+				"AnotherRegistrysEntryIsSpared", "ConcurrentTakeover", "LateDeregisterSparesLivePod",
+				"OtherUIDIsNeverRemoved",
+			},
 		},
 		"a driver that forgets the mark when it fails over": {
 			reason: "it takes out whatever has the address",
@@ -85,7 +88,10 @@ func brokenBasics() map[string]brokenDriver {
 					return b.FailOver(ctx, asMarked(ctx, b, in))
 				}}
 			}),
-			want: []string{"ConcurrentTakeover", "LateFailOverSparesLivePod", "OtherUIDIsNeverRemoved"},
+			want: []string{
+				"AnotherRegistrysEntryIsSpared", "ConcurrentTakeover", "LateFailOverSparesLivePod",
+				"OtherUIDIsNeverRemoved",
+			},
 		},
 		"a driver that takes the pod's name for its mark": {
 			reason: "a pod can be made anew under its name",
@@ -97,16 +103,26 @@ func brokenBasics() map[string]brokenDriver {
 					return b.Deregister(ctx, in)
 				}}
 			}),
-			want: []string{"OtherUIDIsNeverRemoved"},
+			want: []string{"AnotherRegistrysEntryIsSpared", "OtherUIDIsNeverRemoved"},
+		},
+		"a driver that compares the UID and no more": {
+			reason: "two names for one server: moving from one to the other removes the pod",
+			broken: wrapped(func(b registrytest.Backend) registry.Registry {
+				return broken{Backend: b, deregister: func(ctx context.Context, in registry.Instance) error {
+					in.Registry = ""
+					return b.Deregister(ctx, in)
+				}}
+			}),
+			want: []string{"AnotherRegistrysEntryIsSpared"},
 		},
 		"a driver that appends at each register": {
 			reason: "the entry is there twice, and removed once",
 			broken: overSliced(&sliced{appends: true}),
 			want: []string{
-				"ConcurrentCalls", "ConcurrentCallsForOneInstance", "ConcurrentTakeover", "LateFailOverSparesLivePod",
-				"ListsOursAmongAThousand", "MetadataIsKept", "RegisterPutsBack", "RegisterPutsBackAgainAndAgain",
-				"RegisterTakesOverAddress", "RegisterTwiceIsOne", "TwoOwnersApart", "TwoOwnersAtOneAddress",
-				"WeightIsKept", "ZoneIsKept",
+				"AnotherRegistrysEntryIsSpared", "ConcurrentCalls", "ConcurrentCallsForOneInstance",
+				"ConcurrentTakeover", "LateFailOverSparesLivePod", "ListsOursAmongAThousand", "MetadataIsKept",
+				"RegisterPutsBack", "RegisterPutsBackAgainAndAgain", "RegisterTakesOverAddress",
+				"RegisterTwiceIsOne", "TwoOwnersApart", "TwoOwnersAtOneAddress", "WeightIsKept", "ZoneIsKept",
 			},
 		},
 		"a driver that never overwrites": {
@@ -117,17 +133,19 @@ func brokenBasics() map[string]brokenDriver {
 				}}
 			}),
 			want: []string{
-				"ConcurrentTakeover", "LateDeregisterSparesLivePod", "LateFailOverSparesLivePod", "MetadataIsKept",
-				"RegisterTakesOverAddress", "WeightIsKept", "ZoneIsKept",
+				"AnotherRegistrysEntryIsSpared", "ConcurrentTakeover", "LateDeregisterSparesLivePod",
+				"LateFailOverSparesLivePod", "MetadataIsKept", "RegisterTakesOverAddress", "WeightIsKept",
+				"ZoneIsKept",
 			},
 		},
 		"a driver whose deregister fails over": {
 			reason: "an orphan stays for each pod that ever was",
 			broken: wrapped(func(b registrytest.Backend) registry.Registry { return broken{Backend: b, deregister: b.FailOver} }),
 			want: []string{
-				"ConcurrentCalls", "ConcurrentCallsForOneInstance", "DeregisterAbsent", "DeregisterRemoves", "IPv6",
-				"InputNotChanged", "ListsOursAmongAThousand", "OddMarks", "OddServiceNames", "RegisterTakesOverAddress",
-				"RemovalSparesOthers", "RestartedProcessDeregisters", "TwoOwnersApart",
+				"AnotherRegistrysEntryIsSpared", "ConcurrentCalls", "ConcurrentCallsForOneInstance",
+				"DeregisterAbsent", "DeregisterRemoves", "IPv6", "InputNotChanged", "ListsOursAmongAThousand",
+				"OddMarks", "OddServiceNames", "RegisterTakesOverAddress", "RemovalSparesOthers",
+				"RestartedProcessDeregisters", "TwoOwnersApart",
 			},
 		},
 		"a driver for which absent is an error": {
@@ -150,8 +168,8 @@ func brokenBasics() map[string]brokenDriver {
 				}}
 			}),
 			want: []string{
-				"ConcurrentTakeover", "LateDeregisterSparesLivePod", "OddServiceNames", "OtherUIDIsNeverRemoved",
-				"RemovalSparesOthers",
+				"AnotherRegistrysEntryIsSpared", "ConcurrentTakeover", "LateDeregisterSparesLivePod",
+				"OddServiceNames", "OtherUIDIsNeverRemoved", "RemovalSparesOthers",
 			},
 		},
 		"a driver that ignores its context": {
@@ -231,12 +249,13 @@ func brokenBasics() map[string]brokenDriver {
 				}}
 			}),
 			want: []string{
-				"ConcurrentCalls", "ConcurrentTakeover", "FailOverKeepsKnown", "FailOverTwice", "IPv6",
-				"InputNotChanged", "LateDeregisterSparesLivePod", "LateFailOverSparesLivePod", "ListIsACopy",
-				"ListIsOnlyThisClusters", "ListsOursAmongAThousand", "MetadataIsKept", "MetadataIsNotShared",
-				"OddMarks", "OddMetadata", "OddServiceNames", "OtherUIDIsNeverRemoved", "RegisterAfterRemovalPutsBack",
-				"RegisterIsVisibleAtOnce", "RegisterPutsBackAgainAndAgain", "RegisterTakesOverAddress",
-				"RemovalSparesOthers", "RestartedProcessDeregisters", "RestartedProcessFailsOver", "TwoOwnersApart",
+				"AnotherRegistrysEntryIsSpared", "ConcurrentCalls", "ConcurrentTakeover", "FailOverKeepsKnown",
+				"FailOverTwice", "IPv6", "InputNotChanged", "LateDeregisterSparesLivePod",
+				"LateFailOverSparesLivePod", "ListIsACopy", "ListIsOnlyThisClusters", "ListsOursAmongAThousand",
+				"MetadataIsKept", "MetadataIsNotShared", "OddMarks", "OddMetadata", "OddServiceNames",
+				"OtherUIDIsNeverRemoved", "RegisterAfterRemovalPutsBack", "RegisterIsVisibleAtOnce",
+				"RegisterPutsBackAgainAndAgain", "RegisterTakesOverAddress", "RemovalSparesOthers",
+				"RestartedProcessDeregisters", "RestartedProcessFailsOver", "TwoOwnersApart",
 				"TwoOwnersAtOneAddress", "WeightIsKept", "ZoneIsKept",
 			},
 		},

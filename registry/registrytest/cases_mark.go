@@ -2,6 +2,8 @@ package registrytest
 
 import (
 	"strings"
+
+	"github.com/rollcall-dev/rollcall/registry"
 )
 
 // markCases are about two pods at one address.
@@ -35,7 +37,78 @@ func markCases() []Case {
 			Why:  "only the whole UID tells two pods apart: the same name is no proof, nor is a UID that looks alike",
 			run:  otherUIDIsNeverRemoved,
 		},
+		{
+			Name: "AnotherRegistrysEntryIsSpared",
+			Why:  "two names in the configuration may mean one server: who moves from one to the other would be removed",
+			run:  anotherRegistrysEntryIsSpared,
+		},
+		{
+			Name:  "AnotherRegistrysEntryIsSparedInABatch",
+			Why:   "two names in the configuration may mean one server: who moves from one to the other would be removed",
+			Needs: []Capability{Batching},
+			run:   anotherRegistrysEntryIsSparedInABatch,
+		},
+		{
+			Name:  "GetSeesNoOtherRegistrysEntry",
+			Why:   "a removal that has spared the entry would never be confirmed",
+			Needs: []Capability{Getting},
+			run:   getSeesNoOtherRegistrysEntry,
+		},
 	}
+}
+
+// under returns the instance as the configuration's registry of this name has it.
+func under(name string, in registry.Instance) registry.Instance {
+	in.Registry = name
+	return in
+}
+
+// anotherRegistrysEntryIsSpared moves a pod from one name of the registry to another.
+func anotherRegistrysEntryIsSpared(w *world) {
+	d := w.newProcess()
+	before, now, unnamed := under("old", w.pod(1)), under("new", w.pod(1)), w.pod(1)
+	w.register(d, before)
+	w.expect(inService(before))
+	w.register(d, now)
+	w.expect(inService(now))
+	for _, late := range []Op{OpDeregister, OpFailOver} {
+		w.must(late, d, before)
+		w.must(late, w.newProcess(), before)
+	}
+	w.expect(inService(now))
+	w.register(d, before) // back again
+	w.must(OpDeregister, w.newProcess(), now)
+	w.expect(inService(before))
+
+	// A call that names none is for the entry whichever it names, and an entry that names none is the caller's.
+	w.deregister(d, unnamed)
+	w.expect()
+	w.register(d, unnamed)
+	w.expect(inService(unnamed))
+	w.deregister(d, now)
+	w.expect()
+	w.register(d, now)
+	w.deregister(d, now)
+	w.expect()
+}
+
+func anotherRegistrysEntryIsSparedInABatch(w *world) {
+	d := w.newProcess()
+	w.register(d, under("new", w.pod(1)), under("new", w.pod(2)), under("old", w.pod(3)))
+	w.batch(d,
+		registry.Change{Instance: under("old", w.pod(1)), State: registry.Absent},
+		registry.Change{Instance: under("old", w.pod(2)), State: registry.OutOfService},
+		registry.Change{Instance: under("old", w.pod(3)), State: registry.Absent},
+	)
+	w.expect(inService(under("new", w.pod(1))), inService(under("new", w.pod(2))))
+}
+
+func getSeesNoOtherRegistrysEntry(w *world) {
+	d := w.newProcess()
+	w.register(d, under("new", w.pod(1)))
+	w.expectSays(d, under("old", w.pod(1)), registry.Absent)
+	w.expectSays(d, under("new", w.pod(1)), registry.InService)
+	w.expectSays(d, w.pod(1), registry.InService)
 }
 
 func lateCallSpares(w *world, late Op) {

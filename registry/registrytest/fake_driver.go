@@ -148,14 +148,14 @@ func (h fakeHeartbeater) Heartbeat(ctx context.Context, in registry.Instance) er
 	})
 }
 
-// stateOf returns where the backend has the instance; an entry with another UID is not this instance's.
+// stateOf returns where the backend has the instance; an entry that it does not own is not this instance's.
 func stateOf(ctx context.Context, b Backend, in registry.Instance) (registry.State, error) {
 	entries, err := b.List(ctx, in.Cluster)
 	if err != nil {
 		return "", err
 	}
 	for _, e := range entries {
-		if sameIdentity(e.Instance, in) && e.UID == in.UID {
+		if sameIdentity(e.Instance, in) && in.Owns(e.UID, e.Registry) {
 			return e.State, nil
 		}
 	}

@@ -119,7 +119,7 @@ func (p process) Get(ctx context.Context, in registry.Instance) (registry.State,
 	if err := p.expire(ctx); err != nil {
 		return "", err
 	}
-	if e, known := find(ctx, p.kept, in); known && e.UID == in.UID {
+	if e, known := find(ctx, p.kept, in); known && in.Owns(e.UID, e.Registry) {
 		return e.State, nil
 	}
 	return registry.Absent, nil

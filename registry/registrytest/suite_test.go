@@ -103,7 +103,7 @@ func TestADriverWithTheLeastPasses(t *testing.T) {
 		"Failing: the memory registry never fails":                          {"FailureIsNotRetried"},
 		"Getting: the wrapper asks for nothing": {
 			"GetSaysWhatWasAcknowledged", "GetIsNeverBehind", "GetOfAnotherIsAbsent", "GetOfOddNames", "GetChangesNothing",
-			"GetAgreesWithList", "ConcurrentGets", "GetAfterRestart",
+			"GetAgreesWithList", "ConcurrentGets", "GetAfterRestart", "GetSeesNoOtherRegistrysEntry",
 		},
 		"Probing: the memory registry gives clients everything at once": {
 			"ProbeAgreesInTheEnd", "ProbeDeniesWhatIsOut", "ProbeChangesNothing",
@@ -114,7 +114,8 @@ func TestADriverWithTheLeastPasses(t *testing.T) {
 		},
 		"Batching: the wrapper has no batches": {
 			"BatchMakesEachChange", "BatchTwice", "BatchAtItsLimit", "BatchSparesLivePods", "BatchRefusedChange",
-			"BatchUnknownState", "BatchCancelledContext", "ConcurrentBatches", "ConcurrentTakeoverInBatch",
+			"AnotherRegistrysEntryIsSparedInABatch", "BatchCancelledContext", "BatchUnknownState",
+			"ConcurrentBatches", "ConcurrentTakeoverInBatch",
 		},
 		"Closing: the wrapper holds nothing open": {"CloseLeavesEntries", "CloseSparesOtherDrivers"},
 		"Restart: the memory registry ends with its process": {

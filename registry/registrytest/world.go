@@ -65,6 +65,7 @@ func (w *world) cleanUp(d registry.Registry, cluster string) {
 	defer w.mu.Unlock()
 	var mine []registry.Instance
 	for _, in := range w.written {
+		in.Registry = "" // whichever the entry names
 		if in.Cluster == cluster || !w.cleaned[in.Cluster] {
 			mine = append(mine, in)
 		}
@@ -291,6 +292,9 @@ func (w *world) callErr(op Op, d registry.Registry, in registry.Instance) error 
 func show(in registry.Instance) string {
 	text := fmt.Sprintf("%q at %s (cluster %q, pod %q in %q, uid %q)",
 		in.Service, in.Endpoint(), in.Cluster, in.Pod, in.Namespace, in.UID)
+	if in.Registry != "" {
+		text += fmt.Sprintf(" of registry %q", in.Registry)
+	}
 	if in.Weight != 0 {
 		text += fmt.Sprintf(" of weight %d", in.Weight)
 	}

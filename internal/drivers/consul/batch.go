@@ -148,7 +148,7 @@ func (r *Registry) plan(changes []registry.Change, held map[string]*api.AgentSer
 		case !known: // nothing to take out
 		case entry == nil:
 			t.errs[i] = notAllowed(errHidden)
-		case entry.Meta[registry.MetaUID] != c.Instance.UID: // another pod's
+		case !owns(c.Instance, entry):
 		case c.State == registry.OutOfService:
 			t.add([]int{i}, r.serviceOp(api.ServiceCAS, c.Instance, entry.ModifyIndex),
 				r.checkOp(c.Instance, api.HealthCritical, "Out of service"))

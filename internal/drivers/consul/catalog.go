@@ -166,4 +166,8 @@ func entry(s *api.AgentService, state registry.State) registry.Entry {
 	return registry.Entry{Instance: in, State: state}
 }
 
+func owns(in registry.Instance, s *api.AgentService) bool {
+	return in.Owns(s.Meta[registry.MetaUID], s.Meta[registry.MetaRegistry])
+}
+
 var errHidden = errors.New("the token may not read the entry")

@@ -28,7 +28,7 @@ func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.St
 	switch {
 	case err != nil:
 		return "", err
-	case service == nil, service.Meta[registry.MetaUID] != in.UID, service.Meta[registry.MetaCluster] != in.Cluster:
+	case service == nil, !owns(in, service), service.Meta[registry.MetaCluster] != in.Cluster:
 		return registry.Absent, nil
 	case status == api.HealthCritical:
 		return registry.OutOfService, nil

@@ -165,7 +165,7 @@ func see(changes []*change, answer *clientv3.TxnResponse) {
 		}
 		c.seen = nil
 		kvs := answer.Responses[i].GetResponseRange().GetKvs()
-		if len(kvs) > 0 && uidOf(kvs[0]) == c.Instance.UID {
+		if len(kvs) > 0 && owns(c.Instance, kvs[0]) {
 			c.seen = kvs[0]
 		}
 		i++

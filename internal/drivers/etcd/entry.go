@@ -55,13 +55,18 @@ func (t target) decode(kv *mvccpb.KeyValue) (registry.Instance, bool) {
 	return in, true
 }
 
-// uidOf returns the UID in the mark of an entry, "" for one that is nobody's we know.
-func uidOf(kv *mvccpb.KeyValue) string {
+// markOf returns the marks of an entry, none of one that somebody else wrote.
+func markOf(kv *mvccpb.KeyValue) map[string]string {
 	var v value
 	if json.Unmarshal(kv.GetValue(), &v) != nil {
-		return ""
+		return nil
 	}
-	return v.Metadata[registry.MetaUID]
+	return v.Metadata
+}
+
+func owns(in registry.Instance, kv *mvccpb.KeyValue) bool {
+	mark := markOf(kv)
+	return in.Owns(mark[registry.MetaUID], mark[registry.MetaRegistry])
 }
 
 // whole refuses an instance that could not be told from another, or be read back. What has no UID above all is never

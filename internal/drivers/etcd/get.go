@@ -29,7 +29,7 @@ func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.St
 		return registry.Absent, nil
 	}
 	held, ours := r.target.decode(kv)
-	if !ours || held.UID != in.UID || held.Cluster != in.Cluster {
+	if !ours || !in.Owns(held.UID, held.Registry) || held.Cluster != in.Cluster {
 		return registry.Absent, nil
 	}
 	return registry.InService, nil

@@ -58,7 +58,7 @@ func (c call) failOver(ctx context.Context) error {
 		return err
 	case got == nil:
 		return c.apply(ctx, c.post(statusStarting, ""), c.override(statusOutOfService))
-	case got.uid() != c.in.UID, got.Status == statusOutOfService:
+	case !got.isOwn(c.in), got.Status == statusOutOfService:
 		return nil
 	}
 	return c.apply(ctx, c.override(statusOutOfService))
@@ -71,7 +71,7 @@ func (c call) deregister(ctx context.Context) error {
 		return err
 	case got == nil:
 		return c.peer.serves(ctx)
-	case got.uid() != c.in.UID:
+	case !got.isOwn(c.in):
 		return nil
 	}
 	_, err = c.peer.send(ctx, http.MethodDelete, c.path, nil)

@@ -26,7 +26,7 @@ func (c call) state(ctx context.Context) (registry.State, error) {
 		return "", err
 	case got == nil:
 		return registry.Absent, c.peer.serves(ctx)
-	case got.uid() != c.in.UID, got.Metadata[registry.MetaCluster] != c.in.Cluster:
+	case !got.isOwn(c.in), got.Metadata[registry.MetaCluster] != c.in.Cluster:
 		return registry.Absent, nil
 	case got.Status == statusUp: // clients are given no other
 		return registry.InService, nil

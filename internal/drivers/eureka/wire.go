@@ -120,6 +120,10 @@ func (i instanceInfo) entry() (registry.Entry, error) {
 
 func (i instanceInfo) uid() string { return i.Metadata[registry.MetaUID] }
 
+func (i instanceInfo) isOwn(in registry.Instance) bool {
+	return in.Owns(i.uid(), i.Metadata[registry.MetaRegistry])
+}
+
 // isOurs reports whether the cluster's Rollcall wrote it. An ID that is not the identity's is of somebody who copied
 // our metadata: we could not remove that entry.
 func (i instanceInfo) isOurs(cluster string, e registry.Entry) bool {

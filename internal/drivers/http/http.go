@@ -108,7 +108,7 @@ func (r *Registry) Get(ctx context.Context, in registry.Instance) (registry.Stat
 		return "", fmt.Errorf("asking for %s at %s: %w", in.Service, in.Endpoint(), err)
 	}
 	for _, e := range entries {
-		if e.Service == in.Service && e.Address == in.Address && e.Port == in.Port && e.UID == in.UID {
+		if e.Service == in.Service && e.Address == in.Address && e.Port == in.Port && in.Owns(e.UID, e.Registry) {
 			return e.State, nil
 		}
 	}

@@ -120,7 +120,7 @@ func (r *Registry) Get(ctx context.Context, in registry.Instance) (registry.Stat
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	held, known := r.entries[identityOf(in)]
-	if !known || held.UID != in.UID || held.Cluster != in.Cluster {
+	if !known || !in.Owns(held.UID, held.Registry) || held.Cluster != in.Cluster {
 		return registry.Absent, nil
 	}
 	return held.State, nil
@@ -147,7 +147,7 @@ func failed(c registry.Change, err error) error {
 func (r *Registry) apply(c registry.Change) {
 	id := identityOf(c.Instance)
 	held, known := r.entries[id]
-	mine := known && held.UID == c.Instance.UID
+	mine := known && c.Instance.Owns(held.UID, held.Registry)
 	switch {
 	case c.State == registry.InService:
 		r.entries[id] = ownCopy(registry.Entry{Instance: c.Instance, State: registry.InService})

@@ -86,7 +86,7 @@ func (r *Registry) put(ctx context.Context, in registry.Instance, before stamp, 
 
 func (r *Registry) failOver(ctx context.Context, in registry.Instance) error {
 	before, err := r.read(ctx, in)
-	if err != nil || !before.is(in) {
+	if err != nil || !before.isOwn(in) {
 		return err
 	}
 	mine := newStamp(registry.OutOfService)
@@ -96,18 +96,18 @@ func (r *Registry) failOver(ctx context.Context, in registry.Instance) error {
 	}
 	write := func() error { return r.send(ctx, setInstance, in, form) }
 	return r.until(ctx, in, write, func(h *host) bool {
-		return !h.is(in) || h.stamp() == mine ||
+		return !h.isOwn(in) || h.stamp() == mine ||
 			h.stamp() != before.stamp() && h.stamp().state() == registry.OutOfService
 	})
 }
 
 func (r *Registry) deregister(ctx context.Context, in registry.Instance) error {
 	before, err := r.read(ctx, in)
-	if err != nil || !before.is(in) {
+	if err != nil || !before.isOwn(in) {
 		return err
 	}
 	write := func() error { return r.send(ctx, removeInstance, in, r.identity(in)) }
-	return r.until(ctx, in, write, func(h *host) bool { return !h.is(in) })
+	return r.until(ctx, in, write, func(h *host) bool { return !h.isOwn(in) })
 }
 
 // until writes, and returns when readers see that, or the same by another call for the pod. Where they don't within a

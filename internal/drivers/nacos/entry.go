@@ -50,6 +50,11 @@ func (h *host) stamp() stamp {
 // is holds for the entry of this pod. Nobody is called "".
 func (h *host) is(in registry.Instance) bool { return h != nil && in.UID != "" && h.uid() == in.UID }
 
+// isOwn holds for an entry that a call which takes this pod out may touch.
+func (h *host) isOwn(in registry.Instance) bool {
+	return h != nil && in.Owns(h.uid(), h.Metadata[registry.MetaRegistry])
+}
+
 // decodeHost reads the answer to readInstance, which must be about the instance that was asked for.
 func decodeHost(a *answer, in registry.Instance) (*host, error) {
 	h := &host{}

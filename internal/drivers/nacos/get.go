@@ -29,7 +29,7 @@ func (r *Registry) Get(ctx context.Context, in registry.Instance) (state registr
 // single instance.
 func (h *host) state(in registry.Instance) registry.State {
 	switch {
-	case !h.is(in) || h.Metadata[registry.MetaCluster] != in.Cluster:
+	case !h.isOwn(in) || h.Metadata[registry.MetaCluster] != in.Cluster:
 		return registry.Absent
 	case h.stamp().state() == registry.OutOfService || h.Enabled != nil && !*h.Enabled:
 		return registry.OutOfService

@@ -29,6 +29,11 @@ type node struct {
 // isOf reports whether the node is there and the entry of this pod.
 func (n *node) isOf(in registry.Instance) bool { return n != nil && n.ours && n.UID == in.UID }
 
+// isOwn reports whether a change that takes the instance out may touch the node.
+func (n *node) isOwn(in registry.Instance) bool {
+	return n != nil && n.ours && in.Owns(n.UID, n.Registry)
+}
+
 // prepared is a change that was checked.
 type prepared struct {
 	registry.Change
@@ -116,7 +121,7 @@ func (r *Registry) write(ctx context.Context, p prepared, n *node, ops []any) er
 func (r *Registry) plan(p prepared, n *node) ([]any, error) {
 	removes := p.State == registry.Absent || p.State == registry.OutOfService && r.opts.FailOver == failOverDelete
 	switch {
-	case p.State != registry.InService && !n.isOf(p.Instance):
+	case p.State != registry.InService && !n.isOwn(p.Instance):
 		return nil, nil
 	case removes:
 		return []any{&zk.DeleteRequest{Path: p.path, Version: n.stat.Version}}, nil

@@ -32,7 +32,7 @@ func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.St
 		return "", err
 	case n == nil:
 		return registry.Absent, r.checkChroot(ctx)
-	case !n.isOf(in) || n.Cluster != in.Cluster:
+	case !n.isOwn(in) || n.Cluster != in.Cluster:
 		return registry.Absent, nil
 	}
 	return n.State, nil

@@ -134,7 +134,7 @@ func (r *Registry) ifOurs(ctx context.Context, in registry.Instance, do func(reg
 			return nil
 		case err != nil:
 			return err
-		case e.UID != in.UID:
+		case !in.Owns(e.UID, e.Registry):
 			return nil
 		}
 		return do(e)

@@ -1,0 +1,136 @@
+package controller
+
+import (
+	"testing"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+)
+
+// withAnotherName adds a registry which is the same server as the default one under another name in DNS.
+func (w *world) withAnotherName(name string) *registrytest.Fake {
+	w.Helper()
+	other := registrytest.NewFake(w.backend)
+	w.apply(func(s *Settings) {
+		s.Registries = map[string]Registry{
+			"default": s.Registries["default"],
+			name:      {Calls: other, Timeout: testTimeout},
+		}
+	})
+	return other
+}
+
+// runBoth is a run of resync over both names.
+func (w *world) runBoth(why string, other *registrytest.Fake) {
+	w.Helper()
+	for _, l := range []Listing{{Registry: "default", From: w.registry}, {Registry: "alias", From: other}} {
+		listing := w.listing(Listing{From: l.From})
+		listing.Registry = l.Registry
+		if got := w.r.Compare(listing); got.Missing+got.Different+len(got.Unknown) > 0 {
+			w.Fatalf("resync of %q found %+v, want no difference\nwhy: %s", l.Registry, got, why)
+		}
+	}
+}
+
+func TestTwoNamesForOneServer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	other := w.withAnotherName("alias")
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+
+	for _, now := range [][]string{{"alias"}, {"default"}, {"alias", "default"}, {"alias"}} {
+		t.Logf("The pod moves to %v.", now)
+		w.apply(func(s *Settings) { s.DefaultRegistries = now })
+		w.sleep(backoffCap)
+		w.reconcile(pod)
+		w.expectInService(pod)
+		w.sleep(backoffCap)
+		w.runBoth("the entry is there, and whose it is has been said", other)
+		w.reconcile(pod)
+		w.expectInService(pod)
+	}
+	w.expectEvents("nothing is wrong with it")
+
+	t.Log("What has to go goes, whichever name the entry has.")
+	w.apply(func(s *Settings) { s.DefaultRegistries = []string{"alias", "default"} })
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconcile(pod)
+	w.expectAbsent(pod)
+}
+
+// TestARegistryIsRenamed: a registry has another name than the one that entries and records have.
+func TestARegistryIsRenamed(t *testing.T) {
+	t.Parallel()
+	renamed := func(s *Settings) {
+		s.Registries = map[string]Registry{"main": s.Registries["default"]}
+		s.DefaultRegistries = []string{"main"}
+	}
+	lists := func(w *world) Comparison {
+		listing := w.listing(Listing{})
+		listing.Registry = "main"
+		return w.r.Compare(listing)
+	}
+
+	t.Run("before a restart", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		pod := w.servingPod(w.cloneSet("web"), "web-1")
+		renamed(&w.settings)
+		w.restart()
+		if got := lists(w); len(got.Unknown) != 1 {
+			t.Fatalf("the first list found %+v, want the entry, which is this registry's", got)
+		}
+		w.reconcile(pod)
+		w.expectJournal("the entry gets the new name, and no registry is left that there is no more", registers, writes)
+		w.expectEvents("nothing is wrong with the pod")
+		w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+		w.reconcile(pod)
+		w.expectNotInService(pod)
+	})
+	t.Run("while the manager runs", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		pod := w.servingPod(w.cloneSet("web"), "web-1")
+		w.apply(func(s *Settings) {
+			renamed(s)
+			s.Renamed = map[string]string{"default": "main"}
+		})
+		w.reconcile(pod)
+		w.expectJournal("the configuration's own words tell that both are one", registers, writes)
+		w.expectEvents("nothing is wrong with the pod")
+	})
+	t.Run("while a pod waits to be released", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		pod := w.servingPod(w.cloneSet("web"), "web-1")
+		w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+		renamed(&w.settings)
+		w.restart()
+		_ = lists(w)
+		w.reconcile(pod)
+		w.expectJournal("it is taken out under the name that it was not registered under", deregisters, writes)
+		w.expectAbsent(pod)
+	})
+}
+
+func TestAnEntryOfAnOlderVersionIsTheRegistrysOwn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	old := w.instance(pod, "web", 8080)
+	old.Registry = ""
+	w.must(w.backend.Register(t.Context(), old), "registering as an older version did")
+	w.restart()
+	w.resync(Listing{Confirms: true})
+	w.reconcile(pod)
+	w.expectJournal("a mark that is missing costs no call")
+	w.expectResync("nor is it a difference", Comparison{})
+
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconcile(pod)
+	w.expectAbsent(pod)
+	if entries, err := w.backend.List(t.Context(), testCluster); err != nil || len(entries) > 0 {
+		t.Errorf("got %v, %v, want nothing left", entries, err)
+	}
+}
