@@ -45,8 +45,11 @@ type registries struct {
 type opened struct {
 	// section's MaxInFlight may be out of date: the gate has what is in force.
 	section config.Registry
-	// registry is guarded and timed; the controller knows it by its identity.
+	// registry is guarded and timed.
 	registry *calls.Registry
+	// identity is that of the one before, where this one was opened only because files were rotated: other credentials for
+	// the same servers, to which the pods need not be told again.
+	identity any
 	// expires says that entries go unless they are renewed, which in a dry run nobody does here.
 	expires bool
 	// gate bounds the calls that the controller makes. Heartbeats are renewals: they have a bound of their own.
@@ -56,17 +59,20 @@ type opened struct {
 	close   func() error
 }
 
-// open returns the registries of a configuration. One that is in force, whose section is the same but for maxInFlight and
-// whose files were not rotated, is kept, so that the controller keeps what it knows of it. It puts nothing in force, and
-// leaves nothing open when it fails.
+// open returns the registries of a configuration. One that is in force and whose section is the same but for maxInFlight is
+// kept, or, where its files were rotated, opened anew with its identity, so that the controller keeps what it knows of it.
+// It puts nothing in force, and leaves nothing open when it fails.
 func (d *drivers) open(ctx context.Context, c *config.Config, rotated []string) (*registries, error) {
 	next := &registries{byName: map[string]*opened{}, defaults: c.DefaultRegistries, slots: map[string]int{}}
 	before := d.current.Load()
 	var problems []error
 	for _, name := range c.RegistryNames() {
 		next.slots[name] = c.Registries[name].MaxInFlight
-		if kept := before.get(name); kept != nil && kept.section.EqualButMaxInFlight(c.Registries[name]) &&
-			!slices.Contains(rotated, name) {
+		kept := before.get(name)
+		if kept != nil && !kept.section.EqualButMaxInFlight(c.Registries[name]) {
+			kept = nil
+		}
+		if kept != nil && !slices.Contains(rotated, name) {
 			next.byName[name] = kept
 			continue
 		}
@@ -74,6 +80,9 @@ func (d *drivers) open(ctx context.Context, c *config.Config, rotated []string) 
 		if err != nil {
 			problems = append(problems, registryError(c.RegistryPath(name), err))
 			continue
+		}
+		if kept != nil {
+			made.identity = kept.identity
 		}
 		next.byName[name] = made
 	}
@@ -120,7 +129,7 @@ func (d *drivers) openOne(ctx context.Context, c *config.Config, name string) (*
 	wrapped := calls.Wrap(made, g.around, d.metrics.Around(name, section.Driver))
 	o := &opened{
 		section: section, gate: gate.New(section.MaxInFlight),
-		registry: d.dryRun.registry(name, wrapped), expires: wrapped.Heartbeater != nil,
+		registry: d.dryRun.registry(name, wrapped), identity: wrapped, expires: wrapped.Heartbeater != nil,
 	}
 	o.handler, _ = made.(http.Handler)
 	closer, _ := made.(io.Closer)

@@ -122,13 +122,20 @@ func TestACallThatTheGuardRefusesSaysNothingOfTheRegistry(t *testing.T) {
 	}
 }
 
-func TestARotatedFileMakesAnotherRegistry(t *testing.T) {
+func TestARotatedFileMakesAnotherClientOfTheSameRegistry(t *testing.T) {
 	t.Parallel()
 	d := newDrivers(t, newFake)
 	first := expectOpened(t, d, configured(t, several))
 	next := expectOpened(t, d, configured(t, several), "old")
 	if next.registry == first.registry {
 		t.Error("the registry goes on with the files that it read before")
+	}
+	if first.identity == nil || next.identity != first.identity {
+		t.Error("the controller takes it for another registry, and registers all pods again")
+	}
+	elsewhere := strings.Replace(several, "old: {", "old: {endpoint: other, ", 1)
+	if moved := expectOpened(t, d, configured(t, elsewhere), "old"); moved.identity == first.identity {
+		t.Error("the controller takes two registries for one")
 	}
 	if err := first.registry.Register(t.Context(), registry.Instance{}); !errors.Is(err, errRetired) {
 		t.Errorf("a call to the old registry gave %v, want %v", err, errRetired)

@@ -209,7 +209,8 @@ func TestWhatTheControllerGetsOfADriver(t *testing.T) {
 	all := d.current.Load()
 	got := settings(c, all)
 	plain, capable := got.Registries["new"], got.Registries["old"]
-	if plain.Prober != nil || capable.Prober == nil || capable.Timeout != 2*time.Second || capable.Calls != all.get("old").registry {
+	if plain.Prober != nil || capable.Prober == nil || capable.Timeout != 2*time.Second || capable.Calls != all.get("old").registry ||
+		capable.Identity != all.get("old").identity {
 		t.Errorf("got %+v", got.Registries)
 	}
 	if !got.SharedAcrossNamespaces || got.Services.Metadata["site"].String() != "here" {

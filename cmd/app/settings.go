@@ -30,8 +30,8 @@ func settings(c *config.Config, all *registries) controller.Settings {
 	}
 	for name, o := range all.byName {
 		s.Registries[name] = controller.Registry{
-			Calls: o.registry, Getter: o.registry.Getter, Prober: o.registry.Prober, Lists: o.registry.Lister != nil,
-			Timeout: o.section.Timeout, Gate: o.gate,
+			Calls: o.registry, Identity: o.identity, Getter: o.registry.Getter, Prober: o.registry.Prober,
+			Lists: o.registry.Lister != nil, Timeout: o.section.Timeout, Gate: o.gate,
 		}
 	}
 	return s

@@ -952,6 +952,44 @@ func TestSettingsApplied(t *testing.T) {
 	w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
 }
 
+func TestRotatedCredentialsMoveNoPod(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, draining15s)
+	w.apply(func(s *Settings) { s.use(w.registry); s.identify("default", "the servers") })
+	web := w.cloneSet("web")
+	serving, drains := w.servingPod(web, "web-1"), w.servingPod(web, "web-2")
+	late, refused := w.servingPod(web, "web-3"), w.servingPod(web, "web-4")
+	w.kruiseMoves(drains, appspub.LifecycleStatePreparingUpdate)
+	w.expectResult("the drain begins", w.reconcile(drains), 15*time.Second)
+	w.changePod(late, annotated(service.AnnotationWeight, "10"))
+	w.changePod(refused, annotated(service.AnnotationWeight, "10"))
+	w.registry.FailNext(anyCall(), context.DeadlineExceeded, registry.RetryAfter(errors.New("bad token"), time.Hour))
+	w.reconcile(late)
+	w.expectResult("the registry has said when", w.reconcile(refused), time.Hour)
+
+	rotated := registrytest.NewFake(w.backend)
+	w.apply(func(s *Settings) { s.use(rotated); s.identify("default", "the servers") })
+	w.sleep(5 * time.Second)
+	w.reconcile(serving)
+	w.expectResult("the drain goes on", w.reconcile(drains), 10*time.Second)
+	if made := rotated.Calls(anyCall()); len(made) > 0 {
+		t.Errorf("got calls %v: what the servers have acknowledged is as true as before", made)
+	}
+	w.reconcile(refused)
+	if made := rotated.Calls(anyCall()); len(made) != 1 {
+		t.Errorf("got calls %v, want one: what the servers said of when to come back, they said to who showed the old token", made)
+	}
+	w.kruiseMoves(late, appspub.LifecycleStatePreparingDelete)
+	w.expectResult("a Register of the retired client can still land", w.reconcile(late), 2*testTimeout-6*time.Second)
+	w.expectHooks("", late, "preNormal inPlaceUpdate preDelete")
+}
+
+func (s *Settings) identify(name, as string) {
+	reg := s.Registries[name]
+	reg.Identity = as
+	s.Registries[name] = reg
+}
+
 func TestARecordSpeaksForNoOtherRegistry(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, draining15s)

@@ -243,15 +243,24 @@ func (l *ledger) waits() []wait {
 	return waits
 }
 
-// turnTo keeps which instances there were and forgets what a registry said of them that is another one now. The new one
-// may be a new client of the same servers, so what may still land there stays known. What one said last that there is no
-// more stays known too: the pods that have left it need not wait for it.
+// turnTo keeps which instances there were and forgets what a registry said of them that is another one now. The servers
+// may be the same all the same, so what may still land there stays known. What one said last that there is no more stays
+// known too: the pods that have left it need not wait for it. A new client of the same servers is asked at once, since it
+// may be the old one's credentials that were told to wait.
 func (p *page) turnTo(settings *Settings) {
-	before := p.settings
+	var before map[string]Registry
+	if p.settings != nil {
+		before = p.settings.Registries
+	}
 	p.settings = settings
 	for in, c := range p.calls {
 		now, there := settings.Registries[in.Registry]
-		if there && (before == nil || before.Registries[in.Registry].Calls != now.Calls) {
+		was := before[in.Registry]
+		switch {
+		case !there || was.Calls == now.Calls:
+		case was.same(now):
+			c.notBefore, c.told = time.Time{}, wait{}
+		default:
 			p.calls[in] = &call{doubtful: c.doubtful, late: c.late}
 		}
 	}

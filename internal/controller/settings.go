@@ -43,8 +43,11 @@ type Settings struct {
 
 // Registry is one registry, with the optional capabilities that the reconciler uses.
 type Registry struct {
-	// Calls is compared by identity: another value means another registry, of which nothing is known yet.
 	Calls registry.Registry
+	// Identity is equal for two values of Calls that are clients of the same servers: what those have acknowledged to one
+	// is known of the other too. Of a registry with another Identity nothing is known yet. Nil: each client is a registry of
+	// its own. It must be comparable.
+	Identity any
 	// Getter is nil where the registry can't be asked what it says of one instance.
 	Getter registry.Getter
 	// Prober is nil where a registered instance is given to clients at once.
@@ -55,6 +58,14 @@ type Registry struct {
 	Timeout time.Duration
 	// Gate bounds the calls that are in flight; nil where nothing does. A Registry with another Gate needs no other Calls.
 	Gate *gate.Gate
+}
+
+// same reports whether the other is a client of the same servers.
+func (r Registry) same(other Registry) bool {
+	if r.Identity == nil || other.Identity == nil {
+		return r.Calls == other.Calls
+	}
+	return r.Identity == other.Identity
 }
 
 // names are those of all registries, sorted.

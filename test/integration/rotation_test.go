@@ -92,7 +92,8 @@ func (d *doorkeeper) around(next http.Handler) http.Handler {
 }
 
 // TestRotatedToken: what waits since the token is no longer good goes on as soon as its file holds the new one, with no
-// restart; also where the registry has said to come back in an hour. A file that is wrong changes nothing.
+// restart; also where the registry has said to come back in an hour. A pod that waits for nothing costs no call then. A
+// file that is wrong changes nothing.
 func TestRotatedToken(t *testing.T) {
 	t.Parallel()
 	styles := []style{labels, mixed}
@@ -123,14 +124,19 @@ func TestRotatedToken(t *testing.T) {
 	}
 
 	door.Wants(tokens[2], true)
+	kept := map[*scenario][]answer{}
 	for _, s := range all {
-		s.DeleteByLabel(s.Pods()[0])
+		pods := s.Pods()
+		kept[s] = server.Answers(s.ns, string(pods[1].UID))
+		s.DeleteByLabel(pods[0])
 		pod := s.AwaitPodIn(appspub.LifecycleStatePreparingDelete)
 		s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryUnavailable", "hook preDelete waits", "429")
 	}
 	mounted.Rotate(t, map[string]string{"token": tokens[2] + "\n"})
 	for _, s := range all {
 		s.ExpectSteady() // an hour is more than anything here waits
+		made := server.Answers(s.ns, kept[s][0].UID)[len(kept[s]):]
+		s.Expect(len(made) == 0, "calls were made for a pod that is where it was: %v", made)
 	}
 
 	mounted.Rotate(t, map[string]string{"token": tokens[1] + " " + tokens[2] + "\n"})
