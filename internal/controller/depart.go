@@ -49,7 +49,7 @@ func (r *PodReconciler) undo(ctx context.Context, req Request, pod *corev1.Pod) 
 	}
 	r.refuseSkip(seen, seen.departure())
 	if moved, err := r.prepare(ctx, seen, seen.departure()); moved || err != nil {
-		return r.retry(req, moved), err
+		return r.unwritten(seen, seen.departure(), err)
 	}
 	decision := seen.departure()
 	progress := r.converge(ctx, seen, decision)
@@ -57,7 +57,7 @@ func (r *PodReconciler) undo(ctx context.Context, req Request, pod *corev1.Pod) 
 	moved, err := r.conclude(ctx, seen, decision, &progress)
 	switch {
 	case moved || err != nil:
-		return r.retry(req, moved), err
+		return r.unwritten(seen, decision, err)
 	case !progress.released() && !progress.rehearsed():
 		return r.report(seen, seen.departure(), progress.wait), nil
 	}

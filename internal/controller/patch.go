@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,6 +50,21 @@ func (r *PodReconciler) patch(
 	seen.page.written = written.ResourceVersion
 	seen.input.Pod, seen.input.Record = written, lifecycle.RecordOf(written)
 	return false, nil
+}
+
+// isRefused reports that the API server will say the same of the patch again, until a person changes what makes it say so. An
+// admission webhook chooses the code of its refusal.
+func isRefused(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	switch code := status.Status().Code; code {
+	case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return false
+	default:
+		return code >= http.StatusBadRequest && code < http.StatusInternalServerError
+	}
 }
 
 // isMoved reports that a test of the patch failed, or that its path is no longer there. The API server answers both with

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -210,6 +211,81 @@ func TestARefusedWriteIsTriedAgain(t *testing.T) {
 	w.patching(nil)
 	w.reconcile(pod)
 	w.expectHooks("", pod, "preDelete")
+}
+
+func TestAWriteThatIsRefusedIsShown(t *testing.T) {
+	t.Parallel()
+	pods := schema.GroupResource{Resource: "pods"}
+	for name, tc := range map[string]struct {
+		reason string
+		err    error
+		shown  string
+	}{
+		"forbidden": {
+			reason: "the ClusterRole was not applied whole, say",
+			err:    apierrors.NewForbidden(pods, "web-1", errors.New("User \"rollcall\" cannot patch resource \"pods\"")),
+			shown:  `User "rollcall" cannot patch resource "pods"`,
+		},
+		"a webhook's code": {
+			reason: "a webhook chooses the code of its answer, 400 if it chooses none",
+			err:    apierrors.NewBadRequest(`admission webhook "policy.example.com" denied the request: label "team" is missing`),
+			shown:  `label "team" is missing`,
+		},
+		"a value": {
+			reason: "what validation refuses once it refuses again",
+			err: apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web-1", field.ErrorList{
+				field.Invalid(field.NewPath("metadata", "labels"), "not ok!", "a valid label must be"),
+			}),
+			shown: "metadata.labels",
+		},
+		"too many":      {reason: "it passes", err: apierrors.NewTooManyRequests("slow down", 1)},
+		"a time-out":    {reason: "it passes", err: apierrors.NewTimeoutError("slow", 1)},
+		"a broken one":  {reason: "the webhook itself is away, and that passes", err: apierrors.NewInternalError(errors.New("failed calling webhook"))},
+		"unauthorized":  {reason: "a token is replaced before long", err: apierrors.NewUnauthorized("token expired")},
+		"no answer":     {reason: "nobody knows", err: errors.New("connection reset by peer")},
+		"not available": {reason: "it passes", err: apierrors.NewServiceUnavailable("starting")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+			w.patching(func(func() error) error { return tc.err })
+			if tc.shown == "" {
+				w.reconcileFails(pod)
+				w.expectEvents(tc.reason)
+				w.expectWaits(tc.reason)
+				return
+			}
+			w.expectResult(tc.reason, w.reconcile(pod), backoffBase)
+			w.expectResult("it may be put right", w.reconcile(pod), 2*backoffBase)
+			w.expectWaits(tc.reason, Wait{Hook: "inPlaceUpdate", Reason: "PatchRefused", Since: w.clock.Now()})
+			told := w.takeEvents()
+			if len(told) != 1 || !strings.HasPrefix(told[0], "Warning PatchRefused hook inPlaceUpdate waits: ") ||
+				!strings.Contains(told[0], tc.shown) {
+				t.Errorf("got %q, want one Warning PatchRefused with %q\nreason: %s", told, tc.shown, tc.reason)
+			}
+
+			w.patching(nil)
+			w.expectResult("", w.reconcile(pod), 0)
+			w.expectHooks("", pod, "preDelete")
+			w.expectEvents("a person may stop looking", "Normal Resolved PatchRefused has passed")
+			w.expectWaits("")
+		})
+	}
+}
+
+func TestArmingThatIsRefusedIsShown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	web := w.cloneSet("web", func(c *kruisev1alpha1.CloneSet) { c.Spec.Template.Finalizers = nil })
+	pod := w.bornPod(web, "web-1")
+	w.patching(func(func() error) error {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web-1", errors.New("no"))
+	})
+	w.expectResult("", w.reconcile(pod), backoffBase)
+	w.expectJournal("no pod is registered that is not armed", writes+failed)
+	w.expectEvents("", "Warning PatchRefused hook preNormal waits: ")
 }
 
 func TestACacheBehindOurOwnWrite(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/registry"
 )
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
@@ -152,19 +153,19 @@ func (r *PodReconciler) Reconcile(ctx context.Context, req Request) (reconcile.R
 	decision := lifecycle.Decide(seen.input)
 	r.refuseSkip(seen, decision)
 	if blocked := seen.blocks(decision); blocked.reason != "" {
-		return r.block(ctx, req, seen, decision, blocked)
+		return r.block(ctx, seen, decision, blocked)
 	}
 
 	moved, err := r.prepare(ctx, seen, decision)
 	if moved || err != nil {
-		return r.retry(req, moved), err
+		return r.unwritten(seen, decision, err)
 	}
 	decision = lifecycle.Decide(seen.input)
 
 	progress := r.converge(ctx, seen, decision)
 	moved, err = r.conclude(ctx, seen, decision, &progress)
 	if moved || err != nil {
-		return r.retry(req, moved), err
+		return r.unwritten(seen, decision, err)
 	}
 	return r.report(seen, lifecycle.Decide(seen.input), progress.wait), nil
 }
@@ -198,22 +199,26 @@ func (r *PodReconciler) conclude(
 // block leaves a pod out of service that can't be put in. What Then clears of it are handlers that nobody names any more,
 // and those need not wait.
 func (r *PodReconciler) block(
-	ctx context.Context, req Request, seen *observation, d lifecycle.Decision, why wait,
+	ctx context.Context, seen *observation, d lifecycle.Decision, why wait,
 ) (reconcile.Result, error) {
 	moved, err := r.patch(ctx, seen, lifecycle.Edit{Clear: d.Then.Clear}, nil)
 	if moved || err != nil {
-		return r.retry(req, moved), err
+		return r.unwritten(seen, d, err)
 	}
 	return r.report(seen, d, why), nil
 }
 
-// retry comes back for a pod that has moved on. Its change is on the way to the cache and will bring us back by itself;
-// the delay is for the case that it does not.
-func (r *PodReconciler) retry(req Request, moved bool) reconcile.Result {
-	if !moved {
-		return reconcile.Result{}
+// unwritten says when to come back for a pod that was not written to. Without an error it has moved on: its change is on the
+// way to the cache and will bring us back by itself; the delay is for the case that it does not.
+func (r *PodReconciler) unwritten(seen *observation, d lifecycle.Decision, err error) (reconcile.Result, error) {
+	if err != nil && !isRefused(err) {
+		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: r.backoff.When(req.UID)}
+	again := r.backoff.When(seen.pod().UID)
+	if err == nil {
+		return reconcile.Result{RequeueAfter: again}, nil
+	}
+	return r.report(seen, d, wait{reason: ReasonPatchRefused, after: again, message: registry.Excerpt(err.Error())}), nil
 }
 
 func (r *PodReconciler) forget(uid types.UID) {

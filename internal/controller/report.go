@@ -55,6 +55,11 @@ const (
 	//
 	// What to do: change in the CloneSet what the message says.
 	ReasonHandlerRefused Reason = "HandlerRefused"
+	// ReasonPatchRefused: the API server refuses our change of the pod: by its access control, an admission webhook, a policy or
+	// its validation. Retried with a back-off of at most 30 s.
+	//
+	// What to do: allow what the message says, in the API server's own words.
+	ReasonPatchRefused Reason = "PatchRefused"
 	// ReasonUnsupportedWorkload: the pod has a finalizer or mark of ours and belongs to a workload that is no
 	// CloneSet.
 	//
