@@ -60,6 +60,15 @@ type Heartbeater interface {
 	Heartbeat(ctx context.Context, in Instance) error
 }
 
+// takeover is how long nobody renews an entry at most where the leader died just before its turn: 17 s pass until another
+// manager works (docs/leadership.md), and that one has to catch up.
+const takeover = 20 * time.Second
+
+// LeastLease is how long an entry that is renewed once in each interval must be left in service without that. With a
+// shorter lease, a leader that dies takes every pod out of service: the last renewal may be an interval old by then, another
+// manager has to take over, and the entry's turn with that one comes within an interval. A driver refuses a shorter one.
+func LeastLease(interval time.Duration) time.Duration { return 2*interval + takeover }
+
 // Batcher is for a registry that takes many changes in one call.
 type Batcher interface {
 	// BatchLimit is how many changes one call may have, at least 1. It is always the same.

@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/rollcall-dev/rollcall/registry"
 )
 
 func TestLeasePermitsCallsThatEndBeforeItDoes(t *testing.T) {
@@ -231,5 +233,13 @@ func TestALeaderThatRenewsIsPermittedEveryCallThatTheConfigurationAllows(t *test
 	}
 	if timeoutLimit >= leaseDuration-renewDeadline {
 		t.Errorf("with a timeout of %s a call of a deposed leader is under way when the next one acts", timeoutLimit)
+	}
+}
+
+func TestEveryLeaseOfARegistryOutlastsAChangeOfLeader(t *testing.T) {
+	t.Parallel()
+	const change = leaseDuration + retryPeriod*22/10 // how late client-go looks at the lease at most
+	if registry.LeastLease(0) < change {
+		t.Errorf("a driver may let entries end after %s, and until another manager works it takes %s", registry.LeastLease(0), change)
 	}
 }

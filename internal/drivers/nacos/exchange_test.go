@@ -475,14 +475,46 @@ func TestLeaseFollowsTheConfiguration(t *testing.T) {
 	if err := after.Heartbeat(t.Context(), web(1)); err != nil {
 		t.Error(err)
 	}
-	if asked := strings.Join(f.requests(), "\n"); !strings.Contains(asked, `"preserved.heart.beat.interval":"20000"`) ||
-		!strings.Contains(asked, `"preserved.heart.beat.timeout":"60000"`) ||
-		!strings.Contains(asked, `"preserved.ip.delete.timeout":"120000"`) {
+	if asked := strings.Join(f.requests(), "\n"); !strings.Contains(asked, lease("20000", "90000", "180000")) {
 		t.Errorf("the lease is not what was asked for: %s", asked)
 	}
 	got, err := after.List(t.Context(), "test")
 	if diff := cmp.Diff([]registry.Entry{{Instance: web(1), State: registry.InService}}, got); err != nil || diff != "" {
 		t.Errorf("error %v, and the lease shows as metadata (-want +got):\n%s", err, diff)
+	}
+}
+
+// lease is what the metadata of a write says of it.
+func lease(interval, unhealthy, removed string) string {
+	return fmt.Sprintf(`"preserved.heart.beat.interval":"%s","preserved.heart.beat.timeout":"%s","preserved.ip.delete.timeout":"%s"`,
+		interval, unhealthy, removed)
+}
+
+// Nacos' own default, 15 s, is less than a change of leaders takes.
+func TestLeaseOutlastsAChangeOfLeader(t *testing.T) {
+	t.Parallel()
+	for interval, want := range map[string]string{
+		"":    lease("5000", "45000", "90000"),
+		"1s":  lease("1000", "33000", "66000"),
+		"1m":  lease("60000", "210000", "420000"),
+		"60m": lease("3600000", "10830000", "21660000"),
+	} {
+		f := newFake(t, "v1")
+		options := `{"ephemeral":true}`
+		if interval != "" {
+			options = `{"ephemeral":true,"heartbeatInterval":"` + interval + `"}`
+		}
+		d := at(t, f.URL, options)
+		for _, what := range []func(context.Context, registry.Instance) error{d.Register, d.FailOver} {
+			if err := what(t.Context(), web(1)); err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range f.requests() {
+				if strings.Contains(r, "metadata=") && !strings.Contains(r, want) {
+					t.Errorf("interval %q: asked %s, want the lease %s", interval, r, want)
+				}
+			}
+		}
 	}
 }
 

@@ -23,8 +23,8 @@ type Options struct {
 	Weight float64 `json:"weight"`
 	// Ephemeral registers instances that live by heartbeats; a service is all ephemeral or all persistent. Default: false.
 	Ephemeral bool `json:"ephemeral"`
-	// HeartbeatInterval is how often an ephemeral instance is renewed, such as 10s; Nacos holds one unhealthy after three
-	// times that without, and removes it after six times. Default: 5s.
+	// HeartbeatInterval is how often an ephemeral instance is renewed, such as 10s. Without that for three
+	// intervals and 30 s Nacos holds it unhealthy, and removes it after twice as long. Default: 5s.
 	HeartbeatInterval string `json:"heartbeatInterval"`
 	// HealthChecker says who judges the health of persistent instances: none (Nacos' servers are told not to probe those of
 	// a service whose first instance is Rollcall's) or server (they probe, as they do by default). Default: none.
@@ -37,11 +37,15 @@ const (
 	checkerNone   = "none"
 	checkerServer = "server"
 
-	// defaultInterval is what Nacos goes by where an instance says nothing else. Its servers look every 5 s.
-	defaultInterval              = 5 * time.Second
-	shortestInterval             = time.Second
-	longestInterval              = time.Hour
-	unhealthyAfter, removedAfter = 3, 6 // intervals
+	// defaultInterval is Nacos' own.
+	defaultInterval  = 5 * time.Second
+	shortestInterval = time.Second
+	longestInterval  = time.Hour
+
+	// An instance that nobody renews is unhealthy after missed intervals and respite, however short these are: that is
+	// above registry.LeastLease. Nacos' own default, 15 s, ends before another leader works.
+	missed  = 3
+	respite = 30 * time.Second
 
 	// maxWeight is Nacos' own bound.
 	maxWeight = 10000
@@ -131,16 +135,15 @@ const (
 
 func leaseKeys() []string { return []string{metaInterval, metaUnhealthy, metaRemoved} }
 
-// lease is what the metadata says of an entry's lease; nothing for Nacos' default.
+// lease is what the metadata says of an entry's lease; nothing for one that has none. It beats what Nacos does by default.
 func (o Options) lease() map[string]string {
 	d := o.interval()
-	if d == 0 || d == defaultInterval {
+	if d == 0 {
 		return nil
 	}
+	unhealthy := missed*d + respite
 	millis := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
-	return map[string]string{
-		metaInterval: millis(d), metaUnhealthy: millis(unhealthyAfter * d), metaRemoved: millis(removedAfter * d),
-	}
+	return map[string]string{metaInterval: millis(d), metaUnhealthy: millis(unhealthy), metaRemoved: millis(2 * unhealthy)}
 }
 
 func checkName(name, more string, longest int) error {

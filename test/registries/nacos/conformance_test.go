@@ -98,7 +98,7 @@ func harness(s *nacos.Server, opts driver.Options) registrytest.Harness {
 		t.Cleanup(server.Close)
 		return at(t, server.URL, "")
 	}
-	// The cases take longer than the default lease, 30 s, and don't renew what they are not about.
+	// The cases take longer than the default lease, 90 s, and don't renew what they are not about.
 	long := opts
 	if opts.Ephemeral {
 		long.HeartbeatInterval = "10m"
@@ -137,8 +137,11 @@ func harness(s *nacos.Server, opts driver.Options) registrytest.Harness {
 		},
 	}
 	if opts.Ephemeral {
-		// Shorter than the default it can be, too, but not on a machine with as much to do as CI's.
-		h.ShortLease = func(t registrytest.T, _ string) registry.Registry { return at(t, s.Endpoint, password) }
+		short := opts
+		short.HeartbeatInterval = "1s" // an entry that nobody renews goes after 66 s
+		h.ShortLease = func(t registrytest.T, _ string) registry.Registry {
+			return open(t, config(t, s.Endpoint, password, short))
+		}
 		h.Lacks[registrytest.Durable] = "Nacos keeps ephemeral instances in memory"
 	} else {
 		h.Lacks[registrytest.Heartbeats] = "persistent instances need none"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -265,6 +266,45 @@ func TestAcknowledgedIsSeenByReaders(t *testing.T) {
 			s.expectClients(map[string]bool{})
 		}
 		s.do(s.driver.Deregister, a)
+	})
+}
+
+// Between a leader that died and the next one nobody renews an entry. Nacos goes on giving it to clients: longer than an
+// entry beside it, whose lease is as long as such a change of leaders takes at most.
+func TestUnrenewedEntryOutlivesAChangeOfLeader(t *testing.T) {
+	t.Parallel()
+	const ours = 45 * time.Second // what the driver asks for by default
+	onEach(t, driver.Options{Ephemeral: true}, func(s *scenario) {
+		entry, witness, renewed := s.pod(1), s.pod(2), s.pod(3)
+		other := func(in registry.Instance, lease time.Duration) {
+			s.ask(http.MethodPost, "/v3/admin/ns/instance", url.Values{
+				"serviceName": {s.service}, "ip": {in.Address}, "port": {"8080"}, "ephemeral": {"true"},
+				"metadata": {fmt.Sprintf(`{"preserved.heart.beat.timeout":"%d","preserved.ip.delete.timeout":"3600000"}`, lease.Milliseconds())},
+			})
+		}
+		other(renewed, time.Hour) // where all are unhealthy, Nacos gives all of them as healthy
+		for {
+			began := time.Now()
+			s.do(s.driver.Register, entry)
+			other(witness, registry.LeastLease(0))
+			var seen map[string]bool
+			s.eventually(func() error {
+				seen = s.clients()
+				if healthy, given := seen[witness.Endpoint()]; !given || healthy || !seen[renewed.Endpoint()] {
+					return fmt.Errorf("want %s to turn unhealthy, clients are given %v", witness.Endpoint(), seen)
+				}
+				return nil
+			})
+			if seen[entry.Endpoint()] {
+				break
+			}
+			if time.Since(began) < ours {
+				s.Fatalf("clients are given %v, want %s healthy", seen, entry.Endpoint())
+			}
+			s.Logf("the machine took %s, longer than any lease here: once more", time.Since(began))
+		}
+		s.do(s.driver.Heartbeat, entry)
+		s.do(s.driver.Deregister, entry)
 	})
 }
 
