@@ -2,11 +2,12 @@ package nacos
 
 import (
 	"context"
-	"crypto/rand"
+	crypto "crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net/url"
 	"strconv"
 	"strings"
@@ -16,8 +17,9 @@ import (
 )
 
 const (
-	// look is how often readers are asked whether they see a write. Nacos gives them what it has acknowledged 500 ms later
-	// by default (nacos.naming.push.pushTaskDelay).
+	// lag is after how long Nacos gives readers by default what it has acknowledged (nacos.naming.push.pushTaskDelay), and
+	// look how long after that they are asked again whether they see it, twice as long each time.
+	lag  = 500 * time.Millisecond
 	look = 100 * time.Millisecond
 	// settle is after how long a write that readers don't see has been undone by another, and is made again.
 	settle = time.Second
@@ -29,7 +31,7 @@ type stamp string
 
 func newStamp(s registry.State) stamp {
 	const enough = 12
-	return stamp(string(s) + "-" + rand.Text()[:enough])
+	return stamp(string(s) + "-" + crypto.Text()[:enough])
 }
 
 // state is what a stamp says, "" for that of no write of ours.
@@ -107,7 +109,33 @@ func (r *Registry) deregister(ctx context.Context, in registry.Instance) error {
 		return err
 	}
 	write := func() error { return r.send(ctx, removeInstance, in, r.identity(in)) }
-	return r.until(ctx, in, write, func(h *host) bool { return !h.isOwn(in) })
+	free := false
+	err = r.until(ctx, in, write, func(h *host) bool {
+		free = h == nil
+		return !h.isOwn(in)
+	})
+	if err != nil || !free {
+		return err
+	}
+	return r.forget(ctx, in)
+}
+
+// forget undoes what PUT has set at an address where there is no entry any more. Else whoever has it next, an application
+// that registers itself say, begins with the enabled and the mark of a pod that is gone. It follows the removal: before
+// that, it would put the pod in service.
+func (r *Registry) forget(ctx context.Context, in registry.Instance) error {
+	in.Weight = 0
+	form := r.identity(in)
+	form.Set("metadata", "{}")
+	form.Set("enabled", "true")
+	err := r.send(ctx, setInstance, in, form)
+	if verdict := verdictOf(err); verdict == absent || verdict == noService { // all of it has gone with the service
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("it is removed, and what was set there is not undone: %w", err)
+	}
+	return nil
 }
 
 // until writes, and returns when readers see that, or the same by another call for the pod. Where they don't within a
@@ -125,23 +153,29 @@ func (r *Registry) until(
 	}
 }
 
-// await asks readers, for as long as wait says, whether they see a write.
+// await asks readers, for as long as wait says, whether they see a write: first when they may, then less and less often.
+// Calls that are made at once ask at different times.
 func (r *Registry) await(
 	ctx context.Context, in registry.Instance, wait time.Duration, seen func(*host) bool,
 ) (bool, error) {
-	for end := time.Now().Add(wait); ; {
-		h, err := r.read(ctx, in)
-		if err == nil {
-			if ok := seen(h); ok || time.Now().After(end) {
-				return ok, nil
-			}
-			err = pause(ctx, look)
+	next, end := look, time.Now().Add(wait)
+	err := pause(ctx, jittered(lag))
+	for err == nil {
+		var h *host
+		if h, err = r.read(ctx, in); err != nil {
+			break
 		}
-		if err != nil {
-			return false, fmt.Errorf("the server has acknowledged it, but did not yet show it to readers: %w", err)
+		if ok := seen(h); ok || time.Now().After(end) {
+			return ok, nil
 		}
+		err = pause(ctx, jittered(next))
+		next *= 2
 	}
+	return false, fmt.Errorf("the server has acknowledged it, but did not yet show it to readers: %w", err)
 }
+
+// jittered is up to a tenth longer.
+func jittered(d time.Duration) time.Duration { return d + rand.N(d/10) } //nolint:gosec // no secret
 
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)

@@ -23,7 +23,8 @@
 // In service and out of service is the flag enabled. There are two: what POST registers, and what PUT sets; the latter
 // beats the former, with its metadata and weight, and outlives the removal of the instance: 60 s or, in 2.x up to 2.5.0, for
 // ever (NamingMetadataManager, PersistentClientOperationServiceImpl). So Register makes both requests, in this order: a
-// PUT makes no instance, and after a POST alone an entry may still be out of service, or carry another pod's mark.
+// PUT makes no instance, and after a POST alone an entry may still be out of service, or carry another pod's mark. For
+// those who only POST, Deregister leaves nothing set that would hurt them.
 //
 // # Two pods at one address
 //

@@ -79,6 +79,7 @@ func wanted(version string) []string {
 		list = ns + "/service/list"
 	}
 	look := "GET " + ns + "/instance " + at
+	forget := fmt.Sprintf(strings.NewReplacer(meta, "metadata={}", "healthy=true ", "", "weight=7", "weight=1").Replace(form), true)
 	all := []string{
 		look,
 		"GET " + ns + "/service " + fmt.Sprintf(service, ""),
@@ -89,7 +90,7 @@ func wanted(version string) []string {
 		look,
 		look,
 		look, "PUT " + ns + "/instance " + fmt.Sprintf(form, false, "OutOfService"), look,
-		look, "DELETE " + ns + "/instance " + at, look,
+		look, "DELETE " + ns + "/instance " + at, look, "PUT " + ns + "/instance " + forget,
 		look,
 		"GET " + list + " groupName=DEFAULT_GROUP groupNameParam=DEFAULT_GROUP namespaceId=public pageNo=1 pageSize=1000000 withInstances=true",
 	}
@@ -266,6 +267,104 @@ func TestWhatIsUndoneIsMadeAgain(t *testing.T) {
 			}
 			if !undone || writes < 2 {
 				t.Errorf("undone: %t; %d requests of %s, want it once more", undone, writes, tc.undo)
+			}
+		})
+	}
+}
+
+// What PUT set outlives the removal of the entry, for ever before 2.5.1: the next one at the address, who may be anybody's,
+// must not begin out of service or with a dead pod's mark.
+func TestNothingIsLeftBehind(t *testing.T) {
+	t.Parallel()
+	for name, last := range map[string]func(*nacos.Registry) func(context.Context, registry.Instance) error{
+		"in service":     func(d *nacos.Registry) func(context.Context, registry.Instance) error { return d.Register },
+		"out of service": func(d *nacos.Registry) func(context.Context, registry.Instance) error { return d.FailOver },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t, "v3")
+			d := at(t, f.URL, `{}`)
+			for _, what := range []func(context.Context, registry.Instance) error{d.Register, last(d), d.Deregister} {
+				if err := what(t.Context(), web(1)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if left := f.put["10.0.0.1 80"]; left.Get("enabled") != "true" || left.Get("metadata") != "{}" {
+				t.Errorf("it left %v behind, want it enabled and without metadata", left)
+			}
+		})
+	}
+}
+
+// The next pod's entry is not touched by a removal that it comes in the middle of.
+func TestRemovalLeavesTheNextPodsEntry(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, "v3")
+	d := at(t, f.URL, `{}`)
+	heir := web(1)
+	heir.UID = "uid-of-heir"
+	if err := d.Register(t.Context(), heir); err != nil {
+		t.Fatal(err)
+	}
+	theirs := f.put["10.0.0.1 80"]
+	if err := d.Register(t.Context(), web(1)); err != nil {
+		t.Fatal(err)
+	}
+	f.requests()
+	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
+		if path != "DELETE /v3/admin/ns/instance" {
+			return false
+		}
+		f.put["10.0.0.1 80"] = theirs // the heir has registered again by now
+		f.ok(w)
+		return true
+	})
+	if err := d.Deregister(t.Context(), web(1)); err != nil {
+		t.Fatal(err)
+	}
+	if asked := strings.Join(f.requests(), "\n"); strings.Contains(asked, "PUT") {
+		t.Errorf("asked %s, want no PUT: the entry is the next pod's", asked)
+	}
+}
+
+// A server shows its readers 500 ms late what it has acknowledged. A hundred calls that wait for that must not read all the
+// time.
+func TestReadsWhileItWaits(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		lag  time.Duration
+		most int // reads after the write
+	}{
+		"as long as it takes by default": {500 * time.Millisecond, 2},
+		"longer":                         {700 * time.Millisecond, 3},
+		"long":                           {950 * time.Millisecond, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t, "v3")
+			d := at(t, f.URL, `{}`)
+			var written time.Time
+			reads := 0
+			f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
+				switch path {
+				case "PUT /v3/admin/ns/instance":
+					written = time.Now()
+				case "GET /v3/admin/ns/instance":
+					if written.IsZero() {
+						return false
+					}
+					if reads++; time.Since(written) < tc.lag {
+						f.problem(w, http.StatusNotFound, 20004, "no matched ip found!")
+						return true
+					}
+				}
+				return false
+			})
+			if err := d.Register(t.Context(), web(1)); err != nil {
+				t.Fatal(err)
+			}
+			if reads > tc.most {
+				t.Errorf("it read %d times until readers saw the write after %s, want at most %d", reads, tc.lag, tc.most)
 			}
 		})
 	}

@@ -66,7 +66,7 @@ func shown(form url.Values) string {
 		value := form.Get(key)
 		if key == "metadata" {
 			var meta map[string]string
-			if json.Unmarshal([]byte(value), &meta) == nil {
+			if json.Unmarshal([]byte(value), &meta) == nil && meta["rollcall-write"] != "" {
 				meta["rollcall-write"], _, _ = strings.Cut(meta["rollcall-write"], "-")
 				raw, _ := json.Marshal(meta)
 				value = string(raw)

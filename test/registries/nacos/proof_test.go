@@ -269,6 +269,30 @@ func TestAcknowledgedIsSeenByReaders(t *testing.T) {
 	})
 }
 
+// What PUT set outlives the removal of an entry: 60 s, or for ever in 2.5.0. An application that registers itself at the
+// address of a pod that ended out of service is in service all the same, and not taken for that pod.
+func TestNextAtTheAddressStartsAfresh(t *testing.T) {
+	t.Parallel()
+	onEach(t, driver.Options{}, func(s *scenario) {
+		ended, stays := s.pod(1), s.pod(2)
+		s.do(s.driver.Register, ended, stays)
+		s.do(s.driver.FailOver, ended)
+		s.do(s.driver.Deregister, ended)
+		s.ask(http.MethodPost, "/v3/admin/ns/instance", url.Values{
+			"serviceName": {s.service}, "ip": {ended.Address}, "port": {"8080"}, "ephemeral": {"false"}, "enabled": {"true"},
+			"healthy": {"true"}, "metadata": {`{"from":"itself"}`},
+		})
+		s.eventually(func() error {
+			if _, given := s.clients()[ended.Endpoint()]; !given {
+				return errors.New("clients are not given what registered itself at the address of a pod that ended")
+			}
+			return nil
+		})
+		s.expectEntries(registry.Entry{Instance: stays, State: registry.InService})
+		s.do(s.driver.Deregister, stays)
+	})
+}
+
 // Between a leader that died and the next one nobody renews an entry. Nacos goes on giving it to clients: longer than an
 // entry beside it, whose lease is as long as such a change of leaders takes at most.
 func TestUnrenewedEntryOutlivesAChangeOfLeader(t *testing.T) {
