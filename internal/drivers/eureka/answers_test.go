@@ -189,14 +189,16 @@ func TestWhatIsPosted(t *testing.T) {
 	in := web(1)
 	in.Address, in.Weight, in.Zone, in.Metadata = "fd00::1", 7, "zone-b", map[string]string{"version": "v1"}
 	server := newFake(t, healthy(in))
-	d := open(t, registry.Config{Endpoint: server.URL + "/eureka/", Options: json.RawMessage(`{"renewalIntervalInSecs":5,"durationInSecs":15}`)})
+	d := open(t, registry.Config{Endpoint: server.URL + "/eureka/", Options: json.RawMessage(
+		`{"renewalIntervalInSecs":5,"durationInSecs":45,"healthCheckUrl":"https://{host}:8443/{port}/health","statusPageUrl":""}`)})
 	if err := d.Register(t.Context(), in); err != nil {
 		t.Fatal(err)
 	}
 	const want = `{"instance":{"instanceId":"[fd00::1]:80:Shop web","app":"Shop web","hostName":"[fd00::1]","ipAddr":"fd00::1",` +
-		`"vipAddress":"Shop web","status":"UP","port":{"$":80,"@enabled":"true"},"securePort":{"$":443,"@enabled":"false"},` +
+		`"vipAddress":"Shop web","homePageUrl":"http://[fd00::1]:80/","healthCheckUrl":"https://[fd00::1]:8443/80/health",` +
+		`"status":"UP","overriddenstatus":"UNKNOWN","port":{"$":80,"@enabled":"true"},"securePort":{"$":443,"@enabled":"false"},` +
 		`"dataCenterInfo":{"@class":"com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo","name":"MyOwn"},` +
-		`"leaseInfo":{"renewalIntervalInSecs":5,"durationInSecs":15},"metadata":{"rollcall-cluster":"test",` +
+		`"leaseInfo":{"renewalIntervalInSecs":5,"durationInSecs":45},"metadata":{"rollcall-cluster":"test",` +
 		`"rollcall-namespace":"shop","rollcall-pod":"web-1","rollcall-uid":"uid-1","version":"v1","weight":"7","zone":"zone-b"}}}`
 	if got := server.bodies[0]; got != want {
 		t.Errorf("posted\n%s\nwant\n%s", got, want)

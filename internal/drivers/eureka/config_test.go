@@ -43,8 +43,13 @@ func TestNewNamesTheFieldThatIsWrong(t *testing.T) {
 		"option of a type":    {"Eureka's are whole seconds", with(`{"durationInSecs":"90s"}`), "options.durationInSecs", "of type int"},
 		"no renewal":          {"every entry would end", with(`{"renewalIntervalInSecs":0}`), "options.renewalIntervalInSecs", "from 1 to"},
 		"below zero":          {"time does not run back", with(`{"durationInSecs":-1}`), "options.durationInSecs", "from 1 to"},
+		"ends too early":      {"until another leader works it takes up to 17 s", with(`{"renewalIntervalInSecs":5,"durationInSecs":29}`), "options.durationInSecs", "write 30 or more"},
+		"health of no URL":    {"Spring Boot Admin takes URLs only", with(`{"healthCheckUrl":"/actuator/health"}`), "options.healthCheckUrl", "http://{host}:{port}/"},
+		"health of no host":   {"nobody gets there", with(`{"healthCheckUrl":"http://:{port}/"}`), "options.healthCheckUrl", "http://{host}:{port}/"},
+		"status of a name":    {"it is not filled in", with(`{"statusPageUrl":"http://{pod}:{port}/"}`), "options.statusPageUrl", "{host} and {port}"},
+		"home of no scheme":   {"browsers take other things", with(`{"homePageUrl":"ftp://{host}/"}`), "options.homePageUrl", "http://{host}:{port}/"},
 		"a lease of a month":  {"the server computes in 32 bits", with(`{"durationInSecs":2592000}`), "options.durationInSecs", "to 86400"},
-		"ends before renewal": {"every entry would end", with(`{"renewalIntervalInSecs":90}`), "options.durationInSecs", "before they are renewed"},
+		"ends before renewal": {"every entry would end", with(`{"renewalIntervalInSecs":90}`), "options.durationInSecs", "write 200 or more"},
 		"list from tomorrow":  {"a list can't be younger than new", with(`{"listStalenessInSecs":-1}`), "options.listStalenessInSecs", "from 0 to"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -71,7 +76,7 @@ func TestNewNeedsNoServer(t *testing.T) {
 		"peers": {
 			registry.Config{
 				Endpoint: " https://a.invalid/eureka/v2, https://[fd00::1]:8761/eureka ", Timeout: time.Second,
-				Options: json.RawMessage(`{"renewalIntervalInSecs":5,"durationInSecs":15,"listStalenessInSecs":0}`),
+				Options: json.RawMessage(`{"renewalIntervalInSecs":5,"durationInSecs":30,"listStalenessInSecs":0,"homePageUrl":"","healthCheckUrl":"https://{host}/h"}`),
 			}, 5 * time.Second, 0,
 		},
 	} {

@@ -1,8 +1,10 @@
 package eureka
 
 import (
-	"errors"
 	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -13,13 +15,28 @@ type Options struct {
 	// RenewalIntervalInSecs is how often each entry's lease is renewed. It is told to the server, too, which counts on a
 	// renewal every 30 seconds for its self-preservation. Default: 30.
 	RenewalIntervalInSecs int `json:"renewalIntervalInSecs"`
-	// DurationInSecs is how long an entry lives that is not renewed; the server takes twice that after the first renewal.
-	// Default: 90.
+	// DurationInSecs is how long an entry lives that is not renewed, at least twice renewalIntervalInSecs and 20; the server
+	// takes twice that after the first renewal. Default: 90.
 	DurationInSecs int `json:"durationInSecs"`
 	// ListStalenessInSecs is how old the server's answer to GET /apps may be: the server's response-cache-update-interval-ms
 	// (not with use-read-only-response-cache false) plus its response-cache-auto-expiration-in-seconds. Default: 210.
 	ListStalenessInSecs int `json:"listStalenessInSecs"`
+	// HomePageURL is an instance's home page, with {host} and {port} for its own; empty for none.
+	// Default: http://{host}:{port}/.
+	HomePageURL string `json:"homePageUrl"`
+	// StatusPageURL is where an instance tells of itself, as homePageUrl. Default: http://{host}:{port}/actuator/info.
+	StatusPageURL string `json:"statusPageUrl"`
+	// HealthCheckURL is where Spring Boot Admin, which fails without, asks for an instance's health, as homePageUrl.
+	// Default: http://{host}:{port}/actuator/health.
+	HealthCheckURL string `json:"healthCheckUrl"`
 }
+
+// What Spring's own clients register of themselves by default.
+const (
+	defaultHomePage    = "http://{host}:{port}/"
+	defaultStatusPage  = "http://{host}:{port}/actuator/info"
+	defaultHealthCheck = "http://{host}:{port}/actuator/health"
+)
 
 const (
 	defaultRenewal  = 30
@@ -34,28 +51,64 @@ const (
 func decodeOptions(cfg registry.Config) (Options, error) {
 	opts := Options{
 		RenewalIntervalInSecs: defaultRenewal, DurationInSecs: defaultDuration, ListStalenessInSecs: defaultStaleness,
+		HomePageURL: defaultHomePage, StatusPageURL: defaultStatusPage, HealthCheckURL: defaultHealthCheck,
 	}
 	if err := cfg.DecodeOptions(&opts); err != nil {
 		return Options{}, err
 	}
+	for _, check := range []func() error{opts.checkSeconds, opts.checkURLs} {
+		if err := check(); err != nil {
+			return Options{}, err
+		}
+	}
+	return opts, nil
+}
+
+func (o Options) checkSeconds() error {
 	for _, f := range []struct {
 		field        string
 		value, least int
 	}{
-		{"options.renewalIntervalInSecs", opts.RenewalIntervalInSecs, 1},
-		{"options.durationInSecs", opts.DurationInSecs, 1},
-		{"options.listStalenessInSecs", opts.ListStalenessInSecs, 0},
+		{"options.renewalIntervalInSecs", o.RenewalIntervalInSecs, 1},
+		{"options.durationInSecs", o.DurationInSecs, 1},
+		{"options.listStalenessInSecs", o.ListStalenessInSecs, 0},
 	} {
 		if f.value < f.least || f.value > maxSeconds {
-			return Options{}, registry.FieldError(f.field,
-				fmt.Errorf("is %d; write whole seconds from %d to %d", f.value, f.least, maxSeconds))
+			return registry.FieldError(f.field, fmt.Errorf("is %d; write whole seconds from %d to %d", f.value, f.least, maxSeconds))
 		}
 	}
-	if opts.DurationInSecs <= opts.RenewalIntervalInSecs {
-		return Options{}, registry.FieldError("options.durationInSecs", errors.New(
-			"is not longer than options.renewalIntervalInSecs: entries would end before they are renewed"))
+	if least := registry.LeastLease(seconds(o.RenewalIntervalInSecs)); seconds(o.DurationInSecs) < least {
+		return registry.FieldError("options.durationInSecs", fmt.Errorf("is %d; write %.0f or more, twice "+
+			"options.renewalIntervalInSecs and 20: entries would end before the next leader renews them when one has died",
+			o.DurationInSecs, least.Seconds()))
 	}
-	return opts, nil
+	return nil
+}
+
+func (o Options) checkURLs() error {
+	for _, f := range []struct{ field, template, example string }{
+		{"options.homePageUrl", o.HomePageURL, defaultHomePage},
+		{"options.statusPageUrl", o.StatusPageURL, defaultStatusPage},
+		{"options.healthCheckUrl", o.HealthCheckURL, defaultHealthCheck},
+	} {
+		filled := filledIn(f.template, "host", 1)
+		u, err := url.Parse(filled)
+		switch {
+		case f.template == "":
+		case strings.ContainsAny(filled, "{}"):
+			return registry.FieldError(f.field,
+				fmt.Errorf("is %q; only {host} and {port} may stand in braces: %s", f.template, f.example))
+		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+			return registry.FieldError(f.field,
+				fmt.Errorf("is %q; write an http or https URL such as %s, or \"\" for none", f.template, f.example))
+		}
+	}
+	return nil
+}
+
+// filledIn puts an instance's host, with brackets where it is IPv6, and port into the template of a URL.
+func filledIn(template, host string, port int) string {
+	return strings.NewReplacer("{host}", host, "{port}", strconv.Itoa(port)).Replace(template)
 }
 
 func seconds(n int) time.Duration { return time.Duration(n) * time.Second }

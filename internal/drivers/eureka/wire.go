@@ -10,11 +10,12 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// The statuses that are used. The server has DOWN and UNKNOWN too.
+// The statuses that are used. The server has DOWN too.
 const (
 	statusUp           = "UP"
 	statusStarting     = "STARTING"
 	statusOutOfService = "OUT_OF_SERVICE"
+	statusUnknown      = "UNKNOWN" // of an override: there is none
 )
 
 // instanceInfo is an instance in Eureka's JSON, as com.netflix.appinfo.InstanceInfo is written and read.
@@ -24,7 +25,11 @@ type instanceInfo struct {
 	HostName           string            `json:"hostName"`
 	IPAddr             string            `json:"ipAddr"`
 	VIPAddress         string            `json:"vipAddress"`
+	HomePageURL        string            `json:"homePageUrl,omitempty"`
+	StatusPageURL      string            `json:"statusPageUrl,omitempty"`
+	HealthCheckURL     string            `json:"healthCheckUrl,omitempty"`
 	Status             string            `json:"status"`
+	OverriddenStatus   string            `json:"overriddenstatus,omitempty"` // servers read this spelling of all versions
 	Port               portInfo          `json:"port"`
 	SecurePort         portInfo          `json:"securePort"`
 	DataCenterInfo     *dataCenterInfo   `json:"dataCenterInfo,omitempty"`
@@ -68,15 +73,20 @@ const unusedSecurePort = "443"
 // infoOf returns what is posted of an instance. What Spring's clients make of it: vipAddress is the name that they look
 // up, hostName and port are where they go, zone and weight are in the metadata.
 func infoOf(in registry.Instance, opts Options, status string) instanceInfo {
+	host := hostName(in.Address)
 	return instanceInfo{
-		InstanceID: instanceID(in),
-		App:        in.Service,
-		HostName:   hostName(in.Address),
-		IPAddr:     in.Address,
-		VIPAddress: in.Service,
-		Status:     status,
-		Port:       portInfo{Number: json.Number(strconv.Itoa(in.Port)), Enabled: "true"},
-		SecurePort: portInfo{Number: unusedSecurePort, Enabled: "false"},
+		InstanceID:       instanceID(in),
+		App:              in.Service,
+		HostName:         host,
+		IPAddr:           in.Address,
+		VIPAddress:       in.Service,
+		HomePageURL:      filledIn(opts.HomePageURL, host, in.Port),
+		StatusPageURL:    filledIn(opts.StatusPageURL, host, in.Port),
+		HealthCheckURL:   filledIn(opts.HealthCheckURL, host, in.Port),
+		Status:           status,
+		OverriddenStatus: statusUnknown,
+		Port:             portInfo{Number: json.Number(strconv.Itoa(in.Port)), Enabled: "true"},
+		SecurePort:       portInfo{Number: unusedSecurePort, Enabled: "false"},
 		DataCenterInfo: &dataCenterInfo{
 			Class: "com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo", Name: "MyOwn",
 		},

@@ -43,7 +43,7 @@ func TestConformance(t *testing.T) {
 		server := registries.Use(t, starter(eureka.Options{}))
 		h := harness(t, server)
 		short := configOf(t, server)
-		short.Options = options(server, 2, 6)
+		short.Options = options(server, 1, 22)
 		h.Restart = func(t registrytest.T) { restart(t, server) }
 		h.ShortLease = func(t registrytest.T, cluster string) registry.Registry {
 			return open(t, of(short, cluster))

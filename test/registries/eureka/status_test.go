@@ -67,6 +67,36 @@ func TestRegisterEndsUp(t *testing.T) {
 	}
 }
 
+// TestSpringBootAdminTakesAnEntry has what its EurekaServiceInstanceConverter reads of each instance, and fails without.
+func TestSpringBootAdminTakesAnEntry(t *testing.T) {
+	t.Parallel()
+	server := uncached.Use(t)
+	in := web(t, 1)
+	if err := open(t, configOf(t, server)).Register(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := server.Do(t.Context(), http.MethodGet, pathOf(in), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Instance map[string]any `json:"instance"`
+	}
+	if err := json.Unmarshal(raw, &got); err != nil {
+		t.Fatal(err)
+	}
+	for field, want := range map[string]string{
+		"healthCheckUrl":   "http://" + in.Endpoint() + "/actuator/health",
+		"statusPageUrl":    "http://" + in.Endpoint() + "/actuator/info",
+		"homePageUrl":      "http://" + in.Endpoint() + "/",
+		"overriddenStatus": "UNKNOWN",
+	} {
+		if got.Instance[field] != want {
+			t.Errorf("the server gives %s as %v, want %s: %s", field, got.Instance[field], want, raw)
+		}
+	}
+}
+
 // TestALostEntryIsFailedOverUnseen looks at the entry after each request of the driver's.
 func TestALostEntryIsFailedOverUnseen(t *testing.T) {
 	t.Parallel()
@@ -113,7 +143,7 @@ func TestWhatHasExpiredIsFound(t *testing.T) {
 	t.Parallel()
 	server := cached.Use(t)
 	short := configOf(t, server)
-	short.Options = options(server, 1, 2)
+	short.Options = options(server, 1, 22)
 	for name, tc := range map[string]struct {
 		reason string
 		call   func(d registry.Registry, in registry.Instance) error

@@ -34,8 +34,8 @@ const (
 
 	// drain is longer than clients take to notice on a slow machine, the second that Eureka's own cache may be behind included.
 	drain = 12 * time.Second
-	// Eureka's leases end soon, so that they have to be renewed many times.
-	renewal, lease = 2 * time.Second, 5 * time.Second
+	// Eureka's leases end as soon as they may, and are renewed many times.
+	renewal, lease = 2 * time.Second, 24 * time.Second
 
 	fromEureka, toNacos = "eureka", "nacos"
 )
