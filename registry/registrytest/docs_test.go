@@ -1,0 +1,24 @@
+package registrytest_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+)
+
+// A capability is claimed unless a harness names it, so who writes a driver has to know all there are.
+func TestEveryCapabilityStandsInTheGuide(t *testing.T) {
+	t.Parallel()
+	guide, err := os.ReadFile("../../docs/writing-a-driver.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(guide), "| capability | is |")
+	for _, c := range registrytest.Capabilities() {
+		if !strings.Contains(table, "`"+string(c)+"`") {
+			t.Errorf("docs/writing-a-driver.md does not say what %s is", c)
+		}
+	}
+}
