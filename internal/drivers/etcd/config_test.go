@@ -2,10 +2,12 @@ package etcd_test
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rollcall-dev/rollcall/internal/drivers/etcd"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -94,18 +96,18 @@ func TestConfig(t *testing.T) {
 			field:  "options", says: "soon",
 		},
 		"short lease": {
-			reason: "etcd would make it longer, and the renewals would not fit",
-			cfg:    registry.Config{Endpoint: "http://a:2379", Options: json.RawMessage(`{"lease": "1s"}`)},
-			field:  "options.lease", says: "at least 2s",
+			reason: "every entry would end when a leader dies, before the next one renews them",
+			cfg:    registry.Config{Endpoint: "http://a:2379", Options: json.RawMessage(`{"lease": "59s"}`)},
+			field:  "options.lease", says: "at least 1m0s",
 		},
 		"negative lease": {
 			reason: "it is shorter still",
 			cfg:    registry.Config{Endpoint: "http://a:2379", Options: json.RawMessage(`{"lease": "-5s"}`)},
-			field:  "options.lease", says: "at least 2s",
+			field:  "options.lease", says: "at least 1m0s",
 		},
 		"half seconds": {
 			reason: "etcd counts in seconds",
-			cfg:    registry.Config{Endpoint: "http://a:2379", Options: json.RawMessage(`{"lease": "2500ms"}`)},
+			cfg:    registry.Config{Endpoint: "http://a:2379", Options: json.RawMessage(`{"lease": "62500ms"}`)},
 			field:  "options.lease", says: "whole seconds",
 		},
 		"limit": {
@@ -140,4 +142,16 @@ func writeFile(t *testing.T, name, content string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+func TestShortestLeaseOutlastsAChangeOfLeader(t *testing.T) {
+	t.Parallel()
+	d, err := etcd.New(t.Context(), registry.Config{Endpoint: "http://a:2379", Options: json.RawMessage(`{"lease": "60s"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.(io.Closer).Close() })
+	if least := registry.LeastLease(d.(registry.Heartbeater).HeartbeatInterval()); least > time.Minute {
+		t.Errorf("a lease of 60s is taken, and has to be %s at least", least)
+	}
 }

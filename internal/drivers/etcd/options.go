@@ -13,8 +13,8 @@ const (
 	defaultTarget = "services/{service}"
 	// defaultTransactionLimit is etcd's own default for --max-txn-ops.
 	defaultTransactionLimit = 128
-	// minLease is the shortest lease that etcd grants as it is, with its default election timeout.
-	minLease = 2 * time.Second
+	// minLease is the shortest that outlasts a change of leader with beatsPerLease: see registry.LeastLease.
+	minLease = time.Minute
 )
 
 // Options are those of this driver, below registry.options.
@@ -22,7 +22,7 @@ type Options struct {
 	// Target is the gRPC target of a service: a client dials etcd:///{target}. {service} stands for its name and is a whole
 	// part between slashes; the rest is fixed text. Default: services/{service}.
 	Target string `json:"target"`
-	// Lease is how long an entry stays when Rollcall no longer renews it, in whole seconds of at least 2s, such as 60s;
+	// Lease is how long an entry stays when Rollcall no longer renews it, in whole seconds of at least 60s, such as 5m;
 	// 0s means for ever. Default: 0s.
 	Lease Duration `json:"lease"`
 	// TransactionLimit is how many changes go into one transaction, which is at most what the server allows with its

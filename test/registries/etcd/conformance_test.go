@@ -216,7 +216,7 @@ func TestConformanceWithLease(t *testing.T) {
 	h.Truth = truth(connect(t, s, "", ""), "services/")
 	h.ShortLease = func(t registrytest.T, cluster string) registry.Registry {
 		short := cfg
-		short.Cluster, short.Options = cluster, json.RawMessage(`{"lease": "2s"}`)
+		short.Cluster, short.Options = cluster, json.RawMessage(`{"lease": "60s"}`)
 		return open(t, short)
 	}
 	registrytest.Run(t, h)
