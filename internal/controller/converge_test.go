@@ -645,6 +645,41 @@ func TestANewAddress(t *testing.T) {
 	w.expectJournal("the record knows the address", "Deregister web@10.0.0.9:8080", "Register web@10.0.0.10:8080", writes)
 }
 
+// TestDualStack: a pod of two families stands under its first address, the one that podIP names, and its whole life goes
+// by that.
+func TestDualStack(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		ips []string
+		at  string
+	}{
+		"IPv6 alone": {ips: []string{"fd00:10:244::7"}, at: "web@[fd00:10:244::7]:8080"},
+		"IPv6 first": {ips: []string{"fd00:10:244::7", "10.0.0.7"}, at: "web@[fd00:10:244::7]:8080"},
+		"IPv4 first": {ips: []string{"10.0.0.7", "fd00:10:244::7"}, at: "web@10.0.0.7:8080"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			pod := w.pod(w.cloneSet("web"), "web-1", func(p *corev1.Pod) {
+				p.Status.PodIP, p.Status.PodIPs = tc.ips[0], nil
+				for _, ip := range tc.ips {
+					p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: ip})
+				}
+			})
+			w.reconcile(pod)
+			w.expectJournal("put in", "Register "+tc.at, writes)
+			w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+			w.reconcile(pod)
+			w.expectJournal("out for an update", "FailOver "+tc.at, writes)
+			w.restart()
+			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+			w.reconcile(pod)
+			w.expectJournal("the next manager takes it out where it was put in", "Deregister "+tc.at, writes)
+			w.expectAbsent(pod)
+		})
+	}
+}
+
 func TestANewAddressOfAPodThatIsKept(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, keepsUnready)
