@@ -366,9 +366,8 @@ func TestAnEndlessAnswerIsCutShort(t *testing.T) {
 			}
 		}
 	})})
-	ctx, cancel := context.WithTimeout(t.Context(), bound)
-	defer cancel()
-	if _, err := d.List(ctx, "test"); err == nil || !strings.Contains(err.Error(), "more than") {
+	// No deadline: a busy machine takes long to read that much.
+	if _, err := d.List(t.Context(), "test"); err == nil || !strings.Contains(err.Error(), "more than") {
 		t.Errorf("got error %v, want one that says the answer is too long", err)
 	}
 }

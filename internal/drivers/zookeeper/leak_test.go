@@ -14,7 +14,7 @@ import (
 func TestMain(m *testing.M) {
 	code := m.Run()
 	var err error
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
 		if err = goleak.Find(); err == nil {
 			break
 		}
