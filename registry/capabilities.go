@@ -60,8 +60,8 @@ type Heartbeater interface {
 	Heartbeat(ctx context.Context, in Instance) error
 }
 
-// takeover is how long nobody renews an entry at most where the leader died just before its turn: 17 s pass until another
-// manager works (docs/leadership.md), and that one has to catch up.
+// takeover bounds the time without a leader when one has died: another manager works after 17 s (docs/leadership.md), and
+// has to catch up.
 const takeover = 20 * time.Second
 
 // LeastLease is how long an entry that is renewed once in each interval must be left in service without that. With a

@@ -45,7 +45,7 @@ func TestNewNamesTheFieldThatIsWrong(t *testing.T) {
 		"below zero":          {"time does not run back", with(`{"durationInSecs":-1}`), "options.durationInSecs", "from 1 to"},
 		"ends too early":      {"until another leader works it takes up to 17 s", with(`{"renewalIntervalInSecs":5,"durationInSecs":29}`), "options.durationInSecs", "write 30 or more"},
 		"health of no URL":    {"Spring Boot Admin takes URLs only", with(`{"healthCheckUrl":"/actuator/health"}`), "options.healthCheckUrl", "http://{host}:{port}/"},
-		"health of no host":   {"nobody gets there", with(`{"healthCheckUrl":"http://:{port}/"}`), "options.healthCheckUrl", "http://{host}:{port}/"},
+		"health of no host":   {"it leads nowhere", with(`{"healthCheckUrl":"http://:{port}/"}`), "options.healthCheckUrl", "http://{host}:{port}/"},
 		"status of a name":    {"it is not filled in", with(`{"statusPageUrl":"http://{pod}:{port}/"}`), "options.statusPageUrl", "{host} and {port}"},
 		"home of no scheme":   {"browsers take other things", with(`{"homePageUrl":"ftp://{host}/"}`), "options.homePageUrl", "http://{host}:{port}/"},
 		"a lease of a month":  {"the server computes in 32 bits", with(`{"durationInSecs":2592000}`), "options.durationInSecs", "to 86400"},

@@ -42,8 +42,8 @@ const (
 	shortestInterval = time.Second
 	longestInterval  = time.Hour
 
-	// An instance that nobody renews is unhealthy after missed intervals and respite, however short these are: that is
-	// above registry.LeastLease. Nacos' own default, 15 s, ends before another leader works.
+	// Nacos holds an instance unhealthy that was not renewed for missed intervals and respite: for every interval that is
+	// above registry.LeastLease. Its own default, 15 s, ends before another leader works.
 	missed  = 3
 	respite = 30 * time.Second
 

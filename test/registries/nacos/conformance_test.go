@@ -138,7 +138,7 @@ func harness(s *nacos.Server, opts driver.Options) registrytest.Harness {
 	}
 	if opts.Ephemeral {
 		short := opts
-		short.HeartbeatInterval = "1s" // an entry that nobody renews goes after 66 s
+		short.HeartbeatInterval = "1s" // an entry without renewals goes after 66 s
 		h.ShortLease = func(t registrytest.T, _ string) registry.Registry {
 			return open(t, config(t, s.Endpoint, password, short))
 		}

@@ -293,8 +293,8 @@ func TestNextAtTheAddressStartsAfresh(t *testing.T) {
 	})
 }
 
-// Between a leader that died and the next one nobody renews an entry. Nacos goes on giving it to clients: longer than an
-// entry beside it, whose lease is as long as such a change of leaders takes at most.
+// Between a leader that died and the next one an entry gets no heartbeat. Nacos goes on giving it to clients: longer than
+// an entry beside it, whose lease is as long as such a change of leaders takes at most.
 func TestUnrenewedEntryOutlivesAChangeOfLeader(t *testing.T) {
 	t.Parallel()
 	const ours = 45 * time.Second // what the driver asks for by default
