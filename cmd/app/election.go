@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"sync"
 	"time"
@@ -31,6 +32,9 @@ type lease struct {
 	// renewed is when the last renewal that succeeded was sent; zero while another manager leads.
 	renewed moment
 	lost    bool
+	// theirs is the last renewal by another holder that was seen here, and ahead how much later this clock read when it was.
+	theirs time.Time
+	ahead  time.Duration
 	// settled is when the last of the calls that timed out can no longer be carried out.
 	settled time.Time
 	// deposed is called once when another holder is found.
@@ -73,6 +77,9 @@ func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if at := record.RenewTime.Time; record.HolderIdentity != l.Identity() && !at.IsZero() && !at.Equal(l.theirs) {
+		l.theirs, l.ahead = at, l.now().wall.Sub(at)
+	}
 	if !l.lost && l.renewed != (moment{}) && record.HolderIdentity != l.Identity() {
 		l.lost = true
 		l.deposed()
@@ -105,6 +112,21 @@ func (l *lease) hold(write func() error) error {
 	}
 	l.renewed = sent
 	return nil
+}
+
+// aheadOfLast returns how much later, at most, this manager's clock reads than that of the one which led before: a renewal is
+// seen after it was made. The less time passed in between, the closer it is; where none was seen, anything may be so. A nil
+// lease has one manager, and one clock.
+func (l *lease) aheadOfLast() time.Duration {
+	if l == nil {
+		return 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.theirs.IsZero() {
+		return math.MaxInt64
+	}
+	return l.ahead
 }
 
 // permit refuses what takes up to timeout where it might end after another manager has begun to act. A nil lease permits

@@ -3,10 +3,12 @@ package app
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
@@ -152,6 +154,43 @@ func TestReleaseSaysWhatFailed(t *testing.T) {
 	s.err = errors.New("no luck")
 	if err := s.lease.release(t.Context()); err == nil || err.Error() != "giving the lease back: no luck" {
 		t.Errorf("got %v, want what failed and why", err)
+	}
+}
+
+func TestHowMuchLaterThisClockReads(t *testing.T) {
+	t.Parallel()
+	s := newLeaseScenario()
+	expect := func(why string, want time.Duration) {
+		t.Helper()
+		if got := s.lease.aheadOfLast(); got != want {
+			t.Errorf("%s: got %s, want %s", why, got, want)
+		}
+	}
+	renewed := func(holder string, by time.Duration) {
+		s.held = s.record(holder)
+		s.held.RenewTime = metav1.NewTime(s.now.wall.Add(by))
+	}
+	look := func() {
+		if _, _, err := s.lease.Get(t.Context()); err != nil {
+			t.Errorf("reading the lease: %v", err)
+		}
+	}
+	expect("nobody was seen to renew", math.MaxInt64)
+	renewed("them", -3*time.Second)
+	look()
+	expect("as the renewal was seen", 3*time.Second)
+	s.pass(time.Minute)
+	look()
+	expect("the same renewal, and no more of the clocks", 3*time.Second)
+	renewed("them", 5*time.Second)
+	look()
+	expect("their clock is ahead", -5*time.Second)
+	s.pass(15 * time.Second)
+	renewed("us", 0)
+	look()
+	expect("our own says nothing", -5*time.Second)
+	if got := (*lease)(nil).aheadOfLast(); got != 0 {
+		t.Errorf("without a lease: got %s, want 0", got)
 	}
 }
 

@@ -223,7 +223,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	reconciler := controller.New(controller.Options{
 		Client: a.dryRun.client(a.manager.GetClient()), APIReader: a.manager.GetAPIReader(),
 		Recorder: a.dryRun.recorder(&shortNotes{a.manager.GetEventRecorder(controllerName)}),
-		Workers:  a.flags.workers, Clock: clock.RealClock{}, Listed: listed,
+		Workers:  a.flags.workers, Clock: clock.RealClock{}, Ahead: a.lease.aheadOfLast, Listed: listed,
 	})
 	heartbeats := resync.NewHeartbeats(reconciler, clock.RealClock{}, a.logger.WithName("heartbeats"))
 	clients, err := kubernetes.NewForConfigAndClient(a.manager.GetConfig(), a.manager.GetHTTPClient())

@@ -192,12 +192,12 @@ func (r *PodReconciler) drained(seen *observation, d lifecycle.Decision, c cours
 		return progress{} // nothing was ever said of the pod, and so there is nothing to write down
 	}
 	record := seen.newRecord(d.Want, c)
-	out := seen.outSince(c.all())
+	out, counted := seen.outSince(c.all())
 	if !draining(d.Row) || seen.drain == 0 || out.IsZero() {
 		return progress{record: record}
 	}
 	record.OutSince = &out
-	left := out.Add(seen.drain).Sub(r.clock.Now())
+	left := counted.Add(seen.drain).Sub(r.clock.Now())
 	if left <= 0 {
 		return progress{record: record}
 	}
@@ -228,15 +228,26 @@ func (o *observation) newRecord(want lifecycle.Want, c course) *lifecycle.Record
 	return &record
 }
 
-// outSince is when the last instance that may have been in service was taken out; zero where none was.
-func (o *observation) outSince(steps []step) time.Time {
-	var latest time.Time
+// outSince is when the last instance that may have been in service was taken out, and from when its drain counts; zero where
+// none was.
+func (o *observation) outSince(steps []step) (latest, counted time.Time) {
 	for _, s := range steps {
-		if c := o.page.calls[s.key()]; c != nil && c.outSince.After(latest) {
+		c := o.page.calls[s.key()]
+		if c == nil || c.outSince.IsZero() {
+			continue
+		}
+		from := c.outSince
+		if from.Equal(c.adopted.outSince) {
+			from = c.adopted.counted
+		}
+		if c.outSince.After(latest) {
 			latest = c.outSince
 		}
+		if from.After(counted) {
+			counted = from
+		}
 	}
-	return latest.Truncate(time.Millisecond)
+	return latest.Truncate(time.Millisecond), counted.Truncate(time.Millisecond)
 }
 
 // neverIn reports whether the instance can't have been put in service: the pod came under our eyes, we made no call for
@@ -270,15 +281,22 @@ func outStay(o *observation) bool {
 	}, appspub.LifecycleStateType(o.pod().Labels[appspub.LifecycleStateKey]))
 }
 
-// adopt takes the record's word for an acknowledgement, with the drain that it began. A time that is yet to come is not
-// ours, or another clock's: it must not hold the pod for longer than a drain.
+// adopt takes the record's word for an acknowledgement, with the drain that it began. The time was read from another
+// manager's clock, so the drain counts from the latest that it may have been by this one: no pod drains for less, and none
+// for longer than a drain from now on.
 func (r *PodReconciler) adopt(seen *observation, s step) {
 	now, since := r.clock.Now(), seen.input.Record.OutSince
 	c := seen.page.begun(s, now)
-	if since != nil && since.Before(now) {
-		c.outSince = *since
-	} else if since != nil {
-		c.outSince = now
-	}
 	c.acknowledged = true
+	if since == nil {
+		return
+	}
+	c.outSince = *since
+	c.adopted.outSince, c.adopted.counted = *since, *since
+	if r.ahead != nil {
+		c.adopted.counted = since.Add(r.ahead())
+	}
+	if c.adopted.counted.After(now) {
+		c.adopted.counted = now
+	}
 }

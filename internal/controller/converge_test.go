@@ -903,6 +903,43 @@ func TestADrainThatIsSaidToBeginInTheFuture(t *testing.T) {
 	w.expectHooks("", pod, "inPlaceUpdate")
 }
 
+func TestADrainThatAnotherClockBegan(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		// ahead is how much later the new leader's clock reads, and bound what it knows of that.
+		ahead, bound time.Duration
+		left         time.Duration
+	}{
+		"the same clock":        {"it goes on where it was", 0, 0, 10 * time.Second},
+		"one that is ahead":     {"5 s have passed, whatever the clock reads", 8 * time.Second, 8 * time.Second, 10 * time.Second},
+		"one that is behind":    {"the same", -3 * time.Second, -3 * time.Second, 10 * time.Second},
+		"a bound that is loose": {"it may take longer, and never less", 8 * time.Second, 9 * time.Second, 11 * time.Second},
+		"nothing is known":      {"it begins anew", 8 * time.Second, time.Hour, 15 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, draining15s)
+			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+			w.reconcile(pod)
+			began := w.record(pod).OutSince
+			w.sleep(5*time.Second + tc.ahead)
+			w.ahead = tc.bound
+			w.restart()
+			w.takeJournal()
+			w.expectResult(tc.reason, w.reconcile(pod), tc.left)
+			w.expectJournal("the drain costs neither a call nor a write")
+			w.sleep(tc.left)
+			w.reconcile(pod)
+			w.expectHooks(tc.reason, pod, "inPlaceUpdate")
+			if now := w.record(pod).OutSince; now == nil || !now.Equal(*began) {
+				t.Errorf("the record says out since %v, want %v", now, began)
+			}
+		})
+	}
+}
+
 // Several instances of one pod.
 
 func twoServices(web *kruisev1alpha1.CloneSet) {

@@ -84,6 +84,8 @@ type call struct {
 	began time.Time
 	// outSince is the acknowledgement that took the instance out, with no Register tried since.
 	outSince time.Time
+	// adopted is outSince as a record had it, by the clock of the manager that wrote it, and from when the drain counts.
+	adopted struct{ outSince, counted time.Time }
 	// doubtful: a call was answered by an error, so its outcome is unknown, and the registry has not confirmed since what it
 	// acknowledged after that.
 	doubtful bool

@@ -19,7 +19,7 @@ func (r *PodReconciler) proceed(seen *observation, d lifecycle.Decision, w *wait
 	if !set || w.unasked || !w.reason.ofRegistry() {
 		return lifecycle.Edit{}
 	}
-	if out := seen.outSince(seen.course(d).all()); draining(d.Row) && !out.IsZero() && deadline.Before(out.Add(seen.drain)) {
+	if _, out := seen.outSince(seen.course(d).all()); draining(d.Row) && !out.IsZero() && deadline.Before(out.Add(seen.drain)) {
 		deadline = out.Add(seen.drain)
 	}
 	left := deadline.Sub(r.clock.Now())

@@ -41,6 +41,9 @@ type Options struct {
 	// Workers is how many pods are worked on at once.
 	Workers int
 	Clock   clock.PassiveClock
+	// Ahead returns how much later, at most, the clock reads than that of the manager which led before. Nil is of one that
+	// has the same clock.
+	Ahead func() time.Duration
 	// Listed is closed once every registry was asked what there is, or took too long: no pod is worked on before, since
 	// what is listed costs no call. It must be closed within a minute. Nil waits for nothing.
 	Listed <-chan struct{}
@@ -53,6 +56,7 @@ type PodReconciler struct {
 	recorder  events.EventRecorder
 	workers   int
 	clock     clock.PassiveClock
+	ahead     func() time.Duration
 	listed    <-chan struct{}
 
 	settings  atomic.Pointer[Settings]
@@ -74,6 +78,7 @@ func New(o Options) *PodReconciler {
 		recorder:  o.Recorder,
 		workers:   o.Workers,
 		clock:     o.Clock,
+		ahead:     o.Ahead,
 		listed:    o.Listed,
 		applied:   make(chan struct{}, 1),
 		lost:      make(chan struct{}, 1),

@@ -72,6 +72,8 @@ type world struct {
 	onRead    func()
 	addresses int
 	moves     int
+	// ahead is what a new manager knows of its clock.
+	ahead time.Duration
 }
 
 func newWorld(t *testing.T, change ...func(*Settings)) *world {
@@ -145,7 +147,7 @@ func (w *world) restart() {
 	w.r = New(Options{
 		Client:    interceptor.NewClient(w.api, interceptor.Funcs{Get: w.cachedGet, List: w.cachedList, Patch: w.countedPatch}),
 		APIReader: interceptor.NewClient(w.api, interceptor.Funcs{Get: w.liveGet, List: w.liveList}),
-		Recorder:  w.events, Workers: 1, Clock: w.clock,
+		Recorder:  w.events, Workers: 1, Clock: w.clock, Ahead: func() time.Duration { return w.ahead },
 	})
 	w.r.Apply(w.settings)
 }
