@@ -22,6 +22,10 @@ type progress struct {
 	record *lifecycle.Record
 	// wait is what is still missing; empty once Kruise may go on.
 	wait wait
+	// behind is what the pod could not leave, which holds no hook that waits for the pod to be in service.
+	behind wait
+	// left are the steps that are taken only once such a hook is asserted.
+	left []step
 }
 
 // released reports whether Kruise may go on: the registry has acknowledged everything, and the drain has passed.
@@ -33,34 +37,58 @@ func (p progress) rehearsed() bool { return p.wait.reason == ReasonDryRun }
 // converge makes every registry of the pod say what it shall of every instance.
 func (r *PodReconciler) converge(ctx context.Context, seen *observation, d lifecycle.Decision) progress {
 	c := seen.course(d)
-	missing := r.move(ctx, seen, d, c)
-	if missing.reason == "" {
-		missing = r.probed(ctx, seen, d, c.left)
+	behind := r.ensureAll(ctx, seen, c.elsewhere)
+	switch d.Want {
+	case lifecycle.InService:
+		return r.join(ctx, seen, d, c, behind)
+	case lifecycle.Keep:
+		return progress{behind: behind.and(r.ensureAll(ctx, seen, c.left))}
+	case lifecycle.OutOfService, lifecycle.Absent:
 	}
-	if missing.reason != "" && d.Want == lifecycle.InService {
-		return progress{wait: missing}
-	}
-	for _, s := range c.left {
-		missing = missing.and(r.ensure(ctx, seen, s))
-	}
-	if missing.reason != "" || d.Want == lifecycle.Keep {
+	missing := behind.and(r.ensureAll(ctx, seen, c.present)).and(r.ensureAll(ctx, seen, c.left))
+	if missing.reason != "" {
 		return progress{wait: missing}
 	}
 	return r.drained(seen, d, c)
 }
 
-// move takes the steps but those that go last. What is missing in one registry keeps the pod out of no other.
-func (r *PodReconciler) move(ctx context.Context, seen *observation, d lifecycle.Decision, c course) (missing wait) {
-	stuck := map[string]bool{}
-	for _, s := range c.elsewhere {
-		w := r.ensure(ctx, seen, s)
-		stuck[s.registry] = stuck[s.registry] || w.reason != ""
-		missing = missing.and(w)
+// join puts the pod in service, and takes it out of what it has left once clients are given it. A hook that waits is
+// asserted before that.
+func (r *PodReconciler) join(
+	ctx context.Context, seen *observation, d lifecycle.Decision, c course, behind wait,
+) progress {
+	missing := r.ensureAll(ctx, seen, c.present)
+	if missing.reason == "" {
+		missing = r.probed(ctx, seen, d, c.left)
 	}
-	for _, s := range c.present {
-		if d.Want != lifecycle.InService || !stuck[s.registry] {
-			missing = missing.and(r.ensure(ctx, seen, s))
-		}
+	if missing.reason != "" {
+		return progress{wait: missing, behind: behind}
+	}
+	p := progress{behind: behind, left: c.left}
+	if d.Waiting == "" {
+		p.behind, p.left = behind.and(r.ensureAll(ctx, seen, c.left)), nil
+	}
+	p.record = seen.newRecord(d.Want, c)
+	return p
+}
+
+// leave takes the steps that waited for a hook to be asserted, and writes down what came of them.
+func (r *PodReconciler) leave(ctx context.Context, seen *observation, p *progress) (moved bool, err error) {
+	if len(p.left) == 0 {
+		return false, nil
+	}
+	p.behind = p.behind.and(r.ensureAll(ctx, seen, p.left))
+	d := lifecycle.Decide(seen.input)
+	if d.Want != lifecycle.InService {
+		return false, nil // it has moved on, and the next look at it says where to
+	}
+	return r.patch(ctx, seen, lifecycle.Edit{}, seen.newRecord(d.Want, seen.course(d)))
+}
+
+// ensureAll takes all steps. What is missing in one registry keeps the pod out of no other.
+func (r *PodReconciler) ensureAll(ctx context.Context, seen *observation, steps []step) (missing wait) {
+	for _, s := range steps {
+		missing = missing.and(r.ensure(ctx, seen, s))
 	}
 	return missing
 }
@@ -205,16 +233,29 @@ func (r *PodReconciler) drained(seen *observation, d lifecycle.Decision, c cours
 		message: fmt.Sprintf("out of rotation since %s, drains for %s", out.Format(time.RFC3339), seen.drain)}}
 }
 
+// askedOut reports whether a registry was asked to take out an instance of the pod, whatever it answered.
+func (o *observation) askedOut() bool {
+	for _, c := range o.page.calls {
+		if (c.want == lifecycle.OutOfService || c.want == lifecycle.Absent) && (c.acknowledged || c.doubtful) {
+			return true
+		}
+	}
+	return false
+}
+
 // draining reports whether a drain counts in the row. kubelet does not wait with a pod that is being deleted already.
 func draining(row lifecycle.Row) bool {
 	return row == lifecycle.RowPreparingDelete || row == lifecycle.RowPreparingUpdate
 }
 
-// newRecord names the pod's instances, or all that were taken out where its description does not tell which those are.
+// newRecord names the pod's instances and those that it has yet to leave, or all that were taken out where its
+// description does not tell which those are.
 func (o *observation) newRecord(want lifecycle.Want, c course) *lifecycle.Record {
 	named := c.present
-	if len(named) == 0 {
-		named = c.all()
+	for _, s := range slices.Concat(c.elsewhere, c.left) {
+		if len(c.present) == 0 || !o.page.certain(s) {
+			named = append(slices.Clip(named), s)
+		}
 	}
 	instances := make([]lifecycle.Recorded, 0, len(named))
 	for _, s := range named {

@@ -168,9 +168,9 @@ func TestAnUnknownOutcomeIsAskedForAgain(t *testing.T) {
 			tc.fault(w.registry)
 
 			result := w.reconcile(pod)
-			w.expectJournal(tc.reason, deregisters+failed)
+			w.expectJournal(tc.reason, deregisters+failed, writes)
 			w.expectResult("the first step of the back-off", result, backoffBase)
-			w.expectHooks("nobody has acknowledged", pod, "preNormal inPlaceUpdate preDelete")
+			w.expectHooks("nobody has acknowledged", pod, "inPlaceUpdate preDelete")
 			w.expectEvents(tc.reason, tc.event)
 
 			w.reconcile(pod)
@@ -497,7 +497,7 @@ func TestATimeOutOfWhatIsWantedAnywayNeedsNoSettling(t *testing.T) {
 	w.registry.FailNext(anyCall(), context.DeadlineExceeded)
 	w.reconcile(pod)
 	w.reconcile(pod)
-	w.expectJournal("a FailOver that lands after a FailOver changes nothing", failsOver+failed, failsOver, writes)
+	w.expectJournal("a FailOver that lands after a FailOver changes nothing", failsOver+failed, writes, failsOver, writes)
 }
 
 func TestALateFailOverHoldsTheNextAssertion(t *testing.T) {
@@ -512,7 +512,7 @@ func TestALateFailOverHoldsTheNextAssertion(t *testing.T) {
 
 	w.reconcile(pod)
 	w.expectJournal("it is put in, and can be thrown out again", registers)
-	w.expectHooks("Kruise counts on it once the hook is set", pod, "preNormal preDelete")
+	w.expectHooks("Kruise counts on it once the hook is set", pod, "preDelete")
 
 	w.sleep(2 * testTimeout)
 	w.reconcile(pod)
@@ -631,10 +631,12 @@ func TestANewAddress(t *testing.T) {
 	w.changePod(pod, moveTo("10.0.0.9"))
 	w.registry.FailNext(anyCall(), errors.New("down"))
 	w.reconcile(pod)
-	w.expectJournal("the old one goes first, and the new one waits for that", deregisters+failed)
+	w.expectJournal("the old one goes first, and the new one does not wait for it", deregisters+failed,
+		"Register web@10.0.0.9:8080", writes)
+	w.expectWaits("what is left is shown", Wait{Reason: "RegistryUnavailable", Since: w.clock.Now()})
 
 	w.reconcile(pod)
-	w.expectJournal("the old one first", deregisters, "Register web@10.0.0.9:8080", writes)
+	w.expectJournal("it is tried again, and the record names it until then", deregisters, writes)
 	w.reconcile(pod)
 	w.expectJournal("once")
 
@@ -709,7 +711,7 @@ func TestAnInstanceThatNoRecordNames(t *testing.T) {
 	w.takeJournal()
 	w.changePod(pod, annotated(service.AnnotationServices, "api=9090"))
 	w.reconcile(pod)
-	w.expectJournal("this process put it in service, record or not", "Register api@10.0.0.1:9090", deregisters, writes)
+	w.expectJournal("this process put it in service, record or not", "Register api@10.0.0.1:9090", writes, deregisters, writes)
 }
 
 func TestAServiceThatIsNoLongerThePods(t *testing.T) {
@@ -753,8 +755,8 @@ func TestADrain(t *testing.T) {
 		held  string
 		freed string
 	}{
-		"before a deletion": {appspub.LifecycleStatePreparingDelete, deregisters, "preNormal inPlaceUpdate preDelete", "inPlaceUpdate"},
-		"before an update":  {appspub.LifecycleStatePreparingUpdate, failsOver, "preNormal inPlaceUpdate preDelete", "preDelete"},
+		"before a deletion": {appspub.LifecycleStatePreparingDelete, deregisters, "inPlaceUpdate preDelete", "inPlaceUpdate"},
+		"before an update":  {appspub.LifecycleStatePreparingUpdate, failsOver, "inPlaceUpdate preDelete", "preDelete"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -968,8 +970,8 @@ func TestSeveralInstances(t *testing.T) {
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	w.registry.FailNext(admin, errors.New("down"))
 	w.reconcile(pod)
-	w.expectJournal("one fails, and the other is taken out all the same", "Deregister admin@10.0.0.1:9090 failed", deregisters)
-	w.expectHooks("the hook waits for all of them", pod, "preNormal inPlaceUpdate preDelete")
+	w.expectJournal("one fails, and the other is taken out all the same", "Deregister admin@10.0.0.1:9090 failed", deregisters, writes)
+	w.expectHooks("the hook waits for all of them", pod, "inPlaceUpdate preDelete")
 	w.reconcile(pod)
 	w.expectJournal("", "Deregister admin@10.0.0.1:9090", writes)
 	w.expectHooks("", pod, "inPlaceUpdate")
@@ -1021,7 +1023,7 @@ func TestSettingsApplied(t *testing.T) {
 	w.apply(func(s *Settings) { s.use(registrytest.NewFake(w.backend)); s.Drain = 0 })
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	w.expectResult("the Register can still land", w.reconcile(pod), 2*testTimeout-time.Second)
-	w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
+	w.expectHooks("", pod, "inPlaceUpdate preDelete")
 }
 
 func TestRotatedCredentialsMoveNoPod(t *testing.T) {
@@ -1053,7 +1055,7 @@ func TestRotatedCredentialsMoveNoPod(t *testing.T) {
 	}
 	w.kruiseMoves(late, appspub.LifecycleStatePreparingDelete)
 	w.expectResult("a Register of the retired client can still land", w.reconcile(late), 2*testTimeout-6*time.Second)
-	w.expectHooks("", late, "preNormal inPlaceUpdate preDelete")
+	w.expectHooks("", late, "inPlaceUpdate preDelete")
 }
 
 func (s *Settings) identify(name, as string) {

@@ -343,5 +343,11 @@ func (c *call) said(s step) bool {
 	return c.stands(s.want) && (s.want != lifecycle.InService || c.instance.Equal(s.instance))
 }
 
+// certain reports whether the registry has acknowledged the step, and nothing can have undone it or still will.
+func (p *page) certain(s step) bool {
+	c := p.calls[s.key()]
+	return c.said(s) && c.settled() && !p.asks(s.key())
+}
+
 // settled reports whether the call began after everything that could still have undone it.
 func (c *call) settled() bool { return !c.began.Before(c.unsettledUntil()) }

@@ -61,7 +61,7 @@ func TestADepartureFromARegistryThatWasDropped(t *testing.T) {
 	both := w.withoutRegistry("new")
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	w.reconcile(pod)
-	w.expectJournal("", deregisters)
+	w.expectJournal("", deregisters, writes)
 	w.removePod(pod)
 	w.expectResult("it is still in the other one", w.reconcile(pod), backoffCap)
 	w.expectJournal("")
@@ -79,10 +79,10 @@ func TestADepartureOfAPodThatWasKept(t *testing.T) {
 	w.restart()
 	w.changePod(pod, unready, annotated(service.AnnotationRegistries, "default"))
 	w.reconcile(pod)
-	w.expectJournal("it stays where it is, but for what it has left", "new: "+deregisters)
+	w.expectJournal("it stays where it is: it is not known to be in service where it belongs")
 	w.removePod(pod)
 	w.reconcile(pod)
-	w.expectJournal("", deregisters)
+	w.expectJournal("", deregisters, "new: "+deregisters)
 	w.expectAbsent(pod)
 }
 
@@ -224,7 +224,7 @@ func TestAnAddressThatOneRegistryKeeps(t *testing.T) {
 	w.registry.Fail(registrytest.Match{}, errors.New("down"))
 	w.reconcile(pod)
 	w.expectJournal("one that is down keeps the pod out of no other",
-		deregisters+failed, "new: "+deregisters, "new: Register web@10.0.0.9:8080")
+		deregisters+failed, "new: "+deregisters, "Register web@10.0.0.9:8080"+failed, "new: Register web@10.0.0.9:8080")
 }
 
 func TestAnAddressThatOneRegistryKeepsInOneService(t *testing.T) {
@@ -234,7 +234,8 @@ func TestAnAddressThatOneRegistryKeepsInOneService(t *testing.T) {
 	w.changePod(pod, func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.9" })
 	w.registry.FailNext(registrytest.Match{Service: "admin"}, errors.New("down"))
 	w.reconcile(pod)
-	w.expectJournal("all that it was goes before anything that it is comes", "Deregister admin@10.0.0.1:9090"+failed, deregisters)
+	w.expectJournal("all that it was goes before anything that it is comes, and holds it up no longer than that",
+		"Deregister admin@10.0.0.1:9090"+failed, deregisters, "Register admin@10.0.0.9:9090", "Register web@10.0.0.9:8080", writes)
 }
 
 func TestADrainOfAPodThatDoesNotParse(t *testing.T) {
@@ -253,7 +254,7 @@ func TestADrainOfAPodThatDoesNotParse(t *testing.T) {
 			w.restart()
 			w.sleep(5 * time.Second)
 			w.reconcile(pod)
-			w.expectHooks("the drain has not passed", pod, "preNormal inPlaceUpdate preDelete")
+			w.expectHooks("the drain has not passed", pod, "inPlaceUpdate preDelete")
 			w.sleep(15 * time.Second)
 			w.reconcile(pod)
 			w.expectHooks("", pod, "inPlaceUpdate")

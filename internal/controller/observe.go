@@ -28,8 +28,8 @@ type observation struct {
 	page     *page
 	input    lifecycle.Input
 
-	// targets are those that the pod has now, as far as its description tells. A problem with it is in the way of putting
-	// them in service, and never of taking them out.
+	// targets are those that the pod has now, as far as its description tells. A problem with it keeps the pod from being
+	// put in service, and nothing else.
 	targets []target
 	problem wait
 	drain   time.Duration
@@ -90,6 +90,7 @@ func (r *PodReconciler) observe(ctx context.Context, req Request) (*observation,
 		return nil, err
 	}
 	r.observeTargets(seen, node)
+	seen.input.Blocked = seen.problem.reason != ""
 	r.observePeers(seen)
 	observeGuard(seen, workload != nil)
 	r.recall(seen)
@@ -143,18 +144,14 @@ func (r *PodReconciler) claimed(pod *corev1.Pod, settings *Settings, endpoints [
 	return ""
 }
 
-// blocks says why nothing may be done with the pod although it shall be; empty where nothing is in the way.
-func (o *observation) blocks(d lifecycle.Decision) wait {
-	switch {
-	case o.unsupported != "" && d.Row != lifecycle.RowGone:
-		return wait{reason: ReasonUnsupportedWorkload, message: fmt.Sprintf(
-			"the pod has a finalizer or mark of ours and belongs to a %s; only CloneSets are driven: "+
-				"take it out of the template, or out of hooks.owned", o.unsupported)}
-	case d.Want == lifecycle.InService:
-		return o.problem
-	default:
+// refused says why Rollcall does not drive the pod; empty where it does.
+func (o *observation) refused(d lifecycle.Decision) wait {
+	if o.unsupported == "" || d.Row == lifecycle.RowGone {
 		return wait{}
 	}
+	return wait{reason: ReasonUnsupportedWorkload, message: fmt.Sprintf(
+		"the pod has a finalizer or mark that hooks.owned or hooks.newlyCreated claims, and belongs to a %s; Rollcall drives only "+
+			"CloneSets: take it out of the template, or the key out of the configuration", o.unsupported)}
 }
 
 // known are the instances that this process made calls for, or that the record names.

@@ -388,11 +388,11 @@ func TestAPodThatCannotBeArmedIsNotPutInService(t *testing.T) {
 			want: []string{writes + failed},
 		},
 		"no longer ready": {
-			reason: "the write's answer is newer than the cache",
+			reason: "the API server refuses what was decided on a ready pod",
 			meet: func(w *world, pod *corev1.Pod) {
 				w.afterNextRead(func() { w.changePod(pod, unready) })
 			},
-			want: []string{writes},
+			want: []string{writes + failed},
 		},
 	}
 	for name, tc := range cases {

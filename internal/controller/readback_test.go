@@ -61,8 +61,8 @@ func TestAnUnknownOutcomeIsReadBack(t *testing.T) {
 			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 			tc.fault(w.registry)
 			w.reconcile(pod)
-			w.expectJournal("before it is acknowledged there is nothing to confirm", deregisters+failed)
-			w.expectHooks(tc.reason, pod, "preNormal inPlaceUpdate preDelete")
+			w.expectJournal("before it is acknowledged there is nothing to confirm", deregisters+failed, writes)
+			w.expectHooks(tc.reason, pod, "inPlaceUpdate preDelete")
 
 			w.reconcile(pod)
 			w.expectJournal(tc.reason+": the acknowledged call is confirmed before the release", deregisters, asks, writes)
@@ -128,7 +128,7 @@ func TestARegistryThatCannotBeAskedIsTakenAtItsWord(t *testing.T) {
 	w.registry.FailNext(anyCall(), errors.New("connection reset"))
 	w.reconcile(pod)
 	w.reconcile(pod)
-	w.expectJournal("there is nobody to ask", deregisters+failed, deregisters, writes)
+	w.expectJournal("there is nobody to ask", deregisters+failed, writes, deregisters, writes)
 	w.removePod(pod)
 	w.reconcile(pod)
 	w.expectNoPages("nor is there once the pod is gone")
@@ -246,7 +246,7 @@ func TestAReadBackThatFails(t *testing.T) {
 			result := w.reconcile(pod)
 			w.expectJournal(tc.reason, deregisters, asks+failed)
 			w.expectResult(tc.reason, result, tc.want)
-			w.expectHooks(tc.reason, pod, "preNormal inPlaceUpdate preDelete")
+			w.expectHooks(tc.reason, pod, "inPlaceUpdate preDelete")
 
 			w.sleep(tc.want)
 			w.reconcile(pod)
@@ -270,7 +270,7 @@ func TestARegistryThatContradictsItself(t *testing.T) {
 	})
 	w.reconcile(pod)
 	w.expectJournal("it is told again once, and then with a back-off", deregisters, asks, deregisters, asks)
-	w.expectHooks("it is in service, whatever was acknowledged", pod, "preNormal inPlaceUpdate preDelete")
+	w.expectHooks("it is in service, whatever was acknowledged", pod, "inPlaceUpdate preDelete")
 	w.expectEvents("a person has to look", "Warning NotConfirmed hook preDelete waits: service \"web\" at 10.0.0.1:8080: "+
 		"the registry has acknowledged that it is Absent, and says InService")
 
@@ -312,5 +312,5 @@ func TestAReadBackThatAStopCutsOffIsNoTrouble(t *testing.T) {
 	w.must(err, "reconciling")
 	w.expectJournal("nobody knows whether it is out", deregisters, asks+failed)
 	w.expectEvents("nothing is wrong but what was before", "Normal Resolved ")
-	w.expectHooks("the next manager asks again", pod, "preNormal inPlaceUpdate preDelete")
+	w.expectHooks("the next manager asks again", pod, "inPlaceUpdate preDelete")
 }

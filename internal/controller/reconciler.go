@@ -157,8 +157,8 @@ func (r *PodReconciler) Reconcile(ctx context.Context, req Request) (reconcile.R
 
 	decision := lifecycle.Decide(seen.input)
 	r.refuseSkip(seen, decision)
-	if blocked := seen.blocks(decision); blocked.reason != "" {
-		return r.block(ctx, seen, decision, blocked)
+	if refused := seen.refused(decision); refused.reason != "" {
+		return r.refuse(ctx, seen, decision, refused)
 	}
 
 	moved, err := r.prepare(ctx, seen, decision)
@@ -172,7 +172,11 @@ func (r *PodReconciler) Reconcile(ctx context.Context, req Request) (reconcile.R
 	if moved || err != nil {
 		return r.unwritten(seen, decision, err)
 	}
-	return r.report(seen, lifecycle.Decide(seen.input), progress.wait), nil
+	moved, err = r.leave(ctx, seen, &progress)
+	if moved || err != nil {
+		return r.unwritten(seen, decision, err)
+	}
+	return r.report(seen, lifecycle.Decide(seen.input), progress.wait.and(progress.behind)), nil
 }
 
 // prepare writes what does not wait for the registry: what is armed, and what a person lets go.
@@ -187,23 +191,26 @@ func (r *PodReconciler) prepare(ctx context.Context, seen *observation, d lifecy
 func (r *PodReconciler) conclude(
 	ctx context.Context, seen *observation, d lifecycle.Decision, p *progress,
 ) (moved bool, err error) {
-	edit, waits := d.Then, !p.released() && !p.rehearsed()
-	if waits {
+	edit, proceeds := d.Then, false
+	if !p.released() && !p.rehearsed() {
 		edit = r.proceed(seen, d, &p.wait)
+		proceeds = !edit.Empty()
+		if !proceeds && seen.askedOut() {
+			edit = d.Out
+		}
 	}
 	before := seen.pod()
 	if moved, err = r.patch(ctx, seen, edit, p.record); moved || err != nil {
 		return moved, err
 	}
-	if waits && !edit.Empty() && seen.pod() != before { // a dry run has told what it would do
+	if proceeds && seen.pod() != before { // a dry run has told what it would do
 		r.proceeded(seen, d, p.wait)
 	}
 	return false, nil
 }
 
-// block leaves a pod out of service that can't be put in. What Then clears of it are handlers that nobody names any more,
-// and those need not wait.
-func (r *PodReconciler) block(
+// refuse leaves a pod as it is that Rollcall does not drive, but for handlers that no workload names any more.
+func (r *PodReconciler) refuse(
 	ctx context.Context, seen *observation, d lifecycle.Decision, why wait,
 ) (reconcile.Result, error) {
 	moved, err := r.patch(ctx, seen, lifecycle.Edit{Clear: d.Then.Clear}, nil)

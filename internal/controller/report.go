@@ -276,6 +276,8 @@ func (r *PodReconciler) dated(seen *observation, w wait) wait {
 // explain finds what keeps a pod waiting, or needs a person's look, although the registry says what it shall.
 func (o *observation) explain(d lifecycle.Decision) wait {
 	switch {
+	case o.problem.reason != "" && d.Row.Serves():
+		return o.problem
 	case d.Row == lifecycle.RowUnknownState:
 		return wait{reason: ReasonUnknownState, message: fmt.Sprintf(
 			"lifecycle state %q is not one that Rollcall knows: the registry is left as it is; see the supported OpenKruise versions",

@@ -135,14 +135,14 @@ func TestWhyAPodWaits(t *testing.T) {
 		"a workload of another kind, ready": {
 			reason: "it is not driven",
 			pod:    []func(*corev1.Pod){ofAStatefulSet, inState(appspub.LifecycleStateNormal)},
-			event:  "Warning UnsupportedWorkload the pod has a finalizer or mark of ours and belongs to a StatefulSet",
+			event:  "Warning UnsupportedWorkload the pod has a finalizer or mark that hooks.owned or hooks.newlyCreated claims, and belongs to a StatefulSet",
 			wait:   Wait{Reason: "UnsupportedWorkload", Since: testEpoch()},
 			after:  backoffCap,
 		},
 		"a workload of another kind": {
 			reason: "nobody will ever release its finalizer",
 			pod:    []func(*corev1.Pod){ofAStatefulSet, inState(appspub.LifecycleStatePreparingDelete)},
-			event:  "Warning UnsupportedWorkload the pod has a finalizer or mark of ours and belongs to a StatefulSet",
+			event:  "Warning UnsupportedWorkload the pod has a finalizer or mark that hooks.owned or hooks.newlyCreated claims, and belongs to a StatefulSet",
 			wait:   Wait{Reason: "UnsupportedWorkload", Since: testEpoch()},
 			after:  backoffCap,
 		},

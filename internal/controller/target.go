@@ -69,27 +69,26 @@ type step struct {
 	want lifecycle.Want
 }
 
-// course are the steps in the order in which they must be taken while a pod is to be in service. An address that is no
-// longer the pod's goes first in each registry, since it may be another pod's soon. A service or a registry that the pod
-// has left goes last, when clients are given the pod in all others, so that there is no moment at which they find it
-// nowhere.
+// course are the steps in their order. An address that is no longer the pod's goes first, since it may be another pod's
+// soon. A service or a registry that the pod has left goes last, when clients are given the pod in all others, so that
+// there is no moment at which they find it nowhere.
 type course struct {
 	elsewhere, present, left []step
 }
 
 func (c course) all() []step { return slices.Concat(c.elsewhere, c.present, c.left) }
 
-// course leaves a pod that shall stay as it is where it is now, and where it isn't known what the pod is, in all that it
-// was in before, too.
+// course of a pod that stays as it is takes out only an address that it no longer has, and what it has left for where it
+// is in service by now.
 func (o *observation) course(d lifecycle.Decision) course {
 	var c course
-	if d.Want == lifecycle.Keep && (d.Row == lifecycle.RowUnknownState || o.problem.reason != "") {
+	known, address, keeps := o.known(), o.pod().Status.PodIP, d.Want == lifecycle.Keep
+	if keeps && (d.Row == lifecycle.RowUnknownState || address == "") {
 		return c
 	}
-	known := o.known()
 	for _, t := range o.targets {
 		delete(known, t.key())
-		if d.Want == lifecycle.Keep {
+		if keeps {
 			continue
 		}
 		if d.Want != lifecycle.InService {
@@ -99,9 +98,10 @@ func (o *observation) course(d lifecycle.Decision) course {
 	}
 	for _, in := range slices.SortedFunc(maps.Keys(known), lifecycle.Recorded.Compare) {
 		s := step{target: targetOf(o.settings.Cluster, o.pod(), in), want: lifecycle.Absent}
-		if in.Address != o.pod().Status.PodIP {
+		switch {
+		case in.Address != address:
 			c.elsewhere = append(c.elsewhere, s)
-		} else {
+		case !keeps || o.arrived():
 			if d.Want != lifecycle.Absent && o.staysUnderAnotherName(in) {
 				s.instance.Registry = in.Registry
 			}
@@ -119,4 +119,10 @@ func (o *observation) staysUnderAnotherName(in lifecycle.Recorded) bool {
 		other.Registry = in.Registry
 		return other == in && t.registry != in.Registry
 	})
+}
+
+// arrived reports whether the pod is known to be in service everywhere that it belongs.
+func (o *observation) arrived() bool {
+	away := func(t target) bool { return o.unsaid(step{target: t, want: lifecycle.InService}) }
+	return o.problem.reason == "" && !slices.ContainsFunc(o.targets, away)
 }

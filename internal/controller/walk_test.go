@@ -175,6 +175,12 @@ func (w *walk) inService() bool {
 	return slices.Equal(w.in(), slices.Sorted(slices.Values(w.settings.DefaultRegistries)))
 }
 
+// found reports whether all of the pod's registries give it to clients. It may have yet to leave others.
+func (w *walk) found() bool {
+	in := w.in()
+	return !slices.ContainsFunc(w.settings.DefaultRegistries, func(name string) bool { return !slices.Contains(in, name) })
+}
+
 // isOut reports whether no registry gives it to clients.
 func (w *walk) isOut() bool { return len(w.in()) == 0 }
 
@@ -455,12 +461,10 @@ func (w *walk) check(before *corev1.Pod) {
 	set := func(hook string) bool { return !slices.Contains(was, hook) && slices.Contains(is, hook) }
 	cleared := func(hook string) bool { return slices.Contains(was, hook) && !slices.Contains(is, hook) }
 	state := appspub.LifecycleStateType(before.Labels[appspub.LifecycleStateKey])
-	if w.asks && (set("preNormal") || set("inPlaceUpdate") || cleared("preDelete") || cleared("inPlaceUpdate")) {
-		w.checkDoubts()
-	}
 	switch {
 	case set("preNormal"), set("inPlaceUpdate") && state == appspub.LifecycleStateUpdated:
-		if !w.inService() {
+		w.checkDoubts(w.settings.DefaultRegistries)
+		if !w.found() {
 			w.broken("asserted while it is in %q of %q", w.in(), w.settings.DefaultRegistries)
 		}
 		if w.canLand(func(c pendingCall) bool {
@@ -469,6 +473,7 @@ func (w *walk) check(before *corev1.Pod) {
 			w.broken("asserted while a call can still take it out")
 		}
 	case cleared("preDelete"), cleared("inPlaceUpdate"):
+		w.checkDoubts(w.settings.names())
 		if !w.isOut() {
 			w.broken("released in service in %q", w.in())
 		}
@@ -481,11 +486,11 @@ func (w *walk) check(before *corev1.Pod) {
 	}
 }
 
-// checkDoubts wants every registry that there is asked what became of the calls that failed.
-func (w *walk) checkDoubts() {
+// checkDoubts wants each of the registries asked what became of the calls that failed.
+func (w *walk) checkDoubts(names []string) {
 	for doubted := range w.doubted {
 		name, _, _ := strings.Cut(doubted, " ")
-		if _, there := w.settings.Registries[name]; there {
+		if _, there := w.settings.Registries[name]; w.asks && there && slices.Contains(names, name) {
 			w.broken("flipped, and nobody has asked %s what became of a call", doubted)
 		}
 	}

@@ -36,6 +36,9 @@ const (
 	RowUnknownState         Row = 11
 )
 
+// Serves reports whether a pod in this row is to be in service.
+func (r Row) Serves() bool { return r == RowUpdated || r == RowPreparingNormal || r == RowNormal }
+
 // Input is all that a decision rests on.
 type Input struct {
 	Pod       *corev1.Pod
@@ -50,6 +53,8 @@ type Input struct {
 	Skips []Hook
 	// Guard is what shall become of the [GuardFinalizer].
 	Guard Guard
+	// Blocked reports that the pod can't be put in service as it is described. It stays where it is then.
+	Blocked bool
 }
 
 // Decision says what the registry shall say and what follows.
@@ -59,6 +64,9 @@ type Decision struct {
 	// Arm is written before the registry is told anything: hooks without which Kruise would not ask before it
 	// updates or deletes a pod that is in rotation, and the guard. What it clears is no more than a guard that nobody wants.
 	Arm Edit
+	// Out is the part of Then that is written as soon as a registry was asked to take the pod out, whatever it answered: at
+	// the latest with the write that begins the drain. It releases no hook.
+	Out Edit
 	// Then is written once the registry has acknowledged Want, and only then.
 	Then Edit
 	// Waiting is the hook that Kruise waits for now because of a handler of ours; empty where it waits for nothing.
@@ -93,6 +101,7 @@ func Decide(in Input) Decision {
 	}
 	in.guard(&d)
 	d.Arm = in.needed(d.Arm)
+	d.Out = in.needed(d.Out)
 	d.Then = in.needed(d.Then)
 	d.Waiting = in.waiting(d.Row)
 	d.Releases = in.releases(d)
@@ -100,33 +109,43 @@ func Decide(in Input) Decision {
 	return d
 }
 
-// rule is the decision table. The edits it returns are the full intent; Decide leaves out what is so already.
+// rule applies the decision table, and leaves a pod that is blocked where it is: it is armed, and nothing follows.
 func rule(in Input) Decision {
+	d := table(in)
+	if in.Blocked && d.Want == InService {
+		return Decision{Row: d.Row, Want: Keep, Arm: d.Arm}
+	}
+	return d
+}
+
+// table is the decision table. The edits it returns are the full intent; Decide leaves out what is so already.
+func table(in Input) Decision {
 	h, ready := in.Hooks, IsReady(in.Pod)
+	// A pod that is out loses preNormal first: should its deletion be cancelled, Kruise must wait again until it is back in.
+	// A key of another hook stays, since Kruise goes on without it and does not ask.
+	out := Edit{Clear: without(h.PreNormal, union(h.PreDelete, h.InPlaceUpdate))}
 	if in.Pod.DeletionTimestamp != nil || finished(in.Pod) {
 		return Decision{Row: RowGone, Want: Absent, Then: in.releaseAll()}
 	}
 	switch state(in.Pod) {
 	case appspub.LifecycleStatePreparingDelete:
-		// preNormal goes too: should the deletion be cancelled, Kruise must wait again until the pod is back in.
-		return Decision{Row: RowPreparingDelete, Want: Absent, Then: Edit{Clear: union(h.PreDelete, h.PreNormal)}}
+		return Decision{Row: RowPreparingDelete, Want: Absent, Out: Edit{Clear: without(h.PreNormal, h.PreDelete)},
+			Then: Edit{Clear: union(h.PreDelete, h.PreNormal)}}
 	case appspub.LifecycleStatePreparingUpdate:
-		// As above: a deletion may begin and be cancelled before the pod is back in. A key of preDelete stays, since without
-		// it Kruise would delete the pod and ask nobody.
-		return Decision{Row: RowPreparingUpdate, Want: OutOfService,
-			Then: Edit{Clear: union(h.InPlaceUpdate, without(h.PreNormal, h.PreDelete))}}
+		return Decision{Row: RowPreparingUpdate, Want: OutOfService, Out: out,
+			Then: Edit{Clear: union(h.InPlaceUpdate, out.Clear)}}
 	case appspub.LifecycleStateUpdating:
-		return Decision{Row: RowUpdating, Want: OutOfService}
+		return Decision{Row: RowUpdating, Want: OutOfService, Out: out, Then: out}
 	case appspub.LifecycleStateUpdated:
 		if !ready {
-			return Decision{Row: RowUpdatedNotReady, Want: OutOfService}
+			return Decision{Row: RowUpdatedNotReady, Want: OutOfService, Out: out, Then: out}
 		}
 		return Decision{Row: RowUpdated, Want: InService,
 			Arm:  Edit{Set: without(h.PreDelete, h.InPlaceUpdate)},
 			Then: Edit{Set: union(h.InPlaceUpdate, h.PreNormal)}}
 	case appspub.LifecycleStatePreparingNormal:
 		if !ready {
-			return Decision{Row: RowPreparingNormalUnfit, Want: OutOfService}
+			return Decision{Row: RowPreparingNormalUnfit, Want: OutOfService, Out: out, Then: out}
 		}
 		return Decision{Row: RowPreparingNormal, Want: InService,
 			Arm:  Edit{Set: without(union(h.PreDelete, h.InPlaceUpdate), h.PreNormal)},

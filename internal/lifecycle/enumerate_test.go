@@ -375,6 +375,7 @@ func (c *checker) check(r row) {
 		if r.mark.name == "none" && !r.crowded {
 			c.checkPure(d)
 			c.checkPolicies(d)
+			c.checkBlocked(d)
 			c.checkSkips(d)
 		}
 		c.checkOutcome(d)
@@ -445,6 +446,25 @@ func (c *checker) checkPolicies(d Decision) {
 				c.fail("%s and panic %t decide otherwise: %s", in.Unready, in.Panic, cmp.Diff(d, other))
 			}
 		}
+	}
+}
+
+// checkBlocked: a pod that can't be put in service stays where it is and is armed; everything else goes on.
+func (c *checker) checkBlocked(d Decision) {
+	in := c.input(c.pod)
+	in.Blocked = true
+	blocked := Decide(in)
+	if d.Want == InService {
+		if armed := without(d.Arm.Set, []Handler{guardHandler()}); !slices.Equal(armed, blocked.Arm.Set) {
+			c.fail("arms %v where the pod is blocked, want %v", blocked.Arm.Set, armed)
+		}
+		if len(blocked.Then.Set) > 0 || len(blocked.Then.ClearMarks) > 0 || !slices.Equal(blocked.Then.Clear, d.Then.Clear) {
+			c.fail("does %+v to a pod that is blocked", blocked.Then)
+		}
+		d.Want, d.Arm.Set, d.Then = Keep, blocked.Arm.Set, blocked.Then
+	}
+	if !reflect.DeepEqual(d, blocked) {
+		c.fail("a pod that is blocked is decided otherwise: %s", cmp.Diff(d, blocked))
 	}
 }
 
@@ -648,7 +668,8 @@ func (c *checker) checkArmedFirst(d Decision) {
 func (c *checker) checkOutcome(d Decision) {
 	armed := c.apply(c.pod, d.Arm, nil)
 	next := Decide(c.input(armed))
-	want := Decision{Row: d.Row, Want: d.Want, Then: remaining(d.Then, d.Arm), Waiting: d.Waiting, Releases: d.Releases}
+	want := Decision{Row: d.Row, Want: d.Want, Out: d.Out, Then: remaining(d.Then, d.Arm), Waiting: d.Waiting,
+		Releases: d.Releases}
 	if len(d.Arm.Clear) > 0 && want.Then.Empty() {
 		want.Waiting, want.Releases = "", false // the guard was all that held the pod
 	}
@@ -658,6 +679,7 @@ func (c *checker) checkOutcome(d Decision) {
 	if !next.Arm.Empty() || next.Want != d.Want {
 		c.fail("armed, and still arms %v (wants %s)", next.Arm, next.Want)
 	}
+	c.checkOut(armed, next)
 	record := c.recordOf(armed, d)
 	done := c.apply(armed, next.Then, record)
 	last := Decide(c.input(done))
@@ -674,6 +696,31 @@ func (c *checker) checkOutcome(d Decision) {
 	}
 	c.checkDone(d, done)
 	c.checkSpared(done)
+}
+
+// checkOut: what is written while the drain runs keeps Kruise from counting the pod available, and releases nothing.
+func (c *checker) checkOut(pod *corev1.Pod, d Decision) {
+	if len(d.Out.Set) > 0 || len(without(d.Out.Clear, c.hooks.PreNormal)) > 0 || len(without(d.Out.Clear, d.Then.Clear)) > 0 {
+		c.fail("writes %+v while the pod drains, and %+v after", d.Out, d.Then)
+	}
+	other := union(c.hooks.PreDelete, c.hooks.InPlaceUpdate)
+	if d.Row == RowPreparingDelete {
+		other = c.hooks.PreDelete // Kruise looks at no other
+	}
+	expected := filter(without(c.hooks.PreNormal, other), func(h Handler) bool { return carries(pod, h) })
+	isOut := d.Want == OutOfService && d.Row != RowNormalNotReady || d.Row == RowPreparingDelete
+	if isOut && !slices.Equal(expected, d.Out.Clear) {
+		c.fail("clears %v of preNormal while the pod is out, want %v", d.Out.Clear, expected)
+	}
+	next := Decide(c.input(c.apply(pod, d.Out, nil)))
+	want := d
+	want.Out, want.Then = Edit{}, remaining(d.Then, d.Out)
+	if d.Row == RowPreparingNormalUnfit && len(d.Out.Clear) > 0 {
+		want.Waiting = PreNormal // it waits again
+	}
+	if !reflect.DeepEqual(want, next) {
+		c.fail("what is written while the pod drains changed the decision: %s", cmp.Diff(want, next))
+	}
 }
 
 // remaining is what is left of the edit once the other was written.
@@ -842,6 +889,11 @@ func (c *checker) checkGuards(pod *corev1.Pod, patch []byte, edit Edit) {
 	if _, found := pod.Annotations[appspub.LifecycleTimestampKey]; found {
 		moved["annotations lost"] = func(p *corev1.Pod) { p.Annotations = nil }
 	}
+	if len(edit.Set) > 0 {
+		moved["not ready by now"] = func(p *corev1.Pod) { p.Status.Conditions = notReady(p.Status.Conditions) }
+		moved["ready again by now"] = func(p *corev1.Pod) { p.Status.Conditions = readyAgain(p.Status.Conditions) }
+		moved["another address"] = func(p *corev1.Pod) { p.Status.PodIP = "10.9.9.9" }
+	}
 	adds := slices.ContainsFunc(edit.Set, func(h Handler) bool { return h.Finalizer != "" })
 	removes := slices.ContainsFunc(edit.Clear, func(h Handler) bool { return h.Finalizer != "" })
 	if adds || removes {
@@ -869,6 +921,22 @@ func (c *checker) checkGuards(pod *corev1.Pod, patch []byte, edit Edit) {
 	if err != nil || done.Labels["other.io/beside"] != "1" {
 		c.fail("another owner's label beside it: %v %v", done, err)
 	}
+}
+
+func notReady(conditions []corev1.PodCondition) []corev1.PodCondition {
+	conditions = slices.Clone(conditions)
+	for i := range conditions {
+		conditions[i].Status = corev1.ConditionFalse
+	}
+	return conditions
+}
+
+func readyAgain(conditions []corev1.PodCondition) []corev1.PodCondition {
+	conditions = slices.Clone(conditions)
+	for i := range conditions {
+		conditions[i].LastTransitionTime = metav1.Unix(1_800_000_000, 0)
+	}
+	return conditions
 }
 
 func annotate(pod *corev1.Pod, key, value string) {

@@ -57,14 +57,20 @@ func selector(keys ...string) *metav1.LabelSelector {
 	return s
 }
 
-// metadataOnly is the part of a pod that a patch may touch, as the API server holds it.
-type metadataOnly struct {
+// patchedOnly is the part of a pod that a patch may touch or test, as the API server holds it.
+type patchedOnly struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
+	Status   struct {
+		PodIP      string                `json:"podIP,omitempty"`
+		Conditions []corev1.PodCondition `json:"conditions,omitempty"`
+	} `json:"status"`
 }
 
-func encodeMetadata(t testingT, pod *corev1.Pod) []byte {
+func encodePatched(t testingT, pod *corev1.Pod) []byte {
 	t.Helper()
-	text, err := json.Marshal(metadataOnly{Metadata: pod.ObjectMeta})
+	part := patchedOnly{Metadata: pod.ObjectMeta}
+	part.Status.PodIP, part.Status.Conditions = pod.Status.PodIP, pod.Status.Conditions
+	text, err := json.Marshal(part)
 	if err != nil {
 		t.Fatalf("encoding the pod: %v", err)
 	}
@@ -78,11 +84,11 @@ func applyPatch(t testingT, pod *corev1.Pod, patch []byte) (*corev1.Pod, error) 
 	if err != nil {
 		t.Fatalf("the patch is not a JSON Patch: %v\n%s", err, patch)
 	}
-	changed, err := operations.Apply(encodeMetadata(t, pod))
+	changed, err := operations.Apply(encodePatched(t, pod))
 	if err != nil {
 		return nil, err
 	}
-	var decoded metadataOnly
+	var decoded patchedOnly
 	if err := json.Unmarshal(changed, &decoded); err != nil {
 		t.Fatalf("the patched pod is not a pod: %v\n%s", err, changed)
 	}

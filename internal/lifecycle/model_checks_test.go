@@ -64,7 +64,7 @@ func (w *world) checkRelease(p *modelPod, h Hook, before, after *corev1.Pod) {
 		return
 	}
 	w.logf("rollcall: releases %s of %s", h, p.uid)
-	p.releasedHook, p.releasedOf, p.releasedIn = true, h, w.edits
+	p.releasedHook = true
 	p.taken = p.taken || h == InPlaceUpdate
 	if finished(after) {
 		return // nothing drains in a pod whose containers ended
@@ -87,18 +87,11 @@ func (w *world) checkAssert(p *modelPod, h Hook, seen, before, after *corev1.Pod
 	}
 	w.logf("rollcall: asserts %s of %s", h, p.uid)
 	p.disturbed = !IsReady(after) || seen.Status.PodIP != after.Status.PodIP
-	p.cancelledEarly, p.taken, p.unarmed = false, false, nil
+	p.wasOut, p.taken, p.unarmed = false, false, nil
 	for _, in := range modelInstances(seen) {
 		if says := w.registry.entries[entry{p.uid, in}]; says != InService {
 			w.violatef("I2: %s of %s was asserted and the registry says %q of %s", h, p.uid, says, in.Address)
 		}
-	}
-}
-
-// checkNormal: Kruise counts a pod available from here on.
-func (w *world) checkNormal(p *modelPod, hook *appspub.LifecycleHook) {
-	if !p.cancelledEarly {
-		w.checkInService(p, "Kruise goes on from PreparingNormal", hook)
 	}
 }
 

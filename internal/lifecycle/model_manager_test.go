@@ -145,7 +145,7 @@ func (m *manager) visit(p *modelPod) error {
 	}
 	m.unarmed = map[Row][]Handler{RowPreparingNormal: hooks.PreNormal, RowUpdated: hooks.InPlaceUpdate}[d.Row]
 	record, released, err := m.converge(p, page, in, d)
-	if errors.Is(err, errCrash) || err != nil && !m.rules.releaseUnasked {
+	if errors.Is(err, errCrash) {
 		return err
 	}
 	edit := d.Then
@@ -153,13 +153,23 @@ func (m *manager) visit(p *modelPod) error {
 		edit.Set = union(edit.Set, d.Arm.Set)
 	}
 	if !released && !m.rules.releaseUnasked {
-		edit = Edit{}
+		edit = page.out(d)
 	}
 	if edit.Empty() && in.Pod.DeletionTimestamp != nil {
 		return nil
 	}
 	_, err = m.patch(p, in.Pod, hooks, edit, record)
 	return err
+}
+
+// out is what is written once a registry was asked to take the pod out, whatever it answered.
+func (p *modelPage) out(d Decision) Edit {
+	for _, c := range p.calls {
+		if c.want == OutOfService || c.want == Absent {
+			return d.Out
+		}
+	}
+	return Edit{}
 }
 
 // observe returns the pod as a cache that may lag shows it, or nil for one that is gone.
@@ -321,6 +331,8 @@ func (m *manager) call(p *modelPod, page *modelPage, t target) error {
 	if t.want == InService {
 		p.registeredIn, p.unarmed = m.edits, m.unarmed
 		c.outSince = time.Time{}
+	} else {
+		p.unwritten = true
 	}
 	if !m.rules.noteOnlySuccesses {
 		page.calls[t.in] = c
@@ -397,8 +409,12 @@ func (m *manager) patch(p *modelPod, seen *corev1.Pod, hooks Hooks, edit Edit, r
 	if err != nil {
 		m.t.Fatalf("making the patch: %v", err)
 	}
-	if err := m.step(); err != nil || patch == nil {
+	if err := m.step(); err != nil {
 		return seen, err
+	}
+	if patch == nil {
+		p.unwritten = p.unwritten && m.edits != w.edits
+		return seen, nil
 	}
 	if p.api == nil || !w.calm && w.chance(10) {
 		return nil, nil
@@ -413,6 +429,7 @@ func (m *manager) patch(p *modelPod, seen *corev1.Pod, hooks Hooks, edit Edit, r
 		return nil, nil //nolint:nilerr // the pod moved on, which is no fault
 	}
 	w.logf("rollcall: patches %s: set %v clear %v", p.uid, edit.Set, edit.Clear)
+	p.unwritten = p.unwritten && m.edits != w.edits
 	w.commit(p, after)
 	w.checkPatch(p, seen, before, p.api, m.edits != w.edits)
 	if !w.calm && w.chance(10) {

@@ -53,7 +53,7 @@ func (w *world) kruiseMoves(p *modelPod) {
 	case p.specified:
 		w.remove(p)
 	case state(p.api) == appspub.LifecycleStatePreparingDelete:
-		if w.chance(30) && !w.calm {
+		if w.chance(50) && !w.calm {
 			w.cancel(p)
 			return
 		}
@@ -188,7 +188,7 @@ func (w *world) edit(to *Workload) {
 	w.workload = to
 	w.logf("someone: edits the hooks: %v", namedBy(to))
 	for _, p := range w.pods {
-		p.disturbed, p.cancelledEarly, p.taken = true, true, false
+		p.disturbed, p.unwritten, p.taken = true, true, false
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 
 const (
 	modelWalks = 600
+	// mutantWalks are so many that each mutant is found several times over.
+	mutantWalks = 3000
 	modelSteps = 120
 	// envSeed replays one walk: ROLLCALL_MODEL_SEED=17 go test -run TestModel -v. envWalks asks for more of them.
 	envSeed  = "ROLLCALL_MODEL_SEED"
@@ -120,8 +122,18 @@ func TestModelFindsMutants(t *testing.T) {
 				r.decide = func(in Input) Decision {
 					d := Decide(in)
 					if d.Row == RowPreparingDelete {
-						d.Then.Clear = without(d.Then.Clear, without(in.Hooks.PreNormal, in.Hooks.PreDelete))
+						d.Out, d.Then.Clear = Edit{}, without(d.Then.Clear, without(in.Hooks.PreNormal, in.Hooks.PreDelete))
 					}
+					return d
+				}
+			},
+		},
+		"preNormal stays set during the drain": {
+			reason: "a scale-in that is cancelled before the drain has passed makes the pod count as available while it is out",
+			mutate: func(r *rules) {
+				r.decide = func(in Input) Decision {
+					d := Decide(in)
+					d.Out = Edit{}
 					return d
 				}
 			},
@@ -131,8 +143,8 @@ func TestModelFindsMutants(t *testing.T) {
 			mutate: func(r *rules) {
 				r.decide = func(in Input) Decision {
 					d := Decide(in)
-					if d.Row == RowPreparingUpdate {
-						d.Then.Clear = without(d.Then.Clear, without(in.Hooks.PreNormal, in.Hooks.InPlaceUpdate))
+					if d.Row == RowPreparingUpdate || d.Row == RowUpdating || d.Row == RowUpdatedNotReady {
+						d.Out, d.Then.Clear = Edit{}, without(d.Then.Clear, without(in.Hooks.PreNormal, in.Hooks.InPlaceUpdate))
 					}
 					return d
 				}
@@ -249,13 +261,13 @@ func TestModelFindsMutants(t *testing.T) {
 			t.Parallel()
 			r := sound()
 			tc.mutate(&r)
-			for seed := range uint64(modelWalks) {
+			for seed := range uint64(mutantWalks) {
 				if w := walk(t, seed, r); w.violation != "" {
 					t.Logf("seed %d: %s", seed, w.violation)
 					return
 				}
 			}
-			t.Errorf("%d walks found nothing wrong, although %s", modelWalks, tc.reason)
+			t.Errorf("%d walks found nothing wrong, although %s", mutantWalks, tc.reason)
 		})
 	}
 }

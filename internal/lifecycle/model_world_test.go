@@ -76,17 +76,16 @@ type modelPod struct {
 	specified bool
 
 	// For the checks:
-	releasedHook   bool      // we let Kruise go on with an update or a delete
-	releasedOf     Hook      // which
-	releasedIn     int       // the edit of the hooks at that time
-	disturbed      bool      // since preNormal was asserted: not ready for a moment, a new IP, or other hooks
-	cancelledEarly bool      // the scale-in was cancelled before we had released it
-	taken          bool      // we let Kruise update it, and have not yet said that it is back
-	hadFinalizer   bool      // a finalizer of ours stood on it when it was deleted
-	unasked        bool      // Kruise took it with a hook that could not be armed yet
-	unarmed        []Handler // what could not be armed before it was last put in service: it says "go on" there
-	registeredIn   int       // the edit of the hooks under which it was last told to be in service; -1 never
-	orphaned       bool      // a manager died that knew it, or none ran when it went
+	releasedHook bool      // we let Kruise go on with an update or a delete
+	disturbed    bool      // since preNormal was asserted: not ready for a moment, a new IP, or other hooks
+	wasOut       bool      // it was not in rotation when it left Normal
+	unwritten    bool      // a registry was asked to take it out, or the hooks were edited, and no visit has ended since
+	taken        bool      // we let Kruise update it, and have not yet said that it is back
+	hadFinalizer bool      // a finalizer of ours stood on it when it was deleted
+	unasked      bool      // Kruise took it with a hook that could not be armed yet
+	unarmed      []Handler // what could not be armed before it was last put in service: it says "go on" there
+	registeredIn int       // the edit of the hooks under which it was last told to be in service; -1 never
+	orphaned     bool      // a manager died that knew it, or none ran when it went
 }
 
 func newWorld(seed uint64) *world {
@@ -218,11 +217,14 @@ func (w *world) move(p *modelPod, to appspub.LifecycleStateType, also ...func(*c
 	if from == appspub.LifecycleStateUpdating {
 		p.unasked = false
 	}
+	if from == appspub.LifecycleStateNormal {
+		p.wasOut = !w.registry.inService(p.uid)
+	}
 	w.logf("kruise: %s %s -> %s", p.uid, from, to)
 	switch to {
 	case appspub.LifecycleStatePreparingNormal:
-		p.disturbed = false
-		p.cancelledEarly = !p.taken && (!p.releasedHook || p.releasedOf != PreDelete || p.releasedIn != w.edits)
+		// Between the call and the write that follows it, nothing can keep Kruise from counting the pod available.
+		p.disturbed = p.unwritten || p.wasOut
 		p.releasedHook = false
 	case appspub.LifecycleStateNormal, appspub.LifecycleStateUpdated:
 		// Rolled back before we released: our handlers stand as they stood, and nobody asked us. With another owner's that
@@ -323,7 +325,7 @@ func (w *world) refresh(p *modelPod) {
 	switch state(p.api) {
 	case appspub.LifecycleStatePreparingNormal:
 		if hook := w.hook(PreNormal); hook == nil || isAllHooked(hook, p.api) {
-			w.checkNormal(p, hook)
+			w.checkInService(p, "Kruise goes on from PreparingNormal", hook)
 			w.move(p, appspub.LifecycleStateNormal)
 		}
 	case appspub.LifecycleStatePreparingUpdate:

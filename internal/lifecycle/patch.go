@@ -22,7 +22,8 @@ type Operation struct {
 // own.
 //
 // The patch tests the pod's UID, state and Kruise's timestamp, and that it is not being deleted by now, so it does
-// nothing to a pod that moved on or to another pod of that name: the API server refuses it whole.
+// nothing to a pod that moved on or to another pod of that name: the API server refuses it whole. A patch that sets a
+// handler also tests that the pod has stayed ready at its address, since it may land after its sender gave it up.
 func Patch(pod *corev1.Pod, hooks Hooks, edit Edit, record *Record) ([]byte, error) {
 	changes := slices.Concat(
 		labelOperations(pod, hooks, edit),
@@ -40,7 +41,11 @@ func Patch(pod *corev1.Pod, hooks Hooks, edit Edit, record *Record) ([]byte, err
 	if len(changes) == 0 {
 		return nil, nil
 	}
-	patch, err := json.Marshal(append(guards(pod), changes...))
+	tests := guards(pod)
+	if len(edit.Set) > 0 {
+		tests = append(tests, readyTests(pod)...)
+	}
+	patch, err := json.Marshal(append(tests, changes...))
 	if err != nil {
 		return nil, fmt.Errorf("encoding the patch: %w", err)
 	}
@@ -59,6 +64,26 @@ func guards(pod *corev1.Pod) []Operation {
 		tests = append(tests, Operation{Op: "test", Path: "/metadata/deletionTimestamp"})
 	}
 	return tests
+}
+
+// readyTests refuse the patch where the pod's Ready condition or its address has changed. The resource version would say
+// that too, and change with every status that kubelet writes.
+func readyTests(pod *corev1.Pod) []Operation {
+	address := Operation{Op: "test", Path: "/status/podIP"}
+	if pod.Status.PodIP != "" {
+		address.Value = pod.Status.PodIP
+	}
+	tests := []Operation{address}
+	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
+	if i < 0 {
+		return tests
+	}
+	path, ready := fmt.Sprintf("/status/conditions/%d", i), pod.Status.Conditions[i]
+	return append(tests,
+		Operation{Op: "test", Path: path + "/type", Value: ready.Type},
+		Operation{Op: "test", Path: path + "/status", Value: ready.Status},
+		Operation{Op: "test", Path: path + "/lastTransitionTime", Value: ready.LastTransitionTime},
+	)
 }
 
 // valueTest tests a key's value, or that it is missing, which null means. No path leads into a map that is not there.

@@ -1,0 +1,284 @@
+package controller
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// The order in which a pod leaves one place and joins another.
+
+// renames has the pods of app=web registered under another name.
+func renames(t *testing.T, name string) func(*Settings) {
+	t.Helper()
+	template, err := service.ParseNameTemplate(name)
+	if err != nil {
+		t.Fatalf("parsing %q: %v", name, err)
+	}
+	return func(s *Settings) { s.Services.Name = template }
+}
+
+func TestMoveOfPodsThatAreKept(t *testing.T) {
+	t.Parallel()
+	const joinsNewName, joinsNewRegistry = "Register shop-web@10.0.0.1:8080", "new: " + registers
+	moves := map[string]struct {
+		move  func(w *world) func(*Settings)
+		joins string
+	}{
+		"to another service":  {func(w *world) func(*Settings) { return renames(w.T, "{namespace}-{label:app}") }, joinsNewName},
+		"to another registry": {func(*world) func(*Settings) { return func(s *Settings) { s.DefaultRegistries = []string{"new"} } }, joinsNewRegistry},
+	}
+	for keptBy, settings := range map[string][]func(*Settings){"a panic": nil, "unready: Keep": {keepsUnready}} {
+		for name, tc := range moves {
+			t.Run(keptBy+" "+name, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, settings...)
+				w.withRegistry("new")
+				pods := w.servingPods(4)
+				for _, pod := range pods {
+					w.turn(pod, unready)
+				}
+				w.apply(tc.move(w))
+				for _, pod := range pods {
+					w.reconcile(pod)
+					w.expectInService(pod)
+				}
+				w.expectJournal("no pod leaves the old place: none is known to be in service in the new one")
+
+				w.turn(pods[0], ready)
+				w.reconcile(pods[0])
+				w.expectJournal("it joins first, and then leaves", tc.joins, deregisters, writes)
+			})
+		}
+	}
+}
+
+func TestMoveOfAKeptPodThatHasArrived(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, keepsUnready)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.withRegistry("new")
+	w.apply(func(s *Settings) { s.DefaultRegistries = []string{"new"} })
+	w.registry.FailNext(anyCall(), errors.New("down"))
+	w.reconcile(pod)
+	w.expectJournal("", "new: "+registers, deregisters+failed, writes)
+	w.changePod(pod, unready)
+	w.reconcile(pod)
+	w.expectJournal("clients find it in the new registry", deregisters)
+}
+
+// Kruise counts a pod of a cancelled scale-in available as soon as preNormal is set on it.
+
+func TestScaleInThatIsCancelled(t *testing.T) {
+	t.Parallel()
+	down := func(w *world) { w.registry.Fail(anyCall(), errors.New("down")) }
+	for name, tc := range map[string]struct {
+		reason        string
+		before, after func(w *world)
+		writes        int
+	}{
+		"while the pod drains": {
+			reason: "the write that begins the drain clears preNormal",
+			before: func(*world) {}, after: func(*world) {}, writes: 1,
+		},
+		"while the pod drains and the registry goes down": {
+			reason: "the pod is absent for the whole outage",
+			before: func(*world) {}, after: down, writes: 1,
+		},
+		"while the registry does not answer": {
+			reason: "the pod may be out, whatever the registry has answered",
+			before: func(w *world) { w.registry.LoseAnswers(anyCall(), 1, errors.New("connection reset")) },
+			after:  down, writes: 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, draining15s)
+			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+			tc.before(w)
+			w.reconcile(pod)
+			w.expectHooks(tc.reason, pod, "inPlaceUpdate preDelete")
+			if got := countWrites(w.takeJournal()); got != tc.writes {
+				t.Errorf("%d writes, want %d", got, tc.writes)
+			}
+
+			tc.after(w)
+			w.kruiseMoves(pod, appspub.LifecycleStatePreparingNormal)
+			w.reconcile(pod)
+			if w.state(pod) != registry.InService {
+				w.expectHooks("Kruise must not count it available", pod, "inPlaceUpdate preDelete")
+			}
+			w.registry.Reset()
+			w.sleep(time.Minute)
+			w.reconcile(pod)
+			w.expectInService(pod)
+			w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
+		})
+	}
+}
+
+func countWrites(journal []string) int {
+	n := 0
+	for _, line := range journal {
+		if line == writes {
+			n++
+		}
+	}
+	return n
+}
+
+// What is wrong with a pod keeps it from being put in service, and nothing else.
+
+func TestPodWithAProblem(t *testing.T) {
+	t.Parallel()
+	problems := map[Reason]func(w *world, pod *corev1.Pod){
+		ReasonInvalidPod: func(w *world, pod *corev1.Pod) { w.changePod(pod, annotated(service.AnnotationWeight, "heavy")) },
+		ReasonServiceClaimed: func(w *world, pod *corev1.Pod) {
+			w.cloneSet("older", func(web *kruisev1alpha1.CloneSet) {
+				web.Namespace, web.CreationTimestamp.Time = "elsewhere", testEpoch().Add(-time.Hour)
+				web.Spec.Template.Annotations = map[string]string{service.AnnotationServices: "taken=8080"}
+			})
+			w.changePod(pod, annotated(service.AnnotationServices, "taken=8080"))
+		},
+	}
+	states := map[appspub.LifecycleStateType]string{ // and the hook that waits
+		appspub.LifecycleStateNormal: "", appspub.LifecycleStatePreparingNormal: "preNormal", appspub.LifecycleStateUpdated: "inPlaceUpdate",
+	}
+	for reason, afflict := range problems {
+		for state, hook := range states {
+			t.Run(string(reason)+" in "+string(state), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				web := w.cloneSet("web")
+				pod := w.servingPod(web, "web-1")
+				afflict(w, pod)
+				w.kruiseMoves(pod, state, func(p *corev1.Pod) {
+					p.Finalizers = nil
+					delete(p.Labels, preNormalLabel)
+					delete(p.Labels, inPlaceLabel)
+					p.Status.PodIP = "10.0.0.9"
+				})
+				w.reconcile(pod)
+				w.expectJournal("what is wrong is taken out, and what is missing is armed", writes, deregisters)
+				armed := "inPlaceUpdate preDelete"
+				if state == appspub.LifecycleStateUpdated {
+					armed = "preDelete" // inPlaceUpdate says there that the pod is back
+				}
+				w.expectHooks("Kruise asks from now on", pod, armed)
+				w.expectEvents("", "Warning "+string(reason)+" ")
+				since := w.clock.Now()
+				w.expectWaits("it is shown", Wait{Hook: hook, Reason: string(reason), Since: since})
+
+				w.reconcile(pod)
+				w.expectJournal("once")
+				w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+				w.reconcile(pod)
+				w.expectAbsent(pod)
+			})
+		}
+	}
+}
+
+// What can't be left holds no hook that waits for the pod to be in service.
+
+func TestHookIsAssertedBeforeThePodLeaves(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		err    error
+		waits  Reason
+	}{
+		"a registry that is down": {"the pod has nothing to do with it any more", errors.New("down"), ReasonRegistryUnavailable},
+		"a registry that refuses": {"it may never let the pod go", registry.Terminal(errors.New("no rights")), ReasonRegistryRefused},
+	} {
+		for _, state := range []appspub.LifecycleStateType{
+			appspub.LifecycleStateUpdated, appspub.LifecycleStatePreparingNormal,
+		} {
+			t.Run(name+" in "+string(state), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				pod := w.servingPod(w.cloneSet("web"), "web-1")
+				w.withRegistry("new")
+				w.apply(func(s *Settings) { s.DefaultRegistries = []string{"new"} })
+				repair := w.registry.Fail(anyCall(), tc.err)
+				w.kruiseMoves(pod, state, func(p *corev1.Pod) {
+					delete(p.Labels, preNormalLabel)
+					if state == appspub.LifecycleStateUpdated {
+						delete(p.Labels, inPlaceLabel)
+					}
+				})
+				w.reconcile(pod)
+				w.expectJournal(tc.reason, "new: "+registers, writes, deregisters+failed)
+				w.expectHooks(tc.reason, pod, "preNormal inPlaceUpdate preDelete")
+				w.expectEvents("it is shown all the same", "Warning "+string(tc.waits)+" ")
+				w.expectWaits("no hook waits", Wait{Reason: string(tc.waits), Since: w.clock.Now()})
+
+				t.Log("The next manager knows from the record what there is to leave.")
+				w.restart()
+				repair()
+				w.kruiseMoves(pod, appspub.LifecycleStateNormal)
+				w.reconcile(pod)
+				w.expectJournal("", "new: "+registers, deregisters, writes)
+				w.expectWaits("")
+				w.restart()
+				w.reconcile(pod)
+				w.expectJournal("what it has left stands in the record no more", "new: "+registers)
+			})
+		}
+	}
+}
+
+func TestPodLeavesARegistryThatTheConfigurationDropped(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.withRegistry("new")
+	w.apply(func(s *Settings) { s.DefaultRegistries = []string{"new"} })
+	w.withoutRegistry("default")
+	w.kruiseMoves(pod, appspub.LifecycleStateUpdated, func(p *corev1.Pod) { delete(p.Labels, inPlaceLabel) })
+	w.reconcile(pod)
+	w.expectHooks("the rollout goes on", pod, "preNormal inPlaceUpdate preDelete")
+	w.expectEvents("and a person learns what is left", "Warning UnknownRegistry ")
+}
+
+// A write may land after its sender gave it up.
+
+func TestWriteThatLandsLate(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason    string
+		meanwhile func(*corev1.Pod)
+	}{
+		"on a pod that turned unready": {"clients can't find it", unready},
+		"on a pod that turned unready and ready again": {"it may have been taken out in between", func(p *corev1.Pod) {
+			p.Status.Conditions[0].LastTransitionTime.Time = testEpoch().Add(time.Minute)
+		}},
+		"on a pod at another address": {"clients know the old one", func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.9" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			w.kruiseMoves(pod, appspub.LifecycleStateUpdated, func(p *corev1.Pod) { delete(p.Labels, inPlaceLabel) })
+			var late error
+			w.patching(func(attempt func() error) error {
+				w.changePod(pod, tc.meanwhile)
+				late = attempt()
+				return errors.New("deadline exceeded")
+			})
+			w.reconcileFails(pod)
+			if !isMoved(late) {
+				t.Errorf("the write has landed (%v), although %s", late, tc.reason)
+			}
+			w.expectHooks(tc.reason, pod, "preNormal preDelete")
+		})
+	}
+}
