@@ -108,6 +108,7 @@ func TestRolesGrantNoMoreThanIsUsed(t *testing.T) {
 		}
 	}
 	want := map[string][]string{
+		"namespaces.":                {"get", "list", "watch"},
 		"nodes.":                     {"get", "list", "watch"},
 		"pods.":                      {"get", "list", "patch", "watch"},
 		"clonesets.apps.kruise.io":   {"get", "list", "watch"},

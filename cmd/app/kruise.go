@@ -32,6 +32,9 @@ const (
 	reasonUnsynced = "the caches are not synced yet: "
 )
 
+// metadataType is the type that a reflector names where it reads metadata only.
+const metadataType = "*v1.PartialObjectMetadata"
+
 // kruise waits for OpenKruise's CRDs and then starts the controller, on every manager: one that waits for the lease has
 // its caches filled when it gets it.
 type kruise struct {
@@ -56,6 +59,17 @@ type watchFailures struct{ byType sync.Map }
 func (f *watchFailures) failed(ctx context.Context, r *toolscache.Reflector, err error) {
 	f.byType.Store(r.TypeDescription(), err)
 	toolscache.DefaultWatchErrorHandler(ctx, r, err)
+}
+
+// of returns why the kind could not be listed last, as far as that is known. What is read as metadata has one type for all
+// kinds, and the error of another kind is left out.
+func (f *watchFailures) of(w watched) string {
+	failure, failed := f.byType.Load(w.described)
+	text := fmt.Sprint(failure)
+	if !failed || w.described == metadataType && !strings.Contains(text, w.kind) {
+		return ""
+	}
+	return text
 }
 
 // watched is a kind whose cache the controller needs.
@@ -119,7 +133,10 @@ func (k *kruise) begin(ctx context.Context) error {
 	for _, w := range []struct {
 		kind   string
 		object client.Object
-	}{{"pods", &corev1.Pod{}}, {"CloneSets", &kruisev1alpha1.CloneSet{}}, {"nodes", controller.NodeMetadata()}} {
+	}{
+		{"pods", &corev1.Pod{}}, {"CloneSets", &kruisev1alpha1.CloneSet{}},
+		{"nodes", controller.NodeMetadata()}, {"namespaces", controller.NamespaceMetadata()},
+	} {
 		informer, err := k.informers.GetInformer(ctx, w.object, cache.BlockUntilSynced(false))
 		if err != nil {
 			return fmt.Errorf("starting the informer of %s: %w", w.kind, err)
@@ -162,8 +179,8 @@ func (k *kruise) unsynced(all []watched) []string {
 			continue
 		}
 		text := w.kind + " could not be listed so far"
-		if failure, failed := k.failures.byType.Load(w.described); failed {
-			text = fmt.Sprintf("%s: %v", text, failure)
+		if failure := k.failures.of(w); failure != "" {
+			text += ": " + failure
 		}
 		texts = append(texts, text)
 	}

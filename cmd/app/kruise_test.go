@@ -49,7 +49,8 @@ func TestTheControllerStartsWhenOpenKruiseAppears(t *testing.T) {
 	if !s.setUp() {
 		t.Fatal("the controller was not set up")
 	}
-	s.ExpectUnready(t, "caches are not synced yet: pods could not be listed so far; CloneSets could not be listed so far; nodes")
+	s.ExpectUnready(t, "caches are not synced yet: pods could not be listed so far; CloneSets could not be listed so far; nodes could not be "+
+		"listed so far; namespaces")
 	s.informer.set(true)
 	s.ExpectUnready(t, "")
 	s.ExpectLogged(t, "OpenKruise is not installed", "connection refused", "OpenKruise is there")
@@ -59,7 +60,7 @@ func TestWhatTheControllerWaitsForIsNamed(t *testing.T) {
 	t.Parallel()
 	s := newKruiseScenario()
 	s.informer.set(true)
-	s.informers.nodes = &fakeInformer{}
+	s.informers.metadata = &fakeInformer{}
 	synced := make(chan struct{})
 	s.kruise.setup = func(context.Context) error {
 		<-synced // as controller-runtime waits for the cache of nodes
@@ -68,8 +69,9 @@ func TestWhatTheControllerWaitsForIsNamed(t *testing.T) {
 	s.kruise.failures.byType.Store("*v1.PartialObjectMetadata", errors.New(`nodes is forbidden: cannot list resource "nodes"`))
 	s.Answer([]string{"clonesets"}, nil)
 	done := s.Start(t)
-	s.ExpectUnready(t, `not synced yet: nodes could not be listed so far: nodes is forbidden: cannot list resource "nodes"`)
-	s.informers.nodes.set(true)
+	s.ExpectUnready(t, `not synced yet: nodes could not be listed so far: nodes is forbidden: cannot list resource "nodes"; `+
+		"namespaces could not be listed so far")
+	s.informers.metadata.set(true)
 	s.ExpectUnready(t, reasonStarting)
 	close(synced)
 	must(t, receive(t, done))
@@ -243,9 +245,9 @@ func (s *kruiseScenario) ExpectLogged(t *testing.T, parts ...string) {
 type fakeInformers struct {
 	cache.Informers
 	informer cache.Informer
-	// nodes is informer where it is nil.
-	nodes *fakeInformer
-	err   error
+	// metadata, of nodes and namespaces, is informer where it is nil.
+	metadata *fakeInformer
+	err      error
 }
 
 func (f *fakeInformers) GetInformer(
@@ -255,8 +257,8 @@ func (f *fakeInformers) GetInformer(
 	case *corev1.Pod:
 		return f.informer, f.err
 	case *metav1.PartialObjectMetadata:
-		if f.nodes != nil {
-			return f.nodes, nil
+		if f.metadata != nil {
+			return f.metadata, nil
 		}
 	}
 	return f.informer, nil

@@ -180,7 +180,9 @@ func mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	for _, kind := range []string{"Pod", "PodList"} {
 		m.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
-	m.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	for _, kind := range []string{"Node", "Namespace"} {
+		m.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeRoot)
+	}
 	for _, kind := range []string{"CloneSet", "CloneSetList"} {
 		m.Add(kruisev1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
@@ -195,9 +197,10 @@ func cacheOptions(namespaces []string, failed toolscache.WatchErrorHandlerWithCo
 		ReaderFailOnMissingInformer: true,
 		DefaultWatchErrorHandler:    failed,
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:              {Label: labels.NewSelector().Add(*hasState), Transform: controller.StripPod},
-			&kruisev1alpha1.CloneSet{}: {Transform: controller.StripCloneSet},
-			controller.NodeMetadata():  {Transform: controller.StripNode},
+			&corev1.Pod{}:                  {Label: labels.NewSelector().Add(*hasState), Transform: controller.StripPod},
+			&kruisev1alpha1.CloneSet{}:     {Transform: controller.StripCloneSet},
+			controller.NodeMetadata():      {Transform: controller.StripNode},
+			controller.NamespaceMetadata(): {Transform: controller.StripNamespace},
 		},
 	}
 	for _, namespace := range namespaces {

@@ -18,6 +18,7 @@ func settings(c *config.Config, all *registries) controller.Settings {
 		Ownership:              lifecycle.Ownership{Owned: c.Hooks.Owned, NewlyCreated: c.Hooks.NewlyCreated},
 		Services:               service.Rules{Name: c.Service.Name, Port: c.Service.Port, Metadata: c.Service.Metadata},
 		SharedAcrossNamespaces: c.Service.SharedAcrossNamespaces,
+		Allowed:                c.Service.Allowed,
 		Drain:                  c.Drain,
 		Unready:                lifecycle.UnreadyPolicy(c.Unready),
 		PanicThreshold:         c.PanicThreshold,

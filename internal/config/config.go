@@ -101,8 +101,11 @@ type Hooks struct {
 type Service struct {
 	Name service.NameTemplate
 	// Port 0 means the first container port.
-	Port                   int
+	Port int
+	// SharedAcrossNamespaces allows one name in several namespaces.
 	SharedAcrossNamespaces bool
+	// Allowed says which namespaces may use which names; nil allows all to all.
+	Allowed service.Policy
 	// Metadata is nil rather than empty.
 	Metadata map[string]service.MetadataTemplate
 }

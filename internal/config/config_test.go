@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/rollcall-dev/rollcall/internal/service"
@@ -34,7 +35,19 @@ func limits() Limits {
 
 // unexported compares what the file says, and not what stood in the files that it names.
 func unexported() []cmp.Option {
-	return []cmp.Option{cmp.AllowUnexported(Config{}), cmpopts.IgnoreFields(Config{}, "loaded")}
+	sameSelector := cmp.Comparer(func(a, b labels.Selector) bool {
+		return (a == nil) == (b == nil) && (a == nil || a.String() == b.String())
+	})
+	return []cmp.Option{cmp.AllowUnexported(Config{}), cmpopts.IgnoreFields(Config{}, "loaded"), sameSelector}
+}
+
+func selector(t *testing.T, text string) labels.Selector {
+	t.Helper()
+	parsed, err := labels.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
 }
 
 func template(t *testing.T, text string) service.NameTemplate {
@@ -101,6 +114,11 @@ service:
   name: "{namespace}-{label:app}"
   port: 8080
   sharedAcrossNamespaces: true
+  allowed:
+  - {namespaces: ["team-*", ops], names: ["{namespace}.*"]}
+  - namespaces: [shop]
+    namespaceSelector: {matchLabels: {tier: pay}, matchExpressions: [{key: env, operator: NotIn, values: [dev]}]}
+    names: [payments]
   metadata: {version: "{label:version}", site: "eu-{region}"}
 drain: 0s
 unready: Keep
@@ -136,6 +154,13 @@ guard: Always
 		},
 		Service: Service{
 			Name: template(t, "{namespace}-{label:app}"), Port: 8080, SharedAcrossNamespaces: true,
+			Allowed: service.Policy{
+				{Namespaces: []service.NamespacePattern{"team-*", "ops"}, Names: []service.NamePattern{"{namespace}.*"}},
+				{
+					Namespaces: []service.NamespacePattern{"shop"}, Selector: selector(t, "tier=pay,env notin (dev)"),
+					Names: []service.NamePattern{"payments"},
+				},
+			},
 			Metadata: map[string]service.MetadataTemplate{
 				"version": metadata(t, "{label:version}"), "site": metadata(t, "eu-{region}"),
 			},
@@ -221,6 +246,7 @@ func TestRefuses(t *testing.T) {
 		}
 		return file
 	}
+	allowed := func(list string) string { return minimal + "service: {allowed: " + list + "}\n" }
 	tests := map[string]struct {
 		reason string
 		file   string
@@ -296,6 +322,18 @@ func TestRefuses(t *testing.T) {
 		"metadata as a list":   {"the kind is named", with("", `service: {metadata: [a]}`), []string{"service.metadata", "an array", "an object"}},
 		"port zero":            {"zero is no port", with("", "service: {port: 0}"), []string{"service.port", "1 to 65535"}},
 		"port too high":        {"65536 is no port", with("", "service: {port: 65536}"), []string{"service.port", "1 to 65535"}},
+		"nothing is allowed":   {"every pod would wait", allowed("[]"), []string{"service.allowed: Required", "leave it out"}},
+		"allowed as an object": {"the kind is named", allowed("{names: [web]}"), []string{"service.allowed", "an object", "a list"}},
+		"allowed to whom":      {"an empty entry must not mean all", allowed("[{names: [web]}]"), []string{"service.allowed[0].namespaces: Required", `"*"`, "namespaceSelector"}},
+		"allowed what":         {"an empty entry must not mean all", allowed(`[{namespaces: ["*"]}]`), []string{"service.allowed[0].names: Required", `"{namespace}.*"`}},
+		"allowed with a typo":  {"its index is named", allowed("[{namespaces: [a], names: [b]}, {namespace: [a], names: [b]}]"), []string{"service.allowed[1].namespace", "unknown field", "known here: namespaces, namespaceSelector, names"}},
+		"an odd pattern":       {"its index is named", allowed(`[{namespaces: [a, "B*"], names: [b]}]`), []string{"service.allowed[0].namespaces[1]", `"B*"`, `"team-*"`}},
+		"a name's placeholder": {"the namespace is all that is known", allowed(`[{namespaces: [a], names: ["{label:app}"]}]`), []string{"service.allowed[0].names[0]", "{namespace}"}},
+		"names of text":        {"the kind is named", allowed(`[{namespaces: [a], names: web}]`), []string{"service.allowed[0].names", "a string", "a list"}},
+		"an empty selector":    {"a typo could make it empty", allowed(`[{namespaceSelector: {}, names: [web]}]`), []string{"service.allowed[0].namespaceSelector: Required", `namespaces: ["*"]`}},
+		"a selector's typo":    {"a typo must not be ignored", allowed(`[{namespaceSelector: {labels: {a: b}}, names: [web]}]`), []string{"service.allowed[0].namespaceSelector.labels", "known here: matchLabels, matchExpressions"}},
+		"an expression's typo": {"its index is named", allowed(`[{namespaceSelector: {matchExpressions: [{key: a, op: In}]}, names: [web]}]`), []string{"service.allowed[0].namespaceSelector.matchExpressions[0].op", "known here: key, operator, values"}},
+		"an odd operator":      {"the field is named", allowed(`[{namespaceSelector: {matchExpressions: [{key: a, operator: Is}]}, names: [web]}]`), []string{"service.allowed[0].namespaceSelector.matchExpressions[0].operator", `"Is"`}},
 		"both forms": {"which of them holds?", with("", "registries: {old: {driver: memory}}"),
 			[]string{"registries: Forbidden", "registry too", "registries.default", "remove registry"}},
 		"neither form":         {"the simpler one is shown", "cluster: a\nhooks: {owned: [a.io/b]}", []string{"registry.driver: Required", "http, memory"}},

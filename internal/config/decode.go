@@ -67,6 +67,7 @@ type serviceDocument struct {
 	Name                   string                       `json:"name"`
 	Port                   *int                         `json:"port"`
 	SharedAcrossNamespaces bool                         `json:"sharedAcrossNamespaces"`
+	Allowed                []gojson.RawMessage          `json:"allowed"`
 	Metadata               map[string]gojson.RawMessage `json:"metadata"`
 }
 
@@ -203,14 +204,16 @@ func fieldsOf(at reflect.Type, path string) string {
 	return strings.Join(names, ", ")
 }
 
-// objectAt returns the type of the object in a field. Where there is none it stays: a key may hold a dot.
+// objectAt returns the type of the object in a field, or of those in a list's. Where there is none it stays: a key may
+// hold a dot.
 func objectAt(parent reflect.Type, name string) reflect.Type {
+	name, _, _ = strings.Cut(name, "[")
 	for f := range parent.Fields() {
 		if f.Tag.Get("json") != name {
 			continue
 		}
 		at := f.Type
-		if at.Kind() == reflect.Pointer {
+		if at.Kind() == reflect.Pointer || at.Kind() == reflect.Slice {
 			at = at.Elem()
 		}
 		if at.Kind() == reflect.Struct {

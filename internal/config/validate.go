@@ -167,7 +167,8 @@ func (v *validator) service(d serviceDocument) Service {
 		v.add(field.Invalid(path.Child("name"), text, err.Error()))
 	}
 	s := Service{
-		Name: name, SharedAcrossNamespaces: d.SharedAcrossNamespaces, Metadata: v.metadata(path.Child("metadata"), d.Metadata),
+		Name: name, SharedAcrossNamespaces: d.SharedAcrossNamespaces,
+		Allowed: v.allowed(path.Child("allowed"), d.Allowed), Metadata: v.metadata(path.Child("metadata"), d.Metadata),
 	}
 	if d.Port != nil {
 		s.Port = *d.Port

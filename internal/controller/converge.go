@@ -108,7 +108,11 @@ func (r *PodReconciler) ensure(ctx context.Context, seen *observation, s step) w
 			return w
 		}
 	}
-	return r.settle(ctx, seen, s)
+	w := r.settle(ctx, seen, s)
+	if w.reason == "" && s.want == lifecycle.Absent {
+		r.claims.left(seen.pod().UID, in, r.clock.Now())
+	}
+	return w
 }
 
 // settles returns how long a call that timed out may still be carried out.
@@ -132,6 +136,12 @@ func (r *PodReconciler) call(ctx context.Context, seen *observation, s step) wai
 	started := r.clock.Now()
 	if told := seen.page.toldToWait(s, started); told.reason != "" {
 		return told
+	}
+	if s.want == lifecycle.InService {
+		asks := r.question(seen, s.instance.Service)
+		if refused := r.claims.take(asks, s.key(), started.Add(2*reg.Timeout)); refused.reason != "" {
+			return refused
+		}
 	}
 	leave, refused := r.enter(seen, s.target)
 	if refused.reason != "" {
@@ -176,6 +186,7 @@ func (r *PodReconciler) acknowledged(seen *observation, s step, c *call) {
 		r.ledger.leave(seen.page, s.key(), now)
 	} else {
 		r.ledger.hold(seen.page, s, now)
+		r.claims.acknowledged(s.target)
 	}
 }
 

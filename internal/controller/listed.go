@@ -62,7 +62,22 @@ func (f found) request(p *page) Request {
 // time.
 func (r *PodReconciler) Compare(l Listing) Comparison {
 	defer r.wake()
-	return r.ledger.compare(l, r.settings.Load())
+	settings := r.settings.Load()
+	if settings.Registries[l.Registry].Calls == l.From {
+		r.claims.compare(l, r.clock.Now(), r.ledger.hasLeft)
+	}
+	return r.ledger.compare(l, settings)
+}
+
+// hasLeft reports whether an entry that a list of that time has was acknowledged to be absent since.
+func (l *ledger) hasLeft(e found) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	uid := types.UID(e.UID)
+	if p := l.pages[uid]; p != nil {
+		return p.left[e.key()].After(e.asOf)
+	}
+	return l.closed[uid].After(e.asOf)
 }
 
 // compare goes through the entries and then through what is held.
@@ -272,6 +287,7 @@ func (r *PodReconciler) confirm(seen *observation) {
 		s := step{target: t, want: lifecycle.InService}
 		seen.page.begun(s, asked).acknowledged = true
 		r.ledger.hold(seen.page, s, asked)
+		r.claims.acknowledged(t)
 	}
 }
 

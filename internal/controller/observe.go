@@ -32,6 +32,8 @@ type observation struct {
 	// put in service, and nothing else.
 	targets []target
 	problem wait
+	// warning is what a person should look at although it keeps the pod from nothing.
+	warning wait
 	drain   time.Duration
 	// panic is the service of the pod of which too many pods are not ready at once; the zero value where none is.
 	panic panicking
@@ -70,7 +72,7 @@ func (r *PodReconciler) observe(ctx context.Context, req Request) (*observation,
 		return &observation{stale: true}, nil
 	}
 
-	if err := r.workloads.refresh(ctx, settings); err != nil {
+	if err := r.workloads.refresh(ctx, settings, r.clock.Now()); err != nil {
 		return nil, err
 	}
 	workload, err := r.workloadOf(ctx, pod)
@@ -116,8 +118,8 @@ func (r *PodReconciler) observeTargets(seen *observation, node service.Node) {
 		registries = settings.names() // nothing tells which of them it is in
 	}
 	err = errors.Join(err, drainErr, attributesErr, registriesErr)
-	claimed := r.claimed(pod, settings, endpoints)
-	if pod.Status.PodIP != "" && claimed == "" {
+	refused := r.observeNames(seen, endpoints)
+	if pod.Status.PodIP != "" && refused.reason == "" {
 		seen.targets = targetsOf(settings.Cluster, pod, registries, endpoints, attributes)
 	}
 	switch {
@@ -125,23 +127,31 @@ func (r *PodReconciler) observeTargets(seen *observation, node service.Node) {
 		seen.problem = wait{reason: ReasonInvalidPod, message: err.Error()}
 	case pod.Status.PodIP == "":
 		seen.problem = wait{reason: ReasonNoAddress, message: "the pod has no IP yet"}
-	case claimed != "":
-		seen.problem = wait{reason: ReasonServiceClaimed, message: claimed}
+	case refused.reason != "":
+		seen.problem = refused
 	}
 }
 
-// claimed says which service of the pod belongs to another namespace, or nothing.
-func (r *PodReconciler) claimed(pod *corev1.Pod, settings *Settings, endpoints []service.Endpoint) string {
-	if settings.SharedAcrossNamespaces {
-		return ""
-	}
+// observeNames says why the pod may not use one of its service names. A name that it is registered under stays its own, and
+// only the warning is shown.
+func (r *PodReconciler) observeNames(seen *observation, endpoints []service.Endpoint) wait {
 	for _, e := range endpoints {
-		if holder := r.workloads.claimant(e.Service); holder != "" && holder != pod.Namespace {
-			return fmt.Sprintf("service %q belongs to namespace %s: write another name in annotation %s, put {namespace} into "+
-				"service.name, or set service.sharedAcrossNamespaces", e.Service, holder, service.AnnotationServices)
+		refused, registered := r.claims.ask(r.question(seen, e.Service))
+		switch {
+		case refused.reason == "":
+		case !registered:
+			return refused
+		default:
+			refused.message += "; the pod stays, since it is registered under that name already"
+			seen.warning = refused
 		}
 	}
-	return ""
+	return wait{}
+}
+
+func (r *PodReconciler) question(seen *observation, name string) question {
+	pod := seen.pod()
+	return question{settings: seen.settings, uid: pod.UID, namespace: pod.Namespace, service: name, now: r.clock.Now()}
 }
 
 // refused says why Rollcall does not drive the pod; empty where it does.

@@ -65,6 +65,7 @@ type PodReconciler struct {
 	turns     *turns
 	ledger    *ledger
 	workloads *workloads
+	claims    *claims
 	peers     *peers
 	releases  releases
 	backoff   workqueue.TypedRateLimiter[types.UID]
@@ -72,6 +73,7 @@ type PodReconciler struct {
 
 // New returns a PodReconciler. Apply must be called before it is set up.
 func New(o Options) *PodReconciler {
+	names := newClaims()
 	return &PodReconciler{
 		client:    o.Client,
 		apiReader: o.APIReader,
@@ -84,7 +86,8 @@ func New(o Options) *PodReconciler {
 		lost:      make(chan struct{}, 1),
 		turns:     newTurns(),
 		ledger:    newLedger(),
-		workloads: newWorkloads(o.Client),
+		workloads: newWorkloads(o.Client, names),
+		claims:    names,
 		peers:     newPeers(),
 		backoff:   workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](backoffBase, backoffCap),
 	}
@@ -120,6 +123,7 @@ func (r *PodReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) 
 	for _, s := range []source.TypedSource[Request]{
 		source.TypedKind(mgr.GetCache(), &corev1.Pod{}, r.podEvents()),
 		source.TypedKind(mgr.GetCache(), &kruisev1alpha1.CloneSet{}, r.workloadEvents()),
+		source.TypedKind(mgr.GetCache(), NamespaceMetadata(), r.namespaceEvents()),
 		source.TypedFunc[Request](r.appliedSettings),
 		source.TypedFunc[Request](r.lostInstances),
 		source.TypedFunc[Request](r.calmedServices),
@@ -235,5 +239,6 @@ func (r *PodReconciler) unwritten(seen *observation, d lifecycle.Decision, err e
 
 func (r *PodReconciler) forget(uid types.UID) {
 	r.ledger.close(uid, r.clock.Now())
+	r.claims.forget(uid, r.clock.Now())
 	r.backoff.Forget(uid)
 }

@@ -45,11 +45,17 @@ const (
 	//
 	// What to do: write what the message says.
 	ReasonInvalidPod Reason = "InvalidPod"
-	// ReasonServiceClaimed: another namespace has the service name: the oldest workload that uses it keeps it.
+	// ReasonServiceClaimed: another namespace has the service name: pods of it are registered under the name, or were until
+	// five minutes ago, or it was created first among those whose workloads use the name.
 	//
-	// What to do: take another name, put `{namespace}` into `service.name`, or set
-	// `service.sharedAcrossNamespaces: true`.
+	// What to do: take another name, put `{namespace}` into `service.name`, set `service.sharedAcrossNamespaces: true`, or
+	// say in `service.allowed` whose the name is.
 	ReasonServiceClaimed Reason = "ServiceClaimed"
+	// ReasonServiceNotAllowed: `service.allowed` in the configuration does not give the service name to the pod's namespace.
+	// A pod that is registered under the name already stays in service, and shows the reason all the same.
+	//
+	// What to do: take another name, or add an entry to `service.allowed`.
+	ReasonServiceNotAllowed Reason = "ServiceNotAllowed"
 	// ReasonHandlerRefused: a handler of ours can't be used: its key is in the workload's selector, its value is empty,
 	// two hooks want it at different values, or it is a newly-created mark too. What it blocks stays blocked.
 	//
@@ -291,6 +297,8 @@ func (o *observation) explain(d lifecycle.Decision) wait {
 		return wait{reason: ReasonPanicThreshold, message: o.panic.message(o.settings.PanicThreshold)}
 	case d.Waiting != "" && !lifecycle.IsReady(o.pod()):
 		return wait{reason: ReasonNotReady, message: "the pod is not ready"}
+	case o.warning.reason != "":
+		return o.warning
 	}
 	return wait{}
 }

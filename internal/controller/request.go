@@ -135,11 +135,15 @@ func ownerUID(obj client.Object) []string {
 }
 
 func (r *PodReconciler) enqueuePodsOf(ctx context.Context, workload client.Object, q requestQueue) {
+	r.enqueueFound(ctx, q, client.InNamespace(workload.GetNamespace()),
+		client.MatchingFields{ownerIndex: string(workload.GetUID())})
+}
+
+// enqueueFound adds the pods of the cache that the options choose.
+func (r *PodReconciler) enqueueFound(ctx context.Context, q requestQueue, which ...client.ListOption) {
 	var pods corev1.PodList
-	err := r.client.List(ctx, &pods, client.InNamespace(workload.GetNamespace()),
-		client.MatchingFields{ownerIndex: string(workload.GetUID())}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		log.FromContext(ctx).Error(err, "Listing the pods of a workload", "workload", client.ObjectKeyFromObject(workload))
+	if err := r.client.List(ctx, &pods, append(which, client.UnsafeDisableDeepCopy)...); err != nil {
+		log.FromContext(ctx).Error(err, "Listing the pods to look at after a change")
 		return
 	}
 	for i := range pods.Items {
@@ -168,14 +172,7 @@ func whenever(ctx context.Context, signal <-chan struct{}, do func()) error {
 }
 
 func (r *PodReconciler) enqueueAll(ctx context.Context, q requestQueue) {
-	var pods corev1.PodList
-	if err := r.client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "Listing the pods after a change of the configuration")
-		return
-	}
-	for i := range pods.Items {
-		enqueue(q, &pods.Items[i])
-	}
+	r.enqueueFound(ctx, q)
 	for _, pod := range r.ledger.departures() {
 		enqueue(q, pod)
 	}

@@ -28,6 +28,8 @@ type Settings struct {
 	Services service.Rules
 	// SharedAcrossNamespaces allows one service name in several namespaces.
 	SharedAcrossNamespaces bool
+	// Allowed says which namespaces may use which names; nil allows all to all.
+	Allowed service.Policy
 	// Drain is how long a pod stays up after it was taken out of rotation; the pod's annotation wins.
 	Drain time.Duration
 	// Unready is the policy for a pod in Normal that is not ready.

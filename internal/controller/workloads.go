@@ -3,10 +3,12 @@ package controller
 import (
 	"context"
 	"fmt"
-	"strings"
+	"slices"
 	"sync"
+	"time"
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -15,19 +17,23 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
-// workloads answers what only all workloads together can say: which namespace a service name belongs to, and how many
-// workloads have hooks of which none is ours. It is worked out anew, from the cache, after a workload changed.
+// workloads reads what only all workloads and namespaces together can say: who uses which service name, which is for the
+// claims, and how many workloads have hooks of which none is ours. It is worked out anew, from the cache, after one of them
+// changed.
 type workloads struct {
 	client client.Reader
+	claims *claims
 
 	mu        sync.Mutex
 	current   bool
+	began     bool
 	settings  *Settings
-	claims    map[string]*kruisev1alpha1.CloneSet
 	unmatched map[types.UID]bool
 }
 
-func newWorkloads(c client.Reader) *workloads { return &workloads{client: c} }
+func newWorkloads(c client.Reader, claims *claims) *workloads {
+	return &workloads{client: c, claims: claims}
+}
 
 // changed has everything worked out anew when it is next asked for.
 func (w *workloads) changed() {
@@ -36,35 +42,31 @@ func (w *workloads) changed() {
 	w.current = false
 }
 
-// claimant returns the namespace that a service name belongs to: that of the oldest workload which uses the name. It is
-// empty where no workload does.
-func (w *workloads) claimant(name string) string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if holder := w.claims[claimKey(name)]; holder != nil {
-		return holder.Namespace
-	}
-	return ""
-}
-
 func (w *workloads) unmatchedCount() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.unmatched)
 }
 
-// refresh works everything out anew where a workload or the settings changed.
-func (w *workloads) refresh(ctx context.Context, settings *Settings) error {
+// refresh works everything out anew where a workload, a namespace or the settings changed.
+func (w *workloads) refresh(ctx context.Context, settings *Settings, now time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.current && w.settings == settings {
 		return nil
 	}
+	if err := w.readRecords(ctx, settings); err != nil {
+		return err
+	}
+	namespaces, err := readNamespaces(ctx, w.client)
+	if err != nil {
+		return err
+	}
 	var list kruisev1alpha1.CloneSetList
 	if err := w.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing CloneSets: %w", err)
 	}
-	claims, unmatched := map[string]*kruisev1alpha1.CloneSet{}, map[types.UID]bool{}
+	users, unmatched := map[string]map[string]bool{}, map[types.UID]bool{}
 	for i := range list.Items {
 		workload := &list.Items[i]
 		hooks := lifecycle.HooksOf(asLifecycle(workload), settings.Ownership)
@@ -73,14 +75,31 @@ func (w *workloads) refresh(ctx context.Context, settings *Settings) error {
 			w.warnUnmatched(ctx, workload, settings)
 		}
 		if hooks.Any() {
-			claim(claims, workload, settings.Services)
+			addUser(users, workload, settings.Services)
 		}
 	}
-	w.claims, w.unmatched, w.settings, w.current = claims, unmatched, settings, true
+	w.claims.observed(namespaces, users, now)
+	w.unmatched, w.settings, w.current = unmatched, settings, true
 	return nil
 }
 
-// warnUnmatched says once that a workload's hooks are nobody's that we know, which is how a typo in owned shows.
+// readRecords reads, once, what the leaders before this one have left in registries that can't say it.
+func (w *workloads) readRecords(ctx context.Context, settings *Settings) error {
+	if w.began || !slices.ContainsFunc(settings.names(), func(name string) bool { return !w.claims.hasListed(name) }) {
+		return nil
+	}
+	var pods corev1.PodList
+	if err := w.client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing pods: %w", err)
+	}
+	for i := range pods.Items {
+		w.claims.recorded(pods.Items[i].UID, pods.Items[i].Namespace, lifecycle.RecordOf(&pods.Items[i]))
+	}
+	w.began = true
+	return nil
+}
+
+// warnUnmatched says once that no handler in a workload's hooks is one that we know, which is how a typo in owned shows.
 func (w *workloads) warnUnmatched(ctx context.Context, workload *kruisev1alpha1.CloneSet, settings *Settings) {
 	if w.unmatched[workload.UID] {
 		return
@@ -89,7 +108,7 @@ func (w *workloads) warnUnmatched(ctx context.Context, workload *kruisev1alpha1.
 		"cloneset", client.ObjectKeyFromObject(workload), "owned", settings.Ownership.Owned)
 }
 
-func claim(claims map[string]*kruisev1alpha1.CloneSet, workload *kruisev1alpha1.CloneSet, rules service.Rules) {
+func addUser(users map[string]map[string]bool, workload *kruisev1alpha1.CloneSet, rules service.Rules) {
 	template := &workload.Spec.Template
 	endpoints, err := rules.EndpointsOf(service.Subject{
 		Namespace: workload.Namespace, Workload: workload.Name,
@@ -99,20 +118,10 @@ func claim(claims map[string]*kruisev1alpha1.CloneSet, workload *kruisev1alpha1.
 		return // the pods get the warning
 	}
 	for _, e := range endpoints {
-		if holder := claims[claimKey(e.Service)]; holder == nil || older(workload, holder) {
-			claims[claimKey(e.Service)] = workload
+		name := claimKey(e.Service)
+		if users[name] == nil {
+			users[name] = map[string]bool{}
 		}
+		users[name][workload.Namespace] = true
 	}
-}
-
-// claimKey is what a name claims: all that differ from it in case only, too, since Eureka's clients and Consul's DNS take
-// them for one.
-func claimKey(name string) string { return strings.ToLower(name) }
-
-// older orders workloads by what no tenant can write, so that the answer is the same after a restart.
-func older(a, b *kruisev1alpha1.CloneSet) bool {
-	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.CreationTimestamp.Before(&b.CreationTimestamp)
-	}
-	return a.Namespace < b.Namespace
 }

@@ -64,14 +64,15 @@ type world struct {
 	queue    *requests
 	r        *PodReconciler
 
-	mu        sync.Mutex
-	journal   []string
-	liveReads int
-	lagging   map[types.NamespacedName]*corev1.Pod // what the cache says instead; nil where it has nothing
-	onPatch   func(attempt func() error) error
-	onRead    func()
-	addresses int
-	moves     int
+	mu         sync.Mutex
+	journal    []string
+	liveReads  int
+	lagging    map[types.NamespacedName]*corev1.Pod // what the cache says instead; nil where it has nothing
+	onPatch    func(attempt func() error) error
+	onRead     func()
+	addresses  int
+	moves      int
+	namespaces int
 	// ahead is what a new manager knows of its clock.
 	ahead time.Duration
 }
@@ -104,6 +105,7 @@ func newWorld(t *testing.T, change ...func(*Settings)) *world {
 		Unready:   lifecycle.UnreadyFailOver, PanicThreshold: 50,
 	}
 	w.settings.use(w.registry)
+	w.namespace(testNamespace)
 	for _, c := range change {
 		c(&w.settings)
 	}
@@ -313,6 +315,40 @@ func hooked() *appspub.Lifecycle {
 	}
 }
 
+// namespace creates one, unless it is there, after those that were created before.
+func (w *world) namespace(name string, change ...func(*corev1.Namespace)) {
+	w.Helper()
+	w.namespaces++
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: name, UID: types.UID(fmt.Sprintf("uid-of-%s-%d", name, w.namespaces)),
+		CreationTimestamp: metav1.NewTime(testEpoch().Add(time.Duration(w.namespaces) * time.Second)),
+	}}
+	for _, c := range change {
+		c(namespace)
+	}
+	err := w.api.Create(w.Context(), namespace)
+	if apierrors.IsAlreadyExists(err) {
+		return
+	}
+	w.must(err, "creating the namespace")
+	if w.r == nil {
+		return
+	}
+	w.r.namespaceEvents().Create(w.Context(),
+		event.TypedCreateEvent[*metav1.PartialObjectMetadata]{Object: metadataOf(namespace)}, w.queue)
+}
+
+// metadataOf is a namespace as the cache has it.
+func metadataOf(namespace *corev1.Namespace) *metav1.PartialObjectMetadata {
+	metadata := NamespaceMetadata()
+	metadata.ObjectMeta = *namespace.ObjectMeta.DeepCopy()
+	return metadata
+}
+
+func labelled(key, value string) func(*corev1.Namespace) {
+	return func(namespace *corev1.Namespace) { namespace.Labels = map[string]string{key: value} }
+}
+
 // cloneSet creates one with every hook, whose template arms what is to be armed.
 func (w *world) cloneSet(name string, change ...func(*kruisev1alpha1.CloneSet)) *kruisev1alpha1.CloneSet {
 	w.Helper()
@@ -339,6 +375,7 @@ func (w *world) cloneSet(name string, change ...func(*kruisev1alpha1.CloneSet)) 
 	for _, c := range change {
 		c(workload)
 	}
+	w.namespace(workload.Namespace)
 	w.must(w.api.Create(w.Context(), workload), "creating the CloneSet")
 	w.r.workloadEvents().Create(w.Context(), event.TypedCreateEvent[*kruisev1alpha1.CloneSet]{Object: workload}, w.queue)
 	return workload

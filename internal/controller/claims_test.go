@@ -1,0 +1,598 @@
+package controller
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+)
+
+func inNamespace(namespace string) func(*kruisev1alpha1.CloneSet) {
+	return func(web *kruisev1alpha1.CloneSet) { web.Namespace = namespace }
+}
+
+func called(services string) func(*kruisev1alpha1.CloneSet) {
+	return func(web *kruisev1alpha1.CloneSet) {
+		web.Spec.Template.Annotations = map[string]string{service.AnnotationServices: services}
+	}
+}
+
+// listable makes the registry one that lists what it holds.
+func listable(s *Settings) {
+	reg := s.Registries["default"]
+	reg.Lists = true
+	s.Registries = map[string]Registry{"default": reg}
+}
+
+// leaves has Kruise scale in a pod that the registry knows, to the end.
+func (w *world) leaves(pod *corev1.Pod) {
+	w.Helper()
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconcile(pod)
+	w.expectAbsent(pod)
+	w.removePod(pod)
+	w.reconcile(pod)
+}
+
+// expectRefused: the pod waits, for a reason that begins like this, and the registry has not heard of it.
+func (w *world) expectRefused(pod *corev1.Pod, warning string) {
+	w.Helper()
+	w.takeEvents()
+	w.takeJournal()
+	w.reconcile(pod)
+	w.expectAbsent(pod)
+	waits := w.r.ledger.waitOf(w.r.ledger.open(requestFor(pod), w.r.settings.Load()))
+	if got := fmt.Sprintf("%s %s", waits.reason, waits.message); !strings.HasPrefix(got, warning) {
+		w.Fatalf("%s waits for %q, want what begins with %q", pod.Name, got, warning)
+	}
+}
+
+// expectJoins: the pod goes in service when it is looked at.
+func (w *world) expectJoins(pod *corev1.Pod) {
+	w.Helper()
+	w.reconcile(pod)
+	w.expectInService(pod)
+}
+
+func TestAServiceNameBelongsToOneNamespace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	prod := w.cloneSet("web")
+	staging := w.cloneSet("web", inNamespace("staging"))
+	first := w.servingPod(prod, "web-1")
+	pod := w.bornPod(staging, "web-2")
+
+	w.expectResult("no event tells when the name is free", w.reconcile(pod), backoffCap)
+	w.expectJournal("staging never joins prod")
+	w.expectHooks("", pod, "inPlaceUpdate preDelete")
+	w.expectEvents("", `Warning ServiceClaimed hook preNormal waits: service "web" belongs to namespace shop: its pods are registered `+
+		"under it; write another name in annotation rollcall.dev/services")
+
+	t.Log("It may go as it came.")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconcile(pod)
+	w.expectJournal("it was never in", "write web-2")
+	w.expectHooks("", pod, "inPlaceUpdate")
+	w.expectEvents("", "Normal Resolved ServiceClaimed")
+
+	t.Log("One that this manager knows nothing of.")
+	found := w.pod(staging, "web-9", unready, func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.9" })
+	w.reconcile(found)
+	w.expectJournal("nothing is said under a name that is another's, not even that it is out")
+
+	t.Log("The name becomes free.")
+	next := w.bornPod(staging, "web-3")
+	w.deleteCloneSet(prod)
+	w.expectRefused(next, "ServiceClaimed")
+	w.leaves(first)
+	w.expectRefused(next, "ServiceClaimed")
+	w.sleep(keptFor)
+	w.expectJoins(next)
+}
+
+func TestANameInOtherLettersIsTheSameName(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.servingPod(w.cloneSet("web"), "web-1")
+	pod := w.bornPod(w.cloneSet("web", inNamespace("staging"), called("WEB=8080")), "web-2")
+	w.expectRefused(pod, `ServiceClaimed service "WEB" belongs to namespace shop`)
+}
+
+func TestAWorkloadThatIsMadeAgainKeepsItsName(t *testing.T) {
+	t.Parallel()
+	for name, older := range map[string]string{"the older namespace": testNamespace, "the younger namespace": "staging"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.namespace("staging")
+			other := map[string]string{testNamespace: "staging", "staging": testNamespace}[older]
+			prod := w.cloneSet("web", inNamespace(older))
+			pod := w.servingPod(prod, "web-1")
+			waits := w.bornPod(w.cloneSet("web", inNamespace(other)), "web-2")
+			w.expectRefused(waits, "ServiceClaimed")
+
+			w.deleteCloneSet(prod)
+			w.expectRefused(waits, "ServiceClaimed")
+			w.leaves(pod)
+			w.expectRefused(waits, fmt.Sprintf(`ServiceClaimed service "web" belongs to namespace %s: its pods were registered`, older))
+
+			w.sleep(keptFor - time.Minute)
+			again := w.cloneSet("web", inNamespace(older))
+			w.expectRefused(waits, "ServiceClaimed")
+			w.expectJoins(w.bornPod(again, "web-3"))
+			w.sleep(2 * keptFor)
+			w.expectRefused(waits, "ServiceClaimed")
+		})
+	}
+}
+
+func TestANameIsLookedAtAgainWhenItIsKeptNoLonger(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web", called("a=8080")), "web-1", annotated(service.AnnotationServices, "b=8080"))
+	waits := w.bornPod(w.cloneSet("web", inNamespace("staging"), called("b=8080")), "web-2")
+	w.leaves(pod)
+	w.sleep(keptFor - 10*time.Second)
+	w.expectResult("not later than the name is free", w.reconcile(waits), 10*time.Second)
+	w.sleep(10 * time.Second)
+	w.expectJoins(waits)
+}
+
+func TestANameStaysWhereItIsRegistered(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.namespace("staging")
+	holder := w.servingPod(w.cloneSet("web", inNamespace("staging")), "web-1")
+	newcomer := w.bornPod(w.cloneSet("web", inNamespace(testNamespace)), "web-2")
+	w.expectRefused(newcomer, `ServiceClaimed service "web" belongs to namespace staging: its pods are registered`)
+
+	t.Log("Out of service is registered, and so is a pod whose entry the registry has lost.")
+	w.turn(holder, unready)
+	w.reconcile(holder)
+	w.expectRefused(newcomer, "ServiceClaimed")
+	w.turn(holder, ready)
+	w.expectJoins(holder)
+	w.must(w.registry.Expire(w.Context(), w.instance(holder, "web", 8080)), "losing the entry")
+	w.resync(Listing{})
+	w.expectRefused(newcomer, "ServiceClaimed")
+	w.expectJoins(holder)
+}
+
+func TestANameThatNobodyIsRegisteredUnder(t *testing.T) {
+	t.Parallel()
+	hookless := func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle = nil }
+	for name, tc := range map[string]struct {
+		reason   string
+		first    []func(*kruisev1alpha1.CloneSet)
+		workload bool
+		want     bool
+	}{
+		"the younger asks":          {"the older namespace's workload may yet have pods", nil, true, false},
+		"the older has no workload": {"nobody else uses the name", nil, false, true},
+		"another name":              {"nobody else uses the name", []func(*kruisev1alpha1.CloneSet){called("api=8080")}, true, true},
+		"without hooks":             {"such a workload registers nothing", []func(*kruisev1alpha1.CloneSet){hookless}, true, true},
+		"badly described":           {"its pods get the warning", []func(*kruisev1alpha1.CloneSet){called("web=many")}, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.namespace("younger")
+			if tc.workload {
+				w.cloneSet("web", tc.first...)
+			}
+			w.reconcile(w.bornPod(w.cloneSet("web", inNamespace("younger")), "web-1"))
+			if got := w.r.Waits(); (len(got) == 0) != tc.want {
+				t.Errorf("waits %+v; goes on: want %t\nreason: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+func TestTheOlderNamespaceIsFirst(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.namespace("b")
+	w.namespace("a", func(n *corev1.Namespace) { n.CreationTimestamp = metav1.NewTime(testEpoch().Add(2 * time.Second)) })
+	pods := map[string]*corev1.Pod{}
+	for _, namespace := range []string{"b", "a"} {
+		pods[namespace] = w.bornPod(w.cloneSet("web", inNamespace(namespace)), "web-of-"+namespace)
+	}
+	w.expectRefused(pods["b"], "ServiceClaimed")
+	w.expectJoins(pods["a"])
+
+	t.Log("Workloads made again in another order change nothing.")
+	w = newWorld(t)
+	w.cloneSet("web")
+	young := w.cloneSet("web", inNamespace("young"))
+	shop := w.cloneSet("again")
+	w.expectRefused(w.bornPod(young, "web-1"), "ServiceClaimed")
+	w.changeCloneSet(shop, called("web=8080"))
+	w.expectJoins(w.bornPod(shop, "web-2"))
+}
+
+func TestANameThatOnlyAnnotationsOnPodsUse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	named := annotated(service.AnnotationServices, "payments=8080")
+	first := w.servingPod(w.cloneSet("a", inNamespace("younger")), "a-1", named)
+	second := w.bornPod(w.cloneSet("b"), "b-1", named)
+	w.expectRefused(second, `ServiceClaimed service "payments" belongs to namespace younger`)
+	w.leaves(first)
+	w.sleep(keptFor)
+	w.expectJoins(second)
+}
+
+func TestTwoNamespacesAtTheSameMoment(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	named := annotated(service.AnnotationServices, "payments=8080")
+	a, b := w.bornPod(w.cloneSet("a"), "a-1", named), w.bornPod(w.cloneSet("b", inNamespace("other")), "b-1", named)
+
+	t.Log("The second asks while the first's Register is under way.")
+	register := w.registry.Hold(registrytest.Match{Pod: "a-1"})
+	var both sync.WaitGroup
+	both.Go(func() { w.reconcile(a) })
+	w.must(register.AwaitReached(w.Context(), 1), "waiting for the call")
+	w.reconcile(b)
+	register.Release()
+	both.Wait()
+	w.expectInService(a)
+	w.expectAbsent(b)
+}
+
+func TestANameIsTakenInOneStep(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.namespace("other")
+	settings, now := w.r.settings.Load(), w.clock.Now()
+	w.must(w.r.workloads.refresh(t.Context(), settings, now), "reading the namespaces")
+	ours := question{settings: settings, uid: "1", namespace: testNamespace, service: "payments", now: now}
+	others := question{settings: settings, uid: "2", namespace: "other", service: "Payments", now: now}
+	for _, q := range []question{ours, others} {
+		if refused, _ := w.r.claims.ask(q); refused.reason != "" {
+			t.Errorf("%s may not use a name that nobody uses: %s", q.namespace, refused.message)
+		}
+	}
+	in := lifecycle.Recorded{Registry: "default", Service: "Payments", Address: "10.0.0.1", Port: 8080}
+	if refused := w.r.claims.take(others, in, now); refused.reason != "" {
+		t.Errorf("the first can't take it: %s", refused.message)
+	}
+	if refused := w.r.claims.take(ours, in, now); refused.reason != ReasonServiceClaimed {
+		t.Errorf("the second takes it too: %+v", refused)
+	}
+}
+
+func TestANameAfterARestart(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*Settings)
+		lists  bool
+	}{
+		"a registry that lists":           {"the list says who is registered", listable, true},
+		"a registry that can't list":      {"the record is all there is", nothingElse, false},
+		"a registry that has yet to list": {"the record is all there is until then", listable, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, tc.change)
+			w.namespace("staging")
+			holder := w.servingPod(w.cloneSet("web", inNamespace("staging")), "web-1")
+			waits := w.bornPod(w.cloneSet("web"), "web-2")
+			w.expectRefused(waits, "ServiceClaimed")
+
+			w.restart()
+			if tc.lists {
+				w.resync(Listing{Confirms: true})
+			}
+			w.expectRefused(waits, `ServiceClaimed service "web" belongs to namespace staging`)
+			w.expectJoins(holder)
+			w.leaves(holder)
+			w.sleep(keptFor)
+			w.expectJoins(waits)
+		})
+	}
+}
+
+func nothingElse(*Settings) {}
+
+// forgedRecord says that the pod is in service under a name.
+func (w *world) forgedRecord(pod *corev1.Pod, name string) {
+	w.Helper()
+	record := fmt.Sprintf(`{"stamp":{"uid":%q,"timestamp":%q,"state":"PreparingNormal"},"want":"InService","instances":[`+
+		`{"registry":"default","service":%q,"address":%q,"port":8080}]}`,
+		pod.UID, pod.Annotations[appspub.LifecycleTimestampKey], name, pod.Status.PodIP)
+	w.turn(pod, annotated(lifecycle.AnnotationRecord, record))
+	if got := w.record(pod); !got.Exists() {
+		w.Fatal("the forged record is none")
+	}
+}
+
+func TestAForgedRecordGivesNoName(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, listable)
+	forger := w.bornPod(w.cloneSet("api"), "api-1", annotated(service.AnnotationServices, "web=8080"))
+	w.namespace("prod")
+	holder := w.servingPod(w.cloneSet("web", inNamespace("prod")), "web-2")
+	w.forgedRecord(forger, "web")
+	w.expectRefused(forger, `ServiceClaimed service "web" belongs to namespace prod`)
+
+	t.Log("The next manager has heard of the registry what it holds.")
+	w.restart()
+	w.resync(Listing{Confirms: true})
+	w.expectRefused(forger, `ServiceClaimed service "web" belongs to namespace prod`)
+	w.expectJoins(holder)
+}
+
+func TestAForgedRecordIsNoWayAroundThePolicy(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*Settings){"it lists": listable, "it can't list": nothingElse} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, change, allowed("prod", "", "web"))
+			pod := w.bornPod(w.cloneSet("web"), "web-1")
+			w.forgedRecord(pod, "web")
+			w.restart()
+			w.expectRefused(pod, "ServiceNotAllowed")
+		})
+	}
+}
+
+func TestARegistrationThatFailedHoldsNoName(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, listable)
+	named := annotated(service.AnnotationServices, "payments=8080")
+	w.registry.Fail(registrytest.Match{Pod: "a-1"}, registry.Terminal(fmt.Errorf("too long a name")))
+	first := w.bornPod(w.cloneSet("a"), "a-1", named)
+	second := w.bornPod(w.cloneSet("b", inNamespace("other")), "b-1", named)
+	w.reconcile(first)
+	w.expectRefused(second, "ServiceClaimed")
+	w.resync(Listing{})
+	w.expectRefused(second, "ServiceClaimed") // the call may still be carried out
+	w.sleep(2 * testTimeout)
+	w.resync(Listing{})
+	w.expectJoins(second)
+}
+
+func TestAListDoesNotHoldWhatHasLeft(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, listable)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	late := w.listing(Listing{})
+	w.sleep(time.Second)
+	w.leaves(pod)
+	w.r.Compare(late)
+	w.sleep(keptFor)
+	w.deleteCloneSet(&kruisev1alpha1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "web"}})
+	w.expectJoins(w.bornPod(w.cloneSet("web", inNamespace("other")), "web-2"))
+}
+
+// The policy.
+
+func allowed(namespaces, selector, names string) func(*Settings) {
+	return func(s *Settings) {
+		a := service.Allowance{}
+		for _, pattern := range strings.Fields(namespaces) {
+			a.Namespaces = append(a.Namespaces, service.NamespacePattern(pattern))
+		}
+		for _, pattern := range strings.Fields(names) {
+			a.Names = append(a.Names, service.NamePattern(pattern))
+		}
+		if selector != "" {
+			a.Selector = labels.SelectorFromSet(labels.Set{"team": selector})
+		}
+		s.Allowed = append(s.Allowed, a)
+	}
+}
+
+func TestWhoMayUseAName(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		policy func(*Settings)
+		want   bool
+	}{
+		"by name":               {"it is named", allowed("team-a", "", "web"), true},
+		"by glob":               {"both match", allowed("team-*", "", "we*"), true},
+		"by label":              {"the namespace has it", allowed("", "a", "web"), true},
+		"by {namespace}":        {"the name is another", allowed("*", "", "{namespace}-*"), false},
+		"another namespace":     {"it is not named", allowed("team-b", "", "web"), false},
+		"another label":         {"the namespace lacks it", allowed("", "b", "web"), false},
+		"another name":          {"it is not named", allowed("team-a", "", "api"), false},
+		"only half of an entry": {"both have to match", allowed("team-a", "b", "web"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, tc.policy)
+			w.namespace("team-a", labelled("team", "a"))
+			pod := w.bornPod(w.cloneSet("web", inNamespace("team-a")), "web-1")
+			if tc.want {
+				w.expectJoins(pod)
+				return
+			}
+			w.reconcile(pod)
+			w.expectAbsent(pod)
+			w.expectEvents(tc.reason, `Warning ServiceNotAllowed hook preNormal waits: service.allowed in the configuration gives service `+
+				`"web" not to namespace team-a: write another name in annotation rollcall.dev/services, or have an entry added to `+
+				`service.allowed with namespaces: ["team-a"] and names: ["web"]`)
+			w.apply(allowed("team-a", "", "web"))
+			w.expectJoins(pod)
+		})
+	}
+}
+
+func TestAPolicyTakesNobodyOut(t *testing.T) {
+	t.Parallel()
+	for name, restarts := range map[string]bool{"while it runs": false, "with a restart": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, listable, keepsNobody)
+			web := w.cloneSet("web")
+			pod := w.servingPod(web, "web-1")
+			w.apply(allowed("prod", "", "web"))
+			if restarts {
+				w.restart()
+				w.resync(Listing{Confirms: true})
+			}
+			w.reconcile(pod)
+			w.expectJournal("it is registered under the name already")
+			w.expectEvents("", `Warning ServiceNotAllowed service.allowed in the configuration gives service "web" not to namespace shop`)
+			w.expectRefused(w.bornPod(web, "web-2"), "ServiceNotAllowed")
+
+			t.Log("It goes its way as ever.")
+			w.turn(pod, unready)
+			w.reconcile(pod)
+			w.expectNotInService(pod)
+			w.turn(pod, ready)
+			w.expectJoins(pod)
+			w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+			w.reconcile(pod)
+			w.expectNotInService(pod)
+			w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
+			w.expectJoins(pod)
+			w.leaves(pod)
+			w.expectRefused(w.bornPod(web, "web-3"), "ServiceNotAllowed")
+		})
+	}
+}
+
+func keepsNobody(s *Settings) { s.PanicThreshold = 100 }
+
+func TestANamespaceThatMayNotUseANameKeepsItFromNobody(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.servingPod(w.cloneSet("web"), "web-1")
+	prod := w.bornPod(w.cloneSet("web", inNamespace("prod")), "web-2")
+	w.expectRefused(prod, "ServiceClaimed")
+	w.apply(allowed("prod", "", "web"))
+	w.expectJoins(prod)
+}
+
+func TestAPolicyThatAllowsANameToTwo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, allowed("*", "", "web"))
+	w.servingPod(w.cloneSet("web"), "web-1")
+	pod := w.bornPod(w.cloneSet("web", inNamespace("staging")), "web-2")
+	w.expectRefused(pod, "ServiceClaimed")
+	w.apply(func(s *Settings) { s.SharedAcrossNamespaces = true })
+	w.expectJoins(pod)
+	w.expectRefused(w.bornPod(w.cloneSet("api"), "api-1"), "ServiceNotAllowed")
+}
+
+func TestASharedServiceName(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *Settings) { s.SharedAcrossNamespaces = true })
+	web, staging := w.cloneSet("web"), w.cloneSet("web", inNamespace("staging"))
+	w.servingPod(web, "web-1")
+	second := w.servingPod(staging, "web-2")
+
+	t.Log("It is shared no more.")
+	w.apply(func(s *Settings) { s.SharedAcrossNamespaces = false })
+	w.reconcile(second)
+	w.expectJournal("whoever is registered stays")
+	w.expectEvents("", `Warning ServiceClaimed service "web" belongs to namespace shop`)
+	w.expectRefused(w.bornPod(staging, "web-3"), "ServiceClaimed")
+	w.expectJoins(w.bornPod(web, "web-4"))
+}
+
+func TestALabelOfANamespaceChanges(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, allowed("", "a", "web"))
+	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	w.expectRefused(pod, "ServiceNotAllowed")
+	w.queue.take()
+
+	shop := &corev1.Namespace{}
+	w.must(w.api.Get(t.Context(), client.ObjectKey{Name: testNamespace}, shop), "reading the namespace")
+	before := metadataOf(shop)
+	change := func() {
+		w.must(w.api.Update(t.Context(), shop), "labelling the namespace")
+		w.r.namespaceEvents().Update(t.Context(), event.TypedUpdateEvent[*metav1.PartialObjectMetadata]{
+			ObjectOld: before, ObjectNew: metadataOf(shop),
+		}, w.queue)
+	}
+	shop.Annotations = map[string]string{"team": "a"}
+	change()
+	if got := w.queue.take(); len(got) > 0 {
+		t.Errorf("looks again at %+v, though only an annotation changed", got)
+	}
+	shop.Labels = map[string]string{"team": "a"}
+	change()
+	if got := w.queue.take(); len(got) != 1 || got[0].Request.Name != "web-1" {
+		t.Errorf("looks again at %+v, want the namespace's pod", got)
+	}
+	w.expectJoins(pod)
+}
+
+func TestANamespaceThatTheCacheHasNotSeen(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	web := w.cloneSet("web")
+	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: testNamespace}}
+	w.must(w.api.Delete(t.Context(), shop), "hiding the namespace")
+	w.restart()
+	pod := w.bornPod(web, "web-1")
+	w.expectResult("it is on its way", w.reconcile(pod), staleRecheck)
+	w.expectEvents("no person need look")
+	w.queue.take()
+	w.namespace(testNamespace)
+	if got := w.queue.take(); len(got) != 1 || got[0].Request.Name != "web-1" {
+		t.Errorf("looks again at %+v, want the namespace's pod", got)
+	}
+	w.expectJoins(pod)
+}
+
+func TestStripNamespaceKeepsLabelsAndAge(t *testing.T) {
+	t.Parallel()
+	namespace := NamespaceMetadata()
+	namespace.ObjectMeta = metav1.ObjectMeta{
+		Name: "shop", UID: "1", ResourceVersion: "2", Labels: map[string]string{"team": "a"},
+		CreationTimestamp: metav1.NewTime(testEpoch()), Annotations: map[string]string{"a": "b"}, Finalizers: []string{"a/b"},
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}},
+	}
+	stripped, err := StripNamespace(namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := NamespaceMetadata()
+	want.ObjectMeta = metav1.ObjectMeta{
+		Name: "shop", UID: "1", ResourceVersion: "2", Labels: map[string]string{"team": "a"},
+		CreationTimestamp: metav1.NewTime(testEpoch()),
+	}
+	if diff := cmp.Diff(want, stripped); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if got, err := StripNamespace("else"); got != "else" || err != nil {
+		t.Errorf("got %v, %v of what is no namespace", got, err)
+	}
+}
+
+func TestClaimsForget(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, listable)
+	web := w.cloneSet("web")
+	for i := range 3 {
+		w.leaves(w.servingPod(web, fmt.Sprintf("web-%d", i)))
+	}
+	w.sleep(keptFor)
+	w.apply(func(*Settings) {})
+	w.must(w.r.workloads.refresh(t.Context(), w.r.settings.Load(), w.clock.Now()), "reading the workloads")
+	if c := w.r.claims; len(c.holds)+len(c.groups) > 0 {
+		t.Errorf("remembers %d pods and %d names, want none", len(c.holds), len(c.groups))
+	}
+}

@@ -1,0 +1,96 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// namespacePlaceholder stands for the namespace's own name in a [NamePattern].
+const namespacePlaceholder = "{" + placeholderNamespace + "}"
+
+// Policy says which namespaces may use which service names. A nil Policy allows every name to every namespace.
+type Policy []Allowance
+
+// Allowance gives some names to some namespaces. Both of its ways to choose namespaces have to agree, where both are there.
+type Allowance struct {
+	// Namespaces are the patterns of their names; empty where Selector alone chooses.
+	Namespaces []NamespacePattern
+	// Selector chooses by the labels of the namespace; nil where Namespaces alone choose.
+	Selector labels.Selector
+	Names    []NamePattern
+}
+
+// Allows reports whether a namespace with these labels may use the service name. Capital and small letters are the same.
+func (p Policy) Allows(namespace string, of labels.Set, name string) bool {
+	if p == nil {
+		return true
+	}
+	return slices.ContainsFunc(p, func(a Allowance) bool { return a.chooses(namespace, of) && a.gives(namespace, name) })
+}
+
+func (a Allowance) chooses(namespace string, of labels.Set) bool {
+	matches := func(pattern NamespacePattern) bool { return globMatches(string(pattern), namespace) }
+	return (len(a.Namespaces) == 0 || slices.ContainsFunc(a.Namespaces, matches)) &&
+		(a.Selector == nil || a.Selector.Matches(of))
+}
+
+func (a Allowance) gives(namespace, name string) bool {
+	return slices.ContainsFunc(a.Names, func(pattern NamePattern) bool { return pattern.matches(namespace, name) })
+}
+
+// NamespacePattern is the name of a namespace, in which * stands for any text. Make one with [ParseNamespacePattern].
+type NamespacePattern string
+
+// ParseNamespacePattern parses "team-a" and "team-*".
+func ParseNamespacePattern(s string) (NamespacePattern, error) {
+	odd := func(r rune) bool { return r != '*' && r != '-' && (r < 'a' || r > 'z') && (r < '0' || r > '9') }
+	if s == "" || strings.ContainsFunc(s, odd) {
+		return "", errors.New(`write the name of a namespace, or a pattern such as "team-*"`)
+	}
+	return NamespacePattern(s), nil
+}
+
+// NamePattern is a service name, in which * stands for any text and {namespace} for the name of the namespace that asks.
+// Make one with [ParseNamePattern].
+type NamePattern string
+
+// ParseNamePattern parses "payments", "team-a-*" and "{namespace}.*".
+func ParseNamePattern(s string) (NamePattern, error) {
+	if s == "" {
+		return "", errors.New(`write a service name, or a pattern such as "payments-*" or "{namespace}.*"`)
+	}
+	if strings.ContainsAny(strings.ReplaceAll(s, namespacePlaceholder, ""), "{}") {
+		return "", fmt.Errorf("%q has a placeholder that is not known here: write {namespace}, * or plain text", s)
+	}
+	return NamePattern(s), checkName(s)
+}
+
+func (p NamePattern) matches(namespace, name string) bool {
+	pattern := strings.ReplaceAll(string(p), namespacePlaceholder, namespace)
+	return globMatches(strings.ToLower(pattern), strings.ToLower(name))
+}
+
+// globMatches reports whether the pattern, in which * stands for any text, matches the whole of s.
+func globMatches(pattern, s string) bool {
+	parts := strings.Split(pattern, "*")
+	last := len(parts) - 1
+	if last == 0 {
+		return pattern == s
+	}
+	rest, begins := strings.CutPrefix(s, parts[0])
+	if !begins {
+		return false
+	}
+	for _, part := range parts[1:last] {
+		_, after, found := strings.Cut(rest, part)
+		if !found {
+			return false
+		}
+		rest = after
+	}
+	return strings.HasSuffix(rest, parts[last])
+}

@@ -1,0 +1,104 @@
+package service
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+func allowance(t *testing.T, namespaces, selector, names string) Allowance {
+	t.Helper()
+	var a Allowance
+	for _, text := range strings.Fields(namespaces) {
+		pattern, err := ParseNamespacePattern(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Namespaces = append(a.Namespaces, pattern)
+	}
+	if selector != "" {
+		parsed, err := labels.Parse(selector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Selector = parsed
+	}
+	for _, text := range strings.Fields(names) {
+		pattern, err := ParseNamePattern(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Names = append(a.Names, pattern)
+	}
+	return a
+}
+
+func TestPolicyAllows(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason                     string
+		namespaces, selector, give string
+		namespace                  string
+		labels                     labels.Set
+		name                       string
+		want                       bool
+	}{
+		"a name":                    {"it is written as it is", "shop", "", "web api", "shop", nil, "api", true},
+		"another name":              {"what is not listed is refused", "shop", "", "web api", "shop", nil, "payments", false},
+		"another namespace":         {"what is not listed is refused", "shop", "", "web", "staging", nil, "web", false},
+		"other letters":             {"registries take both for one name", "shop", "", "Web", "shop", nil, "wEB", true},
+		"a glob of namespaces":      {"it matches to the end", "team-*", "", "web", "team-a", nil, "web", true},
+		"not its glob":              {"it begins at the beginning", "team-*", "", "web", "a-team-a", nil, "web", false},
+		"all namespaces":            {"* is any text", "*", "", "web", "shop", nil, "web", true},
+		"a glob of names":           {"* is any text, none included", "shop", "", "pay*ments*", "shop", nil, "payments", true},
+		"not the middle of a glob":  {"all of its text has to be there, in its order", "shop", "", "a*b*c", "shop", nil, "acb", false},
+		"overlapping ends":          {"one letter can't be both beginning and end", "shop", "", "aba*aba", "shop", nil, "ababa", false},
+		"the namespace":             {"it stands for the one that asks", "*", "", "{namespace}", "shop", nil, "shop", true},
+		"not another's namespace":   {"it stands for the one that asks", "*", "", "{namespace}", "shop", nil, "staging", false},
+		"the namespace in a glob":   {"both may stand in one name", "*", "", "{namespace}.*", "shop", nil, "shop.web", true},
+		"a dot ends the namespace":  {"no namespace's name has a dot", "*", "", "{namespace}.*", "shop", nil, "shop-eu.web", false},
+		"a label":                   {"the labels of the namespace count", "", "tier=pay", "web", "shop", labels.Set{"tier": "pay"}, "web", true},
+		"without the label":         {"the labels of the namespace count", "", "tier=pay", "web", "shop", nil, "web", false},
+		"a glob and a label":        {"both have to match", "team-*", "tier=pay", "web", "shop", labels.Set{"tier": "pay"}, "web", false},
+		"both a glob and a label":   {"both match", "team-*", "tier=pay", "web", "team-a", labels.Set{"tier": "pay"}, "web", true},
+		"nothing chooses no labels": {"the name alone chooses", "shop", "", "web", "shop", labels.Set{"tier": "pay"}, "web", true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			policy := Policy{allowance(t, "nobody-else", "", "nothing"), allowance(t, tc.namespaces, tc.selector, tc.give)}
+			if got := policy.Allows(tc.namespace, tc.labels, tc.name); got != tc.want {
+				t.Errorf("allows %q to %s: %t, want %t\nreason: %s", tc.name, tc.namespace, got, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+func TestNoPolicyAllowsAll(t *testing.T) {
+	t.Parallel()
+	if !Policy(nil).Allows("shop", nil, "web") {
+		t.Error("no policy refuses a name")
+	}
+	if (Policy{}).Allows("shop", nil, "web") {
+		t.Error("a policy without an entry allows a name")
+	}
+}
+
+func TestPatternsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	for text, says := range map[string]string{
+		"": `"team-*"`, "Team": `"team-*"`, "a.b": `"team-*"`, "{namespace}": `"team-*"`,
+	} {
+		if _, err := ParseNamespacePattern(text); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("pattern of namespaces %q: got %v, want an error with %s", text, err, says)
+		}
+	}
+	for text, says := range map[string]string{
+		"": `"{namespace}.*"`, "{label:app}": "{namespace}", "a}": "{namespace}", "a\nb": "cannot be printed",
+	} {
+		if _, err := ParseNamePattern(text); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("pattern of names %q: got %v, want an error with %s", text, err, says)
+		}
+	}
+}
