@@ -137,11 +137,8 @@ func (r *PodReconciler) call(ctx context.Context, seen *observation, s step) wai
 	if told := seen.page.toldToWait(s, started); told.reason != "" {
 		return told
 	}
-	if s.want == lifecycle.InService {
-		asks := r.question(seen, s.instance.Service)
-		if refused := r.claims.take(asks, s.key(), started.Add(2*reg.Timeout)); refused.reason != "" {
-			return refused
-		}
+	if refused := r.claim(seen, s, started.Add(2*reg.Timeout)); refused.reason != "" {
+		return refused
 	}
 	leave, refused := r.enter(seen, s.target)
 	if refused.reason != "" {

@@ -149,6 +149,15 @@ func (r *PodReconciler) observeNames(seen *observation, endpoints []service.Endp
 	return wait{}
 }
 
+// claim takes the name for the pod's namespace before a Register, which may be carried out until lands, or says why the pod
+// may not use the name.
+func (r *PodReconciler) claim(seen *observation, s step, lands time.Time) wait {
+	if s.want != lifecycle.InService {
+		return wait{}
+	}
+	return r.claims.take(r.question(seen, s.instance.Service), s.key(), lands)
+}
+
 func (r *PodReconciler) question(seen *observation, name string) question {
 	pod := seen.pod()
 	return question{settings: seen.settings, uid: pod.UID, namespace: pod.Namespace, service: name, now: r.clock.Now()}

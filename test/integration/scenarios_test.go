@@ -53,6 +53,7 @@ func definitions() []definition {
 		{name: "bad-services", styles: []style{labels, mixed}, run: badServices},
 		{name: "bad-drain", styles: []style{finalizer, preNormal}, run: badDrain},
 		{name: "claimed", styles: []style{labels, preNormal}, run: serviceClaimed},
+		{name: "remade", styles: []style{labels, finalizer}, run: serviceRemade},
 		{name: "bad-record", styles: updateHooked, run: badRecord},
 		{name: "in-selector", styles: []style{labels}, run: handlerInSelector},
 		{name: "errors", styles: []style{labels, finalizer, mixed}, run: registryErrors},
@@ -71,7 +72,7 @@ func sharedNamespaces() []string {
 	for _, d := range definitions() {
 		for _, s := range d.styles {
 			namespaces = append(namespaces, namespaceOf(d.name, s))
-			if d.name == "claimed" {
+			if d.name == "claimed" || d.name == "remade" {
 				namespaces = append(namespaces, neighbour(namespaceOf(d.name, s)))
 			}
 		}

@@ -105,25 +105,55 @@ func badDrain(s *scenario) {
 	s.expectBlockedUntilMended("InvalidPod", []string{drainKey, "a while", "15s"}, drainKey, "0s")
 }
 
-// serviceClaimed: the oldest workload has the name, whoever else wants it.
+// serviceClaimed: the name belongs to the namespace whose pods are registered under it, whoever else wants it.
 func serviceClaimed(s *scenario) {
 	s.Create(replicas(1))
 	s.ExpectSteady()
 
 	other := newScenario(s.T, s.manager, s.registry, s.style, neighbour(s.ns))
-	// Which of two CloneSets is older is a matter of whole seconds.
-	s.await("the next second", func() error {
-		if age := time.Since(s.history.Set(s.key).CreationTimestamp.Time); age < 2*time.Second {
-			return fmt.Errorf("%s old", age)
-		}
-		return nil
-	})
 	other.Create(replicas(1), annotated(servicesKey, s.ns+"=80"))
 	other.expectBlockedUntilMended("ServiceClaimed",
 		[]string{fmt.Sprintf("%q", s.ns), "namespace " + s.ns, servicesKey}, servicesKey, other.ns+"=80")
 	s.ExpectSteady()
 	other.ExpectNothingLeft()
 	other.ExpectAlways()
+}
+
+// serviceRemade: the workload is deleted and made again while another namespace's pods wait for its name, which stays
+// where it was.
+func serviceRemade(s *scenario) {
+	other := newScenario(s.T, s.manager, s.registry, s.style, neighbour(s.ns))
+	s.Create(replicas(1))
+	s.ExpectSteady()
+	other.Create(replicas(1), annotated(servicesKey, s.ns+"=80"))
+	other.expectEachWaits(1, "its pods are registered")
+
+	s.ExpectNothingLeft()
+	other.Scale(2) // the new pod asks for the name while nobody is registered under it
+	other.expectEachWaits(2, "its pods were registered")
+
+	s.Create(replicas(1))
+	s.ExpectSteady()
+	for _, pod := range other.Pods() {
+		other.Expect(other.counted(pod, registrytest.OpRegister) == 0, "pod %s was registered under another's name", pod.Name)
+	}
+	other.ExpectNothingLeft()
+	other.ExpectAlways()
+}
+
+// expectEachWaits: n pods wait for a name of another namespace, the last one for this reason.
+func (s *scenario) expectEachWaits(n int, why string) {
+	s.Helper()
+	s.await("the pods", func() error {
+		if got := len(s.Pods()); got != n {
+			return fmt.Errorf("there are %d, want %d", got, n)
+		}
+		return nil
+	})
+	for _, pod := range s.Pods() {
+		s.ExpectEvent(pod, corev1.EventTypeWarning, "ServiceClaimed")
+	}
+	s.ExpectEvent(s.Pods()[n-1], corev1.EventTypeWarning, "ServiceClaimed", why)
 }
 
 // expectBlockedUntilMended: the pod's Event says what is wrong, its hook stays blocked, and it goes on once the pod's
