@@ -96,7 +96,9 @@ type question struct {
 	uid       types.UID
 	namespace string
 	service   string
-	now       time.Time
+	// keeps: the pod was registered under the name when it was looked at, and may have left an address of its own since.
+	keeps bool
+	now   time.Time
 }
 
 // ask returns why the pod may not use the name; empty where it may. A pod that is registered under the name stays,
@@ -112,7 +114,7 @@ func (c *claims) ask(q question) (refused wait, registered bool) {
 func (c *claims) take(q question, in lifecycle.Recorded, lands time.Time) wait {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if refused := c.refusal(q); refused.reason != "" && !c.registered(q) {
+	if refused := c.refusal(q); refused.reason != "" && !q.keeps {
 		return refused
 	}
 	c.note(q.uid, hold{Recorded: in, namespace: q.namespace, evidence: byRequest, lands: lands})

@@ -387,10 +387,10 @@ func TestAListDoesNotHoldWhatHasLeft(t *testing.T) {
 func allowed(namespaces, selector, names string) func(*Settings) {
 	return func(s *Settings) {
 		a := service.Allowance{}
-		for _, pattern := range strings.Fields(namespaces) {
+		for pattern := range strings.FieldsSeq(namespaces) {
 			a.Namespaces = append(a.Namespaces, service.NamespacePattern(pattern))
 		}
-		for _, pattern := range strings.Fields(names) {
+		for pattern := range strings.FieldsSeq(names) {
 			a.Names = append(a.Names, service.NamePattern(pattern))
 		}
 		if selector != "" {
@@ -464,6 +464,8 @@ func TestAPolicyTakesNobodyOut(t *testing.T) {
 			w.reconcile(pod)
 			w.expectNotInService(pod)
 			w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
+			w.expectJoins(pod)
+			w.turn(pod, func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.99" })
 			w.expectJoins(pod)
 			w.leaves(pod)
 			w.expectRefused(w.bornPod(web, "web-3"), "ServiceNotAllowed")

@@ -34,7 +34,9 @@ type observation struct {
 	problem wait
 	// warning is what a person should look at although it keeps the pod from nothing.
 	warning wait
-	drain   time.Duration
+	// keeps are the names, as [claimKey] has them, that the pod is registered under and may not use otherwise.
+	keeps map[string]bool
+	drain time.Duration
 	// panic is the service of the pod of which too many pods are not ready at once; the zero value where none is.
 	panic panicking
 	// skip is what a person asks for.
@@ -135,6 +137,7 @@ func (r *PodReconciler) observeTargets(seen *observation, node service.Node) {
 // observeNames says why the pod may not use one of its service names. A name that it is registered under stays its own, and
 // only the warning is shown.
 func (r *PodReconciler) observeNames(seen *observation, endpoints []service.Endpoint) wait {
+	seen.keeps = map[string]bool{}
 	for _, e := range endpoints {
 		refused, registered := r.claims.ask(r.question(seen, e.Service))
 		switch {
@@ -143,7 +146,7 @@ func (r *PodReconciler) observeNames(seen *observation, endpoints []service.Endp
 			return refused
 		default:
 			refused.message += "; the pod stays, since it is registered under that name already"
-			seen.warning = refused
+			seen.warning, seen.keeps[claimKey(e.Service)] = refused, true
 		}
 	}
 	return wait{}
@@ -160,7 +163,10 @@ func (r *PodReconciler) claim(seen *observation, s step, lands time.Time) wait {
 
 func (r *PodReconciler) question(seen *observation, name string) question {
 	pod := seen.pod()
-	return question{settings: seen.settings, uid: pod.UID, namespace: pod.Namespace, service: name, now: r.clock.Now()}
+	return question{
+		settings: seen.settings, uid: pod.UID, namespace: pod.Namespace, service: name,
+		keeps: seen.keeps[claimKey(name)], now: r.clock.Now(),
+	}
 }
 
 // refused says why Rollcall does not drive the pod; empty where it does.

@@ -10,7 +10,7 @@ import (
 func allowance(t *testing.T, namespaces, selector, names string) Allowance {
 	t.Helper()
 	var a Allowance
-	for _, text := range strings.Fields(namespaces) {
+	for text := range strings.FieldsSeq(namespaces) {
 		pattern, err := ParseNamespacePattern(text)
 		if err != nil {
 			t.Fatal(err)
@@ -24,7 +24,7 @@ func allowance(t *testing.T, namespaces, selector, names string) Allowance {
 		}
 		a.Selector = parsed
 	}
-	for _, text := range strings.Fields(names) {
+	for text := range strings.FieldsSeq(names) {
 		pattern, err := ParseNamePattern(text)
 		if err != nil {
 			t.Fatal(err)

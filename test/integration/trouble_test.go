@@ -3,6 +3,7 @@ package integration
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -141,7 +142,7 @@ func serviceRemade(s *scenario) {
 	other.ExpectAlways()
 }
 
-// expectEachWaits: n pods wait for a name of another namespace, the last one for this reason.
+// expectEachWaits: n pods wait for a name of another namespace, one of them at least for this reason.
 func (s *scenario) expectEachWaits(n int, why string) {
 	s.Helper()
 	s.await("the pods", func() error {
@@ -153,7 +154,14 @@ func (s *scenario) expectEachWaits(n int, why string) {
 	for _, pod := range s.Pods() {
 		s.ExpectEvent(pod, corev1.EventTypeWarning, "ServiceClaimed")
 	}
-	s.ExpectEvent(s.Pods()[n-1], corev1.EventTypeWarning, "ServiceClaimed", why)
+	s.await("the Event that says why", func() error {
+		for _, e := range s.Events() {
+			if e.Reason == "ServiceClaimed" && strings.Contains(e.Note, why) {
+				return nil
+			}
+		}
+		return fmt.Errorf("none says that %s", why)
+	})
 }
 
 // expectBlockedUntilMended: the pod's Event says what is wrong, its hook stays blocked, and it goes on once the pod's
