@@ -169,6 +169,7 @@ func TestANameStaysWhereItIsRegistered(t *testing.T) {
 	w.expectJoins(holder)
 	w.must(w.registry.Expire(w.Context(), w.instance(holder, "web", 8080)), "losing the entry")
 	w.resync(Listing{})
+	w.sleep(keptFor)
 	w.expectRefused(newcomer, "ServiceClaimed")
 	w.expectJoins(holder)
 }
@@ -205,23 +206,39 @@ func TestANameThatNobodyIsRegisteredUnder(t *testing.T) {
 
 func TestTheOlderNamespaceIsFirst(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.namespace("b")
-	w.namespace("a", func(n *corev1.Namespace) { n.CreationTimestamp = metav1.NewTime(testEpoch().Add(2 * time.Second)) })
-	pods := map[string]*corev1.Pod{}
-	for _, namespace := range []string{"b", "a"} {
-		pods[namespace] = w.bornPod(w.cloneSet("web", inNamespace(namespace)), "web-of-"+namespace)
+	for name, tc := range map[string]struct {
+		reason string
+		after  time.Duration // that the namespace "a" was created after the namespace "z"
+		first  string
+	}{
+		"the age counts": {"no tenant can write it", time.Second, "z"},
+		"a tie":          {"the answer is the same after a restart", 0, "a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			pods := map[string]*corev1.Pod{}
+			for namespace, after := range map[string]time.Duration{"z": 0, "a": tc.after} {
+				w.namespace(namespace, func(n *corev1.Namespace) { n.CreationTimestamp.Time = testEpoch().Add(after) })
+				pods[namespace] = w.bornPod(w.cloneSet("web", inNamespace(namespace)), "web-of-"+namespace)
+			}
+			t.Log(tc.reason)
+			for namespace, pod := range pods {
+				if namespace != tc.first {
+					w.expectRefused(pod, "ServiceClaimed")
+				}
+			}
+			w.expectJoins(pods[tc.first])
+		})
 	}
-	w.expectRefused(pods["b"], "ServiceClaimed")
-	w.expectJoins(pods["a"])
+}
 
-	t.Log("Workloads made again in another order change nothing.")
-	w = newWorld(t)
-	w.cloneSet("web")
+func TestAYoungerWorkloadOfAnOlderNamespace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
 	young := w.cloneSet("web", inNamespace("young"))
-	shop := w.cloneSet("again")
+	shop := w.cloneSet("again", called("web=8080"))
 	w.expectRefused(w.bornPod(young, "web-1"), "ServiceClaimed")
-	w.changeCloneSet(shop, called("web=8080"))
 	w.expectJoins(w.bornPod(shop, "web-2"))
 }
 
@@ -337,6 +354,26 @@ func TestAForgedRecordGivesNoName(t *testing.T) {
 	w.resync(Listing{Confirms: true})
 	w.expectRefused(forger, `ServiceClaimed service "web" belongs to namespace prod`)
 	w.expectJoins(holder)
+}
+
+func TestAForgedRecordOfANameThatNobodyIsRegisteredUnder(t *testing.T) {
+	t.Parallel()
+	for name, recordsFirst := range map[string]bool{"read before the list": true, "read after the list": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, listable)
+			pod := w.bornPod(w.cloneSet("web"), "web-1")
+			forger := w.bornPod(w.cloneSet("web", inNamespace("younger")), "web-2")
+			w.forgedRecord(forger, "web")
+			w.restart()
+			if recordsFirst {
+				w.expectRefused(pod, "ServiceClaimed")
+			}
+			w.resync(Listing{})
+			w.expectRefused(forger, `ServiceClaimed service "web" belongs to namespace shop: a workload there uses it`)
+			w.expectJoins(pod)
+		})
+	}
 }
 
 func TestAForgedRecordIsNoWayAroundThePolicy(t *testing.T) {
