@@ -113,6 +113,13 @@ lint-fix: ## Run golangci-lint and mend what it can.
 test: ## Run all tests, with -race; how long each part took and what failed stand at the end.
 	@hack/phases.sh servers test-unit test-outoftree test-go-registries test-integration
 
+# How often.
+N ?= 20
+
+.PHONY: test-repeat
+test-repeat: check-race ## Run unit tests and scenarios N times (default 20) with new seeds, beside a load on every core.
+	@hack/repeat.sh '$(N)'
+
 .PHONY: test-unit
 test-unit: check-race ## Run the tests that need no cluster.
 	@mkdir -p $(RESULTS)

@@ -69,7 +69,8 @@ func Read(in io.Reader) ([]*Package, error) {
 	lines := bufio.NewReader(in)
 	for {
 		line, err := lines.ReadBytes('\n')
-		if err != nil && !errors.Is(err, io.EOF) {
+		last := errors.Is(err, io.EOF)
+		if err != nil && !last {
 			return nil, fmt.Errorf("reading a line: %w", err)
 		}
 		var e event
@@ -79,7 +80,7 @@ func Read(in io.Reader) ([]*Package, error) {
 			}
 			all[e.Package].add(e)
 		}
-		if err != nil {
+		if last {
 			return slices.SortedFunc(maps.Values(all), func(a, b *Package) int { return cmp.Compare(a.Path, b.Path) }), nil
 		}
 	}
