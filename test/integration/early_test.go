@@ -28,31 +28,33 @@ func (s *scenario) AwaitRunning() *corev1.Pod {
 
 // updatedBeforeReady: the pod is updated before it ever was in service. Nobody has to be told, and Kruise does not wait.
 func updatedBeforeReady(s *scenario) {
-	s.Create(inPlace, replicas(1), annotated(cluster.AnnotationReadyDelay, "4s"))
+	s.Create(inPlace, replicas(1), gated)
 	pod := s.AwaitRunning()
 	s.UpdateImage("nginx:2")
 	s.AwaitState(pod, appspub.LifecycleStateUpdating)
-	s.Expect(!isReady(s.Now(pod.UID)), "the pod was ready too soon for this scenario")
 	s.Expect(len(s.registry.Answers(s.ns, "")) == 0, "the registry was told of a pod that never was in service")
+	s.TurnHealthy(corev1.ConditionTrue, pod)
 	s.ExpectSteady()
 	s.ExpectImage("nginx:2", []*corev1.Pod{pod})
 }
 
 // deletedBeforeReady: the same for a deletion.
 func deletedBeforeReady(s *scenario) {
-	s.Create(replicas(1), annotated(cluster.AnnotationReadyDelay, "4s"))
+	s.Create(replicas(1), gated)
 	pod := s.AwaitRunning()
 	s.DeleteByLabel(pod)
 	s.AwaitGone(pod)
 	s.Expect(len(s.registry.Answers(s.ns, string(pod.UID))) == 0, "the registry was told of a pod that never was in service")
+	s.TurnHealthy(corev1.ConditionTrue, s.AwaitRunning())
 	s.ExpectSteady()
 }
 
 // deletedWhileUpdating: the hook after the update never comes.
 func deletedWhileUpdating(s *scenario) {
-	s.Create(inPlace, replicas(1), annotated(cluster.AnnotationStartDelay, "3s"))
+	s.Create(inPlace, replicas(1))
 	s.ExpectSteady()
 	pod := s.Pods()[0]
+	s.PatchPod(pod, fmt.Sprintf(`{"metadata":{"annotations":{%q:"30s"}}}`, cluster.AnnotationStartDelay))
 	s.UpdateImage("nginx:2")
 	s.AwaitState(pod, appspub.LifecycleStateUpdating)
 	s.DeleteByLabel(pod)

@@ -114,7 +114,7 @@ func rollbackBeforeTheCall(s *scenario) {
 	s.UpdateImage("nginx:2")
 	pod := s.AwaitPodIn(appspub.LifecycleStatePreparingUpdate)
 	s.AwaitCalls(hold, 1)
-	s.UpdateImage("nginx:1")
+	s.rollBack(pod)
 	s.AwaitLeaves(pod, appspub.LifecycleStatePreparingUpdate)
 	hold.Release()
 
@@ -138,7 +138,7 @@ func rollbackBeforeTheAnswer(s *scenario) {
 	s.UpdateImage("nginx:2")
 	pod := s.AwaitPodIn(appspub.LifecycleStatePreparingUpdate)
 	<-answered
-	s.UpdateImage("nginx:1")
+	s.rollBack(pod)
 	s.AwaitLeaves(pod, appspub.LifecycleStatePreparingUpdate)
 	close(rolledBack)
 
@@ -155,12 +155,28 @@ func rollbackBeforeThePatch(s *scenario) {
 	s.UpdateImage("nginx:2")
 	pod := s.AwaitPodIn(appspub.LifecycleStatePreparingUpdate)
 	s.AwaitHeld(gate, 1)
-	s.UpdateImage("nginx:1")
+	s.rollBack(pod)
 	s.AwaitLeaves(pod, appspub.LifecycleStatePreparingUpdate)
 	gate.Release()
 
 	s.expectRolledBack(pod, before)
 	s.Expect(s.refusedWrites(pod) > 0, "the patch of a pod that had moved on was not refused")
+}
+
+// rollBack undoes the update once the other owner of the hook has done its part: if its patch came between what Kruise reads
+// and what it writes, the pod would be Normal without a handler that nobody sets again.
+func (s *scenario) rollBack(pod *corev1.Pod) {
+	s.Helper()
+	s.await("the other owner to release its handlers", func() error {
+		now := s.Now(pod.UID)
+		for _, h := range s.handlers {
+			if !h.ours() && h.serves(hookInPlaceUpdate) && h.setOn(now) {
+				return errors.New(h.key() + " is set")
+			}
+		}
+		return nil
+	})
+	s.UpdateImage("nginx:1")
 }
 
 func (s *scenario) expectRolledBack(pod *corev1.Pod, before []*corev1.Pod) {
