@@ -11,13 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/test/account"
 )
 
-const (
-	leaseNamespace = "default"
-	leaseName      = "rollcall-chaos"
-	emptyWithin    = 2 * time.Minute
-)
+const emptyWithin = 2 * time.Minute
 
 // empty removes the workloads, the pods and the lease. No manager may run.
 func (w *world) empty(ctx context.Context) error {
@@ -26,7 +24,7 @@ func (w *world) empty(ctx context.Context) error {
 			return fmt.Errorf("deleting the CloneSets: %w", err)
 		}
 	}
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: leaseNamespace, Name: leaseName}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: account.Namespace, Name: account.Lease}}
 	if err := client.IgnoreNotFound(w.k8s.Delete(ctx, lease)); err != nil {
 		return fmt.Errorf("deleting the lease: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/rollcall-dev/rollcall/test/account"
 	"github.com/rollcall-dev/rollcall/test/process"
 )
 
@@ -55,9 +56,10 @@ type setup struct {
 	dir, binary string
 	// registry is the address that leads to it.
 	registry string
-	api      *rest.Config
-	journal  *journal
-	out      *output
+	// account is what they reach the API server as.
+	account *rest.Config
+	journal *journal
+	out     *output
 	// fail is told of a manager that can't be started.
 	fail func(why string)
 	// metrics has them served; else nobody asks.
@@ -97,7 +99,7 @@ func newContender(ctx context.Context, name string, s setup) (*contender, error)
 		}
 		metrics, metricsURL = local(ports[0]), "http://"+local(ports[0])+"/metrics"
 	}
-	proxy, err := startAPIProxy(ctx, name, s.api, s.journal)
+	proxy, err := startAPIProxy(ctx, name, s.account, s.journal)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +111,7 @@ func newContender(ctx context.Context, name string, s setup) (*contender, error)
 	return &contender{name: name, proxy: proxy, metrics: metricsURL, out: s.out, fail: s.fail, start: func() (*process.Process, error) {
 		return process.Start(s.launcher, dir, process.Command{Name: name, Path: s.binary, Args: []string{
 			"--config=" + config, "--kubeconfig=" + kubeconfig,
-			"--leader-elect=true", "--leader-election-namespace=" + leaseNamespace, "--leader-election-id=" + leaseName,
+			"--leader-elect=true", "--leader-election-namespace=" + account.Namespace,
 			"--metrics-bind-address=" + metrics, "--health-probe-bind-address=0", "--registry-bind-address=0",
 		}})
 	}}, nil

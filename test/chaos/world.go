@@ -16,8 +16,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/test/account"
 	"github.com/rollcall-dev/rollcall/test/cluster"
 	"github.com/rollcall-dev/rollcall/test/process"
 )
@@ -27,12 +29,14 @@ const judgeEvery = 50 * time.Millisecond
 
 // world is what everything happens in: the servers, which several runs may share.
 type world struct {
-	out       *output
-	dir       string
-	cluster   *cluster.Cluster
-	k8s       client.WithWatch
-	launcher  *process.Launcher
-	registry  *registryServer
+	out      *output
+	dir      string
+	cluster  *cluster.Cluster
+	k8s      client.WithWatch
+	launcher *process.Launcher
+	registry *registryServer
+	// account is what managers run as: the ServiceAccount that ships.
+	account   *rest.Config
 	toxiproxy *toxiproxy
 	// passed: nobody has to look at the logs.
 	passed bool
@@ -65,6 +69,9 @@ func newWorld(ctx context.Context, out *output) (w *world, stop func(), err erro
 	}
 	if w.k8s, err = client.NewWithWatch(w.cluster.Config(), client.Options{Scheme: scheme}); err != nil {
 		return w, stop, fmt.Errorf("connecting to the cluster: %w", err)
+	}
+	if w.account, err = account.Install(ctx, w.cluster.Config()); err != nil {
+		return w, stop, err
 	}
 	if w.registry, err = startRegistry(ctx, newJournal(), callTimeout); err != nil {
 		return w, stop, err
@@ -120,7 +127,7 @@ func (g *game) play(ctx context.Context) error {
 	background.Go(func() { g.judge(watching) })
 	var err error
 	g.managers, err = startManagers(ctx, setup{
-		launcher: g.launcher, dir: g.binary + ".d", binary: g.binary, registry: g.toxiproxy.address, api: g.cluster.Config(),
+		launcher: g.launcher, dir: g.binary + ".d", binary: g.binary, registry: g.toxiproxy.address, account: g.account,
 		journal: g.journal, out: g.out, fail: g.report.note, metrics: g.curves != nil,
 	})
 	if err != nil {

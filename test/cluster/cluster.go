@@ -326,6 +326,16 @@ func (c *Cluster) InstallKruise(ctx context.Context) error {
 	return c.runKruise(ctx)
 }
 
+// StopKruise kills OpenKruise's manager, as a crash does. Its webhooks can't be called until StartKruise.
+func (c *Cluster) StopKruise() { c.process(kruiseManager).Kill() }
+
+// StartKruise starts OpenKruise's manager again, and returns when its webhooks are served.
+func (c *Cluster) StartKruise(ctx context.Context) error {
+	c.install.Lock()
+	defer c.install.Unlock()
+	return c.runKruise(ctx)
+}
+
 // runKruise starts OpenKruise's manager and waits until it serves. Its manifests must have been applied.
 func (c *Cluster) runKruise(ctx context.Context) error {
 	if err := c.step(ctx, kruiseManager, c.startKruise); err != nil {
@@ -342,6 +352,15 @@ func (c *Cluster) RestartAPIServer(ctx context.Context) error {
 	defer c.restart.Unlock()
 	c.process(apiServer).Kill()
 	return c.step(ctx, apiServer, c.startAPIServer)
+}
+
+// Compact has etcd forget every version of every object but the last: a watch can't go on from an older one.
+func (c *Cluster) Compact(ctx context.Context) error {
+	var now struct{ Header struct{ Revision string } }
+	if err := c.askEtcd(ctx, "range", `{"key":"AA=="}`, &now); err != nil {
+		return err
+	}
+	return c.askEtcd(ctx, "compaction", fmt.Sprintf(`{"revision":%q,"physical":true}`, now.Header.Revision), &now)
 }
 
 // Done is closed when a server died on its own, or when Stop is called.

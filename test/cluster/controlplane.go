@@ -3,10 +3,12 @@ package cluster
 import (
 	"context"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/test/process"
@@ -67,6 +69,27 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 		return err
 	}
 	return p.WaitReady(ctx, c.probe(clientURL+"/health"))
+}
+
+// askEtcd makes a call of etcd's key-value API, as its gateway has it.
+func (c *Cluster) askEtcd(ctx context.Context, call, body string, answer any) error {
+	url := localURL("https", c.ports.etcdClient) + "/v3/kv/" + call
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("asking etcd: %w", err)
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return fmt.Errorf("asking etcd: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", url, response.Status)
+	}
+	if err := json.NewDecoder(response.Body).Decode(answer); err != nil {
+		return fmt.Errorf("reading etcd's answer: %w", err)
+	}
+	return nil
 }
 
 func (c *Cluster) apiServerCommand() process.Command {

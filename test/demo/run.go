@@ -132,7 +132,7 @@ func (w *world) startManager(ctx context.Context) error {
 	started := time.Now()
 	var err error
 	if w.manager, err = manager.Start(ctx, manager.Options{
-		Dir: dir, Kubeconfig: w.cluster.Kubeconfig(), Config: managerConfig(w.backend.section),
+		Dir: dir, Admin: w.cluster.Config(), Config: managerConfig(w.backend.section),
 	}); err != nil {
 		return err
 	}

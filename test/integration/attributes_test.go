@@ -99,7 +99,7 @@ func (s *scenario) expectOneCallFor(pod *corev1.Pod, annotations map[string]stri
 				its = append(its, e)
 			}
 		}
-		return compareEntries(s.entriesOf([]*corev1.Pod{s.Now(pod.UID)}), its)
+		return compareEntries(s.entriesOf(onlyRegistry, []*corev1.Pod{s.Now(pod.UID)}), its)
 	})
 	after := s.registry.Calls(calls)
 	s.Expect(len(after) == before+1 && after[before].Op == registrytest.OpRegister,

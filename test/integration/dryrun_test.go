@@ -18,7 +18,7 @@ func TestDryRun(t *testing.T) {
 	t.Parallel()
 	const name = "dry-run"
 	config := defaultConfiguration(env.registry.URL(), name)
-	dry := startManager(t, name, config, "--dry-run", "--leader-elect=true", "--leader-election-namespace=default")
+	dry := startManager(t, name, config, append(elect(t, name+"-lease"), "--dry-run")...)
 	s := newScenario(t, dry, env.registry, finalizer, name)
 	s.Create(inPlace, replicas(1), func(set *kruisev1alpha1.CloneSet) {
 		set.Spec.Lifecycle.PreNormal = &appspub.LifecycleHook{LabelsHandler: map[string]string{"example.com/online": "true"}}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"regexp"
 	"syscall"
 	"testing"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/cmd/app"
 	"github.com/rollcall-dev/rollcall/cmd/builtin"
+	"github.com/rollcall-dev/rollcall/test/account"
 	etcdserver "github.com/rollcall-dev/rollcall/test/registries/etcd"
 )
 
@@ -64,9 +66,10 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 		}
 		return c
 	}
-	m, err := env.manager(name, config("4s"),
-		"--kubeconfig="+env.cluster.Kubeconfig(), // no proxy between: connections as they are in a cluster
-		"--leader-elect=true", "--leader-election-namespace=default", "--leader-election-id="+name)
+	direct := filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, account.WriteKubeconfig(direct, env.account))
+	m, err := env.manager(name, config("4s"), append(elect(t, name+"-lease"),
+		"--kubeconfig="+direct)...) // no proxy between: connections as they are in a cluster
 	must(t, err)
 	m.mark = markLeaveNothing
 	t.Cleanup(m.Kill)

@@ -40,7 +40,7 @@ func startRelay(t *testing.T, name string, style style, edits ...func(configurat
 	t.Helper()
 	r := &relay{
 		config: defaultConfiguration(env.registry.URL(), name),
-		flags:  []string{"--leader-elect=true", "--leader-election-namespace=default", "--leader-election-id=" + name},
+		flags:  elect(t, name+"-lease"),
 	}
 	for _, edit := range edits {
 		edit(r.config)
@@ -263,7 +263,7 @@ func TestLeaderFrozenInACall(t *testing.T) {
 			r.ThawFirst()
 			r.Expect(len(r.registry.Calls(r.match(""))) == calls, "the deposed leader talked to the registry")
 
-			r.annotateLease(r.ns, "rollcall.dev/resync", "now")
+			r.annotateLease(r.ns+"-lease", "rollcall.dev/resync", "now")
 			r.ExpectSteady()
 			r.await("the run of resync to be counted", func() error {
 				if r.resyncs(r.standby) == runs {
@@ -312,9 +312,7 @@ func logs(m *manager, line string) error {
 // TestLeaderFrozen: while the leader stands still longer than its lease, another takes over; when it wakes, it is out.
 func TestLeaderFrozen(t *testing.T) {
 	t.Parallel()
-	flags := []string{
-		"--leader-elect=true", "--leader-election-namespace=default", "--leader-election-id=leader-frozen",
-	}
+	flags := elect(t, "leader-frozen-lease")
 	config := defaultConfiguration(env.registry.URL(), "leader-frozen")
 	first := startManager(t, "leader", config, flags...)
 	s := newScenario(t, first, env.registry, labels, "leader-frozen")

@@ -22,6 +22,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/cmd/app"
 	"github.com/rollcall-dev/rollcall/cmd/builtin"
+	"github.com/rollcall-dev/rollcall/test/account"
 	"github.com/rollcall-dev/rollcall/test/cluster"
 )
 
@@ -79,6 +80,8 @@ type environment struct {
 	history  *history
 	registry *registryServer
 	shared   *manager
+	// account is what managers run as: the ServiceAccount that ships.
+	account *rest.Config
 	// zones are those of the nodes.
 	zones     map[string]string
 	cancel    context.CancelFunc
@@ -101,6 +104,9 @@ func (e *environment) start() error {
 		return err
 	}
 	if e.client, err = newClient(e.cluster.Config()); err != nil {
+		return err
+	}
+	if e.account, err = account.Install(ctx, e.cluster.Config()); err != nil {
 		return err
 	}
 	if err := e.giveZones(ctx); err != nil {
@@ -152,7 +158,7 @@ func newClient(config *rest.Config) (client.WithWatch, error) {
 
 // manager makes a manager of the cluster, whose log is looked at when the run ends.
 func (e *environment) manager(name string, config configuration, flags ...string) (*manager, error) {
-	m, err := newManager(e.dir, name, e.cluster.Config(), config, flags...)
+	m, err := newManager(e.dir, name, e.account, config, flags...)
 	if err != nil {
 		return nil, err
 	}

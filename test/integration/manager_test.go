@@ -64,8 +64,8 @@ func defaultConfiguration(registryURL string, namespaces ...string) configuratio
 	}
 }
 
-// newManager prepares a manager that is not started yet.
-func newManager(dir, name string, api *rest.Config, config configuration, flags ...string) (*manager, error) {
+// newManager prepares a manager that is not started yet, and reaches the API server as somebody.
+func newManager(dir, name string, as *rest.Config, config configuration, flags ...string) (*manager, error) {
 	m := &manager{name: name, dir: filepath.Join(dir, name), flags: flags, mark: markMain}
 	if err := os.MkdirAll(m.dir, 0o755); err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func newManager(dir, name string, api *rest.Config, config configuration, flags 
 		return nil, err
 	}
 	var err error
-	if m.proxy, err = newAPIProxy(api); err != nil {
+	if m.proxy, err = newAPIProxy(as); err != nil {
 		return nil, err
 	}
 	return m, m.proxy.Kubeconfig(filepath.Join(m.dir, "kubeconfig"))

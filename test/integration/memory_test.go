@@ -25,5 +25,5 @@ func (s *scenario) memoryHolds(pods []*corev1.Pod) error {
 		return err
 	}
 	elsewhere := func(e registry.Entry) bool { return e.Namespace != s.ns }
-	return compareEntries(s.entriesOf(pods), slices.DeleteFunc(listing.Instances, elsewhere))
+	return compareEntries(s.entriesOf(onlyRegistry, pods), slices.DeleteFunc(listing.Instances, elsewhere))
 }

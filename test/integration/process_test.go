@@ -15,9 +15,11 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/account"
 	"github.com/rollcall-dev/rollcall/test/cluster"
 )
 
@@ -31,6 +33,15 @@ func startManager(t *testing.T, name string, config configuration, flags ...stri
 	t.Cleanup(m.Kill)
 	restart(t, m)
 	return m
+}
+
+// elect returns the flags of managers that share a lease, which is called as it ships, in a namespace for it alone.
+func elect(t *testing.T, namespace string) []string {
+	t.Helper()
+	if err := account.AllowLease(t.Context(), env.cluster.Config(), namespace); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"--leader-elect=true", "--leader-election-namespace=" + namespace}
 }
 
 func restart(t *testing.T, m *manager) {
@@ -93,8 +104,10 @@ func TestRestartWithMemory(t *testing.T) {
 	each((*scenario).ExpectSteady)
 
 	updating := map[*scenario]*corev1.Pod{}
+	var gates []*gate // so that no pod is through before the last has begun
+	each(func(s *scenario) { gates = append(gates, m.proxy.HoldPodWritesIn(s.ns, appspub.LifecycleStateUpdated)) })
 	each(func(s *scenario) { s.UpdateImage("nginx:2") })
-	each(func(s *scenario) { updating[s] = s.AwaitPodIn(appspub.LifecycleStateUpdating) })
+	each(func(s *scenario) { updating[s] = s.AwaitPodOnceIn(appspub.LifecycleStateUpdating) })
 	m.Kill()
 	each(func(s *scenario) {
 		if s.style == preNormal {
@@ -103,6 +116,9 @@ func TestRestartWithMemory(t *testing.T) {
 		}
 		s.AwaitState(updating[s], appspub.LifecycleStateUpdated)
 	})
+	for _, g := range gates {
+		g.Release()
+	}
 	restart(t, m)
 	each((*scenario).ExpectSteady)
 
@@ -339,7 +355,7 @@ func TestReload(t *testing.T) {
 	config["registry"] = map[string]any{"driver": "http", "endpoint": second.URL()}
 	s.must(m.Configure(config))
 	s.await("the other registry to hold the pods", func() error {
-		return compareEntries(s.entriesOf(s.Pods()), second.Entries(t, s.ns))
+		return compareEntries(s.entriesOf(second.name, s.Pods()), second.Entries(t, s.ns))
 	})
 }
 
@@ -483,7 +499,11 @@ func TestWithoutKruise(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(bare.Stop)
-	m, err := newManager(env.dir, "without-kruise", bare.Config(), defaultConfiguration(env.registry.URL()))
+	own, err := account.Install(t.Context(), bare.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := newManager(env.dir, "without-kruise", own, defaultConfiguration(env.registry.URL()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -515,15 +535,63 @@ func TestWithoutKruise(t *testing.T) {
 
 	s.ExpectAlways()
 
-	// The API server goes away while a pod waits, and comes back. Our own watch begins anew after it.
 	s.troubled = true
+	apiServerGoesAway(s, bare)
+	kruiseGoesAway(s, bare)
+	watchExpires(s, bare)
+	s.ExpectNothingLeft()
+}
+
+// apiServerGoesAway while a pod waits, and comes back.
+func apiServerGoesAway(s *scenario, bare *cluster.Cluster) {
 	hold := s.HoldCalls(registrytest.OpFailOver)
 	s.UpdateImage("nginx:2")
 	s.AwaitCalls(hold, 1)
-	s.must(bare.RestartAPIServer(t.Context()))
-	s.await("the API server to serve CloneSets", func() error { return k8s.List(t.Context(), &kruisev1alpha1.CloneSetList{}) })
-	s.history = watchHistory(t.Context(), k8s)
+	s.restartAPIServer(bare)
 	hold.Release()
 	s.ExpectSteady()
-	s.ExpectNothingLeft()
+}
+
+// restartAPIServer returns when it serves CloneSets again. Our own watch begins anew after it.
+func (s *scenario) restartAPIServer(bare *cluster.Cluster) {
+	s.Helper()
+	s.must(bare.RestartAPIServer(s.Context()))
+	s.await("the API server to serve CloneSets", func() error { return s.k8s.List(s.Context(), &kruisev1alpha1.CloneSetList{}) })
+	s.history = watchHistory(s.Context(), s.k8s)
+}
+
+// kruiseGoesAway in the middle of a rollout, with the webhook that every patch of a pod goes through. The pods wait where
+// they are, and the rollout goes on with it.
+func kruiseGoesAway(s *scenario, bare *cluster.Cluster) {
+	before := s.Pods()
+	hold := s.HoldCalls(registrytest.OpFailOver)
+	s.UpdateImage("nginx:3")
+	s.AwaitCalls(hold, 1)
+	pod := s.AwaitPodIn(appspub.LifecycleStatePreparingUpdate)
+	calls := s.counted(pod, registrytest.OpFailOver)
+	bare.StopKruise()
+	hold.Release()
+	s.await("the pod to be taken out", func() error {
+		if s.counted(pod, registrytest.OpFailOver) == calls {
+			return errors.New("it is in service")
+		}
+		return nil
+	})
+	s.Expect(stateOf(s.Now(pod.UID)) == string(appspub.LifecycleStatePreparingUpdate), "the pod went on without Kruise")
+	s.must(bare.StartKruise(s.Context()))
+	s.ExpectSteady()
+	s.ExpectImage("nginx:3", before)
+}
+
+// watchExpires: the manager's watches end, pods come and go, and etcd forgets where the watches stood. The manager lists
+// what there is, and misses nothing.
+func watchExpires(s *scenario, bare *cluster.Cluster) {
+	pod, let := s.Pods()[0], s.manager.proxy.CutWatches()
+	s.must(s.k8s.Delete(s.Context(), pod.DeepCopy(), client.GracePeriodSeconds(0)))
+	s.PatchPod(s.Pods()[0], `{"metadata":{"annotations":{"example.org/touched":"true"}}}`)
+	s.must(bare.Compact(s.Context()))
+	s.restartAPIServer(bare)
+	let()
+	s.ExpectSteady()
+	s.Expect(s.manager.proxy.Expired() > 0, "no watch of the manager was too old")
 }

@@ -18,6 +18,7 @@ import (
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -34,6 +35,11 @@ type apiProxy struct {
 	writes []*write
 	gates  []*gate
 	losses map[string]int
+	// watching ends the watches that are open, and without is closed once new ones are let through again.
+	watching context.Context
+	cut      context.CancelFunc
+	without  chan struct{}
+	expired  int
 }
 
 // write is one request of a manager that changes something.
@@ -95,7 +101,9 @@ func newAPIProxy(config *rest.Config) (*apiProxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &apiProxy{losses: map[string]int{}}
+	p := &apiProxy{losses: map[string]int{}, without: make(chan struct{})}
+	p.watching, p.cut = context.WithCancel(context.Background())
+	close(p.without)
 	reverse := &httputil.ReverseProxy{
 		Transport:      transport,
 		FlushInterval:  -1,
@@ -131,6 +139,11 @@ func (p *apiProxy) Kubeconfig(path string) error {
 func (p *apiProxy) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet || r.Method == http.MethodHead {
+			if r.URL.Query().Get("watch") != "" {
+				watch, cancel := p.watch(r)
+				defer cancel()
+				r = watch
+			}
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -150,6 +163,58 @@ func (p *apiProxy) handler(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), writeKey{}, entry)))
 	})
+}
+
+// watch returns a request to watch that can be cut off, once watches are let through.
+func (p *apiProxy) watch(r *http.Request) (*http.Request, context.CancelFunc) {
+	p.mu.Lock()
+	without, watching := p.without, p.watching
+	p.mu.Unlock()
+	select {
+	case <-without:
+	case <-r.Context().Done():
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	stop := context.AfterFunc(watching, cancel)
+	return r.WithContext(ctx), func() { stop(); cancel() }
+}
+
+// CutWatches ends the manager's watches, and holds new ones back until the function that it returns is called.
+func (p *apiProxy) CutWatches() (let func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut()
+	without := make(chan struct{})
+	p.without = without
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.watching, p.cut = context.WithCancel(context.Background())
+		close(without)
+	}
+}
+
+// Expired is how many watches the API server refused to begin, or to go on with, since they were too old.
+func (p *apiProxy) Expired() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.expired
+}
+
+// scanned passes a watch's events on, and looks for the one that says that it is too old.
+type scanned struct {
+	io.ReadCloser
+	proxy *apiProxy
+}
+
+func (s scanned) Read(p []byte) (int, error) {
+	n, err := s.ReadCloser.Read(p)
+	if bytes.Contains(p[:n], []byte(metav1.StatusReasonExpired)) && bytes.Contains(p[:n], []byte("too old resource version")) {
+		s.proxy.mu.Lock()
+		defer s.proxy.mu.Unlock()
+		s.proxy.expired++
+	}
+	return n, err
 }
 
 // pass waits at the gates and reports whether the request still wants to go through.
@@ -172,6 +237,10 @@ func pass(ctx context.Context, gates []*gate, entry *write) bool {
 
 // answered writes the API server's answer down, and loses it where it shall.
 func (p *apiProxy) answered(response *http.Response) error {
+	if response.Request.URL.Query().Get("watch") != "" {
+		response.Body = scanned{ReadCloser: response.Body, proxy: p}
+		return nil
+	}
 	entry, ok := response.Request.Context().Value(writeKey{}).(*write)
 	if !ok {
 		return nil

@@ -38,7 +38,7 @@ func (s *scenario) expectAlwaysBut() {
 // the registry is back it holds what is there.
 func TestProceeds(t *testing.T) {
 	t.Parallel()
-	r := startRegistry(t, "away", registryOptions{})
+	r := startRegistry(t, onlyRegistry, registryOptions{})
 	config := defaultConfiguration(r.URL(), "proceeds")
 	config["onRegistryFailure"] = map[string]any{"preDelete": "Proceed", "inPlaceUpdate": "Proceed", "after": "3s"}
 	s := newScenario(t, startManager(t, "proceeds", config), r, labels, "proceeds")
@@ -76,7 +76,7 @@ func TestProceeds(t *testing.T) {
 // TestSkip: a person frees one pod that is stuck, and no more than that one.
 func TestSkip(t *testing.T) {
 	t.Parallel()
-	r := startRegistry(t, "stuck", registryOptions{})
+	r := startRegistry(t, onlyRegistry, registryOptions{})
 	s := newScenario(t, startManager(t, "skip", defaultConfiguration(r.URL(), "skip")), r, labels, "skip")
 	s.troubled = true
 	s.Create(inPlace, replicas(2), func(set *kruisev1alpha1.CloneSet) { set.Spec.UpdateStrategy.MaxUnavailable = nil })
@@ -128,7 +128,7 @@ func (s *scenario) expectGuarded(want bool) {
 // TestGuard: a pod that is deleted past the hooks while no manager runs can't vanish before it was taken out.
 func TestGuard(t *testing.T) {
 	t.Parallel()
-	r := startRegistry(t, "guard", registryOptions{})
+	r := startRegistry(t, onlyRegistry, registryOptions{})
 	config := defaultConfiguration(r.URL(), "guard")
 	config["guard"] = "Always"
 	m := startManager(t, "guard", config)

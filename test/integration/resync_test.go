@@ -15,6 +15,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/account"
 )
 
 // resynced is a scenario whose registry is compared with the cluster every second.
@@ -111,8 +112,7 @@ func TestVanishedUnrecorded(t *testing.T) {
 // TestBlockedRemoval: more than resync.maxRemovals go only when a person has approved of exactly these.
 func TestBlockedRemoval(t *testing.T) {
 	t.Parallel()
-	s := resynced(t, "blocked", labels,
-		"--leader-elect=true", "--leader-election-namespace=default", "--leader-election-id=blocked")
+	s := resynced(t, "blocked", labels, elect(t, "blocked-lease")...)
 	s.Create(replicas(2))
 	s.ExpectSteady()
 	for i := range 5 {
@@ -123,13 +123,13 @@ func TestBlockedRemoval(t *testing.T) {
 	}
 	s.ExpectLogged("a removal is blocked", "5 of 7 entries", "rollcall.dev/approve-removals")
 	s.ExpectMetric(`rollcall_resync_blocked_removals{registry="default"}`, "5")
-	s.annotateLease("blocked", "rollcall.dev/approve-removals", "0123456789ab")
-	s.annotateLease("blocked", "rollcall.dev/resync", "now")
+	s.annotateLease("blocked-lease", "rollcall.dev/approve-removals", "0123456789ab")
+	s.annotateLease("blocked-lease", "rollcall.dev/resync", "now")
 	s.ExpectLogged("a resync was asked for", "now")
 	s.Expect(len(s.registry.Entries(t, s.ns)) == 7, "what nobody approved of was removed")
 
 	digests := regexp.MustCompile(`approve-removals=([0-9a-f]{12})`).FindAllStringSubmatch(s.manager.Log(), -1)
-	s.annotateLease("blocked", "rollcall.dev/approve-removals", digests[len(digests)-1][1])
+	s.annotateLease("blocked-lease", "rollcall.dev/approve-removals", digests[len(digests)-1][1])
 	s.ExpectSteady()
 	s.ExpectMetric(`rollcall_resync_blocked_removals{registry="default"}`, "0")
 	finish([]*scenario{s})
@@ -138,7 +138,7 @@ func TestBlockedRemoval(t *testing.T) {
 // instance is the pod's only one.
 func (s *scenario) instance(pod *corev1.Pod) registry.Instance {
 	s.Helper()
-	return s.entriesOf([]*corev1.Pod{pod})[0].Instance
+	return s.entriesOf(onlyRegistry, []*corev1.Pod{pod})[0].Instance
 }
 
 // registerOthers registers what is another cluster's, and what is of a namespace that another manager looks after.
@@ -175,8 +175,8 @@ func (s *scenario) Vanish(pod *corev1.Pod) {
 	s.AwaitGone(pod)
 }
 
-func (s *scenario) annotateLease(name, key, value string) {
+func (s *scenario) annotateLease(namespace, key, value string) {
 	s.Helper()
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account.Lease}}
 	s.must(s.k8s.Patch(s.Context(), lease, mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, value))))
 }

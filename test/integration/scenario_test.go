@@ -28,7 +28,7 @@ import (
 
 const (
 	// patience is how long anything may take before it counts as stuck.
-	patience = 60 * time.Second
+	patience = 2 * time.Minute
 	// glance is how often a condition is looked at.
 	glance = 20 * time.Millisecond
 )
@@ -64,6 +64,8 @@ type scenario struct {
 	forgetting time.Time
 	// troubled: the manager was restarted or reconfigured, or the registry failed, so calls may be repeated.
 	troubled bool
+	// refused: somebody in the cluster refuses the managers' patches.
+	refused bool
 	// drain is what the pods' annotation says.
 	drain time.Duration
 }
@@ -259,6 +261,22 @@ func (s *scenario) AwaitPodIn(state appspub.LifecycleStateType) *corev1.Pod {
 			}
 		}
 		return fmt.Errorf("there is none")
+	})
+	return found
+}
+
+// AwaitPodOnceIn returns a pod that is or was in the lifecycle state, once there is one.
+func (s *scenario) AwaitPodOnceIn(state appspub.LifecycleStateType) *corev1.Pod {
+	s.Helper()
+	var found *corev1.Pod
+	s.await("a pod that was in "+string(state), func() error {
+		for _, pod := range s.Pods() {
+			if slices.ContainsFunc(s.history.Of(pod.UID), func(v sighting) bool { return v.state() == string(state) }) {
+				found = pod
+				return nil
+			}
+		}
+		return errors.New("there is none")
 	})
 	return found
 }

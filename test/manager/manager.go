@@ -10,6 +10,9 @@ import (
 	"path/filepath"
 	"slices"
 
+	"k8s.io/client-go/rest"
+
+	"github.com/rollcall-dev/rollcall/test/account"
 	"github.com/rollcall-dev/rollcall/test/process"
 )
 
@@ -19,8 +22,8 @@ const mainPackage = "github.com/rollcall-dev/rollcall/cmd"
 type Options struct {
 	// Dir is where the binary, the configuration and the log go. It must be there.
 	Dir string
-	// Kubeconfig is the file that leads to the cluster.
-	Kubeconfig string
+	// Admin leads to the cluster. The manager runs as the ServiceAccount that ships, which [account.Install] makes.
+	Admin *rest.Config
 	// Config is the text of the configuration.
 	Config string
 }
@@ -62,8 +65,9 @@ func Start(ctx context.Context, o Options) (*Manager, error) {
 		config: filepath.Join(o.Dir, "config.yaml"), ready: "http://" + health + "/readyz", launcher: process.NewLauncher(),
 		MetricsURL: "http://" + metrics + "/metrics", RegistryURL: "http://" + registry + "/v1/instances",
 	}
-	if err := m.start(ctx, o, process.Command{Name: "manager", Path: binary, Args: []string{
-		"--config=" + m.config, "--kubeconfig=" + o.Kubeconfig, "--leader-elect=false",
+	kubeconfig := filepath.Join(o.Dir, "kubeconfig")
+	if err := m.start(ctx, o, kubeconfig, process.Command{Name: "manager", Path: binary, Args: []string{
+		"--config=" + m.config, "--kubeconfig=" + kubeconfig, "--leader-elect=false",
 		"--metrics-bind-address=" + metrics, "--health-probe-bind-address=" + health, "--registry-bind-address=" + registry,
 	}}); err != nil {
 		m.Stop()
@@ -72,11 +76,17 @@ func Start(ctx context.Context, o Options) (*Manager, error) {
 	return m, nil
 }
 
-func (m *Manager) start(ctx context.Context, o Options, command process.Command) error {
+func (m *Manager) start(ctx context.Context, o Options, kubeconfig string, command process.Command) error {
 	if err := m.Configure(o.Config); err != nil {
 		return err
 	}
-	var err error
+	own, err := account.Install(ctx, o.Admin)
+	if err != nil {
+		return err
+	}
+	if err := account.WriteKubeconfig(kubeconfig, own); err != nil {
+		return err
+	}
 	if m.Process, err = process.Start(m.launcher, o.Dir, command); err != nil {
 		return err
 	}

@@ -110,7 +110,7 @@ func (w *world) startManager(t *testing.T, defaults ...string) {
 	must(t, os.Mkdir(dir, 0o700))
 	var err error
 	w.manager, err = manager.Start(t.Context(), manager.Options{
-		Dir: dir, Kubeconfig: w.cluster.Kubeconfig(), Config: w.config(defaults),
+		Dir: dir, Admin: w.cluster.Config(), Config: w.config(defaults),
 	})
 	must(t, err)
 	w.stopped = false

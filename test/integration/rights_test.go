@@ -1,0 +1,130 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/test/account"
+)
+
+// TestARightIsMissing: managers run with the roles that ship. One that lacks a right of them is not ready, or says what it
+// was refused.
+func TestARightIsMissing(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		resource string
+		verbs    []string
+		// shows looks at a manager that lacks them.
+		shows func(*scenario) error
+	}{
+		// With one of the two a manager gets at what there is, and says in its log what it lacks.
+		{"pods", []string{"list", "watch"}, notReady("pods", "forbidden")},
+		{"clonesets", []string{"list", "watch"}, notReady("CloneSets", "forbidden")},
+		{"nodes", []string{"list", "watch"}, notReady("nodes", "forbidden")},
+		{"clonesets", []string{"watch"}, logged(`cannot watch resource \"clonesets\"`)},
+		{"leases", []string{"update"}, logged(`cannot update resource \"leases\"`)},
+		{"pods", []string{"patch"}, func(s *scenario) error { return s.warned("PatchRefused", "cannot patch resource") }},
+	} {
+		name := "lacks-" + strings.Join(tc.verbs, "-") + "-" + tc.resource
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			own, err := account.Install(t.Context(), env.cluster.Config(), in(name), without(tc.resource, tc.verbs))
+			must(t, err)
+			m, err := newManager(env.dir, name, own, defaultConfiguration(env.registry.URL(), name+"-pods"),
+				"--leader-elect=true", "--leader-election-namespace="+name)
+			must(t, err)
+			env.keep(m)
+			t.Cleanup(m.Kill)
+			must(t, m.Start())
+			s := newScenario(t, m, env.registry, preNormal, name+"-pods")
+			s.Create(replicas(1))
+			s.await("the manager to show what it lacks", func() error { return tc.shows(s) })
+			s.DeleteCloneSet("Background")
+		})
+	}
+}
+
+// in has the manifests applied to a namespace of their own, and what has no namespace under a name of its own.
+func in(namespace string) func(client.Object) {
+	return func(object client.Object) {
+		if object.GetNamespace() != "" {
+			object.SetNamespace(namespace)
+		} else {
+			object.SetName(object.GetName() + "-" + namespace)
+		}
+		move := func(subjects []rbacv1.Subject) {
+			for i := range subjects {
+				subjects[i].Namespace = namespace
+			}
+		}
+		switch o := object.(type) {
+		case *rbacv1.ClusterRoleBinding:
+			o.RoleRef.Name += "-" + namespace
+			move(o.Subjects)
+		case *rbacv1.RoleBinding:
+			move(o.Subjects)
+		}
+	}
+}
+
+// without takes verbs away.
+func without(resource string, verbs []string) func(client.Object) {
+	take := func(rules []rbacv1.PolicyRule) {
+		for i := range rules {
+			if slices.Contains(rules[i].Resources, resource) {
+				rules[i].Verbs = slices.DeleteFunc(rules[i].Verbs, func(v string) bool { return slices.Contains(verbs, v) })
+			}
+		}
+	}
+	return func(object client.Object) {
+		switch o := object.(type) {
+		case *rbacv1.ClusterRole:
+			take(o.Rules)
+		case *rbacv1.Role:
+			take(o.Rules)
+		}
+	}
+}
+
+// notReady looks for a manager that says of itself that it is not ready, with these words.
+func notReady(words ...string) func(*scenario) error {
+	return func(s *scenario) error {
+		status, body, err := s.manager.Get(s.Context(), healthServer, "/readyz")
+		if err != nil {
+			return err
+		}
+		missing := slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(body, w) })
+		if status != http.StatusServiceUnavailable || missing {
+			return fmt.Errorf("readyz answers %d: %s", status, body)
+		}
+		return nil
+	}
+}
+
+// warned looks for a Warning on a pod, for a reason and with these words in it.
+func (s *scenario) warned(reason, words string) error {
+	for _, e := range s.Events() {
+		if e.Type == corev1.EventTypeWarning && e.Reason == reason && strings.Contains(e.Note, words) {
+			return nil
+		}
+	}
+	return fmt.Errorf("there is no Warning %s with %q", reason, words)
+}
+
+// logged looks for words in the manager's log.
+func logged(words string) func(*scenario) error {
+	return func(s *scenario) error {
+		if !strings.Contains(s.manager.Log(), words) {
+			return errors.New("its log lacks it")
+		}
+		return nil
+	}
+}
