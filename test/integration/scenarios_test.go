@@ -58,6 +58,11 @@ func definitions() []definition {
 		{name: "in-selector", styles: []style{labels}, run: handlerInSelector},
 		{name: "errors", styles: []style{labels, finalizer, mixed}, run: registryErrors},
 		{name: "unready", styles: []style{labels, preNormal}, run: turnsUnready},
+		{name: "namespace-deleted", styles: []style{labels, finalizer}, run: deletedWithNamespace},
+		{name: "evicted", styles: []style{labels, finalizer}, run: evictedWithinBudget},
+		{name: "available-later", styles: []style{labels, finalizer}, run: availableLater},
+		{name: "kruise-waits-too", styles: []style{labels, mixed}, run: kruiseWaitsToo},
+		{name: "refused-by-policy", styles: []style{finalizer, preNormal}, run: refusedByPolicy},
 		{name: "timeouts", styles: []style{labels, preNormal}, run: registryTimeouts},
 	}
 }
