@@ -6,7 +6,6 @@ import (
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
-	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/service"
@@ -142,10 +141,8 @@ func TestPodWithAProblem(t *testing.T) {
 	problems := map[Reason]func(w *world, pod *corev1.Pod){
 		ReasonInvalidPod: func(w *world, pod *corev1.Pod) { w.changePod(pod, annotated(service.AnnotationWeight, "heavy")) },
 		ReasonServiceClaimed: func(w *world, pod *corev1.Pod) {
-			w.cloneSet("older", func(web *kruisev1alpha1.CloneSet) {
-				web.Namespace, web.CreationTimestamp.Time = "elsewhere", testEpoch().Add(-time.Hour)
-				web.Spec.Template.Annotations = map[string]string{service.AnnotationServices: "taken=8080"}
-			})
+			w.namespace("older", func(n *corev1.Namespace) { n.CreationTimestamp.Time = testEpoch().Add(-time.Hour) })
+			w.cloneSet("web", inNamespace("older"), called("taken=8080"))
 			w.changePod(pod, annotated(service.AnnotationServices, "taken=8080"))
 		},
 	}
