@@ -11,8 +11,11 @@ import (
 
 // Lister is for a registry that can be asked what there is.
 type Lister interface {
-	// List returns every entry whose mark names the cluster, in no particular order, and nothing that others wrote. It
-	// is all or nothing: a partial answer is an error.
+	// List returns every entry whose mark names the cluster, in no particular order. It is all or nothing: a partial
+	// answer is an error.
+	//
+	// Of what others wrote it may return entries that are in service and carry no mark, with the state Foreign and nothing
+	// but service, address and port: where one of them stands at a pod's identity, clients are sent to the pod by it.
 	List(ctx context.Context, cluster string) ([]Entry, error)
 }
 
@@ -27,10 +30,11 @@ type StaleLister interface {
 
 // Getter is for a registry that can be asked what it says of one instance now.
 type Getter interface {
-	// Get returns what the registry says of the instance: InService or OutOfService, or Absent where there is no entry of
-	// its identity, or one that carries another cluster or that the instance does not own. It is read where writes are acknowledged: a
-	// change that was acknowledged before the call began is never missing from the answer. A driver that can only read
-	// a cache which lags, or a replica, is no Getter. With an error the state says nothing.
+	// Get returns what the registry says of the instance: Foreign where another's entry is in service at its identity and
+	// the driver can see that, else InService or OutOfService, or Absent where there is no entry of its identity, or one
+	// that carries another cluster or that the instance does not own. It is read where writes are acknowledged: a change
+	// that was acknowledged before the call began is never missing from the answer. A driver that can only read a cache
+	// which lags, or a replica, is no Getter. With an error the state says nothing.
 	//
 	// Get changes nothing. It is called after a call whose outcome is unknown, once nothing of that can be carried out any
 	// more, and before OpenKruise is let go on; never where all calls were acknowledged.

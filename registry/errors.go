@@ -92,6 +92,21 @@ func hasClass(err error) bool {
 	return delayed || named || IsTerminal(err) || IsNotRegistered(err) || IsNotApplied(err)
 }
 
+// ForeignEntry marks the error of a change that was made as far as it is Rollcall's, while clients are given the instance by
+// an entry that somebody else wrote, such as the application that registers itself. ForeignEntry(nil) is nil.
+func ForeignEntry(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &foreignEntryError{err: err}
+}
+
+// IsForeignEntry reports whether err, or an error that it wraps, was marked by [ForeignEntry].
+func IsForeignEntry(err error) bool {
+	var f *foreignEntryError
+	return errors.As(err, &f)
+}
+
 type terminalError struct{ err error }
 
 func (e *terminalError) Error() string { return e.err.Error() }
@@ -109,6 +124,11 @@ type notRegisteredError struct{ err error }
 
 func (e *notRegisteredError) Error() string { return e.err.Error() }
 func (e *notRegisteredError) Unwrap() error { return e.err }
+
+type foreignEntryError struct{ err error }
+
+func (e *foreignEntryError) Error() string { return e.err.Error() }
+func (e *foreignEntryError) Unwrap() error { return e.err }
 
 type notAppliedError struct{ err error }
 

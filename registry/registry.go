@@ -29,7 +29,8 @@ import (
 // the name of the registry. [Instance.Owns] says which entries are an instance's own.
 //
 // An error means that the outcome is unknown: the registry may have done the work. It is retryable unless it is wrapped
-// by [Terminal]; [RetryAfter] says when to come back.
+// by [Terminal]; [RetryAfter] says when to come back. A change that sees clients being given the instance by somebody
+// else's entry returns an error marked by [ForeignEntry].
 type Registry interface {
 	// Register puts the instance in service: known, and given to clients. It is an upsert. An entry at the same
 	// identity with another UID is overwritten, since the pod that has the address now is the one that answers there.
@@ -108,6 +109,9 @@ const (
 	OutOfService State = "OutOfService"
 	// Absent: unknown. No [Entry] has it.
 	Absent State = "Absent"
+	// Foreign: clients are given the instance by an entry that Rollcall has not written. Only [Getter] and [Lister] say so,
+	// and only where the registry can have such an entry: one with another ID, node or owner, and no mark of any Rollcall.
+	Foreign State = "Foreign"
 )
 
 // Entry is one instance as the registry has it.

@@ -212,6 +212,8 @@ func (r *PodReconciler) failed(uid types.UID, s step, timedOut bool, err error) 
 		w.reason = ReasonDryRun // an event brings the next step
 	case gate.IsInconclusive(err):
 		w.reason, w.after, w.unasked = ReasonNotPermitted, r.backoff.When(uid), true
+	case registry.IsForeignEntry(err):
+		return alsoRegistersItself(s, err.Error())
 	case registry.IsTerminal(err):
 		w.reason, w.after = ReasonRegistryRefused, backoffCap
 	case told:

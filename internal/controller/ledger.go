@@ -31,6 +31,9 @@ type ledger struct {
 	// renamed holds, by the names of registries that the configuration no longer has, what entries were found in that name
 	// them. The map is replaced and never changed.
 	renamed map[string]string
+	// foreign are, for each registry, the instances that clients are given by an entry which no Rollcall has written, as far
+	// as its last list tells. Both maps are replaced and never changed.
+	foreign map[string]map[lifecycle.Recorded]bool
 	// closed is when the page of a pod that calls were made for was closed, and swept when the old ones were last forgotten.
 	closed map[types.UID]time.Time
 	swept  time.Time
@@ -45,9 +48,10 @@ type page struct {
 	// fromBirth: the pod came while this process was watching. No other process has registered it, unless this one's watch
 	// lagged when it began to lead.
 	fromBirth bool
-	// shown and renamed are the ledger's.
+	// shown, renamed and foreign are the ledger's.
 	shown   map[string]registry.Registry
 	renamed map[string]string
+	foreign map[string]map[lifecycle.Recorded]bool
 	// found: the pod was in the cache after the page was opened, so its departure is sure to be noted here.
 	found bool
 	// lingers: the pod is dying and has lost the label that we watch for, so no event tells whether it was freed.
@@ -102,7 +106,7 @@ func newLedger() *ledger {
 	return &ledger{
 		pages: map[types.UID]*page{}, births: map[types.UID]bool{},
 		listed: map[types.UID][]found{}, closed: map[types.UID]time.Time{}, shown: map[string]registry.Registry{},
-		renamed: map[string]string{},
+		renamed: map[string]string{}, foreign: map[string]map[lifecycle.Recorded]bool{},
 	}
 }
 
@@ -121,7 +125,7 @@ func (l *ledger) open(req Request, settings *Settings) *page {
 		p.turnTo(settings)
 	}
 	p.reread()
-	p.shown, p.renamed = l.shown, l.renamed
+	p.shown, p.renamed, p.foreign = l.shown, l.renamed, l.foreign
 	return p
 }
 

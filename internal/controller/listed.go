@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"maps"
+	"slices"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -28,6 +29,8 @@ type Listing struct {
 	// does not expire unless this process makes the call.
 	Confirms bool
 	Entries  []registry.Entry
+	// Foreign are entries that no Rollcall has written, and that clients are given.
+	Foreign []registry.Entry
 }
 
 // Comparison is what came of a Listing.
@@ -92,6 +95,7 @@ func (l *ledger) compare(listing Listing, settings *Settings) Comparison {
 	var result Comparison
 	asOf := listing.Asked.Add(-listing.Staleness)
 	l.noteShown(listing, asOf)
+	l.noteForeign(listing)
 	listed := make(map[types.UID]map[lifecycle.Recorded]bool, len(listing.Entries))
 	for _, e := range listing.Entries {
 		writtenUnder := l.nameOf(e, listing.Registry, settings)
@@ -135,6 +139,30 @@ func (l *ledger) noteShown(listing Listing, asOf time.Time) {
 	}
 	l.shown = maps.Clone(l.shown)
 	l.shown[listing.Registry] = listing.From
+}
+
+// noteForeign notes which of the instances that calls were made for clients are given by somebody else's entry, and has
+// the pods looked at where that is new or over. The caller holds the lock.
+func (l *ledger) noteForeign(listing Listing) {
+	listed := make(map[lifecycle.Recorded]bool, len(listing.Foreign))
+	for _, e := range listing.Foreign {
+		listed[found{Entry: e, registry: listing.Registry}.key()] = true
+	}
+	before, now := l.foreign[listing.Registry], map[lifecycle.Recorded]bool{}
+	for uid, p := range l.pages {
+		changed := p.wait.reason == ReasonAlsoRegistersItself
+		for _, in := range slices.AppendSeq(slices.Collect(maps.Keys(p.held)), maps.Keys(p.left)) {
+			if listed[in] {
+				now[in] = true
+			}
+			changed = changed || in.Registry == listing.Registry && listed[in] != before[in]
+		}
+		if changed {
+			l.doubtful = append(l.doubtful, Request{NamespacedName: p.pod, UID: uid})
+		}
+	}
+	l.foreign = maps.Clone(l.foreign)
+	l.foreign[listing.Registry] = now
 }
 
 // nameOf returns under which registry of the configuration an entry was written, and notes a registry that has another

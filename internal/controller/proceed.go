@@ -37,7 +37,7 @@ func (r *PodReconciler) proceed(seen *observation, d lifecycle.Decision, w *wait
 func (r Reason) ofRegistry() bool {
 	return slices.Contains([]Reason{
 		ReasonRegistryUnavailable, ReasonRegistryTimeout, ReasonRegistryRefused, ReasonUnknownRegistry, ReasonSettling,
-		ReasonNotConfirmed,
+		ReasonNotConfirmed, ReasonAlsoRegistersItself,
 	}, r)
 }
 

@@ -387,7 +387,7 @@ func TestOnlyARegistryLetsAPodProceed(t *testing.T) {
 	t.Parallel()
 	for reason, want := range map[Reason]bool{
 		ReasonRegistryUnavailable: true, ReasonRegistryTimeout: true, ReasonRegistryRefused: true, ReasonUnknownRegistry: true,
-		ReasonSettling: true, ReasonNotConfirmed: true,
+		ReasonSettling: true, ReasonNotConfirmed: true, ReasonAlsoRegistersItself: true,
 		"": false, ReasonDraining: false, ReasonQueued: false, ReasonNotPermitted: false, ReasonStopping: false, ReasonInvalidPod: false,
 		ReasonServiceClaimed: false, ReasonHandlerRefused: false, ReasonUnsupportedWorkload: false, ReasonUnknownState: false,
 		ReasonNotReady: false, ReasonNoAddress: false,

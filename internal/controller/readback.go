@@ -20,9 +20,22 @@ func (r *PodReconciler) settle(ctx context.Context, seen *observation, s step) w
 		return wait{reason: ReasonSettling, after: max(r.settles(c), backoffBase),
 			message: s.String() + ": an earlier call timed out and may still be carried out"}
 	case asks:
-		return r.readBack(ctx, seen, s, c)
+		if missing := r.readBack(ctx, seen, s, c); missing.reason != "" {
+			return missing
+		}
+	}
+	if seen.page.foreign[s.registry][s.key()] {
+		return alsoRegistersItself(s, "its list has an entry of somebody else")
 	}
 	return wait{}
+}
+
+// alsoRegistersItself is why a hook waits while clients are given the pod by an entry that no Rollcall has written: what the
+// registry acknowledges says nothing of that one.
+func alsoRegistersItself(s step, why string) wait {
+	return wait{reason: ReasonAlsoRegistersItself, after: backoffCap, message: fmt.Sprintf(
+		"%s: clients are given this address by an entry that Rollcall has not written (%s): turn off the application's own "+
+			"registration, see docs/self-registration.md", s, why)}
 }
 
 // readBack asks the registry whether it says what it has acknowledged, once nothing can be carried out any more that would
@@ -34,6 +47,8 @@ func (r *PodReconciler) readBack(ctx context.Context, seen *observation, s step,
 		switch {
 		case missing.reason != "":
 			return missing
+		case state == registry.Foreign:
+			return alsoRegistersItself(s, "the registry was asked for it")
 		case confirms(state, s.want):
 			c.confirmed(asked, r.clock.Now())
 			return wait{}

@@ -99,6 +99,13 @@ const (
 	//
 	// What to do: look in the registry at who else writes the pod's entry.
 	ReasonNotConfirmed Reason = "NotConfirmed"
+	// ReasonAlsoRegistersItself: clients are given the pod's address by an entry that Rollcall has not written, most likely
+	// since the application registers itself. What the registry acknowledges says nothing of that entry, so both directions
+	// wait: it would stay in service while OpenKruise updates or deletes the pod. Looked at again every 30 s, and with each
+	// list.
+	//
+	// What to do: turn off the application's own registration: [the application registers itself](../self-registration.md).
+	ReasonAlsoRegistersItself Reason = "AlsoRegistersItself"
 	// ReasonQueued: as many calls to the registry are under way as `maxInFlight` allows, or half of them for the same
 	// service. The pod goes on when it is its turn.
 	//

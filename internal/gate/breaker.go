@@ -173,10 +173,15 @@ func inconclusive(err error) bool {
 	return IsInconclusive(err) || errors.Is(err, context.Canceled)
 }
 
+// answered reports whether the error is what a registry said that works.
+func answered(err error) bool {
+	return registry.IsTerminal(err) || registry.IsNotRegistered(err) || registry.IsForeignEntry(err)
+}
+
 // failed reports whether the registry did not answer, or answered that it can't now. A refusal is an answer, and one that
 // says when to come back is too: who gets it keeps to it.
 func failed(err error) bool {
-	if err == nil || inconclusive(err) || registry.IsTerminal(err) || registry.IsNotRegistered(err) {
+	if err == nil || inconclusive(err) || answered(err) {
 		return false
 	}
 	_, told := registry.RetryAfterOf(err)

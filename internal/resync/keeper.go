@@ -174,14 +174,14 @@ func jittered(interval time.Duration) time.Duration {
 func (k *keeper) run(ctx context.Context) (whole bool, err, unremoved error) {
 	r := k.resync
 	asked := r.Clock.Now()
-	entries, err := k.list(ctx)
+	entries, foreign, err := k.list(ctx)
 	defer k.hasListed()
 	if err != nil {
 		return false, err, nil
 	}
 	found := r.Pods.Compare(Listing{
 		Registry: k.source.Name, From: k.source.Registry, Asked: asked, Staleness: k.source.Staleness,
-		Confirms: k.source.Staleness == 0 && !k.source.Expires, Entries: entries,
+		Confirms: k.source.Staleness == 0 && !k.source.Expires, Entries: entries, Foreign: foreign,
 	})
 	r.Metrics.Found(k.source.Name, metrics.FoundMissing, found.Missing)
 	r.Metrics.Found(k.source.Name, metrics.FoundDifferent, found.Different)
@@ -201,16 +201,25 @@ func (k *keeper) run(ctx context.Context) (whole bool, err, unremoved error) {
 }
 
 // list asks for all that is ours, in one call. What others own is left out whatever the driver says, and so is what stands in
-// a namespace of which this process knows nothing: another one may look after that.
-func (k *keeper) list(ctx context.Context) ([]registry.Entry, error) {
+// a namespace of which this process knows nothing: another one may look after that. Foreign entries, which no Rollcall has
+// written, are neither compared nor removed.
+func (k *keeper) list(ctx context.Context) (ours, foreign []registry.Entry, err error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeouts*k.source.Timeout)
 	defer cancel()
 	entries, err := k.source.Lister.List(ctx, k.resync.Cluster)
 	k.source.Gate.Witness("", err)
 	if err != nil {
-		return nil, fmt.Errorf("listing: %w", err)
+		return nil, nil, fmt.Errorf("listing: %w", err)
 	}
-	return slices.DeleteFunc(slices.Clone(entries), func(e registry.Entry) bool { return !k.ours(e) }), nil
+	for _, e := range entries {
+		switch {
+		case e.State == registry.Foreign:
+			foreign = append(foreign, e)
+		case k.ours(e):
+			ours = append(ours, e)
+		}
+	}
+	return ours, foreign, nil
 }
 
 // ours leaves out too what no pod can be called: anybody can write such an entry, and the API server is not to be asked for it.

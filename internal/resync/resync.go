@@ -52,6 +52,7 @@ type Listing struct {
 	Staleness time.Duration
 	Confirms  bool
 	Entries   []registry.Entry
+	Foreign   []registry.Entry
 }
 
 // Comparison is what came of a Listing; see controller.Comparison.

@@ -57,6 +57,8 @@ const (
 	Failing Capability = "Failing"
 	// Restart: the harness has [Harness.Restart].
 	Restart Capability = "Restart"
+	// ForeignEntries: the harness has [Harness.Foreign], which it need not: without it the cases are skipped.
+	ForeignEntries Capability = "ForeignEntries"
 	// ShortLease: the harness has [Harness.ShortLease]. Where there are no Heartbeats it need not be named.
 	ShortLease Capability = "ShortLease"
 )
@@ -66,7 +68,7 @@ func Capabilities() []Capability {
 	return []Capability{
 		OutOfServiceState, AnyServiceName, Weight, Zone, Metadata, Durable, Conditional,
 		Listing, Getting, Probing, Heartbeats, Batching, Closing,
-		Unreachable, Refusing, WrongCredentials, Stalled, Failing, Restart, ShortLease,
+		Unreachable, Refusing, WrongCredentials, Stalled, Failing, Restart, ForeignEntries, ShortLease,
 	}
 }
 

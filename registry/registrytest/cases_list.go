@@ -116,7 +116,7 @@ func (w *world) list(d registry.Registry, cluster string) []registry.Entry {
 	if err != nil {
 		w.Fatalf("List of %q: got error %q, want success\nwhy: %s", cluster, err, w.why)
 	}
-	return entries
+	return withoutForeign(entries)
 }
 
 // expectListed returns what was listed. A list that may lag is waited for.

@@ -125,7 +125,7 @@ func (w *world) read(read listing, cluster string) []registry.Entry {
 		w.keepsSecrets(err)
 		w.Fatalf("reading the registry: %v", err)
 	}
-	return entries
+	return withoutForeign(entries)
 }
 
 // staleness is how much the driver's lists may lag.

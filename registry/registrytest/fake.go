@@ -84,6 +84,7 @@ type Fake struct {
 	listeners []*listener
 	holds     []*Hold
 	batches   int
+	foreign   []*registry.Entry
 	frozen    map[string][]registry.Entry // by cluster: what List answers
 	changed   chan struct{}               // closed and replaced at each change of calls
 }
@@ -137,6 +138,7 @@ func (f *Fake) List(ctx context.Context, cluster string) ([]registry.Entry, erro
 			return nil
 		}
 		entries, err = b.List(ctx, cluster)
+		entries = append(entries, f.foreignEntries()...)
 		return err
 	})
 	if err != nil {
@@ -145,11 +147,41 @@ func (f *Fake) List(ctx context.Context, cluster string) ([]registry.Entry, erro
 	return entries, nil
 }
 
+// Foreign puts an entry of somebody else at the instance's identity, which List and Get tell of and no call changes, until
+// gone is called. Where a driver sees it in a change, use FailNext with an error marked by [registry.ForeignEntry].
+func (f *Fake) Foreign(at registry.Instance) (gone func()) {
+	entry := &registry.Entry{
+		Instance: registry.Instance{Service: at.Service, Address: at.Address, Port: at.Port}, State: registry.Foreign,
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.foreign = append(f.foreign, entry)
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.foreign = slices.DeleteFunc(f.foreign, func(e *registry.Entry) bool { return e == entry })
+	}
+}
+
+func (f *Fake) foreignEntries() []registry.Entry {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var entries []registry.Entry
+	for _, e := range f.foreign {
+		entries = append(entries, *e)
+	}
+	return entries
+}
+
 // Get implements [registry.Getter]. It says what the backend does, if that is a Getter, else what its list holds, and never
 // what a frozen list did. Faults: FailNext, Fail or Hold with Match{Op: OpGet}.
 func (f *Fake) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
 	var state registry.State
 	err := f.call(ctx, OpGet, in, func(ctx context.Context, b Backend) (err error) {
+		if slices.ContainsFunc(f.foreignEntries(), func(e registry.Entry) bool { return sameIdentity(e.Instance, in) }) {
+			state = registry.Foreign
+			return nil
+		}
 		if getter, ok := b.(registry.Getter); ok {
 			state, err = getter.Get(ctx, in)
 			return err
@@ -226,7 +258,7 @@ func (f *Fake) Reset() {
 	f.mu.Lock()
 	holds := f.holds
 	f.calls, f.counted, f.standing, f.listeners, f.holds = nil, nil, nil, nil, nil
-	f.batches, f.frozen = 0, map[string][]registry.Entry{}
+	f.foreign, f.batches, f.frozen = nil, 0, map[string][]registry.Entry{}
 	f.announce()
 	f.mu.Unlock()
 	for _, h := range holds {

@@ -57,6 +57,11 @@ type Harness struct {
 	// time lacks it, or starts one of its own.
 	Restart func(t T)
 
+	// Foreign puts an entry into the registry as an application does that registers itself at the instance's service, address
+	// and port: in service, and with no mark. It returns a function that removes it. Nil where a registry can have no such
+	// entry beside Rollcall's, or the driver can't see it.
+	Foreign func(t T, at registry.Instance) (remove func())
+
 	// ShortLease is as Open, with the shortest lease that the registry allows: the suite waits until entries expire.
 	ShortLease func(t T, cluster string) registry.Registry
 

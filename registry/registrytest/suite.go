@@ -45,6 +45,10 @@ func (c Case) Run(t T, h Harness) {
 			t.Skipf("%s skipped: lacks %s: %s", c.Name, need, reason)
 			return
 		}
+		if need == ForeignEntries && h.Foreign == nil {
+			t.Skipf("%s skipped: lacks %s: the harness has no Foreign", c.Name, need)
+			return
+		}
 	}
 	c.run(newWorld(t, c, h))
 }
@@ -53,7 +57,7 @@ func (c Case) Run(t T, h Harness) {
 func Cases() []Case {
 	var all []Case
 	for _, group := range [][]Case{
-		stateCases(), markCases(), ownerCases(), nameCases(), detailCases(), callCases(), errorCases(), listCases(),
+		stateCases(), markCases(), ownerCases(), foreignCases(), nameCases(), detailCases(), callCases(), errorCases(), listCases(),
 		getCases(), probeCases(), heartbeatCases(), batchCases(), closeCases(), restartCases(),
 	} {
 		all = append(all, group...)

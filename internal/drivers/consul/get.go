@@ -25,15 +25,35 @@ func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.St
 		return "", registry.Terminal(err)
 	}
 	service, status, err := r.holds(ctx, in)
+	if err != nil {
+		return "", err
+	}
+	foreign, err := r.isForeign(ctx, in)
 	switch {
 	case err != nil:
 		return "", err
+	case foreign:
+		return registry.Foreign, nil
 	case service == nil, !owns(in, service), service.Meta[registry.MetaCluster] != in.Cluster:
 		return registry.Absent, nil
 	case status == api.HealthCritical:
 		return registry.OutOfService, nil
 	}
 	return registry.InService, nil
+}
+
+// isForeign reports whether clients are given the address by a service that no Rollcall has written: an agent's, say, whose
+// address is its node's where it has none. What the token may not see is not counted.
+func (r *Registry) isForeign(ctx context.Context, in registry.Instance) (bool, error) {
+	e := &exchange{scoped: true}
+	q := &api.QueryOptions{RequireConsistent: true, Filter: fmt.Sprintf("Service.Port == %d and %q not in Service.Meta and "+
+		"(Service.Address == %s or Service.Address == \"\" and Node.Address == %[3]s)",
+		in.Port, registry.MetaUID, quote(in.Address))}
+	found, _, err := r.client.Health().Service(in.Service, "", true, q.WithContext(e.on(ctx)))
+	if err != nil {
+		return false, r.requestError(ctx, err, e)
+	}
+	return len(found) > 0, nil
 }
 
 // holds returns the service at the instance's identity, nil where there is none, and the status of its check, "" where it

@@ -29,6 +29,7 @@ func TestWhatIsReadBack(t *testing.T) {
 		reason  string
 		both    string
 		service string // the answer where the service alone is asked for
+		foreign string // what the service's health shows at the address that carries no mark
 		want    registry.State
 		field   string // of a terminal error
 	}{
@@ -41,7 +42,11 @@ func TestWhatIsReadBack(t *testing.T) {
 		"gone in between":  {reason: "it went", both: lacks(noCheck), service: lacks(noService), want: registry.Absent},
 		"hidden from us":   {reason: "it may be there", both: holds(""), field: "auth.tokenFile"},
 		"the check hidden": {reason: "it may be out", both: holds(service), field: "auth.tokenFile"},
-		"not allowed":      {reason: "a person has to grant it", both: lacks(denied), field: "auth.tokenFile"},
+		"an agent's too": {
+			reason: "clients go on to it", both: lacks(noService + "," + noCheck), foreign: `{"Service": {"ID": "web"}}`,
+			want: registry.Foreign,
+		},
+		"not allowed": {reason: "a person has to grant it", both: lacks(denied), field: "auth.tokenFile"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -50,6 +55,13 @@ func TestWhatIsReadBack(t *testing.T) {
 				_ = json.NewDecoder(r.Body).Decode(&ops)
 				if !r.URL.Query().Has("consistent") {
 					t.Errorf("asked for %s, want a consistent read", r.URL)
+				}
+				if r.URL.Path == "/v1/health/service/web" {
+					if filter := r.URL.Query().Get("filter"); !strings.Contains(filter, `"10.0.0.1"`) || !strings.Contains(filter, "80") {
+						t.Errorf("asked with filter %s, want the address and the port", filter)
+					}
+					_, _ = io.WriteString(w, "["+tc.foreign+"]")
+					return
 				}
 				answer := tc.both
 				if len(ops) == 1 {

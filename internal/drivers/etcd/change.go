@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -18,6 +19,8 @@ type change struct {
 	value string           // of an entry to be put
 	lease clientv3.LeaseID // of an entry to be put, 0 for none
 	seen  *mvccpb.KeyValue // an entry to be removed, as it was read; nil where it is not there, or is another's
+	// foreign: what is at the key was written by no Rollcall, and stays.
+	foreign bool
 }
 
 func (c change) puts() bool { return c.State == registry.InService }
@@ -49,6 +52,12 @@ func (r *Registry) Batch(ctx context.Context, asked []registry.Change) []error {
 				// It may be another one that is refused.
 				errs[c.index] = registry.NotApplied(errs[c.index])
 			}
+		}
+		return errs
+	}
+	for _, c := range changes {
+		if c.foreign {
+			errs[c.index] = describe(c.Change, registry.ForeignEntry(errors.New("the entry at its key was written by another")))
 		}
 	}
 	return errs
@@ -165,6 +174,7 @@ func see(changes []*change, answer *clientv3.TxnResponse) {
 		}
 		c.seen = nil
 		kvs := answer.Responses[i].GetResponseRange().GetKvs()
+		c.foreign = len(kvs) > 0 && isForeign(kvs[0])
 		if len(kvs) > 0 && owns(c.Instance, kvs[0]) {
 			c.seen = kvs[0]
 		}

@@ -55,6 +55,28 @@ func (t target) decode(kv *mvccpb.KeyValue) (registry.Instance, bool) {
 	return in, true
 }
 
+// foreign returns the instance that clients are given by an entry which no Rollcall has written, whatever its key is below
+// the service's target.
+func (t target) foreign(kv *mvccpb.KeyValue) (registry.Instance, bool) {
+	var v struct {
+		Op   uint8  `json:"Op"`   //nolint:tagliatelle // the names are etcd's
+		Addr string `json:"Addr"` //nolint:tagliatelle // the names are etcd's
+	}
+	if json.Unmarshal(kv.GetValue(), &v) != nil || v.Op != 0 || !isForeign(kv) {
+		return registry.Instance{}, false
+	}
+	host, port, err := net.SplitHostPort(v.Addr)
+	if err != nil {
+		return registry.Instance{}, false
+	}
+	number, err := strconv.Atoi(port)
+	service, below := t.service(string(kv.GetKey()))
+	return registry.Instance{Service: service, Address: host, Port: number}, err == nil && below
+}
+
+// isForeign holds for an entry without the mark of any Rollcall.
+func isForeign(kv *mvccpb.KeyValue) bool { return markOf(kv)[registry.MetaUID] == "" }
+
 // markOf returns the marks of an entry, none of one that somebody else wrote.
 func markOf(kv *mvccpb.KeyValue) map[string]string {
 	var v value

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -112,24 +113,34 @@ func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, 
 }
 
 func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, error) {
-	from, end := r.target.before, clientv3.GetPrefixRangeEnd(r.target.before)
+	entries := []registry.Entry{}
+	err := r.each(ctx, r.target.before, func(kv *mvccpb.KeyValue) {
+		if in, ours := r.target.decode(kv); ours && in.Cluster == cluster {
+			entries = append(entries, registry.Entry{Instance: in, State: registry.InService})
+		} else if in, found := r.target.foreign(kv); found {
+			entries = append(entries, registry.Entry{Instance: in, State: registry.Foreign})
+		}
+	})
+	return entries, err
+}
+
+// each calls f for every key with a prefix, as they were at one revision.
+func (r *Registry) each(ctx context.Context, prefix string, f func(*mvccpb.KeyValue)) error {
+	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
 	if from == "" {
 		from, end = "\x00", "\x00" // all there is
 	}
-	entries := []registry.Entry{}
 	var revision int64
 	for {
 		page, err := r.page(ctx, from, end, revision)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, kv := range page.Kvs {
-			if in, ours := r.target.decode(kv); ours && in.Cluster == cluster {
-				entries = append(entries, registry.Entry{Instance: in, State: registry.InService})
-			}
+			f(kv)
 		}
 		if !page.More || len(page.Kvs) == 0 {
-			return entries, nil
+			return nil
 		}
 		if revision == 0 {
 			// Only the first: the answer's is always that of now.

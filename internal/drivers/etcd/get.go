@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// Get implements [registry.Getter] with a linearizable read: a member answers only after it has made sure, with a majority,
+// Get implements [registry.Getter] with a linearizable read of the service's entries, since another's may have the address: a member answers only after it has made sure, with a majority,
 // that it has applied all that was acknowledged before.
 func (r *Registry) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
 	state, err := r.state(ctx, in)
@@ -21,16 +23,20 @@ func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.St
 	if err := whole(in); err != nil {
 		return "", registry.Terminal(err)
 	}
-	kv, err := r.get(ctx, r.target.key(in))
+	state := registry.Absent
+	err := r.each(ctx, r.target.folder(in), func(kv *mvccpb.KeyValue) {
+		held, ours := r.target.decode(kv)
+		others, found := r.target.foreign(kv)
+		switch {
+		case found && others.Service == in.Service && others.Endpoint() == in.Endpoint():
+			state = registry.Foreign
+		case state == registry.Absent && ours && string(kv.GetKey()) == r.target.key(in) &&
+			in.Owns(held.UID, held.Registry) && held.Cluster == in.Cluster:
+			state = registry.InService
+		}
+	})
 	if err != nil {
 		return "", registry.ContextError(ctx, classify(err))
 	}
-	if kv == nil {
-		return registry.Absent, nil
-	}
-	held, ours := r.target.decode(kv)
-	if !ours || !in.Owns(held.UID, held.Registry) || held.Cluster != in.Cluster {
-		return registry.Absent, nil
-	}
-	return registry.InService, nil
+	return state, nil
 }

@@ -32,9 +32,14 @@ func parseTarget(text string) (target, error) {
 	return target{before: before, after: after}, nil
 }
 
+// folder is what the keys of all entries of the instance's service begin with.
+func (t target) folder(in registry.Instance) string {
+	return t.before + escape(in.Service) + t.after + "/"
+}
+
 // key is where the entry of an instance stands. The address is an IP, and needs no escape.
 func (t target) key(in registry.Instance) string {
-	return t.before + escape(in.Service) + t.after + "/" + in.Endpoint()
+	return t.folder(in) + in.Endpoint()
 }
 
 // service returns the service of the entry at a key.

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -152,14 +154,20 @@ func TestListIsOfOneCluster(t *testing.T) {
 		app(entryOf(ours, "UP"), entryOf(theirs, "UP")),
 		app(), // one whose last entry has just gone
 		app(entryOf(out, "STARTING"), strings.Replace(entryOf(copied, "UP"), "10.0.0.4:80:", "4711:", 1)),
+		app(`{"instanceId":"host:web:80","vipAddress":"web","ipAddr":"10.0.0.5","port":{"$":80},"status":"UP","metadata":{}}`,
+			`{"instanceId":"host:web:81","vipAddress":"web","ipAddr":"10.0.0.5","port":{"$":81},"status":"DOWN","metadata":{}}`),
 		app(`{"instanceId":"x","status":"UP","metadata":{"@class":"java.util.Collections$EmptyMap"}}`),
 	}, ",") + `]}}`
 	got, err := answering(t, 200, nil, listing).List(t.Context(), "test")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(got) != 2 || !got[0].Equal(ours) || got[0].State != registry.InService || !got[1].Equal(out) || got[1].State != registry.OutOfService {
-		t.Errorf("got %v, want the first in service and the second out of it", got)
+	want := []registry.Entry{
+		{Instance: ours, State: registry.InService}, {Instance: out, State: registry.OutOfService},
+		{Instance: registry.Instance{Service: "web", Address: "10.0.0.5", Port: 80}, State: registry.Foreign},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 	if _, err := answering(t, 200, nil, listing).List(t.Context(), ""); !registry.IsTerminal(err) {
 		t.Errorf("List of no cluster: got error %v, want a terminal one", err)

@@ -2,6 +2,9 @@ package eureka
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -21,9 +24,15 @@ func (r *Registry) Get(ctx context.Context, in registry.Instance) (state registr
 
 func (c call) state(ctx context.Context) (registry.State, error) {
 	got, err := c.find(ctx)
+	if err != nil {
+		return "", err
+	}
+	foreign, err := c.isForeign(ctx)
 	switch {
 	case err != nil:
 		return "", err
+	case foreign:
+		return registry.Foreign, nil
 	case got == nil:
 		return registry.Absent, c.peer.serves(ctx)
 	case !got.isOwn(c.in), got.Metadata[registry.MetaCluster] != c.in.Cluster:
@@ -32,4 +41,25 @@ func (c call) state(ctx context.Context) (registry.State, error) {
 		return registry.InService, nil
 	}
 	return registry.OutOfService, nil
+}
+
+// isForeign reports whether another ID of the application has the address, by the server's cache.
+func (c call) isForeign(ctx context.Context) (bool, error) {
+	raw, err := c.peer.send(ctx, http.MethodGet, c.app, nil)
+	if hasStatus(err, http.StatusNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	var app application
+	if err := json.Unmarshal(raw, &app); err != nil {
+		return false, fmt.Errorf("decoding the answer: %w", err)
+	}
+	for _, info := range app.Application.Instance {
+		if e, err := info.entry(); err == nil && info.isForeign() && e.Endpoint() == c.in.Endpoint() {
+			return true, nil
+		}
+	}
+	return false, nil
 }

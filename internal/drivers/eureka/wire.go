@@ -58,6 +58,13 @@ type envelope struct {
 	Instance *instanceInfo `json:"instance"`
 }
 
+// application is the answer to GET /apps/{app}.
+type application struct {
+	Application struct {
+		Instance []instanceInfo `json:"instance"`
+	} `json:"application"`
+}
+
 // applications is the answer to GET /apps.
 type applications struct {
 	Applications *struct {
@@ -130,6 +137,9 @@ func (i instanceInfo) entry() (registry.Entry, error) {
 
 func (i instanceInfo) uid() string { return i.Metadata[registry.MetaUID] }
 
+// isForeign holds for what clients are given and no Rollcall has written.
+func (i instanceInfo) isForeign() bool { return i.Status == statusUp && i.uid() == "" }
+
 func (i instanceInfo) isOwn(in registry.Instance) bool {
 	return in.Owns(i.uid(), i.Metadata[registry.MetaRegistry])
 }
@@ -152,6 +162,13 @@ func entriesOf(raw []byte, cluster string) ([]registry.Entry, error) {
 	entries := []registry.Entry{}
 	for _, app := range *listing.Applications.Application {
 		for _, info := range app.Instance {
+			if info.isForeign() {
+				// One that can't be read is at no pod's address.
+				if e, err := info.entry(); err == nil {
+					at := registry.Instance{Service: e.Service, Address: e.Address, Port: e.Port}
+					entries = append(entries, registry.Entry{Instance: at, State: registry.Foreign})
+				}
+			}
 			if info.Metadata[registry.MetaCluster] != cluster {
 				continue
 			}

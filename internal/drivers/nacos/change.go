@@ -45,6 +45,9 @@ func (r *Registry) register(ctx context.Context, in registry.Instance) error {
 	if err != nil {
 		return err
 	}
+	if r.opts.Ephemeral && before.isForeign() {
+		return errForeign() // our metadata would be laid over it, and hide it from then on
+	}
 	healthy, err := r.startsHealthy(ctx, in, before)
 	if err != nil {
 		return err
@@ -88,6 +91,9 @@ func (r *Registry) put(ctx context.Context, in registry.Instance, before stamp, 
 
 func (r *Registry) failOver(ctx context.Context, in registry.Instance) error {
 	before, err := r.read(ctx, in)
+	if err == nil && before.isForeign() {
+		err = errForeign()
+	}
 	if err != nil || !before.isOwn(in) {
 		return err
 	}
@@ -105,19 +111,41 @@ func (r *Registry) failOver(ctx context.Context, in registry.Instance) error {
 
 func (r *Registry) deregister(ctx context.Context, in registry.Instance) error {
 	before, err := r.read(ctx, in)
+	if err == nil && before.isForeign() {
+		err = errForeign()
+	}
 	if err != nil || !before.isOwn(in) {
 		return err
 	}
-	write := func() error { return r.send(ctx, removeInstance, in, r.identity(in)) }
-	free := false
+	tries := 0
+	write := func() error {
+		if tries++; tries > removals {
+			return errForeign() // another publisher's, under the metadata that we have set for the address
+		}
+		return r.send(ctx, removeInstance, in, r.identity(in))
+	}
+	var left *host
 	err = r.until(ctx, in, write, func(h *host) bool {
-		free = h == nil
+		left = h
 		return !h.isOwn(in)
 	})
-	if err != nil || !free {
+	switch {
+	case err != nil:
 		return err
+	case left.isForeign():
+		return errForeign()
+	case left != nil:
+		return nil
 	}
 	return r.forget(ctx, in)
+}
+
+// removals is how often an entry is removed that readers go on to see. A write that got in between is seen by then.
+const removals = 2
+
+// errForeign is of an entry that a DELETE over HTTP does not remove: of an application that registers itself over gRPC.
+func errForeign() error {
+	return registry.ForeignEntry(errors.New("readers are given an instance at this address that somebody else has registered"))
 }
 
 // forget undoes what PUT has set at an address where there is no entry any more. Else whoever has it next, an application

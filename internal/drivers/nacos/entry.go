@@ -55,6 +55,9 @@ func (h *host) isOwn(in registry.Instance) bool {
 	return h != nil && in.Owns(h.uid(), h.Metadata[registry.MetaRegistry])
 }
 
+// isForeign holds for what clients are given and no Rollcall has written.
+func (h *host) isForeign() bool { return h != nil && h.uid() == "" && (h.Enabled == nil || *h.Enabled) }
+
 // decodeHost reads the answer to readInstance, which must be about the instance that was asked for.
 func decodeHost(a *answer, in registry.Instance) (*host, error) {
 	h := &host{}

@@ -702,7 +702,7 @@ func TestAnothersEntryIsSpared(t *testing.T) {
 	}
 }
 
-// What is listed is ours, of this group and Nacos cluster, and nothing else.
+// What is listed is ours, of this group and Nacos cluster, and what clients are given that no Rollcall has written.
 func TestListIsOnlyOurs(t *testing.T) {
 	t.Parallel()
 	const host = `{"ip":"10.0.0.%d","port":80,"enabled":%t,"metadata":{"rollcall-cluster":"%s","rollcall-namespace":"shop",` +
@@ -722,7 +722,10 @@ func TestListIsOnlyOurs(t *testing.T) {
 		return false
 	})
 	got, err := at(t, f.URL, `{}`).List(t.Context(), "test")
-	want := []registry.Entry{{Instance: web(1), State: registry.InService}, {Instance: web(2), State: registry.OutOfService}}
+	want := []registry.Entry{
+		{Instance: web(1), State: registry.InService}, {Instance: web(2), State: registry.OutOfService},
+		{Instance: registry.Instance{Service: "web", Address: "10.0.0.4", Port: 80}, State: registry.Foreign},
+	}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("error %v, and listed something else (-want +got):\n%s", err, diff)
 	}

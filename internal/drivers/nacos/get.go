@@ -29,6 +29,8 @@ func (r *Registry) Get(ctx context.Context, in registry.Instance) (state registr
 // single instance.
 func (h *host) state(in registry.Instance) registry.State {
 	switch {
+	case h.isForeign():
+		return registry.Foreign
 	case !h.isOwn(in) || h.Metadata[registry.MetaCluster] != in.Cluster:
 		return registry.Absent
 	case h.stamp().state() == registry.OutOfService || h.Enabled != nil && !*h.Enabled:

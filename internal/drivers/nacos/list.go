@@ -33,12 +33,17 @@ func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, 
 			continue
 		}
 		for _, h := range s.Clusters[r.opts.Cluster].Hosts {
-			if h.Metadata[registry.MetaCluster] != cluster {
+			foreign := h.Enabled != nil && h.isForeign()
+			if !foreign && h.Metadata[registry.MetaCluster] != cluster {
 				continue
 			}
 			e, err := h.entry(s.Name)
 			if err != nil {
 				return nil, err
+			}
+			if foreign {
+				at := registry.Instance{Service: e.Service, Address: e.Address, Port: e.Port}
+				e = registry.Entry{Instance: at, State: registry.Foreign}
 			}
 			entries = append(entries, e)
 		}

@@ -167,6 +167,20 @@ func decode(service, id string, raw []byte) (e registry.Entry, registeredAt int6
 	return e, doc.RegistrationTimeUTC, true
 }
 
+// decodeForeign reads the entry of a service that no Rollcall has written and clients are given.
+func decodeForeign(service string, raw []byte) (registry.Entry, bool) {
+	var doc document
+	if json.Unmarshal(raw, &doc) != nil || doc.Address == "" || doc.Port == 0 || doc.Enabled != nil && !*doc.Enabled {
+		return registry.Entry{}, false
+	}
+	meta, status, _ := doc.describes() // an application's payload may be anything
+	if meta[registry.MetaUID] != "" || status != "" && !strings.EqualFold(status, statusUp) {
+		return registry.Entry{}, false
+	}
+	at := registry.Instance{Service: service, Address: doc.Address, Port: doc.Port}
+	return registry.Entry{Instance: at, State: registry.Foreign}, true
+}
+
 // describes returns metadata and mark from wherever they stand, and Spring's status.
 func (d document) describes() (meta map[string]string, status string, err error) {
 	if d.Metadata != nil {

@@ -3,6 +3,7 @@ package zookeeper
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -27,13 +28,34 @@ func (r *Registry) Get(ctx context.Context, in registry.Instance) (registry.Stat
 
 func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.State, error) {
 	n, err := r.read(ctx, in, true)
+	if err != nil {
+		return "", err
+	}
+	foreign, err := r.isForeign(ctx, in)
 	switch {
 	case err != nil:
 		return "", err
+	case foreign:
+		return registry.Foreign, nil
 	case n == nil:
 		return registry.Absent, r.checkChroot(ctx)
 	case !n.isOwn(in) || n.Cluster != in.Cluster:
 		return registry.Absent, nil
 	}
 	return n.State, nil
+}
+
+// isForeign reports whether another node of the service has the address.
+func (r *Registry) isForeign(ctx context.Context, in registry.Instance) (bool, error) {
+	ids, err := r.idsOf(ctx, []string{in.Service})
+	if err != nil {
+		return false, err
+	}
+	entries, err := r.entriesOf(ctx, in.Cluster, ids)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(entries, func(e registry.Entry) bool {
+		return e.State == registry.Foreign && e.Endpoint() == in.Endpoint()
+	}), nil
 }

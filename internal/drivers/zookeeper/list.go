@@ -77,7 +77,7 @@ func (r *Registry) checkChroot(ctx context.Context) error {
 // place is where an entry may be.
 type place struct{ service, id string }
 
-// idsOf returns the entries of all services that have an id of ours.
+// idsOf returns where the entries of all services are, those of others too.
 func (r *Registry) idsOf(ctx context.Context, services []string) ([]place, error) {
 	perService := make([][]string, len(services))
 	err := each(ctx, len(services), func(ctx context.Context, i int) (err error) {
@@ -90,9 +90,7 @@ func (r *Registry) idsOf(ctx context.Context, services []string) ([]place, error
 	var places []place
 	for i, ids := range perService {
 		for _, id := range ids {
-			if strings.HasPrefix(id, idPrefix) {
-				places = append(places, place{services[i], id})
-			}
+			places = append(places, place{services[i], id})
 		}
 	}
 	return places, nil
@@ -104,10 +102,17 @@ func (r *Registry) entriesOf(ctx context.Context, cluster string, places []place
 	err := each(ctx, len(places), func(ctx context.Context, i int) error {
 		p := places[i]
 		raw, _, err := r.session.get(ctx, r.tree.service(p.service)+slash+p.id)
+		if errors.Is(err, zk.ErrNoAuth) && !strings.HasPrefix(p.id, idPrefix) {
+			return nil // another's, who lets nobody see
+		}
 		if err != nil {
 			return err
 		}
-		if e, _, ours := decode(p.service, p.id, raw); ours && e.Cluster == cluster {
+		e, _, ours := decode(p.service, p.id, raw)
+		if !ours {
+			e, ours = decodeForeign(p.service, raw)
+		}
+		if ours && (e.Cluster == cluster || e.State == registry.Foreign) {
 			mu.Lock()
 			defer mu.Unlock()
 			entries = append(entries, e)

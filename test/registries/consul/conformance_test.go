@@ -2,6 +2,7 @@ package consul_test
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	driver "github.com/rollcall-dev/rollcall/internal/drivers/consul"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -63,6 +65,7 @@ func harness(t *testing.T, server *consul.Server) registrytest.Harness {
 		Truth: func(ctx context.Context, cluster string) ([]registry.Entry, error) {
 			return healthy(ctx, server, cluster)
 		},
+		Foreign:     func(t registrytest.T, at registry.Instance) func() { return registerItself(t, server, at) },
 		Restart:     func(t registrytest.T) { restart(t, server) },
 		Unreachable: func(t registrytest.T) registry.Registry { return open(t, at("http://"+registrytest.UnusedAddress(t))) },
 		Stalled:     func(t registrytest.T) registry.Registry { return open(t, at("http://"+registrytest.SilentAddress(t))) },
@@ -233,4 +236,21 @@ func entryOf(e healthEntry, given bool) registry.Entry {
 	entry.Service, entry.Address, entry.Port = e.Service.Service, e.Service.Address, e.Service.Port
 	entry.SetMeta(e.Service.Meta)
 	return entry
+}
+
+// registerItself puts a service into the catalog as an agent in the pod does: under its node, which has the address.
+func registerItself(t registrytest.T, server *consul.Server, at registry.Instance) (remove func()) {
+	t.Helper()
+	node := "agent-" + strings.ToLower(rand.Text())
+	do := func(path string, body map[string]any) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+		defer cancel()
+		if err := server.Do(ctx, http.MethodPut, path, body, nil); err != nil {
+			t.Fatalf("writing as an agent: %v", err)
+		}
+	}
+	do("/v1/catalog/register", map[string]any{
+		"Node": node, "Address": at.Address, "Service": map[string]any{"ID": "web", "Service": at.Service, "Port": at.Port},
+	})
+	return func() { do("/v1/catalog/deregister", map[string]any{"Node": node}) }
 }

@@ -146,12 +146,14 @@ func harness(t *testing.T, s *etcd.Server, cfg registry.Config, withUsers *etcd.
 	at := func(t registrytest.T, address string) registry.Registry {
 		return open(t, registry.Config{Endpoint: "http://" + address, Options: cfg.Options})
 	}
+	others := registersItself(t, s, cfg)
 	return registrytest.Harness{
 		Open: func(t registrytest.T, cluster string) registry.Registry {
 			c := cfg
 			c.Cluster = cluster
 			return open(t, c)
 		},
+		Foreign:          func(t registrytest.T, at registry.Instance) func() { return others(at) },
 		Unreachable:      func(t registrytest.T) registry.Registry { return at(t, registrytest.UnusedAddress(t)) },
 		Refusing:         as(stranger, password),
 		WrongCredentials: as(writer, "not-"+password),
@@ -240,6 +242,9 @@ func truth(c *clientv3.Client, prefix string) func(context.Context, string) ([]r
 				return nil, fmt.Errorf("%s holds %s: %w", kv.Key, kv.Value, err)
 			}
 			service, id, _ := strings.Cut(strings.TrimPrefix(string(kv.Key), prefix), "/")
+			if value.Metadata == nil { // an application's own
+				continue
+			}
 			if value.Op == nil || *value.Op != 0 || id != value.Addr {
 				return nil, fmt.Errorf("%s holds %s", kv.Key, kv.Value)
 			}
@@ -267,5 +272,34 @@ func pod(address string, port int) registry.Instance {
 	return registry.Instance{
 		Service: "svc-" + id, Address: address, Port: port,
 		Cluster: "cluster-" + id, Namespace: "shop", Pod: "web-" + id, UID: "uid-" + id,
+	}
+}
+
+// registersItself returns how an application puts its own entry there, with a key of its own as etcd's package
+// naming/endpoints leaves it to each.
+func registersItself(t *testing.T, s *etcd.Server, cfg registry.Config) func(at registry.Instance) (remove func()) {
+	t.Helper()
+	user, secret := "", ""
+	if s.WithUsers() {
+		user, secret = "root", rootPassword
+	}
+	app := connect(t, s, user, secret)
+	options := struct{ Target string }{Target: "services/{service}"}
+	if len(cfg.Options) > 0 {
+		if err := json.Unmarshal(cfg.Options, &options); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func(at registry.Instance) func() {
+		key := strings.ReplaceAll(options.Target, "{service}", at.Service) + "/app-" + rand.Text()
+		ctx := context.WithoutCancel(t.Context())
+		if _, err := app.Put(ctx, key, fmt.Sprintf(`{"Op":0,"Addr":%q,"Metadata":null}`, at.Endpoint())); err != nil {
+			t.Errorf("registering as an application: %v", err)
+		}
+		return func() {
+			if _, err := app.Delete(ctx, key); err != nil {
+				t.Errorf("deregistering as an application: %v", err)
+			}
+		}
 	}
 }

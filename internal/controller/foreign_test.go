@@ -1,0 +1,92 @@
+package controller
+
+import (
+	"errors"
+	"testing"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+)
+
+// runsResync compares the default registry's list, with what others wrote, and looks at the pods that it names.
+func (w *world) runsResync() Comparison {
+	w.Helper()
+	entries, err := w.registry.List(w.Context(), testCluster)
+	w.must(err, "listing")
+	l := w.listing(Listing{})
+	for _, e := range entries {
+		if e.State == registry.Foreign {
+			l.Foreign = append(l.Foreign, e)
+		}
+	}
+	w.takeJournal()
+	return w.r.Compare(l)
+}
+
+func TestAnApplicationThatRegistersItself(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+
+	gone := w.registry.Foreign(w.instance(pod, "web", 8080))
+	if got := w.runsResync(); got.Missing+got.Different+len(got.Unknown) > 0 {
+		t.Fatalf("resync found %+v: what others wrote is neither compared nor reaped", got)
+	}
+	w.expectDoubtful("the pod has to be told", pod)
+	w.expectResult("a list brings the pod back, and time does", w.reconcile(pod), backoffCap)
+	w.expectJournal("the registry says what it was told")
+	w.expectEvents("a person has to turn it off", `Warning AlsoRegistersItself service "web" at 10.0.0.1:8080: clients are given`)
+
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconcile(pod)
+	w.expectJournal("our own entry goes", deregisters, writes)
+	w.expectHooks("clients are still sent to it", pod, "inPlaceUpdate preDelete")
+	w.runsResync()
+	w.expectDoubtful("it still waits", pod)
+	w.reconcile(pod)
+	w.expectHooks("our entry is gone, and the other is listed all the same", pod, "inPlaceUpdate preDelete")
+
+	gone()
+	w.runsResync()
+	w.expectDoubtful("it may go on", pod)
+	w.reconcile(pod)
+	w.expectJournal("", writes)
+	w.expectHooks("", pod, "inPlaceUpdate")
+}
+
+func TestAnApplicationThatRegistersItselfBeforeItsPodServes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	w.registry.FailNext(anyCall(), registry.ForeignEntry(errors.New("another ID has the address")))
+	w.expectResult("it is tried again", w.reconcile(pod), backoffCap)
+	w.expectJournal("the driver has seen it in a change", registers+failed)
+	w.expectHooks("it would stay in service when the pod has to leave", pod, "inPlaceUpdate preDelete")
+	w.expectEvents("", `Warning AlsoRegistersItself hook preNormal waits`)
+	w.reconcile(pod)
+	w.expectJournal("it is over", registers, writes)
+}
+
+func TestWhatIsReadBackIsSomebodyElses(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.apply(func(s *Settings) {
+		s.Registries = map[string]Registry{"default": {Calls: w.registry, Getter: w.registry, Timeout: testTimeout}}
+	})
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	gone := w.registry.Foreign(w.instance(pod, "web", 8080))
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.registry.FailNext(registrytest.Match{Op: registrytest.OpDeregister}, errors.New("down"))
+	w.reconcile(pod)
+	w.takeJournal()
+	w.takeEvents()
+	w.reconcile(pod)
+	w.expectHooks("clients are given it by the other entry", pod, "inPlaceUpdate preDelete")
+	w.expectEvents("", `Warning AlsoRegistersItself hook preDelete waits`)
+	gone()
+	w.sleep(backoffCap)
+	w.reconcile(pod)
+	w.expectHooks("", pod, "inPlaceUpdate")
+}

@@ -1,0 +1,59 @@
+package nacos_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// TestAnApplicationBesideUs has a server on which an application has registered itself over gRPC: readers get its entry, with
+// what was set for the address laid over it, and a DELETE over HTTP does not remove it.
+func TestAnApplicationBesideUs(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, "v1")
+	d := at(t, f.URL, `{"ephemeral": true}`)
+	if err := d.Register(t.Context(), web(1)); err != nil {
+		t.Fatal(err)
+	}
+	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
+		if strings.HasPrefix(path, "DELETE ") {
+			f.bare(w, "ok") // and the entry that readers get stays
+			return true
+		}
+		return false
+	})
+	if err := d.Deregister(t.Context(), web(1)); !registry.IsForeignEntry(err) {
+		t.Errorf("Deregister: got error %v, want that somebody else's entry is there: readers are given the address", err)
+	}
+
+	// What was set for the address has been forgotten.
+	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
+		if path == "GET /v1/ns/instance" {
+			f.bare(w, map[string]any{"ip": "10.0.0.1", "port": 80, "enabled": true, "healthy": true})
+			return true
+		}
+		return false
+	})
+	_ = f.requests() // those until now
+	for name, err := range map[string]error{
+		"Register":   d.Register(t.Context(), web(1)),
+		"FailOver":   d.FailOver(t.Context(), web(1)),
+		"Deregister": d.Deregister(t.Context(), web(1)),
+	} {
+		if !registry.IsForeignEntry(err) {
+			t.Errorf("%s: got error %v, want that somebody else's entry is there", name, err)
+		}
+	}
+	for _, request := range f.requests() {
+		if !strings.HasPrefix(request, "GET ") {
+			t.Errorf("sent %s: our metadata would hide the application's entry", request)
+		}
+	}
+	state, err := d.Get(t.Context(), web(1))
+	if err != nil || state != registry.Foreign {
+		t.Errorf("Get: got %q, %v; want %q", state, err, registry.Foreign)
+	}
+}
