@@ -48,7 +48,7 @@ func TestContextErrorHasNoOtherClass(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	timedOut, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
-	defer cancel()
+	t.Cleanup(cancel)
 	refused := errors.New("refused")
 	for name, tc := range map[string]struct {
 		reason string

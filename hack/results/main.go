@@ -39,7 +39,7 @@ func run(out io.Writer, args []string) error {
 	case len(args) > 1 && args[0] == "sum":
 		return sum(out, args[1:])
 	default:
-		return errors.New("say what to do: failed FILE, or sum FILE=FLOOR, with as many files as you like")
+		return errors.New("no command: write failed FILE..., or sum FILE=FLOOR...")
 	}
 }
 

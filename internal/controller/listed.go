@@ -72,6 +72,18 @@ func (r *PodReconciler) Compare(l Listing) Comparison {
 	return r.ledger.compare(l, settings)
 }
 
+// sort counts one entry. The caller holds the lock.
+func (l *ledger) sort(f found, result *Comparison) {
+	uid := types.UID(f.UID)
+	switch p := l.pages[uid]; {
+	case p != nil && l.doubt(p, f):
+		result.Different++
+	case p == nil && !l.closed[uid].After(f.asOf):
+		l.listed[uid] = append(l.listed[uid], f)
+		result.Unknown = append(result.Unknown, f.Entry)
+	}
+}
+
 // hasLeft reports whether an entry that a list of that time has was acknowledged to be absent since.
 func (l *ledger) hasLeft(e found) bool {
 	l.mu.Lock()
@@ -108,15 +120,8 @@ func (l *ledger) compare(listing Listing, settings *Settings) Comparison {
 			listed[uid] = map[lifecycle.Recorded]bool{}
 		}
 		listed[uid][f.key()] = true
-		if writtenUnder != listing.Registry {
-			continue
-		}
-		switch p := l.pages[uid]; {
-		case p != nil && l.doubt(p, f):
-			result.Different++
-		case p == nil && !l.closed[uid].After(asOf):
-			l.listed[uid] = append(l.listed[uid], f)
-			result.Unknown = append(result.Unknown, e)
+		if writtenUnder == listing.Registry {
+			l.sort(f, &result)
 		}
 	}
 	for uid, p := range l.pages {

@@ -88,13 +88,9 @@ func (o *observation) course(d lifecycle.Decision) course {
 	}
 	for _, t := range o.targets {
 		delete(known, t.key())
-		if keeps {
-			continue
-		}
-		if d.Want != lifecycle.InService {
-			t.instance.Registry = ""
-		}
-		c.present = append(c.present, step{target: t, want: d.Want})
+	}
+	if !keeps {
+		c.present = o.present(d.Want)
 	}
 	for _, in := range slices.SortedFunc(maps.Keys(known), lifecycle.Recorded.Compare) {
 		s := step{target: targetOf(o.settings.Cluster, o.pod(), in), want: lifecycle.Absent}
@@ -109,6 +105,19 @@ func (o *observation) course(d lifecycle.Decision) course {
 		}
 	}
 	return c
+}
+
+// present are the steps for the places where the pod belongs. What takes it out holds under whichever name of the registry
+// the entry was written.
+func (o *observation) present(want lifecycle.Want) []step {
+	steps := make([]step, 0, len(o.targets))
+	for _, t := range o.targets {
+		if want != lifecycle.InService {
+			t.instance.Registry = ""
+		}
+		steps = append(steps, step{target: t, want: want})
+	}
+	return steps
 }
 
 // staysUnderAnotherName reports whether the pod leaves a registry and keeps the same instance in another, which may be the

@@ -61,7 +61,7 @@ func selector(keys ...string) *metav1.LabelSelector {
 type patchedOnly struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	Status   struct {
-		PodIP      string                `json:"podIP,omitempty"`
+		PodIP      string                `json:"podIP,omitempty"` //nolint:tagliatelle // Kubernetes writes it so
 		Conditions []corev1.PodCondition `json:"conditions,omitempty"`
 	} `json:"status"`
 }

@@ -13,7 +13,7 @@ const (
 	modelWalks = 600
 	// mutantWalks are so many that each mutant is found several times over.
 	mutantWalks = 3000
-	modelSteps = 120
+	modelSteps  = 120
 	// envSeed replays one walk: ROLLCALL_MODEL_SEED=17 go test -run TestModel -v. envWalks asks for more of them.
 	envSeed  = "ROLLCALL_MODEL_SEED"
 	envWalks = "ROLLCALL_MODEL_WALKS"
