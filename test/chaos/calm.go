@@ -53,6 +53,7 @@ type grievance struct {
 type grievanceKind string
 
 const (
+	early  grievanceKind = "early flip"
 	lost   grievanceKind = "lost"
 	leaked grievanceKind = "leaked"
 	stuck  grievanceKind = "stuck"

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -31,6 +32,14 @@ type violation struct {
 	text string
 }
 
+// kind is the word of the last line: a pod that is taken out for no reason is lost while it lasts.
+func (v violation) kind() grievanceKind {
+	if strings.HasPrefix(v.text, "I9:") {
+		return lost
+	}
+	return early
+}
+
 // flip is a handler that one version of a pod has and the one before has not, or the other way round.
 type flip struct {
 	pod     *podLog
@@ -43,8 +52,8 @@ type flip struct {
 func (j *journal) noteFlips(p *podLog, i int) {
 	before, now := p.sightings[i-1], p.sightings[i]
 	j.checkUnasked(p, before, now)
-	if p.workload == nil || now.state != before.state && !now.gap {
-		return // Kruise's own write: a manager never moves a pod
+	if p.workload == nil {
+		return
 	}
 	if now.gone && (now.gap || !before.deleting) {
 		return // nothing tells what held it last
@@ -76,8 +85,8 @@ func (j *journal) decide(f flip, now time.Time) bool {
 		return false
 	}
 	if len(made) == 0 {
-		if !f.set && !after.gap && !after.gone {
-			j.violate(f.pod, after.at, fmt.Sprintf("I3: handler %s was cleared, and no manager's patch did it", f.handler))
+		if !f.byKruise() {
+			j.violate(f.pod, after.at, fmt.Sprintf("I3: handler %s was %s, and no manager's patch did it", f.handler, f.verb()))
 		}
 		return true
 	}
@@ -92,6 +101,13 @@ func (j *journal) decide(f flip, now time.Time) bool {
 	}
 	j.violate(f.pod, made[len(made)-1].received, why)
 	return true
+}
+
+func (f flip) verb() string {
+	if f.set {
+		return "set"
+	}
+	return "cleared"
 }
 
 // makers returns the patches that made the flip, or may have: they change its handler. Those whose answer nobody knows count
@@ -157,7 +173,7 @@ func (p *podLog) noteHook(f flip, at time.Time) {
 	if f.set {
 		hook, allowed = asserted(p.workload, f.handler, before)
 	}
-	if allowed && hook != "" {
+	if allowed && hook != "" && p.workload.serves(hook, f.handler) {
 		p.hookFlips = append(p.hookFlips, hookFlip{hook: hook, asserted: f.set, at: at, version: f.version})
 	}
 }
@@ -217,15 +233,19 @@ func (j *journal) faultOfRelease(f flip, k key, hook string, at time.Time) strin
 	switch {
 	case !acknowledged:
 		return fmt.Sprintf("and the registry had not acknowledged that %s is out since call #%d put it in", where, in.number)
-	case f.drains() && !outSince.IsZero() && drained < drainTime-clockSlack:
+	case f.drains(hook) && !outSince.IsZero() && drained < drainTime-clockSlack:
 		return fmt.Sprintf("%s after %s was taken out, and the drain is %s", drained.Round(time.Millisecond), where, drainTime)
 	default:
 		return ""
 	}
 }
 
-// drains reports whether the drain counts: nobody waits with a pod that is being deleted, which may have begun in a gap.
-func (f flip) drains() bool {
+// drains reports whether the drain counts. No one waits with a pod that is being deleted, which may have begun in a gap, and
+// preNormal is cleared once the pod is out: should Kruise change its mind in the drain, it must not count the pod.
+func (f flip) drains(hook string) bool {
+	if !f.pod.workload.serves(hook, f.handler) {
+		return false
+	}
 	before, after := f.pod.sightings[f.version-1], f.pod.sightings[f.version]
 	return !before.deleting && !(after.gap && (after.deleting || after.gone))
 }

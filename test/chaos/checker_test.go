@@ -751,12 +751,167 @@ func TestChecker(t *testing.T) {
 			want: "no manager's patch did it",
 		},
 		"after a gap": {
-			reason: "what was not seen is not held against anybody",
+			reason: "what state the patch met was not seen, and is not held against anybody",
+			happen: func(s *story) {
+				s.inService()
+				s.call(opFailOver)
+				s.wait(drainTime)
+				s.patching(200, traffic, deleteGate)
+				s.pod.gap = true
+				s.is(appspub.LifecycleStateUpdating, traffic, deleteGate)
+			},
+		},
+		"cleared in a gap by no patch": {
+			reason: "patches are seen while the watch is away",
 			happen: func(s *story) {
 				s.inService()
 				s.pod.gap = true
 				s.is(appspub.LifecycleStateUpdating, traffic, deleteGate)
 			},
+			want: "was cleared, and no manager's patch did it",
+		},
+		"set by no patch": {
+			reason: "Kruise would count a pod that no one has acknowledged",
+			happen: func(s *story) {
+				s.is(appspub.LifecycleStatePreparingNormal, updateGate, deleteGate)
+				s.call(opRegister)
+				s.show(traffic, updateGate, deleteGate)
+			},
+			want: "was set, and no manager's patch did it",
+		},
+		"cleared in a move": {
+			reason: "Kruise moves the pod and clears no handler",
+			happen: func(s *story) {
+				s.inService()
+				s.preparingUpdate()
+				s.call(opFailOver)
+				s.is(appspub.LifecycleStateUpdating, traffic, deleteGate)
+			},
+			want: "was cleared, and no manager's patch did it",
+		},
+		"preNormal cleared while it drains": {
+			reason: "the pod is out, and a deletion that is cancelled has to wait for it",
+			happen: func(s *story) {
+				s.inService()
+				s.is(appspub.LifecycleStatePreparingDelete, traffic, updateGate, deleteGate)
+				s.call(opDeregister)
+				s.patched(updateGate, deleteGate)
+				s.wait(drainTime)
+				s.patched(updateGate)
+			},
+		},
+		"preNormal cleared before it is out": {
+			reason: "clients are given a pod that Kruise does not count",
+			happen: func(s *story) {
+				s.inService()
+				s.is(appspub.LifecycleStatePreparingDelete, traffic, updateGate, deleteGate)
+				s.patched(updateGate, deleteGate)
+			},
+			want: "I1: hook preDelete was released (" + traffic + ")",
+		},
+		"taken out for no reason": {
+			reason: "a pod that is Normal, ready and has not moved stays in service",
+			happen: func(s *story) {
+				s.inService()
+				s.wait(reasonLasts)
+				s.call(opFailOver)
+				s.call(opRegister)
+			},
+			want: "I9: call #2 took web at " + testAddress + ":8080 out",
+		},
+		"taken out for a reason of before": {
+			reason: "the manager's cache may lag, and the call was on its way",
+			happen: func(s *story) {
+				s.inService()
+				s.preparingUpdate()
+				s.is(appspub.LifecycleStateNormal, traffic, updateGate, deleteGate)
+				s.wait(reasonLasts - time.Second)
+				s.call(opFailOver)
+			},
+		},
+		"taken out for a reason that is seen later": {
+			reason: "our watch may lag behind the manager's, and Kruise stamps its move",
+			happen: func(s *story) {
+				s.inService()
+				s.wait(reasonLasts)
+				moved := s.now
+				s.call(opFailOver)
+				s.wait(watchLags + time.Second)
+				s.pod.state, s.pod.stamp = string(appspub.LifecycleStatePreparingUpdate), moved.UTC().Format(time.RFC3339)
+				s.show(traffic, updateGate, deleteGate)
+			},
+		},
+		"taken out, not ready": {
+			reason: "that is what readiness is for",
+			happen: func(s *story) {
+				s.inService()
+				s.wait(reasonLasts)
+				s.call(opFailOver)
+				s.wait(watchLags / 2)
+				s.pod.ready = false
+				s.show(traffic, updateGate, deleteGate)
+			},
+		},
+		"taken out, not ready much later": {
+			reason: "no manager can have known",
+			happen: func(s *story) {
+				s.inService()
+				s.wait(reasonLasts)
+				s.call(opFailOver)
+				s.wait(2 * watchLags)
+				s.pod.ready = false
+				s.show(traffic, updateGate, deleteGate)
+			},
+			want: "I9: call #2",
+		},
+		"taken out at an address that it has left": {
+			reason: "what is wrong goes",
+			happen: func(s *story) {
+				s.inService()
+				s.wait(reasonLasts)
+				c := s.callReceived("m1", opDeregister, registry.Instance{
+					Service: "web", Address: "127.100.0.99", Port: 8080, UID: testUID, Cluster: clusterName,
+				}, "", s.tick())
+				s.callApplied(c, s.tick())
+				s.callAnswered(c, 204, s.tick())
+			},
+		},
+		"taken out by a manager that was blind": {
+			reason: "the API server was away since the pod came back",
+			happen: func(s *story) {
+				s.inService()
+				s.preparingUpdate()
+				sight := s.blind(s.tick())
+				s.is(appspub.LifecycleStateNormal, traffic, updateGate, deleteGate)
+				s.wait(2 * reasonLasts)
+				s.call(opFailOver)
+				sight(s.tick())
+			},
+		},
+		"taken out by a manager that was blind, and had no reason before": {
+			reason: "a pod that was steady all along gives no one a reason",
+			happen: func(s *story) {
+				s.inService()
+				s.wait(2 * reasonLasts)
+				sight := s.blind(s.tick())
+				s.wait(2 * reasonLasts)
+				s.call(opFailOver)
+				sight(s.tick())
+			},
+			want: "I9: call #2",
+		},
+		"taken out long after a manager was blind": {
+			reason: "it has caught up",
+			happen: func(s *story) {
+				s.inService()
+				s.preparingUpdate()
+				sight := s.blind(s.tick())
+				s.is(appspub.LifecycleStateNormal, traffic, updateGate, deleteGate)
+				sight(s.tick())
+				s.wait(blindAfter)
+				s.call(opFailOver)
+			},
+			want: "I9: call #2",
 		},
 		"the last finalizer": {
 			reason: "the patch that frees a dying pod shows only in its end",

@@ -204,6 +204,7 @@ type journal struct {
 	pending     []flip
 	unjudged    []*call // that change something, and were done
 	violations  []violation
+	blindnesses []*blindness
 	judged      int // flips by managers
 	transitions int
 	counting    bool

@@ -60,6 +60,8 @@ type setup struct {
 	account *rest.Config
 	journal *journal
 	out     *output
+	// maxRemovals is resync's; empty leaves it at its default.
+	maxRemovals string
 	// fail is told of a manager that can't be started.
 	fail func(why string)
 	// metrics has them served; else nobody asks.
@@ -88,7 +90,7 @@ func newContender(ctx context.Context, name string, s setup) (*contender, error)
 		return nil, fmt.Errorf("creating the folder of manager %s: %w", name, err)
 	}
 	config := filepath.Join(dir, "config.yaml")
-	if err := os.WriteFile(config, []byte(configuration("http://"+s.registry+"/"+name)), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte(configuration("http://"+s.registry+"/"+name, s.maxRemovals)), 0o600); err != nil {
 		return nil, fmt.Errorf("writing the configuration of manager %s: %w", name, err)
 	}
 	metrics, metricsURL := "0", ""
@@ -117,7 +119,11 @@ func newContender(ctx context.Context, name string, s setup) (*contender, error)
 	}}, nil
 }
 
-func configuration(endpoint string) string {
+func configuration(endpoint, maxRemovals string) string {
+	resync := fmt.Sprintf("interval: %s", resyncInterval)
+	if maxRemovals != "" {
+		resync += ", maxRemovals: " + maxRemovals
+	}
 	return fmt.Sprintf(`cluster: %s
 registry:
   driver: http
@@ -127,8 +133,8 @@ hooks:
   owned: [example.com/*, example.io/*]
   newlyCreated: [%s, %s]
 drain: %s
-resync: {interval: %s, maxRemovals: 60%%}
-`, clusterName, endpoint, callTimeout, markLabel, markAnnotation, drainTime, resyncInterval)
+resync: {%s}
+`, clusterName, endpoint, callTimeout, markLabel, markAnnotation, drainTime, resync)
 }
 
 // keep starts the manager whenever it does not run, until the context ends.

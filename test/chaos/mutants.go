@@ -18,78 +18,125 @@ import (
 // fewReplicas are enough for a short plan.
 const fewReplicas = 8
 
-// mutant is a manager that is broken on purpose, and the plan that finds it out.
+// mutant is a manager that is broken on purpose.
 type mutant struct {
 	name string
 	// file is broken by replacing text, which stands in it exactly once.
 	file          string
 	text, replace string
-	// finds are what is wrong with it, one of which chaos must say: I1, I2 or I3 of an early flip, lost, leaked or stuck.
-	// Another failure would be by chance.
-	finds  []string
-	plan   planner
-	length time.Duration
+	// finds are what is wrong with it, one of which chaos must say: I1, I2, I3 or I9, lost, leaked or stuck. Another failure
+	// would be by chance.
+	finds []string
 }
 
-// mutants are the four that chaos must find.
-func mutants() []mutant {
-	n := len(workloads())
-	return []mutant{
-		{
+// trial is a short plan that finds out some mutants, and that the manager as it is passes.
+type trial struct {
+	plan    planner
+	length  time.Duration
+	mutants []mutant
+}
+
+// trials find out every mutant. Each plan is played once for each mutant, and once for the manager as it is.
+func trials() []trial { return []trial{moving(), failing(), mending(), renewing()} }
+
+// moving has calls take long enough for the pod to move on meanwhile.
+func moving() trial {
+	return trial{
+		plan: planner{
+			seed: 1, workloads: len(workloads()), storm: 30 * time.Second, workEvery: 400 * time.Millisecond,
+			work: []share{{rollBack, 6}, {cancelDelete, 3}, {update, 1}}, faults: []kind{netSlow},
+		},
+		length: 30 * time.Second,
+		mutants: []mutant{{
 			name: "the patch tests nothing", file: "internal/lifecycle/patch.go",
 			text: "json.Marshal(append(guards(pod), changes...))", replace: "json.Marshal(changes)",
 			finds: []string{"I3"},
-			// Calls take long enough for the pod to move on meanwhile.
-			plan: planner{
-				seed: 1, workloads: n, storm: 30 * time.Second, workEvery: 400 * time.Millisecond,
-				work: []share{{rollBack, 6}, {cancelDelete, 3}, {update, 1}}, faults: []kind{netSlow},
-			},
-			length: 30 * time.Second,
+		}},
+	}
+}
+
+// failing has calls fail.
+func failing() trial {
+	const converge, tell = "internal/controller/converge.go", "tell(bounded, reg.Calls, s)"
+	return trial{
+		plan: planner{
+			seed: 2, workloads: len(workloads()), storm: 20 * time.Second, workEvery: time.Second,
+			work: []share{{update, 3}, {recreate, 1}, {scaleOut, 1}, {scaleIn, 1}}, faults: []kind{answer500, netRefuse},
 		},
-		{
-			name: "an acknowledgement is not waited for", file: "internal/controller/converge.go",
-			text: "tell(bounded, reg.Calls, s)", replace: "func(error) error { return nil }(tell(bounded, reg.Calls, s))",
-			finds: []string{"I1", "I2"},
-			plan: planner{
-				seed: 2, workloads: n, storm: 20 * time.Second, workEvery: time.Second,
-				work: []share{{update, 3}, {recreate, 1}, {scaleOut, 1}, {scaleIn, 1}}, faults: []kind{answer500, netRefuse},
+		length: 20 * time.Second,
+		mutants: []mutant{
+			{
+				name: "a release waits for no acknowledgement", file: converge, text: tell, finds: []string{"I1"},
+				replace: "func(err error) error { if s.want == lifecycle.InService { return err }; return nil }(" + tell + ")",
 			},
-			length: 20 * time.Second,
-		},
-		{
-			name: "no resync", file: "internal/resync/resync.go",
-			text: "loops.Go(func() { k.loop(ctx) })", replace: "_ = k",
-			finds: []string{"lost"},
-			plan: planner{
-				seed: 3, workloads: n, storm: 5 * time.Second, workEvery: time.Second,
-				work: []share{{update, 1}, {forceDelete, 1}}, last: []kind{wipeHalf},
+			{
+				name: "an assertion waits for no acknowledgement", file: converge, text: tell, finds: []string{"I2"},
+				replace: "func(err error) error { if s.want == lifecycle.InService { return nil }; return err }(" + tell + ")",
 			},
-			length: 10 * time.Second,
+			{
+				name: "no pod is looked at again", file: "internal/controller/report.go", finds: []string{"stuck"},
+				text: "return reconcile.Result{RequeueAfter: w.after}", replace: "return reconcile.Result{}",
+			},
 		},
-		{
+	}
+}
+
+// mending leaves much to resync.
+func mending() trial {
+	const keeper, reap = "internal/resync/keeper.go", "k.reap(ctx, gone, len(entries))"
+	return trial{
+		plan: planner{
+			seed: 3, workloads: len(workloads()), storm: 5 * time.Second, workEvery: time.Second,
+			work: []share{{update, 1}, {forceDelete, 1}}, last: []kind{wipeHalf, leaveEntries},
+		},
+		length: 10 * time.Second,
+		mutants: []mutant{
+			{
+				name: "no resync", file: "internal/resync/resync.go", finds: []string{"lost"},
+				text: "loops.Go(func() { k.loop(ctx) })", replace: "_ = k",
+			},
+			{
+				name: "nothing is reaped", file: keeper, finds: []string{"leaked"},
+				text: reap, replace: "k.reap(ctx, gone[:0], len(entries))",
+			},
+			{
+				// The next run misses it and puts it back, in time for the calm.
+				name: "a live pod is reaped", file: keeper, finds: []string{"I9"},
+				text: reap, replace: "k.reap(ctx, append(gone, entries[:min(1, len(entries))]...), len(entries))",
+			},
+		},
+	}
+}
+
+// renewing has the next update come while the pod is put in service after the last one: nothing of that stands in the record.
+func renewing() trial {
+	return trial{
+		plan: planner{
+			seed: 4, workloads: len(workloads()), storm: 40 * time.Second, workEvery: 300 * time.Millisecond,
+			work: []share{{update, 6}, {rollBack, 3}, {cancelDelete, 1}}, faults: []kind{netSlow}, always: []kind{killAtAnswer},
+		},
+		length: 40 * time.Second,
+		mutants: []mutant{{
 			name: "the record is the truth", file: "internal/controller/converge.go",
 			text: "return record.Fresh(o.pod()) && record.Says(s.want, s.key()) && outStay(o) &&" +
 				" !o.page.calls[s.key()].disproves(record)",
 			replace: "return record.Says(s.want, s.key())",
 			finds:   []string{"I1"},
-			// The next update comes while the pod is put in service after the last one: nothing of that stands in the record.
-			plan: planner{
-				seed: 4, workloads: n, storm: 40 * time.Second, workEvery: 300 * time.Millisecond,
-				work: []share{{update, 6}, {rollBack, 3}, {cancelDelete, 1}}, faults: []kind{netSlow}, always: []kind{killAtAnswer},
-			},
-			length: 40 * time.Second,
-		},
+		}},
 	}
 }
 
-// chosenMutants are those with the text in their name; empty is all.
-func chosenMutants(text string) ([]mutant, error) {
+// chosenTrials are those of the mutants with the text in their name; empty is all.
+func chosenTrials(text string) ([]trial, error) {
 	var names []string
-	var chosen []mutant
-	for _, m := range mutants() {
-		names = append(names, m.name)
-		if strings.Contains(m.name, text) {
-			chosen = append(chosen, m)
+	var chosen []trial
+	for _, t := range trials() {
+		t.mutants = slices.DeleteFunc(t.mutants, func(m mutant) bool {
+			names = append(names, m.name)
+			return !strings.Contains(m.name, text)
+		})
+		if len(t.mutants) > 0 {
+			chosen = append(chosen, t)
 		}
 	}
 	if len(chosen) == 0 {
@@ -101,44 +148,60 @@ func chosenMutants(text string) ([]mutant, error) {
 
 // playMutants holds every mutant against its plan, and the manager as it is against the same plans.
 func playMutants(ctx context.Context, out *output) error {
-	chosen, err := chosenMutants(os.Getenv("MUTANT"))
+	chosen, err := chosenTrials(os.Getenv("MUTANT"))
 	if err != nil {
 		return err
 	}
 	return withManager(ctx, out, func(w *world, sound string) error {
 		var problems []error
-		for _, m := range chosen {
-			broken, err := m.build(ctx, w.dir)
+		played := 0
+		for _, t := range chosen {
+			found, err := w.try(ctx, t, sound)
 			if err != nil {
 				return err
 			}
-			out.printf("MUTANT %q: chaos must say %s", m.name, strings.Join(m.finds, " or "))
-			said, err := w.playOne(ctx, m, broken)
-			if err != nil {
-				return err
-			}
-			problems = append(problems, m.unlike(said))
-			out.printf("the manager as it is, on the plan of %q: chaos must pass", m.name)
-			if said, err = w.playOne(ctx, m, sound); err != nil {
-				return err
-			}
-			if len(said) > 0 {
-				problems = append(problems, fmt.Errorf("the manager as it is fails on the plan of %q: %s", m.name, said))
-			}
+			problems, played = append(problems, found...), played+len(t.mutants)
 		}
-		problems = slices.DeleteFunc(problems, func(err error) bool { return err == nil })
 		for _, problem := range problems {
 			out.plain("chaos: " + problem.Error())
 		}
 		if len(problems) > 0 {
 			out.plain("logs are in " + w.dir)
 		}
-		out.plain(fmt.Sprintf("chaos: %d mutants, %d problems", len(chosen), len(problems)))
+		out.plain(fmt.Sprintf("chaos: %d mutants, %d problems", played, len(problems)))
 		if len(problems) > 0 {
 			return errFailed
 		}
 		return nil
 	})
+}
+
+// try plays one plan with each of its mutants, and with the manager as it is.
+func (w *world) try(ctx context.Context, t trial, sound string) (problems []error, err error) {
+	var names []string
+	for _, m := range t.mutants {
+		names = append(names, fmt.Sprintf("%q", m.name))
+		broken, err := m.build(ctx, w.dir)
+		if err != nil {
+			return nil, err
+		}
+		w.out.printf("MUTANT %q: chaos must say %s", m.name, strings.Join(m.finds, " or "))
+		began := time.Now()
+		said, err := w.playOne(ctx, t, broken, m.name)
+		if err != nil {
+			return nil, err
+		}
+		w.out.printf("MUTANT %q: chaos said %s after %s", m.name, said, time.Since(began).Round(time.Second))
+		if problem := m.unlike(said); problem != nil {
+			problems = append(problems, problem)
+		}
+	}
+	w.out.printf("the manager as it is, on the plan of %s: chaos must pass", strings.Join(names, ", "))
+	said, err := w.playOne(ctx, t, sound, t.mutants[0].name)
+	if err == nil && len(said) > 0 {
+		problems = append(problems, fmt.Errorf("the manager as it is fails on the plan of %s: %s", strings.Join(names, ", "), said))
+	}
+	return problems, err
 }
 
 // unlike says that chaos did not find what is wrong with the mutant.
@@ -153,13 +216,13 @@ func (m mutant) unlike(said []string) error {
 	}
 }
 
-// playOne plays a mutant's plan with a binary, leaves the cluster empty, and returns what chaos said.
-func (w *world) playOne(ctx context.Context, m mutant, binary string) (said []string, err error) {
-	g := &game{world: w, binary: binary, plan: m.plan, replicas: fewReplicas, length: m.length}
+// playOne plays a plan with a binary, leaves the cluster empty, and returns what chaos said.
+func (w *world) playOne(ctx context.Context, t trial, binary, name string) (said []string, err error) {
+	g := &game{world: w, binary: binary, plan: t.plan, replicas: fewReplicas, length: t.length}
 	if err := g.play(ctx); err != nil {
 		return nil, err
 	}
-	if err := g.verdict("make chaos-mutants MUTANT='"+m.name+"'", 1); err != nil && !errors.Is(err, errFailed) {
+	if err := g.verdict("make chaos-mutants MUTANT='"+name+"'", 1); err != nil && !errors.Is(err, errFailed) {
 		return nil, err
 	}
 	return g.report.kinds(), w.empty(ctx)
@@ -170,7 +233,7 @@ func (r *report) kinds() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var all []string
-	for _, v := range r.early {
+	for _, v := range r.seen {
 		invariant, _, _ := strings.Cut(v.text, ":")
 		all = append(all, invariant)
 	}

@@ -21,6 +21,7 @@ const (
 	markDeleted  kind = "delete pods by label"
 	deletePods   kind = "delete pods behind Kruise's back"
 	forceDelete  kind = "delete pods by force"
+	turnUnready  kind = "have pods fail their probes for a while"
 )
 
 // What happens to the managers and the API server.
@@ -44,6 +45,8 @@ const (
 	holdBack    kind = "registry: hold calls back and do them after their time-out"
 	wipeHalf    kind = "wipe half the registry"
 	addForeign  kind = "add foreign entries"
+	// leaveEntries is what pods leave that vanish while no manager works.
+	leaveEntries kind = "leave entries of pods that are gone"
 )
 
 // lasting are the faults of the registry that last for a while; never two at once.
@@ -54,7 +57,8 @@ func killKinds() []kind { return []kind{killManager, killStandby, killAtAnswer} 
 
 func faultKinds() []kind {
 	return append(
-		[]kind{stopManager, pauseManager, restartServer, wipeHalf, addForeign, deletePods, forceDelete}, lasting...)
+		[]kind{stopManager, pauseManager, restartServer, wipeHalf, addForeign, leaveEntries, deletePods, forceDelete, turnUnready},
+		lasting...)
 }
 
 // promisedKinds have to come in every run that is long enough: they are what chaos is about.
@@ -153,7 +157,7 @@ func fullPlan(seed uint64, workloads int) planner {
 		seed: seed, workloads: workloads, storm: time.Minute,
 		work: []share{
 			{update, 5}, {recreate, 2}, {rollBack, 5}, {scaleOut, 2}, {scaleIn, 2}, {cancelDelete, 4},
-			{markDeleted, 2}, {deletePods, 2}, {forceDelete, 2},
+			{markDeleted, 2}, {deletePods, 2}, {forceDelete, 2}, {turnUnready, 4},
 		},
 		workEvery: 1200 * time.Millisecond,
 		faults:    lasting,
@@ -161,7 +165,7 @@ func fullPlan(seed uint64, workloads int) planner {
 		// So three storms, one of each theme, have them all.
 		blowsPerStorm: 2,
 		always:        []kind{killAtAnswer, killManager, killStandby, killStandby}, // two, so that somebody works too
-		last:          []kind{wipeHalf, addForeign},
+		last:          []kind{wipeHalf, addForeign, leaveEntries},
 		themes:        []func(*planner){anything, races, handovers},
 	}
 }
@@ -171,7 +175,7 @@ func anything(p *planner) { p.always = append(slices.Clone(p.always), restartSer
 
 // races have pods move on while calls are under way.
 func races(p *planner) {
-	p.work = []share{{rollBack, 5}, {cancelDelete, 4}, {update, 3}, {markDeleted, 1}, {forceDelete, 1}}
+	p.work = []share{{rollBack, 5}, {cancelDelete, 4}, {update, 3}, {markDeleted, 1}, {forceDelete, 1}, {turnUnready, 1}}
 	p.workEvery = 500 * time.Millisecond
 	p.favoured = []kind{netSlow, loseAnswers, holdBack}
 	p.always = append(slices.Clone(p.always), pauseManager)
@@ -181,6 +185,14 @@ func races(p *planner) {
 func handovers(p *planner) {
 	p.favoured = []kind{holdBack, loseAnswers, netSlow, netCut}
 	p.always = append(slices.Clone(p.always), stopManager, stopManager, stopManager)
+}
+
+// maxRemovals is what the managers' configuration says of it: in half of the plans nothing, for the default.
+func (p planner) maxRemovals() string {
+	if p.seed%2 == 0 {
+		return ""
+	}
+	return "60%"
 }
 
 // fewest is how many storms are played also where calms take long on a busy machine: one of each theme, which have every kind
@@ -253,7 +265,7 @@ func cardsOf(shares []share) []kind {
 // lasts draws how long an action lasts.
 func (p planner) lasts(rng *rand.Rand, k kind) time.Duration {
 	switch {
-	case slices.Contains(lasting, k):
+	case slices.Contains(lasting, k), k == turnUnready:
 		return shortestFault + time.Duration(rng.Int64N(int64(longestFault-shortestFault)))
 	case k == pauseManager:
 		return pastLease

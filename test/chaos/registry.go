@@ -155,12 +155,16 @@ func (r *registryServer) wipe(ctx context.Context, rng *rand.Rand) int {
 	return wiped
 }
 
-// foreignPort is one that no workload has.
-const foreignPort = 7070
+const (
+	// foreignPort is one that no workload has, and foreignService such a service.
+	foreignPort    = 7070
+	foreignService = "legacy"
+)
 
-// addForeign puts in entries that are not ours, under the services that are: of another cluster, or without any mark. Half
-// of them are at the address of an instance of ours, and those of another cluster then have its pod's UID too. They have
-// another port: the protocol knows an entry by service, address and port, so at ours they would be the same entry.
+// addForeign puts in entries that are not ours: of another cluster, or without any mark. Half of them are at the address of
+// an instance of ours, and those of another cluster then have its pod's UID too. Of these one half has our service and
+// another port, the other our port and another service: the protocol knows an entry by all three, so it has no place for two
+// that share them all.
 func (r *registryServer) addForeign(ctx context.Context, rng *rand.Rand, services []string, count int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -174,12 +178,28 @@ func (r *registryServer) addForeign(ctx context.Context, rng *rand.Rand, service
 		if len(ours) > 0 && rng.IntN(2) == 0 {
 			mark = ours[rng.IntN(len(ours))].Instance
 			in.Service, in.Address, in.Port = mark.Service, mark.Address, foreignPort
+			if rng.IntN(2) == 0 {
+				in.Service, in.Port = foreignService, mark.Port
+			}
 		}
 		if rng.IntN(2) == 0 {
 			in.Cluster, in.Namespace, in.Pod, in.UID = "other", mark.Namespace, mark.Pod, mark.UID
 		}
 		_ = r.entries.Register(ctx, in)
 		r.foreign[identityOf(in)] = registry.Entry{Instance: in, State: registry.InService}
+	}
+}
+
+// leave puts in entries of ours behind which no pod stands.
+func (r *registryServer) leave(ctx context.Context, rng *rand.Rand, services []string, count int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for range count {
+		id := rng.Uint32()
+		_ = r.entries.Register(ctx, registry.Instance{
+			Service: services[rng.IntN(len(services))], Port: 8080, Address: fmt.Sprintf("10.%d.%d.%d", byte(id>>16), byte(id>>8), byte(id)),
+			Cluster: clusterName, Namespace: "chaos-a", Pod: fmt.Sprintf("gone-%d", id), UID: fmt.Sprintf("gone-%d", id),
+		})
 	}
 }
 

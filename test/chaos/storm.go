@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/test/cluster"
 )
 
 const (
@@ -78,10 +80,18 @@ func (g *game) do(ctx context.Context, a action) (done bool, err error) {
 	case addForeign:
 		g.registry.addForeign(ctx, a.rng(), g.services(), a.count)
 		return true, nil
+	case leaveEntries:
+		g.registry.leave(ctx, a.rng(), g.services(), a.count)
+		return true, nil
+	case turnUnready:
+		turned, err := g.turnUnready(ctx, g.workloads[a.workload], a)
+		return turned > 0, err
 	case killManager, killStandby, killAtAnswer, stopManager, pauseManager:
 		return g.hit(ctx, a)
 	case restartServer:
+		sight := g.journal.blind(time.Now())
 		err := g.cluster.RestartAPIServer(ctx)
+		sight(time.Now())
 		return err == nil, err
 	case markDeleted, deletePods, forceDelete:
 		removed, err := g.remove(ctx, g.workloads[a.workload], a)
@@ -191,7 +201,7 @@ func (g *game) changeAndBack(
 
 // remove deletes some pods of the workload in one way or the other, and returns how many.
 func (g *game) remove(ctx context.Context, w *workload, a action) (removed int, err error) {
-	for _, name := range g.choose(w, a) {
+	for _, name := range g.choose(w, a, func(p livePod) bool { return !p.deleting }) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: name.namespace, Name: name.name}}
 		err := attempt(ctx, func() error {
 			switch a.kind {
@@ -214,11 +224,52 @@ func (g *game) remove(ctx context.Context, w *workload, a action) (removed int, 
 	return removed, nil
 }
 
-// choose draws pods of the workload.
-func (g *game) choose(w *workload, a action) []podName {
+// turnUnready has some pods of the workload fail their probes for a while, and returns how many. KWOK makes them ready
+// again.
+func (g *game) turnUnready(ctx context.Context, w *workload, a action) (turned int, err error) {
+	for _, name := range g.choose(w, a, livePod.steady) {
+		err := attempt(ctx, func() error { return g.failProbes(ctx, name, a.lasts) })
+		if client.IgnoreNotFound(err) != nil {
+			return turned, fmt.Errorf("pod %s: %w", name.name, err)
+		}
+		if err == nil {
+			turned++
+		}
+	}
+	pause(ctx, a.lasts)
+	return turned, nil
+}
+
+// failProbes makes a pod unready, and has KWOK wait before it makes it ready again.
+func (g *game) failProbes(ctx context.Context, name podName, lasts time.Duration) error {
+	var pod corev1.Pod
+	if err := g.k8s.Get(ctx, types.NamespacedName{Namespace: name.namespace, Name: name.name}, &pod); err != nil {
+		return fmt.Errorf("reading the pod: %w", err)
+	}
+	was := pod.DeepCopy()
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, cluster.AnnotationReadyDelay, lasts.String())
+	if err := g.k8s.Patch(ctx, &pod, client.MergeFrom(was)); err != nil {
+		return fmt.Errorf("delaying the pod: %w", err)
+	}
+	for i := range pod.Status.ContainerStatuses {
+		pod.Status.ContainerStatuses[i].Ready = false
+	}
+	for i, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady || c.Type == corev1.ContainersReady {
+			pod.Status.Conditions[i].Status, pod.Status.Conditions[i].LastTransitionTime = corev1.ConditionFalse, metav1.Now()
+		}
+	}
+	if err := g.k8s.Status().Update(ctx, &pod); err != nil {
+		return fmt.Errorf("failing the pod's probes: %w", err)
+	}
+	return nil
+}
+
+// choose draws pods of the workload that are like this.
+func (g *game) choose(w *workload, a action, like func(livePod) bool) []podName {
 	var names []podName
 	for _, p := range g.journal.known() {
-		if p.workload == w && !p.deleting {
+		if p.workload == w && like(p) {
 			names = append(names, p.name)
 		}
 	}

@@ -10,7 +10,8 @@ import (
 // for longer, and what lands later is held against nobody.
 const landsWithin = 2 * callTimeout
 
-// decideCall finds a call that undoes what a hook's flip rests on. It returns false while a flip may still become known.
+// decideCall finds a call that undoes what a hook's flip rests on, or that takes a pod out for no reason. It returns false
+// while a flip, or a reason, may still become known.
 func (j *journal) decideCall(c *call, now time.Time) bool {
 	p := j.pods[c.instance.UID]
 	if p == nil {
@@ -19,8 +20,10 @@ func (j *journal) decideCall(c *call, now time.Time) bool {
 	if now.Sub(c.applied) < explainWithin || slices.ContainsFunc(j.pending, func(f flip) bool { return f.pod == p }) {
 		return false
 	}
-	if why := p.undone(c); why != "" {
-		j.violate(p, c.applied, why)
+	for _, why := range []string{p.undone(c), j.unprovoked(p, c)} {
+		if why != "" {
+			j.violate(p, c.applied, why)
+		}
 	}
 	return true
 }

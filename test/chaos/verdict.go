@@ -23,8 +23,9 @@ const (
 
 // report is what is wrong in the end. It is safe for concurrent use.
 type report struct {
-	mu    sync.Mutex
-	early []violation
+	mu sync.Mutex
+	// seen is what the journal shows at once, and found what a calm did not mend.
+	seen  []violation
 	found []finding
 	other []string
 }
@@ -39,7 +40,7 @@ type finding struct {
 func (r *report) failed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.early)+len(r.found)+len(r.other) > 0
+	return len(r.seen)+len(r.found)+len(r.other) > 0
 }
 
 // note writes down anything else that is wrong, for which there is no word in the last line.
@@ -60,7 +61,7 @@ func (r *report) find(all []finding) {
 func (r *report) flipped(all []violation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.early = all
+	r.seen = all
 }
 
 // count returns how many findings are of a kind.
@@ -68,6 +69,11 @@ func (r *report) count(k grievanceKind) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := 0
+	for _, v := range r.seen {
+		if v.kind() == k {
+			n++
+		}
+	}
 	for _, f := range r.found {
 		if f.kind == k {
 			n++
@@ -114,7 +120,7 @@ func (g *game) verdict(replay string, histories int) error {
 	g.out.printf("checked %d flips against %d calls; %d addresses were used again", n.flips, n.calls, n.reused)
 	g.out.plain("the same plan again: " + replay)
 	g.out.plain(fmt.Sprintf("chaos: %d transitions, %d kills, %d faults, %d early flips, %d lost, %d leaked, %d stuck",
-		n.transitions, g.done.kills(), g.done.faults(), len(r.early), r.count(lost), r.count(leaked), r.count(stuck)))
+		n.transitions, g.done.kills(), g.done.faults(), r.count(early), r.count(lost), r.count(leaked), r.count(stuck)))
 	if r.failed() {
 		return errFailed
 	}
@@ -135,9 +141,9 @@ func (g *game) tell(histories int) {
 	if !g.report.failed() {
 		return
 	}
-	all := make([]finding, 0, len(g.report.early)+len(g.report.found))
-	for _, v := range g.report.early {
-		all = append(all, finding{kind: grievanceKind("early flip at " + g.out.at(v.at)), uid: v.uid, text: v.text})
+	all := make([]finding, 0, len(g.report.seen)+len(g.report.found))
+	for _, v := range g.report.seen {
+		all = append(all, finding{kind: grievanceKind(string(v.kind()) + " at " + g.out.at(v.at)), uid: v.uid, text: v.text})
 	}
 	for _, k := range []grievanceKind{lost, leaked, stuck} {
 		for _, f := range g.report.found {

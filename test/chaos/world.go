@@ -128,7 +128,7 @@ func (g *game) play(ctx context.Context) error {
 	var err error
 	g.managers, err = startManagers(ctx, setup{
 		launcher: g.launcher, dir: g.binary + ".d", binary: g.binary, registry: g.toxiproxy.address, account: g.account,
-		journal: g.journal, out: g.out, fail: g.report.note, metrics: g.curves != nil,
+		journal: g.journal, out: g.out, fail: g.report.note, metrics: g.curves != nil, maxRemovals: g.plan.maxRemovals(),
 	})
 	if err != nil {
 		return err

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+)
+
+const (
+	// reasonLasts is how old the reason of a call may be when the call arrives: the manager's cache lags, and the call was on
+	// its way.
+	reasonLasts = 10 * time.Second
+	// watchLags is how late our watch may show a pod's change that a manager has seen already.
+	watchLags = 3 * time.Second
+	// blindAfter is how long a manager may still see nothing new after what made it blind: its watches back off.
+	blindAfter = 40 * time.Second
+)
+
+// blindness is a time in which the harness kept managers from seeing the pods: the API server was away, or a manager was
+// paused. A zero end means that it lasts.
+type blindness struct{ began, ended time.Time }
+
+// blind writes down that managers see nothing until sight is called.
+func (j *journal) blind(now time.Time) (sight func(time.Time)) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	b := &blindness{began: now}
+	j.blindnesses = append(j.blindnesses, b)
+	return func(now time.Time) {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		b.ended = now
+	}
+}
+
+// oldestReason is how old what a manager knew may be, of one whose call came at that time. The caller holds the lock.
+func (j *journal) oldestReason(at time.Time) time.Time {
+	oldest := at.Add(-reasonLasts)
+	for _, b := range j.blindnesses {
+		began, over := b.began.Add(-reasonLasts), !b.ended.IsZero() && at.After(b.ended.Add(blindAfter))
+		if b.began.Before(at) && !over && began.Before(oldest) {
+			oldest = began
+		}
+	}
+	return oldest
+}
+
+// unprovoked says that the call took out a pod for no reason: it had been Normal, ready and where the call says for longer
+// than anybody can have missed. The caller holds the lock.
+func (j *journal) unprovoked(p *podLog, c *call) string {
+	if c.op == opRegister {
+		return ""
+	}
+	since, steady := p.steadySince(keyOf(c.instance), j.oldestReason(c.received), c.received.Add(watchLags))
+	if !steady {
+		return ""
+	}
+	return fmt.Sprintf("I9: call #%d took %s at %s:%d out, and the pod had been Normal, ready and unmoved for %s",
+		c.number, c.instance.Service, c.instance.Address, c.instance.Port, c.received.Sub(since).Round(time.Millisecond))
+}
+
+// steadySince returns since when the pod has had a right to be in service with the instance, and whether it had at every
+// moment between two times. What was not seen in a gap is held against no one.
+func (p *podLog) steadySince(k key, from, by time.Time) (since time.Time, steady bool) {
+	for i, s := range p.sightings {
+		switch {
+		case s.steadyAt(k, p.workload) && !(s.gap && s.at.After(from)):
+			if since.IsZero() {
+				since = s.at
+			}
+		case !p.changedAt(i).After(by):
+			since = time.Time{}
+		}
+	}
+	return since, !since.IsZero() && !since.After(from)
+}
+
+// changedAt is a time before which the pod was not as its i-th sighting shows it. Only a move is stamped.
+func (p *podLog) changedAt(i int) time.Time {
+	if s := p.sightings[i]; i == 0 || s.state != p.sightings[i-1].state {
+		return s.since()
+	}
+	return p.sightings[i].at
+}
+
+// steadyAt reports whether the pod can stay where it is, and the instance is one that it has.
+func (s sighting) steadyAt(k key, w *workload) bool {
+	port, has := w.services[k.service]
+	return s.state == string(appspub.LifecycleStateNormal) && s.ready && !s.deleting && !s.gone &&
+		has && port == k.port && s.address == k.address
+}
+
+// byKruise reports whether Kruise itself may have set the handler: it does so for inPlaceUpdate where another update comes
+// before the last one is over. In a gap that may have happened unseen.
+func (f flip) byKruise() bool {
+	before, after := f.pod.sightings[f.version-1], f.pod.sightings[f.version]
+	again := before.state == string(appspub.LifecycleStateUpdated) && after.state == string(appspub.LifecycleStatePreparingUpdate)
+	return f.set && (again || after.gap) && slices.Contains(handlersOf(f.pod.workload.hook(hookInPlaceUpdate)), f.handler)
+}
