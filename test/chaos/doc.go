@@ -12,7 +12,8 @@
 // # What it sees
 //
 // The registry is a server in this process that speaks the http driver's protocol. It journals every call: when it came,
-// when its work was done, when and how it was answered. Managers reach it through toxiproxy. They reach the API server
+// when its work was done, when and how it was answered. Managers reach it through a network that fails
+// on purpose. They reach the API server
 // through a proxy in this process, which journals every patch of a pod. So one clock orders a call, the patch that rests
 // on it, and the watch event that shows what the patch changed.
 //

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -118,6 +119,8 @@ func newContender(ctx context.Context, name string, s setup) (*contender, error)
 		}})
 	}}, nil
 }
+
+func local(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }
 
 func configuration(endpoint, maxRemovals string) string {
 	resync := fmt.Sprintf("interval: %s", resyncInterval)

@@ -28,7 +28,7 @@ import (
 
 const (
 	clusterName = "chaos"
-	// faultShare is how many calls meet the server's fault while there is one: the others show what works beside it.
+	// faultShare is how many calls, or connections, meet a fault while there is one: the others show what works beside it.
 	faultShare = 0.5
 	// latestLanding is when a call that is held back is done at the latest, in time-outs: later than that the design assumes
 	// that it never is. What is left to 2 is for the way of the call to here.

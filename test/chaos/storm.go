@@ -46,7 +46,7 @@ func (g *game) storm(ctx context.Context, number int) error {
 	running.Wait()
 	g.registry.setFault("")
 	g.registry.killNext(nil)
-	return g.toxiproxy.clear(ctx)
+	return g.network.clear(ctx)
 }
 
 // act plays one action, and returns when it is over. It counts once it was done.
@@ -65,11 +65,9 @@ func (g *game) act(ctx context.Context, a action) error {
 func (g *game) do(ctx context.Context, a action) (done bool, err error) {
 	switch a.kind {
 	case netSlow, netReset, netRefuse, netCut:
-		if err := g.toxiproxy.set(ctx, a.kind, a.dice); err != nil {
-			return false, err
-		}
+		g.network.set(a.kind, a.dice)
 		pause(ctx, a.lasts)
-		return true, g.toxiproxy.clear(ctx)
+		return true, g.network.clear(ctx)
 	case answer500, loseAnswers, holdBack:
 		g.registry.setFault(a.kind)
 		pause(ctx, a.lasts)

@@ -13,10 +13,13 @@ import (
 )
 
 const (
-	// enough is what a run must have done for its result to mean something.
+	// enough is what a run must have done for its result to mean something. Of enoughMet there must be as many for each fault
+	// of the registry, connections or calls that met it.
 	enoughTime        = 5 * time.Minute
 	enoughTransitions = 500
+	enoughFlips       = 250
 	enoughKills       = 10
+	enoughMet         = 5
 	// historiesShown bounds how much is told of a run that failed.
 	historiesShown = 5
 )
@@ -94,12 +97,19 @@ func (g *game) tooLittle() {
 		had, need int
 	}{
 		{"transitions", n.transitions, int(enoughTransitions * share)},
+		{"flips by managers", n.flips, int(enoughFlips * share)},
 		{"kills", g.done.kills(), int(enoughKills * share)},
 		{"addresses that were used again", n.reused, 1},
 	} {
 		if c.had < c.need {
 			g.report.note(fmt.Sprintf("TOO LITTLE HAPPENED: %d %s in %s, and %d are needed for the result to mean something",
 				c.had, c.what, g.length, c.need))
+		}
+	}
+	met := g.met()
+	for _, k := range lasting {
+		if need := int(enoughMet * share); met[k] < need {
+			g.report.note(fmt.Sprintf("TOO LITTLE HAPPENED: %q met %d calls or connections in %s, and %d are needed", k, met[k], g.length, need))
 		}
 	}
 	for _, k := range g.done.missing() {
@@ -116,7 +126,7 @@ func (g *game) verdict(replay string, histories int) error {
 	g.tell(histories)
 	r, n := &g.report, g.journal.counts()
 	g.out.plain("what was done: " + g.done.String())
-	g.out.plain("calls that met a fault of the registry: " + metLine(n.met))
+	g.out.plain("calls, or connections, that met a fault of the registry: " + metLine(g.met()))
 	g.out.printf("checked %d flips against %d calls; %d addresses were used again", n.flips, n.calls, n.reused)
 	g.out.plain("the same plan again: " + replay)
 	g.out.plain(fmt.Sprintf("chaos: %d transitions, %d kills, %d faults, %d early flips, %d lost, %d leaked, %d stuck",
@@ -127,11 +137,19 @@ func (g *game) verdict(replay string, histories int) error {
 	return nil
 }
 
-// metLine says how many calls met each of the faults that the registry makes itself.
-func metLine(met map[string]int) string {
+// met is how many calls met each fault that the registry makes itself, and how many connections each of the network.
+func (g *game) met() map[kind]int {
+	met := g.network.hits()
+	for fault, calls := range g.journal.counts().met {
+		met[kind(fault)] += calls
+	}
+	return met
+}
+
+func metLine(met map[kind]int) string {
 	var words []string
-	for _, k := range []kind{answer500, loseAnswers, holdBack} {
-		words = append(words, fmt.Sprintf("%d × %s", met[string(k)], k))
+	for _, k := range lasting {
+		words = append(words, fmt.Sprintf("%d × %s", met[k], k))
 	}
 	return strings.Join(words, "; ")
 }

@@ -14,7 +14,7 @@ import (
 func newEnded(t *testing.T, log string) (*game, *bytes.Buffer) {
 	t.Helper()
 	dir := t.TempDir()
-	g := &game{world: &world{dir: dir}, binary: filepath.Join(dir, "manager"), journal: newJournal(), length: time.Minute}
+	g := &game{world: &world{dir: dir, network: &network{touched: map[kind]int{}}}, binary: filepath.Join(dir, "manager"), journal: newJournal(), length: time.Minute}
 	text := &bytes.Buffer{}
 	g.out = newOutput(text)
 	logs := filepath.Join(g.binary+".d", "m1")
@@ -114,7 +114,10 @@ func TestNoLogsAreNoGoodSign(t *testing.T) {
 func TestTooLittle(t *testing.T) {
 	t.Parallel()
 	plenty := func(g *game) {
-		g.length, g.journal.transitions, g.journal.reused = enoughTime, enoughTransitions, 1
+		g.length, g.journal.transitions, g.journal.reused, g.journal.judged = enoughTime, enoughTransitions, 1, enoughFlips
+		for _, k := range lasting {
+			g.network.touched[k] = enoughMet
+		}
 		for _, k := range promisedKinds() {
 			g.done.add(k)
 		}
@@ -130,8 +133,12 @@ func TestTooLittle(t *testing.T) {
 		"too few transitions":   {change: func(g *game) { g.journal.transitions-- }, want: "499 transitions"},
 		"too few for twice":     {change: func(g *game) { g.length *= 2; g.journal.transitions *= 2 }, want: "10 kills in 10m0s, and 20"},
 		"no address used again": {change: func(g *game) { g.journal.reused = 0 }, want: "0 addresses"},
-		"a kind never came":     {change: func(g *game) { delete(g.done.done, wipeHalf) }, want: "not once in 5m0s: wipe half the registry"},
-		"a short run":           {change: func(g *game) { g.length--; g.journal.transitions = 0 }},
+		"too few flips":         {change: func(g *game) { g.journal.judged-- }, want: "249 flips by managers"},
+		"a fault that met nothing": {
+			change: func(g *game) { delete(g.network.touched, netCut) }, want: `"network: cut" met 0 calls or connections`,
+		},
+		"a kind never came": {change: func(g *game) { delete(g.done.done, wipeHalf) }, want: "not once in 5m0s: wipe half the registry"},
+		"a short run":       {change: func(g *game) { g.length--; g.journal.transitions = 0 }},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

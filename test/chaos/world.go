@@ -36,8 +36,8 @@ type world struct {
 	launcher *process.Launcher
 	registry *registryServer
 	// account is what managers run as: the ServiceAccount that ships.
-	account   *rest.Config
-	toxiproxy *toxiproxy
+	account *rest.Config
+	network *network
 	// passed: nobody has to look at the logs.
 	passed bool
 }
@@ -46,6 +46,9 @@ type world struct {
 func newWorld(ctx context.Context, out *output) (w *world, stop func(), err error) {
 	w = &world{out: out, launcher: process.NewLauncher()}
 	stop = func() {
+		if w.network != nil {
+			w.network.Stop()
+		}
 		if w.registry != nil {
 			w.registry.Stop()
 		}
@@ -76,7 +79,7 @@ func newWorld(ctx context.Context, out *output) (w *world, stop func(), err erro
 	if w.registry, err = startRegistry(ctx, newJournal(), callTimeout); err != nil {
 		return w, stop, err
 	}
-	w.toxiproxy, err = startToxiproxy(ctx, w.launcher, w.dir, w.registry.address, out)
+	w.network, err = startNetwork(ctx, w.registry.address)
 	return w, stop, err
 }
 
@@ -118,16 +121,17 @@ func (g *game) play(ctx context.Context) error {
 
 	g.journal, g.workloads = newJournal(), workloads()
 	g.registry.reset(ctx, g.journal, g.plan.seed)
-	if err := g.toxiproxy.clear(ctx); err != nil {
+	if err := g.network.clear(ctx); err != nil {
 		return err
 	}
+	g.network.forget()
 	watcher := &podWatch{k8s: g.k8s, journal: g.journal, workloads: g.workloads}
 	g.say("starting: %d CloneSets of %d pods", len(g.workloads), g.replicas)
 	background.Go(func() { watcher.run(watching) })
 	background.Go(func() { g.judge(watching) })
 	var err error
 	g.managers, err = startManagers(ctx, setup{
-		launcher: g.launcher, dir: g.binary + ".d", binary: g.binary, registry: g.toxiproxy.address, account: g.account,
+		launcher: g.launcher, dir: g.binary + ".d", binary: g.binary, registry: g.network.address, account: g.account,
 		journal: g.journal, out: g.out, fail: g.report.note, metrics: g.curves != nil, maxRemovals: g.plan.maxRemovals(),
 	})
 	if err != nil {

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestNetwork: what each fault does to a connection, and that it is counted where it met one.
+func TestNetwork(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		fault  kind
+		// want holds what became of a connection that met the fault.
+		want func(t *testing.T, answer string, err error)
+	}{
+		"none": {"everything passes", "", func(t *testing.T, answer string, err error) {
+			t.Helper()
+			t.Errorf("got %q, %v", answer, err)
+		}},
+		"slow": {"it comes, and late", netSlow, func(t *testing.T, answer string, err error) {
+			t.Helper()
+			if err != nil || answer != "hello" {
+				t.Errorf("got %q, %v", answer, err)
+			}
+		}},
+		"reset": {"the connection breaks", netReset, func(t *testing.T, _ string, err error) {
+			t.Helper()
+			if !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+				t.Errorf("got %v, want a reset", err)
+			}
+		}},
+		"refuse": {"the connection breaks, and none can be made", netRefuse, func(t *testing.T, _ string, err error) {
+			t.Helper()
+			if !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+				t.Errorf("got %v, want a reset", err)
+			}
+		}},
+		"cut": {"nothing comes any more", netCut, func(t *testing.T, answer string, err error) {
+			t.Helper()
+			if timeout := net.Error(nil); !errors.As(err, &timeout) || !timeout.Timeout() {
+				t.Errorf("got %q, %v, want nothing", answer, err)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNetwork(t)
+			const many = 20
+			var connections []net.Conn
+			for range many {
+				connections = append(connections, n.connect())
+			}
+			n.set(tc.fault, 0)
+			c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", n.address)
+			if (err != nil) != (tc.fault == netRefuse) {
+				t.Errorf("a new connection: %v", err)
+			}
+			if err == nil {
+				_ = c.Close()
+			}
+			var broken atomic.Int32
+			var asking sync.WaitGroup
+			for _, c := range connections {
+				asking.Go(func() {
+					answer, longest, err := n.ask(c, 2*resetWithin)
+					if err != nil || tc.fault == netSlow && longest >= quickest {
+						broken.Add(1)
+						tc.want(t, answer, err)
+					}
+				})
+			}
+			asking.Wait()
+			hit, met := n.hits()[tc.fault], int(broken.Load())
+			if tc.fault == "" && met+hit > 0 || tc.fault != "" && (met == 0 || hit == 0 || hit > many+1) {
+				t.Errorf("%d of %d connections broke, and %d were counted\nreason: %s", met, many, hit, tc.reason)
+			}
+			must(t, n.clear(t.Context()))
+			if answer, _, err := n.ask(n.connect(), 0); answer != "hello" || err != nil {
+				t.Errorf("after it was over: %q, %v", answer, err)
+			}
+		})
+	}
+}
+
+// TestANetworkThatMeetsNothingCountsNothing: a fault without a connection hits none.
+func TestANetworkThatMeetsNothingCountsNothing(t *testing.T) {
+	t.Parallel()
+	n := newNetwork(t)
+	for _, k := range []kind{netSlow, netReset, netRefuse, netCut} {
+		n.set(k, 1)
+		must(t, n.clear(t.Context()))
+	}
+	idle := n.connect()
+	for _, k := range []kind{netSlow, netCut} {
+		n.set(k, 1)
+		must(t, n.clear(t.Context()))
+	}
+	if got := n.hits(); len(got) > 0 {
+		t.Errorf("counted %v: nothing was sent", got)
+	}
+	if answer, _, err := n.ask(idle, 0); answer != "hello" || err != nil {
+		t.Errorf("the connection is of no use any more: %q, %v", answer, err)
+	}
+}
+
+// testNetwork is one in front of a server that says what it is told.
+type testNetwork struct {
+	*network
+
+	t *testing.T
+}
+
+func newNetwork(t *testing.T) *testNetwork {
+	t.Helper()
+	var config net.ListenConfig
+	server, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { _ = server.Close() })
+	go func() {
+		for {
+			c, err := server.Accept()
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(c, c); _ = c.Close() }()
+		}
+	}()
+	n, err := startNetwork(t.Context(), server.Addr().String())
+	must(t, err)
+	t.Cleanup(n.Stop)
+	return &testNetwork{network: n, t: t}
+}
+
+// connect makes a connection over which something was said already.
+func (n *testNetwork) connect() net.Conn {
+	n.t.Helper()
+	var dialer net.Dialer
+	c, err := dialer.DialContext(n.t.Context(), "tcp", n.address)
+	must(n.t, err)
+	n.t.Cleanup(func() { _ = c.Close() })
+	if answer, _, err := n.ask(c, 0); answer != "hello" || err != nil {
+		n.t.Fatalf("a new connection answers %q, %v", answer, err)
+	}
+	return c
+}
+
+// ask says hello, and again for so long, and returns how long an answer took at most. It gives up after more than what is
+// slow takes.
+func (*testNetwork) ask(c net.Conn, again time.Duration) (answer string, longest time.Duration, err error) {
+	data := make([]byte, len("hello"))
+	for began := time.Now(); longest == 0 || time.Since(began) < again; {
+		asked := time.Now()
+		if err := c.SetDeadline(asked.Add(2*slowest + time.Second)); err != nil {
+			return "", 0, err
+		}
+		if _, err := c.Write([]byte("hello")); err != nil {
+			return "", 0, err
+		}
+		if _, err := io.ReadFull(c, data); err != nil {
+			return "", 0, err
+		}
+		longest = max(longest, time.Since(asked))
+	}
+	return string(data), longest, nil
+}
