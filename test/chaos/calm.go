@@ -183,7 +183,7 @@ func (g *game) grievances(ctx context.Context) ([]grievance, error) {
 	live := g.journal.known()
 	g.separate(ctx, live)
 	g.nudge(ctx, live)
-	all := compare(live, g.registry.list(ctx))
+	all := compare(live, g.registry.listAll(ctx))
 	for i := range sets.Items {
 		if why := unsettled(&sets.Items[i], live); why != "" {
 			all = append(all, grievance{kind: stuck, text: why, within: settleWithin, leading: true})
@@ -195,15 +195,19 @@ func (g *game) grievances(ctx context.Context) ([]grievance, error) {
 	return all, nil
 }
 
-// compare returns what is not as it shall be, of the pods and of the entries that our cluster has.
-func compare(live map[string]livePod, entries []registry.Entry) []grievance {
+// compare returns what is not as it shall be, of the pods and of the entries that our cluster has in each registry. What
+// pods leave that vanish can't be found in a registry that can't list.
+func compare(live map[string]livePod, entries map[string][]registry.Entry) []grievance {
 	var all []grievance
 	held := map[key]registry.State{}
-	for _, e := range entries {
-		held[keyOf(e.Instance)] = e.State
-		if p, found := live[e.UID]; !found || p.address != e.Address || p.workload.services[e.Service] != e.Port {
-			all = append(all, grievance{kind: leaked, uid: e.UID, within: mendWithin, leading: true, text: fmt.Sprintf(
-				"%s at %s of pod %s/%s is %s, and no live pod stands behind it", e.Service, e.Endpoint(), e.Namespace, e.Pod, e.State)})
+	for name, those := range entries {
+		for _, e := range those {
+			k := keyOf(name, e.Instance)
+			held[k] = e.State
+			if p, found := live[e.UID]; name != unlistedRegistry && (!found || !p.workload.has(k, p.address)) {
+				all = append(all, grievance{kind: leaked, uid: e.UID, within: mendWithin, leading: true, text: fmt.Sprintf(
+					"%s of pod %s/%s is %s, and no live pod stands behind it", k, e.Namespace, e.Pod, e.State)})
+			}
 		}
 	}
 	for uid, p := range live {
@@ -213,11 +217,10 @@ func compare(live map[string]livePod, entries []registry.Entry) []grievance {
 				p.name.namespace, p.name.name, p.state, p.ready, p.deleting, p.stamp)})
 			continue
 		}
-		for _, service := range slices.Sorted(maps.Keys(p.workload.services)) {
-			k := key{uid: uid, service: service, address: p.address, port: p.workload.services[service]}
+		for _, k := range p.workload.keys(uid, p.address) {
 			if held[k] != registry.InService {
 				all = append(all, grievance{kind: lost, uid: uid, within: mendWithin, leading: true, text: fmt.Sprintf(
-					"pod %s/%s is Normal and ready, and %s at %s:%d is not in service", p.name.namespace, p.name.name, service, p.address, k.port)})
+					"pod %s/%s is Normal and ready, and %s is not in service", p.name.namespace, p.name.name, k)})
 			}
 		}
 	}

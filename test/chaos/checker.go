@@ -220,7 +220,6 @@ func (j *journal) faultOfRelease(f flip, k key, hook string, at time.Time) strin
 	if in == nil {
 		return "" // it never was in service
 	}
-	where := fmt.Sprintf("%s at %s:%d", k.service, k.address, k.port)
 	// A pod that goes must be deregistered; for one that stays out of service is enough. After a gap it may be either.
 	stays := hook == hookInPlaceUpdate || after.gap
 	outSince, acknowledged := p.takenOut(k, in.applied, at, stays)
@@ -232,9 +231,9 @@ func (j *journal) faultOfRelease(f flip, k key, hook string, at time.Time) strin
 	drained := at.Sub(outSince)
 	switch {
 	case !acknowledged:
-		return fmt.Sprintf("and the registry had not acknowledged that %s is out since call #%d put it in", where, in.number)
+		return fmt.Sprintf("and the registry had not acknowledged that %s is out since call #%d put it in", k, in.number)
 	case f.drains(hook) && !outSince.IsZero() && drained < drainTime-clockSlack:
-		return fmt.Sprintf("%s after %s was taken out, and the drain is %s", drained.Round(time.Millisecond), where, drainTime)
+		return fmt.Sprintf("%s after %s was taken out, and the drain is %s", drained.Round(time.Millisecond), k, drainTime)
 	default:
 		return ""
 	}
@@ -291,8 +290,7 @@ func (j *journal) faultOfSet(f flip, at time.Time) string {
 	case hook == hookInPlaceUpdate && after.gap && after.state != before.state:
 		return "" // it may have been armed in another state
 	}
-	for name, port := range f.pod.workload.services {
-		k := key{uid: f.pod.uid, service: name, address: after.address, port: port}
+	for _, k := range f.pod.workload.keys(f.pod.uid, after.address) {
 		if why := j.faultOfAssert(f.pod, k, at); why != "" {
 			return fmt.Sprintf("I2: %s was set in state %q, %s", f.handler, before.state, why)
 		}
@@ -304,22 +302,21 @@ func (j *journal) faultOfSet(f flip, at time.Time) string {
 func (j *journal) faultOfAssert(p *podLog, k key, at time.Time) string {
 	last := p.lastApplied(k, at, op.changes)
 	if last == nil {
-		return fmt.Sprintf("and the registry was never told of %s at %s:%d", k.service, k.address, k.port)
+		return fmt.Sprintf("and the registry was never told of %s", k)
 	}
 	if last.op != opRegister {
-		return fmt.Sprintf("and call #%d had taken out %s at %s:%d", last.number, k.service, k.address, k.port)
+		return fmt.Sprintf("and call #%d had taken out %s", last.number, k)
 	}
 	out := p.lastApplied(k, at, func(o op) bool { return o != opRegister })
 	for _, c := range p.calls {
-		if keyOf(c.instance) == k && c.op == opRegister && c.acknowledgedBy(at) && (out == nil || c.applied.After(out.applied)) {
+		if c.key() == k && c.op == opRegister && c.acknowledgedBy(at) && (out == nil || c.applied.After(out.applied)) {
 			return ""
 		}
 	}
 	if j.told(k, last.applied, at, func(s registry.State) bool { return s == registry.InService }) {
 		return ""
 	}
-	return fmt.Sprintf("and the registry had not acknowledged call #%d that put in %s at %s:%d",
-		last.number, k.service, k.address, k.port)
+	return fmt.Sprintf("and the registry had not acknowledged call #%d that put in %s", last.number, k)
 }
 
 // checkUnasked finds a pod that Kruise began to update while it was in service, and asked nobody since no handler was set:
@@ -369,7 +366,8 @@ func (j *journal) told(k key, after, before time.Time, right func(registry.State
 		if c.seen == nil || c.applied.Before(after) || !c.acknowledgedBy(before) {
 			continue
 		}
-		if c.instance.Service != "" && identityOf(c.instance) != (identity{k.service, k.address, k.port}) {
+		asked := keyOf(k.registry, c.instance)
+		if asked.uid = k.uid; c.registry != k.registry || asked.service != "" && asked != k {
 			continue // it asked for another one
 		}
 		state, found := c.seen[k]
@@ -387,7 +385,7 @@ func (j *journal) told(k key, after, before time.Time, right func(registry.State
 func (p *podLog) registered() []key {
 	var keys []key
 	for _, c := range p.calls {
-		if k := keyOf(c.instance); c.op == opRegister && !slices.Contains(keys, k) {
+		if k := c.key(); c.op == opRegister && !slices.Contains(keys, k) {
 			keys = append(keys, k)
 		}
 	}
@@ -398,7 +396,7 @@ func (p *podLog) registered() []key {
 func (p *podLog) lastApplied(k key, at time.Time, match func(op) bool) *call {
 	var last *call
 	for _, c := range p.calls {
-		if keyOf(c.instance) == k && match(c.op) && c.appliedBy(at) && (last == nil || c.applied.After(last.applied)) {
+		if c.key() == k && match(c.op) && c.appliedBy(at) && (last == nil || c.applied.After(last.applied)) {
 			last = c
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -109,7 +110,7 @@ func (s *story) instance() registry.Instance {
 
 // call comes, is done and is answered.
 func (s *story) call(o op) *call {
-	c := s.callReceived("m1", o, s.instance(), "", s.tick())
+	c := s.callReceived("m1", defaultRegistry, o, s.instance(), "", s.tick())
 	s.callApplied(c, s.tick())
 	s.callAnswered(c, 204, s.tick())
 	return c
@@ -117,7 +118,7 @@ func (s *story) call(o op) *call {
 
 // held is a call that has come and is not done yet; land does it.
 func (s *story) held(o op) *call {
-	return s.callReceived("m1", o, s.instance(), string(holdBack), s.tick())
+	return s.callReceived("m1", defaultRegistry, o, s.instance(), string(holdBack), s.tick())
 }
 
 func (s *story) land(c *call) {
@@ -127,23 +128,23 @@ func (s *story) land(c *call) {
 
 // lost is a call that is done, and whose answer is lost.
 func (s *story) lost(o op) {
-	c := s.callReceived("m1", o, s.instance(), "", s.tick())
+	c := s.callReceived("m1", defaultRegistry, o, s.instance(), "", s.tick())
 	s.callApplied(c, s.tick())
 	s.callAnswered(c, 0, s.tick())
 }
 
 // refused is a call that is not done.
 func (s *story) refused(o op) {
-	c := s.callReceived("m1", o, s.instance(), "", s.tick())
+	c := s.callReceived("m1", defaultRegistry, o, s.instance(), "", s.tick())
 	s.callAnswered(c, 500, s.tick())
 }
 
 // listed is a list that says this of the instance.
 func (s *story) listed(state registry.State) {
-	c := s.callReceived("m1", "instances", registry.Instance{Cluster: clusterName}, "", s.tick())
+	c := s.callReceived("m1", defaultRegistry, "instances", registry.Instance{Cluster: clusterName}, "", s.tick())
 	seen := map[key]registry.State{}
 	if state != registry.Absent {
-		seen[keyOf(s.instance())] = state
+		seen[keyOf(defaultRegistry, s.instance())] = state
 	}
 	s.callSaw(c, seen, s.tick())
 	s.callAnswered(c, 200, s.tick())
@@ -483,7 +484,7 @@ func TestChecker(t *testing.T) {
 				s.is(appspub.LifecycleStateUpdated, traffic, deleteGate)
 				s.call(opRegister)
 				s.patched(traffic, updateGate, deleteGate)
-				s.wiped(s.instance(), s.tick())
+				s.wiped(keyOf(defaultRegistry, s.instance()), s.tick())
 				s.land(late)
 			},
 		},
@@ -505,7 +506,7 @@ func TestChecker(t *testing.T) {
 			happen: func(s *story) {
 				s.inService()
 				s.preparingUpdate()
-				s.wiped(s.instance(), s.tick())
+				s.wiped(keyOf(defaultRegistry, s.instance()), s.tick())
 				s.listed(registry.Absent)
 				s.patched(traffic, deleteGate)
 			},
@@ -516,7 +517,7 @@ func TestChecker(t *testing.T) {
 			happen: func(s *story) {
 				s.inService()
 				s.preparingUpdate()
-				s.wiped(s.instance(), s.tick())
+				s.wiped(keyOf(defaultRegistry, s.instance()), s.tick())
 				s.wait(drainTime)
 				s.listed(registry.Absent)
 				s.patched(traffic, deleteGate)
@@ -817,7 +818,7 @@ func TestChecker(t *testing.T) {
 				s.call(opFailOver)
 				s.call(opRegister)
 			},
-			want: "I9: call #2 took web at " + testAddress + ":8080 out",
+			want: "I9: call #2 took web at " + testAddress + ":8080 in registry default out",
 		},
 		"taken out for a reason of before": {
 			reason: "the manager's cache may lag, and the call was on its way",
@@ -869,7 +870,7 @@ func TestChecker(t *testing.T) {
 			happen: func(s *story) {
 				s.inService()
 				s.wait(reasonLasts)
-				c := s.callReceived("m1", opDeregister, registry.Instance{
+				c := s.callReceived("m1", defaultRegistry, opDeregister, registry.Instance{
 					Service: "web", Address: "127.100.0.99", Port: 8080, UID: testUID, Cluster: clusterName,
 				}, "", s.tick())
 				s.callApplied(c, s.tick())
@@ -1032,12 +1033,16 @@ func TestCompare(t *testing.T) {
 		reason string
 		pods   func(*livePod)
 		change func(*registry.Entry)
-		want   []grievanceKind
+		// registry is where the entry is; empty: where the pod's is.
+		registry string
+		want     []grievanceKind
 	}{
 		"equal":          {reason: "nothing is wrong"},
 		"out of service": {reason: "it could serve", change: func(e *registry.Entry) { e.State = registry.OutOfService }, want: []grievanceKind{"lost"}},
 		"another's":      {reason: "no pod stands behind it", change: func(e *registry.Entry) { e.UID = "dead" }, want: []grievanceKind{"leaked", "lost"}},
 		"old address":    {reason: "the pod is elsewhere", change: func(e *registry.Entry) { e.Address = "127.100.0.9" }, want: []grievanceKind{"leaked", "lost"}},
+		"elsewhere":      {reason: "the pod is in another registry", registry: secondRegistry, want: []grievanceKind{"leaked", "lost"}},
+		"unlisted":       {reason: "there no manager can find it", registry: unlistedRegistry, want: []grievanceKind{"lost"}},
 		"on its way":     {reason: "it may not stay there", pods: func(p *livePod) { p.state = "Updating" }, want: []grievanceKind{"stuck"}},
 		"not ready":      {reason: "a pod gets ready in the end", pods: func(p *livePod) { p.ready = false }, want: []grievanceKind{"stuck"}},
 		"being deleted":  {reason: "it has to go", pods: func(p *livePod) { p.deleting = true }, want: []grievanceKind{"stuck"}},
@@ -1053,7 +1058,7 @@ func TestCompare(t *testing.T) {
 				tc.change(&e)
 			}
 			var got []grievanceKind
-			for _, g := range compare(map[string]livePod{testUID: p}, []registry.Entry{e}) {
+			for _, g := range compare(map[string]livePod{testUID: p}, map[string][]registry.Entry{cmp.Or(tc.registry, defaultRegistry): {e}}) {
 				got = append(got, g.kind)
 			}
 			slices.Sort(got)

@@ -40,7 +40,7 @@ func (j *journal) history(uid string, out *output) string {
 		lines = append(lines, line{c.received, "call   " + c.describe(out)})
 	}
 	for _, w := range p.wipes {
-		lines = append(lines, line{w.at, fmt.Sprintf("WIPED  %s at %s:%d, by chaos itself", w.key.service, w.key.address, w.key.port)})
+		lines = append(lines, line{w.at, fmt.Sprintf("WIPED  %s, by chaos itself, or expired", w.key)})
 	}
 	slices.SortStableFunc(lines, func(a, b line) int { return a.at.Compare(b.at) })
 	var text strings.Builder
@@ -79,8 +79,8 @@ func (c *call) describe(out *output) string {
 	if c.status == 0 {
 		answer = "never answered"
 	}
-	text := fmt.Sprintf("#%d of %s: %s %s at %s:%d, done %s, %s",
-		c.number, c.manager, c.op, c.instance.Service, c.instance.Address, c.instance.Port, times(c.applied), answer)
+	text := fmt.Sprintf("#%d of %s: %s %s, done %s, %s",
+		c.number, c.manager, c.op, c.key(), times(c.applied), answer)
 	if c.fault != "" {
 		text += " (" + c.fault + ")"
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -22,23 +23,32 @@ const (
 	opDeregister op = "deregister"
 )
 
+// opHeartbeat is what the leased registry adds to the protocol.
+const opHeartbeat op = "heartbeat"
+
 // changes reports whether the operation changes anything; the others ask.
 func (o op) changes() bool { return o == opRegister || o == opFailOver || o == opDeregister }
 
-// key is one instance of one pod.
+// key is one instance of one pod in one registry.
 type key struct {
-	uid, service, address string
-	port                  int
+	registry, uid, service, address string
+	port                            int
 }
 
-func keyOf(in registry.Instance) key {
-	return key{uid: in.UID, service: in.Service, address: in.Address, port: in.Port}
+func keyOf(name string, in registry.Instance) key {
+	return key{registry: name, uid: in.UID, service: in.Service, address: in.Address, port: in.Port}
+}
+
+// String is the instance without the pod.
+func (k key) String() string {
+	return fmt.Sprintf("%s at %s:%d in registry %s", k.service, k.address, k.port, k.registry)
 }
 
 // call is one request that reached the registry. A zero time means: not yet, or never.
 type call struct {
 	number   int
 	manager  string
+	registry string
 	op       op
 	instance registry.Instance // of a call that asks only what it is narrowed to
 	received time.Time
@@ -50,6 +60,8 @@ type call struct {
 	seen map[key]registry.State
 }
 
+func (c *call) key() key { return keyOf(c.registry, c.instance) }
+
 func (c *call) acknowledgedBy(at time.Time) bool {
 	return !c.answered.IsZero() && !c.answered.After(at) && c.status >= 200 && c.status < 300
 }
@@ -58,7 +70,7 @@ func (c *call) appliedBy(at time.Time) bool { return !c.applied.IsZero() && !c.a
 
 // doneTo reports whether the work was done to the instance between two times.
 func (c *call) doneTo(k key, after, by time.Time) bool {
-	return keyOf(c.instance) == k && c.appliedBy(by) && !c.applied.Before(after)
+	return c.key() == k && c.appliedBy(by) && !c.applied.Before(after)
 }
 
 // patch is one write of a manager to a pod.
@@ -221,12 +233,12 @@ func newJournal() *journal {
 }
 
 // callReceived writes down that a call came.
-func (j *journal) callReceived(manager string, o op, in registry.Instance, fault string, at time.Time) *call {
+func (j *journal) callReceived(manager, registryName string, o op, in registry.Instance, fault string, at time.Time) *call {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.numbers++
 	j.met[fault]++
-	c := &call{number: j.numbers, manager: manager, op: o, instance: in, received: at, fault: fault}
+	c := &call{number: j.numbers, manager: manager, registry: registryName, op: o, instance: in, received: at, fault: fault}
 	switch p := j.pods[in.UID]; {
 	case !o.changes():
 		j.listings = append(j.listings, c)
@@ -247,12 +259,12 @@ func (j *journal) callApplied(c *call, at time.Time) {
 	j.unjudged = append(j.unjudged, c)
 }
 
-// wiped writes down that the harness removed an instance. The registry makes no call meanwhile.
-func (j *journal) wiped(in registry.Instance, at time.Time) {
+// wiped writes down that the harness removed an instance, or let it expire. The registry makes no call meanwhile.
+func (j *journal) wiped(k key, at time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if p := j.pods[in.UID]; p != nil {
-		p.wipes = append(p.wipes, wipe{key: keyOf(in), at: at})
+	if p := j.pods[k.uid]; p != nil {
+		p.wipes = append(p.wipes, wipe{key: k, at: at})
 	}
 }
 

@@ -15,10 +15,13 @@ import (
 	"github.com/rollcall-dev/rollcall/test/manager"
 )
 
+// mainPackage is the manager with the registries of chaos.
+const mainPackage = "github.com/rollcall-dev/rollcall/test/chaos/manager"
+
 const (
 	defaultLength = 15 * time.Minute
-	// replicas of each workload: with eight of them more than two hundred pods.
-	replicas = 28
+	// replicas of each workload: with eleven of them more than two hundred pods.
+	replicas = 20
 )
 
 // errFailed ends the run after its last line, which says how much is wrong.
@@ -81,7 +84,7 @@ func withManager(ctx context.Context, out *output, play func(w *world, binary st
 	}
 	binary := filepath.Join(w.dir, "manager")
 	out.printf("building the manager; logs are in %s", w.dir)
-	if err := manager.Build(ctx, binary); err != nil {
+	if err := manager.BuildOf(ctx, mainPackage, binary); err != nil {
 		return err
 	}
 	return play(w, binary)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -123,21 +124,19 @@ func newContender(ctx context.Context, name string, s setup) (*contender, error)
 func local(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }
 
 func configuration(endpoint, maxRemovals string) string {
-	resync := fmt.Sprintf("interval: %s", resyncInterval)
-	if maxRemovals != "" {
-		resync += ", maxRemovals: " + maxRemovals
+	var text strings.Builder
+	fmt.Fprintf(&text, "cluster: %s\ndefaultRegistries: [%s]\nregistries:\n", clusterName, defaultRegistry)
+	drivers := map[string]string{leasedRegistry: "chaos-leased", unlistedRegistry: "chaos-unlisted"}
+	for _, name := range registryNames() {
+		fmt.Fprintf(&text, "  %s: {driver: %s, endpoint: %s/%[1]s, timeout: %[4]s}\n",
+			name, cmp.Or(drivers[name], "http"), endpoint, callTimeout)
 	}
-	return fmt.Sprintf(`cluster: %s
-registry:
-  driver: http
-  endpoint: %s
-  timeout: %s
-hooks:
-  owned: [example.com/*, example.io/*]
-  newlyCreated: [%s, %s]
-drain: %s
-resync: {%s}
-`, clusterName, endpoint, callTimeout, markLabel, markAnnotation, drainTime, resync)
+	fmt.Fprintf(&text, "hooks: {owned: [example.com/*, example.io/*], newlyCreated: [%s, %s]}\ndrain: %s\nresync: {interval: %s",
+		markLabel, markAnnotation, drainTime, resyncInterval)
+	if maxRemovals != "" {
+		text.WriteString(", maxRemovals: " + maxRemovals)
+	}
+	return text.String() + "}\n"
 }
 
 // keep starts the manager whenever it does not run, until the context ends.

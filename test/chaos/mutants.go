@@ -254,7 +254,7 @@ func (m mutant) build(ctx context.Context, dir string) (binary string, err error
 	if err != nil {
 		return "", err
 	}
-	return binary, manager.Build(ctx, binary, "-overlay="+overlay)
+	return binary, manager.BuildOf(ctx, mainPackage, binary, "-overlay="+overlay)
 }
 
 // overlay writes what go build -overlay takes, into files whose names begin with prefix.

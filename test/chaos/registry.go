@@ -39,46 +39,63 @@ const (
 	killAfter = 20 * time.Millisecond
 )
 
-// registryServer is the registry that the managers talk to.
+// leaseOfEntries is how long the leased registry keeps what is not renewed, and expireEvery how often it looks.
+const (
+	leaseOfEntries = 12 * time.Second
+	expireEvery    = 200 * time.Millisecond
+)
+
+// registryServer is the registries that the managers talk to.
 type registryServer struct {
 	journal *journal
 	timeout time.Duration // of the managers' calls
 	server  *http.Server
 	address string
 
-	// entries is what it holds. Calls that change it are done one after the other under mu, so that the journal's order is
-	// the true one.
-	entries *memory.Registry
+	// books are what the registries hold, by name. Calls that change one are done one after the other under mu, so that the
+	// journal's order is the true one.
+	books map[string]*memory.Registry
+	// expiring ends with Stop.
+	expiring chan struct{}
 
 	mu      sync.Mutex
 	fault   kind // "" for none
 	dice    *rand.Rand
+	renewed map[key]time.Time // what the leased registry has, and when it was renewed
 	foreign map[identity]registry.Entry
 	killing func(manager string) (strike func()) // armed if not nil
-	late    sync.WaitGroup
+	// held are the calls that are held back, and late what else runs.
+	held, late sync.WaitGroup
 }
 
-// identity is what makes two calls speak of one entry.
-type identity struct {
-	service, address string
-	port             int
-}
+// identity is what makes two calls speak of one entry: a key whose pod is left out.
+type identity key
 
-func identityOf(in registry.Instance) identity { return identity{in.Service, in.Address, in.Port} }
+func identityOf(name string, in registry.Instance) identity {
+	in.UID = ""
+	return identity(keyOf(name, in))
+}
 
 func startRegistry(ctx context.Context, j *journal, timeout time.Duration) (*registryServer, error) {
-	made, err := memory.New(ctx, registry.Config{Cluster: clusterName})
-	if err != nil {
-		return nil, fmt.Errorf("making the registry: %w", err)
-	}
-	entries, ok := made.(*memory.Registry)
-	if !ok {
-		return nil, fmt.Errorf("the driver memory made a %T", made)
-	}
 	r := &registryServer{
-		journal: j, timeout: timeout, entries: entries, foreign: map[identity]registry.Entry{},
-		dice: rand.New(rand.NewPCG(0, diceOfCalls)),
+		journal: j, timeout: timeout, books: map[string]*memory.Registry{}, foreign: map[identity]registry.Entry{},
+		renewed: map[key]time.Time{}, expiring: make(chan struct{}), dice: rand.New(rand.NewPCG(0, diceOfCalls)),
 	}
+	protocol := http.NewServeMux()
+	for _, name := range registryNames() {
+		made, err := memory.New(ctx, registry.Config{Cluster: clusterName})
+		if err != nil {
+			return nil, fmt.Errorf("making registry %s: %w", name, err)
+		}
+		entries, ok := made.(*memory.Registry)
+		if !ok {
+			return nil, fmt.Errorf("the driver memory made a %T", made)
+		}
+		r.books[name] = entries
+		protocol.Handle("/"+name+"/", http.StripPrefix("/"+name,
+			httpserver.New(&backend{Registry: entries, server: r}, httpserver.Options{})))
+	}
+	protocol.HandleFunc("POST /"+leasedRegistry+"/v1/heartbeat", r.heartbeat)
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -86,17 +103,20 @@ func startRegistry(ctx context.Context, j *journal, timeout time.Duration) (*reg
 	}
 	r.address = listener.Addr().String()
 	r.server = &http.Server{
-		Handler:           r.handler(httpserver.New(&backend{Registry: entries, server: r}, httpserver.Options{})),
+		Handler:           r.handler(protocol),
 		ReadHeaderTimeout: time.Minute,
 		ErrorLog:          log.New(io.Discard, "", 0), // connections that end badly are the point
 	}
 	go func() { _ = r.server.Serve(listener) }() // until Stop
+	r.late.Go(r.expire)
 	return r, nil
 }
 
 // Stop ends the server once every call that is held back was done.
 func (r *registryServer) Stop() {
+	close(r.expiring)
 	_ = r.server.Close()
+	r.held.Wait()
 	r.late.Wait()
 }
 
@@ -104,15 +124,20 @@ func (r *registryServer) Stop() {
 // order in which they come.
 func (r *registryServer) reset(ctx context.Context, j *journal, seed uint64) {
 	r.mu.Lock()
-	left := slices.Collect(maps.Values(r.foreign))
-	r.fault, r.killing, r.foreign = "", nil, map[identity]registry.Entry{}
+	r.fault, r.killing = "", nil
 	r.mu.Unlock()
-	r.late.Wait()
-	for _, e := range append(left, r.list(ctx)...) {
-		_ = r.entries.Deregister(ctx, e.Instance)
-	}
+	r.held.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for name, book := range r.books {
+		for _, e := range r.list(ctx, name) {
+			_ = book.Deregister(ctx, e.Instance)
+		}
+	}
+	for id, e := range r.foreign {
+		_ = r.books[id.registry].Deregister(ctx, e.Instance)
+	}
+	r.foreign, r.renewed = map[identity]registry.Entry{}, map[key]time.Time{}
 	r.journal, r.dice = j, rand.New(rand.NewPCG(seed, diceOfCalls))
 }
 
@@ -131,13 +156,27 @@ func (r *registryServer) killNext(prepare func(manager string) (strike func())) 
 	r.killing = prepare
 }
 
-// list returns all entries of our cluster.
-func (r *registryServer) list(ctx context.Context) []registry.Entry {
-	entries, err := r.entries.List(ctx, clusterName)
+// list returns all entries of our cluster in a registry.
+func (r *registryServer) list(ctx context.Context, name string) []registry.Entry {
+	entries, err := r.books[name].List(ctx, clusterName)
 	if err != nil {
 		return nil // the context has ended
 	}
 	return entries
+}
+
+// listAll returns all entries of our cluster, by registry.
+func (r *registryServer) listAll(ctx context.Context) map[string][]registry.Entry {
+	all := map[string][]registry.Entry{}
+	for name := range r.books {
+		all[name] = r.list(ctx, name)
+	}
+	return all
+}
+
+// listed are the registries that can be asked: what is wrong in another one, no manager can find.
+func listed() []string {
+	return slices.DeleteFunc(registryNames(), func(name string) bool { return name == unlistedRegistry })
 }
 
 // wipe removes about half of what our cluster has.
@@ -145,14 +184,67 @@ func (r *registryServer) wipe(ctx context.Context, rng *rand.Rand) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	wiped := 0
-	for _, e := range r.list(ctx) {
-		if rng.IntN(2) == 0 {
-			_ = r.entries.Deregister(ctx, e.Instance)
-			r.journal.wiped(e.Instance, time.Now())
-			wiped++
+	for _, name := range listed() {
+		for _, e := range r.list(ctx, name) {
+			if rng.IntN(2) == 0 {
+				r.forget(ctx, name, e.Instance)
+				wiped++
+			}
 		}
 	}
 	return wiped
+}
+
+// forget removes an entry that no one asked to remove. The caller holds the lock.
+func (r *registryServer) forget(ctx context.Context, name string, in registry.Instance) {
+	_ = r.books[name].Deregister(ctx, in)
+	r.journal.wiped(keyOf(name, in), time.Now())
+}
+
+// expire removes what was not renewed in time, until Stop.
+func (r *registryServer) expire() {
+	ticker := time.NewTicker(expireEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-r.expiring:
+			return
+		case <-ticker.C:
+			r.expireBy(time.Now())
+		}
+	}
+}
+
+func (r *registryServer) expireBy(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ctx := context.Background()
+	for _, e := range r.list(ctx, leasedRegistry) {
+		k := keyOf(leasedRegistry, e.Instance)
+		if at, known := r.renewed[k]; known && now.Sub(at) < leaseOfEntries {
+			continue
+		}
+		delete(r.renewed, k)
+		r.forget(ctx, leasedRegistry, e.Instance)
+	}
+}
+
+// heartbeat renews one entry, for the manager whose pod has it.
+func (r *registryServer) heartbeat(w http.ResponseWriter, request *http.Request) {
+	var in registry.Instance
+	if err := json.NewDecoder(request.Body).Decode(&in); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	state, err := r.books[leasedRegistry].Get(request.Context(), in)
+	if err != nil || state == registry.Absent {
+		http.Error(w, "there is no such entry", http.StatusNotFound)
+		return
+	}
+	r.renewed[keyOf(leasedRegistry, in)] = time.Now()
+	w.WriteHeader(http.StatusNoContent)
 }
 
 const (
@@ -168,14 +260,15 @@ const (
 func (r *registryServer) addForeign(ctx context.Context, rng *rand.Rand, services []string, count int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	ours := r.list(ctx)
 	for range count {
+		// What expires can't be told from what was removed.
+		name := []string{defaultRegistry, secondRegistry, unlistedRegistry}[rng.IntN(3)]
 		in := registry.Instance{
 			Service: services[rng.IntN(len(services))], Port: 8080,
 			Address: fmt.Sprintf("10.%d.%d.%d", rng.IntN(256), rng.IntN(256), 1+rng.IntN(254)),
 		}
 		mark := registry.Instance{Namespace: "default", Pod: "other-pod", UID: fmt.Sprintf("other-%d", rng.Uint64())}
-		if len(ours) > 0 && rng.IntN(2) == 0 {
+		if ours := r.list(ctx, name); len(ours) > 0 && rng.IntN(2) == 0 {
 			mark = ours[rng.IntN(len(ours))].Instance
 			in.Service, in.Address, in.Port = mark.Service, mark.Address, foreignPort
 			if rng.IntN(2) == 0 {
@@ -185,8 +278,8 @@ func (r *registryServer) addForeign(ctx context.Context, rng *rand.Rand, service
 		if rng.IntN(2) == 0 {
 			in.Cluster, in.Namespace, in.Pod, in.UID = "other", mark.Namespace, mark.Pod, mark.UID
 		}
-		_ = r.entries.Register(ctx, in)
-		r.foreign[identityOf(in)] = registry.Entry{Instance: in, State: registry.InService}
+		_ = r.books[name].Register(ctx, in)
+		r.foreign[identityOf(name, in)] = registry.Entry{Instance: in, State: registry.InService}
 	}
 }
 
@@ -196,8 +289,10 @@ func (r *registryServer) leave(ctx context.Context, rng *rand.Rand, services []s
 	defer r.mu.Unlock()
 	for range count {
 		id := rng.Uint32()
-		_ = r.entries.Register(ctx, registry.Instance{
-			Service: services[rng.IntN(len(services))], Port: 8080, Address: fmt.Sprintf("10.%d.%d.%d", byte(id>>16), byte(id>>8), byte(id)),
+		name := []string{defaultRegistry, secondRegistry}[rng.IntN(2)]
+		_ = r.books[name].Register(ctx, registry.Instance{
+			Service: services[rng.IntN(len(services))], Port: 8080,
+			Address: fmt.Sprintf("10.%d.%d.%d", byte(id>>16), byte(id>>8), byte(id)),
 			Cluster: clusterName, Namespace: "chaos-a", Pod: fmt.Sprintf("gone-%d", id), UID: fmt.Sprintf("gone-%d", id),
 		})
 	}
@@ -208,19 +303,21 @@ func (r *registryServer) touched(ctx context.Context) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	held := map[identity]registry.Entry{}
-	for _, cluster := range []string{"other", ""} {
-		entries, err := r.entries.List(ctx, cluster)
-		if err != nil {
-			return nil // the context has ended
-		}
-		for _, e := range entries {
-			held[identityOf(e.Instance)] = e
+	for name, book := range r.books {
+		for _, cluster := range []string{"other", ""} {
+			entries, err := book.List(ctx, cluster)
+			if err != nil {
+				return nil // the context has ended
+			}
+			for _, e := range entries {
+				held[identityOf(name, e.Instance)] = e
+			}
 		}
 	}
 	var all []string
 	for id, e := range r.foreign {
 		if now, found := held[id]; !found || now.State != e.State || !now.Equal(e.Instance) {
-			all = append(all, fmt.Sprintf("%s at %s:%d of cluster %q", id.service, id.address, id.port, e.Cluster))
+			all = append(all, fmt.Sprintf("%s of cluster %q", key(id), e.Cluster))
 		}
 	}
 	slices.Sort(all)
@@ -229,7 +326,8 @@ func (r *registryServer) touched(ctx context.Context) []string {
 
 type callKey struct{}
 
-// handler journals every request, and lets it meet what it shall. The path begins with the manager's name.
+// handler journals every request, and lets it meet what it shall. The path begins with the manager's name and the
+// registry's.
 func (r *registryServer) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		manager, path, _ := strings.Cut(strings.TrimPrefix(request.URL.Path, "/"), "/")
@@ -237,6 +335,7 @@ func (r *registryServer) handler(next http.Handler) http.Handler {
 		if err != nil {
 			return // the manager has gone
 		}
+		name, _, _ := strings.Cut(path, "/")
 		o := op(path[strings.LastIndex(path, "/")+1:])
 		var in registry.Instance
 		if o.changes() {
@@ -246,7 +345,7 @@ func (r *registryServer) handler(next http.Handler) http.Handler {
 		}
 		fault := r.meets(o)
 		journal := r.journal
-		c := journal.callReceived(manager, o, in, string(fault), time.Now())
+		c := journal.callReceived(manager, name, o, in, string(fault), time.Now())
 		inner := request.Clone(context.WithValue(request.Context(), callKey{}, c))
 		inner.URL.Path, inner.Body = "/"+path, io.NopCloser(bytes.NewReader(body))
 		r.serve(w, inner, next, c)
@@ -290,8 +389,8 @@ func (r *registryServer) serve(w http.ResponseWriter, request *http.Request, nex
 
 // hold does the call when its sender has given up.
 func (r *registryServer) hold(request *http.Request, next http.Handler, c *call) {
-	r.late.Add(1)
-	defer r.late.Done()
+	r.held.Add(1)
+	defer r.held.Done()
 	r.mu.Lock()
 	held := earliestLanding + r.dice.Float64()*(latestLanding-earliestLanding)
 	r.mu.Unlock()
@@ -355,7 +454,11 @@ func (b *backend) change(ctx context.Context, do func() error) error {
 	if err := do(); err != nil {
 		return err
 	}
-	b.server.journal.callApplied(c, time.Now())
+	now := time.Now()
+	if c.registry == leasedRegistry && c.op != opDeregister {
+		b.server.renewed[c.key()] = now
+	}
+	b.server.journal.callApplied(c, now)
 	return nil
 }
 
@@ -384,7 +487,7 @@ func (b *backend) List(ctx context.Context, cluster string) ([]registry.Entry, e
 	}
 	seen := map[key]registry.State{}
 	for _, e := range entries {
-		seen[keyOf(e.Instance)] = e.State
+		seen[keyOf(c.registry, e.Instance)] = e.State
 	}
 	b.server.journal.callSaw(c, seen, time.Now())
 	return entries, nil

@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/rollcall-dev/rollcall/internal/drivers/memory"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -22,42 +23,46 @@ func TestForeignEntriesThatAreTouched(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason string
-		touch  func(*registryServer, registry.Instance) error
+		touch  func(*memory.Registry, registry.Instance) error
 		want   int
 	}{
 		"nothing": {
 			"entries that stand as they were added were not touched",
-			func(*registryServer, registry.Instance) error { return nil }, 0,
+			func(*memory.Registry, registry.Instance) error { return nil }, 0,
 		},
 		"removed": {
 			"it is gone",
-			func(r *registryServer, in registry.Instance) error { return r.entries.Deregister(t.Context(), in) }, 1,
+			func(r *memory.Registry, in registry.Instance) error {
+				return r.Deregister(t.Context(), in)
+			}, 1,
 		},
 		"taken out": {
 			"it is there, and clients are not given it",
-			func(r *registryServer, in registry.Instance) error { return r.entries.FailOver(t.Context(), in) }, 1,
+			func(r *memory.Registry, in registry.Instance) error {
+				return r.FailOver(t.Context(), in)
+			}, 1,
 		},
 		"taken over": {
 			"another owner stands in its place",
-			func(r *registryServer, in registry.Instance) error {
+			func(r *memory.Registry, in registry.Instance) error {
 				in.Cluster, in.UID = clusterName, "ours"
-				return r.entries.Register(t.Context(), in)
+				return r.Register(t.Context(), in)
 			}, 1,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRegistryServer(t)
-			must(t, r.entries.Register(t.Context(), instanceOf("10.0.0.1")))
+			must(t, r.books[defaultRegistry].Register(t.Context(), instanceOf("10.0.0.1")))
 			r.addForeign(t.Context(), rand.New(rand.NewPCG(1, 2)), []string{"web"}, 8)
-			for _, e := range r.foreign {
-				must(t, tc.touch(r, e.Instance))
+			for id, e := range r.foreign {
+				must(t, tc.touch(r.books[id.registry], e.Instance))
 				break
 			}
 			if got := r.touched(t.Context()); len(got) != tc.want {
 				t.Errorf("touched are %q, want %d\nreason: %s", got, tc.want, tc.reason)
 			}
-			if ours := r.list(t.Context()); tc.want == 0 && len(ours) != 1 {
+			if ours := r.list(t.Context(), defaultRegistry); tc.want == 0 && len(ours) != 1 {
 				t.Errorf("%d entries of ours, want the one: foreign ones are nobody's, or another cluster's", len(ours))
 			}
 		})
@@ -87,8 +92,8 @@ func TestFaultsOfTheRegistry(t *testing.T) {
 				in := instanceOf("10.0.0.1")
 				in.Port += i
 				r.setFault(tc.fault)
-				status := send(t, r, in)
-				r.late.Wait()
+				status := send(t, r, defaultRegistry, opRegister, in)
+				r.held.Wait()
 				c := r.journal.lastCall(in)
 				if c.fault != string(tc.fault) {
 					continue
@@ -158,12 +163,12 @@ func instanceOf(address string) registry.Instance {
 	}
 }
 
-// send registers an instance as the driver http does, and returns the answer's status; 0 where there was none.
-func send(t *testing.T, r *registryServer, in registry.Instance) int {
+// send asks for a change of an instance as the driver http does, and returns the answer's status; 0 where there was none.
+func send(t *testing.T, r *registryServer, name string, o op, in registry.Instance) int {
 	t.Helper()
 	body, err := json.Marshal(in)
 	must(t, err)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+r.address+"/m1/v1/register", bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+r.address+"/m1/"+name+"/v1/"+string(o), bytes.NewReader(body))
 	must(t, err)
 	request.Header.Set("Content-Type", "application/json")
 	response, err := http.DefaultClient.Do(request)
@@ -190,5 +195,43 @@ func must(t *testing.T, err error) {
 }
 
 func (r *registryServer) holds(ctx context.Context, in registry.Instance) bool {
-	return slices.ContainsFunc(r.list(ctx), func(e registry.Entry) bool { return identityOf(e.Instance) == identityOf(in) })
+	state, err := r.books[defaultRegistry].Get(ctx, in)
+	return err == nil && state != registry.Absent
+}
+
+// TestTheLeasedRegistryForgets what was not renewed, and writes down that it did: no manager removed it.
+func TestTheLeasedRegistryForgets(t *testing.T) {
+	t.Parallel()
+	r := newRegistryServer(t)
+	made, other := instanceOf("10.0.0.1"), instanceOf("10.0.0.2")
+	for _, in := range []registry.Instance{made, other} {
+		r.journal.saw(in.UID, podName{"a", "web-1"}, workloads()[0], sighting{version: 1})
+		if status := send(t, r, leasedRegistry, opRegister, in); status != http.StatusNoContent {
+			t.Fatalf("register: %d", status)
+		}
+	}
+	registered := time.Now()
+	if status := send(t, r, leasedRegistry, opHeartbeat, made); status != http.StatusNoContent {
+		t.Errorf("a heartbeat: %d", status)
+	}
+	r.mu.Lock()
+	renewed := r.renewed[keyOf(leasedRegistry, made)]
+	r.mu.Unlock()
+	if renewed.Before(registered) {
+		t.Errorf("the heartbeat renewed nothing")
+	}
+	r.expireBy(renewed.Add(leaseOfEntries - time.Nanosecond))
+	if left := r.list(t.Context(), leasedRegistry); len(left) != 1 || left[0].Address != made.Address {
+		t.Errorf("left are %v, want the one that was renewed", left)
+	}
+	r.expireBy(renewed.Add(leaseOfEntries))
+	if left := r.list(t.Context(), leasedRegistry); len(left) != 0 {
+		t.Errorf("left are %v, want none", left)
+	}
+	if got := len(r.journal.pods[made.UID].wipes); got != 2 {
+		t.Errorf("%d were written down as expired, want 2", got)
+	}
+	if status := send(t, r, leasedRegistry, opHeartbeat, made); status != http.StatusNotFound {
+		t.Errorf("a heartbeat of what is gone: %d, want that the manager is told", status)
+	}
 }

@@ -61,14 +61,14 @@ func (p *podLog) releaseUndone(c *call) string {
 // shall be in. One that was sent afterwards has a reason of its own.
 func (p *podLog) assertionUndone(c *call) string {
 	asserted, found := p.lastHook(c.applied, true)
-	if !found || !c.received.Before(asserted.at) || !p.wasIn(keyOf(c.instance), asserted, c.applied) {
+	if !found || !c.received.Before(asserted.at) || !p.wasIn(c.key(), asserted, c.applied) {
 		return ""
 	}
 	if p.movedSince(asserted, c.applied, func(s sighting) bool { return s.shallBeOut() || !s.ready }) {
 		return ""
 	}
-	return fmt.Sprintf("I2: hook %s was asserted, and call #%d, on its way, took %s at %s:%d out of service after it",
-		asserted.hook, c.number, c.instance.Service, c.instance.Address, c.instance.Port)
+	return fmt.Sprintf("I2: hook %s was asserted, and call #%d, on its way, took %s out of service after it",
+		asserted.hook, c.number, c.key())
 }
 
 // lastHook returns the last release, or assertion, before a time.
@@ -91,7 +91,7 @@ func (p *podLog) movedSince(h hookFlip, by time.Time, like func(sighting) bool) 
 
 // wasIn reports whether the instance is one for which the hook was asserted, and was still in service just before a time.
 func (p *podLog) wasIn(k key, asserted hookFlip, at time.Time) bool {
-	if k.address != p.sightings[asserted.version].address || p.workload.services[k.service] != k.port {
+	if !p.workload.has(k, p.sightings[asserted.version].address) {
 		return false
 	}
 	before := at.Add(-time.Nanosecond)

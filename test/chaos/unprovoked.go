@@ -53,12 +53,12 @@ func (j *journal) unprovoked(p *podLog, c *call) string {
 	if c.op == opRegister {
 		return ""
 	}
-	since, steady := p.steadySince(keyOf(c.instance), j.oldestReason(c.received), c.received.Add(watchLags))
+	since, steady := p.steadySince(c.key(), j.oldestReason(c.received), c.received.Add(watchLags))
 	if !steady {
 		return ""
 	}
-	return fmt.Sprintf("I9: call #%d took %s at %s:%d out, and the pod had been Normal, ready and unmoved for %s",
-		c.number, c.instance.Service, c.instance.Address, c.instance.Port, c.received.Sub(since).Round(time.Millisecond))
+	return fmt.Sprintf("I9: call #%d took %s out, and the pod had been Normal, ready and unmoved for %s",
+		c.number, c.key(), c.received.Sub(since).Round(time.Millisecond))
 }
 
 // steadySince returns since when the pod has had a right to be in service with the instance, and whether it had at every
@@ -87,9 +87,7 @@ func (p *podLog) changedAt(i int) time.Time {
 
 // steadyAt reports whether the pod can stay where it is, and the instance is one that it has.
 func (s sighting) steadyAt(k key, w *workload) bool {
-	port, has := w.services[k.service]
-	return s.state == string(appspub.LifecycleStateNormal) && s.ready && !s.deleting && !s.gone &&
-		has && port == k.port && s.address == k.address
+	return s.state == string(appspub.LifecycleStateNormal) && s.ready && !s.deleting && !s.gone && w.has(k, s.address)
 }
 
 // byKruise reports whether Kruise itself may have set the handler: it does so for inPlaceUpdate where another update comes

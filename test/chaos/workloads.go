@@ -17,10 +17,12 @@ import (
 const (
 	appLabel           = "app"
 	servicesAnnotation = "rollcall.dev/services"
-	recordAnnotation   = "rollcall.dev/registration"
-	markAnnotation     = "example.io/initialing"
-	markLabel          = "example.com/newly-create"
-	set                = "true"
+	// registriesAnnotation names the registries of a pod.
+	registriesAnnotation = "rollcall.dev/registries"
+	recordAnnotation     = "rollcall.dev/registration"
+	markAnnotation       = "example.io/initialing"
+	markLabel            = "example.com/newly-create"
+	set                  = "true"
 )
 
 // workload is one CloneSet, in one style of writing hooks.
@@ -34,13 +36,67 @@ type workload struct {
 	annotations map[string]string
 	finalizers  []string
 	recreate    bool // instead of in place
+	// registries its pods are in; none leaves that to the configuration.
+	registries []string
 }
 
-// workloads are all hook styles: labels, finalizers, one label and one finalizer for two hooks, values other than "true",
+// The registries. All are one server's, which knows them by the path.
+const (
+	defaultRegistry = "default"
+	secondRegistry  = "second"
+	// leasedRegistry forgets what is not renewed, and unlistedRegistry can't be asked for anything.
+	leasedRegistry   = "leased"
+	unlistedRegistry = "unlisted"
+)
+
+func registryNames() []string {
+	return []string{defaultRegistry, secondRegistry, leasedRegistry, unlistedRegistry}
+}
+
+// keys are the instances of a pod at an address.
+func (w *workload) keys(uid, address string) []key {
+	names := w.registries
+	if len(names) == 0 {
+		names = []string{defaultRegistry}
+	}
+	var all []key
+	for _, name := range names {
+		for _, service := range slices.Sorted(maps.Keys(w.services)) {
+			all = append(all, key{registry: name, uid: uid, service: service, address: address, port: w.services[service]})
+		}
+	}
+	return all
+}
+
+// has reports whether the instance is one of a pod at the address.
+func (w *workload) has(k key, address string) bool { return slices.Contains(w.keys(k.uid, address), k) }
+
+// workloads are all styles: of hooks, and of registries.
+func workloads() []*workload { return slices.Concat(separate(), shared(), elsewhere()) }
+
+// elsewhere are in other registries than the default.
+func elsewhere() []*workload {
+	all := []*workload{
+		{name: "two-registries", registries: []string{defaultRegistry, secondRegistry}},
+		{name: "leased", registries: []string{leasedRegistry}},
+		{name: "unlisted", registries: []string{unlistedRegistry}},
+	}
+	for _, w := range all {
+		w.namespace, w.services = "chaos-b", map[string]int{w.name: 8080}
+		w.lifecycle = appspub.Lifecycle{
+			PreNormal:     labelHook("example.com/traffic", "online"),
+			InPlaceUpdate: labelHook("example.com/update-gate", "shut"),
+			PreDelete:     finalizerHook("example.io/delete-gate"),
+		}
+		w.labels = map[string]string{"example.com/traffic": "offline", "example.com/update-gate": "shut"}
+		w.finalizers = []string{"example.io/delete-gate"}
+	}
+	return all
+}
+
+// separate and shared are all hook styles: labels, finalizers, one label and one finalizer for two hooks, values other than "true",
 // several handlers for one hook, several services, and workloads that lack a hook. preNormal is by a label: OpenKruise 1.8.3
 // can miss that a finalizer of preNormal was set.
-func workloads() []*workload { return slices.Concat(separate(), shared()) }
-
 // shared have one handler for two hooks.
 func shared() []*workload {
 	return []*workload{
@@ -190,6 +246,9 @@ func (w *workload) cloneSet(replicas int32) *kruisev1alpha1.CloneSet {
 		services = append(services, name+"="+strconv.Itoa(w.services[name]))
 	}
 	annotations := map[string]string{servicesAnnotation: strings.Join(services, ",")}
+	if len(w.registries) > 0 {
+		annotations[registriesAnnotation] = strings.Join(w.registries, ",")
+	}
 	maps.Copy(annotations, w.annotations)
 	update := kruisev1alpha1.CloneSetUpdateStrategy{
 		Type: kruisev1alpha1.InPlaceIfPossibleCloneSetUpdateStrategyType, MaxUnavailable: new(intstr.FromString("50%")),

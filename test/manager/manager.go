@@ -42,7 +42,12 @@ type Manager struct {
 
 // Build builds the manager into the file binary, with further flags of go build.
 func Build(ctx context.Context, binary string, flags ...string) error {
-	args := slices.Concat([]string{"build", "-buildvcs=false", "-o", binary}, flags, []string{mainPackage})
+	return BuildOf(ctx, mainPackage, binary, flags...)
+}
+
+// BuildOf builds a manager with a main package of its own.
+func BuildOf(ctx context.Context, main, binary string, flags ...string) error {
+	args := slices.Concat([]string{"build", "-buildvcs=false", "-o", binary}, flags, []string{main})
 	build := exec.CommandContext(ctx, "go", args...)
 	if output, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("building the manager: %w\n%s", err, output)
