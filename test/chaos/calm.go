@@ -212,7 +212,11 @@ func compare(live map[string]livePod, entries map[string][]registry.Entry) []gri
 	}
 	for uid, p := range live {
 		if !p.steady() {
-			all = append(all, grievance{kind: stuck, uid: uid, within: moveWithin, leading: true, text: fmt.Sprintf(
+			within := moveWithin
+			if p.owedByKWOK() {
+				within = settleWithin // no manager can do anything
+			}
+			all = append(all, grievance{kind: stuck, uid: uid, within: within, leading: true, text: fmt.Sprintf(
 				"pod %s/%s stands in state %q (ready: %t, being deleted: %t, stamp %s)",
 				p.name.namespace, p.name.name, p.state, p.ready, p.deleting, p.stamp)})
 			continue

@@ -153,7 +153,7 @@ func (j *journal) fault(f flip, at time.Time) string {
 	before, after := f.pod.sightings[f.version-1], f.pod.sightings[f.version]
 	hook, allowed := released(f.pod.workload, f.handler, before)
 	switch {
-	case !allowed && after.gap:
+	case !allowed && after.gap, allowed && hook == "":
 		return ""
 	case !allowed:
 		return fmt.Sprintf("I3: handler %s was cleared in state %q", f.handler, before.state)
@@ -173,24 +173,26 @@ func (p *podLog) noteHook(f flip, at time.Time) {
 	if f.set {
 		hook, allowed = asserted(p.workload, f.handler, before)
 	}
-	if allowed && hook != "" && p.workload.serves(hook, f.handler) {
+	if allowed && hook != "" {
 		p.hookFlips = append(p.hookFlips, hookFlip{hook: hook, asserted: f.set, at: at, version: f.version})
 	}
 }
 
-// released says which hook it releases to clear the handler in this state, and whether that may be done in it at all.
+// released says which hook it releases to clear the handler in this state, "" where Kruise does not wait for that, and whether
+// that may be done in it at all. A handler of preNormal alone goes whenever the pod is to go out, so that Kruise waits again
+// should it change its mind.
 func released(w *workload, handler string, before sighting) (hook string, allowed bool) {
-	switch state := appspub.LifecycleStateType(before.state); {
+	state := appspub.LifecycleStateType(before.state)
+	inPlace, goes := w.serves(hookInPlaceUpdate, handler), w.serves(hookPreDelete, handler)
+	switch {
 	case before.deleting:
 		return hookPreDelete, true
-	case state == appspub.LifecycleStatePreparingDelete && w.serves(hookPreDelete, handler):
+	case state == appspub.LifecycleStatePreparingDelete && goes:
 		return hookPreDelete, true
-	case state == appspub.LifecycleStatePreparingDelete && w.serves(hookPreNormal, handler):
-		return hookPreDelete, true // preNormal is cleared together with releasing preDelete
-	case state == appspub.LifecycleStatePreparingUpdate && w.serves(hookInPlaceUpdate, handler):
+	case state == appspub.LifecycleStatePreparingUpdate && inPlace:
 		return hookInPlaceUpdate, true
-	case state == appspub.LifecycleStatePreparingUpdate && w.serves(hookPreNormal, handler):
-		return hookInPlaceUpdate, true // it goes together with inPlaceUpdate too
+	case !inPlace && !goes:
+		return "", state != appspub.LifecycleStateNormal
 	default:
 		return "", false
 	}
@@ -232,19 +234,15 @@ func (j *journal) faultOfRelease(f flip, k key, hook string, at time.Time) strin
 	switch {
 	case !acknowledged:
 		return fmt.Sprintf("and the registry had not acknowledged that %s is out since call #%d put it in", k, in.number)
-	case f.drains(hook) && !outSince.IsZero() && drained < drainTime-clockSlack:
+	case f.drains() && !outSince.IsZero() && drained < drainTime-clockSlack:
 		return fmt.Sprintf("%s after %s was taken out, and the drain is %s", drained.Round(time.Millisecond), k, drainTime)
 	default:
 		return ""
 	}
 }
 
-// drains reports whether the drain counts. No one waits with a pod that is being deleted, which may have begun in a gap, and
-// preNormal is cleared once the pod is out: should Kruise change its mind in the drain, it must not count the pod.
-func (f flip) drains(hook string) bool {
-	if !f.pod.workload.serves(hook, f.handler) {
-		return false
-	}
+// drains reports whether the drain counts: no one waits with a pod that is being deleted, which may have begun in a gap.
+func (f flip) drains() bool {
 	before, after := f.pod.sightings[f.version-1], f.pod.sightings[f.version]
 	return !before.deleting && !(after.gap && (after.deleting || after.gone))
 }

@@ -790,25 +790,25 @@ func TestChecker(t *testing.T) {
 			},
 			want: "was cleared, and no manager's patch did it",
 		},
-		"preNormal cleared while it drains": {
-			reason: "the pod is out, and a deletion that is cancelled has to wait for it",
+		"preNormal cleared before it is out": {
+			reason: "Kruise waits for it again, should it cancel the deletion while the registry is down",
 			happen: func(s *story) {
 				s.inService()
 				s.is(appspub.LifecycleStatePreparingDelete, traffic, updateGate, deleteGate)
-				s.call(opDeregister)
+				s.refused(opDeregister)
 				s.patched(updateGate, deleteGate)
+				s.call(opDeregister)
 				s.wait(drainTime)
 				s.patched(updateGate)
 			},
 		},
-		"preNormal cleared before it is out": {
-			reason: "clients are given a pod that Kruise does not count",
+		"preNormal cleared in Normal": {
+			reason: "the pod is to stay",
 			happen: func(s *story) {
 				s.inService()
-				s.is(appspub.LifecycleStatePreparingDelete, traffic, updateGate, deleteGate)
 				s.patched(updateGate, deleteGate)
 			},
-			want: "I1: hook preDelete was released (" + traffic + ")",
+			want: "I3: handler " + traffic + " was cleared in state \"Normal\"",
 		},
 		"taken out for no reason": {
 			reason: "a pod that is Normal, ready and has not moved stays in service",
@@ -1064,6 +1064,31 @@ func TestCompare(t *testing.T) {
 			slices.Sort(got)
 			if !slices.Equal(got, tc.want) {
 				t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+// TestWhoIsWaitedFor: on a busy machine KWOK is late, and that is no fault of a manager.
+func TestWhoIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		pod    sighting
+		want   time.Duration
+	}{
+		"a hook":     {"a manager has to release it", sighting{state: "PreparingUpdate", ready: true}, moveWithin},
+		"Kruise":     {"it moves a pod that is ready at once", sighting{state: "Updated", ready: true}, moveWithin},
+		"probes":     {"KWOK makes the pod ready", sighting{state: "Updating"}, settleWithin},
+		"a deletion": {"KWOK removes what nothing holds", sighting{state: "Normal", deleting: true}, settleWithin},
+		"its holder": {"a manager has to free it", sighting{state: "Normal", deleting: true, held: true}, moveWithin},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			live := map[string]livePod{testUID: {uid: testUID, name: testPod, workload: newStory().w, sighting: tc.pod}}
+			got := compare(live, nil)
+			if len(got) != 1 || got[0].kind != stuck || got[0].within != tc.want {
+				t.Errorf("got %+v, want it stuck after %s: %s", got, tc.want, tc.reason)
 			}
 		})
 	}

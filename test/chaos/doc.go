@@ -24,7 +24,8 @@
 //     release came or sent later, until the pod is back where it shall be in.
 //   - A hook is asserted only when every instance that the pod has was put in service by a call that was acknowledged,
 //     and nothing took it out since (I2). Nothing that was on its way then takes it out after.
-//   - A hook is flipped only in the lifecycle state that it belongs to (I3).
+//   - A hook is flipped only in the lifecycle state that it belongs to, and by a patch of a manager (I3).
+//   - A pod that is Normal and ready and has not moved is not taken out (I9).
 //
 // The moment that counts is when the patch reached the proxy: what the manager rests on happened before.
 //

@@ -74,8 +74,8 @@ func failing() trial {
 				replace: "func(err error) error { if s.want == lifecycle.InService { return nil }; return err }(" + tell + ")",
 			},
 			{
-				name: "no pod is looked at again", file: "internal/controller/report.go", finds: []string{"stuck"},
-				text: "return reconcile.Result{RequeueAfter: w.after}", replace: "return reconcile.Result{}",
+				name: "a drain never ends", file: converge, finds: []string{"stuck"},
+				text: "if left <= 0 {", replace: "if left <= 0 && seen.drain < 0 {",
 			},
 		},
 	}
@@ -126,22 +126,30 @@ func renewing() trial {
 	}
 }
 
+// oneOfEach chooses the first mutant for each thing that chaos can say.
+const oneOfEach = "one-of-each"
+
 // chosenTrials are those of the mutants with the text in their name; empty is all.
 func chosenTrials(text string) ([]trial, error) {
 	var names []string
 	var chosen []trial
+	said := map[string]bool{}
 	for _, t := range trials() {
 		t.mutants = slices.DeleteFunc(t.mutants, func(m mutant) bool {
 			names = append(names, m.name)
-			return !strings.Contains(m.name, text)
+			another := slices.ContainsFunc(m.finds, func(word string) bool { return said[word] })
+			for _, word := range m.finds {
+				said[word] = true
+			}
+			return text == oneOfEach && another || text != oneOfEach && !strings.Contains(m.name, text)
 		})
 		if len(t.mutants) > 0 {
 			chosen = append(chosen, t)
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, fmt.Errorf("MUTANT is %q: write a part of one of these names, or leave it out for all: %s",
-			text, strings.Join(names, "; "))
+		return nil, fmt.Errorf("MUTANT is %q: write %s, a part of one of these names, or leave it out for all: %s",
+			text, oneOfEach, strings.Join(names, "; "))
 	}
 	return chosen, nil
 }

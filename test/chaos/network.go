@@ -171,7 +171,7 @@ func (n *network) draw(l *link) {
 	l.meets = n.fault != "" && n.dice.Float64() < faultShare
 	if l.meets && n.fault == netReset {
 		n.touch(l)
-		time.AfterFunc(rand.N(resetWithin), l.reset) //nolint:gosec // no one guesses it to any end
+		time.AfterFunc(rand.N(resetWithin), l.reset)
 	}
 }
 
@@ -195,7 +195,7 @@ func (n *network) pass(l *link, from, to net.Conn, upward bool) {
 	var writer sync.WaitGroup
 	writer.Go(func() {
 		for p := range way {
-			time.Sleep(time.Until(p.due))
+			<-time.After(time.Until(p.due))
 			if _, err := to.Write(p.data); err != nil {
 				l.close()
 			}

@@ -163,7 +163,7 @@ func (g *game) rounds(ctx context.Context) error {
 		defer stop()
 	}
 	began := time.Now()
-	for number := 0; number < g.plan.fewest(g.length) || time.Since(began)+g.plan.storm < g.length; number++ {
+	for number := 0; ctx.Err() == nil && (number < g.plan.fewest(g.length) || time.Since(began)+g.plan.storm < g.length); number++ {
 		if err := g.storm(ctx, number); err != nil || g.report.failed() {
 			return err
 		}
