@@ -49,7 +49,7 @@ func moving() trial {
 		length: 30 * time.Second,
 		mutants: []mutant{{
 			name: "the patch tests nothing", file: "internal/lifecycle/patch.go",
-			text: "json.Marshal(append(guards(pod), changes...))", replace: "json.Marshal(changes)",
+			text: "json.Marshal(append(tests, changes...))", replace: "json.Marshal(append(tests[:0], changes...))",
 			finds: []string{"I3"},
 		}},
 	}

@@ -74,6 +74,13 @@ func (n *network) hits() map[kind]int {
 	return maps.Clone(n.touched)
 }
 
+// open is how many connections there are.
+func (n *network) open() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.links)
+}
+
 // set begins a fault.
 func (n *network) set(k kind, dice uint64) {
 	n.mu.Lock()

@@ -135,6 +135,8 @@ func (r *registryServer) reset(ctx context.Context, j *journal, seed uint64) {
 		}
 	}
 	for id, e := range r.foreign {
+		e.UID = "reset" // what has no mark is no one's to remove
+		_ = r.books[id.registry].Register(ctx, e.Instance)
 		_ = r.books[id.registry].Deregister(ctx, e.Instance)
 	}
 	r.foreign, r.renewed = map[identity]registry.Entry{}, map[key]time.Time{}

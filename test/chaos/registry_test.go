@@ -56,6 +56,9 @@ func TestForeignEntriesThatAreTouched(t *testing.T) {
 			must(t, r.books[defaultRegistry].Register(t.Context(), instanceOf("10.0.0.1")))
 			r.addForeign(t.Context(), rand.New(rand.NewPCG(1, 2)), []string{"web"}, 8)
 			for id, e := range r.foreign {
+				if e.UID == "" {
+					continue // no driver removes what has no mark
+				}
 				must(t, tc.touch(r.books[id.registry], e.Instance))
 				break
 			}

@@ -65,14 +65,9 @@ func (g *game) act(ctx context.Context, a action) error {
 func (g *game) do(ctx context.Context, a action) (done bool, err error) {
 	switch a.kind {
 	case netSlow, netReset, netRefuse, netCut:
-		g.network.set(a.kind, a.dice)
-		pause(ctx, a.lasts)
-		return true, g.network.clear(ctx)
+		return g.last(ctx, a, func() { g.network.set(a.kind, a.dice) }, func() error { return g.network.clear(ctx) })
 	case answer500, loseAnswers, holdBack:
-		g.registry.setFault(a.kind)
-		pause(ctx, a.lasts)
-		g.registry.setFault("")
-		return true, nil
+		return g.last(ctx, a, func() { g.registry.setFault(a.kind) }, func() error { g.registry.setFault(""); return nil })
 	case wipeHalf:
 		return g.registry.wipe(ctx, a.rng()) > 0, nil
 	case addForeign:
@@ -97,6 +92,31 @@ func (g *game) do(ctx context.Context, a action) (done bool, err error) {
 	default:
 		err := g.work(ctx, a)
 		return err == nil, err
+	}
+}
+
+// last plays a fault of the registry that lasts. It begins when a manager talks to the registry, and goes on until it has met
+// something: nothing comes while no manager leads. The one before has ended for long enough by then.
+func (g *game) last(ctx context.Context, a action, begin func(), end func() error) (done bool, err error) {
+	g.lasting.Lock()
+	defer g.lasting.Unlock()
+	before := g.met()[a.kind]
+	// What is refused is not counted, only what was open: that grows no more.
+	met := func() bool { return a.kind == netRefuse || g.met()[a.kind]-before >= enoughMet }
+	g.await(ctx, func() bool { return g.managers.leader() != nil && g.network.open() >= enoughMet })
+	begin()
+	pause(ctx, a.lasts)
+	g.await(ctx, met)
+	done = g.met()[a.kind] > before
+	err = end()
+	pause(ctx, faultGap)
+	return done, err
+}
+
+// await returns once it is so, or has not become so for long enough.
+func (*game) await(ctx context.Context, so func() bool) {
+	for began := time.Now(); ctx.Err() == nil && !so() && time.Since(began) < hitWithin; {
+		pause(ctx, hitPoll)
 	}
 }
 

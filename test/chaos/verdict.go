@@ -19,7 +19,7 @@ const (
 	enoughTransitions = 500
 	enoughFlips       = 250
 	enoughKills       = 10
-	enoughMet         = 5
+	enoughMet         = 3
 	// historiesShown bounds how much is told of a run that failed.
 	historiesShown = 5
 )

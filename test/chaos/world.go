@@ -98,6 +98,9 @@ type game struct {
 	managers  *managers
 	workloads []*workload
 
+	// lasting is held while a fault of the registry lasts, and for a while after it.
+	lasting sync.Mutex
+
 	done   tally
 	doing  atomic.Pointer[string]
 	report report
