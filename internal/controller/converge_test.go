@@ -269,7 +269,7 @@ func TestWhatARecordIsGoodFor(t *testing.T) {
 			reason: "it can have been taken out and the write been lost",
 			state:  appspub.LifecycleStateNormal,
 			record: written{want: lifecycle.InService, timestamp: now},
-			want:   []string{registers},
+			want:   []string{registers, writes},
 		},
 		"PreparingNormal, in": {
 			reason: "the same",

@@ -326,10 +326,10 @@ func TestHooksAreArmedBeforeThePodIsPutInService(t *testing.T) {
 			hooks:  "preNormal inPlaceUpdate preDelete",
 		},
 		"Normal": {
-			reason: "a hook that was added to a workload which has pods already; preNormal is no business of a Normal pod",
+			reason: "a hook that was added to a workload which has pods already; preNormal says what is so",
 			state:  appspub.LifecycleStateNormal,
 			want:   []string{writes, registers, writes},
-			hooks:  "inPlaceUpdate preDelete",
+			hooks:  "preNormal inPlaceUpdate preDelete",
 		},
 		"Updated": {
 			reason: "inPlaceUpdate itself is what Kruise waits for",

@@ -156,7 +156,7 @@ func table(in Input) Decision {
 		}
 		return Decision{Row: RowNormal, Want: InService,
 			Arm:  Edit{Set: union(h.PreDelete, h.InPlaceUpdate)},
-			Then: Edit{ClearMarks: in.Ownership.NewlyCreated}}
+			Then: Edit{Set: h.PreNormal, ClearMarks: in.Ownership.NewlyCreated}}
 	default:
 		return Decision{Row: RowUnknownState, Want: Keep}
 	}

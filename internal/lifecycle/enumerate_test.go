@@ -763,10 +763,8 @@ func (c *checker) checkDone(d Decision, done *corev1.Pod) {
 	case RowPreparingUpdate:
 		expect("clear", c.hooks.InPlaceUpdate, set)
 		expect("clear", without(c.hooks.PreNormal, c.hooks.PreDelete), set)
-	case RowNormal:
-		expect("set", slices.Concat(c.hooks.PreDelete, c.hooks.InPlaceUpdate), unset)
-	case RowPreparingNormal, RowUpdated:
-		expect("set", slices.Concat(c.hooks.PreDelete, c.hooks.InPlaceUpdate, c.hooks.PreNormal), unset)
+	case RowNormal, RowPreparingNormal, RowUpdated:
+		expect("set", c.hooks.all(), unset)
 	case RowUpdating, RowUpdatedNotReady, RowPreparingNormalUnfit, RowNormalNotReady, RowUnknownState:
 	}
 	if d.Row != RowUnknownState && d.Row != RowGone && c.row.record.name == "forgets handlers" {

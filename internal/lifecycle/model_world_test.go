@@ -78,7 +78,7 @@ type modelPod struct {
 	// For the checks:
 	releasedHook bool      // we let Kruise go on with an update or a delete
 	disturbed    bool      // since preNormal was asserted: not ready for a moment, a new IP, or other hooks
-	wasOut       bool      // it was not in rotation when it left Normal
+	wasOut       bool      // it was not in rotation, at its present address, when it left Normal
 	unwritten    bool      // a registry was asked to take it out, or the hooks were edited, and no visit has ended since
 	taken        bool      // we let Kruise update it, and have not yet said that it is back
 	hadFinalizer bool      // a finalizer of ours stood on it when it was deleted
@@ -218,13 +218,16 @@ func (w *world) move(p *modelPod, to appspub.LifecycleStateType, also ...func(*c
 		p.unasked = false
 	}
 	if from == appspub.LifecycleStateNormal {
-		p.wasOut = !w.registry.inService(p.uid)
+		p.wasOut = !w.registry.exactly(p.uid, modelInstances(p.api))
 	}
 	w.logf("kruise: %s %s -> %s", p.uid, from, to)
 	switch to {
 	case appspub.LifecycleStatePreparingNormal:
-		// Between the call and the write that follows it, nothing can keep Kruise from counting the pod available.
-		p.disturbed = p.unwritten || p.wasOut
+		// Between the call and the write that follows it, nothing can keep Kruise from counting the pod available. Nor can a
+		// key that preDelete shares, which stays while the pod drains.
+		preNormal := ours(w.hook(PreNormal))
+		shared := len(preNormal) > 0 && len(without(preNormal, ours(w.hook(PreDelete)))) == 0
+		p.disturbed = p.unwritten || p.wasOut || shared && !p.releasedHook
 		p.releasedHook = false
 	case appspub.LifecycleStateNormal, appspub.LifecycleStateUpdated:
 		// Rolled back before we released: our handlers stand as they stood, and nobody asked us. With another owner's that

@@ -363,10 +363,10 @@ func needToRelease(h handler, state appspub.LifecycleStateType) need {
 	switch {
 	case state == appspub.LifecycleStatePreparingDelete && h.serves(hookPreDelete):
 		return needAbsent
-	case state == appspub.LifecycleStatePreparingDelete && h.serves(hookPreNormal):
-		return needNothing // so that Kruise waits again should it change its mind
-	case state == appspub.LifecycleStatePreparingUpdate && (h.serves(hookInPlaceUpdate) || h.serves(hookPreNormal)):
+	case state == appspub.LifecycleStatePreparingUpdate && h.serves(hookInPlaceUpdate):
 		return needOut
+	case state != appspub.LifecycleStateNormal && h.serves(hookPreNormal):
+		return needNothing // so that Kruise waits again should it change its mind
 	}
 	return needForbidden
 }
@@ -374,10 +374,12 @@ func needToRelease(h handler, state appspub.LifecycleStateType) need {
 func needToAssert(h handler, state appspub.LifecycleStateType) need {
 	switch {
 	case state == appspub.LifecycleStatePreparingNormal && h.serves(hookPreNormal),
-		state == appspub.LifecycleStateUpdated && (h.serves(hookInPlaceUpdate) || h.serves(hookPreNormal)):
+		state == appspub.LifecycleStateUpdated && (h.serves(hookInPlaceUpdate) || h.serves(hookPreNormal)),
+		state == appspub.LifecycleStateNormal && h.serves(hookPreNormal) &&
+			!h.serves(hookInPlaceUpdate) && !h.serves(hookPreDelete):
 		return needIn
 	case state == appspub.LifecycleStatePreparingNormal, state == appspub.LifecycleStateUpdated,
-		state == appspub.LifecycleStateNormal && !h.serves(hookPreNormal):
+		state == appspub.LifecycleStateNormal:
 		return needNothing // arming
 	}
 	return needForbidden
@@ -393,12 +395,11 @@ func (s *scenario) acknowledged(n need, pod *corev1.Pod, by time.Time) error {
 	}
 	its := s.registriesOf(pod, by)
 	for _, r := range s.registries {
-		needed := n
 		if n == needIn && !slices.Contains(its, r) {
-			needed = needAbsent // the pod has left it
+			continue // the pod leaves it after that
 		}
 		for service, port := range s.services {
-			if err := s.acknowledgedBy(r, needed, pod, service, port, by); err != nil {
+			if err := s.acknowledgedBy(r, n, pod, service, port, by); err != nil {
 				return fmt.Errorf("registry %s: %w", r.name, err)
 			}
 		}

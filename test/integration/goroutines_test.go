@@ -60,7 +60,7 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 	config := func(timeout string) configuration {
 		c := defaultConfiguration("", name).withRegistries([]string{onlyRegistry, leased}, env.registry)
 		sections := c["registries"].(map[string]any)
-		sections[leased] = map[string]any{"driver": "etcd", "endpoint": etcd.URL(), "options": map[string]any{"lease": "2s"}}
+		sections[leased] = map[string]any{"driver": "etcd", "endpoint": etcd.URL(), "options": map[string]any{"lease": "60s"}}
 		for _, section := range sections {
 			section.(map[string]any)["timeout"] = timeout
 		}

@@ -586,9 +586,9 @@ func kruiseGoesAway(s *scenario, bare *cluster.Cluster) {
 // watchExpires: the manager's watches end, pods come and go, and etcd forgets where the watches stood. The manager lists
 // what there is, and misses nothing.
 func watchExpires(s *scenario, bare *cluster.Cluster) {
-	pod, let := s.Pods()[0], s.manager.proxy.CutWatches()
-	s.must(s.k8s.Delete(s.Context(), pod.DeepCopy(), client.GracePeriodSeconds(0)))
-	s.PatchPod(s.Pods()[0], `{"metadata":{"annotations":{"example.org/touched":"true"}}}`)
+	pods, let := s.Pods(), s.manager.proxy.CutWatches()
+	s.must(s.k8s.Delete(s.Context(), pods[0].DeepCopy(), client.GracePeriodSeconds(0)))
+	s.PatchPod(pods[1], `{"metadata":{"annotations":{"example.org/touched":"true"}}}`)
 	s.must(bare.Compact(s.Context()))
 	s.restartAPIServer(bare)
 	let()

@@ -175,15 +175,17 @@ func TestNoSecretIsTold(t *testing.T) {
 	withPassword := map[string]any{"username": "rollcall", "passwordFile": mounted.Path("password")}
 	sections := map[string]any{}
 	for _, status := range []int{http.StatusFound, http.StatusBadRequest, http.StatusUnauthorized, http.StatusInternalServerError} {
-		url := blabber(t, status)
+		url, other := blabber(t, status), blabber(t, status)
 		for _, of := range []struct {
-			name, driver string
-			auth         any
+			name, driver, endpoint string
+			auth                   any
 		}{
-			{"http", "http", withToken}, {"basic", "http", withPassword}, {"consul", "consul", withToken},
-			{"nacos", "nacos", withPassword}, {"eureka", "eureka", withPassword},
+			{"http", "http", url, withToken}, {"basic", "http", other, withPassword}, {"consul", "consul", url, withToken},
+			{"nacos", "nacos", url, withPassword}, {"eureka", "eureka", url, withPassword},
 		} {
-			sections[fmt.Sprintf("%s-%d", of.name, status)] = map[string]any{"driver": of.driver, "endpoint": url, "auth": of.auth}
+			sections[fmt.Sprintf("%s-%d", of.name, status)] = map[string]any{
+				"driver": of.driver, "endpoint": of.endpoint, "auth": of.auth,
+			}
 		}
 	}
 	for driver, endpoint := range map[string]string{ // which do not speak HTTP/1
