@@ -97,6 +97,7 @@ func (c Change) Check() error {
 	switch c.State {
 	case InService, OutOfService, Absent:
 		return nil
+	case Foreign: // it is what others say
 	}
 	return Terminal(fmt.Errorf("changing %s at %s to state %q: write %s, %s or %s",
 		c.Instance.Service, c.Instance.Endpoint(), c.State, InService, OutOfService, Absent))
@@ -111,6 +112,7 @@ func (c Change) Make(ctx context.Context, reg Registry) error {
 		return reg.FailOver(ctx, c.Instance)
 	case Absent:
 		return reg.Deregister(ctx, c.Instance)
+	case Foreign:
 	}
 	return c.Check()
 }

@@ -39,7 +39,7 @@ func run(out io.Writer, args []string) error {
 	case len(args) > 1 && args[0] == "sum":
 		return sum(out, args[1:])
 	default:
-		return errors.New("no command: write failed FILE..., or sum FILE=FLOOR...")
+		return errors.New("no command: write failed FILE, or sum FILE=FLOOR, with one file or several")
 	}
 }
 

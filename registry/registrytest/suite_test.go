@@ -118,7 +118,7 @@ func TestADriverWithTheLeastPasses(t *testing.T) {
 			"ConcurrentBatches", "ConcurrentTakeoverInBatch",
 		},
 		"ForeignEntries: the harness has no Foreign": {"ForeignEntryShows", "ForeignEntryElsewhere"},
-		"Closing: the wrapper holds nothing open": {"CloseLeavesEntries", "CloseSparesOtherDrivers"},
+		"Closing: the wrapper holds nothing open":    {"CloseLeavesEntries", "CloseSparesOtherDrivers"},
 		"Restart: the memory registry ends with its process": {
 			"RestartIsOutlived", "RestartKeepsEntries", "RestartIsNoticedByHeartbeat",
 		},

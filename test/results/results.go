@@ -82,7 +82,7 @@ func Read(in io.Reader) ([]*Package, error) {
 		}
 		if last {
 			byPath := func(a, b *Package) int { return cmp.Compare(a.Path, b.Path) }
-			return slices.SortedFunc(maps.Values(all), byPath), nil //nolint:nilerr // the end of the file is no error
+			return slices.SortedFunc(maps.Values(all), byPath), nil
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// Get implements [registry.Getter] with a linearizable read of the service's entries, since another's may have the address: a member answers only after it has made sure, with a majority,
-// that it has applied all that was acknowledged before.
+// Get implements [registry.Getter] with a linearizable read of the service's entries, since another's may have the address:
+// a member answers only after it has made sure, with a majority, that it has applied all that was acknowledged before.
 func (r *Registry) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
 	state, err := r.state(ctx, in)
 	if err != nil {
