@@ -3,6 +3,7 @@ package consul
 import (
 	"context"
 	"fmt"
+	"path"
 	"strings"
 
 	"github.com/hashicorp/consul/api"
@@ -45,6 +46,9 @@ func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.St
 // isForeign reports whether clients are given the address by a service that no Rollcall has written: an agent's, say, whose
 // address is its node's where it has none. What the token may not see is not counted.
 func (r *Registry) isForeign(ctx context.Context, in registry.Instance) (bool, error) {
+	if path.Clean("/"+in.Service) != "/"+in.Service {
+		return false, nil // the endpoint takes no such name, and no agent registers one
+	}
 	e := &exchange{scoped: true}
 	q := &api.QueryOptions{RequireConsistent: true, Filter: fmt.Sprintf("Service.Port == %d and %q not in Service.Meta and "+
 		"(Service.Address == %s or Service.Address == \"\" and Node.Address == %[3]s)",

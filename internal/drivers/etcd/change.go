@@ -174,7 +174,9 @@ func see(changes []*change, answer *clientv3.TxnResponse) {
 		}
 		c.seen = nil
 		kvs := answer.Responses[i].GetResponseRange().GetKvs()
-		c.foreign = len(kvs) > 0 && isForeign(kvs[0])
+		if len(kvs) > 0 {
+			_, _, c.foreign = foreignAddress(kvs[0])
+		}
 		if len(kvs) > 0 && owns(c.Instance, kvs[0]) {
 			c.seen = kvs[0]
 		}

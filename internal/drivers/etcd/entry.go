@@ -58,20 +58,27 @@ func (t target) decode(kv *mvccpb.KeyValue) (registry.Instance, bool) {
 // foreign returns the instance that clients are given by an entry which no Rollcall has written, whatever its key is below
 // the service's target.
 func (t target) foreign(kv *mvccpb.KeyValue) (registry.Instance, bool) {
+	host, port, found := foreignAddress(kv)
+	service, below := t.service(string(kv.GetKey()))
+	return registry.Instance{Service: service, Address: host, Port: port}, found && below
+}
+
+// foreignAddress returns the address that clients are given by an entry which no Rollcall has written. What they can't read
+// gives them none.
+func foreignAddress(kv *mvccpb.KeyValue) (host string, port int, found bool) {
 	var v struct {
 		Op   uint8  `json:"Op"`   //nolint:tagliatelle // the names are etcd's
 		Addr string `json:"Addr"` //nolint:tagliatelle // the names are etcd's
 	}
 	if json.Unmarshal(kv.GetValue(), &v) != nil || v.Op != 0 || !isForeign(kv) {
-		return registry.Instance{}, false
+		return "", 0, false
 	}
-	host, port, err := net.SplitHostPort(v.Addr)
+	host, written, err := net.SplitHostPort(v.Addr)
 	if err != nil {
-		return registry.Instance{}, false
+		return "", 0, false
 	}
-	number, err := strconv.Atoi(port)
-	service, below := t.service(string(kv.GetKey()))
-	return registry.Instance{Service: service, Address: host, Port: number}, err == nil && below
+	port, err = strconv.Atoi(written)
+	return host, port, err == nil
 }
 
 // isForeign holds for an entry without the mark of any Rollcall.

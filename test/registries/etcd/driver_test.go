@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -148,13 +149,17 @@ func TestEntriesOfNobodyWeKnow(t *testing.T) {
 	s := shared.Use(t)
 	d := newDriver(t, withOptions(config(t, s), `{"lease": "5m"}`))
 	c := connect(t, s, "", "")
-	for name, content := range map[string]string{
-		"another writer's": `{"Op":0,"Addr":"10.0.0.1:80","Metadata":"v1"}`,
-		"without metadata": `{"Op":0,"Addr":"10.0.0.1:80","Metadata":null}`,
-		"an object":        `{"Op":0,"Addr":"10.0.0.1:80","Metadata":{"a":{"b":1}}}`,
-		"not JSON":         "\xff",
-		"empty":            "",
+	for name, tc := range map[string]struct {
+		content string
+		given   bool // to clients
+	}{
+		"another writer's": {`{"Op":0,"Addr":"10.0.0.1:80","Metadata":"v1"}`, true},
+		"without metadata": {`{"Op":0,"Addr":"10.0.0.1:80","Metadata":null}`, true},
+		"an object":        {`{"Op":0,"Addr":"10.0.0.1:80","Metadata":{"a":{"b":1}}}`, true},
+		"not JSON":         {"\xff", false},
+		"empty":            {"", false},
 	} {
+		content := tc.content
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			in := pod("10.0.0.1", 80)
@@ -162,8 +167,11 @@ func TestEntriesOfNobodyWeKnow(t *testing.T) {
 			if _, err := c.Put(t.Context(), key, content); err != nil {
 				t.Fatal(err)
 			}
-			call(t, d.FailOver, in)
-			call(t, d.Deregister, in)
+			for _, removes := range []func(context.Context, registry.Instance) error{d.FailOver, d.Deregister} {
+				if err := removes(t.Context(), in); registry.IsForeignEntry(err) != tc.given || err != nil && !tc.given {
+					t.Errorf("taking it out: got %v, want an error of a foreign entry: %t", err, tc.given)
+				}
+			}
 			if got := value(t, c, key); got != content {
 				t.Errorf("after calls that take out, the entry is %q, want %q", got, content)
 			}
@@ -382,6 +390,7 @@ func expectList(t *testing.T, d registry.Lister, want ...registry.Instance) {
 		}
 	}
 	got, err := d.List(t.Context(), want[0].Cluster)
+	got = slices.DeleteFunc(got, func(e registry.Entry) bool { return e.State == registry.Foreign }) // another test's
 	if diff := cmp.Diff(entries, got, cmpopts.EquateEmpty()); err != nil || diff != "" {
 		t.Errorf("listing: %v (-want +got):\n%s", err, diff)
 	}
