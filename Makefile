@@ -24,7 +24,7 @@ RESULTS := bin/results
 GOTESTSUM := $(TOOL) gotestsum --format-hide-empty-pkg --hide-summary=skipped
 # The order in which the tests of a package run: the seed of an earlier run, or a new one.
 SHUFFLE ?= on
-GOTEST := $(if $(RACE),env CGO_ENABLED=1) go test -json $(RACE) -shuffle=$(SHUFFLE)
+GOTEST := $(if $(RACE),env CGO_ENABLED=1) go test -json $(RACE) -shuffle=on -timeout=20m
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -123,8 +123,9 @@ test-repeat: check-race ## Run unit tests and scenarios N times (default 20) wit
 .PHONY: test-unit
 test-unit: check-race ## Run the tests that need no cluster.
 	@mkdir -p $(RESULTS)
-	$(GOTESTSUM) --format pkgname --jsonfile $(RESULTS)/unit.json --raw-command -- \
-		$(GOTEST) $$(go list ./... | grep -v /test/)
+	$(GOTESTSUM) --format pkgname --jsonfile $(RESULTS)/unit.json --raw-command -- bash -ec '\
+		$(GOTEST) $(shell go list ./... | grep -v /test/ | tr "\n" " "); \
+		$(if $(RACE),go test -json -run TestEveryInput ./internal/lifecycle)'
 
 .PHONY: test-outoftree
 test-outoftree: check-race ## Build a manager of another module with a driver of its own, and run the suite on that.

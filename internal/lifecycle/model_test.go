@@ -12,7 +12,7 @@ import (
 const (
 	modelWalks = 600
 	// mutantWalks are so many that each mutant is found several times over.
-	mutantWalks = 3000
+	mutantWalks = 2000
 	modelSteps  = 120
 	// envSeed replays one walk: ROLLCALL_MODEL_SEED=17 go test -run TestModel -v. envWalks asks for more of them.
 	envSeed  = "ROLLCALL_MODEL_SEED"
