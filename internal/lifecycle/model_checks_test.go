@@ -95,8 +95,8 @@ func (w *world) checkAssert(p *modelPod, h Hook, seen, before, after *corev1.Pod
 	}
 }
 
-// checkInService: a hook with a handler of ours was passed, and the pod had no mishap since we asserted it, nor a call that
-// rests on a view which lags.
+// checkInService: a pod has passed a hook with a handler that Rollcall owns, without a mishap since the assertion and
+// without a call that rests on a stale view.
 func (w *world) checkInService(p *modelPod, what string, hook *appspub.LifecycleHook) {
 	if len(ours(hook)) > 0 && !p.disturbed && !p.unwritten && !w.registry.inService(p.uid) {
 		w.violatef("I2: %s with %s, which is not in rotation", what, p.uid)
