@@ -4,13 +4,13 @@ package builtin
 
 import (
 	"github.com/rollcall-dev/rollcall/cmd/app"
-	"github.com/rollcall-dev/rollcall/internal/drivers/consul"
-	"github.com/rollcall-dev/rollcall/internal/drivers/etcd"
-	"github.com/rollcall-dev/rollcall/internal/drivers/eureka"
-	httpregistry "github.com/rollcall-dev/rollcall/internal/drivers/http"
-	"github.com/rollcall-dev/rollcall/internal/drivers/memory"
-	"github.com/rollcall-dev/rollcall/internal/drivers/nacos"
-	"github.com/rollcall-dev/rollcall/internal/drivers/zookeeper"
+	"github.com/rollcall-dev/rollcall/registry/consul"
+	"github.com/rollcall-dev/rollcall/registry/etcd"
+	"github.com/rollcall-dev/rollcall/registry/eureka"
+	httpregistry "github.com/rollcall-dev/rollcall/registry/http"
+	"github.com/rollcall-dev/rollcall/registry/memory"
+	"github.com/rollcall-dev/rollcall/registry/nacos"
+	"github.com/rollcall-dev/rollcall/registry/zookeeper"
 )
 
 // Registries adds every driver of this repository under the name that its page in docs/drivers has.

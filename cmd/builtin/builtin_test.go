@@ -11,11 +11,11 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/rollcall-dev/rollcall/internal/drivers/consul"
-	"github.com/rollcall-dev/rollcall/internal/drivers/eureka"
-	httpregistry "github.com/rollcall-dev/rollcall/internal/drivers/http"
-	"github.com/rollcall-dev/rollcall/internal/drivers/nacos"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/consul"
+	"github.com/rollcall-dev/rollcall/registry/eureka"
+	httpregistry "github.com/rollcall-dev/rollcall/registry/http"
+	"github.com/rollcall-dev/rollcall/registry/nacos"
 )
 
 // TestMain fails where a goroutine is left when all tests are done.

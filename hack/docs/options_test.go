@@ -21,7 +21,7 @@ func TestEveryDriverHasAPageWithItsOptions(t *testing.T) {
 		if !ok {
 			return
 		}
-		_, name, ok := strings.Cut(strings.Trim(path.Path.Value, `"`), "/internal/drivers/")
+		_, name, ok := strings.Cut(strings.Trim(path.Path.Value, `"`), "/registry/")
 		if !ok {
 			return
 		}
@@ -29,7 +29,7 @@ func TestEveryDriverHasAPageWithItsOptions(t *testing.T) {
 		page, err := os.ReadFile(filepath.Join(driverPages, name+".md"))
 		if err != nil {
 			t.Errorf("driver %s: %v", name, err)
-		} else if want := optionsBegin + "internal/drivers/" + name + " -->\n"; !strings.Contains(string(page), want) {
+		} else if want := optionsBegin + "registry/" + name + " -->\n"; !strings.Contains(string(page), want) {
 			t.Errorf("the page of driver %s has no line %q", name, want)
 		}
 	})
@@ -127,9 +127,9 @@ func TestAnOptionThatTheReaderCannotUse(t *testing.T) {
 
 func TestAPageIsFilledBetweenItsMarks(t *testing.T) {
 	t.Parallel()
-	const begin, end = "<!-- options: internal/drivers/acme -->\n", "<!-- /options -->\n"
+	const begin, end = "<!-- options: registry/acme -->\n", "<!-- /options -->\n"
 	fill := func(folder string) (string, error) {
-		if folder != "internal/drivers/acme" {
+		if folder != "registry/acme" {
 			return "", errors.New("asked for " + folder)
 		}
 		return "NEW\n", nil
@@ -143,7 +143,7 @@ func TestAPageIsFilledBetweenItsMarks(t *testing.T) {
 		"not closed":  {"the rest of the page would be lost", "# A\n" + begin + "more\n", "", "write \"<!-- /options -->\" after"},
 		"not opened":  {"it says where nothing begins", "# A\n" + end, "", "where no options begin"},
 		"opened anew": {"one of them was not closed", begin + begin + end, "", "has no end"},
-		"no driver":   {"a typo in the folder", "<!-- options: internal/drivers/acne -->\n" + end, "", "asked for internal/drivers/acne"},
+		"no driver":   {"a typo in the folder", "<!-- options: registry/acne -->\n" + end, "", "asked for registry/acne"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -160,7 +160,7 @@ func TestAPageIsFilledBetweenItsMarks(t *testing.T) {
 
 func TestAFolderWithoutCodeIsAnError(t *testing.T) {
 	t.Parallel()
-	if got, err := optionsOf("internal/drivers/acne"); err == nil || !strings.Contains(err.Error(), "no Go code") {
+	if got, err := optionsOf("registry/acne"); err == nil || !strings.Contains(err.Error(), "no Go code") {
 		t.Errorf("got %q, %v, want an error", got, err)
 	}
 }

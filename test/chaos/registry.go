@@ -21,9 +21,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rollcall-dev/rollcall/internal/drivers/http/httpserver"
-	"github.com/rollcall-dev/rollcall/internal/drivers/memory"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/http/httpserver"
+	"github.com/rollcall-dev/rollcall/registry/memory"
 )
 
 const (

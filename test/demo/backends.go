@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rollcall-dev/rollcall/internal/drivers/http/httpserver"
-	"github.com/rollcall-dev/rollcall/internal/drivers/memory"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/http/httpserver"
+	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/test/registries"
 	"github.com/rollcall-dev/rollcall/test/registries/consul"
 	"github.com/rollcall-dev/rollcall/test/registries/etcd"

@@ -18,9 +18,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/rollcall-dev/rollcall/internal/drivers/http/httpserver"
-	"github.com/rollcall-dev/rollcall/internal/drivers/memory"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/http/httpserver"
+	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 )
 

@@ -14,8 +14,8 @@ import (
 
 	"github.com/rollcall-dev/rollcall/cmd/app"
 	"github.com/rollcall-dev/rollcall/cmd/builtin"
-	httpregistry "github.com/rollcall-dev/rollcall/internal/drivers/http"
 	"github.com/rollcall-dev/rollcall/registry"
+	httpregistry "github.com/rollcall-dev/rollcall/registry/http"
 )
 
 // heartbeatInterval is a third of the lease that the server gives.

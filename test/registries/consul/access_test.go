@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	driver "github.com/rollcall-dev/rollcall/internal/drivers/consul"
 	"github.com/rollcall-dev/rollcall/registry"
+	driver "github.com/rollcall-dev/rollcall/registry/consul"
 	"github.com/rollcall-dev/rollcall/test/pki"
 	"github.com/rollcall-dev/rollcall/test/registries"
 	"github.com/rollcall-dev/rollcall/test/registries/consul"

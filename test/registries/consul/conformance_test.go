@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	driver "github.com/rollcall-dev/rollcall/internal/drivers/consul"
 	"github.com/rollcall-dev/rollcall/registry"
+	driver "github.com/rollcall-dev/rollcall/registry/consul"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/registries"
 	"github.com/rollcall-dev/rollcall/test/registries/consul"

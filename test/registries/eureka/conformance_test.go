@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	driver "github.com/rollcall-dev/rollcall/internal/drivers/eureka"
 	"github.com/rollcall-dev/rollcall/registry"
+	driver "github.com/rollcall-dev/rollcall/registry/eureka"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/registries"
 	"github.com/rollcall-dev/rollcall/test/registries/eureka"

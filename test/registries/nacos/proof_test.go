@@ -16,8 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	driver "github.com/rollcall-dev/rollcall/internal/drivers/nacos"
 	"github.com/rollcall-dev/rollcall/registry"
+	driver "github.com/rollcall-dev/rollcall/registry/nacos"
 	"github.com/rollcall-dev/rollcall/test/registries"
 	"github.com/rollcall-dev/rollcall/test/registries/nacos"
 )

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	driver "github.com/rollcall-dev/rollcall/internal/drivers/zookeeper"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	driver "github.com/rollcall-dev/rollcall/registry/zookeeper"
 	"github.com/rollcall-dev/rollcall/test/registries"
 	"github.com/rollcall-dev/rollcall/test/registries/zookeeper"
 )
@@ -491,7 +491,7 @@ func TestCloseLeavesNothingBehind(t *testing.T) { //nolint:paralleltest // it co
 		stacks := make([]byte, 1<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
 		for stack := range strings.SplitSeq(string(stacks), "\n\n") {
-			if strings.Contains(stack, "drivers/zookeeper.") || strings.Contains(stack, "go-zookeeper/zk.") {
+			if strings.Contains(stack, "registry/zookeeper.") || strings.Contains(stack, "go-zookeeper/zk.") {
 				return "this goroutine is still there:\n" + stack
 			}
 		}

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rollcall-dev/rollcall/internal/drivers/etcd"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/etcd"
 )
 
 func TestConfig(t *testing.T) {

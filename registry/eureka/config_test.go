@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rollcall-dev/rollcall/internal/drivers/eureka"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/eureka"
 )
 
 const good = "https://eureka.example.com:8761/eureka"

@@ -16,8 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/rollcall-dev/rollcall/internal/drivers/nacos"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/nacos"
 )
 
 const meta = `metadata={"note":"a+b %%41 ü🦆","rollcall-cluster":"test","rollcall-namespace":"shop","rollcall-pod":"web-1",` +

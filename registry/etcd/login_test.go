@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/rollcall-dev/rollcall/internal/drivers/etcd"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/etcd"
 )
 
 // fakeServer is what an etcd does with tokens, and writes down what it is asked. What etcd itself makes of passwords and

@@ -25,7 +25,7 @@ func TestTheDocumentedServer(t *testing.T) {
 	if err != nil {
 		t.Skipf("the example in docs/drivers/http.md is not run: %v", err)
 	}
-	script := writeFile(t, "server.py", codeBlock(t, "../../../docs/drivers/http.md", "python"))
+	script := writeFile(t, "server.py", codeBlock(t, "../../docs/drivers/http.md", "python"))
 	example := &exampleServer{python: python, script: script}
 	example.start(t)
 	t.Cleanup(func() {

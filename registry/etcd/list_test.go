@@ -13,8 +13,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 
-	"github.com/rollcall-dev/rollcall/internal/drivers/etcd"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/etcd"
 )
 
 // pagedServer has more entries than one page, and at its own pace moves on to another revision after each request.

@@ -12,8 +12,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/rollcall-dev/rollcall/internal/drivers/nacos"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/nacos"
 )
 
 // fake answers as the documents say that Nacos does, and writes down what it was asked. The real servers are in

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rollcall-dev/rollcall/internal/drivers/nacos"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/nacos"
 )
 
 func TestNewNamesTheFieldThatIsWrong(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 )
 
-const documentPath = "../../../docs/http-registry.openapi.yaml"
+const documentPath = "../../docs/http-registry.openapi.yaml"
 
 // document is the protocol as it is documented, for holding traffic against it.
 type document struct {

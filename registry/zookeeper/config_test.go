@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rollcall-dev/rollcall/internal/drivers/zookeeper"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/zookeeper"
 )
 
 func writeFile(t *testing.T, name, content string) string {

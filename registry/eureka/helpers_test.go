@@ -11,8 +11,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/rollcall-dev/rollcall/internal/drivers/eureka"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/eureka"
 )
 
 const password = "hunter2-pässword"

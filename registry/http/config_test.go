@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	httpregistry "github.com/rollcall-dev/rollcall/internal/drivers/http"
 	"github.com/rollcall-dev/rollcall/registry"
+	httpregistry "github.com/rollcall-dev/rollcall/registry/http"
 )
 
 func TestNewNamesTheFieldThatIsWrong(t *testing.T) {

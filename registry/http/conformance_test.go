@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
-	httpregistry "github.com/rollcall-dev/rollcall/internal/drivers/http"
-	"github.com/rollcall-dev/rollcall/internal/drivers/http/httpserver"
-	"github.com/rollcall-dev/rollcall/internal/drivers/memory"
 	"github.com/rollcall-dev/rollcall/registry"
+	httpregistry "github.com/rollcall-dev/rollcall/registry/http"
+	"github.com/rollcall-dev/rollcall/registry/http/httpserver"
+	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/pki"
 )
