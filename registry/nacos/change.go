@@ -111,11 +111,15 @@ func (r *Registry) failOver(ctx context.Context, in registry.Instance) error {
 
 func (r *Registry) deregister(ctx context.Context, in registry.Instance) error {
 	before, err := r.read(ctx, in)
-	if err == nil && before.isForeign() {
-		err = errForeign()
-	}
-	if err != nil || !before.isOwn(in) {
+	switch {
+	case err != nil:
 		return err
+	case before == nil:
+		return r.forget(ctx, in) // the call that removed it may have failed at that, or ended before it
+	case before.isForeign():
+		return errForeign()
+	case !before.isOwn(in):
+		return nil
 	}
 	tries := 0
 	write := func() error {
@@ -130,6 +134,10 @@ func (r *Registry) deregister(ctx context.Context, in registry.Instance) error {
 		return !h.isOwn(in)
 	})
 	switch {
+	case registry.IsForeignEntry(err) && left.stamp().state() == registry.InService:
+		// Without our mark it is listed as what it is, and stays so when the pod is gone. One that is out of service keeps
+		// what holds it there.
+		return errors.Join(err, r.forget(ctx, in))
 	case err != nil:
 		return err
 	case left.isForeign():
@@ -148,9 +156,9 @@ func errForeign() error {
 	return registry.ForeignEntry(errors.New("readers are given an instance at this address that somebody else has registered"))
 }
 
-// forget undoes what PUT has set at an address where there is no entry any more. Else whoever has it next, an application
-// that registers itself say, begins with the enabled and the mark of a pod that is gone. It follows the removal: before
-// that, it would put the pod in service.
+// forget undoes what PUT has set at an address where there is no entry of the pod's any more. Else whoever has it next, an
+// application that registers itself say, begins with the enabled and the mark of a pod that is gone. It follows the
+// removal: before that, it would put the pod in service.
 func (r *Registry) forget(ctx context.Context, in registry.Instance) error {
 	in.Weight = 0
 	form := r.identity(in)

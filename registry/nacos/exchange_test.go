@@ -91,7 +91,7 @@ func wanted(version string) []string {
 		look,
 		look, "PUT " + ns + "/instance " + fmt.Sprintf(form, false, "OutOfService"), look,
 		look, "DELETE " + ns + "/instance " + at, look, "PUT " + ns + "/instance " + forget,
-		look,
+		look, "PUT " + ns + "/instance " + forget,
 		"GET " + list + " groupName=DEFAULT_GROUP groupNameParam=DEFAULT_GROUP namespaceId=public pageNo=1 pageSize=1000000 withInstances=true",
 	}
 	if version != "v2" { // that was said, not found
@@ -293,6 +293,35 @@ func TestNothingIsLeftBehind(t *testing.T) {
 				t.Errorf("it left %v behind, want it enabled and without metadata", left)
 			}
 		})
+	}
+}
+
+// The last request of a removal fails, and then the process dies: another one makes the call again.
+func TestARemovalThatFailedAtTheEndIsCompleted(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, "v3")
+	d := at(t, f.URL, `{}`)
+	for _, call := range []func(context.Context, registry.Instance) error{d.Register, d.FailOver} {
+		if err := call(t.Context(), web(1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
+		if !strings.HasPrefix(path, "PUT ") {
+			return false
+		}
+		f.problem(w, http.StatusInternalServerError, 30000, "server error")
+		return true
+	})
+	if err := d.Deregister(t.Context(), web(1)); err == nil {
+		t.Fatal("Deregister: got none of the error of its last request")
+	}
+	f.meddle(nil)
+	if err := at(t, f.URL, `{}`).Deregister(t.Context(), web(1)); err != nil {
+		t.Fatal(err)
+	}
+	if left := f.put["10.0.0.1 80"]; left.Get("enabled") != "true" || left.Get("metadata") != "{}" {
+		t.Errorf("it left %v behind, want it enabled and without metadata", left)
 	}
 }
 

@@ -1,6 +1,7 @@
 package nacos_test
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strings"
@@ -28,8 +29,10 @@ func TestAnApplicationBesideUs(t *testing.T) {
 	if err := d.Deregister(t.Context(), web(1)); !registry.IsForeignEntry(err) {
 		t.Errorf("Deregister: got error %v, want that somebody else's entry is there: readers are given the address", err)
 	}
+	if left := f.put["10.0.0.1 80"]; left.Get("enabled") != "true" || left.Get("metadata") != "{}" {
+		t.Errorf("it left %v on the application's entry, want it enabled and without our mark", left)
+	}
 
-	// What was set for the address has been forgotten.
 	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
 		if path == "GET /v1/ns/instance" {
 			f.bare(w, map[string]any{"ip": "10.0.0.1", "port": 80, "enabled": true, "healthy": true})
@@ -55,5 +58,30 @@ func TestAnApplicationBesideUs(t *testing.T) {
 	state, err := d.Get(t.Context(), web(1))
 	if err != nil || state != registry.Foreign {
 		t.Errorf("Get: got %q, %v; want %q", state, err, registry.Foreign)
+	}
+}
+
+// TestAnApplicationThatIsHeldOut has failed over the application's entry with ours. What holds it out of service stays set.
+func TestAnApplicationThatIsHeldOut(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, "v1")
+	d := at(t, f.URL, `{"ephemeral": true}`)
+	for _, call := range []func(context.Context, registry.Instance) error{d.Register, d.FailOver} {
+		if err := call(t.Context(), web(1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
+		if strings.HasPrefix(path, "DELETE ") {
+			f.bare(w, "ok")
+			return true
+		}
+		return false
+	})
+	if err := d.Deregister(t.Context(), web(1)); !registry.IsForeignEntry(err) {
+		t.Errorf("Deregister: got error %v, want that somebody else's entry is there", err)
+	}
+	if left := f.put["10.0.0.1 80"]; left.Get("enabled") != "false" {
+		t.Errorf("it left %v, want it out of service: clients would be sent to the pod again", left)
 	}
 }
