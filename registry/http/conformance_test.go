@@ -77,6 +77,8 @@ func harness(cfg registry.Config, wrong registry.Auth, restart func(registrytest
 			registrytest.Probing:    "an acknowledgement means that clients are given the instance",
 			registrytest.Heartbeats: "nothing expires",
 			registrytest.Batching:   "the protocol has no batches",
+
+			registrytest.ForeignEntries: "the protocol has one entry at each service, address and port",
 		},
 	}
 }

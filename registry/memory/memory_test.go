@@ -32,6 +32,7 @@ func TestConformance(t *testing.T) {
 		Lacks: map[registrytest.Capability]string{
 			registrytest.Probing:          "clients are given what is registered at once",
 			registrytest.Heartbeats:       "nothing expires",
+			registrytest.ForeignEntries:   "no application can write into it, and there is one entry at each service, address and port",
 			registrytest.Closing:          "it holds nothing open",
 			registrytest.Unreachable:      "there is nothing between the driver and the registry",
 			registrytest.Refusing:         "it refuses nothing",

@@ -183,6 +183,41 @@ func TestWhatIsNotOurs(t *testing.T) {
 	}
 }
 
+func TestWhatIsForeign(t *testing.T) {
+	t.Parallel()
+	const plain = `"name":"web","id":"a","address":"10.0.0.1","port":8080,"serviceType":"DYNAMIC"`
+	const spring = `"payload":{"@class":"` + springClass + `","metadata":{"instance_status":"`
+	ours, err := Options{}.encode(sample(), registry.InService, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		reason, raw string
+		want        bool
+	}{
+		"Curator's, with no payload": {"the plain case", `{` + plain + `,"payload":null}`, true},
+		"Curator's, with a payload":  {"a payload may be anything", `{` + plain + `,"payload":["a"]}`, true},
+		"enabled":                    {"Curator writes it where asked", `{` + plain + `,"enabled":true}`, true},
+		"disabled":                   {"Curator's provider leaves it out", `{` + plain + `,"enabled":false}`, false},
+		"Spring's that is up":        {"Spring's load balancer gives it", `{` + plain + `,` + spring + `up"}}}`, true},
+		"Spring's that is out":       {"Spring's load balancer leaves it out", `{` + plain + `,` + spring + `OUT_OF_SERVICE"}}}`, false},
+		"another Rollcall's":         {"a pod of another cluster may have it next", string(ours), false},
+		"of a TLS port only":         {"no pod has port 0", `{"name":"web","address":"10.0.0.1","sslPort":8443}`, false},
+		"without an address":         {"it is at no pod's", `{"name":"web","port":8080}`, false},
+		"nothing":                    {"others may keep what they like there", ``, false},
+		"a list":                     {"the same", `[]`, false},
+	} {
+		e, got := decodeForeign("web", []byte(tc.raw))
+		want := registry.Entry{}
+		if tc.want {
+			want.Instance, want.State = registry.Instance{Service: "web", Address: "10.0.0.1", Port: 8080}, registry.Foreign
+		}
+		if diff := cmp.Diff(want, e); got != tc.want || diff != "" {
+			t.Errorf("%s: foreign: %t, want %t (-want +got):\n%s\nreason: %s", name, got, tc.want, diff, tc.reason)
+		}
+	}
+}
+
 // The entry is where it is: what it says of its own place is of no matter.
 func TestThePlaceIsTheTruth(t *testing.T) {
 	t.Parallel()

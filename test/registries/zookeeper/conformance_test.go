@@ -45,6 +45,9 @@ func harness(t *testing.T, s *zookeeper.Server, cfg registry.Config) registrytes
 				Options:  cfg.Options,
 			})
 		},
+		Foreign: func(t registrytest.T, at registry.Instance) func() {
+			return registerItself(t, connect(t, s.Endpoint), "/services", at)
+		},
 		Restart: func(t registrytest.T) {
 			if err := s.Restart(t.Context()); err != nil {
 				t.Fatalf("%v", err)
@@ -112,9 +115,13 @@ func TestConformanceWithDigestAndChroot(t *testing.T) {
 	t.Parallel()
 	s := use(t, zookeeper.Options{})
 	create(t, connect(t, s.Endpoint), "/platform/discovery", openACL())
-	registrytest.Run(t, removing(persistent(harness(t, s, registry.Config{
+	h := removing(persistent(harness(t, s, registry.Config{
 		Endpoint: s.Endpoint + "/platform/discovery",
 		Auth:     registry.Auth{Username: user, PasswordFile: writeFile(t, "password", password+"\n")},
 		Options:  options("base", "/"),
-	}))))
+	})))
+	h.Foreign = func(t registrytest.T, at registry.Instance) func() {
+		return registerItself(t, connect(t, s.Endpoint, user+":"+password), "/platform/discovery", at)
+	}
+	registrytest.Run(t, h)
 }

@@ -1,11 +1,14 @@
 package zookeeper_test
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/registries/zookeeper"
@@ -221,7 +224,7 @@ func TestEntriesAreWrittenAsCuratorWritesThem(t *testing.T) {
 	}
 }
 
-// What Curator's own users have registered is neither listed nor touched.
+// What Curator's own users have registered is listed as theirs, and not touched.
 func TestCuratorsOwnAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	s := shared.Use(t)
@@ -231,30 +234,46 @@ func TestCuratorsOwnAreLeftAlone(t *testing.T) {
 	in := pod(1)
 	in.Address, in.Port = "192.0.2.1", 80 // that of Curator's own instance
 	must(t, d.Register(t.Context(), in))
-	written := reader.Register("web", "of-its-own")
-	alone := reader.Register("alone", "of-its-own")
-	for _, call := range []func() error{
-		func() error { return d.Register(t.Context(), in) },
-		func() error { return d.FailOver(t.Context(), in) },
-		func() error { return d.Deregister(t.Context(), in) },
-	} {
-		must(t, call())
-		entries, err := d.List(t.Context(), in.Cluster)
-		must(t, err)
-		for _, e := range entries {
-			if e.Service != in.Service || e.UID != in.UID {
-				t.Errorf("List gives %+v, which is not ours", e)
-			}
-		}
+	written := map[string]string{}
+	var theirs []registry.Entry
+	for _, service := range []string{in.Service, "alone"} {
+		written[base+"/"+service+"/of-its-own"] = reader.Register(service, "of-its-own")
+		at := registry.Instance{Service: service, Address: in.Address, Port: in.Port}
+		theirs = append(theirs, registry.Entry{Instance: at, State: registry.Foreign})
 	}
 	conn := connect(t, s.Endpoint)
-	for path, want := range map[string]string{"/web/of-its-own": written, "/alone/of-its-own": alone} {
-		eventually(t, func() string {
-			if got, _, err := conn.Get(base + path); err != nil || string(got) != want {
-				return fmt.Sprintf("%s is %s, %v; want what Curator has written: %s", path, got, err, want)
-			}
-			return ""
+	for _, step := range []struct {
+		call func(context.Context, registry.Instance) error
+		ours []registry.Entry
+	}{
+		{d.Register, []registry.Entry{{Instance: in, State: registry.InService}}},
+		{d.FailOver, nil},
+		{d.Deregister, nil},
+	} {
+		must(t, step.call(t.Context(), in))
+		eventually(t, func() string { // Curator's entries end with its session, and it makes them again
+			entries, err := d.List(t.Context(), in.Cluster)
+			must(t, err)
+			return cmp.Diff(slices.Concat(theirs, step.ours), entries, cmpopts.SortSlices(func(a, b registry.Entry) bool {
+				return a.Service+a.UID < b.Service+b.UID
+			}))
 		})
+		for path, want := range written {
+			eventually(t, func() string {
+				got, stat, err := conn.Get(path)
+				if err != nil || string(got) != want || stat.Version != 0 {
+					return fmt.Sprintf("%s is %s, %v, %+v; want what Curator has written, as its first version: %s", path, got, err, stat, want)
+				}
+				return ""
+			})
+		}
+		for _, service := range []string{in.Service, "alone"} {
+			at := in
+			at.Service = service
+			if state, err := d.Get(t.Context(), at); err != nil || state != registry.Foreign {
+				t.Errorf("Get of %s: got %q, %v; want %q: its readers are given Curator's entry", service, state, err, registry.Foreign)
+			}
+		}
 	}
 }
 

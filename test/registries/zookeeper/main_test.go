@@ -70,16 +70,16 @@ func open(t registrytest.T, cfg registry.Config) *driver.Registry {
 }
 
 // connect makes a client beside the driver, as an operator has one.
-func connect(t *testing.T, endpoint string, logIn ...string) *zk.Conn {
+func connect(t registrytest.T, endpoint string, logIn ...string) *zk.Conn {
 	t.Helper()
 	conn, _, err := zk.Connect([]string{endpoint}, time.Minute, zk.WithLogger(silent{}))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("connecting: %v", err)
 	}
 	t.Cleanup(conn.Close)
 	for _, digest := range logIn {
 		if err := conn.AddAuth("digest", []byte(digest)); err != nil {
-			t.Fatal(err)
+			t.Fatalf("logging in: %v", err)
 		}
 	}
 	return conn
@@ -90,7 +90,7 @@ type silent struct{}
 func (silent) Printf(string, ...any) {}
 
 // create makes a node and those above it.
-func create(t *testing.T, conn *zk.Conn, path string, acl []zk.ACL) {
+func create(t registrytest.T, conn *zk.Conn, path string, acl []zk.ACL) {
 	t.Helper()
 	for i := 1; i <= len(path); i++ {
 		if i < len(path) && path[i] != '/' {
@@ -98,6 +98,25 @@ func create(t *testing.T, conn *zk.Conn, path string, acl []zk.ACL) {
 		}
 		if _, err := conn.Create(path[:i], []byte{}, zk.FlagPersistent, acl); err != nil && !errors.Is(err, zk.ErrNodeExists) {
 			t.Fatalf("creating %s: %v", path[:i], err)
+		}
+	}
+}
+
+// registerItself makes a node below base as an application with Curator does that registers itself, and returns what removes
+// it.
+func registerItself(t registrytest.T, conn *zk.Conn, base string, at registry.Instance) (remove func()) {
+	t.Helper()
+	folder, id := base+"/"+at.Service, "of-the-application-"+at.Endpoint()
+	entry := folder + "/" + id
+	create(t, conn, folder, openACL())
+	data := fmt.Appendf(nil, `{"name":%q,"id":%q,"address":%q,"port":%d,"sslPort":null,"payload":null,`+
+		`"registrationTimeUTC":1700000000000,"serviceType":"DYNAMIC","uriSpec":null}`, at.Service, id, at.Address, at.Port)
+	if _, err := conn.Create(entry, data, zk.FlagEphemeral, openACL()); err != nil {
+		t.Fatalf("creating %s: %v", entry, err)
+	}
+	return func() {
+		if err := conn.Delete(entry, 0); err != nil {
+			t.Errorf("removing %s, which was created and which others leave alone: %v", entry, err)
 		}
 	}
 }
