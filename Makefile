@@ -120,11 +120,15 @@ N ?= 20
 test-repeat: check-race ## Run unit tests and scenarios N times (default 20) with new seeds, beside a load on every core.
 	@hack/repeat.sh '$(N)'
 
+# The tests that start a control plane, and those that start registries; all others are unit tests.
+CLUSTER_TESTS := ./test/integration/... ./test/cluster/smoke/...
+UNIT_TESTS = $(shell go list ./... | grep -vE '/test/(integration|cluster/smoke|registries)(/|$$)')
+
 .PHONY: test-unit
 test-unit: check-race ## Run the tests that need no cluster.
 	@mkdir -p $(RESULTS)
 	$(GOTESTSUM) --format pkgname --jsonfile $(RESULTS)/unit.json --raw-command -- bash -ec '\
-		$(GOTEST) $(shell go list ./... | grep -v /test/ | tr "\n" " "); \
+		$(GOTEST) $(UNIT_TESTS); \
 		$(if $(RACE),go test -json -run TestEveryInput ./internal/lifecycle)'
 
 .PHONY: test-outoftree
@@ -138,7 +142,7 @@ test-outoftree: check-race ## Build a manager of another module with a driver of
 test-integration: check-race servers ## Run the scenarios on a real control plane with OpenKruise.
 	@mkdir -p $(RESULTS)
 	$(GOTESTSUM) --format testname --jsonfile $(RESULTS)/integration.json --raw-command -- \
-		$(GOTEST) -count=1 -timeout=40m -p=1 $$(go list ./test/... | grep -v /test/registries)
+		$(GOTEST) -count=1 -timeout=40m -p=1 $(CLUSTER_TESTS)
 
 # The drivers that test-registries tests; empty means all. Their results go into a file of this name.
 REGISTRIES ?=

@@ -41,19 +41,15 @@ func Patch(pod *corev1.Pod, hooks Hooks, edit Edit, record *Record) ([]byte, err
 	if len(changes) == 0 {
 		return nil, nil
 	}
-	tests := guards(pod)
-	if len(edit.Set) > 0 {
-		tests = append(tests, readyTests(pod)...)
-	}
-	patch, err := json.Marshal(append(tests, changes...))
+	patch, err := json.Marshal(append(preconditions(pod, edit), changes...))
 	if err != nil {
 		return nil, fmt.Errorf("encoding the patch: %w", err)
 	}
 	return patch, nil
 }
 
-// guards refuse the patch unless the pod is still where it was decided on.
-func guards(pod *corev1.Pod) []Operation {
+// preconditions refuse the patch unless the pod is still where it was decided on.
+func preconditions(pod *corev1.Pod, edit Edit) []Operation {
 	tests := []Operation{
 		{Op: "test", Path: "/metadata/uid", Value: pod.UID},
 		valueTest("labels", pod.Labels, appspub.LifecycleStateKey),
@@ -62,6 +58,9 @@ func guards(pod *corev1.Pod) []Operation {
 	if pod.DeletionTimestamp == nil {
 		// A delete moves neither the state nor Kruise's timestamp.
 		tests = append(tests, Operation{Op: "test", Path: "/metadata/deletionTimestamp"})
+	}
+	if len(edit.Set) > 0 {
+		tests = append(tests, readyTests(pod)...)
 	}
 	return tests
 }

@@ -197,7 +197,7 @@ func (k *keeper) run(ctx context.Context) (whole bool, err, unremoved error) {
 	if err != nil {
 		return false, fmt.Errorf("asking which pods are gone: %w", err), nil
 	}
-	return true, nil, k.reap(ctx, gone, len(entries))
+	return true, nil, k.reap(ctx, gone, entries)
 }
 
 // list asks for all that is ours, in one call. What others own is left out whatever the driver says, and so is what stands in

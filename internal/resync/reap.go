@@ -26,10 +26,10 @@ const (
 // errLeft is of a removal that was not begun, since those before it failed.
 var errLeft = errors.New("left to the next run")
 
-// reap removes entries behind which no live pod stands, unless they are too many. The registry spares those that are by
-// now another pod's.
-func (k *keeper) reap(ctx context.Context, gone []registry.Entry, owned int) error {
-	if !k.mayRemove(ctx, gone, owned) {
+// reap removes entries behind which no live pod stands, unless they are too many of those that this cluster owns. The
+// registry spares those that are by now another pod's.
+func (k *keeper) reap(ctx context.Context, gone, owned []registry.Entry) error {
+	if !k.mayRemove(ctx, gone, len(owned)) {
 		k.resync.Metrics.Unfinished(k.source.Name, 0) // this run tried none
 		return nil
 	}

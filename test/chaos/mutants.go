@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -18,12 +17,10 @@ import (
 // fewReplicas are enough for a short plan.
 const fewReplicas = 8
 
-// mutant is a manager that is broken on purpose.
+// mutant is a manager that is broken on purpose, in one function.
 type mutant struct {
 	name string
-	// file is broken by replacing text, which stands in it exactly once.
-	file          string
-	text, replace string
+	override
 	// finds are what is wrong with it, one of which chaos must say: I1, I2, I3 or I9, lost, leaked or stuck. Another failure
 	// would be by chance.
 	finds []string
@@ -48,16 +45,15 @@ func moving() trial {
 		},
 		length: 30 * time.Second,
 		mutants: []mutant{{
-			name: "the patch tests nothing", file: "internal/lifecycle/patch.go",
-			text: "json.Marshal(append(tests, changes...))", replace: "json.Marshal(append(tests[:0], changes...))",
-			finds: []string{"I3"},
+			name: "the patch tests nothing", finds: []string{"I3"},
+			override: override{"internal/lifecycle", "preconditions", "return nil"},
 		}},
 	}
 }
 
 // failing has calls fail.
 func failing() trial {
-	const converge, tell = "internal/controller/converge.go", "tell(bounded, reg.Calls, s)"
+	const controller = "internal/controller"
 	return trial{
 		plan: planner{
 			seed: 2, workloads: len(workloads()), storm: 20 * time.Second, workEvery: time.Second,
@@ -66,16 +62,26 @@ func failing() trial {
 		length: 20 * time.Second,
 		mutants: []mutant{
 			{
-				name: "a release waits for no acknowledgement", file: converge, text: tell, finds: []string{"I1"},
-				replace: "func(err error) error { if s.want == lifecycle.InService { return err }; return nil }(" + tell + ")",
+				name: "a release waits for no acknowledgement", finds: []string{"I1"},
+				override: override{controller, "tell", `
+					if err := original(ctx, reg, s); s.want == lifecycle.InService {
+						return err
+					}
+					return nil`},
 			},
 			{
-				name: "an assertion waits for no acknowledgement", file: converge, text: tell, finds: []string{"I2"},
-				replace: "func(err error) error { if s.want == lifecycle.InService { return nil }; return err }(" + tell + ")",
+				name: "an assertion waits for no acknowledgement", finds: []string{"I2"},
+				override: override{controller, "tell", `
+					if err := original(ctx, reg, s); s.want != lifecycle.InService {
+						return err
+					}
+					return nil`},
 			},
 			{
-				name: "a drain never ends", file: converge, finds: []string{"stuck"},
-				text: "if left <= 0 {", replace: "if left <= 0 && seen.drain < 0 {",
+				name: "a drain never ends", finds: []string{"stuck"},
+				override: override{controller, "(*observation).outSince", `
+					latest, _ = original(steps)
+					return latest, time.Now().Add(time.Hour)`},
 			},
 		},
 	}
@@ -83,7 +89,7 @@ func failing() trial {
 
 // mending leaves much to resync.
 func mending() trial {
-	const keeper, reap = "internal/resync/keeper.go", "k.reap(ctx, gone, len(entries))"
+	const resync = "internal/resync"
 	return trial{
 		plan: planner{
 			seed: 3, workloads: len(workloads()), storm: 5 * time.Second, workEvery: time.Second,
@@ -92,17 +98,18 @@ func mending() trial {
 		length: 10 * time.Second,
 		mutants: []mutant{
 			{
-				name: "no resync", file: "internal/resync/resync.go", finds: []string{"lost"},
-				text: "loops.Go(func() { k.loop(ctx) })", replace: "_ = k",
+				name: "no resync", finds: []string{"lost"},
+				override: override{resync, "(*keeper).loop", ""},
 			},
 			{
-				name: "nothing is reaped", file: keeper, finds: []string{"leaked"},
-				text: reap, replace: "k.reap(ctx, gone[:0], len(entries))",
+				name: "nothing is reaped", finds: []string{"leaked"},
+				override: override{resync, "(*keeper).reap", "return original(ctx, nil, owned)"},
 			},
 			{
 				// The next run misses it and puts it back, in time for the calm.
-				name: "a live pod is reaped", file: keeper, finds: []string{"I9"},
-				text: reap, replace: "k.reap(ctx, append(gone, entries[:min(1, len(entries))]...), len(entries))",
+				name: "a live pod is reaped", finds: []string{"I9"},
+				override: override{resync, "(*keeper).reap", `
+					return original(ctx, append(gone, owned[:min(1, len(owned))]...), owned)`},
 			},
 		},
 	}
@@ -117,11 +124,9 @@ func renewing() trial {
 		},
 		length: 40 * time.Second,
 		mutants: []mutant{{
-			name: "the record is the truth", file: "internal/controller/converge.go",
-			text: "return record.Fresh(o.pod()) && record.Says(s.want, s.key()) && outStay(o) &&" +
-				" !o.page.calls[s.key()].disproves(record)",
-			replace: "return record.Says(s.want, s.key())",
-			finds:   []string{"I1"},
+			name: "the record is the truth", finds: []string{"I1"},
+			override: override{"internal/controller", "(*observation).recordStands", `
+				return o.input.Record.Says(s.want, s.key())`},
 		}},
 	}
 }
@@ -255,48 +260,16 @@ func (r *report) kinds() []string {
 	return slices.Compact(all)
 }
 
-// build builds the manager with the mutation laid over it.
+// build builds the manager with the function overridden.
 func (m mutant) build(ctx context.Context, dir string) (binary string, err error) {
-	binary = filepath.Join(dir, "mutant-"+strings.ReplaceAll(m.name, " ", "-"))
-	overlay, err := m.overlay(ctx, binary)
+	internal, err := cache.Dir(ctx, "internal")
 	if err != nil {
 		return "", err
+	}
+	binary = filepath.Join(dir, "mutant-"+strings.ReplaceAll(m.name, " ", "-"))
+	overlay, err := m.overlay(filepath.Dir(internal), binary)
+	if err != nil {
+		return "", fmt.Errorf("mutant %q: %w", m.name, err)
 	}
 	return binary, manager.BuildOf(ctx, mainPackage, binary, "-overlay="+overlay)
-}
-
-// overlay writes what go build -overlay takes, into files whose names begin with prefix.
-func (m mutant) overlay(ctx context.Context, prefix string) (path string, err error) {
-	root, err := cache.Dir(ctx, "internal")
-	if err != nil {
-		return "", err
-	}
-	file := filepath.Join(filepath.Dir(root), filepath.FromSlash(m.file))
-	source, err := os.ReadFile(file)
-	if err != nil {
-		return "", fmt.Errorf("mutant %q: %w", m.name, err)
-	}
-	mutated, err := m.mutate(string(source))
-	if err != nil {
-		return "", err
-	}
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: prefix + ".go"}})
-	if err != nil {
-		return "", fmt.Errorf("mutant %q: %w", m.name, err)
-	}
-	for path, data := range map[string][]byte{prefix + ".go": []byte(mutated), prefix + ".json": overlay} {
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			return "", fmt.Errorf("mutant %q: %w", m.name, err)
-		}
-	}
-	return prefix + ".json", nil
-}
-
-// mutate replaces the text, which must be there once: code that was changed since needs another mutation.
-func (m mutant) mutate(source string) (string, error) {
-	if n := strings.Count(source, m.text); n != 1 {
-		return "", fmt.Errorf("mutant %q: %s has %q %d times and not once: the code has changed, so change the mutant",
-			m.name, m.file, m.text, n)
-	}
-	return strings.Replace(source, m.text, m.replace, 1), nil
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,19 +21,23 @@ func mutants() []mutant {
 // known are the things that chaos can say.
 func known() []string { return []string{"I1", "I2", "I3", "I9", "lost", "leaked", "stuck"} }
 
-// TestMutantsCompile: where the code has moved on, a mutation must too, and not when somebody plays it.
+// TestMutantsCompile finds a function that was renamed or has other parameters now, before a mutant of it is played.
 func TestMutantsCompile(t *testing.T) {
 	t.Parallel()
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, m := range mutants() {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			overlay, err := m.overlay(t.Context(), filepath.Join(t.TempDir(), "mutant"))
+			overlay, err := m.overlay(root, filepath.Join(t.TempDir(), "mutant"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			// Of a package that is no command nothing is written.
-			build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-overlay="+overlay, "./"+path.Dir(m.file))
-			build.Dir = filepath.Join("..", "..")
+			// Go writes nothing for a package that is no command.
+			build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-overlay="+overlay, "./"+m.dir)
+			build.Dir = root
 			build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make builds the manager, so that its packages are there
 			if output, err := build.CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, output)
@@ -43,12 +46,41 @@ func TestMutantsCompile(t *testing.T) {
 	}
 }
 
-func TestMutateRefusesWhatHasMovedOn(t *testing.T) {
+func TestOverride(t *testing.T) {
 	t.Parallel()
-	m := mutant{name: "x", file: "x.go", text: "a", replace: "b"}
-	for _, source := range []string{"", "aa"} {
-		if got, err := m.mutate(source); err == nil {
-			t.Errorf("%q became %q", source, got)
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"a.go":      "package x\n\nfunc plain(n int) int { return n + 1 }\n",
+		"b.go":      "package x\n\ntype T struct{}\n\nfunc (t *T) plain() {}\n\nfunc (T) unnamed() {}\n",
+		"c_test.go": "package x\n\nfunc tested() {}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct{ function, file, kept, added, err string }{
+		{
+			function: "plain", file: "a.go", kept: "func plainBeforeOverride(n int) int { return n + 1 }",
+			added: "func plain(n int) int {\noriginal := plainBeforeOverride\n",
+		},
+		{
+			function: "(*T).plain", file: "b.go", kept: "func (t *T) plainBeforeOverride() {}",
+			added: "func (t *T) plain() {\noriginal := t.plainBeforeOverride\n",
+		},
+		{function: "T.unnamed", err: "give it one"},
+		{function: "T.plain", err: "has no function T.plain"},
+		{function: "tested", err: "has no function tested"},
+	} {
+		file, text, err := override{dir: "x", function: tc.function, body: "return 7"}.apply(dir)
+		if tc.err != "" {
+			if err == nil || !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("%s: got error %v, want %q", tc.function, err, tc.err)
+			}
+			continue
+		}
+		if err != nil || filepath.Base(file) != tc.file || !strings.Contains(string(text), tc.kept) ||
+			!strings.Contains(string(text), tc.added+"_ = original\nreturn 7\n}") {
+			t.Errorf("%s: got %s, %v:\n%s", tc.function, file, err, text)
 		}
 	}
 }
