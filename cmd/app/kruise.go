@@ -16,20 +16,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/controller"
 )
 
-// kruiseInterval is how often the API server is asked for OpenKruise until it is there.
+// kruiseInterval is how often the manager looks for OpenKruise until it is there.
 const kruiseInterval = 3 * time.Second
+
+// refusalHolds is how long a refused watch counts. A reflector backs off for 30 to 60 s at most before it tries again.
+const refusalHolds = 2 * time.Minute
 
 const (
 	reasonStarting = "starting"
 	reasonAbsent   = "OpenKruise is not installed: no CRD clonesets.apps.kruise.io; " +
 		"install OpenKruise (https://openkruise.io/docs/installation), Rollcall then goes on by itself"
 	reasonUnsynced = "the caches are not synced yet: "
+	reasonRefused  = "the API server refuses a watch, so what this manager knows is out of date: "
 )
 
 // metadataType is the type that a reflector names where it reads metadata only.
@@ -52,24 +57,52 @@ type kruise struct {
 	failures *watchFailures
 }
 
-// watchFailures are why kinds could not be listed or watched last, by the type that a reflector names.
-type watchFailures struct{ byType sync.Map }
+// watchFailures holds the last failure of each reflector, by the type that it names.
+type watchFailures struct {
+	clock  clock.PassiveClock
+	byType sync.Map // of watchFailure
+}
+
+type watchFailure struct {
+	err error
+	at  time.Time
+}
+
+func newWatchFailures(clock clock.PassiveClock) *watchFailures { return &watchFailures{clock: clock} }
 
 // failed is a toolscache.WatchErrorHandlerWithContext.
 func (f *watchFailures) failed(ctx context.Context, r *toolscache.Reflector, err error) {
-	f.byType.Store(r.TypeDescription(), err)
+	f.note(r.TypeDescription(), err)
 	toolscache.DefaultWatchErrorHandler(ctx, r, err)
 }
 
-// of returns why the kind could not be listed last, as far as that is known. What is read as metadata has one type for all
-// kinds, and the error of another kind is left out.
-func (f *watchFailures) of(w watched) string {
-	failure, failed := f.byType.Load(w.described)
-	text := fmt.Sprint(failure)
-	if !failed || w.described == metadataType && !strings.Contains(text, w.kind) {
-		return ""
+func (f *watchFailures) note(described string, err error) {
+	f.byType.Store(described, watchFailure{err: err, at: f.clock.Now()})
+}
+
+// of returns the kind's last failure, or nil where none is known. All kinds that are read as metadata share one type: a
+// failure that does not name the kind is another kind's.
+func (f *watchFailures) of(w watched) error {
+	return f.last(w).err
+}
+
+// refusal returns why the API server refuses this kind, or nil. A reflector does not report a success, but it repeats a
+// request that fails, so a refusal that is not repeated has ended.
+func (f *watchFailures) refusal(w watched) error {
+	last := f.last(w)
+	if !apierrors.IsForbidden(last.err) || f.clock.Since(last.at) > refusalHolds {
+		return nil
 	}
-	return text
+	return last.err
+}
+
+func (f *watchFailures) last(w watched) watchFailure {
+	value, _ := f.byType.Load(w.described)
+	last, failed := value.(watchFailure)
+	if !failed || w.described == metadataType && !strings.Contains(last.err.Error(), w.kind) {
+		return watchFailure{}
+	}
+	return last
 }
 
 // watched is a kind whose cache the controller needs.
@@ -153,6 +186,18 @@ func (k *kruise) begin(ctx context.Context) error {
 
 // unready returns why the manager is not ready, or nothing.
 func (k *kruise) unready() string {
+	if reason := k.unfilled(); reason != "" {
+		return reason
+	}
+	if refused := k.refused(); len(refused) > 0 {
+		return reasonRefused + strings.Join(refused, "; ")
+	}
+	return ""
+}
+
+// unfilled returns why the caches are not filled and the controller does not run, or nothing. A refused watch does not
+// count: its cache is filled by a new list with each try.
+func (k *kruise) unfilled() string {
 	if absence := k.absence.Load(); absence == nil {
 		return reasonStarting
 	} else if *absence != "" {
@@ -171,7 +216,7 @@ func (k *kruise) unready() string {
 	return ""
 }
 
-// unsynced says of each kind that has no cache yet why not, as far as that is known.
+// unsynced names each kind that has no cache yet, and why where that is known.
 func (k *kruise) unsynced(all []watched) []string {
 	var texts []string
 	for _, w := range all {
@@ -179,10 +224,21 @@ func (k *kruise) unsynced(all []watched) []string {
 			continue
 		}
 		text := w.kind + " could not be listed so far"
-		if failure := k.failures.of(w); failure != "" {
-			text += ": " + failure
+		if failure := k.failures.of(w); failure != nil {
+			text += ": " + failure.Error()
 		}
 		texts = append(texts, text)
+	}
+	return texts
+}
+
+// refused names each kind that the manager may not watch.
+func (k *kruise) refused() []string {
+	var texts []string
+	for _, w := range *k.watched.Load() {
+		if refusal := k.failures.refusal(w); refusal != nil {
+			texts = append(texts, w.kind+": "+refusal.Error())
+		}
 	}
 	return texts
 }

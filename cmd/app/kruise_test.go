@@ -13,11 +13,14 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -66,7 +69,7 @@ func TestWhatTheControllerWaitsForIsNamed(t *testing.T) {
 		<-synced // as controller-runtime waits for the cache of nodes
 		return nil
 	}
-	s.kruise.failures.byType.Store("*v1.PartialObjectMetadata", errors.New(`nodes is forbidden: cannot list resource "nodes"`))
+	s.kruise.failures.note(metadataType, errors.New(`nodes is forbidden: cannot list resource "nodes"`))
 	s.Answer([]string{"clonesets"}, nil)
 	done := s.Start(t)
 	s.ExpectUnready(t, `not synced yet: nodes could not be listed so far: nodes is forbidden: cannot list resource "nodes"; `+
@@ -78,6 +81,29 @@ func TestWhatTheControllerWaitsForIsNamed(t *testing.T) {
 	s.ExpectUnready(t, "")
 }
 
+func TestManagerThatMayNotWatchIsNotReady(t *testing.T) {
+	t.Parallel()
+	s := newKruiseScenario()
+	s.informer.set(true)
+	s.Answer([]string{"clonesets"}, nil)
+	must(t, receive(t, s.Start(t)))
+	s.ExpectUnready(t, "")
+
+	described := fmt.Sprintf("%T", &kruisev1alpha1.CloneSet{})
+	s.kruise.failures.note(described, errors.New("connection refused"))
+	s.ExpectUnready(t, "")
+	s.kruise.failures.note(described, apierrors.NewForbidden(
+		schema.GroupResource{Group: "apps.kruise.io", Resource: "clonesets"}, "", errors.New("cannot watch resource")))
+	s.ExpectUnready(t, "the API server refuses a watch, so what this manager knows is out of date: "+
+		`CloneSets: clonesets.apps.kruise.io is forbidden: cannot watch resource`)
+	if reason := s.kruise.unfilled(); reason != "" {
+		t.Errorf("the caches count as not filled: %s, but a list fills them", reason)
+	}
+
+	s.clock.Step(refusalHolds + time.Second)
+	s.ExpectUnready(t, "")
+}
+
 func TestAListThatTheAPIServerForbidsIsTold(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -86,7 +112,7 @@ func TestAListThatTheAPIServerForbidsIsTold(t *testing.T) {
 		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"nodes is forbidden"}`))
 	}))
 	t.Cleanup(server.Close)
-	failures := &watchFailures{}
+	failures := newWatchFailures(clock.RealClock{})
 	options := cacheOptions(nil, failures.failed)
 	options.Mapper, _ = mapper(nil, nil)
 	options.Scheme = newScheme()
@@ -98,8 +124,8 @@ func TestAListThatTheAPIServerForbidsIsTold(t *testing.T) {
 	_, err = made.GetInformer(ctx, controller.NodeMetadata(), cache.BlockUntilSynced(false))
 	must(t, err)
 	eventually(t, func() error {
-		failure, failed := failures.byType.Load(fmt.Sprintf("%T", controller.NodeMetadata()))
-		if !failed || !strings.Contains(failure.(error).Error(), "nodes is forbidden") {
+		failure := failures.of(watched{kind: "nodes", described: metadataType})
+		if !apierrors.IsForbidden(failure) {
 			return fmt.Errorf("known of nodes: %v", failure)
 		}
 		return nil
@@ -139,6 +165,7 @@ type kruiseScenario struct {
 	kruise    *kruise
 	informers *fakeInformers
 	informer  *fakeInformer
+	clock     *clocktesting.FakeClock
 
 	mu        sync.Mutex
 	resources []string
@@ -149,7 +176,7 @@ type kruiseScenario struct {
 }
 
 func newKruiseScenario() *kruiseScenario {
-	s := &kruiseScenario{informer: &fakeInformer{}}
+	s := &kruiseScenario{informer: &fakeInformer{}, clock: clocktesting.NewFakeClock(time.Now())}
 	s.informers = &fakeInformers{informer: s.informer}
 	s.kruise = &kruise{
 		discovery: s, informers: s.informers, interval: time.Millisecond,
@@ -159,7 +186,7 @@ func newKruiseScenario() *kruiseScenario {
 			s.setups++
 			return nil
 		},
-		logger: s.logger(), failures: &watchFailures{},
+		logger: s.logger(), failures: newWatchFailures(s.clock),
 	}
 	return s
 }

@@ -57,7 +57,7 @@ type app struct {
 	// dryRun is nil but in a dry run.
 	dryRun *dryRun
 	// watchFailures is written by the cache.
-	watchFailures watchFailures
+	watchFailures *watchFailures
 }
 
 // newManager makes all that can fail at start, in the order in which its user would mend it. It binds the addresses;
@@ -72,6 +72,7 @@ func newManager(
 	}
 	a := &app{
 		options: o, flags: f, logger: logger, servers: &servers{},
+		watchFailures: newWatchFailures(clock.RealClock{}),
 	}
 	if f.dryRun {
 		dryRunMetrics, err := metrics.NewDryRunMetrics(own)
@@ -239,12 +240,12 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	}
 	waits := &kruise{
 		discovery: clients.DiscoveryClient, informers: a.manager.GetCache(), interval: kruiseInterval, logger: a.logger,
-		failures: &a.watchFailures,
+		failures: a.watchFailures,
 		setup:    func(ctx context.Context) error { return reconciler.SetupWithManager(ctx, a.manager) },
 	}
 	resyncs := resync.New(resync.Options{
 		Cluster: c.Cluster, Namespaces: c.Namespaces, Pods: pods{reconciler}, Listed: listed,
-		Synced: func() bool { return waits.unready() == "" },
+		Synced: func() bool { return waits.unfilled() == "" },
 		Warn:   about.removalBlocked, Approvable: a.lease != nil, Metrics: resyncMetrics,
 		Clock: clock.RealClock{}, Logger: a.logger.WithName("resync"),
 	})
