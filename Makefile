@@ -120,9 +120,9 @@ N ?= 20
 test-repeat: check-race ## Run unit tests and scenarios N times (default 20) with new seeds, beside a load on every core.
 	@hack/repeat.sh '$(N)'
 
-# The tests that start a control plane, and those that start registries; all others are unit tests.
-CLUSTER_TESTS := ./test/integration/... ./test/cluster/smoke/...
-UNIT_TESTS = $(shell go list ./... | grep -vE '/test/(integration|cluster/smoke|registries)(/|$$)')
+# The tests that start a control plane. Those in test/registries start registries, and all others are unit tests.
+CLUSTER_TESTS := ./test/integration/... ./test/harness/cluster/smoke/...
+UNIT_TESTS = $(shell go list ./... | grep -vE '/test/(integration|harness/cluster/smoke|registries)(/|$$)')
 
 .PHONY: test-unit
 test-unit: check-race ## Run the tests that need no cluster.
@@ -156,7 +156,7 @@ test-registries: check-race ## Test the drivers of REGISTRIES (default all) on r
 	@$(REGISTRIES_CMD) get $(REGISTRIES) || echo "WARNING: not every server could be had; the table below says which" >&2
 	@status=0; \
 	$(GOTESTSUM) --format pkgname --jsonfile $(REGISTRIES_JSON) --raw-command -- \
-		$(GOTEST) -count=1 -timeout=30m $(if $(REGISTRIES),./test/registries ./test/registries/cmd/... \
+		$(GOTEST) -count=1 -timeout=30m $(if $(REGISTRIES),./test/registries/cmd/... \
 		$(REGISTRIES:%=./test/registries/%),./test/registries/...) || status=$$?; \
 	$(REGISTRIES_CMD) report $(REGISTRIES_JSON) $(REGISTRIES) || status=$$?; \
 	exit $$status
@@ -180,7 +180,7 @@ endif
 
 .PHONY: servers
 servers: ## Build the servers of the test cluster, once, into the user's cache.
-	go run ./test/cluster/cmd/cluster build
+	go run ./test/harness/cluster/cmd/cluster build
 
 # How long, and the plan of an earlier run; each may be left out.
 CHAOS ?=

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/test/pki"
+	"github.com/rollcall-dev/rollcall/test/harness/pki"
 )
 
 func writeFile(t *testing.T, name, content string) string {

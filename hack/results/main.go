@@ -16,7 +16,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/rollcall-dev/rollcall/test/results"
+	"github.com/rollcall-dev/rollcall/test/harness/results"
 )
 
 const (

@@ -19,7 +19,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/http/httpserver"
 	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
-	"github.com/rollcall-dev/rollcall/test/pki"
+	"github.com/rollcall-dev/rollcall/test/harness/pki"
 )
 
 const (

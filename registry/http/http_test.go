@@ -27,7 +27,7 @@ import (
 	httpregistry "github.com/rollcall-dev/rollcall/registry/http"
 	"github.com/rollcall-dev/rollcall/registry/http/httpserver"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
-	"github.com/rollcall-dev/rollcall/test/pki"
+	"github.com/rollcall-dev/rollcall/test/harness/pki"
 )
 
 // bound is generous: what is waited for comes at once.

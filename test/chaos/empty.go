@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/rollcall-dev/rollcall/test/account"
+	"github.com/rollcall-dev/rollcall/test/harness/account"
 )
 
 const emptyWithin = 2 * time.Minute

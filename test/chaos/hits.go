@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/rollcall-dev/rollcall/test/process"
+	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rollcall-dev/rollcall/test/process"
+	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
 // TestHits does to two processes what is done to managers.

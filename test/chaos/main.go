@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rollcall-dev/rollcall/test/command"
-	"github.com/rollcall-dev/rollcall/test/manager"
+	"github.com/rollcall-dev/rollcall/test/harness/command"
+	"github.com/rollcall-dev/rollcall/test/harness/manager"
 )
 
 // mainPackage is the manager with the registries of chaos.

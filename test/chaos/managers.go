@@ -13,8 +13,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/rollcall-dev/rollcall/test/account"
-	"github.com/rollcall-dev/rollcall/test/process"
+	"github.com/rollcall-dev/rollcall/test/harness/account"
+	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rollcall-dev/rollcall/test/process"
+	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
 // TestManagerThatCantBeStarted: with one manager less hardly anything is tested, so the run must not pass.

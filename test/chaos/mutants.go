@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rollcall-dev/rollcall/test/cache"
-	"github.com/rollcall-dev/rollcall/test/manager"
+	"github.com/rollcall-dev/rollcall/test/harness/cache"
+	"github.com/rollcall-dev/rollcall/test/harness/manager"
 )
 
 // fewReplicas are enough for a short plan.

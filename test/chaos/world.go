@@ -19,9 +19,9 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/rollcall-dev/rollcall/test/account"
-	"github.com/rollcall-dev/rollcall/test/cluster"
-	"github.com/rollcall-dev/rollcall/test/process"
+	"github.com/rollcall-dev/rollcall/test/harness/account"
+	"github.com/rollcall-dev/rollcall/test/harness/cluster"
+	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
 // judgeEvery is how often flips are judged.

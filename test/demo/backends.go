@@ -12,13 +12,13 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/http/httpserver"
 	"github.com/rollcall-dev/rollcall/registry/memory"
-	"github.com/rollcall-dev/rollcall/test/registries"
-	"github.com/rollcall-dev/rollcall/test/registries/consul"
-	"github.com/rollcall-dev/rollcall/test/registries/etcd"
-	"github.com/rollcall-dev/rollcall/test/registries/eureka"
-	"github.com/rollcall-dev/rollcall/test/registries/nacos"
-	"github.com/rollcall-dev/rollcall/test/registries/read"
-	"github.com/rollcall-dev/rollcall/test/registries/zookeeper"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/nacos"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/zookeeper"
 )
 
 const (

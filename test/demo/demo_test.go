@@ -16,9 +16,9 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/memory"
-	"github.com/rollcall-dev/rollcall/test/command"
-	"github.com/rollcall-dev/rollcall/test/registries/read"
-	"github.com/rollcall-dev/rollcall/test/traffic"
+	"github.com/rollcall-dev/rollcall/test/harness/command"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
+	"github.com/rollcall-dev/rollcall/test/harness/traffic"
 )
 
 func TestConclude(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/test/registries/read"
-	"github.com/rollcall-dev/rollcall/test/traffic"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
+	"github.com/rollcall-dev/rollcall/test/harness/traffic"
 )
 
 const (

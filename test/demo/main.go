@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/rollcall-dev/rollcall/test/command"
+	"github.com/rollcall-dev/rollcall/test/harness/command"
 )
 
 func main() { os.Exit(command.Run("demo", start)) }

@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/rollcall-dev/rollcall/test/traffic"
+	"github.com/rollcall-dev/rollcall/test/harness/traffic"
 )
 
 // drain exceeds all that a client may be behind: one refresh of what it knows, and one request.

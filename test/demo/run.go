@@ -16,12 +16,12 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/rollcall-dev/rollcall/test/cluster"
-	"github.com/rollcall-dev/rollcall/test/cluster/podserver"
-	"github.com/rollcall-dev/rollcall/test/command"
-	"github.com/rollcall-dev/rollcall/test/manager"
-	"github.com/rollcall-dev/rollcall/test/registries/read"
-	"github.com/rollcall-dev/rollcall/test/traffic"
+	"github.com/rollcall-dev/rollcall/test/harness/cluster"
+	"github.com/rollcall-dev/rollcall/test/harness/cluster/podserver"
+	"github.com/rollcall-dev/rollcall/test/harness/command"
+	"github.com/rollcall-dev/rollcall/test/harness/manager"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
+	"github.com/rollcall-dev/rollcall/test/harness/traffic"
 )
 
 const (

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
-	"github.com/rollcall-dev/rollcall/test/account"
+	"github.com/rollcall-dev/rollcall/test/harness/account"
 )
 
 // The scenarios of this file are about what others in a cluster do with pods.

@@ -18,8 +18,8 @@ import (
 
 	"github.com/rollcall-dev/rollcall/cmd/app"
 	"github.com/rollcall-dev/rollcall/cmd/builtin"
-	"github.com/rollcall-dev/rollcall/test/account"
-	etcdserver "github.com/rollcall-dev/rollcall/test/registries/etcd"
+	"github.com/rollcall-dev/rollcall/test/harness/account"
+	etcdserver "github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
 )
 
 // watchFilter is a bug of Kubernetes' libraries, https://github.com/kubernetes/kubernetes/issues/113254: where a watch of

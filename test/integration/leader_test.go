@@ -21,8 +21,8 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
-	"github.com/rollcall-dev/rollcall/test/cluster/podserver"
-	"github.com/rollcall-dev/rollcall/test/traffic"
+	"github.com/rollcall-dev/rollcall/test/harness/cluster/podserver"
+	"github.com/rollcall-dev/rollcall/test/harness/traffic"
 )
 
 // relay is a scenario of two managers, one of which leads, with clients that send requests to the pods all the while.

@@ -22,8 +22,8 @@ import (
 
 	"github.com/rollcall-dev/rollcall/cmd/app"
 	"github.com/rollcall-dev/rollcall/cmd/builtin"
-	"github.com/rollcall-dev/rollcall/test/account"
-	"github.com/rollcall-dev/rollcall/test/cluster"
+	"github.com/rollcall-dev/rollcall/test/harness/account"
+	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 )
 
 // parallelScenarios is how many scenarios run at once where -parallel does not say: most of the time they wait.

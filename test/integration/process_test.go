@@ -19,8 +19,8 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
-	"github.com/rollcall-dev/rollcall/test/account"
-	"github.com/rollcall-dev/rollcall/test/cluster"
+	"github.com/rollcall-dev/rollcall/test/harness/account"
+	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 )
 
 // startManager starts a manager of its own for a test.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
-	"github.com/rollcall-dev/rollcall/test/account"
+	"github.com/rollcall-dev/rollcall/test/harness/account"
 )
 
 // resynced is a scenario whose registry is compared with the cluster every second.

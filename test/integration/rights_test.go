@@ -12,7 +12,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/rollcall-dev/rollcall/test/account"
+	"github.com/rollcall-dev/rollcall/test/harness/account"
 )
 
 // TestARightIsMissing: managers run with the roles that ship. One that lacks a right of them is not ready, or says what it

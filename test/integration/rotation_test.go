@@ -17,7 +17,7 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/rollcall-dev/rollcall/test/pki"
+	"github.com/rollcall-dev/rollcall/test/harness/pki"
 )
 
 // secret is a folder of files as kubelet mounts a Secret: each file is a symbolic link through ..data, which is itself one

@@ -10,9 +10,9 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	driver "github.com/rollcall-dev/rollcall/registry/consul"
-	"github.com/rollcall-dev/rollcall/test/pki"
-	"github.com/rollcall-dev/rollcall/test/registries"
-	"github.com/rollcall-dev/rollcall/test/registries/consul"
+	"github.com/rollcall-dev/rollcall/test/harness/pki"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
 )
 
 // operations are a driver's calls as one function each.

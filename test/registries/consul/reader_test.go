@@ -18,7 +18,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	driver "github.com/rollcall-dev/rollcall/registry/consul"
-	"github.com/rollcall-dev/rollcall/test/registries/consul"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
 )
 
 // bound is generous: what is waited for comes at once.

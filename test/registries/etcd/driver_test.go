@@ -15,8 +15,8 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
-	"github.com/rollcall-dev/rollcall/test/pki"
-	"github.com/rollcall-dev/rollcall/test/registries/etcd"
+	"github.com/rollcall-dev/rollcall/test/harness/pki"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
 )
 
 func TestWrongCredentialsAreNamed(t *testing.T) {

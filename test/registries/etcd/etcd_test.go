@@ -4,8 +4,8 @@ import (
 	"context"
 	"testing"
 
-	"github.com/rollcall-dev/rollcall/test/registries"
-	"github.com/rollcall-dev/rollcall/test/registries/etcd"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
 )
 
 // shared is the server of all tests that don't restart it.

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/test/registries/etcd"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
 )
 
 // TestGRPCClientFollows is the proof that real readers see what is written: a gRPC client that finds its servers with

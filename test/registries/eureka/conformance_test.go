@@ -16,8 +16,8 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	driver "github.com/rollcall-dev/rollcall/registry/eureka"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
-	"github.com/rollcall-dev/rollcall/test/registries"
-	"github.com/rollcall-dev/rollcall/test/registries/eureka"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
 )
 
 const wrongPassword = "not-this-pässword"

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/test/registries/eureka"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
 )
 
 // bound is generous: what is waited for comes within seconds.

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/test/registries/eureka"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
 )
 
 // TestSpringApplication has a Spring application look up what Rollcall registers.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/test/registries/eureka"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
 )
 
 // TestRegisterEndsUp has somebody else set each status there is in each way there is, before a pod is put in service.

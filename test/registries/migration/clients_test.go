@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/test/registries/read"
-	"github.com/rollcall-dev/rollcall/test/traffic"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
+	"github.com/rollcall-dev/rollcall/test/harness/traffic"
 )
 
 // slowest is how long a client waits for an answer: a pod that is slow since the machine is has lost nothing.

@@ -18,13 +18,13 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/rollcall-dev/rollcall/test/cluster"
-	"github.com/rollcall-dev/rollcall/test/cluster/podserver"
-	"github.com/rollcall-dev/rollcall/test/manager"
-	"github.com/rollcall-dev/rollcall/test/registries"
-	"github.com/rollcall-dev/rollcall/test/registries/eureka"
-	"github.com/rollcall-dev/rollcall/test/registries/nacos"
-	"github.com/rollcall-dev/rollcall/test/registries/read"
+	"github.com/rollcall-dev/rollcall/test/harness/cluster"
+	"github.com/rollcall-dev/rollcall/test/harness/cluster/podserver"
+	"github.com/rollcall-dev/rollcall/test/harness/manager"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/nacos"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
 )
 
 const (

@@ -18,8 +18,8 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	driver "github.com/rollcall-dev/rollcall/registry/nacos"
-	"github.com/rollcall-dev/rollcall/test/registries"
-	"github.com/rollcall-dev/rollcall/test/registries/nacos"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/nacos"
 )
 
 const (

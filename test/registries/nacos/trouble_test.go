@@ -17,7 +17,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	driver "github.com/rollcall-dev/rollcall/registry/nacos"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
-	"github.com/rollcall-dev/rollcall/test/registries/nacos"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/nacos"
 )
 
 // front stands before servers, counts what passes, and can be out of order.

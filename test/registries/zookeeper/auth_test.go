@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/test/registries/zookeeper"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/zookeeper"
 )
 
 func digest(t *testing.T, name, word string) registry.Auth {

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/test/registries/zookeeper"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/zookeeper"
 )
 
 // described has all that an instance can have.

@@ -16,8 +16,8 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	driver "github.com/rollcall-dev/rollcall/registry/zookeeper"
-	"github.com/rollcall-dev/rollcall/test/registries"
-	"github.com/rollcall-dev/rollcall/test/registries/zookeeper"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/zookeeper"
 )
 
 // The servers of all tests that don't restart theirs.

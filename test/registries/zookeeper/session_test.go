@@ -14,8 +14,8 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	driver "github.com/rollcall-dev/rollcall/registry/zookeeper"
-	"github.com/rollcall-dev/rollcall/test/registries"
-	"github.com/rollcall-dev/rollcall/test/registries/zookeeper"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/zookeeper"
 )
 
 // ephemeralAt is a driver's configuration whose sessions end soon.

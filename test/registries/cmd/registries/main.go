@@ -15,12 +15,12 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/rollcall-dev/rollcall/test/registries"
-	"github.com/rollcall-dev/rollcall/test/registries/consul"
-	"github.com/rollcall-dev/rollcall/test/registries/etcd"
-	"github.com/rollcall-dev/rollcall/test/registries/eureka"
-	"github.com/rollcall-dev/rollcall/test/registries/nacos"
-	"github.com/rollcall-dev/rollcall/test/registries/zookeeper"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/nacos"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/zookeeper"
 )
 
 const usage = `

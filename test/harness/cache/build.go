@@ -1,0 +1,337 @@
+// Package cache keeps what tests start and do not build themselves: servers built from Go modules that are pinned in a
+// go.mod of their own, and downloaded files that are pinned by checksum. Each is got once for a machine and user, with its
+// progress told, and then taken from $XDG_CACHE_HOME/rollcall (~/.cache where it is not set).
+package cache
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/test/harness/process"
+)
+
+const (
+	// diskForBuild is what the modules, the build cache and the binaries need together.
+	diskForBuild = 10 << 30
+	// progressEvery is the longest silence of a build or a download.
+	progressEvery = 10 * time.Second
+	keyLength     = 16
+	buildPattern  = ".build-"
+)
+
+// Build returns the binaries of a module, and builds those that are in neither the cache nor, in the pinned version, on
+// this machine. Progress goes to log. Processes that build at the same time wait for one another.
+func Build(ctx context.Context, log *Progress, m Module) (Built, error) {
+	built, err := build(ctx, log, m)
+	if err != nil {
+		return Built{}, fmt.Errorf("building %s: %w", m.Name, err)
+	}
+	return built, nil
+}
+
+func build(ctx context.Context, log *Progress, m Module) (Built, error) {
+	if err := process.Supported(); err != nil {
+		return Built{}, err
+	}
+	if _, err := exec.LookPath("go"); err != nil {
+		return Built{}, fmt.Errorf("it is built from a Go module, but there is no go command in PATH: "+
+			"install Go %s or newer from https://go.dev/dl: %w", strings.TrimPrefix(runtime.Version(), "go"), err)
+	}
+	cache, err := cacheDir(os.Getenv, "servers")
+	if err != nil {
+		return Built{}, err
+	}
+	version, err := PinnedVersion(ctx, m.Dir, m.Requires)
+	if err != nil {
+		return Built{}, err
+	}
+	b := &builder{log: log}
+	paths, err := b.module(ctx, cache, version, m)
+	return Built{Version: version, Paths: paths}, err
+}
+
+// Built is what Build made or found.
+type Built struct {
+	// Version is the pinned one, with its v.
+	Version string
+	// Paths holds the path of each binary by its name.
+	Paths map[string]string
+}
+
+// builder turns the pinned modules into binaries.
+type builder struct {
+	log *Progress
+}
+
+// cacheDir is $XDG_CACHE_HOME/rollcall/<what>, by default ~/.cache/rollcall/<what>.
+func cacheDir(getenv func(string) string, what string) (string, error) {
+	base := getenv("XDG_CACHE_HOME")
+	if base == "" {
+		home := getenv("HOME")
+		if home == "" {
+			return "", errors.New("no place to keep servers: set HOME or XDG_CACHE_HOME")
+		}
+		base = filepath.Join(home, ".cache")
+	}
+	if !filepath.IsAbs(base) {
+		return "", fmt.Errorf("XDG_CACHE_HOME is %q: write an absolute path", base)
+	}
+	return filepath.Join(base, "rollcall", what), nil
+}
+
+// module returns the paths of one module's binaries, and builds those that neither the machine nor the cache has.
+func (b *builder) module(ctx context.Context, cache, version string, m Module) (map[string]string, error) {
+	flags := []string{"-buildvcs=false", "-ldflags=" + m.ldflags(version)}
+	key, err := cacheKey(ctx, m.Dir, flags)
+	if err != nil {
+		return nil, err
+	}
+	target := filepath.Join(cache, m.Name+"-"+version+"-"+key)
+	paths, missing := b.find(ctx, target, version, m.Binaries)
+	if len(missing) == 0 {
+		return paths, nil
+	}
+	if err := os.MkdirAll(target, 0o755); err != nil {
+		return nil, fmt.Errorf("creating the cache: %w", err)
+	}
+	unlock, err := process.Lock(ctx, target+".lock", func() {
+		b.log.Printf("waiting for another process that builds %s", m.Name)
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	paths, missing = b.find(ctx, target, version, m.Binaries)
+	if len(missing) == 0 {
+		return paths, nil
+	}
+	return paths, b.compile(ctx, m.Dir, target, version, flags, missing)
+}
+
+// find returns the paths of those binaries that are there and of those that will be in target, and the latter.
+func (b *builder) find(
+	ctx context.Context, target, version string, binaries []Binary,
+) (paths map[string]string, missing []Binary) {
+	paths = map[string]string{}
+	for _, bin := range binaries {
+		if installed := findInstalled(ctx, bin, version, os.Getenv); installed != "" {
+			paths[bin.Name] = installed
+			continue
+		}
+		paths[bin.Name] = filepath.Join(target, bin.Name)
+		if _, err := os.Stat(paths[bin.Name]); err != nil {
+			missing = append(missing, bin)
+		}
+	}
+	return paths, missing
+}
+
+// cacheKey hashes everything that makes a binary what it is.
+func cacheKey(ctx context.Context, dir string, flags []string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "env", "GOVERSION", "GOOS", "GOARCH")
+	cmd.Dir = dir
+	cmd.Env = goEnv(os.Environ())
+	toolchain, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("asking go for its version: %w", withStderr(err))
+	}
+	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	if err != nil {
+		return "", fmt.Errorf("reading the pinned versions: %w", err)
+	}
+	sum, err := os.ReadFile(filepath.Join(dir, "go.sum"))
+	if err != nil {
+		return "", fmt.Errorf("reading the pinned checksums: %w", err)
+	}
+	return hashKey(toolchain, mod, sum, []byte(strings.Join(flags, "\x00"))), nil
+}
+
+// hashKey hashes the parts with their lengths, so that nothing can move from one part to the next unseen.
+func hashKey(parts ...[]byte) string {
+	hash := sha256.New()
+	for _, part := range parts {
+		fmt.Fprintf(hash, "%d\n", len(part))
+		hash.Write(part)
+	}
+	return hex.EncodeToString(hash.Sum(nil))[:keyLength]
+}
+
+// findInstalled looks for a binary in KUBEBUILDER_ASSETS, then in PATH, and returns its path if its version is the pinned
+// one, else nothing.
+func findInstalled(ctx context.Context, bin Binary, version string, getenv func(string) string) string {
+	if bin.Reported == nil {
+		return ""
+	}
+	dirs := append([]string{getenv("KUBEBUILDER_ASSETS")}, filepath.SplitList(getenv("PATH"))...)
+	for _, dir := range dirs {
+		path := filepath.Join(dir, bin.Name)
+		if !filepath.IsAbs(path) || !executable(path) {
+			continue
+		}
+		out, err := exec.CommandContext(ctx, path, "--version").Output()
+		if err == nil && bin.Reported(string(out)) == version {
+			return path
+		}
+	}
+	return ""
+}
+
+func executable(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
+}
+
+// goEnv is the environment of a build: nothing of the caller's that would change what is built, or break it.
+func goEnv(environ []string) []string {
+	env := slices.DeleteFunc(slices.Clone(environ), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return slices.Contains([]string{"GOFLAGS", "GOWORK", "GOOS", "GOARCH", "CGO_ENABLED", "GOEXPERIMENT"}, name)
+	})
+	return append(env, "GOWORK=off", "CGO_ENABLED=0")
+}
+
+// compile builds into a folder of its own and moves each binary into place when it is whole.
+func (b *builder) compile(ctx context.Context, dir, target, version string, flags []string, missing []Binary) error {
+	if err := b.checkDisk(ctx, target); err != nil {
+		return err
+	}
+	if err := removeLeftovers(target); err != nil {
+		return err
+	}
+	temp, err := os.MkdirTemp(target, buildPattern)
+	if err != nil {
+		return fmt.Errorf("creating a folder for the build: %w", err)
+	}
+	defer os.RemoveAll(temp)
+	for _, bin := range missing {
+		built := filepath.Join(temp, bin.Name)
+		args := slices.Concat([]string{"build", "-v"}, flags, []string{"-o", built, bin.Package})
+		if err := b.run(ctx, dir, bin.Name+" "+version, args); err != nil {
+			return err
+		}
+		if err := os.Rename(built, filepath.Join(target, bin.Name)); err != nil {
+			return fmt.Errorf("putting %s into the cache: %w", bin.Name, err)
+		}
+	}
+	return nil
+}
+
+// removeLeftovers removes what a build that was killed left behind. The caller holds the lock of the folder.
+func removeLeftovers(target string) error {
+	left, err := filepath.Glob(filepath.Join(target, buildPattern+"*"))
+	if err != nil {
+		return fmt.Errorf("looking for left-overs of earlier builds: %w", err)
+	}
+	for _, dir := range left {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("removing the left-over of an earlier build: %w", err)
+		}
+	}
+	return nil
+}
+
+// checkDisk refuses to begin what would end with a full disk.
+func (b *builder) checkDisk(ctx context.Context, target string) error {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOCACHE", "GOMODCACHE").Output()
+	if err != nil {
+		return fmt.Errorf("asking go for its caches: %w", withStderr(err))
+	}
+	for _, dir := range append(strings.Split(strings.TrimSpace(string(out)), "\n"), target) {
+		free, err := freeDisk(dir)
+		if err != nil {
+			return fmt.Errorf("looking for free disk space at %s: %w", dir, err)
+		}
+		if free < diskForBuild {
+			return fmt.Errorf("the build needs %d GB of free disk, and %s has %.1f GB: "+
+				"free some, or point XDG_CACHE_HOME, GOCACHE and GOMODCACHE to a larger disk",
+				diskForBuild>>30, dir, float64(free)/(1<<30))
+		}
+	}
+	return nil
+}
+
+// run runs the go command and tells how far it is.
+func (b *builder) run(ctx context.Context, dir, what string, args []string) error {
+	started := time.Now()
+	b.log.Printf("building %s (once; kept in the cache)", what)
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
+	cmd.Env = goEnv(os.Environ())
+	process.OwnGroup(cmd)
+	reader, writer := io.Pipe()
+	cmd.Stdout, cmd.Stderr = writer, writer
+	watch := &buildWatch{}
+	var reading sync.WaitGroup
+	reading.Go(func() { watch.read(reader) })
+	stop := b.log.every(func(took time.Duration) { b.log.Printf("building %s: %s after %s", what, watch, took) })
+	err := cmd.Run()
+	_ = writer.Close()
+	reading.Wait()
+	stop()
+	if ctx.Err() != nil {
+		return fmt.Errorf("building %s: %w", what, ctx.Err())
+	}
+	if err != nil {
+		return fmt.Errorf("building %s in %s: %w:\n%s", what, dir, err, watch.tail())
+	}
+	b.log.Printf("built %s in %s", what, time.Since(started).Round(time.Second))
+	return nil
+}
+
+// buildWatch follows the output of `go build -v`: a line for each download and each package.
+type buildWatch struct {
+	mu       sync.Mutex
+	packages int
+	last     string
+	lines    []string
+}
+
+func (w *buildWatch) read(r io.Reader) {
+	const kept = 40
+	scanner := bufio.NewScanner(r)
+	scanner.Buffer(nil, 1<<20)
+	for scanner.Scan() {
+		line := scanner.Text()
+		w.mu.Lock()
+		if !strings.Contains(line, " ") {
+			w.packages++
+		}
+		w.last = line
+		w.lines = append(w.lines, line)
+		w.lines = w.lines[max(0, len(w.lines)-kept):]
+		w.mu.Unlock()
+	}
+	// A line too long for the scanner must not block the build.
+	_, _ = io.Copy(io.Discard, r)
+}
+
+func (w *buildWatch) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.last == "":
+		return "starting"
+	case strings.HasPrefix(w.last, "go: "):
+		return strings.TrimPrefix(w.last, "go: ")
+	}
+	return fmt.Sprintf("%d packages compiled, now %s", w.packages, w.last)
+}
+
+func (w *buildWatch) tail() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.Join(w.lines, "\n")
+}

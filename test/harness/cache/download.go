@@ -1,0 +1,168 @@
+package cache
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/test/harness/process"
+)
+
+const (
+	// downloadSilence is how long a server may send nothing.
+	downloadSilence = time.Minute
+	megabyte        = 1 << 20
+)
+
+// File is a file to download, pinned by its checksum.
+type File struct {
+	// Name is the file's in the cache, and in progress and errors: "nacos-server-3.0.1.jar".
+	Name string
+	URL  string
+	// SHA256 is the checksum in hex.
+	SHA256 string
+}
+
+// Download returns the path of the file in the cache, and downloads it where the cache has no file of that checksum.
+// What arrives is moved into place only when it is whole and its checksum is right. Progress goes to log. Processes that
+// want the same file at the same time wait for one another.
+func Download(ctx context.Context, log *Progress, f File) (string, error) {
+	path, err := download(ctx, log, f)
+	if err != nil {
+		return "", fmt.Errorf("downloading %s from %s: %w", f.Name, f.URL, err)
+	}
+	return path, nil
+}
+
+func download(ctx context.Context, log *Progress, f File) (string, error) {
+	if sum, err := hex.DecodeString(f.SHA256); err != nil || len(sum) != sha256.Size {
+		return "", fmt.Errorf("its checksum %q is not a SHA-256 in hex", f.SHA256)
+	}
+	cache, err := cacheDir(os.Getenv, "downloads")
+	if err != nil {
+		return "", err
+	}
+	// The folder's name is the checksum, so another pin is another file.
+	dir := filepath.Join(cache, f.SHA256)
+	path := filepath.Join(dir, f.Name)
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("creating the cache: %w", err)
+	}
+	unlock, err := process.Lock(ctx, dir+".lock", func() { log.Printf("waiting for another process that downloads %s", f.Name) })
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	if err := removeLeftovers(dir); err != nil {
+		return "", err
+	}
+	return path, fetch(ctx, log, f, path)
+}
+
+// fetch downloads into a file beside path and moves it there when it is whole.
+func fetch(ctx context.Context, log *Progress, f File, path string) error {
+	temp, err := os.CreateTemp(filepath.Dir(path), buildPattern)
+	if err != nil {
+		return fmt.Errorf("creating a file for the download: %w", err)
+	}
+	defer os.Remove(temp.Name())
+	defer temp.Close()
+	sum, err := copyURL(ctx, log, f, temp)
+	if err != nil {
+		return err
+	}
+	if sum != f.SHA256 {
+		return fmt.Errorf("its SHA-256 is %s, and %s is pinned", sum, f.SHA256)
+	}
+	if err := temp.Close(); err != nil {
+		return fmt.Errorf("writing the download: %w", err)
+	}
+	if err := os.Chmod(temp.Name(), 0o644); err != nil {
+		return fmt.Errorf("making the download readable: %w", err)
+	}
+	if err := os.Rename(temp.Name(), path); err != nil {
+		return fmt.Errorf("putting the download into the cache: %w", err)
+	}
+	return nil
+}
+
+// copyURL copies what the URL answers and returns its checksum.
+func copyURL(ctx context.Context, log *Progress, f File, to io.Writer) (sum string, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	// A large file may take long; a server that sends nothing may not.
+	silence := time.AfterFunc(downloadSilence, func() {
+		cancel(fmt.Errorf("the server has sent nothing for %s", downloadSilence))
+	})
+	defer silence.Stop()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.URL, nil)
+	if err != nil {
+		return "", fmt.Errorf("making the request: %w", err)
+	}
+	started := time.Now()
+	log.Printf("downloading %s (once; kept in the cache)", f.Name)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", because(ctx, err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return "", errors.New("the server answers " + response.Status)
+	}
+	hash := sha256.New()
+	body := &meter{from: response.Body, alive: func() { silence.Reset(downloadSilence) }}
+	stop := log.every(func(took time.Duration) {
+		log.Printf("downloading %s: %s after %s", f.Name, body.of(response.ContentLength), took)
+	})
+	_, err = io.Copy(io.MultiWriter(to, hash), body)
+	stop()
+	if err != nil {
+		return "", because(ctx, err)
+	}
+	log.Printf("downloaded %s (%s) in %s", f.Name, body.of(-1), time.Since(started).Round(time.Second))
+	return hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+// because names the reason for which the context ended, if it did.
+func because(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", err, context.Cause(ctx))
+	}
+	return err
+}
+
+// meter counts what is read.
+type meter struct {
+	from  io.Reader
+	alive func()
+	read  atomic.Int64
+}
+
+func (m *meter) Read(p []byte) (int, error) {
+	n, err := m.from.Read(p)
+	m.read.Add(int64(n))
+	m.alive()
+	return n, err
+}
+
+// of says how much was read, of how much where that is known.
+func (m *meter) of(total int64) string {
+	if total <= 0 {
+		return fmt.Sprintf("%.1f MB", float64(m.read.Load())/megabyte)
+	}
+	return fmt.Sprintf("%.1f of %.1f MB", float64(m.read.Load())/megabyte, float64(total)/megabyte)
+}

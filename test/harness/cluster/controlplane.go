@@ -1,0 +1,214 @@
+package cluster
+
+import (
+	"context"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/test/harness/process"
+)
+
+const (
+	probeTimeout = 5 * time.Second
+	// clientQPS keeps the clients of the control plane out of the way: the API server's fairness is the throttle.
+	clientQPS, clientBurst = "1000", "2000"
+	// nodeGracePeriod outlasts any pause of a slow machine.
+	nodeGracePeriod = "1h"
+)
+
+// ports of the servers.
+type ports struct {
+	etcdClient, etcdPeer, apiServer, controllerManager, scheduler int
+	kruiseWebhook, kruiseHealth, kruiseMetrics, kruiseProfile     int
+}
+
+func choosePorts(ctx context.Context) (ports, error) {
+	var p ports
+	fields := []*int{
+		&p.etcdClient, &p.etcdPeer, &p.apiServer, &p.controllerManager, &p.scheduler,
+		&p.kruiseWebhook, &p.kruiseHealth, &p.kruiseMetrics, &p.kruiseProfile,
+	}
+	free, err := process.FreePorts(ctx, len(fields))
+	if err != nil {
+		return ports{}, err
+	}
+	for i, field := range fields {
+		*field = free[i]
+	}
+	return p, nil
+}
+
+func localURL(scheme string, port int) string { return fmt.Sprintf("%s://127.0.0.1:%d", scheme, port) }
+
+func (c *Cluster) startEtcd(ctx context.Context) error {
+	clientURL, peerURL := localURL("https", c.ports.etcdClient), localURL("http", c.ports.etcdPeer)
+	p, err := c.launch(process.Command{Name: etcdServer, Path: c.binaries[etcdServer], Args: []string{
+		"--name=test",
+		"--data-dir=" + filepath.Join(c.dir, "etcd"),
+		"--listen-client-urls=" + clientURL,
+		"--advertise-client-urls=" + clientURL,
+		"--listen-peer-urls=" + peerURL,
+		"--initial-advertise-peer-urls=" + peerURL,
+		"--initial-cluster=test=" + peerURL,
+		"--cert-file=" + c.serving.CertFile,
+		"--key-file=" + c.serving.KeyFile,
+		"--trusted-ca-file=" + c.authority.CertFile,
+		"--client-cert-auth",
+		// Nothing here has to survive a power cut, and a sync is what etcd waits for most.
+		"--unsafe-no-fsync",
+		"--quota-backend-bytes=8589934592",
+		"--log-level=warn",
+	}})
+	if err != nil {
+		return err
+	}
+	return p.WaitReady(ctx, c.probe(clientURL+"/health"))
+}
+
+// askEtcd makes a call of etcd's key-value API, as its gateway has it.
+func (c *Cluster) askEtcd(ctx context.Context, call, body string, answer any) error {
+	url := localURL("https", c.ports.etcdClient) + "/v3/kv/" + call
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("asking etcd: %w", err)
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return fmt.Errorf("asking etcd: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", url, response.Status)
+	}
+	if err := json.NewDecoder(response.Body).Decode(answer); err != nil {
+		return fmt.Errorf("reading etcd's answer: %w", err)
+	}
+	return nil
+}
+
+func (c *Cluster) apiServerCommand() process.Command {
+	serviceAccountKey := c.serviceAccounts.KeyFile
+	return process.Command{Name: apiServer, Path: c.binaries[apiServer], Args: []string{
+		"--etcd-servers=" + localURL("https", c.ports.etcdClient),
+		"--etcd-cafile=" + c.authority.CertFile,
+		"--etcd-certfile=" + c.serving.CertFile,
+		"--etcd-keyfile=" + c.serving.KeyFile,
+		"--bind-address=127.0.0.1",
+		fmt.Sprintf("--secure-port=%d", c.ports.apiServer),
+		"--tls-cert-file=" + c.serving.CertFile,
+		"--tls-private-key-file=" + c.serving.KeyFile,
+		"--client-ca-file=" + c.authority.CertFile,
+		"--authorization-mode=RBAC",
+		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--service-account-key-file=" + serviceAccountKey,
+		"--service-account-signing-key-file=" + serviceAccountKey,
+		"--service-cluster-ip-range=10.96.0.0/16",
+		"--allow-privileged=true",
+		// Endpoints must not have loopback addresses, so the Service kubernetes gets none.
+		"--endpoint-reconciler-type=none",
+		// Without it the others ask for this file again and again.
+		"--requestheader-client-ca-file=" + c.authority.CertFile,
+		"--requestheader-allowed-names=nobody",
+		"--profiling=false",
+	}}
+}
+
+func (c *Cluster) startAPIServer(ctx context.Context) error {
+	p, err := c.launch(c.apiServerCommand())
+	if err != nil {
+		return err
+	}
+	return p.WaitReady(ctx, c.probe(c.config.Host+"/readyz"))
+}
+
+func (c *Cluster) startControllerManager(ctx context.Context) error {
+	kubeconfig, err := c.clientKubeconfig(controllerManager)
+	if err != nil {
+		return err
+	}
+	p, err := c.launch(process.Command{Name: controllerManager, Path: c.binaries[controllerManager], Args: []string{
+		"--kubeconfig=" + kubeconfig,
+		"--authentication-kubeconfig=" + kubeconfig,
+		"--authorization-kubeconfig=" + kubeconfig,
+		"--bind-address=127.0.0.1",
+		fmt.Sprintf("--secure-port=%d", c.ports.controllerManager),
+		"--tls-cert-file=" + c.serving.CertFile,
+		"--tls-private-key-file=" + c.serving.KeyFile,
+		"--root-ca-file=" + c.authority.CertFile,
+		"--service-account-private-key-file=" + c.serviceAccounts.KeyFile,
+		"--use-service-account-credentials=true",
+		"--leader-elect=false",
+		"--node-monitor-grace-period=" + nodeGracePeriod,
+		"--kube-api-qps=" + clientQPS,
+		"--kube-api-burst=" + clientBurst,
+		"--profiling=false",
+	}})
+	if err != nil {
+		return err
+	}
+	return p.WaitReady(ctx, c.probe(localURL("https", c.ports.controllerManager)+"/healthz"))
+}
+
+func (c *Cluster) startScheduler(ctx context.Context) error {
+	kubeconfig, err := c.clientKubeconfig(schedulerServer)
+	if err != nil {
+		return err
+	}
+	p, err := c.launch(process.Command{Name: schedulerServer, Path: c.binaries[schedulerServer], Args: []string{
+		"--kubeconfig=" + kubeconfig,
+		"--authentication-kubeconfig=" + kubeconfig,
+		"--authorization-kubeconfig=" + kubeconfig,
+		"--bind-address=127.0.0.1",
+		fmt.Sprintf("--secure-port=%d", c.ports.scheduler),
+		"--tls-cert-file=" + c.serving.CertFile,
+		"--tls-private-key-file=" + c.serving.KeyFile,
+		"--leader-elect=false",
+		"--kube-api-qps=" + clientQPS,
+		"--kube-api-burst=" + clientBurst,
+		"--profiling=false",
+	}})
+	if err != nil {
+		return err
+	}
+	return p.WaitReady(ctx, c.probe(localURL("https", c.ports.scheduler)+"/healthz"))
+}
+
+// clientKubeconfig writes the kubeconfig of the system user of a server and returns its path.
+func (c *Cluster) clientKubeconfig(name string, groups ...string) (string, error) {
+	pair, err := c.authority.Issue(name, pkix.Name{CommonName: "system:" + name, Organization: groups})
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(c.dir, pkiDir, name+".kubeconfig")
+	if err := writeKubeconfig(path, c.config.Host, name, c.authority, pair); err != nil {
+		return "", err
+	}
+	return path, nil
+}
+
+// probe returns a check that passes when the address answers 200.
+func (c *Cluster) probe(url string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+		defer cancel()
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return fmt.Errorf("asking %s: %w", url, err)
+		}
+		response, err := c.http.Do(request)
+		if err != nil {
+			return fmt.Errorf("asking for readiness: %w", err)
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return errors.New(url + " answers " + response.Status)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,102 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"strings"
+
+	"github.com/rollcall-dev/rollcall/test/harness/cache"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
+)
+
+// Names of the servers' binaries, which are also the names of their logs.
+const (
+	etcdServer        = etcd.Binary
+	apiServer         = "kube-apiserver"
+	controllerManager = "kube-controller-manager"
+	schedulerServer   = "kube-scheduler"
+	kruiseManager     = "kruise-manager"
+	kwokServer        = "kwok"
+)
+
+const (
+	kruiseModule = "github.com/openkruise/kruise"
+	serversPath  = "test/harness/cluster/servers"
+)
+
+// Build makes sure that every server has its binary in the cache, and builds those that are missing. Progress goes to
+// log, which may be nil. Processes that build at the same time wait for one another.
+func Build(ctx context.Context, log io.Writer) error {
+	if err := supported(); err != nil {
+		return err
+	}
+	_, err := binaries(ctx, newProgress(log))
+	return err
+}
+
+func newProgress(log io.Writer) *cache.Progress { return cache.NewProgress(log, "cluster") }
+
+// binaries returns the path of each server's binary by name.
+func binaries(ctx context.Context, log *cache.Progress) (map[string]string, error) {
+	modules, err := serverModules(ctx)
+	if err != nil {
+		return nil, err
+	}
+	paths := map[string]string{}
+	for _, m := range modules {
+		built, err := cache.Build(ctx, log, m)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(paths, built.Paths)
+	}
+	return paths, nil
+}
+
+func serverModules(ctx context.Context) ([]cache.Module, error) {
+	dir, err := cache.Dir(ctx, serversPath)
+	if err != nil {
+		return nil, err
+	}
+	etcdModule, err := etcd.Module(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return []cache.Module{
+		etcdModule,
+		{
+			Name: "kwok", Dir: filepath.Join(dir, "kwok"), Requires: "sigs.k8s.io/kwok",
+			Binaries: []cache.Binary{{Name: kwokServer, Package: "sigs.k8s.io/kwok/cmd/kwok"}},
+		},
+		{
+			Name: "kruise", Dir: filepath.Join(dir, "kruise"), Requires: kruiseModule,
+			Binaries: []cache.Binary{{Name: kruiseManager, Package: kruiseModule}},
+		},
+		{
+			Name: "kubernetes", Dir: filepath.Join(dir, "kubernetes"), Requires: "k8s.io/kubernetes", LDFlags: kubernetesLDFlags,
+			Binaries: []cache.Binary{
+				{Name: apiServer, Package: "k8s.io/kubernetes/cmd/kube-apiserver", Reported: kubernetesVersion},
+				{Name: controllerManager, Package: "k8s.io/kubernetes/cmd/kube-controller-manager"},
+				{Name: schedulerServer, Package: "k8s.io/kubernetes/cmd/kube-scheduler"},
+			},
+		},
+	}, nil
+}
+
+// kubernetesLDFlags sets the version: what a module build says of itself is v0.0.0.
+func kubernetesLDFlags(version string) string {
+	const pkg = "k8s.io/component-base/version"
+	major, minor, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
+	minor, _, _ = strings.Cut(minor, ".")
+	return fmt.Sprintf("-X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s",
+		pkg, version, major, minor)
+}
+
+// kubernetesVersion reads "Kubernetes v1.34.4".
+func kubernetesVersion(output string) string {
+	version, _ := strings.CutPrefix(strings.TrimSpace(output), "Kubernetes ")
+	return version
+}

@@ -1,0 +1,288 @@
+package consul
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/rollcall-dev/rollcall/test/harness/cache"
+	"github.com/rollcall-dev/rollcall/test/harness/pki"
+	"github.com/rollcall-dev/rollcall/test/harness/process"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
+)
+
+const (
+	// Binary is the name of the server's program.
+	Binary = "consul"
+	// Node is the name of the server's own node in the catalog.
+	Node = "server-07"
+	// Datacenter is that of the server.
+	Datacenter = "dc1"
+	// ServerName is a name that the certificate is good for besides localhost, as `consul tls cert create` makes it.
+	ServerName = "server.dc1.consul"
+)
+
+// Module is what the server is built from.
+func Module(ctx context.Context) (cache.Module, error) {
+	dir, err := cache.Dir(ctx, "test/harness/registries/servers/consul")
+	if err != nil {
+		return cache.Module{}, err
+	}
+	const pkg = "github.com/hashicorp/consul"
+	return cache.Module{
+		Name: "consul", Dir: dir, Requires: pkg,
+		Binaries: []cache.Binary{{Name: Binary, Package: pkg, Reported: reportedVersion}},
+	}, nil
+}
+
+// reportedVersion reads "Consul v1.19.2", the first of several lines.
+func reportedVersion(output string) string {
+	line, _, _ := strings.Cut(output, "\n")
+	version, found := strings.CutPrefix(strings.TrimSpace(line), "Consul ")
+	if !found {
+		return ""
+	}
+	return version
+}
+
+// Get builds the server unless it is there, and tells log about it.
+func Get(ctx context.Context, log io.Writer) (cache.Built, error) {
+	m, err := Module(ctx)
+	if err != nil {
+		return cache.Built{}, registries.Missing(err)
+	}
+	built, err := cache.Build(ctx, cache.NewProgress(log, "registries"), m)
+	return built, registries.Missing(err)
+}
+
+// Options say what server to start. The zero value is one without TLS and access control.
+type Options struct {
+	// TLS makes it serve https.
+	TLS bool
+	// ClientCertificates makes it ask clients for a certificate; it implies TLS.
+	ClientCertificates bool
+	// ACL makes it deny what no token allows.
+	ACL bool
+	// Leaderless makes it wait for two more servers, which never come.
+	Leaderless bool
+}
+
+// Server is a running Consul server that keeps its catalog on disk.
+type Server struct {
+	*registries.Server
+	// URL is that of the HTTP API.
+	URL string
+	// DNS is host:port, for UDP and TCP.
+	DNS string
+	// CAFile, CertFile and KeyFile are for clients, and empty without TLS.
+	CAFile, CertFile, KeyFile string
+	// ManagementToken may do everything. It is empty without access control.
+	ManagementToken string
+
+	opts    Options
+	ports   ports
+	http    *http.Client
+	serving pki.KeyPair
+}
+
+type ports struct{ api, dns, rpc, serf int }
+
+// Start gets the server, runs it and returns when it serves.
+func Start(ctx context.Context, opts Options) (*Server, error) {
+	built, err := Get(ctx, os.Stderr)
+	if err != nil {
+		return nil, err
+	}
+	free, err := process.FreePorts(ctx, 4)
+	if err != nil {
+		return nil, err
+	}
+	opts.TLS = opts.TLS || opts.ClientCertificates
+	s := &Server{
+		opts: opts, ports: ports{api: free[0], dns: free[1], rpc: free[2], serf: free[3]},
+		URL: fmt.Sprintf("http://127.0.0.1:%d", free[0]), DNS: fmt.Sprintf("127.0.0.1:%d", free[1]),
+		http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
+	}
+	if opts.TLS {
+		s.URL = fmt.Sprintf("https://127.0.0.1:%d", free[0])
+	}
+	if opts.ACL {
+		s.ManagementToken = newUUID()
+	}
+	s.Server, err = registries.Run(ctx, registries.Spec{
+		Name: "Consul", Version: built.Version,
+		Command: func(dir string) (process.Command, error) { return s.command(built.Paths[Binary], dir) },
+		Ready:   s.ready,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Server) command(path, dir string) (process.Command, error) {
+	if s.opts.TLS {
+		if err := s.issue(filepath.Join(dir, "pki")); err != nil {
+			return process.Command{}, err
+		}
+	}
+	config, err := json.Marshal(s.config(dir))
+	if err != nil {
+		return process.Command{}, fmt.Errorf("encoding the configuration: %w", err)
+	}
+	file := filepath.Join(dir, "config.json")
+	if err := os.WriteFile(file, config, 0o600); err != nil {
+		return process.Command{}, fmt.Errorf("writing the configuration: %w", err)
+	}
+	return process.Command{Path: path, Args: []string{"agent", "-config-file=" + file}}, nil
+}
+
+type object = map[string]any
+
+func (s *Server) config(dir string) object {
+	const off = -1
+	apiPorts := object{"http": s.ports.api}
+	if s.opts.TLS {
+		apiPorts = object{"http": off, "https": s.ports.api}
+	}
+	servers := 1
+	if s.opts.Leaderless {
+		servers = 3
+	}
+	maps.Copy(apiPorts, object{
+		"dns": s.ports.dns, "server": s.ports.rpc, "serf_lan": s.ports.serf, "serf_wan": off, "grpc": off, "grpc_tls": off,
+	})
+	config := object{
+		"server": true, "bootstrap_expect": servers, "datacenter": Datacenter, "node_name": Node,
+		"data_dir": filepath.Join(dir, "consul"), "bind_addr": "127.0.0.1", "client_addr": "127.0.0.1", "ports": apiPorts,
+		// A single server need not wait long for others to stand for election, nor a request for a leader.
+		"performance":          object{"raft_multiplier": 1, "rpc_hold_timeout": "500ms"},
+		"disable_update_check": true, "log_level": "warn",
+		// Each driver of the suite has its own connections, where people have one Rollcall.
+		"limits": object{"http_max_conns_per_client": 5000},
+	}
+	if s.opts.TLS {
+		https := object{"cert_file": s.serving.CertFile, "key_file": s.serving.KeyFile}
+		if s.opts.ClientCertificates {
+			https["ca_file"], https["verify_incoming"] = s.CAFile, true
+		}
+		config["tls"] = object{"https": https}
+	}
+	if s.opts.ACL {
+		config["acl"] = object{
+			"enabled": true, "default_policy": "deny",
+			"tokens": object{"initial_management": s.ManagementToken, "agent": s.ManagementToken},
+		}
+	}
+	return config
+}
+
+// issue makes the certificates of the server and of its clients.
+func (s *Server) issue(dir string) error {
+	authority, err := pki.NewAuthority(dir, "rollcall-test-consul")
+	if err != nil {
+		return err
+	}
+	if s.serving, err = authority.Issue("serving", pkix.Name{CommonName: ServerName}, ServerName); err != nil {
+		return err
+	}
+	client, err := authority.Issue("client", pkix.Name{CommonName: "rollcall"})
+	if err != nil {
+		return err
+	}
+	s.CAFile, s.CertFile, s.KeyFile = authority.CertFile, client.CertFile, client.KeyFile
+	config, err := authority.TLSConfig(client)
+	if err != nil {
+		return err
+	}
+	s.http.Transport = &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}
+	return nil
+}
+
+// ready waits for a leader that has read the catalog, and until the server's agent has written its node there: first the
+// leader does so, with less.
+func (s *Server) ready(ctx context.Context) error {
+	if s.opts.Leaderless {
+		return s.Do(ctx, http.MethodGet, "/v1/status/peers", nil, nil)
+	}
+	var nodes []struct {
+		Node            string
+		TaggedAddresses map[string]string
+	}
+	if err := s.Do(ctx, http.MethodGet, "/v1/catalog/nodes?consistent", nil, &nodes); err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		if n.Node == Node && len(n.TaggedAddresses) > 0 {
+			return nil
+		}
+	}
+	return errors.New("the server is not whole in its catalog yet")
+}
+
+// NewToken makes a token that may do what the rules allow, and returns its secret.
+func (s *Server) NewToken(ctx context.Context, rules string) (string, error) {
+	name := "test-" + newUUID()
+	policy := object{"Name": name, "Rules": rules}
+	if err := s.Do(ctx, http.MethodPut, "/v1/acl/policy", policy, nil); err != nil {
+		return "", err
+	}
+	var token struct{ SecretID string }
+	body := object{"Policies": []object{{"Name": name}}}
+	if err := s.Do(ctx, http.MethodPut, "/v1/acl/token", body, &token); err != nil {
+		return "", err
+	}
+	return token.SecretID, nil
+}
+
+// Do makes a request that may do everything. The body and what is answered are JSON, and may be nil.
+func (s *Server) Do(ctx context.Context, method, path string, body, answer any) error {
+	var raw []byte
+	if body != nil {
+		var err error
+		if raw, err = json.Marshal(body); err != nil {
+			return fmt.Errorf("encoding the request to %s: %w", path, err)
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, method, s.URL+path, bytes.NewReader(raw))
+	if err != nil {
+		return fmt.Errorf("asking %s: %w", path, err)
+	}
+	if s.ManagementToken != "" {
+		request.Header.Set("X-Consul-Token", s.ManagementToken)
+	}
+	response, err := s.http.Do(request)
+	if err != nil {
+		return fmt.Errorf("asking %s: %w", path, err)
+	}
+	defer response.Body.Close()
+	raw, err = io.ReadAll(response.Body)
+	switch {
+	case err != nil:
+		return fmt.Errorf("reading the answer of %s: %w", path, err)
+	case response.StatusCode != http.StatusOK:
+		return fmt.Errorf("%s answers %s: %s", path, response.Status, bytes.TrimSpace(raw))
+	case answer == nil:
+		return nil
+	}
+	if err := json.Unmarshal(raw, answer); err != nil {
+		return fmt.Errorf("decoding the answer of %s: %w", path, err)
+	}
+	return nil
+}
+
+func newUUID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}

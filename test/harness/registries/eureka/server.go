@@ -1,0 +1,264 @@
+package eureka
+
+import (
+	"context"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/test/harness/pki"
+	"github.com/rollcall-dev/rollcall/test/harness/process"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
+)
+
+const (
+	// user and password are those of a server with BasicAuth.
+	user     = "rollcall"
+	password = "a pässword: of a server"
+	// cacheUpdate is how often the read-only cache is renewed; by default it is 30 seconds.
+	cacheUpdate = time.Second
+	// cacheExpiry is how long the cache behind it keeps an answer; by default it is 180 seconds.
+	cacheExpiry = time.Second
+	// eviction is how often the server removes what has no lease any more; by default it is a minute.
+	eviction     = time.Second
+	slowEviction = time.Hour
+	// startTimeout bounds the start, several at a time on a slow machine.
+	startTimeout = 5 * time.Minute
+)
+
+// Options say what server to start. The zero value is one that has its read-only response cache off, takes anybody's word,
+// and removes what has no lease any more.
+type Options struct {
+	// ReadOnlyCache has it on, as it is by default.
+	ReadOnlyCache bool
+	// BasicAuth makes it serve only who shows a user and a password.
+	BasicAuth bool
+	// ClientCertificates makes it serve TLS, and only who shows a certificate.
+	ClientCertificates bool
+	// SlowEviction makes it keep what has no lease any more until the test has ended.
+	SlowEviction bool
+}
+
+func (o Options) staleness() time.Duration {
+	if o.ReadOnlyCache {
+		return cacheExpiry + cacheUpdate
+	}
+	return cacheExpiry
+}
+
+// Server is a running Eureka.
+type Server struct {
+	*registries.Server
+	// Endpoint is its URL, with Spring's path.
+	Endpoint string
+	// Staleness is how old the answer to a listing may be.
+	Staleness time.Duration
+	// User and Password are for clients of a server with BasicAuth.
+	User, Password string
+	// CAFile, CertFile and KeyFile are for clients of a server with ClientCertificates. StrangerCertFile and
+	// StrangerKeyFile are of an authority that the server does not know.
+	CAFile, CertFile, KeyFile         string
+	StrangerCertFile, StrangerKeyFile string
+
+	opts   Options
+	port   int
+	peer   string // the Endpoint of the other one
+	client *http.Client
+}
+
+// Start gets the server, runs it and returns when it serves.
+func Start(ctx context.Context, opts Options) (*Server, error) {
+	servers, err := start(ctx, opts, 1)
+	if err != nil {
+		return nil, err
+	}
+	return servers[0], nil
+}
+
+// StartPeers runs two servers that replicate each other.
+func StartPeers(ctx context.Context, opts Options) (one, other *Server, err error) {
+	servers, err := start(ctx, opts, 2) //nolint:mnd // it says so
+	if err != nil {
+		return nil, nil, err
+	}
+	return servers[0], servers[1], nil
+}
+
+func start(ctx context.Context, opts Options, n int) ([]*Server, error) {
+	files, err := Get(ctx, os.Stderr)
+	if err != nil {
+		return nil, err
+	}
+	ports, err := process.FreePorts(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	scheme := "http"
+	if opts.ClientCertificates {
+		scheme = "https"
+	}
+	servers := make([]*Server, n)
+	for i, port := range ports {
+		servers[i] = &Server{
+			Endpoint: fmt.Sprintf("%s://127.0.0.1:%d/eureka", scheme, port), Staleness: opts.staleness(),
+			opts: opts, port: port, client: &http.Client{},
+		}
+		if opts.BasicAuth {
+			servers[i].User, servers[i].Password = user, password
+		}
+	}
+	for i := range servers[1:] {
+		servers[i].peer, servers[i+1].peer = servers[i+1].Endpoint, servers[i].Endpoint
+	}
+	errs := make(chan error, n)
+	for _, s := range servers {
+		go func() { errs <- s.start(ctx, files) }()
+	}
+	for range servers {
+		err = errors.Join(err, <-errs)
+	}
+	if err != nil {
+		stop(servers)
+		return nil, err
+	}
+	return servers, nil
+}
+
+func stop(servers []*Server) {
+	for _, s := range servers {
+		if s.Server != nil {
+			s.Stop()
+		}
+	}
+}
+
+func (s *Server) start(ctx context.Context, files Files) (err error) {
+	s.Server, err = registries.Run(ctx, registries.Spec{
+		Name: "Eureka", Version: files.Version, Ready: s.ready,
+		Command: func(dir string) (process.Command, error) { return s.command(files, dir) },
+	})
+	return err
+}
+
+func (s *Server) command(files Files, dir string) (process.Command, error) {
+	properties := map[string]string{
+		"server.port": strconv.Itoa(s.port),
+		"eureka.server.use-read-only-response-cache":              strconv.FormatBool(s.opts.ReadOnlyCache),
+		"eureka.server.enable-self-preservation":                  "false",
+		"eureka.server.eviction-interval-timer-in-ms":             milliseconds(eviction),
+		"eureka.server.response-cache-update-interval-ms":         milliseconds(cacheUpdate),
+		"eureka.server.response-cache-auto-expiration-in-seconds": strconv.Itoa(int(cacheExpiry.Seconds())),
+		"eureka.server.my-url":                                    s.Endpoint + "/",
+		"eureka.client.service-url.defaultZone":                   s.Endpoint + "/",
+		"eureka.server.peer-node-connect-timeout-ms":              milliseconds(time.Second),
+		"eureka.server.peer-node-read-timeout-ms":                 milliseconds(5 * time.Second),
+		"eureka.server.max-time-for-replication":                  milliseconds(30 * time.Second),
+		"logging.level.com.netflix.eureka":                        "warn",
+		"logging.level.com.netflix.discovery":                     "warn",
+	}
+	if s.opts.SlowEviction {
+		properties["eureka.server.eviction-interval-timer-in-ms"] = milliseconds(slowEviction)
+	}
+	if s.peer != "" {
+		properties["eureka.client.service-url.defaultZone"] = s.peer + "/"
+	}
+	if s.opts.BasicAuth {
+		properties["spring.profiles.active"] = "auth"
+		properties["spring.security.user.name"] = user
+		properties["spring.security.user.password"] = password
+	}
+	if s.opts.ClientCertificates {
+		if err := s.secure(filepath.Join(dir, "certificates"), properties); err != nil {
+			return process.Command{}, err
+		}
+	}
+	args := []string{
+		// A small program that shall start quickly.
+		"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Djava.io.tmpdir=" + dir,
+		"-Dfile.encoding=UTF-8", "-jar", files.Jar,
+	}
+	for name, value := range properties {
+		args = append(args, "--"+name+"="+value)
+	}
+	return process.Command{
+		// Java reads its arguments by the locale, and the password is not ASCII.
+		Path: files.Java, Args: args, Env: []string{"LC_ALL=C.UTF-8"}, ReadyTimeout: startTimeout,
+	}, nil
+}
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+// secure makes the certificates, and adds to the properties what makes the server use them.
+func (s *Server) secure(dir string, properties map[string]string) error {
+	authority, err := pki.NewAuthority(dir, "registries")
+	if err != nil {
+		return err
+	}
+	server, err := authority.Issue("server", pkix.Name{CommonName: "eureka"})
+	if err != nil {
+		return err
+	}
+	client, err := authority.Issue("client", pkix.Name{CommonName: "rollcall"})
+	if err != nil {
+		return err
+	}
+	others, err := pki.NewAuthority(filepath.Join(dir, "others"), "others")
+	if err != nil {
+		return err
+	}
+	stranger, err := others.Issue("client", pkix.Name{CommonName: "rollcall"})
+	if err != nil {
+		return err
+	}
+	config, err := authority.TLSConfig(client)
+	if err != nil {
+		return err
+	}
+	s.client = &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
+	s.CAFile, s.CertFile, s.KeyFile = authority.CertFile, client.CertFile, client.KeyFile
+	s.StrangerCertFile, s.StrangerKeyFile = stranger.CertFile, stranger.KeyFile
+	properties["server.ssl.enabled"] = "true"
+	properties["server.ssl.certificate"] = server.CertFile
+	properties["server.ssl.certificate-private-key"] = server.KeyFile
+	properties["server.ssl.trust-certificate"] = authority.CertFile
+	properties["server.ssl.client-auth"] = "need"
+	return nil
+}
+
+func (s *Server) ready(ctx context.Context) error {
+	_, err := s.Do(ctx, http.MethodGet, "/apps", nil)
+	return err
+}
+
+// Do makes a request at a path behind the endpoint, with the rights of a user, and returns the body of its answer; an
+// answer other than 2xx is an error.
+func (s *Server) Do(ctx context.Context, method, path string, body io.Reader) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, method, s.Endpoint+path, body)
+	if err != nil {
+		return nil, fmt.Errorf("making the request: %w", err)
+	}
+	request.Header.Set("Accept", "application/json")
+	request.Header.Set("Content-Type", "application/json")
+	if s.User != "" {
+		request.SetBasicAuth(s.User, s.Password)
+	}
+	response, err := s.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, fmt.Errorf("reading the answer: %w", err)
+	}
+	if response.StatusCode < 200 || response.StatusCode > 299 {
+		return nil, fmt.Errorf("%s %s: the server answers %s: %s", method, path, response.Status, answer)
+	}
+	return answer, nil
+}

@@ -1,0 +1,139 @@
+package nacos
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+
+	"github.com/rollcall-dev/rollcall/test/harness/cache"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
+)
+
+const readerName = "nacos-reader"
+
+// readerModule is Nacos' own Go client with a main of ours around it; see reader/main.go.
+func readerModule(ctx context.Context) (cache.Module, error) {
+	dir, err := cache.Dir(ctx, "test/harness/registries/nacos/reader")
+	if err != nil {
+		return cache.Module{}, err
+	}
+	source, err := os.ReadFile(filepath.Join(dir, "main.go"))
+	if err != nil {
+		return cache.Module{}, fmt.Errorf("reading the source of the reader: %w", err)
+	}
+	sum := sha256.Sum256(source)
+	return cache.Module{
+		Name: readerName, Dir: dir, Requires: "github.com/nacos-group/nacos-sdk-go/v2",
+		// Another source is another binary in the cache.
+		LDFlags:  func(string) string { return "-X main.source=" + hex.EncodeToString(sum[:8]) },
+		Binaries: []cache.Binary{{Name: readerName, Package: "."}},
+	}, nil
+}
+
+// GetReader builds the client that subscribes, unless it is there, and tells log about it.
+func GetReader(ctx context.Context, log io.Writer) (cache.Built, error) {
+	m, err := readerModule(ctx)
+	if err != nil {
+		return cache.Built{}, registries.Missing(err)
+	}
+	built, err := cache.Build(ctx, cache.NewProgress(log, "registries"), m)
+	return built, registries.Missing(err)
+}
+
+// Seen is an instance as a client gets it.
+type Seen struct {
+	IP       string            `json:"ip"`
+	Port     int               `json:"port"`
+	Weight   float64           `json:"weight"`
+	Healthy  bool              `json:"healthy"`
+	Enabled  bool              `json:"enabled"`
+	Metadata map[string]string `json:"metadata"`
+}
+
+// Reader is a client that has subscribed to a service.
+type Reader struct {
+	cmd   *exec.Cmd
+	ended chan struct{}
+
+	mu     sync.Mutex
+	latest []Seen
+	told   bool
+	change chan struct{} // closed at each list, and made anew
+}
+
+// Subscribe runs a client of the server that subscribes to a service, until Stop or the end of the context.
+func (s *Server) Subscribe(ctx context.Context, service string) (*Reader, error) {
+	built, err := GetReader(ctx, os.Stderr)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, built.Paths[readerName], "-port", strconv.Itoa(s.Port), "-service", service,
+		"-user", Admin, "-dir", filepath.Join(s.Dir(), "reader"))
+	cmd.Env = []string{"NACOS_PASSWORD=" + s.opts.Password, "HOME=" + s.Dir()}
+	cmd.Stderr = os.Stderr
+	if _, err := cmd.StdinPipe(); err != nil { // closed with this process
+		return nil, fmt.Errorf("starting the reader: %w", err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("starting the reader: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting the reader: %w", err)
+	}
+	r := &Reader{cmd: cmd, ended: make(chan struct{}), change: make(chan struct{})}
+	go r.follow(out)
+	return r, nil
+}
+
+func (r *Reader) follow(out io.Reader) {
+	defer close(r.ended)
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var list []Seen
+		if json.Unmarshal(lines.Bytes(), &list) != nil {
+			continue // something that the client itself prints
+		}
+		r.mu.Lock()
+		r.latest, r.told = list, true
+		close(r.change)
+		r.change = make(chan struct{})
+		r.mu.Unlock()
+	}
+	_ = r.cmd.Wait()
+}
+
+// Await returns once the list that the client has is right.
+func (r *Reader) Await(ctx context.Context, right func([]Seen) bool) error {
+	for {
+		r.mu.Lock()
+		latest, told, change := r.latest, r.told, r.change
+		r.mu.Unlock()
+		if told && right(latest) {
+			return nil
+		}
+		select {
+		case <-change:
+		case <-r.ended:
+			return fmt.Errorf("the client has ended; the last that it had was %+v", latest)
+		case <-ctx.Done():
+			return fmt.Errorf("%w: the client has %+v", ctx.Err(), latest)
+		}
+	}
+}
+
+// Stop ends the client.
+func (r *Reader) Stop() {
+	_ = r.cmd.Process.Kill()
+	<-r.ended
+}

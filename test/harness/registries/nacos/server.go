@@ -1,0 +1,259 @@
+package nacos
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/test/harness/cache"
+	"github.com/rollcall-dev/rollcall/test/harness/process"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
+)
+
+const (
+	// Admin is the user that may do everything.
+	Admin = "nacos"
+
+	readyTimeout = 5 * time.Minute
+	// Nacos takes these ports besides that of its API.
+	sdkOffset, clusterOffset, raftOffset = 1000, 1001, -1000
+	portAttempts                         = 100
+)
+
+// Options say what server to start.
+type Options struct {
+	Version Version
+	// Password turns authentication on, with this password for the user [Admin].
+	Password string
+	// TokenLifetime is how long a login is good for; 0 is Nacos' default, 5 hours.
+	TokenLifetime time.Duration
+	// CachedUsers makes the server know users and roles only some seconds after its start, as it does by default.
+	CachedUsers bool
+	// PushDelay is after how long readers see what has changed; 0 is Nacos' default, 500 ms.
+	PushDelay time.Duration
+}
+
+// Server is a running Nacos of one node.
+type Server struct {
+	*registries.Server
+	// Endpoint is the URL without the context path, which is /nacos.
+	Endpoint string
+	Port     int
+
+	opts Options
+	http *http.Client
+}
+
+// Start gets the server, runs it and returns when it serves.
+func Start(ctx context.Context, opts Options) (*Server, error) {
+	jars, err := get(ctx, os.Stderr, opts.Version)
+	if err != nil {
+		return nil, err
+	}
+	number, err := opts.Version.number()
+	if err != nil {
+		return nil, err
+	}
+	java, err := exec.LookPath("java")
+	if err != nil {
+		return nil, registries.Missing(err)
+	}
+	source, err := cache.Dir(ctx, "test/harness/registries/nacos/"+opts.Version.dir())
+	if err != nil {
+		return nil, err
+	}
+	// Several that start at once on few cores give up before they are done.
+	unlock, err := process.Lock(ctx, filepath.Join(os.TempDir(), fmt.Sprintf("rollcall-nacos-start-%d.lock", os.Getuid())), func() {})
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	port, err := freePort(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		opts: opts, Port: port, Endpoint: fmt.Sprintf("http://127.0.0.1:%d", port),
+		http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
+	}
+	s.Server, err = registries.Run(ctx, registries.Spec{
+		Name: "Nacos", Version: number, Ready: s.ready,
+		Command: func(dir string) (process.Command, error) {
+			return s.command(java, dir, filepath.Join(source, "Nacos.java"), jars)
+		},
+	})
+	return s, err
+}
+
+// freePort returns one with which all that Nacos makes of it are free.
+func freePort(ctx context.Context) (int, error) {
+	for range portAttempts {
+		ports, err := process.FreePorts(ctx, 1)
+		if err != nil {
+			return 0, err
+		}
+		free := true
+		for _, offset := range []int{sdkOffset, clusterOffset, raftOffset} {
+			free = free && isFree(ctx, ports[0]+offset)
+		}
+		if free {
+			return ports[0], nil
+		}
+	}
+	return 0, errors.New("finding free ports for Nacos: those beside a free one were never free")
+}
+
+func isFree(ctx context.Context, port int) bool {
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp4", net.JoinHostPort("0.0.0.0", strconv.Itoa(port)))
+	if err != nil {
+		return false
+	}
+	_ = l.Close()
+	return true
+}
+
+func (s *Server) command(java, dir, source string, jars []string) (process.Command, error) {
+	conf := filepath.Join(dir, "conf")
+	if err := os.Mkdir(conf, 0o700); err != nil {
+		return process.Command{}, fmt.Errorf("creating the folder for the configuration: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(conf, "application.properties"), []byte(s.properties()), 0o600); err != nil {
+		return process.Command{}, fmt.Errorf("writing the configuration: %w", err)
+	}
+	return process.Command{
+		Path: java, ReadyTimeout: readyTimeout,
+		Args: []string{
+			"-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", // it lives for minutes
+			"-Djava.net.preferIPv4Stack=true",
+			"-Dnacos.standalone=true",
+			"-Dnacos.home=" + dir,
+			"-Dderby.system.durability=test",
+			"-Dderby.stream.error.file=" + filepath.Join(dir, "derby.log"),
+			"-Dspring.config.additional-location=file:" + conf + "/",
+			"-cp", strings.Join(jars, string(filepath.ListSeparator)),
+			source,
+		},
+	}, nil
+}
+
+// properties is the configuration. What the archive of a release sets and the tests don't need is left out.
+func (s *Server) properties() string {
+	settings := map[string]string{
+		"server.servlet.contextPath":   "/nacos",
+		"server.port":                  strconv.Itoa(s.Port),
+		"nacos.server.main.port":       strconv.Itoa(s.Port), // its name in version 3
+		"server.address":               "127.0.0.1",
+		"server.error.include-message": "ALWAYS",
+		"nacos.inetutils.ip-address":   "127.0.0.1",
+		"spring.autoconfigure.exclude": "org.springframework.boot.autoconfigure.jdbc.DataSourceAutoConfiguration," +
+			"org.springframework.boot.autoconfigure.jdbc.DataSourceTransactionManagerAutoConfiguration," +
+			"org.springframework.boot.autoconfigure.ldap.LdapAutoConfiguration",
+		// Nothing here has to survive a power cut, and a sync is what Nacos waits for most.
+		"nacos.core.protocol.raft.data.sync":      "false",
+		"nacos.core.protocol.raft.data.sync_meta": "false",
+		// A machine with much to do takes longer than 3 s to make the database.
+		"db.pool.config.connectionTimeout":                  "120000",
+		"nacos.core.auth.system.type":                       "nacos",
+		"nacos.core.auth.enabled":                           strconv.FormatBool(s.opts.Password != ""),
+		"nacos.core.auth.admin.enabled":                     strconv.FormatBool(s.opts.Password != ""),
+		"nacos.core.auth.caching.enabled":                   strconv.FormatBool(s.opts.CachedUsers),
+		"nacos.core.auth.server.identity.key":               "rollcall-test",
+		"nacos.core.auth.server.identity.value":             "rollcall-test",
+		"nacos.core.auth.plugin.nacos.token.secret.key":     base64.StdEncoding.EncodeToString(make([]byte, 32)),
+		"nacos.core.auth.plugin.nacos.token.expire.seconds": "18000",
+	}
+	if s.opts.TokenLifetime > 0 {
+		settings["nacos.core.auth.plugin.nacos.token.expire.seconds"] = strconv.Itoa(int(s.opts.TokenLifetime.Seconds()))
+	}
+	if s.opts.PushDelay > 0 {
+		settings["nacos.naming.push.pushTaskDelay"] = strconv.FormatInt(s.opts.PushDelay.Milliseconds(), 10)
+	}
+	var lines []string
+	for key, value := range settings {
+		lines = append(lines, key+"="+value+"\n")
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}
+
+// ready makes the user Admin, the first time, and returns nil once that may read.
+func (s *Server) ready(ctx context.Context) error {
+	token, err := s.Login(ctx, Admin, s.opts.Password)
+	if err != nil {
+		path := "/v1/auth/users/admin"
+		if s.opts.Version == V3 {
+			path = "/v3/auth/user/admin"
+		}
+		_, makeErr := s.Do(ctx, http.MethodPost, path, url.Values{"password": {s.opts.Password}}, "")
+		return errors.Join(err, makeErr)
+	}
+	_, err = s.Do(ctx, http.MethodGet, s.listPath(), url.Values{"serviceName": {"ready"}}, token)
+	return err
+}
+
+func (s *Server) listPath() string {
+	if s.opts.Version == V3 {
+		return "/v3/client/ns/instance/list"
+	}
+	return "/v1/ns/instance/list"
+}
+
+// Login returns a token for the user, and none where authentication is off.
+func (s *Server) Login(ctx context.Context, user, password string) (string, error) {
+	if s.opts.Password == "" {
+		return "", nil
+	}
+	path := "/v1/auth/login"
+	if s.opts.Version == V3 {
+		path = "/v3/auth/user/login"
+	}
+	body, err := s.Do(ctx, http.MethodPost, path, url.Values{"username": {user}, "password": {password}}, "")
+	if err != nil {
+		return "", err
+	}
+	var answer struct {
+		AccessToken string `json:"accessToken"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return "", fmt.Errorf("decoding the login: %w", err)
+	}
+	return answer.AccessToken, nil
+}
+
+// Do makes a request of the server's API, with the parameters in the query, and returns the body of a good answer.
+func (s *Server) Do(ctx context.Context, method, path string, form url.Values, token string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, method, s.Endpoint+"/nacos"+path+"?"+form.Encode(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("asking %s: %w", path, err)
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := s.http.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("asking %s: %w", path, err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, fmt.Errorf("reading what %s answers: %w", path, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answers %s: %s", path, response.Status, body)
+	}
+	return body, nil
+}

@@ -1,0 +1,178 @@
+package registries
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/test/harness/process"
+)
+
+const tempPrefix = "rollcall-registry-"
+
+// Spec says how a server is run.
+type Spec struct {
+	// Name is what people call the server, such as "Consul"; Version is its version.
+	Name    string
+	Version string
+	// Command returns how to run it with its data in dir, which is empty. It is called once: a restart runs the same.
+	// Name, its log's, is filled in if it is empty.
+	Command func(dir string) (process.Command, error)
+	// Ready returns nil when the server serves. It is called again and again, each time with a context of its own.
+	Ready func(ctx context.Context) error
+}
+
+// Server is a running server. The server of each registry embeds it. Its methods are safe for concurrent use.
+type Server struct {
+	spec     Spec
+	dir      string
+	release  func()
+	command  process.Command
+	launcher *process.Launcher
+	change   sync.Mutex // one of Start, Kill, Restart and Stop at a time
+
+	mu      sync.Mutex
+	process *process.Process
+	stopped bool
+}
+
+// probeTimeout bounds one question whether a server is ready.
+const probeTimeout = 5 * time.Second
+
+// Run starts a server and returns when it is ready. It outlives ctx: Stop ends it, and so does the end of this process,
+// however that comes about. An error carries the end of the server's log.
+func Run(ctx context.Context, spec Spec) (*Server, error) {
+	if err := process.Supported(); err != nil {
+		return nil, Missing(err)
+	}
+	dir, release, err := process.NewDir("", tempPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("starting %s: %w", spec.Name, err)
+	}
+	s := &Server{spec: spec, dir: dir, release: release, launcher: process.NewLauncher()}
+	if err := s.run(ctx); err != nil {
+		s.Stop()
+		return nil, fmt.Errorf("starting %s %s: %w", spec.Name, spec.Version, err)
+	}
+	return s, nil
+}
+
+func (s *Server) run(ctx context.Context) error {
+	// A folder of its own: the lock of the temporary folder is not the server's.
+	data := s.dir + "/data"
+	if err := os.Mkdir(data, 0o700); err != nil {
+		return fmt.Errorf("creating the folder for data: %w", err)
+	}
+	var err error
+	if s.command, err = s.spec.Command(data); err != nil {
+		return err
+	}
+	if s.command.Name == "" {
+		s.command.Name = s.spec.Name
+	}
+	s.change.Lock()
+	defer s.change.Unlock()
+	return s.start(ctx)
+}
+
+// start starts the process. The caller holds change.
+func (s *Server) start(ctx context.Context) error {
+	s.mu.Lock()
+	if s.stopped {
+		s.mu.Unlock()
+		return errors.New("the server is stopped")
+	}
+	p, err := process.Start(s.launcher, s.dir, s.command)
+	if err == nil {
+		s.process = p
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return p.WaitReady(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+		defer cancel()
+		return s.spec.Ready(ctx)
+	})
+}
+
+// Name is what people call the server.
+func (s *Server) Name() string { return s.spec.Name }
+
+// Version is the server's version.
+func (s *Server) Version() string { return s.spec.Version }
+
+// Dir is the folder with the server's log and, below data, its data. Stop removes it.
+func (s *Server) Dir() string { return s.dir }
+
+// Kill ends the server and keeps its data: connections to it are refused until Restart.
+func (s *Server) Kill() {
+	s.change.Lock()
+	defer s.change.Unlock()
+	s.kill()
+}
+
+func (s *Server) kill() {
+	if p := s.current(); p != nil {
+		p.Kill()
+	}
+}
+
+// Restart kills the server, where it runs, and starts it again at the same addresses with its data kept. It returns when
+// the server is ready.
+func (s *Server) Restart(ctx context.Context) error {
+	s.change.Lock()
+	defer s.change.Unlock()
+	s.kill()
+	if err := s.start(ctx); err != nil {
+		return fmt.Errorf("restarting %s: %w", s.spec.Name, err)
+	}
+	return nil
+}
+
+// Stop ends the server and removes its folder. It can be called more than once.
+func (s *Server) Stop() {
+	s.change.Lock()
+	defer s.change.Unlock()
+	s.mu.Lock()
+	stopped := s.stopped
+	s.stopped = true
+	s.mu.Unlock()
+	if stopped {
+		return
+	}
+	s.kill()
+	s.launcher.Close()
+	s.release()
+}
+
+// Done is closed when the process that runs now has ended, for whatever reason. A restart makes a new one.
+func (s *Server) Done() <-chan struct{} { return s.current().Done() }
+
+// Err tells that the server died by itself, with the end of its log.
+func (s *Server) Err() error {
+	p := s.current()
+	if p == nil {
+		return nil
+	}
+	return p.Crashed()
+}
+
+// Logs returns the end of the server's log.
+func (s *Server) Logs() string {
+	p := s.current()
+	if p == nil {
+		return ""
+	}
+	return process.LogTail(p.LogPath())
+}
+
+func (s *Server) current() *process.Process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.process
+}

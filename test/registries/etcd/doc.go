@@ -1,2 +1,0 @@
-// Package etcd runs a real etcd, and proves Rollcall's etcd driver on it.
-package etcd
