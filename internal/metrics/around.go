@@ -5,8 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -33,13 +31,6 @@ func (m *RegistryMetrics) Around(
 		m.duration.WithLabelValues(name, driver, operation, outcomeOf(ctx, err)).Observe(time.Since(start).Seconds())
 		return err
 	}
-}
-
-// Forget removes what is shown of a registry by its name and driver. No call to it may be under way any more, or begin.
-func (m *RegistryMetrics) Forget(name, driver string) {
-	labels := prometheus.Labels{"registry": name, "driver": driver}
-	m.duration.DeletePartialMatch(labels)
-	m.inFlight.DeletePartialMatch(labels)
 }
 
 func outcomeOf(ctx context.Context, err error) string {

@@ -1,5 +1,4 @@
-// Package metrics holds Rollcall's metrics, and what times every call to a registry, so that no other line of Rollcall
-// counts anything.
+// Package metrics holds Rollcall's metrics.
 package metrics
 
 import (
@@ -9,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// RegistryMetrics are the metrics of calls to a registry; see [RegistryMetrics.Around].
+// RegistryMetrics are the metrics of calls to registries.
 type RegistryMetrics struct {
 	duration *prometheus.HistogramVec
 	inFlight *prometheus.GaugeVec
@@ -30,6 +29,25 @@ func NewRegistryMetrics(r prometheus.Registerer) (*RegistryMetrics, error) {
 		}, []string{"registry", "driver"}),
 	}
 	return m, register(r, m.duration, m.inFlight)
+}
+
+// Began counts a call as under way, and returns what takes its outcome when it has ended. A registry is known by its name in
+// the configuration and its driver.
+func (m *RegistryMetrics) Began(name, driver, operation string) (ended func(outcome string)) {
+	inFlight := m.inFlight.WithLabelValues(name, driver)
+	inFlight.Inc()
+	start := time.Now()
+	return func(outcome string) {
+		inFlight.Dec()
+		m.duration.WithLabelValues(name, driver, operation, outcome).Observe(time.Since(start).Seconds())
+	}
+}
+
+// Forget removes what is shown of a registry by its name and driver. No call to it may be under way any more, or begin.
+func (m *RegistryMetrics) Forget(name, driver string) {
+	labels := prometheus.Labels{"registry": name, "driver": driver}
+	m.duration.DeletePartialMatch(labels)
+	m.inFlight.DeletePartialMatch(labels)
 }
 
 // ConfigMetrics are the metrics of configuration reloads.

@@ -1,0 +1,434 @@
+package registryclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+func TestACallThatFindsAFreeLaneIsMadeByItself(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBatches(100)
+		for i := range 10 {
+			if err := b.start(t.Context(), i).wait(); err != nil {
+				t.Error(err)
+			}
+		}
+		b.expect(t, 10, 0)
+	})
+}
+
+func TestAStormIsMadeInBatches(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBatches(10)
+		b.latency = time.Second
+		var all []*pending
+		for i := range 64 {
+			all = append(all, b.start(t.Context(), i))
+		}
+		for i, p := range all {
+			if err := p.wait(); err != nil {
+				t.Errorf("call %d: %v", i, err)
+			}
+		}
+		b.expect(t, lanes, 6)
+		for i := range 64 {
+			if n := b.times(i); n != 1 {
+				t.Errorf("change %d was made %d times", i, n)
+			}
+		}
+	})
+}
+
+func TestEachCallHasAnOutcomeOfItsOwn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBatches(10)
+		b.latency = time.Second
+		wrong := errors.New("wrong")
+		b.fail = map[int]error{lanes + 1: registry.Terminal(wrong), lanes + 2: registry.NotApplied(wrong)}
+		var all []*pending
+		for i := range lanes + 4 {
+			all = append(all, b.start(t.Context(), i))
+		}
+		for i, p := range all {
+			err := p.wait()
+			if refused := i == lanes+1; refused != registry.IsTerminal(err) || !refused && err != nil {
+				t.Errorf("call %d: %v", i, err)
+			}
+		}
+		if b.expect(t, lanes+1, 1); b.times(lanes+2) != 1 {
+			t.Error("the change that was not applied because of another was not made by itself")
+		}
+	})
+}
+
+func TestNoTwoChangesOfABatchHaveOneIdentity(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, doubled := newBatches(10), false
+		b.latency = time.Second
+		var all []*pending
+		for i := range lanes {
+			all = append(all, b.start(t.Context(), i))
+		}
+		synctest.Wait()
+		for range 3 {
+			all = append(all, b.start(t.Context(), 100), b.start(t.Context(), 101))
+		}
+		for _, p := range all {
+			if err := p.wait(); err != nil {
+				t.Error(err)
+			}
+		}
+		b.set(func() { doubled = b.doubled })
+		if doubled {
+			t.Error("a batch had two changes of one instance, whose order the registry may choose")
+		}
+		if one, other := b.times(100), b.times(101); one != 3 || other != 3 {
+			t.Errorf("made %d and %d changes, want 3 of each", one, other)
+		}
+	})
+}
+
+func TestACallDoesNotWaitForASlowRegistry(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBatches(10)
+		b.latency = 3 * time.Second
+		var all []*pending
+		for i := range 20 {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			all = append(all, b.start(ctx, i))
+		}
+		for i, p := range all {
+			if err := p.wait(); err != nil {
+				t.Errorf("call %d, which would have succeeded by itself: %v", i, err)
+			}
+		}
+		b.expect(t, 20, 0)
+	})
+}
+
+func TestAServiceWhoseCallsHangHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBatches(10)
+		b.latency = time.Hour
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		for i := range 2 * lanes {
+			b.start(ctx, i)
+		}
+		b.set(func() { b.latency = time.Second })
+		began, done := time.Now(), make(chan error, 1)
+		go func() { done <- b.join(ctx, registering("api", 99)) }()
+		if err := <-done; err != nil || time.Since(began) != time.Second {
+			t.Errorf("the other service's call took %s (%v), want a second as by itself", time.Since(began), err)
+		}
+		<-ctx.Done()
+		synctest.Wait()
+		if j := b.joiner; len(j.busy)+len(j.waiting) > 0 {
+			t.Errorf("kept of services without a call: %v, %v", j.busy, j.waiting)
+		}
+	})
+}
+
+func TestWhoIsInABatchMakesNoCallByItself(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBatches(10)
+		b.latency = time.Second
+		b.occupy(t)
+		b.set(func() { b.latency = 5 * time.Second })
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		one, other := b.start(ctx, 10), b.start(ctx, 11)
+		for _, p := range []*pending{one, other} {
+			if err := p.wait(); err != nil {
+				t.Error(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		if b.expect(t, lanes, 1); b.times(10) != 1 || b.times(11) != 1 {
+			t.Errorf("made %d and %d calls, want one of each: there was no time to lose", b.times(10), b.times(11))
+		}
+	})
+}
+
+func TestABatchEndsWithTheFirstOfItsCallers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, forgets := range []bool{false, true} {
+			b := newBatches(10)
+			b.latency, b.forgets = time.Hour, forgets
+			b.occupy(t)
+			b.set(func() { b.latency = 2 * time.Hour })
+			gone, leave := context.WithCancel(t.Context())
+			before, one, after := b.start(t.Context(), 9), b.start(gone, 10), b.start(t.Context(), 11)
+			time.Sleep(time.Hour + time.Minute)
+			leave()
+			if err := one.wait(); !errors.Is(err, context.Canceled) {
+				t.Errorf("the caller who left got %v, want %v", err, context.Canceled)
+			}
+			for _, other := range []*pending{before, after} {
+				err := other.wait()
+				var timeout interface{ Timeout() bool }
+				if !errors.As(err, &timeout) || !timeout.Timeout() || registry.IsTerminal(err) {
+					t.Errorf("one in the same batch got %v, want an error that says that the call may still be carried out", err)
+				}
+			}
+		}
+	})
+}
+
+func TestACallerStaysUntilItsBatchHasEnded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBatches(10)
+		b.latency = time.Hour
+		b.occupy(t)
+		b.set(func() { b.stubborn = true })
+		gone, leave := context.WithCancel(t.Context())
+		p := b.start(gone, 10)
+		b.start(t.Context(), 11)
+		time.Sleep(time.Hour + time.Minute)
+		leave()
+		synctest.Wait()
+		select {
+		case err := <-p.done:
+			t.Errorf("got %v while the driver was still at work: the registry could be closed under it", err)
+		default:
+		}
+		if err := p.wait(); err != nil {
+			t.Errorf("got %v, want the outcome of the batch", err)
+		}
+	})
+}
+
+func TestOneWhoHasGoneIsInNoBatch(t *testing.T) {
+	t.Parallel()
+	j := newJoiner(nil, newBatches(10))
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	one := &joined{ctx: gone, change: registry.Change{Instance: registry.Instance{Port: 1}}, done: make(chan error, 1)}
+	other := &joined{ctx: t.Context(), change: registry.Change{Instance: registry.Instance{Port: 2}}, done: make(chan error, 1)}
+	j.waiting["web"] = []*joined{one, other}
+	if batch := j.next("web"); !slices.Equal(batch, []*joined{other}) || len(j.waiting["web"]) > 0 {
+		t.Errorf("a batch of %d was made and %d left, want the one whose caller is there", len(batch), len(j.waiting["web"]))
+	}
+	if err := <-one.done; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+}
+
+func TestBatchesOfOneAreNone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBatches(1)
+		b.latency = time.Second
+		c := New(batching{direct{b}, b}, Options{Timeout: time.Minute, MaxInFlight: 100})
+		began := time.Now()
+		var all []*pending
+		for i := range 3 * lanes {
+			p := &pending{done: make(chan error, 1)}
+			go func() { p.done <- c.Change(t.Context(), Caller{}, registering("web", i)) }()
+			all = append(all, p)
+		}
+		for _, p := range all {
+			if err := p.wait(); err != nil {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(began); took > b.latency {
+			t.Errorf("calls that can't be joined waited for one another: all took %s, want %s", took, b.latency)
+		}
+	})
+}
+
+func TestACallerWhoLeavesTheQueueMakesNoCall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBatches(10)
+		b.latency = time.Hour
+		b.occupy(t)
+		gone, leave := context.WithCancel(t.Context())
+		p := b.start(gone, 10)
+		synctest.Wait()
+		leave()
+		if err := p.wait(); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want %v", err, context.Canceled)
+		}
+		time.Sleep(3 * time.Hour)
+		if b.times(10) > 0 {
+			t.Error("a call was made for one who had gone")
+		}
+	})
+}
+
+func TestADriverThatForgetsAnOutcomeIsNotTakenForSuccess(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBatches(10)
+		b.latency, b.forgets = time.Second, true
+		var all []*pending
+		for i := range lanes + 3 {
+			all = append(all, b.start(t.Context(), i))
+		}
+		for i, p := range all {
+			if err := p.wait(); (err != nil) != (i >= lanes) {
+				t.Errorf("call %d: %v", i, err)
+			}
+		}
+	})
+}
+
+// batches is a registry that takes batches and a while for each call.
+type batches struct {
+	*joiner
+	limit int
+
+	mu      sync.Mutex
+	latency time.Duration
+	fail    map[int]error
+	// forgets has it give no outcomes.
+	forgets bool
+	// stubborn has it go on when its context has ended.
+	stubborn bool
+	doubled  bool
+	single   map[int]int
+	made     map[int]int
+	batches  int
+}
+
+func newBatches(limit int) *batches {
+	b := &batches{limit: limit, single: map[int]int{}, made: map[int]int{}}
+	b.joiner = newJoiner(direct{b}, b)
+	return b
+}
+
+// batching is a driver's registry with batches.
+type batching struct {
+	registry.Registry
+	registry.Batcher
+}
+
+func registering(service string, port int) registry.Change {
+	return registry.Change{
+		Instance: registry.Instance{Service: service, Address: "10.0.0.1", Port: port}, State: registry.InService,
+	}
+}
+
+// pending is a call that was begun.
+type pending struct{ done chan error }
+
+func (p *pending) wait() error { return <-p.done }
+
+func (b *batches) start(ctx context.Context, number int) *pending {
+	p := &pending{done: make(chan error, 1)}
+	go func() {
+		p.done <- b.join(ctx, registering("web", number))
+	}()
+	synctest.Wait()
+	return p
+}
+
+// occupy begins as many calls as there are lanes.
+func (b *batches) occupy(t *testing.T) {
+	t.Helper()
+	for i := range lanes {
+		b.start(t.Context(), i)
+	}
+}
+
+func (b *batches) set(change func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change()
+}
+
+// times returns how often the change of an instance was made.
+func (b *batches) times(number int) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.made[number]
+}
+
+func (b *batches) expect(t *testing.T, singles, joined int) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.single) != singles || b.batches != joined {
+		t.Errorf("made %d calls by themselves and %d batches, want %d and %d", len(b.single), b.batches, singles, joined)
+	}
+}
+
+func (b *batches) pass(ctx context.Context) error {
+	b.mu.Lock()
+	latency := b.latency
+	if b.stubborn {
+		ctx = context.WithoutCancel(ctx)
+	}
+	b.mu.Unlock()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(latency):
+		return nil
+	}
+}
+
+func (b *batches) BatchLimit() int { return b.limit }
+
+func (b *batches) Batch(ctx context.Context, changes []registry.Change) []error {
+	errs := make([]error, len(changes))
+	cut := b.pass(ctx)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.batches++
+	var ports []int
+	for i, c := range changes {
+		port := c.Instance.Port
+		b.doubled = b.doubled || slices.Contains(ports, port) || len(changes) > b.limit
+		ports = append(ports, port)
+		if errs[i] = b.fail[port]; cut != nil {
+			errs[i] = fmt.Errorf("calling: %w", cut)
+		}
+		if errs[i] == nil {
+			b.made[port]++
+		}
+	}
+	if b.forgets {
+		return nil
+	}
+	return errs
+}
+
+// direct makes calls by themselves.
+type direct struct{ *batches }
+
+func (d direct) Register(ctx context.Context, in registry.Instance) error {
+	if err := d.pass(ctx); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.single[in.Port]++
+	d.made[in.Port]++
+	return nil
+}
+
+func (d direct) FailOver(ctx context.Context, in registry.Instance) error { return d.Register(ctx, in) }
+func (d direct) Deregister(ctx context.Context, in registry.Instance) error {
+	return d.Register(ctx, in)
+}

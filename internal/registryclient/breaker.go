@@ -1,0 +1,137 @@
+package registryclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+const (
+	// openFor is how long no call is made before the next one tries whether the registry answers.
+	openFor = 5 * time.Second
+	// enough callers have to fail. With fewer, their own back-off is all that is needed.
+	enough = 5
+)
+
+// errSilent stands for an outcome that does not tell whether the registry answers.
+var errSilent = errors.New("the call did not return")
+
+// breaker opens when calls of [enough] callers have failed with no answer in between: any answer shows that the registry can
+// be reached. While it is open, one call tries every [openFor].
+type breaker struct {
+	*gobreaker.TwoStepCircuitBreaker[struct{}]
+	// queue has a caller woken when the breaker lets calls through.
+	queue func(*call)
+
+	mu sync.Mutex
+	// callers are those whose calls have failed since the last answer, and failure is the last of them.
+	callers map[string]bool
+	failure error
+	// since is when the outage began, and next when the next call is let through.
+	since, next time.Time
+}
+
+func newBreaker() *breaker {
+	b := &breaker{callers: map[string]bool{}}
+	b.TwoStepCircuitBreaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+		MaxRequests:   1,
+		Timeout:       openFor,
+		ReadyToTrip:   func(gobreaker.Counts) bool { b.mu.Lock(); defer b.mu.Unlock(); return len(b.callers) >= enough },
+		IsExcluded:    func(err error) bool { return errors.Is(err, errSilent) },
+		OnStateChange: func(_ string, from, to gobreaker.State) { b.moved(from, to) },
+	})
+	return b
+}
+
+func (b *breaker) pass(ctx context.Context, c *call, next handler) (err error) {
+	done, refused := b.Allow()
+	if refused != nil {
+		b.queue(c)
+		return b.outage()
+	}
+	verdict := errSilent
+	defer func() {
+		b.note(c, verdict)
+		done(verdict)
+		if verdict != nil && b.State() != gobreaker.StateClosed {
+			b.queue(c) // it goes on when the others do, however long its own back-off would be
+		}
+	}()
+	err = next(ctx, c)
+	verdict = verdictOf(c, err)
+	return err
+}
+
+// verdictOf is nil for an answer, errSilent for what says nothing, and else the failure. A refusal is an answer, and so is a
+// word when to come back.
+func verdictOf(c *call, err error) error {
+	outcome := Classify(err)
+	_, told := registry.RetryAfterOf(err)
+	switch {
+	case !outcome.Asked(), errors.Is(err, context.Canceled):
+		return errSilent
+	case c.operation == probe && err != nil && outcome != TimedOut:
+		return errSilent // "not yet" is an error too
+	case told || outcome != Retryable && outcome != TimedOut:
+		return nil
+	default:
+		return err
+	}
+}
+
+// note comes before the state machine has the verdict.
+func (b *breaker) note(c *call, verdict error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if verdict == nil {
+		clear(b.callers)
+	} else if !errors.Is(verdict, errSilent) {
+		b.callers[c.ID], b.failure = true, verdict
+	}
+}
+
+func (b *breaker) moved(from, to gobreaker.State) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if from == gobreaker.StateClosed {
+		b.since = time.Now()
+	}
+	if to == gobreaker.StateOpen {
+		b.next = time.Now().Add(openFor)
+	}
+}
+
+// lets returns how many callers to wake at most.
+func (b *breaker) lets() int {
+	state, counts := b.State(), b.Counts()
+	switch {
+	case state == gobreaker.StateClosed:
+		return math.MaxInt
+	case state == gobreaker.StateHalfOpen && counts.Requests <= counts.TotalExclusions:
+		return 1
+	default:
+		return 0
+	}
+}
+
+func (b *breaker) outage() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return &outcomeError{outcome: Outage, err: fmt.Errorf("no call is made: the circuit breaker is open since %s, tries one call at "+
+		"%s, and then every 5 s; the last failure: %w", b.since.Format(time.RFC3339), b.next.Format(time.RFC3339), b.failure)}
+}
+
+func (b *breaker) status() string {
+	return strings.Replace(b.State().String(), "half-open", "halfOpen", 1)
+}
+
+// BreakerStates are all values of [Status.Breaker].
+func BreakerStates() []string { return []string{"closed", "halfOpen", "open"} }

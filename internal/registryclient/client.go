@@ -1,0 +1,274 @@
+// Package registryclient is the one way to a registry. Every call passes the same layers, a file each, and [Classify] says what
+// came of it.
+package registryclient
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// Options are what a Client is made with. What is nil is left out.
+type Options struct {
+	// Name is the registry's in the configuration, and Driver its driver's: the labels of the metrics.
+	Name, Driver string
+	// Timeout bounds one call.
+	Timeout time.Duration
+	// MaxInFlight is how many calls may be under way, at least 1. Lists and heartbeats have bounds of their own.
+	MaxInFlight int
+	Fence       Fence
+	// DryRun is called in place of each change, by its operation. It must be safe for concurrent use.
+	DryRun  func(operation string, in registry.Instance)
+	Metrics *metrics.RegistryMetrics
+	// Server is what [Client.Server] returns. It must be comparable. With nil, each client is a registry of its own.
+	Server any
+}
+
+// Caller is who asks for a call. The zero Caller, which is for work in the background, waits until the call may be made, for as
+// long as one call may take.
+type Caller struct {
+	// ID tells callers apart. One caller has at most one place in the queue for each service.
+	ID string
+	// Urgent callers go first, and have slots that others can't take.
+	Urgent bool
+	// Wake is called when a caller that was [Queued] or met an [Outage] may try again. It must neither block nor use the
+	// client. A caller that has one never waits.
+	Wake func()
+	// Begin is called just before the registry is asked, or a dry run is told: from then on the outcome is unknown.
+	Begin func()
+}
+
+// Client is the only way to one registry. It is safe for concurrent use.
+type Client struct {
+	options     Options
+	made        registry.Registry
+	change      func(context.Context, registry.Change) error
+	lister      registry.Lister
+	getter      registry.Getter
+	prober      registry.Prober
+	heartbeater registry.Heartbeater
+
+	fence   *fence
+	limit   *limit
+	breaker *breaker
+	// calls is the way of the calls of pods, and upkeep that of lists and heartbeats, which go on during an outage.
+	calls, upkeep handler
+}
+
+// New returns the client of a registry, which a driver has made and the client closes.
+func New(made registry.Registry, o Options) *Client {
+	c := &Client{options: o, made: made, fence: &fence{Options: o}, breaker: newBreaker()}
+	c.limit = newLimit(o.MaxInFlight, c.breaker.lets)
+	c.breaker.queue = c.limit.queue
+	c.calls = chain(c.fence.pass, c.limit.pass, c.breaker.pass, begin, o.rehearse, o.measure, o.bound)
+	c.upkeep = chain(c.fence.pass, o.rehearse, o.measure, o.bound)
+	// Batches are inside all of them: each change has a time and an outcome of its own.
+	c.change = func(ctx context.Context, change registry.Change) error { return change.Make(ctx, made) }
+	if batcher, ok := made.(registry.Batcher); ok && batcher.BatchLimit() > 1 {
+		c.change = newJoiner(made, batcher).join
+	}
+	c.lister, _ = made.(registry.Lister)
+	c.getter, _ = made.(registry.Getter)
+	c.prober, _ = made.(registry.Prober)
+	c.heartbeater, _ = made.(registry.Heartbeater)
+	return c
+}
+
+// Operations that the metrics know besides those of changes.
+const (
+	list      = "list"
+	probe     = "probe"
+	heartbeat = "heartbeat"
+	get       = "get"
+)
+
+// call is one call on its way to the registry.
+type call struct {
+	Caller
+
+	operation string
+	instance  registry.Instance
+	make      func(context.Context) error
+}
+
+// changes reports whether the call changes something in the registry. A heartbeat does: it keeps an entry that may have to go.
+func (c *call) changes() bool {
+	return c.operation != list && c.operation != get && c.operation != probe
+}
+
+func (c *call) place() place { return place{c.ID, c.instance.Service} }
+
+// A layer makes the call by next, or returns an error that says why it does not.
+type (
+	handler = func(context.Context, *call) error
+	layer   = func(ctx context.Context, c *call, next handler) error
+)
+
+// chain puts layers around a call, the first one outermost.
+func chain(layers ...layer) handler {
+	if len(layers) == 0 {
+		return func(ctx context.Context, c *call) error { return c.make(ctx) }
+	}
+	next := chain(layers[1:]...)
+	return func(ctx context.Context, c *call) error { return layers[0](ctx, c, next) }
+}
+
+func begin(ctx context.Context, c *call, next handler) error {
+	if c.Begin != nil {
+		c.Begin()
+	}
+	return next(ctx, c)
+}
+
+// Change makes the registry say the state of the instance.
+func (c *Client) Change(ctx context.Context, by Caller, change registry.Change) error {
+	if err := change.Check(); err != nil {
+		return err
+	}
+	operation := map[registry.State]string{
+		registry.InService: "register", registry.OutOfService: "failOver", registry.Absent: "deregister",
+	}[change.State]
+	return c.ask(ctx, &call{by, operation, change.Instance, func(ctx context.Context) error { return c.change(ctx, change) }})
+}
+
+// Get asks what the registry says of the instance, for a client that [Client.Gets].
+func (c *Client) Get(ctx context.Context, by Caller, in registry.Instance) (state registry.State, err error) {
+	err = c.ask(ctx, &call{by, get, in, func(ctx context.Context) (err error) {
+		state, err = c.getter.Get(ctx, in)
+		return err
+	}})
+	if err != nil {
+		return "", err
+	}
+	return state, nil
+}
+
+// Probe asks whether clients are given the instance, for a client that [Client.Probes].
+func (c *Client) Probe(ctx context.Context, by Caller, in registry.Instance) error {
+	return c.ask(ctx, &call{by, probe, in, func(ctx context.Context) error { return c.prober.Probe(ctx, in) }})
+}
+
+// List asks for all entries of a cluster, for a client that [Client.Lists].
+func (c *Client) List(ctx context.Context, cluster string) (entries []registry.Entry, err error) {
+	err = c.upkeep(ctx, &call{operation: list, make: func(ctx context.Context) (err error) {
+		entries, err = c.lister.List(ctx, cluster)
+		return err
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return entries, nil
+}
+
+// Heartbeat renews an entry, for a client that has a [Client.HeartbeatInterval].
+func (c *Client) Heartbeat(ctx context.Context, in registry.Instance) error {
+	return c.upkeep(ctx, &call{operation: heartbeat, instance: in, make: func(ctx context.Context) error {
+		return c.heartbeater.Heartbeat(ctx, in)
+	}})
+}
+
+// ask makes the call now, or waits until it may be made where its caller can't be woken.
+func (c *Client) ask(ctx context.Context, asked *call) error {
+	if asked.Wake != nil {
+		return c.calls(ctx, asked)
+	}
+	woken := make(chan struct{}, 1)
+	asked.Wake = func() {
+		select {
+		case woken <- struct{}{}:
+		default: // it is on its way
+		}
+	}
+	if asked.ID == "" {
+		asked.ID = fmt.Sprintf("%s %s", asked.instance.Endpoint(), asked.instance.UID)
+	}
+	waiting, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	defer cancel()
+	for {
+		err := c.calls(ctx, asked)
+		if why := Classify(err); why != Queued && why != Outage {
+			return err
+		}
+		select {
+		case <-woken:
+		case <-waiting.Done():
+			return err
+		}
+	}
+}
+
+// Lists reports whether the registry can say what there is.
+func (c *Client) Lists() bool { return c.lister != nil }
+
+// Gets reports whether the registry can be asked what it says of one instance.
+func (c *Client) Gets() bool { return c.getter != nil }
+
+// Probes reports whether clients may not be given an instance yet that was registered.
+func (c *Client) Probes() bool { return c.prober != nil }
+
+// Staleness is how old a list may be; see [registry.StaleLister].
+func (c *Client) Staleness() time.Duration {
+	if stale, ok := c.lister.(registry.StaleLister); ok {
+		return stale.Staleness()
+	}
+	return 0
+}
+
+// Expires reports whether entries go unless they are renewed.
+func (c *Client) Expires() bool { return c.heartbeater != nil && c.heartbeater.HeartbeatInterval() > 0 }
+
+// HeartbeatInterval is how often each entry must be renewed; zero where nothing is to be renewed, as in a dry run.
+func (c *Client) HeartbeatInterval() time.Duration {
+	if c.heartbeater == nil || c.options.DryRun != nil {
+		return 0
+	}
+	return c.heartbeater.HeartbeatInterval()
+}
+
+// Timeout bounds one call.
+func (c *Client) Timeout() time.Duration { return c.options.Timeout }
+
+// MayLandFor is how long after its beginning a change may still be carried out whose time was up.
+func (c *Client) MayLandFor() time.Duration { return c.options.mayLandFor() }
+
+// Server is equal for two clients of the same servers: what those have acknowledged to one is known of the other too.
+func (c *Client) Server() any {
+	if c.options.Server == nil {
+		return c
+	}
+	return c.options.Server
+}
+
+// SetMaxInFlight changes how many calls may be under way. Those that are go on.
+func (c *Client) SetMaxInFlight(n int) { c.limit.resize(n) }
+
+// Status is what a client shows of itself.
+type Status struct {
+	// Slots is how many calls may be under way, and InUse how many are.
+	Slots, InUse int
+	// Queued is how many callers wait to be woken.
+	Queued int
+	// Breaker is one of [BreakerStates].
+	Breaker string
+}
+
+// Status may be called at any time.
+func (c *Client) Status() Status {
+	s := c.limit.status()
+	s.Breaker = c.breaker.status()
+	return s
+}
+
+// Close refuses further calls, waits for those under way, and closes the registry.
+func (c *Client) Close() error {
+	c.fence.retire()
+	c.limit.close()
+	if closer, ok := c.made.(io.Closer); ok {
+		return closer.Close()
+	}
+	return nil
+}

@@ -1,0 +1,483 @@
+package registryclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+const callTimeout = 5 * time.Second
+
+// capable has every capability but batches. It notes the calls that it gets, and answers by answer where there is one.
+type capable struct {
+	got     []string
+	answer  func(ctx context.Context) error
+	eternal bool
+	closed  bool
+}
+
+func (c *capable) note(ctx context.Context, operation string) error {
+	c.got = append(c.got, operation)
+	if c.answer == nil {
+		return nil
+	}
+	return c.answer(ctx)
+}
+
+func (c *capable) Register(ctx context.Context, _ registry.Instance) error {
+	return c.note(ctx, "register")
+}
+func (c *capable) FailOver(ctx context.Context, _ registry.Instance) error {
+	return c.note(ctx, "failOver")
+}
+func (c *capable) Deregister(ctx context.Context, _ registry.Instance) error {
+	return c.note(ctx, "deregister")
+}
+func (c *capable) List(ctx context.Context, _ string) ([]registry.Entry, error) {
+	return []registry.Entry{{State: registry.InService}}, c.note(ctx, list)
+}
+func (c *capable) Get(ctx context.Context, _ registry.Instance) (registry.State, error) {
+	return registry.OutOfService, c.note(ctx, get)
+}
+func (c *capable) Probe(ctx context.Context, _ registry.Instance) error { return c.note(ctx, probe) }
+func (c *capable) Heartbeat(ctx context.Context, _ registry.Instance) error {
+	return c.note(ctx, heartbeat)
+}
+func (c *capable) Staleness() time.Duration { return 30 * time.Second }
+func (c *capable) HeartbeatInterval() time.Duration {
+	if c.eternal {
+		return 0
+	}
+	return time.Second
+}
+func (c *capable) Close() error { c.closed = true; return nil }
+
+// plain has no capability.
+type plain struct{ registry.Registry }
+
+// fakeFence says what a test wants, and remembers what it was asked.
+type fakeFence struct {
+	refuses error
+
+	mu    sync.Mutex
+	takes time.Duration
+	lands time.Time
+}
+
+func (f *fakeFence) Permit(takes time.Duration) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.takes = takes
+	return f.refuses
+}
+
+func (f *fakeFence) MayLand(until time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lands = until
+}
+
+func made(inner registry.Registry, change ...func(*Options)) *Client {
+	o := Options{Name: "old", Driver: "fake", Timeout: callTimeout, MaxInFlight: 8}
+	for _, c := range change {
+		c(&o)
+	}
+	return New(inner, o)
+}
+
+// operations are all calls of a client, by their names in the metrics.
+func operations(c *Client) map[string]func(context.Context) error {
+	in := registry.Instance{Service: "web", Address: "10.0.0.1", Port: 80}
+	changes := func(state registry.State) func(context.Context) error {
+		return func(ctx context.Context) error {
+			return c.Change(ctx, Caller{}, registry.Change{Instance: in, State: state})
+		}
+	}
+	return map[string]func(context.Context) error{
+		"register": changes(registry.InService), "failOver": changes(registry.OutOfService), "deregister": changes(registry.Absent),
+		probe:     func(ctx context.Context) error { return c.Probe(ctx, Caller{}, in) },
+		heartbeat: func(ctx context.Context) error { return c.Heartbeat(ctx, in) },
+		get: func(ctx context.Context) error {
+			state, err := c.Get(ctx, Caller{}, in)
+			if (err == nil) != (state == registry.OutOfService) {
+				return fmt.Errorf("got %q with %w, want what the driver said unless it failed", state, err)
+			}
+			return err
+		},
+		list: func(ctx context.Context) error {
+			entries, err := c.List(ctx, "prod")
+			if (err == nil) != (len(entries) == 1) {
+				return fmt.Errorf("got %v with %w, want what the driver said unless it failed", entries, err)
+			}
+			return err
+		},
+	}
+}
+
+func reads(operation string) bool { return operation == list || operation == get || operation == probe }
+
+func TestClientMakesEachCallOnce(t *testing.T) {
+	t.Parallel()
+	inner := &capable{}
+	for operation, ask := range operations(made(inner)) {
+		inner.got = nil
+		if err := ask(t.Context()); err != nil || !slices.Equal(inner.got, []string{operation}) {
+			t.Errorf("%s made the calls %q (%v), want that one", operation, inner.got, err)
+		}
+	}
+	if err := made(inner).Change(t.Context(), Caller{}, registry.Change{State: "asleep"}); Classify(err) != Refused {
+		t.Errorf("got %v for a state that no call makes, want it refused", err)
+	}
+}
+
+func TestClientKnowsTheCapabilitiesOfTheDriver(t *testing.T) {
+	t.Parallel()
+	type capabilities struct {
+		Lists, Gets, Probes, Expires bool
+		Interval, Staleness          time.Duration
+	}
+	dry := func(o *Options) { o.DryRun = func(string, registry.Instance) {} }
+	for name, tc := range map[string]struct {
+		reason string
+		client *Client
+		want   capabilities
+	}{
+		"none": {"what a driver lacks is not called", made(plain{}), capabilities{}},
+		"all":  {"each is found", made(&capable{}), capabilities{true, true, true, true, time.Second, 30 * time.Second}},
+		"no interval": {
+			"a registry that is not configured to lease needs no heartbeats", made(&capable{eternal: true}),
+			capabilities{true, true, true, false, 0, 30 * time.Second},
+		},
+		"a dry run": {
+			"it renews nothing, and entries expire all the same", made(&capable{}, dry),
+			capabilities{true, true, true, true, 0, 30 * time.Second},
+		},
+	} {
+		c := tc.client
+		got := capabilities{c.Lists(), c.Gets(), c.Probes(), c.Expires(), c.HeartbeatInterval(), c.Staleness()}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%sreason: %s", name, diff, tc.reason)
+		}
+	}
+}
+
+func TestClientsOfTheSameServer(t *testing.T) {
+	t.Parallel()
+	first := made(plain{})
+	rotated := made(plain{}, func(o *Options) { o.Server = first.Server() })
+	again := made(plain{}, func(o *Options) { o.Server = rotated.Server() })
+	if first.Server() != again.Server() || first.Server() == made(plain{}).Server() {
+		t.Error("want one server for clients that were made for it, and another for another client")
+	}
+}
+
+func TestDryRunChangesNothingAndReads(t *testing.T) {
+	t.Parallel()
+	inner := &capable{}
+	var told []string
+	c := made(inner, func(o *Options) {
+		o.DryRun = func(operation string, in registry.Instance) { told = append(told, operation+" "+in.Service) }
+	})
+	for operation, ask := range operations(c) {
+		inner.got, told = nil, nil
+		err := ask(t.Context())
+		switch {
+		case reads(operation):
+			if err != nil || len(told) > 0 || !slices.Equal(inner.got, []string{operation}) {
+				t.Errorf("%s: %v, calls %q, told %q; want the read and nothing told", operation, err, inner.got, told)
+			}
+		case Classify(err) != DryRun || !errors.Is(err, ErrDryRun) || len(inner.got) > 0 || !slices.Equal(told, []string{operation + " web"}):
+			t.Errorf("%s: %v, calls %q, told %q; want it told and not made", operation, err, inner.got, told)
+		}
+	}
+}
+
+func TestOutcomes(t *testing.T) {
+	t.Parallel()
+	failed := errors.New("failed")
+	for name, tc := range map[string]struct {
+		reason string
+		err    error
+		want   Outcome
+		lands  bool
+	}{
+		"acknowledged": {"nil is an acknowledgement", nil, Acknowledged, false},
+		"unknown":      {"an error of no class may pass", failed, Retryable, false},
+		"later":        {"a time to come back makes it no other class", registry.RetryAfter(failed, time.Hour), Retryable, false},
+		"cancelled":    {"a call that was cut off is no time-out", context.Canceled, Retryable, false},
+		"terminal":     {"the class survives wrapping", fmt.Errorf("calling: %w", registry.Terminal(failed)), Refused, false},
+		"foreign":      {"an entry of another writer", registry.ForeignEntry(failed), Foreign, false},
+		"lost":         {"there was no such entry", registry.NotRegistered(failed), NotRegistered, false},
+		"deadline":     {"its time was up", fmt.Errorf("calling: %w", context.DeadlineExceeded), TimedOut, true},
+		"network":      {"a connection that timed out may have brought the request", &netTimeout{}, TimedOut, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				fence, gathered := &fakeFence{}, prometheus.NewRegistry()
+				m, err := metrics.NewRegistryMetrics(gathered)
+				if err != nil {
+					t.Fatal(err)
+				}
+				inner := &capable{answer: func(context.Context) error { return tc.err }}
+				c := made(inner, func(o *Options) { o.Fence, o.Metrics = fence, m })
+				for operation, ask := range operations(c) {
+					fence.lands = time.Time{}
+					got := ask(t.Context())
+					if Classify(got) != tc.want || !errors.Is(got, tc.err) || !Classify(got).Asked() {
+						t.Errorf("%s: got %v (%s), want %s\nreason: %s", operation, got, Classify(got), tc.want, tc.reason)
+					}
+					until, lands := MayLandUntil(got)
+					want := tc.lands && !reads(operation)
+					if lands != want || want && time.Until(until) != 2*callTimeout || !fence.lands.Equal(until) {
+						t.Errorf("%s: it may land until %s (%t), and the fence knows %s; want it known: %t", operation, until, lands,
+							fence.lands, want)
+					}
+				}
+				if got, want := observed(t, gathered), map[string]int{string(tc.want): 7}; !cmp.Equal(got, want) {
+					t.Errorf("the metrics count %v, want %v", got, want)
+				}
+			})
+		})
+	}
+}
+
+// netTimeout is a time-out that is not the context's.
+type netTimeout struct{}
+
+func (*netTimeout) Error() string { return "gateway timeout" }
+func (*netTimeout) Timeout() bool { return true }
+
+// observed counts the calls that are in the metrics by their outcome.
+func observed(t *testing.T, g prometheus.Gatherer) map[string]int {
+	t.Helper()
+	families, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			for _, label := range m.GetLabel() {
+				if label.GetName() == "outcome" {
+					got[label.GetValue()] += int(m.GetHistogram().GetSampleCount()) //nolint:gosec // a few
+				}
+			}
+		}
+	}
+	return got
+}
+
+func TestFenceRefusesWhatIsNotPermitted(t *testing.T) {
+	t.Parallel()
+	inner, gathered := &capable{}, prometheus.NewRegistry()
+	m, err := metrics.NewRegistryMetrics(gathered)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fence := &fakeFence{refuses: errors.New("the lease was not renewed in time")}
+	c := made(inner, func(o *Options) { o.Fence, o.Metrics = fence, m })
+	for range 3 { // more than it takes to open the breaker, if it learned of them
+		for operation, ask := range operations(c) {
+			err := ask(t.Context())
+			if Classify(err) != Fenced || Classify(err).Asked() || !errors.Is(err, fence.refuses) {
+				t.Errorf("%s: got %v (%s), want it fenced", operation, err, Classify(err))
+			}
+			want := 2 * callTimeout
+			if reads(operation) {
+				want = callTimeout
+			}
+			if fence.takes != want {
+				t.Errorf("%s takes up to %s by what the fence was asked, want %s", operation, fence.takes, want)
+			}
+		}
+	}
+	if len(inner.got) > 0 || len(observed(t, gathered)) > 0 || c.Status() != (Status{Slots: 8, Breaker: "closed"}) {
+		t.Errorf("the calls %q came through, the metrics have %v and the status is %+v", inner.got, observed(t, gathered), c.Status())
+	}
+}
+
+// slowly answers after so long, or ends with its context.
+func slowly(after time.Duration) func(context.Context) error {
+	return func(ctx context.Context) error {
+		select {
+		case <-time.After(after):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func TestAManagerThatStopsFinishesItsChanges(t *testing.T) {
+	t.Parallel()
+	for operation := range operations(nil) {
+		t.Run(operation, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				for answers, want := range map[time.Duration]time.Duration{2 * time.Second: 2 * time.Second, time.Hour: callTimeout} {
+					ask := operations(made(&capable{answer: slowly(answers)}))[operation]
+					ctx, stop := context.WithCancel(t.Context())
+					began, ended := time.Now(), make(chan error, 1)
+					go func() { ended <- ask(ctx) }()
+					synctest.Wait()
+					stop()
+					err := <-ended
+					if reads(operation) {
+						want = 0 // the answer is of no use, and nothing lands
+					}
+					if took := time.Since(began); took != want || (err == nil) != (want == answers) {
+						t.Errorf("ended with %v after %s, want %s", err, took, want)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestAManagerThatStopsBeginsNoChange(t *testing.T) {
+	t.Parallel()
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	inner := &capable{}
+	for operation, ask := range operations(made(inner)) {
+		if err := ask(stopped); !reads(operation) && (Classify(err) != Fenced || !errors.Is(err, context.Canceled)) {
+			t.Errorf("%s: got %v (%s), want it fenced", operation, err, Classify(err))
+		}
+	}
+	if slices.ContainsFunc(inner.got, func(operation string) bool { return !reads(operation) }) {
+		t.Errorf("the calls %q were made", inner.got)
+	}
+}
+
+func TestTimeout(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := made(&capable{answer: slowly(time.Hour)})
+		for operation, ask := range operations(c) {
+			began := time.Now()
+			err := ask(t.Context())
+			want := callTimeout
+			if operation == list {
+				want = listTimeouts * callTimeout
+			}
+			if took := time.Since(began); took != want || Classify(err) != TimedOut {
+				t.Errorf("%s ended with %v (%s) after %s, want a time-out after %s", operation, err, Classify(err), took, want)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		err := operations(c)["heartbeat"](ctx)
+		if took := time.Since(began); took != time.Second || Classify(err) != TimedOut {
+			t.Errorf("ended with %v after %s, want the caller's own time where it is shorter", err, took)
+		}
+	})
+}
+
+func TestCloseWaitsForTheCallsUnderWay(t *testing.T) {
+	t.Parallel()
+	for operation := range operations(nil) {
+		t.Run(operation, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				inner := &capable{answer: slowly(time.Second)}
+				c := made(inner)
+				under, closed := make(chan error, 1), make(chan error, 1)
+				go func() { under <- operations(c)[operation](t.Context()) }()
+				synctest.Wait()
+				go func() { closed <- c.Close() }()
+				synctest.Wait()
+				if inner.closed {
+					t.Error("closed under a call")
+				}
+				for other, ask := range operations(c) {
+					if err := ask(t.Context()); Classify(err) != Fenced || !errors.Is(err, errRetired) {
+						t.Errorf("%s of a client that is closed: got %v, want it fenced", other, err)
+					}
+				}
+				if err := errors.Join(<-under, <-closed); err != nil || !inner.closed {
+					t.Errorf("got %v; closed: %t", err, inner.closed)
+				}
+			})
+		})
+	}
+}
+
+func TestTheZeroCallerWaitsForASlot(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		free   bool
+		want   Outcome
+	}{
+		"until one is free":   {"the call is made", true, Acknowledged},
+		"for one call's time": {"work in the background has a next turn", false, Queued},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t, 2)
+				w.options.Timeout = time.Minute // it waits for as long; the call that is under way has more
+				w.come("web/1")
+				began, ended := time.Now(), make(chan error, 1)
+				_, change := w.caller("web/resync")
+				go func() { ended <- w.Change(t.Context(), Caller{}, change) }()
+				w.sleep(time.Second)
+				w.expectUnderWay("one slot for one service", "web/1")
+				if tc.free {
+					w.answer(nil, "web/1")
+					w.answer(nil, "web/resync")
+				}
+				err := <-ended
+				if took := time.Since(began); Classify(err) != tc.want || !tc.free && took != time.Minute {
+					t.Errorf("got %v (%s) after %s, want %s\nreason: %s", err, Classify(err), took, tc.want, tc.reason)
+				}
+				w.answer(nil, w.underWay()...)
+				w.expectEmpty()
+			})
+		})
+	}
+}
+
+func TestBeginComesWhereTheRegistryIsAsked(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w, begun := newWorld(t, 2), 0
+		w.come("web/1")
+		by, change := w.caller("web/2")
+		by.Begin = func() { begun++ }
+		if err := w.Change(t.Context(), by, change); Classify(err) != Queued || begun > 0 {
+			t.Errorf("got %v, begun %d times; want a caller that is queued to have begun nothing", err, begun)
+		}
+		w.answer(nil, "web/1")
+		go func() { _ = w.Change(t.Context(), by, change) }()
+		synctest.Wait()
+		if begun != 1 {
+			t.Errorf("begun %d times before the answer, want once", begun)
+		}
+		w.answer(nil, "web/2")
+	})
+}
+
+func TestAPanicFreesTheSlot(t *testing.T) {
+	t.Parallel()
+	c := made(&capable{answer: func(context.Context) error { panic("a driver's mistake") }})
+	for range 2 * enough {
+		func() {
+			defer func() { _ = recover() }()
+			_ = operations(c)["register"](t.Context())
+		}()
+	}
+	if got := c.Status(); got != (Status{Slots: 8, Breaker: "closed"}) {
+		t.Errorf("got %+v, want free slots and nothing learned", got)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,188 @@
+package registryclient
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"time"
+)
+
+// recheck is how soon others are woken where a caller that was woken has not come: it may need no call any more.
+const recheck = 100 * time.Millisecond
+
+var errQueued = errors.New("waits for a slot: as many calls are under way as the registry's maxInFlight allows, or half as " +
+	"many for the same service")
+
+// limit bounds the calls that are under way. It never blocks: a refused caller is queued and woken when a slot is free for it.
+// No slot is kept for it: where another caller takes the slot first, it is queued again.
+//
+// One service gets at most half of the slots, and calls that are not urgent leave a quarter to those that are.
+type limit struct {
+	// lets returns how many callers to wake at most, which is none while the breaker is open.
+	lets func() int
+
+	mu                   sync.Mutex
+	slots, taken, others int
+	byService            map[string]int
+	// waiting are the queued calls by their place. The lines may hold calls that wait no more.
+	waiting map[place]*call
+	// lines are those of callers that are not urgent, and of those that are, by service.
+	lines [2]map[string][]*call
+	tries int
+	timer *time.Timer
+}
+
+// place is where a caller waits.
+type place struct{ id, service string }
+
+func newLimit(maxInFlight int, lets func() int) *limit {
+	return &limit{
+		lets: lets, slots: maxInFlight, byService: map[string]int{}, waiting: map[place]*call{},
+		lines: [2]map[string][]*call{{}, {}},
+	}
+}
+
+func (l *limit) pass(ctx context.Context, c *call, next handler) error {
+	if !l.enter(c) {
+		return &outcomeError{outcome: Queued, err: errQueued}
+	}
+	defer l.leave(c)
+	return next(ctx, c)
+}
+
+func (l *limit) enter(c *call) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.room(c) {
+		l.add(c)
+		return false
+	}
+	delete(l.waiting, c.place())
+	l.count(c, 1)
+	return true
+}
+
+func (l *limit) leave(c *call) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.count(c, -1)
+	l.wake(1)
+}
+
+// queue has a caller woken that the breaker refused.
+func (l *limit) queue(c *call) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.add(c)
+}
+
+// room reports whether there is a slot for the call.
+func (l *limit) room(c *call) bool {
+	return l.taken < l.slots && l.byService[c.instance.Service] < max(l.slots/2, 1) && (c.Urgent || l.others < l.slots-l.slots/4)
+}
+
+func (l *limit) count(c *call, n int) {
+	l.taken += n
+	if !c.Urgent {
+		l.others += n
+	}
+	if l.byService[c.instance.Service] += n; l.byService[c.instance.Service] == 0 {
+		delete(l.byService, c.instance.Service)
+	}
+}
+
+// add queues a caller. One that is queued already keeps its place, unless it has become urgent or is so no more.
+func (l *limit) add(c *call) {
+	if before := l.waiting[c.place()]; before != nil && before.Urgent == c.Urgent {
+		return
+	}
+	line := l.lines[0]
+	if c.Urgent {
+		line = l.lines[1]
+	}
+	l.waiting[c.place()] = c
+	line[c.instance.Service] = append(line[c.instance.Service], c)
+	l.arm()
+}
+
+// wake wakes up to n of those for which slots are free, the urgent first. To try whether an outage is over, the two lines take
+// turns: the urgent calls may be of a service that has a trouble of its own.
+func (l *limit) wake(n int) {
+	lets, first := l.lets(), 1
+	if lets == 1 {
+		l.tries++
+		first = l.tries % 2
+	}
+	var woken []*call
+	for range min(n, lets, len(l.waiting)) {
+		c := l.next(l.lines[first])
+		if c == nil {
+			c = l.next(l.lines[1-first])
+		}
+		if c == nil {
+			break
+		}
+		delete(l.waiting, c.place())
+		l.count(c, 1) // only to find the next ones
+		woken = append(woken, c)
+	}
+	for _, c := range woken {
+		l.count(c, -1)
+		c.Wake()
+	}
+}
+
+// next takes the first call out of a line that may be made, of the service with the fewest calls under way.
+func (l *limit) next(line map[string][]*call) (c *call) {
+	for service, calls := range line {
+		for len(calls) > 0 && l.waiting[calls[0].place()] != calls[0] {
+			calls = calls[1:]
+		}
+		if line[service] = calls; len(calls) == 0 {
+			delete(line, service)
+		} else if l.room(calls[0]) && (c == nil || l.byService[service] < l.byService[c.instance.Service]) {
+			c = calls[0]
+		}
+	}
+	return c
+}
+
+// arm has the limit look again whether there are free slots, for as long as a caller waits.
+func (l *limit) arm() {
+	switch {
+	case l.timer != nil:
+		return
+	case len(l.waiting) == 0:
+		clear(l.lines[0])
+		clear(l.lines[1])
+		return
+	}
+	l.timer = time.AfterFunc(recheck, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.timer = nil
+		l.wake(math.MaxInt)
+		l.arm()
+	})
+}
+
+func (l *limit) resize(maxInFlight int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.slots = maxInFlight
+	l.wake(math.MaxInt)
+}
+
+// close forgets those that wait: the client makes no call any more.
+func (l *limit) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.waiting)
+}
+
+func (l *limit) status() Status {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return Status{Slots: l.slots, InUse: l.taken, Queued: len(l.waiting)}
+}

@@ -1,0 +1,255 @@
+package registryclient
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+func TestLimit(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		slots  int
+		come   string
+		want   string
+	}{
+		"half for one service": {
+			reason: "a service that hangs must leave the other half to the others",
+			slots:  8, come: "web/1! web/2! web/3! web/4! web/5! api/1!", want: "api/1 web/1 web/2 web/3 web/4",
+		},
+		"a quarter only for what a rollout waits for": {
+			reason: "services that hang must not hold up a rollout",
+			slots:  8, come: "a/1 a/2 a/3 b/1 b/2 b/3 c/1 c/2! d/1! d/2!", want: "a/1 a/2 a/3 b/1 b/2 b/3 c/2 d/1",
+		},
+		"urgent calls take only free slots from the others": {
+			reason: "the others' share is of what they have themselves",
+			slots:  8, come: "a/1! a/2! b/1! b/2! c/1 c/2 c/3 c/4", want: "a/1 a/2 b/1 b/2 c/1 c/2 c/3 c/4",
+		},
+		"two": {
+			reason: "the least that leaves something to another service",
+			slots:  2, come: "web/1 web/2 api/1 api/2!", want: "api/1 web/1",
+		},
+		"one": {
+			reason: "a half of one is one",
+			slots:  1, come: "web/1 api/1!", want: "web/1",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t, tc.slots)
+				w.come(fields(tc.come)...)
+				want := fields(tc.want)
+				w.expectUnderWay(tc.reason, want...)
+				w.expectStatus(tc.reason, Status{
+					Slots: tc.slots, InUse: len(want), Queued: len(fields(tc.come)) - len(want), Breaker: "closed",
+				})
+				w.answer(nil, want...)
+				w.expectEmpty()
+			})
+		})
+	}
+}
+
+func TestLimitWakes(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		slots  int
+		come   string
+		leave  string
+		want   string
+	}{
+		"first come, first served": {
+			reason: "the callers of a service wait in one line",
+			slots:  2, come: "web/1 web/2 web/3", leave: "web/1", want: "web/2",
+		},
+		"urgent first": {
+			reason: "a rollout waits for it",
+			slots:  2, come: "web/1 web/2 web/3!", leave: "web/1", want: "web/3!",
+		},
+		"services in turns": {
+			reason: "a service with many callers must not be served before one with a single caller",
+			slots:  4, come: "a/1 b/1 c/1 a/2 a/3 a/4 b/2", leave: "b/1", want: "b/2",
+		},
+		"a service that has its half lets others pass": {
+			reason: "its callers wait for each other and hold up no other service",
+			slots:  4, come: "web/1! web/2! api/1! api/2! web/3! db/1!", leave: "api/1", want: "db/1!",
+		},
+		"a caller that comes again keeps its place": {
+			reason: "an event about a pod must not put it behind the others",
+			slots:  2, come: "web/1 web/2 web/3 web/2", leave: "web/1", want: "web/2",
+		},
+		"a caller that becomes urgent does not wait behind those that are not": {
+			reason: "a pod that is queued to be registered may have to go",
+			slots:  2, come: "web/1 web/2 web/3 web/3!", leave: "web/1", want: "web/3!",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t, tc.slots)
+				w.come(fields(tc.come)...)
+				w.answer(nil, fields(tc.leave)...)
+				w.expectWoken(tc.reason, fields(tc.want)...)
+				w.answer(nil, w.underWay()...)
+			})
+		})
+	}
+}
+
+func TestLimitKeepsNoSlotForACaller(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, 2)
+		w.come("web/1", "web/2", "web/3")
+		w.answer(nil, "web/1")
+		w.expectWoken("a slot is free", "web/2")
+		w.come("web/4", "web/2")
+		w.expectUnderWay("web/4 took the slot", "web/4")
+		w.answer(nil, "web/4")
+		w.expectWoken("it has waited longest", "web/3")
+		w.come("web/3")
+		w.answer(nil, "web/3")
+		w.expectWoken("its place was taken again", "web/2")
+		w.expectEmpty()
+	})
+}
+
+func TestLimitStallsNoneForACallerThatDoesNotCome(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, 4)
+		w.come("web/1", "web/2", "web/3", "web/4", "web/5", "web/6", "web/7")
+		w.answer(nil, "web/1", "web/2")
+		w.expectWoken("two slots are free, and these pods need no call any more", "web/3", "web/4")
+		w.sleep(recheck)
+		w.expectWoken("the two slots are free still", "web/5", "web/6")
+		w.come("web/5")
+		w.sleep(recheck)
+		w.expectWoken("one is taken now", "web/7")
+		w.answer(nil, "web/5")
+		w.expectEmpty()
+	})
+}
+
+func TestLimitChangesInPlace(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, 4)
+		w.come("web/1", "web/2", "web/3", "web/4", "api/1", "db/1")
+		w.expectUnderWay("half for one service, and a quarter for what a rollout waits for", "api/1", "web/1", "web/2")
+		w.SetMaxInFlight(8)
+		w.expectWoken("there are more: the service with the fewest calls first", "db/1", "web/3", "web/4")
+		w.come("web/3", "db/1", "web/4")
+		w.SetMaxInFlight(4)
+		w.come("cms/1!")
+		w.expectUnderWay("calls that are under way go on", "api/1", "db/1", "web/1", "web/2", "web/3", "web/4")
+		w.answer(nil, "web/1", "web/2")
+		w.expectWoken("four are still under way")
+		w.answer(nil, "api/1")
+		w.expectWoken("one slot of the four is free", "cms/1!")
+		w.answer(nil, w.underWay()...)
+		w.expectEmpty()
+	})
+}
+
+func TestLimitQueuesACallerForEachService(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t, 4)
+		w.come("web/1!", "web/2!", "api/1!", "api/2!")
+		for _, service := range []string{"web", "api"} {
+			by := Caller{ID: "pod", Urgent: true, Wake: func() { w.woken = append(w.woken, service) }}
+			err := w.Change(t.Context(), by, registering(service, 1))
+			if Classify(err) != Queued {
+				t.Fatalf("got %v, want %s: %s has its half", err, Queued, service)
+			}
+		}
+		w.answer(nil, "web/1")
+		w.expectWoken("its place for web", "web")
+		w.answer(nil, "api/1")
+		w.expectWoken("its place for api", "api")
+		w.answer(nil, w.underWay()...)
+		w.expectEmpty()
+	})
+}
+
+// TestNoCallerIsForgotten has callers come, fail, give up and change their minds at random: the bounds hold at every step, and
+// each has its call in the end.
+func TestNoCallerIsForgotten(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { bubble(t, func(t *testing.T) { crowd(t, seed) }) })
+	}
+}
+
+func crowd(t *testing.T, seed uint64) {
+	random := rand.New(rand.NewPCG(seed, seed))
+	w := newWorld(t, 2+random.IntN(10))
+	verdicts := []error{nil, nil, errDown, registry.Terminal(errDown)}
+	wants := map[string]bool{}
+	ask := func(name string) {
+		by, _ := w.caller(name)
+		w.come(name)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		wants[by.ID] = w.held[by.ID] == nil
+	}
+	for range 300 {
+		name := fmt.Sprintf("%c/%d", 'a'+random.IntN(4), random.IntN(8))
+		if random.IntN(3) == 0 {
+			name += "!"
+		}
+		by, _ := w.caller(name)
+		w.mu.Lock()
+		underWay := w.held[by.ID] != nil
+		w.mu.Unlock()
+		switch {
+		case underWay:
+			w.answer(verdicts[random.IntN(len(verdicts))], name)
+		case random.IntN(6) == 0:
+			wants[by.ID] = false // and it does not say so
+		default:
+			ask(name)
+		}
+		if random.IntN(20) == 0 {
+			w.sleep(openFor)
+		}
+		expectBounds(w)
+	}
+	for range 1000 { // now the registry answers, and those that are woken come where they still want a call
+		w.answer(nil, w.underWay()...)
+		w.sleep(recheck)
+		w.limit.mu.Lock()
+		woken := w.woken
+		w.woken = nil
+		w.limit.mu.Unlock()
+		for _, name := range woken {
+			if by, _ := w.caller(name); wants[by.ID] {
+				ask(name)
+			}
+		}
+		expectBounds(w)
+		synctest.Wait()
+	}
+	for id, waits := range wants {
+		if waits {
+			t.Errorf("%s still waits", id)
+		}
+	}
+	w.expectEmpty()
+}
+
+func expectBounds(w *world) {
+	w.Helper()
+	l := w.limit
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.taken > l.slots || l.others > l.slots-l.slots/4 {
+		w.Fatalf("%d slots of %d are taken, %d of them by calls that are not urgent", l.taken, l.slots, l.others)
+	}
+	for service, n := range l.byService {
+		if n > max(1, l.slots/2) {
+			w.Fatalf("%s has %d slots of %d", service, n, l.slots)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package registryclient
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+const (
+	pods    = 1000
+	latency = 20 * time.Millisecond
+	// The API server takes so many writes at once, each for so long: a thousand in a second.
+	writers   = 4
+	writeTime = 4 * time.Millisecond
+)
+
+// slow is a registry that takes its time, and batches like Consul's where limit says so.
+type slow struct {
+	registry.Registry
+	limit int
+}
+
+func (s *slow) Register(ctx context.Context, _ registry.Instance) error {
+	time.Sleep(latency)
+	return ctx.Err()
+}
+
+func (s *slow) BatchLimit() int { return s.limit }
+
+func (s *slow) Batch(_ context.Context, changes []registry.Change) []error {
+	time.Sleep(latency)
+	return make([]error, len(changes))
+}
+
+// storm is how long so many workers need for one call and one write for each of a thousand pods of as many services, in
+// the bubble's time.
+func storm(t *testing.T, workers, services, maxInFlight, batch int) (took time.Duration, again int) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c := New(&slow{limit: batch}, Options{Timeout: time.Minute, MaxInFlight: maxInFlight})
+		api := make(chan struct{}, writers)
+		queue := make(chan int, 10*pods)
+		var done sync.WaitGroup
+		var looks atomic.Int64
+		reconcile := func(pod int) {
+			service := fmt.Sprint(pod % services)
+			by := Caller{ID: fmt.Sprint(pod), Wake: func() { queue <- pod }}
+			err := c.Change(t.Context(), by, registering(service, pod+1))
+			looks.Add(1)
+			if Classify(err) == Queued {
+				return
+			}
+			api <- struct{}{}
+			time.Sleep(writeTime)
+			<-api
+			done.Done()
+		}
+		done.Add(pods)
+		for pod := range pods {
+			queue <- pod
+		}
+		for range workers {
+			go func() {
+				for pod := range queue {
+					reconcile(pod)
+				}
+			}()
+		}
+		start := time.Now()
+		done.Wait()
+		took, again = time.Since(start), int(looks.Load())-pods
+		close(queue)
+	})
+	return took, again
+}
+
+// The numbers of the defaults. With 64 workers and 32 calls in flight, for one, a storm on one service would take a quarter
+// longer, and twice as long where calls are joined, since the batches would be small.
+func TestTheDefaultsHoldUpNoStorm(t *testing.T) {
+	t.Parallel()
+	const workers = 128 // of --workers
+	for name, tc := range map[string]struct{ services, batch int }{
+		"one service":               {1, 1},
+		"one service, joined calls": {1, 48},
+		"two services":              {2, 1},
+		"many, joined calls":        {10, 48},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			without, _ := storm(t, workers, tc.services, 2*pods, tc.batch)
+			with, again := storm(t, workers, tc.services, config.DefaultMaxInFlight, tc.batch)
+			ratio := float64(with) / float64(without)
+			t.Logf("%d pods took %s, and %s without a bound: %.2f times as long; %d looks found no slot", pods, with, without, ratio, again)
+			if again > pods+pods/10 {
+				t.Errorf("%d looks found no slot, want about one for each pod", again)
+			}
+			if ratio > 1.1 {
+				t.Errorf("the bound makes a storm take %.2f times as long, want at most a tenth more", ratio)
+			}
+		})
+	}
+}

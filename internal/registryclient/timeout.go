@@ -1,0 +1,38 @@
+package registryclient
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// listTimeouts is how many times as long as a change a list may take: it is one call with all that there is.
+const listTimeouts = 6
+
+// mayLandFor is how long after its beginning a change may still be carried out: one that has timed out may be on its way for
+// as long again.
+func (o Options) mayLandFor() time.Duration { return 2 * o.Timeout }
+
+// bound gives each call its time. A change that was begun is finished although its caller is asked to stop: one that is cut
+// off may land when the next manager has acted. Nothing lands of a read, which ends with its caller.
+func (o Options) bound(ctx context.Context, c *call, next handler) error {
+	began := time.Now()
+	deadline, mayLand := began.Add(o.Timeout), time.Time{}
+	if c.operation == list {
+		deadline = began.Add(listTimeouts * o.Timeout)
+	}
+	if c.changes() {
+		if own, ok := ctx.Deadline(); ok && own.Before(deadline) {
+			deadline = own
+		}
+		ctx, mayLand = context.WithoutCancel(ctx), began.Add(o.mayLandFor())
+	}
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	err := next(ctx, c)
+	var late interface{ Timeout() bool } // of contexts, of the network and of drivers
+	if err != nil && (errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.As(err, &late) && late.Timeout()) {
+		return &outcomeError{outcome: TimedOut, err: err, mayLand: mayLand}
+	}
+	return err
+}
