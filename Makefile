@@ -76,8 +76,12 @@ tidy: ## Tidy go.mod, the tools' go.mod and the out-of-tree driver's.
 ##@ Check
 
 .PHONY: verify
-verify: ## Check all that needs no test: generated files, manifests, go.mod, vet, lint.
-	@hack/phases.sh verify-generated verify-manifests tidy-check vet lint
+verify: ## Check all that needs no test: generated files, manifests, go.mod, vet, lint, known vulnerabilities.
+	@hack/phases.sh verify-generated verify-manifests tidy-check vet lint vulncheck
+
+.PHONY: presubmit
+presubmit: ## Run what a change must pass before it is pushed: verify, unit tests and the out-of-tree driver.
+	@hack/phases.sh verify-generated verify-manifests tidy-check vet lint vulncheck test-unit test-outoftree
 
 .PHONY: verify-generated
 verify-generated: ## Fail if generating again would change a file.
@@ -103,8 +107,12 @@ lint: ## Run golangci-lint; the first run on a machine builds it.
 	@$(TOOL) -n golangci-lint
 	$(TOOL) golangci-lint run
 
+.PHONY: vulncheck
+vulncheck: ## Look up known vulnerabilities in https://vuln.go.dev, or in the mirror that GOVULNDB names.
+	@hack/vulncheck.sh
+
 .PHONY: lint-fix
-lint-fix: ## Run golangci-lint and mend what it can.
+lint-fix: ## Run golangci-lint and fix what it can.
 	$(TOOL) golangci-lint run --fix
 
 ##@ Test
@@ -169,7 +177,7 @@ test-go-registries: ## Test the drivers whose servers are built from Go modules.
 FUZZTIME ?= 30s
 
 .PHONY: fuzz
-fuzz: ## Run each fuzz test for FUZZTIME (default 30s); what it finds goes into a testdata/fuzz, to be mended and kept.
+fuzz: ## Run each fuzz test for FUZZTIME (default 30s); it writes a failing input into testdata/fuzz: keep it with the fix.
 	@FUZZTIME='$(FUZZTIME)' hack/fuzz.sh
 
 .PHONY: check-race
