@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// TestWhatTheGuidesNameExists: who follows a guide looks for a metric, an Event's reason, a flag or an annotation, and must
-// find it. That the reference has all there are is for the other tests.
-func TestWhatTheGuidesNameExists(t *testing.T) {
+// TestGuidesNameWhatExists looks up each metric, reason, flag, annotation and make target that a guide names. Other tests
+// check that the reference is complete.
+func TestGuidesNameWhatExists(t *testing.T) {
 	t.Parallel()
 	literals := literalsIn(t, "../../internal", "../../cmd", "../../registry")
 	var flags []string
@@ -30,11 +30,12 @@ func TestWhatTheGuidesNameExists(t *testing.T) {
 		"reason":     {regexp.MustCompile("(?:Warning |gets a |\\()`((?:[A-Z][a-z]+){2,})`|reason=\"([A-Za-z]+)\""), literals},
 		"flag":       {regexp.MustCompile("`(--[a-z][a-z-]+)[` =]"), append(flags, "--help")},
 		"annotation": {regexp.MustCompile(`\b(rollcall\.dev/[a-z-]+)`), literals},
+		"target":     {regexp.MustCompile("(?m)(?:^|`)make ([a-z-]+)"), targets(t)},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			found := 0
-			for guide, text := range guides(t) {
+			for guide, text := range pages(t, "../../*.md", "../../docs/*.md", "../../docs/adr/*.md") {
 				for _, match := range look.named.FindAllStringSubmatch(text, -1) {
 					found++
 					if name := strings.Join(match[1:], ""); !slices.Contains(look.exists, name) {
@@ -49,20 +50,74 @@ func TestWhatTheGuidesNameExists(t *testing.T) {
 	}
 }
 
-// guides are the pages that are written by hand, by their paths. What drivers' pages name is also that of their servers.
-func guides(t *testing.T) map[string]string {
+// TestLinksLeadSomewhere follows each relative link, to its file and to its heading.
+func TestLinksLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	link := regexp.MustCompile(`\]\(([^)#:\s]*)(#[^)\s]+)?\)`)
+	found := 0
+	for guide, text := range pages(t, "../../*.md", "../../docs/*.md", "../../docs/*/*.md") {
+		for _, match := range link.FindAllStringSubmatch(text, -1) {
+			found++
+			target := guide
+			if match[1] != "" {
+				target = filepath.Join(filepath.Dir(guide), match[1])
+			}
+			content, err := os.ReadFile(target)
+			if info, statErr := os.Stat(target); statErr == nil && info.IsDir() {
+				continue
+			}
+			if err != nil {
+				t.Errorf("%s links to %s: %v", guide, match[1], err)
+			} else if match[2] != "" && !slices.Contains(anchors(string(content)), match[2]) {
+				t.Errorf("%s links to %s%s: there is no such heading", guide, match[1], match[2])
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no guide has a link: the test looks for the wrong thing")
+	}
+}
+
+// anchors are those that GitHub gives the headings of a page.
+func anchors(page string) []string {
+	var found []string
+	for _, match := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(page, -1) {
+		words := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(match[1]), "")
+		found = append(found, "#"+strings.ReplaceAll(words, " ", "-"))
+	}
+	return found
+}
+
+// targets are those of the Makefile.
+func targets(t *testing.T) []string {
 	t.Helper()
-	paths, err := filepath.Glob("../../docs/*.md")
+	text, err := os.ReadFile("../../Makefile")
 	if err != nil {
 		t.Fatal(err)
 	}
+	var found []string
+	for _, match := range regexp.MustCompile(`(?m)^([a-z-]+):`).FindAllStringSubmatch(string(text), -1) {
+		found = append(found, match[1])
+	}
+	return found
+}
+
+// pages returns the texts of the pages that match, by their paths.
+func pages(t *testing.T, patterns ...string) map[string]string {
+	t.Helper()
 	texts := map[string]string{}
-	for _, path := range append(paths, "../../README.md") {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
+	for _, pattern := range patterns {
+		paths, err := filepath.Glob(pattern)
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("%s: %d pages, %v", pattern, len(paths), err)
 		}
-		texts[path] = string(text)
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts[path] = string(text)
+		}
 	}
 	return texts
 }
