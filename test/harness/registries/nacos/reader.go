@@ -11,9 +11,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 
+	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/cache"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 )
@@ -62,7 +64,9 @@ type Seen struct {
 // Reader is a client that has subscribed to a service.
 type Reader struct {
 	cmd   *exec.Cmd
+	in    io.Closer
 	ended chan struct{}
+	err   error // of the process, once it has ended
 
 	mu     sync.Mutex
 	latest []Seen
@@ -72,15 +76,37 @@ type Reader struct {
 
 // Subscribe runs a client of the server that subscribes to a service, until Stop or the end of the context.
 func (s *Server) Subscribe(ctx context.Context, service string) (*Reader, error) {
+	return s.runReader(ctx, "-service", service)
+}
+
+// RegisterItself runs a client that registers an instance over gRPC, as applications do, and returns when those who
+// subscribe to the service are given the address. Leave ends it.
+func (s *Server) RegisterItself(ctx context.Context, at registry.Instance) (*Reader, error) {
+	r, err := s.runReader(ctx, "-service", at.Service, "-register", at.Endpoint())
+	if err != nil {
+		return nil, err
+	}
+	err = r.Await(ctx, func(all []Seen) bool {
+		return slices.ContainsFunc(all, func(got Seen) bool { return got.IP == at.Address && got.Port == at.Port })
+	})
+	if err != nil {
+		r.Stop()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (s *Server) runReader(ctx context.Context, args ...string) (*Reader, error) {
 	built, err := GetReader(ctx, os.Stderr)
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, built.Paths[readerName], "-port", strconv.Itoa(s.Port), "-service", service,
-		"-user", Admin, "-dir", filepath.Join(s.Dir(), "reader"))
+	args = append(args, "-port", strconv.Itoa(s.Port), "-user", Admin, "-dir", filepath.Join(s.Dir(), "reader"))
+	cmd := exec.CommandContext(ctx, built.Paths[readerName], args...)
 	cmd.Env = []string{"NACOS_PASSWORD=" + s.opts.Password, "HOME=" + s.Dir()}
 	cmd.Stderr = os.Stderr
-	if _, err := cmd.StdinPipe(); err != nil { // closed with this process
+	in, err := cmd.StdinPipe() // closed with this process
+	if err != nil {
 		return nil, fmt.Errorf("starting the reader: %w", err)
 	}
 	out, err := cmd.StdoutPipe()
@@ -90,7 +116,7 @@ func (s *Server) Subscribe(ctx context.Context, service string) (*Reader, error)
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting the reader: %w", err)
 	}
-	r := &Reader{cmd: cmd, ended: make(chan struct{}), change: make(chan struct{})}
+	r := &Reader{cmd: cmd, in: in, ended: make(chan struct{}), change: make(chan struct{})}
 	go r.follow(out)
 	return r, nil
 }
@@ -110,7 +136,7 @@ func (r *Reader) follow(out io.Reader) {
 		r.change = make(chan struct{})
 		r.mu.Unlock()
 	}
-	_ = r.cmd.Wait()
+	r.err = r.cmd.Wait()
 }
 
 // Await returns once the list that the client has is right.
@@ -130,6 +156,13 @@ func (r *Reader) Await(ctx context.Context, right func([]Seen) bool) error {
 			return fmt.Errorf("%w: the client has %+v", ctx.Err(), latest)
 		}
 	}
+}
+
+// Leave has a client that registered itself deregister, and returns when readers know of that and it has ended.
+func (r *Reader) Leave() error {
+	_ = r.in.Close()
+	<-r.ended
+	return r.err
 }
 
 // Stop ends the client.
