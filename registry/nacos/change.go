@@ -137,7 +137,8 @@ func (r *Registry) deregister(ctx context.Context, in registry.Instance) error {
 	case registry.IsForeignEntry(err) && left.stamp().state() == registry.InService:
 		// Without our mark it is listed as what it is, and stays so when the pod is gone. One that is out of service keeps
 		// what holds it there.
-		return errors.Join(err, r.forget(ctx, in))
+		unmark := func() error { return r.forget(ctx, in) }
+		return errors.Join(err, r.until(ctx, in, unmark, func(h *host) bool { return !h.isOwn(in) }))
 	case err != nil:
 		return err
 	case left.isForeign():
