@@ -1,15 +1,11 @@
 package registry
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"reflect"
-	"strings"
+	"log/slog"
 	"time"
 )
 
@@ -35,56 +31,44 @@ type Config struct {
 	// Timeout is how long one call may take. The caller bounds each call's context by it; a driver may use it for what
 	// a context can't bound.
 	Timeout time.Duration
-	// Options is the driver's own part, as a JSON object; decode it with [Config.DecodeOptions].
+	// Options is the driver's own part, as a JSON object; package driverkit decodes it.
 	Options json.RawMessage
+	// Logger is for what no call can return as its error: which server is used now, that a session was lost. It names the
+	// registry already, and is never nil. Calls that fail are logged by the caller.
+	Logger *slog.Logger
 }
 
-// DecodeOptions decodes the driver's options into a struct, strictly: an option that the struct has no field for is an
-// error that names it. Nothing given leaves the struct as it is, so set defaults before the call.
-func (c Config) DecodeOptions(into any) error {
-	if len(bytes.TrimSpace(c.Options)) == 0 {
-		return nil
-	}
-	dec := json.NewDecoder(bytes.NewReader(c.Options))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(into); err != nil {
-		return optionError(err, into)
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return FieldError("options", errors.New("must be one object"))
-	}
-	return nil
-}
-
-// optionError says in the user's words what the decoder says in Go's.
-func optionError(err error, into any) error {
-	if wrong := new(json.UnmarshalTypeError); errors.As(err, &wrong) && wrong.Field != "" {
-		return FieldError("options."+wrong.Field, fmt.Errorf("must be of type %s, and is a JSON %s", wrong.Type, wrong.Value))
-	}
-	// Package json has no type for it.
-	if name, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {
-		return FieldError("options", fmt.Errorf("unknown field %s; known here: %s", name, cmp.Or(optionsOf(into), "none")))
-	}
-	return FieldError("options", err)
-}
-
-// optionsOf lists the names of a struct's fields.
-func optionsOf(into any) string {
-	t := reflect.TypeOf(into)
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	if t.Kind() != reflect.Struct {
-		return ""
-	}
-	var names []string
-	for _, f := range reflect.VisibleFields(t) {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if name = cmp.Or(name, f.Name); f.IsExported() && !f.Anonymous && name != "-" {
-			names = append(names, name)
+// Files returns every file that the configuration names.
+func (c Config) Files() []string {
+	var files []string
+	for _, path := range []string{c.TLS.CAFile, c.TLS.CertFile, c.TLS.KeyFile, c.Auth.TokenFile, c.Auth.PasswordFile} {
+		if path != "" {
+			files = append(files, path)
 		}
 	}
-	return strings.Join(names, ", ")
+	return files
+}
+
+// TLS says how the registry proves who it is, and how we prove who we are.
+type TLS struct {
+	// CAFile is a PEM file with the authorities to trust; empty means the system's.
+	CAFile string
+	// CertFile and KeyFile are PEM files with our certificate and its key, for a registry that asks for one. Both or
+	// neither.
+	CertFile string
+	KeyFile  string
+}
+
+// Given reports whether any file is named.
+func (t TLS) Given() bool { return t != TLS{} }
+
+// Auth says who we are to the registry.
+type Auth struct {
+	// TokenFile holds a token; surrounding white space is ignored.
+	TokenFile string
+	// Username is sent with the password in PasswordFile; a line break at the end of the file is ignored.
+	Username     string
+	PasswordFile string
 }
 
 // FieldError says which field of the registry section is wrong: "endpoint", "tls.caFile", "options.datacenter". The

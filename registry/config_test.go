@@ -4,50 +4,26 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"testing"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-func TestDecodeOptions(t *testing.T) {
+func TestFiles(t *testing.T) {
 	t.Parallel()
-	type options struct {
-		Datacenter string `json:"datacenter"`
-		ACL        bool   `json:"acl,omitempty"`
+	cfg := registry.Config{
+		TLS:  registry.TLS{CAFile: "/ca", CertFile: "/cert", KeyFile: "/key"},
+		Auth: registry.Auth{TokenFile: "/token", Username: "me", PasswordFile: "/password"},
 	}
-	for name, tc := range map[string]struct {
-		reason  string
-		raw     string
-		want    string
-		wantErr string
-	}{
-		"given":       {reason: "what is given is set", raw: `{"datacenter":"dc1"}`, want: "dc1"},
-		"not given":   {reason: "the default stays", raw: ``, want: "default"},
-		"blank":       {reason: "the default stays", raw: " \n", want: "default"},
-		"null":        {reason: "an empty section of YAML is null; the default stays", raw: `null`, want: "default"},
-		"empty":       {reason: "the default stays", raw: `{}`, want: "default"},
-		"unknown":     {reason: "a misspelt option must not be ignored", raw: `{"datacentre":"dc1"}`, wantErr: `options: unknown field "datacentre"; known here: datacenter, acl`},
-		"wrong type":  {reason: "it names the option", raw: `{"datacenter":1}`, wantErr: "options.datacenter: must be of type string, and is a JSON number"},
-		"no object":   {reason: "options are an object", raw: `["dc1"]`, wantErr: "array"},
-		"two objects": {reason: "the second would be ignored", raw: `{} {"datacenter":"dc1"}`, wantErr: "must be one object"},
-		"trash":       {reason: "what follows would be ignored", raw: `{} x`, wantErr: "must be one object"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := options{Datacenter: "default"}
-			err := registry.Config{Options: json.RawMessage(tc.raw)}.DecodeOptions(&got)
-			if tc.wantErr == "" {
-				if err != nil || got.Datacenter != tc.want {
-					t.Errorf("got %q, error %v; want %q\nreason: %s", got.Datacenter, err, tc.want, tc.reason)
-				}
-				return
-			}
-			field, _ := registry.FieldOf(err)
-			if err == nil || !strings.HasPrefix(field, "options") || !strings.Contains(err.Error(), tc.wantErr) {
-				t.Errorf("got error %v of field %q, want one of options with %q\nreason: %s", err, field, tc.wantErr, tc.reason)
-			}
-		})
+	if got, want := cfg.Files(), []string{"/ca", "/cert", "/key", "/token", "/password"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want every file there is: one that is left out is never read again: %v", got, want)
+	}
+	if got := (registry.Config{Endpoint: "/not/a/file"}).Files(); len(got) != 0 {
+		t.Errorf("got %v, want none", got)
+	}
+	if (registry.TLS{}).Given() || !(registry.TLS{KeyFile: "/key"}).Given() {
+		t.Error("Given: want none for no file, and any for one")
 	}
 }
 

@@ -1,10 +1,10 @@
 package registry
 
 import (
-	"context"
 	"errors"
-	"fmt"
+	"strings"
 	"time"
+	"unicode"
 )
 
 // Terminal marks an error for which trying again at once is useless: bad credentials, an instance the registry refuses.
@@ -74,24 +74,6 @@ func IsNotApplied(err error) bool {
 	return errors.As(err, &n)
 }
 
-// ContextError gives the error of a call its class where the call's context has ended: the error then says so, to
-// errors.Is too, and has no class of its own. A refusal that arrives late may be half of an answer, so it is no verdict.
-// While the context lasts, err is returned as it is, and nil always. A driver passes each call's result through it.
-func ContextError(ctx context.Context, err error) error {
-	ended := ctx.Err()
-	if err == nil || ended == nil || errors.Is(err, ended) && !hasClass(err) {
-		return err
-	}
-	return fmt.Errorf("%w: %s", ended, err.Error())
-}
-
-// hasClass reports whether one of this package's functions has marked the error.
-func hasClass(err error) bool {
-	_, delayed := RetryAfterOf(err)
-	_, named := FieldOf(err)
-	return delayed || named || IsTerminal(err) || IsNotRegistered(err) || IsNotApplied(err)
-}
-
 // ForeignEntry marks the error of a change that was made as far as it is Rollcall's, while clients are given the instance by
 // an entry that somebody else wrote, such as the application that registers itself. ForeignEntry(nil) is nil.
 func ForeignEntry(err error) error {
@@ -134,3 +116,22 @@ type notAppliedError struct{ err error }
 
 func (e *notAppliedError) Error() string { return e.err.Error() }
 func (e *notAppliedError) Unwrap() error { return e.err }
+
+// maxExcerpt is how much is shown of a server's words, in characters.
+const maxExcerpt = 300
+
+// Excerpt makes a server's text fit for an error: one line of printable characters, not more than 300 of them. Secrets that
+// the server may echo must be taken out before: see package driverkit.
+func Excerpt(text string) string {
+	text = strings.Map(func(c rune) rune {
+		if !unicode.IsPrint(c) {
+			return ' '
+		}
+		return c
+	}, strings.ToValidUTF8(text, "?"))
+	text = strings.Join(strings.Fields(text), " ")
+	if runes := []rune(text); len(runes) > maxExcerpt {
+		return string(runes[:maxExcerpt]) + "…"
+	}
+	return text
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,56 +39,6 @@ func TestErrorClasses(t *testing.T) {
 			if got := registry.IsTerminal(tc.err); got != tc.terminal || after != tc.after || has != tc.hasAfter {
 				t.Errorf("got terminal %t, retry after %s %t; want %t, %s %t\nreason: %s",
 					got, after, has, tc.terminal, tc.after, tc.hasAfter, tc.reason)
-			}
-		})
-	}
-}
-
-func TestContextErrorHasNoOtherClass(t *testing.T) {
-	t.Parallel()
-	ended, end := context.WithCancel(t.Context())
-	end()
-	timedOut, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
-	t.Cleanup(cancel)
-	refused := errors.New("refused")
-	for name, tc := range map[string]struct {
-		reason string
-		ctx    context.Context
-		err    error
-		same   bool // returned as it is
-		is     error
-		text   string
-	}{
-		"success in time":  {"nothing is wrong", t.Context(), nil, true, nil, ""},
-		"refused in time":  {"it is a verdict", t.Context(), registry.Terminal(refused), true, refused, "refused"},
-		"success too late": {"the registry has acknowledged it", ended, nil, true, nil, ""},
-		"failure":          {"the context is what ended the call", timedOut, refused, false, context.DeadlineExceeded, "context deadline exceeded: refused"},
-		"refused":          {"half of an answer is no verdict", timedOut, registry.Terminal(refused), false, context.DeadlineExceeded, "context deadline exceeded: refused"},
-		"field":            {"it names what is not known to be wrong", timedOut, registry.FieldError("endpoint", refused), false, context.DeadlineExceeded, "context deadline exceeded: endpoint: refused"},
-		"not registered":   {"a heartbeat that was cut off has found nothing out", ended, registry.NotRegistered(refused), false, context.Canceled, "context canceled: refused"},
-		"not applied":      {"the change may still be made", ended, registry.NotApplied(refused), false, context.Canceled, "context canceled: refused"},
-		"retry after":      {"the registry's wish is of another call", ended, registry.RetryAfter(refused, time.Hour), false, context.Canceled, "context canceled: refused"},
-		"the context's":    {"it says all there is to say", ended, fmt.Errorf("sending: %w", context.Canceled), true, context.Canceled, "sending: context canceled"},
-		"the context's, marked": {
-			"a time-out is never terminal", timedOut, registry.Terminal(context.DeadlineExceeded), false,
-			context.DeadlineExceeded, "context deadline exceeded: context deadline exceeded",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := registry.ContextError(tc.ctx, tc.err)
-			switch {
-			case got == nil && tc.text == "":
-				return
-			case got == nil || got.Error() != tc.text || !errors.Is(got, tc.is):
-				t.Errorf("got error %v, want %q\nreason: %s", got, tc.text, tc.reason)
-			case tc.same != errors.Is(got, tc.err): // nil is no error's
-				t.Errorf("got error %v; is the one given: %t\nreason: %s", got, !tc.same, tc.reason)
-			}
-			_, delayed := registry.RetryAfterOf(got)
-			_, named := registry.FieldOf(got)
-			if !tc.same && (delayed || named || registry.IsTerminal(got) || registry.IsNotRegistered(got) || registry.IsNotApplied(got)) {
-				t.Errorf("got error %v with a class of its own\nreason: %s", got, tc.reason)
 			}
 		})
 	}
@@ -148,5 +99,21 @@ func TestMarksOfOptionalCalls(t *testing.T) {
 					registry.IsNotRegistered(tc.err), registry.IsNotApplied(tc.err), registry.IsTerminal(tc.err), field, tc.err, tc.reason)
 			}
 		})
+	}
+}
+
+func TestExcerpt(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                           "",
+		"  no\r\n such\tservice\x00": "no such service",
+		"\xff\x1b[31mred":            "? [31mred",
+		"größer":                     "größer",
+		strings.Repeat("é", 300):     strings.Repeat("é", 300),
+		strings.Repeat("é", 301):     strings.Repeat("é", 300) + "…",
+	} {
+		if got := registry.Excerpt(text); got != want {
+			t.Errorf("Excerpt(%q) is %q, want %q", text, got, want)
+		}
 	}
 }

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/rollcall-dev/rollcall/internal/calls"
@@ -24,6 +26,7 @@ import (
 type drivers struct {
 	constructors map[string]registry.Constructor
 	metrics      *metrics.RegistryMetrics
+	logger       logr.Logger
 	// term is this manager's, see guard.
 	term term
 	// dryRun is nil but in a dry run.
@@ -118,7 +121,9 @@ func (r *registries) noteRenamed(before *registries) {
 
 func (d *drivers) openOne(ctx context.Context, c *config.Config, name string) (*opened, error) {
 	section := c.Registries[name]
-	made, err := d.constructors[section.Driver](ctx, c.Driver(name))
+	cfg := c.Driver(name)
+	cfg.Logger = slog.New(logr.ToSlogHandler(d.logger.WithName("registry").WithValues("registry", name, "driver", section.Driver)))
+	made, err := d.constructors[section.Driver](ctx, cfg)
 	if err == nil && made == nil {
 		err = errors.New("the driver made no registry")
 	}

@@ -81,7 +81,7 @@ func newManager(
 		}
 		a.dryRun = newDryRun(dryRunMetrics, logger)
 	}
-	a.drivers = &drivers{constructors: o.constructors, metrics: registryMetrics, term: a, dryRun: a.dryRun}
+	a.drivers = &drivers{constructors: o.constructors, metrics: registryMetrics, logger: logger, term: a, dryRun: a.dryRun}
 	first, err := a.drivers.open(ctx, c, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.config, err)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 func TestReloadAppliesTheNewFileWhole(t *testing.T) {
@@ -356,7 +358,7 @@ func (s *scenario) apply(_ context.Context, next *Config, rotated []string) erro
 		if known && !slices.Contains(rotated, name) {
 			continue
 		}
-		if _, err := next.Driver(name).Auth.Token(); err != nil {
+		if _, err := driverkit.ReadCredentials(next.Driver(name).Auth, driverkit.Token); err != nil {
 			return err
 		}
 	}

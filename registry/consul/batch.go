@@ -3,14 +3,13 @@ package consul
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 
-	"github.com/hashicorp/consul/api"
-
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 const (
@@ -37,8 +36,8 @@ func (r *Registry) Batch(ctx context.Context, changes []registry.Change) []error
 		if errs[i] = c.Check(); errs[i] != nil {
 			continue
 		}
-		if err := check(c.Instance); err != nil {
-			errs[i] = describe(c, registry.Terminal(err))
+		if err := checkInstance(c.Instance); err != nil {
+			errs[i] = driverkit.ChangeError(ctx, c, err)
 			continue
 		}
 		sound, at = append(sound, c), append(at, i)
@@ -47,34 +46,25 @@ func (r *Registry) Batch(ctx context.Context, changes []registry.Change) []error
 		return errs
 	}
 	for i, err := range r.makeAll(ctx, sound) {
-		errs[at[i]] = describe(sound[i], apart(err, len(sound)))
+		errs[at[i]] = driverkit.ChangeError(ctx, sound[i], apart(err, len(sound)))
 	}
 	return errs
 }
 
 // apart marks the errors for which a batch of several is the reason, or which a call by itself will not have.
 func apart(err error, size int) error {
-	if size > 1 && (errors.Is(err, errStale) || isTooLarge(err)) {
+	if size > 1 && (errors.Is(err, errStale) || driverkit.HasStatus(err, http.StatusRequestEntityTooLarge)) {
 		return registry.NotApplied(errors.New(err.Error())) // without its class
 	}
 	return err
 }
 
 func (r *Registry) makeOne(ctx context.Context, c registry.Change) error {
-	if err := check(c.Instance); err != nil {
-		return describe(c, registry.Terminal(err))
-	}
-	return describe(c, r.makeAll(ctx, []registry.Change{c})[0])
-}
-
-func describe(c registry.Change, err error) error {
+	err := checkInstance(c.Instance)
 	if err == nil {
-		return nil
+		err = r.makeAll(ctx, []registry.Change{c})[0]
 	}
-	doing := map[registry.State]string{
-		registry.InService: "registering", registry.OutOfService: "failing over", registry.Absent: "deregistering",
-	}[c.State]
-	return fmt.Errorf("%s %s at %s: %w", doing, c.Instance.Service, c.Instance.Endpoint(), err)
+	return driverkit.ChangeError(ctx, c, err)
 }
 
 // makeAll makes sound changes, at least one.
@@ -98,7 +88,7 @@ func (r *Registry) makeAll(ctx context.Context, changes []registry.Change) []err
 
 // transaction is what is to be done for some changes.
 type transaction struct {
-	ops api.TxnOps
+	ops []operation
 	// of holds the changes that each operation is for, by their index.
 	of [][]int
 	// errs are the changes' errors, by their index.
@@ -107,7 +97,7 @@ type transaction struct {
 	gone map[int][]string
 }
 
-func (t *transaction) add(changes []int, ops ...*api.TxnOp) {
+func (t *transaction) add(changes []int, ops ...operation) {
 	t.ops = append(t.ops, ops...)
 	for range ops {
 		t.of = append(t.of, changes)
@@ -133,7 +123,7 @@ func (t *transaction) blameAll(err error) {
 }
 
 // plan decides for each change what is to be done, given the entries that there are. A nil one may not be read.
-func (r *Registry) plan(changes []registry.Change, held map[string]*api.AgentService) *transaction {
+func (r *Registry) plan(changes []registry.Change, held map[string]*service) *transaction {
 	t := &transaction{errs: make([]error, len(changes)), gone: map[int][]string{}}
 	r.planNodes(t, changes)
 	for i, c := range changes {
@@ -142,7 +132,7 @@ func (r *Registry) plan(changes []registry.Change, held map[string]*api.AgentSer
 		entry, known := held[key(id)]
 		switch {
 		case c.State == registry.InService:
-			t.add([]int{i}, r.serviceOp(api.ServiceSet, c.Instance, 0), r.checkOp(c.Instance, api.HealthPassing, "In service"))
+			t.add([]int{i}, r.serviceOp(set, c.Instance, 0), r.checkOp(set, c.Instance, statusPassing, "In service"))
 		case !known && c.State == registry.Absent:
 			t.gone[number] = append(t.gone[number], id)
 		case !known: // nothing to take out
@@ -150,10 +140,10 @@ func (r *Registry) plan(changes []registry.Change, held map[string]*api.AgentSer
 			t.errs[i] = notAllowed(errHidden)
 		case !owns(c.Instance, entry):
 		case c.State == registry.OutOfService:
-			t.add([]int{i}, r.serviceOp(api.ServiceCAS, c.Instance, entry.ModifyIndex),
-				r.checkOp(c.Instance, api.HealthCritical, "Out of service"))
+			t.add([]int{i}, r.serviceOp(cas, c.Instance, entry.ModifyIndex),
+				r.checkOp(set, c.Instance, statusCritical, "Out of service"))
 		default:
-			t.add([]int{i}, r.serviceOp(api.ServiceDeleteCAS, c.Instance, entry.ModifyIndex))
+			t.add([]int{i}, r.serviceOp(deleteCAS, c.Instance, entry.ModifyIndex))
 			t.gone[number] = append(t.gone[number], id)
 		}
 	}
@@ -170,7 +160,7 @@ func (r *Registry) planNodes(t *transaction, changes []registry.Change) {
 		}
 	}
 	for _, number := range slices.Sorted(maps.Keys(registered)) {
-		t.add(registered[number], nodeOp(api.NodeSet, r.nodes[number]))
+		t.add(registered[number], nodeOp(set, r.nodes[number]))
 	}
 }
 
@@ -191,18 +181,18 @@ func (r *Registry) commit(ctx context.Context, t *transaction) {
 		t.blameAll(registry.NotApplied(errRolledBack))
 	}
 	for _, e := range response.Errors {
-		t.blame(e.OpIndex, r.operationError(e))
+		t.blame(e.OpIndex, r.refusedOperation(e))
 	}
 }
 
 // lookUp reads the services that are there among those which a change may touch only if they are the pod's own. One that
 // the token may not read is nil.
-func (r *Registry) lookUp(ctx context.Context, changes []registry.Change) (map[string]*api.AgentService, error) {
-	held := map[string]*api.AgentService{}
-	var ops api.TxnOps
+func (r *Registry) lookUp(ctx context.Context, changes []registry.Change) (map[string]*service, error) {
+	held := map[string]*service{}
+	var ops []operation
 	for _, c := range changes {
 		if c.State != registry.InService {
-			ops = append(ops, r.serviceOp(api.ServiceGet, c.Instance, 0))
+			ops = append(ops, r.serviceOp(get, c.Instance, 0))
 			held[key(serviceID(c.Instance))] = nil
 		}
 	}
@@ -227,17 +217,17 @@ func (r *Registry) lookUp(ctx context.Context, changes []registry.Change) (map[s
 		for id := range absent {
 			delete(held, key(id))
 		}
-		ops = slices.DeleteFunc(ops, func(op *api.TxnOp) bool { return absent[op.Service.Service.ID] })
+		ops = slices.DeleteFunc(ops, func(op operation) bool { return absent[op.Service.Service.ID] })
 	}
 	return held, nil
 }
 
 // absent returns the IDs of the services that are not there.
-func (r *Registry) absent(ops api.TxnOps, errs api.TxnErrors) (map[string]bool, error) {
+func (r *Registry) absent(ops []operation, errs []operationError) (map[string]bool, error) {
 	absent := map[string]bool{}
 	for _, e := range errs {
 		if !strings.Contains(e.What, "doesn't exist") || e.OpIndex < 0 || e.OpIndex >= len(ops) {
-			return nil, r.operationError(e)
+			return nil, r.refusedOperation(e)
 		}
 		absent[ops[e.OpIndex].Service.Service.ID] = true
 	}

@@ -6,14 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
-	"net/netip"
 	"slices"
 	"strings"
 
-	"github.com/hashicorp/consul/api"
-
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 const (
@@ -44,24 +41,13 @@ const (
 	reservedMeta = "consul-"
 )
 
-// check returns why an instance can't be written. Consul is not asked: it takes a missing UID or a port out of range, and
-// what it refuses it refuses together with the rest of the transaction.
-func check(in registry.Instance) error {
-	for _, f := range []struct{ name, value string }{
-		{"service", in.Service}, {"address", in.Address}, {"cluster", in.Cluster},
-		{"namespace", in.Namespace}, {"pod", in.Pod}, {"uid", in.UID},
-	} {
-		if f.value == "" {
-			return fmt.Errorf("the instance has no %s", f.name)
-		}
+// checkInstance returns why an instance can't be written. Consul is not asked: it takes a missing UID or a port out of
+// range, and what it refuses it refuses together with the rest of the transaction.
+func checkInstance(in registry.Instance) error {
+	if err := driverkit.CheckInstance(in); err != nil {
+		return err
 	}
-	if in.Port < 1 || in.Port > math.MaxUint16 {
-		return fmt.Errorf("the instance has port %d; a port is 1 to 65535", in.Port)
-	}
-	if ip, err := netip.ParseAddr(in.Address); err != nil || ip.Zone() != "" || ip.IsUnspecified() {
-		return fmt.Errorf("the instance has address %q, which is not a pod's IP", in.Address)
-	}
-	return checkMeta(in.Meta())
+	return registry.Terminal(checkMeta(in.Meta()))
 }
 
 func checkMeta(meta map[string]string) error {
@@ -96,18 +82,18 @@ func serviceID(in registry.Instance) string {
 }
 
 // newNodes returns the records of the nodes as every registration writes them.
-func newNodes(opts Options) []api.Node {
-	nodes := make([]api.Node, nodeCount)
+func newNodes(opts Options) []node {
+	nodes := make([]node, nodeCount)
 	for number := range nodes {
 		nodes[number] = newNode(opts, number)
 	}
 	return nodes
 }
 
-func newNode(opts Options, number int) api.Node {
+func newNode(opts Options, number int) node {
 	name := opts.nodeName(number)
 	sum := sha256.Sum256([]byte("Rollcall's node " + name))
-	return api.Node{
+	return node{
 		ID:         fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16]),
 		Node:       name,
 		Address:    nodeAddress,
@@ -123,51 +109,51 @@ func nodeNumber(address string) int {
 	return int(sum[0]) % nodeCount
 }
 
-func nodeOp(verb api.NodeOp, node api.Node) *api.TxnOp {
-	return &api.TxnOp{Node: &api.NodeTxnOp{Verb: verb, Node: node}}
+func nodeOp(do verb, of node) operation {
+	return operation{Node: &nodeOperation{Verb: do, Node: of}}
 }
 
 // serviceOp is about the whole service of an instance. The index is the condition, where the verb has one.
-func (r *Registry) serviceOp(verb api.ServiceOp, in registry.Instance, index uint64) *api.TxnOp {
+func (r *Registry) serviceOp(do verb, in registry.Instance, index uint64) operation {
 	weight := max(in.Weight, 1)
 	meta := in.Meta()
-	if verb == api.ServiceSet {
+	if do == set {
 		meta[metaRevision] = rand.Text()
 	}
-	return &api.TxnOp{Service: &api.ServiceTxnOp{
-		Verb: verb,
+	return operation{Service: &serviceOperation{
+		Verb: do,
 		Node: r.nodes[nodeNumber(in.Address)].Node,
-		Service: api.AgentService{
+		Service: service{
 			ID: serviceID(in), Service: in.Service, Address: in.Address, Port: in.Port, Meta: meta,
-			Weights:   api.AgentWeights{Passing: weight, Warning: weight},
-			Namespace: r.guard.opts.Namespace, Partition: r.guard.opts.Partition,
+			Weights:   weights{Passing: weight, Warning: weight},
+			Namespace: r.opts.Namespace, Partition: r.opts.Partition,
 			ModifyIndex: index,
 		},
 	}}
 }
 
-// checkOp sets the check. Nothing probes it: its status is what we say.
-func (r *Registry) checkOp(in registry.Instance, status, output string) *api.TxnOp {
-	return &api.TxnOp{Check: &api.CheckTxnOp{
-		Verb: api.CheckSet,
-		Check: api.HealthCheck{
+// checkOp is about the check of an instance. Nothing probes it: its status is what Rollcall says.
+func (r *Registry) checkOp(do verb, in registry.Instance, status, output string) operation {
+	return operation{Check: &checkOperation{
+		Verb: do,
+		Check: check{
 			Node: r.nodes[nodeNumber(in.Address)].Node, CheckID: serviceID(in), Name: checkName, Status: status, Output: output,
 			Notes:     fmt.Sprintf("Pod %s/%s of cluster %s", in.Namespace, in.Pod, in.Cluster),
 			ServiceID: serviceID(in), ServiceName: in.Service,
-			Namespace: r.guard.opts.Namespace, Partition: r.guard.opts.Partition,
+			Namespace: r.opts.Namespace, Partition: r.opts.Partition,
 		},
 	}}
 }
 
 // entry reads an instance back.
-func entry(s *api.AgentService, state registry.State) registry.Entry {
+func entry(s *service, state registry.State) registry.Entry {
 	in := registry.Instance{Service: s.Service, Address: s.Address, Port: s.Port}
 	in.SetMeta(s.Meta)
 	return registry.Entry{Instance: in, State: state}
 }
 
-func owns(in registry.Instance, s *api.AgentService) bool {
-	return in.Owns(s.Meta[registry.MetaUID], s.Meta[registry.MetaRegistry])
+func owns(in registry.Instance, s *service) bool {
+	return driverkit.Owns(in, s.Meta)
 }
 
 var errHidden = errors.New("the token may not read the entry")

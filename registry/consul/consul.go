@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"slices"
-	"strings"
 
-	"github.com/hashicorp/consul/api"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 // maxReads is how many requests of one list are made at once.
@@ -20,11 +21,12 @@ const maxReads = 8
 // Registry writes Consul's catalog. It implements [registry.Registry], [registry.Lister], [registry.Getter],
 // [registry.Batcher] and io.Closer. Of instances it keeps nothing that a call depends on. It is safe for concurrent use.
 type Registry struct {
-	client  *api.Client
-	guard   *guard
-	hangUp  func()
+	client  *driverkit.HTTPClient
+	header  http.Header
+	mask    driverkit.Mask
+	opts    Options
 	cluster string
-	nodes   []api.Node
+	nodes   []node
 	tidiers []*tidier
 }
 
@@ -40,35 +42,26 @@ var (
 // of which is used when one does not answer. The token in cfg.Auth.TokenFile and the files of cfg.TLS are read now. For
 // cfg.Options see [Options].
 func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
-	endpoints, err := cfg.URLs()
+	credentials, err := driverkit.ReadCredentials(cfg.Auth, driverkit.Token)
 	if err != nil {
 		return nil, err
 	}
-	opts, err := decodeOptions(cfg, endpoints)
+	opts, err := decodeOptions(cfg)
 	if err != nil {
 		return nil, err
 	}
-	if err := cfg.Auth.Accept(registry.AuthToken); err != nil {
-		return nil, err
-	}
-	token, err := cfg.Auth.Token()
+	client, err := driverkit.NewHTTPClient(cfg, driverkit.HTTPOptions{
+		Name: "Consul", ServerName: opts.ServerName, Mask: credentials.Mask(),
+	})
 	if err != nil {
 		return nil, err
 	}
-	config, err := cfg.TLS.ClientConfig()
-	if err != nil {
-		return nil, err
-	}
-	config.ServerName = opts.ServerName
-	transport := newTransport(config)
-	g := &guard{base: transport, endpoints: endpoints, token: token, opts: opts}
-	client, err := newClient(g)
-	if err != nil {
-		return nil, err
+	header := http.Header{}
+	if credentials.Token != "" {
+		header.Set("X-Consul-Token", credentials.Token)
 	}
 	return &Registry{
-		client: client, guard: g, hangUp: transport.CloseIdleConnections,
-		cluster: cfg.Cluster, nodes: newNodes(opts), tidiers: newTidiers(),
+		client: client, header: header, mask: credentials.Mask(), opts: opts, cluster: cfg.Cluster, nodes: newNodes(opts), tidiers: newTidiers(),
 	}, nil
 }
 
@@ -91,14 +84,7 @@ func (r *Registry) Deregister(ctx context.Context, in registry.Instance) error {
 //
 // The checks are read first: an entry that comes after that is in service, and one that goes is not listed.
 func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, error) {
-	if cluster == "" {
-		return nil, registry.Terminal(errors.New("listing a cluster: it has no name"))
-	}
-	entries, err := r.list(ctx, cluster)
-	if err != nil {
-		return nil, fmt.Errorf("listing cluster %q: %w", cluster, err)
-	}
-	return entries, nil
+	return driverkit.List(ctx, cluster, r.list)
 }
 
 func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, error) {
@@ -107,7 +93,7 @@ func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, 
 		return nil, err
 	}
 	filter := fmt.Sprintf("Meta[%q] == %s", registry.MetaCluster, quote(cluster))
-	found := make([][]*api.AgentService, len(r.nodes))
+	found := make([][]*service, len(r.nodes))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxReads)
 	for number, node := range r.nodes {
@@ -117,7 +103,7 @@ func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, 
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return nil, err //nolint:wrapcheck // it is ours
+		return nil, err //nolint:wrapcheck // it is the driver's own
 	}
 	var entries []registry.Entry
 	for _, s := range slices.Concat(found...) {
@@ -132,13 +118,9 @@ func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, 
 
 // outOfService returns the IDs of the services whose check is critical. A service without one is given to clients.
 func (r *Registry) outOfService(ctx context.Context) (map[string]bool, error) {
-	var checks api.HealthChecks
-	err := r.ask(ctx, func(q *api.QueryOptions) (meta *api.QueryMeta, err error) {
-		q.NodeMeta = map[string]string{metaGroup: r.guard.opts.group()}
-		checks, meta, err = r.client.Health().State(api.HealthCritical, q)
-		return meta, err
-	})
-	if err != nil {
+	var checks []check
+	query := url.Values{"node-meta": {metaGroup + ":" + r.opts.group()}}
+	if _, err := r.read(ctx, "/v1/health/state/"+statusCritical, query, true, &checks); err != nil {
 		return nil, err
 	}
 	out := map[string]bool{}
@@ -151,75 +133,39 @@ func (r *Registry) outOfService(ctx context.Context) (map[string]bool, error) {
 }
 
 // services returns a node, nil if there is none, and those of its services that the filter lets pass.
-func (r *Registry) services(ctx context.Context, of api.Node, filter string) (*api.Node, []*api.AgentService, error) {
-	var listing *api.CatalogNodeServiceList
-	var policy string
-	err := r.ask(ctx, func(q *api.QueryOptions) (meta *api.QueryMeta, err error) {
-		q.Filter = filter
-		if listing, meta, err = r.client.Catalog().NodeServiceList(of.Node, q); err == nil {
-			policy = meta.DefaultACLPolicy
-		}
-		return meta, err
-	})
+func (r *Registry) services(ctx context.Context, of node, filter string) (*node, []*service, error) {
+	var listing *struct {
+		Node     *node
+		Services []*service
+	}
+	query := url.Values{}
+	if filter != "" {
+		query.Set("filter", filter)
+	}
+	header, err := r.read(ctx, "/v1/catalog/node-services/"+of.Node, query, true, &listing)
 	switch {
 	case err != nil:
 		return nil, nil, err
 	case listing == nil:
 		return nil, nil, errors.New("the answer is empty")
-	case listing.Node == nil && r.guard.token == "" && policy == "deny":
+	case listing.Node == nil && r.header.Get("X-Consul-Token") == "" && header.Get("X-Consul-Default-Acl-Policy") == "deny":
 		return nil, nil, r.hidden(ctx, of)
 	}
 	return listing.Node, listing.Services, nil
 }
 
-// hidden returns an error where a node is there, and kept from those without a token: nobody tells them. A transaction
+// hidden returns an error where a node is there, and kept from those without a token: Consul does not say so. A transaction
 // tells what is kept from what is not there.
-func (r *Registry) hidden(ctx context.Context, node api.Node) error {
-	response, err := r.transact(ctx, api.TxnOps{nodeOp(api.NodeGet, node)})
-	if err == nil && len(response.Errors) == 0 {
-		return notAllowed(fmt.Errorf("is missing: Consul shows node %s only to those with a token", node.Node))
+func (r *Registry) hidden(ctx context.Context, of node) error {
+	made, err := r.transact(ctx, []operation{nodeOp(get, of)})
+	if err == nil && len(made.Errors) == 0 {
+		return notAllowed(fmt.Errorf("is missing: Consul shows node %s only to those with a token", of.Node))
 	}
 	return err
 }
 
-// quote writes a string as Consul's filters read it: with Go's escapes, but with no quotation mark between the two.
-func quote(text string) string {
-	return `"` + strings.NewReplacer(`\`, `\x5c`, `"`, `\x22`, "\n", `\n`).Replace(text) + `"`
-}
-
-// ask makes one request that reads, consistently. The answer is Consul's, and whole: an error says that the token may not
-// see all of it.
-func (r *Registry) ask(ctx context.Context, query func(*api.QueryOptions) (*api.QueryMeta, error)) error {
-	e := &exchange{scoped: true}
-	meta, err := query((&api.QueryOptions{RequireConsistent: true}).WithContext(e.on(ctx)))
-	if err != nil {
-		return r.requestError(ctx, err, e)
-	}
-	switch {
-	case !meta.KnownLeader:
-		return errors.New("the answer is not that of a Consul which knows its leader")
-	case meta.ResultsFilteredByACLs:
-		return notAllowed(errors.New("the token may not read all of our nodes and their services"))
-	}
-	return nil
-}
-
-// transact makes one transaction. Without an error it was made, or rolled back because of the errors in it.
-func (r *Registry) transact(ctx context.Context, ops api.TxnOps) (*api.TxnResponse, error) {
-	e := &exchange{}
-	q := &api.QueryOptions{RequireConsistent: true}
-	made, response, _, err := r.client.Txn().Txn(ops, q.WithContext(e.on(ctx)))
-	switch {
-	case err != nil:
-		return nil, r.requestError(ctx, err, e)
-	case !made && len(response.Errors) == 0:
-		return nil, errors.New("the transaction was rolled back, and Consul did not say why")
-	}
-	return response, nil
-}
-
 // Close lets go of idle connections. Calls under way are not disturbed.
 func (r *Registry) Close() error {
-	r.hangUp()
+	r.client.Close()
 	return nil
 }

@@ -1,10 +1,8 @@
 package consul_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -287,91 +285,6 @@ func TestAConditionThatNeverHoldsIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestRetryAfterIsHonoured(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason string
-		status int
-		header string
-		want   time.Duration
-		said   bool
-	}{
-		"seconds":  {"the usual form", 429, "7", 7 * time.Second, true},
-		"a year":   {"a slip of the pen must not strand a pod", 503, "31536000", time.Hour, true},
-		"passed":   {"clocks differ", 503, "Mon, 02 Jan 2006 15:04:05 GMT", 0, false},
-		"words":    {"they are no time", 503, "soon", 0, false},
-		"terminal": {"trying again is of no use, whenever", 403, "7", 0, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for op, err := range attempts(t, answering(t, tc.status, map[string]string{"Retry-After": tc.header}, "")) {
-				if after, said := registry.RetryAfterOf(err); said != tc.said || after != tc.want {
-					t.Errorf("%s: got %s, %t; want %s, %t\nreason: %s", op, after, said, tc.want, tc.said, tc.reason)
-				}
-			}
-		})
-	}
-}
-
-func TestTheServersWordsAreTold(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct{ reason, body, want string }{
-		"text":     {"it says what is wrong", "No cluster leader\n", ": No cluster leader"},
-		"lines":    {"a log line is one line", "a\r\nb\x1b[31m\tc", ": a b [31m c"},
-		"long":     {"an event is short", strings.Repeat("x", 100_000), ": " + strings.Repeat("x", 300) + "…"},
-		"an echo":  {"a secret is in no error", "no such token: " + goodToken, ": no such token: [token]"},
-		"not UTF8": {"an event must be", "\xff\xfe!", ": ?!"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := open(t, registry.Config{
-				Auth: registry.Auth{TokenFile: writeFile(t, "token", goodToken)},
-				Endpoint: serve(t, func(w http.ResponseWriter, _ *http.Request) {
-					w.WriteHeader(http.StatusServiceUnavailable)
-					_, _ = io.WriteString(w, tc.body)
-				}),
-			})
-			for op, err := range attempts(t, d) {
-				if err == nil || !strings.HasSuffix(err.Error(), "503 Service Unavailable"+tc.want) {
-					t.Errorf("%s: got error %v, want one that ends with %q\nreason: %s", op, err, tc.want, tc.reason)
-				}
-			}
-		})
-	}
-}
-
-func TestRedirectsAreNotFollowed(t *testing.T) {
-	t.Parallel()
-	elsewhere := serve(t, func(_ http.ResponseWriter, r *http.Request) {
-		t.Errorf("%s %s was carried elsewhere, with token %q", r.Method, r.URL, r.Header.Get("X-Consul-Token"))
-	})
-	d := answering(t, http.StatusTemporaryRedirect, map[string]string{"Location": elsewhere}, "")
-	for op, err := range attempts(t, d) {
-		if err == nil || !registry.IsTerminal(err) || !strings.Contains(err.Error(), elsewhere) {
-			t.Errorf("%s: got error %v, want a terminal one that names %s", op, err, elsewhere)
-		}
-	}
-}
-
-func TestAnEndlessAnswerIsCutShort(t *testing.T) {
-	t.Parallel()
-	d := open(t, registry.Config{Endpoint: serve(t, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Consul-Lastcontact", "0")
-		w.Header().Set("X-Consul-Knownleader", "true")
-		_, _ = io.WriteString(w, `[`)
-		blank := bytes.Repeat([]byte(" "), 1<<20)
-		for r.Context().Err() == nil {
-			if _, err := w.Write(blank); err != nil {
-				return
-			}
-		}
-	})})
-	// No deadline: a busy machine takes long to read that much.
-	if _, err := d.List(t.Context(), "test"); err == nil || !strings.Contains(err.Error(), "more than") {
-		t.Errorf("got error %v, want one that says the answer is too long", err)
-	}
-}
-
 // wire keeps what a driver sends, and answers as a Consul does that has the entry of web(1).
 type wire struct {
 	mu       sync.Mutex
@@ -531,65 +444,11 @@ func TestTheNodeIsSynthetic(t *testing.T) {
 	}
 }
 
-// TestTheEnvironmentIsIgnored is not parallel: the environment is that of the whole process.
-func TestTheEnvironmentIsIgnored(t *testing.T) {
-	for name, value := range map[string]string{
-		"CONSUL_HTTP_ADDR": "consul.invalid:1", "CONSUL_HTTP_SSL": "true", "CONSUL_HTTP_SSL_VERIFY": "false",
-		"CONSUL_HTTP_AUTH": "me:password", "CONSUL_NAMESPACE": "theirs", "CONSUL_PARTITION": "theirs",
-		"CONSUL_CACERT": "/does/not/exist", "CONSUL_CLIENT_CERT": "/does/not/exist", "CONSUL_TLS_SERVER_NAME": "theirs",
-	} {
-		t.Setenv(name, value)
-	}
-	for name, env := range map[string]map[string]string{
-		"token":      {"CONSUL_HTTP_TOKEN": "theirs"},
-		"same token": {"CONSUL_HTTP_TOKEN": goodToken, "CONSUL_HTTP_TOKEN_FILE": "/does/not/exist"},
-		"token file": {"CONSUL_HTTP_TOKEN_FILE": writeFile(t, "theirs", "theirs")},
-		"no file":    {"CONSUL_HTTP_TOKEN_FILE": "/does/not/exist"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			for name, value := range env {
-				t.Setenv(name, value)
-			}
-			ours := registry.Config{Auth: registry.Auth{TokenFile: writeFile(t, "token", goodToken)}}
-			for token, cfg := range map[string]registry.Config{"": {}, goodToken: ours} {
-				for _, r := range (&wire{}).sent(t, cfg) {
-					expectQuery(t, r, map[string]string{"ns": "", "partition": "", "dc": ""})
-					if r.header.Get("X-Consul-Token") != token || r.header.Get("Authorization") != "" {
-						t.Errorf("%s: sent token %q and authorization %q, want %q and none", r.path,
-							r.header.Get("X-Consul-Token"), r.header.Get("Authorization"), token)
-					}
-				}
-			}
-		})
-	}
-}
-
 func TestAPathBeforeConsulsOwn(t *testing.T) {
 	t.Parallel()
 	for _, r := range (&wire{}).sent(t, registry.Config{Endpoint: "/base/consul/"}) {
 		if !strings.HasPrefix(r.path, "/base/consul/v1/") {
 			t.Errorf("got a request for %s, want it below /base/consul/", r.path)
 		}
-	}
-}
-
-func TestTheClusterThatIsListedHasAName(t *testing.T) {
-	t.Parallel()
-	if _, err := answering(t, http.StatusOK, nil, "[]").List(t.Context(), ""); !registry.IsTerminal(err) {
-		t.Errorf("got error %v, want a terminal one: the filter would let pass what has no mark", err)
-	}
-}
-
-func TestAnEndedContextIsNeverTerminal(t *testing.T) {
-	t.Parallel()
-	d := open(t, registry.Config{Endpoint: serve(t, func(w http.ResponseWriter, r *http.Request) {
-		w.WriteHeader(http.StatusForbidden)
-		_ = http.NewResponseController(w).Flush()
-		<-r.Context().Done()
-	})})
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if err := d.Register(ctx, web(1)); !errors.Is(err, ctx.Err()) || ctx.Err() == nil || registry.IsTerminal(err) {
-		t.Errorf("got error %v, want the deadline's: the body never ends", err)
 	}
 }

@@ -50,9 +50,9 @@
 // its ModifyIndex that of the mark. Register, which sets the whole record, removes the mark and so changes the index: a
 // registration before the mark is seen, and one after it stops the delete.
 //
-// # The client
+// # HTTP, no client library
 //
-// It is Consul's own, github.com/hashicorp/consul/api. The newest version that builds with this Go is v1.34. It takes
-// what it is not told from the environment (CONSUL_HTTP_TOKEN, CONSUL_NAMESPACE and others), drops the status and the
-// headers of some answers, and reads them without a bound; the driver's transport, below it, makes up for all three.
+// The driver speaks the HTTP API (https://developer.hashicorp.com/consul/api-docs) with package driverkit: four requests.
+// Consul's own client takes what it is not told from the environment (CONSUL_HTTP_TOKEN, CONSUL_NAMESPACE and others), drops
+// the status and the headers of some answers, reads them without a bound, and brings fifteen modules.
 package consul

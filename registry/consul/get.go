@@ -3,12 +3,12 @@ package consul
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"path"
 	"strings"
 
-	"github.com/hashicorp/consul/api"
-
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 // Get implements [registry.Getter] with a transaction that reads service and check together, consistently: the leader
@@ -16,16 +16,16 @@ import (
 func (r *Registry) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
 	state, err := r.state(ctx, in)
 	if err != nil {
-		return "", fmt.Errorf("asking for %s at %s: %w", in.Service, in.Endpoint(), err)
+		return "", driverkit.CallError(ctx, "asking for", in, err)
 	}
 	return state, nil
 }
 
 func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.State, error) {
-	if err := check(in); err != nil {
-		return "", registry.Terminal(err)
+	if err := checkInstance(in); err != nil {
+		return "", err
 	}
-	service, status, err := r.holds(ctx, in)
+	held, status, err := r.holds(ctx, in)
 	if err != nil {
 		return "", err
 	}
@@ -35,9 +35,9 @@ func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.St
 		return "", err
 	case foreign:
 		return registry.Foreign, nil
-	case service == nil, !owns(in, service), service.Meta[registry.MetaCluster] != in.Cluster:
+	case held == nil, !owns(in, held), held.Meta[registry.MetaCluster] != in.Cluster:
 		return registry.Absent, nil
-	case status == api.HealthCritical:
+	case status == statusCritical:
 		return registry.OutOfService, nil
 	}
 	return registry.InService, nil
@@ -49,65 +49,55 @@ func (r *Registry) isForeign(ctx context.Context, in registry.Instance) (bool, e
 	if path.Clean("/"+in.Service) != "/"+in.Service {
 		return false, nil // the endpoint takes no such name, and no agent registers one
 	}
-	e := &exchange{scoped: true}
-	q := &api.QueryOptions{RequireConsistent: true, Filter: fmt.Sprintf("Service.Port == %d and %q not in Service.Meta and "+
-		"(Service.Address == %s or Service.Address == \"\" and Node.Address == %[3]s)",
-		in.Port, registry.MetaUID, quote(in.Address))}
-	found, _, err := r.client.Health().Service(in.Service, "", true, q.WithContext(e.on(ctx)))
-	if err != nil {
-		return false, r.requestError(ctx, err, e)
-	}
-	return len(found) > 0, nil
+	var found []struct{}
+	_, err := r.read(ctx, "/v1/health/service/"+url.PathEscape(in.Service), url.Values{"passing": {"1"}, "filter": {fmt.Sprintf(
+		"Service.Port == %d and %q not in Service.Meta and (Service.Address == %s or Service.Address == \"\" and Node.Address == %[3]s)",
+		in.Port, registry.MetaUID, quote(in.Address))}}, false, &found)
+	return len(found) > 0, err
 }
 
 // holds returns the service at the instance's identity, nil where there is none, and the status of its check, "" where it
 // has none.
-func (r *Registry) holds(ctx context.Context, in registry.Instance) (*api.AgentService, string, error) {
-	ops := api.TxnOps{r.serviceOp(api.ServiceGet, in, 0), r.checkGet(in)}
+func (r *Registry) holds(ctx context.Context, in registry.Instance) (*service, string, error) {
+	ops := []operation{r.serviceOp(get, in, 0), r.checkOp(get, in, "", "")}
 	for {
 		response, err := r.transact(ctx, ops)
 		switch {
 		case err != nil:
 			return nil, "", err
 		case len(response.Errors) == 0:
-			return read(ops, response.Results)
+			return results(ops, response)
 		}
 		for _, e := range response.Errors {
 			if !strings.Contains(e.What, "doesn't exist") {
-				return nil, "", r.operationError(e)
+				return nil, "", r.refusedOperation(e)
 			}
 			if e.OpIndex == 0 {
 				return nil, "", nil
 			}
 		}
 		if len(ops) == 1 {
-			return nil, "", r.operationError(response.Errors[0])
+			return nil, "", r.refusedOperation(response.Errors[0])
 		}
 		ops = ops[:1] // a transaction that asks for what is not there is answered with nothing but what that is
 	}
 }
 
-// read takes the results apart. One that is missing is kept from us.
-func read(ops api.TxnOps, results api.TxnResults) (service *api.AgentService, status string, err error) {
-	if len(results) != len(ops) {
+// results takes the results apart. One that is missing is kept from us.
+func results(ops []operation, made *outcome) (held *service, status string, err error) {
+	if len(made.Results) != len(ops) {
 		return nil, "", notAllowed(errHidden)
 	}
-	for _, result := range results {
+	for _, result := range made.Results {
 		switch {
 		case result.Service != nil:
-			service = result.Service
+			held = result.Service
 		case result.Check != nil:
 			status = result.Check.Status
 		}
 	}
-	if service == nil {
+	if held == nil {
 		return nil, "", notAllowed(errHidden)
 	}
-	return service, status, nil
-}
-
-func (r *Registry) checkGet(in registry.Instance) *api.TxnOp {
-	op := r.checkOp(in, "", "")
-	op.Check.Verb = api.CheckGet
-	return op
+	return held, status, nil
 }

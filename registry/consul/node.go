@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/hashicorp/consul/api"
-
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -54,24 +52,24 @@ func (r *Registry) tidy(ctx context.Context, number int, gone []string) {
 
 // dropIfEmpty marks an empty node and, if it is still empty then, deletes it; package comment. It returns a witness where
 // the node is not empty.
-func (r *Registry) dropIfEmpty(ctx context.Context, ours api.Node) (witness string) {
+func (r *Registry) dropIfEmpty(ctx context.Context, ours node) (witness string) {
 	for range 2 {
-		node, services, err := r.services(ctx, ours, "")
+		held, services, err := r.services(ctx, ours, "")
 		switch {
-		case err != nil, node == nil, node.ID != ours.ID:
+		case err != nil, held == nil, held.ID != ours.ID:
 			return ""
 		case len(services) > 0:
 			return r.chooseWitness(services)
 		}
-		op := nodeOp(api.NodeDeleteCAS, *node)
-		if node.Meta[metaEmpty] == "" {
+		op := nodeOp(deleteCAS, *held)
+		if held.Meta[metaEmpty] == "" {
 			marked := ours
 			marked.Meta = maps.Clone(ours.Meta)
 			marked.Meta[metaEmpty] = "true"
-			marked.ModifyIndex = node.ModifyIndex
-			op = nodeOp(api.NodeCAS, marked)
+			marked.ModifyIndex = held.ModifyIndex
+			op = nodeOp(cas, marked)
 		}
-		if response, err := r.transact(ctx, api.TxnOps{op}); err != nil || len(response.Errors) > 0 {
+		if response, err := r.transact(ctx, []operation{op}); err != nil || len(response.Errors) > 0 {
 			return "" // a registration came between, or another one is dropping it
 		}
 	}
@@ -79,8 +77,8 @@ func (r *Registry) dropIfEmpty(ctx context.Context, ours api.Node) (witness stri
 }
 
 // chooseWitness returns the ID of one of our cluster's services: only of these does this process see the end.
-func (r *Registry) chooseWitness(services []*api.AgentService) string {
-	ours := slices.DeleteFunc(services, func(s *api.AgentService) bool {
+func (r *Registry) chooseWitness(services []*service) string {
+	ours := slices.DeleteFunc(services, func(s *service) bool {
 		return s.Meta[registry.MetaCluster] != r.cluster
 	})
 	if len(ours) == 0 {

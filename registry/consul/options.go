@@ -3,10 +3,10 @@ package consul
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 // Options are the driver's own part of the configuration.
@@ -30,9 +30,9 @@ const (
 	maxName           = 64
 )
 
-func decodeOptions(cfg registry.Config, endpoints []*url.URL) (Options, error) {
+func decodeOptions(cfg registry.Config) (Options, error) {
 	opts := Options{NodePrefix: defaultNodePrefix}
-	if err := cfg.DecodeOptions(&opts); err != nil {
+	if err := driverkit.DecodeOptions(cfg, &opts); err != nil {
 		return Options{}, err
 	}
 	for _, f := range []struct{ field, value string }{
@@ -48,7 +48,7 @@ func decodeOptions(cfg registry.Config, endpoints []*url.URL) (Options, error) {
 	if opts.NodePrefix == "" {
 		return Options{}, registry.FieldError("options.nodePrefix", errors.New("is empty; remove it for the default"))
 	}
-	if opts.ServerName != "" && endpoints[0].Scheme != "https" {
+	if opts.ServerName != "" && !strings.HasPrefix(strings.TrimSpace(cfg.Endpoint), "https://") {
 		return Options{}, registry.FieldError("options.serverName",
 			errors.New("is of no use: endpoint is not https://; remove it or correct the endpoint"))
 	}

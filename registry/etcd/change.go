@@ -3,12 +3,12 @@ package etcd
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 // change is one of a transaction.
@@ -38,7 +38,7 @@ func (r *Registry) Batch(ctx context.Context, asked []registry.Change) []error {
 		}
 		c, err := r.plan(a)
 		if err != nil {
-			errs[i] = describe(a, registry.Terminal(err))
+			errs[i] = driverkit.ChangeError(ctx, a, err)
 			continue
 		}
 		c.index = i
@@ -46,9 +46,8 @@ func (r *Registry) Batch(ctx context.Context, asked []registry.Change) []error {
 	}
 	if err := r.apply(ctx, changes); err != nil {
 		together := len(changes) > 1 && refused(err)
-		err = registry.ContextError(ctx, classify(err))
 		for _, c := range changes {
-			if errs[c.index] = describe(c.Change, err); together && ctx.Err() == nil {
+			if errs[c.index] = driverkit.ChangeError(ctx, c.Change, classify(err)); together && ctx.Err() == nil {
 				// It may be another one that is refused.
 				errs[c.index] = registry.NotApplied(errs[c.index])
 			}
@@ -57,27 +56,14 @@ func (r *Registry) Batch(ctx context.Context, asked []registry.Change) []error {
 	}
 	for _, c := range changes {
 		if c.foreign {
-			errs[c.index] = describe(c.Change, registry.ForeignEntry(errors.New("the entry at its key was written by another")))
+			errs[c.index] = driverkit.ChangeError(ctx, c.Change, registry.ForeignEntry(errors.New("the entry at its key was written by another")))
 		}
 	}
 	return errs
 }
 
-func describe(c registry.Change, err error) error {
-	var doing string
-	switch c.State {
-	case registry.InService:
-		doing = "registering"
-	case registry.OutOfService:
-		doing = "failing over"
-	default:
-		doing = "deregistering"
-	}
-	return fmt.Errorf("%s %s at %s: %w", doing, c.Instance.Service, c.Instance.Endpoint(), err)
-}
-
 func (r *Registry) plan(a registry.Change) (*change, error) {
-	if err := whole(a.Instance); err != nil {
+	if err := driverkit.CheckInstance(a.Instance); err != nil {
 		return nil, err
 	}
 	c := &change{Change: a, key: r.target.key(a.Instance)}
@@ -85,7 +71,7 @@ func (r *Registry) plan(a registry.Change) (*change, error) {
 	if c.puts() {
 		c.value, err = encode(a.Instance)
 	}
-	return c, err
+	return c, registry.Terminal(err)
 }
 
 // apply makes the changes, all or none. What is removed is so on condition that it is as it was read. Where it is not,

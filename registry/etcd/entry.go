@@ -2,16 +2,14 @@ package etcd
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"math"
 	"net"
-	"net/netip"
 	"strconv"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 // value is an entry's, as the package naming/endpoints of etcd's client writes it. Metadata is any JSON there; ours is an
@@ -94,26 +92,5 @@ func markOf(kv *mvccpb.KeyValue) map[string]string {
 }
 
 func owns(in registry.Instance, kv *mvccpb.KeyValue) bool {
-	mark := markOf(kv)
-	return in.Owns(mark[registry.MetaUID], mark[registry.MetaRegistry])
-}
-
-// whole refuses an instance that could not be told from another, or be read back. What has no UID above all is never
-// written: "" would be taken for that of an entry without a mark.
-func whole(in registry.Instance) error {
-	for _, f := range []struct{ name, value string }{
-		{"service", in.Service}, {"address", in.Address}, {"cluster", in.Cluster},
-		{"namespace", in.Namespace}, {"pod", in.Pod}, {"uid", in.UID},
-	} {
-		if f.value == "" {
-			return fmt.Errorf("the instance has no %s", f.name)
-		}
-	}
-	if _, err := netip.ParseAddr(in.Address); err != nil {
-		return errors.New("the instance's address is not an IP")
-	}
-	if in.Port < 1 || in.Port > math.MaxUint16 {
-		return fmt.Errorf("the instance has port %d; a port is 1 to 65535", in.Port)
-	}
-	return nil
+	return driverkit.Owns(in, markOf(kv))
 }

@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 // pageSize is how many entries one request for a list asks for.
@@ -40,17 +41,14 @@ var (
 // New makes a driver for the etcd cluster whose members' client URLs are in cfg.Endpoint, separated by commas. All files
 // that cfg names are read now. cfg.Options is an [Options].
 func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
-	endpoints, err := cfg.URLs()
+	endpoints, err := driverkit.URLs(cfg)
 	if err != nil {
 		return nil, err
 	}
 	if err := checkEndpoints(endpoints); err != nil {
 		return nil, err
 	}
-	if err := cfg.Auth.Accept(registry.AuthPassword); err != nil {
-		return nil, err
-	}
-	password, err := cfg.Auth.Password()
+	credentials, err := driverkit.ReadCredentials(cfg.Auth, driverkit.Password)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +64,7 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	login := newLogin(cfg.Auth.Username, password)
+	login := newLogin(credentials.Username, credentials.Password)
 	client, err := connect(endpoints, tlsConfig, login.bundle)
 	if err != nil {
 		return nil, registry.FieldError("endpoint", err)
@@ -82,7 +80,7 @@ func tlsConfigOf(endpoints []*url.URL, files registry.TLS) (*tls.Config, error) 
 	if endpoints[0].Scheme != "https" {
 		return nil, nil
 	}
-	return files.ClientConfig()
+	return driverkit.ClientTLS(files)
 }
 
 // Register implements [registry.Registry].
@@ -102,14 +100,7 @@ func (r *Registry) Deregister(ctx context.Context, in registry.Instance) error {
 
 // List implements [registry.Lister]. All pages are of one revision of etcd.
 func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, error) {
-	if cluster == "" {
-		return nil, registry.Terminal(errors.New("listing a cluster: it has no name"))
-	}
-	entries, err := r.list(ctx, cluster)
-	if err != nil {
-		return nil, fmt.Errorf("listing cluster %q: %w", cluster, registry.ContextError(ctx, classify(err)))
-	}
-	return entries, nil
+	return driverkit.List(ctx, cluster, r.list)
 }
 
 func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, error) {
@@ -134,7 +125,7 @@ func (r *Registry) each(ctx context.Context, prefix string, f func(*mvccpb.KeyVa
 	for {
 		page, err := r.page(ctx, from, end, revision)
 		if err != nil {
-			return err
+			return classify(err)
 		}
 		for _, kv := range page.Kvs {
 			f(kv)

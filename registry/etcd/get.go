@@ -2,11 +2,11 @@ package etcd
 
 import (
 	"context"
-	"fmt"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 // Get implements [registry.Getter] with a linearizable read of the service's entries, since another's may have the address:
@@ -14,14 +14,14 @@ import (
 func (r *Registry) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
 	state, err := r.state(ctx, in)
 	if err != nil {
-		return "", fmt.Errorf("asking for %s at %s: %w", in.Service, in.Endpoint(), err)
+		return "", driverkit.CallError(ctx, "asking for", in, err)
 	}
 	return state, nil
 }
 
 func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.State, error) {
-	if err := whole(in); err != nil {
-		return "", registry.Terminal(err)
+	if err := driverkit.CheckInstance(in); err != nil {
+		return "", err
 	}
 	state := registry.Absent
 	err := r.each(ctx, r.target.folder(in), func(kv *mvccpb.KeyValue) {
@@ -35,8 +35,5 @@ func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.St
 			state = registry.InService
 		}
 	})
-	if err != nil {
-		return "", registry.ContextError(ctx, classify(err))
-	}
-	return state, nil
+	return state, err
 }

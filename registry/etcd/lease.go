@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 const (
@@ -26,16 +27,11 @@ func (r *Registry) HeartbeatInterval() time.Duration { return r.lease / beatsPer
 
 // Heartbeat implements [registry.Heartbeater]. It renews the lease that the entry has, whichever process it is from.
 func (r *Registry) Heartbeat(ctx context.Context, in registry.Instance) error {
-	err := whole(in)
+	err := driverkit.CheckInstance(in)
 	if err == nil {
-		err = registry.ContextError(ctx, classify(r.renew(ctx, in)))
-	} else {
-		err = registry.Terminal(err)
+		err = classify(r.renew(ctx, in))
 	}
-	if err != nil {
-		return fmt.Errorf("renewing %s at %s: %w", in.Service, in.Endpoint(), err)
-	}
-	return nil
+	return driverkit.CallError(ctx, "renewing", in, err)
 }
 
 func (r *Registry) renew(ctx context.Context, in registry.Instance) error {

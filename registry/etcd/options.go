@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 const (
@@ -49,7 +50,7 @@ func (d *Duration) UnmarshalJSON(raw []byte) error {
 
 func decodeOptions(cfg registry.Config) (Options, error) {
 	o := Options{Target: defaultTarget, TransactionLimit: defaultTransactionLimit}
-	if err := cfg.DecodeOptions(&o); err != nil {
+	if err := driverkit.DecodeOptions(cfg, &o); err != nil {
 		return o, err
 	}
 	lease := time.Duration(o.Lease)

@@ -2,14 +2,11 @@ package eureka_test
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,76 +46,6 @@ func TestForbiddenHasTwoReasons(t *testing.T) {
 	}
 	if err := d.Register(t.Context(), web(1)); !registry.IsTerminal(err) || !strings.Contains(err.Error(), "CSRF") {
 		t.Errorf("Register: got error %v, want a terminal one that names CSRF protection", err)
-	}
-}
-
-func TestRetryAfterIsHonoured(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason string
-		status int
-		header string
-		want   time.Duration
-		said   bool
-	}{
-		"too many":    {"the usual use", 429, "7", 7 * time.Second, true},
-		"unavailable": {"also of a peer that is away, where there is no other", 503, "7", 7 * time.Second, true},
-		"time-out":    {"a proxy may say it", 504, "0", 0, true},
-		"a year":      {"a slip of the pen must not strand a pod", 503, "31536000", time.Hour, true},
-		"in the past": {"clocks differ", 503, "Mon, 02 Jan 2006 15:04:05 GMT", 0, false},
-		"words":       {"they are neither form", 503, "soon", 0, false},
-		"terminal":    {"trying again is of no use, whenever", 400, "7", 0, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			err := answering(t, tc.status, map[string]string{"Retry-After": tc.header}, "").FailOver(t.Context(), web(1))
-			if after, said := registry.RetryAfterOf(err); said != tc.said || after != tc.want {
-				t.Errorf("got %s, %t; want %s, %t\nreason: %s", after, said, tc.want, tc.said, tc.reason)
-			}
-		})
-	}
-}
-
-func TestThePasswordIsNeverTold(t *testing.T) {
-	t.Parallel()
-	encoded := base64.StdEncoding.EncodeToString([]byte("me:" + password))
-	for _, status := range []int{302, 400, 401, 403, 404, 500} {
-		server := serve(t, func(w http.ResponseWriter, r *http.Request) {
-			user, sent, _ := r.BasicAuth()
-			w.Header().Set("Location", "/login?from="+sent)
-			w.WriteHeader(status)
-			_, _ = io.WriteString(w, user+" showed "+sent+" in "+r.Header.Get("Authorization"))
-		})
-		d := open(t, registry.Config{Endpoint: server.URL, Auth: login(t)})
-		err := d.Register(t.Context(), web(1))
-		if err == nil || strings.Contains(err.Error(), password) || strings.Contains(err.Error(), encoded) ||
-			!strings.Contains(err.Error(), "[password]") {
-			t.Errorf("%d: got error %v, want one with [password] in the password's place", status, err)
-		}
-	}
-}
-
-func TestTheServersWordsAreOneShortLine(t *testing.T) {
-	t.Parallel()
-	err := answering(t, 400, nil, "Missing\r\n\x1b[31mhostname"+strings.Repeat(" x", 100_000)).Register(t.Context(), web(1))
-	if err == nil || !strings.Contains(err.Error(), "400 Bad Request: Missing [31mhostname x x") ||
-		len(err.Error()) > 1000 || strings.ContainsAny(err.Error(), "\r\n\x1b") {
-		t.Errorf("got %.2000v", err)
-	}
-}
-
-func TestRedirectsAreNotFollowed(t *testing.T) {
-	t.Parallel()
-	var reached atomic.Int64
-	elsewhere := serve(t, func(http.ResponseWriter, *http.Request) { reached.Add(1) })
-	d := answering(t, http.StatusTemporaryRedirect, map[string]string{"Location": elsewhere.URL}, "")
-	for call, err := range calls(t, d, web(1)) {
-		if !registry.IsTerminal(err) || !strings.Contains(err.Error(), "redirects are not followed") || !strings.Contains(err.Error(), elsewhere.URL) {
-			t.Errorf("%s: got error %v, want a terminal one that names the location", call, err)
-		}
-	}
-	if n := reached.Load(); n != 0 {
-		t.Errorf("the redirect's target got %d requests, want none", n)
 	}
 }
 
@@ -174,23 +101,6 @@ func TestListIsOfOneCluster(t *testing.T) {
 	}
 }
 
-func TestAListWithoutEndIsGivenUp(t *testing.T) {
-	t.Parallel()
-	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `{"applications":`)
-		blank := []byte(strings.Repeat(" ", 1<<20))
-		for {
-			if _, err := w.Write(blank); err != nil {
-				return
-			}
-		}
-	})
-	_, err := open(t, registry.Config{Endpoint: server.URL}).List(t.Context(), "test")
-	if err == nil || !strings.Contains(err.Error(), "more than") {
-		t.Errorf("got error %v, want one that says the answer is too long", err)
-	}
-}
-
 // TestWhatIsPosted is what clients of any kind read.
 func TestWhatIsPosted(t *testing.T) {
 	t.Parallel()
@@ -225,17 +135,9 @@ func TestWhatEurekaCantTakeIsNotSent(t *testing.T) {
 		return func(in *registry.Instance) { in.Service = name }
 	}
 	for name, spoil := range map[string]func(*registry.Instance){
-		"no service":     service(""),
-		"no address":     func(in *registry.Instance) { in.Address = "" },
-		"a host name":    func(in *registry.Instance) { in.Address = "web-1.shop" },
-		"a link's zone":  func(in *registry.Instance) { in.Address = "fe80::1%eth0" },
-		"no port":        func(in *registry.Instance) { in.Port = 0 },
-		"a port of none": func(in *registry.Instance) { in.Port = 65536 },
-		"no cluster":     func(in *registry.Instance) { in.Cluster = "" },
-		"no namespace":   func(in *registry.Instance) { in.Namespace = "" },
-		"no pod":         func(in *registry.Instance) { in.Pod = "" },
-		"no uid":         func(in *registry.Instance) { in.UID = "" },
-		"a dot":          service("."), "two dots": service(".."), "a slash": service("a/b"), "a backslash": service(`a\b`),
+		"no service": service(""),
+		"no uid":     func(in *registry.Instance) { in.UID = "" },
+		"a dot":      service("."), "two dots": service(".."), "a slash": service("a/b"), "a backslash": service(`a\b`),
 		"a percent sign": service("a%20b"), "a semicolon": service("a;b"), "a comma": service("a,b"), "a line": service("a\nb"),
 		"a separator": service("a\u2028b"), "no UTF-8": service("a\xff"), "a bell": service("a\ab"), "a C1 control": service("a\u0085b"),
 		"metadata":      func(in *registry.Instance) { in.Metadata = map[string]string{"a:b": ""} },

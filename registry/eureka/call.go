@@ -8,22 +8,50 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 // call is one call for one instance on one peer.
 type call struct {
-	peer *peer
-	opts Options
+	peer
+
 	in   registry.Instance
 	app  string // the path of the application
 	path string // the path of the instance
 }
 
-func newCall(p *peer, opts Options, in registry.Instance) call {
+// peer is one of the servers, which replicate one another.
+type peer struct {
+	*Registry
+
+	server driverkit.Server
+}
+
+func newCall(p peer, in registry.Instance) call {
 	app := "/apps/" + url.PathEscape(upperASCII(in.Service))
-	return call{peer: p, opts: opts, in: in, app: app, path: app + "/" + url.PathEscape(instanceID(in))}
+	return call{peer: p, in: in, app: app, path: app + "/" + url.PathEscape(instanceID(in))}
+}
+
+// send makes one request. Of an answer with status 2xx it returns the body; any other is an error of the right class.
+func (p peer) send(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	path, query, _ := strings.Cut(path, "?")
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := p.client.Send(ctx, p.server, driverkit.Request{
+		Method: method, Path: path, Query: values, Header: p.header, Body: body, Limit: maxAnswer,
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case !answer.OK():
+		return nil, p.refusal(method, answer)
+	}
+	return answer.Body, nil
 }
 
 // register posts the instance and then does what it takes until the registry itself says that it is ours and UP. In most
@@ -43,9 +71,9 @@ func (c call) register(ctx context.Context) error {
 	case err != nil:
 		return err
 	case got.uid() != c.in.UID:
-		return fmt.Errorf("%s acknowledged it, and has the entry of another pod", c.peer.base)
+		return fmt.Errorf("%s acknowledged it, and has the entry of another pod", c.server)
 	case got.Status != statusUp:
-		return fmt.Errorf("%s acknowledged it, and the entry has status %s", c.peer.base, got.Status)
+		return fmt.Errorf("%s acknowledged it, and the entry has status %s", c.server, got.Status)
 	}
 	return nil
 }
@@ -70,12 +98,12 @@ func (c call) deregister(ctx context.Context) error {
 	case err != nil:
 		return err
 	case got == nil:
-		return c.peer.serves(ctx)
+		return c.serves(ctx)
 	case !got.isOwn(c.in):
 		return nil
 	}
-	_, err = c.peer.send(ctx, http.MethodDelete, c.path, nil)
-	if hasStatus(err, http.StatusNotFound) { // it went by itself
+	_, err = c.send(ctx, http.MethodDelete, c.path, nil)
+	if driverkit.HasStatus(err, http.StatusNotFound) { // it went by itself
 		return nil
 	}
 	return err
@@ -130,15 +158,15 @@ func (c call) readAfter(ctx context.Context, changes ...change) (*instanceInfo, 
 	}
 	got, err := c.get(ctx)
 	if err == nil && got == nil {
-		return nil, fmt.Errorf("%s acknowledged it, and has no such entry", c.peer.base)
+		return nil, fmt.Errorf("%s acknowledged it, and has no such entry", c.server)
 	}
 	return got, err
 }
 
 // get reads the registry itself. It returns nil where there is no entry, or one whose lease has ended.
 func (c call) get(ctx context.Context) (*instanceInfo, error) {
-	raw, err := c.peer.send(ctx, http.MethodGet, c.path, nil)
-	if hasStatus(err, http.StatusNotFound) {
+	raw, err := c.send(ctx, http.MethodGet, c.path, nil)
+	if driverkit.HasStatus(err, http.StatusNotFound) {
 		return nil, nil
 	}
 	if err != nil {
@@ -163,7 +191,7 @@ func (c call) post(status string, lastDirty json.Number) change {
 		if err != nil {
 			return fmt.Errorf("encoding the instance: %w", err)
 		}
-		_, err = c.peer.send(ctx, http.MethodPost, c.app, body)
+		_, err = c.send(ctx, http.MethodPost, c.app, body)
 		return elsewhere(err)
 	}
 }
@@ -171,21 +199,21 @@ func (c call) post(status string, lastDirty json.Number) change {
 // override sets the status that wins over the registered one.
 func (c call) override(status string) change {
 	return func(ctx context.Context) error {
-		_, err := c.peer.send(ctx, http.MethodPut, c.path+"/status?value="+status, nil)
+		_, err := c.send(ctx, http.MethodPut, c.path+"/status?value="+status, nil)
 		return gone(err)
 	}
 }
 
 // clearOverride removes the override, and with it sets the status UP. Where there is none it changes nothing.
 func (c call) clearOverride(ctx context.Context) error {
-	_, err := c.peer.send(ctx, http.MethodDelete, c.path+"/status?value="+statusUp, nil)
+	_, err := c.send(ctx, http.MethodDelete, c.path+"/status?value="+statusUp, nil)
 	return gone(err)
 }
 
 // renew renews the lease, whether or not it has ended, and reports whether there was one.
 func (c call) renew(ctx context.Context) (bool, error) {
-	_, err := c.peer.send(ctx, http.MethodPut, c.path, nil)
-	if hasStatus(err, http.StatusNotFound) {
+	_, err := c.send(ctx, http.MethodPut, c.path, nil)
+	if driverkit.HasStatus(err, http.StatusNotFound) {
 		return false, nil
 	}
 	return err == nil, err
@@ -208,12 +236,12 @@ func later(timestamp json.Number) json.Number {
 
 // serves makes sure that it was Eureka which said of an entry that there is none, and not a proxy before it or a server
 // that has it at another path.
-func (p *peer) serves(ctx context.Context) error {
+func (p peer) serves(ctx context.Context) error {
 	_, err := p.send(ctx, http.MethodHead, "/apps", nil)
 	return elsewhere(err)
 }
 
-func (p *peer) list(ctx context.Context, cluster string) ([]registry.Entry, error) {
+func (p peer) list(ctx context.Context, cluster string) ([]registry.Entry, error) {
 	raw, err := p.send(ctx, http.MethodGet, "/apps", nil)
 	if err != nil {
 		return nil, elsewhere(err)

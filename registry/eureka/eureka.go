@@ -2,20 +2,25 @@ package eureka
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
+	"net/http"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
+
+// maxAnswer bounds the body of an answer, in bytes: some 100,000 instances.
+const maxAnswer = 128 << 20
 
 // Registry is a Eureka registry. It implements [registry.Registry], [registry.StaleLister], [registry.Getter],
 // [registry.Heartbeater] and io.Closer, and keeps nothing about instances. It is safe for concurrent use.
 type Registry struct {
-	peers *peers
-	opts  Options
-	held  locks
+	client *driverkit.HTTPClient
+	header http.Header
+	field  string // of the configuration: the one to look at where the server does not know us
+	opts   Options
+	held   driverkit.Locks
 }
 
 var (
@@ -29,7 +34,17 @@ var (
 // New makes a driver for the peers at cfg.Endpoint, http or https URLs with Eureka's path, separated by commas as in
 // defaultZone. A call goes to the peer that took the last one, and to the next where that can't be reached or answers 5xx.
 func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
-	peers, err := newPeers(cfg)
+	credentials, err := driverkit.ReadCredentials(cfg.Auth, driverkit.Password)
+	if err != nil {
+		return nil, err
+	}
+	authorization, err := credentials.Authorization()
+	if err != nil {
+		return nil, err
+	}
+	client, err := driverkit.NewHTTPClient(cfg, driverkit.HTTPOptions{
+		Name: "Eureka", Mask: credentials.Mask(), NameServers: true,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +52,12 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Registry{peers: peers, opts: opts}, nil
+	r := &Registry{client: client, header: http.Header{}, field: "auth.username", opts: opts}
+	if authorization != "" {
+		r.header.Set("Authorization", authorization)
+		r.field = "auth.passwordFile"
+	}
+	return r, nil
 }
 
 // Register implements [registry.Registry].
@@ -66,18 +86,13 @@ func (r *Registry) Heartbeat(ctx context.Context, in registry.Instance) error {
 
 // List implements [registry.Lister].
 func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, error) {
-	if cluster == "" {
-		return nil, registry.Terminal(errors.New("listing a cluster: it has no name"))
-	}
-	var entries []registry.Entry
-	err := r.peers.try(ctx, func(p *peer) (err error) {
-		entries, err = p.list(ctx, cluster)
-		return err
+	return driverkit.List(ctx, cluster, func(ctx context.Context, cluster string) (entries []registry.Entry, err error) {
+		err = r.client.Try(ctx, func(s driverkit.Server) (err error) {
+			entries, err = peer{Registry: r, server: s}.list(ctx, cluster)
+			return err
+		})
+		return entries, err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("listing cluster %q: %w", cluster, err)
-	}
-	return entries, nil
 }
 
 // Staleness implements [registry.StaleLister]: the server answers List from its caches, and what it acknowledges may be
@@ -86,7 +101,7 @@ func (r *Registry) Staleness() time.Duration { return seconds(r.opts.ListStalene
 
 // Close lets go of idle connections. Calls under way are not disturbed.
 func (r *Registry) Close() error {
-	r.peers.close()
+	r.client.Close()
 	return nil
 }
 
@@ -94,24 +109,21 @@ func (r *Registry) Close() error {
 func (r *Registry) change(
 	ctx context.Context, doing string, in registry.Instance, do func(call, context.Context) error,
 ) error {
-	release, err := r.held.hold(ctx, instanceID(in))
+	release, err := r.held.Acquire(ctx, instanceID(in))
 	if err != nil {
-		return fmt.Errorf("%s %s at %s: waiting for another call: %w", doing, in.Service, in.Endpoint(), err)
+		return driverkit.CallError(ctx, doing, in, err)
 	}
 	defer release()
 	return r.on(ctx, doing, in, do)
 }
 
-// on makes a call on one of the peers.
+// on makes a call, whole, on one of the peers: what that has acknowledged is a moment later at the others.
 func (r *Registry) on(
 	ctx context.Context, doing string, in registry.Instance, do func(call, context.Context) error,
 ) error {
-	err := registry.Terminal(check(in))
+	err := check(in)
 	if err == nil {
-		err = r.peers.try(ctx, func(p *peer) error { return do(newCall(p, r.opts, in), ctx) })
+		err = r.client.Try(ctx, func(s driverkit.Server) error { return do(newCall(peer{Registry: r, server: s}, in), ctx) })
 	}
-	if err != nil {
-		return fmt.Errorf("%s %s at %s: %w", doing, in.Service, in.Endpoint(), err)
-	}
-	return nil
+	return driverkit.CallError(ctx, doing, in, err)
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 // Get implements [registry.Getter]. It reads the registry itself, past the server's caches. Where that has no such entry it
@@ -34,7 +35,7 @@ func (c call) state(ctx context.Context) (registry.State, error) {
 	case foreign:
 		return registry.Foreign, nil
 	case got == nil:
-		return registry.Absent, c.peer.serves(ctx)
+		return registry.Absent, c.serves(ctx)
 	case !got.isOwn(c.in), got.Metadata[registry.MetaCluster] != c.in.Cluster:
 		return registry.Absent, nil
 	case got.Status == statusUp: // clients are given no other
@@ -45,8 +46,8 @@ func (c call) state(ctx context.Context) (registry.State, error) {
 
 // isForeign reports whether another ID of the application has the address, by the server's cache.
 func (c call) isForeign(ctx context.Context) (bool, error) {
-	raw, err := c.peer.send(ctx, http.MethodGet, c.app, nil)
-	if hasStatus(err, http.StatusNotFound) {
+	raw, err := c.send(ctx, http.MethodGet, c.app, nil)
+	if driverkit.HasStatus(err, http.StatusNotFound) {
 		return false, nil
 	}
 	if err != nil {

@@ -3,35 +3,22 @@ package eureka
 import (
 	"errors"
 	"fmt"
-	"math"
-	"net/netip"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
-// check returns what Eureka, or a client of it, could not take of an instance. What has no UID above all is never sent: an
-// entry that is not ours has none either.
+// check returns what Eureka, or a client of it, could not take of an instance.
 func check(in registry.Instance) error {
-	for _, f := range []struct{ name, value string }{
-		{"service", in.Service}, {"address", in.Address}, {"cluster", in.Cluster},
-		{"namespace", in.Namespace}, {"pod", in.Pod}, {"uid", in.UID},
-	} {
-		if f.value == "" {
-			return fmt.Errorf("the instance has no %s", f.name)
-		}
-	}
-	if in.Port < 1 || in.Port > math.MaxUint16 {
-		return fmt.Errorf("the instance has port %d; a port is 1 to 65535", in.Port)
-	}
-	if ip, err := netip.ParseAddr(in.Address); err != nil || ip.Zone() != "" {
-		return fmt.Errorf("the instance has address %q, which is no IP address", in.Address)
+	if err := driverkit.CheckInstance(in); err != nil {
+		return err
 	}
 	if err := checkService(in.Service); err != nil {
-		return fmt.Errorf("the service name %q can't be used with Eureka: %w", in.Service, err)
+		return registry.Terminal(fmt.Errorf("the service name %q can't be used with Eureka: %w", in.Service, err))
 	}
-	return checkMeta(in.Meta())
+	return registry.Terminal(checkMeta(in.Meta()))
 }
 
 // checkService refuses names that would be another name on their way. The service is in the path of every request: Tomcat

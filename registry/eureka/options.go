@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 // Options are the driver's own part of the configuration. The names are Eureka's, and its numbers are whole seconds.
@@ -53,7 +54,7 @@ func decodeOptions(cfg registry.Config) (Options, error) {
 		RenewalIntervalInSecs: defaultRenewal, DurationInSecs: defaultDuration, ListStalenessInSecs: defaultStaleness,
 		HomePageURL: defaultHomePage, StatusPageURL: defaultStatusPage, HealthCheckURL: defaultHealthCheck,
 	}
-	if err := cfg.DecodeOptions(&opts); err != nil {
+	if err := driverkit.DecodeOptions(cfg, &opts); err != nil {
 		return Options{}, err
 	}
 	for _, check := range []func() error{opts.checkSeconds, opts.checkURLs} {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 // The statuses that are used. The server has DOWN too.
@@ -141,7 +142,7 @@ func (i instanceInfo) uid() string { return i.Metadata[registry.MetaUID] }
 func (i instanceInfo) isForeign() bool { return i.Status == statusUp && i.uid() == "" }
 
 func (i instanceInfo) isOwn(in registry.Instance) bool {
-	return in.Owns(i.uid(), i.Metadata[registry.MetaRegistry])
+	return driverkit.Owns(in, i.Metadata)
 }
 
 // isOurs reports whether the cluster's Rollcall wrote it. An ID that is not the identity's is of somebody who copied
@@ -165,8 +166,7 @@ func entriesOf(raw []byte, cluster string) ([]registry.Entry, error) {
 			if info.isForeign() {
 				// One that can't be read is at no pod's address.
 				if e, err := info.entry(); err == nil {
-					at := registry.Instance{Service: e.Service, Address: e.Address, Port: e.Port}
-					entries = append(entries, registry.Entry{Instance: at, State: registry.Foreign})
+					entries = append(entries, driverkit.ForeignEntry(e.Service, e.Address, e.Port))
 				}
 			}
 			if info.Metadata[registry.MetaCluster] != cluster {

@@ -72,9 +72,9 @@ type answers struct {
 
 func (a *answers) Registry(t *testing.T, tokenFile string) *Registry {
 	t.Helper()
-	made, err := New(t.Context(), registry.Config{
+	made, err := newRegistry(registry.Config{
 		Cluster: "prod-1", Endpoint: "http://127.0.0.1:1", Timeout: time.Minute, Auth: registry.Auth{TokenFile: tokenFile},
-	})
+	}, a)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,6 @@ func (a *answers) Registry(t *testing.T, tokenFile string) *Registry {
 	if !ok {
 		t.Fatalf("New made a %T", made)
 	}
-	reg.client.Transport = a
 	return reg
 }
 

@@ -2,18 +2,13 @@ package httpregistry_test
 
 import (
 	"context"
-	"crypto/tls"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"log"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,7 +22,6 @@ import (
 	httpregistry "github.com/rollcall-dev/rollcall/registry/http"
 	"github.com/rollcall-dev/rollcall/registry/http/httpserver"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
-	"github.com/rollcall-dev/rollcall/test/harness/pki"
 )
 
 // bound is generous: what is waited for comes at once.
@@ -91,43 +85,6 @@ func TestStatusDecides(t *testing.T) {
 	}
 }
 
-func TestRetryAfterIsHonoured(t *testing.T) {
-	t.Parallel()
-	date := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(http.TimeFormat) }
-	for name, tc := range map[string]struct {
-		reason   string
-		status   int
-		header   string
-		min, max time.Duration
-		said     bool
-	}{
-		"seconds":            {"the usual form", 429, "7", 7 * time.Second, 7 * time.Second, true},
-		"zero":               {"at once is said, too", 503, "0", 0, 0, true},
-		"date":               {"the other form", 503, date(30 * time.Minute), time.Minute, 30 * time.Minute, true},
-		"date that passed":   {"clocks differ", 503, date(-time.Hour), 0, 0, false},
-		"a year":             {"a slip of the pen must not strand a pod", 503, "31536000", time.Hour, time.Hour, true},
-		"a date in a year":   {"a slip of the pen must not strand a pod", 503, date(365 * 24 * time.Hour), time.Hour, time.Hour, true},
-		"too large a number": {"it is no number of seconds", 503, "99999999999999999999", 0, 0, false},
-		"below zero":         {"it is no number of seconds", 503, "-1", 0, 0, false},
-		"words":              {"they are neither form", 503, "soon", 0, 0, false},
-		"none":               {"nothing was said", 503, "", 0, 0, false},
-		"terminal":           {"trying again is of no use, whenever", 403, "7", 0, 0, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			header := map[string]string{}
-			if tc.header != "" {
-				header["Retry-After"] = tc.header
-			}
-			err := answering(t, tc.status, header, "").Deregister(t.Context(), web(1))
-			after, said := registry.RetryAfterOf(err)
-			if said != tc.said || after < tc.min || after > tc.max {
-				t.Errorf("got %s, %t; want %s to %s, %t\nreason: %s", after, said, tc.min, tc.max, tc.said, tc.reason)
-			}
-		})
-	}
-}
-
 func TestTheServersWordsAreTold(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -151,23 +108,6 @@ func TestTheServersWordsAreTold(t *testing.T) {
 				t.Errorf("got %v\nwant %s\nreason: %s", err, want, tc.reason)
 			}
 		})
-	}
-}
-
-func TestRedirectsAreNotFollowed(t *testing.T) {
-	t.Parallel()
-	var reached atomic.Int64
-	elsewhere := serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
-	for _, status := range []int{301, 302, 303, 307, 308} {
-		d := answering(t, status, map[string]string{"Location": elsewhere.URL + "/v1/register"}, "")
-		err := d.Register(t.Context(), web(1))
-		if !registry.IsTerminal(err) || !strings.Contains(err.Error(), "redirects are not followed") ||
-			!strings.Contains(err.Error(), elsewhere.URL) {
-			t.Errorf("%d: got error %v, want a terminal one that says so and names the location", status, err)
-		}
-	}
-	if n := reached.Load(); n != 0 {
-		t.Errorf("the redirect's target got %d requests, want none", n)
 	}
 }
 
@@ -305,176 +245,6 @@ func TestCredentialsThatAreNotGoodAreNamed(t *testing.T) {
 	}
 }
 
-func TestSecretsAreNeverTold(t *testing.T) {
-	t.Parallel()
-	echo := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		status := http.StatusForbidden
-		if r.URL.Path == "/v1/register" {
-			status = http.StatusFound
-		}
-		_, password, _ := r.BasicAuth()
-		said := r.Header.Get("Authorization") + " " + password
-		w.Header().Set("Location", "/login?from="+said)
-		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(map[string]string{"error": "not good: " + said})
-	}))
-	for name, tc := range map[string]struct {
-		auth    registry.Auth
-		secrets []string
-		mask    string
-	}{
-		"token": {
-			registry.Auth{TokenFile: writeFile(t, "token", goodToken)}, []string{goodToken}, "[token]",
-		},
-		"password": {
-			registry.Auth{Username: "me", PasswordFile: writeFile(t, "password", goodPassword)},
-			[]string{goodPassword, base64.StdEncoding.EncodeToString([]byte("me:" + goodPassword))}, "[password]",
-		},
-	} {
-		d := open(t, registry.Config{Endpoint: echo.URL, Auth: tc.auth})
-		_, listErr := d.List(t.Context(), "test")
-		for _, err := range []error{d.Register(t.Context(), web(1)), d.FailOver(t.Context(), web(1)), listErr} {
-			if err == nil || !strings.Contains(err.Error(), tc.mask) {
-				t.Errorf("%s: got error %v, want one with %s in its place", name, err, tc.mask)
-			}
-			for _, secret := range tc.secrets {
-				if err != nil && strings.Contains(err.Error(), secret) {
-					t.Errorf("%s: the error tells it: %v", name, err)
-				}
-			}
-		}
-	}
-}
-
-func TestAServerThatFailsIsLeft(t *testing.T) {
-	t.Parallel()
-	var down, reached [3]atomic.Int64 // down: the status to answer with
-	var endpoints []string
-	for i := range down {
-		endpoints = append(endpoints, serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			reached[i].Add(1)
-			if status := down[i].Load(); status != 0 {
-				w.WriteHeader(int(status))
-			}
-		})).URL)
-	}
-	gone := "http://" + registrytest.UnusedAddress(t)
-	silent := "http://" + registrytest.SilentAddress(t)
-	d := open(t, registry.Config{Endpoint: strings.Join([]string{endpoints[0], gone, silent, endpoints[1], endpoints[2]}, ", ")})
-	within := func(timeout time.Duration) error {
-		ctx, cancel := context.WithTimeout(t.Context(), timeout)
-		defer cancel()
-		return d.Register(ctx, web(1))
-	}
-	call := func() error { return within(bound) }
-	expect := func(when string, err error, ok bool, want ...int64) {
-		t.Helper()
-		got := []int64{reached[0].Load(), reached[1].Load(), reached[2].Load()}
-		if (err == nil) != ok || !slices.Equal(got, want) {
-			t.Errorf("%s: got error %v after %v requests, want success: %t after %v", when, err, got, ok, want)
-		}
-	}
-	expect("the first server works", call(), true, 1, 0, 0)
-	expect("and is used on", call(), true, 2, 0, 0)
-	down[0].Store(http.StatusTooManyRequests)
-	expect("a server that is busy is not left", call(), false, 3, 0, 0)
-	down[0].Store(http.StatusServiceUnavailable)
-	expect("a call that failed is not made again", call(), false, 4, 0, 0)
-	expect("nobody listens at the second", call(), false, 4, 0, 0)
-	expect("the third never answers", within(50*time.Millisecond), false, 4, 0, 0)
-	expect("the fourth works", call(), true, 4, 1, 0)
-
-	cancelled, cancel := context.WithCancel(t.Context())
-	cancel()
-	expect("a caller that has gone says nothing of the server", d.Register(cancelled, web(1)), false, 4, 1, 0)
-	expect("so it is used on", call(), true, 4, 2, 0)
-	down[1].Store(http.StatusBadGateway)
-	expect("a gateway without a server is left", call(), false, 4, 3, 0)
-	expect("the last works", call(), true, 4, 3, 1)
-	down[0].Store(0)
-	down[2].Store(http.StatusInternalServerError)
-	expect("the last fails", call(), false, 4, 3, 2)
-	expect("and the first comes round again", call(), true, 5, 3, 2)
-}
-
-func TestCertificates(t *testing.T) {
-	t.Parallel()
-	authority, stranger := newAuthority(t), newAuthority(t)
-	client, otherClient := issue(t, authority, "client"), issue(t, stranger, "stranger")
-	trusted := registry.TLS{CAFile: authority.CertFile}
-	with := func(pair pki.KeyPair) registry.TLS {
-		return registry.TLS{CAFile: authority.CertFile, CertFile: pair.CertFile, KeyFile: pair.KeyFile}
-	}
-	for name, tc := range map[string]struct {
-		reason string
-		tls    registry.TLS
-		spoil  func(*tls.Config)
-		host   string // in place of 127.0.0.1
-		field  string // of the terminal error; "": success
-	}{
-		"right":          {reason: "the plain case", tls: with(client)},
-		"no certificate": {reason: "the server asks for one", tls: trusted, field: "tls.certFile"},
-		"of a stranger":  {reason: "the server does not know the authority", tls: with(otherClient), field: "tls.certFile"},
-		"untrusted server": {
-			reason: "somebody else may answer there", field: "tls.caFile",
-			tls: registry.TLS{CAFile: stranger.CertFile, CertFile: client.CertFile, KeyFile: client.KeyFile},
-		},
-		"another name": {
-			reason: "somebody else may answer there", tls: with(client), host: "127.0.0.2", field: "endpoint",
-		},
-		"TLS 1.2": {
-			reason: "older servers have it", tls: with(client),
-			spoil: func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 },
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			serverConfig := serverTLS(t, authority)
-			serverConfig.ClientAuth, serverConfig.ClientCAs = tls.RequireAndVerifyClientCert, serverConfig.RootCAs
-			if tc.spoil != nil {
-				tc.spoil(serverConfig)
-			}
-			server := httptest.NewUnstartedServer(httpserver.New(newMemory(t), httpserver.Options{}))
-			if tc.host != "" {
-				listener, err := net.Listen("tcp", net.JoinHostPort(tc.host, "0"))
-				if err != nil {
-					t.Fatalf("listening on another loopback address: %v", err)
-				}
-				_ = server.Listener.Close()
-				server.Listener = listener
-			}
-			server.TLS = serverConfig
-			server.Config.ErrorLog = log.New(io.Discard, "", 0) // it reports every handshake that fails
-			server.StartTLS()
-			t.Cleanup(server.Close)
-			d := open(t, registry.Config{Endpoint: server.URL, TLS: tc.tls})
-
-			err := registerUntilSaid(t, d)
-			if tc.field == "" {
-				if err != nil {
-					t.Errorf("got error %v, want success\nreason: %s", err, tc.reason)
-				}
-				return
-			}
-			if field, _ := registry.FieldOf(err); !registry.IsTerminal(err) || field != tc.field {
-				t.Errorf("got error %v of field %q, want a terminal one of %q\nreason: %s", err, field, tc.field, tc.reason)
-			}
-		})
-	}
-}
-
-// registerUntilSaid registers until the answer is not that of a connection which broke: with TLS 1.3 a server refuses a
-// certificate when the request is on its way already, and what it says of it can be lost.
-func registerUntilSaid(t *testing.T, d *httpregistry.Registry) error {
-	t.Helper()
-	for deadline := time.Now().Add(bound); ; {
-		err := d.Register(t.Context(), web(1))
-		if err == nil || registry.IsTerminal(err) || time.Now().After(deadline) {
-			return err
-		}
-	}
-}
-
 func TestListIsAllOrNothing(t *testing.T) {
 	t.Parallel()
 	entry := func(cluster, state string) string {
@@ -556,109 +326,6 @@ func TestAServerThatKnowsNoNarrowing(t *testing.T) {
 	}
 }
 
-func TestAListWithoutEndIsGivenUp(t *testing.T) {
-	t.Parallel()
-	server := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `{"instances":[`)
-		blank := []byte(strings.Repeat(" ", 1<<20))
-		for {
-			if _, err := w.Write(blank); err != nil {
-				return
-			}
-		}
-	}))
-	_, err := open(t, registry.Config{Endpoint: server.URL}).List(t.Context(), "test")
-	if err == nil || !strings.Contains(err.Error(), "more than") {
-		t.Errorf("got error %v, want one that says the answer is too long", err)
-	}
-}
-
-func TestABodyThatStallsDoesNotHoldTheCall(t *testing.T) {
-	t.Parallel()
-	for _, status := range []int{200, 503} {
-		server := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.WriteHeader(status)
-			_ = http.NewResponseController(w).Flush()
-			<-r.Context().Done()
-		}))
-		d := open(t, registry.Config{Endpoint: server.URL})
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		_, listErr := d.List(ctx, "test")
-		for name, err := range map[string]error{"Register": d.Register(ctx, web(1)), "List": listErr} {
-			if !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%s of a %d whose body never ends: got error %v, want the deadline's", name, status, err)
-			}
-		}
-		cancel()
-	}
-}
-
-// TestConnectionsAreUsedAgain has 64 workers make calls at once, as the controller does.
-func TestConnectionsAreUsedAgain(t *testing.T) {
-	t.Parallel()
-	const workers, callsEach = 64, 10
-	for name, answer := range map[string]struct {
-		reason string
-		status int
-		body   string
-	}{
-		"with no body":            {"the documented acknowledgement", 204, ""},
-		"with a body":             {"what is not read of it would cost the connection", 200, strings.Repeat("x", 20_000)},
-		"with an error":           {"a registry in trouble has no use for new connections", 503, `{"error":"busy"}`},
-		"with an error in a page": {"a registry in trouble has no use for new connections", 503, strings.Repeat("x", 20_000)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var opened atomic.Int64
-			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				w.WriteHeader(answer.status)
-				_, _ = io.WriteString(w, answer.body)
-			}))
-			server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-				if state == http.StateNew {
-					opened.Add(1)
-				}
-			}
-			server.Start()
-			t.Cleanup(server.Close)
-			d := open(t, registry.Config{Endpoint: server.URL})
-			ctx, cancel := context.WithTimeout(t.Context(), bound)
-			defer cancel()
-			var all sync.WaitGroup
-			for worker := range workers {
-				all.Go(func() {
-					for range callsEach {
-						if err := d.Register(ctx, web(worker)); (err == nil) != (answer.status <= 299) {
-							t.Errorf("worker %d: got error %v of status %d", worker, err, answer.status)
-						}
-					}
-				})
-			}
-			all.Wait()
-			// On a busy machine the transport gives one up now and then: its own writer was not heard of in time.
-			if n := opened.Load(); n > 2*workers {
-				t.Errorf("%d calls of %d workers opened %d connections, want about %d\nreason: %s",
-					workers*callsEach, workers, n, workers, answer.reason)
-			}
-		})
-	}
-}
-
-func TestAnUntrustedServerIsNotTold(t *testing.T) {
-	t.Parallel()
-	var requests atomic.Int64
-	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
-	t.Cleanup(server.Close)
-	token := registry.Auth{TokenFile: writeFile(t, "token", goodToken)}
-	err := open(t, registry.Config{Endpoint: server.URL, Auth: token}).Register(t.Context(), web(1))
-	if field, _ := registry.FieldOf(err); field != "tls.caFile" || !strings.Contains(err.Error(), "certificate") {
-		t.Errorf("got error %v of field %q, want one of tls.caFile about the certificate", err, field)
-	}
-	if n := requests.Load(); n != 0 {
-		t.Errorf("the server got %d requests, want none", n)
-	}
-}
-
 // TestALateRequestLands has a request arrive that its sender has given up: what a fake behind the server can do.
 func TestALateRequestLands(t *testing.T) {
 	t.Parallel()
@@ -686,23 +353,5 @@ func TestALateRequestLands(t *testing.T) {
 	late.Release()
 	if got, err := d.List(t.Context(), "test"); err != nil || len(got) != 0 {
 		t.Errorf("after it landed: got %v, %v; want nothing", got, err)
-	}
-}
-
-// A refusal whose end never comes is no refusal: what ended the call is its deadline.
-func TestRefusalThatOutlastsTheDeadlineIsRetryable(t *testing.T) {
-	t.Parallel()
-	server := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.WriteHeader(http.StatusForbidden)
-		_ = http.NewResponseController(w).Flush()
-		<-r.Context().Done() // until the driver gives up
-	}))
-	d := open(t, registry.Config{Endpoint: server.URL})
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	err := d.Register(ctx, web(1))
-	if _, named := registry.FieldOf(err); !errors.Is(err, context.DeadlineExceeded) || registry.IsTerminal(err) || named {
-		t.Errorf("got error %v, terminal: %t, names a field: %t; want that of the deadline and no other class",
-			err, registry.IsTerminal(err), named)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 // batchLimit bounds how long one batch keeps all other calls waiting.
@@ -64,7 +65,7 @@ func check(cfg registry.Config) error {
 			return registry.FieldError(f.name, errors.New("driver memory runs inside Rollcall and takes none; remove it"))
 		}
 	}
-	return cfg.DecodeOptions(&struct{}{})
+	return driverkit.DecodeOptions(cfg, &struct{}{})
 }
 
 // Register implements [registry.Registry].
@@ -90,7 +91,7 @@ func (r *Registry) Batch(ctx context.Context, changes []registry.Change) []error
 	errs := make([]error, len(changes))
 	if err := ctx.Err(); err != nil {
 		for i, c := range changes {
-			errs[i] = failed(c, err)
+			errs[i] = driverkit.ChangeError(ctx, c, err)
 		}
 		return errs
 	}
@@ -115,7 +116,7 @@ func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, 
 // Get implements [registry.Getter].
 func (r *Registry) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
 	if err := ctx.Err(); err != nil {
-		return "", fmt.Errorf("asking for %s at %s: %w", in.Service, in.Endpoint(), err)
+		return "", driverkit.CallError(ctx, "asking for", in, err)
 	}
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -128,19 +129,12 @@ func (r *Registry) Get(ctx context.Context, in registry.Instance) (registry.Stat
 
 func (r *Registry) change(ctx context.Context, c registry.Change) error {
 	if err := ctx.Err(); err != nil {
-		return failed(c, err)
+		return driverkit.ChangeError(ctx, c, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.apply(c)
 	return nil
-}
-
-func failed(c registry.Change, err error) error {
-	doing := map[registry.State]string{
-		registry.InService: "registering", registry.OutOfService: "failing over", registry.Absent: "deregistering",
-	}[c.State]
-	return fmt.Errorf("%s %s at %s: %w", doing, c.Instance.Service, c.Instance.Endpoint(), err)
 }
 
 // apply makes a change. The caller holds the lock.

@@ -2,10 +2,7 @@ package nacos_test
 
 import (
 	"context"
-	"encoding/pem"
 	"fmt"
-	"io"
-	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -117,34 +114,6 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// What no address can do is an error that names them all; what one refuses is not taken to the next.
-func TestNoAddressIsWell(t *testing.T) {
-	t.Parallel()
-	serve := func(status int) (*httptest.Server, *atomic.Int64) {
-		var asked atomic.Int64
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			asked.Add(1)
-			w.WriteHeader(status)
-		}))
-		t.Cleanup(s.Close)
-		return s, &asked
-	}
-	first, _ := serve(http.StatusBadGateway)
-	second, _ := serve(http.StatusServiceUnavailable)
-	err := at(t, first.URL+","+second.URL, `{}`).Register(t.Context(), web(1))
-	if err == nil || registry.IsTerminal(err) || !strings.Contains(err.Error(), first.Listener.Addr().String()) ||
-		!strings.Contains(err.Error(), second.Listener.Addr().String()) || strings.Contains(err.Error(), "\n") {
-		t.Errorf("got error %v, want a passing one with both addresses", err)
-	}
-
-	refusing, _ := serve(http.StatusForbidden)
-	_, untouched := serve(http.StatusOK)
-	err = at(t, refusing.URL+","+second.URL, `{}`).Register(t.Context(), web(1))
-	if field, _ := registry.FieldOf(err); !registry.IsTerminal(err) || field != "auth.username" || untouched.Load() != 0 {
-		t.Errorf("got error %v of field %q, want a terminal one of auth.username", err, field)
-	}
-}
-
 // Which API a server has is asked once, and again when that has gone.
 func TestAPIIsFoundOnce(t *testing.T) {
 	t.Parallel()
@@ -223,29 +192,5 @@ func TestUnansweredChangeIsNotMadeElsewhere(t *testing.T) {
 				t.Error("the next call did not begin at the second address")
 			}
 		})
-	}
-}
-
-// Whose certificate is not good is told by its field.
-func TestCertificatesAreNamed(t *testing.T) {
-	t.Parallel()
-	f := newFake(t, "v3")
-	server := httptest.NewUnstartedServer(f)
-	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	server.StartTLS()
-	t.Cleanup(server.Close)
-	ca := writeFile(t, "ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
-	trusting := registry.Config{Endpoint: server.URL, TLS: registry.TLS{CAFile: ca}}
-	if err := open(t, trusting).Register(t.Context(), web(1)); err != nil {
-		t.Error(err)
-	}
-	for field, cfg := range map[string]registry.Config{
-		"tls.caFile": {Endpoint: server.URL},
-		"endpoint":   {Endpoint: strings.Replace(server.URL, "127.0.0.1", "localhost", 1), TLS: registry.TLS{CAFile: ca}},
-	} {
-		err := open(t, cfg).Register(t.Context(), web(1))
-		if got, _ := registry.FieldOf(err); !registry.IsTerminal(err) || got != field {
-			t.Errorf("got error %v of field %q, want a terminal one of %s", err, got, field)
-		}
 	}
 }

@@ -4,13 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
-	"net/netip"
 	"strconv"
 	"strings"
 	"unicode/utf16"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 // metaWrite is the key of the metadata under which an entry says which write it shows; see [stamp].
@@ -52,7 +51,7 @@ func (h *host) is(in registry.Instance) bool { return h != nil && in.UID != "" &
 
 // isOwn holds for an entry that a call which takes this pod out may touch.
 func (h *host) isOwn(in registry.Instance) bool {
-	return h != nil && in.Owns(h.uid(), h.Metadata[registry.MetaRegistry])
+	return h != nil && driverkit.Owns(in, h.Metadata)
 }
 
 // isForeign holds for what clients are given and no Rollcall has written.
@@ -98,27 +97,17 @@ func (a *answer) decode(into any) error {
 
 // check returns why an instance can't be written. Nacos takes some of it, and makes something else of it.
 func check(in registry.Instance) error {
-	for _, f := range []struct{ name, value string }{
-		{"service", in.Service}, {"address", in.Address}, {"cluster", in.Cluster},
-		{"namespace", in.Namespace}, {"pod", in.Pod}, {"uid", in.UID},
-	} {
-		if f.value == "" {
-			return fmt.Errorf("the instance has no %s", f.name)
-		}
-	}
-	if in.Port < 1 || in.Port > math.MaxUint16 {
-		return fmt.Errorf("the instance has port %d; a port is 1 to 65535", in.Port)
-	}
-	if ip, err := netip.ParseAddr(in.Address); err != nil || ip.Zone() != "" || ip.IsUnspecified() {
-		return fmt.Errorf("the instance has address %q, which is not a pod's IP", in.Address)
+	if err := driverkit.CheckInstance(in); err != nil {
+		return err
 	}
 	if strings.Contains(in.Service, "@@") || strings.TrimSpace(in.Service) != in.Service {
-		return fmt.Errorf("the service is called %q: Nacos takes what is before @@ for the group, and cuts white space off",
-			in.Service)
+		return registry.Terminal(fmt.Errorf(
+			"the service is called %q: Nacos takes what is before @@ for the group, and cuts white space off", in.Service))
 	}
 	for _, key := range leaseKeys() {
 		if _, set := in.Metadata[key]; set {
-			return fmt.Errorf("the instance's metadata has %s: set options.heartbeatInterval in its place", key)
+			return registry.Terminal(
+				fmt.Errorf("the instance's metadata has %s: set options.heartbeatInterval in its place", key))
 		}
 	}
 	return nil

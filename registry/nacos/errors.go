@@ -1,16 +1,14 @@
 package nacos
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
-	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 // verdict is what an answer that is no acknowledgement means for what is done next.
@@ -30,17 +28,12 @@ const (
 
 // answerError is an answer that is no acknowledgement.
 type answerError struct {
-	verdict    verdict
-	status     int // 0 for none at all
-	text       string
-	retryAfter time.Duration
-	delayed    bool
-	pending    bool // a change may still be made, after we have heard of it for the last time
-	cause      error
+	verdict verdict
+	err     error
 }
 
-func (e *answerError) Error() string { return e.text }
-func (e *answerError) Unwrap() error { return e.cause }
+func (e *answerError) Error() string { return e.err.Error() }
+func (e *answerError) Unwrap() error { return e.err }
 
 func verdictOf(err error) verdict {
 	if e, ok := errors.AsType[*answerError](err); ok {
@@ -83,59 +76,20 @@ func judgeStatus(status int) verdict {
 		return noRoute
 	case status >= http.StatusInternalServerError:
 		return elsewhere
-	case isTerminal(status):
+	case driverkit.IsFinal(status):
 		return unfit
 	}
 	return failed
 }
 
-// isTerminal holds for what stays wrong however often it is tried: redirects, which are not followed, and the client's
-// errors, but not those that are a matter of time.
-func isTerminal(status int) bool {
-	switch status {
-	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:
-		return false
-	}
-	return status >= 300 && status <= 499
-}
-
-// newAnswerError makes an error of an answer. Secrets are left out of its text.
-func newAnswerError(resp *http.Response, body []byte, secrets ...string) error {
-	code, said := message(body)
-	e := &answerError{
-		verdict: judge(resp.StatusCode, code, said), status: resp.StatusCode,
-		text: fmt.Sprintf("Nacos answered %d", resp.StatusCode),
-	}
-	if name := http.StatusText(resp.StatusCode); name != "" {
-		e.text += " " + name
-	}
-	e.retryAfter, e.delayed = registry.ParseRetryAfter(resp.Header.Get("Retry-After"), time.Now())
-	switch said := clean(said, secrets...); {
-	case resp.StatusCode >= 300 && resp.StatusCode <= 399:
-		e.text += ", and redirects are not followed: set endpoint to where Nacos is (Location: " +
-			clean(resp.Header.Get("Location"), secrets...) + ")"
-	case said != "":
-		e.text += ": " + said
+// newAnswerError makes an error of an answer. After a 504 the call may still be under way, so no other address is asked.
+func newAnswerError(a *driverkit.Answer) error {
+	code, said := message(a.Body)
+	e := &answerError{verdict: judge(a.Status, code, said), err: a.Refusal(said)}
+	if e.verdict == elsewhere && a.Status != http.StatusGatewayTimeout {
+		return driverkit.Away(e)
 	}
 	return e
-}
-
-// newSilence makes an error of a request that was not answered.
-func newSilence(err error, changes bool) error {
-	if request := new(url.Error); errors.As(err, &request) {
-		err = request.Err // the URL adds nothing but length
-	}
-	err = registry.TLSError(err)
-	return &answerError{
-		verdict: elsewhere, text: "no answer from Nacos: " + err.Error(), cause: err,
-		pending: changes && errors.Is(err, context.DeadlineExceeded),
-	}
-}
-
-// isPending reports whether the error is that of a change which may still be made.
-func isPending(err error) bool {
-	e, ok := errors.AsType[*answerError](err)
-	return ok && (e.pending || e.status == http.StatusGatewayTimeout)
 }
 
 // message returns the code and the words of an answer: of the envelope, of the page that the server's framework makes, or
@@ -160,10 +114,10 @@ func message(body []byte) (code int, said string) {
 }
 
 // classified gives an error the class that its caller sees.
-func classified(ctx context.Context, in registry.Instance, opts Options, err error) error {
+func classified(in registry.Instance, opts Options, err error) error {
 	e, ok := errors.AsType[*answerError](err)
 	if !ok || registry.IsTerminal(err) {
-		return registry.ContextError(ctx, err)
+		return err
 	}
 	switch e.verdict {
 	case unfit:
@@ -176,10 +130,12 @@ func classified(ctx context.Context, in registry.Instance, opts Options, err err
 				"and the path Nacos' context path, /nacos by default? %w", err))
 	default: // passing, or dealt with where it came up
 	}
-	if e.delayed && !registry.IsTerminal(err) {
-		err = registry.RetryAfter(err, e.retryAfter)
+	if said, is := errors.AsType[*driverkit.StatusError](err); is && !registry.IsTerminal(err) {
+		if after, delayed := said.RetryAfter(); delayed {
+			return registry.RetryAfter(err, after)
+		}
 	}
-	return registry.ContextError(ctx, err)
+	return err
 }
 
 func wrongKindError(in registry.Instance, opts Options, err error) error {
@@ -190,15 +146,4 @@ func wrongKindError(in registry.Instance, opts Options, err error) error {
 	return fmt.Errorf("service %s holds %s instances, and Nacos takes no %s ones beside them (alibaba/nacos#10920): set it to "+
 		"%t, or use another service name or group, or empty the service and wait until Nacos has removed it: %w",
 		in.Service, has, wants, !opts.Ephemeral, err)
-}
-
-// clean makes a server's text fit for a log line: one line, not long, and without secrets, should the server echo them.
-func clean(text string, secrets ...string) string {
-	for _, secret := range secrets {
-		if secret != "" {
-			text = strings.ReplaceAll(text, secret, "[secret]")
-			text = strings.ReplaceAll(text, url.QueryEscape(secret), "[secret]") // as it was sent
-		}
-	}
-	return registry.Excerpt(text)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -449,37 +448,6 @@ func TestReadersNeverSeeIt(t *testing.T) {
 	err := d.Register(ctx, web(1))
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "did not yet show it") {
 		t.Errorf("got error %v, want one that says that readers do not see it", err)
-	}
-}
-
-// A server can't make us read without end.
-func TestAnswersAreBounded(t *testing.T) {
-	t.Parallel()
-	endless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for r.Context().Err() == nil {
-			if _, err := w.Write(make([]byte, 1<<16)); err != nil {
-				return
-			}
-		}
-	}))
-	t.Cleanup(endless.Close)
-	err := at(t, endless.URL, `{}`).Register(t.Context(), web(1))
-	if err == nil || !strings.Contains(err.Error(), "more than") {
-		t.Errorf("got error %v, want one that says that it is too long", err)
-	}
-}
-
-func TestRetryAfterIsHonoured(t *testing.T) {
-	t.Parallel()
-	f := newFake(t, "v3")
-	d := at(t, f.URL, `{}`)
-	f.meddle(func(w http.ResponseWriter, _ string, _ url.Values) bool {
-		w.Header().Set("Retry-After", "7")
-		w.WriteHeader(http.StatusServiceUnavailable)
-		return true
-	})
-	if after, said := registry.RetryAfterOf(d.Register(t.Context(), web(1))); !said || after != 7*time.Second {
-		t.Errorf("got %s, %t; want 7s", after, said)
 	}
 }
 

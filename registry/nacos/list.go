@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 // listedService is a service with its instances, those out of service included. /instance/list leaves them out.
@@ -42,8 +43,7 @@ func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, 
 				return nil, err
 			}
 			if foreign {
-				at := registry.Instance{Service: e.Service, Address: e.Address, Port: e.Port}
-				e = registry.Entry{Instance: at, State: registry.Foreign}
+				e = driverkit.ForeignEntry(e.Service, e.Address, e.Port)
 			}
 			entries = append(entries, e)
 		}

@@ -2,12 +2,11 @@ package nacos
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 // Registry writes instances into Nacos. It implements [registry.Registry], [registry.Lister], [registry.Getter],
@@ -30,18 +29,13 @@ var (
 // with its server's context path, which is /nacos where none is given. All are of one Nacos cluster. The password and the
 // certificates are read now.
 func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
-	urls, err := cfg.URLs()
+	credentials, err := driverkit.ReadCredentials(cfg.Auth, driverkit.Password)
 	if err != nil {
 		return nil, err
 	}
-	config, err := cfg.TLS.ClientConfig()
-	if err != nil {
-		return nil, err
-	}
-	if err := cfg.Auth.Accept(registry.AuthPassword); err != nil {
-		return nil, err
-	}
-	password, err := cfg.Auth.Password()
+	http, err := driverkit.NewHTTPClient(cfg, driverkit.HTTPOptions{
+		Name: "Nacos", NameServers: true, Path: "/nacos", Mask: credentials.Mask(),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -49,8 +43,7 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	client := newClient(newHTTPClient(config), opts, urls, newSession(cfg.Auth.Username, password))
-	return &Registry{client: client, opts: opts}, nil
+	return &Registry{client: newClient(http, opts, newSession(credentials), driverkit.Logger(cfg)), opts: opts}, nil
 }
 
 // Register implements [registry.Registry].
@@ -83,19 +76,15 @@ func (r *Registry) Heartbeat(ctx context.Context, in registry.Instance) error {
 
 // List implements [registry.Lister]. It lists what is in this namespace, group and Nacos cluster.
 func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, error) {
-	if cluster == "" {
-		return nil, registry.Terminal(errors.New("listing a cluster: it has no name"))
-	}
-	entries, err := r.list(ctx, cluster)
-	if err = classified(ctx, registry.Instance{}, r.opts, err); err != nil {
-		return nil, fmt.Errorf("listing cluster %q: %w", cluster, err)
-	}
-	return entries, nil
+	return driverkit.List(ctx, cluster, func(ctx context.Context, cluster string) ([]registry.Entry, error) {
+		entries, err := r.list(ctx, cluster)
+		return entries, classified(registry.Instance{}, r.opts, err)
+	})
 }
 
 // Close lets go of idle connections. Calls under way are not disturbed.
 func (r *Registry) Close() error {
-	r.client.http.CloseIdleConnections()
+	r.client.http.Close()
 	return nil
 }
 
@@ -104,13 +93,8 @@ func (r *Registry) change(
 	ctx context.Context, doing string, in registry.Instance, call func(context.Context, registry.Instance) error,
 ) error {
 	err := check(in)
-	if err != nil {
-		err = registry.Terminal(err)
-	} else {
-		err = classified(ctx, in, r.opts, call(ctx, in))
+	if err == nil {
+		err = classified(in, r.opts, call(ctx, in))
 	}
-	if err != nil {
-		return fmt.Errorf("%s %s at %s: %w", doing, in.Service, in.Endpoint(), err)
-	}
-	return nil
+	return driverkit.CallError(ctx, doing, in, err)
 }

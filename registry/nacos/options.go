@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 // Options are the driver's own part of the configuration.
@@ -53,7 +54,7 @@ const (
 
 func decodeOptions(cfg registry.Config) (Options, error) {
 	opts := Options{Namespace: "public", Group: "DEFAULT_GROUP", Cluster: "DEFAULT", Weight: 1}
-	if err := cfg.DecodeOptions(&opts); err != nil {
+	if err := driverkit.DecodeOptions(cfg, &opts); err != nil {
 		return Options{}, err
 	}
 	for _, check := range []func() error{opts.checkNames, opts.checkValues, opts.checkKind} {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 const (
@@ -43,19 +44,11 @@ type session struct {
 	back     time.Time // when one was accepted again
 }
 
-func newSession(username, password string) *session {
-	if username == "" {
+func newSession(c driverkit.Credentials) *session {
+	if c.Username == "" {
 		return nil
 	}
-	return &session{username: username, password: password, now: time.Now, turn: make(chan struct{}, 1)}
-}
-
-// secret is what no error may tell.
-func (s *session) secret() string {
-	if s == nil {
-		return ""
-	}
-	return s.password
+	return &session{username: c.Username, password: c.Password, now: time.Now, turn: make(chan struct{}, 1)}
 }
 
 // token returns one that has not ended.
@@ -124,7 +117,7 @@ func (s *session) refusal(err error) error {
 		return err
 	}
 	// Another address would say the same.
-	err = &answerError{verdict: refused, text: err.Error()}
+	err = &answerError{verdict: refused, err: errors.New(err.Error())}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
@@ -165,11 +158,11 @@ func isRefusedLogin(err error, username string) bool {
 	if e.verdict == refused {
 		return true
 	}
-	if e.status != http.StatusInternalServerError {
+	if !driverkit.HasStatus(err, http.StatusInternalServerError) {
 		return false
 	}
 	for _, words := range []string{"user not found", "User " + username + " not found", "No message available"} {
-		if strings.Contains(e.text, words) {
+		if strings.Contains(err.Error(), words) {
 			return true
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 // clocked is a session whose time is ours, and a server's logins.
@@ -24,7 +25,7 @@ type clocked struct {
 }
 
 func newClocked() *clocked {
-	c := &clocked{session: newSession("rollcall", "a-password"), time: time.Unix(1_000_000, 0), lasts: time.Hour}
+	c := &clocked{session: newSession(driverkit.Credentials{Username: "rollcall", Password: "a-password"}), time: time.Unix(1_000_000, 0), lasts: time.Hour}
 	c.now = func() time.Time {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -97,7 +98,7 @@ func TestFreshTokenIsNotRenewed(t *testing.T) {
 	if got, err := c.renew(t.Context(), "token-1", c.login); got != "token-1" || err != nil {
 		t.Errorf("got token %q, error %v; want the same one: its age is not why it is refused", got, err)
 	}
-	refusal := &answerError{verdict: refused, text: "authorization failed!"}
+	refusal := answered(http.StatusForbidden, "authorization failed!")
 	if err := c.notAllowed(refusal); !registry.IsTerminal(err) {
 		t.Errorf("got error %v, want a terminal one", err)
 	}
@@ -130,7 +131,7 @@ func TestRefusedLogins(t *testing.T) {
 		"500 of trouble":   {"the database is away", answered(500, "No DataSource set"), false},
 		"another's 500":    {"it is not about us", answered(500, "User other not found"), false},
 		"503":              {"the server is starting", answered(503, "No message available"), false},
-		"no answer":        {"the server is away", newSilence(errors.New("connection refused"), false), false},
+		"no answer":        {"the server is away", driverkit.Away(errors.New("connection refused")), false},
 		"none of Nacos'":   {"nobody knows", errors.New("something"), false},
 		"a page not found": {"it is another version", answered(404, "No message available"), false},
 	} {
@@ -152,7 +153,7 @@ func TestRefusedLogins(t *testing.T) {
 }
 
 func answered(status int, said string) error {
-	return &answerError{verdict: judge(status, 0, said), status: status, text: http.StatusText(status) + ": " + said}
+	return newAnswerError(&driverkit.Answer{Status: status, Body: []byte(said)})
 }
 
 // A server that was restarted refuses for a while who it took before.

@@ -3,11 +3,11 @@ package zookeeper
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 const (
@@ -34,7 +34,7 @@ func (r *Registry) Batch(ctx context.Context, changes []registry.Change) []error
 		}
 		p, err := r.prepare(c)
 		if err != nil {
-			errs[i] = named(c, err)
+			errs[i] = driverkit.ChangeError(ctx, c, err)
 			continue
 		}
 		b.changes = append(b.changes, batched{prepared: p, index: i})
@@ -46,19 +46,12 @@ func (r *Registry) Batch(ctx context.Context, changes []registry.Change) []error
 	err := r.exclusively(ctx, paths, b.make)
 	for _, c := range b.changes {
 		if err != nil { // b may still be at work
-			errs[c.index] = named(c.Change, err)
+			errs[c.index] = driverkit.ChangeError(ctx, c.Change, err)
 		} else {
-			errs[c.index] = named(c.Change, r.explain(b.errs[c.index]))
+			errs[c.index] = driverkit.ChangeError(ctx, c.Change, r.explain(b.errs[c.index]))
 		}
 	}
 	return errs
-}
-
-func named(c registry.Change, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("changing %s at %s to %s: %w", c.Instance.Service, c.Instance.Endpoint(), c.State, err)
 }
 
 // batch is one call's work.

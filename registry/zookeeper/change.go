@@ -43,7 +43,7 @@ type prepared struct {
 
 func (r *Registry) prepare(c registry.Change) (prepared, error) {
 	if err := r.tree.check(c.Instance); err != nil {
-		return prepared{}, registry.Terminal(err)
+		return prepared{}, err
 	}
 	if _, err := r.opts.encode(c.Instance, c.State, 0); err != nil {
 		return prepared{}, registry.Terminal(err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 const (
@@ -177,8 +178,7 @@ func decodeForeign(service string, raw []byte) (registry.Entry, bool) {
 	if meta[registry.MetaUID] != "" || status != "" && !strings.EqualFold(status, statusUp) {
 		return registry.Entry{}, false
 	}
-	at := registry.Instance{Service: service, Address: doc.Address, Port: doc.Port}
-	return registry.Entry{Instance: at, State: registry.Foreign}, true
+	return driverkit.ForeignEntry(service, doc.Address, doc.Port), true
 }
 
 // describes returns metadata and mark from wherever they stand, and Spring's status.

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 // errReconnected: what was read may be older than what was acknowledged, since it came over another connection.
@@ -59,5 +60,5 @@ func explainTLS(err error) error {
 	if errors.As(err, &alert) && alert.Op == "remote error" && strings.HasSuffix(alert.Err.Error(), "handshake failure") {
 		return registry.Terminal(registry.FieldError("tls.certFile", fmt.Errorf("is not what the registry asks for: %w", err)))
 	}
-	return registry.TLSError(err)
+	return driverkit.TLSError(err)
 }

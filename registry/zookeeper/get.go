@@ -2,17 +2,17 @@ package zookeeper
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 // Get implements [registry.Getter]. It has the server catch up before it reads, as a list does, and waits for a request for
 // the entry that was given up and is still under way.
 func (r *Registry) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
 	said := make(chan registry.State, 1) // work that was given up has nobody to tell
-	err := registry.Terminal(r.tree.check(in))
+	err := r.tree.check(in)
 	if err == nil {
 		err = r.exclusively(ctx, []string{r.tree.entry(in)}, func(ctx context.Context) error {
 			state, err := r.state(ctx, in)
@@ -21,7 +21,7 @@ func (r *Registry) Get(ctx context.Context, in registry.Instance) (registry.Stat
 		})
 	}
 	if err != nil {
-		return "", fmt.Errorf("asking for %s at %s: %w", in.Service, in.Endpoint(), err)
+		return "", driverkit.CallError(ctx, "asking for", in, err)
 	}
 	return <-said, nil
 }

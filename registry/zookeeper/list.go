@@ -3,7 +3,6 @@ package zookeeper
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 
@@ -11,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 // readers is how many requests of one list or batch are under way at once. They share a connection.
@@ -18,21 +18,18 @@ const readers = 32
 
 // List implements [registry.Lister]. It holds all that was acknowledged before it.
 func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, error) {
-	if cluster == "" {
-		return nil, registry.Terminal(errors.New("listing a cluster: it has no name"))
-	}
-	var entries []registry.Entry
-	err := r.run(ctx, func(ctx context.Context) error {
-		found, err := r.list(ctx, cluster)
-		if err == nil {
-			entries = found
+	return driverkit.List(ctx, cluster, func(ctx context.Context, cluster string) ([]registry.Entry, error) {
+		listed := make(chan []registry.Entry, 1) // nobody takes what comes after the context has ended
+		err := r.run(ctx, func(ctx context.Context) error {
+			entries, err := r.list(ctx, cluster)
+			listed <- entries
+			return err
+		})
+		if err != nil {
+			return nil, err
 		}
-		return err
+		return <-listed, nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("listing cluster %q: %w", cluster, err)
-	}
-	return entries, nil
 }
 
 // list reads service by service. An entry that goes away meanwhile may be missing or not, one that is replaced is not: it

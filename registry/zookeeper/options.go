@@ -3,11 +3,11 @@ package zookeeper
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 // Options is what the driver knows besides the fields that all drivers have.
@@ -67,7 +67,7 @@ func readOptions(cfg registry.Config) (Options, time.Duration, error) {
 	if cfg.Auth.Username != "" {
 		opts.ACL = aclCreator
 	}
-	if err := cfg.DecodeOptions(&opts); err != nil {
+	if err := driverkit.DecodeOptions(cfg, &opts); err != nil {
 		return Options{}, 0, err
 	}
 	opts.TLS = opts.TLS || cfg.TLS.Given()
@@ -91,8 +91,8 @@ func (o Options) check() error {
 		{"options.failOver", o.FailOver, []string{failOverDelete, failOverEnabled, failOverStatus}},
 		{"options.acl", o.ACL, []string{aclCreator, aclOpen}},
 	} {
-		if err := oneOf(f.value, f.allowed); err != nil {
-			return registry.FieldError(f.field, err)
+		if err := driverkit.OneOf(f.field, f.value, f.allowed...); err != nil {
+			return err
 		}
 	}
 	if o.FailOver == failOverStatus && o.Payload != payloadSpring {
@@ -102,13 +102,6 @@ func (o Options) check() error {
 		return registry.FieldError("options.base", err)
 	}
 	return nil
-}
-
-func oneOf(value string, allowed []string) error {
-	if slices.Contains(allowed, value) {
-		return nil
-	}
-	return fmt.Errorf("is %q; write one of %s", value, strings.Join(allowed, ", "))
 }
 
 // checkPath takes "/" and "/a/b".
@@ -146,7 +139,7 @@ func parseEndpoint(cfg registry.Config) (servers []string, chroot string, err er
 		}
 	}
 	cfg.Endpoint = hosts
-	addresses, err := cfg.Addresses()
+	addresses, err := driverkit.Addresses(cfg)
 	if err != nil {
 		return nil, "", err
 	}
@@ -156,6 +149,6 @@ func parseEndpoint(cfg registry.Config) (servers []string, chroot string, err er
 		}
 	}
 	cfg.Endpoint = strings.Join(addresses, ",")
-	servers, err = cfg.HostPorts()
+	servers, err = driverkit.HostPorts(cfg)
 	return servers, strings.TrimSuffix(chroot, slash), err
 }

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"strconv"
 	"strings"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 // idPrefix begins the id of each entry of ours, so that a list need not read those of others, and nobody's own id is taken.
@@ -69,29 +69,17 @@ func parseID(id string) (address string, port int, ours bool) {
 	return address, port, err == nil && idOf(in) == id
 }
 
-// check returns why an instance can't be written. What has no UID above all must not be: an entry without one could be
-// taken for anybody's.
+// check returns a terminal error where an instance can't be written.
 func (t tree) check(in registry.Instance) error {
-	for _, f := range []struct{ name, value string }{
-		{"service", in.Service}, {"address", in.Address}, {"cluster", in.Cluster},
-		{"namespace", in.Namespace}, {"pod", in.Pod}, {"uid", in.UID},
-	} {
-		if f.value == "" {
-			return fmt.Errorf("the instance has no %s", f.name)
-		}
-	}
-	const maxPort = 1<<16 - 1
-	if in.Port < 1 || in.Port > maxPort {
-		return fmt.Errorf("the instance has port %d; a port is 1 to %d", in.Port, maxPort)
-	}
-	if _, err := netip.ParseAddr(in.Address); err != nil {
-		return fmt.Errorf("the instance has address %q, which is no IP address", in.Address)
+	if err := driverkit.CheckInstance(in); err != nil {
+		return err
 	}
 	if err := checkSegment(in.Service); err != nil {
-		return fmt.Errorf("ZooKeeper can't have service %q: %w", in.Service, err)
+		return registry.Terminal(fmt.Errorf("ZooKeeper can't have service %q: %w", in.Service, err))
 	}
 	if t.root == "" && in.Service == reserved {
-		return errors.New("ZooKeeper keeps its own data under this name: give the service another one, or set options.base")
+		return registry.Terminal(
+			errors.New("ZooKeeper keeps its own data under this name: give the service another one, or set options.base"))
 	}
 	return nil
 }

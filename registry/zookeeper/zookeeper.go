@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 // heartbeatsPerSession is how often each entry is looked at within the session's timeout: the entries of a leader that is
@@ -26,7 +27,7 @@ type Registry struct {
 	acl           []zk.ACL
 	interval      time.Duration
 	authenticates bool
-	locks         locks
+	locks         driverkit.Locks
 }
 
 var (
@@ -56,7 +57,7 @@ func New(ctx context.Context, cfg registry.Config) (registry.Registry, error) {
 	}
 	var tlsConfig *tls.Config
 	if opts.TLS {
-		if tlsConfig, err = cfg.TLS.ClientConfig(); err != nil {
+		if tlsConfig, err = driverkit.ClientTLS(cfg.TLS); err != nil {
 			return nil, err
 		}
 	}
@@ -83,10 +84,7 @@ func connectTimeout(call time.Duration) time.Duration {
 }
 
 func readDigest(auth registry.Auth) ([]byte, error) {
-	if err := auth.Accept(registry.AuthPassword); err != nil {
-		return nil, err
-	}
-	password, err := auth.Password()
+	credentials, err := driverkit.ReadCredentials(auth, driverkit.Password)
 	switch {
 	case err != nil:
 		return nil, err
@@ -95,7 +93,7 @@ func readDigest(auth registry.Auth) ([]byte, error) {
 	case strings.Contains(auth.Username, ":"):
 		return nil, registry.FieldError("auth.username", errors.New("must not hold a colon: ZooKeeper ends the name there"))
 	}
-	return []byte(auth.Username + ":" + password), nil
+	return []byte(auth.Username + ":" + credentials.Password), nil
 }
 
 // aclOf is for all that we create.
@@ -108,17 +106,17 @@ func aclOf(opts Options) []zk.ACL {
 
 // Register implements [registry.Registry].
 func (r *Registry) Register(ctx context.Context, in registry.Instance) error {
-	return r.change(ctx, "registering", registry.Change{Instance: in, State: registry.InService})
+	return r.change(ctx, registry.Change{Instance: in, State: registry.InService})
 }
 
 // FailOver implements [registry.Registry]. An instance that is not known stays unknown.
 func (r *Registry) FailOver(ctx context.Context, in registry.Instance) error {
-	return r.change(ctx, "failing over", registry.Change{Instance: in, State: registry.OutOfService})
+	return r.change(ctx, registry.Change{Instance: in, State: registry.OutOfService})
 }
 
 // Deregister implements [registry.Registry].
 func (r *Registry) Deregister(ctx context.Context, in registry.Instance) error {
-	return r.change(ctx, "deregistering", registry.Change{Instance: in, State: registry.Absent})
+	return r.change(ctx, registry.Change{Instance: in, State: registry.Absent})
 }
 
 // HeartbeatInterval implements [registry.Heartbeater]. The client keeps the session; what a heartbeat finds out is that an
@@ -171,20 +169,17 @@ func (r *Registry) owner() int64 {
 }
 
 // change makes one change.
-func (r *Registry) change(ctx context.Context, doing string, c registry.Change) error {
+func (r *Registry) change(ctx context.Context, c registry.Change) error {
 	p, err := r.prepare(c)
 	if err == nil {
 		err = r.exclusively(ctx, []string{p.path}, func(ctx context.Context) error { return r.apply(ctx, p) })
 	}
-	if err != nil {
-		return fmt.Errorf("%s %s at %s: %w", doing, c.Instance.Service, c.Instance.Endpoint(), err)
-	}
-	return nil
+	return driverkit.ChangeError(ctx, c, err)
 }
 
 // exclusively runs work while nobody else works on these entries; see locks.
 func (r *Registry) exclusively(ctx context.Context, paths []string, work func(context.Context) error) error {
-	release, err := r.locks.acquire(ctx, paths...)
+	release, err := r.locks.Acquire(ctx, paths...)
 	if err != nil {
 		return err
 	}
@@ -203,7 +198,7 @@ func (r *Registry) run(ctx context.Context, work func(context.Context) error) er
 	go func() { done <- work(ctx) }()
 	select {
 	case err := <-done:
-		return registry.ContextError(ctx, r.explain(err))
+		return driverkit.ContextError(ctx, r.explain(err))
 	case <-ctx.Done():
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 const (
@@ -51,11 +52,11 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	if cfg.TLS.Given() {
 		return nil, registry.FieldError("tls", errors.New("a directory knows no TLS: remove it"))
 	}
-	if err := cfg.Auth.Accept(); err != nil {
+	if _, err := driverkit.ReadCredentials(cfg.Auth); err != nil { // it takes none
 		return nil, err
 	}
 	var options Options
-	if err := cfg.DecodeOptions(&options); err != nil {
+	if err := driverkit.DecodeOptions(cfg, &options); err != nil {
 		return nil, err
 	}
 	if strings.ContainsRune(options.Prefix, filepath.Separator) {

@@ -1,6 +1,7 @@
 package consul_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	driver "github.com/rollcall-dev/rollcall/registry/consul"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
@@ -124,14 +126,11 @@ func tokenFile(t *testing.T, server *consul.Server, rules string) string {
 
 func token(t *testing.T, cfg registry.Config) string {
 	t.Helper()
-	token, err := cfg.Auth.Token()
+	credentials, err := driverkit.ReadCredentials(cfg.Auth, driverkit.Token)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if token == "" {
-		return wrongToken
-	}
-	return token
+	return cmp.Or(credentials.Token, wrongToken)
 }
 
 func at(endpoint string) registry.Config { return registry.Config{Cluster: "test", Endpoint: endpoint} }

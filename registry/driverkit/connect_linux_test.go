@@ -1,26 +1,28 @@
-package eureka_test
+package driverkit_test
 
 import (
-	"context"
 	"net"
+	"net/http"
 	"strconv"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
-// TestAPeerThatDropsPacketsLeavesTimeForOthers has a first peer to which no connection comes about, and a time-out that is
-// shorter than the network's own.
-func TestAPeerThatDropsPacketsLeavesTimeForOthers(t *testing.T) {
+// TestAServerThatDropsPacketsLeavesTimeForOthers has a first server to which no connection comes about, and a time-out that
+// is shorter than the network's own.
+func TestAServerThatDropsPacketsLeavesTimeForOthers(t *testing.T) {
 	t.Parallel()
-	in := web(1)
-	second := newFake(t, healthy(in))
-	d := open(t, registry.Config{Endpoint: "http://" + full(t) + "," + second.URL, Timeout: 2 * time.Second})
-	ctx, cancel := context.WithTimeout(t.Context(), bound)
-	defer cancel()
-	if err := d.Register(ctx, in); err != nil {
+	endpoint := "http://" + full(t) + "," + answering(t, http.StatusOK, nil, "")
+	c := newClient(t, registry.Config{Endpoint: endpoint, Timeout: 2 * time.Second}, driverkit.HTTPOptions{})
+	err := c.Try(t.Context(), func(s driverkit.Server) error {
+		_, err := c.Send(t.Context(), s, driverkit.Request{Method: http.MethodGet})
+		return err
+	})
+	if err != nil {
 		t.Error(err)
 	}
 }

@@ -1,4 +1,4 @@
-package registry_test
+package driverkit_test
 
 import (
 	"slices"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 func TestAddresses(t *testing.T) {
@@ -28,7 +29,7 @@ func TestAddresses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := registry.Config{Endpoint: tc.endpoint}.Addresses()
+			got, err := driverkit.Addresses(registry.Config{Endpoint: tc.endpoint})
 			expectList(t, got, err, tc.want, tc.says, tc.reason)
 		})
 	}
@@ -72,7 +73,7 @@ func TestHostPorts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := registry.Config{Endpoint: tc.endpoint}.HostPorts()
+			got, err := driverkit.HostPorts(registry.Config{Endpoint: tc.endpoint})
 			expectList(t, got, err, tc.want, tc.says, tc.reason)
 		})
 	}
@@ -116,7 +117,7 @@ func TestURLs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			urls, err := registry.Config{Endpoint: tc.endpoint}.URLs()
+			urls, err := driverkit.URLs(registry.Config{Endpoint: tc.endpoint})
 			var got []string
 			for _, u := range urls {
 				got = append(got, u.String())
@@ -136,9 +137,9 @@ func TestURLsRefuseFilesThatAreOfNoUse(t *testing.T) {
 		"tls.certFile": {CertFile: "/cert", KeyFile: "/key"},
 		"tls.keyFile":  {KeyFile: "/key"},
 	} {
-		_, err := registry.Config{Endpoint: "http://a", TLS: files}.URLs()
+		_, err := driverkit.URLs(registry.Config{Endpoint: "http://a", TLS: files})
 		expectField(t, err, field, "is of no use", "it promises what is not there")
-		_, err = registry.Config{Endpoint: "https://a", TLS: files}.URLs()
+		_, err = driverkit.URLs(registry.Config{Endpoint: "https://a", TLS: files})
 		expectField(t, err, "", "", "there it is of use")
 	}
 }

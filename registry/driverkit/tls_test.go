@@ -1,4 +1,4 @@
-package registry_test
+package driverkit_test
 
 import (
 	"crypto/tls"
@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 func TestTLSError(t *testing.T) {
@@ -50,52 +48,11 @@ func TestTLSError(t *testing.T) {
 			if err != nil {
 				err = fmt.Errorf("Put %q: %w", "https://registry", err)
 			}
-			got := registry.TLSError(err)
+			got := driverkit.TLSError(err)
 			field, _ := registry.FieldOf(got)
 			if field != tc.field || registry.IsTerminal(got) != (tc.field != "") || !errors.Is(got, err) {
 				t.Errorf("TLSError(%v) is %v: terminal %t, field %q, want %q: %s", err, got, registry.IsTerminal(got), field, tc.field, tc.reason)
 			}
 		})
-	}
-}
-
-func TestParseRetryAfter(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for value, tc := range map[string]struct {
-		reason string
-		after  time.Duration
-		said   bool
-	}{
-		"7":          {"seconds", 7 * time.Second, true},
-		"0":          {"at once is an answer too", 0, true},
-		"4000000000": {"nobody waits for a century", time.Hour, true},
-		now.Add(time.Minute).Format(http.TimeFormat):  {"an HTTP date", time.Minute, true},
-		now.Add(-time.Minute).Format(http.TimeFormat): {"a date that has passed says nothing: a clock is wrong", 0, false},
-		now.AddDate(1, 0, 0).Format(http.TimeFormat):  {"nobody waits for a year", time.Hour, true},
-		now.Format(http.TimeFormat):                   {"so does the very moment", 0, false},
-		"":                                            {"no header", 0, false},
-		"-1":                                          {"no number of seconds", 0, false},
-		"soon":                                        {"neither of the two", 0, false},
-	} {
-		if after, said := registry.ParseRetryAfter(value, now); after != tc.after || said != tc.said {
-			t.Errorf("%q: got %s, %t, want %s, %t: %s", value, after, said, tc.after, tc.said, tc.reason)
-		}
-	}
-}
-
-func TestExcerpt(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"":                           "",
-		"  no\r\n such\tservice\x00": "no such service",
-		"\xff\x1b[31mred":            "? [31mred",
-		"größer":                     "größer",
-		strings.Repeat("é", 300):     strings.Repeat("é", 300),
-		strings.Repeat("é", 301):     strings.Repeat("é", 300) + "…",
-	} {
-		if got := registry.Excerpt(text); got != want {
-			t.Errorf("Excerpt(%q) is %q, want %q", text, got, want)
-		}
 	}
 }

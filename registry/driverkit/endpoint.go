@@ -1,4 +1,4 @@
-package registry
+package driverkit
 
 import (
 	"errors"
@@ -7,22 +7,24 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/rollcall-dev/rollcall/registry"
 )
 
 // Addresses splits the endpoint at its commas. None given, an empty one and one that stands there twice are errors of the
 // field endpoint.
-func (c Config) Addresses() ([]string, error) {
-	if strings.TrimSpace(c.Endpoint) == "" {
-		return nil, FieldError("endpoint", errors.New("is missing; write the registry's address"))
+func Addresses(cfg registry.Config) ([]string, error) {
+	if strings.TrimSpace(cfg.Endpoint) == "" {
+		return nil, registry.FieldError("endpoint", errors.New("is missing; write the registry's address"))
 	}
 	var addresses []string
-	for a := range strings.SplitSeq(c.Endpoint, ",") {
+	for a := range strings.SplitSeq(cfg.Endpoint, ",") {
 		a = strings.TrimSpace(a)
 		switch {
 		case a == "":
-			return nil, FieldError("endpoint", errors.New("has an empty address between its commas; remove it"))
+			return nil, registry.FieldError("endpoint", errors.New("has an empty address between its commas; remove it"))
 		case slices.Contains(addresses, a):
-			return nil, FieldError("endpoint", errors.New("has one address twice; remove one"))
+			return nil, registry.FieldError("endpoint", errors.New("has one address twice; remove one"))
 		}
 		addresses = append(addresses, a)
 	}
@@ -30,15 +32,15 @@ func (c Config) Addresses() ([]string, error) {
 }
 
 // HostPorts returns the addresses of an endpoint of the form host:port,host:port. IPv6 stands in brackets.
-func (c Config) HostPorts() ([]string, error) {
-	addresses, err := c.Addresses()
+func HostPorts(cfg registry.Config) ([]string, error) {
+	addresses, err := Addresses(cfg)
 	if err != nil {
 		return nil, err
 	}
 	for _, a := range addresses {
 		host, port, err := net.SplitHostPort(a)
 		if err != nil || host == "" || port == "" || !isPort(port) || strings.ContainsAny(host, "@/") {
-			return nil, FieldError("endpoint", errors.New(
+			return nil, registry.FieldError("endpoint", errors.New(
 				"is not made of addresses; write host:port, with commas between several"))
 		}
 	}
@@ -48,8 +50,8 @@ func (c Config) HostPorts() ([]string, error) {
 // URLs returns the addresses of an endpoint that is made of http and https URLs, with nothing in them but host, port and
 // path: no user or password, which would be shown wherever the endpoint is. All have one scheme. TLS files are of no use
 // with http, and an error too.
-func (c Config) URLs() ([]*url.URL, error) {
-	addresses, err := c.Addresses()
+func URLs(cfg registry.Config) ([]*url.URL, error) {
+	addresses, err := Addresses(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -57,15 +59,15 @@ func (c Config) URLs() ([]*url.URL, error) {
 	for _, a := range addresses {
 		u, err := parseURL(a)
 		if err != nil {
-			return nil, FieldError("endpoint", err)
+			return nil, registry.FieldError("endpoint", err)
 		}
 		if len(urls) > 0 && u.Scheme != urls[0].Scheme {
-			return nil, FieldError("endpoint", errors.New("has http and https addresses; write all with the same"))
+			return nil, registry.FieldError("endpoint", errors.New("has http and https addresses; write all with the same"))
 		}
 		urls = append(urls, u)
 	}
 	if urls[0].Scheme == "http" {
-		if err := c.TLS.ofNoUse("endpoint is not https://; remove it or correct the endpoint"); err != nil {
+		if err := ofNoUse(cfg.TLS, "endpoint is not https://; remove it or correct the endpoint"); err != nil {
 			return nil, err
 		}
 	}
@@ -73,12 +75,12 @@ func (c Config) URLs() ([]*url.URL, error) {
 }
 
 // ofNoUse returns an error for the first file that is named.
-func (t TLS) ofNoUse(why string) error {
+func ofNoUse(t registry.TLS, why string) error {
 	for _, f := range []struct{ field, path string }{
 		{"tls.caFile", t.CAFile}, {"tls.certFile", t.CertFile}, {"tls.keyFile", t.KeyFile},
 	} {
 		if f.path != "" {
-			return FieldError(f.field, errors.New("is of no use: "+why))
+			return registry.FieldError(f.field, errors.New("is of no use: "+why))
 		}
 	}
 	return nil

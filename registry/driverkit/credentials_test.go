@@ -1,15 +1,15 @@
-package registry_test
+package driverkit_test
 
 import (
 	"crypto/tls"
 	"crypto/x509/pkix"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 	"github.com/rollcall-dev/rollcall/test/harness/pki"
 )
 
@@ -54,7 +54,7 @@ func expectField(t *testing.T, err error, field, says, reason string) {
 	}
 }
 
-func TestClientConfig(t *testing.T) {
+func TestClientTLS(t *testing.T) {
 	t.Parallel()
 	pair, authority := newPair(t)
 	other, _ := newPair(t)
@@ -110,7 +110,7 @@ func TestClientConfig(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := tc.tls.ClientConfig()
+			got, err := driverkit.ClientTLS(tc.tls)
 			expectField(t, err, tc.field, tc.says, tc.reason)
 			if err != nil {
 				return
@@ -126,24 +126,25 @@ func TestClientConfig(t *testing.T) {
 	}
 }
 
-func TestClientConfigIsOnesOwn(t *testing.T) {
+func TestClientTLSIsOnesOwn(t *testing.T) {
 	t.Parallel()
-	first, err := registry.TLS{}.ClientConfig()
+	first, err := driverkit.ClientTLS(registry.TLS{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	first.ServerName = "changed"
-	if second, err := (registry.TLS{}).ClientConfig(); err != nil || second.ServerName != "" {
+	if second, err := driverkit.ClientTLS(registry.TLS{}); err != nil || second.ServerName != "" {
 		t.Errorf("got %q, %v; want a configuration that another driver has not changed", second.ServerName, err)
 	}
 }
 
-func TestAccept(t *testing.T) {
+func TestReadCredentialsAccepts(t *testing.T) {
 	t.Parallel()
-	token := registry.Auth{TokenFile: "/token"}
-	password := registry.Auth{Username: "me", PasswordFile: "/password"}
-	both := registry.Auth{TokenFile: "/token", Username: "me", PasswordFile: "/password"}
-	type kinds = []registry.AuthKind
+	tokenFile, passwordFile := writeFile(t, "token", "hunter2"), writeFile(t, "password", "hunter2")
+	token := registry.Auth{TokenFile: tokenFile}
+	password := registry.Auth{Username: "me", PasswordFile: passwordFile}
+	both := registry.Auth{TokenFile: tokenFile, Username: "me", PasswordFile: passwordFile}
+	type kinds = []driverkit.AuthKind
 	for name, tc := range map[string]struct {
 		reason string
 		auth   registry.Auth
@@ -152,32 +153,33 @@ func TestAccept(t *testing.T) {
 		says   string
 	}{
 		"nothing, for none":     {reason: "there is nothing to ignore", auth: registry.Auth{}},
-		"nothing, for both":     {reason: "a registry may be open", auth: registry.Auth{}, kinds: kinds{registry.AuthToken, registry.AuthPassword}},
-		"token":                 {reason: "it is taken", auth: token, kinds: kinds{registry.AuthToken}},
-		"password":              {reason: "it is taken", auth: password, kinds: kinds{registry.AuthPassword}},
-		"token, for either":     {reason: "it is taken", auth: token, kinds: kinds{registry.AuthPassword, registry.AuthToken}},
+		"nothing, for both":     {reason: "a registry may be open", auth: registry.Auth{}, kinds: kinds{driverkit.Token, driverkit.Password}},
+		"token":                 {reason: "it is taken", auth: token, kinds: kinds{driverkit.Token}},
+		"password":              {reason: "it is taken", auth: password, kinds: kinds{driverkit.Password}},
+		"token, for either":     {reason: "it is taken", auth: token, kinds: kinds{driverkit.Password, driverkit.Token}},
 		"token, for none":       {reason: "it would be ignored", auth: token, field: "auth.tokenFile", says: "remove it"},
-		"token, for a password": {reason: "it would be ignored", auth: token, kinds: kinds{registry.AuthPassword}, field: "auth.tokenFile", says: "remove it"},
-		"password, for a token": {reason: "it would be ignored", auth: password, kinds: kinds{registry.AuthToken}, field: "auth.username", says: "remove it"},
+		"token, for a password": {reason: "it would be ignored", auth: token, kinds: kinds{driverkit.Password}, field: "auth.tokenFile", says: "remove it"},
+		"password, for a token": {reason: "it would be ignored", auth: password, kinds: kinds{driverkit.Token}, field: "auth.username", says: "remove it"},
 		"password file, for none": {
 			reason: "it would be ignored", auth: registry.Auth{PasswordFile: "/password"}, field: "auth.passwordFile", says: "remove it",
 		},
 		"user without password": {
-			reason: "half a login is none", auth: registry.Auth{Username: "me"}, kinds: kinds{registry.AuthPassword},
+			reason: "half a login is none", auth: registry.Auth{Username: "me"}, kinds: kinds{driverkit.Password},
 			field: "auth.passwordFile", says: "is missing",
 		},
 		"password without user": {
-			reason: "half a login is none", auth: registry.Auth{PasswordFile: "/password"}, kinds: kinds{registry.AuthPassword},
+			reason: "half a login is none", auth: registry.Auth{PasswordFile: "/password"}, kinds: kinds{driverkit.Password},
 			field: "auth.username", says: "is missing",
 		},
 		"both, for either": {
-			reason: "which of them counts would be a guess", auth: both, kinds: kinds{registry.AuthToken, registry.AuthPassword},
+			reason: "which of them counts would be a guess", auth: both, kinds: kinds{driverkit.Token, driverkit.Password},
 			field: "auth.username", says: "remove one of the two",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			expectField(t, tc.auth.Accept(tc.kinds...), tc.field, tc.says, tc.reason)
+			_, err := driverkit.ReadCredentials(tc.auth, tc.kinds...)
+			expectField(t, err, tc.field, tc.says, tc.reason)
 		})
 	}
 }
@@ -204,18 +206,15 @@ func TestToken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			auth := registry.Auth{TokenFile: writeFile(t, "token", tc.content)}
-			got, err := auth.Token()
+			got, err := driverkit.ReadCredentials(auth, driverkit.Token)
 			if tc.says != "" {
 				expectField(t, err, "auth.tokenFile", tc.says, tc.reason)
-			} else if err != nil || got != tc.want {
-				t.Errorf("got %q, error %v; want %q\nreason: %s", got, err, tc.want, tc.reason)
+			} else if err != nil || got.Token != tc.want {
+				t.Errorf("got %v, error %v; want %q\nreason: %s", got, err, tc.want, tc.reason)
 			}
 		})
 	}
-	if got, err := (registry.Auth{}).Token(); got != "" || err != nil {
-		t.Errorf("with no file: got %q, error %v; want nothing", got, err)
-	}
-	_, err := registry.Auth{TokenFile: t.TempDir()}.Token()
+	_, err := driverkit.ReadCredentials(registry.Auth{TokenFile: t.TempDir()}, driverkit.Token)
 	expectField(t, err, "auth.tokenFile", "must be a file that the manager can read", "a Secret's folder was given")
 }
 
@@ -240,18 +239,15 @@ func TestPassword(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			auth := registry.Auth{Username: "me", PasswordFile: writeFile(t, "password", tc.content)}
-			got, err := auth.Password()
+			got, err := driverkit.ReadCredentials(auth, driverkit.Password)
 			if tc.says != "" {
 				expectField(t, err, "auth.passwordFile", tc.says, tc.reason)
-			} else if err != nil || got != tc.want {
-				t.Errorf("got %q, error %v; want %q\nreason: %s", got, err, tc.want, tc.reason)
+			} else if err != nil || got.Password != tc.want {
+				t.Errorf("got %v, error %v; want %q\nreason: %s", got, err, tc.want, tc.reason)
 			}
 		})
 	}
-	if got, err := (registry.Auth{}).Password(); got != "" || err != nil {
-		t.Errorf("with no file: got %q, error %v; want nothing", got, err)
-	}
-	_, err := registry.Auth{PasswordFile: "/does/not/exist"}.Password()
+	_, err := driverkit.ReadCredentials(registry.Auth{Username: "me", PasswordFile: "/does/not/exist"}, driverkit.Password)
 	expectField(t, err, "auth.passwordFile", "must be a file that the manager can read", "a Secret was not mounted")
 }
 
@@ -263,25 +259,8 @@ func TestFilesAreReadWhenAsked(t *testing.T) {
 		if err := os.WriteFile(path, []byte(want), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := auth.Token(); got != want || err != nil {
-			t.Errorf("got %q, %v; want %q, as the file has it now", got, err, want)
+		if got, err := driverkit.ReadCredentials(auth, driverkit.Token); got.Token != want || err != nil {
+			t.Errorf("got %v, %v; want %q, as the file has it now", got, err, want)
 		}
-	}
-}
-
-func TestFiles(t *testing.T) {
-	t.Parallel()
-	cfg := registry.Config{
-		TLS:  registry.TLS{CAFile: "/ca", CertFile: "/cert", KeyFile: "/key"},
-		Auth: registry.Auth{TokenFile: "/token", Username: "me", PasswordFile: "/password"},
-	}
-	if got, want := cfg.Files(), []string{"/ca", "/cert", "/key", "/token", "/password"}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want every file there is: one that is left out is never read again: %v", got, want)
-	}
-	if got := (registry.Config{Endpoint: "/not/a/file"}).Files(); len(got) != 0 {
-		t.Errorf("got %v, want none", got)
-	}
-	if (registry.TLS{}).Given() || !(registry.TLS{KeyFile: "/key"}).Given() {
-		t.Error("Given: want none for no file, and any for one")
 	}
 }

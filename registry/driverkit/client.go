@@ -1,0 +1,276 @@
+package driverkit
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"math"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+const (
+	// connectTimeout bounds the time until a connection is there, TLS included.
+	connectTimeout = 10 * time.Second
+	// keepAlive is how often a silent connection is asked whether it is still there.
+	keepAlive = 15 * time.Second
+	// idleTimeout is shorter than what most servers grant, so that they rarely close a connection first.
+	idleTimeout = 30 * time.Second
+	// maxHeaderBytes bounds the head of an answer.
+	maxHeaderBytes = 64 << 10
+)
+
+// HTTPOptions are what a driver adds to the configuration.
+type HTTPOptions struct {
+	// Name is what errors call the registry: Consul, say.
+	Name string
+	// ServerName is the name that the servers' certificates must be good for. Default: the host of each URL.
+	ServerName string
+	// Path is that of a server whose URL has none. Default: /.
+	Path string
+	// Mask hides the credentials.
+	Mask Mask
+	// NameServers has errors call each server by its URL, not by Name, where it matters which one of several answered.
+	NameServers bool
+	// Transport takes the place of the network in a test.
+	Transport http.RoundTripper
+}
+
+// HTTPClient makes requests to the servers of one registry. It follows no redirect, since credentials must not be carried
+// elsewhere. It is safe for concurrent use.
+type HTTPClient struct {
+	options HTTPOptions
+	log     *slog.Logger
+	client  *http.Client
+	servers []*url.URL
+	current atomic.Uint32 // the number of the server that calls begin at
+}
+
+// NewHTTPClient makes a client of the URLs in cfg.Endpoint and the files in cfg.TLS, which it reads now. It needs no server
+// to be reachable. An error names the field that is wrong.
+//
+// No number bounds its connections: the manager bounds the calls, and one that waited for a connection would lose its time
+// unsent. As many stay open as were in use a moment ago. One of several servers may take its share of cfg.Timeout to
+// connect, so that a call has time left for the others. It speaks HTTP/1.1: with HTTP/2 a server's refusal of our
+// certificate is lost.
+func NewHTTPClient(cfg registry.Config, options HTTPOptions) (*HTTPClient, error) {
+	servers, err := URLs(cfg)
+	if err != nil {
+		return nil, err
+	}
+	for i, u := range servers {
+		if u.Path == "" {
+			servers[i] = u.JoinPath(options.Path)
+		}
+	}
+	config, err := ClientTLS(cfg.TLS)
+	if err != nil {
+		return nil, err
+	}
+	config.ServerName = options.ServerName
+	connect := connectTimeout
+	if cfg.Timeout > 0 && len(servers) > 1 {
+		connect = min(connect, cfg.Timeout/time.Duration(len(servers)))
+	}
+	if options.Transport == nil {
+		options.Transport = newTransport(config, connect)
+	}
+	return &HTTPClient{
+		options: options, servers: servers, log: Logger(cfg),
+		client: &http.Client{
+			Transport:     options.Transport,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}, nil
+}
+
+func newTransport(config *tls.Config, connect time.Duration) *http.Transport {
+	return &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            (&net.Dialer{Timeout: connect, KeepAlive: keepAlive}).DialContext,
+		TLSClientConfig:        config,
+		TLSHandshakeTimeout:    connect,
+		MaxIdleConnsPerHost:    math.MaxInt, // the default keeps two
+		IdleConnTimeout:        idleTimeout,
+		MaxResponseHeaderBytes: maxHeaderBytes,
+	}
+}
+
+// Close lets go of idle connections. Calls under way are not disturbed.
+func (c *HTTPClient) Close() { c.client.CloseIdleConnections() }
+
+// Servers is how many there are.
+func (c *HTTPClient) Servers() int { return len(c.servers) }
+
+// Server is one of a client's servers, for one call.
+type Server struct {
+	// Number counts from 0 in the order of the endpoint, and Left is how many of the servers the call has not been to, this
+	// one included.
+	Number, Left int
+	url          *url.URL
+}
+
+// Request is what is sent to a server.
+type Request struct {
+	Method string
+	// Path stands behind that of the server's URL, with what is not to be taken for a slash escaped.
+	Path   string
+	Query  url.Values
+	Header http.Header
+	Body   []byte
+	// Limit is how many bytes of an acknowledgement are read; one that has more is an error. Zero: the status suffices.
+	Limit int64
+	// Secrets are those of this request alone, such as the token of a session. The options' Mask hides the others.
+	Secrets []string
+}
+
+// Do makes one request to the current server, which the client leaves for the next one where it does not answer, or answers
+// 5xx or 429: later calls go there. This call is not made again. For the answer and the error see [HTTPClient.Send].
+func (c *HTTPClient) Do(ctx context.Context, r Request) (*Answer, error) {
+	number := c.current.Load()
+	answer, err := c.Send(ctx, Server{Number: int(number), Left: 1, url: c.servers[number]}, r)
+	switch {
+	case err != nil && !errors.Is(ctx.Err(), context.Canceled): // a caller who has gone says nothing of the server
+		c.leave(number, err)
+	case err == nil && (answer.Status >= http.StatusInternalServerError || answer.Status == http.StatusTooManyRequests):
+		c.leave(number, answer.Refusal(""))
+	}
+	return answer, err
+}
+
+// Try makes a call, all of its requests at one server: the one that took the last call, or where its error is marked by
+// [Away] the next one, until one takes it. None is asked twice. After a time-out or a 504 the call may still be under way, so
+// it is not made elsewhere, but the next call begins there. Where all servers are away the error tells of each, and is
+// terminal only if all are.
+func (c *HTTPClient) Try(ctx context.Context, call func(Server) error) error {
+	count := uint32(len(c.servers)) //nolint:gosec // as many as a person wrote
+	first := c.current.Load()
+	var failures []error
+	for i := range count {
+		number := (first + i) % count
+		err := call(Server{Number: int(number), Left: int(count - i), url: c.servers[number]})
+		away := isAway(err) && !errors.Is(ctx.Err(), context.Canceled)
+		if away || errors.Is(err, context.DeadlineExceeded) || HasStatus(err, http.StatusGatewayTimeout) {
+			c.leave(number, err)
+		}
+		if !away {
+			return err
+		}
+		if failures = append(failures, err); ctx.Err() != nil {
+			break
+		}
+	}
+	return allOf(failures)
+}
+
+// leave has later calls begin at the next server, unless another call has seen to that already.
+func (c *HTTPClient) leave(number uint32, why error) {
+	next := (number + 1) % uint32(len(c.servers)) //nolint:gosec // as many as a person wrote
+	if next != number && c.current.CompareAndSwap(number, next) {
+		c.log.Info("registry server failed, using the next one",
+			"server", c.servers[number].Redacted(), "next", c.servers[next].Redacted(), "error", why)
+	}
+}
+
+// Send makes one request to a server. The error is nil where there is an answer, whatever its status. Else it is marked by
+// [Away], has the class of [TLSError] where a certificate is not good, and holds no secret; or it is that of the context.
+func (c *HTTPClient) Send(ctx context.Context, to Server, r Request) (*Answer, error) {
+	mask := c.options.Mask.With("[secret]", r.Secrets...)
+	req, err := c.prepare(ctx, to, r)
+	if err != nil {
+		return nil, fmt.Errorf("making the request: %w", err)
+	}
+	resp, err := c.client.Do(req)
+	if err != nil {
+		return nil, silence(ctx, to, mask, err)
+	}
+	defer resp.Body.Close()
+	a := &Answer{Status: resp.StatusCode, Header: resp.Header, by: c.options.Name, what: c.options.Name, mask: mask}
+	if c.options.NameServers {
+		a.by = to.String()
+	}
+	switch {
+	case !a.OK():
+		a.Body, _ = io.ReadAll(io.LimitReader(resp.Body, maxWords)) // what could be read is better than nothing
+	case r.Limit > 0:
+		if a.Body, err = ReadBody(resp.Body, r.Limit); err != nil {
+			return nil, ContextError(ctx, err)
+		}
+	}
+	_, _ = io.CopyN(io.Discard, resp.Body, maxIgnored) // a body that is not at its end costs the connection
+	return a, nil
+}
+
+func (c *HTTPClient) prepare(ctx context.Context, to Server, r Request) (*http.Request, error) {
+	u := to.url.JoinPath(r.Path)
+	u.RawQuery = r.Query.Encode()
+	req, err := http.NewRequestWithContext(ctx, r.Method, u.String(), bytes.NewReader(r.Body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", "rollcall")
+	if r.Body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	maps.Copy(req.Header, r.Header)
+	return req, nil
+}
+
+// silence is the error of a request that got no answer.
+func silence(ctx context.Context, to Server, mask Mask, err error) error {
+	if sent, is := errors.AsType[*url.Error](err); is {
+		err = sent.Err // its URL may be long
+	}
+	err = mask.Error(fmt.Errorf("no answer from %s: %w", to, TLSError(err)))
+	if ctx.Err() != nil {
+		return ContextError(ctx, err)
+	}
+	return Away(err)
+}
+
+// String is the server's URL.
+func (s Server) String() string { return strings.TrimRight(s.url.String(), "/") }
+
+// Away marks the error of a server that has not taken a call and will not, where another one may; see [HTTPClient.Try].
+// Away(nil) is nil.
+func Away(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &awayError{err: err}
+}
+
+func isAway(err error) bool {
+	_, is := errors.AsType[*awayError](err)
+	return is
+}
+
+type awayError struct{ err error }
+
+func (e *awayError) Error() string { return e.err.Error() }
+func (e *awayError) Unwrap() error { return e.err }
+
+// allOf tells of all failures in one line. It passes if one of them does.
+func allOf(failures []error) error {
+	var texts []string
+	class := failures[0]
+	for _, err := range failures {
+		texts = append(texts, err.Error())
+		if registry.IsTerminal(class) {
+			class = err
+		}
+	}
+	return &retold{text: strings.Join(texts, "; "), err: class}
+}

@@ -1,0 +1,613 @@
+package driverkit_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/pki"
+)
+
+// bound is generous: what is waited for comes at once.
+const bound = 30 * time.Second
+
+func serve(t *testing.T, handler http.HandlerFunc) string {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// answering is a server that gives one answer to everything.
+func answering(t *testing.T, status int, header map[string]string, body string) string {
+	t.Helper()
+	return serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		for name, value := range header {
+			w.Header().Set(name, value)
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	})
+}
+
+func newClient(t *testing.T, cfg registry.Config, options driverkit.HTTPOptions) *driverkit.HTTPClient {
+	t.Helper()
+	if options.Name == "" {
+		options.Name = "the registry"
+	}
+	c, err := driverkit.NewHTTPClient(cfg, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// within makes a request, and an error of an answer that acknowledges nothing, as drivers do.
+func within(ctx context.Context, c *driverkit.HTTPClient, r driverkit.Request) (*driverkit.Answer, error) {
+	if r.Method == "" {
+		r.Method = http.MethodPost
+	}
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	a, err := c.Do(ctx, r)
+	if err == nil && !a.OK() {
+		err = a.Refusal(string(a.Body)).Classified()
+	}
+	return a, driverkit.ContextError(ctx, err)
+}
+
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	type class struct {
+		terminal bool
+		after    time.Duration
+		said     bool
+	}
+	terminal, retryable := class{terminal: true}, class{}
+	for name, tc := range map[string]struct {
+		reason string
+		status int
+		header map[string]string
+		body   string
+		class  class
+		text   string // "": an acknowledgement
+	}{
+		"acknowledged":       {reason: "the plain case", status: 200},
+		"without content":    {reason: "2xx is 2xx", status: 204},
+		"a body of no use":   {reason: "the status suffices", status: 200, body: strings.Repeat("x", 100_000)},
+		"refused":            {reason: "it stays so", status: 422, class: terminal, text: "the registry answered 422 Unprocessable Entity"},
+		"words":              {reason: "they say what is wrong", status: 400, body: "a\r\nb\x1b[31m\tc", class: terminal, text: "the registry answered 400 Bad Request: a b [31m c"},
+		"words in Latin-1":   {reason: "an event is UTF-8", status: 400, body: "\xff\xfe!", class: terminal, text: "the registry answered 400 Bad Request: ?!"},
+		"a page":             {reason: "an event is short", status: 502, body: strings.Repeat("x", 2<<20), class: retryable, text: "the registry answered 502 Bad Gateway: " + strings.Repeat("x", 300) + "…"},
+		"an unknown status":  {reason: "it has no name", status: 599, class: retryable, text: "the registry answered 599"},
+		"too many, seconds":  {reason: "the usual form", status: 429, header: map[string]string{"Retry-After": "7"}, class: class{after: 7 * time.Second, said: true}, text: "the registry answered 429 Too Many Requests"},
+		"down, in a year":    {reason: "a slip of the pen must not strand a pod", status: 503, header: map[string]string{"Retry-After": "31536000"}, class: class{after: time.Hour, said: true}, text: "the registry answered 503 Service Unavailable"},
+		"down, in the past":  {reason: "clocks differ", status: 503, header: map[string]string{"Retry-After": "Mon, 02 Jan 2006 15:04:05 GMT"}, class: retryable, text: "the registry answered 503 Service Unavailable"},
+		"terminal, in 7 s":   {reason: "trying again is of no use, whenever", status: 403, header: map[string]string{"Retry-After": "7"}, class: terminal, text: "the registry answered 403 Forbidden"},
+		"moved":              {reason: "a redirect is not followed", status: 302, header: map[string]string{"Location": "http://elsewhere.invalid/"}, class: terminal, text: "the registry answered 302 Found, and redirects are not followed: set endpoint to where the registry is (Location: http://elsewhere.invalid/)"},
+		"moved, by a method": {reason: "nor one that keeps the method", status: 307, header: map[string]string{"Location": "/x"}, class: terminal, text: "the registry answered 307 Temporary Redirect, and redirects are not followed: set endpoint to where the registry is (Location: /x)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newClient(t, registry.Config{Endpoint: answering(t, tc.status, tc.header, tc.body)}, driverkit.HTTPOptions{})
+			_, err := within(t.Context(), c, driverkit.Request{})
+			after, said := registry.RetryAfterOf(err)
+			got := class{terminal: registry.IsTerminal(err), after: after, said: said}
+			if (err != nil) != (tc.text != "") || err != nil && err.Error() != tc.text || got != tc.class {
+				t.Errorf("got error %.500v of class %+v\nwant %q, %+v\nreason: %s", err, got, tc.text, tc.class, tc.reason)
+			}
+			if driverkit.HasStatus(err, tc.status) != (err != nil) {
+				t.Errorf("HasStatus of %v is %t", err, err == nil)
+			}
+		})
+	}
+}
+
+func TestEveryStatusHasAClass(t *testing.T) {
+	t.Parallel()
+	passes := []int{408, 409, 425, 429}
+	for status := 100; status <= 999; status++ {
+		want := status >= 300 && status <= 499 && !slices.Contains(passes, status)
+		if got := driverkit.IsFinal(status); got != want {
+			t.Errorf("IsFinal(%d) is %t, want %t", status, got, want)
+		}
+		a := &driverkit.Answer{Status: status}
+		if err := a.Refusal("").Classified(); registry.IsTerminal(err) != want || !strings.Contains(err.Error(), strconv.Itoa(status)) {
+			t.Errorf("the error of %d is terminal: %t, want %t: %v", status, !want, want, err)
+		}
+	}
+}
+
+func TestBodies(t *testing.T) {
+	t.Parallel()
+	stalls := func(status int) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(status)
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}
+	}
+	endless := func(w http.ResponseWriter, _ *http.Request) {
+		blank := bytes.Repeat([]byte(" "), 64<<10)
+		for {
+			if _, err := w.Write(blank); err != nil {
+				return
+			}
+		}
+	}
+	short := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		_, _ = io.WriteString(w, "[]")
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		server http.HandlerFunc
+		limit  int64
+		says   string // "": no error
+	}{
+		"within the limit":  {"the plain case", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "1234") }, 4, ""},
+		"over it":           {"a part is not the whole", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "12345") }, 4, "more than 4 bytes"},
+		"without end":       {"memory ends before it", endless, 1 << 20, "more than"},
+		"cut short":         {"a part is not the whole", short, 1 << 20, "unexpected EOF"},
+		"stalled":           {"the call has a deadline", stalls(200), 1, "deadline"},
+		"a stalled refusal": {"half of an answer is no verdict", stalls(403), 0, "deadline"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := t.Context()
+			if tc.says == "deadline" {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, 100*time.Millisecond)
+				defer cancel()
+			}
+			c := newClient(t, registry.Config{Endpoint: serve(t, tc.server)}, driverkit.HTTPOptions{})
+			_, err := within(ctx, c, driverkit.Request{Limit: tc.limit})
+			if (err != nil) != (tc.says != "") || err != nil && !strings.Contains(err.Error(), tc.says) || registry.IsTerminal(err) {
+				t.Errorf("got error %v, want a retryable one with %q\nreason: %s", err, tc.says, tc.reason)
+			}
+			if tc.says == "deadline" && !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got error %v, want the deadline's", err)
+			}
+		})
+	}
+}
+
+// TestSecretsAreNeverShown has a server that echoes what it was sent: in its words, in a location, in what is no HTTP.
+func TestSecretsAreNeverShown(t *testing.T) {
+	t.Parallel()
+	const token, password, session = "s3cret-t0ken", "s3cret: päss&w0rd", "s3cret-sess1on"
+	basic := base64.StdEncoding.EncodeToString([]byte("me:" + password))
+	all := []string{token, password, session, basic, url.QueryEscape(password)}
+	echo := strings.Join(all, " ")
+	credentials := driverkit.Credentials{Token: token, Username: "me", Password: password}
+	for name, endpoint := range map[string]string{
+		"words":    answering(t, 403, nil, echo),
+		"location": answering(t, 302, map[string]string{"Location": "/login?from=" + echo}, ""),
+		"no HTTP":  "http://" + shouting(t, token+" "+basic+" "+session+"\r\n\r\n"),
+	} {
+		c := newClient(t, registry.Config{Endpoint: endpoint}, driverkit.HTTPOptions{Mask: credentials.Mask()})
+		_, err := within(t.Context(), c, driverkit.Request{Secrets: []string{session}})
+		if err == nil || !strings.Contains(err.Error(), "[password]") {
+			t.Errorf("%s: got error %v, want one with [password] in it", name, err)
+			continue
+		}
+		for _, secret := range all {
+			if strings.Contains(err.Error(), secret) {
+				t.Errorf("%s: the error shows %q: %v", name, secret, err)
+			}
+		}
+	}
+}
+
+// shouting is the address of a server that says one thing to everybody.
+func shouting(t *testing.T, text string) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 1<<10))
+			_, _ = io.WriteString(conn, text)
+			_ = conn.Close()
+		}
+	}()
+	return listener.Addr().String()
+}
+
+func TestAuthorization(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		given  driverkit.Credentials
+		want   string
+		field  string
+	}{
+		"nothing":     {reason: "a registry may be open"},
+		"token":       {reason: "RFC 6750", given: driverkit.Credentials{Token: "t"}, want: "Bearer t"},
+		"password":    {reason: "RFC 7617", given: driverkit.Credentials{Username: "me", Password: "p:w"}, want: "Basic bWU6cDp3"},
+		"colon":       {reason: "the password would begin there", given: driverkit.Credentials{Username: "m:e", Password: "p"}, field: "auth.username"},
+		"line's end":  {reason: "it would be another header", given: driverkit.Credentials{Username: "m\ne", Password: "p"}, field: "auth.username"},
+		"delete sign": {reason: "RFC 7617 allows none", given: driverkit.Credentials{Username: "m\x7fe", Password: "p"}, field: "auth.username"},
+	} {
+		got, err := tc.given.Authorization()
+		if expectField(t, err, tc.field, "", name+": "+tc.reason); got != tc.want {
+			t.Errorf("%s: got %q, want %q\nreason: %s", name, got, tc.want, tc.reason)
+		}
+	}
+}
+
+// TestDoLeavesAServerThatFails makes one call after the other, each at the server that is in use then.
+func TestDoLeavesAServerThatFails(t *testing.T) {
+	t.Parallel()
+	var status [3]atomic.Int64
+	var reached []int
+	var endpoints []string
+	for i := range status {
+		endpoints = append(endpoints, serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			reached = append(reached, i) // the calls are made one after the other
+			w.WriteHeader(int(status[i].Load()))
+		}))
+		status[i].Store(http.StatusOK)
+	}
+	var logged bytes.Buffer
+	c := newClient(t, registry.Config{
+		Endpoint: strings.Join([]string{
+			endpoints[0], "http://" + registrytest.UnusedAddress(t), "http://" + registrytest.SilentAddress(t), endpoints[1], endpoints[2],
+		}, ","),
+		Logger: slog.New(slog.NewTextHandler(&logged, nil)),
+	}, driverkit.HTTPOptions{})
+	const gone, short = "gone", "short"
+	for _, step := range []struct {
+		reason string
+		caller string
+		status map[int]int // set before the call
+		ok     bool
+		asked  []int
+	}{
+		{reason: "the first one works", ok: true, asked: []int{0}},
+		{reason: "and is used on", ok: true, asked: []int{0}},
+		{reason: "a refusal says nothing of the server", status: map[int]int{0: 422}, asked: []int{0}},
+		{reason: "a call that a busy server refuses is not made again", status: map[int]int{0: 429}, asked: []int{0}},
+		{reason: "the second does not listen"},
+		{reason: "the third does not answer", caller: short},
+		{reason: "the fourth works", ok: true, asked: []int{1}},
+		{reason: "a caller that has gone says nothing of the server", caller: gone},
+		{reason: "so it is used on", ok: true, asked: []int{1}},
+		{reason: "a gateway without a server", status: map[int]int{1: 502}, asked: []int{1}},
+		{reason: "the fifth fails, too", status: map[int]int{2: 500}, asked: []int{2}},
+		{reason: "and the first comes round again", status: map[int]int{0: 200}, ok: true, asked: []int{0}},
+	} {
+		for i, s := range step.status {
+			status[i].Store(int64(s))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		switch step.caller {
+		case gone:
+			cancel()
+		case short:
+			ctx, cancel = context.WithTimeout(ctx, 50*time.Millisecond)
+		}
+		reached = nil
+		if _, err := within(ctx, c, driverkit.Request{}); (err == nil) != step.ok || !slices.Equal(reached, step.asked) {
+			t.Errorf("got error %v at servers %v, want success: %t at %v\nreason: %s", err, reached, step.ok, step.asked, step.reason)
+		}
+		cancel()
+	}
+	if lines := strings.Count(logged.String(), "using the next one"); lines != 5 {
+		t.Errorf("logged %d times that another server is used, want 5:\n%s", lines, logged.String())
+	}
+}
+
+// TestTry has a first server that fails in one way, and a second one that is well.
+func TestTry(t *testing.T) {
+	t.Parallel()
+	const here, there = "first", "second"
+	for name, tc := range map[string]struct {
+		reason string
+		first  string // its address; else answer is what it says
+		answer int
+		fails  bool
+		next   string // where the next call begins
+	}{
+		"refuses connections": {reason: "nothing was sent", first: registrytest.UnusedAddress(t), next: there},
+		"does not resolve":    {reason: "nothing was sent", first: "registry.invalid", next: there},
+		"says nonsense":       {reason: "it is no HTTP server", first: shouting(t, "hello\r\n\r\n"), next: there},
+		"500":                 {reason: "it has failed, and said so", answer: 500, next: there},
+		"503":                 {reason: "it is starting, or over its limit", answer: 503, next: there},
+		"504":                 {reason: "the call may still be under way behind a proxy", answer: 504, fails: true, next: there},
+		"401":                 {reason: "another would say the same", answer: 401, fails: true, next: here},
+		"429":                 {reason: "all of them are for all; it is to wait", answer: 429, fails: true, next: here},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first := "http://" + tc.first
+			if tc.first == "" {
+				first = answering(t, tc.answer, nil, "")
+			}
+			second := answering(t, 200, nil, "")
+			c := newClient(t, registry.Config{Endpoint: first + "," + second, Timeout: bound}, driverkit.HTTPOptions{})
+			var asked []string
+			call := func(s driverkit.Server) error {
+				asked = append(asked, []string{here, there}[s.Number])
+				a, err := c.Send(t.Context(), s, driverkit.Request{Method: http.MethodPost})
+				if err != nil || a.OK() {
+					return err
+				}
+				return a.Refusal("").Classified()
+			}
+			if err := c.Try(t.Context(), call); (err != nil) != tc.fails {
+				t.Errorf("got error %v, want one: %t\nreason: %s", err, tc.fails, tc.reason)
+			}
+			want := []string{here, there}
+			if tc.fails {
+				want = want[:1]
+			}
+			if !slices.Equal(asked, want) {
+				t.Errorf("asked %v, want %v\nreason: %s", asked, want, tc.reason)
+			}
+			asked = nil
+			if _ = c.Try(t.Context(), call); asked[0] != tc.next {
+				t.Errorf("the next call begins at the %s, want the %s\nreason: %s", asked[0], tc.next, tc.reason)
+			}
+		})
+	}
+}
+
+func TestTryTellsOfAllServers(t *testing.T) {
+	t.Parallel()
+	untrusted := httptest.NewUnstartedServer(http.NotFoundHandler())
+	untrusted.Config.ErrorLog = log.New(io.Discard, "", 0) // of clients that leave
+	untrusted.StartTLS()
+	t.Cleanup(untrusted.Close)
+	away := "https://" + registrytest.UnusedAddress(t)
+	for name, tc := range map[string]struct {
+		endpoint string
+		terminal bool
+	}{
+		"one":               {untrusted.URL, true},
+		"two":               {untrusted.URL + "," + untrusted.URL + "/other", true},
+		"one and one away":  {untrusted.URL + "," + away, false},
+		"one away, and one": {away + "," + untrusted.URL, false},
+	} {
+		c := newClient(t, registry.Config{Endpoint: tc.endpoint}, driverkit.HTTPOptions{})
+		err := c.Try(t.Context(), func(s driverkit.Server) error {
+			_, err := c.Send(t.Context(), s, driverkit.Request{Method: http.MethodGet})
+			return err
+		})
+		field, _ := registry.FieldOf(err)
+		if err == nil || registry.IsTerminal(err) != tc.terminal || (field == "tls.caFile") != tc.terminal || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: got error %v, want one line that is terminal: %t", name, err, tc.terminal)
+		}
+		for server := range strings.SplitSeq(tc.endpoint, ",") {
+			if !strings.Contains(err.Error(), "no answer from "+server+": ") {
+				t.Errorf("%s: the error does not tell of %s: %v", name, server, err)
+			}
+		}
+	}
+}
+
+// TestTryKeepsATimeOut has a server that is silent: the call may still be made there, so it is made nowhere else.
+func TestTryKeepsATimeOut(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]struct {
+		with func(context.Context) (context.Context, context.CancelFunc)
+		next int
+	}{
+		"time-out": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, 50*time.Millisecond)
+		}, 1},
+		"cancelled": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(50*time.Millisecond, cancel)
+			return ctx, cancel
+		}, 0},
+	} {
+		c := newClient(t, registry.Config{
+			Endpoint: "http://" + registrytest.SilentAddress(t) + "," + answering(t, 200, nil, ""),
+		}, driverkit.HTTPOptions{})
+		ctx, cancel := end.with(t.Context())
+		var asked []int
+		err := c.Try(ctx, func(s driverkit.Server) error {
+			asked = append(asked, s.Number)
+			_, err := c.Send(ctx, s, driverkit.Request{Method: http.MethodPost})
+			return err
+		})
+		cancel()
+		if !errors.Is(err, ctx.Err()) || !slices.Equal(asked, []int{0}) {
+			t.Errorf("%s: got error %v at %v, want the context's, and nothing sent elsewhere", name, err, asked)
+		}
+		_ = c.Try(t.Context(), func(s driverkit.Server) error {
+			if s.Number != end.next {
+				t.Errorf("%s: the next call begins at server %d, want %d", name, s.Number, end.next)
+			}
+			return nil
+		})
+	}
+}
+
+func TestCertificates(t *testing.T) {
+	t.Parallel()
+	clientPair, authority := newPair(t)
+	strangerPair, stranger := newPair(t)
+	serverPair, err := authority.Issue("server", pkix.Name{CommonName: "server"}, "localhost", "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := func(pair pki.KeyPair) registry.TLS {
+		return registry.TLS{CAFile: authority.CertFile, CertFile: pair.CertFile, KeyFile: pair.KeyFile}
+	}
+	for name, tc := range map[string]struct {
+		reason     string
+		tls        registry.TLS
+		serverName string
+		oldest     uint16
+		field      string // of the terminal error; "": success
+	}{
+		"right":            {reason: "the plain case", tls: with(clientPair)},
+		"TLS 1.2":          {reason: "older servers have it", tls: with(clientPair), oldest: tls.VersionTLS12},
+		"right name":       {reason: "the certificate has it", tls: with(clientPair), serverName: "localhost"},
+		"another name":     {reason: "another server may answer there", tls: with(clientPair), serverName: "other", field: "endpoint"},
+		"no certificate":   {reason: "the server asks for one", tls: registry.TLS{CAFile: authority.CertFile}, field: "tls.certFile"},
+		"of a stranger":    {reason: "the server does not know the authority", tls: with(strangerPair), field: "tls.certFile"},
+		"untrusted server": {reason: "another server may answer there", tls: registry.TLS{CAFile: stranger.CertFile}, field: "tls.caFile"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config, err := authority.TLSConfig(serverPair)
+			if err != nil {
+				t.Fatal(err)
+			}
+			config.ClientAuth, config.ClientCAs, config.MaxVersion = tls.RequireAndVerifyClientCert, config.RootCAs, tc.oldest
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+			server.TLS, server.EnableHTTP2 = config, true
+			server.Config.ErrorLog = log.New(io.Discard, "", 0) // it reports every handshake that fails
+			server.StartTLS()
+			t.Cleanup(server.Close)
+			c := newClient(t, registry.Config{Endpoint: server.URL, TLS: tc.tls}, driverkit.HTTPOptions{ServerName: tc.serverName})
+			// With TLS 1.3 a server refuses a certificate when the request is on its way, and what it says of it can be lost.
+			for deadline := time.Now().Add(bound); ; {
+				_, err = within(t.Context(), c, driverkit.Request{})
+				if err == nil || registry.IsTerminal(err) || time.Now().After(deadline) {
+					break
+				}
+			}
+			field, _ := registry.FieldOf(err)
+			if (err == nil) != (tc.field == "") || err != nil && !registry.IsTerminal(err) || field != tc.field {
+				t.Errorf("got error %v of field %q, want a terminal one of %q\nreason: %s", err, field, tc.field, tc.reason)
+			}
+		})
+	}
+}
+
+// TestConnectionsAreUsedAgain has 64 workers make calls at once, as the controller does.
+func TestConnectionsAreUsedAgain(t *testing.T) {
+	t.Parallel()
+	const workers, callsEach = 64, 10
+	for name, answer := range map[string]struct {
+		reason string
+		status int
+		body   string
+	}{
+		"with no body":    {"the usual acknowledgement", 204, ""},
+		"with a body":     {"what is not read of it would cost the connection", 200, strings.Repeat("x", 20_000)},
+		"with an error":   {"a registry in trouble has no use for new connections", 503, "busy"},
+		"with a 503 page": {"a registry in trouble has no use for new connections", 503, strings.Repeat("x", 20_000)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var opened atomic.Int64
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(answer.status)
+				_, _ = io.WriteString(w, answer.body)
+			}))
+			server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+				if state == http.StateNew {
+					opened.Add(1)
+				}
+			}
+			server.Start()
+			t.Cleanup(server.Close)
+			c := newClient(t, registry.Config{Endpoint: server.URL}, driverkit.HTTPOptions{})
+			var all sync.WaitGroup
+			for worker := range workers {
+				all.Go(func() {
+					for range callsEach {
+						if _, err := within(t.Context(), c, driverkit.Request{}); (err == nil) != (answer.status <= 299) {
+							t.Errorf("worker %d: got error %v of status %d", worker, err, answer.status)
+						}
+					}
+				})
+			}
+			all.Wait()
+			// On a busy machine the transport gives one up now and then: its own writer was not heard of in time.
+			if n := opened.Load(); n > 2*workers {
+				t.Errorf("%d calls of %d workers opened %d connections, want about %d\nreason: %s",
+					workers*callsEach, workers, n, workers, answer.reason)
+			}
+		})
+	}
+}
+
+func TestCheckInstance(t *testing.T) {
+	t.Parallel()
+	for says, spoil := range map[string]func(*registry.Instance){
+		"":              func(*registry.Instance) {},
+		"no service":    func(in *registry.Instance) { in.Service = "" },
+		"no address":    func(in *registry.Instance) { in.Address = "" },
+		"no cluster":    func(in *registry.Instance) { in.Cluster = "" },
+		"no namespace":  func(in *registry.Instance) { in.Namespace = "" },
+		"no pod":        func(in *registry.Instance) { in.Pod = "" },
+		"no uid":        func(in *registry.Instance) { in.UID = "" },
+		"port 0":        func(in *registry.Instance) { in.Port = 0 },
+		"port 65536":    func(in *registry.Instance) { in.Port = 65536 },
+		`"pod.local"`:   func(in *registry.Instance) { in.Address = "pod.local" },
+		`"::"`:          func(in *registry.Instance) { in.Address = "::" },
+		`"fe80::1%lo0"`: func(in *registry.Instance) { in.Address = "fe80::1%lo0" },
+	} {
+		in := registry.Instance{Service: "web", Address: "fd00::1", Port: 80, Cluster: "a", Namespace: "b", Pod: "c", UID: "d"}
+		spoil(&in)
+		err := driverkit.CheckInstance(in)
+		if (err != nil) != (says != "") || registry.IsTerminal(err) != (says != "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("got error %v, want a terminal one with %q", err, says)
+		}
+	}
+}
+
+func TestErrorsSayWhatWasBeingDone(t *testing.T) {
+	t.Parallel()
+	in := registry.Instance{Service: "web", Address: "10.0.0.1", Port: 80}
+	refused := registry.Terminal(errors.New("refused"))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	list := func(context.Context, string) ([]registry.Entry, error) { return nil, refused }
+	_, listed := driverkit.List(t.Context(), "prod", list)
+	_, unnamed := driverkit.List(t.Context(), "", list)
+	for want, err := range map[string]error{
+		"registering web at 10.0.0.1:80: refused":   driverkit.ChangeError(t.Context(), registry.Change{Instance: in, State: registry.InService}, refused),
+		"failing over web at 10.0.0.1:80: refused":  driverkit.ChangeError(t.Context(), registry.Change{Instance: in, State: registry.OutOfService}, refused),
+		"deregistering web at 10.0.0.1:80: refused": driverkit.ChangeError(t.Context(), registry.Change{Instance: in, State: registry.Absent}, refused),
+		"renewing web at 10.0.0.1:80: refused":      driverkit.CallError(t.Context(), "renewing", in, refused),
+		`listing cluster "prod": refused`:           listed,
+		"listing a cluster: it has no name":         unnamed,
+	} {
+		if err == nil || err.Error() != want || !registry.IsTerminal(err) {
+			t.Errorf("got error %v, want a terminal one: %s", err, want)
+		}
+	}
+	late := driverkit.CallError(ended, "renewing", in, refused)
+	if want := "renewing web at 10.0.0.1:80: context canceled: refused"; fmt.Sprint(late) != want || registry.IsTerminal(late) {
+		t.Errorf("got error %v, want %s, and no class of its own", late, want)
+	}
+	if err := driverkit.CallError(ended, "renewing", in, nil); err != nil {
+		t.Errorf("got error %v of a call that was acknowledged", err)
+	}
+}

@@ -1,0 +1,197 @@
+package driverkit
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// ClientTLS reads the files and returns a client's configuration of its own: TLS 1.2 or newer. The error names the field
+// of the file that is wrong.
+func ClientTLS(files registry.TLS) (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if files.CAFile != "" {
+		roots, err := readAuthorities(files.CAFile)
+		if err != nil {
+			return nil, registry.FieldError("tls.caFile", err)
+		}
+		c.RootCAs = roots
+	}
+	switch {
+	case files.CertFile == "" && files.KeyFile == "":
+		return c, nil
+	case files.CertFile == "":
+		return nil, registry.FieldError("tls.certFile", errors.New("is missing: tls.keyFile needs the certificate it belongs to"))
+	case files.KeyFile == "":
+		return nil, registry.FieldError("tls.keyFile", errors.New("is missing: tls.certFile needs its key"))
+	}
+	pair, err := readPair(files.CertFile, files.KeyFile)
+	if err != nil {
+		return nil, err
+	}
+	c.Certificates = []tls.Certificate{pair}
+	return c, nil
+}
+
+func readAuthorities(path string) (*x509.CertPool, error) {
+	pem, err := readFile(path, "a PEM file")
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s holds no certificate in PEM form", path)
+	}
+	return roots, nil
+}
+
+// readPair says which of the two files is to blame where that can be told.
+func readPair(certFile, keyFile string) (tls.Certificate, error) {
+	cert, err := readFile(certFile, "a PEM file")
+	if err != nil {
+		return tls.Certificate{}, registry.FieldError("tls.certFile", err)
+	}
+	key, err := readFile(keyFile, "a PEM file")
+	if err != nil {
+		return tls.Certificate{}, registry.FieldError("tls.keyFile", err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return tls.Certificate{}, registry.FieldError("tls.certFile", fmt.Errorf("does not go with tls.keyFile: %w", err))
+	}
+	return pair, nil
+}
+
+// AuthKind is a way to say who one is.
+type AuthKind int
+
+const (
+	// Token is auth.tokenFile.
+	Token AuthKind = iota + 1
+	// Password is auth.username and auth.passwordFile.
+	Password
+)
+
+// Credentials are what the files of a configuration hold. Each is empty where nothing is configured.
+type Credentials struct {
+	Token, Username, Password string
+}
+
+// ReadCredentials reads the files. It returns an error for a field that a driver which knows only these kinds would
+// ignore, and for a user without a password or the other way round. White space around a token is ignored, and a line
+// break at the end of a password. The error names the field, and no error repeats what is in a file.
+func ReadCredentials(auth registry.Auth, kinds ...AuthKind) (Credentials, error) {
+	if err := accept(auth, kinds); err != nil {
+		return Credentials{}, err
+	}
+	token, err := readToken(auth.TokenFile)
+	if err != nil {
+		return Credentials{}, registry.FieldError("auth.tokenFile", err)
+	}
+	password, err := readPassword(auth.PasswordFile)
+	if err != nil {
+		return Credentials{}, registry.FieldError("auth.passwordFile", err)
+	}
+	return Credentials{Token: token, Username: auth.Username, Password: password}, nil
+}
+
+func accept(auth registry.Auth, kinds []AuthKind) error {
+	notTaken := errors.New("this driver does not take it: remove it")
+	password := slices.Contains(kinds, Password)
+	switch {
+	case auth.TokenFile != "" && !slices.Contains(kinds, Token):
+		return registry.FieldError("auth.tokenFile", notTaken)
+	case auth.Username != "" && !password:
+		return registry.FieldError("auth.username", notTaken)
+	case auth.PasswordFile != "" && !password:
+		return registry.FieldError("auth.passwordFile", notTaken)
+	case auth.Username != "" && auth.PasswordFile == "":
+		return registry.FieldError("auth.passwordFile",
+			errors.New("is missing: auth.username needs the file with its password"))
+	case auth.Username == "" && auth.PasswordFile != "":
+		return registry.FieldError("auth.username", errors.New("is missing: auth.passwordFile needs the user it belongs to"))
+	case auth.TokenFile != "" && auth.Username != "":
+		return registry.FieldError("auth.username", errors.New("there is auth.tokenFile too: remove one of the two"))
+	}
+	return nil
+}
+
+func readToken(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	raw, err := readFile(path, "a file")
+	if err != nil {
+		return "", err
+	}
+	token := string(bytes.TrimSpace(raw))
+	switch {
+	case token == "":
+		return "", fmt.Errorf("%s is empty", path)
+	case strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }):
+		return "", fmt.Errorf("%s must hold one token and nothing else: no white space within it, only ASCII", path)
+	}
+	return token, nil
+}
+
+func readPassword(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	raw, err := readFile(path, "a file")
+	if err != nil {
+		return "", err
+	}
+	password := strings.TrimRight(string(raw), "\r\n")
+	switch {
+	case password == "":
+		return "", fmt.Errorf("%s is empty", path)
+	case strings.ContainsAny(password, "\r\n\x00"):
+		return "", fmt.Errorf("%s must hold one line with the password and nothing else", path)
+	}
+	return password, nil
+}
+
+func readFile(path, what string) ([]byte, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("must be %s that the manager can read: %w", what, err)
+	}
+	return raw, nil
+}
+
+// Authorization returns the header of that name: a bearer token, or HTTP's basic authentication (RFC 7617), or "" without
+// credentials. The error is of a user name that the latter can't carry.
+func (c Credentials) Authorization() (string, error) {
+	switch {
+	case c.Token != "":
+		return "Bearer " + c.Token, nil
+	case c.Username == "":
+		return "", nil
+	case strings.ContainsFunc(c.Username, func(r rune) bool { return r == ':' || r < ' ' || r == '\x7f' }):
+		return "", registry.FieldError("auth.username", errors.New(
+			"must not hold a colon or a control character: HTTP could not tell where the password begins"))
+	}
+	return "Basic " + c.basic(), nil
+}
+
+func (c Credentials) basic() string {
+	return base64.StdEncoding.EncodeToString([]byte(c.Username + ":" + c.Password))
+}
+
+// Mask returns what hides the credentials in a text, in each form in which they are sent.
+func (c Credentials) Mask() Mask {
+	m := Mask{}.With("[token]", c.Token)
+	if c.Password == "" {
+		return m
+	}
+	return m.With("[password]", c.basic(), c.Password)
+}

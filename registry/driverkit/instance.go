@@ -1,0 +1,41 @@
+package driverkit
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// CheckInstance returns a terminal error where no registry could keep the instance: it has no service, cluster, namespace,
+// pod or UID, its address is no pod's IP, or its port is out of range. A driver calls it before it writes or looks anything
+// up: an instance without a UID could be taken for the owner of every entry without a mark.
+func CheckInstance(in registry.Instance) error {
+	for _, f := range []struct{ name, value string }{
+		{"service", in.Service}, {"address", in.Address}, {"cluster", in.Cluster},
+		{"namespace", in.Namespace}, {"pod", in.Pod}, {"uid", in.UID},
+	} {
+		if f.value == "" {
+			return registry.Terminal(fmt.Errorf("the instance has no %s", f.name))
+		}
+	}
+	if in.Port < 1 || in.Port > math.MaxUint16 {
+		return registry.Terminal(fmt.Errorf("the instance has port %d; a port is 1 to 65535", in.Port))
+	}
+	if ip, err := netip.ParseAddr(in.Address); err != nil || ip.Zone() != "" || ip.IsUnspecified() {
+		return registry.Terminal(fmt.Errorf("the instance has address %q, which is not a pod's IP", in.Address))
+	}
+	return nil
+}
+
+// Owns reports whether the entry with this metadata, as [registry.Instance.Meta] wrote it, is the instance's own.
+func Owns(in registry.Instance, meta map[string]string) bool {
+	return in.Owns(meta[registry.MetaUID], meta[registry.MetaRegistry])
+}
+
+// ForeignEntry returns what a list says of an entry that clients are given and no Rollcall has written.
+func ForeignEntry(service, address string, port int) registry.Entry {
+	at := registry.Instance{Service: service, Address: address, Port: port}
+	return registry.Entry{Instance: at, State: registry.Foreign}
+}

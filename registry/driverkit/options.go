@@ -1,0 +1,82 @@
+package driverkit
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// DecodeOptions decodes the driver's options into a struct, strictly: an option that the struct has no field for is an
+// error that names it. Nothing given leaves the struct as it is, so set defaults before the call.
+func DecodeOptions(cfg registry.Config, into any) error {
+	if len(bytes.TrimSpace(cfg.Options)) == 0 {
+		return nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(cfg.Options))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		return optionError(err, into)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return registry.FieldError("options", errors.New("must be one object"))
+	}
+	return nil
+}
+
+// optionError says in the user's words what the decoder says in Go's.
+func optionError(err error, into any) error {
+	if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is && wrong.Field != "" {
+		return registry.FieldError("options."+wrong.Field,
+			fmt.Errorf("must be of type %s, and is a JSON %s", wrong.Type, wrong.Value))
+	}
+	// Package json has no type for it.
+	if name, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {
+		return registry.FieldError("options",
+			fmt.Errorf("unknown field %s; known here: %s", name, cmp.Or(optionsOf(into), "none")))
+	}
+	return registry.FieldError("options", err)
+}
+
+// optionsOf lists the names of a struct's fields.
+func optionsOf(into any) string {
+	t := reflect.TypeOf(into)
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return ""
+	}
+	var names []string
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name = cmp.Or(name, f.Name); f.IsExported() && !f.Anonymous && name != "-" {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// OneOf returns an error of the field where its value is not one of those allowed, which it lists.
+func OneOf(field, value string, allowed ...string) error {
+	if slices.Contains(allowed, value) {
+		return nil
+	}
+	return registry.FieldError(field, fmt.Errorf("is %q; write one of %s", value, strings.Join(allowed, ", ")))
+}
+
+// Logger returns the configuration's, and for a test that has set none one that discards.
+func Logger(cfg registry.Config) *slog.Logger {
+	if cfg.Logger == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return cfg.Logger
+}

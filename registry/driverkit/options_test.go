@@ -1,0 +1,51 @@
+package driverkit_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
+)
+
+func TestDecodeOptions(t *testing.T) {
+	t.Parallel()
+	type options struct {
+		Datacenter string `json:"datacenter"`
+		ACL        bool   `json:"acl,omitempty"`
+	}
+	for name, tc := range map[string]struct {
+		reason  string
+		raw     string
+		want    string
+		wantErr string
+	}{
+		"given":       {reason: "what is given is set", raw: `{"datacenter":"dc1"}`, want: "dc1"},
+		"not given":   {reason: "the default stays", raw: ``, want: "default"},
+		"blank":       {reason: "the default stays", raw: " \n", want: "default"},
+		"null":        {reason: "an empty section of YAML is null; the default stays", raw: `null`, want: "default"},
+		"empty":       {reason: "the default stays", raw: `{}`, want: "default"},
+		"unknown":     {reason: "a misspelt option must not be ignored", raw: `{"datacentre":"dc1"}`, wantErr: `options: unknown field "datacentre"; known here: datacenter, acl`},
+		"wrong type":  {reason: "it names the option", raw: `{"datacenter":1}`, wantErr: "options.datacenter: must be of type string, and is a JSON number"},
+		"no object":   {reason: "options are an object", raw: `["dc1"]`, wantErr: "array"},
+		"two objects": {reason: "the second would be ignored", raw: `{} {"datacenter":"dc1"}`, wantErr: "must be one object"},
+		"trash":       {reason: "what follows would be ignored", raw: `{} x`, wantErr: "must be one object"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := options{Datacenter: "default"}
+			err := driverkit.DecodeOptions(registry.Config{Options: json.RawMessage(tc.raw)}, &got)
+			if tc.wantErr == "" {
+				if err != nil || got.Datacenter != tc.want {
+					t.Errorf("got %q, error %v; want %q\nreason: %s", got.Datacenter, err, tc.want, tc.reason)
+				}
+				return
+			}
+			field, _ := registry.FieldOf(err)
+			if err == nil || !strings.HasPrefix(field, "options") || !strings.Contains(err.Error(), tc.wantErr) {
+				t.Errorf("got error %v of field %q, want one of options with %q\nreason: %s", err, field, tc.wantErr, tc.reason)
+			}
+		})
+	}
+}
