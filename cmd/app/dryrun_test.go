@@ -180,8 +180,8 @@ func (s *dryRunScenario) ExpectTold(want ...string) {
 
 func (s *dryRunScenario) ExpectCounted(series ...string) {
 	s.Helper()
-	want := "# HELP rollcall_dry_run_total What a dry run would have done, by registry (empty for what goes to the API server) and " +
-		"operation (register, failOver, deregister, patch, event). Each step counts once until something else would be done.\n" +
+	want := "# HELP rollcall_dry_run_total Steps that a dry run would have taken, by registry (empty for the API server) and " +
+		"operation (register, failOver, deregister, patch, event). A step counts once, until another step would take its place.\n" +
 		"# TYPE rollcall_dry_run_total counter\n" + strings.Join(series, "\n") + "\n"
 	if err := testutil.GatherAndCompare(s.metrics, strings.NewReader(want)); err != nil {
 		s.Error(err)

@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	errDeposed    = errors.New("another manager has held the lease meanwhile: what this one knows of the registry may be wrong")
+	errDeposed    = errors.New("another manager has held the lease since: what this one knows of the registry may be out of date")
 	errNotRenewed = errors.New("the lease was not renewed in time: another manager may act before this call ends")
 )
 
@@ -59,7 +59,7 @@ func (m moment) since(earlier moment) time.Duration {
 func newLease(config *rest.Config, namespace, name string) (*lease, error) {
 	host, err := os.Hostname()
 	if err != nil {
-		return nil, fmt.Errorf("naming this holder of the lease: %w", err)
+		return nil, fmt.Errorf("reading the host name, which identifies this manager in the lease: %w", err)
 	}
 	identity := resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())}
 	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, namespace, name, identity, config, renewDeadline)

@@ -26,7 +26,7 @@ const (
 	// maxNote is how long the API server allows an Event's note to be.
 	maxNote      = 1024
 	eventTimeout = 5 * time.Second
-	eventFailed  = "making an Event about the configuration"
+	eventFailed  = "creating an Event about the configuration"
 )
 
 // configEvents are the Events about the ConfigMap. They do not go through a recorder, which would take a second refusal

@@ -71,24 +71,24 @@ func newFlags() (*flags, *flag.FlagSet) {
 	set := flag.NewFlagSet("manager", flag.ContinueOnError)
 	set.SetOutput(io.Discard)
 	set.StringVar(&f.config, "config", "/etc/rollcall/config/config.yaml",
-		"the configuration `file`; it is read again when it changes")
+		"the configuration `file`; the manager reloads it when it changes")
 	set.StringVar(&f.kubeconfig, "kubeconfig", "",
-		"the kubeconfig `file` of the cluster; without it KUBECONFIG, ~/.kube/config or the cluster it runs in")
+		"the kubeconfig `file` of the cluster; without it KUBECONFIG, ~/.kube/config or the cluster that the manager runs in")
 	set.StringVar(&f.metricsAddress, "metrics-bind-address", ":8080",
-		"`address` of /metrics, over plain HTTP; 0 turns it off")
+		"the `address` of /metrics, over plain HTTP; 0 turns it off")
 	set.StringVar(&f.healthAddress, "health-probe-bind-address", ":8081",
-		"`address` of /healthz and /readyz; 0 turns it off")
+		"the `address` of /healthz and /readyz; 0 turns it off")
 	set.StringVar(&f.registryAddress, "registry-bind-address", "127.0.0.1:8090",
-		"`address` at which the registry is served read-only where its driver can, as memory can; 0 turns it off")
+		"the `address` where the manager serves the registry read-only, if its driver can (memory); 0 turns it off")
 	set.BoolVar(&f.leaderElect, "leader-elect", true,
 		"work only while holding a lease, so that several managers can run")
 	set.StringVar(&f.leaseNamespace, "leader-election-namespace", "",
-		"the `namespace` of the lease; without it POD_NAMESPACE, or the one that the kubeconfig's context names")
+		"the `namespace` of the lease; without it POD_NAMESPACE, or the namespace of the kubeconfig's context")
 	set.StringVar(&f.leaseName, "leader-election-id", "rollcall", "the `name` of the lease")
-	set.IntVar(&f.workers, "workers", 128, "how many pods are worked on at once")
+	set.IntVar(&f.workers, "workers", 128, "how many pods the manager works on at once")
 	set.BoolVar(&f.dryRun, "dry-run", false,
-		"only say what would be done, in the log and the metric rollcall_dry_run_total: no call that changes the registry, "+
-			"no patch, no Event and no lease, so that it can run beside a manager that works")
+		"write nothing, and report what the manager would do in the log and in rollcall_dry_run_total: no call that changes "+
+			"the registry, no patch, no Event and no lease, so that it can run beside a manager that works")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 	f.zap.BindFlags(set)
 	describeLogging(set)
@@ -98,11 +98,11 @@ func newFlags() (*flags, *flag.FlagSet) {
 // describeLogging replaces the library's usage texts, whose defaults are not all the ones that hold here.
 func describeLogging(set *flag.FlagSet) {
 	for _, of := range []struct{ name, defaults, usage string }{
-		{"zap-devel", "false", "log for a person who develops: the console encoding and level debug, unless other flags say otherwise"},
+		{"zap-devel", "false", "development logging (console encoding, debug level)"},
 		{"zap-encoder", "json", "the `encoding` of the log: json or console"},
-		{"zap-log-level", "info", "the `level` of the log: debug, info, error, panic, or a number above 0 for more than debug says"},
-		{"zap-stacktrace-level", "panic", "the `level` from which on a stack trace is logged: info, error or panic"},
-		{"zap-time-encoding", "rfc3339", "the `encoding` of times: epoch, millis, nano, iso8601, rfc3339 or rfc3339nano"},
+		{"zap-log-level", "info", "the `level` of the log: debug, info, error, panic, or a number above 0 for more detail than debug"},
+		{"zap-stacktrace-level", "panic", "the lowest `level` that is logged with a stack trace: info, error or panic"},
+		{"zap-time-encoding", "rfc3339", "the `encoding` of timestamps: epoch, millis, nano, iso8601, rfc3339 or rfc3339nano"},
 	} {
 		f := set.Lookup(of.name)
 		f.DefValue, f.Usage = of.defaults, of.usage
@@ -128,13 +128,13 @@ func parseFlags(args []string, output io.Writer) (*flags, error) {
 func (f *flags) check(rest []string) error {
 	switch {
 	case len(rest) > 0:
-		return fmt.Errorf("unexpected argument %q: there are only flags", rest[0])
+		return fmt.Errorf("unexpected argument %q: the manager takes only flags", rest[0])
 	case f.config == "":
-		return errors.New("--config: name the configuration file")
+		return errors.New("--config is empty: name the configuration file")
 	case f.workers < 1:
-		return fmt.Errorf("--workers: %d is not enough: write 1 or more", f.workers)
+		return fmt.Errorf("--workers: %d is too low: write 1 or more", f.workers)
 	case f.leaderElect && f.leaseName == "":
-		return errors.New("--leader-election-id: name the lease, or write --leader-elect=false")
+		return errors.New("--leader-election-id is empty: name the lease, or write --leader-elect=false")
 	default:
 		return nil
 	}

@@ -32,7 +32,7 @@ const refusalHolds = 2 * time.Minute
 const (
 	reasonStarting = "starting"
 	reasonAbsent   = "OpenKruise is not installed: no CRD clonesets.apps.kruise.io; " +
-		"install OpenKruise (https://openkruise.io/docs/installation), Rollcall then goes on by itself"
+		"install OpenKruise (https://openkruise.io/docs/installation), and the manager continues by itself"
 	reasonUnsynced = "the caches are not synced yet: "
 	reasonRefused  = "the API server refuses a watch, so what this manager knows is out of date: "
 )
@@ -141,7 +141,7 @@ func (k *kruise) look(ctx context.Context) string {
 	case apierrors.IsNotFound(err):
 		return reasonAbsent
 	case err != nil:
-		return fmt.Sprintf("the API server can't be asked for OpenKruise: %v", err)
+		return fmt.Sprintf("can't ask the API server for OpenKruise: %v", err)
 	}
 	if !slices.ContainsFunc(resources.APIResources, func(r metav1.APIResource) bool { return r.Name == "clonesets" }) {
 		return reasonAbsent
@@ -154,9 +154,9 @@ func (k *kruise) tell(reason string) {
 	before := k.absence.Swap(&reason)
 	switch {
 	case reason != "" && (before == nil || *before != reason):
-		k.logger.Info("waiting: " + reason)
+		k.logger.Info("waiting for OpenKruise", "reason", reason)
 	case reason == "" && before != nil:
-		k.logger.Info("OpenKruise is there")
+		k.logger.Info("OpenKruise is installed")
 	}
 }
 

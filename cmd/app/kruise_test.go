@@ -42,7 +42,7 @@ func TestTheControllerStartsWhenOpenKruiseAppears(t *testing.T) {
 	s.ExpectUnready(t, "no CRD clonesets.apps.kruise.io")
 
 	s.Answer(nil, errors.New("connection refused"))
-	s.ExpectUnready(t, "the API server can't be asked for OpenKruise: connection refused")
+	s.ExpectUnready(t, "can't ask the API server for OpenKruise: connection refused")
 	if s.setUp() {
 		t.Error("the controller was set up without OpenKruise")
 	}
@@ -56,7 +56,7 @@ func TestTheControllerStartsWhenOpenKruiseAppears(t *testing.T) {
 		"listed so far; namespaces")
 	s.informer.set(true)
 	s.ExpectUnready(t, "")
-	s.ExpectLogged(t, "OpenKruise is not installed", "connection refused", "OpenKruise is there")
+	s.ExpectLogged(t, "OpenKruise is not installed", "connection refused", "OpenKruise is installed")
 }
 
 func TestWhatTheControllerWaitsForIsNamed(t *testing.T) {

@@ -104,7 +104,7 @@ func (a *app) connect(c *config.Config) error {
 	kubeconfig := kubeconfigOf(a.flags)
 	restConfig, err := kubeconfig.ClientConfig()
 	if err != nil {
-		return fmt.Errorf("no cluster to work for: set --kubeconfig or KUBECONFIG, or run in one: %w", err)
+		return fmt.Errorf("no cluster: set --kubeconfig or KUBECONFIG, or run the manager in a cluster: %w", err)
 	}
 	restConfig.QPS = -1 // the API server's own fairness is the throttle
 	restConfig.UserAgent = "rollcall/" + a.options.version
@@ -364,7 +364,7 @@ func (a *app) resign(ctx context.Context) error {
 		return nil
 	}
 	if left := a.lease.unsettled(); left > 0 {
-		a.logger.Info("keeping the lease: calls that timed out may still be carried out", "for", left.String())
+		a.logger.Info("keeping the lease while calls that timed out may still reach the registry", "for", left.String())
 		<-time.After(left)
 	}
 	return a.lease.release(ctx)

@@ -85,17 +85,17 @@ func (r *reload) putInForce(ctx context.Context, c *config.Config, rotated []str
 	}
 	r.apply(c, next)
 	if len(rotated) > 0 {
-		r.logger.Info("files of registries have changed and are in use", "registries", rotated)
+		r.logger.Info("rotated files of registries are in use", "registries", rotated)
 	}
 	if err := r.drivers.replace(next); err != nil {
-		r.logger.Error(err, "closing what was in use before")
+		r.logger.Error(err, "closing the previous registries")
 	}
 	return nil
 }
 
 func (r *reload) applied(ctx context.Context) {
 	r.metrics.Applied()
-	r.logger.Info("the configuration was read again and is in force", "file", r.watcher.Path)
+	r.logger.Info("configuration reloaded", "file", r.watcher.Path)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.standing, r.untold = "", false
@@ -105,10 +105,10 @@ func (r *reload) applied(ctx context.Context) {
 func (r *reload) refused(ctx context.Context, err error) {
 	r.metrics.Refused()
 	// Wrapped, so that the logger does not list the causes a second time.
-	r.logger.Error(fmt.Errorf("%s: %w", r.watcher.Path, err), "the configuration was refused, the one before stays in force")
+	r.logger.Error(fmt.Errorf("%s: %w", r.watcher.Path, err), "configuration refused, the previous one stays in force")
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.standing = "the one before stays in force: " + err.Error()
+	r.standing = "the previous configuration stays in force: " + err.Error()
 	r.tellStanding(ctx) // else onceElected does, if it still stands then
 }
 

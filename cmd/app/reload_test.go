@@ -336,7 +336,7 @@ func (s *reloadScenario) ExpectMetrics(applied, refused, last int) {
 	s.t.Helper()
 	eventually(s.t, func() error {
 		return testutil.GatherAndCompare(s.gatherer, strings.NewReader(fmt.Sprintf(`
-# HELP rollcall_config_last_reload_successful 1 where the configuration in force is what the file says, 0 where the file was refused.
+# HELP rollcall_config_last_reload_successful 1 if the manager uses the configuration file as it is now, 0 if it refused the file.
 # TYPE rollcall_config_last_reload_successful gauge
 rollcall_config_last_reload_successful %d
 # HELP rollcall_config_reloads_total Changes of the configuration file, by outcome (applied, refused).

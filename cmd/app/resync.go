@@ -76,7 +76,7 @@ func (r *requests) look(ctx context.Context) {
 	}
 	if err != nil {
 		if !r.failed {
-			r.logger.Error(err, "reading the lease's annotations, by which a resync is asked for or a removal is approved")
+			r.logger.Error(err, "reading the annotations of the lease, which request a resync and approve removals")
 		}
 		r.failed = true
 		return
@@ -90,7 +90,7 @@ func (r *requests) follow(lease *coordinationv1.Lease) {
 	r.resync.Approve(approved)
 	run := lease.Annotations[resync.AnnotationRun]
 	if r.run != nil && *r.run != run && run != "" {
-		r.logger.Info("a resync was asked for", "annotation", resync.AnnotationRun, "value", run)
+		r.logger.Info("resync requested", "annotation", resync.AnnotationRun, "value", run)
 		r.resync.Run()
 	}
 	r.run = &run

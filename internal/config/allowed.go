@@ -37,7 +37,7 @@ func (v *validator) allowed(path *field.Path, written []gojson.RawMessage) servi
 		return nil
 	}
 	if len(written) == 0 {
-		v.add(field.Required(path, "list which namespaces may use which names, or leave it out for no such limit"))
+		v.add(field.Required(path, "list which namespaces may use which names, or remove the field to allow all"))
 	}
 	policy := make(service.Policy, 0, len(written))
 	for i, raw := range written {

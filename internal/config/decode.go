@@ -124,7 +124,7 @@ func oneDocument(data []byte) error {
 			return err
 		}
 		if documents += min(len(bytes.TrimSpace(part)), 1); documents > 1 {
-			return errors.New("there is a second document after ---, and only one is read")
+			return errors.New("the file has a second document after ---: write one document")
 		}
 	}
 }

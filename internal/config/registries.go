@@ -22,11 +22,11 @@ func (v *validator) registries(c *Config, d *document, limits Limits) {
 	path := field.NewPath("registries")
 	most := v.mostInFlight(path, len(d.Registries), limits)
 	if d.Registry != nil {
-		v.add(field.Forbidden(path, "there is registry too, and only one of the two can hold: move what registry holds to "+
+		v.add(field.Forbidden(path, "registry and registries exclude each other: move the content of registry to "+
 			"registries.default, the name that it had, and remove registry"))
 	}
 	if len(d.Registries) == 0 {
-		v.add(field.Required(path, "write at least one, by name"))
+		v.add(field.Required(path, "write at least one registry, under a name"))
 	}
 	c.Registries = make(map[string]Registry, len(d.Registries))
 	for _, name := range slices.Sorted(maps.Keys(d.Registries)) {
@@ -71,7 +71,7 @@ func (v *validator) singleRegistry(c *Config, d *document, limits Limits) {
 	c.Registries = map[string]Registry{DefaultRegistry: v.registry(path, section, limits, v.mostInFlight(path, 1, limits))}
 	c.DefaultRegistries = []string{DefaultRegistry}
 	if d.DefaultRegistries != nil {
-		v.add(field.Forbidden(field.NewPath("defaultRegistries"), "there is only one registry to choose from: remove it, or "+
+		v.add(field.Forbidden(field.NewPath("defaultRegistries"), "registry defines only one registry: remove this field, or "+
 			"write several under registries"))
 	}
 }
@@ -106,8 +106,8 @@ func (v *validator) registry(path *field.Path, d *registryDocument, limits Limit
 	timeout := v.duration(path.Child("timeout"), d.Timeout, DefaultTimeout, time.Millisecond)
 	if limits.Timeout > 0 && timeout >= limits.Timeout {
 		v.add(field.Invalid(path.Child("timeout"), timeout.String(), fmt.Sprintf(
-			"write less than %s: a call that timed out may land until twice the timeout has passed, and has to do so within the leader's "+
-				"lease", limits.Timeout)))
+			"write less than %s: a call that timed out may reach the registry until twice the timeout has passed, and that must be "+
+				"within the leader's lease", limits.Timeout)))
 	}
 	return Registry{
 		Driver:   d.Driver,
@@ -135,7 +135,7 @@ func (v *validator) mostInFlight(path *field.Path, registries int, limits Limits
 	others := registries - 1
 	if share < leastInFlight*others {
 		v.add(field.Invalid(path, field.OmitValueType{}, fmt.Sprintf(
-			"%d registries need more workers than %d, so that those which hang leave some to the others: set --workers to %d or "+
+			"%d registries need more than %d workers, so that registries that hang leave workers for the others: set --workers to %d or "+
 				"more, or name fewer registries", registries, limits.Workers, (4*leastInFlight*others+2)/3)))
 	}
 	return max(share/others, leastInFlight)

@@ -92,7 +92,7 @@ func (v *validator) options(path *field.Path, raw gojson.RawMessage) gojson.RawM
 func (v *validator) owned(patterns []string) []string {
 	path := field.NewPath("hooks", "owned")
 	if len(patterns) == 0 {
-		v.add(field.Required(path, `list the handlers that Rollcall answers for: keys, or whole domains as "example.com/*"`))
+		v.add(field.Required(path, `list the handlers that Rollcall sets and clears, by key or by whole domain as "example.com/*"`))
 	}
 	for i, pattern := range patterns {
 		v.uniqueKey(path.Index(i), pattern, patterns[:i], checkOwned(pattern))
@@ -228,7 +228,7 @@ func (v *validator) maxRemovals(path *field.Path, written any) intstr.IntOrStrin
 			return intstr.FromString(strconv.FormatUint(n, 10) + "%")
 		}
 	}
-	v.add(field.Invalid(path, written, `write how many entries one resync may remove: a percentage of those that are ours, `+
+	v.add(field.Invalid(path, written, `write how many entries one resync may remove: a percentage of the entries that this cluster owns, `+
 		`from "0%" to "100%", or a number without quotes`))
 	return intstr.FromString(DefaultMaxRemovals)
 }

@@ -157,11 +157,11 @@ func unchangeable(current, next *Config) error {
 	var problems field.ErrorList
 	if next.Cluster != current.Cluster {
 		problems = append(problems, field.Invalid(field.NewPath("cluster"), next.Cluster, fmt.Sprintf(
-			"cannot change while Rollcall runs, since its entries carry it: write %q, or restart", current.Cluster)))
+			"can't change while the manager runs, because its entries carry it: write %q, or restart the manager", current.Cluster)))
 	}
 	if !slices.Equal(next.Namespaces, current.Namespaces) {
 		problems = append(problems, field.Invalid(field.NewPath("namespaces"), strings.Join(next.Namespaces, ","),
-			"cannot change while Rollcall runs: restart it"))
+			"can't change while the manager runs: restart it"))
 	}
 	return problems.ToAggregate()
 }

@@ -72,10 +72,10 @@ func TestReloadRefusesWhatCannotChange(t *testing.T) {
 	s := newScenario(t)
 	s.Write(strings.Replace(minimal, "prod-1", "prod-2", 1))
 	s.Poll(1)
-	s.ExpectRefused(`cluster: Invalid value: "prod-2": cannot change`, `"prod-1", or restart`)
+	s.ExpectRefused(`cluster: Invalid value: "prod-2": can't change`, `"prod-1", or restart`)
 	s.Write(minimal + "namespaces: [web]\n")
 	s.Poll(1)
-	s.ExpectRefused("namespaces: ", "cannot change", "restart")
+	s.ExpectRefused("namespaces: ", "can't change", "restart")
 	s.ExpectApplies(0)
 }
 

@@ -344,7 +344,7 @@ func TestASkipThatIsRefused(t *testing.T) {
 	}{
 		"preNormal":    {"no pod comes into rotation unacknowledged", nil, appspub.LifecycleStatePreparingDelete, "preNormal", "Warning SkipRefused annotation rollcall.dev/skip: \"preNormal\": write preDelete", true},
 		"in Updated":   {"no pod comes into rotation unacknowledged", nil, appspub.LifecycleStateUpdated, "inPlaceUpdate", "Warning SkipRefused annotation rollcall.dev/skip: hook inPlaceUpdate waits", true},
-		"the template": {"it is for one pod, and taken off", fromTemplate, appspub.LifecycleStatePreparingDelete, "preDelete", "Warning SkipRefused annotation rollcall.dev/skip stands in the workload's template", false},
+		"the template": {"it is for one pod, and taken off", fromTemplate, appspub.LifecycleStatePreparingDelete, "preDelete", "Warning SkipRefused annotation rollcall.dev/skip is in the workload's template", false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

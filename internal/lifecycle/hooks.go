@@ -151,23 +151,23 @@ func (r *refuser) accept(hook Hook) []Handler {
 // objection says why the handler can't be used, or nothing.
 func (r *refuser) objection(hook Hook, handler Handler) string {
 	if handler.Finalizer == GuardFinalizer {
-		return fmt.Sprintf("finalizer %s is Rollcall's guard and no handler: use another one in spec.lifecycle.%s.finalizersHandler",
+		return fmt.Sprintf("finalizer %s is Rollcall's guard and can't be a handler: use another one in spec.lifecycle.%s.finalizersHandler",
 			handler.Finalizer, hook)
 	}
 	if handler.Finalizer != "" {
 		return ""
 	}
 	if handler.Value == "" {
-		return fmt.Sprintf("label %s has no value, and OpenKruise takes a pod without the label for one that has it set: "+
+		return fmt.Sprintf("label %s has no value, and OpenKruise can't tell a pod without the label from one that has it set: "+
 			"write a value in spec.lifecycle.%s.labelsHandler", handler.Label, hook)
 	}
 	if selects(r.workload.Selector, handler.Label) {
-		return fmt.Sprintf("label %s is in spec.selector, and flipping it would take the pod from its workload: "+
+		return fmt.Sprintf("label %s is in spec.selector, and changing it would detach the pod from its workload: "+
 			"use a key in spec.lifecycle.%s.labelsHandler that the selector does not have", handler.Label, hook)
 	}
 	if slices.Contains(r.ownership.NewlyCreated, handler.Label) {
-		return fmt.Sprintf("label %s is listed in hooks.newlyCreated too: use another key in "+
-			"spec.lifecycle.%s.labelsHandler, or take it out of hooks.newlyCreated", handler.Label, hook)
+		return fmt.Sprintf("hooks.newlyCreated lists label %s too: use another key in "+
+			"spec.lifecycle.%s.labelsHandler, or remove it from hooks.newlyCreated", handler.Label, hook)
 	}
 	for _, other := range []Hook{PreNormal, InPlaceUpdate, PreDelete} {
 		for _, h := range r.named[other] {

@@ -30,16 +30,16 @@ func SkipOf(pod *corev1.Pod, w *Workload) Skip {
 	}
 	if w != nil {
 		if _, templated := w.TemplateAnnotations[AnnotationSkip]; templated {
-			return Skip{FromTemplate: true, Refused: fmt.Sprintf("annotation %s stands in the workload's template, where it would "+
-				"release the hooks of every pod: take it out of spec.template, and write it on the one pod", AnnotationSkip)}
+			return Skip{FromTemplate: true, Refused: fmt.Sprintf("annotation %s is in the workload's template, where it would "+
+				"release the hooks of every pod: remove it from spec.template, and write it on the one pod", AnnotationSkip)}
 		}
 	}
 	var hooks []Hook
 	for name := range strings.SplitSeq(text, ",") {
 		hook := Hook(strings.TrimSpace(name))
 		if hook != PreDelete && hook != InPlaceUpdate {
-			return Skip{Refused: fmt.Sprintf("annotation %s: %q: write %s, %s or both with a comma between; a pod is never let into "+
-				"rotation unacknowledged, so %s can't be skipped", AnnotationSkip, text, PreDelete, InPlaceUpdate, PreNormal)}
+			return Skip{Refused: fmt.Sprintf("annotation %s: %q: write %s, %s or both with a comma between; %s can't be skipped, "+
+				"because no pod joins without the registry's acknowledgement", AnnotationSkip, text, PreDelete, InPlaceUpdate, PreNormal)}
 		}
 		hooks = append(hooks, hook)
 	}

@@ -15,8 +15,8 @@ type DryRunMetrics struct{ steps *prometheus.CounterVec }
 func NewDryRunMetrics(r prometheus.Registerer) (*DryRunMetrics, error) {
 	m := &DryRunMetrics{steps: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rollcall_dry_run_total",
-		Help: "What a dry run would have done, by registry (empty for what goes to the API server) and operation (register, " +
-			"failOver, deregister, patch, event). Each step counts once until something else would be done.",
+		Help: "Steps that a dry run would have taken, by registry (empty for the API server) and operation (register, failOver, " +
+			"deregister, patch, event). A step counts once, until another step would take its place.",
 	}, []string{"registry", "operation"})}
 	return m, register(r, m.steps)
 }

@@ -20,13 +20,13 @@ func TestGatesAreReadAtEachScrape(t *testing.T) {
 # TYPE rollcall_registry_breaker_state gauge
 rollcall_registry_breaker_state{registry="old",state="closed"} 0
 rollcall_registry_breaker_state{registry="old",state="open"} 1
-# HELP rollcall_registry_queued_calls Calls of pods that wait for a slot or for the circuit breaker, by registry.
+# HELP rollcall_registry_queued_calls Calls for pods that wait for a slot or for the circuit breaker, by registry.
 # TYPE rollcall_registry_queued_calls gauge
 rollcall_registry_queued_calls{registry="old"} 7
-# HELP rollcall_registry_slots How many calls of pods to a registry may be under way (maxInFlight), by registry.
+# HELP rollcall_registry_slots How many calls for pods may be in flight to a registry (maxInFlight), by registry.
 # TYPE rollcall_registry_slots gauge
 rollcall_registry_slots{registry="old"} 96
-# HELP rollcall_registry_slots_in_use Slots that are taken by calls of pods, or kept for a pod whose turn it is, by registry.
+# HELP rollcall_registry_slots_in_use Slots that calls for pods take, or that are reserved for the next pod in line, by registry.
 # TYPE rollcall_registry_slots_in_use gauge
 rollcall_registry_slots_in_use{registry="old"} 3
 `

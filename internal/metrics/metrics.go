@@ -25,7 +25,7 @@ func NewRegistryMetrics(r prometheus.Registerer) (*RegistryMetrics, error) {
 		}, []string{"registry", "driver", "operation", "outcome"}),
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "rollcall_registry_requests_in_flight",
-			Help: "Calls to a registry that are under way, by registry and driver.",
+			Help: "Calls to a registry that are in flight, by registry and driver.",
 		}, []string{"registry", "driver"}),
 	}
 	return m, register(r, m.duration, m.inFlight)
@@ -65,7 +65,7 @@ func NewConfigMetrics(r prometheus.Registerer) (*ConfigMetrics, error) {
 		}, []string{"outcome"}),
 		last: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "rollcall_config_last_reload_successful",
-			Help: "1 where the configuration in force is what the file says, 0 where the file was refused.",
+			Help: "1 if the manager uses the configuration file as it is now, 0 if it refused the file.",
 		}),
 	}
 	m.last.Set(1)
@@ -120,11 +120,11 @@ func RegisterPods(r prometheus.Registerer, p Pods) error {
 		waiting: prometheus.NewDesc("rollcall_waiting_pods",
 			"Pods that wait for Rollcall, by hook and reason.", []string{"hook", "reason"}, nil),
 		oldest: prometheus.NewDesc("rollcall_oldest_wait_seconds",
-			"How long the pod has waited that waits longest, by hook and reason.", []string{"hook", "reason"}, nil),
+			"How long the oldest waiting pod has waited, by hook and reason.", []string{"hook", "reason"}, nil),
 		unmatched: prometheus.NewDesc("rollcall_unmatched_workloads",
-			"Workloads with lifecycle hooks of which no handler matches hooks.owned.", nil, nil),
+			"Workloads with lifecycle hooks whose handlers all fail to match hooks.owned.", nil, nil),
 		releases: prometheus.NewDesc("rollcall_unacknowledged_releases_total",
-			"Hooks that were released although a registry had not acknowledged, by hook and by what (failurePolicy, skip).",
+			"Hooks that were released without a registry's acknowledgement, by hook and cause (failurePolicy, skip).",
 			[]string{"hook", "by"}, nil),
 	})
 }

@@ -87,7 +87,7 @@ func TestConfigMetrics(t *testing.T) {
 func expect(t *testing.T, r prometheus.Gatherer, applied, refused, last int) {
 	t.Helper()
 	want := fmt.Sprintf(`
-# HELP rollcall_config_last_reload_successful 1 where the configuration in force is what the file says, 0 where the file was refused.
+# HELP rollcall_config_last_reload_successful 1 if the manager uses the configuration file as it is now, 0 if it refused the file.
 # TYPE rollcall_config_last_reload_successful gauge
 rollcall_config_last_reload_successful %d
 # HELP rollcall_config_reloads_total Changes of the configuration file, by outcome (applied, refused).
@@ -119,15 +119,15 @@ func TestPodsAreReadAtEachScrape(t *testing.T) {
 		t.Fatal(err)
 	}
 	const unmatched = `
-# HELP rollcall_unacknowledged_releases_total Hooks that were released although a registry had not acknowledged, by hook and by what (failurePolicy, skip).
+# HELP rollcall_unacknowledged_releases_total Hooks that were released without a registry's acknowledgement, by hook and cause (failurePolicy, skip).
 # TYPE rollcall_unacknowledged_releases_total counter
 rollcall_unacknowledged_releases_total{by="skip",hook="preDelete"} 2
-# HELP rollcall_unmatched_workloads Workloads with lifecycle hooks of which no handler matches hooks.owned.
+# HELP rollcall_unmatched_workloads Workloads with lifecycle hooks whose handlers all fail to match hooks.owned.
 # TYPE rollcall_unmatched_workloads gauge
 rollcall_unmatched_workloads 3
 `
 	want := `
-# HELP rollcall_oldest_wait_seconds How long the pod has waited that waits longest, by hook and reason.
+# HELP rollcall_oldest_wait_seconds How long the oldest waiting pod has waited, by hook and reason.
 # TYPE rollcall_oldest_wait_seconds gauge
 rollcall_oldest_wait_seconds{hook="preDelete",reason="Draining"} 20
 rollcall_oldest_wait_seconds{hook="preNormal",reason="RegistryError"} 0

@@ -40,26 +40,26 @@ func NewResyncMetrics(r prometheus.Registerer) (*ResyncMetrics, error) {
 		}, []string{"registry", "outcome"}),
 		last: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "rollcall_resync_last_success_timestamp_seconds",
-			Help: "When a registry was last compared with the cluster, by registry; until it was for the first time, when this " +
-				"manager began to try. It is set on the manager that leads.",
+			Help: "When resync last compared a registry with the cluster, by registry. Before the first comparison: when this manager " +
+				"began to try. Only the leader sets it.",
 		}, byRegistry),
 		found: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "rollcall_resync_entries_total",
-			Help: "What resync found in a registry, by registry and finding: missing entries, which are put back, different " +
-				"ones, which are corrected, and reaped ones, behind which no live pod stood.",
+			Help: "Entries that resync handled, by registry and finding: it puts missing entries back, corrects different ones, and " +
+				"removes (reaped) those without a live pod.",
 		}, []string{"registry", "finding"}),
 		blocked: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "rollcall_resync_blocked_removals",
-			Help: "Entries without a live pod that are left because they are more than resync.maxRemovals, by registry.",
+			Help: "Entries without a live pod that resync leaves because they exceed resync.maxRemovals, by registry.",
 		}, byRegistry),
 		unfinished: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "rollcall_resync_unfinished_removals",
-			Help: "Entries without a live pod that the last run could not remove, or left to the next one since those before them " +
-				"failed, by registry.",
+			Help: "Entries without a live pod that the last run failed to remove, or left for the next run after others failed, by " +
+				"registry.",
 		}, byRegistry),
 		listable: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "rollcall_resync_listable",
-			Help: "1 where a registry can be compared with the cluster, 0 where its driver can't list, by registry.",
+			Help: "1 if resync can compare a registry with the cluster, 0 if its driver can't list, by registry.",
 		}, byRegistry),
 	}
 	return m, register(r, m.duration, m.last, m.found, m.blocked, m.unfinished, m.listable)

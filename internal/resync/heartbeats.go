@@ -217,7 +217,7 @@ func (h *Heartbeats) tellFailed(ctx context.Context, name string, p *pulse, err 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.failed.IsZero() {
-		h.logger.Error(err, "heartbeats fail: entries expire unless this passes", "registry", name)
+		h.logger.Error(err, "heartbeats fail, and entries expire unless they recover", "registry", name)
 	}
 	p.failed, p.failures, p.failure = h.clock.Now(), p.failures+1, err
 }

@@ -93,8 +93,8 @@ func (k *keeper) tellUnlistable() {
 		return
 	}
 	k.told = true
-	k.resync.Logger.Info("the driver can't list what is in the registry, which is therefore not compared with the cluster: "+
-		"what is lost there, or left by pods that vanish while no manager works, is not found", "registry", k.source.Name)
+	k.resync.Logger.Info("the driver can't list entries, so the registry is not compared with the cluster: "+
+		"Rollcall does not notice entries that are lost there, or left by pods that vanish while no manager works", "registry", k.source.Name)
 }
 
 // turn makes one run and returns when the next one is due.
@@ -111,13 +111,13 @@ func (k *keeper) turn(ctx context.Context) time.Duration {
 	}
 	k.resync.Metrics.Ran(k.source.Name, began, k.resync.Clock.Now(), err != nil)
 	logger := k.resync.Logger.WithValues("registry", k.source.Name)
-	k.comparing.tell(logger, err, "resync fails: what is lost or left in the registry is not found until this passes",
+	k.comparing.tell(logger, err, "resync fails, and drift of the registry goes unnoticed until it succeeds again",
 		"resync succeeds again")
 	if err != nil { // it says nothing of removals
 		return k.comparing.retry(interval)
 	}
-	k.removing.tell(logger, unremoved, "entries without a live pod can't be removed: they are tried again",
-		"no removal of an entry without a live pod fails any more")
+	k.removing.tell(logger, unremoved, "removing entries without a live pod fails, retrying",
+		"removing entries without a live pod succeeds again")
 	return k.removing.retry(interval)
 }
 
@@ -186,7 +186,7 @@ func (k *keeper) run(ctx context.Context) (whole bool, err, unremoved error) {
 	r.Metrics.Found(k.source.Name, metrics.FoundMissing, found.Missing)
 	r.Metrics.Found(k.source.Name, metrics.FoundDifferent, found.Different)
 	if found.Missing+found.Different > 0 {
-		r.Logger.Info("the registry is not as it was told: it is told again", "registry", k.source.Name,
+		r.Logger.Info("registry drift detected, reapplying", "registry", k.source.Name,
 			"missing", found.Missing, "different", found.Different)
 	}
 	k.hasListed()
@@ -195,7 +195,7 @@ func (k *keeper) run(ctx context.Context) (whole bool, err, unremoved error) {
 	}
 	gone, err := r.Pods.Gone(ctx, k.notRemovedSince(asked.Add(-k.source.Staleness), found.Unknown))
 	if err != nil {
-		return false, fmt.Errorf("asking which pods are gone: %w", err), nil
+		return false, fmt.Errorf("asking the API server which pods are gone: %w", err), nil
 	}
 	return true, nil, k.reap(ctx, gone, entries)
 }

@@ -24,7 +24,7 @@ const (
 )
 
 // errLeft is of a removal that was not begun, since those before it failed.
-var errLeft = errors.New("left to the next run")
+var errLeft = errors.New("left for the next run")
 
 // reap removes entries behind which no live pod stands, unless they are too many of those that this cluster owns. The
 // registry spares those that are by now another pod's.
@@ -95,7 +95,7 @@ func (k *keeper) noteRemoved(gone []registry.Entry, errs []error) error {
 		default:
 			removed++
 			k.removed[id] = now
-			k.resync.Logger.Info("removed an entry behind which no live pod stands", "registry", k.source.Name,
+			k.resync.Logger.Info("removed an entry without a live pod", "registry", k.source.Name,
 				"service", e.Service, "endpoint", e.Endpoint(), "pod", e.Namespace+"/"+e.Pod, "uid", e.UID)
 		}
 	}
@@ -104,9 +104,9 @@ func (k *keeper) noteRemoved(gone []registry.Entry, errs []error) error {
 	if failed == 0 {
 		return nil
 	}
-	err := fmt.Errorf("removing what no live pod stands behind: %d of %d failed, the last: %w", failed, len(gone), last)
+	err := fmt.Errorf("removing entries without a live pod: %d of %d failed, the last: %w", failed, len(gone), last)
 	if left > 0 {
-		err = fmt.Errorf("unfinished: %d removals failed in a row and %d were left to the next run: %w", hopeless, left, err)
+		err = fmt.Errorf("%d removals failed in a row, and %d are left for the next run: %w", hopeless, left, err)
 	}
 	return err
 }

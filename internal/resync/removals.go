@@ -62,10 +62,10 @@ func (k *keeper) mayRemove(ctx context.Context, gone []registry.Entry, owned int
 		return false
 	}
 	k.blocked = digest
-	note := fmt.Sprintf("%d of %d entries in registry %q have no live pod behind them, which is more than resync.maxRemovals "+
-		"(%s) allows: none is removed. If that is right, %s. Examples: %s",
+	note := fmt.Sprintf("%d of %d entries in registry %q have no live pod, which is more than resync.maxRemovals "+
+		"(%s) allows: Rollcall removes none of them. If they should go, %s. Examples: %s",
 		len(gone), owned, k.source.Name, limit.String(), k.resync.yes(digest), describe(gone))
-	k.resync.Logger.Info("a removal is blocked: "+note, "registry", k.source.Name, "entries", len(gone), "digest", digest)
+	k.resync.Logger.Info("removal blocked: "+note, "registry", k.source.Name, "entries", len(gone), "digest", digest)
 	k.resync.Warn(ctx, note)
 	return false
 }
@@ -86,7 +86,7 @@ func (k *keeper) isApproved(gone []registry.Entry, digest string) bool {
 		for _, e := range gone {
 			k.approval.of[identityOf(e.Instance)] = true
 		}
-		k.resync.Logger.Info("a removal was approved", "registry", k.source.Name, "entries", len(gone), "digest", digest)
+		k.resync.Logger.Info("removal approved", "registry", k.source.Name, "entries", len(gone), "digest", digest)
 	}
 	return k.resync.isApproved(k.approval.digest) &&
 		!slices.ContainsFunc(gone, func(e registry.Entry) bool { return !k.approval.has(e) })
@@ -98,7 +98,7 @@ func (r *Resync) yes(digest string) string {
 	if !r.Approvable {
 		return raise
 	}
-	return fmt.Sprintf("approve exactly these by annotation %s=%s on the manager's Lease, or %s", AnnotationApprove, digest, raise)
+	return fmt.Sprintf("approve exactly these with the annotation %s=%s on the manager's Lease, or %s", AnnotationApprove, digest, raise)
 }
 
 func (k *keeper) unblock() {

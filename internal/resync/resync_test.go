@@ -286,7 +286,7 @@ func TestARunGivesUpAfterAFewFailuresInARow(t *testing.T) {
 		if n := len(s.calls("a")); n < hopeless || n >= hopeless+reapAtOnce {
 			t.Errorf("%d of 300 removals were tried of a registry that refuses each, want %d and what was under way", n, hopeless)
 		}
-		s.expectLogged("unfinished", 1)
+		s.expectLogged("left for the next run", 1)
 		s.expectMetric("rollcall_resync_unfinished_removals", "", 300)
 		heal()
 		time.Sleep(2 * time.Minute)
@@ -331,19 +331,19 @@ func TestARemovalThatIsRefusedIsNoFailedComparison(t *testing.T) {
 		s.expectMetric("rollcall_resync_last_success_timestamp_seconds", "", seconds(began.Add(15*time.Second)))
 		time.Sleep(10 * time.Minute)
 		s.expectLogged("resync fails", 0)
-		s.expectLogged("can't be removed", 1)
+		s.expectLogged("without a live pod fails, retrying", 1)
 		list := s.fakes["a"].Fail(list(), errors.New("refused"))
 		time.Sleep(2 * time.Minute)
 		s.expectLogged("resync fails", 1)
 		list()
 		time.Sleep(2 * time.Minute)
 		s.expectLogged("resync succeeds again", 1)
-		s.expectLogged("can't be removed", 1)
-		s.expectLogged("no removal of an entry without a live pod fails any more", 0)
+		s.expectLogged("without a live pod fails, retrying", 1)
+		s.expectLogged("removing entries without a live pod succeeds again", 0)
 		heal()
 		time.Sleep(2 * time.Minute)
 		s.stop()
-		s.expectLogged("no removal of an entry without a live pod fails any more", 1)
+		s.expectLogged("removing entries without a live pod succeeds again", 1)
 	})
 }
 

@@ -74,7 +74,7 @@ func zoneOf(s Subject) (string, error) {
 	}
 	zone := strings.TrimSpace(written)
 	if zone == "" {
-		return "", fmt.Errorf("annotation %s: is empty: write the name of a zone, or remove the annotation", AnnotationZone)
+		return "", fmt.Errorf("annotation %s is empty: write the name of a zone, or remove the annotation", AnnotationZone)
 	}
 	if err := checkText("the zone", zone, maxValueLength); err != nil {
 		return "", fmt.Errorf("annotation %s: %w", AnnotationZone, err)
@@ -120,13 +120,13 @@ func parseMetadata(written string) (map[string]string, error) {
 		key, value, found := strings.Cut(item, "=")
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
 		if !found || key == "" {
-			return nil, fmt.Errorf("%q is not a key and its value: %s; a value cannot hold a comma", item, metadataHelp)
+			return nil, fmt.Errorf("%q is not a key and a value: %s; a value can't contain a comma", item, metadataHelp)
 		}
 		if err := errors.Join(CheckMetadataKey(key), checkText("the value of "+key, value, maxValueLength)); err != nil {
 			return nil, err
 		}
 		if _, twice := pairs[key]; twice {
-			return nil, fmt.Errorf("%s stands there twice: remove one", key)
+			return nil, fmt.Errorf("the key %s occurs twice: remove one", key)
 		}
 		pairs[key] = value
 	}
@@ -141,7 +141,7 @@ func CheckMetadataKey(key string) error {
 	case !isKey(key):
 		return fmt.Errorf("%q is not a key: write letters, digits, - _ or . that begin with a letter", key)
 	case registry.ReservedMeta(key):
-		return fmt.Errorf("%s is a key that Rollcall writes itself: %s", key, remedyForReserved(key))
+		return fmt.Errorf("Rollcall writes the key %s itself: %s", key, remedyForReserved(key))
 	}
 	return nil
 }
@@ -165,7 +165,7 @@ func remedyForReserved(key string) string {
 	case registry.MetaWeight:
 		return "set annotation " + AnnotationWeight
 	default:
-		return "take another one"
+		return "choose another key"
 	}
 }
 

@@ -95,7 +95,7 @@ func TestPatternsThatAreRefused(t *testing.T) {
 		}
 	}
 	for text, says := range map[string]string{
-		"": `"{namespace}.*"`, "{label:app}": "{namespace}", "a}": "{namespace}", "a\nb": "cannot be printed",
+		"": `"{namespace}.*"`, "{label:app}": "{namespace}", "a}": "{namespace}", "a\nb": "can't be printed",
 	} {
 		if _, err := ParseNamePattern(text); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("pattern of names %q: got %v, want an error with %s", text, err, says)

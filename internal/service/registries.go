@@ -33,7 +33,7 @@ func parseRegistries(written string, known []string) ([]string, error) {
 		case !slices.Contains(known, name):
 			return nil, fmt.Errorf("%q is not a registry: %s", name, help)
 		case slices.Contains(names, name):
-			return nil, fmt.Errorf("%s stands there twice: remove one", name)
+			return nil, fmt.Errorf("%s occurs twice: remove one", name)
 		}
 		names = append(names, name)
 	}

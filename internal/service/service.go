@@ -114,7 +114,7 @@ func parseServices(written string) ([]Endpoint, error) {
 			return nil, err
 		}
 		if slices.Contains(endpoints, endpoint) {
-			return nil, fmt.Errorf("%s=%d stands there twice: remove one", endpoint.Service, endpoint.Port)
+			return nil, fmt.Errorf("%s=%d occurs twice: remove one", endpoint.Service, endpoint.Port)
 		}
 		endpoints = append(endpoints, endpoint)
 	}

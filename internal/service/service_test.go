@@ -122,7 +122,7 @@ func TestEndpointsOf(t *testing.T) {
 			reason: "one of them is a mistake", subject: Subject{Annotations: annotated("web=80,web=80")}, wantErr: []string{"web=80", "twice"},
 		},
 		"a control character": {
-			reason: "a log or a URL would break", subject: Subject{Annotations: annotated("we\x00b=80")}, wantErr: []string{"cannot be printed"},
+			reason: "a log or a URL would break", subject: Subject{Annotations: annotated("we\x00b=80")}, wantErr: []string{"can't be printed"},
 		},
 		"not UTF-8": {
 			reason: "JSON would change it silently", subject: Subject{Annotations: annotated("we\xffb=80")}, wantErr: []string{"UTF-8"},
@@ -165,14 +165,14 @@ func TestZeroTemplateGivesTheWorkloadsName(t *testing.T) {
 func TestParseNameTemplateRefuses(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"{app}":                    "{app} is not known: write {namespace}, {workload}, {label:KEY}",
+		"{app}":                    "{app} is not a known placeholder: write {namespace}, {workload}, {label:KEY}",
 		"{label:}":                 "write {label:KEY}",
 		"{label:a b}":              "write {label:KEY}",
-		"{}":                       "{} is not known",
-		"x{label:app":              "not closed",
-		"x}":                       "closes nothing",
-		"{{namespace}}":            "is not known",
-		"a\nb":                     "cannot be printed",
+		"{}":                       "{} is not a known placeholder",
+		"x{label:app":              "a { without a }",
+		"x}":                       "a } without a {",
+		"{{namespace}}":            "is not a known placeholder",
+		"a\nb":                     "can't be printed",
 		strings.Repeat("x", 1<<10): "1024 bytes",
 	} {
 		if _, err := ParseNameTemplate(text); err == nil || !strings.Contains(err.Error(), want) {

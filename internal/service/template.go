@@ -44,14 +44,14 @@ func parseTemplate(s string, known ...string) (template, error) {
 			break
 		}
 		if rest[open] == '}' {
-			return template{}, fmt.Errorf("%q has a } that closes nothing: %s", s, placeholderHelp(known))
+			return template{}, fmt.Errorf("%q has a } without a {: %s", s, placeholderHelp(known))
 		}
 		if open > 0 {
 			t.parts = append(t.parts, part{literal: rest[:open]})
 		}
 		name, after, closed := strings.Cut(rest[open+1:], "}")
 		if !closed {
-			return template{}, fmt.Errorf("%q has a { that is not closed: %s", s, placeholderHelp(known))
+			return template{}, fmt.Errorf("%q has a { without a }: %s", s, placeholderHelp(known))
 		}
 		if err := checkPlaceholder(name, known); err != nil {
 			return template{}, err
@@ -72,7 +72,7 @@ func checkPlaceholder(name string, known []string) error {
 	}
 	key, isLabel := strings.CutPrefix(name, labelPrefix)
 	if !isLabel {
-		return fmt.Errorf("{%s} is not known: %s", name, placeholderHelp(known))
+		return fmt.Errorf("{%s} is not a known placeholder: %s", name, placeholderHelp(known))
 	}
 	if problems := validation.IsQualifiedName(key); len(problems) > 0 {
 		return fmt.Errorf("{%s} does not name a label: write {label:KEY} with a label's key, such as {label:app}", name)
@@ -140,7 +140,7 @@ func (t NameTemplate) nameOf(s Subject) (string, error) {
 		return workloadName(t, s)
 	}
 	if len(empty) > 0 {
-		return "", fmt.Errorf("service.name %q gives %q, since {%s} is empty here: %s",
+		return "", fmt.Errorf("service.name %q gives %q, because {%s} is empty for this pod: %s",
 			t, name, empty[0], remedyFor(empty[0]))
 	}
 	if err := checkName(name); err != nil {
@@ -182,7 +182,7 @@ func checkText(what, text string, limit int) error {
 		return fmt.Errorf("%s is not valid UTF-8", what)
 	}
 	if i := slices.IndexFunc([]rune(text), func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
-		return fmt.Errorf("%s %q has a character that cannot be printed: remove it", what, text)
+		return fmt.Errorf("%s %q has a character that can't be printed: remove it", what, text)
 	}
 	return nil
 }

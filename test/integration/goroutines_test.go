@@ -82,7 +82,7 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 
 	s.UpdateImage("nginx:2")
 	must(t, m.Configure(config("3s")))
-	s.ExpectLogged("the configuration was read again and is in force")
+	s.ExpectLogged("configuration reloaded")
 	s.ExpectSteady()
 	s.UpdateImage("nginx:3")
 	s.ExpectSteady()

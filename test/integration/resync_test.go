@@ -121,11 +121,11 @@ func TestBlockedRemoval(t *testing.T) {
 			Pod: fmt.Sprintf("phantom-%d", i), UID: fmt.Sprintf("uid-of-phantom-%d", i),
 		}))
 	}
-	s.ExpectLogged("a removal is blocked", "5 of 7 entries", "rollcall.dev/approve-removals")
+	s.ExpectLogged("removal blocked", "5 of 7 entries", "rollcall.dev/approve-removals")
 	s.ExpectMetric(`rollcall_resync_blocked_removals{registry="default"}`, "5")
 	s.annotateLease("blocked-lease", "rollcall.dev/approve-removals", "0123456789ab")
 	s.annotateLease("blocked-lease", "rollcall.dev/resync", "now")
-	s.ExpectLogged("a resync was asked for", "now")
+	s.ExpectLogged("resync requested", "now")
 	s.Expect(len(s.registry.Entries(t, s.ns)) == 7, "what nobody approved of was removed")
 
 	digests := regexp.MustCompile(`approve-removals=([0-9a-f]{12})`).FindAllStringSubmatch(s.manager.Log(), -1)

@@ -264,10 +264,10 @@ func (s *scenario) refuseSecrets(config configuration, mounted *secret, password
 		changed["registries"] = map[string]any{fmt.Sprintf("wrong-%d", i): section}
 		changed["defaultRegistries"] = []string{fmt.Sprintf("wrong-%d", i)}
 		s.must(s.manager.Configure(changed))
-		s.ExpectLogged("the configuration was refused", fmt.Sprintf("registries[wrong-%d].%s", i, wrong.field))
+		s.ExpectLogged("configuration refused", fmt.Sprintf("registries[wrong-%d].%s", i, wrong.field))
 	}
 	s.must(s.manager.ConfigureText("registry: {driver: http, auth: {tokenFile: \"" + password))
-	s.ExpectLogged("the configuration was refused", "write valid YAML")
+	s.ExpectLogged("configuration refused", "write valid YAML")
 }
 
 // ExpectWarning waits for a Warning on any pod with this in it.

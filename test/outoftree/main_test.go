@@ -25,7 +25,7 @@ func TestTheManagerHasTheDriver(t *testing.T) {
 		"unknown driver":   {"{driver: acme}", []string{"registry.driver", `"acme"`, `"toy"`, `"consul"`, `"memory"`}},
 		"no directory":     {"{driver: toy}", []string{"registry.endpoint", "absolute path of a directory"}},
 		"unknown option":   {"{driver: toy, endpoint: /a, options: {colour: red}}", []string{"registry.options", `"colour"`}},
-		"nothing is wrong": {"{driver: toy, endpoint: " + dir + "}", []string{"no cluster to work for"}},
+		"nothing is wrong": {"{driver: toy, endpoint: " + dir + "}", []string{"no cluster: set --kubeconfig"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
