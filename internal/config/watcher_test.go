@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
@@ -358,7 +359,8 @@ func (s *scenario) apply(_ context.Context, next *Config, rotated []string) erro
 		if known && !slices.Contains(rotated, name) {
 			continue
 		}
-		if _, err := driverkit.ReadCredentials(next.Driver(name).Auth, driverkit.Token); err != nil {
+		token := registry.Auth{TokenFile: next.Driver(name).Auth.TokenFile}
+		if _, err := driverkit.ReadCredentials(token, driverkit.Token); err != nil {
 			return err
 		}
 	}

@@ -27,7 +27,7 @@ const (
 	Conditional Capability = "Conditional"
 )
 
-// What the driver is, besides a [registry.Registry].
+// What the driver is, besides a [registry.Registry]. The suite finds out by itself.
 const (
 	// Listing: the driver is a [registry.Lister].
 	Listing Capability = "Listing"
@@ -43,7 +43,7 @@ const (
 	Closing Capability = "Closing"
 )
 
-// What the harness has.
+// What the harness has. The cases of what it has not are skipped.
 const (
 	// Unreachable: the harness has [Harness.Unreachable].
 	Unreachable Capability = "Unreachable"
@@ -57,9 +57,9 @@ const (
 	Failing Capability = "Failing"
 	// Restart: the harness has [Harness.Restart].
 	Restart Capability = "Restart"
-	// ForeignEntries: the harness has [Harness.Foreign], which it need not: without it the cases are skipped.
+	// ForeignEntries: the harness has [Harness.Foreign].
 	ForeignEntries Capability = "ForeignEntries"
-	// ShortLease: the harness has [Harness.ShortLease]. Where there are no Heartbeats it need not be named.
+	// ShortLease: the harness has [Harness.ShortLease].
 	ShortLease Capability = "ShortLease"
 )
 
@@ -78,21 +78,25 @@ func (h Harness) lacks(c Capability) bool {
 	return lacks
 }
 
+// missing returns why a case that needs the capability can't run on the harness, "" where it may.
+func (h Harness) missing(c Capability) string {
+	if reason, lacks := h.Lacks[c]; lacks {
+		return reason
+	}
+	if given, is := h.functions()[c]; is && !given {
+		return fmt.Sprintf("the harness has no %s", c)
+	}
+	return ""
+}
+
 // check returns what is wrong with the harness itself.
 func (h Harness) check() error {
 	if h.Open == nil {
 		return fmt.Errorf("harness: there is no Open")
 	}
-	if h.lacks(Listing) && h.Truth == nil {
-		return fmt.Errorf("harness: a driver that lacks %s needs Truth", Listing)
-	}
 	for c, given := range h.functions() {
-		switch {
-		case c == ShortLease && h.lacks(Heartbeats) && given:
-			return fmt.Errorf("harness: give either %s, or in Lacks the reason why there are no %s", c, Heartbeats)
-		case c == ShortLease && h.lacks(Heartbeats): // no entry has a lease, short or long
-		case h.lacks(c) == given:
-			return fmt.Errorf("harness: give either %s, or in Lacks the reason why not", c)
+		if given && h.lacks(c) {
+			return fmt.Errorf("harness: there is a function for %s, and in Lacks a reason why not: remove one of the two", c)
 		}
 	}
 	return h.checkReasons()
@@ -107,6 +111,7 @@ func (h Harness) functions() map[Capability]bool {
 		Stalled:          h.Stalled != nil,
 		Failing:          h.Failing != nil,
 		Restart:          h.Restart != nil,
+		ForeignEntries:   h.Foreign != nil,
 		ShortLease:       h.ShortLease != nil,
 	}
 }
@@ -128,10 +133,14 @@ func (h Harness) checkDriver(d registry.Registry) error {
 	if d == nil {
 		return fmt.Errorf("the harness returned no driver")
 	}
-	for c, is := range interfacesOf(d) {
-		if h.lacks(c) == is {
-			return fmt.Errorf("the harness says lacks %s: %t, but the driver has it: %t", c, is, is)
+	is := interfacesOf(d)
+	for c, has := range is {
+		if has && h.lacks(c) {
+			return fmt.Errorf("the harness says that the driver lacks %s, and it has it", c)
 		}
+	}
+	if !is[Listing] && h.Truth == nil {
+		return fmt.Errorf("harness: a driver that lacks %s needs Truth", Listing)
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 )
 
-// A capability is claimed unless a harness names it, so who writes a driver has to know all there are.
+// Cases are skipped for what a harness has not, so who writes a driver has to know all there is to have.
 func TestEveryCapabilityStandsInTheGuide(t *testing.T) {
 	t.Parallel()
 	guide, err := os.ReadFile("../../docs/writing-a-driver.md")

@@ -54,7 +54,7 @@ type Harness struct {
 	// Restart stops the registry that Open's drivers work on and starts it again at the same address, with what it keeps
 	// over a restart. It returns when the registry takes calls and gives its clients what it has kept. The cases that
 	// need it run before all others and one after the other; a harness whose registry serves other tests at the same
-	// time lacks it, or starts one of its own.
+	// time has none, or starts one of its own.
 	Restart func(t T)
 
 	// Foreign puts an entry into the registry as an application does that registers itself at the instance's service, address
@@ -68,8 +68,9 @@ type Harness struct {
 	// Secrets are the tokens and passwords that the drivers were given, wrong ones too. No error may hold one.
 	Secrets []string
 
-	// Lacks names each capability that there isn't, and says why. The cases that need it are skipped with these words.
-	// Whatever is not named here is claimed, and held to the contract.
+	// Lacks names what the registry can't do, and says why; the cases that need it are skipped with these words. Whatever it
+	// does not name is claimed, and held to the contract. What the driver has beside a [registry.Registry] the suite finds by
+	// type assertion, and what the harness has no function for it skips: Lacks may say why, for who reads the results.
 	Lacks map[Capability]string
 
 	impatient *patience // nil but in the suite's own tests

@@ -41,16 +41,19 @@ func Run(t *testing.T, h Harness) {
 func (c Case) Run(t T, h Harness) {
 	t.Helper()
 	for _, need := range c.Needs {
-		if reason, lacks := h.Lacks[need]; lacks {
-			t.Skipf("%s skipped: lacks %s: %s", c.Name, need, reason)
-			return
-		}
-		if need == ForeignEntries && h.Foreign == nil {
-			t.Skipf("%s skipped: lacks %s: the harness has no Foreign", c.Name, need)
+		if why := h.missing(need); why != "" {
+			t.Skipf("%s skipped: lacks %s: %s", c.Name, need, why)
 			return
 		}
 	}
-	c.run(newWorld(t, c, h))
+	w := newWorld(t, c, h)
+	for _, need := range c.Needs {
+		if has, isInterface := w.has[need]; isInterface && !has {
+			t.Skipf("%s skipped: lacks %s: the driver has no such methods", c.Name, need)
+			return
+		}
+	}
+	c.run(w)
 }
 
 // Cases returns the suite, for those who run it by other means than [Run].

@@ -29,7 +29,8 @@ type world struct {
 	cluster string
 	service string
 
-	cleaned map[string]bool // the clusters that have a driver which cleans up
+	cleaned map[string]bool     // the clusters that have a driver which cleans up
+	has     map[Capability]bool // which of the optional interfaces the drivers have
 
 	mu      sync.Mutex
 	written []registry.Instance
@@ -112,6 +113,7 @@ func (w *world) opened(d registry.Registry) registry.Registry {
 	if err := w.h.checkDriver(d); err != nil {
 		w.Fatalf("%v", err)
 	}
+	w.has = interfacesOf(d)
 	w.Cleanup(func() { closeDriver(d) })
 	return d
 }

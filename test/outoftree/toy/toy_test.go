@@ -27,15 +27,6 @@ func TestConformance(t *testing.T) {
 		Unreachable: at(filepath.Join(dir, "missing"), "a"),
 		Refusing:    at(file, "a"),
 		Stalled:     at(lockedDir(t), "a"),
-		Lacks: map[registrytest.Capability]string{
-			registrytest.Probing:          "who reads the directory sees the file",
-			registrytest.Heartbeats:       "files stay",
-			registrytest.Batching:         "each entry is a file of its own",
-			registrytest.Closing:          "nothing is kept open",
-			registrytest.WrongCredentials: "there are none",
-			registrytest.Failing:          "nothing counts the attempts to open a file",
-			registrytest.Restart:          "a directory does not run",
-		},
 	})
 }
 
