@@ -313,6 +313,6 @@ func attempt(ctx context.Context, do func() error) error {
 		if err == nil || client.IgnoreNotFound(err) == nil || ctx.Err() != nil || time.Now().After(deadline) {
 			return err
 		}
-		pause(ctx, watchRetry)
+		pause(ctx, hitPoll)
 	}
 }

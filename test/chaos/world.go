@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,17 +9,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/test/harness/account"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
+	"github.com/rollcall-dev/rollcall/test/harness/history"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
@@ -66,12 +63,8 @@ func newWorld(ctx context.Context, out *output) (w *world, stop func(), err erro
 	if w.cluster, err = cluster.Start(ctx, cluster.Options{Dir: filepath.Join(w.dir, "cluster"), Log: out}); err != nil {
 		return w, stop, err
 	}
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), kruisev1alpha1.AddToScheme(scheme)); err != nil {
-		return w, stop, fmt.Errorf("registering the API's types: %w", err)
-	}
-	if w.k8s, err = client.NewWithWatch(w.cluster.Config(), client.Options{Scheme: scheme}); err != nil {
-		return w, stop, fmt.Errorf("connecting to the cluster: %w", err)
+	if w.k8s, err = cluster.NewClient(w.cluster.Config()); err != nil {
+		return w, stop, err
 	}
 	if w.account, err = account.Install(ctx, w.cluster.Config()); err != nil {
 		return w, stop, err
@@ -128,11 +121,14 @@ func (g *game) play(ctx context.Context) error {
 		return err
 	}
 	g.network.forget()
-	watcher := &podWatch{k8s: g.k8s, journal: g.journal, workloads: g.workloads}
+	watcher := &podWatch{journal: g.journal, workloads: g.workloads}
 	g.say("starting: %d CloneSets of %d pods", len(g.workloads), g.replicas)
-	background.Go(func() { watcher.run(watching) })
+	watched, err := history.Follow(watching, g.k8s, &corev1.PodList{}, watcher.saw)
+	if err != nil {
+		return err
+	}
+	background.Go(func() { <-watched })
 	background.Go(func() { g.judge(watching) })
-	var err error
 	g.managers, err = startManagers(ctx, setup{
 		launcher: g.launcher, dir: g.binary + ".d", binary: g.binary, registry: g.network.address, account: g.account,
 		journal: g.journal, out: g.out, fail: g.report.note, metrics: g.curves != nil, maxRemovals: g.plan.maxRemovals(),

@@ -12,7 +12,6 @@ import (
 	appsv1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -37,8 +36,7 @@ var clonesetYAML []byte
 
 // life is one life of the CloneSet, with traffic on its pods all the while.
 type life struct {
-	k8s       client.Client
-	config    *rest.Config
+	k8s       client.WithWatch
 	out       *screen
 	namespace string
 	set       *appsv1alpha1.CloneSet
@@ -142,7 +140,7 @@ func (l *life) play(ctx context.Context) error {
 
 // during has the watcher and the client at work while do runs. When it returns, both have stopped.
 func (l *life) during(ctx context.Context, do func() error) error {
-	stopWatching, err := startWatcher(ctx, l.config, l.namespace, l.read, l.out)
+	stopWatching, err := startWatcher(ctx, l.k8s, l.namespace, l.read, l.out)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/memory"
@@ -26,7 +26,7 @@ type mirror struct {
 }
 
 // startMirror makes the registry, serves it and follows the namespace's pods until ctx ends. It returns the registry's URL.
-func startMirror(ctx context.Context, config *rest.Config, namespace string, port int) (string, error) {
+func startMirror(ctx context.Context, k8s client.WithWatch, namespace string, port int) (string, error) {
 	store, err := memory.New(ctx, registry.Config{Cluster: "demo"})
 	if err != nil {
 		return "", fmt.Errorf("making the mirror's registry: %w", err)
@@ -45,7 +45,7 @@ func startMirror(ctx context.Context, config *rest.Config, namespace string, por
 	go func() { _ = server.Serve(listener) }() // until closed; if not, the reader can't read, and says so
 
 	m := &mirror{registry: store, port: port}
-	err = watchPods(ctx, config, namespace, func(pod *corev1.Pod, gone bool) { m.follow(ctx, pod, gone) })
+	err = watchPods(ctx, k8s, namespace, func(pod *corev1.Pod, gone bool) { m.follow(ctx, pod, gone) })
 	if err != nil {
 		return "", err
 	}

@@ -2,49 +2,23 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/test/harness/history"
 )
 
 // watchPods calls changed for every change of a pod in the namespace, one after the other, with gone where the pod is no
-// longer there. It returns when the watch stands; the watch ends with ctx.
+// longer there. It returns when it has called it for the pods that are there; the watch ends with ctx.
 func watchPods(
-	ctx context.Context, config *rest.Config, namespace string, changed func(pod *corev1.Pod, gone bool),
+	ctx context.Context, k8s client.WithWatch, namespace string, changed func(pod *corev1.Pod, gone bool),
 ) error {
-	clients, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("connecting to the cluster: %w", err)
-	}
-	pods := cache.NewListWatchFromClient(clients.CoreV1().RESTClient(), "pods", namespace, fields.Everything())
-	informer := cache.NewSharedIndexInformer(pods, &corev1.Pod{}, 0, cache.Indexers{})
-	tell := func(object any, gone bool) {
-		if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
-			object = tombstone.Obj
-		}
-		if pod, ok := object.(*corev1.Pod); ok {
-			changed(pod, gone)
-		}
-	}
-	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(pod any) { tell(pod, false) },
-		UpdateFunc: func(_, pod any) { tell(pod, false) },
-		DeleteFunc: func(pod any) { tell(pod, true) },
-	})
-	if err != nil {
-		return fmt.Errorf("watching the pods: %w", err)
-	}
-	go informer.RunWithContext(ctx)
-	if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
-		return fmt.Errorf("listing the pods: %w", context.Cause(ctx))
-	}
-	return nil
+	_, err := history.Follow(ctx, k8s, &corev1.PodList{}, func(v history.Version[*corev1.Pod]) { changed(v.Object, v.Gone) },
+		client.InNamespace(namespace))
+	return err
 }
 
 func ready(pod *corev1.Pod) bool {

@@ -4,16 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
-	appsv1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
@@ -33,8 +27,8 @@ const (
 type world struct {
 	out     *screen
 	cluster *cluster.Cluster
-	k8s     client.Client
-	port    int // at which every pod answers
+	k8s     client.WithWatch
+	pods    *podserver.Server
 	backend *backend
 	manager *manager.Manager
 }
@@ -78,49 +72,13 @@ func run(ctx context.Context, out *screen, driver string, keep bool) error {
 	return err
 }
 
-// servePods makes the client, and lets the pods answer until stop is called. They outlast ctx, so that the requests
-// under way when it ends are answered.
+// servePods makes the client, and lets the pods answer until stop is called.
 func (w *world) servePods(ctx context.Context, end context.CancelCauseFunc) (stop func(), err error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, appsv1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("registering the API's types: %w", err)
-		}
-	}
-	if w.k8s, err = client.New(w.config(), client.Options{Scheme: scheme}); err != nil {
-		return nil, fmt.Errorf("connecting to the cluster: %w", err)
-	}
-	listener, err := podserver.Listen(ctx, 0)
-	if err != nil {
+	if w.k8s, err = cluster.NewClient(w.cluster.Config()); err != nil {
 		return nil, err
 	}
-	address, ok := listener.Addr().(*net.TCPAddr)
-	if !ok {
-		return nil, fmt.Errorf("listening for the pods: %s is no TCP address", listener.Addr())
-	}
-	w.port = address.Port
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	pods, err := podserver.New(ctx, w.config())
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		if err := pods.Serve(ctx, listener); err != nil {
-			end(err)
-		}
-	})
-	return func() {
-		cancel()
-		serving.Wait()
-	}, nil
-}
-
-func (w *world) config() *rest.Config {
-	config := w.cluster.Config()
-	config.WarningHandler = rest.NoWarnings{}
-	return config
+	w.pods, stop, err = podserver.Start(ctx, w.k8s, end)
+	return stop, err
 }
 
 func (w *world) startManager(ctx context.Context) error {
@@ -206,7 +164,7 @@ func (w *world) withoutRollcall(ctx context.Context) (*life, error) {
 		"at once and without fail, but after the fact. The same steps, and the same client.")
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	url, err := startMirror(ctx, w.config(), namespaceWithout, w.port)
+	url, err := startMirror(ctx, w.k8s, namespaceWithout, w.pods.Port)
 	if err != nil {
 		return nil, err
 	}
@@ -221,12 +179,12 @@ func (w *world) withoutRollcall(ctx context.Context) (*life, error) {
 }
 
 func (w *world) newLife(namespace string, hooks bool, reader read.Reader) (*life, error) {
-	set, err := clonesetFor(namespace, w.port, hooks)
+	set, err := clonesetFor(namespace, w.pods.Port, hooks)
 	if err != nil {
 		return nil, err
 	}
 	return &life{
-		k8s: w.k8s, config: w.config(), out: w.out, namespace: namespace, set: set,
+		k8s: w.k8s, out: w.out, namespace: namespace, set: set,
 		read: reader, traffic: traffic.New(traffic.Options{Read: reader, Tell: w.out.tell}),
 	}, nil
 }

@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
@@ -51,7 +51,7 @@ type row struct{ image, state, ready, registry string }
 
 // startWatcher watches the pods of a namespace until ctx ends or stop is called. After stop it writes nothing more.
 func startWatcher(
-	ctx context.Context, config *rest.Config, namespace string, reader read.Reader, out *screen,
+	ctx context.Context, k8s client.WithWatch, namespace string, reader read.Reader, out *screen,
 ) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watcher{read: reader, out: out, events: make(chan podEvent, eventsKept), pods: map[types.UID]*watched{}}
@@ -61,7 +61,7 @@ func startWatcher(
 		cancel()
 		running.Wait()
 	}
-	err = watchPods(ctx, config, namespace, func(pod *corev1.Pod, gone bool) {
+	err = watchPods(ctx, k8s, namespace, func(pod *corev1.Pod, gone bool) {
 		select {
 		case w.events <- podEvent{pod: pod, gone: gone}:
 		case <-ctx.Done():

@@ -19,6 +19,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/account"
+	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 )
 
 // The scenarios of this file are about what others in a cluster do with pods.
@@ -229,7 +230,7 @@ func (s *scenario) refusePatches() (lift func()) {
 	for _, object := range []client.Object{policy, binding, trial} {
 		s.must(s.k8s.Create(s.Context(), object))
 	}
-	asManager, err := newClient(env.account)
+	asManager, err := cluster.NewClient(env.account)
 	s.must(err)
 	s.await("the policy to be in force", func() error {
 		patch := mergePatch(`{"metadata":{"labels":{"trial":"true"}}}`)

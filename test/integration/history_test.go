@@ -3,6 +3,7 @@ package integration
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,19 +13,19 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/test/harness/history"
 )
 
-// history is every version of every pod of the cluster, and the last one of every CloneSet.
-type history struct {
+// watched is every version of every pod of the cluster, and the last one of every CloneSet.
+type watched struct {
 	mu   sync.Mutex
 	pods map[types.UID][]sighting
 	sets map[types.NamespacedName]*kruisev1alpha1.CloneSet
-	err  error
+	// gap: versions of pods may be missing.
+	gap bool
 }
 
 // sighting is one watch event of a pod.
@@ -48,101 +49,61 @@ func version(object client.Object) uint64 {
 }
 
 // watchHistory follows the cluster until the context ends.
-func watchHistory(ctx context.Context, k8s client.WithWatch) *history {
-	h := watchPods(ctx, k8s)
-	h.followSets(ctx, k8s)
-	return h
+func watchHistory(ctx context.Context, k8s client.WithWatch) (*watched, error) {
+	h, err := watchPods(ctx, k8s)
+	if err != nil {
+		return nil, err
+	}
+	return h, h.followSets(ctx, k8s)
 }
 
 // watchPods is watchHistory for a cluster that has no CloneSets yet.
-func watchPods(ctx context.Context, k8s client.WithWatch) *history {
-	h := &history{
+func watchPods(ctx context.Context, k8s client.WithWatch) (*watched, error) {
+	h := &watched{
 		pods: map[types.UID][]sighting{},
 		sets: map[types.NamespacedName]*kruisev1alpha1.CloneSet{},
 	}
-	go h.follow(ctx, k8s, &corev1.PodList{})
-	return h
+	_, err := history.Follow(ctx, k8s, &corev1.PodList{}, func(v history.Version[*corev1.Pod]) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.gap = h.gap || v.Gap
+		h.pods[v.Object.UID] = append(h.pods[v.Object.UID], sighting{pod: v.Object, arrived: time.Now(), deleted: v.Gone})
+	})
+	return h, err
 }
 
-func (h *history) followSets(ctx context.Context, k8s client.WithWatch) {
-	go h.follow(ctx, k8s, &kruisev1alpha1.CloneSetList{})
-}
-
-// follow takes what there is, and watches from there without a gap: a watch that ends goes on where it stood.
-func (h *history) follow(ctx context.Context, k8s client.WithWatch, list client.ObjectList) {
-	if err := k8s.List(ctx, list); err != nil {
-		h.fail(err)
-		return
-	}
-	objects, err := meta.ExtractList(list)
-	if err != nil {
-		h.fail(err)
-		return
-	}
-	for _, object := range objects {
-		h.add(watch.Added, object.(client.Object))
-	}
-	last := list.GetResourceVersion()
-	for ctx.Err() == nil {
-		watcher, err := k8s.Watch(ctx, list, &client.ListOptions{
-			Raw: &metav1.ListOptions{ResourceVersion: last, AllowWatchBookmarks: true},
-		})
-		if err != nil {
-			h.fail(err)
+func (h *watched) followSets(ctx context.Context, k8s client.WithWatch) error {
+	_, err := history.Follow(ctx, k8s, &kruisev1alpha1.CloneSetList{}, func(v history.Version[*kruisev1alpha1.CloneSet]) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if v.Gone {
+			delete(h.sets, client.ObjectKeyFromObject(v.Object))
 			return
 		}
-		for event := range watcher.ResultChan() {
-			object, ok := event.Object.(client.Object)
-			if !ok || event.Type == watch.Error {
-				h.fail(fmt.Errorf("watching %T: %+v", list, event.Object))
-				return
-			}
-			last = object.GetResourceVersion()
-			h.add(event.Type, object)
-		}
-	}
+		h.sets[client.ObjectKeyFromObject(v.Object)] = v.Object
+	})
+	return err
 }
 
-func (h *history) add(kind watch.EventType, object client.Object) {
+// Err says that versions of pods may be missing.
+func (h *watched) Err() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if kind == watch.Bookmark {
-		return
+	if h.gap {
+		return errors.New("the watch of the pods has a gap")
 	}
-	switch o := object.(type) {
-	case *corev1.Pod:
-		h.pods[o.UID] = append(h.pods[o.UID], sighting{pod: o, arrived: time.Now(), deleted: kind == watch.Deleted})
-	case *kruisev1alpha1.CloneSet:
-		if kind == watch.Deleted {
-			delete(h.sets, client.ObjectKeyFromObject(o))
-			return
-		}
-		h.sets[client.ObjectKeyFromObject(o)] = o
-	}
-}
-
-func (h *history) fail(err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.err = err
-}
-
-// Err says why the history has a gap, if it has one.
-func (h *history) Err() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.err
+	return nil
 }
 
 // Of returns the versions of one pod, oldest first.
-func (h *history) Of(uid types.UID) []sighting {
+func (h *watched) Of(uid types.UID) []sighting {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.pods[uid])
 }
 
 // All returns the last version of every pod that there ever was.
-func (h *history) All() []*corev1.Pod {
+func (h *watched) All() []*corev1.Pod {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var pods []*corev1.Pod
@@ -153,7 +114,7 @@ func (h *history) All() []*corev1.Pod {
 }
 
 // UIDs returns the pods that a namespace ever had.
-func (h *history) UIDs(namespace string) []types.UID {
+func (h *watched) UIDs(namespace string) []types.UID {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var uids []types.UID
@@ -166,7 +127,7 @@ func (h *history) UIDs(namespace string) []types.UID {
 }
 
 // Pods returns the last versions of the pods that are there, the oldest first.
-func (h *history) Pods(namespace string) []*corev1.Pod {
+func (h *watched) Pods(namespace string) []*corev1.Pod {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var pods []*corev1.Pod
@@ -185,7 +146,7 @@ func (h *history) Pods(namespace string) []*corev1.Pod {
 }
 
 // Set returns the last version of a CloneSet, or nil.
-func (h *history) Set(key types.NamespacedName) *kruisev1alpha1.CloneSet {
+func (h *watched) Set(key types.NamespacedName) *kruisev1alpha1.CloneSet {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.sets[key]

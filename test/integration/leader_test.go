@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"regexp"
@@ -73,16 +72,10 @@ func startRelay(t *testing.T, name string, style style, edits ...func(configurat
 // servePods answers for the cluster's pods and returns the port.
 func servePods(t *testing.T) int {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	t.Cleanup(cancel)
-	server, err := podserver.New(ctx, env.cluster.Config())
+	server, stop, err := podserver.Start(t.Context(), env.client, func(err error) { t.Error(err) })
 	must(t, err)
-	listener, err := podserver.Listen(ctx, 0)
-	must(t, err)
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(ctx, listener) }()
-	t.Cleanup(func() { cancel(); <-done })
-	return listener.Addr().(*net.TCPAddr).Port
+	t.Cleanup(stop)
+	return server.Port
 }
 
 // BeginUpdate begins an update, and returns when the leader is at the call that takes the first pod out.

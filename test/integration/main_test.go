@@ -13,10 +13,7 @@ import (
 	"testing"
 	"time"
 
-	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -77,7 +74,7 @@ type environment struct {
 	dir      string
 	cluster  *cluster.Cluster
 	client   client.WithWatch
-	history  *history
+	history  *watched
 	registry *registryServer
 	shared   *manager
 	// account is what managers run as: the ServiceAccount that ships.
@@ -103,7 +100,7 @@ func (e *environment) start() error {
 	if e.cluster, err = cluster.Start(ctx, cluster.Options{Dir: filepath.Join(e.dir, "cluster"), Log: os.Stderr}); err != nil {
 		return err
 	}
-	if e.client, err = newClient(e.cluster.Config()); err != nil {
+	if e.client, err = cluster.NewClient(e.cluster.Config()); err != nil {
 		return err
 	}
 	if e.account, err = account.Install(ctx, e.cluster.Config()); err != nil {
@@ -112,7 +109,9 @@ func (e *environment) start() error {
 	if err := e.giveZones(ctx); err != nil {
 		return err
 	}
-	e.history = watchHistory(ctx, e.client)
+	if e.history, err = watchHistory(ctx, e.client); err != nil {
+		return err
+	}
 	if e.registry, err = newRegistryServer(); err != nil {
 		return err
 	}
@@ -144,16 +143,6 @@ func (e *environment) giveZones(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func newClient(config *rest.Config) (client.WithWatch, error) {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), kruisev1alpha1.AddToScheme(scheme)); err != nil {
-		return nil, err
-	}
-	config.UserAgent = "integration-test"
-	config.QPS = -1
-	return client.NewWithWatch(config, client.Options{Scheme: scheme})
 }
 
 // manager makes a manager of the cluster, whose log is looked at when the run ends.

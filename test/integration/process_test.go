@@ -512,11 +512,13 @@ func TestWithoutKruise(t *testing.T) {
 	if err := m.Start(); err != nil {
 		t.Fatal(err)
 	}
-	k8s, err := newClient(bare.Config())
+	k8s, err := cluster.NewClient(bare.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newScenarioOn(t, k8s, watchPods(t.Context(), k8s), m, env.registry, labels, "without-kruise")
+	pods, err := watchPods(t.Context(), k8s)
+	must(t, err)
+	s := newScenarioOn(t, k8s, pods, m, env.registry, labels, "without-kruise")
 	s.await("the manager to say what is missing", func() error {
 		status, body, err := m.Get(t.Context(), healthServer, "/readyz")
 		if err != nil {
@@ -529,7 +531,7 @@ func TestWithoutKruise(t *testing.T) {
 	})
 	s.must(bare.InstallKruise(t.Context()))
 	s.must(m.AwaitReady(t.Context()))
-	s.history.followSets(t.Context(), k8s)
+	s.must(s.history.followSets(t.Context(), k8s))
 	s.Create(inPlace)
 	s.ExpectSteady()
 
@@ -552,12 +554,11 @@ func apiServerGoesAway(s *scenario, bare *cluster.Cluster) {
 	s.ExpectSteady()
 }
 
-// restartAPIServer returns when it serves CloneSets again. Our own watch begins anew after it.
+// restartAPIServer returns when it serves CloneSets again.
 func (s *scenario) restartAPIServer(bare *cluster.Cluster) {
 	s.Helper()
 	s.must(bare.RestartAPIServer(s.Context()))
 	s.await("the API server to serve CloneSets", func() error { return s.k8s.List(s.Context(), &kruisev1alpha1.CloneSetList{}) })
-	s.history = watchHistory(s.Context(), s.k8s)
 }
 
 // kruiseGoesAway in the middle of a rollout, with the webhook that every patch of a pod goes through. The pods wait where

@@ -38,7 +38,7 @@ type scenario struct {
 	*testing.T
 
 	k8s     client.WithWatch
-	history *history
+	history *watched
 	manager *manager
 	standby *manager // nil where there is but one manager
 	// registry is the only one, or the first of the registries; nil where the manager's own memory is the registry.
@@ -80,7 +80,7 @@ func newScenario(t *testing.T, m *manager, r *registryServer, s style, namespace
 
 // newScenarioOn is newScenario on another cluster.
 func newScenarioOn(
-	t *testing.T, k8s client.WithWatch, h *history, m *manager, r *registryServer, s style, namespace string,
+	t *testing.T, k8s client.WithWatch, h *watched, m *manager, r *registryServer, s style, namespace string,
 ) *scenario {
 	t.Helper()
 	sc := &scenario{

@@ -75,7 +75,7 @@ type Cluster struct {
 	config     *rest.Config
 	kubeconfig string
 	http       *http.Client
-	client     client.Client
+	client     client.WithWatch
 
 	launcher *process.Launcher
 	done     chan struct{}
@@ -245,19 +245,29 @@ func (c *Cluster) prepare(ctx context.Context) error {
 
 // connect makes the client that everything after the API server uses.
 func (c *Cluster) connect() error {
+	var err error
+	c.client, err = NewClient(c.Config())
+	return err
+}
+
+// NewClient returns a client that knows the types of Kubernetes and of OpenKruise, sends as fast as it can, and keeps the
+// API server's warnings to itself.
+func NewClient(config *rest.Config) (client.WithWatch, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, appsv1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
-			return fmt.Errorf("registering the API's types: %w", err)
+			return nil, fmt.Errorf("registering the API's types: %w", err)
 		}
 	}
-	var err error
-	if c.client, err = client.New(c.Config(), client.Options{Scheme: scheme}); err != nil {
-		return fmt.Errorf("connecting to the API server: %w", err)
+	config = rest.CopyConfig(config)
+	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
+	k8s, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
-	return nil
+	return k8s, nil
 }
 
 // launch starts a server and watches over it. A server of the same name must have been killed before.

@@ -2,20 +2,13 @@ package migration
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
@@ -42,7 +35,7 @@ const (
 
 // world is what all migrations run on.
 type world struct {
-	k8s     client.Client
+	k8s     client.WithWatch
 	port    int // at which every pod answers
 	eureka  *eureka.Server
 	nacos   *nacos.Server
@@ -78,29 +71,13 @@ func newWorld(t *testing.T) *world {
 // servePods makes the client, and lets the pods answer until the test has ended.
 func (w *world) servePods(t *testing.T) {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	must(t, errors.Join(clientgoscheme.AddToScheme(scheme), kruisev1alpha1.AddToScheme(scheme)))
-	config := w.cluster.Config()
-	config.WarningHandler = rest.NoWarnings{}
 	var err error
-	w.k8s, err = client.New(config, client.Options{Scheme: scheme})
+	w.k8s, err = cluster.NewClient(w.cluster.Config())
 	must(t, err)
-	listener, err := podserver.Listen(t.Context(), 0)
+	pods, stop, err := podserver.Start(t.Context(), w.k8s, func(err error) { t.Error(err) })
 	must(t, err)
-	w.port = listener.Addr().(*net.TCPAddr).Port
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	pods, err := podserver.New(ctx, config)
-	if err != nil {
-		cancel()
-		t.Fatal(err)
-	}
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		if err := pods.Serve(ctx, listener); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(func() { cancel(); serving.Wait() })
+	t.Cleanup(stop)
+	w.port = pods.Port
 }
 
 func (w *world) startManager(t *testing.T, defaults ...string) {

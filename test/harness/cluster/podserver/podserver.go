@@ -14,16 +14,13 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/test/harness/history"
 )
 
 const headerTimeout = 10 * time.Second
@@ -37,8 +34,11 @@ type Answer struct {
 	Image string `json:"image"`
 }
 
-// Server knows which pods can serve, and serves for them. Make it with New. Its methods are safe for concurrent use.
+// Server knows which pods can serve, and serves for them. Its methods are safe for concurrent use.
 type Server struct {
+	// Port is where it answers for each pod.
+	Port int
+
 	// look asks the API server for the pods that have the address.
 	look func(ctx context.Context, address string) ([]corev1.Pod, error)
 
@@ -47,54 +47,60 @@ type Server struct {
 	conns   map[string]map[*conn]struct{} // open connections by address
 }
 
-// New starts to watch the pods of the cluster and returns when it knows them all. The watch ends with ctx.
-func New(ctx context.Context, config *rest.Config) (*Server, error) {
-	clients, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the cluster: %w", err)
+// Start answers for the cluster's pods on a free port until stop is called, so that the requests under way when ctx ends are
+// answered. It calls failed where it can't go on before that.
+func Start(ctx context.Context, k8s client.WithWatch, failed func(error)) (s *Server, stop func(), err error) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	if s, err = newWatching(ctx, k8s); err != nil {
+		cancel()
+		return nil, nil, err
 	}
-	s := newServer(func(ctx context.Context, address string) ([]corev1.Pod, error) {
-		list, err := clients.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "status.podIP=" + address})
-		if err != nil {
-			return nil, fmt.Errorf("looking for the pod at %s: %w", address, err)
+	listener, err := listen(ctx)
+	if err != nil {
+		cancel()
+		return nil, nil, err
+	}
+	if address, ok := listener.Addr().(*net.TCPAddr); ok {
+		s.Port = address.Port
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := s.serve(ctx, listener); err != nil {
+			failed(err)
 		}
-		return list.Items, nil
 	})
-	pods := cache.NewListWatchFromClient(
-		clients.CoreV1().RESTClient(), "pods", metav1.NamespaceAll, fields.Everything())
-	informer := cache.NewSharedIndexInformer(pods, &corev1.Pod{}, 0, cache.Indexers{})
-	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(pod any) { s.observe(ctx, pod) },
-		UpdateFunc: func(_, pod any) { s.observe(ctx, pod) },
-		DeleteFunc: func(pod any) { s.forget(ctx, pod) },
-	})
-	if err != nil {
-		return nil, fmt.Errorf("watching the pods: %w", err)
-	}
-	go informer.RunWithContext(ctx)
-	if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
-		return nil, fmt.Errorf("listing the pods: %w", context.Cause(ctx))
-	}
-	return s, nil
+	return s, func() { cancel(); serving.Wait() }, nil
 }
 
-func newServer(look func(context.Context, string) ([]corev1.Pod, error)) *Server {
-	return &Server{look: look, serving: map[string]Answer{}, conns: map[string]map[*conn]struct{}{}}
-}
-
-// Listen listens on all addresses of this machine, on a free port if port is 0.
-func Listen(ctx context.Context, port int) (net.Listener, error) {
+// listen listens on all addresses of this machine.
+func listen(ctx context.Context) (net.Listener, error) {
 	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp4", net.JoinHostPort("0.0.0.0", strconv.Itoa(port)))
+	listener, err := config.Listen(ctx, "tcp4", "0.0.0.0:0")
 	if err != nil {
 		return nil, fmt.Errorf("listening for the pods: %w", err)
 	}
 	return listener, nil
 }
 
-// Serve answers on the listener until ctx ends, then closes it with all its connections and returns nil. It can be called
-// for several listeners, one for each port that pods have.
-func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+// newWatching returns a server that knows all pods, and watches them until ctx ends.
+func newWatching(ctx context.Context, k8s client.WithWatch) (*Server, error) {
+	s := newServer(func(ctx context.Context, address string) ([]corev1.Pod, error) {
+		var pods corev1.PodList
+		if err := k8s.List(ctx, &pods, client.MatchingFields{"status.podIP": address}); err != nil {
+			return nil, fmt.Errorf("looking for the pod at %s: %w", address, err)
+		}
+		return pods.Items, nil
+	})
+	_, err := history.Follow(ctx, k8s, &corev1.PodList{}, func(v history.Version[*corev1.Pod]) { s.observe(ctx, v.Object, v.Gone) })
+	return s, err
+}
+
+func newServer(look func(context.Context, string) ([]corev1.Pod, error)) *Server {
+	return &Server{look: look, serving: map[string]Answer{}, conns: map[string]map[*conn]struct{}{}}
+}
+
+// serve answers on the listener until ctx ends, then closes it with all its connections and returns nil.
+func (s *Server) serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
 		Handler:           http.HandlerFunc(s.answer),
 		ReadHeaderTimeout: headerTimeout,
@@ -166,27 +172,14 @@ func answerFor(pod *corev1.Pod) Answer {
 	return Answer{Pod: pod.Name, Namespace: pod.Namespace, UID: string(pod.UID), Image: pod.Spec.Containers[0].Image}
 }
 
-func (s *Server) observe(ctx context.Context, object any) {
-	pod, ok := object.(*corev1.Pod)
-	if !ok {
-		return
-	}
-	if !canServe(pod) {
+func (s *Server) observe(ctx context.Context, pod *corev1.Pod, gone bool) {
+	if gone || !canServe(pod) {
 		s.shut(ctx, string(pod.UID))
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.serving[pod.Status.PodIP] = answerFor(pod)
-}
-
-func (s *Server) forget(ctx context.Context, object any) {
-	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = tombstone.Obj
-	}
-	if pod, ok := object.(*corev1.Pod); ok {
-		s.shut(ctx, string(pod.UID))
-	}
 }
 
 // shut stops serving for a pod and resets its connections, unless the pod has stopped long ago and runs again: then the

@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 )
 
 func TestCanServe(t *testing.T) {
@@ -86,8 +85,8 @@ func TestCanServe(t *testing.T) {
 func TestEachAddressAnswersForItsPod(t *testing.T) {
 	t.Parallel()
 	s, port := serve(t)
-	s.observe(t.Context(), pod("127.200.0.1", "uid-1"))
-	s.observe(t.Context(), pod("127.200.0.2", "uid-2"))
+	s.observe(t.Context(), pod("127.200.0.1", "uid-1"), false)
+	s.observe(t.Context(), pod("127.200.0.2", "uid-2"), false)
 	expectAnswer(t, "127.200.0.1", port, "uid-1")
 	expectAnswer(t, "127.200.0.2", port, "uid-2")
 	expectRefused(t, "127.200.0.3", port)
@@ -99,22 +98,19 @@ func TestEachAddressAnswersForItsPod(t *testing.T) {
 func TestOpenConnectionsAreResetWhenThePodStops(t *testing.T) {
 	t.Parallel()
 	for name, stop := range map[string]func(*Server, *corev1.Pod){
-		"new image": func(s *Server, p *corev1.Pod) { p.Spec.Containers[0].Image = "web:2"; s.observe(t.Context(), p) },
+		"new image": func(s *Server, p *corev1.Pod) { p.Spec.Containers[0].Image = "web:2"; s.observe(t.Context(), p, false) },
 		"deleted": func(s *Server, p *corev1.Pod) {
 			now := metav1.Now()
 			p.DeletionTimestamp = &now
-			s.observe(t.Context(), p)
+			s.observe(t.Context(), p, false)
 		},
-		"gone": func(s *Server, p *corev1.Pod) { s.forget(t.Context(), p) },
-		"gone while the watch was broken": func(s *Server, p *corev1.Pod) {
-			s.forget(t.Context(), cache.DeletedFinalStateUnknown{Obj: p})
-		},
+		"gone": func(s *Server, p *corev1.Pod) { s.observe(t.Context(), p, true) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, port := serve(t)
 			p := pod("127.200.1.1", "uid-1")
-			s.observe(t.Context(), p)
+			s.observe(t.Context(), p, false)
 			kept := connect(t, "127.200.1.1", port)
 			if err := kept.ask(); err != nil {
 				t.Fatal(err)
@@ -133,9 +129,9 @@ func TestALatePodDoesNotStopAnotherAtItsAddress(t *testing.T) {
 	t.Parallel()
 	s, port := serve(t)
 	old := pod("127.200.2.1", "uid-old")
-	s.observe(t.Context(), old)
-	s.observe(t.Context(), pod("127.200.2.1", "uid-new"))
-	s.forget(t.Context(), old)
+	s.observe(t.Context(), old, false)
+	s.observe(t.Context(), pod("127.200.2.1", "uid-new"), false)
+	s.observe(t.Context(), old, true)
 	expectAnswer(t, "127.200.2.1", port, "uid-new")
 }
 
@@ -159,14 +155,14 @@ func TestAConnectionToAPodThatRunsAgainIsKept(t *testing.T) {
 	t.Parallel()
 	again := pod("127.200.4.1", "uid-1")
 	s, port := serveLooking(t, func(context.Context, string) ([]corev1.Pod, error) { return []corev1.Pod{*again}, nil })
-	s.observe(t.Context(), again)
+	s.observe(t.Context(), again, false)
 	kept := connect(t, "127.200.4.1", port)
 	if err := kept.ask(); err != nil {
 		t.Fatal(err)
 	}
 	restarting := again.DeepCopy()
 	restarting.Status.ContainerStatuses[0].Ready = false
-	s.observe(t.Context(), restarting)
+	s.observe(t.Context(), restarting, false)
 	if err := kept.ask(); err != nil {
 		t.Errorf("the watch has come to a restart that is over, and the connection ends with %v", err)
 	}
@@ -211,14 +207,14 @@ func serve(t *testing.T) (*Server, int) {
 func serveLooking(t *testing.T, look func(context.Context, string) ([]corev1.Pod, error)) (*Server, int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	listener, err := Listen(ctx, 0)
+	listener, err := listen(ctx)
 	if err != nil {
 		cancel()
 		t.Fatal(err)
 	}
 	s := newServer(look)
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(ctx, listener) }()
+	go func() { served <- s.serve(ctx, listener) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-served; err != nil {

@@ -21,9 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -114,7 +112,6 @@ type harness struct {
 	cluster *cluster.Cluster
 	k8s     client.WithWatch
 	pods    *podserver.Server
-	port    int
 }
 
 func newHarness(t *testing.T, opts cluster.Options) *harness {
@@ -128,44 +125,18 @@ func newHarness(t *testing.T, opts cluster.Options) *harness {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Stop)
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kruisev1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	k8s, err := client.NewWithWatch(c.Config(), client.Options{Scheme: scheme})
+	k8s, err := cluster.NewClient(c.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := &harness{cluster: c, k8s: k8s}
-	h.servePods(t)
-	return h
-}
-
-func (h *harness) servePods(t *testing.T) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	pods, err := podserver.New(ctx, h.cluster.Config())
+	pods, stop, err := podserver.Start(t.Context(), k8s, func(err error) { t.Error(err) })
 	if err != nil {
-		cancel()
 		t.Fatal(err)
 	}
-	listener, err := podserver.Listen(ctx, 0)
-	if err != nil {
-		cancel()
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- pods.Serve(ctx, listener) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-served; err != nil {
-			t.Errorf("serving for the pods: %v", err)
-		}
-	})
+	t.Cleanup(stop)
 	h.pods = pods
-	h.port = listener.Addr().(*net.TCPAddr).Port
+	return h
 }
 
 func (h *harness) inPlaceUpdate(t *testing.T) {
@@ -191,23 +162,23 @@ func (h *harness) inPlaceUpdate(t *testing.T) {
 		t.Fatal("the pod was replaced or restarted before its hook was released")
 	}
 
-	history := h.record(t, waiting)
+	seen := h.record(t, waiting)
 	h.patchLabel(ctx, t, waiting, "no")
 	updated := h.expectPod(t, set, "Updated and ready with the new image", func(pod *corev1.Pod) error {
 		return errors.Join(state(pod, kruiseapps.LifecycleStateUpdated), ready(pod), h.serves(ctx, pod, imageNew))
 	})
 	expectRestarted(t, before, updated, 1)
-	history.expectSeen(t, "the readiness gate shut", func(pod *corev1.Pod) bool {
+	seen.expectSeen(t, "the readiness gate shut", func(pod *corev1.Pod) bool {
 		return condition(pod, kruiseapps.InPlaceUpdateReady) == corev1.ConditionFalse
 	})
-	history.expectSeen(t, "a container that waits, not ready", func(pod *corev1.Pod) bool {
+	seen.expectSeen(t, "a container that waits, not ready", func(pod *corev1.Pod) bool {
 		return pod.Status.ContainerStatuses[0].State.Running == nil && ready(pod) != nil
 	})
-	history.expectSeen(t, "the new container not ready yet", func(pod *corev1.Pod) bool {
+	seen.expectSeen(t, "the new container not ready yet", func(pod *corev1.Pod) bool {
 		status := pod.Status.ContainerStatuses[0]
 		return status.State.Running != nil && status.Image == imageNew && !status.Ready
 	})
-	history.expectNever(t, "ready while the spec names another image than runs", func(pod *corev1.Pod) bool {
+	seen.expectNever(t, "ready while the spec names another image than runs", func(pod *corev1.Pod) bool {
 		status := pod.Status.ContainerStatuses[0]
 		return status.State.Running == nil && ready(pod) == nil
 	})
@@ -521,7 +492,7 @@ func (h *harness) ask(ctx context.Context, pod *corev1.Pod) (*podserver.Answer, 
 		return nil, errors.New("it has no address")
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
-		"http://"+net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(h.port))+"/", nil)
+		"http://"+net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(h.pods.Port))+"/", nil)
 	if err != nil {
 		return nil, err
 	}
