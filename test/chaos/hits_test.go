@@ -19,10 +19,10 @@ func TestHits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &contender{name: name, proxy: &apiProxy{}, process: p, out: newOutput(io.Discard)}
+		return &contender{name: name, renewed: func() time.Time { return time.Time{} }, process: p, out: newOutput(io.Discard)}
 	}
 	leads, other := begin("m1"), begin("m2")
-	leads.proxy.renewed = time.Now().Add(time.Hour)
+	leads.renewed = func() time.Time { return time.Now().Add(time.Hour) }
 	m := &managers{all: []*contender{leads, other}}
 	seize := func(leading bool) (*contender, *process.Process) {
 		t.Helper()

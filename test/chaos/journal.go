@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -12,6 +13,7 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 )
 
 // op is one operation of the registry's protocol, by the last part of its path.
@@ -302,12 +304,20 @@ func (j *journal) patchFinished(w *patch, status int, version uint64, at time.Ti
 	w.status, w.version, w.finished = status, version, at
 }
 
-// patchUnanswered closes a patch whose outcome nobody will know, unless its answer was written down.
-func (j *journal) patchUnanswered(w *patch, at time.Time) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if w.finished.IsZero() {
-		w.finished = at
+// patchesOf writes down the patches of a manager's proxy, from before each is passed on until its answer.
+func (j *journal) patchesOf(manager string) apiproxy.Observer {
+	return func(w apiproxy.Write) (answered func(apiproxy.Write)) {
+		if !w.ToPod() {
+			return nil
+		}
+		entry := j.patchReceived(manager, podName{w.Namespace, w.Name}, w.Body, time.Now())
+		return func(w apiproxy.Write) {
+			var version uint64
+			if w.Pod != nil {
+				version, _ = strconv.ParseUint(w.Pod.ResourceVersion, 10, 64)
+			}
+			j.patchFinished(entry, w.Status, version, time.Now())
+		}
 	}
 }
 

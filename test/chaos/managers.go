@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rollcall-dev/rollcall/test/harness/account"
+	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
@@ -37,7 +38,9 @@ type managers struct {
 // contender is one of them, through all of its restarts.
 type contender struct {
 	name  string
-	proxy *apiProxy
+	proxy *apiproxy.Proxy
+	// renewed is when it last wrote the lease.
+	renewed func() time.Time
 	// metrics is where they are served, if they are.
 	metrics string
 	start   func() (*process.Process, error)
@@ -103,16 +106,16 @@ func newContender(ctx context.Context, name string, s setup) (*contender, error)
 		}
 		metrics, metricsURL = local(ports[0]), "http://"+local(ports[0])+"/metrics"
 	}
-	proxy, err := startAPIProxy(ctx, name, s.account, s.journal)
+	proxy, err := apiproxy.Start(ctx, s.account, s.journal.patchesOf(name))
 	if err != nil {
 		return nil, err
 	}
 	kubeconfig := filepath.Join(dir, "kubeconfig")
-	if err := proxy.kubeconfig(kubeconfig); err != nil {
+	if err := proxy.WriteKubeconfig(kubeconfig); err != nil {
 		proxy.Stop()
 		return nil, err
 	}
-	return &contender{name: name, proxy: proxy, metrics: metricsURL, out: s.out, fail: s.fail, start: func() (*process.Process, error) {
+	return &contender{name: name, proxy: proxy, renewed: proxy.LeaseRenewed, metrics: metricsURL, out: s.out, fail: s.fail, start: func() (*process.Process, error) {
 		return process.Start(s.launcher, dir, process.Command{Name: name, Path: s.binary, Args: []string{
 			"--config=" + config, "--kubeconfig=" + kubeconfig,
 			"--leader-elect=true", "--leader-election-namespace=" + account.Namespace,
@@ -150,7 +153,7 @@ func (m *contender) keep(ctx context.Context) {
 		m.mu.Lock()
 		m.process, m.asked = running, false
 		m.mu.Unlock()
-		m.proxy.lift()
+		m.proxy.Lift()
 		select {
 		case <-ctx.Done():
 			running.Kill()
@@ -180,7 +183,7 @@ func (m *managers) leader() *contender {
 	var leads *contender
 	var latest time.Time
 	for _, one := range m.all {
-		if renewed := one.proxy.leaseRenewed(); renewed.After(latest) {
+		if renewed := one.renewed(); renewed.After(latest) {
 			leads, latest = one, renewed
 		}
 	}

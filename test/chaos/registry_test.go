@@ -6,13 +6,8 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
-	"slices"
-	"strings"
 	"testing"
 	"time"
-
-	"k8s.io/client-go/rest"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/memory"
@@ -117,38 +112,6 @@ func TestFaultsOfTheRegistry(t *testing.T) {
 			}
 			t.Error("no call met the fault")
 		})
-	}
-}
-
-// TestAFencedManagerWritesNothing: what a manager sends between the kill's announcement and its end never arrives.
-func TestAFencedManagerWritesNothing(t *testing.T) {
-	t.Parallel()
-	var arrived []string
-	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { arrived = append(arrived, r.Method) }))
-	t.Cleanup(api.Close)
-	proxy, err := startAPIProxy(t.Context(), "m1", &rest.Config{Host: api.URL}, newJournal())
-	must(t, err)
-	t.Cleanup(proxy.Stop)
-	patch := func(bound time.Duration) error {
-		ctx, cancel := context.WithTimeout(t.Context(), bound)
-		defer cancel()
-		request, err := http.NewRequestWithContext(ctx, http.MethodPatch, proxy.url+"/api/v1/namespaces/a/pods/web-1", strings.NewReader("[]"))
-		must(t, err)
-		response, err := http.DefaultClient.Do(request)
-		if err == nil {
-			err = response.Body.Close()
-		}
-		return err
-	}
-	must(t, patch(time.Minute))
-	proxy.fence()
-	if err := patch(100 * time.Millisecond); err == nil {
-		t.Error("a write behind the fence was answered")
-	}
-	proxy.lift()
-	must(t, patch(time.Minute))
-	if want := []string{http.MethodPatch, http.MethodPatch}; !slices.Equal(arrived, want) {
-		t.Errorf("%q arrived, want those before and after the fence", arrived)
 	}
 }
 

@@ -119,7 +119,7 @@ func (s *scenario) annotate(pod *corev1.Pod, annotations map[string]string) {
 func (s *scenario) writesTo(pod *corev1.Pod) int {
 	n := 0
 	for _, w := range s.writes() {
-		if w.toPod() && w.name == pod.Name {
+		if w.ToPod() && w.Name == pod.Name {
 			n++
 		}
 	}

@@ -162,7 +162,7 @@ func refusedByPolicy(s *scenario) {
 	s.await("two patches to be refused", func() error {
 		n := 0
 		for _, w := range s.writes() {
-			if w.toPod() && w.status == s.refusal() {
+			if w.ToPod() && w.Status == s.refusal() {
 				n++
 			}
 		}

@@ -160,7 +160,7 @@ func lostAnswers(s *scenario) {
 	s.ExpectImage("nginx:2", before)
 	lost := 0
 	for _, w := range s.writes() {
-		if w.lost {
+		if w.Lost {
 			lost++
 		}
 	}

@@ -135,7 +135,7 @@ func othersHooks(s *scenario) {
 	s.ExpectMetric("rollcall_unmatched_workloads", "1")
 	s.Expect(len(s.registry.Answers(s.ns, "")) == 0, "the registry was told of a pod that is not ours")
 	for _, w := range s.writes() {
-		s.Errorf("the manager wrote %s %s %s", w.method, w.resource, w.name)
+		s.Errorf("the manager wrote %s %s %s", w.Method, w.Resource, w.Name)
 	}
 	s.DeleteCloneSet("Background")
 	s.await("the pod to be gone", func() error {

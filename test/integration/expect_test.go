@@ -18,6 +18,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 )
 
 // ExpectSteady waits until every pod is where Kruise wants it, with its hooks armed, and the registry holds exactly
@@ -275,17 +276,17 @@ func (s *scenario) ExpectAlways() {
 func (s *scenario) expectAllowedWrites() {
 	s.Helper()
 	for _, w := range s.writes() {
-		isEvent := w.resource == "events" && (w.method == http.MethodPost || w.method == http.MethodPatch)
-		if !w.toPod() && !isEvent {
-			s.Errorf("the manager sent %s %s %s", w.method, w.resource, w.name)
+		isEvent := w.Resource == "events" && (w.Method == http.MethodPost || w.Method == http.MethodPatch)
+		if !w.ToPod() && !isEvent {
+			s.Errorf("the manager sent %s %s %s", w.Method, w.Resource, w.Name)
 		}
-		if s.refused && w.status == http.StatusForbidden {
+		if s.refused && w.Status == http.StatusForbidden {
 			continue
 		}
-		if w.toPod() && w.status != 0 && !slices.Contains([]int{
+		if w.ToPod() && w.Status != 0 && !slices.Contains([]int{
 			http.StatusOK, http.StatusUnprocessableEntity, http.StatusNotFound, http.StatusConflict,
-		}, w.status) {
-			s.Errorf("patch of pod %s was answered %d: %s", w.name, w.status, w.body)
+		}, w.Status) {
+			s.Errorf("patch of pod %s was answered %d: %s", w.Name, w.Status, w.Body)
 		}
 	}
 }
@@ -306,26 +307,26 @@ const (
 func (s *scenario) expectNoFlipUnacknowledged() {
 	s.Helper()
 	for _, w := range s.writes() {
-		if w.pod == nil {
+		if w.Pod == nil {
 			continue
 		}
-		before := s.versionBefore(w.pod)
+		before := s.versionBefore(w.Pod)
 		if before == nil {
-			s.Errorf("pod %s: the watch did not see the version before %s", w.name, w.pod.ResourceVersion)
+			s.Errorf("pod %s: the watch did not see the version before %s", w.Name, w.Pod.ResourceVersion)
 			continue
 		}
 		for _, h := range s.handlers {
-			was, is := h.setOn(before), h.setOn(w.pod)
+			was, is := h.setOn(before), h.setOn(w.Pod)
 			if was == is {
 				continue
 			}
 			if !h.ours() {
-				s.Errorf("pod %s: the manager flipped another owner's %s", w.name, h.key())
+				s.Errorf("pod %s: the manager flipped another owner's %s", w.Name, h.key())
 				continue
 			}
-			n := s.needFor(h, is, before, w.received)
-			if err := s.acknowledged(n, w.pod, w.received); err != nil {
-				s.Errorf("pod %s in %s: %s went from %t to %t, which needs %s: %v", w.name, stateOf(before), h.key(), was, is, n, err)
+			n := s.needFor(h, is, before, w.Received)
+			if err := s.acknowledged(n, w.Pod, w.Received); err != nil {
+				s.Errorf("pod %s in %s: %s went from %t to %t, which needs %s: %v", w.Name, stateOf(before), h.key(), was, is, n, err)
 			}
 		}
 	}
@@ -476,21 +477,21 @@ func (s *scenario) expectFewWrites() {
 	}
 	writes, allowed := map[stay]int{}, map[stay]int{}
 	for _, w := range s.writes() {
-		if w.pod == nil || !s.forgetting.IsZero() && w.received.After(s.forgetting) {
+		if w.Pod == nil || !s.forgetting.IsZero() && w.Received.After(s.forgetting) {
 			continue
 		}
-		before := s.versionBefore(w.pod)
+		before := s.versionBefore(w.Pod)
 		if before == nil {
 			continue // expectNoFlipUnacknowledged says so
 		}
 		at := stay{before.UID, s.movesUntil(before)}
 		writes[at]++
 		allowed[at] = max(allowed[at], 1)
-		if s.drain > 0 && strings.HasPrefix(stateOf(before), "Preparing") || s.arms(before, w.pod) || moves(before, w.pod) {
+		if s.drain > 0 && strings.HasPrefix(stateOf(before), "Preparing") || s.arms(before, w.Pod) || moves(before, w.Pod) {
 			allowed[at] = 2
 		}
 		if writes[at] > allowed[at] {
-			s.Errorf("pod %s in %s cost write number %d at %s", w.name, stateOf(before), writes[at], w.received.Format("05.000"))
+			s.Errorf("pod %s in %s cost write number %d at %s", w.Name, stateOf(before), writes[at], w.Received.Format("05.000"))
 		}
 	}
 }
@@ -589,8 +590,8 @@ func (s *scenario) ExpectArmedBeforeRegistered() {
 		}
 		pod := s.history.Of(types.UID(a.UID))[0].pod
 		for _, w := range s.writes() {
-			if w.pod != nil && w.pod.UID == pod.UID && w.received.Before(a.received) {
-				pod = w.pod
+			if w.Pod != nil && w.Pod.UID == pod.UID && w.Received.Before(a.received) {
+				pod = w.Pod
 			}
 		}
 		for _, h := range s.handlers {
@@ -632,19 +633,19 @@ func (s *scenario) ExpectDrained(n int) {
 	s.Helper()
 	releases := 0
 	for _, w := range s.writes() {
-		if w.pod == nil || !s.releases(&w) {
+		if w.Pod == nil || !s.releases(&w) {
 			continue
 		}
 		releases++
 		for service, port := range s.services {
-			last := s.lastAnswer(s.registry, w.pod, service, port, w.received)
+			last := s.lastAnswer(s.registry, w.Pod, service, port, w.Received)
 			if last == nil {
-				s.Errorf("pod %s was released, and the registry never had it under service %s", w.name, service)
+				s.Errorf("pod %s was released, and the registry never had it under service %s", w.Name, service)
 				continue
 			}
 			// The record keeps whole milliseconds.
-			if passed := w.received.Sub(last.sent); passed < s.drain-2*time.Millisecond {
-				s.Errorf("pod %s was released %s after it was out, not %s", w.name, passed, s.drain)
+			if passed := w.Received.Sub(last.sent); passed < s.drain-2*time.Millisecond {
+				s.Errorf("pod %s was released %s after it was out, not %s", w.Name, passed, s.drain)
 			}
 		}
 	}
@@ -652,9 +653,9 @@ func (s *scenario) ExpectDrained(n int) {
 }
 
 // releases reports whether the write cleared a handler in PreparingUpdate or PreparingDelete.
-func (s *scenario) releases(w *write) bool {
-	before := s.versionBefore(w.pod)
+func (s *scenario) releases(w *apiproxy.Write) bool {
+	before := s.versionBefore(w.Pod)
 	return before != nil && strings.HasPrefix(stateOf(before), "Preparing") && slices.ContainsFunc(s.handlers, func(h handler) bool {
-		return !h.serves(hookPreNormal) && h.setOn(before) && !h.setOn(w.pod)
+		return !h.serves(hookPreNormal) && h.setOn(before) && !h.setOn(w.Pod)
 	})
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster/podserver"
 	"github.com/rollcall-dev/rollcall/test/harness/traffic"
 )
@@ -90,20 +91,20 @@ func (r *relay) BeginUpdate() (call *registrytest.Hold) {
 // AwaitTakeover returns when the second manager has the lease and has written to a pod, and says how long that took.
 func (r *relay) AwaitTakeover(since time.Time, event string) {
 	r.Helper()
-	lease := r.awaitWrite("the second manager to take the lease", func(w *write) bool { return w.resource == "leases" })
-	first := r.awaitWrite("the second manager to write to a pod", (*write).toPod)
+	lease := r.awaitWrite("the second manager to take the lease", func(w *apiproxy.Write) bool { return w.Resource == "leases" })
+	first := r.awaitWrite("the second manager to write to a pod", (*apiproxy.Write).ToPod)
 	// Figures for the reader, and no expectation: machines differ. The first write may have had to wait for a drain.
 	fmt.Fprintf(os.Stderr, "handover: %s: the next manager took the lease after %s and wrote to a pod after %s\n", event,
 		lease.Sub(since).Round(time.Millisecond), first.Sub(since).Round(time.Millisecond))
 }
 
 // awaitWrite waits for the second manager's first write of a kind that the API server accepted.
-func (r *relay) awaitWrite(what string, is func(*write) bool) (at time.Time) {
+func (r *relay) awaitWrite(what string, is func(*apiproxy.Write) bool) (at time.Time) {
 	r.Helper()
 	r.await(what, func() error {
 		for _, w := range r.standby.proxy.Writes("") {
-			if is(&w) && (w.status == http.StatusOK || w.status == http.StatusCreated) {
-				at = w.received
+			if is(&w) && (w.Status == http.StatusOK || w.Status == http.StatusCreated) {
+				at = w.Received
 				return nil
 			}
 		}
@@ -136,8 +137,8 @@ func (r *relay) expectUpdatedUnnoticed() {
 func (r *relay) ExpectNoWriteAfter(m *manager, since time.Time) {
 	r.Helper()
 	for _, w := range m.proxy.Writes("") {
-		if w.received.After(since) && w.resource != "leases" {
-			r.Errorf("manager %s wrote: %s %s %s", m.name, w.method, w.resource, w.name)
+		if w.Received.After(since) && w.Resource != "leases" {
+			r.Errorf("manager %s wrote: %s %s %s", m.name, w.Method, w.Resource, w.Name)
 		}
 	}
 }
@@ -328,8 +329,8 @@ func TestLeaderFrozen(t *testing.T) {
 		t.Errorf("the leader that lost its lease ended with %v", err)
 	}
 	s.Expect(len(s.registry.Answers(s.ns, "")) == answers, "the deposed leader talked to the registry")
-	s.Expect(!slices.ContainsFunc(first.proxy.Writes(""), func(w write) bool {
-		return w.resource != "leases" && w.received.After(thawed)
+	s.Expect(!slices.ContainsFunc(first.proxy.Writes(""), func(w apiproxy.Write) bool {
+		return w.Resource != "leases" && w.Received.After(thawed)
 	}), "the deposed leader wrote to the API server")
 	s.ExpectNothingLeft()
 	s.ExpectAlways()

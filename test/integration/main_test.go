@@ -181,7 +181,7 @@ func (e *environment) stop() {
 	e.mu.Unlock()
 	for _, m := range managers {
 		m.Kill()
-		m.proxy.Close()
+		m.proxy.Stop()
 	}
 	if e.cancel != nil {
 		e.cancel()

@@ -17,6 +17,8 @@ import (
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
+
+	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 )
 
 // managerMark in the environment turns this test binary into the manager: with markMain as its main runs it, with
@@ -35,7 +37,7 @@ type manager struct {
 	dir    string
 	config string
 	log    string
-	proxy  *apiProxy
+	proxy  *apiproxy.Proxy
 	flags  []string
 	mark   string
 
@@ -75,10 +77,10 @@ func newManager(dir, name string, as *rest.Config, config configuration, flags .
 		return nil, err
 	}
 	var err error
-	if m.proxy, err = newAPIProxy(as); err != nil {
+	if m.proxy, err = apiproxy.Start(context.Background(), as, nil); err != nil {
 		return nil, err
 	}
-	return m, m.proxy.Kubeconfig(filepath.Join(m.dir, "kubeconfig"))
+	return m, m.proxy.WriteKubeconfig(filepath.Join(m.dir, "kubeconfig"))
 }
 
 // Configure writes the configuration file, as a mounted ConfigMap changes: by a rename.

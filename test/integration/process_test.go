@@ -20,6 +20,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/account"
+	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 )
 
@@ -104,7 +105,7 @@ func TestRestartWithMemory(t *testing.T) {
 	each((*scenario).ExpectSteady)
 
 	updating := map[*scenario]*corev1.Pod{}
-	var gates []*gate // so that no pod is through before the last has begun
+	var gates []*apiproxy.Gate // so that no pod is through before the last has begun
 	each(func(s *scenario) { gates = append(gates, m.proxy.HoldPodWritesIn(s.ns, appspub.LifecycleStateUpdated)) })
 	each(func(s *scenario) { s.UpdateImage("nginx:2") })
 	each(func(s *scenario) { updating[s] = s.AwaitPodOnceIn(appspub.LifecycleStateUpdating) })

@@ -24,6 +24,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 )
 
 const (
@@ -141,8 +142,8 @@ func (s *scenario) describe() string {
 		}
 	}
 	for _, w := range s.writes() {
-		if w.toPod() {
-			fmt.Fprintf(&b, "write: %s %s %d %s\n", w.received.Format("05.000"), w.name, w.status, w.changes())
+		if w.ToPod() {
+			fmt.Fprintf(&b, "write: %s %s %d %s\n", w.Received.Format("05.000"), w.Name, w.Status, w.Changes())
 		}
 	}
 	for _, e := range s.Events() {
@@ -327,7 +328,7 @@ func (s *scenario) AwaitReleased(pod *corev1.Pod, hook string) {
 }
 
 // AwaitHeld returns once n writes wait at the gate.
-func (s *scenario) AwaitHeld(g *gate, n int) {
+func (s *scenario) AwaitHeld(g *apiproxy.Gate, n int) {
 	s.Helper()
 	s.await(fmt.Sprintf("%d writes at the gate", n), func() error {
 		if held := g.Held(); held < n {
@@ -363,7 +364,7 @@ func (s *scenario) counted(pod *corev1.Pod, op registrytest.Op) int {
 func (s *scenario) refusedWrites(pod *corev1.Pod) int {
 	n := 0
 	for _, w := range s.writes() {
-		if w.toPod() && w.name == pod.Name && w.status == http.StatusUnprocessableEntity {
+		if w.ToPod() && w.Name == pod.Name && w.Status == http.StatusUnprocessableEntity {
 			n++
 		}
 	}
@@ -375,7 +376,7 @@ func (s *scenario) match(op registrytest.Op) registrytest.Match {
 }
 
 // writes are the managers' requests that change something in the namespace.
-func (s *scenario) writes() []write {
+func (s *scenario) writes() []apiproxy.Write {
 	writes := s.manager.proxy.Writes(s.ns)
 	if s.standby != nil {
 		writes = append(writes, s.standby.proxy.Writes(s.ns)...)

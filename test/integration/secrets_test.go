@@ -54,7 +54,7 @@ func (e *environment) outputs() (map[string]string, error) {
 		outputs["log of manager "+m.name] = m.Log()
 		var written strings.Builder
 		for _, w := range m.proxy.Writes("") {
-			written.WriteString(w.body + "\n")
+			written.WriteString(w.Body + "\n")
 		}
 		outputs["writes of manager "+m.name] = written.String()
 	}

@@ -1,0 +1,323 @@
+// Package apiproxy stands between a manager and the API server: it sees what the manager writes, holds it back, loses its
+// answers, and cuts its watches.
+package apiproxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// errLost keeps an answer from the manager.
+var errLost = errors.New("the answer is lost on purpose")
+
+// Observer sees a write before the proxy passes it on. The function that it returns, unless nil, sees the answer before the
+// manager does; a Status of 0 says that there is none.
+type Observer func(Write) (answered func(Write))
+
+// Proxy is one manager's way to the API server.
+type Proxy struct {
+	// URL is where it listens.
+	URL string
+
+	server  *http.Server
+	observe Observer
+
+	mu      sync.Mutex
+	fenced  bool
+	renewed time.Time
+	writes  []*Write
+	gates   []*Gate
+	losses  map[string]int
+	// watching ends the watches that are open, and uncut is closed once new ones are let through again.
+	watching context.Context
+	cut      context.CancelFunc
+	uncut    chan struct{}
+	expired  int
+}
+
+// Start starts a proxy that connects as the configuration says. Without an observer it keeps the writes for
+// [Proxy.Writes].
+func Start(ctx context.Context, config *rest.Config, observe Observer) (*Proxy, error) {
+	target, err := url.Parse(config.Host)
+	if err != nil {
+		return nil, fmt.Errorf("the API server's address: %w", err)
+	}
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the API server: %w", err)
+	}
+	p := &Proxy{observe: observe, losses: map[string]int{}, uncut: make(chan struct{})}
+	p.watching, p.cut = context.WithCancel(context.WithoutCancel(ctx))
+	close(p.uncut)
+	quiet := log.New(io.Discard, "", 0)
+	reverse := &httputil.ReverseProxy{
+		Transport:      transport,
+		FlushInterval:  -1,
+		ErrorLog:       quiet,
+		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target); r.Out.Header.Del("Accept-Encoding") },
+		ModifyResponse: p.answered,
+		ErrorHandler:   func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+	}
+	var listen net.ListenConfig
+	listener, err := listen.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listening for a manager: %w", err)
+	}
+	p.URL = "http://" + listener.Addr().String()
+	p.server = &http.Server{Handler: p.handler(reverse), ReadHeaderTimeout: time.Minute, ErrorLog: quiet}
+	go func() { _ = p.server.Serve(listener) }() // until Stop
+	return p, nil
+}
+
+// Stop ends the proxy and all of its connections.
+func (p *Proxy) Stop() { _ = p.server.Close() }
+
+// WriteKubeconfig writes a kubeconfig that leads through the proxy.
+func (p *Proxy) WriteKubeconfig(path string) error {
+	config := clientcmdapi.NewConfig()
+	config.Clusters["proxy"] = &clientcmdapi.Cluster{Server: p.URL}
+	config.Contexts["proxy"] = &clientcmdapi.Context{Cluster: "proxy"}
+	config.CurrentContext = "proxy"
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		return fmt.Errorf("writing the manager's kubeconfig: %w", err)
+	}
+	return nil
+}
+
+func (p *Proxy) handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, done := r.Context(), func() {}
+		switch {
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			ctx, done = p.write(r)
+		case r.URL.Query().Get("watch") != "":
+			ctx, done = p.watch(ctx)
+		}
+		defer done()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// writeKey is of a request's write in its context.
+type writeKey struct{}
+
+// write lets a write pass once nothing holds it back, and drops it where the manager has gone by then.
+func (p *Proxy) write(r *http.Request) (ctx context.Context, done func()) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	entry := &Write{Method: r.Method, Received: time.Now(), Body: string(body)}
+	entry.Resource, entry.Namespace, entry.Name = parsePath(r.URL.Path)
+	p.mu.Lock()
+	fenced, gates := p.fenced, slices.Clone(p.gates)
+	if p.observe == nil {
+		p.writes = append(p.writes, entry)
+	}
+	p.mu.Unlock()
+	if fenced {
+		<-r.Context().Done()
+	}
+	for _, g := range gates {
+		g.pass(r.Context(), entry)
+	}
+	if r.Context().Err() != nil {
+		panic(http.ErrAbortHandler)
+	}
+	var answered func(Write)
+	if p.observe != nil {
+		answered = p.observe(*entry)
+	}
+	// The answer counts even where the manager is dead by then. A context that can't be cancelled would have the reverse
+	// proxy watch the connection instead.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	e := &exchange{Write: entry, answered: answered}
+	return context.WithValue(ctx, writeKey{}, e), func() { cancel(); e.end() }
+}
+
+// exchange is a write whose answer is to come.
+type exchange struct {
+	*Write
+
+	answered func(Write)
+}
+
+// end tells the observer what came of the write, once.
+func (e *exchange) end() {
+	if e.answered != nil {
+		e.answered(*e.Write)
+	}
+	e.answered = nil
+}
+
+// answered notes the API server's answer, and loses it where that was asked for.
+func (p *Proxy) answered(response *http.Response) error {
+	if response.Request.URL.Query().Get("watch") != "" {
+		response.Body = scanned{ReadCloser: response.Body, proxy: p}
+		return nil
+	}
+	e, ok := response.Request.Context().Value(writeKey{}).(*exchange)
+	if !ok {
+		return nil
+	}
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return fmt.Errorf("reading the API server's answer: %w", err)
+	}
+	response.Body = io.NopCloser(bytes.NewReader(body))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e.Status = response.StatusCode
+	if e.Resource == "leases" && e.Status/100 == 2 {
+		p.renewed = time.Now()
+	}
+	if e.ToPod() && e.Status == http.StatusOK {
+		if object, _, err := clientgoscheme.Codecs.UniversalDeserializer().Decode(body, nil, nil); err == nil {
+			e.Pod, _ = object.(*corev1.Pod)
+		}
+		if p.losses[e.Namespace] > 0 {
+			p.losses[e.Namespace]--
+			e.Lost = true
+		}
+	}
+	e.end()
+	if e.Lost {
+		return errLost
+	}
+	return nil
+}
+
+// parsePath takes /api/v1/namespaces/NS/RESOURCE/NAME or /apis/GROUP/VERSION/namespaces/NS/RESOURCE/NAME apart.
+func parsePath(path string) (resource, namespace, name string) {
+	_, rest, namespaced := strings.Cut(path, "/namespaces/")
+	if !namespaced {
+		return path, "", ""
+	}
+	parts := append(strings.Split(rest, "/"), "", "")
+	return parts[1], parts[0], parts[2]
+}
+
+// Fence drops every write from now on, until Lift: what the manager has begun is never done.
+func (p *Proxy) Fence() { p.setFence(true) }
+
+// Lift lets writes through again.
+func (p *Proxy) Lift() { p.setFence(false) }
+
+func (p *Proxy) setFence(fenced bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fenced = fenced
+}
+
+// LeaseRenewed is when the manager last wrote a lease; zero where it never did.
+func (p *Proxy) LeaseRenewed() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.renewed
+}
+
+// HoldPodWrites holds back the manager's writes to the pods of a namespace until the gate is released.
+func (p *Proxy) HoldPodWrites(namespace string) *Gate { return p.HoldPodWritesIn(namespace, "") }
+
+// HoldPodWritesIn is HoldPodWrites for pods that the manager takes to be in the state.
+func (p *Proxy) HoldPodWritesIn(namespace string, state appspub.LifecycleStateType) *Gate {
+	g := &Gate{namespace: namespace, state: state, released: make(chan struct{})}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.gates = append(p.gates, g)
+	return g
+}
+
+// LosePodAnswers keeps the answers to the next n writes to the pods of a namespace from the manager.
+func (p *Proxy) LosePodAnswers(namespace string, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.losses[namespace] = n
+}
+
+// Writes returns the manager's requests that change something in a namespace, or all of them where it is empty.
+func (p *Proxy) Writes(namespace string) []Write {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var picked []Write
+	for _, w := range p.writes {
+		if namespace == "" || w.Namespace == namespace {
+			picked = append(picked, *w)
+		}
+	}
+	return picked
+}
+
+// CutWatches ends the manager's watches, and holds new ones back until the function that it returns is called.
+func (p *Proxy) CutWatches() (let func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut()
+	uncut := make(chan struct{})
+	p.uncut = uncut
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.watching, p.cut = context.WithCancel(context.WithoutCancel(p.watching))
+		close(uncut)
+	}
+}
+
+// watch returns the context of a watch that can be cut off, once watches are let through.
+func (p *Proxy) watch(request context.Context) (ctx context.Context, done func()) {
+	p.mu.Lock()
+	uncut, watching := p.uncut, p.watching
+	p.mu.Unlock()
+	select {
+	case <-uncut:
+	case <-request.Done():
+	}
+	ctx, cancel := context.WithCancel(request)
+	stop := context.AfterFunc(watching, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// Expired is how many watches the API server refused to begin, or to go on with, since they were too old.
+func (p *Proxy) Expired() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.expired
+}
+
+// scanned passes a watch's events on, and looks for the one that says that it is too old.
+type scanned struct {
+	io.ReadCloser
+
+	proxy *Proxy
+}
+
+func (s scanned) Read(p []byte) (int, error) {
+	n, err := s.ReadCloser.Read(p)
+	if bytes.Contains(p[:n], []byte(metav1.StatusReasonExpired)) && bytes.Contains(p[:n], []byte("too old resource version")) {
+		s.proxy.mu.Lock()
+		defer s.proxy.mu.Unlock()
+		s.proxy.expired++
+	}
+	return n, err //nolint:wrapcheck // an io.Reader's
+}
