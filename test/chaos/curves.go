@@ -6,12 +6,13 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/rollcall-dev/rollcall/test/harness/manager"
 )
 
 const (
@@ -83,7 +84,7 @@ func (c *curves) follow(ctx context.Context, m *managers, transitions func() int
 		s := sample{at: time.Since(began), transitions: transitions(), of: map[string]reading{}}
 		var missed []string
 		for _, one := range m.all {
-			r, err := read(ctx, one.metrics)
+			r, err := read(ctx, one.manager)
 			if err != nil && ctx.Err() == nil {
 				missed = append(missed, fmt.Sprintf("after %s manager %s: %v", s.at.Round(time.Second), one.name, err))
 			}
@@ -98,19 +99,14 @@ func (c *curves) follow(ctx context.Context, m *managers, transitions func() int
 }
 
 // read asks a manager for its metrics.
-func read(ctx context.Context, url string) (reading, error) {
+func read(ctx context.Context, m *manager.Manager) (reading, error) {
 	ctx, cancel := context.WithTimeout(ctx, readWithin)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	_, text, err := m.Get(ctx, manager.MetricsServer, "/metrics")
 	if err != nil {
-		return reading{}, fmt.Errorf("reading the metrics: %w", err)
+		return reading{}, err
 	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return reading{}, fmt.Errorf("reading the metrics: %w", err)
-	}
-	defer response.Body.Close()
-	return readingOf(response.Body)
+	return readingOf(strings.NewReader(text))
 }
 
 // readingOf takes the numbers out of a page of metrics, all of which must be there.

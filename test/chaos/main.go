@@ -84,7 +84,7 @@ func withManager(ctx context.Context, out *output, play func(w *world, binary st
 	}
 	binary := filepath.Join(w.dir, "manager")
 	out.printf("building the manager; logs are in %s", w.dir)
-	if err := manager.BuildOf(ctx, mainPackage, binary); err != nil {
+	if err := manager.Build(ctx, mainPackage, binary); err != nil {
 		return err
 	}
 	return play(w, binary)

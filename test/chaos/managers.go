@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +13,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/test/harness/account"
 	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
+	"github.com/rollcall-dev/rollcall/test/harness/manager"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
@@ -37,13 +36,12 @@ type managers struct {
 
 // contender is one of them, through all of its restarts.
 type contender struct {
-	name  string
-	proxy *apiproxy.Proxy
+	name    string
+	manager *manager.Manager
+	proxy   *apiproxy.Proxy
 	// renewed is when it last wrote the lease.
 	renewed func() time.Time
-	// metrics is where they are served, if they are.
-	metrics string
-	start   func() (*process.Process, error)
+	start   func() error
 	out     *output
 	// fail makes the run fail.
 	fail func(why string)
@@ -90,41 +88,29 @@ func startManagers(ctx context.Context, s setup) (*managers, error) {
 }
 
 func newContender(ctx context.Context, name string, s setup) (*contender, error) {
-	dir := filepath.Join(s.dir, name)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("creating the folder of manager %s: %w", name, err)
-	}
-	config := filepath.Join(dir, "config.yaml")
-	if err := os.WriteFile(config, []byte(configuration("http://"+s.registry+"/"+name, s.maxRemovals)), 0o600); err != nil {
-		return nil, fmt.Errorf("writing the configuration of manager %s: %w", name, err)
-	}
-	metrics, metricsURL := "0", ""
-	if s.metrics {
-		ports, err := process.FreePorts(ctx, 1)
-		if err != nil {
-			return nil, err
-		}
-		metrics, metricsURL = local(ports[0]), "http://"+local(ports[0])+"/metrics"
-	}
 	proxy, err := apiproxy.Start(ctx, s.account, s.journal.patchesOf(name))
 	if err != nil {
 		return nil, err
 	}
-	kubeconfig := filepath.Join(dir, "kubeconfig")
-	if err := proxy.WriteKubeconfig(kubeconfig); err != nil {
+	flags := []string{
+		"--leader-elect=true", "--leader-election-namespace=" + account.Namespace,
+		"--health-probe-bind-address=0", "--registry-bind-address=0",
+	}
+	if !s.metrics {
+		flags = append(flags, "--metrics-bind-address=0")
+	}
+	m, err := manager.New(manager.Options{
+		Name: name, Dir: filepath.Join(s.dir, name), Path: s.binary, Flags: flags, Launcher: s.launcher,
+		Config: configuration("http://"+s.registry+"/"+name, s.maxRemovals), WriteKubeconfig: proxy.WriteKubeconfig,
+	})
+	if err != nil {
 		proxy.Stop()
 		return nil, err
 	}
-	return &contender{name: name, proxy: proxy, renewed: proxy.LeaseRenewed, metrics: metricsURL, out: s.out, fail: s.fail, start: func() (*process.Process, error) {
-		return process.Start(s.launcher, dir, process.Command{Name: name, Path: s.binary, Args: []string{
-			"--config=" + config, "--kubeconfig=" + kubeconfig,
-			"--leader-elect=true", "--leader-election-namespace=" + account.Namespace,
-			"--metrics-bind-address=" + metrics, "--health-probe-bind-address=0", "--registry-bind-address=0",
-		}})
-	}}, nil
+	return &contender{
+		manager: m, name: name, proxy: proxy, renewed: proxy.LeaseRenewed, out: s.out, fail: s.fail, start: m.Start,
+	}, nil
 }
-
-func local(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }
 
 func configuration(endpoint, maxRemovals string) string {
 	var text strings.Builder
@@ -145,11 +131,11 @@ func configuration(endpoint, maxRemovals string) string {
 // keep starts the manager whenever it does not run, until the context ends.
 func (m *contender) keep(ctx context.Context) {
 	for ctx.Err() == nil {
-		running, err := m.start()
-		if err != nil {
+		if err := m.start(); err != nil {
 			m.fail(fmt.Sprintf("manager %s can't be started: %v", m.name, err))
 			return
 		}
+		running := m.manager.Process()
 		m.mu.Lock()
 		m.process, m.asked = running, false
 		m.mu.Unlock()

@@ -4,15 +4,13 @@ import (
 	"errors"
 	"strings"
 	"testing"
-
-	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
 // TestManagerThatCantBeStarted: with one manager less hardly anything is tested, so the run must not pass.
 func TestManagerThatCantBeStarted(t *testing.T) {
 	t.Parallel()
 	var wrong report
-	m := &contender{name: "m1", fail: wrong.note, start: func() (*process.Process, error) { return nil, errors.New("no such file") }}
+	m := &contender{name: "m1", fail: wrong.note, start: func() error { return errors.New("no such file") }}
 	m.keep(t.Context())
 	if !wrong.failed() || !strings.Contains(strings.Join(wrong.other, ""), "m1 can't be started: no such file") {
 		t.Errorf("the report says %q", wrong.other)

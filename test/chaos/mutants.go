@@ -271,5 +271,5 @@ func (m mutant) build(ctx context.Context, dir string) (binary string, err error
 	if err != nil {
 		return "", fmt.Errorf("mutant %q: %w", m.name, err)
 	}
-	return binary, manager.BuildOf(ctx, mainPackage, binary, "-overlay="+overlay)
+	return binary, manager.Build(ctx, mainPackage, binary, "-overlay="+overlay)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -65,7 +64,7 @@ func run(ctx context.Context, out *screen, driver string, keep bool) error {
 	if err == nil || errors.Is(err, command.ErrFailed) || parent.Err() != nil {
 		return err
 	}
-	out.line("\nThe end of the manager's log:\n%s\n", w.manager.Log())
+	out.line("\nThe end of the manager's log:\n%s\n", w.manager.Tail())
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
@@ -82,20 +81,19 @@ func (w *world) servePods(ctx context.Context, end context.CancelCauseFunc) (sto
 }
 
 func (w *world) startManager(ctx context.Context) error {
-	dir := filepath.Join(w.cluster.Dir(), "demo")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return fmt.Errorf("making a folder for the manager: %w", err)
-	}
 	w.out.line("manager: building")
 	started := time.Now()
 	var err error
-	if w.manager, err = manager.Start(ctx, manager.Options{
-		Dir: dir, Admin: w.cluster.Config(), Config: managerConfig(w.backend.section),
-	}); err != nil {
+	dir := filepath.Join(w.cluster.Dir(), "demo")
+	if w.manager, err = manager.Run(ctx, w.cluster.Config(), dir, managerConfig(w.backend.section)); err != nil {
 		return err
 	}
 	if w.backend.read == nil {
-		w.backend.read, w.backend.look = read.Listed(w.manager.RegistryURL), "curl "+w.manager.RegistryURL
+		url, err := w.manager.URL(manager.MemoryServer, "/v1/instances")
+		if err != nil {
+			return err
+		}
+		w.backend.read, w.backend.look = read.Listed(url), "curl "+url
 	}
 	w.out.line("manager: ready after %s", time.Since(started).Round(time.Millisecond))
 	return nil
@@ -105,7 +103,7 @@ func (w *world) startManager(ctx context.Context) error {
 func (w *world) watchOver(ctx context.Context, end context.CancelCauseFunc) {
 	select {
 	case <-ctx.Done():
-	case <-w.manager.Done():
+	case <-w.manager.Process().Done():
 		end(w.crash())
 	case <-w.cluster.Done():
 		end(w.crash())
@@ -117,8 +115,8 @@ func (w *world) watchOver(ctx context.Context, end context.CancelCauseFunc) {
 // crash says which process ended by itself, nil where none did.
 func (w *world) crash() error {
 	select {
-	case <-w.manager.Done():
-		return w.manager.Crashed()
+	case <-w.manager.Process().Done():
+		return w.manager.Process().Crashed()
 	case <-w.backend.done:
 		return w.backend.err()
 	default:
@@ -195,7 +193,9 @@ func (w *world) keep(ctx context.Context, with *life) error {
 	w.out.line("export KUBECONFIG=%s", w.cluster.Kubeconfig())
 	w.out.line("kubectl -n %s scale clone/%s --replicas=4", with.namespace, with.set.Name)
 	w.out.line("%s", w.backend.look)
-	w.out.line("curl %s", w.manager.MetricsURL)
+	if metrics, err := w.manager.URL(manager.MetricsServer, "/metrics"); err == nil {
+		w.out.line("curl %s", metrics)
+	}
 	w.out.line("tail -f %s\n", w.manager.LogPath())
 	before := with.traffic.Tally()
 	w.out.line("%s", columns())

@@ -11,13 +11,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/manager"
 )
 
 // expectMetric waits until the manager shows the line.
 func (s *scenario) expectMetric(line string) {
 	s.Helper()
 	s.await("metric "+line, func() error {
-		status, body, err := s.manager.Get(s.Context(), metricsServer, "/metrics")
+		status, body, err := s.manager.Get(s.Context(), manager.MetricsServer, "/metrics")
 		if err != nil || status != http.StatusOK {
 			return fmt.Errorf("metrics answer %d: %w", status, err)
 		}

@@ -52,7 +52,7 @@ func TestDryRun(t *testing.T) {
 }
 
 // ExpectTold waits until a dry run has told a step with these words in it.
-func (s *scenario) ExpectTold(m *manager, pod *corev1.Pod, step string, words ...string) {
+func (s *scenario) ExpectTold(m *rollcall, pod *corev1.Pod, step string, words ...string) {
 	s.Helper()
 	s.await(fmt.Sprintf("the dry run to say %q with %q", step, words), func() error {
 		for _, line := range told(m, pod, step) {
@@ -65,7 +65,7 @@ func (s *scenario) ExpectTold(m *manager, pod *corev1.Pod, step string, words ..
 }
 
 // told are the lines of a dry run about one step with a pod.
-func told(m *manager, pod *corev1.Pod, step string) []string {
+func told(m *rollcall, pod *corev1.Pod, step string) []string {
 	var lines []string
 	for line := range strings.Lines(m.Log()) {
 		var entry map[string]any

@@ -19,6 +19,7 @@ import (
 	"github.com/rollcall-dev/rollcall/cmd/app"
 	"github.com/rollcall-dev/rollcall/cmd/builtin"
 	"github.com/rollcall-dev/rollcall/test/harness/account"
+	"github.com/rollcall-dev/rollcall/test/harness/manager"
 	etcdserver "github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
 )
 
@@ -71,7 +72,7 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 	m, err := env.manager(name, config("4s"), append(elect(t, name+"-lease"),
 		"--kubeconfig="+direct)...) // no proxy between: connections as they are in a cluster
 	must(t, err)
-	m.mark = markLeaveNothing
+	m.Env = asManager(markLeaveNothing)
 	t.Cleanup(m.Kill)
 	restart(t, m)
 	s := newScenario(t, m, env.registry, finalizer, name)
@@ -87,10 +88,10 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 	s.UpdateImage("nginx:3")
 	s.ExpectSteady()
 
-	must(t, m.Terminate())
+	must(t, m.Process().Terminate())
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := m.Exited(ctx); err != nil {
+	if err := m.Process().Wait(ctx); err != nil {
 		t.Fatalf("the manager ended with %v:\n%s", err, m.Tail())
 	}
 }
@@ -101,7 +102,7 @@ func (s *scenario) AwaitHeartbeat(registry string) {
 	acknowledged := regexp.MustCompile(`rollcall_registry_request_duration_seconds_count{.*operation="heartbeat",outcome="ok",registry="` +
 		registry + `"} [1-9]`)
 	s.await("a heartbeat to "+registry, func() error {
-		_, text, err := s.manager.Get(s.Context(), metricsServer, "/metrics")
+		_, text, err := s.manager.Get(s.Context(), manager.MetricsServer, "/metrics")
 		if err == nil && !acknowledged.MatchString(text) {
 			err = errors.New("there was none")
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster/podserver"
+	"github.com/rollcall-dev/rollcall/test/harness/manager"
 	"github.com/rollcall-dev/rollcall/test/harness/traffic"
 )
 
@@ -134,11 +135,11 @@ func (r *relay) expectUpdatedUnnoticed() {
 }
 
 // ExpectNoWriteAfter expects that a manager that leads no more left the pods alone from then on.
-func (r *relay) ExpectNoWriteAfter(m *manager, since time.Time) {
+func (r *relay) ExpectNoWriteAfter(m *rollcall, since time.Time) {
 	r.Helper()
 	for _, w := range m.proxy.Writes("") {
 		if w.Received.After(since) && w.Resource != "leases" {
-			r.Errorf("manager %s wrote: %s %s %s", m.name, w.Method, w.Resource, w.Name)
+			r.Errorf("manager %s wrote: %s %s %s", m.Name, w.Method, w.Resource, w.Name)
 		}
 	}
 }
@@ -151,12 +152,12 @@ func TestLeaderStops(t *testing.T) {
 	call := r.BeginUpdate()
 	pod := r.AwaitPodIn(appspub.LifecycleStatePreparingUpdate)
 	asked := time.Now()
-	must(t, r.manager.Terminate())
+	must(t, r.manager.Process().Terminate())
 	r.await("the manager to stop", func() error { return logs(r.manager, "Stopping and waiting for leader election runnables") })
 	call.Release()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	must(t, r.manager.Exited(ctx))
+	must(t, r.manager.Process().Wait(ctx))
 	ended := time.Now()
 	t.Logf("the first manager ended %s after it was asked to", ended.Sub(asked).Round(time.Millisecond))
 	r.AwaitTakeover(ended, "a leader that was asked to stop had ended")
@@ -182,7 +183,7 @@ func TestLeaderFrozenInARollout(t *testing.T) {
 	t.Parallel()
 	r := startRelay(t, "leader-thaws", mixed)
 	call := r.BeginUpdate()
-	must(t, r.manager.Freeze())
+	must(t, r.manager.Process().Pause())
 	frozen := time.Now()
 	call.Release()
 	r.AwaitTakeover(frozen, "the leader froze")
@@ -194,10 +195,10 @@ func TestLeaderFrozenInARollout(t *testing.T) {
 func (r *relay) ThawFirst() {
 	r.Helper()
 	thawed := time.Now()
-	r.must(r.manager.Thaw())
+	r.must(r.manager.Process().Resume())
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
-	if err := r.manager.Exited(ctx); err == nil || ctx.Err() != nil {
+	if err := r.manager.Process().Wait(ctx); err == nil || ctx.Err() != nil {
 		r.Errorf("the leader that lost its lease ended with %v", err)
 	}
 	r.ExpectNoWriteAfter(r.manager, thawed)
@@ -240,7 +241,7 @@ func TestLeaderFrozenInACall(t *testing.T) {
 			late := r.registry.LandLate(r.match(test.late), 1)
 			r.UpdateImage("nginx:2")
 			r.AwaitCalls(late, 1)
-			must(t, r.manager.Freeze())
+			must(t, r.manager.Process().Pause())
 			frozen, held := time.Now(), r.underWay(test.late)
 			r.AwaitTakeover(frozen, "the leader froze in a call")
 			r.expectUpdatedUnnoticed()
@@ -283,9 +284,9 @@ func (r *relay) underWay(op registrytest.Op) registry.Instance {
 }
 
 // resyncs is how many runs of resync a manager has made, failed ones included.
-func (r *relay) resyncs(m *manager) (runs int) {
+func (r *relay) resyncs(m *rollcall) (runs int) {
 	r.Helper()
-	_, body, err := m.Get(r.Context(), metricsServer, "/metrics")
+	_, body, err := m.Get(r.Context(), manager.MetricsServer, "/metrics")
 	r.must(err)
 	counted := regexp.MustCompile(`(?m)^rollcall_resync_duration_seconds_count\{.*\} (\d+)$`)
 	for _, match := range counted.FindAllStringSubmatch(body, -1) {
@@ -296,9 +297,9 @@ func (r *relay) resyncs(m *manager) (runs int) {
 	return runs
 }
 
-func logs(m *manager, line string) error {
+func logs(m *rollcall, line string) error {
 	if !strings.Contains(m.Log(), line) {
-		return fmt.Errorf("manager %s has not logged %q", m.name, line)
+		return fmt.Errorf("manager %s has not logged %q", m.Name, line)
 	}
 	return nil
 }
@@ -318,14 +319,14 @@ func TestLeaderFrozen(t *testing.T) {
 	hold := s.HoldCalls(registrytest.OpFailOver)
 	s.UpdateImage("nginx:2")
 	s.AwaitCalls(hold, 1)
-	s.must(first.Freeze())
+	s.must(first.Process().Pause())
 	hold.Release()
 	s.ExpectSteady()
 	answers, thawed := len(s.registry.Answers(s.ns, "")), time.Now()
-	s.must(first.Thaw())
+	s.must(first.Process().Resume())
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := first.Exited(ctx); err == nil || ctx.Err() != nil {
+	if err := first.Process().Wait(ctx); err == nil || ctx.Err() != nil {
 		t.Errorf("the leader that lost its lease ended with %v", err)
 	}
 	s.Expect(len(s.registry.Answers(s.ns, "")) == answers, "the deposed leader talked to the registry")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -28,10 +27,6 @@ const parallelScenarios = "8"
 
 func TestMain(m *testing.M) {
 	if mark := os.Getenv(managerMark); mark != "" {
-		go func() {
-			_, _ = io.Copy(io.Discard, os.Stdin)
-			os.Exit(1) // the test run has ended
-		}()
 		if mark == markLeaveNothing {
 			os.Exit(leaveNothing())
 		}
@@ -76,7 +71,7 @@ type environment struct {
 	client   client.WithWatch
 	history  *watched
 	registry *registryServer
-	shared   *manager
+	shared   *rollcall
 	// account is what managers run as: the ServiceAccount that ships.
 	account *rest.Config
 	// zones are those of the nodes.
@@ -85,7 +80,7 @@ type environment struct {
 	scenarios atomic.Int64
 
 	mu          sync.Mutex
-	managers    []*manager
+	managers    []*rollcall
 	credentials []string
 }
 
@@ -146,7 +141,7 @@ func (e *environment) giveZones(ctx context.Context) error {
 }
 
 // manager makes a manager of the cluster, whose log is looked at when the run ends.
-func (e *environment) manager(name string, config configuration, flags ...string) (*manager, error) {
+func (e *environment) manager(name string, config configuration, flags ...string) (*rollcall, error) {
 	m, err := newManager(e.dir, name, e.account, config, flags...)
 	if err != nil {
 		return nil, err
@@ -155,7 +150,7 @@ func (e *environment) manager(name string, config configuration, flags ...string
 	return m, nil
 }
 
-func (e *environment) keep(m *manager) {
+func (e *environment) keep(m *rollcall) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.managers = append(e.managers, m)
@@ -169,7 +164,7 @@ func (e *environment) faults() error {
 	e.mu.Unlock()
 	for _, m := range managers {
 		if fault := m.Fault(); fault != "" {
-			all = errors.Join(all, fmt.Errorf("in the log of manager %s:\n%s", m.name, fault))
+			all = errors.Join(all, fmt.Errorf("in the log of manager %s:\n%s", m.Name, fault))
 		}
 	}
 	return errors.Join(all, e.history.Err(), e.cluster.Err())
@@ -180,7 +175,7 @@ func (e *environment) stop() {
 	managers := e.managers
 	e.mu.Unlock()
 	for _, m := range managers {
-		m.Kill()
+		m.Stop()
 		m.proxy.Stop()
 	}
 	if e.cancel != nil {

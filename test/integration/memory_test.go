@@ -9,11 +9,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/manager"
 )
 
 // memoryHolds is registryHolds for a manager with the memory driver, as curl sees it.
 func (s *scenario) memoryHolds(pods []*corev1.Pod) error {
-	status, body, err := s.manager.Get(s.Context(), memoryServer, "/v1/instances?cluster="+clusterName)
+	status, body, err := s.manager.Get(s.Context(), manager.MemoryServer, "/v1/instances?cluster="+clusterName)
 	if err != nil {
 		return err
 	}

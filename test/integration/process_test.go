@@ -22,10 +22,11 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/account"
 	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
+	"github.com/rollcall-dev/rollcall/test/harness/manager"
 )
 
 // startManager starts a manager of its own for a test.
-func startManager(t *testing.T, name string, config configuration, flags ...string) *manager {
+func startManager(t *testing.T, name string, config configuration, flags ...string) *rollcall {
 	t.Helper()
 	m, err := env.manager(name, config, flags...)
 	if err != nil {
@@ -45,7 +46,7 @@ func elect(t *testing.T, namespace string) []string {
 	return []string{"--leader-elect=true", "--leader-election-namespace=" + namespace}
 }
 
-func restart(t *testing.T, m *manager) {
+func restart(t *testing.T, m *rollcall) {
 	t.Helper()
 	if err := m.Start(); err != nil {
 		t.Fatal(err)
@@ -58,7 +59,7 @@ func restart(t *testing.T, m *manager) {
 }
 
 // newScenarios makes a scenario of one manager for each style.
-func newScenarios(t *testing.T, m *manager, registry *registryServer, name string, styles []style) []*scenario {
+func newScenarios(t *testing.T, m *rollcall, registry *registryServer, name string, styles []style) []*scenario {
 	t.Helper()
 	var all []*scenario
 	for _, style := range styles {
@@ -333,9 +334,9 @@ func TestReload(t *testing.T) {
 	s.Create(inPlace, replicas(1))
 	s.ExpectSteady()
 
-	good, err := os.ReadFile(m.config)
+	good, err := os.ReadFile(m.ConfigPath())
 	s.must(err)
-	s.must(m.ConfigureText(strings.Replace(string(good), "driver: http", "driver: htpp", 1)))
+	s.must(m.Manager.Configure(strings.Replace(string(good), "driver: http", "driver: htpp", 1)))
 	s.ExpectMetric("rollcall_config_last_reload_successful", "0")
 	s.ExpectMetric(`rollcall_config_reloads_total{outcome="refused"}`, "1")
 	s.Expect(strings.Contains(m.Log(), "registry.driver"), "the log does not name the field")
@@ -364,7 +365,7 @@ func TestReload(t *testing.T) {
 func (s *scenario) ExpectMetric(name, value string) {
 	s.Helper()
 	s.await(fmt.Sprintf("metric %s %s", name, value), func() error {
-		_, body, err := s.manager.Get(s.Context(), metricsServer, "/metrics")
+		_, body, err := s.manager.Get(s.Context(), manager.MetricsServer, "/metrics")
 		if err != nil {
 			return err
 		}
@@ -477,7 +478,7 @@ func TestRefusedAtStart(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			if err := m.Exited(ctx); err == nil || ctx.Err() != nil {
+			if err := m.Process().Wait(ctx); err == nil || ctx.Err() != nil {
 				t.Errorf("%s: the manager ended with %v", tc.reason, err)
 			}
 			for _, word := range tc.mention {
@@ -521,7 +522,7 @@ func TestWithoutKruise(t *testing.T) {
 	must(t, err)
 	s := newScenarioOn(t, k8s, pods, m, env.registry, labels, "without-kruise")
 	s.await("the manager to say what is missing", func() error {
-		status, body, err := m.Get(t.Context(), healthServer, "/readyz")
+		status, body, err := m.Get(t.Context(), manager.HealthServer, "/readyz")
 		if err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/test/harness/account"
+	"github.com/rollcall-dev/rollcall/test/harness/manager"
 )
 
 // TestARightIsMissing: managers run with the roles that ship. One that lacks a right of them is not ready, or says what it
@@ -96,7 +97,7 @@ func without(resource string, verbs []string) func(client.Object) {
 // notReady looks for a manager that says of itself that it is not ready, with these words.
 func notReady(words ...string) func(*scenario) error {
 	return func(s *scenario) error {
-		status, body, err := s.manager.Get(s.Context(), healthServer, "/readyz")
+		status, body, err := s.manager.Get(s.Context(), manager.HealthServer, "/readyz")
 		if err != nil {
 			return err
 		}

@@ -40,8 +40,8 @@ type scenario struct {
 
 	k8s     client.WithWatch
 	history *watched
-	manager *manager
-	standby *manager // nil where there is but one manager
+	manager *rollcall
+	standby *rollcall // nil where there is but one manager
 	// registry is the only one, or the first of the registries; nil where the manager's own memory is the registry.
 	registry   *registryServer
 	registries []*registryServer
@@ -72,7 +72,7 @@ type scenario struct {
 }
 
 // newScenario makes a scenario of a manager, with a namespace of its own.
-func newScenario(t *testing.T, m *manager, r *registryServer, s style, namespace string) *scenario {
+func newScenario(t *testing.T, m *rollcall, r *registryServer, s style, namespace string) *scenario {
 	t.Helper()
 	sc := newScenarioOn(t, env.client, env.history, m, r, s, namespace)
 	sc.zones = env.zones
@@ -81,7 +81,7 @@ func newScenario(t *testing.T, m *manager, r *registryServer, s style, namespace
 
 // newScenarioOn is newScenario on another cluster.
 func newScenarioOn(
-	t *testing.T, k8s client.WithWatch, h *watched, m *manager, r *registryServer, s style, namespace string,
+	t *testing.T, k8s client.WithWatch, h *watched, m *rollcall, r *registryServer, s style, namespace string,
 ) *scenario {
 	t.Helper()
 	sc := &scenario{
@@ -149,7 +149,7 @@ func (s *scenario) describe() string {
 	for _, e := range s.Events() {
 		fmt.Fprintf(&b, "event: %s %s %s %s: %s\n", e.Regarding.Kind, e.Regarding.Name, e.Type, e.Reason, e.Note)
 	}
-	fmt.Fprintf(&b, "log of manager %s:\n%s", s.manager.name, s.manager.Tail())
+	fmt.Fprintf(&b, "log of manager %s:\n%s", s.manager.Name, s.manager.Tail())
 	return b.String()
 }
 

@@ -20,6 +20,8 @@ import (
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+
+	"github.com/rollcall-dev/rollcall/test/harness/manager"
 )
 
 // credential makes a token or password, which nothing that the run leaves behind may hold: see [environment.leaks].
@@ -51,12 +53,12 @@ func (e *environment) outputs() (map[string]string, error) {
 	e.mu.Unlock()
 	outputs := map[string]string{}
 	for _, m := range managers {
-		outputs["log of manager "+m.name] = m.Log()
+		outputs["log of manager "+m.Name] = m.Log()
 		var written strings.Builder
 		for _, w := range m.proxy.Writes("") {
 			written.WriteString(w.Body + "\n")
 		}
-		outputs["writes of manager "+m.name] = written.String()
+		outputs["writes of manager "+m.Name] = written.String()
 	}
 	var events eventsv1.EventList
 	if err := e.client.List(context.Background(), &events); err != nil {
@@ -69,7 +71,7 @@ func (e *environment) outputs() (map[string]string, error) {
 		}
 		outputs[name] = string(text)
 	}
-	_, metrics, err := e.shared.Get(context.Background(), metricsServer, "/metrics")
+	_, metrics, err := e.shared.Get(context.Background(), manager.MetricsServer, "/metrics")
 	outputs["metrics of the shared manager"] = metrics
 	return outputs, err
 }
@@ -214,7 +216,7 @@ func TestNoSecretIsTold(t *testing.T) {
 
 	outputs, err := env.outputs()
 	s.must(err)
-	_, outputs["metrics of manager secrets"], err = m.Get(t.Context(), metricsServer, "/metrics")
+	_, outputs["metrics of manager secrets"], err = m.Get(t.Context(), manager.MetricsServer, "/metrics")
 	s.must(err)
 	for output, known := range map[string]string{ // so they are looked into
 		"log of manager secrets": "auth.tokenFile", "Events": `in registry \"http-401\"`,
@@ -266,7 +268,7 @@ func (s *scenario) refuseSecrets(config configuration, mounted *secret, password
 		s.must(s.manager.Configure(changed))
 		s.ExpectLogged("configuration refused", fmt.Sprintf("registries[wrong-%d].%s", i, wrong.field))
 	}
-	s.must(s.manager.ConfigureText("registry: {driver: http, auth: {tokenFile: \"" + password))
+	s.must(s.manager.Manager.Configure("registry: {driver: http, auth: {tokenFile: \"" + password))
 	s.ExpectLogged("configuration refused", "write valid YAML")
 }
 

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/test/harness/manager"
 )
 
 // healthGate is a readiness gate that a scenario opens and shuts as a probe would.
@@ -43,7 +45,7 @@ func (s *scenario) AwaitPods(n int) []*corev1.Pod {
 func (s *scenario) ExpectSeries(line string) {
 	s.Helper()
 	s.await("the metric "+line, func() error {
-		_, body, err := s.manager.Get(s.Context(), metricsServer, "/metrics")
+		_, body, err := s.manager.Get(s.Context(), manager.MetricsServer, "/metrics")
 		if err != nil {
 			return err
 		}

@@ -3,12 +3,18 @@ package manager
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 
 	"k8s.io/client-go/rest"
 
@@ -16,37 +22,52 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
-const mainPackage = "github.com/rollcall-dev/rollcall/cmd"
+// The servers of a manager, by their names in its log.
+const (
+	MetricsServer = "metrics"
+	HealthServer  = "health"
+	// MemoryServer lists the registry inside the manager, which only the memory driver has.
+	MemoryServer = "registry"
+)
+
+const (
+	mainPackage = "github.com/rollcall-dev/rollcall/cmd"
+	// faultBytes is how much of the log a fault is told with.
+	faultBytes = 6000
+)
 
 // Options say what to run.
 type Options struct {
-	// Dir is where the binary, the configuration and the log go. It must be there.
+	// Name is the manager's in errors, and its log's: <name>.log. Empty: manager.
+	Name string
+	// Dir is where the configuration, the kubeconfig and the log go. It is created.
 	Dir string
-	// Admin leads to the cluster. The manager runs as the ServiceAccount that ships, which [account.Install] makes.
-	Admin *rest.Config
+	// Path is the program, and Env all that it sees beside PATH, HOME and TMPDIR.
+	Path string
+	Env  []string
+	// Flags come after those that every manager has: free ports for its servers, and no election.
+	Flags []string
 	// Config is the text of the configuration.
 	Config string
+	// WriteKubeconfig writes the kubeconfig.
+	WriteKubeconfig func(path string) error
+	// Launcher starts the processes; nil means one that ends with Stop.
+	Launcher *process.Launcher
 }
 
-// Manager is a running manager.
+// Manager is one manager, through all of its restarts.
 type Manager struct {
-	*process.Process
-	// RegistryURL lists the registry inside the manager, which only the memory driver has.
-	RegistryURL string
-	MetricsURL  string
+	Options
 
-	config   string
-	ready    string
-	launcher *process.Launcher
+	own *process.Launcher
+
+	mu      sync.Mutex
+	running *process.Process
+	logFrom int64 // where the log of the present process begins
 }
 
-// Build builds the manager into the file binary, with further flags of go build.
-func Build(ctx context.Context, binary string, flags ...string) error {
-	return BuildOf(ctx, mainPackage, binary, flags...)
-}
-
-// BuildOf builds a manager with a main package of its own.
-func BuildOf(ctx context.Context, main, binary string, flags ...string) error {
+// Build builds a main package into the file binary, with further flags of go build.
+func Build(ctx context.Context, main, binary string, flags ...string) error {
 	args := slices.Concat([]string{"build", "-buildvcs=false", "-o", binary}, flags, []string{main})
 	build := exec.CommandContext(ctx, "go", args...)
 	if output, err := build.CombinedOutput(); err != nil {
@@ -55,85 +76,197 @@ func BuildOf(ctx context.Context, main, binary string, flags ...string) error {
 	return nil
 }
 
-// Start builds the manager, starts it and returns when it is ready. It outlives ctx: Stop ends it.
-func Start(ctx context.Context, o Options) (*Manager, error) {
-	binary := filepath.Join(o.Dir, "manager")
-	if err := Build(ctx, binary); err != nil {
+// Run builds the manager that ships, starts it in dir as the ServiceAccount that ships, and returns when it is ready. It
+// outlives ctx: Stop ends it.
+func Run(ctx context.Context, admin *rest.Config, dir, config string) (*Manager, error) {
+	binary := filepath.Join(dir, "manager")
+	if err := Build(ctx, mainPackage, binary); err != nil {
 		return nil, err
 	}
-	ports, err := process.FreePorts(ctx, 3)
+	own, err := account.Install(ctx, admin)
 	if err != nil {
 		return nil, err
 	}
-	metrics, health, registry := local(ports[0]), local(ports[1]), local(ports[2])
-	m := &Manager{
-		config: filepath.Join(o.Dir, "config.yaml"), ready: "http://" + health + "/readyz", launcher: process.NewLauncher(),
-		MetricsURL: "http://" + metrics + "/metrics", RegistryURL: "http://" + registry + "/v1/instances",
+	m, err := New(Options{
+		Dir: dir, Path: binary, Config: config,
+		WriteKubeconfig: func(path string) error { return account.WriteKubeconfig(path, own) },
+	})
+	if err != nil {
+		return nil, err
 	}
-	kubeconfig := filepath.Join(o.Dir, "kubeconfig")
-	if err := m.start(ctx, o, kubeconfig, process.Command{Name: "manager", Path: binary, Args: []string{
-		"--config=" + m.config, "--kubeconfig=" + kubeconfig, "--leader-elect=false",
-		"--metrics-bind-address=" + metrics, "--health-probe-bind-address=" + health, "--registry-bind-address=" + registry,
-	}}); err != nil {
+	if err = m.Start(); err == nil {
+		err = m.AwaitReady(ctx)
+	}
+	if err != nil {
 		m.Stop()
 		return nil, err
 	}
 	return m, nil
 }
 
-func (m *Manager) start(ctx context.Context, o Options, kubeconfig string, command process.Command) error {
-	if err := m.Configure(o.Config); err != nil {
-		return err
+// New prepares a manager, which [Manager.Start] starts.
+func New(o Options) (*Manager, error) {
+	m := &Manager{Options: o}
+	if m.Name == "" {
+		m.Name = "manager"
 	}
-	own, err := account.Install(ctx, o.Admin)
-	if err != nil {
-		return err
+	if err := os.MkdirAll(m.Dir, 0o755); err != nil {
+		return nil, fmt.Errorf("creating the folder of %s: %w", m.Name, err)
 	}
-	if err := account.WriteKubeconfig(kubeconfig, own); err != nil {
-		return err
+	if err := m.Configure(m.Config); err != nil {
+		return nil, err
 	}
-	if m.Process, err = process.Start(m.launcher, o.Dir, command); err != nil {
-		return err
+	if err := m.WriteKubeconfig(m.path("kubeconfig")); err != nil {
+		return nil, err
 	}
-	return m.WaitReady(ctx, m.askReady)
+	if m.Launcher == nil {
+		m.own = process.NewLauncher()
+		m.Launcher = m.own
+	}
+	return m, nil
 }
 
-func local(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
+func (m *Manager) path(file string) string { return filepath.Join(m.Dir, file) }
 
-func (m *Manager) askReady(ctx context.Context) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.ready, nil)
-	if err != nil {
-		return fmt.Errorf("asking the manager: %w", err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return fmt.Errorf("asking the manager: %w", err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", m.ready, response.Status)
-	}
-	return nil
-}
+// ConfigPath is the file with the configuration.
+func (m *Manager) ConfigPath() string { return m.path("config.yaml") }
+
+// LogPath is the file with what all processes of the manager wrote.
+func (m *Manager) LogPath() string { return m.path(m.Name + ".log") }
 
 // Configure writes the configuration, as a mounted ConfigMap changes: all at once. The manager reads it within two seconds.
 func (m *Manager) Configure(text string) error {
-	if err := os.WriteFile(m.config+".new", []byte(text), 0o600); err != nil {
-		return fmt.Errorf("writing the manager's configuration: %w", err)
+	next := m.ConfigPath() + ".new"
+	if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
+		return fmt.Errorf("writing the configuration of %s: %w", m.Name, err)
 	}
-	if err := os.Rename(m.config+".new", m.config); err != nil {
-		return fmt.Errorf("writing the manager's configuration: %w", err)
+	if err := os.Rename(next, m.ConfigPath()); err != nil {
+		return fmt.Errorf("writing the configuration of %s: %w", m.Name, err)
 	}
 	return nil
 }
 
-// Log returns the end of what the manager has written.
-func (m *Manager) Log() string { return process.LogTail(m.LogPath()) }
-
-// Stop ends the manager, with no chance to tidy up.
-func (m *Manager) Stop() {
-	if m.Process != nil {
-		m.Kill()
+// Start starts the process, and does not wait for it to be ready. The one before must have ended.
+func (m *Manager) Start() error {
+	var from int64
+	before, err := os.Stat(m.LogPath())
+	switch {
+	case err == nil:
+		from = before.Size()
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("reading the log of %s: %w", m.Name, err)
 	}
-	m.launcher.Close()
+	const free = "127.0.0.1:0"
+	running, err := process.Start(m.Launcher, m.Dir, process.Command{Name: m.Name, Path: m.Path, Env: m.Env, Args: append([]string{
+		"--config=" + m.ConfigPath(), "--kubeconfig=" + m.path("kubeconfig"), "--leader-elect=false",
+		"--metrics-bind-address=" + free, "--health-probe-bind-address=" + free, "--registry-bind-address=" + free,
+	}, m.Flags...)})
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.running, m.logFrom = running, from
+	return nil
+}
+
+// Process is the present process, or the last one, or nil.
+func (m *Manager) Process() *process.Process {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.running
+}
+
+// Kill ends the process with no chance to tidy up, and returns when it is gone.
+func (m *Manager) Kill() {
+	if running := m.Process(); running != nil {
+		running.Kill()
+	}
+}
+
+// Stop kills the process for good.
+func (m *Manager) Stop() {
+	m.Kill()
+	if m.own != nil {
+		m.own.Close()
+		m.own = nil
+	}
+}
+
+// AwaitReady returns once the manager says that it is ready.
+func (m *Manager) AwaitReady(ctx context.Context) error {
+	return m.Process().WaitReady(ctx, func(ctx context.Context) error {
+		status, body, err := m.Get(ctx, HealthServer, "/readyz")
+		if err == nil && status != http.StatusOK {
+			err = fmt.Errorf("readyz answers %d: %s", status, body)
+		}
+		return err
+	})
+}
+
+// Get asks one of the servers of the present process.
+func (m *Manager) Get(ctx context.Context, server, path string) (status int, body string, err error) {
+	url, err := m.URL(server, path)
+	if err != nil {
+		return 0, "", err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return 0, "", fmt.Errorf("asking %s: %w", m.Name, err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, "", fmt.Errorf("asking %s: %w", m.Name, err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, "", fmt.Errorf("asking %s: %w", m.Name, err)
+	}
+	return response.StatusCode, string(text), nil
+}
+
+// URL finds in the log of the present process where one of its servers listens.
+func (m *Manager) URL(server, path string) (string, error) {
+	m.mu.Lock()
+	from := m.logFrom
+	m.mu.Unlock()
+	log := m.Log()
+	for line := range strings.Lines(log[min(from, int64(len(log))):]) {
+		var entry map[string]any
+		if json.Unmarshal([]byte(line), &entry) != nil || entry["msg"] != "listening" {
+			continue
+		}
+		if address, ok := entry[server].(string); ok && address != "" {
+			return "http://" + address + path, nil
+		}
+	}
+	return "", fmt.Errorf("%s has not said where its %s server listens", m.Name, server)
+}
+
+// Log returns what the manager has written so far.
+func (m *Manager) Log() string {
+	data, err := os.ReadFile(m.LogPath())
+	if err != nil {
+		return err.Error()
+	}
+	return string(data)
+}
+
+// Tail is the end of the log.
+func (m *Manager) Tail() string { return process.LogTail(m.LogPath()) }
+
+// Fault is the first thing in the log that must never stand there, with what follows it; empty where there is none.
+func (m *Manager) Fault() string {
+	log := m.Log()
+	first := -1
+	for _, bad := range []string{"DATA RACE", "panic:", "Observed a panic", "fatal error:"} {
+		if at := strings.Index(log, bad); at >= 0 && (first < 0 || at < first) {
+			first = at
+		}
+	}
+	if first < 0 {
+		return ""
+	}
+	return log[first:min(len(log), first+faultBytes)]
 }

@@ -23,7 +23,7 @@ const (
 	// readyTimeout bounds the start of one server on a slow machine, where Command.ReadyTimeout does not say.
 	readyTimeout = 2 * time.Minute
 	// tailBytes is how much of a log goes into an error.
-	tailBytes = 3 << 10
+	tailBytes = 6 << 10
 )
 
 // Launcher starts processes from one thread that lives as long as they shall: the kernel's parent-death signal follows the
@@ -135,6 +135,16 @@ func (p *Process) LogPath() string { return p.logPath }
 
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Wait returns how the process ended, once it has.
+func (p *Process) Wait(ctx context.Context) error {
+	select {
+	case <-p.done:
+		return p.err
+	case <-ctx.Done():
+		return fmt.Errorf("%s still runs: %w", p.name, ctx.Err())
+	}
+}
 
 // Kill ends the process and its group and waits for its end. It can be called more than once.
 func (p *Process) Kill() {

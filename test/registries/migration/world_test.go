@@ -84,11 +84,8 @@ func (w *world) startManager(t *testing.T, defaults ...string) {
 	t.Helper()
 	w.starts++
 	dir := filepath.Join(w.dir, fmt.Sprintf("manager-%d", w.starts))
-	must(t, os.Mkdir(dir, 0o700))
 	var err error
-	w.manager, err = manager.Start(t.Context(), manager.Options{
-		Dir: dir, Admin: w.cluster.Config(), Config: w.config(defaults),
-	})
+	w.manager, err = manager.Run(t.Context(), w.cluster.Config(), dir, w.config(defaults))
 	must(t, err)
 	w.stopped = false
 }
@@ -144,11 +141,11 @@ func (w *world) await(t *testing.T, what string, look func(context.Context) erro
 		if err == nil {
 			return
 		}
-		if crash := w.manager.Crashed(); crash != nil {
+		if crash := w.manager.Process().Crashed(); crash != nil {
 			t.Fatal(crash)
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("waiting for %s: %v\nthe end of the manager's log:\n%s", what, err, w.manager.Log())
+			t.Fatalf("waiting for %s: %v\nthe end of the manager's log:\n%s", what, err, w.manager.Tail())
 		}
 		time.Sleep(glance)
 	}
