@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -15,10 +14,9 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/rollcall-dev/rollcall/internal/calls"
 	"github.com/rollcall-dev/rollcall/internal/config"
-	"github.com/rollcall-dev/rollcall/internal/gate"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -27,8 +25,8 @@ type drivers struct {
 	constructors map[string]registry.Constructor
 	metrics      *metrics.RegistryMetrics
 	logger       logr.Logger
-	// term is this manager's, see guard.
-	term term
+	// fence is this manager's lease.
+	fence registryclient.Fence
 	// dryRun is nil but in a dry run.
 	dryRun  *dryRun
 	current atomic.Pointer[registries]
@@ -38,7 +36,7 @@ type drivers struct {
 type registries struct {
 	byName   map[string]*opened
 	defaults []string
-	// slots is the maxInFlight of each, which its gate gets when they are put in force.
+	// slots is the maxInFlight of each, which its client gets when they are put in force.
 	slots map[string]int
 	// renamed holds, by the names that were given up since the start, those that the same servers have now.
 	renamed map[string]string
@@ -46,24 +44,16 @@ type registries struct {
 
 // opened is a registry that was made from one section of the configuration.
 type opened struct {
-	// section's MaxInFlight may be out of date: the gate has what is in force.
+	// section's MaxInFlight may be out of date: the client has what is in force.
 	section config.Registry
-	// registry is guarded and timed.
-	registry *calls.Registry
-	// identity is that of the one before, where this one was opened only because files were rotated: other credentials for
-	// the same servers, to which the pods need not be told again.
-	identity any
-	// expires says that entries go unless they are renewed, which in a dry run nobody does here.
-	expires bool
-	// gate bounds the calls that the controller makes. Heartbeats are renewals: they have a bound of their own.
-	gate *gate.Gate
+	client  *registryclient.Client
 	// handler is nil where the driver serves nothing.
 	handler http.Handler
-	close   func() error
 }
 
 // open returns the registries of a configuration. One that is in force and whose section is the same but for maxInFlight is
-// kept, or, where its files were rotated, opened anew with its identity, so that the controller keeps what it knows of it.
+// kept, or, where its files were rotated, opened anew as a client of the same servers, so that the controller keeps what it
+// knows of it.
 // It puts nothing in force, and leaves nothing open when it fails.
 func (d *drivers) open(ctx context.Context, c *config.Config, rotated []string) (*registries, error) {
 	next := &registries{byName: map[string]*opened{}, defaults: c.DefaultRegistries, slots: map[string]int{}}
@@ -79,13 +69,10 @@ func (d *drivers) open(ctx context.Context, c *config.Config, rotated []string) 
 			next.byName[name] = kept
 			continue
 		}
-		made, err := d.openOne(ctx, c, name)
+		made, err := d.openOne(ctx, c, name, kept)
 		if err != nil {
 			problems = append(problems, registryError(c.RegistryPath(name), err))
 			continue
-		}
-		if kept != nil {
-			made.identity = kept.identity
 		}
 		next.byName[name] = made
 	}
@@ -119,7 +106,8 @@ func (r *registries) noteRenamed(before *registries) {
 	}
 }
 
-func (d *drivers) openOne(ctx context.Context, c *config.Config, name string) (*opened, error) {
+// openOne opens a registry. It has the servers of the one before, if there is one.
+func (d *drivers) openOne(ctx context.Context, c *config.Config, name string, before *opened) (*opened, error) {
 	section := c.Registries[name]
 	cfg := c.Driver(name)
 	cfg.Logger = slog.New(logr.ToSlogHandler(d.logger.WithName("registry").WithValues("registry", name, "driver", section.Driver)))
@@ -130,28 +118,22 @@ func (d *drivers) openOne(ctx context.Context, c *config.Config, name string) (*
 	if err != nil {
 		return nil, err
 	}
-	g := &guard{term: d.term, timeout: section.Timeout}
-	wrapped := calls.Wrap(made, g.around, d.metrics.Around(name, section.Driver))
-	o := &opened{
-		section: section, gate: gate.New(section.MaxInFlight),
-		registry: d.dryRun.registry(name, wrapped), identity: wrapped, expires: wrapped.Heartbeater != nil,
+	options := registryclient.Options{
+		Name: name, Driver: section.Driver, Timeout: section.Timeout, MaxInFlight: section.MaxInFlight,
+		Fence: d.fence, DryRun: d.dryRun.change(name), Metrics: d.metrics,
 	}
+	if before != nil {
+		options.Server = before.client.Server()
+	}
+	o := &opened{section: section, client: registryclient.New(made, options)}
 	o.handler, _ = made.(http.Handler)
-	closer, _ := made.(io.Closer)
-	o.close = func() error {
-		g.retire()
-		if closer == nil {
-			return nil
-		}
-		return closer.Close()
-	}
 	return o, nil
 }
 
 // replace puts next in force, closes what is no longer, and shows nothing of it any more.
 func (d *drivers) replace(next *registries) error {
 	for name, slots := range next.slots {
-		next.get(name).gate.SetSlots(slots)
+		next.get(name).client.SetMaxInFlight(slots)
 	}
 	before := d.current.Swap(next)
 	err := before.closeBut(next) // and waits for the calls under way, which are counted when they end
@@ -189,7 +171,7 @@ func (r *registries) closeBut(others *registries) error {
 		if others.get(name) == o {
 			continue
 		}
-		if err := o.close(); err != nil {
+		if err := o.client.Close(); err != nil {
 			problems = append(problems, fmt.Errorf("closing registry %s: %w", name, err))
 		}
 	}

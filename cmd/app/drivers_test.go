@@ -14,11 +14,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/rollcall-dev/rollcall/internal/config"
-	"github.com/rollcall-dev/rollcall/internal/gate"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -31,24 +30,8 @@ func TestOpenKeepsTheRegistryWhereItsSectionIsTheSame(t *testing.T) {
 		t.Error("another drain made another registry, and all that is known of the first is lost")
 	}
 	next := expectOpened(t, d, configured(t, strings.Replace(minimal, "fake", "fake\n  timeout: 1s", 1)))
-	if next.registry == first.registry {
-		t.Error("another timeout made no other registry")
-	}
-}
-
-func TestEachRegistryHasItsOwnGate(t *testing.T) {
-	t.Parallel()
-	d := newDrivers(t, newFake)
-	expectOpened(t, d, configured(t, several))
-	before := d.current.Load()
-	if before.get("old").gate == before.get("new").gate {
-		t.Error("one that is slow would hold up the other")
-	}
-	changed := configured(t, strings.Replace(several, "new: {driver: fake", "new: {driver: fake, timeout: 1s", 1))
-	expectOpened(t, d, changed)
-	after := d.current.Load()
-	if after.get("old").gate != before.get("old").gate || after.get("new").gate == before.get("new").gate {
-		t.Error("want a new gate for the one that changed, and for no other")
+	if next.client == first.client {
+		t.Error("another timeout made no other client")
 	}
 }
 
@@ -60,7 +43,7 @@ func TestMaxInFlightChangesInPlace(t *testing.T) {
 	changed := configured(t, strings.Replace(several, "new: {driver: fake", "new: {driver: fake, maxInFlight: 7", 1))
 	refused, err := d.open(t.Context(), changed, nil)
 	must(t, err)
-	if got := refused.get("new").gate.Status().Slots; got != config.DefaultMaxInFlight {
+	if got := refused.get("new").client.Status().Slots; got != config.DefaultMaxInFlight {
 		t.Errorf("%d slots before the configuration is in force", got)
 	}
 	expectOpened(t, d, changed)
@@ -69,12 +52,12 @@ func TestMaxInFlightChangesInPlace(t *testing.T) {
 		t.Error("another registry: every pod would be registered again")
 	}
 	for name, want := range map[string]int{"old": config.DefaultMaxInFlight, "new": 7} {
-		if got := settings(changed, after).Registries[name].Gate.Status().Slots; got != want {
+		if got := settings(changed, after).Registries[name].Status().Slots; got != want {
 			t.Errorf("%s has %d slots, want %d", name, got, want)
 		}
 	}
 	expectOpened(t, d, configured(t, several))
-	if got := before.get("new").gate.Status().Slots; got != config.DefaultMaxInFlight {
+	if got := before.get("new").client.Status().Slots; got != config.DefaultMaxInFlight {
 		t.Errorf("%d slots after it was taken back", got)
 	}
 	rotated := expectOpened(t, d, changed, "old", "new")
@@ -101,24 +84,9 @@ func TestARegistryMoreTakesSlotsOfTheOthers(t *testing.T) {
 		if expectOpened(t, d, parse(step.text)) != kept {
 			t.Fatal("another registry: every pod would be registered again")
 		}
-		if got := kept.gate.Status().Slots; got != step.want {
+		if got := kept.client.Status().Slots; got != step.want {
 			t.Errorf("it has %d slots, want %d: all but one together leave a quarter of the workers", got, step.want)
 		}
-	}
-}
-
-func TestACallThatTheGuardRefusesSaysNothingOfTheRegistry(t *testing.T) {
-	t.Parallel()
-	d := newDrivers(t, newFake)
-	first := expectOpened(t, d, configured(t, minimal))
-	expectOpened(t, d, configured(t, minimal), "default")
-	for i := range 10 {
-		caller := gate.Caller{ID: fmt.Sprint(i), Service: fmt.Sprint(i), Wake: func() {}}
-		leave, refused := first.gate.Enter(caller)
-		if refused != nil {
-			t.Fatalf("call %d was refused: %v", i, refused.Outage)
-		}
-		leave(first.registry.Register(t.Context(), registry.Instance{}))
 	}
 }
 
@@ -127,18 +95,18 @@ func TestARotatedFileMakesAnotherClientOfTheSameRegistry(t *testing.T) {
 	d := newDrivers(t, newFake)
 	first := expectOpened(t, d, configured(t, several))
 	next := expectOpened(t, d, configured(t, several), "old")
-	if next.registry == first.registry {
+	if next.client == first.client {
 		t.Error("the registry goes on with the files that it read before")
 	}
-	if first.identity == nil || next.identity != first.identity {
+	if next.client.Server() != first.client.Server() {
 		t.Error("the controller takes it for another registry, and registers all pods again")
 	}
 	elsewhere := strings.Replace(several, "old: {", "old: {endpoint: other, ", 1)
-	if moved := expectOpened(t, d, configured(t, elsewhere), "old"); moved.identity == first.identity {
+	if moved := expectOpened(t, d, configured(t, elsewhere), "old"); moved.client.Server() == first.client.Server() {
 		t.Error("the controller takes two registries for one")
 	}
-	if err := first.registry.Register(t.Context(), registry.Instance{}); !errors.Is(err, errRetired) {
-		t.Errorf("a call to the old registry gave %v, want %v", err, errRetired)
+	if err := register(t.Context(), first); registryclient.Classify(err) != registryclient.Fenced {
+		t.Errorf("a call to the old registry gave %v, want it refused", err)
 	}
 }
 
@@ -152,9 +120,9 @@ func TestOneOfSeveralRegistriesIsReplacedByItself(t *testing.T) {
 	if after.get("old") != before.get("old") || after.get("new") == before.get("new") || after.get("extra") == nil {
 		t.Errorf("want old kept, new replaced and extra made, got %v after %v", after.byName, before.byName)
 	}
-	must(t, before.get("old").registry.Register(t.Context(), registry.Instance{}))
-	if err := before.get("new").registry.Register(t.Context(), registry.Instance{}); !errors.Is(err, errRetired) {
-		t.Errorf("a call to the one that was replaced gave %v, want %v", err, errRetired)
+	must(t, register(t.Context(), before.get("old")))
+	if err := register(t.Context(), before.get("new")); registryclient.Classify(err) != registryclient.Fenced {
+		t.Errorf("a call to the one that was replaced gave %v, want it refused", err)
 	}
 }
 
@@ -229,7 +197,7 @@ func TestOpenThatFailsLeavesTheRegistryInForce(t *testing.T) {
 	if d.current.Load().get("default") != first {
 		t.Error("the registry in force has changed")
 	}
-	if err := first.registry.Register(t.Context(), registry.Instance{}); err != nil {
+	if err := register(t.Context(), first); err != nil {
 		t.Errorf("the registry in force: %v", err)
 	}
 }
@@ -246,7 +214,7 @@ func TestReplaceClosesTheOldRegistryAfterItsCalls(t *testing.T) {
 	before := expectOpened(t, d, configured(t, minimal))
 
 	called := make(chan error, 1)
-	go func() { called <- before.registry.Register(t.Context(), registry.Instance{}) }()
+	go func() { called <- register(t.Context(), before) }()
 	receive(t, old.entered)
 	next, err := d.open(t.Context(), configured(t, strings.Replace(minimal, "fake", "fake\n  timeout: 1s", 1)), nil)
 	must(t, err)
@@ -270,41 +238,11 @@ func TestReplaceClosesTheOldRegistryAfterItsCalls(t *testing.T) {
 	if !old.closed.Load() {
 		t.Error("the old registry was not closed")
 	}
-	if err := before.registry.FailOver(t.Context(), registry.Instance{}); !errors.Is(err, errRetired) {
-		t.Errorf("a call to the old registry gave %v, want %v", err, errRetired)
+	if err := register(t.Context(), before); registryclient.Classify(err) != registryclient.Fenced {
+		t.Errorf("a call to the old registry gave %v, want it refused", err)
 	}
-	if _, err := before.registry.Lister.List(t.Context(), "prod-1"); !errors.Is(err, errRetired) {
-		t.Errorf("a list of the old registry gave %v, want %v", err, errRetired)
-	}
-}
-
-func TestGuardRefusesWhatIsNotPermitted(t *testing.T) {
-	t.Parallel()
-	inner, gathered := &fake{}, prometheus.NewRegistry()
-	d := newDrivers(t, func(context.Context, registry.Config) (registry.Registry, error) { return inner, nil })
-	m, err := metrics.NewRegistryMetrics(gathered)
-	must(t, err)
-	d.metrics = m
-	refuses := &fakeTerm{refused: errNotRenewed}
-	d.term = refuses
-	reg := expectOpened(t, d, configured(t, minimal)).registry
-	for name, call := range map[string]func() error{
-		"Register":   func() error { return reg.Register(t.Context(), registry.Instance{}) },
-		"FailOver":   func() error { return reg.FailOver(t.Context(), registry.Instance{}) },
-		"Deregister": func() error { return reg.Deregister(t.Context(), registry.Instance{}) },
-	} {
-		if err := call(); !errors.Is(err, errNotRenewed) {
-			t.Errorf("%s gave %v, want %v", name, err, errNotRenewed)
-		}
-	}
-	if calls := inner.calls.Load(); calls > 0 {
-		t.Errorf("%d calls came through", calls)
-	}
-	if n, err := testutil.GatherAndCount(gathered); err != nil || n > 0 {
-		t.Errorf("%d series (%v) tell of calls that were never made", n, err)
-	}
-	if asked := refuses.asked; asked != 2*config.DefaultTimeout {
-		t.Errorf("asked for %s, want twice the registry's timeout %s: a call that timed out may still land", asked, config.DefaultTimeout)
+	if _, err := before.client.List(t.Context(), "prod-1"); registryclient.Classify(err) != registryclient.Fenced {
+		t.Errorf("a list of the old registry gave %v, want it refused", err)
 	}
 }
 
@@ -335,10 +273,10 @@ func TestARegistryThatIsNoMoreIsShownNoMore(t *testing.T) {
 			must(t, err)
 			d.metrics = m
 			old := expectOpened(t, d, configured(t, several))
-			must(t, old.registry.Register(t.Context(), registry.Instance{}))
+			must(t, register(t.Context(), old))
 			called := make(chan error, 1)
 			before := d.current.Load().get("new")
-			go func() { called <- before.registry.Register(t.Context(), registry.Instance{}) }()
+			go func() { called <- register(t.Context(), before) }()
 			receive(t, slow.entered)
 
 			next, err := d.open(t.Context(), configured(t, tc.text), nil)
@@ -432,7 +370,6 @@ func newDrivers(t *testing.T, constructor registry.Constructor) *drivers {
 	must(t, err)
 	return &drivers{
 		constructors: map[string]registry.Constructor{"fake": constructor}, metrics: m,
-		term: &fakeTerm{},
 	}
 }
 
@@ -454,6 +391,11 @@ func expectOpened(t *testing.T, d *drivers, c *config.Config, rotated ...string)
 	must(t, err)
 	must(t, d.replace(all))
 	return all.get(c.DefaultRegistries[0])
+}
+
+// register makes a call to a registry.
+func register(ctx context.Context, o *opened) error {
+	return o.client.Change(ctx, registryclient.Caller{}, registry.Change{State: registry.InService})
 }
 
 // serve makes a registry that serves its text.

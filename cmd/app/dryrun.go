@@ -12,9 +12,8 @@ import (
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/rollcall-dev/rollcall/internal/calls"
-	"github.com/rollcall-dev/rollcall/internal/gate"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -46,16 +45,15 @@ func (d *dryRun) tell(of subject, step, registryName, operation string, keysAndV
 	d.logger.Info("would "+operation, keysAndValues...)
 }
 
-// registry returns reg as a dry run has it.
-func (d *dryRun) registry(name string, reg *calls.Registry) *calls.Registry {
+// change returns what tells the changes of a registry; nil but in a dry run.
+func (d *dryRun) change(name string) func(operation string, in registry.Instance) {
 	if d == nil {
-		return reg
+		return nil
 	}
-	return calls.Rehearse(reg, func(operation string, in registry.Instance) error {
+	return func(operation string, in registry.Instance) {
 		d.tell(subject{"instance", strings.Join([]string{name, in.Service, in.Endpoint(), in.UID}, " ")}, operation,
 			name, operation, "registry", name, "service", in.Service, "endpoint", in.Endpoint(), "namespace", in.Namespace, "pod", in.Pod)
-		return gate.Inconclusive(calls.ErrDryRun) // nothing was learned of the registry
-	})
+	}
 }
 
 // client returns c as a dry run has it.
@@ -90,7 +88,7 @@ func (c *dryClient) Patch(_ context.Context, object client.Object, patch client.
 	// It tests the pod's UID and its state's timestamp, so that the same changes at another time are another step.
 	c.run.tell(subject{"patch", string(data)}, "", "", metrics.OperationPatch,
 		"namespace", object.GetNamespace(), "pod", object.GetName(), "changes", changesOf(data))
-	return calls.ErrDryRun
+	return registryclient.ErrDryRun
 }
 
 // changesOf describes a JSON Patch without its tests.

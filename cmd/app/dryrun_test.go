@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
@@ -18,8 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/rollcall-dev/rollcall/internal/calls"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -27,16 +28,20 @@ func TestADryRunTellsEachStepOnce(t *testing.T) {
 	t.Parallel()
 	s := newDryRunScenario(t)
 	in := registry.Instance{Service: "web", Address: "10.0.0.1", Port: 80, Namespace: "shop", Pod: "web-1", UID: "1"}
-	reg := s.run.registry("default", calls.Wrap(&fake{}))
+	reg := registryclient.New(&fake{}, registryclient.Options{Timeout: time.Minute, MaxInFlight: 1, DryRun: s.run.change("default")})
+	expectRefused := func(state registry.State) {
+		t.Helper()
+		s.ExpectRefused(reg.Change(t.Context(), registryclient.Caller{}, registry.Change{Instance: in, State: state}))
+	}
 	for range 3 {
-		s.ExpectRefused(reg.Register(t.Context(), in))
+		expectRefused(registry.InService)
 	}
 	s.ExpectTold("would register default web 10.0.0.1:80")
-	s.ExpectRefused(reg.FailOver(t.Context(), in))
-	s.ExpectRefused(reg.Register(t.Context(), in))
+	expectRefused(registry.OutOfService)
+	expectRefused(registry.InService)
 	s.ExpectTold("would failOver default web 10.0.0.1:80", "would register default web 10.0.0.1:80")
 	in.UID = "2"
-	s.ExpectRefused(reg.Register(t.Context(), in))
+	expectRefused(registry.InService)
 	s.ExpectTold("would register default web 10.0.0.1:80") // another pod at that address
 	s.ExpectCounted(`rollcall_dry_run_total{operation="failOver",registry="default"} 1`, `rollcall_dry_run_total{operation="register",registry="default"} 3`)
 }
@@ -57,7 +62,7 @@ func TestADryRunTakesNoEntryThatExpiresForAcknowledged(t *testing.T) {
 				d := newDrivers(t, always(tc.made))
 				d.dryRun = run
 				expectOpened(t, d, configured(t, minimal))
-				if got := sources(d.current.Load())[0].Expires; got != tc.want {
+				if got := sources(d.current.Load())[0].Client.Expires(); got != tc.want {
 					t.Errorf("in a dry run (%t) entries expire: %t, want %t\nreason: %s", run != nil, got, tc.want, tc.reason)
 				}
 			}
@@ -104,8 +109,7 @@ func TestADryRunTellsEvents(t *testing.T) {
 func TestNoDryRunChangesNothingOfWhatItIsGiven(t *testing.T) {
 	t.Parallel()
 	var none *dryRun
-	reg := calls.Wrap(&fake{})
-	if none.registry("default", reg) != reg || none.client(nil) != nil || none.recorder(nil) != nil {
+	if none.change("default") != nil || none.client(nil) != nil || none.recorder(nil) != nil {
 		t.Error("want what was given")
 	}
 }
@@ -164,8 +168,8 @@ func newDryRunScenario(t *testing.T) *dryRunScenario {
 
 func (s *dryRunScenario) ExpectRefused(err error) {
 	s.Helper()
-	if !errors.Is(err, calls.ErrDryRun) {
-		s.Errorf("got %v, want %v", err, calls.ErrDryRun)
+	if !errors.Is(err, registryclient.ErrDryRun) {
+		s.Errorf("got %v, want %v", err, registryclient.ErrDryRun)
 	}
 }
 

@@ -160,7 +160,7 @@ func (l *lease) mayLand(until time.Time) {
 }
 
 // unsettled returns for how long a call that timed out may still be carried out. It is never longer than the lease: see
-// permit and guard.
+// permit and registryclient.Fence.
 func (l *lease) unsettled() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

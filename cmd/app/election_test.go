@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -265,14 +267,36 @@ func TestALeaderThatRenewsIsPermittedEveryCallThatTheConfigurationAllows(t *test
 	t.Parallel()
 	s := newLeaseScenario()
 	must(t, s.lease.Update(t.Context(), s.record("us")))
-	g := &guard{term: s.lease, timeout: timeoutLimit - time.Millisecond}
+	client := registryclient.New(&fake{}, registryclient.Options{
+		Timeout: timeoutLimit - time.Millisecond, MaxInFlight: 1, Fence: &app{lease: s.lease},
+	})
 	s.pass(3 * retryPeriod) // a renewal was slow, and is on its way still
-	if err := g.enter(g.lands()); err != nil {
+	if err := register(t.Context(), &opened{client: client}); err != nil {
 		t.Errorf("a call is refused, and pods wait although nothing is wrong: %v", err)
 	}
 	if timeoutLimit >= leaseDuration-renewDeadline {
 		t.Errorf("with a timeout of %s a call of a deposed leader is under way when the next one acts", timeoutLimit)
 	}
+}
+
+func TestTheLeaseIsKeptWhileACallMayLand(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newLeaseScenario()
+		s.lease.now, s.held = readClocks, s.record("us")
+		began := time.Now()
+		s.lease.mayLand(began.Add(4 * time.Second))
+		s.lease.mayLand(began.Add(2 * time.Second))
+		a := &app{lease: s.lease, logger: quiet()}
+		must(t, a.resign(t.Context()))
+		if kept := time.Since(began); kept != 4*time.Second || s.held.HolderIdentity != "" {
+			t.Errorf("the lease is %+v after %s, want it given back after the later of the calls", s.held, kept)
+		}
+		must(t, a.resign(t.Context()))
+		if kept := time.Since(began); kept != 4*time.Second {
+			t.Errorf("it was kept for %s although nothing may land any more", kept)
+		}
+	})
 }
 
 func TestEveryLeaseOfARegistryOutlastsAChangeOfLeader(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 
 // Leader election. A leader that can't renew its lease stops after renewDeadline; the next one starts no sooner than
 // leaseDuration after the last renewal. A call to a registry that timed out may land until twice its timeout has passed, so
-// each is made only where that much of the lease is left: see lease.permit and guard.
+// each is made only where that much of the lease is left: see lease.permit and registryclient.Fence.
 //
 // Who waits for the lease looks at it after 1 to 2.2 times retryPeriod, client-go's jitter: a lease that was given back is
 // taken within 2 s.

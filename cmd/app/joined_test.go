@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -22,19 +23,19 @@ func TestNothingIsClosedUnderACall(t *testing.T) {
 		"joined calls": {
 			reason: "a batch goes on in a lane of its own when all of its callers' time is up",
 			call: func(ctx context.Context, reg *opened, in registry.Instance) error {
-				return reg.registry.Register(ctx, in)
+				return reg.client.Change(ctx, registryclient.Caller{}, registry.Change{Instance: in, State: registry.InService})
 			},
 		},
 		"heartbeats": {
 			reason: "a heartbeat is a call",
 			call: func(ctx context.Context, reg *opened, in registry.Instance) error {
-				return reg.registry.Heartbeater.Heartbeat(ctx, in)
+				return reg.client.Heartbeat(ctx, in)
 			},
 		},
 		"probes": {
 			reason: "a probe is a call",
 			call: func(ctx context.Context, reg *opened, in registry.Instance) error {
-				return reg.registry.Prober.Probe(ctx, in)
+				return reg.client.Probe(ctx, registryclient.Caller{}, in)
 			},
 		},
 	} {
@@ -74,27 +75,30 @@ func TestACallThatWasCutOffMayStillBeCarriedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := &joining{proceed: make(chan struct{}), obeys: true}
 		d := newDrivers(t, func(context.Context, registry.Config) (registry.Registry, error) { return slow, nil })
-		reg := expectOpened(t, d, configured(t, minimal)).registry
+		reg := expectOpened(t, d, configured(t, minimal)).client
+		register := func(ctx context.Context, port int) error {
+			change := registry.Change{Instance: registry.Instance{Port: port}, State: registry.InService}
+			return reg.Change(ctx, registryclient.Caller{}, change)
+		}
 		for i := range 20 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			go func() { _ = reg.Register(ctx, registry.Instance{Port: 100 + i}) }()
+			go func() { _ = register(ctx, 100+i) }()
 		}
 		synctest.Wait()
 		leaving, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		outcome := make(chan error, 1)
-		go func() { outcome <- reg.Register(t.Context(), registry.Instance{Port: 2}) }()
+		go func() { outcome <- register(t.Context(), 2) }()
 		synctest.Wait()
-		go func() { _ = reg.Register(leaving, registry.Instance{Port: 1}) }()
+		go func() { _ = register(leaving, 1) }()
 		synctest.Wait()
 		for slow.batched(2) == 0 {
 			slow.proceed <- struct{}{}
 			synctest.Wait()
 		}
 		err := <-outcome // since the other caller's time is up
-		var timeout interface{ Timeout() bool }
-		if !errors.As(err, &timeout) || !timeout.Timeout() {
+		if registryclient.Classify(err) != registryclient.TimedOut {
 			t.Errorf("got %v, want an error that the controller takes for a time-out, through all that is around the call", err)
 		}
 		close(slow.proceed)
@@ -190,7 +194,7 @@ func TestARotationThatFailsCostsNobodyTheRegistry(t *testing.T) {
 		t.Errorf("got %v, want an error that names registries[old].tls.certFile", err)
 	}
 	for _, name := range []string{"old", "new"} {
-		if err := before.get(name).registry.Register(t.Context(), registry.Instance{}); err != nil {
+		if err := register(t.Context(), before.get(name)); err != nil {
 			t.Errorf("the registry %s in force: %v", name, err)
 		}
 	}
@@ -209,8 +213,7 @@ func TestWhatTheControllerGetsOfADriver(t *testing.T) {
 	all := d.current.Load()
 	got := settings(c, all)
 	plain, capable := got.Registries["new"], got.Registries["old"]
-	if plain.Prober != nil || capable.Prober == nil || capable.Timeout != 2*time.Second || capable.Calls != all.get("old").registry ||
-		capable.Identity != all.get("old").identity {
+	if plain.Probes() || !capable.Probes() || capable.Timeout() != 2*time.Second || capable != all.get("old").client {
 		t.Errorf("got %+v", got.Registries)
 	}
 	if !got.SharedAcrossNamespaces || got.Services.Metadata["site"].String() != "here" {
@@ -219,9 +222,9 @@ func TestWhatTheControllerGetsOfADriver(t *testing.T) {
 	if len(got.DefaultRegistries) != 1 || got.DefaultRegistries[0] != "old" {
 		t.Errorf("the defaults are %q, want old", got.DefaultRegistries)
 	}
-	leases := leased(all)
-	if len(leases) != 1 || leases[0].Name != "old" || leases[0].Timeout != 2*time.Second ||
-		leases[0].Heartbeater != all.get("old").registry.Heartbeater {
-		t.Errorf("got %+v, want the one that leases", leases)
+	for _, source := range sources(all) {
+		if source.Client != all.get(source.Name).client {
+			t.Errorf("resync gets another client of %s, with slots and an outage of its own", source.Name)
+		}
 	}
 }

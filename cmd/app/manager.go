@@ -32,11 +32,10 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/rollcall-dev/rollcall/internal/calls"
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/controller"
-	"github.com/rollcall-dev/rollcall/internal/gate"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/resync"
 )
 
@@ -81,7 +80,7 @@ func newManager(
 		}
 		a.dryRun = newDryRun(dryRunMetrics, logger)
 	}
-	a.drivers = &drivers{constructors: o.constructors, metrics: registryMetrics, logger: logger, term: a, dryRun: a.dryRun}
+	a.drivers = &drivers{constructors: o.constructors, metrics: registryMetrics, logger: logger, fence: a, dryRun: a.dryRun}
 	first, err := a.drivers.open(ctx, c, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.config, err)
@@ -251,11 +250,11 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	})
 	apply := func(c *config.Config, all *registries) {
 		reconciler.Apply(settings(c, all))
-		heartbeats.Apply(leased(all))
+		heartbeats.Apply(sources(all))
 		resyncs.Apply(resyncPolicy(c), sources(all))
 	}
 	apply(c, a.drivers.current.Load())
-	if err := errors.Join(registerPods(own, reconciler), a.registerGates(own)); err != nil {
+	if err := errors.Join(registerPods(own, reconciler), a.registerSlots(own)); err != nil {
 		return err
 	}
 	reloads := &reload{
@@ -317,24 +316,24 @@ func registerPods(own *prometheus.Registry, reconciler *controller.PodReconciler
 // permitWrite refuses a write to the API server that this manager may not make.
 func (a *app) permitWrite() error {
 	if a.dryRun != nil {
-		return calls.ErrDryRun
+		return registryclient.ErrDryRun
 	}
-	return a.permit(writeTimeout)
+	return a.Permit(writeTimeout)
 }
 
-// permit is term's.
-func (a *app) permit(takes time.Duration) error { return a.lease.permit(takes) }
+// Permit implements registryclient.Fence.
+func (a *app) Permit(takes time.Duration) error { return a.lease.permit(takes) }
 
-// mayLand is term's.
-func (a *app) mayLand(until time.Time) { a.lease.mayLand(until) }
+// MayLand implements registryclient.Fence.
+func (a *app) MayLand(until time.Time) { a.lease.mayLand(until) }
 
-func (a *app) registerGates(own *prometheus.Registry) error {
-	return metrics.RegisterGates(own, gate.BreakerStates(), func() map[string]metrics.Gate {
-		gates := map[string]metrics.Gate{}
+func (a *app) registerSlots(own *prometheus.Registry) error {
+	return metrics.RegisterSlots(own, registryclient.BreakerStates(), func() map[string]metrics.Slots {
+		slots := map[string]metrics.Slots{}
 		for name, o := range a.drivers.current.Load().byName {
-			gates[name] = metrics.Gate(o.gate.Status())
+			slots[name] = metrics.Slots(o.client.Status())
 		}
-		return gates
+		return slots
 	})
 }
 

@@ -38,15 +38,15 @@ func TestReloadPutsANewConfigurationInForceWhole(t *testing.T) {
 	if got.Drain != 3*time.Second || got.Services.Port != 9000 || got.Cluster != "prod-1" || !got.Ownership.Owns("example.com/a") {
 		t.Errorf("settings are %+v, want the file's", got)
 	}
-	was := before.get("default").registry
-	if got.Registries["default"].Calls != was {
+	was := before.get("default").client
+	if got.Registries["default"] != was {
 		t.Error("another registry although its section is the same: all that is known of it is lost")
 	}
 	s.ExpectEvent("Normal", "ConfigApplied", "in force")
 
 	s.Write(strings.Replace(minimal, "fake", "fake\n  timeout: 2s", 1))
 	got = s.ExpectSettings()
-	if one := got.Registries["default"]; one.Calls == was || one.Timeout != 2*time.Second {
+	if one := got.Registries["default"]; one == was || one.Timeout() != 2*time.Second {
 		t.Errorf("the registry's section changed and the settings are %+v", got)
 	}
 	s.ExpectMetrics(2, 0, 1)
@@ -91,10 +91,10 @@ func TestARotatedFileIsInUseAtOnce(t *testing.T) {
 	must(t, os.WriteFile(token, []byte("first"), 0o600))
 	s.Start()
 	s.Write(strings.Replace(minimal, "fake", "fake\n  auth: {tokenFile: "+token+"}", 1))
-	before := s.ExpectSettings().Registries["default"].Calls
+	before := s.ExpectSettings().Registries["default"]
 	must(t, os.WriteFile(token+".new", []byte("second"), 0o600))
 	must(t, os.Rename(token+".new", token))
-	if s.ExpectSettings().Registries["default"].Calls == before {
+	if s.ExpectSettings().Registries["default"] == before {
 		t.Error("the registry goes on with the token that it read before")
 	}
 	s.ExpectMetrics(1, 0, 1)

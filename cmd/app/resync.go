@@ -29,14 +29,11 @@ func (p pods) Compare(l resync.Listing) resync.Comparison {
 
 var _ resync.Pods = pods{}
 
-// sources are the registries to compare.
+// sources are the registries to compare and to renew.
 func sources(all *registries) []resync.Source {
 	found := make([]resync.Source, 0, len(all.byName))
 	for name, o := range all.byName {
-		found = append(found, resync.Source{
-			Name: name, Registry: o.registry, Gate: o.gate, Lister: o.registry.Lister, Staleness: o.registry.Staleness,
-			Expires: o.expires, Timeout: o.section.Timeout,
-		})
+		found = append(found, resync.Source{Name: name, Client: o.client})
 	}
 	return found
 }

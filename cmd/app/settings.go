@@ -4,7 +4,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/controller"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/resync"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
@@ -12,7 +12,7 @@ import (
 func settings(c *config.Config, all *registries) controller.Settings {
 	s := controller.Settings{
 		Cluster:                c.Cluster,
-		Registries:             make(map[string]controller.Registry, len(all.byName)),
+		Registries:             make(map[string]*registryclient.Client, len(all.byName)),
 		Renamed:                all.renamed,
 		DefaultRegistries:      c.DefaultRegistries,
 		Ownership:              lifecycle.Ownership{Owned: c.Hooks.Owned, NewlyCreated: c.Hooks.NewlyCreated},
@@ -30,23 +30,7 @@ func settings(c *config.Config, all *registries) controller.Settings {
 		},
 	}
 	for name, o := range all.byName {
-		s.Registries[name] = controller.Registry{
-			Calls: o.registry, Identity: o.identity, Getter: o.registry.Getter, Prober: o.registry.Prober,
-			Lists: o.registry.Lister != nil, Timeout: o.section.Timeout, Gate: o.gate,
-		}
+		s.Registries[name] = o.client
 	}
 	return s
-}
-
-// leased are the registries whose entries have to be renewed.
-func leased(all *registries) []resync.Leased {
-	var found []resync.Leased
-	for name, o := range all.byName {
-		if o.registry.Heartbeater != nil {
-			found = append(found, resync.Leased{
-				Name: name, Heartbeater: o.registry.Heartbeater, Timeout: o.section.Timeout, Gate: o.gate,
-			})
-		}
-	}
-	return found
 }

@@ -23,8 +23,8 @@ import (
 
 	"github.com/rollcall-dev/rollcall/cmd/app"
 	"github.com/rollcall-dev/rollcall/internal/controller"
-	"github.com/rollcall-dev/rollcall/internal/gate"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 )
 
 //go:generate go run .
@@ -148,10 +148,7 @@ func exercise(ctx context.Context) ([]*dto.MetricFamily, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = calls.Around("default", "memory")(ctx, "register", func(context.Context) error { return nil })
-	if err != nil {
-		return nil, err
-	}
+	calls.Began("default", "memory", "register")("ok")
 	dryRun, err := metrics.NewDryRunMetrics(all)
 	if err != nil {
 		return nil, err
@@ -175,8 +172,8 @@ func exercise(ctx context.Context) ([]*dto.MetricFamily, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = metrics.RegisterGates(all, gate.BreakerStates(), func() map[string]metrics.Gate {
-		return map[string]metrics.Gate{"default": {}}
+	err = metrics.RegisterSlots(all, registryclient.BreakerStates(), func() map[string]metrics.Slots {
+		return map[string]metrics.Slots{"default": {}}
 	})
 	if err != nil {
 		return nil, err

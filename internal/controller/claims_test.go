@@ -32,13 +32,6 @@ func called(services string) func(*kruisev1alpha1.CloneSet) {
 	}
 }
 
-// listable makes the registry one that lists what it holds.
-func listable(s *Settings) {
-	reg := s.Registries["default"]
-	reg.Lists = true
-	s.Registries = map[string]Registry{"default": reg}
-}
-
 // leaves has Kruise scale in a pod that the registry knows, to the end.
 func (w *world) leaves(pod *corev1.Pod) {
 	w.Helper()

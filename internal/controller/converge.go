@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -10,9 +9,8 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rollcall-dev/rollcall/internal/calls"
-	"github.com/rollcall-dev/rollcall/internal/gate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -126,9 +124,9 @@ func (r *PodReconciler) call(ctx context.Context, seen *observation, s step) wai
 		return stopping()
 	}
 	if s.want == lifecycle.Absent {
-		r.letGo(seen, s.key()) // whether it can be told or not
+		r.letGo(seen, s.key()) // whether the call can be made or not
 	}
-	reg, known := seen.settings.Registries[s.registry]
+	client, known := seen.settings.Registries[s.registry]
 	if !known {
 		return wait{reason: ReasonUnknownRegistry, message: fmt.Sprintf(
 			"%s: the configuration no longer has this registry: put it back until its pods have left it", s)}
@@ -137,35 +135,31 @@ func (r *PodReconciler) call(ctx context.Context, seen *observation, s step) wai
 	if told := seen.page.toldToWait(s, started); told.reason != "" {
 		return told
 	}
-	if refused := r.claim(seen, s, started.Add(2*reg.Timeout)); refused.reason != "" {
+	lands := started.Add(client.MayLandFor())
+	if refused := r.claim(seen, s, lands); refused.reason != "" {
 		return refused
 	}
-	leave, refused := r.enter(seen, s.target)
-	if refused.reason != "" {
-		return refused
-	}
-	c := seen.page.begun(s, started)
-	bounded, cancel := context.WithTimeout(ctx, reg.Timeout)
-	defer cancel()
-	err := gate.ErrUnfinished
-	defer func() { leave(err) }()
-	err = tell(bounded, reg.Calls, s)
+	err := client.Change(ctx, r.caller(seen, func() { seen.page.begun(s, started) }), s.change())
+	c := seen.page.calls[s.key()]
 	if err == nil {
 		r.acknowledged(seen, s, c)
 		return wait{}
 	}
-	c.doubtful = c.doubtful || !gate.IsInconclusive(err)
-	timedOut := calls.TimedOut(bounded, err)
-	if timedOut {
-		c.timedOut(started.Add(2 * reg.Timeout))
+	outcome := registryclient.Classify(err)
+	if outcome.Asked() {
+		c.doubtful = true
 	}
-	return r.unanswered(seen, s, c, timedOut, err)
+	if outcome == registryclient.TimedOut {
+		c.timedOut(lands)
+	}
+	return r.unanswered(seen, s, err)
 }
 
 // unanswered says when to come back, which an event must not change where the registry has said so.
-func (r *PodReconciler) unanswered(seen *observation, s step, c *call, timedOut bool, err error) wait {
-	w := r.failed(seen.pod().UID, s, timedOut, err)
+func (r *PodReconciler) unanswered(seen *observation, s step, err error) wait {
+	w := r.failed(seen.pod().UID, s.target, err)
 	if after, told := registry.RetryAfterOf(err); told {
+		c := seen.page.calls[s.key()]
 		c.told, c.notBefore = w, r.clock.Now().Add(after)
 	}
 	return w
@@ -187,40 +181,40 @@ func (r *PodReconciler) acknowledged(seen *observation, s step, c *call) {
 	}
 }
 
-func tell(ctx context.Context, reg registry.Registry, s step) error {
-	switch s.want {
-	case lifecycle.InService:
-		return reg.Register(ctx, s.instance)
-	case lifecycle.OutOfService:
-		return reg.FailOver(ctx, s.instance)
-	case lifecycle.Absent:
-		return reg.Deregister(ctx, s.instance)
-	case lifecycle.Keep:
+// change is what makes the registry say what the step wants.
+func (s step) change() registry.Change {
+	states := map[lifecycle.Want]registry.State{
+		lifecycle.InService: registry.InService, lifecycle.OutOfService: registry.OutOfService, lifecycle.Absent: registry.Absent,
 	}
-	return fmt.Errorf("no call makes the registry say %q", s.want)
+	return registry.Change{Instance: s.instance, State: states[s.want]}
 }
 
-// failed classifies an error. What is not known to be final is retryable.
-func (r *PodReconciler) failed(uid types.UID, s step, timedOut bool, err error) wait {
-	w := wait{reason: ReasonRegistryUnavailable, message: fmt.Sprintf("%s: %v", s, err)}
-	if timedOut {
-		w.reason = ReasonRegistryTimeout
-	}
-	after, told := registry.RetryAfterOf(err)
-	switch {
-	case errors.Is(err, calls.ErrDryRun):
+// failed says why a call was not acknowledged, and when to look again.
+func (r *PodReconciler) failed(uid types.UID, t target, err error) wait {
+	w := wait{reason: ReasonRegistryUnavailable, message: fmt.Sprintf("%s: %v", t, err)}
+	switch registryclient.Classify(err) {
+	case registryclient.DryRun:
 		w.reason = ReasonDryRun // an event brings the next step
-	case gate.IsInconclusive(err):
-		w.reason, w.after, w.unasked = ReasonNotPermitted, r.backoff.When(uid), true
-	case registry.IsForeignEntry(err):
-		return alsoRegistersItself(s, err.Error())
-	case registry.IsTerminal(err):
+		return w
+	case registryclient.Queued:
+		w.reason, w.after, w.unasked = ReasonQueued, turnRecheck, true
+		return w
+	case registryclient.Outage:
+		w.after = turnRecheck
+		return w
+	case registryclient.Foreign:
+		return alsoRegistersItself(t, err.Error())
+	case registryclient.Refused:
 		w.reason, w.after = ReasonRegistryRefused, backoffCap
-	case told:
-		w.after = max(after, r.backoff.When(uid))
-	default:
-		w.after = r.backoff.When(uid)
+		return w
+	case registryclient.Fenced:
+		w.reason, w.unasked = ReasonNotPermitted, true
+	case registryclient.TimedOut:
+		w.reason = ReasonRegistryTimeout
+	case registryclient.Retryable, registryclient.NotRegistered, registryclient.Acknowledged:
 	}
+	after, _ := registry.RetryAfterOf(err)
+	w.after = max(after, r.backoff.When(uid))
 	return w
 }
 
@@ -312,7 +306,7 @@ func (o *observation) neverIn(s step) bool {
 // shown reports whether what leaders before us have left in the instance's registry was listed.
 func (o *observation) shown(in lifecycle.Recorded) bool {
 	from, listed := o.page.shown[in.Registry]
-	return listed && from == o.settings.Registries[in.Registry].Calls
+	return listed && from == o.settings.Registries[in.Registry]
 }
 
 // recordStands reports whether the record may be taken for an acknowledgement: this process made no call for the

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
@@ -386,7 +387,7 @@ func TestAPodThatWasNeverInService(t *testing.T) {
 		"new, and another registry of that name was listed": {
 			"it says nothing of this one",
 			func(w *world) *corev1.Pod {
-				w.resync(Listing{From: registrytest.NewFake(w.backend)})
+				w.resync(Listing{From: driver{Registry: w.backend}.client()})
 				return w.newPod()
 			}, taken,
 		},
@@ -574,7 +575,8 @@ func (stubborn) Register(ctx context.Context, _ registry.Instance) error {
 func TestAnErrorAfterTheTimeOutIsATimeOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(s *Settings) { s.use(stubborn{s.Registries["default"].Calls}) })
+		w := newWorld(t)
+		w.apply(func(s *Settings) { s.use(stubborn{w.registry}) })
 		w.r.clock = clock.RealClock{}
 		pod := w.bornPod(w.cloneSet("web"), "web-1")
 		w.reconcile(pod)
@@ -1009,9 +1011,10 @@ func TestSettingsApplied(t *testing.T) {
 	w.reconcile(pod)
 	w.expectJournal("the registry is the same, and so is what is known of it")
 
-	w.apply(func(s *Settings) { s.use(registrytest.NewFake(w.backend)) })
+	other := registrytest.NewFake(w.backend)
+	w.apply(func(s *Settings) { s.use(other) })
 	w.reconcile(pod)
-	if calls := w.settings.Registries["default"].Calls.(*registrytest.Fake).Calls(anyCall()); len(calls) != 1 || calls[0].Op != registrytest.OpRegister {
+	if calls := other.Calls(anyCall()); len(calls) != 1 || calls[0].Op != registrytest.OpRegister {
 		t.Errorf("got calls %v, want the pod to be registered: nothing is known of another registry", calls)
 	}
 
@@ -1029,7 +1032,6 @@ func TestSettingsApplied(t *testing.T) {
 func TestRotatedCredentialsMoveNoPod(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, draining15s)
-	w.apply(func(s *Settings) { s.use(w.registry); s.identify("default", "the servers") })
 	web := w.cloneSet("web")
 	serving, drains := w.servingPod(web, "web-1"), w.servingPod(web, "web-2")
 	late, refused := w.servingPod(web, "web-3"), w.servingPod(web, "web-4")
@@ -1042,7 +1044,10 @@ func TestRotatedCredentialsMoveNoPod(t *testing.T) {
 	w.expectResult("the registry has said when", w.reconcile(refused), time.Hour)
 
 	rotated := registrytest.NewFake(w.backend)
-	w.apply(func(s *Settings) { s.use(rotated); s.identify("default", "the servers") })
+	w.apply(func(s *Settings) {
+		servers := registryclient.Options{Server: s.Registries["default"].Server()}
+		s.Registries = s.with("default", driver{Registry: rotated, options: servers})
+	})
 	w.sleep(5 * time.Second)
 	w.reconcile(serving)
 	w.expectResult("the drain goes on", w.reconcile(drains), 10*time.Second)
@@ -1056,12 +1061,6 @@ func TestRotatedCredentialsMoveNoPod(t *testing.T) {
 	w.kruiseMoves(late, appspub.LifecycleStatePreparingDelete)
 	w.expectResult("a Register of the retired client can still land", w.reconcile(late), 2*testTimeout-6*time.Second)
 	w.expectHooks("", late, "inPlaceUpdate preDelete")
-}
-
-func (s *Settings) identify(name, as string) {
-	reg := s.Registries[name]
-	reg.Identity = as
-	s.Registries[name] = reg
 }
 
 func TestARecordSpeaksForNoOtherRegistry(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/rollcall-dev/rollcall/internal/calls"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -47,7 +47,7 @@ func TestADryRunReleasesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, proceeds)
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.patching(func(func() error) error { return calls.ErrDryRun })
+	w.patching(func(func() error) error { return registryclient.ErrDryRun })
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
 	w.registry.Fail(anyCall(), errors.New("down"))
 	w.reconcile(pod)
@@ -63,11 +63,10 @@ func newDryRun(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t, draining15s)
 	w.apply(func(s *Settings) {
-		s.use(calls.Rehearse(&calls.Registry{}, func(operation string, in registry.Instance) error {
-			w.note("would " + operation + " " + in.Service)
-			return calls.ErrDryRun
-		}))
+		s.remake("default", func(d *driver) {
+			d.options.DryRun = func(operation string, in registry.Instance) { w.note("would " + operation + " " + in.Service) }
+		})
 	})
-	w.patching(func(func() error) error { return calls.ErrDryRun })
+	w.patching(func(func() error) error { return registryclient.ErrDryRun })
 	return w
 }

@@ -71,10 +71,7 @@ func TestAnApplicationThatRegistersItselfBeforeItsPodServes(t *testing.T) {
 
 func TestWhatIsReadBackIsSomebodyElses(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.apply(func(s *Settings) {
-		s.Registries = map[string]Registry{"default": {Calls: w.registry, Getter: w.registry, Timeout: testTimeout}}
-	})
+	w := newWorld(t, asking)
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
 	gone := w.registry.Foreign(w.instance(pod, "web", 8080))
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)

@@ -22,12 +22,12 @@ func observeGuard(seen *observation, hasWorkload bool) {
 // can't.
 func (o *observation) unlisted() bool {
 	for _, t := range o.targets {
-		if !o.settings.Registries[t.registry].Lists {
+		if !o.settings.Registries[t.registry].Lists() {
 			return true
 		}
 	}
 	for in := range o.known() {
-		if !o.settings.Registries[in.Registry].Lists {
+		if !o.settings.Registries[in.Registry].Lists() {
 			return true
 		}
 	}

@@ -16,14 +16,6 @@ func guards(policy lifecycle.GuardPolicy) func(*Settings) {
 	return func(s *Settings) { s.Guard = policy }
 }
 
-// lists has every registry list.
-func lists(s *Settings) {
-	for name, reg := range s.Registries {
-		reg.Lists = true
-		s.Registries[name] = reg
-	}
-}
-
 func (w *world) expectGuard(why string, pod *corev1.Pod, want bool) {
 	w.Helper()
 	now := w.current(pod)

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -27,7 +28,7 @@ type ledger struct {
 	// leads is when the first list was asked for, by a manager that led: all calls of those before it had ended. shown are
 	// the registries that were listed as they were at a time after that. The map is replaced and never changed.
 	leads time.Time
-	shown map[string]registry.Registry
+	shown map[string]*registryclient.Client
 	// renamed holds, by the names of registries that the configuration no longer has, what entries were found in that name
 	// them. The map is replaced and never changed.
 	renamed map[string]string
@@ -49,7 +50,7 @@ type page struct {
 	// lagged when it began to lead.
 	fromBirth bool
 	// shown, renamed and foreign are the ledger's.
-	shown   map[string]registry.Registry
+	shown   map[string]*registryclient.Client
 	renamed map[string]string
 	foreign map[string]map[lifecycle.Recorded]bool
 	// found: the pod was in the cache after the page was opened, so its departure is sure to be noted here.
@@ -105,7 +106,7 @@ type call struct {
 func newLedger() *ledger {
 	return &ledger{
 		pages: map[types.UID]*page{}, births: map[types.UID]bool{},
-		listed: map[types.UID][]found{}, closed: map[types.UID]time.Time{}, shown: map[string]registry.Registry{},
+		listed: map[types.UID][]found{}, closed: map[types.UID]time.Time{}, shown: map[string]*registryclient.Client{},
 		renamed: map[string]string{}, foreign: map[string]map[lifecycle.Recorded]bool{},
 	}
 }
@@ -254,7 +255,7 @@ func (l *ledger) waits() []wait {
 // known too: the pods that have left it need not wait for it. A new client of the same servers is asked at once, since it
 // may be the old one's credentials that were told to wait.
 func (p *page) turnTo(settings *Settings) {
-	var before map[string]Registry
+	var before map[string]*registryclient.Client
 	if p.settings != nil {
 		before = p.settings.Registries
 	}
@@ -263,8 +264,8 @@ func (p *page) turnTo(settings *Settings) {
 		now, there := settings.Registries[in.Registry]
 		was := before[in.Registry]
 		switch {
-		case !there || was.Calls == now.Calls:
-		case was.same(now):
+		case !there || was == now:
+		case was != nil && was.Server() == now.Server():
 			c.notBefore, c.told = time.Time{}, wait{}
 		default:
 			p.calls[in] = &call{doubtful: c.doubtful, late: c.late}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -20,7 +21,7 @@ const remembered = time.Hour
 type Listing struct {
 	// Registry is its name in the configuration, and From what was asked: another one of that name is another registry.
 	Registry string
-	From     registry.Registry
+	From     *registryclient.Client
 	// Asked is when the call began.
 	Asked time.Time
 	// Staleness is how old the answer may be.
@@ -46,7 +47,7 @@ type Comparison struct {
 type found struct {
 	registry.Entry
 	registry string
-	from     registry.Registry
+	from     *registryclient.Client
 	// asOf is a time from which on the registry may have been told otherwise.
 	asOf     time.Time
 	confirms bool
@@ -66,7 +67,7 @@ func (f found) request(p *page) Request {
 func (r *PodReconciler) Compare(l Listing) Comparison {
 	defer r.wake()
 	settings := r.settings.Load()
-	if settings.Registries[l.Registry].Calls == l.From {
+	if settings.Registries[l.Registry] == l.From {
 		r.claims.compare(l, r.clock.Now(), r.ledger.hasLeft)
 	}
 	return r.ledger.compare(l, settings)
@@ -260,7 +261,7 @@ func stateWanted(s registry.State) lifecycle.Want {
 // us, or our last call does not stand any more. The caller holds the ledger's lock.
 func (p *page) learn(f found) {
 	in := f.key()
-	if p.settings.Registries[in.Registry].Calls != f.from {
+	if p.settings.Registries[in.Registry] != f.from {
 		return
 	}
 	if p.held[in].since.After(f.asOf) || p.left[in].After(f.asOf) {

@@ -55,7 +55,7 @@ func TestWhatAListDoesNotConfirm(t *testing.T) {
 		"a pod that Kruise waits for": {"a hook hangs on it", func(w *world, pod *corev1.Pod) {
 			w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
 		}, Listing{Confirms: true}},
-		"a list of another registry of that name": {"it has moved", nothing, Listing{Confirms: true, From: newBackend(t)}},
+		"a list of another registry of that name": {"it has moved", nothing, Listing{Confirms: true, From: driver{Registry: newBackend(t)}.client()}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -258,7 +258,7 @@ func TestTheYoungestListCounts(t *testing.T) {
 	key := target{registry: "default", instance: in}.key()
 	lists := func(states ...registry.State) {
 		w.sleep(time.Second)
-		listing := Listing{Registry: "default", From: w.registry, Asked: w.clock.Now()}
+		listing := Listing{Registry: "default", From: w.settings.Registries["default"], Asked: w.clock.Now()}
 		for _, state := range states {
 			listing.Entries = append(listing.Entries, registry.Entry{Instance: in, State: state})
 		}
@@ -493,7 +493,7 @@ func (w *world) listing(l Listing) Listing {
 	w.must(err, "listing")
 	l.Registry, l.Asked, l.Entries = "default", w.clock.Now(), entries
 	if l.From == nil {
-		l.From = w.registry
+		l.From = w.settings.Registries["default"]
 	}
 	return l
 }

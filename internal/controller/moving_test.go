@@ -8,17 +8,18 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 )
 
 // withoutRegistry drops a registry from the configuration, and returns what there was.
-func (w *world) withoutRegistry(name string) map[string]Registry {
+func (w *world) withoutRegistry(name string) map[string]*registryclient.Client {
 	w.Helper()
 	before := w.settings.Registries
 	w.apply(func(s *Settings) {
-		s.Registries = map[string]Registry{}
+		s.Registries = map[string]*registryclient.Client{}
 		for other, reg := range before {
 			if other != name {
 				s.Registries[other] = reg
@@ -199,7 +200,7 @@ func TestNoPodLeavesARegistryBeforeTheNextGivesItToClients(t *testing.T) {
 	w := newWorld(t)
 	w.withRegistry("new")
 	w.apply(func(s *Settings) {
-		s.Registries["new"] = Registry{Calls: s.Registries["new"].Calls, Prober: inspector, Timeout: testTimeout}
+		s.remake("new", func(d *driver) { d.prober = inspector })
 	})
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
 	w.apply(func(s *Settings) { s.DefaultRegistries = []string{"new"} })

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/rollcall-dev/rollcall/internal/calls"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 )
 
 // patchTimeout bounds a patch that is finished although the manager was asked to stop.
@@ -40,7 +40,7 @@ func (r *PodReconciler) patch(
 	written := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	err = r.client.Patch(ctx, written, client.RawPatch(types.JSONPatchType, data))
 	switch {
-	case errors.Is(err, calls.ErrDryRun):
+	case errors.Is(err, registryclient.ErrDryRun):
 		return false, nil // it was told, and the pod is as it was
 	case apierrors.IsNotFound(err), isMoved(err):
 		return true, nil

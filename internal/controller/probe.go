@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/rollcall-dev/rollcall/internal/calls"
-	"github.com/rollcall-dev/rollcall/internal/gate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -18,19 +17,17 @@ func (r *PodReconciler) probed(ctx context.Context, seen *observation, d lifecyc
 		return wait{}
 	}
 	for _, t := range seen.targets {
-		reg := seen.settings.Registries[t.registry]
-		if reg.Prober == nil {
+		client := seen.settings.Registries[t.registry]
+		if !client.Probes() {
 			continue
 		}
-		leave, refused := r.enter(seen, t)
-		if refused.reason != "" {
-			return refused
-		}
-		err := probe(ctx, reg, t, leave)
+		err := client.Probe(ctx, r.caller(seen, nil), t.instance)
 		switch {
 		case err == nil:
 		case ctx.Err() != nil:
 			return stopping()
+		case !registryclient.Classify(err).Asked():
+			return r.failed(seen.pod().UID, t, err)
 		default:
 			return r.notServing(seen, t, err)
 		}
@@ -40,20 +37,6 @@ func (r *PodReconciler) probed(ctx context.Context, seen *observation, d lifecyc
 
 // unsaid reports whether a step is still to be taken.
 func (o *observation) unsaid(s step) bool { return !o.page.calls[s.key()].said(s) }
-
-func probe(ctx context.Context, reg Registry, t target, leave func(error)) error {
-	bounded, cancel := context.WithTimeout(ctx, reg.Timeout)
-	defer cancel()
-	err := gate.ErrUnfinished
-	defer func() {
-		if !calls.TimedOut(bounded, err) {
-			err = gate.Inconclusive(err) // "not yet" is an error too
-		}
-		leave(err)
-	}()
-	err = reg.Prober.Probe(bounded, t.instance)
-	return err
-}
 
 func (r *PodReconciler) notServing(seen *observation, t target, err error) wait {
 	w := wait{reason: ReasonNotServing, message: fmt.Sprintf("%s is registered and not given to clients yet: %v", t, err)}

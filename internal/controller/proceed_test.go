@@ -12,7 +12,6 @@ import (
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/rollcall-dev/rollcall/internal/gate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
@@ -75,11 +74,12 @@ func TestAHookProceedsAfterItsDeadline(t *testing.T) {
 
 func TestACallThatIsNotPermittedSaysNothingOfTheRegistry(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, proceeds, asking)
+	lease := &fence{}
+	w := newWorld(t, proceeds, asking, fencedBy(lease))
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
 	w.takeEvents()
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-	permit := w.registry.Fail(anyCall(), gate.Inconclusive(errors.New("the lease was not renewed in time")))
+	lease.refuses = errors.New("the lease was not renewed in time")
 	w.sleep(11 * time.Minute)
 	w.reconcile(pod)
 	w.expectHooks("the registry was never asked", pod, "preNormal inPlaceUpdate preDelete")
@@ -87,7 +87,7 @@ func TestACallThatIsNotPermittedSaysNothingOfTheRegistry(t *testing.T) {
 	if events := w.takeEvents(); len(events) > 0 {
 		t.Errorf("got %q, want no Event: nothing is wrong with the pod or the registry", events)
 	}
-	permit()
+	lease.refuses = nil
 	w.reconcile(pod)
 	w.expectHooks("", pod, "preDelete")
 	if got := w.registry.Calls(gets()); len(got) > 0 {
@@ -101,9 +101,8 @@ func TestARegistryThatHasYetToBeAskedHoldsAPodBack(t *testing.T) {
 		w := newWorld(t, proceeds)
 		down := registrytest.NewFake(newBackend(t))
 		w.apply(func(s *Settings) {
-			one := s.Registries["default"]
-			one.Gate = gate.New(2)
-			s.Registries = map[string]Registry{"default": one, "down": {Calls: down, Timeout: testTimeout}}
+			inFlight(2)(s)
+			s.Registries = s.with("down", driver{Registry: down})
 			s.DefaultRegistries = []string{"default", "down"}
 		})
 		web := w.cloneSet("web")

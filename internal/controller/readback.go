@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rollcall-dev/rollcall/internal/calls"
-	"github.com/rollcall-dev/rollcall/internal/gate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -25,17 +23,17 @@ func (r *PodReconciler) settle(ctx context.Context, seen *observation, s step) w
 		}
 	}
 	if seen.page.foreign[s.registry][s.key()] {
-		return alsoRegistersItself(s, "its list has an entry of somebody else")
+		return alsoRegistersItself(s.target, "its list has an entry of somebody else")
 	}
 	return wait{}
 }
 
 // alsoRegistersItself is why a hook waits while clients are given the pod by an entry that no Rollcall has written: what the
 // registry acknowledges says nothing of that one.
-func alsoRegistersItself(s step, why string) wait {
+func alsoRegistersItself(t target, why string) wait {
 	return wait{reason: ReasonAlsoRegistersItself, after: backoffCap, message: fmt.Sprintf(
 		"%s: clients are given this address by an entry that Rollcall has not written (%s): turn off the application's own "+
-			"registration, see docs/self-registration.md", s, why)}
+			"registration, see docs/self-registration.md", t, why)}
 }
 
 // readBack asks the registry whether it says what it has acknowledged, once nothing can be carried out any more that would
@@ -43,12 +41,12 @@ func alsoRegistersItself(s step, why string) wait {
 func (r *PodReconciler) readBack(ctx context.Context, seen *observation, s step, c *call) wait {
 	for toldAgain := false; ; toldAgain = true {
 		asked := r.clock.Now()
-		state, missing := r.ask(ctx, seen, s, c)
+		state, missing := r.ask(ctx, seen, s)
 		switch {
 		case missing.reason != "":
 			return missing
 		case state == registry.Foreign:
-			return alsoRegistersItself(s, "the registry was asked for it")
+			return alsoRegistersItself(s.target, "the registry was asked for it")
 		case confirms(state, s.want):
 			c.confirmed(asked, r.clock.Now())
 			return wait{}
@@ -65,28 +63,18 @@ func (r *PodReconciler) readBack(ctx context.Context, seen *observation, s step,
 }
 
 // ask asks what the registry says of an instance. It changes nothing, so a time-out leaves nothing that could land late.
-func (r *PodReconciler) ask(ctx context.Context, seen *observation, s step, c *call) (registry.State, wait) {
+func (r *PodReconciler) ask(ctx context.Context, seen *observation, s step) (registry.State, wait) {
 	if told := seen.page.toldToWait(s, r.clock.Now()); told.reason != "" {
 		return "", told
 	}
-	leave, refused := r.enter(seen, s.target)
-	if refused.reason != "" {
-		return "", refused
-	}
-	reg := seen.settings.Registries[s.registry]
-	bounded, cancel := context.WithTimeout(ctx, reg.Timeout)
-	defer cancel()
-	var state registry.State
-	err := gate.ErrUnfinished
-	defer func() { leave(err) }()
-	state, err = reg.Getter.Get(bounded, s.instance)
+	state, err := seen.settings.Registries[s.registry].Get(ctx, r.caller(seen, nil), s.instance)
 	switch {
 	case err == nil:
 		return state, wait{}
 	case ctx.Err() != nil:
 		return "", stopping()
 	}
-	return "", r.unanswered(seen, s, c, calls.TimedOut(bounded, err), err)
+	return "", r.unanswered(seen, s, err)
 }
 
 // confirms reports whether a state is what was wanted. Out of service may be absent: some registries know no such state.
@@ -105,7 +93,7 @@ func confirms(state registry.State, want lifecycle.Want) bool {
 // of unknown outcome came before that.
 func (p *page) asks(in lifecycle.Recorded) bool {
 	c := p.calls[in]
-	return c != nil && c.doubtful && p.settings.Registries[in.Registry].Getter != nil
+	return c != nil && c.doubtful && p.settings.Registries[in.Registry].Gets()
 }
 
 // confirmed notes that the registry, asked at that time, said what is wanted.

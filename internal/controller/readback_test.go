@@ -17,9 +17,8 @@ const asks = "Get web@10.0.0.1:8080"
 
 // asking has every registry asked that can be.
 func asking(s *Settings) {
-	for name, reg := range s.Registries {
-		reg.Getter, _ = reg.Calls.(registry.Getter)
-		s.Registries[name] = reg
+	for name := range s.Registries {
+		s.remake(name, func(d *driver) { d.getter, _ = d.Registry.(registry.Getter) })
 	}
 }
 

@@ -144,7 +144,6 @@ func (r *PodReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) 
 // Reconcile makes the registry say what it shall of one pod, and lets Kruise go on once the registry has acknowledged.
 // It may be repeated, die half-way, or meet a pod that has moved on; every step starts from what is so now.
 func (r *PodReconciler) Reconcile(ctx context.Context, req Request) (reconcile.Result, error) {
-	defer r.endVisits(req.UID)
 	seen, err := r.observe(ctx, req)
 	if err != nil {
 		return reconcile.Result{}, err

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
@@ -33,10 +34,7 @@ func (w *world) withRegistry(name string) *registrytest.Fake {
 		w.note(line)
 	})
 	w.apply(func(s *Settings) {
-		s.Registries = map[string]Registry{
-			"default": s.Registries["default"],
-			name:      {Calls: other, Timeout: testTimeout},
-		}
+		s.Registries = s.with(name, driver{Registry: other})
 	})
 	return other
 }
@@ -147,7 +145,7 @@ func TestARegistryThatTheConfigurationDropsWhileAPodIsInIt(t *testing.T) {
 	w.expectJournal("", "new: "+registers, writes)
 	both := w.settings.Registries
 
-	w.apply(func(s *Settings) { s.Registries = map[string]Registry{"default": both["default"]} })
+	w.apply(func(s *Settings) { s.Registries = map[string]*registryclient.Client{"default": both["default"]} })
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	w.expectResult("no event tells when it is back but the configuration's own", w.reconcile(pod), backoffCap)
 	w.expectJournal("there is nobody to tell")
@@ -175,12 +173,11 @@ func TestOneRegistryOfSeveralIsReplaced(t *testing.T) {
 	w := newWorld(t)
 	w.withRegistry("new")
 	pod := w.servingPod(w.cloneSet("web", inRegistries("default,new")), "web-1")
-	w.apply(func(s *Settings) {
-		s.Registries = map[string]Registry{"default": {Calls: registrytest.NewFake(w.backend), Timeout: testTimeout}, "new": s.Registries["new"]}
-	})
+	anew := registrytest.NewFake(w.backend)
+	w.apply(func(s *Settings) { s.Registries = s.with("default", driver{Registry: anew}) })
 	w.reconcile(pod)
 	w.expectJournal("what is known of the other one stays known")
-	if calls := w.settings.Registries["default"].Calls.(*registrytest.Fake).Calls(anyCall()); len(calls) != 1 {
+	if calls := anew.Calls(anyCall()); len(calls) != 1 {
 		t.Errorf("got calls %v, want one: nothing is known of a registry that was made anew", calls)
 	}
 }
@@ -247,11 +244,7 @@ func (i *inspecting) Probe(context.Context, registry.Instance) error {
 func TestAHookWaitsUntilClientsAreGivenThePod(t *testing.T) {
 	t.Parallel()
 	inspector := &inspecting{why: errors.New("the check has not passed")}
-	w := newWorld(t, func(s *Settings) {
-		one := s.Registries["default"]
-		one.Prober = inspector
-		s.Registries = map[string]Registry{"default": one}
-	})
+	w := newWorld(t, probedBy(inspector))
 	pod := w.bornPod(w.cloneSet("web"), "web-1")
 
 	w.expectResult("with a back-off", w.reconcile(pod), backoffBase)
@@ -298,11 +291,7 @@ func (hanging) Probe(ctx context.Context, _ registry.Instance) error {
 func TestAProbeHasATimeOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(s *Settings) {
-			one := s.Registries["default"]
-			one.Prober = hanging{}
-			s.Registries = map[string]Registry{"default": one}
-		})
+		w := newWorld(t, probedBy(hanging{}))
 		began := time.Now()
 		w.reconcile(w.bornPod(w.cloneSet("web"), "web-1"))
 		if took := time.Since(began); took != testTimeout {

@@ -107,7 +107,7 @@ const (
 	// What to do: turn off the application's own registration: [the application registers itself](../self-registration.md).
 	ReasonAlsoRegistersItself Reason = "AlsoRegistersItself"
 	// ReasonQueued: as many calls to the registry are under way as `maxInFlight` allows, or half of them for the same
-	// service. The pod goes on when it is its turn.
+	// service. The pod goes on when a slot is free.
 	//
 	// What to do: wait. Where it lasts, look at how long the registry's calls take.
 	ReasonQueued Reason = "Queued"

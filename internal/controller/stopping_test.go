@@ -54,14 +54,10 @@ func TestAProbeThatAStopCutsOffIsNoTrouble(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx, stop := context.WithCancel(w.Context())
-	w.apply(func(s *Settings) {
-		reg := s.Registries["default"]
-		reg.Prober = probes(func() error {
-			stop()
-			return ctx.Err()
-		})
-		s.Registries = map[string]Registry{"default": reg}
-	})
+	w.apply(probedBy(probes(func() error {
+		stop()
+		return ctx.Err()
+	})))
 	pod := w.bornPod(w.cloneSet("web"), "web-1")
 	_, err := w.r.Reconcile(ctx, requestFor(pod))
 	w.must(err, "reconciling")

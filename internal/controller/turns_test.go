@@ -13,17 +13,8 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/rollcall-dev/rollcall/internal/gate"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 )
-
-func inFlight(n int) func(*Settings) {
-	return func(s *Settings) {
-		one := s.Registries["default"]
-		one.Gate = gate.New(n)
-		s.Registries = map[string]Registry{"default": one}
-	}
-}
 
 // begins reconciles a pod in the background, until its call is held.
 func (w *world) begins(pods ...*corev1.Pod) (ended *sync.WaitGroup) {
@@ -44,9 +35,9 @@ func (w *world) expectTurns(why string, want ...turn) {
 	}
 }
 
-func (w *world) expectGate(why string, inUse, queued int) {
+func (w *world) expectSlots(why string, inUse, queued int) {
 	w.Helper()
-	got := w.settings.Registries["default"].Gate.Status()
+	got := w.settings.Registries["default"].Status()
 	if got.InUse != inUse || got.Queued != queued {
 		w.Fatalf("%d slots in use and %d queued, want %d and %d\nwhy: %s", got.InUse, got.Queued, inUse, queued, why)
 	}
@@ -76,7 +67,7 @@ func TestOneSlowServiceHoldsUpNoOther(t *testing.T) {
 		w.expectTurns("exactly the one that waits", turn{Request: requestFor(third), priority: turnAhead})
 		w.reconcile(third)
 		w.expectHooks("", third, "preNormal inPlaceUpdate preDelete")
-		w.expectGate("all have gone", 0, 0)
+		w.expectSlots("all have gone", 0, 0)
 		w.expectTurns("nobody waits any more")
 	})
 }
@@ -93,7 +84,7 @@ func TestWhatARolloutWaitsForHasTheFirstTurn(t *testing.T) {
 		w.reconcile(second)
 		w.kruiseMoves(leaving, appspub.LifecycleStatePreparingDelete)
 		w.reconcile(leaving)
-		w.expectGate("both wait", 1, 2)
+		w.expectSlots("both wait", 1, 2)
 		hold.Release()
 		ended.Wait()
 		w.expectTurns("it came last and goes first", turn{Request: requestFor(leaving), priority: rolloutPriority + turnAhead})
@@ -116,47 +107,38 @@ func TestARefusedCallWasNeverMade(t *testing.T) {
 		w.takeJournal()
 		w.reconcile(pod)
 		w.expectJournal("the registry has never heard of it")
-		w.expectGate("and it needs no turn any more", 1, 0)
 		hold.Release()
 		ended.Wait()
-		w.expectTurns("nobody waits")
+		w.expectTurns("it is woken in vain", turn{Request: requestFor(pod), priority: turnAhead})
+		w.takeJournal()
+		w.reconcile(pod)
+		w.expectJournal("it needs no call any more")
+		w.expectSlots("and keeps no slot", 0, 0)
 	})
 }
 
-func TestAPodThatIsGoneWaitsForNoTurn(t *testing.T) {
+func TestAPodThatIsGoneHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason string
-		woken  bool
-	}{
-		"in line":          {"its place must not be kept", false},
-		"when its turn is": {"its slot must not be kept", true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, inFlight(2))
-				web := w.cloneSet("web")
-				pod, next := w.bornPod(web, "web-1"), w.bornPod(web, "web-2")
-				hold := w.registry.Hold(registrytest.Match{Pod: "web-3"})
-				ended := w.begins(w.bornPod(web, "web-3"))
-				w.reconcile(pod)
-				w.reconcile(next)
-				if tc.woken {
-					hold.Release()
-					ended.Wait()
-					w.expectTurns("it is the first", turn{Request: requestFor(pod), priority: turnAhead})
-				}
-				w.removePod(pod)
-				w.reconcile(pod)
-				hold.Release()
-				ended.Wait()
-				w.expectTurns(tc.reason, turn{Request: requestFor(next), priority: turnAhead})
-				w.reconcile(next)
-				w.expectGate(tc.reason, 0, 0)
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, inFlight(2))
+		web := w.cloneSet("web")
+		pod, next := w.bornPod(web, "web-1"), w.bornPod(web, "web-2")
+		hold := w.registry.Hold(registrytest.Match{Pod: "web-3"})
+		ended := w.begins(w.bornPod(web, "web-3"))
+		w.reconcile(pod)
+		w.reconcile(next)
+		w.removePod(pod)
+		w.reconcile(pod)
+		hold.Release()
+		ended.Wait()
+		w.expectTurns("it is the first", turn{Request: requestFor(pod), priority: turnAhead})
+		w.reconcile(pod)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		w.expectTurns("it made no call", turn{Request: requestFor(next), priority: turnAhead})
+		w.reconcile(next)
+		w.expectSlots("all have gone", 0, 0)
+	})
 }
 
 func TestAPodThatIsToTryAgainStillHasItsTrouble(t *testing.T) {
@@ -242,7 +224,7 @@ func TestARegistryThatIsDownIsNotHammered(t *testing.T) {
 		for _, pod := range pods {
 			w.expectHooks("the registry is back", pod, "preNormal inPlaceUpdate preDelete")
 		}
-		w.expectGate("all have gone", 0, 0)
+		w.expectSlots("all have gone", 0, 0)
 	})
 }
 
@@ -273,22 +255,18 @@ func TestWhatAnOpenBreakerSays(t *testing.T) {
 	})
 }
 
-func TestProbesPassTheGate(t *testing.T) {
+func TestProbesNeedSlots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		inspector := &inspecting{why: errors.New("the check has not passed")}
-		w := newWorld(t, inFlight(2), func(s *Settings) {
-			one := s.Registries["default"]
-			one.Prober = inspector
-			s.Registries = map[string]Registry{"default": one}
-		})
+		w := newWorld(t, inFlight(2), probedBy(inspector))
 		pods := w.many(1, 8)
 		for range 2 { // the second time they are only asked for, and no answer to a call lies in between
 			for _, pod := range pods {
 				w.reconcile(pod)
 			}
 		}
-		if got := w.settings.Registries["default"].Gate.Status(); got.Breaker != "closed" || got.InUse != 0 {
+		if got := w.settings.Registries["default"].Status(); got.Breaker != "closed" || got.InUse != 0 {
 			t.Errorf("got %+v: an instance that is not checked yet says nothing of the registry", got)
 		}
 		web := w.cloneSet("web0b")
@@ -328,7 +306,7 @@ func TestComingTurnsAreLookedAt(t *testing.T) {
 	})
 }
 
-func TestAnotherGateNeedsNoTurns(t *testing.T) {
+func TestMoreSlotsWakeThePodsThatWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, inFlight(2))
@@ -337,21 +315,12 @@ func TestAnotherGateNeedsNoTurns(t *testing.T) {
 		hold := w.registry.Hold(registrytest.Match{Pod: "web-2"})
 		ended := w.begins(w.bornPod(web, "web-2"))
 		w.reconcile(pod)
-		ctx, stop := context.WithCancel(t.Context())
-		w.must(w.r.appliedSettings(ctx, w.queue), "starting to watch the settings")
-		synctest.Wait()
-		w.queue.take()
-		w.apply(inFlight(4))
-		synctest.Wait()
-		if diff := cmp.Diff([]string{"web-1", "web-2"}, w.askedFor()); diff != "" {
-			t.Errorf("looked at (-want +got):\n%swhy: those who wait at the old gate may go on at the new one", diff)
-		}
-		w.expectResult("there is a slot", w.reconcile(pod), 0)
+		w.settings.Registries["default"].SetMaxInFlight(4)
+		w.expectTurns("there is a slot", turn{Request: requestFor(pod), priority: turnAhead})
+		w.reconcile(pod)
 		w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
 		hold.Release()
 		ended.Wait()
-		stop()
-		synctest.Wait()
 	})
 }
 
@@ -364,7 +333,7 @@ func TestAPanicFreesTheSlot(t *testing.T) {
 		defer func() { _ = recover() }()
 		_, _ = w.r.Reconcile(w.Context(), requestFor(pod))
 	}()
-	w.expectGate("the reconciler goes on after a panic", 0, 0)
+	w.expectSlots("the reconciler goes on after a panic", 0, 0)
 }
 
 func TestADeletionThatIsCancelledBeforeItsTurn(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 )
 
@@ -12,23 +13,18 @@ import (
 func (w *world) withAnotherName(name string) *registrytest.Fake {
 	w.Helper()
 	other := registrytest.NewFake(w.backend)
-	w.apply(func(s *Settings) {
-		s.Registries = map[string]Registry{
-			"default": s.Registries["default"],
-			name:      {Calls: other, Timeout: testTimeout},
-		}
-	})
+	w.apply(func(s *Settings) { s.Registries = s.with(name, driver{Registry: other}) })
 	return other
 }
 
 // runBoth is a run of resync over both names.
 func (w *world) runBoth(why string, other *registrytest.Fake) {
 	w.Helper()
-	for _, l := range []Listing{{Registry: "default", From: w.registry}, {Registry: "alias", From: other}} {
-		listing := w.listing(Listing{From: l.From})
-		listing.Registry = l.Registry
+	for _, name := range []string{"default", "alias"} {
+		listing := w.listing(Listing{From: w.settings.Registries[name]})
+		listing.Registry = name
 		if got := w.r.Compare(listing); got.Missing+got.Different+len(got.Unknown) > 0 {
-			w.Fatalf("resync of %q found %+v, want no difference\nwhy: %s", l.Registry, got, why)
+			w.Fatalf("resync of %q found %+v, want no difference\nwhy: %s", name, got, why)
 		}
 	}
 }
@@ -63,7 +59,7 @@ func TestTwoNamesForOneServer(t *testing.T) {
 func TestARegistryIsRenamed(t *testing.T) {
 	t.Parallel()
 	renamed := func(s *Settings) {
-		s.Registries = map[string]Registry{"main": s.Registries["default"]}
+		s.Registries = map[string]*registryclient.Client{"main": s.Registries["default"]}
 		s.DefaultRegistries = []string{"main"}
 	}
 	lists := func(w *world) Comparison {

@@ -13,6 +13,7 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/memory"
 )
@@ -143,13 +144,14 @@ func (w *walk) pass(d time.Duration) {
 func (w *walk) goInto(names ...string) {
 	w.say("into %q", names)
 	w.apply(func(s *Settings) {
-		s.DefaultRegistries, s.Registries = names, map[string]Registry{}
+		s.DefaultRegistries, s.Registries = names, map[string]*registryclient.Client{}
 		for name := range w.backends {
 			reg := &walkRegistry{w, name, map[string]string{}}
-			s.Registries[name] = Registry{Calls: reg, Timeout: testTimeout}
+			d := driver{Registry: reg}
 			if w.asks {
-				s.Registries[name] = Registry{Calls: reg, Getter: reg, Timeout: testTimeout}
+				d.getter = reg
 			}
+			s.Registries[name] = d.client()
 		}
 	})
 }
@@ -273,7 +275,7 @@ func (w *walk) troubleRegistries() {
 	default:
 		w.goInto(one)
 		w.say("there is no other")
-		w.apply(func(s *Settings) { s.Registries = map[string]Registry{one: s.Registries[one]} })
+		w.apply(func(s *Settings) { s.Registries = map[string]*registryclient.Client{one: s.Registries[one]} })
 	}
 }
 

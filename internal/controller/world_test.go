@@ -115,13 +115,6 @@ func newWorld(t *testing.T, change ...func(*Settings)) *world {
 
 func keepsUnready(s *Settings) { s.Unready = lifecycle.UnreadyKeep }
 
-// use makes reg the only registry.
-func (s *Settings) use(reg registry.Registry) { s.Registries = only(reg) }
-
-func only(reg registry.Registry) map[string]Registry {
-	return map[string]Registry{"default": {Calls: reg, Timeout: testTimeout}}
-}
-
 func newBackend(t *testing.T) *memory.Registry {
 	t.Helper()
 	backend, err := memory.New(t.Context(), registry.Config{Cluster: testCluster})

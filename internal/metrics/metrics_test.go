@@ -1,8 +1,6 @@
 package metrics
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -12,61 +10,25 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
-
-	"github.com/rollcall-dev/rollcall/registry"
 )
 
-func TestDecorateTimesEveryCall(t *testing.T) {
-	t.Parallel()
-	tests := map[string]struct {
-		reason string
-		err    error
-		want   string
-	}{
-		"success":   {"nil is an acknowledgement", nil, "ok"},
-		"unknown":   {"an error of no class is retryable", errors.New("refused"), "retryable"},
-		"later":     {"a time to come back makes it no other class", registry.RetryAfter(errors.New("busy"), time.Hour), "retryable"},
-		"cancelled": {"a manager that stops is no time-out", context.Canceled, "retryable"},
-		"terminal":  {"the class survives wrapping", fmt.Errorf("registering: %w", registry.Terminal(errors.New("403"))), "terminal"},
-		"timeout":   {"the context's deadline", fmt.Errorf("calling: %w", context.DeadlineExceeded), "timeout"},
-		"network":   {"a driver's own deadline", &timeoutError{}, "timeout"},
-		"lost":      {"a lease that is lost is no failure", registry.NotRegistered(errors.New("404")), "notRegistered"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := prometheus.NewPedanticRegistry()
-			around := newRegistryMetrics(t, r).Around("old", "fake")
-			want := map[string]uint64{}
-			for _, operation := range []string{"register", "list"} {
-				err := around(t.Context(), operation, func(context.Context) error { return tc.err })
-				if !errors.Is(err, tc.err) {
-					t.Errorf("%s: %s returned %v, want %v", tc.reason, operation, err, tc.err)
-				}
-				want["fake/"+operation+"/"+tc.want+"/old"] = 1
-			}
-			if diff := cmp.Diff(want, observed(t, r)); diff != "" {
-				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
-			}
-		})
-	}
-}
-
-func TestAroundCountsCallsUnderWay(t *testing.T) {
+func TestCallsAreTimedAndCounted(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
-	around := newRegistryMetrics(t, r).Around("old", "fake")
+	m := newRegistryMetrics(t, r)
 	const name = "rollcall_registry_requests_in_flight"
-	during := ""
-	err := around(t.Context(), "register", func(context.Context) error {
-		during = gauge(t, r, name)
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ended := m.Began("old", "fake", "register")
+	during := gauge(t, r, name)
+	ended("timeout")
 	if got, want := during+" "+gauge(t, r, name), "fake/old=1 fake/old=0"; got != want {
 		t.Errorf("in flight: %s, want %s", got, want)
+	}
+	if diff := cmp.Diff(map[string]uint64{"fake/register/timeout/old": 1}, observed(t, r)); diff != "" {
+		t.Errorf("observed (-want +got):\n%s", diff)
+	}
+	m.Forget("old", "fake")
+	if got := gauge(t, r, name); got != "" || len(observed(t, r)) > 0 {
+		t.Errorf("got %q and %v of a registry that is no more", got, observed(t, r))
 	}
 }
 
@@ -204,8 +166,3 @@ func gather(t *testing.T, r prometheus.Gatherer, name string) []*dto.Metric {
 	}
 	return nil
 }
-
-type timeoutError struct{}
-
-func (*timeoutError) Error() string { return "i/o timeout" }
-func (*timeoutError) Timeout() bool { return true }

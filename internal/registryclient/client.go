@@ -42,7 +42,8 @@ type Caller struct {
 	Begin func()
 }
 
-// Client is the only way to one registry. It is safe for concurrent use.
+// Client is the only way to one registry. It is safe for concurrent use. A nil Client, of a registry that there is no more, has
+// no capability.
 type Client struct {
 	options     Options
 	made        registry.Registry
@@ -202,13 +203,13 @@ func (c *Client) ask(ctx context.Context, asked *call) error {
 }
 
 // Lists reports whether the registry can say what there is.
-func (c *Client) Lists() bool { return c.lister != nil }
+func (c *Client) Lists() bool { return c != nil && c.lister != nil }
 
 // Gets reports whether the registry can be asked what it says of one instance.
-func (c *Client) Gets() bool { return c.getter != nil }
+func (c *Client) Gets() bool { return c != nil && c.getter != nil }
 
 // Probes reports whether clients may not be given an instance yet that was registered.
-func (c *Client) Probes() bool { return c.prober != nil }
+func (c *Client) Probes() bool { return c != nil && c.prober != nil }
 
 // Staleness is how old a list may be; see [registry.StaleLister].
 func (c *Client) Staleness() time.Duration {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,7 +25,7 @@ type capable struct {
 	got     []string
 	answer  func(ctx context.Context) error
 	eternal bool
-	closed  bool
+	closed  atomic.Bool
 }
 
 func (c *capable) note(ctx context.Context, operation string) error {
@@ -61,7 +62,7 @@ func (c *capable) HeartbeatInterval() time.Duration {
 	}
 	return time.Second
 }
-func (c *capable) Close() error { c.closed = true; return nil }
+func (c *capable) Close() error { c.closed.Store(true); return nil }
 
 // plain has no capability.
 type plain struct{ registry.Registry }
@@ -395,7 +396,7 @@ func TestCloseWaitsForTheCallsUnderWay(t *testing.T) {
 				synctest.Wait()
 				go func() { closed <- c.Close() }()
 				synctest.Wait()
-				if inner.closed {
+				if inner.closed.Load() {
 					t.Error("closed under a call")
 				}
 				for other, ask := range operations(c) {
@@ -403,8 +404,8 @@ func TestCloseWaitsForTheCallsUnderWay(t *testing.T) {
 						t.Errorf("%s of a client that is closed: got %v, want it fenced", other, err)
 					}
 				}
-				if err := errors.Join(<-under, <-closed); err != nil || !inner.closed {
-					t.Errorf("got %v; closed: %t", err, inner.closed)
+				if err := errors.Join(<-under, <-closed); err != nil || !inner.closed.Load() {
+					t.Errorf("got %v; closed: %t", err, inner.closed.Load())
 				}
 			})
 		})
@@ -443,6 +444,27 @@ func TestTheZeroCallerWaitsForASlot(t *testing.T) {
 				w.expectEmpty()
 			})
 		})
+	}
+}
+
+func TestListsAndHeartbeatsGoOnDuringAnOutage(t *testing.T) {
+	t.Parallel()
+	inner := &capable{answer: func(context.Context) error { return errDown }}
+	c := made(inner)
+	for i := range enough {
+		_ = c.Change(t.Context(), Caller{ID: fmt.Sprint(i), Wake: func() {}}, registering("web", i+1))
+	}
+	if got := c.Status().Breaker; got != "open" {
+		t.Fatalf("the breaker is %s, want open", got)
+	}
+	inner.answer = nil
+	for _, operation := range []string{list, heartbeat} {
+		if err := operations(c)[operation](t.Context()); err != nil {
+			t.Errorf("%s: %v: entries expire, and what is lost is not found", operation, err)
+		}
+	}
+	if got := c.Status().Breaker; got != "open" {
+		t.Errorf("the breaker is %s: a registry that can be read can perhaps not be written", got)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/utils/clock"
 
-	"github.com/rollcall-dev/rollcall/internal/gate"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -32,18 +32,7 @@ type Book interface {
 	Lost(registry string, in registry.Instance, asked time.Time)
 }
 
-// Leased is a registry whose entries expire.
-type Leased struct {
-	// Name is the registry's in the configuration.
-	Name        string
-	Heartbeater registry.Heartbeater
-	// Timeout bounds one heartbeat.
-	Timeout time.Duration
-	// Gate is told how each heartbeat ended; it bounds none. It may be nil.
-	Gate *gate.Gate
-}
-
-// Heartbeats renews every held instance of every leased registry once in the registry's interval. An instance's turn
+// Heartbeats renews every held instance of every registry whose entries expire once in the registry's interval. An instance's turn
 // within the interval is its own and always the same, so that they are spread evenly and none is forgotten when others
 // come and go.
 type Heartbeats struct {
@@ -57,7 +46,7 @@ type Heartbeats struct {
 
 // pulse is what is known of one registry.
 type pulse struct {
-	leased atomic.Pointer[Leased]
+	source atomic.Pointer[Source]
 	// slots bound the heartbeats that are under way.
 	slots chan struct{}
 	// last is until when turns have been served, but for those of services with a round under way. Only Start uses the two.
@@ -86,21 +75,24 @@ func NewHeartbeats(book Book, c clock.WithTicker, logger logr.Logger) *Heartbeat
 }
 
 // Apply says which registries there are from now on. It may be called at any time.
-func (h *Heartbeats) Apply(all []Leased) {
+func (h *Heartbeats) Apply(all []Source) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	next := make(map[string]*pulse, len(all))
-	for _, leased := range all {
-		p := h.pulse[leased.Name]
+	for _, source := range all {
+		if source.Client.HeartbeatInterval() <= 0 {
+			continue
+		}
+		p := h.pulse[source.Name]
 		if p == nil {
 			p = &pulse{last: h.clock.Now(), slots: make(chan struct{}, atOnce), underWay: map[string]*round{}}
 		}
-		p.leased.Store(&leased)
-		next[leased.Name] = p
+		p.source.Store(&source)
+		next[source.Name] = p
 	}
 	for name, p := range h.pulse {
 		if next[name] == nil {
-			p.leased.Store(nil)
+			p.source.Store(nil)
 		}
 	}
 	h.pulse = next
@@ -138,17 +130,14 @@ func (h *Heartbeats) pulses() []*pulse {
 // begin has everybody renewed whose turn has come, each service in a round of its own: one that hangs costs the others no
 // turn. A service whose last round is under way gets its next one when that is done.
 func (h *Heartbeats) begin(ctx context.Context, p *pulse, rounds *sync.WaitGroup) {
-	leased, to := p.leased.Load(), h.clock.Now()
-	if leased == nil { // it has been dropped since
+	source, to := p.source.Load(), h.clock.Now()
+	if source == nil { // it has been dropped since
 		return
 	}
-	interval := leased.Heartbeater.HeartbeatInterval()
-	if interval <= 0 {
-		return
-	}
+	interval := source.Client.HeartbeatInterval()
 	behind := p.ended()
 	due := map[string][]registry.Instance{}
-	for _, in := range h.book.Held(leased.Name) {
+	for _, in := range h.book.Held(source.Name) {
 		if p.underWay[in.Service] == nil && isTurn(in, interval, cmp.Or(behind[in.Service], p.last), to) {
 			due[in.Service] = append(due[in.Service], in)
 		}
@@ -159,8 +148,8 @@ func (h *Heartbeats) begin(ctx context.Context, p *pulse, rounds *sync.WaitGroup
 		p.underWay[service] = r
 		rounds.Go(func() {
 			defer r.done.Store(true)
-			h.renew(ctx, p, leased, instances)
-			h.tellPassed(ctx, leased.Name, p, interval)
+			h.renew(ctx, p, source, instances)
+			h.tellPassed(ctx, source.Name, p, interval)
 		})
 	}
 }
@@ -178,16 +167,17 @@ func (p *pulse) ended() map[string]time.Time {
 }
 
 // renew makes the heartbeats of one service, and returns when all have ended.
-func (h *Heartbeats) renew(ctx context.Context, p *pulse, leased *Leased, instances []registry.Instance) {
+func (h *Heartbeats) renew(ctx context.Context, p *pulse, source *Source, instances []registry.Instance) {
 	var group errgroup.Group
 	group.SetLimit(atOnce / 2)
 	for _, in := range instances {
 		group.Go(func() error {
 			p.slots <- struct{}{} // whoever has one gives it back within the time-out
 			defer func() { <-p.slots }()
-			// What replaced or dropped the registry has retired it too: a heartbeat that was not made since says nothing.
-			if err := h.beat(ctx, leased, in); err != nil && !(gate.IsInconclusive(err) && p.leased.Load() != leased) {
-				h.tellFailed(ctx, leased.Name, p, err)
+			err := h.beat(ctx, source, in)
+			// What replaced or dropped the client has closed it too: a heartbeat that was not made since says nothing.
+			if err != nil && (registryclient.Classify(err).Asked() || p.source.Load() == source) {
+				h.tellFailed(ctx, source.Name, p, err)
 			}
 			return nil
 		})
@@ -196,14 +186,11 @@ func (h *Heartbeats) renew(ctx context.Context, p *pulse, leased *Leased, instan
 }
 
 // beat renews one instance. That it is lost is no failure: the reconciler puts it back.
-func (h *Heartbeats) beat(ctx context.Context, leased *Leased, in registry.Instance) error {
+func (h *Heartbeats) beat(ctx context.Context, source *Source, in registry.Instance) error {
 	asked := h.clock.Now()
-	bounded, cancel := context.WithTimeout(ctx, leased.Timeout)
-	defer cancel()
-	err := leased.Heartbeater.Heartbeat(bounded, in)
-	leased.Gate.Witness(in.Service, err)
-	if registry.IsNotRegistered(err) {
-		h.book.Lost(leased.Name, in, asked)
+	err := source.Client.Heartbeat(ctx, in)
+	if registryclient.Classify(err) == registryclient.NotRegistered {
+		h.book.Lost(source.Name, in, asked)
 		return nil
 	}
 	return err

@@ -14,7 +14,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"k8s.io/utils/clock"
 
-	"github.com/rollcall-dev/rollcall/internal/gate"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -105,64 +105,31 @@ func TestFailuresAreLoggedOnceUntilTheyPass(t *testing.T) {
 	})
 }
 
-func TestHeartbeatsThatFailShowThatARegistryIsDown(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason string
-		err    error
-		want   string
-	}{
-		"no answer":     {"it is not only the service that rolls out", errors.New("connection refused"), "open"},
-		"an answer":     {"the service that rolls out may have a trouble of its own", nil, "closed"},
-		"a lost entry":  {"that is an answer", registry.NotRegistered(errors.New("404")), "closed"},
-		"a call unmade": {"that says nothing", gate.Inconclusive(errors.New("not permitted")), "closed"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, "eureka")
-				leased := w.leased("eureka")
-				leased.Gate = gate.New(20)
-				w.heartbeats.Apply([]Leased{leased})
-				w.hold("eureka", 3)
-				w.set(func(registry.Instance) error { return tc.err })
-				failAlone(t, leased.Gate, func() {
-					w.start()
-					time.Sleep(interval + tick)
-					w.stop()
-				})
-				if got := leased.Gate.Status().Breaker; got != tc.want {
-					t.Errorf("the breaker is %s, want %s\nreason: %s", got, tc.want, tc.reason)
-				}
-			})
-		})
-	}
-}
-
-func TestHeartbeatsThatMeetARegistryWhichWasRetired(t *testing.T) {
+func TestHeartbeatsThatMayNotBeMade(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason string
 		amid   func(*world)
 		want   int
 	}{
-		"replaced": {"the next one renews", func(w *world) { w.heartbeats.Apply([]Leased{w.leased("eureka")}) }, 0},
+		"replaced": {"the next one renews", func(w *world) { w.heartbeats.Apply([]Source{w.source("eureka", interval*100)}) }, 0},
 		"dropped":  {"nothing is to be renewed there", func(w *world) { w.heartbeats.Apply(nil) }, 0},
 		"in force": {"the manager's lease was not renewed: entries expire", func(*world) {}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, "eureka")
+				w := newWorld(t)
 				w.hold("eureka", 1)
 				once := sync.Once{}
-				w.set(func(registry.Instance) (err error) {
+				refuses := fence(func() (err error) {
 					once.Do(func() {
 						tc.amid(w)
-						err = gate.Inconclusive(errors.New("no call was made"))
+						err = errors.New("no call may be made")
 					})
 					return err
 				})
+				w.heartbeats.Apply([]Source{w.source("eureka", interval*100, refuses)})
 				w.start()
 				time.Sleep(3 * interval)
 				w.stop()
@@ -173,6 +140,12 @@ func TestHeartbeatsThatMeetARegistryWhichWasRetired(t *testing.T) {
 		})
 	}
 }
+
+// fence is asked before each call.
+type fence func() error
+
+func (f fence) Permit(time.Duration) error { return f() }
+func (f fence) MayLand(time.Time)          {}
 
 func TestOneFailureInEachIntervalHasNotPassed(t *testing.T) {
 	t.Parallel()
@@ -220,7 +193,7 @@ func TestWhatIsAppliedCountsAtOnce(t *testing.T) {
 		w.hold("new", 5)
 		w.start()
 		time.Sleep(interval)
-		w.heartbeats.Apply([]Leased{w.leased("new")})
+		w.heartbeats.Apply([]Source{w.source("new", interval*100)})
 		before := w.total("old")
 		time.Sleep(2 * interval)
 		w.stop()
@@ -303,15 +276,14 @@ func TestAServiceThatHangsCostsTheOthersNoTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "eureka")
-		leased := w.leased("eureka")
-		leased.Timeout = 5 * time.Second
-		w.heartbeats.Apply([]Leased{leased})
+		const timeout = 5 * time.Second
+		w.heartbeats.Apply([]Source{w.source("eureka", timeout)})
 		w.holdOf("stuck", "stuck", 200)
 		w.held["eureka"] = w.held["stuck"]
 		w.hold("eureka", 100)
 		w.set(func(in registry.Instance) error {
 			if in.Service == "stuck" {
-				time.Sleep(leased.Timeout)
+				time.Sleep(timeout)
 				return context.DeadlineExceeded
 			}
 			return nil
@@ -339,9 +311,7 @@ func TestAHeartbeatHasATimeOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "slow")
-		leased := w.leased("slow")
-		leased.Timeout = time.Second
-		w.heartbeats.Apply([]Leased{leased})
+		w.heartbeats.Apply([]Source{w.source("slow", time.Second)})
 		w.hold("slow", 10)
 		w.hang = "slow"
 		w.start()
@@ -362,7 +332,7 @@ func TestARegistryThatWasMadeAnew(t *testing.T) {
 		// More often than there are rounds, and nobody's turn is missed.
 		for range int(2 * interval / (tick / 2)) {
 			time.Sleep(tick / 2)
-			w.heartbeats.Apply([]Leased{anew.leased("eureka")})
+			w.heartbeats.Apply([]Source{anew.source("eureka", interval*100)})
 		}
 		w.stop()
 		if n := w.total("eureka"); n > 0 {
@@ -434,16 +404,20 @@ func newWorld(t *testing.T, names ...string) *world {
 	}
 	logger := funcr.New(func(_, args string) { w.log.WriteString(args + "\n") }, funcr.Options{})
 	w.heartbeats = NewHeartbeats(w, clock.RealClock{}, logger)
-	all := make([]Leased, 0, len(names))
+	all := make([]Source, 0, len(names))
 	for _, name := range names {
-		all = append(all, w.leased(name))
+		all = append(all, w.source(name, interval*100))
 	}
 	w.heartbeats.Apply(all)
 	return w
 }
 
-func (w *world) leased(name string) Leased {
-	return Leased{Name: name, Heartbeater: beating{w, name}, Timeout: interval * 100}
+func (w *world) source(name string, timeout time.Duration, fences ...registryclient.Fence) Source {
+	o := registryclient.Options{Timeout: timeout, MaxInFlight: 1}
+	for _, f := range fences {
+		o.Fence = f
+	}
+	return Source{Name: name, Client: registryclient.New(beating{w: w, name: name}, o)}
 }
 
 func (w *world) start() {
@@ -493,6 +467,7 @@ func (w *world) Lost(name string, in registry.Instance, asked time.Time) {
 
 // beating is one of the world's registries.
 type beating struct {
+	registry.Registry
 	w    *world
 	name string
 }

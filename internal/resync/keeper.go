@@ -16,8 +16,6 @@ import (
 )
 
 const (
-	// listTimeouts is how many times as long as a change a list may take: it is one call with all that there is.
-	listTimeouts = 6
 	// syncRecheck is how often the cache is looked at until it has synced.
 	syncRecheck = time.Second
 	// firstRetry is how soon after an error the next run begins; each further one doubles it, up to the interval.
@@ -70,9 +68,9 @@ func (k *keeper) hasListed() { k.once.Do(func() { close(k.listed) }) }
 func (k *keeper) loop(ctx context.Context) {
 	if !k.began {
 		k.began = true
-		k.resync.Metrics.Began(k.source.Name, k.resync.Clock.Now(), k.source.Lister != nil)
+		k.resync.Metrics.Began(k.source.Name, k.resync.Clock.Now(), k.source.Client.Lists())
 	}
-	if k.source.Lister == nil {
+	if !k.source.Client.Lists() {
 		k.tellUnlistable()
 		return
 	}
@@ -172,7 +170,7 @@ func jittered(interval time.Duration) time.Duration {
 // run compares once, and removes what is gone. It is whole unless the cache has yet to sync: then nothing could be said of
 // what is gone. With err the two were not compared, and unremoved is of what was found and could not be removed.
 func (k *keeper) run(ctx context.Context) (whole bool, err, unremoved error) {
-	r := k.resync
+	r, staleness := k.resync, k.source.Client.Staleness()
 	asked := r.Clock.Now()
 	entries, foreign, err := k.list(ctx)
 	defer k.hasListed()
@@ -180,8 +178,8 @@ func (k *keeper) run(ctx context.Context) (whole bool, err, unremoved error) {
 		return false, err, nil
 	}
 	found := r.Pods.Compare(Listing{
-		Registry: k.source.Name, From: k.source.Registry, Asked: asked, Staleness: k.source.Staleness,
-		Confirms: k.source.Staleness == 0 && !k.source.Expires, Entries: entries, Foreign: foreign,
+		Registry: k.source.Name, From: k.source.Client, Asked: asked, Staleness: staleness,
+		Confirms: staleness == 0 && !k.source.Client.Expires(), Entries: entries, Foreign: foreign,
 	})
 	r.Metrics.Found(k.source.Name, metrics.FoundMissing, found.Missing)
 	r.Metrics.Found(k.source.Name, metrics.FoundDifferent, found.Different)
@@ -193,7 +191,7 @@ func (k *keeper) run(ctx context.Context) (whole bool, err, unremoved error) {
 	if !r.Synced() {
 		return false, nil, nil
 	}
-	gone, err := r.Pods.Gone(ctx, k.notRemovedSince(asked.Add(-k.source.Staleness), found.Unknown))
+	gone, err := r.Pods.Gone(ctx, k.notRemovedSince(asked.Add(-staleness), found.Unknown))
 	if err != nil {
 		return false, fmt.Errorf("asking the API server which pods are gone: %w", err), nil
 	}
@@ -204,10 +202,7 @@ func (k *keeper) run(ctx context.Context) (whole bool, err, unremoved error) {
 // a namespace of which this process knows nothing: another one may look after that. Foreign entries, which no Rollcall has
 // written, are neither compared nor removed.
 func (k *keeper) list(ctx context.Context) (ours, foreign []registry.Entry, err error) {
-	ctx, cancel := context.WithTimeout(ctx, listTimeouts*k.source.Timeout)
-	defer cancel()
-	entries, err := k.source.Lister.List(ctx, k.resync.Cluster)
-	k.source.Gate.Witness("", err)
+	entries, err := k.source.Client.List(ctx, k.resync.Cluster)
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing: %w", err)
 	}

@@ -10,9 +10,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/rollcall-dev/rollcall/internal/calls"
-	"github.com/rollcall-dev/rollcall/internal/gate"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -50,7 +49,7 @@ func (k *keeper) reap(ctx context.Context, gone, owned []registry.Entry) error {
 			errs[i] = k.deregister(ctx, e.Instance)
 			if errs[i] == nil {
 				inARow.Store(0)
-			} else if !errors.Is(errs[i], calls.ErrDryRun) {
+			} else if registryclient.Classify(errs[i]) != registryclient.DryRun {
 				inARow.Add(1)
 			}
 			return nil
@@ -60,19 +59,11 @@ func (k *keeper) reap(ctx context.Context, gone, owned []registry.Entry) error {
 	return k.noteRemoved(gone, errs)
 }
 
-// deregister waits for its turn for as long as for a call.
 func (k *keeper) deregister(ctx context.Context, in registry.Instance) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	waiting, cancel := context.WithTimeout(ctx, k.source.Timeout)
-	defer cancel()
-	caller := gate.Caller{ID: fmt.Sprintf("resync of %s at %s of %s", in.Service, in.Endpoint(), in.UID), Service: in.Service}
-	return k.source.Gate.Do(waiting, caller, func() error {
-		bounded, cancel := context.WithTimeout(ctx, k.source.Timeout)
-		defer cancel()
-		return k.source.Registry.Deregister(bounded, in)
-	})
+	return k.source.Client.Change(ctx, registryclient.Caller{}, registry.Change{Instance: in, State: registry.Absent})
 }
 
 // noteRemoved writes down what went, and returns an error for what did not.
@@ -85,7 +76,7 @@ func (k *keeper) noteRemoved(gone []registry.Entry, errs []error) error {
 	for i, e := range gone {
 		id := identityOf(e.Instance)
 		switch {
-		case errors.Is(errs[i], calls.ErrDryRun): // it was told
+		case registryclient.Classify(errs[i]) == registryclient.DryRun: // it was told
 		case errors.Is(errs[i], errLeft):
 			left++
 			k.failed[id] = before[id]

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/clock"
 
-	"github.com/rollcall-dev/rollcall/internal/gate"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -20,19 +20,8 @@ import (
 type Source struct {
 	// Name is the registry's in the configuration.
 	Name string
-	// Registry takes out what no pod stands behind. Another value under a name is another registry.
-	Registry registry.Registry
-	// Gate bounds the calls that are under way; nil lets all through. Removals pass it, as what nobody waits for, and it is
-	// told how a list ended.
-	Gate *gate.Gate
-	// Lister is nil where the driver can't list: such a registry is not compared.
-	Lister registry.Lister
-	// Staleness is how old an answer of Lister may be; see [registry.StaleLister].
-	Staleness time.Duration
-	// Expires says that entries go unless the manager that leads renews them.
-	Expires bool
-	// Timeout bounds one change. A list may take [listTimeouts] as long.
-	Timeout time.Duration
+	// Client asks it. Another client under a name is another registry.
+	Client *registryclient.Client
 }
 
 // Policy is how often registries are compared, and how much may be removed without being asked.
@@ -47,7 +36,7 @@ type Policy struct {
 // Listing is what a registry answered; see controller.Listing.
 type Listing struct {
 	Registry  string
-	From      registry.Registry
+	From      *registryclient.Client
 	Asked     time.Time
 	Staleness time.Duration
 	Confirms  bool
@@ -122,7 +111,7 @@ func (r *Resync) Apply(policy Policy, sources []Source) {
 	next := make(map[string]*keeper, len(sources))
 	for _, source := range sources {
 		k := r.keepers[source.Name]
-		if k == nil || k.source.Registry != source.Registry {
+		if k == nil || k.source.Client != source.Client {
 			k = newKeeper(r, source)
 		}
 		next[source.Name] = k
@@ -214,7 +203,7 @@ func (r *Resync) announce(ctx context.Context, keepers []*keeper) {
 	for _, k := range keepers {
 		select {
 		case <-k.listed:
-		case <-r.Clock.After(k.source.Timeout - r.Clock.Since(began)):
+		case <-r.Clock.After(k.source.Client.Timeout() - r.Clock.Since(began)):
 		case <-ctx.Done():
 			return
 		}

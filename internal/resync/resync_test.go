@@ -19,9 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/clock"
 
-	"github.com/rollcall-dev/rollcall/internal/calls"
-	"github.com/rollcall-dev/rollcall/internal/gate"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
@@ -76,76 +75,25 @@ func TestRemovalsWaitForTheirTurn(t *testing.T) {
 		s := newScene(t, "a")
 		s.pods("a", "web-1", "web-2", "web-3")
 		s.gone("web-2")
-		s.sources[0].Gate = gate.New(2)
-		leave, _ := s.sources[0].Gate.Enter(gate.Caller{ID: "a pod's", Service: "web", Urgent: true})
+		s.client("a", s.fakes["a"], func(o *registryclient.Options) { o.MaxInFlight = 2 })
+		hold := s.fakes["a"].Hold(registrytest.Match{Pod: "web-4"})
+		go func() {
+			rolling := registry.Change{Instance: registry.Instance{Service: "web", Pod: "web-4"}, State: registry.OutOfService}
+			_ = s.sources[0].Client.Change(t.Context(), registryclient.Caller{ID: "web-4", Urgent: true}, rolling)
+		}()
+		synctest.Wait()
 		s.start()
-		s.expectCalls("the service has one slot, and a rollout's call has that", "a")
+		s.expectCalls("the service has one slot, and a rollout's call has that", "a", "FailOver web-4")
 		time.Sleep(timeout + time.Second)
 		s.expectLists("a run whose removal had no turn is made again", "a", 2)
-		leave(nil)
-		synctest.Wait()
-		s.expectCalls("the slot is free", "a", "Deregister web-2")
+		hold.Release()
+		time.Sleep(time.Second)
+		s.expectCalls("the slot is free", "a", "Deregister web-2", "FailOver web-4")
 		s.stop()
-		if inUse := s.sources[0].Gate.Status().InUse; inUse != 0 {
+		if inUse := s.sources[0].Client.Status().InUse; inUse != 0 {
 			t.Errorf("%d slots are still taken", inUse)
 		}
 	})
-}
-
-func TestAListThatFailsShowsThatARegistryIsDown(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason string
-		err    error
-		want   string
-	}{
-		"one that fails":       {"it is not only the service that rolls out", errors.New("connection refused"), "open"},
-		"one that is answered": {"the service that rolls out may have a trouble of its own", nil, "closed"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := newScene(t, "a")
-				s.sources[0].Gate = gate.New(20)
-				if tc.err != nil {
-					s.fakes["a"].Fail(list(), tc.err)
-				}
-				s.oneServiceFails(func() {
-					s.start()
-					s.stop()
-				}, tc.want, tc.reason)
-			})
-		})
-	}
-}
-
-// oneServiceFails has one service of two fail at the gate, with something else in between.
-func (s *scene) oneServiceFails(amid func(), want, why string) {
-	s.Helper()
-	failAlone(s.T, s.sources[0].Gate, amid)
-	if got := s.sources[0].Gate.Status().Breaker; got != want {
-		s.Errorf("the breaker is %s, want %s\nwhy: %s", got, want, why)
-	}
-}
-
-// failAlone has another service answered, and then five pods of one fail, with something else in between.
-func failAlone(t *testing.T, g *gate.Gate, amid func()) {
-	t.Helper()
-	call := func(service string, n int, err error) {
-		caller := gate.Caller{ID: fmt.Sprint(service, n), Service: service, Wake: func() {}}
-		leave, refused := g.Enter(caller)
-		if refused != nil {
-			t.Fatalf("%s was refused: %+v", caller.ID, refused)
-		}
-		leave(err)
-		g.EndVisit(caller.ID)
-	}
-	call("other", 0, nil)
-	for n := range 4 {
-		call("rolling", n, errors.New("connection refused"))
-	}
-	amid()
-	call("rolling", 4, errors.New("connection refused"))
 }
 
 func TestNothingIsReaped(t *testing.T) {
@@ -186,12 +134,12 @@ func TestNothingIsReaped(t *testing.T) {
 
 // careless lists what is other clusters' too, as a driver may whose registry can't be asked for one cluster's entries.
 type careless struct {
-	registry.Lister
+	*registrytest.Fake
 	others []registry.Entry
 }
 
 func (c *careless) List(ctx context.Context, cluster string) ([]registry.Entry, error) {
-	entries, err := c.Lister.List(ctx, cluster)
+	entries, err := c.Fake.List(ctx, cluster)
 	return append(entries, c.others...), err
 }
 
@@ -206,7 +154,7 @@ func TestWhatADriverListsOfOtherClustersIsLeftOut(t *testing.T) {
 		if err := s.backends["a"].Register(t.Context(), foreign); err != nil {
 			t.Fatal(err)
 		}
-		s.sources[0].Lister = &careless{s.fakes["a"], []registry.Entry{{Instance: foreign, State: registry.InService}}}
+		s.client("a", &careless{s.fakes["a"], []registry.Entry{{Instance: foreign, State: registry.InService}}})
 		s.start()
 		time.Sleep(10 * time.Minute)
 		s.stop()
@@ -353,7 +301,8 @@ func TestADryRunRemovesNothingAndIsNoFailure(t *testing.T) {
 		s := newScene(t, "a")
 		s.pods("a", "web-1", "web-2")
 		s.gone("web-1")
-		s.fakes["a"].Fail(registrytest.Match{Op: registrytest.OpDeregister}, calls.ErrDryRun)
+		told := 0
+		s.client("a", s.fakes["a"], func(o *registryclient.Options) { o.DryRun = func(string, registry.Instance) { told++ } })
 		s.start()
 		time.Sleep(10 * time.Minute)
 		s.stop()
@@ -361,6 +310,10 @@ func TestADryRunRemovesNothingAndIsNoFailure(t *testing.T) {
 		s.expectLogged("removed an entry", 0)
 		if n := s.lists("a"); n > 12 {
 			t.Errorf("listed %d times in 10 minutes: a step that was told is no failure", n)
+		}
+		s.expectCalls("nothing is removed", "a")
+		if told == 0 {
+			t.Error("the removal was not told")
 		}
 	})
 }
@@ -538,7 +491,7 @@ func TestAStaleListIsNotReapedTwice(t *testing.T) {
 		s := newScene(t, "a")
 		s.pods("a", "web-1", "web-2")
 		s.gone("web-1")
-		s.sources[0].Staleness = 210 * time.Second
+		s.client("a", lagging{s.fakes["a"], 210 * time.Second})
 		thaw, err := s.fakes["a"].FreezeList(t.Context(), cluster)
 		if err != nil {
 			t.Fatal(err)
@@ -560,21 +513,25 @@ func TestOnlyAListThatIsSureConfirms(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason string
-		change func(*Source)
+		made   func(*registrytest.Fake) registry.Registry
 		want   bool
 	}{
-		"a plain one":               {"what it lists was acknowledged", func(*Source) {}, true},
-		"one that is stale":         {"it may have changed since", func(s *Source) { s.Staleness = time.Second }, false},
-		"one with expiring entries": {"the entry may go with the last leader's lease", func(s *Source) { s.Expires = true }, false},
+		"a plain one": {"what it lists was acknowledged", func(f *registrytest.Fake) registry.Registry { return f }, true},
+		"one that is stale": {
+			"it may have changed since", func(f *registrytest.Fake) registry.Registry { return lagging{f, time.Second} }, false,
+		},
+		"one with expiring entries": {
+			"the entry may go with the last leader's lease", func(f *registrytest.Fake) registry.Registry { return leasing{Fake: f} }, false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := newScene(t, "a")
-				tc.change(&s.sources[0])
+				s.client("a", tc.made(s.fakes["a"]))
 				s.start()
 				s.stop()
-				if got := s.lastListing(); got.Confirms != tc.want || got.From != s.sources[0].Registry {
+				if got := s.lastListing(); got.Confirms != tc.want || got.From != s.sources[0].Client {
 					t.Errorf("got %+v, want confirms %t\nreason: %s", got, tc.want, tc.reason)
 				}
 			})
@@ -594,7 +551,7 @@ func TestTheFirstListIsAwaited(t *testing.T) {
 		"one that is slow":         {"all registries are waited for", func(s *scene) { s.fakes["b"].Delay(list(), time.Second) }, time.Second},
 		"one that hangs":           {"not for longer than for a call", func(s *scene) { s.fakes["a"].Hold(list()) }, timeout},
 		"two that hang":            {"not one after the other", func(s *scene) { s.fakes["a"].Hold(list()); s.fakes["b"].Hold(list()) }, timeout},
-		"a driver that can't list": {"nothing will come", func(s *scene) { s.sources[0].Lister = nil }, 0},
+		"a driver that can't list": {"nothing will come", func(s *scene) { s.client("a", struct{ registry.Registry }{s.fakes["a"]}) }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -635,7 +592,7 @@ func TestADriverThatCantListIsToldOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, "a")
-		s.sources[0].Lister = nil
+		s.client("a", struct{ registry.Registry }{s.fakes["a"]})
 		s.start()
 		time.Sleep(time.Hour)
 		s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")}, s.sources)
@@ -689,6 +646,7 @@ func TestNothingIsShownOfARegistryThatIsNoMore(t *testing.T) {
 		s.start()
 		s.expectShown("both are compared", "a", "b")
 		s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")}, s.sources[1:])
+		time.Sleep(timeout) // a removal that was begun is finished
 		synctest.Wait()
 		s.expectShown("the end of its last run must not bring it back", "b")
 		s.stop()
@@ -703,7 +661,9 @@ func TestARegistryThatIsRetiredDuringARunIsNoFailure(t *testing.T) {
 		dropped := s.resync.inForce()[0]
 		s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")}, nil)
 		synctest.Wait()
-		s.fakes["a"].Fail(list(), gate.Inconclusive(errors.New("retired")))
+		if err := s.sources[0].Client.Close(); err != nil {
+			t.Fatal(err)
+		}
 		dropped.turn(t.Context()) // as one that has yet to hear of it
 		s.stop()
 		s.expectLogged("resync fails", 0)
@@ -792,10 +752,37 @@ func newScene(t *testing.T, names ...string) *scene {
 		}
 		s.backends[name] = made.(*memory.Registry)
 		s.fakes[name] = registrytest.NewFake(s.backends[name])
-		s.sources = append(s.sources, Source{Name: name, Registry: s.fakes[name], Lister: s.fakes[name], Timeout: timeout})
+		s.sources = append(s.sources, Source{Name: name})
+		s.client(name, s.fakes[name])
 	}
 	return s
 }
+
+// client has a registry asked through another client.
+func (s *scene) client(name string, made registry.Registry, change ...func(*registryclient.Options)) {
+	o := registryclient.Options{Timeout: timeout, MaxInFlight: 100}
+	for _, c := range change {
+		c(&o)
+	}
+	i := slices.IndexFunc(s.sources, func(source Source) bool { return source.Name == name })
+	s.sources[i].Client = registryclient.New(made, o)
+}
+
+// lagging has lists that may be so old.
+type lagging struct {
+	*registrytest.Fake
+	staleness time.Duration
+}
+
+func (l lagging) Staleness() time.Duration { return l.staleness }
+
+// leasing has entries that expire.
+type leasing struct {
+	*registrytest.Fake
+	registry.Heartbeater
+}
+
+func (leasing) HeartbeatInterval() time.Duration { return time.Second }
 
 func list() registrytest.Match { return registrytest.Match{Op: registrytest.OpList} }
 

@@ -53,7 +53,7 @@ func moving() trial {
 
 // failing has calls fail.
 func failing() trial {
-	const controller = "internal/controller"
+	const controller, client = "internal/controller", "internal/registryclient"
 	return trial{
 		plan: planner{
 			seed: 2, workloads: len(workloads()), storm: 20 * time.Second, workEvery: time.Second,
@@ -63,16 +63,16 @@ func failing() trial {
 		mutants: []mutant{
 			{
 				name: "a release waits for no acknowledgement", finds: []string{"I1"},
-				override: override{controller, "tell", `
-					if err := original(ctx, reg, s); s.want == lifecycle.InService {
+				override: override{client, "(*Client).Change", `
+					if err := original(ctx, by, change); change.State == registry.InService {
 						return err
 					}
 					return nil`},
 			},
 			{
 				name: "an assertion waits for no acknowledgement", finds: []string{"I2"},
-				override: override{controller, "tell", `
-					if err := original(ctx, reg, s); s.want != lifecycle.InService {
+				override: override{client, "(*Client).Change", `
+					if err := original(ctx, by, change); change.State != registry.InService {
 						return err
 					}
 					return nil`},

@@ -8,11 +8,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-func TestGatesAreReadAtEachScrape(t *testing.T) {
+func TestSlotsAreReadAtEachScrape(t *testing.T) {
 	t.Parallel()
-	gates := map[string]Gate{"old": {Slots: 96, InUse: 3, Queued: 7, Breaker: "open"}}
+	all := map[string]Slots{"old": {Slots: 96, InUse: 3, Queued: 7, Breaker: "open"}}
 	r := prometheus.NewPedanticRegistry()
-	if err := RegisterGates(r, []string{"closed", "open"}, func() map[string]Gate { return gates }); err != nil {
+	if err := RegisterSlots(r, []string{"closed", "open"}, func() map[string]Slots { return all }); err != nil {
 		t.Fatal(err)
 	}
 	const want = `
@@ -26,18 +26,18 @@ rollcall_registry_queued_calls{registry="old"} 7
 # HELP rollcall_registry_slots How many calls for pods may be in flight to a registry (maxInFlight), by registry.
 # TYPE rollcall_registry_slots gauge
 rollcall_registry_slots{registry="old"} 96
-# HELP rollcall_registry_slots_in_use Slots that calls for pods take, or that are reserved for the next pod in line, by registry.
+# HELP rollcall_registry_slots_in_use Slots that calls for pods take, by registry.
 # TYPE rollcall_registry_slots_in_use gauge
 rollcall_registry_slots_in_use{registry="old"} 3
 `
 	if err := testutil.GatherAndCompare(r, strings.NewReader(want)); err != nil {
 		t.Error(err)
 	}
-	gates = nil
+	all = nil
 	if err := testutil.GatherAndCompare(r, strings.NewReader("")); err != nil {
 		t.Errorf("the configuration names no such registry any more: %v", err)
 	}
-	if err := RegisterGates(r, nil, nil); err == nil {
+	if err := RegisterSlots(r, nil, nil); err == nil {
 		t.Error("registering twice: want an error")
 	}
 }
