@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestGuidesNameWhatExists looks up each metric, reason, flag, annotation and make target that a guide names. Other tests
@@ -92,9 +94,7 @@ func anchors(page string) []string {
 func targets(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("../../Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	var found []string
 	for _, match := range regexp.MustCompile(`(?m)^([a-z-]+):`).FindAllStringSubmatch(string(text), -1) {
 		found = append(found, match[1])
@@ -113,9 +113,7 @@ func pages(t *testing.T, patterns ...string) map[string]string {
 		}
 		for _, path := range paths {
 			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			texts[path] = string(text)
 		}
 	}

@@ -9,14 +9,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestEveryMetricOfTheProductHasARow(t *testing.T) {
 	t.Parallel()
 	page, err := metricsPage(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	found := 0
 	for _, root := range []string{"../../internal", "../../cmd"} {
 		eachNode(t, root, func(node ast.Node) {
@@ -40,9 +40,7 @@ func TestEveryMetricOfTheProductHasARow(t *testing.T) {
 func TestEveryReasonOfTheControllerHasARow(t *testing.T) {
 	t.Parallel()
 	page, err := reasonsPage()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	used := map[string]bool{}
 	eachNode(t, "../../internal/controller", func(node ast.Node) {
 		if name, ok := node.(*ast.Ident); ok && len(name.Name) > len("Reason") && strings.HasPrefix(name.Name, "Reason") {
@@ -79,9 +77,7 @@ func TestAConstantThatTheReaderCannotUse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			file, err := parser.ParseFile(token.NewFileSet(), "", "package x\n"+test.source, parser.ParseComments)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			spec := file.Decls[0].(*ast.GenDecl).Specs[0].(*ast.ValueSpec)
 			if row, err := reasonRow(spec); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%s: got %q, %v, want an error with %q", test.reason, row, err, test.want)
@@ -125,7 +121,5 @@ func eachNode(t *testing.T, root string, see func(ast.Node)) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestEveryDriverHasAPageWithItsOptions(t *testing.T) {
@@ -168,9 +170,7 @@ func TestAFolderWithoutCodeIsAnError(t *testing.T) {
 func optionsIn(t *testing.T, source string) (string, error) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "acme.go", source, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	types := packageTypes{}
 	types.add(file)
 	return types.options()

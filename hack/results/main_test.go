@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // written is a file of results of two packages: one with a test that fails and one that is skipped, and one more.
@@ -29,9 +31,7 @@ func written(t *testing.T, other ...string) string {
 		`{"Action":"fail",` + a + `}`,
 		"go: downloading something",
 	}, other...)
-	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600))
 	return path
 }
 
@@ -65,9 +65,7 @@ func TestFailed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out strings.Builder
-			if err := run(&out, []string{"failed", written(t, tc.other...)}); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, run(&out, []string{"failed", written(t, tc.other...)}))
 			want := append([]string{"./internal/a TestTable/bad (SHUFFLE=42)"}, tc.want...)
 			if diff := cmp.Diff(strings.Join(want, "\n")+"\n", out.String()); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
@@ -16,9 +17,7 @@ func TestHits(t *testing.T) {
 	t.Cleanup(launcher.Close)
 	begin := func(name string) *contender {
 		p, err := process.Start(launcher, t.TempDir(), process.Command{Name: name, Path: "/bin/sleep", Args: []string{"600"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		return &contender{name: name, renewed: func() time.Time { return time.Time{} }, process: p, out: newOutput(io.Discard)}
 	}
 	leads, other := begin("m1"), begin("m2")
@@ -27,9 +26,7 @@ func TestHits(t *testing.T) {
 	seize := func(leading bool) (*contender, *process.Process) {
 		t.Helper()
 		got, running, err := m.seize(t.Context(), leading)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		return got, running
 	}
 

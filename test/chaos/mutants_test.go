@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // mutants are those of all trials.
@@ -25,16 +27,12 @@ func known() []string { return []string{"I1", "I2", "I3", "I9", "lost", "leaked"
 func TestMutantsCompile(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Abs(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	for _, m := range mutants() {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			overlay, err := m.overlay(root, filepath.Join(t.TempDir(), "mutant"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			// Go writes nothing for a package that is no command.
 			build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-overlay="+overlay, "./"+m.dir)
 			build.Dir = root
@@ -54,9 +52,7 @@ func TestOverride(t *testing.T) {
 		"b.go":      "package x\n\ntype T struct{}\n\nfunc (t *T) plain() {}\n\nfunc (T) unnamed() {}\n",
 		"c_test.go": "package x\n\nfunc tested() {}\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	for _, tc := range []struct{ function, file, kept, added, err string }{
 		{

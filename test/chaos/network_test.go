@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestNetwork: what each fault does to a connection, and that it is counted where it met one.
@@ -81,7 +83,7 @@ func TestNetwork(t *testing.T) {
 			if tc.fault == "" && met+hit > 0 || tc.fault != "" && (met == 0 || hit == 0 || hit > many+1) {
 				t.Errorf("%d of %d connections broke, and %d were counted\nreason: %s", met, many, hit, tc.reason)
 			}
-			must(t, n.clear(t.Context()))
+			expect.NoError(t, n.clear(t.Context()))
 			if answer, _, err := n.ask(n.connect(), 0); answer != "hello" || err != nil {
 				t.Errorf("after it was over: %q, %v", answer, err)
 			}
@@ -95,12 +97,12 @@ func TestANetworkThatMeetsNothingCountsNothing(t *testing.T) {
 	n := newNetwork(t)
 	for _, k := range []kind{netSlow, netReset, netRefuse, netCut} {
 		n.set(k, 1)
-		must(t, n.clear(t.Context()))
+		expect.NoError(t, n.clear(t.Context()))
 	}
 	idle := n.connect()
 	for _, k := range []kind{netSlow, netCut} {
 		n.set(k, 1)
-		must(t, n.clear(t.Context()))
+		expect.NoError(t, n.clear(t.Context()))
 	}
 	if got := n.hits(); len(got) > 0 {
 		t.Errorf("counted %v: nothing was sent", got)
@@ -121,7 +123,7 @@ func newNetwork(t *testing.T) *testNetwork {
 	t.Helper()
 	var config net.ListenConfig
 	server, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
+	expect.NoError(t, err)
 	t.Cleanup(func() { _ = server.Close() })
 	go func() {
 		for {
@@ -133,7 +135,7 @@ func newNetwork(t *testing.T) *testNetwork {
 		}
 	}()
 	n, err := startNetwork(t.Context(), server.Addr().String())
-	must(t, err)
+	expect.NoError(t, err)
 	t.Cleanup(n.Stop)
 	return &testNetwork{network: n, t: t}
 }
@@ -143,7 +145,7 @@ func (n *testNetwork) connect() net.Conn {
 	n.t.Helper()
 	var dialer net.Dialer
 	c, err := dialer.DialContext(n.t.Context(), "tcp", n.address)
-	must(n.t, err)
+	expect.NoError(n.t, err)
 	n.t.Cleanup(func() { _ = c.Close() })
 	if answer, _, err := n.ask(c, 0); answer != "hello" || err != nil {
 		n.t.Fatalf("a new connection answers %q, %v", answer, err)

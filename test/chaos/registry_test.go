@@ -11,6 +11,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/memory"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestForeignEntriesThatAreTouched: whatever becomes of an entry that is not ours, chaos sees it.
@@ -48,13 +49,13 @@ func TestForeignEntriesThatAreTouched(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRegistryServer(t)
-			must(t, r.books[defaultRegistry].Register(t.Context(), instanceOf("10.0.0.1")))
+			expect.NoError(t, r.books[defaultRegistry].Register(t.Context(), instanceOf("10.0.0.1")))
 			r.addForeign(t.Context(), rand.New(rand.NewPCG(1, 2)), []string{"web"}, 8)
 			for id, e := range r.foreign {
 				if e.UID == "" {
 					continue // no driver removes what has no mark
 				}
-				must(t, tc.touch(r.books[id.registry], e.Instance))
+				expect.NoError(t, tc.touch(r.books[id.registry], e.Instance))
 				break
 			}
 			if got := r.touched(t.Context()); len(got) != tc.want {
@@ -118,7 +119,7 @@ func TestFaultsOfTheRegistry(t *testing.T) {
 func newRegistryServer(t *testing.T) *registryServer {
 	t.Helper()
 	r, err := startRegistry(t.Context(), newJournal(), 100*time.Millisecond)
-	must(t, err)
+	expect.NoError(t, err)
 	t.Cleanup(r.Stop)
 	return r
 }
@@ -133,15 +134,15 @@ func instanceOf(address string) registry.Instance {
 func send(t *testing.T, r *registryServer, name string, o op, in registry.Instance) int {
 	t.Helper()
 	body, err := json.Marshal(in)
-	must(t, err)
+	expect.NoError(t, err)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+r.address+"/m1/"+name+"/v1/"+string(o), bytes.NewReader(body))
-	must(t, err)
+	expect.NoError(t, err)
 	request.Header.Set("Content-Type", "application/json")
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return 0
 	}
-	must(t, response.Body.Close())
+	expect.NoError(t, response.Body.Close())
 	return response.StatusCode
 }
 
@@ -151,13 +152,6 @@ func (j *journal) lastCall(in registry.Instance) call {
 	defer j.mu.Unlock()
 	calls := j.early[in.UID]
 	return *calls[len(calls)-1]
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func (r *registryServer) holds(ctx context.Context, in registry.Instance) bool {

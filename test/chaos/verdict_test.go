@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // newEnded is a game that has ended, with what its managers wrote.
@@ -18,12 +20,8 @@ func newEnded(t *testing.T, log string) (*game, *bytes.Buffer) {
 	text := &bytes.Buffer{}
 	g.out = newOutput(text)
 	logs := filepath.Join(g.binary+".d", "m1")
-	if err := os.MkdirAll(logs, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(logs, "m1.log"), []byte(log), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, os.MkdirAll(logs, 0o755))
+	expect.NoError(t, os.WriteFile(filepath.Join(logs, "m1.log"), []byte(log), 0o600))
 	return g, text
 }
 

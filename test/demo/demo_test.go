@@ -17,6 +17,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/test/harness/command"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
 	"github.com/rollcall-dev/rollcall/test/harness/traffic"
 )
@@ -92,16 +93,12 @@ func TestKeepFrom(t *testing.T) {
 func TestClonesetFor(t *testing.T) {
 	t.Parallel()
 	with, err := clonesetFor("a", 1234, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	if l := with.Spec.Lifecycle; l == nil || l.PreNormal == nil || l.InPlaceUpdate == nil || l.PreDelete == nil {
 		t.Error("the first life must have all three hooks")
 	}
 	without, err := clonesetFor("a", 1234, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	if without.Spec.Lifecycle != nil {
 		t.Error("the second life must have no hooks")
 	}
@@ -187,9 +184,7 @@ func TestWatcher(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	store, err := memory.New(ctx, registry.Config{Cluster: "demo"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	view, ok := store.(*memory.Registry)
 	if !ok {
 		t.Fatalf("the memory driver is a %T", store)
@@ -202,9 +197,7 @@ func TestWatcher(t *testing.T) {
 	}
 	instance := registry.Instance{Service: "web", Address: "127.0.0.1", Port: 1, Cluster: "demo", Pod: "web-1", UID: "uid-1"}
 	must := func(err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 	}
 	pod := servingPod("web-1", "uid-1")
 	pod.Labels[appspub.LifecycleStateKey] = "PreparingNormal"

@@ -8,15 +8,14 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/memory"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestMirrorFollowsReadiness(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	store, err := memory.New(ctx, registry.Config{Cluster: "demo"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	lister, ok := store.(registry.Lister)
 	if !ok {
 		t.Fatalf("%T is no Lister", store)
@@ -25,9 +24,7 @@ func TestMirrorFollowsReadiness(t *testing.T) {
 	expect := func(what string, instances int) {
 		t.Helper()
 		entries, err := lister.List(ctx, "demo")
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		if len(entries) != instances {
 			t.Errorf("%s: %d instances, want %d", what, len(entries), instances)
 		}

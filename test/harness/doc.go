@@ -7,6 +7,9 @@
 //	account     the ServiceAccount and the roles that ship, for managers outside the cluster
 //	manager     the manager, built and run
 //	registries  the registries' servers, and clients that read from them
+//	apiproxy    what stands between a manager and the API server
+//	history     every version of what a test watches
+//	expect      waits and expectations
 //	traffic     a client that sends requests to what a registry names
 //	command     how chaos and the demo begin and end
 //	results     what go test -json wrote

@@ -19,6 +19,7 @@ import (
 	"github.com/rollcall-dev/rollcall/cmd/app"
 	"github.com/rollcall-dev/rollcall/cmd/builtin"
 	"github.com/rollcall-dev/rollcall/test/harness/account"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
 	etcdserver "github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
 )
@@ -55,7 +56,7 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 	t.Parallel()
 	const name, leased = "no-goroutine-left", "leased"
 	etcd, err := etcdserver.Start(t.Context(), etcdserver.Options{})
-	must(t, err)
+	expect.NoError(t, err)
 	t.Cleanup(etcd.Stop)
 	// Every value makes other registries of the same servers.
 	config := func(timeout string) configuration {
@@ -68,10 +69,10 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 		return c
 	}
 	direct := filepath.Join(t.TempDir(), "kubeconfig")
-	must(t, account.WriteKubeconfig(direct, env.account))
+	expect.NoError(t, account.WriteKubeconfig(direct, env.account))
 	m, err := env.manager(name, config("4s"), append(elect(t, name+"-lease"),
 		"--kubeconfig="+direct)...) // no proxy between: connections as they are in a cluster
-	must(t, err)
+	expect.NoError(t, err)
 	m.Env = asManager(markLeaveNothing)
 	t.Cleanup(m.Kill)
 	restart(t, m)
@@ -82,13 +83,13 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 	s.AwaitHeartbeat(leased)
 
 	s.UpdateImage("nginx:2")
-	must(t, m.Configure(config("3s")))
+	expect.NoError(t, m.Configure(config("3s")))
 	s.ExpectLogged("configuration reloaded")
 	s.ExpectSteady()
 	s.UpdateImage("nginx:3")
 	s.ExpectSteady()
 
-	must(t, m.Process().Terminate())
+	expect.NoError(t, m.Process().Terminate())
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := m.Process().Wait(ctx); err != nil {

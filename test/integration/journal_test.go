@@ -22,6 +22,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/http/httpserver"
 	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // clusterName is the owner mark of every manager here.
@@ -79,9 +80,7 @@ func newRegistryServerWith(name string, o registryOptions) (*registryServer, err
 func startRegistry(t *testing.T, name string, o registryOptions) *registryServer {
 	t.Helper()
 	r, err := newRegistryServerWith(name, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	t.Cleanup(r.Down)
 	return r
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster/podserver"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
 	"github.com/rollcall-dev/rollcall/test/harness/traffic"
 )
@@ -75,7 +76,7 @@ func startRelay(t *testing.T, name string, style style, edits ...func(configurat
 func servePods(t *testing.T) int {
 	t.Helper()
 	server, stop, err := podserver.Start(t.Context(), env.client, func(err error) { t.Error(err) })
-	must(t, err)
+	expect.NoError(t, err)
 	t.Cleanup(stop)
 	return server.Port
 }
@@ -152,12 +153,12 @@ func TestLeaderStops(t *testing.T) {
 	call := r.BeginUpdate()
 	pod := r.AwaitPodIn(appspub.LifecycleStatePreparingUpdate)
 	asked := time.Now()
-	must(t, r.manager.Process().Terminate())
+	expect.NoError(t, r.manager.Process().Terminate())
 	r.await("the manager to stop", func() error { return logs(r.manager, "Stopping and waiting for leader election runnables") })
 	call.Release()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	must(t, r.manager.Process().Wait(ctx))
+	expect.NoError(t, r.manager.Process().Wait(ctx))
 	ended := time.Now()
 	t.Logf("the first manager ended %s after it was asked to", ended.Sub(asked).Round(time.Millisecond))
 	r.AwaitTakeover(ended, "a leader that was asked to stop had ended")
@@ -183,7 +184,7 @@ func TestLeaderFrozenInARollout(t *testing.T) {
 	t.Parallel()
 	r := startRelay(t, "leader-thaws", mixed)
 	call := r.BeginUpdate()
-	must(t, r.manager.Process().Pause())
+	expect.NoError(t, r.manager.Process().Pause())
 	frozen := time.Now()
 	call.Release()
 	r.AwaitTakeover(frozen, "the leader froze")
@@ -241,7 +242,7 @@ func TestLeaderFrozenInACall(t *testing.T) {
 			late := r.registry.LandLate(r.match(test.late), 1)
 			r.UpdateImage("nginx:2")
 			r.AwaitCalls(late, 1)
-			must(t, r.manager.Process().Pause())
+			expect.NoError(t, r.manager.Process().Pause())
 			frozen, held := time.Now(), r.underWay(test.late)
 			r.AwaitTakeover(frozen, "the leader froze in a call")
 			r.expectUpdatedUnnoticed()

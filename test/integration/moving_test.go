@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // pairDefinitions are the scenarios of a manager with two registries, old and new. Pods that name none are in old.
@@ -234,7 +235,7 @@ func TestMovedByConfiguration(t *testing.T) {
 	})
 
 	mend := newer.Fail(registrytest.Match{Op: registrytest.OpRegister}, errors.New("it is not up yet"))
-	must(t, m.Configure(config.withRegistries([]string{newRegistry}, older, newer)))
+	expect.NoError(t, m.Configure(config.withRegistries([]string{newRegistry}, older, newer)))
 	each(func(s *scenario) {
 		s.ExpectEvent(s.Pods()[0], corev1.EventTypeWarning, "RegistryUnavailable", `in registry "new"`, "it is not up yet")
 		s.ExpectServingIn(older, s.Pods()...)
@@ -249,12 +250,12 @@ func TestMovedByConfiguration(t *testing.T) {
 	})
 
 	// And back, by way of both.
-	must(t, m.Configure(config.withRegistries([]string{oldRegistry, newRegistry}, older, newer)))
+	expect.NoError(t, m.Configure(config.withRegistries([]string{oldRegistry, newRegistry}, older, newer)))
 	each(func(s *scenario) {
 		s.defaultsTo(oldRegistry, newRegistry)
 		s.ExpectSteady()
 	})
-	must(t, m.Configure(config.withRegistries([]string{oldRegistry}, older, newer)))
+	expect.NoError(t, m.Configure(config.withRegistries([]string{oldRegistry}, older, newer)))
 	each(func(s *scenario) {
 		s.defaultsTo(oldRegistry)
 		s.ExpectSteady()
@@ -267,13 +268,6 @@ func TestMovedByConfiguration(t *testing.T) {
 		}
 	})
 	finish(all)
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // expectCalls expects that exactly these calls for a pod came to a registry.
@@ -303,7 +297,7 @@ func TestRegistryLeavesConfiguration(t *testing.T) {
 		s.ExpectSteady()
 	}
 
-	must(t, m.Configure(config.withRegistries([]string{newRegistry}, newer)))
+	expect.NoError(t, m.Configure(config.withRegistries([]string{newRegistry}, newer)))
 	waiting := map[*scenario]*corev1.Pod{}
 	for _, s := range all {
 		s.defaultsTo(newRegistry)
@@ -327,7 +321,7 @@ func TestRegistryLeavesConfiguration(t *testing.T) {
 			"the pod went on although one of its registries could not be told")
 	}
 
-	must(t, m.Configure(config.withRegistries([]string{newRegistry}, older, newer)))
+	expect.NoError(t, m.Configure(config.withRegistries([]string{newRegistry}, older, newer)))
 	for _, s := range all {
 		s.AwaitGone(waiting[s])
 		s.ExpectSteady()

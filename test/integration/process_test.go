@@ -22,6 +22,7 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/account"
 	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
 )
 
@@ -29,9 +30,7 @@ import (
 func startManager(t *testing.T, name string, config configuration, flags ...string) *rollcall {
 	t.Helper()
 	m, err := env.manager(name, config, flags...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	t.Cleanup(m.Kill)
 	restart(t, m)
 	return m
@@ -40,22 +39,16 @@ func startManager(t *testing.T, name string, config configuration, flags ...stri
 // elect returns the flags of managers that share a lease, which is called as it ships, in a namespace for it alone.
 func elect(t *testing.T, namespace string) []string {
 	t.Helper()
-	if err := account.AllowLease(t.Context(), env.cluster.Config(), namespace); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, account.AllowLease(t.Context(), env.cluster.Config(), namespace))
 	return []string{"--leader-elect=true", "--leader-election-namespace=" + namespace}
 }
 
 func restart(t *testing.T, m *rollcall) {
 	t.Helper()
-	if err := m.Start(); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, m.Start())
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := m.AwaitReady(ctx); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, m.AwaitReady(ctx))
 }
 
 // newScenarios makes a scenario of one manager for each style.
@@ -288,9 +281,7 @@ func drainBegan(pod *corev1.Pod) (time.Time, error) {
 func TestRegistryDown(t *testing.T) {
 	t.Parallel()
 	server, err := newRegistryServer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	config := defaultConfiguration(server.URL(), "registry-down")
 	m := startManager(t, "registry-down", config)
 	s := newScenario(t, m, server, preNormal, "registry-down")
@@ -470,12 +461,8 @@ func TestRefusedAtStart(t *testing.T) {
 			config := defaultConfiguration(env.registry.URL())
 			tc.change(config)
 			m, err := env.manager("refused-"+strings.ReplaceAll(name, " ", "-"), config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := m.Start(); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
+			expect.NoError(t, m.Start())
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			if err := m.Process().Wait(ctx); err == nil || ctx.Err() != nil {
@@ -497,29 +484,19 @@ func TestWithoutKruise(t *testing.T) {
 	bare, err := cluster.Start(t.Context(), cluster.Options{
 		Dir: filepath.Join(env.dir, "bare-cluster"), Log: os.Stderr, Nodes: 1, PodCIDR: "127.101.0.0/16", WithoutKruise: true,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	t.Cleanup(bare.Stop)
 	own, err := account.Install(t.Context(), bare.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	m, err := newManager(env.dir, "without-kruise", own, defaultConfiguration(env.registry.URL()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	env.keep(m)
 	t.Cleanup(m.Kill)
-	if err := m.Start(); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, m.Start())
 	k8s, err := cluster.NewClient(bare.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	pods, err := watchPods(t.Context(), k8s)
-	must(t, err)
+	expect.NoError(t, err)
 	s := newScenarioOn(t, k8s, pods, m, env.registry, labels, "without-kruise")
 	s.await("the manager to say what is missing", func() error {
 		status, body, err := m.Get(t.Context(), manager.HealthServer, "/readyz")

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/test/harness/account"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
 )
 
@@ -37,13 +38,13 @@ func TestARightIsMissing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			own, err := account.Install(t.Context(), env.cluster.Config(), in(name), without(tc.resource, tc.verbs))
-			must(t, err)
+			expect.NoError(t, err)
 			m, err := newManager(env.dir, name, own, defaultConfiguration(env.registry.URL(), name+"-pods"),
 				"--leader-elect=true", "--leader-election-namespace="+name)
-			must(t, err)
+			expect.NoError(t, err)
 			env.keep(m)
 			t.Cleanup(m.Kill)
-			must(t, m.Start())
+			expect.NoError(t, m.Start())
 			s := newScenario(t, m, env.registry, preNormal, name+"-pods")
 			s.Create(replicas(1))
 			s.await("the manager to show what it lacks", func() error { return tc.shows(s) })

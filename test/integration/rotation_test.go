@@ -17,6 +17,7 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/pki"
 )
 
@@ -32,7 +33,7 @@ func newSecret(t *testing.T, files map[string]string) *secret {
 	s := &secret{dir: t.TempDir()}
 	s.Rotate(t, files)
 	for name := range files {
-		must(t, os.Symlink(filepath.Join("..data", name), s.Path(name)))
+		expect.NoError(t, os.Symlink(filepath.Join("..data", name), s.Path(name)))
 	}
 	return s
 }
@@ -45,14 +46,14 @@ func (s *secret) Rotate(t *testing.T, files map[string]string) {
 	before, _ := os.Readlink(s.Path("..data")) // the first time there is none
 	s.versions++
 	version := fmt.Sprintf("..version_%d", s.versions)
-	must(t, os.Mkdir(s.Path(version), 0o700))
+	expect.NoError(t, os.Mkdir(s.Path(version), 0o700))
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		must(t, os.WriteFile(filepath.Join(s.Path(version), name), []byte(files[name]), 0o600))
+		expect.NoError(t, os.WriteFile(filepath.Join(s.Path(version), name), []byte(files[name]), 0o600))
 	}
-	must(t, os.Symlink(version, s.Path("..data_tmp")))
-	must(t, os.Rename(s.Path("..data_tmp"), s.Path("..data")))
+	expect.NoError(t, os.Symlink(version, s.Path("..data_tmp")))
+	expect.NoError(t, os.Rename(s.Path("..data_tmp"), s.Path("..data")))
 	if before != "" {
-		must(t, os.RemoveAll(s.Path(before)))
+		expect.NoError(t, os.RemoveAll(s.Path(before)))
 	}
 }
 
@@ -182,7 +183,7 @@ func TestRotatedCertificates(t *testing.T) {
 	} {
 		server.Down() // with all its connections
 		server.tls = now.servers.serving(t, now.clients)
-		must(t, server.Up())
+		expect.NoError(t, server.Up())
 		for _, s := range all {
 			s.Scale(int32(i + 2))
 			s.ExpectWarning(now.complaint)
@@ -202,7 +203,7 @@ type authority struct{ *pki.Authority }
 func newAuthority(t *testing.T, name string) authority {
 	t.Helper()
 	a, err := pki.NewAuthority(t.TempDir(), name)
-	must(t, err)
+	expect.NoError(t, err)
 	return authority{a}
 }
 
@@ -210,9 +211,9 @@ func newAuthority(t *testing.T, name string) authority {
 func (a authority) serving(t *testing.T, clients authority) *tls.Config {
 	t.Helper()
 	pair, err := a.Issue("server", pkix.Name{CommonName: "registry"})
-	must(t, err)
+	expect.NoError(t, err)
 	cert, err := tls.X509KeyPair(pair.CertPEM, pair.KeyPEM)
-	must(t, err)
+	expect.NoError(t, err)
 	trusted := x509.NewCertPool()
 	trusted.AppendCertsFromPEM(clients.CertPEM)
 	return &tls.Config{
@@ -225,7 +226,7 @@ func (a authority) serving(t *testing.T, clients authority) *tls.Config {
 func (a authority) mounted(t *testing.T, clients authority) map[string]string {
 	t.Helper()
 	pair, err := clients.Issue("client", pkix.Name{CommonName: "rollcall"})
-	must(t, err)
+	expect.NoError(t, err)
 	return map[string]string{"ca.crt": string(a.CertPEM), "tls.crt": string(pair.CertPEM), "tls.key": string(pair.KeyPEM)}
 }
 

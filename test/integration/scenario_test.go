@@ -25,6 +25,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 const (
@@ -107,17 +108,7 @@ func (s *scenario) must(err error) {
 // await returns once look finds nothing missing.
 func (s *scenario) await(what string, look func() error) {
 	s.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := look()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			s.Fatalf("waiting for %s: %v\n%s", what, err, s.describe())
-		}
-		time.Sleep(glance)
-	}
+	expect.Soon(s.T, what, look, s.describe)
 }
 
 // describe says where everything stands, for the reader of a failure.

@@ -11,6 +11,8 @@ import (
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // style is one way to write the hooks of a CloneSet: a file in testdata.
@@ -32,9 +34,7 @@ var (
 func (s style) load(t *testing.T) *kruisev1alpha1.CloneSet {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", string(s)+".yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	set := &kruisev1alpha1.CloneSet{}
 	if err := yaml.UnmarshalStrict(data, set); err != nil {
 		t.Fatalf("testdata/%s.yaml: %v", s, err)

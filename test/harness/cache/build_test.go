@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestCacheDir(t *testing.T) {
@@ -57,9 +59,7 @@ func TestCacheKeyFollowsEverythingThatIsBuilt(t *testing.T) {
 		writeFile(t, filepath.Join(dir, "go.mod"), mod, 0o600)
 		writeFile(t, filepath.Join(dir, "go.sum"), sum, 0o600)
 		got, err := cacheKey(t.Context(), dir, flags)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		return got
 	}
 	const mod = "module example.com/m\n\ngo 1.26\n"
@@ -191,20 +191,14 @@ func expectError(t *testing.T, reason string, err error, want string) {
 
 func writeFile(t *testing.T, path, content string, mode fs.FileMode) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(content), mode); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	expect.NoError(t, os.WriteFile(path, []byte(content), mode))
 }
 
 func fileNames(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	var names []string
 	for _, entry := range entries {
 		names = append(names, entry.Name())

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestDownload is not parallel: it sets where the cache is.
@@ -94,8 +96,6 @@ func leftIn(t *testing.T, dir string) []string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return left
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestOptions(t *testing.T) {
@@ -57,9 +59,7 @@ func TestOptions(t *testing.T) {
 func TestStages(t *testing.T) {
 	t.Parallel()
 	next, err := stageFiles.ReadFile("stages/pod-next.jq")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	files := map[string]bool{"pod-next.jq": true}
 	for _, s := range podStages() {
 		if _, err := s.document(string(next)); err != nil {
@@ -73,9 +73,7 @@ func TestStages(t *testing.T) {
 		}
 	}
 	entries, err := stageFiles.ReadDir("stages")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	for _, entry := range entries {
 		if !files[entry.Name()] {
 			t.Errorf("no stage uses %s", entry.Name())

@@ -7,20 +7,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rollcall-dev/rollcall/test/harness/cache"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestPinnedVersions(t *testing.T) {
 	t.Parallel()
 	modules, err := serverModules(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	got := map[string]string{}
 	for _, m := range modules {
 		version, err := cache.PinnedVersion(t.Context(), m.Dir, m.Requires)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		got[m.Name] = version
 	}
 	want := map[string]string{"etcd": "v3.6.16", "kubernetes": "v1.34.4", "kruise": "v1.8.3", "kwok": "v0.7.0"}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 const testPrefix = "rollcall-process-test-"
@@ -32,9 +34,7 @@ func TestNewDir(t *testing.T) {
 func TestTempDirIsRemovedUnlessInUse(t *testing.T) {
 	t.Parallel()
 	killed, releaseKilled, err := tempDir(testPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	sweepTempDirs(testPrefix)
 	if _, err := os.Stat(killed); err != nil {
 		t.Fatalf("the sweep removed a folder that is in use: %v", err)
@@ -84,10 +84,6 @@ func expectError(t *testing.T, reason string, err error, want string) {
 
 func writeFile(t *testing.T, path, content string, mode fs.FileMode) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(content), mode); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	expect.NoError(t, os.WriteFile(path, []byte(content), mode))
 }

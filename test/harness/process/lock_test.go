@@ -6,15 +6,15 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestLockLetsOneIn(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "lock")
 	unlock, err := Lock(t.Context(), path, func() { t.Error("the first holder had to wait") })
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	if _, err := TryLock(path); !errors.Is(err, ErrLocked) {
 		t.Errorf("a second holder gets %v, want that it is locked", err)
 	}

@@ -4,14 +4,14 @@ import (
 	"net"
 	"strconv"
 	"testing"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestFreePorts(t *testing.T) {
 	t.Parallel()
 	ports, err := FreePorts(t.Context(), 9)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	seen := map[int]bool{}
 	for _, port := range ports {
 		if seen[port] || port < firstPort || port > lastPort {

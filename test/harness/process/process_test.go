@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 const patience = time.Minute
@@ -16,9 +18,7 @@ func TestProcessEndsWithItsLauncher(t *testing.T) {
 	t.Parallel()
 	l := NewLauncher()
 	p, err := Start(l, t.TempDir(), shell("sleeper", "sleep 600"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	if err := p.Crashed(); err != nil {
 		t.Fatalf("it did not start: %v", err)
 	}
@@ -51,9 +51,7 @@ func TestPausedProcessDoesNothing(t *testing.T) {
 	t.Cleanup(l.Close)
 	dir := t.TempDir()
 	p, err := Start(l, dir, shell("counter", "while :; do echo >> ticks; sleep 0.01; done"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	ticks := func() int64 {
 		info, err := os.Stat(filepath.Join(dir, "ticks"))
 		if err != nil {
@@ -61,24 +59,18 @@ func TestPausedProcessDoesNothing(t *testing.T) {
 		}
 		return info.Size()
 	}
-	eventually(t, "it counts", func() bool { return ticks() > 0 })
-	if err := p.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	expect.Becomes(t, "it counts", func() bool { return ticks() > 0 })
+	expect.NoError(t, p.Pause())
 	var before int64
-	eventually(t, "it stands still", func() bool {
+	expect.Becomes(t, "it stands still", func() bool {
 		now := ticks()
 		still := now == before
 		before = now
 		return still
 	})
-	if err := p.Resume(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "it counts again", func() bool { return ticks() > before })
-	if err := p.Terminate(); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, p.Resume())
+	expect.Becomes(t, "it counts again", func() bool { return ticks() > before })
+	expect.NoError(t, p.Terminate())
 	select {
 	case <-p.Done():
 	case <-time.After(patience):
@@ -98,10 +90,8 @@ func TestKillEndsTheWholeGroup(t *testing.T) {
 	t.Cleanup(l.Close)
 	dir := t.TempDir()
 	p, err := Start(l, dir, shell("parent", "sleep 600 & echo $! > child; wait"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the child runs", func() bool {
+	expect.NoError(t, err)
+	expect.Becomes(t, "the child runs", func() bool {
 		data, err := os.ReadFile(filepath.Join(dir, "child"))
 		return err == nil && strings.HasSuffix(string(data), "\n")
 	})
@@ -117,10 +107,8 @@ func TestKillEndsTheWholeGroup(t *testing.T) {
 		t.Errorf("what we killed counts as crashed: %v", err)
 	}
 	data, err := os.ReadFile(filepath.Join(dir, "child"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the child has ended too", func() bool {
+	expect.NoError(t, err)
+	expect.Becomes(t, "the child has ended too", func() bool {
 		stat, err := os.ReadFile(filepath.Join("/proc", strings.TrimSpace(string(data)), "stat"))
 		return errors.Is(err, os.ErrNotExist) || strings.Contains(string(stat), ") Z ")
 	})
@@ -156,9 +144,7 @@ func TestWaitReady(t *testing.T) {
 			l := NewLauncher()
 			t.Cleanup(l.Close)
 			p, err := Start(l, t.TempDir(), shell(name, tc.script))
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			defer p.Kill()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -184,9 +170,7 @@ func TestProcessGetsNothingOfOurEnvironment(t *testing.T) {
 	c := shell("env", "env")
 	c.Env = []string{"GIVEN=yes"}
 	p, err := Start(l, dir, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	<-p.done
 	log := LogTail(p.logPath)
 	for line := range strings.Lines(log) {
@@ -219,13 +203,4 @@ func TestLogTail(t *testing.T) {
 
 func shell(name, script string) Command {
 	return Command{Name: name, Path: "/bin/sh", Args: []string{"-c", script}}
-}
-
-func eventually(t *testing.T, what string, check func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !check(); time.Sleep(readyPoll) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %s until %s", patience, what)
-		}
-	}
 }

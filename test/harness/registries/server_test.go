@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
@@ -37,9 +38,7 @@ func shellSpec(t *testing.T, script string, begun *atomic.Int64) Spec {
 func starts(t *testing.T, s *Server) int {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(s.Dir(), "data", "starts"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return strings.Count(string(data), "start")
 }
 
@@ -47,9 +46,7 @@ func TestServerKeepsItsDataOverARestart(t *testing.T) {
 	t.Parallel()
 	var begun atomic.Int64
 	s, err := Run(t.Context(), shellSpec(t, "echo up; sleep 600", &begun))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	defer s.Stop()
 	s.Kill()
 	if err := s.Err(); err != nil {
@@ -57,9 +54,7 @@ func TestServerKeepsItsDataOverARestart(t *testing.T) {
 	}
 	for range 2 {
 		begun.Add(1)
-		if err := s.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, s.Restart(t.Context()))
 	}
 	if n := starts(t, s); n != 3 {
 		t.Errorf("after two restarts the data tells of %d starts, want 3", n)
@@ -86,13 +81,9 @@ func TestServerThatDies(t *testing.T) {
 	}
 
 	s, err := Run(t.Context(), shellSpec(t, "until [ -e die ]; do sleep 0.05; done; echo the reason; exit 4", new(atomic.Int64)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	defer s.Stop()
-	if err := os.WriteFile(filepath.Join(s.Dir(), "data", "die"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, os.WriteFile(filepath.Join(s.Dir(), "data", "die"), nil, 0o600))
 	<-s.Done()
 	err = s.Err()
 	if err == nil || !strings.Contains(err.Error(), "exit status 4") || !strings.Contains(s.Logs(), "the reason") {

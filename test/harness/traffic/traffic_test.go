@@ -17,6 +17,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster/podserver"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 const testTimeout = 30 * time.Second
@@ -76,13 +77,9 @@ func TestOnce(t *testing.T) {
 func TestOnceWithNobodyThere(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	gone := entryAt(t, listener.Addr())
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, listener.Close())
 	client := New(Options{Tell: nobody})
 	client.learn([]registry.Entry{gone})
 	client.once(t.Context())
@@ -93,9 +90,7 @@ func TestOnceWithNoAnswer(t *testing.T) {
 	t.Parallel()
 	// Connected by the kernel, and never answered.
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	defer listener.Close()
 	client := New(Options{Tell: nobody})
 	client.learn([]registry.Entry{entryAt(t, listener.Addr())})

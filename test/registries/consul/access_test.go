@@ -10,6 +10,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	driver "github.com/rollcall-dev/rollcall/registry/consul"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/pki"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
@@ -145,13 +146,9 @@ func TestCertificatesThatAreNotTrustedAreNamed(t *testing.T) {
 	t.Parallel()
 	server := registries.Use(t, starter(consul.Options{ClientCertificates: true}))
 	strangers, err := pki.NewAuthority(t.TempDir(), "strangers")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	stranger, err := strangers.Issue("client", pkix.Name{CommonName: "stranger"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	for name, tc := range map[string]struct {
 		reason string
 		spoil  func(*registry.Config)
@@ -278,9 +275,7 @@ func underAllNodes(t *testing.T, server *consul.Server, d *driver.Registry, n in
 		must(t, d.Register, pod(t, i))
 	}
 	entries, err := health(t.Context(), server, pod(t, 0).Service, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	var first, others []registry.Change
 	seen := map[string]bool{}
 	for _, e := range entries {

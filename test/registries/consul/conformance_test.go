@@ -19,6 +19,7 @@ import (
 	driver "github.com/rollcall-dev/rollcall/registry/consul"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
 )
@@ -93,9 +94,7 @@ func harness(t *testing.T, server *consul.Server) registrytest.Harness {
 func documentedRules(t *testing.T) string {
 	t.Helper()
 	page, err := os.ReadFile("../../../docs/drivers/consul.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	_, rules, found := strings.Cut(string(page), "```hcl\n")
 	rules, _, closed := strings.Cut(rules, "```")
 	if !found || !closed {
@@ -127,9 +126,7 @@ func tokenFile(t *testing.T, server *consul.Server, rules string) string {
 func token(t *testing.T, cfg registry.Config) string {
 	t.Helper()
 	credentials, err := driverkit.ReadCredentials(cfg.Auth, driverkit.Token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return cmp.Or(credentials.Token, wrongToken)
 }
 
@@ -166,9 +163,7 @@ func answering(t registrytest.T, status int) (registry.Registry, func() int) {
 func writeFile(t *testing.T, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 

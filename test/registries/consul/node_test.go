@@ -21,6 +21,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	driver "github.com/rollcall-dev/rollcall/registry/consul"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
 )
@@ -57,9 +58,7 @@ func openOn(t *testing.T, server *consul.Server, prefix, endpoint string) *drive
 func nodes(t *testing.T, server *consul.Server) []string {
 	t.Helper()
 	var nodes []struct{ Node string }
-	if err := server.Do(t.Context(), http.MethodGet, "/v1/catalog/nodes?consistent", nil, &nodes); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, server.Do(t.Context(), http.MethodGet, "/v1/catalog/nodes?consistent", nil, &nodes))
 	var names []string
 	for _, n := range nodes {
 		names = append(names, n.Node)
@@ -199,9 +198,7 @@ func TestARegistrationSurvivesTheDroppingOfTheNode(t *testing.T) {
 func intercept(t *testing.T, server *consul.Server, before func()) (endpoint string, landed <-chan struct{}) {
 	t.Helper()
 	target, err := url.Parse(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	next := httputil.NewSingleHostReverseProxy(target)
 	done := make(chan struct{}, 100)
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -356,9 +353,7 @@ func catalogOfOthers(t *testing.T, server *consul.Server) map[string]any {
 func servicesOf(t *testing.T, server *consul.Server, node string) (services any) {
 	t.Helper()
 	path := "/v1/catalog/node-services/" + node + "?consistent"
-	if err := server.Do(t.Context(), http.MethodGet, path, nil, &services); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, server.Do(t.Context(), http.MethodGet, path, nil, &services))
 	return services
 }
 
@@ -366,9 +361,7 @@ func servicesOf(t *testing.T, server *consul.Server, node string) (services any)
 func nodeOf(t *testing.T, server *consul.Server, in registry.Instance) string {
 	t.Helper()
 	entries, err := health(t.Context(), server, in.Service, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	for _, e := range entries {
 		if e.Service.Address == in.Address && e.Service.Port == in.Port {
 			return e.Node.Node
@@ -475,7 +468,5 @@ func TestAnEntryOfSomebodyElseUnderTheNodeIsSpared(t *testing.T) {
 // write makes a transaction past the driver.
 func write(t *testing.T, server *consul.Server, ops ...object) {
 	t.Helper()
-	if err := server.Do(t.Context(), http.MethodPut, "/v1/txn", ops, nil); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, server.Do(t.Context(), http.MethodPut, "/v1/txn", ops, nil))
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	driver "github.com/rollcall-dev/rollcall/registry/consul"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
 )
 
@@ -56,9 +57,7 @@ func must(t *testing.T, call call, ins ...registry.Instance) {
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
 	for _, in := range ins {
-		if err := call(ctx, in); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, call(ctx, in))
 	}
 }
 
@@ -70,26 +69,26 @@ func TestClientsFollow(t *testing.T) {
 	a, b, six := pod(t, 1), pod(t, 2), pod(t, 3)
 	six.Address, six.Port = "fd00:10:244::3", 9090
 	a.Weight, a.Zone, a.Metadata = 7, "zone-a", map[string]string{"version": "v1"}
-	expect := func(when string, want ...registry.Instance) {
+	shows := func(when string, want ...registry.Instance) {
 		t.Helper()
 		expectHealthy(t, server, when, a.Service, want...)
 		expectResolved(t, server, when, a.Service, want...)
 	}
 
-	expect("before any is registered")
+	shows("before any is registered")
 	must(t, d.Register, a)
-	expect("one is registered", a)
+	shows("one is registered", a)
 	must(t, d.Register, b, six)
-	expect("all are registered", a, b, six)
+	shows("all are registered", a, b, six)
 	must(t, d.FailOver, a)
-	expect("one has failed over", b, six)
+	shows("one has failed over", b, six)
 	must(t, d.Register, a)
-	expect("it is back", a, b, six)
+	shows("it is back", a, b, six)
 	must(t, d.Deregister, b)
-	expect("another is deregistered", a, six)
+	shows("another is deregistered", a, six)
 	must(t, d.FailOver, six)
 	must(t, d.Deregister, a, six)
-	expect("all are deregistered")
+	shows("all are deregistered")
 }
 
 // expectHealthy wants these instances of /v1/health/service?passing, and what clients read there of each.

@@ -22,6 +22,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	driver "github.com/rollcall-dev/rollcall/registry/etcd"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
 )
@@ -56,9 +57,7 @@ func addUsers(t *testing.T, root *clientv3.Client) {
 	t.Helper()
 	must := func(_ any, err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 	}
 	must(root.RoleAdd(t.Context(), writer))
 	for _, prefix := range []string{"services/", "rollcall/"} {
@@ -98,9 +97,7 @@ func config(t *testing.T, s *etcd.Server) registry.Config {
 func writeFile(t *testing.T, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
@@ -286,9 +283,7 @@ func registersItself(t *testing.T, s *etcd.Server, cfg registry.Config) func(at 
 	app := connect(t, s, user, secret)
 	options := struct{ Target string }{Target: "services/{service}"}
 	if len(cfg.Options) > 0 {
-		if err := json.Unmarshal(cfg.Options, &options); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, json.Unmarshal(cfg.Options, &options))
 	}
 	return func(at registry.Instance) func() {
 		key := strings.ReplaceAll(options.Target, "{service}", at.Service) + "/app-" + rand.Text()

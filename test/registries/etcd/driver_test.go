@@ -15,6 +15,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/pki"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
 )
@@ -23,9 +24,7 @@ func TestWrongCredentialsAreNamed(t *testing.T) {
 	t.Parallel()
 	s, withoutCertificates := startWithUsers(t), start(t, etcd.Options{RootPassword: rootPassword})
 	foreign, err := pki.NewAuthority(t.TempDir(), "somebody-else")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	for name, tc := range map[string]struct {
 		reason string
 		spoil  func(*registry.Config)
@@ -58,7 +57,7 @@ func TestWrongCredentialsAreNamed(t *testing.T) {
 			tc.spoil(&cfg)
 			d := newDriver(t, cfg)
 			// A server that hangs up in the middle of a handshake is not always heard to say why.
-			eventually(t, tc.reason, func() error {
+			expect.Soon(t, tc.reason, func() error {
 				err := d.Register(t.Context(), pod("10.0.0.1", 80))
 				if field, _ := registry.FieldOf(err); !registry.IsTerminal(err) || field != tc.field {
 					return fmt.Errorf("terminal: %t, field %q, want %q: %w", registry.IsTerminal(err), field, tc.field, err)
@@ -314,9 +313,7 @@ func TestEntriesOfABatchHaveLeasesOfTheirOwn(t *testing.T) {
 		}
 	}
 	answer, err := connect(t, s, "", "").Get(t.Context(), "services/"+in.Service+"/", clientv3.WithPrefix())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	leases := map[int64]bool{}
 	for _, kv := range answer.Kvs {
 		leases[kv.Lease] = true

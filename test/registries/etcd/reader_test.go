@@ -7,7 +7,6 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -20,6 +19,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
 )
 
@@ -51,9 +51,7 @@ func TestGRPCClientFollows(t *testing.T) {
 			client.expectServers(t, "after the second is registered", first, second)
 			call(t, d.FailOver, first)
 			client.expectServers(t, "after the first failed over", second)
-			if err := s.Restart(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, s.Restart(t.Context()))
 			again(t, d.Register, first)
 			client.expectServers(t, "after a restart of etcd, and the first put back", first, second)
 			call(t, d.Deregister, second)
@@ -96,17 +94,13 @@ func TestEntriesAreThoseOfNamingEndpoints(t *testing.T) {
 	}
 	want := endpoints.Endpoint{Addr: "[fd00::1]:8080", Metadata: meta}
 	manager, err := endpoints.NewManager(c, "services/"+in.Service)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	got, err := manager.List(t.Context())
 	if diff := cmp.Diff(endpoints.Key2EndpointMap{key: want}, got); err != nil || diff != "" {
 		t.Errorf("etcd's package reads %v (-want +got):\n%s", err, diff)
 	}
 	ours := value(t, c, key)
-	if err := manager.AddEndpoint(t.Context(), key, want); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, manager.AddEndpoint(t.Context(), key, want))
 	if theirs := value(t, c, key); theirs != ours {
 		t.Errorf("the driver writes\n%s\nand etcd's package\n%s", ours, theirs)
 	}
@@ -129,9 +123,7 @@ func value(t *testing.T, c *clientv3.Client, key string) string {
 func serveHealth(t *testing.T) registry.Instance {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	server := grpc.NewServer()
 	healthpb.RegisterHealthServer(server, health.NewServer())
 	go func() { _ = server.Serve(l) }()
@@ -145,15 +137,11 @@ type client struct{ health healthpb.HealthClient }
 func dial(t *testing.T, c *clientv3.Client, target string) client {
 	t.Helper()
 	builder, err := resolver.NewBuilder(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	conn, err := grpc.NewClient("etcd:///"+target, grpc.WithResolvers(builder),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig": [{"round_robin": {}}]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return client{health: healthpb.NewHealthClient(conn)}
 }
@@ -181,7 +169,7 @@ func (c client) expectServers(t *testing.T, when string, want ...registry.Instan
 	for _, in := range want {
 		wanted[in.Endpoint()] = true
 	}
-	eventually(t, fmt.Sprintf("%s the calls reach %v", when, wanted), func() error {
+	expect.Soon(t, fmt.Sprintf("%s the calls reach %v", when, wanted), func() error {
 		reached := map[string]bool{}
 		for range 10 * len(wanted) { // in turn
 			from, err := c.ask(t)
@@ -200,7 +188,7 @@ func (c client) expectServers(t *testing.T, when string, want ...registry.Instan
 // expectNoServer waits until calls fail because there is no server to call.
 func (c client) expectNoServer(t *testing.T, when string) {
 	t.Helper()
-	eventually(t, when+" there is no server to call", func() error {
+	expect.Soon(t, when+" there is no server to call", func() error {
 		from, err := c.ask(t)
 		switch {
 		case err == nil:
@@ -217,25 +205,11 @@ func call(t *testing.T, do func(context.Context, registry.Instance) error, in re
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := do(ctx, in); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, do(ctx, in))
 }
 
 // again makes a call until it succeeds, as the first after a restart may not.
 func again(t *testing.T, do func(context.Context, registry.Instance) error, in registry.Instance) {
 	t.Helper()
-	eventually(t, "the call succeeds", func() error { return do(t.Context(), in) })
-}
-
-func eventually(t *testing.T, what string, check func() error) {
-	t.Helper()
-	const pause = 20 * time.Millisecond
-	deadline := time.Now().Add(patience)
-	for err := check(); err != nil; err = check() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %s: %v", what, patience, err)
-		}
-		time.Sleep(pause)
-	}
+	expect.Soon(t, "the call succeeds", func() error { return do(t.Context(), in) })
 }

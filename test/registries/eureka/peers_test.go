@@ -9,6 +9,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
 )
@@ -40,13 +41,11 @@ func TestPeers(t *testing.T) {
 	in, out := web(t, 1), web(t, 2)
 	call := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 	}
-	expect := func(server *eureka.Server, in registry.Instance, want string) {
+	shows := func(server *eureka.Server, in registry.Instance, want string) {
 		t.Helper()
-		until(t, in.Address+" has status "+want+" at "+server.Endpoint, func() bool {
+		expect.Becomes(t, in.Address+" has status "+want+" at "+server.Endpoint, func() bool {
 			t.Helper()
 			return statusOf(t, server, in) == want
 		})
@@ -54,21 +53,21 @@ func TestPeers(t *testing.T) {
 
 	call(errors.Join(d.Register(t.Context(), in), d.Register(t.Context(), out), d.FailOver(t.Context(), out)))
 	for _, server := range []*eureka.Server{one, other} {
-		expect(server, in, "UP")
-		expect(server, out, "OUT_OF_SERVICE")
+		shows(server, in, "UP")
+		shows(server, out, "OUT_OF_SERVICE")
 	}
 	// What undoes an override is told to the peer, too: there it must not end as UNKNOWN.
 	call(d.Register(t.Context(), out))
-	expect(other, out, "UP")
+	shows(other, out, "UP")
 	call(d.FailOver(t.Context(), out))
-	expect(other, out, "OUT_OF_SERVICE")
+	shows(other, out, "OUT_OF_SERVICE")
 
 	// The first one goes. The other knows all, and every call is taken there.
 	one.Kill()
 	call(errors.Join(d.Heartbeat(t.Context(), in), d.Heartbeat(t.Context(), out)))
 	call(errors.Join(d.FailOver(t.Context(), in), d.Register(t.Context(), out)))
-	expect(other, in, "OUT_OF_SERVICE")
-	expect(other, out, "UP")
+	shows(other, in, "OUT_OF_SERVICE")
+	shows(other, out, "UP")
 
 	// It comes back with nothing in its memory, and learns from the other's heartbeats, the override too.
 	call(one.Restart(t.Context()))
@@ -76,14 +75,14 @@ func TestPeers(t *testing.T) {
 		t.Errorf("after its restart the server has an entry with status %q; this test needs it to have none", got)
 	}
 	call(errors.Join(d.Heartbeat(t.Context(), in), d.Heartbeat(t.Context(), out)))
-	expect(one, in, "OUT_OF_SERVICE")
-	expect(one, out, "UP")
+	shows(one, in, "OUT_OF_SERVICE")
+	shows(one, out, "UP")
 
 	// Now the other one goes.
 	other.Kill()
 	call(errors.Join(d.Register(t.Context(), in), d.Deregister(t.Context(), out)))
-	expect(one, in, "UP")
-	expect(one, out, "")
+	shows(one, in, "UP")
+	shows(one, out, "")
 	if entries, err := d.List(t.Context(), in.Cluster); err != nil || len(entries) == 0 {
 		t.Errorf("List: got %d entries, error %v; want some", len(entries), err)
 	}
@@ -133,14 +132,12 @@ func TestALostRegistryIsPutBack(t *testing.T) {
 	}
 	restart(t, server)
 	for _, lost := range []registry.Instance{in, out} {
-		until(t, "the server says that it has lost "+lost.Address, func() bool {
+		expect.Becomes(t, "the server says that it has lost "+lost.Address, func() bool {
 			return registry.IsNotRegistered(d.Heartbeat(t.Context(), lost))
 		})
 	}
 	// Rollcall makes the call again that each needs.
-	if err := errors.Join(d.Register(t.Context(), in), d.FailOver(t.Context(), out)); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, errors.Join(d.Register(t.Context(), in), d.FailOver(t.Context(), out)))
 	if got := statusOf(t, server, in) + " " + statusOf(t, server, out); got != "UP OUT_OF_SERVICE" {
 		t.Errorf("got %s, want UP and OUT_OF_SERVICE", got)
 	}

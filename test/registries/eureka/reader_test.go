@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
 )
 
@@ -22,25 +23,21 @@ func TestSpringApplication(t *testing.T) {
 	t.Parallel()
 	server := uncached.Use(t)
 	reader, err := eureka.StartReader(t.Context(), server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	t.Cleanup(reader.Stop)
 	d := open(t, configOf(t, server))
 	four, six, heavy := web(t, 4), web(t, 6), web(t, 7)
 	six.Address = "fd00:10:244::6"
 	heavy.Weight, heavy.Zone, heavy.Metadata = 150, "zone-b", map[string]string{"version": "v2", "note": "ünï 🦆 <&>"}
 	// expect waits for the URIs that the application gets, and returns the last one's metadata.
-	expect := func(service string, want ...string) map[string]string {
+	shows := func(service string, want ...string) map[string]string {
 		t.Helper()
 		var got []string
 		var last eureka.Instance
-		until(t, "the application gets "+strings.Join(want, " and "), func() bool {
+		expect.Becomes(t, "the application gets "+strings.Join(want, " and "), func() bool {
 			t.Helper()
 			instances, err := reader.Instances(service)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			got = nil
 			for _, i := range instances {
 				got = append(got, i.URI)
@@ -54,26 +51,18 @@ func TestSpringApplication(t *testing.T) {
 		return last.Metadata
 	}
 
-	expect(four.Service)
-	if err := errors.Join(d.Register(t.Context(), four), d.Register(t.Context(), six)); err != nil {
-		t.Fatal(err)
-	}
-	expect(four.Service, "http://10.0.0.4:8080", "http://[fd00:10:244::6]:8080")
-	expect(strings.ToUpper(four.Service), "http://10.0.0.4:8080", "http://[fd00:10:244::6]:8080")
+	shows(four.Service)
+	expect.NoError(t, errors.Join(d.Register(t.Context(), four), d.Register(t.Context(), six)))
+	shows(four.Service, "http://10.0.0.4:8080", "http://[fd00:10:244::6]:8080")
+	shows(strings.ToUpper(four.Service), "http://10.0.0.4:8080", "http://[fd00:10:244::6]:8080")
 
-	if err := d.FailOver(t.Context(), four); err != nil {
-		t.Fatal(err)
-	}
-	expect(four.Service, "http://[fd00:10:244::6]:8080")
-	if err := errors.Join(d.Register(t.Context(), four), d.Deregister(t.Context(), six)); err != nil {
-		t.Fatal(err)
-	}
-	expect(four.Service, "http://10.0.0.4:8080")
+	expect.NoError(t, d.FailOver(t.Context(), four))
+	shows(four.Service, "http://[fd00:10:244::6]:8080")
+	expect.NoError(t, errors.Join(d.Register(t.Context(), four), d.Deregister(t.Context(), six)))
+	shows(four.Service, "http://10.0.0.4:8080")
 
-	if err := errors.Join(d.Deregister(t.Context(), four), d.Register(t.Context(), heavy)); err != nil {
-		t.Fatal(err)
-	}
-	metadata := expect(heavy.Service, "http://10.0.0.7:8080")
+	expect.NoError(t, errors.Join(d.Deregister(t.Context(), four), d.Register(t.Context(), heavy)))
+	metadata := shows(heavy.Service, "http://10.0.0.7:8080")
 	for key, want := range map[string]string{"weight": "150", "zone": "zone-b", "version": "v2", "note": "ünï 🦆 <&>"} {
 		if metadata[key] != want { // weight and zone are where Spring Cloud LoadBalancer looks for them
 			t.Errorf("the application gets %s=%q, want %q", key, metadata[key], want)
@@ -90,20 +79,14 @@ func TestAppsAndDelta(t *testing.T) {
 			d := open(t, configOf(t, server))
 			up, out, gone := web(t, 1), web(t, 2), web(t, 3)
 			for _, in := range []registry.Instance{up, out, gone} {
-				if err := d.Register(t.Context(), in); err != nil {
-					t.Fatal(err)
-				}
+				expect.NoError(t, d.Register(t.Context(), in))
 			}
-			if err := errors.Join(d.FailOver(t.Context(), out), d.Deregister(t.Context(), gone)); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, errors.Join(d.FailOver(t.Context(), out), d.Deregister(t.Context(), gone)))
 			type status struct{ Status, Action string }
 			read := func(path string) map[string]status {
 				t.Helper()
 				all, err := apps(t.Context(), server, path)
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.NoError(t, err)
 				got := map[string]status{}
 				for _, i := range all {
 					if i.VIP == up.Service {
@@ -113,9 +96,9 @@ func TestAppsAndDelta(t *testing.T) {
 				return got
 			}
 			all := map[string]status{up.Address: {"UP", "ADDED"}, out.Address: {"OUT_OF_SERVICE", "MODIFIED"}}
-			until(t, "/apps is right", func() bool { return cmp.Equal(read("/apps"), all) })
+			expect.Becomes(t, "/apps is right", func() bool { return cmp.Equal(read("/apps"), all) })
 			all[gone.Address] = status{"UP", "DELETED"}
-			until(t, "/apps/delta is right", func() bool { return cmp.Equal(read("/apps/delta"), all) })
+			expect.Becomes(t, "/apps/delta is right", func() bool { return cmp.Equal(read("/apps/delta"), all) })
 		})
 	}
 }
@@ -141,30 +124,28 @@ func TestAnyNameIsFound(t *testing.T) {
 				}
 				all = append(all, in)
 			}
-			expect(t, server, all, registry.InService)
+			expectEntries(t, server, all, registry.InService)
 			for _, in := range all {
 				if err := errors.Join(d.Heartbeat(t.Context(), in), d.FailOver(t.Context(), in)); err != nil {
 					t.Errorf("%q: %v", in.Service, err)
 				}
 			}
-			expect(t, server, all, registry.OutOfService)
+			expectEntries(t, server, all, registry.OutOfService)
 			for _, in := range all {
 				if err := d.Deregister(t.Context(), in); err != nil {
 					t.Errorf("Deregister of %q: %v", in.Service, err)
 				}
 			}
-			expect(t, server, all[:0], registry.Absent)
+			expectEntries(t, server, all[:0], registry.Absent)
 		})
 	}
 }
 
-// expect holds what the registry has of the test's cluster against what it should.
-func expect(t *testing.T, server *eureka.Server, want []registry.Instance, state registry.State) {
+// expectEntries holds what the registry has of the test's cluster against what it should.
+func expectEntries(t *testing.T, server *eureka.Server, want []registry.Instance, state registry.State) {
 	t.Helper()
 	got, err := truth(t.Context(), server, "names-"+serial(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	states := map[string]registry.State{}
 	for _, e := range got {
 		states[e.Service] = e.State

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
 )
 
@@ -72,19 +73,13 @@ func TestSpringBootAdminTakesAnEntry(t *testing.T) {
 	t.Parallel()
 	server := uncached.Use(t)
 	in := web(t, 1)
-	if err := open(t, configOf(t, server)).Register(t.Context(), in); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, open(t, configOf(t, server)).Register(t.Context(), in))
 	raw, err := server.Do(t.Context(), http.MethodGet, pathOf(in), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	var got struct {
 		Instance map[string]any `json:"instance"`
 	}
-	if err := json.Unmarshal(raw, &got); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, json.Unmarshal(raw, &got))
 	for field, want := range map[string]string{
 		"healthCheckUrl":   "http://" + in.Endpoint() + "/actuator/health",
 		"statusPageUrl":    "http://" + in.Endpoint() + "/actuator/info",
@@ -118,20 +113,14 @@ func TestALostEntryIsFailedOverUnseen(t *testing.T) {
 			tc.do(w)
 			seen := &seen{scene: w}
 			d := open(t, watched(t, configOf(t, server), seen))
-			if err := d.FailOver(t.Context(), in); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, d.FailOver(t.Context(), in))
 			w.expect("OUT_OF_SERVICE", tc.reason)
 			if got := seen.statuses(); len(got) < 3 || strings.Contains(strings.Join(got, " "), "UP") {
 				t.Errorf("after each request the status was %q, want never UP\nreason: %s", got, tc.reason)
 			}
-			if err := errors.Join(d.Heartbeat(t.Context(), in), d.FailOver(t.Context(), in)); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, errors.Join(d.Heartbeat(t.Context(), in), d.FailOver(t.Context(), in)))
 			w.expect("OUT_OF_SERVICE", tc.reason)
-			if err := d.Register(t.Context(), in); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, d.Register(t.Context(), in))
 			w.expect("UP", "it must come back, whatever was there")
 		})
 	}
@@ -179,11 +168,9 @@ func TestWhatHasExpiredIsFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			in := web(t, 1)
-			if err := open(t, short).Register(t.Context(), in); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, open(t, short).Register(t.Context(), in))
 			d := open(t, configOf(t, server))
-			until(t, "the lease has ended", func() bool {
+			expect.Becomes(t, "the lease has ended", func() bool {
 				_, err := server.Do(t.Context(), http.MethodGet, pathOf(in), nil)
 				return err != nil && strings.Contains(err.Error(), "404")
 			})
@@ -193,9 +180,7 @@ func TestWhatHasExpiredIsFound(t *testing.T) {
 			if err := d.Heartbeat(t.Context(), in); !registry.IsNotRegistered(err) {
 				t.Errorf("Heartbeat: got error %v, want one that says not registered", err)
 			}
-			if err := tc.call(d, in); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, tc.call(d, in))
 			if got := statusOf(t, server, in); got != tc.want {
 				t.Errorf("clients get it with status %q, want %q\nreason: %s", got, tc.want, tc.reason)
 			}
@@ -313,9 +298,7 @@ func (s *seen) statuses() []string {
 func watched(t *testing.T, cfg registry.Config, s *seen) registry.Config {
 	t.Helper()
 	target, err := url.Parse(cfg.Endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	target.Path = ""
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -331,21 +314,9 @@ func watched(t *testing.T, cfg registry.Config, s *seen) registry.Config {
 func statusOf(t *testing.T, server *eureka.Server, in registry.Instance) string {
 	t.Helper()
 	got, err := (&scene{T: t, server: server, in: in}).read()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	if got == nil {
 		return ""
 	}
 	return got.Status
-}
-
-// until waits for a condition.
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(bound); !is(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("after %s it is not so that %s", bound, what)
-		}
-	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
 )
 
@@ -40,8 +41,8 @@ type story struct {
 func (w *world) begin(t *testing.T, name, registries string) *story {
 	t.Helper()
 	s := &story{T: t, world: w, name: name, eureka: w.reader(fromEureka, name), nacos: w.reader(toNacos, name)}
-	must(t, w.k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
-	must(t, w.k8s.Create(t.Context(), s.cloneSet(registries)))
+	expect.NoError(t, w.k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+	expect.NoError(t, w.k8s.Create(t.Context(), s.cloneSet(registries)))
 	s.clients = newClients(t, s.eureka)
 	s.ExpectIn(s.eureka)
 	s.ExpectNobodyIn(s.nacos)
@@ -88,13 +89,13 @@ func (s *story) Edit(edit func(*kruisev1alpha1.CloneSet)) {
 	set := s.set()
 	before := set.DeepCopy()
 	edit(set)
-	must(s.T, s.k8s.Patch(s.Context(), set, client.MergeFrom(before)))
+	expect.NoError(s.T, s.k8s.Patch(s.Context(), set, client.MergeFrom(before)))
 }
 
 func (s *story) set() *kruisev1alpha1.CloneSet {
 	s.Helper()
 	set := &kruisev1alpha1.CloneSet{}
-	must(s.T, s.k8s.Get(s.Context(), client.ObjectKey{Namespace: s.name, Name: s.name}, set))
+	expect.NoError(s.T, s.k8s.Get(s.Context(), client.ObjectKey{Namespace: s.name, Name: s.name}, set))
 	return set
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster/podserver"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
@@ -21,10 +22,6 @@ import (
 )
 
 const (
-	// patience is how long anything may take before it counts as stuck.
-	patience = 5 * time.Minute
-	glance   = 100 * time.Millisecond
-
 	// drain is longer than clients take to notice on a slow machine, the second that Eureka's own cache may be behind included.
 	drain = 12 * time.Second
 	// Eureka's leases end as soon as they may, and are renewed many times.
@@ -60,7 +57,7 @@ func newWorld(t *testing.T) *world {
 	}
 	var err error
 	w.cluster, err = cluster.Start(t.Context(), cluster.Options{Log: os.Stderr, Dir: filepath.Join(w.dir, "cluster"), PodCIDR: "127.102.0.0/16"})
-	must(t, err)
+	expect.NoError(t, err)
 	t.Cleanup(w.cluster.Stop)
 	w.servePods(t)
 	w.startManager(t, fromEureka)
@@ -73,9 +70,9 @@ func (w *world) servePods(t *testing.T) {
 	t.Helper()
 	var err error
 	w.k8s, err = cluster.NewClient(w.cluster.Config())
-	must(t, err)
+	expect.NoError(t, err)
 	pods, stop, err := podserver.Start(t.Context(), w.k8s, func(err error) { t.Error(err) })
-	must(t, err)
+	expect.NoError(t, err)
 	t.Cleanup(stop)
 	w.port = pods.Port
 }
@@ -86,7 +83,7 @@ func (w *world) startManager(t *testing.T, defaults ...string) {
 	dir := filepath.Join(w.dir, fmt.Sprintf("manager-%d", w.starts))
 	var err error
 	w.manager, err = manager.Run(t.Context(), w.cluster.Config(), dir, w.config(defaults))
-	must(t, err)
+	expect.NoError(t, err)
 	w.stopped = false
 }
 
@@ -100,7 +97,7 @@ func (w *world) stopManager() {
 // defaultsTo has the configuration name the registries of pods that name none themselves.
 func (w *world) defaultsTo(t *testing.T, names ...string) {
 	t.Helper()
-	must(t, w.manager.Configure(w.config(names)))
+	expect.NoError(t, w.manager.Configure(w.config(names)))
 }
 
 func (w *world) config(defaults []string) string {
@@ -125,28 +122,11 @@ func (w *world) reader(registry, service string) read.Reader {
 	return read.Nacos(w.nacos.Endpoint+"/nacos", service)
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // await returns once look finds nothing missing.
 func (w *world) await(t *testing.T, what string, look func(context.Context) error) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := look(t.Context())
-		if err == nil {
-			return
-		}
-		if crash := w.manager.Process().Crashed(); crash != nil {
-			t.Fatal(crash)
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("waiting for %s: %v\nthe end of the manager's log:\n%s", what, err, w.manager.Tail())
-		}
-		time.Sleep(glance)
-	}
+	expect.Soon(t, what, func() error {
+		expect.NoError(t, w.manager.Process().Crashed())
+		return look(t.Context())
+	}, w.manager.Tail)
 }

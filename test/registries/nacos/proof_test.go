@@ -18,6 +18,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	driver "github.com/rollcall-dev/rollcall/registry/nacos"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/nacos"
 )
@@ -187,20 +188,7 @@ func (s *scenario) expectEntries(want ...registry.Entry) {
 // eventually waits until nothing is wrong.
 func (s *scenario) eventually(wrong func() error) {
 	s.Helper()
-	for deadline := time.Now().Add(bound); ; {
-		err := wrong()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			s.Fatalf("after %s: %v", bound, err)
-		}
-		select {
-		case <-s.Context().Done():
-			s.Fatal("the test was ended")
-		case <-time.After(pause):
-		}
-	}
+	expect.Soon(s.T, "it to be right", wrong)
 }
 
 func (s *scenario) subscribe() *nacos.Reader {

@@ -17,6 +17,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	driver "github.com/rollcall-dev/rollcall/registry/nacos"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/nacos"
 )
 
@@ -60,9 +61,7 @@ func (f *front) put(behind http.Handler) {
 func through(t *testing.T, s *nacos.Server) http.Handler {
 	t.Helper()
 	u, err := url.Parse(s.Endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return httputil.NewSingleHostReverseProxy(u)
 }
 

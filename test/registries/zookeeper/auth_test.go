@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/zookeeper"
 )
 
@@ -36,12 +37,12 @@ func TestOnlyTheUserMayWrite(t *testing.T) {
 	s := shared.Use(t)
 	const base = "/owned"
 	d := open(t, registry.Config{Endpoint: s.Endpoint, Auth: digest(t, user, password), Options: options("base", base)})
-	must(t, d.Register(t.Context(), pod(1)))
+	expect.NoError(t, d.Register(t.Context(), pod(1)))
 	anybody := connect(t, s.Endpoint)
 	want := append(zk.DigestACL(zk.PermAll, user, password), zk.WorldACL(zk.PermRead)...)
 	for _, node := range []string{base, base + "/web", path(base, pod(1))} {
 		got, _, err := anybody.GetACL(node)
-		must(t, err)
+		expect.NoError(t, err)
 		for i := range got { // the server shows the password's hash to nobody but its owner
 			got[i].ID, _, _ = strings.Cut(got[i].ID, ":")
 		}
@@ -80,7 +81,7 @@ func TestWrongPassword(t *testing.T) {
 	s := shared.Use(t)
 	cfg := registry.Config{Cluster: "prod-1", Endpoint: s.Endpoint, Auth: digest(t, user, password), Options: options("base", "/wrong")}
 	right := open(t, cfg)
-	must(t, right.Register(t.Context(), pod(1)))
+	expect.NoError(t, right.Register(t.Context(), pod(1)))
 	for name, tc := range map[string]struct {
 		auth  registry.Auth
 		field string
@@ -103,7 +104,7 @@ func TestWrongPassword(t *testing.T) {
 				{Instance: pod(1), State: registry.InService},
 				{Instance: pod(3), State: registry.InService},
 			})
-			must(t, errs[0])
+			expect.NoError(t, errs[0])
 			expectTerminal(t, errs[1], tc.field)
 			if !registry.IsNotApplied(errs[2]) {
 				t.Errorf("the change after the one that is refused: got error %v, want one that says not applied", errs[2])
@@ -134,7 +135,7 @@ func TestServerThatWantsCredentials(t *testing.T) {
 	nobody := open(t, registry.Config{Endpoint: s.Endpoint})
 	expectTerminal(t, nobody.Register(t.Context(), pod(1)), "auth.username")
 	known := open(t, registry.Config{Endpoint: s.Endpoint, Auth: digest(t, user, password)})
-	must(t, known.Register(t.Context(), pod(1)))
+	expect.NoError(t, known.Register(t.Context(), pod(1)))
 }
 
 func TestCreatorNeedsCredentials(t *testing.T) {
@@ -154,7 +155,7 @@ func TestChrootMustExist(t *testing.T) {
 	expectTerminal(t, err, "endpoint")
 	expectTerminal(t, d.Batch(t.Context(), []registry.Change{{Instance: pod(1), State: registry.InService}})[0], "endpoint")
 	create(t, connect(t, s.Endpoint), "/no/such/place", openACL())
-	must(t, d.Register(t.Context(), pod(1)))
+	expect.NoError(t, d.Register(t.Context(), pod(1)))
 }
 
 func TestTLS(t *testing.T) {
@@ -186,7 +187,7 @@ func TestTLS(t *testing.T) {
 				expectTerminal(t, err, tc.field)
 				return
 			}
-			must(t, err)
+			expect.NoError(t, err)
 			entries, err := d.List(t.Context(), "prod-1")
 			if err != nil || len(entries) != 1 {
 				t.Errorf("List gives %+v, %v; want the entry", entries, err)
@@ -203,9 +204,9 @@ func TestCertificateOwnsWhatItCreates(t *testing.T) {
 		Endpoint: s.SecureEndpoint, TLS: registry.TLS{CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile},
 		Options: options("base", "/certified", "acl", "creator"),
 	})
-	must(t, d.Register(t.Context(), pod(1)))
+	expect.NoError(t, d.Register(t.Context(), pod(1)))
 	acl, _, err := connect(t, s.Endpoint).GetACL(path("/certified", pod(1)))
-	must(t, err)
+	expect.NoError(t, err)
 	want := append([]zk.ACL{{Perms: zk.PermAll, Scheme: "x509", ID: "CN=rollcall"}}, zk.WorldACL(zk.PermRead)...)
 	if diff := cmp.Diff(want, acl); diff != "" {
 		t.Errorf("the ACL of the entry (-want +got):\n%s", diff)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/zookeeper"
 )
 
@@ -78,17 +79,17 @@ func TestCuratorFollows(t *testing.T) {
 			reader := readers.Use(t).View(t, s.Endpoint, base, tc.class)
 			expectSeen(t, reader.Instances("web"))
 
-			must(t, d.Register(t.Context(), four))
-			must(t, d.Register(t.Context(), six))
+			expect.NoError(t, d.Register(t.Context(), four))
+			expect.NoError(t, d.Register(t.Context(), six))
 			expectSeen(t, reader.Instances("web"), seen(four, tc.sees(four)), seen(six, tc.sees(six)))
 			if diff := cmp.Diff([]string{"web"}, reader.Names()); diff != "" {
 				t.Errorf("the names of the services (-want +got):\n%s", diff)
 			}
-			must(t, d.FailOver(t.Context(), four))
+			expect.NoError(t, d.FailOver(t.Context(), four))
 			expectSeen(t, reader.Instances("web"), seen(six, tc.sees(six)))
-			must(t, d.Register(t.Context(), four))
+			expect.NoError(t, d.Register(t.Context(), four))
 			expectSeen(t, reader.Instances("web"), seen(four, tc.sees(four)), seen(six, tc.sees(six)))
-			must(t, d.Deregister(t.Context(), six))
+			expect.NoError(t, d.Deregister(t.Context(), six))
 			expectSeen(t, reader.Instances("web"), seen(four, tc.sees(four)))
 		})
 	}
@@ -106,7 +107,7 @@ func TestPayloadsThatReadersFailAt(t *testing.T) {
 	s := shared.Use(t)
 	for _, payload := range []string{"map", "spring"} {
 		d := open(t, registry.Config{Endpoint: s.Endpoint, Options: options("base", "/fails-"+payload, "payload", payload)})
-		must(t, d.Register(t.Context(), pod(1)))
+		expect.NoError(t, d.Register(t.Context(), pod(1)))
 	}
 	for name, tc := range map[string]struct{ class, payload string }{
 		"a map for Void":              {zookeeper.PayloadVoid, "map"},
@@ -132,7 +133,7 @@ func TestSpringHeedsTheStatus(t *testing.T) {
 	d := open(t, registry.Config{Endpoint: s.Endpoint, Options: options("base", base, "payload", "spring", "failOver", "status")})
 	reader := readers.Use(t).View(t, s.Endpoint, base, zookeeper.PayloadSpring)
 	in := described(1)
-	must(t, d.Register(t.Context(), in))
+	expect.NoError(t, d.Register(t.Context(), in))
 	want := in.Meta()
 	want["instance_status"] = "UP"
 	got := reader.Spring("web")
@@ -142,14 +143,14 @@ func TestSpringHeedsTheStatus(t *testing.T) {
 	if diff := cmp.Diff(want, got[0].Metadata); diff != "" {
 		t.Errorf("its metadata (-want +got):\n%s", diff)
 	}
-	must(t, d.FailOver(t.Context(), in))
+	expect.NoError(t, d.FailOver(t.Context(), in))
 	if got := reader.Spring("web"); len(got) != 0 {
 		t.Fatalf("Spring sees %+v after FailOver, want nothing", got)
 	}
 	if got := reader.Instances("web"); len(got) != 1 {
 		t.Errorf("Curator sees %+v after FailOver, want the instance: it knows no status", got)
 	}
-	must(t, d.Register(t.Context(), in))
+	expect.NoError(t, d.Register(t.Context(), in))
 	if got := reader.Spring("web"); len(got) != 1 {
 		t.Fatalf("Spring sees %+v after Register, want the instance", got)
 	}
@@ -171,15 +172,15 @@ func TestServiceProviderHeedsEnabled(t *testing.T) {
 			return ""
 		})
 	}
-	must(t, d.Register(t.Context(), pod(1)))
-	must(t, d.Register(t.Context(), pod(2)))
+	expect.NoError(t, d.Register(t.Context(), pod(1)))
+	expect.NoError(t, d.Register(t.Context(), pod(2)))
 	provided(2)
-	must(t, d.FailOver(t.Context(), pod(1)))
+	expect.NoError(t, d.FailOver(t.Context(), pod(1)))
 	provided(1)
 	if got := reader.Instances("web"); len(got) != 2 {
 		t.Errorf("queryForInstances gives %+v after FailOver, want both: it takes no notice", got)
 	}
-	must(t, d.Register(t.Context(), pod(1)))
+	expect.NoError(t, d.Register(t.Context(), pod(1)))
 	provided(2)
 }
 
@@ -207,7 +208,7 @@ func TestEntriesAreWrittenAsCuratorWritesThem(t *testing.T) {
 			})
 			in := described(1)
 			in.Metadata["名前"] = "ünïcödé \"quoted\" \\"
-			must(t, d.Register(t.Context(), in))
+			expect.NoError(t, d.Register(t.Context(), in))
 			reader := readers.Use(t).View(t, s.Endpoint, base, tc.class)
 			written, again := reader.Again("web", "rollcall-"+in.Endpoint(), tc.compatible)
 			if tc.ours {
@@ -233,7 +234,7 @@ func TestCuratorsOwnAreLeftAlone(t *testing.T) {
 	reader := readers.Use(t).View(t, s.Endpoint, base, zookeeper.PayloadObject)
 	in := pod(1)
 	in.Address, in.Port = "192.0.2.1", 80 // that of Curator's own instance
-	must(t, d.Register(t.Context(), in))
+	expect.NoError(t, d.Register(t.Context(), in))
 	written := map[string]string{}
 	var theirs []registry.Entry
 	for _, service := range []string{in.Service, "alone"} {
@@ -250,10 +251,10 @@ func TestCuratorsOwnAreLeftAlone(t *testing.T) {
 		{d.FailOver, nil},
 		{d.Deregister, nil},
 	} {
-		must(t, step.call(t.Context(), in))
+		expect.NoError(t, step.call(t.Context(), in))
 		eventually(t, func() string { // Curator's entries end with its session, and it makes them again
 			entries, err := d.List(t.Context(), in.Cluster)
-			must(t, err)
+			expect.NoError(t, err)
 			return cmp.Diff(slices.Concat(theirs, step.ours), entries, cmpopts.SortSlices(func(a, b registry.Entry) bool {
 				return a.Service+a.UID < b.Service+b.UID
 			}))
@@ -290,7 +291,7 @@ func TestOddNamesAreFound(t *testing.T) {
 	} {
 		in := pod(i)
 		in.Service = odd
-		must(t, d.Register(t.Context(), in))
+		expect.NoError(t, d.Register(t.Context(), in))
 		expectSeen(t, reader.Instances(odd), seen(in, nil))
 	}
 	for _, impossible := range []string{"a/b", "/a", "a/", "..", ".", "🦆", "a\nb", "\x7f", "\ufffd"} {

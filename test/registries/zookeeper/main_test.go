@@ -16,6 +16,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	driver "github.com/rollcall-dev/rollcall/registry/zookeeper"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/zookeeper"
 )
@@ -144,32 +145,20 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// eventually waits until what returns "", and fails with what it said last.
+// eventually waits until what returns "".
 func eventually(t *testing.T, what func() string) {
 	t.Helper()
-	deadline := time.Now().Add(bound)
-	for {
-		wrong := what()
-		if wrong == "" {
-			return
+	expect.Soon(t, "it to be right", func() error {
+		if wrong := what(); wrong != "" {
+			return errors.New(wrong)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after %s: %s", bound, wrong)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+		return nil
+	})
 }
 
 func writeFile(t *testing.T, name, content string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name)
-	must(t, os.WriteFile(file, []byte(content), 0o600))
+	expect.NoError(t, os.WriteFile(file, []byte(content), 0o600))
 	return file
 }

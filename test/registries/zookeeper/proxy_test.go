@@ -6,6 +6,8 @@ import (
 	"net"
 	"sync"
 	"testing"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // The numbers of requests: this driver changes everything by transactions.
@@ -29,7 +31,7 @@ type proxy struct {
 func startProxy(t *testing.T, host, server string) *proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	must(t, err)
+	expect.NoError(t, err)
 	p := &proxy{
 		endpoint: listener.Addr().String(), server: server,
 		conns: map[net.Conn]struct{}{}, held: map[int32]chan struct{}{}, arrived: make(chan struct{}, 1000),
@@ -145,7 +147,7 @@ func (p *proxy) inUse() bool {
 func forward(t *testing.T, host, server string) (endpoint string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	must(t, err)
+	expect.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {

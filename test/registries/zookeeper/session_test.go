@@ -14,6 +14,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	driver "github.com/rollcall-dev/rollcall/registry/zookeeper"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/zookeeper"
 )
@@ -35,17 +36,17 @@ func TestTheNextLeaderTakesOver(t *testing.T) {
 	old := open(t, ephemeralAt(s.Endpoint, base))
 	var batch []registry.Change
 	for i := range pods {
-		must(t, old.Register(t.Context(), pod(i)))
+		expect.NoError(t, old.Register(t.Context(), pod(i)))
 		batch = append(batch, registry.Change{Instance: pod(i), State: registry.InService})
 	}
 	lost := pod(pods)
-	must(t, old.Register(t.Context(), lost))
+	expect.NoError(t, old.Register(t.Context(), lost))
 	var ids []string
 	for _, c := range batch {
 		ids = append(ids, "rollcall-"+c.Instance.Endpoint())
 	}
 	watch := watchEntries(t, s.Endpoint, base+"/web", ids)
-	must(t, old.Close())
+	expect.NoError(t, old.Close())
 
 	next := open(t, ephemeralAt(s.Endpoint, base))
 	for i := range pods {
@@ -53,16 +54,16 @@ func TestTheNextLeaderTakesOver(t *testing.T) {
 			t.Fatalf("Heartbeat for an entry of the old session: got error %v, want one that says not registered", err)
 		}
 		if i < pods/2 {
-			must(t, next.Register(t.Context(), pod(i)))
+			expect.NoError(t, next.Register(t.Context(), pod(i)))
 		}
 	}
-	must(t, errors.Join(next.Batch(t.Context(), batch[pods/2:])...))
+	expect.NoError(t, errors.Join(next.Batch(t.Context(), batch[pods/2:])...))
 	eventually(t, func() string {
 		for i := range pods {
-			must(t, next.Heartbeat(t.Context(), pod(i)))
+			expect.NoError(t, next.Heartbeat(t.Context(), pod(i)))
 		}
 		entries, err := next.List(t.Context(), "prod-1")
-		must(t, err)
+		expect.NoError(t, err)
 		if len(entries) != pods {
 			return fmt.Sprintf("there are %d entries, want %d: the old session has not ended", len(entries), pods)
 		}
@@ -123,8 +124,8 @@ func TestSessionExpires(t *testing.T) {
 	const base = "/expiry"
 	p := startProxy(t, "127.0.0.1", s.Endpoint)
 	d := open(t, ephemeralAt(p.endpoint, base))
-	must(t, d.Register(t.Context(), pod(1)))
-	must(t, d.Heartbeat(t.Context(), pod(1)))
+	expect.NoError(t, d.Register(t.Context(), pod(1)))
+	expect.NoError(t, d.Heartbeat(t.Context(), pod(1)))
 
 	p.refuse(true)
 	conn := connect(t, s.Endpoint)
@@ -144,8 +145,8 @@ func TestSessionExpires(t *testing.T) {
 		}
 		return ""
 	})
-	must(t, d.Register(t.Context(), pod(1)))
-	must(t, d.Heartbeat(t.Context(), pod(1)))
+	expect.NoError(t, d.Register(t.Context(), pod(1)))
+	expect.NoError(t, d.Heartbeat(t.Context(), pod(1)))
 }
 
 // A connection that is lost costs neither the session nor its entries, and a restarted server keeps both.
@@ -156,10 +157,10 @@ func TestSessionOutlivesItsConnection(t *testing.T) {
 	cfg := ephemeralAt(p.endpoint, "/outlives")
 	cfg.Options = options("ephemeral", true, "base", "/outlives")
 	d := open(t, cfg)
-	must(t, d.Register(t.Context(), pod(1)))
+	expect.NoError(t, d.Register(t.Context(), pod(1)))
 	for name, harm := range map[string]func(){
 		"a lost connection":  p.cut,
-		"a restarted server": func() { must(t, s.Restart(t.Context())) },
+		"a restarted server": func() { expect.NoError(t, s.Restart(t.Context())) },
 	} {
 		harm()
 		eventually(t, func() string {
@@ -190,8 +191,8 @@ func TestServerRestartsUnderCalls(t *testing.T) {
 			}
 		})
 	}
-	must(t, s.Restart(t.Context()))
-	must(t, s.Restart(t.Context()))
+	expect.NoError(t, s.Restart(t.Context()))
+	expect.NoError(t, s.Restart(t.Context()))
 	calls.Wait()
 	var listed []registry.Entry
 	again(t, func(ctx context.Context) (err error) {
@@ -228,7 +229,7 @@ func TestNothingIsSentLongAfterItWasAskedFor(t *testing.T) {
 	const base = "/late"
 	p := startProxy(t, "127.0.0.1", s.Endpoint)
 	d := open(t, registry.Config{Cluster: "prod-1", Endpoint: p.endpoint, Options: options("base", base)})
-	must(t, d.Register(t.Context(), pod(0)))
+	expect.NoError(t, d.Register(t.Context(), pod(0)))
 	p.refuse(true)
 	for i := 1; i < 40; i++ { // more than the client queues
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
@@ -240,7 +241,7 @@ func TestNothingIsSentLongAfterItWasAskedFor(t *testing.T) {
 	p.refuse(false)
 	again(t, func(ctx context.Context) error { return d.Register(ctx, pod(0)) })
 	entries, err := d.List(t.Context(), "prod-1")
-	must(t, err)
+	expect.NoError(t, err)
 	if len(entries) != 1 {
 		t.Errorf("there are %d entries, want 1: the others were given up", len(entries))
 	}
@@ -264,9 +265,9 @@ func TestGivenUpCallGoesNoFurther(t *testing.T) {
 	p.release()
 	stranger := pod(1)
 	stranger.UID = "somebody else's"
-	must(t, d.FailOver(t.Context(), stranger)) // it spares the entry, and comes after what is still under way for it
+	expect.NoError(t, d.FailOver(t.Context(), stranger)) // it spares the entry, and comes after what is still under way for it
 	entries, err := d.List(t.Context(), "prod-1")
-	must(t, err)
+	expect.NoError(t, err)
 	if len(entries) != 0 {
 		t.Errorf("List gives %+v, want nothing: the call was given up before it wrote", entries)
 	}
@@ -279,7 +280,7 @@ func TestGivenUpCallLandsBeforeTheNext(t *testing.T) {
 	const base = "/given-up"
 	p := startProxy(t, "127.0.0.1", s.Endpoint)
 	d := open(t, registry.Config{Cluster: "prod-1", Endpoint: p.endpoint, Options: options("base", base)})
-	must(t, d.Register(t.Context(), pod(0)))
+	expect.NoError(t, d.Register(t.Context(), pod(0)))
 
 	p.hold(opMulti)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -293,9 +294,9 @@ func TestGivenUpCallLandsBeforeTheNext(t *testing.T) {
 	next := make(chan error, 1)
 	go func() { next <- d.Deregister(t.Context(), pod(1)) }()
 	p.release()
-	must(t, <-next)
+	expect.NoError(t, <-next)
 	entries, err := d.List(t.Context(), "prod-1")
-	must(t, err)
+	expect.NoError(t, err)
 	if len(entries) != 1 || entries[0].UID != pod(0).UID {
 		t.Errorf("List gives %+v, want only the first pod: the second was deregistered last", entries)
 	}
@@ -311,7 +312,7 @@ func TestSilentServerIsLeft(t *testing.T) {
 		Cluster: "prod-1", Endpoint: proxies[0].endpoint + "," + proxies[1].endpoint, Timeout: 4 * time.Second,
 		Options: options("base", base, "sessionTimeout", "60s"), // of which the client waits 40
 	})
-	must(t, d.Register(t.Context(), pod(1)))
+	expect.NoError(t, d.Register(t.Context(), pod(1)))
 	for _, p := range proxies {
 		if p.inUse() {
 			p.hold(0)
@@ -332,28 +333,28 @@ func TestSilentServerIsLeft(t *testing.T) {
 func TestListsDoNotLag(t *testing.T) {
 	t.Parallel()
 	servers, err := startEnsemble(t)
-	must(t, err)
+	expect.NoError(t, err)
 	writer := open(t, registry.Config{Cluster: "prod-1", Endpoint: servers[0].Endpoint})
 	var readers []*driver.Registry
 	for _, s := range servers[1:] {
 		readers = append(readers, open(t, registry.Config{Cluster: "prod-1", Endpoint: s.Endpoint}))
 	}
-	must(t, writer.Register(t.Context(), pod(0)))
+	expect.NoError(t, writer.Register(t.Context(), pod(0)))
 	for i := range 150 {
 		in := pod(1)
 		in.UID = fmt.Sprint("uid-", i)
-		must(t, writer.Register(t.Context(), in))
+		expect.NoError(t, writer.Register(t.Context(), in))
 		for _, r := range readers {
 			entries, err := r.List(t.Context(), "prod-1")
-			must(t, err)
+			expect.NoError(t, err)
 			if len(entries) != 2 || !hasUID(entries, in.UID) {
 				t.Fatalf("round %d: List gives %+v, want what was acknowledged before", i, entries)
 			}
 		}
 		// Who does not see the entry must not say that it is gone.
-		must(t, readers[i%len(readers)].Deregister(t.Context(), in))
+		expect.NoError(t, readers[i%len(readers)].Deregister(t.Context(), in))
 		entries, err := writer.List(t.Context(), "prod-1")
-		must(t, err)
+		expect.NoError(t, err)
 		if hasUID(entries, in.UID) {
 			t.Fatalf("round %d: the entry is there after Deregister by a driver at another server", i)
 		}
@@ -388,7 +389,7 @@ func TestListWhileEntriesComeAndGo(t *testing.T) {
 	const staying, passing, lists = 20, 8, 200
 	d := open(t, registry.Config{Cluster: "prod-1", Endpoint: s.Endpoint, Options: options("base", "/changing")})
 	for i := range staying {
-		must(t, d.Register(t.Context(), pod(i)))
+		expect.NoError(t, d.Register(t.Context(), pod(i)))
 	}
 	done := make(chan struct{})
 	var changing sync.WaitGroup
@@ -415,7 +416,7 @@ func TestListWhileEntriesComeAndGo(t *testing.T) {
 	}
 	for range lists {
 		entries, err := d.List(t.Context(), "prod-1")
-		must(t, err)
+		expect.NoError(t, err)
 		for i := range staying {
 			if !hasUID(entries, pod(i).UID) {
 				t.Fatalf("the list lacks %s, which nobody has changed", pod(i).Pod)
@@ -434,7 +435,7 @@ func TestServerWithIPv6(t *testing.T) {
 	d := open(t, registry.Config{
 		Cluster: "prod-1", Endpoint: forward(t, "::1", shared.Use(t).Endpoint), Options: options("base", "/six"),
 	})
-	must(t, d.Register(t.Context(), pod(1)))
+	expect.NoError(t, d.Register(t.Context(), pod(1)))
 }
 
 // Folders that are empty go, and come again when they are needed.
@@ -444,8 +445,8 @@ func TestEmptyFoldersGo(t *testing.T) {
 	d := open(t, registry.Config{Cluster: "prod-1", Endpoint: s.Endpoint, Options: options("base", "/empty/below")})
 	conn := connect(t, s.Endpoint)
 	for range 2 {
-		must(t, d.Register(t.Context(), pod(1)))
-		must(t, d.Deregister(t.Context(), pod(1)))
+		expect.NoError(t, d.Register(t.Context(), pod(1)))
+		expect.NoError(t, d.Deregister(t.Context(), pod(1)))
 		for _, folder := range []string{"/empty/below/web", "/empty/below", "/empty"} {
 			eventually(t, func() string {
 				if there, _, err := conn.Exists(folder); there || err != nil {
@@ -455,7 +456,7 @@ func TestEmptyFoldersGo(t *testing.T) {
 			})
 		}
 	}
-	must(t, d.Register(t.Context(), pod(1)))
+	expect.NoError(t, d.Register(t.Context(), pod(1)))
 }
 
 // Nothing that a driver began goes on after its Close.
@@ -469,10 +470,10 @@ func TestCloseLeavesNothingBehind(t *testing.T) { //nolint:paralleltest // it co
 			Endpoint: endpoint, Options: options("base", "/leaks"),
 			Auth: registry.Auth{Username: user, PasswordFile: writeFile(t, "password", password)},
 		})
-		must(t, err)
+		expect.NoError(t, err)
 		r := d.(*driver.Registry)
 		if endpoint == p.endpoint {
-			must(t, r.Register(t.Context(), pod(0)))
+			expect.NoError(t, r.Register(t.Context(), pod(0)))
 			p.hold(0)
 		}
 		for i := range 40 {
@@ -481,8 +482,8 @@ func TestCloseLeavesNothingBehind(t *testing.T) { //nolint:paralleltest // it co
 			_, _ = r.List(ctx, "prod-1")
 			cancel()
 		}
-		must(t, r.Close())
-		must(t, r.Close())
+		expect.NoError(t, r.Close())
+		expect.NoError(t, r.Close())
 		if err := r.Register(t.Context(), pod(0)); err == nil || registry.IsTerminal(err) {
 			t.Errorf("Register after Close: got error %v, want a retryable one", err)
 		}
@@ -503,7 +504,7 @@ func TestCloseLeavesNothingBehind(t *testing.T) { //nolint:paralleltest // it co
 func TestOtherServersAreNoZooKeeper(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	expect.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {

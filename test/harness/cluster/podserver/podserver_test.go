@@ -16,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestCanServe(t *testing.T) {
@@ -112,9 +114,7 @@ func TestOpenConnectionsAreResetWhenThePodStops(t *testing.T) {
 			p := pod("127.200.1.1", "uid-1")
 			s.observe(t.Context(), p, false)
 			kept := connect(t, "127.200.1.1", port)
-			if err := kept.ask(); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, kept.ask())
 
 			stop(s, p)
 			if _, err := kept.reader.ReadByte(); err == nil || errors.Is(err, io.EOF) {
@@ -157,9 +157,7 @@ func TestAConnectionToAPodThatRunsAgainIsKept(t *testing.T) {
 	s, port := serveLooking(t, func(context.Context, string) ([]corev1.Pod, error) { return []corev1.Pod{*again}, nil })
 	s.observe(t.Context(), again, false)
 	kept := connect(t, "127.200.4.1", port)
-	if err := kept.ask(); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, kept.ask())
 	restarting := again.DeepCopy()
 	restarting.Status.ContainerStatuses[0].Ready = false
 	s.observe(t.Context(), restarting, false)
@@ -178,9 +176,7 @@ type kept struct {
 func connect(t *testing.T, ip string, port int) *kept {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp4", net.JoinHostPort(ip, strconv.Itoa(port)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return &kept{Conn: conn, reader: bufio.NewReader(conn)}
 }
@@ -228,9 +224,7 @@ func ask(t *testing.T, ip string, port int) (Answer, error) {
 	t.Helper()
 	url := "http://" + net.JoinHostPort(ip, strconv.Itoa(port)) + "/"
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Do(request)
 	if err != nil {

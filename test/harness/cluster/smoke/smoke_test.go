@@ -28,13 +28,10 @@ import (
 
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster/podserver"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 const (
-	// patience bounds each wait; nothing waits that long on a machine that is not overloaded.
-	patience = 2 * time.Minute
-	poll     = 50 * time.Millisecond
-
 	namespace  = metav1.NamespaceDefault
 	hookLabel  = "example.com/in-rotation"
 	finalizer  = "example.com/hold"
@@ -71,16 +68,12 @@ func TestDisturbances(t *testing.T) {
 		t.Errorf("listing CloneSets before OpenKruise is installed: %v, want that the type is unknown", err)
 	}
 	for range 2 {
-		if err := h.cluster.InstallKruise(ctx); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, h.cluster.InstallKruise(ctx))
 	}
 	set := cloneSet("survivor", 1)
 	h.create(ctx, t, set)
 	before := h.expectPod(t, set, "ready", ready)
-	if err := h.cluster.RestartAPIServer(ctx); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, h.cluster.RestartAPIServer(ctx))
 	pod := h.expectPod(t, set, "there as before", ready)
 	if pod.UID != before.UID {
 		t.Error("the pod is another after the restart of the API server")
@@ -121,19 +114,13 @@ func newHarness(t *testing.T, opts cluster.Options) *harness {
 	defer cancel()
 	opts.Log = os.Stderr
 	c, err := cluster.Start(ctx, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	t.Cleanup(c.Stop)
 	k8s, err := cluster.NewClient(c.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	h := &harness{cluster: c, k8s: k8s}
 	pods, stop, err := podserver.Start(t.Context(), k8s, func(err error) { t.Error(err) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	t.Cleanup(stop)
 	h.pods = pods
 	return h
@@ -207,10 +194,8 @@ func (h *harness) finalizer(t *testing.T) {
 	pod := h.expectPod(t, set, "ready and serving", func(pod *corev1.Pod) error {
 		return errors.Join(ready(pod), h.serves(ctx, pod, imageOld))
 	})
-	if err := h.k8s.Delete(ctx, pod); err != nil {
-		t.Fatal(err)
-	}
-	h.eventually(t, "the held pod is stopped and still there", func() error {
+	expect.NoError(t, h.k8s.Delete(ctx, pod))
+	expect.Soon(t, "the held pod is stopped and still there", func() error {
 		held := &corev1.Pod{}
 		if err := h.k8s.Get(ctx, client.ObjectKeyFromObject(pod), held); err != nil {
 			return err
@@ -221,9 +206,7 @@ func (h *harness) finalizer(t *testing.T) {
 		return h.refuses(ctx, held)
 	})
 	release := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-	if err := h.k8s.Patch(ctx, pod, release); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, h.k8s.Patch(ctx, pod, release))
 	h.expectGone(ctx, t, pod)
 }
 
@@ -232,14 +215,12 @@ func (h *harness) plainDelete(t *testing.T) {
 	set := cloneSet("plain", 2)
 	h.create(ctx, t, set)
 	pod := h.expectPod(t, set, "serving", func(pod *corev1.Pod) error { return h.serves(ctx, pod, imageOld) })
-	if err := h.k8s.Delete(ctx, pod); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, h.k8s.Delete(ctx, pod))
 	h.expectGone(ctx, t, pod)
 	if err := h.refuses(ctx, pod); err != nil {
 		t.Error(err)
 	}
-	h.eventually(t, "the CloneSet has two ready pods again", func() error {
+	expect.Soon(t, "the CloneSet has two ready pods again", func() error {
 		if err := h.k8s.Get(ctx, client.ObjectKeyFromObject(set), set); err != nil {
 			return err
 		}
@@ -259,8 +240,8 @@ func (h *harness) startDelay(t *testing.T) {
 		}},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: imageOld}}},
 	}
-	h.eventually(t, "a pod without a CloneSet is created", func() error { return h.k8s.Create(ctx, pod) })
-	h.eventually(t, "it is ready", func() error {
+	expect.Soon(t, "a pod without a CloneSet is created", func() error { return h.k8s.Create(ctx, pod) })
+	expect.Soon(t, "it is ready", func() error {
 		return errors.Join(h.k8s.Get(ctx, client.ObjectKeyFromObject(pod), pod), ready(pod))
 	})
 	started := pod.Status.ContainerStatuses[0].State.Running.StartedAt
@@ -285,7 +266,7 @@ func (h *harness) readinessGate(t *testing.T) {
 	h.create(ctx, t, pod)
 	expectReady := func(reason string, want corev1.ConditionStatus) {
 		t.Helper()
-		h.eventually(t, reason, func() error {
+		expect.Soon(t, reason, func() error {
 			if err := h.k8s.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 				return err
 			}
@@ -316,19 +297,15 @@ func (h *harness) readinessGate(t *testing.T) {
 func (h *harness) serviceAccount(t *testing.T) {
 	ctx := t.Context()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "nobody", Namespace: namespace}}
-	if err := h.k8s.Create(ctx, account); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, h.k8s.Create(ctx, account))
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "nobody", Namespace: namespace, Annotations: map[string]string{
 			corev1.ServiceAccountNameKey: account.Name,
 		}},
 		Type: corev1.SecretTypeServiceAccountToken,
 	}
-	if err := h.k8s.Create(ctx, secret); err != nil {
-		t.Fatal(err)
-	}
-	h.eventually(t, "the controller-manager makes a token", func() error {
+	expect.NoError(t, h.k8s.Create(ctx, secret))
+	expect.Soon(t, "the controller-manager makes a token", func() error {
 		if err := h.k8s.Get(ctx, client.ObjectKeyFromObject(secret), secret); err != nil {
 			return err
 		}
@@ -340,9 +317,7 @@ func (h *harness) serviceAccount(t *testing.T) {
 	config := rest.AnonymousClientConfig(h.cluster.Config())
 	config.BearerToken = string(secret.Data[corev1.ServiceAccountTokenKey])
 	nobody, err := client.New(config, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	err = nobody.List(ctx, &corev1.PodList{})
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "system:serviceaccount:default:nobody") {
 		t.Errorf("listing pods as a ServiceAccount without rights: %v, want that it is forbidden to it", err)
@@ -376,7 +351,7 @@ func (h *harness) create(ctx context.Context, t *testing.T, object client.Object
 func (h *harness) setImage(ctx context.Context, t *testing.T, set *kruisev1alpha1.CloneSet, image string) {
 	t.Helper()
 	patch := fmt.Sprintf(`[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":%q}]`, image)
-	h.eventually(t, "the CloneSet takes a new image", func() error {
+	expect.Soon(t, "the CloneSet takes a new image", func() error {
 		return h.k8s.Patch(ctx, set, client.RawPatch(types.JSONPatchType, []byte(patch)))
 	})
 }
@@ -395,7 +370,7 @@ func (h *harness) expectPod(
 ) *corev1.Pod {
 	t.Helper()
 	var found *corev1.Pod
-	h.eventually(t, "a pod of "+set.Name+" is "+want, func() error {
+	expect.Soon(t, "a pod of "+set.Name+" is "+want, func() error {
 		var pods corev1.PodList
 		selector := labels.SelectorFromSet(set.Spec.Selector.MatchLabels)
 		err := h.k8s.List(t.Context(), &pods, &client.ListOptions{Namespace: namespace, LabelSelector: selector})
@@ -416,7 +391,7 @@ func (h *harness) expectPod(
 
 func (h *harness) expectGone(ctx context.Context, t *testing.T, pod *corev1.Pod) {
 	t.Helper()
-	h.eventually(t, "pod "+pod.Name+" is gone", func() error {
+	expect.Soon(t, "pod "+pod.Name+" is gone", func() error {
 		err := h.k8s.Get(ctx, client.ObjectKeyFromObject(pod), &corev1.Pod{})
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -440,24 +415,6 @@ func expectRestarted(t *testing.T, before, after *corev1.Pod, restarts int32) {
 	}
 	if is.LastTerminationState.Terminated == nil {
 		t.Error("the last state of the container is not that it was terminated")
-	}
-}
-
-func (h *harness) eventually(t *testing.T, want string, check func() error) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %s until %s: %v", patience, want, err)
-		}
-		if died := h.cluster.Err(); died != nil {
-			t.Fatalf("waiting until %s: %v", want, died)
-		}
-		time.Sleep(poll)
 	}
 }
 

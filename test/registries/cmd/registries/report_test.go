@@ -8,15 +8,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // written writes what go test -json says of a few packages.
 func written(t *testing.T, lines ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "results.json")
-	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
 	return path
 }
 
@@ -146,9 +146,7 @@ func TestReport(t *testing.T) {
 			t.Parallel()
 			path := written(t, tc.lines...)
 			var out strings.Builder
-			if err := report(&out, path, []string{"etcd"}, false); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, report(&out, path, []string{"etcd"}, false))
 			rows := strings.Split(strings.TrimSpace(out.String()), "\n")
 			got := strings.Join(cells(rows[len(rows)-1]), "|")
 			if diff := cmp.Diff(tc.want, got); diff != "" {

@@ -1,0 +1,51 @@
+// Package expect has what every test asks for.
+package expect
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	// patience bounds each wait. Nothing takes that long on a machine that is not overloaded.
+	patience = 5 * time.Minute
+	glance   = 20 * time.Millisecond
+)
+
+// NoError ends the test where there is an error.
+func NoError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Soon waits until nothing is wrong, and ends the test where something still is after five minutes. What told returns stands
+// in the failure.
+func Soon(t testing.TB, what string, wrong func() error, told ...func() string) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for err := wrong(); err != nil; err = wrong() {
+		if time.Now().After(deadline) {
+			var text strings.Builder
+			for _, tell := range told {
+				text.WriteString("\n" + tell())
+			}
+			t.Fatalf("waited %s for %s: %v%s", patience, what, err, text.String())
+		}
+		time.Sleep(glance)
+	}
+}
+
+// Becomes is Soon for what is true or not.
+func Becomes(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	Soon(t, what, func() error {
+		if !is() {
+			return errors.New("it is not so")
+		}
+		return nil
+	})
+}
