@@ -39,7 +39,7 @@ const (
 	annotationNudge = "chaos.rollcall.dev/nudge"
 )
 
-// grievance is something that is not as it shall be in the end.
+// grievance is something that is not as it should be in the end.
 type grievance struct {
 	kind grievanceKind
 	uid  string
@@ -94,7 +94,7 @@ func newLull(now time.Time) *lull {
 	return &lull{began: now, now: now, led: now, wrong: now, first: map[grievance]time.Time{}}
 }
 
-// look takes in what there is to complain of, or why that is not known: then nothing that was wrong counts as mended.
+// look takes in what there is to complain of, or why that is not known: then nothing that was wrong counts as repaired.
 func (c *lull) look(all []grievance, err error, leads *contender, now time.Time) {
 	if err != nil {
 		away := grievance{kind: stuck, text: "the API server is away", within: backWithin}
@@ -130,7 +130,7 @@ func since(before map[grievance]time.Time, all []grievance, now time.Time) map[g
 	return kept
 }
 
-// overdue returns what was not mended in time, and all that is wrong once the whole calm has lasted too long.
+// overdue returns what was not repaired in time, and all that is wrong once the whole calm has lasted too long.
 func (c *lull) overdue() []finding {
 	var all []finding
 	for one, at := range c.first {
@@ -195,7 +195,7 @@ func (g *game) grievances(ctx context.Context) ([]grievance, error) {
 	return all, nil
 }
 
-// compare returns what is not as it shall be, of the pods and of the entries that our cluster has in each registry. What
+// compare returns what is not as it should be, of the pods and of the entries that our cluster has in each registry. What
 // pods leave that vanish can't be found in a registry that can't list.
 func compare(live map[string]livePod, entries map[string][]registry.Entry) []grievance {
 	var all []grievance

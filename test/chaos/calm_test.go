@@ -34,27 +34,27 @@ func TestCalm(t *testing.T) {
 			reason: "a call that was held back may still land",
 			looks:  []look{{at: 0, leads: leader}, {at: 2, leads: leader}, {at: 3, leads: leader}},
 		},
-		"just mended": {
+		"just repaired": {
 			reason: "it must stay so for a moment",
 			looks:  []look{{at: 19, all: []grievance{gone}, leads: leader}, {at: 19, leads: leader}},
 		},
-		"not mended yet": {
+		"not repaired yet": {
 			reason: "time counts from when a manager led",
 			looks:  []look{{at: 0, all: []grievance{gone}}, {at: 3, all: []grievance{gone}}, {at: 12, all: []grievance{gone}, leads: leader}},
 		},
-		"not mended": {
+		"not repaired": {
 			reason: "its time was up",
 			looks:  []look{{at: 0, all: []grievance{gone}, leads: leader}, {at: 10, all: []grievance{gone}, leads: leader}},
 			want:   []string{"x, for 10s"},
 		},
-		"not mended, and another leads": {
+		"not repaired, and another leads": {
 			reason: "the new one has its own time",
 			looks: []look{
 				{at: 0, all: []grievance{gone}, leads: leader}, {at: 9, all: []grievance{gone}, leads: other},
 				{at: 12, all: []grievance{gone}, leads: other},
 			},
 		},
-		"nobody leads": {
+		"no manager leads": {
 			reason: "who is gone for longer than a lease does not come back",
 			looks:  []look{{at: 0}, {at: 60}},
 			want:   []string{"no manager leads, for 1m0s"},
@@ -65,7 +65,7 @@ func TestCalm(t *testing.T) {
 			want:   []string{"the API server is away, for 1m0s"},
 		},
 		"the API server is away for a moment": {
-			reason: "what was wrong before counts on: nobody has seen it mended",
+			reason: "what was wrong before counts on: no look has shown it repaired",
 			looks: []look{
 				{at: 0, all: []grievance{gone}, leads: leader}, {at: 5, err: away, leads: leader},
 				{at: 10, all: []grievance{gone}, leads: leader},
@@ -73,7 +73,7 @@ func TestCalm(t *testing.T) {
 			want: []string{"x, for 10s"},
 		},
 		"it never ends": {
-			reason: "one thing after the other is wrong, and each is mended in time",
+			reason: "one thing after the other is wrong, and each is repaired in time",
 			looks:  []look{{at: 0, leads: leader}, {at: 181, all: []grievance{gone}, leads: leader}},
 			want:   []string{"x, for 0s"},
 		},

@@ -110,7 +110,7 @@ func (f flip) verb() string {
 	return "cleared"
 }
 
-// makers returns the patches that made the flip, or may have: they change its handler. Those whose answer nobody knows count
+// makers returns the patches that made the flip, or may have: they change its handler. Those whose answer is unknown count
 // where there is no other, not even one whose answer is still to come. waiting reports whether the answer to one is still to come.
 func (f flip) makers() (made []*patch, waiting bool) {
 	var unknown []*patch
@@ -132,7 +132,7 @@ func (f flip) makers() (made []*patch, waiting bool) {
 }
 
 // between reports whether a write that made this version of the pod shows in the sighting. What removes a dying pod's last
-// finalizer deletes the pod, and answers with a version that nobody ever sees.
+// finalizer deletes the pod, and answers with a version that the watch never shows.
 func (p *podLog) between(version uint64, i int) bool {
 	before, after := p.sightings[i-1], p.sightings[i]
 	if after.gone && version != before.version {
@@ -317,7 +317,7 @@ func (j *journal) faultOfAssert(p *podLog, k key, at time.Time) string {
 	return fmt.Sprintf("and the registry had not acknowledged call #%d that put in %s", last.number, k)
 }
 
-// checkUnasked finds a pod that Kruise began to update while it was in service, and asked nobody since no handler was set:
+// checkUnasked finds a pod that Kruise began to update while it was in service, and did not ask, since no handler was set:
 // whoever puts a pod in service has to arm it first.
 func (j *journal) checkUnasked(p *podLog, before, now sighting) {
 	if now.gap || now.state != string(appspub.LifecycleStateUpdating) || before.state == now.state {

@@ -12,7 +12,7 @@ func TestAssertion(t *testing.T) {
 	t.Parallel()
 	checkAll(t, map[string]happening{
 		"asserted without a call": {
-			reason: "nobody put the pod in",
+			reason: "no call put the pod in",
 			happen: func(s *story) { s.preparingNormal(); s.patched(traffic, updateGate, deleteGate) },
 			want:   "I2: " + traffic,
 		},
@@ -60,7 +60,7 @@ func TestAssertion(t *testing.T) {
 			want: "unasked",
 		},
 		"updated unasked after a cancelled deletion": {
-			reason: "in Updated nobody can arm the pod before it is in service",
+			reason: "in Updated no manager can arm the pod before it is in service",
 			happen: func(s *story) {
 				s.is(appspub.LifecycleStateUpdated, deleteGate)
 				s.lost(opRegister)
@@ -91,7 +91,7 @@ func TestAssertion(t *testing.T) {
 			want: "I2: " + traffic,
 		},
 		"updated before it was in service": {
-			reason: "nobody has to be asked",
+			reason: "Kruise need not ask",
 			happen: func(s *story) { s.is(appspub.LifecycleStatePreparingNormal); s.is(appspub.LifecycleStateUpdating) },
 		},
 		"armed in a gap": {

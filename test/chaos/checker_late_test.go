@@ -66,7 +66,7 @@ func TestLateCall(t *testing.T) {
 				s.land(late)
 			},
 		},
-		"put in late where it shall be": {
+		"put in late where it should be": {
 			reason: "the pod was rolled back right after the release",
 			happen: func(s *story) {
 				s.inService()
@@ -79,7 +79,7 @@ func TestLateCall(t *testing.T) {
 			},
 		},
 		"registered after the release": {
-			reason: "nobody may put a pod in service that is being updated",
+			reason: "no manager may put a pod in service that is being updated",
 			happen: func(s *story) {
 				s.released()
 				s.is(appspub.LifecycleStateUpdating, traffic, deleteGate)
@@ -112,7 +112,7 @@ func TestLateCall(t *testing.T) {
 			},
 		},
 		"registered after a deletion was cancelled": {
-			reason: "the pod shall be in again",
+			reason: "the pod should be in again",
 			happen: func(s *story) {
 				s.deletionAsked()
 				s.takenOut(opDeregister)
@@ -138,7 +138,7 @@ func TestLateCall(t *testing.T) {
 			want: "sent afterwards, put the pod in service after it",
 		},
 		"registered after a gap": {
-			reason: "where the pod was meanwhile nobody has seen",
+			reason: "the watch has not shown where the pod was meanwhile",
 			happen: func(s *story) {
 				s.released()
 				s.pod.gap = true
@@ -160,7 +160,7 @@ func TestLateCall(t *testing.T) {
 			},
 			want: "I2: hook inPlaceUpdate was asserted, and call #1, on its way, took web",
 		},
-		"taken out after the assertion, when it shall be": {
+		"taken out after the assertion, when it should be": {
 			reason: "the next update has begun meanwhile",
 			happen: func(s *story) {
 				s.is(appspub.LifecycleStateUpdating, traffic, deleteGate)
@@ -173,7 +173,7 @@ func TestLateCall(t *testing.T) {
 			},
 		},
 		"taken out after the assertion, since it is not ready": {
-			reason: "a pod that can't serve shall be out in every state",
+			reason: "a pod that can't serve should be out in every state",
 			happen: func(s *story) {
 				s.is(appspub.LifecycleStateUpdated, traffic, deleteGate)
 				s.call(opRegister)

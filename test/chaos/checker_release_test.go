@@ -28,7 +28,7 @@ func TestRelease(t *testing.T) {
 			},
 		},
 		"released without a call": {
-			reason: "nobody took the pod out",
+			reason: "no call took the pod out",
 			happen: func(s *story) { s.updateAsked(); s.patched(traffic, deleteGate) },
 			want:   "I1: hook inPlaceUpdate was released",
 		},
@@ -99,7 +99,7 @@ func TestRelease(t *testing.T) {
 			},
 		},
 		"wiped, and released at once": {
-			reason: "the drain counts from when chaos took the pod out, where nobody else did",
+			reason: "the drain counts from when chaos took the pod out, where no manager did",
 			happen: func(s *story) {
 				s.updateAsked()
 				s.wiped(keyOf(defaultRegistry, s.instance()), s.tick())
@@ -119,7 +119,7 @@ func TestRelease(t *testing.T) {
 			},
 		},
 		"deleted in a gap": {
-			reason: "kubelet may have begun in the gap, and then nobody waits",
+			reason: "kubelet may have begun in the gap, and then Kruise does not wait",
 			happen: func(s *story) {
 				s.deletionAsked()
 				s.call(opDeregister)

@@ -109,6 +109,6 @@ func TestMode(t *testing.T) {
 		}
 	}
 	if _, err := mode([]string{"mutant"}); err == nil {
-		t.Error("a word that nobody knows plays chaos")
+		t.Error("an unknown word plays chaos")
 	}
 }

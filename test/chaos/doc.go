@@ -21,7 +21,7 @@
 //
 //   - A hook is released only when every instance of the pod that was ever put in service was taken out by a call that
 //     was acknowledged, and the drain has passed since (I1). Nothing puts it in again after, be it on its way when the
-//     release came or sent later, until the pod is back where it shall be in.
+//     release came or sent later, until the pod is back where it should be in.
 //   - A hook is asserted only when every instance that the pod has was put in service by a call that was acknowledged,
 //     and nothing took it out since (I2). Nothing that was on its way then takes it out after.
 //   - A hook is flipped only in the lifecycle state that it belongs to, and by a patch of a manager (I3).

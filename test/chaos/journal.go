@@ -270,7 +270,7 @@ func (j *journal) wiped(k key, at time.Time) {
 	}
 }
 
-// callSaw writes down what a call that asks is told.
+// callSaw writes down what a call that asks gets as its answer.
 func (j *journal) callSaw(c *call, seen map[key]registry.State, at time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

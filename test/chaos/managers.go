@@ -65,7 +65,7 @@ type setup struct {
 	out     *output
 	// maxRemovals is resync's; empty leaves it at its default.
 	maxRemovals string
-	// fail is told of a manager that can't be started.
+	// fail gets the reason where a manager can't be started.
 	fail func(why string)
 	// metrics has them served; else nobody asks.
 	metrics bool

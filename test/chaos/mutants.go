@@ -34,7 +34,7 @@ type trial struct {
 }
 
 // trials find out every mutant. Each plan is played once for each mutant, and once for the manager as it is.
-func trials() []trial { return []trial{moving(), failing(), mending()} }
+func trials() []trial { return []trial{moving(), failing(), repairing()} }
 
 // moving has calls take long enough for the pod to move on meanwhile.
 func moving() trial {
@@ -87,8 +87,8 @@ func failing() trial {
 	}
 }
 
-// mending leaves much to resync.
-func mending() trial {
+// repairing leaves much to resync.
+func repairing() trial {
 	const resync = "internal/resync"
 	return trial{
 		plan: planner{

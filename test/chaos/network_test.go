@@ -112,7 +112,7 @@ func TestANetworkThatMeetsNothingCountsNothing(t *testing.T) {
 	}
 }
 
-// testNetwork is one in front of a server that says what it is told.
+// testNetwork is one in front of a server that echoes.
 type testNetwork struct {
 	*network
 

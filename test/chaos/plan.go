@@ -131,7 +131,7 @@ type planner struct {
 	blowsPerStorm int
 	// always comes in every storm, whatever the dice say.
 	always []kind
-	// last comes at the end of every storm, so that the calm has to mend it.
+	// last comes at the end of every storm, so that the calm has to repair it.
 	last []kind
 	// themes are what the storms are about, one after the other; none leaves them as they are. They add, and weigh what
 	// users do; what the decks deal stays.

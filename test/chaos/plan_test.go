@@ -121,7 +121,7 @@ func TestDeck(t *testing.T) {
 		}
 	}
 	if same > 50 {
-		t.Errorf("%d rounds of 100 begin with the same card: nobody shuffles", same)
+		t.Errorf("%d rounds of 100 begin with the same card: the deck is not shuffled", same)
 	}
 }
 

@@ -328,7 +328,7 @@ func (r *registryServer) touched(ctx context.Context) []string {
 
 type callKey struct{}
 
-// handler journals every request, and lets it meet what it shall. The path begins with the manager's name and the
+// handler journals every request, and lets it meet its fault. The path begins with the manager's name and the
 // registry's.
 func (r *registryServer) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {

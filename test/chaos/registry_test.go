@@ -62,13 +62,13 @@ func TestForeignEntriesThatAreTouched(t *testing.T) {
 				t.Errorf("touched are %q, want %d\nreason: %s", got, tc.want, tc.reason)
 			}
 			if ours := r.list(t.Context(), defaultRegistry); tc.want == 0 && len(ours) != 1 {
-				t.Errorf("%d entries of ours, want the one: foreign ones are nobody's, or another cluster's", len(ours))
+				t.Errorf("%d entries of ours, want the one: foreign ones have no owner, or another cluster", len(ours))
 			}
 		})
 	}
 }
 
-// TestFaultsOfTheRegistry: what each does to the entry, and what the sender is told.
+// TestFaultsOfTheRegistry: what each does to the entry, and what the sender sees.
 func TestFaultsOfTheRegistry(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -80,7 +80,7 @@ func TestFaultsOfTheRegistry(t *testing.T) {
 	}{
 		"none": {reason: "the work is done and acknowledged", status: http.StatusNoContent, held: true},
 		"500":  {reason: "the work is not done", fault: answer500, status: http.StatusInternalServerError},
-		"lost": {reason: "the work is done, and nobody is told", fault: loseAnswers, held: true},
+		"lost": {reason: "the work is done, and no answer leaves", fault: loseAnswers, held: true},
 		"held": {reason: "the work is done when the sender has given up", fault: holdBack, held: true, late: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -146,7 +146,7 @@ func send(t *testing.T, r *registryServer, name string, o op, in registry.Instan
 	return response.StatusCode
 }
 
-// lastCall returns the last call for an instance of a pod that nobody has seen.
+// lastCall returns the last call for an instance of a pod that the watch has not shown.
 func (j *journal) lastCall(in registry.Instance) call {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -192,6 +192,6 @@ func TestTheLeasedRegistryForgets(t *testing.T) {
 		t.Errorf("%d were written down as expired, want 2", got)
 	}
 	if status := send(t, r, leasedRegistry, opHeartbeat, made); status != http.StatusNotFound {
-		t.Errorf("a heartbeat of what is gone: %d, want that the manager is told", status)
+		t.Errorf("a heartbeat of what is gone: %d, want an error", status)
 	}
 }

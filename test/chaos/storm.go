@@ -156,7 +156,7 @@ func (g *game) work(ctx context.Context, a action) error {
 				*set.Spec.Replicas += int32(a.count)
 			})
 	default:
-		return fmt.Errorf("nobody knows how to %s", a.kind)
+		return fmt.Errorf("there is no action %s", a.kind)
 	}
 }
 

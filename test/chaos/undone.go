@@ -7,7 +7,7 @@ import (
 )
 
 // landsWithin is how long after it came a call may still be carried out. The design assumes no more, so no manager waits
-// for longer, and what lands later is held against nobody.
+// for longer, and what lands later is not judged.
 const landsWithin = 2 * callTimeout
 
 // decideCall finds a call that undoes what a hook's flip rests on, or that takes a pod out for no reason. It returns false
@@ -40,7 +40,7 @@ func (p *podLog) undone(c *call) string {
 	}
 }
 
-// releaseUndone says whether a Register puts the pod in after a hook was released, and before it is back where it shall be in.
+// releaseUndone says whether a Register puts the pod in after a hook was released, and before it is back where it should be in.
 // A release waits for calls that were on their way then, and none may be sent after it.
 func (p *podLog) releaseUndone(c *call) string {
 	released, found := p.lastHook(c.applied, false)
@@ -58,7 +58,7 @@ func (p *podLog) releaseUndone(c *call) string {
 }
 
 // assertionUndone says whether a call that was on its way when a hook was asserted takes the pod out after it, though it
-// shall be in. One that was sent afterwards has a reason of its own.
+// should be in. One that was sent afterwards has a reason of its own.
 func (p *podLog) assertionUndone(c *call) string {
 	asserted, found := p.lastHook(c.applied, true)
 	if !found || !c.received.Before(asserted.at) || !p.wasIn(c.key(), asserted, c.applied) {
@@ -82,7 +82,7 @@ func (p *podLog) lastHook(before time.Time, asserted bool) (last hookFlip, found
 }
 
 // movedSince reports whether the pod was seen like this after the flip and may have been so by a time. What was not seen in
-// a gap is held against nobody.
+// a gap is not judged.
 func (p *podLog) movedSince(h hookFlip, by time.Time, like func(sighting) bool) bool {
 	return slices.ContainsFunc(p.sightings[h.version:], func(s sighting) bool {
 		return s.gap || like(s) && !s.since().After(by)

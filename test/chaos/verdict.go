@@ -20,20 +20,20 @@ const (
 	enoughFlips       = 250
 	enoughKills       = 10
 	enoughMet         = 3
-	// historiesShown bounds how much is told of a run that failed.
+	// historiesShown bounds how much a failed run shows.
 	historiesShown = 5
 )
 
 // report is what is wrong in the end. It is safe for concurrent use.
 type report struct {
 	mu sync.Mutex
-	// seen is what the journal shows at once, and found what a calm did not mend.
+	// seen is what the journal shows at once, and found what a calm did not repair.
 	seen  []violation
 	found []finding
 	other []string
 }
 
-// finding is one thing that a calm did not mend.
+// finding is one thing that a calm did not repair.
 type finding struct {
 	kind grievanceKind
 	uid  string // of the pod with a history, if there is one
@@ -53,7 +53,7 @@ func (r *report) note(text string) {
 	r.other = append(r.other, text)
 }
 
-// find writes down what a calm did not mend.
+// find writes down what a calm did not repair.
 func (r *report) find(all []finding) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -200,7 +200,7 @@ func (g *game) panicked() {
 		}
 	}
 	if err != nil {
-		g.report.note("nobody knows whether a manager panicked: " + err.Error())
+		g.report.note("it is unknown whether a manager panicked: " + err.Error())
 	}
 }
 

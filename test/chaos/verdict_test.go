@@ -105,7 +105,7 @@ func TestNoLogsAreNoGoodSign(t *testing.T) {
 	g, _ := newEnded(t, "")
 	g.binary += "-other"
 	if err := g.verdict("make chaos", 1); err == nil {
-		t.Error("nobody knows whether a manager panicked, and the run passes")
+		t.Error("it is unknown whether a manager panicked, and the run passes")
 	}
 }
 

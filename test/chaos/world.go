@@ -35,7 +35,7 @@ type world struct {
 	// account is what managers run as: the ServiceAccount that ships.
 	account *rest.Config
 	network *network
-	// passed: nobody has to look at the logs.
+	// passed: the logs are not needed.
 	passed bool
 }
 

@@ -32,7 +32,7 @@ func ready(pod *corev1.Pod) bool {
 
 func kruiseState(pod *corev1.Pod) string { return pod.Labels[appspub.LifecycleStateKey] }
 
-// version is the tag of the image that the pod shall run.
+// version is the tag of the image that the pod should run.
 func version(pod *corev1.Pod) string {
 	_, tag, _ := strings.Cut(pod.Spec.Containers[0].Image, ":")
 	return tag

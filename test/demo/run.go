@@ -158,7 +158,7 @@ func (w *world) withRollcall(ctx context.Context) (*life, error) {
 
 func (w *world) withoutRollcall(ctx context.Context) (*life, error) {
 	w.out.banner("2. WITHOUT",
-		"The same CloneSet without hooks: Kruise asks nobody. Another registry follows the pods' readiness,",
+		"The same CloneSet without hooks: Kruise does not ask. Another registry follows the pods' readiness,",
 		"at once and without fail, but after the fact. The same steps, and the same client.")
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -28,7 +28,7 @@ func (s *screen) Write(p []byte) (int, error) {
 
 // line writes one line.
 func (s *screen) line(format string, args ...any) {
-	// Nobody is left to tell when the terminal has gone.
+	// When the terminal has gone there is no reader left.
 	_, _ = fmt.Fprintf(s, format+"\n", args...)
 }
 

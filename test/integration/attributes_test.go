@@ -18,7 +18,7 @@ const (
 	metadataKey = "rollcall.dev/metadata"
 )
 
-// said is what clients shall be told of an instance; a zone that is not said is the node's.
+// said is what clients see of an instance; a zone that is not said is the node's.
 type said struct {
 	weight   int
 	zone     string

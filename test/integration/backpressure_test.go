@@ -74,7 +74,7 @@ func TestARegistryThatIsDownIsProbed(t *testing.T) {
 	m := startManager(t, "outage", defaultConfiguration(server.URL(), namespacesOf("outage", styles)...))
 	all := newScenarios(t, m, server, "outage", styles)
 
-	mend := server.Fail(registrytest.Match{}, errors.New("out of order"))
+	repair := server.Fail(registrytest.Match{}, errors.New("out of order"))
 	for _, s := range all {
 		s.Create(replicas(4))
 	}
@@ -104,7 +104,7 @@ func TestARegistryThatIsDownIsProbed(t *testing.T) {
 		}
 	}
 
-	mend()
+	repair()
 	for _, s := range all {
 		s.ExpectSteady()
 	}

@@ -35,10 +35,10 @@ func goneBeforeTheAnswer(s *scenario) {
 	s.troubled = true
 	pod := s.Pods()[0]
 
-	mend := s.registry.Fail(s.match(registrytest.OpDeregister), errors.New("out of order"))
+	repair := s.registry.Fail(s.match(registrytest.OpDeregister), errors.New("out of order"))
 	s.must(s.k8s.Delete(s.Context(), pod.DeepCopy(), client.GracePeriodSeconds(0)))
 	s.AwaitGone(pod)
-	mend()
+	repair()
 	s.ExpectSteady()
 	s.Expect(s.counted(pod, registrytest.OpDeregister) == 1, "the pod was not taken out once")
 }
@@ -58,7 +58,7 @@ func deletedWithPods(s *scenario, how metav1.DeletionPropagation) {
 	}
 }
 
-// deletedWithOrphans: the pods stay in service, and nothing of ours stays on them that nobody names.
+// deletedWithOrphans: the pods stay in service, and no handler or finalizer of Rollcall stays on them that no workload names.
 func deletedWithOrphans(s *scenario) {
 	s.Create()
 	s.ExpectSteady()
@@ -94,7 +94,7 @@ func lifecycleEditedAway(s *scenario) {
 	s.await("our handlers to stay freed", s.free)
 }
 
-// free reports a handler of ours that is set on a pod, and a finalizer of ours even where no hook ever named it.
+// free reports a handler that Rollcall owns and that is set on a pod, and its finalizer even where no hook ever named it.
 func (s *scenario) free() error {
 	for _, pod := range s.Pods() {
 		for _, h := range s.handlers {

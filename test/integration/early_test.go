@@ -26,7 +26,7 @@ func (s *scenario) AwaitRunning() *corev1.Pod {
 	return pod
 }
 
-// updatedBeforeReady: the pod is updated before it ever was in service. Nobody has to be told, and Kruise does not wait.
+// updatedBeforeReady: the pod is updated before it ever was in service. The registry need not know, and Kruise does not wait.
 func updatedBeforeReady(s *scenario) {
 	s.Create(inPlace, replicas(1), gated)
 	pod := s.AwaitRunning()
@@ -92,7 +92,7 @@ func updatedInUpdated(s *scenario) {
 }
 
 // heldNotReady: after a rollback Kruise never lets a pod be ready again that markPodNotReady made unready. Only a person
-// can mend that, and the Event says how.
+// can correct that, and the Event says how.
 func heldNotReady(s *scenario) {
 	s.Create(inPlace, replicas(1), func(set *kruisev1alpha1.CloneSet) { set.Spec.Lifecycle.InPlaceUpdate.MarkPodNotReady = true })
 	s.ExpectSteady()

@@ -107,7 +107,7 @@ func (s *scenario) pastPreNormal(h handler, pod *corev1.Pod) bool {
 	return false
 }
 
-// registryHolds compares the registry with the pods that shall be in service: these and nothing else.
+// registryHolds compares the registry with the pods that should be in service: these and nothing else.
 func (s *scenario) registryHolds(pods []*corev1.Pod) error {
 	if s.registry == nil {
 		return s.memoryHolds(pods)

@@ -84,7 +84,7 @@ func oneRegistryFails(s *scenario) {
 		{newRegistry, registrytest.OpDeregister, appspub.LifecycleStatePreparingDelete, func() { s.DeleteByLabel(pod) }},
 	} {
 		failing, match := s.named(story.registry), s.match(story.op)
-		mend := failing.Fail(match, errors.New("the disk is full"))
+		repair := failing.Fail(match, errors.New("the disk is full"))
 		before := len(failing.Calls(match))
 		story.begin()
 		s.AwaitState(pod, story.state)
@@ -95,7 +95,7 @@ func oneRegistryFails(s *scenario) {
 			return nil
 		})
 		s.Expect(stateOf(s.Now(pod.UID)) == string(story.state), "the pod went on although registry %s had not acknowledged", story.registry)
-		mend()
+		repair()
 		s.AwaitLeaves(pod, story.state)
 		s.ExpectSteady()
 	}
@@ -234,13 +234,13 @@ func TestMovedByConfiguration(t *testing.T) {
 		began[s], before[s] = time.Now(), s.Pods()
 	})
 
-	mend := newer.Fail(registrytest.Match{Op: registrytest.OpRegister}, errors.New("it is not up yet"))
+	repair := newer.Fail(registrytest.Match{Op: registrytest.OpRegister}, errors.New("it is not up yet"))
 	expect.NoError(t, m.Configure(config.withRegistries([]string{newRegistry}, older, newer)))
 	each(func(s *scenario) {
 		s.ExpectEvent(s.Pods()[0], corev1.EventTypeWarning, "RegistryUnavailable", `in registry "new"`, "it is not up yet")
 		s.ExpectServingIn(older, s.Pods()...)
 	})
-	mend()
+	repair()
 	each(func(s *scenario) {
 		s.defaultsTo(newRegistry)
 		s.ExpectSteady()

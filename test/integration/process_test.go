@@ -196,7 +196,7 @@ func (s *scenario) killPoint(op registrytest.Op, state appspub.LifecycleStateTyp
 	return gate.Release
 }
 
-// TestDeletedWhileDown: a finalizer of ours keeps the pod until the manager is back.
+// TestDeletedWhileDown: an owned finalizer keeps the pod until the manager is back.
 func TestDeletedWhileDown(t *testing.T) {
 	t.Parallel()
 	styles := []style{finalizer, mixed}
@@ -294,11 +294,11 @@ func TestRegistryDown(t *testing.T) {
 	s.must(server.Up())
 	s.ExpectSteady()
 
-	mend := server.Fail(s.match(registrytest.OpRegister), registry.Terminal(errors.New("no such tenant")))
+	repair := server.Fail(s.match(registrytest.OpRegister), registry.Terminal(errors.New("no such tenant")))
 	s.Scale(2)
 	pod = s.AwaitPodIn(appspub.LifecycleStatePreparingNormal)
 	s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryRefused", "hook preNormal waits", "no such tenant")
-	mend()
+	repair()
 	config["drain"] = "1s"
 	s.must(m.Configure(config)) // whatever changes, all is tried again at once
 	s.ExpectSteady()
@@ -372,7 +372,7 @@ func (s *scenario) ExpectMetric(name, value string) {
 	})
 }
 
-// TestRefusedAtStart: what can't work ends the manager at once, and says which field to mend.
+// TestRefusedAtStart: what can't work ends the manager at once, and says which field to correct.
 func TestRefusedAtStart(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

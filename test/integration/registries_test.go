@@ -44,7 +44,7 @@ func (s *scenario) registriesOf(pod *corev1.Pod, at time.Time) []*registryServer
 	return slices.DeleteFunc(slices.Clone(s.registries), func(r *registryServer) bool { return !slices.Contains(names, r.name) })
 }
 
-// podsOf picks the pods that shall be in a registry now.
+// podsOf picks the pods that should be in a registry now.
 func (s *scenario) podsOf(r *registryServer, pods []*corev1.Pod) []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool {
 		return !slices.Contains(s.registriesOf(pod, time.Now()), r)

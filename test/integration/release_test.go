@@ -47,17 +47,17 @@ func TestProceeds(t *testing.T) {
 	s.ExpectSteady()
 	before := s.Pods()
 
-	mend := r.Fail(registrytest.Match{Namespace: s.ns, Op: registrytest.OpFailOver}, errors.New("out of order"))
+	repair := r.Fail(registrytest.Match{Namespace: s.ns, Op: registrytest.OpFailOver}, errors.New("out of order"))
 	s.UpdateImage("nginx:2")
 	for _, pod := range before {
 		s.ExpectEvent(pod, corev1.EventTypeWarning, "Proceeded", "hook inPlaceUpdate was released", "Proceed after 3s", "out of order")
 	}
 	s.ExpectMetric(`rollcall_unacknowledged_releases_total{by="failurePolicy",hook="inPlaceUpdate"}`, "2")
-	mend()
+	repair()
 	s.ExpectSteady()
 	s.ExpectImage("nginx:2", before)
 
-	mend = r.Fail(registrytest.Match{Namespace: s.ns, Op: registrytest.OpDeregister}, errors.New("out of order"))
+	repair = r.Fail(registrytest.Match{Namespace: s.ns, Op: registrytest.OpDeregister}, errors.New("out of order"))
 	s.Scale(1)
 	s.await("one pod to be gone", func() error {
 		if there := len(s.Pods()); there != 1 {
@@ -67,7 +67,7 @@ func TestProceeds(t *testing.T) {
 	})
 	s.ExpectMetric(`rollcall_unacknowledged_releases_total{by="failurePolicy",hook="preDelete"}`, "1")
 	s.Expect(len(r.Entries(t, s.ns)) == 2, "the registry was told although it was out of order")
-	mend()
+	repair()
 	s.ExpectSteady()
 	s.ExpectNothingLeft()
 	s.expectAlwaysBut()
@@ -81,7 +81,7 @@ func TestSkip(t *testing.T) {
 	s.troubled = true
 	s.Create(inPlace, replicas(2), func(set *kruisev1alpha1.CloneSet) { set.Spec.UpdateStrategy.MaxUnavailable = nil })
 	s.ExpectSteady()
-	mend := r.Fail(registrytest.Match{Namespace: s.ns, Op: registrytest.OpDeregister}, errors.New("out of order"))
+	repair := r.Fail(registrytest.Match{Namespace: s.ns, Op: registrytest.OpDeregister}, errors.New("out of order"))
 	pod := s.Pods()[0]
 	s.DeleteByLabel(pod)
 	s.AwaitState(pod, appspub.LifecycleStatePreparingDelete)
@@ -93,7 +93,7 @@ func TestSkip(t *testing.T) {
 	s.AwaitGone(pod)
 	s.ExpectEvent(pod, corev1.EventTypeWarning, "Skipped", "hook preDelete was released", `"preDelete"`, "not waited for", s.ns)
 	s.ExpectMetric(`rollcall_unacknowledged_releases_total{by="skip",hook="preDelete"}`, "1")
-	mend()
+	repair()
 	s.ExpectSteady()
 
 	// A template that has it has no effect but a Warning.
@@ -148,14 +148,14 @@ func TestGuard(t *testing.T) {
 	s.await("the pod's containers to be stopped", func() error {
 		now := s.Now(pod.UID)
 		if now == nil {
-			return errors.New("the pod is gone, and nobody took it out")
+			return errors.New("the pod is gone, and no call took it out")
 		}
 		if now.DeletionTimestamp == nil {
 			return errors.New("it is not being deleted")
 		}
 		return nil
 	})
-	s.Expect(r.gives(t, s.ns, pod), "the pod was taken out by nobody")
+	s.Expect(r.gives(t, s.ns, pod), "the pod was taken out without a call")
 	restart(t, m)
 	s.AwaitGone(pod)
 	s.ExpectSteady()

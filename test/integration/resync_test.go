@@ -126,7 +126,7 @@ func TestBlockedRemoval(t *testing.T) {
 	s.annotateLease("blocked-lease", "rollcall.dev/approve-removals", "0123456789ab")
 	s.annotateLease("blocked-lease", "rollcall.dev/resync", "now")
 	s.ExpectLogged("resync requested", "now")
-	s.Expect(len(s.registry.Entries(t, s.ns)) == 7, "what nobody approved of was removed")
+	s.Expect(len(s.registry.Entries(t, s.ns)) == 7, "what was not approved was removed")
 
 	digests := regexp.MustCompile(`approve-removals=([0-9a-f]{12})`).FindAllStringSubmatch(s.manager.Log(), -1)
 	s.annotateLease("blocked-lease", "rollcall.dev/approve-removals", digests[len(digests)-1][1])

@@ -164,7 +164,7 @@ func rollbackBeforeThePatch(s *scenario) {
 }
 
 // rollBack undoes the update once the other owner of the hook has done its part: if its patch came between what Kruise reads
-// and what it writes, the pod would be Normal without a handler that nobody sets again.
+// and what it writes, the pod would be Normal without a handler that is never set again.
 func (s *scenario) rollBack(pod *corev1.Pod) {
 	s.Helper()
 	s.await("the other owner to release its handlers", func() error {

@@ -68,7 +68,7 @@ func oneServiceFails(s *scenario) {
 	} {
 		match := s.match(story.op)
 		match.Service = s.ns + "-web"
-		mend := s.registry.Fail(match, errors.New("the disk is full"))
+		repair := s.registry.Fail(match, errors.New("the disk is full"))
 		calls := s.calls(match)
 		story.begin()
 		s.AwaitState(pod, story.state)
@@ -80,7 +80,7 @@ func oneServiceFails(s *scenario) {
 		})
 		s.Expect(stateOf(s.Now(pod.UID)) == string(story.state), "the pod went on although one service had not acknowledged")
 		s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryUnavailable", "hook inPlaceUpdate waits", s.ns+"-web", "the disk is full")
-		mend()
+		repair()
 		s.ExpectSteady()
 	}
 	s.ExpectImage("nginx:3", before)
@@ -130,7 +130,7 @@ func serviceRemade(s *scenario) {
 	other.expectEachWaits(1, "its pods are registered")
 
 	s.ExpectNothingLeft()
-	other.Scale(2) // the new pod asks for the name while nobody is registered under it
+	other.Scale(2) // the new pod asks for the name while no pod is registered under it
 	other.expectEachWaits(2, "its pods were registered")
 
 	s.Create(replicas(1))
@@ -224,7 +224,7 @@ func handlerInSelector(s *scenario) {
 func registryErrors(s *scenario) {
 	s.troubled = true
 	fail := func(op registrytest.Op) func() { return s.registry.Fail(s.match(op), errors.New("out of order")) }
-	mend := fail(registrytest.OpRegister)
+	repair := fail(registrytest.OpRegister)
 	s.Create(inPlace, replicas(1))
 	s.await("the pod", func() error {
 		if len(s.Pods()) == 0 {
@@ -234,26 +234,26 @@ func registryErrors(s *scenario) {
 	})
 	pod := s.Pods()[0]
 	s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryUnavailable", "out of order")
-	mend()
+	repair()
 	s.ExpectSteady()
 
-	mend = fail(registrytest.OpFailOver)
+	repair = fail(registrytest.OpFailOver)
 	s.UpdateImage("nginx:2")
 	s.AwaitState(pod, appspub.LifecycleStatePreparingUpdate)
 	s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryUnavailable", "hook inPlaceUpdate waits")
-	mend()
+	repair()
 	s.ExpectSteady()
 
-	mend = fail(registrytest.OpDeregister)
+	repair = fail(registrytest.OpDeregister)
 	s.DeleteByLabel(s.Now(pod.UID))
 	s.AwaitState(pod, appspub.LifecycleStatePreparingDelete)
 	s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryUnavailable", "hook preDelete waits")
-	mend()
+	repair()
 	s.AwaitGone(pod)
 	s.ExpectSteady()
 }
 
-// registryTimeouts: nobody knows whether a call that timed out is still carried out, so more is needed than one answer.
+// registryTimeouts: it is unknown whether a call that timed out is still carried out, so more is needed than one answer.
 func registryTimeouts(s *scenario) {
 	s.troubled = true
 	hold := s.HoldCalls(registrytest.OpRegister)

@@ -50,7 +50,7 @@ func TestDownload(t *testing.T) {
 		{"another file is not the one that is pinned", "/whole", strings.Repeat("0", 64), "is pinned"},
 		{"what is not there says so", "/absent", file.SHA256, "404"},
 		{"half a file is none", "/cut", file.SHA256, "unexpected EOF"},
-		{"a pin that is none is told", "/whole", "1234", "not a SHA-256"},
+		{"a pin that is none is named", "/whole", "1234", "not a SHA-256"},
 	} {
 		f := File{Name: "a.jar", URL: server.URL + wrong.path, SHA256: wrong.sum}
 		_, err := Download(t.Context(), progress, f)
@@ -61,7 +61,7 @@ func TestDownload(t *testing.T) {
 	cancel()
 	_, err := Download(cancelled, NewProgress(nil, ""), File{Name: "a.jar", URL: server.URL + "/silent", SHA256: file.SHA256})
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("a download that nobody wants any more: got %v", err)
+		t.Errorf("a download that was cancelled: got %v", err)
 	}
 	if left := leftIn(t, filepath.Join(os.Getenv("XDG_CACHE_HOME"), "rollcall", "downloads")); len(left) > 0 {
 		t.Errorf("after failures the cache holds %v, want nothing", left)

@@ -32,7 +32,7 @@ const (
 
 const (
 	mainPackage = "github.com/rollcall-dev/rollcall/cmd"
-	// faultBytes is how much of the log a fault is told with.
+	// faultBytes is how much of the log Fault returns.
 	faultBytes = 6000
 )
 

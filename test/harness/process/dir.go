@@ -59,7 +59,7 @@ func tempDir(prefix string) (dir string, release func(), err error) {
 	}, nil
 }
 
-// sweepTempDirs removes the temporary folders whose owner was killed: nobody holds their lock.
+// sweepTempDirs removes the temporary folders whose owner was killed: their lock is free.
 func sweepTempDirs(prefix string) {
 	locks, err := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*", ownerLock))
 	if err != nil {

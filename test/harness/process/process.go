@@ -26,7 +26,7 @@ const (
 	tailBytes = 6 << 10
 )
 
-// Launcher starts processes from one thread that lives as long as they shall: the kernel's parent-death signal follows the
+// Launcher starts processes from one thread that lives as long as they do: the kernel's parent-death signal follows the
 // thread that forked, not the process, and Go ends threads as it likes.
 type Launcher struct {
 	requests chan func()

@@ -31,7 +31,7 @@ const (
 	failuresKept = 10
 )
 
-// Tell is told of what is worth a line: when it was, and which pod it was with, if with any.
+// Tell gets what is worth a line: when it was, and which pod it was with, if with any.
 type Tell func(at time.Time, pod, what string)
 
 // Client is a client of the service. Once a second it reads the registry, and all the while it sends requests in turn to the
@@ -72,7 +72,7 @@ type Failure struct {
 type Options struct {
 	// Read looks the instances up.
 	Read read.Reader
-	// Tell is told of what is worth a line.
+	// Tell gets what is worth a line.
 	Tell Tell
 	// Timeout is how long the client waits for one answer; 0 means RequestTimeout.
 	Timeout time.Duration
@@ -210,7 +210,7 @@ func (c *Client) get(ctx context.Context, target registry.Entry) error {
 	return nil
 }
 
-// done counts a request. The first failure of each pod in a step is told at once.
+// done counts a request. The first failure of each pod in a step is passed to Tell at once.
 func (c *Client) done(failed *Failure) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -66,7 +66,7 @@ func TestOnce(t *testing.T) {
 			t.Parallel()
 			pod := httptest.NewServer(tc.handler)
 			defer pod.Close()
-			client := New(Options{Tell: nobody})
+			client := New(Options{Tell: discard})
 			client.learn([]registry.Entry{entryAt(t, pod.Listener.Addr())})
 			client.once(t.Context())
 			expectOne(t, client, tc.reason, tc.why)
@@ -80,7 +80,7 @@ func TestOnceWithNobodyThere(t *testing.T) {
 	expect.NoError(t, err)
 	gone := entryAt(t, listener.Addr())
 	expect.NoError(t, listener.Close())
-	client := New(Options{Tell: nobody})
+	client := New(Options{Tell: discard})
 	client.learn([]registry.Entry{gone})
 	client.once(t.Context())
 	expectOne(t, client, "a pod that has gone refuses the connection", "connection refused")
@@ -92,7 +92,7 @@ func TestOnceWithNoAnswer(t *testing.T) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	expect.NoError(t, err)
 	defer listener.Close()
-	client := New(Options{Tell: nobody})
+	client := New(Options{Tell: discard})
 	client.learn([]registry.Entry{entryAt(t, listener.Addr())})
 	client.once(t.Context())
 	expectOne(t, client, "a pod that hangs is of no use to its client", "no answer in time")
@@ -100,7 +100,7 @@ func TestOnceWithNoAnswer(t *testing.T) {
 
 func TestOnceWithEmptyRegistry(t *testing.T) {
 	t.Parallel()
-	client := New(Options{Tell: nobody})
+	client := New(Options{Tell: discard})
 	client.once(t.Context())
 	if diff := cmp.Diff(Tally{}, client.Tally()); diff != "" {
 		t.Errorf("before the first instance there is nothing to count: %s", diff)
@@ -123,7 +123,7 @@ func TestOnceTakesTurns(t *testing.T) {
 		defer pod.Close()
 		entries = append(entries, entryAt(t, pod.Listener.Addr()))
 	}
-	client := New(Options{Tell: nobody})
+	client := New(Options{Tell: discard})
 	client.learn(entries)
 	for range 30 {
 		client.once(t.Context())
@@ -145,7 +145,7 @@ func TestTrafficFollowsTheRegistry(t *testing.T) {
 	drained := live
 	drained.Address, drained.State = "127.0.0.2", registry.OutOfService
 	var reads atomic.Int32
-	client := New(Options{Tell: nobody, Read: func(context.Context) ([]registry.Entry, error) {
+	client := New(Options{Tell: discard, Read: func(context.Context) ([]registry.Entry, error) {
 		if reads.Add(1) == 2 {
 			return nil, errors.New("not now")
 		}
@@ -190,7 +190,7 @@ func TestFailuresAreToldOncePerPodAndStep(t *testing.T) {
 	}
 }
 
-func nobody(time.Time, string, string) {}
+func discard(time.Time, string, string) {}
 
 // entryAt is the entry of pod web-1 at the address.
 func entryAt(t *testing.T, address net.Addr) registry.Entry {

@@ -295,7 +295,7 @@ func TestLeaseOfAnEarlierConfiguration(t *testing.T) {
 	}
 }
 
-// TestEntriesOfABatchHaveLeasesOfTheirOwn: one that nobody renews any more must not be kept by the others' renewals.
+// TestEntriesOfABatchHaveLeasesOfTheirOwn: one that is no longer renewed must not be kept by the others' renewals.
 func TestEntriesOfABatchHaveLeasesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	const entries = 40

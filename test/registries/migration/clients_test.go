@@ -72,14 +72,14 @@ func newClients(t *testing.T, first read.Reader) *clients {
 	return c
 }
 
-// firstHalf and everybody look the service up there from their next reading on.
+// firstHalf and all look the service up there from their next reading on.
 func (c *clients) firstHalf(readers ...read.Reader) {
 	for _, l := range c.lookups[:len(c.lookups)/2] {
 		l.in(readers...)
 	}
 }
 
-func (c *clients) everybody(readers ...read.Reader) {
+func (c *clients) allLook(readers ...read.Reader) {
 	for _, l := range c.lookups {
 		l.in(readers...)
 	}

@@ -29,16 +29,16 @@ func byAnnotation(s *story) {
 	s.clients.firstHalf(s.eureka, s.nacos)
 	s.Update("web:3")
 	s.ExpectIn(s.eureka, s.nacos)
-	s.clients.everybody(s.eureka, s.nacos)
+	s.clients.allLook(s.eureka, s.nacos)
 	s.clients.firstHalf(s.nacos)
 	s.Scale(4)
 	s.ExpectIn(s.eureka, s.nacos)
-	s.clients.everybody(s.nacos)
+	s.clients.allLook(s.nacos)
 	s.ExpectIn(s.eureka, s.nacos)
 
 	s.Name(toNacos)
 	s.ExpectIn(s.nacos)
-	s.ExpectNobodyIn(s.eureka)
+	s.ExpectNoneIn(s.eureka)
 	s.Update("web:4")
 	s.ExpectIn(s.nacos)
 	s.Scale(2)
@@ -56,43 +56,43 @@ func byConfiguration(s *story) {
 	s.clients.firstHalf(s.eureka, s.nacos)
 	s.Update("web:3")
 	s.ExpectIn(s.eureka, s.nacos)
-	s.clients.everybody(s.eureka, s.nacos)
+	s.clients.allLook(s.eureka, s.nacos)
 	s.clients.firstHalf(s.nacos)
 	s.ExpectIn(s.eureka, s.nacos)
-	s.clients.everybody(s.nacos)
+	s.clients.allLook(s.nacos)
 	s.ExpectIn(s.eureka, s.nacos)
 
 	s.defaultsTo(s.T, toNacos)
 	s.ExpectIn(s.nacos)
-	s.ExpectNobodyIn(s.eureka)
+	s.ExpectNoneIn(s.eureka)
 	s.Update("web:4")
 	s.ExpectIn(s.nacos)
 	s.ExpectNothingLost()
 }
 
-// withoutOverlap: with no time in both registries, clients that still look into the old one find nobody. This shows that
+// withoutOverlap: with no time in both registries, clients that still look into the old one find no pod. This shows that
 // lost requests are counted, and what the overlap is for.
 func withoutOverlap(s *story) {
 	s.ExpectNothingLost()
 	s.Name(toNacos)
-	s.ExpectNobodyIn(s.eureka)
+	s.ExpectNoneIn(s.eureka)
 	s.await(s.T, "requests to be lost", func(context.Context) error {
 		if s.clients.tally().Failed == 0 {
 			return errors.New("none was")
 		}
 		return nil
 	})
-	s.clients.everybody(s.nacos)
+	s.clients.allLook(s.nacos)
 	s.ExpectIn(s.nacos)
 	s.Logf("%s: %s", s.name, s.clients.tally())
 }
 
-// withoutHeartbeats: Eureka forgets what nobody renews, so what kept its entries all the while was Rollcall; and what it has
+// withoutHeartbeats: Eureka forgets what is not renewed, so what kept its entries all the while was Rollcall; and what it has
 // forgotten is there again when Rollcall is.
 func withoutHeartbeats(s *story) {
 	s.ExpectNothingLost()
 	s.stopManager()
-	s.ExpectNobodyIn(s.eureka)
+	s.ExpectNoneIn(s.eureka)
 	s.startManager(s.T, fromEureka)
 	s.ExpectIn(s.eureka)
 }

@@ -45,7 +45,7 @@ func (w *world) begin(t *testing.T, name, registries string) *story {
 	expect.NoError(t, w.k8s.Create(t.Context(), s.cloneSet(registries)))
 	s.clients = newClients(t, s.eureka)
 	s.ExpectIn(s.eureka)
-	s.ExpectNobodyIn(s.nacos)
+	s.ExpectNoneIn(s.nacos)
 	return s
 }
 
@@ -121,7 +121,7 @@ func (s *story) Scale(replicas int32) {
 // clients know them.
 func (s *story) ExpectIn(registries ...read.Reader) {
 	s.Helper()
-	s.await(s.T, "the pods to be where they shall be", func(ctx context.Context) error {
+	s.await(s.T, "the pods to be where they should be", func(ctx context.Context) error {
 		pods, err := s.settledPods(ctx)
 		if err != nil {
 			return err
@@ -144,10 +144,10 @@ func (s *story) ExpectIn(registries ...read.Reader) {
 	})
 }
 
-// ExpectNobodyIn waits until the registry gives out no pod.
-func (s *story) ExpectNobodyIn(reader read.Reader) {
+// ExpectNoneIn waits until the registry gives out no pod.
+func (s *story) ExpectNoneIn(reader read.Reader) {
 	s.Helper()
-	s.await(s.T, "nobody to be there", func(ctx context.Context) error {
+	s.await(s.T, "the registry to be empty", func(ctx context.Context) error {
 		entries, err := reader(ctx)
 		if err != nil {
 			return err

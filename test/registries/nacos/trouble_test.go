@@ -87,7 +87,7 @@ func TestTokenIsRenewedBeforeItEnds(t *testing.T) {
 	})
 }
 
-// Who the server does not know, or does not let, is told which field to mend.
+// Who the server does not know, or does not let, is told which field to correct.
 func TestWrongUserIsNamed(t *testing.T) {
 	t.Parallel()
 	onEach(t, driver.Options{}, func(s *scenario) {

@@ -45,7 +45,7 @@ func TestCanServe(t *testing.T) {
 			change: func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded },
 		},
 		"no address": {
-			reason: "nobody can reach it",
+			reason: "no client can reach it",
 			change: func(p *corev1.Pod) { p.Status.PodIP = "" },
 		},
 		"deleted": {
@@ -251,7 +251,7 @@ func expectRefused(t *testing.T, ip string, port int) {
 		t.Errorf("%s answers %+v, want a reset", ip, answer)
 		return
 	}
-	// A client that was still writing its request is told of the reset as a broken pipe.
+	// A client that was still writing its request sees the reset as a broken pipe.
 	if !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, io.EOF) {
 		t.Errorf("%s refuses with %v, want a reset", ip, err)
 	}

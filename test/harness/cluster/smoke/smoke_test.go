@@ -287,7 +287,7 @@ func (h *harness) readinessGate(t *testing.T) {
 			t.Fatalf("setting the gate to %s: %v", status, err)
 		}
 	}
-	expectReady("its containers run and the gate, which nobody set, holds it back", corev1.ConditionFalse)
+	expectReady("its containers run and the gate, which is not set, holds it back", corev1.ConditionFalse)
 	setGate(corev1.ConditionTrue)
 	expectReady("the gate lets it go", corev1.ConditionTrue)
 	setGate(corev1.ConditionFalse)

@@ -184,7 +184,7 @@ func (s *Server) ready(ctx context.Context) error {
 	return s.do(ctx, http.MethodGet, "/health", nil)
 }
 
-// enableAuth makes the user root, who may do everything, and lets nobody in without a password from then on.
+// enableAuth makes the user root, who may do everything, and lets no one in without a password from then on.
 func (s *Server) enableAuth(ctx context.Context) error {
 	if s.opts.RootPassword == "" {
 		return nil

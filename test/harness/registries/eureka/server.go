@@ -179,7 +179,7 @@ func (s *Server) command(files Files, dir string) (process.Command, error) {
 		}
 	}
 	args := []string{
-		// A small program that shall start quickly.
+		// A small program that should start quickly.
 		"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Djava.io.tmpdir=" + dir,
 		"-Dfile.encoding=UTF-8", "-jar", files.Jar,
 	}

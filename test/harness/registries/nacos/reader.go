@@ -22,7 +22,7 @@ import (
 
 const readerName = "nacos-reader"
 
-// readerModule is Nacos' own Go client with a main of ours around it; see reader/main.go.
+// readerModule is Nacos' own Go client with a main of its own around it; see reader/main.go.
 func readerModule(ctx context.Context) (cache.Module, error) {
 	dir, err := cache.Dir(ctx, "test/harness/registries/nacos/reader")
 	if err != nil {

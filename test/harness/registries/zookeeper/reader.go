@@ -106,7 +106,7 @@ func (r *Reader) Err() error { return nil }
 // Logs is empty: what a reader that has died has said is in that error.
 func (r *Reader) Logs() string { return "" }
 
-// Stop ends the program: it does so by itself when nobody can ask any more, also where this process was killed.
+// Stop ends the program: it does so by itself when no process can ask any more, also where this process was killed.
 func (r *Reader) Stop() {
 	_ = r.in.Close()
 	_ = r.cmd.Wait()

@@ -131,7 +131,7 @@ func (s *Server) command(files Files, dir string) (process.Command, error) {
 		}
 	}
 	return process.Command{Path: files.Java, Args: []string{
-		// A small program that shall start quickly.
+		// A small program that should start quickly.
 		"-Xmx160m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true",
 		// Nothing here has to survive a power cut, and a sync is what a server waits for most.

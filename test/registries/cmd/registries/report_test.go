@@ -105,7 +105,7 @@ func TestReport(t *testing.T) {
 			want: "etcd|etcd v3|1 passed, and THE RUN FAILED", complete: true,
 		},
 		"missing": {
-			reason: "a server that can't be had is told loudly, with the reason",
+			reason: "a server that can't be had is named loudly, with the reason",
 			lines: concat(
 				attr("etcd", "TestA", "registry-missing", "no Java"), skipped("etcd", "TestA", "no server on this machine: no Java"),
 				line("etcd", "pass", "", ""),
@@ -127,7 +127,7 @@ func TestReport(t *testing.T) {
 			want:   "etcd|-|!!! NOT TESTED: its tests did not run",
 		},
 		"not there": {
-			reason: "so has one that nobody ran",
+			reason: "so has one that was not run",
 			lines:  ran("consul", "TestA", "pass"),
 			want:   "etcd|-|!!! NOT TESTED: its tests did not run",
 		},

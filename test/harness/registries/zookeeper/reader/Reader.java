@@ -27,7 +27,7 @@ import reactor.core.publisher.Flux;
 
 /**
  * What real readers see: Curator's service discovery, and Spring Cloud's on top of it. It answers one JSON array per line
- * (a question, the connection string, base path and payload class that the reader shall be made with, and arguments) with
+ * (a question, the connection string, base path and payload class that the reader should be made with, and arguments) with
  * one JSON object.
  */
 public class Reader {
