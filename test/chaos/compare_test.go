@@ -60,8 +60,8 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestWhoIsWaitedFor: on a busy machine KWOK is late, and that is no fault of a manager.
-func TestWhoIsWaitedFor(t *testing.T) {
+// TestGrievanceDeadlines: on a busy machine KWOK is late, and that is no fault of a manager.
+func TestGrievanceDeadlines(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason string

@@ -91,8 +91,8 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// TestANetworkThatMeetsNothingCountsNothing: a fault without a connection hits none.
-func TestANetworkThatMeetsNothingCountsNothing(t *testing.T) {
+// TestNetworkCountsWhatItMeets: a fault without a connection hits none.
+func TestNetworkCountsWhatItMeets(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t)
 	for _, k := range []kind{netSlow, netReset, netRefuse, netCut} {

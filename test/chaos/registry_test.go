@@ -14,8 +14,8 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
-// TestForeignEntriesThatAreTouched: whatever becomes of an entry that is not ours, chaos sees it.
-func TestForeignEntriesThatAreTouched(t *testing.T) {
+// TestForeignEntries: whatever becomes of an entry that is not ours, chaos sees it.
+func TestForeignEntries(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason string

@@ -100,7 +100,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-func TestNoLogsAreNoGoodSign(t *testing.T) {
+func TestPanicsNeedLogs(t *testing.T) {
 	t.Parallel()
 	g, _ := newEnded(t, "")
 	g.binary += "-other"

@@ -29,9 +29,9 @@ func (s *scenario) expectMetric(line string) {
 	})
 }
 
-// TestASlowServiceHoldsUpNoOther: a registry that hangs for one service has half of the calls of that service's pods, and
+// TestSlowService: a registry that hangs for one service has half of the calls of that service's pods, and
 // the rollout of another goes on.
-func TestASlowServiceHoldsUpNoOther(t *testing.T) {
+func TestSlowService(t *testing.T) {
 	t.Parallel()
 	styles := []style{labels, mixed}
 	server := startRegistry(t, onlyRegistry, registryOptions{})
@@ -65,9 +65,9 @@ func TestASlowServiceHoldsUpNoOther(t *testing.T) {
 	finish(all)
 }
 
-// TestARegistryThatIsDownIsProbed: with several pods that can't be registered, the registry gets one call every five
+// TestBreakerProbes: with several pods that can't be registered, the registry gets one call every five
 // seconds, and all go on when it answers again.
-func TestARegistryThatIsDownIsProbed(t *testing.T) {
+func TestBreakerProbes(t *testing.T) {
 	t.Parallel()
 	styles := []style{labels, finalizer}
 	server := startRegistry(t, onlyRegistry, registryOptions{})

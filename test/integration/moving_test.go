@@ -189,7 +189,7 @@ func movedLive(s *scenario) {
 // unknownRegistry: a typo blocks the pod until someone mends it.
 func unknownRegistry(s *scenario) {
 	s.Create(replicas(1), annotated(registriesKey, "old,nwe"))
-	s.expectBlockedUntilMended("InvalidPod", []string{registriesKey, `"nwe"`, "new, old"}, registriesKey, "old,new")
+	s.expectBlockedUntilCorrected("InvalidPod", []string{registriesKey, `"nwe"`, "new, old"}, registriesKey, "old,new")
 }
 
 // unknownRegistryOfALivePod: a typo keeps a pod in service where it is, and is never in the way of taking it out.

@@ -17,9 +17,9 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
 )
 
-// TestARightIsMissing: managers run with the roles that ship. One that lacks a right of them is not ready, or says what it
+// TestMissingRights: managers run with the roles that ship. One that lacks a right of them is not ready, or says what it
 // was refused.
-func TestARightIsMissing(t *testing.T) {
+func TestMissingRights(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		resource string

@@ -92,18 +92,18 @@ func (s *scenario) calls(m registrytest.Match) int { return len(s.registry.Calls
 // noPort: there is nothing to register until someone says what.
 func noPort(s *scenario) {
 	s.Create(replicas(1), func(set *kruisev1alpha1.CloneSet) { set.Spec.Template.Spec.Containers[0].Ports = nil })
-	s.expectBlockedUntilMended("InvalidPod", []string{"no port to register", "containerPort", servicesKey},
+	s.expectBlockedUntilCorrected("InvalidPod", []string{"no port to register", "containerPort", servicesKey},
 		servicesKey, s.ns+"=80")
 }
 
 func badServices(s *scenario) {
 	s.Create(replicas(1), annotated(servicesKey, s.ns))
-	s.expectBlockedUntilMended("InvalidPod", []string{servicesKey, "name=port"}, servicesKey, s.ns+"=80")
+	s.expectBlockedUntilCorrected("InvalidPod", []string{servicesKey, "name=port"}, servicesKey, s.ns+"=80")
 }
 
 func badDrain(s *scenario) {
 	s.Create(replicas(1), annotated(drainKey, "a while"))
-	s.expectBlockedUntilMended("InvalidPod", []string{drainKey, "a while", "15s"}, drainKey, "0s")
+	s.expectBlockedUntilCorrected("InvalidPod", []string{drainKey, "a while", "15s"}, drainKey, "0s")
 }
 
 // serviceClaimed: the name belongs to the namespace whose pods are registered under it, whoever else wants it.
@@ -113,7 +113,7 @@ func serviceClaimed(s *scenario) {
 
 	other := newScenario(s.T, s.manager, s.registry, s.style, neighbour(s.ns))
 	other.Create(replicas(1), annotated(servicesKey, s.ns+"=80"))
-	other.expectBlockedUntilMended("ServiceClaimed",
+	other.expectBlockedUntilCorrected("ServiceClaimed",
 		[]string{fmt.Sprintf("%q", s.ns), "namespace " + s.ns, servicesKey}, servicesKey, other.ns+"=80")
 	s.ExpectSteady()
 	other.ExpectNothingLeft()
@@ -164,9 +164,9 @@ func (s *scenario) expectEachWaits(n int, why string) {
 	})
 }
 
-// expectBlockedUntilMended: the pod's Event says what is wrong, its hook stays blocked, and it goes on once the pod's
+// expectBlockedUntilCorrected: the pod's Event says what is wrong, its hook stays blocked, and it goes on once the pod's
 // annotation is right.
-func (s *scenario) expectBlockedUntilMended(reason string, words []string, key, value string) {
+func (s *scenario) expectBlockedUntilCorrected(reason string, words []string, key, value string) {
 	s.Helper()
 	s.await("the pod", func() error {
 		if len(s.Pods()) == 0 {

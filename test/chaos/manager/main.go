@@ -1,5 +1,5 @@
-// The manager that chaos plays with: the shipped one, and two registries that are like none of the servers that ship. One forgets what is
-// not renewed, the other can't be asked. Both speak the http driver's protocol.
+// The manager that chaos plays with: the shipped one, and two registries that are like none of the servers that ship. One
+// forgets what is not renewed, the other can't be asked. Both speak the http driver's protocol.
 package main
 
 import (

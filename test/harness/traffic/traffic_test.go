@@ -74,7 +74,7 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-func TestOnceWithNobodyThere(t *testing.T) {
+func TestOnceWithoutServer(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	expect.NoError(t, err)
@@ -164,7 +164,7 @@ func TestTrafficFollowsTheRegistry(t *testing.T) {
 	}
 }
 
-func TestFailuresAreToldOncePerPodAndStep(t *testing.T) {
+func TestFailuresAreReportedOncePerPodAndStep(t *testing.T) {
 	t.Parallel()
 	told := 0
 	client := New(Options{Tell: func(_ time.Time, _, what string) {

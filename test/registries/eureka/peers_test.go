@@ -119,8 +119,8 @@ func TestAPeerThatHangsIsLeft(t *testing.T) {
 	}
 }
 
-// TestALostRegistryIsPutBack restarts the only server: its memory is all there is.
-func TestALostRegistryIsPutBack(t *testing.T) {
+// TestRegistryLost restarts the only server: its memory is all there is.
+func TestRegistryLost(t *testing.T) {
 	t.Parallel()
 	server := registries.Use(t, starter(eureka.Options{ReadOnlyCache: true}))
 	d := open(t, configOf(t, server))

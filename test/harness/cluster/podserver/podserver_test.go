@@ -84,7 +84,7 @@ func TestCanServe(t *testing.T) {
 	}
 }
 
-func TestEachAddressAnswersForItsPod(t *testing.T) {
+func TestAnswers(t *testing.T) {
 	t.Parallel()
 	s, port := serve(t)
 	s.observe(t.Context(), pod("127.200.0.1", "uid-1"), false)
@@ -97,7 +97,7 @@ func TestEachAddressAnswersForItsPod(t *testing.T) {
 	}
 }
 
-func TestOpenConnectionsAreResetWhenThePodStops(t *testing.T) {
+func TestStopResetsConnections(t *testing.T) {
 	t.Parallel()
 	for name, stop := range map[string]func(*Server, *corev1.Pod){
 		"new image": func(s *Server, p *corev1.Pod) { p.Spec.Containers[0].Image = "web:2"; s.observe(t.Context(), p, false) },
@@ -125,7 +125,7 @@ func TestOpenConnectionsAreResetWhenThePodStops(t *testing.T) {
 	}
 }
 
-func TestALatePodDoesNotStopAnotherAtItsAddress(t *testing.T) {
+func TestAddressReuse(t *testing.T) {
 	t.Parallel()
 	s, port := serve(t)
 	old := pod("127.200.2.1", "uid-old")
@@ -135,7 +135,7 @@ func TestALatePodDoesNotStopAnotherAtItsAddress(t *testing.T) {
 	expectAnswer(t, "127.200.2.1", port, "uid-new")
 }
 
-func TestAPodThatRunsAnswersBeforeTheWatchHasComeToIt(t *testing.T) {
+func TestLookUpBeforeTheWatch(t *testing.T) {
 	t.Parallel()
 	starting := pod("127.200.3.2", "uid-starting")
 	starting.Status.ContainerStatuses[0].Ready = false
@@ -151,7 +151,7 @@ func TestAPodThatRunsAnswersBeforeTheWatchHasComeToIt(t *testing.T) {
 	expectRefused(t, "127.200.3.3", port)
 }
 
-func TestAConnectionToAPodThatRunsAgainIsKept(t *testing.T) {
+func TestRestartKeepsConnections(t *testing.T) {
 	t.Parallel()
 	again := pod("127.200.4.1", "uid-1")
 	s, port := serveLooking(t, func(context.Context, string) ([]corev1.Pod, error) { return []corev1.Pod{*again}, nil })
