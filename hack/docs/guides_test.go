@@ -52,6 +52,24 @@ func TestGuidesNameWhatExists(t *testing.T) {
 	}
 }
 
+// TestPathsExist looks up each path of the repository that a guide names.
+func TestPathsExist(t *testing.T) {
+	t.Parallel()
+	named := regexp.MustCompile("`((?:cmd|config|docs|hack|internal|registry|test)/[a-z0-9_./-]+)`")
+	found := 0
+	for guide, text := range pages(t, "../../*.md", "../../docs/*.md", "../../docs/adr/*.md") {
+		for _, match := range named.FindAllStringSubmatch(text, -1) {
+			found++
+			if _, err := os.Stat(filepath.Join("../..", match[1])); err != nil {
+				t.Errorf("%s names %s: %v", guide, match[1], err)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no guide names a path: the test looks for the wrong thing")
+	}
+}
+
 // TestLinksLeadSomewhere follows each relative link, to its file and to its heading.
 func TestLinksLeadSomewhere(t *testing.T) {
 	t.Parallel()
