@@ -98,7 +98,7 @@ func (j *joiner) leave(own *joined) bool {
 	return true
 }
 
-// work is one lane of a service: it makes batches until nobody waits.
+// work is one lane of a service: it makes batches until no call waits.
 func (j *joiner) work(service string) {
 	for {
 		batch := j.next(service)
@@ -136,7 +136,7 @@ func (j *joiner) next(service string) []*joined {
 	return batch
 }
 
-// retire ends one lane, in which nobody waits, and keeps nothing of a service without any.
+// retire ends one lane, in which no call waits, and keeps nothing of a service without any.
 func (j *joiner) retire(service string) {
 	if j.busy[service]--; j.busy[service] == 0 {
 		delete(j.busy, service)

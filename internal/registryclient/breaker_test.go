@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sony/gobreaker/v2"
@@ -58,7 +59,8 @@ func TestBreakerOpens(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, 8)
 				w.fail(fields(tc.fail)...)
 				for _, err := range tc.amid {
@@ -75,12 +77,14 @@ func TestBreakerOpens(t *testing.T) {
 }
 
 func TestBreakerLearnsNothingFromAnInstanceThatIsNotServedYet(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		err  error
 		want string
 	}{{errors.New("the check has not passed"), "closed"}, {context.DeadlineExceeded, "open"}} {
 		t.Run(tc.want, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, 8)
 				for _, name := range []string{"a/1", "a/2", "b/1", "b/2", "c/1", "c/2"} {
 					by, change := w.caller(name)
@@ -97,7 +101,8 @@ func TestBreakerLearnsNothingFromAnInstanceThatIsNotServedYet(t *testing.T) {
 }
 
 func TestBreakerLetsOneCallThroughToTry(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 8)
 		down := time.Now()
 		w.fail("web/1", "web/2", "web/3", "api/1", "api/2")
@@ -135,7 +140,8 @@ func TestBreakerLetsOneCallThroughToTry(t *testing.T) {
 
 // A service with a trouble of its own opens the breaker for all. The urgent calls of it must not be all that is tried.
 func TestBreakerTriesCallsThatAreNotUrgentToo(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 8)
 		w.fail("web/1!", "web/2!", "web/3!", "web/4!", "web/5!")
 		w.come("api/1")
@@ -161,7 +167,8 @@ func TestBreakerTriesCallsThatAreNotUrgentToo(t *testing.T) {
 }
 
 func TestBreakerTriesAgainWhereNothingWasLearned(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 8)
 		w.fail("web/1", "web/2", "web/3", "api/1", "api/2")
 		w.sleep(openFor + recheck)

@@ -221,10 +221,11 @@ func TestOutcomes(t *testing.T) {
 		"foreign":      {"an entry of another writer", registry.ForeignEntry(failed), Foreign, false},
 		"lost":         {"there was no such entry", registry.NotRegistered(failed), NotRegistered, false},
 		"deadline":     {"its time was up", fmt.Errorf("calling: %w", context.DeadlineExceeded), TimedOut, true},
-		"network":      {"a connection that timed out may have brought the request", &netTimeout{}, TimedOut, true},
+		"network":      {"a connection that timed out may have brought the request", &netTimeoutError{}, TimedOut, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
 				fence, gathered := &fakeFence{}, prometheus.NewRegistry()
 				m, err := metrics.NewRegistryMetrics(gathered)
 				if err != nil {
@@ -253,11 +254,11 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// netTimeout is a time-out that is not the context's.
-type netTimeout struct{}
+// netTimeoutError is a time-out that is not the context's.
+type netTimeoutError struct{}
 
-func (*netTimeout) Error() string { return "gateway timeout" }
-func (*netTimeout) Timeout() bool { return true }
+func (*netTimeoutError) Error() string { return "gateway timeout" }
+func (*netTimeoutError) Timeout() bool { return true }
 
 // observed counts the calls that are in the metrics by their outcome.
 func observed(t *testing.T, g prometheus.Gatherer) map[string]int {
@@ -271,7 +272,7 @@ func observed(t *testing.T, g prometheus.Gatherer) map[string]int {
 		for _, m := range family.GetMetric() {
 			for _, label := range m.GetLabel() {
 				if label.GetName() == "outcome" {
-					got[label.GetValue()] += int(m.GetHistogram().GetSampleCount()) //nolint:gosec // a few
+					got[label.GetValue()] += int(m.GetHistogram().GetSampleCount())
 				}
 			}
 		}
@@ -324,7 +325,8 @@ func TestAManagerThatStopsFinishesItsChanges(t *testing.T) {
 	t.Parallel()
 	for operation := range operations(nil) {
 		t.Run(operation, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
 				for answers, want := range map[time.Duration]time.Duration{2 * time.Second: 2 * time.Second, time.Hour: callTimeout} {
 					ask := operations(made(&capable{answer: slowly(answers)}))[operation]
 					ctx, stop := context.WithCancel(t.Context())
@@ -361,7 +363,8 @@ func TestAManagerThatStopsBeginsNoChange(t *testing.T) {
 }
 
 func TestTimeout(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		c := made(&capable{answer: slowly(time.Hour)})
 		for operation, ask := range operations(c) {
 			began := time.Now()
@@ -388,7 +391,8 @@ func TestCloseWaitsForTheCallsUnderWay(t *testing.T) {
 	t.Parallel()
 	for operation := range operations(nil) {
 		t.Run(operation, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
 				inner := &capable{answer: slowly(time.Second)}
 				c := made(inner)
 				under, closed := make(chan error, 1), make(chan error, 1)
@@ -423,7 +427,8 @@ func TestTheZeroCallerWaitsForASlot(t *testing.T) {
 		"for one call's time": {"work in the background has a next turn", false, Queued},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, 2)
 				w.options.Timeout = time.Minute // it waits for as long; the call that is under way has more
 				w.come("web/1")
@@ -469,7 +474,8 @@ func TestListsAndHeartbeatsGoOnDuringAnOutage(t *testing.T) {
 }
 
 func TestBeginComesWhereTheRegistryIsAsked(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		w, begun := newWorld(t, 2), 0
 		w.come("web/1")
 		by, change := w.caller("web/2")

@@ -39,7 +39,8 @@ func TestLimit(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, tc.slots)
 				w.come(fields(tc.come)...)
 				want := fields(tc.want)
@@ -89,7 +90,8 @@ func TestLimitWakes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, tc.slots)
 				w.come(fields(tc.come)...)
 				w.answer(nil, fields(tc.leave)...)
@@ -101,7 +103,8 @@ func TestLimitWakes(t *testing.T) {
 }
 
 func TestLimitKeepsNoSlotForACaller(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2)
 		w.come("web/1", "web/2", "web/3")
 		w.answer(nil, "web/1")
@@ -118,7 +121,8 @@ func TestLimitKeepsNoSlotForACaller(t *testing.T) {
 }
 
 func TestLimitStallsNoneForACallerThatDoesNotCome(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 4)
 		w.come("web/1", "web/2", "web/3", "web/4", "web/5", "web/6", "web/7")
 		w.answer(nil, "web/1", "web/2")
@@ -134,7 +138,8 @@ func TestLimitStallsNoneForACallerThatDoesNotCome(t *testing.T) {
 }
 
 func TestLimitChangesInPlace(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 4)
 		w.come("web/1", "web/2", "web/3", "web/4", "api/1", "db/1")
 		w.expectUnderWay("half for one service, and a quarter for what a rollout waits for", "api/1", "web/1", "web/2")
@@ -154,7 +159,8 @@ func TestLimitChangesInPlace(t *testing.T) {
 }
 
 func TestLimitQueuesACallerForEachService(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 4)
 		w.come("web/1!", "web/2!", "api/1!", "api/2!")
 		for _, service := range []string{"web", "api"} {
@@ -178,7 +184,10 @@ func TestLimitQueuesACallerForEachService(t *testing.T) {
 func TestNoCallerIsForgotten(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { bubble(t, func(t *testing.T) { crowd(t, seed) }) })
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { crowd(t, seed) })
+		})
 	}
 }
 

@@ -152,12 +152,6 @@ func (w *world) expectStatus(reason string, want Status) {
 	}
 }
 
-func bubble(t *testing.T, test func(t *testing.T)) {
-	t.Helper()
-	t.Parallel()
-	synctest.Test(t, test)
-}
-
 func fields(text string) []string { return strings.Fields(text) }
 
 // expectEmpty is what holds of a client when all have gone.
