@@ -14,9 +14,6 @@ import (
 // maxConflicts bounds how often somebody else may be quicker at one entry.
 const maxConflicts = 8
 
-// versions is how many different ones the node that replaces another one begins with, each after its predecessor's.
-const versions = 8
-
 // node is what is at an entry's path.
 type node struct {
 	registry.Entry
@@ -25,9 +22,6 @@ type node struct {
 	ours         bool // Entry is set
 	registeredAt int64
 }
-
-// isOf reports whether the node is there and the entry of this pod.
-func (n *node) isOf(in registry.Instance) bool { return n != nil && n.ours && n.UID == in.UID }
 
 // isOwn reports whether a change that takes the instance out may touch the node.
 func (n *node) isOwn(in registry.Instance) bool {
@@ -134,37 +128,15 @@ func (r *Registry) plan(p prepared, n *node) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.put(p.path, n, data), nil
+	return []any{r.put(p.path, n, data)}, nil
 }
 
-// put returns the operations that make data the entry at path: as one, since no reader may miss it meanwhile. Whose session
-// an entry is can't be changed, so the entry of another one is replaced.
-func (r *Registry) put(path string, n *node, data []byte) []any {
-	switch {
-	case n == nil:
-		return r.incarnate(path, data, 0)
-	case n.stat.EphemeralOwner == r.owner():
-		return []any{&zk.SetDataRequest{Path: path, Data: data, Version: n.stat.Version}}
+// put returns the operation that makes data the entry at path.
+func (r *Registry) put(path string, n *node, data []byte) any {
+	if n == nil {
+		return &zk.CreateRequest{Path: path, Data: data, Acl: r.acl, Flags: zk.FlagPersistent}
 	}
-	remove := &zk.DeleteRequest{Path: path, Version: n.stat.Version}
-	return append([]any{remove}, r.incarnate(path, data, (n.stat.Version+1)%versions)...)
-}
-
-// incarnate returns the operations that create a node with a version. A new node has version 0, and a late call that has
-// seen its predecessor with that version would take the one for the other.
-func (r *Registry) incarnate(path string, data []byte, version int32) []any {
-	flags := int32(zk.FlagPersistent)
-	if r.opts.Ephemeral {
-		flags = zk.FlagEphemeral
-	}
-	if version == 0 {
-		return []any{&zk.CreateRequest{Path: path, Data: data, Acl: r.acl, Flags: flags}}
-	}
-	ops := []any{&zk.CreateRequest{Path: path, Data: []byte{}, Acl: r.acl, Flags: flags}}
-	for v := range version - 1 {
-		ops = append(ops, &zk.SetDataRequest{Path: path, Data: []byte{}, Version: v})
-	}
-	return append(ops, &zk.SetDataRequest{Path: path, Data: data, Version: version - 1})
+	return &zk.SetDataRequest{Path: path, Data: data, Version: n.stat.Version}
 }
 
 // makeFolders makes the folder of a service and those above it, as Curator does: containers, which the servers remove when

@@ -56,8 +56,6 @@ func TestNewNamesTheFieldThatIsWrong(t *testing.T) {
 		"no such fail over":   {"clients would be sent to it", with(`{"failOver":"disable"}`), "options.failOver", "delete, enabled, status"},
 		"status for nobody":   {"nobody reads it there", with(`{"failOver":"status"}`), "options.failOver", "set payload to spring"},
 		"no such ACL":         {"who may write is no guess", with(`{"acl":"world"}`), "options.acl", "creator, open"},
-		"a number of seconds": {"its unit is unknown", with(`{"sessionTimeout":"40"}`), "options.sessionTimeout", "such as 40s"},
-		"too short a session": {"it would expire at each pause", with(`{"sessionTimeout":"1ms"}`), "options.sessionTimeout", "a second or more"},
 
 		"a token":              {"ZooKeeper has none", as(registry.Auth{TokenFile: password}), "auth.tokenFile", "does not take it"},
 		"a user alone":         {"digest is both", as(registry.Auth{Username: "me"}), "auth.passwordFile", "is missing"},

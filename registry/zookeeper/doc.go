@@ -4,7 +4,10 @@
 // It uses github.com/go-zookeeper/zk, the one maintained client in Go, which keeps a session over reconnects. What it lacks
 // is around it here: its calls take no context (run), it sends what was queued while there was no connection whenever
 // there is one again (session), it believes the length that a peer announces (framed), it gives names no second look-up
-// (hosts), and its Close ends the session, and with it the ephemeral entries that the next process is to take over (wire).
+// (hosts), and its Close waits for an answer (wire).
+//
+// Entries are persistent nodes: one that belonged to Rollcall's session would go with it, and all traffic with all of them,
+// where Rollcall is down for longer than a session lasts. Readers see no difference.
 //
 // Sources: the form of an entry is that of JsonInstanceSerializer and ServiceInstance in Curator 5
 // (https://github.com/apache/curator, curator-x-discovery), parents are containers as its creatingParentContainersIfNeeded

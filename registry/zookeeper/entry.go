@@ -13,8 +13,7 @@ import (
 )
 
 const (
-	// Curator's service types: of an ephemeral node and of a persistent one.
-	typeDynamic   = "DYNAMIC"
+	// typePermanent is Curator's service type of a persistent node.
 	typePermanent = "PERMANENT"
 
 	// What Spring Cloud Zookeeper's StatusConstants say.
@@ -71,9 +70,6 @@ func (o Options) encode(in registry.Instance, state registry.State, registeredAt
 	doc := document{
 		Name: in.Service, ID: idOf(in), Address: in.Address, Port: in.Port,
 		Payload: json.RawMessage("null"), RegistrationTimeUTC: registeredAt, ServiceType: typePermanent, URISpec: uriOf(in),
-	}
-	if o.Ephemeral {
-		doc.ServiceType = typeDynamic
 	}
 	if o.FailOver == failOverEnabled {
 		enabled := state == registry.InService

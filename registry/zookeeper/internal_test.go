@@ -88,7 +88,6 @@ func TestEncode(t *testing.T) {
 		uri  = `"uriSpec":{"parts":[{"value":"scheme","variable":true},{"value":"://","variable":false},` +
 			`{"value":"address","variable":true},{"value":":","variable":false},{"value":"port","variable":true}]}`
 		permanent = `,"registrationTimeUTC":7,"serviceType":"PERMANENT",` + uri
-		dynamic   = `,"registrationTimeUTC":7,"serviceType":"DYNAMIC",` + uri
 		spring    = `{"@class":"org.springframework.cloud.zookeeper.discovery.ZookeeperInstance",` +
 			`"id":"rollcall-10.0.0.1:8080","name":"web","metadata":{` + meta
 	)
@@ -97,8 +96,7 @@ func TestEncode(t *testing.T) {
 		state registry.State
 		want  string
 	}{
-		"default":   {Options{Payload: payloadNone}, registry.InService, head + `null` + permanent + `,"metadata":{` + meta + mark + `}`},
-		"ephemeral": {Options{Payload: payloadNone, Ephemeral: true}, registry.InService, head + `null` + dynamic + `,"metadata":{` + meta + mark + `}`},
+		"default": {Options{Payload: payloadNone}, registry.InService, head + `null` + permanent + `,"metadata":{` + meta + mark + `}`},
 		"map": {
 			Options{Payload: payloadMap}, registry.InService,
 			head + `{"@class":"java.util.LinkedHashMap",` + meta + mark + permanent + `}`,

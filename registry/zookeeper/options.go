@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
@@ -23,12 +22,6 @@ type Options struct {
 	// ServiceProvider heeds), or status (it stays with the status OUT_OF_SERVICE, which Spring Cloud's load balancer heeds;
 	// needs payload spring). Default: delete.
 	FailOver string `json:"failOver"`
-	// Ephemeral makes entries that ZooKeeper removes when Rollcall is away for longer than the session's timeout.
-	// Default: false.
-	Ephemeral bool `json:"ephemeral"`
-	// SessionTimeout is how long ephemeral entries outlive their session's last connection, such as 90s; the server may
-	// grant less, by default 40 seconds at most. Default: 40s.
-	SessionTimeout string `json:"sessionTimeout"`
 	// ACL says who may write what Rollcall creates: creator (who we are to ZooKeeper; the world may read) or open (the
 	// world). Default: creator with auth.username, else open.
 	ACL string `json:"acl"`
@@ -51,35 +44,22 @@ const (
 )
 
 const (
-	defaultBase           = "/services"
-	defaultSessionTimeout = "40s"
-	minSessionTimeout     = time.Second
-
+	defaultBase = "/services"
 	defaultPort = "2181"
 	slash       = "/"
 )
 
-// readOptions returns the options of the configuration with their defaults, and the session's timeout.
-func readOptions(cfg registry.Config) (Options, time.Duration, error) {
-	opts := Options{
-		Base: defaultBase, Payload: payloadNone, FailOver: failOverDelete, SessionTimeout: defaultSessionTimeout, ACL: aclOpen,
-	}
+// readOptions returns the options of the configuration with their defaults.
+func readOptions(cfg registry.Config) (Options, error) {
+	opts := Options{Base: defaultBase, Payload: payloadNone, FailOver: failOverDelete, ACL: aclOpen}
 	if cfg.Auth.Username != "" {
 		opts.ACL = aclCreator
 	}
 	if err := driverkit.DecodeOptions(cfg, &opts); err != nil {
-		return Options{}, 0, err
+		return Options{}, err
 	}
 	opts.TLS = opts.TLS || cfg.TLS.Given()
-	if err := opts.check(); err != nil {
-		return Options{}, 0, err
-	}
-	timeout, err := time.ParseDuration(opts.SessionTimeout)
-	if err != nil || timeout < minSessionTimeout {
-		return Options{}, 0, registry.FieldError("options.sessionTimeout",
-			fmt.Errorf("is %q; write a duration of a second or more, such as 40s", opts.SessionTimeout))
-	}
-	return opts, timeout, nil
+	return opts, opts.check()
 }
 
 func (o Options) check() error {

@@ -191,9 +191,6 @@ func (s *session) connection() int {
 	return s.generation
 }
 
-// id is the session's; it becomes another one when the session has expired.
-func (s *session) id() int64 { return s.conn.SessionID() }
-
 // The requests. Each waits for a connection and returns the client's error as it is. A request whose context ends goes on
 // until the client has an answer or has lost its connection: call them in a goroutine of their own.
 

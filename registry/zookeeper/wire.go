@@ -86,8 +86,7 @@ func (w *wire) dropIfSilent(since time.Time) {
 	}
 }
 
-// close closes the connection, and none comes after it. The server knows nothing of it, so the session lives on until it
-// times out, and its ephemeral entries with it.
+// close closes the connection, and none comes after it.
 func (w *wire) close() {
 	w.cancel()
 	w.mu.Lock()

@@ -15,9 +15,9 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
-// heartbeatsPerSession is how often each entry is looked at within the session's timeout: the entries of a leader that is
-// gone have to be taken over before its session ends, and the next one begins only when its lease has.
-const heartbeatsPerSession = 4
+// sessionTimeout is the most that servers grant by default. The client takes a connection for lost that was silent for two
+// thirds of it; dropIfSilent is quicker where a call waits.
+const sessionTimeout = 40 * time.Second
 
 // Registry writes entries into ZooKeeper. It is safe for concurrent use, and keeps nothing about instances.
 type Registry struct {
@@ -25,7 +25,6 @@ type Registry struct {
 	tree          tree
 	opts          Options
 	acl           []zk.ACL
-	interval      time.Duration
 	authenticates bool
 	locks         driverkit.Locks
 }
@@ -34,7 +33,6 @@ var (
 	_ registry.Constructor = New
 	_ registry.Lister      = (*Registry)(nil)
 	_ registry.Getter      = (*Registry)(nil)
-	_ registry.Heartbeater = (*Registry)(nil)
 	_ registry.Batcher     = (*Registry)(nil)
 	_ io.Closer            = (*Registry)(nil)
 )
@@ -47,7 +45,7 @@ func New(ctx context.Context, cfg registry.Config) (registry.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts, timeout, err := readOptions(cfg)
+	opts, err := readOptions(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -62,16 +60,14 @@ func New(ctx context.Context, cfg registry.Config) (registry.Registry, error) {
 		}
 	}
 	s, err := newSession(ctx, settings{
-		servers: servers, timeout: timeout, connectBy: connectTimeout(cfg.Timeout), tls: tlsConfig, digest: digest,
+		servers: servers, timeout: sessionTimeout, connectBy: connectTimeout(cfg.Timeout), tls: tlsConfig, digest: digest,
 	})
 	if err != nil {
 		return nil, err
 	}
-	r := &Registry{session: s, tree: newTree(chroot, opts.Base), opts: opts, acl: aclOf(opts), authenticates: digest != nil}
-	if opts.Ephemeral {
-		r.interval = timeout / heartbeatsPerSession
-	}
-	return r, nil
+	return &Registry{
+		session: s, tree: newTree(chroot, opts.Base), opts: opts, acl: aclOf(opts), authenticates: digest != nil,
+	}, nil
 }
 
 // connectTimeout leaves a call time for a second server where the first does not answer.
@@ -119,53 +115,10 @@ func (r *Registry) Deregister(ctx context.Context, in registry.Instance) error {
 	return r.change(ctx, registry.Change{Instance: in, State: registry.Absent})
 }
 
-// HeartbeatInterval implements [registry.Heartbeater]. The client keeps the session; what a heartbeat finds out is that an
-// entry is of an older one.
-func (r *Registry) HeartbeatInterval() time.Duration { return r.interval }
-
-// Heartbeat implements [registry.Heartbeater].
-func (r *Registry) Heartbeat(ctx context.Context, in registry.Instance) error {
-	err := registry.Terminal(r.tree.check(in))
-	if err == nil {
-		err = r.run(ctx, func(ctx context.Context) error { return r.beat(ctx, in) })
-	}
-	if err != nil {
-		return fmt.Errorf("renewing %s at %s: %w", in.Service, in.Endpoint(), err)
-	}
-	return nil
-}
-
-// beat asks again before it says no: a server may be behind the others. None is behind what it has told this session.
-func (r *Registry) beat(ctx context.Context, in registry.Instance) error {
-	var missing error
-	for _, fresh := range []bool{false, true} {
-		n, err := r.read(ctx, in, fresh)
-		switch {
-		case err != nil:
-			return err
-		case !n.isOf(in):
-			missing = errors.New("there is no entry of this pod")
-		case n.stat.EphemeralOwner != r.owner():
-			missing = errors.New("the entry is of another session")
-		default:
-			return nil
-		}
-	}
-	return registry.NotRegistered(missing)
-}
-
-// Close leaves the session to time out, so that whoever comes next can take over its ephemeral entries until then.
+// Close drops the connection. Entries belong to no session, and stay.
 func (r *Registry) Close() error {
 	r.session.close()
 	return nil
-}
-
-// owner is the session that our entries belong to; 0 is none.
-func (r *Registry) owner() int64 {
-	if r.opts.Ephemeral {
-		return r.session.id()
-	}
-	return 0
 }
 
 // change makes one change.

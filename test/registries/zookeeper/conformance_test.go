@@ -62,22 +62,6 @@ func harness(t *testing.T, s *zookeeper.Server, cfg registry.Config) registrytes
 	return h
 }
 
-// persistent is for entries without a session, ephemeral for those with one.
-func persistent(h registrytest.Harness) registrytest.Harness {
-	h.Lacks[registrytest.Heartbeats] = "a persistent node does not end with a session"
-	return h
-}
-
-func ephemeral(h registrytest.Harness, cfg registry.Config) registrytest.Harness {
-	h.ShortLease = func(t registrytest.T, cluster string) registry.Registry {
-		c := cfg
-		c.Cluster = cluster
-		c.Options = options("ephemeral", true, "sessionTimeout", "3s")
-		return open(t, c)
-	}
-	return h
-}
-
 // removing is for the option failOver: delete.
 func removing(h registrytest.Harness) registrytest.Harness {
 	h.Lacks[registrytest.OutOfServiceState] = "the entry is deleted: no state is heeded by all readers"
@@ -87,39 +71,32 @@ func removing(h registrytest.Harness) registrytest.Harness {
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	s := use(t, zookeeper.Options{})
-	registrytest.Run(t, removing(persistent(harness(t, s, registry.Config{}))))
-}
-
-func TestConformanceOfEphemeral(t *testing.T) {
-	t.Parallel()
-	s := use(t, zookeeper.Options{})
-	cfg := registry.Config{Endpoint: s.Endpoint, Options: options("ephemeral", true)}
-	registrytest.Run(t, removing(ephemeral(harness(t, s, cfg), cfg)))
+	registrytest.Run(t, removing(harness(t, s, registry.Config{})))
 }
 
 func TestConformanceWithSpringsStatus(t *testing.T) {
 	t.Parallel()
 	s := use(t, zookeeper.Options{})
 	cfg := registry.Config{Options: options("payload", "spring", "failOver", "status")}
-	registrytest.Run(t, persistent(harness(t, s, cfg)))
+	registrytest.Run(t, harness(t, s, cfg))
 }
 
 func TestConformanceWithEnabled(t *testing.T) {
 	t.Parallel()
 	s := use(t, zookeeper.Options{})
 	cfg := registry.Config{Options: options("payload", "map", "failOver", "enabled")}
-	registrytest.Run(t, persistent(harness(t, s, cfg)))
+	registrytest.Run(t, harness(t, s, cfg))
 }
 
 func TestConformanceWithDigestAndChroot(t *testing.T) {
 	t.Parallel()
 	s := use(t, zookeeper.Options{})
 	create(t, connect(t, s.Endpoint), "/platform/discovery", openACL())
-	h := removing(persistent(harness(t, s, registry.Config{
+	h := removing(harness(t, s, registry.Config{
 		Endpoint: s.Endpoint + "/platform/discovery",
 		Auth:     registry.Auth{Username: user, PasswordFile: writeFile(t, "password", password+"\n")},
 		Options:  options("base", "/"),
-	})))
+	}))
 	h.Foreign = func(t registrytest.T, at registry.Instance) func() {
 		return registerItself(t, connect(t, s.Endpoint, user+":"+password), "/platform/discovery", at)
 	}

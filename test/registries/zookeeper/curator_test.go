@@ -298,7 +298,7 @@ func TestOddNamesAreFound(t *testing.T) {
 		in := pod(1)
 		in.Service = impossible
 		for _, call := range []error{
-			d.Register(t.Context(), in), d.FailOver(t.Context(), in), d.Deregister(t.Context(), in), d.Heartbeat(t.Context(), in),
+			d.Register(t.Context(), in), d.FailOver(t.Context(), in), d.Deregister(t.Context(), in),
 			d.Batch(t.Context(), []registry.Change{{Instance: in, State: registry.InService}})[0],
 		} {
 			if !registry.IsTerminal(call) {

@@ -19,163 +19,6 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/registries/zookeeper"
 )
 
-// ephemeralAt is a driver's configuration whose sessions end soon.
-func ephemeralAt(endpoint, base string) registry.Config {
-	return registry.Config{
-		Cluster: "prod-1", Endpoint: endpoint, Timeout: 5 * time.Second,
-		Options: options("ephemeral", true, "sessionTimeout", "3s", "base", base),
-	}
-}
-
-// A leader dies, the next one takes its entries over, by single calls and by a batch, and its session ends. Clients see each
-// entry all the while.
-func TestTheNextLeaderTakesOver(t *testing.T) {
-	t.Parallel()
-	s := shared.Use(t)
-	const base, pods = "/takeover", 40
-	old := open(t, ephemeralAt(s.Endpoint, base))
-	var batch []registry.Change
-	for i := range pods {
-		expect.NoError(t, old.Register(t.Context(), pod(i)))
-		batch = append(batch, registry.Change{Instance: pod(i), State: registry.InService})
-	}
-	lost := pod(pods)
-	expect.NoError(t, old.Register(t.Context(), lost))
-	var ids []string
-	for _, c := range batch {
-		ids = append(ids, "rollcall-"+c.Instance.Endpoint())
-	}
-	watch := watchEntries(t, s.Endpoint, base+"/web", ids)
-	expect.NoError(t, old.Close())
-
-	next := open(t, ephemeralAt(s.Endpoint, base))
-	for i := range pods {
-		if err := next.Heartbeat(t.Context(), pod(i)); !registry.IsNotRegistered(err) {
-			t.Fatalf("Heartbeat for an entry of the old session: got error %v, want one that says not registered", err)
-		}
-		if i < pods/2 {
-			expect.NoError(t, next.Register(t.Context(), pod(i)))
-		}
-	}
-	expect.NoError(t, errors.Join(next.Batch(t.Context(), batch[pods/2:])...))
-	eventually(t, func() string {
-		for i := range pods {
-			expect.NoError(t, next.Heartbeat(t.Context(), pod(i)))
-		}
-		entries, err := next.List(t.Context(), "prod-1")
-		expect.NoError(t, err)
-		if len(entries) != pods {
-			return fmt.Sprintf("there are %d entries, want %d: the old session has not ended", len(entries), pods)
-		}
-		return ""
-	})
-	if looks := watch(); looks < 100 {
-		t.Errorf("a client looked %d times, want 100 or more to prove anything", looks)
-	}
-}
-
-// watchEntries has a client look for entries all the time, and fails the test when it misses one. The function that it
-// returns ends that, and tells how often it looked.
-func watchEntries(t *testing.T, endpoint, folder string, ids []string) func() int {
-	t.Helper()
-	conn := connect(t, endpoint)
-	done := make(chan struct{})
-	looks := 0
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		for {
-			select {
-			case <-done:
-				return
-			default:
-			}
-			names, _, err := conn.Children(folder)
-			if err != nil {
-				t.Errorf("a client looks for entries: %v", err)
-				return
-			}
-			there := map[string]bool{}
-			for _, name := range names {
-				there[name] = true
-			}
-			for _, id := range ids {
-				if !there[id] {
-					t.Errorf("a client does not see %s, want every entry at every moment", id)
-					return
-				}
-			}
-			looks++
-		}
-	})
-	var once sync.Once
-	stop := func() int {
-		once.Do(func() { close(done) })
-		watching.Wait()
-		return looks
-	}
-	t.Cleanup(func() { stop() })
-	return stop
-}
-
-// A session that has expired is followed by another one, without a restart.
-func TestSessionExpires(t *testing.T) {
-	t.Parallel()
-	s := shared.Use(t)
-	const base = "/expiry"
-	p := startProxy(t, "127.0.0.1", s.Endpoint)
-	d := open(t, ephemeralAt(p.endpoint, base))
-	expect.NoError(t, d.Register(t.Context(), pod(1)))
-	expect.NoError(t, d.Heartbeat(t.Context(), pod(1)))
-
-	p.refuse(true)
-	conn := connect(t, s.Endpoint)
-	eventually(t, func() string {
-		if there, _, err := conn.Exists(path(base, pod(1))); there || err != nil {
-			return fmt.Sprintf("the entry is there: %t, %v; want it gone with its session", there, err)
-		}
-		return ""
-	})
-	if err := d.Heartbeat(within(t, bound), pod(1)); err == nil || registry.IsTerminal(err) || registry.IsNotRegistered(err) {
-		t.Errorf("Heartbeat without a connection: got error %v, want a retryable one", err)
-	}
-	p.refuse(false)
-	eventually(t, func() string {
-		if err := d.Heartbeat(t.Context(), pod(1)); !registry.IsNotRegistered(err) {
-			return fmt.Sprintf("Heartbeat: got error %v, want one that says not registered", err)
-		}
-		return ""
-	})
-	expect.NoError(t, d.Register(t.Context(), pod(1)))
-	expect.NoError(t, d.Heartbeat(t.Context(), pod(1)))
-}
-
-// A connection that is lost costs neither the session nor its entries, and a restarted server keeps both.
-func TestSessionOutlivesItsConnection(t *testing.T) {
-	t.Parallel()
-	s := use(t, zookeeper.Options{})
-	p := startProxy(t, "127.0.0.1", s.Endpoint)
-	cfg := ephemeralAt(p.endpoint, "/outlives")
-	cfg.Options = options("ephemeral", true, "base", "/outlives")
-	d := open(t, cfg)
-	expect.NoError(t, d.Register(t.Context(), pod(1)))
-	for name, harm := range map[string]func(){
-		"a lost connection":  p.cut,
-		"a restarted server": func() { expect.NoError(t, s.Restart(t.Context())) },
-	} {
-		harm()
-		eventually(t, func() string {
-			err := d.Heartbeat(t.Context(), pod(1))
-			if registry.IsNotRegistered(err) || registry.IsTerminal(err) {
-				t.Fatalf("Heartbeat after %s: got error %v, want success or a retryable error", name, err)
-			}
-			if err != nil {
-				return err.Error()
-			}
-			return ""
-		})
-	}
-}
-
 // Calls go on while the server is restarted, each of which ends well or is made again; then the registry is as it should be.
 func TestServerRestartsUnderCalls(t *testing.T) {
 	t.Parallel()
@@ -302,7 +145,7 @@ func TestGivenUpCallLandsBeforeTheNext(t *testing.T) {
 	}
 }
 
-// A server that vanishes without a word is left when a call has waited in vain, long before the session's time-out tells.
+// A server that vanishes without a word is left when a call has waited in vain, before the client, which waits for 26 s, takes it for lost.
 func TestSilentServerIsLeft(t *testing.T) {
 	t.Parallel()
 	s := shared.Use(t)
@@ -310,7 +153,7 @@ func TestSilentServerIsLeft(t *testing.T) {
 	proxies := []*proxy{startProxy(t, "127.0.0.1", s.Endpoint), startProxy(t, "127.0.0.1", s.Endpoint)}
 	d := open(t, registry.Config{
 		Cluster: "prod-1", Endpoint: proxies[0].endpoint + "," + proxies[1].endpoint, Timeout: 4 * time.Second,
-		Options: options("base", base, "sessionTimeout", "60s"), // of which the client waits 40
+		Options: options("base", base),
 	})
 	expect.NoError(t, d.Register(t.Context(), pod(1)))
 	for _, p := range proxies {
