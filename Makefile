@@ -6,6 +6,9 @@ KUBECTL ?= kubectl
 # What the manager says of itself. Without git, or in a checkout that belongs to somebody else, it is unknown.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION)
+# gRPC, which comes with etcd's client, can show its calls with golang.org/x/net/trace. Nothing here does, and the
+# templates in there keep the linker from leaving out what is not used: 11 MB of 49.
+TAGS := grpcnotrace
 
 # The version comes from LDFLAGS, and Go's own stamp fails in a checkout that belongs to somebody else.
 export GOFLAGS := $(strip $(shell go env GOFLAGS) -buildvcs=false)
@@ -42,7 +45,7 @@ help: ## Show this list.
 
 .PHONY: build
 build: ## Build bin/manager.
-	go build -ldflags '$(LDFLAGS)' -o bin/manager ./cmd
+	go build -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o bin/manager ./cmd
 
 .PHONY: docker-build
 docker-build: ## Build the image IMG (default rollcall:dev).
