@@ -57,10 +57,9 @@ func checkMeta(meta map[string]string) error {
 	}
 	for _, key := range slices.Sorted(maps.Keys(meta)) {
 		switch {
-		case key == "" || strings.ContainsFunc(key, func(c rune) bool { return !isNameRune(c) }):
-			return fmt.Errorf("the instance has metadata with the key %q; Consul takes letters, digits, - and _", key)
-		case len(key) > maxMetaKey:
-			return fmt.Errorf("the instance has metadata with a key of %d characters; Consul takes %d", len(key), maxMetaKey)
+		case key == "" || driverkit.CheckName("", key, "-_", maxMetaKey) != nil:
+			return fmt.Errorf("the instance has metadata with the key %q; Consul takes letters, digits, - and _, %d at most",
+				key, maxMetaKey)
 		case strings.HasPrefix(key, reservedMeta):
 			return fmt.Errorf("the instance has metadata with the key %q; Consul keeps %s for itself", key, reservedMeta)
 		case len(meta[key]) > maxMetaValue:

@@ -79,7 +79,7 @@ func TestWhatConsulDoesNotTake(t *testing.T) {
 		"all is well": {"the others differ from it in one thing", func(*registry.Instance) {}, ""},
 
 		"key at the limit":      {"Consul takes 128", meta(strings.Repeat("k", 128), "v"), ""},
-		"key over it":           {"Consul takes 128", meta(strings.Repeat("k", 129), "v"), "129 characters"},
+		"key over it":           {"Consul takes 128", meta(strings.Repeat("k", 129), "v"), "128 at most"},
 		"value at the limit":    {"Consul takes 512", meta("k", strings.Repeat("v", 512)), ""},
 		"value over it":         {"Consul takes 512", meta("k", strings.Repeat("v", 513)), "513 bytes"},
 		"label of Kubernetes":   {"Consul takes no dot or slash", meta("app.kubernetes.io/name", "web"), `"app.kubernetes.io/name"`},

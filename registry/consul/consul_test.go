@@ -444,11 +444,12 @@ func TestTheNodeIsSynthetic(t *testing.T) {
 	}
 }
 
-func TestAPathBeforeConsulsOwn(t *testing.T) {
+func TestAPathAndATokenAreInEachRequest(t *testing.T) {
 	t.Parallel()
-	for _, r := range (&wire{}).sent(t, registry.Config{Endpoint: "/base/consul/"}) {
-		if !strings.HasPrefix(r.path, "/base/consul/v1/") {
-			t.Errorf("got a request for %s, want it below /base/consul/", r.path)
+	auth := registry.Auth{TokenFile: writeFile(t, "token", goodToken)}
+	for _, r := range (&wire{}).sent(t, registry.Config{Endpoint: "/base/consul/", Auth: auth}) {
+		if !strings.HasPrefix(r.path, "/base/consul/v1/") || r.header.Get("X-Consul-Token") != goodToken {
+			t.Errorf("got a request for %s with token %q, want it below /base/consul/ with ours", r.path, r.header.Get("X-Consul-Token"))
 		}
 	}
 }

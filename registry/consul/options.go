@@ -41,8 +41,9 @@ func decodeOptions(cfg registry.Config) (Options, error) {
 		{"options.partition", opts.Partition},
 		{"options.nodePrefix", opts.NodePrefix},
 	} {
-		if err := checkOption(f.value); err != nil {
-			return Options{}, registry.FieldError(f.field, err)
+		// None of them is a wildcard or has a dot, and a node's name goes into a path.
+		if err := driverkit.CheckName(f.field, f.value, "-_", maxName); err != nil {
+			return Options{}, err
 		}
 	}
 	if opts.NodePrefix == "" {
@@ -53,22 +54,6 @@ func decodeOptions(cfg registry.Config) (Options, error) {
 			errors.New("is of no use: endpoint is not https://; remove it or correct the endpoint"))
 	}
 	return opts, nil
-}
-
-// checkOption holds for what Consul takes as the name of a datacenter, a namespace and a partition, none of which is a
-// wildcard or has a dot; a node's goes into a path.
-func checkOption(name string) error {
-	if len(name) > maxName {
-		return fmt.Errorf("has %d characters; %d are allowed", len(name), maxName)
-	}
-	if strings.ContainsFunc(name, func(c rune) bool { return !isNameRune(c) }) {
-		return errors.New("may have letters, digits, - and _ only")
-	}
-	return nil
-}
-
-func isNameRune(c rune) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_'
 }
 
 // nodeName is another one for each namespace: who looks into one can't see that a node has services in another.

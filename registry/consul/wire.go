@@ -21,6 +21,8 @@ const (
 )
 
 // What Consul's HTTP API sends and takes, as far as it is used here. The names in JSON are the fields'.
+//
+//nolint:tagliatelle // the names are Consul's
 type (
 	node struct {
 		ID, Node, Address, Datacenter string
@@ -60,6 +62,8 @@ const (
 )
 
 // operation is one of a transaction, about one of the three.
+//
+//nolint:tagliatelle // the names are Consul's
 type operation struct {
 	Node    *nodeOperation    `json:",omitempty"`
 	Service *serviceOperation `json:",omitempty"`
@@ -139,7 +143,7 @@ func (r *Registry) transact(ctx context.Context, operations []operation) (*outco
 }
 
 func (r *Registry) sendTransaction(ctx context.Context, operations []operation) (*driverkit.Answer, error) {
-	body, err := json.Marshal(operations)
+	body, err := json.Marshal(operations) //nolint:musttag // the names are the fields'
 	if err != nil {
 		return nil, fmt.Errorf("encoding the transaction: %w", err)
 	}

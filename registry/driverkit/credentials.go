@@ -113,6 +113,13 @@ func accept(auth registry.Auth, kinds []AuthKind) error {
 		return registry.FieldError("auth.username", notTaken)
 	case auth.PasswordFile != "" && !password:
 		return registry.FieldError("auth.passwordFile", notTaken)
+	}
+	return whole(auth)
+}
+
+// whole returns an error for half a login, and for two.
+func whole(auth registry.Auth) error {
+	switch {
 	case auth.Username != "" && auth.PasswordFile == "":
 		return registry.FieldError("auth.passwordFile",
 			errors.New("is missing: auth.username needs the file with its password"))

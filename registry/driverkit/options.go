@@ -65,11 +65,28 @@ func optionsOf(into any) string {
 	return strings.Join(names, ", ")
 }
 
-// OneOf returns an error of the field where its value is not one of those allowed, which it lists.
+// CheckName returns an error of the field where its value has other characters than ASCII letters, digits and those of
+// more, or more characters than longest. An empty value is none.
+func CheckName(field, value, more string, longest int) error {
+	allowed := func(c rune) bool {
+		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune(more, c)
+	}
+	switch {
+	case len(value) > longest:
+		return registry.FieldError(field, fmt.Errorf("has %d characters; %d are allowed", len(value), longest))
+	case strings.ContainsFunc(value, func(c rune) bool { return !allowed(c) }):
+		return registry.FieldError(field, fmt.Errorf("may have letters, digits and %s only", more))
+	}
+	return nil
+}
+
+// OneOf returns an error of the field where its value is not one of those allowed, which it lists. An empty one stands for a
+// value that need not be given.
 func OneOf(field, value string, allowed ...string) error {
 	if slices.Contains(allowed, value) {
 		return nil
 	}
+	allowed = slices.DeleteFunc(slices.Clone(allowed), func(a string) bool { return a == "" })
 	return registry.FieldError(field, fmt.Errorf("is %q; write one of %s", value, strings.Join(allowed, ", ")))
 }
 

@@ -98,13 +98,6 @@ func newFake(t *testing.T, answer func(r *http.Request) (status int, body string
 	return f
 }
 
-// set changes what it answers.
-func (f *fake) set(answer func(r *http.Request) (status int, body string)) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.answer = answer
-}
-
 // requests returns what it was asked since the last time.
 func (f *fake) requests() []string {
 	f.mu.Lock()

@@ -4,15 +4,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
-
-// bound is generous: what is waited for comes at once.
-const bound = 30 * time.Second
 
 // TestACallIsMadeWholeElsewhere has a peer fail in the middle: what it has acknowledged is not yet known to the other.
 func TestACallIsMadeWholeElsewhere(t *testing.T) {

@@ -3,9 +3,7 @@ package nacos
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -75,8 +73,11 @@ func (o Options) checkNames() error {
 		{"options.group", o.Group, "-_:.", 128},
 		{"options.cluster", o.Cluster, "-_", 64},
 	} {
-		if err := checkName(f.value, f.more, f.longest); err != nil {
-			return registry.FieldError(f.field, err)
+		if f.value == "" {
+			return registry.FieldError(f.field, errors.New("is empty; remove it for the default"))
+		}
+		if err := driverkit.CheckName(f.field, f.value, f.more, f.longest); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -86,11 +87,11 @@ func (o Options) checkValues() error {
 	if !(o.Weight > 0 && o.Weight <= maxWeight) {
 		return registry.FieldError("options.weight", fmt.Errorf("must be above 0 and at most %d", maxWeight))
 	}
-	if err := oneOf(o.APIVersion, version1, version2, version3); err != nil {
-		return registry.FieldError("options.apiVersion", err)
+	if err := driverkit.OneOf("options.apiVersion", o.APIVersion, "", version1, version2, version3); err != nil {
+		return err
 	}
-	if err := oneOf(o.HealthChecker, checkerNone, checkerServer); err != nil {
-		return registry.FieldError("options.healthChecker", err)
+	if err := driverkit.OneOf("options.healthChecker", o.HealthChecker, "", checkerNone, checkerServer); err != nil {
+		return err
 	}
 	if o.HeartbeatInterval == "" {
 		return nil
@@ -145,27 +146,4 @@ func (o Options) lease() map[string]string {
 	unhealthy := missed*d + respite
 	millis := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 	return map[string]string{metaInterval: millis(d), metaUnhealthy: millis(unhealthy), metaRemoved: millis(2 * unhealthy)}
-}
-
-func checkName(name, more string, longest int) error {
-	allowed := func(c rune) bool {
-		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune(more, c)
-	}
-	switch {
-	case name == "":
-		return errors.New("is empty; remove it for the default")
-	case len(name) > longest:
-		return fmt.Errorf("has %d characters; Nacos allows %d", len(name), longest)
-	case strings.ContainsFunc(name, func(c rune) bool { return !allowed(c) }):
-		return fmt.Errorf("may have letters, digits and %s only", more)
-	}
-	return nil
-}
-
-// oneOf takes nothing given, too.
-func oneOf(value string, allowed ...string) error {
-	if value == "" || slices.Contains(allowed, value) {
-		return nil
-	}
-	return errors.New("must be one of " + strings.Join(allowed, ", "))
 }

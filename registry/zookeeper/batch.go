@@ -65,8 +65,7 @@ type batched struct {
 	prepared
 
 	index int
-	ops   []any
-	size  int
+	op    any
 }
 
 // make returns an error where it is that of all changes, and keeps those of single ones.
@@ -104,16 +103,15 @@ func (b *batch) plan(ctx context.Context) ([]batched, error) {
 	var todo []batched
 	folders := map[string]bool{}
 	for i, c := range b.changes {
-		if c.ops, err = r.plan(c.prepared, nodes[i]); err != nil {
+		if c.op, err = r.plan(c.prepared, nodes[i]); err != nil {
 			return nil, err
 		}
-		if len(c.ops) == 0 {
+		if c.op == nil {
 			continue
 		}
 		if nodes[i] == nil {
 			folders[c.Instance.Service] = true
 		}
-		c.size = sizeOf(c.ops)
 		todo = append(todo, c)
 	}
 	return todo, b.makeFolders(ctx, folders)
@@ -137,50 +135,41 @@ func (b *batch) makeFolders(ctx context.Context, services map[string]bool) error
 func fitting(todo []batched) int {
 	size := 0
 	for i, c := range todo {
-		if size += c.size; size > maxRequest && i > 0 {
+		if size += sizeOf(c.op); size > maxRequest && i > 0 {
 			return i
 		}
 	}
 	return len(todo)
 }
 
-func sizeOf(ops []any) int {
-	size := 0
-	for _, op := range ops {
-		size += opOverhead
-		switch op := op.(type) {
-		case *zk.CreateRequest:
-			size += len(op.Path) + len(op.Data)
-		case *zk.SetDataRequest:
-			size += len(op.Path) + len(op.Data)
-		case *zk.DeleteRequest:
-			size += len(op.Path)
-		}
+func sizeOf(op any) int {
+	switch op := op.(type) {
+	case *zk.DeleteRequest:
+		return opOverhead + len(op.Path)
+	case *zk.CreateRequest:
+		return opOverhead + len(op.Path) + len(op.Data)
+	case *zk.SetDataRequest:
+		return opOverhead + len(op.Path) + len(op.Data)
 	}
-	return size
+	return opOverhead
 }
 
 // send makes one transaction. What is to blame for its failure keeps its own error, unless somebody else was quicker there:
 // a call by itself looks again.
 func (b *batch) send(ctx context.Context, some []batched) {
-	var ops []any
-	var of []int // the change of each operation
-	for _, c := range some {
-		for _, op := range c.ops {
-			ops, of = append(ops, op), append(of, c.index)
-		}
+	ops := make([]any, len(some))
+	for i, c := range some {
+		ops[i] = c.op
 	}
 	blame, err := b.registry.session.multi(ctx, ops)
 	if err == nil {
 		return
 	}
-	for _, c := range some {
+	for i, c := range some {
 		switch {
-		case blame < 0:
+		case blame < 0, blame == i && !isConflict(err):
 			b.errs[c.index] = err
-		case of[blame] == c.index && !isConflict(err):
-			b.errs[c.index] = err
-		case of[blame] == c.index:
+		case blame == i:
 			b.errs[c.index] = registry.NotApplied(errors.New("somebody else has changed the entry meanwhile"))
 		default:
 			b.errs[c.index] = registry.NotApplied(errors.New("another change of the batch could not be made"))

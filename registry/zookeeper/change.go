@@ -82,16 +82,16 @@ func (r *Registry) apply(ctx context.Context, p prepared) error {
 		} else if err != nil {
 			return err
 		}
-		ops, err := r.plan(p, n)
+		op, err := r.plan(p, n)
 		switch {
 		case err != nil:
 			return err
-		case len(ops) == 0 && fresh:
+		case op == nil && fresh:
 			return nil
-		case len(ops) == 0:
+		case op == nil:
 			continue
 		}
-		err = r.write(ctx, p, n, ops)
+		err = r.write(ctx, p, n, op)
 		if err == nil || !isConflict(err) {
 			return err
 		}
@@ -99,9 +99,9 @@ func (r *Registry) apply(ctx context.Context, p prepared) error {
 	return errors.New("others keep changing the entry")
 }
 
-// write makes the change's operations, and where what is missing is the service's folder, the folder.
-func (r *Registry) write(ctx context.Context, p prepared, n *node, ops []any) error {
-	_, err := r.session.multi(ctx, ops)
+// write makes the change's operation, and where what is missing is the service's folder, the folder.
+func (r *Registry) write(ctx context.Context, p prepared, n *node, op any) error {
+	_, err := r.session.multi(ctx, []any{op})
 	if n == nil && errors.Is(err, zk.ErrNoNode) {
 		if err := r.makeFolders(ctx, p.Instance.Service); err != nil {
 			return err
@@ -110,15 +110,15 @@ func (r *Registry) write(ctx context.Context, p prepared, n *node, ops []any) er
 	return err
 }
 
-// plan returns the operations that make the change where the node is this one; none where nothing is to be done. An entry
+// plan returns the operation that makes the change where the node is this one; nil where nothing is to be done. An entry
 // that is as it should be is written all the same: its new version is what stops a call that was given up and lands late.
-func (r *Registry) plan(p prepared, n *node) ([]any, error) {
+func (r *Registry) plan(p prepared, n *node) (any, error) {
 	removes := p.State == registry.Absent || p.State == registry.OutOfService && r.opts.FailOver == failOverDelete
 	switch {
 	case p.State != registry.InService && !n.isOwn(p.Instance):
 		return nil, nil
 	case removes:
-		return []any{&zk.DeleteRequest{Path: p.path, Version: n.stat.Version}}, nil
+		return &zk.DeleteRequest{Path: p.path, Version: n.stat.Version}, nil
 	}
 	registeredAt := time.Now().UnixMilli()
 	if p.State != registry.InService {
@@ -128,15 +128,10 @@ func (r *Registry) plan(p prepared, n *node) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []any{r.put(p.path, n, data)}, nil
-}
-
-// put returns the operation that makes data the entry at path.
-func (r *Registry) put(path string, n *node, data []byte) any {
 	if n == nil {
-		return &zk.CreateRequest{Path: path, Data: data, Acl: r.acl, Flags: zk.FlagPersistent}
+		return &zk.CreateRequest{Path: p.path, Data: data, Acl: r.acl, Flags: zk.FlagPersistent}, nil
 	}
-	return &zk.SetDataRequest{Path: path, Data: data, Version: n.stat.Version}
+	return &zk.SetDataRequest{Path: p.path, Data: data, Version: n.stat.Version}, nil
 }
 
 // makeFolders makes the folder of a service and those above it, as Curator does: containers, which the servers remove when
