@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ type session struct {
 	conn   *zk.Conn
 	wire   *wire
 	digest []byte // user:password; nil without
+	log    *slog.Logger
 
 	mu         sync.Mutex
 	connected  bool
@@ -39,13 +41,14 @@ type settings struct {
 	connectBy time.Duration // of one connection
 	tls       *tls.Config   // nil without
 	digest    []byte        // user:password; nil without
+	log       *slog.Logger
 }
 
 // newSession begins to connect, and returns at once.
 func newSession(ctx context.Context, set settings) (*session, error) {
 	s := &session{
 		wire:   newWire(context.WithoutCancel(ctx), set.tls, set.connectBy),
-		digest: set.digest, introduced: set.digest == nil, changed: make(chan struct{}),
+		digest: set.digest, log: set.log, introduced: set.digest == nil, changed: make(chan struct{}),
 	}
 	conn, _, err := zk.Connect(set.servers, set.timeout,
 		zk.WithDialer(s.wire.dial),
@@ -109,8 +112,14 @@ func (s *session) observe(e zk.Event) {
 	switch e.State {
 	case zk.StateHasSession:
 		s.change(func() { s.connected, s.why = true, nil; s.generation++ })
+		s.log.Info("connected to ZooKeeper", "server", e.Server)
 	case zk.StateDisconnected, zk.StateExpired:
-		s.change(func() { s.connected = false })
+		var lost bool
+		var why error
+		s.change(func() { lost, why, s.connected = s.connected, s.why, false })
+		if lost {
+			s.log.Info("connection to ZooKeeper lost", "server", e.Server, "error", why)
+		}
 	default:
 	}
 }

@@ -61,6 +61,7 @@ func New(ctx context.Context, cfg registry.Config) (registry.Registry, error) {
 	}
 	s, err := newSession(ctx, settings{
 		servers: servers, timeout: sessionTimeout, connectBy: connectTimeout(cfg.Timeout), tls: tlsConfig, digest: digest,
+		log: driverkit.Logger(cfg),
 	})
 	if err != nil {
 		return nil, err
