@@ -29,7 +29,7 @@ const (
 	exitUsage   = 2
 )
 
-// Option is a choice of who builds a manager, where flags are the choices of who runs it.
+// Option is a choice that is made when a manager is built. Flags are the choices that are made when it runs.
 type Option func(*options)
 
 type options struct {
@@ -38,7 +38,7 @@ type options struct {
 	logger       *logr.Logger
 	listening    func(Addresses)
 	output       io.Writer
-	// main is set where this process is the manager and nothing else, so that the loggers of all libraries are ours.
+	// main is set where this process is the manager and nothing else, so that it may set the loggers of all libraries.
 	main     bool
 	problems []error
 }

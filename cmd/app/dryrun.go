@@ -17,10 +17,10 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// remembered is how many steps a dry run knows to have told. Beyond that it may tell one again.
+// remembered is how many reported steps a dry run remembers. Beyond that it may report a step again.
 const remembered = 1 << 16
 
-// dryRun tells what would be written, each step once until another one would be taken in its place, and writes nothing. A
+// dryRun reports what would be written, each step once until another one takes its place, and writes nothing. A
 // nil dryRun is none.
 type dryRun struct {
 	logger  logr.Logger
@@ -35,7 +35,7 @@ func newDryRun(m *metrics.DryRunMetrics, logger logr.Logger) *dryRun {
 // subject is what a step is taken with: another step with the same subject takes its place.
 type subject struct{ kind, name string }
 
-// tell reports a step that was not told before.
+// tell reports a step that was not reported before.
 func (d *dryRun) tell(of subject, step, registryName, operation string, keysAndValues ...any) {
 	if before, found := d.told.Get(of); found && before == step {
 		return
@@ -72,7 +72,7 @@ func (d *dryRun) recorder(r events.EventRecorder) events.EventRecorder {
 	return &dryRecorder{run: d}
 }
 
-// dryClient tells the patches. No other write is known to this manager; one that came about would not pass app.permitWrite.
+// dryClient reports patches. This manager makes no other write, and app.permitWrite would refuse it.
 type dryClient struct {
 	client.Client
 
@@ -115,7 +115,7 @@ func changesOf(data []byte) []string {
 	return texts
 }
 
-// dryRecorder tells the Events. Whoever makes them makes each once.
+// dryRecorder reports Events. Its callers make each once.
 type dryRecorder struct{ run *dryRun }
 
 // Eventf implements events.EventRecorder.
@@ -127,7 +127,7 @@ func (r *dryRecorder) Eventf(regarding, _ runtime.Object, kind, reason, _, note 
 	r.run.event(kind, reason, fmt.Sprintf(note, args...), about...)
 }
 
-// event tells an Event and what it is about.
+// event reports an Event and the object that it is about.
 func (d *dryRun) event(kind, reason, note string, about ...any) {
 	d.metrics.Step("", metrics.OperationEvent)
 	d.logger.Info("would "+metrics.OperationEvent, append([]any{"type", kind, "reason", reason, "note", note}, about...)...)

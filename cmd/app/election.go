@@ -23,7 +23,7 @@ var (
 // lease is what one manager holds while it works. The election alone does not make two managers exclude one another: a
 // process that was stopped for longer than the lease (a paused VM, a frozen cgroup) goes on with its work when it wakes,
 // and can get the lease back before it notices that another one has worked. So calls to the registry and writes to the API
-// server are permitted by the time of the last renewal, and whoever finds another holder after itself is out for good.
+// server are permitted by the time of the last renewal, and a manager that finds another holder after itself ends.
 type lease struct {
 	resourcelock.Interface
 	now func() moment
@@ -55,7 +55,7 @@ func (m moment) since(earlier moment) time.Duration {
 	return max(m.monotonic.Sub(earlier.monotonic), m.wall.Sub(earlier.wall))
 }
 
-// newLease makes the lease. The events that the election would make are left out: who leads stands in the lease.
+// newLease makes the lease. The election makes no events: the lease itself names the leader.
 func newLease(config *rest.Config, namespace, name string) (*lease, error) {
 	host, err := os.Hostname()
 	if err != nil {

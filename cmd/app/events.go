@@ -20,7 +20,7 @@ const (
 	// configMapName is fixed: the Event about a configuration has to find it.
 	configMapName = "rollcall-config"
 
-	// controllerName is who our Events come from.
+	// controllerName is the reporter of Events.
 	controllerName = "rollcall"
 
 	// maxNote is how long the API server allows an Event's note to be.
@@ -34,9 +34,9 @@ const (
 type configEvents struct {
 	// events is nil outside a cluster, where there is no ConfigMap.
 	events eventsv1client.EventInterface
-	// elected is closed once this manager leads. Only the leader makes Events, else each would be told twice.
+	// elected is closed once this manager leads. Only the leader makes Events, so that each is made once.
 	elected <-chan struct{}
-	// dryRun is nil but in a dry run, which tells the Events.
+	// dryRun is nil but in a dry run, which reports the Events.
 	dryRun *dryRun
 	logger logr.Logger
 }
@@ -55,7 +55,7 @@ func (e *configEvents) leads() bool {
 	}
 }
 
-// tell makes an Event that is worth one try: the log has what it says.
+// tell makes an Event and tries once: the log has the same content.
 func (e *configEvents) tell(ctx context.Context, kind, action, reason, note string) {
 	if err := e.create(ctx, kind, action, reason, note); err != nil {
 		e.logger.Error(err, eventFailed)

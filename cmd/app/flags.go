@@ -17,8 +17,8 @@ import (
 // leaseDuration after the last renewal. A call to a registry that timed out may land until twice its timeout has passed, so
 // each is made only where that much of the lease is left: see lease.permit and registryclient.Fence.
 //
-// Who waits for the lease looks at it after 1 to 2.2 times retryPeriod, client-go's jitter: a lease that was given back is
-// taken within 2 s.
+// A manager that waits for the lease looks at it after 1 to 2.2 times retryPeriod, with client-go's jitter, so it takes a
+// lease that was given back within 2 s.
 const (
 	leaseDuration = 15 * time.Second
 	renewDeadline = 8 * time.Second

@@ -59,7 +59,7 @@ type app struct {
 	watchFailures *watchFailures
 }
 
-// newManager makes all that can fail at start, in the order in which its user would mend it. It binds the addresses;
+// newManager makes all that can fail at start, in the order in which a user fixes it. It binds the addresses;
 // run frees them.
 func newManager(
 	ctx context.Context, o *options, f *flags, c *config.Config, limits config.Limits, logger logr.Logger,

@@ -25,7 +25,7 @@ type reload struct {
 	logger  logr.Logger
 	events  *configEvents
 
-	// standing is a refusal that holds and that no Event tells yet; empty where there is none.
+	// standing is a refusal that still holds and has no Event yet; empty where there is none.
 	mu       sync.Mutex
 	standing string
 	// untold: making its Event has failed, which is logged once.
@@ -47,8 +47,8 @@ func (r *reload) Start(ctx context.Context) error {
 	return nil
 }
 
-// onceElected tells of a refusal that came while another manager led, which may be gone with what it told. What could not
-// be told is tried again, as often as the file is read, while it stands.
+// onceElected makes the Event of a refusal that came while another manager led, whose own Event may be missing. If the API
+// server does not accept the Event, it tries again as often as the file is read, while the refusal stands.
 func (r *reload) onceElected(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -62,7 +62,7 @@ func (r *reload) onceElected(ctx context.Context) {
 	}, cmp.Or(r.watcher.Interval, config.DefaultInterval))
 }
 
-// tellStanding makes the Event of a refusal that none tells yet, where this manager leads. r.mu is held.
+// tellStanding makes the Event of a refusal that has none yet, if this manager leads. r.mu is held.
 func (r *reload) tellStanding(ctx context.Context) {
 	if r.standing == "" || !r.events.leads() {
 		return

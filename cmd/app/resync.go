@@ -42,8 +42,8 @@ func resyncPolicy(c *config.Config) resync.Policy {
 	return resync.Policy{Interval: c.Resync.Interval, MaxRemovals: c.Resync.MaxRemovals}
 }
 
-// requests are what a person asks of resync by annotations of the lease, which every installation has and only those who run
-// Rollcall may write. It needs the lease: whoever leads reads them.
+// requests reads what a person asks of resync, in annotations of the lease: every installation has one, and only the
+// operators of Rollcall may write it. It runs only on the leader.
 type requests struct {
 	leases coordinationv1client.LeaseInterface
 	name   string

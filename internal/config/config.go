@@ -18,7 +18,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// What holds where the file says nothing.
+// Defaults, for what the file leaves out.
 const (
 	DefaultTimeout     = 5 * time.Second
 	DefaultMaxInFlight = 96
@@ -63,7 +63,7 @@ type Config struct {
 	// PanicThreshold is a share in percent, from 1 to 100.
 	PanicThreshold int
 	Resync         Resync
-	// OnRegistryFailure says whether pods go on that a registry can't be told of.
+	// OnRegistryFailure says whether pods go on without a registry's acknowledgement.
 	OnRegistryFailure OnRegistryFailure
 	// Guard is Auto, Always or Never.
 	Guard string
@@ -89,7 +89,7 @@ type Registry struct {
 	Options json.RawMessage
 }
 
-// Hooks says which handlers of which hooks are ours.
+// Hooks says which handlers and marks Rollcall owns.
 type Hooks struct {
 	// Owned holds exact keys and whole domains (example.com/*).
 	Owned []string
@@ -114,11 +114,11 @@ type Service struct {
 type Resync struct {
 	// Interval is how long after one comparison the next one begins.
 	Interval time.Duration
-	// MaxRemovals is how many of the entries that are ours one comparison may remove: a number, or a percentage.
+	// MaxRemovals is how many of this cluster's entries one comparison may remove: a number, or a percentage.
 	MaxRemovals intstr.IntOrString
 }
 
-// OnRegistryFailure says for each hook that releases a pod whether it goes on without a registry that can't be told.
+// OnRegistryFailure says, for each hook that releases a pod, whether the pod goes on without the acknowledgement.
 type OnRegistryFailure struct {
 	// PreDelete and InPlaceUpdate are Block or Proceed.
 	PreDelete, InPlaceUpdate string
@@ -138,7 +138,8 @@ type Limits struct {
 	Workers int
 }
 
-// EqualButMaxInFlight reports whether both say the same of a registry but for MaxInFlight, which can change while it is in use.
+// EqualButMaxInFlight reports whether both say the same of a registry but for MaxInFlight, which can change while it is in
+// use.
 func (r Registry) EqualButMaxInFlight(other Registry) bool {
 	r.MaxInFlight = other.MaxInFlight
 	return reflect.DeepEqual(r, other)

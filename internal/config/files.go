@@ -8,8 +8,8 @@ import (
 	"reflect"
 )
 
-// fingerprint tells what stood in a registry's files from what stands there another time, and says no more of it. It is
-// zero where the registry names no file.
+// fingerprint identifies the content of a registry's files without revealing it. It is zero where the registry names no
+// file.
 type fingerprint [sha256.Size]byte
 
 // fingerprints reads the files that the registries name.

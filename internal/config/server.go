@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// SameServer reports whether both sections mean one place in one server, as far as they tell: a driver, an address that
-// both name, and options. Two names in DNS for one address are two. A registry that needs no address is in this process,
-// and each of its kind is another one.
+// SameServer reports whether both sections mean one place in one server, as far as they show: they have the same driver and
+// options, and an address in common. Two DNS names for one address count as two. A registry that needs no address is in
+// this process, and two of them are never the same.
 func (r Registry) SameServer(other Registry) bool {
 	theirs := other.addresses()
 	return r.Driver == other.Driver && reflect.DeepEqual(r.options(), other.options()) &&

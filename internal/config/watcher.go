@@ -34,10 +34,10 @@ type Watcher struct {
 	// written) may be right then. While next can't be applied, what rotated of the one in force still is, each
 	// registry by itself.
 	Apply func(ctx context.Context, next *Config, rotated []string) error
-	// Applied is told of each configuration that was put in force, and of all being right again after a refusal. It is
-	// not told of a rotation alone.
+	// Applied is called after a configuration was put in force, and when a refusal has ended. It is not called for a
+	// rotation alone.
 	Applied func(*Config)
-	// Refused is told why the files are not in force, once until the reason changes.
+	// Refused is called with the reason why the files are not in force, once until the reason changes.
 	Refused func(error)
 }
 
@@ -133,8 +133,8 @@ func (p *poll) follow(ctx context.Context, next *Config) error {
 	return err
 }
 
-// rotateEach goes on with what is in force, registry by registry, where all at once was refused: the one that is wrong
-// shall not cost the others their credentials. What is wrong is told already.
+// rotateEach applies rotated files to the configuration in force, registry by registry, after all at once was refused: a
+// registry with a wrong file must not keep the others from their new credentials. The caller reports the refusal.
 func (p *poll) rotateEach(ctx context.Context) {
 	now := p.current.fingerprints()
 	for _, name := range p.current.rotated(p.current, now, p.opened) {

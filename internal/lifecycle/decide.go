@@ -7,10 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Want is what the registry shall say of a pod's instances.
+// Want is what the registry must say about a pod's instances.
 type Want string
 
-// What the registry shall say. Keep leaves it at whatever it says now.
+// What the registry must say. Keep leaves the entry as it is now.
 const (
 	Keep         Want = "Keep"
 	InService    Want = "InService"
@@ -36,7 +36,7 @@ const (
 	RowUnknownState         Row = 11
 )
 
-// Serves reports whether a pod in this row is to be in service.
+// Serves reports whether a pod in this row must be in service.
 func (r Row) Serves() bool { return r == RowUpdated || r == RowPreparingNormal || r == RowNormal }
 
 // Input is all that a decision rests on.
@@ -53,23 +53,23 @@ type Input struct {
 	Skips []Hook
 	// Guard is what shall become of the [GuardFinalizer].
 	Guard Guard
-	// Blocked reports that the pod can't be put in service as it is described. It stays where it is then.
+	// Blocked reports that the pod's description keeps it from being put in service. The pod then stays where it is.
 	Blocked bool
 }
 
-// Decision says what the registry shall say and what follows.
+// Decision says what the registry must say and what follows.
 type Decision struct {
 	Row  Row
 	Want Want
-	// Arm is written before the registry is told anything: hooks without which Kruise would not ask before it
-	// updates or deletes a pod that is in rotation, and the guard. What it clears is no more than a guard that nobody wants.
+	// Arm is written before any call: the guard, and the hooks without which Kruise would update or delete a pod that is
+	// in rotation without waiting. It clears nothing but a guard that is no longer wanted.
 	Arm Edit
 	// Out is the part of Then that is written as soon as a registry was asked to take the pod out, whatever it answered: at
 	// the latest with the write that begins the drain. It releases no hook.
 	Out Edit
 	// Then is written once the registry has acknowledged Want, and only then.
 	Then Edit
-	// Waiting is the hook that Kruise waits for now because of a handler of ours; empty where it waits for nothing.
+	// Waiting is the hook that Kruise waits for now because of an owned handler; empty where it waits for none.
 	Waiting Hook
 	// Releases reports that Then releases a handler of Waiting.
 	Releases bool
@@ -92,8 +92,8 @@ func (e Edit) Empty() bool {
 	return len(e.Set) == 0 && len(e.Clear) == 0 && len(e.ClearMarks) == 0 && !e.ClearSkip
 }
 
-// Decide returns what the registry shall say of the pod as it is now, and what may follow. It is total and pure, and
-// deciding again after the decision was applied changes nothing more.
+// Decide returns what the registry must say about the pod as it is now, and what may follow. It is total and pure.
+// Deciding again after the decision was applied changes nothing.
 func Decide(in Input) Decision {
 	d := rule(in)
 	if d.Row != RowGone && d.Row != RowUnknownState {
@@ -118,11 +118,11 @@ func rule(in Input) Decision {
 	return d
 }
 
-// table is the decision table. The edits it returns are the full intent; Decide leaves out what is so already.
+// table is the decision table. It returns full edits; Decide leaves out what the pod already has.
 func table(in Input) Decision {
 	h, ready := in.Hooks, IsReady(in.Pod)
-	// A pod that is out loses preNormal first: should its deletion be cancelled, Kruise must wait again until it is back in.
-	// A key of another hook stays, since Kruise goes on without it and does not ask.
+	// A pod that is out loses preNormal first, so that Kruise waits again until it is back in if its deletion is cancelled.
+	// A key that another hook has too stays, because Kruise goes on without it.
 	out := Edit{Clear: without(h.PreNormal, union(h.PreDelete, h.InPlaceUpdate))}
 	if in.Pod.DeletionTimestamp != nil || finished(in.Pod) {
 		return Decision{Row: RowGone, Want: Absent, Then: in.releaseAll()}
@@ -162,8 +162,8 @@ func table(in Input) Decision {
 	}
 }
 
-// releaseAll is for a pod that ends: nothing of ours may hold it, named by a workload or not. A pod that is being
-// deleted is held by finalizers alone, so its labels are left, which saves a write for each pod that a rollout deletes.
+// releaseAll is for a pod that ends: no owned handler may hold it, whether a workload names it or not. Only finalizers
+// hold a pod that is being deleted, so its labels stay, which saves a write for each pod that a rollout deletes.
 func (in Input) releaseAll() Edit {
 	var finalizers []Handler
 	for _, f := range in.Pod.Finalizers {
@@ -177,8 +177,8 @@ func (in Input) releaseAll() Edit {
 	return Edit{Clear: union(finalizers, in.Hooks.all(), in.forgotten())}
 }
 
-// forgotten are the handlers that were ours when the record was written, still are by the configuration, and that no
-// hook of the workload names any more.
+// forgotten are the handlers that the record names, that the configuration still owns, and that no hook of the workload
+// names any more.
 func (in Input) forgotten() []Handler {
 	return filter(in.Record.Handlers, func(h Handler) bool {
 		return in.Ownership.Owns(h.Key()) && !in.Hooks.names(h) && !in.Hooks.kept[h.Label]
@@ -241,10 +241,10 @@ func (in Input) releases(d Decision) bool {
 	}
 }
 
-// held reports whether something of ours holds a pod that ends.
+// held reports whether an owned finalizer holds a pod that ends.
 func (in Input) held() bool { return guarded(in.Pod) || !in.needed(in.releaseAll()).Empty() }
 
-// named are the handlers of a hook that are ours, the refused ones included: Kruise waits for those too.
+// named are the owned handlers of a hook, the refused ones included: Kruise waits for those too.
 func (in Input) named(hook Hook) []Handler {
 	accepted := map[Hook][]Handler{
 		PreNormal: in.Hooks.PreNormal, InPlaceUpdate: in.Hooks.InPlaceUpdate, PreDelete: in.Hooks.PreDelete,
@@ -257,8 +257,8 @@ func (in Input) named(hook Hook) []Handler {
 	return accepted
 }
 
-// Managed reports whether Rollcall has anything to do with the pod: its workload names a handler of ours, or it carries
-// a newly-created mark, a record, or a finalizer of ours, the guard included.
+// Managed reports whether Rollcall manages the pod: its workload names an owned handler, or the pod carries a
+// newly-created mark, a record or an owned finalizer, the guard included.
 func (in Input) Managed() bool {
 	if in.Hooks.Any() || in.Record.Exists() {
 		return true

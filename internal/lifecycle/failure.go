@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// FailurePolicy says which hooks may be released although a registry can't be told, and how long after the pod began to
-// wait. The zero value releases none: the pod waits. No policy ever asserts a hook.
+// FailurePolicy says which hooks may be released without a registry's acknowledgement, and how long after the pod began
+// to wait. The zero value releases none: the pod waits. No policy ever asserts a hook.
 type FailurePolicy struct {
 	PreDelete, InPlaceUpdate bool
 	After                    time.Duration
@@ -33,8 +33,8 @@ func (p FailurePolicy) Deadline(pod *corev1.Pod, d Decision) (time.Time, bool) {
 }
 
 // Unacknowledged is what may be released in the decision's row without the registry's acknowledgement, where a failure
-// policy or a person says so. It asserts nothing, and is empty where nothing waits for a release. The guard stays: the
-// registry is still to be told.
+// policy or a person says so. It asserts nothing, and is empty where nothing waits for a release. The guard stays,
+// because the call to the registry is still to be made.
 func (d Decision) Unacknowledged() Edit {
 	if !d.Releases {
 		return Edit{}

@@ -17,26 +17,26 @@ type Workload struct {
 	TemplateAnnotations map[string]string
 }
 
-// Hooks are the handlers of a workload that are ours. The zero Hooks has none.
+// Hooks are the owned handlers of a workload. The zero Hooks has none.
 type Hooks struct {
 	PreNormal     []Handler
 	InPlaceUpdate []Handler
 	PreDelete     []Handler
 
-	// Refused are handlers of ours that must not be touched, and why. Whatever they block stays blocked.
+	// Refused are owned handlers that must not be touched, and why. What they block stays blocked.
 	Refused []Refusal
-	// Foreign reports that the workload has hooks and not one handler in them is ours.
+	// Foreign reports that the workload has hooks, and none of their handlers is owned.
 	Foreign bool
 	// MarksNotReady reports that a hook has markPodNotReady.
 	MarksNotReady bool
 
 	templateLabels map[string]string
-	// kept are label keys that are not ours to clear, whatever a record or the newly-created marks say: those of the
+	// kept are label keys that must not be cleared, whatever a record or the newly-created marks say: those of the
 	// selector, and those of every handler.
 	kept map[string]bool
 }
 
-// Refusal is a handler of ours that can't be used as it stands in the workload.
+// Refusal is an owned handler that can't be used as the workload has it.
 type Refusal struct {
 	Hook    Hook
 	Handler Handler
@@ -44,7 +44,7 @@ type Refusal struct {
 	Why string
 }
 
-// HooksOf returns the handlers of the workload's hooks that are ours. A nil workload has none.
+// HooksOf returns the owned handlers of the workload's hooks. A nil workload has none.
 func HooksOf(w *Workload, o Ownership) Hooks {
 	if w == nil {
 		return Hooks{}
@@ -71,7 +71,7 @@ func HooksOf(w *Workload, o Ownership) Hooks {
 	return hooks
 }
 
-// Any reports whether a handler of the workload is ours, a refused one included.
+// Any reports whether the workload has an owned handler, a refused one included.
 func (h Hooks) Any() bool { return len(h.all()) > 0 || len(h.Refused) > 0 }
 
 func (h Hooks) all() []Handler { return union(h.PreNormal, h.InPlaceUpdate, h.PreDelete) }
@@ -121,7 +121,7 @@ func handlersOf(hook *appspub.LifecycleHook) []Handler {
 	return union(handlers)
 }
 
-// refuser sorts the handlers of a workload into ours, others' and refused ones.
+// refuser sorts the handlers of a workload into owned, foreign and refused ones.
 type refuser struct {
 	workload  *Workload
 	ownership Ownership

@@ -2,7 +2,7 @@ package lifecycle
 
 import "strings"
 
-// Ownership says which handler keys and newly-created marks are ours, as the configuration lists them.
+// Ownership says which handler keys and newly-created marks Rollcall owns, as the configuration lists them.
 type Ownership struct {
 	// Owned holds exact keys (example.com/registered) and whole prefixes (example.com/*).
 	Owned []string
@@ -10,7 +10,7 @@ type Ownership struct {
 	NewlyCreated []string
 }
 
-// Owns reports whether a label key or finalizer is ours.
+// Owns reports whether Rollcall owns a label key or finalizer.
 func (o Ownership) Owns(key string) bool {
 	for _, pattern := range o.Owned {
 		if prefix, whole := strings.CutSuffix(pattern, "*"); whole && strings.HasPrefix(key, prefix) && key != prefix {

@@ -20,10 +20,10 @@ const recordVersion = 1
 // Record is what Rollcall last had acknowledged for a pod. It is a hint: the call may have succeeded and the patch
 // failed, and a tenant can write it. The zero Record is none.
 type Record struct {
-	// Version is raised where a field changes its meaning. A later one than ours, which a rollback of Rollcall leaves
-	// behind, names instances and handlers, and acknowledges nothing.
+	// Version is raised where a field changes its meaning. A version later than this program's, which a rollback of
+	// Rollcall leaves behind, names instances and handlers, and acknowledges nothing.
 	Version int `json:"version"`
-	// Stamp tells which stay in which state the record was written in.
+	// Stamp identifies the stay in a state during which the record was written.
 	Stamp Stamp `json:"stamp"`
 	// Want is what the registry acknowledged for every instance.
 	Want Want `json:"want"`
@@ -32,7 +32,7 @@ type Record struct {
 	OutSince *time.Time `json:"outSince,omitempty"`
 	// Instances are those the acknowledgement was for.
 	Instances []Recorded `json:"instances,omitempty"`
-	// Handlers are those that were ours, so that they can be released when nothing names them any more.
+	// Handlers are the owned ones, so that they can be released when nothing names them any more.
 	Handlers []Handler `json:"handlers,omitempty"`
 }
 
@@ -56,9 +56,9 @@ func (i Recorded) Compare(other Recorded) int {
 		cmp.Compare(i.Address, other.Address), cmp.Compare(i.Port, other.Port))
 }
 
-// Stamp is one stay of one pod in one lifecycle state. Kruise writes a new timestamp with every move, which tells
-// PreparingDelete, cancelled, PreparingDelete again from PreparingDelete all along. It counts whole seconds only, so the
-// state is told too: a pod can make two moves within one.
+// Stamp is one stay of one pod in one lifecycle state. Kruise writes a new timestamp with every move, so a scale-in that
+// was cancelled and begun again has another one. The timestamp counts whole seconds, so the state is part of the stamp: a
+// pod can make two moves within one second.
 type Stamp struct {
 	UID       types.UID `json:"uid"`
 	Timestamp string    `json:"timestamp"`

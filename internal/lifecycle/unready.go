@@ -31,7 +31,7 @@ func Counts(pod *corev1.Pod) bool {
 	return state(pod) == appspub.LifecycleStateNormal && pod.DeletionTimestamp == nil && !finished(pod)
 }
 
-// unready is what the registry shall say of a pod in Normal that is not ready.
+// unready is what the registry must say about a pod in Normal that is not ready.
 func (in Input) unready() Want {
 	if in.Unready == UnreadyFailOver && !in.Panic {
 		return OutOfService

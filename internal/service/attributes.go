@@ -109,7 +109,7 @@ func (r Rules) metadataOf(s Subject) (map[string]string, error) {
 	return metadata, nil
 }
 
-// parseMetadata gives an empty value for a key that shall not be there.
+// parseMetadata returns an empty value for a key that the pod removes.
 func parseMetadata(written string) (map[string]string, error) {
 	pairs := map[string]string{}
 	for item := range strings.SplitSeq(written, ",") {
