@@ -3,17 +3,17 @@ IMG ?= rollcall:dev
 CONTAINER_TOOL ?= docker
 KUBECTL ?= kubectl
 
-# What the manager says of itself. Without git, or in a checkout that belongs to somebody else, it is unknown.
+# The version that the manager prints. It is unknown without git, or in a checkout of another user.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 # gRPC, which comes with etcd's client, can show its calls with golang.org/x/net/trace. Nothing here does, and the
 # templates in there keep the linker from leaving out what is not used: 11 MB of 49.
 TAGS := grpcnotrace
 
-# The version comes from LDFLAGS, and Go's own stamp fails in a checkout that belongs to somebody else.
+# The version comes from LDFLAGS, because Go's own stamp fails in a checkout of another user.
 export GOFLAGS := $(strip $(shell go env GOFLAGS) -buildvcs=false)
 
-# One setting for all but the race detector, which needs C: so Go's cache holds one build of the libraries beside it.
+# One setting for everything but the race detector, which needs C, so that Go's cache holds one other build of each library.
 export CGO_ENABLED := 0
 
 # Tools are pinned in hack/tools/go.mod. Go builds each when it is first run and keeps it in its build cache.
@@ -23,7 +23,7 @@ TOOL := go tool -modfile=hack/tools/go.mod
 CC_FOUND := $(shell command -v "$$(go env CC)" 2>/dev/null)
 RACE := $(if $(CC_FOUND),-race)
 RESULTS := bin/results
-# What was skipped and why, CI sums up; printed at length it would stand above what failed.
+# CI sums up what was skipped and why. Printed at length it would hide what failed.
 GOTESTSUM := $(TOOL) gotestsum --format-hide-empty-pkg --hide-summary=skipped
 # The order in which the tests of a package run: the seed of an earlier run, or a new one.
 SHUFFLE ?= on
@@ -58,7 +58,7 @@ clean: ## Remove what was built in this checkout; Go's cache and the test server
 ##@ Generate
 
 .PHONY: generate
-generate: manifests ## Regenerate all that is generated.
+generate: manifests ## Regenerate all generated files.
 	go generate ./...
 
 .PHONY: manifests
@@ -87,7 +87,7 @@ presubmit: ## Run what a change must pass before it is pushed: verify, unit test
 	@hack/phases.sh verify-generated verify-manifests tidy-check vet lint vulncheck test-unit test-outoftree
 
 .PHONY: verify-generated
-verify-generated: ## Fail if generating again would change a file.
+verify-generated: ## Fail if generated files are out of date.
 	@hack/verify-generated.sh
 
 .PHONY: verify-manifests
@@ -121,7 +121,7 @@ lint-fix: ## Run golangci-lint and fix what it can.
 ##@ Test
 
 .PHONY: test
-test: ## Run all tests, with -race; how long each part took and what failed stand at the end.
+test: ## Run all tests, with -race; the end shows how long each part took, and what failed.
 	@hack/phases.sh servers test-unit test-outoftree test-go-registries test-integration
 
 # How often.
@@ -198,7 +198,7 @@ CHAOS ?=
 SEED ?=
 
 .PHONY: chaos
-chaos: ## Play faults on a real OpenKruise and check the invariants: CHAOS=5m as long (default 15m), SEED=42 a plan again.
+chaos: ## Play faults on a real OpenKruise and check the invariants; CHAOS=5m sets how long (default 15m), SEED=42 repeats a plan.
 	@echo 'chaos: building; with an empty Go cache this takes minutes'
 	@go build -o bin/chaos ./test/chaos
 	@CHAOS='$(CHAOS)' SEED='$(SEED)' bin/chaos
@@ -222,7 +222,7 @@ soak: ## Play rollouts without a fault for SOAK (default 30m), and fail where me
 	@SOAK='$(SOAK)' SEED='$(SEED)' bin/chaos soak
 
 .PHONY: demo
-demo: ## Show the main job on a real OpenKruise; REGISTRY=consul (any driver) on that, KEEP=1 until Ctrl-C.
+demo: ## Show the main job on a real OpenKruise; REGISTRY=consul uses that driver, KEEP=1 keeps it running until Ctrl-C.
 	@echo 'demo: building; with an empty Go cache this takes minutes'
 	@go build -o bin/demo ./test/demo
 	@KEEP='$(KEEP)' REGISTRY='$(REGISTRY)' bin/demo

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the unit tests and the scenarios N times with -race, each time in a new order, beside a load that takes every
-# core. A line for each run tells its seed, which SHUFFLE=SEED repeats, and its outcome; it fails when one run failed.
+# core. It prints a line for each run with its seed, which SHUFFLE=SEED repeats, and its outcome. It fails when one run
+# failed.
 # usage: hack/repeat.sh N [TARGET...]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

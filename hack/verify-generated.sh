@@ -9,7 +9,7 @@ trap 'rm -rf "$scratch"' EXIT
 mkdir "$scratch/before" "$scratch/after"
 tar --exclude=./.git --exclude=./bin -cf - . | tar -xf - -C "$scratch/before"
 cp -a "$scratch/before/." "$scratch/after"
-# Else a file that nothing generates any more would stay unseen.
+# Removed so that a file that is no longer generated shows as a difference.
 rm -f "$scratch/after/config/rbac/role.yaml"
 
 "${MAKE:-make}" --no-print-directory -C "$scratch/after" generate >"$scratch/log" 2>&1 || {
