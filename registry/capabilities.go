@@ -45,7 +45,7 @@ type Getter interface {
 // checks it first, say.
 type Prober interface {
 	// Probe returns nil once clients are given the instance. Otherwise the error says what is missing; the same classes
-	// hold as for a call. It is called after Register was acknowledged, before Kruise is told or the pod leaves another
+	// hold as for a call. It is called after Register was acknowledged, before OpenKruise goes on or the pod leaves another
 	// registry for this one, and changes nothing.
 	Probe(ctx context.Context, in Instance) error
 }

@@ -27,7 +27,7 @@ const (
 	metaEmpty = "rollcall-empty"
 
 	// metaRevision is another one at each registration, so that each changes the service's ModifyIndex: a conditional
-	// change that was on its way before must not be made after it. Nobody reads it.
+	// change that was on its way before must not be made after it. No client reads it.
 	metaRevision = registry.MetaPrefix + "revision"
 
 	checkName = "Rollcall"

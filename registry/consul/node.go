@@ -26,7 +26,7 @@ func newTidiers() []*tidier {
 }
 
 // tidyAfter drops the nodes whose last service has gone with a transaction. All changes of it are made by then, and an
-// empty node harms nobody: that it could not be dropped is no error of theirs, and whoever deregisters next tries again.
+// empty node does no harm: that it could not be dropped is no error of theirs, and the next Deregister tries again.
 func (r *Registry) tidyAfter(ctx context.Context, t *transaction) {
 	if slices.ContainsFunc(t.errs, func(err error) bool { return err != nil }) {
 		return

@@ -151,7 +151,7 @@ func reads(changes []*change) []clientv3.Op {
 	return gets
 }
 
-// see takes over what reads have read. An entry of another pod, or of nobody we know, is not seen, and so spared.
+// see takes over what reads have read. An entry of another pod, or without a mark, is not seen, and so spared.
 func see(changes []*change, answer *clientv3.TxnResponse) {
 	i := 0
 	for _, c := range changes {

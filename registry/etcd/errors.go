@@ -22,7 +22,7 @@ func classify(err error) error {
 	case errors.Is(err, rpctypes.ErrAuthFailed):
 		return registry.Terminal(registry.FieldError("auth.passwordFile", err))
 	case errors.Is(err, rpctypes.ErrUserEmpty):
-		return registry.Terminal(registry.FieldError("auth.username", fmt.Errorf("etcd lets nobody in without one: %w", err)))
+		return registry.Terminal(registry.FieldError("auth.username", fmt.Errorf("is missing, and etcd wants a user: %w", err)))
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
 		return registry.Terminal(fmt.Errorf("the role of the user must allow reading and writing below the target: %w", err))
 	case loginLost(err):

@@ -89,7 +89,7 @@ func (r *Registry) keepAlive(ctx context.Context, lease int64) (ttl time.Duratio
 	return ttl, err
 }
 
-// grant gets a lease for each entry that is to be put. Each has its own, so that one which nobody renews any more ends.
+// grant gets a lease for each entry that is to be put. Each has its own, so that one which is no longer renewed ends.
 func (r *Registry) grant(ctx context.Context, changes []*change) error {
 	if r.lease == 0 {
 		return nil

@@ -24,7 +24,7 @@
 //     neither POST nor DELETE put it back (Netflix/eureka#1398). It is never sent. Where somebody else has sent it, an
 //     override UP is set and then removed;
 //   - that a lost entry is put back out of service by a POST with STARTING, which no reader is given, and an override
-//     after that. It is UP for nobody in between;
+//     after that. No client sees it UP in between;
 //   - that the override goes with the entry when this is removed or evicted (Netflix/eureka#1116), and is set again.
 //
 // # Whose clock

@@ -13,7 +13,7 @@ import (
 
 // Options are the driver's own part of the configuration. The names are Eureka's, and its numbers are whole seconds.
 type Options struct {
-	// RenewalIntervalInSecs is how often each entry's lease is renewed. It is told to the server, too, which counts on a
+	// RenewalIntervalInSecs is how often each entry's lease is renewed. The server learns it, too, and counts on a
 	// renewal every 30 seconds for its self-preservation. Default: 30.
 	RenewalIntervalInSecs int `json:"renewalIntervalInSecs"`
 	// DurationInSecs is how long an entry lives that is not renewed, at least twice renewalIntervalInSecs and 20; the server

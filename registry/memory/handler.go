@@ -45,5 +45,5 @@ func respond(w http.ResponseWriter, status int, body any) {
 	w.WriteHeader(status)
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
-	_ = enc.Encode(body) // the reader has gone; there is nobody to tell
+	_ = enc.Encode(body) // the reader has gone
 }

@@ -86,7 +86,7 @@ func (r *Registry) Deregister(ctx context.Context, in registry.Instance) error {
 // BatchLimit implements [registry.Batcher].
 func (r *Registry) BatchLimit() int { return batchLimit }
 
-// Batch implements [registry.Batcher]. Nobody sees some of the changes made and others not.
+// Batch implements [registry.Batcher]. No reader sees some of the changes made and others not.
 func (r *Registry) Batch(ctx context.Context, changes []registry.Change) []error {
 	errs := make([]error, len(changes))
 	if err := ctx.Err(); err != nil {

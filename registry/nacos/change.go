@@ -34,7 +34,7 @@ func newStamp(s registry.State) stamp {
 	return stamp(string(s) + "-" + crypto.Text()[:enough])
 }
 
-// state is what a stamp says, "" for that of no write of ours.
+// state is what a stamp says, "" for one that Rollcall did not write.
 func (s stamp) state() registry.State {
 	state, _, _ := strings.Cut(string(s), "-")
 	return registry.State(state)

@@ -4,7 +4,7 @@
 //
 // Nacos has a Go client, github.com/nacos-group/nacos-sdk-go. Over gRPC, which it uses, a server keeps one instance for each
 // service and connection: the next one that is registered takes the place of the one before (alibaba/nacos#5863, #11997).
-// That suits an application that registers itself, and nobody who registers many. Over HTTP an entry belongs to its
+// That suits an application that registers itself, and no process that registers many. Over HTTP an entry belongs to its
 // address, so the driver speaks the HTTP API: v3 to servers that have it, from 3.0 on, and else v1, which all 2.x have; v2,
 // which they have from 2.2 on, if an option says so. Which it is, it asks each address once, and again when the paths are
 // not there any more: a cluster is upgraded one by one. The paths and parameters are from the documents
@@ -29,7 +29,7 @@
 // # Two pods at one address
 //
 // Nacos has no conditional change. FailOver and Deregister read the entry first, spare it if its UID differs, and act then;
-// a Register of the next pod that falls between the two is undone by that. It is Register that mends it: it acknowledges
+// a Register of the next pod that falls between the two is undone by that. It is Register that puts that right: it acknowledges
 // only what readers see, writes again what they don't see within a second, and where it takes an address over, it
 // registers a second time a second later. What is left is a call that was held up for longer than that between its look
 // and its act.

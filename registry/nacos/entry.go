@@ -38,7 +38,7 @@ func (h *host) lasts(opts Options) bool {
 	return true
 }
 
-// stamp is that of the last write, "" for none of ours.
+// stamp is that of the last write, "" where Rollcall did not write it.
 func (h *host) stamp() stamp {
 	if h == nil {
 		return ""
@@ -46,7 +46,7 @@ func (h *host) stamp() stamp {
 	return stamp(h.Metadata[metaWrite])
 }
 
-// is holds for the entry of this pod. Nobody is called "".
+// is holds for the entry of this pod. No pod has the UID "".
 func (h *host) is(in registry.Instance) bool { return h != nil && in.UID != "" && h.uid() == in.UID }
 
 // isOwn holds for an entry that a call which takes this pod out may touch.

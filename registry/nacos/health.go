@@ -13,7 +13,7 @@ import (
 // checkerOff is the type of the health checker that checks nothing.
 const checkerOff = "NONE"
 
-// startsHealthy says what Nacos shall take the instance for until its own probes know better. A new one that it probes
+// startsHealthy says what Nacos takes the instance for until its own probes know better. A new one that it probes
 // starts unhealthy: one that its servers can't reach must stop the rollout, not take all instances out one by one.
 func (r *Registry) startsHealthy(ctx context.Context, in registry.Instance, before *host) (bool, error) {
 	if r.opts.Ephemeral || before != nil && before.Healthy {

@@ -25,7 +25,7 @@ type Options struct {
 	// HeartbeatInterval is how often an ephemeral instance is renewed, such as 10s. Without that for three
 	// intervals and 30 s Nacos holds it unhealthy, and removes it after twice as long. Default: 5s.
 	HeartbeatInterval string `json:"heartbeatInterval"`
-	// HealthChecker says who judges the health of persistent instances: none (Nacos' servers are told not to probe those of
+	// HealthChecker says who judges the health of persistent instances: none (Rollcall tells Nacos' servers not to probe those of
 	// a service whose first instance is Rollcall's) or server (they probe, as they do by default). Default: none.
 	HealthChecker string `json:"healthChecker"`
 	// APIVersion is the version of Nacos' HTTP API: v1, v2 or v3. Default: what the server speaks, v3 or else v1.

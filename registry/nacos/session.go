@@ -148,7 +148,7 @@ func noUser(err error) error {
 		fmt.Errorf("is missing: Nacos wants to know who is asking: %w", err)))
 }
 
-// isRefusedLogin reports whether a login failed for who we are. Where the part of Nacos that answers has nobody to handle
+// isRefusedLogin reports whether a login failed for who we are. Where the part of Nacos that answers has no handler for
 // it, a wrong password is an error of the server: 3.1 answers 500 without a word, and some 2.x name the user.
 func isRefusedLogin(err error, username string) bool {
 	e, ok := errors.AsType[*answerError](err)

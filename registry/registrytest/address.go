@@ -4,12 +4,12 @@ import (
 	"net"
 )
 
-// UnusedAddress returns a host:port on loopback which refuses connections until the test ends. Nobody else can come to
+// UnusedAddress returns a host:port on loopback which refuses connections until the test ends. No other process can come to
 // listen there meanwhile.
 func UnusedAddress(t T) string {
 	t.Helper()
 	listener := listen(t)
-	// The port of a connection's calling end is taken, yet nobody listens on it.
+	// The port of a connection's calling end is taken, yet it does not listen.
 	conn, err := net.Dial("tcp", listener.Addr().String())
 	if err != nil {
 		t.Fatalf("connecting to a listener on loopback: %v", err)
@@ -21,7 +21,7 @@ func UnusedAddress(t T) string {
 // SilentAddress returns a host:port on loopback which takes connections until the test ends, and never answers.
 func SilentAddress(t T) string {
 	t.Helper()
-	// The kernel completes the connections; nobody ever accepts them.
+	// The kernel completes the connections; nothing ever accepts them.
 	return listen(t).Addr().String()
 }
 

@@ -59,7 +59,7 @@ func batchCases() []Case {
 		},
 		{
 			Name:  "BatchCancelledContext",
-			Why:   "a worker that waits for a batch nobody wants any more is missing elsewhere, and shutdown hangs",
+			Why:   "a worker that waits for a batch whose caller has gone is missing elsewhere, and shutdown hangs",
 			Needs: needs,
 			run:   batchCancelledContext,
 		},

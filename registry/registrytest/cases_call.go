@@ -36,7 +36,7 @@ func callCases() []Case {
 		},
 		{
 			Name: "CancelledContext",
-			Why:  "a worker that waits for a call nobody wants any more is missing elsewhere, and shutdown hangs",
+			Why:  "a worker that waits for a call whose caller has gone is missing elsewhere, and shutdown hangs",
 			run:  cancelledContext,
 		},
 		{

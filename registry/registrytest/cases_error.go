@@ -27,7 +27,7 @@ func errorCases() []Case {
 		},
 		{
 			Name:  "WrongCredentialsAreNamed",
-			Why:   "whoever is told that a token is wrong must be told which: the field of the configuration names it",
+			Why:   "a person who reads that a token is wrong needs to know which: the field of the configuration names it",
 			Needs: []Capability{WrongCredentials},
 			run:   wrongCredentialsAreNamed,
 		},

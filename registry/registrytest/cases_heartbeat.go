@@ -125,7 +125,7 @@ func heartbeatKeepsEntry(w *world) {
 	w.expect(inService(kept), outOfService(out))
 }
 
-// heartbeatTakesOver has a process die whose entry the next one takes over, and another that nobody takes over.
+// heartbeatTakesOver has a process die whose entry the next one takes over, and another that no process takes over.
 func heartbeatTakesOver(w *world) {
 	dying, die := w.mortal(w.h.ShortLease)
 	kept, lost := w.pod(1), w.pod(2)
@@ -137,7 +137,7 @@ func heartbeatTakesOver(w *world) {
 	w.expect(inService(kept))
 }
 
-// beatUntilGone renews the entries, twice as often as they need it, until the one that nobody renews has gone.
+// beatUntilGone renews the entries, twice as often as they need it, until the one that is not renewed has gone.
 func (w *world) beatUntilGone(d registry.Registry, lost registry.Instance, renewed []registry.Instance) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), w.h.patience().lease)
@@ -152,7 +152,7 @@ func (w *world) beatUntilGone(d registry.Registry, lost registry.Instance, renew
 			return
 		}
 		if sleep(ctx, interval) != nil {
-			w.Fatalf("%s is still there after %s, though nobody renews it\nwhy: %s", show(lost), w.h.patience().lease, w.why)
+			w.Fatalf("%s is still there after %s, though it is not renewed\nwhy: %s", show(lost), w.h.patience().lease, w.why)
 		}
 	}
 }

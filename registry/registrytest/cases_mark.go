@@ -138,7 +138,7 @@ func otherUIDIsNeverRemoved(w *world) {
 		}
 		w.expect(inService(live))
 	}
-	// Nobody is called "": a driver may refuse it, and must not take it for everybody.
+	// No pod has the UID "": a driver may refuse it, and must not take it for every pod's.
 	unmarked := live
 	unmarked.UID = ""
 	for _, op := range []Op{OpFailOver, OpDeregister} {

@@ -32,7 +32,7 @@ func probeCases() []Case {
 		},
 		{
 			Name:  "ProbeChangesNothing",
-			Why:   "a probe is asked again and again; one that writes puts instances in which nobody registered",
+			Why:   "a probe is asked again and again; one that writes puts instances in that were never registered",
 			Needs: needs,
 			run: func(w *world) {
 				d := w.newProcess()
@@ -50,7 +50,7 @@ func probeCases() []Case {
 
 func probeDeniesWhatIsOut(w *world) {
 	d := w.newProcess()
-	w.awaitProbe(d, w.pod(0), false) // nobody has ever registered it
+	w.awaitProbe(d, w.pod(0), false) // it was never registered
 	w.register(d, w.pod(1), w.pod(2), w.pod(3))
 	for i := range 3 {
 		w.awaitProbe(d, w.pod(i+1), true)

@@ -85,7 +85,7 @@ func failOverCases() []Case {
 		},
 		{
 			Name:  "FailOverKeepsKnown",
-			Why:   "an update is no removal: who watches the registry shall see the instance out of service",
+			Why:   "an update is no removal: a client that watches the registry must see the instance out of service",
 			Needs: []Capability{OutOfServiceState},
 			run: func(w *world) {
 				d := w.newProcess()

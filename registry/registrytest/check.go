@@ -54,7 +54,7 @@ func checkCase(ctx context.Context, c Case, h Harness) Result {
 	return Result{Case: c, Outcome: r.outcome, Messages: r.messages}
 }
 
-// recorder is a T that keeps what it is told.
+// recorder is a T that keeps what it is given.
 type recorder struct {
 	ctx context.Context
 

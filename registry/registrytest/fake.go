@@ -208,7 +208,7 @@ func (f *Fake) Replace(backend Backend) {
 	f.backend = backend
 }
 
-// Expire removes entries from the backend, past all faults, as when nobody has renewed them. It leaves nothing in the
+// Expire removes entries from the backend, past all faults, as when they were not renewed. It leaves nothing in the
 // journal.
 func (f *Fake) Expire(ctx context.Context, ins ...registry.Instance) error {
 	backend := f.current()

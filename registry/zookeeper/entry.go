@@ -42,7 +42,7 @@ type document struct {
 	RegistrationTimeUTC int64           `json:"registrationTimeUTC"` //nolint:tagliatelle // Curator's name
 	ServiceType         string          `json:"serviceType"`
 	URISpec             *uriSpec        `json:"uriSpec"`
-	// Enabled is left out where nobody asked for it: readers older than Curator 4 know no such field (CURATOR-275).
+	// Enabled is left out unless an option asks for it: readers older than Curator 4 know no such field (CURATOR-275).
 	Enabled *bool `json:"enabled,omitempty"`
 	// Metadata is ours. Readers since Curator 4 skip it.
 	Metadata map[string]string `json:"metadata,omitempty"`

@@ -11,7 +11,7 @@ import (
 // Get implements [registry.Getter]. It has the server catch up before it reads, as a list does, and waits for a request for
 // the entry that was given up and is still under way.
 func (r *Registry) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
-	said := make(chan registry.State, 1) // work that was given up has nobody to tell
+	said := make(chan registry.State, 1) // work that was given up has no reader
 	err := r.tree.check(in)
 	if err == nil {
 		err = r.exclusively(ctx, []string{r.tree.entry(in)}, func(ctx context.Context) error {

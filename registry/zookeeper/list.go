@@ -19,7 +19,7 @@ const readers = 32
 // List implements [registry.Lister]. It holds all that was acknowledged before it.
 func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, error) {
 	return driverkit.List(ctx, cluster, func(ctx context.Context, cluster string) ([]registry.Entry, error) {
-		listed := make(chan []registry.Entry, 1) // nobody takes what comes after the context has ended
+		listed := make(chan []registry.Entry, 1) // what comes after the context has ended has no reader
 		err := r.run(ctx, func(ctx context.Context) error {
 			entries, err := r.list(ctx, cluster)
 			listed <- entries
@@ -59,7 +59,7 @@ func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, 
 	return entries, nil
 }
 
-// checkChroot tells a folder that nobody has made yet from a chroot that is wrong.
+// checkChroot tells a folder that does not exist yet from a chroot that is wrong.
 func (r *Registry) checkChroot(ctx context.Context) error {
 	if r.tree.chroot == "" {
 		return nil
@@ -100,7 +100,7 @@ func (r *Registry) entriesOf(ctx context.Context, cluster string, places []place
 		p := places[i]
 		raw, _, err := r.session.get(ctx, r.tree.service(p.service)+slash+p.id)
 		if errors.Is(err, zk.ErrNoAuth) && !strings.HasPrefix(p.id, idPrefix) {
-			return nil // another's, who lets nobody see
+			return nil // another's, which no other user may read
 		}
 		if err != nil {
 			return err

@@ -11,7 +11,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
-// idPrefix begins the id of each entry of ours, so that a list need not read those of others, and nobody's own id is taken.
+// idPrefix begins the ID of each entry that Rollcall writes, so that a list need not read others, and no other ID is taken.
 const idPrefix = "rollcall-"
 
 // reserved is ZooKeeper's own folder at its root.
@@ -54,7 +54,7 @@ func (t tree) parents(service string) []string {
 // idOf is the same for all pods that get the address, so that there is one entry there at most.
 func idOf(in registry.Instance) string { return idPrefix + in.Endpoint() }
 
-// parseID returns address and port of an entry of ours.
+// parseID returns address and port of an entry that Rollcall wrote.
 func parseID(id string) (address string, port int, ours bool) {
 	endpoint, ours := strings.CutPrefix(id, idPrefix)
 	if !ours {

@@ -72,7 +72,7 @@ func newSession(ctx context.Context, set settings) (*session, error) {
 // close leaves the session to time out. Requests under way end with an error.
 func (s *session) close() {
 	s.change(func() { s.closed = true })
-	s.wire.close() // first, so that the client's Close finds nobody to tell
+	s.wire.close() // first, so that the client's Close finds no connection
 	go s.conn.Close()
 }
 

@@ -115,7 +115,7 @@ type framed struct {
 func (f *framed) hear()            { f.last.Store(time.Now().UnixNano()) }
 func (f *framed) heard() time.Time { return time.Unix(0, f.last.Load()) }
 
-// SetReadDeadline lets nobody put off the end of the wait for a welcome.
+// SetReadDeadline never puts off the end of the wait for a welcome.
 func (f *framed) SetReadDeadline(t time.Time) error {
 	if !f.welcomed.Load() {
 		t = f.welcomeBy

@@ -131,7 +131,7 @@ func (r *Registry) change(ctx context.Context, c registry.Change) error {
 	return driverkit.ChangeError(ctx, c, err)
 }
 
-// exclusively runs work while nobody else works on these entries; see locks.
+// exclusively runs work while no other call works on these entries.
 func (r *Registry) exclusively(ctx context.Context, paths []string, work func(context.Context) error) error {
 	release, err := r.locks.Acquire(ctx, paths...)
 	if err != nil {

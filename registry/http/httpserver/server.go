@@ -38,7 +38,7 @@ type Options struct {
 	Authorize func(token string) bool
 	Login     func(username, password string) bool
 	// OnAnswer is called for each answer just before it is sent, so whatever the client does because of it comes later
-	// than Answer.Sent. It may be called from several goroutines at once. Nil: nobody is told.
+	// than Answer.Sent. It may be called from several goroutines at once. Nil: it is not called.
 	OnAnswer func(Answer)
 }
 
@@ -238,5 +238,5 @@ func send(w http.ResponseWriter, rep reply) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(rep.status)
-	_ = json.NewEncoder(w).Encode(rep.body) // the client has gone; there is nobody to tell
+	_ = json.NewEncoder(w).Encode(rep.body) // the client has gone
 }
