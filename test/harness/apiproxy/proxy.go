@@ -48,11 +48,9 @@ type Proxy struct {
 	writes  []*Write
 	gates   []*Gate
 	losses  map[string]int
-	// watching ends the watches that are open, and uncut is closed once new ones are let through again.
-	watching context.Context
-	cut      context.CancelFunc
-	uncut    chan struct{}
-	expired  int
+	// cut is closed to end the watches that are open, and uncut once new ones are let through again.
+	cut, uncut chan struct{}
+	expired    int
 }
 
 // Start starts a proxy that connects as the configuration says. Without an observer it keeps the writes for
@@ -66,8 +64,7 @@ func Start(ctx context.Context, config *rest.Config, observe Observer) (*Proxy, 
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
-	p := &Proxy{observe: observe, losses: map[string]int{}, uncut: make(chan struct{})}
-	p.watching, p.cut = context.WithCancel(context.WithoutCancel(ctx))
+	p := &Proxy{observe: observe, losses: map[string]int{}, cut: make(chan struct{}), uncut: make(chan struct{})}
 	close(p.uncut)
 	quiet := log.New(io.Discard, "", 0)
 	reverse := &httputil.ReverseProxy{
@@ -109,7 +106,7 @@ func (p *Proxy) handler(next http.Handler) http.Handler {
 		ctx, done := r.Context(), func() {}
 		switch {
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
-			ctx, done = p.write(r)
+			ctx, done = p.write(ctx, r)
 		case r.URL.Query().Get("watch") != "":
 			ctx, done = p.watch(ctx)
 		}
@@ -122,7 +119,7 @@ func (p *Proxy) handler(next http.Handler) http.Handler {
 type writeKey struct{}
 
 // write lets a write pass once nothing holds it back, and drops it where the manager has gone by then.
-func (p *Proxy) write(r *http.Request) (ctx context.Context, done func()) {
+func (p *Proxy) write(request context.Context, r *http.Request) (ctx context.Context, done func()) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		panic(http.ErrAbortHandler)
@@ -137,12 +134,12 @@ func (p *Proxy) write(r *http.Request) (ctx context.Context, done func()) {
 	}
 	p.mu.Unlock()
 	if fenced {
-		<-r.Context().Done()
+		<-request.Done()
 	}
 	for _, g := range gates {
-		g.pass(r.Context(), entry)
+		g.pass(request, entry)
 	}
-	if r.Context().Err() != nil {
+	if request.Err() != nil {
 		panic(http.ErrAbortHandler)
 	}
 	var answered func(Write)
@@ -151,7 +148,7 @@ func (p *Proxy) write(r *http.Request) (ctx context.Context, done func()) {
 	}
 	// The answer counts even where the manager is dead by then. A context that can't be cancelled would have the reverse
 	// proxy watch the connection instead.
-	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(request))
 	e := &exchange{Write: entry, answered: answered}
 	return context.WithValue(ctx, writeKey{}, e), func() { cancel(); e.end() }
 }
@@ -273,13 +270,13 @@ func (p *Proxy) Writes(namespace string) []Write {
 func (p *Proxy) CutWatches() (let func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.cut()
+	close(p.cut)
 	uncut := make(chan struct{})
 	p.uncut = uncut
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.watching, p.cut = context.WithCancel(context.WithoutCancel(p.watching))
+		p.cut = make(chan struct{})
 		close(uncut)
 	}
 }
@@ -287,15 +284,24 @@ func (p *Proxy) CutWatches() (let func()) {
 // watch returns the context of a watch that can be cut off, once watches are let through.
 func (p *Proxy) watch(request context.Context) (ctx context.Context, done func()) {
 	p.mu.Lock()
-	uncut, watching := p.uncut, p.watching
+	uncut := p.uncut
 	p.mu.Unlock()
 	select {
 	case <-uncut:
 	case <-request.Done():
 	}
+	p.mu.Lock()
+	cut := p.cut
+	p.mu.Unlock()
 	ctx, cancel := context.WithCancel(request)
-	stop := context.AfterFunc(watching, cancel)
-	return ctx, func() { stop(); cancel() }
+	go func() {
+		select {
+		case <-cut:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
 }
 
 // Expired is how many watches the API server refused to begin, or to go on with, since they were too old.

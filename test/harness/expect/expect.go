@@ -35,7 +35,7 @@ func Soon(t testing.TB, what string, wrong func() error, told ...func() string) 
 			}
 			t.Fatalf("waited %s for %s: %v%s", patience, what, err, text.String())
 		}
-		time.Sleep(glance)
+		<-time.After(glance)
 	}
 }
 

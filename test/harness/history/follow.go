@@ -4,6 +4,7 @@ package history
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -109,7 +110,7 @@ func (f *follower[T]) take(v Version[T]) {
 // watch watches from a version on, and returns from where to go on, or "" where only a new list helps.
 func (f *follower[T]) watch(ctx context.Context, version string) string {
 	raw := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true}}
-	watcher, err := f.k8s.Watch(ctx, f.list, append(f.options[:len(f.options):len(f.options)], raw)...)
+	watcher, err := f.k8s.Watch(ctx, f.list, append(slices.Clip(f.options), raw)...)
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return ""
 	}
@@ -118,6 +119,7 @@ func (f *follower[T]) watch(ctx context.Context, version string) string {
 		return version
 	}
 	defer watcher.Stop()
+	defer context.AfterFunc(ctx, watcher.Stop)() // not every client's watch ends with its context
 	for event := range watcher.ResultChan() {
 		object, ok := event.Object.(T)
 		if !ok || event.Type == watch.Error {
