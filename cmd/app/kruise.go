@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/rollcall-dev/rollcall/internal/controller"
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 )
 
 // kruiseInterval is how often the manager looks for OpenKruise until it is there.
@@ -168,7 +168,7 @@ func (k *kruise) begin(ctx context.Context) error {
 		object client.Object
 	}{
 		{"pods", &corev1.Pod{}}, {"CloneSets", &kruisev1alpha1.CloneSet{}},
-		{"nodes", controller.NodeMetadata()}, {"namespaces", controller.NamespaceMetadata()},
+		{"nodes", clusterstate.NodeMetadata()}, {"namespaces", clusterstate.NamespaceMetadata()},
 	} {
 		informer, err := k.informers.GetInformer(ctx, w.object, cache.BlockUntilSynced(false))
 		if err != nil {

@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/rollcall-dev/rollcall/internal/controller"
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 )
 
 func TestTheControllerStartsWhenOpenKruiseAppears(t *testing.T) {
@@ -121,7 +121,7 @@ func TestAListThatTheAPIServerForbidsIsTold(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- made.Start(ctx) }()
-	_, err = made.GetInformer(ctx, controller.NodeMetadata(), cache.BlockUntilSynced(false))
+	_, err = made.GetInformer(ctx, clusterstate.NodeMetadata(), cache.BlockUntilSynced(false))
 	must(t, err)
 	eventually(t, func() error {
 		failure := failures.of(watched{kind: "nodes", described: metadataType})

@@ -32,11 +32,13 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/controller"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/resync"
+	"github.com/rollcall-dev/rollcall/internal/tracker"
 )
 
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -197,10 +199,10 @@ func cacheOptions(namespaces []string, failed toolscache.WatchErrorHandlerWithCo
 		ReaderFailOnMissingInformer: true,
 		DefaultWatchErrorHandler:    failed,
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:                  {Label: labels.NewSelector().Add(*hasState), Transform: controller.StripPod},
-			&kruisev1alpha1.CloneSet{}:     {Transform: controller.StripCloneSet},
-			controller.NodeMetadata():      {Transform: controller.StripNode},
-			controller.NamespaceMetadata(): {Transform: controller.StripNamespace},
+			&corev1.Pod{}:                    {Label: labels.NewSelector().Add(*hasState), Transform: clusterstate.StripPod},
+			&kruisev1alpha1.CloneSet{}:       {Transform: clusterstate.StripCloneSet},
+			clusterstate.NodeMetadata():      {Transform: clusterstate.StripNode},
+			clusterstate.NamespaceMetadata(): {Transform: clusterstate.StripNamespace},
 		},
 	}
 	for _, namespace := range namespaces {
@@ -222,13 +224,13 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	if err != nil {
 		return err
 	}
-	listed := make(chan struct{})
+	listed, known, state := make(chan struct{}), tracker.New(), clusterstate.New(a.manager.GetClient())
 	reconciler := controller.New(controller.Options{
-		Client: a.dryRun.client(a.manager.GetClient()), APIReader: a.manager.GetAPIReader(),
+		Client: a.dryRun.client(a.manager.GetClient()), APIReader: a.manager.GetAPIReader(), Tracker: known, State: state,
 		Recorder: a.dryRun.recorder(&shortNotes{a.manager.GetEventRecorder(controllerName)}),
 		Workers:  a.flags.workers, Clock: clock.RealClock{}, Ahead: a.lease.aheadOfLast, Listed: listed,
 	})
-	heartbeats := resync.NewHeartbeats(reconciler, clock.RealClock{}, a.logger.WithName("heartbeats"))
+	heartbeats := resync.NewHeartbeats(known, clock.RealClock{}, a.logger.WithName("heartbeats"))
 	clients, err := kubernetes.NewForConfigAndClient(a.manager.GetConfig(), a.manager.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("making a client of the API server: %w", err)
@@ -243,7 +245,10 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		setup:    func(ctx context.Context) error { return reconciler.SetupWithManager(ctx, a.manager) },
 	}
 	resyncs := resync.New(resync.Options{
-		Cluster: c.Cluster, Namespaces: c.Namespaces, Pods: pods{reconciler}, Listed: listed,
+		Cluster: c.Cluster, Namespaces: c.Namespaces, Listed: listed,
+		Pods: &resync.Cluster{
+			Cache: a.manager.GetClient(), API: a.manager.GetAPIReader(), Tracker: known, Claims: state.Claims, Clock: clock.RealClock{},
+		},
 		Synced: func() bool { return waits.unfilled() == "" },
 		Warn:   about.removalBlocked, Approvable: a.lease != nil, Metrics: resyncMetrics,
 		Clock: clock.RealClock{}, Logger: a.logger.WithName("resync"),

@@ -12,22 +12,11 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/config"
-	"github.com/rollcall-dev/rollcall/internal/controller"
 	"github.com/rollcall-dev/rollcall/internal/resync"
 )
 
 // leaseInterval is how often the annotations of the lease are read.
 const leaseInterval = 2 * time.Second
-
-// pods lets resync ask the reconciler.
-type pods struct{ *controller.PodReconciler }
-
-// Compare implements resync.Pods.
-func (p pods) Compare(l resync.Listing) resync.Comparison {
-	return resync.Comparison(p.PodReconciler.Compare(controller.Listing(l)))
-}
-
-var _ resync.Pods = pods{}
 
 // sources are the registries to compare and to renew.
 func sources(all *registries) []resync.Source {

@@ -31,7 +31,7 @@ import (
 
 const (
 	reference = "../../docs/reference"
-	reasons   = "../../internal/controller/report.go"
+	reasons   = "../../internal/controller/reasons.go"
 )
 
 func main() {

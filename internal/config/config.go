@@ -34,7 +34,7 @@ const (
 	DefaultOnRegistryFailure = "Block"
 	DefaultAfter             = 10 * time.Minute
 
-	DefaultGuard = "Auto"
+	DefaultGuard = GuardAuto
 )
 
 // leastInFlight leaves one call to other services where one service has its half.
@@ -42,6 +42,14 @@ const leastInFlight = 2
 
 // DefaultRegistry is the name of the registry that a configuration with a single one has under "registry".
 const DefaultRegistry = "default"
+
+// Values of guard.
+const (
+	// GuardAuto guards all pods where a registry can't list, and none otherwise.
+	GuardAuto   = "Auto"
+	GuardAlways = "Always"
+	GuardNever  = "Never"
+)
 
 // Config is a configuration that was checked. It is never changed: a reload makes another one.
 type Config struct {
@@ -65,7 +73,7 @@ type Config struct {
 	Resync         Resync
 	// OnRegistryFailure says whether pods go on without a registry's acknowledgement.
 	OnRegistryFailure OnRegistryFailure
-	// Guard is Auto, Always or Never.
+	// Guard is [GuardAuto], [GuardAlways] or [GuardNever].
 	Guard string
 
 	// single is set where the file says registry, and not registries.

@@ -36,7 +36,7 @@ func (d *document) config(limits Limits) (*Config, field.ErrorList) {
 		single:         d.Registries == nil,
 
 		OnRegistryFailure: v.onRegistryFailure(d.OnRegistryFailure),
-		Guard:             v.oneOf(field.NewPath("guard"), d.Guard, DefaultGuard, "Always", "Never"),
+		Guard:             v.oneOf(field.NewPath("guard"), d.Guard, GuardAuto, GuardAlways, GuardNever),
 	}
 	v.registries(c, d, limits)
 	return c, v.problems

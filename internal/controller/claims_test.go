@@ -7,15 +7,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -31,6 +32,9 @@ func called(services string) func(*kruisev1alpha1.CloneSet) {
 		web.Spec.Template.Annotations = map[string]string{service.AnnotationServices: services}
 	}
 }
+
+// listable stands for a registry that lists what it holds.
+func listable(*choices) {}
 
 // leaves has Kruise scale in a pod that the registry knows, to the end.
 func (w *world) leaves(pod *corev1.Pod) {
@@ -49,7 +53,7 @@ func (w *world) expectRefused(pod *corev1.Pod, warning string) {
 	w.takeJournal()
 	w.reconcile(pod)
 	w.expectAbsent(pod)
-	waits := w.r.ledger.waitOf(w.r.ledger.open(requestFor(pod), w.r.settings.Load()))
+	waits := w.r.notes.shown(w.r.notes.of(pod.UID))
 	if got := fmt.Sprintf("%s %s", waits.reason, waits.message); !strings.HasPrefix(got, warning) {
 		w.Fatalf("%s waits for %q, want what begins with %q", pod.Name, got, warning)
 	}
@@ -94,7 +98,7 @@ func TestAServiceNameBelongsToOneNamespace(t *testing.T) {
 	w.expectRefused(next, "ServiceClaimed")
 	w.leaves(first)
 	w.expectRefused(next, "ServiceClaimed")
-	w.sleep(keptFor)
+	w.sleep(clusterstate.KeptFor)
 	w.expectJoins(next)
 }
 
@@ -124,11 +128,11 @@ func TestAWorkloadThatIsMadeAgainKeepsItsName(t *testing.T) {
 			w.leaves(pod)
 			w.expectRefused(waits, fmt.Sprintf(`ServiceClaimed service "web" belongs to namespace %s: its pods were registered`, older))
 
-			w.sleep(keptFor - time.Minute)
+			w.sleep(clusterstate.KeptFor - time.Minute)
 			again := w.cloneSet("web", inNamespace(older))
 			w.expectRefused(waits, "ServiceClaimed")
 			w.expectJoins(w.bornPod(again, "web-3"))
-			w.sleep(2 * keptFor)
+			w.sleep(2 * clusterstate.KeptFor)
 			w.expectRefused(waits, "ServiceClaimed")
 		})
 	}
@@ -140,7 +144,7 @@ func TestANameIsLookedAtAgainWhenItIsKeptNoLonger(t *testing.T) {
 	pod := w.servingPod(w.cloneSet("web", called("a=8080")), "web-1", annotated(service.AnnotationServices, "b=8080"))
 	waits := w.bornPod(w.cloneSet("web", inNamespace("staging"), called("b=8080")), "web-2")
 	w.leaves(pod)
-	w.sleep(keptFor - 10*time.Second)
+	w.sleep(clusterstate.KeptFor - 10*time.Second)
 	w.expectResult("not later than the name is free", w.reconcile(waits), 10*time.Second)
 	w.sleep(10 * time.Second)
 	w.expectJoins(waits)
@@ -162,7 +166,7 @@ func TestANameStaysWhereItIsRegistered(t *testing.T) {
 	w.expectJoins(holder)
 	w.must(w.registry.Expire(w.Context(), w.instance(holder, "web", 8080)), "losing the entry")
 	w.resync(Listing{})
-	w.sleep(keptFor)
+	w.sleep(clusterstate.KeptFor)
 	w.expectRefused(newcomer, "ServiceClaimed")
 	w.expectJoins(holder)
 }
@@ -243,7 +247,7 @@ func TestANameThatOnlyAnnotationsOnPodsUse(t *testing.T) {
 	second := w.bornPod(w.cloneSet("b"), "b-1", named)
 	w.expectRefused(second, `ServiceClaimed service "payments" belongs to namespace younger`)
 	w.leaves(first)
-	w.sleep(keptFor)
+	w.sleep(clusterstate.KeptFor)
 	w.expectJoins(second)
 }
 
@@ -270,19 +274,22 @@ func TestANameIsTakenInOneStep(t *testing.T) {
 	w := newWorld(t)
 	w.namespace("other")
 	settings, now := w.r.settings.Load(), w.clock.Now()
-	w.must(w.r.workloads.refresh(t.Context(), settings, now), "reading the namespaces")
-	ours := question{settings: settings, uid: "1", namespace: testNamespace, service: "payments", now: now}
-	others := question{settings: settings, uid: "2", namespace: "other", service: "Payments", now: now}
-	for _, q := range []question{ours, others} {
-		if refused, _ := w.r.claims.ask(q); refused.reason != "" {
-			t.Errorf("%s may not use a name that nobody uses: %s", q.namespace, refused.message)
+	w.must(w.r.State.Workloads.Refresh(t.Context(), &settings.Rules, nil, now), "reading the namespaces")
+	use := func(namespace, name string) clusterstate.Use {
+		pod := lifecycle.PodID{NamespacedName: types.NamespacedName{Namespace: namespace, Name: "web-1"}, UID: types.UID(namespace)}
+		return clusterstate.Use{Rules: &settings.Rules, Pod: pod, Service: name, Now: now}
+	}
+	ours, others := use(testNamespace, "payments"), use("other", "Payments")
+	for _, u := range []clusterstate.Use{ours, others} {
+		if refused, _ := w.r.State.Claims.Ask(u); refused != nil {
+			t.Errorf("%s may not use a name that no other uses: %s", u.Pod.Namespace, refused.Message)
 		}
 	}
 	in := lifecycle.Recorded{Registry: "default", Service: "Payments", Address: "10.0.0.1", Port: 8080}
-	if refused := w.r.claims.take(others, in, now); refused.reason != "" {
-		t.Errorf("the first can't take it: %s", refused.message)
+	if refused := w.r.State.Claims.Take(others, false, in, now); refused != nil {
+		t.Errorf("the first can't take it: %s", refused.Message)
 	}
-	if refused := w.r.claims.take(ours, in, now); refused.reason != ReasonServiceClaimed {
+	if refused := w.r.State.Claims.Take(ours, false, in, now); refused == nil || refused.Cause != clusterstate.ClaimedByAnother {
 		t.Errorf("the second takes it too: %+v", refused)
 	}
 }
@@ -291,7 +298,7 @@ func TestANameAfterARestart(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason string
-		change func(*Settings)
+		change func(*choices)
 		lists  bool
 	}{
 		"a registry that lists":           {"the list says who is registered", listable, true},
@@ -313,13 +320,13 @@ func TestANameAfterARestart(t *testing.T) {
 			w.expectRefused(waits, `ServiceClaimed service "web" belongs to namespace staging`)
 			w.expectJoins(holder)
 			w.leaves(holder)
-			w.sleep(keptFor)
+			w.sleep(clusterstate.KeptFor)
 			w.expectJoins(waits)
 		})
 	}
 }
 
-func nothingElse(*Settings) {}
+func nothingElse(*choices) {}
 
 // forgedRecord says that the pod is in service under a name.
 func (w *world) forgedRecord(pod *corev1.Pod, name string) {
@@ -371,7 +378,7 @@ func TestAForgedRecordOfANameThatNobodyIsRegisteredUnder(t *testing.T) {
 
 func TestAForgedRecordIsNoWayAroundThePolicy(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*Settings){"it lists": listable, "it can't list": nothingElse} {
+	for name, change := range map[string]func(*choices){"it lists": listable, "it can't list": nothingElse} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, change, allowed("prod", "", "web"))
@@ -406,16 +413,16 @@ func TestAListDoesNotHoldWhatHasLeft(t *testing.T) {
 	late := w.listing(Listing{})
 	w.sleep(time.Second)
 	w.leaves(pod)
-	w.r.Compare(late)
-	w.sleep(keptFor)
+	w.compare(late)
+	w.sleep(clusterstate.KeptFor)
 	w.deleteCloneSet(&kruisev1alpha1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "web"}})
 	w.expectJoins(w.bornPod(w.cloneSet("web", inNamespace("other")), "web-2"))
 }
 
 // The policy.
 
-func allowed(namespaces, selector, names string) func(*Settings) {
-	return func(s *Settings) {
+func allowed(namespaces, selector, names string) func(*choices) {
+	return func(s *choices) {
 		a := service.Allowance{}
 		for pattern := range strings.FieldsSeq(namespaces) {
 			a.Namespaces = append(a.Namespaces, service.NamespacePattern(pattern))
@@ -434,7 +441,7 @@ func TestWhoMayUseAName(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason string
-		policy func(*Settings)
+		policy func(*choices)
 		want   bool
 	}{
 		"by name":               {"it is named", allowed("team-a", "", "web"), true},
@@ -503,7 +510,7 @@ func TestAPolicyTakesNobodyOut(t *testing.T) {
 	}
 }
 
-func keepsNobody(s *Settings) { s.PanicThreshold = 100 }
+func keepsNobody(s *choices) { s.PanicThreshold = 100 }
 
 func TestANamespaceThatMayNotUseANameKeepsItFromNobody(t *testing.T) {
 	t.Parallel()
@@ -521,20 +528,20 @@ func TestAPolicyThatAllowsANameToTwo(t *testing.T) {
 	w.servingPod(w.cloneSet("web"), "web-1")
 	pod := w.bornPod(w.cloneSet("web", inNamespace("staging")), "web-2")
 	w.expectRefused(pod, "ServiceClaimed")
-	w.apply(func(s *Settings) { s.SharedAcrossNamespaces = true })
+	w.apply(func(s *choices) { s.SharedAcrossNamespaces = true })
 	w.expectJoins(pod)
 	w.expectRefused(w.bornPod(w.cloneSet("api"), "api-1"), "ServiceNotAllowed")
 }
 
 func TestASharedServiceName(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *Settings) { s.SharedAcrossNamespaces = true })
+	w := newWorld(t, func(s *choices) { s.SharedAcrossNamespaces = true })
 	web, staging := w.cloneSet("web"), w.cloneSet("web", inNamespace("staging"))
 	w.servingPod(web, "web-1")
 	second := w.servingPod(staging, "web-2")
 
 	t.Log("It is shared no more.")
-	w.apply(func(s *Settings) { s.SharedAcrossNamespaces = false })
+	w.apply(func(s *choices) { s.SharedAcrossNamespaces = false })
 	w.reconcile(second)
 	w.expectJournal("whoever is registered stays")
 	w.expectEvents("", `Warning ServiceClaimed service "web" belongs to namespace shop`)
@@ -589,31 +596,6 @@ func TestANamespaceThatTheCacheHasNotSeen(t *testing.T) {
 	w.expectJoins(pod)
 }
 
-func TestStripNamespaceKeepsLabelsAndAge(t *testing.T) {
-	t.Parallel()
-	namespace := NamespaceMetadata()
-	namespace.ObjectMeta = metav1.ObjectMeta{
-		Name: "shop", UID: "1", ResourceVersion: "2", Labels: map[string]string{"team": "a"},
-		CreationTimestamp: metav1.NewTime(testEpoch()), Annotations: map[string]string{"a": "b"}, Finalizers: []string{"a/b"},
-		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}},
-	}
-	stripped, err := StripNamespace(namespace)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := NamespaceMetadata()
-	want.ObjectMeta = metav1.ObjectMeta{
-		Name: "shop", UID: "1", ResourceVersion: "2", Labels: map[string]string{"team": "a"},
-		CreationTimestamp: metav1.NewTime(testEpoch()),
-	}
-	if diff := cmp.Diff(want, stripped); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-	if got, err := StripNamespace("else"); got != "else" || err != nil {
-		t.Errorf("got %v, %v of what is no namespace", got, err)
-	}
-}
-
 func TestClaimsForget(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, listable)
@@ -621,10 +603,10 @@ func TestClaimsForget(t *testing.T) {
 	for i := range 3 {
 		w.leaves(w.servingPod(web, fmt.Sprintf("web-%d", i)))
 	}
-	w.sleep(keptFor)
-	w.apply(func(*Settings) {})
-	w.must(w.r.workloads.refresh(t.Context(), w.r.settings.Load(), w.clock.Now()), "reading the workloads")
-	if c := w.r.claims; len(c.holds)+len(c.groups) > 0 {
-		t.Errorf("remembers %d pods and %d names, want none", len(c.holds), len(c.groups))
+	w.sleep(clusterstate.KeptFor)
+	w.apply(func(*choices) {})
+	w.must(w.r.State.Workloads.Refresh(t.Context(), &w.r.settings.Load().Rules, nil, w.clock.Now()), "reading the workloads")
+	if pods, names := w.r.State.Claims.Size(); pods+names > 0 {
+		t.Errorf("remembers %d pods and %d names, want none", pods, names)
 	}
 }

@@ -7,286 +7,299 @@ import (
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
-	"k8s.io/apimachinery/pkg/types"
+	corev1 "k8s.io/api/core/v1"
 
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// progress is how far the registry has come.
+// progress is how far the registries have come.
 type progress struct {
 	// record is what to write down; nil leaves the record as it is.
 	record *lifecycle.Record
-	// wait is what is still missing; empty once Kruise may go on.
-	wait wait
+	// blocker is what is still missing; empty once OpenKruise may go on.
+	blocker blocker
 	// behind is what the pod could not leave, which holds no hook that waits for the pod to be in service.
-	behind wait
-	// left are the steps that are taken only once such a hook is asserted.
-	left []step
+	behind blocker
+	// departing are the changes that are made only once such a hook is asserted.
+	departing []change
 }
 
-// released reports whether Kruise may go on: the registry has acknowledged everything, and the drain has passed.
-func (p progress) released() bool { return p.wait.reason == "" }
+// released reports whether OpenKruise may go on: the registries have acknowledged everything, and the drain has passed.
+func (p progress) released() bool { return p.blocker.reason == "" }
 
-// rehearsed reports a dry run: nothing was acknowledged, and what would follow is told too, since nothing is written.
-func (p progress) rehearsed() bool { return p.wait.reason == ReasonDryRun }
+// rehearsed reports a dry run: nothing was acknowledged, and what would follow is said too, since nothing is written.
+func (p progress) rehearsed() bool { return p.blocker.reason == ReasonDryRun }
 
-// converge makes every registry of the pod say what it shall of every instance.
+// converge makes every registry of the pod say what it must of every instance.
 func (r *PodReconciler) converge(ctx context.Context, seen *observation, d lifecycle.Decision) progress {
-	c := seen.course(d)
-	behind := r.ensureAll(ctx, seen, c.elsewhere)
+	p := seen.plan(d)
+	behind := r.ensureAll(ctx, seen, p.formerAddresses)
 	switch d.Want {
 	case lifecycle.InService:
-		return r.join(ctx, seen, d, c, behind)
+		return r.join(ctx, seen, d, p, behind)
 	case lifecycle.Keep:
-		return progress{behind: behind.and(r.ensureAll(ctx, seen, c.left))}
+		return progress{behind: behind.and(r.ensureAll(ctx, seen, p.departing))}
 	case lifecycle.OutOfService, lifecycle.Absent:
 	}
-	missing := behind.and(r.ensureAll(ctx, seen, c.present)).and(r.ensureAll(ctx, seen, c.left))
+	missing := behind.and(r.ensureAll(ctx, seen, p.present)).and(r.ensureAll(ctx, seen, p.departing))
 	if missing.reason != "" {
-		return progress{wait: missing}
+		return progress{blocker: missing}
 	}
-	return r.drained(seen, d, c)
+	return r.drained(seen, d, p)
 }
 
-// join puts the pod in service, and takes it out of what it has left once clients are given it. A hook that waits is
+// join puts the pod in service, and takes it out of where it departs from once clients are given it. A hook that waits is
 // asserted before that.
 func (r *PodReconciler) join(
-	ctx context.Context, seen *observation, d lifecycle.Decision, c course, behind wait,
+	ctx context.Context, seen *observation, d lifecycle.Decision, p plan, behind blocker,
 ) progress {
-	missing := r.ensureAll(ctx, seen, c.present)
-	if missing.reason == "" {
-		missing = r.probed(ctx, seen, d, c.left)
+	missing := r.ensureAll(ctx, seen, p.present)
+	// A probe is asked only where a hook hangs on it, or where the pod departs from what clients are given it by now.
+	if missing.reason == "" && (len(d.Then.Set) > 0 || slices.ContainsFunc(p.departing, seen.unacknowledged)) {
+		missing = r.probeAll(ctx, seen, p.present)
 	}
 	if missing.reason != "" {
-		return progress{wait: missing, behind: behind}
+		return progress{blocker: missing, behind: behind}
 	}
-	p := progress{behind: behind, left: c.left}
+	done := progress{behind: behind, departing: p.departing}
 	if d.Waiting == "" {
-		p.behind, p.left = behind.and(r.ensureAll(ctx, seen, c.left)), nil
+		done.behind, done.departing = behind.and(r.ensureAll(ctx, seen, p.departing)), nil
 	}
-	p.record = seen.newRecord(d.Want, c)
-	return p
+	done.record = seen.newRecord(d.Want, p)
+	return done
 }
 
-// leave takes the steps that waited for a hook to be asserted, and writes down what came of them.
+// leave makes the changes that waited for a hook to be asserted, and writes down what came of them.
 func (r *PodReconciler) leave(ctx context.Context, seen *observation, p *progress) (moved bool, err error) {
-	if len(p.left) == 0 {
+	if len(p.departing) == 0 {
 		return false, nil
 	}
-	p.behind = p.behind.and(r.ensureAll(ctx, seen, p.left))
+	p.behind = p.behind.and(r.ensureAll(ctx, seen, p.departing))
 	d := lifecycle.Decide(seen.input)
 	if d.Want != lifecycle.InService {
 		return false, nil // it has moved on, and the next look at it says where to
 	}
-	return r.patch(ctx, seen, lifecycle.Edit{}, seen.newRecord(d.Want, seen.course(d)))
+	return r.patch(ctx, seen, lifecycle.Edit{}, seen.newRecord(d.Want, seen.plan(d)))
 }
 
-// ensureAll takes all steps. What is missing in one registry keeps the pod out of no other.
-func (r *PodReconciler) ensureAll(ctx context.Context, seen *observation, steps []step) (missing wait) {
-	for _, s := range steps {
-		missing = missing.and(r.ensure(ctx, seen, s))
+// ensureAll makes all changes. What is missing in one registry keeps the pod out of no other.
+func (r *PodReconciler) ensureAll(ctx context.Context, seen *observation, changes []change) (missing blocker) {
+	for _, c := range changes {
+		missing = missing.and(r.ensure(ctx, seen, c))
 	}
 	return missing
 }
 
-// ensure returns an empty wait once the registry is known to say what is wanted of one instance.
-func (r *PodReconciler) ensure(ctx context.Context, seen *observation, s step) wait {
-	in := s.key()
-	if s.want != lifecycle.InService && seen.neverIn(s) {
-		return wait{}
+// ensure returns no blocker once the registry is known to say what is wanted of one instance.
+func (r *PodReconciler) ensure(ctx context.Context, seen *observation, c change) blocker {
+	in := c.Key()
+	if c.want != lifecycle.InService && seen.neverRegistered(c) {
+		return blocker{}
 	}
-	if seen.recordStands(s) {
-		r.adopt(seen, s)
+	if at := seen.recordedRemoval(c); at != nil {
+		seen.tracked.RecallRemoval(in, *at)
 	}
-	c := seen.page.calls[in]
-	if !c.said(s) || !c.settled() && r.settles(c) <= 0 && !seen.page.asks(in) {
-		if w := r.call(ctx, seen, s); w.reason != "" {
-			return w
+	standing := seen.tracked.Standing(in)
+	if !standing.Says(c.want, c.Instance) || !standing.Settled() && standing.SettlesIn(r.Clock.Now()) <= 0 && !seen.asksAbout(c) {
+		if missing := r.call(ctx, seen, c); missing.reason != "" {
+			return missing
 		}
 	}
-	w := r.settle(ctx, seen, s)
-	if w.reason == "" && s.want == lifecycle.Absent {
-		r.claims.left(seen.pod().UID, in, r.clock.Now())
+	if missing := r.settle(ctx, seen, c); missing.reason != "" {
+		return missing
 	}
-	return w
-}
-
-// settles returns how long a call that timed out may still be carried out.
-func (r *PodReconciler) settles(c *call) time.Duration {
-	return c.unsettledUntil().Sub(r.clock.Now())
+	if c.want == lifecycle.Absent {
+		r.State.Claims.Removed(seen.pod().UID, in, r.Clock.Now())
+	}
+	return blocker{}
 }
 
 // call makes one call. Nothing is known of its outcome until it has returned without an error.
-func (r *PodReconciler) call(ctx context.Context, seen *observation, s step) wait {
+func (r *PodReconciler) call(ctx context.Context, seen *observation, c change) blocker {
+	in, now := c.Key(), r.Clock.Now()
 	if ctx.Err() != nil {
 		return stopping()
 	}
-	if s.want == lifecycle.Absent {
-		r.letGo(seen, s.key()) // whether the call can be made or not
+	if c.want == lifecycle.Absent {
+		seen.tracked.LetGo(in) // whether the registry can be asked or not
 	}
-	client, known := seen.settings.Registries[s.registry]
+	reg, known := seen.settings.Registries[c.Registry]
 	if !known {
-		return wait{reason: ReasonUnknownRegistry, message: fmt.Sprintf(
-			"%s: the configuration no longer has this registry: put it back until its pods have left it", s)}
+		return blocker{reason: ReasonUnknownRegistry, message: fmt.Sprintf(
+			"%s: the configuration no longer has this registry: put it back until its pods have left it", c)}
 	}
-	started := r.clock.Now()
-	if told := seen.page.toldToWait(s, started); told.reason != "" {
-		return told
+	if postponed := seen.note.postponedNow(c, reg, now); postponed.reason != "" {
+		return postponed
 	}
-	lands := started.Add(client.MayLandFor())
-	if refused := r.claim(seen, s, lands); refused.reason != "" {
+	lands := now.Add(reg.MayLandFor())
+	if refused := r.claim(seen, c, lands); refused.reason != "" {
 		return refused
 	}
-	err := client.Change(ctx, r.caller(seen, func() { seen.page.begun(s, started) }), s.change())
-	c := seen.page.calls[s.key()]
-	if err == nil {
-		r.acknowledged(seen, s, c)
-		return wait{}
+	by := r.caller(seen.pod())
+	by.Begin = func() { seen.tracked.Begin(in, c.want, c.Instance, now) }
+	err := reg.Change(ctx, by, c.asked())
+	switch outcome := registryclient.Classify(err); {
+	case outcome == registryclient.Acknowledged:
+		r.acknowledged(seen, c)
+		return blocker{}
+	case outcome == registryclient.TimedOut:
+		seen.tracked.Failed(in, lands)
+	case outcome.Asked():
+		seen.tracked.Failed(in, time.Time{})
 	}
-	outcome := registryclient.Classify(err)
-	if outcome.Asked() {
-		c.doubtful = true
-	}
-	if outcome == registryclient.TimedOut {
-		c.timedOut(lands)
-	}
-	return r.unanswered(seen, s, err)
+	return r.failed(seen, c, reg, err)
 }
 
-// unanswered says when to come back, which an event must not change where the registry has said so.
-func (r *PodReconciler) unanswered(seen *observation, s step, err error) wait {
-	w := r.failed(seen.pod().UID, s.target, err)
-	if after, told := registry.RetryAfterOf(err); told {
-		c := seen.page.calls[s.key()]
-		c.told, c.notBefore = w, r.clock.Now().Add(after)
+// claim takes the name for the pod's namespace before a Register, which may be carried out until lands, or says why the pod
+// may not use the name.
+func (r *PodReconciler) claim(seen *observation, c change, lands time.Time) blocker {
+	if c.want != lifecycle.InService {
+		return blocker{}
 	}
-	return w
+	name := c.Instance.Service
+	return nameRefused(r.State.Claims.Take(r.use(seen, name), seen.keeps[name], c.Key(), lands))
 }
 
-// stopping is why nothing more is asked of a registry once the manager was asked to stop.
-func stopping() wait {
-	return wait{reason: ReasonStopping, message: "the manager stops, the next one goes on"}
-}
-
-func (r *PodReconciler) acknowledged(seen *observation, s step, c *call) {
-	now := r.clock.Now()
-	c.succeeded(now)
-	if s.want == lifecycle.Absent {
-		r.ledger.leave(seen.page, s.key(), now)
-	} else {
-		r.ledger.hold(seen.page, s, now)
-		r.claims.acknowledged(s.target)
+func (r *PodReconciler) acknowledged(seen *observation, c change) {
+	seen.tracked.Acknowledged(c.Key(), r.Clock.Now())
+	if c.want != lifecycle.Absent {
+		r.State.Claims.Acknowledged(lifecycle.PodIDOf(seen.pod()), c.Key())
 	}
 }
 
-// change is what makes the registry say what the step wants.
-func (s step) change() registry.Change {
-	states := map[lifecycle.Want]registry.State{
-		lifecycle.InService: registry.InService, lifecycle.OutOfService: registry.OutOfService, lifecycle.Absent: registry.Absent,
-	}
-	return registry.Change{Instance: s.instance, State: states[s.want]}
+// caller is the pod, for whom a call is made: it is woken where that has to wait, and holds no worker until then.
+func (r *PodReconciler) caller(pod *corev1.Pod) registryclient.Caller {
+	id, urgent := lifecycle.PodIDOf(pod), rolloutWaits(pod)
+	return registryclient.Caller{ID: string(pod.UID), Urgent: urgent, Wake: func() { r.woken.add(id, urgent) }}
 }
 
-// failed says why a call was not acknowledged, and when to look again.
-func (r *PodReconciler) failed(uid types.UID, t target, err error) wait {
-	w := wait{reason: ReasonRegistryUnavailable, message: fmt.Sprintf("%s: %v", t, err)}
-	switch registryclient.Classify(err) {
-	case registryclient.DryRun:
-		w.reason = ReasonDryRun // an event brings the next step
-		return w
-	case registryclient.Queued:
-		w.reason, w.after, w.unasked = ReasonQueued, turnRecheck, true
-		return w
-	case registryclient.Outage:
-		w.after = turnRecheck
-		return w
-	case registryclient.Foreign:
-		return alsoRegistersItself(t, err.Error())
-	case registryclient.Refused:
-		w.reason, w.after = ReasonRegistryRefused, backoffCap
-		return w
-	case registryclient.Fenced:
-		w.reason, w.unasked = ReasonNotPermitted, true
-	case registryclient.TimedOut:
-		w.reason = ReasonRegistryTimeout
-	case registryclient.Retryable, registryclient.NotRegistered, registryclient.Acknowledged:
+// settle returns no blocker once no call of unknown outcome can have undone, or can still undo, what was acknowledged.
+func (r *PodReconciler) settle(ctx context.Context, seen *observation, c change) blocker {
+	standing, asks := seen.tracked.Standing(c.Key()), seen.asksAbout(c)
+	if remaining := standing.SettlesIn(r.Clock.Now()); !standing.Settled() && (!asks || remaining > 0) {
+		return blocker{reason: ReasonSettling, after: max(remaining, backoffBase),
+			message: c.String() + ": an earlier call timed out and may still be carried out"}
 	}
-	after, _ := registry.RetryAfterOf(err)
-	w.after = max(after, r.backoff.When(uid))
-	return w
-}
-
-// drained is called once everything is acknowledged, and holds Kruise back until the clients had time to notice.
-func (r *PodReconciler) drained(seen *observation, d lifecycle.Decision, c course) progress {
-	if len(seen.page.calls) == 0 && !seen.input.Record.Exists() {
-		return progress{} // nothing was ever said of the pod, and so there is nothing to write down
-	}
-	record := seen.newRecord(d.Want, c)
-	out, counted := seen.outSince(c.all())
-	if !draining(d.Row) || seen.drain == 0 || out.IsZero() {
-		return progress{record: record}
-	}
-	record.OutSince = &out
-	left := counted.Add(seen.drain).Sub(r.clock.Now())
-	if left <= 0 {
-		return progress{record: record}
-	}
-	return progress{record: record, wait: wait{reason: ReasonDraining, after: left,
-		message: fmt.Sprintf("out of rotation since %s, drains for %s", out.Format(time.RFC3339), seen.drain)}}
-}
-
-// askedOut reports whether a registry was asked to take out an instance of the pod, whatever it answered.
-func (o *observation) askedOut() bool {
-	for _, c := range o.page.calls {
-		if (c.want == lifecycle.OutOfService || c.want == lifecycle.Absent) && (c.acknowledged || c.doubtful) {
-			return true
+	if asks {
+		if missing := r.readBack(ctx, seen, c); missing.reason != "" {
+			return missing
 		}
 	}
-	return false
+	if seen.tracked.Foreign(c.Key()) {
+		return alsoRegistersItself(c, "its list has an entry of another writer")
+	}
+	return blocker{}
 }
+
+// asksAbout reports whether the registry has to be asked for the instance before anything rests on its acknowledgement: a
+// call of unknown outcome came before that.
+func (o *observation) asksAbout(c change) bool {
+	return o.tracked.Standing(c.Key()).Unconfirmed() && o.settings.asks(c.Registry)
+}
+
+// readBack asks the registry whether it says what it has acknowledged, once nothing can be carried out any more that would
+// undo it: an earlier answer would prove nothing. Where it says something else, the call is made and it is asked again, once.
+func (r *PodReconciler) readBack(ctx context.Context, seen *observation, c change) blocker {
+	reg := seen.settings.Registries[c.Registry]
+	for again := false; ; again = true {
+		asked := r.Clock.Now()
+		if postponed := seen.note.postponedNow(c, reg, asked); postponed.reason != "" {
+			return postponed
+		}
+		state, err := reg.Get(ctx, r.caller(seen.pod()), c.Instance)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return stopping()
+		case err != nil:
+			return r.failed(seen, c, reg, err)
+		case state == registry.Foreign:
+			return alsoRegistersItself(c, "the registry was asked for it")
+		case confirms(state, c.want):
+			seen.tracked.Confirmed(c.Key(), asked)
+			return blocker{}
+		}
+		seen.tracked.Contradicted(c.Key(), state)
+		if again {
+			return blocker{reason: ReasonNotConfirmed, after: r.backoff.When(seen.pod().UID),
+				message: fmt.Sprintf("%s: the registry has acknowledged that it is %s, and says %s", c, c.want, state)}
+		}
+		if missing := r.call(ctx, seen, c); missing.reason != "" {
+			return missing
+		}
+	}
+}
+
+// confirms reports whether a state is what was wanted. Out of service may be absent: some registries know no such state.
+func confirms(state registry.State, want lifecycle.Want) bool {
+	switch want {
+	case lifecycle.InService:
+		return state == registry.InService
+	case lifecycle.OutOfService:
+		return state == registry.OutOfService || state == registry.Absent
+	default:
+		return state == registry.Absent
+	}
+}
+
+// probeAll returns why clients are not given the pod yet although it was registered everywhere.
+func (r *PodReconciler) probeAll(ctx context.Context, seen *observation, changes []change) blocker {
+	for _, c := range changes {
+		reg := seen.settings.Registries[c.Registry]
+		if !reg.Probes() {
+			continue
+		}
+		err := reg.Probe(ctx, r.caller(seen.pod()), c.Instance)
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return stopping()
+		default:
+			return r.notServing(seen, c, err)
+		}
+	}
+	return blocker{}
+}
+
+// drained is called once everything is acknowledged, and holds OpenKruise back until the clients had time to notice.
+func (r *PodReconciler) drained(seen *observation, d lifecycle.Decision, p plan) progress {
+	if len(seen.tracked.Known()) == 0 && !seen.input.Record.Exists() {
+		return progress{} // no registry ever knew the pod, and so there is nothing to write down
+	}
+	record := seen.newRecord(d.Want, p)
+	removedAt, counted := r.removedAt(seen, p)
+	if !draining(d.Row) || seen.drain == 0 || removedAt.IsZero() {
+		return progress{record: record}
+	}
+	record.OutSince = &removedAt
+	remaining := counted.Add(seen.drain).Sub(r.Clock.Now())
+	if drainPassed(remaining) {
+		return progress{record: record}
+	}
+	return progress{record: record, blocker: blocker{reason: ReasonDraining, after: remaining,
+		message: fmt.Sprintf("out of rotation since %s, drains for %s", removedAt.Format(time.RFC3339), seen.drain)}}
+}
+
+func drainPassed(remaining time.Duration) bool { return remaining <= 0 }
 
 // draining reports whether a drain counts in the row. kubelet does not wait with a pod that is being deleted already.
 func draining(row lifecycle.Row) bool {
 	return row == lifecycle.RowPreparingDelete || row == lifecycle.RowPreparingUpdate
 }
 
-// newRecord names the pod's instances and those that it has yet to leave, or all that were taken out where its
-// description does not tell which those are.
-func (o *observation) newRecord(want lifecycle.Want, c course) *lifecycle.Record {
-	named := c.present
-	for _, s := range slices.Concat(c.elsewhere, c.left) {
-		if len(c.present) == 0 || !o.page.certain(s) {
-			named = append(slices.Clip(named), s)
-		}
+// removedAt is when the last instance that may have been in service was taken out, and from when its drain counts; zero where
+// none was. No pod drains for less than its drain because another manager's clock reads otherwise.
+func (r *PodReconciler) removedAt(seen *observation, p plan) (latest, counted time.Time) {
+	ahead := time.Duration(0)
+	if r.Ahead != nil {
+		ahead = r.Ahead()
 	}
-	instances := make([]lifecycle.Recorded, 0, len(named))
-	for _, s := range named {
-		instances = append(instances, s.key())
-	}
-	outSince := o.input.Record.OutSince
-	if want == lifecycle.InService {
-		outSince = nil
-	}
-	record := lifecycle.NewRecord(o.pod(), o.input.Hooks, want, instances, outSince)
-	return &record
-}
-
-// outSince is when the last instance that may have been in service was taken out, and from when its drain counts; zero where
-// none was.
-func (o *observation) outSince(steps []step) (latest, counted time.Time) {
-	for _, s := range steps {
-		c := o.page.calls[s.key()]
-		if c == nil || c.outSince.IsZero() {
-			continue
-		}
-		from := c.outSince
-		if from.Equal(c.adopted.outSince) {
-			from = c.adopted.counted
-		}
-		if c.outSince.After(latest) {
-			latest = c.outSince
+	for _, c := range p.all() {
+		recorded, from := seen.tracked.Standing(c.Key()).RemovedAt(ahead)
+		if recorded.After(latest) {
+			latest = recorded
 		}
 		if from.After(counted) {
 			counted = from
@@ -295,53 +308,98 @@ func (o *observation) outSince(steps []step) (latest, counted time.Time) {
 	return latest.Truncate(time.Millisecond), counted.Truncate(time.Millisecond)
 }
 
-// neverIn reports whether the instance can't have been put in service: the pod came under our eyes, we made no call for
-// it, and no record speaks of it. Where a hook is to be released, a list must have shown besides that no leader before us
-// has registered it: our watch may have lagged when we began to lead.
-func (o *observation) neverIn(s step) bool {
-	releases := s.want == lifecycle.Absent || outStay(o)
-	return o.page.fromBirth && o.page.calls[s.key()] == nil && !o.input.Record.Exists() && (!releases || o.shown(s.key()))
-}
-
-// shown reports whether what leaders before us have left in the instance's registry was listed.
-func (o *observation) shown(in lifecycle.Recorded) bool {
-	from, listed := o.page.shown[in.Registry]
-	return listed && from == o.settings.Registries[in.Registry]
-}
-
-// recordStands reports whether the record may be taken for an acknowledgement: this process made no call for the
-// instance, no list says otherwise, and the pod has stayed, since the record was written, where only "out" is ever wanted.
-// Anywhere else another process may have made a call after the record was written.
-func (o *observation) recordStands(s step) bool {
+// recordedRemoval is when the record says that the instance was taken out; nil where it does not, or where another process may
+// have put it back since: the pod must have stayed, since the record was written, where only "out" is ever wanted.
+func (o *observation) recordedRemoval(c change) *time.Time {
 	record := o.input.Record
-	return record.Fresh(o.pod()) && record.Says(s.want, s.key()) && outStay(o) && !o.page.calls[s.key()].disproves(record)
+	if record.OutSince == nil || !record.Fresh(o.pod()) || !record.Says(c.want, c.Key()) || !mustStayOut(o.pod()) {
+		return nil
+	}
+	return record.OutSince
 }
 
-func outStay(o *observation) bool {
-	if o.pod().DeletionTimestamp != nil {
+// neverRegistered reports whether the instance can't have been put in service: the pod came while this process was watching,
+// which has made no call for it, and no record speaks of it. Where a hook is to be released, a list must have shown besides
+// that no leader before this one has registered it: the watch may have lagged when this one began to lead.
+func (o *observation) neverRegistered(c change) bool {
+	releases := c.want == lifecycle.Absent || mustStayOut(o.pod())
+	return o.tracked.Born() && !o.tracked.Standing(c.Key()).Known() && !o.input.Record.Exists() &&
+		(!releases || o.tracked.Shown(c.Registry))
+}
+
+func mustStayOut(pod *corev1.Pod) bool {
+	if pod.DeletionTimestamp != nil {
 		return true
 	}
 	return slices.Contains([]appspub.LifecycleStateType{
 		appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStateUpdating, appspub.LifecycleStatePreparingDelete,
-	}, appspub.LifecycleStateType(o.pod().Labels[appspub.LifecycleStateKey]))
+	}, appspub.LifecycleStateType(pod.Labels[appspub.LifecycleStateKey]))
 }
 
-// adopt takes the record's word for an acknowledgement, with the drain that it began. The time was read from another
-// manager's clock, so the drain counts from the latest that it may have been by this one: no pod drains for less, and none
-// for longer than a drain from now on.
-func (r *PodReconciler) adopt(seen *observation, s step) {
-	now, since := r.clock.Now(), seen.input.Record.OutSince
-	c := seen.page.begun(s, now)
-	c.acknowledged = true
-	if since == nil {
-		return
+// stopping is why nothing more is asked of a registry once the manager was asked to stop.
+func stopping() blocker {
+	return blocker{reason: ReasonStopping, message: "the manager stops, the next one goes on"}
+}
+
+// alsoRegistersItself is why a hook waits while clients are given the pod by an entry that no Rollcall has written: what the
+// registry acknowledges says nothing of that one.
+func alsoRegistersItself(c change, why string) blocker {
+	return blocker{reason: ReasonAlsoRegistersItself, after: backoffCap, message: fmt.Sprintf(
+		"%s: clients are given this address by an entry that Rollcall has not written (%s): turn off the application's own "+
+			"registration, see docs/self-registration.md", c, why)}
+}
+
+// nameRefused is why the pod may not use a service name.
+func nameRefused(r *clusterstate.Refusal) blocker {
+	if r == nil {
+		return blocker{}
 	}
-	c.outSince = *since
-	c.adopted.outSince, c.adopted.counted = *since, *since
-	if r.ahead != nil {
-		c.adopted.counted = since.Add(r.ahead())
+	reason := map[clusterstate.Cause]Reason{
+		clusterstate.NamespaceUnknown: ReasonNotPermitted, clusterstate.NotAllowed: ReasonServiceNotAllowed,
+		clusterstate.ClaimedByAnother: ReasonServiceClaimed,
+	}[r.Cause]
+	return blocker{reason: reason, message: r.Message, after: min(r.After, backoffCap)}
+}
+
+// failed says why a call did not end well, and when to come back. What is not known to be final is worth another try.
+func (r *PodReconciler) failed(seen *observation, c change, reg *registryclient.Client, err error) blocker {
+	uid := seen.pod().UID
+	b := blocker{reason: ReasonRegistryUnavailable, message: fmt.Sprintf("%s: %v", c, err)}
+	after, told := registry.RetryAfterOf(err)
+	switch registryclient.Classify(err) {
+	case registryclient.DryRun:
+		b.reason = ReasonDryRun // an event brings the next step
+	case registryclient.Fenced:
+		b.reason, b.after, b.unasked = ReasonNotPermitted, r.backoff.When(uid), true
+	case registryclient.Queued:
+		b.reason, b.after, b.unasked = ReasonQueued, wokenRecheck, true
+	case registryclient.Outage:
+		b.after = wokenRecheck
+	case registryclient.Foreign:
+		return alsoRegistersItself(c, err.Error())
+	case registryclient.Refused:
+		b.reason, b.after = ReasonRegistryRefused, backoffCap
+	case registryclient.TimedOut:
+		b.reason, b.after = ReasonRegistryTimeout, max(after, r.backoff.When(uid))
+	default:
+		b.after = max(after, r.backoff.When(uid))
 	}
-	if c.adopted.counted.After(now) {
-		c.adopted.counted = now
+	if told {
+		seen.note.postpone(c.Key(), postponement{want: c.want, client: reg, until: r.Clock.Now().Add(after), blocker: b})
 	}
+	return b
+}
+
+// notServing says why clients are not given a pod that is registered.
+func (r *PodReconciler) notServing(seen *observation, c change, err error) blocker {
+	if outcome := registryclient.Classify(err); !outcome.Asked() {
+		return r.failed(seen, c, seen.settings.Registries[c.Registry], err)
+	}
+	after, _ := registry.RetryAfterOf(err)
+	b := blocker{reason: ReasonNotServing, after: max(after, r.backoff.When(seen.pod().UID)),
+		message: fmt.Sprintf("%s is registered and not given to clients yet: %v", c, err)}
+	if registry.IsTerminal(err) {
+		b.after = backoffCap
+	}
+	return b
 }

@@ -17,7 +17,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
@@ -33,7 +32,7 @@ const (
 
 func anyCall() registrytest.Match { return registrytest.Match{} }
 
-func draining15s(s *Settings) { s.Drain = 15 * time.Second }
+func draining15s(s *choices) { s.Drain = 15 * time.Second }
 
 func (w *world) instance(pod *corev1.Pod, service string, port int) registry.Instance {
 	return registry.Instance{
@@ -213,34 +212,35 @@ func TestWhatARecordIsGoodFor(t *testing.T) {
 		want   []string
 	}{
 		"PreparingDelete, absent, never in": {
-			reason: "the record says of no time when it was taken out",
+			reason: "a record that says of no time when the pod was taken out spares no drain",
 			state:  appspub.LifecycleStatePreparingDelete,
 			drain:  time.Minute,
 			record: written{want: lifecycle.Absent, timestamp: now},
-			want:   []string{writes},
+			want:   []string{deregisters, writes},
 		},
 		"PreparingUpdate, out": {
-			reason: "nothing but out is wanted there, so nothing can have been said since",
+			reason: "a record is a hint: the call is made again, which changes nothing where it tells the truth",
 			state:  appspub.LifecycleStatePreparingUpdate,
 			record: written{want: lifecycle.OutOfService, timestamp: now},
-			want:   []string{writes},
+			want:   []string{failsOver, writes},
 		},
 		"PreparingDelete, absent": {
-			reason: "nothing but absent is wanted there",
+			reason: "the same",
 			state:  appspub.LifecycleStatePreparingDelete,
 			record: written{want: lifecycle.Absent, timestamp: now},
-			want:   []string{writes},
+			want:   []string{deregisters, writes},
 		},
 		"Updating, out": {
-			reason: "nothing but out is wanted there",
+			reason: "the same, and nothing is to be written",
 			state:  appspub.LifecycleStateUpdating,
 			record: written{want: lifecycle.OutOfService, timestamp: now},
+			want:   []string{failsOver},
 		},
 		"deleted, absent": {
-			reason: "nothing but absent is wanted of a pod that is being deleted",
+			reason: "the same",
 			state:  appspub.LifecycleStateNormal, dies: true,
 			record: written{want: lifecycle.Absent, timestamp: now},
-			want:   []string{writes},
+			want:   []string{deregisters, writes},
 		},
 		"PreparingDelete, absent, another stay": {
 			reason: "the deletion was cancelled in between, and the pod was in service again",
@@ -261,10 +261,10 @@ func TestWhatARecordIsGoodFor(t *testing.T) {
 			want:   []string{deregisters, writes},
 		},
 		"PreparingDelete, another instance": {
-			reason: "what the record does not name was not acknowledged, and what it does name is absent",
+			reason: "what it names is taken out too, wherever that is",
 			state:  appspub.LifecycleStatePreparingDelete,
 			record: written{want: lifecycle.Absent, timestamp: now, service: "admin"},
-			want:   []string{deregisters, writes},
+			want:   []string{deregisters, "Deregister admin@10.0.0.1:8080", writes},
 		},
 		"Normal, in": {
 			reason: "it can have been taken out and the write been lost",
@@ -312,7 +312,7 @@ func TestWhatARecordIsGoodFor(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, func(s *Settings) { s.Drain = tc.drain })
+			w := newWorld(t, func(s *choices) { s.Drain = tc.drain })
 			stamp := annotated(appspub.LifecycleTimestampKey, now)
 			pod := w.pod(w.cloneSet("web"), "web-1", inState(tc.state), stamp)
 			uid, name := pod.UID, "web"
@@ -387,7 +387,7 @@ func TestAPodThatWasNeverInService(t *testing.T) {
 		"new, and another registry of that name was listed": {
 			"it says nothing of this one",
 			func(w *world) *corev1.Pod {
-				w.resync(Listing{From: driver{Registry: w.backend}.client()})
+				w.resync(Listing{Server: registrytest.NewFake(w.backend)})
 				return w.newPod()
 			}, taken,
 		},
@@ -549,7 +549,7 @@ func TestACallIsGivenUpAfterTheTimeOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.r.clock = clock.RealClock{}
+		w.r.Clock = clock.RealClock{}
 		pod := w.bornPod(w.cloneSet("web"), "web-1")
 		hold := w.registry.LandLate(anyCall(), 1)
 		started := time.Now()
@@ -575,9 +575,8 @@ func (stubborn) Register(ctx context.Context, _ registry.Instance) error {
 func TestAnErrorAfterTheTimeOutIsATimeOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.apply(func(s *Settings) { s.use(stubborn{w.registry}) })
-		w.r.clock = clock.RealClock{}
+		w := newWorld(t, func(s *choices) { s.use(stubborn{s.Registries["default"].Calls}) })
+		w.r.Clock = clock.RealClock{}
 		pod := w.bornPod(w.cloneSet("web"), "web-1")
 		w.reconcile(pod)
 		w.expectEvents("whatever it is called", "Warning RegistryTimeout ")
@@ -780,7 +779,7 @@ func TestADrain(t *testing.T) {
 			w.restart()
 			w.sleep(4 * time.Second)
 			result = w.reconcile(pod)
-			w.expectJournal("the record tells that it is out, and since when")
+			w.expectJournal("the call is made again, and the record tells since when the pod is out", tc.call)
 			w.expectResult("what is left of it", result, 6*time.Second)
 
 			w.sleep(6 * time.Second)
@@ -933,7 +932,7 @@ func TestADrainThatAnotherClockBegan(t *testing.T) {
 			w.restart()
 			w.takeJournal()
 			w.expectResult(tc.reason, w.reconcile(pod), tc.left)
-			w.expectJournal("the drain costs neither a call nor a write")
+			w.expectJournal("the next manager makes the call again, and the record stays", deregisters)
 			w.sleep(tc.left)
 			w.reconcile(pod)
 			w.expectHooks(tc.reason, pod, "inPlaceUpdate")
@@ -1007,23 +1006,22 @@ func TestSettingsApplied(t *testing.T) {
 	w := newWorld(t)
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
 
-	w.apply(func(s *Settings) { s.Drain = time.Minute })
+	w.apply(func(s *choices) { s.Drain = time.Minute })
 	w.reconcile(pod)
 	w.expectJournal("the registry is the same, and so is what is known of it")
 
-	other := registrytest.NewFake(w.backend)
-	w.apply(func(s *Settings) { s.use(other) })
+	w.apply(func(s *choices) { s.use(registrytest.NewFake(w.backend)) })
 	w.reconcile(pod)
-	if calls := other.Calls(anyCall()); len(calls) != 1 || calls[0].Op != registrytest.OpRegister {
+	if calls := w.settings.Registries["default"].Calls.(*registrytest.Fake).Calls(anyCall()); len(calls) != 1 || calls[0].Op != registrytest.OpRegister {
 		t.Errorf("got calls %v, want the pod to be registered: nothing is known of another registry", calls)
 	}
 
 	t.Log("Another client of the same servers, while a call of the first is on its way.")
 	w.takeEvents()
-	w.apply(func(s *Settings) { s.use(w.registry) })
+	w.apply(func(s *choices) { s.use(w.registry) })
 	w.registry.FailNext(anyCall(), context.DeadlineExceeded)
 	w.reconcile(pod)
-	w.apply(func(s *Settings) { s.use(registrytest.NewFake(w.backend)); s.Drain = 0 })
+	w.apply(func(s *choices) { s.use(registrytest.NewFake(w.backend)); s.Drain = 0 })
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	w.expectResult("the Register can still land", w.reconcile(pod), 2*testTimeout-time.Second)
 	w.expectHooks("", pod, "inPlaceUpdate preDelete")
@@ -1032,6 +1030,7 @@ func TestSettingsApplied(t *testing.T) {
 func TestRotatedCredentialsMoveNoPod(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, draining15s)
+	w.apply(func(s *choices) { s.use(w.registry); s.identify("default", "the servers") })
 	web := w.cloneSet("web")
 	serving, drains := w.servingPod(web, "web-1"), w.servingPod(web, "web-2")
 	late, refused := w.servingPod(web, "web-3"), w.servingPod(web, "web-4")
@@ -1044,10 +1043,7 @@ func TestRotatedCredentialsMoveNoPod(t *testing.T) {
 	w.expectResult("the registry has said when", w.reconcile(refused), time.Hour)
 
 	rotated := registrytest.NewFake(w.backend)
-	w.apply(func(s *Settings) {
-		servers := registryclient.Options{Server: s.Registries["default"].Server()}
-		s.Registries = s.with("default", driver{Registry: rotated, options: servers})
-	})
+	w.apply(func(s *choices) { s.use(rotated); s.identify("default", "the servers") })
 	w.sleep(5 * time.Second)
 	w.reconcile(serving)
 	w.expectResult("the drain goes on", w.reconcile(drains), 10*time.Second)
@@ -1063,6 +1059,12 @@ func TestRotatedCredentialsMoveNoPod(t *testing.T) {
 	w.expectHooks("", late, "inPlaceUpdate preDelete")
 }
 
+func (s *choices) identify(name, as string) {
+	reg := s.Registries[name]
+	reg.Identity = as
+	s.Registries[name] = reg
+}
+
 func TestARecordSpeaksForNoOtherRegistry(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, draining15s)
@@ -1072,7 +1074,7 @@ func TestARecordSpeaksForNoOtherRegistry(t *testing.T) {
 	w.takeJournal()
 
 	other := registrytest.NewFake(w.backend)
-	w.apply(func(s *Settings) { s.use(other) })
+	w.apply(func(s *choices) { s.use(other) })
 	w.sleep(10 * time.Second)
 	w.expectResult("its clients have known for no time", w.reconcile(pod), 15*time.Second)
 	if calls := other.Calls(registrytest.Match{Op: registrytest.OpDeregister}); len(calls) != 1 {
@@ -1086,7 +1088,7 @@ func TestARefusalIsTriedAgainWhenTheRegistryChanges(t *testing.T) {
 	pod := w.bornPod(w.cloneSet("web"), "web-1")
 	w.registry.Fail(anyCall(), registry.Terminal(errors.New("bad credentials")))
 	w.expectResult("", w.reconcile(pod), backoffCap)
-	w.apply(func(s *Settings) { s.use(w.backend) })
+	w.apply(func(s *choices) { s.use(w.backend) })
 	w.reconcile(pod)
 	w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
 }

@@ -119,7 +119,7 @@ func TestAPodThatLosesOnlyTheStateLabel(t *testing.T) {
 	w.r.podEvents().Create(t.Context(), event.TypedCreateEvent[*corev1.Pod]{Object: w.current(pod)}, w.queue)
 	w.reconcile(pod)
 	w.expectJournal("nothing has changed")
-	if left := w.r.ledger.departures(); len(left) > 0 {
+	if left := w.r.Tracker.Departures(); len(left) > 0 {
 		t.Errorf("%d pods are taken for gone, want none", len(left))
 	}
 
@@ -173,15 +173,15 @@ func TestAPodIsNotTakenForGoneWhileNobodyKnows(t *testing.T) {
 	w := newWorld(t)
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
 	w.removePod(pod)
-	live := w.r.apiReader
-	w.r.apiReader = interceptor.NewClient(w.api, interceptor.Funcs{Get: func(
+	live := w.r.APIReader
+	w.r.APIReader = interceptor.NewClient(w.api, interceptor.Funcs{Get: func(
 		context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption,
 	) error {
 		return errors.New("the API server is away")
 	}})
 	w.reconcileFails(pod)
 	w.expectJournal("an error is no reason to remove anything")
-	w.r.apiReader = live
+	w.r.APIReader = live
 	w.reconcile(pod)
 	w.expectJournal("", deregisters)
 }
@@ -263,32 +263,6 @@ func TestAPodThatGoesWhileNothingIsSaidOfIt(t *testing.T) {
 	w.reconcile(born)
 	w.expectJournal("its record says so", "Deregister web@10.0.0.2:8080")
 	w.expectNoPages("")
-}
-
-func TestADepartureIsNotedWheneverItComes(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pod := w.pod(w.cloneSet("web"), "web-1")
-
-	t.Run("while the page of a pod that was not found is closed", func(t *testing.T) {
-		t.Parallel()
-		l := newLedger()
-		l.open(requestFor(pod), &w.settings)
-		l.departed(pod)
-		l.closeUnlessDeparted(pod.UID)
-		if len(l.departures()) != 1 {
-			t.Error("the departure is forgotten with the page")
-		}
-	})
-	t.Run("before the first look", func(t *testing.T) {
-		t.Parallel()
-		l := newLedger()
-		l.arrived(pod.UID, true)
-		l.departed(pod)
-		if len(l.births)+len(l.pages) > 0 {
-			t.Error("a pod that nobody looked at is remembered")
-		}
-	})
 }
 
 func TestDeparturesThatCostNothing(t *testing.T) {
@@ -379,7 +353,7 @@ func TestEventsAndReconcilesAtOnce(t *testing.T) {
 		wg.Go(func() {
 			defer close(reconciled)
 			for range 5 {
-				_, _ = w.r.Reconcile(t.Context(), requestFor(pod))
+				_, _ = w.r.Reconcile(t.Context(), lifecycle.PodIDOf(pod))
 			}
 		})
 		wg.Go(func() {
@@ -388,13 +362,13 @@ func TestEventsAndReconcilesAtOnce(t *testing.T) {
 			w.removePod(pod)
 			<-reconciled // the queue hands one pod to one worker at a time
 			for range 5 {
-				_, _ = w.r.Reconcile(t.Context(), requestFor(pod))
+				_, _ = w.r.Reconcile(t.Context(), lifecycle.PodIDOf(pod))
 			}
 		})
 	}
 	wg.Go(func() {
 		for range 20 {
-			w.r.Apply(w.settings)
+			w.r.Apply(w.built())
 			w.r.Waits()
 			w.r.UnmatchedWorkloads()
 			w.r.enqueueAll(t.Context(), w.queue)

@@ -1,7 +1,7 @@
-// Package controller holds the pod reconciler: observe, decide, converge, patch.
+// Package controller holds the pod reconciler: observe, decide, converge, patch, report.
 //
-// Each step has a file. observe.go gathers what a decision rests on; lifecycle.Decide decides; converge.go makes the
-// registry say what it shall, by the rules that keep a crash or a lost answer from being taken for an acknowledgement;
-// patch.go lets Kruise go on. ledger.go is what this process knows of its own calls, report.go tells people why a pod
-// waits, depart.go undoes what a pod leaves behind that is no longer there.
+// Each step has a file. observe.go gathers what a decision rests on; lifecycle.Decide decides; plan.go says which changes
+// that takes in which registries, and converge.go makes them; release.go says what is released without the registry;
+// patch.go lets OpenKruise go on; report.go tells people why a pod waits. depart.go undoes what a pod leaves behind that is
+// gone, and events.go has pods looked at. What this process knows of the registries is in package tracker.
 package controller

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -62,10 +63,12 @@ func TestADryRunReleasesNothing(t *testing.T) {
 func newDryRun(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t, draining15s)
-	w.apply(func(s *Settings) {
-		s.remake("default", func(d *driver) {
-			d.options.DryRun = func(operation string, in registry.Instance) { w.note("would " + operation + " " + in.Service) }
-		})
+	w.apply(func(s *choices) {
+		one := s.Registries["default"]
+		one.DryRun = func(operation string, in registry.Instance) {
+			w.note(fmt.Sprintf("would %s %s", operation, in.Service))
+		}
+		s.Registries = map[string]Registry{"default": one}
 	})
 	w.patching(func(func() error) error { return registryclient.ErrDryRun })
 	return w

@@ -12,9 +12,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
 
-func guards(policy lifecycle.GuardPolicy) func(*Settings) {
-	return func(s *Settings) { s.Guard = policy }
-}
+func guards(s *choices) { s.Guard = true }
 
 func (w *world) expectGuard(why string, pod *corev1.Pod, want bool) {
 	w.Helper()
@@ -31,14 +29,11 @@ func TestWhoIsGuarded(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason   string
-		settings []func(*Settings)
+		settings []func(*choices)
 		want     bool
 	}{
-		"Always":             {"whatever the registry can", []func(*Settings){guards(lifecycle.GuardAlways), lists}, true},
-		"Auto":               {"nobody would find what it left", []func(*Settings){guards(lifecycle.GuardAuto)}, true},
-		"Auto, it can list":  {"a resync finds it", []func(*Settings){guards(lifecycle.GuardAuto), lists}, false},
-		"Never":              {"so they want it", []func(*Settings){guards(lifecycle.GuardNever)}, false},
-		"nothing is written": {"no Settings, no guard", nil, false},
+		"guarded":     {"the guard stands before the pod is registered", []func(*choices){guards}, true},
+		"not guarded": {"a resync finds what a pod leaves that vanishes", nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -57,7 +52,7 @@ func TestWhoIsGuarded(t *testing.T) {
 
 func TestTheGuardIsPutOnWithTheArms(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, guards(lifecycle.GuardAlways))
+	w := newWorld(t, guards)
 	unarmed := func(c *kruisev1alpha1.CloneSet) { c.Spec.Template.Finalizers = nil }
 	pod := w.bornPod(w.cloneSet("web", unarmed), "web-1")
 	w.reconcile(pod)
@@ -70,7 +65,7 @@ func TestAGuardedPodWaitsForTheRegistry(t *testing.T) {
 	labelled := func(c *kruisev1alpha1.CloneSet) {
 		c.Spec.Lifecycle.PreDelete, c.Spec.Template.Finalizers = nil, nil
 	}
-	w := newWorld(t, guards(lifecycle.GuardAlways))
+	w := newWorld(t, guards)
 	pod := w.servingPod(w.cloneSet("web", labelled), "web-1")
 	mend := w.registry.Fail(anyCall(), errors.New("down"))
 	w.deletePod(pod)
@@ -88,7 +83,7 @@ func TestAGuardedPodWaitsForTheRegistry(t *testing.T) {
 
 func TestTheGuardGoesWithPreDelete(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, guards(lifecycle.GuardAlways))
+	w := newWorld(t, guards)
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	w.reconcile(pod)
@@ -102,7 +97,7 @@ func TestTheGuardGoesWithPreDelete(t *testing.T) {
 
 func TestAPolicyLeavesTheGuard(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, guards(lifecycle.GuardAlways), func(s *Settings) { proceeds(s); s.OnRegistryFailure.After = 0 })
+	w := newWorld(t, guards, func(s *choices) { proceeds(s); s.OnRegistryFailure.After = 0 })
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
 	w.registry.Fail(anyCall(), errors.New("down"))
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
@@ -121,7 +116,7 @@ func TestAPolicyLeavesTheGuard(t *testing.T) {
 
 func TestGuardsThatNobodyWantsAnyMore(t *testing.T) {
 	t.Parallel()
-	never := func(w *world, _ *kruisev1alpha1.CloneSet) { w.apply(guards(lifecycle.GuardNever)) }
+	never := func(w *world, _ *kruisev1alpha1.CloneSet) { w.apply(func(s *choices) { s.Guard = false }) }
 	for name, tc := range map[string]struct {
 		reason string
 		happen func(w *world, c *kruisev1alpha1.CloneSet)
@@ -136,7 +131,7 @@ func TestGuardsThatNobodyWantsAnyMore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, guards(lifecycle.GuardAlways))
+			w := newWorld(t, guards)
 			web := w.cloneSet("web", func(c *kruisev1alpha1.CloneSet) {
 				c.Spec.Lifecycle.PreDelete, c.Spec.Template.Finalizers = nil, nil
 			})
@@ -159,7 +154,7 @@ func TestGuardsThatNobodyWantsAnyMore(t *testing.T) {
 
 func TestAGuardOutlivesItsCloneSet(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, guards(lifecycle.GuardAlways))
+	w := newWorld(t, guards)
 	web := w.cloneSet("web")
 	pod := w.servingPod(web, "web-1")
 	w.deleteCloneSet(web)

@@ -55,7 +55,7 @@ func TestWhatAListDoesNotConfirm(t *testing.T) {
 		"a pod that Kruise waits for": {"a hook hangs on it", func(w *world, pod *corev1.Pod) {
 			w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
 		}, Listing{Confirms: true}},
-		"a list of another registry of that name": {"it has moved", nothing, Listing{Confirms: true, From: driver{Registry: newBackend(t)}.client()}},
+		"a list of another registry of that name": {"it has moved", nothing, Listing{Confirms: true, Server: newBackend(t)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -84,7 +84,7 @@ func TestACallAfterTheListCounts(t *testing.T) {
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
 	w.reconcile(pod)
 	w.takeJournal()
-	if got := w.r.Compare(l); got.Different+got.Missing+len(got.Unknown) > 0 {
+	if got := w.compare(l); got.Different+got.Missing+len(got.Unknown) > 0 {
 		t.Errorf("a list of before the call found %+v", got)
 	}
 	w.reconcile(pod)
@@ -165,18 +165,18 @@ func TestWhatARegistryHasNoPlaceForIsToldOnce(t *testing.T) {
 		}
 		return l
 	}
-	if got := w.r.Compare(plain()); got.Different != 1 {
+	if got := w.compare(plain()); got.Different != 1 {
 		t.Errorf("got %+v, want the weight to be missed", got)
 	}
 	w.reconcile(pod)
 	w.expectJournal("it was told the weight again", "Register web@10.0.0.1:8080")
 	w.sleep(time.Second)
-	if got := w.r.Compare(plain()); got.Different != 0 {
+	if got := w.compare(plain()); got.Different != 0 {
 		t.Errorf("got %+v, want no third call: the registry has no place for a weight", got)
 	}
 	w.expectResync("somebody has found a place", Comparison{})
 	w.sleep(time.Second)
-	if got := w.r.Compare(plain()); got.Different != 1 {
+	if got := w.compare(plain()); got.Different != 1 {
 		t.Errorf("got %+v, want it to be corrected: it was there", got)
 	}
 }
@@ -206,7 +206,7 @@ func TestAnEntryOfAnEndedProcess(t *testing.T) {
 		w.restart()
 		w.resync(Listing{Confirms: true})
 		w.reconcile(pod)
-		w.expectJournal("the list says the same")
+		w.expectJournal("the call is made again all the same", "FailOver web@10.0.0.1:8080")
 	})
 	t.Run("of a pod that was taken out after what a stale list shows", func(t *testing.T) {
 		t.Parallel()
@@ -218,9 +218,9 @@ func TestAnEntryOfAnEndedProcess(t *testing.T) {
 		w.takeJournal()
 		w.restart()
 		old.Asked, old.Staleness = w.clock.Now(), time.Minute
-		w.r.Compare(old)
+		w.compare(old)
 		w.reconcile(pod)
-		w.expectJournal("the record is younger")
+		w.expectJournal("the call is made again all the same", "FailOver web@10.0.0.1:8080")
 	})
 	t.Run("of a pod that departs before it is looked at", func(t *testing.T) {
 		t.Parallel()
@@ -249,64 +249,6 @@ func TestAnEntryOfAnEndedProcess(t *testing.T) {
 	})
 }
 
-// TestTheYoungestListCounts: a pod may be listed several times before anything is done about it.
-func TestTheYoungestListCounts(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pod := w.pod(w.cloneSet("web"), "web-1")
-	l, in, settings := w.r.ledger, w.instance(pod, "web", 8080), w.r.settings.Load()
-	key := target{registry: "default", instance: in}.key()
-	lists := func(states ...registry.State) {
-		w.sleep(time.Second)
-		listing := Listing{Registry: "default", From: w.settings.Registries["default"], Asked: w.clock.Now()}
-		for _, state := range states {
-			listing.Entries = append(listing.Entries, registry.Entry{Instance: in, State: state})
-		}
-		l.compare(listing, settings)
-	}
-	expect := func(why string, want registry.State) {
-		t.Helper()
-		var got registry.State
-		if c := l.open(requestFor(pod), settings).calls[key]; c != nil && c.listed != nil {
-			got = c.listed.State
-		}
-		if got != want {
-			t.Errorf("it is known as listed %q, want %q\nwhy: %s", got, want, why)
-		}
-	}
-	expect("nothing was listed", "")
-	lists(registry.OutOfService)
-	expect("", registry.OutOfService)
-	lists(registry.InService)
-	expect("the record may still say that it is out", registry.InService)
-
-	l.hold(l.pages[pod.UID], step{target: target{registry: "default", instance: in}, want: lifecycle.InService}, testEpoch())
-	lists()
-	expect("it was lost", "")
-	l.hold(l.pages[pod.UID], step{target: target{registry: "default", instance: in}, want: lifecycle.InService}, testEpoch())
-	lists(registry.OutOfService)
-	lists()
-	expect("it was lost before anybody looked at the older list", "")
-}
-
-func TestPagesThatWereClosedAreForgotten(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	web := w.cloneSet("web")
-	const each = 5
-	for batch := range 4 {
-		for i := range each {
-			pod := w.servingPod(web, fmt.Sprintf("web-%d-%d", batch, i))
-			w.removePod(pod)
-			w.reconcile(pod)
-		}
-		w.sleep(2 * remembered)
-	}
-	if got := len(w.r.ledger.closed); got > each {
-		t.Errorf("%d pods are remembered although nothing is ever listed, want those of the last hours: %d", got, each)
-	}
-}
-
 func TestAPodThatWasTakenOutIsNotUnknown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -316,19 +258,22 @@ func TestAPodThatWasTakenOutIsNotUnknown(t *testing.T) {
 	w.removePod(pod)
 	w.reconcile(pod)
 	w.expectAbsent(pod)
-	if got := w.r.Compare(l); len(got.Unknown) > 0 {
+	if got := w.compare(l); len(got.Unknown) > 0 {
 		t.Errorf("got %+v: it was taken out after the list was asked for", got)
 	}
 	w.sleep(time.Second)
 	l.Asked = w.clock.Now()
-	if got := w.r.Compare(l); len(got.Unknown) != 1 {
+	if got := w.compare(l); len(got.Unknown) != 1 {
 		t.Errorf("got %+v: it is in the registry all the same", got)
 	}
 	l.Staleness = time.Minute
-	if got := w.r.Compare(l); len(got.Unknown) > 0 {
+	if got := w.compare(l); len(got.Unknown) > 0 {
 		t.Errorf("got %+v: the list may be a minute old", got)
 	}
 }
+
+// fewPods is for how many pods of a namespace the API server is asked one by one; see package resync.
+const fewPods = 10
 
 func TestGone(t *testing.T) {
 	t.Parallel()
@@ -359,7 +304,7 @@ func TestGone(t *testing.T) {
 			in := w.instance(pod, "web", 8080)
 			tc.happen(w, pod)
 			w.liveReads = 0
-			got, err := w.r.Gone(t.Context(), []registry.Entry{{Instance: in, State: registry.InService}})
+			got, err := w.gone(t.Context(), []registry.Entry{{Instance: in, State: registry.InService}})
 			w.must(err, "asking")
 			if (len(got) == 1) != tc.want || w.liveReads != tc.reads {
 				t.Errorf("got %v with %d reads of the API server, want gone %t with %d\nreason: %s",
@@ -421,7 +366,7 @@ func TestAnEntryThatNamesAnotherPodCostsALiveOneNothing(t *testing.T) {
 					in := registry.Instance{Namespace: testNamespace, Pod: fmt.Sprint("gone-", i), UID: fmt.Sprint("uid-", i)}
 					entries = append(entries, registry.Entry{Instance: in})
 				}
-				got, err := w.r.Gone(t.Context(), entries)
+				got, err := w.gone(t.Context(), entries)
 				w.must(err, "asking")
 				if len(got) != tc.beside {
 					t.Errorf("got %v of %v, want none of the live pod and %d\nreason: %s", got, entries, tc.beside, tc.reason)
@@ -449,7 +394,7 @@ func TestManyPodsAreAskedForAtOnce(t *testing.T) {
 		}
 	}
 	w.liveReads = 0
-	got, err := w.r.Gone(t.Context(), entries)
+	got, err := w.gone(t.Context(), entries)
 	w.must(err, "asking")
 	if len(got) != 2*fewPods || w.liveReads != fewPods {
 		t.Errorf("%d are gone after %d reads of one pod, want %d after %d", len(got), w.liveReads, 2*fewPods, fewPods)
@@ -464,7 +409,7 @@ func TestADyingPodThatIsListedIsFreed(t *testing.T) {
 	w.deletePod(pod)
 	w.restart()
 	w.resync(Listing{})
-	_, err := w.r.Gone(t.Context(), w.listing(Listing{}).Entries)
+	_, err := w.gone(t.Context(), w.listing(Listing{}).Entries)
 	w.must(err, "asking")
 	w.expectDoubtful("the cache has no such pod", pod)
 	w.reconcile(pod)
@@ -477,9 +422,9 @@ func TestWhatIsInDoubtComesLast(t *testing.T) {
 	w := newWorld(t)
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
 	w.queue.take()
-	w.r.lookAt(requestFor(pod))
+	w.r.Tracker.Doubt(lifecycle.PodIDOf(pod))
 	w.lose(pod)
-	w.r.enqueueDoubted(w.queue)
+	w.r.enqueueDoubted(w.Context(), w.queue)
 	got := w.queue.take()
 	if len(got) != 2 || got[0].Priority != 0 || got[1].Priority != handler.LowPriority {
 		t.Errorf("got %+v, want what is missing before what is in doubt", got)
@@ -492,8 +437,8 @@ func (w *world) listing(l Listing) Listing {
 	entries, err := w.registry.Truth(w.Context(), testCluster)
 	w.must(err, "listing")
 	l.Registry, l.Asked, l.Entries = "default", w.clock.Now(), entries
-	if l.From == nil {
-		l.From = w.settings.Registries["default"]
+	if l.Server == nil {
+		l.Server = w.registry
 	}
 	return l
 }
@@ -502,7 +447,7 @@ func (w *world) listing(l Listing) Listing {
 func (w *world) resync(l Listing) Comparison {
 	w.Helper()
 	w.sleep(time.Second)
-	return w.r.Compare(w.listing(l))
+	return w.compare(w.listing(l))
 }
 
 func (w *world) expectResync(why string, want Comparison) {
@@ -516,14 +461,16 @@ func (w *world) expectResync(why string, want Comparison) {
 func (w *world) expectDoubtful(why string, want ...*corev1.Pod) {
 	w.Helper()
 	select {
-	case <-w.r.lost:
+	case <-w.r.Tracker.Signal():
 	default:
-		w.Fatalf("nobody was told to look\nwhy: %s", why)
+		if len(want) > 0 {
+			w.Fatalf("there is no signal to look\nwhy: %s", why)
+		}
 	}
-	_, got := w.r.ledger.takeDoubted()
-	wanted := make([]Request, 0, len(want))
+	_, got := w.r.Tracker.TakeDoubted()
+	wanted := make([]lifecycle.PodID, 0, len(want))
 	for _, pod := range want {
-		wanted = append(wanted, requestFor(pod))
+		wanted = append(wanted, lifecycle.PodIDOf(pod))
 	}
 	if fmt.Sprint(got) != fmt.Sprint(wanted) {
 		w.Fatalf("in doubt are %v, want %v\nwhy: %s", got, wanted, why)
@@ -532,7 +479,7 @@ func (w *world) expectDoubtful(why string, want ...*corev1.Pod) {
 
 func TestADrainBeginsAnewWhereSomebodyPutThePodBack(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *Settings) { s.Drain = 10 * time.Second })
+	w := newWorld(t, func(s *choices) { s.Drain = 10 * time.Second })
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
 	w.reconcile(pod)

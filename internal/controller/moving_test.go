@@ -8,18 +8,17 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 )
 
 // withoutRegistry drops a registry from the configuration, and returns what there was.
-func (w *world) withoutRegistry(name string) map[string]*registryclient.Client {
+func (w *world) withoutRegistry(name string) map[string]Registry {
 	w.Helper()
 	before := w.settings.Registries
-	w.apply(func(s *Settings) {
-		s.Registries = map[string]*registryclient.Client{}
+	w.apply(func(s *choices) {
+		s.Registries = map[string]Registry{}
 		for other, reg := range before {
 			if other != name {
 				s.Registries[other] = reg
@@ -34,7 +33,7 @@ func TestARegistryThatThePodHasLeftMayBeDropped(t *testing.T) {
 	w := newWorld(t)
 	w.withRegistry("new")
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.apply(func(s *Settings) { s.DefaultRegistries = []string{"new"} })
+	w.apply(func(s *choices) { s.DefaultRegistries = []string{"new"} })
 	w.reconcile(pod)
 	w.expectJournal("", "new: "+registers, deregisters, writes)
 
@@ -48,7 +47,7 @@ func TestARegistryThatThePodHasLeftMayBeDropped(t *testing.T) {
 	w.expectHooks("nobody is left to ask", pod, "inPlaceUpdate")
 
 	t.Log("A registry that comes back may be another one.")
-	w.apply(func(s *Settings) { s.Registries = both })
+	w.apply(func(s *choices) { s.Registries = both; s.identify("default", "others") })
 	w.reconcile(pod)
 	w.expectJournal("", deregisters)
 }
@@ -66,7 +65,7 @@ func TestADepartureFromARegistryThatWasDropped(t *testing.T) {
 	w.removePod(pod)
 	w.expectResult("it is still in the other one", w.reconcile(pod), backoffCap)
 	w.expectJournal("")
-	w.apply(func(s *Settings) { s.Registries = both })
+	w.apply(func(s *choices) { s.Registries = both })
 	w.reconcile(pod)
 	w.expectJournal("", "new: "+deregisters)
 	w.expectNoPages("")
@@ -167,7 +166,7 @@ func TestWhatIsHeldByTheRecordsWord(t *testing.T) {
 			w.reconcile(pod)
 			w.expectJournal("")
 			w.expectHeld(tc.reason, pod)
-			if other := w.r.Held("new"); len(other) > 0 {
+			if other := w.r.Tracker.Kept("new"); len(other) > 0 {
 				t.Errorf("of a registry that the pod was never in, %v is held", other)
 			}
 			w.sleep(time.Second)
@@ -189,7 +188,7 @@ func TestWhatIsRecalledIsWhole(t *testing.T) {
 	want := w.instance(pod, "web", 8080)
 	want.Weight = 10
 	want.Registry = "" // what takes it out holds under any name
-	if held := w.r.Held("default"); len(held) != 1 || !held[0].Equal(want) {
+	if held := w.r.Tracker.Kept("default"); len(held) != 1 || !held[0].Equal(want) {
 		t.Errorf("held are %+v, want %+v", held, want)
 	}
 }
@@ -199,11 +198,11 @@ func TestNoPodLeavesARegistryBeforeTheNextGivesItToClients(t *testing.T) {
 	inspector := &inspecting{why: errors.New("the check has not passed")}
 	w := newWorld(t)
 	w.withRegistry("new")
-	w.apply(func(s *Settings) {
-		s.remake("new", func(d *driver) { d.prober = inspector })
+	w.apply(func(s *choices) {
+		s.Registries["new"] = Registry{Calls: s.Registries["new"].Calls, Prober: inspector, Timeout: testTimeout}
 	})
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.apply(func(s *Settings) { s.DefaultRegistries = []string{"new"} })
+	w.apply(func(s *choices) { s.DefaultRegistries = []string{"new"} })
 	w.expectResult("with a back-off", w.reconcile(pod), backoffBase)
 	w.expectJournal("clients would find it nowhere", "new: "+registers)
 	inspector.why = nil

@@ -12,33 +12,35 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/internal/tracker"
 )
 
-// staleRecheck is for a cache that has not seen our own write yet: the event of that write brings us back sooner.
+// staleRecheck is for a cache that has not seen our own write yet: the event of that write brings the pod back sooner.
 const staleRecheck = time.Second
 
 // observation is all that one reconcile rests on.
 type observation struct {
 	settings *Settings
-	page     *page
+	tracked  *tracker.Pod
+	note     *note
 	input    lifecycle.Input
 
 	// targets are those that the pod has now, as far as its description tells. A problem with it keeps the pod from being
 	// put in service, and nothing else.
-	targets []target
-	problem wait
+	targets []tracker.Target
+	problem blocker
 	// warning is what a person should look at although it keeps the pod from nothing.
-	warning wait
-	// keeps are the names, as [claimKey] has them, that the pod is registered under and may not use otherwise.
+	warning blocker
+	// keeps are the service names that the pod is registered under and may not use otherwise.
 	keeps map[string]bool
 	drain time.Duration
 	// panic is the service of the pod of which too many pods are not ready at once; the zero value where none is.
-	panic panicking
+	panic clusterstate.Panic
 	// skip is what a person asks for.
 	skip lifecycle.Skip
 	// unsupported is the kind of a workload that Rollcall does not drive.
@@ -52,71 +54,73 @@ type observation struct {
 func (o *observation) pod() *corev1.Pod { return o.input.Pod }
 
 // managed reports whether Rollcall has anything to do with the pod. A call that was made has to be undone one day, also
-// where the record of it got lost and the workload names us no more.
-func (o *observation) managed() bool { return o.input.Managed() || len(o.page.calls) > 0 }
+// where the record of it got lost and the workload names no handler of Rollcall's any more.
+func (o *observation) managed() bool { return o.input.Managed() || len(o.tracked.Known()) > 0 }
 
 // observe gathers what the decision rests on.
-func (r *PodReconciler) observe(ctx context.Context, req Request) (*observation, error) {
+func (r *PodReconciler) observe(ctx context.Context, id lifecycle.PodID) (*observation, error) {
 	settings := r.settings.Load()
-	// Before the cache is read: the departure of a pod that is found in it then has a page to be noted on.
-	page := r.ledger.open(req, settings)
+	// Before the cache is read: the tracker notes the departure of a pod that is found in it then.
+	seen := &observation{settings: settings, tracked: r.Tracker.Open(id, settings.server), note: r.notes.of(id.UID)}
 	pod := &corev1.Pod{}
-	err := r.client.Get(ctx, req.NamespacedName, pod)
+	err := r.Client.Get(ctx, id.NamespacedName, pod)
 	switch {
-	case apierrors.IsNotFound(err), err == nil && pod.UID != req.UID:
+	case apierrors.IsNotFound(err), err == nil && pod.UID != id.UID:
 		return &observation{gone: true}, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading the pod: %w", err)
 	}
-
-	page.found = true
-	if behind(pod.ResourceVersion, page.written) {
+	seen.tracked.Found()
+	if clusterstate.Behind(pod.ResourceVersion, seen.note.written) {
 		return &observation{stale: true}, nil
 	}
 
-	if err := r.workloads.refresh(ctx, settings, r.clock.Now()); err != nil {
+	if err := r.State.Workloads.Refresh(ctx, &settings.Rules, settings.names(), r.Clock.Now()); err != nil {
 		return nil, err
 	}
 	workload, err := r.workloadOf(ctx, pod)
 	if err != nil {
 		return nil, err
 	}
-	hooks := lifecycle.HooksOf(asLifecycle(workload), settings.Ownership)
-	seen := &observation{settings: settings, page: page, skip: lifecycle.SkipOf(pod, asLifecycle(workload))}
-	seen.input = lifecycle.Input{Pod: pod, Hooks: hooks, Record: lifecycle.RecordOf(pod), Ownership: settings.Ownership}
-	seen.input.Skips = seen.skip.Hooks
+	owner := clusterstate.AsLifecycle(workload)
+	seen.skip = lifecycle.SkipOf(pod, owner)
+	seen.input = lifecycle.Input{
+		Pod: pod, Hooks: lifecycle.HooksOf(owner, settings.Ownership), Record: lifecycle.RecordOf(pod), Ownership: settings.Ownership,
+		Unready: settings.Unready,
+	}
 	if !seen.managed() {
 		return seen, nil
 	}
 	seen.unsupported = unsupportedKind(pod)
-	node, err := r.nodeOf(ctx, pod)
+	node, err := clusterstate.NodeOf(ctx, r.Client, pod)
 	if err != nil {
 		return nil, err
 	}
 	r.observeTargets(seen, node)
 	seen.input.Blocked = seen.problem.reason != ""
-	r.observePeers(seen)
-	observeGuard(seen, workload != nil)
-	r.recall(seen)
-	r.confirm(seen)
+	// The pod itself is counted as it was just read: so no more than the threshold are ever taken out for being not ready.
+	r.State.Panics.Refresh(pod, &settings.Rules)
+	seen.panic = r.State.Panics.Of(pod, &settings.Rules)
+	seen.input.Panic = seen.panic.Service != ""
+	seen.observeGuard(workload != nil)
+	seen.tracked.Recall(seen.input.Record.Want, seen.recorded, r.Clock.Now())
+	r.adoptListed(seen)
 	return seen, nil
 }
 
 // observeTargets says which instances the pod has in which registries, or what is wrong with how it is described.
 func (r *PodReconciler) observeTargets(seen *observation, node service.Node) {
 	pod, settings := seen.pod(), seen.settings
-	drain, drainErr := service.DrainOf(pod.Annotations, settings.Drain)
-	if drainErr != nil {
-		drain = settings.Drain
+	var drainErr error
+	if seen.drain, drainErr = service.DrainOf(pod.Annotations, settings.Drain); drainErr != nil {
+		seen.drain = settings.Drain
 	}
-	seen.drain = drain
-
 	subject := subjectOf(pod)
 	subject.Node = node
 	endpoints, err := settings.Services.EndpointsOf(subject)
 	attributes, attributesErr := settings.Services.AttributesOf(subject)
 	registries, registriesErr := service.RegistriesOf(pod.Annotations, settings.DefaultRegistries, settings.names())
-	if registriesErr != nil && len(seen.known()) == 0 {
+	if registriesErr != nil && len(seen.instances()) == 0 {
 		registries = settings.names() // nothing tells which of them it is in
 	}
 	err = errors.Join(err, drainErr, attributesErr, registriesErr)
@@ -126,9 +130,9 @@ func (r *PodReconciler) observeTargets(seen *observation, node service.Node) {
 	}
 	switch {
 	case err != nil:
-		seen.problem = wait{reason: ReasonInvalidPod, message: err.Error()}
+		seen.problem = blocker{reason: ReasonInvalidPod, message: err.Error()}
 	case pod.Status.PodIP == "":
-		seen.problem = wait{reason: ReasonNoAddress, message: "the pod has no IP yet"}
+		seen.problem = blocker{reason: ReasonNoAddress, message: "the pod has no IP yet"}
 	case refused.reason != "":
 		seen.problem = refused
 	}
@@ -136,73 +140,62 @@ func (r *PodReconciler) observeTargets(seen *observation, node service.Node) {
 
 // observeNames says why the pod may not use one of its service names. A name that it is registered under stays its own, and
 // only the warning is shown.
-func (r *PodReconciler) observeNames(seen *observation, endpoints []service.Endpoint) wait {
+func (r *PodReconciler) observeNames(seen *observation, endpoints []service.Endpoint) blocker {
 	seen.keeps = map[string]bool{}
 	for _, e := range endpoints {
-		refused, registered := r.claims.ask(r.question(seen, e.Service))
+		refusal, registered := r.State.Claims.Ask(r.use(seen, e.Service))
+		refused := nameRefused(refusal)
 		switch {
 		case refused.reason == "":
 		case !registered:
 			return refused
 		default:
 			refused.message += "; the pod stays, since it is registered under that name already"
-			seen.warning, seen.keeps[claimKey(e.Service)] = refused, true
+			seen.warning, seen.keeps[e.Service] = refused, true
 		}
 	}
-	return wait{}
+	return blocker{}
 }
 
-// claim takes the name for the pod's namespace before a Register, which may be carried out until lands, or says why the pod
-// may not use the name.
-func (r *PodReconciler) claim(seen *observation, s step, lands time.Time) wait {
-	if s.want != lifecycle.InService {
-		return wait{}
+func (r *PodReconciler) use(seen *observation, name string) clusterstate.Use {
+	return clusterstate.Use{
+		Rules: &seen.settings.Rules, Pod: lifecycle.PodIDOf(seen.pod()), Service: name, Now: r.Clock.Now(),
 	}
-	return r.claims.take(r.question(seen, s.instance.Service), s.key(), lands)
 }
 
-func (r *PodReconciler) question(seen *observation, name string) question {
-	pod := seen.pod()
-	return question{
-		settings: seen.settings, uid: pod.UID, namespace: pod.Namespace, service: name,
-		keeps: seen.keeps[claimKey(name)], now: r.clock.Now(),
+// observeGuard says what becomes of the pod's guard.
+func (o *observation) observeGuard(hasWorkload bool) {
+	pod := o.pod()
+	o.input.Guard = lifecycle.GuardOf(lifecycle.GuardFacts{
+		Wanted: o.settings.Guard,
+		Dying:  pod.DeletionTimestamp != nil,
+		Hooked: o.input.Hooks.Any(),
+		// It will be deleted soon.
+		OwnerGone: !hasWorkload && metav1.GetControllerOf(pod) != nil && o.unsupported == "",
+	})
+}
+
+// adoptListed takes what is listed in service for an acknowledgement of Register, only in Normal, where no hook hangs on
+// it: a pod that OpenKruise waits for costs the call.
+func (r *PodReconciler) adoptListed(seen *observation) {
+	if !lifecycle.Counts(seen.pod()) {
+		return
+	}
+	for _, t := range seen.targets {
+		if seen.tracked.Adopt(t) {
+			r.State.Claims.Acknowledged(lifecycle.PodIDOf(seen.pod()), t.Key())
+		}
 	}
 }
 
 // refused says why Rollcall does not drive the pod; empty where it does.
-func (o *observation) refused(d lifecycle.Decision) wait {
+func (o *observation) refused(d lifecycle.Decision) blocker {
 	if o.unsupported == "" || d.Row == lifecycle.RowGone {
-		return wait{}
+		return blocker{}
 	}
-	return wait{reason: ReasonUnsupportedWorkload, message: fmt.Sprintf(
+	return blocker{reason: ReasonUnsupportedWorkload, message: fmt.Sprintf(
 		"the pod has a finalizer or mark that hooks.owned or hooks.newlyCreated claims, and belongs to a %s; Rollcall drives only "+
 			"CloneSets: take it out of the template, or the key out of the configuration", o.unsupported)}
-}
-
-// known are the instances that this process made calls for, or that the record names.
-func (o *observation) known() map[lifecycle.Recorded]bool {
-	known := map[lifecycle.Recorded]bool{}
-	for in := range o.page.calls {
-		known[o.underItsName(in)] = true
-	}
-	for _, in := range o.input.Record.Instances {
-		known[o.underItsName(in)] = true
-	}
-	return known
-}
-
-// underItsName returns the instance under the name that the configuration has for the registry by now.
-func (o *observation) underItsName(in lifecycle.Recorded) lifecycle.Recorded {
-	if _, has := o.settings.Registries[in.Registry]; has {
-		return in
-	}
-	for _, names := range []map[string]string{o.settings.Renamed, o.page.renamed} {
-		if now, renamed := names[in.Registry]; renamed {
-			in.Registry = now
-			break
-		}
-	}
-	return in
 }
 
 // workloadOf returns the CloneSet that owns the pod, or nil. The cache may not have seen a new one yet, and a workload
@@ -214,7 +207,7 @@ func (r *PodReconciler) workloadOf(ctx context.Context, pod *corev1.Pod) (*kruis
 		return nil, nil
 	}
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}
-	readers := []client.Reader{r.client, r.apiReader}
+	readers := []client.Reader{r.Client, r.APIReader}
 	if pod.DeletionTimestamp != nil {
 		readers = readers[:1]
 	}
@@ -245,18 +238,6 @@ func unsupportedKind(pod *corev1.Pod) string {
 	return owner.Kind
 }
 
-func asLifecycle(workload *kruisev1alpha1.CloneSet) *lifecycle.Workload {
-	if workload == nil {
-		return nil
-	}
-	return &lifecycle.Workload{
-		Lifecycle:           workload.Spec.Lifecycle,
-		Selector:            workload.Spec.Selector,
-		TemplateLabels:      workload.Spec.Template.Labels,
-		TemplateAnnotations: workload.Spec.Template.Annotations,
-	}
-}
-
 // subjectOf names the workload as the pod does, since it may be gone already.
 func subjectOf(pod *corev1.Pod) service.Subject {
 	subject := service.Subject{
@@ -266,13 +247,4 @@ func subjectOf(pod *corev1.Pod) service.Subject {
 		subject.Workload = owner.Name
 	}
 	return subject
-}
-
-// behind reports whether a cached object is older than our own last write of it.
-func behind(cached, written string) bool {
-	if written == "" {
-		return false
-	}
-	order, err := resourceversion.CompareResourceVersion(cached, written)
-	return err == nil && order < 0
 }

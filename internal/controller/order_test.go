@@ -15,26 +15,26 @@ import (
 // The order in which a pod leaves one place and joins another.
 
 // renames has the pods of app=web registered under another name.
-func renames(t *testing.T, name string) func(*Settings) {
+func renames(t *testing.T, name string) func(*choices) {
 	t.Helper()
 	template, err := service.ParseNameTemplate(name)
 	if err != nil {
 		t.Fatalf("parsing %q: %v", name, err)
 	}
-	return func(s *Settings) { s.Services.Name = template }
+	return func(s *choices) { s.Services.Name = template }
 }
 
 func TestMoveOfPodsThatAreKept(t *testing.T) {
 	t.Parallel()
 	const joinsNewName, joinsNewRegistry = "Register shop-web@10.0.0.1:8080", "new: " + registers
 	moves := map[string]struct {
-		move  func(w *world) func(*Settings)
+		move  func(w *world) func(*choices)
 		joins string
 	}{
-		"to another service":  {func(w *world) func(*Settings) { return renames(w.T, "{namespace}-{label:app}") }, joinsNewName},
-		"to another registry": {func(*world) func(*Settings) { return func(s *Settings) { s.DefaultRegistries = []string{"new"} } }, joinsNewRegistry},
+		"to another service":  {func(w *world) func(*choices) { return renames(w.T, "{namespace}-{label:app}") }, joinsNewName},
+		"to another registry": {func(*world) func(*choices) { return func(s *choices) { s.DefaultRegistries = []string{"new"} } }, joinsNewRegistry},
 	}
-	for keptBy, settings := range map[string][]func(*Settings){"a panic": nil, "unready: Keep": {keepsUnready}} {
+	for keptBy, settings := range map[string][]func(*choices){"a panic": nil, "unready: Keep": {keepsUnready}} {
 		for name, tc := range moves {
 			t.Run(keptBy+" "+name, func(t *testing.T) {
 				t.Parallel()
@@ -64,7 +64,7 @@ func TestMoveOfAKeptPodThatHasArrived(t *testing.T) {
 	w := newWorld(t, keepsUnready)
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
 	w.withRegistry("new")
-	w.apply(func(s *Settings) { s.DefaultRegistries = []string{"new"} })
+	w.apply(func(s *choices) { s.DefaultRegistries = []string{"new"} })
 	w.registry.FailNext(anyCall(), errors.New("down"))
 	w.reconcile(pod)
 	w.expectJournal("", "new: "+registers, deregisters+failed, writes)
@@ -204,7 +204,7 @@ func TestHookIsAssertedBeforeThePodLeaves(t *testing.T) {
 				w := newWorld(t)
 				pod := w.servingPod(w.cloneSet("web"), "web-1")
 				w.withRegistry("new")
-				w.apply(func(s *Settings) { s.DefaultRegistries = []string{"new"} })
+				w.apply(func(s *choices) { s.DefaultRegistries = []string{"new"} })
 				repair := w.registry.Fail(anyCall(), tc.err)
 				w.kruiseMoves(pod, state, func(p *corev1.Pod) {
 					delete(p.Labels, preNormalLabel)
@@ -238,7 +238,7 @@ func TestPodLeavesARegistryThatTheConfigurationDropped(t *testing.T) {
 	w := newWorld(t)
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
 	w.withRegistry("new")
-	w.apply(func(s *Settings) { s.DefaultRegistries = []string{"new"} })
+	w.apply(func(s *choices) { s.DefaultRegistries = []string{"new"} })
 	w.withoutRegistry("default")
 	w.kruiseMoves(pod, appspub.LifecycleStateUpdated, func(p *corev1.Pod) { delete(p.Labels, inPlaceLabel) })
 	w.reconcile(pod)

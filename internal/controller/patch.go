@@ -38,7 +38,7 @@ func (r *PodReconciler) patch(
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patchTimeout)
 	defer cancel()
 	written := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-	err = r.client.Patch(ctx, written, client.RawPatch(types.JSONPatchType, data))
+	err = r.Client.Patch(ctx, written, client.RawPatch(types.JSONPatchType, data))
 	switch {
 	case errors.Is(err, registryclient.ErrDryRun):
 		return false, nil // it was told, and the pod is as it was
@@ -47,7 +47,7 @@ func (r *PodReconciler) patch(
 	case err != nil:
 		return false, fmt.Errorf("patching the pod: %w", err)
 	}
-	seen.page.written = written.ResourceVersion
+	seen.note.written = written.ResourceVersion
 	seen.input.Pod, seen.input.Record = written, lifecycle.RecordOf(written)
 	return false, nil
 }

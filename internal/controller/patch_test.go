@@ -173,12 +173,13 @@ func TestALostWrite(t *testing.T) {
 			},
 		},
 		"made, and the manager died": {
-			reason: "the record tells, in this state",
+			reason: "the next one makes the call again, and finds that all is written",
 			how: func(attempt func() error) error {
 				_ = attempt()
 				return lost
 			},
 			restart: true,
+			want:    []string{failsOver},
 		},
 	}
 	for name, tc := range cases {

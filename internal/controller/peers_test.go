@@ -1,17 +1,13 @@
 package controller
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -51,7 +47,7 @@ func (w *world) servingPods(n int, change ...func(*corev1.Pod)) []*corev1.Pod {
 func (w *world) calmed() []string {
 	w.Helper()
 	var names []string
-	for _, req := range w.r.peers.takeCalmed() {
+	for _, req := range w.r.State.Panics.TakeCalmed() {
 		names = append(names, req.Name)
 	}
 	return names
@@ -121,7 +117,7 @@ func TestALonePodIsKept(t *testing.T) {
 	w.reconcile(pod)
 	w.expectJournal("one of one is more than half: clients would find nobody")
 	w.expectEvents("", "Warning PanicThreshold 1 of the 1 pods")
-	w.apply(func(s *Settings) { s.PanicThreshold = 100 })
+	w.apply(func(s *choices) { s.PanicThreshold = 100 })
 	w.reconcile(pod)
 	w.expectJournal("at 100% there is no panic", failsOver, writes)
 }
@@ -169,45 +165,6 @@ func TestWhoCountsInAPanic(t *testing.T) {
 	}
 }
 
-func TestPeersOfOtherNamespacesAndServices(t *testing.T) {
-	t.Parallel()
-	s := &Settings{Unready: lifecycle.UnreadyFailOver, PanicThreshold: 50}
-	shared := &Settings{Unready: lifecycle.UnreadyFailOver, PanicThreshold: 50, SharedAcrossNamespaces: true}
-	p := newPeers()
-	pod := func(namespace, name string, isReady bool, services ...string) *corev1.Pod {
-		pod := peerPod(namespace, name, isReady, services...)
-		p.arrived(pod, s)
-		return pod
-	}
-	first := pod("shop", "a", false, "web", "admin")
-	pod("shop", "b", true, "WEB")
-	pod("mall", "c", true, "admin")
-	expect := func(reason, want string, pod *corev1.Pod, s *Settings) {
-		t.Helper()
-		if got := p.panicOf(pod, s).service; got != want {
-			t.Errorf("service %q is in panic, want %q: %s", got, want, reason)
-		}
-	}
-	expect("in one of its services it is alone; names that differ in case are one", "admin", first, s)
-	expect("shared names count everywhere", "", first, shared)
-
-	p.departed(first, s)
-	p.refresh(first, s)
-	if got := len(p.pods); got != 2 {
-		t.Errorf("%d pods are counted, want 2: one that is gone stays gone", got)
-	}
-	older := peerPod("shop", "b", false, "web")
-	older.ResourceVersion = "1"
-	p.refresh(older, s)
-	expect("an older version counts for nothing", "", older, s)
-	for _, name := range []string{"shop/b", "mall/c"} {
-		p.departed(&corev1.Pod{ObjectMeta: metaOf(name)}, s)
-	}
-	if len(p.pods)+len(p.services) != 0 {
-		t.Errorf("all pods are gone, and %v %v is left", p.pods, p.services)
-	}
-}
-
 func TestAPodOfTwoServices(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -233,29 +190,4 @@ func TestAPodCountsOnceForEachService(t *testing.T) {
 	w.reconcile(pod)
 	w.expectJournal("it is the last of its service, in whatever many registries")
 	w.expectEvents("", "Warning PanicThreshold 1 of the 1 pods")
-}
-
-// metaOf names a pod by namespace/name, which is its UID too.
-func metaOf(name string) metav1.ObjectMeta {
-	namespace, pod, _ := strings.Cut(name, "/")
-	return metav1.ObjectMeta{Namespace: namespace, Name: pod, UID: types.UID(name), ResourceVersion: "7"}
-}
-
-func peerPod(namespace, name string, isReady bool, services ...string) *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: metaOf(namespace + "/" + name)}
-	pod.Labels = map[string]string{appspub.LifecycleStateKey: string(appspub.LifecycleStateNormal)}
-	record := lifecycle.Record{Stamp: lifecycle.StampOf(pod), Want: lifecycle.InService}
-	for _, s := range services {
-		record.Instances = append(record.Instances, lifecycle.Recorded{Registry: "default", Service: s, Address: "10.0.0.1", Port: 80})
-	}
-	text, err := json.Marshal(record)
-	if err != nil {
-		panic(err)
-	}
-	pod.Annotations = map[string]string{lifecycle.AnnotationRecord: string(text)}
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	if !isReady {
-		unready(pod)
-	}
-	return pod
 }

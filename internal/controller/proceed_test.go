@@ -17,7 +17,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 )
 
-func proceeds(s *Settings) {
+func proceeds(s *choices) {
 	s.OnRegistryFailure = lifecycle.FailurePolicy{PreDelete: true, InPlaceUpdate: true, After: time.Minute}
 }
 
@@ -75,11 +75,15 @@ func TestAHookProceedsAfterItsDeadline(t *testing.T) {
 func TestACallThatIsNotPermittedSaysNothingOfTheRegistry(t *testing.T) {
 	t.Parallel()
 	lease := &fence{}
-	w := newWorld(t, proceeds, asking, fencedBy(lease))
+	w := newWorld(t, proceeds, asking, func(s *choices) {
+		one := s.Registries["default"]
+		one.Fence = lease
+		s.Registries = map[string]Registry{"default": one}
+	})
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
 	w.takeEvents()
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-	lease.refuses = errors.New("the lease was not renewed in time")
+	lease.closed.Store(true)
 	w.sleep(11 * time.Minute)
 	w.reconcile(pod)
 	w.expectHooks("the registry was never asked", pod, "preNormal inPlaceUpdate preDelete")
@@ -87,7 +91,7 @@ func TestACallThatIsNotPermittedSaysNothingOfTheRegistry(t *testing.T) {
 	if events := w.takeEvents(); len(events) > 0 {
 		t.Errorf("got %q, want no Event: nothing is wrong with the pod or the registry", events)
 	}
-	lease.refuses = nil
+	lease.closed.Store(false)
 	w.reconcile(pod)
 	w.expectHooks("", pod, "preDelete")
 	if got := w.registry.Calls(gets()); len(got) > 0 {
@@ -100,9 +104,10 @@ func TestARegistryThatHasYetToBeAskedHoldsAPodBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, proceeds)
 		down := registrytest.NewFake(newBackend(t))
-		w.apply(func(s *Settings) {
-			inFlight(2)(s)
-			s.Registries = s.with("down", driver{Registry: down})
+		w.apply(func(s *choices) {
+			one := s.Registries["default"]
+			one.MaxInFlight = 2
+			s.Registries = map[string]Registry{"default": one, "down": {Calls: down, Timeout: testTimeout}}
 			s.DefaultRegistries = []string{"default", "down"}
 		})
 		web := w.cloneSet("web")
@@ -132,13 +137,13 @@ func TestWhatDoesNotProceed(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason   string
-		settings func(*Settings)
+		settings func(*choices)
 		state    appspub.LifecycleStateType
 		workload func(*kruisev1alpha1.CloneSet)
 		fault    bool
 	}{
-		"blocked by the policy": {"Block is the default", func(*Settings) {}, appspub.LifecycleStatePreparingDelete, nil, true},
-		"a drain":               {"the registry has acknowledged", func(s *Settings) { proceeds(s); s.Drain = time.Hour }, appspub.LifecycleStatePreparingDelete, nil, false},
+		"blocked by the policy": {"Block is the default", func(*choices) {}, appspub.LifecycleStatePreparingDelete, nil, true},
+		"a drain":               {"the registry has acknowledged", func(s *choices) { proceeds(s); s.Drain = time.Hour }, appspub.LifecycleStatePreparingDelete, nil, false},
 		"a refused handler": {"what it blocks stays blocked", proceeds, appspub.LifecycleStatePreparingUpdate, func(c *kruisev1alpha1.CloneSet) {
 			c.Spec.Selector.MatchLabels[inPlaceLabel] = "hold"
 		}, true},
@@ -170,7 +175,7 @@ func TestWhatDoesNotProceed(t *testing.T) {
 
 func TestADrainThatBeganElsewhereIsNotCutShort(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, proceeds, func(s *Settings) { s.Drain = 30 * time.Second })
+	w := newWorld(t, proceeds, func(s *choices) { s.Drain = 30 * time.Second })
 	other := w.withRegistry("new")
 	pod := w.servingPod(w.cloneSet("web", inRegistries("default,new")), "web-1")
 	other.Fail(anyCall(), registry.RetryAfter(errors.New("down"), time.Hour))
@@ -208,7 +213,7 @@ func TestADyingPodProceedsToo(t *testing.T) {
 
 func TestASkipFreesAPod(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *Settings) { s.Drain = time.Hour })
+	w := newWorld(t, func(s *choices) { s.Drain = time.Hour })
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
 	w.registry.Fail(registrytest.Match{}, errors.New("down"))
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
@@ -222,7 +227,7 @@ func TestASkipFreesAPod(t *testing.T) {
 
 	w.changePod(pod, skips("preDelete, inPlaceUpdate"))
 	w.reconcile(pod)
-	w.expectJournal("it waits for nothing, and the registry is told after it", writes, deregisters+failed)
+	w.expectJournal("it waits for nothing more", deregisters+failed, writes)
 	w.expectHooks("", pod, "inPlaceUpdate")
 	w.expectEvents("", `Warning Skipped hook preDelete was released by annotation rollcall.dev/skip: "preDelete, inPlaceUpdate"; `+
 		`not waited for: the registry's word of service "web" at 10.0.0.1:8080`)
@@ -235,7 +240,7 @@ func TestASkipFreesAPod(t *testing.T) {
 // TestALingeringPodIsLetGoToo: a dying pod that lost the label which the cache selects by is let go like any other.
 func TestALingeringPodIsLetGoToo(t *testing.T) {
 	t.Parallel()
-	linger := func(t *testing.T, settings ...func(*Settings)) (w *world, pod *corev1.Pod, mend func()) {
+	linger := func(t *testing.T, settings ...func(*choices)) (w *world, pod *corev1.Pod, mend func()) {
 		w = newWorld(t, settings...)
 		pod = w.servingPod(w.cloneSet("web"), "web-1")
 		mend = w.registry.Fail(anyCall(), errors.New("down"))
@@ -297,7 +302,7 @@ func TestALingeringPodIsLetGoToo(t *testing.T) {
 
 func TestASkipIsTakenOffOnlyAsItWasRead(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *Settings) { s.Drain = time.Hour })
+	w := newWorld(t, func(s *choices) { s.Drain = time.Hour })
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	w.reconcile(pod)
@@ -316,7 +321,7 @@ func TestASkipIsTakenOffOnlyAsItWasRead(t *testing.T) {
 
 func TestASkipOfTheDrain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *Settings) { s.Drain = time.Hour })
+	w := newWorld(t, func(s *choices) { s.Drain = time.Hour })
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
 	w.reconcile(pod)

@@ -9,6 +9,7 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 )
@@ -16,9 +17,10 @@ import (
 const asks = "Get web@10.0.0.1:8080"
 
 // asking has every registry asked that can be.
-func asking(s *Settings) {
-	for name := range s.Registries {
-		s.remake(name, func(d *driver) { d.getter, _ = d.Registry.(registry.Getter) })
+func asking(s *choices) {
+	for name, reg := range s.Registries {
+		reg.Getter, _ = reg.Calls.(registry.Getter)
+		s.Registries[name] = reg
 	}
 }
 
@@ -307,7 +309,7 @@ func TestAReadBackThatAStopCutsOffIsNoTrouble(t *testing.T) {
 	defer stop()
 	w.registry.FailNext(gets(), context.Canceled)
 	w.registry.OnAnswer(gets(), func(registrytest.Call) { stop() })
-	_, err := w.r.Reconcile(ctx, requestFor(pod))
+	_, err := w.r.Reconcile(ctx, lifecycle.PodIDOf(pod))
 	w.must(err, "reconciling")
 	w.expectJournal("nobody knows whether it is out", deregisters, asks+failed)
 	w.expectEvents("nothing is wrong but what was before", "Normal Resolved ")

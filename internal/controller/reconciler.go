@@ -18,7 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -38,10 +40,12 @@ type Options struct {
 	// APIReader reads from the API server, where a cache that lags could be mistaken for an object that is gone.
 	APIReader client.Reader
 	Recorder  events.EventRecorder
+	Tracker   *tracker.Tracker
+	State     *clusterstate.State
 	// Workers is how many pods are worked on at once.
 	Workers int
 	Clock   clock.PassiveClock
-	// Ahead returns how much later, at most, the clock reads than that of the manager which led before. Nil is of one that
+	// Ahead returns how much later, at most, the clock reads than that of the manager which led before. Nil is for one that
 	// has the same clock.
 	Ahead func() time.Duration
 	// Listed is closed once every registry was asked what there is, or took too long: no pod is worked on before, since
@@ -51,45 +55,23 @@ type Options struct {
 
 // PodReconciler keeps the registry in step with the life of pods.
 type PodReconciler struct {
-	client    client.Client
-	apiReader client.Reader
-	recorder  events.EventRecorder
-	workers   int
-	clock     clock.PassiveClock
-	ahead     func() time.Duration
-	listed    <-chan struct{}
+	Options
 
-	settings  atomic.Pointer[Settings]
-	applied   chan struct{}
-	lost      chan struct{}
-	turns     *turns
-	ledger    *ledger
-	workloads *workloads
-	claims    *claims
-	peers     *peers
-	releases  releases
-	backoff   workqueue.TypedRateLimiter[types.UID]
+	settings atomic.Pointer[Settings]
+	applied  chan struct{}
+	woken    *wakeups
+	notes    notes
+	releases releases
+	backoff  workqueue.TypedRateLimiter[types.UID]
 }
 
 // New returns a PodReconciler. Apply must be called before it is set up.
 func New(o Options) *PodReconciler {
-	names := newClaims()
 	return &PodReconciler{
-		client:    o.Client,
-		apiReader: o.APIReader,
-		recorder:  o.Recorder,
-		workers:   o.Workers,
-		clock:     o.Clock,
-		ahead:     o.Ahead,
-		listed:    o.Listed,
-		applied:   make(chan struct{}, 1),
-		lost:      make(chan struct{}, 1),
-		turns:     newTurns(),
-		ledger:    newLedger(),
-		workloads: newWorkloads(o.Client, names),
-		claims:    names,
-		peers:     newPeers(),
-		backoff:   workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](backoffBase, backoffCap),
+		Options: o,
+		applied: make(chan struct{}, 1),
+		woken:   newWakeups(),
+		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](backoffBase, backoffCap),
 	}
 }
 
@@ -107,54 +89,54 @@ func (r *PodReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) 
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, ownerIndex, ownerUID); err != nil {
 		return fmt.Errorf("indexing pods by owner: %w", err)
 	}
-	if _, err := mgr.GetCache().GetInformer(ctx, NodeMetadata()); err != nil {
+	if _, err := mgr.GetCache().GetInformer(ctx, clusterstate.NodeMetadata()); err != nil {
 		return fmt.Errorf("watching nodes: %w", err)
 	}
-	options := controller.TypedOptions[Request]{
+	options := controller.TypedOptions[lifecycle.PodID]{
 		Reconciler:              r,
-		MaxConcurrentReconciles: r.workers,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[Request](backoffBase, backoffCap),
+		MaxConcurrentReconciles: r.Workers,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[lifecycle.PodID](backoffBase, backoffCap),
 	}
 	options.DefaultFromConfig(mgr.GetControllerOptions())
 	c, err := controller.NewTypedUnmanaged("pod", options)
 	if err != nil {
 		return fmt.Errorf("making the pod controller: %w", err)
 	}
-	for _, s := range []source.TypedSource[Request]{
+	for _, s := range []source.TypedSource[lifecycle.PodID]{
 		source.TypedKind(mgr.GetCache(), &corev1.Pod{}, r.podEvents()),
 		source.TypedKind(mgr.GetCache(), &kruisev1alpha1.CloneSet{}, r.workloadEvents()),
-		source.TypedKind(mgr.GetCache(), NamespaceMetadata(), r.namespaceEvents()),
-		source.TypedFunc[Request](r.appliedSettings),
-		source.TypedFunc[Request](r.lostInstances),
-		source.TypedFunc[Request](r.calmedServices),
-		source.TypedFunc[Request](r.comingTurns),
-		awaited{r.listed},
+		source.TypedKind(mgr.GetCache(), clusterstate.NamespaceMetadata(), r.namespaceEvents()),
+		signalled{r.applied, r.enqueueAll},
+		signalled{r.Tracker.Signal(), r.enqueueDoubted},
+		signalled{r.State.Panics.Signal(), r.enqueueCalmed},
+		signalled{r.woken.signal, r.enqueueWoken},
+		awaited{r.Listed},
 	} {
 		if err := c.Watch(s); err != nil {
 			return fmt.Errorf("watching for the pod controller: %w", err)
 		}
 	}
-	// A manager that leads already starts the controller at once, and what it watches from then on would hold nobody back.
+	// A manager that leads already starts the controller at once, and what it watches from then on would hold nothing back.
 	if err := mgr.Add(c); err != nil {
 		return fmt.Errorf("adding the pod controller: %w", err)
 	}
 	return nil
 }
 
-// Reconcile makes the registry say what it shall of one pod, and lets Kruise go on once the registry has acknowledged.
-// It may be repeated, die half-way, or meet a pod that has moved on; every step starts from what is so now.
-func (r *PodReconciler) Reconcile(ctx context.Context, req Request) (reconcile.Result, error) {
-	seen, err := r.observe(ctx, req)
+// Reconcile makes the registries say what they must of one pod, and lets OpenKruise go on once they have acknowledged. It may
+// be repeated, die half-way, or meet a pod that has moved on; every step starts from the present state.
+func (r *PodReconciler) Reconcile(ctx context.Context, id lifecycle.PodID) (reconcile.Result, error) {
+	seen, err := r.observe(ctx, id)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	switch {
 	case seen.gone:
-		return r.depart(ctx, req)
+		return r.depart(ctx, id)
 	case seen.stale:
 		return reconcile.Result{RequeueAfter: staleRecheck}, nil
 	case !seen.managed():
-		r.forget(req.UID)
+		r.forget(id.UID)
 		return reconcile.Result{}, nil
 	}
 
@@ -163,58 +145,52 @@ func (r *PodReconciler) Reconcile(ctx context.Context, req Request) (reconcile.R
 	if refused := seen.refused(decision); refused.reason != "" {
 		return r.refuse(ctx, seen, decision, refused)
 	}
-
-	moved, err := r.prepare(ctx, seen, decision)
-	if moved || err != nil {
+	if moved, err := r.arm(ctx, seen, decision); moved || err != nil {
 		return r.unwritten(seen, decision, err)
 	}
 	decision = lifecycle.Decide(seen.input)
 
 	progress := r.converge(ctx, seen, decision)
-	moved, err = r.conclude(ctx, seen, decision, &progress)
-	if moved || err != nil {
+	if moved, err := r.conclude(ctx, seen, decision, &progress); moved || err != nil {
 		return r.unwritten(seen, decision, err)
 	}
-	moved, err = r.leave(ctx, seen, &progress)
-	if moved || err != nil {
+	if moved, err := r.leave(ctx, seen, &progress); moved || err != nil {
 		return r.unwritten(seen, decision, err)
 	}
-	return r.report(seen, lifecycle.Decide(seen.input), progress.wait.and(progress.behind)), nil
+	return r.report(seen, lifecycle.Decide(seen.input), progress.blocker.and(progress.behind)), nil
 }
 
-// prepare writes what does not wait for the registry: what is armed, and what a person lets go.
-func (r *PodReconciler) prepare(ctx context.Context, seen *observation, d lifecycle.Decision) (moved bool, err error) {
-	if moved, err = r.patch(ctx, seen, d.Arm, nil); moved || err != nil {
-		return moved, err
-	}
-	return r.skip(ctx, seen, lifecycle.Decide(seen.input))
+// arm writes what does not wait for a registry. An annotation to skip a hook that came with the template is taken off too.
+func (r *PodReconciler) arm(ctx context.Context, seen *observation, d lifecycle.Decision) (moved bool, err error) {
+	edit := d.Arm
+	edit.ClearSkip = seen.skip.FromTemplate && seen.pod().DeletionTimestamp == nil
+	return r.patch(ctx, seen, edit, nil)
 }
 
-// conclude writes what follows once the registry has acknowledged, or what the failure policy releases without it.
+// conclude writes what follows once the registries have acknowledged, or what is released without that.
 func (r *PodReconciler) conclude(
 	ctx context.Context, seen *observation, d lifecycle.Decision, p *progress,
 ) (moved bool, err error) {
-	edit, proceeds := d.Then, false
+	edit, release := d.Then, (*release)(nil)
 	if !p.released() && !p.rehearsed() {
-		edit = r.proceed(seen, d, &p.wait)
-		proceeds = !edit.Empty()
-		if !proceeds && seen.askedOut() {
+		if edit, release = r.release(seen, d, &p.blocker); release == nil && seen.mayBeOut() {
 			edit = d.Out
 		}
 	}
+	edit.ClearSkip = seen.skips(d) && (release != nil || p.released() || p.rehearsed())
 	before := seen.pod()
 	if moved, err = r.patch(ctx, seen, edit, p.record); moved || err != nil {
 		return moved, err
 	}
-	if proceeds && seen.pod() != before { // a dry run has told what it would do
-		r.proceeded(seen, d, p.wait)
+	if release != nil && seen.pod() != before { // a dry run has told what it would do
+		r.released(seen, d, release)
 	}
 	return false, nil
 }
 
 // refuse leaves a pod as it is that Rollcall does not drive, but for handlers that no workload names any more.
 func (r *PodReconciler) refuse(
-	ctx context.Context, seen *observation, d lifecycle.Decision, why wait,
+	ctx context.Context, seen *observation, d lifecycle.Decision, why blocker,
 ) (reconcile.Result, error) {
 	moved, err := r.patch(ctx, seen, lifecycle.Edit{Clear: d.Then.Clear}, nil)
 	if moved || err != nil {
@@ -224,7 +200,7 @@ func (r *PodReconciler) refuse(
 }
 
 // unwritten says when to come back for a pod that was not written to. Without an error it has moved on: its change is on the
-// way to the cache and will bring us back by itself; the delay is for the case that it does not.
+// way to the cache and will bring it back by itself; the delay is for the case that it does not.
 func (r *PodReconciler) unwritten(seen *observation, d lifecycle.Decision, err error) (reconcile.Result, error) {
 	if err != nil && !isRefused(err) {
 		return reconcile.Result{}, err
@@ -233,11 +209,13 @@ func (r *PodReconciler) unwritten(seen *observation, d lifecycle.Decision, err e
 	if err == nil {
 		return reconcile.Result{RequeueAfter: again}, nil
 	}
-	return r.report(seen, d, wait{reason: ReasonPatchRefused, after: again, message: registry.Excerpt(err.Error())}), nil
+	return r.report(seen, d, blocker{reason: ReasonPatchRefused, after: again, message: registry.Excerpt(err.Error())}), nil
 }
 
 func (r *PodReconciler) forget(uid types.UID) {
-	r.ledger.close(uid, r.clock.Now())
-	r.claims.forget(uid, r.clock.Now())
+	now := r.Clock.Now()
+	r.Tracker.Close(uid, now)
+	r.State.Claims.Forget(uid, now)
+	r.notes.forget(uid)
 	r.backoff.Forget(uid)
 }

@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
@@ -33,8 +32,11 @@ func (w *world) withRegistry(name string) *registrytest.Fake {
 		}
 		w.note(line)
 	})
-	w.apply(func(s *Settings) {
-		s.Registries = s.with(name, driver{Registry: other})
+	w.apply(func(s *choices) {
+		s.Registries = map[string]Registry{
+			"default": s.Registries["default"],
+			name:      {Calls: other, Timeout: testTimeout},
+		}
 	})
 	return other
 }
@@ -75,16 +77,16 @@ func TestMovingToAnotherRegistry(t *testing.T) {
 	other := w.withRegistry("new")
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
 
-	w.apply(func(s *Settings) { s.DefaultRegistries = []string{"default", "new"} })
+	w.apply(func(s *choices) { s.DefaultRegistries = []string{"default", "new"} })
 	w.reconcile(pod)
 	w.expectJournal("it is in both", "new: "+registers, writes)
 
-	w.apply(func(s *Settings) { s.DefaultRegistries = []string{"new"} })
+	w.apply(func(s *choices) { s.DefaultRegistries = []string{"new"} })
 	w.reconcile(pod)
 	w.expectJournal("it leaves the old one", deregisters, writes)
 
 	t.Log("And back, at one go.")
-	w.apply(func(s *Settings) { s.DefaultRegistries = []string{"default"} })
+	w.apply(func(s *choices) { s.DefaultRegistries = []string{"default"} })
 	w.registry.FailNext(anyCall(), errors.New("down"))
 	w.reconcile(pod)
 	w.expectJournal("it must be in the one before it leaves the other", registers+failed)
@@ -101,7 +103,7 @@ func TestARestartKnowsFromTheRecordWhichRegistryThePodHasToLeave(t *testing.T) {
 	w.withRegistry("new")
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
 	w.restart()
-	w.apply(func(s *Settings) { s.DefaultRegistries = []string{"new"} })
+	w.apply(func(s *choices) { s.DefaultRegistries = []string{"new"} })
 	w.reconcile(pod)
 	w.expectJournal("", "new: "+registers, deregisters, writes)
 }
@@ -115,9 +117,9 @@ func TestARecordSpeaksForTheRegistriesThatItNames(t *testing.T) {
 	w.reconcile(pod)
 	w.takeJournal()
 	w.restart()
-	w.apply(func(s *Settings) { s.DefaultRegistries = []string{"default", "new"} })
+	w.apply(func(s *choices) { s.DefaultRegistries = []string{"default", "new"} })
 	w.reconcile(pod)
-	w.expectJournal("it says that the pod is out of one, and nothing of the other", "new: "+deregisters, writes)
+	w.expectJournal("both are asked, and the record names both", deregisters, "new: "+deregisters, writes)
 }
 
 func TestARecordThatNamesNoRegistry(t *testing.T) {
@@ -145,14 +147,14 @@ func TestARegistryThatTheConfigurationDropsWhileAPodIsInIt(t *testing.T) {
 	w.expectJournal("", "new: "+registers, writes)
 	both := w.settings.Registries
 
-	w.apply(func(s *Settings) { s.Registries = map[string]*registryclient.Client{"default": both["default"]} })
+	w.apply(func(s *choices) { s.Registries = map[string]Registry{"default": both["default"]} })
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	w.expectResult("no event tells when it is back but the configuration's own", w.reconcile(pod), backoffCap)
 	w.expectJournal("there is nobody to tell")
 	w.expectHooks("clients may still be given the pod", pod, "preNormal inPlaceUpdate preDelete")
 	w.expectEvents("", `Warning UnknownRegistry hook preDelete waits: service "web" at 10.0.0.1:8080 in registry "new": the configuration`)
 
-	w.apply(func(s *Settings) { s.Registries = both })
+	w.apply(func(s *choices) { s.Registries = both })
 	w.reconcile(pod)
 	w.expectJournal("", "new: "+deregisters, writes)
 	w.expectHooks("", pod, "inPlaceUpdate")
@@ -173,11 +175,12 @@ func TestOneRegistryOfSeveralIsReplaced(t *testing.T) {
 	w := newWorld(t)
 	w.withRegistry("new")
 	pod := w.servingPod(w.cloneSet("web", inRegistries("default,new")), "web-1")
-	anew := registrytest.NewFake(w.backend)
-	w.apply(func(s *Settings) { s.Registries = s.with("default", driver{Registry: anew}) })
+	w.apply(func(s *choices) {
+		s.Registries = map[string]Registry{"default": {Calls: registrytest.NewFake(w.backend), Timeout: testTimeout}, "new": s.Registries["new"]}
+	})
 	w.reconcile(pod)
 	w.expectJournal("what is known of the other one stays known")
-	if calls := anew.Calls(anyCall()); len(calls) != 1 {
+	if calls := w.settings.Registries["default"].Calls.(*registrytest.Fake).Calls(anyCall()); len(calls) != 1 {
 		t.Errorf("got calls %v, want one: nothing is known of a registry that was made anew", calls)
 	}
 }
@@ -190,7 +193,7 @@ func TestWhatAnInstanceCarries(t *testing.T) {
 	}}), "creating the node")
 	where, err := service.ParseMetadataTemplate("{region}/{node}")
 	w.must(err, "parsing the metadata")
-	w.apply(func(s *Settings) { s.Services.Metadata = map[string]service.MetadataTemplate{"where": where} })
+	w.apply(func(s *choices) { s.Services.Metadata = map[string]service.MetadataTemplate{"where": where} })
 	onNode := func(pod *corev1.Pod) { pod.Spec.NodeName = "node-1" }
 	pod := w.servingPod(w.cloneSet("web"), "web-1", onNode, annotated(service.AnnotationWeight, "10"))
 
@@ -244,7 +247,11 @@ func (i *inspecting) Probe(context.Context, registry.Instance) error {
 func TestAHookWaitsUntilClientsAreGivenThePod(t *testing.T) {
 	t.Parallel()
 	inspector := &inspecting{why: errors.New("the check has not passed")}
-	w := newWorld(t, probedBy(inspector))
+	w := newWorld(t, func(s *choices) {
+		one := s.Registries["default"]
+		one.Prober = inspector
+		s.Registries = map[string]Registry{"default": one}
+	})
 	pod := w.bornPod(w.cloneSet("web"), "web-1")
 
 	w.expectResult("with a back-off", w.reconcile(pod), backoffBase)
@@ -291,7 +298,11 @@ func (hanging) Probe(ctx context.Context, _ registry.Instance) error {
 func TestAProbeHasATimeOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, probedBy(hanging{}))
+		w := newWorld(t, func(s *choices) {
+			one := s.Registries["default"]
+			one.Prober = hanging{}
+			s.Registries = map[string]Registry{"default": one}
+		})
 		began := time.Now()
 		w.reconcile(w.bornPod(w.cloneSet("web"), "web-1"))
 		if took := time.Since(began); took != testTimeout {
@@ -303,18 +314,18 @@ func TestAProbeHasATimeOut(t *testing.T) {
 
 func TestWhenToLookAgainAtSeveral(t *testing.T) {
 	t.Parallel()
-	soon, late, event := wait{reason: "Soon", after: time.Second}, wait{reason: "Late", after: time.Minute}, wait{reason: "Event"}
+	soon, late, event := blocker{reason: "Soon", after: time.Second}, blocker{reason: "Late", after: time.Minute}, blocker{reason: "Event"}
 	for name, tc := range map[string]struct {
 		reason     string
-		one, other wait
-		want       wait
+		one, other blocker
+		want       blocker
 	}{
-		"nothing":             {"nothing is missing", wait{}, wait{}, wait{}},
-		"the first":           {"the other has come", soon, wait{}, soon},
-		"the second":          {"the first has come", wait{}, late, late},
+		"nothing":             {"nothing is missing", blocker{}, blocker{}, blocker{}},
+		"the first":           {"the other has come", soon, blocker{}, soon},
+		"the second":          {"the first has come", blocker{}, late, late},
 		"the sooner is first": {"one look is for both", soon, late, soon},
-		"the later is first":  {"the first is shown, and neither waits for the other", late, soon, wait{reason: "Late", after: time.Second}},
-		"an event, then time": {"the event may not be about the other", event, late, wait{reason: "Event", after: time.Minute}},
+		"the later is first":  {"the first is shown, and neither waits for the other", late, soon, blocker{reason: "Late", after: time.Second}},
+		"an event, then time": {"the event may not be about the other", event, late, blocker{reason: "Event", after: time.Minute}},
 		"time, then an event": {"no event takes the time away", late, event, late},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -370,14 +381,13 @@ func TestWhatIsAbsentIsNotHeld(t *testing.T) {
 	w.takeJournal()
 	w.restart()
 	w.reconcile(pod)
-	w.expectJournal("the record is taken at its word")
-	w.expectHeld("and it says that there is nothing to keep alive")
+	w.expectHeld("the record says that there is nothing to keep alive")
 }
 
 func (w *world) expectHeld(why string, want ...*corev1.Pod) {
 	w.Helper()
 	var got, wanted []string
-	for _, in := range w.r.Held("default") {
+	for _, in := range w.r.Tracker.Kept("default") {
 		got = append(got, in.Pod)
 	}
 	for _, pod := range want {
@@ -411,7 +421,7 @@ func TestWhatWasAcknowledgedSinceIsNotLost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.r.Lost("default", w.instance(pod, "web", 8080), w.clock.Now().Add(-time.Hour))
+	w.lost("default", w.instance(pod, "web", 8080), w.clock.Now().Add(-time.Hour))
 	w.expectLosers("the heartbeat was overtaken by the Register")
 }
 
@@ -444,7 +454,7 @@ func TestALossThatComesLateUndoesNothing(t *testing.T) {
 	}
 	stranger := w.instance(pod, "web", 8080)
 	stranger.UID = "nobody"
-	w.r.Lost("default", stranger, w.clock.Now())
+	w.lost("default", stranger, w.clock.Now())
 }
 
 func TestALossDuringACallUndoesNoOther(t *testing.T) {
@@ -469,15 +479,15 @@ func TestALossDuringACallUndoesNoOther(t *testing.T) {
 
 // lose has a heartbeat find no entry of the pod.
 func (w *world) lose(pod *corev1.Pod) {
-	w.r.Lost("default", w.instance(pod, "web", 8080), w.clock.Now())
+	w.lost("default", w.instance(pod, "web", 8080), w.clock.Now())
 }
 
 func (w *world) expectLosers(why string, want ...*corev1.Pod) {
 	w.Helper()
-	got, _ := w.r.ledger.takeDoubted()
-	wanted := make([]Request, 0, len(want))
+	got, _ := w.r.Tracker.TakeDoubted()
+	wanted := make([]lifecycle.PodID, 0, len(want))
 	for _, pod := range want {
-		wanted = append(wanted, requestFor(pod))
+		wanted = append(wanted, lifecycle.PodIDOf(pod))
 	}
 	if fmt.Sprint(got) != fmt.Sprint(wanted) {
 		w.Fatalf("to be looked at are %v, want %v\nwhy: %s", got, wanted, why)

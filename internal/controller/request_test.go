@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
 
 func TestWhatARolloutWaitsForGoesFirst(t *testing.T) {
@@ -49,7 +51,7 @@ func TestWhatARolloutWaitsForGoesFirst(t *testing.T) {
 			handlers.Delete(t.Context(), event.TypedDeleteEvent[*corev1.Pod]{Object: pod}, w.queue)
 			w.r.enqueueAll(t.Context(), w.queue)
 
-			want := added{Request: Request{NamespacedName: requestFor(pod).NamespacedName, UID: pod.UID}, Priority: tc.want}
+			want := added{Request: lifecycle.PodID{NamespacedName: lifecycle.PodIDOf(pod).NamespacedName, UID: pod.UID}, Priority: tc.want}
 			if diff := cmp.Diff([]added{want, want, want, want}, w.queue.take()); diff != "" {
 				t.Errorf("requests (-want +got):\n%s", diff)
 			}
@@ -63,13 +65,13 @@ func TestTheQueueHandsOutInThatOrder(t *testing.T) {
 	web := w.cloneSet("web")
 	first := w.pod(web, "web-1", inState(appspub.LifecycleStateNormal))
 	second := w.pod(web, "web-2", inState(appspub.LifecycleStatePreparingUpdate))
-	queue := priorityqueue.New[Request]("test")
+	queue := priorityqueue.New[lifecycle.PodID]("test")
 	defer queue.ShutDown()
 	handlers := w.r.podEvents()
 	for _, pod := range []*corev1.Pod{first, second} {
 		handlers.Create(t.Context(), event.TypedCreateEvent[*corev1.Pod]{Object: pod, IsInInitialList: true}, queue)
 	}
-	if got, priority, _ := queue.GetWithPriority(); got != requestFor(second) || priority != rolloutPriority {
+	if got, priority, _ := queue.GetWithPriority(); got != lifecycle.PodIDOf(second) || priority != rolloutPriority {
 		t.Errorf("got %v at priority %d first, want the pod that Kruise waits for", got, priority)
 	}
 }
@@ -168,11 +170,11 @@ func TestAppliedSettingsBringEveryPodUp(t *testing.T) {
 		gone := w.servingPod(web, "web-2")
 		w.removePod(gone)
 		ctx, stop := context.WithCancel(t.Context())
-		w.must(w.r.appliedSettings(ctx, w.queue), "starting to watch the settings")
+		w.must(signalled{w.r.applied, w.r.enqueueAll}.Start(ctx, w.queue), "starting to watch the settings")
 		synctest.Wait()
 		w.queue.take()
 
-		w.r.Apply(w.settings)
+		w.r.Apply(w.built())
 		synctest.Wait()
 		if diff := cmp.Diff([]string{"web-1", "web-2"}, w.askedFor()); diff != "" {
 			t.Errorf("looked at (-want +got):\n%swhy: what departed pods left may be undone at once with other credentials", diff)
@@ -180,8 +182,8 @@ func TestAppliedSettingsBringEveryPodUp(t *testing.T) {
 
 		stop()
 		synctest.Wait()
-		w.r.Apply(w.settings)
-		w.r.Apply(w.settings)
+		w.r.Apply(w.built())
+		w.r.Apply(w.built())
 		synctest.Wait()
 		if got := w.askedFor(); len(got) > 0 {
 			t.Errorf("looks at %v after the end", got)
@@ -199,7 +201,7 @@ func TestLossesAreLookedAtAtOnce(t *testing.T) {
 		w.queue.take()
 		w.lose(one) // before anybody listens
 		ctx, stop := context.WithCancel(t.Context())
-		w.must(w.r.lostInstances(ctx, w.queue), "starting to watch for losses")
+		w.must(signalled{w.r.Tracker.Signal(), w.r.enqueueDoubted}.Start(ctx, w.queue), "starting to watch for losses")
 		synctest.Wait()
 		w.lose(other)
 		w.lose(other)

@@ -5,7 +5,6 @@ import (
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 
-	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 )
 
@@ -13,18 +12,23 @@ import (
 func (w *world) withAnotherName(name string) *registrytest.Fake {
 	w.Helper()
 	other := registrytest.NewFake(w.backend)
-	w.apply(func(s *Settings) { s.Registries = s.with(name, driver{Registry: other}) })
+	w.apply(func(s *choices) {
+		s.Registries = map[string]Registry{
+			"default": s.Registries["default"],
+			name:      {Calls: other, Timeout: testTimeout},
+		}
+	})
 	return other
 }
 
 // runBoth is a run of resync over both names.
 func (w *world) runBoth(why string, other *registrytest.Fake) {
 	w.Helper()
-	for _, name := range []string{"default", "alias"} {
-		listing := w.listing(Listing{From: w.settings.Registries[name]})
-		listing.Registry = name
-		if got := w.r.Compare(listing); got.Missing+got.Different+len(got.Unknown) > 0 {
-			w.Fatalf("resync of %q found %+v, want no difference\nwhy: %s", name, got, why)
+	for _, l := range []Listing{{Registry: "default", Server: w.registry}, {Registry: "alias", Server: other}} {
+		listing := w.listing(Listing{Server: l.Server})
+		listing.Registry = l.Registry
+		if got := w.compare(listing); got.Missing+got.Different+len(got.Unknown) > 0 {
+			w.Fatalf("resync of %q found %+v, want no difference\nwhy: %s", l.Registry, got, why)
 		}
 	}
 }
@@ -37,7 +41,7 @@ func TestTwoNamesForOneServer(t *testing.T) {
 
 	for _, now := range [][]string{{"alias"}, {"default"}, {"alias", "default"}, {"alias"}} {
 		t.Logf("The pod moves to %v.", now)
-		w.apply(func(s *Settings) { s.DefaultRegistries = now })
+		w.apply(func(s *choices) { s.DefaultRegistries = now })
 		w.sleep(backoffCap)
 		w.reconcile(pod)
 		w.expectInService(pod)
@@ -49,7 +53,7 @@ func TestTwoNamesForOneServer(t *testing.T) {
 	w.expectEvents("nothing is wrong with it")
 
 	t.Log("What has to go goes, whichever name the entry has.")
-	w.apply(func(s *Settings) { s.DefaultRegistries = []string{"alias", "default"} })
+	w.apply(func(s *choices) { s.DefaultRegistries = []string{"alias", "default"} })
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	w.reconcile(pod)
 	w.expectAbsent(pod)
@@ -58,14 +62,14 @@ func TestTwoNamesForOneServer(t *testing.T) {
 // TestARegistryIsRenamed: a registry has another name than the one that entries and records have.
 func TestARegistryIsRenamed(t *testing.T) {
 	t.Parallel()
-	renamed := func(s *Settings) {
-		s.Registries = map[string]*registryclient.Client{"main": s.Registries["default"]}
+	renamed := func(s *choices) {
+		s.Registries = map[string]Registry{"main": s.Registries["default"]}
 		s.DefaultRegistries = []string{"main"}
 	}
 	lists := func(w *world) Comparison {
 		listing := w.listing(Listing{})
 		listing.Registry = "main"
-		return w.r.Compare(listing)
+		return w.compare(listing)
 	}
 
 	t.Run("before a restart", func(t *testing.T) {
@@ -88,7 +92,7 @@ func TestARegistryIsRenamed(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		pod := w.servingPod(w.cloneSet("web"), "web-1")
-		w.apply(func(s *Settings) {
+		w.apply(func(s *choices) {
 			renamed(s)
 			s.Renamed = map[string]string{"default": "main"}
 		})

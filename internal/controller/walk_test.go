@@ -13,7 +13,7 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/rollcall-dev/rollcall/internal/registryclient"
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/memory"
 )
@@ -86,7 +86,7 @@ type pendingCall struct {
 func newWalk(t *testing.T, seed uint64) *walk {
 	t.Helper()
 	w := &walk{rng: rand.New(rand.NewPCG(seed, 7)), asks: seed%4 < 2, doubted: map[string]bool{}} //nolint:mnd // every second pair
-	w.world = newWorld(t, func(s *Settings) { s.Drain = walkDrain })
+	w.world = newWorld(t, func(s *choices) { s.Drain = walkDrain })
 	w.backends = map[string]*memory.Registry{"default": w.backend}
 	w.goInto("default")
 	w.patching(w.write)
@@ -143,15 +143,14 @@ func (w *walk) pass(d time.Duration) {
 // goInto makes these the pod's registries, all of them anew.
 func (w *walk) goInto(names ...string) {
 	w.say("into %q", names)
-	w.apply(func(s *Settings) {
-		s.DefaultRegistries, s.Registries = names, map[string]*registryclient.Client{}
+	w.apply(func(s *choices) {
+		s.DefaultRegistries, s.Registries = names, map[string]Registry{}
 		for name := range w.backends {
 			reg := &walkRegistry{w, name, map[string]string{}}
-			d := driver{Registry: reg}
+			s.Registries[name] = Registry{Calls: reg, Timeout: testTimeout}
 			if w.asks {
-				d.getter = reg
+				s.Registries[name] = Registry{Calls: reg, Getter: reg, Timeout: testTimeout}
 			}
-			s.Registries[name] = d.client()
 		}
 	})
 }
@@ -210,7 +209,7 @@ func (w *walk) step() {
 }
 
 func (w *walk) look() {
-	result, err := w.r.Reconcile(w.Context(), requestFor(w.pod))
+	result, err := w.r.Reconcile(w.Context(), lifecycle.PodIDOf(w.pod))
 	w.say("reconciled: %v %v", result.RequeueAfter, err)
 }
 
@@ -262,10 +261,10 @@ func (w *walk) troubleRegistries() {
 		w.goInto(w.settings.DefaultRegistries...)
 	case n < 50:
 		w.say("%s loses the entry", one)
-		for _, in := range w.r.Held(one) {
+		for _, in := range w.r.Tracker.Kept(one) {
 			w.must(w.backends[one].Deregister(context.WithoutCancel(w.Context()), in), "losing the entry")
 			w.sleep(time.Millisecond)
-			w.r.Lost(one, in, w.clock.Now())
+			w.lost(one, in, w.clock.Now())
 		}
 	case !w.wanders:
 	case n < 60:
@@ -275,7 +274,7 @@ func (w *walk) troubleRegistries() {
 	default:
 		w.goInto(one)
 		w.say("there is no other")
-		w.apply(func(s *Settings) { s.Registries = map[string]*registryclient.Client{one: s.Registries[one]} })
+		w.apply(func(s *choices) { s.Registries = map[string]Registry{one: s.Registries[one]} })
 	}
 }
 
@@ -396,7 +395,7 @@ func (w *walk) settle() {
 		w.broken("still waits: %+v", left)
 	}
 	for name := range w.backends {
-		held, want := len(w.r.Held(name)), 0
+		held, want := len(w.r.Tracker.Kept(name)), 0
 		if slices.Contains(w.settings.DefaultRegistries, name) {
 			want = 1
 		}
@@ -427,7 +426,7 @@ func (w *walk) depart() {
 			w.broken("the pod is gone, and %s has %v (%v)", name, entries, err)
 		}
 	}
-	if pages := len(w.r.ledger.pages); pages > 0 {
+	if pages := w.r.Tracker.Pods(); pages > 0 {
 		w.broken("the pod is gone, and %d pages are left", pages)
 	}
 }

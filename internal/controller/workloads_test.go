@@ -14,13 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
 // workloadsUnseen makes the cache one that has no CloneSets.
 func (w *world) workloadsUnseen() {
-	cache := w.r.client.(client.WithWatch)
-	w.r.client = interceptor.NewClient(cache, interceptor.Funcs{Get: func(
+	cache := w.r.Client.(client.WithWatch)
+	w.r.Client = interceptor.NewClient(cache, interceptor.Funcs{Get: func(
 		ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption,
 	) error {
 		if _, isWorkload := obj.(*kruisev1alpha1.CloneSet); isWorkload {
@@ -37,7 +38,7 @@ func TestAWorkloadThatTheCacheHasNotSeen(t *testing.T) {
 	w.workloadsUnseen()
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
 
-	w.r.apiReader = interceptor.NewClient(w.api, interceptor.Funcs{Get: func(
+	w.r.APIReader = interceptor.NewClient(w.api, interceptor.Funcs{Get: func(
 		context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption,
 	) error {
 		return errors.New("the API server is away")
@@ -45,7 +46,7 @@ func TestAWorkloadThatTheCacheHasNotSeen(t *testing.T) {
 	w.reconcileFails(pod)
 	w.expectJournal("nothing is known of its hooks, so nothing is done")
 
-	w.r.apiReader = w.api
+	w.r.APIReader = w.api
 	w.reconcile(pod)
 	w.expectJournal("the API server knows it", failsOver, writes)
 	w.expectHooks("", pod, "preDelete")
@@ -100,7 +101,7 @@ func TestHandlersThatNobodyNamesAnyMoreAreFreed(t *testing.T) {
 			reason: "what is not claimed is not touched",
 			happen: func(w *world, web *kruisev1alpha1.CloneSet, _ *corev1.Pod) {
 				w.deleteCloneSet(web)
-				w.apply(func(s *Settings) { s.Ownership.Owned = []string{"acme.io/*"} })
+				w.apply(func(s *choices) { s.Ownership.Owned = []string{"acme.io/*"} })
 			},
 			want: []string{writes}, // the record says no longer that they were ours
 		},
@@ -129,7 +130,7 @@ func TestHandlersThatNobodyNamesAnyMoreAreFreed(t *testing.T) {
 func TestAnOrphanThatCannotBeNamedIsFreedAllTheSame(t *testing.T) {
 	t.Parallel()
 	name, err := service.ParseNameTemplate("{workload}")
-	w := newWorld(t, func(s *Settings) { s.Services.Name = name })
+	w := newWorld(t, func(s *choices) { s.Services.Name = name })
 	w.must(err, "parsing the service's name")
 	web := w.cloneSet("web")
 	pod := w.servingPod(web, "web-1")
@@ -172,7 +173,7 @@ func TestPodsThatAreNotOurs(t *testing.T) {
 	if got := w.r.UnmatchedWorkloads(); got != 1 {
 		t.Errorf("%d workloads have hooks of which none is ours, want the 1 that may have a typo in it", got)
 	}
-	w.apply(func(s *Settings) { s.Ownership.Owned = append(s.Ownership.Owned, "other.io/backup") })
+	w.apply(func(s *choices) { s.Ownership.Owned = append(s.Ownership.Owned, "other.io/backup") })
 	w.reconcile(pods[0])
 	if got := w.current(pods[0]).Finalizers; len(got) > 0 {
 		t.Errorf("finalizers %v are still on the pod, though they are claimed now", got)
@@ -187,14 +188,14 @@ func TestWorkloadsAreReadOnceAndAgainWhenOneChanged(t *testing.T) {
 	w := newWorld(t)
 	web := w.cloneSet("web")
 	lists := 0
-	w.r.workloads.client = interceptor.NewClient(w.api, interceptor.Funcs{List: func(
+	w.r.State = clusterstate.New(interceptor.NewClient(w.api, interceptor.Funcs{List: func(
 		ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption,
 	) error {
 		if _, isWorkloads := list.(*kruisev1alpha1.CloneSetList); isWorkloads {
 			lists++
 		}
 		return c.List(ctx, list, opts...)
-	}})
+	}}))
 	pod := w.bornPod(web, "web-1")
 	w.reconcile(pod)
 	w.reconcile(pod)
@@ -206,7 +207,7 @@ func TestWorkloadsAreReadOnceAndAgainWhenOneChanged(t *testing.T) {
 	if lists != 2 {
 		t.Errorf("%d lists, want 2: a workload changed", lists)
 	}
-	w.apply(func(s *Settings) { s.Drain = time.Second })
+	w.apply(func(s *choices) { s.Drain = time.Second })
 	w.reconcile(pod)
 	if lists != 3 {
 		t.Errorf("%d lists, want 3: the settings changed", lists)

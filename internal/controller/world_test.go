@@ -31,8 +31,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
@@ -60,7 +63,8 @@ type world struct {
 	backend  *memory.Registry
 	clock    *clocktesting.FakePassiveClock
 	events   *events.FakeRecorder
-	settings Settings
+	settings choices
+	clients  map[string]*registryclient.Client
 	queue    *requests
 	r        *PodReconciler
 
@@ -77,7 +81,7 @@ type world struct {
 	ahead time.Duration
 }
 
-func newWorld(t *testing.T, change ...func(*Settings)) *world {
+func newWorld(t *testing.T, change ...func(*choices)) *world {
 	t.Helper()
 	w := &world{
 		T:       t,
@@ -86,6 +90,7 @@ func newWorld(t *testing.T, change ...func(*Settings)) *world {
 		events:  events.NewFakeRecorder(1000),
 		queue:   &requests{},
 		lagging: map[types.NamespacedName]*corev1.Pod{},
+		clients: map[string]*registryclient.Client{},
 	}
 	w.registry = registrytest.NewFake(w.backend)
 	w.registry.OnAnswer(registrytest.Match{}, func(c registrytest.Call) {
@@ -98,12 +103,14 @@ func newWorld(t *testing.T, change ...func(*Settings)) *world {
 	w.api = fake.NewClientBuilder().WithScheme(testScheme(t)).WithIndex(&corev1.Pod{}, ownerIndex, ownerUID).Build()
 	name, err := service.ParseNameTemplate("{label:app}")
 	w.must(err, "parsing the service's name")
-	w.settings = Settings{
+	w.settings = choices{Settings: Settings{
 		Cluster: testCluster, DefaultRegistries: []string{"default"},
-		Ownership: lifecycle.Ownership{Owned: []string{"example.com/*"}, NewlyCreated: []string{newlyCreatedMark}},
-		Services:  service.Rules{Name: name},
-		Unready:   lifecycle.UnreadyFailOver, PanicThreshold: 50,
-	}
+		Rules: clusterstate.Rules{
+			Ownership: lifecycle.Ownership{Owned: []string{"example.com/*"}, NewlyCreated: []string{newlyCreatedMark}},
+			Services:  service.Rules{Name: name},
+			Unready:   lifecycle.UnreadyFailOver, PanicThreshold: 50,
+		},
+	}}
 	w.settings.use(w.registry)
 	w.namespace(testNamespace)
 	for _, c := range change {
@@ -113,7 +120,14 @@ func newWorld(t *testing.T, change ...func(*Settings)) *world {
 	return w
 }
 
-func keepsUnready(s *Settings) { s.Unready = lifecycle.UnreadyKeep }
+func keepsUnready(s *choices) { s.Unready = lifecycle.UnreadyKeep }
+
+// use makes reg the only registry.
+func (s *choices) use(reg registry.Registry) { s.Registries = only(reg) }
+
+func only(reg registry.Registry) map[string]Registry {
+	return map[string]Registry{"default": {Calls: reg, Timeout: testTimeout}}
+}
 
 func newBackend(t *testing.T) *memory.Registry {
 	t.Helper()
@@ -139,19 +153,20 @@ func testScheme(t *testing.T) *runtime.Scheme {
 // restart replaces the manager by one that remembers nothing. What it finds is in its initial list.
 func (w *world) restart() {
 	w.Helper()
+	cached := interceptor.NewClient(w.api, interceptor.Funcs{Get: w.cachedGet, List: w.cachedList, Patch: w.countedPatch})
 	w.r = New(Options{
-		Client:    interceptor.NewClient(w.api, interceptor.Funcs{Get: w.cachedGet, List: w.cachedList, Patch: w.countedPatch}),
-		APIReader: interceptor.NewClient(w.api, interceptor.Funcs{Get: w.liveGet, List: w.liveList}),
-		Recorder:  w.events, Workers: 1, Clock: w.clock, Ahead: func() time.Duration { return w.ahead },
+		Client: cached, APIReader: interceptor.NewClient(w.api, interceptor.Funcs{Get: w.liveGet, List: w.liveList}),
+		Tracker: tracker.New(), State: clusterstate.New(cached),
+		Recorder: w.events, Workers: 1, Clock: w.clock, Ahead: func() time.Duration { return w.ahead },
 	})
-	w.r.Apply(w.settings)
+	w.r.Apply(w.built())
 }
 
 // apply puts changed settings in force.
-func (w *world) apply(change func(*Settings)) {
+func (w *world) apply(change func(*choices)) {
 	w.Helper()
 	change(&w.settings)
-	w.r.Apply(w.settings)
+	w.r.Apply(w.built())
 }
 
 func (w *world) must(err error, doing string) {
@@ -333,7 +348,7 @@ func (w *world) namespace(name string, change ...func(*corev1.Namespace)) {
 
 // metadataOf is a namespace as the cache has it.
 func metadataOf(namespace *corev1.Namespace) *metav1.PartialObjectMetadata {
-	metadata := NamespaceMetadata()
+	metadata := clusterstate.NamespaceMetadata()
 	metadata.ObjectMeta = *namespace.ObjectMeta.DeepCopy()
 	return metadata
 }
@@ -541,14 +556,14 @@ func (w *world) sleep(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
 
 func (w *world) reconcile(pod *corev1.Pod) reconcile.Result {
 	w.Helper()
-	result, err := w.r.Reconcile(w.Context(), requestFor(pod))
+	result, err := w.r.Reconcile(w.Context(), lifecycle.PodIDOf(pod))
 	w.must(err, "reconciling "+pod.Name)
 	return result
 }
 
 func (w *world) reconcileFails(pod *corev1.Pod) {
 	w.Helper()
-	if _, err := w.r.Reconcile(w.Context(), requestFor(pod)); err == nil {
+	if _, err := w.r.Reconcile(w.Context(), lifecycle.PodIDOf(pod)); err == nil {
 		w.Fatalf("reconciling %s succeeded, want an error", pod.Name)
 	}
 }
@@ -685,28 +700,28 @@ func (w *world) expectWaits(why string, want ...Wait) {
 
 func (w *world) expectNoPages(why string) {
 	w.Helper()
-	w.r.ledger.mu.Lock()
-	defer w.r.ledger.mu.Unlock()
-	if pages, births := len(w.r.ledger.pages), len(w.r.ledger.births); pages+births > 0 {
-		w.Fatalf("the ledger has %d pages and %d births, want none\nwhy: %s", pages, births, why)
+	w.r.notes.mu.Lock()
+	defer w.r.notes.mu.Unlock()
+	if pods, notes := w.r.Tracker.Pods(), len(w.r.notes.pods); pods+notes > 0 {
+		w.Fatalf("the tracker has %d pods and there are %d notes, want none\nwhy: %s", pods, notes, why)
 	}
 }
 
 // requests is a queue that only notes what it is given.
 type requests struct {
-	priorityqueue.PriorityQueue[Request]
+	priorityqueue.PriorityQueue[lifecycle.PodID]
 	mu    sync.Mutex
 	added []added
 }
 
 type added struct {
-	Request  Request
+	Request  lifecycle.PodID
 	Priority int
 }
 
-func (q *requests) Add(request Request) { q.AddWithOpts(priorityqueue.AddOpts{}, request) }
+func (q *requests) Add(request lifecycle.PodID) { q.AddWithOpts(priorityqueue.AddOpts{}, request) }
 
-func (q *requests) AddWithOpts(o priorityqueue.AddOpts, items ...Request) {
+func (q *requests) AddWithOpts(o priorityqueue.AddOpts, items ...lifecycle.PodID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, item := range items {

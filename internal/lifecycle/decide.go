@@ -49,9 +49,7 @@ type Input struct {
 	Unready UnreadyPolicy
 	// Panic reports that too many pods of one of its services are not ready at once; see [Peers.Panic].
 	Panic bool
-	// Skips are the hooks that a person lets go on this pod; see [SkipOf].
-	Skips []Hook
-	// Guard is what shall become of the [GuardFinalizer].
+	// Guard is what becomes of the [GuardFinalizer].
 	Guard Guard
 	// Blocked reports that the pod's description keeps it from being put in service. The pod then stays where it is.
 	Blocked bool
@@ -73,8 +71,6 @@ type Decision struct {
 	Waiting Hook
 	// Releases reports that Then releases a handler of Waiting.
 	Releases bool
-	// Skipped is Waiting where a person lets it go: Skip may be written at once.
-	Skipped Hook
 }
 
 // Edit is a change of a pod's handlers. It holds only what differs from the pod as it was decided on.
@@ -105,7 +101,6 @@ func Decide(in Input) Decision {
 	d.Then = in.needed(d.Then)
 	d.Waiting = in.waiting(d.Row)
 	d.Releases = in.releases(d)
-	d.Skipped = in.skipped(d)
 	return d
 }
 

@@ -9,22 +9,10 @@ import (
 // GuardFinalizer keeps a pod from vanishing before it was taken out. It is ours whatever the configuration says of handlers.
 const GuardFinalizer = "rollcall.dev/guard"
 
-// GuardPolicy says which pods get the [GuardFinalizer].
-type GuardPolicy string
-
-// The policies. Any other value counts as GuardNever.
-const (
-	// GuardAuto guards the pods that are in a registry which can't list: nobody would find there what a pod left that
-	// vanished unseen.
-	GuardAuto   GuardPolicy = "Auto"
-	GuardAlways GuardPolicy = "Always"
-	GuardNever  GuardPolicy = "Never"
-)
-
-// Guard is what shall become of a pod's [GuardFinalizer]. Whatever it is, a pod that was taken out for good loses it.
+// Guard is what becomes of a pod's [GuardFinalizer]. Whatever it is, a pod that was taken out for good loses it.
 type Guard string
 
-// What shall become of it.
+// What becomes of it.
 const (
 	GuardLeave Guard = ""
 	// GuardPut puts it on before the pod is registered.
@@ -33,33 +21,29 @@ const (
 	GuardFree Guard = "Free"
 )
 
-// GuardFacts are what a [GuardPolicy] looks at.
+// GuardFacts are what decides on a [Guard].
 type GuardFacts struct {
+	// Wanted: the configuration wants pods to be guarded.
+	Wanted bool
 	// Dying: the pod is being deleted.
 	Dying bool
-	// Hooked: a hook of its workload is ours.
+	// Hooked: the workload of the pod has a hook that Rollcall owns.
 	Hooked bool
 	// OwnerGone: the pod still names a workload that is gone, so it will be deleted soon.
 	OwnerGone bool
-	// Unlisted: a registry of the pod can't list. Undescribed: it isn't known which registries those are.
-	Unlisted, Undescribed bool
 }
 
-// Of applies the policy.
-func (p GuardPolicy) Of(f GuardFacts) Guard {
+// GuardOf decides.
+func GuardOf(f GuardFacts) Guard {
 	switch {
-	case p != GuardAuto && p != GuardAlways:
+	case !f.Wanted:
 		return GuardFree
 	case f.Dying, f.OwnerGone:
 		return GuardLeave
 	case !f.Hooked:
 		return GuardFree
-	case p == GuardAlways, f.Unlisted:
-		return GuardPut
-	case f.Undescribed:
-		return GuardLeave
 	default:
-		return GuardFree
+		return GuardPut
 	}
 }
 

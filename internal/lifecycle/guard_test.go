@@ -6,29 +6,24 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 )
 
-func TestGuardPolicy(t *testing.T) {
+func TestGuardOf(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		reason string
-		policy GuardPolicy
 		facts  GuardFacts
 		want   Guard
 	}{
-		"Always":                    {"whatever the registry can", GuardAlways, GuardFacts{Hooked: true}, GuardPut},
-		"Never":                     {"those that are there go too", GuardNever, GuardFacts{Hooked: true, Unlisted: true}, GuardFree},
-		"Never, dying":              {"it is the way out of a registry that never answers again", GuardNever, GuardFacts{Hooked: true, Dying: true}, GuardFree},
-		"Auto, unlisted":            {"nobody would find what the pod left", GuardAuto, GuardFacts{Hooked: true, Unlisted: true}, GuardPut},
-		"Auto, listed":              {"a resync finds it", GuardAuto, GuardFacts{Hooked: true}, GuardFree},
-		"Auto, undescribed":         {"it isn't known which registries it is in", GuardAuto, GuardFacts{Hooked: true, Undescribed: true}, GuardLeave},
-		"dying":                     {"it waits for the registry's word", GuardAlways, GuardFacts{Hooked: true, Dying: true}, GuardLeave},
-		"dying, listed by now":      {"it waits for the registry's word", GuardAuto, GuardFacts{Dying: true}, GuardLeave},
-		"no longer ours":            {"nobody would take it off", GuardAlways, GuardFacts{}, GuardFree},
-		"the workload is just gone": {"the pod is about to be deleted", GuardAlways, GuardFacts{OwnerGone: true}, GuardLeave},
+		"wanted":                    {"it keeps the pod until it was taken out", GuardFacts{Wanted: true, Hooked: true}, GuardPut},
+		"not wanted":                {"those that are there go too", GuardFacts{Hooked: true}, GuardFree},
+		"not wanted, dying":         {"it is the way out of a registry that never answers again", GuardFacts{Hooked: true, Dying: true}, GuardFree},
+		"dying":                     {"it waits for the registry's word", GuardFacts{Wanted: true, Hooked: true, Dying: true}, GuardLeave},
+		"without hooks":             {"Rollcall would not take it off later", GuardFacts{Wanted: true}, GuardFree},
+		"the workload is just gone": {"the pod is about to be deleted", GuardFacts{Wanted: true, OwnerGone: true}, GuardLeave},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := tc.policy.Of(tc.facts); got != tc.want {
+			if got := GuardOf(tc.facts); got != tc.want {
 				t.Errorf("got %q, want %q: %s", got, tc.want, tc.reason)
 			}
 		})

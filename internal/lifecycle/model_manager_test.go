@@ -130,7 +130,7 @@ func (m *manager) visit(p *modelPod) error {
 	hooks := HooksOf(m.w.workload, testOwnership())
 	m.edits = m.w.edits
 	in := Input{Pod: pod, Hooks: hooks, Record: RecordOf(pod), Ownership: testOwnership(), Unready: m.w.unready, Panic: m.w.panics()}
-	in.Guard = m.w.guard.Of(GuardFacts{Dying: pod.DeletionTimestamp != nil, Hooked: hooks.Any()})
+	in.Guard = GuardOf(GuardFacts{Wanted: m.w.guard, Dying: pod.DeletionTimestamp != nil, Hooked: hooks.Any()})
 	if !in.Managed() && len(page.calls) == 0 {
 		return nil
 	}

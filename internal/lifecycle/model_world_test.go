@@ -42,7 +42,7 @@ type world struct {
 	lifespan int
 	// unready is the policy for pods in Normal that are not ready.
 	unready UnreadyPolicy
-	guard   GuardPolicy
+	guard   bool
 
 	workload *Workload // nil once the CloneSet is gone
 	shapes   []*Workload
@@ -99,7 +99,7 @@ func newWorld(seed uint64) *world {
 	w.remembers = func(entry) bool { return true }
 	w.shapes = modelShapes()
 	w.unready = []UnreadyPolicy{UnreadyFailOver, UnreadyKeep}[w.rng.IntN(2)]
-	w.guard = []GuardPolicy{GuardAlways, GuardNever}[w.rng.IntN(2)]
+	w.guard = w.rng.IntN(2) == 0
 	w.workload = w.shapes[w.rng.IntN(len(w.shapes))]
 	w.scale()
 	return w

@@ -2,7 +2,6 @@ package lifecycle
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,19 +45,11 @@ func SkipOf(pod *corev1.Pod, w *Workload) Skip {
 	return Skip{Hooks: hooks}
 }
 
-// Skip is what a person's word releases: [Decision.Unacknowledged], and from a pod that ends the guard too.
+// Skip is what is released where a person skips the hook: [Decision.Unacknowledged], and from a pod that ends the guard too.
 func (d Decision) Skip() Edit {
 	edit := d.Unacknowledged()
 	if d.Row == RowGone && d.Waiting != "" {
 		edit.Clear = d.Then.Clear
 	}
 	return edit
-}
-
-// skipped is the hook that a person lets go now, or nothing.
-func (in Input) skipped(d Decision) Hook {
-	if d.Skip().Empty() || !slices.Contains(in.Skips, d.Waiting) {
-		return ""
-	}
-	return d.Waiting
 }

@@ -197,6 +197,7 @@ func (c *Client) ask(ctx context.Context, asked *call) error {
 		select {
 		case <-woken:
 		case <-waiting.Done():
+			c.limit.withdraw(asked)
 			return err
 		}
 	}

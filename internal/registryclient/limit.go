@@ -77,6 +77,13 @@ func (l *limit) queue(c *call) {
 	l.add(c)
 }
 
+// withdraw takes a caller out of the queue that waits no longer.
+func (l *limit) withdraw(c *call) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.waiting, c.place())
+}
+
 // room reports whether there is a slot for the call.
 func (l *limit) room(c *call) bool {
 	return l.taken < l.slots && l.byService[c.instance.Service] < max(l.slots/2, 1) && (c.Urgent || l.others < l.slots-l.slots/4)
@@ -92,9 +99,11 @@ func (l *limit) count(c *call, n int) {
 	}
 }
 
-// add queues a caller. One that is queued already keeps its place, unless it has become urgent or is so no more.
+// add queues a caller. One that is queued already keeps its place, unless it has become urgent or is so no more, and is woken
+// as it asks now.
 func (l *limit) add(c *call) {
 	if before := l.waiting[c.place()]; before != nil && before.Urgent == c.Urgent {
+		before.Caller = c.Caller
 		return
 	}
 	line := l.lines[0]

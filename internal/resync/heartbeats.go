@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
+	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -23,13 +24,13 @@ const (
 	atOnce = 32
 )
 
-// Book knows which instances have to be kept alive. It is the reconciler, and safe for concurrent use.
+// Book knows which instances have to be kept alive. It is a tracker.Tracker, and safe for concurrent use.
 type Book interface {
-	// Held returns the instances of a registry whose Register or FailOver was acknowledged, without those for which a
+	// Kept returns the instances of a registry whose Register or FailOver was acknowledged, without those for which a
 	// Deregister has begun since.
-	Held(registry string) []registry.Instance
-	// Lost is told that the registry, asked at that time, had no entry for the instance.
-	Lost(registry string, in registry.Instance, asked time.Time)
+	Kept(registry string) []registry.Instance
+	// Lost notes that the registry, asked at that time, had no entry for the instance.
+	Lost(target tracker.Target, asked time.Time)
 }
 
 // Heartbeats renews every held instance of every registry whose entries expire once in the registry's interval. An instance's turn
@@ -137,7 +138,7 @@ func (h *Heartbeats) begin(ctx context.Context, p *pulse, rounds *sync.WaitGroup
 	interval := source.Client.HeartbeatInterval()
 	behind := p.ended()
 	due := map[string][]registry.Instance{}
-	for _, in := range h.book.Held(source.Name) {
+	for _, in := range h.book.Kept(source.Name) {
 		if p.underWay[in.Service] == nil && isTurn(in, interval, cmp.Or(behind[in.Service], p.last), to) {
 			due[in.Service] = append(due[in.Service], in)
 		}
@@ -190,7 +191,7 @@ func (h *Heartbeats) beat(ctx context.Context, source *Source, in registry.Insta
 	asked := h.clock.Now()
 	err := source.Client.Heartbeat(ctx, in)
 	if registryclient.Classify(err) == registryclient.NotRegistered {
-		h.book.Lost(source.Name, in, asked)
+		h.book.Lost(tracker.Target{Registry: source.Name, Instance: in}, asked)
 		return nil
 	}
 	return err

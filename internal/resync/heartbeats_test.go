@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
+	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -28,7 +29,7 @@ func TestEveryHeldInstanceIsRenewedOnceInEachInterval(t *testing.T) {
 		w.start()
 		time.Sleep(10 * interval)
 		w.stop()
-		for _, in := range w.Held("eureka") {
+		for _, in := range w.Kept("eureka") {
 			if n := w.beats[in.Endpoint()]; n < 9 || n > 11 {
 				t.Errorf("%s was renewed %d times in 10 intervals", in.Endpoint(), n)
 			}
@@ -177,7 +178,7 @@ func TestASlowRegistryHoldsUpNoOther(t *testing.T) {
 		w.start()
 		time.Sleep(5 * interval)
 		w.stop()
-		for _, in := range w.Held("fast") {
+		for _, in := range w.Kept("fast") {
 			if w.beats[in.Endpoint()] < 4 {
 				t.Errorf("%s was renewed %d times in 5 intervals", in.Endpoint(), w.beats[in.Endpoint()])
 			}
@@ -291,7 +292,7 @@ func TestAServiceThatHangsCostsTheOthersNoTurn(t *testing.T) {
 		w.start()
 		time.Sleep(10 * interval)
 		w.stop()
-		for _, in := range w.Held("eureka") {
+		for _, in := range w.Kept("eureka") {
 			n := w.beats[in.Endpoint()]
 			if in.Service != "stuck" && (n < 9 || n > 11) {
 				t.Errorf("%s was renewed %d times in 10 intervals", in.Endpoint(), n)
@@ -338,7 +339,7 @@ func TestARegistryThatWasMadeAnew(t *testing.T) {
 		if n := w.total("eureka"); n > 0 {
 			t.Errorf("the one before got %d heartbeats", n)
 		}
-		for _, in := range w.Held("eureka") {
+		for _, in := range w.Kept("eureka") {
 			if n := anew.beats[in.Endpoint()]; n < 1 || n > 2 {
 				t.Errorf("%s was renewed %d times in 2 intervals", in.Endpoint(), n)
 			}
@@ -457,9 +458,10 @@ func (w *world) total(name string) int {
 	return total
 }
 
-func (w *world) Held(name string) []registry.Instance { return w.held[name] }
+func (w *world) Kept(name string) []registry.Instance { return w.held[name] }
 
-func (w *world) Lost(name string, in registry.Instance, asked time.Time) {
+func (w *world) Lost(target tracker.Target, asked time.Time) {
+	in := target.Instance
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lost, w.asked = append(w.lost, in), asked

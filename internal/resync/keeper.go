@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -177,8 +178,8 @@ func (k *keeper) run(ctx context.Context) (whole bool, err, unremoved error) {
 	if err != nil {
 		return false, err, nil
 	}
-	found := r.Pods.Compare(Listing{
-		Registry: k.source.Name, From: k.source.Client, Asked: asked, Staleness: staleness,
+	found := r.Pods.Compare(tracker.Listing{
+		Registry: k.source.Name, Server: k.source.Client.Server(), Names: r.names(), Asked: asked, Staleness: staleness,
 		Confirms: staleness == 0 && !k.source.Client.Expires(), Entries: entries, Foreign: foreign,
 	})
 	r.Metrics.Found(k.source.Name, metrics.FoundMissing, found.Missing)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
+	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -33,27 +34,10 @@ type Policy struct {
 	MaxRemovals intstr.IntOrString
 }
 
-// Listing is what a registry answered; see controller.Listing.
-type Listing struct {
-	Registry  string
-	From      *registryclient.Client
-	Asked     time.Time
-	Staleness time.Duration
-	Confirms  bool
-	Entries   []registry.Entry
-	Foreign   []registry.Entry
-}
-
-// Comparison is what came of a Listing; see controller.Comparison.
-type Comparison struct {
-	Missing, Different int
-	Unknown            []registry.Entry
-}
-
-// Pods is what the cluster has, and what this process knows of it. It is the reconciler, and safe for concurrent use.
+// Pods is what the cluster has, and what this process knows of it. It is safe for concurrent use.
 type Pods interface {
 	// Compare holds a list against what the registry acknowledged, and has the pods looked at where the two differ.
-	Compare(l Listing) Comparison
+	Compare(l tracker.Listing) tracker.Comparison
 	// Gone returns those of the entries behind which no live pod stands, by the API server's own word. It is called
 	// only after the cache of pods has synced.
 	Gone(ctx context.Context, entries []registry.Entry) ([]registry.Entry, error)
@@ -214,6 +198,17 @@ func (r *Resync) has(k *keeper) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.keepers[k.source.Name] == k
+}
+
+// names are those of the registries in force.
+func (r *Resync) names() map[string]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	names := make(map[string]bool, len(r.keepers))
+	for name := range r.keepers {
+		names[name] = true
+	}
+	return names
 }
 
 func (r *Resync) inForce() []*keeper {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
+	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
@@ -76,19 +77,22 @@ func TestRemovalsWaitForTheirTurn(t *testing.T) {
 		s.pods("a", "web-1", "web-2", "web-3")
 		s.gone("web-2")
 		s.client("a", s.fakes["a"], func(o *registryclient.Options) { o.MaxInFlight = 2 })
-		hold := s.fakes["a"].Hold(registrytest.Match{Pod: "web-4"})
-		go func() {
-			rolling := registry.Change{Instance: registry.Instance{Service: "web", Pod: "web-4"}, State: registry.OutOfService}
-			_ = s.sources[0].Client.Change(t.Context(), registryclient.Caller{ID: "web-4", Urgent: true}, rolling)
-		}()
-		synctest.Wait()
+		hold := s.fakes["a"].Hold(registrytest.Match{Op: registrytest.OpFailOver})
+		rolls := func(pod string) {
+			rolling := registry.Change{Instance: registry.Instance{Service: "web", Pod: pod}, State: registry.OutOfService}
+			go func() { _ = s.sources[0].Client.Change(t.Context(), registryclient.Caller{ID: pod, Urgent: true}, rolling) }()
+			synctest.Wait()
+		}
+		rolls("web-4")
+		time.Sleep(time.Second)
+		rolls("web-5") // it takes the slot as soon as the first call times out
 		s.start()
 		s.expectCalls("the service has one slot, and a rollout's call has that", "a", "FailOver web-4")
-		time.Sleep(timeout + time.Second)
+		time.Sleep(timeout + 3*time.Second/2)
 		s.expectLists("a run whose removal had no turn is made again", "a", 2)
 		hold.Release()
 		time.Sleep(time.Second)
-		s.expectCalls("the slot is free", "a", "Deregister web-2", "FailOver web-4")
+		s.expectCalls("the slot is free", "a", "Deregister web-2", "FailOver web-4", "FailOver web-5")
 		s.stop()
 		if inUse := s.sources[0].Client.Status().InUse; inUse != 0 {
 			t.Errorf("%d slots are still taken", inUse)
@@ -531,7 +535,7 @@ func TestOnlyAListThatIsSureConfirms(t *testing.T) {
 				s.client("a", tc.made(s.fakes["a"]))
 				s.start()
 				s.stop()
-				if got := s.lastListing(); got.Confirms != tc.want || got.From != s.sources[0].Client {
+				if got := s.lastListing(); got.Confirms != tc.want || got.Server != s.sources[0].Client.Server() {
 					t.Errorf("got %+v, want confirms %t\nreason: %s", got, tc.want, tc.reason)
 				}
 			})
@@ -735,7 +739,7 @@ type scene struct {
 	live     map[string]bool
 	synced   bool
 	goneErr  error
-	listings []Listing
+	listings []tracker.Listing
 	warnings []string
 }
 
@@ -877,11 +881,11 @@ func (s *scene) gone(pods ...string) {
 func (s *scene) failGone(err error) { s.goneErr = err }
 
 // Compare implements Pods for a process that has come to no pod yet.
-func (s *scene) Compare(l Listing) Comparison {
+func (s *scene) Compare(l tracker.Listing) tracker.Comparison {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.listings = append(s.listings, l)
-	return Comparison{Unknown: slices.Clone(l.Entries)}
+	return tracker.Comparison{Unknown: slices.Clone(l.Entries)}
 }
 
 // Gone implements Pods.
@@ -894,7 +898,7 @@ func (s *scene) Gone(_ context.Context, entries []registry.Entry) ([]registry.En
 	return slices.DeleteFunc(slices.Clone(entries), func(e registry.Entry) bool { return s.live[e.UID] }), s.goneErr
 }
 
-func (s *scene) lastListing() Listing {
+func (s *scene) lastListing() tracker.Listing {
 	s.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()

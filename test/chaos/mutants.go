@@ -79,8 +79,8 @@ func failing() trial {
 			},
 			{
 				name: "a drain never ends", finds: []string{"stuck"},
-				override: override{controller, "(*observation).outSince", `
-					latest, _ = original(steps)
+				override: override{controller, "(*PodReconciler).removedAt", `
+					latest, _ = original(seen, p)
 					return latest, time.Now().Add(time.Hour)`},
 			},
 		},
@@ -114,8 +114,11 @@ func repairing() trial {
 			{
 				// The record of what was wiped says that the pod is in service, and of a pod that is put in, that it is out.
 				name: "the record is the truth", finds: []string{"lost", "I1"},
-				override: override{"internal/controller", "(*observation).recordStands", `
-					return o.input.Record.Says(s.want, s.key())`},
+				override: override{"internal/controller", "(*PodReconciler).ensure", `
+					if seen.input.Record.Says(c.want, c.Key()) {
+						return blocker{}
+					}
+					return original(ctx, seen, c)`},
 			},
 		},
 	}

@@ -1,4 +1,4 @@
-package controller
+package clusterstate
 
 import (
 	"testing"
@@ -111,5 +111,30 @@ func expectStripped(t *testing.T, strip toolscache.TransformFunc, full, want any
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got)\n%s", diff)
 		}
+	}
+}
+
+func TestStripNamespaceKeepsLabelsAndAge(t *testing.T) {
+	t.Parallel()
+	namespace := NamespaceMetadata()
+	namespace.ObjectMeta = metav1.ObjectMeta{
+		Name: "shop", UID: "1", ResourceVersion: "2", Labels: map[string]string{"team": "a"},
+		CreationTimestamp: metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)), Annotations: map[string]string{"a": "b"}, Finalizers: []string{"a/b"},
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}},
+	}
+	stripped, err := StripNamespace(namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := NamespaceMetadata()
+	want.ObjectMeta = metav1.ObjectMeta{
+		Name: "shop", UID: "1", ResourceVersion: "2", Labels: map[string]string{"team": "a"},
+		CreationTimestamp: metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
+	}
+	if diff := cmp.Diff(want, stripped); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if got, err := StripNamespace("else"); got != "else" || err != nil {
+		t.Errorf("got %v, %v of what is no namespace", got, err)
 	}
 }

@@ -1,4 +1,4 @@
-package controller
+package clusterstate
 
 import (
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
@@ -64,4 +64,46 @@ func stripContainers(containers []corev1.Container) []corev1.Container {
 		stripped = append(stripped, corev1.Container{Name: c.Name, Ports: c.Ports})
 	}
 	return stripped
+}
+
+// NodeMetadata is the form in which nodes are read: nothing of them but labels is of use.
+func NodeMetadata() *metav1.PartialObjectMetadata { return metadataOf("Node") }
+
+// NamespaceMetadata is the form in which namespaces are read: nothing of them but labels and ages is of use.
+func NamespaceMetadata() *metav1.PartialObjectMetadata { return metadataOf("Namespace") }
+
+func metadataOf(kind string) *metav1.PartialObjectMetadata {
+	metadata := &metav1.PartialObjectMetadata{}
+	metadata.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+	return metadata
+}
+
+// StripNode does for nodes what [StripPod] does for pods.
+func StripNode(object any) (any, error) {
+	return stripMetadata(object, func(node *metav1.PartialObjectMetadata, stripped *metav1.ObjectMeta) {
+		stripped.Labels = map[string]string{}
+		for _, key := range []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion} {
+			if value, found := node.Labels[key]; found {
+				stripped.Labels[key] = value
+			}
+		}
+	}), nil
+}
+
+// StripNamespace does for namespaces what [StripPod] does for pods.
+func StripNamespace(object any) (any, error) {
+	return stripMetadata(object, func(namespace *metav1.PartialObjectMetadata, stripped *metav1.ObjectMeta) {
+		stripped.Labels, stripped.CreationTimestamp = namespace.Labels, namespace.CreationTimestamp
+	}), nil
+}
+
+func stripMetadata(object any, keep func(of *metav1.PartialObjectMetadata, stripped *metav1.ObjectMeta)) any {
+	of, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return object
+	}
+	stripped := metav1.ObjectMeta{Name: of.Name, UID: of.UID, ResourceVersion: of.ResourceVersion}
+	keep(of, &stripped)
+	of.ObjectMeta = stripped
+	return of
 }

@@ -1,4 +1,4 @@
-package controller
+package clusterstate
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -14,14 +15,17 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
-// keptFor is for how long a name stays with a namespace after the last of its pods has left it, so that a workload which
+// KeptFor is for how long a name stays with a namespace after the last of its pods has left it, so that a workload which
 // is deleted and made again finds its name free.
-const keptFor = 5 * time.Minute
+const KeptFor = 5 * time.Minute
 
-// claims answers which namespace may register pods under a service name. A name belongs to the namespace whose pods are
+// recheck is for a namespace that the cache has yet to show.
+const recheck = time.Second
+
+// Claims answers which namespace may register pods under a service name. A name belongs to the namespace whose pods are
 // registered under it, by what this process had acknowledged and what the registries list. Where no pod is, it belongs to
 // the namespace that was created first among those that use it.
-type claims struct {
+type Claims struct {
 	mu         sync.Mutex
 	namespaces map[string]namespaceFacts
 	// users are, by name as [claimKey] has it, the namespaces of the workloads that use it.
@@ -80,8 +84,8 @@ func (g *claimGroup) count(e evidence, n int) {
 	}
 }
 
-func newClaims() *claims {
-	return &claims{
+func newClaims() *Claims {
+	return &Claims{
 		groups: map[string]map[string]*claimGroup{}, holds: map[types.UID][]hold{}, listed: map[string]bool{},
 	}
 }
@@ -90,105 +94,131 @@ func newClaims() *claims {
 // them for one.
 func claimKey(name string) string { return strings.ToLower(name) }
 
-// question is whether a pod may use a service name.
-type question struct {
-	settings  *Settings
-	uid       types.UID
-	namespace string
-	service   string
-	// keeps: the pod was registered under the name when it was looked at, and may have left an address of its own since.
-	keeps bool
-	now   time.Time
+// Use is a pod's use of a service name.
+type Use struct {
+	Rules   *Rules
+	Pod     lifecycle.PodID
+	Service string
+	Now     time.Time
 }
 
-// ask returns why the pod may not use the name; empty where it may. A pod that is registered under the name stays,
-// whatever the answer.
-func (c *claims) ask(q question) (refused wait, registered bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.refusal(q), c.registered(q)
+// Refusal is why a pod may not use a service name.
+type Refusal struct {
+	Cause   Cause
+	Message string
+	// After is when the answer may change by itself; zero where an event will say so.
+	After time.Duration
 }
 
-// take notes that a Register is about to be made, which may be carried out until lands, or returns why it must not be.
-// Asking and noting is one step: of two namespaces that come at the same moment, one gets the name.
-func (c *claims) take(q question, in lifecycle.Recorded, lands time.Time) wait {
+// Cause tells refusals apart.
+type Cause int
+
+const (
+	// NamespaceUnknown: the cache has yet to show the pod's namespace.
+	NamespaceUnknown Cause = iota + 1
+	// NotAllowed: the configuration does not give the name to the namespace.
+	NotAllowed
+	// ClaimedByAnother: the name belongs to another namespace.
+	ClaimedByAnother
+)
+
+// Ask returns why the pod may not use the name; nil where it may. A pod that is registered under the name stays, whatever
+// the answer.
+func (c *Claims) Ask(u Use) (refused *Refusal, registered bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if refused := c.refusal(q); refused.reason != "" && !q.keeps {
+	return c.refusal(u), c.registered(u)
+}
+
+// Take notes that a Register is about to be made, which may be carried out until lands, or returns why it must not be.
+// Asking and noting is one step: of two namespaces that come at the same moment, one gets the name. A pod that keeps the
+// name was registered under it when it was looked at, and is not refused: it may have left an address of its own since.
+func (c *Claims) Take(u Use, keeps bool, in lifecycle.Recorded, lands time.Time) *Refusal {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if refused := c.refusal(u); refused != nil && !keeps {
 		return refused
 	}
-	c.note(q.uid, hold{Recorded: in, namespace: q.namespace, evidence: byRequest, lands: lands})
-	return wait{}
+	c.note(u.Pod.UID, hold{Recorded: in, namespace: u.Pod.Namespace, evidence: byRequest, lands: lands})
+	return nil
 }
 
-// acknowledged notes that a registry has an entry of the pod, in service or out of it.
-func (c *claims) acknowledged(in target) {
+// Acknowledged notes that a registry has an entry of the pod, in service or out of it.
+func (c *Claims) Acknowledged(pod lifecycle.PodID, in lifecycle.Recorded) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.note(types.UID(in.instance.UID), hold{Recorded: in.key(), namespace: in.instance.Namespace, evidence: byAnswer})
+	c.note(pod.UID, hold{Recorded: in, namespace: pod.Namespace, evidence: byAnswer})
 }
 
-// left notes that a registry has no such entry any more.
-func (c *claims) left(uid types.UID, in lifecycle.Recorded, now time.Time) {
+// Removed notes that a registry has no such entry any more.
+func (c *Claims) Removed(uid types.UID, in lifecycle.Recorded, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.drop(uid, now, func(h hold) bool { return h.Recorded == in })
 }
 
-// forget notes that no registry has an entry of the pod any more.
-func (c *claims) forget(uid types.UID, now time.Time) {
+// Forget notes that no registry has an entry of the pod any more.
+func (c *Claims) Forget(uid types.UID, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.drop(uid, now, func(hold) bool { return true })
 }
 
 // recorded notes what the record of a pod says, for registries that have not said themselves what they hold.
-func (c *claims) recorded(uid types.UID, namespace string, record lifecycle.Record) {
+func (c *Claims) recorded(pod *corev1.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	record := lifecycle.RecordOf(pod)
 	if record.Want == lifecycle.Absent {
 		return
 	}
 	for _, in := range record.Instances {
 		if !c.listed[in.Registry] {
-			c.note(uid, hold{Recorded: in, namespace: namespace, evidence: byRecord})
+			c.note(pod.UID, hold{Recorded: in, namespace: pod.Namespace, evidence: byRecord})
 		}
 	}
 }
 
-// hasListed reports whether the registry has listed what it holds.
-func (c *claims) hasListed(name string) bool {
+// haveListed reports whether all the registries have listed what they hold.
+func (c *Claims) haveListed(registries []string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.listed[name]
+	return !slices.ContainsFunc(registries, func(name string) bool { return !c.listed[name] })
 }
 
-// compare notes what a registry lists. What left it after it was asked has left, and what this process had acknowledged
-// stays: the registry may have lost it, and then it is put back.
-func (c *claims) compare(l Listing, now time.Time, hasLeft func(found) bool) {
+// Size returns of how many pods and names something is remembered.
+func (c *Claims) Size() (pods, names int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.listed[l.Registry] = true
-	asOf := l.Asked.Add(-l.Staleness)
+	return len(c.holds), len(c.groups)
+}
+
+// Entry is one entry that a registry lists.
+type Entry struct {
+	lifecycle.Recorded
+	Pod lifecycle.PodID
+}
+
+// Listed notes what a registry lists, as of a time. What this process had acknowledged stays: the registry may have lost
+// it, and then it is put back.
+func (c *Claims) Listed(registry string, entries []Entry, asOf, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.listed[registry] = true
 	there := map[types.UID][]lifecycle.Recorded{}
-	for _, e := range l.Entries {
-		f := found{Entry: e, registry: l.Registry, asOf: asOf}
-		if hasLeft(f) {
-			continue
-		}
-		uid, in := types.UID(e.UID), f.key()
-		there[uid] = append(there[uid], in)
-		c.note(uid, hold{Recorded: in, namespace: e.Namespace, evidence: byList})
+	for _, e := range entries {
+		there[e.Pod.UID] = append(there[e.Pod.UID], e.Recorded)
+		c.note(e.Pod.UID, hold{Recorded: e.Recorded, namespace: e.Pod.Namespace, evidence: byList})
 	}
 	for uid := range c.holds {
 		c.drop(uid, now, func(h hold) bool {
-			return h.Registry == l.Registry && h.evidence != byAnswer && !h.lands.After(asOf) && !slices.Contains(there[uid], h.Recorded)
+			return h.Registry == registry && h.evidence != byAnswer && !h.lands.After(asOf) && !slices.Contains(there[uid], h.Recorded)
 		})
 	}
 }
 
 // observed notes which namespaces there are, and which of them have workloads that use a name.
-func (c *claims) observed(namespaces map[string]namespaceFacts, users map[string]map[string]bool, now time.Time) {
+func (c *Claims) observed(namespaces map[string]namespaceFacts, users map[string]map[string]bool, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.namespaces, c.users = namespaces, users
@@ -200,45 +230,45 @@ func (c *claims) observed(namespaces map[string]namespaceFacts, users map[string
 }
 
 // refusal says why the namespace may not use the name. The caller holds the lock, as of all that follows.
-func (c *claims) refusal(q question) wait {
-	of, known := c.namespaces[q.namespace]
-	shared := q.settings.SharedAcrossNamespaces
+func (c *Claims) refusal(u Use) *Refusal {
+	namespace, shared := u.Pod.Namespace, u.Rules.SharedAcrossNamespaces
+	of, known := c.namespaces[namespace]
 	switch {
-	case shared && q.settings.Allowed == nil:
-		return wait{}
+	case shared && u.Rules.Allowed == nil:
+		return nil
 	case !known:
-		return wait{reason: ReasonNotPermitted, after: staleRecheck,
-			message: fmt.Sprintf("this manager has yet to see namespace %s", q.namespace)}
-	case !q.settings.Allowed.Allows(q.namespace, of.labels, q.service):
-		return wait{reason: ReasonServiceNotAllowed, message: fmt.Sprintf(
+		return &Refusal{Cause: NamespaceUnknown, After: recheck,
+			Message: fmt.Sprintf("this manager has yet to see namespace %s", namespace)}
+	case !u.Rules.Allowed.Allows(namespace, of.labels, u.Service):
+		return &Refusal{Cause: NotAllowed, Message: fmt.Sprintf(
 			"service.allowed in the configuration gives service %q not to namespace %s: write another name in annotation %s, or have "+
 				"an entry added to service.allowed with namespaces: [%q] and names: [%q]",
-			q.service, q.namespace, service.AnnotationServices, q.namespace, q.service)}
+			u.Service, namespace, service.AnnotationServices, namespace, u.Service)}
 	case shared:
-		return wait{}
+		return nil
 	}
-	return c.claimedByAnother(q)
+	return c.claimedByAnother(u)
 }
 
-func (c *claims) claimedByAnother(q question) wait {
-	owner, because, until := c.owner(q)
-	if owner == q.namespace {
-		return wait{}
+func (c *Claims) claimedByAnother(u Use) *Refusal {
+	owner, because, until := c.owner(u)
+	if owner == u.Pod.Namespace {
+		return nil
 	}
-	w := wait{reason: ReasonServiceClaimed, message: fmt.Sprintf(
+	refusal := &Refusal{Cause: ClaimedByAnother, Message: fmt.Sprintf(
 		"service %q belongs to namespace %s: %s; write another name in annotation %s, put {namespace} into service.name, or set "+
-			"service.sharedAcrossNamespaces", q.service, owner, because, service.AnnotationServices)}
+			"service.sharedAcrossNamespaces", u.Service, owner, because, service.AnnotationServices)}
 	if !until.IsZero() {
-		w.after = min(backoffCap, until.Sub(q.now))
+		refusal.After = until.Sub(u.Now)
 	}
-	return w
+	return refusal
 }
 
 // owner returns the namespace that the name belongs to, and why. Where until is not zero, that ends then.
-func (c *claims) owner(q question) (namespace, because string, until time.Time) {
-	groups := c.groups[claimKey(q.service)]
+func (c *Claims) owner(u Use) (namespace, because string, until time.Time) {
+	groups := c.groups[claimKey(u.Service)]
 	among := func(is func(*claimGroup) bool) string {
-		return c.first(q, func(yield func(string) bool) {
+		return c.first(u, func(yield func(string) bool) {
 			for namespace, group := range groups {
 				if is(group) && !yield(namespace) {
 					return
@@ -249,30 +279,30 @@ func (c *claims) owner(q question) (namespace, because string, until time.Time) 
 	if namespace = among(func(g *claimGroup) bool { return g.proven > 0 }); namespace != "" {
 		return namespace, "its pods are registered under it", time.Time{}
 	}
-	if namespace = among(func(g *claimGroup) bool { return g.keptUntil.After(q.now) }); namespace != "" {
+	if namespace = among(func(g *claimGroup) bool { return g.keptUntil.After(u.Now) }); namespace != "" {
 		until = groups[namespace].keptUntil
 		return namespace, "its pods were registered under it, and it keeps the name until " + until.Format(time.RFC3339), until
 	}
 	if namespace = among(func(g *claimGroup) bool { return g.recorded > 0 }); namespace != "" {
 		return namespace, "its pods have a record of being registered under it", time.Time{}
 	}
-	return c.first(q, func(yield func(string) bool) {
-		if !yield(q.namespace) {
+	return c.first(u, func(yield func(string) bool) {
+		if !yield(u.Pod.Namespace) {
 			return
 		}
-		for namespace := range c.users[claimKey(q.service)] {
+		for namespace := range c.users[claimKey(u.Service)] {
 			if !yield(namespace) {
 				return
 			}
 		}
-	}), "a workload there uses it, and the namespace was created before " + q.namespace, time.Time{}
+	}), "a workload there uses it, and the namespace was created before " + u.Pod.Namespace, time.Time{}
 }
 
 // first returns the namespace that was created first among those that may use the name.
-func (c *claims) first(q question, among func(yield func(string) bool)) string {
+func (c *Claims) first(u Use, among func(yield func(string) bool)) string {
 	var first string
 	for namespace := range among {
-		if !q.settings.Allowed.Allows(namespace, c.namespaces[namespace].labels, q.service) {
+		if !u.Rules.Allowed.Allows(namespace, c.namespaces[namespace].labels, u.Service) {
 			continue
 		}
 		if first == "" || c.older(namespace, first) {
@@ -283,7 +313,7 @@ func (c *claims) first(q question, among func(yield func(string) bool)) string {
 }
 
 // older orders namespaces by what no tenant can write. One that is gone, or that the cache has yet to see, comes last.
-func (c *claims) older(a, b string) bool {
+func (c *Claims) older(a, b string) bool {
 	of, knowsA := c.namespaces[a]
 	other, knowsB := c.namespaces[b]
 	switch {
@@ -295,14 +325,14 @@ func (c *claims) older(a, b string) bool {
 	return a < b
 }
 
-func (c *claims) registered(q question) bool {
-	return slices.ContainsFunc(c.holds[q.uid], func(h hold) bool {
-		return h.evidence.certain() && claimKey(h.Service) == claimKey(q.service)
+func (c *Claims) registered(u Use) bool {
+	return slices.ContainsFunc(c.holds[u.Pod.UID], func(h hold) bool {
+		return h.evidence.certain() && claimKey(h.Service) == claimKey(u.Service)
 	})
 }
 
 // note adds a hold, or what is now known of one. Stronger evidence stays.
-func (c *claims) note(uid types.UID, h hold) {
+func (c *Claims) note(uid types.UID, h hold) {
 	i := slices.IndexFunc(c.holds[uid], func(other hold) bool { return other.Recorded == h.Recorded })
 	if i < 0 {
 		c.holds[uid] = append(c.holds[uid], h)
@@ -316,7 +346,7 @@ func (c *claims) note(uid types.UID, h hold) {
 	group.count(before.evidence, 1)
 }
 
-func (c *claims) group(name, namespace string) *claimGroup {
+func (c *Claims) group(name, namespace string) *claimGroup {
 	if c.groups[name] == nil {
 		c.groups[name] = map[string]*claimGroup{}
 	}
@@ -329,7 +359,7 @@ func (c *claims) group(name, namespace string) *claimGroup {
 }
 
 // drop takes away those holds of a pod. Where one was certain, its namespace keeps the name for a while.
-func (c *claims) drop(uid types.UID, now time.Time, gone func(hold) bool) {
+func (c *Claims) drop(uid types.UID, now time.Time, gone func(hold) bool) {
 	remaining := slices.DeleteFunc(c.holds[uid], func(h hold) bool {
 		if !gone(h) {
 			return false
@@ -338,7 +368,7 @@ func (c *claims) drop(uid types.UID, now time.Time, gone func(hold) bool) {
 		group := c.group(name, h.namespace)
 		group.count(h.evidence, -1)
 		if h.evidence.certain() {
-			group.keptUntil = now.Add(keptFor)
+			group.keptUntil = now.Add(KeptFor)
 		}
 		c.tidy(name, h.namespace, now)
 		return true
@@ -349,7 +379,7 @@ func (c *claims) drop(uid types.UID, now time.Time, gone func(hold) bool) {
 }
 
 // tidy forgets a group that no longer says anything.
-func (c *claims) tidy(name, namespace string, now time.Time) {
+func (c *Claims) tidy(name, namespace string, now time.Time) {
 	group := c.groups[name][namespace]
 	if group.proven+group.recorded > 0 || group.keptUntil.After(now) {
 		return

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -13,31 +12,47 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 )
+
+func inFlight(n int) func(*choices) {
+	return func(s *choices) {
+		one := s.Registries["default"]
+		one.MaxInFlight = n
+		s.Registries = map[string]Registry{"default": one}
+	}
+}
 
 // begins reconciles a pod in the background, until its call is held.
 func (w *world) begins(pods ...*corev1.Pod) (ended *sync.WaitGroup) {
 	w.Helper()
 	ended = &sync.WaitGroup{}
 	for _, pod := range pods {
-		ended.Go(func() { _, _ = w.r.Reconcile(w.Context(), requestFor(pod)) })
+		ended.Go(func() { _, _ = w.r.Reconcile(w.Context(), lifecycle.PodIDOf(pod)) })
 		synctest.Wait()
 	}
 	return ended
 }
 
-// expectTurns holds the pods that were woken since the last look, with their priorities, against those that should be.
-func (w *world) expectTurns(why string, want ...turn) {
+// woken is a pod for which a slot is free, at its priority in the queue.
+func woken(pod *corev1.Pod, priority int) added {
+	return added{Request: lifecycle.PodIDOf(pod), Priority: priority}
+}
+
+// expectWoken holds the pods that were woken since the last look, with their priorities, against those that should be.
+func (w *world) expectWoken(why string, want ...added) {
 	w.Helper()
-	if diff := cmp.Diff(want, w.r.turns.take(), cmp.AllowUnexported(turn{})); diff != "" {
-		w.Fatalf("turns (-want +got):\n%swhy: %s", diff, why)
+	w.queue.take()
+	w.r.enqueueWoken(w.Context(), w.queue)
+	if diff := cmp.Diff(want, w.queue.take()); diff != "" {
+		w.Fatalf("woken (-want +got):\n%swhy: %s", diff, why)
 	}
 }
 
 func (w *world) expectSlots(why string, inUse, queued int) {
 	w.Helper()
-	got := w.settings.Registries["default"].Status()
+	got := w.r.settings.Load().Registries["default"].Status()
 	if got.InUse != inUse || got.Queued != queued {
 		w.Fatalf("%d slots in use and %d queued, want %d and %d\nwhy: %s", got.InUse, got.Queued, inUse, queued, why)
 	}
@@ -53,7 +68,7 @@ func TestOneSlowServiceHoldsUpNoOther(t *testing.T) {
 		third, pod := w.bornPod(slow, "slow-3"), w.bornPod(web, "web-1")
 
 		began := time.Now()
-		w.expectResult("it is woken, and looked at again in case it isn't", w.reconcile(third), turnRecheck)
+		w.expectResult("it is woken, and looked at again in case it isn't", w.reconcile(third), wokenRecheck)
 		if took := time.Since(began); took > 0 {
 			t.Errorf("the reconcile waited for %s", took)
 		}
@@ -64,11 +79,11 @@ func TestOneSlowServiceHoldsUpNoOther(t *testing.T) {
 
 		hold.Release()
 		ended.Wait()
-		w.expectTurns("exactly the one that waits", turn{Request: requestFor(third), priority: turnAhead})
+		w.expectWoken("exactly the one that waits", woken(third, wokenPriority))
 		w.reconcile(third)
 		w.expectHooks("", third, "preNormal inPlaceUpdate preDelete")
 		w.expectSlots("all have gone", 0, 0)
-		w.expectTurns("nobody waits any more")
+		w.expectWoken("nobody waits any more")
 	})
 }
 
@@ -87,10 +102,10 @@ func TestWhatARolloutWaitsForHasTheFirstTurn(t *testing.T) {
 		w.expectSlots("both wait", 1, 2)
 		hold.Release()
 		ended.Wait()
-		w.expectTurns("it came last and goes first", turn{Request: requestFor(leaving), priority: rolloutPriority + turnAhead})
+		w.expectWoken("it came last and goes first", woken(leaving, rolloutPriority+wokenPriority))
 		w.reconcile(leaving)
 		w.expectHooks("it was taken out", leaving, "inPlaceUpdate")
-		w.expectTurns("then the other", turn{Request: requestFor(second), priority: turnAhead})
+		w.expectWoken("then the other", woken(second, wokenPriority))
 	})
 }
 
@@ -109,35 +124,7 @@ func TestARefusedCallWasNeverMade(t *testing.T) {
 		w.expectJournal("the registry has never heard of it")
 		hold.Release()
 		ended.Wait()
-		w.expectTurns("it is woken in vain", turn{Request: requestFor(pod), priority: turnAhead})
-		w.takeJournal()
-		w.reconcile(pod)
-		w.expectJournal("it needs no call any more")
-		w.expectSlots("and keeps no slot", 0, 0)
-	})
-}
-
-func TestAPodThatIsGoneHoldsUpNoOther(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, inFlight(2))
-		web := w.cloneSet("web")
-		pod, next := w.bornPod(web, "web-1"), w.bornPod(web, "web-2")
-		hold := w.registry.Hold(registrytest.Match{Pod: "web-3"})
-		ended := w.begins(w.bornPod(web, "web-3"))
-		w.reconcile(pod)
-		w.reconcile(next)
-		w.removePod(pod)
-		w.reconcile(pod)
-		hold.Release()
-		ended.Wait()
-		w.expectTurns("it is the first", turn{Request: requestFor(pod), priority: turnAhead})
-		w.reconcile(pod)
-		time.Sleep(time.Second)
-		synctest.Wait()
-		w.expectTurns("it made no call", turn{Request: requestFor(next), priority: turnAhead})
-		w.reconcile(next)
-		w.expectSlots("all have gone", 0, 0)
+		w.expectWoken("it is looked at, and needs no call any more", woken(pod, wokenPriority))
 	})
 }
 
@@ -153,7 +140,7 @@ func TestAPodThatIsToTryAgainStillHasItsTrouble(t *testing.T) {
 		hold := w.registry.Hold(registrytest.Match{Pod: "web-2"})
 		ended := w.begins(w.bornPod(web, "web-2"))
 		w.takeEvents()
-		w.expectResult("", w.reconcile(pod), turnRecheck)
+		w.expectResult("", w.reconcile(pod), wokenRecheck)
 		w.expectEvents("nothing has passed yet")
 		hold.Release()
 		ended.Wait()
@@ -179,13 +166,13 @@ func (w *world) many(services, each int) (pods []*corev1.Pod) {
 // answersTurns is a queue that reconciles each pod whose turn has come, and those whose back-off has passed, for a while.
 func (w *world) answersTurns(pods []*corev1.Pod, d time.Duration) {
 	w.Helper()
-	byRequest := map[Request]*corev1.Pod{}
-	again := map[Request]time.Time{}
+	byRequest := map[lifecycle.PodID]*corev1.Pod{}
+	again := map[lifecycle.PodID]time.Time{}
 	for _, pod := range pods {
-		byRequest[requestFor(pod)] = pod
-		again[requestFor(pod)] = time.Now()
+		byRequest[lifecycle.PodIDOf(pod)] = pod
+		again[lifecycle.PodIDOf(pod)] = time.Now()
 	}
-	look := func(req Request) {
+	look := func(req lifecycle.PodID) {
 		result := w.reconcile(byRequest[req])
 		delete(again, req)
 		if result.RequeueAfter > 0 {
@@ -194,8 +181,8 @@ func (w *world) answersTurns(pods []*corev1.Pod, d time.Duration) {
 	}
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		synctest.Wait()
-		for _, come := range w.r.turns.take() {
-			look(come.Request)
+		for id := range w.r.woken.take() {
+			look(id)
 		}
 		for req, at := range again {
 			if !at.After(time.Now()) {
@@ -255,75 +242,6 @@ func TestWhatAnOpenBreakerSays(t *testing.T) {
 	})
 }
 
-func TestProbesNeedSlots(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		inspector := &inspecting{why: errors.New("the check has not passed")}
-		w := newWorld(t, inFlight(2), probedBy(inspector))
-		pods := w.many(1, 8)
-		for range 2 { // the second time they are only asked for, and no answer to a call lies in between
-			for _, pod := range pods {
-				w.reconcile(pod)
-			}
-		}
-		if got := w.settings.Registries["default"].Status(); got.Breaker != "closed" || got.InUse != 0 {
-			t.Errorf("got %+v: an instance that is not checked yet says nothing of the registry", got)
-		}
-		web := w.cloneSet("web0b")
-		hold := w.registry.Hold(registrytest.Match{Service: "web0b"})
-		ended := w.begins(w.bornPod(web, "web0b-1"))
-		asked := inspector.asked
-		other := w.cloneSet("other")
-		ended2 := w.begins(w.bornPod(other, "other-1")) // registered, and then asked for
-		if inspector.asked != asked+1 {
-			t.Errorf("asked %d times, want once: there is a slot", inspector.asked-asked)
-		}
-		ended2.Wait()
-		hold.Release()
-		ended.Wait()
-		w.r.turns.take()
-	})
-}
-
-func TestComingTurnsAreLookedAt(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		web := w.cloneSet("web")
-		one, other := requestFor(w.pod(web, "web-1")), requestFor(w.pod(web, "web-2"))
-		w.r.turns.add(turn{Request: one, priority: 50}) // before anybody listens
-		ctx, stop := context.WithCancel(t.Context())
-		w.must(w.r.comingTurns(ctx, w.queue), "starting to watch for turns")
-		synctest.Wait()
-		w.r.turns.add(turn{Request: other, priority: 150})
-		synctest.Wait()
-		want := []added{{Request: one, Priority: 50}, {Request: other, Priority: 150}}
-		if diff := cmp.Diff(want, w.queue.take()); diff != "" {
-			t.Errorf("looked at (-want +got):\n%s", diff)
-		}
-		stop()
-		synctest.Wait()
-	})
-}
-
-func TestMoreSlotsWakeThePodsThatWait(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, inFlight(2))
-		web := w.cloneSet("web")
-		pod := w.bornPod(web, "web-1")
-		hold := w.registry.Hold(registrytest.Match{Pod: "web-2"})
-		ended := w.begins(w.bornPod(web, "web-2"))
-		w.reconcile(pod)
-		w.settings.Registries["default"].SetMaxInFlight(4)
-		w.expectTurns("there is a slot", turn{Request: requestFor(pod), priority: turnAhead})
-		w.reconcile(pod)
-		w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
-		hold.Release()
-		ended.Wait()
-	})
-}
-
 func TestAPanicFreesTheSlot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, inFlight(2))
@@ -331,7 +249,7 @@ func TestAPanicFreesTheSlot(t *testing.T) {
 	w.registry.OnAnswer(anyCall(), func(registrytest.Call) { panic("a driver's error") })
 	func() {
 		defer func() { _ = recover() }()
-		_, _ = w.r.Reconcile(w.Context(), requestFor(pod))
+		_, _ = w.r.Reconcile(w.Context(), lifecycle.PodIDOf(pod))
 	}()
 	w.expectSlots("the reconciler goes on after a panic", 0, 0)
 }
@@ -352,7 +270,7 @@ func TestADeletionThatIsCancelledBeforeItsTurn(t *testing.T) {
 		w.takeJournal()
 		w.reconcile(pod)
 		w.expectJournal("nobody kept it alive since it was to go", registers)
-		if held := w.r.Held("default"); len(held) != 2 {
+		if held := w.r.Tracker.Kept("default"); len(held) != 2 {
 			t.Errorf("%d instances are kept alive, want both", len(held))
 		}
 	})

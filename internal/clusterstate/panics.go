@@ -1,7 +1,6 @@
-package controller
+package clusterstate
 
 import (
-	"context"
 	"fmt"
 	"sync"
 
@@ -11,26 +10,26 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
 
-// peers counts, for each service, the pods that should be in service and those of them that are not ready. It follows the
+// Panics counts, for each service, the pods that should be in service and those of them that are not ready. It follows the
 // cache's events, each at a cost that does not grow with the number of pods, and holds all pods before the first one is
 // worked on.
 //
 // A pod counts for the services in its record: those are the pods that were put in service, so one that is still starting
 // does not count. A tenant can write a record, so it counts only among the pods of its own namespace, unless services are
 // shared across namespaces.
-type peers struct {
+type Panics struct {
 	mu   sync.Mutex
 	pods map[types.UID]*peer
 	// services are by name, as [claimKey] has it, and by namespace.
 	services map[string]map[string]*peerGroup
 	// calmed are the unready pods of services that are no longer in panic: they are to be taken out now.
-	calmed []Request
-	wake   chan struct{}
+	calmed []lifecycle.PodID
+	signal chan struct{}
 }
 
 // peer is one pod as it was last counted.
 type peer struct {
-	request  Request
+	id       lifecycle.PodID
 	version  string
 	ready    bool
 	services []string
@@ -39,27 +38,27 @@ type peer struct {
 // peerGroup is one service in one namespace.
 type peerGroup struct {
 	all     int
-	unready map[types.UID]Request
+	unready map[types.UID]lifecycle.PodID
 }
 
-func newPeers() *peers {
-	return &peers{
-		pods: map[types.UID]*peer{}, services: map[string]map[string]*peerGroup{}, wake: make(chan struct{}, 1),
+func newPanics() *Panics {
+	return &Panics{
+		pods: map[types.UID]*peer{}, services: map[string]map[string]*peerGroup{}, signal: make(chan struct{}, 1),
 	}
 }
 
-// arrived counts a pod as the cache's event shows it.
-func (p *peers) arrived(pod *corev1.Pod, s *Settings) { p.count(pod, s, true) }
+// Arrived counts a pod as the cache's event shows it.
+func (p *Panics) Arrived(pod *corev1.Pod, s *Rules) { p.count(pod, s, true) }
 
-// refresh counts a pod anew that the cache has newer than its last event. One that an event has said to be gone stays so.
-func (p *peers) refresh(pod *corev1.Pod, s *Settings) { p.count(pod, s, false) }
+// Refresh counts a pod anew that the cache has newer than its last event. One that an event has said to be gone stays so.
+func (p *Panics) Refresh(pod *corev1.Pod, s *Rules) { p.count(pod, s, false) }
 
-func (p *peers) count(pod *corev1.Pod, s *Settings, add bool) {
+func (p *Panics) count(pod *corev1.Pod, s *Rules, add bool) {
 	now := peerOf(pod)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before := p.pods[pod.UID]
-	if before == nil && !add || before != nil && behind(now.version, before.version) {
+	if before == nil && !add || before != nil && Behind(now.version, before.version) {
 		return
 	}
 	if len(now.services) == 0 {
@@ -68,8 +67,8 @@ func (p *peers) count(pod *corev1.Pod, s *Settings, add bool) {
 	p.replace(pod.UID, before, now, s)
 }
 
-// departed counts a pod no more.
-func (p *peers) departed(pod *corev1.Pod, s *Settings) {
+// Departed counts a pod no more.
+func (p *Panics) Departed(pod *corev1.Pod, s *Rules) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if before := p.pods[pod.UID]; before != nil {
@@ -78,11 +77,11 @@ func (p *peers) departed(pod *corev1.Pod, s *Settings) {
 }
 
 // replace puts now in the place of before, either of which may be nil, and notes whom a service's calm brings up.
-func (p *peers) replace(uid types.UID, before, now *peer, s *Settings) {
+func (p *Panics) replace(uid types.UID, before, now *peer, s *Rules) {
 	inPanic, namespace := map[string]bool{}, ""
 	for _, one := range []*peer{before, now} {
 		for _, service := range one.names() {
-			namespace = one.request.Namespace
+			namespace = one.id.Namespace
 			inPanic[service] = p.of(service, namespace, s).Panic(s.PanicThreshold)
 		}
 	}
@@ -102,38 +101,38 @@ func (p *peers) replace(uid types.UID, before, now *peer, s *Settings) {
 	}
 }
 
-func (p *peers) join(service string, uid types.UID, one *peer) {
+func (p *Panics) join(service string, uid types.UID, one *peer) {
 	namespaces := p.services[service]
 	if namespaces == nil {
 		namespaces = map[string]*peerGroup{}
 		p.services[service] = namespaces
 	}
-	group := namespaces[one.request.Namespace]
+	group := namespaces[one.id.Namespace]
 	if group == nil {
-		group = &peerGroup{unready: map[types.UID]Request{}}
-		namespaces[one.request.Namespace] = group
+		group = &peerGroup{unready: map[types.UID]lifecycle.PodID{}}
+		namespaces[one.id.Namespace] = group
 	}
 	group.all++
 	if !one.ready {
-		group.unready[uid] = one.request
+		group.unready[uid] = one.id
 	}
 }
 
-func (p *peers) leave(service string, uid types.UID, one *peer) {
+func (p *Panics) leave(service string, uid types.UID, one *peer) {
 	namespaces := p.services[service]
-	group := namespaces[one.request.Namespace]
+	group := namespaces[one.id.Namespace]
 	group.all--
 	delete(group.unready, uid)
 	if group.all > 0 {
 		return
 	}
-	if delete(namespaces, one.request.Namespace); len(namespaces) == 0 {
+	if delete(namespaces, one.id.Namespace); len(namespaces) == 0 {
 		delete(p.services, service)
 	}
 }
 
 // groups are those that count together.
-func (p *peers) groups(service, namespace string, s *Settings) map[string]*peerGroup {
+func (p *Panics) groups(service, namespace string, s *Rules) map[string]*peerGroup {
 	namespaces := p.services[service]
 	if s.SharedAcrossNamespaces {
 		return namespaces
@@ -144,7 +143,7 @@ func (p *peers) groups(service, namespace string, s *Settings) map[string]*peerG
 	return nil
 }
 
-func (p *peers) of(service, namespace string, s *Settings) lifecycle.Peers {
+func (p *Panics) of(service, namespace string, s *Rules) lifecycle.Peers {
 	var sum lifecycle.Peers
 	for _, group := range p.groups(service, namespace, s) {
 		sum.All += group.all
@@ -154,22 +153,26 @@ func (p *peers) of(service, namespace string, s *Settings) lifecycle.Peers {
 }
 
 // calm notes the service's unready pods, which the panic kept.
-func (p *peers) calm(service, namespace string, s *Settings) {
+func (p *Panics) calm(service, namespace string, s *Rules) {
 	if s.Unready != lifecycle.UnreadyFailOver {
 		return
 	}
 	for _, group := range p.groups(service, namespace, s) {
-		for _, request := range group.unready {
-			p.calmed = append(p.calmed, request)
+		for _, id := range group.unready {
+			p.calmed = append(p.calmed, id)
 		}
 	}
 	select {
-	case p.wake <- struct{}{}:
-	default: // somebody is on the way already
+	case p.signal <- struct{}{}:
+	default: // a signal is waiting already
 	}
 }
 
-func (p *peers) takeCalmed() []Request {
+// Signal has a value when [Panics.TakeCalmed] has something.
+func (p *Panics) Signal() <-chan struct{} { return p.signal }
+
+// TakeCalmed returns, once, the unready pods of services whose panic has passed.
+func (p *Panics) TakeCalmed() []lifecycle.PodID {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	calmed := p.calmed
@@ -177,31 +180,32 @@ func (p *peers) takeCalmed() []Request {
 	return calmed
 }
 
-// panicking is a service of which too many pods are not ready at once.
-type panicking struct {
-	service string
-	peers   lifecycle.Peers
+// Panic is a service of which too many pods are not ready at once; the zero value is none.
+type Panic struct {
+	Service string
+	Peers   lifecycle.Peers
 }
 
-func (p panicking) message(threshold int) string {
+// Message says what to look at.
+func (p Panic) Message(threshold int) string {
 	return fmt.Sprintf("%d of the %d pods of service %q are not ready, more than panicThreshold (%d%%): "+
-		"the pod is kept in service; look at the pods, their nodes and the network", p.peers.Unready, p.peers.All, p.service, threshold)
+		"the pod is kept in service; look at the pods, their nodes and the network", p.Peers.Unready, p.Peers.All, p.Service, threshold)
 }
 
-// panicOf returns the first service of the pod that is in panic, or the zero value.
-func (p *peers) panicOf(pod *corev1.Pod, s *Settings) panicking {
+// Of returns the first service of the pod that is in panic, or the zero value.
+func (p *Panics) Of(pod *corev1.Pod, s *Rules) Panic {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, in := range lifecycle.RecordOf(pod).Instances {
 		if of := p.of(claimKey(in.Service), pod.Namespace, s); of.Panic(s.PanicThreshold) {
-			return panicking{service: in.Service, peers: of}
+			return Panic{Service: in.Service, Peers: of}
 		}
 	}
-	return panicking{}
+	return Panic{}
 }
 
 func peerOf(pod *corev1.Pod) *peer {
-	one := &peer{request: requestFor(pod), version: pod.ResourceVersion, ready: lifecycle.IsReady(pod)}
+	one := &peer{id: lifecycle.PodIDOf(pod), version: pod.ResourceVersion, ready: lifecycle.IsReady(pod)}
 	if !lifecycle.Counts(pod) {
 		return one
 	}
@@ -220,28 +224,4 @@ func (p *peer) names() []string {
 		return nil
 	}
 	return p.services
-}
-
-// observePeers says whether a panic keeps the pod where it is, should it be not ready. The pod itself is counted as it was
-// just read: so no more than the threshold are ever taken out for being not ready.
-func (r *PodReconciler) observePeers(seen *observation) {
-	r.peers.refresh(seen.pod(), seen.settings)
-	seen.panic = r.peers.panicOf(seen.pod(), seen.settings)
-	seen.input.Unready, seen.input.Panic = seen.settings.Unready, seen.panic.service != ""
-}
-
-// keptInPanic reports whether the pod is in service only because of the panic. One that was taken out before stays out,
-// and waits for nothing but its own readiness.
-func (o *observation) keptInPanic(d lifecycle.Decision) bool {
-	return d.Row == lifecycle.RowNormalNotReady && d.Want == lifecycle.Keep && o.input.Unready == lifecycle.UnreadyFailOver &&
-		o.input.Record.Want == lifecycle.InService
-}
-
-// calmedServices looks again at the pods that a panic kept, once it has passed.
-func (r *PodReconciler) calmedServices(ctx context.Context, q requestQueue) error {
-	return whenever(ctx, r.peers.wake, func() {
-		for _, req := range r.peers.takeCalmed() {
-			q.Add(req)
-		}
-	})
 }

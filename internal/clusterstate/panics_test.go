@@ -1,0 +1,78 @@
+package clusterstate
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+)
+
+func TestPeersOfOtherNamespacesAndServices(t *testing.T) {
+	t.Parallel()
+	s := &Rules{Unready: lifecycle.UnreadyFailOver, PanicThreshold: 50}
+	shared := &Rules{Unready: lifecycle.UnreadyFailOver, PanicThreshold: 50, SharedAcrossNamespaces: true}
+	p := newPanics()
+	pod := func(namespace, name string, isReady bool, services ...string) *corev1.Pod {
+		pod := peerPod(namespace, name, isReady, services...)
+		p.Arrived(pod, s)
+		return pod
+	}
+	first := pod("shop", "a", false, "web", "admin")
+	pod("shop", "b", true, "WEB")
+	pod("mall", "c", true, "admin")
+	expect := func(reason, want string, pod *corev1.Pod, s *Rules) {
+		t.Helper()
+		if got := p.Of(pod, s).Service; got != want {
+			t.Errorf("service %q is in panic, want %q: %s", got, want, reason)
+		}
+	}
+	expect("in one of its services it is alone; names that differ in case are one", "admin", first, s)
+	expect("shared names count everywhere", "", first, shared)
+
+	p.Departed(first, s)
+	p.Refresh(first, s)
+	if got := len(p.pods); got != 2 {
+		t.Errorf("%d pods are counted, want 2: one that is gone stays gone", got)
+	}
+	older := peerPod("shop", "b", false, "web")
+	older.ResourceVersion = "1"
+	p.Refresh(older, s)
+	expect("an older version counts for nothing", "", older, s)
+	for _, name := range []string{"shop/b", "mall/c"} {
+		p.Departed(&corev1.Pod{ObjectMeta: metaOf(name)}, s)
+	}
+	if len(p.pods)+len(p.services) != 0 {
+		t.Errorf("all pods are gone, and %v %v is left", p.pods, p.services)
+	}
+}
+
+func peerPod(namespace, name string, isReady bool, services ...string) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metaOf(namespace + "/" + name)}
+	pod.Labels = map[string]string{appspub.LifecycleStateKey: string(appspub.LifecycleStateNormal)}
+	record := lifecycle.Record{Stamp: lifecycle.StampOf(pod), Want: lifecycle.InService}
+	for _, s := range services {
+		record.Instances = append(record.Instances, lifecycle.Recorded{Registry: "default", Service: s, Address: "10.0.0.1", Port: 80})
+	}
+	text, err := json.Marshal(record)
+	if err != nil {
+		panic(err)
+	}
+	pod.Annotations = map[string]string{lifecycle.AnnotationRecord: string(text)}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	if !isReady {
+		pod.Status.Conditions[0].Status = corev1.ConditionFalse
+	}
+	return pod
+}
+
+// metaOf names a pod by namespace/name, which is its UID too.
+func metaOf(name string) metav1.ObjectMeta {
+	namespace, pod, _ := strings.Cut(name, "/")
+	return metav1.ObjectMeta{Namespace: namespace, Name: pod, UID: types.UID(name), ResourceVersion: "7"}
+}

@@ -1,0 +1,44 @@
+package clusterstate
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/service"
+)
+
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+
+// NodeOf returns where the pod runs. A node that is gone, or was never seen, has no topology.
+func NodeOf(ctx context.Context, cache client.Reader, pod *corev1.Pod) (service.Node, error) {
+	name := pod.Spec.NodeName
+	if name == "" {
+		return service.Node{}, nil
+	}
+	node := NodeMetadata()
+	if err := cache.Get(ctx, client.ObjectKey{Name: name}, node); err != nil && !apierrors.IsNotFound(err) {
+		return service.Node{}, fmt.Errorf("reading node %s: %w", name, err)
+	}
+	return service.Node{
+		Name: name, Zone: node.Labels[corev1.LabelTopologyZone], Region: node.Labels[corev1.LabelTopologyRegion],
+	}, nil
+}
+
+// Live asks the API server for a pod that the cache has not; nil where it is gone. One that is there has lost the label that
+// the cache selects by. While it lives it is left as it is; a dying one still has to be freed.
+func Live(ctx context.Context, server client.Reader, id lifecycle.PodID) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	err := server.Get(ctx, id.NamespacedName, pod)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && pod.UID != id.UID:
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("asking whether the pod is gone: %w", err)
+	}
+	return pod, nil
+}

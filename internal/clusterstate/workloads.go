@@ -1,0 +1,162 @@
+package clusterstate
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/service"
+)
+
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+
+// Workloads reads which service names the workloads use, which is for the [Claims], and which workloads have hooks of which
+// none is Rollcall's. It reads the cache anew after a workload, a namespace or the rules changed.
+type Workloads struct {
+	cache  client.Reader
+	claims *Claims
+
+	mu          sync.Mutex
+	current     bool
+	readRecords bool
+	rules       *Rules
+	unmatched   map[types.UID]bool
+}
+
+// Changed has the cache read anew at the next [Workloads.Refresh].
+func (w *Workloads) Changed() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.current = false
+}
+
+// Unmatched returns how many workloads have hooks of which none is Rollcall's.
+func (w *Workloads) Unmatched() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.unmatched)
+}
+
+// Refresh reads the cache where something changed. The registries are the names of those in use.
+func (w *Workloads) Refresh(ctx context.Context, rules *Rules, registries []string, now time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.current && w.rules == rules {
+		return nil
+	}
+	if err := w.refreshRecords(ctx, registries); err != nil {
+		return err
+	}
+	namespaces, err := w.readNamespaces(ctx)
+	if err != nil {
+		return err
+	}
+	var list kruisev1alpha1.CloneSetList
+	if err := w.cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing CloneSets: %w", err)
+	}
+	users, unmatched := map[string]map[string]bool{}, map[types.UID]bool{}
+	for i := range list.Items {
+		workload := &list.Items[i]
+		hooks := lifecycle.HooksOf(AsLifecycle(workload), rules.Ownership)
+		if hooks.Foreign {
+			unmatched[workload.UID] = true
+			w.warnUnmatched(ctx, workload, rules)
+		}
+		if hooks.Any() {
+			addUser(users, workload, rules.Services)
+		}
+	}
+	w.claims.observed(namespaces, users, now)
+	w.unmatched, w.rules, w.current = unmatched, rules, true
+	return nil
+}
+
+// refreshRecords reads, once, what the leaders before this one have left in registries that have yet to list it.
+func (w *Workloads) refreshRecords(ctx context.Context, registries []string) error {
+	if w.readRecords || w.claims.haveListed(registries) {
+		return nil
+	}
+	var pods corev1.PodList
+	if err := w.cache.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing pods: %w", err)
+	}
+	for i := range pods.Items {
+		w.claims.recorded(&pods.Items[i])
+	}
+	w.readRecords = true
+	return nil
+}
+
+func (w *Workloads) readNamespaces(ctx context.Context) (map[string]namespaceFacts, error) {
+	var list metav1.PartialObjectMetadataList
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
+	if err := w.cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing namespaces: %w", err)
+	}
+	namespaces := make(map[string]namespaceFacts, len(list.Items))
+	for i := range list.Items {
+		one := &list.Items[i]
+		namespaces[one.Name] = namespaceFacts{created: one.CreationTimestamp.Time, labels: one.Labels}
+	}
+	return namespaces, nil
+}
+
+// warnUnmatched logs once that hooks.owned matches no handler of a workload's hooks, which is how a typo in it shows.
+func (w *Workloads) warnUnmatched(ctx context.Context, workload *kruisev1alpha1.CloneSet, rules *Rules) {
+	if w.unmatched[workload.UID] {
+		return
+	}
+	log.FromContext(ctx).Info("A CloneSet has lifecycle hooks and no handler in them matches hooks.owned: its pods are left alone",
+		"cloneset", client.ObjectKeyFromObject(workload), "owned", rules.Ownership.Owned)
+}
+
+func addUser(users map[string]map[string]bool, workload *kruisev1alpha1.CloneSet, rules service.Rules) {
+	template := &workload.Spec.Template
+	endpoints, err := rules.EndpointsOf(service.Subject{
+		Namespace: workload.Namespace, Workload: workload.Name,
+		Labels: template.Labels, Annotations: template.Annotations, Spec: &template.Spec,
+	})
+	if err != nil {
+		return // the pods get the warning
+	}
+	for _, e := range endpoints {
+		name := claimKey(e.Service)
+		if users[name] == nil {
+			users[name] = map[string]bool{}
+		}
+		users[name][workload.Namespace] = true
+	}
+}
+
+// AsLifecycle returns what a decision needs of a CloneSet, which may be nil.
+func AsLifecycle(workload *kruisev1alpha1.CloneSet) *lifecycle.Workload {
+	if workload == nil {
+		return nil
+	}
+	return &lifecycle.Workload{
+		Lifecycle:           workload.Spec.Lifecycle,
+		Selector:            workload.Spec.Selector,
+		TemplateLabels:      workload.Spec.Template.Labels,
+		TemplateAnnotations: workload.Spec.Template.Annotations,
+	}
+}
+
+// Behind reports whether one resource version of an object is older than another. An empty one is older than none.
+func Behind(version, other string) bool {
+	if other == "" {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(version, other)
+	return err == nil && order < 0
+}

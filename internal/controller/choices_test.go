@@ -1,0 +1,149 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
+	"github.com/rollcall-dev/rollcall/internal/resync"
+	"github.com/rollcall-dev/rollcall/internal/tracker"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+type (
+	Listing    = tracker.Listing
+	Comparison = tracker.Comparison
+)
+
+// choices are Settings whose registries are still to be given clients.
+type choices struct {
+	Settings
+
+	Registries map[string]Registry
+}
+
+// Registry is a registry that can do no more than it is given here.
+type Registry struct {
+	Calls       registry.Registry
+	Getter      registry.Getter
+	Prober      registry.Prober
+	Timeout     time.Duration
+	MaxInFlight int
+	// Identity is that of its servers; nil for one of its own.
+	Identity any
+	Fence    registryclient.Fence
+	DryRun   func(string, registry.Instance)
+}
+
+func (c *choices) names() []string { return slices.Sorted(maps.Keys(c.Registries)) }
+
+// built gives each registry a client, the one that it had where it is the same.
+func (w *world) built() Settings {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.settings.Settings
+	s.Registries = make(map[string]*registryclient.Client, len(w.settings.Registries))
+	for name, reg := range w.settings.Registries {
+		key := fmt.Sprintf("%s %T%p %T%p %T%p %v %d %v %p %p", name, reg.Calls, reg.Calls, reg.Getter, reg.Getter, reg.Prober, reg.Prober,
+			reg.Timeout, reg.MaxInFlight, reg.Identity, reg.Fence, reg.DryRun)
+		if w.clients[key] == nil {
+			w.clients[key] = reg.client(name)
+		}
+		s.Registries[name] = w.clients[key]
+	}
+	return s
+}
+
+func (r Registry) client(name string) *registryclient.Client {
+	o := registryclient.Options{
+		Name: name, Timeout: r.Timeout, MaxInFlight: r.MaxInFlight, Server: r.Identity, Fence: r.Fence, DryRun: r.DryRun,
+	}
+	if o.Server == nil {
+		o.Server = r.Calls
+	}
+	if o.MaxInFlight == 0 {
+		o.MaxInFlight = 1000
+	}
+	return registryclient.New(r.capable(), o)
+}
+
+// capable is the registry with no capability but the given ones.
+func (r Registry) capable() registry.Registry {
+	type made struct{ registry.Registry }
+	type asked struct {
+		registry.Registry
+		registry.Getter
+	}
+	type probed struct {
+		registry.Registry
+		registry.Prober
+	}
+	type both struct {
+		registry.Registry
+		registry.Getter
+		registry.Prober
+	}
+	switch {
+	case r.Getter != nil && r.Prober != nil:
+		return both{r.Calls, r.Getter, r.Prober}
+	case r.Getter != nil:
+		return asked{r.Calls, r.Getter}
+	case r.Prober != nil:
+		return probed{r.Calls, r.Prober}
+	default:
+		return made{r.Calls}
+	}
+}
+
+// cluster is what resync has of the world.
+func (w *world) cluster() *resync.Cluster {
+	return &resync.Cluster{Cache: w.r.Client, API: w.r.APIReader, Tracker: w.r.Tracker, Claims: w.r.State.Claims, Clock: w.clock}
+}
+
+func (w *world) compare(l Listing) Comparison {
+	w.Helper()
+	l.Names = map[string]bool{}
+	for name := range w.settings.Registries {
+		l.Names[name] = true
+	}
+	return w.cluster().Compare(l)
+}
+
+func (w *world) gone(ctx context.Context, entries []registry.Entry) ([]registry.Entry, error) {
+	return w.cluster().Gone(ctx, entries)
+}
+
+// lost: the registry had no such entry when it was asked at that time.
+func (w *world) lost(name string, in registry.Instance, asked time.Time) {
+	w.r.Tracker.Lost(tracker.Target{Registry: name, Instance: in}, asked)
+}
+
+// standing is what is known of one instance.
+func (w *world) standing(pod *corev1.Pod, in lifecycle.Recorded) tracker.Instance {
+	return w.r.Tracker.Open(lifecycle.PodIDOf(pod), w.r.settings.Load().server).Standing(in)
+}
+
+func (w *world) use(pod *corev1.Pod, name string) clusterstate.Use {
+	return clusterstate.Use{Rules: &w.r.settings.Load().Rules, Pod: lifecycle.PodIDOf(pod), Service: name, Now: w.clock.Now()}
+}
+
+// fence permits calls unless it is closed.
+type fence struct{ closed atomic.Bool }
+
+func (f *fence) Permit(time.Duration) error {
+	if f.closed.Load() {
+		return errors.New("the lease was not renewed in time")
+	}
+	return nil
+}
+
+func (*fence) MayLand(time.Time) {}

@@ -1,0 +1,183 @@
+package controller
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Reason says why a pod waits: a label of the metrics, and the reason of the Event where a person should look.
+type Reason string
+
+// The reasons. Their comments are also docs/reference/reasons.md (see hack/docs): what it means, and from "What to do:" on
+// what a person should do.
+const (
+	// ReasonRegistryUnavailable: the registry could not be reached, or answered with an error that may pass. Retried
+	// with a back-off of at most 30 s. Where the message says that the circuit breaker is open, the calls of several pods
+	// failed, one call every 5 s tries whether the registry answers, and all go on as soon as it does.
+	//
+	// What to do: look at the registry.
+	ReasonRegistryUnavailable Reason = "RegistryUnavailable"
+	// ReasonRegistryTimeout: a call took longer than `registry.timeout`. Retried like RegistryUnavailable.
+	//
+	// What to do: look at the registry, or raise the timeout.
+	ReasonRegistryTimeout Reason = "RegistryTimeout"
+	// ReasonRegistryRefused: the registry refused, and will refuse again: credentials, or an instance that it does not
+	// take. Retried every 30 s, and at once when the configuration changes.
+	//
+	// What to do: mend what the message says, in the registry's own words.
+	ReasonRegistryRefused Reason = "RegistryRefused"
+	// ReasonNotServing: the pod was registered, and the registry does not give it to clients yet: it checks it first,
+	// say. Asked again with a back-off of at most 30 s.
+	//
+	// What to do: look in the registry at what the message says.
+	ReasonNotServing Reason = "NotServing"
+	// ReasonUnknownRegistry: the pod is still in a registry that the configuration no longer has.
+	//
+	// What to do: put the registry back into `registries` until its pods have left it.
+	ReasonUnknownRegistry Reason = "UnknownRegistry"
+	// ReasonInvalidPod: the pod has no port to register, or an annotation that does not parse.
+	//
+	// What to do: write what the message says.
+	ReasonInvalidPod Reason = "InvalidPod"
+	// ReasonServiceClaimed: another namespace has the service name: pods of it are registered under the name, or were until
+	// five minutes ago, or it was created first among those whose workloads use the name.
+	//
+	// What to do: take another name, put `{namespace}` into `service.name`, set `service.sharedAcrossNamespaces: true`, or
+	// say in `service.allowed` whose the name is.
+	ReasonServiceClaimed Reason = "ServiceClaimed"
+	// ReasonServiceNotAllowed: `service.allowed` in the configuration does not give the service name to the pod's namespace.
+	// A pod that is registered under the name already stays in service, and shows the reason all the same.
+	//
+	// What to do: take another name, or add an entry to `service.allowed`.
+	ReasonServiceNotAllowed Reason = "ServiceNotAllowed"
+	// ReasonHandlerRefused: a handler of ours can't be used: its key is in the workload's selector, its value is empty,
+	// two hooks want it at different values, or it is a newly-created mark too. What it blocks stays blocked.
+	//
+	// What to do: change in the CloneSet what the message says.
+	ReasonHandlerRefused Reason = "HandlerRefused"
+	// ReasonPatchRefused: the API server refuses our change of the pod: by its access control, an admission webhook, a policy or
+	// its validation. Retried with a back-off of at most 30 s.
+	//
+	// What to do: allow what the message says, in the API server's own words.
+	ReasonPatchRefused Reason = "PatchRefused"
+	// ReasonUnsupportedWorkload: the pod has a finalizer or mark of ours and belongs to a workload that is no
+	// CloneSet.
+	//
+	// What to do: take it out of the template, or the key out of `hooks.owned`.
+	ReasonUnsupportedWorkload Reason = "UnsupportedWorkload"
+	// ReasonUnknownState: a lifecycle state that this version does not know. The registry is left as it is.
+	//
+	// What to do: use a supported OpenKruise.
+	ReasonUnknownState Reason = "UnknownState"
+	// ReasonHeldNotReady: an in-place update with `markPodNotReady` was rolled back, and OpenKruise holds the pod not
+	// ready for ever.
+	//
+	// What to do: delete the pod, or update it in place.
+	ReasonHeldNotReady Reason = "HeldNotReady"
+	// ReasonPanicThreshold: more than `panicThreshold` of a service's pods are not ready at once, which looks like a fault of
+	// a node or the network. The pod stays in service although it is not ready; the last pod of a service always does, unless
+	// `panicThreshold` is `100%`.
+	//
+	// What to do: look at the pods, their nodes and the network.
+	ReasonPanicThreshold Reason = "PanicThreshold"
+	// ReasonDraining: out of rotation; the drain has not passed.
+	//
+	// What to do: wait.
+	ReasonDraining Reason = "Draining"
+	// ReasonSettling: an earlier call timed out and may still be carried out.
+	//
+	// What to do: wait, at most twice `registry.timeout`.
+	ReasonSettling Reason = "Settling"
+	// ReasonNotConfirmed: a call failed or timed out, a later one was acknowledged, and the registry says something else of
+	// the pod all the same. It is told again with a back-off of at most 30 s.
+	//
+	// What to do: look in the registry at who else writes the pod's entry.
+	ReasonNotConfirmed Reason = "NotConfirmed"
+	// ReasonAlsoRegistersItself: clients are given the pod's address by an entry that Rollcall has not written, most likely
+	// since the application registers itself. What the registry acknowledges says nothing of that entry, so both directions
+	// wait: it would stay in service while OpenKruise updates or deletes the pod. Looked at again every 30 s.
+	//
+	// What to do: turn off the application's own registration: [the application registers itself](../self-registration.md).
+	ReasonAlsoRegistersItself Reason = "AlsoRegistersItself"
+	// ReasonQueued: as many calls to the registry are under way as `maxInFlight` allows, or half of them for the same
+	// service. The pod goes on when it is its turn.
+	//
+	// What to do: wait. Where it lasts, look at how long the registry's calls take.
+	ReasonQueued Reason = "Queued"
+	// ReasonNotPermitted: this manager may make no call now, so the registry was not asked: its lease was not renewed in
+	// time, or the configuration has just changed. Retried with a back-off.
+	//
+	// What to do: where it stays, look at the API server, which answers too slowly.
+	ReasonNotPermitted Reason = "NotPermitted"
+	// ReasonNotReady: Kruise waits, and the pod is not ready yet.
+	//
+	// What to do: look at the pod.
+	ReasonNotReady Reason = "NotReady"
+	// ReasonNoAddress: the pod has no IP yet.
+	//
+	// What to do: wait.
+	ReasonNoAddress Reason = "NoAddress"
+	// ReasonStopping: the manager was asked to stop and makes no further calls.
+	//
+	// What to do: nothing, the next manager goes on.
+	ReasonStopping Reason = "Stopping"
+	// ReasonProceeded: no reason to wait but an Event: a hook was released although a registry had not acknowledged, since
+	// `onRegistryFailure` says so. The registry is still told, as soon as it can be.
+	//
+	// What to do: look at the registry; clients may have been sent to a pod that was not there.
+	ReasonProceeded Reason = "Proceeded"
+	// ReasonSkipped: no reason to wait but an Event: a hook was released without the registry and the drain, since a person
+	// wrote the annotation `rollcall.dev/skip`. The registry is still told, as soon as it can be.
+	//
+	// What to do: nothing, if it was you.
+	ReasonSkipped Reason = "Skipped"
+	// ReasonSkipRefused: no reason to wait but an Event: the annotation `rollcall.dev/skip` asks for what can't be done, or
+	// comes from the workload's template, and then it was taken off the pod.
+	//
+	// What to do: write what the message says.
+	ReasonSkipRefused Reason = "SkipRefused"
+	// ReasonDryRun: the manager runs with `--dry-run` and has said what it would do.
+	//
+	// What to do: nothing.
+	ReasonDryRun Reason = "DryRun"
+	// ReasonResolved: no reason to wait but the Event after one: what asked a person to look has passed.
+	//
+	// What to do: nothing.
+	ReasonResolved Reason = "Resolved"
+)
+
+// Event returns the type of the Event that shows the reason, or nothing for a reason that is part of any rollout.
+func (r Reason) Event() string {
+	switch r {
+	case "", ReasonDraining, ReasonSettling, ReasonQueued, ReasonNotPermitted, ReasonNotReady, ReasonNoAddress, ReasonStopping,
+		ReasonDryRun:
+		return ""
+	case ReasonResolved:
+		return corev1.EventTypeNormal
+	default:
+		return corev1.EventTypeWarning
+	}
+}
+
+// calm reports whether the reason is part of any rollout.
+func (r Reason) calm() bool { return r.Event() == "" }
+
+// beforeTheCall reports whether the registry has yet to be asked, so that nothing is known of it but what was before.
+func (r Reason) beforeTheCall() bool { return r == ReasonQueued || r == ReasonNotPermitted }
+
+// needsAnotherCall reports whether only another call can tell that the reason has passed.
+func (r Reason) needsAnotherCall() bool {
+	return slices.Contains([]Reason{
+		ReasonRegistryUnavailable, ReasonRegistryTimeout, ReasonRegistryRefused, ReasonNotConfirmed, ReasonNotServing,
+	}, r)
+}
+
+// ofRegistry reports whether a registry that was asked is what is missing. A slot that has not come free is none of its
+// faults: after a start, most pods of a storm would be let go before their registry was asked.
+func (r Reason) ofRegistry() bool {
+	return slices.Contains([]Reason{
+		ReasonRegistryUnavailable, ReasonRegistryTimeout, ReasonRegistryRefused, ReasonUnknownRegistry, ReasonSettling,
+		ReasonNotConfirmed, ReasonAlsoRegistersItself,
+	}, r)
+}

@@ -1,0 +1,185 @@
+package tracker
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// Listing is what a registry answered when it was asked for all entries of this cluster.
+type Listing struct {
+	// Registry is its name in the configuration, and Server what that stood for when it was asked.
+	Registry string
+	Server   any
+	// Names are the registries of the configuration.
+	Names map[string]bool
+	// Asked is when the call began, and Staleness how old the answer may be.
+	Asked     time.Time
+	Staleness time.Duration
+	// Confirms: an entry may stand for an acknowledgement of Register, since the answer is not stale, and the entry does not
+	// expire unless this process makes the call.
+	Confirms bool
+	Entries  []registry.Entry
+	// Foreign are entries that no Rollcall has written, and that clients are given.
+	Foreign []registry.Entry
+}
+
+func (l Listing) asOf() time.Time { return l.Asked.Add(-l.Staleness) }
+
+// Comparison is what came of a Listing.
+type Comparison struct {
+	// Missing are instances in service that were not listed, and Different are entries that say something else than was
+	// acknowledged last. The reconciler looks at their pods again, and makes the calls that they need.
+	Missing, Different int
+	// Unknown are entries of pods that the reconciler has not looked at: they are gone, or it has not come to them yet.
+	Unknown []registry.Entry
+	// Standing are the entries but those that were acknowledged to be absent since.
+	Standing []Target
+}
+
+// Compare holds what a registry has against what it acknowledged. What was acknowledged after the registry was asked counts
+// more than the list.
+//
+// An entry that names another registry of the configuration was written under that name: both mean one server. It is there,
+// and that registry's list counts for it. One that names a registry which the configuration no longer has was written before
+// that was renamed, and one that names none by an older version: both are this registry's.
+func (t *Tracker) Compare(l Listing) Comparison {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.forgetUnopened(l.Registry)
+	t.noteShown(l)
+	t.noteForeign(l)
+	var result Comparison
+	listed := make(map[types.UID]map[lifecycle.Recorded]bool, len(l.Entries))
+	for _, e := range l.Entries {
+		uid, writtenUnder := types.UID(e.UID), t.writtenUnder(e, l)
+		if e.Registry == "" {
+			e.Registry = l.Registry
+		}
+		target := Target{Registry: l.Registry, Instance: e.Instance}
+		if listed[uid] == nil {
+			listed[uid] = map[lifecycle.Recorded]bool{}
+		}
+		listed[uid][target.Key()] = true
+		if t.hasLeft(uid, target.Key(), l.asOf()) {
+			continue
+		}
+		result.Standing = append(result.Standing, target)
+		if writtenUnder == l.Registry {
+			t.sight(target, e, l, &result)
+		}
+	}
+	for uid, p := range t.pods {
+		for in := range p.instances {
+			if in.Registry == l.Registry && !listed[uid][in] && t.miss(p, in, l.asOf()) {
+				result.Missing++
+			}
+		}
+	}
+	return result
+}
+
+// hasLeft reports whether an instance that a list of that time has was acknowledged to be absent since. The caller holds the
+// lock, as of all that follows.
+func (t *Tracker) hasLeft(uid types.UID, in lifecycle.Recorded, asOf time.Time) bool {
+	if p := t.pods[uid]; p != nil {
+		i := p.instances[in]
+		return i.Stands(lifecycle.Absent) && i.since.After(asOf)
+	}
+	return t.closed[uid].After(asOf)
+}
+
+// sight takes note of one entry.
+func (t *Tracker) sight(target Target, e registry.Entry, l Listing, result *Comparison) {
+	in := target.Key()
+	p := t.add(lifecycle.PodID{
+		NamespacedName: types.NamespacedName{Namespace: e.Namespace, Name: e.Pod}, UID: types.UID(e.UID),
+	})
+	if !p.opened {
+		result.Unknown = append(result.Unknown, e)
+	} else if p.servers != nil {
+		if now, known := p.servers(l.Registry); !known || now != l.Server {
+			return
+		}
+	}
+	i, has := p.instances[in]
+	if !has || i.server != l.Server {
+		i = i.moveTo(l.Server)
+	}
+	i, look, differs := i.sight(Sighting{Instance: e.Instance, State: e.State, AsOf: l.asOf(), Confirms: l.Confirms})
+	p.instances[in] = i
+	if look && p.opened {
+		t.doubtful = append(t.doubtful, p.id)
+		t.wake()
+	}
+	if differs && p.opened {
+		result.Different++
+	}
+}
+
+// noteShown notes a list that has all that the leaders before this one left.
+func (t *Tracker) noteShown(l Listing) {
+	if t.leads.IsZero() {
+		t.leads = l.Asked
+	}
+	if !l.asOf().Before(t.leads) {
+		t.shown[l.Registry] = l.Server
+	}
+}
+
+// noteForeign notes which of the pods' instances clients are given by another's entry, and has the pods looked at where that
+// is new or over.
+func (t *Tracker) noteForeign(l Listing) {
+	listed := make(map[lifecycle.Recorded]bool, len(l.Foreign))
+	for _, e := range l.Foreign {
+		listed[Target{Registry: l.Registry, Instance: e.Instance}.Key()] = true
+	}
+	before, now := t.foreign[l.Registry], map[lifecycle.Recorded]bool{}
+	for _, p := range t.pods {
+		changed := false
+		for in := range p.instances {
+			if listed[in] {
+				now[in] = true
+			}
+			changed = changed || in.Registry == l.Registry && listed[in] != before[in]
+		}
+		if changed {
+			t.doubtful = append(t.doubtful, p.id)
+			t.wake()
+		}
+	}
+	t.foreign[l.Registry] = now
+}
+
+// writtenUnder returns under which registry of the configuration an entry was written, and notes a registry that has
+// another name now.
+func (t *Tracker) writtenUnder(e registry.Entry, l Listing) string {
+	if l.Names[e.Registry] {
+		return e.Registry
+	}
+	if e.Registry != "" {
+		t.renamed[e.Registry] = l.Registry
+	}
+	return l.Registry
+}
+
+// forgetUnopened makes room for a new answer of the registry: of pods that the reconciler has not come to, only the last
+// list counts.
+func (t *Tracker) forgetUnopened(name string) {
+	for uid, p := range t.pods {
+		if p.opened {
+			continue
+		}
+		for in := range p.instances {
+			if in.Registry == name {
+				delete(p.instances, in)
+			}
+		}
+		if len(p.instances) == 0 && !p.born && p.last == nil {
+			delete(t.pods, uid)
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package tracker
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// Pod is one pod, for its reconciler.
+type Pod struct {
+	tracker *Tracker
+	pod     *pod
+}
+
+// locked reads something of the pod.
+func locked[T any](p *Pod, read func() T) T {
+	p.tracker.mu.Lock()
+	defer p.tracker.mu.Unlock()
+	return read()
+}
+
+// Standing returns what is known of one instance.
+func (p *Pod) Standing(in lifecycle.Recorded) Instance {
+	return locked(p, func() Instance { return p.pod.instances[in] })
+}
+
+// Known returns the instances that this process has made changes for, or that a list has.
+func (p *Pod) Known() map[lifecycle.Recorded]Instance { return locked(p, p.pod.known) }
+
+// Renamed returns the name under which a registry is found that the configuration has under another name; empty for none.
+func (p *Pod) Renamed(registry string) string {
+	return locked(p, func() string { return p.tracker.renamed[registry] })
+}
+
+// Born reports whether the pod came while this process was watching.
+func (p *Pod) Born() bool { return locked(p, func() bool { return p.pod.born }) }
+
+// Shown reports whether a list has shown what the leaders before this one left in the registry.
+func (p *Pod) Shown(registry string) bool {
+	return locked(p, func() bool {
+		now, known := p.pod.servers(registry)
+		from, listed := p.tracker.shown[registry]
+		return known && listed && from == now
+	})
+}
+
+// Foreign reports whether clients are given the instance by an entry that no Rollcall has written, by the last list.
+func (p *Pod) Foreign(in lifecycle.Recorded) bool {
+	return locked(p, func() bool { return p.tracker.foreign[in.Registry][in] })
+}
+
+// Departed returns the pod as the cache had it last; nil while it is there, or was never found.
+func (p *Pod) Departed() *corev1.Pod { return locked(p, func() *corev1.Pod { return p.pod.last }) }
+
+// Found notes that the cache has the pod, so that its departure is sure to be noted too.
+func (p *Pod) Found() {
+	p.tracker.mu.Lock()
+	defer p.tracker.mu.Unlock()
+	p.pod.found = true
+}
+
+// CloseUnlessFound forgets a pod that the cache never had. It reports false where the departure of one that it had is noted,
+// or still to be noted.
+func (p *Pod) CloseUnlessFound() bool {
+	p.tracker.mu.Lock()
+	defer p.tracker.mu.Unlock()
+	if p.pod.found || p.pod.last != nil {
+		return false
+	}
+	delete(p.tracker.pods, p.pod.id.UID)
+	return true
+}
+
+// Begin is called before a change is made: from here on its outcome is unknown.
+func (p *Pod) Begin(in lifecycle.Recorded, want lifecycle.Want, told registry.Instance, now time.Time) {
+	p.change(in, func(i Instance) Instance { return i.begin(want, told, now) })
+}
+
+// Acknowledged is called when the registry has acknowledged the change.
+func (p *Pod) Acknowledged(in lifecycle.Recorded, now time.Time) {
+	p.change(in, func(i Instance) Instance { return i.acknowledge(now) })
+}
+
+// Failed is called when the change ended in an error. Where it timed out, it may still be carried out until lands; else lands
+// is zero.
+func (p *Pod) Failed(in lifecycle.Recorded, lands time.Time) {
+	p.change(in, func(i Instance) Instance { return i.fail(lands) })
+}
+
+// Confirmed is called when the registry, asked at that time, said what is wanted.
+func (p *Pod) Confirmed(in lifecycle.Recorded, asked time.Time) {
+	p.change(in, func(i Instance) Instance { return i.confirm(asked) })
+}
+
+// Contradicted is called when the registry was asked and said something else than it has acknowledged.
+func (p *Pod) Contradicted(in lifecycle.Recorded, state registry.State) {
+	p.change(in, func(i Instance) Instance { return i.contradict(state) })
+}
+
+// LetGo is called before an instance is taken away, also where no call for that can be made now.
+func (p *Pod) LetGo(in lifecycle.Recorded) { p.change(in, Instance.letGo) }
+
+// Adopt takes what a list has in service, as it is told now, for an acknowledgement of Register, so that a new leader need
+// not register every pod again. It reports whether a list has it.
+func (p *Pod) Adopt(target Target) (adopted bool) {
+	p.change(target.Key(), func(i Instance) Instance {
+		s := i.listed
+		adopted = s != nil && s.Confirms && s.State == registry.InService && s.Instance.Equal(target.Instance)
+		if adopted {
+			return i.adopt(target.Instance)
+		}
+		return i
+	})
+	return adopted
+}
+
+// Recall has what the pod's record names kept alive from the first look at the pod on, and not only from the first call: none
+// may come for as long as the pod stays as it is. It does so once.
+func (p *Pod) Recall(want lifecycle.Want, targets func() []Target, now time.Time) {
+	if p.pod.recalled { // only the reconciler uses it
+		return
+	}
+	p.pod.recalled = true
+	for _, target := range targets() {
+		p.change(target.Key(), func(i Instance) Instance { return i.recall(want, target.Instance, now) })
+	}
+}
+
+// RecallRemoval has the drain of an instance go on that another manager began, by the pod's record. It is called before this
+// process takes the instance out.
+func (p *Pod) RecallRemoval(in lifecycle.Recorded, at time.Time) {
+	p.change(in, func(i Instance) Instance { return i.recallRemoval(at) })
+}
+
+func (p *Pod) change(in lifecycle.Recorded, to func(Instance) Instance) {
+	p.tracker.mu.Lock()
+	defer p.tracker.mu.Unlock()
+	i, known := p.pod.instances[in]
+	if !known {
+		i.server, _ = p.pod.servers(in.Registry)
+	}
+	p.pod.instances[in] = to(i)
+}
+
+// NothingLeft reports whether every instance is known to be absent, those that the record names included, or none ever was.
+// What the registry can be asked has to be confirmed where a call for it failed.
+func (p *Pod) NothingLeft(record lifecycle.Record, asks func(registry string) bool) bool {
+	known := p.Known()
+	for in, i := range known {
+		if !i.Stands(lifecycle.Absent) || !i.Settled() || i.unconfirmed && asks(in.Registry) {
+			return false
+		}
+	}
+	unknown := func(in lifecycle.Recorded) bool { _, has := known[in]; return !has }
+	if slices.ContainsFunc(record.Instances, unknown) {
+		return false
+	}
+	return len(known) > 0 || p.Born() && !record.Exists()
+}

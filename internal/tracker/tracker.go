@@ -1,0 +1,248 @@
+package tracker
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// remembered is for how long at least it is known that a pod is gone. No list is that old.
+const remembered = time.Hour
+
+// Servers returns the identity of the servers that a registry's name stands for; false where the configuration has no such
+// registry. Nothing is known of a registry whose servers are others than before.
+type Servers func(registry string) (identity any, known bool)
+
+// Tracker is what this process knows, by pod. It is safe for concurrent use.
+type Tracker struct {
+	mu   sync.Mutex
+	pods map[types.UID]*pod
+	// closed is when a pod that changes were made for was forgotten, and swept when the old ones were last removed.
+	closed map[types.UID]time.Time
+	swept  time.Time
+
+	// leads is when the first list was asked for, by a manager that led: all calls of those before it had ended. shown holds,
+	// by registry, the servers that were listed at a time after that.
+	leads time.Time
+	shown map[string]any
+	// renamed holds, by the names of registries that the configuration no longer has, where entries were found that name them.
+	renamed map[string]string
+	// foreign are, by registry, the instances that clients are given by an entry which no Rollcall has written, by its last list.
+	foreign map[string]map[lifecycle.Recorded]bool
+
+	// lost are pods of which a registry has lost an instance, doubtful those of which a list says something unexpected.
+	lost, doubtful []lifecycle.PodID
+	signal         chan struct{}
+}
+
+// pod is one pod. Only its reconciler makes changes, and the queue never hands one pod to two workers.
+type pod struct {
+	id        lifecycle.PodID
+	instances map[lifecycle.Recorded]Instance
+	servers   Servers
+	// opened: the reconciler has looked at it, or is to undo what it left. Until then only lists speak of it.
+	opened bool
+	// born: it came while this process was watching, so no other process has registered it, unless this one's watch lagged
+	// when it began to lead.
+	born bool
+	// found: the cache had it after it was opened, so its departure is sure to be noted here.
+	found    bool
+	recalled bool
+	// last is the pod as the cache had it last, once it is gone from there.
+	last *corev1.Pod
+}
+
+// known are the instances that are more than named by a record. The caller holds the lock.
+func (p *pod) known() map[lifecycle.Recorded]Instance {
+	known := make(map[lifecycle.Recorded]Instance, len(p.instances))
+	for in, i := range p.instances {
+		if i.Known() {
+			known[in] = i
+		}
+	}
+	return known
+}
+
+// New returns a Tracker that knows nothing.
+func New() *Tracker {
+	return &Tracker{
+		pods: map[types.UID]*pod{}, closed: map[types.UID]time.Time{}, shown: map[string]any{}, renamed: map[string]string{},
+		foreign: map[string]map[lifecycle.Recorded]bool{}, signal: make(chan struct{}, 1),
+	}
+}
+
+// Arrived notes a pod that came into the cache, in the order of the cache's events; born if this process was watching.
+func (t *Tracker) Arrived(id lifecycle.PodID, born bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.pods[id.UID]
+	if p == nil {
+		p = t.add(id)
+		p.born = born
+	}
+	p.last = nil
+}
+
+// Departed notes a pod that is gone from the cache, so that what it leaves behind can be undone. It forgets one that nothing
+// is known of: the record of a pod that this process has not come to yet tells of more.
+func (t *Tracker) Departed(last *corev1.Pod) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.pods[last.UID]
+	switch {
+	case p == nil && !lifecycle.RecordOf(last).Exists():
+		return
+	case p == nil:
+		p = t.add(lifecycle.PodIDOf(last))
+	case !p.opened && len(p.known()) == 0 && !lifecycle.RecordOf(last).Exists():
+		delete(t.pods, last.UID)
+		return
+	}
+	p.opened, p.last = true, last
+}
+
+// Dying notes a pod that is on its way out and that the cache has not, since it lacks the label that the cache selects by.
+func (t *Tracker) Dying(last *corev1.Pod) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p := t.add(lifecycle.PodIDOf(last)); !p.opened {
+		p.opened, p.last = true, last
+	}
+}
+
+// add makes the pod's place, or returns the one that it has. The caller holds the lock.
+func (t *Tracker) add(id lifecycle.PodID) *pod {
+	p := t.pods[id.UID]
+	if p == nil {
+		p = &pod{id: id, instances: map[lifecycle.Recorded]Instance{}}
+		t.pods[id.UID] = p
+	}
+	return p
+}
+
+// Pods returns how many pods something is known of, or will be.
+func (t *Tracker) Pods() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.pods)
+}
+
+// Departures returns the pods that are gone from the cache and whose traces are still to be undone.
+func (t *Tracker) Departures() []*corev1.Pod {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var departed []*corev1.Pod
+	for _, p := range t.pods {
+		if p.last != nil {
+			departed = append(departed, p.last)
+		}
+	}
+	return departed
+}
+
+// Kept returns what a registry has acknowledged to hold and nothing has begun to take away: what has to be kept alive where
+// entries expire.
+func (t *Tracker) Kept(name string) []registry.Instance {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var kept []registry.Instance
+	for _, p := range t.pods {
+		for in, i := range p.instances {
+			if in.Registry == name && i.entry != nil {
+				kept = append(kept, i.entry.instance)
+			}
+		}
+	}
+	return kept
+}
+
+// Lost notes that a registry, asked at that time, had no entry for an instance. What it acknowledged since counts more. An
+// instance that is to be in service is registered again; one that is out of service needs no entry.
+func (t *Tracker) Lost(target Target, asked time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p := t.pods[types.UID(target.Instance.UID)]; p != nil {
+		t.miss(p, target.Key(), asked)
+	}
+}
+
+// miss reports whether one is lost that clients need. The caller holds the lock.
+func (t *Tracker) miss(p *pod, in lifecycle.Recorded, asked time.Time) (lost bool) {
+	i, known := p.instances[in]
+	if !known {
+		return false
+	}
+	p.instances[in], lost = i.miss(asked)
+	if lost {
+		t.lost = append(t.lost, p.id)
+		t.wake()
+	}
+	return lost
+}
+
+// Open returns the pod for its reconciler, which is the only one to use it until it comes back to the queue. Servers are
+// those of the configuration that it works with.
+func (t *Tracker) Open(id lifecycle.PodID, servers Servers) *Pod {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.add(id)
+	p.opened, p.servers = true, servers
+	for in, i := range p.instances {
+		if now, known := servers(in.Registry); known && i.server != now {
+			p.instances[in] = i.moveTo(now)
+		}
+	}
+	return &Pod{tracker: t, pod: p}
+}
+
+// Close forgets the pod.
+func (t *Tracker) Close(uid types.UID, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.pods[uid]
+	if p == nil {
+		return
+	}
+	if len(p.known()) > 0 {
+		if now.Sub(t.swept) > remembered {
+			maps.DeleteFunc(t.closed, func(_ types.UID, at time.Time) bool { return now.Sub(at) > remembered })
+			t.swept = now
+		}
+		t.closed[uid] = now
+	}
+	delete(t.pods, uid)
+}
+
+// Signal has a value when [Tracker.TakeDoubted] has something.
+func (t *Tracker) Signal() <-chan struct{} { return t.signal }
+
+// TakeDoubted returns, once, the pods of which a registry has lost an instance, and those of which a list says something
+// unexpected.
+func (t *Tracker) TakeDoubted() (lost, doubtful []lifecycle.PodID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	lost, doubtful = t.lost, t.doubtful
+	t.lost, t.doubtful = nil, nil
+	return lost, doubtful
+}
+
+// Doubt has the reconciler look at a pod when it has nothing better to do.
+func (t *Tracker) Doubt(id lifecycle.PodID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.doubtful = append(t.doubtful, id)
+	t.wake()
+}
+
+func (t *Tracker) wake() {
+	select {
+	case t.signal <- struct{}{}:
+	default: // a signal is waiting already
+	}
+}

@@ -1,0 +1,157 @@
+package tracker
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+func epoch() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
+
+func only(server any) Servers {
+	return func(name string) (any, bool) { return server, name == "default" }
+}
+
+func podNamed(name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)}}
+}
+
+func key() lifecycle.Recorded { return Target{Registry: "default", Instance: in()}.Key() }
+
+// listed is a list of the servers with one entry, or with none where the state is Absent.
+func listed(server any, state registry.State, asked time.Time) Listing {
+	l := Listing{Registry: "default", Server: server, Names: map[string]bool{"default": true}, Asked: asked}
+	if state != registry.Absent {
+		l.Entries = []registry.Entry{{Instance: in(), State: state}}
+	}
+	return l
+}
+
+func TestCompare_the_youngest_list_counts(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		lists  []registry.State
+		want   registry.State
+	}{
+		"never listed":    {"nothing is known", nil, ""},
+		"out":             {"", []registry.State{registry.OutOfService}, registry.OutOfService},
+		"out, then in":    {"the pod was put in service since", []registry.State{registry.OutOfService, registry.InService}, registry.InService},
+		"in, then absent": {"the reconciler has not come to it, so only the last list counts", []registry.State{registry.InService, registry.Absent}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tr, now := New(), epoch()
+			for _, state := range tc.lists {
+				now = now.Add(time.Second)
+				tr.Compare(listed("a", state, now))
+			}
+			p := tr.Open(lifecycle.PodID{UID: types.UID(in().UID)}, only("a"))
+			var got registry.State
+			if s := p.Standing(key()).Listed(); s != nil {
+				got = s.State
+			}
+			if got != tc.want {
+				t.Errorf("known as listed %q, want %q: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+func TestCompare_other_servers_of_the_name(t *testing.T) {
+	t.Parallel()
+	tr := New()
+	p := tr.Open(lifecycle.PodID{UID: types.UID(in().UID)}, only("a"))
+	p.Begin(key(), lifecycle.InService, in(), epoch())
+	p.Acknowledged(key(), epoch())
+	if got := tr.Compare(listed("b", registry.OutOfService, epoch().Add(time.Second))); got.Different > 0 {
+		t.Errorf("got %+v: the list is of servers that the pod is not in", got)
+	}
+	if !p.Standing(key()).Stands(lifecycle.InService) {
+		t.Error("the servers that have acknowledged it have not said otherwise")
+	}
+	p = tr.Open(lifecycle.PodID{UID: types.UID(in().UID)}, only("b"))
+	if i := p.Standing(key()); i.Stands(lifecycle.InService) || !i.Known() {
+		t.Errorf("got %+v: nothing is acknowledged by the new servers, and the pod has to leave them all the same", i)
+	}
+	if kept := tr.Kept("default"); len(kept) > 0 {
+		t.Errorf("%v is kept alive in servers that have never heard of it", kept)
+	}
+}
+
+func TestDepartures(t *testing.T) {
+	t.Parallel()
+	web := podNamed("web-1")
+	id := lifecycle.PodIDOf(web)
+	for name, tc := range map[string]struct {
+		reason string
+		happen func(tr *Tracker)
+		want   int
+	}{
+		"never heard of": {"nothing tells that it was registered", func(tr *Tracker) { tr.Departed(web) }, 0},
+		"before the first look": {"the reconciler has made no call for it", func(tr *Tracker) {
+			tr.Arrived(id, true)
+			tr.Departed(web)
+		}, 0},
+		"listed": {"a process before this one has registered it", func(tr *Tracker) {
+			l := listed("a", registry.InService, epoch())
+			l.Entries[0].UID = string(web.UID)
+			tr.Compare(l)
+			tr.Departed(web)
+		}, 1},
+		"while it is looked at": {"its traces are to be undone", func(tr *Tracker) {
+			p := tr.Open(id, only("a"))
+			tr.Departed(web)
+			if p.CloseUnlessFound() {
+				t.Error("the departure is forgotten with the pod")
+			}
+		}, 1},
+		"found, and its departure not noted yet": {"the event is on its way", func(tr *Tracker) {
+			p := tr.Open(id, only("a"))
+			p.Found()
+			if p.CloseUnlessFound() {
+				t.Error("the pod is forgotten before its departure is noted")
+			}
+			tr.Departed(web)
+		}, 1},
+		"back again": {"the cache has it", func(tr *Tracker) {
+			tr.Open(id, only("a"))
+			tr.Departed(web)
+			tr.Arrived(id, false)
+		}, 0},
+		"dying without the label": {"no event tells when it goes", func(tr *Tracker) { tr.Dying(web) }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tr := New()
+			tc.happen(tr)
+			if got := len(tr.Departures()); got != tc.want {
+				t.Errorf("%d departures, want %d: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+func TestClose_is_remembered_for_as_long_as_a_list_may_be_old(t *testing.T) {
+	t.Parallel()
+	tr, now := New(), epoch()
+	const each = 5
+	for batch := range 4 {
+		for n := range each {
+			p := tr.Open(lifecycle.PodID{UID: types.UID(fmt.Sprint(batch, n))}, only("a"))
+			p.Begin(key(), lifecycle.InService, in(), now)
+			tr.Close(types.UID(fmt.Sprint(batch, n)), now)
+		}
+		now = now.Add(2 * remembered)
+	}
+	if got := len(tr.closed); got > each {
+		t.Errorf("%d pods are remembered, want those of the last hours: %d", got, each)
+	}
+}
