@@ -68,7 +68,7 @@ type watchFailure struct {
 	at  time.Time
 }
 
-func newWatchFailures(clock clock.PassiveClock) *watchFailures { return &watchFailures{clock: clock} }
+func newWatchFailures(c clock.PassiveClock) *watchFailures { return &watchFailures{clock: c} }
 
 // failed is a toolscache.WatchErrorHandlerWithContext.
 func (f *watchFailures) failed(ctx context.Context, r *toolscache.Reflector, err error) {
