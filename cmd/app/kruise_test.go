@@ -126,7 +126,7 @@ func TestAListThatTheAPIServerForbidsIsTold(t *testing.T) {
 	eventually(t, func() error {
 		failure := failures.of(watched{kind: "nodes", described: metadataType})
 		if !apierrors.IsForbidden(failure) {
-			return fmt.Errorf("known of nodes: %v", failure)
+			return fmt.Errorf("known of nodes: %w", failure)
 		}
 		return nil
 	})

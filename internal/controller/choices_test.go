@@ -9,10 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/rollcall-dev/rollcall/internal/clusterstate"
-	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/resync"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
@@ -44,7 +40,7 @@ type Registry struct {
 	DryRun   func(string, registry.Instance)
 }
 
-func (c *choices) names() []string { return slices.Sorted(maps.Keys(c.Registries)) }
+func (s *choices) names() []string { return slices.Sorted(maps.Keys(s.Registries)) }
 
 // built gives each registry a client, the one that it had where it is the same.
 func (w *world) built() Settings {
@@ -125,15 +121,6 @@ func (w *world) gone(ctx context.Context, entries []registry.Entry) ([]registry.
 // lost: the registry had no such entry when it was asked at that time.
 func (w *world) lost(name string, in registry.Instance, asked time.Time) {
 	w.r.Tracker.Lost(tracker.Target{Registry: name, Instance: in}, asked)
-}
-
-// standing is what is known of one instance.
-func (w *world) standing(pod *corev1.Pod, in lifecycle.Recorded) tracker.Instance {
-	return w.r.Tracker.Open(lifecycle.PodIDOf(pod), w.r.settings.Load().server).Standing(in)
-}
-
-func (w *world) use(pod *corev1.Pod, name string) clusterstate.Use {
-	return clusterstate.Use{Rules: &w.r.settings.Load().Rules, Pod: lifecycle.PodIDOf(pod), Service: name, Now: w.clock.Now()}
 }
 
 // fence permits calls unless it is closed.

@@ -80,7 +80,9 @@ func TestRemovalsWaitForTheirTurn(t *testing.T) {
 		hold := s.fakes["a"].Hold(registrytest.Match{Op: registrytest.OpFailOver})
 		rolls := func(pod string) {
 			rolling := registry.Change{Instance: registry.Instance{Service: "web", Pod: pod}, State: registry.OutOfService}
-			go func() { _ = s.sources[0].Client.Change(t.Context(), registryclient.Caller{ID: pod, Urgent: true}, rolling) }()
+			go func() {
+				_ = s.sources[0].Client.Change(t.Context(), registryclient.Caller{ID: pod, Urgent: true}, rolling)
+			}()
 			synctest.Wait()
 		}
 		rolls("web-4")
