@@ -227,8 +227,8 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	listed, known, state := make(chan struct{}), tracker.New(), clusterstate.New(a.manager.GetClient())
 	reconciler := controller.New(controller.Options{
 		Client: a.dryRun.client(a.manager.GetClient()), APIReader: a.manager.GetAPIReader(), Tracker: known, State: state,
-		Recorder: a.dryRun.recorder(&shortNotes{a.manager.GetEventRecorder(controllerName)}),
-		Workers:  a.flags.workers, Clock: clock.RealClock{}, Ahead: a.lease.aheadOfLast, Listed: listed,
+		Recorder:   a.dryRun.recorder(&shortNotes{a.manager.GetEventRecorder(controllerName)}),
+		Namespaces: c.Namespaces, Workers: a.flags.workers, Clock: clock.RealClock{}, Ahead: a.lease.aheadOfLast, Listed: listed,
 	})
 	heartbeats := resync.NewHeartbeats(known, clock.RealClock{}, a.logger.WithName("heartbeats"))
 	clients, err := kubernetes.NewForConfigAndClient(a.manager.GetConfig(), a.manager.GetHTTPClient())

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -109,13 +110,19 @@ func (r *PodReconciler) workloadEvents() handler.TypedEventHandler[*kruisev1alph
 	}
 }
 
-// namespaceEvents looks again at the pods of a namespace that came, or whose labels changed.
+// namespaceEvents looks again at the pods of a namespace that came, or whose labels changed. The cache refuses to be asked
+// for the pods of a namespace that it does not watch.
 func (r *PodReconciler) namespaceEvents() handler.TypedEventHandler[*metav1.PartialObjectMetadata, lifecycle.PodID] {
+	enqueuePods := func(ctx context.Context, namespace string, q queue) {
+		if len(r.Namespaces) == 0 || slices.Contains(r.Namespaces, namespace) {
+			r.enqueueFound(ctx, q, client.InNamespace(namespace))
+		}
+	}
 	return handler.TypedFuncs[*metav1.PartialObjectMetadata, lifecycle.PodID]{
 		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*metav1.PartialObjectMetadata], q queue) {
 			r.State.Workloads.Changed()
 			if !e.IsInInitialList { // then the pods come by themselves
-				r.enqueueFound(ctx, q, client.InNamespace(e.Object.Name))
+				enqueuePods(ctx, e.Object.Name, q)
 			}
 		},
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*metav1.PartialObjectMetadata], q queue) {
@@ -123,7 +130,7 @@ func (r *PodReconciler) namespaceEvents() handler.TypedEventHandler[*metav1.Part
 				return
 			}
 			r.State.Workloads.Changed()
-			r.enqueueFound(ctx, q, client.InNamespace(e.ObjectNew.Name))
+			enqueuePods(ctx, e.ObjectNew.Name, q)
 		},
 		DeleteFunc: func(context.Context, event.TypedDeleteEvent[*metav1.PartialObjectMetadata], queue) {
 			r.State.Workloads.Changed()

@@ -42,6 +42,8 @@ type Options struct {
 	Recorder  events.EventRecorder
 	Tracker   *tracker.Tracker
 	State     *clusterstate.State
+	// Namespaces are those whose pods the cache has; none means all.
+	Namespaces []string
 	// Workers is how many pods are worked on at once.
 	Workers int
 	Clock   clock.PassiveClock

@@ -445,6 +445,23 @@ func (s *scenario) lastAnswer(r *registryServer, pod *corev1.Pod, service string
 	return last
 }
 
+// takenOut is the first answer that took the instance out since it was in service last: a call that a later manager repeats
+// begins no drain. It is nil where the instance never was in service.
+func (s *scenario) takenOut(pod *corev1.Pod, service string, port int, by time.Time) *answer {
+	var out *answer
+	registered := false
+	for _, a := range s.registry.Answers(s.ns, string(pod.UID)) {
+		switch {
+		case a.Service != service || a.Port != port || !a.received.Before(by):
+		case a.in():
+			registered, out = true, nil
+		case registered && out == nil:
+			out = &a
+		}
+	}
+	return out
+}
+
 // expectNoCallRepeated: nothing is asked of the registry again that it has acknowledged.
 func (s *scenario) expectNoCallRepeated() {
 	s.Helper()
@@ -638,13 +655,13 @@ func (s *scenario) ExpectDrained(n int) {
 		}
 		releases++
 		for service, port := range s.services {
-			last := s.lastAnswer(s.registry, w.Pod, service, port, w.Received)
-			if last == nil {
+			out := s.takenOut(w.Pod, service, port, w.Received)
+			if out == nil {
 				s.Errorf("pod %s was released, and the registry never had it under service %s", w.Name, service)
 				continue
 			}
 			// The record keeps whole milliseconds.
-			if passed := w.Received.Sub(last.sent); passed < s.drain-2*time.Millisecond {
+			if passed := w.Received.Sub(out.sent); passed < s.drain-2*time.Millisecond {
 				s.Errorf("pod %s was released %s after it was out, not %s", w.Name, passed, s.drain)
 			}
 		}

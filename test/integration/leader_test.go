@@ -163,7 +163,7 @@ func TestLeaderStops(t *testing.T) {
 	t.Logf("the first manager ended %s after it was asked to", ended.Sub(asked).Round(time.Millisecond))
 	r.AwaitTakeover(ended, "a leader that was asked to stop had ended")
 	r.ExpectUpdated()
-	r.Expect(r.counted(pod, registrytest.OpFailOver) == 1, "the call that was under way was made again")
+	r.Expect(r.counted(pod, registrytest.OpFailOver) <= 2, "the next leader makes the call once more, and no more")
 }
 
 // TestLeaderCrashes: the next one takes over when the lease has run out.

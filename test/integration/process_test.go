@@ -253,7 +253,7 @@ func TestRestartInADrain(t *testing.T) {
 	for _, s := range all {
 		s.ExpectSteady()
 		s.ExpectDrained(1)
-		s.Expect(s.counted(pods[s], registrytest.OpFailOver) == 1, "the registry was told again")
+		s.Expect(s.counted(pods[s], registrytest.OpFailOver) == 2, "the next manager makes the call once more, and no more")
 		for _, v := range s.history.Of(pods[s].UID) {
 			if at, err := drainBegan(v.pod); err == nil && !at.Equal(began[s]) {
 				s.Errorf("the drain began at %s, and anew at %s", began[s], at)
