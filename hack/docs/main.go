@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -35,14 +34,14 @@ const (
 )
 
 func main() {
-	if err := run(context.Background()); err != nil {
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "docs:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
-	metrics, err := metricsPage(ctx)
+func run() error {
+	metrics, err := metricsPage()
 	if err != nil {
 		return fmt.Errorf("collecting the metrics: %w", err)
 	}
@@ -118,14 +117,14 @@ func flagsPage() page {
 	return p
 }
 
-func metricsPage(ctx context.Context) (page, error) {
+func metricsPage() (page, error) {
 	p := page{
 		title: "Metrics",
 		intro: "At `/metrics` of `--metrics-bind-address`, beside those of controller-runtime and the Go runtime. The values of `reason`\n" +
 			"are explained in [reasons](reasons.md). `hook` is empty where Kruise waits for nothing and only the registry is behind.",
 		head: []string{"metric", "type", "labels", "meaning"},
 	}
-	families, err := exercise(ctx)
+	families, err := exercise()
 	if err != nil {
 		return p, err
 	}
@@ -142,7 +141,7 @@ func metricsPage(ctx context.Context) (page, error) {
 }
 
 // exercise makes every metric and has each show at least one series, without which it would not be gathered.
-func exercise(ctx context.Context) ([]*dto.MetricFamily, error) {
+func exercise() ([]*dto.MetricFamily, error) {
 	all := prometheus.NewPedanticRegistry()
 	calls, err := metrics.NewRegistryMetrics(all)
 	if err != nil {

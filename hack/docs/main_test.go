@@ -15,7 +15,7 @@ import (
 
 func TestEveryMetricOfTheProductHasARow(t *testing.T) {
 	t.Parallel()
-	page, err := metricsPage(t.Context())
+	page, err := metricsPage()
 	expect.NoError(t, err)
 	found := 0
 	for _, root := range []string{"../../internal", "../../cmd"} {

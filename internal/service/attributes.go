@@ -141,7 +141,7 @@ func CheckMetadataKey(key string) error {
 	case !isKey(key):
 		return fmt.Errorf("%q is not a key: write letters, digits, - _ or . that begin with a letter", key)
 	case registry.ReservedMeta(key):
-		return fmt.Errorf("Rollcall writes the key %s itself: %s", key, remedyForReserved(key))
+		return fmt.Errorf("key %s is written by Rollcall itself: %s", key, remedyForReserved(key))
 	}
 	return nil
 }

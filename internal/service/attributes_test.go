@@ -59,7 +59,7 @@ func TestAttributesOf(t *testing.T) {
 		"an odd key":       {reason: "it would be no name in XML", subject: annotated(AnnotationMetadata, "a/b=1"), wantErr: []string{`"a/b" is not a key`, "letters, digits"}},
 		"a key of digits":  {reason: "it would be no name in XML", subject: annotated(AnnotationMetadata, "1a=1"), wantErr: []string{"begin with a letter"}},
 		"Spring's keys":    {reason: "Spring Boot Admin reads user.name", subject: annotated(AnnotationMetadata, "user.name=x,a-b_C9=y"), want: Attributes{Metadata: map[string]string{"user.name": "x", "a-b_C9": "y"}}},
-		"our mark":         {reason: "nobody fakes the owner", subject: annotated(AnnotationMetadata, "rollcall-uid=1"), wantErr: []string{"Rollcall writes the key rollcall-uid itself", "choose another"}},
+		"our mark":         {reason: "nobody fakes the owner", subject: annotated(AnnotationMetadata, "rollcall-uid=1"), wantErr: []string{"key rollcall-uid is written by Rollcall itself", "choose another"}},
 		"a zone as a pair": {reason: "there is an annotation for it", subject: annotated(AnnotationMetadata, "zone=1"), wantErr: []string{"set annotation rollcall.dev/zone"}},
 		"weight as a pair": {reason: "there is an annotation for it", subject: annotated(AnnotationMetadata, "weight=1"), wantErr: []string{"set annotation rollcall.dev/weight"}},
 		"a key too long":   {reason: "Consul takes 128 bytes", subject: annotated(AnnotationMetadata, strings.Repeat("k", 129)+"=1"), wantErr: []string{"129 bytes", "at most 128"}},
