@@ -41,11 +41,11 @@ func (k *keeper) reap(ctx context.Context, gone, owned []registry.Entry) error {
 	var group errgroup.Group
 	group.SetLimit(reapAtOnce)
 	for i, e := range gone {
+		if inARow.Load() >= hopeless {
+			errs[i] = errLeft
+			continue
+		}
 		group.Go(func() error {
-			if inARow.Load() >= hopeless {
-				errs[i] = errLeft
-				return nil
-			}
 			errs[i] = k.deregister(ctx, e.Instance)
 			if errs[i] == nil {
 				inARow.Store(0)

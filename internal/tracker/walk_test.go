@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	walks   = 8000
+	walks   = 2500
 	steps   = 40
 	timeout = 2 * time.Second
 	// straggles is how long after an error a call that did not time out may still be carried out.
