@@ -2,4 +2,8 @@
 
 package lifecycle
 
-const everyRow = 1
+const (
+	everyRow      = 1
+	modelWalks    = 600
+	leavesMutants = false
+)
