@@ -244,13 +244,14 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		failures: a.watchFailures,
 		setup:    func(ctx context.Context) error { return reconciler.SetupWithManager(ctx, a.manager) },
 	}
+	synced := func() bool { return waits.unfilled() == "" }
 	resyncs := resync.New(resync.Options{
-		Cluster: c.Cluster, Namespaces: c.Namespaces, Listed: listed,
+		Cluster: c.Cluster, Namespaces: c.Namespaces, Listed: listed, Synced: synced,
 		Pods: &resync.Cluster{
-			Cache: a.manager.GetClient(), API: a.manager.GetAPIReader(), Tracker: known, Claims: state.Claims, Clock: clock.RealClock{},
+			Cache: a.manager.GetClient(), API: a.manager.GetAPIReader(), Synced: synced,
+			Tracker: known, Claims: state.Claims, Clock: clock.RealClock{},
 		},
-		Synced: func() bool { return waits.unfilled() == "" },
-		Warn:   about.removalBlocked, Approvable: a.lease != nil, Metrics: resyncMetrics,
+		Warn: about.removalBlocked, Approvable: a.lease != nil, Metrics: resyncMetrics,
 		Clock: clock.RealClock{}, Logger: a.logger.WithName("resync"),
 	})
 	apply := func(c *config.Config, all *registries) {

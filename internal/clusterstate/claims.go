@@ -154,14 +154,14 @@ func (c *Claims) Acknowledged(pod lifecycle.PodID, in lifecycle.Recorded) {
 func (c *Claims) Removed(uid types.UID, in lifecycle.Recorded, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.drop(uid, now, func(h hold) bool { return h.Recorded == in })
+	c.drop(uid, now, kept, func(h hold) bool { return h.Recorded == in })
 }
 
 // Forget notes that no registry has an entry of the pod any more.
 func (c *Claims) Forget(uid types.UID, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.drop(uid, now, func(hold) bool { return true })
+	c.drop(uid, now, kept, func(hold) bool { return true })
 }
 
 // recorded notes what the record of a pod says, for registries that have not said themselves what they hold.
@@ -199,8 +199,8 @@ type Entry struct {
 	Pod lifecycle.PodID
 }
 
-// Listed notes what a registry lists, as of a time. What this process had acknowledged stays: the registry may have lost
-// it, and then it is put back.
+// Listed notes what a registry lists of pods that are there, as of a time. What this process had acknowledged stays: the
+// registry may have lost it, and then it is put back.
 func (c *Claims) Listed(registry string, entries []Entry, asOf, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -211,7 +211,7 @@ func (c *Claims) Listed(registry string, entries []Entry, asOf, now time.Time) {
 		c.note(e.Pod.UID, hold{Recorded: e.Recorded, namespace: e.Pod.Namespace, evidence: byList})
 	}
 	for uid := range c.holds {
-		c.drop(uid, now, func(h hold) bool {
+		c.drop(uid, now, freed, func(h hold) bool {
 			return h.Registry == registry && h.evidence != byAnswer && !h.lands.After(asOf) && !slices.Contains(there[uid], h.Recorded)
 		})
 	}
@@ -358,8 +358,14 @@ func (c *Claims) group(name, namespace string) *claimGroup {
 	return group
 }
 
-// drop takes away those holds of a pod. Where one was certain, its namespace keeps the name for a while.
-func (c *Claims) drop(uid types.UID, now time.Time, gone func(hold) bool) {
+// What becomes of a name that the last pod leaves: its namespace keeps it for a while, or it is free at once.
+const (
+	freed = false
+	kept  = true
+)
+
+// drop takes away those holds of a pod. Where one was certain, its namespace may keep the name for a while.
+func (c *Claims) drop(uid types.UID, now time.Time, keeps bool, gone func(hold) bool) {
 	remaining := slices.DeleteFunc(c.holds[uid], func(h hold) bool {
 		if !gone(h) {
 			return false
@@ -367,7 +373,7 @@ func (c *Claims) drop(uid types.UID, now time.Time, gone func(hold) bool) {
 		name := claimKey(h.Service)
 		group := c.group(name, h.namespace)
 		group.count(h.evidence, -1)
-		if h.evidence.certain() {
+		if keeps && h.evidence.certain() {
 			group.keptUntil = now.Add(KeptFor)
 		}
 		c.tidy(name, h.namespace, now)

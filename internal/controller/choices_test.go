@@ -102,7 +102,7 @@ func (r Registry) capable() registry.Registry {
 
 // cluster is what resync has of the world.
 func (w *world) cluster() *resync.Cluster {
-	return &resync.Cluster{Cache: w.r.Client, API: w.r.APIReader, Tracker: w.r.Tracker, Claims: w.r.State.Claims, Clock: w.clock}
+	return &resync.Cluster{Cache: w.r.Client, API: w.r.APIReader, Synced: func() bool { return true }, Tracker: w.r.Tracker, Claims: w.r.State.Claims, Clock: w.clock}
 }
 
 func (w *world) compare(l Listing) Comparison {
@@ -111,7 +111,9 @@ func (w *world) compare(l Listing) Comparison {
 	for name := range w.settings.Registries {
 		l.Names[name] = true
 	}
-	return w.cluster().Compare(l)
+	result, err := w.cluster().Compare(w.Context(), l)
+	w.must(err, "comparing")
+	return result
 }
 
 func (w *world) gone(ctx context.Context, entries []registry.Entry) ([]registry.Entry, error) {

@@ -340,6 +340,22 @@ func (w *world) forgedRecord(pod *corev1.Pod, name string) {
 	}
 }
 
+// TestWhatAVanishedPodLeftGivesNoName: after a restart, the entries of a service have expired, and the registry lists one that a
+// pod of an older namespace left.
+func TestWhatAVanishedPodLeftGivesNoName(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, listable)
+	pod := w.servingPod(w.cloneSet("web", inNamespace("younger")), "web-1")
+	w.must(w.registry.Expire(w.Context(), w.instance(pod, "web", 8080)), "losing the entry")
+	left := registry.Instance{
+		Service: "web", Address: "10.1.2.3", Port: 8080, Cluster: testCluster, Namespace: testNamespace, Pod: "gone", UID: "gone",
+	}
+	w.must(w.backend.Register(w.Context(), left), "leaving an entry")
+	w.restart()
+	w.resync(Listing{})
+	w.expectJoins(pod)
+}
+
 func TestAForgedRecordGivesNoName(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, listable)

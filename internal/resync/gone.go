@@ -28,20 +28,47 @@ const (
 type Cluster struct {
 	// Cache reads pods from the cache, and API from the API server.
 	Cache, API client.Reader
-	Tracker    *tracker.Tracker
-	Claims     *clusterstate.Claims
-	Clock      clock.PassiveClock
+	// Synced reports whether the cache is filled.
+	Synced  func() bool
+	Tracker *tracker.Tracker
+	Claims  *clusterstate.Claims
+	Clock   clock.PassiveClock
 }
 
 // Compare implements [Pods].
-func (c *Cluster) Compare(l tracker.Listing) tracker.Comparison {
+func (c *Cluster) Compare(ctx context.Context, l tracker.Listing) (tracker.Comparison, error) {
 	result := c.Tracker.Compare(l)
+	vanished, err := c.vanished(ctx, result.Unknown)
+	if err != nil {
+		return tracker.Comparison{}, err
+	}
 	standing := make([]clusterstate.Entry, 0, len(result.Standing))
 	for _, t := range result.Standing {
-		standing = append(standing, clusterstate.Entry{Recorded: t.Key(), Pod: podOf(t.Instance)})
+		if pod := podOf(t.Instance); !vanished[pod.UID] {
+			standing = append(standing, clusterstate.Entry{Recorded: t.Key(), Pod: pod})
+		}
 	}
 	c.Claims.Listed(l.Registry, standing, l.Asked.Add(-l.Staleness), c.Clock.Now())
-	return result
+	return result, nil
+}
+
+// vanished returns the pods of the entries that the cache has not, once it is filled: what they left gives no namespace a
+// right to a name.
+func (c *Cluster) vanished(ctx context.Context, unknown []registry.Entry) (map[types.UID]bool, error) {
+	if len(unknown) == 0 || !c.Synced() {
+		return nil, nil
+	}
+	cached, err := c.cached(ctx)
+	if err != nil {
+		return nil, err
+	}
+	vanished := map[types.UID]bool{}
+	for _, e := range unknown {
+		if _, found := cached[types.UID(e.UID)]; !found {
+			vanished[types.UID(e.UID)] = true
+		}
+	}
+	return vanished, nil
 }
 
 func podOf(in registry.Instance) lifecycle.PodID {

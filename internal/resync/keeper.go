@@ -178,10 +178,13 @@ func (k *keeper) run(ctx context.Context) (whole bool, err, unremoved error) {
 	if err != nil {
 		return false, err, nil
 	}
-	found := r.Pods.Compare(tracker.Listing{
+	found, err := r.Pods.Compare(ctx, tracker.Listing{
 		Registry: k.source.Name, Server: k.source.Client.Server(), Names: r.names(), Asked: asked, Staleness: staleness,
 		Confirms: staleness == 0 && !k.source.Client.Expires(), Entries: entries, Foreign: foreign,
 	})
+	if err != nil {
+		return false, err, nil
+	}
 	r.Metrics.Found(k.source.Name, metrics.FoundMissing, found.Missing)
 	r.Metrics.Found(k.source.Name, metrics.FoundDifferent, found.Different)
 	if found.Missing+found.Different > 0 {

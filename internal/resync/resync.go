@@ -37,7 +37,7 @@ type Policy struct {
 // Pods is what the cluster has, and what this process knows of it. It is safe for concurrent use.
 type Pods interface {
 	// Compare holds a list against what the registry acknowledged, and has the pods looked at where the two differ.
-	Compare(l tracker.Listing) tracker.Comparison
+	Compare(ctx context.Context, l tracker.Listing) (tracker.Comparison, error)
 	// Gone returns those of the entries behind which no live pod stands, by the API server's own word. It is called
 	// only after the cache of pods has synced.
 	Gone(ctx context.Context, entries []registry.Entry) ([]registry.Entry, error)

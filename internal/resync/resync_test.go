@@ -884,11 +884,11 @@ func (s *scene) gone(pods ...string) {
 func (s *scene) failGone(err error) { s.goneErr = err }
 
 // Compare implements Pods for a process that has come to no pod yet.
-func (s *scene) Compare(l tracker.Listing) tracker.Comparison {
+func (s *scene) Compare(_ context.Context, l tracker.Listing) (tracker.Comparison, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.listings = append(s.listings, l)
-	return tracker.Comparison{Unknown: slices.Clone(l.Entries)}
+	return tracker.Comparison{Unknown: slices.Clone(l.Entries)}, nil
 }
 
 // Gone implements Pods.
