@@ -275,14 +275,12 @@ func (r *PodReconciler) drained(seen *observation, d lifecycle.Decision, p plan)
 	}
 	record.OutSince = &removedAt
 	remaining := counted.Add(seen.drain).Sub(r.Clock.Now())
-	if drainPassed(remaining) {
+	if remaining <= 0 {
 		return progress{record: record}
 	}
 	return progress{record: record, blocker: blocker{reason: ReasonDraining, after: remaining,
 		message: fmt.Sprintf("out of rotation since %s, drains for %s", removedAt.Format(time.RFC3339), seen.drain)}}
 }
-
-func drainPassed(remaining time.Duration) bool { return remaining <= 0 }
 
 // draining reports whether a drain counts in the row. kubelet does not wait with a pod that is being deleted already.
 func draining(row lifecycle.Row) bool {

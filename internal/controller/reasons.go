@@ -25,7 +25,7 @@ const (
 	// ReasonRegistryRefused: the registry refused, and will refuse again: credentials, or an instance that it does not
 	// take. Retried every 30 s, and at once when the configuration changes.
 	//
-	// What to do: mend what the message says, in the registry's own words.
+	// What to do: fix what the message says, in the registry's own words.
 	ReasonRegistryRefused Reason = "RegistryRefused"
 	// ReasonNotServing: the pod was registered, and the registry does not give it to clients yet: it checks it first,
 	// say. Asked again with a back-off of at most 30 s.
@@ -51,8 +51,9 @@ const (
 	//
 	// What to do: take another name, or add an entry to `service.allowed`.
 	ReasonServiceNotAllowed Reason = "ServiceNotAllowed"
-	// ReasonHandlerRefused: a handler of ours can't be used: its key is in the workload's selector, its value is empty,
-	// two hooks want it at different values, or it is a newly-created mark too. What it blocks stays blocked.
+	// ReasonHandlerRefused: a handler that Rollcall owns can't be used: its key is in the workload's selector, its
+	// value is empty, two hooks want it at different values, or it is a newly-created mark too. What it blocks stays
+	// blocked.
 	//
 	// What to do: change in the CloneSet what the message says.
 	ReasonHandlerRefused Reason = "HandlerRefused"
@@ -61,7 +62,7 @@ const (
 	//
 	// What to do: allow what the message says, in the API server's own words.
 	ReasonPatchRefused Reason = "PatchRefused"
-	// ReasonUnsupportedWorkload: the pod has a finalizer or mark of ours and belongs to a workload that is no
+	// ReasonUnsupportedWorkload: the pod has a finalizer or mark that Rollcall owns and belongs to a workload that is no
 	// CloneSet.
 	//
 	// What to do: take it out of the template, or the key out of `hooks.owned`.
@@ -90,7 +91,7 @@ const (
 	// What to do: wait, at most twice `registry.timeout`.
 	ReasonSettling Reason = "Settling"
 	// ReasonNotConfirmed: a call failed or timed out, a later one was acknowledged, and the registry says something else of
-	// the pod all the same. It is told again with a back-off of at most 30 s.
+	// the pod all the same. Rollcall makes the call again with a back-off of at most 30 s.
 	//
 	// What to do: look in the registry at who else writes the pod's entry.
 	ReasonNotConfirmed Reason = "NotConfirmed"
