@@ -43,6 +43,7 @@ type flags struct {
 	metricsAddress  string
 	healthAddress   string
 	registryAddress string
+	pprofAddress    string
 	leaderElect     bool
 	leaseNamespace  string
 	leaseName       string
@@ -80,6 +81,8 @@ func newFlags() (*flags, *flag.FlagSet) {
 		"the `address` of /healthz and /readyz; 0 turns it off")
 	set.StringVar(&f.registryAddress, "registry-bind-address", "127.0.0.1:8090",
 		"the `address` where the manager serves the registry read-only, if its driver can (memory); 0 turns it off")
+	set.StringVar(&f.pprofAddress, "pprof-bind-address", off,
+		"the `address` of Go's profiles under /debug/pprof, over plain HTTP, 127.0.0.1:6060 for example; 0 turns it off")
 	set.BoolVar(&f.leaderElect, "leader-elect", true,
 		"work only while holding a lease, so that several managers can run")
 	set.StringVar(&f.leaseNamespace, "leader-election-namespace", "",

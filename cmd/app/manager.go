@@ -156,6 +156,7 @@ func (a *app) managerOptions(namespaces []string) ctrl.Options {
 		// Our own servers know their addresses, serve our own metrics and say why we are not ready.
 		Metrics:                metricsserver.Options{BindAddress: off},
 		HealthProbeBindAddress: off,
+		PprofBindAddress:       a.flags.pprofAddress,
 
 		LeaseDuration: new(leaseDuration),
 		RenewDeadline: new(renewDeadline),

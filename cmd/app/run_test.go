@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -39,6 +40,20 @@ func TestTheManagerComesUpWithoutOpenKruise(t *testing.T) {
 	if one, two := m.one.closed.Load(), m.two.closed.Load(); !one || !two {
 		t.Errorf("the registry that was replaced is closed: %t, and the last one: %t", one, two)
 	}
+}
+
+func TestProfilesAreServedWhereAskedFor(t *testing.T) {
+	t.Parallel()
+	if f, set := newFlags(); f.pprofAddress != off {
+		t.Errorf("by default the manager serves profiles: %s", set.Lookup("pprof-bind-address").DefValue)
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	address := free.Addr().String()
+	must(t, free.Close())
+	m := newFakeAPI(t).StartManager("--pprof-bind-address=" + address)
+	m.ExpectAnswer(address, "/debug/pprof/goroutine?debug=1", http.StatusOK, "goroutine profile:")
+	must(t, m.Stop())
 }
 
 func TestTheNextManagerTakesOverAtOnce(t *testing.T) {
