@@ -57,6 +57,8 @@ type Options struct {
 	PodCIDR string
 	// WithoutKruise leaves OpenKruise out: neither its CRDs nor its manager. InstallKruise adds it later.
 	WithoutKruise bool
+	// APIOnly starts only etcd and kube-apiserver, with OpenKruise's CRDs: nothing moves a pod but the caller.
+	APIOnly bool
 }
 
 // Cluster is a running control plane. Its methods are safe for concurrent use.
@@ -170,6 +172,9 @@ func (c *Cluster) start(ctx context.Context) error {
 	}
 	if err := c.connect(); err != nil {
 		return err
+	}
+	if c.opts.APIOnly {
+		return c.step(ctx, "OpenKruise's types", c.applyCRDs)
 	}
 	if !c.opts.WithoutKruise {
 		// Before kube-controller-manager, whose garbage collector looks for new kinds only every 30 seconds.
@@ -296,6 +301,9 @@ func (c *Cluster) process(name string) *process.Process {
 	defer c.mu.Unlock()
 	return c.processes[name]
 }
+
+// PID is the number of the process of a server, by the name of its binary: kube-apiserver, etcd.
+func (c *Cluster) PID(server string) int { return c.process(server).PID() }
 
 // fail records the first server that died.
 func (c *Cluster) fail(name string, err error) {

@@ -37,6 +37,19 @@ func (c *Cluster) applyKruise(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return c.apply(ctx, manifests)
+}
+
+// applyCRDs applies nothing but the CRDs: no webhook is called.
+func (c *Cluster) applyCRDs(ctx context.Context) error {
+	crds, err := kruiseCRDs(filepath.Join(c.kruiseDir, "config", "crd"))
+	if err != nil {
+		return err
+	}
+	return c.apply(ctx, crds)
+}
+
+func (c *Cluster) apply(ctx context.Context, manifests []*unstructured.Unstructured) error {
 	for _, object := range manifests {
 		if err := c.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), fieldOwner,
 			client.ForceOwnership); err != nil {

@@ -130,6 +130,9 @@ func Start(l *Launcher, dir string, c Command) (*Process, error) {
 // Name is the command's.
 func (p *Process) Name() string { return p.name }
 
+// PID is the number of the process, which may be another's once this one has ended.
+func (p *Process) PID() int { return p.pid }
+
 // LogPath is the file with the server's output.
 func (p *Process) LogPath() string { return p.logPath }
 
