@@ -34,6 +34,10 @@ const (
 	// AnnotationReadyDelay on a pod is how long its containers run before they are ready: a Go duration such as "2s".
 	AnnotationReadyDelay = "cluster.rollcall.dev/ready-delay"
 
+	// ServiceAddress is that of the Service kubernetes, at which pods look for the API server. Its certificate is good for
+	// it; who has pods with containers must lead it there.
+	ServiceAddress = "10.96.0.1"
+
 	// DefaultNodes is the number of nodes where Options.Nodes is 0.
 	DefaultNodes = 3
 	// DefaultPodCIDR is where pods get their addresses from if Options.PodCIDR is empty.
@@ -59,6 +63,8 @@ type Options struct {
 	WithoutKruise bool
 	// APIOnly starts only etcd and kube-apiserver, with OpenKruise's CRDs: nothing moves a pod but the caller.
 	APIOnly bool
+	// WithoutNodes leaves KWOK out, so that the caller can bring nodes of its own; Nodes and PodCIDR mean nothing then.
+	WithoutNodes bool
 }
 
 // Cluster is a running control plane. Its methods are safe for concurrent use.
@@ -185,7 +191,9 @@ func (c *Cluster) start(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.step(groupCtx, controllerManager, c.startControllerManager) })
 	group.Go(func() error { return c.step(groupCtx, schedulerServer, c.startScheduler) })
-	group.Go(func() error { return c.step(groupCtx, kwokServer, c.startKWOK) })
+	if !c.opts.WithoutNodes {
+		group.Go(func() error { return c.step(groupCtx, kwokServer, c.startKWOK) })
+	}
 	if !c.opts.WithoutKruise {
 		group.Go(func() error { return c.runKruise(groupCtx) })
 	}
@@ -223,7 +231,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 		return err
 	}
 	c.serving, err = c.authority.Issue("serving", pkix.Name{CommonName: "kube-apiserver"},
-		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
+		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", ServiceAddress)
 	if err != nil {
 		return err
 	}

@@ -37,6 +37,17 @@ func Build(ctx context.Context, log io.Writer) error {
 	return err
 }
 
+// Kubelet returns the path of a kubelet that fits the control plane, and builds it if it is missing.
+func Kubelet(ctx context.Context, log io.Writer) (string, error) {
+	kubernetes, err := kubernetesModule(ctx)
+	if err != nil {
+		return "", err
+	}
+	kubernetes.Binaries = []cache.Binary{{Name: "kubelet", Package: "k8s.io/kubernetes/cmd/kubelet"}}
+	built, err := cache.Build(ctx, newProgress(log), kubernetes)
+	return built.Paths["kubelet"], err
+}
+
 func newProgress(log io.Writer) *cache.Progress { return cache.NewProgress(log, "cluster") }
 
 // binaries returns the path of each server's binary by name.
@@ -65,6 +76,10 @@ func serverModules(ctx context.Context) ([]cache.Module, error) {
 	if err != nil {
 		return nil, err
 	}
+	kubernetes, err := kubernetesModule(ctx)
+	if err != nil {
+		return nil, err
+	}
 	return []cache.Module{
 		etcdModule,
 		{
@@ -75,15 +90,20 @@ func serverModules(ctx context.Context) ([]cache.Module, error) {
 			Name: "kruise", Dir: filepath.Join(dir, "kruise"), Requires: kruiseModule,
 			Binaries: []cache.Binary{{Name: kruiseManager, Package: kruiseModule}},
 		},
-		{
-			Name: "kubernetes", Dir: filepath.Join(dir, "kubernetes"), Requires: "k8s.io/kubernetes", LDFlags: kubernetesLDFlags,
-			Binaries: []cache.Binary{
-				{Name: apiServer, Package: "k8s.io/kubernetes/cmd/kube-apiserver", Reported: kubernetesVersion},
-				{Name: controllerManager, Package: "k8s.io/kubernetes/cmd/kube-controller-manager"},
-				{Name: schedulerServer, Package: "k8s.io/kubernetes/cmd/kube-scheduler"},
-			},
-		},
+		kubernetes,
 	}, nil
+}
+
+func kubernetesModule(ctx context.Context) (cache.Module, error) {
+	dir, err := cache.Dir(ctx, serversPath+"/kubernetes")
+	return cache.Module{
+		Name: "kubernetes", Dir: dir, Requires: "k8s.io/kubernetes", LDFlags: kubernetesLDFlags,
+		Binaries: []cache.Binary{
+			{Name: apiServer, Package: "k8s.io/kubernetes/cmd/kube-apiserver", Reported: kubernetesVersion},
+			{Name: controllerManager, Package: "k8s.io/kubernetes/cmd/kube-controller-manager"},
+			{Name: schedulerServer, Package: "k8s.io/kubernetes/cmd/kube-scheduler"},
+		},
+	}, err
 }
 
 // kubernetesLDFlags sets the version: what a module build says of itself is v0.0.0.

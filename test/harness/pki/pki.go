@@ -73,8 +73,8 @@ func NewAuthority(dir, name string) (*Authority, error) {
 }
 
 // Issue makes a certificate for a client or for a server on this machine, in <file>.crt and <file>.key. Besides
-// localhost, 127.0.0.1 and ::1 it is good for the names given.
-func (a *Authority) Issue(file string, name pkix.Name, dnsNames ...string) (KeyPair, error) {
+// localhost, 127.0.0.1 and ::1 it is good for the names and addresses given.
+func (a *Authority) Issue(file string, name pkix.Name, names ...string) (KeyPair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return KeyPair{}, fmt.Errorf("making the key of %s: %w", file, err)
@@ -85,8 +85,15 @@ func (a *Authority) Issue(file string, name pkix.Name, dnsNames ...string) (KeyP
 	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}
-	template.DNSNames = append([]string{"localhost"}, dnsNames...)
+	template.DNSNames = []string{"localhost"}
 	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
+	for _, name := range names {
+		if address := net.ParseIP(name); address != nil {
+			template.IPAddresses = append(template.IPAddresses, address)
+		} else {
+			template.DNSNames = append(template.DNSNames, name)
+		}
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
 	if err != nil {
 		return KeyPair{}, fmt.Errorf("making the certificate of %s: %w", file, err)
