@@ -20,7 +20,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 func inNamespace(namespace string) func(*kruisev1alpha1.CloneSet) {
@@ -258,7 +258,7 @@ func TestTwoNamespacesAtTheSameMoment(t *testing.T) {
 	a, b := w.bornPod(w.cloneSet("a"), "a-1", named), w.bornPod(w.cloneSet("b", inNamespace("other")), "b-1", named)
 
 	t.Log("The second asks while the first's Register is under way.")
-	register := w.registry.Hold(registrytest.Match{Pod: "a-1"})
+	register := w.registry.Hold(fakeregistry.Match{Pod: "a-1"})
 	var both sync.WaitGroup
 	both.Go(func() { w.reconcile(a) })
 	w.must(register.AwaitReached(w.Context(), 1), "waiting for the call")
@@ -410,7 +410,7 @@ func TestARegistrationThatFailedHoldsNoName(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, listable)
 	named := annotated(service.AnnotationServices, "payments=8080")
-	w.registry.Fail(registrytest.Match{Pod: "a-1"}, registry.Terminal(fmt.Errorf("too long a name")))
+	w.registry.Fail(fakeregistry.Match{Pod: "a-1"}, registry.Terminal(fmt.Errorf("too long a name")))
 	first := w.bornPod(w.cloneSet("a"), "a-1", named)
 	second := w.bornPod(w.cloneSet("b", inNamespace("other")), "b-1", named)
 	w.reconcile(first)

@@ -19,7 +19,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 const (
@@ -30,7 +30,7 @@ const (
 	failed      = " failed"
 )
 
-func anyCall() registrytest.Match { return registrytest.Match{} }
+func anyCall() fakeregistry.Match { return fakeregistry.Match{} }
 
 func draining15s(s *choices) { s.Drain = 15 * time.Second }
 
@@ -133,27 +133,27 @@ func TestAnUnknownOutcomeIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
-		fault  func(f *registrytest.Fake)
+		fault  func(f *fakeregistry.Registry)
 		event  string
 	}{
 		"refused connection": {
 			reason: "nothing happened",
-			fault:  func(f *registrytest.Fake) { f.FailNext(anyCall(), errors.New("connection refused")) },
+			fault:  func(f *fakeregistry.Registry) { f.FailNext(anyCall(), errors.New("connection refused")) },
 			event:  "Warning RegistryUnavailable hook preDelete waits: service \"web\" at 10.0.0.1:8080: connection refused",
 		},
 		"lost answer": {
 			reason: "it happened, and only asking again tells",
-			fault:  func(f *registrytest.Fake) { f.LoseAnswers(anyCall(), 1, errors.New("connection reset")) },
+			fault:  func(f *fakeregistry.Registry) { f.LoseAnswers(anyCall(), 1, errors.New("connection reset")) },
 			event:  "Warning RegistryUnavailable hook preDelete waits: service \"web\" at 10.0.0.1:8080: connection reset",
 		},
 		"time-out": {
 			reason: "it may happen yet",
-			fault:  func(f *registrytest.Fake) { f.FailNext(anyCall(), context.DeadlineExceeded) },
+			fault:  func(f *fakeregistry.Registry) { f.FailNext(anyCall(), context.DeadlineExceeded) },
 			event:  "Warning RegistryTimeout hook preDelete waits: ",
 		},
 		"time-out of the network": {
 			reason: "the same, by another name",
-			fault: func(f *registrytest.Fake) {
+			fault: func(f *fakeregistry.Registry) {
 				f.FailNext(anyCall(), fmt.Errorf("calling: %w", &net.DNSError{IsTimeout: true}))
 			},
 			event: "Warning RegistryTimeout hook preDelete waits: ",
@@ -387,7 +387,7 @@ func TestAPodThatWasNeverInService(t *testing.T) {
 		"new, and another registry of that name was listed": {
 			"it says nothing of this one",
 			func(w *world) *corev1.Pod {
-				w.resync(Listing{Server: registrytest.NewFake(w.backend)})
+				w.resync(Listing{Server: fakeregistry.New(w.backend)})
 				return w.newPod()
 			}, taken,
 		},
@@ -476,7 +476,7 @@ func TestAnAnswerThatTakesLongDoesNotSettle(t *testing.T) {
 
 	t.Log("The pod is scaled in, its Deregister is carried out, the Register lands, and only then the answer comes.")
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	stop := w.registry.OnAnswer(anyCall(), func(registrytest.Call) {
+	stop := w.registry.OnAnswer(anyCall(), func(fakeregistry.Call) {
 		w.sleep(2 * testTimeout)
 		w.must(w.backend.Register(t.Context(), w.instance(pod, "web", 8080)), "landing the call")
 	})
@@ -739,7 +739,7 @@ func TestARecordNamesWhatIsNotThePods(t *testing.T) {
 	w.changePod(thief, annotated(lifecycle.AnnotationRecord, string(text)))
 	w.reconcile(thief)
 
-	calls := w.registry.Calls(registrytest.Match{Op: registrytest.OpDeregister})
+	calls := w.registry.Calls(fakeregistry.Match{Op: fakeregistry.OpDeregister})
 	if len(calls) != 1 || calls[0].Instance.UID != string(thief.UID) {
 		t.Errorf("got calls %v, want one that bears the mark of the pod that has the record", calls)
 	}
@@ -951,11 +951,11 @@ func twoServices(web *kruisev1alpha1.CloneSet) {
 
 func TestSeveralInstances(t *testing.T) {
 	t.Parallel()
-	admin := registrytest.Match{Service: "admin"}
+	admin := fakeregistry.Match{Service: "admin"}
 	w := newWorld(t)
 	pod := w.bornPod(w.cloneSet("web", twoServices), "web-1")
 
-	w.registry.FailNext(registrytest.Match{Service: "web"}, errors.New("down"))
+	w.registry.FailNext(fakeregistry.Match{Service: "web"}, errors.New("down"))
 	w.reconcile(pod)
 	w.expectJournal("the hook waits for all of them", "Register admin@10.0.0.1:9090", registers+failed)
 	w.reconcile(pod)
@@ -982,7 +982,7 @@ func TestAServiceThatCannotBeEnteredKeepsThePodOutOfNoOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	pod := w.bornPod(w.cloneSet("web", twoServices), "web-1")
-	w.registry.FailNext(registrytest.Match{Service: "admin"}, errors.New("down"))
+	w.registry.FailNext(fakeregistry.Match{Service: "admin"}, errors.New("down"))
 	w.reconcile(pod)
 	w.expectJournal("the clients of web need not wait", "Register admin@10.0.0.1:9090 failed", registers)
 	w.expectHooks("the hook waits for all of them", pod, "inPlaceUpdate preDelete")
@@ -993,7 +993,7 @@ func TestADrainCountsFromTheLastInstance(t *testing.T) {
 	w := newWorld(t, draining15s)
 	pod := w.servingPod(w.cloneSet("web", twoServices), "web-1")
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.registry.FailNext(registrytest.Match{Service: "web"}, errors.New("down"))
+	w.registry.FailNext(fakeregistry.Match{Service: "web"}, errors.New("down"))
 	w.reconcile(pod)
 	w.sleep(7 * time.Second)
 	w.expectResult("the clients of web have known for no time", w.reconcile(pod), 15*time.Second)
@@ -1010,9 +1010,9 @@ func TestSettingsApplied(t *testing.T) {
 	w.reconcile(pod)
 	w.expectJournal("the registry is the same, and so is what is known of it")
 
-	w.apply(func(s *choices) { s.use(registrytest.NewFake(w.backend)) })
+	w.apply(func(s *choices) { s.use(fakeregistry.New(w.backend)) })
 	w.reconcile(pod)
-	if calls := w.settings.Registries["default"].Calls.(*registrytest.Fake).Calls(anyCall()); len(calls) != 1 || calls[0].Op != registrytest.OpRegister {
+	if calls := w.settings.Registries["default"].Calls.(*fakeregistry.Registry).Calls(anyCall()); len(calls) != 1 || calls[0].Op != fakeregistry.OpRegister {
 		t.Errorf("got calls %v, want the pod to be registered: nothing is known of another registry", calls)
 	}
 
@@ -1021,7 +1021,7 @@ func TestSettingsApplied(t *testing.T) {
 	w.apply(func(s *choices) { s.use(w.registry) })
 	w.registry.FailNext(anyCall(), context.DeadlineExceeded)
 	w.reconcile(pod)
-	w.apply(func(s *choices) { s.use(registrytest.NewFake(w.backend)); s.Drain = 0 })
+	w.apply(func(s *choices) { s.use(fakeregistry.New(w.backend)); s.Drain = 0 })
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	w.expectResult("the Register can still land", w.reconcile(pod), 2*testTimeout-time.Second)
 	w.expectHooks("", pod, "inPlaceUpdate preDelete")
@@ -1042,7 +1042,7 @@ func TestRotatedCredentialsMoveNoPod(t *testing.T) {
 	w.reconcile(late)
 	w.expectResult("the registry has said when", w.reconcile(refused), time.Hour)
 
-	rotated := registrytest.NewFake(w.backend)
+	rotated := fakeregistry.New(w.backend)
 	w.apply(func(s *choices) { s.use(rotated); s.identify("default", "the servers") })
 	w.sleep(5 * time.Second)
 	w.reconcile(serving)
@@ -1073,11 +1073,11 @@ func TestARecordSpeaksForNoOtherRegistry(t *testing.T) {
 	w.reconcile(pod)
 	w.takeJournal()
 
-	other := registrytest.NewFake(w.backend)
+	other := fakeregistry.New(w.backend)
 	w.apply(func(s *choices) { s.use(other) })
 	w.sleep(10 * time.Second)
 	w.expectResult("its clients have known for no time", w.reconcile(pod), 15*time.Second)
-	if calls := other.Calls(registrytest.Match{Op: registrytest.OpDeregister}); len(calls) != 1 {
+	if calls := other.Calls(fakeregistry.Match{Op: fakeregistry.OpDeregister}); len(calls) != 1 {
 		t.Errorf("got calls %v, want the pod to be taken out of the registry that is in force now", calls)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 func stateless(pod *corev1.Pod) { delete(pod.Labels, appspub.LifecycleStateKey) }
@@ -93,7 +93,7 @@ func TestAPodIsUndoneByItsUID(t *testing.T) {
 			w.expectJournal("", registers, writes)
 			w.reconcile(old)
 			w.expectJournal("", deregisters)
-			calls := w.registry.Calls(registrytest.Match{Op: registrytest.OpDeregister})
+			calls := w.registry.Calls(fakeregistry.Match{Op: fakeregistry.OpDeregister})
 			if len(calls) != 1 || calls[0].Instance.UID != string(old.UID) {
 				t.Errorf("got calls %v, want one with the mark of the pod that is gone", calls)
 			}

@@ -7,7 +7,7 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 // runsResync compares the default registry's list, with what others wrote, and looks at the pods that it names.
@@ -77,7 +77,7 @@ func TestWhatIsReadBackIsSomebodyElses(t *testing.T) {
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
 	gone := w.registry.Foreign(w.instance(pod, "web", 8080))
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.registry.FailNext(registrytest.Match{Op: registrytest.OpDeregister}, errors.New("down"))
+	w.registry.FailNext(fakeregistry.Match{Op: fakeregistry.OpDeregister}, errors.New("down"))
 	w.reconcile(pod)
 	w.takeJournal()
 	w.takeEvents()

@@ -10,7 +10,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 // withoutRegistry drops a registry from the configuration, and returns what there was.
@@ -221,7 +221,7 @@ func TestAnAddressThatOneRegistryKeeps(t *testing.T) {
 	w.withRegistry("new")
 	pod := w.servingPod(w.cloneSet("web", inRegistries("default,new")), "web-1")
 	w.changePod(pod, func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.9" })
-	w.registry.Fail(registrytest.Match{}, errors.New("down"))
+	w.registry.Fail(fakeregistry.Match{}, errors.New("down"))
 	w.reconcile(pod)
 	w.expectJournal("one that is down keeps the pod out of no other",
 		deregisters+failed, "new: "+deregisters, "Register web@10.0.0.9:8080"+failed, "new: Register web@10.0.0.9:8080")
@@ -232,7 +232,7 @@ func TestAnAddressThatOneRegistryKeepsInOneService(t *testing.T) {
 	w := newWorld(t)
 	pod := w.servingPod(w.cloneSet("web", twoServices), "web-1")
 	w.changePod(pod, func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.9" })
-	w.registry.FailNext(registrytest.Match{Service: "admin"}, errors.New("down"))
+	w.registry.FailNext(fakeregistry.Match{Service: "admin"}, errors.New("down"))
 	w.reconcile(pod)
 	w.expectJournal("all that it was goes before anything that it is comes, and holds it up no longer than that",
 		"Deregister admin@10.0.0.1:9090"+failed, deregisters, "Register admin@10.0.0.9:9090", "Register web@10.0.0.9:8080", writes)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 // The answers are those of a real API server, v1.34.
@@ -92,7 +92,7 @@ func TestAPodThatMovedOnIsDecidedAgain(t *testing.T) {
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
 
 	t.Log("The update is rolled back while the registry answers.")
-	stop := w.registry.OnAnswer(registrytest.Match{Op: registrytest.OpFailOver}, func(registrytest.Call) {
+	stop := w.registry.OnAnswer(fakeregistry.Match{Op: fakeregistry.OpFailOver}, func(fakeregistry.Call) {
 		w.kruiseMoves(pod, appspub.LifecycleStateNormal)
 	})
 	result := w.reconcile(pod)
@@ -112,7 +112,7 @@ func TestTheSameStateAgainIsAnotherStay(t *testing.T) {
 	w := newWorld(t)
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	stop := w.registry.OnAnswer(registrytest.Match{Op: registrytest.OpDeregister}, func(registrytest.Call) {
+	stop := w.registry.OnAnswer(fakeregistry.Match{Op: fakeregistry.OpDeregister}, func(fakeregistry.Call) {
 		w.kruiseMoves(pod, appspub.LifecycleStatePreparingNormal)
 		w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	})
@@ -133,7 +133,7 @@ func TestAPodThatHasTheNameNowIsNotWrittenTo(t *testing.T) {
 
 	t.Log("While the registry answers, the pod is replaced by one that looks the same.")
 	var heir *corev1.Pod
-	stop := w.registry.OnAnswer(registrytest.Match{Op: registrytest.OpDeregister}, func(registrytest.Call) {
+	stop := w.registry.OnAnswer(fakeregistry.Match{Op: fakeregistry.OpDeregister}, func(fakeregistry.Call) {
 		w.removePod(pod)
 		heir = w.pod(web, "web-1", func(p *corev1.Pod) {
 			p.Labels, p.Annotations, p.Finalizers = last.Labels, last.Annotations, last.Finalizers
@@ -344,7 +344,7 @@ func TestHooksAreArmedBeforeThePodIsPutInService(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			pod := w.pod(w.cloneSet("web", unarmed), "web-1", inState(tc.state))
-			w.registry.OnAnswer(anyCall(), func(registrytest.Call) {
+			w.registry.OnAnswer(anyCall(), func(fakeregistry.Call) {
 				if tc.state == appspub.LifecycleStateUpdated {
 					w.expectHooks("inPlaceUpdate says that the pod is in service", pod, "preDelete")
 					return

@@ -14,7 +14,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 func proceeds(s *choices) {
@@ -103,7 +103,7 @@ func TestARegistryThatHasYetToBeAskedHoldsAPodBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, proceeds)
-		down := registrytest.NewFake(newBackend(t))
+		down := fakeregistry.New(newBackend(t))
 		w.apply(func(s *choices) {
 			one := s.Registries["default"]
 			one.MaxInFlight = 2
@@ -113,7 +113,7 @@ func TestARegistryThatHasYetToBeAskedHoldsAPodBack(t *testing.T) {
 		web := w.cloneSet("web")
 		pod, other := w.servingPod(web, "web-1"), w.bornPod(web, "web-2")
 		down.Fail(anyCall(), errors.New("down"))
-		hold := w.registry.Hold(registrytest.Match{Pod: "web-2"})
+		hold := w.registry.Hold(fakeregistry.Match{Pod: "web-2"})
 		ended := w.begins(other)
 		w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 		w.sleep(2 * time.Minute)
@@ -215,7 +215,7 @@ func TestASkipFreesAPod(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *choices) { s.Drain = time.Hour })
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.registry.Fail(registrytest.Match{}, errors.New("down"))
+	w.registry.Fail(fakeregistry.Match{}, errors.New("down"))
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	w.reconcile(pod)
 	w.takeJournal()

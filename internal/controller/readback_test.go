@@ -11,7 +11,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 const asks = "Get web@10.0.0.1:8080"
@@ -24,7 +24,7 @@ func asking(s *choices) {
 	}
 }
 
-func gets() registrytest.Match { return registrytest.Match{Op: registrytest.OpGet} }
+func gets() fakeregistry.Match { return fakeregistry.Match{Op: fakeregistry.OpGet} }
 
 func TestALifeWithoutFaultsAsksForNothing(t *testing.T) {
 	t.Parallel()
@@ -46,14 +46,14 @@ func TestAnUnknownOutcomeIsReadBack(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason string
-		fault  func(f *registrytest.Fake)
+		fault  func(f *fakeregistry.Registry)
 	}{
 		"refused connection": {"nothing happened, and nobody knows",
-			func(f *registrytest.Fake) { f.FailNext(anyCall(), errors.New("connection refused")) }},
+			func(f *fakeregistry.Registry) { f.FailNext(anyCall(), errors.New("connection refused")) }},
 		"lost answer": {"it happened, and nobody knows",
-			func(f *registrytest.Fake) { f.LoseAnswers(anyCall(), 1, errors.New("connection reset")) }},
+			func(f *fakeregistry.Registry) { f.LoseAnswers(anyCall(), 1, errors.New("connection reset")) }},
 		"time-out of what is wanted anyway": {"it may happen yet, and does no harm",
-			func(f *registrytest.Fake) { f.FailNext(anyCall(), context.DeadlineExceeded) }},
+			func(f *fakeregistry.Registry) { f.FailNext(anyCall(), context.DeadlineExceeded) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -104,7 +104,7 @@ func TestNoHookIsAssertedOnAReadBackThatSaysOtherwise(t *testing.T) {
 			w.reconcile(pod)
 			w.takeEvents()
 			w.takeJournal()
-			stop := w.registry.OnAnswer(registrytest.Match{Op: registrytest.OpRegister}, func(registrytest.Call) {
+			stop := w.registry.OnAnswer(fakeregistry.Match{Op: fakeregistry.OpRegister}, func(fakeregistry.Call) {
 				w.must(tc.happen(w.backend, context.WithoutCancel(t.Context()), w.instance(pod, "web", 8080)), "undoing the call")
 			})
 			w.reconcile(pod)
@@ -266,7 +266,7 @@ func TestARegistryThatContradictsItself(t *testing.T) {
 	w.reconcile(pod)
 	w.takeEvents()
 	w.takeJournal()
-	stop := w.registry.OnAnswer(registrytest.Match{Op: registrytest.OpDeregister}, func(registrytest.Call) {
+	stop := w.registry.OnAnswer(fakeregistry.Match{Op: fakeregistry.OpDeregister}, func(fakeregistry.Call) {
 		w.must(w.backend.Register(context.WithoutCancel(t.Context()), w.instance(pod, "web", 8080)), "somebody puts it back")
 	})
 	w.reconcile(pod)
@@ -308,7 +308,7 @@ func TestAReadBackThatAStopCutsOffIsNoTrouble(t *testing.T) {
 	ctx, stop := context.WithCancel(w.Context())
 	defer stop()
 	w.registry.FailNext(gets(), context.Canceled)
-	w.registry.OnAnswer(gets(), func(registrytest.Call) { stop() })
+	w.registry.OnAnswer(gets(), func(fakeregistry.Call) { stop() })
 	_, err := w.r.Reconcile(ctx, lifecycle.PodIDOf(pod))
 	w.must(err, "reconciling")
 	w.expectJournal("nobody knows whether it is out", deregisters, asks+failed)

@@ -18,14 +18,14 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 // withRegistry adds a registry beside the default one. Its calls are in the journal under its name.
-func (w *world) withRegistry(name string) *registrytest.Fake {
+func (w *world) withRegistry(name string) *fakeregistry.Registry {
 	w.Helper()
-	other := registrytest.NewFake(newBackend(w.T))
-	other.OnAnswer(registrytest.Match{}, func(c registrytest.Call) {
+	other := fakeregistry.New(newBackend(w.T))
+	other.OnAnswer(fakeregistry.Match{}, func(c fakeregistry.Call) {
 		line := fmt.Sprintf("%s: %s %s@%s", name, c.Op, c.Instance.Service, c.Instance.Endpoint())
 		if c.Err != nil {
 			line += " failed"
@@ -176,11 +176,11 @@ func TestOneRegistryOfSeveralIsReplaced(t *testing.T) {
 	w.withRegistry("new")
 	pod := w.servingPod(w.cloneSet("web", inRegistries("default,new")), "web-1")
 	w.apply(func(s *choices) {
-		s.Registries = map[string]Registry{"default": {Calls: registrytest.NewFake(w.backend), Timeout: testTimeout}, "new": s.Registries["new"]}
+		s.Registries = map[string]Registry{"default": {Calls: fakeregistry.New(w.backend), Timeout: testTimeout}, "new": s.Registries["new"]}
 	})
 	w.reconcile(pod)
 	w.expectJournal("what is known of the other one stays known")
-	if calls := w.settings.Registries["default"].Calls.(*registrytest.Fake).Calls(anyCall()); len(calls) != 1 {
+	if calls := w.settings.Registries["default"].Calls.(*fakeregistry.Registry).Calls(anyCall()); len(calls) != 1 {
 		t.Errorf("got calls %v, want one: nothing is known of a registry that was made anew", calls)
 	}
 }
@@ -225,7 +225,7 @@ func TestWhatAnInstanceCarries(t *testing.T) {
 
 func (w *world) expectLastInstance(why string, want registry.Instance) {
 	w.Helper()
-	calls := w.registry.Calls(registrytest.Match{Op: registrytest.OpRegister})
+	calls := w.registry.Calls(fakeregistry.Match{Op: fakeregistry.OpRegister})
 	if got := calls[len(calls)-1].Instance; !got.Equal(want) {
 		w.Fatalf("registered %+v, want %+v\nwhy: %s", got, want, why)
 	}

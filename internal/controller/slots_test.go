@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 func inFlight(n int) func(*choices) {
@@ -63,7 +63,7 @@ func TestOneSlowServiceHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, inFlight(4))
 		slow, web := w.cloneSet("slow"), w.cloneSet("web")
-		hold := w.registry.Hold(registrytest.Match{Service: "slow"})
+		hold := w.registry.Hold(fakeregistry.Match{Service: "slow"})
 		ended := w.begins(w.bornPod(slow, "slow-1"), w.bornPod(slow, "slow-2"))
 		third, pod := w.bornPod(slow, "slow-3"), w.bornPod(web, "web-1")
 
@@ -94,7 +94,7 @@ func TestWhatARolloutWaitsForHasTheFirstTurn(t *testing.T) {
 		web := w.cloneSet("web")
 		leaving := w.servingPod(web, "web-1")
 		first, second := w.bornPod(web, "web-2"), w.bornPod(web, "web-3")
-		hold := w.registry.Hold(registrytest.Match{Pod: "web-2"})
+		hold := w.registry.Hold(fakeregistry.Match{Pod: "web-2"})
 		ended := w.begins(first)
 		w.reconcile(second)
 		w.kruiseMoves(leaving, appspub.LifecycleStatePreparingDelete)
@@ -115,7 +115,7 @@ func TestARefusedCallWasNeverMade(t *testing.T) {
 		w := newWorld(t, inFlight(2))
 		web := w.cloneSet("web")
 		pod := w.bornPod(web, "web-1")
-		hold := w.registry.Hold(registrytest.Match{Pod: "web-2"})
+		hold := w.registry.Hold(fakeregistry.Match{Pod: "web-2"})
 		ended := w.begins(w.bornPod(web, "web-2"))
 		w.reconcile(pod)
 		w.changePod(pod, unready)
@@ -137,7 +137,7 @@ func TestAPodThatIsToTryAgainStillHasItsTrouble(t *testing.T) {
 		w.registry.FailNext(anyCall(), errors.New("down"))
 		w.reconcile(pod)
 		w.expectEvents("", "Warning RegistryUnavailable")
-		hold := w.registry.Hold(registrytest.Match{Pod: "web-2"})
+		hold := w.registry.Hold(fakeregistry.Match{Pod: "web-2"})
 		ended := w.begins(w.bornPod(web, "web-2"))
 		w.takeEvents()
 		w.expectResult("", w.reconcile(pod), wokenRecheck)
@@ -246,7 +246,7 @@ func TestAPanicFreesTheSlot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, inFlight(2))
 	pod := w.bornPod(w.cloneSet("web"), "web-1")
-	w.registry.OnAnswer(anyCall(), func(registrytest.Call) { panic("a driver's error") })
+	w.registry.OnAnswer(anyCall(), func(fakeregistry.Call) { panic("a driver's error") })
 	func() {
 		defer func() { _ = recover() }()
 		_, _ = w.r.Reconcile(w.Context(), lifecycle.PodIDOf(pod))
@@ -260,7 +260,7 @@ func TestADeletionThatIsCancelledBeforeItsTurn(t *testing.T) {
 		w := newWorld(t, inFlight(2))
 		web := w.cloneSet("web")
 		pod, other := w.servingPod(web, "web-1"), w.bornPod(web, "web-2")
-		hold := w.registry.Hold(registrytest.Match{Pod: "web-2"})
+		hold := w.registry.Hold(fakeregistry.Match{Pod: "web-2"})
 		ended := w.begins(other)
 		w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 		w.reconcile(pod)

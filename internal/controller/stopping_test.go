@@ -10,7 +10,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 func TestWhatWasAcknowledgedIsWrittenDownWhenTheManagerStops(t *testing.T) {
@@ -75,7 +75,7 @@ func (w *world) reconcileAndStop(pod *corev1.Pod) {
 	w.Helper()
 	ctx, stop := context.WithCancel(w.Context())
 	defer stop()
-	deaf := w.registry.OnAnswer(registrytest.Match{}, func(registrytest.Call) { stop() })
+	deaf := w.registry.OnAnswer(fakeregistry.Match{}, func(fakeregistry.Call) { stop() })
 	defer deaf()
 	_, err := w.r.Reconcile(ctx, lifecycle.PodIDOf(pod))
 	w.must(err, "reconciling while the manager stops")

@@ -5,13 +5,13 @@ import (
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 // withAnotherName adds a registry which is the same server as the default one under another name in DNS.
-func (w *world) withAnotherName(name string) *registrytest.Fake {
+func (w *world) withAnotherName(name string) *fakeregistry.Registry {
 	w.Helper()
-	other := registrytest.NewFake(w.backend)
+	other := fakeregistry.New(w.backend)
 	w.apply(func(s *choices) {
 		s.Registries = map[string]Registry{
 			"default": s.Registries["default"],
@@ -22,7 +22,7 @@ func (w *world) withAnotherName(name string) *registrytest.Fake {
 }
 
 // runBoth is a run of resync over both names.
-func (w *world) runBoth(why string, other *registrytest.Fake) {
+func (w *world) runBoth(why string, other *fakeregistry.Registry) {
 	w.Helper()
 	for _, l := range []Listing{{Registry: "default", Server: w.registry}, {Registry: "alias", Server: other}} {
 		listing := w.listing(Listing{Server: l.Server})

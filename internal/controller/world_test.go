@@ -38,7 +38,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/memory"
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 const (
@@ -59,7 +59,7 @@ func testEpoch() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) 
 type world struct {
 	*testing.T
 	api      client.WithWatch
-	registry *registrytest.Fake
+	registry *fakeregistry.Registry
 	backend  *memory.Registry
 	clock    *clocktesting.FakePassiveClock
 	events   *events.FakeRecorder
@@ -92,8 +92,8 @@ func newWorld(t *testing.T, change ...func(*choices)) *world {
 		lagging: map[types.NamespacedName]*corev1.Pod{},
 		clients: map[string]*registryclient.Client{},
 	}
-	w.registry = registrytest.NewFake(w.backend)
-	w.registry.OnAnswer(registrytest.Match{}, func(c registrytest.Call) {
+	w.registry = fakeregistry.New(w.backend)
+	w.registry.OnAnswer(fakeregistry.Match{}, func(c fakeregistry.Call) {
 		line := fmt.Sprintf("%s %s@%s", c.Op, c.Instance.Service, c.Instance.Endpoint())
 		if c.Err != nil {
 			line += " failed"

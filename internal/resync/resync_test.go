@@ -24,7 +24,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/memory"
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 const (
@@ -77,7 +77,7 @@ func TestRemovalsWaitForTheirTurn(t *testing.T) {
 		s.pods("a", "web-1", "web-2", "web-3")
 		s.gone("web-2")
 		s.client("a", s.fakes["a"], func(o *registryclient.Options) { o.MaxInFlight = 2 })
-		hold := s.fakes["a"].Hold(registrytest.Match{Op: registrytest.OpFailOver})
+		hold := s.fakes["a"].Hold(fakeregistry.Match{Op: fakeregistry.OpFailOver})
 		rolls := func(pod string) {
 			rolling := registry.Change{Instance: registry.Instance{Service: "web", Pod: pod}, State: registry.OutOfService}
 			go func() {
@@ -140,12 +140,12 @@ func TestNothingIsReaped(t *testing.T) {
 
 // careless lists what is other clusters' too, as a driver may whose registry can't be asked for one cluster's entries.
 type careless struct {
-	*registrytest.Fake
+	*fakeregistry.Registry
 	others []registry.Entry
 }
 
 func (c *careless) List(ctx context.Context, cluster string) ([]registry.Entry, error) {
-	entries, err := c.Fake.List(ctx, cluster)
+	entries, err := c.Registry.List(ctx, cluster)
 	return append(entries, c.others...), err
 }
 
@@ -220,7 +220,7 @@ func TestARemovalThatFailsIsRetried(t *testing.T) {
 		s := newScene(t, "a")
 		s.pods("a", "web-1", "web-2", "web-3")
 		s.gone("web-1", "web-2")
-		s.fakes["a"].FailNext(registrytest.Match{Op: registrytest.OpDeregister, Pod: "web-1"}, errors.New("refused"))
+		s.fakes["a"].FailNext(fakeregistry.Match{Op: fakeregistry.OpDeregister, Pod: "web-1"}, errors.New("refused"))
 		s.start()
 		time.Sleep(5 * time.Second)
 		s.stop()
@@ -235,7 +235,7 @@ func TestARunGivesUpAfterAFewFailuresInARow(t *testing.T) {
 		s := newScene(t, "a")
 		s.maxRemovals = "100%"
 		s.gone(s.many("a", 300)...)
-		heal := s.fakes["a"].Fail(registrytest.Match{Op: registrytest.OpDeregister}, errors.New("connection refused"))
+		heal := s.fakes["a"].Fail(fakeregistry.Match{Op: fakeregistry.OpDeregister}, errors.New("connection refused"))
 		s.start()
 		if n := len(s.calls("a")); n < hopeless || n >= hopeless+reapAtOnce {
 			t.Errorf("%d of 300 removals were tried of a registry that refuses each, want %d and what was under way", n, hopeless)
@@ -260,7 +260,7 @@ func TestEntriesThatCantBeRemovedKeepNoOthers(t *testing.T) {
 		s.gone(names...)
 		var stuck []string
 		for _, name := range names[:hopeless+reapAtOnce] {
-			s.fakes["a"].Fail(registrytest.Match{Op: registrytest.OpDeregister, Pod: name}, registry.Terminal(errors.New("forbidden")))
+			s.fakes["a"].Fail(fakeregistry.Match{Op: fakeregistry.OpDeregister, Pod: name}, registry.Terminal(errors.New("forbidden")))
 			stuck = append(stuck, name)
 		}
 		s.start()
@@ -276,7 +276,7 @@ func TestARemovalThatIsRefusedIsNoFailedComparison(t *testing.T) {
 		s := newScene(t, "a")
 		s.pods("a", "web-1", "web-2")
 		s.gone("web-1")
-		heal := s.fakes["a"].Fail(registrytest.Match{Op: registrytest.OpDeregister}, registry.Terminal(errors.New("forbidden")))
+		heal := s.fakes["a"].Fail(fakeregistry.Match{Op: fakeregistry.OpDeregister}, registry.Terminal(errors.New("forbidden")))
 		began := time.Now()
 		s.start()
 		time.Sleep(30 * time.Second)
@@ -393,7 +393,7 @@ func TestAYesHoldsForWhatItNamedUntilThatIsGone(t *testing.T) {
 				s.start()
 				var heal []func() // what keeps half of them
 				for _, pod := range names[named/2 : named] {
-					heal = append(heal, s.fakes["a"].Fail(registrytest.Match{Op: registrytest.OpDeregister, Pod: pod}, errors.New("refused")))
+					heal = append(heal, s.fakes["a"].Fail(fakeregistry.Match{Op: fakeregistry.OpDeregister, Pod: pod}, errors.New("refused")))
 				}
 				s.resync.Approve([]string{s.digest(s.warnings[0])})
 				synctest.Wait()
@@ -422,7 +422,7 @@ func TestARunThatIsBlockedLeavesNoRemovalUnfinished(t *testing.T) {
 		s := newScene(t, "a")
 		names := s.many("a", 20)
 		s.gone(names[0])
-		s.fakes["a"].Fail(registrytest.Match{Op: registrytest.OpDeregister}, errors.New("refused"))
+		s.fakes["a"].Fail(fakeregistry.Match{Op: fakeregistry.OpDeregister}, errors.New("refused"))
 		s.start()
 		s.expectMetric("rollcall_resync_unfinished_removals", "", 1)
 		s.gone(names[:10]...)
@@ -498,11 +498,11 @@ func TestAStaleListIsNotReapedTwice(t *testing.T) {
 		s := newScene(t, "a")
 		s.pods("a", "web-1", "web-2")
 		s.gone("web-1")
-		s.client("a", lagging{s.fakes["a"], 210 * time.Second})
-		thaw, err := s.fakes["a"].FreezeList(t.Context(), cluster)
+		before, err := s.fakes["a"].List(t.Context(), cluster)
 		if err != nil {
 			t.Fatal(err)
 		}
+		s.client("a", lagging{s.fakes["a"], 210 * time.Second, before})
 		s.start()
 		time.Sleep(200 * time.Second)
 		s.expectCalls("for all this time the list is of before", "a", "Deregister web-1")
@@ -511,7 +511,6 @@ func TestAStaleListIsNotReapedTwice(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		s.expectCalls("a list of now would not have it", "a", "Deregister web-1", "Deregister web-1")
-		thaw()
 		s.stop()
 	})
 }
@@ -520,15 +519,15 @@ func TestOnlyAListThatIsSureConfirms(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason string
-		made   func(*registrytest.Fake) registry.Registry
+		made   func(*fakeregistry.Registry) registry.Registry
 		want   bool
 	}{
-		"a plain one": {"what it lists was acknowledged", func(f *registrytest.Fake) registry.Registry { return f }, true},
+		"a plain one": {"what it lists was acknowledged", func(f *fakeregistry.Registry) registry.Registry { return f }, true},
 		"one that is stale": {
-			"it may have changed since", func(f *registrytest.Fake) registry.Registry { return lagging{f, time.Second} }, false,
+			"it may have changed since", func(f *fakeregistry.Registry) registry.Registry { return lagging{f, time.Second, nil} }, false,
 		},
 		"one with expiring entries": {
-			"the entry may go with the last leader's lease", func(f *registrytest.Fake) registry.Registry { return leasing{Fake: f} }, false,
+			"the entry may go with the last leader's lease", func(f *fakeregistry.Registry) registry.Registry { return leasing{Registry: f} }, false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -555,7 +554,7 @@ func TestTheFirstListIsAwaited(t *testing.T) {
 	}{
 		"one that comes":           {"it is there", func(*scene) {}, 0},
 		"one that fails":           {"nothing comes of waiting", func(s *scene) { s.fakes["a"].Fail(list(), errors.New("refused")) }, 0},
-		"one that is slow":         {"all registries are waited for", func(s *scene) { s.fakes["b"].Delay(list(), time.Second) }, time.Second},
+		"one that is slow":         {"all registries are waited for", func(s *scene) { time.AfterFunc(time.Second, s.fakes["b"].Hold(list()).Release) }, time.Second},
 		"one that hangs":           {"not for longer than for a call", func(s *scene) { s.fakes["a"].Hold(list()) }, timeout},
 		"two that hang":            {"not one after the other", func(s *scene) { s.fakes["a"].Hold(list()); s.fakes["b"].Hold(list()) }, timeout},
 		"a driver that can't list": {"nothing will come", func(s *scene) { s.client("a", struct{ registry.Registry }{s.fakes["a"]}) }, 0},
@@ -649,7 +648,7 @@ func TestNothingIsShownOfARegistryThatIsNoMore(t *testing.T) {
 		s := newScene(t, "a", "b")
 		s.pods("a", "web-1", "web-2")
 		s.gone("web-1")
-		s.fakes["a"].Hold(registrytest.Match{Op: registrytest.OpDeregister})
+		s.fakes["a"].Hold(fakeregistry.Match{Op: fakeregistry.OpDeregister})
 		s.start()
 		s.expectShown("both are compared", "a", "b")
 		s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")}, s.sources[1:])
@@ -705,10 +704,10 @@ func TestNothingIsUnderWayAfterTheEndOfResync(t *testing.T) {
 		s := newScene(t, "a")
 		s.pods("a", "web-1", "web-2")
 		s.gone("web-1")
-		s.fakes["a"].Hold(registrytest.Match{Op: registrytest.OpDeregister})
+		s.fakes["a"].Hold(fakeregistry.Match{Op: fakeregistry.OpDeregister})
 		s.start()
 		s.stop()
-		for _, c := range s.fakes["a"].Calls(registrytest.Match{}) {
+		for _, c := range s.fakes["a"].Calls(fakeregistry.Match{}) {
 			if c.Answered.IsZero() {
 				t.Errorf("%s is under way after Start returned", c.Op)
 			}
@@ -722,7 +721,7 @@ func TestNothingIsUnderWayAfterTheEndOfResync(t *testing.T) {
 // scene is a cluster, what is known of it, and its registries.
 type scene struct {
 	*testing.T
-	fakes      map[string]*registrytest.Fake
+	fakes      map[string]*fakeregistry.Registry
 	backends   map[string]*memory.Registry
 	sources    []Source
 	namespaces []string
@@ -749,7 +748,7 @@ type scene struct {
 func newScene(t *testing.T, names ...string) *scene {
 	t.Helper()
 	s := &scene{
-		T: t, fakes: map[string]*registrytest.Fake{}, backends: map[string]*memory.Registry{}, metrics: prometheus.NewRegistry(),
+		T: t, fakes: map[string]*fakeregistry.Registry{}, backends: map[string]*memory.Registry{}, metrics: prometheus.NewRegistry(),
 		listed: make(chan struct{}), live: map[string]bool{}, synced: true,
 	}
 	for _, name := range names {
@@ -758,7 +757,7 @@ func newScene(t *testing.T, names ...string) *scene {
 			t.Fatal(err)
 		}
 		s.backends[name] = made.(*memory.Registry)
-		s.fakes[name] = registrytest.NewFake(s.backends[name])
+		s.fakes[name] = fakeregistry.New(s.backends[name])
 		s.sources = append(s.sources, Source{Name: name})
 		s.client(name, s.fakes[name])
 	}
@@ -777,21 +776,26 @@ func (s *scene) client(name string, made registry.Registry, change ...func(*regi
 
 // lagging has lists that may be so old.
 type lagging struct {
-	*registrytest.Fake
+	*fakeregistry.Registry
 	staleness time.Duration
+	entries   []registry.Entry
 }
 
 func (l lagging) Staleness() time.Duration { return l.staleness }
 
+func (l lagging) List(context.Context, string) ([]registry.Entry, error) {
+	return slices.Clone(l.entries), nil
+}
+
 // leasing has entries that expire.
 type leasing struct {
-	*registrytest.Fake
+	*fakeregistry.Registry
 	registry.Heartbeater
 }
 
 func (leasing) HeartbeatInterval() time.Duration { return time.Second }
 
-func list() registrytest.Match { return registrytest.Match{Op: registrytest.OpList} }
+func list() fakeregistry.Match { return fakeregistry.Match{Op: fakeregistry.OpList} }
 
 func (s *scene) start() {
 	s.Helper()
@@ -924,8 +928,8 @@ func (s *scene) expectLists(why, name string, want int) {
 // calls are the changes so far, sorted.
 func (s *scene) calls(name string) []string {
 	var calls []string
-	for _, c := range s.fakes[name].Calls(registrytest.Match{}) {
-		if c.Op != registrytest.OpList {
+	for _, c := range s.fakes[name].Calls(fakeregistry.Match{}) {
+		if c.Op != fakeregistry.OpList {
 			calls = append(calls, fmt.Sprintf("%s %s", c.Op, c.Instance.Pod))
 		}
 	}

@@ -1,7 +1,6 @@
 package httpregistry_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,7 +20,6 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	httpregistry "github.com/rollcall-dev/rollcall/registry/http"
 	"github.com/rollcall-dev/rollcall/registry/http/httpserver"
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
 )
 
 // bound is generous: what is waited for comes at once.
@@ -323,35 +321,5 @@ func TestAServerThatKnowsNoNarrowing(t *testing.T) {
 	lost := answering(t, http.StatusNotFound, nil, `{"error":"no such list"}`)
 	if got, err := lost.Get(t.Context(), web(1)); err == nil || got != "" {
 		t.Errorf("Get: got %q, %v; want an error: that there is no list is not that there is no instance", got, err)
-	}
-}
-
-// TestALateRequestLands has a request arrive that its sender has given up: what a fake behind the server can do.
-func TestALateRequestLands(t *testing.T) {
-	t.Parallel()
-	fake := registrytest.NewFake(newMemory(t))
-	d := open(t, registry.Config{Endpoint: serve(t, httpserver.New(fake, httpserver.Options{})).URL})
-	if err := d.Register(t.Context(), web(1)); err != nil {
-		t.Fatal(err)
-	}
-	late := fake.LandLate(registrytest.Match{Op: registrytest.OpDeregister}, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if err := d.Deregister(ctx, web(1)); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("got error %v, want the deadline's", err)
-	}
-	if got, err := d.List(t.Context(), "test"); err != nil || len(got) != 1 {
-		t.Errorf("before it lands: got %v, %v; want the instance still there", got, err)
-	}
-	// The server learns a little later than the driver that nobody waits any more.
-	waiting, stop := context.WithTimeout(t.Context(), bound)
-	defer stop()
-	answered := func(calls []registrytest.Call) bool { return len(calls) == 1 && !calls[0].Answered.IsZero() }
-	if err := fake.Await(waiting, registrytest.Match{Op: registrytest.OpDeregister}, answered); err != nil {
-		t.Fatal(err)
-	}
-	late.Release()
-	if got, err := d.List(t.Context(), "test"); err != nil || len(got) != 0 {
-		t.Errorf("after it landed: got %v, %v; want nothing", got, err)
 	}
 }

@@ -126,7 +126,7 @@ func brokenCapabilities() map[string]brokenDriver {
 				s.lags = true
 				h := overStore(s, func(d rich) registry.Registry { return brokenRich{rich: d} })
 				only()(&h)
-				h.Truth = process{s, longLease}.now
+				h.Truth = process{store: s, lease: longLease}.now
 				return h
 			},
 			want: []string{"ListIsACopy", "ListsOursAmongAThousand"},

@@ -27,23 +27,23 @@ func brokenDetails() map[string]brokenDriver {
 		},
 		"a driver whose fail over forgets the weight": {
 			reason: "FailOver changes the state alone",
-			broken: registersAs(registrytest.OpFailOver, func(in *registry.Instance) { in.Weight = 0 }),
+			broken: registersAs("FailOver", func(in *registry.Instance) { in.Weight = 0 }),
 			want:   []string{"WeightIsKept"},
 		},
 		"a driver with whole hundreds for weights": {
 			reason: "its registry counts otherwise",
-			broken: registersAs(registrytest.OpRegister, func(in *registry.Instance) { in.Weight -= in.Weight % 100 }),
+			broken: registersAs("Register", func(in *registry.Instance) { in.Weight -= in.Weight % 100 }),
 			want:   []string{"WeightIsKept"},
 		},
 		"a driver that tidies the zone up": {
 			reason: "it is another zone then",
-			broken: registersAs(registrytest.OpRegister, func(in *registry.Instance) { in.Zone = strings.ToLower(in.Zone) }),
+			broken: registersAs("Register", func(in *registry.Instance) { in.Zone = strings.ToLower(in.Zone) }),
 			want:   []string{"ZoneIsKept"},
 		},
 		"a driver that keeps a zone which is not said any more": {
 			reason: "where nothing is known, nothing is said",
-			broken: wrapped(func(b registrytest.Backend) registry.Registry {
-				return broken{Backend: b, register: func(ctx context.Context, in registry.Instance) error {
+			broken: wrapped(func(b backend) registry.Registry {
+				return broken{backend: b, register: func(ctx context.Context, in registry.Instance) error {
 					if e, known := find(ctx, b, in); known && in.Zone == "" {
 						in.Zone = e.Zone
 					}
@@ -59,7 +59,7 @@ func brokenDetails() map[string]brokenDriver {
 		},
 		"a driver whose metadata is short": {
 			reason: "what is cut off is not what was given",
-			broken: registersAs(registrytest.OpRegister, func(in *registry.Instance) {
+			broken: registersAs("Register", func(in *registry.Instance) {
 				in.Metadata = maps.Clone(in.Metadata)
 				for key, value := range in.Metadata {
 					in.Metadata[key] = value[:min(len(value), 255)]
@@ -84,8 +84,8 @@ func brokenDetails() map[string]brokenDriver {
 		},
 		"a driver that lists the first page alone": {
 			reason: "the rest is there, and nobody removes it",
-			broken: wrapped(func(b registrytest.Backend) registry.Registry {
-				return broken{Backend: b, list: func(ctx context.Context, cluster string) ([]registry.Entry, error) {
+			broken: wrapped(func(b backend) registry.Registry {
+				return broken{backend: b, list: func(ctx context.Context, cluster string) ([]registry.Entry, error) {
 					entries, err := b.List(ctx, cluster)
 					return entries[:min(len(entries), 100)], err
 				}}
@@ -128,7 +128,7 @@ func brokenDetails() map[string]brokenDriver {
 func harnessWith(c registrytest.Capability, give func(*registrytest.Harness)) func(*testing.T) registrytest.Harness {
 	return func(t *testing.T) registrytest.Harness {
 		t.Helper()
-		h := overMemory(t, func(b registrytest.Backend) registry.Registry { return b })
+		h := overMemory(t, func(b backend) registry.Registry { return b })
 		delete(h.Lacks, c)
 		give(&h)
 		return h
@@ -136,9 +136,9 @@ func harnessWith(c registrytest.Capability, give func(*registrytest.Harness)) fu
 }
 
 // registersAs changes what a Register writes, or has a FailOver write the entry anew with a change.
-func registersAs(op registrytest.Op, change func(*registry.Instance)) func(*testing.T) registrytest.Harness {
+func registersAs(op string, change func(*registry.Instance)) func(*testing.T) registrytest.Harness {
 	var mu sync.Mutex // what is written anew is written in one step
-	return wrapped(func(b registrytest.Backend) registry.Registry {
+	return wrapped(func(b backend) registry.Registry {
 		write := func(ctx context.Context, in registry.Instance, changed bool) error {
 			if changed {
 				change(&in)
@@ -146,16 +146,16 @@ func registersAs(op registrytest.Op, change func(*registry.Instance)) func(*test
 			return b.Register(ctx, in)
 		}
 		return broken{
-			Backend: b,
+			backend: b,
 			register: func(ctx context.Context, in registry.Instance) error {
 				mu.Lock()
 				defer mu.Unlock()
-				return write(ctx, in, op == registrytest.OpRegister)
+				return write(ctx, in, op == "Register")
 			},
 			failOver: func(ctx context.Context, in registry.Instance) error {
 				mu.Lock()
 				defer mu.Unlock()
-				if e, known := find(ctx, b, in); known && in.Owns(e.UID, e.Registry) && op == registrytest.OpFailOver {
+				if e, known := find(ctx, b, in); known && in.Owns(e.UID, e.Registry) && op == "FailOver" {
 					if err := write(ctx, in, true); err != nil {
 						return err
 					}
@@ -171,8 +171,8 @@ func onePodPerName(t *testing.T) registrytest.Harness {
 	t.Helper()
 	var mu sync.Mutex
 	byName := map[string]registry.Instance{}
-	return overMemory(t, func(b registrytest.Backend) registry.Registry {
-		return broken{Backend: b, register: func(ctx context.Context, in registry.Instance) error {
+	return overMemory(t, func(b backend) registry.Registry {
+		return broken{backend: b, register: func(ctx context.Context, in registry.Instance) error {
 			mu.Lock()
 			key := in.Service + "/" + in.Namespace + "/" + in.Pod
 			before, known := byName[key]
@@ -192,8 +192,8 @@ func onePodPerName(t *testing.T) registrytest.Harness {
 func identityByCluster(t *testing.T) registrytest.Harness {
 	t.Helper()
 	var mu sync.Mutex
-	stores := map[string]registrytest.Backend{}
-	of := func(cluster string) registrytest.Backend {
+	stores := map[string]backend{}
+	of := func(cluster string) backend {
 		mu.Lock()
 		defer mu.Unlock()
 		if stores[cluster] == nil {
@@ -204,9 +204,9 @@ func identityByCluster(t *testing.T) registrytest.Harness {
 	list := func(ctx context.Context, cluster string) ([]registry.Entry, error) {
 		return of(cluster).List(ctx, cluster)
 	}
-	h := overMemory(t, func(b registrytest.Backend) registry.Registry {
+	h := overMemory(t, func(b backend) registry.Registry {
 		return broken{
-			Backend:    b,
+			backend:    b,
 			register:   func(ctx context.Context, in registry.Instance) error { return of(in.Cluster).Register(ctx, in) },
 			failOver:   func(ctx context.Context, in registry.Instance) error { return of(in.Cluster).FailOver(ctx, in) },
 			deregister: func(ctx context.Context, in registry.Instance) error { return of(in.Cluster).Deregister(ctx, in) },
@@ -220,8 +220,8 @@ func identityByCluster(t *testing.T) registrytest.Harness {
 // addsToMetadata writes what there was together with what there is now.
 func addsToMetadata(t *testing.T) registrytest.Harness {
 	t.Helper()
-	return overMemory(t, func(b registrytest.Backend) registry.Registry {
-		return broken{Backend: b, register: func(ctx context.Context, in registry.Instance) error {
+	return overMemory(t, func(b backend) registry.Registry {
+		return broken{backend: b, register: func(ctx context.Context, in registry.Instance) error {
 			if e, known := find(ctx, b, in); known && len(e.Metadata) > 0 {
 				maps.Copy(e.Metadata, in.Metadata)
 				in.Metadata = e.Metadata
@@ -248,8 +248,8 @@ func keepsTheMap(t *testing.T) registrytest.Harness {
 		}
 		return entries, err
 	}
-	h := overMemory(t, func(registrytest.Backend) registry.Registry {
-		return broken{Backend: store, list: list, register: func(ctx context.Context, in registry.Instance) error {
+	h := overMemory(t, func(backend) registry.Registry {
+		return broken{backend: store, list: list, register: func(ctx context.Context, in registry.Instance) error {
 			mu.Lock()
 			given[in.UID] = in.Metadata
 			mu.Unlock()
@@ -265,9 +265,9 @@ func failsOverOnce(t *testing.T) registrytest.Harness {
 	t.Helper()
 	var mu sync.Mutex
 	done := map[string]int{}
-	return overMemory(t, func(b registrytest.Backend) registry.Registry {
+	return overMemory(t, func(b backend) registry.Registry {
 		return broken{
-			Backend: b,
+			backend: b,
 			failOver: func(ctx context.Context, in registry.Instance) error {
 				mu.Lock()
 				defer mu.Unlock()
@@ -294,9 +294,9 @@ func remembersThatItWasOut(t *testing.T) registrytest.Harness {
 	t.Helper()
 	var mu sync.Mutex
 	out := map[string]bool{}
-	return overMemory(t, func(b registrytest.Backend) registry.Registry {
+	return overMemory(t, func(b backend) registry.Registry {
 		return broken{
-			Backend: b,
+			backend: b,
 			register: func(ctx context.Context, in registry.Instance) error {
 				_, known := find(ctx, b, in)
 				if err := b.Register(ctx, in); err != nil {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,22 +18,22 @@ import (
 
 // broken is the memory registry with some methods replaced.
 type broken struct {
-	registrytest.Backend
+	backend
 	register, failOver, deregister func(context.Context, registry.Instance) error
 	list                           func(context.Context, string) ([]registry.Entry, error)
 	deaf                           bool // to its context
 }
 
 func (b broken) Register(ctx context.Context, in registry.Instance) error {
-	return b.do(ctx, in, b.register, b.Backend.Register)
+	return b.do(ctx, in, b.register, b.backend.Register)
 }
 
 func (b broken) FailOver(ctx context.Context, in registry.Instance) error {
-	return b.do(ctx, in, b.failOver, b.Backend.FailOver)
+	return b.do(ctx, in, b.failOver, b.backend.FailOver)
 }
 
 func (b broken) Deregister(ctx context.Context, in registry.Instance) error {
-	return b.do(ctx, in, b.deregister, b.Backend.Deregister)
+	return b.do(ctx, in, b.deregister, b.backend.Deregister)
 }
 
 func (b broken) do(
@@ -55,7 +56,7 @@ func (b broken) List(ctx context.Context, cluster string) ([]registry.Entry, err
 		ctx = context.WithoutCancel(ctx)
 	}
 	if b.list == nil {
-		return b.Backend.List(ctx, cluster)
+		return b.backend.List(ctx, cluster)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -63,7 +64,7 @@ func (b broken) List(ctx context.Context, cluster string) ([]registry.Entry, err
 	return b.list(ctx, cluster)
 }
 
-func wrapped(wrap func(registrytest.Backend) registry.Registry) func(*testing.T) registrytest.Harness {
+func wrapped(wrap func(backend) registry.Registry) func(*testing.T) registrytest.Harness {
 	return func(t *testing.T) registrytest.Harness {
 		t.Helper()
 		return overMemory(t, wrap)
@@ -71,22 +72,28 @@ func wrapped(wrap func(registrytest.Backend) registry.Registry) func(*testing.T)
 }
 
 // newMemoryFor is newMemory for a harness's functions.
-func newMemoryFor(t registrytest.T) registrytest.Backend {
+func newMemoryFor(t registrytest.T) backend {
 	t.Helper()
 	r, err := memory.New(t.Context(), registry.Config{Cluster: "test"})
 	if err != nil {
 		t.Fatalf("making the memory registry: %v", err)
 	}
-	return bare{r.(registrytest.Backend)}
+	return bare{r.(backend)}
 }
 
 // failing makes drivers whose every call fails with err.
 func failing(err error) func(registrytest.T) registry.Registry {
-	return func(t registrytest.T) registry.Registry {
-		fake := registrytest.NewFake(newMemoryFor(t))
-		fake.Fail(registrytest.Match{}, err)
-		return bare{fake}
-	}
+	return func(registrytest.T) registry.Registry { return failed{func(context.Context) error { return err }} }
+}
+
+// failed is a driver whose every call ends as answer does.
+type failed struct{ answer func(context.Context) error }
+
+func (f failed) Register(ctx context.Context, _ registry.Instance) error   { return f.answer(ctx) }
+func (f failed) FailOver(ctx context.Context, _ registry.Instance) error   { return f.answer(ctx) }
+func (f failed) Deregister(ctx context.Context, _ registry.Instance) error { return f.answer(ctx) }
+func (f failed) List(ctx context.Context, _ string) ([]registry.Entry, error) {
+	return nil, f.answer(ctx)
 }
 
 // find returns the entry at the instance's identity, whoever's it is.
@@ -115,7 +122,7 @@ type late struct {
 	pending *registry.Instance
 }
 
-func (l *late) register(ctx context.Context, b registrytest.Backend, in registry.Instance) error {
+func (l *late) register(ctx context.Context, b backend, in registry.Instance) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := l.pending
@@ -128,28 +135,28 @@ func (l *late) register(ctx context.Context, b registrytest.Backend, in registry
 
 // remembering acts only on what it registered itself.
 type remembering struct {
-	registrytest.Backend
+	backend
 	mu    sync.Mutex
 	known map[string]bool
 }
 
-func newRemembering(b registrytest.Backend) *remembering {
-	return &remembering{Backend: b, known: map[string]bool{}}
+func newRemembering(b backend) *remembering {
+	return &remembering{backend: b, known: map[string]bool{}}
 }
 
 func (r *remembering) Register(ctx context.Context, in registry.Instance) error {
 	r.mu.Lock()
 	r.known[in.UID] = true
 	r.mu.Unlock()
-	return r.Backend.Register(ctx, in)
+	return r.backend.Register(ctx, in)
 }
 
 func (r *remembering) FailOver(ctx context.Context, in registry.Instance) error {
-	return r.ifKnown(ctx, in, r.Backend.FailOver)
+	return r.ifKnown(ctx, in, r.backend.FailOver)
 }
 
 func (r *remembering) Deregister(ctx context.Context, in registry.Instance) error {
-	return r.ifKnown(ctx, in, r.Backend.Deregister)
+	return r.ifKnown(ctx, in, r.backend.Deregister)
 }
 
 func (r *remembering) ifKnown(
@@ -240,14 +247,14 @@ func (s *sliced) List(ctx context.Context, cluster string) ([]registry.Entry, er
 func overSliced(s *sliced) func(*testing.T) registrytest.Harness {
 	return func(t *testing.T) registrytest.Harness {
 		t.Helper()
-		h := overMemory(t, func(registrytest.Backend) registry.Registry { return s })
+		h := overMemory(t, func(backend) registry.Registry { return s })
 		h.Truth = s.List
 		return h
 	}
 }
 
 // removesByAddress removes everything that has the address, of whatever service, port and pod.
-func removesByAddress(ctx context.Context, b registrytest.Backend, in registry.Instance) error {
+func removesByAddress(ctx context.Context, b backend, in registry.Instance) error {
 	entries, err := b.List(ctx, in.Cluster)
 	for _, e := range entries {
 		if e.Address == in.Address {
@@ -258,7 +265,7 @@ func removesByAddress(ctx context.Context, b registrytest.Backend, in registry.I
 }
 
 // removesUnderTheHand looks at the mark, takes its time, and then removes whatever is there.
-func removesUnderTheHand(ctx context.Context, b registrytest.Backend, in registry.Instance) error {
+func removesUnderTheHand(ctx context.Context, b backend, in registry.Instance) error {
 	if e, known := find(ctx, b, in); !known || !in.Owns(e.UID, e.Registry) {
 		return nil
 	}
@@ -271,9 +278,9 @@ func listsByPrefix(t *testing.T) registrytest.Harness {
 	t.Helper()
 	var mu sync.Mutex
 	registered := map[string]registry.Instance{}
-	return overMemory(t, func(b registrytest.Backend) registry.Registry {
+	return overMemory(t, func(b backend) registry.Registry {
 		return broken{
-			Backend: b,
+			backend: b,
 			register: func(ctx context.Context, in registry.Instance) error {
 				mu.Lock()
 				registered[in.Service+" "+in.Endpoint()] = in
@@ -297,12 +304,15 @@ func listsByPrefix(t *testing.T) registrytest.Harness {
 // neverAnswers is over a registry that hangs, with a driver that does not look at its context.
 func neverAnswers(t *testing.T) registrytest.Harness {
 	t.Helper()
-	h := overMemory(t, func(b registrytest.Backend) registry.Registry { return b })
+	h := overMemory(t, func(b backend) registry.Registry { return b })
 	delete(h.Lacks, registrytest.Stalled)
 	h.Stalled = func(t registrytest.T) registry.Registry {
-		fake := registrytest.NewFake(newMemoryFor(t))
-		t.Cleanup(fake.Hold(registrytest.Match{}).Release)
-		return broken{Backend: fake, deaf: true}
+		end := make(chan struct{})
+		t.Cleanup(func() { close(end) })
+		return failed{func(context.Context) error {
+			<-end
+			return nil
+		}}
 	}
 	return h
 }
@@ -310,25 +320,28 @@ func neverAnswers(t *testing.T) registrytest.Harness {
 // retriesByItself is over a registry that always fails, with a driver that registers twice.
 func retriesByItself(t *testing.T) registrytest.Harness {
 	t.Helper()
-	h := overMemory(t, func(b registrytest.Backend) registry.Registry { return b })
+	h := overMemory(t, func(b backend) registry.Registry { return b })
 	delete(h.Lacks, registrytest.Failing)
-	h.Failing = func(t registrytest.T) (registry.Registry, func() int) {
-		fake := registrytest.NewFake(newMemoryFor(t))
-		fake.Fail(registrytest.Match{}, errors.New("503 try later"))
-		retrying := broken{Backend: fake, register: func(ctx context.Context, in registry.Instance) error {
-			if err := fake.Register(ctx, in); err == nil {
+	h.Failing = func(registrytest.T) (registry.Registry, func() int) {
+		var attempts atomic.Int64
+		once := failed{func(context.Context) error {
+			attempts.Add(1)
+			return errors.New("503 try later")
+		}}
+		retrying := broken{backend: once, register: func(ctx context.Context, in registry.Instance) error {
+			if err := once.Register(ctx, in); err == nil {
 				return nil
 			}
-			return fake.Register(ctx, in)
+			return once.Register(ctx, in)
 		}}
-		return retrying, func() int { return len(fake.Calls(registrytest.Match{})) }
+		return retrying, func() int { return int(attempts.Load()) }
 	}
 	return h
 }
 
 func unreachableIsTerminal(t *testing.T) registrytest.Harness {
 	t.Helper()
-	h := overMemory(t, func(b registrytest.Backend) registry.Registry { return b })
+	h := overMemory(t, func(b backend) registry.Registry { return b })
 	delete(h.Lacks, registrytest.Unreachable)
 	h.Unreachable = failing(registry.Terminal(errors.New("connection refused")))
 	return h
@@ -336,7 +349,7 @@ func unreachableIsTerminal(t *testing.T) registrytest.Harness {
 
 func refusedIsRetryable(t *testing.T) registrytest.Harness {
 	t.Helper()
-	h := overMemory(t, func(b registrytest.Backend) registry.Registry { return b })
+	h := overMemory(t, func(b backend) registry.Registry { return b })
 	delete(h.Lacks, registrytest.Refusing)
 	h.Refusing = failing(errors.New("403 forbidden"))
 	return h

@@ -72,8 +72,8 @@ func brokenBasics() map[string]brokenDriver {
 	return map[string]brokenDriver{
 		"a driver that forgets the mark when it deregisters": {
 			reason: "it removes whatever has the address",
-			broken: wrapped(func(b registrytest.Backend) registry.Registry {
-				return broken{Backend: b, deregister: func(ctx context.Context, in registry.Instance) error {
+			broken: wrapped(func(b backend) registry.Registry {
+				return broken{backend: b, deregister: func(ctx context.Context, in registry.Instance) error {
 					return b.Deregister(ctx, asMarked(ctx, b, in))
 				}}
 			}),
@@ -84,8 +84,8 @@ func brokenBasics() map[string]brokenDriver {
 		},
 		"a driver that forgets the mark when it fails over": {
 			reason: "it takes out whatever has the address",
-			broken: wrapped(func(b registrytest.Backend) registry.Registry {
-				return broken{Backend: b, failOver: func(ctx context.Context, in registry.Instance) error {
+			broken: wrapped(func(b backend) registry.Registry {
+				return broken{backend: b, failOver: func(ctx context.Context, in registry.Instance) error {
 					return b.FailOver(ctx, asMarked(ctx, b, in))
 				}}
 			}),
@@ -96,8 +96,8 @@ func brokenBasics() map[string]brokenDriver {
 		},
 		"a driver that takes the pod's name for its mark": {
 			reason: "a pod can be made anew under its name",
-			broken: wrapped(func(b registrytest.Backend) registry.Registry {
-				return broken{Backend: b, deregister: func(ctx context.Context, in registry.Instance) error {
+			broken: wrapped(func(b backend) registry.Registry {
+				return broken{backend: b, deregister: func(ctx context.Context, in registry.Instance) error {
 					if held := asMarked(ctx, b, in); held.Pod == in.Pod {
 						in = held
 					}
@@ -108,8 +108,8 @@ func brokenBasics() map[string]brokenDriver {
 		},
 		"a driver that compares the UID and no more": {
 			reason: "two names for one server: moving from one to the other removes the pod",
-			broken: wrapped(func(b registrytest.Backend) registry.Registry {
-				return broken{Backend: b, deregister: func(ctx context.Context, in registry.Instance) error {
+			broken: wrapped(func(b backend) registry.Registry {
+				return broken{backend: b, deregister: func(ctx context.Context, in registry.Instance) error {
 					in.Registry = ""
 					return b.Deregister(ctx, in)
 				}}
@@ -128,8 +128,8 @@ func brokenBasics() map[string]brokenDriver {
 		},
 		"a driver that never overwrites": {
 			reason: "the dead pod's entry keeps the live one out",
-			broken: wrapped(func(b registrytest.Backend) registry.Registry {
-				return broken{Backend: b, register: func(ctx context.Context, in registry.Instance) error {
+			broken: wrapped(func(b backend) registry.Registry {
+				return broken{backend: b, register: func(ctx context.Context, in registry.Instance) error {
 					return b.Register(ctx, asMarked(ctx, b, in))
 				}}
 			}),
@@ -141,7 +141,7 @@ func brokenBasics() map[string]brokenDriver {
 		},
 		"a driver whose deregister fails over": {
 			reason: "an orphan stays for each pod that ever was",
-			broken: wrapped(func(b registrytest.Backend) registry.Registry { return broken{Backend: b, deregister: b.FailOver} }),
+			broken: wrapped(func(b backend) registry.Registry { return broken{backend: b, deregister: b.FailOver} }),
 			want: []string{
 				"AnotherRegistrysEntryIsSpared", "ConcurrentCalls", "ConcurrentCallsForOneInstance",
 				"DeregisterAbsent", "DeregisterRemoves", "IPv6", "InputNotChanged", "ListsOursAmongAThousand",
@@ -151,8 +151,8 @@ func brokenBasics() map[string]brokenDriver {
 		},
 		"a driver for which absent is an error": {
 			reason: "a removal that is made again never succeeds",
-			broken: wrapped(func(b registrytest.Backend) registry.Registry {
-				return broken{Backend: b, deregister: func(ctx context.Context, in registry.Instance) error {
+			broken: wrapped(func(b backend) registry.Registry {
+				return broken{backend: b, deregister: func(ctx context.Context, in registry.Instance) error {
 					if _, known := find(ctx, b, in); !known {
 						return errors.New("404 no such instance")
 					}
@@ -163,8 +163,8 @@ func brokenBasics() map[string]brokenDriver {
 		},
 		"a driver that removes all of an address": {
 			reason: "the pod's other ports and services go with it",
-			broken: wrapped(func(b registrytest.Backend) registry.Registry {
-				return broken{Backend: b, deregister: func(ctx context.Context, in registry.Instance) error {
+			broken: wrapped(func(b backend) registry.Registry {
+				return broken{backend: b, deregister: func(ctx context.Context, in registry.Instance) error {
 					return removesByAddress(ctx, b, in)
 				}}
 			}),
@@ -175,7 +175,7 @@ func brokenBasics() map[string]brokenDriver {
 		},
 		"a driver that ignores its context": {
 			reason: "its worker is lost for as long as the registry hangs",
-			broken: wrapped(func(b registrytest.Backend) registry.Registry { return broken{Backend: b, deaf: true} }),
+			broken: wrapped(func(b backend) registry.Registry { return broken{backend: b, deaf: true} }),
 			want:   []string{"CancelledContext"},
 		},
 		"a driver that waits for its registry for ever": {
@@ -185,8 +185,8 @@ func brokenBasics() map[string]brokenDriver {
 		},
 		"a driver that tidies names up": {
 			reason: "what it writes is not what it was given",
-			broken: wrapped(func(b registrytest.Backend) registry.Registry {
-				return broken{Backend: b, register: func(ctx context.Context, in registry.Instance) error {
+			broken: wrapped(func(b backend) registry.Registry {
+				return broken{backend: b, register: func(ctx context.Context, in registry.Instance) error {
 					in.Service, in.Pod = strings.ToLower(in.Service), strings.TrimSpace(in.Pod)
 					return b.Register(ctx, in)
 				}}
@@ -195,8 +195,8 @@ func brokenBasics() map[string]brokenDriver {
 		},
 		"a driver that does not escape": {
 			reason: "what comes after a slash is lost",
-			broken: wrapped(func(b registrytest.Backend) registry.Registry {
-				return broken{Backend: b, register: func(ctx context.Context, in registry.Instance) error {
+			broken: wrapped(func(b backend) registry.Registry {
+				return broken{backend: b, register: func(ctx context.Context, in registry.Instance) error {
 					in.UID, _, _ = strings.Cut(in.UID, "/")
 					return b.Register(ctx, in)
 				}}
@@ -205,8 +205,8 @@ func brokenBasics() map[string]brokenDriver {
 		},
 		"a driver that leaves the failed-over in rotation": {
 			reason: "OpenKruise updates a pod that clients are sent to",
-			broken: wrapped(func(b registrytest.Backend) registry.Registry {
-				return broken{Backend: b, failOver: func(ctx context.Context, _ registry.Instance) error { return ctx.Err() }}
+			broken: wrapped(func(b backend) registry.Registry {
+				return broken{backend: b, failOver: func(ctx context.Context, _ registry.Instance) error { return ctx.Err() }}
 			}),
 			want: []string{
 				"ConcurrentCalls", "ConcurrentCallsForOneInstance", "FailOverKeepsKnown", "FailOverTakesOutOfRotation",
@@ -218,8 +218,8 @@ func brokenBasics() map[string]brokenDriver {
 		},
 		"a driver whose fail over removes": {
 			reason: "the registry has a state for it, and the driver claims it",
-			broken: wrapped(func(b registrytest.Backend) registry.Registry {
-				return broken{Backend: b, failOver: b.Deregister}
+			broken: wrapped(func(b backend) registry.Registry {
+				return broken{backend: b, failOver: b.Deregister}
 			}),
 			want: []string{
 				"ConcurrentCalls", "ConcurrentCallsForOneInstance", "FailOverKeepsKnown", "FailOverTwice", "IPv6",
@@ -231,8 +231,8 @@ func brokenBasics() map[string]brokenDriver {
 		},
 		"a driver that puts an unknown one in service when it fails over": {
 			reason: "a pod that was never ready gets traffic",
-			broken: wrapped(func(b registrytest.Backend) registry.Registry {
-				return broken{Backend: b, failOver: func(ctx context.Context, in registry.Instance) error {
+			broken: wrapped(func(b backend) registry.Registry {
+				return broken{backend: b, failOver: func(ctx context.Context, in registry.Instance) error {
 					if _, known := find(ctx, b, in); !known {
 						return b.Register(ctx, in)
 					}
@@ -243,9 +243,9 @@ func brokenBasics() map[string]brokenDriver {
 		},
 		"a driver that acknowledges before it has done": {
 			reason: "OpenKruise goes on while clients still see the old state",
-			broken: wrapped(func(b registrytest.Backend) registry.Registry {
+			broken: wrapped(func(b backend) registry.Registry {
 				l := &late{}
-				return broken{Backend: b, register: func(ctx context.Context, in registry.Instance) error {
+				return broken{backend: b, register: func(ctx context.Context, in registry.Instance) error {
 					return l.register(ctx, b, in)
 				}}
 			}),
@@ -262,7 +262,7 @@ func brokenBasics() map[string]brokenDriver {
 		},
 		"a driver that relies on its memory": {
 			reason: "after a restart it knows nothing and removes nothing",
-			broken: wrapped(func(b registrytest.Backend) registry.Registry { return newRemembering(b) }),
+			broken: wrapped(func(b backend) registry.Registry { return newRemembering(b) }),
 			want: []string{
 				"IPv6", "OddMarks", "OddMetadata", "OddServiceNames", "RegisterPutsBackAgainAndAgain",
 				"RestartedProcessDeregisters", "RestartedProcessFailsOver",
@@ -270,8 +270,8 @@ func brokenBasics() map[string]brokenDriver {
 		},
 		"a driver that removes after it has looked": {
 			reason: "the next pod can have registered in between",
-			broken: wrapped(func(b registrytest.Backend) registry.Registry {
-				return broken{Backend: b, deregister: func(ctx context.Context, in registry.Instance) error {
+			broken: wrapped(func(b backend) registry.Registry {
+				return broken{backend: b, deregister: func(ctx context.Context, in registry.Instance) error {
 					return removesUnderTheHand(ctx, b, in)
 				}}
 			}),
@@ -289,9 +289,9 @@ func brokenBasics() map[string]brokenDriver {
 		},
 		"a driver that hands out its own list": {
 			reason: "who changes it changes the registry for all",
-			broken: wrapped(func(b registrytest.Backend) registry.Registry {
+			broken: wrapped(func(b backend) registry.Registry {
 				cache := map[string][]registry.Entry{}
-				return broken{Backend: b, list: func(ctx context.Context, cluster string) (_ []registry.Entry, err error) {
+				return broken{backend: b, list: func(ctx context.Context, cluster string) (_ []registry.Entry, err error) {
 					if cache[cluster] == nil {
 						cache[cluster], err = b.List(ctx, cluster)
 					}
@@ -302,8 +302,8 @@ func brokenBasics() map[string]brokenDriver {
 		},
 		"a driver for which an unknown cluster is an error": {
 			reason: "a cluster's first start would fail",
-			broken: wrapped(func(b registrytest.Backend) registry.Registry {
-				return broken{Backend: b, list: func(ctx context.Context, cluster string) ([]registry.Entry, error) {
+			broken: wrapped(func(b backend) registry.Registry {
+				return broken{backend: b, list: func(ctx context.Context, cluster string) ([]registry.Entry, error) {
 					entries, err := b.List(ctx, cluster)
 					if len(entries) == 0 {
 						err = cmp.Or(err, errors.New("404 no such cluster"))
@@ -330,8 +330,8 @@ func brokenBasics() map[string]brokenDriver {
 		},
 		"a driver that panics": {
 			reason: "a panic is a failure of the case, not the end of the suite",
-			broken: wrapped(func(b registrytest.Backend) registry.Registry {
-				return broken{Backend: b, list: func(context.Context, string) ([]registry.Entry, error) { panic("oh") }}
+			broken: wrapped(func(b backend) registry.Registry {
+				return broken{backend: b, list: func(context.Context, string) ([]registry.Entry, error) { panic("oh") }}
 			}),
 			want: []string{
 				"ListIsACopy", "ListIsOnlyThisClusters", "ListOfUnknownCluster", "ListsOursAmongAThousand",

@@ -142,14 +142,14 @@ func (w *world) batchErr(d registry.Registry, changes ...registry.Change) error 
 }
 
 // opOf is the call that a change is.
-func opOf(state registry.State) Op {
+func opOf(state registry.State) operation {
 	switch state {
 	case registry.InService:
-		return OpRegister
+		return opRegister
 	case registry.OutOfService:
-		return OpFailOver
+		return opFailOver
 	default:
-		return OpDeregister
+		return opDeregister
 	}
 }
 
@@ -270,7 +270,7 @@ func batchRefusedChange(w *world) {
 		}
 		w.expect(want...)
 		w.batch(d, to(registry.Absent, ins)...)
-		_ = w.call(OpDeregister, d, changes[spoilt].Instance)
+		_ = w.call(opDeregister, d, changes[spoilt].Instance)
 	}
 }
 
@@ -356,7 +356,7 @@ func concurrentTakeoverInBatch(w *world) {
 				return w.batchErr(old, registry.Change{Instance: dead, State: state},
 					registry.Change{Instance: bystander, State: registry.InService})
 			},
-			func() error { return w.callErr(OpRegister, next, heir(dead)) },
+			func() error { return w.callErr(opRegister, next, heir(dead)) },
 		)
 		want = append(want, inService(heir(dead)), inService(bystander))
 	}

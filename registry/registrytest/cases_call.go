@@ -21,11 +21,11 @@ func callCases() []Case {
 			Why:  "after a time-out the old call may still be under way when it is made again",
 			run: func(w *world) {
 				d := w.newProcess()
-				w.atOnce(20, func(int) error { return w.callErr(OpRegister, d, w.pod(1)) })
+				w.atOnce(20, func(int) error { return w.callErr(opRegister, d, w.pod(1)) })
 				w.expect(inService(w.pod(1)))
-				w.atOnce(20, func(int) error { return w.callErr(OpFailOver, d, w.pod(1)) })
+				w.atOnce(20, func(int) error { return w.callErr(opFailOver, d, w.pod(1)) })
 				w.expect(outOfService(w.pod(1)))
-				w.atOnce(20, func(int) error { return w.callErr(OpDeregister, d, w.pod(1)) })
+				w.atOnce(20, func(int) error { return w.callErr(opDeregister, d, w.pod(1)) })
 				w.expect()
 			},
 		},
@@ -58,11 +58,11 @@ func concurrentCalls(w *world) {
 	const pods = 100
 	drivers := []registry.Registry{w.newProcess(), w.newProcess()}
 	driver := func(i int) registry.Registry { return drivers[i%len(drivers)] }
-	w.atOnce(pods, func(i int) error { return w.callErr(OpRegister, driver(i), w.pod(i)) })
+	w.atOnce(pods, func(i int) error { return w.callErr(opRegister, driver(i), w.pod(i)) })
 	w.expect(allInService(w.pods(pods))...)
 
 	// A third each stays, goes out of service, and is removed.
-	ops := []Op{OpRegister, OpFailOver, OpDeregister}
+	ops := []operation{opRegister, opFailOver, opDeregister}
 	w.atOnce(pods, func(i int) error { return w.callErr(ops[i%3], driver(i), w.pod(i)) })
 	states := []registry.State{registry.InService, registry.OutOfService, ""}
 	w.expect(entriesOf(w, pods, func(i int) registry.State { return states[i%3] })...)
@@ -91,10 +91,10 @@ func concurrentTakeover(w *world) {
 	for i := range races {
 		dead := w.pod(i)
 		w.register(old, dead)
-		late := []Op{OpDeregister, OpFailOver}[i%2]
+		late := []operation{opDeregister, opFailOver}[i%2]
 		w.race(i/2,
 			func() error { return w.callErr(late, old, dead) },
-			func() error { return w.callErr(OpRegister, next, heir(dead)) },
+			func() error { return w.callErr(opRegister, next, heir(dead)) },
 		)
 		want = append(want, inService(heir(dead)))
 	}
@@ -156,7 +156,7 @@ func cancelWhileWaiting(w *world) {
 }
 
 // expectContextError makes a call whose context ends soon or has ended, and wants it back promptly with that error.
-func (w *world) expectContextError(ctx context.Context, op Op, d registry.Registry) {
+func (w *world) expectContextError(ctx context.Context, op operation, d registry.Registry) {
 	w.Helper()
 	returned, err := w.bounded(ctx, prompt, op, d, w.pod(1))
 	switch {

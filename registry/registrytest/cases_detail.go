@@ -63,7 +63,7 @@ func detailCases() []Case {
 				want := in
 				want.Metadata = maps.Clone(in.Metadata)
 				d := w.newProcess()
-				for _, op := range []Op{OpRegister, OpFailOver} {
+				for _, op := range []operation{opRegister, opFailOver} {
 					w.must(op, d, in)
 					in.Metadata["version"] = "scribble"
 					w.expect(registry.Entry{Instance: want, State: stateAfter(op)})
@@ -75,11 +75,11 @@ func detailCases() []Case {
 }
 
 // stateAfter is where a call leaves an instance.
-func stateAfter(op Op) registry.State {
+func stateAfter(op operation) registry.State {
 	switch op {
-	case OpRegister:
+	case opRegister:
 		return registry.InService
-	case OpFailOver:
+	case opFailOver:
 		return registry.OutOfService
 	default:
 		return registry.Absent

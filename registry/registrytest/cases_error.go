@@ -48,7 +48,7 @@ func (w *world) expectErrors(d registry.Registry, terminal bool) {
 	}
 }
 
-func (w *world) expectError(op Op, d registry.Registry, terminal bool) error {
+func (w *world) expectError(op operation, d registry.Registry, terminal bool) error {
 	w.Helper()
 	err := w.call(op, d, w.pod(1))
 	switch {

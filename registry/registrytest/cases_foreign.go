@@ -32,10 +32,10 @@ func foreignEntryShows(w *world) {
 	d := w.newProcess()
 	w.register(d, w.pod(1), w.pod(2))
 	remove := w.h.Foreign(w.T, w.pod(1))
-	removed := w.call(OpDeregister, d, w.pod(1))
+	removed := w.call(opDeregister, d, w.pod(1))
 	if removed != nil && !registry.IsForeignEntry(removed) {
 		w.Fatalf("%s of %s beside another's entry: got error %q, want none, or one of a foreign entry\nwhy: %s",
-			OpDeregister, show(w.pod(1)), removed, w.why)
+			opDeregister, show(w.pod(1)), removed, w.why)
 	}
 	shown := func() string {
 		if registry.IsForeignEntry(removed) || w.isForeign(d, w.pod(1)) {

@@ -94,7 +94,7 @@ func getIsNeverBehind(w *world) {
 	const rounds = 10
 	writer, reader := w.newProcess(), w.newProcess()
 	for range rounds {
-		for _, op := range []Op{OpRegister, OpFailOver, OpRegister, OpDeregister} {
+		for _, op := range []operation{opRegister, opFailOver, opRegister, opDeregister} {
 			w.must(op, writer, w.pod(1))
 			w.expectSays(reader, w.pod(1), stateAfter(op))
 		}
@@ -159,11 +159,11 @@ func getOfOddNames(w *world) {
 	for _, in := range all {
 		w.expectSays(d, in, registry.InService)
 	}
-	for i, op := range slices.Repeat([]Op{OpDeregister, OpFailOver}, len(all)/2) {
+	for i, op := range slices.Repeat([]operation{opDeregister, opFailOver}, len(all)/2) {
 		w.must(op, d, all[i])
 	}
 	for i, in := range all[:len(all)/2*2] {
-		w.expectSays(w.newProcess(), in, stateAfter([]Op{OpDeregister, OpFailOver}[i%2]))
+		w.expectSays(w.newProcess(), in, stateAfter([]operation{opDeregister, opFailOver}[i%2]))
 	}
 }
 
@@ -197,7 +197,7 @@ func concurrentGets(w *world) {
 	drivers := []registry.Registry{w.newProcess(), w.newProcess()}
 	w.atOnce(pods, func(i int) error {
 		d, in := drivers[i%len(drivers)], w.pod(i)
-		for _, op := range []Op{OpRegister, OpFailOver, OpDeregister}[:1+i%3] {
+		for _, op := range []operation{opRegister, opFailOver, opDeregister}[:1+i%3] {
 			if err := w.callErr(op, d, in); err != nil {
 				return err
 			}
@@ -217,7 +217,7 @@ func getAfterRestart(w *world) {
 	w.h.Restart(w.T)
 	w.answersAgain()
 	for _, asked := range []registry.Registry{d, w.newProcess()} {
-		w.again(OpGet, asked, w.pod(1))
+		w.again(opGet, asked, w.pod(1))
 		w.expectSays(asked, w.pod(1), registry.InService)
 		w.expectSays(asked, w.pod(2), registry.OutOfService)
 		w.expectSays(asked, w.pod(3), registry.Absent)
@@ -249,7 +249,7 @@ func (w *world) saysErr(d registry.Registry, in registry.Instance, want registry
 	}
 	got, err := w.get(d, in)
 	if err == nil && got != want {
-		err = fmt.Errorf("%s of %s: got %q, want %q", OpGet, show(in), got, want)
+		err = fmt.Errorf("%s of %s: got %q, want %q", opGet, show(in), got, want)
 	}
 	return err
 }
@@ -265,11 +265,11 @@ func (w *world) get(d registry.Registry, in registry.Instance) (registry.State, 
 		return []error{err}
 	})
 	if !returned {
-		return "", fmt.Errorf("%s of %s: %w %s after its deadline", OpGet, show(in), errBlocked, prompt)
+		return "", fmt.Errorf("%s of %s: %w %s after its deadline", opGet, show(in), errBlocked, prompt)
 	}
 	w.keepsSecrets(errs...)
 	if errs[0] != nil {
-		return "", fmt.Errorf("%s of %s: got error %w, want success", OpGet, show(in), errs[0])
+		return "", fmt.Errorf("%s of %s: got error %w, want success", opGet, show(in), errs[0])
 	}
 	return <-said, nil
 }

@@ -81,12 +81,12 @@ func beats(d registry.Registry) registry.Heartbeater { return d.(registry.Heartb
 
 func (w *world) expectBeat(d registry.Registry, in registry.Instance) {
 	w.Helper()
-	w.must(OpHeartbeat, d, in)
+	w.must(opHeartbeat, d, in)
 }
 
 func (w *world) expectNotRegistered(d registry.Registry, in registry.Instance) {
 	w.Helper()
-	if err := w.call(OpHeartbeat, d, in); !registry.IsNotRegistered(err) {
+	if err := w.call(opHeartbeat, d, in); !registry.IsNotRegistered(err) {
 		w.Fatalf("Heartbeat of %s: got error %v, want one that says not registered\nwhy: %s", show(in), err, w.why)
 	}
 }
@@ -94,7 +94,7 @@ func (w *world) expectNotRegistered(d registry.Registry, in registry.Instance) {
 // beatOrRegister does what Rollcall does with a process's first beat, and wants the entry to be this process's then.
 func (w *world) beatOrRegister(d registry.Registry, in registry.Instance) {
 	w.Helper()
-	err := w.call(OpHeartbeat, d, in)
+	err := w.call(opHeartbeat, d, in)
 	if err == nil {
 		return
 	}
@@ -171,7 +171,7 @@ func heartbeatKeepsOutOfService(w *world) {
 	w.register(d, w.pod(1))
 	w.failOver(d, w.pod(1))
 	for _, process := range []registry.Registry{d, d, w.newProcess()} {
-		err := w.call(OpHeartbeat, process, w.pod(1))
+		err := w.call(opHeartbeat, process, w.pod(1))
 		if err != nil && !registry.IsNotRegistered(err) {
 			w.Fatalf("Heartbeat: got error %v, want none or one that says not registered\nwhy: %s", err, w.why)
 		}
@@ -187,17 +187,17 @@ func heartbeatRacesWithTheEnd(w *world) {
 	for i := range races {
 		in := w.pod(i)
 		w.register(d, in)
-		end, ended := OpDeregister, in
+		end, ended := opDeregister, in
 		switch i % 3 {
 		case 1:
-			end = OpFailOver
+			end = opFailOver
 			want = append(want, outOfService(in))
 		case 2:
-			end, ended = OpRegister, heir(in)
+			end, ended = opRegister, heir(in)
 			want = append(want, inService(heir(in)))
 		}
 		w.race(i/3, func() error {
-			_ = w.callErr(OpHeartbeat, d, in)
+			_ = w.callErr(opHeartbeat, d, in)
 			return nil
 		}, func() error { return w.callErr(end, []registry.Registry{d, other}[i%2], ended) })
 	}

@@ -93,7 +93,7 @@ func listsOursAmongAThousand(w *world) {
 	}
 	d, theirs := w.newProcess(), w.newProcessOf(their)
 	w.register(d, w.pods(ours/2)...)
-	w.some(others, atOnce, func(i int) error { return w.callErr(OpRegister, theirs, stranger(i)) })
+	w.some(others, atOnce, func(i int) error { return w.callErr(opRegister, theirs, stranger(i)) })
 	w.register(d, w.pods(ours)...)
 	w.expectListed(w.newProcess(), w.cluster, allInService(w.pods(ours))...)
 

@@ -12,12 +12,12 @@ func markCases() []Case {
 		{
 			Name: "LateDeregisterSparesLivePod",
 			Why:  "addresses are reused within seconds; the dead pod's late removal would take the live one out",
-			run:  func(w *world) { lateCallSpares(w, OpDeregister) },
+			run:  func(w *world) { lateCallSpares(w, opDeregister) },
 		},
 		{
 			Name: "LateFailOverSparesLivePod",
 			Why:  "addresses are reused within seconds; the dead pod's late fail over would take the live one out",
-			run:  func(w *world) { lateCallSpares(w, OpFailOver) },
+			run:  func(w *world) { lateCallSpares(w, opFailOver) },
 		},
 		{
 			Name: "RegisterTakesOverAddress",
@@ -71,13 +71,13 @@ func anotherRegistrysEntryIsSpared(w *world) {
 	w.expect(inService(before))
 	w.register(d, now)
 	w.expect(inService(now))
-	for _, late := range []Op{OpDeregister, OpFailOver} {
+	for _, late := range []operation{opDeregister, opFailOver} {
 		w.must(late, d, before)
 		w.must(late, w.newProcess(), before)
 	}
 	w.expect(inService(now))
 	w.register(d, before) // back again
-	w.must(OpDeregister, w.newProcess(), now)
+	w.must(opDeregister, w.newProcess(), now)
 	w.expect(inService(before))
 
 	// A call that names none is for the entry whichever it names, and an entry that names none is the caller's.
@@ -111,7 +111,7 @@ func getSeesNoOtherRegistrysEntry(w *world) {
 	w.expectSays(d, w.pod(1), registry.InService)
 }
 
-func lateCallSpares(w *world, late Op) {
+func lateCallSpares(w *world, late operation) {
 	dead := w.pod(1)
 	live := heir(dead)
 	d := w.newProcess()
@@ -133,7 +133,7 @@ func otherUIDIsNeverRemoved(w *world) {
 	} {
 		stranger := live // of the same name, as a StatefulSet's next pod is
 		stranger.UID = uid
-		for _, op := range []Op{OpFailOver, OpDeregister} {
+		for _, op := range []operation{opFailOver, opDeregister} {
 			w.must(op, w.newProcess(), stranger)
 		}
 		w.expect(inService(live))
@@ -141,7 +141,7 @@ func otherUIDIsNeverRemoved(w *world) {
 	// No pod has the UID "": a driver may refuse it, and must not take it for every pod's.
 	unmarked := live
 	unmarked.UID = ""
-	for _, op := range []Op{OpFailOver, OpDeregister} {
+	for _, op := range []operation{opFailOver, opDeregister} {
 		_ = w.call(op, w.newProcess(), unmarked)
 	}
 	w.expect(inService(live))

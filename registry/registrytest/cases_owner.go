@@ -68,7 +68,7 @@ func twoOwnersAtOneAddress(w *world) {
 	w.expect()
 	w.expectOf(other, inService(next))
 
-	for _, late := range []Op{OpFailOver, OpDeregister} {
+	for _, late := range []operation{opFailOver, opDeregister} {
 		w.must(late, ours, old)
 		w.must(late, w.newProcess(), old)
 	}

@@ -39,8 +39,8 @@ func probeCases() []Case {
 				w.register(d, w.pod(1), w.pod(2))
 				w.failOver(d, w.pod(2))
 				for i := range 4 {
-					_ = w.call(OpProbe, d, w.pod(i))
-					_ = w.call(OpProbe, w.newProcess(), heir(w.pod(i)))
+					_ = w.call(opProbe, d, w.pod(i))
+					_ = w.call(opProbe, w.newProcess(), heir(w.pod(i)))
 				}
 				w.expect(inService(w.pod(1)), outOfService(w.pod(2)))
 			},
@@ -71,7 +71,7 @@ func (w *world) awaitProbe(d registry.Registry, in registry.Instance, agree bool
 	ctx, cancel := context.WithTimeout(w.Context(), w.h.patience().probe)
 	defer cancel()
 	for {
-		err := w.call(OpProbe, d, in)
+		err := w.call(opProbe, d, in)
 		if (err == nil) == agree {
 			return
 		}

@@ -33,9 +33,9 @@ func restartCases() []Case {
 				d := w.newProcess()
 				w.register(d, w.pod(1))
 				w.h.Restart(w.T)
-				err := w.untilAnswered(OpHeartbeat, d, w.pod(1))
+				err := w.untilAnswered(opHeartbeat, d, w.pod(1))
 				if registry.IsNotRegistered(err) {
-					w.again(OpRegister, d, w.pod(1))
+					w.again(opRegister, d, w.pod(1))
 					w.expectBeat(d, w.pod(1))
 				}
 				w.expect(inService(w.pod(1)))
@@ -60,10 +60,10 @@ func restartIsOutlived(w *world) {
 		w.answersAgain()
 		w.expectAmong(append(acknowledged, pods...))
 	}
-	w.again(OpDeregister, d, tried...)
-	w.again(OpRegister, d, pods...)
-	w.again(OpFailOver, d, pods[:2]...)
-	w.again(OpDeregister, d, pods[2:4]...)
+	w.again(opDeregister, d, tried...)
+	w.again(opRegister, d, pods...)
+	w.again(opFailOver, d, pods[:2]...)
+	w.again(opDeregister, d, pods[2:4]...)
 	w.answersAgain()
 	w.expect(append(allInService(pods[4:]), outOfService(pods[0]), outOfService(pods[1]))...)
 }
@@ -80,8 +80,8 @@ func restartKeepsEntries(w *world) {
 	w.expect(inService(in), outOfService(w.pod(2)))
 
 	next := w.newProcess()
-	w.again(OpRegister, next, w.pod(2))
-	w.again(OpDeregister, next, w.pod(1))
+	w.again(opRegister, next, w.pod(2))
+	w.again(opDeregister, next, w.pod(1))
 	w.expect(inService(w.pod(2)))
 }
 
@@ -120,7 +120,7 @@ func (w *world) keepBusy(d registry.Registry) *busyness {
 // registerWhile registers an instance, and returns nil once that is acknowledged. Passing errors are no matter.
 func (w *world) registerWhile(ctx context.Context, d registry.Registry, in registry.Instance) error {
 	for {
-		err := w.callErr(OpRegister, d, in)
+		err := w.callErr(opRegister, d, in)
 		if err == nil || registry.IsTerminal(err) || errors.Is(err, errBlocked) {
 			return err
 		}
@@ -156,7 +156,7 @@ func (b *busyness) stop() (tried, acknowledged []registry.Instance, err error) {
 }
 
 // again makes calls until each has succeeded: after a restart the first may fail.
-func (w *world) again(op Op, d registry.Registry, ins ...registry.Instance) {
+func (w *world) again(op operation, d registry.Registry, ins ...registry.Instance) {
 	w.Helper()
 	for _, in := range ins {
 		if err := w.untilAnswered(op, d, in); err != nil {
@@ -166,7 +166,7 @@ func (w *world) again(op Op, d registry.Registry, ins ...registry.Instance) {
 }
 
 // untilAnswered makes a call until the registry has answered it, with success, a terminal error or not registered.
-func (w *world) untilAnswered(op Op, d registry.Registry, in registry.Instance) error {
+func (w *world) untilAnswered(op operation, d registry.Registry, in registry.Instance) error {
 	w.Helper()
 	for deadline := time.Now().Add(w.h.patience().restart); ; w.pause() {
 		err := w.call(op, d, in)

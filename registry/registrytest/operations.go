@@ -9,8 +9,20 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// opBatch is Batch with one Register in it.
-const opBatch Op = "Batch"
+// operation is one method of the contract.
+type operation string
+
+// The methods of [registry.Registry] and of the optional interfaces; opBatch is Batch with one Register in it.
+const (
+	opRegister   operation = "Register"
+	opFailOver   operation = "FailOver"
+	opDeregister operation = "Deregister"
+	opList       operation = "List"
+	opProbe      operation = "Probe"
+	opHeartbeat  operation = "Heartbeat"
+	opGet        operation = "Get"
+	opBatch      operation = "Batch"
+)
 
 // interfacesOf says which of the optional interfaces a driver has.
 func interfacesOf(d registry.Registry) map[Capability]bool {
@@ -27,14 +39,14 @@ func interfacesOf(d registry.Registry) map[Capability]bool {
 }
 
 // operations returns those that the driver has.
-func operations(d registry.Registry) []Op {
-	all := []Op{OpRegister, OpFailOver, OpDeregister}
+func operations(d registry.Registry) []operation {
+	all := []operation{opRegister, opFailOver, opDeregister}
 	has := interfacesOf(d)
 	for _, optional := range []struct {
 		capability Capability
-		op         Op
+		op         operation
 	}{
-		{Listing, OpList}, {Getting, OpGet}, {Probing, OpProbe}, {Heartbeats, OpHeartbeat}, {Batching, opBatch},
+		{Listing, opList}, {Getting, opGet}, {Probing, opProbe}, {Heartbeats, opHeartbeat}, {Batching, opBatch},
 	} {
 		if has[optional.capability] {
 			all = append(all, optional.op)
@@ -43,23 +55,23 @@ func operations(d registry.Registry) []Op {
 	return all
 }
 
-func invoke(ctx context.Context, op Op, d registry.Registry, in registry.Instance) error {
+func invoke(ctx context.Context, op operation, d registry.Registry, in registry.Instance) error {
 	switch op {
-	case OpRegister:
+	case opRegister:
 		return d.Register(ctx, in)
-	case OpFailOver:
+	case opFailOver:
 		return d.FailOver(ctx, in)
-	case OpDeregister:
+	case opDeregister:
 		return d.Deregister(ctx, in)
-	case OpList:
+	case opList:
 		_, err := d.(registry.Lister).List(ctx, in.Cluster)
 		return err
-	case OpGet:
+	case opGet:
 		_, err := d.(registry.Getter).Get(ctx, in)
 		return err
-	case OpProbe:
+	case opProbe:
 		return d.(registry.Prober).Probe(ctx, in)
-	case OpHeartbeat:
+	case opHeartbeat:
 		return d.(registry.Heartbeater).Heartbeat(ctx, in)
 	case opBatch:
 		errs := d.(registry.Batcher).Batch(ctx, []registry.Change{{Instance: in, State: registry.InService}})

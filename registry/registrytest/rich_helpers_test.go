@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,7 +42,7 @@ type store struct {
 	wrong    error // what it answers while it is away
 
 	mu      sync.Mutex
-	kept    registrytest.Backend
+	kept    backend
 	leases  map[string]lease // by leaseKey
 	soonest time.Time        // no lease ends before
 	away    bool
@@ -67,89 +68,124 @@ func newStore(t *testing.T) *store {
 	}
 }
 
-// process is a backend over the store that asks for a lease.
+// process is a driver of all capabilities over the store, which asks for a lease.
 type process struct {
 	*store
 	lease time.Duration
+	fault func(context.Context) error // each call ends as it does; nil: the store answers
 }
 
 func (p process) Register(ctx context.Context, in registry.Instance) error {
-	return p.change(ctx, in, registrytest.Backend.Register)
+	return p.change(ctx, in, backend.Register)
 }
 
 func (p process) FailOver(ctx context.Context, in registry.Instance) error {
-	return p.change(ctx, in, registrytest.Backend.FailOver)
+	return p.change(ctx, in, backend.FailOver)
 }
 
 func (p process) Deregister(ctx context.Context, in registry.Instance) error {
-	return p.change(ctx, in, registrytest.Backend.Deregister)
+	return p.change(ctx, in, backend.Deregister)
 }
 
 // change carries a call out on what is kept when the lock is held: a restart puts another backend there.
 func (p process) change(
-	ctx context.Context, in registry.Instance, do func(registrytest.Backend, context.Context, registry.Instance) error,
+	ctx context.Context, in registry.Instance, do func(backend, context.Context, registry.Instance) error,
 ) error {
+	return p.ask(ctx, func() error {
+		p.lend(in)
+		return do(p.kept, ctx, in)
+	})
+}
+
+// ask answers a call with the store locked and without what has expired.
+func (p process) ask(ctx context.Context, answer func() error) error {
+	if p.fault != nil {
+		return p.fault(ctx)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.expire(ctx); err != nil {
 		return err
 	}
-	p.lend(in)
-	return do(p.kept, ctx, in)
+	return answer()
 }
 
-func (p process) List(ctx context.Context, cluster string) ([]registry.Entry, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err := p.expire(ctx); err != nil {
-		return nil, err
-	}
-	if a := p.answers[cluster]; p.lags && time.Since(a.from) < lag {
-		return slices.Clone(a.entries), nil
-	}
-	entries, err := p.kept.List(ctx, cluster)
-	p.answers[cluster] = answer{entries: entries, from: time.Now()}
-	return slices.Clone(entries), err
+func (p process) List(ctx context.Context, cluster string) (entries []registry.Entry, err error) {
+	err = p.ask(ctx, func() (err error) {
+		if a := p.answers[cluster]; p.lags && time.Since(a.from) < lag {
+			entries = slices.Clone(a.entries)
+			return nil
+		}
+		entries, err = p.kept.List(ctx, cluster)
+		p.answers[cluster] = answer{entries: slices.Clone(entries), from: time.Now()}
+		return err
+	})
+	return entries, err
 }
 
-// Get implements [registry.Getter]: it looks past the list, which may lag.
-func (p process) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err := p.expire(ctx); err != nil {
-		return "", err
-	}
-	if e, known := find(ctx, p.kept, in); known && in.Owns(e.UID, e.Registry) {
-		return e.State, nil
-	}
-	return registry.Absent, nil
+// now reads the store past its lag.
+func (p process) now(ctx context.Context, cluster string) (entries []registry.Entry, err error) {
+	err = p.ask(ctx, func() error {
+		entries, err = p.kept.List(ctx, cluster)
+		return err
+	})
+	return entries, err
 }
 
-// Probe implements [registry.Prober]: it looks past the list, which may lag.
+// Get looks past the list, which may lag.
+func (p process) Get(ctx context.Context, in registry.Instance) (state registry.State, err error) {
+	err = p.ask(ctx, func() error {
+		state = registry.Absent
+		if e, known := find(ctx, p.kept, in); known && in.Owns(e.UID, e.Registry) {
+			state = e.State
+		}
+		return nil
+	})
+	return state, err
+}
+
+// Probe looks past the list, which may lag.
 func (p process) Probe(ctx context.Context, in registry.Instance) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err := p.expire(ctx); err != nil {
-		return err
-	}
-	if e, known := find(ctx, p.kept, in); !known || e.UID != in.UID || e.State != registry.InService {
-		return errors.New("clients are not given it")
-	}
-	return nil
+	return p.ask(ctx, func() error {
+		if e, known := find(ctx, p.kept, in); !known || e.UID != in.UID || e.State != registry.InService {
+			return errors.New("clients are not given it")
+		}
+		return nil
+	})
 }
 
 func (p process) Heartbeat(ctx context.Context, in registry.Instance) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err := p.expire(ctx); err != nil {
-		return err
-	}
-	if e, known := find(ctx, p.kept, in); !known || e.UID != in.UID {
-		return registry.NotRegistered(errors.New("404 no such instance"))
-	}
-	p.lend(in)
-	return nil
+	return p.ask(ctx, func() error {
+		if e, known := find(ctx, p.kept, in); !known || e.UID != in.UID {
+			return registry.NotRegistered(errors.New("404 no such instance"))
+		}
+		p.lend(in)
+		return nil
+	})
 }
+
+func (p process) HeartbeatInterval() time.Duration { return interval }
+
+func (p process) BatchLimit() int { return 5 }
+
+func (p process) Batch(ctx context.Context, changes []registry.Change) []error {
+	errs := make([]error, len(changes))
+	for i, c := range changes {
+		if errs[i] = c.Check(); errs[i] == nil {
+			errs[i] = c.Make(ctx, p)
+		}
+	}
+	return errs
+}
+
+func (p process) Staleness() time.Duration {
+	if p.lags {
+		return lag
+	}
+	return 0
+}
+
+func (p process) Close() error { return nil }
 
 // lend begins a lease, or begins it anew. The caller holds the lock.
 func (p process) lend(in registry.Instance) {
@@ -160,9 +196,7 @@ func (p process) lend(in registry.Instance) {
 	}
 }
 
-func (p process) HeartbeatInterval() time.Duration { return interval }
-
-// expire removes what nobody has renewed. The caller holds the lock.
+// expire removes what was not renewed. The caller holds the lock.
 func (p process) expire(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -205,30 +239,18 @@ func (s *store) set(change func()) {
 	change()
 }
 
-// faulty is a driver of all capabilities whose every call fails with err.
-func (s *store) faulty(err error) rich {
-	fake := registrytest.NewFake(process{s, longLease})
-	fake.Fail(registrytest.Match{}, err)
-	return s.driver(fake)
-}
-
-func (s *store) driver(fake *registrytest.Fake) rich {
-	o := registrytest.FakeOptions{Prober: true, Heartbeater: true, HeartbeatInterval: interval, BatchLimit: 5}
-	if s.lags {
-		o.Staleness = lag
-	}
-	return fake.Driver(o).(rich)
-}
-
 // overStore is the harness of a wrapper of one store. A wrapper is made anew for each process.
 func overStore(s *store, wrap func(rich) registry.Registry) registrytest.Harness {
 	open := func(lease time.Duration) func(registrytest.T, string) registry.Registry {
-		return func(registrytest.T, string) registry.Registry {
-			return wrap(s.driver(registrytest.NewFake(process{s, lease})))
-		}
+		return func(registrytest.T, string) registry.Registry { return wrap(process{store: s, lease: lease}) }
+	}
+	faulty := func(fault func(context.Context) error) registry.Registry {
+		return wrap(process{store: s, lease: longLease, fault: fault})
 	}
 	failing := func(err error) func(registrytest.T) registry.Registry {
-		return func(registrytest.T) registry.Registry { return wrap(s.faulty(err)) }
+		return func(registrytest.T) registry.Registry {
+			return faulty(func(context.Context) error { return err })
+		}
 	}
 	return registrytest.Harness{
 		Open:             open(longLease),
@@ -237,15 +259,19 @@ func overStore(s *store, wrap func(rich) registry.Registry) registrytest.Harness
 		Unreachable:      failing(errors.New("connection refused")),
 		Refusing:         failing(registry.Terminal(errors.New("frozen"))),
 		WrongCredentials: failing(registry.Terminal(registry.FieldError("auth.tokenFile", errors.New("403")))),
-		Stalled: func(t registrytest.T) registry.Registry {
-			fake := registrytest.NewFake(process{s, longLease})
-			t.Cleanup(fake.Hold(registrytest.Match{}).Release)
-			return wrap(s.driver(fake))
+		Stalled: func(registrytest.T) registry.Registry {
+			return faulty(func(ctx context.Context) error {
+				<-ctx.Done()
+				return ctx.Err()
+			})
 		},
 		Failing: func(registrytest.T) (registry.Registry, func() int) {
-			fake := registrytest.NewFake(process{s, longLease})
-			fake.Fail(registrytest.Match{}, errors.New("503 try later"))
-			return wrap(s.driver(fake)), func() int { return len(fake.Calls(registrytest.Match{})) }
+			var attempts atomic.Int64
+			d := faulty(func(context.Context) error {
+				attempts.Add(1)
+				return errors.New("503 try later")
+			})
+			return d, func() int { return int(attempts.Load()) }
 		},
 		Secrets: []string{"hunter2"},
 		Lacks:   map[registrytest.Capability]string{},
@@ -275,14 +301,4 @@ func TestADriverWithEverythingPasses(t *testing.T) {
 			registrytest.Run(t, h)
 		})
 	}
-}
-
-// now reads the store past its lag.
-func (p process) now(ctx context.Context, cluster string) ([]registry.Entry, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err := p.expire(ctx); err != nil {
-		return nil, err
-	}
-	return p.kept.List(ctx, cluster)
 }

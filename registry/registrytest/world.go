@@ -145,20 +145,20 @@ func heir(of registry.Instance) registry.Instance {
 
 func (w *world) register(d registry.Registry, ins ...registry.Instance) {
 	w.Helper()
-	w.must(OpRegister, d, ins...)
+	w.must(opRegister, d, ins...)
 }
 
 func (w *world) failOver(d registry.Registry, ins ...registry.Instance) {
 	w.Helper()
-	w.must(OpFailOver, d, ins...)
+	w.must(opFailOver, d, ins...)
 }
 
 func (w *world) deregister(d registry.Registry, ins ...registry.Instance) {
 	w.Helper()
-	w.must(OpDeregister, d, ins...)
+	w.must(opDeregister, d, ins...)
 }
 
-func (w *world) must(op Op, d registry.Registry, ins ...registry.Instance) {
+func (w *world) must(op operation, d registry.Registry, ins ...registry.Instance) {
 	w.Helper()
 	for _, in := range ins {
 		if err := w.call(op, d, in); err != nil {
@@ -168,7 +168,7 @@ func (w *world) must(op Op, d registry.Registry, ins ...registry.Instance) {
 }
 
 // call makes one call with a generous deadline, and fails the case if the driver blocks past it.
-func (w *world) call(op Op, d registry.Registry, in registry.Instance) error {
+func (w *world) call(op operation, d registry.Registry, in registry.Instance) error {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), callTimeout)
 	defer cancel()
@@ -181,9 +181,9 @@ func (w *world) call(op Op, d registry.Registry, in registry.Instance) error {
 
 // bounded makes one call and waits for it no longer than the bound. It may be used from any goroutine.
 func (w *world) bounded(
-	ctx context.Context, bound time.Duration, op Op, d registry.Registry, in registry.Instance,
+	ctx context.Context, bound time.Duration, op operation, d registry.Registry, in registry.Instance,
 ) (returned bool, err error) {
-	if op == OpRegister || op == OpFailOver || op == opBatch {
+	if op == opRegister || op == opFailOver || op == opBatch {
 		w.wrote(in)
 	}
 	returned, errs := within(bound, func() []error { return []error{invoke(ctx, op, d, in)} })
@@ -278,7 +278,7 @@ func (w *world) some(n, atOnce int, call func(i int) error) {
 var errBlocked = errors.New("still blocked")
 
 // callErr is call for other goroutines than the case's own.
-func (w *world) callErr(op Op, d registry.Registry, in registry.Instance) error {
+func (w *world) callErr(op operation, d registry.Registry, in registry.Instance) error {
 	ctx, cancel := context.WithTimeout(w.Context(), callTimeout)
 	defer cancel()
 	returned, err := w.bounded(ctx, callTimeout+prompt, op, d, in)

@@ -1,18 +1,19 @@
 // Package harness is the house of everything that a test starts. Each part has a package below:
 //
-//	process     servers as processes that end with the test, free ports, folders and locks
-//	cache       what is built or downloaded once for a machine
-//	pki         certificates
-//	cluster     the control plane with OpenKruise; cluster/podserver answers for the pods, cluster/smoke tests it all
-//	account     the ServiceAccount and the roles that ship, for managers outside the cluster
-//	manager     the manager, built and run
-//	registries  the registries' servers, and clients that read from them
-//	apiproxy    what stands between a manager and the API server
-//	history     every version of what a test watches
-//	expect      waits and expectations
-//	traffic     a client that sends requests to what a registry names
-//	command     how chaos and the demo begin and end
-//	results     what go test -json wrote
+//	process       servers as processes that end with the test, free ports, folders and locks
+//	cache         what is built or downloaded once for a machine
+//	pki           certificates
+//	cluster       the control plane with OpenKruise; cluster/podserver answers for the pods, cluster/smoke tests it all
+//	account       the ServiceAccount and the roles that ship, for managers outside the cluster
+//	manager       the manager, built and run
+//	registries    the registries' servers, and clients that read from them
+//	fakeregistry  a registry with faults on demand, which writes down every call
+//	apiproxy      what stands between a manager and the API server
+//	history       every version of what a test watches
+//	expect        waits and expectations
+//	traffic       a client that sends requests to what a registry names
+//	command       how chaos and the demo begin and end
+//	results       what go test -json wrote
 //
 // The tests themselves are in test/integration (scenarios), test/registries (drivers on real servers), test/chaos,
 // test/demo and test/outoftree.

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 const (
@@ -89,7 +89,7 @@ func TestAttributes(t *testing.T) {
 // expectOneCallFor annotates a pod in service, and expects one call and no write for it.
 func (s *scenario) expectOneCallFor(pod *corev1.Pod, annotations map[string]string) {
 	s.Helper()
-	calls := registrytest.Match{UID: string(pod.UID)}
+	calls := fakeregistry.Match{UID: string(pod.UID)}
 	before, writes := len(s.registry.Calls(calls)), s.writesTo(pod)
 	s.annotate(pod, annotations)
 	s.await(fmt.Sprintf("the registry to say of pod %s what it says of itself", pod.Name), func() error {
@@ -102,7 +102,7 @@ func (s *scenario) expectOneCallFor(pod *corev1.Pod, annotations map[string]stri
 		return compareEntries(s.entriesOf(onlyRegistry, []*corev1.Pod{s.Now(pod.UID)}), its)
 	})
 	after := s.registry.Calls(calls)
-	s.Expect(len(after) == before+1 && after[before].Op == registrytest.OpRegister,
+	s.Expect(len(after) == before+1 && after[before].Op == fakeregistry.OpRegister,
 		"the change cost %d calls, not one: %v", len(after)-before, after[before:])
 	s.Expect(s.writesTo(pod) == writes, "the change cost a write")
 }

@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
 )
 
@@ -74,17 +74,17 @@ func TestBreakerProbes(t *testing.T) {
 	m := startManager(t, "outage", defaultConfiguration(server.URL(), namespacesOf("outage", styles)...))
 	all := newScenarios(t, m, server, "outage", styles)
 
-	repair := server.Fail(registrytest.Match{}, errors.New("out of order"))
+	repair := server.Fail(fakeregistry.Match{}, errors.New("out of order"))
 	for _, s := range all {
 		s.Create(replicas(4))
 	}
 	first := all[0]
 	first.expectMetric(`rollcall_registry_breaker_state{registry="default",state="open"} 1`)
 	opened := time.Now()
-	var probes []registrytest.Call
+	var probes []fakeregistry.Call
 	first.await("three probes", func() error {
 		probes = nil
-		for _, c := range server.Calls(registrytest.Match{Op: registrytest.OpRegister}) { // resync's lists have their own pace
+		for _, c := range server.Calls(fakeregistry.Match{Op: fakeregistry.OpRegister}) { // resync's lists have their own pace
 			if c.Started.After(opened) {
 				probes = append(probes, c)
 			}

@@ -17,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/account"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 // The scenarios of this file are about what others in a cluster do with pods.
@@ -45,7 +45,7 @@ func deletedWithNamespace(s *scenario) {
 	})
 	s.ExpectNothingLeft()
 	for _, pod := range pods {
-		s.Expect(s.counted(pod, registrytest.OpDeregister) == 1, "pod %s was not taken out once", pod.Name)
+		s.Expect(s.counted(pod, fakeregistry.OpDeregister) == 1, "pod %s was not taken out once", pod.Name)
 	}
 }
 
@@ -80,7 +80,7 @@ func evictedWithinBudget(s *scenario) {
 	s.AwaitGone(pod)
 	s.ExpectSteady()
 	s.ExpectNeverSeen(pod, appspub.LifecycleStatePreparingDelete)
-	s.Expect(s.counted(pod, registrytest.OpDeregister) == 1, "the pod was not taken out once")
+	s.Expect(s.counted(pod, fakeregistry.OpDeregister) == 1, "the pod was not taken out once")
 }
 
 func (s *scenario) evict(pod *corev1.Pod) error {
@@ -100,18 +100,18 @@ func availableLater(s *scenario) {
 	s.ExpectSteady()
 	s.ExpectImage("nginx:2", before)
 
-	out := func(pod *corev1.Pod) time.Time { return s.answered(pod, registrytest.OpFailOver).received }
+	out := func(pod *corev1.Pod) time.Time { return s.answered(pod, fakeregistry.OpFailOver).received }
 	first, second := s.Pods()[0], s.Pods()[1]
 	if out(second).Before(out(first)) {
 		first, second = second, first
 	}
-	back, ready := s.answered(first, registrytest.OpRegister), readySince(first)
+	back, ready := s.answered(first, fakeregistry.OpRegister), readySince(first)
 	s.Expect(back.sent.Before(out(second)), "the next pod was taken out before the one before it was back")
 	s.Expect(out(second).Sub(ready) >= wait, "the next pod was taken out %s after the one before it was ready", out(second).Sub(ready))
 }
 
 // answered is the last acknowledged call of an operation for a pod.
-func (s *scenario) answered(pod *corev1.Pod, op registrytest.Op) answer {
+func (s *scenario) answered(pod *corev1.Pod, op fakeregistry.Op) answer {
 	var last answer
 	for _, a := range s.registry.Answers(s.ns, string(pod.UID)) {
 		if a.op == op && a.acknowledged() {
@@ -149,7 +149,7 @@ func kruiseWaitsToo(s *scenario) {
 			return v.state() == string(appspub.LifecycleStateUpdating) && !isReady(v.pod) && old
 		})
 		s.Expect(waits, "Kruise restarted pod %s without a grace period", pod.Name)
-		s.Expect(s.counted(pod, registrytest.OpRegister) == 2, "pod %s was not put in once, and once again", pod.Name)
+		s.Expect(s.counted(pod, fakeregistry.OpRegister) == 2, "pod %s was not put in once, and once again", pod.Name)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 // directDelete: no PreparingDelete comes first.
@@ -25,7 +25,7 @@ func directDelete(s *scenario) {
 	s.AwaitGone(pod)
 	s.ExpectSteady()
 	s.ExpectNeverSeen(pod, appspub.LifecycleStatePreparingDelete)
-	s.Expect(s.counted(pod, registrytest.OpDeregister) == 1, "the pod was not taken out once")
+	s.Expect(s.counted(pod, fakeregistry.OpDeregister) == 1, "the pod was not taken out once")
 }
 
 // goneBeforeTheAnswer: the registry can't be told until the pod is no longer there to say what is to be undone.
@@ -35,12 +35,12 @@ func goneBeforeTheAnswer(s *scenario) {
 	s.troubled = true
 	pod := s.Pods()[0]
 
-	repair := s.registry.Fail(s.match(registrytest.OpDeregister), errors.New("out of order"))
+	repair := s.registry.Fail(s.match(fakeregistry.OpDeregister), errors.New("out of order"))
 	s.must(s.k8s.Delete(s.Context(), pod.DeepCopy(), client.GracePeriodSeconds(0)))
 	s.AwaitGone(pod)
 	repair()
 	s.ExpectSteady()
-	s.Expect(s.counted(pod, registrytest.OpDeregister) == 1, "the pod was not taken out once")
+	s.Expect(s.counted(pod, fakeregistry.OpDeregister) == 1, "the pod was not taken out once")
 }
 
 func deletedInForeground(s *scenario) { deletedWithPods(s, metav1.DeletePropagationForeground) }
@@ -54,7 +54,7 @@ func deletedWithPods(s *scenario, how metav1.DeletionPropagation) {
 	s.DeleteCloneSet(how)
 	s.ExpectNothingLeft()
 	for _, pod := range pods {
-		s.Expect(s.counted(pod, registrytest.OpDeregister) == 1, "pod %s was not taken out once", pod.Name)
+		s.Expect(s.counted(pod, fakeregistry.OpDeregister) == 1, "pod %s was not taken out once", pod.Name)
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 // AwaitRunning returns the only pod once it has an address, ready or not.
@@ -80,7 +80,7 @@ func updatedInUpdated(s *scenario) {
 	s.Create(inPlace, replicas(1))
 	s.ExpectSteady()
 	before := s.Pods()
-	hold := s.HoldCalls(registrytest.OpRegister)
+	hold := s.HoldCalls(fakeregistry.OpRegister)
 	s.UpdateImage("nginx:2")
 	s.AwaitState(before[0], appspub.LifecycleStateUpdated)
 	s.AwaitCalls(hold, 1)
@@ -97,7 +97,7 @@ func heldNotReady(s *scenario) {
 	s.Create(inPlace, replicas(1), func(set *kruisev1alpha1.CloneSet) { set.Spec.Lifecycle.InPlaceUpdate.MarkPodNotReady = true })
 	s.ExpectSteady()
 	pod := s.Pods()[0]
-	hold := s.HoldCalls(registrytest.OpFailOver)
+	hold := s.HoldCalls(fakeregistry.OpFailOver)
 	s.UpdateImage("nginx:2")
 	s.AwaitState(pod, appspub.LifecycleStatePreparingUpdate)
 	s.AwaitCalls(hold, 1)

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 // ExpectSteady waits until every pod is where Kruise wants it, with its hooks armed, and the registry holds exactly
@@ -416,10 +416,10 @@ func (s *scenario) acknowledgedBy(r *registryServer, n need, pod *corev1.Pod, se
 		}
 		return nil // what never was in is out
 	}
-	right := map[need][]registrytest.Op{
-		needIn:     {registrytest.OpRegister},
-		needOut:    {registrytest.OpFailOver, registrytest.OpDeregister},
-		needAbsent: {registrytest.OpDeregister},
+	right := map[need][]fakeregistry.Op{
+		needIn:     {fakeregistry.OpRegister},
+		needOut:    {fakeregistry.OpFailOver, fakeregistry.OpDeregister},
+		needAbsent: {fakeregistry.OpDeregister},
 	}[n]
 	if !slices.Contains(right, last.op) || !last.acknowledged() || !last.sent.Before(by) {
 		return fmt.Errorf("the last call for service %s was %s, answered %d at %s, the patch came at %s",

@@ -21,8 +21,8 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/http/httpserver"
 	"github.com/rollcall-dev/rollcall/registry/memory"
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 // clusterName is the owner mark of every manager here.
@@ -34,7 +34,7 @@ const onlyRegistry = "default"
 // registryServer is the team's own registry that Rollcall's http driver talks to, over real sockets and with faults on
 // demand.
 type registryServer struct {
-	*registrytest.Fake
+	*fakeregistry.Registry
 
 	// name is what the configuration calls it.
 	name     string
@@ -68,8 +68,8 @@ func newRegistryServerWith(name string, o registryOptions) (*registryServer, err
 	if err != nil {
 		return nil, err
 	}
-	r := &registryServer{name: name, tls: o.tls, Fake: registrytest.NewFake(backend.(registrytest.Backend))}
-	r.handler = httpserver.New(r.Fake, httpserver.Options{OnAnswer: r.note, Authorize: o.authorize})
+	r := &registryServer{name: name, tls: o.tls, Registry: fakeregistry.New(backend.(fakeregistry.Backend))}
+	r.handler = httpserver.New(r.Registry, httpserver.Options{OnAnswer: r.note, Authorize: o.authorize})
 	if o.around != nil {
 		r.handler = o.around(r.handler)
 	}
@@ -133,26 +133,26 @@ func (r *registryServer) note(a httpserver.Answer) {
 }
 
 // operation is what a path of the protocol does.
-func operation(path string) registrytest.Op {
-	return map[string]registrytest.Op{
-		"/v1/register":   registrytest.OpRegister,
-		"/v1/fail-over":  registrytest.OpFailOver,
-		"/v1/deregister": registrytest.OpDeregister,
-		"/v1/instances":  registrytest.OpList,
+func operation(path string) fakeregistry.Op {
+	return map[string]fakeregistry.Op{
+		"/v1/register":   fakeregistry.OpRegister,
+		"/v1/fail-over":  fakeregistry.OpFailOver,
+		"/v1/deregister": fakeregistry.OpDeregister,
+		"/v1/instances":  fakeregistry.OpList,
 	}[path]
 }
 
 // answer is one line of the registry's journal.
 type answer struct {
 	registry.Instance
-	op             registrytest.Op
+	op             fakeregistry.Op
 	received, sent time.Time
 	status         int
 }
 
 func (a answer) acknowledged() bool { return a.status >= 200 && a.status < 300 }
 
-func (a answer) in() bool { return a.op == registrytest.OpRegister }
+func (a answer) in() bool { return a.op == fakeregistry.OpRegister }
 
 // asksTheSame: what clients are told of an instance counts only while it is in service.
 func (a answer) asksTheSame(b answer) bool { return a.op == b.op && (!a.in() || a.Equal(b.Instance)) }

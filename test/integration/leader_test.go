@@ -19,10 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster/podserver"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
 	"github.com/rollcall-dev/rollcall/test/harness/traffic"
 )
@@ -82,9 +82,9 @@ func servePods(t *testing.T) int {
 }
 
 // BeginUpdate begins an update, and returns when the leader is at the call that takes the first pod out.
-func (r *relay) BeginUpdate() (call *registrytest.Hold) {
+func (r *relay) BeginUpdate() (call *fakeregistry.Hold) {
 	r.Helper()
-	call = r.HoldCalls(registrytest.OpFailOver)
+	call = r.HoldCalls(fakeregistry.OpFailOver)
 	r.UpdateImage("nginx:2")
 	r.AwaitCalls(call, 1)
 	return call
@@ -163,7 +163,7 @@ func TestLeaderStops(t *testing.T) {
 	t.Logf("the first manager ended %s after it was asked to", ended.Sub(asked).Round(time.Millisecond))
 	r.AwaitTakeover(ended, "a leader that was asked to stop had ended")
 	r.ExpectUpdated()
-	r.Expect(r.counted(pod, registrytest.OpFailOver) <= 2, "the next leader makes the call once more, and no more")
+	r.Expect(r.counted(pod, fakeregistry.OpFailOver) <= 2, "the next leader makes the call once more, and no more")
 }
 
 // TestLeaderCrashes: the next one takes over when the lease has run out.
@@ -211,18 +211,18 @@ func TestLeaderFrozenInACall(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		reason string
-		late   registrytest.Op
+		late   fakeregistry.Op
 		// before is what the next leader does besides, before the call is carried out.
 		before func(r *relay, pod *corev1.Pod)
 	}{
 		"fail-over": {
 			reason: "a pod that is back in service goes out of it",
-			late:   registrytest.OpFailOver,
+			late:   fakeregistry.OpFailOver,
 			before: func(*relay, *corev1.Pod) {},
 		},
 		"register": {
 			reason: "a pod that is gone comes into service",
-			late:   registrytest.OpRegister,
+			late:   fakeregistry.OpRegister,
 			before: func(r *relay, pod *corev1.Pod) {
 				r.Edit(func(set *kruisev1alpha1.CloneSet) {
 					replicas(2)(set)
@@ -275,9 +275,9 @@ func TestLeaderFrozenInACall(t *testing.T) {
 }
 
 // underWay is what the one call of an operation that has no answer yet asked for.
-func (r *relay) underWay(op registrytest.Op) registry.Instance {
+func (r *relay) underWay(op fakeregistry.Op) registry.Instance {
 	r.Helper()
-	calls := slices.DeleteFunc(r.registry.Calls(r.match(op)), func(c registrytest.Call) bool { return !c.Answered.IsZero() })
+	calls := slices.DeleteFunc(r.registry.Calls(r.match(op)), func(c fakeregistry.Call) bool { return !c.Answered.IsZero() })
 	if len(calls) != 1 {
 		r.Fatalf("%d calls of %s are under way", len(calls), op)
 	}
@@ -317,7 +317,7 @@ func TestLeaderFrozen(t *testing.T) {
 	s.ExpectSteady() // so the first one leads
 	s.standby = startManager(t, "standby", config, flags...)
 
-	hold := s.HoldCalls(registrytest.OpFailOver)
+	hold := s.HoldCalls(fakeregistry.OpFailOver)
 	s.UpdateImage("nginx:2")
 	s.AwaitCalls(hold, 1)
 	s.must(first.Process().Pause())

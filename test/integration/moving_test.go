@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 // pairDefinitions are the scenarios of a manager with two registries, old and new. Pods that name none are in old.
@@ -75,13 +75,13 @@ func oneRegistryFails(s *scenario) {
 
 	for _, story := range []struct {
 		registry string
-		op       registrytest.Op
+		op       fakeregistry.Op
 		state    appspub.LifecycleStateType
 		begin    func()
 	}{
-		{newRegistry, registrytest.OpFailOver, appspub.LifecycleStatePreparingUpdate, func() { s.UpdateImage("nginx:2") }},
-		{oldRegistry, registrytest.OpRegister, appspub.LifecycleStateUpdated, func() { s.UpdateImage("nginx:3") }},
-		{newRegistry, registrytest.OpDeregister, appspub.LifecycleStatePreparingDelete, func() { s.DeleteByLabel(pod) }},
+		{newRegistry, fakeregistry.OpFailOver, appspub.LifecycleStatePreparingUpdate, func() { s.UpdateImage("nginx:2") }},
+		{oldRegistry, fakeregistry.OpRegister, appspub.LifecycleStateUpdated, func() { s.UpdateImage("nginx:3") }},
+		{newRegistry, fakeregistry.OpDeregister, appspub.LifecycleStatePreparingDelete, func() { s.DeleteByLabel(pod) }},
 	} {
 		failing, match := s.named(story.registry), s.match(story.op)
 		repair := failing.Fail(match, errors.New("the disk is full"))
@@ -107,7 +107,7 @@ func oneRegistryFails(s *scenario) {
 // oneRegistryHangs: Kruise does not count a pod as available while one of its registries does not answer.
 func oneRegistryHangs(s *scenario) {
 	s.troubled = true
-	hold := s.named(newRegistry).Hold(s.match(registrytest.OpRegister))
+	hold := s.named(newRegistry).Hold(s.match(fakeregistry.OpRegister))
 	s.Create(inPlace, replicas(1), annotated(registriesKey, "old,new"))
 	s.AwaitCalls(hold, 1)
 	pod := s.Pods()[0]
@@ -208,7 +208,7 @@ func unknownRegistryOfALivePod(s *scenario) {
 	s.ExpectSteady()
 	s.ExpectAskedBeforeDelete(pod)
 	for _, r := range s.registries {
-		out := r.Calls(registrytest.Match{Op: registrytest.OpDeregister, UID: string(pod.UID)})
+		out := r.Calls(fakeregistry.Match{Op: fakeregistry.OpDeregister, UID: string(pod.UID)})
 		s.Expect(len(out) == 1, "the pod was taken out of %s %d times, not once", r.name, len(out))
 	}
 }
@@ -234,7 +234,7 @@ func TestMovedByConfiguration(t *testing.T) {
 		began[s], before[s] = time.Now(), s.Pods()
 	})
 
-	repair := newer.Fail(registrytest.Match{Op: registrytest.OpRegister}, errors.New("it is not up yet"))
+	repair := newer.Fail(fakeregistry.Match{Op: fakeregistry.OpRegister}, errors.New("it is not up yet"))
 	expect.NoError(t, m.Configure(config.withRegistries([]string{newRegistry}, older, newer)))
 	each(func(s *scenario) {
 		s.ExpectEvent(s.Pods()[0], corev1.EventTypeWarning, "RegistryUnavailable", `in registry "new"`, "it is not up yet")
@@ -246,7 +246,7 @@ func TestMovedByConfiguration(t *testing.T) {
 		s.ExpectSteady()
 		s.ExpectServed(2, began[s], time.Now(), older, newer)
 		s.ExpectMoved(older, newer, before[s])
-		s.Expect(s.counted(before[s][0], registrytest.OpFailOver) == 0, "the pod was out of service")
+		s.Expect(s.counted(before[s][0], fakeregistry.OpFailOver) == 0, "the pod was out of service")
 	})
 
 	// And back, by way of both.
@@ -264,16 +264,16 @@ func TestMovedByConfiguration(t *testing.T) {
 		s.ExpectImage("nginx:1", before[s])
 		for _, pod := range before[s] {
 			s.ExpectNeverSeen(pod, appspub.LifecycleStatePreparingUpdate)
-			s.expectCalls(older, pod, registrytest.OpRegister, registrytest.OpDeregister, registrytest.OpRegister)
+			s.expectCalls(older, pod, fakeregistry.OpRegister, fakeregistry.OpDeregister, fakeregistry.OpRegister)
 		}
 	})
 	finish(all)
 }
 
 // expectCalls expects that exactly these calls for a pod came to a registry.
-func (s *scenario) expectCalls(r *registryServer, pod *corev1.Pod, want ...registrytest.Op) {
+func (s *scenario) expectCalls(r *registryServer, pod *corev1.Pod, want ...fakeregistry.Op) {
 	s.Helper()
-	var got []registrytest.Op
+	var got []fakeregistry.Op
 	for _, a := range r.Answers(s.ns, string(pod.UID)) {
 		got = append(got, a.op)
 	}

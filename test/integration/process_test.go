@@ -18,11 +18,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/account"
 	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
 )
 
@@ -153,14 +153,14 @@ func TestKilled(t *testing.T) {
 		name  string
 		begin func(*scenario)
 		// call or state is what is under way: a call to the registry, or the patch of a pod in the state.
-		call  registrytest.Op
+		call  fakeregistry.Op
 		state appspub.LifecycleStateType
 	}{
-		{name: "taking the pod out before an update", begin: update, call: registrytest.OpFailOver},
+		{name: "taking the pod out before an update", begin: update, call: fakeregistry.OpFailOver},
 		{name: "releasing inPlaceUpdate", begin: update, state: appspub.LifecycleStatePreparingUpdate},
-		{name: "putting the pod back after an update", begin: update, call: registrytest.OpRegister},
+		{name: "putting the pod back after an update", begin: update, call: fakeregistry.OpRegister},
 		{name: "setting inPlaceUpdate", begin: update, state: appspub.LifecycleStateUpdated},
-		{name: "taking the pod out before its deletion", begin: remove, call: registrytest.OpDeregister},
+		{name: "taking the pod out before its deletion", begin: remove, call: fakeregistry.OpDeregister},
 		{name: "releasing preDelete", begin: remove, state: appspub.LifecycleStatePreparingDelete},
 	} {
 		version++
@@ -182,7 +182,7 @@ func TestKilled(t *testing.T) {
 }
 
 // killPoint begins something, and returns when the manager is at the call or the patch.
-func (s *scenario) killPoint(op registrytest.Op, state appspub.LifecycleStateType, begin func(*scenario)) (release func()) {
+func (s *scenario) killPoint(op fakeregistry.Op, state appspub.LifecycleStateType, begin func(*scenario)) (release func()) {
 	s.Helper()
 	if op != "" {
 		hold := s.HoldCalls(op)
@@ -253,7 +253,7 @@ func TestRestartInADrain(t *testing.T) {
 	for _, s := range all {
 		s.ExpectSteady()
 		s.ExpectDrained(1)
-		s.Expect(s.counted(pods[s], registrytest.OpFailOver) == 2, "the next manager makes the call once more, and no more")
+		s.Expect(s.counted(pods[s], fakeregistry.OpFailOver) == 2, "the next manager makes the call once more, and no more")
 		for _, v := range s.history.Of(pods[s].UID) {
 			if at, err := drainBegan(v.pod); err == nil && !at.Equal(began[s]) {
 				s.Errorf("the drain began at %s, and anew at %s", began[s], at)
@@ -294,7 +294,7 @@ func TestRegistryDown(t *testing.T) {
 	s.must(server.Up())
 	s.ExpectSteady()
 
-	repair := server.Fail(s.match(registrytest.OpRegister), registry.Terminal(errors.New("no such tenant")))
+	repair := server.Fail(s.match(fakeregistry.OpRegister), registry.Terminal(errors.New("no such tenant")))
 	s.Scale(2)
 	pod = s.AwaitPodIn(appspub.LifecycleStatePreparingNormal)
 	s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryRefused", "hook preNormal waits", "no such tenant")
@@ -304,7 +304,7 @@ func TestRegistryDown(t *testing.T) {
 	s.ExpectSteady()
 
 	const patient = 3 * time.Second
-	server.FailNext(s.match(registrytest.OpRegister), registry.RetryAfter(errors.New("busy"), patient))
+	server.FailNext(s.match(fakeregistry.OpRegister), registry.RetryAfter(errors.New("busy"), patient))
 	s.Scale(3)
 	s.ExpectSteady()
 	youngest := s.Pods()[2]
@@ -525,7 +525,7 @@ func TestWithoutKruise(t *testing.T) {
 
 // apiServerGoesAway while a pod waits, and comes back.
 func apiServerGoesAway(s *scenario, bare *cluster.Cluster) {
-	hold := s.HoldCalls(registrytest.OpFailOver)
+	hold := s.HoldCalls(fakeregistry.OpFailOver)
 	s.UpdateImage("nginx:2")
 	s.AwaitCalls(hold, 1)
 	s.restartAPIServer(bare)
@@ -544,15 +544,15 @@ func (s *scenario) restartAPIServer(bare *cluster.Cluster) {
 // they are, and the rollout goes on with it.
 func kruiseGoesAway(s *scenario, bare *cluster.Cluster) {
 	before := s.Pods()
-	hold := s.HoldCalls(registrytest.OpFailOver)
+	hold := s.HoldCalls(fakeregistry.OpFailOver)
 	s.UpdateImage("nginx:3")
 	s.AwaitCalls(hold, 1)
 	pod := s.AwaitPodIn(appspub.LifecycleStatePreparingUpdate)
-	calls := s.counted(pod, registrytest.OpFailOver)
+	calls := s.counted(pod, fakeregistry.OpFailOver)
 	bare.StopKruise()
 	hold.Release()
 	s.await("the pod to be taken out", func() error {
-		if s.counted(pod, registrytest.OpFailOver) == calls {
+		if s.counted(pod, fakeregistry.OpFailOver) == calls {
 			return errors.New("it is in service")
 		}
 		return nil

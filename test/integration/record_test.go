@@ -10,7 +10,7 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 // TestRecordsOfOtherVersions: Rollcall is rolled back, and then upgraded, while pods carry the records of the other version.
@@ -35,7 +35,7 @@ func TestRecordsOfOtherVersions(t *testing.T) {
 			r["outSince"] = time.Now().Add(-time.Hour).UTC().Format(time.RFC3339Nano)
 		})
 	}
-	hold := s.HoldCalls(registrytest.OpFailOver)
+	hold := s.HoldCalls(fakeregistry.OpFailOver)
 	restart(t, m)
 	s.AwaitCalls(hold, 1)
 	s.Expect(stateOf(s.Now(waits.UID)) == string(appspub.LifecycleStatePreparingUpdate),

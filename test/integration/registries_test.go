@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 const registriesKey = "rollcall.dev/registries"
@@ -160,7 +160,7 @@ func (s *scenario) ExpectMoved(from, to *registryServer, pods []*corev1.Pod) {
 	s.Helper()
 	for _, pod := range pods {
 		came := slices.DeleteFunc(to.Answers(s.ns, string(pod.UID)), func(a answer) bool { return !a.in() || !a.acknowledged() })
-		left := slices.DeleteFunc(from.Answers(s.ns, string(pod.UID)), func(a answer) bool { return a.op != registrytest.OpDeregister })
+		left := slices.DeleteFunc(from.Answers(s.ns, string(pod.UID)), func(a answer) bool { return a.op != fakeregistry.OpDeregister })
 		s.Expect(len(came) > 0 && len(left) == 1, "pod %s was registered in %s %d times, and taken out of %s %d times", pod.Name, to.name,
 			len(came), from.name, len(left))
 		if len(came) > 0 && len(left) > 0 {

@@ -10,7 +10,7 @@ import (
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 const skipKey = "rollcall.dev/skip"
@@ -47,7 +47,7 @@ func TestProceeds(t *testing.T) {
 	s.ExpectSteady()
 	before := s.Pods()
 
-	repair := r.Fail(registrytest.Match{Namespace: s.ns, Op: registrytest.OpFailOver}, errors.New("out of order"))
+	repair := r.Fail(fakeregistry.Match{Namespace: s.ns, Op: fakeregistry.OpFailOver}, errors.New("out of order"))
 	s.UpdateImage("nginx:2")
 	for _, pod := range before {
 		s.ExpectEvent(pod, corev1.EventTypeWarning, "Proceeded", "hook inPlaceUpdate was released", "Proceed after 3s", "out of order")
@@ -57,7 +57,7 @@ func TestProceeds(t *testing.T) {
 	s.ExpectSteady()
 	s.ExpectImage("nginx:2", before)
 
-	repair = r.Fail(registrytest.Match{Namespace: s.ns, Op: registrytest.OpDeregister}, errors.New("out of order"))
+	repair = r.Fail(fakeregistry.Match{Namespace: s.ns, Op: fakeregistry.OpDeregister}, errors.New("out of order"))
 	s.Scale(1)
 	s.await("one pod to be gone", func() error {
 		if there := len(s.Pods()); there != 1 {
@@ -81,7 +81,7 @@ func TestSkip(t *testing.T) {
 	s.troubled = true
 	s.Create(inPlace, replicas(2), func(set *kruisev1alpha1.CloneSet) { set.Spec.UpdateStrategy.MaxUnavailable = nil })
 	s.ExpectSteady()
-	repair := r.Fail(registrytest.Match{Namespace: s.ns, Op: registrytest.OpDeregister}, errors.New("out of order"))
+	repair := r.Fail(fakeregistry.Match{Namespace: s.ns, Op: fakeregistry.OpDeregister}, errors.New("out of order"))
 	pod := s.Pods()[0]
 	s.DeleteByLabel(pod)
 	s.AwaitState(pod, appspub.LifecycleStatePreparingDelete)

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/account"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 // resynced is a scenario whose registry is compared with the cluster every second.
@@ -79,7 +79,7 @@ func TestVanishedWhileDown(t *testing.T) {
 			restart(t, s.manager)
 			s.ExpectSteady()
 			for _, pod := range stay {
-				s.Expect(s.counted(pod, registrytest.OpRegister) == 1, "pod %s was listed and registered all the same", pod.Name)
+				s.Expect(s.counted(pod, fakeregistry.OpRegister) == 1, "pod %s was listed and registered all the same", pod.Name)
 			}
 			s.ExpectUntouched(others)
 			finish([]*scenario{s})
@@ -161,8 +161,8 @@ func (s *scenario) ExpectUntouched(all []registry.Instance) {
 		s.must(err)
 		s.Expect(slices.ContainsFunc(entries, func(e registry.Entry) bool { return e.Equal(in) }),
 			"the entry of %s/%s in cluster %s is gone", in.Namespace, in.Pod, in.Cluster)
-		for _, c := range s.registry.Calls(registrytest.Match{UID: in.UID}) {
-			s.Expect(c.Op == registrytest.OpRegister, "%s was called for an entry of %s", c.Op, in.Cluster)
+		for _, c := range s.registry.Calls(fakeregistry.Match{UID: in.UID}) {
+			s.Expect(c.Op == fakeregistry.OpRegister, "%s was called for an entry of %s", c.Op, in.Cluster)
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 func create(s *scenario) {
@@ -110,7 +110,7 @@ func rollbackBeforeTheCall(s *scenario) {
 	s.ExpectSteady()
 	before := s.Pods()
 
-	hold := s.HoldCalls(registrytest.OpFailOver)
+	hold := s.HoldCalls(fakeregistry.OpFailOver)
 	s.UpdateImage("nginx:2")
 	pod := s.AwaitPodIn(appspub.LifecycleStatePreparingUpdate)
 	s.AwaitCalls(hold, 1)
@@ -128,7 +128,7 @@ func rollbackBeforeTheAnswer(s *scenario) {
 	before := s.Pods()
 
 	answered, rolledBack := make(chan struct{}, 1), make(chan struct{})
-	defer s.registry.OnAnswer(s.match(registrytest.OpFailOver), func(registrytest.Call) {
+	defer s.registry.OnAnswer(s.match(fakeregistry.OpFailOver), func(fakeregistry.Call) {
 		select {
 		case answered <- struct{}{}:
 		default:
@@ -192,7 +192,7 @@ func cancelledScaleIn(s *scenario) {
 	s.ExpectSteady()
 	before := s.Pods()
 
-	hold := s.HoldCalls(registrytest.OpDeregister)
+	hold := s.HoldCalls(fakeregistry.OpDeregister)
 	s.Scale(2)
 	pod := s.AwaitPodIn(appspub.LifecycleStatePreparingDelete)
 	s.AwaitCalls(hold, 1)
@@ -216,7 +216,7 @@ func cancelledScaleInAfterRelease(s *scenario) {
 	pod := s.AwaitPodIn(appspub.LifecycleStatePreparingDelete)
 	s.AwaitReleased(pod, hookPreDelete)
 	s.ExpectServing(others(before, pod)...)
-	hold := s.HoldCalls(registrytest.OpRegister)
+	hold := s.HoldCalls(fakeregistry.OpRegister)
 	s.Scale(3)
 	s.AwaitLeaves(pod, appspub.LifecycleStatePreparingDelete)
 	s.AwaitCalls(hold, 1)
@@ -226,7 +226,7 @@ func cancelledScaleInAfterRelease(s *scenario) {
 
 	s.ExpectSteady()
 	s.Expect(slices.Equal(uidsOf(before), uidsOf(s.Pods())), "a pod was deleted although the scale-in was cancelled")
-	s.Expect(s.counted(pod, registrytest.OpRegister) == 2, "the pod was not registered again")
+	s.Expect(s.counted(pod, fakeregistry.OpRegister) == 2, "the pod was not registered again")
 	s.ExpectBackBeforeNormal(pod)
 	s.ExpectArmedBeforeRegistered()
 }
@@ -268,7 +268,7 @@ func partition(s *scenario) {
 			updated++
 			continue
 		}
-		s.Expect(s.counted(pod, registrytest.OpFailOver) == 0, "pod %s was taken out although it is behind the partition", pod.Name)
+		s.Expect(s.counted(pod, fakeregistry.OpFailOver) == 0, "pod %s was taken out although it is behind the partition", pod.Name)
 	}
 	s.Expect(updated == 1, "%d pods were updated, not 1", updated)
 
@@ -294,7 +294,7 @@ func waitsInPreparingUpdate(s *scenario, stop, goOn func(*kruisev1alpha1.CloneSe
 	s.ExpectSteady()
 	before := s.Pods()
 
-	hold := s.HoldCalls(registrytest.OpFailOver)
+	hold := s.HoldCalls(fakeregistry.OpFailOver)
 	s.UpdateImage("nginx:2")
 	pod := s.AwaitPodIn(appspub.LifecycleStatePreparingUpdate)
 	s.AwaitCalls(hold, 1)

@@ -23,9 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 const (
@@ -341,7 +341,7 @@ func (s *scenario) AwaitObserved() {
 }
 
 // counted is how many calls of an operation the registry acknowledged for a pod.
-func (s *scenario) counted(pod *corev1.Pod, op registrytest.Op) int {
+func (s *scenario) counted(pod *corev1.Pod, op fakeregistry.Op) int {
 	n := 0
 	for _, a := range s.registry.Answers(s.ns, string(pod.UID)) {
 		if a.op == op && a.acknowledged() {
@@ -362,8 +362,8 @@ func (s *scenario) refusedWrites(pod *corev1.Pod) int {
 	return n
 }
 
-func (s *scenario) match(op registrytest.Op) registrytest.Match {
-	return registrytest.Match{Op: op, Namespace: s.ns}
+func (s *scenario) match(op fakeregistry.Op) fakeregistry.Match {
+	return fakeregistry.Match{Op: op, Namespace: s.ns}
 }
 
 // writes are the managers' requests that change something in the namespace.
@@ -423,12 +423,12 @@ func (s *scenario) DeleteCloneSet(how metav1.DeletionPropagation) {
 }
 
 // HoldCalls holds back the registry's work and answer for one operation in this namespace.
-func (s *scenario) HoldCalls(op registrytest.Op) *registrytest.Hold {
+func (s *scenario) HoldCalls(op fakeregistry.Op) *fakeregistry.Hold {
 	return s.registry.Hold(s.match(op))
 }
 
 // AwaitCalls returns once n calls wait at the hold.
-func (s *scenario) AwaitCalls(h *registrytest.Hold, n int) {
+func (s *scenario) AwaitCalls(h *fakeregistry.Hold, n int) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), patience)
 	defer cancel()

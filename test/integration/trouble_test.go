@@ -10,7 +10,7 @@ import (
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 const (
@@ -59,12 +59,12 @@ func oneServiceFails(s *scenario) {
 	pod := before[0]
 
 	for _, story := range []struct {
-		op    registrytest.Op
+		op    fakeregistry.Op
 		state appspub.LifecycleStateType
 		begin func()
 	}{
-		{registrytest.OpFailOver, appspub.LifecycleStatePreparingUpdate, func() { s.UpdateImage("nginx:2") }},
-		{registrytest.OpRegister, appspub.LifecycleStateUpdated, func() { s.UpdateImage("nginx:3") }},
+		{fakeregistry.OpFailOver, appspub.LifecycleStatePreparingUpdate, func() { s.UpdateImage("nginx:2") }},
+		{fakeregistry.OpRegister, appspub.LifecycleStateUpdated, func() { s.UpdateImage("nginx:3") }},
 	} {
 		match := s.match(story.op)
 		match.Service = s.ns + "-web"
@@ -87,7 +87,7 @@ func oneServiceFails(s *scenario) {
 	s.ExpectEvent(pod, corev1.EventTypeNormal, "Resolved", "RegistryUnavailable")
 }
 
-func (s *scenario) calls(m registrytest.Match) int { return len(s.registry.Calls(m)) }
+func (s *scenario) calls(m fakeregistry.Match) int { return len(s.registry.Calls(m)) }
 
 // noPort: there is nothing to register until someone says what.
 func noPort(s *scenario) {
@@ -136,7 +136,7 @@ func serviceRemade(s *scenario) {
 	s.Create(replicas(1))
 	s.ExpectSteady()
 	for _, pod := range other.Pods() {
-		other.Expect(other.counted(pod, registrytest.OpRegister) == 0, "pod %s was registered under another's name", pod.Name)
+		other.Expect(other.counted(pod, fakeregistry.OpRegister) == 0, "pod %s was registered under another's name", pod.Name)
 	}
 	other.ExpectNothingLeft()
 	other.ExpectAlways()
@@ -223,8 +223,8 @@ func handlerInSelector(s *scenario) {
 // registryErrors: whatever the registry refuses to do for now, the pod waits and goes on by itself later.
 func registryErrors(s *scenario) {
 	s.troubled = true
-	fail := func(op registrytest.Op) func() { return s.registry.Fail(s.match(op), errors.New("out of order")) }
-	repair := fail(registrytest.OpRegister)
+	fail := func(op fakeregistry.Op) func() { return s.registry.Fail(s.match(op), errors.New("out of order")) }
+	repair := fail(fakeregistry.OpRegister)
 	s.Create(inPlace, replicas(1))
 	s.await("the pod", func() error {
 		if len(s.Pods()) == 0 {
@@ -237,14 +237,14 @@ func registryErrors(s *scenario) {
 	repair()
 	s.ExpectSteady()
 
-	repair = fail(registrytest.OpFailOver)
+	repair = fail(fakeregistry.OpFailOver)
 	s.UpdateImage("nginx:2")
 	s.AwaitState(pod, appspub.LifecycleStatePreparingUpdate)
 	s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryUnavailable", "hook inPlaceUpdate waits")
 	repair()
 	s.ExpectSteady()
 
-	repair = fail(registrytest.OpDeregister)
+	repair = fail(fakeregistry.OpDeregister)
 	s.DeleteByLabel(s.Now(pod.UID))
 	s.AwaitState(pod, appspub.LifecycleStatePreparingDelete)
 	s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryUnavailable", "hook preDelete waits")
@@ -256,7 +256,7 @@ func registryErrors(s *scenario) {
 // registryTimeouts: it is unknown whether a call that timed out is still carried out, so more is needed than one answer.
 func registryTimeouts(s *scenario) {
 	s.troubled = true
-	hold := s.HoldCalls(registrytest.OpRegister)
+	hold := s.HoldCalls(fakeregistry.OpRegister)
 	s.Create(inPlace, replicas(1))
 	s.AwaitCalls(hold, 1)
 	pod := s.Pods()[0]
@@ -264,7 +264,7 @@ func registryTimeouts(s *scenario) {
 	hold.Release()
 	s.ExpectSteady()
 
-	late := s.registry.LandLate(s.match(registrytest.OpFailOver), 1)
+	late := s.registry.LandLate(s.match(fakeregistry.OpFailOver), 1)
 	s.UpdateImage("nginx:2")
 	s.AwaitCalls(late, 1)
 	late.Release()

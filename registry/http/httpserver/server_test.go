@@ -17,18 +17,18 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/http/httpserver"
 	"github.com/rollcall-dev/rollcall/registry/memory"
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 const instance = `{"service":"web","address":"10.0.0.1","port":80,"cluster":"test","namespace":"shop","pod":"a","uid":"u"}`
 
-func newFake(t *testing.T) *registrytest.Fake {
+func newFake(t *testing.T) *fakeregistry.Registry {
 	t.Helper()
 	r, err := memory.New(t.Context(), registry.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return registrytest.NewFake(r.(registrytest.Backend))
+	return fakeregistry.New(r.(fakeregistry.Backend))
 }
 
 func ask(ctx context.Context, h http.Handler, method, url, body string, header http.Header) *httptest.ResponseRecorder {
@@ -114,7 +114,7 @@ func TestAnswers(t *testing.T) {
 			t.Parallel()
 			fake := newFake(t)
 			if tc.fault != nil {
-				fake.FailNext(registrytest.Match{}, tc.fault)
+				fake.FailNext(fakeregistry.Match{}, tc.fault)
 			}
 			answer := ask(t.Context(), httpserver.New(fake, httpserver.Options{}), tc.method, tc.url, tc.body, nil)
 			if answer.Code != tc.status || !strings.Contains(answer.Body.String(), tc.says) ||
@@ -213,7 +213,7 @@ func TestEveryAnswerIsTold(t *testing.T) {
 	var mu sync.Mutex
 	var answers []httpserver.Answer
 	fake := newFake(t)
-	fake.FailNext(registrytest.Match{Op: registrytest.OpFailOver}, errors.New("busy"))
+	fake.FailNext(fakeregistry.Match{Op: fakeregistry.OpFailOver}, errors.New("busy"))
 	server := httptest.NewServer(httpserver.New(fake, httpserver.Options{OnAnswer: func(a httpserver.Answer) {
 		mu.Lock()
 		defer mu.Unlock()

@@ -1,4 +1,4 @@
-package registrytest_test
+package fakeregistry_test
 
 import (
 	"context"
@@ -9,7 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/registry/memory"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 // everything is generous: what is waited for comes at once.
@@ -25,7 +26,7 @@ func web(pod string) registry.Instance {
 
 // scene is a fake over the memory registry, with expectations in the words of the tests.
 type scene struct {
-	*registrytest.Fake
+	*fakeregistry.Registry
 	t   *testing.T
 	ctx context.Context
 }
@@ -34,7 +35,16 @@ func newScene(t *testing.T) scene {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), everything)
 	t.Cleanup(cancel)
-	return scene{Fake: registrytest.NewFake(newMemory(t)), t: t, ctx: ctx}
+	return scene{Registry: fakeregistry.New(newMemory(t)), t: t, ctx: ctx}
+}
+
+func newMemory(t *testing.T) fakeregistry.Backend {
+	t.Helper()
+	r, err := memory.New(t.Context(), registry.Config{Cluster: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.(fakeregistry.Backend)
 }
 
 // inBackground makes a call, and returns how to wait for its answer.
@@ -66,35 +76,28 @@ func (s scene) expectKnown(pods ...string) {
 	}
 }
 
-func TestFakeIsTransparent(t *testing.T) {
-	t.Parallel()
-	h := overMemory(t, func(b registrytest.Backend) registry.Registry { return registrytest.NewFake(b) })
-	delete(h.Lacks, registrytest.Getting)
-	registrytest.Run(t, h)
-}
-
-func TestFakeWritesDownEveryCall(t *testing.T) {
+func TestRegistryWritesDownEveryCall(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	s.FailNext(registrytest.Match{Op: registrytest.OpFailOver}, errPassing)
+	s.FailNext(fakeregistry.Match{Op: fakeregistry.OpFailOver}, errPassing)
 	s.expect("Register", s.Register(s.ctx, web("a")), nil)
 	s.expect("FailOver", s.FailOver(s.ctx, web("a")), errPassing)
 	if _, err := s.List(s.ctx, "test"); err != nil {
 		t.Errorf("List: %v", err)
 	}
-	calls := s.Calls(registrytest.Match{})
+	calls := s.Calls(fakeregistry.Match{})
 	if len(calls) != 3 {
 		t.Fatalf("journal: got %d calls, want 3: %+v", len(calls), calls)
 	}
 	for i, want := range []struct {
-		op       registrytest.Op
+		op       fakeregistry.Op
 		instance registry.Instance
 		err      error
 		applied  bool
 	}{
-		{registrytest.OpRegister, web("a"), nil, true},
-		{registrytest.OpFailOver, web("a"), errPassing, false},
-		{registrytest.OpList, registry.Instance{Cluster: "test"}, nil, true},
+		{fakeregistry.OpRegister, web("a"), nil, true},
+		{fakeregistry.OpFailOver, web("a"), errPassing, false},
+		{fakeregistry.OpList, registry.Instance{Cluster: "test"}, nil, true},
 	} {
 		c := calls[i]
 		if c.Op != want.op || !c.Instance.Equal(want.instance) || !errors.Is(c.Err, want.err) || c.Applied.IsZero() == want.applied {
@@ -110,24 +113,24 @@ func TestFakeWritesDownEveryCall(t *testing.T) {
 	}
 }
 
-func TestFakeMatches(t *testing.T) {
+func TestRegistryMatches(t *testing.T) {
 	t.Parallel()
-	call := registrytest.Call{Op: registrytest.OpRegister, Instance: web("a")}
+	call := fakeregistry.Call{Op: fakeregistry.OpRegister, Instance: web("a")}
 	for name, tc := range map[string]struct {
 		reason string
-		match  registrytest.Match
+		match  fakeregistry.Match
 		want   bool
 	}{
-		"everything":        {"the zero Match selects all", registrytest.Match{}, true},
-		"op":                {"the op is equal", registrytest.Match{Op: registrytest.OpRegister}, true},
-		"another op":        {"the op differs", registrytest.Match{Op: registrytest.OpFailOver}, false},
-		"another service":   {"the service differs", registrytest.Match{Service: "db"}, false},
-		"another namespace": {"the namespace differs", registrytest.Match{Namespace: "staging"}, false},
-		"another pod":       {"the pod differs", registrytest.Match{Pod: "b"}, false},
-		"another uid":       {"the UID differs, the pod does not", registrytest.Match{Pod: "a", UID: "uid-b"}, false},
+		"everything":        {"the zero Match selects all", fakeregistry.Match{}, true},
+		"op":                {"the op is equal", fakeregistry.Match{Op: fakeregistry.OpRegister}, true},
+		"another op":        {"the op differs", fakeregistry.Match{Op: fakeregistry.OpFailOver}, false},
+		"another service":   {"the service differs", fakeregistry.Match{Service: "db"}, false},
+		"another namespace": {"the namespace differs", fakeregistry.Match{Namespace: "staging"}, false},
+		"another pod":       {"the pod differs", fakeregistry.Match{Pod: "b"}, false},
+		"another uid":       {"the UID differs, the pod does not", fakeregistry.Match{Pod: "a", UID: "uid-b"}, false},
 		"all of it": {
 			"all fields are equal",
-			registrytest.Match{Op: registrytest.OpRegister, Service: "web", Namespace: "shop", Pod: "a", UID: "uid-a"}, true,
+			fakeregistry.Match{Op: fakeregistry.OpRegister, Service: "web", Namespace: "shop", Pod: "a", UID: "uid-a"}, true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -139,12 +142,12 @@ func TestFakeMatches(t *testing.T) {
 	}
 }
 
-func TestFakeHandsOutErrorsInTurnBeforeStandingOnes(t *testing.T) {
+func TestRegistryHandsOutErrorsInTurnBeforeStandingOnes(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	first, second, standing := errors.New("first"), errors.New("second"), errors.New("standing")
-	s.FailNext(registrytest.Match{Op: registrytest.OpRegister}, first, second)
-	stop := s.Fail(registrytest.Match{}, standing)
+	s.FailNext(fakeregistry.Match{Op: fakeregistry.OpRegister}, first, second)
+	stop := s.Fail(fakeregistry.Match{}, standing)
 
 	s.expect("1st Register", s.Register(s.ctx, web("a")), first)
 	s.expect("FailOver", s.FailOver(s.ctx, web("a")), standing)
@@ -156,10 +159,10 @@ func TestFakeHandsOutErrorsInTurnBeforeStandingOnes(t *testing.T) {
 	s.expectKnown("a")
 }
 
-func TestFakeLosesAnswers(t *testing.T) {
+func TestRegistryLosesAnswers(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	s.LoseAnswers(registrytest.Match{}, 2, errPassing)
+	s.LoseAnswers(fakeregistry.Match{}, 2, errPassing)
 	s.expect("Register", s.Register(s.ctx, web("a")), errPassing)
 	s.expectKnown("a")
 	s.expect("Deregister", s.Deregister(s.ctx, web("a")), errPassing)
@@ -167,16 +170,16 @@ func TestFakeLosesAnswers(t *testing.T) {
 	s.expect("Register again", s.Register(s.ctx, web("a")), nil)
 }
 
-func TestFakeHoldsCalls(t *testing.T) {
+func TestRegistryHoldsCalls(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	hold := s.Hold(registrytest.Match{Pod: "a"})
+	hold := s.Hold(fakeregistry.Match{Pod: "a"})
 	held := inBackground(func() error { return s.Register(s.ctx, web("a")) })
 	if err := hold.AwaitReached(s.ctx, 1); err != nil {
 		t.Fatal(err)
 	}
 	s.expectKnown()
-	if c := s.Calls(registrytest.Match{}); len(c) != 1 || !c[0].Answered.IsZero() {
+	if c := s.Calls(fakeregistry.Match{}); len(c) != 1 || !c[0].Answered.IsZero() {
 		t.Errorf("journal while the call is held: %+v, want one call with no answer", c)
 	}
 
@@ -196,10 +199,10 @@ func TestFakeHoldsCalls(t *testing.T) {
 	s.expectKnown()
 }
 
-func TestFakeLandsWorkAfterItsCallerGaveUp(t *testing.T) {
+func TestRegistryLandsWorkAfterItsCallerGaveUp(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	late := s.LandLate(registrytest.Match{Op: registrytest.OpDeregister}, 1)
+	late := s.LandLate(fakeregistry.Match{Op: fakeregistry.OpDeregister}, 1)
 	s.expect("Register", s.Register(s.ctx, web("a")), nil)
 
 	short, cancel := context.WithTimeout(s.ctx, time.Millisecond)
@@ -209,34 +212,17 @@ func TestFakeLandsWorkAfterItsCallerGaveUp(t *testing.T) {
 
 	late.Release()
 	s.expectKnown()
-	c := s.Calls(registrytest.Match{Op: registrytest.OpDeregister})
+	c := s.Calls(fakeregistry.Match{Op: fakeregistry.OpDeregister})
 	if len(c) != 1 || !c[0].Applied.After(c[0].Answered) || c[0].Acknowledged() {
 		t.Errorf("journal: %+v, want one call that was applied after it was answered, with an error", c)
 	}
 }
 
-func TestFakeDelays(t *testing.T) {
+func TestRegistryTellsBeforeTheCallerGetsTheAnswer(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	const delay = 20 * time.Millisecond
-	stop := s.Delay(registrytest.Match{}, delay)
-	s.expect("Register", s.Register(s.ctx, web("a")), nil)
-	if c := s.Calls(registrytest.Match{})[0]; c.Applied.Sub(c.Started) < delay {
-		t.Errorf("applied %s after the start, want %s or more", c.Applied.Sub(c.Started), delay)
-	}
-	stop()
-	s.Delay(registrytest.Match{}, time.Hour)
-	short, cancel := context.WithTimeout(s.ctx, time.Millisecond)
-	defer cancel()
-	s.expect("Deregister", s.Deregister(short, web("a")), context.DeadlineExceeded)
-	s.expectKnown("a")
-}
-
-func TestFakeTellsBeforeTheCallerGetsTheAnswer(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	var told []registrytest.Call
-	stop := s.OnAnswer(registrytest.Match{Op: registrytest.OpRegister}, func(c registrytest.Call) {
+	var told []fakeregistry.Call
+	stop := s.OnAnswer(fakeregistry.Match{Op: fakeregistry.OpRegister}, func(c fakeregistry.Call) {
 		told = append(told, c)
 		s.expectKnown("a") // a listener may use the fake
 	})
@@ -244,47 +230,32 @@ func TestFakeTellsBeforeTheCallerGetsTheAnswer(t *testing.T) {
 	s.expect("FailOver", s.FailOver(s.ctx, web("a")), nil)
 	stop()
 	s.expect("Register again", s.Register(s.ctx, web("a")), nil)
-	if len(told) != 1 || told[0].Op != registrytest.OpRegister || !told[0].Acknowledged() {
+	if len(told) != 1 || told[0].Op != fakeregistry.OpRegister || !told[0].Acknowledged() {
 		t.Errorf("told of %+v, want the first Register alone", told)
 	}
 }
 
-func TestFakeAwaits(t *testing.T) {
+func TestRegistryResets(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	two := func(calls []registrytest.Call) bool { return len(calls) == 2 && calls[1].Acknowledged() }
-	done := inBackground(func() error { return s.Await(s.ctx, registrytest.Match{Pod: "a"}, two) })
-	s.expect("Register", s.Register(s.ctx, web("a")), nil)
-	s.expect("Register of another", s.Register(s.ctx, web("b")), nil)
-	s.expect("FailOver", s.FailOver(s.ctx, web("a")), nil)
-	s.expect("Await", done(), nil)
-
-	cancelled, cancel := context.WithCancel(s.ctx)
-	cancel()
-	s.expect("Await in vain", s.Await(cancelled, registrytest.Match{Pod: "c"}, two), context.Canceled)
-}
-
-func TestFakeResets(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	late := s.LandLate(registrytest.Match{Op: registrytest.OpDeregister}, 2)
+	late := s.LandLate(fakeregistry.Match{Op: fakeregistry.OpDeregister}, 2)
 	s.expect("Register", s.Register(s.ctx, web("a")), nil)
 	short, cancel := context.WithTimeout(s.ctx, time.Millisecond)
 	defer cancel()
 	s.expect("Deregister", s.Deregister(short, web("a")), context.DeadlineExceeded)
-	hold := s.Hold(registrytest.Match{Op: registrytest.OpFailOver})
+	hold := s.Hold(fakeregistry.Match{Op: fakeregistry.OpFailOver})
 	held := inBackground(func() error { return s.FailOver(s.ctx, web("b")) })
 	if err := hold.AwaitReached(s.ctx, 1); err != nil {
 		t.Fatal(err)
 	}
-	s.Fail(registrytest.Match{Op: registrytest.OpRegister}, errPassing)
-	s.OnAnswer(registrytest.Match{Op: registrytest.OpList}, func(registrytest.Call) { t.Error("a listener outlived the reset") })
+	s.Fail(fakeregistry.Match{Op: fakeregistry.OpRegister}, errPassing)
+	s.OnAnswer(fakeregistry.Match{Op: fakeregistry.OpList}, func(fakeregistry.Call) { t.Error("a listener outlived the reset") })
 
 	s.Reset()
 	s.expect("held call", held(), nil)
 	late.Release()
 	s.expectKnown("a") // the late Deregister is dropped
-	if c := s.Calls(registrytest.Match{}); len(c) != 0 {
+	if c := s.Calls(fakeregistry.Match{}); len(c) != 0 {
 		t.Errorf("journal after the reset: %+v, want nothing", c)
 	}
 	s.expect("Register", s.Register(s.ctx, web("a")), nil)
@@ -295,7 +266,7 @@ func TestFakeResets(t *testing.T) {
 	s.expectKnown()
 }
 
-func TestFakeReplacesItsBackend(t *testing.T) {
+func TestRegistryReplacesItsBackend(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	s.expect("Register", s.Register(s.ctx, web("a")), nil)
@@ -303,4 +274,52 @@ func TestFakeReplacesItsBackend(t *testing.T) {
 	s.expectKnown()
 	s.expect("Register", s.Register(s.ctx, web("b")), nil)
 	s.expectKnown("b")
+}
+
+func TestRegistryExpiresPastItsJournal(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.expect("Register", s.Register(s.ctx, web("a")), nil)
+	s.Fail(fakeregistry.Match{}, errPassing)
+	s.expect("Expire", s.Expire(s.ctx, web("b"), web("a")), nil)
+	s.expectKnown()
+	if c := s.Calls(fakeregistry.Match{}); len(c) != 1 {
+		t.Errorf("journal: %+v, want the Register alone", c)
+	}
+}
+
+func TestRegistryFailsAndHoldsGets(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.expect("Register", s.Register(s.ctx, web("a")), nil)
+	gets := fakeregistry.Match{Op: fakeregistry.OpGet}
+	s.FailNext(gets, errPassing)
+	state, err := s.Get(s.ctx, web("a"))
+	if s.expect("Get with a fault", err, errPassing); state != "" {
+		t.Errorf("Get with a fault: got %q, want nothing", state)
+	}
+	hold := s.Hold(gets)
+	answer := inBackground(func() error {
+		state, err = s.Get(s.ctx, web("a"))
+		return err
+	})
+	s.expect("reaching the gate", hold.AwaitReached(s.ctx, 1), nil)
+	hold.Release()
+	s.expect("Get that was held", answer(), nil)
+	if state != registry.InService || len(s.Calls(gets)) != 2 {
+		t.Errorf("got %q after %d Gets, want %q after 2", state, len(s.Calls(gets)), registry.InService)
+	}
+}
+
+// TestRegistryKeepsItsOwnMetadata has a caller use its map again.
+func TestRegistryKeepsItsOwnMetadata(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	in := web("a")
+	in.Metadata = map[string]string{"version": "v1"}
+	s.expect("Register", s.Register(s.ctx, in), nil)
+	in.Metadata["version"] = "v2"
+	if got := s.Calls(fakeregistry.Match{})[0].Instance.Metadata["version"]; got != "v1" {
+		t.Errorf("the journal says version %q, want v1", got)
+	}
 }

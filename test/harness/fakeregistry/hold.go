@@ -1,4 +1,4 @@
-package registrytest
+package fakeregistry
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Hold is a gate that calls of a [Fake] wait at. It is safe for concurrent use.
+// Hold is a gate that calls of a [Registry] wait at. It is safe for concurrent use.
 type Hold struct {
 	stop     func()
 	released chan struct{}

@@ -1,4 +1,6 @@
-package registrytest
+// Package fakeregistry stands between a caller and a registry: it writes down every call, and does on demand what real
+// registries do now and then: refuse, hang, do the work and lose the answer, or do it after the caller has given up.
+package fakeregistry
 
 import (
 	"context"
@@ -15,31 +17,26 @@ import (
 type Backend interface {
 	registry.Registry
 	registry.Lister
+	registry.Getter
 }
 
 // Op is one method of the contract.
 type Op string
 
-// The methods of [registry.Registry] and of the optional interfaces. A change in a batch is written down as the call that
-// it stands for.
+// The methods of [registry.Registry], [registry.Lister] and [registry.Getter].
 const (
 	OpRegister   Op = "Register"
 	OpFailOver   Op = "FailOver"
 	OpDeregister Op = "Deregister"
 	OpList       Op = "List"
-	OpProbe      Op = "Probe"
-	OpHeartbeat  Op = "Heartbeat"
 	OpGet        Op = "Get"
-	OpClose      Op = "Close"
 )
 
-// Call is one call that a [Fake] was given.
+// Call is one call that a [Registry] was given.
 type Call struct {
 	Op Op
-	// Instance is what was asked for. Of a List only Cluster is set, of a Close nothing.
+	// Instance is what was asked for. Of a List only Cluster is set.
 	Instance registry.Instance
-	// Batch is the number of the batch that the change came in, counted from 1; 0 is a call of its own.
-	Batch int
 	// Started is when the call came in.
 	Started time.Time
 	// Applied is when the backend had done the work; zero if it never did. It can be after Answered.
@@ -69,13 +66,12 @@ func (m Match) Matches(c Call) bool {
 		same(m.UID, c.Instance.UID)
 }
 
-// Fake is a registry with faults on demand, over a real one that does the work. It implements [registry.Registry],
-// [registry.Lister] and [registry.Getter]; [Fake.Driver] gives it further capabilities. It is safe for concurrent use, and does nothing at
-// random.
+// Registry is one with faults on demand, over a real one that does the work. It implements [registry.Registry],
+// [registry.Lister] and [registry.Getter]. It is safe for concurrent use, and does nothing at random.
 //
 // At most one fault meets a call: first those for a number of calls, the oldest first, then the standing ones, the
 // newest first.
-type Fake struct {
+type Registry struct {
 	mu        sync.Mutex
 	backend   Backend
 	calls     []*Call
@@ -83,16 +79,10 @@ type Fake struct {
 	standing  []*rule
 	listeners []*listener
 	holds     []*Hold
-	batches   int
 	foreign   []*registry.Entry
-	frozen    map[string][]registry.Entry // by cluster: what List answers
-	changed   chan struct{}               // closed and replaced at each change of calls
 }
 
-var (
-	_ Backend         = (*Fake)(nil)
-	_ registry.Getter = (*Fake)(nil)
-)
+var _ Backend = (*Registry)(nil)
 
 // behaviour is what a fault makes of a call; work has the backend do it.
 type behaviour func(ctx context.Context, work func(context.Context) error) error
@@ -108,35 +98,31 @@ type listener struct {
 	fn    func(Call)
 }
 
-// NewFake returns a Fake with no faults, over the backend.
-func NewFake(backend Backend) *Fake {
-	return &Fake{backend: backend, frozen: map[string][]registry.Entry{}, changed: make(chan struct{})}
+// New returns a Registry with no faults, over the backend.
+func New(backend Backend) *Registry {
+	return &Registry{backend: backend}
 }
 
 // Register implements [registry.Registry].
-func (f *Fake) Register(ctx context.Context, in registry.Instance) error {
+func (f *Registry) Register(ctx context.Context, in registry.Instance) error {
 	return f.call(ctx, OpRegister, in, func(ctx context.Context, b Backend) error { return b.Register(ctx, in) })
 }
 
 // FailOver implements [registry.Registry].
-func (f *Fake) FailOver(ctx context.Context, in registry.Instance) error {
+func (f *Registry) FailOver(ctx context.Context, in registry.Instance) error {
 	return f.call(ctx, OpFailOver, in, func(ctx context.Context, b Backend) error { return b.FailOver(ctx, in) })
 }
 
 // Deregister implements [registry.Registry].
-func (f *Fake) Deregister(ctx context.Context, in registry.Instance) error {
+func (f *Registry) Deregister(ctx context.Context, in registry.Instance) error {
 	return f.call(ctx, OpDeregister, in, func(ctx context.Context, b Backend) error { return b.Deregister(ctx, in) })
 }
 
 // List implements [registry.Lister].
-func (f *Fake) List(ctx context.Context, cluster string) ([]registry.Entry, error) {
+func (f *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, error) {
 	var entries []registry.Entry
 	asked := registry.Instance{Cluster: cluster}
 	err := f.call(ctx, OpList, asked, func(ctx context.Context, b Backend) (err error) {
-		var old bool
-		if entries, old = f.frozenList(cluster); old {
-			return nil
-		}
 		entries, err = b.List(ctx, cluster)
 		entries = append(entries, f.foreignEntries()...)
 		return err
@@ -149,7 +135,7 @@ func (f *Fake) List(ctx context.Context, cluster string) ([]registry.Entry, erro
 
 // Foreign puts an entry of somebody else at the instance's identity, which List and Get tell of and no call changes, until
 // gone is called. Where a driver sees it in a change, use FailNext with an error marked by [registry.ForeignEntry].
-func (f *Fake) Foreign(at registry.Instance) (gone func()) {
+func (f *Registry) Foreign(at registry.Instance) (gone func()) {
 	entry := &registry.Entry{
 		Instance: registry.Instance{Service: at.Service, Address: at.Address, Port: at.Port}, State: registry.Foreign,
 	}
@@ -163,7 +149,7 @@ func (f *Fake) Foreign(at registry.Instance) (gone func()) {
 	}
 }
 
-func (f *Fake) foreignEntries() []registry.Entry {
+func (f *Registry) foreignEntries() []registry.Entry {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var entries []registry.Entry
@@ -173,20 +159,15 @@ func (f *Fake) foreignEntries() []registry.Entry {
 	return entries
 }
 
-// Get implements [registry.Getter]. It says what the backend does, if that is a Getter, else what its list holds, and never
-// what a frozen list did. Faults: FailNext, Fail or Hold with Match{Op: OpGet}.
-func (f *Fake) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
+// Get implements [registry.Getter].
+func (f *Registry) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
 	var state registry.State
 	err := f.call(ctx, OpGet, in, func(ctx context.Context, b Backend) (err error) {
 		if slices.ContainsFunc(f.foreignEntries(), func(e registry.Entry) bool { return sameIdentity(e.Instance, in) }) {
 			state = registry.Foreign
 			return nil
 		}
-		if getter, ok := b.(registry.Getter); ok {
-			state, err = getter.Get(ctx, in)
-			return err
-		}
-		state, err = stateOf(ctx, b, in)
+		state, err = b.Get(ctx, in)
 		return err
 	})
 	if err != nil {
@@ -196,13 +177,13 @@ func (f *Fake) Get(ctx context.Context, in registry.Instance) (registry.State, e
 }
 
 // Truth reads the backend, past all faults, and leaves nothing in the journal.
-func (f *Fake) Truth(ctx context.Context, cluster string) ([]registry.Entry, error) {
+func (f *Registry) Truth(ctx context.Context, cluster string) ([]registry.Entry, error) {
 	return f.current().List(ctx, cluster)
 }
 
 // Replace puts another backend in the place of the present one, as when a registry comes back with its data lost. Calls
 // that the old one is working on end there.
-func (f *Fake) Replace(backend Backend) {
+func (f *Registry) Replace(backend Backend) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.backend = backend
@@ -210,56 +191,23 @@ func (f *Fake) Replace(backend Backend) {
 
 // Expire removes entries from the backend, past all faults, as when they were not renewed. It leaves nothing in the
 // journal.
-func (f *Fake) Expire(ctx context.Context, ins ...registry.Instance) error {
+func (f *Registry) Expire(ctx context.Context, ins ...registry.Instance) error {
 	backend := f.current()
 	for _, in := range ins {
 		if err := backend.Deregister(ctx, in); err != nil {
-			return fmt.Errorf("letting %s expire: %w", show(in), err)
+			return fmt.Errorf("letting pod %s expire: %w", in.Pod, err)
 		}
 	}
 	return nil
 }
 
-// FreezeList has List answer for the cluster with what there is now, whatever changes, until thaw is called: a registry
-// that answers from a cache.
-func (f *Fake) FreezeList(ctx context.Context, cluster string) (thaw func(), err error) {
-	entries, err := f.Truth(ctx, cluster)
-	if err != nil {
-		return nil, err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.frozen[cluster] = entries
-	return func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		delete(f.frozen, cluster)
-	}, nil
-}
-
-func (f *Fake) frozenList(cluster string) ([]registry.Entry, bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	entries, frozen := f.frozen[cluster]
-	return clones(entries), frozen
-}
-
-func clones(entries []registry.Entry) []registry.Entry {
-	own := slices.Clone(entries)
-	for i := range own {
-		own[i].Metadata = maps.Clone(own[i].Metadata)
-	}
-	return own
-}
-
-// Reset forgets all calls, faults and listeners, lets held calls go and frozen lists thaw, and drops work that was still
+// Reset forgets all calls, faults and listeners, lets held calls go, and drops work that was still
 // to land. What the backend holds stays.
-func (f *Fake) Reset() {
+func (f *Registry) Reset() {
 	f.mu.Lock()
 	holds := f.holds
 	f.calls, f.counted, f.standing, f.listeners, f.holds = nil, nil, nil, nil, nil
-	f.foreign, f.batches, f.frozen = nil, 0, map[string][]registry.Entry{}
-	f.announce()
+	f.foreign = nil
 	f.mu.Unlock()
 	for _, h := range holds {
 		h.open(false)
@@ -267,19 +215,19 @@ func (f *Fake) Reset() {
 }
 
 // FailNext answers the next selected calls with these errors, one each in turn, and does no work for them.
-func (f *Fake) FailNext(m Match, errs ...error) {
+func (f *Registry) FailNext(m Match, errs ...error) {
 	for _, err := range errs {
 		f.count(m, 1, func(context.Context, func(context.Context) error) error { return err })
 	}
 }
 
 // Fail answers every selected call with err, and does no work for it, until stop is called.
-func (f *Fake) Fail(m Match, err error) (stop func()) {
+func (f *Registry) Fail(m Match, err error) (stop func()) {
 	return f.stand(m, func(context.Context, func(context.Context) error) error { return err })
 }
 
 // LoseAnswers does the work of the next n selected calls, and then answers err all the same.
-func (f *Fake) LoseAnswers(m Match, n int, err error) {
+func (f *Registry) LoseAnswers(m Match, n int, err error) {
 	f.count(m, n, func(ctx context.Context, work func(context.Context) error) error {
 		if workErr := work(ctx); workErr != nil {
 			return workErr
@@ -288,23 +236,9 @@ func (f *Fake) LoseAnswers(m Match, n int, err error) {
 	})
 }
 
-// Delay makes every selected call wait for d before its work, or until its context ends, until stop is called.
-func (f *Fake) Delay(m Match, d time.Duration) (stop func()) {
-	return f.stand(m, func(ctx context.Context, work func(context.Context) error) error {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-timer.C:
-			return work(ctx)
-		}
-	})
-}
-
 // Hold makes every selected call wait before its work until the hold is released. A call whose context ends first
 // answers with the context's error, and its work is never done.
-func (f *Fake) Hold(m Match) *Hold {
+func (f *Registry) Hold(m Match) *Hold {
 	h := f.newHold()
 	h.stop = f.stand(m, h.wait)
 	return h
@@ -313,7 +247,7 @@ func (f *Fake) Hold(m Match) *Hold {
 // LandLate makes the next n selected calls wait until their context ends, and answer with the context's error. Their
 // work is done when the hold is released: a request that was on its way when its sender gave up. A call that is still
 // waiting when the hold is released is done and answered as any other.
-func (f *Fake) LandLate(m Match, n int) *Hold {
+func (f *Registry) LandLate(m Match, n int) *Hold {
 	h := f.newHold()
 	f.count(m, n, h.land)
 	return h
@@ -321,7 +255,7 @@ func (f *Fake) LandLate(m Match, n int) *Hold {
 
 // OnAnswer calls fn for every selected call just before its caller gets the answer, until stop is called. The caller
 // waits for fn, so this is where a test changes the world between an answer and what follows from it.
-func (f *Fake) OnAnswer(m Match, fn func(Call)) (stop func()) {
+func (f *Registry) OnAnswer(m Match, fn func(Call)) (stop func()) {
 	l := &listener{match: m, fn: fn}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -335,31 +269,13 @@ func (f *Fake) OnAnswer(m Match, fn func(Call)) (stop func()) {
 
 // Calls returns the journal: the selected calls since the start or the last Reset, in the order in which they came,
 // those under way included.
-func (f *Fake) Calls(m Match) []Call {
+func (f *Registry) Calls(m Match) []Call {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.selected(m)
 }
 
-// Await returns when done says so of the selected calls, or with the context's error. It looks at each change of the
-// journal; done must not call the Fake.
-func (f *Fake) Await(ctx context.Context, m Match, done func([]Call) bool) error {
-	for {
-		f.mu.Lock()
-		calls, changed := f.selected(m), f.changed
-		f.mu.Unlock()
-		if done(calls) {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for calls %+v, %d so far: %w", m, len(calls), ctx.Err())
-		case <-changed:
-		}
-	}
-}
-
-func (f *Fake) call(
+func (f *Registry) call(
 	ctx context.Context, op Op, in registry.Instance, work func(context.Context, Backend) error,
 ) error {
 	in.Metadata = maps.Clone(in.Metadata)
@@ -368,7 +284,7 @@ func (f *Fake) call(
 
 // begun is a call that is written down, with the fault that it meets.
 type begun struct {
-	f      *Fake
+	f      *Registry
 	call   *Call
 	behave behaviour
 }
@@ -387,22 +303,16 @@ func (b begun) do(ctx context.Context, work func(context.Context, Backend) error
 }
 
 // begin writes the call down and takes the fault that it meets.
-func (f *Fake) begin(c *Call) begun {
+func (f *Registry) begin(c *Call) begun {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.beginLocked(c)
-}
-
-// beginLocked is begin for a caller that holds the lock.
-func (f *Fake) beginLocked(c *Call) begun {
 	c.Started = time.Now()
 	f.calls = append(f.calls, c)
-	f.announce()
 	return begun{f: f, call: c, behave: f.fault(c)}
 }
 
 // fault returns what the call meets. The caller holds the lock.
-func (f *Fake) fault(c *Call) behaviour {
+func (f *Registry) fault(c *Call) behaviour {
 	for i, r := range f.counted {
 		if !r.match.Matches(*c) {
 			continue
@@ -420,7 +330,7 @@ func (f *Fake) fault(c *Call) behaviour {
 	return func(ctx context.Context, work func(context.Context) error) error { return work(ctx) }
 }
 
-func (f *Fake) answer(c *Call, err error) {
+func (f *Registry) answer(c *Call, err error) {
 	var told []func(Call)
 	var answered Call
 	f.update(func() {
@@ -437,27 +347,20 @@ func (f *Fake) answer(c *Call, err error) {
 	}
 }
 
-func (f *Fake) current() Backend {
+func (f *Registry) current() Backend {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.backend
 }
 
-func (f *Fake) update(change func()) {
+func (f *Registry) update(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change()
-	f.announce()
-}
-
-// announce wakes those who await. The caller holds the lock.
-func (f *Fake) announce() {
-	close(f.changed)
-	f.changed = make(chan struct{})
 }
 
 // selected copies the journal. The caller holds the lock.
-func (f *Fake) selected(m Match) []Call {
+func (f *Registry) selected(m Match) []Call {
 	var calls []Call
 	for _, c := range f.calls {
 		if m.Matches(*c) {
@@ -467,7 +370,7 @@ func (f *Fake) selected(m Match) []Call {
 	return calls
 }
 
-func (f *Fake) count(m Match, n int, b behaviour) {
+func (f *Registry) count(m Match, n int, b behaviour) {
 	if n < 1 {
 		return
 	}
@@ -476,7 +379,7 @@ func (f *Fake) count(m Match, n int, b behaviour) {
 	f.counted = append(f.counted, &rule{match: m, left: n, behaviour: b})
 }
 
-func (f *Fake) stand(m Match, b behaviour) (stop func()) {
+func (f *Registry) stand(m Match, b behaviour) (stop func()) {
 	r := &rule{match: m, behaviour: b}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -488,10 +391,14 @@ func (f *Fake) stand(m Match, b behaviour) (stop func()) {
 	}
 }
 
-func (f *Fake) newHold() *Hold {
+func (f *Registry) newHold() *Hold {
 	h := &Hold{stop: func() {}, released: make(chan struct{}), changed: make(chan struct{})}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.holds = append(f.holds, h)
 	return h
+}
+
+func sameIdentity(a, b registry.Instance) bool {
+	return a.Service == b.Service && a.Endpoint() == b.Endpoint()
 }
