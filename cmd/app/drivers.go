@@ -187,6 +187,15 @@ func (r *registries) describe() string {
 	return strings.Join(texts, ",")
 }
 
+// slots returns what bounds the calls to each registry in force.
+func (d *drivers) slots() map[string]metrics.Slots {
+	slots := map[string]metrics.Slots{}
+	for name, o := range d.current.Load().byName {
+		slots[name] = metrics.Slots(o.client.Status())
+	}
+	return slots
+}
+
 // ServeHTTP lets a registry in force answer, which is read-only whatever its own handler could do: the one that the path
 // begins with, as in /registries/NAME/v1/instances, else the first of the defaults.
 func (d *drivers) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -269,8 +269,7 @@ func TestARegistryThatIsNoMoreIsShownNoMore(t *testing.T) {
 			})
 			d.constructors["one"] = newFake
 			gathered := prometheus.NewRegistry()
-			m, err := metrics.NewRegistryMetrics(gathered)
-			must(t, err)
+			m := metrics.NewRegistryMetrics(gathered)
 			d.metrics = m
 			old := expectOpened(t, d, configured(t, several))
 			must(t, register(t.Context(), old))
@@ -366,8 +365,7 @@ func TestEachRegistryIsServedUnderItsName(t *testing.T) {
 
 func newDrivers(t *testing.T, constructor registry.Constructor) *drivers {
 	t.Helper()
-	m, err := metrics.NewRegistryMetrics(prometheus.NewRegistry())
-	must(t, err)
+	m := metrics.NewRegistryMetrics(prometheus.NewRegistry())
 	return &drivers{
 		constructors: map[string]registry.Constructor{"fake": constructor}, metrics: m,
 	}

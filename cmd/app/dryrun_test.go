@@ -160,8 +160,7 @@ type dryRunScenario struct {
 func newDryRunScenario(t *testing.T) *dryRunScenario {
 	t.Helper()
 	s := &dryRunScenario{T: t, metrics: prometheus.NewRegistry(), log: &lines{}}
-	m, err := metrics.NewDryRunMetrics(s.metrics)
-	must(t, err)
+	m := metrics.NewDryRunMetrics(s.metrics)
 	s.run = newDryRun(m, logr.New(s.log))
 	return s
 }

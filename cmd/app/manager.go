@@ -67,22 +67,14 @@ func newManager(
 	ctx context.Context, o *options, f *flags, c *config.Config, limits config.Limits, logger logr.Logger,
 ) (*app, error) {
 	own := prometheus.NewRegistry()
-	registryMetrics, err := metrics.NewRegistryMetrics(own)
-	if err != nil {
-		return nil, err
-	}
 	a := &app{
 		options: o, flags: f, logger: logger, servers: &servers{},
 		watchFailures: newWatchFailures(clock.RealClock{}),
 	}
 	if f.dryRun {
-		dryRunMetrics, err := metrics.NewDryRunMetrics(own)
-		if err != nil {
-			return nil, err
-		}
-		a.dryRun = newDryRun(dryRunMetrics, logger)
+		a.dryRun = newDryRun(metrics.NewDryRunMetrics(own), logger)
 	}
-	a.drivers = &drivers{constructors: o.constructors, metrics: registryMetrics, logger: logger, fence: a, dryRun: a.dryRun}
+	a.drivers = &drivers{constructors: o.constructors, metrics: metrics.NewRegistryMetrics(own), logger: logger, fence: a, dryRun: a.dryRun}
 	first, err := a.drivers.open(ctx, c, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.config, err)
@@ -217,14 +209,6 @@ func cacheOptions(namespaces []string, failed toolscache.WatchErrorHandlerWithCo
 
 // assemble adds everything that runs to the manager.
 func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limits, own *prometheus.Registry) error {
-	configMetrics, err := metrics.NewConfigMetrics(own)
-	if err != nil {
-		return err
-	}
-	resyncMetrics, err := metrics.NewResyncMetrics(own)
-	if err != nil {
-		return err
-	}
 	listed, known, state := make(chan struct{}), tracker.New(), clusterstate.New(a.manager.GetClient())
 	reconciler := controller.New(controller.Options{
 		Client: a.dryRun.client(a.manager.GetClient()), APIReader: a.manager.GetAPIReader(), Tracker: known, State: state,
@@ -252,7 +236,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 			Cache: a.manager.GetClient(), API: a.manager.GetAPIReader(), Synced: synced,
 			Tracker: known, Claims: state.Claims, Clock: clock.RealClock{},
 		},
-		Warn: about.removalBlocked, Approvable: a.lease != nil, Metrics: resyncMetrics,
+		Warn: about.removalBlocked, Approvable: a.lease != nil, Metrics: metrics.NewResyncMetrics(own),
 		Clock: clock.RealClock{}, Logger: a.logger.WithName("resync"),
 	})
 	apply := func(c *config.Config, all *registries) {
@@ -261,12 +245,11 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		resyncs.Apply(resyncPolicy(c), sources(all))
 	}
 	apply(c, a.drivers.current.Load())
-	if err := errors.Join(registerPods(own, reconciler), a.registerSlots(own)); err != nil {
-		return err
-	}
+	metrics.RegisterPods(own, reconciler, time.Now)
+	metrics.RegisterSlots(own, registryclient.BreakerStates(), a.drivers.slots)
 	reloads := &reload{
 		watcher: config.Watcher{Path: a.flags.config, Limits: limits, Current: c},
-		drivers: a.drivers, apply: apply, metrics: configMetrics, logger: a.logger, events: about,
+		drivers: a.drivers, apply: apply, metrics: metrics.NewConfigMetrics(own), logger: a.logger, events: about,
 	}
 	if err := a.servers.listen(ctx, a.flags, metricsHandler(own), healthHandler(waits.unready), a.drivers); err != nil {
 		return err
@@ -297,29 +280,6 @@ func metricsHandler(own *prometheus.Registry) http.Handler {
 	return mux
 }
 
-func registerPods(own *prometheus.Registry, reconciler *controller.PodReconciler) error {
-	return metrics.RegisterPods(own, metrics.Pods{
-		Waits: func() []metrics.Wait {
-			waits := reconciler.Waits()
-			converted := make([]metrics.Wait, 0, len(waits))
-			for _, w := range waits {
-				converted = append(converted, metrics.Wait(w))
-			}
-			return converted
-		},
-		UnmatchedWorkloads: reconciler.UnmatchedWorkloads,
-		Releases: func() []metrics.Release {
-			releases := reconciler.Releases()
-			converted := make([]metrics.Release, 0, len(releases))
-			for _, r := range releases {
-				converted = append(converted, metrics.Release(r))
-			}
-			return converted
-		},
-		Now: time.Now,
-	})
-}
-
 // permitWrite refuses a write to the API server that this manager may not make.
 func (a *app) permitWrite() error {
 	if a.dryRun != nil {
@@ -333,16 +293,6 @@ func (a *app) Permit(takes time.Duration) error { return a.lease.permit(takes) }
 
 // MayLand implements registryclient.Fence.
 func (a *app) MayLand(until time.Time) { a.lease.mayLand(until) }
-
-func (a *app) registerSlots(own *prometheus.Registry) error {
-	return metrics.RegisterSlots(own, registryclient.BreakerStates(), func() map[string]metrics.Slots {
-		slots := map[string]metrics.Slots{}
-		for name, o := range a.drivers.current.Load().byName {
-			slots[name] = metrics.Slots(o.client.Status())
-		}
-		return slots
-	})
-}
 
 // run serves until ctx ends. It gives the lease back last, and only where all work has ended.
 func (a *app) run(ctx context.Context) error {

@@ -235,8 +235,7 @@ func newReloadScenario(t *testing.T) *reloadScenario {
 	current, err := config.Load(path, limits)
 	must(t, err)
 	expectOpened(t, s.drivers, current)
-	m, err := metrics.NewConfigMetrics(s.gatherer)
-	must(t, err)
+	m := metrics.NewConfigMetrics(s.gatherer)
 	elected := make(chan struct{})
 	close(elected)
 	s.reload = &reload{

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/metrics"
 )
 
 // release is a hook that is released although something is missing.
@@ -103,13 +104,7 @@ func (r *PodReconciler) refuseSkip(seen *observation, d lifecycle.Decision) {
 }
 
 // Release counts how often a hook was released although a registry had not acknowledged.
-type Release struct {
-	// Hook is preDelete or inPlaceUpdate.
-	Hook string
-	// By is failurePolicy or skip.
-	By    string
-	Count int
-}
+type Release = metrics.Release
 
 // releases counts. Its zero value has none.
 type releases struct {

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/metrics"
 )
 
 // blocker is why a pod is not yet where it must be; the zero blocker is none.
@@ -40,13 +41,7 @@ func (b blocker) and(other blocker) blocker {
 }
 
 // Wait is one pod that waits, as the metrics show it.
-type Wait struct {
-	// Hook is the one Kruise waits for; empty where Kruise waits for nothing and only the registry is behind.
-	Hook   string
-	Reason string
-	// Since is when the pod came into its lifecycle state, or when the reason was first seen where no hook waits.
-	Since time.Time
-}
+type Wait = metrics.Wait
 
 // Waits returns every pod that waits.
 func (r *PodReconciler) Waits() []Wait {

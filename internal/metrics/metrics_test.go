@@ -1,168 +1,141 @@
 package metrics
 
 import (
-	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
-	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-func TestCallsAreTimedAndCounted(t *testing.T) {
+func TestRegistryMetrics(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
-	m := newRegistryMetrics(t, r)
-	const name = "rollcall_registry_requests_in_flight"
+	m := NewRegistryMetrics(r)
 	ended := m.Began("old", "fake", "register")
-	during := gauge(t, r, name)
+	expectSeries(t, r, "a call is under way", `rollcall_registry_requests_in_flight{driver="fake",registry="old"} 1`)
 	ended("timeout")
-	if got, want := during+" "+gauge(t, r, name), "fake/old=1 fake/old=0"; got != want {
-		t.Errorf("in flight: %s, want %s", got, want)
-	}
-	if diff := cmp.Diff(map[string]uint64{"fake/register/timeout/old": 1}, observed(t, r)); diff != "" {
-		t.Errorf("observed (-want +got):\n%s", diff)
-	}
+	expectSeries(t, r, "it has ended",
+		`rollcall_registry_request_duration_seconds_count{driver="fake",operation="register",outcome="timeout",registry="old"} 1`,
+		`rollcall_registry_requests_in_flight{driver="fake",registry="old"} 0`)
 	m.Forget("old", "fake")
-	if got := gauge(t, r, name); got != "" || len(observed(t, r)) > 0 {
-		t.Errorf("got %q and %v of a registry that is no more", got, observed(t, r))
-	}
+	expectSeries(t, r, "the registry is no more")
 }
 
 func TestConfigMetrics(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
-	m, err := NewConfigMetrics(r)
-	if err != nil {
-		t.Fatal(err)
+	m := NewConfigMetrics(r)
+	expect := func(when, applied, refused, last string) {
+		t.Helper()
+		expectSeries(t, r, when, "rollcall_config_last_reload_successful "+last,
+			`rollcall_config_reloads_total{outcome="applied"} `+applied, `rollcall_config_reloads_total{outcome="refused"} `+refused)
 	}
-	expect(t, r, 0, 0, 1)
+	expect("at start", "0", "0", "1")
 	m.Refused()
-	expect(t, r, 0, 1, 0)
+	expect("after a refusal", "0", "1", "0")
 	m.Applied()
-	expect(t, r, 1, 1, 1)
+	expect("after a change", "1", "1", "1")
 }
 
-func expect(t *testing.T, r prometheus.Gatherer, applied, refused, last int) {
-	t.Helper()
-	want := fmt.Sprintf(`
-# HELP rollcall_config_last_reload_successful 1 if the manager uses the configuration file as it is now, 0 if it refused the file.
-# TYPE rollcall_config_last_reload_successful gauge
-rollcall_config_last_reload_successful %d
-# HELP rollcall_config_reloads_total Changes of the configuration file, by outcome (applied, refused).
-# TYPE rollcall_config_reloads_total counter
-rollcall_config_reloads_total{outcome="applied"} %d
-rollcall_config_reloads_total{outcome="refused"} %d
-`, last, applied, refused)
-	if err := testutil.GatherAndCompare(r, strings.NewReader(want)); err != nil {
-		t.Error(err)
+func TestDryRunMetrics(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewPedanticRegistry()
+	NewDryRunMetrics(r).Step("", OperationPatch)
+	expectSeries(t, r, "a patch", `rollcall_dry_run_total{operation="patch",registry=""} 1`)
+}
+
+func TestResyncMetrics(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewPedanticRegistry()
+	m := NewResyncMetrics(r)
+	at := time.Unix(1000, 0)
+	m.Began("mute", at, false)
+	expectSeries(t, r, "a registry that can't list has nothing else to show", `rollcall_resync_listable{registry="mute"} 0`)
+	m.Forget("mute")
+
+	m.Began("old", at, true)
+	expect := func(when string, counts, success string, durations ...string) {
+		t.Helper()
+		n := strings.Fields(counts)
+		expectSeries(t, r, when, append([]string{`rollcall_resync_blocked_removals{registry="old"} ` + n[0]}, append(durations,
+			`rollcall_resync_entries_total{finding="different",registry="old"} 0`,
+			`rollcall_resync_entries_total{finding="missing",registry="old"} `+n[1],
+			`rollcall_resync_entries_total{finding="reaped",registry="old"} 0`,
+			`rollcall_resync_last_success_timestamp_seconds{registry="old"} `+success,
+			`rollcall_resync_listable{registry="old"} 1`, `rollcall_resync_unfinished_removals{registry="old"} `+n[2])...)...)
 	}
+	const failed, ok = `rollcall_resync_duration_seconds_count{outcome="failed",registry="old"} 1`,
+		`rollcall_resync_duration_seconds_count{outcome="ok",registry="old"} 1`
+	expect("before the first run", "0 0 0", "1000")
+	m.Ran("old", at, at.Add(time.Minute), true)
+	expect("a failed run is no success", "0 0 0", "1000", failed)
+	m.Ran("old", at, at.Add(2*time.Minute), false)
+	m.Found("old", FoundMissing, 3)
+	m.Blocked("old", 4)
+	m.Unfinished("old", 5)
+	expect("a run with findings", "4 3 5", "1120", failed, ok)
+	m.Forget("old")
+	expectSeries(t, r, "the registry is no more")
 }
 
-func TestPodsAreReadAtEachScrape(t *testing.T) {
+type fakePods struct{ waits []Wait }
+
+func (p *fakePods) Waits() []Wait         { return p.waits }
+func (*fakePods) UnmatchedWorkloads() int { return 3 }
+func (*fakePods) Releases() []Release {
+	return []Release{{Hook: "preDelete", By: "skip", Count: 2}}
+}
+
+func TestRegisterPods(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 1, 0, 0, time.UTC)
-	waits := []Wait{
+	pods := &fakePods{waits: []Wait{
 		{Hook: "preDelete", Reason: "Draining", Since: now.Add(-5 * time.Second)},
 		{Hook: "preDelete", Reason: "Draining", Since: now.Add(-20 * time.Second)},
 		{Hook: "preNormal", Reason: "RegistryError", Since: now.Add(time.Second)},
-	}
+	}}
 	r := prometheus.NewPedanticRegistry()
-	err := RegisterPods(r, Pods{
-		Waits:              func() []Wait { return waits },
-		UnmatchedWorkloads: func() int { return 3 },
-		Releases:           func() []Release { return []Release{{Hook: "preDelete", By: "skip", Count: 2}} },
-		Now:                func() time.Time { return now },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	const unmatched = `
-# HELP rollcall_unacknowledged_releases_total Hooks that were released without a registry's acknowledgement, by hook and cause (failurePolicy, skip).
-# TYPE rollcall_unacknowledged_releases_total counter
-rollcall_unacknowledged_releases_total{by="skip",hook="preDelete"} 2
-# HELP rollcall_unmatched_workloads Workloads with lifecycle hooks whose handlers all fail to match hooks.owned.
-# TYPE rollcall_unmatched_workloads gauge
-rollcall_unmatched_workloads 3
-`
-	want := `
-# HELP rollcall_oldest_wait_seconds How long the oldest waiting pod has waited, by hook and reason.
-# TYPE rollcall_oldest_wait_seconds gauge
-rollcall_oldest_wait_seconds{hook="preDelete",reason="Draining"} 20
-rollcall_oldest_wait_seconds{hook="preNormal",reason="RegistryError"} 0
-# HELP rollcall_waiting_pods Pods that wait for Rollcall, by hook and reason.
-# TYPE rollcall_waiting_pods gauge
-rollcall_waiting_pods{hook="preDelete",reason="Draining"} 2
-rollcall_waiting_pods{hook="preNormal",reason="RegistryError"} 1
-` + unmatched
-	if err := testutil.GatherAndCompare(r, strings.NewReader(want)); err != nil {
-		t.Error(err)
-	}
-	waits = nil
-	if err := testutil.GatherAndCompare(r, strings.NewReader(unmatched)); err != nil {
-		t.Errorf("nobody waits any more: %v", err)
-	}
+	RegisterPods(r, pods, func() time.Time { return now })
+	always := []string{`rollcall_unacknowledged_releases_total{by="skip",hook="preDelete"} 2`, `rollcall_unmatched_workloads 3`}
+	expectSeries(t, r, "the oldest counts", append([]string{
+		`rollcall_oldest_wait_seconds{hook="preDelete",reason="Draining"} 20`,
+		`rollcall_oldest_wait_seconds{hook="preNormal",reason="RegistryError"} 0`,
+	}, append(always,
+		`rollcall_waiting_pods{hook="preDelete",reason="Draining"} 2`, `rollcall_waiting_pods{hook="preNormal",reason="RegistryError"} 1`)...)...)
+	pods.waits = nil
+	expectSeries(t, r, "no pod waits any more", always...)
 }
 
-func TestRegisteringTwiceIsAnError(t *testing.T) {
+func TestRegisterSlots(t *testing.T) {
 	t.Parallel()
-	r := prometheus.NewRegistry()
-	newRegistryMetrics(t, r)
-	if _, err := NewRegistryMetrics(r); err == nil {
-		t.Error("want an error")
-	}
+	all := map[string]Slots{"old": {Slots: 96, InUse: 3, Queued: 7, Breaker: "open"}}
+	r := prometheus.NewPedanticRegistry()
+	RegisterSlots(r, []string{"closed", "open"}, func() map[string]Slots { return all })
+	expectSeries(t, r, "a registry with an open breaker",
+		`rollcall_registry_breaker_state{registry="old",state="closed"} 0`, `rollcall_registry_breaker_state{registry="old",state="open"} 1`,
+		`rollcall_registry_queued_calls{registry="old"} 7`, `rollcall_registry_slots{registry="old"} 96`,
+		`rollcall_registry_slots_in_use{registry="old"} 3`)
+	all = nil
+	expectSeries(t, r, "the configuration names no such registry any more")
 }
 
-func newRegistryMetrics(t *testing.T, r prometheus.Registerer) *RegistryMetrics {
+// expectSeries expects exactly these series, sorted; of a histogram it looks at the count.
+func expectSeries(t *testing.T, r prometheus.Gatherer, when string, want ...string) {
 	t.Helper()
-	m, err := NewRegistryMetrics(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
-// observed returns how often each driver/operation/outcome/registry was observed.
-func observed(t *testing.T, r prometheus.Gatherer) map[string]uint64 {
-	t.Helper()
-	counts := map[string]uint64{}
-	for _, metric := range gather(t, r, "rollcall_registry_request_duration_seconds") {
-		counts[labelValues(metric)] = metric.GetHistogram().GetSampleCount()
-	}
-	return counts
-}
-
-// labelValues are in the order of the labels' names.
-func labelValues(metric *dto.Metric) string {
-	var values []string
-	for _, label := range metric.GetLabel() {
-		values = append(values, label.GetValue())
-	}
-	return strings.Join(values, "/")
-}
-
-func gauge(t *testing.T, r prometheus.Gatherer, name string) string {
-	t.Helper()
-	var values []string
-	for _, metric := range gather(t, r, name) {
-		values = append(values, fmt.Sprintf("%s=%g", labelValues(metric), metric.GetGauge().GetValue()))
-	}
-	return strings.Join(values, ",")
-}
-
-func gather(t *testing.T, r prometheus.Gatherer, name string) []*dto.Metric {
-	t.Helper()
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if family.GetName() == name {
-			return family.GetMetric()
+	answer := httptest.NewRecorder()
+	promhttp.HandlerFor(r, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+	var got []string
+	for line := range strings.Lines(answer.Body.String()) {
+		if !strings.HasPrefix(line, "#") && !strings.Contains(line, "_bucket{") && !strings.Contains(line, "_sum{") {
+			got = append(got, strings.TrimSpace(line))
 		}
 	}
-	return nil
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", when, diff)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // Findings of a resync, as the metrics name them.
@@ -11,12 +12,6 @@ const (
 	FoundMissing   = "missing"
 	FoundDifferent = "different"
 	FoundReaped    = "reaped"
-)
-
-// Outcomes of a run of resync.
-const (
-	resyncOK     = "ok"
-	resyncFailed = "failed"
 )
 
 // ResyncMetrics are the metrics of comparing registries with the cluster.
@@ -30,39 +25,39 @@ type ResyncMetrics struct {
 }
 
 // NewResyncMetrics registers the metrics with r.
-func NewResyncMetrics(r prometheus.Registerer) (*ResyncMetrics, error) {
+func NewResyncMetrics(r prometheus.Registerer) *ResyncMetrics {
 	byRegistry := []string{"registry"}
-	m := &ResyncMetrics{
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	factory := promauto.With(r)
+	return &ResyncMetrics{
+		duration: factory.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "rollcall_resync_duration_seconds",
 			Help:    "How long comparing a registry with the cluster took, by registry and outcome (ok, failed).",
 			Buckets: []float64{.01, .05, .1, .5, 1, 5, 10, 30, 60},
 		}, []string{"registry", "outcome"}),
-		last: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		last: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "rollcall_resync_last_success_timestamp_seconds",
 			Help: "When resync last compared a registry with the cluster, by registry. Before the first comparison: when this manager " +
 				"began to try. Only the leader sets it.",
 		}, byRegistry),
-		found: prometheus.NewCounterVec(prometheus.CounterOpts{
+		found: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "rollcall_resync_entries_total",
 			Help: "Entries that resync handled, by registry and finding: it puts missing entries back, corrects different ones, and " +
 				"removes (reaped) those without a live pod.",
 		}, []string{"registry", "finding"}),
-		blocked: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		blocked: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "rollcall_resync_blocked_removals",
 			Help: "Entries without a live pod that resync leaves because they exceed resync.maxRemovals, by registry.",
 		}, byRegistry),
-		unfinished: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		unfinished: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "rollcall_resync_unfinished_removals",
 			Help: "Entries without a live pod that the last run failed to remove, or left for the next run after others failed, by " +
 				"registry.",
 		}, byRegistry),
-		listable: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		listable: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "rollcall_resync_listable",
 			Help: "1 if resync can compare a registry with the cluster, 0 if its driver can't list, by registry.",
 		}, byRegistry),
 	}
-	return m, register(r, m.duration, m.last, m.found, m.blocked, m.unfinished, m.listable)
 }
 
 // Began says whether a registry can be compared at all, and that it will be from this time on. The time is shown until the
@@ -93,10 +88,9 @@ func (m *ResyncMetrics) Forget(registry string) {
 
 // Ran counts a run that began and ended at these times.
 func (m *ResyncMetrics) Ran(registry string, began, ended time.Time, failed bool) {
-	outcome := resyncOK
-	if failed {
-		outcome = resyncFailed
-	} else {
+	outcome := "failed"
+	if !failed {
+		outcome = "ok"
 		m.last.WithLabelValues(registry).Set(seconds(ended))
 	}
 	m.duration.WithLabelValues(registry, outcome).Observe(ended.Sub(began).Seconds())

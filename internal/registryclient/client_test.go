@@ -227,10 +227,7 @@ func TestOutcomes(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				fence, gathered := &fakeFence{}, prometheus.NewRegistry()
-				m, err := metrics.NewRegistryMetrics(gathered)
-				if err != nil {
-					t.Fatal(err)
-				}
+				m := metrics.NewRegistryMetrics(gathered)
 				inner := &capable{answer: func(context.Context) error { return tc.err }}
 				c := made(inner, func(o *Options) { o.Fence, o.Metrics = fence, m })
 				for operation, ask := range operations(c) {
@@ -283,10 +280,7 @@ func observed(t *testing.T, g prometheus.Gatherer) map[string]int {
 func TestFenceRefusesWhatIsNotPermitted(t *testing.T) {
 	t.Parallel()
 	inner, gathered := &capable{}, prometheus.NewRegistry()
-	m, err := metrics.NewRegistryMetrics(gathered)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := metrics.NewRegistryMetrics(gathered)
 	fence := &fakeFence{refuses: errors.New("the lease was not renewed in time")}
 	c := made(inner, func(o *Options) { o.Fence, o.Metrics = fence, m })
 	for range 3 { // more than it takes to open the breaker, if it learned of them

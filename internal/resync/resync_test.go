@@ -799,10 +799,7 @@ func list() fakeregistry.Match { return fakeregistry.Match{Op: fakeregistry.OpLi
 
 func (s *scene) start() {
 	s.Helper()
-	m, err := metrics.NewResyncMetrics(s.metrics)
-	if err != nil {
-		s.Fatal(err)
-	}
+	m := metrics.NewResyncMetrics(s.metrics)
 	logger := funcr.New(func(_, args string) {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -1,0 +1,128 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// scraped collects metrics that are read from the process at each scrape, so that what is no more leaves no series behind.
+type scraped struct {
+	descs   []*prometheus.Desc
+	collect func(out chan<- prometheus.Metric)
+}
+
+// Describe implements prometheus.Collector.
+func (s scraped) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range s.descs {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (s scraped) Collect(out chan<- prometheus.Metric) { s.collect(out) }
+
+func gauge(desc *prometheus.Desc, value float64, labels ...string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+}
+
+// Wait is one pod that waits for Rollcall.
+type Wait struct {
+	// Hook is the one Kruise waits for; empty where Kruise waits for nothing and only the registry is behind.
+	Hook   string
+	Reason string
+	// Since is when the pod came into its lifecycle state, or when the reason was first seen where no hook waits.
+	Since time.Time
+}
+
+// Release counts how often a hook was released although a registry had not acknowledged.
+type Release struct {
+	// Hook is preDelete or inPlaceUpdate.
+	Hook string
+	// By is failurePolicy or skip.
+	By    string
+	Count int
+}
+
+// Pods is what the metrics of pods and workloads are read from. It is safe for concurrent use.
+type Pods interface {
+	// Waits returns the pods that wait now.
+	Waits() []Wait
+	// UnmatchedWorkloads returns how many workloads have hooks of which Rollcall owns none.
+	UnmatchedWorkloads() int
+	// Releases returns what was released without an acknowledgement since the start.
+	Releases() []Release
+}
+
+// RegisterPods registers with r the metrics that are read from pods. now is the clock that Wait.Since was taken from.
+func RegisterPods(r prometheus.Registerer, pods Pods, now func() time.Time) {
+	waiting := prometheus.NewDesc("rollcall_waiting_pods",
+		"Pods that wait for Rollcall, by hook and reason.", []string{"hook", "reason"}, nil)
+	oldest := prometheus.NewDesc("rollcall_oldest_wait_seconds",
+		"How long the oldest waiting pod has waited, by hook and reason.", []string{"hook", "reason"}, nil)
+	unmatched := prometheus.NewDesc("rollcall_unmatched_workloads",
+		"Workloads with lifecycle hooks whose handlers all fail to match hooks.owned.", nil, nil)
+	releases := prometheus.NewDesc("rollcall_unacknowledged_releases_total",
+		"Hooks that were released without a registry's acknowledgement, by hook and cause (failurePolicy, skip).",
+		[]string{"hook", "by"}, nil)
+	collect := func(out chan<- prometheus.Metric) {
+		type key struct{ hook, reason string }
+		counts, since := map[key]int{}, map[key]time.Time{}
+		for _, wait := range pods.Waits() {
+			k := key{wait.Hook, wait.Reason}
+			if counts[k] == 0 || wait.Since.Before(since[k]) {
+				since[k] = wait.Since
+			}
+			counts[k]++
+		}
+		for k, count := range counts {
+			out <- gauge(waiting, float64(count), k.hook, k.reason)
+			out <- gauge(oldest, max(now().Sub(since[k]), 0).Seconds(), k.hook, k.reason)
+		}
+		out <- gauge(unmatched, float64(pods.UnmatchedWorkloads()))
+		for _, n := range pods.Releases() {
+			out <- prometheus.MustNewConstMetric(releases, prometheus.CounterValue, float64(n.Count), n.Hook, n.By)
+		}
+	}
+	r.MustRegister(scraped{[]*prometheus.Desc{waiting, oldest, unmatched, releases}, collect})
+}
+
+// Slots is what bounds the calls to one registry.
+type Slots struct {
+	// Slots is how many calls may be under way, and InUse how many are.
+	Slots, InUse int
+	// Queued is how many callers wait to be woken.
+	Queued int
+	// Breaker is the state of the circuit breaker.
+	Breaker string
+}
+
+// RegisterSlots registers with r the metrics of all slots by their registry's name. all is called concurrently. The states
+// are all that a breaker can have.
+func RegisterSlots(r prometheus.Registerer, states []string, all func() map[string]Slots) {
+	labels := []string{"registry"}
+	slots := prometheus.NewDesc("rollcall_registry_slots",
+		"How many calls for pods may be in flight to a registry (maxInFlight), by registry.", labels, nil)
+	inUse := prometheus.NewDesc("rollcall_registry_slots_in_use",
+		"Slots that calls for pods take, by registry.", labels, nil)
+	queued := prometheus.NewDesc("rollcall_registry_queued_calls",
+		"Calls for pods that wait for a slot or for the circuit breaker, by registry.", labels, nil)
+	breaker := prometheus.NewDesc("rollcall_registry_breaker_state",
+		"1 for the state that a registry's circuit breaker is in (closed, halfOpen, open), 0 for the others, by registry.",
+		[]string{"registry", "state"}, nil)
+	collect := func(out chan<- prometheus.Metric) {
+		for name, s := range all() {
+			out <- gauge(slots, float64(s.Slots), name)
+			out <- gauge(inUse, float64(s.InUse), name)
+			out <- gauge(queued, float64(s.Queued), name)
+			for _, state := range states {
+				value := 0.
+				if state == s.Breaker {
+					value = 1
+				}
+				out <- gauge(breaker, value, name, state)
+			}
+		}
+	}
+	r.MustRegister(scraped{[]*prometheus.Desc{slots, inUse, queued, breaker}, collect})
+}
