@@ -187,6 +187,6 @@ func annotationOperations(pod *corev1.Pod, key, value string) []Operation {
 
 // pointer is the JSON Pointer (RFC 6901) of a key in a map of the metadata.
 func pointer(field, key string) string {
-	escaped := strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+	escaped := strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
 	return "/metadata/" + field + "/" + escaped
 }
