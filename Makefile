@@ -140,7 +140,7 @@ test-unit: check-race ## Run the tests that need no cluster.
 	@mkdir -p $(RESULTS)
 	$(GOTESTSUM) --format pkgname --jsonfile $(RESULTS)/unit.json --raw-command -- bash -ec '\
 		$(GOTEST) $(UNIT_TESTS); \
-		$(if $(RACE),go test -json -run "TestEveryInput|TestModel" ./internal/lifecycle)'
+		$(if $(RACE),go test -json -run "TestEveryInput|TestModel" ./internal/lifecycle ./internal/controller)'
 
 .PHONY: test-outoftree
 test-outoftree: check-race ## Build a manager of another module with a driver of its own, and run the suite on that.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -39,8 +37,6 @@ type Registry struct {
 	Fence    registryclient.Fence
 	DryRun   func(string, registry.Instance)
 }
-
-func (s *choices) names() []string { return slices.Sorted(maps.Keys(s.Registries)) }
 
 // built gives each registry a client, the one that it had where it is the same.
 func (w *world) built() Settings {

@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"encoding/json"
 	"slices"
+	"testing"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -66,7 +67,7 @@ type patchedOnly struct {
 	} `json:"status"`
 }
 
-func encodePatched(t testingT, pod *corev1.Pod) []byte {
+func encodePatched(t *testing.T, pod *corev1.Pod) []byte {
 	t.Helper()
 	part := patchedOnly{Metadata: pod.ObjectMeta}
 	part.Status.PodIP, part.Status.Conditions = pod.Status.PodIP, pod.Status.Conditions
@@ -78,7 +79,7 @@ func encodePatched(t testingT, pod *corev1.Pod) []byte {
 }
 
 // applyPatch does to the pod what the API server does with a JSON Patch, with the library that the API server uses.
-func applyPatch(t testingT, pod *corev1.Pod, patch []byte) (*corev1.Pod, error) {
+func applyPatch(t *testing.T, pod *corev1.Pod, patch []byte) (*corev1.Pod, error) {
 	t.Helper()
 	operations, err := jsonpatch.DecodePatch(patch)
 	if err != nil {

@@ -2,8 +2,4 @@
 
 package lifecycle
 
-const (
-	everyRow      = 1
-	modelWalks    = 600
-	leavesMutants = false
-)
+const everyRow = 1

@@ -1,0 +1,222 @@
+package controller
+
+import (
+	"slices"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// check is I1, at every step: a pod that Rollcall let Kruise update or delete is not in rotation.
+func (m *model) check() {
+	m.resync()
+	for _, p := range m.pods {
+		if p.releasedHook && m.registry.inService(p.uid) {
+			m.violatef("I1: %s was released and is in rotation", p.uid)
+		}
+	}
+}
+
+// resync stands for the comparison of the whole registry with the whole cluster. It removes what only that can find: a
+// former address that no record names, registered by a manager that died.
+func (m *model) resync() {
+	for e := range m.registry.entries {
+		p := m.pods[slices.IndexFunc(m.pods, func(p *modelPod) bool { return p.uid == e.uid })]
+		last := p.last()
+		known := slices.Contains(m.instancesOf(last), e.in) || slices.Contains(lifecycle.RecordOf(last).Instances, e.in)
+		if _, called := m.manager.called[e]; !known && !called {
+			m.logf("resync: removes %s of %s", e.in.Address, e.uid)
+			m.registry.carryOut(effect{e, registry.Absent, m.now})
+		}
+	}
+}
+
+// checkPatch looks at what a patch changed. It was decided on the pod as seen, and on hooks that may be others by now.
+func (m *model) checkPatch(p *modelPod, seen, before, after *corev1.Pod, edited bool) {
+	foreign := func(pod *corev1.Pod) []string {
+		return slices.DeleteFunc(slices.Clone(pod.Finalizers), ownedFinalizer)
+	}
+	if !slices.Equal(foreign(before), foreign(after)) {
+		m.violatef("%s: other owners' finalizers were %v and are %v", p.uid, foreign(before), foreign(after))
+	}
+	switch {
+	case after.DeletionTimestamp != nil:
+		held := func(pod *corev1.Pod) bool { return slices.ContainsFunc(pod.Finalizers, ownedFinalizer) }
+		p.releasedHook = p.releasedHook || held(before) && !held(after)
+	case stateOf(after) == appspub.LifecycleStatePreparingDelete:
+		m.checkRelease(p, lifecycle.PreDelete, before, after)
+	case stateOf(after) == appspub.LifecycleStatePreparingUpdate:
+		m.checkRelease(p, lifecycle.InPlaceUpdate, before, after)
+	case stateOf(after) == appspub.LifecycleStatePreparingNormal:
+		m.checkAssert(p, lifecycle.PreNormal, seen, before, after, edited)
+	case stateOf(after) == appspub.LifecycleStateUpdated:
+		m.checkAssert(p, lifecycle.InPlaceUpdate, seen, before, after, edited)
+	}
+	m.check()
+}
+
+func (m *model) checkRelease(p *modelPod, h lifecycle.Hook, before, after *corev1.Pod) {
+	set := func(pod *corev1.Pod) bool {
+		return slices.ContainsFunc(ours(m.hook(h)), func(h lifecycle.Handler) bool { return carries(pod, h) })
+	}
+	if !set(before) || set(after) {
+		return
+	}
+	m.logf("rollcall: releases %s of %s", h, p.uid)
+	m.checkDoubts(func(e entry) bool { return e.uid == p.uid })
+	p.releasedHook = true
+	p.taken = p.taken || h == lifecycle.InPlaceUpdate
+	if isFinished(after) {
+		return // nothing drains in a pod whose containers ended
+	}
+	if out, was := m.registry.outSince[p.uid]; was && m.now.Before(out.Add(m.drain)) {
+		m.violatef("I1: %s was released %s after it went out of rotation, and drains for %s", p.uid, m.now.Sub(out), m.drain)
+	}
+	if h == lifecycle.PreDelete && m.hook(lifecycle.PreNormal) != nil && len(ours(m.hook(lifecycle.PreNormal))) > 0 && isAllHooked(m.hook(lifecycle.PreNormal), after) {
+		m.violatef("preDelete of %s was released and preNormal left set", p.uid)
+	}
+}
+
+// checkAssert is I2.
+func (m *model) checkAssert(p *modelPod, h lifecycle.Hook, seen, before, after *corev1.Pod, edited bool) {
+	all := func(pod *corev1.Pod) bool {
+		return !slices.ContainsFunc(ours(m.hook(h)), func(h lifecycle.Handler) bool { return !carries(pod, h) })
+	}
+	if edited || len(ours(m.hook(h))) == 0 || all(before) || !all(after) {
+		return
+	}
+	m.logf("rollcall: asserts %s of %s", h, p.uid)
+	instances := m.instancesOf(seen)
+	m.checkDoubts(func(e entry) bool { return e.uid == p.uid && slices.Contains(instances, e.in) })
+	p.disturbed = !lifecycle.IsReady(after) || seen.Status.PodIP != after.Status.PodIP
+	p.wasOut, p.taken, p.unarmed = false, false, nil
+	for _, in := range instances {
+		if says := m.registry.entries[entry{p.uid, in}]; says != registry.InService {
+			m.violatef("I2: %s of %s was asserted and the registry says %q of %s", h, p.uid, says, in.Address)
+		}
+	}
+}
+
+// checkDoubts: a registry that can be asked was asked what became of the calls that failed.
+func (m *model) checkDoubts(of func(entry) bool) {
+	for e := range m.manager.doubted {
+		if m.manager.asks && of(e) && slices.Contains(m.manager.there, e.in.Registry) {
+			m.violatef("a hook of %s was flipped, and %s was not asked what became of a call", e.uid, e.in.Registry)
+		}
+	}
+}
+
+// checkInService: a pod has passed a hook with a handler that Rollcall owns, without a mishap since the assertion and
+// without a call that rests on a stale view.
+func (m *model) checkInService(p *modelPod, what string, hook *appspub.LifecycleHook) {
+	if len(ours(hook)) > 0 && !p.disturbed && !p.unwritten && !m.registry.inService(p.uid) {
+		m.violatef("I2: %s with %s, which is not in rotation", what, p.uid)
+	}
+}
+
+// checkUnasked: Kruise takes a pod that is in rotation without asking, although it was put there under these hooks. A
+// handler that says "go on" in this very state can't be armed before.
+func (m *model) checkUnasked(p *modelPod, does string, hook *appspub.LifecycleHook) {
+	if len(without(ours(hook), p.unarmed)) == 0 {
+		p.unasked = true
+	}
+	if !p.unasked && p.registeredIn == m.edits && m.registry.inService(p.uid) {
+		m.violatef("Kruise %s %s unasked, which is in rotation", does, p.uid)
+	}
+}
+
+// checkSettled: no faults any more and nothing moves.
+func (m *model) checkSettled() {
+	for _, p := range m.pods {
+		switch {
+		case p.api == nil:
+			if kept := m.kept(p); kept > 0 {
+				m.violatef("%s is gone, and %d of its entries are kept alive", p.uid, kept)
+			}
+			if m.registry.count(func(e entry) bool { return e.uid == p.uid }) > 0 && (p.hadFinalizer || !p.orphaned) {
+				m.violatef("leak: %s is gone, and the registry still knows it", p.uid)
+			}
+		case p.api.DeletionTimestamp != nil:
+			m.violatef("stuck: %s is dead and held by %v", p.uid, p.api.Finalizers)
+		default:
+			m.checkSettledPod(p)
+		}
+	}
+}
+
+// panics reports whether more than half of the pods that should serve are not ready. A pod counts once it was registered.
+func (m *model) panics() bool {
+	var peers lifecycle.Peers
+	for _, p := range m.pods {
+		if p.api == nil || !lifecycle.Counts(p.api) || len(lifecycle.RecordOf(p.api).Instances) == 0 {
+			continue
+		}
+		if peers.All++; !lifecycle.IsReady(p.api) {
+			peers.Unready++
+		}
+	}
+	return peers.Panic(modelPanic)
+}
+
+// kept is how many of the pod's entries the manager keeps alive.
+func (m *model) kept(p *modelPod) (kept int) {
+	for _, name := range m.manager.all {
+		for _, in := range m.manager.Tracker.Kept(name) {
+			if in.UID == string(p.uid) {
+				kept++
+			}
+		}
+	}
+	return kept
+}
+
+// managed reports whether the pod is there and Rollcall has anything to do with it.
+func (m *model) managed(p *modelPod) bool {
+	return p.api != nil && lifecycle.Input{
+		Pod: p.api, Hooks: m.hooks(), Record: lifecycle.RecordOf(p.api), Ownership: modelOwnership(),
+	}.Managed()
+}
+
+func (m *model) hooks() lifecycle.Hooks {
+	return lifecycle.HooksOf(clusterstate.AsLifecycle(m.workload), modelOwnership())
+}
+
+func (m *model) checkSettledPod(p *modelPod) {
+	if !m.managed(p) {
+		return
+	}
+	s, ready := stateOf(p.api), lifecycle.IsReady(p.api)
+	if !ready {
+		kept := s == appspub.LifecycleStateNormal && (m.unready == lifecycle.UnreadyKeep || m.panics())
+		if !kept && m.registry.inService(p.uid) {
+			m.violatef("%s is %s and not ready, and in rotation", p.uid, s)
+		}
+		return
+	}
+	if m.workload == nil { // Kruise moves it no more
+		serves := slices.Contains([]appspub.LifecycleStateType{appspub.LifecycleStateNormal,
+			appspub.LifecycleStatePreparingNormal, appspub.LifecycleStateUpdated}, s)
+		if serves != m.registry.inService(p.uid) {
+			m.violatef("orphan %s is %s and ready, and the registry says %v", p.uid, s, m.registry.entries)
+		}
+		return
+	}
+	if s != appspub.LifecycleStateNormal || p.revision != m.revision {
+		m.violatef("stuck: %s is %s at revision %d of %d", p.uid, s, p.revision, m.revision)
+	}
+	if !m.registry.exactly(p.uid, m.instancesOf(p.api)) {
+		m.violatef("%s is Normal and ready, and the registry says %v", p.uid, m.registry.entries)
+	}
+	if kept := m.kept(p); kept != len(m.instancesOf(p.api)) {
+		m.violatef("%s is in service, and %d of its entries are kept alive", p.uid, kept)
+	}
+	for _, h := range slices.Concat(m.hooks().InPlaceUpdate, m.hooks().PreDelete) {
+		if !carries(p.api, h) {
+			m.violatef("%s is in rotation, and %s is not armed", p.uid, h)
+		}
+	}
+}

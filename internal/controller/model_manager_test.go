@@ -1,0 +1,399 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
+	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/internal/tracker"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+var (
+	errDead = errors.New("the manager died")
+	errLost = errors.New("connection reset")
+)
+
+// modelManager is the manager of a model: the real reconciler, which dies anywhere. After that, nothing that it still does has
+// an effect.
+type modelManager struct {
+	*PodReconciler
+
+	dead    bool
+	downFor time.Time // until then, none leads
+	queue   requests
+
+	// all are the registries, registries those that pods belong to, and there those that the configuration has. asks: they can be asked for one
+	// instance. wanders: the configuration moves pods from one to another, and the manager never dies, since only a manager
+	// that lives knows what it had not written down of a registry that pods have left meanwhile.
+	all, registries, there []string
+	asks, wanders          bool
+	// failed counts the calls that failed since the registries' clients were made.
+	failed int
+
+	// called is what the present manager asked for last, and doubted are the calls that failed, until the registry was asked.
+	called  map[entry]registry.State
+	doubted map[entry]bool
+
+	// The present visit: the edits that it rests on, the pod as it was seen, what can't be armed before the pod is put in
+	// service, and whether a write failed.
+	edits   int
+	seen    *corev1.Pod
+	unarmed []lifecycle.Handler
+	refused bool
+}
+
+// manage chooses how the manager is configured and starts it.
+func (m *model) manage(seed uint64) {
+	if m.manager.all = []string{"default"}; seed%2 == 1 {
+		m.manager.all = []string{"default", "new"}
+	}
+	m.manager.registries, m.manager.there = m.manager.all, m.manager.all
+	m.manager.wanders, m.manager.asks = seed%4 == 1, seed%8 < 4 //nolint:mnd // every combination
+	m.lead()
+}
+
+// lead has a manager start that remembers nothing.
+func (m *model) lead() {
+	c := interceptor.NewClient(nil, interceptor.Funcs{Get: m.get, List: m.list, Patch: m.patch})
+	live := interceptor.NewClient(nil, interceptor.Funcs{Get: m.getLive})
+	m.manager.dead, m.manager.called, m.manager.doubted = false, map[entry]registry.State{}, map[entry]bool{}
+	m.manager.PodReconciler = New(Options{
+		Client: c, APIReader: live, Recorder: &events.FakeRecorder{}, Tracker: tracker.New(), State: clusterstate.New(c),
+		Workers: 1, Clock: m.clock,
+	})
+	m.configure(m.manager.there...)
+	for _, p := range m.pods {
+		p.view = len(p.versions) - 1
+		if pod := p.versions[p.view]; pod != nil {
+			m.manager.podEvents().Create(context.Background(),
+				event.TypedCreateEvent[*corev1.Pod]{Object: pod, IsInInitialList: true}, &m.manager.queue)
+		} else {
+			p.done = true
+		}
+	}
+	if m.chance(50) {
+		m.listAll()
+	}
+}
+
+// configure gives the manager a configuration with these registries and new clients, as when a credential was rotated.
+func (m *model) configure(there ...string) {
+	m.manager.there, m.manager.failed = there, 0
+	name, err := service.ParseNameTemplate("{label:app}")
+	if err != nil {
+		panic(err)
+	}
+	s := Settings{
+		Cluster: testCluster, DefaultRegistries: m.manager.registries, Drain: m.drain, Guard: m.guard,
+		Registries: map[string]*registryclient.Client{},
+		Rules: clusterstate.Rules{
+			Ownership: modelOwnership(), Services: service.Rules{Name: name}, Unready: m.unready, PanicThreshold: modelPanic,
+		},
+	}
+	for _, name := range there {
+		driver := &modelDriver{m, name}
+		o := registryclient.Options{Name: name, Timeout: modelTimeout, MaxInFlight: 1, Server: name}
+		if m.manager.asks {
+			s.Registries[name] = registryclient.New(askedDriver{driver}, o)
+		} else {
+			s.Registries[name] = registryclient.New(driver, o)
+		}
+	}
+	m.manager.Apply(s)
+}
+
+// instancesOf are those that the pod has now.
+func (m *model) instancesOf(pod *corev1.Pod) (instances []lifecycle.Recorded) {
+	for _, name := range m.manager.registries {
+		for service, port := range map[string]int{"admin": 9090, "web": 8080} {
+			if pod.Status.PodIP != "" {
+				instances = append(instances, lifecycle.Recorded{Registry: name, Service: service, Address: pod.Status.PodIP, Port: port})
+			}
+		}
+	}
+	return instances
+}
+
+// visit is one look of the manager at one pod.
+func (m *model) visit(p *modelPod) {
+	if m.now.Before(m.manager.downFor) {
+		p.orphaned = p.orphaned || p.api == nil && p.view < 0
+		return
+	}
+	if m.manager.dead {
+		m.lead()
+	}
+	m.trouble()
+	m.watch(p)
+	if p.done {
+		return
+	}
+	m.begin(p)
+	result, err := m.manager.Reconcile(context.Background(), lifecycle.PodID{
+		NamespacedName: types.NamespacedName{Namespace: testNamespace, Name: string(p.uid)}, UID: p.uid,
+	})
+	switch {
+	case m.manager.dead:
+		m.die()
+	case err == nil && m.manager.seen == nil:
+		p.done = result.RequeueAfter == 0
+	case err == nil && !m.manager.refused && result.RequeueAfter != staleRecheck:
+		p.unwritten = p.unwritten && m.manager.edits != m.edits
+	}
+}
+
+// begin notes what the visit rests on.
+func (m *model) begin(p *modelPod) {
+	m.manager.edits, m.manager.seen, m.manager.refused, m.manager.unarmed = m.edits, p.versions[p.view], false, nil
+	if m.manager.seen == nil || !lifecycle.IsReady(m.manager.seen) {
+		return
+	}
+	switch stateOf(m.manager.seen) {
+	case appspub.LifecycleStatePreparingNormal:
+		m.manager.unarmed = ours(m.hook(lifecycle.PreNormal))
+	case appspub.LifecycleStateUpdated:
+		m.manager.unarmed = ours(m.hook(lifecycle.InPlaceUpdate))
+	default:
+	}
+}
+
+// watch shows the manager a later version of the pod, as a cache that may lag does.
+func (m *model) watch(p *modelPod) {
+	latest, ctx, q := len(p.versions)-1, context.Background(), &m.manager.queue
+	defer q.take()
+	before := p.view
+	if p.view = latest; before >= 0 && !m.calm && m.chance(30) {
+		p.view = before + m.rng.IntN(latest-before+1)
+	}
+	switch pod := p.versions[p.view]; {
+	case before == p.view:
+	case before < 0 && pod == nil: // it was gone before this process looked
+		p.orphaned, p.done = true, true
+	case before < 0:
+		m.manager.podEvents().Create(ctx, event.TypedCreateEvent[*corev1.Pod]{Object: pod}, q)
+	case pod == nil:
+		m.manager.podEvents().Delete(ctx, event.TypedDeleteEvent[*corev1.Pod]{Object: p.last()}, q)
+	default:
+		m.manager.podEvents().Update(ctx, event.TypedUpdateEvent[*corev1.Pod]{ObjectOld: p.versions[before], ObjectNew: pod}, q)
+	}
+}
+
+// step is where others act, and where the manager may die.
+func (m *model) step() { m.stepOf(m.lifespan) }
+
+// stepOf is a step that the manager dies in once in so many times.
+func (m *model) stepOf(times int) {
+	m.others()
+	if !m.calm && !m.manager.wanders && m.rng.IntN(times) == 0 {
+		m.manager.dead = true
+	}
+}
+
+// die loses all that was only in memory. The lease keeps the next one out until every call of this one has landed.
+func (m *model) die() {
+	m.logf("rollcall: dies")
+	for _, p := range m.pods {
+		p.orphaned = p.orphaned || !p.done
+	}
+	m.manager.downFor = m.now.Add(modelLateBound + time.Duration(m.rng.IntN(5000))*time.Millisecond)
+}
+
+// trouble changes the configuration, or has a registry list what it has or lose an entry.
+func (m *model) trouble() {
+	if m.calm {
+		return
+	}
+	if m.manager.failed > 2 {
+		m.configure(m.manager.there...) // before a breaker opens, which lasts by the clock on the wall
+	}
+	all := m.manager.all
+	one := all[m.rng.IntN(len(all))]
+	switch n := m.rng.IntN(100); {
+	case n < 5:
+		m.listAll()
+	case n < 8:
+		m.lose()
+	case n >= 15 || !m.manager.wanders:
+	case n < 11:
+		m.reassign(all, all)
+	case n < 13:
+		m.reassign([]string{one}, all)
+	default:
+		m.reassign([]string{one}, []string{one})
+	}
+}
+
+// reassign changes the registries that pods belong to, and those that there are.
+func (m *model) reassign(into, there []string) {
+	m.logf("someone: moves the pods into %q of %q", into, there)
+	m.manager.registries = into
+	m.configure(there...)
+	m.edited()
+}
+
+// listAll holds what the registries have against what the manager knows.
+func (m *model) listAll() {
+	names := map[string]bool{}
+	for _, name := range m.manager.there {
+		names[name] = true
+	}
+	for _, name := range m.manager.there {
+		l := tracker.Listing{Registry: name, Server: name, Names: names, Asked: m.now, Confirms: true}
+		for e, state := range m.registry.entries {
+			if e.in.Registry == name {
+				l.Entries = append(l.Entries, registry.Entry{Instance: m.registry.instances[e], State: state})
+			}
+		}
+		m.manager.Tracker.Compare(l)
+	}
+}
+
+// lose has a registry lose an entry, which a heartbeat finds out at once.
+func (m *model) lose() {
+	for _, e := range slices.SortedFunc(maps.Keys(m.registry.entries), func(a, b entry) int { return a.in.Compare(b.in) }) {
+		if !slices.Contains(m.manager.there, e.in.Registry) {
+			continue
+		}
+		m.logf("registry: loses %s at %s", e.uid, e.in.Address)
+		m.registry.carryOut(effect{e, registry.Absent, m.now})
+		m.podOf(e.uid).disturbed = true
+		m.pass(time.Millisecond)
+		m.manager.Tracker.Lost(tracker.Target{Registry: e.in.Registry, Instance: m.registry.instances[e]}, m.now)
+		return
+	}
+}
+
+func (m *model) podOf(uid types.UID) *modelPod {
+	return m.pods[slices.IndexFunc(m.pods, func(p *modelPod) bool { return p.uid == uid })]
+}
+
+func notFound(key client.ObjectKey) error {
+	return apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, key.Name)
+}
+
+// get reads from the manager's cache.
+func (m *model) get(_ context.Context, _ client.WithWatch, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	switch obj := obj.(type) {
+	case *corev1.Pod:
+		if p := m.podOf(types.UID(key.Name)); p.versions[p.view] != nil {
+			p.versions[p.view].DeepCopyInto(obj)
+			return nil
+		}
+	case *kruisev1alpha1.CloneSet:
+		if m.workload != nil {
+			m.workload.DeepCopyInto(obj)
+			return nil
+		}
+	}
+	return notFound(key)
+}
+
+// getLive reads from the API server.
+func (m *model) getLive(
+	ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, _ ...client.GetOption,
+) error {
+	pod, isPod := obj.(*corev1.Pod)
+	switch {
+	case !isPod:
+		return m.get(ctx, c, key, obj)
+	case m.podOf(types.UID(key.Name)).api == nil:
+		return notFound(key)
+	}
+	m.podOf(types.UID(key.Name)).api.DeepCopyInto(pod)
+	return nil
+}
+
+func (m *model) list(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
+	switch list := list.(type) {
+	case *kruisev1alpha1.CloneSetList:
+		if m.workload != nil {
+			list.Items = []kruisev1alpha1.CloneSet{*m.workload}
+		}
+	case *metav1.PartialObjectMetadataList:
+		list.Items = []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: testNamespace}}}
+	case *corev1.PodList:
+		for _, p := range m.pods {
+			if p.view >= 0 && p.versions[p.view] != nil {
+				list.Items = append(list.Items, *p.versions[p.view])
+			}
+		}
+	}
+	return nil
+}
+
+// patch writes to the API server, which refuses it where the pod moved on. It may get lost on the way, or its answer may.
+func (m *model) patch(
+	_ context.Context, _ client.WithWatch, obj client.Object, patch client.Patch, _ ...client.PatchOption,
+) (err error) {
+	defer func() { m.manager.refused = err != nil }()
+	data, err := patch.Data(obj)
+	if err != nil {
+		return fmt.Errorf("reading the patch: %w", err)
+	}
+	if m.step(); m.manager.dead {
+		return errDead
+	}
+	p := m.podOf(types.UID(obj.GetName()))
+	if p.api == nil {
+		return notFound(client.ObjectKeyFromObject(obj))
+	}
+	if !m.calm && m.chance(10) {
+		return errLost
+	}
+	before := p.api
+	after, err := patched(before, data)
+	if err != nil {
+		m.logf("rollcall: the patch of %s is refused", p.uid)
+		return patchTestFailed()
+	}
+	m.logf("rollcall: patches %s: %s", p.uid, data)
+	p.unwritten = p.unwritten && m.manager.edits != m.edits
+	m.commit(p, after)
+	m.checkPatch(p, m.manager.seen, before, p.api, m.manager.edits != m.edits)
+	m.manager.seen = p.api.DeepCopy()
+	p.api.DeepCopyInto(obj.(*corev1.Pod))
+	if !m.calm && m.chance(10) {
+		return errLost
+	}
+	m.step()
+	return nil
+}
+
+// patched does to the pod what the API server does with a JSON Patch, with the library that the API server uses.
+func patched(pod *corev1.Pod, data []byte) (*corev1.Pod, error) {
+	operations, err := jsonpatch.DecodePatch(data)
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(pod)
+	if err != nil {
+		return nil, err
+	}
+	if text, err = operations.Apply(text); err != nil {
+		return nil, err
+	}
+	changed := &corev1.Pod{}
+	return changed, json.Unmarshal(text, changed)
+}

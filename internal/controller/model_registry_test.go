@@ -1,0 +1,207 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// entry is one instance of one pod in one of the model's registries. The UID is the mark: pods never touch each other's entries.
+type entry struct {
+	uid types.UID
+	in  lifecycle.Recorded
+}
+
+// effect is what a call does once it is carried out.
+type effect struct {
+	entry entry
+	want  registry.State
+	at    time.Time
+}
+
+func (e effect) String() string {
+	return fmt.Sprintf("%s is %s at %s in %s", e.entry.uid, e.want, e.entry.in.Address, e.entry.in.Registry)
+}
+
+// modelRegistry is all registries, each of which may carry out a call later than it was asked, or without ever saying so.
+type modelRegistry struct {
+	entries map[entry]registry.State
+	// instances are as they were last asked for.
+	instances map[entry]registry.Instance
+	pending   []effect
+	// outSince is when a pod's last instance went out of rotation; missing where none ever was in.
+	outSince map[types.UID]time.Time
+}
+
+func newModelRegistry() *modelRegistry {
+	return &modelRegistry{
+		entries: map[entry]registry.State{}, instances: map[entry]registry.Instance{}, outSince: map[types.UID]time.Time{},
+	}
+}
+
+// land carries out what is due, in its order.
+func (r *modelRegistry) land(now time.Time) []effect {
+	slices.SortStableFunc(r.pending, func(a, b effect) int { return a.at.Compare(b.at) })
+	var due []effect
+	for len(r.pending) > 0 && !r.pending[0].at.After(now) {
+		due = append(due, r.pending[0])
+		r.carryOut(r.pending[0])
+		r.pending = r.pending[1:]
+	}
+	return due
+}
+
+func (r *modelRegistry) carryOut(e effect) {
+	was := r.entries[e.entry]
+	if e.want == registry.Absent {
+		delete(r.entries, e.entry)
+	} else {
+		r.entries[e.entry] = e.want
+	}
+	if was == registry.InService && e.want != registry.InService {
+		r.outSince[e.entry.uid] = e.at
+	}
+}
+
+// inService reports whether any instance of the pod is in rotation.
+func (r *modelRegistry) inService(uid types.UID) bool {
+	for e, says := range r.entries {
+		if e.uid == uid && says == registry.InService {
+			return true
+		}
+	}
+	return false
+}
+
+// exactly reports whether these instances of the pod are in rotation and the registries know of no others.
+func (r *modelRegistry) exactly(uid types.UID, instances []lifecycle.Recorded) bool {
+	known := 0
+	for e, says := range r.entries {
+		if e.uid == uid {
+			known++
+			if says != registry.InService || !slices.Contains(instances, e.in) {
+				return false
+			}
+		}
+	}
+	return known == len(instances)
+}
+
+// count is how many of the entries are so.
+func (r *modelRegistry) count(is func(entry) bool) (count int) {
+	for e := range r.entries {
+		if is(e) {
+			count++
+		}
+	}
+	return count
+}
+
+// modelDriver is the manager's way to one of the registries. A call works, fails before or after its work, or times out and is
+// carried out late or never.
+type modelDriver struct {
+	m    *model
+	name string
+}
+
+// Register implements registry.Registry, as do the others.
+func (d *modelDriver) Register(_ context.Context, in registry.Instance) error {
+	return d.m.call(d.entry(in), in, registry.InService)
+}
+
+func (d *modelDriver) FailOver(_ context.Context, in registry.Instance) error {
+	return d.m.call(d.entry(in), in, registry.OutOfService)
+}
+
+func (d *modelDriver) Deregister(_ context.Context, in registry.Instance) error {
+	return d.m.call(d.entry(in), in, registry.Absent)
+}
+
+func (d *modelDriver) entry(in registry.Instance) entry {
+	return entry{types.UID(in.UID), lifecycle.Recorded{
+		Registry: d.name, Service: in.Service, Address: in.Address, Port: in.Port,
+	}}
+}
+
+// askedDriver is one whose registry can be asked for one instance.
+type askedDriver struct{ *modelDriver }
+
+// Get implements registry.Getter.
+func (d askedDriver) Get(_ context.Context, in registry.Instance) (registry.State, error) {
+	m, e := d.m, d.entry(in)
+	if m.manager.dead {
+		return "", errDead
+	}
+	if slices.ContainsFunc(m.registry.pending, func(p effect) bool { return p.entry == e && p.want != m.manager.called[e] }) {
+		m.violatef("asked for %v while a call can still undo what the registry says", e)
+	}
+	if !m.calm && m.chance(20) {
+		return "", errors.New("refused")
+	}
+	delete(m.manager.doubted, e)
+	says, known := m.registry.entries[e]
+	if !known {
+		says = registry.Absent
+	}
+	m.logf("registry: is asked for %s at %s: %s", e.uid, e.in.Address, says)
+	return says, nil
+}
+
+func (m *model) call(e entry, in registry.Instance, want registry.State) error {
+	if m.manager.dead {
+		return errDead
+	}
+	m.changes++
+	m.manager.called[e], m.registry.instances[e] = want, in
+	if p := m.podOf(e.uid); want == registry.InService {
+		p.registeredIn, p.unarmed = m.manager.edits, m.manager.unarmed
+	} else {
+		p.unwritten = true
+	}
+	started := m.now
+	do := func(at time.Time) { m.registry.pending = append(m.registry.pending, effect{e, want, at}) }
+	if m.calm || !m.chance(m.failures) {
+		return m.succeed(e, want, do)
+	}
+	m.manager.failed++
+	m.manager.doubted[e] = true
+	m.logf("registry: the call for %s fails", effect{entry: e, want: want})
+	err := errors.New("the call failed")
+	switch m.rng.IntN(4) {
+	case 0: // refused
+	case 1: // done, and the answer lost
+		do(m.now)
+		m.pass(0)
+	case 2: // timed out, and done late
+		do(started.Add(modelTimeout + time.Duration(1+m.rng.IntN(int(modelLateBound-modelTimeout)))))
+		m.pass(modelTimeout)
+		err = context.DeadlineExceeded
+	default: // timed out
+		m.pass(modelTimeout)
+		err = context.DeadlineExceeded
+	}
+	m.step()
+	return err
+}
+
+func (m *model) succeed(e entry, want registry.State, do func(at time.Time)) error {
+	var takes time.Duration
+	if !m.calm {
+		takes = time.Duration(1 + m.rng.Int64N(int64(m.takes)))
+	}
+	do(m.now.Add(time.Duration(m.rng.Int64N(int64(takes) + 1))))
+	if m.stepOf(m.lifespan / 5); m.manager.dead {
+		return errDead // and the call is on its way still
+	}
+	m.pass(takes)
+	m.logf("registry: %s", effect{entry: e, want: want})
+	m.step()
+	return nil
+}

@@ -1,0 +1,76 @@
+package controller
+
+import (
+	"os"
+	"strconv"
+	"sync/atomic"
+	"testing"
+)
+
+const (
+	modelSteps = 120
+	// envSeed replays one walk: ROLLCALL_MODEL_SEED=17 go test -run TestModel -v. envWalks asks for more of them.
+	envSeed  = "ROLLCALL_MODEL_SEED"
+	envWalks = "ROLLCALL_MODEL_WALKS"
+)
+
+// walkModel is one walk of the model.
+func walkModel(seed uint64) *model {
+	m := newModel(seed)
+	for range modelSteps {
+		m.others()
+		m.visit(m.pick())
+		if m.violation != "" {
+			return m
+		}
+	}
+	if m.chance(10) {
+		m.workload = nil // the CloneSet is deleted, and its pods are orphans
+		m.manager.State.Workloads.Changed()
+	}
+	if !m.settle() {
+		m.violatef("no rest: something still moves")
+	}
+	m.checkSettled()
+	return m
+}
+
+// TestModel walks a model of Kruise, kubelet, people and bad registries with the real reconciler, which dies, and checks the
+// promises at every step and once everything has come to rest.
+//
+//nolint:tparallel // the group is over when its subtests are, and they are parallel
+func TestModel(t *testing.T) {
+	t.Parallel()
+	if seed, err := strconv.ParseUint(os.Getenv(envSeed), 10, 64); err == nil {
+		m := walkModel(seed)
+		for _, line := range m.trace {
+			t.Log(line)
+		}
+		if m.violation != "" {
+			t.Errorf("seed %d: %s", seed, m.violation)
+		}
+		return
+	}
+	walks := uint64(modelWalks)
+	if more, err := strconv.ParseUint(os.Getenv(envWalks), 10, 64); err == nil {
+		walks = more
+	}
+	var changes, bad atomic.Int64
+	t.Run("walks", func(t *testing.T) {
+		const lanes = 4
+		for lane := range uint64(lanes) {
+			t.Run(strconv.FormatUint(lane, 10), func(t *testing.T) {
+				t.Parallel()
+				for seed := lane; seed < walks && bad.Load() < 3; seed += lanes {
+					m := walkModel(seed)
+					changes.Add(int64(m.changes))
+					if m.violation != "" {
+						bad.Add(1)
+						t.Errorf("%s\n%s=%d replays it. Its end:\n\t%s", m.violation, envSeed, seed, m.traceTail())
+					}
+				}
+			})
+		}
+	})
+	t.Logf("%d walks, %d changes of pods and calls", walks, changes.Load())
+}
