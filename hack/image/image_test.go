@@ -1,0 +1,85 @@
+package image
+
+import (
+	"archive/tar"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+)
+
+func TestNew(t *testing.T) {
+	t.Parallel()
+	made := newImage(t, v1.Platform{OS: "linux", Architecture: "amd64"})
+	file, err := made.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := v1.Config{User: "65532:65532", Entrypoint: []string{"/manager"}, Cmd: []string{"--x"}, Env: []string{"A=1"}, WorkingDir: "/"}
+	if diff := cmp.Diff(want, file.Config); diff != "" {
+		t.Errorf("the configuration (-want +got):\n%s", diff)
+	}
+	files := mutate.Extract(made)
+	defer files.Close()
+	archive := tar.NewReader(files)
+	header, err := archive.Next()
+	if err != nil || header.Name != "manager" || header.Mode != 0o755 {
+		t.Fatalf("the first file is %+v, error %v: want the executable manager", header, err)
+	}
+	if content, err := io.ReadAll(archive); err != nil || string(content) != "program" {
+		t.Errorf("the file holds %q, error %v", content, err)
+	}
+	if header, err := archive.Next(); !errors.Is(err, io.EOF) {
+		t.Errorf("there is more than the binary: %+v, error %v", header, err)
+	}
+
+	one, err := made.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := newImage(t, v1.Platform{OS: "linux", Architecture: "amd64"}).Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if one != two {
+		t.Errorf("the same binary gives two images, %s and %s", one, two)
+	}
+}
+
+func TestIndexNamesThePlatforms(t *testing.T) {
+	t.Parallel()
+	want := []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm", Variant: "v7"}}
+	index, err := Index(newImage(t, want[0]), newImage(t, want[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []v1.Platform
+	for _, one := range manifest.Manifests {
+		got = append(got, *one.Platform)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the platforms (-want +got):\n%s", diff)
+	}
+}
+
+func newImage(t *testing.T, platform v1.Platform) v1.Image {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "built")
+	if err := os.WriteFile(binary, []byte("program"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	made, err := New(Spec{Binary: binary, Name: "manager", Platform: platform, Args: []string{"--x"}, Env: []string{"A=1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
