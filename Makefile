@@ -39,7 +39,7 @@ SHELL := bash
 .PHONY: help
 help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
-		/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+		/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 ##@ Build
 
@@ -226,6 +226,18 @@ demo: ## Show the main job on a real OpenKruise; REGISTRY=consul uses that drive
 	@echo 'demo: building; with an empty Go cache this takes minutes'
 	@go build -o bin/demo ./test/demo
 	@KEEP='$(KEEP)' REGISTRY='$(REGISTRY)' bin/demo
+
+# Empty plays all scenarios, short those that CI plays.
+E2E ?=
+
+.PHONY: e2e
+e2e: build ## Count lost requests on real nodes, as root with containerd (docs/e2e.md); E2E=short plays what CI plays.
+	@echo 'e2e: building; with an empty Go cache this takes minutes'
+	@mkdir -p bin/e2e
+	@go build -o bin/e2e/app ./test/e2e/app
+	@go build -o bin/e2e/e2e ./test/e2e
+	@$(TOOL) kustomize build test/e2e/deploy >bin/e2e/rollcall.yaml
+	@E2E='$(E2E)' bin/e2e/e2e
 
 ##@ Deploy
 

@@ -32,7 +32,7 @@ func TestGuidesNameWhatExists(t *testing.T) {
 		"reason":     {regexp.MustCompile("(?:Warning |gets a |\\()`((?:[A-Z][a-z]+){2,})`|reason=\"([A-Za-z]+)\""), literals},
 		"flag":       {regexp.MustCompile("`(--[a-z][a-z-]+)[` =]"), append(flags, "--help")},
 		"annotation": {regexp.MustCompile(`\b(rollcall\.dev/[a-z-]+)`), literals},
-		"target":     {regexp.MustCompile("(?m)(?:^|`)make ([a-z-]+)"), targets(t)},
+		"target":     {regexp.MustCompile("(?m)(?:^|`)make ([a-z0-9-]+)"), targets(t)},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -114,7 +114,7 @@ func targets(t *testing.T) []string {
 	text, err := os.ReadFile("../../Makefile")
 	expect.NoError(t, err)
 	var found []string
-	for _, match := range regexp.MustCompile(`(?m)^([a-z-]+):`).FindAllStringSubmatch(string(text), -1) {
+	for _, match := range regexp.MustCompile(`(?m)^([a-z0-9-]+):`).FindAllStringSubmatch(string(text), -1) {
 		found = append(found, match[1])
 	}
 	return found

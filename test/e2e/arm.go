@@ -1,0 +1,228 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	appsv1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	appPort  = 8080
+	replicas = 6
+	// graceSeconds is both the preStop sleep and what Kruise waits between unready and the new image.
+	graceSeconds = 5
+	hookDomain   = "example.com/"
+	pollStep     = 200 * time.Millisecond
+	// patience bounds the wait for one thing on a busy machine.
+	patience = 4 * time.Minute
+)
+
+//go:embed cloneset.yaml
+var clonesetYAML []byte
+
+// The arms, in the order of the table.
+const (
+	withRollcall = "rollcall"
+	withPreStop  = "prestop"
+	mirrorOnly   = "mirror"
+)
+
+func armNames() []string { return []string{withRollcall, withPreStop, mirrorOnly} }
+
+// arm is one way to keep the registry in step with the pods of a CloneSet, with clients of its own. Its name is the
+// service's too.
+type arm struct {
+	name  string
+	k8s   client.Client
+	count *tally
+}
+
+func (a *arm) namespace() string { return "e2e-" + a.name }
+
+// clonesetFor returns the CloneSet of an arm.
+func clonesetFor(name string) (*appsv1alpha1.CloneSet, error) {
+	set := &appsv1alpha1.CloneSet{}
+	if err := yaml.UnmarshalStrict(clonesetYAML, set); err != nil {
+		return nil, fmt.Errorf("reading cloneset.yaml: %w", err)
+	}
+	template := &set.Spec.Template
+	container := &template.Spec.Containers[0]
+	container.Image = appImage("v1")
+	if name != withRollcall {
+		set.Spec.Lifecycle = nil
+		maps.DeleteFunc(template.Labels, func(key, _ string) bool { return strings.HasPrefix(key, hookDomain) })
+	}
+	switch name {
+	case withPreStop:
+		set.Spec.UpdateStrategy.InPlaceUpdateStrategy = &appspub.InPlaceUpdateStrategy{GracePeriodSeconds: graceSeconds}
+	case mirrorOnly:
+		container.Lifecycle = nil
+	}
+	template.Labels["app"] = name
+	set.Spec.Selector.MatchLabels["app"] = name
+	return set, nil
+}
+
+// create creates the arm's namespace, which enforces Pod Security, a disruption budget and the CloneSet.
+func (a *arm) create(ctx context.Context) error {
+	set, err := clonesetFor(a.name)
+	if err != nil {
+		return err
+	}
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: set.Name}, Spec: policyv1.PodDisruptionBudgetSpec{
+		MaxUnavailable: new(intstr.FromInt32(2)), Selector: set.Spec.Selector,
+	}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: a.namespace(), Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+	}}
+	if err := a.k8s.Create(ctx, namespace); err != nil {
+		return fmt.Errorf("creating namespace %s: %w", namespace.Name, err)
+	}
+	for _, object := range []client.Object{budget, set} {
+		object.SetNamespace(namespace.Name)
+		if err := a.k8s.Create(ctx, object); err != nil {
+			return fmt.Errorf("creating %T of arm %s: %w", object, a.name, err)
+		}
+	}
+	return nil
+}
+
+func (a *arm) cloneset(ctx context.Context) (*appsv1alpha1.CloneSet, error) {
+	set := &appsv1alpha1.CloneSet{}
+	if err := a.k8s.Get(ctx, client.ObjectKey{Namespace: a.namespace(), Name: "web"}, set); err != nil {
+		return nil, fmt.Errorf("reading the CloneSet of arm %s: %w", a.name, err)
+	}
+	return set, nil
+}
+
+// change edits the CloneSet.
+func (a *arm) change(ctx context.Context, edit func(*appsv1alpha1.CloneSetSpec)) error {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		set, err := a.cloneset(ctx)
+		if err != nil {
+			return err
+		}
+		edit(&set.Spec)
+		return a.k8s.Update(ctx, set)
+	})
+	if err != nil {
+		return fmt.Errorf("changing the CloneSet of arm %s: %w", a.name, err)
+	}
+	return nil
+}
+
+func (a *arm) pods(ctx context.Context) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	if err := a.k8s.List(ctx, &pods, client.InNamespace(a.namespace())); err != nil {
+		return nil, fmt.Errorf("listing the pods of arm %s: %w", a.name, err)
+	}
+	return pods.Items, nil
+}
+
+// await returns when the condition holds.
+func (a *arm) await(ctx context.Context, what string, holds func(context.Context) error) error {
+	if err := await(ctx, holds); err != nil {
+		return fmt.Errorf("arm %s, waiting for %s: %w", a.name, what, err)
+	}
+	return nil
+}
+
+// settle returns when the CloneSet is as its spec wants it, and Consul has those pods and no others in rotation.
+func (a *arm) settle(ctx context.Context) error {
+	return a.await(ctx, "the rollout to end", func(ctx context.Context) error {
+		set, err := a.cloneset(ctx)
+		if err != nil {
+			return err
+		}
+		pods, err := a.pods(ctx)
+		if err != nil {
+			return err
+		}
+		if err := unsettled(set, pods); err != nil {
+			return err
+		}
+		v, err := lookUp(ctx, http.DefaultClient, a.name, 0)
+		if err != nil {
+			return err
+		}
+		return differs(pods, v.instances)
+	})
+}
+
+// unsettled says what a CloneSet and its pods are still to become.
+func unsettled(set *appsv1alpha1.CloneSet, pods []corev1.Pod) error {
+	want, status := *set.Spec.Replicas, set.Status
+	if status.ObservedGeneration != set.Generation {
+		return errors.New("OpenKruise has not seen the last change")
+	}
+	if status.UpdatedReplicas != want || status.ReadyReplicas != want || len(pods) != int(want) {
+		return fmt.Errorf("%d of %d pods are updated, %d are ready, %d are there",
+			status.UpdatedReplicas, want, status.ReadyReplicas, len(pods))
+	}
+	for _, pod := range pods {
+		state := appspub.LifecycleStateType(pod.Labels[appspub.LifecycleStateKey])
+		switch {
+		case pod.DeletionTimestamp != nil:
+			return fmt.Errorf("%s is being deleted", pod.Name)
+		case !ready(&pod):
+			return fmt.Errorf("%s is not ready", pod.Name)
+		case pod.Spec.Containers[0].Image != set.Spec.Template.Spec.Containers[0].Image:
+			return fmt.Errorf("%s has image %s", pod.Name, pod.Spec.Containers[0].Image)
+		case state != "" && state != appspub.LifecycleStateNormal:
+			return fmt.Errorf("%s is in state %s", pod.Name, state)
+		}
+	}
+	return nil
+}
+
+// differs says where the registry is other than the pods.
+func differs(pods []corev1.Pod, instances []instance) error {
+	var want, have []string
+	for _, pod := range pods {
+		want = append(want, fmt.Sprintf("%s at %s:%d", pod.Name, pod.Status.PodIP, appPort))
+	}
+	for _, in := range instances {
+		have = append(have, in.Pod+" at "+in.Address)
+	}
+	slices.Sort(want)
+	slices.Sort(have)
+	if !slices.Equal(want, have) {
+		return fmt.Errorf("in rotation are %v, the pods are %v", have, want)
+	}
+	return nil
+}
+
+// await polls until the condition holds.
+func await(ctx context.Context, holds func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	ticker := time.NewTicker(pollStep)
+	defer ticker.Stop()
+	for {
+		err := holds(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), err)
+		case <-ticker.C:
+		}
+	}
+}

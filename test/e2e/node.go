@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"text/template"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/test/harness/process"
+)
+
+const (
+	cniConf      = "/run/rollcall-e2e/cni"
+	nodeBasePort = 10250
+)
+
+//go:embed node/containerd.toml
+var containerdTOML string
+
+//go:embed node/kubelet.yaml
+var kubeletYAML string
+
+//go:embed node/cni.json
+var cniJSON []byte
+
+// cniFolders are where distributions put the CNI plugins.
+func cniFolders() []string { return []string{"/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"} }
+
+// missing says what this machine lacks for a node, and how to get it.
+func missing() error {
+	var lacks []string
+	if os.Getuid() != 0 {
+		lacks = append(lacks, "root")
+	}
+	for program, pkg := range map[string]string{"containerd": "containerd", "ctr": "containerd", "runc": "runc", "ip": "iproute2"} {
+		if _, err := exec.LookPath(program); err != nil {
+			lacks = append(lacks, fmt.Sprintf("%s (package %s)", program, pkg))
+		}
+	}
+	if cniPlugins() == "" {
+		lacks = append(lacks, "the CNI plugins bridge and host-local (package containernetworking-plugins)")
+	}
+	if len(lacks) == 0 {
+		return nil
+	}
+	return fmt.Errorf("a node with containers needs %s: install what is missing, or set E2E_KUBECONFIG to run on "+
+		"a cluster that you have", strings.Join(lacks, ", "))
+}
+
+// cniPlugins returns the folder with the plugins, or nothing.
+func cniPlugins() string {
+	for _, dir := range cniFolders() {
+		_, bridge := os.Stat(filepath.Join(dir, "bridge"))
+		_, local := os.Stat(filepath.Join(dir, "host-local"))
+		if bridge == nil && local == nil {
+			return dir
+		}
+	}
+	return ""
+}
+
+// nodes are real nodes: each has a containerd and a kubelet. They share one network, and so one bridge.
+type nodes struct {
+	launcher   *process.Launcher
+	dir        string // for logs
+	kubelet    string
+	kubeconfig string
+	images     string // an archive
+}
+
+// start starts n nodes and returns when they are Ready.
+func (n *nodes) start(ctx context.Context, k8s client.Client, count int) error {
+	if err := os.MkdirAll(cniConf, 0o755); err != nil {
+		return fmt.Errorf("making the folder for CNI: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(cniConf, "10-bridge.conflist"), cniJSON, 0o600); err != nil {
+		return fmt.Errorf("configuring CNI: %w", err)
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	for i := range count {
+		group.Go(func() error { return n.startOne(groupCtx, k8s, i) })
+	}
+	return group.Wait()
+}
+
+func (n *nodes) startOne(ctx context.Context, k8s client.Client, number int) error {
+	name := "node-" + strconv.Itoa(number)
+	values := map[string]string{
+		"Name": name, "Plugins": cniPlugins(), "CNI": cniConf, "PauseImage": pauseImage, "Cgroup": "/" + cgroup,
+		"Port": strconv.Itoa(nodeBasePort + number), "Run": filepath.Join("/run", name), "Lib": filepath.Join("/var/lib", name),
+		"Logs": filepath.Join(n.dir, "pods", name),
+	}
+	for _, dir := range []string{values["Run"], values["Lib"]} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("making a folder of %s: %w", name, err)
+		}
+	}
+	if err := n.startContainerd(ctx, values); err != nil {
+		return err
+	}
+	config, err := write(filepath.Join(values["Run"], "kubelet.yaml"), kubeletYAML, values)
+	if err != nil {
+		return err
+	}
+	kubelet, err := process.Start(n.launcher, n.dir, process.Command{Name: "kubelet-" + name, Path: n.kubelet, Args: []string{
+		"--config=" + config, "--kubeconfig=" + n.kubeconfig, "--hostname-override=" + name,
+		"--root-dir=" + filepath.Join(values["Lib"], "kubelet"), "--node-ip=" + nodeAddress, "--v=2",
+	}})
+	if err != nil {
+		return err
+	}
+	return kubelet.WaitReady(ctx, func(ctx context.Context) error { return nodeReady(ctx, k8s, name) })
+}
+
+// startContainerd starts the node's containerd and gives it the images.
+func (n *nodes) startContainerd(ctx context.Context, values map[string]string) error {
+	config, err := write(filepath.Join(values["Run"], "containerd.toml"), containerdTOML, values)
+	if err != nil {
+		return err
+	}
+	name := "containerd-" + values["Name"]
+	containerd, err := process.Start(n.launcher, n.dir, process.Command{
+		Name: name, Path: "containerd", Args: []string{"--config=" + config},
+	})
+	if err != nil {
+		return err
+	}
+	ctr := func(ctx context.Context, args ...string) error {
+		args = append([]string{"--address=" + values["Run"] + "/containerd.sock", "--namespace=k8s.io"}, args...)
+		if output, err := exec.CommandContext(ctx, "ctr", args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("ctr %s: %w: %s", strings.Join(args, " "), err, output)
+		}
+		return nil
+	}
+	if err := containerd.WaitReady(ctx, func(ctx context.Context) error { return ctr(ctx, "version") }); err != nil {
+		return err
+	}
+	return ctr(ctx, "images", "import", n.images)
+}
+
+func nodeReady(ctx context.Context, k8s client.Client, name string) error {
+	var node corev1.Node
+	if err := k8s.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
+		return fmt.Errorf("reading the node: %w", err)
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue && len(node.Spec.Taints) == 0 {
+			return nil
+		}
+	}
+	return errors.New("the node is not Ready")
+}
+
+// write fills a template in and writes it to a file.
+func write(path, text string, values map[string]string) (string, error) {
+	parsed, err := template.New(filepath.Base(path)).Option("missingkey=error").Parse(text)
+	if err != nil {
+		return "", fmt.Errorf("reading the template of %s: %w", path, err)
+	}
+	var filled strings.Builder
+	if err := parsed.Execute(&filled, values); err != nil {
+		return "", fmt.Errorf("filling in %s: %w", path, err)
+	}
+	if err := os.WriteFile(path, []byte(filled.String()), 0o600); err != nil {
+		return "", fmt.Errorf("writing %s: %w", path, err)
+	}
+	return path, nil
+}

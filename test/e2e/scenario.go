@@ -1,0 +1,381 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	appsv1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// scenario is something that happens to the pods of every arm, at the same time, while their clients send requests.
+type scenario struct {
+	name  string
+	short bool // also played with E2E=short
+	// play is what the arm's users do. The scenario ends when every arm has settled after it.
+	play func(ctx context.Context, a *arm) error
+	// beside is what happens to all arms meanwhile.
+	beside func(ctx context.Context, w *world) error
+	// lossy says why no arm can save every request. Then the scenario does not count.
+	lossy string
+}
+
+func scenarios() []scenario {
+	return []scenario{
+		{name: "in-place update", short: true, play: update},
+		{name: "recreate with maxSurge and preNormal", short: true, play: recreate},
+		{name: "scale in and out", short: true, play: scaleInAndOut},
+		{name: "specified-delete", short: true, play: specifiedDelete},
+		{name: "cancelled scale-in", short: true, play: cancelledScaleIn},
+		{name: "both managers killed in an update", short: true, play: update, beside: killManagers},
+		{name: "node drained", short: true, play: untilDrained, beside: drain},
+		{name: "registry takes no writes in a rollout", short: true, play: recreate, beside: registryAway},
+		{name: "registry slow in a rollout", play: recreate, beside: registrySlow},
+		{name: "registry frozen in an update", play: update, beside: registryFrozen},
+		{name: "scale in by podsToDelete", play: scaleInByName},
+		{name: "update in partition steps", play: updateInSteps},
+		{name: "update rolled back halfway", play: rollBack},
+		{name: "leader deleted in an update", play: update, beside: deleteLeader},
+		{name: "OpenKruise down in an update", play: update, beside: kruiseDown},
+		// From here on the application stops gracefully.
+		{name: "recreate, graceful stop", play: recreateGraceful},
+		{name: "in-place update, graceful stop", play: update},
+		{name: "kubectl delete, graceful stop", play: deletePods},
+		{name: "scale from 6 to 30 and back, graceful stop", play: storm},
+		{
+			name: "application crashes", play: crash,
+			lossy: "the process is gone before anything can know",
+		},
+	}
+}
+
+// update gives the pods the other version, in place.
+func update(ctx context.Context, a *arm) error {
+	return a.change(ctx, inPlace)
+}
+
+func inPlace(spec *appsv1alpha1.CloneSetSpec) {
+	spec.UpdateStrategy.Type = appsv1alpha1.InPlaceIfPossibleCloneSetUpdateStrategyType
+	spec.UpdateStrategy.MaxSurge, spec.UpdateStrategy.MaxUnavailable = nil, new(intstr.FromInt32(2))
+	nextVersion(spec)
+}
+
+// recreate gives the pods the other version by new pods, one at a time, each before the old one goes.
+func recreate(ctx context.Context, a *arm) error {
+	return a.change(ctx, byNewPods)
+}
+
+func byNewPods(spec *appsv1alpha1.CloneSetSpec) {
+	spec.UpdateStrategy.Type = appsv1alpha1.RecreateCloneSetUpdateStrategyType
+	spec.UpdateStrategy.MaxSurge, spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(1)), new(intstr.FromInt32(0))
+	nextVersion(spec)
+}
+
+func nextVersion(spec *appsv1alpha1.CloneSetSpec) {
+	image := &spec.Template.Spec.Containers[0].Image
+	if strings.HasSuffix(*image, "v1") {
+		*image = appImage("v2")
+	} else {
+		*image = appImage("v1")
+	}
+}
+
+func (a *arm) scale(ctx context.Context, n int32) error {
+	return a.change(ctx, func(spec *appsv1alpha1.CloneSetSpec) { spec.Replicas = new(n) })
+}
+
+func scaleInAndOut(ctx context.Context, a *arm) error {
+	if err := a.scale(ctx, replicas/2); err != nil {
+		return err
+	}
+	if err := a.settle(ctx); err != nil {
+		return err
+	}
+	return a.scale(ctx, replicas)
+}
+
+// specifiedDelete has Kruise replace two pods that a person names.
+func specifiedDelete(ctx context.Context, a *arm) error {
+	pods, err := a.pods(ctx)
+	if err != nil {
+		return err
+	}
+	for _, pod := range pods[:2] {
+		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"`+
+			appsv1alpha1.SpecifiedDeleteKey+`":"true"}}}`))
+		if err := a.k8s.Patch(ctx, &pod, patch); err != nil {
+			return fmt.Errorf("marking %s: %w", pod.Name, err)
+		}
+	}
+	return a.await(ctx, "the marked pods to go", func(ctx context.Context) error { return a.gone(ctx, pods[:2]) })
+}
+
+// gone returns nil when none of the pods is left.
+func (a *arm) gone(ctx context.Context, pods []corev1.Pod) error {
+	left, err := a.pods(ctx)
+	if err != nil {
+		return err
+	}
+	for _, pod := range left {
+		for _, was := range pods {
+			if pod.UID == was.UID {
+				return errors.New(pod.Name + " is still there")
+			}
+		}
+	}
+	return nil
+}
+
+// cancelledScaleIn takes a scale-in back when the first pods are on their way out.
+func cancelledScaleIn(ctx context.Context, a *arm) error {
+	if err := a.scale(ctx, replicas/2); err != nil {
+		return err
+	}
+	err := a.await(ctx, "the scale-in to begin", func(ctx context.Context) error {
+		pods, err := a.pods(ctx)
+		if err != nil || len(pods) < replicas {
+			return err
+		}
+		for _, pod := range pods {
+			leaves := pod.Labels[appspub.LifecycleStateKey] == string(appspub.LifecycleStatePreparingDelete)
+			if leaves || pod.DeletionTimestamp != nil {
+				return nil
+			}
+		}
+		return errors.New("no pod is on its way out")
+	})
+	if err != nil {
+		return err
+	}
+	return a.scale(ctx, replicas)
+}
+
+// killManagers ends both of Rollcall's managers, with no chance to tidy up, when the update is under way.
+func killManagers(ctx context.Context, w *world) error {
+	if err := w.updating(ctx); err != nil {
+		return err
+	}
+	return w.site.KillManagers(ctx)
+}
+
+// updating returns when a pod of Rollcall's arm has stopped at the hook before its update.
+func (w *world) updating(ctx context.Context) error {
+	a := w.arms[0]
+	return a.await(ctx, "an update to begin", func(ctx context.Context) error {
+		pods, err := a.pods(ctx)
+		if err != nil {
+			return err
+		}
+		for _, pod := range pods {
+			if pod.Labels[appspub.LifecycleStateKey] == string(appspub.LifecycleStatePreparingUpdate) {
+				return nil
+			}
+		}
+		return errors.New("no pod is being updated")
+	})
+}
+
+// registryAway has Consul take no writes for a time that is longer than every grace period; it still answers readers, as
+// a Consul without a leader does.
+func registryAway(ctx context.Context, w *world) error {
+	const away = 20 * time.Second
+	w.consul.writers.Shut(true)
+	defer w.consul.writers.Shut(false)
+	return pause(ctx, away)
+}
+
+// registrySlow delays what is written to Consul: taking a pod out, which needs two requests, and the clients' next reading
+// are together later than every grace period.
+func registrySlow(ctx context.Context, w *world) error {
+	const delay, slow = 2200 * time.Millisecond, time.Minute
+	w.consul.writers.Slow(delay)
+	defer w.consul.writers.Slow(0)
+	return pause(ctx, slow)
+}
+
+// registryFrozen stops Consul itself, for readers too: connections are accepted, and nothing is answered.
+func registryFrozen(ctx context.Context, w *world) error {
+	const frozen = 20 * time.Second
+	if err := w.consul.process.Pause(); err != nil {
+		return err
+	}
+	return errors.Join(pause(ctx, frozen), w.consul.process.Resume())
+}
+
+// scaleInByName takes two pods out that the CloneSet names, and scales out again.
+func scaleInByName(ctx context.Context, a *arm) error {
+	pods, err := a.pods(ctx)
+	if err != nil {
+		return err
+	}
+	err = a.change(ctx, func(spec *appsv1alpha1.CloneSetSpec) {
+		spec.Replicas = new(int32(replicas - 2))
+		spec.ScaleStrategy.PodsToDelete = []string{pods[0].Name, pods[1].Name}
+	})
+	if err != nil {
+		return err
+	}
+	if err := a.settle(ctx); err != nil {
+		return err
+	}
+	if err := a.gone(ctx, pods[:2]); err != nil {
+		return err
+	}
+	return a.scale(ctx, replicas)
+}
+
+// updateInSteps updates two pods, two more, and the rest.
+func updateInSteps(ctx context.Context, a *arm) error {
+	for kept := int32(replicas - 2); kept >= 0; kept -= 2 {
+		err := a.change(ctx, func(spec *appsv1alpha1.CloneSetSpec) {
+			if kept == replicas-2 {
+				inPlace(spec)
+			}
+			spec.UpdateStrategy.Partition = new(intstr.FromInt32(kept))
+		})
+		if err != nil {
+			return err
+		}
+		if err := a.updated(ctx, replicas-kept); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// updated returns when so many pods have the new version and are ready.
+func (a *arm) updated(ctx context.Context, want int32) error {
+	return a.await(ctx, "pods of the new version", func(ctx context.Context) error {
+		set, err := a.cloneset(ctx)
+		if err != nil {
+			return err
+		}
+		if have := set.Status.UpdatedReadyReplicas; set.Status.ObservedGeneration != set.Generation || have < want {
+			return fmt.Errorf("%d of %d are ready", have, want)
+		}
+		return nil
+	})
+}
+
+// rollBack takes an update back when its first pods are done.
+func rollBack(ctx context.Context, a *arm) error {
+	if err := update(ctx, a); err != nil {
+		return err
+	}
+	if err := a.updated(ctx, 1); err != nil {
+		return err
+	}
+	return update(ctx, a)
+}
+
+// deleteLeader deletes the manager that holds the lease, when the update is under way.
+func deleteLeader(ctx context.Context, w *world) error {
+	if err := w.updating(ctx); err != nil {
+		return err
+	}
+	var lease coordinationv1.Lease
+	if err := w.k8s.Get(ctx, client.ObjectKey{Namespace: rollcallNamespace, Name: "rollcall"}, &lease); err != nil {
+		return fmt.Errorf("reading the lease: %w", err)
+	}
+	leader := &corev1.Pod{}
+	leader.Namespace = rollcallNamespace
+	leader.Name, _, _ = strings.Cut(*lease.Spec.HolderIdentity, "_")
+	if err := w.k8s.Delete(ctx, leader); err != nil {
+		return fmt.Errorf("deleting the leader: %w", err)
+	}
+	return nil
+}
+
+// kruiseDown has OpenKruise's manager away for some time in the middle of the update.
+func kruiseDown(ctx context.Context, w *world) error {
+	const down = 15 * time.Second
+	if err := w.updating(ctx); err != nil {
+		return err
+	}
+	if err := w.site.StopKruise(ctx); err != nil {
+		return err
+	}
+	return errors.Join(pause(ctx, down), w.site.StartKruise(ctx))
+}
+
+// recreateGraceful replaces the pods by such as finish what is under way when they are told to stop.
+func recreateGraceful(ctx context.Context, a *arm) error {
+	return a.change(ctx, func(spec *appsv1alpha1.CloneSetSpec) {
+		byNewPods(spec)
+		for i, variable := range spec.Template.Spec.Containers[0].Env {
+			if variable.Name == "STOP" {
+				spec.Template.Spec.Containers[0].Env[i].Value = "graceful"
+			}
+		}
+	})
+}
+
+// deletePods deletes two pods behind OpenKruise's back: no hook is asked.
+func deletePods(ctx context.Context, a *arm) error {
+	pods, err := a.pods(ctx)
+	if err != nil {
+		return err
+	}
+	for _, pod := range pods[:2] {
+		if err := a.k8s.Delete(ctx, &pod); err != nil {
+			return fmt.Errorf("deleting %s: %w", pod.Name, err)
+		}
+	}
+	return a.await(ctx, "the deleted pods to go", func(ctx context.Context) error { return a.gone(ctx, pods[:2]) })
+}
+
+// storm scales out fivefold and back, as an autoscaler does.
+func storm(ctx context.Context, a *arm) error {
+	if err := a.scale(ctx, 5*replicas); err != nil {
+		return err
+	}
+	if err := a.settle(ctx); err != nil {
+		return err
+	}
+	return a.scale(ctx, replicas)
+}
+
+// crash has the application of one pod end by itself.
+func crash(ctx context.Context, a *arm) error {
+	pods, err := a.pods(ctx)
+	if err != nil {
+		return err
+	}
+	address := fmt.Sprintf("http://%s:%d/crash", pods[0].Status.PodIP, appPort)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, http.NoBody)
+	if err != nil {
+		return fmt.Errorf("asking for a crash: %w", err)
+	}
+	if response, err := http.DefaultClient.Do(request); err == nil {
+		response.Body.Close()
+		return errors.New("the application was asked to crash, and answers " + response.Status)
+	}
+	return a.await(ctx, "the crashed container to start again", func(ctx context.Context) error {
+		pod := pods[0].DeepCopy()
+		if err := a.k8s.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+			return fmt.Errorf("reading %s: %w", pod.Name, err)
+		}
+		if pod.Status.ContainerStatuses[0].RestartCount == pods[0].Status.ContainerStatuses[0].RestartCount {
+			return errors.New("it has not been started again")
+		}
+		return nil
+	})
+}
+
+// pause lets time pass.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/test/harness/cluster"
+	"github.com/rollcall-dev/rollcall/test/harness/process"
+)
+
+// catchUp is how long a scenario goes on after everything has settled, so that its last failures are counted in it.
+const catchUp = 2 * time.Second
+
+// site is what depends on where the cluster runs.
+type site interface {
+	// KillManagers ends every manager of Rollcall at once, with no chance to tidy up. They are started again.
+	KillManagers(ctx context.Context) error
+	// StopKruise ends OpenKruise's manager, and StartKruise starts it again and returns when its webhooks are served.
+	StopKruise(ctx context.Context) error
+	StartKruise(ctx context.Context) error
+}
+
+// world is a cluster with OpenKruise and Rollcall, a Consul, and the arms with their clients.
+type world struct {
+	k8s      client.Client
+	site     site
+	consul   *consulServer
+	arms     []*arm
+	out      io.Writer
+	failures io.Writer // gets every request that failed
+}
+
+// options say where and what to play.
+type options struct {
+	config   *rest.Config
+	site     site
+	manifest string // Rollcall's, rendered
+	registry string // host at which pods find the registry
+	consul   string // the program
+	dir      string // for logs
+	short    bool
+	out      io.Writer
+	failures io.Writer
+}
+
+// play deploys Rollcall and the arms, plays the scenarios and reports.
+func play(ctx context.Context, o options) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	k8s, err := cluster.NewClient(o.config)
+	if err != nil {
+		return err
+	}
+	launcher := process.NewLauncher()
+	defer launcher.Close()
+	w := &world{k8s: k8s, site: o.site, out: o.out, failures: o.failures}
+	if w.consul, err = startConsul(ctx, launcher, o.dir, o.consul); err != nil {
+		return err
+	}
+	started := time.Now()
+	if err := deploy(ctx, k8s, o.manifest, o.registry); err != nil {
+		return err
+	}
+	w.say("Rollcall is ready after %s", time.Since(started).Round(time.Second))
+	var background sync.WaitGroup
+	defer background.Wait()
+	defer cancel()
+	if err := w.startArms(ctx, &background); err != nil {
+		return err
+	}
+	var rows []row
+	for _, s := range scenarios() {
+		if o.short && !s.short {
+			continue
+		}
+		r, err := w.playOne(ctx, s)
+		if err != nil {
+			return fmt.Errorf("scenario %q: %w", s.name, err)
+		}
+		rows = append(rows, r)
+	}
+	return report(o.out, rows)
+}
+
+func (w *world) say(format string, args ...any) {
+	fmt.Fprintf(w.out, "%s  %s\n", time.Now().Format("15:04:05"), fmt.Sprintf(format, args...))
+}
+
+// startArms creates the arms, waits until their pods are in rotation, and lets their clients begin.
+func (w *world) startArms(ctx context.Context, background *sync.WaitGroup) error {
+	started := time.Now()
+	for _, name := range armNames() {
+		a := &arm{name: name, k8s: w.k8s, count: &tally{}}
+		w.arms = append(w.arms, a)
+		if err := a.create(ctx); err != nil {
+			return err
+		}
+		if name == withRollcall {
+			continue
+		}
+		m, err := newMirror(ctx, w.k8s, a.namespace())
+		if err != nil {
+			return err
+		}
+		background.Go(func() { m.run(ctx) })
+	}
+	if err := w.settle(ctx); err != nil {
+		return err
+	}
+	w.say("%d arms with %d pods each are in rotation after %s", len(w.arms), replicas, time.Since(started).Round(time.Second))
+	for _, a := range w.arms {
+		for _, c := range newCustomers(a.name, a.count) {
+			if err := c.read(ctx); err != nil {
+				return err
+			}
+			background.Go(func() { c.run(ctx) })
+		}
+	}
+	return nil
+}
+
+// settle returns when every arm has settled.
+func (w *world) settle(ctx context.Context) error {
+	group, groupCtx := errgroup.WithContext(ctx)
+	for _, a := range w.arms {
+		group.Go(func() error { return a.settle(groupCtx) })
+	}
+	return group.Wait()
+}
+
+// playOne plays a scenario in all arms at the same time, and counts the requests since the one before.
+func (w *world) playOne(ctx context.Context, s scenario) (row, error) {
+	w.say("%s", s.name)
+	started := time.Now()
+	group, groupCtx := errgroup.WithContext(ctx)
+	for _, a := range w.arms {
+		group.Go(func() error { return s.play(groupCtx, a) })
+	}
+	if s.beside != nil {
+		group.Go(func() error { return s.beside(groupCtx, w) })
+	}
+	err := group.Wait()
+	if err == nil {
+		err = w.settle(ctx)
+	}
+	r := row{scenario: s.name, lossy: s.lossy, took: time.Since(started), arms: map[string]result{}}
+	err = errors.Join(err, pause(ctx, catchUp))
+	for _, a := range w.arms {
+		requests, failures := a.count.take()
+		r.arms[a.name] = result{requests: requests, failures: failures}
+		for _, f := range failures {
+			fmt.Fprintf(w.failures, "%s\t%s\t%s\n", s.name, a.name, f)
+		}
+	}
+	tell(w.out, r)
+	return r, err
+}
