@@ -215,7 +215,6 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		Recorder:   a.dryRun.recorder(&shortNotes{a.manager.GetEventRecorder(controllerName)}),
 		Namespaces: c.Namespaces, Workers: a.flags.workers, Clock: clock.RealClock{}, Ahead: a.lease.aheadOfLast, Listed: listed,
 	})
-	heartbeats := resync.NewHeartbeats(known, clock.RealClock{}, a.logger.WithName("heartbeats"))
 	clients, err := kubernetes.NewForConfigAndClient(a.manager.GetConfig(), a.manager.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("making a client of the API server: %w", err)
@@ -241,7 +240,6 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	})
 	apply := func(c *config.Config, all *registries) {
 		reconciler.Apply(settings(c, all))
-		heartbeats.Apply(sources(all))
 		resyncs.Apply(resyncPolicy(c), sources(all))
 	}
 	apply(c, a.drivers.current.Load())
@@ -254,7 +252,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	if err := a.servers.listen(ctx, a.flags, metricsHandler(own), healthHandler(waits.unready), a.drivers); err != nil {
 		return err
 	}
-	runnables := []manager.Runnable{waits, reloads, heartbeats, resyncs}
+	runnables := []manager.Runnable{waits, reloads, resyncs}
 	if a.lease != nil {
 		runnables = append(runnables, &requests{
 			leases: clients.CoordinationV1().Leases(a.leaseNamespace), name: a.flags.leaseName, resync: resyncs,

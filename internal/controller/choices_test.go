@@ -113,7 +113,13 @@ func (w *world) compare(l Listing) Comparison {
 }
 
 func (w *world) gone(ctx context.Context, entries []registry.Entry) ([]registry.Entry, error) {
-	return w.cluster().Gone(ctx, entries)
+	listing := w.listing(Listing{})
+	listing.Entries = entries
+	found, err := w.cluster().Compare(ctx, listing)
+	if err != nil {
+		return nil, err
+	}
+	return w.cluster().Gone(ctx, found.Unknown)
 }
 
 // lost: the registry had no such entry when it was asked at that time.

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -311,6 +313,36 @@ func TestGone(t *testing.T) {
 					got, w.liveReads, tc.want, tc.reads, tc.reason)
 			}
 		})
+	}
+}
+
+// countedLists counts how often the cache is listed.
+type countedLists struct {
+	client.Reader
+	lists int
+}
+
+func (c *countedLists) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	c.lists++
+	return c.Reader.List(ctx, list, opts...)
+}
+
+func TestGoneListsTheCacheOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	listing := w.listing(Listing{})
+	w.removePod(pod)
+	w.restart()
+	cluster := w.cluster()
+	cache := &countedLists{Reader: cluster.Cache}
+	cluster.Cache = cache
+	found, err := cluster.Compare(w.Context(), listing)
+	w.must(err, "comparing")
+	gone, err := cluster.Gone(w.Context(), found.Unknown)
+	w.must(err, "asking")
+	if len(gone) != 1 || cache.lists != 1 {
+		t.Errorf("%d entries are gone after %d lists of the cache, want 1 after 1", len(gone), cache.lists)
 	}
 }
 

@@ -78,7 +78,7 @@ func TestARegistryIsRenamed(t *testing.T) {
 		pod := w.servingPod(w.cloneSet("web"), "web-1")
 		renamed(&w.settings)
 		w.restart()
-		if got := lists(w); len(got.Unknown) != 1 {
+		if got := lists(w); len(got.Standing) != 1 || got.Missing+got.Different > 0 {
 			t.Fatalf("the first list found %+v, want the entry, which is this registry's", got)
 		}
 		w.reconcile(pod)

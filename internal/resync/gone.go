@@ -26,21 +26,28 @@ const (
 
 // Cluster is the [Pods] of a manager.
 type Cluster struct {
+	*tracker.Tracker
+
 	// Cache reads pods from the cache, and API from the API server.
 	Cache, API client.Reader
 	// Synced reports whether the cache is filled.
-	Synced  func() bool
-	Tracker *tracker.Tracker
-	Claims  *clusterstate.Claims
-	Clock   clock.PassiveClock
+	Synced func() bool
+	Claims *clusterstate.Claims
+	Clock  clock.PassiveClock
 }
 
-// Compare implements [Pods].
+// Compare implements [Pods]. What a pod left that the cache lacks gives no namespace a right to a name.
 func (c *Cluster) Compare(ctx context.Context, l tracker.Listing) (tracker.Comparison, error) {
 	result := c.Tracker.Compare(l)
-	vanished, err := c.vanished(ctx, result.Unknown)
-	if err != nil {
-		return tracker.Comparison{}, err
+	vanished := map[types.UID]bool{}
+	if c.Synced() {
+		var err error
+		if result.Unknown, err = c.uncached(ctx, result.Unknown); err != nil {
+			return tracker.Comparison{}, err
+		}
+		for _, e := range result.Unknown {
+			vanished[types.UID(e.UID)] = true
+		}
 	}
 	standing := make([]clusterstate.Entry, 0, len(result.Standing))
 	for _, t := range result.Standing {
@@ -52,67 +59,12 @@ func (c *Cluster) Compare(ctx context.Context, l tracker.Listing) (tracker.Compa
 	return result, nil
 }
 
-// vanished returns the pods of the entries that the cache has not, once it is filled: what they left gives no namespace a
-// right to a name.
-func (c *Cluster) vanished(ctx context.Context, unknown []registry.Entry) (map[types.UID]bool, error) {
-	if len(unknown) == 0 || !c.Synced() {
-		return nil, nil
-	}
-	cached, err := c.cached(ctx)
-	if err != nil {
-		return nil, err
-	}
-	vanished := map[types.UID]bool{}
-	for _, e := range unknown {
-		if _, found := cached[types.UID(e.UID)]; !found {
-			vanished[types.UID(e.UID)] = true
-		}
-	}
-	return vanished, nil
-}
-
-func podOf(in registry.Instance) lifecycle.PodID {
-	return lifecycle.PodID{
-		NamespacedName: types.NamespacedName{Namespace: in.Namespace, Name: in.Pod}, UID: types.UID(in.UID),
-	}
-}
-
-// Gone implements [Pods]. A cache that lags, or that leaves out pods without the lifecycle label, is believed only of the
-// pods that it has. A pod with another UID is another pod, and one that lives keeps every entry with its UID, whatever pod
-// that names: removing it could take the pod's own. A pod that is found is looked at by the reconciler where that may have
-// missed it. It is all or nothing.
-func (c *Cluster) Gone(ctx context.Context, entries []registry.Entry) ([]registry.Entry, error) {
+// uncached returns the entries whose pod the cache lacks. A pod that it has keeps every entry with its UID, whatever pod
+// that names, since a removal could take the pod's own; the reconciler looks at it where that may have missed it.
+func (c *Cluster) uncached(ctx context.Context, entries []registry.Entry) ([]registry.Entry, error) {
 	if len(entries) == 0 {
 		return nil, nil
 	}
-	cached, err := c.cached(ctx)
-	if err != nil {
-		return nil, err
-	}
-	live := map[types.UID]bool{}
-	suspects := map[string]map[lifecycle.PodID]bool{}
-	for _, e := range entries {
-		id := podOf(e.Instance)
-		if name, found := cached[id.UID]; found {
-			live[id.UID] = true
-			c.Tracker.Doubt(lifecycle.PodID{NamespacedName: name, UID: id.UID})
-			continue
-		}
-		if suspects[id.Namespace] == nil {
-			suspects[id.Namespace] = map[lifecycle.PodID]bool{}
-		}
-		suspects[id.Namespace][id] = true
-	}
-	for namespace, ids := range suspects {
-		if err := c.liveIn(ctx, namespace, ids, live); err != nil {
-			return nil, err
-		}
-	}
-	return slices.DeleteFunc(slices.Clone(entries), func(e registry.Entry) bool { return live[types.UID(e.UID)] }), nil
-}
-
-// cached returns the names of all pods in the cache.
-func (c *Cluster) cached(ctx context.Context) (map[types.UID]types.NamespacedName, error) {
 	var pods corev1.PodList
 	if err := c.Cache.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing the pods in the cache: %w", err)
@@ -121,7 +73,40 @@ func (c *Cluster) cached(ctx context.Context) (map[types.UID]types.NamespacedNam
 	for i := range pods.Items {
 		names[pods.Items[i].UID] = client.ObjectKeyFromObject(&pods.Items[i])
 	}
-	return names, nil
+	return slices.DeleteFunc(slices.Clone(entries), func(e registry.Entry) bool {
+		uid := types.UID(e.UID)
+		name, found := names[uid]
+		if found {
+			c.Doubt(lifecycle.PodID{NamespacedName: name, UID: uid})
+		}
+		return found
+	}), nil
+}
+
+func podOf(in registry.Instance) lifecycle.PodID {
+	return lifecycle.PodID{
+		NamespacedName: types.NamespacedName{Namespace: in.Namespace, Name: in.Pod}, UID: types.UID(in.UID),
+	}
+}
+
+// Gone implements [Pods]. The cache may lag, and leaves out pods without the lifecycle label, so the API server is asked.
+// A pod with another UID is another pod. It is all or nothing.
+func (c *Cluster) Gone(ctx context.Context, unknown []registry.Entry) ([]registry.Entry, error) {
+	suspects := map[string]map[lifecycle.PodID]bool{}
+	for _, e := range unknown {
+		id := podOf(e.Instance)
+		if suspects[id.Namespace] == nil {
+			suspects[id.Namespace] = map[lifecycle.PodID]bool{}
+		}
+		suspects[id.Namespace][id] = true
+	}
+	live := map[types.UID]bool{}
+	for namespace, ids := range suspects {
+		if err := c.liveIn(ctx, namespace, ids, live); err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(unknown), func(e registry.Entry) bool { return live[types.UID(e.UID)] }), nil
 }
 
 // liveIn adds those of the pods of one namespace that live.
@@ -170,8 +155,8 @@ func (c *Cluster) podsIn(ctx context.Context, namespace string) (map[types.UID]s
 	}
 }
 
-// lives asks the API server for one pod. A dying one is the reconciler's: it may have to be freed as well. One that has
-// ended for good does not come back, and leaves its address to others.
+// lives asks the API server for one pod. The reconciler looks at a dying one, which it may have to free as well. A pod that
+// has ended for good does not come back, and leaves its address to others.
 func (c *Cluster) lives(ctx context.Context, id lifecycle.PodID) (bool, error) {
 	pod, err := clusterstate.Live(ctx, c.API, id)
 	switch {
@@ -180,8 +165,8 @@ func (c *Cluster) lives(ctx context.Context, id lifecycle.PodID) (bool, error) {
 	case pod == nil:
 		return false, nil
 	case pod.DeletionTimestamp != nil:
-		c.Tracker.Dying(pod)
-		c.Tracker.Doubt(id)
+		c.Dying(pod)
+		c.Doubt(id)
 		return true, nil
 	default:
 		return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed, nil

@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 
+	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -97,7 +99,7 @@ func TestFailuresAreLoggedOnceUntilTheyPass(t *testing.T) {
 		if fails, passes := strings.Count(w.log.String(), "heartbeats fail"), strings.Count(w.log.String(), "succeed again"); fails != 1 || passes != 1 {
 			t.Errorf("logged %d failures and %d ends of them, want one of each:\n%s", fails, passes, w.log.String())
 		}
-		if want := fmt.Sprintf(`"failed"=%d "lastFailure"="refused"`, failures.Load()); !strings.Contains(w.log.String(), want) {
+		if want := fmt.Sprintf(`"failures"=%d "lastFailure"="refused"`, failures.Load()); !strings.Contains(w.log.String(), want) {
 			t.Errorf("the end does not say %s:\n%s", want, w.log.String())
 		}
 		if len(w.lost) > 0 {
@@ -113,8 +115,8 @@ func TestHeartbeatsThatMayNotBeMade(t *testing.T) {
 		amid   func(*world)
 		want   int
 	}{
-		"replaced": {"the next one renews", func(w *world) { w.heartbeats.Apply([]Source{w.source("eureka", interval*100)}) }, 0},
-		"dropped":  {"nothing is to be renewed there", func(w *world) { w.heartbeats.Apply(nil) }, 0},
+		"replaced": {"the next one renews", func(w *world) { w.apply(w.source("eureka", interval*100)) }, 0},
+		"dropped":  {"nothing is to be renewed there", func(w *world) { w.apply() }, 0},
 		"in force": {"the manager's lease was not renewed: entries expire", func(*world) {}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +132,7 @@ func TestHeartbeatsThatMayNotBeMade(t *testing.T) {
 					})
 					return err
 				})
-				w.heartbeats.Apply([]Source{w.source("eureka", interval*100, refuses)})
+				w.apply(w.source("eureka", interval*100, refuses))
 				w.start()
 				time.Sleep(3 * interval)
 				w.stop()
@@ -194,7 +196,7 @@ func TestWhatIsAppliedCountsAtOnce(t *testing.T) {
 		w.hold("new", 5)
 		w.start()
 		time.Sleep(interval)
-		w.heartbeats.Apply([]Source{w.source("new", interval*100)})
+		w.apply(w.source("new", interval*100))
 		before := w.total("old")
 		time.Sleep(2 * interval)
 		w.stop()
@@ -258,7 +260,6 @@ func TestASlowRegistryGetsFewHeartbeatsAtOnce(t *testing.T) {
 					w.holdOf(service, "slow", 300)
 				}
 				w.hang = "slow"
-				time.Sleep(2 * interval) // so that it is everyone's turn
 				w.start()
 				time.Sleep(2 * interval)
 				w.mu.Lock()
@@ -278,7 +279,7 @@ func TestAServiceThatHangsCostsTheOthersNoTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "eureka")
 		const timeout = 5 * time.Second
-		w.heartbeats.Apply([]Source{w.source("eureka", timeout)})
+		w.apply(w.source("eureka", timeout))
 		w.holdOf("stuck", "stuck", 200)
 		w.held["eureka"] = w.held["stuck"]
 		w.hold("eureka", 100)
@@ -312,7 +313,7 @@ func TestAHeartbeatHasATimeOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "slow")
-		w.heartbeats.Apply([]Source{w.source("slow", time.Second)})
+		w.apply(w.source("slow", time.Second))
 		w.hold("slow", 10)
 		w.hang = "slow"
 		w.start()
@@ -333,7 +334,7 @@ func TestARegistryThatWasMadeAnew(t *testing.T) {
 		// More often than there are rounds, and nobody's turn is missed.
 		for range int(2 * interval / (tick / 2)) {
 			time.Sleep(tick / 2)
-			w.heartbeats.Apply([]Source{anew.source("eureka", interval*100)})
+			w.apply(anew.source("eureka", interval*100))
 		}
 		w.stop()
 		if n := w.total("eureka"); n > 0 {
@@ -376,10 +377,11 @@ func TestATurn(t *testing.T) {
 // world is a book, and the registries that it is about.
 type world struct {
 	*testing.T
-	heartbeats *Heartbeats
-	cancel     context.CancelFunc
-	ended      chan error
-	log        strings.Builder
+	Pods   // it has no more to do with them than what it implements
+	resync *Resync
+	cancel context.CancelFunc
+	ended  chan error
+	log    strings.Builder
 
 	mu       sync.Mutex
 	held     map[string][]registry.Instance
@@ -404,14 +406,19 @@ func newWorld(t *testing.T, names ...string) *world {
 		beats: map[string]int{}, last: map[string]time.Time{},
 	}
 	logger := funcr.New(func(_, args string) { w.log.WriteString(args + "\n") }, funcr.Options{})
-	w.heartbeats = NewHeartbeats(w, clock.RealClock{}, logger)
+	m := metrics.NewResyncMetrics(prometheus.NewRegistry())
+	w.resync = New(Options{
+		Pods: w, Synced: func() bool { return true }, Listed: make(chan struct{}), Metrics: m, Clock: clock.RealClock{}, Logger: logger,
+	})
 	all := make([]Source, 0, len(names))
 	for _, name := range names {
 		all = append(all, w.source(name, interval*100))
 	}
-	w.heartbeats.Apply(all)
+	w.apply(all...)
 	return w
 }
+
+func (w *world) apply(all ...Source) { w.resync.Apply(Policy{Interval: time.Minute}, all) }
 
 func (w *world) source(name string, timeout time.Duration, fences ...registryclient.Fence) Source {
 	o := registryclient.Options{Timeout: timeout, MaxInFlight: 1}
@@ -424,7 +431,7 @@ func (w *world) source(name string, timeout time.Duration, fences ...registrycli
 func (w *world) start() {
 	ctx, cancel := context.WithCancel(w.Context())
 	w.cancel, w.ended = cancel, make(chan error, 1)
-	go func() { w.ended <- w.heartbeats.Start(ctx) }()
+	go func() { w.ended <- w.resync.Start(ctx) }()
 }
 
 func (w *world) stop() {

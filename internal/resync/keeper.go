@@ -24,87 +24,88 @@ const (
 	maxDoublings = 10
 )
 
-// keeper compares one registry, in one goroutine at a time.
+// keeper looks after one registry: one goroutine compares it, and one renews what expires.
 type keeper struct {
-	resync *Resync
-	source Source
+	resync     *Resync
+	source     Source
+	heartbeats heartbeats
+	stop       context.CancelFunc
+	loops      sync.WaitGroup
 	// kick has the next run begin at once.
 	kick chan struct{}
 	// listed is closed when the first list was compared, or failed, or there will be none.
-	listed chan struct{}
-	once   sync.Once
+	listed    chan struct{}
+	hasListed func()
 
-	// removed is when what was removed here was acknowledged: a list that is older still has it.
+	// removed is when this keeper's removals were acknowledged: a list that is older still has the entry.
 	removed map[identity]time.Time
 	// failed is when a removal last failed, of those that no later run has made up for.
 	failed map[identity]time.Time
-	// comparing and removing are what fails, each by itself: a registry that refuses a removal was compared all the same.
+	// comparing and removing fail each by itself: a registry that refuses a removal was compared all the same.
 	comparing, removing trouble
 	// approval is the last that this registry was given.
 	approval approval
 	// blocked is the digest of the removal that a person was told of; empty where none is blocked.
 	blocked string
-	// began: the metrics know of it.
-	began bool
-	// told: a person knows that there is nothing to list.
-	told bool
 }
 
 func newKeeper(r *Resync, source Source) *keeper {
-	return &keeper{
+	k := &keeper{
 		resync: r, source: source, kick: make(chan struct{}, 1), listed: make(chan struct{}), removed: map[identity]time.Time{},
 	}
+	k.hasListed = sync.OnceFunc(func() { close(k.listed) })
+	k.heartbeats = newHeartbeats(k)
+	return k
 }
 
-func (k *keeper) wake() {
-	select {
-	case k.kick <- struct{}{}:
-	default: // it is on the way already
+func (k *keeper) wake() { poke(k.kick) }
+
+// start begins both loops. The keeper before it for the same registry, if there was one, has ended.
+func (k *keeper) start(ctx context.Context, before *keeper) {
+	k.resync.Metrics.Began(k.source.Name, k.resync.Clock.Now(), k.source.Client.Lists())
+	if before != nil {
+		k.heartbeats.served = before.heartbeats.served
 	}
+	ctx, k.stop = context.WithCancel(ctx)
+	k.loops.Go(func() { k.compareAll(ctx) })
+	k.loops.Go(func() { k.heartbeats.renewAll(ctx) })
 }
 
-func (k *keeper) hasListed() { k.once.Do(func() { close(k.listed) }) }
-
-// loop makes runs until the context ends.
-func (k *keeper) loop(ctx context.Context) {
-	if !k.began {
-		k.began = true
-		k.resync.Metrics.Began(k.source.Name, k.resync.Clock.Now(), k.source.Client.Lists())
-	}
+// compareAll makes runs until the context ends.
+func (k *keeper) compareAll(ctx context.Context) {
 	if !k.source.Client.Lists() {
-		k.tellUnlistable()
+		k.hasListed()
+		k.resync.Logger.Info("the driver can't list entries, so the registry is not compared with the cluster: "+
+			"Rollcall does not notice entries that are lost there, or left by pods that vanish while no manager works", "registry", k.source.Name)
 		return
 	}
-	for ctx.Err() == nil {
-		timer := k.resync.Clock.NewTimer(k.turn(ctx))
+	var due <-chan time.Time // whoever puts the keeper in force wakes it
+	for {
 		select {
 		case <-ctx.Done():
+			return
 		case <-k.kick:
-		case <-timer.C():
+		case <-due:
 		}
-		timer.Stop()
+		due = k.resync.Clock.After(k.turn(ctx))
 	}
-}
-
-func (k *keeper) tellUnlistable() {
-	k.hasListed()
-	if k.told {
-		return
-	}
-	k.told = true
-	k.resync.Logger.Info("the driver can't list entries, so the registry is not compared with the cluster: "+
-		"Rollcall does not notice entries that are lost there, or left by pods that vanish while no manager works", "registry", k.source.Name)
 }
 
 // turn makes one run and returns when the next one is due.
 func (k *keeper) turn(ctx context.Context) time.Duration {
-	interval := k.resync.policyInForce().Interval
+	policy, _ := k.resync.inForce()
 	began := k.resync.Clock.Now()
-	whole, err, unremoved := k.run(ctx)
-	if ctx.Err() != nil || !k.resync.has(k) { // what was replaced or dropped is retired, which is no failure
-		return interval
+	synced := k.resync.Synced() // what is gone can't be known before
+	unknown, owned, err := k.compare(ctx)
+	k.hasListed()
+	var unremoved error
+	if err == nil && synced {
+		err, unremoved = k.remove(ctx, unknown, owned)
 	}
-	if err == nil && !whole {
+	if ctx.Err() != nil || !k.resync.has(k) { // the client is closed, which is no failure
+		return policy.Interval
+	}
+	if err == nil && !synced {
 		k.awaitSync(ctx)
 		return 0
 	}
@@ -113,21 +114,21 @@ func (k *keeper) turn(ctx context.Context) time.Duration {
 	k.comparing.tell(logger, err, "resync fails, and drift of the registry goes unnoticed until it succeeds again",
 		"resync succeeds again")
 	if err != nil { // it says nothing of removals
-		return k.comparing.retry(interval)
+		return k.comparing.retry(policy.Interval)
 	}
 	k.removing.tell(logger, unremoved, "removing entries without a live pod fails, retrying",
 		"removing entries without a live pod succeeds again")
-	return k.removing.retry(interval)
+	return k.removing.retry(policy.Interval)
 }
 
-// trouble is what may fail run after run.
+// trouble is something that may fail again and again.
 type trouble struct {
-	// failures counts the runs in a row in which it failed, and last is how it did in the last of them.
+	// failures counts those in a row, and last is the last of them.
 	failures int
 	last     error
 }
 
-// tell logs the first failure, and when it has passed how many there were.
+// tell logs the first failure, and the first success after it with how many failures there were.
 func (t *trouble) tell(logger logr.Logger, err error, begins, passes string) {
 	switch {
 	case err != nil:
@@ -136,7 +137,7 @@ func (t *trouble) tell(logger logr.Logger, err error, begins, passes string) {
 			logger.Error(err, begins)
 		}
 	case t.failures > 0:
-		logger.Info(passes, "failedRuns", t.failures, "lastFailure", t.last.Error())
+		logger.Info(passes, "failures", t.failures, "lastFailure", t.last.Error())
 		*t = trouble{}
 	}
 }
@@ -165,25 +166,28 @@ func (k *keeper) awaitSync(ctx context.Context) {
 // jittered is within a tenth below the interval, so that the registries, and the managers of several clusters, do not come
 // all at once.
 func jittered(interval time.Duration) time.Duration {
-	return interval - time.Duration(rand.Int64N(int64(interval)/10+1)) //nolint:gosec // nobody guesses it to any end
+	return interval - time.Duration(rand.Int64N(int64(interval)/10+1)) //nolint:gosec // it is no secret
 }
 
-// run compares once, and removes what is gone. It is whole unless the cache has yet to sync: then nothing could be said of
-// what is gone. With err the two were not compared, and unremoved is of what was found and could not be removed.
-func (k *keeper) run(ctx context.Context) (whole bool, err, unremoved error) {
+// compare holds the registry's list against the cluster. It returns the unknown entries, and all that the cluster owns.
+func (k *keeper) compare(ctx context.Context) (unknown, owned []registry.Entry, err error) {
 	r, staleness := k.resync, k.source.Client.Staleness()
 	asked := r.Clock.Now()
-	entries, foreign, err := k.list(ctx)
-	defer k.hasListed()
+	owned, foreign, err := k.list(ctx)
 	if err != nil {
-		return false, err, nil
+		return nil, nil, err
+	}
+	_, keepers := r.inForce()
+	names := make(map[string]bool, len(keepers))
+	for name := range keepers {
+		names[name] = true
 	}
 	found, err := r.Pods.Compare(ctx, tracker.Listing{
-		Registry: k.source.Name, Server: k.source.Client.Server(), Names: r.names(), Asked: asked, Staleness: staleness,
-		Confirms: staleness == 0 && !k.source.Client.Expires(), Entries: entries, Foreign: foreign,
+		Registry: k.source.Name, Server: k.source.Client.Server(), Names: names, Asked: asked, Staleness: staleness,
+		Confirms: staleness == 0 && !k.source.Client.Expires(), Entries: owned, Foreign: foreign,
 	})
 	if err != nil {
-		return false, err, nil
+		return nil, nil, err
 	}
 	r.Metrics.Found(k.source.Name, metrics.FoundMissing, found.Missing)
 	r.Metrics.Found(k.source.Name, metrics.FoundDifferent, found.Different)
@@ -191,21 +195,22 @@ func (k *keeper) run(ctx context.Context) (whole bool, err, unremoved error) {
 		r.Logger.Info("registry drift detected, reapplying", "registry", k.source.Name,
 			"missing", found.Missing, "different", found.Different)
 	}
-	k.hasListed()
-	if !r.Synced() {
-		return false, nil, nil
-	}
-	gone, err := r.Pods.Gone(ctx, k.notRemovedSince(asked.Add(-staleness), found.Unknown))
-	if err != nil {
-		return false, fmt.Errorf("asking the API server which pods are gone: %w", err), nil
-	}
-	return true, nil, k.reap(ctx, gone, entries)
+	return k.notRemovedSince(asked.Add(-staleness), found.Unknown), owned, nil
 }
 
-// list asks for all that is ours, in one call. What others own is left out whatever the driver says, and so is what stands in
-// a namespace of which this process knows nothing: another one may look after that. Foreign entries, which no Rollcall has
-// written, are neither compared nor removed.
-func (k *keeper) list(ctx context.Context) (ours, foreign []registry.Entry, err error) {
+// remove removes those of the unknown entries that are gone. With err it is not known which are, and unremoved is of what
+// could not be removed.
+func (k *keeper) remove(ctx context.Context, unknown, owned []registry.Entry) (err, unremoved error) {
+	gone, err := k.resync.Pods.Gone(ctx, unknown)
+	if err != nil {
+		return fmt.Errorf("asking the API server which pods are gone: %w", err), nil
+	}
+	return nil, k.reap(ctx, gone, len(owned))
+}
+
+// list asks for all entries in one call, and returns the cluster's own and the foreign ones. It leaves out what others own,
+// whatever the driver says, and what stands in a namespace of which this process knows nothing.
+func (k *keeper) list(ctx context.Context) (owned, foreign []registry.Entry, err error) {
 	entries, err := k.source.Client.List(ctx, k.resync.Cluster)
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing: %w", err)
@@ -214,22 +219,22 @@ func (k *keeper) list(ctx context.Context) (ours, foreign []registry.Entry, err 
 		switch {
 		case e.State == registry.Foreign:
 			foreign = append(foreign, e)
-		case k.ours(e):
-			ours = append(ours, e)
+		case k.owns(e):
+			owned = append(owned, e)
 		}
 	}
-	return ours, foreign, nil
+	return owned, foreign, nil
 }
 
-// ours leaves out too what no pod can be called: anybody can write such an entry, and the API server is not to be asked for it.
-func (k *keeper) ours(e registry.Entry) bool {
+// owns is false of names that no pod can have: anyone can write such an entry, and the API server refuses to look for it.
+func (k *keeper) owns(e registry.Entry) bool {
 	return e.Cluster == k.resync.Cluster && e.UID != "" && canBeNamed(e.Pod) && canBeNamed(e.Namespace) &&
 		(len(k.resync.Namespaces) == 0 || slices.Contains(k.resync.Namespaces, e.Namespace))
 }
 
 func canBeNamed(name string) bool { return name != "" && len(content.IsPathSegmentName(name)) == 0 }
 
-// notRemovedSince leaves out what was removed here after a list of that time.
+// notRemovedSince leaves out what this keeper has removed after a list of that time.
 func (k *keeper) notRemovedSince(asOf time.Time, entries []registry.Entry) []registry.Entry {
 	for id, at := range k.removed {
 		if !at.After(asOf) {

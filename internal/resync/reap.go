@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// reapAtOnce bounds the removals that are under way: nobody waits for them.
+	// reapAtOnce bounds the removals that are under way, which are not urgent.
 	reapAtOnce = 8
 	// hopeless is how many removals have to fail in a row for a run to begin no more of them.
 	hopeless = 5
@@ -25,10 +25,10 @@ const (
 // errLeft is of a removal that was not begun, since those before it failed.
 var errLeft = errors.New("left for the next run")
 
-// reap removes entries behind which no live pod stands, unless they are too many of those that this cluster owns. The
-// registry spares those that are by now another pod's.
-func (k *keeper) reap(ctx context.Context, gone, owned []registry.Entry) error {
-	if !k.mayRemove(ctx, gone, len(owned)) {
+// reap removes entries behind which no live pod stands, unless they are too many of those that the cluster owns. The
+// registry spares those that are another pod's by now.
+func (k *keeper) reap(ctx context.Context, gone []registry.Entry, owned int) error {
+	if !k.mayRemove(ctx, gone, owned) {
 		k.resync.Metrics.Unfinished(k.source.Name, 0) // this run tried none
 		return nil
 	}
@@ -76,7 +76,7 @@ func (k *keeper) noteRemoved(gone []registry.Entry, errs []error) error {
 	for i, e := range gone {
 		id := identityOf(e.Instance)
 		switch {
-		case registryclient.Classify(errs[i]) == registryclient.DryRun: // it was told
+		case registryclient.Classify(errs[i]) == registryclient.DryRun:
 		case errors.Is(errs[i], errLeft):
 			left++
 			k.failed[id] = before[id]

@@ -18,18 +18,18 @@ const (
 	fewRemovals = 3
 	// examples is how many of the entries a blocked removal names.
 	examples = 3
-	// digestBytes make a digest that a person can copy, and nobody meets twice.
+	// digestBytes make a digest that a person can copy, and that are unique in practice.
 	digestBytes = 6
 )
 
-// AnnotationApprove on the manager's Lease holds the digests of removals that a person has said yes to, separated by
+// AnnotationApprove on the manager's Lease holds the digests of the removals that a person approves of, separated by
 // commas.
 const AnnotationApprove = "rollcall.dev/approve-removals"
 
 // AnnotationRun on the manager's Lease has a run begin whenever its value changes.
 const AnnotationRun = "rollcall.dev/resync"
 
-// allowed is how many of the entries that are ours may be removed in one run. A percentage is rounded up, and is never
+// allowed is how many of the entries that the cluster owns may be removed in one run. A percentage is rounded up, and is never
 // fewer than 3 unless it is 0%.
 func allowed(limit intstr.IntOrString, owned int) int {
 	n, err := intstr.GetScaledValueFromIntOrPercent(&limit, owned, true)
@@ -44,7 +44,8 @@ func allowed(limit intstr.IntOrString, owned int) int {
 
 // mayRemove reports whether what is gone may be removed, and tells a person where it may not.
 func (k *keeper) mayRemove(ctx context.Context, gone []registry.Entry, owned int) bool {
-	limit := k.resync.policyInForce().MaxRemovals
+	policy, _ := k.resync.inForce()
+	limit := policy.MaxRemovals
 	if !slices.ContainsFunc(gone, k.approval.has) {
 		k.approval = approval{} // none is left of what it named
 	}
@@ -64,13 +65,13 @@ func (k *keeper) mayRemove(ctx context.Context, gone []registry.Entry, owned int
 	k.blocked = digest
 	note := fmt.Sprintf("%d of %d entries in registry %q have no live pod, which is more than resync.maxRemovals "+
 		"(%s) allows: Rollcall removes none of them. If they should go, %s. Examples: %s",
-		len(gone), owned, k.source.Name, limit.String(), k.resync.yes(digest), describe(gone))
+		len(gone), owned, k.source.Name, limit.String(), k.resync.howToApprove(digest), describe(gone))
 	k.resync.Logger.Info("removal blocked: "+note, "registry", k.source.Name, "entries", len(gone), "digest", digest)
 	k.resync.Warn(ctx, note)
 	return false
 }
 
-// approval is a person's yes to the removal of a set of entries. It outlasts the run that it lets begin, which may leave
+// approval is a person's approval of the removal of a set of entries. It outlasts the run that it lets begin, which may leave
 // some of them, and ends when none is left or the digest is approved no longer.
 type approval struct {
 	digest string
@@ -79,7 +80,7 @@ type approval struct {
 
 func (a approval) has(e registry.Entry) bool { return a.of[identityOf(e.Instance)] }
 
-// isApproved reports whether a person has said yes to all of these: to exactly these, or to more of which they are left.
+// isApproved reports whether a person has approved of all of these: of exactly these, or of more of which they are left.
 func (k *keeper) isApproved(gone []registry.Entry, digest string) bool {
 	if k.approval.digest != digest && k.resync.isApproved(digest) {
 		k.approval = approval{digest: digest, of: map[identity]bool{}}
@@ -92,8 +93,8 @@ func (k *keeper) isApproved(gone []registry.Entry, digest string) bool {
 		!slices.ContainsFunc(gone, func(e registry.Entry) bool { return !k.approval.has(e) })
 }
 
-// yes says how a person approves of a removal.
-func (r *Resync) yes(digest string) string {
+// howToApprove says how a person approves of a removal.
+func (r *Resync) howToApprove(digest string) string {
 	const raise = "raise resync.maxRemovals"
 	if !r.Approvable {
 		return raise

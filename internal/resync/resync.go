@@ -2,7 +2,6 @@ package resync
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -29,23 +28,28 @@ type Source struct {
 type Policy struct {
 	// Interval is how long after one run the next one begins, at the latest.
 	Interval time.Duration
-	// MaxRemovals is how many of the entries that a registry has of ours may go in one run: a number, or a percentage, which
+	// MaxRemovals is how many of the cluster's entries in a registry may go in one run: a number, or a percentage, which
 	// is rounded up and never means fewer than 3, unless it is 0%.
 	MaxRemovals intstr.IntOrString
 }
 
 // Pods is what the cluster has, and what this process knows of it. It is safe for concurrent use.
 type Pods interface {
-	// Compare holds a list against what the registry acknowledged, and has the pods looked at where the two differ.
+	// Compare holds a list against what the registry acknowledged, and has the pods looked at where the two differ. Once
+	// the cache of pods has synced, only entries whose pod it lacks are unknown.
 	Compare(ctx context.Context, l tracker.Listing) (tracker.Comparison, error)
-	// Gone returns those of the entries behind which no live pod stands, by the API server's own word. It is called
-	// only after the cache of pods has synced.
-	Gone(ctx context.Context, entries []registry.Entry) ([]registry.Entry, error)
+	// Gone returns those of the unknown entries behind which no live pod stands, by the API server's own word.
+	Gone(ctx context.Context, unknown []registry.Entry) ([]registry.Entry, error)
+	// Kept returns the instances of a registry whose Register or FailOver was acknowledged, without those for which a
+	// Deregister has begun since.
+	Kept(registry string) []registry.Instance
+	// Lost notes that the registry, asked at that time, had no entry for the instance.
+	Lost(target tracker.Target, asked time.Time)
 }
 
 // Options are what a Resync works with.
 type Options struct {
-	// Cluster is the owner in the marks of what is ours.
+	// Cluster is the owner in the marks of this cluster's entries.
 	Cluster string
 	// Namespaces are those whose pods this process knows; none means all. Entries of others are left alone.
 	Namespaces []string
@@ -64,11 +68,11 @@ type Options struct {
 }
 
 // Resync compares every registry with the cluster: at start, after each interval, when the configuration changed, and when
-// [Resync.Run] is called. What is missing or differs is the reconciler's to mend, so that one pod has one writer. What no
-// live pod stands behind is removed here.
+// [Resync.Run] is called. The reconciler repairs what is missing or differs, so that one pod has one writer. Resync removes
+// entries behind which no live pod stands, and renews those that expire.
 //
 // A run lists a registry in one call, all of it or nothing. It removes nothing before the cache has synced, after an
-// error, and when more than Policy.MaxRemovals would go and nobody has approved of that.
+// error, and when more than Policy.MaxRemovals would go and no person has approved of that.
 type Resync struct {
 	Options
 
@@ -76,16 +80,13 @@ type Resync struct {
 
 	mu       sync.Mutex
 	policy   Policy
-	keepers  map[string]*keeper
-	approved map[string]bool
+	keepers  map[string]*keeper // replaced, never changed
+	approved []string
 }
 
 // New returns a Resync for no registry yet.
 func New(o Options) *Resync {
-	return &Resync{
-		Options: o, applied: make(chan struct{}, 1),
-		keepers: map[string]*keeper{}, approved: map[string]bool{},
-	}
+	return &Resync{Options: o, applied: make(chan struct{}, 1)}
 }
 
 // Apply says which registries there are from now on, and has all of them compared at once. It may be called at any time.
@@ -98,33 +99,35 @@ func (r *Resync) Apply(policy Policy, sources []Source) {
 		if k == nil || k.source.Client != source.Client {
 			k = newKeeper(r, source)
 		}
+		k.wake()
 		next[source.Name] = k
 	}
 	r.policy, r.keepers = policy, next
+	poke(r.applied)
+}
+
+// poke has the next receive from the channel succeed.
+func poke(c chan<- struct{}) {
 	select {
-	case r.applied <- struct{}{}:
-	default: // Start has yet to come to the last one
+	case c <- struct{}{}:
+	default: // it does already
 	}
 }
 
 // Run has every registry compared now.
 func (r *Resync) Run() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, k := range r.keepers {
+	_, keepers := r.inForce()
+	for _, k := range keepers {
 		k.wake()
 	}
 }
 
-// Approve says which removals a person has said yes to, by their digests, and has every registry compared now where there
+// Approve says which removals a person has approved of, by their digests, and has every registry compared now where there
 // is a new one. It replaces what was approved before.
 func (r *Resync) Approve(digests []string) {
 	r.mu.Lock()
-	isNew := slices.ContainsFunc(digests, func(d string) bool { return !r.approved[d] })
-	r.approved = make(map[string]bool, len(digests))
-	for _, d := range digests {
-		r.approved[d] = true
-	}
+	isNew := slices.ContainsFunc(digests, func(d string) bool { return !slices.Contains(r.approved, d) })
+	r.approved = slices.Clone(digests)
 	r.mu.Unlock()
 	if isNew {
 		r.Run()
@@ -134,56 +137,58 @@ func (r *Resync) Approve(digests []string) {
 func (r *Resync) isApproved(digest string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.approved[digest]
+	return slices.Contains(r.approved, digest)
 }
 
-// Start compares until the context ends, and returns when nothing is under way. It is a manager.Runnable, and needs the
-// lease: only who leads may remove anything.
+// Start compares and renews until the context ends, and returns when nothing is under way. It is a manager.Runnable, and
+// needs the lease: only the leader may remove anything, and only the leader knows what to renew.
 func (r *Resync) Start(ctx context.Context) error {
-	announce := r.announce
-	select {
-	case <-r.applied: // it is in force from the beginning
-	default:
-	}
-	var before []*keeper
+	var first sync.WaitGroup
+	defer first.Wait()
+	first.Go(func() { r.announce(ctx) })
+	running := map[string]*keeper{}
 	for ctx.Err() == nil {
-		keepers := r.inForce()
-		r.forget(before, keepers)
-		r.untilApplied(ctx, keepers, announce)
-		announce, before = func(context.Context, []*keeper) {}, keepers
+		_, keepers := r.inForce()
+		r.replace(ctx, running, keepers)
+		select {
+		case <-ctx.Done():
+		case <-r.applied:
+		}
 	}
+	r.replace(ctx, running, nil)
 	return nil
 }
 
-// forget removes the metrics of what is no longer compared. It comes after its last run, which counts too.
-func (r *Resync) forget(before, now []*keeper) {
-	for _, k := range before {
-		if !slices.Contains(now, k) {
-			r.Metrics.Forget(k.source.Name)
+// replace ends the keepers that run and are not in force, and then starts those that are in force and don't run: one
+// registry never has two.
+func (r *Resync) replace(ctx context.Context, running, inForce map[string]*keeper) {
+	ended := map[string]*keeper{}
+	for name, k := range running {
+		if inForce[name] != k {
+			k.stop()
+			ended[name] = k
+			delete(running, name)
+		}
+	}
+	for name, k := range ended {
+		k.loops.Wait()
+		if ctx.Err() == nil {
+			r.Metrics.Forget(name)
+		}
+	}
+	for name, k := range inForce {
+		if running[name] == nil {
+			k.start(ctx, ended[name])
+			running[name] = k
 		}
 	}
 }
 
-// untilApplied compares until another configuration is in force.
-func (r *Resync) untilApplied(ctx context.Context, keepers []*keeper, announce func(context.Context, []*keeper)) {
-	ctx, cancel := context.WithCancel(ctx)
-	var loops sync.WaitGroup
-	for _, k := range keepers {
-		loops.Go(func() { k.loop(ctx) })
-	}
-	loops.Go(func() { announce(ctx, keepers) })
-	select {
-	case <-ctx.Done():
-	case <-r.applied:
-	}
-	cancel()
-	loops.Wait()
-}
-
 // announce says that the first lists are there, and waits for none longer than for a call.
-func (r *Resync) announce(ctx context.Context, keepers []*keeper) {
+func (r *Resync) announce(ctx context.Context) {
 	defer close(r.Listed)
 	began := r.Clock.Now()
+	_, keepers := r.inForce()
 	for _, k := range keepers {
 		select {
 		case <-k.listed:
@@ -194,31 +199,15 @@ func (r *Resync) announce(ctx context.Context, keepers []*keeper) {
 	}
 }
 
+// inForce returns the last configuration.
+func (r *Resync) inForce() (Policy, map[string]*keeper) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.policy, r.keepers
+}
+
+// has reports whether the keeper is in force. One that is not has a client that was closed, or will be.
 func (r *Resync) has(k *keeper) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.keepers[k.source.Name] == k
-}
-
-// names are those of the registries in force.
-func (r *Resync) names() map[string]bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	names := make(map[string]bool, len(r.keepers))
-	for name := range r.keepers {
-		names[name] = true
-	}
-	return names
-}
-
-func (r *Resync) inForce() []*keeper {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Collect(maps.Values(r.keepers))
-}
-
-func (r *Resync) policyInForce() Policy {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.policy
+	_, keepers := r.inForce()
+	return keepers[k.source.Name] == k
 }

@@ -209,7 +209,7 @@ func TestAFailureIsRetriedSoonerAndToldOnce(t *testing.T) {
 		s.expectCalls("the failure has passed", "a", "Deregister web-1")
 		s.stop()
 		s.expectLogged("resync fails", 1)
-		s.expectLogged(`"resync succeeds again" "registry"="a" "failedRuns"=`, 1)
+		s.expectLogged(`"resync succeeds again" "registry"="a" "failures"=`, 1)
 		s.expectLogged(`"lastFailure"="listing: `, 1)
 	})
 }
@@ -664,13 +664,13 @@ func TestARegistryThatIsRetiredDuringARunIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, "a")
 		s.start()
-		dropped := s.resync.inForce()[0]
+		_, keepers := s.resync.inForce()
 		s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")}, nil)
 		synctest.Wait()
 		if err := s.sources[0].Client.Close(); err != nil {
 			t.Fatal(err)
 		}
-		dropped.turn(t.Context()) // as one that has yet to hear of it
+		keepers["a"].turn(t.Context()) // as one that has yet to hear of it
 		s.stop()
 		s.expectLogged("resync fails", 0)
 	})
@@ -891,6 +891,9 @@ func (s *scene) Compare(_ context.Context, l tracker.Listing) (tracker.Compariso
 	s.listings = append(s.listings, l)
 	return tracker.Comparison{Unknown: slices.Clone(l.Entries)}, nil
 }
+
+func (s *scene) Kept(string) []registry.Instance { return nil }
+func (s *scene) Lost(tracker.Target, time.Time)  {}
 
 // Gone implements Pods.
 func (s *scene) Gone(_ context.Context, entries []registry.Entry) ([]registry.Entry, error) {
