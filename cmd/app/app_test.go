@@ -124,7 +124,7 @@ func TestFlags(t *testing.T) {
 	f.zap = flags{}.zap
 	want := flags{
 		config: "/etc/rollcall/config/config.yaml", metricsAddress: ":8080", healthAddress: ":8081",
-		registryAddress: "127.0.0.1:8090", leaderElect: true, leaseName: "rollcall", workers: 128,
+		registryAddress: "127.0.0.1:8090", pprofAddress: off, leaderElect: true, leaseName: "rollcall", workers: 128,
 	}
 	if fmt.Sprint(*f) != fmt.Sprint(want) {
 		t.Errorf("defaults are %+v, want %+v", *f, want)

@@ -2,11 +2,13 @@ package app
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -40,6 +42,8 @@ type registries struct {
 	slots map[string]int
 	// renamed holds, by the names that were given up since the start, those that the same servers have now.
 	renamed map[string]string
+	// rotated are those that were opened anew because their files changed, sorted.
+	rotated []string
 }
 
 // opened is a registry that was made from one section of the configuration.
@@ -47,15 +51,16 @@ type opened struct {
 	// section's MaxInFlight may be out of date: the client has what is in force.
 	section config.Registry
 	client  *registryclient.Client
+	// files is of the files that the section names, as they were when it was opened.
+	files fingerprint
 	// handler is nil where the driver serves nothing.
 	handler http.Handler
 }
 
-// open returns the registries of a configuration. One that is in force and whose section is the same but for maxInFlight is
-// kept, or, where its files were rotated, opened anew as a client of the same servers, so that the controller keeps what it
-// knows of it.
-// It puts nothing in force, and leaves nothing open when it fails.
-func (d *drivers) open(ctx context.Context, c *config.Config, rotated []string) (*registries, error) {
+// open returns the registries of a configuration. One that is in force stays where its section is the same but for
+// maxInFlight; where its files changed it is opened anew as a client of the same servers, so that the controller keeps what it
+// knows of it, and stays where that fails. open puts nothing in force. With an error, the others were opened all the same.
+func (d *drivers) open(ctx context.Context, c *config.Config) (*registries, error) {
 	next := &registries{byName: map[string]*opened{}, defaults: c.DefaultRegistries, slots: map[string]int{}}
 	before := d.current.Load()
 	var problems []error
@@ -65,22 +70,39 @@ func (d *drivers) open(ctx context.Context, c *config.Config, rotated []string) 
 		if kept != nil && !kept.section.EqualButMaxInFlight(c.Registries[name]) {
 			kept = nil
 		}
-		if kept != nil && !slices.Contains(rotated, name) {
+		files := fingerprintOf(c.Driver(name).Files())
+		if kept != nil {
 			next.byName[name] = kept
-			continue
+			if kept.files == files {
+				continue
+			}
 		}
 		made, err := d.openOne(ctx, c, name, kept)
 		if err != nil {
 			problems = append(problems, registryError(c.RegistryPath(name), err))
 			continue
 		}
-		next.byName[name] = made
-	}
-	if len(problems) > 0 {
-		return nil, errors.Join(append(problems, next.closeBut(before))...)
+		made.files, next.byName[name] = files, made
+		if kept != nil {
+			next.rotated = append(next.rotated, name)
+		}
 	}
 	next.noteRenamed(before)
-	return next, nil
+	return next, errors.Join(problems...)
+}
+
+// fingerprint identifies the content of a registry's files without revealing it.
+type fingerprint [sha256.Size]byte
+
+// fingerprintOf counts what keeps a file from being read as its content.
+func fingerprintOf(files []string) fingerprint {
+	var all []byte
+	for _, path := range files {
+		content, err := os.ReadFile(path)
+		digest := sha256.Sum256(fmt.Appendf(content, "%T %v", err, err))
+		all = append(all, digest[:]...)
+	}
+	return sha256.Sum256(all)
 }
 
 // noteRenamed notes which registries of the configuration before have another name in this one.

@@ -53,7 +53,7 @@ func TestADryRunTakesNoEntryThatExpiresForAcknowledged(t *testing.T) {
 		made   registry.Registry
 		want   bool
 	}{
-		"a lease":  {"a manager that works would register it anew, and a dry run has to say so", &joining{}, true},
+		"a lease":  {"a manager that works would register it anew, and a dry run has to say so", &leased{}, true},
 		"no lease": {"what the list shows was acknowledged", &fake{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

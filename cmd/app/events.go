@@ -111,3 +111,6 @@ func shorten(note string) string {
 	}
 	return note[:cut] + more
 }
+
+// podNamespace is the namespace of the pod that this process runs in; empty outside a cluster.
+func podNamespace() string { return os.Getenv("POD_NAMESPACE") }

@@ -75,9 +75,9 @@ func newManager(
 		a.dryRun = newDryRun(metrics.NewDryRunMetrics(own), logger)
 	}
 	a.drivers = &drivers{constructors: o.constructors, metrics: metrics.NewRegistryMetrics(own), logger: logger, fence: a, dryRun: a.dryRun}
-	first, err := a.drivers.open(ctx, c, nil)
+	first, err := a.drivers.open(ctx, c)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", f.config, err)
+		return nil, errors.Join(fmt.Errorf("%s: %w", f.config, err), first.closeBut(nil))
 	}
 	if err := a.drivers.replace(first); err != nil {
 		return nil, err
@@ -246,7 +246,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	metrics.RegisterPods(own, reconciler, time.Now)
 	metrics.RegisterSlots(own, registryclient.BreakerStates(), a.drivers.slots)
 	reloads := &reload{
-		watcher: config.Watcher{Path: a.flags.config, Limits: limits, Current: c},
+		path: a.flags.config, limits: limits, interval: reloadInterval, current: c,
 		drivers: a.drivers, apply: apply, metrics: metrics.NewConfigMetrics(own), logger: a.logger, events: about,
 	}
 	if err := a.servers.listen(ctx, a.flags, metricsHandler(own), healthHandler(waits.unready), a.drivers); err != nil {

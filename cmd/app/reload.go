@@ -1,11 +1,13 @@
 package app
 
 import (
-	"cmp"
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
-	"sync"
+	"reflect"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -15,102 +17,138 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 )
 
-// reload puts a changed configuration in force. It runs on every manager: one that waits for the lease must know the
-// configuration when it gets it.
+// reloadInterval is how often the files are read.
+const reloadInterval = 2 * time.Second
+
+// reload keeps what is in force in step with the configuration's file, and with the files that its registries name. It reads
+// them again and again, since a mounted ConfigMap or Secret changes by a swap of symbolic links that is easily missed by a
+// watch. It runs on every manager: one that waits for the lease must know the configuration when it gets it.
 type reload struct {
-	watcher config.Watcher
-	drivers *drivers
+	path     string
+	limits   config.Limits
+	interval time.Duration
+	drivers  *drivers
+	// apply gives what is in force to those who work with it.
 	apply   func(*config.Config, *registries)
 	metrics *metrics.ConfigMetrics
 	logger  logr.Logger
 	events  *configEvents
 
-	// standing is a refusal that still holds and has no Event yet; empty where there is none.
-	mu       sync.Mutex
-	standing string
-	// untold: making its Event has failed, which is logged once.
-	untold bool
+	// current is in force, and its registries are open.
+	current *config.Config
+	// seen is the content that was last parsed, and next and problem what came of it.
+	seen    []byte
+	next    *config.Config
+	problem error
+	// refusal says why the files are not in force; empty where they are.
+	refusal string
+	// eventDue: the refusal has no Event yet. failed: making it was tried, which is logged once.
+	eventDue, failed bool
 }
 
 // NeedLeaderElection makes it run without the lease.
 func (*reload) NeedLeaderElection() bool { return false }
 
-// Start watches the file until the context ends.
+// Start reads the files until the context ends.
 func (r *reload) Start(ctx context.Context) error {
-	r.watcher.Apply = r.putInForce
-	r.watcher.Applied = func(*config.Config) { r.applied(ctx) }
-	r.watcher.Refused = func(err error) { r.refused(ctx, err) }
-	var waits sync.WaitGroup
-	waits.Go(func() { r.onceElected(ctx) })
-	r.watcher.Run(ctx)
-	waits.Wait()
+	wait.UntilWithContext(ctx, r.once, r.interval)
 	return nil
 }
 
-// onceElected makes the Event of a refusal that came while another manager led, whose own Event may be missing. If the API
-// server does not accept the Event, it tries again as often as the file is read, while the refusal stands.
-func (r *reload) onceElected(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-		return
-	case <-r.events.elected:
-	}
-	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.tellStanding(ctx)
-	}, cmp.Or(r.watcher.Interval, config.DefaultInterval))
-}
-
-// tellStanding makes the Event of a refusal that has none yet, if this manager leads. r.mu is held.
-func (r *reload) tellStanding(ctx context.Context) {
-	if r.standing == "" || !r.events.leads() {
-		return
-	}
-	err := r.events.create(ctx, corev1.EventTypeWarning, "Reload", "ConfigRefused", r.standing)
+// once reads everything, and reports what is new.
+func (r *reload) once(ctx context.Context) {
+	before := r.current
+	err := r.follow(ctx)
 	switch {
-	case err == nil:
-		r.standing, r.untold = "", false
-	case !r.untold && ctx.Err() == nil:
-		r.untold = true
-		r.logger.Error(err, eventFailed)
+	case ctx.Err() != nil:
+		return
+	case err != nil && err.Error() != r.refusal:
+		r.refused(err)
+	case err == nil && (r.current != before || r.refusal != ""):
+		r.applied(ctx)
 	}
+	r.makeEvent(ctx)
 }
 
-// putInForce makes what the configuration asks for first, so that an error changes nothing.
-func (r *reload) putInForce(ctx context.Context, c *config.Config, rotated []string) error {
-	next, err := r.drivers.open(ctx, c, rotated)
+// follow puts the files in force. What is wrong with the configuration does not keep the registries in force from files that
+// were rotated.
+func (r *reload) follow(ctx context.Context) error {
+	next, err := r.read()
 	if err != nil {
+		return errors.Join(err, r.open(ctx, r.current))
+	}
+	if err := r.open(ctx, next); err != nil {
+		if next != r.current {
+			_ = r.open(ctx, r.current) // the error has what is wrong with its files
+		}
+		return err
+	}
+	return nil
+}
+
+// read returns the configuration in force where the file says the same.
+func (r *reload) read() (*config.Config, error) {
+	data, err := os.ReadFile(r.path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the configuration: %w", err)
+	}
+	if r.seen == nil || !bytes.Equal(data, r.seen) {
+		r.seen = data
+		if r.next, r.problem = config.Parse(data, r.limits); r.problem == nil {
+			r.problem = config.CheckReload(r.current, r.next)
+		}
+	}
+	if r.problem == nil && reflect.DeepEqual(r.next, r.current) {
+		return r.current, nil
+	}
+	return r.next, r.problem
+}
+
+// open puts c in force: a new configuration whole or not at all. Of the one in force it opens each registry anew whose files
+// were rotated; one with a wrong file keeps none of the others from their new credentials.
+func (r *reload) open(ctx context.Context, c *config.Config) error {
+	next, err := r.drivers.open(ctx, c)
+	if err != nil && c != r.current {
+		return errors.Join(err, next.closeBut(r.drivers.current.Load()))
+	}
+	if c == r.current && len(next.rotated) == 0 {
 		return err
 	}
 	r.apply(c, next)
-	if len(rotated) > 0 {
-		r.logger.Info("rotated files of registries are in use", "registries", rotated)
+	r.current = c
+	if len(next.rotated) > 0 {
+		r.logger.Info("rotated files of registries are in use", "registries", next.rotated)
 	}
 	if err := r.drivers.replace(next); err != nil {
 		r.logger.Error(err, "closing the previous registries")
 	}
-	return nil
+	return err
 }
 
 func (r *reload) applied(ctx context.Context) {
 	r.metrics.Applied()
-	r.logger.Info("configuration reloaded", "file", r.watcher.Path)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.standing, r.untold = "", false
+	r.logger.Info("configuration reloaded", "file", r.path)
+	r.refusal, r.eventDue = "", false
 	r.events.tell(ctx, corev1.EventTypeNormal, "Reload", "ConfigApplied", "the configuration is in force")
 }
 
-func (r *reload) refused(ctx context.Context, err error) {
+func (r *reload) refused(err error) {
 	r.metrics.Refused()
 	// Wrapped, so that the logger does not list the causes a second time.
-	r.logger.Error(fmt.Errorf("%s: %w", r.watcher.Path, err), "configuration refused, the previous one stays in force")
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.standing = "the previous configuration stays in force: " + err.Error()
-	r.tellStanding(ctx) // else onceElected does, if it still stands then
+	r.logger.Error(fmt.Errorf("%s: %w", r.path, err), "configuration refused, the previous one stays in force")
+	r.refusal, r.eventDue, r.failed = err.Error(), true, false
 }
 
-// podNamespace is the namespace of the pod that this process runs in; empty outside a cluster.
-func podNamespace() string { return os.Getenv("POD_NAMESPACE") }
+// makeEvent makes the Event of a refusal that has none, if this manager leads: the refusal may have come while another one led,
+// whose own Event may be missing. Where the API server does not accept it, it is due at the next read.
+func (r *reload) makeEvent(ctx context.Context) {
+	if !r.eventDue || !r.events.leads() {
+		return
+	}
+	err := r.events.create(ctx, corev1.EventTypeWarning, "Reload", "ConfigRefused",
+		"the previous configuration stays in force: "+r.refusal)
+	if r.eventDue = err != nil; err != nil && !r.failed && ctx.Err() == nil {
+		r.failed = true
+		r.logger.Error(err, eventFailed)
+	}
+}

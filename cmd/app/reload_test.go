@@ -4,17 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,192 +24,253 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/controller"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
-func TestReloadPutsANewConfigurationInForceWhole(t *testing.T) {
+func TestReloadApplies(t *testing.T) {
 	t.Parallel()
 	s := newReloadScenario(t)
-	s.Start()
-	before := s.drivers.current.Load()
-
-	s.Write(minimal + "drain: 3s\nservice: {port: 9000}\n")
-	got := s.ExpectSettings()
+	before := s.drivers.current.Load().get("old").client
+	s.Write(s.two + "drain: 3s\nservice: {port: 9000}\n")
+	s.Poll(3)
+	got := s.ExpectApplied()
 	if got.Drain != 3*time.Second || got.Services.Port != 9000 || got.Cluster != "prod-1" || !got.Ownership.Owns("example.com/a") {
 		t.Errorf("settings are %+v, want the file's", got)
 	}
-	was := before.get("default").client
-	if got.Registries["default"] != was {
+	if got.Registries["old"] != before {
 		t.Error("another registry although its section is the same: all that is known of it is lost")
 	}
-	s.ExpectEvent("Normal", "ConfigApplied", "in force")
+	s.ExpectMetrics(1, 0, 1)
 
-	s.Write(strings.Replace(minimal, "fake", "fake\n  timeout: 2s", 1))
-	got = s.ExpectSettings()
-	if one := got.Registries["default"]; one == was || one.Timeout() != 2*time.Second {
-		t.Errorf("the registry's section changed and the settings are %+v", got)
+	s.Write(strings.Replace(s.two, "old: {", "old: {timeout: 2s, ", 1))
+	s.Poll(3)
+	if one := s.ExpectApplied().Registries["old"]; one == before || one.Timeout() != 2*time.Second {
+		t.Errorf("the registry's section changed and it is %+v", one)
 	}
 	s.ExpectMetrics(2, 0, 1)
+	s.Write(strings.Replace(s.two, "old: {", "old: {timeout: 2s, ", 1) + "# a comment\n")
+	s.Poll(3)
+	s.ExpectNothing()
 }
 
-func TestReloadRefusesABadConfiguration(t *testing.T) {
+func TestReloadRefuses(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		config string
-		want   string
+		want   []string
 	}{
-		"a bad value":      {minimal + "drain: -3s\n", `drain: Invalid value: "-3s"`},
-		"a bad driver":     {strings.Replace(minimal, "fake", "consol", 1), `registry.driver: Unsupported value: "consol"`},
-		"a driver's error": {strings.Replace(minimal, "fake", "picky", 1), "registry.endpoint: Invalid value: write a URL"},
-		"another cluster":  {strings.Replace(minimal, "prod-1", "prod-2", 1), "cluster: Invalid value"},
+		"a bad value":      {minimal + "drain: -3s\n", []string{`drain: Invalid value: "-3s"`}},
+		"no YAML":          {"cluster: [", []string{"(file)"}},
+		"a bad driver":     {strings.Replace(minimal, "fake", "consol", 1), []string{`registry.driver: Unsupported value: "consol"`}},
+		"a driver's error": {strings.Replace(minimal, "fake", "file\n  auth: {tokenFile: /nonexistent}", 1), []string{"registry.auth.tokenFile: Invalid value", "/nonexistent"}},
+		"another cluster":  {strings.Replace(minimal, "prod-1", "prod-2", 1), []string{`cluster: Invalid value: "prod-2": can't change`, `"prod-1", or restart`}},
+		"other namespaces": {minimal + "namespaces: [web]\n", []string{"namespaces: ", "can't change", "restart"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newReloadScenario(t)
-			s.Start()
 			before := s.drivers.current.Load()
 			s.Write(tc.config)
-			s.ExpectEvent("Warning", "ConfigRefused", tc.want)
+			s.Poll(3)
+			s.ExpectRefused(tc.want...)
 			s.ExpectMetrics(0, 1, 0)
 			if s.drivers.current.Load() != before {
 				t.Error("the registry in force has changed")
 			}
-			s.Write(minimal + "drain: 4s\n")
-			if got := s.ExpectSettings(); got.Drain != 4*time.Second {
-				t.Errorf("settings are %+v, want the new file's", got)
-			}
+			s.Write(minimal + "drain: -4s\n")
+			s.Poll(1)
+			s.ExpectRefused(`"-4s"`)
+			s.Write(s.two)
+			s.Poll(3)
 			s.ExpectEvent("Normal", "ConfigApplied", "in force")
-			s.ExpectMetrics(1, 1, 1)
+			s.ExpectNothing()
+			s.ExpectMetrics(1, 2, 1)
 		})
 	}
 }
 
-func TestARotatedFileIsInUseAtOnce(t *testing.T) {
+func TestReloadWaitsForTheConfigurationsFile(t *testing.T) {
+	t.Parallel()
+	s := newReloadScenario(t)
+	s.Remove()
+	s.Poll(3)
+	s.ExpectRefused("reading the configuration", s.reload.path)
+	s.Write(s.two + "drain: 5s\n")
+	s.Poll(1)
+	if got := s.ExpectApplied(); got.Drain != 5*time.Second {
+		t.Errorf("a drain of %s is in force, want 5s", got.Drain)
+	}
+}
+
+func TestReloadTriesAgainWhatCouldNotBeOpened(t *testing.T) {
 	t.Parallel()
 	s := newReloadScenario(t)
 	token := filepath.Join(t.TempDir(), "token")
+	s.Write(s.two + "  third: {driver: file, auth: {tokenFile: " + token + "}}\n")
+	s.Poll(3)
+	s.ExpectRefused("registries[third].auth.tokenFile")
 	must(t, os.WriteFile(token, []byte("first"), 0o600))
-	s.Start()
-	s.Write(strings.Replace(minimal, "fake", "fake\n  auth: {tokenFile: "+token+"}", 1))
-	before := s.ExpectSettings().Registries["default"]
-	must(t, os.WriteFile(token+".new", []byte("second"), 0o600))
-	must(t, os.Rename(token+".new", token))
-	if s.ExpectSettings().Registries["default"] == before {
-		t.Error("the registry goes on with the token that it read before")
-	}
-	s.ExpectMetrics(1, 0, 1)
-}
-
-func TestEachRefusalIsToldByItself(t *testing.T) {
-	t.Parallel()
-	s := newReloadScenario(t)
-	s.Start()
-	s.Write(minimal + "drain: -3s\n")
-	s.ExpectEvent("Warning", "ConfigRefused", `"-3s"`)
-	s.Write(minimal + "drain: -4s\n")
-	s.ExpectEvent("Warning", "ConfigRefused", `"-4s"`)
-}
-
-func TestOnlyTheLeaderMakesEvents(t *testing.T) {
-	t.Parallel()
-	s := newReloadScenario(t)
-	s.reload.events.elected = make(chan struct{})
-	s.Start()
-	s.Write(minimal + "drain: 3s\n")
-	s.ExpectSettings()
-	s.ExpectMetrics(1, 0, 1)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.events) > 0 {
-		t.Errorf("made %q", s.events)
+	s.Poll(1)
+	if got := s.ExpectApplied(); got.Registries["third"] == nil {
+		t.Errorf("got %+v", got.Registries)
 	}
 }
 
-func TestARefusalThatStandsIsToldByTheNextLeader(t *testing.T) {
+func TestReloadFollowsRotatedFiles(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason string
-		then   func(*reloadScenario)
-		want   string
+		change func(s *reloadScenario)
+		// opened are the registries that are opened anew, and event what is reported, if anything.
+		opened, event string
 	}{
-		"still refused": {"whoever told it may be gone", func(*reloadScenario) {}, "ConfigRefused"},
-		"mended": {"nothing is wrong any more", func(s *reloadScenario) {
-			s.Write(minimal + "drain: 3s\n")
-			s.ExpectSettings()
-			s.ExpectMetrics(1, 1, 1)
-		}, "ConfigApplied"},
+		"one registry's token":   {"the others keep theirs", func(s *reloadScenario) { s.old.Swap("token", "second") }, "old", ""},
+		"both registries' token": {"one change puts both in force", func(s *reloadScenario) { s.old.Swap("token", "second"); s.new.Swap("token", "third") }, "new old", ""},
+		"another file of it":     {"every file counts", func(s *reloadScenario) { s.old.Swap("ca", "second") }, "old", ""},
+		"an empty file":          {"an empty one is not a missing one", func(s *reloadScenario) { s.old.Swap("cert", "") }, "old", ""},
+		"the same content":       {"a swap alone is none", func(s *reloadScenario) { s.old.Swap("token", "first"); s.old.Swap("no one's", "x") }, "", ""},
+		"a new configuration too": {"one change puts both in force", func(s *reloadScenario) {
+			s.old.Swap("token", "second")
+			s.Write(s.two + "drain: 3s\n")
+		}, "old", "ConfigApplied"},
+		"another section too": {"it is opened because of its section", func(s *reloadScenario) {
+			s.old.Swap("token", "second")
+			s.new.Swap("token", "second")
+			s.Write(strings.Replace(s.two, "old: {driver: file", "old: {driver: fake", 1))
+		}, "new", "ConfigApplied"},
+		"a configuration that is wrong": {"it does not keep the registries from new credentials", func(s *reloadScenario) {
+			s.Write(s.two + "drain: -3s\n")
+			s.old.Swap("token", "second")
+		}, "old", "drain: Invalid"},
+		"a configuration that can't be applied": {"it does not keep the registries from new credentials", func(s *reloadScenario) {
+			s.Write(s.two + "  third: {driver: file, auth: {tokenFile: /nonexistent}}\n")
+			s.old.Swap("token", "second")
+		}, "old", "registries[third].auth.tokenFile"},
+		"a broken file of another": {"a registry with a wrong file keeps no other from its own", func(s *reloadScenario) {
+			s.old.Remove()
+			s.new.Swap("token", "second")
+		}, "new", "registries[old].auth.tokenFile"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newReloadScenario(t)
-			elected := make(chan struct{})
-			s.reload.events.elected = elected
-			s.Start()
-			s.Write(minimal + "drain: -3s\n")
-			s.ExpectMetrics(0, 1, 0)
-			tc.then(s)
-			close(elected)
-			if tc.want == "ConfigApplied" {
-				s.Write(minimal + "drain: 4s\n") // the first Event is of this
+			tc.change(s)
+			s.Poll(1)
+			if got := s.rotated(); got != tc.opened || (len(s.settings) == 1) != (got != "") {
+				t.Errorf("opened anew %q and gave settings %+v, want %q: %s", got, s.settings, tc.opened, tc.reason)
 			}
-			s.ExpectEvent(tc.want)
+			if tc.event != "" {
+				s.ExpectEvent(tc.event)
+			}
+			s.settings = nil
+			s.Poll(3)
+			s.ExpectNothing()
 		})
 	}
 }
 
-func TestARefusalIsToldOnceTheAPIServerTakesItsEvent(t *testing.T) {
+func TestReloadWaitsForARegistrysFile(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(*mount){
+		"the Secret is gone":     func(m *mount) { m.Remove() },
+		"the key is gone":        func(m *mount) { m.Drop("token") },
+		"the file is empty yet":  func(m *mount) { m.Swap("token", "") },
+		"it is another's secret": func(m *mount) { m.Swap("token", "s3cret of two words") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, then := range []string{"first", "second"} {
+				s := newReloadScenario(t)
+				spoil(s.old)
+				s.Poll(3)
+				s.ExpectRefused("auth.tokenFile")
+				s.old.Swap("token", then)
+				s.Poll(3)
+				s.ExpectEvent("ConfigApplied")
+				if got := s.rotated(); (got == "old") != (then == "second") {
+					t.Errorf("opened %q anew when the token was %s", got, then)
+				}
+			}
+		})
+	}
+}
+
+func TestReloadEvents(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		reason  string
-		elected bool
+		reason string
+		// leads is whether this manager leads when the configuration is refused, and failures how often the API server refuses
+		// the Event.
+		leads    bool
+		failures int
+		// mended is whether the file is right again before this manager leads.
+		mended bool
+		want   string
 	}{
-		"by the leader":      {"it stands, and a person would never hear of it", true},
-		"by the next leader": {"so too", false},
+		"the leader":                          {"it makes the Event at once", true, 0, false, "ConfigRefused"},
+		"the next leader":                     {"the leader that made the Event may have been another one's, and gone", false, 0, false, "ConfigRefused"},
+		"the next leader, after a correction": {"nothing is wrong any more", false, 0, true, ""},
+		"the leader, at last":                 {"else a person never hears of a refusal that stands", true, 2, false, "ConfigRefused"},
+		"the next leader, at last":            {"else a person never hears of a refusal that stands", false, 2, false, "ConfigRefused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newReloadScenario(t)
 			elected := make(chan struct{})
-			if tc.elected {
-				close(elected)
-			}
 			s.reload.events.elected = elected
-			s.failures = 3
-			s.Start()
-			s.Write(minimal + "drain: -3s\n")
-			s.ExpectMetrics(0, 1, 0)
-			if !tc.elected {
+			s.failures = tc.failures
+			if tc.leads {
 				close(elected)
 			}
-			s.ExpectEvent("Warning", "ConfigRefused", `"-3s"`)
-			s.Write(minimal + "drain: 3s\n")
-			s.ExpectEvent("Normal", "ConfigApplied") // and not the refusal a second time
+			s.Write(s.two + "drain: -3s\n")
+			s.Poll(2)
+			if !tc.leads {
+				s.ExpectNothing()
+				if tc.mended {
+					s.Write(s.two)
+					s.Poll(1)
+				}
+				close(elected)
+			}
+			s.Poll(3)
+			if tc.want != "" {
+				s.ExpectEvent("Warning", tc.want, `"-3s"`)
+			}
+			s.Poll(2)
+			s.ExpectNothing()
 		})
 	}
 }
 
-func TestShortenKeepsRunesWhole(t *testing.T) {
+func TestReloadReadsUntilTheContextEnds(t *testing.T) {
 	t.Parallel()
-	for _, note := range []string{"", "short", strings.Repeat("x", maxNote), strings.Repeat("x", 5000), strings.Repeat("é", 5000), "x" + strings.Repeat("€", 5000)} {
-		got := shorten(note)
-		if len(got) > maxNote || !utf8.ValidString(got) {
-			t.Errorf("%d bytes became %d, valid %t", len(note), len(got), utf8.ValidString(got))
-		}
-		if len(note) <= maxNote && got != note {
-			t.Errorf("%q became %q", note, got)
+	s := newReloadScenario(t)
+	applied := make(chan time.Duration)
+	s.reload.apply = func(c *config.Config, _ *registries) { applied <- c.Drain }
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.reload.Start(ctx) }()
+	for _, drain := range []time.Duration{time.Second, time.Minute} {
+		s.Write(s.two + "drain: " + drain.String() + "\n")
+		if got := receive(t, applied); got != drain {
+			t.Errorf("a drain of %s is in force, want %s", got, drain)
 		}
 	}
+	cancel()
+	must(t, receive(t, done))
 }
 
-// reloadScenario is a reload that runs as it does in a cluster, on a file that is swapped as kubelet does.
+// reloadScenario is a reload that the test polls. It has two registries, whose files are in a Secret each.
 type reloadScenario struct {
-	t        *testing.T
+	*mount
+
 	reload   *reload
 	drivers  *drivers
-	dir      string
-	versions int
+	before   *registries
+	two      string
+	old, new *mount
 	gatherer *prometheus.Registry
 
-	mu       sync.Mutex
 	settings []controller.Settings
 	events   []string
 	// failures is how many of the next Events the API server refuses.
@@ -219,96 +279,108 @@ type reloadScenario struct {
 
 func newReloadScenario(t *testing.T) *reloadScenario {
 	t.Helper()
+	files := []string{"ca", "cert", "key", "token", "password"}
 	s := &reloadScenario{
-		t: t, dir: t.TempDir(), drivers: newDrivers(t, newFake), gatherer: prometheus.NewRegistry(),
+		mount: newMount(t, "config.yaml"), old: newMount(t, files...), new: newMount(t, files...),
+		drivers: newDrivers(t, newFake), gatherer: prometheus.NewRegistry(),
 	}
-	clients := clientfake.NewClientset()
-	clients.PrependReactor("create", "events", s.keepEvent)
-	s.drivers.constructors["picky"] = func(context.Context, registry.Config) (registry.Registry, error) {
-		return nil, registry.FieldError("endpoint", errors.New("write a URL"))
+	s.drivers.constructors["file"] = openWithToken
+	section := func(endpoint string, m *mount) string {
+		return fmt.Sprintf("{driver: file, endpoint: %s, tls: {caFile: %q, certFile: %q, keyFile: %q}, auth: {tokenFile: %q, passwordFile: %q}}\n",
+			endpoint, m.Path("ca"), m.Path("cert"), m.Path("key"), m.Path("token"), m.Path("password"))
 	}
-	path := filepath.Join(s.dir, "config.yaml")
-	must(t, os.Symlink("..data/config.yaml", path))
-	s.Write(minimal)
+	s.two = "cluster: prod-1\nhooks: {owned: [example.com/*]}\ndefaultRegistries: [old]\nregistries:\n  old: " + section("old", s.old) +
+		"  new: " + section("new", s.new)
+	s.old.Swap("token", "first")
+	s.new.Swap("token", "first")
+	s.Write(s.two)
 	limits := testLimits()
-	limits.Drivers = append(limits.Drivers, "picky")
-	current, err := config.Load(path, limits)
+	limits.Drivers = append(limits.Drivers, "file")
+	current, err := config.Load(s.Path("config.yaml"), limits)
 	must(t, err)
 	expectOpened(t, s.drivers, current)
-	m := metrics.NewConfigMetrics(s.gatherer)
+	s.before = s.drivers.current.Load()
+	clients := clientfake.NewClientset()
+	clients.PrependReactor("create", "events", s.keepEvent)
 	elected := make(chan struct{})
 	close(elected)
 	s.reload = &reload{
-		watcher: config.Watcher{Path: path, Limits: limits, Current: current, Interval: 2 * time.Millisecond},
-		drivers: s.drivers, metrics: m, logger: logr.Discard(),
+		path: s.Path("config.yaml"), limits: limits, interval: time.Millisecond, current: current,
+		drivers: s.drivers, metrics: metrics.NewConfigMetrics(s.gatherer), logger: logr.Discard(),
 		events: &configEvents{events: clients.EventsV1().Events(""), elected: elected, logger: logr.Discard()},
-		apply: func(c *config.Config, all *registries) {
-			settings := settings(c, all)
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.settings = append(s.settings, settings)
-		},
+		apply:  func(c *config.Config, all *registries) { s.settings = append(s.settings, settings(c, all)) },
 	}
 	return s
 }
 
-func (s *reloadScenario) Start() {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- s.reload.Start(ctx) }()
-	s.t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			s.t.Error(err)
+// openWithToken reads the token as a driver does.
+func openWithToken(_ context.Context, c registry.Config) (registry.Registry, error) {
+	_, err := driverkit.ReadCredentials(registry.Auth{TokenFile: c.Auth.TokenFile}, driverkit.Token)
+	return &fake{}, err
+}
+
+// rotated returns which registries have another client of the same servers than at the start.
+func (s *reloadScenario) rotated() string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(s.before.byName)) {
+		was, is := s.before.get(name).client, s.drivers.current.Load().get(name).client
+		if is != was && is.Server() == was.Server() {
+			names = append(names, name)
 		}
-	})
+	}
+	return strings.Join(names, " ")
 }
 
 func (s *reloadScenario) Write(content string) {
 	s.t.Helper()
-	s.versions++
-	version := fmt.Sprintf("..%d", s.versions)
-	must(s.t, os.Mkdir(filepath.Join(s.dir, version), 0o700))
-	must(s.t, os.WriteFile(filepath.Join(s.dir, version, "config.yaml"), []byte(content), 0o600))
-	must(s.t, os.Symlink(version, filepath.Join(s.dir, "..tmp")))
-	must(s.t, os.Rename(filepath.Join(s.dir, "..tmp"), filepath.Join(s.dir, "..data")))
+	s.Swap("config.yaml", content)
 }
 
-// ExpectSettings waits for the next settings that the controller gets.
-func (s *reloadScenario) ExpectSettings() controller.Settings {
+// Poll reads the files so many times.
+func (s *reloadScenario) Poll(times int) {
+	for range times {
+		s.reload.once(s.t.Context())
+	}
+}
+
+// ExpectApplied expects one configuration and its Event, and returns the settings that the controller gets.
+func (s *reloadScenario) ExpectApplied() controller.Settings {
 	s.t.Helper()
-	var got controller.Settings
-	eventually(s.t, func() error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if len(s.settings) == 0 {
-			return errors.New("the controller got no settings")
-		}
-		got = s.settings[0]
-		s.settings = s.settings[1:]
-		return nil
-	})
+	s.ExpectEvent("Normal", "ConfigApplied", "in force")
+	if len(s.settings) != 1 {
+		s.t.Fatalf("settings are %+v, want one", s.settings)
+	}
+	got := s.settings[0]
+	s.settings = nil
 	return got
 }
 
-// ExpectEvent waits for the next Event.
+func (s *reloadScenario) ExpectRefused(parts ...string) {
+	s.t.Helper()
+	s.ExpectEvent(append(parts, "Warning", "ConfigRefused", "the previous configuration stays in force")...)
+	if len(s.settings) > 0 {
+		s.t.Errorf("refused, and the controller gets %+v", s.settings)
+	}
+}
+
+// ExpectEvent expects one Event since the last.
 func (s *reloadScenario) ExpectEvent(parts ...string) {
 	s.t.Helper()
-	var got string
-	eventually(s.t, func() error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if len(s.events) == 0 {
-			return fmt.Errorf("no Event, want one with %q", parts)
-		}
-		got = s.events[0]
-		s.events = s.events[1:]
-		return nil
-	})
+	if len(s.events) != 1 || strings.Contains(s.events[0], "s3cret") {
+		s.t.Fatalf("Events are %q, want one, without a secret", s.events)
+	}
 	for _, part := range append(parts, "ConfigMap/rollcall-config") {
-		if !strings.Contains(got, part) {
-			s.t.Errorf("the Event is %q, want %q in it", got, part)
+		if !strings.Contains(s.events[0], part) {
+			s.t.Errorf("the Event is %q, want %q in it", s.events[0], part)
 		}
+	}
+	s.events = nil
+}
+
+func (s *reloadScenario) ExpectNothing() {
+	s.t.Helper()
+	if len(s.settings)+len(s.events) > 0 {
+		s.t.Errorf("got settings %+v and Events %q, want nothing", s.settings, s.events)
 	}
 }
 
@@ -321,8 +393,6 @@ func (s *reloadScenario) keepEvent(action clienttesting.Action) (bool, runtime.O
 	if e.EventTime.IsZero() || e.ReportingInstance == "" || e.Action == "" || len(e.Note) > maxNote {
 		s.t.Errorf("the Event lacks something: %+v", e)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.failures > 0 {
 		s.failures--
 		return true, nil, errors.New("etcdserver: leader changed")
@@ -333,15 +403,58 @@ func (s *reloadScenario) keepEvent(action clienttesting.Action) (bool, runtime.O
 
 func (s *reloadScenario) ExpectMetrics(applied, refused, last int) {
 	s.t.Helper()
-	eventually(s.t, func() error {
-		return testutil.GatherAndCompare(s.gatherer, strings.NewReader(fmt.Sprintf(`
-# HELP rollcall_config_last_reload_successful 1 if the manager uses the configuration file as it is now, 0 if it refused the file.
-# TYPE rollcall_config_last_reload_successful gauge
-rollcall_config_last_reload_successful %d
-# HELP rollcall_config_reloads_total Changes of the configuration file, by outcome (applied, refused).
-# TYPE rollcall_config_reloads_total counter
-rollcall_config_reloads_total{outcome="applied"} %d
-rollcall_config_reloads_total{outcome="refused"} %d
-`, last, applied, refused)))
-	})
+	expectSeries(s.t, s.gatherer, fmt.Sprintf("rollcall_config_last_reload_successful %d", last),
+		fmt.Sprintf(`rollcall_config_reloads_total{outcome="applied"} %d`, applied),
+		fmt.Sprintf(`rollcall_config_reloads_total{outcome="refused"} %d`, refused))
+}
+
+// mount is a directory as kubelet mounts a ConfigMap or a Secret: its files are symbolic links into ..data, which is one
+// itself.
+type mount struct {
+	t        *testing.T
+	dir      string
+	versions int
+	files    map[string]string
+}
+
+func newMount(t *testing.T, files ...string) *mount {
+	t.Helper()
+	m := &mount{t: t, dir: t.TempDir(), files: map[string]string{}}
+	for _, file := range files {
+		must(t, os.Symlink(filepath.Join("..data", file), m.Path(file)))
+	}
+	return m
+}
+
+func (m *mount) Path(file string) string { return filepath.Join(m.dir, file) }
+
+// Swap changes one file as kubelet does: a new directory with all of them, and a symbolic link renamed over the old one.
+func (m *mount) Swap(file, content string) {
+	m.t.Helper()
+	m.files[file] = content
+	m.swap()
+}
+
+// Drop takes one file away.
+func (m *mount) Drop(file string) {
+	m.t.Helper()
+	delete(m.files, file)
+	m.swap()
+}
+
+func (m *mount) swap() {
+	m.t.Helper()
+	m.versions++
+	version := fmt.Sprintf("..%d", m.versions)
+	must(m.t, os.Mkdir(m.Path(version), 0o700))
+	for file, content := range m.files {
+		must(m.t, os.WriteFile(filepath.Join(m.dir, version, file), []byte(content), 0o600))
+	}
+	must(m.t, os.Symlink(version, m.Path("..tmp")))
+	must(m.t, os.Rename(m.Path("..tmp"), m.Path("..data")))
+}
+
+func (m *mount) Remove() {
+	m.t.Helper()
+	must(m.t, os.Remove(m.Path("..data")))
 }

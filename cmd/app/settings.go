@@ -4,9 +4,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/controller"
-	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
-	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
 // settings are what the controller takes from a configuration.
@@ -19,18 +17,14 @@ func settings(c *config.Config, all *registries) controller.Settings {
 		Drain:             c.Drain,
 		Guard:             c.Guard == config.GuardAlways,
 		Rules: clusterstate.Rules{
-			Ownership:              lifecycle.Ownership{Owned: c.Hooks.Owned, NewlyCreated: c.Hooks.NewlyCreated},
-			Services:               service.Rules{Name: c.Service.Name, Port: c.Service.Port, Metadata: c.Service.Metadata},
+			Ownership:              c.Hooks,
+			Services:               c.Service.Rules,
 			SharedAcrossNamespaces: c.Service.SharedAcrossNamespaces,
 			Allowed:                c.Service.Allowed,
-			Unready:                lifecycle.UnreadyPolicy(c.Unready),
+			Unready:                c.Unready,
 			PanicThreshold:         c.PanicThreshold,
 		},
-		OnRegistryFailure: lifecycle.FailurePolicy{
-			PreDelete:     c.OnRegistryFailure.PreDelete == config.Proceed,
-			InPlaceUpdate: c.OnRegistryFailure.InPlaceUpdate == config.Proceed,
-			After:         c.OnRegistryFailure.After,
-		},
+		OnRegistryFailure: c.OnRegistryFailure,
 	}
 	for name, o := range all.byName {
 		s.Registries[name] = o.client

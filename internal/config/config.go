@@ -9,11 +9,13 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -22,26 +24,11 @@ import (
 const (
 	DefaultTimeout     = 5 * time.Second
 	DefaultMaxInFlight = 96
-	DefaultServiceName = "{label:app}"
 	DefaultDrain       = 15 * time.Second
 
-	DefaultUnready        = "FailOver"
-	DefaultPanicThreshold = 50
-	DefaultResync         = time.Minute
-	DefaultMaxRemovals    = "20%"
-
-	Proceed                  = "Proceed"
-	DefaultOnRegistryFailure = "Block"
-	DefaultAfter             = 10 * time.Minute
-
-	DefaultGuard = GuardAuto
+	// DefaultRegistry is the name of the registry that a configuration with a single one has under "registry".
+	DefaultRegistry = "default"
 )
-
-// leastInFlight leaves one call to other services where one service has its half.
-const leastInFlight = 2
-
-// DefaultRegistry is the name of the registry that a configuration with a single one has under "registry".
-const DefaultRegistry = "default"
 
 // Values of guard.
 const (
@@ -62,25 +49,21 @@ type Config struct {
 	// DefaultRegistries are the names of those for a pod that names none itself: at least one, sorted, unique, and all
 	// known.
 	DefaultRegistries []string
-	Hooks             Hooks
-	Service           Service
+	// Hooks says which handlers and marks Rollcall owns.
+	Hooks   lifecycle.Ownership
+	Service Service
 	// Drain is how long a pod stays up after it was taken out of rotation.
-	Drain time.Duration
-	// Unready is FailOver or Keep.
-	Unready string
+	Drain   time.Duration
+	Unready lifecycle.UnreadyPolicy
 	// PanicThreshold is a share in percent, from 1 to 100.
-	PanicThreshold int
-	Resync         Resync
-	// OnRegistryFailure says whether pods go on without a registry's acknowledgement.
-	OnRegistryFailure OnRegistryFailure
+	PanicThreshold    int
+	Resync            Resync
+	OnRegistryFailure lifecycle.FailurePolicy
 	// Guard is [GuardAuto], [GuardAlways] or [GuardNever].
 	Guard string
 
 	// single is set where the file says registry, and not registries.
 	single bool
-	// loaded is of the registries' files as they were when [Load] read the file, so that a [Watcher] misses no change that
-	// comes while the registries are opened.
-	loaded map[string]fingerprint
 }
 
 // Registry says which registry it is and how to talk to it.
@@ -97,25 +80,14 @@ type Registry struct {
 	Options json.RawMessage
 }
 
-// Hooks says which handlers and marks Rollcall owns.
-type Hooks struct {
-	// Owned holds exact keys and whole domains (example.com/*).
-	Owned []string
-	// NewlyCreated holds the keys of labels or annotations that mark a new pod.
-	NewlyCreated []string
-}
-
 // Service says under which name, at which port and with which metadata a pod is registered that does not say so itself.
 type Service struct {
-	Name service.NameTemplate
-	// Port 0 means the first container port.
-	Port int
+	service.Rules
+
 	// SharedAcrossNamespaces allows one name in several namespaces.
 	SharedAcrossNamespaces bool
 	// Allowed says which namespaces may use which names; nil allows all to all.
 	Allowed service.Policy
-	// Metadata is nil rather than empty.
-	Metadata map[string]service.MetadataTemplate
 }
 
 // Resync says how a registry is compared with the cluster.
@@ -124,14 +96,6 @@ type Resync struct {
 	Interval time.Duration
 	// MaxRemovals is how many of this cluster's entries one comparison may remove: a number, or a percentage.
 	MaxRemovals intstr.IntOrString
-}
-
-// OnRegistryFailure says, for each hook that releases a pod, whether the pod goes on without the acknowledgement.
-type OnRegistryFailure struct {
-	// PreDelete and InPlaceUpdate are Block or Proceed.
-	PreDelete, InPlaceUpdate string
-	// After is how long the pod waits before it proceeds.
-	After time.Duration
 }
 
 // Limits is what a configuration is checked against that it does not hold itself.
@@ -170,46 +134,49 @@ func (c *Config) RegistryPath(name string) *field.Path {
 func (c *Config) Driver(name string) registry.Config {
 	section := c.Registries[name]
 	return registry.Config{
-		Cluster:  c.Cluster,
-		Endpoint: section.Endpoint,
-		TLS:      section.TLS,
-		Auth:     section.Auth,
-		Timeout:  section.Timeout,
-		Options:  section.Options,
+		Cluster: c.Cluster, Endpoint: section.Endpoint, TLS: section.TLS, Auth: section.Auth, Timeout: section.Timeout,
+		Options: section.Options,
 	}
 }
 
 // Load reads and parses the file at path.
 func Load(path string, limits Limits) (*Config, error) {
-	data, err := read(path)
+	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("reading the configuration: %w", err)
 	}
 	c, err := Parse(data, limits)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	c.loaded = c.fingerprints()
 	return c, nil
 }
 
 // Parse decodes, completes and checks a configuration. The error lists every field that is wrong.
 func Parse(data []byte, limits Limits) (*Config, error) {
-	doc, problems := decode(data)
-	if doc == nil {
-		return nil, problems.ToAggregate()
+	v, c := &validator{}, &Config{}
+	written, err := decode(data)
+	if err != nil {
+		v.malformed(err)
+	} else {
+		v.object(nil, written, func(o *object) { c.read(o, limits) })
 	}
-	c, more := doc.config(limits)
-	if problems = append(problems, more...); len(problems) > 0 {
-		return nil, problems.ToAggregate()
+	if len(v.problems) > 0 {
+		return nil, v.problems.ToAggregate()
 	}
 	return c, nil
 }
 
-func read(path string) ([]byte, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading the configuration: %w", err)
+// CheckReload refuses a change of what holds for the life of the process.
+func CheckReload(current, next *Config) error {
+	var problems field.ErrorList
+	if next.Cluster != current.Cluster {
+		problems = append(problems, field.Invalid(field.NewPath("cluster"), next.Cluster, fmt.Sprintf(
+			"can't change while the manager runs, because its entries carry it: write %q, or restart the manager", current.Cluster)))
 	}
-	return data, nil
+	if !slices.Equal(next.Namespaces, current.Namespaces) {
+		problems = append(problems, field.Invalid(field.NewPath("namespaces"), strings.Join(next.Namespaces, ","),
+			"can't change while the manager runs: restart it"))
+	}
+	return problems.ToAggregate()
 }

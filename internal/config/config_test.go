@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -38,7 +38,7 @@ func unexported() []cmp.Option {
 	sameSelector := cmp.Comparer(func(a, b labels.Selector) bool {
 		return (a == nil) == (b == nil) && (a == nil || a.String() == b.String())
 	})
-	return []cmp.Option{cmp.AllowUnexported(Config{}), cmpopts.IgnoreFields(Config{}, "loaded"), sameSelector}
+	return []cmp.Option{cmp.AllowUnexported(Config{}), sameSelector}
 }
 
 func selector(t *testing.T, text string) labels.Selector {
@@ -78,13 +78,13 @@ func TestDefaults(t *testing.T) {
 		Cluster:           "prod-1",
 		Registries:        map[string]Registry{"default": {Driver: "memory", Timeout: 5 * time.Second, MaxInFlight: 48}},
 		DefaultRegistries: []string{"default"},
-		Hooks:             Hooks{Owned: []string{"example.com/*"}},
-		Service:           Service{Name: template(t, "{label:app}")},
+		Hooks:             lifecycle.Ownership{Owned: []string{"example.com/*"}},
+		Service:           Service{Rules: service.Rules{Name: template(t, "{label:app}")}},
 		Drain:             15 * time.Second,
 		Unready:           "FailOver",
 		PanicThreshold:    50,
 		Resync:            Resync{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")},
-		OnRegistryFailure: OnRegistryFailure{PreDelete: "Block", InPlaceUpdate: "Block", After: 10 * time.Minute},
+		OnRegistryFailure: lifecycle.FailurePolicy{After: 10 * time.Minute},
 		Guard:             "Auto",
 		single:            true,
 	}
@@ -148,12 +148,17 @@ guard: Always
 		Namespaces:        []string{"api", "web"},
 		Registries:        map[string]Registry{"default": section},
 		DefaultRegistries: []string{"default"},
-		Hooks: Hooks{
+		Hooks: lifecycle.Ownership{
 			Owned:        []string{"example.com/*", "example.io/unready-blocker", "bare"},
 			NewlyCreated: []string{"example.com/newly-create", "example.io/initialing"},
 		},
 		Service: Service{
-			Name: template(t, "{namespace}-{label:app}"), Port: 8080, SharedAcrossNamespaces: true,
+			Rules: service.Rules{
+				Name: template(t, "{namespace}-{label:app}"), Port: 8080, Metadata: map[string]service.MetadataTemplate{
+					"version": metadata(t, "{label:version}"), "site": metadata(t, "eu-{region}"),
+				},
+			},
+			SharedAcrossNamespaces: true,
 			Allowed: service.Policy{
 				{Namespaces: []service.NamespacePattern{"team-*", "ops"}, Names: []service.NamePattern{"{namespace}.*"}},
 				{
@@ -161,13 +166,10 @@ guard: Always
 					Names: []service.NamePattern{"payments"},
 				},
 			},
-			Metadata: map[string]service.MetadataTemplate{
-				"version": metadata(t, "{label:version}"), "site": metadata(t, "eu-{region}"),
-			},
 		},
 		Unready: "Keep", PanicThreshold: 30,
 		Resync:            Resync{Interval: 30 * time.Second, MaxRemovals: intstr.FromInt32(5)},
-		OnRegistryFailure: OnRegistryFailure{PreDelete: "Proceed", InPlaceUpdate: "Proceed", After: 90 * time.Second},
+		OnRegistryFailure: lifecycle.FailurePolicy{PreDelete: true, InPlaceUpdate: true, After: 90 * time.Second},
 		Guard:             "Always",
 		single:            true,
 	}

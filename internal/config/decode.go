@@ -3,11 +3,11 @@ package config
 import (
 	"bufio"
 	"bytes"
-	gojson "encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
+	"maps"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -16,100 +16,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// document is the file as it is written. What needs a better message than the decoder's is decoded as any, and checked
-// with the rest.
-type document struct {
-	Cluster           string                       `json:"cluster"`
-	Namespaces        []string                     `json:"namespaces"`
-	Registry          *registryDocument            `json:"registry"`
-	Registries        map[string]gojson.RawMessage `json:"registries"`
-	DefaultRegistries []string                     `json:"defaultRegistries"`
-	Hooks             hooksDocument                `json:"hooks"`
-	Service           serviceDocument              `json:"service"`
-	Drain             any                          `json:"drain"`
-	Unready           any                          `json:"unready"`
-	PanicThreshold    any                          `json:"panicThreshold"`
-	Resync            resyncDocument               `json:"resync"`
-	OnRegistryFailure failureDocument              `json:"onRegistryFailure"`
-	Guard             any                          `json:"guard"`
-}
-
-// registryDocument is one registry. Those with a name are decoded one by one, since the decoder's errors leave out the
-// key of a map.
-type registryDocument struct {
-	Driver   string            `json:"driver"`
-	Endpoint string            `json:"endpoint"`
-	TLS      tlsDocument       `json:"tls"`
-	Auth     authDocument      `json:"auth"`
-	Timeout  any               `json:"timeout"`
-	InFlight *int              `json:"maxInFlight"`
-	Options  gojson.RawMessage `json:"options"`
-}
-
-type tlsDocument struct {
-	CAFile   string `json:"caFile"`
-	CertFile string `json:"certFile"`
-	KeyFile  string `json:"keyFile"`
-}
-
-type authDocument struct {
-	TokenFile    string `json:"tokenFile"`
-	Username     string `json:"username"`
-	PasswordFile string `json:"passwordFile"`
-}
-
-type hooksDocument struct {
-	Owned        []string `json:"owned"`
-	NewlyCreated []string `json:"newlyCreated"`
-}
-
-type serviceDocument struct {
-	Name                   string                       `json:"name"`
-	Port                   *int                         `json:"port"`
-	SharedAcrossNamespaces bool                         `json:"sharedAcrossNamespaces"`
-	Allowed                []gojson.RawMessage          `json:"allowed"`
-	Metadata               map[string]gojson.RawMessage `json:"metadata"`
-}
-
-type resyncDocument struct {
-	Interval    any `json:"interval"`
-	MaxRemovals any `json:"maxRemovals"`
-}
-
-type failureDocument struct {
-	PreDelete     any `json:"preDelete"`
-	InPlaceUpdate any `json:"inPlaceUpdate"`
-	After         any `json:"after"`
-}
-
-// decode returns nil where nothing further can be checked.
-func decode(data []byte) (*document, field.ErrorList) {
+// decode returns what the file says as JSON would have it, with whole numbers as int64.
+func decode(data []byte) (written any, err error) {
 	if err := oneDocument(data); err != nil {
-		return nil, field.ErrorList{malformed(err)}
+		return nil, err
 	}
 	asJSON, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
-		return nil, field.ErrorList{malformed(err)}
+		return nil, err
 	}
-	var doc document
-	problems, ok := unmarshal(asJSON, &doc, nil)
-	if !ok {
-		return nil, problems
-	}
-	return &doc, problems
-}
-
-// unmarshal decodes what stands at a path of the file, nil for all of it. Without ok nothing more can be said of it.
-func unmarshal(data []byte, into any, at *field.Path) (problems field.ErrorList, ok bool) {
-	known := reflect.TypeOf(into).Elem()
-	strict, err := json.UnmarshalStrict(data, into)
-	if err != nil {
-		return field.ErrorList{wrongType(err, known, at)}, false
-	}
-	for _, err := range strict {
-		problems = append(problems, unknownField(err, known, at))
-	}
-	return problems, true
+	return written, json.UnmarshalCaseSensitivePreserveInts(asJSON, &written)
 }
 
 // oneDocument refuses a second YAML document, which the decoder would ignore.
@@ -129,96 +45,128 @@ func oneDocument(data []byte) error {
 	}
 }
 
-// whole is the path of what belongs to no field.
-func whole(at *field.Path) *field.Path {
-	if at == nil {
-		return field.NewPath("(file)")
-	}
-	return at
+// validator collects what is wrong.
+type validator struct {
+	problems field.ErrorList
 }
 
-func malformed(err error) *field.Error {
+func (v *validator) add(err *field.Error) {
+	v.problems = append(v.problems, err)
+}
+
+// file is the path of what belongs to no field.
+func file() *field.Path { return field.NewPath("(file)") }
+
+func (v *validator) malformed(err error) {
 	text := strings.TrimPrefix(strings.Join(strings.Fields(err.Error()), " "), "yaml: ")
-	return field.Invalid(whole(nil), field.OmitValueType{}, "write valid YAML: "+text)
+	v.add(field.Invalid(file(), field.OmitValueType{}, "write valid YAML: "+text))
 }
 
-func wrongType(err error, known reflect.Type, at *field.Path) *field.Error {
-	var wrong *gojson.UnmarshalTypeError
-	if !errors.As(err, &wrong) {
-		return malformed(err)
-	}
-	switch {
-	case wrong.Field != "":
-		at = at.Child(wrong.Field)
-	case known.Kind() == reflect.Struct:
-		return field.TypeInvalid(whole(at), field.OmitValueType{}, "write an object with the fields "+fieldsOf(known, ""))
-	}
-	return field.TypeInvalid(at, field.OmitValueType{},
-		fmt.Sprintf("this is %s: write %s", article(wrong.Value), kindOf(wrong.Type)))
+// object is an object of the file, which refuses the fields that are not read. What is not written, and null, is read as the
+// zero value.
+type object struct {
+	*validator
+
+	path   *field.Path // nil for the whole file
+	fields map[string]any
+	known  []string
 }
 
-func article(value string) string {
-	if strings.HasPrefix(value, "array") || strings.HasPrefix(value, "object") {
-		return "an " + value
+// object has read read the fields of the object at a path, in the order in which an error lists them.
+func (v *validator) object(path *field.Path, written any, read func(*object)) {
+	fields, isObject := written.(map[string]any)
+	o := &object{validator: v, path: path, fields: fields}
+	before := len(v.problems)
+	read(o)
+	if written != nil && !isObject {
+		v.problems = v.problems[:before] // of fields that can't be there
+		v.wrongType(path, written, "an object with the fields "+strings.Join(o.known, ", "))
 	}
-	return "a " + value
-}
-
-func kindOf(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.String:
-		return "a string, in quotes"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Int:
-		return "a whole number, without quotes"
-	case reflect.Slice:
-		return "a list"
-	default:
-		return "an object"
-	}
-}
-
-func unknownField(err error, known reflect.Type, at *field.Path) *field.Error {
-	var unknown json.FieldError
-	if !errors.As(err, &unknown) {
-		return malformed(err)
-	}
-	path := unknown.FieldPath()
-	parent := ""
-	if dot := strings.LastIndexByte(path, '.'); dot >= 0 {
-		parent = path[:dot]
-	}
-	return field.Invalid(at.Child(path), field.OmitValueType{}, "unknown field; known here: "+fieldsOf(known, parent))
-}
-
-// fieldsOf lists the fields of the object at a path below one of a known type.
-func fieldsOf(at reflect.Type, path string) string {
-	for name := range strings.SplitSeq(path, ".") {
-		at = objectAt(at, name)
-	}
-	var names []string
-	for f := range at.Fields() {
-		names = append(names, f.Tag.Get("json"))
-	}
-	return strings.Join(names, ", ")
-}
-
-// objectAt returns the type of the object in a field, or of those in a list's. Where there is none it stays: a key may
-// hold a dot.
-func objectAt(parent reflect.Type, name string) reflect.Type {
-	name, _, _ = strings.Cut(name, "[")
-	for f := range parent.Fields() {
-		if f.Tag.Get("json") != name {
-			continue
-		}
-		at := f.Type
-		if at.Kind() == reflect.Pointer || at.Kind() == reflect.Slice {
-			at = at.Elem()
-		}
-		if at.Kind() == reflect.Struct {
-			return at
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if !slices.Contains(o.known, name) {
+			v.add(field.Invalid(o.at(name), field.OmitValueType{}, "unknown field; known here: "+strings.Join(o.known, ", ")))
 		}
 	}
-	return parent
+}
+
+func (v *validator) wrongType(path *field.Path, written any, want string) {
+	kind := "a number"
+	switch written.(type) {
+	case nil:
+		kind = "null"
+	case string:
+		kind = "a string"
+	case bool:
+		kind = "a bool"
+	case []any:
+		kind = "an array"
+	case map[string]any:
+		kind = "an object"
+	}
+	if path == nil {
+		path = file()
+	}
+	v.add(field.TypeInvalid(path, field.OmitValueType{}, fmt.Sprintf("this is %s: write %s", kind, want)))
+}
+
+func (o *object) at(name string) *field.Path { return o.path.Child(name) }
+
+// required refuses a field that is not written. Where one is, and of another type, that was refused already.
+func (o *object) required(name, detail string) {
+	at := o.at(name)
+	if !slices.ContainsFunc(o.problems, func(e *field.Error) bool { return e.Field == at.String() }) {
+		o.add(field.Required(at, detail))
+	}
+}
+
+func (o *object) forbidden(name, detail string) { o.add(field.Forbidden(o.at(name), detail)) }
+
+func (o *object) invalid(name string, value any, detail string) { o.add(field.Invalid(o.at(name), value, detail)) }
+
+// any returns a field as it is written, nil where it is not.
+func (o *object) any(name string) any {
+	o.known = append(o.known, name)
+	return o.fields[name]
+}
+
+// object reads an object within this one.
+func (o *object) object(name string, read func(*object)) {
+	o.validator.object(o.at(name), o.any(name), read)
+}
+
+const wantText = "a string, in quotes"
+
+func (o *object) text(name string) string             { return get[string](o, name, wantText) }
+func (o *object) flag(name string) bool               { return get[bool](o, name, "true or false") }
+func (o *object) mapping(name string) map[string]any { return get[map[string]any](o, name, "an object") }
+func (o *object) list(name string) []any              { return get[[]any](o, name, "a list") }
+
+// number returns def where nothing is written, and where it is no number.
+func (o *object) number(name string, def int64) int64 {
+	if n, ok := as[int64](o.validator, o.at(name), o.any(name), "a whole number, without quotes"); ok {
+		return n
+	}
+	return def
+}
+
+func (o *object) texts(name string) []string {
+	var texts []string
+	for i, one := range o.list(name) {
+		text, _ := as[string](o.validator, o.at(name).Index(i), one, wantText)
+		texts = append(texts, text)
+	}
+	return texts
+}
+
+func get[T any](o *object, name, want string) T {
+	value, _ := as[T](o.validator, o.at(name), o.any(name), want)
+	return value
+}
+
+// as reports whether there is a value of type T, and refuses a value of another.
+func as[T any](v *validator, path *field.Path, written any, want string) (value T, ok bool) {
+	if value, ok = written.(T); !ok && written != nil {
+		v.wrongType(path, written, want)
+	}
+	return value, ok
 }

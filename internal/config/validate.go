@@ -1,8 +1,6 @@
 package config
 
 import (
-	"bytes"
-	gojson "encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -15,107 +13,76 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
-// config completes the document with the defaults and checks all of it. The Config is of use only without problems.
-func (d *document) config(limits Limits) (*Config, field.ErrorList) {
-	v := &validator{}
-	c := &Config{
-		Cluster:    v.cluster(d.Cluster),
-		Namespaces: v.namespaces(d.Namespaces),
-		Hooks: Hooks{
-			Owned:        v.owned(d.Hooks.Owned),
-			NewlyCreated: v.newlyCreated(d.Hooks.NewlyCreated),
-		},
-		Service:        v.service(d.Service),
-		Drain:          v.duration(field.NewPath("drain"), d.Drain, DefaultDrain, 0),
-		Unready:        v.oneOf(field.NewPath("unready"), d.Unready, DefaultUnready, "Keep"),
-		PanicThreshold: v.percent(field.NewPath("panicThreshold"), d.PanicThreshold, DefaultPanicThreshold),
-		Resync:         v.resync(d.Resync),
-		single:         d.Registries == nil,
-
-		OnRegistryFailure: v.onRegistryFailure(d.OnRegistryFailure),
-		Guard:             v.oneOf(field.NewPath("guard"), d.Guard, GuardAuto, GuardAlways, GuardNever),
-	}
-	v.registries(c, d, limits)
-	return c, v.problems
+// read completes what the file says with the defaults, and checks all of it.
+func (c *Config) read(o *object, limits Limits) {
+	c.Cluster = o.cluster("cluster")
+	c.Namespaces = o.namespaces("namespaces")
+	c.readRegistries(o, limits)
+	o.object("hooks", func(o *object) {
+		c.Hooks = lifecycle.Ownership{Owned: o.owned("owned"), NewlyCreated: o.keys("newlyCreated", checkKey)}
+	})
+	o.object("service", func(o *object) { c.Service = o.service() })
+	c.Drain = o.duration("drain", DefaultDrain, 0)
+	c.Unready = lifecycle.UnreadyPolicy(o.oneOf("unready", string(lifecycle.UnreadyFailOver), string(lifecycle.UnreadyKeep)))
+	c.PanicThreshold = o.percent("panicThreshold", 50)
+	o.object("resync", func(o *object) {
+		c.Resync = Resync{Interval: o.duration("interval", time.Minute, time.Second), MaxRemovals: o.maxRemovals("maxRemovals", "20%")}
+	})
+	o.object("onRegistryFailure", func(o *object) {
+		const block, proceed = "Block", "Proceed"
+		c.OnRegistryFailure = lifecycle.FailurePolicy{
+			PreDelete:     o.oneOf("preDelete", block, proceed) == proceed,
+			InPlaceUpdate: o.oneOf("inPlaceUpdate", block, proceed) == proceed,
+			After:         o.duration("after", 10*time.Minute, 0),
+		}
+	})
+	c.Guard = o.oneOf("guard", GuardAuto, GuardAlways, GuardNever)
 }
 
-// validator collects what is wrong.
-type validator struct {
-	problems field.ErrorList
-}
-
-func (v *validator) add(err *field.Error) {
-	v.problems = append(v.problems, err)
-}
-
-func (v *validator) cluster(name string) string {
-	path := field.NewPath("cluster")
+func (o *object) cluster(field string) string {
+	name := o.text(field)
 	if name == "" {
-		v.add(field.Required(path, "name this cluster, such as prod-1: it marks what Rollcall writes into the registry"))
-		return ""
-	}
-	if problems := validation.IsValidLabelValue(name); len(problems) > 0 {
-		v.add(field.Invalid(path, name,
-			"write at most 63 letters, digits, - _ or . that begin and end with a letter or digit"))
+		o.required(field, "name this cluster, such as prod-1: it marks what Rollcall writes into the registry")
+	} else if len(validation.IsValidLabelValue(name)) > 0 {
+		o.invalid(field, name, "write at most 63 letters, digits, - _ or . that begin and end with a letter or digit")
 	}
 	return name
 }
 
-func (v *validator) namespaces(names []string) []string {
-	path := field.NewPath("namespaces")
-	sorted := slices.Sorted(slices.Values(names))
-	for i, name := range names {
-		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
-			v.add(field.Invalid(path.Index(i), name, "write the name of a namespace; an empty list means all"))
+func (o *object) namespaces(field string) []string {
+	return slices.Sorted(slices.Values(o.keys(field, func(name string) string {
+		if len(validation.IsDNS1123Label(name)) > 0 {
+			return "write the name of a namespace; an empty list means all"
 		}
-		if slices.Contains(names[:i], name) {
-			v.add(field.Duplicate(path.Index(i), name))
-		}
-	}
-	return sorted
+		return ""
+	})))
 }
 
-func (v *validator) options(path *field.Path, raw gojson.RawMessage) gojson.RawMessage {
-	raw = bytes.TrimSpace(raw)
-	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
-		return nil
-	}
-	if raw[0] != '{' {
-		v.add(field.TypeInvalid(path, field.OmitValueType{}, "write an object with the driver's options"))
-	}
-	return raw
-}
-
-func (v *validator) owned(patterns []string) []string {
-	path := field.NewPath("hooks", "owned")
+func (o *object) owned(field string) []string {
+	patterns := o.keys(field, checkOwned)
 	if len(patterns) == 0 {
-		v.add(field.Required(path, `list the handlers that Rollcall sets and clears, by key or by whole domain as "example.com/*"`))
-	}
-	for i, pattern := range patterns {
-		v.uniqueKey(path.Index(i), pattern, patterns[:i], checkOwned(pattern))
+		o.required(field, `list the handlers that Rollcall sets and clears, by key or by whole domain as "example.com/*"`)
 	}
 	return patterns
 }
 
-func (v *validator) newlyCreated(keys []string) []string {
-	path := field.NewPath("hooks", "newlyCreated")
+// keys reads a list without duplicates. check returns what is wrong with one, or nothing.
+func (o *object) keys(name string, check func(string) string) []string {
+	keys := o.texts(name)
 	for i, key := range keys {
-		v.uniqueKey(path.Index(i), key, keys[:i], checkKey(key))
+		at := o.at(name).Index(i)
+		if problem := check(key); problem != "" {
+			o.add(field.Invalid(at, key, problem))
+		}
+		if slices.Contains(keys[:i], key) {
+			o.add(field.Duplicate(at, key))
+		}
 	}
 	return keys
-}
-
-// uniqueKey adds the problem with a key, if there is one, and refuses a key that stands before it too.
-func (v *validator) uniqueKey(path *field.Path, key string, before []string, problem string) {
-	if problem != "" {
-		v.add(field.Invalid(path, key, problem))
-	}
-	if slices.Contains(before, key) {
-		v.add(field.Duplicate(path, key))
-	}
 }
 
 // checkOwned returns what is wrong with a pattern, or nothing.
@@ -148,53 +115,44 @@ func checkKey(key string) string {
 
 // reserved reports whether a domain's finalizers are others' work, which an owner of the whole would remove.
 func reserved(domain string) bool {
-	for _, owner := range []string{"kubernetes.io", "k8s.io", "kruise.io"} {
-		if domain == owner || strings.HasSuffix(domain, "."+owner) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"kubernetes.io", "k8s.io", "kruise.io"}, func(owner string) bool {
+		return domain == owner || strings.HasSuffix(domain, "."+owner)
+	})
 }
 
-func (v *validator) service(d serviceDocument) Service {
-	path := field.NewPath("service")
-	text := d.Name
+func (o *object) service() Service {
+	var s Service
+	text := o.text("name")
 	if text == "" {
-		text = DefaultServiceName
+		text = "{label:app}"
 	}
-	name, err := service.ParseNameTemplate(text)
-	if err != nil {
-		v.add(field.Invalid(path.Child("name"), text, err.Error()))
+	var err error
+	if s.Name, err = service.ParseNameTemplate(text); err != nil {
+		o.invalid("name", text, err.Error())
 	}
-	s := Service{
-		Name: name, SharedAcrossNamespaces: d.SharedAcrossNamespaces,
-		Allowed: v.allowed(path.Child("allowed"), d.Allowed), Metadata: v.metadata(path.Child("metadata"), d.Metadata),
-	}
-	if d.Port != nil {
-		s.Port = *d.Port
-		if err := service.CheckPort(s.Port); err != nil {
-			v.add(field.Invalid(path.Child("port"), s.Port,
-				"write a number from 1 to 65535, or leave it out for the first container port"))
+	if port := o.number("port", 1); o.fields["port"] != nil {
+		if s.Port = int(port); service.CheckPort(s.Port) != nil {
+			o.invalid("port", port, "write a number from 1 to 65535, or leave it out for the first container port")
 		}
 	}
+	s.SharedAcrossNamespaces = o.flag("sharedAcrossNamespaces")
+	s.Allowed = o.allowed("allowed")
+	s.Metadata = o.metadata("metadata")
 	return s
 }
 
-func (v *validator) metadata(path *field.Path, written map[string]gojson.RawMessage) map[string]service.MetadataTemplate {
+func (o *object) metadata(name string) map[string]service.MetadataTemplate {
 	var templates map[string]service.MetadataTemplate
+	written := o.mapping(name)
 	for _, key := range slices.Sorted(maps.Keys(written)) {
-		at := path.Key(key)
+		at := o.at(name).Key(key)
 		if err := service.CheckMetadataKey(key); err != nil {
-			v.add(field.Invalid(at, key, err.Error()))
+			o.add(field.Invalid(at, key, err.Error()))
 		}
-		var text string
-		problems, ok := unmarshal(written[key], &text, at)
-		if v.problems = append(v.problems, problems...); !ok {
-			continue
-		}
+		text, isText := as[string](o.validator, at, written[key], wantText)
 		value, err := service.ParseMetadataTemplate(text)
-		if err != nil {
-			v.add(field.Invalid(at, text, err.Error()))
+		if err != nil && (isText || written[key] == nil) {
+			o.add(field.Invalid(at, text, err.Error()))
 		}
 		if templates == nil {
 			templates = map[string]service.MetadataTemplate{}
@@ -204,48 +162,71 @@ func (v *validator) metadata(path *field.Path, written map[string]gojson.RawMess
 	return templates
 }
 
-func (v *validator) resync(d resyncDocument) Resync {
-	path := field.NewPath("resync")
-	return Resync{
-		Interval:    v.duration(path.Child("interval"), d.Interval, DefaultResync, time.Second),
-		MaxRemovals: v.maxRemovals(path.Child("maxRemovals"), d.MaxRemovals),
-	}
-}
-
 // maxRemovals reads a number or a percentage.
-func (v *validator) maxRemovals(path *field.Path, written any) intstr.IntOrString {
-	if written == nil {
-		return intstr.FromString(DefaultMaxRemovals)
-	}
-	switch value := written.(type) {
+func (o *object) maxRemovals(name, def string) intstr.IntOrString {
+	switch value := o.any(name).(type) {
+	case nil:
+		return intstr.FromString(def)
 	case int64:
 		if value >= 0 && value <= math.MaxInt32 {
 			return intstr.FromInt32(int32(value))
 		}
 	case string:
-		digits, percent := strings.CutSuffix(value, "%")
-		if n, err := strconv.ParseUint(digits, 10, 8); percent && err == nil && n <= 100 {
-			return intstr.FromString(strconv.FormatUint(n, 10) + "%")
+		if n, ok := percentage(value); ok && n >= 0 {
+			return intstr.FromString(fmt.Sprintf("%d%%", n))
 		}
 	}
-	v.add(field.Invalid(path, written, `write how many entries one resync may remove: a percentage of the entries that this cluster owns, `+
-		`from "0%" to "100%", or a number without quotes`))
-	return intstr.FromString(DefaultMaxRemovals)
+	o.invalid(name, o.fields[name], `write how many entries one resync may remove: a percentage of the entries that this cluster owns, `+
+		`from "0%" to "100%", or a number without quotes`)
+	return intstr.FromString(def)
 }
 
-// duration reads a duration that is least or more; nothing written is def.
-func (v *validator) duration(path *field.Path, written any, def, least time.Duration) time.Duration {
+// percent reads a whole share from 1% to 100%; nothing written is def.
+func (o *object) percent(name string, def int) int {
+	written := o.any(name)
 	if written == nil {
 		return def
 	}
-	text, isText := written.(string)
-	d, err := time.ParseDuration(text)
-	if !isText || err != nil {
-		v.add(field.Invalid(path, written, fmt.Sprintf(`write a duration with its unit, such as "%s"`, def)))
+	text, _ := written.(string)
+	share, ok := percentage(text)
+	if !ok || share < 1 {
+		o.invalid(name, written, fmt.Sprintf(`write a whole share from "1%%" to "100%%", such as "%d%%"`, def))
+	}
+	return share
+}
+
+// percentage reads a whole share of at most 100%.
+func percentage(text string) (share int, ok bool) {
+	digits, isShare := strings.CutSuffix(text, "%")
+	n, err := strconv.Atoi(digits)
+	return n, isShare && err == nil && n <= 100
+}
+
+// oneOf reads one of a few words; nothing written is the first.
+func (o *object) oneOf(name string, words ...string) string {
+	written := o.any(name)
+	text, _ := written.(string)
+	switch {
+	case written == nil:
+		return words[0]
+	case !slices.Contains(words, text):
+		o.add(field.NotSupported(o.at(name), fmt.Sprint(written), words))
+	}
+	return text
+}
+
+// duration reads a duration that is least or more; nothing written is def.
+func (o *object) duration(name string, def, least time.Duration) time.Duration {
+	written := o.any(name)
+	if written == nil {
 		return def
 	}
-	if d < least {
-		v.add(field.Invalid(path, text, fmt.Sprintf(`write "%s" or more`, least)))
+	text, _ := written.(string)
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		o.invalid(name, written, fmt.Sprintf(`write a duration with its unit, such as "%s"`, def))
+	} else if d < least {
+		o.invalid(name, text, fmt.Sprintf(`write "%s" or more`, least))
 	}
 	return d
 }
