@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 var (
@@ -184,7 +185,7 @@ func (l *lease) release(ctx context.Context) error {
 func (l *lease) free(ctx context.Context) error {
 	record, _, err := l.Interface.Get(ctx)
 	if err != nil || record.HolderIdentity != l.Identity() {
-		return err
+		return client.IgnoreNotFound(err) // a manager that stops at once may not have made it
 	}
 	record.HolderIdentity = ""
 	record.LeaseDurationSeconds = 1

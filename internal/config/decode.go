@@ -121,7 +121,9 @@ func (o *object) required(name, detail string) {
 
 func (o *object) forbidden(name, detail string) { o.add(field.Forbidden(o.at(name), detail)) }
 
-func (o *object) invalid(name string, value any, detail string) { o.add(field.Invalid(o.at(name), value, detail)) }
+func (o *object) invalid(name string, value any, detail string) {
+	o.add(field.Invalid(o.at(name), value, detail))
+}
 
 // any returns a field as it is written, nil where it is not.
 func (o *object) any(name string) any {
@@ -136,10 +138,12 @@ func (o *object) object(name string, read func(*object)) {
 
 const wantText = "a string, in quotes"
 
-func (o *object) text(name string) string             { return get[string](o, name, wantText) }
-func (o *object) flag(name string) bool               { return get[bool](o, name, "true or false") }
-func (o *object) mapping(name string) map[string]any { return get[map[string]any](o, name, "an object") }
-func (o *object) list(name string) []any              { return get[[]any](o, name, "a list") }
+func (o *object) text(name string) string { return get[string](o, name, wantText) }
+func (o *object) flag(name string) bool   { return get[bool](o, name, "true or false") }
+func (o *object) mapping(name string) map[string]any {
+	return get[map[string]any](o, name, "an object")
+}
+func (o *object) list(name string) []any { return get[[]any](o, name, "a list") }
 
 // number returns def where nothing is written, and where it is no number.
 func (o *object) number(name string, def int64) int64 {

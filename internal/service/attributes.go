@@ -111,15 +111,14 @@ func (r Rules) metadataOf(s Subject) (map[string]string, error) {
 
 // parseMetadata returns an empty value for a key that the pod removes.
 func parseMetadata(written string) (map[string]string, error) {
-	pairs := map[string]string{}
-	for item := range strings.SplitSeq(written, ",") {
-		item = strings.TrimSpace(item)
-		if item == "" {
-			return nil, errors.New("an entry is empty: " + metadataHelp)
-		}
-		key, value, found := strings.Cut(item, "=")
-		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
-		if !found || key == "" {
+	items, err := itemsOf(written, metadataHelp)
+	if err != nil {
+		return nil, err
+	}
+	pairs := make(map[string]string, len(items))
+	for _, item := range items {
+		key, value, found := cutPair(item)
+		if !found {
 			return nil, fmt.Errorf("%q is not a key and a value: %s; a value can't contain a comma", item, metadataHelp)
 		}
 		if err := errors.Join(CheckMetadataKey(key), checkText("the value of "+key, value, maxValueLength)); err != nil {
@@ -140,8 +139,12 @@ func CheckMetadataKey(key string) error {
 		return fmt.Errorf("the key has %d bytes: write at most %d", len(key), maxKeyLength)
 	case !isKey(key):
 		return fmt.Errorf("%q is not a key: write letters, digits, - _ or . that begin with a letter", key)
+	case key == registry.MetaZone:
+		return fmt.Errorf("key %s is written by Rollcall itself: set annotation %s", key, AnnotationZone)
+	case key == registry.MetaWeight:
+		return fmt.Errorf("key %s is written by Rollcall itself: set annotation %s", key, AnnotationWeight)
 	case registry.ReservedMeta(key):
-		return fmt.Errorf("key %s is written by Rollcall itself: %s", key, remedyForReserved(key))
+		return fmt.Errorf("key %s is written by Rollcall itself: choose another key", key)
 	}
 	return nil
 }
@@ -158,42 +161,25 @@ func isKey(key string) bool {
 	return key != ""
 }
 
-func remedyForReserved(key string) string {
-	switch key {
-	case registry.MetaZone:
-		return "set annotation " + AnnotationZone
-	case registry.MetaWeight:
-		return "set annotation " + AnnotationWeight
-	default:
-		return "choose another key"
-	}
-}
-
 // MetadataTemplate makes a value of metadata from a pod: literal text and the placeholders {namespace}, {workload}, {node},
 // {zone}, {region} and {label:KEY}. Make one with [ParseMetadataTemplate].
-type MetadataTemplate struct{ template template }
+type MetadataTemplate string
 
 // ParseMetadataTemplate parses "{label:version}". The error says which placeholders there are.
 func ParseMetadataTemplate(s string) (MetadataTemplate, error) {
 	if s == "" {
-		return MetadataTemplate{}, errors.New("write a text for the value, or remove the key")
+		return "", errors.New("write a text for the value, or remove the key")
 	}
 	if err := checkText("the value", s, maxValueLength); err != nil {
-		return MetadataTemplate{}, err
+		return "", err
 	}
-	t, err := parseTemplate(s, placeholderNamespace, placeholderWorkload, placeholderNode, placeholderZone, placeholderRegion)
-	return MetadataTemplate{template: t}, err
+	return MetadataTemplate(s),
+		checkTemplate(s, placeholderNamespace, placeholderWorkload, placeholderNode, placeholderZone, placeholderRegion)
 }
-
-// String returns the template as it was written.
-func (t MetadataTemplate) String() string { return t.template.text }
-
-// Equal reports whether both templates were written the same.
-func (t MetadataTemplate) Equal(other MetadataTemplate) bool { return t.String() == other.String() }
 
 // valueOf returns nothing where any placeholder is empty: half a value is worse than none.
 func (t MetadataTemplate) valueOf(s Subject) string {
-	value, empty := t.template.render(s)
+	value, empty := render(string(t), s)
 	if len(empty) > 0 {
 		return ""
 	}

@@ -187,7 +187,7 @@ func FuzzAnnotations(f *testing.F) {
 	for _, seed := range []string{"", ",", "=", "a=1", "a=b=c, d = e", "old,new", "100", "web=8080", "15s", "\xff", "zone=x", "a=é,b=\u00a0"} {
 		f.Add(seed)
 	}
-	rules := Rules{Port: 80, Name: NameTemplate{}, Metadata: map[string]MetadataTemplate{}}
+	rules := Rules{Port: 80, Metadata: map[string]MetadataTemplate{}}
 	f.Fuzz(func(t *testing.T, text string) {
 		annotations := map[string]string{}
 		for _, key := range []string{AnnotationWeight, AnnotationZone, AnnotationMetadata, AnnotationRegistries, AnnotationServices, AnnotationDrain} {

@@ -1,3 +1,6 @@
+// Package service says which instances a pod has: under which service names, at which ports, in which registries, what
+// they carry besides, and how long the pod drains. It is pure. Every error it returns is bad input, and tells the author of
+// the pod's template what to write.
 package service
 
 import (
@@ -67,10 +70,7 @@ func (r Rules) EndpointsOf(s Subject) ([]Endpoint, error) {
 		}
 		return endpoints, nil
 	}
-	port := r.Port
-	if port == 0 {
-		port = firstPort(s.Spec)
-	}
+	port := cmp.Or(r.Port, firstPort(s.Spec))
 	if port == 0 {
 		return nil, fmt.Errorf("no port to register: set service.port in the config, a containerPort, or annotation %s: %q",
 			AnnotationServices, "name=port")
@@ -98,18 +98,38 @@ func DrainOf(annotations map[string]string, def time.Duration) (time.Duration, e
 	return drain, nil
 }
 
-// CheckPort refuses what is not a TCP port.
-func CheckPort(port int) error {
-	if port < 1 || port > 65535 {
-		return fmt.Errorf("%d is not a port: write a number from 1 to 65535", port)
+// RegistriesOf returns the names of the registries that the pod with these annotations is in, sorted and without
+// duplicates: what [AnnotationRegistries] says, else the defaults. known are all that there are.
+func RegistriesOf(annotations map[string]string, defaults, known []string) ([]string, error) {
+	written, ok := annotations[AnnotationRegistries]
+	if !ok {
+		return slices.Compact(slices.Sorted(slices.Values(defaults))), nil
 	}
-	return nil
+	help := fmt.Sprintf("the configuration has %s; write one, or several with commas",
+		strings.Join(slices.Sorted(slices.Values(known)), ", "))
+	names, err := itemsOf(written, help)
+	for i, name := range names {
+		if !slices.Contains(known, name) {
+			err = fmt.Errorf("%q is not a registry: %s", name, help)
+		} else if slices.Contains(names[:i], name) {
+			err = fmt.Errorf("%s occurs twice: remove one", name)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("annotation %s: %w", AnnotationRegistries, err)
+	}
+	slices.Sort(names)
+	return names, nil
 }
 
 func parseServices(written string) ([]Endpoint, error) {
-	var endpoints []Endpoint
-	for item := range strings.SplitSeq(written, ",") {
-		endpoint, err := parseEndpoint(strings.TrimSpace(item))
+	items, err := itemsOf(written, servicesHelp)
+	if err != nil {
+		return nil, err
+	}
+	endpoints := make([]Endpoint, 0, len(items))
+	for _, item := range items {
+		endpoint, err := parseEndpoint(item)
 		if err != nil {
 			return nil, err
 		}
@@ -125,12 +145,8 @@ func parseServices(written string) ([]Endpoint, error) {
 }
 
 func parseEndpoint(item string) (Endpoint, error) {
-	if item == "" {
-		return Endpoint{}, errors.New("an entry is empty: " + servicesHelp)
-	}
-	name, number, found := strings.Cut(item, "=")
-	name, number = strings.TrimSpace(name), strings.TrimSpace(number)
-	if !found || name == "" {
+	name, number, found := cutPair(item)
+	if !found {
 		return Endpoint{}, fmt.Errorf("%q is not a service and its port: %s", item, servicesHelp)
 	}
 	if err := checkName(name); err != nil {
@@ -141,6 +157,24 @@ func parseEndpoint(item string) (Endpoint, error) {
 		return Endpoint{}, fmt.Errorf("%q is not a port: write a number from 1 to 65535, as in %q", number, name+"=8080")
 	}
 	return Endpoint{Service: name, Port: int(port)}, nil
+}
+
+// itemsOf splits an annotation at its commas; help is for an empty item.
+func itemsOf(written, help string) ([]string, error) {
+	items := strings.Split(written, ",")
+	for i := range items {
+		if items[i] = strings.TrimSpace(items[i]); items[i] == "" {
+			return nil, errors.New("an entry is empty: " + help)
+		}
+	}
+	return items, nil
+}
+
+// cutPair splits name=value; an empty name is none.
+func cutPair(item string) (name, value string, found bool) {
+	name, value, found = strings.Cut(item, "=")
+	name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+	return name, value, found && name != ""
 }
 
 func firstPort(spec *corev1.PodSpec) int {

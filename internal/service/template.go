@@ -22,76 +22,48 @@ const (
 	labelPrefix          = "label:"
 )
 
-// template is literal text with placeholders.
-type template struct {
-	text  string
-	parts []part
-}
-
-// part is either literal text or a placeholder.
-type part struct {
-	literal     string
-	placeholder string
-}
-
-// parseTemplate allows the placeholders in known, and {label:KEY}.
-func parseTemplate(s string, known ...string) (template, error) {
-	t := template{text: s}
+// checkTemplate allows literal text, the placeholders in known, and {label:KEY}.
+func checkTemplate(s string, known ...string) error {
+	help := fmt.Sprintf("write {%s}, {label:KEY} or plain text", strings.Join(known, "}, {"))
 	for rest := s; rest != ""; {
-		open := strings.IndexAny(rest, "{}")
-		if open < 0 {
-			t.parts = append(t.parts, part{literal: rest})
-			break
+		literal, after, found := strings.Cut(rest, "{")
+		if strings.Contains(literal, "}") {
+			return fmt.Errorf("%q has a } without a {: %s", s, help)
 		}
-		if rest[open] == '}' {
-			return template{}, fmt.Errorf("%q has a } without a {: %s", s, placeholderHelp(known))
+		if !found {
+			return nil
 		}
-		if open > 0 {
-			t.parts = append(t.parts, part{literal: rest[:open]})
+		placeholder, behind, closed := strings.Cut(after, "}")
+		key, isLabel := strings.CutPrefix(placeholder, labelPrefix)
+		switch {
+		case !closed:
+			return fmt.Errorf("%q has a { without a }: %s", s, help)
+		case isLabel && len(validation.IsQualifiedName(key)) > 0:
+			return fmt.Errorf("{%s} does not name a label: write {label:KEY} with a label's key, such as {label:app}", placeholder)
+		case !isLabel && !slices.Contains(known, placeholder):
+			return fmt.Errorf("{%s} is not a known placeholder: %s", placeholder, help)
 		}
-		name, after, closed := strings.Cut(rest[open+1:], "}")
-		if !closed {
-			return template{}, fmt.Errorf("%q has a { without a }: %s", s, placeholderHelp(known))
-		}
-		if err := checkPlaceholder(name, known); err != nil {
-			return template{}, err
-		}
-		t.parts = append(t.parts, part{placeholder: name})
-		rest = after
-	}
-	return t, nil
-}
-
-func placeholderHelp(known []string) string {
-	return fmt.Sprintf("write {%s}, {label:KEY} or plain text", strings.Join(known, "}, {"))
-}
-
-func checkPlaceholder(name string, known []string) error {
-	if slices.Contains(known, name) {
-		return nil
-	}
-	key, isLabel := strings.CutPrefix(name, labelPrefix)
-	if !isLabel {
-		return fmt.Errorf("{%s} is not a known placeholder: %s", name, placeholderHelp(known))
-	}
-	if problems := validation.IsQualifiedName(key); len(problems) > 0 {
-		return fmt.Errorf("{%s} does not name a label: write {label:KEY} with a label's key, such as {label:app}", name)
+		rest = behind
 	}
 	return nil
 }
 
-// render returns the text for s, and which of the parts were empty.
-func (t template) render(s Subject) (text string, empty []string) {
+// render returns the text of a template that was checked, and which of its placeholders are empty for s.
+func render(template string, s Subject) (text string, empty []string) {
 	var b strings.Builder
-	for _, p := range t.parts {
-		value := p.literal
-		if p.placeholder != "" {
-			value = valueOf(p.placeholder, s)
+	for rest := template; rest != ""; {
+		literal, after, found := strings.Cut(rest, "{")
+		b.WriteString(literal)
+		if !found {
+			break
 		}
+		placeholder, behind, _ := strings.Cut(after, "}")
+		value := valueOf(placeholder, s)
 		if value == "" {
-			empty = append(empty, p.placeholder)
+			empty = append(empty, placeholder)
 		}
 		b.WriteString(value)
+		rest = behind
 	}
 	return b.String(), empty
 }
@@ -115,33 +87,27 @@ func valueOf(placeholder string, s Subject) string {
 
 // NameTemplate makes a service name from a pod: literal text and the placeholders {namespace}, {workload} and
 // {label:KEY}. Make one with [ParseNameTemplate]; the zero value gives every pod its workload's name.
-type NameTemplate struct{ template template }
+type NameTemplate string
 
 // ParseNameTemplate parses "{namespace}-{label:app}". The error says which placeholders there are.
 func ParseNameTemplate(s string) (NameTemplate, error) {
 	if err := checkName(s); err != nil {
-		return NameTemplate{}, err
+		return "", err
 	}
-	t, err := parseTemplate(s, placeholderNamespace, placeholderWorkload)
-	return NameTemplate{template: t}, err
+	return NameTemplate(s), checkTemplate(s, placeholderNamespace, placeholderWorkload)
 }
-
-// String returns the template as it was written.
-func (t NameTemplate) String() string { return t.template.text }
-
-// Equal reports whether both templates were written the same.
-func (t NameTemplate) Equal(other NameTemplate) bool { return t.String() == other.String() }
 
 // nameOf returns the service name of s, and the workload's name where the template gives an empty one. Where only some
 // of its placeholders are empty it is an error: "prod-" would put all who lack the label into one service.
 func (t NameTemplate) nameOf(s Subject) (string, error) {
-	name, empty := t.template.render(s)
-	if name == "" {
-		return workloadName(t, s)
-	}
-	if len(empty) > 0 {
-		return "", fmt.Errorf("service.name %q gives %q, because {%s} is empty for this pod: %s",
-			t, name, empty[0], remedyFor(empty[0]))
+	name, empty := render(string(t), s)
+	switch {
+	case name == "" && s.Workload != "":
+		return s.Workload, nil
+	case name == "":
+		return "", fmt.Errorf("no service name: %s", remedyFor(empty))
+	case len(empty) > 0:
+		return "", fmt.Errorf("service.name %q gives %q, because {%s} is empty for this pod: %s", t, name, empty[0], remedyFor(empty[:1]))
 	}
 	if err := checkName(name); err != nil {
 		return "", fmt.Errorf("service.name %q: %w", t, err)
@@ -149,21 +115,12 @@ func (t NameTemplate) nameOf(s Subject) (string, error) {
 	return name, nil
 }
 
-func workloadName(t NameTemplate, s Subject) (string, error) {
-	if s.Workload != "" {
-		return s.Workload, nil
-	}
-	for _, p := range t.template.parts {
-		if key, isLabel := strings.CutPrefix(p.placeholder, labelPrefix); isLabel {
-			return "", fmt.Errorf("no service name: set label %s, or annotation %s: %q", key, AnnotationServices, "name=port")
+// remedyFor names the first label among the placeholders that are empty.
+func remedyFor(empty []string) string {
+	for _, placeholder := range empty {
+		if key, isLabel := strings.CutPrefix(placeholder, labelPrefix); isLabel {
+			return fmt.Sprintf("set label %s, or annotation %s: %q", key, AnnotationServices, "name=port")
 		}
-	}
-	return "", fmt.Errorf("no service name: set annotation %s: %q", AnnotationServices, "name=port")
-}
-
-func remedyFor(placeholder string) string {
-	if key, isLabel := strings.CutPrefix(placeholder, labelPrefix); isLabel {
-		return fmt.Sprintf("set label %s, or annotation %s: %q", key, AnnotationServices, "name=port")
 	}
 	return fmt.Sprintf("set annotation %s: %q", AnnotationServices, "name=port")
 }
