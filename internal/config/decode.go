@@ -72,7 +72,7 @@ type object struct {
 	known  []string
 }
 
-// object has read read the fields of the object at a path, in the order in which an error lists them.
+// object calls read with the object at a path. An error lists its fields in the order in which read asks for them.
 func (v *validator) object(path *field.Path, written any, read func(*object)) {
 	fields, isObject := written.(map[string]any)
 	o := &object{validator: v, path: path, fields: fields}

@@ -21,19 +21,13 @@ const leastInFlight = 2
 // readRegistries completes and checks the registries and which of them are the default.
 func (c *Config) readRegistries(o *object, limits Limits) {
 	one, several, defaults := o.any("registry"), o.mapping("registries"), o.texts("defaultRegistries")
-	chosen := o.fields["defaultRegistries"] != nil
 	c.single = o.fields["registries"] == nil
-	switch {
-	case c.single && chosen:
-		o.forbidden("defaultRegistries", "registry defines only one registry: remove this field, or write several under registries")
-	case !c.single && one != nil:
-		o.forbidden("registries", "registry and registries exclude each other: move the content of registry to registries.default, "+
-			"the name that it had, and remove registry")
-	case !c.single && len(several) == 0:
-		o.required("registries", "write at least one registry, under a name")
-	}
+	c.oneForm(o)
 	if c.single {
 		several = map[string]any{DefaultRegistry: one}
+	}
+	if len(several) == 0 {
+		o.required("registries", "write at least one registry, under a name")
 	}
 	most := o.mostInFlight(len(several), limits)
 	c.Registries = make(map[string]Registry, len(several))
@@ -47,8 +41,19 @@ func (c *Config) readRegistries(o *object, limits Limits) {
 		o.validator.object(at, several[name], func(o *object) { c.Registries[name] = o.registry(limits, most) })
 	}
 	c.differentServers(o.validator)
-	if c.DefaultRegistries = names; len(names) != 1 || chosen && !c.single {
+	if c.DefaultRegistries = names; !c.single && (len(names) != 1 || o.fields["defaultRegistries"] != nil) {
 		c.DefaultRegistries = o.defaultRegistries(defaults, names)
+	}
+}
+
+// oneForm refuses registry and registries at once, and defaultRegistries where there is only registry.
+func (c *Config) oneForm(o *object) {
+	switch {
+	case c.single && o.fields["defaultRegistries"] != nil:
+		o.forbidden("defaultRegistries", "registry defines only one registry: remove this field, or write several under registries")
+	case !c.single && o.fields["registry"] != nil:
+		o.forbidden("registries", "registry and registries exclude each other: move the content of registry to registries.default, "+
+			"the name that it had, and remove registry")
 	}
 }
 
