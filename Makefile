@@ -132,8 +132,8 @@ test-repeat: check-race ## Run unit tests and scenarios N times (default 20) wit
 	@hack/repeat.sh '$(N)'
 
 # The tests that start a control plane. Those in test/registries start registries, and all others are unit tests.
-CLUSTER_TESTS := ./test/integration/... ./test/harness/cluster/smoke/...
-UNIT_TESTS = $(shell go list ./... | grep -vE '/test/(integration|harness/cluster/smoke|registries)(/|$$)')
+CLUSTER_TESTS := ./test/integration/...
+UNIT_TESTS = $(shell go list ./... | grep -vE '/test/(integration|registries)(/|$$)')
 
 .PHONY: test-unit
 test-unit: check-race ## Run the tests that need no cluster.

@@ -3,7 +3,7 @@
 //	process       servers as processes that end with the test, free ports, folders and locks
 //	cache         what is built or downloaded once for a machine
 //	pki           certificates
-//	cluster       the control plane with OpenKruise; cluster/podserver answers for the pods, cluster/smoke tests it all
+//	cluster       the control plane with OpenKruise; cluster/podserver answers for the pods
 //	account       the ServiceAccount and the roles that ship, for managers outside the cluster
 //	manager       the manager, built and run
 //	registries    the registries' servers, and clients that read from them

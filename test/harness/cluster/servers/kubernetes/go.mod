@@ -1,6 +1,6 @@
 // The versions of the servers kube-apiserver, kube-controller-manager, kube-scheduler and kubelet.
 // k8s.io/kubernetes names its staging modules by folder; each is replaced by its published release.
-module github.com/rollcall-dev/rollcall/test/cluster/servers/kubernetes
+module github.com/rollcall-dev/rollcall/test/harness/cluster/servers/kubernetes
 
 go 1.26.8
 

@@ -1,5 +1,5 @@
 // The version of KWOK, which plays the nodes and the pods.
-module github.com/rollcall-dev/rollcall/test/cluster/servers/kwok
+module github.com/rollcall-dev/rollcall/test/harness/cluster/servers/kwok
 
 go 1.26.8
 

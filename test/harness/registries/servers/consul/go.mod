@@ -1,5 +1,5 @@
 // The version of the server Consul.
-module github.com/rollcall-dev/rollcall/test/registries/servers/consul
+module github.com/rollcall-dev/rollcall/test/harness/registries/servers/consul
 
 go 1.26.8
 

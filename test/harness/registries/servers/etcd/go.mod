@@ -1,5 +1,5 @@
 // The version of the server etcd.
-module github.com/rollcall-dev/rollcall/test/registries/servers/etcd
+module github.com/rollcall-dev/rollcall/test/harness/registries/servers/etcd
 
 go 1.26.8
 
