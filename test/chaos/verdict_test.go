@@ -60,8 +60,7 @@ func TestVerdict(t *testing.T) {
 			happen: func(g *game) {
 				s := newStory()
 				s.now, s.journal = time.Now().Add(-time.Minute), g.journal
-				s.released()
-				s.call(opRegister)
+				s.play(allowed, calls(opRegister))
 			},
 			fails: true,
 			want:  []string{"put the pod in service after it", "1 early flips"},

@@ -1,0 +1,356 @@
+package main
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// TestRelease is about hooks that a manager releases.
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	const gate, drain = "example.io/gate", "the drain is 1s"
+	deleteByFinalizer := func(s *story) { s.w.lifecycle.PreDelete = finalizerHook(gate) }
+	updateByFinalizer := func(s *story) { s.w.lifecycle.InPlaceUpdate = finalizerHook(gate) }
+	checkAll(t, []happening{
+		{"a whole life", "every hook is flipped after its acknowledgement", steps{
+			updateAsked, takesOut(opFailOver), clears(traffic, updateGate), moves(updating),
+			moves(updated), calls(opRegister), sets(traffic, updateGate), moves(normal),
+			moves(preparingDelete), takesOut(opDeregister), clears(traffic, deleteGate),
+		}, ""},
+		{
+			"released without a call", "no call took the pod out",
+			steps{updateAsked, clears(updateGate)}, "I1: hook inPlaceUpdate was released",
+		},
+		{
+			"released without an acknowledgement", "a call whose answer was lost acknowledges nothing, though it was done",
+			steps{updateAsked, losesAnswer(opFailOver), waits(drainTime), clears(updateGate)}, "I1: hook inPlaceUpdate was released",
+		},
+		{
+			"released after a list", "what a list shows is acknowledged too",
+			steps{updateAsked, losesAnswer(opFailOver), lists(registry.OutOfService), waits(drainTime), clears(updateGate)}, "",
+		},
+		{"released after an old acknowledgement", "the pod was put in again since", steps{
+			updateAsked, calls(opFailOver), moves(normal), losesAnswer(opRegister),
+			moves(preparingUpdate), waits(drainTime), clears(updateGate),
+		}, "since call #3 put it in"},
+		{
+			"released while it drains", "the drain counts from when the pod was taken out",
+			steps{updateAsked, calls(opFailOver), waits(drainTime / 2), clears(updateGate)}, drain,
+		},
+		{
+			"deleted without a drain", "kubelet does not wait, so neither does the manager",
+			steps{inService, deleting, seen, calls(opDeregister), clears(deleteGate)}, "",
+		},
+		{
+			"deleted and not taken out", "out of service is not enough for a pod that goes",
+			steps{deletionAsked, takesOut(opFailOver), clears(deleteGate)}, "I1: hook preDelete was released",
+		},
+		{
+			"never in service", "a registry that never had the pod need not release it",
+			steps{born, moves(preparingDelete), clears(deleteGate)}, "",
+		},
+		{
+			"wiped, and released at once", "the drain counts from when chaos took the pod out, where no manager did",
+			steps{updateAsked, wiped, lists(registry.Absent), clears(updateGate)}, drain,
+		},
+		{
+			"wiped, and released after the drain", "a list told that it is out",
+			steps{updateAsked, wiped, waits(drainTime), lists(registry.Absent), clears(updateGate)}, "",
+		},
+		{
+			"deleted in a gap", "kubelet may have begun in the gap, and then Kruise does not wait",
+			steps{deletionAsked, calls(opDeregister), patches(200, updateGate), gap, deleting, shows(updateGate)}, "",
+		},
+		{
+			"released in a gap while it drains", "a pod that is not being deleted after the gap was not before it either",
+			steps{updateAsked, calls(opFailOver), patches(200, traffic, deleteGate), gap, at(updating, traffic, deleteGate)}, drain,
+		},
+		{"released in a gap for another hook", "the deletion may have been cancelled in the gap, and an update asked for", steps{
+			deleteByFinalizer, updateByFinalizer, at(preparingNormal, gate), calls(opRegister),
+			moves(preparingDelete), takesOut(opFailOver), patches(200), gap, at(updating),
+		}, ""},
+		{"the last finalizer", "the patch that frees a dying pod shows only in its end", steps{
+			deleteByFinalizer, at(preparingNormal, updateGate, gate), calls(opRegister), deleting, seen,
+			patches(200, updateGate), gone, shows(updateGate),
+		}, "I1: hook preDelete was released"},
+	})
+}
+
+// TestAssertion is about hooks that a manager asserts, or must have armed.
+func TestAssertion(t *testing.T) {
+	t.Parallel()
+	checkAll(t, []happening{
+		{"asserted without a call", "no call put the pod in", steps{born, sets(traffic)}, "I2: " + traffic},
+		{
+			"asserted without an acknowledgement", "an error acknowledges nothing",
+			steps{born, refuses(opRegister), sets(traffic)}, "I2: " + traffic,
+		},
+		{
+			"asserted and taken out", "the last call counts",
+			steps{at(updated, traffic, deleteGate), calls(opRegister), losesAnswer(opFailOver), sets(updateGate)}, "I2: " + updateGate,
+		},
+		{
+			"asserted after a wipe", "what the registry loses by itself is not the manager's fault",
+			steps{at(updated, traffic, deleteGate), calls(opRegister), lists(registry.Absent), sets(updateGate)}, "",
+		},
+		{
+			"armed", "a hook may be set on a pod that is in rotation, or about to be",
+			steps{at(preparingNormal), sets(updateGate, deleteGate)}, "",
+		},
+		{
+			"updated unasked", "the pod was put in service before it was armed",
+			steps{at(preparingNormal), calls(opRegister), sets(traffic), moves(normal), moves(updating)}, "unasked",
+		},
+		{"updated unasked after a cancelled deletion", "in Updated no manager can arm the pod before it is in service", steps{
+			at(updated, deleteGate), losesAnswer(opRegister), moves(preparingDelete), moves(preparingNormal), moves(updating),
+		}, ""},
+		{"updated unasked from Normal after a cancelled deletion", "preNormal was not cleared for the update", steps{
+			at(updated, traffic, deleteGate), losesAnswer(opRegister), moves(preparingDelete), moves(preparingNormal),
+			moves(normal), moves(updating),
+		}, "unasked"},
+		{
+			"preNormal set in Updated without an acknowledgement", "a cancelled deletion would make the pod count as available",
+			steps{at(updated, deleteGate), refuses(opRegister), sets(traffic)}, "I2: " + traffic,
+		},
+		{"updated before it was in service", "Kruise need not ask", steps{at(preparingNormal), moves(updating)}, ""},
+		{"armed in a gap", "a deletion that was cancelled in the gap leads to where a hook may be set without a call", steps{
+			at(updated, traffic, deleteGate), patches(200, traffic, updateGate, deleteGate), gap,
+			at(preparingNormal, traffic, updateGate, deleteGate),
+		}, ""},
+	})
+}
+
+// TestFlip is about which write flips a handler, and in which state.
+func TestFlip(t *testing.T) {
+	t.Parallel()
+	const ofRecord = `[{"op":"add","path":"/metadata/annotations/rollcall.dev~1registration","value":"{}"}]`
+	checkAll(t, []happening{
+		{
+			"cleared by another's write", "a manager's patch of the record explains nothing",
+			steps{updateAsked, takesOut(opFailOver), patchesWith(ofRecord, 200), shows(traffic, deleteGate)}, "no manager's patch did it",
+		},
+		{"two patches without an answer", "the one that may have done it counts, and not the one after it, which was right", steps{
+			updateAsked, patches(0, traffic, deleteGate), takesOut(opFailOver), patchesWith(`[]`, 0), shows(traffic, deleteGate),
+		}, "I1: hook inPlaceUpdate was released"},
+		{
+			"cleared in another state", "the pod was rolled back meanwhile: Kruise would not ask before the next update",
+			steps{inService, takesOut(opFailOver), clears(updateGate)}, "I3: handler " + updateGate + " was cleared",
+		},
+		{
+			"set in another state", "the next update came meanwhile",
+			steps{at(updating, traffic, deleteGate), sets(updateGate)}, "I3: handler " + updateGate + " was set",
+		},
+		{
+			"Kruise sets it", "Kruise itself sets the handlers when another update comes",
+			steps{at(updated, traffic, deleteGate), at(preparingUpdate, traffic, updateGate, deleteGate)}, "",
+		},
+		{
+			"an unknown answer", "the patch may have been done when it came, and then it was early",
+			steps{updateAsked, patches(0, traffic, deleteGate), shows(traffic, deleteGate)}, "I1: hook inPlaceUpdate was released",
+		},
+		{"an unknown answer of long ago", "the watch shows what a later patch did before the answer to that comes", steps{
+			updateAsked, patches(0, traffic, deleteGate), takesOut(opFailOver), begins(traffic, deleteGate),
+			shows(traffic, deleteGate), judges, answered,
+		}, ""},
+		{"an unknown answer to the opposite", "a patch that sets a handler does not clear it", steps{
+			at(updated, traffic, deleteGate), calls(opRegister), patches(0, traffic, updateGate, deleteGate), sets(updateGate),
+			moves(preparingUpdate), shows(traffic, deleteGate),
+		}, "no manager's patch did it"},
+		{"after a gap", "what state the patch met was not seen, and is held against no manager", steps{
+			inService, takesOut(opFailOver), patches(200, traffic, deleteGate), gap, at(updating, traffic, deleteGate),
+		}, ""},
+		{
+			"cleared in a gap by no patch", "patches are seen while the watch is away",
+			steps{inService, gap, at(updating, traffic, deleteGate)}, "was cleared, and no manager's patch did it",
+		},
+		{
+			"set by no patch", "Kruise would count a pod that no one has acknowledged",
+			steps{born, calls(opRegister), shows(traffic, updateGate, deleteGate)}, "was set, and no manager's patch did it",
+		},
+		{
+			"cleared in a move", "Kruise moves the pod and clears no handler",
+			steps{updateAsked, calls(opFailOver), at(updating, traffic, deleteGate)}, "was cleared, and no manager's patch did it",
+		},
+		{
+			"preNormal cleared before it is out", "Kruise waits for it again, should it cancel the deletion",
+			steps{deletionAsked, refuses(opDeregister), clears(traffic), takesOut(opDeregister), clears(deleteGate)}, "",
+		},
+		{
+			"preNormal cleared in Normal", "the pod is to stay",
+			steps{inService, clears(traffic)}, "I3: handler " + traffic + ` was cleared in state "Normal"`,
+		},
+	})
+}
+
+// TestFlipWaitsForTheAnswer: the watch may bring a version before the proxy has the answer to the patch.
+func TestFlipWaitsForTheAnswer(t *testing.T) {
+	t.Parallel()
+	s := newStory()
+	s.play(born, begins(traffic, updateGate, deleteGate), shows(traffic, updateGate, deleteGate), judges)
+	if got := s.broken(); len(got) > 0 {
+		t.Fatalf("judged before the answer: %v", got)
+	}
+	s.play(answered, judges)
+	if got := s.broken(); len(got) != 1 {
+		t.Fatalf("after the answer: %v, want one violation", got)
+	}
+}
+
+// TestLateCall is about what comes after a flip and undoes what it rests on.
+func TestLateCall(t *testing.T) {
+	t.Parallel()
+	const onItsWay, afterwards = "on its way, put the pod in service after it", "sent afterwards, put the pod in service after it"
+	lateRegister := func(s *story) { s.play(inService, holds(opRegister), moves(preparingUpdate)) }
+	lateFailOver := func(s *story) { s.play(at(updating, traffic, deleteGate), holds(opFailOver)) }
+	back := func(s *story) { s.play(moves(updated), calls(opRegister), sets(updateGate)) }
+	checkAll(t, []happening{
+		{
+			"put in after the release", "a call that was on its way undoes what the release rests on",
+			steps{lateRegister, takesOut(opFailOver), clears(updateGate), lands}, onItsWay,
+		},
+		{"put in after the release, before the watch shows that", "the call was done before any manager could know of that", steps{
+			lateRegister, takesOut(opFailOver), patches(200, traffic, deleteGate), lands, judges, shows(traffic, deleteGate),
+		}, onItsWay},
+		{"put in after the release, before its answer comes", "what the flip was is known late, and the call waits for that", steps{
+			lateRegister, takesOut(opFailOver), begins(traffic, deleteGate), lands, waits(explainWithin - time.Second),
+			shows(traffic, deleteGate), waits(2 * time.Second), judges, answered,
+		}, onItsWay},
+		{
+			"put in later than the design assumes", "no manager can wait for what may land at any time",
+			steps{lateRegister, waits(landsWithin), takesOut(opFailOver), clears(updateGate), lands}, "",
+		},
+		{
+			"put in late where it should be", "the pod was rolled back right after the release",
+			steps{lateRegister, takesOut(opFailOver), clears(updateGate), moves(updated), lands}, "",
+		},
+		{
+			"registered after the release", "no manager may put a pod in service that is being updated",
+			steps{allowed, moves(updating), calls(opRegister)}, afterwards,
+		},
+		{
+			"registered after the release, before the pod is back", "where the pod comes later is no excuse",
+			steps{allowed, moves(updating), calls(opRegister), waits(2 * time.Second), moves(updated)}, afterwards,
+		},
+		{"registered before the watch shows the pod back", "Kruise's stamp tells since when the pod may have been there", steps{
+			allowed, moves(updating), waits(2 * time.Second), stamped(updated), calls(opRegister), waits(2 * time.Second), seen,
+		}, ""},
+		{"registered after a deletion was cancelled", "the pod should be in again", steps{
+			deletionAsked, takesOut(opDeregister), clears(traffic, deleteGate), moves(preparingNormal), sets(deleteGate),
+			calls(opRegister), sets(traffic),
+		}, ""},
+		{
+			"registered when it is gone", "its last finalizer was removed because it was out",
+			steps{inService, deleting, seen, calls(opDeregister), clears(deleteGate), gone, seen, calls(opRegister)}, afterwards,
+		},
+		{
+			"registered after a gap", "the watch has not shown where the pod was meanwhile",
+			steps{allowed, gap, at(preparingUpdate, traffic, updateGate, deleteGate), noGap, calls(opRegister)}, "",
+		},
+		{
+			"taken out after the assertion", "a call that was on its way undoes what the assertion rests on",
+			steps{lateFailOver, back, lands, calls(opRegister)}, "I2: hook inPlaceUpdate was asserted, and call #1, on its way, took web",
+		},
+		{
+			"taken out after the assertion, when it should be", "the next update has begun meanwhile",
+			steps{lateFailOver, back, moves(preparingUpdate), lands}, "",
+		},
+		{"taken out after the assertion, since it is not ready", "a pod that can't serve should be out in every state", steps{
+			at(updated, traffic, deleteGate), calls(opRegister), holds(opFailOver), sets(updateGate), unready, seen, lands,
+		}, ""},
+		{
+			"taken out later than the design assumes", "no manager can wait for what may land at any time",
+			steps{lateFailOver, waits(landsWithin), back, lands}, "",
+		},
+		{
+			"taken out after chaos took it out", "the late call finds nothing that it could take out",
+			steps{lateFailOver, back, wiped, lands}, "",
+		},
+		{"another instance taken out after the assertion", "an address that the pod has no more is of no use to clients", steps{
+			at(updated, traffic, deleteGate), calls(opRegister), holds(opDeregister), readdressed, seen, calls(opRegister),
+			sets(updateGate), lands,
+		}, ""},
+	})
+}
+
+// TestUnprovoked is about pods that are taken out for no reason.
+func TestUnprovoked(t *testing.T) {
+	t.Parallel()
+	steady := func(s *story) { s.play(inService, waits(reasonLasts)) }
+	checkAll(t, []happening{
+		{
+			"taken out for no reason", "a pod that is Normal, ready and has not moved stays in service",
+			steps{steady, calls(opFailOver), calls(opRegister)},
+			"I9: call #2 took web at " + testAddress + ":8080 in registry default out",
+		},
+		{
+			"taken out for a reason of before", "the manager's cache may lag, and the call was on its way",
+			steps{updateAsked, moves(normal), waits(reasonLasts - time.Second), calls(opFailOver)}, "",
+		},
+		{
+			"taken out for a reason that is seen later", "the watch may lag behind the manager's, and Kruise stamps its move",
+			steps{steady, stamped(preparingUpdate), calls(opFailOver), waits(watchLags + time.Second), seen}, "",
+		},
+		{
+			"taken out, not ready", "that is what readiness is for",
+			steps{steady, calls(opFailOver), waits(watchLags / 2), unready, seen}, "",
+		},
+		{
+			"taken out, not ready much later", "no manager can have known",
+			steps{steady, calls(opFailOver), waits(2 * watchLags), unready, seen}, "I9: call #2",
+		},
+		{"taken out at an address that it has not", "what is wrong goes", steps{steady, readdressed, calls(opDeregister)}, ""},
+		{
+			"taken out by a manager that was blind", "the API server was away since the pod came back",
+			steps{updateAsked, goesBlind, moves(normal), waits(2 * reasonLasts), calls(opFailOver), sees}, "",
+		},
+		{
+			"taken out by a manager that was blind, and had no reason before", "a pod that was steady all along gives no reason",
+			steps{steady, waits(reasonLasts), goesBlind, waits(2 * reasonLasts), calls(opFailOver), sees}, "I9: call #2",
+		},
+		{
+			"taken out long after a manager was blind", "it has caught up",
+			steps{updateAsked, goesBlind, moves(normal), sees, waits(blindAfter), calls(opFailOver)}, "I9: call #2",
+		},
+	})
+}
+
+func TestPatchChanges(t *testing.T) {
+	t.Parallel()
+	const gate, other = "example.io/gate", "example.io/other"
+	for name, tc := range map[string]struct {
+		reason, body string
+		want         []string
+	}{
+		"a label": {
+			"set or cleared, it is changed", `[{"op":"remove","path":"/metadata/labels/example.com~1traffic"}]`, []string{traffic},
+		},
+		"a tested label": {
+			"a test changes nothing", `[{"op":"test","path":"/metadata/labels/example.com~1traffic","value":"online"}]`, nil,
+		},
+		"another finalizer": {"the test says what stands at the index", `[
+			{"op":"test","path":"/metadata/finalizers/1","value":"example.io/other"},
+			{"op":"remove","path":"/metadata/finalizers/1"}]`, []string{other}},
+		"any finalizer": {
+			"a manager that tests nothing may remove any", `[{"op":"remove","path":"/metadata/finalizers/1"}]`, []string{gate, other},
+		},
+		"an added finalizer": {"the test of the whole list names others too", `[
+			{"op":"test","path":"/metadata/finalizers","value":["example.io/gate"]},
+			{"op":"add","path":"/metadata/finalizers/-","value":"example.io/other"}]`, []string{other}},
+		"the record": {"it names the handlers", `[{"op":"add","path":"/metadata/annotations/rollcall.dev~1registration",
+			"value":"example.com/traffic example.io/gate"}]`, nil},
+	} {
+		w := patch{body: tc.body}
+		var got []string
+		for _, h := range []string{traffic, gate, other} {
+			if w.changes(h, true) || w.changes(h, false) {
+				got = append(got, h)
+			}
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: got %q, want %q: %s", name, got, tc.want, tc.reason)
+		}
+	}
+}
