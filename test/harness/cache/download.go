@@ -31,6 +31,23 @@ type File struct {
 	SHA256 string
 }
 
+// path is where it is in the cache. The folder's name is the checksum, so another pin is another file.
+func (f File) path() (string, error) {
+	cache, err := cacheDir(os.Getenv, "downloads")
+	return filepath.Join(cache, f.SHA256, f.Name), err
+}
+
+// Cached reports whether the cache has the file.
+func (f File) Cached() bool {
+	path, err := f.path()
+	return err == nil && isFile(path)
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
 // Download returns the path of the file in the cache, and downloads it where the cache has no file of that checksum.
 // What arrives is moved into place only when it is whole and its checksum is right. Progress goes to log. Processes that
 // want the same file at the same time wait for one another.
@@ -46,16 +63,14 @@ func download(ctx context.Context, log *Progress, f File) (string, error) {
 	if sum, err := hex.DecodeString(f.SHA256); err != nil || len(sum) != sha256.Size {
 		return "", fmt.Errorf("its checksum %q is not a SHA-256 in hex", f.SHA256)
 	}
-	cache, err := cacheDir(os.Getenv, "downloads")
+	path, err := f.path()
 	if err != nil {
 		return "", err
 	}
-	// The folder's name is the checksum, so another pin is another file.
-	dir := filepath.Join(cache, f.SHA256)
-	path := filepath.Join(dir, f.Name)
-	if _, err := os.Stat(path); err == nil {
+	if isFile(path) {
 		return path, nil
 	}
+	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("creating the cache: %w", err)
 	}
@@ -64,7 +79,7 @@ func download(ctx context.Context, log *Progress, f File) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	if _, err := os.Stat(path); err == nil {
+	if isFile(path) {
 		return path, nil
 	}
 	if err := removeLeftovers(dir); err != nil {

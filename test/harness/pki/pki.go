@@ -149,3 +149,32 @@ func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 func encodePEM(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
+
+// TLS is what a server proves itself with, and a client that it lets in.
+type TLS struct {
+	Authority       *Authority
+	Serving, Client KeyPair
+}
+
+// NewTLS makes an authority whose files are in dir, and a certificate for a server and for a client. The server's is good for
+// the names given too.
+func NewTLS(dir string, server, client pkix.Name, dnsNames ...string) (*TLS, error) {
+	authority, err := NewAuthority(dir, "rollcall-test-"+server.CommonName)
+	if err != nil {
+		return nil, err
+	}
+	t := &TLS{Authority: authority}
+	if t.Serving, err = authority.Issue("serving", server, dnsNames...); err != nil {
+		return nil, err
+	}
+	t.Client, err = authority.Issue("client", client)
+	return t, err
+}
+
+// Files are what the client is configured with.
+func (t *TLS) Files() (ca, cert, key string) {
+	return t.Authority.CertFile, t.Client.CertFile, t.Client.KeyFile
+}
+
+// Config is that of the client.
+func (t *TLS) Config() (*tls.Config, error) { return t.Authority.TLSConfig(t.Client) }

@@ -112,7 +112,7 @@ func registerItself(t registrytest.T, server *eureka.Server, at registry.Instanc
 	t.Helper()
 	do := func(method, path, body string) {
 		t.Helper()
-		if _, err := server.Do(context.WithoutCancel(t.Context()), method, path, strings.NewReader(body)); err != nil {
+		if _, err := server.Do(context.WithoutCancel(t.Context()), method, path, []byte(body)); err != nil {
 			t.Fatalf("the application: %v", err)
 		}
 	}

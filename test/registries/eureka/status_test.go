@@ -197,7 +197,7 @@ type scene struct {
 
 func (w *scene) do(method, path, body string) {
 	w.Helper()
-	if _, err := w.server.Do(w.Context(), method, path, strings.NewReader(body)); err != nil {
+	if _, err := w.server.Do(w.Context(), method, path, []byte(body)); err != nil {
 		w.Fatal(err)
 	}
 }

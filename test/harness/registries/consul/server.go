@@ -1,7 +1,7 @@
+// Package consul runs a real Consul server. The tests of test/registries/consul prove the driver on it.
 package consul
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/x509/pkix"
@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/rollcall-dev/rollcall/test/harness/cache"
 	"github.com/rollcall-dev/rollcall/test/harness/pki"
@@ -32,37 +31,10 @@ const (
 	ServerName = "server.dc1.consul"
 )
 
-// Module is what the server is built from.
-func Module(ctx context.Context) (cache.Module, error) {
-	dir, err := cache.Dir(ctx, "test/harness/registries/servers/consul")
-	if err != nil {
-		return cache.Module{}, err
-	}
-	const pkg = "github.com/hashicorp/consul"
-	return cache.Module{
-		Name: "consul", Dir: dir, Requires: pkg,
-		Binaries: []cache.Binary{{Name: Binary, Package: pkg, Reported: reportedVersion}},
-	}, nil
-}
-
-// reportedVersion reads "Consul v1.19.2", the first of several lines.
-func reportedVersion(output string) string {
-	line, _, _ := strings.Cut(output, "\n")
-	version, found := strings.CutPrefix(strings.TrimSpace(line), "Consul ")
-	if !found {
-		return ""
-	}
-	return version
-}
-
 // Get builds the server unless it is there, and tells log about it.
 func Get(ctx context.Context, log io.Writer) (cache.Built, error) {
-	m, err := Module(ctx)
-	if err != nil {
-		return cache.Built{}, registries.Missing(err)
-	}
-	built, err := cache.Build(ctx, cache.NewProgress(log, "registries"), m)
-	return built, registries.Missing(err)
+	m, err := registries.Module(ctx, Binary, "github.com/hashicorp/consul", "Consul ")
+	return registries.Build(ctx, log, m, err)
 }
 
 // Options say what server to start. The zero value is one without TLS and access control.
@@ -89,10 +61,10 @@ type Server struct {
 	// ManagementToken may do everything. It is empty without access control.
 	ManagementToken string
 
-	opts    Options
-	ports   ports
-	http    *http.Client
-	serving pki.KeyPair
+	opts  Options
+	ports ports
+	api   *registries.Client
+	tls   *pki.TLS
 }
 
 type ports struct{ api, dns, rpc, serf int }
@@ -111,13 +83,14 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	s := &Server{
 		opts: opts, ports: ports{api: free[0], dns: free[1], rpc: free[2], serf: free[3]},
 		URL: fmt.Sprintf("http://127.0.0.1:%d", free[0]), DNS: fmt.Sprintf("127.0.0.1:%d", free[1]),
-		http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
 	}
 	if opts.TLS {
 		s.URL = fmt.Sprintf("https://127.0.0.1:%d", free[0])
 	}
+	s.api = registries.NewClient(s.URL)
 	if opts.ACL {
 		s.ManagementToken = newUUID()
+		s.api.Header.Set("X-Consul-Token", s.ManagementToken)
 	}
 	s.Server, err = registries.Run(ctx, registries.Spec{
 		Name: "Consul", Version: built.Version,
@@ -172,7 +145,7 @@ func (s *Server) config(dir string) object {
 		"limits": object{"http_max_conns_per_client": 5000},
 	}
 	if s.opts.TLS {
-		https := object{"cert_file": s.serving.CertFile, "key_file": s.serving.KeyFile}
+		https := object{"cert_file": s.tls.Serving.CertFile, "key_file": s.tls.Serving.KeyFile}
 		if s.opts.ClientCertificates {
 			https["ca_file"], https["verify_incoming"] = s.CAFile, true
 		}
@@ -188,25 +161,14 @@ func (s *Server) config(dir string) object {
 }
 
 // issue makes the certificates of the server and of its clients.
-func (s *Server) issue(dir string) error {
-	authority, err := pki.NewAuthority(dir, "rollcall-test-consul")
-	if err != nil {
+func (s *Server) issue(dir string) (err error) {
+	if s.tls, err = pki.NewTLS(dir, pkix.Name{CommonName: ServerName}, pkix.Name{CommonName: "rollcall"}, ServerName); err != nil {
 		return err
 	}
-	if s.serving, err = authority.Issue("serving", pkix.Name{CommonName: ServerName}, ServerName); err != nil {
-		return err
-	}
-	client, err := authority.Issue("client", pkix.Name{CommonName: "rollcall"})
-	if err != nil {
-		return err
-	}
-	s.CAFile, s.CertFile, s.KeyFile = authority.CertFile, client.CertFile, client.KeyFile
-	config, err := authority.TLSConfig(client)
-	if err != nil {
-		return err
-	}
-	s.http.Transport = &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}
-	return nil
+	s.CAFile, s.CertFile, s.KeyFile = s.tls.Files()
+	config, err := s.tls.Config()
+	s.api.HTTP.Transport = &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}
+	return err
 }
 
 // ready waits for a leader that has read the catalog, and until the server's agent has written its node there: first the
@@ -254,26 +216,9 @@ func (s *Server) Do(ctx context.Context, method, path string, body, answer any) 
 			return fmt.Errorf("encoding the request to %s: %w", path, err)
 		}
 	}
-	request, err := http.NewRequestWithContext(ctx, method, s.URL+path, bytes.NewReader(raw))
-	if err != nil {
-		return fmt.Errorf("asking %s: %w", path, err)
-	}
-	if s.ManagementToken != "" {
-		request.Header.Set("X-Consul-Token", s.ManagementToken)
-	}
-	response, err := s.http.Do(request)
-	if err != nil {
-		return fmt.Errorf("asking %s: %w", path, err)
-	}
-	defer response.Body.Close()
-	raw, err = io.ReadAll(response.Body)
-	switch {
-	case err != nil:
-		return fmt.Errorf("reading the answer of %s: %w", path, err)
-	case response.StatusCode != http.StatusOK:
-		return fmt.Errorf("%s answers %s: %s", path, response.Status, bytes.TrimSpace(raw))
-	case answer == nil:
-		return nil
+	raw, err := s.api.Do(ctx, method, path, raw)
+	if err != nil || answer == nil {
+		return err
 	}
 	if err := json.Unmarshal(raw, answer); err != nil {
 		return fmt.Errorf("decoding the answer of %s: %w", path, err)

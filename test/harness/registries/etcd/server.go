@@ -1,18 +1,16 @@
+// Package etcd runs a real etcd. The tests of test/registries/etcd prove the driver on it.
 package etcd
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509/pkix"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/rollcall-dev/rollcall/test/harness/cache"
 	"github.com/rollcall-dev/rollcall/test/harness/pki"
@@ -29,35 +27,13 @@ const (
 
 // Module is what the server is built from.
 func Module(ctx context.Context) (cache.Module, error) {
-	dir, err := cache.Dir(ctx, "test/harness/registries/servers/etcd")
-	if err != nil {
-		return cache.Module{}, err
-	}
-	const pkg = "go.etcd.io/etcd/server/v3"
-	return cache.Module{
-		Name: "etcd", Dir: dir, Requires: pkg,
-		Binaries: []cache.Binary{{Name: Binary, Package: pkg, Reported: reportedVersion}},
-	}, nil
-}
-
-// reportedVersion reads "etcd Version: 3.6.16", the first of several lines.
-func reportedVersion(output string) string {
-	line, _, _ := strings.Cut(output, "\n")
-	number, found := strings.CutPrefix(strings.TrimSpace(line), "etcd Version: ")
-	if !found {
-		return ""
-	}
-	return "v" + number
+	return registries.Module(ctx, Binary, "go.etcd.io/etcd/server/v3", "etcd Version: ")
 }
 
 // Get builds the server unless it is there, and tells log about it.
 func Get(ctx context.Context, log io.Writer) (cache.Built, error) {
 	m, err := Module(ctx)
-	if err != nil {
-		return cache.Built{}, registries.Missing(err)
-	}
-	built, err := cache.Build(ctx, cache.NewProgress(log, "registries"), m)
-	return built, registries.Missing(err)
+	return registries.Build(ctx, log, m, err)
 }
 
 // Options say what server to start. The zero value is one without TLS and authentication.
@@ -79,11 +55,10 @@ type Server struct {
 	CAFile, CertFile, KeyFile string
 
 	opts      Options
-	url       string
 	peerURL   string
-	http      *http.Client
+	api       *registries.Client
 	clientTLS *tls.Config
-	serving   pki.KeyPair
+	tls       *pki.TLS
 }
 
 // Start gets the server, runs it and returns when it serves.
@@ -102,9 +77,8 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	}
 	s := &Server{
 		opts: opts, Endpoint: fmt.Sprintf("127.0.0.1:%d", ports[0]), peerURL: fmt.Sprintf("http://127.0.0.1:%d", ports[1]),
-		http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
 	}
-	s.url = scheme + "://" + s.Endpoint
+	s.api = registries.NewClient(scheme + "://" + s.Endpoint)
 	s.Server, err = registries.Run(ctx, registries.Spec{
 		Name: "etcd", Version: built.Version,
 		Command: func(dir string) (process.Command, error) { return s.command(built.Paths[Binary], dir) },
@@ -124,8 +98,8 @@ func (s *Server) command(path, dir string) (process.Command, error) {
 	args := []string{
 		"--name=test",
 		"--data-dir=" + filepath.Join(dir, "etcd"),
-		"--listen-client-urls=" + s.url,
-		"--advertise-client-urls=" + s.url,
+		"--listen-client-urls=" + s.URL(),
+		"--advertise-client-urls=" + s.URL(),
 		"--listen-peer-urls=" + s.peerURL,
 		"--initial-advertise-peer-urls=" + s.peerURL,
 		"--initial-cluster=test=" + s.peerURL,
@@ -139,7 +113,7 @@ func (s *Server) command(path, dir string) (process.Command, error) {
 		if err := s.issue(filepath.Join(dir, "pki")); err != nil {
 			return process.Command{}, err
 		}
-		args = append(args, "--cert-file="+s.serving.CertFile, "--key-file="+s.serving.KeyFile)
+		args = append(args, "--cert-file="+s.tls.Serving.CertFile, "--key-file="+s.tls.Serving.KeyFile)
 	}
 	if s.opts.ClientCertificates {
 		args = append(args, "--trusted-ca-file="+s.CAFile, "--client-cert-auth")
@@ -147,32 +121,19 @@ func (s *Server) command(path, dir string) (process.Command, error) {
 	return process.Command{Path: path, Args: args}, nil
 }
 
-// issue makes the certificates of the server and of its clients.
-func (s *Server) issue(dir string) error {
-	authority, err := pki.NewAuthority(dir, "rollcall-test-etcd")
-	if err != nil {
+// issue makes the certificates of the server and of its clients. With a name, etcd would take a client for the user.
+func (s *Server) issue(dir string) (err error) {
+	if s.tls, err = pki.NewTLS(dir, pkix.Name{CommonName: Binary}, pkix.Name{Organization: []string{"rollcall"}}); err != nil {
 		return err
 	}
-	if s.serving, err = authority.Issue("serving", pkix.Name{CommonName: "etcd"}); err != nil {
-		return err
-	}
-	// Without a name: with one, etcd would take it for the user.
-	client, err := authority.Issue("client", pkix.Name{Organization: []string{"rollcall"}})
-	if err != nil {
-		return err
-	}
-	s.CAFile, s.CertFile, s.KeyFile = authority.CertFile, client.CertFile, client.KeyFile
-	config, err := authority.TLSConfig(client)
-	if err != nil {
-		return err
-	}
-	s.clientTLS = config
-	s.http.Transport = &http.Transport{TLSClientConfig: config.Clone(), DisableKeepAlives: true}
-	return nil
+	s.CAFile, s.CertFile, s.KeyFile = s.tls.Files()
+	s.clientTLS, err = s.tls.Config()
+	s.api.HTTP.Transport = &http.Transport{TLSClientConfig: s.clientTLS.Clone(), DisableKeepAlives: true}
+	return err
 }
 
 // URL is the endpoint with its scheme.
-func (s *Server) URL() string { return s.url }
+func (s *Server) URL() string { return s.api.URL }
 
 // WithUsers reports whether the server asks for a user and password.
 func (s *Server) WithUsers() bool { return s.opts.RootPassword != "" }
@@ -181,7 +142,8 @@ func (s *Server) WithUsers() bool { return s.opts.RootPassword != "" }
 func (s *Server) TLSConfig() *tls.Config { return s.clientTLS.Clone() }
 
 func (s *Server) ready(ctx context.Context) error {
-	return s.do(ctx, http.MethodGet, "/health", nil)
+	_, err := s.api.Do(ctx, http.MethodGet, "/health", nil)
+	return err
 }
 
 // enableAuth makes the user root, who may do everything, and lets no one in without a password from then on.
@@ -202,26 +164,9 @@ func (s *Server) enableAuth(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("encoding the request: %w", err)
 		}
-		if err := s.do(ctx, http.MethodPost, step.path, body); err != nil {
+		if _, err := s.api.Do(ctx, http.MethodPost, step.path, body); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// do asks etcd's own HTTP gateway.
-func (s *Server) do(ctx context.Context, method, path string, body []byte) error {
-	request, err := http.NewRequestWithContext(ctx, method, s.url+path, bytes.NewReader(body))
-	if err != nil {
-		return fmt.Errorf("asking %s: %w", path, err)
-	}
-	response, err := s.http.Do(request)
-	if err != nil {
-		return fmt.Errorf("asking %s: %w", path, err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return errors.New(path + " answers " + response.Status)
 	}
 	return nil
 }

@@ -1,8 +1,11 @@
+// Package eureka runs Eureka for test/registries/eureka, which proves the driver: the server that Spring's guide describes,
+// and a Spring application that reads from it. Both are started from their source files, so a JDK is needed.
 package eureka
 
 import (
 	"context"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +18,7 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/pki"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/java"
 )
 
 const (
@@ -31,6 +35,11 @@ const (
 	// startTimeout bounds the start, several at a time on a slow machine.
 	startTimeout = 5 * time.Minute
 )
+
+// Get downloads server and reader unless they are there, and tells log about it.
+func Get(ctx context.Context, log io.Writer) (*java.Jars, error) {
+	return java.Get(ctx, log, "eureka/server")
+}
 
 // Options say what server to start. The zero value is one that has its read-only response cache off, takes anybody's word,
 // and removes what has no lease any more.
@@ -66,10 +75,10 @@ type Server struct {
 	CAFile, CertFile, KeyFile         string
 	StrangerCertFile, StrangerKeyFile string
 
-	opts   Options
-	port   int
-	peer   string // the Endpoint of the other one
-	client *http.Client
+	opts Options
+	port int
+	peer string // the Endpoint of the other one
+	api  *registries.Client
 }
 
 // Start gets the server, runs it and returns when it serves.
@@ -91,7 +100,7 @@ func StartPeers(ctx context.Context, opts Options) (one, other *Server, err erro
 }
 
 func start(ctx context.Context, opts Options, n int) ([]*Server, error) {
-	files, err := Get(ctx, os.Stderr)
+	jars, err := Get(ctx, os.Stderr)
 	if err != nil {
 		return nil, err
 	}
@@ -107,10 +116,13 @@ func start(ctx context.Context, opts Options, n int) ([]*Server, error) {
 	for i, port := range ports {
 		servers[i] = &Server{
 			Endpoint: fmt.Sprintf("%s://127.0.0.1:%d/eureka", scheme, port), Staleness: opts.staleness(),
-			opts: opts, port: port, client: &http.Client{},
+			opts: opts, port: port,
 		}
+		servers[i].api = registries.NewClient(servers[i].Endpoint)
 		if opts.BasicAuth {
 			servers[i].User, servers[i].Password = user, password
+			basic := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
+			servers[i].api.Header.Set("Authorization", "Basic "+basic)
 		}
 	}
 	for i := range servers[1:] {
@@ -118,7 +130,7 @@ func start(ctx context.Context, opts Options, n int) ([]*Server, error) {
 	}
 	errs := make(chan error, n)
 	for _, s := range servers {
-		go func() { errs <- s.start(ctx, files) }()
+		go func() { errs <- s.start(ctx, jars) }()
 	}
 	for range servers {
 		err = errors.Join(err, <-errs)
@@ -138,15 +150,15 @@ func stop(servers []*Server) {
 	}
 }
 
-func (s *Server) start(ctx context.Context, files Files) (err error) {
+func (s *Server) start(ctx context.Context, jars *java.Jars) (err error) {
 	s.Server, err = registries.Run(ctx, registries.Spec{
-		Name: "Eureka", Version: files.Version, Ready: s.ready,
-		Command: func(dir string) (process.Command, error) { return s.command(files, dir) },
+		Name: "Eureka", Version: jars.Version("eureka-core"), Ready: s.ready,
+		Command: func(dir string) (process.Command, error) { return s.command(jars, dir) },
 	})
 	return err
 }
 
-func (s *Server) command(files Files, dir string) (process.Command, error) {
+func (s *Server) command(jars *java.Jars, dir string) (process.Command, error) {
 	properties := map[string]string{
 		"server.port": strconv.Itoa(s.port),
 		"eureka.server.use-read-only-response-cache":              strconv.FormatBool(s.opts.ReadOnlyCache),
@@ -178,55 +190,45 @@ func (s *Server) command(files Files, dir string) (process.Command, error) {
 			return process.Command{}, err
 		}
 	}
-	args := []string{
-		// A small program that should start quickly.
-		"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Djava.io.tmpdir=" + dir,
-		"-Dfile.encoding=UTF-8", "-jar", files.Jar,
-	}
+	main := program(jars, "Server.java")
 	for name, value := range properties {
-		args = append(args, "--"+name+"="+value)
+		main = append(main, "--"+name+"="+value)
 	}
+	jvm, args := jars.Command([]string{"-Xmx256m", "-Djava.io.tmpdir=" + dir}, main)
 	return process.Command{
 		// Java reads its arguments by the locale, and the password is not ASCII.
-		Path: files.Java, Args: args, Env: []string{"LC_ALL=C.UTF-8"}, ReadyTimeout: startTimeout,
+		Path: jvm, Args: args, Env: []string{"LC_ALL=C.UTF-8"}, ReadyTimeout: startTimeout,
 	}, nil
+}
+
+// program is a source file with the configuration that the server and the reader share.
+func program(jars *java.Jars, source string) []string {
+	return []string{filepath.Join(jars.Dir, source), "--spring.config.location=file:" + filepath.Join(jars.Dir, "application.yml")}
 }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
 // secure makes the certificates, and adds to the properties what makes the server use them.
 func (s *Server) secure(dir string, properties map[string]string) error {
-	authority, err := pki.NewAuthority(dir, "registries")
+	own, err := pki.NewTLS(dir, pkix.Name{CommonName: "eureka"}, pkix.Name{CommonName: "rollcall"})
 	if err != nil {
 		return err
 	}
-	server, err := authority.Issue("server", pkix.Name{CommonName: "eureka"})
+	others, err := pki.NewTLS(filepath.Join(dir, "others"), pkix.Name{CommonName: "others"}, pkix.Name{CommonName: "rollcall"})
 	if err != nil {
 		return err
 	}
-	client, err := authority.Issue("client", pkix.Name{CommonName: "rollcall"})
+	config, err := own.Config()
 	if err != nil {
 		return err
 	}
-	others, err := pki.NewAuthority(filepath.Join(dir, "others"), "others")
-	if err != nil {
-		return err
-	}
-	stranger, err := others.Issue("client", pkix.Name{CommonName: "rollcall"})
-	if err != nil {
-		return err
-	}
-	config, err := authority.TLSConfig(client)
-	if err != nil {
-		return err
-	}
-	s.client = &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
-	s.CAFile, s.CertFile, s.KeyFile = authority.CertFile, client.CertFile, client.KeyFile
-	s.StrangerCertFile, s.StrangerKeyFile = stranger.CertFile, stranger.KeyFile
+	s.api.HTTP.Transport = &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}
+	s.CAFile, s.CertFile, s.KeyFile = own.Files()
+	_, s.StrangerCertFile, s.StrangerKeyFile = others.Files()
 	properties["server.ssl.enabled"] = "true"
-	properties["server.ssl.certificate"] = server.CertFile
-	properties["server.ssl.certificate-private-key"] = server.KeyFile
-	properties["server.ssl.trust-certificate"] = authority.CertFile
+	properties["server.ssl.certificate"] = own.Serving.CertFile
+	properties["server.ssl.certificate-private-key"] = own.Serving.KeyFile
+	properties["server.ssl.trust-certificate"] = s.CAFile
 	properties["server.ssl.client-auth"] = "need"
 	return nil
 }
@@ -238,27 +240,6 @@ func (s *Server) ready(ctx context.Context) error {
 
 // Do makes a request at a path behind the endpoint, with the rights of a user, and returns the body of its answer; an
 // answer other than 2xx is an error.
-func (s *Server) Do(ctx context.Context, method, path string, body io.Reader) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, method, s.Endpoint+path, body)
-	if err != nil {
-		return nil, fmt.Errorf("making the request: %w", err)
-	}
-	request.Header.Set("Accept", "application/json")
-	request.Header.Set("Content-Type", "application/json")
-	if s.User != "" {
-		request.SetBasicAuth(s.User, s.Password)
-	}
-	response, err := s.client.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
-	if err != nil {
-		return nil, fmt.Errorf("reading the answer: %w", err)
-	}
-	if response.StatusCode < 200 || response.StatusCode > 299 {
-		return nil, fmt.Errorf("%s %s: the server answers %s: %s", method, path, response.Status, answer)
-	}
-	return answer, nil
+func (s *Server) Do(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	return s.api.Do(ctx, method, path, body)
 }

@@ -44,11 +44,7 @@ func readerModule(ctx context.Context) (cache.Module, error) {
 // GetReader builds the client that subscribes, unless it is there, and tells log about it.
 func GetReader(ctx context.Context, log io.Writer) (cache.Built, error) {
 	m, err := readerModule(ctx)
-	if err != nil {
-		return cache.Built{}, registries.Missing(err)
-	}
-	built, err := cache.Build(ctx, cache.NewProgress(log, "registries"), m)
-	return built, registries.Missing(err)
+	return registries.Build(ctx, log, m, err)
 }
 
 // Seen is an instance as a client gets it.

@@ -1,3 +1,8 @@
+// Package nacos runs real Nacos servers, of versions 2 and 3. The tests of test/registries/nacos prove the driver on them.
+//
+// Nacos publishes its server as an archive on GitHub, and only its client as jars. But others have published the server's
+// modules on Maven Central under names of their own, and these make a server: server/v2 and server/v3 each hold a pom.xml
+// that names the modules, a jars.txt with all that they need, and the class that starts them.
 package nacos
 
 import (
@@ -11,16 +16,15 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/rollcall-dev/rollcall/test/harness/cache"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/java"
 )
 
 const (
@@ -32,6 +36,29 @@ const (
 	sdkOffset, clusterOffset, raftOffset = 1000, 1001, -1000
 	portAttempts                         = 100
 )
+
+// Version is a server's major version.
+type Version int
+
+// The versions there are.
+const (
+	V2 Version = 2
+	V3 Version = 3
+)
+
+// folder is where the version's jars and its class are.
+func (v Version) folder() string { return fmt.Sprintf("nacos/server/v%d", v) }
+
+// Get downloads both versions' servers, and builds the client that reads them, unless they are there, and tells log about it.
+func Get(ctx context.Context, log io.Writer) (*java.Jars, error) {
+	if _, err := GetReader(ctx, log); err != nil {
+		return nil, err
+	}
+	if _, err := java.Get(ctx, log, V2.folder()); err != nil {
+		return nil, err
+	}
+	return java.Get(ctx, log, V3.folder())
+}
 
 // Options say what server to start.
 type Options struct {
@@ -54,24 +81,11 @@ type Server struct {
 	Port     int
 
 	opts Options
-	http *http.Client
 }
 
 // Start gets the server, runs it and returns when it serves.
 func Start(ctx context.Context, opts Options) (*Server, error) {
-	jars, err := get(ctx, os.Stderr, opts.Version)
-	if err != nil {
-		return nil, err
-	}
-	number, err := opts.Version.number()
-	if err != nil {
-		return nil, err
-	}
-	java, err := exec.LookPath("java")
-	if err != nil {
-		return nil, registries.Missing(err)
-	}
-	source, err := cache.Dir(ctx, "test/harness/registries/nacos/"+opts.Version.dir())
+	jars, err := java.Get(ctx, os.Stderr, opts.Version.folder())
 	if err != nil {
 		return nil, err
 	}
@@ -87,13 +101,10 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	}
 	s := &Server{
 		opts: opts, Port: port, Endpoint: fmt.Sprintf("http://127.0.0.1:%d", port),
-		http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
 	}
 	s.Server, err = registries.Run(ctx, registries.Spec{
-		Name: "Nacos", Version: number, Ready: s.ready,
-		Command: func(dir string) (process.Command, error) {
-			return s.command(java, dir, filepath.Join(source, "Nacos.java"), jars)
-		},
+		Name: "Nacos", Version: "v" + jars.Version("nacos-naming"), Ready: s.ready,
+		Command: func(dir string) (process.Command, error) { return s.command(jars, dir) },
 	})
 	return s, err
 }
@@ -126,7 +137,7 @@ func isFree(ctx context.Context, port int) bool {
 	return true
 }
 
-func (s *Server) command(java, dir, source string, jars []string) (process.Command, error) {
+func (s *Server) command(jars *java.Jars, dir string) (process.Command, error) {
 	conf := filepath.Join(dir, "conf")
 	if err := os.Mkdir(conf, 0o700); err != nil {
 		return process.Command{}, fmt.Errorf("creating the folder for the configuration: %w", err)
@@ -134,20 +145,16 @@ func (s *Server) command(java, dir, source string, jars []string) (process.Comma
 	if err := os.WriteFile(filepath.Join(conf, "application.properties"), []byte(s.properties()), 0o600); err != nil {
 		return process.Command{}, fmt.Errorf("writing the configuration: %w", err)
 	}
-	return process.Command{
-		Path: java, ReadyTimeout: readyTimeout,
-		Args: []string{
-			"-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", // it lives for minutes
-			"-Djava.net.preferIPv4Stack=true",
-			"-Dnacos.standalone=true",
-			"-Dnacos.home=" + dir,
-			"-Dderby.system.durability=test",
-			"-Dderby.stream.error.file=" + filepath.Join(dir, "derby.log"),
-			"-Dspring.config.additional-location=file:" + conf + "/",
-			"-cp", strings.Join(jars, string(filepath.ListSeparator)),
-			source,
-		},
-	}, nil
+	jvm, args := jars.Command([]string{
+		"-Xmx320m",
+		"-Djava.net.preferIPv4Stack=true",
+		"-Dnacos.standalone=true",
+		"-Dnacos.home=" + dir,
+		"-Dderby.system.durability=test",
+		"-Dderby.stream.error.file=" + filepath.Join(dir, "derby.log"),
+		"-Dspring.config.additional-location=file:" + conf + "/",
+	}, []string{filepath.Join(jars.Dir, "Nacos.java")})
+	return process.Command{Path: jvm, Args: args, ReadyTimeout: readyTimeout}, nil
 }
 
 // properties is the configuration. What the archive of a release sets and the tests don't need is left out.
@@ -236,24 +243,10 @@ func (s *Server) Login(ctx context.Context, user, password string) (string, erro
 
 // Do makes a request of the server's API, with the parameters in the query, and returns the body of a good answer.
 func (s *Server) Do(ctx context.Context, method, path string, form url.Values, token string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, method, s.Endpoint+"/nacos"+path+"?"+form.Encode(), nil)
-	if err != nil {
-		return nil, fmt.Errorf("asking %s: %w", path, err)
-	}
+	api := registries.NewClient(s.Endpoint + "/nacos")
+	api.Header = http.Header{}
 	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
+		api.Header.Set("Authorization", "Bearer "+token)
 	}
-	response, err := s.http.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("asking %s: %w", path, err)
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		return nil, fmt.Errorf("reading what %s answers: %w", path, err)
-	}
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answers %s: %s", path, response.Status, body)
-	}
-	return body, nil
+	return api.Do(ctx, method, path+"?"+form.Encode(), nil)
 }

@@ -1,3 +1,7 @@
+// Package zookeeper runs a real ZooKeeper. The tests of test/registries/zookeeper prove the driver on it.
+//
+// Server and readers are the jars that Apache and Spring publish on Maven Central: that needs neither root nor a
+// distribution's package, and is the same everywhere.
 package zookeeper
 
 import (
@@ -17,10 +21,13 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/pki"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/java"
 )
 
 const (
 	loopback = "127.0.0.1"
+	// serverJars and readerJars are the folders with what is pinned.
+	serverJars, readerJars = "zookeeper/server", "zookeeper/reader"
 	// MinSessionTimeout is the shortest that a server grants; it notices an end within a tick.
 	MinSessionTimeout = time.Second
 	tick              = 200 * time.Millisecond
@@ -29,6 +36,14 @@ const (
 	// maxAnswer bounds the answer to the question whether a server is ready.
 	maxAnswer = 4 << 10
 )
+
+// Get downloads the server and the readers unless they are there, and tells log about it.
+func Get(ctx context.Context, log io.Writer) (*java.Jars, error) {
+	if _, err := java.Get(ctx, log, readerJars); err != nil {
+		return nil, err
+	}
+	return java.Get(ctx, log, serverJars)
+}
 
 // Options say what server to start. The zero value is one without TLS.
 type Options struct {
@@ -56,7 +71,7 @@ type Server struct {
 
 // Start gets the server, runs it and returns when it serves.
 func Start(ctx context.Context, opts Options) (*Server, error) {
-	files, err := Get(ctx, os.Stderr)
+	jars, err := java.Get(ctx, os.Stderr, serverJars)
 	if err != nil {
 		return nil, err
 	}
@@ -68,12 +83,12 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	if s.opts.TLS = opts.TLS || opts.ClientCertificates; s.opts.TLS {
 		s.SecureEndpoint = fmt.Sprintf("%s:%d", loopback, ports[1])
 	}
-	return s, s.start(ctx, files)
+	return s, s.start(ctx, jars)
 }
 
 // StartEnsemble runs n servers that replicate one another, and returns when they have elected a leader.
 func StartEnsemble(ctx context.Context, n int) ([]*Server, error) {
-	files, err := Get(ctx, os.Stderr)
+	jars, err := java.Get(ctx, os.Stderr, serverJars)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +105,7 @@ func StartEnsemble(ctx context.Context, n int) ([]*Server, error) {
 	errs := make(chan error, n)
 	for _, s := range servers {
 		s.ensemble = lines
-		go func() { errs <- s.start(ctx, files) }() // none is ready before most are
+		go func() { errs <- s.start(ctx, jars) }() // none is ready before most are
 	}
 	for range servers {
 		err = errors.Join(err, <-errs)
@@ -106,15 +121,15 @@ func StartEnsemble(ctx context.Context, n int) ([]*Server, error) {
 	return servers, nil
 }
 
-func (s *Server) start(ctx context.Context, files Files) (err error) {
+func (s *Server) start(ctx context.Context, jars *java.Jars) (err error) {
 	s.Server, err = registries.Run(ctx, registries.Spec{
-		Name: "ZooKeeper", Version: Version, Ready: s.ready,
-		Command: func(dir string) (process.Command, error) { return s.command(files, dir) },
+		Name: "ZooKeeper", Version: jars.Version("zookeeper"), Ready: s.ready,
+		Command: func(dir string) (process.Command, error) { return s.command(jars, dir) },
 	})
 	return err
 }
 
-func (s *Server) command(files Files, dir string) (process.Command, error) {
+func (s *Server) command(jars *java.Jars, dir string) (process.Command, error) {
 	lines, err := s.config(dir)
 	if err != nil {
 		return process.Command{}, err
@@ -130,15 +145,14 @@ func (s *Server) command(files Files, dir string) (process.Command, error) {
 			return process.Command{}, fmt.Errorf("writing the server's number: %w", err)
 		}
 	}
-	return process.Command{Path: files.Java, Args: []string{
-		// A small program that should start quickly.
-		"-Xmx160m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
+	jvm, args := jars.Command([]string{
+		"-Xmx160m",
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true",
 		// Nothing here has to survive a power cut, and a sync is what a server waits for most.
 		"-Dzookeeper.forceSync=no",
 		fmt.Sprintf("-Dznode.container.checkIntervalMs=%d", emptyFor.Milliseconds()),
-		"-cp", files.Server, main, config,
-	}}, nil
+	}, []string{main, config})
+	return process.Command{Path: jvm, Args: args}, nil
 }
 
 // config returns the lines of zoo.cfg.
@@ -173,21 +187,13 @@ func (s *Server) secureConfig(dir string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the address: %w", err)
 	}
-	authority, err := pki.NewAuthority(dir, "rollcall-test-zookeeper")
+	both, err := pki.NewTLS(dir, pkix.Name{CommonName: "zookeeper"}, pkix.Name{CommonName: "rollcall"})
 	if err != nil {
 		return nil, err
 	}
-	serving, err := authority.Issue("serving", pkix.Name{CommonName: "zookeeper"})
-	if err != nil {
-		return nil, err
-	}
-	client, err := authority.Issue("client", pkix.Name{CommonName: "rollcall"})
-	if err != nil {
-		return nil, err
-	}
-	s.CAFile, s.CertFile, s.KeyFile = authority.CertFile, client.CertFile, client.KeyFile
+	s.CAFile, s.CertFile, s.KeyFile = both.Files()
 	keyStore := filepath.Join(dir, "serving.pem")
-	if err := writeKeyStore(keyStore, serving); err != nil {
+	if err := writeKeyStore(keyStore, both.Serving); err != nil {
 		return nil, err
 	}
 	clientAuth := "none"
@@ -199,7 +205,7 @@ func (s *Server) secureConfig(dir string) ([]string, error) {
 		"secureClientPort=" + port,
 		"secureClientPortAddress=" + loopback,
 		"ssl.keyStore.location=" + keyStore, "ssl.keyStore.type=PEM",
-		"ssl.trustStore.location=" + authority.CertFile, "ssl.trustStore.type=PEM",
+		"ssl.trustStore.location=" + s.CAFile, "ssl.trustStore.type=PEM",
 		"ssl.clientAuth=" + clientAuth,
 		"ssl.clientHostnameVerification=false",
 	}, nil

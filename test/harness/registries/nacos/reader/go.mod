@@ -1,4 +1,4 @@
-module github.com/rollcall-dev/rollcall/test/registries/nacos/reader
+module github.com/rollcall-dev/rollcall/test/harness/registries/nacos/reader
 
 go 1.26.8
 

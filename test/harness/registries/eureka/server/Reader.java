@@ -1,5 +1,3 @@
-package dev.rollcall.test.reader;
-
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
@@ -46,7 +44,7 @@ public class Reader {
   private static List<Map<String, Object>> instancesOf(DiscoveryClient client, String service) {
     List<Map<String, Object>> instances = new ArrayList<>();
     for (ServiceInstance instance : client.getInstances(service)) {
-      // A URI that can't be parsed whole has no host: nobody could connect to it.
+      // A URI that can't be parsed whole has no host: no client could connect to it.
       String host = instance.getUri().getHost();
       instances.add(
           Map.of(

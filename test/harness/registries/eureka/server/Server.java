@@ -1,7 +1,7 @@
-package dev.rollcall.test.eureka;
-
+import org.springframework.boot.SpringApplication;
+import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
+import org.springframework.cloud.netflix.eureka.server.EnableEurekaServer;
 import org.springframework.context.annotation.Bean;
-import org.springframework.context.annotation.Configuration;
 import org.springframework.context.annotation.Profile;
 import org.springframework.security.config.Customizer;
 import org.springframework.security.config.annotation.web.builders.HttpSecurity;
@@ -10,11 +10,17 @@ import org.springframework.security.crypto.password.NoOpPasswordEncoder;
 import org.springframework.security.crypto.password.PasswordEncoder;
 import org.springframework.security.web.SecurityFilterChain;
 
-/** With the profile auth, every request needs the user and password of spring.security.user. */
-@Configuration
-@Profile("auth")
-class BasicAuth {
+/** A Eureka server as Spring's guide writes it. */
+@EnableAutoConfiguration
+@EnableEurekaServer
+public class Server {
+  public static void main(String[] args) {
+    SpringApplication.run(Server.class, args);
+  }
+
+  /** With the profile auth, every request needs the user and password of spring.security.user. */
   @Bean
+  @Profile("auth")
   SecurityFilterChain everythingNeedsAPassword(HttpSecurity http) throws Exception {
     return http
         .csrf(AbstractHttpConfigurer::disable)
@@ -25,6 +31,7 @@ class BasicAuth {
 
   /** The default one takes a tenth of a second of each request. */
   @Bean
+  @Profile("auth")
   @SuppressWarnings("deprecation") // it is not for passwords that are worth something
   PasswordEncoder plain() {
     return NoOpPasswordEncoder.getInstance();

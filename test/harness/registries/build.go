@@ -1,0 +1,85 @@
+package registries
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"strings"
+
+	"github.com/rollcall-dev/rollcall/test/harness/cache"
+)
+
+// Module is the Go module in servers/<name>, whose server is built from pkg. The first line of what that prints for
+// --version is prefix and its version.
+func Module(ctx context.Context, name, pkg, prefix string) (cache.Module, error) {
+	dir, err := cache.Dir(ctx, path.Join("test/harness/registries/servers", name))
+	return cache.Module{
+		Name: name, Dir: dir, Requires: pkg,
+		Binaries: []cache.Binary{{Name: name, Package: pkg, Reported: reported(prefix)}},
+	}, err
+}
+
+// reported reads a version, with a v or without, and returns it with one.
+func reported(prefix string) func(output string) string {
+	return func(output string) string {
+		line, _, _ := strings.Cut(output, "\n")
+		number, found := strings.CutPrefix(strings.TrimSpace(line), prefix)
+		if !found {
+			return ""
+		}
+		return "v" + strings.TrimPrefix(number, "v")
+	}
+}
+
+// Build builds a module's server unless it is there, and tells log about it.
+func Build(ctx context.Context, log io.Writer, m cache.Module, err error) (cache.Built, error) {
+	if err != nil {
+		return cache.Built{}, Missing(err)
+	}
+	built, err := cache.Build(ctx, cache.NewProgress(log, "registries"), m)
+	return built, Missing(err)
+}
+
+// Client asks a server's HTTP API.
+type Client struct {
+	// URL comes before each path.
+	URL string
+	// HTTP is what asks.
+	HTTP *http.Client
+	// Header goes with each request.
+	Header http.Header
+}
+
+// NewClient returns one that keeps no connection open, so that a server can be stopped at any time.
+func NewClient(url string) *Client {
+	return &Client{
+		URL: url, Header: http.Header{"Accept": {"application/json"}, "Content-Type": {"application/json"}},
+		HTTP: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
+	}
+}
+
+// Do makes a request, and returns the body of an answer that is 2xx.
+func (c *Client) Do(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, method, c.URL+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("asking %s: %w", path, err)
+	}
+	request.Header = c.Header.Clone()
+	response, err := c.HTTP.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, fmt.Errorf("reading the answer of %s: %w", path, err)
+	}
+	if response.StatusCode/100 != 2 {
+		return nil, errors.New(method + " " + path + ": the server answers " + response.Status + ": " + string(bytes.TrimSpace(answer)))
+	}
+	return answer, nil
+}
