@@ -158,16 +158,18 @@ func tokenOf(
 	return config, nil
 }
 
-// WriteKubeconfig writes a kubeconfig for a client that has a token.
+// WriteKubeconfig writes a kubeconfig for a client that has a token, a certificate, or neither.
 func WriteKubeconfig(path string, config *rest.Config) error {
 	const name = "rollcall"
 	all := clientcmdapi.NewConfig()
 	all.Clusters[name] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
-	all.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: config.BearerToken}
+	all.AuthInfos[name] = &clientcmdapi.AuthInfo{
+		Token: config.BearerToken, ClientCertificateData: config.CertData, ClientKeyData: config.KeyData,
+	}
 	all.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	all.CurrentContext = name
 	if err := clientcmd.WriteToFile(*all, path); err != nil {
-		return fmt.Errorf("writing the manager's kubeconfig: %w", err)
+		return fmt.Errorf("writing a kubeconfig: %w", err)
 	}
 	return nil
 }

@@ -23,8 +23,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/rollcall-dev/rollcall/test/harness/account"
 )
 
 // errLost keeps an answer from the manager.
@@ -91,14 +91,7 @@ func (p *Proxy) Stop() { _ = p.server.Close() }
 
 // WriteKubeconfig writes a kubeconfig that leads through the proxy.
 func (p *Proxy) WriteKubeconfig(path string) error {
-	config := clientcmdapi.NewConfig()
-	config.Clusters["proxy"] = &clientcmdapi.Cluster{Server: p.URL}
-	config.Contexts["proxy"] = &clientcmdapi.Context{Cluster: "proxy"}
-	config.CurrentContext = "proxy"
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		return fmt.Errorf("writing the manager's kubeconfig: %w", err)
-	}
-	return nil
+	return account.WriteKubeconfig(path, &rest.Config{Host: p.URL})
 }
 
 func (p *Proxy) handler(next http.Handler) http.Handler {

@@ -4,13 +4,11 @@
 package cache
 
 import (
-	"bufio"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,7 +27,9 @@ const (
 	// progressEvery is the longest silence of a build or a download.
 	progressEvery = 10 * time.Second
 	keyLength     = 16
-	buildPattern  = ".build-"
+	// linesShown is how much of a build that failed is shown.
+	linesShown   = 40
+	buildPattern = ".build-"
 )
 
 // Build returns the binaries of a module, and builds those that are in neither the cache nor, in the pinned version, on
@@ -271,67 +271,38 @@ func (b *builder) run(ctx context.Context, dir, what string, args []string) erro
 	cmd.Dir = dir
 	cmd.Env = goEnv(os.Environ())
 	process.OwnGroup(cmd)
-	reader, writer := io.Pipe()
-	cmd.Stdout, cmd.Stderr = writer, writer
-	watch := &buildWatch{}
-	var reading sync.WaitGroup
-	reading.Go(func() { watch.read(reader) })
-	stop := b.log.every(func(took time.Duration) { b.log.Printf("building %s: %s after %s", what, watch, took) })
+	said := &output{}
+	cmd.Stdout, cmd.Stderr = said, said
+	stop := b.log.every(func(took time.Duration) { b.log.Printf("building %s: %s after %s", what, said.last(1), took) })
 	err := cmd.Run()
-	_ = writer.Close()
-	reading.Wait()
 	stop()
 	if ctx.Err() != nil {
 		return fmt.Errorf("building %s: %w", what, ctx.Err())
 	}
 	if err != nil {
-		return fmt.Errorf("building %s in %s: %w:\n%s", what, dir, err, watch.tail())
+		return fmt.Errorf("building %s in %s: %w:\n%s", what, dir, err, said.last(linesShown))
 	}
 	b.log.Printf("built %s in %s", what, time.Since(started).Round(time.Second))
 	return nil
 }
 
-// buildWatch follows the output of `go build -v`: a line for each download and each package.
-type buildWatch struct {
-	mu       sync.Mutex
-	packages int
-	last     string
-	lines    []string
+// output is what go build -v has said: a line for each download and each package.
+type output struct {
+	mu   sync.Mutex
+	text []byte
 }
 
-func (w *buildWatch) read(r io.Reader) {
-	const kept = 40
-	scanner := bufio.NewScanner(r)
-	scanner.Buffer(nil, 1<<20)
-	for scanner.Scan() {
-		line := scanner.Text()
-		w.mu.Lock()
-		if !strings.Contains(line, " ") {
-			w.packages++
-		}
-		w.last = line
-		w.lines = append(w.lines, line)
-		w.lines = w.lines[max(0, len(w.lines)-kept):]
-		w.mu.Unlock()
-	}
-	// A line too long for the scanner must not block the build.
-	_, _ = io.Copy(io.Discard, r)
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.text = append(o.text, p...)
+	return len(p), nil
 }
 
-func (w *buildWatch) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case w.last == "":
-		return "starting"
-	case strings.HasPrefix(w.last, "go: "):
-		return strings.TrimPrefix(w.last, "go: ")
-	}
-	return fmt.Sprintf("%d packages compiled, now %s", w.packages, w.last)
-}
-
-func (w *buildWatch) tail() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return strings.Join(w.lines, "\n")
+// last returns the last lines.
+func (o *output) last(n int) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	lines := strings.Split(strings.TrimSpace(string(o.text)), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }

@@ -54,8 +54,8 @@ func TestDownload(t *testing.T) {
 	} {
 		f := File{Name: "a.jar", URL: server.URL + wrong.path, SHA256: wrong.sum}
 		_, err := Download(t.Context(), progress, f)
-		expectError(t, wrong.reason, err, wrong.err)
-		expectError(t, "the error names the file", err, "downloading a.jar from "+server.URL)
+		expect.Error(t, wrong.reason, err, wrong.err)
+		expect.Error(t, "the error names the file", err, "downloading a.jar from "+server.URL)
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/test/harness/account"
 	"github.com/rollcall-dev/rollcall/test/harness/cache"
 	"github.com/rollcall-dev/rollcall/test/harness/pki"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
@@ -45,6 +46,8 @@ const (
 
 	tempPrefix = "rollcall-cluster-"
 	pkiDir     = "pki"
+
+	groupMasters = "system:masters"
 )
 
 // Options say what to start. The zero value is a cluster with OpenKruise and DefaultNodes nodes.
@@ -104,7 +107,7 @@ type Cluster struct {
 // and the error carries the end of the log of the server that is to blame. The cluster outlives ctx: Stop ends it, and so
 // does the end of this process, however that comes about; so a signal that ends the process needs no handler.
 func Start(ctx context.Context, opts Options) (*Cluster, error) {
-	if err := supported(); err != nil {
+	if err := process.Supported(); err != nil {
 		return nil, err
 	}
 	if err := opts.complete(); err != nil {
@@ -243,9 +246,9 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.config = restConfig(localURL("https", c.ports.apiServer), c.authority, admin)
+	c.config = c.clientOf(admin)
 	c.kubeconfig = filepath.Join(c.dir, "kubeconfig")
-	if err := writeKubeconfig(c.kubeconfig, c.config.Host, "admin", c.authority, admin); err != nil {
+	if err := account.WriteKubeconfig(c.kubeconfig, c.config); err != nil {
 		return err
 	}
 	tlsConfig, err := c.authority.TLSConfig(admin)
@@ -254,6 +257,15 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	}
 	c.http = &http.Client{Transport: &http.Transport{TLSClientConfig: tlsConfig, DisableKeepAlives: true}}
 	return nil
+}
+
+// clientOf is the configuration of a client with this certificate, with no throttle of its own.
+func (c *Cluster) clientOf(pair pki.KeyPair) *rest.Config {
+	return &rest.Config{
+		Host:            localURL("https", c.ports.apiServer),
+		TLSClientConfig: rest.TLSClientConfig{CAData: c.authority.CertPEM, CertData: pair.CertPEM, KeyData: pair.KeyPEM},
+		QPS:             -1,
+	}
 }
 
 // connect makes the client that everything after the API server uses.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rollcall-dev/rollcall/test/harness/account"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
@@ -114,7 +115,7 @@ func (c *Cluster) apiServerCommand() process.Command {
 		"--endpoint-reconciler-type=none",
 		// Without it the others ask for this file again and again.
 		"--requestheader-client-ca-file=" + c.authority.CertFile,
-		"--requestheader-allowed-names=nobody",
+		"--requestheader-allowed-names=none",
 		"--profiling=false",
 	}}
 }
@@ -128,55 +129,40 @@ func (c *Cluster) startAPIServer(ctx context.Context) error {
 }
 
 func (c *Cluster) startControllerManager(ctx context.Context) error {
-	kubeconfig, err := c.clientKubeconfig(controllerManager)
-	if err != nil {
-		return err
-	}
-	p, err := c.launch(process.Command{Name: controllerManager, Path: c.binaries[controllerManager], Args: []string{
-		"--kubeconfig=" + kubeconfig,
-		"--authentication-kubeconfig=" + kubeconfig,
-		"--authorization-kubeconfig=" + kubeconfig,
-		"--bind-address=127.0.0.1",
-		fmt.Sprintf("--secure-port=%d", c.ports.controllerManager),
-		"--tls-cert-file=" + c.serving.CertFile,
-		"--tls-private-key-file=" + c.serving.KeyFile,
-		"--root-ca-file=" + c.authority.CertFile,
-		"--service-account-private-key-file=" + c.serviceAccounts.KeyFile,
+	return c.startController(ctx, controllerManager, c.ports.controllerManager,
+		"--root-ca-file="+c.authority.CertFile,
+		"--service-account-private-key-file="+c.serviceAccounts.KeyFile,
 		"--use-service-account-credentials=true",
-		"--leader-elect=false",
-		"--node-monitor-grace-period=" + nodeGracePeriod,
-		"--kube-api-qps=" + clientQPS,
-		"--kube-api-burst=" + clientBurst,
-		"--profiling=false",
-	}})
-	if err != nil {
-		return err
-	}
-	return p.WaitReady(ctx, c.probe(localURL("https", c.ports.controllerManager)+"/healthz"))
+		"--node-monitor-grace-period="+nodeGracePeriod)
 }
 
 func (c *Cluster) startScheduler(ctx context.Context) error {
-	kubeconfig, err := c.clientKubeconfig(schedulerServer)
+	return c.startController(ctx, schedulerServer, c.ports.scheduler)
+}
+
+// startController starts a controller of Kubernetes' own, with further arguments.
+func (c *Cluster) startController(ctx context.Context, name string, port int, args ...string) error {
+	kubeconfig, err := c.clientKubeconfig(name)
 	if err != nil {
 		return err
 	}
-	p, err := c.launch(process.Command{Name: schedulerServer, Path: c.binaries[schedulerServer], Args: []string{
+	p, err := c.launch(process.Command{Name: name, Path: c.binaries[name], Args: append([]string{
 		"--kubeconfig=" + kubeconfig,
 		"--authentication-kubeconfig=" + kubeconfig,
 		"--authorization-kubeconfig=" + kubeconfig,
 		"--bind-address=127.0.0.1",
-		fmt.Sprintf("--secure-port=%d", c.ports.scheduler),
+		fmt.Sprintf("--secure-port=%d", port),
 		"--tls-cert-file=" + c.serving.CertFile,
 		"--tls-private-key-file=" + c.serving.KeyFile,
 		"--leader-elect=false",
 		"--kube-api-qps=" + clientQPS,
 		"--kube-api-burst=" + clientBurst,
 		"--profiling=false",
-	}})
+	}, args...)})
 	if err != nil {
 		return err
 	}
-	return p.WaitReady(ctx, c.probe(localURL("https", c.ports.scheduler)+"/healthz"))
+	return p.WaitReady(ctx, c.probe(localURL("https", port)+"/healthz"))
 }
 
 // clientKubeconfig writes the kubeconfig of the system user of a server and returns its path.
@@ -186,7 +172,7 @@ func (c *Cluster) clientKubeconfig(name string, groups ...string) (string, error
 		return "", err
 	}
 	path := filepath.Join(c.dir, pkiDir, name+".kubeconfig")
-	if err := writeKubeconfig(path, c.config.Host, name, c.authority, pair); err != nil {
+	if err := account.WriteKubeconfig(path, c.clientOf(pair)); err != nil {
 		return "", err
 	}
 	return path, nil

@@ -49,3 +49,14 @@ func Becomes(t testing.TB, what string, is func() bool) {
 		return nil
 	})
 }
+
+// Error expects an error with these words in it, or none where they are empty.
+func Error(t testing.TB, reason string, err error, words string) {
+	t.Helper()
+	switch {
+	case words == "" && err != nil:
+		t.Errorf("%s: unexpected error: %v", reason, err)
+	case words != "" && (err == nil || !strings.Contains(err.Error(), words)):
+		t.Errorf("%s: got error %v, want one with %q", reason, err, words)
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 
@@ -18,7 +17,7 @@ func TestNewDir(t *testing.T) {
 	full := t.TempDir()
 	writeFile(t, filepath.Join(full, "data"), "", 0o600)
 	_, _, err := NewDir(full, testPrefix)
-	expectError(t, "data of an earlier server is not its own", err, "not empty")
+	expect.Error(t, "data of an earlier server is not its own", err, "not empty")
 
 	fresh := filepath.Join(t.TempDir(), "a", "b")
 	dir, release, err := NewDir(fresh, testPrefix)
@@ -70,16 +69,6 @@ func TestTempDirsMadeAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-}
-
-func expectError(t *testing.T, reason string, err error, want string) {
-	t.Helper()
-	switch {
-	case want == "" && err != nil:
-		t.Errorf("%s: unexpected error: %v", reason, err)
-	case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
-		t.Errorf("%s: got error %v, want one with %q", reason, err, want)
-	}
 }
 
 func writeFile(t *testing.T, path, content string, mode fs.FileMode) {

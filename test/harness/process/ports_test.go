@@ -25,5 +25,5 @@ func TestFreePorts(t *testing.T) {
 	}
 	_ = l.Close()
 	_, err = FreePorts(t.Context(), portAttempts+1)
-	expectError(t, "what can't be found ends", err, "free ports")
+	expect.Error(t, "what can't be found ends", err, "free ports")
 }

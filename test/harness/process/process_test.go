@@ -156,7 +156,7 @@ func TestWaitReady(t *testing.T) {
 				t.Errorf("%s: %v", tc.reason, err)
 			}
 			for _, want := range tc.want {
-				expectError(t, tc.reason, err, want)
+				expect.Error(t, tc.reason, err, want)
 			}
 		})
 	}

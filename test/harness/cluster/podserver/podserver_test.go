@@ -23,64 +23,27 @@ import (
 func TestCanServe(t *testing.T) {
 	t.Parallel()
 	now := metav1.Now()
-	for name, tc := range map[string]struct {
-		reason string
+	for reason, tc := range map[string]struct {
 		change func(*corev1.Pod)
 		want   bool
 	}{
-		"running": {
-			reason: "its container runs and is ready",
-			change: func(*corev1.Pod) {}, want: true,
-		},
-		"gate shut": {
-			reason: "a readiness gate does not stop the container",
-			change: func(p *corev1.Pod) { p.Status.Conditions = nil }, want: true,
-		},
-		"pending": {
-			reason: "nothing runs yet",
-			change: func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending },
-		},
-		"ended": {
-			reason: "nothing runs any more",
-			change: func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded },
-		},
-		"no address": {
-			reason: "no client can reach it",
-			change: func(p *corev1.Pod) { p.Status.PodIP = "" },
-		},
-		"deleted": {
-			reason: "kubelet stops it at once, whatever finalizers it has",
-			change: func(p *corev1.Pod) { p.DeletionTimestamp = &now },
-		},
-		"not ready": {
-			reason: "the container still starts",
-			change: func(p *corev1.Pod) { p.Status.ContainerStatuses[0].Ready = false },
-		},
-		"waiting": {
-			reason: "the container restarts",
-			change: func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State = corev1.ContainerState{} },
-		},
-		"new image": {
-			reason: "the container with the old image is killed as soon as kubelet sees it",
-			change: func(p *corev1.Pod) { p.Spec.Containers[0].Image = "web:2" },
-		},
-		"no status": {
-			reason: "nothing is known of the container",
-			change: func(p *corev1.Pod) { p.Status.ContainerStatuses = nil },
-		},
-		"sidecar": {
-			reason: "each container counts",
-			change: func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "b"}) },
-		},
+		"its container runs and is ready":               {func(*corev1.Pod) {}, true},
+		"a readiness gate does not stop the container":  {func(p *corev1.Pod) { p.Status.Conditions = nil }, true},
+		"nothing runs yet":                              {func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }, false},
+		"nothing runs any more":                         {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, false},
+		"no client can reach it without an address":     {func(p *corev1.Pod) { p.Status.PodIP = "" }, false},
+		"kubelet stops it, whatever finalizers it has":  {func(p *corev1.Pod) { p.DeletionTimestamp = &now }, false},
+		"the container still starts":                    {func(p *corev1.Pod) { p.Status.ContainerStatuses[0].Ready = false }, false},
+		"the container restarts":                        {func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State = corev1.ContainerState{} }, false},
+		"the container with the old image is killed":    {func(p *corev1.Pod) { p.Spec.Containers[0].Image = "web:2" }, false},
+		"nothing is known of the container":             {func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }, false},
+		"each container counts, and the second is none": {func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "b"}) }, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := pod("127.0.0.1", "uid-1")
-			tc.change(p)
-			if got := canServe(p); got != tc.want {
-				t.Errorf("%s: got %t, want %t", tc.reason, got, tc.want)
-			}
-		})
+		p := pod("127.0.0.1", "uid-1")
+		tc.change(p)
+		if got := canServe(p); got != tc.want {
+			t.Errorf("%s: got %t, want %t", reason, got, tc.want)
+		}
 	}
 }
 
@@ -99,15 +62,7 @@ func TestAnswers(t *testing.T) {
 
 func TestStopResetsConnections(t *testing.T) {
 	t.Parallel()
-	for name, stop := range map[string]func(*Server, *corev1.Pod){
-		"new image": func(s *Server, p *corev1.Pod) { p.Spec.Containers[0].Image = "web:2"; s.observe(t.Context(), p, false) },
-		"deleted": func(s *Server, p *corev1.Pod) {
-			now := metav1.Now()
-			p.DeletionTimestamp = &now
-			s.observe(t.Context(), p, false)
-		},
-		"gone": func(s *Server, p *corev1.Pod) { s.observe(t.Context(), p, true) },
-	} {
+	for name, gone := range map[string]bool{"new image": false, "gone": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, port := serve(t)
@@ -116,7 +71,8 @@ func TestStopResetsConnections(t *testing.T) {
 			kept := connect(t, "127.200.1.1", port)
 			expect.NoError(t, kept.ask())
 
-			stop(s, p)
+			p.Spec.Containers[0].Image = "web:2"
+			s.observe(t.Context(), p, gone)
 			if _, err := kept.reader.ReadByte(); err == nil || errors.Is(err, io.EOF) {
 				t.Errorf("the kept connection ends with %v, want a reset", err)
 			}

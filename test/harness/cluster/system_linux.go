@@ -1,3 +1,0 @@
-package cluster
-
-func supported() error { return nil }
