@@ -21,6 +21,8 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/consul"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
+	"github.com/rollcall-dev/rollcall/test/harness/driverconfig"
 )
 
 // What only a real server can prove is in test/registries/consul: the suite too. Here is what no server does when it is
@@ -92,71 +94,30 @@ func attempts(t *testing.T, d *consul.Registry) map[string]error {
 	}
 }
 
-func TestNewNamesTheFieldThatIsWrong(t *testing.T) {
+func TestNew(t *testing.T) {
 	t.Parallel()
-	const good = "https://consul.example.com:8501"
-	with := func(change func(*registry.Config)) registry.Config {
-		cfg := registry.Config{Endpoint: good}
-		change(&cfg)
-		return cfg
-	}
-	options := func(text string) registry.Config {
-		return with(func(c *registry.Config) { c.Options = json.RawMessage(text) })
-	}
-	for name, tc := range map[string]struct {
-		reason string
-		cfg    registry.Config
-		field  string
-		says   string
-	}{
-		"no endpoint":  {"there is no default", registry.Config{}, "endpoint", "is missing"},
-		"no scheme":    {"a bare host is ambiguous", registry.Config{Endpoint: "consul:8500"}, "endpoint", "must begin with"},
-		"bad endpoint": {"one of several", registry.Config{Endpoint: good + ",ftp://x"}, "endpoint", "must begin with"},
-		"an option":    {"a misspelt one must not be ignored", options(`{"dataCenter2": "x"}`), "options", `"dataCenter2"`},
-		"datacenter":   {"it goes into a query", options(`{"datacenter": "dc 1"}`), "options.datacenter", "letters"},
-		"namespace":    {"a wildcard reads all and writes none", options(`{"namespace": "*"}`), "options.namespace", "letters"},
-		"partition":    {"a wildcard reads all and writes none", options(`{"partition": "*"}`), "options.partition", "letters"},
-		"node":         {"it goes into a path", options(`{"nodePrefix": "a/b"}`), "options.nodePrefix", "letters"},
-		"node, dot":    {"that separates the namespace", options(`{"nodePrefix": "a."}`), "options.nodePrefix", "letters"},
-		"node, empty":  {"00 is no name", options(`{"nodePrefix": ""}`), "options.nodePrefix", "is empty"},
-		"node, long": {
-			"it goes into every request", options(`{"nodePrefix": "` + strings.Repeat("n", 65) + `"}`), "options.nodePrefix", "65",
-		},
-		"server name over http": {
+	d := driverconfig.Driver{New: consul.New, Good: "https://consul.example.com:8501", Auth: []driverkit.AuthKind{driverkit.Token}}
+	d.Run(t, map[string]driverconfig.Case{
+		"no scheme":   d.At("a bare host is ambiguous", "consul:8500", "must begin with"),
+		"datacenter":  d.Options("it goes into a query", `{"datacenter": "dc 1"}`, "options.datacenter", "letters"),
+		"namespace":   d.Options("a wildcard reads all and writes none", `{"namespace": "*"}`, "options.namespace", "letters"),
+		"partition":   d.Options("a wildcard reads all and writes none", `{"partition": "*"}`, "options.partition", "letters"),
+		"node":        d.Options("it goes into a path", `{"nodePrefix": "a/b"}`, "options.nodePrefix", "letters"),
+		"node, dot":   d.Options("that separates the namespace", `{"nodePrefix": "a."}`, "options.nodePrefix", "letters"),
+		"node, empty": d.Options("00 is no name", `{"nodePrefix": ""}`, "options.nodePrefix", "is empty"),
+		"node, long": d.Options(
+			"it goes into every request", `{"nodePrefix": "`+strings.Repeat("n", 65)+`"}`, "options.nodePrefix", "65"),
+		"server name over http": driverconfig.Wrong(
 			"it promises what is not there",
 			registry.Config{Endpoint: "http://consul:8500", Options: json.RawMessage(`{"serverName": "x"}`)},
-			"options.serverName", "endpoint is not https://",
-		},
-		"user": {
-			"Consul knows tokens only",
-			with(func(c *registry.Config) { c.Auth = registry.Auth{Username: "me", PasswordFile: "/x"} }), "auth.username", "remove it",
-		},
-		"missing token file": {
-			"a Secret was not mounted",
-			with(func(c *registry.Config) { c.Auth.TokenFile = "/does/not/exist" }), "auth.tokenFile", "can read",
-		},
-		"missing ca file": {
-			"a Secret was not mounted", with(func(c *registry.Config) { c.TLS.CAFile = "/does/not/exist" }), "tls.caFile", "can read",
-		},
-		"certificate without key": {
-			"it can't be shown", with(func(c *registry.Config) { c.TLS.CertFile = "/x" }), "tls.keyFile", "is missing",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, err := consul.New(t.Context(), tc.cfg)
-			field, _ := registry.FieldOf(err)
-			if err == nil || field != tc.field || !strings.Contains(err.Error(), tc.says) {
-				t.Errorf("New: got error %v, want one of field %s with %q\nreason: %s", err, tc.field, tc.says, tc.reason)
-			}
-		})
-	}
+			"options.serverName", "endpoint is not https://"),
+	})
 }
 
 func TestStatusDecides(t *testing.T) {
 	t.Parallel()
 	retryable := map[int]bool{408: true, 409: true, 425: true, 429: true}
-	for status := 201; status <= 599; status++ {
+	for _, status := range []int{201, 299, 300, 400, 401, 403, 404, 408, 409, 425, 429, 499, 500, 503, 599} {
 		t.Run(strconv.Itoa(status), func(t *testing.T) {
 			t.Parallel()
 			for op, err := range attempts(t, answering(t, status, nil, "")) {

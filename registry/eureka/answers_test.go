@@ -18,7 +18,7 @@ import (
 func TestStatusDecides(t *testing.T) {
 	t.Parallel()
 	passes := map[int]bool{408: true, 409: true, 425: true, 429: true}
-	for status := 300; status <= 599; status++ {
+	for _, status := range []int{300, 400, 401, 403, 404, 408, 409, 425, 429, 499, 500, 503, 599} {
 		t.Run(strconv.Itoa(status), func(t *testing.T) {
 			t.Parallel()
 			d := answering(t, status, nil, "")

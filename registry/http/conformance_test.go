@@ -167,19 +167,6 @@ func TestConformance(t *testing.T) {
 	registrytest.Run(t, h)
 }
 
-func TestConformanceWithTLSAndToken(t *testing.T) {
-	t.Parallel()
-	authorize := func(token string) bool { return token == goodToken }
-	handler := httpserver.New(newMemory(t), httpserver.Options{Authorize: authorize})
-	authority := newAuthority(t)
-	server := startRestartable(t, watch(t, handler), serverTLS(t, authority))
-	registrytest.Run(t, harness(registry.Config{
-		Endpoint: server.server.URL,
-		TLS:      registry.TLS{CAFile: authority.CertFile},
-		Auth:     registry.Auth{TokenFile: writeFile(t, "token", goodToken+"\n")},
-	}, registry.Auth{TokenFile: writeFile(t, "token", wrongToken)}, server.restart))
-}
-
 func TestConformanceWithClientCertificateAndPassword(t *testing.T) {
 	t.Parallel()
 	login := func(username, password string) bool { return username == "rollcall" && password == goodPassword }

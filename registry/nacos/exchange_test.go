@@ -457,16 +457,10 @@ func TestUnfitInstancesAreNotSent(t *testing.T) {
 	f := newFake(t, "v3")
 	d := at(t, f.URL, `{"ephemeral":true}`)
 	for name, unfit := range map[string]func(*registry.Instance){
-		"no service":   func(in *registry.Instance) { in.Service = "" },
-		"a group":      func(in *registry.Instance) { in.Service = "a@@b" },
-		"white space":  func(in *registry.Instance) { in.Service = "web " },
-		"no address":   func(in *registry.Instance) { in.Address = "" },
-		"a name":       func(in *registry.Instance) { in.Address = "web.example.com" },
-		"no port":      func(in *registry.Instance) { in.Port = 0 },
-		"a large port": func(in *registry.Instance) { in.Port = 65536 },
-		"no UID":       func(in *registry.Instance) { in.UID = "" },
-		"no cluster":   func(in *registry.Instance) { in.Cluster = "" },
-		"a lease":      func(in *registry.Instance) { in.Metadata = map[string]string{"preserved.heart.beat.timeout": "1"} },
+		"a group":     func(in *registry.Instance) { in.Service = "a@@b" },
+		"white space": func(in *registry.Instance) { in.Service = "web " },
+		"no UID":      func(in *registry.Instance) { in.UID = "" },
+		"a lease":     func(in *registry.Instance) { in.Metadata = map[string]string{"preserved.heart.beat.timeout": "1"} },
 	} {
 		in := web(1)
 		unfit(&in)
@@ -614,27 +608,6 @@ func TestLeaseOutlastsAChangeOfLeader(t *testing.T) {
 	}
 }
 
-// A pod that the servers probe starts unhealthy, unless it was seen healthy before.
-func TestProbedPodStartsUnhealthy(t *testing.T) {
-	t.Parallel()
-	f := newFake(t, "v3")
-	d := at(t, f.URL, `{"healthChecker":"server"}`)
-	if err := d.Register(t.Context(), web(1)); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Probe(t.Context(), web(1)); err == nil || registry.IsTerminal(err) {
-		t.Errorf("got error %v, want a passing one", err)
-	}
-	f.mu.Lock()
-	f.posted["10.0.0.1 80"].Set("healthy", "true") // the server's probe
-	f.mu.Unlock()
-	for _, what := range []func(context.Context, registry.Instance) error{d.Probe, d.FailOver, d.Register, d.Probe} {
-		if err := what(t.Context(), web(1)); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // What the servers judge starts unhealthy again for as long as they have not seen it healthy.
 func TestWhatTheServersJudgeIsNotCalledHealthyForThem(t *testing.T) {
 	t.Parallel()
@@ -672,29 +645,6 @@ func TestWhatTheServersJudgeIsNotCalledHealthyForThem(t *testing.T) {
 					t.Errorf("got error %v, want a passing one: %s", err, tc.reason)
 				}
 			})
-		}
-	}
-}
-
-// An entry that carries another UID, or none, is looked at and nothing else.
-func TestAnothersEntryIsSpared(t *testing.T) {
-	t.Parallel()
-	f := newFake(t, "v3")
-	d := at(t, f.URL, `{}`)
-	if err := d.Register(t.Context(), web(1)); err != nil {
-		t.Fatal(err)
-	}
-	f.requests()
-	for _, uid := range []string{"uid-of-another", "UID-1", "uid-10", "*"} {
-		in := web(1)
-		in.UID = uid
-		for _, what := range []func(context.Context, registry.Instance) error{d.FailOver, d.Deregister} {
-			if err := what(t.Context(), in); err != nil {
-				t.Fatal(err)
-			}
-			if asked := f.requests(); len(asked) != 1 || !strings.HasPrefix(asked[0], "GET ") {
-				t.Errorf("uid %q: asked %q, want one look", uid, asked)
-			}
 		}
 	}
 }

@@ -7,60 +7,42 @@ import (
 	"testing"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 	"github.com/rollcall-dev/rollcall/registry/nacos"
+	"github.com/rollcall-dev/rollcall/test/harness/driverconfig"
 )
 
-func TestNewNamesTheFieldThatIsWrong(t *testing.T) {
+func TestNew(t *testing.T) {
 	t.Parallel()
-	password := writeFile(t, "password", "secret\n")
-	empty := writeFile(t, "empty", "\n")
-	options := func(text string) registry.Config {
-		return registry.Config{Endpoint: "http://nacos:8848", Options: []byte(text)}
+	d := driverconfig.Driver{New: nacos.New, Good: "https://nacos:8848", Auth: []driverkit.AuthKind{driverkit.Password}}
+	wrong := func(reason, options, option string) driverconfig.Case {
+		return d.Options(reason, options, "options."+option, "")
 	}
-	for name, tc := range map[string]struct {
-		reason string
-		cfg    registry.Config
-		field  string // "" for none
-	}{
-		"no endpoint":     {"there is no default", registry.Config{}, "endpoint"},
-		"host and port":   {"the scheme says whether there is TLS", registry.Config{Endpoint: "nacos:8848"}, "endpoint"},
-		"user in it":      {"it would be shown", registry.Config{Endpoint: "http://a:b@nacos:8848"}, "endpoint"},
-		"one":             {"the usual", registry.Config{Endpoint: "http://nacos:8848"}, ""},
-		"several":         {"a cluster has three", registry.Config{Endpoint: "http://a:8848, http://b:8848/nacos"}, ""},
-		"twice the same":  {"a slip", registry.Config{Endpoint: "http://a:8848,http://a:8848"}, "endpoint"},
-		"TLS without use": {"somebody believes that it is used", registry.Config{Endpoint: "http://a", TLS: registry.TLS{CAFile: "x"}}, "tls.caFile"},
-		"CA file missing": {"now is better than at the first call", registry.Config{Endpoint: "https://a", TLS: registry.TLS{CAFile: "/nowhere"}}, "tls.caFile"},
-		"token":           {"Nacos has users", registry.Config{Endpoint: "http://a", Auth: registry.Auth{TokenFile: password}}, "auth.tokenFile"},
-		"user":            {"both are given", registry.Config{Endpoint: "http://a", Auth: registry.Auth{Username: "u", PasswordFile: password}}, ""},
-		"no password":     {"a user needs one", registry.Config{Endpoint: "http://a", Auth: registry.Auth{Username: "u"}}, "auth.passwordFile"},
-		"empty password":  {"that is none", registry.Config{Endpoint: "http://a", Auth: registry.Auth{Username: "u", PasswordFile: empty}}, "auth.passwordFile"},
+	d.Run(t, map[string]driverconfig.Case{
+		"host and port": d.At("the scheme says whether there is TLS", "nacos:8848", ""),
+		"several": {
+			Reason: "a cluster has three", Config: registry.Config{Endpoint: "http://a:8848, http://b:8848/nacos"},
+		},
+		"TLS without use": driverconfig.Wrong(
+			"it promises what is not there", registry.Config{Endpoint: "http://a", TLS: registry.TLS{CAFile: "x"}}, "tls.caFile", ""),
 
-		"unknown option":    {"it may be a slip", options(`{"namespaces":"a"}`), "options"},
-		"all options":       {"as documented", options(`{"namespace":"3f2a-b_c","group":"G.1:a","cluster":"c1","weight":0.5,"apiVersion":"v3","healthChecker":"server"}`), ""},
-		"ephemeral":         {"as documented", options(`{"ephemeral":true,"heartbeatInterval":"10s","apiVersion":"v2"}`), ""},
-		"empty namespace":   {"the default has a name", options(`{"namespace":""}`), "options.namespace"},
-		"namespace":         {"the ID is wanted, not the name", options(`{"namespace":"my namespace"}`), "options.namespace"},
-		"long namespace":    {"Nacos refuses it", options(`{"namespace":"` + strings.Repeat("a", 65) + `"}`), "options.namespace"},
-		"group":             {"Nacos takes what is before @@ for it", options(`{"group":"a@@b"}`), "options.group"},
-		"cluster":           {"Nacos refuses dots here", options(`{"cluster":"a.b"}`), "options.cluster"},
-		"weight zero":       {"Nacos sends such an instance nothing", options(`{"weight":0}`), "options.weight"},
-		"weight too large":  {"Nacos refuses it", options(`{"weight":10001}`), "options.weight"},
-		"version":           {"there is none such", options(`{"apiVersion":"3"}`), "options.apiVersion"},
-		"checker":           {"there is none such", options(`{"healthChecker":"TCP"}`), "options.healthChecker"},
-		"checker of no use": {"ephemeral instances are not probed", options(`{"ephemeral":true,"healthChecker":"none"}`), "options.healthChecker"},
-		"beats of no use":   {"persistent ones need none", options(`{"heartbeatInterval":"5s"}`), "options.heartbeatInterval"},
-		"no time":           {"a number has no unit", options(`{"ephemeral":true,"heartbeatInterval":"5"}`), "options.heartbeatInterval"},
-		"too often":         {"the servers look every 5 s", options(`{"ephemeral":true,"heartbeatInterval":"10ms"}`), "options.heartbeatInterval"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, err := nacos.New(t.Context(), tc.cfg)
-			field, _ := registry.FieldOf(err)
-			if field != tc.field || (err == nil) != (tc.field == "") {
-				t.Errorf("got error %v of field %q, want one of %q\nreason: %s", err, field, tc.field, tc.reason)
-			}
-		})
-	}
+		"all options": d.Options("as documented", `{"namespace":"3f2a-b_c","group":"G.1:a","cluster":"c1","weight":0.5,`+
+			`"apiVersion":"v3","healthChecker":"server"}`, "", ""),
+		"ephemeral":         d.Options("as documented", `{"ephemeral":true,"heartbeatInterval":"10s","apiVersion":"v2"}`, "", ""),
+		"empty namespace":   wrong("the default has a name", `{"namespace":""}`, "namespace"),
+		"namespace":         wrong("the ID is wanted, not the name", `{"namespace":"my namespace"}`, "namespace"),
+		"long namespace":    wrong("Nacos refuses it", `{"namespace":"`+strings.Repeat("a", 65)+`"}`, "namespace"),
+		"group":             wrong("Nacos takes what is before @@ for it", `{"group":"a@@b"}`, "group"),
+		"cluster":           wrong("Nacos refuses dots here", `{"cluster":"a.b"}`, "cluster"),
+		"weight zero":       wrong("Nacos sends such an instance nothing", `{"weight":0}`, "weight"),
+		"weight too large":  wrong("Nacos refuses it", `{"weight":10001}`, "weight"),
+		"version":           wrong("there is none such", `{"apiVersion":"3"}`, "apiVersion"),
+		"checker":           wrong("there is none such", `{"healthChecker":"TCP"}`, "healthChecker"),
+		"checker of no use": wrong("ephemeral instances are not probed", `{"ephemeral":true,"healthChecker":"none"}`, "healthChecker"),
+		"beats of no use":   wrong("persistent ones need none", `{"heartbeatInterval":"5s"}`, "heartbeatInterval"),
+		"no time":           wrong("a number has no unit", `{"ephemeral":true,"heartbeatInterval":"5"}`, "heartbeatInterval"),
+		"too often":         wrong("the servers look every 5 s", `{"ephemeral":true,"heartbeatInterval":"10ms"}`, "heartbeatInterval"),
+	})
 }
 
 func writeFile(t *testing.T, name, content string) string {

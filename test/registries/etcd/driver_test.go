@@ -3,7 +3,6 @@ package etcd_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -184,38 +183,6 @@ func TestEntriesOfNobodyWeKnow(t *testing.T) {
 	}
 }
 
-// TestForeignKeysAreNotListed: a mark at a key that we would not write is not ours to read.
-func TestForeignKeysAreNotListed(t *testing.T) {
-	t.Parallel()
-	s := shared.Use(t)
-	d := newDriver(t, config(t, s))
-	c := connect(t, s, "", "")
-	in := pod("10.0.0.1", 80)
-	call(t, d.Register, in)
-	content := value(t, c, "services/"+in.Service+"/10.0.0.1:80")
-	for _, key := range []string{
-		"services/" + in.Service + "/10.0.0.2:80", "services/" + in.Service + "/", "services/" + in.Service,
-		"services/" + in.Service + "/sub/10.0.0.1:80", "services/" + in.Service + "-b/10.0.0.1:80/x",
-	} {
-		if _, err := c.Put(t.Context(), key, content); err != nil {
-			t.Fatal(err)
-		}
-	}
-	expectList(t, d, in)
-}
-
-func TestTargetWithNothingBeforeTheService(t *testing.T) {
-	t.Parallel()
-	s := shared.Use(t)
-	d := newDriver(t, withOptions(config(t, s), `{"target": "{service}"}`))
-	in := pod("10.0.0.1", 80)
-	call(t, d.Register, in)
-	expectList(t, d, in)
-	if got := value(t, connect(t, s, "", ""), in.Service+"/10.0.0.1:80"); !strings.Contains(got, in.UID) {
-		t.Errorf("the entry is %s", got)
-	}
-}
-
 func TestLargeInstanceIsRefused(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t, config(t, shared.Use(t)))
@@ -352,23 +319,6 @@ func TestCallAfterClose(t *testing.T) {
 	err := d.Register(t.Context(), pod("10.0.0.1", 80))
 	if err == nil || registry.IsTerminal(err) {
 		t.Errorf("got %v, want a retryable error", err)
-	}
-}
-
-// TestDeadServerIsToldAtOnce: a call must not use up its time, and a worker's, when there is nothing to connect to.
-func TestDeadServerIsToldAtOnce(t *testing.T) {
-	t.Parallel()
-	d := newDriver(t, registry.Config{Endpoint: "http://" + registrytest.UnusedAddress(t)})
-	for range 3 {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		err := d.Register(ctx, pod("10.0.0.1", 80))
-		cancel()
-		if err == nil || registry.IsTerminal(err) || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v, want that the connection was refused", err)
-		}
-		if !strings.Contains(err.Error(), "connection refused") {
-			t.Errorf("the error does not say what is wrong: %v", err)
-		}
 	}
 }
 

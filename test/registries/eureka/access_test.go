@@ -94,22 +94,3 @@ func TestWhoIsUnknownIsTold(t *testing.T) {
 		})
 	}
 }
-
-// TestAWrongPathIsNoAbsence has 404 for everything. A Deregister that took it for "there is no such entry" would let a pod go
-// that is in rotation.
-func TestAWrongPathIsNoAbsence(t *testing.T) {
-	t.Parallel()
-	server := uncached.Use(t)
-	for _, path := range []string{"", "/nowhere", "/nowhere/v2"} {
-		cfg := configOf(t, server)
-		cfg.Endpoint = strings.TrimSuffix(server.Endpoint, "/eureka") + path
-		for call, err := range calls(t, open(t, cfg), web(t, 1)) {
-			field, _ := registry.FieldOf(err)
-			switch {
-			case call == "Heartbeat" && registry.IsNotRegistered(err): // a Register follows, and tells
-			case !registry.IsTerminal(err) || field != "endpoint":
-				t.Errorf("%s at %q: got error %v of field %q, want a terminal one of endpoint", call, path, err, field)
-			}
-		}
-	}
-}

@@ -118,30 +118,3 @@ func TestAPeerThatHangsIsLeft(t *testing.T) {
 		t.Errorf("got status %q, want UP", got)
 	}
 }
-
-// TestRegistryLost restarts the only server: its memory is all there is.
-func TestRegistryLost(t *testing.T) {
-	t.Parallel()
-	server := registries.Use(t, starter(eureka.Options{ReadOnlyCache: true}))
-	d := open(t, configOf(t, server))
-	in, out := web(t, 1), web(t, 2)
-	if err := errors.Join(
-		d.Register(t.Context(), in), d.Register(t.Context(), out), d.FailOver(t.Context(), out),
-	); err != nil {
-		t.Fatal(err)
-	}
-	restart(t, server)
-	for _, lost := range []registry.Instance{in, out} {
-		expect.Becomes(t, "the server says that it has lost "+lost.Address, func() bool {
-			return registry.IsNotRegistered(d.Heartbeat(t.Context(), lost))
-		})
-	}
-	// Rollcall makes the call again that each needs.
-	expect.NoError(t, errors.Join(d.Register(t.Context(), in), d.FailOver(t.Context(), out)))
-	if got := statusOf(t, server, in) + " " + statusOf(t, server, out); got != "UP OUT_OF_SERVICE" {
-		t.Errorf("got %s, want UP and OUT_OF_SERVICE", got)
-	}
-	if err := errors.Join(d.Heartbeat(t.Context(), in), d.Heartbeat(t.Context(), out)); err != nil {
-		t.Error(err)
-	}
-}

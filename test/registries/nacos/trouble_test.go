@@ -1,9 +1,6 @@
 package nacos_test
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -12,11 +9,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	driver "github.com/rollcall-dev/rollcall/registry/nacos"
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/nacos"
 )
@@ -63,28 +58,6 @@ func through(t *testing.T, s *nacos.Server) http.Handler {
 	u, err := url.Parse(s.Endpoint)
 	expect.NoError(t, err)
 	return httputil.NewSingleHostReverseProxy(u)
-}
-
-func answering(status int) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
-}
-
-// A token ends long before the process that has it.
-func TestTokenIsRenewedBeforeItEnds(t *testing.T) {
-	t.Parallel()
-	onEach(t, driver.Options{}, func(s *scenario) {
-		f := newFront(s.T, through(s.T, s.server))
-		d := open(s, config(s, f.URL, password, driver.Options{}))
-		const renewals = 2
-		for f.logins.Load() <= renewals {
-			s.must(d.Register(s.Context(), s.pod(1)))
-			s.must(d.FailOver(s.Context(), s.pod(1)))
-		}
-		if calls := f.all.Load(); calls < 3*renewals {
-			s.Errorf("%d requests with %d logins: the token is not kept", calls, f.logins.Load())
-		}
-		s.do(d.Deregister, s.pod(1))
-	})
 }
 
 // Who the server does not know, or does not let, is told which field to correct.
@@ -154,47 +127,6 @@ func TestRoleForTheNamespaceSuffices(t *testing.T) {
 	})
 }
 
-// One address after the other fails; the calls go on.
-func TestOtherAddressesAreTried(t *testing.T) {
-	t.Parallel()
-	for name, broken := range map[string]http.Handler{
-		"errors": answering(http.StatusBadGateway),
-		"silence": http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			<-r.Context().Done() // until the driver gives up
-		}),
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			onEach(t, driver.Options{}, func(s *scenario) {
-				first, second := newFront(s.T, through(s.T, s.server)), newFront(s.T, through(s.T, s.server))
-				endpoint := strings.Join([]string{"http://" + registrytest.UnusedAddress(s), first.URL, second.URL + "/nacos"}, ",")
-				d := open(s, config(s, endpoint, password, driver.Options{}))
-				// Each address gets its share of the time that there is.
-				within := func(what call) {
-					ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
-					defer cancel()
-					s.must(what(ctx, s.pod(1)))
-				}
-				within(d.Register)
-				if second.all.Load() != 0 {
-					s.Error("the third address was used, and the second is well")
-				}
-				first.put(broken)
-				within(d.FailOver)
-				asked := first.all.Load()
-				within(d.Register)
-				if first.all.Load() != asked {
-					s.Error("the address that failed was asked again, while another is well")
-				}
-				second.put(broken)
-				first.put(through(s.T, s.server))
-				within(d.Deregister)
-				s.expectEntries()
-			})
-		})
-	}
-}
-
 // A cluster is upgraded while Rollcall runs, and sometimes back.
 func TestServerIsUpgradedWhileRunning(t *testing.T) {
 	t.Parallel()
@@ -221,30 +153,4 @@ func TestServerIsUpgradedWhileRunning(t *testing.T) {
 	if n := f.states.Load() - before; n != 0 {
 		t.Errorf("it was asked %d times which API the server has, and that is known", n)
 	}
-}
-
-// What is at the address may not be Nacos' API.
-func TestWrongAddressIsSaid(t *testing.T) {
-	t.Parallel()
-	onEach(t, driver.Options{}, func(s *scenario) {
-		console := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			fmt.Fprint(w, "<!doctype html><title>Nacos</title>")
-		}))
-		s.Cleanup(console.Close)
-		for name, endpoint := range map[string]string{
-			"wrong context path": s.server.Endpoint + "/nacso", "console": console.URL,
-		} {
-			for _, what := range []func(*driver.Registry) call{
-				func(d *driver.Registry) call { return d.Register },
-				func(d *driver.Registry) call { return d.FailOver },
-				func(d *driver.Registry) call { return d.Deregister },
-			} {
-				d := open(s, config(s, endpoint, password, driver.Options{}))
-				if err := what(d)(s.Context(), s.pod(1)); err == nil || registry.IsNotRegistered(err) ||
-					errors.Is(err, s.Context().Err()) && s.Context().Err() != nil {
-					s.Errorf("%s: got error %v, want one that says so", name, err)
-				}
-			}
-		}
-	})
 }

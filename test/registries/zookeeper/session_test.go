@@ -19,34 +19,6 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/registries/zookeeper"
 )
 
-// Calls go on while the server is restarted, each of which ends well or is made again; then the registry is as it should be.
-func TestServerRestartsUnderCalls(t *testing.T) {
-	t.Parallel()
-	s := use(t, zookeeper.Options{})
-	d := open(t, registry.Config{Cluster: "prod-1", Endpoint: s.Endpoint, Timeout: 5 * time.Second})
-	const pods, rounds = 16, 25
-	var calls sync.WaitGroup
-	for i := range pods {
-		calls.Go(func() {
-			for round := range rounds {
-				call := []func(context.Context, registry.Instance) error{d.Register, d.FailOver, d.Register, d.Deregister}[round%4]
-				again(t, func(ctx context.Context) error { return call(ctx, pod(i)) })
-			}
-		})
-	}
-	expect.NoError(t, s.Restart(t.Context()))
-	expect.NoError(t, s.Restart(t.Context()))
-	calls.Wait()
-	var listed []registry.Entry
-	again(t, func(ctx context.Context) (err error) {
-		listed, err = d.List(ctx, "prod-1")
-		return err
-	})
-	if len(listed) != pods {
-		t.Errorf("there are %d entries, want %d: the last call for each was Register", len(listed), pods)
-	}
-}
-
 // again makes a call until it succeeds, as Rollcall does.
 func again(t *testing.T, call func(context.Context) error) {
 	t.Helper()
@@ -266,19 +238,6 @@ func TestListWhileEntriesComeAndGo(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestServerWithIPv6(t *testing.T) {
-	t.Parallel()
-	listener, err := net.Listen("tcp", "[::1]:0")
-	if err != nil {
-		t.Skipf("NOT TESTED: this machine has no IPv6 on loopback: %v", err)
-	}
-	_ = listener.Close()
-	d := open(t, registry.Config{
-		Cluster: "prod-1", Endpoint: forward(t, "::1", shared.Use(t).Endpoint), Options: options("base", "/six"),
-	})
-	expect.NoError(t, d.Register(t.Context(), pod(1)))
 }
 
 // Folders that are empty go, and come again when they are needed.
