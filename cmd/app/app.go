@@ -36,8 +36,9 @@ type options struct {
 	constructors map[string]registry.Constructor
 	version      string
 	logger       *logr.Logger
-	listening    func(Addresses)
-	output       io.Writer
+	// listening is called once, when all addresses are bound and before anything is served there.
+	listening func(addresses)
+	output    io.Writer
 	// main is set where this process is the manager and nothing else, so that it may set the loggers of all libraries.
 	main     bool
 	problems []error
@@ -66,18 +67,6 @@ func WithVersion(version string) Option {
 // WithLogger sends the manager's log to logger. The --zap flags have no effect then.
 func WithLogger(logger logr.Logger) Option {
 	return func(o *options) { o.logger = &logger }
-}
-
-// WithListening has f called once, when all addresses are bound and before anything is served there.
-func WithListening(f func(Addresses)) Option {
-	return func(o *options) { o.listening = f }
-}
-
-// Addresses are where the manager listens, each as host:port and empty where it was turned off.
-type Addresses struct {
-	Metrics  string
-	Health   string
-	Registry string
 }
 
 // Main runs the manager with the flags of the command line until SIGTERM or SIGINT, and ends the process: with 0 when it

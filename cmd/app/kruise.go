@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -16,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -49,26 +49,20 @@ type kruise struct {
 	setup    func(context.Context) error
 	interval time.Duration
 	logger   logr.Logger
-
-	absence atomic.Pointer[string]
-	watched atomic.Pointer[[]watched]
-	// ready is set once the controller was added.
-	ready    atomic.Bool
 	failures *watchFailures
+
+	// waits is why the controller was not added yet, empty where it was, and nil before the first look.
+	waits   atomic.Pointer[string]
+	watched atomic.Pointer[[]watched]
 }
 
 // watchFailures holds the last failure of each reflector, by the type that it names.
-type watchFailures struct {
-	clock  clock.PassiveClock
-	byType sync.Map // of watchFailure
-}
+type watchFailures struct{ byType sync.Map }
 
 type watchFailure struct {
 	err error
 	at  time.Time
 }
-
-func newWatchFailures(c clock.PassiveClock) *watchFailures { return &watchFailures{clock: c} }
 
 // failed is a toolscache.WatchErrorHandlerWithContext.
 func (f *watchFailures) failed(ctx context.Context, r *toolscache.Reflector, err error) {
@@ -77,26 +71,12 @@ func (f *watchFailures) failed(ctx context.Context, r *toolscache.Reflector, err
 }
 
 func (f *watchFailures) note(described string, err error) {
-	f.byType.Store(described, watchFailure{err: err, at: f.clock.Now()})
+	f.byType.Store(described, watchFailure{err: err, at: time.Now()})
 }
 
-// of returns the kind's last failure, or nil where none is known. All kinds that are read as metadata share one type: a
-// failure that does not name the kind is another kind's.
-func (f *watchFailures) of(w watched) error {
-	return f.last(w).err
-}
-
-// refusal returns why the API server refuses this kind, or nil. A reflector does not report a success, but it repeats a
-// request that fails, so a refusal that is not repeated has ended.
-func (f *watchFailures) refusal(w watched) error {
-	last := f.last(w)
-	if !apierrors.IsForbidden(last.err) || f.clock.Since(last.at) > refusalHolds {
-		return nil
-	}
-	return last.err
-}
-
-func (f *watchFailures) last(w watched) watchFailure {
+// of returns the kind's last failure, or the zero value where none is known. All kinds that are read as metadata share one type:
+// a failure that does not name the kind is another kind's.
+func (f *watchFailures) of(w watched) watchFailure {
 	value, _ := f.byType.Load(w.described)
 	last, failed := value.(watchFailure)
 	if !failed || w.described == metadataType && !strings.Contains(last.err.Error(), w.kind) {
@@ -151,12 +131,16 @@ func (k *kruise) look(ctx context.Context) string {
 
 // tell logs a reason once, until it changes.
 func (k *kruise) tell(reason string) {
-	before := k.absence.Swap(&reason)
+	installed := reason == ""
+	if installed {
+		reason = reasonStarting
+	}
+	before := k.waits.Swap(&reason)
 	switch {
-	case reason != "" && (before == nil || *before != reason):
-		k.logger.Info("waiting for OpenKruise", "reason", reason)
-	case reason == "" && before != nil:
+	case installed && before != nil:
 		k.logger.Info("OpenKruise is installed")
+	case !installed && (before == nil || *before != reason):
+		k.logger.Info("waiting for OpenKruise", "reason", reason)
 	}
 }
 
@@ -180,65 +164,52 @@ func (k *kruise) begin(ctx context.Context) error {
 	if err := k.setup(ctx); err != nil {
 		return fmt.Errorf("setting up the controller: %w", err)
 	}
-	k.ready.Store(true)
+	k.waits.Store(new(string))
 	return nil
 }
 
 // unready returns why the manager is not ready, or nothing.
 func (k *kruise) unready() string {
-	if reason := k.unfilled(); reason != "" {
-		return reason
-	}
-	if refused := k.refused(); len(refused) > 0 {
-		return reasonRefused + strings.Join(refused, "; ")
-	}
-	return ""
+	return cmp.Or(k.unfilled(), k.wrong(reasonRefused, func(w watched) string {
+		// A reflector does not report a success, but it repeats a request that fails: a refusal that is not repeated has ended.
+		if last := k.failures.of(w); apierrors.IsForbidden(last.err) && time.Since(last.at) <= refusalHolds {
+			return ": " + last.err.Error()
+		}
+		return ""
+	}))
 }
 
 // unfilled returns why the caches are not filled and the controller does not run, or nothing. A refused watch does not
 // count: its cache is filled by a new list with each try.
 func (k *kruise) unfilled() string {
-	if absence := k.absence.Load(); absence == nil {
-		return reasonStarting
-	} else if *absence != "" {
-		return *absence
-	}
-	all := k.watched.Load()
-	if all == nil {
-		return reasonStarting
-	}
-	if missing := k.unsynced(*all); len(missing) > 0 {
-		return reasonUnsynced + strings.Join(missing, "; ")
-	}
-	if !k.ready.Load() {
-		return reasonStarting
-	}
-	return ""
-}
-
-// unsynced names each kind that has no cache yet, and why where that is known.
-func (k *kruise) unsynced(all []watched) []string {
-	var texts []string
-	for _, w := range all {
+	unsynced := k.wrong(reasonUnsynced, func(w watched) string {
 		if w.informer.HasSynced() {
-			continue
+			return ""
 		}
-		text := w.kind + " could not be listed so far"
-		if failure := k.failures.of(w); failure != nil {
+		text := " could not be listed so far"
+		if failure := k.failures.of(w).err; failure != nil {
 			text += ": " + failure.Error()
 		}
-		texts = append(texts, text)
+		return text
+	})
+	if waits := k.waits.Load(); waits != nil {
+		return cmp.Or(unsynced, *waits)
 	}
-	return texts
+	return reasonStarting
 }
 
-// refused names each kind that the manager may not watch.
-func (k *kruise) refused() []string {
+// wrong names each kind of which the function has something to say.
+func (k *kruise) wrong(prefix string, of func(watched) string) string {
 	var texts []string
-	for _, w := range *k.watched.Load() {
-		if refusal := k.failures.refusal(w); refusal != nil {
-			texts = append(texts, w.kind+": "+refusal.Error())
+	if all := k.watched.Load(); all != nil {
+		for _, w := range *all {
+			if text := of(w); text != "" {
+				texts = append(texts, w.kind+text)
+			}
 		}
 	}
-	return texts
+	if len(texts) == 0 {
+		return ""
+	}
+	return prefix + strings.Join(texts, "; ")
 }

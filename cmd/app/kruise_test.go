@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -19,8 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -81,27 +80,30 @@ func TestWhatTheControllerWaitsForIsNamed(t *testing.T) {
 	s.ExpectUnready(t, "")
 }
 
-func TestManagerThatMayNotWatchIsNotReady(t *testing.T) {
+func TestKruiseIsNotReadyWhileAWatchIsRefused(t *testing.T) {
 	t.Parallel()
-	s := newKruiseScenario()
-	s.informer.set(true)
-	s.Answer([]string{"clonesets"}, nil)
-	must(t, receive(t, s.Start(t)))
-	s.ExpectUnready(t, "")
-
-	described := fmt.Sprintf("%T", &kruisev1alpha1.CloneSet{})
-	s.kruise.failures.note(described, errors.New("connection refused"))
-	s.ExpectUnready(t, "")
-	s.kruise.failures.note(described, apierrors.NewForbidden(
-		schema.GroupResource{Group: "apps.kruise.io", Resource: "clonesets"}, "", errors.New("cannot watch resource")))
-	s.ExpectUnready(t, "the API server refuses a watch, so what this manager knows is out of date: "+
-		`CloneSets: clonesets.apps.kruise.io is forbidden: cannot watch resource`)
-	if reason := s.kruise.unfilled(); reason != "" {
-		t.Errorf("the caches count as not filled: %s, but a list fills them", reason)
-	}
-
-	s.clock.Step(refusalHolds + time.Second)
-	s.ExpectUnready(t, "")
+	synctest.Test(t, func(t *testing.T) {
+		s := newKruiseScenario()
+		s.informer.set(true)
+		s.Answer([]string{"clonesets"}, nil)
+		must(t, receive(t, s.Start(t)))
+		described := fmt.Sprintf("%T", &kruisev1alpha1.CloneSet{})
+		s.kruise.failures.note(described, errors.New("connection refused"))
+		s.ExpectUnready(t, "")
+		s.kruise.failures.note(described, apierrors.NewForbidden(
+			schema.GroupResource{Group: "apps.kruise.io", Resource: "clonesets"}, "", errors.New("cannot watch resource")))
+		s.ExpectUnready(t, "the API server refuses a watch, so what this manager knows is out of date: "+
+			`CloneSets: clonesets.apps.kruise.io is forbidden: cannot watch resource`)
+		if reason := s.kruise.unfilled(); reason != "" {
+			t.Errorf("the caches count as not filled: %s, but a list fills them", reason)
+		}
+		time.Sleep(refusalHolds)
+		s.ExpectUnready(t, "the API server refuses a watch")
+		time.Sleep(time.Nanosecond)
+		if got := s.kruise.unready(); got != "" {
+			t.Errorf("%s after the refusal: not ready because %s", refusalHolds, got)
+		}
+	})
 }
 
 func TestAListThatTheAPIServerForbidsIsTold(t *testing.T) {
@@ -112,7 +114,7 @@ func TestAListThatTheAPIServerForbidsIsTold(t *testing.T) {
 		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"nodes is forbidden"}`))
 	}))
 	t.Cleanup(server.Close)
-	failures := newWatchFailures(clock.RealClock{})
+	failures := &watchFailures{}
 	options := cacheOptions(nil, failures.failed)
 	options.Mapper, _ = mapper(nil, nil)
 	options.Scheme = newScheme()
@@ -124,7 +126,7 @@ func TestAListThatTheAPIServerForbidsIsTold(t *testing.T) {
 	_, err = made.GetInformer(ctx, clusterstate.NodeMetadata(), cache.BlockUntilSynced(false))
 	must(t, err)
 	eventually(t, func() error {
-		failure := failures.of(watched{kind: "nodes", described: metadataType})
+		failure := failures.of(watched{kind: "nodes", described: metadataType}).err
 		if !apierrors.IsForbidden(failure) {
 			return fmt.Errorf("known of nodes: %w", failure)
 		}
@@ -165,7 +167,6 @@ type kruiseScenario struct {
 	kruise    *kruise
 	informers *fakeInformers
 	informer  *fakeInformer
-	clock     *clocktesting.FakeClock
 
 	mu        sync.Mutex
 	resources []string
@@ -176,7 +177,7 @@ type kruiseScenario struct {
 }
 
 func newKruiseScenario() *kruiseScenario {
-	s := &kruiseScenario{informer: &fakeInformer{}, clock: clocktesting.NewFakeClock(time.Now())}
+	s := &kruiseScenario{informer: &fakeInformer{}}
 	s.informers = &fakeInformers{informer: s.informer}
 	s.kruise = &kruise{
 		discovery: s, informers: s.informers, interval: time.Millisecond,
@@ -186,7 +187,7 @@ func newKruiseScenario() *kruiseScenario {
 			s.setups++
 			return nil
 		},
-		logger: s.logger(), failures: newWatchFailures(s.clock),
+		logger: s.logger(), failures: &watchFailures{},
 	}
 	return s
 }
@@ -231,7 +232,7 @@ func (s *kruiseScenario) ExpectAsked(t *testing.T) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.asked < 2 {
-			return errors.New("nobody asked")
+			return errors.New("the manager has not asked")
 		}
 		return nil
 	})

@@ -69,7 +69,7 @@ func newManager(
 	own := prometheus.NewRegistry()
 	a := &app{
 		options: o, flags: f, logger: logger, servers: &servers{},
-		watchFailures: newWatchFailures(clock.RealClock{}),
+		watchFailures: &watchFailures{},
 	}
 	if f.dryRun {
 		a.dryRun = newDryRun(metrics.NewDryRunMetrics(own), logger)
@@ -240,7 +240,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	})
 	apply := func(c *config.Config, all *registries) {
 		reconciler.Apply(settings(c, all))
-		resyncs.Apply(resyncPolicy(c), sources(all))
+		resyncs.Apply(resync.Policy(c.Resync), sources(all))
 	}
 	apply(c, a.drivers.current.Load())
 	metrics.RegisterPods(own, reconciler, time.Now)

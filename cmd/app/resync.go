@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
-	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/resync"
 )
 
@@ -25,10 +24,6 @@ func sources(all *registries) []resync.Source {
 		found = append(found, resync.Source{Name: name, Client: o.client})
 	}
 	return found
-}
-
-func resyncPolicy(c *config.Config) resync.Policy {
-	return resync.Policy{Interval: c.Resync.Interval, MaxRemovals: c.Resync.MaxRemovals}
 }
 
 // requests reads what a person asks of resync, in annotations of the lease: every installation has one, and only the

@@ -89,7 +89,7 @@ func TestAManagerThatFindsAnotherHolderEnds(t *testing.T) {
 func TestListenersCanBeTurnedOff(t *testing.T) {
 	t.Parallel()
 	m := newFakeAPI(t).StartManager("--metrics-bind-address=0", "--health-probe-bind-address=0", "--registry-bind-address=0", "--leader-elect=false")
-	if m.addresses != (Addresses{}) {
+	if m.addresses != (addresses{}) {
 		t.Errorf("listens at %+v, want nowhere", m.addresses)
 	}
 	must(t, m.Stop())
@@ -216,7 +216,7 @@ func quiet() logr.Logger { return funcr.New(func(_, _ string) {}, funcr.Options{
 type running struct {
 	t         *testing.T
 	config    string
-	addresses Addresses
+	addresses addresses
 	cancel    context.CancelFunc
 	done      chan error
 	one, two  *readable
@@ -234,9 +234,9 @@ func (api *fakeAPI) StartManager(args ...string) *running {
 		"--config=" + m.config, "--kubeconfig=" + kubeconfig(api.t, api.url),
 		"--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0", "--registry-bind-address=127.0.0.1:0",
 	}, args...)
-	listening := make(chan Addresses, 1)
+	listening := make(chan addresses, 1)
 	go func() {
-		m.done <- Run(ctx, args, WithLogger(quiet()), WithListening(func(at Addresses) { listening <- at }),
+		m.done <- Run(ctx, args, WithLogger(quiet()), func(o *options) { o.listening = func(at addresses) { listening <- at } },
 			WithRegistry("fake", newFake), WithRegistry("one", always(m.one)), WithRegistry("two", always(m.two)))
 	}()
 	select {

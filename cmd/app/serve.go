@@ -21,8 +21,11 @@ const (
 // at start, and the real ports are known.
 type servers struct {
 	runnables []*manager.Server
-	addresses Addresses
+	addresses addresses
 }
+
+// addresses are where the manager listens, each as host:port and empty where it was turned off.
+type addresses struct{ Metrics, Health, Registry string }
 
 // listen binds every address that is not off. close must be called once nothing is served any more, or when listen
 // fails.
