@@ -11,15 +11,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"slices"
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
-	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -109,17 +107,7 @@ func Run(ctx context.Context, args []string, opts ...Option) error {
 		_, err := fmt.Fprintln(o.output, o.version)
 		return err
 	}
-	logger := o.log(f)
-	limits := config.Limits{
-		Drivers: slices.Collect(maps.Keys(o.constructors)),
-		Timeout: timeoutLimit,
-		Workers: f.workers,
-	}
-	c, err := config.Load(f.config, limits)
-	if err != nil {
-		return err
-	}
-	m, err := newManager(ctx, o, f, c, limits, logger)
+	m, err := newManager(ctx, o, f)
 	if err != nil {
 		return err
 	}
@@ -128,7 +116,7 @@ func Run(ctx context.Context, args []string, opts ...Option) error {
 
 // log returns the logger of this run. Only Main sets those of the libraries, which are the process's.
 func (o *options) log(f *flags) logr.Logger {
-	logger := f.logger()
+	logger := zap.New(zap.UseFlagOptions(&f.zap))
 	if o.logger != nil {
 		logger = *o.logger
 	}

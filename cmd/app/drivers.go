@@ -36,10 +36,8 @@ type drivers struct {
 
 // registries are those of one configuration, by name.
 type registries struct {
-	byName   map[string]*opened
-	defaults []string
-	// slots is the maxInFlight of each, which its client gets when they are put in force.
-	slots map[string]int
+	config *config.Config
+	byName map[string]*opened
 	// renamed holds, by the names that were given up since the start, those that the same servers have now.
 	renamed map[string]string
 	// rotated are those that were opened anew because their files changed, sorted.
@@ -61,11 +59,10 @@ type opened struct {
 // maxInFlight; where its files changed it is opened anew as a client of the same servers, so that the controller keeps what it
 // knows of it, and stays where that fails. open puts nothing in force. With an error, the others were opened all the same.
 func (d *drivers) open(ctx context.Context, c *config.Config) (*registries, error) {
-	next := &registries{byName: map[string]*opened{}, defaults: c.DefaultRegistries, slots: map[string]int{}}
+	next := &registries{config: c, byName: map[string]*opened{}}
 	before := d.current.Load()
 	var problems []error
 	for _, name := range c.RegistryNames() {
-		next.slots[name] = c.Registries[name].MaxInFlight
 		kept := before.get(name)
 		if kept != nil && !kept.section.EqualButMaxInFlight(c.Registries[name]) {
 			kept = nil
@@ -154,25 +151,21 @@ func (d *drivers) openOne(ctx context.Context, c *config.Config, name string, be
 
 // replace puts next in force, closes what is no longer, and shows nothing of it any more.
 func (d *drivers) replace(next *registries) error {
-	for name, slots := range next.slots {
-		next.get(name).client.SetMaxInFlight(slots)
+	for name, o := range next.byName {
+		o.client.SetMaxInFlight(next.config.Registries[name].MaxInFlight)
 	}
 	before := d.current.Swap(next)
 	err := before.closeBut(next) // and waits for the calls under way, which are counted when they end
-	d.forget(before, next)
-	return err
-}
-
-// forget removes the metrics of what is no more. A registry that was opened anew keeps its own.
-func (d *drivers) forget(before, next *registries) {
 	if before == nil {
-		return
+		return err
 	}
 	for name, o := range before.byName {
+		// A registry that was opened anew keeps its metrics.
 		if now := next.get(name); now == nil || now.section.Driver != o.section.Driver {
 			d.metrics.Forget(name, o.section.Driver)
 		}
 	}
+	return err
 }
 
 // get returns nil where there is none of that name.
@@ -227,7 +220,7 @@ func (d *drivers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	current := d.current.Load()
-	name, prefix := current.defaults[0], ""
+	name, prefix := current.config.DefaultRegistries[0], ""
 	if rest, found := strings.CutPrefix(r.URL.Path, "/registries/"); found {
 		name, _, _ = strings.Cut(rest, "/")
 		prefix = "/registries/" + name

@@ -54,7 +54,7 @@ func TestDriversChangeMaxInFlightInPlace(t *testing.T) {
 			if o != before.get(name) {
 				t.Fatalf("%s is another registry: every pod would be registered again", name)
 			}
-			if got := settings(c, d.current.Load()).Registries[name].Status().Slots; got != want || d.slots()[name].Slots != want {
+			if got := settings(d.current.Load()).Registries[name].Status().Slots; got != want || d.slots()[name].Slots != want {
 				t.Errorf("%s: %s has %d slots, and shows %d, want %d", step.text, name, got, d.slots()[name].Slots, want)
 			}
 		}
@@ -138,7 +138,7 @@ func TestDriversKnowARenamedRegistryByItsServer(t *testing.T) {
 		c := configured(t, "cluster: a\nhooks: {owned: [example.com/*]}\nregistries:\n  other: {driver: fake, endpoint: 'http://b'}\n  "+
 			step.name+": {driver: fake, endpoint: 'http://a', timeout: 1s}\ndefaultRegistries: [other]\n")
 		expectOpened(t, d, c)
-		if got := settings(c, d.current.Load()).Renamed; !maps.Equal(got, step.want) {
+		if got := settings(d.current.Load()).Renamed; !maps.Equal(got, step.want) {
 			t.Errorf("after it was called %s: got %v, want %v", step.name, got, step.want)
 		}
 	}
@@ -183,7 +183,7 @@ func TestSettings(t *testing.T) {
 		"service: {sharedAcrossNamespaces: true, metadata: {site: here}}\n")
 	expectOpened(t, d, c)
 	all := d.current.Load()
-	got := settings(c, all)
+	got := settings(all)
 	plain, capable := got.Registries["new"], got.Registries["old"]
 	if plain.Probes() || !capable.Probes() || capable.Timeout() != 2*time.Second || capable != all.get("old").client {
 		t.Errorf("got %+v", got.Registries)

@@ -8,7 +8,6 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/go-logr/logr"
 	"go.uber.org/zap/zapcore"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 )
@@ -141,10 +140,6 @@ func (f *flags) check(rest []string) error {
 	default:
 		return nil
 	}
-}
-
-func (f *flags) logger() logr.Logger {
-	return zap.New(zap.UseFlagOptions(&f.zap))
 }
 
 // builtVersion is what Go knows of the main module of this binary.

@@ -1,10 +1,13 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -63,30 +66,32 @@ type app struct {
 
 // newManager makes all that can fail at start, in the order in which a user fixes it. It binds the addresses;
 // run frees them.
-func newManager(
-	ctx context.Context, o *options, f *flags, c *config.Config, limits config.Limits, logger logr.Logger,
-) (*app, error) {
+func newManager(ctx context.Context, o *options, f *flags) (*app, error) {
+	limits := config.Limits{Drivers: slices.Collect(maps.Keys(o.constructors)), Timeout: timeoutLimit, Workers: f.workers}
+	a := &app{options: o, flags: f, logger: o.log(f), servers: &servers{}, watchFailures: &watchFailures{}}
+	c, err := config.Load(f.config, limits)
+	if err != nil {
+		return nil, err
+	}
 	own := prometheus.NewRegistry()
-	a := &app{
-		options: o, flags: f, logger: logger, servers: &servers{},
-		watchFailures: &watchFailures{},
-	}
 	if f.dryRun {
-		a.dryRun = newDryRun(metrics.NewDryRunMetrics(own), logger)
+		a.dryRun = newDryRun(metrics.NewDryRunMetrics(own), a.logger)
 	}
-	a.drivers = &drivers{constructors: o.constructors, metrics: metrics.NewRegistryMetrics(own), logger: logger, fence: a, dryRun: a.dryRun}
+	a.drivers = &drivers{
+		constructors: o.constructors, metrics: metrics.NewRegistryMetrics(own), logger: a.logger, fence: a, dryRun: a.dryRun,
+	}
 	first, err := a.drivers.open(ctx, c)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", f.config, err), first.closeBut(nil))
 	}
-	if err := a.drivers.replace(first); err != nil {
-		return nil, err
+	if err = a.drivers.replace(first); err == nil {
+		err = a.connect(c)
 	}
-	if err := a.connect(c); err != nil {
-		return nil, errors.Join(err, first.closeBut(nil))
+	if err == nil {
+		err = a.assemble(ctx, c, limits, own)
 	}
-	if err := a.assemble(ctx, c, limits, own); err != nil {
-		a.servers.close(logger)
+	if err != nil {
+		a.servers.close(a.logger)
 		return nil, errors.Join(err, first.closeBut(nil))
 	}
 	return a, nil
@@ -94,7 +99,9 @@ func newManager(
 
 // connect makes the controller-runtime manager and the lease.
 func (a *app) connect(c *config.Config) error {
-	kubeconfig := kubeconfigOf(a.flags)
+	rules := clientcmd.NewDefaultClientConfigLoadingRules() // finds the cluster as kubectl does
+	rules.ExplicitPath = a.flags.kubeconfig
+	kubeconfig := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{})
 	restConfig, err := kubeconfig.ClientConfig()
 	if err != nil {
 		return fmt.Errorf("no cluster: set --kubeconfig or KUBECONFIG, or run the manager in a cluster: %w", err)
@@ -102,7 +109,12 @@ func (a *app) connect(c *config.Config) error {
 	restConfig.QPS = -1 // the API server's own fairness is the throttle
 	restConfig.UserAgent = "rollcall/" + a.options.version
 	if a.flags.leaderElect && a.dryRun == nil {
-		if a.lease, err = a.newLease(kubeconfig, restConfig); err != nil {
+		if a.leaseNamespace = cmp.Or(a.flags.leaseNamespace, podNamespace()); a.leaseNamespace == "" {
+			if a.leaseNamespace, _, err = kubeconfig.Namespace(); err != nil {
+				return fmt.Errorf("--leader-election-namespace: %w", err)
+			}
+		}
+		if a.lease, err = newLease(restConfig, a.leaseNamespace, a.flags.leaseName); err != nil {
 			return err
 		}
 	}
@@ -115,28 +127,6 @@ func (a *app) connect(c *config.Config) error {
 		return fmt.Errorf("making the manager: %w", err)
 	}
 	return nil
-}
-
-// kubeconfigOf finds the cluster as kubectl does.
-func kubeconfigOf(f *flags) clientcmd.ClientConfig {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = f.kubeconfig
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{})
-}
-
-func (a *app) newLease(kubeconfig clientcmd.ClientConfig, restConfig *rest.Config) (*lease, error) {
-	namespace := a.flags.leaseNamespace
-	if namespace == "" {
-		namespace = podNamespace()
-	}
-	if namespace == "" {
-		var err error
-		if namespace, _, err = kubeconfig.Namespace(); err != nil {
-			return nil, fmt.Errorf("--leader-election-namespace: %w", err)
-		}
-	}
-	a.leaseNamespace = namespace
-	return newLease(restConfig, namespace, a.flags.leaseName)
 }
 
 func (a *app) managerOptions(namespaces []string) ctrl.Options {
@@ -171,16 +161,12 @@ func newScheme() *runtime.Scheme {
 // mapper knows the kinds that we read without asking the API server, which may not have OpenKruise's CRDs yet.
 func mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	m := meta.NewDefaultRESTMapper(nil)
-	// A cache of several namespaces asks for the kinds of lists too.
-	for _, kind := range []string{"Pod", "PodList"} {
-		m.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	for _, list := range []string{"", "List"} { // a cache of several namespaces asks for the kinds of lists too
+		m.Add(corev1.SchemeGroupVersion.WithKind("Pod"+list), meta.RESTScopeNamespace)
+		m.Add(kruisev1alpha1.GroupVersion.WithKind("CloneSet"+list), meta.RESTScopeNamespace)
 	}
-	for _, kind := range []string{"Node", "Namespace"} {
-		m.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeRoot)
-	}
-	for _, kind := range []string{"CloneSet", "CloneSetList"} {
-		m.Add(kruisev1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
-	}
+	m.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	m.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
 	return m, nil
 }
 
@@ -238,15 +224,15 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		Warn: about.removalBlocked, Approvable: a.lease != nil, Metrics: metrics.NewResyncMetrics(own),
 		Clock: clock.RealClock{}, Logger: a.logger.WithName("resync"),
 	})
-	apply := func(c *config.Config, all *registries) {
-		reconciler.Apply(settings(c, all))
-		resyncs.Apply(resync.Policy(c.Resync), sources(all))
+	apply := func(all *registries) {
+		reconciler.Apply(settings(all))
+		resyncs.Apply(resync.Policy(all.config.Resync), sources(all))
 	}
-	apply(c, a.drivers.current.Load())
+	apply(a.drivers.current.Load())
 	metrics.RegisterPods(own, reconciler, time.Now)
 	metrics.RegisterSlots(own, registryclient.BreakerStates(), a.drivers.slots)
 	reloads := &reload{
-		path: a.flags.config, limits: limits, interval: reloadInterval, current: c,
+		path: a.flags.config, limits: limits, interval: reloadInterval,
 		drivers: a.drivers, apply: apply, metrics: metrics.NewConfigMetrics(own), logger: a.logger, events: about,
 	}
 	if err := a.servers.listen(ctx, a.flags, metricsHandler(own), healthHandler(waits.unready), a.drivers); err != nil {

@@ -29,13 +29,11 @@ type reload struct {
 	interval time.Duration
 	drivers  *drivers
 	// apply gives what is in force to those who work with it.
-	apply   func(*config.Config, *registries)
+	apply   func(*registries)
 	metrics *metrics.ConfigMetrics
 	logger  logr.Logger
 	events  *configEvents
 
-	// current is in force, and its registries are open.
-	current *config.Config
 	// seen is the content that was last parsed, and next and problem what came of it.
 	seen    []byte
 	next    *config.Config
@@ -55,16 +53,18 @@ func (r *reload) Start(ctx context.Context) error {
 	return nil
 }
 
+func (r *reload) inForce() *config.Config { return r.drivers.current.Load().config }
+
 // once reads everything, and reports what is new.
 func (r *reload) once(ctx context.Context) {
-	before := r.current
+	before := r.inForce()
 	err := r.follow(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return
 	case err != nil && err.Error() != r.refusal:
 		r.refused(err)
-	case err == nil && (r.current != before || r.refusal != ""):
+	case err == nil && (r.inForce() != before || r.refusal != ""):
 		r.applied(ctx)
 	}
 	r.makeEvent(ctx)
@@ -75,15 +75,13 @@ func (r *reload) once(ctx context.Context) {
 func (r *reload) follow(ctx context.Context) error {
 	next, err := r.read()
 	if err != nil {
-		return errors.Join(err, r.open(ctx, r.current))
+		return errors.Join(err, r.open(ctx, r.inForce()))
 	}
-	if err := r.open(ctx, next); err != nil {
-		if next != r.current {
-			_ = r.open(ctx, r.current) // the error has what is wrong with its files
-		}
-		return err
+	err = r.open(ctx, next)
+	if err != nil && next != r.inForce() {
+		_ = r.open(ctx, r.inForce()) // the error has what is wrong with its files
 	}
-	return nil
+	return err
 }
 
 // read returns the configuration in force where the file says the same.
@@ -95,11 +93,11 @@ func (r *reload) read() (*config.Config, error) {
 	if r.seen == nil || !bytes.Equal(data, r.seen) {
 		r.seen = data
 		if r.next, r.problem = config.Parse(data, r.limits); r.problem == nil {
-			r.problem = config.CheckReload(r.current, r.next)
+			r.problem = config.CheckReload(r.inForce(), r.next)
 		}
 	}
-	if r.problem == nil && reflect.DeepEqual(r.next, r.current) {
-		return r.current, nil
+	if now := r.inForce(); r.problem == nil && reflect.DeepEqual(r.next, now) {
+		return now, nil
 	}
 	return r.next, r.problem
 }
@@ -108,14 +106,13 @@ func (r *reload) read() (*config.Config, error) {
 // were rotated; one with a wrong file keeps none of the others from their new credentials.
 func (r *reload) open(ctx context.Context, c *config.Config) error {
 	next, err := r.drivers.open(ctx, c)
-	if err != nil && c != r.current {
+	if err != nil && c != r.inForce() {
 		return errors.Join(err, next.closeBut(r.drivers.current.Load()))
 	}
-	if c == r.current && len(next.rotated) == 0 {
+	if c == r.inForce() && len(next.rotated) == 0 {
 		return err
 	}
-	r.apply(c, next)
-	r.current = c
+	r.apply(next)
 	if len(next.rotated) > 0 {
 		r.logger.Info("rotated files of registries are in use", "registries", next.rotated)
 	}

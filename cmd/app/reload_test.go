@@ -246,7 +246,7 @@ func TestReloadReadsUntilTheContextEnds(t *testing.T) {
 	t.Parallel()
 	s := newReloadScenario(t)
 	applied := make(chan time.Duration)
-	s.reload.apply = func(c *config.Config, _ *registries) { applied <- c.Drain }
+	s.reload.apply = func(all *registries) { applied <- all.config.Drain }
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.reload.Start(ctx) }()
@@ -305,10 +305,10 @@ func newReloadScenario(t *testing.T) *reloadScenario {
 	elected := make(chan struct{})
 	close(elected)
 	s.reload = &reload{
-		path: s.Path("config.yaml"), limits: limits, interval: time.Millisecond, current: current,
+		path: s.Path("config.yaml"), limits: limits, interval: time.Millisecond,
 		drivers: s.drivers, metrics: metrics.NewConfigMetrics(s.gatherer), logger: logr.Discard(),
 		events: &configEvents{events: clients.EventsV1().Events(""), elected: elected, logger: logr.Discard()},
-		apply:  func(c *config.Config, all *registries) { s.settings = append(s.settings, settings(c, all)) },
+		apply:  func(all *registries) { s.settings = append(s.settings, settings(all)) },
 	}
 	return s
 }

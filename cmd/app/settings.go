@@ -7,8 +7,9 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 )
 
-// settings are what the controller takes from a configuration.
-func settings(c *config.Config, all *registries) controller.Settings {
+// settings are what the controller takes from a configuration and its registries.
+func settings(all *registries) controller.Settings {
+	c := all.config
 	s := controller.Settings{
 		Cluster:           c.Cluster,
 		Registries:        make(map[string]*registryclient.Client, len(all.byName)),
