@@ -25,22 +25,20 @@ const remembered = 1 << 16
 type dryRun struct {
 	logger  logr.Logger
 	metrics *metrics.DryRunMetrics
-	told    *lru.Cache
+	// told holds the last step of each subject.
+	told *lru.Cache
 }
 
 func newDryRun(m *metrics.DryRunMetrics, logger logr.Logger) *dryRun {
 	return &dryRun{logger: logger.WithName("dry-run"), metrics: m, told: lru.New(remembered)}
 }
 
-// subject is what a step is taken with: another step with the same subject takes its place.
-type subject struct{ kind, name string }
-
-// tell reports a step that was not reported before.
-func (d *dryRun) tell(of subject, step, registryName, operation string, keysAndValues ...any) {
-	if before, found := d.told.Get(of); found && before == step {
+// tell reports a step that was not reported before. Another step with the same subject takes its place.
+func (d *dryRun) tell(subject, registryName, operation string, keysAndValues ...any) {
+	if before, found := d.told.Get(subject); found && before == operation {
 		return
 	}
-	d.told.Add(of, step)
+	d.told.Add(subject, operation)
 	d.metrics.Step(registryName, operation)
 	d.logger.Info("would "+operation, keysAndValues...)
 }
@@ -51,8 +49,7 @@ func (d *dryRun) change(name string) func(operation string, in registry.Instance
 		return nil
 	}
 	return func(operation string, in registry.Instance) {
-		d.tell(subject{"instance", strings.Join([]string{name, in.Service, in.Endpoint(), in.UID}, " ")}, operation,
-			name, operation, "registry", name, "service", in.Service, "endpoint", in.Endpoint(), "namespace", in.Namespace, "pod", in.Pod)
+		d.tell(strings.Join([]string{name, in.Service, in.Endpoint(), in.UID}, " "), name, operation, "registry", name, "service", in.Service, "endpoint", in.Endpoint(), "namespace", in.Namespace, "pod", in.Pod)
 	}
 }
 
@@ -86,8 +83,8 @@ func (c *dryClient) Patch(_ context.Context, object client.Object, patch client.
 		return fmt.Errorf("making the patch: %w", err)
 	}
 	// It tests the pod's UID and its state's timestamp, so that the same changes at another time are another step.
-	c.run.tell(subject{"patch", string(data)}, "", "", metrics.OperationPatch,
-		"namespace", object.GetNamespace(), "pod", object.GetName(), "changes", changesOf(data))
+	c.run.tell(string(data), "", metrics.OperationPatch, "namespace", object.GetNamespace(), "pod", object.GetName(),
+		"changes", changesOf(data))
 	return registryclient.ErrDryRun
 }
 

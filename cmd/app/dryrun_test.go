@@ -93,7 +93,7 @@ func TestADryRunTellsThatARemovalIsBlocked(t *testing.T) {
 	elected := make(chan struct{})
 	close(elected)
 	about := &configEvents{elected: elected, dryRun: s.run, logger: logr.Discard()}
-	about.removalBlocked(t.Context(), "6 of 20 entries have no live pod behind them")
+	about.tell(t.Context(), "Warning", "Resync", "RemovalBlocked", "6 of 20 entries have no live pod behind them")
 	s.ExpectTold("would event Warning RemovalBlocked 6 of 20 entries have no live pod behind them rollcall-config")
 	s.ExpectCounted(`rollcall_dry_run_total{operation="event",registry=""} 1`)
 }

@@ -21,10 +21,9 @@ var (
 	errNotRenewed = errors.New("the lease was not renewed in time: another manager may act before this call ends")
 )
 
-// lease is what one manager holds while it works. The election alone does not make two managers exclude one another: a
-// process that was stopped for longer than the lease (a paused VM, a frozen cgroup) goes on with its work when it wakes,
-// and can get the lease back before it notices that another one has worked. So calls to the registry and writes to the API
-// server are permitted by the time of the last renewal, and a manager that finds another holder after itself ends.
+// lease is what one manager holds while it works. The election alone does not make managers exclude one another: a process that
+// was stopped for longer than the lease goes on when it wakes. So calls to the registry and writes to the API server are
+// permitted by the time of the last renewal, and a manager that finds another holder after itself ends.
 type lease struct {
 	resourcelock.Interface
 	now func() moment
@@ -116,8 +115,7 @@ func (l *lease) hold(write func() error) error {
 }
 
 // aheadOfLast returns how much later, at most, this manager's clock reads than that of the one which led before: a renewal is
-// seen after it was made. The less time passed in between, the closer it is; where none was seen, anything may be so. A nil
-// lease has one manager, and one clock.
+// seen after it was made. Where none was seen there is no bound. A nil lease has one manager, and one clock.
 func (l *lease) aheadOfLast() time.Duration {
 	if l == nil {
 		return 0
@@ -175,21 +173,19 @@ func (l *lease) release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewDeadline)
 	defer cancel()
 	// The election's last renewal may land between reading and writing.
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error { return l.free(ctx) })
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		record, _, err := l.Interface.Get(ctx)
+		if err != nil || record.HolderIdentity != l.Identity() {
+			return client.IgnoreNotFound(err) // a manager that stops at once may not have made it
+		}
+		record.HolderIdentity = ""
+		record.LeaseDurationSeconds = 1
+		record.RenewTime.Time = l.now().wall
+		record.AcquireTime = record.RenewTime
+		return l.Interface.Update(ctx, *record)
+	})
 	if err != nil {
 		return fmt.Errorf("giving the lease back: %w", err)
 	}
 	return nil
-}
-
-func (l *lease) free(ctx context.Context) error {
-	record, _, err := l.Interface.Get(ctx)
-	if err != nil || record.HolderIdentity != l.Identity() {
-		return client.IgnoreNotFound(err) // a manager that stops at once may not have made it
-	}
-	record.HolderIdentity = ""
-	record.LeaseDurationSeconds = 1
-	record.RenewTime.Time = l.now().wall
-	record.AcquireTime = record.RenewTime
-	return l.Interface.Update(ctx, *record)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -29,8 +30,7 @@ const (
 	eventFailed  = "creating an Event about the configuration"
 )
 
-// configEvents are the Events about the ConfigMap. They do not go through a recorder, which would take a second refusal
-// for the first one come again and keep the first one's note.
+// configEvents are the Events about the ConfigMap. A recorder would take a second refusal for the first one come again.
 type configEvents struct {
 	// events is nil outside a cluster, where there is no ConfigMap.
 	events eventsv1client.EventInterface
@@ -39,11 +39,6 @@ type configEvents struct {
 	// dryRun is nil but in a dry run, which reports the Events.
 	dryRun *dryRun
 	logger logr.Logger
-}
-
-// removalBlocked asks a person for a decision.
-func (e *configEvents) removalBlocked(ctx context.Context, note string) {
-	e.tell(ctx, corev1.EventTypeWarning, "Resync", "RemovalBlocked", note)
 }
 
 func (e *configEvents) leads() bool {
@@ -64,14 +59,13 @@ func (e *configEvents) tell(ctx context.Context, kind, action, reason, note stri
 
 // create makes an Event where this manager leads.
 func (e *configEvents) create(ctx context.Context, kind, action, reason, note string) error {
-	if !e.leads() {
+	switch {
+	case !e.leads():
 		return nil
-	}
-	if e.dryRun != nil {
+	case e.dryRun != nil:
 		e.dryRun.event(kind, reason, note, "configMap", configMapName)
 		return nil
-	}
-	if e.events == nil {
+	case e.events == nil:
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
@@ -105,11 +99,7 @@ func shorten(note string) string {
 		return note
 	}
 	const more = " …"
-	cut := maxNote - len(more)
-	for cut > 0 && note[cut]&0xC0 == 0x80 { // not in the middle of a rune
-		cut--
-	}
-	return note[:cut] + more
+	return strings.ToValidUTF8(note[:maxNote-len(more)], "") + more // the cut may be in the middle of a rune
 }
 
 // podNamespace is the namespace of the pod that this process runs in; empty outside a cluster.

@@ -13,24 +13,20 @@ import (
 )
 
 // Leader election. A leader that can't renew its lease stops after renewDeadline; the next one starts no sooner than
-// leaseDuration after the last renewal. A call to a registry that timed out may land until twice its timeout has passed, so
-// each is made only where that much of the lease is left: see lease.permit and registryclient.Fence.
-//
-// A manager that waits for the lease looks at it after 1 to 2.2 times retryPeriod, with client-go's jitter, so it takes a
-// lease that was given back within 2 s.
+// leaseDuration after the last renewal. A manager that waits looks at the lease after 1 to 2.2 times retryPeriod, with
+// client-go's jitter.
 const (
 	leaseDuration = 15 * time.Second
 	renewDeadline = 8 * time.Second
 	retryPeriod   = 800 * time.Millisecond
 )
 
-// timeoutLimit is what a registry's timeout stays below. permit makes any timeout safe, but a leader whose last renewal is
-// as old as it ordinarily gets (retryPeriod, and a renewal that is slow or comes at the second attempt) has to be permitted
-// its calls: else they would be refused now and then although nothing is wrong. It is below leaseDuration-renewDeadline.
+// timeoutLimit is what a registry's timeout stays below. lease.permit makes any timeout safe, but a leader whose last renewal
+// is as old as it ordinarily gets must be permitted its calls. It is below leaseDuration-renewDeadline.
 const timeoutLimit = (leaseDuration - 3*retryPeriod) / 2
 
-// writeTimeout is how much of the lease has to be left for a write to the API server, which may take a while. What comes
-// later still fails its tests where the pod has moved on.
+// writeTimeout is how much of the lease has to be left for a write to the API server. A patch that comes later fails its tests
+// where the pod has moved on.
 const writeTimeout = 5 * time.Second
 
 // off turns a listener off.
@@ -58,8 +54,7 @@ type usageError struct{ err error }
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
-// Flags returns the flags that [Run] understands, for documentation and shell completion: each call a new set, which
-// changes no manager.
+// Flags returns the flags that [Run] understands, for documentation: each call a new set, which changes no manager.
 func Flags() *flag.FlagSet {
 	_, set := newFlags()
 	return set

@@ -221,7 +221,10 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 			Cache: a.manager.GetClient(), API: a.manager.GetAPIReader(), Synced: synced,
 			Tracker: known, Claims: state.Claims, Clock: clock.RealClock{},
 		},
-		Warn: about.removalBlocked, Approvable: a.lease != nil, Metrics: metrics.NewResyncMetrics(own),
+		Warn: func(ctx context.Context, note string) {
+			about.tell(ctx, corev1.EventTypeWarning, "Resync", "RemovalBlocked", note)
+		},
+		Approvable: a.lease != nil, Metrics: metrics.NewResyncMetrics(own),
 		Clock: clock.RealClock{}, Logger: a.logger.WithName("resync"),
 	})
 	apply := func(all *registries) {
