@@ -67,7 +67,7 @@ func (d *drivers) open(ctx context.Context, c *config.Config) (*registries, erro
 		if kept != nil && !kept.section.EqualButMaxInFlight(c.Registries[name]) {
 			kept = nil
 		}
-		files := fingerprintOf(c.Driver(name).Files())
+		files := fingerprintOf(c.Registries[name].Files())
 		if kept != nil {
 			next.byName[name] = kept
 			if kept.files == files {
@@ -128,7 +128,7 @@ func (r *registries) noteRenamed(before *registries) {
 // openOne opens a registry. It has the servers of the one before, if there is one.
 func (d *drivers) openOne(ctx context.Context, c *config.Config, name string, before *opened) (*opened, error) {
 	section := c.Registries[name]
-	cfg := c.Driver(name)
+	cfg := section.Config
 	cfg.Logger = slog.New(logr.ToSlogHandler(d.logger.WithName("registry").WithValues("registry", name, "driver", section.Driver)))
 	made, err := d.constructors[section.Driver](ctx, cfg)
 	if err == nil && made == nil {

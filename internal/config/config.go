@@ -3,7 +3,6 @@
 package config
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -66,18 +65,13 @@ type Config struct {
 	single bool
 }
 
-// Registry says which registry it is and how to talk to it.
+// Registry is what a driver's constructor takes, and what Rollcall itself needs to know to talk to a registry.
 type Registry struct {
-	Driver   string
-	Endpoint string
-	TLS      registry.TLS
-	Auth     registry.Auth
-	// Timeout bounds one call.
-	Timeout time.Duration
+	registry.Config
+
+	Driver string
 	// MaxInFlight is how many calls may be under way at once, renewals of leases not counted.
 	MaxInFlight int
-	// Options is the driver's own part, a JSON object or nil.
-	Options json.RawMessage
 }
 
 // Service says under which name, at which port and with which metadata a pod is registered that does not say so itself.
@@ -128,15 +122,6 @@ func (c *Config) RegistryPath(name string) *field.Path {
 		return field.NewPath("registry")
 	}
 	return field.NewPath("registries").Key(name)
-}
-
-// Driver returns the section of a registry as a driver's constructor takes it.
-func (c *Config) Driver(name string) registry.Config {
-	section := c.Registries[name]
-	return registry.Config{
-		Cluster: c.Cluster, Endpoint: section.Endpoint, TLS: section.TLS, Auth: section.Auth, Timeout: section.Timeout,
-		Options: section.Options,
-	}
 }
 
 // Load reads and parses the file at path.

@@ -76,7 +76,7 @@ func TestDefaults(t *testing.T) {
 	}
 	want := &Config{
 		Cluster:           "prod-1",
-		Registries:        map[string]Registry{"default": {Driver: "memory", Timeout: 5 * time.Second, MaxInFlight: 48}},
+		Registries:        map[string]Registry{"default": of("memory", "", 5*time.Second, 48)},
 		DefaultRegistries: []string{"default"},
 		Hooks:             lifecycle.Ownership{Owned: []string{"example.com/*"}},
 		Service:           Service{Rules: service.Rules{Name: template(t, "{label:app}")}},
@@ -133,16 +133,14 @@ guard: Always
 	if err != nil {
 		t.Fatal(err)
 	}
-	section := Registry{
-		Driver: "http", Endpoint: "https://registry.example.com", Timeout: 1500 * time.Millisecond, MaxInFlight: 16,
-		TLS: registry.TLS{
-			CAFile: "/etc/rollcall/tls/ca.crt", CertFile: "/etc/rollcall/tls/tls.crt", KeyFile: "/etc/rollcall/tls/tls.key",
-		},
-		Auth: registry.Auth{
-			TokenFile: "/etc/rollcall/auth/token", Username: "rollcall", PasswordFile: "/etc/rollcall/auth/password",
-		},
-		Options: json.RawMessage(`{"datacenter":"dc1","weight":10000000000}`),
+	section := of("http", "https://registry.example.com", 1500*time.Millisecond, 16)
+	section.TLS = registry.TLS{
+		CAFile: "/etc/rollcall/tls/ca.crt", CertFile: "/etc/rollcall/tls/tls.crt", KeyFile: "/etc/rollcall/tls/tls.key",
 	}
+	section.Auth = registry.Auth{
+		TokenFile: "/etc/rollcall/auth/token", Username: "rollcall", PasswordFile: "/etc/rollcall/auth/password",
+	}
+	section.Options = json.RawMessage(`{"datacenter":"dc1","weight":10000000000}`)
 	want := &Config{
 		Cluster:           "prod-1",
 		Namespaces:        []string{"api", "web"},
@@ -176,13 +174,11 @@ guard: Always
 	if diff := cmp.Diff(want, got, unexported()...); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	wantDriver := registry.Config{
-		Cluster: "prod-1", Endpoint: section.Endpoint, TLS: section.TLS, Auth: section.Auth, Timeout: section.Timeout,
-		Options: section.Options,
-	}
-	if diff := cmp.Diff(wantDriver, got.Driver("default")); diff != "" {
-		t.Errorf("what the driver gets (-want +got)\n%s", diff)
-	}
+}
+
+// of is a registry of cluster prod-1.
+func of(driver, endpoint string, timeout time.Duration, maxInFlight int) Registry {
+	return Registry{Config: registry.Config{Cluster: "prod-1", Endpoint: endpoint, Timeout: timeout}, Driver: driver, MaxInFlight: maxInFlight}
 }
 
 func TestSeveralRegistries(t *testing.T) {
@@ -190,8 +186,7 @@ func TestSeveralRegistries(t *testing.T) {
 	const head = "cluster: prod-1\nhooks: {owned: [example.com/*]}\n"
 	const two = head + "registries:\n  old: {driver: memory}\n  new: {driver: http, endpoint: http://new, timeout: 2s}\n"
 	both := map[string]Registry{
-		"old": {Driver: "memory", Timeout: 5 * time.Second, MaxInFlight: 48},
-		"new": {Driver: "http", Endpoint: "http://new", Timeout: 2 * time.Second, MaxInFlight: 48},
+		"old": of("memory", "", 5*time.Second, 48), "new": of("http", "http://new", 2*time.Second, 48),
 	}
 	tests := map[string]struct {
 		reason     string
@@ -272,7 +267,7 @@ func TestRefuses(t *testing.T) {
 		"a share of nothing":   {"never to fail over is another word", with("", "panicThreshold: 0%"), []string{"panicThreshold", `from "1%" to "100%"`}},
 		"more than all":        {"there is no such share", with("", "panicThreshold: 101%"), []string{"panicThreshold", `from "1%" to "100%"`}},
 		"a bare number":        {"is it a share, or pods?", with("", "panicThreshold: 50"), []string{"panicThreshold", "50", `such as "50%"`}},
-		"a part of a percent":  {"nobody needs it", with("", "panicThreshold: 0.5%"), []string{"panicThreshold", `such as "50%"`}},
+		"a part of a percent":  {"whole shares are fine enough", with("", "panicThreshold: 0.5%"), []string{"panicThreshold", `such as "50%"`}},
 		"resync too often":     {"a list is not free", with("", "resync: {interval: 0s}"), []string{"resync.interval", `"1s" or more`}},
 		"removals of text":     {"a percentage has its sign", with("", `resync: {maxRemovals: "20"}`), []string{"resync.maxRemovals", `"20"`, `"0%" to "100%"`}},
 		"removals above all":   {"there are no more than all", with("", "resync: {maxRemovals: 101%}"), []string{"resync.maxRemovals", "101%"}},
@@ -311,14 +306,14 @@ func TestRefuses(t *testing.T) {
 		"owned is partial":     {"only a whole domain can be claimed", with("[example.com/*]", `["example.com/a-*"]`), []string{"hooks.owned[0]", `"example.com/*"`}},
 		"owned is Kruise's":    {"Kruise would hang or lose pods", with("example.com/*", "lifecycle.apps.kruise.io/*"), []string{"hooks.owned[0]", "belongs to"}},
 		"owned is k8s's":       {"a Job's finalizer would be removed", with("example.com/*", "batch.kubernetes.io/*"), []string{"hooks.owned[0]", "belongs to"}},
-		"owned is ours":        {"the guard is no handler", with("example.com/*", "rollcall.dev/*"), []string{"hooks.owned[0]", "belongs to Rollcall"}},
+		"owned is Rollcall's":  {"the guard is no handler", with("example.com/*", "rollcall.dev/*"), []string{"hooks.owned[0]", "belongs to Rollcall"}},
 		"a guard":              {"the known ones are listed", with("", "guard: maybe"), []string{"guard: Unsupported", `"Auto", "Always", "Never"`}},
 		"owned twice":          {"one is a mistake", with("[example.com/*]", "[a.io/b, a.io/b]"), []string{"hooks.owned[1]: Duplicate"}},
 		"newlyCreated wild":    {"a mark is one key", with("owned: ", "newlyCreated: [a.io/*]\n  owned: "), []string{"hooks.newlyCreated[0]", "example.com/registered"}},
 		"a template's typo":    {"the placeholders are listed", with("", `service: {name: "{app}"}`), []string{"service.name", "{label:KEY}"}},
 		"metadata's typo":      {"the placeholders are listed", with("", `service: {metadata: {a: "{app}"}}`), []string{"service.metadata[a]", "{zone}, {region}, {label:KEY}"}},
 		"metadata's key":       {"no reader could take it", with("", `service: {metadata: {"a b": x}}`), []string{"service.metadata[a b]", "letters, digits"}},
-		"metadata of ours":     {"the mark is not the user's", with("", `service: {metadata: {rollcall-uid: x, zone: y}}`), []string{"service.metadata[rollcall-uid]", "service.metadata[zone]", "rollcall.dev/zone"}},
+		"reserved metadata":    {"the mark is not the user's", with("", `service: {metadata: {rollcall-uid: x, zone: y}}`), []string{"service.metadata[rollcall-uid]", "service.metadata[zone]", "rollcall.dev/zone"}},
 		"a number in metadata": {"1.10 would become 1.1", with("", `service: {metadata: {version: 1.10}}`), []string{"service.metadata[version]", "a number", "a string, in quotes"}},
 		"no value in metadata": {"a key alone says nothing", with("", `service: {metadata: {version: null}}`), []string{"service.metadata[version]", "remove the key"}},
 		"metadata as a list":   {"the kind is named", with("", `service: {metadata: [a]}`), []string{"service.metadata", "an array", "an object"}},
@@ -400,7 +395,7 @@ func TestCallsInFlightWhereNothingSaysHowMany(t *testing.T) {
 	}{
 		"many workers":             {"more would be of no use", 1000, 1, DefaultMaxInFlight},
 		"few workers":              {"a slow registry must leave some of them", 8, 1, 6},
-		"no limit":                 {"nobody said how many workers there are", 0, 7, DefaultMaxInFlight},
+		"no limit":                 {"the number of workers is not known", 0, 7, DefaultMaxInFlight},
 		"one worker":               {"a service has a call, and another one", 1, 1, 2},
 		"the default":              {"three quarters of 128", 128, 1, 96},
 		"the default of two":       {"one that hangs leaves a quarter to the other", 128, 2, 96},

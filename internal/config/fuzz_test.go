@@ -48,8 +48,8 @@ func expectRegistries(t *testing.T, c *Config) {
 		if !slices.Contains(limits().Drivers, r.Driver) || r.Timeout <= 0 || r.Timeout >= limits().Timeout {
 			t.Errorf("accepted registry %q: %+v", name, r)
 		}
-		if got := c.Driver(name); got.Cluster != c.Cluster || got.Timeout != r.Timeout {
-			t.Errorf("registry %q is given %+v", name, got)
+		if r.Cluster != c.Cluster {
+			t.Errorf("registry %q is given cluster %q", name, r.Cluster)
 		}
 		_ = c.RegistryPath(name).String()
 	}

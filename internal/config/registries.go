@@ -38,7 +38,7 @@ func (c *Config) readRegistries(o *object, limits Limits) {
 			o.add(field.Invalid(at, name, "write a name of at most 63 lower-case letters, digits or - that begins and ends with a "+
 				"letter or digit"))
 		}
-		o.validator.object(at, several[name], func(o *object) { c.Registries[name] = o.registry(limits, most) })
+		o.validator.object(at, several[name], func(o *object) { c.Registries[name] = o.registry(c.Cluster, limits, most) })
 	}
 	c.differentServers(o.validator)
 	if c.DefaultRegistries = names; !c.single && (len(names) != 1 || o.fields["defaultRegistries"] != nil) {
@@ -88,8 +88,9 @@ func (o *object) defaultRegistries(names, known []string) []string {
 	return slices.Sorted(slices.Values(names))
 }
 
-func (o *object) registry(limits Limits, mostInFlight int) Registry {
-	r := Registry{Driver: o.driver("driver", limits.Drivers), Endpoint: o.text("endpoint")}
+func (o *object) registry(cluster string, limits Limits, mostInFlight int) Registry {
+	r := Registry{Driver: o.driver("driver", limits.Drivers)}
+	r.Cluster, r.Endpoint = cluster, o.text("endpoint")
 	o.object("tls", func(o *object) {
 		r.TLS = registry.TLS{CAFile: o.text("caFile"), CertFile: o.text("certFile"), KeyFile: o.text("keyFile")}
 	})

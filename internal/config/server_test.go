@@ -3,12 +3,14 @@ package config
 import (
 	"encoding/json"
 	"testing"
+
+	"github.com/rollcall-dev/rollcall/registry"
 )
 
 func TestSameServer(t *testing.T) {
 	t.Parallel()
 	at := func(driver, endpoint, options string) Registry {
-		return Registry{Driver: driver, Endpoint: endpoint, Options: json.RawMessage(options)}
+		return Registry{Driver: driver, Config: registry.Config{Endpoint: endpoint, Options: json.RawMessage(options)}}
 	}
 	for name, tc := range map[string]struct {
 		reason string
