@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -51,22 +50,6 @@ func (d *dryRun) change(name string) func(operation string, in registry.Instance
 	return func(operation string, in registry.Instance) {
 		d.tell(strings.Join([]string{name, in.Service, in.Endpoint(), in.UID}, " "), name, operation, "registry", name, "service", in.Service, "endpoint", in.Endpoint(), "namespace", in.Namespace, "pod", in.Pod)
 	}
-}
-
-// client returns c as a dry run has it.
-func (d *dryRun) client(c client.Client) client.Client {
-	if d == nil {
-		return c
-	}
-	return &dryClient{Client: c, run: d}
-}
-
-// recorder returns r as a dry run has it.
-func (d *dryRun) recorder(r events.EventRecorder) events.EventRecorder {
-	if d == nil {
-		return r
-	}
-	return &dryRecorder{run: d}
 }
 
 // dryClient reports patches. This manager makes no other write, and app.permitWrite would refuse it.

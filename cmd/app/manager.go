@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -196,9 +197,12 @@ func cacheOptions(namespaces []string, failed toolscache.WatchErrorHandlerWithCo
 // assemble adds everything that runs to the manager.
 func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limits, own *prometheus.Registry) error {
 	listed, known, state := make(chan struct{}), tracker.New(), clusterstate.New(a.manager.GetClient())
+	writer, recorder := a.manager.GetClient(), events.EventRecorder(&shortNotes{a.manager.GetEventRecorder(controllerName)})
+	if a.dryRun != nil {
+		writer, recorder = &dryClient{Client: writer, run: a.dryRun}, &dryRecorder{run: a.dryRun}
+	}
 	reconciler := controller.New(controller.Options{
-		Client: a.dryRun.client(a.manager.GetClient()), APIReader: a.manager.GetAPIReader(), Tracker: known, State: state,
-		Recorder:   a.dryRun.recorder(&shortNotes{a.manager.GetEventRecorder(controllerName)}),
+		Client: writer, APIReader: a.manager.GetAPIReader(), Tracker: known, State: state, Recorder: recorder,
 		Namespaces: c.Namespaces, Workers: a.flags.workers, Clock: clock.RealClock{}, Ahead: a.lease.aheadOfLast, Listed: listed,
 	})
 	clients, err := kubernetes.NewForConfigAndClient(a.manager.GetConfig(), a.manager.GetHTTPClient())

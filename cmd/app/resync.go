@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -16,15 +15,6 @@ import (
 
 // leaseInterval is how often the annotations of the lease are read.
 const leaseInterval = 2 * time.Second
-
-// sources are the registries to compare and to renew.
-func sources(all *registries) []resync.Source {
-	found := make([]resync.Source, 0, len(all.byName))
-	for name, o := range all.byName {
-		found = append(found, resync.Source{Name: name, Client: o.client})
-	}
-	return found
-}
 
 // requests reads what a person asks of resync, in annotations of the lease: every installation has one, and only the
 // operators of Rollcall may write it. It runs only on the leader.
@@ -52,23 +42,15 @@ func (r *requests) Start(ctx context.Context) error {
 
 func (r *requests) look(ctx context.Context) {
 	lease, err := r.leases.Get(ctx, r.name, metav1.GetOptions{})
-	if ctx.Err() != nil {
-		return
-	}
 	if err != nil {
-		if !r.failed {
+		if !r.failed && ctx.Err() == nil {
 			r.logger.Error(err, "reading the annotations of the lease, which request a resync and approve removals")
 		}
 		r.failed = true
 		return
 	}
 	r.failed = false
-	r.follow(lease)
-}
-
-func (r *requests) follow(lease *coordinationv1.Lease) {
-	approved := strings.FieldsFunc(lease.Annotations[resync.AnnotationApprove], func(c rune) bool { return c == ',' || c == ' ' })
-	r.resync.Approve(approved)
+	r.resync.Approve(strings.FieldsFunc(lease.Annotations[resync.AnnotationApprove], func(c rune) bool { return c == ',' || c == ' ' }))
 	run := lease.Annotations[resync.AnnotationRun]
 	if r.run != nil && *r.run != run && run != "" {
 		r.logger.Info("resync requested", "annotation", resync.AnnotationRun, "value", run)

@@ -5,6 +5,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/controller"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
+	"github.com/rollcall-dev/rollcall/internal/resync"
 )
 
 // settings are what the controller takes from a configuration and its registries.
@@ -33,4 +34,13 @@ func settings(all *registries) controller.Settings {
 		s.Guard = s.Guard || c.Guard == config.GuardAuto && !o.client.Lists()
 	}
 	return s
+}
+
+// sources are the registries to compare and to renew.
+func sources(all *registries) []resync.Source {
+	found := make([]resync.Source, 0, len(all.byName))
+	for name, o := range all.byName {
+		found = append(found, resync.Source{Name: name, Client: o.client})
+	}
+	return found
 }

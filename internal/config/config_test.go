@@ -350,6 +350,10 @@ func TestRefuses(t *testing.T) {
 		"one server twice": {"who leaves one name would be removed under the other",
 			several("{old: {driver: http, endpoint: 'http://r.example.com'}, new: {driver: http, endpoint: 'HTTP://R.Example.com:80/'}}", "old"),
 			[]string{"registries[old].endpoint: Invalid", "registries[new] is the same server", "remove one of the two names"}},
+		"one server twice, with options": {"an object has no order, and an empty one says nothing",
+			several("{a: {driver: http, endpoint: 'http://a', options: {x: 1, y: {}}}, b: {driver: http, endpoint: 'http://a', options: {y: {}, x: 1}}, "+
+				"c: {driver: http, endpoint: 'http://c', options: {}}, d: {driver: http, endpoint: 'http://c'}}", "a"),
+			[]string{"registries[b].endpoint: Invalid", "registries[a] is the same server", "registries[d].endpoint: Invalid"}},
 		"no default of two":      {"which of them did you mean?", several("{old: {driver: memory}, new: {driver: memory}}", ""), []string{"defaultRegistries: Required", "one or more of new, old"}},
 		"an empty default":       {"nothing is no choice", several("{old: {driver: memory}}", " "), []string{"defaultRegistries: Required", "one or more of old"}},
 		"an unknown default":     {"its index is named", several("{old: {driver: memory}}", "old, older"), []string{"defaultRegistries[1]: Unsupported", `"older"`, `"old"`}},

@@ -1,10 +1,12 @@
 package config
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -109,8 +111,9 @@ func (o *object) registry(cluster string, limits Limits, mostInFlight int) Regis
 		o.invalid("maxInFlight", r.MaxInFlight, fmt.Sprintf("write at most %d, three quarters of --workers divided by the number of "+
 			"other registries, so that slow registries leave workers for the others", mostInFlight))
 	}
-	if options := get[map[string]any](o, "options", "an object with the driver's options"); options != nil {
-		r.Options, _ = json.Marshal(options) // it was JSON before
+	// Marshal sorts the keys, so that the same options are the same text.
+	if options := get[map[string]any](o, "options", "an object with the driver's options"); len(options) > 0 {
+		r.Options, _ = json.Marshal(options)
 	}
 	return r
 }
@@ -138,4 +141,47 @@ func (o *object) mostInFlight(registries int, limits Limits) int {
 				"more, or name fewer registries", registries, limits.Workers, (4*leastInFlight*others+2)/3)))
 	}
 	return max(share/others, leastInFlight)
+}
+
+// SameServer reports whether both sections mean one place in one server, as far as they show: they have the same driver and
+// options, and an address in common. Two DNS names for one address count as two. A registry that needs no address is in
+// this process, and two of them are never the same.
+func (r Registry) SameServer(other Registry) bool {
+	theirs := other.addresses()
+	return r.Driver == other.Driver && bytes.Equal(r.Options, other.Options) &&
+		slices.ContainsFunc(r.addresses(), func(a string) bool { return slices.Contains(theirs, a) })
+}
+
+// addresses returns those of the endpoint, each in one form. A path behind the last of several stands for all where they
+// are no URLs: that is ZooKeeper's chroot.
+func (r Registry) addresses() []string {
+	urls := strings.Contains(r.Endpoint, "://")
+	hosts, path := r.Endpoint, ""
+	if !urls {
+		hosts, path, _ = strings.Cut(r.Endpoint, "/")
+	}
+	var addresses []string
+	for a := range strings.SplitSeq(hosts, ",") {
+		switch a = strings.TrimSpace(a); {
+		case a == "":
+		case urls:
+			addresses = append(addresses, normalURL(a))
+		default:
+			addresses = append(addresses, strings.ToLower(a)+"/"+strings.TrimRight(path, "/"))
+		}
+	}
+	return addresses
+}
+
+// normalURL has the scheme and the host in lower case, a port always, and no slash at the end.
+func normalURL(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return text // the driver says what is wrong
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port + strings.TrimRight(u.Path, "/")
 }

@@ -1,0 +1,44 @@
+package config
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+func TestSameServer(t *testing.T) {
+	t.Parallel()
+	at := func(driver, endpoint, options string) Registry {
+		return Registry{Driver: driver, Config: registry.Config{Endpoint: endpoint, Options: json.RawMessage(options)}}
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		a, b   Registry
+		want   bool
+	}{
+		"the same text":      {"it is written twice", at("consul", "http://c:8500", ""), at("consul", "http://c:8500", ""), true},
+		"upper case":         {"hosts and schemes have no case", at("consul", "HTTP://C.Example.COM:8500", ""), at("consul", "http://c.example.com:8500", ""), true},
+		"the default port":   {"it need not be written", at("http", "https://r/base", ""), at("http", "https://r:443/base", ""), true},
+		"a slash at the end": {"it means nothing", at("eureka", "http://e:8761/eureka/", ""), at("eureka", "http://e:8761/eureka", ""), true},
+		"another order":      {"all are the same servers", at("nacos", "http://a:8848, http://b:8848", ""), at("nacos", "http://b:8848,http://a:8848", ""), true},
+		"one of several":     {"the others replicate it", at("nacos", "http://a:8848,http://b:8848", ""), at("nacos", "http://a:8848", ""), true},
+		"no URLs":            {"hosts have no case", at("zookeeper", "ZK-0:2181,zk-1:2181/apps", ""), at("zookeeper", "zk-1:2181,zk-0:2181/apps/", ""), true},
+		"the same options":   {"they are one place", at("nacos", "http://a", `{"group":"G"}`), at("nacos", "http://a", `{"group":"G"}`), true},
+		"IPv6":               {"brackets hold its colons", at("http", "http://[fd00::1]", ""), at("http", "http://[FD00::1]:80/", ""), true},
+		"another option":     {"it may be another namespace", at("nacos", "http://a", `{"namespace":"a"}`), at("nacos", "http://a", `{"namespace":"b"}`), false},
+		"another driver":     {"they write in different places", at("consul", "http://a", ""), at("http", "http://a", ""), false},
+		"another port":       {"another server", at("http", "http://a:81", ""), at("http", "http://a", ""), false},
+		"another path":       {"paths have case", at("http", "http://a/X", ""), at("http", "http://a/x", ""), false},
+		"another chroot":     {"another tree", at("zookeeper", "zk:2181/a", ""), at("zookeeper", "zk:2181/b", ""), false},
+		"no endpoint":        {"each is a store of its own", at("memory", "", ""), at("memory", "", ""), false},
+		"what is no URL":     {"the driver refuses it", at("http", "http://a:x", ""), at("http", "http://b:x", ""), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := tc.a.SameServer(tc.b); got != tc.want || tc.b.SameServer(tc.a) != got {
+				t.Errorf("got %t, want %t, and both ways\nreason: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
