@@ -221,6 +221,17 @@ soak: ## Play rollouts without a fault for SOAK (default 30m), and fail where me
 	@go build -o bin/chaos ./test/chaos
 	@SOAK='$(SOAK)' SEED='$(SEED)' bin/chaos soak
 
+# short is a few minutes; empty is everything. PART is one part of it, OUT the folder for the JSON file and the plots.
+BENCH ?=
+PART ?=
+OUT ?= bin/bench
+
+.PHONY: bench
+bench: ## Measure Rollcall beside a floor and a recipe on a real API server, in 25 minutes; BENCH=short takes 4.
+	@echo 'bench: building; with an empty Go cache this takes minutes'
+	@go build -o bin/bench/bench ./test/bench
+	@BENCH='$(BENCH)' PART='$(PART)' OUT='$(OUT)' bin/bench/bench
+
 .PHONY: demo
 demo: ## Show the main job on a real OpenKruise; REGISTRY=consul uses that driver, KEEP=1 keeps it running until Ctrl-C.
 	@echo 'demo: building; with an empty Go cache this takes minutes'

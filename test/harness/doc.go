@@ -17,5 +17,5 @@
 //	results       what go test -json wrote
 //
 // The tests themselves are in test/integration (scenarios), test/registries (drivers on real servers), test/chaos,
-// test/demo, test/e2e and test/outoftree.
+// test/demo, test/bench, test/e2e and test/outoftree.
 package harness

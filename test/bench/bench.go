@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+
+	"github.com/rollcall-dev/rollcall/test/harness/cluster"
+	"github.com/rollcall-dev/rollcall/test/harness/process"
+)
+
+// observation is what one measurement found: the case and its number of pods, who, in which round.
+type observation struct {
+	Case   string             `json:"case"`
+	Who    string             `json:"who"`
+	Round  int                `json:"round"`
+	Values map[string]float64 `json:"values"`
+}
+
+// The values of observations.
+const (
+	rate      = "flipsPerSecond"
+	p50       = "p50ms"
+	p99       = "p99ms"
+	cpu       = "cpuMsPerFlip"
+	apiCPU    = "apiServerCpuMsPerFlip"
+	etcdCPU   = "etcdCpuMsPerFlip"
+	writes    = "writesPerFlip"
+	calls     = "registryCalls"
+	lists     = "registryLists"
+	resident  = "residentMB"
+	totalCPU  = "cpuSeconds"
+	seconds   = "seconds"
+	allWrites = "writes"
+)
+
+// bench is one run.
+type bench struct {
+	*stage
+
+	sizes
+	out      string // the folder for what is found
+	cluster  *cluster.Cluster
+	load     *load
+	registry *registryServer
+	say      func(format string, args ...any)
+	found    []observation
+}
+
+// sample is what is counted at one moment.
+type sample struct {
+	own, api, etcd        time.Duration
+	resident              float64
+	writes, calls, listed int
+}
+
+func (b *bench) sample(p *process.Process) (s sample, err error) {
+	for _, of := range []struct {
+		pid  int
+		into *time.Duration
+	}{{p.PID(), &s.own}, {b.cluster.PID("kube-apiserver"), &s.api}, {b.cluster.PID("etcd"), &s.etcd}} {
+		if *of.into, err = cpuOf(of.pid); err != nil {
+			return s, err
+		}
+	}
+	s.writes, s.calls, s.listed = b.load.written(), int(b.registry.changes.Load()), int(b.registry.lists.Load())
+	s.resident, err = residentOf(p.PID())
+	return s, err
+}
+
+// note keeps an observation, and shows it.
+func (b *bench) note(o observation) {
+	b.found = append(b.found, o)
+	b.say("%s", o)
+}
+
+// rounds has the three take turns.
+func (b *bench) rounds(ctx context.Context) error {
+	all := []string{theFloor, theRecipe, theRollcall}
+	for round := range b.sizes.rounds {
+		b.say("round %d of %d", round+1, b.sizes.rounds)
+		for i := range all {
+			if err := b.turn(ctx, round, all[(round+i)%len(all)]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// turn measures one contestant in one round, with pods of its own.
+func (b *bench) turn(ctx context.Context, round int, who string) error {
+	return b.with(ctx, who, nil, func(p *process.Process) error {
+		n := b.paced
+		for _, s := range b.storms {
+			n = max(n, s.pods)
+		}
+		if err := b.populate(ctx, who, 0, n); err != nil {
+			return err
+		}
+		for _, s := range b.storms {
+			if s.rounds > 0 && round >= s.rounds {
+				continue
+			}
+			pods := s.pods
+			if who == theRecipe && s.recipePods > 0 {
+				pods = s.recipePods
+			}
+			name := stormCase(s.delay)
+			if err := b.measure(ctx, p, observation{Case: name, Who: who, Round: round}, s.delay, pods, b.load.storm); err != nil {
+				return err
+			}
+		}
+		return b.measure(ctx, p, observation{Case: pacedCase, Who: who, Round: round}, usualDelay, b.paced, b.atPace)
+	})
+}
+
+// with has a contestant work, beginning with an empty registry and no pods, and ends it.
+func (b *bench) with(ctx context.Context, who string, flags []string, do func(*process.Process) error) error {
+	if err := errors.Join(b.load.clear(ctx), b.registry.reset(ctx)); err != nil {
+		return err
+	}
+	b.registry.setDelay(usualDelay)
+	p, err := b.start(ctx, who, flags...)
+	if p != nil {
+		defer p.Kill()
+	}
+	if err != nil {
+		return err
+	}
+	if err := do(p); err != nil {
+		return fmt.Errorf("%s: %w", who, err)
+	}
+	return nil
+}
+
+// populate makes pods from first to below end, and waits until all are in service.
+func (b *bench) populate(ctx context.Context, who string, first, end int) error {
+	if err := b.load.create(ctx, first, end); err != nil {
+		return err
+	}
+	return b.settle(ctx, who, end)
+}
+
+// settle waits until nothing happens any more and all pods are in service, of which the floor knows nothing.
+func (b *bench) settle(ctx context.Context, who string, pods int) error {
+	return b.load.settle(ctx, fmt.Sprintf("%d pods to be in service", pods), func() bool {
+		return b.registry.underWay.Load() == 0 && (who == theFloor || b.registry.inService() == pods)
+	})
+}
+
+// atPace is a wave at the usual pace.
+func (b *bench) atPace(ctx context.Context, n int, state appspub.LifecycleStateType) (wave, error) {
+	return b.load.paced(ctx, n, state, time.Second/pace)
+}
+
+// measure takes pods through an update: out, back, and to Normal, which nothing waits for. What it takes all in all is
+// divided by the flips, two for each pod.
+func (b *bench) measure(
+	ctx context.Context, p *process.Process, o observation, delay time.Duration, pods int,
+	play func(context.Context, int, appspub.LifecycleStateType) (wave, error),
+) error {
+	b.registry.setDelay(delay)
+	before, err := b.sample(p)
+	if err != nil {
+		return err
+	}
+	var took time.Duration
+	var latencies []time.Duration
+	for _, state := range []appspub.LifecycleStateType{
+		appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStateUpdated,
+	} {
+		w, err := play(ctx, pods, state)
+		if err != nil {
+			return err
+		}
+		took += w.took
+		latencies = append(latencies, w.latencies...)
+	}
+	if _, err := b.load.storm(ctx, pods, appspub.LifecycleStateNormal); err != nil {
+		return err
+	}
+	if err := b.load.settle(ctx, "the rest", func() bool { return b.registry.underWay.Load() == 0 }); err != nil {
+		return err
+	}
+	after, err := b.sample(p)
+	if err != nil {
+		return err
+	}
+	slices.Sort(latencies)
+	flips := float64(len(latencies))
+	each := func(d time.Duration) float64 { return milliseconds(d) / flips }
+	o.Values = map[string]float64{
+		rate: flips / took.Seconds(), seconds: took.Seconds(),
+		p50: milliseconds(latencies[len(latencies)/2]), p99: milliseconds(latencies[len(latencies)*99/100]),
+		cpu: each(after.own - before.own), apiCPU: each(after.api - before.api), etcdCPU: each(after.etcd - before.etcd),
+		writes: float64(after.writes-before.writes) / flips, calls: float64(after.calls - before.calls), resident: after.resident,
+	}
+	b.note(o)
+	return nil
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

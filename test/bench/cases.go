@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/test/harness/process"
+)
+
+// foreignPods has pods come and go that are no concern of Rollcall's or the recipe's.
+func (b *bench) foreignPods(ctx context.Context) error {
+	for _, who := range []string{theRecipe, theRollcall} {
+		if err := b.with(ctx, who, nil, func(p *process.Process) error { return b.beside(ctx, who, p) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bench) beside(ctx context.Context, who string, p *process.Process) error {
+	before, err := b.idleSample(ctx, p)
+	if err != nil {
+		return err
+	}
+	err = b.load.each(ctx, b.foreign, func(ctx context.Context, i int) error {
+		return b.load.run(ctx, foreignPod(i), i)
+	})
+	if err != nil {
+		return err
+	}
+	among, err := b.idleSample(ctx, p)
+	if err != nil {
+		return err
+	}
+	err = b.load.each(ctx, b.foreign, func(ctx context.Context, i int) error {
+		return b.load.remove(ctx, foreignNamespace, foreignPod(i).Name)
+	})
+	if err != nil {
+		return err
+	}
+	after, err := b.idleSample(ctx, p)
+	b.note(observation{Case: foreignCase, Who: who, Values: map[string]float64{
+		totalCPU: (after.own - before.own).Seconds(), resident: among.resident,
+	}})
+	return err
+}
+
+// idleSample waits until a process has nothing to do.
+func (b *bench) idleSample(ctx context.Context, p *process.Process) (sample, error) {
+	if err := idle(ctx, p.PID()); err != nil {
+		return sample{}, err
+	}
+	return b.sample(p)
+}
+
+// idle waits until a process takes no more than a twentieth of a core, for a second.
+func idle(ctx context.Context, pid int) error {
+	const over, share = time.Second, 20
+	var before, now time.Duration
+	var unread error
+	checked := time.Now()
+	err := await(ctx, "a process to be idle", func() bool {
+		if time.Since(checked) < over {
+			return false
+		}
+		checked, before = time.Now(), now
+		now, unread = cpuOf(pid)
+		return unread != nil || before > 0 && now-before <= over/share
+	})
+	return errors.Join(err, unread)
+}
+
+// grow measures Rollcall with more and more pods, all of which are updated at once, and starts it anew beside many.
+func (b *bench) grow(ctx context.Context) error {
+	profiles, err := newProfiles(ctx, b)
+	if err != nil {
+		return err
+	}
+	return b.with(ctx, theRollcall, profiles.flags(), func(p *process.Process) error {
+		if err := b.resident(ctx, p, 0); err != nil {
+			return err
+		}
+		pods := 0
+		for _, next := range b.growth {
+			if err := b.populate(ctx, theRollcall, pods, next); err != nil {
+				return err
+			}
+			pods = next
+			if err := b.resident(ctx, p, pods); err != nil {
+				return err
+			}
+			o := observation{Case: sized(growthCase, pods), Who: theRollcall}
+			if err := b.measure(ctx, p, o, usualDelay, pods, b.load.storm); err != nil {
+				return err
+			}
+			if pods != b.restart {
+				continue
+			}
+			if err := profiles.heap(ctx); err != nil {
+				return err
+			}
+			p.Kill()
+			if p, err = b.startBeside(ctx, pods, profiles.flags()); err != nil {
+				return err
+			}
+			defer p.Kill()
+		}
+		return nil
+	})
+}
+
+func sized(name string, pods int) string { return name + " " + strconv.Itoa(pods) }
+
+// resident notes the memory beside a number of pods.
+func (b *bench) resident(ctx context.Context, p *process.Process, pods int) error {
+	s, err := b.idleSample(ctx, p)
+	b.note(observation{Case: sized(idleCase, pods), Who: theRollcall, Values: map[string]float64{resident: s.resident}})
+	return err
+}
+
+// startBeside starts Rollcall beside pods that are in service.
+func (b *bench) startBeside(ctx context.Context, pods int, flags []string) (*process.Process, error) {
+	writesBefore, callsBefore, listsBefore := b.load.written(), b.registry.changes.Load(), b.registry.lists.Load()
+	began := time.Now()
+	p, err := b.start(ctx, theRollcall, flags...)
+	if err != nil {
+		return p, err
+	}
+	took := time.Since(began)
+	s, err := b.idleSample(ctx, p)
+	b.note(observation{Case: restartCase, Who: theRollcall, Values: map[string]float64{
+		seconds: took.Seconds(), totalCPU: s.own.Seconds(), resident: s.resident,
+		allWrites: float64(b.load.written() - writesBefore), calls: float64(b.registry.changes.Load() - callsBefore),
+		lists: float64(b.registry.lists.Load() - listsBefore),
+	}})
+	return p, err
+}
+
+// batches measures Rollcall with a driver that batches.
+func (b *bench) batches(ctx context.Context) error {
+	return b.with(ctx, theBatching, nil, func(p *process.Process) error {
+		if err := b.populate(ctx, theBatching, 0, b.batch); err != nil {
+			return err
+		}
+		o := observation{Case: batchCase, Who: theBatching}
+		if err := b.measure(ctx, p, o, usualDelay, b.batch, b.load.storm); err != nil {
+			return err
+		}
+		o = observation{Case: pacedCase, Who: theBatching}
+		return b.measure(ctx, p, o, usualDelay, b.paced, b.atPace)
+	})
+}

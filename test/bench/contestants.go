@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/rollcall-dev/rollcall/test/harness/account"
+	"github.com/rollcall-dev/rollcall/test/harness/manager"
+	"github.com/rollcall-dev/rollcall/test/harness/process"
+)
+
+// Who is measured. batching is Rollcall with a driver that batches.
+const (
+	theFloor    = "floor"
+	theRecipe   = "recipe"
+	theRollcall = "rollcall"
+	theBatching = "batching"
+)
+
+const readyLine = "ready"
+
+// ready tells the parent process.
+func ready() { fmt.Println(readyLine) }
+
+// child is what this program does as the floor or the recipe, with a kubeconfig and the registry as its arguments.
+func child(who, kubeconfig, registryURL string) error {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	switch who {
+	case theFloor:
+		return floor(ctrl.SetupSignalHandler(), config)
+	case theRecipe:
+		return runRecipe(ctrl.SetupSignalHandler(), config, registryURL)
+	default:
+		return fmt.Errorf("unknown contestant %q", who)
+	}
+}
+
+// stage starts contestants.
+type stage struct {
+	dir         string
+	launcher    *process.Launcher
+	account     *rest.Config // the rights of the ServiceAccount that ships
+	registryURL string
+	started     int
+}
+
+// build builds the two managers.
+func (s *stage) build(ctx context.Context) error {
+	for who, main := range map[string]string{theRollcall: "cmd", theBatching: "test/bench/manager"} {
+		err := manager.Build(ctx, "github.com/rollcall-dev/rollcall/"+main, filepath.Join(s.dir, who), "-tags=grpcnotrace")
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// start starts a contestant, and returns when it works.
+func (s *stage) start(ctx context.Context, who string, flags ...string) (*process.Process, error) {
+	s.started++
+	dir := filepath.Join(s.dir, fmt.Sprintf("%s-%d", who, s.started))
+	if who == theFloor || who == theRecipe {
+		return s.startChild(ctx, who, dir)
+	}
+	driver := "http"
+	if who == theBatching {
+		driver = "bench-batching"
+	}
+	m, err := manager.New(manager.Options{
+		Name: who, Dir: dir, Path: filepath.Join(s.dir, who), Launcher: s.launcher, Flags: flags,
+		Config: fmt.Sprintf("cluster: %s\nregistry: {driver: %s, endpoint: %q}\nhooks: {owned: [%s, %s]}\ndrain: 0s\n",
+			clusterName, driver, s.registryURL, inPlaceLabel, deleteLabel),
+		WriteKubeconfig: func(path string) error { return account.WriteKubeconfig(path, s.account) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := m.Start(); err != nil {
+		return nil, err
+	}
+	return m.Process(), m.AwaitReady(ctx)
+}
+
+func (s *stage) startChild(ctx context.Context, who, dir string) (*process.Process, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("creating the folder of %s: %w", who, err)
+	}
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	if err := account.WriteKubeconfig(kubeconfig, s.account); err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding this program: %w", err)
+	}
+	p, err := process.Start(s.launcher, dir, process.Command{Name: who, Path: self, Args: []string{who, kubeconfig, s.registryURL}})
+	if err != nil {
+		return nil, err
+	}
+	return p, p.WaitReady(ctx, func(context.Context) error {
+		if !strings.Contains(process.LogTail(p.LogPath()), readyLine) {
+			return errors.New("it has not listed the pods")
+		}
+		return nil
+	})
+}

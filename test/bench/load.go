@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/test/harness/history"
+)
+
+const (
+	// movers is how many requests the driver has under way, as many as the floor.
+	movers = 32
+	// quietFor is how long nothing happens before a measurement begins or ends.
+	quietFor = 300 * time.Millisecond
+	// waveTimeout bounds a wave: the recipe takes a minute for the slowest registry.
+	waveTimeout = 5 * time.Minute
+)
+
+// load plays Kruise: it makes pods, moves them from state to state, and sees when their hooks are flipped.
+type load struct {
+	k8s   client.WithWatch
+	owner *kruisev1alpha1.CloneSet
+
+	mu    sync.Mutex
+	pods  map[string]stay
+	left  int // pods of the wave whose hook is not flipped
+	done  chan struct{}
+	state appspub.LifecycleStateType // of the wave
+	// versions of pods that were seen, and the moves that the driver made.
+	versions, moves int
+	last            time.Time
+}
+
+// stay is one pod in one state.
+type stay struct {
+	state          appspub.LifecycleStateType
+	moved, flipped time.Time
+}
+
+// wave is pods that went to a state together: how long from the first move to the last flip, and for each from the one to
+// the other.
+type wave struct {
+	took      time.Duration
+	latencies []time.Duration
+}
+
+// follow has each version of the pods seen until ctx ends.
+func (l *load) follow(ctx context.Context) error {
+	_, err := history.Follow(ctx, l.k8s, &corev1.PodList{}, func(v history.Version[*corev1.Pod]) { l.saw(v.Object, v.Gone) },
+		client.InNamespace(namespace))
+	return err
+}
+
+func (l *load) saw(pod *corev1.Pod, gone bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.versions++
+	l.last = time.Now()
+	if gone {
+		delete(l.pods, pod.Name)
+		return
+	}
+	now := l.pods[pod.Name]
+	if state := stateOf(pod); now.state != state {
+		now = stay{state: state, moved: l.last}
+	}
+	if now.flipped.IsZero() && flipped(pod) {
+		now.flipped = l.last
+		if now.state == l.state {
+			if l.left--; l.left == 0 {
+				close(l.done)
+			}
+		}
+	}
+	l.pods[pod.Name] = now
+}
+
+// create makes the pods whose numbers are from first and below end, and has them run.
+func (l *load) create(ctx context.Context, first, end int) error {
+	return l.each(ctx, end-first, func(ctx context.Context, i int) error {
+		return l.run(ctx, managedPod(l.owner, first+i), first+i)
+	})
+}
+
+func (l *load) run(ctx context.Context, pod *corev1.Pod, number int) error {
+	if err := l.k8s.Create(ctx, pod); err != nil {
+		return fmt.Errorf("creating a pod: %w", err)
+	}
+	if err := l.k8s.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, running(number))); err != nil {
+		return fmt.Errorf("writing the status of a pod: %w", err)
+	}
+	return nil
+}
+
+// clear deletes all pods, and waits until they are gone.
+func (l *load) clear(ctx context.Context) error {
+	l.mu.Lock()
+	names := make([]string, 0, len(l.pods))
+	for name := range l.pods {
+		names = append(names, name)
+	}
+	l.mu.Unlock()
+	err := l.each(ctx, len(names), func(ctx context.Context, i int) error {
+		return l.remove(ctx, namespace, names[i])
+	})
+	if err != nil {
+		return err
+	}
+	return await(ctx, "the pods to be gone", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.pods) == 0
+	})
+}
+
+func (l *load) remove(ctx context.Context, namespace, name string) error {
+	if err := l.k8s.Delete(ctx, named(namespace, name), client.GracePeriodSeconds(0)); err != nil {
+		return fmt.Errorf("deleting a pod: %w", err)
+	}
+	return nil
+}
+
+// each does something for each of n pods, with as many at once as there are movers.
+func (l *load) each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(movers)
+	for i := range n {
+		group.Go(func() error { return do(ctx, i) })
+	}
+	return group.Wait()
+}
+
+// storm moves the first n pods to a state at once, and waits until all of their hooks are flipped.
+func (l *load) storm(ctx context.Context, n int, state appspub.LifecycleStateType) (wave, error) {
+	return l.wave(ctx, n, state, func() error {
+		return l.each(ctx, n, func(ctx context.Context, i int) error { return l.move(ctx, i, state) })
+	})
+}
+
+// paced moves one pod at each interval.
+func (l *load) paced(ctx context.Context, n int, state appspub.LifecycleStateType, every time.Duration) (wave, error) {
+	return l.wave(ctx, n, state, func() error {
+		group, ctx := errgroup.WithContext(ctx)
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		for i := range n {
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+				return group.Wait()
+			}
+			group.Go(func() error { return l.move(ctx, i, state) })
+		}
+		return group.Wait()
+	})
+}
+
+func (l *load) move(ctx context.Context, number int, state appspub.LifecycleStateType) error {
+	body := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q},"annotations":{%q:%q}}}`, appspub.LifecycleStateKey, state,
+		appspub.LifecycleTimestampKey, time.Now().Format(time.RFC3339))
+	if err := l.k8s.Patch(ctx, named(namespace, podName(number)), client.RawPatch(types.MergePatchType, body)); err != nil {
+		return fmt.Errorf("moving a pod to %s: %w", state, err)
+	}
+	return nil
+}
+
+// wave waits for the flips of what move moves.
+func (l *load) wave(ctx context.Context, n int, state appspub.LifecycleStateType, move func() error) (wave, error) {
+	done := make(chan struct{})
+	l.mu.Lock()
+	l.state, l.left, l.done = state, n, done
+	l.moves += n
+	l.mu.Unlock()
+	if err := move(); err != nil {
+		return wave{}, err
+	}
+	select {
+	case <-done:
+		return l.outcome(state), nil
+	case <-time.After(waveTimeout):
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return wave{}, fmt.Errorf("%d of %d pods in %s have not had their hook flipped after %s", l.left, n, state, waveTimeout)
+	case <-ctx.Done():
+		return wave{}, context.Cause(ctx)
+	}
+}
+
+func (l *load) outcome(state appspub.LifecycleStateType) wave {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var w wave
+	var first, last time.Time
+	for _, s := range l.pods {
+		if s.state != state {
+			continue
+		}
+		w.latencies = append(w.latencies, s.flipped.Sub(s.moved))
+		if first.IsZero() || s.moved.Before(first) {
+			first = s.moved
+		}
+		if s.flipped.After(last) {
+			last = s.flipped
+		}
+	}
+	w.took = last.Sub(first)
+	return w
+}
+
+// settle waits until nothing happens, and calm says so too.
+func (l *load) settle(ctx context.Context, what string, calm func() bool) error {
+	return await(ctx, what, func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return time.Since(l.last) >= quietFor && calm()
+	})
+}
+
+// written is how many versions of pods others have made.
+func (l *load) written() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.versions - l.moves
+}
+
+// await waits until something is so.
+func await(ctx context.Context, what string, so func() bool) error {
+	const every, limit = 20 * time.Millisecond, 5 * time.Minute
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for !so() {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s: %w", what, context.Cause(ctx))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/http/httpserver"
+	"github.com/rollcall-dev/rollcall/registry/memory"
+)
+
+const batchPath = "/v1/batch"
+
+// registryServer speaks the protocol of the driver http. It remembers, answers after a delay, and counts. It takes batches
+// too, which the protocol does not have: package manager below has a driver for that.
+type registryServer struct {
+	http.Server
+
+	url    string
+	delay  atomic.Int64
+	serves atomic.Pointer[backend]
+	// changes counts calls that change something, a batch as one, and lists those that list.
+	changes, lists, underWay atomic.Int64
+}
+
+type backend struct {
+	*memory.Registry
+
+	handler http.Handler
+}
+
+func startRegistry(ctx context.Context) (*registryServer, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("starting the registry: %w", err)
+	}
+	s := &registryServer{url: "http://" + listener.Addr().String()}
+	s.Handler = http.HandlerFunc(s.serve)
+	if err := s.reset(ctx); err != nil {
+		return nil, err
+	}
+	go func() { _ = s.Serve(listener) }() // Close ends it
+	return s, nil
+}
+
+// reset forgets everything.
+func (s *registryServer) reset(ctx context.Context) error {
+	made, err := memory.New(ctx, registry.Config{})
+	if err != nil {
+		return err
+	}
+	m, ok := made.(*memory.Registry)
+	if !ok {
+		return fmt.Errorf("the driver memory made a %T", made)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", httpserver.New(m, httpserver.Options{}))
+	mux.HandleFunc("POST "+batchPath, func(w http.ResponseWriter, r *http.Request) { batch(w, r, m) })
+	s.serves.Store(&backend{Registry: m, handler: mux})
+	return nil
+}
+
+func (s *registryServer) setDelay(d time.Duration) { s.delay.Store(int64(d)) }
+
+func (s *registryServer) serve(w http.ResponseWriter, r *http.Request) {
+	s.underWay.Add(1)
+	defer s.underWay.Add(-1)
+	if r.Method == http.MethodGet {
+		s.lists.Add(1)
+	} else {
+		s.changes.Add(1)
+	}
+	timer := time.NewTimer(time.Duration(s.delay.Load()))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		s.serves.Load().handler.ServeHTTP(w, r)
+	case <-r.Context().Done():
+	}
+}
+
+// batch carries out the changes, and answers with a text for each: empty, or what is wrong.
+func batch(w http.ResponseWriter, r *http.Request, to registry.Batcher) {
+	var changes []registry.Change
+	if err := json.NewDecoder(r.Body).Decode(&changes); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	texts := make([]string, len(changes))
+	for i, err := range to.Batch(r.Context(), changes) {
+		if err != nil {
+			texts[i] = err.Error()
+		}
+	}
+	_ = json.NewEncoder(w).Encode(texts) // the client has gone
+}
+
+// inService is how many instances clients are given.
+func (s *registryServer) inService() int {
+	entries, err := s.serves.Load().List(context.Background(), clusterName)
+	if err != nil {
+		return -1
+	}
+	n := 0
+	for _, e := range entries {
+		if e.State == registry.InService {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,272 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+func (o observation) String() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%-9s %-13s", o.Who, o.Case)
+	for _, name := range slices.Sorted(maps.Keys(o.Values)) {
+		fmt.Fprintf(&text, "  %s %s", name, short(o.Values[name]))
+	}
+	return text.String()
+}
+
+func short(v float64) string {
+	if math.Abs(v) >= 100 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
+}
+
+// results are what the JSON file has.
+type results struct {
+	Began        time.Time     `json:"began"`
+	Seconds      float64       `json:"seconds"`
+	Sizes        string        `json:"sizes"`
+	Cores        int           `json:"cores"`
+	Go           string        `json:"go"`
+	Exponent     float64       `json:"growthExponent,omitempty"`
+	Rows         [][]string    `json:"rows"`
+	Observations []observation `json:"observations"`
+}
+
+// report prints the table, and writes the files.
+func (b *bench) report(began time.Time) error {
+	all := observations(b.found)
+	exponent := all.exponent()
+	rows := all.table(b.sizes, exponent)
+	fmt.Println("\n" + markdown(rows))
+	encoded, err := json.MarshalIndent(results{
+		Began: began, Seconds: time.Since(began).Seconds(), Sizes: b.name, Cores: runtime.NumCPU(), Go: runtime.Version(),
+		Exponent: exponent, Rows: rows, Observations: all,
+	}, "", " ")
+	if err != nil {
+		return fmt.Errorf("encoding the results: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(b.out, "results.json"), append(encoded, '\n'), 0o644); err != nil {
+		return fmt.Errorf("writing the results: %w", err)
+	}
+	if err := all.plot(b.sizes, exponent, b.out); err != nil {
+		return err
+	}
+	b.say("everything is in %s", b.out)
+	return nil
+}
+
+type observations []observation
+
+// of are the values of one contestant in one case, by round.
+func (all observations) of(name, who, value string) []float64 {
+	var values []float64
+	for _, o := range all {
+		if v, found := o.Values[value]; found && o.Case == name && o.Who == who {
+			values = append(values, v)
+		}
+	}
+	return values
+}
+
+// against divides a contestant's values by the floor's, round by round.
+func (all observations) against(name, who, value string) []float64 {
+	own, floors := all.of(name, who, value), all.of(name, theFloor, value)
+	ratios := make([]float64, 0, len(own))
+	for i := range min(len(own), len(floors)) {
+		ratios = append(ratios, own[i]/floors[i])
+	}
+	return ratios
+}
+
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[middle]
+	}
+	return (sorted[middle-1] + sorted[middle]) / 2
+}
+
+// spread is the median, with the least and the most where there are several.
+func spread(values []float64) string {
+	switch len(values) {
+	case 0:
+		return "–"
+	case 1:
+		return short(values[0])
+	default:
+		return fmt.Sprintf("%s (%s–%s)", short(median(values)), short(slices.Min(values)), short(slices.Max(values)))
+	}
+}
+
+// table has a row for each figure: what it is, the three, Rollcall against the floor, and the goal.
+func (all observations) table(s sizes, exponent float64) [][]string {
+	rows := [][]string{{"", "floor", "recipe", "Rollcall", "Rollcall/floor", "goal"}}
+	add := func(title, name, value string, compare bool, goal string) {
+		row := []string{title}
+		for _, who := range []string{theFloor, theRecipe, theRollcall} {
+			row = append(row, spread(all.of(name, who, value)))
+		}
+		ratio := "–"
+		if compare {
+			ratio = spread(all.against(name, theRollcall, value))
+		}
+		rows = append(rows, append(row, ratio, goal))
+	}
+	usual := stormCase(usualDelay)
+	for _, storm := range s.storms {
+		goal := ""
+		if storm.delay == usualDelay || storm.delay == slowDelay {
+			goal = "≥ 0.95"
+		}
+		add(fmt.Sprintf("%d at once, registry %s, flips/s", storm.pods, storm.delay), stormCase(storm.delay), rate, true, goal)
+	}
+	add("40 a second, registry 5 ms, p50 ms", pacedCase, p50, false, "≤ floor + 6")
+	add("40 a second, registry 5 ms, p99 ms", pacedCase, p99, false, "")
+	add("own CPU, ms a transition", usual, cpu, true, "≤ 0.6 ms")
+	add("API server's CPU, ms a transition", usual, apiCPU, true, "≤ 1.08")
+	add("etcd's CPU, ms a transition", usual, etcdCPU, true, "")
+	add("API writes a transition", usual, writes, false, "1")
+	add(fmt.Sprintf("%d foreign pods come and go, CPU s", s.foreign), foreignCase, totalCPU, false, "≤ 0.4 at 10,000")
+	add(fmt.Sprintf("resident beside %d foreign pods, MB", s.foreign), foreignCase, resident, false, "≤ 40")
+	for _, pods := range append([]int{0}, s.growth...) {
+		goal := map[int]string{10_000: "≤ 90"}[pods]
+		add(fmt.Sprintf("resident, %d managed pods, MB", pods), sized(idleCase, pods), resident, false, goal)
+	}
+	for _, pods := range s.growth {
+		add(fmt.Sprintf("%d at once, flips/s", pods), sized(growthCase, pods), rate, false, "")
+	}
+	rows = append(rows, []string{"time for n at once grows with n to the", "", "", short(exponent), "", "1"})
+	beside := fmt.Sprintf("restart beside %d: ", s.restart)
+	add(beside+"ready after s", restartCase, seconds, false, "1")
+	add(beside+"writes", restartCase, allWrites, false, "0")
+	add(beside+"changing calls", restartCase, calls, false, "0")
+	add(beside+"lists", restartCase, lists, false, "≤ 2")
+	add(beside+"resident, MB", restartCase, resident, false, "")
+	batched := func(name, value string, each float64) string {
+		values := all.of(name, theBatching, value)
+		for i := range values {
+			values[i] *= each
+		}
+		return spread(values)
+	}
+	return append(rows,
+		[]string{"with batches: changing calls for 1,000 at once", "", "", batched(batchCase, calls, 500/float64(s.batch)), "", "≤ 40"},
+		[]string{"with batches: 40 a second, p50 ms", "", "", batched(pacedCase, p50, 1), "", "as without"},
+	)
+}
+
+func markdown(rows [][]string) string {
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], len([]rune(cell)))
+		}
+	}
+	var b strings.Builder
+	for i, row := range rows {
+		for j, cell := range row {
+			b.WriteString("| " + cell + strings.Repeat(" ", widths[j]-len([]rune(cell))+1))
+		}
+		b.WriteString("|\n")
+		if i == 0 {
+			for _, width := range widths {
+				b.WriteString("|" + strings.Repeat("-", width+2))
+			}
+			b.WriteString("|\n")
+		}
+	}
+	return b.String()
+}
+
+// exponent is that of the time for a storm by its pods: 1 is linear, 0 not measured.
+func (all observations) exponent() float64 {
+	var x, y []float64
+	for _, p := range all.grown(growthCase, seconds) {
+		x, y = append(x, math.Log(p.x)), append(y, math.Log(p.y))
+	}
+	if len(x) < 2 {
+		return 0
+	}
+	return slope(x, y)
+}
+
+// slope is that of the straight line with the least squares.
+func slope(x, y []float64) float64 {
+	var sumX, sumY, sumXX, sumXY float64
+	for i := range x {
+		sumX, sumY, sumXX, sumXY = sumX+x[i], sumY+y[i], sumXX+x[i]*x[i], sumXY+x[i]*y[i]
+	}
+	n := float64(len(x))
+	return (n*sumXY - sumX*sumY) / (n*sumXX - sumX*sumX)
+}
+
+// grown are the points of a case whose name ends with the number of pods.
+func (all observations) grown(name, value string) []point {
+	var points []point
+	for _, o := range all {
+		var pods float64
+		if v, found := o.Values[value]; found {
+			if n, err := fmt.Sscanf(o.Case, name+" %g", &pods); n == 1 && err == nil {
+				points = append(points, point{pods, v})
+			}
+		}
+	}
+	return points
+}
+
+func (all observations) plot(s sizes, exponent float64, dir string) error {
+	three := []string{theFloor, theRecipe, theRollcall}
+	throughput := chart{
+		title: "Hooks flipped in a second, by how slow the registry is", x: "the registry answers after, ms", y: "flips in a second",
+		logX: true,
+	}
+	shares := chart{title: "CPU of a transition, ms", groups: []string{"its own", "API server", "etcd"}}
+	storms := slices.SortedFunc(slices.Values(s.storms), func(a, b storm) int { return int(a.delay - b.delay) })
+	for _, who := range three {
+		if len(all.of(stormCase(usualDelay), who, rate)) == 0 {
+			continue
+		}
+		var points []point
+		for _, storm := range storms {
+			points = append(points, point{milliseconds(storm.delay), median(all.of(stormCase(storm.delay), who, rate))})
+		}
+		throughput.series = append(throughput.series, series{who, points})
+		var bars []point
+		for _, value := range []string{cpu, apiCPU, etcdCPU} {
+			bars = append(bars, point{y: median(all.of(stormCase(usualDelay), who, value))})
+		}
+		shares.series = append(shares.series, series{who, bars})
+	}
+	for name, c := range map[string]chart{
+		"throughput": throughput, "cpu": shares,
+		"memory": {
+			title: "Rollcall's resident memory, MB", x: "managed pods", y: "MB",
+			series: []series{{theRollcall, all.grown(idleCase, resident)}},
+		},
+		"growth": {
+			title: fmt.Sprintf("Time for all pods at once: grows with their number to the %.2f", exponent), x: "pods", y: "seconds",
+			logX: true, logY: true, series: []series{{theRollcall, all.grown(growthCase, seconds)}},
+		},
+	} {
+		if len(c.values(func(p point) float64 { return p.y })) == 0 {
+			continue // its part was not asked for
+		}
+		if err := c.write(dir, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
