@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
@@ -45,7 +46,7 @@ func TestAttributes(t *testing.T) {
 	server := startRegistry(t, onlyRegistry, registryOptions{})
 	config := defaultConfiguration(server.URL(), namespacesOf("attributes", styles)...)
 	config["service"] = map[string]any{"name": "{label:app}", "metadata": map[string]string{
-		"node": "{node}", "where": "{namespace}-{zone}", "team": "nobody", "missing": "{label:missing}",
+		"node": "{node}", "where": "{namespace}-{zone}", "team": "none", "missing": "{label:missing}",
 	}}
 	m := startManager(t, "attributes", config)
 	for _, style := range styles {
@@ -56,8 +57,7 @@ func TestAttributes(t *testing.T) {
 				s.Play()
 			}
 			s.Say(said{weight: 50, metadata: map[string]string{"team": "a", "version": "v1"}})
-			s.Create(inPlace, replicas(2), annotated(weightKey, "50"), annotated(metadataKey, "team=a,version=v1"))
-			s.ExpectSteady()
+			s.Begin(inPlace, replicas(2), annotated(weightKey, "50"), annotated(metadataKey, "team=a,version=v1"))
 
 			s.Say(said{weight: 80, zone: "elsewhere", metadata: map[string]string{"version": "v2"}})
 			for _, pod := range s.Pods() {
@@ -89,8 +89,9 @@ func TestAttributes(t *testing.T) {
 // expectOneCallFor annotates a pod in service, and expects one call and no write for it.
 func (s *scenario) expectOneCallFor(pod *corev1.Pod, annotations map[string]string) {
 	s.Helper()
+	toPod := func(w apiproxy.Write) bool { return w.ToPod() && w.Name == pod.Name }
 	calls := fakeregistry.Match{UID: string(pod.UID)}
-	before, writes := len(s.registry.Calls(calls)), s.writesTo(pod)
+	before, writes := len(s.registry.Calls(calls)), s.countWrites(toPod)
 	s.annotate(pod, annotations)
 	s.await(fmt.Sprintf("the registry to say of pod %s what it says of itself", pod.Name), func() error {
 		var its []registry.Entry
@@ -104,7 +105,7 @@ func (s *scenario) expectOneCallFor(pod *corev1.Pod, annotations map[string]stri
 	after := s.registry.Calls(calls)
 	s.Expect(len(after) == before+1 && after[before].Op == fakeregistry.OpRegister,
 		"the change cost %d calls, not one: %v", len(after)-before, after[before:])
-	s.Expect(s.writesTo(pod) == writes, "the change cost a write")
+	s.Expect(s.countWrites(toPod) == writes, "the change cost a write")
 }
 
 // annotate sets annotations of a pod, as somebody else.
@@ -113,15 +114,4 @@ func (s *scenario) annotate(pod *corev1.Pod, annotations map[string]string) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	s.must(err)
 	s.PatchPod(pod, string(patch))
-}
-
-// writesTo counts the manager's writes to a pod.
-func (s *scenario) writesTo(pod *corev1.Pod) int {
-	n := 0
-	for _, w := range s.writes() {
-		if w.ToPod() && w.Name == pod.Name {
-			n++
-		}
-	}
-	return n
 }

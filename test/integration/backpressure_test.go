@@ -3,31 +3,13 @@ package integration
 import (
 	"errors"
 	"fmt"
-	"net/http"
-	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
-	"github.com/rollcall-dev/rollcall/test/harness/manager"
 )
-
-// expectMetric waits until the manager shows the line.
-func (s *scenario) expectMetric(line string) {
-	s.Helper()
-	s.await("metric "+line, func() error {
-		status, body, err := s.manager.Get(s.Context(), manager.MetricsServer, "/metrics")
-		if err != nil || status != http.StatusOK {
-			return fmt.Errorf("metrics answer %d: %w", status, err)
-		}
-		if !strings.Contains(body, line+"\n") {
-			return errors.New("it says otherwise")
-		}
-		return nil
-	})
-}
 
 // TestSlowService: a registry that hangs for one service has half of the calls of that service's pods, and
 // the rollout of another goes on.
@@ -43,15 +25,13 @@ func TestSlowService(t *testing.T) {
 	m := startManager(t, "slow", config, "--workers=6")
 	all := newScenarios(t, m, server, "slow", styles)
 	slow, swift := all[0], all[1]
-	swift.Create(inPlace, replicas(2))
-	swift.ExpectSteady()
-	before := swift.Pods()
+	before := swift.Begin(inPlace, replicas(2))
 
 	began := time.Now()
 	hold := server.Hold(slow.match(""))
 	slow.Create(replicas(10))
 	slow.AwaitCalls(hold, 2)
-	slow.expectMetric(`rollcall_registry_slots_in_use{registry="default"} 2`)
+	slow.ExpectMetric(`rollcall_registry_slots_in_use{registry="default"} 2`)
 	swift.UpdateImage("nginx:2")
 	swift.ExpectSteady()
 	swift.ExpectImage("nginx:2", before)
@@ -62,7 +42,7 @@ func TestSlowService(t *testing.T) {
 
 	hold.Release()
 	slow.ExpectSteady()
-	finish(all)
+	all.finish()
 }
 
 // TestBreakerProbes: with several pods that can't be registered, the registry gets one call every five
@@ -75,11 +55,9 @@ func TestBreakerProbes(t *testing.T) {
 	all := newScenarios(t, m, server, "outage", styles)
 
 	repair := server.Fail(fakeregistry.Match{}, errors.New("out of order"))
-	for _, s := range all {
-		s.Create(replicas(4))
-	}
+	all.each(func(s *scenario) { s.Create(replicas(4)) })
 	first := all[0]
-	first.expectMetric(`rollcall_registry_breaker_state{registry="default",state="open"} 1`)
+	first.ExpectMetric(`rollcall_registry_breaker_state{registry="default",state="open"} 1`)
 	opened := time.Now()
 	var probes []fakeregistry.Call
 	first.await("three probes", func() error {
@@ -105,11 +83,9 @@ func TestBreakerProbes(t *testing.T) {
 	}
 
 	repair()
-	for _, s := range all {
-		s.ExpectSteady()
-	}
-	first.expectMetric(`rollcall_registry_breaker_state{registry="default",state="closed"} 1`)
-	first.expectMetric(`rollcall_registry_queued_calls{registry="default"} 0`)
-	first.expectMetric(`rollcall_registry_slots_in_use{registry="default"} 0`)
-	finish(all)
+	all.each((*scenario).ExpectSteady)
+	first.ExpectMetric(`rollcall_registry_breaker_state{registry="default",state="closed"} 1`)
+	first.ExpectMetric(`rollcall_registry_queued_calls{registry="default"} 0`)
+	first.ExpectMetric(`rollcall_registry_slots_in_use{registry="default"} 0`)
+	all.finish()
 }

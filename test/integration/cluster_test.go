@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/test/harness/account"
+	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
@@ -27,11 +28,9 @@ import (
 // deletedWithNamespace: the namespace controller deletes pods and workload in whatever order, and no Event can be written
 // there any more.
 func deletedWithNamespace(s *scenario) {
-	s.Create(replicas(2), func(set *kruisev1alpha1.CloneSet) {
+	pods := s.Begin(replicas(2), func(set *kruisev1alpha1.CloneSet) {
 		set.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(1)) // the namespace controller waits for it
 	})
-	s.ExpectSteady()
-	pods := s.Pods()
 
 	s.forget()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.ns}}
@@ -51,9 +50,7 @@ func deletedWithNamespace(s *scenario) {
 
 // evictedWithinBudget: an eviction that a PodDisruptionBudget refuses changes nothing, and one that it allows is a delete.
 func evictedWithinBudget(s *scenario) {
-	s.Create(replicas(2))
-	s.ExpectSteady()
-	pod := s.Pods()[0]
+	pod := s.Begin(replicas(2))[0]
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "budget"},
 		Spec: policyv1.PodDisruptionBudgetSpec{
@@ -73,8 +70,7 @@ func evictedWithinBudget(s *scenario) {
 	err := s.evict(pod)
 	s.Expect(apierrors.IsTooManyRequests(err), "an eviction past the budget gave: %v", err)
 
-	s.Scale(3)
-	s.ExpectSteady()
+	s.ScaleTo(3)
 	s.Expect(len(s.registry.Answers(s.ns, string(pod.UID))) == 1, "the registry was told of an eviction that never was")
 	s.await("the budget to allow an eviction", func() error { return s.evict(pod) })
 	s.AwaitGone(pod)
@@ -93,12 +89,8 @@ func (s *scenario) evict(pod *corev1.Pod) error {
 // stays in service until it does.
 func availableLater(s *scenario) {
 	const wait = 3 * time.Second
-	s.Create(inPlace, replicas(2), func(set *kruisev1alpha1.CloneSet) { set.Spec.MinReadySeconds = int32(wait / time.Second) })
-	s.ExpectSteady()
-	before := s.Pods()
-	s.UpdateImage("nginx:2")
-	s.ExpectSteady()
-	s.ExpectImage("nginx:2", before)
+	before := s.Begin(inPlace, replicas(2), func(set *kruisev1alpha1.CloneSet) { set.Spec.MinReadySeconds = int32(wait / time.Second) })
+	s.UpdateInPlace("nginx:2", before)
 
 	out := func(pod *corev1.Pod) time.Time { return s.answered(pod, fakeregistry.OpFailOver).received }
 	first, second := s.Pods()[0], s.Pods()[1]
@@ -134,14 +126,10 @@ func readySince(pod *corev1.Pod) time.Time {
 // on top of the drain, and the pod stays out for both.
 func kruiseWaitsToo(s *scenario) {
 	s.drain = 1500 * time.Millisecond
-	s.Create(inPlace, replicas(2), annotated(drainKey, s.drain.String()), func(set *kruisev1alpha1.CloneSet) {
+	before := s.Begin(inPlace, replicas(2), annotated(drainKey, s.drain.String()), func(set *kruisev1alpha1.CloneSet) {
 		set.Spec.UpdateStrategy.InPlaceUpdateStrategy = &appspub.InPlaceUpdateStrategy{GracePeriodSeconds: 2}
 	})
-	s.ExpectSteady()
-	before := s.Pods()
-	s.UpdateImage("nginx:2")
-	s.ExpectSteady()
-	s.ExpectImage("nginx:2", before)
+	s.UpdateInPlace("nginx:2", before)
 	s.ExpectDrained(2)
 	for _, pod := range before {
 		waits := slices.ContainsFunc(s.history.Of(pod.UID), func(v sighting) bool {
@@ -159,17 +147,8 @@ func refusedByPolicy(s *scenario) {
 	lift := s.refusePatches()
 	s.Create(replicas(1))
 	pod := s.AwaitPods(1)[0]
-	s.await("two patches to be refused", func() error {
-		n := 0
-		for _, w := range s.writes() {
-			if w.ToPod() && w.Status == s.refusal() {
-				n++
-			}
-		}
-		if n < 2 {
-			return fmt.Errorf("%d were", n)
-		}
-		return nil
+	s.awaitAtLeast(2, "refused patches", func() int {
+		return s.countWrites(func(w apiproxy.Write) bool { return w.ToPod() && w.Status == s.refusal() })
 	})
 	s.ExpectEvent(pod, corev1.EventTypeWarning, "PatchRefused", "pods are frozen")
 	if s.style == preNormal {

@@ -12,14 +12,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 // directDelete: no PreparingDelete comes first.
 func directDelete(s *scenario) {
-	s.Create(replicas(2))
-	s.ExpectSteady()
-	pod := s.Pods()[0]
+	pod := s.Begin(replicas(2))[0]
 
 	s.DeletePod(pod)
 	s.AwaitGone(pod)
@@ -30,8 +29,7 @@ func directDelete(s *scenario) {
 
 // goneBeforeTheAnswer: the registry can't be told until the pod is no longer there to say what is to be undone.
 func goneBeforeTheAnswer(s *scenario) {
-	s.Create(inPlace, replicas(2))
-	s.ExpectSteady()
+	s.Begin(inPlace, replicas(2))
 	s.troubled = true
 	pod := s.Pods()[0]
 
@@ -48,9 +46,7 @@ func deletedInForeground(s *scenario) { deletedWithPods(s, metav1.DeletePropagat
 func deletedInBackground(s *scenario) { deletedWithPods(s, metav1.DeletePropagationBackground) }
 
 func deletedWithPods(s *scenario, how metav1.DeletionPropagation) {
-	s.Create()
-	s.ExpectSteady()
-	pods := s.Pods()
+	pods := s.Begin()
 	s.DeleteCloneSet(how)
 	s.ExpectNothingLeft()
 	for _, pod := range pods {
@@ -60,9 +56,7 @@ func deletedWithPods(s *scenario, how metav1.DeletionPropagation) {
 
 // deletedWithOrphans: the pods stay in service, and no handler or finalizer of Rollcall stays on them that no workload names.
 func deletedWithOrphans(s *scenario) {
-	s.Create()
-	s.ExpectSteady()
-	pods := s.Pods()
+	pods := s.Begin()
 
 	s.DeleteCloneSet(metav1.DeletePropagationOrphan)
 	s.await("our handlers to be freed", func() error {
@@ -80,17 +74,13 @@ func deletedWithOrphans(s *scenario) {
 
 // lifecycleEditedAway: the same while the CloneSet lives on, and updates its pods unasked.
 func lifecycleEditedAway(s *scenario) {
-	s.Create(inPlace)
-	s.ExpectSteady()
-	before := s.Pods()
+	before := s.Begin(inPlace)
 
 	s.forget()
 	s.Edit(func(set *kruisev1alpha1.CloneSet) { set.Spec.Lifecycle = nil })
 	s.await("our handlers to be freed", s.free)
 	s.ExpectServing(before...)
-	s.UpdateImage("nginx:2")
-	s.ExpectSteady()
-	s.ExpectImage("nginx:2", before)
+	s.UpdateInPlace("nginx:2", before)
 	s.await("our handlers to stay freed", s.free)
 }
 
@@ -108,9 +98,7 @@ func (s *scenario) free() error {
 
 // foreignFinalizer: what another process adds to the list while our patch is on its way is never dropped.
 func foreignFinalizer(s *scenario) {
-	s.Create(inPlace, replicas(1))
-	s.ExpectSteady()
-	pod := s.Pods()[0]
+	pod := s.Begin(inPlace, replicas(1))[0]
 
 	// Nothing else stands in the list when ours is to be added, in the one style.
 	s.addFinalizerBetween(pod, "nginx:2", appspub.LifecycleStateUpdated, "other.example.org/busy-0")
@@ -149,20 +137,11 @@ func (s *scenario) editFinalizers(pod *corev1.Pod, edit func([]string) []string)
 
 // lostAnswers: the API server carried the patch out, and the manager never heard of it.
 func lostAnswers(s *scenario) {
-	s.Create(inPlace)
-	s.ExpectSteady()
-	before := s.Pods()
+	before := s.Begin(inPlace)
 	s.troubled = true
 
 	s.manager.proxy.LosePodAnswers(s.ns, 3)
-	s.UpdateImage("nginx:2")
-	s.ExpectSteady()
-	s.ExpectImage("nginx:2", before)
-	lost := 0
-	for _, w := range s.writes() {
-		if w.Lost {
-			lost++
-		}
-	}
+	s.UpdateInPlace("nginx:2", before)
+	lost := s.countWrites(func(w apiproxy.Write) bool { return w.Lost })
 	s.Expect(lost == 3, "%d answers were lost, not 3", lost)
 }

@@ -26,7 +26,7 @@ func TestDryRun(t *testing.T) {
 	pod := s.AwaitPodIn(appspub.LifecycleStatePreparingNormal)
 	s.ExpectTold(dry, pod, "would register", name, ":80")
 	s.ExpectTold(dry, pod, "would patch", "example.com/online: true")
-	s.ExpectMetric(`rollcall_dry_run_total{operation="register",registry="default"}`, "1")
+	s.ExpectMetric(`rollcall_dry_run_total{operation="register",registry="default"} 1`)
 	// Whatever happens to the pod: what would be done is the same.
 	for i := range 3 {
 		s.PatchPod(pod, fmt.Sprintf(`{"metadata":{"annotations":{"example.org/touched":"%d"}}}`, i))

@@ -12,24 +12,10 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
-// AwaitRunning returns the only pod once it has an address, ready or not.
-func (s *scenario) AwaitRunning() *corev1.Pod {
-	s.Helper()
-	var pod *corev1.Pod
-	s.await("a running pod", func() error {
-		if pods := s.Pods(); len(pods) == 1 && pods[0].Status.PodIP != "" {
-			pod = pods[0]
-			return nil
-		}
-		return errors.New("there is none")
-	})
-	return pod
-}
-
 // updatedBeforeReady: the pod is updated before it ever was in service. The registry need not know, and Kruise does not wait.
 func updatedBeforeReady(s *scenario) {
 	s.Create(inPlace, replicas(1), gated)
-	pod := s.AwaitRunning()
+	pod := s.AwaitPod("that runs", func(pod *corev1.Pod) bool { return pod.Status.PodIP != "" })
 	s.UpdateImage("nginx:2")
 	s.AwaitState(pod, appspub.LifecycleStateUpdating)
 	s.Expect(len(s.registry.Answers(s.ns, "")) == 0, "the registry was told of a pod that never was in service")
@@ -41,45 +27,35 @@ func updatedBeforeReady(s *scenario) {
 // deletedBeforeReady: the same for a deletion.
 func deletedBeforeReady(s *scenario) {
 	s.Create(replicas(1), gated)
-	pod := s.AwaitRunning()
+	pod := s.AwaitPod("that runs", func(pod *corev1.Pod) bool { return pod.Status.PodIP != "" })
 	s.DeleteByLabel(pod)
 	s.AwaitGone(pod)
 	s.Expect(len(s.registry.Answers(s.ns, string(pod.UID))) == 0, "the registry was told of a pod that never was in service")
-	s.TurnHealthy(corev1.ConditionTrue, s.AwaitRunning())
+	s.TurnHealthy(corev1.ConditionTrue, s.AwaitPod("that runs", func(pod *corev1.Pod) bool { return pod.Status.PodIP != "" }))
 	s.ExpectSteady()
 }
 
 // deletedWhileUpdating: the hook after the update never comes.
 func deletedWhileUpdating(s *scenario) {
-	s.Create(inPlace, replicas(1))
-	s.ExpectSteady()
-	pod := s.Pods()[0]
+	pod := s.Begin(inPlace, replicas(1))[0]
 	s.PatchPod(pod, fmt.Sprintf(`{"metadata":{"annotations":{%q:"30s"}}}`, cluster.AnnotationStartDelay))
 	s.UpdateImage("nginx:2")
 	s.AwaitState(pod, appspub.LifecycleStateUpdating)
-	s.DeleteByLabel(pod)
-	s.AwaitGone(pod)
-	s.ExpectSteady()
+	s.Replace(pod)
 	s.ExpectNeverSeen(pod, appspub.LifecycleStateUpdated)
 }
 
-// updatedWhileUpdating: a newer revision comes while the container is away, and no one is asked.
+// updatedWhileUpdating: a newer revision comes while the container is away, and Kruise does not ask.
 func updatedWhileUpdating(s *scenario) {
-	s.Create(inPlace, replicas(1), annotated(cluster.AnnotationStartDelay, "2s"))
-	s.ExpectSteady()
-	before := s.Pods()
+	before := s.Begin(inPlace, replicas(1), annotated(cluster.AnnotationStartDelay, "2s"))
 	s.UpdateImage("nginx:2")
 	s.AwaitState(before[0], appspub.LifecycleStateUpdating)
-	s.UpdateImage("nginx:3")
-	s.ExpectSteady()
-	s.ExpectImage("nginx:3", before)
+	s.UpdateInPlace("nginx:3", before)
 }
 
 // updatedInUpdated: the next update comes before the pod is back in service, and Kruise itself sets the hook again.
 func updatedInUpdated(s *scenario) {
-	s.Create(inPlace, replicas(1))
-	s.ExpectSteady()
-	before := s.Pods()
+	before := s.Begin(inPlace, replicas(1))
 	hold := s.HoldCalls(fakeregistry.OpRegister)
 	s.UpdateImage("nginx:2")
 	s.AwaitState(before[0], appspub.LifecycleStateUpdated)
@@ -94,9 +70,7 @@ func updatedInUpdated(s *scenario) {
 // heldNotReady: after a rollback Kruise never lets a pod be ready again that markPodNotReady made unready. Only a person
 // can correct that, and the Event says how.
 func heldNotReady(s *scenario) {
-	s.Create(inPlace, replicas(1), func(set *kruisev1alpha1.CloneSet) { set.Spec.Lifecycle.InPlaceUpdate.MarkPodNotReady = true })
-	s.ExpectSteady()
-	pod := s.Pods()[0]
+	pod := s.Begin(inPlace, replicas(1), func(set *kruisev1alpha1.CloneSet) { set.Spec.Lifecycle.InPlaceUpdate.MarkPodNotReady = true })[0]
 	hold := s.HoldCalls(fakeregistry.OpFailOver)
 	s.UpdateImage("nginx:2")
 	s.AwaitState(pod, appspub.LifecycleStatePreparingUpdate)
@@ -132,16 +106,12 @@ func othersHooks(s *scenario) {
 		}
 		return s.settled(set)
 	})
-	s.ExpectMetric("rollcall_unmatched_workloads", "1")
+	s.ExpectMetric("rollcall_unmatched_workloads 1")
 	s.Expect(len(s.registry.Answers(s.ns, "")) == 0, "the registry was told of a pod that is not ours")
 	for _, w := range s.writes() {
 		s.Errorf("the manager wrote %s %s %s", w.Method, w.Resource, w.Name)
 	}
+	pod := s.Pods()[0]
 	s.DeleteCloneSet("Background")
-	s.await("the pod to be gone", func() error {
-		if n := len(s.Pods()); n > 0 {
-			return fmt.Errorf("%d are there", n)
-		}
-		return nil
-	})
+	s.AwaitGone(pod)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
+	"github.com/rollcall-dev/rollcall/test/harness/manager"
 )
 
 // ExpectSteady waits until every pod is where Kruise wants it, with its hooks armed, and the registry holds exactly
@@ -205,7 +207,7 @@ func uidsOf(pods []*corev1.Pod) []types.UID {
 // ExpectSeen expects that the pod once was in the state.
 func (s *scenario) ExpectSeen(pod *corev1.Pod, state appspub.LifecycleStateType) {
 	s.Helper()
-	if !slices.ContainsFunc(s.history.Of(pod.UID), func(v sighting) bool { return v.state() == string(state) }) {
+	if !s.wasIn(pod, state) {
 		s.Errorf("pod %s was never in %s", pod.Name, state)
 	}
 }
@@ -213,15 +215,9 @@ func (s *scenario) ExpectSeen(pod *corev1.Pod, state appspub.LifecycleStateType)
 // ExpectNeverSeen expects that the pod never was in the state.
 func (s *scenario) ExpectNeverSeen(pod *corev1.Pod, state appspub.LifecycleStateType) {
 	s.Helper()
-	if slices.ContainsFunc(s.history.Of(pod.UID), func(v sighting) bool { return v.state() == string(state) }) {
+	if s.wasIn(pod, state) {
 		s.Errorf("pod %s was in %s", pod.Name, state)
 	}
-}
-
-// ExpectGone expects that the pod is no longer there.
-func (s *scenario) ExpectGone(pod *corev1.Pod) {
-	s.Helper()
-	s.Expect(s.Now(pod.UID) == nil, "pod %s is still there", pod.Name)
 }
 
 // ExpectAskedBeforeDelete expects that Kruise waited for our hook before it deleted the pod, where there is such a hook.
@@ -236,15 +232,57 @@ func (s *scenario) ExpectAskedBeforeDelete(pod *corev1.Pod) {
 func (s *scenario) ExpectEvent(pod *corev1.Pod, kind, reason string, words ...string) {
 	s.Helper()
 	s.await(fmt.Sprintf("an Event %s %s on pod %s with %q", kind, reason, pod.Name, words), func() error {
-		for _, e := range s.Events() {
-			if e.Regarding.UID != pod.UID || e.Reason != reason || e.Type != kind {
-				continue
-			}
-			if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(e.Note, w) }) {
-				return nil
-			}
+		return s.hasEvent(pod, kind, reason, words...)
+	})
+}
+
+// ExpectWarning waits for a Warning on any pod with these words in it.
+func (s *scenario) ExpectWarning(words ...string) {
+	s.Helper()
+	s.await(fmt.Sprintf("a Warning with %q", words), func() error { return s.hasEvent(nil, corev1.EventTypeWarning, "", words...) })
+}
+
+// hasEvent looks for an Event on the pod, or any where it is nil, with this reason, or any, and these words in it.
+func (s *scenario) hasEvent(pod *corev1.Pod, kind, reason string, words ...string) error {
+	for _, e := range s.Events() {
+		ofPod, fits := pod == nil || e.Regarding.UID == pod.UID, e.Type == kind && (reason == "" || e.Reason == reason)
+		if ofPod && fits && containsAll(e.Note, words) {
+			return nil
 		}
-		return errors.New("there is none")
+	}
+	return errors.New("there is none")
+}
+
+func containsAll(text string, words []string) bool {
+	return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(text, w) })
+}
+
+// ExpectLogged waits until one line of the manager's log has all these words.
+func (s *scenario) ExpectLogged(words ...string) {
+	s.Helper()
+	s.await(fmt.Sprintf("a line with %q in the log", words), func() error { return logged(s.manager, words...) })
+}
+
+// logged looks for a line of the manager's log that has all these words.
+func logged(m *rollcall, words ...string) error {
+	for line := range strings.Lines(m.Log()) {
+		if containsAll(line, words) {
+			return nil
+		}
+	}
+	return fmt.Errorf("the log of manager %s lacks it", m.Name)
+}
+
+// ExpectMetric waits until the manager shows a line like this regular expression.
+func (s *scenario) ExpectMetric(pattern string) {
+	s.Helper()
+	line := regexp.MustCompile("(?m)^" + pattern + "$")
+	s.await("metric "+pattern, func() error {
+		_, body, err := s.manager.Get(s.Context(), manager.MetricsServer, "/metrics")
+		if err == nil && !line.MatchString(body) {
+			err = errors.New("there is none")
+		}
+		return err
 	})
 }
 
@@ -595,53 +633,6 @@ func (s *scenario) ExpectRegisteredOnlyReady(readyDelay time.Duration) {
 			}
 		}
 	}
-}
-
-// ExpectArmedBeforeRegistered expects that preDelete was set on each pod by the manager's last write before it registered
-// the pod, or from the pod's birth.
-func (s *scenario) ExpectArmedBeforeRegistered() {
-	s.Helper()
-	for _, a := range s.registry.Answers(s.ns, "") {
-		if !a.in() {
-			continue
-		}
-		pod := s.history.Of(types.UID(a.UID))[0].pod
-		for _, w := range s.writes() {
-			if w.Pod != nil && w.Pod.UID == pod.UID && w.Received.Before(a.received) {
-				pod = w.Pod
-			}
-		}
-		for _, h := range s.handlers {
-			if h.ours() && h.serves(hookPreDelete) && !h.setOn(pod) {
-				s.Errorf("pod %s was registered at %s with %s not set", a.Pod, a.received.Format("05.000"), h.key())
-			}
-		}
-	}
-}
-
-// ExpectBackBeforeNormal expects that the pod was registered again before Kruise had it in Normal again, where preNormal
-// has Kruise wait for that.
-func (s *scenario) ExpectBackBeforeNormal(pod *corev1.Pod) {
-	s.Helper()
-	if !slices.ContainsFunc(s.handlers, func(h handler) bool { return h.ours() && h.serves(hookPreNormal) }) {
-		return
-	}
-	back := false
-	for _, v := range s.history.Of(pod.UID) {
-		switch appspub.LifecycleStateType(v.state()) {
-		case appspub.LifecycleStatePreparingDelete:
-			back = true
-		case appspub.LifecycleStateNormal:
-			if !back {
-				continue
-			}
-			last := s.lastAnswer(s.registry, pod, s.ns, s.services[s.ns], v.arrived)
-			s.Expect(last != nil && last.in() && last.acknowledged() && last.sent.Before(v.arrived),
-				"Kruise counted pod %s as available before it was registered again", pod.Name)
-			return
-		}
-	}
-	s.Errorf("pod %s did not come back", pod.Name)
 }
 
 // ExpectDrained goes through the hooks that the manager released in PreparingUpdate and PreparingDelete, and expects n of

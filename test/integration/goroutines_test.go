@@ -2,12 +2,10 @@ package integration
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"regexp"
 	"syscall"
 	"testing"
 
@@ -20,7 +18,6 @@ import (
 	"github.com/rollcall-dev/rollcall/cmd/builtin"
 	"github.com/rollcall-dev/rollcall/test/harness/account"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
-	"github.com/rollcall-dev/rollcall/test/harness/manager"
 	etcdserver "github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
 )
 
@@ -78,16 +75,14 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 	restart(t, m)
 	s := newScenario(t, m, env.registry, finalizer, name)
 	s.troubled = true // registries that are new are asked again
-	s.Create(inPlace, replicas(2))
-	s.ExpectSteady()
-	s.AwaitHeartbeat(leased)
+	s.Begin(inPlace, replicas(2))
+	s.ExpectMetric(`rollcall_registry_request_duration_seconds_count{.*operation="heartbeat",outcome="ok",registry="leased"} [1-9].*`)
 
 	s.UpdateImage("nginx:2")
 	expect.NoError(t, m.Configure(config("3s")))
 	s.ExpectLogged("configuration reloaded")
 	s.ExpectSteady()
-	s.UpdateImage("nginx:3")
-	s.ExpectSteady()
+	s.UpdateInPlace("nginx:3", nil)
 
 	expect.NoError(t, m.Process().Terminate())
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -95,18 +90,4 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 	if err := m.Process().Wait(ctx); err != nil {
 		t.Fatalf("the manager ended with %v:\n%s", err, m.Tail())
 	}
-}
-
-// AwaitHeartbeat returns once a registry has acknowledged a heartbeat.
-func (s *scenario) AwaitHeartbeat(registry string) {
-	s.Helper()
-	acknowledged := regexp.MustCompile(`rollcall_registry_request_duration_seconds_count{.*operation="heartbeat",outcome="ok",registry="` +
-		registry + `"} [1-9]`)
-	s.await("a heartbeat to "+registry, func() error {
-		_, text, err := s.manager.Get(s.Context(), manager.MetricsServer, "/metrics")
-		if err == nil && !acknowledged.MatchString(text) {
-			err = errors.New("there was none")
-		}
-		return err
-	})
 }

@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -55,9 +54,8 @@ func startRelay(t *testing.T, name string, style style, edits ...func(configurat
 	}
 	r.drain = 3 * time.Second // longer than a client goes on with what it has read, on a busy machine too
 	r.services = map[string]int{name: servePods(t)}
-	r.Create(inPlace, replicas(3), annotated(drainKey, r.drain.String()),
+	r.Begin(inPlace, replicas(3), annotated(drainKey, r.drain.String()),
 		annotated(servicesKey, fmt.Sprintf("%s=%d", name, r.services[name])))
-	r.ExpectSteady()
 	r.standby = startManager(t, name+"-second", r.config, r.flags...)
 	r.client = traffic.New(traffic.Options{
 		Read: func(ctx context.Context) ([]registry.Entry, error) {
@@ -154,7 +152,7 @@ func TestLeaderStops(t *testing.T) {
 	pod := r.AwaitPodIn(appspub.LifecycleStatePreparingUpdate)
 	asked := time.Now()
 	expect.NoError(t, r.manager.Process().Terminate())
-	r.await("the manager to stop", func() error { return logs(r.manager, "Stopping and waiting for leader election runnables") })
+	r.await("the manager to stop", func() error { return logged(r.manager, "Stopping and waiting for leader election runnables") })
 	call.Release()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -296,44 +294,4 @@ func (r *relay) resyncs(m *rollcall) (runs int) {
 		runs += n
 	}
 	return runs
-}
-
-func logs(m *rollcall, line string) error {
-	if !strings.Contains(m.Log(), line) {
-		return fmt.Errorf("manager %s has not logged %q", m.Name, line)
-	}
-	return nil
-}
-
-// TestLeaderFrozen: while the leader stands still longer than its lease, another takes over; when it wakes, it is out.
-func TestLeaderFrozen(t *testing.T) {
-	t.Parallel()
-	flags := elect(t, "leader-frozen-lease")
-	config := defaultConfiguration(env.registry.URL(), "leader-frozen")
-	first := startManager(t, "leader", config, flags...)
-	s := newScenario(t, first, env.registry, labels, "leader-frozen")
-	s.troubled = true
-	s.Create(inPlace, replicas(2))
-	s.ExpectSteady() // so the first one leads
-	s.standby = startManager(t, "standby", config, flags...)
-
-	hold := s.HoldCalls(fakeregistry.OpFailOver)
-	s.UpdateImage("nginx:2")
-	s.AwaitCalls(hold, 1)
-	s.must(first.Process().Pause())
-	hold.Release()
-	s.ExpectSteady()
-	answers, thawed := len(s.registry.Answers(s.ns, "")), time.Now()
-	s.must(first.Process().Resume())
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := first.Process().Wait(ctx); err == nil || ctx.Err() != nil {
-		t.Errorf("the leader that lost its lease ended with %v", err)
-	}
-	s.Expect(len(s.registry.Answers(s.ns, "")) == answers, "the deposed leader talked to the registry")
-	s.Expect(!slices.ContainsFunc(first.proxy.Writes(""), func(w apiproxy.Write) bool {
-		return w.Resource != "leases" && w.Received.After(thawed)
-	}), "the deposed leader wrote to the API server")
-	s.ExpectNothingLeft()
-	s.ExpectAlways()
 }

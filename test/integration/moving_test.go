@@ -7,9 +7,7 @@ import (
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
-	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
@@ -22,7 +20,6 @@ func pairDefinitions() []definition {
 		{name: "one-refuses", styles: updateHooked, run: oneRegistryFails},
 		{name: "one-hangs", styles: []style{preNormal, mixed}, run: oneRegistryHangs},
 		{name: "moved-in-place", styles: updateHooked, run: movedInPlace},
-		{name: "moved-recreated", styles: []style{preNormal, mixed}, run: movedByRecreation},
 		{name: "moved-live", styles: []style{labels, preNormal}, run: movedLive},
 		{name: "unknown", styles: []style{labels, mixed}, run: unknownRegistry},
 		{name: "unknown-live", styles: []style{finalizer, mixed}, run: unknownRegistryOfALivePod},
@@ -38,38 +35,22 @@ func TestTwoRegistries(t *testing.T) {
 	}
 	defaults := []string{oldRegistry}
 	m := startManager(t, "pair", defaultConfiguration("", namespaces...).withRegistries(defaults, older, newer))
-	for _, d := range pairDefinitions() {
-		for _, style := range d.styles {
-			t.Run(d.name+"/"+string(style), func(t *testing.T) {
-				t.Parallel()
-				s := newScenario(t, m, older, style, namespaceOf(d.name, style)).over(defaults, older, newer)
-				if style == mixed {
-					s.Play()
-				}
-				d.run(s)
-				s.ExpectNothingLeft()
-				s.ExpectAlways()
-			})
-		}
-	}
+	play(t, pairDefinitions(), func(t *testing.T, style style, namespace string) *scenario {
+		t.Helper()
+		return newScenario(t, m, older, style, namespace).over(defaults, older, newer)
+	})
 }
 
 // inBoth: a pod is in two registries at once, and each of its moves waits for both.
 func inBoth(s *scenario) {
-	s.Create(inPlace, replicas(2), annotated(registriesKey, "old, new"))
-	s.ExpectSteady()
-	before := s.Pods()
-	s.UpdateImage("nginx:2")
-	s.ExpectSteady()
-	s.ExpectImage("nginx:2", before)
-	s.Scale(1)
-	s.ExpectSteady()
+	before := s.Begin(inPlace, replicas(2), annotated(registriesKey, "old, new"))
+	s.UpdateInPlace("nginx:2", before)
+	s.ScaleTo(1)
 }
 
 // oneRegistryFails: a hook waits for both registries, whichever way it goes, and says which one it is.
 func oneRegistryFails(s *scenario) {
-	s.Create(inPlace, replicas(1), annotated(registriesKey, "old,new"))
-	s.ExpectSteady()
+	s.Begin(inPlace, replicas(1), annotated(registriesKey, "old,new"))
 	s.troubled = true
 	pod := s.Pods()[0]
 
@@ -88,18 +69,13 @@ func oneRegistryFails(s *scenario) {
 		before := len(failing.Calls(match))
 		story.begin()
 		s.AwaitState(pod, story.state)
-		s.await("the failing registry to be asked twice", func() error {
-			if n := len(failing.Calls(match)) - before; n < 2 {
-				return fmt.Errorf("it was asked %d times", n)
-			}
-			return nil
-		})
+		s.awaitAtLeast(before+2, "calls of the failing registry", func() int { return len(failing.Calls(match)) })
 		s.Expect(stateOf(s.Now(pod.UID)) == string(story.state), "the pod went on although registry %s had not acknowledged", story.registry)
 		repair()
 		s.AwaitLeaves(pod, story.state)
 		s.ExpectSteady()
 	}
-	s.ExpectGone(pod)
+	s.Expect(s.Now(pod.UID) == nil, "pod %s is still there", pod.Name)
 	// The next Event of the same reason repeats the first one's note.
 	s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryUnavailable", "hook inPlaceUpdate waits", `in registry "new"`, "the disk is full")
 }
@@ -123,8 +99,7 @@ func oneRegistryHangs(s *scenario) {
 // updates. Whoever reads only the old one may go over to the new one any time while the pods are in both.
 func movedInPlace(s *scenario) {
 	older, newer := s.named(oldRegistry), s.named(newRegistry)
-	s.Create(inPlace, replicas(3), annotated(registriesKey, oldRegistry))
-	s.ExpectSteady()
+	s.Begin(inPlace, replicas(3), annotated(registriesKey, oldRegistry))
 	before, began := s.Pods(), time.Now()
 
 	s.Edit(annotated(registriesKey, "old,new"))
@@ -143,37 +118,11 @@ func movedInPlace(s *scenario) {
 	}
 }
 
-// movedByRecreation: the same with new pods, each of which comes before an old one goes.
-func movedByRecreation(s *scenario) {
-	older, newer := s.named(oldRegistry), s.named(newRegistry)
-	s.Create(replicas(3), annotated(registriesKey, oldRegistry), surging)
-	s.ExpectSteady()
-	began := time.Now()
-
-	s.Edit(annotated(registriesKey, "old,new"))
-	s.ExpectSteady()
-	both := time.Now()
-	s.ExpectServed(3, began, both, older)
-
-	s.Edit(annotated(registriesKey, newRegistry))
-	s.ExpectSteady()
-	s.ExpectServed(3, both, time.Now(), newer)
-	s.ExpectServed(3, began, time.Now(), older, newer)
-}
-
-// surging has the pods replaced, each by a new one that is available before.
-func surging(set *kruisev1alpha1.CloneSet) {
-	updateType(kruisev1alpha1.RecreateCloneSetUpdateStrategyType)(set)
-	one, none := intstr.FromInt32(1), intstr.FromInt32(0)
-	set.Spec.UpdateStrategy.MaxSurge, set.Spec.UpdateStrategy.MaxUnavailable = &one, &none
-}
-
 // movedLive: the annotation of a pod in service is changed, which neither updates nor replaces it, and at no moment do
 // clients of both registries find it nowhere.
 func movedLive(s *scenario) {
 	older, newer := s.named(oldRegistry), s.named(newRegistry)
-	s.Create(replicas(1))
-	s.ExpectSteady()
+	s.Begin(replicas(1))
 	pods, began := s.Pods(), time.Now()
 	s.troubled = true // no move of Kruise's is behind the writes
 
@@ -186,7 +135,7 @@ func movedLive(s *scenario) {
 	s.ExpectNeverSeen(pods[0], appspub.LifecycleStatePreparingUpdate)
 }
 
-// unknownRegistry: a typo blocks the pod until someone mends it.
+// unknownRegistry: a typo blocks the pod until a person corrects it.
 func unknownRegistry(s *scenario) {
 	s.Create(replicas(1), annotated(registriesKey, "old,nwe"))
 	s.expectBlockedUntilCorrected("InvalidPod", []string{registriesKey, `"nwe"`, "new, old"}, registriesKey, "old,new")
@@ -195,17 +144,13 @@ func unknownRegistry(s *scenario) {
 // unknownRegistryOfALivePod: a typo keeps a pod in service where it is, and is never in the way of taking it out.
 func unknownRegistryOfALivePod(s *scenario) {
 	older, newer := s.named(oldRegistry), s.named(newRegistry)
-	s.Create(replicas(1), annotated(registriesKey, "old,new"))
-	s.ExpectSteady()
-	pod := s.Pods()[0]
+	pod := s.Begin(replicas(1), annotated(registriesKey, "old,new"))[0]
 
 	s.PatchPod(pod, `{"metadata":{"annotations":{"`+registriesKey+`":"nwe"}}}`)
 	s.ExpectEvent(pod, corev1.EventTypeWarning, "InvalidPod", registriesKey, `"nwe"`)
 	s.ExpectServingIn(older, pod)
 	s.ExpectServingIn(newer, pod)
-	s.DeleteByLabel(pod)
-	s.AwaitGone(pod)
-	s.ExpectSteady()
+	s.Replace(pod)
 	s.ExpectAskedBeforeDelete(pod)
 	for _, r := range s.registries {
 		out := r.Calls(fakeregistry.Match{Op: fakeregistry.OpDeregister, UID: string(pod.UID)})
@@ -222,26 +167,21 @@ func TestMovedByConfiguration(t *testing.T) {
 	config := defaultConfiguration("", namespacesOf("moved-by-config", styles)...).withRegistries([]string{oldRegistry}, older, newer)
 	m := startManager(t, "moved-by-config", config)
 	all := newScenarios(t, m, older, "moved-by-config", styles)
-	each := func(do func(*scenario)) {
-		for _, s := range all {
-			do(s)
-		}
-	}
 	began, before := map[*scenario]time.Time{}, map[*scenario][]*corev1.Pod{}
-	each(func(s *scenario) { s.over([]string{oldRegistry}, older, newer).Create(replicas(2)) })
-	each(func(s *scenario) {
+	all.each(func(s *scenario) { s.over([]string{oldRegistry}, older, newer).Create(replicas(2)) })
+	all.each(func(s *scenario) {
 		s.ExpectSteady()
 		began[s], before[s] = time.Now(), s.Pods()
 	})
 
 	repair := newer.Fail(fakeregistry.Match{Op: fakeregistry.OpRegister}, errors.New("it is not up yet"))
 	expect.NoError(t, m.Configure(config.withRegistries([]string{newRegistry}, older, newer)))
-	each(func(s *scenario) {
+	all.each(func(s *scenario) {
 		s.ExpectEvent(s.Pods()[0], corev1.EventTypeWarning, "RegistryUnavailable", `in registry "new"`, "it is not up yet")
 		s.ExpectServingIn(older, s.Pods()...)
 	})
 	repair()
-	each(func(s *scenario) {
+	all.each(func(s *scenario) {
 		s.defaultsTo(newRegistry)
 		s.ExpectSteady()
 		s.ExpectServed(2, began[s], time.Now(), older, newer)
@@ -251,12 +191,12 @@ func TestMovedByConfiguration(t *testing.T) {
 
 	// And back, by way of both.
 	expect.NoError(t, m.Configure(config.withRegistries([]string{oldRegistry, newRegistry}, older, newer)))
-	each(func(s *scenario) {
+	all.each(func(s *scenario) {
 		s.defaultsTo(oldRegistry, newRegistry)
 		s.ExpectSteady()
 	})
 	expect.NoError(t, m.Configure(config.withRegistries([]string{oldRegistry}, older, newer)))
-	each(func(s *scenario) {
+	all.each(func(s *scenario) {
 		s.defaultsTo(oldRegistry)
 		s.ExpectSteady()
 		s.ExpectServed(2, began[s], time.Now(), older, newer)
@@ -267,7 +207,7 @@ func TestMovedByConfiguration(t *testing.T) {
 			s.expectCalls(older, pod, fakeregistry.OpRegister, fakeregistry.OpDeregister, fakeregistry.OpRegister)
 		}
 	})
-	finish(all)
+	all.finish()
 }
 
 // expectCalls expects that exactly these calls for a pod came to a registry.
@@ -290,12 +230,8 @@ func TestRegistryLeavesConfiguration(t *testing.T) {
 	config := defaultConfiguration("", namespacesOf("leaves", styles)...).withRegistries(both, older, newer)
 	m := startManager(t, "leaves", config)
 	all := newScenarios(t, m, older, "leaves", styles)
-	for _, s := range all {
-		s.over(both, older, newer).Create(replicas(2))
-	}
-	for _, s := range all {
-		s.ExpectSteady()
-	}
+	all.each(func(s *scenario) { s.over(both, older, newer).Create(replicas(2)) })
+	all.each((*scenario).ExpectSteady)
 
 	expect.NoError(t, m.Configure(config.withRegistries([]string{newRegistry}, newer)))
 	waiting := map[*scenario]*corev1.Pod{}
@@ -326,5 +262,5 @@ func TestRegistryLeavesConfiguration(t *testing.T) {
 		s.AwaitGone(waiting[s])
 		s.ExpectSteady()
 	}
-	finish(all)
+	all.finish()
 }

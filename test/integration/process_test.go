@@ -51,10 +51,12 @@ func restart(t *testing.T, m *rollcall) {
 	expect.NoError(t, m.AwaitReady(ctx))
 }
 
-// newScenarios makes a scenario of one manager for each style.
-func newScenarios(t *testing.T, m *rollcall, registry *registryServer, name string, styles []style) []*scenario {
+// scenarios are of one manager, one for each style.
+type scenarios []*scenario
+
+func newScenarios(t *testing.T, m *rollcall, registry *registryServer, name string, styles []style) scenarios {
 	t.Helper()
-	var all []*scenario
+	var all scenarios
 	for _, style := range styles {
 		s := newScenario(t, m, registry, style, namespaceOf(name, style))
 		s.troubled = true
@@ -74,12 +76,23 @@ func namespacesOf(name string, styles []style) []string {
 	return namespaces
 }
 
-// finish ends scenarios as any other.
-func finish(all []*scenario) {
+func (all scenarios) each(do func(*scenario)) {
 	for _, s := range all {
-		s.ExpectNothingLeft()
-		s.ExpectAlways()
+		s.Helper()
+		do(s)
 	}
+}
+
+// begin creates each CloneSet, and returns once all is steady.
+func (all scenarios) begin(edits ...func(*kruisev1alpha1.CloneSet)) {
+	all.each(func(s *scenario) { s.Create(edits...) })
+	all.each((*scenario).ExpectSteady)
+}
+
+// finish ends scenarios as any other.
+func (all scenarios) finish() {
+	all.each((*scenario).ExpectNothingLeft)
+	all.each((*scenario).ExpectAlways)
 }
 
 // TestRestartWithMemory: the manager is killed in the middle of an update, and the registry is empty after it. While it
@@ -90,21 +103,15 @@ func TestRestartWithMemory(t *testing.T) {
 	config["registry"] = map[string]any{"driver": "memory"}
 	m := startManager(t, "memory", config)
 	all := newScenarios(t, m, nil, "memory", allStyles)
-	each := func(do func(*scenario)) {
-		for _, s := range all {
-			do(s)
-		}
-	}
-	each(func(s *scenario) { s.Create(inPlace, replicas(2), annotated(cluster.AnnotationStartDelay, "2s")) })
-	each((*scenario).ExpectSteady)
+	all.begin(inPlace, replicas(2), annotated(cluster.AnnotationStartDelay, "2s"))
 
 	updating := map[*scenario]*corev1.Pod{}
 	var gates []*apiproxy.Gate // so that no pod is through before the last has begun
-	each(func(s *scenario) { gates = append(gates, m.proxy.HoldPodWritesIn(s.ns, appspub.LifecycleStateUpdated)) })
-	each(func(s *scenario) { s.UpdateImage("nginx:2") })
-	each(func(s *scenario) { updating[s] = s.AwaitPodOnceIn(appspub.LifecycleStateUpdating) })
+	all.each(func(s *scenario) { gates = append(gates, m.proxy.HoldPodWritesIn(s.ns, appspub.LifecycleStateUpdated)) })
+	all.each(func(s *scenario) { s.UpdateImage("nginx:2") })
+	all.each(func(s *scenario) { updating[s] = s.AwaitPodOnceIn(appspub.LifecycleStateUpdating) })
 	m.Kill()
-	each(func(s *scenario) {
+	all.each(func(s *scenario) {
 		if s.style == preNormal {
 			s.AwaitState(updating[s], appspub.LifecycleStateNormal) // it has no hook that Kruise waits for
 			return
@@ -115,22 +122,22 @@ func TestRestartWithMemory(t *testing.T) {
 		g.Release()
 	}
 	restart(t, m)
-	each((*scenario).ExpectSteady)
+	all.each((*scenario).ExpectSteady)
 
 	m.Kill()
 	restart(t, m)
-	each((*scenario).ExpectSteady)
+	all.each((*scenario).ExpectSteady)
 
 	m.Kill()
-	each(func(s *scenario) { s.Scale(1) })
-	each(func(s *scenario) {
+	all.each(func(s *scenario) { s.Scale(1) })
+	all.each(func(s *scenario) {
 		if s.style != preNormal {
 			s.AwaitPodIn(appspub.LifecycleStatePreparingDelete)
 		}
 	})
 	restart(t, m)
-	each((*scenario).ExpectSteady)
-	finish(all)
+	all.each((*scenario).ExpectSteady)
+	all.finish()
 }
 
 // TestKilled: the manager is killed at each point where something is half done.
@@ -138,12 +145,7 @@ func TestKilled(t *testing.T) {
 	t.Parallel()
 	m := startManager(t, "killed", defaultConfiguration(env.registry.URL(), namespacesOf("killed", updateHooked)...))
 	all := newScenarios(t, m, env.registry, "killed", updateHooked)
-	for _, s := range all {
-		s.Create(inPlace, replicas(2))
-	}
-	for _, s := range all {
-		s.ExpectSteady()
-	}
+	all.begin(inPlace, replicas(2))
 	version := 1
 	update := func(s *scenario) { s.UpdateImage(fmt.Sprintf("nginx:%d", version)) }
 	remove := func(s *scenario) {
@@ -165,20 +167,16 @@ func TestKilled(t *testing.T) {
 	} {
 		version++
 		var release []func()
-		for _, s := range all {
-			release = append(release, s.killPoint(point.call, point.state, point.begin))
-		}
+		all.each(func(s *scenario) { release = append(release, s.killPoint(point.call, point.state, point.begin)) })
 		t.Logf("killing the manager while it is %s", point.name)
 		m.Kill()
 		for _, r := range release {
 			r()
 		}
 		restart(t, m)
-		for _, s := range all {
-			s.ExpectSteady()
-		}
+		all.each((*scenario).ExpectSteady)
 	}
-	finish(all)
+	all.finish()
 }
 
 // killPoint begins something, and returns when the manager is at the call or the patch.
@@ -202,12 +200,7 @@ func TestDeletedWhileDown(t *testing.T) {
 	styles := []style{finalizer, mixed}
 	m := startManager(t, "down", defaultConfiguration(env.registry.URL(), namespacesOf("down", styles)...))
 	all := newScenarios(t, m, env.registry, "down", styles)
-	for _, s := range all {
-		s.Create(replicas(2))
-	}
-	for _, s := range all {
-		s.ExpectSteady()
-	}
+	all.begin(replicas(2))
 	m.Kill()
 	for _, s := range all {
 		pod := s.Pods()[0]
@@ -220,10 +213,8 @@ func TestDeletedWhileDown(t *testing.T) {
 		})
 	}
 	restart(t, m)
-	for _, s := range all {
-		s.ExpectSteady()
-	}
-	finish(all)
+	all.each((*scenario).ExpectSteady)
+	all.finish()
 }
 
 // TestRestartInADrain: the drain goes on where it stood, and the registry is not told again.
@@ -260,7 +251,7 @@ func TestRestartInADrain(t *testing.T) {
 			}
 		}
 	}
-	finish(all)
+	all.finish()
 }
 
 // drainBegan reads from the record when the pod was taken out.
@@ -305,8 +296,7 @@ func TestRegistryDown(t *testing.T) {
 
 	const patient = 3 * time.Second
 	server.FailNext(s.match(fakeregistry.OpRegister), registry.RetryAfter(errors.New("busy"), patient))
-	s.Scale(3)
-	s.ExpectSteady()
+	s.ScaleTo(3)
 	youngest := s.Pods()[2]
 	answers := server.Answers(s.ns, string(youngest.UID))
 	s.Expect(len(answers) == 2 && answers[1].received.Sub(answers[0].sent) >= patient,
@@ -322,26 +312,23 @@ func TestReload(t *testing.T) {
 	m := startManager(t, "reload", config)
 	s := newScenario(t, m, env.registry, labels, "reload")
 	s.troubled = true
-	s.Create(inPlace, replicas(1))
-	s.ExpectSteady()
+	s.Begin(inPlace, replicas(1))
 
 	good, err := os.ReadFile(m.ConfigPath())
 	s.must(err)
 	s.must(m.Manager.Configure(strings.Replace(string(good), "driver: http", "driver: htpp", 1)))
-	s.ExpectMetric("rollcall_config_last_reload_successful", "0")
-	s.ExpectMetric(`rollcall_config_reloads_total{outcome="refused"}`, "1")
+	s.ExpectMetric("rollcall_config_last_reload_successful 0")
+	s.ExpectMetric(`rollcall_config_reloads_total{outcome="refused"} 1`)
 	s.Expect(strings.Contains(m.Log(), "registry.driver"), "the log does not name the field")
-	s.Scale(2)
-	s.ExpectSteady()
+	s.ScaleTo(2)
 
 	config["service"] = map[string]any{"name": "{namespace}-{label:app}", "port": 9999}
 	s.must(m.Configure(config))
-	s.ExpectMetric("rollcall_config_last_reload_successful", "1")
-	s.ExpectMetric(`rollcall_config_reloads_total{outcome="applied"}`, "1")
+	s.ExpectMetric("rollcall_config_last_reload_successful 1")
+	s.ExpectMetric(`rollcall_config_reloads_total{outcome="applied"} 1`)
 	s.services = map[string]int{"reload-reload": 9999}
 	s.ExpectSteady()
-	s.UpdateImage("nginx:2")
-	s.ExpectSteady()
+	s.UpdateInPlace("nginx:2", nil)
 
 	second, err := newRegistryServer()
 	s.must(err)
@@ -352,126 +339,31 @@ func TestReload(t *testing.T) {
 	})
 }
 
-// ExpectMetric waits for a metric's value.
-func (s *scenario) ExpectMetric(name, value string) {
-	s.Helper()
-	s.await(fmt.Sprintf("metric %s %s", name, value), func() error {
-		_, body, err := s.manager.Get(s.Context(), manager.MetricsServer, "/metrics")
-		if err != nil {
-			return err
-		}
-		for line := range strings.Lines(body) {
-			if got, found := strings.CutPrefix(strings.TrimSpace(line), name+" "); found {
-				if got == value {
-					return nil
-				}
-				return errors.New("it is " + got)
-			}
-		}
-		return errors.New("there is no such metric")
-	})
-}
-
 // TestRefusedAtStart: what can't work ends the manager at once, and says which field to correct.
 func TestRefusedAtStart(t *testing.T) {
 	t.Parallel()
-	tests := map[string]struct {
-		reason  string
-		change  func(configuration)
-		mention []string
+	for name, tc := range map[string]struct {
+		reason, driver, endpoint string
+		mention                  []string
 	}{
-		"unknown driver": {
-			reason: "only those compiled in exist",
-			change: func(c configuration) {
-				c["registry"] = map[string]any{"driver": "acme", "endpoint": "http://127.0.0.1:1"}
-			},
-			mention: []string{"registry.driver", "acme", "memory"},
+		"unknown-driver": {"only those compiled in exist", "acme", "http://127.0.0.1:1", []string{"registry.driver", "acme", "memory"}},
+		"password-in-the-url": { // nor does this error show it: see leaks
+			"it would be shown wherever the endpoint is", "http", "http://rollcall:" + env.credential() + "/x@127.0.0.1",
+			[]string{"registry.endpoint"},
 		},
-		"no driver": {
-			reason: "there is no default",
-			change: func(c configuration) {
-				c["registry"] = map[string]any{}
-			},
-			mention: []string{"registry.driver"},
-		},
-		"bad URL": {
-			reason: "the driver needs one with a scheme",
-			change: func(c configuration) {
-				c["registry"] = map[string]any{"driver": "http", "endpoint": "registry.example.com"}
-			},
-			mention: []string{"registry.endpoint"},
-		},
-		"password in the URL": {
-			reason: "it would be shown wherever the endpoint is", // nor does this error: see leaks
-			change: func(c configuration) {
-				c["registry"] = map[string]any{"driver": "http", "endpoint": "http://rollcall:" + env.credential() + "/x@127.0.0.1"}
-			},
-			mention: []string{"registry.endpoint"},
-		},
-		"both forms": {
-			reason:  "which of them holds?",
-			change:  func(c configuration) { c["registries"] = map[string]any{"old": map[string]any{"driver": "memory"}} },
-			mention: []string{"registries", "registries.default"},
-		},
-		"no default": {
-			reason: "there are two to choose from",
-			change: func(c configuration) {
-				delete(c, "registry")
-				c["registries"] = map[string]any{"old": map[string]any{"driver": "memory"}, "new": map[string]any{"driver": "memory"}}
-			},
-			mention: []string{"defaultRegistries", "new, old"},
-		},
-		"wrong default": {
-			reason: "no pod can be in it",
-			change: func(c configuration) {
-				delete(c, "registry")
-				c["registries"] = map[string]any{"old": map[string]any{"driver": "memory"}}
-				c["defaultRegistries"] = []string{"nwe"}
-			},
-			mention: []string{"defaultRegistries[0]", "nwe", "old"},
-		},
-		"one of two": {
-			reason: "the error says which of them is wrong, and in what",
-			change: func(c configuration) {
-				delete(c, "registry")
-				c["registries"] = map[string]any{
-					"old": map[string]any{"driver": "memory"},
-					"new": map[string]any{"driver": "http", "endpoint": "http://127.0.0.1:1", "auth": map[string]any{"tokenFile": "/missing"}},
-				}
-				c["defaultRegistries"] = []string{"old"}
-			},
-			mention: []string{"registries[new].auth.tokenFile", "/missing"},
-		},
-		"unknown field": {
-			reason: "a typo must not be silent", change: func(c configuration) { c["drains"] = "5s" }, mention: []string{"drains"},
-		},
-		"drain below zero": {
-			reason: "no time runs backwards", change: func(c configuration) { c["drain"] = "-1s" }, mention: []string{"drain"},
-		},
-		"nothing owned": {
-			reason:  "then no hook is ours",
-			change:  func(c configuration) { c["hooks"] = map[string]any{"owned": []string{}} },
-			mention: []string{"hooks.owned"},
-		},
-	}
-	for name, tc := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			env.scenarios.Add(1)
-			config := defaultConfiguration(env.registry.URL())
-			tc.change(config)
-			m, err := env.manager("refused-"+strings.ReplaceAll(name, " ", "-"), config)
+			config := defaultConfiguration("")
+			config["registry"] = map[string]any{"driver": tc.driver, "endpoint": tc.endpoint}
+			m, err := env.manager("refused-"+name, config)
 			expect.NoError(t, err)
 			expect.NoError(t, m.Start())
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			if err := m.Process().Wait(ctx); err == nil || ctx.Err() != nil {
-				t.Errorf("%s: the manager ended with %v", tc.reason, err)
-			}
-			for _, word := range tc.mention {
-				if !strings.Contains(m.Log(), word) {
-					t.Errorf("%s: the manager does not mention %q:\n%s", tc.reason, word, m.Tail())
-				}
+			if err := m.Process().Wait(ctx); err == nil || ctx.Err() != nil || !containsAll(m.Log(), tc.mention) {
+				t.Errorf("%s: the manager ended with %v, and does not mention %q:\n%s", tc.reason, err, tc.mention, m.Tail())
 			}
 		})
 	}
@@ -511,8 +403,7 @@ func TestWithoutKruise(t *testing.T) {
 	s.must(bare.InstallKruise(t.Context()))
 	s.must(m.AwaitReady(t.Context()))
 	s.must(s.history.followSets(t.Context(), k8s))
-	s.Create(inPlace)
-	s.ExpectSteady()
+	s.Begin(inPlace)
 
 	s.ExpectAlways()
 

@@ -21,9 +21,7 @@ func TestRecordsOfOtherVersions(t *testing.T) {
 	m := startManager(t, name, defaultConfiguration(env.registry.URL(), name))
 	s := newScenario(t, m, env.registry, finalizer, name)
 	s.troubled = true // it is asked again what it had acknowledged
-	s.Create(inPlace, replicas(2))
-	s.ExpectSteady()
-	before := s.Pods()
+	before := s.Begin(inPlace, replicas(2))
 
 	// Back: a pod waits at its hook, and the other is in service; of both the record says that they are out.
 	m.Kill()
@@ -64,7 +62,7 @@ func TestRecordsOfOtherVersions(t *testing.T) {
 	s.AwaitGone(before[0])
 	s.ExpectSteady()
 	s.Expect(s.readRecord(s.Now(before[1].UID))["version"] == nil, "a record was written for its version alone")
-	finish([]*scenario{s})
+	scenarios{s}.finish()
 }
 
 func (s *scenario) readRecord(pod *corev1.Pod) map[string]any {

@@ -43,16 +43,14 @@ func TestProceeds(t *testing.T) {
 	config["onRegistryFailure"] = map[string]any{"preDelete": "Proceed", "inPlaceUpdate": "Proceed", "after": "3s"}
 	s := newScenario(t, startManager(t, "proceeds", config), r, labels, "proceeds")
 	s.troubled = true
-	s.Create(inPlace, replicas(2))
-	s.ExpectSteady()
-	before := s.Pods()
+	before := s.Begin(inPlace, replicas(2))
 
 	repair := r.Fail(fakeregistry.Match{Namespace: s.ns, Op: fakeregistry.OpFailOver}, errors.New("out of order"))
 	s.UpdateImage("nginx:2")
 	for _, pod := range before {
 		s.ExpectEvent(pod, corev1.EventTypeWarning, "Proceeded", "hook inPlaceUpdate was released", "Proceed after 3s", "out of order")
 	}
-	s.ExpectMetric(`rollcall_unacknowledged_releases_total{by="failurePolicy",hook="inPlaceUpdate"}`, "2")
+	s.ExpectMetric(`rollcall_unacknowledged_releases_total{by="failurePolicy",hook="inPlaceUpdate"} 2`)
 	repair()
 	s.ExpectSteady()
 	s.ExpectImage("nginx:2", before)
@@ -60,12 +58,12 @@ func TestProceeds(t *testing.T) {
 	repair = r.Fail(fakeregistry.Match{Namespace: s.ns, Op: fakeregistry.OpDeregister}, errors.New("out of order"))
 	s.Scale(1)
 	s.await("one pod to be gone", func() error {
-		if there := len(s.Pods()); there != 1 {
-			return fmt.Errorf("there are %d", there)
+		if len(s.Pods()) != 1 {
+			return errors.New("it is there")
 		}
 		return nil
 	})
-	s.ExpectMetric(`rollcall_unacknowledged_releases_total{by="failurePolicy",hook="preDelete"}`, "1")
+	s.ExpectMetric(`rollcall_unacknowledged_releases_total{by="failurePolicy",hook="preDelete"} 1`)
 	s.Expect(len(r.Entries(t, s.ns)) == 2, "the registry was told although it was out of order")
 	repair()
 	s.ExpectSteady()
@@ -79,8 +77,7 @@ func TestSkip(t *testing.T) {
 	r := startRegistry(t, onlyRegistry, registryOptions{})
 	s := newScenario(t, startManager(t, "skip", defaultConfiguration(r.URL(), "skip")), r, labels, "skip")
 	s.troubled = true
-	s.Create(inPlace, replicas(2), func(set *kruisev1alpha1.CloneSet) { set.Spec.UpdateStrategy.MaxUnavailable = nil })
-	s.ExpectSteady()
+	s.Begin(inPlace, replicas(2), func(set *kruisev1alpha1.CloneSet) { set.Spec.UpdateStrategy.MaxUnavailable = nil })
 	repair := r.Fail(fakeregistry.Match{Namespace: s.ns, Op: fakeregistry.OpDeregister}, errors.New("out of order"))
 	pod := s.Pods()[0]
 	s.DeleteByLabel(pod)
@@ -92,7 +89,7 @@ func TestSkip(t *testing.T) {
 	s.PatchPod(pod, fmt.Sprintf(`{"metadata":{"annotations":{%q:"preDelete"}}}`, skipKey))
 	s.AwaitGone(pod)
 	s.ExpectEvent(pod, corev1.EventTypeWarning, "Skipped", "hook preDelete was released", `"preDelete"`, "not waited for", s.ns)
-	s.ExpectMetric(`rollcall_unacknowledged_releases_total{by="skip",hook="preDelete"}`, "1")
+	s.ExpectMetric(`rollcall_unacknowledged_releases_total{by="skip",hook="preDelete"} 1`)
 	repair()
 	s.ExpectSteady()
 
@@ -133,13 +130,10 @@ func TestGuard(t *testing.T) {
 	config["guard"] = "Always"
 	m := startManager(t, "guard", config)
 	s := newScenario(t, m, r, labels, "guard")
-	s.Create(inPlace, replicas(2))
-	s.ExpectSteady()
+	s.Begin(inPlace, replicas(2))
 	s.expectGuarded(true)
-	s.UpdateImage("nginx:2")
-	s.ExpectSteady()
-	s.Scale(1)
-	s.ExpectSteady()
+	s.UpdateInPlace("nginx:2", nil)
+	s.ScaleTo(1)
 	s.troubled = true
 
 	pod := s.Pods()[0]

@@ -39,8 +39,7 @@ func TestResync(t *testing.T) {
 		t.Run(string(style), func(t *testing.T) {
 			t.Parallel()
 			s := resynced(t, "resync-"+string(style), style)
-			s.Create(replicas(4))
-			s.ExpectSteady()
+			s.Begin(replicas(4))
 			others := s.registerOthers()
 
 			s.must(s.registry.Expire(s.Context(), s.instance(s.Pods()[0]), s.instance(s.Pods()[1])))
@@ -57,7 +56,7 @@ func TestResync(t *testing.T) {
 			s.ExpectSteady()
 
 			s.ExpectUntouched(others)
-			finish([]*scenario{s})
+			scenarios{s}.finish()
 		})
 	}
 }
@@ -69,8 +68,7 @@ func TestVanishedWhileDown(t *testing.T) {
 		t.Run(string(style), func(t *testing.T) {
 			t.Parallel()
 			s := resynced(t, "vanished-"+string(style), style)
-			s.Create(replicas(4))
-			s.ExpectSteady()
+			s.Begin(replicas(4))
 			others := s.registerOthers()
 			stay := s.Pods()[1:]
 			s.manager.Kill()
@@ -82,7 +80,7 @@ func TestVanishedWhileDown(t *testing.T) {
 				s.Expect(s.counted(pod, fakeregistry.OpRegister) == 1, "pod %s was listed and registered all the same", pod.Name)
 			}
 			s.ExpectUntouched(others)
-			finish([]*scenario{s})
+			scenarios{s}.finish()
 		})
 	}
 }
@@ -106,15 +104,14 @@ func TestVanishedUnrecorded(t *testing.T) {
 	s.Vanish(pod)
 	restart(t, s.manager)
 	s.ExpectSteady()
-	finish([]*scenario{s})
+	scenarios{s}.finish()
 }
 
 // TestBlockedRemoval: more than resync.maxRemovals go only when a person has approved of exactly these.
 func TestBlockedRemoval(t *testing.T) {
 	t.Parallel()
 	s := resynced(t, "blocked", labels, elect(t, "blocked-lease")...)
-	s.Create(replicas(2))
-	s.ExpectSteady()
+	s.Begin(replicas(2))
 	for i := range 5 {
 		s.must(s.registry.Register(s.Context(), registry.Instance{
 			Service: s.ns, Address: "10.9.9.9", Port: i + 1, Cluster: clusterName, Namespace: s.ns,
@@ -122,7 +119,7 @@ func TestBlockedRemoval(t *testing.T) {
 		}))
 	}
 	s.ExpectLogged("removal blocked", "5 of 7 entries", "rollcall.dev/approve-removals")
-	s.ExpectMetric(`rollcall_resync_blocked_removals{registry="default"}`, "5")
+	s.ExpectMetric(`rollcall_resync_blocked_removals{registry="default"} 5`)
 	s.annotateLease("blocked-lease", "rollcall.dev/approve-removals", "0123456789ab")
 	s.annotateLease("blocked-lease", "rollcall.dev/resync", "now")
 	s.ExpectLogged("resync requested", "now")
@@ -131,8 +128,8 @@ func TestBlockedRemoval(t *testing.T) {
 	digests := regexp.MustCompile(`approve-removals=([0-9a-f]{12})`).FindAllStringSubmatch(s.manager.Log(), -1)
 	s.annotateLease("blocked-lease", "rollcall.dev/approve-removals", digests[len(digests)-1][1])
 	s.ExpectSteady()
-	s.ExpectMetric(`rollcall_resync_blocked_removals{registry="default"}`, "0")
-	finish([]*scenario{s})
+	s.ExpectMetric(`rollcall_resync_blocked_removals{registry="default"} 0`)
+	scenarios{s}.finish()
 }
 
 // instance is the pod's only one.

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -31,8 +30,10 @@ func TestMissingRights(t *testing.T) {
 		{"clonesets", []string{"list", "watch"}, notReady("CloneSets", "forbidden")},
 		{"nodes", []string{"list", "watch"}, notReady("nodes", "forbidden")},
 		{"clonesets", []string{"watch"}, notReady("CloneSets", "cannot watch")},
-		{"leases", []string{"update"}, logged(`cannot update resource \"leases\"`)},
-		{"pods", []string{"patch"}, func(s *scenario) error { return s.warned("PatchRefused", "cannot patch resource") }},
+		{"leases", []string{"update"}, func(s *scenario) error { return logged(s.manager, `cannot update resource \"leases\"`) }},
+		{"pods", []string{"patch"}, func(s *scenario) error {
+			return s.hasEvent(nil, corev1.EventTypeWarning, "PatchRefused", "cannot patch resource")
+		}},
 	} {
 		name := "lacks-" + strings.Join(tc.verbs, "-") + "-" + tc.resource
 		t.Run(name, func(t *testing.T) {
@@ -102,29 +103,8 @@ func notReady(words ...string) func(*scenario) error {
 		if err != nil {
 			return err
 		}
-		missing := slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(body, w) })
-		if status != http.StatusServiceUnavailable || missing {
+		if status != http.StatusServiceUnavailable || !containsAll(body, words) {
 			return fmt.Errorf("readyz answers %d: %s", status, body)
-		}
-		return nil
-	}
-}
-
-// warned looks for a Warning on a pod, for a reason and with these words in it.
-func (s *scenario) warned(reason, words string) error {
-	for _, e := range s.Events() {
-		if e.Type == corev1.EventTypeWarning && e.Reason == reason && strings.Contains(e.Note, words) {
-			return nil
-		}
-	}
-	return fmt.Errorf("there is no Warning %s with %q", reason, words)
-}
-
-// logged looks for words in the manager's log.
-func logged(words string) func(*scenario) error {
-	return func(s *scenario) error {
-		if !strings.Contains(s.manager.Log(), words) {
-			return errors.New("its log lacks it")
 		}
 		return nil
 	}

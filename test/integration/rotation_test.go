@@ -106,12 +106,7 @@ func TestRotatedToken(t *testing.T) {
 	config["registry"].(map[string]any)["auth"] = map[string]any{"tokenFile": mounted.Path("token")}
 	m := startManager(t, "rotated-token", config)
 	all := newScenarios(t, m, server, "rotated-token", styles)
-	for _, s := range all {
-		s.Create(inPlace, replicas(2))
-	}
-	for _, s := range all {
-		s.ExpectSteady()
-	}
+	all.begin(inPlace, replicas(2))
 
 	door.Wants(tokens[1], false)
 	for _, s := range all {
@@ -120,9 +115,7 @@ func TestRotatedToken(t *testing.T) {
 		s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryRefused", "hook inPlaceUpdate waits", "401")
 	}
 	mounted.Rotate(t, map[string]string{"token": tokens[1] + "\n"})
-	for _, s := range all {
-		s.ExpectSteady()
-	}
+	all.each((*scenario).ExpectSteady)
 
 	door.Wants(tokens[2], true)
 	kept := map[*scenario][]answer{}
@@ -141,15 +134,12 @@ func TestRotatedToken(t *testing.T) {
 	}
 
 	mounted.Rotate(t, map[string]string{"token": tokens[1] + " " + tokens[2] + "\n"})
-	all[0].ExpectMetric("rollcall_config_last_reload_successful", "0")
+	all[0].ExpectMetric("rollcall_config_last_reload_successful 0")
 	all[0].ExpectLogged("registry.auth.tokenFile", "no white space within it")
-	for _, s := range all {
-		s.Scale(3)
-		s.ExpectSteady()
-	}
+	all.each(func(s *scenario) { s.ScaleTo(3) })
 	mounted.Rotate(t, map[string]string{"token": tokens[2] + "\n"})
-	all[0].ExpectMetric("rollcall_config_last_reload_successful", "1")
-	finish(all)
+	all[0].ExpectMetric("rollcall_config_last_reload_successful 1")
+	all.finish()
 	all[0].Expect(strings.Count(m.Log(), `"msg":"starting"`) == 1, "the manager was started again")
 }
 
@@ -167,12 +157,7 @@ func TestRotatedCertificates(t *testing.T) {
 	}
 	m := startManager(t, "rotated-tls", config)
 	all := newScenarios(t, m, server, "rotated-tls", styles)
-	for _, s := range all {
-		s.Create(replicas(1))
-	}
-	for _, s := range all {
-		s.ExpectSteady()
-	}
+	all.begin(replicas(1))
 
 	for i, now := range []struct {
 		servers, clients authority
@@ -190,11 +175,9 @@ func TestRotatedCertificates(t *testing.T) {
 			s.Expect(len(server.serving(t, s.ns)) == i+1, "a pod was registered that could not be")
 		}
 		mounted.Rotate(t, now.servers.mounted(t, now.clients))
-		for _, s := range all {
-			s.ExpectSteady()
-		}
+		all.each((*scenario).ExpectSteady)
 	}
-	finish(all)
+	all.finish()
 	all[0].Expect(strings.Count(m.Log(), `"msg":"starting"`) == 1, "the manager was started again")
 }
 
@@ -228,17 +211,4 @@ func (a authority) mounted(t *testing.T, clients authority) map[string]string {
 	pair, err := clients.Issue("client", pkix.Name{CommonName: "rollcall"})
 	expect.NoError(t, err)
 	return map[string]string{"ca.crt": string(a.CertPEM), "tls.crt": string(pair.CertPEM), "tls.key": string(pair.KeyPEM)}
-}
-
-// ExpectLogged waits until one line of the manager's log has all these words.
-func (s *scenario) ExpectLogged(words ...string) {
-	s.Helper()
-	s.await(fmt.Sprintf("a line with %q in the log", words), func() error {
-		for line := range strings.Lines(s.manager.Log()) {
-			if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
-				return nil
-			}
-		}
-		return fmt.Errorf("there is none")
-	})
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -223,6 +222,33 @@ func annotated(key, value string) func(*kruisev1alpha1.CloneSet) {
 	}
 }
 
+// Begin is Create, and returns the pods once all is steady.
+func (s *scenario) Begin(edits ...func(*kruisev1alpha1.CloneSet)) []*corev1.Pod {
+	s.Helper()
+	s.Create(edits...)
+	s.ExpectSteady()
+	return s.Pods()
+}
+
+// UpdateInPlace updates the pods, and returns once all is steady. They are the same as before, where these are given.
+func (s *scenario) UpdateInPlace(image string, before []*corev1.Pod) {
+	s.Helper()
+	s.UpdateImage(image)
+	s.ExpectSteady()
+	s.ExpectImage(image, before)
+}
+
+// ScaleTo is Scale, and returns once all is steady.
+func (s *scenario) ScaleTo(n int32) { s.Helper(); s.Scale(n); s.ExpectSteady() }
+
+// Replace has Kruise delete a pod and make another one, and returns once all is steady.
+func (s *scenario) Replace(pod *corev1.Pod) {
+	s.Helper()
+	s.DeleteByLabel(pod)
+	s.AwaitGone(pod)
+	s.ExpectSteady()
+}
+
 // UpdateImage has the CloneSet update its pods.
 func (s *scenario) UpdateImage(name string) { s.Helper(); s.Edit(image(name)) }
 
@@ -241,53 +267,47 @@ func (s *scenario) Now(uid types.UID) *corev1.Pod {
 	return seen[len(seen)-1].pod
 }
 
+// AwaitPod returns a pod of which this is so, once there is one.
+func (s *scenario) AwaitPod(what string, is func(*corev1.Pod) bool) (found *corev1.Pod) {
+	s.Helper()
+	s.await("a pod "+what, func() error {
+		pods := s.Pods()
+		i := slices.IndexFunc(pods, is)
+		if i < 0 {
+			return errors.New("there is none")
+		}
+		found = pods[i]
+		return nil
+	})
+	return found
+}
+
 // AwaitPodIn returns a pod in the lifecycle state, once there is one.
 func (s *scenario) AwaitPodIn(state appspub.LifecycleStateType) *corev1.Pod {
 	s.Helper()
-	var found *corev1.Pod
-	s.await("a pod in "+string(state), func() error {
-		for _, pod := range s.Pods() {
-			if stateOf(pod) == string(state) {
-				found = pod
-				return nil
-			}
-		}
-		return fmt.Errorf("there is none")
-	})
-	return found
+	return s.AwaitPod("in "+string(state), func(pod *corev1.Pod) bool { return stateOf(pod) == string(state) })
 }
 
 // AwaitPodOnceIn returns a pod that is or was in the lifecycle state, once there is one.
 func (s *scenario) AwaitPodOnceIn(state appspub.LifecycleStateType) *corev1.Pod {
 	s.Helper()
-	var found *corev1.Pod
-	s.await("a pod that was in "+string(state), func() error {
-		for _, pod := range s.Pods() {
-			if slices.ContainsFunc(s.history.Of(pod.UID), func(v sighting) bool { return v.state() == string(state) }) {
-				found = pod
-				return nil
-			}
-		}
-		return errors.New("there is none")
-	})
-	return found
+	return s.AwaitPod("that was in "+string(state), func(pod *corev1.Pod) bool { return s.wasIn(pod, state) })
+}
+
+// wasIn reports whether the pod is or once was in the state.
+func (s *scenario) wasIn(pod *corev1.Pod, state appspub.LifecycleStateType) bool {
+	return slices.ContainsFunc(s.history.Of(pod.UID), func(v sighting) bool { return v.state() == string(state) })
 }
 
 // AwaitState returns once the pod is in the state.
-func (s *scenario) AwaitState(pod *corev1.Pod, state appspub.LifecycleStateType) *corev1.Pod {
+func (s *scenario) AwaitState(pod *corev1.Pod, state appspub.LifecycleStateType) {
 	s.Helper()
-	var now *corev1.Pod
 	s.await(fmt.Sprintf("pod %s in %s", pod.Name, state), func() error {
-		now = s.Now(pod.UID)
-		if now == nil {
-			return fmt.Errorf("it is gone")
-		}
-		if stateOf(now) != string(state) {
-			return fmt.Errorf("it is in %s", stateOf(now))
+		if now := s.Now(pod.UID); now == nil || stateOf(now) != string(state) {
+			return errors.New("it is not")
 		}
 		return nil
 	})
-	return now
 }
 
 // AwaitLeaves returns once the pod is in another state.
@@ -295,19 +315,53 @@ func (s *scenario) AwaitLeaves(pod *corev1.Pod, state appspub.LifecycleStateType
 	s.Helper()
 	s.await(fmt.Sprintf("pod %s to leave %s", pod.Name, state), func() error {
 		if now := s.Now(pod.UID); now != nil && stateOf(now) == string(state) {
-			return fmt.Errorf("it is there still")
+			return errors.New("it is there still")
 		}
 		return nil
 	})
 }
 
-// AwaitReleased returns once none of our handlers of the hook is set on the pod.
+// AwaitGone returns once the pod is no longer there.
+func (s *scenario) AwaitGone(pod *corev1.Pod) {
+	s.Helper()
+	s.await("pod "+pod.Name+" to be gone", func() error {
+		if s.Now(pod.UID) != nil {
+			return errors.New("it is there")
+		}
+		return nil
+	})
+}
+
+// AwaitPods returns once there are n pods.
+func (s *scenario) AwaitPods(n int) []*corev1.Pod {
+	s.Helper()
+	s.await(fmt.Sprintf("%d pods", n), func() error {
+		if there := len(s.Pods()); there != n {
+			return fmt.Errorf("there are %d", there)
+		}
+		return nil
+	})
+	return s.Pods()
+}
+
+// awaitAtLeast returns once there are n of something.
+func (s *scenario) awaitAtLeast(n int, what string, count func() int) {
+	s.Helper()
+	s.await(fmt.Sprintf("%d %s", n, what), func() error {
+		if there := count(); there < n {
+			return fmt.Errorf("there are %d", there)
+		}
+		return nil
+	})
+}
+
+// AwaitReleased returns once none of Rollcall's handlers of the hook is set on the pod.
 func (s *scenario) AwaitReleased(pod *corev1.Pod, hook string) {
 	s.Helper()
-	s.await(fmt.Sprintf("our handlers of %s to be cleared on pod %s", hook, pod.Name), func() error {
+	s.await(fmt.Sprintf("handlers of %s to be cleared on pod %s", hook, pod.Name), func() error {
 		now := s.Now(pod.UID)
 		if now == nil {
-			return fmt.Errorf("it is gone")
+			return errors.New("it is gone")
 		}
 		for _, h := range s.handlers {
 			if h.ours() && h.serves(hook) && h.setOn(now) {
@@ -321,20 +375,15 @@ func (s *scenario) AwaitReleased(pod *corev1.Pod, hook string) {
 // AwaitHeld returns once n writes wait at the gate.
 func (s *scenario) AwaitHeld(g *apiproxy.Gate, n int) {
 	s.Helper()
-	s.await(fmt.Sprintf("%d writes at the gate", n), func() error {
-		if held := g.Held(); held < n {
-			return fmt.Errorf("there are %d", held)
-		}
-		return nil
-	})
+	s.awaitAtLeast(n, "writes at the gate", g.Held)
 }
 
-// AwaitObserved returns once Kruise has seen our last change to the CloneSet.
+// AwaitObserved returns once Kruise has seen the last change to the CloneSet.
 func (s *scenario) AwaitObserved() {
 	s.Helper()
 	s.await("Kruise to see the change", func() error {
 		if set := s.history.Set(s.key); set == nil || set.Status.ObservedGeneration < s.generation {
-			return fmt.Errorf("it has not")
+			return errors.New("it has not")
 		}
 		return nil
 	})
@@ -342,24 +391,14 @@ func (s *scenario) AwaitObserved() {
 
 // counted is how many calls of an operation the registry acknowledged for a pod.
 func (s *scenario) counted(pod *corev1.Pod, op fakeregistry.Op) int {
-	n := 0
-	for _, a := range s.registry.Answers(s.ns, string(pod.UID)) {
-		if a.op == op && a.acknowledged() {
-			n++
-		}
-	}
-	return n
+	return len(slices.DeleteFunc(s.registry.Answers(s.ns, string(pod.UID)), func(a answer) bool {
+		return a.op != op || !a.acknowledged()
+	}))
 }
 
-// refusedWrites is how many patches of a pod the API server refused since a test in them failed.
-func (s *scenario) refusedWrites(pod *corev1.Pod) int {
-	n := 0
-	for _, w := range s.writes() {
-		if w.ToPod() && w.Name == pod.Name && w.Status == http.StatusUnprocessableEntity {
-			n++
-		}
-	}
-	return n
+// countWrites is how many of the managers' writes are like this.
+func (s *scenario) countWrites(like func(apiproxy.Write) bool) int {
+	return len(slices.DeleteFunc(s.writes(), func(w apiproxy.Write) bool { return !like(w) }))
 }
 
 func (s *scenario) match(op fakeregistry.Op) fakeregistry.Match {
@@ -376,17 +415,6 @@ func (s *scenario) writes() []apiproxy.Write {
 }
 
 func mergePatch(text string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(text)) }
-
-// AwaitGone returns once the pod is no longer there.
-func (s *scenario) AwaitGone(pod *corev1.Pod) {
-	s.Helper()
-	s.await("pod "+pod.Name+" to be gone", func() error {
-		if s.Now(pod.UID) != nil {
-			return fmt.Errorf("it is there")
-		}
-		return nil
-	})
-}
 
 // PatchPod applies a merge patch to a pod, as somebody else, and returns when our watch has seen it.
 func (s *scenario) PatchPod(pod *corev1.Pod, patch string) {
@@ -469,19 +497,13 @@ func (s *scenario) Play() {
 }
 
 func (s *scenario) playOn(ctx context.Context, pod *corev1.Pod) {
-	set := pod.Labels[otherKey] == otherValue
-	patch := ""
-	switch appspub.LifecycleStateType(stateOf(pod)) {
-	case appspub.LifecycleStatePreparingUpdate:
-		if set {
-			patch = labelPatch(pod, otherKey, nil)
-		}
-	case appspub.LifecycleStateUpdated:
-		if !set {
-			patch = labelPatch(pod, otherKey, new(otherValue))
-		}
-	}
-	if patch == "" {
+	set, patch := pod.Labels[otherKey] == otherValue, ""
+	switch state := appspub.LifecycleStateType(stateOf(pod)); {
+	case state == appspub.LifecycleStatePreparingUpdate && set:
+		patch = labelPatch(pod, otherKey, nil)
+	case state == appspub.LifecycleStateUpdated && !set:
+		patch = labelPatch(pod, otherKey, new(otherValue))
+	default:
 		return
 	}
 	err := s.k8s.Patch(ctx, pod.DeepCopy(), mergePatch(patch))

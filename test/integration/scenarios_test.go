@@ -14,7 +14,6 @@ type definition struct {
 // definitions are the scenarios, each told by its function.
 func definitions() []definition {
 	return []definition{
-		{name: "create", styles: allStyles, run: create},
 		{name: "in-place-update", styles: allStyles, run: inPlaceUpdate},
 		{name: "slowly-ready", styles: allStyles, run: slowlyReady},
 		{name: "recreate-update", styles: allStyles, run: recreateUpdate},
@@ -48,10 +47,8 @@ func definitions() []definition {
 		{name: "lost-answers", styles: updateHooked, run: lostAnswers},
 		{name: "drain", styles: updateHooked, run: drains},
 		{name: "two-services", styles: allStyles, run: twoServices},
-		{name: "one-of-two-fails", styles: []style{labels, mixed}, run: oneServiceFails},
 		{name: "no-port", styles: []style{labels, preNormal}, run: noPort},
-		{name: "bad-services", styles: []style{labels, mixed}, run: badServices},
-		{name: "bad-drain", styles: []style{finalizer, preNormal}, run: badDrain},
+		{name: "bad-drain", styles: []style{finalizer, mixed}, run: badDrain},
 		{name: "claimed", styles: []style{labels, preNormal}, run: serviceClaimed},
 		{name: "remade", styles: []style{labels, finalizer}, run: serviceRemade},
 		{name: "bad-record", styles: updateHooked, run: badRecord},
@@ -87,11 +84,20 @@ func sharedNamespaces() []string {
 
 func TestScenarios(t *testing.T) {
 	t.Parallel()
-	for _, d := range definitions() {
+	play(t, definitions(), func(t *testing.T, style style, namespace string) *scenario {
+		t.Helper()
+		return newScenario(t, env.shared, env.registry, style, namespace)
+	})
+}
+
+// play has each scenario happen, in each of its styles.
+func play(t *testing.T, all []definition, begin func(t *testing.T, style style, namespace string) *scenario) {
+	t.Helper()
+	for _, d := range all {
 		for _, style := range d.styles {
 			t.Run(d.name+"/"+string(style), func(t *testing.T) {
 				t.Parallel()
-				s := newScenario(t, env.shared, env.registry, style, namespaceOf(d.name, style))
+				s := begin(t, style, namespaceOf(d.name, style))
 				if style == mixed && !d.ownerHeld {
 					s.Play()
 				}

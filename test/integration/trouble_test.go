@@ -3,7 +3,6 @@ package integration
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -22,15 +21,10 @@ const (
 // drains: between the acknowledgement that took the pod out and the release of the hook lies the drain.
 func drains(s *scenario) {
 	s.drain = 1500 * time.Millisecond
-	s.Create(inPlace, replicas(2), annotated(drainKey, s.drain.String()))
-	s.ExpectSteady()
-	before := s.Pods()
+	before := s.Begin(inPlace, replicas(2), annotated(drainKey, s.drain.String()))
 
-	s.UpdateImage("nginx:2")
-	s.ExpectSteady()
-	s.ExpectImage("nginx:2", before)
-	s.Scale(1)
-	s.ExpectSteady()
+	s.UpdateInPlace("nginx:2", before)
+	s.ScaleTo(1)
 	s.ExpectDrained(3)
 }
 
@@ -42,49 +36,9 @@ func (s *scenario) withTwoServices() func(*kruisev1alpha1.CloneSet) {
 }
 
 func twoServices(s *scenario) {
-	s.Create(inPlace, replicas(2), s.withTwoServices())
-	s.ExpectSteady()
-	s.UpdateImage("nginx:2")
-	s.ExpectSteady()
-	s.Scale(1)
-	s.ExpectSteady()
-}
-
-// oneServiceFails: a hook waits for both services, whichever way it goes.
-func oneServiceFails(s *scenario) {
-	s.Create(inPlace, replicas(1), s.withTwoServices())
-	s.ExpectSteady()
-	s.troubled = true
-	before := s.Pods()
-	pod := before[0]
-
-	for _, story := range []struct {
-		op    fakeregistry.Op
-		state appspub.LifecycleStateType
-		begin func()
-	}{
-		{fakeregistry.OpFailOver, appspub.LifecycleStatePreparingUpdate, func() { s.UpdateImage("nginx:2") }},
-		{fakeregistry.OpRegister, appspub.LifecycleStateUpdated, func() { s.UpdateImage("nginx:3") }},
-	} {
-		match := s.match(story.op)
-		match.Service = s.ns + "-web"
-		repair := s.registry.Fail(match, errors.New("the disk is full"))
-		calls := s.calls(match)
-		story.begin()
-		s.AwaitState(pod, story.state)
-		s.await("the failing service to be asked twice", func() error {
-			if n := s.calls(match) - calls; n < 2 {
-				return fmt.Errorf("it was asked %d times", n)
-			}
-			return nil
-		})
-		s.Expect(stateOf(s.Now(pod.UID)) == string(story.state), "the pod went on although one service had not acknowledged")
-		s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryUnavailable", "hook inPlaceUpdate waits", s.ns+"-web", "the disk is full")
-		repair()
-		s.ExpectSteady()
-	}
-	s.ExpectImage("nginx:3", before)
-	s.ExpectEvent(pod, corev1.EventTypeNormal, "Resolved", "RegistryUnavailable")
+	s.Begin(inPlace, replicas(2), s.withTwoServices())
+	s.UpdateInPlace("nginx:2", nil)
+	s.ScaleTo(1)
 }
 
 func (s *scenario) calls(m fakeregistry.Match) int { return len(s.registry.Calls(m)) }
@@ -96,11 +50,6 @@ func noPort(s *scenario) {
 		servicesKey, s.ns+"=80")
 }
 
-func badServices(s *scenario) {
-	s.Create(replicas(1), annotated(servicesKey, s.ns))
-	s.expectBlockedUntilCorrected("InvalidPod", []string{servicesKey, "name=port"}, servicesKey, s.ns+"=80")
-}
-
 func badDrain(s *scenario) {
 	s.Create(replicas(1), annotated(drainKey, "a while"))
 	s.expectBlockedUntilCorrected("InvalidPod", []string{drainKey, "a while", "15s"}, drainKey, "0s")
@@ -108,8 +57,7 @@ func badDrain(s *scenario) {
 
 // serviceClaimed: the name belongs to the namespace whose pods are registered under it, whoever else wants it.
 func serviceClaimed(s *scenario) {
-	s.Create(replicas(1))
-	s.ExpectSteady()
+	s.Begin(replicas(1))
 
 	other := newScenario(s.T, s.manager, s.registry, s.style, neighbour(s.ns))
 	other.Create(replicas(1), annotated(servicesKey, s.ns+"=80"))
@@ -124,8 +72,7 @@ func serviceClaimed(s *scenario) {
 // where it was.
 func serviceRemade(s *scenario) {
 	other := newScenario(s.T, s.manager, s.registry, s.style, neighbour(s.ns))
-	s.Create(replicas(1))
-	s.ExpectSteady()
+	s.Begin(replicas(1))
 	other.Create(replicas(1), annotated(servicesKey, s.ns+"=80"))
 	other.expectEachWaits(1, "its pods are registered")
 
@@ -133,8 +80,7 @@ func serviceRemade(s *scenario) {
 	other.Scale(2) // the new pod asks for the name while no pod is registered under it
 	other.expectEachWaits(2, "its pods were registered")
 
-	s.Create(replicas(1))
-	s.ExpectSteady()
+	s.Begin(replicas(1))
 	for _, pod := range other.Pods() {
 		other.Expect(other.counted(pod, fakeregistry.OpRegister) == 0, "pod %s was registered under another's name", pod.Name)
 	}
@@ -145,36 +91,17 @@ func serviceRemade(s *scenario) {
 // expectEachWaits: n pods wait for a name of another namespace, one of them at least for this reason.
 func (s *scenario) expectEachWaits(n int, why string) {
 	s.Helper()
-	s.await("the pods", func() error {
-		if got := len(s.Pods()); got != n {
-			return fmt.Errorf("there are %d, want %d", got, n)
-		}
-		return nil
-	})
-	for _, pod := range s.Pods() {
+	for _, pod := range s.AwaitPods(n) {
 		s.ExpectEvent(pod, corev1.EventTypeWarning, "ServiceClaimed")
 	}
-	s.await("the Event that says why", func() error {
-		for _, e := range s.Events() {
-			if e.Reason == "ServiceClaimed" && strings.Contains(e.Note, why) {
-				return nil
-			}
-		}
-		return fmt.Errorf("none says that %s", why)
-	})
+	s.ExpectWarning(why)
 }
 
 // expectBlockedUntilCorrected: the pod's Event says what is wrong, its hook stays blocked, and it goes on once the pod's
 // annotation is right.
 func (s *scenario) expectBlockedUntilCorrected(reason string, words []string, key, value string) {
 	s.Helper()
-	s.await("the pod", func() error {
-		if len(s.Pods()) == 0 {
-			return errors.New("there is none")
-		}
-		return nil
-	})
-	pod := s.Pods()[0]
+	pod := s.AwaitPods(1)[0]
 	s.ExpectEvent(pod, corev1.EventTypeWarning, reason, words...)
 	for _, r := range s.registries {
 		s.Expect(len(r.Entries(s.T, s.ns)) == 0, "a pod that can't be described was registered")
@@ -190,34 +117,26 @@ func (s *scenario) expectBlockedUntilCorrected(reason string, words []string, ke
 
 // badRecord: garbage, and another pod's record, are none.
 func badRecord(s *scenario) {
-	s.Create(inPlace, replicas(2))
-	s.ExpectSteady()
-	before := s.Pods()
+	before := s.Begin(inPlace, replicas(2))
 	s.troubled = true
 
 	s.PatchPod(before[0], `{"metadata":{"annotations":{"`+recordKey+`":"{garbage"}}}`)
 	s.PatchPod(before[1], fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, recordKey, before[0].Annotations[recordKey]))
-	s.UpdateImage("nginx:2")
-	s.ExpectSteady()
-	s.ExpectImage("nginx:2", before)
-	s.Scale(1)
-	s.ExpectSteady()
+	s.UpdateInPlace("nginx:2", before)
+	s.ScaleTo(1)
 }
 
 // handlerInSelector: flipping it would take the pod from its workload, so it is not touched.
 func handlerInSelector(s *scenario) {
 	const key = "example.com/unready-blocker-inplace"
-	s.Create(inPlace, replicas(1), func(set *kruisev1alpha1.CloneSet) { set.Spec.Selector.MatchLabels[key] = "true" })
-	s.ExpectSteady()
-	pod := s.Pods()[0]
+	pod := s.Begin(inPlace, replicas(1), func(set *kruisev1alpha1.CloneSet) { set.Spec.Selector.MatchLabels[key] = "true" })[0]
 	s.ExpectEvent(pod, corev1.EventTypeWarning, "HandlerRefused", key, "spec.selector", "labelsHandler")
 
 	s.UpdateImage("nginx:2")
 	s.AwaitState(pod, appspub.LifecycleStatePreparingUpdate)
 	s.ExpectServing()
 	s.Expect(s.Now(pod.UID).Labels[key] == "true", "the label in the selector was flipped")
-	s.UpdateImage("nginx:1")
-	s.ExpectSteady()
+	s.UpdateInPlace("nginx:1", nil)
 }
 
 // registryErrors: whatever the registry refuses to do for now, the pod waits and goes on by itself later.
@@ -226,13 +145,7 @@ func registryErrors(s *scenario) {
 	fail := func(op fakeregistry.Op) func() { return s.registry.Fail(s.match(op), errors.New("out of order")) }
 	repair := fail(fakeregistry.OpRegister)
 	s.Create(inPlace, replicas(1))
-	s.await("the pod", func() error {
-		if len(s.Pods()) == 0 {
-			return errors.New("there is none")
-		}
-		return nil
-	})
-	pod := s.Pods()[0]
+	pod := s.AwaitPods(1)[0]
 	s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryUnavailable", "out of order")
 	repair()
 	s.ExpectSteady()

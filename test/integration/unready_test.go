@@ -2,14 +2,11 @@ package integration
 
 import (
 	"fmt"
-	"strings"
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/rollcall-dev/rollcall/test/harness/manager"
 )
 
 // healthGate is a readiness gate that a scenario opens and shuts as a probe would.
@@ -28,36 +25,6 @@ func (s *scenario) TurnHealthy(status corev1.ConditionStatus, pods ...*corev1.Po
 	}
 }
 
-// AwaitPods returns once there are n pods.
-func (s *scenario) AwaitPods(n int) []*corev1.Pod {
-	s.Helper()
-	s.await(fmt.Sprintf("%d pods", n), func() error {
-		if there := len(s.Pods()); there != n {
-			return fmt.Errorf("there are %d", there)
-		}
-		return nil
-	})
-	return s.Pods()
-}
-
-// ExpectSeries waits until the manager's metrics have a line that begins like this, whatever its value: the manager serves
-// other scenarios too.
-func (s *scenario) ExpectSeries(line string) {
-	s.Helper()
-	s.await("the metric "+line, func() error {
-		_, body, err := s.manager.Get(s.Context(), manager.MetricsServer, "/metrics")
-		if err != nil {
-			return err
-		}
-		for got := range strings.Lines(body) {
-			if strings.HasPrefix(got, line) {
-				return nil
-			}
-		}
-		return fmt.Errorf("there is none")
-	})
-}
-
 // turnsUnready: a pod whose probes fail is taken out and put back with them. Where most of the service's pods fail at once,
 // the rest of them is kept, until enough are back.
 func turnsUnready(s *scenario) {
@@ -70,7 +37,7 @@ func turnsUnready(s *scenario) {
 	s.ExpectServing(pods[1], pods[2])
 	s.TurnHealthy(corev1.ConditionFalse, pods[1])
 	s.ExpectEvent(pods[1], corev1.EventTypeWarning, "PanicThreshold", "2 of the 3 pods", s.ns, "50%")
-	s.ExpectSeries(`rollcall_waiting_pods{hook="",reason="PanicThreshold"}`)
+	s.ExpectMetric(`rollcall_waiting_pods{hook="",reason="PanicThreshold"} .*`)
 	s.ExpectServing(pods[1], pods[2])
 
 	s.TurnHealthy(corev1.ConditionTrue, pods[0])
@@ -80,8 +47,7 @@ func turnsUnready(s *scenario) {
 	s.ExpectSteady()
 
 	// The last pod of a service is always kept.
-	s.Scale(1)
-	s.ExpectSteady()
+	s.ScaleTo(1)
 	last := s.Pods()[0]
 	s.TurnHealthy(corev1.ConditionFalse, last)
 	s.ExpectEvent(last, corev1.EventTypeWarning, "PanicThreshold", "1 of the 1 pods")
