@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// mendWithin is one resync period, and what its run takes on a busy machine.
-	mendWithin = resyncInterval + 7*time.Second
+	// repairWithin is one resync period, and what its run takes on a busy machine.
+	repairWithin = resyncInterval + 7*time.Second
 	// moveWithin is how long a pod may stand still that is on its way somewhere: the longest back-off, and a resync.
 	moveWithin = 45 * time.Second
 	// leadWithin is how long no manager may lead, and backWithin the API server and our watch may be away: longer than a
@@ -205,7 +205,7 @@ func compare(live map[string]livePod, entries map[string][]registry.Entry) []gri
 			k := keyOf(name, e.Instance)
 			held[k] = e.State
 			if p, found := live[e.UID]; name != unlistedRegistry && (!found || !p.workload.has(k, p.address)) {
-				all = append(all, grievance{kind: leaked, uid: e.UID, within: mendWithin, leading: true, text: fmt.Sprintf(
+				all = append(all, grievance{kind: leaked, uid: e.UID, within: repairWithin, leading: true, text: fmt.Sprintf(
 					"%s of pod %s/%s is %s, and no live pod stands behind it", k, e.Namespace, e.Pod, e.State)})
 			}
 		}
@@ -223,7 +223,7 @@ func compare(live map[string]livePod, entries map[string][]registry.Entry) []gri
 		}
 		for _, k := range p.workload.keys(uid, p.address) {
 			if held[k] != registry.InService {
-				all = append(all, grievance{kind: lost, uid: uid, within: mendWithin, leading: true, text: fmt.Sprintf(
+				all = append(all, grievance{kind: lost, uid: uid, within: repairWithin, leading: true, text: fmt.Sprintf(
 					"pod %s/%s is Normal and ready, and %s is not in service", p.name.namespace, p.name.name, k)})
 			}
 		}

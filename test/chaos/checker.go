@@ -202,7 +202,7 @@ func released(w *workload, handler string, before sighting) (hook string, allowe
 // be done in it at all.
 func asserted(w *workload, handler string, before sighting) (hook string, allowed bool) {
 	switch state := appspub.LifecycleStateType(before.state); {
-	case before.shallBeOut():
+	case before.leaving():
 		return "", false
 	case state == appspub.LifecycleStatePreparingNormal && w.serves(hookPreNormal, handler):
 		return hookPreNormal, true
@@ -323,7 +323,7 @@ func (j *journal) checkUnasked(p *podLog, before, now sighting) {
 	if now.gap || now.state != string(appspub.LifecycleStateUpdating) || before.state == now.state {
 		return
 	}
-	handlers := handlersOf(p.workload.hook(hookInPlaceUpdate))
+	handlers := p.workload.hooks[hookInPlaceUpdate]
 	if len(handlers) == 0 || before.state == string(appspub.LifecycleStatePreparingUpdate) ||
 		slices.ContainsFunc(handlers, func(h string) bool { return before.set[h] }) || p.unarmable(before, handlers) {
 		return
@@ -341,7 +341,7 @@ func (j *journal) checkUnasked(p *podLog, before, now sighting) {
 // handlers says that it is. A deletion that begins there and is cancelled leads to PreparingNormal, and on to Normal only
 // where no preNormal holds the pod until it is armed.
 func (p *podLog) unarmable(before sighting, handlers []string) bool {
-	if before.state != string(appspub.LifecycleStatePreparingNormal) && p.workload.hook(hookPreNormal) != nil {
+	if before.state != string(appspub.LifecycleStatePreparingNormal) && len(p.workload.hooks[hookPreNormal]) > 0 {
 		return false
 	}
 	for _, s := range slices.Backward(p.sightings) {

@@ -12,8 +12,8 @@ import (
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	const gate, drain = "example.io/gate", "the drain is 1s"
-	deleteByFinalizer := func(s *story) { s.w.lifecycle.PreDelete = finalizerHook(gate) }
-	updateByFinalizer := func(s *story) { s.w.lifecycle.InPlaceUpdate = finalizerHook(gate) }
+	deleteByFinalizer := func(s *story) { s.w.hooks[hookPreDelete] = []string{gate} }
+	updateByFinalizer := func(s *story) { s.w.hooks[hookInPlaceUpdate] = []string{gate} }
 	checkAll(t, []happening{
 		{"a whole life", "every hook is flipped after its acknowledgement", steps{
 			updateAsked, takesOut(opFailOver), clears(traffic, updateGate), moves(updating),

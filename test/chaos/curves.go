@@ -1,11 +1,8 @@
 package main
 
 import (
-	"bufio"
-	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -106,35 +103,23 @@ func read(ctx context.Context, m *manager.Manager) (reading, error) {
 	if err != nil {
 		return reading{}, err
 	}
-	return readingOf(strings.NewReader(text))
+	return readingOf(text)
 }
 
 // readingOf takes the numbers out of a page of metrics, all of which must be there.
-func readingOf(page io.Reader) (reading, error) {
-	var r reading
+func readingOf(page string) (r reading, err error) {
 	want := map[string]*float64{
-		"process_resident_memory_bytes": &r.resident,
-		"process_start_time_seconds":    &r.started,
-		"go_memstats_heap_inuse_bytes":  &r.inUse,
-		"go_gc_heap_live_bytes":         &r.live,
-		"go_goroutines":                 &r.goroutines,
+		"process_resident_memory_bytes": &r.resident, "process_start_time_seconds": &r.started,
+		"go_memstats_heap_inuse_bytes": &r.inUse, "go_gc_heap_live_bytes": &r.live, "go_goroutines": &r.goroutines,
 	}
-	lines := bufio.NewScanner(page)
-	for lines.Scan() {
-		name, value, _ := strings.Cut(lines.Text(), " ")
-		target, wanted := want[name]
-		if !wanted {
-			continue
+	for line := range strings.Lines(page) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if target := want[name]; target != nil {
+			if *target, err = strconv.ParseFloat(value, 64); err != nil {
+				return reading{}, fmt.Errorf("reading the metric %s: %w", name, err)
+			}
+			delete(want, name)
 		}
-		parsed, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			return reading{}, fmt.Errorf("reading the metric %s: %w", name, err)
-		}
-		*target = parsed
-		delete(want, name)
-	}
-	if err := lines.Err(); err != nil {
-		return reading{}, fmt.Errorf("reading the metrics: %w", err)
 	}
 	for name := range want {
 		return reading{}, fmt.Errorf("there is no metric %s", name)
@@ -223,38 +208,12 @@ func (c *curves) table(names []string) string {
 		}
 		text.WriteString("\n")
 	}
-	return text.String()
-}
-
-// lines draws each series of each manager in one line, from zero to its highest.
-func (c *curves) lines(names []string) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var text strings.Builder
 	for _, name := range names {
 		for _, s := range allSeries() {
-			var values []float64
-			for _, one := range c.samples {
-				values = append(values, s.of(one.of[name])/s.unit)
-			}
-			if len(values) == 0 {
-				continue
-			}
 			first, last, _ := s.thirds(c.samples, name)
-			fmt.Fprintf(&text, "%s %-12s %s %6.1f to %.1f, median %.1f in the first third and %.1f in the last\n", name, s.name,
-				sparkline(values), slices.Min(values), slices.Max(values), first/s.unit, last/s.unit)
+			fmt.Fprintf(&text, "%s %s: median %.1f in the first third after warm-up and %.1f in the last\n", name, s.name,
+				first/s.unit, last/s.unit)
 		}
-	}
-	return text.String()
-}
-
-// sparkline draws values as blocks between zero and the highest.
-func sparkline(values []float64) string {
-	blocks := []rune("▁▂▃▄▅▆▇█")
-	highest := cmp.Or(slices.Max(values), 1)
-	var text strings.Builder
-	for _, v := range values {
-		text.WriteRune(blocks[min(len(blocks)-1, int(v/highest*float64(len(blocks))))])
 	}
 	return text.String()
 }

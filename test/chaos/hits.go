@@ -18,7 +18,7 @@ const (
 	hitPoll    = 50 * time.Millisecond
 )
 
-var errNobodyToHit = errors.New("there is no manager that runs and that nothing else is done to")
+var errNoneToHit = errors.New("there is no manager that runs and that nothing else is done to")
 
 // hit does something to a manager, and reports whether it was done.
 func (g *game) hit(ctx context.Context, a action) (done bool, err error) {
@@ -64,7 +64,7 @@ func (g *game) killAtAnswer(ctx context.Context) (done bool, err error) {
 		return done, nil
 	case <-waiting.Done():
 		g.registry.killNext(nil)
-		return false, errNobodyToHit
+		return false, errNoneToHit
 	}
 }
 
@@ -82,7 +82,7 @@ func (m *managers) seize(ctx context.Context, leading bool) (*contender, *proces
 			}
 		}
 	}
-	return nil, nil, errNobodyToHit
+	return nil, nil, errNoneToHit
 }
 
 // seize returns the process for the caller alone, or nil where it has ended, or something is done to it already: one that

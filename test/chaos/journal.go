@@ -186,8 +186,8 @@ func (s sighting) since() time.Time {
 	return s.at
 }
 
-// shallBeOut reports whether the pod is where it is out of service whether ready or not.
-func (s sighting) shallBeOut() bool {
+// leaving reports whether the pod is in a state in which it is out of service, ready or not.
+func (s sighting) leaving() bool {
 	switch appspub.LifecycleStateType(s.state) {
 	case appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStateUpdating, appspub.LifecycleStatePreparingDelete:
 		return true

@@ -67,7 +67,7 @@ type setup struct {
 	maxRemovals string
 	// fail gets the reason where a manager can't be started.
 	fail func(why string)
-	// metrics has them served; else nobody asks.
+	// metrics has them served.
 	metrics bool
 }
 

@@ -255,10 +255,9 @@ const (
 	foreignService = "legacy"
 )
 
-// addForeign puts in entries that are not ours: of another cluster, or without any mark. Half of them are at the address of
-// an instance of ours, and those of another cluster then have its pod's UID too. Of these one half has our service and
-// another port, the other our port and another service: the protocol knows an entry by all three, so it has no place for two
-// that share them all.
+// addForeign puts in entries of another cluster, or without any mark. Half of them are at the address of one of the pods,
+// and those of another cluster then have its UID too, with its service and another port or the other way round: the protocol
+// knows an entry by all three, so it has no place for two that share them all.
 func (r *registryServer) addForeign(ctx context.Context, rng *rand.Rand, services []string, count int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -285,7 +284,7 @@ func (r *registryServer) addForeign(ctx context.Context, rng *rand.Rand, service
 	}
 }
 
-// leave puts in entries of ours behind which no pod stands.
+// leave puts in entries of the cluster behind which no pod stands.
 func (r *registryServer) leave(ctx context.Context, rng *rand.Rand, services []string, count int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

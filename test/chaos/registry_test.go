@@ -62,7 +62,7 @@ func TestForeignEntries(t *testing.T) {
 				t.Errorf("touched are %q, want %d\nreason: %s", got, tc.want, tc.reason)
 			}
 			if ours := r.list(t.Context(), defaultRegistry); tc.want == 0 && len(ours) != 1 {
-				t.Errorf("%d entries of ours, want the one: foreign ones have no owner, or another cluster", len(ours))
+				t.Errorf("%d entries of the cluster, want the one: foreign ones have no owner, or another cluster", len(ours))
 			}
 		})
 	}

@@ -42,7 +42,6 @@ func soak(ctx context.Context, out *output) error {
 		}
 		names := g.managers.names()
 		out.plain(g.curves.table(names))
-		out.plain(g.curves.lines(names))
 		problems := g.curves.problems(names)
 		for _, problem := range problems {
 			g.report.note(problem)

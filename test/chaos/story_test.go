@@ -16,8 +16,6 @@ import (
 const (
 	testUID     = "uid-1"
 	testAddress = "127.100.0.1"
-	// A pod of this workload has one service, and a label for each hook.
-	traffic, updateGate, deleteGate = "example.com/traffic=online", "example.com/update-gate=shut", "example.com/delete-gate=shut"
 )
 
 // The states that a pod moves through.
@@ -50,11 +48,7 @@ func newStory() *story {
 	s := &story{journal: newJournal(), now: time.Unix(0, 0), version: 10}
 	s.w = &workload{
 		name: "web", namespace: testPod.namespace, services: map[string]int{"web": 8080},
-		lifecycle: appspub.Lifecycle{
-			PreNormal:     labelHook("example.com/traffic", "online"),
-			InPlaceUpdate: labelHook("example.com/update-gate", "shut"),
-			PreDelete:     labelHook("example.com/delete-gate", "shut"),
-		},
+		hooks: map[string][]string{hookPreNormal: {traffic}, hookInPlaceUpdate: {updateGate}, hookPreDelete: {deleteGate}},
 	}
 	s.pod = sighting{set: map[string]bool{}, address: testAddress, ready: true}
 	return s

@@ -51,7 +51,7 @@ func (p *podLog) releaseUndone(c *call) string {
 	if c.received.After(released.at) {
 		when, at = "sent afterwards", c.received
 	}
-	if p.movedSince(released, at, func(s sighting) bool { return !s.shallBeOut() }) {
+	if p.movedSince(released, at, func(s sighting) bool { return !s.leaving() }) {
 		return ""
 	}
 	return fmt.Sprintf("I1: hook %s was released, and call #%d, %s, put the pod in service after it", released.hook, c.number, when)
@@ -64,7 +64,7 @@ func (p *podLog) assertionUndone(c *call) string {
 	if !found || !c.received.Before(asserted.at) || !p.wasIn(c.key(), asserted, c.applied) {
 		return ""
 	}
-	if p.movedSince(asserted, c.applied, func(s sighting) bool { return s.shallBeOut() || !s.ready }) {
+	if p.movedSince(asserted, c.applied, func(s sighting) bool { return s.leaving() || !s.ready }) {
 		return ""
 	}
 	return fmt.Sprintf("I2: hook %s was asserted, and call #%d, on its way, took %s out of service after it",

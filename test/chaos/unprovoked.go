@@ -95,5 +95,5 @@ func (s sighting) steadyAt(k key, w *workload) bool {
 func (f flip) byKruise() bool {
 	before, after := f.pod.sightings[f.version-1], f.pod.sightings[f.version]
 	again := before.state == string(appspub.LifecycleStateUpdated) && after.state == string(appspub.LifecycleStatePreparingUpdate)
-	return f.set && (again || after.gap) && slices.Contains(handlersOf(f.pod.workload.hook(hookInPlaceUpdate)), f.handler)
+	return f.set && (again || after.gap) && slices.Contains(f.pod.workload.hooks[hookInPlaceUpdate], f.handler)
 }

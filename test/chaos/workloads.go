@@ -28,14 +28,14 @@ const (
 // workload is one CloneSet, in one style of writing hooks.
 type workload struct {
 	name, namespace string
-	lifecycle       appspub.Lifecycle
-	// services are its instances' names and ports.
+	// hooks are the handlers of each: label=value, or a finalizer.
+	hooks map[string][]string
+	// services are its instances' names and ports; none means its own name.
 	services map[string]int
-	// labels and finalizers are what the template brings for the hooks.
-	labels      map[string]string
-	annotations map[string]string
-	finalizers  []string
-	recreate    bool // instead of in place
+	// mark is the label or annotation of a pod that is newly created, if the template brings one.
+	mark     string
+	unarmed  bool // the template brings no handler: each pod has to be armed
+	recreate bool // instead of in place
 	// registries its pods are in; none leaves that to the configuration.
 	registries []string
 }
@@ -71,158 +71,57 @@ func (w *workload) keys(uid, address string) []key {
 // has reports whether the instance is one of a pod at the address.
 func (w *workload) has(k key, address string) bool { return slices.Contains(w.keys(k.uid, address), k) }
 
-// workloads are all styles: of hooks, and of registries.
-func workloads() []*workload { return slices.Concat(separate(), shared(), elsewhere()) }
+// Handlers that several workloads have.
+const (
+	traffic, updateGate, deleteGate = "example.com/traffic=online", "example.com/update-gate=shut", "example.com/delete-gate=shut"
+	updateHolder, deleteHolder      = "example.io/update-gate", "example.io/delete-gate"
+)
 
-// elsewhere are in other registries than the default.
-func elsewhere() []*workload {
+// workloads are all styles. Of hooks: labels, finalizers, one label and one finalizer for two hooks, values other than
+// "true", several handlers for one hook, and workloads that lack a hook. preNormal is by a label: OpenKruise 1.8.3 can miss
+// that a finalizer of preNormal was set. And of services and registries.
+func workloads() []*workload {
+	const a, b = "chaos-a", "chaos-b"
+	const oneLabel, oneFinalizer = "example.com/unready-blocker=true", "example.io/unready-blocker"
+	hooks := func(preNormal, inPlaceUpdate, preDelete []string) map[string][]string {
+		return map[string][]string{hookPreNormal: preNormal, hookInPlaceUpdate: inPlaceUpdate, hookPreDelete: preDelete}
+	}
+	online := []string{traffic}
+	mixed := hooks(online, []string{updateGate}, []string{deleteHolder})
 	all := []*workload{
-		{name: "two-registries", registries: []string{defaultRegistry, secondRegistry}},
-		{name: "leased", registries: []string{leasedRegistry}},
-		{name: "unlisted", registries: []string{unlistedRegistry}},
+		{name: "labels", namespace: a, mark: markLabel, hooks: hooks(nil,
+			[]string{"example.com/unready-blocker-inplace=true"}, []string{"example.com/unready-blocker-delete=true"})},
+		{name: "prenormal", namespace: a, recreate: true, hooks: hooks([]string{"example.com/traffic-online=true"}, nil, nil)},
+		{
+			name: "all-labels", namespace: a, hooks: hooks(online, []string{updateGate}, []string{deleteGate}),
+			services: map[string]int{"all-web": 8080, "all-admin": 9090},
+		},
+		{
+			name: "mixed", namespace: b, hooks: hooks(online, []string{updateGate, updateHolder}, []string{deleteGate, deleteHolder}),
+			services: map[string]int{"mixed": 8080, "mixed-grpc": 8081, "mixed-admin": 9090},
+		},
+		{name: "delete-only", namespace: b, hooks: hooks(nil, nil, []string{deleteHolder})},
+		{name: "unarmed", namespace: b, unarmed: true, hooks: hooks(nil, []string{updateGate}, []string{deleteGate})},
+		{name: "one-label", namespace: b, hooks: hooks(nil, []string{oneLabel}, []string{oneLabel})},
+		{name: "finalizer", namespace: a, mark: markAnnotation, hooks: hooks(nil, []string{oneFinalizer}, []string{oneFinalizer})},
+		{name: "two-registries", namespace: b, hooks: mixed, registries: []string{defaultRegistry, secondRegistry}},
+		{name: "leased", namespace: b, hooks: mixed, registries: []string{leasedRegistry}},
+		{name: "unlisted", namespace: b, hooks: mixed, registries: []string{unlistedRegistry}},
 	}
 	for _, w := range all {
-		w.namespace, w.services = "chaos-b", map[string]int{w.name: 8080}
-		w.lifecycle = appspub.Lifecycle{
-			PreNormal:     labelHook("example.com/traffic", "online"),
-			InPlaceUpdate: labelHook("example.com/update-gate", "shut"),
-			PreDelete:     finalizerHook("example.io/delete-gate"),
+		if w.services == nil {
+			w.services = map[string]int{w.name: 8080}
 		}
-		w.labels = map[string]string{"example.com/traffic": "offline", "example.com/update-gate": "shut"}
-		w.finalizers = []string{"example.io/delete-gate"}
 	}
 	return all
 }
 
-// separate and shared are all hook styles: labels, finalizers, one label and one finalizer for two hooks, values other than "true",
-// several handlers for one hook, several services, and workloads that lack a hook. preNormal is by a label: OpenKruise 1.8.3
-// can miss that a finalizer of preNormal was set.
-// shared have one handler for two hooks.
-func shared() []*workload {
-	return []*workload{
-		{
-			name: "one-label", namespace: "chaos-b", services: map[string]int{"one-label": 8080},
-			lifecycle: appspub.Lifecycle{
-				InPlaceUpdate: labelHook("example.com/unready-blocker", set), PreDelete: labelHook("example.com/unready-blocker", set),
-			},
-			labels: map[string]string{"example.com/unready-blocker": set},
-		},
-		{
-			name: "finalizer", namespace: "chaos-a", services: map[string]int{"finalizer": 8080},
-			lifecycle: appspub.Lifecycle{
-				InPlaceUpdate: finalizerHook("example.io/unready-blocker"), PreDelete: finalizerHook("example.io/unready-blocker"),
-			},
-			annotations: map[string]string{markAnnotation: set},
-			finalizers:  []string{"example.io/unready-blocker"},
-		},
-	}
-}
-
-// separate have handlers for each hook that are its own.
-func separate() []*workload {
-	return []*workload{
-		{
-			name: "labels", namespace: "chaos-a", services: map[string]int{"labels": 8080},
-			lifecycle: appspub.Lifecycle{
-				InPlaceUpdate: labelHook("example.com/unready-blocker-inplace", set),
-				PreDelete:     labelHook("example.com/unready-blocker-delete", set),
-			},
-			labels: map[string]string{
-				markLabel: set, "example.com/unready-blocker-inplace": set, "example.com/unready-blocker-delete": set,
-			},
-		},
-		{
-			name: "prenormal", namespace: "chaos-a", services: map[string]int{"prenormal": 8080}, recreate: true,
-			lifecycle: appspub.Lifecycle{PreNormal: labelHook("example.com/traffic-online", set)},
-			labels:    map[string]string{"example.com/traffic-online": "false"},
-		},
-		{
-			name: "all-labels", namespace: "chaos-a", services: map[string]int{"all-web": 8080, "all-admin": 9090},
-			lifecycle: appspub.Lifecycle{
-				PreNormal:     labelHook("example.com/traffic", "online"),
-				InPlaceUpdate: labelHook("example.com/update-gate", "shut"),
-				PreDelete:     labelHook("example.com/delete-gate", "shut"),
-			},
-			labels: map[string]string{
-				"example.com/traffic": "offline", "example.com/update-gate": "shut", "example.com/delete-gate": "shut",
-			},
-		},
-		{
-			name: "mixed", namespace: "chaos-b", services: map[string]int{"mixed": 8080, "mixed-grpc": 8081, "mixed-admin": 9090},
-			lifecycle: appspub.Lifecycle{
-				PreNormal: labelHook("example.com/traffic", "online"),
-				InPlaceUpdate: &appspub.LifecycleHook{
-					LabelsHandler:     map[string]string{"example.com/update-gate": "shut"},
-					FinalizersHandler: []string{"example.io/update-gate"},
-				},
-				PreDelete: &appspub.LifecycleHook{
-					LabelsHandler:     map[string]string{"example.com/delete-gate": "shut"},
-					FinalizersHandler: []string{"example.io/delete-gate"},
-				},
-			},
-			labels: map[string]string{
-				"example.com/traffic": "offline", "example.com/update-gate": "shut", "example.com/delete-gate": "shut",
-			},
-			finalizers: []string{"example.io/update-gate", "example.io/delete-gate"},
-		},
-		{
-			name: "delete-only", namespace: "chaos-b", services: map[string]int{"delete-only": 8080},
-			lifecycle:  appspub.Lifecycle{PreDelete: finalizerHook("example.io/delete-gate")},
-			finalizers: []string{"example.io/delete-gate"},
-		},
-		{
-			// The template brings no handler: each pod has to be armed.
-			name: "unarmed", namespace: "chaos-b", services: map[string]int{"unarmed": 8080},
-			lifecycle: appspub.Lifecycle{
-				InPlaceUpdate: labelHook("example.com/update-gate", set), PreDelete: labelHook("example.com/delete-gate", set),
-			},
-		},
-	}
-}
-
-func labelHook(key, value string) *appspub.LifecycleHook {
-	return &appspub.LifecycleHook{LabelsHandler: map[string]string{key: value}}
-}
-
-func finalizerHook(finalizer string) *appspub.LifecycleHook {
-	return &appspub.LifecycleHook{FinalizersHandler: []string{finalizer}}
-}
-
-func (w *workload) hook(name string) *appspub.LifecycleHook {
-	switch name {
-	case hookPreNormal:
-		return w.lifecycle.PreNormal
-	case hookInPlaceUpdate:
-		return w.lifecycle.InPlaceUpdate
-	default:
-		return w.lifecycle.PreDelete
-	}
-}
-
-// handlers of all hooks, each once: label=value, or the finalizer.
+// handlers of all hooks, each once.
 func (w *workload) handlers() []string {
-	var all []string
-	for _, name := range []string{hookPreNormal, hookInPlaceUpdate, hookPreDelete} {
-		all = append(all, handlersOf(w.hook(name))...)
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Values(w.hooks))...))))
 }
 
-func handlersOf(hook *appspub.LifecycleHook) []string {
-	if hook == nil {
-		return nil
-	}
-	all := slices.Clone(hook.FinalizersHandler)
-	for label, value := range hook.LabelsHandler {
-		all = append(all, label+"="+value)
-	}
-	return all
-}
-
-func (w *workload) serves(hook, handler string) bool {
-	return slices.Contains(handlersOf(w.hook(hook)), handler)
-}
+func (w *workload) serves(hook, handler string) bool { return slices.Contains(w.hooks[hook], handler) }
 
 // setOn returns the handlers that are set on a pod.
 func (w *workload) setOn(pod *corev1.Pod) map[string]bool {
@@ -237,19 +136,57 @@ func (w *workload) setOn(pod *corev1.Pod) map[string]bool {
 	return on
 }
 
-// cloneSet is what is created.
-func (w *workload) cloneSet(replicas int32) *kruisev1alpha1.CloneSet {
-	labels := map[string]string{appLabel: w.name}
-	maps.Copy(labels, w.labels)
+// lifecycle is the hook as the CloneSet has it, or nil.
+func (w *workload) lifecycle(name string) *appspub.LifecycleHook {
+	if len(w.hooks[name]) == 0 {
+		return nil
+	}
+	hook := &appspub.LifecycleHook{LabelsHandler: map[string]string{}}
+	for _, h := range w.hooks[name] {
+		if label, value, isLabel := strings.Cut(h, "="); isLabel {
+			hook.LabelsHandler[label] = value
+		} else {
+			hook.FinalizersHandler = append(hook.FinalizersHandler, h)
+		}
+	}
+	return hook
+}
+
+// template is the metadata of its pods: preNormal is not set yet, and the other handlers are.
+func (w *workload) template() metav1.ObjectMeta {
 	var services []string
 	for _, name := range slices.Sorted(maps.Keys(w.services)) {
 		services = append(services, name+"="+strconv.Itoa(w.services[name]))
 	}
-	annotations := map[string]string{servicesAnnotation: strings.Join(services, ",")}
-	if len(w.registries) > 0 {
-		annotations[registriesAnnotation] = strings.Join(w.registries, ",")
+	t := metav1.ObjectMeta{
+		Labels: map[string]string{appLabel: w.name}, Annotations: map[string]string{servicesAnnotation: strings.Join(services, ",")},
 	}
-	maps.Copy(annotations, w.annotations)
+	if len(w.registries) > 0 {
+		t.Annotations[registriesAnnotation] = strings.Join(w.registries, ",")
+	}
+	switch w.mark {
+	case markLabel:
+		t.Labels[markLabel] = "true"
+	case markAnnotation:
+		t.Annotations[markAnnotation] = "true"
+	}
+	for _, h := range w.handlers() {
+		label, value, isLabel := strings.Cut(h, "=")
+		switch {
+		case w.unarmed:
+		case w.serves(hookPreNormal, h):
+			t.Labels[label] = "offline"
+		case isLabel:
+			t.Labels[label] = value
+		default:
+			t.Finalizers = append(t.Finalizers, h)
+		}
+	}
+	return t
+}
+
+// cloneSet is what is created.
+func (w *workload) cloneSet(replicas int32) *kruisev1alpha1.CloneSet {
 	update := kruisev1alpha1.CloneSetUpdateStrategy{
 		Type: kruisev1alpha1.InPlaceIfPossibleCloneSetUpdateStrategyType, MaxUnavailable: new(intstr.FromString("50%")),
 	}
@@ -259,10 +196,13 @@ func (w *workload) cloneSet(replicas int32) *kruisev1alpha1.CloneSet {
 	return &kruisev1alpha1.CloneSet{
 		ObjectMeta: metav1.ObjectMeta{Name: w.name, Namespace: w.namespace},
 		Spec: kruisev1alpha1.CloneSetSpec{
-			Replicas: &replicas, Lifecycle: w.lifecycle.DeepCopy(), UpdateStrategy: update,
+			Replicas: &replicas, UpdateStrategy: update,
+			Lifecycle: &appspub.Lifecycle{
+				PreNormal: w.lifecycle(hookPreNormal), InPlaceUpdate: w.lifecycle(hookInPlaceUpdate), PreDelete: w.lifecycle(hookPreDelete),
+			},
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{appLabel: w.name}},
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: annotations, Finalizers: w.finalizers},
+				ObjectMeta: w.template(),
 				Spec: corev1.PodSpec{Containers: []corev1.Container{{
 					Name: "main", Image: image(0), Env: []corev1.EnvVar{{Name: "GENERATION", Value: "0"}},
 				}}},

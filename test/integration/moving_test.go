@@ -2,7 +2,6 @@ package integration
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -156,68 +155,6 @@ func unknownRegistryOfALivePod(s *scenario) {
 		out := r.Calls(fakeregistry.Match{Op: fakeregistry.OpDeregister, UID: string(pod.UID)})
 		s.Expect(len(out) == 1, "the pod was taken out of %s %d times, not once", r.name, len(out))
 	}
-}
-
-// TestMovedByConfiguration: the configuration alone moves the pods from one registry to another. No pod is updated or
-// replaced, and clients of both registries find all of them at every moment, also while the new one is out of order.
-func TestMovedByConfiguration(t *testing.T) {
-	t.Parallel()
-	styles := []style{labels, mixed}
-	older, newer := startPair(t)
-	config := defaultConfiguration("", namespacesOf("moved-by-config", styles)...).withRegistries([]string{oldRegistry}, older, newer)
-	m := startManager(t, "moved-by-config", config)
-	all := newScenarios(t, m, older, "moved-by-config", styles)
-	began, before := map[*scenario]time.Time{}, map[*scenario][]*corev1.Pod{}
-	all.each(func(s *scenario) { s.over([]string{oldRegistry}, older, newer).Create(replicas(2)) })
-	all.each(func(s *scenario) {
-		s.ExpectSteady()
-		began[s], before[s] = time.Now(), s.Pods()
-	})
-
-	repair := newer.Fail(fakeregistry.Match{Op: fakeregistry.OpRegister}, errors.New("it is not up yet"))
-	expect.NoError(t, m.Configure(config.withRegistries([]string{newRegistry}, older, newer)))
-	all.each(func(s *scenario) {
-		s.ExpectEvent(s.Pods()[0], corev1.EventTypeWarning, "RegistryUnavailable", `in registry "new"`, "it is not up yet")
-		s.ExpectServingIn(older, s.Pods()...)
-	})
-	repair()
-	all.each(func(s *scenario) {
-		s.defaultsTo(newRegistry)
-		s.ExpectSteady()
-		s.ExpectServed(2, began[s], time.Now(), older, newer)
-		s.ExpectMoved(older, newer, before[s])
-		s.Expect(s.counted(before[s][0], fakeregistry.OpFailOver) == 0, "the pod was out of service")
-	})
-
-	// And back, by way of both.
-	expect.NoError(t, m.Configure(config.withRegistries([]string{oldRegistry, newRegistry}, older, newer)))
-	all.each(func(s *scenario) {
-		s.defaultsTo(oldRegistry, newRegistry)
-		s.ExpectSteady()
-	})
-	expect.NoError(t, m.Configure(config.withRegistries([]string{oldRegistry}, older, newer)))
-	all.each(func(s *scenario) {
-		s.defaultsTo(oldRegistry)
-		s.ExpectSteady()
-		s.ExpectServed(2, began[s], time.Now(), older, newer)
-		s.ExpectMoved(newer, older, before[s])
-		s.ExpectImage("nginx:1", before[s])
-		for _, pod := range before[s] {
-			s.ExpectNeverSeen(pod, appspub.LifecycleStatePreparingUpdate)
-			s.expectCalls(older, pod, fakeregistry.OpRegister, fakeregistry.OpDeregister, fakeregistry.OpRegister)
-		}
-	})
-	all.finish()
-}
-
-// expectCalls expects that exactly these calls for a pod came to a registry.
-func (s *scenario) expectCalls(r *registryServer, pod *corev1.Pod, want ...fakeregistry.Op) {
-	s.Helper()
-	var got []fakeregistry.Op
-	for _, a := range r.Answers(s.ns, string(pod.UID)) {
-		got = append(got, a.op)
-	}
-	s.Expect(fmt.Sprint(got) == fmt.Sprint(want), "registry %s was asked for %v of pod %s, not %v", r.name, got, pod.Name, want)
 }
 
 // TestRegistryLeavesConfiguration: pods that are still in a registry which the configuration no longer has say so, and wait

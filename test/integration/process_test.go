@@ -2,7 +2,6 @@ package integration
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -215,57 +214,6 @@ func TestDeletedWhileDown(t *testing.T) {
 	restart(t, m)
 	all.each((*scenario).ExpectSteady)
 	all.finish()
-}
-
-// TestRestartInADrain: the drain goes on where it stood, and the registry is not told again.
-func TestRestartInADrain(t *testing.T) {
-	t.Parallel()
-	m := startManager(t, "in-drain", defaultConfiguration(env.registry.URL(), namespacesOf("in-drain", updateHooked)...))
-	all := newScenarios(t, m, env.registry, "in-drain", updateHooked)
-	pods, began := map[*scenario]*corev1.Pod{}, map[*scenario]time.Time{}
-	for _, s := range all {
-		s.drain = 5 * time.Second
-		s.Create(inPlace, replicas(1), annotated(drainKey, s.drain.String()))
-	}
-	for _, s := range all {
-		s.ExpectSteady()
-		s.UpdateImage("nginx:2")
-	}
-	for _, s := range all {
-		pods[s] = s.AwaitPodIn(appspub.LifecycleStatePreparingUpdate)
-		s.await("the record of the drain", func() error {
-			var err error
-			began[s], err = drainBegan(s.Now(pods[s].UID))
-			return err
-		})
-	}
-	m.Kill()
-	restart(t, m)
-	for _, s := range all {
-		s.ExpectSteady()
-		s.ExpectDrained(1)
-		s.Expect(s.counted(pods[s], fakeregistry.OpFailOver) == 2, "the next manager makes the call once more, and no more")
-		for _, v := range s.history.Of(pods[s].UID) {
-			if at, err := drainBegan(v.pod); err == nil && !at.Equal(began[s]) {
-				s.Errorf("the drain began at %s, and anew at %s", began[s], at)
-			}
-		}
-	}
-	all.finish()
-}
-
-// drainBegan reads from the record when the pod was taken out.
-func drainBegan(pod *corev1.Pod) (time.Time, error) {
-	var record struct {
-		OutSince *time.Time `json:"outSince"`
-	}
-	if err := json.Unmarshal([]byte(pod.Annotations[recordKey]), &record); err != nil {
-		return time.Time{}, err
-	}
-	if record.OutSince == nil {
-		return time.Time{}, errors.New("no drain has begun")
-	}
-	return *record.OutSince, nil
 }
 
 // TestRegistryDown: nothing listens, the registry refuses for good, the registry asks for patience.

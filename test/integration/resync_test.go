@@ -1,17 +1,14 @@
 package integration
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"testing"
 
-	appspub "github.com/openkruise/kruise-api/apps/pub"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/account"
@@ -59,52 +56,6 @@ func TestResync(t *testing.T) {
 			scenarios{s}.finish()
 		})
 	}
-}
-
-// TestVanishedWhileDown: pods that disappear while no manager works leave their entries, which the next one finds.
-func TestVanishedWhileDown(t *testing.T) {
-	t.Parallel()
-	for _, style := range updateHooked {
-		t.Run(string(style), func(t *testing.T) {
-			t.Parallel()
-			s := resynced(t, "vanished-"+string(style), style)
-			s.Begin(replicas(4))
-			others := s.registerOthers()
-			stay := s.Pods()[1:]
-			s.manager.Kill()
-			s.Vanish(s.Pods()[0])
-
-			restart(t, s.manager)
-			s.ExpectSteady()
-			for _, pod := range stay {
-				s.Expect(s.counted(pod, fakeregistry.OpRegister) == 1, "pod %s was listed and registered all the same", pod.Name)
-			}
-			s.ExpectUntouched(others)
-			scenarios{s}.finish()
-		})
-	}
-}
-
-// TestVanishedUnrecorded: the manager dies after the registry's answer and before the record, and then the pod goes: nothing in
-// the cluster knows of the entry.
-func TestVanishedUnrecorded(t *testing.T) {
-	t.Parallel()
-	s := resynced(t, "unrecorded", preNormal)
-	gate := s.manager.proxy.HoldPodWritesIn(s.ns, appspub.LifecycleStatePreparingNormal)
-	s.Create(replicas(1))
-	s.await("the pod's entry", func() error {
-		if len(s.registry.serving(t, s.ns)) == 0 || gate.Held() == 0 {
-			return errors.New("it is not there")
-		}
-		return nil
-	})
-	pod := s.Pods()[0]
-	s.manager.Kill()
-	gate.Release()
-	s.Vanish(pod)
-	restart(t, s.manager)
-	s.ExpectSteady()
-	scenarios{s}.finish()
 }
 
 // TestBlockedRemoval: more than resync.maxRemovals go only when a person has approved of exactly these.
@@ -162,14 +113,6 @@ func (s *scenario) ExpectUntouched(all []registry.Instance) {
 			s.Expect(c.Op == fakeregistry.OpRegister, "%s was called for an entry of %s", c.Op, in.Cluster)
 		}
 	}
-}
-
-// Vanish makes a pod disappear, whatever stands on it.
-func (s *scenario) Vanish(pod *corev1.Pod) {
-	s.Helper()
-	s.must(s.k8s.Patch(s.Context(), pod.DeepCopy(), mergePatch(`{"metadata":{"finalizers":null}}`)))
-	s.must(s.k8s.Delete(s.Context(), pod.DeepCopy(), client.GracePeriodSeconds(0)))
-	s.AwaitGone(pod)
 }
 
 func (s *scenario) annotateLease(namespace, key, value string) {

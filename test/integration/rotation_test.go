@@ -144,13 +144,19 @@ func TestRotatedToken(t *testing.T) {
 }
 
 // TestRotatedCertificates: the same where the registry comes with a certificate of another authority, and where it no longer
-// trusts the one of ours.
+// trusts that of the client.
 func TestRotatedCertificates(t *testing.T) {
 	t.Parallel()
 	styles := []style{labels, preNormal}
-	first, second, third := newAuthority(t, "first"), newAuthority(t, "second"), newAuthority(t, "third")
-	server := startRegistry(t, onlyRegistry, registryOptions{tls: first.serving(t, first)})
-	mounted := newSecret(t, first.mounted(t, first))
+	var made [3]*pki.TLS
+	for i := range made {
+		var err error
+		made[i], err = pki.NewTLS(t.TempDir(), pkix.Name{CommonName: "registry"}, pkix.Name{CommonName: "rollcall"})
+		expect.NoError(t, err)
+	}
+	first, second, third := made[0], made[1], made[2]
+	server := startRegistry(t, onlyRegistry, registryOptions{tls: serving(t, first, first)})
+	mounted := newSecret(t, filesOf(first, first))
 	config := defaultConfiguration(server.URL(), namespacesOf("rotated-tls", styles)...)
 	config["registry"].(map[string]any)["tls"] = map[string]any{
 		"caFile": mounted.Path("ca.crt"), "certFile": mounted.Path("tls.crt"), "keyFile": mounted.Path("tls.key"),
@@ -160,55 +166,43 @@ func TestRotatedCertificates(t *testing.T) {
 	all.begin(replicas(1))
 
 	for i, now := range []struct {
-		servers, clients authority
+		servers, clients *pki.TLS
 		complaint        string
 	}{
 		{second, second, "tls.caFile"},
 		{second, third, "remote error: tls"},
 	} {
 		server.Down() // with all its connections
-		server.tls = now.servers.serving(t, now.clients)
+		server.tls = serving(t, now.servers, now.clients)
 		expect.NoError(t, server.Up())
 		for _, s := range all {
 			s.Scale(int32(i + 2))
 			s.ExpectWarning(now.complaint)
 			s.Expect(len(server.serving(t, s.ns)) == i+1, "a pod was registered that could not be")
 		}
-		mounted.Rotate(t, now.servers.mounted(t, now.clients))
+		mounted.Rotate(t, filesOf(now.servers, now.clients))
 		all.each((*scenario).ExpectSteady)
 	}
 	all.finish()
 	all[0].Expect(strings.Count(m.Log(), `"msg":"starting"`) == 1, "the manager was started again")
 }
 
-type authority struct{ *pki.Authority }
-
-func newAuthority(t *testing.T, name string) authority {
+// serving is what a server needs to prove itself, and to let in those whom the other's authority vouches for.
+func serving(t *testing.T, server, clients *pki.TLS) *tls.Config {
 	t.Helper()
-	a, err := pki.NewAuthority(t.TempDir(), name)
-	expect.NoError(t, err)
-	return authority{a}
-}
-
-// serving is what a server needs to prove itself by this authority, and to let in those whom another one vouches for.
-func (a authority) serving(t *testing.T, clients authority) *tls.Config {
-	t.Helper()
-	pair, err := a.Issue("server", pkix.Name{CommonName: "registry"})
-	expect.NoError(t, err)
-	cert, err := tls.X509KeyPair(pair.CertPEM, pair.KeyPEM)
+	cert, err := tls.X509KeyPair(server.Serving.CertPEM, server.Serving.KeyPEM)
 	expect.NoError(t, err)
 	trusted := x509.NewCertPool()
-	trusted.AppendCertsFromPEM(clients.CertPEM)
+	trusted.AppendCertsFromPEM(clients.Authority.CertPEM)
 	return &tls.Config{
 		Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12,
 		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: trusted,
 	}
 }
 
-// mounted are the files of a client that trusts this authority, and has a certificate by another one.
-func (a authority) mounted(t *testing.T, clients authority) map[string]string {
-	t.Helper()
-	pair, err := clients.Issue("client", pkix.Name{CommonName: "rollcall"})
-	expect.NoError(t, err)
-	return map[string]string{"ca.crt": string(a.CertPEM), "tls.crt": string(pair.CertPEM), "tls.key": string(pair.KeyPEM)}
+// filesOf are those of a client that trusts the server's authority, and has a certificate by the other.
+func filesOf(server, client *pki.TLS) map[string]string {
+	return map[string]string{
+		"ca.crt": string(server.Authority.CertPEM), "tls.crt": string(client.Client.CertPEM), "tls.key": string(client.Client.KeyPEM),
+	}
 }

@@ -1,10 +1,9 @@
 // Package podserver answers HTTP for every pod of a cluster whose pods have loopback addresses.
 //
 // One listener on 0.0.0.0 takes the connections to all pods, and tells them apart by the local address of the
-// connection. It answers for a pod only while a real one could: its containers run and are ready with the images that its
-// spec names, and it is not being deleted. Otherwise the connection is reset, and so are the open ones the moment
-// that the pod stops, which is when this process sees the change. A real pod does not wait for a watch to begin: before a
-// connection is reset, the API server is asked whether the pod has begun to run meanwhile.
+// connection. It answers a request to a pod only while a real one could: its containers run and are ready with the images
+// that its spec names, and it is not being deleted. Otherwise the connection is reset. A real pod does not wait for a watch
+// to begin: before that, the API server is asked whether the pod has begun to run meanwhile.
 package podserver
 
 import (
@@ -12,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"sync"
@@ -43,8 +43,7 @@ type Server struct {
 	look func(ctx context.Context, address string) ([]corev1.Pod, error)
 
 	mu      sync.Mutex
-	serving map[string]Answer             // by address, only pods that can serve
-	conns   map[string]map[*conn]struct{} // open connections by address
+	serving map[string]Answer // by address, only pods that can serve
 }
 
 // Start answers for the cluster's pods on a free port until stop is called, so that the requests under way when ctx ends are
@@ -91,12 +90,12 @@ func newWatching(ctx context.Context, k8s client.WithWatch) (*Server, error) {
 		}
 		return pods.Items, nil
 	})
-	_, err := history.Follow(ctx, k8s, &corev1.PodList{}, func(v history.Version[*corev1.Pod]) { s.observe(ctx, v.Object, v.Gone) })
+	_, err := history.Follow(ctx, k8s, &corev1.PodList{}, func(v history.Version[*corev1.Pod]) { s.observe(v.Object, v.Gone) })
 	return s, err
 }
 
 func newServer(look func(context.Context, string) ([]corev1.Pod, error)) *Server {
-	return &Server{look: look, serving: map[string]Answer{}, conns: map[string]map[*conn]struct{}{}}
+	return &Server{look: look, serving: map[string]Answer{}}
 }
 
 // serve answers on the listener until ctx ends, then closes it with all its connections and returns nil.
@@ -109,18 +108,11 @@ func (s *Server) serve(ctx context.Context, listener net.Listener) error {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
-	err := server.Serve(&podListener{Listener: listener, server: s})
+	err := server.Serve(listener)
 	if ctx.Err() != nil || errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
 	return fmt.Errorf("serving for the pods: %w", err)
-}
-
-// CanServe tells whether the pod at this address can serve, as far as the watch has come. It is false for an address that
-// no pod has.
-func (s *Server) CanServe(podIP string) bool {
-	_, ok := s.answerOf(podIP)
-	return ok
 }
 
 // connKey is of a request's connection in its context.
@@ -128,18 +120,17 @@ type connKey struct{}
 
 // answer runs for each request: a connection that was opened in time may carry one that is too late.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
-	c, ok := r.Context().Value(connKey{}).(*conn)
+	c, ok := r.Context().Value(connKey{}).(net.Conn)
 	if !ok {
 		panic(http.ErrAbortHandler)
 	}
-	answer, serving := s.answerOf(c.address)
+	address := hostOf(c.LocalAddr())
+	answer, serving := s.answerOf(address)
 	if !serving {
-		// What was looked up holds for this request only.
-		w.Header().Set("Connection", "close")
-		answer, serving = s.lookUp(r.Context(), c.address)
+		answer, serving = s.lookUp(r.Context(), address)
 	}
 	if !serving {
-		reset(c.Conn)
+		reset(c)
 		panic(http.ErrAbortHandler)
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -172,45 +163,14 @@ func answerFor(pod *corev1.Pod) Answer {
 	return Answer{Pod: pod.Name, Namespace: pod.Namespace, UID: string(pod.UID), Image: pod.Spec.Containers[0].Image}
 }
 
-func (s *Server) observe(ctx context.Context, pod *corev1.Pod, gone bool) {
-	if gone || !canServe(pod) {
-		s.shut(ctx, string(pod.UID))
-		return
-	}
+func (s *Server) observe(pod *corev1.Pod, gone bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.serving[pod.Status.PodIP] = answerFor(pod)
-}
-
-// shut stops serving for a pod and resets its connections, unless the pod has stopped long ago and runs again: then the
-// watch lags behind, and they are to the containers that run now.
-func (s *Server) shut(ctx context.Context, uid string) {
-	address, open := s.stop(uid)
-	if !open {
+	if !gone && canServe(pod) {
+		s.serving[pod.Status.PodIP] = answerFor(pod)
 		return
 	}
-	if answer, runs := s.lookUp(ctx, address); runs && answer.UID == uid {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.conns[address] {
-		reset(c.Conn)
-	}
-	delete(s.conns, address)
-}
-
-// stop notes that a pod does not serve, and returns its address and whether connections to it are open.
-func (s *Server) stop(uid string) (address string, open bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for address, answer := range s.serving {
-		if answer.UID == uid {
-			delete(s.serving, address)
-			return address, len(s.conns[address]) > 0
-		}
-	}
-	return "", false
+	maps.DeleteFunc(s.serving, func(_ string, a Answer) bool { return a.UID == string(pod.UID) })
 }
 
 // canServe tells whether a kubelet would have the pod's containers running and ready, as its spec wants them.
@@ -229,50 +189,6 @@ func canServe(pod *corev1.Pod) bool {
 		}
 	}
 	return true
-}
-
-// podListener notes which pod a connection is to.
-type podListener struct {
-	net.Listener
-
-	server *Server
-}
-
-func (l *podListener) Accept() (net.Conn, error) {
-	accepted, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err //nolint:wrapcheck // http.Server looks at the error itself
-	}
-	return l.server.admit(accepted), nil
-}
-
-func (s *Server) admit(accepted net.Conn) *conn {
-	c := &conn{Conn: accepted, address: hostOf(accepted.LocalAddr()), server: s}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.conns[c.address] == nil {
-		s.conns[c.address] = map[*conn]struct{}{}
-	}
-	s.conns[c.address][c] = struct{}{}
-	return c
-}
-
-// conn is an open connection to a pod.
-type conn struct {
-	net.Conn
-
-	address string
-	server  *Server
-}
-
-func (c *conn) Close() error {
-	c.server.mu.Lock()
-	delete(c.server.conns[c.address], c)
-	if len(c.server.conns[c.address]) == 0 {
-		delete(c.server.conns, c.address)
-	}
-	c.server.mu.Unlock()
-	return c.Conn.Close() //nolint:wrapcheck // the caller closed a net.Conn
 }
 
 // reset closes a connection so that the other side sees it refused, and not a regular end.
