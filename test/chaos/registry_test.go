@@ -18,33 +18,16 @@ import (
 func TestForeignEntries(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		reason string
-		touch  func(*memory.Registry, registry.Instance) error
-		want   int
+		touch func(*memory.Registry, registry.Instance) error
+		want  int
 	}{
-		"nothing": {
-			"entries that stand as they were added were not touched",
-			func(*memory.Registry, registry.Instance) error { return nil }, 0,
-		},
-		"removed": {
-			"it is gone",
-			func(r *memory.Registry, in registry.Instance) error {
-				return r.Deregister(t.Context(), in)
-			}, 1,
-		},
-		"taken out": {
-			"it is there, and clients are not given it",
-			func(r *memory.Registry, in registry.Instance) error {
-				return r.FailOver(t.Context(), in)
-			}, 1,
-		},
-		"taken over": {
-			"another owner stands in its place",
-			func(r *memory.Registry, in registry.Instance) error {
-				in.Cluster, in.UID = clusterName, "ours"
-				return r.Register(t.Context(), in)
-			}, 1,
-		},
+		"nothing":   {func(*memory.Registry, registry.Instance) error { return nil }, 0},
+		"removed":   {func(r *memory.Registry, in registry.Instance) error { return r.Deregister(t.Context(), in) }, 1},
+		"taken out": {func(r *memory.Registry, in registry.Instance) error { return r.FailOver(t.Context(), in) }, 1},
+		"taken over": {func(r *memory.Registry, in registry.Instance) error {
+			in.Cluster, in.UID = clusterName, "ours"
+			return r.Register(t.Context(), in)
+		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -59,7 +42,7 @@ func TestForeignEntries(t *testing.T) {
 				break
 			}
 			if got := r.touched(t.Context()); len(got) != tc.want {
-				t.Errorf("touched are %q, want %d\nreason: %s", got, tc.want, tc.reason)
+				t.Errorf("touched are %q, want %d", got, tc.want)
 			}
 			if ours := r.list(t.Context(), defaultRegistry); tc.want == 0 && len(ours) != 1 {
 				t.Errorf("%d entries of the cluster, want the one: foreign ones have no owner, or another cluster", len(ours))
@@ -78,10 +61,10 @@ func TestFaultsOfTheRegistry(t *testing.T) {
 		held   bool
 		late   bool
 	}{
-		"none": {reason: "the work is done and acknowledged", status: http.StatusNoContent, held: true},
-		"500":  {reason: "the work is not done", fault: answer500, status: http.StatusInternalServerError},
-		"lost": {reason: "the work is done, and no answer leaves", fault: loseAnswers, held: true},
-		"held": {reason: "the work is done when the sender has given up", fault: holdBack, held: true, late: true},
+		"none": {"the work is done and acknowledged", "", http.StatusNoContent, true, false},
+		"500":  {"the work is not done", answer500, http.StatusInternalServerError, false, false},
+		"lost": {"the work is done, and no answer leaves", loseAnswers, 0, true, false},
+		"held": {"the work is done when the sender has given up", holdBack, 0, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -97,14 +80,9 @@ func TestFaultsOfTheRegistry(t *testing.T) {
 				if c.fault != string(tc.fault) {
 					continue
 				}
-				if status != tc.status {
-					t.Errorf("the sender got %d, want %d\nreason: %s", status, tc.status, tc.reason)
-				}
-				if held := r.holds(t.Context(), in); held != tc.held {
-					t.Errorf("the entry is there: %t, want %t\nreason: %s", held, tc.held, tc.reason)
-				}
-				if late := c.applied.Sub(c.received) > r.timeout; late != tc.late {
-					t.Errorf("done after the time-out: %t, want %t\nreason: %s", late, tc.late, tc.reason)
+				held, late := r.holds(t.Context(), in), c.applied.Sub(c.received) > r.timeout
+				if status != tc.status || held != tc.held || late != tc.late {
+					t.Errorf("the sender got %d, the entry is there: %t, done after the time-out: %t: %s", status, held, late, tc.reason)
 				}
 				if tc.fault != "" && r.journal.counts().met[string(tc.fault)] != 1 {
 					t.Errorf("the calls that met a fault are counted as %v", r.journal.counts().met)

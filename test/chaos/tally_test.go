@@ -17,14 +17,8 @@ func TestTally(t *testing.T) {
 	}
 	all.Wait()
 	done.add(update)
-	if got := done.kills(); got != 10 {
-		t.Errorf("%d kills, want 10", got)
-	}
-	if got := done.faults(); got != 10 {
-		t.Errorf("%d faults, want 10: what users do is none", got)
-	}
-	if got := done.of(wipeHalf); got != 10 {
-		t.Errorf("%d times %s, want 10", got, wipeHalf)
+	if kills, faults, wipes := done.kills(), done.faults(), done.of(wipeHalf); kills != 10 || faults != 10 || wipes != 10 {
+		t.Errorf("%d kills, %d faults and %d wipes, want 10 of each: what users do is none", kills, faults, wipes)
 	}
 	missing := done.missing()
 	if slices.Contains(missing, wipeHalf) || slices.Contains(missing, update) || !slices.Contains(missing, holdBack) ||

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"net/http/httptest"
 	"regexp"
@@ -24,68 +23,22 @@ import (
 
 func TestConclude(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
-		reason        string
+	count := func(requests, failed int) traffic.Tally { return traffic.Tally{Requests: requests, Failed: failed} }
+	for reason, tc := range map[string]struct {
 		with, without traffic.Tally
-		last          string
 		failed        bool
 		says          string
 	}{
-		"Proven": {
-			reason: "nothing failed with Rollcall, something without, and there were enough",
-			with:   traffic.Tally{Requests: 1000}, without: traffic.Tally{Requests: 500, Failed: 1},
-			last: "demo: 1000 requests, 0 failed with rollcall; 1 failed without",
-		},
-		"LostOne": {
-			reason: "one lost request is one too many",
-			with:   traffic.Tally{Requests: 5000, Failed: 1}, without: traffic.Tally{Requests: 500, Failed: 30},
-			last:   "demo: 5000 requests, 1 failed with rollcall; 30 failed without",
-			failed: true, says: "web-1      connection reset",
-		},
-		"TooFew": {
-			reason: "with few requests nothing is proven",
-			with:   traffic.Tally{Requests: 999}, without: traffic.Tally{Requests: 500, Failed: 30},
-			last:   "demo: 999 requests, 0 failed with rollcall; 30 failed without",
-			failed: true, says: "too few",
-		},
-		"NoDifference": {
-			reason: "where nothing fails without Rollcall, the traffic would not have noticed anything with it",
-			with:   traffic.Tally{Requests: 1000}, without: traffic.Tally{Requests: 500},
-			last:   "demo: 1000 requests, 0 failed with rollcall; 0 failed without",
-			failed: true, says: "tells nothing",
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var out strings.Builder
-			screen := newScreen(&out)
-			with, without := outcome{tally: tc.with}, outcome{tally: tc.without}
-			if tc.with.Failed > 0 {
-				with.failures = []traffic.Failure{{Pod: "web-1", Why: "connection reset"}}
-			}
-			if err := conclude(screen, with, without); errors.Is(err, command.ErrFailed) != tc.failed {
-				t.Errorf("%s: got error %v", tc.reason, err)
-			}
-			lines := strings.Split(strings.TrimRight(out.String(), "\n"), "\n")
-			if diff := cmp.Diff(tc.last, lines[len(lines)-1]); diff != "" {
-				t.Errorf("the last line: %s", diff)
-			}
-			if !strings.Contains(out.String(), tc.says) {
-				t.Errorf("%s: want %q in\n%s", tc.reason, tc.says, &out)
-			}
-		})
-	}
-}
-
-func TestKeepFrom(t *testing.T) {
-	t.Parallel()
-	for value, want := range map[string]struct{ keep, wrong bool }{
-		"": {}, "0": {}, "1": {keep: true}, "yes": {wrong: true},
+		"nothing failed with Rollcall, something without": {count(1000, 0), count(500, 1), false, "demo: 1000 requests, 0 failed with rollcall; 1 failed without\n"},
+		"one lost request is one too many":                {count(5000, 1), count(500, 30), true, "web-1      connection reset"},
+		"with few requests nothing is proven":             {count(999, 0), count(500, 30), true, "too few"},
+		"the traffic would not have noticed anything":     {count(1000, 0), count(500, 0), true, "tells nothing"},
 	} {
-		keep, err := keepFrom(value)
-		if keep != want.keep || (err != nil) != want.wrong {
-			t.Errorf("KEEP=%q gives %v and error %v", value, keep, err)
+		var out strings.Builder
+		with := outcome{tally: tc.with, failures: []traffic.Failure{{Pod: "web-1", Why: "connection reset"}}}
+		err := conclude(newScreen(&out), with, outcome{tally: tc.without})
+		if errors.Is(err, command.ErrFailed) != tc.failed || !strings.Contains(out.String(), tc.says) {
+			t.Errorf("%s: got error %v, want %q in\n%s", reason, err, tc.says, &out)
 		}
 	}
 }
@@ -117,28 +70,18 @@ func TestClonesetFor(t *testing.T) {
 func TestUnsettled(t *testing.T) {
 	t.Parallel()
 	now := metav1.Now()
-	for name, tc := range map[string]struct {
-		edit func(*corev1.Pod)
-		want string
-	}{
-		"Settled":  {edit: func(*corev1.Pod) {}},
-		"Deleting": {edit: func(p *corev1.Pod) { p.DeletionTimestamp = &now }, want: "still being deleted"},
-		"Updated": {
-			edit: func(p *corev1.Pod) { p.Labels[appspub.LifecycleStateKey] = "Updated" },
-			want: `in state "Updated" and not Normal`,
-		},
-		"OldSpec":  {edit: func(p *corev1.Pod) { p.Spec.Containers[0].Image = "web:v1" }, want: "does not run image"},
-		"OldImage": {edit: func(p *corev1.Pod) { p.Status.ContainerStatuses[0].Image = "web:v1" }, want: "does not run image"},
-		"NotReady": {edit: func(p *corev1.Pod) { p.Status.Conditions = nil }, want: "is not ready"},
+	for want, edit := range map[string]func(*corev1.Pod){
+		"":                                func(*corev1.Pod) {},
+		"still being deleted":             func(p *corev1.Pod) { p.DeletionTimestamp = &now },
+		`in state "Updated" and not Norm`: func(p *corev1.Pod) { p.Labels[appspub.LifecycleStateKey] = "Updated" },
+		"does not run image":              func(p *corev1.Pod) { p.Status.ContainerStatuses[0].Image = "web:v1" },
+		"is not ready":                    func(p *corev1.Pod) { p.Status.Conditions = nil },
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			pod := servingPod("web-1", "uid-1")
-			tc.edit(pod)
-			if got := unsettled(pod, "web:v2"); (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
-		})
+		pod := servingPod("web-1", "uid-1")
+		edit(pod)
+		if got := unsettled(pod, "web:v2"); (want == "") != (got == "") || !strings.Contains(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }
 
@@ -149,33 +92,16 @@ func TestDiffers(t *testing.T) {
 		return registry.Entry{State: state, Instance: registry.Instance{Pod: pod, UID: uid}}
 	}
 	first, second := entry("web-1", "uid-1", registry.InService), entry("web-2", "uid-2", registry.InService)
-	for name, tc := range map[string]struct {
-		entries []registry.Entry
-		want    string
-	}{
-		"Same":     {entries: []registry.Entry{second, first}},
-		"Missing":  {entries: []registry.Entry{first}, want: "it lacks pod web-2"},
-		"Left":     {entries: []registry.Entry{first, second, entry("web-0", "uid-0", registry.OutOfService)}, want: "web-0"},
-		"Drained":  {entries: []registry.Entry{first, entry("web-2", "uid-2", registry.OutOfService)}, want: "OutOfService"},
-		"SameName": {entries: []registry.Entry{first, entry("web-2", "uid-3", registry.InService)}, want: "web-2, which is not"},
+	for want, entries := range map[string][]registry.Entry{
+		"":                    {second, first},
+		"it lacks pod web-2":  {first},
+		"web-0":               {first, second, entry("web-0", "uid-0", registry.OutOfService)},
+		"OutOfService":        {first, entry("web-2", "uid-2", registry.OutOfService)},
+		"web-2, which is not": {first, entry("web-2", "uid-3", registry.InService)},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := differs("it", pods, tc.entries); (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
-		})
-	}
-}
-
-func TestWaitForGivesUpWithItsContext(t *testing.T) {
-	t.Parallel()
-	crash := errors.New("the manager ended by itself")
-	ctx, end := context.WithCancelCause(t.Context())
-	end(crash)
-	err := waitFor(ctx, func(context.Context) (string, error) { return "not yet", nil })
-	if !errors.Is(err, crash) {
-		t.Errorf("got %v, want what ended the wait", err)
+		if got := differs("it", pods, entries); (want == "") != (got == "") || !strings.Contains(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }
 
@@ -196,25 +122,22 @@ func TestWatcher(t *testing.T) {
 		read: read.Listed(server.URL + "/v1/instances"), out: newScreen(&out), pods: map[types.UID]*watched{},
 	}
 	instance := registry.Instance{Service: "web", Address: "127.0.0.1", Port: 1, Cluster: "demo", Pod: "web-1", UID: "uid-1"}
-	must := func(err error) {
-		expect.NoError(t, err)
-	}
 	pod := servingPod("web-1", "uid-1")
 	pod.Labels[appspub.LifecycleStateKey] = "PreparingNormal"
 
 	w.observe(ctx, podEvent{pod: pod})
 	w.observe(ctx, podEvent{pod: pod.DeepCopy()}) // nothing new in it
-	must(store.Register(ctx, instance))
+	expect.NoError(t, store.Register(ctx, instance))
 	w.look(ctx)
 	w.look(ctx)
-	must(store.FailOver(ctx, instance))
+	expect.NoError(t, store.FailOver(ctx, instance))
 	w.look(ctx)
-	must(store.Register(ctx, instance)) // back before the next look
+	expect.NoError(t, store.Register(ctx, instance)) // back before the next look
 	w.look(ctx)
 	normal := pod.DeepCopy()
 	normal.Labels[appspub.LifecycleStateKey] = "Normal"
 	w.observe(ctx, podEvent{pod: normal})
-	must(store.Deregister(ctx, instance))
+	expect.NoError(t, store.Deregister(ctx, instance))
 	w.observe(ctx, podEvent{pod: normal, gone: true})
 	w.look(ctx)
 
@@ -226,28 +149,6 @@ func TestWatcher(t *testing.T) {
 	)
 	if len(w.pods) > 0 {
 		t.Error("a pod that is gone, and absent from the registry, must be forgotten")
-	}
-}
-
-func TestColumnsStandAboveTheirRows(t *testing.T) {
-	t.Parallel()
-	var out strings.Builder
-	screen := newScreen(&out)
-	screen.line("%s", columns())
-	w := &watcher{out: screen, pods: map[types.UID]*watched{}}
-	w.show(&watched{podEvent: podEvent{pod: servingPod("web-abcde", "uid-1")}}, "out of service")
-	lines := strings.Split(out.String(), "\n")
-	for heading, cell := range map[string]string{
-		"pod": "web-abcde", "image": "v2", "Kruise state": "Normal", "pod is": "ready", "registry says": "out of service",
-	} {
-		if strings.Index(lines[0], heading) != strings.LastIndex(lines[1], cell) {
-			t.Errorf("%q does not stand above %q:\n%s", heading, cell, &out)
-		}
-	}
-	for _, line := range lines {
-		if len(line) > 100 {
-			t.Errorf("wider than 100 columns: %s", line)
-		}
 	}
 }
 

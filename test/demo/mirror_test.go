@@ -21,37 +21,27 @@ func TestMirrorFollowsReadiness(t *testing.T) {
 		t.Fatalf("%T is no Lister", store)
 	}
 	m := &mirror{registry: store, port: 80}
-	expect := func(what string, instances int) {
-		t.Helper()
+	pod, now := servingPod("web-1", "uid-1"), metav1.Now()
+	for _, step := range []struct {
+		what      string
+		edit      func(*corev1.Pod)
+		gone      bool
+		instances int
+	}{
+		{"a pod with no address", func(p *corev1.Pod) { p.Status = corev1.PodStatus{} }, false, 0},
+		{"a ready pod", func(*corev1.Pod) {}, false, 1},
+		{"a pod that is not ready", func(p *corev1.Pod) { p.Status.Conditions = nil }, false, 0},
+		{"a ready pod again", func(*corev1.Pod) {}, false, 1},
+		{"a pod that is being deleted", func(p *corev1.Pod) { p.DeletionTimestamp = &now }, false, 0},
+		{"a ready pod once more", func(*corev1.Pod) {}, false, 1},
+		{"a pod that is gone", func(*corev1.Pod) {}, true, 0},
+	} {
+		p := pod.DeepCopy()
+		step.edit(p)
+		m.follow(ctx, p, step.gone)
 		entries, err := lister.List(ctx, "demo")
-		expect.NoError(t, err)
-		if len(entries) != instances {
-			t.Errorf("%s: %d instances, want %d", what, len(entries), instances)
+		if err != nil || len(entries) != step.instances {
+			t.Errorf("%s: %d instances, %v, want %d", step.what, len(entries), err, step.instances)
 		}
 	}
-
-	pod := servingPod("web-1", "uid-1")
-	pending := pod.DeepCopy()
-	pending.Status = corev1.PodStatus{}
-	m.follow(ctx, pending, false)
-	expect("a pod with no address", 0)
-
-	m.follow(ctx, pod, false)
-	expect("a ready pod", 1)
-
-	restarting := pod.DeepCopy()
-	restarting.Status.Conditions = nil
-	m.follow(ctx, restarting, false)
-	expect("a pod that is not ready", 0)
-
-	m.follow(ctx, pod, false)
-	ending := pod.DeepCopy()
-	now := metav1.Now()
-	ending.DeletionTimestamp = &now
-	m.follow(ctx, ending, false)
-	expect("a pod that is being deleted, and may still say that it is ready", 0)
-
-	m.follow(ctx, pod, false)
-	m.follow(ctx, pod, true)
-	expect("a pod that is gone", 0)
 }
