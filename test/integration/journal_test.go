@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -44,9 +43,6 @@ type registryServer struct {
 	server   *http.Server
 	// tls is nil where it speaks plain HTTP.
 	tls *tls.Config
-
-	mu      sync.Mutex
-	answers []httpserver.Answer
 }
 
 // registryOptions make a registry of another kind; the zero value is open to all, and speaks plain HTTP.
@@ -69,7 +65,7 @@ func newRegistryServerWith(name string, o registryOptions) (*registryServer, err
 		return nil, err
 	}
 	r := &registryServer{name: name, tls: o.tls, Registry: fakeregistry.New(backend.(fakeregistry.Backend))}
-	r.handler = httpserver.New(r.Registry, httpserver.Options{OnAnswer: r.note, Authorize: o.authorize})
+	r.handler = httpserver.New(r.Registry, httpserver.Options{Authorize: o.authorize})
 	if o.around != nil {
 		r.handler = o.around(r.handler)
 	}
@@ -126,31 +122,15 @@ func (r *registryServer) Up() error {
 // Down closes the registry's port and every connection; what it holds stays.
 func (r *registryServer) Down() { _ = r.server.Close() }
 
-func (r *registryServer) note(a httpserver.Answer) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.answers = append(r.answers, a)
-}
-
-// operation is what a path of the protocol does.
-func operation(path string) fakeregistry.Op {
-	return map[string]fakeregistry.Op{
-		"/v1/register":   fakeregistry.OpRegister,
-		"/v1/fail-over":  fakeregistry.OpFailOver,
-		"/v1/deregister": fakeregistry.OpDeregister,
-		"/v1/instances":  fakeregistry.OpList,
-	}[path]
-}
-
-// answer is one line of the registry's journal.
+// answer is one line of the registry's journal: a call that was answered.
 type answer struct {
 	registry.Instance
 	op             fakeregistry.Op
 	received, sent time.Time
-	status         int
+	err            error
 }
 
-func (a answer) acknowledged() bool { return a.status >= 200 && a.status < 300 }
+func (a answer) acknowledged() bool { return a.err == nil }
 
 func (a answer) in() bool { return a.op == fakeregistry.OpRegister }
 
@@ -159,14 +139,10 @@ func (a answer) asksTheSame(b answer) bool { return a.op == b.op && (!a.in() || 
 
 // Answers returns the journal of one pod, or of a whole namespace where uid is empty, in the order of the requests.
 func (r *registryServer) Answers(namespace, uid string) []answer {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	var picked []answer
-	for _, a := range r.answers {
-		if a.Instance.Namespace == namespace && (uid == "" || a.Instance.UID == uid) {
-			picked = append(picked, answer{
-				Instance: a.Instance, op: operation(a.Path), received: a.Received, sent: a.Sent, status: a.Status,
-			})
+	for _, c := range r.Calls(fakeregistry.Match{Namespace: namespace, UID: uid}) {
+		if !c.Answered.IsZero() {
+			picked = append(picked, answer{Instance: c.Instance, op: c.Op, received: c.Started, sent: c.Answered, err: c.Err})
 		}
 	}
 	slices.SortStableFunc(picked, func(a, b answer) int { return a.received.Compare(b.received) })

@@ -128,7 +128,7 @@ func (s *scenario) describe() string {
 			fmt.Fprintf(&b, "registry %s: %s at %s of %s: %s\n", r.name, e.Service, e.Endpoint(), e.Pod, e.State)
 		}
 		for _, a := range r.Answers(s.ns, "") {
-			fmt.Fprintf(&b, "journal of %s: %s %s %s %s: %d\n", r.name, a.received.Format("05.000"), a.op, a.Service, a.Pod, a.status)
+			fmt.Fprintf(&b, "journal of %s: %s %s %s %s: %v\n", r.name, a.received.Format("05.000"), a.op, a.Service, a.Pod, a.err)
 		}
 	}
 	for _, w := range s.writes() {
@@ -497,7 +497,8 @@ func (s *scenario) Play() {
 }
 
 func (s *scenario) playOn(ctx context.Context, pod *corev1.Pod) {
-	set, patch := pod.Labels[otherKey] == otherValue, ""
+	set := pod.Labels[otherKey] == otherValue
+	var patch string
 	switch state := appspub.LifecycleStateType(stateOf(pod)); {
 	case state == appspub.LifecycleStatePreparingUpdate && set:
 		patch = labelPatch(pod, otherKey, nil)

@@ -41,8 +41,6 @@ func twoServices(s *scenario) {
 	s.ScaleTo(1)
 }
 
-func (s *scenario) calls(m fakeregistry.Match) int { return len(s.registry.Calls(m)) }
-
 // noPort: there is nothing to register until someone says what.
 func noPort(s *scenario) {
 	s.Create(replicas(1), func(set *kruisev1alpha1.CloneSet) { set.Spec.Template.Spec.Containers[0].Ports = nil })

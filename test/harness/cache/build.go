@@ -24,7 +24,7 @@ import (
 const (
 	// diskForBuild is what the modules, the build cache and the binaries need together.
 	diskForBuild = 10 << 30
-	// progressEvery is the longest silence of a build or a download.
+	// progressEvery is the longest silence of a build.
 	progressEvery = 10 * time.Second
 	keyLength     = 16
 	// linesShown is how much of a build that failed is shown.

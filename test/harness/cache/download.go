@@ -10,17 +10,13 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
-const (
-	// downloadSilence is how long a server may send nothing.
-	downloadSilence = time.Minute
-	megabyte        = 1 << 20
-)
+// longestDownload bounds the download of one file: no jar is larger than 30 MB.
+const longestDownload = 10 * time.Minute
 
 // File is a file to download, pinned by its checksum.
 type File struct {
@@ -117,67 +113,25 @@ func fetch(ctx context.Context, log *Progress, f File, path string) error {
 
 // copyURL copies what the URL answers and returns its checksum.
 func copyURL(ctx context.Context, log *Progress, f File, to io.Writer) (sum string, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	// A large file may take long; a server that sends nothing may not.
-	silence := time.AfterFunc(downloadSilence, func() {
-		cancel(fmt.Errorf("the server has sent nothing for %s", downloadSilence))
-	})
-	defer silence.Stop()
+	ctx, cancel := context.WithTimeout(ctx, longestDownload)
+	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.URL, nil)
 	if err != nil {
 		return "", fmt.Errorf("making the request: %w", err)
 	}
 	started := time.Now()
-	log.Printf("downloading %s (once; kept in the cache)", f.Name)
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return "", because(ctx, err)
+		return "", err
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
 		return "", errors.New("the server answers " + response.Status)
 	}
 	hash := sha256.New()
-	body := &meter{from: response.Body, alive: func() { silence.Reset(downloadSilence) }}
-	stop := log.every(func(took time.Duration) {
-		log.Printf("downloading %s: %s after %s", f.Name, body.of(response.ContentLength), took)
-	})
-	_, err = io.Copy(io.MultiWriter(to, hash), body)
-	stop()
-	if err != nil {
-		return "", because(ctx, err)
+	if _, err := io.Copy(io.MultiWriter(to, hash), response.Body); err != nil {
+		return "", fmt.Errorf("copying what the server sends: %w", err)
 	}
-	log.Printf("downloaded %s (%s) in %s", f.Name, body.of(-1), time.Since(started).Round(time.Second))
+	log.Printf("downloaded %s in %s", f.Name, time.Since(started).Round(time.Second))
 	return hex.EncodeToString(hash.Sum(nil)), nil
-}
-
-// because names the reason for which the context ended, if it did.
-func because(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", err, context.Cause(ctx))
-	}
-	return err
-}
-
-// meter counts what is read.
-type meter struct {
-	from  io.Reader
-	alive func()
-	read  atomic.Int64
-}
-
-func (m *meter) Read(p []byte) (int, error) {
-	n, err := m.from.Read(p)
-	m.read.Add(int64(n))
-	m.alive()
-	return n, err
-}
-
-// of says how much was read, of how much where that is known.
-func (m *meter) of(total int64) string {
-	if total <= 0 {
-		return fmt.Sprintf("%.1f MB", float64(m.read.Load())/megabyte)
-	}
-	return fmt.Sprintf("%.1f of %.1f MB", float64(m.read.Load())/megabyte, float64(total)/megabyte)
 }

@@ -185,26 +185,31 @@ func (c *Cluster) start(ctx context.Context) error {
 	if c.opts.APIOnly {
 		return c.step(ctx, "OpenKruise's types", c.applyCRDs)
 	}
+	if err := c.startControllers(ctx); err != nil {
+		return err
+	}
+	c.log.Printf("the cluster is up after %s, logs in %s", time.Since(started).Round(time.Millisecond), c.dir)
+	return nil
+}
+
+// startControllers starts what works on the API's objects.
+func (c *Cluster) startControllers(ctx context.Context) error {
 	if !c.opts.WithoutKruise {
 		// Before kube-controller-manager, whose garbage collector looks for new kinds only every 30 seconds.
 		if err := c.step(ctx, "OpenKruise's API", c.applyKruise); err != nil {
 			return fmt.Errorf("installing OpenKruise: %w", err)
 		}
 	}
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { return c.step(groupCtx, controllerManager, c.startControllerManager) })
-	group.Go(func() error { return c.step(groupCtx, schedulerServer, c.startScheduler) })
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.step(ctx, controllerManager, c.startControllerManager) })
+	group.Go(func() error { return c.step(ctx, schedulerServer, c.startScheduler) })
 	if !c.opts.WithoutNodes {
-		group.Go(func() error { return c.step(groupCtx, kwokServer, c.startKWOK) })
+		group.Go(func() error { return c.step(ctx, kwokServer, c.startKWOK) })
 	}
 	if !c.opts.WithoutKruise {
-		group.Go(func() error { return c.runKruise(groupCtx) })
+		group.Go(func() error { return c.runKruise(ctx) })
 	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	c.log.Printf("the cluster is up after %s, logs in %s", time.Since(started).Round(time.Millisecond), c.dir)
-	return nil
+	return group.Wait()
 }
 
 // step runs one step and tells how long it took.

@@ -50,7 +50,7 @@ func TestOnce(t *testing.T) {
 			expect.NoError(t, err)
 			defer listener.Close()
 			if tc.handler != nil {
-				go func() { _ = http.Serve(listener, tc.handler) }() //nolint:gosec // it ends with the test
+				go func() { _ = http.Serve(listener, tc.handler) }()
 			}
 			if tc.down {
 				expect.NoError(t, listener.Close())
@@ -136,7 +136,7 @@ func discard(time.Time, string, string) {}
 
 // entryAt is the entry of pod web-1 at the address.
 func entryAt(address net.Addr) registry.Entry {
-	tcp := address.(*net.TCPAddr) //nolint:forcetypeassert // of a TCP listener
+	tcp := address.(*net.TCPAddr)
 	return registry.Entry{State: registry.InService, Instance: registry.Instance{
 		Service: "web", Address: tcp.IP.String(), Port: tcp.Port, Pod: "web-1", UID: "uid-1",
 	}}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -125,10 +126,10 @@ func (j *Jars) Version(artifact string) string {
 // Command returns the JVM and its arguments for a small program that should start quickly: flags of the JVM, and then a
 // class or a source file with its own arguments. Jars of others come behind these on the class path.
 func (j *Jars) Command(flags, main []string, others ...*Jars) (java string, args []string) {
-	all := strings.Join(j.paths, ":")
+	all := slices.Clone(j.paths)
 	for _, o := range others {
-		all += ":" + strings.Join(o.paths, ":")
+		all = append(all, o.paths...)
 	}
 	args = append([]string{"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Dfile.encoding=UTF-8"}, flags...)
-	return j.java, append(append(args, "-cp", all), main...)
+	return j.java, append(append(args, "-cp", strings.Join(all, ":")), main...)
 }
