@@ -25,21 +25,6 @@ const (
 	hookPreDelete     = "preDelete"
 )
 
-// violation is an invariant that did not hold for a pod.
-type violation struct {
-	uid  string
-	at   time.Time
-	text string
-}
-
-// kind is the word of the last line: a pod that is taken out for no reason is lost while it lasts.
-func (v violation) kind() grievanceKind {
-	if strings.HasPrefix(v.text, "I9:") {
-		return lost
-	}
-	return early
-}
-
 // flip is a handler that one version of a pod has and the one before has not, or the other way round.
 type flip struct {
 	pod     *podLog
@@ -142,7 +127,11 @@ func (p *podLog) between(version uint64, i int) bool {
 }
 
 func (j *journal) violate(p *podLog, at time.Time, text string) {
-	j.violations = append(j.violations, violation{uid: p.uid, at: at, text: text})
+	kind := early
+	if strings.HasPrefix(text, "I9:") {
+		kind = lost // while it lasts
+	}
+	j.violations = append(j.violations, finding{kind: kind, uid: p.uid, at: at, text: text})
 }
 
 // fault says what is wrong with a flip by a patch that came at that time, or nothing.

@@ -70,7 +70,6 @@ func newCurves(length time.Duration) *curves {
 	return &curves{every: min(sampleEvery, length/fewestSamples)}
 }
 
-// follow asks the managers until the context ends.
 func (c *curves) follow(ctx context.Context, m *managers, transitions func() int) {
 	began := time.Now()
 	for next := began.Add(c.every); ; next = next.Add(c.every) {
@@ -95,7 +94,6 @@ func (c *curves) follow(ctx context.Context, m *managers, transitions func() int
 	}
 }
 
-// read asks a manager for its metrics.
 func read(ctx context.Context, m *manager.Manager) (reading, error) {
 	ctx, cancel := context.WithTimeout(ctx, readWithin)
 	defer cancel()

@@ -217,7 +217,7 @@ type journal struct {
 	listings    []*call
 	pending     []flip
 	unjudged    []*call // that change something, and were done
-	violations  []violation
+	violations  []finding
 	blindnesses []*blindness
 	judged      int // flips by managers
 	transitions int
@@ -234,7 +234,6 @@ func newJournal() *journal {
 	}
 }
 
-// callReceived writes down that a call came.
 func (j *journal) callReceived(manager, registryName string, o op, in registry.Instance, fault string, at time.Time) *call {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -321,14 +320,12 @@ func (j *journal) patchesOf(manager string) apiproxy.Observer {
 	}
 }
 
-// begin starts the count of transitions.
 func (j *journal) begin() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.counting = true
 }
 
-// saw writes down a version of a pod.
 func (j *journal) saw(uid string, name podName, w *workload, s sighting) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -372,7 +369,6 @@ func (j *journal) addressed(uid, address string) {
 	j.addresses[address] = uid
 }
 
-// known returns the last version of each pod that is there.
 func (j *journal) known() map[string]livePod {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -412,8 +408,7 @@ func (j *journal) counts() counts {
 	return counts{transitions: j.transitions, flips: j.judged, reused: j.reused, calls: j.numbers, met: maps.Clone(j.met)}
 }
 
-// broken returns the violations so far.
-func (j *journal) broken() []violation {
+func (j *journal) broken() []finding {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.Clone(j.violations)

@@ -48,7 +48,6 @@ func mode(arguments []string) (func(context.Context, *output) error, error) {
 	return play, nil
 }
 
-// chaos plays the full plan.
 func chaos(ctx context.Context, out *output) error {
 	length, err := lengthFrom("CHAOS", os.Getenv("CHAOS"), defaultLength)
 	if err != nil {

@@ -71,7 +71,6 @@ type setup struct {
 	metrics bool
 }
 
-// startManagers starts two managers.
 func startManagers(ctx context.Context, s setup) (*managers, error) {
 	ctx, stop := context.WithCancel(ctx)
 	m := &managers{stop: stop}

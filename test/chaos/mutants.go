@@ -51,7 +51,6 @@ func moving() trial {
 	}
 }
 
-// failing has calls fail.
 func failing() trial {
 	const controller, client = "internal/controller", "internal/registryclient"
 	return trial{
@@ -253,7 +252,6 @@ func (r *report) kinds() []string {
 	return slices.Compact(all)
 }
 
-// build builds the manager with the function overridden.
 func (m mutant) build(ctx context.Context, dir string) (binary string, err error) {
 	internal, err := cache.Dir(ctx, "internal")
 	if err != nil {

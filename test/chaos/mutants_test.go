@@ -11,7 +11,6 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
-// mutants are those of all trials.
 func mutants() []mutant {
 	var all []mutant
 	for _, t := range trials() {
@@ -107,9 +106,9 @@ func TestMutantsAreFoundForTheirReason(t *testing.T) {
 		found bool
 	}{
 		{"nothing", &report{}, false},
-		{"another invariant", &report{seen: []violation{{text: "I3: handler x"}}}, false},
+		{"another invariant", &report{seen: []finding{{text: "I3: handler x"}}}, false},
 		{"a manager that can't be started", &report{other: []string{"I1"}}, false},
-		{"its invariant", &report{seen: []violation{{text: "I3: handler x"}, {text: "I1: hook x"}}}, true},
+		{"its invariant", &report{seen: []finding{{text: "I3: handler x"}, {text: "I1: hook x"}}}, true},
 		{"what it loses", &report{found: []finding{{kind: lost}}}, true},
 	} {
 		if err := m.unlike(tc.wrong.kinds()); (err == nil) != tc.found {

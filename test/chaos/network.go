@@ -74,7 +74,6 @@ func (n *network) hits() map[kind]int {
 	return maps.Clone(n.touched)
 }
 
-// open is how many connections there are.
 func (n *network) open() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()

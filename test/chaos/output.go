@@ -23,7 +23,6 @@ func (o *output) printf(format string, args ...any) {
 	fmt.Fprintf(o.to, "%7.1fs  %s\n", time.Since(o.started).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// plain writes a line as it is.
 func (o *output) plain(text string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -151,7 +151,6 @@ const (
 	pastLease  = leaseLasts + 4*time.Second
 )
 
-// fullPlan is what `make chaos` plays.
 func fullPlan(seed uint64, workloads int) planner {
 	return planner{
 		seed: seed, workloads: workloads, storm: time.Minute,

@@ -158,7 +158,6 @@ func (r *registryServer) killNext(prepare func(manager string) (strike func())) 
 	r.killing = prepare
 }
 
-// list returns all entries of our cluster in a registry.
 func (r *registryServer) list(ctx context.Context, name string) []registry.Entry {
 	entries, err := r.books[name].List(ctx, clusterName)
 	if err != nil {
@@ -167,7 +166,6 @@ func (r *registryServer) list(ctx context.Context, name string) []registry.Entry
 	return entries
 }
 
-// listAll returns all entries of our cluster, by registry.
 func (r *registryServer) listAll(ctx context.Context) map[string][]registry.Entry {
 	all := map[string][]registry.Entry{}
 	for name := range r.books {

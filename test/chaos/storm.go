@@ -26,7 +26,6 @@ const (
 	attemptFor = 20 * time.Second
 )
 
-// storm plays one round of the plan.
 func (g *game) storm(ctx context.Context, number int) error {
 	actions := g.plan.round(number)
 	g.say("storm %d: %d actions in %s", number, len(actions), g.plan.storm)
@@ -178,7 +177,6 @@ func scaleBy(n, least int32) func(*kruisev1alpha1.CloneSet) {
 	}
 }
 
-// change edits the CloneSet's spec.
 func (g *game) change(ctx context.Context, w *workload, edit func(*kruisev1alpha1.CloneSet)) error {
 	_, err := g.changed(ctx, w, edit)
 	return err

@@ -141,7 +141,6 @@ func begins(handlers ...string) step {
 
 func answered(s *story) { s.patchFinished(s.open, 200, s.version, s.tick()) }
 
-// body is the patch that leaves these handlers.
 func (s *story) body(handlers ...string) string {
 	var operations []string
 	for _, h := range s.w.handlers() {
@@ -199,7 +198,6 @@ func lands(s *story) {
 	s.callAnswered(s.late, 0, s.tick())
 }
 
-// lists is a list that says this of the instance.
 func lists(state registry.State) step {
 	return func(s *story) {
 		c := s.callReceived("m1", defaultRegistry, "instances", registry.Instance{Cluster: clusterName}, "", s.tick())
@@ -228,7 +226,6 @@ func updateAsked(s *story) { s.play(inService, moves(preparingUpdate)) }
 
 func deletionAsked(s *story) { s.play(inService, moves(preparingDelete)) }
 
-// allowed brings a pod to where its update was allowed.
 func allowed(s *story) { s.play(updateAsked, takesOut(opFailOver), clears(updateGate)) }
 
 // happening is a story, and what the checker must say of it.

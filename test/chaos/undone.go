@@ -71,7 +71,6 @@ func (p *podLog) assertionUndone(c *call) string {
 		asserted.hook, c.number, c.key())
 }
 
-// lastHook returns the last release, or assertion, before a time.
 func (p *podLog) lastHook(before time.Time, asserted bool) (last hookFlip, found bool) {
 	for _, h := range p.hookFlips {
 		if h.asserted == asserted && h.at.Before(before) && (!found || h.at.After(last.at)) {

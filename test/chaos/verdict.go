@@ -28,15 +28,16 @@ const (
 type report struct {
 	mu sync.Mutex
 	// seen is what the journal shows at once, and found what a calm did not repair.
-	seen  []violation
+	seen  []finding
 	found []finding
 	other []string
 }
 
-// finding is one thing that a calm did not repair.
+// finding is an invariant that did not hold for a pod, or what a calm did not repair.
 type finding struct {
 	kind grievanceKind
-	uid  string // of the pod with a history, if there is one
+	uid  string    // of the pod with a history, if there is one
+	at   time.Time // zero in a calm
 	text string
 }
 
@@ -61,23 +62,17 @@ func (r *report) find(all []finding) {
 }
 
 // flipped writes down all flips that were early, or whose ground was taken away.
-func (r *report) flipped(all []violation) {
+func (r *report) flipped(all []finding) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seen = all
 }
 
-// count returns how many findings are of a kind.
 func (r *report) count(k grievanceKind) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := 0
-	for _, v := range r.seen {
-		if v.kind() == k {
-			n++
-		}
-	}
-	for _, f := range r.found {
+	for _, f := range slices.Concat(r.seen, r.found) {
 		if f.kind == k {
 			n++
 		}
@@ -159,20 +154,17 @@ func (g *game) tell(histories int) {
 	if !g.report.failed() {
 		return
 	}
-	all := make([]finding, 0, len(g.report.seen)+len(g.report.found))
-	for _, v := range g.report.seen {
-		all = append(all, finding{kind: grievanceKind(string(v.kind()) + " at " + g.out.at(v.at)), uid: v.uid, text: v.text})
-	}
+	all := slices.Clone(g.report.seen)
 	for _, k := range []grievanceKind{lost, leaked, stuck} {
-		for _, f := range g.report.found {
-			if f.kind == k {
-				all = append(all, f)
-			}
-		}
+		all = append(all, slices.DeleteFunc(slices.Clone(g.report.found), func(f finding) bool { return f.kind != k })...)
 	}
 	for _, f := range all[:min(histories, len(all))] {
 		g.out.plain("")
-		g.out.plain(strings.ToUpper(string(f.kind)) + ": " + f.text)
+		title := strings.ToUpper(string(f.kind))
+		if !f.at.IsZero() {
+			title += " at " + g.out.at(f.at)
+		}
+		g.out.plain(title + ": " + f.text)
 		if f.uid != "" {
 			g.out.plain(g.journal.history(f.uid, g.out))
 		}

@@ -46,7 +46,7 @@ func TestVerdict(t *testing.T) {
 			reason: "the worst comes first, and what is left out is counted",
 			happen: func(g *game) {
 				g.report.find([]finding{{kind: stuck, text: "s"}, {kind: leaked, text: "k"}, {kind: lost, text: "l"}})
-				g.journal.violations = []violation{{text: "e1"}, {text: "e2"}}
+				g.journal.violations = []finding{{kind: early, at: time.Now(), text: "e1"}, {kind: early, text: "e2"}}
 				g.report.note("n")
 			},
 			fails: true,

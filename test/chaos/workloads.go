@@ -123,7 +123,6 @@ func (w *workload) handlers() []string {
 
 func (w *workload) serves(hook, handler string) bool { return slices.Contains(w.hooks[hook], handler) }
 
-// setOn returns the handlers that are set on a pod.
 func (w *workload) setOn(pod *corev1.Pod) map[string]bool {
 	on := map[string]bool{}
 	for _, h := range w.handlers() {
@@ -185,7 +184,6 @@ func (w *workload) template() metav1.ObjectMeta {
 	return t
 }
 
-// cloneSet is what is created.
 func (w *workload) cloneSet(replicas int32) *kruisev1alpha1.CloneSet {
 	update := kruisev1alpha1.CloneSetUpdateStrategy{
 		Type: kruisev1alpha1.InPlaceIfPossibleCloneSetUpdateStrategyType, MaxUnavailable: new(intstr.FromString("50%")),

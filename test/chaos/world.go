@@ -148,7 +148,6 @@ func (g *game) play(ctx context.Context) error {
 	return err
 }
 
-// rounds plays storms and calms.
 func (g *game) rounds(ctx context.Context) error {
 	if err := g.calm(ctx); err != nil || g.report.failed() {
 		return err
@@ -184,7 +183,6 @@ func (g *game) judge(ctx context.Context) {
 	}
 }
 
-// progress says what is going on.
 func (g *game) progress(ctx context.Context) {
 	const every = 10 * time.Second
 	for {

@@ -123,7 +123,6 @@ func (l *life) enough() step {
 	}
 }
 
-// play goes through the steps.
 func (l *life) play(ctx context.Context) error {
 	return l.during(ctx, func() error {
 		for _, s := range l.steps() {
@@ -150,7 +149,6 @@ func (l *life) during(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// remove deletes the CloneSet.
 func (l *life) remove(ctx context.Context) error {
 	if err := l.k8s.Delete(ctx, l.set.DeepCopy()); err != nil {
 		return fmt.Errorf("deleting the CloneSet: %w", err)

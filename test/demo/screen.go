@@ -26,7 +26,6 @@ func (s *screen) Write(p []byte) (int, error) {
 	return s.out.Write(p)
 }
 
-// line writes one line.
 func (s *screen) line(format string, args ...any) {
 	// When the terminal has gone there is no reader left.
 	_, _ = fmt.Fprintf(s, format+"\n", args...)

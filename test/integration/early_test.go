@@ -24,7 +24,6 @@ func updatedBeforeReady(s *scenario) {
 	s.ExpectImage("nginx:2", []*corev1.Pod{pod})
 }
 
-// deletedBeforeReady: the same for a deletion.
 func deletedBeforeReady(s *scenario) {
 	s.Create(replicas(1), gated)
 	pod := s.AwaitPod("that runs", func(pod *corev1.Pod) bool { return pod.Status.PodIP != "" })

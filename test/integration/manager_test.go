@@ -62,7 +62,6 @@ func newManager(dir, name string, as *rest.Config, config configuration, flags .
 	return &rollcall{Manager: m, proxy: proxy}, err
 }
 
-// asManager is the environment in which this binary is a manager.
 func asManager(mark string) []string {
 	return []string{managerMark + "=" + mark, "GORACE=halt_on_error=0"}
 }

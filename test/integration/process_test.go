@@ -25,7 +25,6 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
 )
 
-// startManager starts a manager of its own for a test.
 func startManager(t *testing.T, name string, config configuration, flags ...string) *rollcall {
 	t.Helper()
 	m, err := env.manager(name, config, flags...)

@@ -51,7 +51,6 @@ func (s *scenario) podsOf(r *registryServer, pods []*corev1.Pod) []*corev1.Pod {
 	})
 }
 
-// startPair starts two registries for one test.
 func startPair(t *testing.T) (older, newer *registryServer) {
 	t.Helper()
 	return startRegistry(t, oldRegistry, registryOptions{}), startRegistry(t, newRegistry, registryOptions{})
@@ -79,7 +78,6 @@ func (s *scenario) over(defaults []string, servers ...*registryServer) *scenario
 	return s
 }
 
-// named returns a registry of the scenario.
 func (s *scenario) named(name string) *registryServer {
 	s.Helper()
 	for _, r := range s.registries {

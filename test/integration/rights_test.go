@@ -77,7 +77,6 @@ func in(namespace string) func(client.Object) {
 	}
 }
 
-// without takes verbs away.
 func without(resource string, verbs []string) func(client.Object) {
 	take := func(rules []rbacv1.PolicyRule) {
 		for i := range rules {

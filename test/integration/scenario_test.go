@@ -71,7 +71,6 @@ type scenario struct {
 	drain time.Duration
 }
 
-// newScenario makes a scenario of a manager, with a namespace of its own.
 func newScenario(t *testing.T, m *rollcall, r *registryServer, s style, namespace string) *scenario {
 	t.Helper()
 	sc := newScenarioOn(t, env.client, env.history, m, r, s, namespace)
@@ -294,7 +293,6 @@ func (s *scenario) AwaitPodOnceIn(state appspub.LifecycleStateType) *corev1.Pod 
 	return s.AwaitPod("that was in "+string(state), func(pod *corev1.Pod) bool { return s.wasIn(pod, state) })
 }
 
-// wasIn reports whether the pod is or once was in the state.
 func (s *scenario) wasIn(pod *corev1.Pod, state appspub.LifecycleStateType) bool {
 	return slices.ContainsFunc(s.history.Of(pod.UID), func(v sighting) bool { return v.state() == string(state) })
 }
@@ -513,7 +511,6 @@ func (s *scenario) playOn(ctx context.Context, pod *corev1.Pod) {
 	}
 }
 
-// labelPatch sets a label of this version of the pod, or removes it.
 func labelPatch(pod *corev1.Pod, key string, value *string) string {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": pod.UID, "resourceVersion": pod.ResourceVersion, "labels": map[string]*string{key: value},

@@ -299,7 +299,6 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// last returns the last lines.
 func (o *output) last(n int) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

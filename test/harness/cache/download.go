@@ -111,7 +111,6 @@ func fetch(ctx context.Context, log *Progress, f File, path string) error {
 	return nil
 }
 
-// copyURL copies what the URL answers and returns its checksum.
 func copyURL(ctx context.Context, log *Progress, f File, to io.Writer) (sum string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, longestDownload)
 	defer cancel()

@@ -47,11 +47,7 @@ func TestLauncherLeavesTheMainThread(t *testing.T) {
 
 func TestPausedProcessDoesNothing(t *testing.T) {
 	t.Parallel()
-	l := NewLauncher()
-	t.Cleanup(l.Close)
-	dir := t.TempDir()
-	p, err := Start(l, dir, shell("counter", "while :; do echo >> ticks; sleep 0.01; done"))
-	expect.NoError(t, err)
+	p, dir := start(t, shell("counter", "while :; do echo >> ticks; sleep 0.01; done"))
 	ticks := func() int64 {
 		info, err := os.Stat(filepath.Join(dir, "ticks"))
 		if err != nil {
@@ -86,11 +82,7 @@ func TestPausedProcessDoesNothing(t *testing.T) {
 
 func TestKillEndsTheWholeGroup(t *testing.T) {
 	t.Parallel()
-	l := NewLauncher()
-	t.Cleanup(l.Close)
-	dir := t.TempDir()
-	p, err := Start(l, dir, shell("parent", "sleep 600 & echo $! > child; wait"))
-	expect.NoError(t, err)
+	p, dir := start(t, shell("parent", "sleep 600 & echo $! > child; wait"))
 	expect.Becomes(t, "the child runs", func() bool {
 		data, err := os.ReadFile(filepath.Join(dir, "child"))
 		return err == nil && strings.HasSuffix(string(data), "\n")
@@ -141,17 +133,14 @@ func TestWaitReady(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := NewLauncher()
-			t.Cleanup(l.Close)
-			p, err := Start(l, t.TempDir(), shell(name, tc.script))
-			expect.NoError(t, err)
+			p, _ := start(t, shell(name, tc.script))
 			defer p.Kill()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			if tc.cancel {
 				cancel()
 			}
-			err = p.WaitReady(ctx, tc.check)
+			err := p.WaitReady(ctx, tc.check)
 			if len(tc.want) == 0 && err != nil {
 				t.Errorf("%s: %v", tc.reason, err)
 			}
@@ -164,13 +153,9 @@ func TestWaitReady(t *testing.T) {
 
 func TestProcessGetsNothingOfOurEnvironment(t *testing.T) {
 	t.Parallel()
-	l := NewLauncher()
-	t.Cleanup(l.Close)
-	dir := t.TempDir()
 	c := shell("env", "env")
 	c.Env = []string{"GIVEN=yes"}
-	p, err := Start(l, dir, c)
-	expect.NoError(t, err)
+	p, dir := start(t, c)
 	<-p.done
 	log := LogTail(p.logPath)
 	for line := range strings.Lines(log) {
@@ -199,6 +184,17 @@ func TestLogTail(t *testing.T) {
 	if got := LogTail(filepath.Join(dir, "empty.log")); got != "(empty)" {
 		t.Errorf("an empty log: %q", got)
 	}
+}
+
+// start starts a command in a folder of its own.
+func start(t *testing.T, c Command) (p *Process, dir string) {
+	t.Helper()
+	l := NewLauncher()
+	t.Cleanup(l.Close)
+	dir = t.TempDir()
+	p, err := Start(l, dir, c)
+	expect.NoError(t, err)
+	return p, dir
 }
 
 func shell(name, script string) Command {

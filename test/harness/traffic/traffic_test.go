@@ -142,7 +142,6 @@ func entryAt(address net.Addr) registry.Entry {
 	}}
 }
 
-// expectOne expects one request, failed for this reason or not at all.
 func expectOne(t *testing.T, client *Client, reason, why string) {
 	t.Helper()
 	want := Tally{Requests: 1, Failed: min(1, len(why))}

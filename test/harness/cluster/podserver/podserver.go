@@ -71,7 +71,6 @@ func Start(ctx context.Context, k8s client.WithWatch, failed func(error)) (s *Se
 	return s, func() { cancel(); serving.Wait() }, nil
 }
 
-// listen listens on all addresses of this machine.
 func listen(ctx context.Context) (net.Listener, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp4", "0.0.0.0:0")

@@ -160,7 +160,6 @@ func (s *Server) config(dir string) object {
 	return config
 }
 
-// issue makes the certificates of the server and of its clients.
 func (s *Server) issue(dir string) (err error) {
 	if s.tls, err = pki.NewTLS(dir, pkix.Name{CommonName: ServerName}, pkix.Name{CommonName: "rollcall"}, ServerName); err != nil {
 		return err

@@ -155,7 +155,6 @@ func (s *Server) command(jars *java.Jars, dir string) (process.Command, error) {
 	return process.Command{Path: jvm, Args: args}, nil
 }
 
-// config returns the lines of zoo.cfg.
 func (s *Server) config(dir string) ([]string, error) {
 	_, port, err := net.SplitHostPort(s.Endpoint)
 	if err != nil {
