@@ -3,6 +3,7 @@ package registryclient
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -44,25 +45,18 @@ func newJoiner(single registry.Registry, batcher registry.Batcher) *joiner {
 	}
 }
 
-// join makes the call in the next batch and waits for its outcome, or makes it by itself.
+// join makes the call in the next batch and waits for its outcome, or makes it by itself. The context has a deadline, and
+// nothing else ends it; see [Options.bound].
 func (j *joiner) join(ctx context.Context, change registry.Change) error {
 	own := &joined{ctx: ctx, change: change, done: make(chan error, 1)}
 	j.queue(own) //nolint:contextcheck // a lane is not the caller's: each call brings its own context
-	impatient := make(<-chan time.Time)
-	if deadline, ok := ctx.Deadline(); ok {
-		timer := time.NewTimer(time.Until(deadline) / patience)
-		defer timer.Stop()
-		impatient = timer.C
-	}
+	deadline, _ := ctx.Deadline()
+	impatient := time.NewTimer(time.Until(deadline) / patience)
+	defer impatient.Stop()
 	var err error
 	select {
 	case err = <-own.done:
-	case <-ctx.Done():
-		if j.leave(own) {
-			return ctx.Err()
-		}
-		err = <-own.done // its batch ends with the context
-	case <-impatient:
+	case <-impatient.C:
 		if j.leave(own) {
 			return change.Make(ctx, j.single)
 		}
@@ -109,18 +103,13 @@ func (j *joiner) work(service string) {
 	}
 }
 
-// next takes those who waited longest, as many as a batch may have, and no two with one identity. It takes none who has
-// gone, since that would end the batch at once for all.
+// next takes the calls that waited longest, as many as a batch may have, and no two with one identity.
 func (j *joiner) next(service string) []*joined {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var batch, rest []*joined
 	taken := map[identity]bool{}
 	for _, call := range j.waiting[service] {
-		if err := call.ctx.Err(); err != nil {
-			call.done <- err
-			continue
-		}
 		id := identityOf(call.change.Instance)
 		if len(batch) == j.limit || taken[id] {
 			rest = append(rest, call)
@@ -144,62 +133,33 @@ func (j *joiner) retire(service string) {
 	}
 }
 
-// carryOut makes one batch. It ends as soon as the context of one of its callers does, so that nothing is under way for
-// one who has gone.
+// carryOut makes one batch, in the time that is left to the caller with the least.
 func (j *joiner) carryOut(batch []*joined) {
 	if len(batch) == 1 {
 		batch[0].done <- batch[0].change.Make(batch[0].ctx, j.single)
 		return
 	}
-	ctx, cancel := together(batch)
-	defer cancel()
 	changes := make([]registry.Change, 0, len(batch))
+	earliest, _ := batch[0].ctx.Deadline()
 	for _, call := range batch {
 		changes = append(changes, call.change)
-	}
-	errs := j.batcher.Batch(ctx, changes)
-	cut := ctx.Err() != nil
-	for i, call := range batch {
-		call.done <- outcome(call, errs, i, cut)
-	}
-}
-
-// outcome is that of one call in a batch, which may have been cut off because another one's time was up.
-func outcome(call *joined, errs []error, i int, cut bool) error {
-	err := errors.New("the driver gave no outcome for a change in a batch")
-	if i < len(errs) {
-		err = errs[i]
-	}
-	if err == nil || !cut {
-		return err
-	}
-	return &cutOffError{err: err, cause: call.ctx.Err()}
-}
-
-// cutOffError is of a call that may still be carried out, which is what a time-out means.
-type cutOffError struct{ err, cause error }
-
-func (e *cutOffError) Error() string { return e.err.Error() }
-func (e *cutOffError) Timeout() bool { return true }
-func (e *cutOffError) Unwrap() []error {
-	if e.cause == nil {
-		return []error{e.err}
-	}
-	return []error{e.err, e.cause}
-}
-
-// together returns a context that ends as soon as one of theirs does.
-func together(batch []*joined) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(batch[0].ctx))
-	stops := make([]func() bool, 0, len(batch))
-	for _, call := range batch {
-		stops = append(stops, context.AfterFunc(call.ctx, cancel))
-	}
-	return ctx, func() {
-		for _, stop := range stops {
-			stop()
+		if deadline, _ := call.ctx.Deadline(); deadline.Before(earliest) {
+			earliest = deadline
 		}
-		cancel()
+	}
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(batch[0].ctx), earliest)
+	defer cancel()
+	errs := j.batcher.Batch(ctx, changes)
+	late := ctx.Err()
+	for i, call := range batch {
+		err := errors.New("the driver gave no outcome for a change in a batch")
+		if i < len(errs) {
+			err = errs[i]
+		}
+		if err != nil && late != nil { // the call may still be carried out, although its own time may not be up
+			err = fmt.Errorf("%w (the batch: %w)", err, late)
+		}
+		call.done <- err
 	}
 }
 
