@@ -102,7 +102,7 @@ func TestSetMetaOfOthersEntries(t *testing.T) {
 		"a weight in words": {reason: "others write what they want", meta: map[string]string{"weight": "heavy"}},
 		"a broken weight":   {reason: "others write what they want", meta: map[string]string{"weight": "1.5"}},
 		"no mark": {
-			reason: "it is nobody's", meta: map[string]string{"version": "v1"},
+			reason: "it has no owner", meta: map[string]string{"version": "v1"},
 			want: registry.Instance{Metadata: map[string]string{"version": "v1"}},
 		},
 		"a mark of a later version": {

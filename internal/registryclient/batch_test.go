@@ -243,9 +243,9 @@ type batches struct {
 	// forgets has it give no outcomes.
 	forgets bool
 	doubled bool
-	single   map[int]int
-	made     map[int]int
-	batches  int
+	single  map[int]int
+	made    map[int]int
+	batches int
 }
 
 func newBatches(limit int) *batches {

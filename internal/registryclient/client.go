@@ -38,7 +38,7 @@ type Caller struct {
 	// Wake is called when a caller that was [Queued] or met an [Outage] may try again. It must neither block nor use the
 	// client. A caller that has one never waits.
 	Wake func()
-	// Begin is called just before the registry is asked, or a dry run is told: from then on the outcome is unknown.
+	// Begin is called just before the registry is asked, or a dry run reports a change: from then on the outcome is unknown.
 	Begin func()
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 const callTimeout = 5 * time.Second
@@ -261,9 +262,7 @@ func (*netTimeoutError) Timeout() bool { return true }
 func observed(t *testing.T, g prometheus.Gatherer) map[string]int {
 	t.Helper()
 	families, err := g.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	got := map[string]int{}
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
@@ -315,7 +314,7 @@ func slowly(after time.Duration) func(context.Context) error {
 	}
 }
 
-func TestAManagerThatStopsFinishesItsChanges(t *testing.T) {
+func TestClientFinishesChangesWhenTheManagerStops(t *testing.T) {
 	t.Parallel()
 	for operation := range operations(nil) {
 		t.Run(operation, func(t *testing.T) {
@@ -341,7 +340,7 @@ func TestAManagerThatStopsFinishesItsChanges(t *testing.T) {
 	}
 }
 
-func TestAManagerThatStopsBeginsNoChange(t *testing.T) {
+func TestClientBeginsNoChangeWhenTheManagerStops(t *testing.T) {
 	t.Parallel()
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
@@ -410,7 +409,7 @@ func TestCloseWaitsForTheCallsUnderWay(t *testing.T) {
 	}
 }
 
-func TestTheZeroCallerWaitsForASlot(t *testing.T) {
+func TestCallerWithoutWakeWaitsForASlot(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason string
@@ -446,7 +445,7 @@ func TestTheZeroCallerWaitsForASlot(t *testing.T) {
 	}
 }
 
-func TestListsAndHeartbeatsGoOnDuringAnOutage(t *testing.T) {
+func TestBreakerLetsListsAndHeartbeatsThrough(t *testing.T) {
 	t.Parallel()
 	inner := &capable{answer: func(context.Context) error { return errDown }}
 	c := made(inner)
@@ -467,7 +466,7 @@ func TestListsAndHeartbeatsGoOnDuringAnOutage(t *testing.T) {
 	}
 }
 
-func TestBeginComesWhereTheRegistryIsAsked(t *testing.T) {
+func TestBeginIsCalledWhereTheRegistryIsAsked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, begun := newWorld(t, 2), 0
@@ -487,7 +486,7 @@ func TestBeginComesWhereTheRegistryIsAsked(t *testing.T) {
 	})
 }
 
-func TestAPanicFreesTheSlot(t *testing.T) {
+func TestLimitFreesTheSlotOfAPanic(t *testing.T) {
 	t.Parallel()
 	c := made(&capable{answer: func(context.Context) error { panic("a driver's mistake") }})
 	for range 2 * enough {

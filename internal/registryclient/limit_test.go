@@ -179,9 +179,9 @@ func TestLimitQueuesACallerForEachService(t *testing.T) {
 	})
 }
 
-// TestNoCallerIsForgotten has callers come, fail, give up and change their minds at random: the bounds hold at every step, and
+// TestLimitForgetsNoCaller has callers come, fail, give up and change their minds at random: the bounds hold at every step, and
 // each has its call in the end.
-func TestNoCallerIsForgotten(t *testing.T) {
+func TestLimitForgetsNoCaller(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

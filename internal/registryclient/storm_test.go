@@ -83,7 +83,7 @@ func storm(t *testing.T, workers, services, maxInFlight, batch int) (took time.D
 
 // The numbers of the defaults. With 64 workers and 32 calls in flight, for one, a storm on one service would take a quarter
 // longer, and twice as long where calls are joined, since the batches would be small.
-func TestTheDefaultsHoldUpNoStorm(t *testing.T) {
+func TestLimitOfTheDefaultsHoldsUpNoStorm(t *testing.T) {
 	t.Parallel()
 	const workers = 128 // of --workers
 	for name, tc := range map[string]struct{ services, batch int }{

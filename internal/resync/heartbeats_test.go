@@ -23,7 +23,7 @@ import (
 
 const interval = 30 * time.Second
 
-func TestEveryHeldInstanceIsRenewedOnceInEachInterval(t *testing.T) {
+func TestHeartbeatsRenewEachInstanceOnceInEachInterval(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "eureka")
@@ -57,7 +57,7 @@ func TestHeartbeatsAreSpreadOverTheInterval(t *testing.T) {
 	})
 }
 
-func TestALostInstanceIsTold(t *testing.T) {
+func TestHeartbeatsReportALostInstance(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "eureka")
@@ -83,7 +83,7 @@ func TestALostInstanceIsTold(t *testing.T) {
 	})
 }
 
-func TestFailuresAreLoggedOnceUntilTheyPass(t *testing.T) {
+func TestHeartbeatsLogFailuresOnceUntilTheyPass(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "eureka")
@@ -108,7 +108,7 @@ func TestFailuresAreLoggedOnceUntilTheyPass(t *testing.T) {
 	})
 }
 
-func TestHeartbeatsThatMayNotBeMade(t *testing.T) {
+func TestHeartbeatsOfAClosedClientFailUnlessItIsInForce(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason string
@@ -150,7 +150,7 @@ type fence func() error
 func (f fence) Permit(time.Duration) error { return f() }
 func (f fence) MayLand(time.Time)          {}
 
-func TestOneFailureInEachIntervalHasNotPassed(t *testing.T) {
+func TestHeartbeatsThatFailOnceInEachIntervalGoOnFailing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "eureka")
@@ -170,7 +170,7 @@ func TestOneFailureInEachIntervalHasNotPassed(t *testing.T) {
 	})
 }
 
-func TestASlowRegistryHoldsUpNoOther(t *testing.T) {
+func TestHeartbeatsOfASlowRegistryHoldUpNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "slow", "fast")
@@ -188,7 +188,7 @@ func TestASlowRegistryHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-func TestWhatIsAppliedCountsAtOnce(t *testing.T) {
+func TestHeartbeatsFollowTheConfigurationAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "old")
@@ -209,40 +209,30 @@ func TestWhatIsAppliedCountsAtOnce(t *testing.T) {
 	})
 }
 
-func TestNothingIsUnderWayAfterTheEnd(t *testing.T) {
+func TestHeartbeatsHaveEndedWhenStartReturns(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "slow")
-		w.hold("slow", 10)
-		w.hang = "slow"
-		w.start()
-		time.Sleep(interval)
-		w.stop()
-		if w.underWay > 0 {
-			t.Errorf("%d heartbeats are under way after Start returned", w.underWay)
-		}
-		if strings.Contains(w.log.String(), "heartbeats fail") {
-			t.Errorf("a manager that stops is no failure, and the log says %s", w.log.String())
-		}
-	})
+	for name, late := range map[string]time.Duration{"at once": 0, "a second after their context": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, "slow")
+				w.hold("slow", 10)
+				w.hang, w.late = "slow", late
+				w.start()
+				time.Sleep(interval)
+				w.stop()
+				if w.underWay > 0 {
+					t.Errorf("%d heartbeats are under way after Start returned", w.underWay)
+				}
+				if strings.Contains(w.log.String(), "heartbeats fail") {
+					t.Errorf("a manager that stops is no failure, and the log says %s", w.log.String())
+				}
+			})
+		})
+	}
 }
 
-func TestAStopWaitsForAHeartbeatThatIsSlowToEnd(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "slow")
-		w.hold("slow", 10)
-		w.hang, w.late = "slow", time.Second
-		w.start()
-		time.Sleep(interval)
-		w.stop()
-		if w.underWay > 0 {
-			t.Errorf("%d heartbeats are under way after Start returned", w.underWay)
-		}
-	})
-}
-
-func TestASlowRegistryGetsFewHeartbeatsAtOnce(t *testing.T) {
+func TestHeartbeatsToASlowRegistryAreBounded(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason   string
@@ -274,7 +264,7 @@ func TestASlowRegistryGetsFewHeartbeatsAtOnce(t *testing.T) {
 	}
 }
 
-func TestAServiceThatHangsCostsTheOthersNoTurn(t *testing.T) {
+func TestHeartbeatsOfAServiceThatHangsCostOthersNoTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "eureka")
@@ -309,29 +299,13 @@ func TestAServiceThatHangsCostsTheOthersNoTurn(t *testing.T) {
 	})
 }
 
-func TestAHeartbeatHasATimeOut(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "slow")
-		w.apply(w.source("slow", time.Second))
-		w.hold("slow", 10)
-		w.hang = "slow"
-		w.start()
-		time.Sleep(3*interval + tick)
-		w.stop()
-		if n := w.total("slow"); n != 30 {
-			t.Errorf("got %d heartbeats for 10 instances in 3 intervals", n)
-		}
-	})
-}
-
-func TestARegistryThatWasMadeAnew(t *testing.T) {
+func TestHeartbeatsMissNoTurnOverAReload(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, anew := newWorld(t, "eureka"), newWorld(t)
 		w.hold("eureka", 100)
 		w.start()
-		// More often than there are rounds, and nobody's turn is missed.
+		// More often than there are rounds, and no turn is missed.
 		for range int(2 * interval / (tick / 2)) {
 			time.Sleep(tick / 2)
 			w.apply(anew.source("eureka", interval*100))
@@ -348,7 +322,7 @@ func TestARegistryThatWasMadeAnew(t *testing.T) {
 	})
 }
 
-func TestATurn(t *testing.T) {
+func TestIsTurn(t *testing.T) {
 	t.Parallel()
 	in := registry.Instance{Service: "web", Address: "10.0.0.1", Port: 8080}
 	turn := time.Unix(0, int64(1000*interval+turnOf(in, interval)))

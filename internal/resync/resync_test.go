@@ -24,6 +24,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/memory"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
@@ -32,7 +33,7 @@ const (
 	timeout = 5 * time.Second
 )
 
-func TestARunIsOneListForEachRegistry(t *testing.T) {
+func TestRunIsOneListForEachRegistry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, "a", "b")
@@ -52,7 +53,7 @@ func TestARunIsOneListForEachRegistry(t *testing.T) {
 	})
 }
 
-func TestWhatNoPodStandsBehindIsReaped(t *testing.T) {
+func TestReapRemovesEntriesWithoutAPod(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, "a")
@@ -60,7 +61,7 @@ func TestWhatNoPodStandsBehindIsReaped(t *testing.T) {
 		s.gone("web-2")
 		foreign := s.register("a", "other", func(in *registry.Instance) { in.Cluster = "prod-2" })
 		s.start()
-		s.expectCalls("the pod is gone and nobody takes its entry out", "a", "Deregister web-2")
+		s.expectCalls("the pod is gone and no manager takes its entry out", "a", "Deregister web-2")
 		s.expectListed("all but that one stay", "a", "web-1", "web-3")
 		s.expectForeign("a", foreign)
 		s.expectMetric("rollcall_resync_entries_total", "reaped", 1)
@@ -70,7 +71,7 @@ func TestWhatNoPodStandsBehindIsReaped(t *testing.T) {
 	})
 }
 
-func TestRemovalsWaitForTheirTurn(t *testing.T) {
+func TestReapLeavesTheSlotToARollout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, "a")
@@ -102,7 +103,7 @@ func TestRemovalsWaitForTheirTurn(t *testing.T) {
 	})
 }
 
-func TestNothingIsReaped(t *testing.T) {
+func TestReapSpares(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason string
@@ -117,7 +118,7 @@ func TestNothingIsReaped(t *testing.T) {
 			s.gone("odd")
 			s.live["uid-of-web-1"] = true
 		}},
-		"without a pod's name": {"nobody could be asked for it", func(s *scene) {
+		"without a pod's name": {"the API server can't be asked for it", func(s *scene) {
 			s.register("a", "nameless", func(in *registry.Instance) { in.Pod = "" })
 			s.live["uid-of-web-1"] = true
 		}},
@@ -149,7 +150,7 @@ func (c *careless) List(ctx context.Context, cluster string) ([]registry.Entry, 
 	return append(entries, c.others...), err
 }
 
-func TestWhatADriverListsOfOtherClustersIsLeftOut(t *testing.T) {
+func TestRunLeavesOutEntriesOfOtherClusters(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, "a")
@@ -157,9 +158,7 @@ func TestWhatADriverListsOfOtherClustersIsLeftOut(t *testing.T) {
 		foreign := registry.Instance{
 			Service: "web", Address: "10.9.9.9", Port: 80, Cluster: "another", Namespace: "shop", Pod: "web-9", UID: "uid-of-web-9",
 		}
-		if err := s.backends["a"].Register(t.Context(), foreign); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, s.backends["a"].Register(t.Context(), foreign))
 		s.client("a", &careless{s.fakes["a"], []registry.Entry{{Instance: foreign, State: registry.InService}}})
 		s.start()
 		time.Sleep(10 * time.Minute)
@@ -173,7 +172,7 @@ func TestWhatADriverListsOfOtherClustersIsLeftOut(t *testing.T) {
 	})
 }
 
-func TestOneListIsEnoughUntilTheCacheHasSynced(t *testing.T) {
+func TestRunListsOnceUntilTheCacheHasSynced(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, "a")
@@ -191,7 +190,7 @@ func TestOneListIsEnoughUntilTheCacheHasSynced(t *testing.T) {
 	})
 }
 
-func TestAFailureIsRetriedSoonerAndToldOnce(t *testing.T) {
+func TestRunThatFailsIsRetriedSoonerAndLoggedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, "a")
@@ -214,7 +213,7 @@ func TestAFailureIsRetriedSoonerAndToldOnce(t *testing.T) {
 	})
 }
 
-func TestARemovalThatFailsIsRetried(t *testing.T) {
+func TestReapRetriesARemovalThatFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, "a")
@@ -229,7 +228,7 @@ func TestARemovalThatFailsIsRetried(t *testing.T) {
 	})
 }
 
-func TestARunGivesUpAfterAFewFailuresInARow(t *testing.T) {
+func TestReapGivesUpAfterAFewFailuresInARow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, "a")
@@ -251,7 +250,7 @@ func TestARunGivesUpAfterAFewFailuresInARow(t *testing.T) {
 	})
 }
 
-func TestEntriesThatCantBeRemovedKeepNoOthers(t *testing.T) {
+func TestReapTriesFailedRemovalsLast(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, "a")
@@ -270,7 +269,7 @@ func TestEntriesThatCantBeRemovedKeepNoOthers(t *testing.T) {
 	})
 }
 
-func TestARemovalThatIsRefusedIsNoFailedComparison(t *testing.T) {
+func TestReapThatIsRefusedIsNoFailedComparison(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, "a")
@@ -302,7 +301,7 @@ func TestARemovalThatIsRefusedIsNoFailedComparison(t *testing.T) {
 	})
 }
 
-func TestADryRunRemovesNothingAndIsNoFailure(t *testing.T) {
+func TestReapInADryRunRemovesNothingAndIsNoFailure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, "a")
@@ -325,7 +324,7 @@ func TestADryRunRemovesNothingAndIsNoFailure(t *testing.T) {
 	})
 }
 
-func TestTooManyRemovalsNeedAPerson(t *testing.T) {
+func TestApprovalIsNeededForTooManyRemovals(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, "a")
@@ -347,11 +346,11 @@ func TestTooManyRemovalsNeedAPerson(t *testing.T) {
 
 		s.resync.Approve([]string{"0123456789ab"})
 		synctest.Wait()
-		s.expectCalls("a yes to something else is no yes", "a")
+		s.expectCalls("another digest approves of nothing", "a")
 		s.gone(names[6])
 		s.resync.Approve([]string{digest})
 		synctest.Wait()
-		s.expectCalls("nobody has said yes to the seventh", "a")
+		s.expectCalls("no person approved of the seventh", "a")
 		if len(s.warnings) != 2 {
 			t.Fatalf("warned %d times, want again: they are others", len(s.warnings))
 		}
@@ -365,7 +364,7 @@ func TestTooManyRemovalsNeedAPerson(t *testing.T) {
 	})
 }
 
-func TestAYesHoldsForWhatItNamedUntilThatIsGone(t *testing.T) {
+func TestApprovalHoldsForItsEntriesUntilTheyAreGone(t *testing.T) {
 	t.Parallel()
 	const all, named = 300, 200
 	for name, tc := range map[string]struct {
@@ -379,9 +378,9 @@ func TestAYesHoldsForWhatItNamedUntilThatIsGone(t *testing.T) {
 		"a run that gives up": {"the rest was named too", func(*scene, []string) {}, false, 1},
 		"a reload": {"the registry is the same, and so is what was named",
 			func(s *scene, _ []string) { s.apply() }, false, 1},
-		"another pod that vanishes": {"nobody has said yes to that one",
+		"another pod that vanishes": {"no person approved of that one",
 			func(s *scene, names []string) { s.gone(names[named]) }, true, 2},
-		"a yes that is taken back": {"a person has seen that it was wrong",
+		"an approval that is withdrawn": {"a person has seen that it was wrong",
 			func(s *scene, _ []string) { s.resync.Approve(nil) }, true, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -404,9 +403,7 @@ func TestAYesHoldsForWhatItNamedUntilThatIsGone(t *testing.T) {
 				time.Sleep(3 * time.Minute)
 				s.stop()
 				entries, err := s.backends["a"].List(t.Context(), cluster)
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.NoError(t, err)
 				if rest := len(entries) > all-named; rest != tc.rest || len(s.warnings) != tc.told {
 					t.Errorf("of %d entries for %d pods some are left: %t, want %t; a person was asked %d times, want %d\nreason: %s",
 						len(entries), all-named, rest, tc.rest, len(s.warnings), tc.told, tc.reason)
@@ -416,7 +413,7 @@ func TestAYesHoldsForWhatItNamedUntilThatIsGone(t *testing.T) {
 	}
 }
 
-func TestARunThatIsBlockedLeavesNoRemovalUnfinished(t *testing.T) {
+func TestReapThatIsBlockedLeavesNoRemovalUnfinished(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, "a")
@@ -433,7 +430,7 @@ func TestARunThatIsBlockedLeavesNoRemovalUnfinished(t *testing.T) {
 	})
 }
 
-func TestWithoutALeaseOnlyTheLimitIsNamed(t *testing.T) {
+func TestApprovalIsNotOfferedWithoutALease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, "a")
@@ -448,7 +445,7 @@ func TestWithoutALeaseOnlyTheLimitIsNamed(t *testing.T) {
 	})
 }
 
-func TestALimitThatIsRaisedIsAYes(t *testing.T) {
+func TestApprovalByRaisingTheLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, "a")
@@ -492,16 +489,14 @@ func TestAllowed(t *testing.T) {
 	}
 }
 
-func TestAStaleListIsNotReapedTwice(t *testing.T) {
+func TestReapOfAStaleListRemovesOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, "a")
 		s.pods("a", "web-1", "web-2")
 		s.gone("web-1")
 		before, err := s.fakes["a"].List(t.Context(), cluster)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		s.client("a", lagging{s.fakes["a"], 210 * time.Second, before})
 		s.start()
 		time.Sleep(200 * time.Second)
@@ -515,7 +510,7 @@ func TestAStaleListIsNotReapedTwice(t *testing.T) {
 	})
 }
 
-func TestOnlyAListThatIsSureConfirms(t *testing.T) {
+func TestListConfirmsOnlyWhatIsSure(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason string
@@ -545,7 +540,7 @@ func TestOnlyAListThatIsSureConfirms(t *testing.T) {
 	}
 }
 
-func TestTheFirstListIsAwaited(t *testing.T) {
+func TestListedIsClosedAfterTheFirstLists(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason string
@@ -576,7 +571,7 @@ func TestTheFirstListIsAwaited(t *testing.T) {
 	}
 }
 
-func TestARunOnDemand(t *testing.T) {
+func TestRunOnDemand(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, "a")
@@ -594,7 +589,7 @@ func TestARunOnDemand(t *testing.T) {
 	})
 }
 
-func TestADriverThatCantListIsToldOnce(t *testing.T) {
+func TestRunLogsOnceThatADriverCantList(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, "a")
@@ -610,7 +605,7 @@ func TestADriverThatCantListIsToldOnce(t *testing.T) {
 	})
 }
 
-func TestASlowRegistryHoldsUpNoOtherComparison(t *testing.T) {
+func TestRunOfASlowRegistryHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, "slow", "fast")
@@ -624,7 +619,7 @@ func TestASlowRegistryHoldsUpNoOtherComparison(t *testing.T) {
 	})
 }
 
-func TestARegistryThatIsNoMore(t *testing.T) {
+func TestApplyEndsTheRunOfADroppedRegistry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, "a", "b")
@@ -642,7 +637,7 @@ func TestARegistryThatIsNoMore(t *testing.T) {
 	})
 }
 
-func TestNothingIsShownOfARegistryThatIsNoMore(t *testing.T) {
+func TestApplyForgetsTheMetricsOfADroppedRegistry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, "a", "b")
@@ -659,7 +654,7 @@ func TestNothingIsShownOfARegistryThatIsNoMore(t *testing.T) {
 	})
 }
 
-func TestARegistryThatIsRetiredDuringARunIsNoFailure(t *testing.T) {
+func TestApplyDuringARunIsNoFailure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, "a")
@@ -667,16 +662,14 @@ func TestARegistryThatIsRetiredDuringARunIsNoFailure(t *testing.T) {
 		_, keepers := s.resync.inForce()
 		s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")}, nil)
 		synctest.Wait()
-		if err := s.sources[0].Client.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, s.sources[0].Client.Close())
 		keepers["a"].turn(t.Context()) // as one that has yet to hear of it
 		s.stop()
 		s.expectLogged("resync fails", 0)
 	})
 }
 
-func TestTheAgeOfTheLastSuccessIsShownFromTheStart(t *testing.T) {
+func TestRunShowsTheAgeOfItsLastSuccessFromTheStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const last = "rollcall_resync_last_success_timestamp_seconds"
@@ -698,7 +691,7 @@ func TestTheAgeOfTheLastSuccessIsShownFromTheStart(t *testing.T) {
 
 func seconds(at time.Time) float64 { return float64(at.UnixMilli()) / 1000 }
 
-func TestNothingIsUnderWayAfterTheEndOfResync(t *testing.T) {
+func TestRunHasEndedWhenStartReturns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, "a")
@@ -753,9 +746,7 @@ func newScene(t *testing.T, names ...string) *scene {
 	}
 	for _, name := range names {
 		made, err := memory.New(t.Context(), registry.Config{Cluster: cluster})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		s.backends[name] = made.(*memory.Registry)
 		s.fakes[name] = fakeregistry.New(s.backends[name])
 		s.sources = append(s.sources, Source{Name: name})
@@ -850,9 +841,7 @@ func (s *scene) register(name, pod string, change ...func(*registry.Instance)) r
 	for _, c := range change {
 		c(&in)
 	}
-	if err := s.backends[name].Register(s.Context(), in); err != nil {
-		s.Fatal(err)
-	}
+	expect.NoError(s, s.backends[name].Register(s.Context(), in))
 	s.live[in.UID] = true
 	return in
 }
@@ -949,9 +938,7 @@ func (s *scene) expectCalls(why, name string, want ...string) {
 func (s *scene) expectListed(why, name string, want ...string) {
 	s.Helper()
 	entries, err := s.backends[name].List(s.Context(), cluster)
-	if err != nil {
-		s.Fatal(err)
-	}
+	expect.NoError(s, err)
 	var got []string
 	for _, e := range entries {
 		got = append(got, e.Pod)
@@ -983,9 +970,7 @@ func (s *scene) expectLogged(words string, want int) {
 func (s *scene) expectMetric(name, finding string, want float64) {
 	s.Helper()
 	families, err := s.metrics.Gather()
-	if err != nil {
-		s.Fatal(err)
-	}
+	expect.NoError(s, err)
 	for _, family := range families {
 		if family.GetName() != name {
 			continue
@@ -1010,9 +995,7 @@ func (s *scene) expectMetric(name, finding string, want float64) {
 func (s *scene) expectShown(why string, want ...string) {
 	s.Helper()
 	families, err := s.metrics.Gather()
-	if err != nil {
-		s.Fatal(err)
-	}
+	expect.NoError(s, err)
 	found := map[string]bool{}
 	for _, family := range families {
 		for _, m := range family.GetMetric() {

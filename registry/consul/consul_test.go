@@ -23,6 +23,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/consul"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 	"github.com/rollcall-dev/rollcall/test/harness/driverconfig"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // What only a real server can prove is in test/registries/consul: the suite too. Here is what no server does when it is
@@ -70,9 +71,7 @@ func answering(t *testing.T, status int, header map[string]string, body string) 
 func writeFile(t *testing.T, name, content string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, os.WriteFile(file, []byte(content), 0o600))
 	return file
 }
 
@@ -155,7 +154,7 @@ func TestOnlyConsulIsBelieved(t *testing.T) {
 	}
 }
 
-func TestAnEmptyListOfSomebodyElseIsNotBelieved(t *testing.T) {
+func TestListWithoutConsulsHeadersIsAnError(t *testing.T) {
 	t.Parallel()
 	d := open(t, registry.Config{Endpoint: serve(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, (&wire{}).answer(request{path: r.URL.Path})) // without Consul's headers

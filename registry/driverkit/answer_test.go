@@ -18,10 +18,10 @@ func TestParseRetryAfter(t *testing.T) {
 	}{
 		"7":          {"seconds", 7 * time.Second, true},
 		"0":          {"at once is an answer too", 0, true},
-		"4000000000": {"nobody waits for a century", time.Hour, true},
+		"4000000000": {"no caller waits for a century", time.Hour, true},
 		now.Add(time.Minute).Format(http.TimeFormat):  {"an HTTP date", time.Minute, true},
 		now.Add(-time.Minute).Format(http.TimeFormat): {"a date that has passed says nothing: a clock is wrong", 0, false},
-		now.AddDate(1, 0, 0).Format(http.TimeFormat):  {"nobody waits for a year", time.Hour, true},
+		now.AddDate(1, 0, 0).Format(http.TimeFormat):  {"no caller waits for a year", time.Hour, true},
 		now.Format(http.TimeFormat):                   {"so does the very moment", 0, false},
 		"":                                            {"no header", 0, false},
 		"-1":                                          {"no number of seconds", 0, false},

@@ -26,6 +26,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/pki"
 )
 
@@ -57,9 +58,7 @@ func newClient(t *testing.T, cfg registry.Config, options driverkit.HTTPOptions)
 		options.Name = "the registry"
 	}
 	c, err := driverkit.NewHTTPClient(cfg, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -225,9 +224,7 @@ func TestSecretsAreNeverShown(t *testing.T) {
 func shouting(t *testing.T, text string) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {
@@ -459,9 +456,7 @@ func TestCertificates(t *testing.T) {
 	clientPair, authority := newPair(t)
 	strangerPair, stranger := newPair(t)
 	serverPair, err := authority.Issue("server", pkix.Name{CommonName: "server"}, "localhost", "127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	with := func(pair pki.KeyPair) registry.TLS {
 		return registry.TLS{CAFile: authority.CertFile, CertFile: pair.CertFile, KeyFile: pair.KeyFile}
 	}
@@ -483,9 +478,7 @@ func TestCertificates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			config, err := authority.TLSConfig(serverPair)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			config.ClientAuth, config.ClientCAs, config.MaxVersion = tls.RequireAndVerifyClientCert, config.RootCAs, tc.oldest
 			server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 			server.TLS, server.EnableHTTP2 = config, true

@@ -10,15 +10,14 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/pki"
 )
 
 func writeFile(t *testing.T, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
@@ -26,13 +25,9 @@ func writeFile(t *testing.T, name, content string) string {
 func newPair(t *testing.T) (pki.KeyPair, *pki.Authority) {
 	t.Helper()
 	authority, err := pki.NewAuthority(t.TempDir(), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	pair, err := authority.Issue("client", pkix.Name{CommonName: "client"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return pair, authority
 }
 
@@ -84,7 +79,7 @@ func TestClientTLS(t *testing.T) {
 			field: "tls.caFile", says: "must be a PEM file that the manager can read",
 		},
 		"authorities that are none": {
-			reason: "nobody would be trusted", tls: registry.TLS{CAFile: noPEM},
+			reason: "no server would be trusted", tls: registry.TLS{CAFile: noPEM},
 			field: "tls.caFile", says: "no certificate in PEM form",
 		},
 		"a key for authorities": {
@@ -129,9 +124,7 @@ func TestClientTLS(t *testing.T) {
 func TestClientTLSIsOnesOwn(t *testing.T) {
 	t.Parallel()
 	first, err := driverkit.ClientTLS(registry.TLS{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	first.ServerName = "changed"
 	if second, err := driverkit.ClientTLS(registry.TLS{}); err != nil || second.ServerName != "" {
 		t.Errorf("got %q, %v; want a configuration that another driver has not changed", second.ServerName, err)
@@ -256,9 +249,7 @@ func TestFilesAreReadWhenAsked(t *testing.T) {
 	path := writeFile(t, "token", "first")
 	auth := registry.Auth{TokenFile: path}
 	for _, want := range []string{"first", "second"} {
-		if err := os.WriteFile(path, []byte(want), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, os.WriteFile(path, []byte(want), 0o600))
 		if got, err := driverkit.ReadCredentials(auth, driverkit.Token); got.Token != want || err != nil {
 			t.Errorf("got %v, %v; want %q, as the file has it now", got, err, want)
 		}

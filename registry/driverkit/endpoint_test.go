@@ -23,7 +23,7 @@ func TestAddresses(t *testing.T) {
 		"any form":      {reason: "what an address is, is the driver's matter", endpoint: "x://y/z?a", want: []string{"x://y/z?a"}},
 		"none":          {reason: "there is no default", endpoint: "", says: "is missing"},
 		"blank":         {reason: "there is no default", endpoint: " \n", says: "is missing"},
-		"a comma":       {reason: "nobody is there", endpoint: ",", says: "empty address"},
+		"a comma":       {reason: "there is no address", endpoint: ",", says: "empty address"},
 		"comma at end":  {reason: "something was forgotten", endpoint: "a:1,", says: "empty address"},
 		"twice":         {reason: "it would count for two", endpoint: "a:1, b:1, a:1", says: "one address twice"},
 	} {
@@ -62,7 +62,7 @@ func TestHostPorts(t *testing.T) {
 		"no port":         {reason: "there is no default", endpoint: "zk-0", says: "write host:port"},
 		"empty port":      {reason: "there is no default", endpoint: "zk-0:", says: "write host:port"},
 		"no host":         {reason: "it would be this machine", endpoint: ":2181", says: "write host:port"},
-		"port zero":       {reason: "nobody listens there", endpoint: "zk-0:0", says: "write host:port"},
+		"port zero":       {reason: "no server listens there", endpoint: "zk-0:0", says: "write host:port"},
 		"port too large":  {reason: "there is none", endpoint: "zk-0:65536", says: "write host:port"},
 		"a name for port": {reason: "which it is depends on the machine", endpoint: "zk-0:zookeeper", says: "write host:port"},
 		"bare IPv6":       {reason: "where the port begins can't be told", endpoint: "fd00::1:2181", says: "write host:port"},
@@ -96,8 +96,8 @@ func TestURLs(t *testing.T) {
 		"no scheme":    {reason: "a bare host is ambiguous", endpoint: "a.example.com", says: "must begin with http"},
 		"host:port":    {reason: "its host is read as a scheme", endpoint: "a.example.com:80", says: "must begin with http"},
 		"other scheme": {reason: "only HTTP is spoken", endpoint: "ftp://a", says: "must begin with http"},
-		"no host":      {reason: "there is nobody to call", endpoint: "https:///x", says: "has no host"},
-		"port zero":    {reason: "nobody listens there", endpoint: "http://a:0", says: "a port is 1 to 65535"},
+		"no host":      {reason: "there is no server to call", endpoint: "https:///x", says: "has no host"},
+		"port zero":    {reason: "no server listens there", endpoint: "http://a:0", says: "a port is 1 to 65535"},
 		"port too large": {
 			reason: "there is none", endpoint: "http://a:65536", says: "a port is 1 to 65535",
 		},

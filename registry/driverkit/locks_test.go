@@ -7,15 +7,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestLocks(t *testing.T) {
 	t.Parallel()
 	var l Locks
 	release, err := l.Acquire(t.Context(), "b", "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := l.Acquire(ended, "c", "a"); !errors.Is(err, context.Canceled) {
@@ -37,7 +37,7 @@ func TestLocks(t *testing.T) {
 	release()
 	<-waited
 	if len(l.held) != 0 {
-		t.Errorf("%d locks are kept though nobody holds them", len(l.held))
+		t.Errorf("%d locks are kept that no caller holds", len(l.held))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 	"github.com/rollcall-dev/rollcall/registry/etcd"
 	"github.com/rollcall-dev/rollcall/test/harness/driverconfig"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestNew(t *testing.T) {
@@ -45,18 +46,14 @@ func TestNew(t *testing.T) {
 func writeFile(t *testing.T, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
 func TestShortestLeaseOutlastsAChangeOfLeader(t *testing.T) {
 	t.Parallel()
 	d, err := etcd.New(t.Context(), registry.Config{Endpoint: "http://a:2379", Options: json.RawMessage(`{"lease": "60s"}`)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	t.Cleanup(func() { _ = d.(io.Closer).Close() })
 	if least := registry.LeastLease(d.(registry.Heartbeater).HeartbeatInterval()); least > time.Minute {
 		t.Errorf("a lease of 60s is taken, and has to be %s at least", least)

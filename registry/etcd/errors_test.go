@@ -41,7 +41,7 @@ func TestClasses(t *testing.T) {
 			"theirs is not good here",
 			handshake("tls: failed to verify certificate: x509: certificate signed by unknown authority"), true, "tls.caFile",
 		},
-		"unknown": {"what nobody knows may pass", errors.New("odd"), false, ""},
+		"unknown": {"an unknown error may pass", errors.New("odd"), false, ""},
 		"gRPC":    {"so may what gRPC does not know", status.Error(codes.Unknown, "odd"), false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

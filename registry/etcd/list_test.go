@@ -15,6 +15,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/etcd"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // pagedServer has more entries than one page, and at its own pace moves on to another revision after each request.
@@ -61,15 +62,11 @@ func servePages(t *testing.T, entries int, compacted bool) (*pagedServer, *etcd.
 	server := grpc.NewServer()
 	pb.RegisterKVServer(server, s)
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(server.Stop)
 	d, err := etcd.New(t.Context(), registry.Config{Endpoint: "http://" + l.Addr().String()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	t.Cleanup(func() { _ = d.(*etcd.Registry).Close() })
 	return s, d.(*etcd.Registry)
 }

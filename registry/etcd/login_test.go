@@ -14,6 +14,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/etcd"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // fakeServer is what an etcd does with tokens, and writes down what it is asked. What etcd itself makes of passwords and
@@ -78,18 +79,14 @@ func serve(t *testing.T, refusal error) (*fakeServer, *etcd.Registry) {
 	pb.RegisterAuthServer(server, s)
 	pb.RegisterKVServer(server, s)
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(server.Stop)
 	d, err := etcd.New(t.Context(), registry.Config{
 		Endpoint: "http://" + l.Addr().String(),
 		Auth:     registry.Auth{Username: "u", PasswordFile: writeFile(t, "password", "secret")},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	t.Cleanup(func() { _ = d.(*etcd.Registry).Close() })
 	return s, d.(*etcd.Registry)
 }

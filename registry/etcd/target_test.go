@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestParseTarget(t *testing.T) {
@@ -73,9 +74,7 @@ func TestKeys(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			target, err := parseTarget(tc.target)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			in := registry.Instance{
 				Service: tc.service, Address: tc.address, Port: 80, Cluster: "c", Namespace: "n", Pod: "p", UID: "u",
 			}
@@ -83,9 +82,7 @@ func TestKeys(t *testing.T) {
 				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
 			}
 			content, err := encode(in)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			got, ours := target.decode(&mvccpb.KeyValue{Key: []byte(tc.want), Value: []byte(content)})
 			if !ours || !got.Equal(in) {
 				t.Errorf("read back it is %+v, ours %t, want %+v", got, ours, in)
@@ -97,9 +94,7 @@ func TestKeys(t *testing.T) {
 func TestDecodeOfWhatIsNotOurs(t *testing.T) {
 	t.Parallel()
 	target, err := parseTarget("a/{service}/b")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	const content = `{"Op":0,"Addr":"10.0.0.1:80","Metadata":{"rollcall-cluster":"c"}}`
 	for name, tc := range map[string]struct{ key, value string }{
 		"another prefix":   {"x/web/b/10.0.0.1:80", content},

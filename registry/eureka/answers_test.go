@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestStatusDecides(t *testing.T) {
@@ -37,7 +38,7 @@ func TestStatusDecides(t *testing.T) {
 	}
 }
 
-// TestForbiddenHasTwoReasons that nobody would guess.
+// TestForbiddenHasTwoReasons that are hard to guess.
 func TestForbiddenHasTwoReasons(t *testing.T) {
 	t.Parallel()
 	d := answering(t, http.StatusForbidden, nil, "")
@@ -49,8 +50,8 @@ func TestForbiddenHasTwoReasons(t *testing.T) {
 	}
 }
 
-// TestAnAnswerOfSomebodyElse has 200 and nothing of Eureka's: a login page, a proxy's greeting.
-func TestAnAnswerOfSomebodyElse(t *testing.T) {
+// TestAnswersOfOtherServersAreErrors has 200 and nothing of Eureka's: a login page, a proxy's greeting.
+func TestAnswersOfOtherServersAreErrors(t *testing.T) {
 	t.Parallel()
 	in, other := web(1), web(2)
 	for name, body := range map[string]string{
@@ -86,9 +87,7 @@ func TestListIsOfOneCluster(t *testing.T) {
 		app(`{"instanceId":"x","status":"UP","metadata":{"@class":"java.util.Collections$EmptyMap"}}`),
 	}, ",") + `]}}`
 	got, err := answering(t, 200, nil, listing).List(t.Context(), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	want := []registry.Entry{
 		{Instance: ours, State: registry.InService}, {Instance: out, State: registry.OutOfService},
 		{Instance: registry.Instance{Service: "web", Address: "10.0.0.5", Port: 80}, State: registry.Foreign},
@@ -109,9 +108,7 @@ func TestWhatIsPosted(t *testing.T) {
 	server := newFake(t, healthy(in))
 	d := open(t, registry.Config{Endpoint: server.URL + "/eureka/", Options: json.RawMessage(
 		`{"renewalIntervalInSecs":5,"durationInSecs":45,"healthCheckUrl":"https://{host}:8443/{port}/health","statusPageUrl":""}`)})
-	if err := d.Register(t.Context(), in); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, d.Register(t.Context(), in))
 	const want = `{"instance":{"instanceId":"[fd00::1]:80:Shop web","app":"Shop web","hostName":"[fd00::1]","ipAddr":"fd00::1",` +
 		`"vipAddress":"Shop web","homePageUrl":"http://[fd00::1]:80/","healthCheckUrl":"https://[fd00::1]:8443/80/health",` +
 		`"status":"UP","overriddenstatus":"UNKNOWN","port":{"$":80,"@enabled":"true"},"securePort":{"$":443,"@enabled":"false"},` +
@@ -158,8 +155,8 @@ func TestWhatEurekaCantTakeIsNotSent(t *testing.T) {
 	}
 }
 
-// TestAnEntryOfSomebodyElseIsLeftAlone has an entry that has our ID and no mark at all.
-func TestAnEntryOfSomebodyElseIsLeftAlone(t *testing.T) {
+// TestForeignEntryIsLeftAlone has an entry that has our ID and no mark at all.
+func TestForeignEntryIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	unmarked := web(1)
 	unmarked.Cluster, unmarked.Namespace, unmarked.Pod, unmarked.UID = "", "", "", ""

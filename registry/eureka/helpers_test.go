@@ -13,6 +13,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/eureka"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 const password = "hunter2-pässword"
@@ -129,9 +130,7 @@ func status(status int) func(r *http.Request) (int, string) {
 func writeFile(t *testing.T, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 

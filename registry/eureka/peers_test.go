@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestACallIsMadeWholeElsewhere has a peer fail in the middle: what it has acknowledged is not yet known to the other.
@@ -21,9 +22,7 @@ func TestACallIsMadeWholeElsewhere(t *testing.T) {
 		return healthy(in)(r)
 	})
 	second := newFake(t, healthy(in))
-	if err := open(t, registry.Config{Endpoint: first.URL + "," + second.URL}).Register(t.Context(), in); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, open(t, registry.Config{Endpoint: first.URL + "," + second.URL}).Register(t.Context(), in))
 	const app, id = "/apps/SHOP%20WEB", "/apps/SHOP%20WEB/10.0.0.1:80:Shop%20web"
 	if diff := cmp.Diff([]string{"POST " + app, "GET " + id}, second.requests()); diff != "" {
 		t.Errorf("requests at the second peer, -want +got:\n%s", diff)

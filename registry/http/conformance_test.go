@@ -19,6 +19,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/http/httpserver"
 	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/pki"
 )
 
@@ -154,7 +155,7 @@ func (r *restartable) restart(t registrytest.T) {
 	t.Helper()
 	r.server.CloseClientConnections()
 	r.server.Close()
-	time.Sleep(100 * time.Millisecond) // calls meet nobody meanwhile
+	time.Sleep(100 * time.Millisecond) // calls meet no server meanwhile
 	r.start(t)
 }
 
@@ -186,22 +187,18 @@ func TestConformanceWithClientCertificateAndPassword(t *testing.T) {
 func newAuthority(t *testing.T) *pki.Authority {
 	t.Helper()
 	authority, err := pki.NewAuthority(t.TempDir(), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return authority
 }
 
 func issue(t *testing.T, authority *pki.Authority, name string) pki.KeyPair {
 	t.Helper()
 	pair, err := authority.Issue(name, pkix.Name{CommonName: name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return pair
 }
 
-// newCertificate is one that nobody has asked for.
+// newCertificate is one that no server knows.
 func newCertificate(t *testing.T) pki.KeyPair {
 	t.Helper()
 	return issue(t, newAuthority(t), "stranger")
@@ -211,17 +208,13 @@ func newCertificate(t *testing.T) pki.KeyPair {
 func serverTLS(t *testing.T, authority *pki.Authority) *tls.Config {
 	t.Helper()
 	c, err := authority.TLSConfig(issue(t, authority, "server"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return c
 }
 
 func writeFile(t *testing.T, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestTheDocumentedServer runs the Python server of docs/drivers/http.md as a reader would, and the suite on it.
@@ -109,9 +110,7 @@ func (e *exampleServer) proxy() http.Handler {
 func codeBlock(t *testing.T, path, language string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	blocks := strings.Split(string(text), "\n```"+language+"\n")
 	if len(blocks) != 2 {
 		t.Fatalf("%s has %d blocks of %s, want 1", path, len(blocks)-1, language)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // FuzzAnswers: whatever stands behind the endpoint, and whatever it answers, a call succeeds only with a status that
@@ -75,9 +76,7 @@ func (a *answers) Registry(t *testing.T, tokenFile string) *Registry {
 	made, err := newRegistry(registry.Config{
 		Cluster: "prod-1", Endpoint: "http://127.0.0.1:1", Timeout: time.Minute, Auth: registry.Auth{TokenFile: tokenFile},
 	}, a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	reg, ok := made.(*Registry)
 	if !ok {
 		t.Fatalf("New made a %T", made)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	httpregistry "github.com/rollcall-dev/rollcall/registry/http"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // bound is generous: what is waited for comes at once.
@@ -81,7 +82,7 @@ func TestStatusDecides(t *testing.T) {
 	}
 }
 
-func TestTheServersWordsAreTold(t *testing.T) {
+func TestErrorsHaveTheServersWords(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason string
@@ -256,9 +257,7 @@ func TestAServerThatKnowsNoNarrowing(t *testing.T) {
 	t.Parallel()
 	entry := func(n int, state registry.State) string {
 		raw, err := json.Marshal(registry.Entry{Instance: web(n), State: state})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		return string(raw)
 	}
 	all := `{"instances":[` + entry(1, registry.InService) + "," + entry(2, registry.OutOfService) + `]}`

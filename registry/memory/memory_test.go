@@ -13,6 +13,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func newRegistry(t *testing.T) *memory.Registry {
@@ -63,27 +64,27 @@ func TestNewRefusesWhatItHasNoUseFor(t *testing.T) {
 			field:  "tls.caFile", says: "remove it",
 		},
 		"certificate": {
-			reason: "there is nobody to show it to",
+			reason: "there is no server to show it to",
 			cfg:    registry.Config{TLS: registry.TLS{CertFile: "/etc/tls.crt"}},
 			field:  "tls.certFile", says: "remove it",
 		},
 		"key": {
-			reason: "there is nobody to show a certificate to",
+			reason: "there is no server to show a certificate to",
 			cfg:    registry.Config{TLS: registry.TLS{KeyFile: "/etc/tls.key"}},
 			field:  "tls.keyFile", says: "remove it",
 		},
 		"user": {
-			reason: "there is nobody to log in to",
+			reason: "there is no server to log in to",
 			cfg:    registry.Config{Auth: registry.Auth{Username: "me"}},
 			field:  "auth.username", says: "remove it",
 		},
 		"password file": {
-			reason: "there is nobody to log in to",
+			reason: "there is no server to log in to",
 			cfg:    registry.Config{Auth: registry.Auth{PasswordFile: "/etc/password"}},
 			field:  "auth.passwordFile", says: "remove it",
 		},
 		"token file": {
-			reason: "there is nobody to show a token to",
+			reason: "there is no server to show a token to",
 			cfg:    registry.Config{Auth: registry.Auth{TokenFile: "/etc/token"}},
 			field:  "auth.tokenFile", says: "remove it",
 		},
@@ -114,13 +115,9 @@ func populated(t *testing.T) *memory.Registry {
 		{Service: "db", Address: "10.0.0.3", Cluster: "a"},
 	} {
 		in.Port, in.Namespace, in.Pod, in.UID = 80, "shop", fmt.Sprintf("pod-%d", i), fmt.Sprintf("uid-%d", i)
-		if err := r.Register(t.Context(), in); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, r.Register(t.Context(), in))
 		if in.Service == "db" {
-			if err := r.FailOver(t.Context(), in); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, r.FailOver(t.Context(), in))
 		}
 	}
 	return r

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func withUser(t *testing.T, endpoint string) registry.Config {
@@ -59,7 +60,7 @@ func TestTokenIsSentAndRenewed(t *testing.T) {
 }
 
 // Whatever a server says, no error tells a secret.
-func TestSecretsAreNotTold(t *testing.T) {
+func TestErrorsHaveNoSecrets(t *testing.T) {
 	t.Parallel()
 	for name, status := range map[string]int{"refused": 403, "failed": 500, "unfit": 400, "unknown": 404} {
 		t.Run(name, func(t *testing.T) {
@@ -103,12 +104,8 @@ func TestAddresses(t *testing.T) {
 	d := at(t, endpoint, `{}`)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if err := d.Register(ctx, web(1)); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.FailOver(t.Context(), web(1)); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, d.Register(ctx, web(1)))
+	expect.NoError(t, d.FailOver(t.Context(), web(1)))
 	if n := asked.Load(); n != 1 {
 		t.Errorf("the address that failed was asked %d times, want once", n)
 	}
@@ -129,9 +126,7 @@ func TestAPIIsFoundOnce(t *testing.T) {
 		return n
 	}
 	for range 3 {
-		if err := d.Register(t.Context(), web(1)); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, d.Register(t.Context(), web(1)))
 	}
 	if n := states(); n != 1 {
 		t.Errorf("asked %d times, want once", n)
@@ -147,9 +142,7 @@ func TestAPIIsFoundOnce(t *testing.T) {
 	}
 	f.mu.Unlock()
 	for range 3 {
-		if err := d.FailOver(t.Context(), web(1)); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, d.FailOver(t.Context(), web(1)))
 	}
 	if n := states(); n != 1 {
 		t.Errorf("asked %d times after the upgrade, want once", n)
@@ -185,9 +178,7 @@ func TestUnansweredChangeIsNotMadeElsewhere(t *testing.T) {
 			if asked := second.requests(); len(asked) != 0 {
 				t.Errorf("the second address was asked %q", asked)
 			}
-			if err := d.Register(t.Context(), web(1)); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, d.Register(t.Context(), web(1)))
 			if asked := second.requests(); len(asked) == 0 {
 				t.Error("the next call did not begin at the second address")
 			}

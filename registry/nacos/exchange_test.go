@@ -17,6 +17,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/nacos"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 const meta = `metadata={"note":"a+b %%41 ü🦆","rollcall-cluster":"test","rollcall-namespace":"shop","rollcall-pod":"web-1",` +
@@ -40,9 +41,7 @@ func TestExchanges(t *testing.T) {
 			for _, what := range []func(context.Context, registry.Instance) error{
 				d.Register, d.Probe, d.FailOver, d.Deregister, d.Deregister,
 			} {
-				if err := what(t.Context(), in); err != nil {
-					t.Fatal(err)
-				}
+				expect.NoError(t, what(t.Context(), in))
 				all = append(all, f.requests()...)
 			}
 			if _, err := d.List(t.Context(), "test"); err != nil {
@@ -113,13 +112,9 @@ func TestHeartbeatExchanges(t *testing.T) {
 			if err := d.Heartbeat(t.Context(), web(1)); !registry.IsNotRegistered(err) {
 				t.Errorf("of what is not there: got error %v, want one that says so", err)
 			}
-			if err := d.Register(t.Context(), web(1)); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, d.Register(t.Context(), web(1)))
 			f.requests()
-			if err := d.Heartbeat(t.Context(), web(1)); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, d.Heartbeat(t.Context(), web(1)))
 			if got := f.requests(); len(got) != 2 || got[1] != want {
 				t.Errorf("got requests %q, want a look and then %q", got, want)
 			}
@@ -238,9 +233,7 @@ func TestWhatIsUndoneIsMadeAgain(t *testing.T) {
 			t.Parallel()
 			f := newFake(t, "v1")
 			d := at(t, f.URL, `{"apiVersion":"v1"}`)
-			if err := d.Register(t.Context(), web(1)); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, d.Register(t.Context(), web(1)))
 			var undone bool
 			posted, put := f.posted["10.0.0.1 80"], f.put["10.0.0.1 80"]
 			f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
@@ -255,9 +248,7 @@ func TestWhatIsUndoneIsMadeAgain(t *testing.T) {
 				f.ok(w)
 				return true
 			})
-			if err := tc.call(d)(t.Context(), web(1)); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, tc.call(d)(t.Context(), web(1)))
 			writes := 0
 			for _, r := range f.requests() {
 				if strings.HasPrefix(r, tc.undo+" /v1/ns/instance") {
@@ -284,9 +275,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			f := newFake(t, "v3")
 			d := at(t, f.URL, `{}`)
 			for _, what := range []func(context.Context, registry.Instance) error{d.Register, last(d), d.Deregister} {
-				if err := what(t.Context(), web(1)); err != nil {
-					t.Fatal(err)
-				}
+				expect.NoError(t, what(t.Context(), web(1)))
 			}
 			if left := f.put["10.0.0.1 80"]; left.Get("enabled") != "true" || left.Get("metadata") != "{}" {
 				t.Errorf("it left %v behind, want it enabled and without metadata", left)
@@ -301,9 +290,7 @@ func TestARemovalThatFailedAtTheEndIsCompleted(t *testing.T) {
 	f := newFake(t, "v3")
 	d := at(t, f.URL, `{}`)
 	for _, call := range []func(context.Context, registry.Instance) error{d.Register, d.FailOver} {
-		if err := call(t.Context(), web(1)); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, call(t.Context(), web(1)))
 	}
 	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
 		if !strings.HasPrefix(path, "PUT ") {
@@ -316,9 +303,7 @@ func TestARemovalThatFailedAtTheEndIsCompleted(t *testing.T) {
 		t.Fatal("Deregister: got none of the error of its last request")
 	}
 	f.meddle(nil)
-	if err := at(t, f.URL, `{}`).Deregister(t.Context(), web(1)); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, at(t, f.URL, `{}`).Deregister(t.Context(), web(1)))
 	if left := f.put["10.0.0.1 80"]; left.Get("enabled") != "true" || left.Get("metadata") != "{}" {
 		t.Errorf("it left %v behind, want it enabled and without metadata", left)
 	}
@@ -331,13 +316,9 @@ func TestRemovalLeavesTheNextPodsEntry(t *testing.T) {
 	d := at(t, f.URL, `{}`)
 	heir := web(1)
 	heir.UID = "uid-of-heir"
-	if err := d.Register(t.Context(), heir); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, d.Register(t.Context(), heir))
 	theirs := f.put["10.0.0.1 80"]
-	if err := d.Register(t.Context(), web(1)); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, d.Register(t.Context(), web(1)))
 	f.requests()
 	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
 		if path != "DELETE /v3/admin/ns/instance" {
@@ -347,9 +328,7 @@ func TestRemovalLeavesTheNextPodsEntry(t *testing.T) {
 		f.ok(w)
 		return true
 	})
-	if err := d.Deregister(t.Context(), web(1)); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, d.Deregister(t.Context(), web(1)))
 	if asked := strings.Join(f.requests(), "\n"); strings.Contains(asked, "PUT") {
 		t.Errorf("asked %s, want no PUT: the entry is the next pod's", asked)
 	}
@@ -388,9 +367,7 @@ func TestReadsWhileItWaits(t *testing.T) {
 				}
 				return false
 			})
-			if err := d.Register(t.Context(), web(1)); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, d.Register(t.Context(), web(1)))
 			if reads > tc.most {
 				t.Errorf("it read %d times until readers saw the write after %s, want at most %d", reads, tc.lag, tc.most)
 			}
@@ -405,13 +382,9 @@ func TestTakenByAnotherPod(t *testing.T) {
 	d := at(t, f.URL, `{}`)
 	another := web(1)
 	another.UID = "uid-of-another"
-	if err := d.Register(t.Context(), another); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, d.Register(t.Context(), another))
 	theirs := f.put["10.0.0.1 80"]
-	if err := d.Register(t.Context(), web(1)); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, d.Register(t.Context(), web(1)))
 	once := true
 	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
 		if path != "PUT /v3/admin/ns/instance" || !once {
@@ -422,9 +395,7 @@ func TestTakenByAnotherPod(t *testing.T) {
 		f.ok(w)
 		return true
 	})
-	if err := d.Register(t.Context(), web(1)); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, d.Register(t.Context(), web(1)))
 	got, err := d.List(t.Context(), "test")
 	if diff := cmp.Diff([]registry.Entry{{Instance: web(1), State: registry.InService}}, got); err != nil || diff != "" {
 		t.Errorf("error %v, and the later one is not in service (-want +got):\n%s", err, diff)
@@ -494,9 +465,7 @@ func TestMetadataIsSentInASCII(t *testing.T) {
 	})
 	in := web(1)
 	in.Metadata = map[string]string{"näme": "a+b %41 ü🦆名\x7f\n\"\\", "empty": ""}
-	if err := d.Register(t.Context(), in); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, d.Register(t.Context(), in))
 	if len(sent) != 2 {
 		t.Fatalf("metadata was sent %d times, want twice", len(sent))
 	}
@@ -512,13 +481,11 @@ func TestMetadataIsSentInASCII(t *testing.T) {
 }
 
 // A late call for the pod that had the address may come when readers have seen its heir.
-func TestLateCallAfterATakeoverIsMended(t *testing.T) {
+func TestRegisterOutlastsALateCallAfterATakeover(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, "v3")
 	d := at(t, f.URL, `{}`)
-	if err := d.Register(t.Context(), web(1)); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, d.Register(t.Context(), web(1)))
 	heir := web(1)
 	heir.UID = "uid-of-heir"
 	looks := 0
@@ -533,9 +500,7 @@ func TestLateCallAfterATakeoverIsMended(t *testing.T) {
 		clear(f.posted)
 		return true
 	})
-	if err := d.Register(t.Context(), heir); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, d.Register(t.Context(), heir))
 	got, err := d.List(t.Context(), "test")
 	if diff := cmp.Diff([]registry.Entry{{Instance: heir, State: registry.InService}}, got); err != nil || diff != "" {
 		t.Errorf("error %v, and the heir is not in service (-want +got):\n%s", err, diff)
@@ -553,15 +518,11 @@ func TestLeaseFollowsTheConfiguration(t *testing.T) {
 	if at(t, f.URL, `{}`).HeartbeatInterval() != 0 {
 		t.Error("persistent instances are renewed")
 	}
-	if err := before.Register(t.Context(), web(1)); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, before.Register(t.Context(), web(1)))
 	if err := after.Heartbeat(t.Context(), web(1)); !registry.IsNotRegistered(err) {
 		t.Errorf("got error %v, want one that says that it is to be registered", err)
 	}
-	if err := after.Register(t.Context(), web(1)); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, after.Register(t.Context(), web(1)))
 	if err := after.Heartbeat(t.Context(), web(1)); err != nil {
 		t.Error(err)
 	}
@@ -596,9 +557,7 @@ func TestLeaseOutlastsAChangeOfLeader(t *testing.T) {
 		}
 		d := at(t, f.URL, options)
 		for _, what := range []func(context.Context, registry.Instance) error{d.Register, d.FailOver} {
-			if err := what(t.Context(), web(1)); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, what(t.Context(), web(1)))
 			for _, r := range f.requests() {
 				if strings.Contains(r, "metadata=") && !strings.Contains(r, want) {
 					t.Errorf("interval %q: asked %s, want the lease %s", interval, r, want)
@@ -637,9 +596,7 @@ func TestWhatTheServersJudgeIsNotCalledHealthyForThem(t *testing.T) {
 				})
 				d := at(t, f.URL, tc.options)
 				for range tc.times {
-					if err := d.Register(t.Context(), web(1)); err != nil {
-						t.Fatal(err)
-					}
+					expect.NoError(t, d.Register(t.Context(), web(1)))
 				}
 				if err := d.Probe(t.Context(), web(1)); err == nil || registry.IsTerminal(err) {
 					t.Errorf("got error %v, want a passing one: %s", err, tc.reason)

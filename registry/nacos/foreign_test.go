@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestAnApplicationBesideUs has a server on which an application has registered itself over gRPC: readers get its entry, with
@@ -16,9 +17,7 @@ func TestAnApplicationBesideUs(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, "v1")
 	d := at(t, f.URL, `{"ephemeral": true}`)
-	if err := d.Register(t.Context(), web(1)); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, d.Register(t.Context(), web(1)))
 	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
 		if strings.HasPrefix(path, "DELETE ") {
 			f.bare(w, "ok") // and the entry that readers get stays
@@ -67,9 +66,7 @@ func TestAnApplicationThatIsHeldOut(t *testing.T) {
 	f := newFake(t, "v1")
 	d := at(t, f.URL, `{"ephemeral": true}`)
 	for _, call := range []func(context.Context, registry.Instance) error{d.Register, d.FailOver} {
-		if err := call(t.Context(), web(1)); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, call(t.Context(), web(1)))
 	}
 	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
 		if strings.HasPrefix(path, "DELETE ") {

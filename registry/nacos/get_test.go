@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"testing"
 	"time"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestWhatIsOnItsWayIsReadBack has a change land when the read-back begins: readers are shown it 500 ms later.
@@ -12,9 +14,7 @@ func TestWhatIsOnItsWayIsReadBack(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, "v3")
 	d := at(t, f.URL, `{"apiVersion":"v3"}`)
-	if err := d.Register(t.Context(), web(1)); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, d.Register(t.Context(), web(1)))
 	read := time.Time{}
 	f.meddle(func(http.ResponseWriter, string, url.Values) bool {
 		read = time.Now()

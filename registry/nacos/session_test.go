@@ -132,7 +132,7 @@ func TestRefusedLogins(t *testing.T) {
 		"another's 500":    {"it is not about us", answered(500, "User other not found"), false},
 		"503":              {"the server is starting", answered(503, "No message available"), false},
 		"no answer":        {"the server is away", driverkit.Away(errors.New("connection refused")), false},
-		"none of Nacos'":   {"nobody knows", errors.New("something"), false},
+		"none of Nacos'":   {"it is unknown", errors.New("something"), false},
 		"a page not found": {"it is another version", answered(404, "No message available"), false},
 	} {
 		t.Run(name, func(t *testing.T) {

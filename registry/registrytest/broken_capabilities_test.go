@@ -180,7 +180,7 @@ func brokenCapabilities() map[string]brokenDriver {
 			want: []string{"HeartbeatKeepsEntry", "HeartbeatTakesOver"},
 		},
 		"a heartbeat that renews only what its process registered, and does not say so": {
-			reason: "after a change of the leader nobody renews",
+			reason: "after a change of the leader no process renews",
 			broken: richly(only(registrytest.ShortLease), func(d rich) registry.Registry { return newPossessive(d) }),
 			want:   []string{"HeartbeatTakesOver"},
 		},
@@ -439,7 +439,7 @@ func brokenCapabilities() map[string]brokenDriver {
 			want:   []string{"RestartIsOutlived"},
 		},
 		"a registry that is said to be durable and is not": {
-			reason: "nobody writes again what was acknowledged",
+			reason: "no process writes again what was acknowledged",
 			broken: func(t *testing.T) registrytest.Harness {
 				s := newStore(t)
 				s.volatile = true

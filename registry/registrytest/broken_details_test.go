@@ -83,7 +83,7 @@ func brokenDetails() map[string]brokenDriver {
 			want:   []string{"RegisterAfterRemovalPutsBack"},
 		},
 		"a driver that lists the first page alone": {
-			reason: "the rest is there, and nobody removes it",
+			reason: "the rest is there, and is never removed",
 			broken: wrapped(func(b backend) registry.Registry {
 				return broken{backend: b, list: func(ctx context.Context, cluster string) ([]registry.Entry, error) {
 					entries, err := b.List(ctx, cluster)
@@ -100,7 +100,7 @@ func brokenDetails() map[string]brokenDriver {
 			want: []string{"WrongCredentialsAreNamed"},
 		},
 		"a driver that takes wrong credentials for passing": {
-			reason: "nobody would be told",
+			reason: "no error would say so",
 			broken: harnessWith(registrytest.WrongCredentials, func(h *registrytest.Harness) {
 				h.WrongCredentials = failing(registry.FieldError("auth.tokenFile", errors.New("403 forbidden")))
 			}),

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // brokenDriver is broken in one way.
@@ -31,9 +32,7 @@ func TestTheSuiteCatches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			results, err := registrytest.Check(t.Context(), registrytest.Impatient(tc.broken(t), impatience))
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			failed, said := failures(results, tc.want)
 			slices.Sort(tc.want)
 			if diff := gocmp.Diff(tc.want, failed); diff != "" {
@@ -319,7 +318,7 @@ func brokenBasics() map[string]brokenDriver {
 			want:   []string{"UnreachableIsRetryable"},
 		},
 		"a driver that takes refused for passing": {
-			reason: "nobody would be told that the credentials are wrong",
+			reason: "no error would say that the credentials are wrong",
 			broken: refusedIsRetryable,
 			want:   []string{"RefusedIsTerminal"},
 		},

@@ -6,15 +6,14 @@ import (
 	"testing"
 
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // Cases are skipped for what a harness has not, so who writes a driver has to know all there is to have.
 func TestEveryCapabilityStandsInTheGuide(t *testing.T) {
 	t.Parallel()
 	guide, err := os.ReadFile("../../docs/writing-a-driver.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	_, table, _ := strings.Cut(string(guide), "| capability | is |")
 	for _, c := range registrytest.Capabilities() {
 		if !strings.Contains(table, "`"+string(c)+"`") {

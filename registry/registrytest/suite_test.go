@@ -10,6 +10,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // overMemory is the harness of a wrapper of one memory registry. A wrapper is made anew for each process.
@@ -82,9 +83,7 @@ func poorHarness(t *testing.T) registrytest.Harness {
 func TestADriverWithTheLeastPasses(t *testing.T) {
 	t.Parallel()
 	results, err := registrytest.Check(t.Context(), poorHarness(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	skipped := map[string]string{}
 	for _, r := range results {
 		switch r.Outcome {
@@ -218,15 +217,13 @@ func TestADriverMustBeWhatTheHarnessSays(t *testing.T) {
 	}
 }
 
-// TestADriverThatCantListNeedsTruth has a harness in which nobody could see what the registry holds.
+// TestADriverThatCantListNeedsTruth has a harness without a way to see what the registry holds.
 func TestADriverThatCantListNeedsTruth(t *testing.T) {
 	t.Parallel()
 	h := poorHarness(t)
 	h.Truth = nil
 	results, err := registrytest.Check(t.Context(), h)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	for _, r := range results {
 		if said := strings.Join(r.Messages, "\n"); r.Outcome == registrytest.Passed ||
 			r.Outcome == registrytest.Failed && !strings.Contains(said, "needs Truth") {
@@ -247,9 +244,7 @@ func TestWhatIsAbsentIsSkipped(t *testing.T) {
 		delete(h.Lacks, c)
 	}
 	results, err := registrytest.Check(t.Context(), h)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	said := map[string]string{}
 	for _, r := range results {
 		if r.Outcome == registrytest.Failed {
@@ -320,9 +315,7 @@ func TestWhatHasNoPlaceIsLeftOut(t *testing.T) {
 				h.Lacks[c] = "there is no place for it"
 			}
 			results, err := registrytest.Check(t.Context(), h)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			failed, said := failures(results, tc.want)
 			if diff := cmp.Diff(tc.want, failed); diff != "" {
 				t.Errorf("failed cases, -want +got:\n%s\n%s", diff, said)

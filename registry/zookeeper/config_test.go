@@ -9,15 +9,14 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 	"github.com/rollcall-dev/rollcall/registry/zookeeper"
 	"github.com/rollcall-dev/rollcall/test/harness/driverconfig"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestNew(t *testing.T) {
 	t.Parallel()
 	d := driverconfig.Driver{New: zookeeper.New, Good: "zk-1:2181", Auth: []driverkit.AuthKind{driverkit.Password}}
 	password := filepath.Join(t.TempDir(), "password")
-	if err := os.WriteFile(password, []byte(driverconfig.Secret), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, os.WriteFile(password, []byte(driverconfig.Secret), 0o600))
 	cases := map[string]driverconfig.Case{
 		"only a chroot":      d.At("there is no address", "/platform", "is missing"),
 		"a URL":              d.At("ZooKeeper has none", "http://zk-1:2181", "is a URL"),

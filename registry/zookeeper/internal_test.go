@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestParseEndpoint(t *testing.T) {
@@ -121,9 +122,7 @@ func TestEncode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			raw, err := tc.opts.encode(sample(), tc.state, 7)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			if diff := cmp.Diff(tc.want, string(raw)); diff != "" {
 				t.Errorf("the entry (-want +got):\n%s", diff)
 			}
@@ -158,9 +157,7 @@ func TestEncodeRefuses(t *testing.T) {
 func TestWhatIsNotOurs(t *testing.T) {
 	t.Parallel()
 	raw, err := Options{}.encode(sample(), registry.InService, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	for name, tc := range map[string]struct{ id, raw string }{
 		"another's id":        {"10.0.0.1:8080", string(raw)},
 		"an id with no port":  {"rollcall-10.0.0.1", string(raw)},
@@ -174,7 +171,7 @@ func TestWhatIsNotOurs(t *testing.T) {
 		"no UID":              {"rollcall-10.0.0.1:8080", `{"name":"web","metadata":{"rollcall-uid":""}}`},
 	} {
 		if e, _, ours := decode("web", tc.id, []byte(tc.raw)); ours {
-			t.Errorf("%s: got %+v, want it to be nobody's", name, e)
+			t.Errorf("%s: got %+v, want it to have no owner", name, e)
 		}
 	}
 }
@@ -184,9 +181,7 @@ func TestWhatIsForeign(t *testing.T) {
 	const plain = `"name":"web","id":"a","address":"10.0.0.1","port":8080,"serviceType":"DYNAMIC"`
 	const spring = `"payload":{"@class":"` + springClass + `","metadata":{"instance_status":"`
 	ours, err := Options{}.encode(sample(), registry.InService, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	for name, tc := range map[string]struct {
 		reason, raw string
 		want        bool
@@ -218,9 +213,7 @@ func TestWhatIsForeign(t *testing.T) {
 func TestThePlaceIsTheTruth(t *testing.T) {
 	t.Parallel()
 	raw, err := Options{}.encode(sample(), registry.InService, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	e, _, ours := decode("moved", "rollcall-10.0.0.9:1", raw)
 	if !ours || e.Service != "moved" || e.Endpoint() != "10.0.0.9:1" {
 		t.Errorf("got %+v, want service moved at 10.0.0.9:1", e)
@@ -231,9 +224,7 @@ func TestHostsTakeTurns(t *testing.T) {
 	t.Parallel()
 	failed := 0
 	h := &hosts{failed: func() { failed++ }}
-	if err := h.Init([]string{"a", "b", "c"}); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, h.Init([]string{"a", "b", "c"}))
 	h.next = 0
 	expect := func(server string, again bool, rounds int) {
 		t.Helper()
@@ -322,15 +313,11 @@ func TestWelcomeIsAwaitedNoLongerThanAllowed(t *testing.T) {
 	f, server := pipe(t)
 	f.welcomeBy = time.Now().Add(50 * time.Millisecond)
 	go func() { _, _ = server.Write([]byte{0, 0, 0, 40}) }()
-	if err := f.SetReadDeadline(time.Now().Add(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, f.SetReadDeadline(time.Now().Add(time.Hour)))
 	if _, err := io.ReadFull(f, make([]byte, headerLength)); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.SetReadDeadline(time.Time{}); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, f.SetReadDeadline(time.Time{}))
 	read := make(chan error, 1)
 	go func() {
 		_, err := f.Read(make([]byte, 40))
@@ -339,7 +326,7 @@ func TestWelcomeIsAwaitedNoLongerThanAllowed(t *testing.T) {
 	select {
 	case err := <-read:
 		if err == nil {
-			t.Error("got a welcome that nobody has sent")
+			t.Error("got a welcome that was never sent")
 		}
 	case <-time.After(time.Minute):
 		t.Error("still waiting for the rest of the welcome")

@@ -17,6 +17,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/http/httpserver"
 	"github.com/rollcall-dev/rollcall/registry/memory"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
@@ -25,9 +26,7 @@ const instance = `{"service":"web","address":"10.0.0.1","port":80,"cluster":"tes
 func newFake(t *testing.T) *fakeregistry.Registry {
 	t.Helper()
 	r, err := memory.New(t.Context(), registry.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return fakeregistry.New(r.(fakeregistry.Backend))
 }
 
@@ -83,7 +82,7 @@ func TestAnswers(t *testing.T) {
 			body: strings.Replace(instance, `"u"`, `""`, 1), status: 400, says: "uid is missing",
 		},
 		"no port": {
-			reason: "nobody could connect", method: "POST", url: "/v1/register",
+			reason: "no client could connect", method: "POST", url: "/v1/register",
 			body: strings.Replace(instance, `80`, `0`, 1), status: 400, says: "port must be",
 		},
 		"too large": {
@@ -139,9 +138,7 @@ func TestTheListIsSorted(t *testing.T) {
 		Instances []registry.Entry `json:"instances"`
 	}
 	answer := ask(t.Context(), h, "GET", "/v1/instances?cluster=test", "", nil)
-	if err := json.Unmarshal(answer.Body.Bytes(), &got); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, json.Unmarshal(answer.Body.Bytes(), &got))
 	var services []string
 	for _, e := range got.Instances {
 		services = append(services, e.Service)
@@ -176,7 +173,7 @@ func TestWhoMayComeIn(t *testing.T) {
 		status    int
 		challenge []string
 	}{
-		"nobody asks":      {"an open server", httpserver.Options{}, "", 200, nil},
+		"an open server":   {"it asks for nothing", httpserver.Options{}, "", 200, nil},
 		"right password":   {"the plain case", httpserver.Options{Login: login}, basicAuth("me", "good:pass"), 200, nil},
 		"wrong password":   {"it says what it takes", httpserver.Options{Login: login}, basicAuth("me", "good"), 401, []string{basic}},
 		"another user":     {"both count", httpserver.Options{Login: login}, basicAuth("you", "good:pass"), 401, []string{basic}},
@@ -208,7 +205,7 @@ func basicAuth(username, password string) string {
 	return r.Header.Get("Authorization")
 }
 
-func TestEveryAnswerIsTold(t *testing.T) {
+func TestOnAnswerSeesEveryAnswer(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var answers []httpserver.Answer
@@ -222,9 +219,7 @@ func TestEveryAnswerIsTold(t *testing.T) {
 	t.Cleanup(server.Close)
 
 	var wanted registry.Instance
-	if err := json.Unmarshal([]byte(instance), &wanted); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, json.Unmarshal([]byte(instance), &wanted))
 	for _, step := range []struct {
 		path, body string
 		want       httpserver.Answer
@@ -235,9 +230,7 @@ func TestEveryAnswerIsTold(t *testing.T) {
 	} {
 		before := time.Now()
 		response, err := http.Post(server.URL+step.path, "application/json", strings.NewReader(step.body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		_, _ = io.Copy(io.Discard, response.Body)
 		_ = response.Body.Close()
 		after := time.Now()

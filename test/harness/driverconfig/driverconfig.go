@@ -36,7 +36,9 @@ type Driver struct {
 }
 
 // Wrong is a case that the driver refuses.
-func Wrong(reason string, cfg registry.Config, field, says string) Case { return Case{reason, cfg, field, says} }
+func Wrong(reason string, cfg registry.Config, field, says string) Case {
+	return Case{reason, cfg, field, says}
+}
 
 // At is a case of an endpoint that the driver refuses.
 func (d Driver) At(reason, endpoint, says string) Case {

@@ -161,7 +161,7 @@ func TestCertificatesThatAreNotTrustedAreNamed(t *testing.T) {
 			"it may be another server", func(c *registry.Config) { c.Options = []byte(`{"serverName": "server.dc2.consul"}`) },
 			"options.serverName",
 		},
-		"no certificate of ours": {
+		"no client certificate": {
 			"the server asks for one", func(c *registry.Config) { c.TLS.CertFile, c.TLS.KeyFile = "", "" }, "tls.certFile",
 		},
 		"our authority is another": {

@@ -182,7 +182,7 @@ func TestARegistrationSurvivesTheDroppingOfTheNode(t *testing.T) {
 				if n := requests.Load(); n != last {
 					t.Errorf("it takes %d requests, want %d: there is a moment that this test does not know", n, last)
 				}
-				expectNodes(t, server, prefix, 0, "nobody came between")
+				expectNodes(t, server, prefix, 0, "no other call came between")
 				must(t, other.Register, neighbour(t, 2))
 			}
 			expectHealthy(t, server, "after the deregistration", neighbour(t, 1).Service, neighbour(t, 2))
@@ -423,9 +423,9 @@ func TestAnEmptyNodeThatIsNotOursStays(t *testing.T) {
 	expectNodes(t, server, prefix, 1, "we have not made it")
 }
 
-// TestAFailingCheckOfSomebodyElseIsNoStateOfOurs has a person add a check to our service, for maintenance perhaps. To
+// TestForeignChecksAreNoState has a person add a check to our service, for maintenance perhaps. To
 // register it again and again would not help.
-func TestAFailingCheckOfSomebodyElseIsNoStateOfOurs(t *testing.T) {
+func TestForeignChecksAreNoState(t *testing.T) {
 	t.Parallel()
 	server, prefix := shared.Use(t), prefixOf(t)
 	d := openOn(t, server, prefix, "")
@@ -444,8 +444,8 @@ func TestAFailingCheckOfSomebodyElseIsNoStateOfOurs(t *testing.T) {
 	expectNodes(t, server, prefix, 0, "the other check goes with the service")
 }
 
-// TestAnEntryOfSomebodyElseUnderTheNodeIsSpared has a person write below our node, which nobody should.
-func TestAnEntryOfSomebodyElseUnderTheNodeIsSpared(t *testing.T) {
+// TestForeignEntryUnderTheNodeIsSpared has a person write below Rollcall's node, against the rules.
+func TestForeignEntryUnderTheNodeIsSpared(t *testing.T) {
 	t.Parallel()
 	server, prefix := shared.Use(t), prefixOf(t)
 	d := openOn(t, server, prefix, "")

@@ -141,8 +141,8 @@ func TestOneServerOfSeveral(t *testing.T) {
 	}
 }
 
-// TestEntriesOfNobodyWeKnow: what stands in the way without our mark is never removed, and registering overwrites it.
-func TestEntriesOfNobodyWeKnow(t *testing.T) {
+// TestForeignEntriesAreSparedUntilRegister: what stands in the way without our mark is never removed, and registering overwrites it.
+func TestForeignEntriesAreSparedUntilRegister(t *testing.T) {
 	t.Parallel()
 	s := shared.Use(t)
 	d := newDriver(t, withOptions(config(t, s), `{"lease": "5m"}`))

@@ -70,8 +70,8 @@ func TestMutualTLS(t *testing.T) {
 	}
 }
 
-// TestWhoIsUnknownIsTold names the field to correct.
-func TestWhoIsUnknownIsTold(t *testing.T) {
+// TestUnknownUsersGetTheFieldToCorrect names the field to correct.
+func TestUnknownUsersGetTheFieldToCorrect(t *testing.T) {
 	t.Parallel()
 	server := guarded.Use(t)
 	for name, tc := range map[string]struct {

@@ -56,7 +56,7 @@ func TestPeers(t *testing.T) {
 		shows(server, in, "UP")
 		shows(server, out, "OUT_OF_SERVICE")
 	}
-	// What undoes an override is told to the peer, too: there it must not end as UNKNOWN.
+	// The peer hears what undoes an override, too: there it must not end as UNKNOWN.
 	call(d.Register(t.Context(), out))
 	shows(other, out, "UP")
 	call(d.FailOver(t.Context(), out))

@@ -62,7 +62,7 @@ func apps(ctx context.Context, server *eureka.Server, path string) ([]instance, 
 }
 
 // everything reads the whole registry past the caches: what they hold is told apart by the regions that were asked for, and
-// nobody has asked for this one yet. (It stays in the server's memory, so this is nothing for a driver.)
+// this one is new. (It stays in the server's memory, so this is nothing for a driver.)
 func everything(ctx context.Context, server *eureka.Server) ([]instance, error) {
 	return apps(ctx, server, "/apps?regions="+rand.Text())
 }

@@ -75,9 +75,7 @@ func (s *scenario) pod(n int) registry.Instance {
 
 func (s *scenario) must(err error) {
 	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
+	expect.NoError(s, err)
 }
 
 // call is what a scenario does with a pod.

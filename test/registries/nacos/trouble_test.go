@@ -60,7 +60,7 @@ func through(t *testing.T, s *nacos.Server) http.Handler {
 	return httputil.NewSingleHostReverseProxy(u)
 }
 
-// Who the server does not know, or does not let, is told which field to correct.
+// A user that the server does not know, or does not let, gets the field to correct.
 func TestWrongUserIsNamed(t *testing.T) {
 	t.Parallel()
 	onEach(t, driver.Options{}, func(s *scenario) {
@@ -70,7 +70,7 @@ func TestWrongUserIsNamed(t *testing.T) {
 		for name, tc := range map[string]struct {
 			reason, user, password, field string
 		}{
-			"wrong password": {"the file is to be mended", nacos.Admin, wrong, "auth.passwordFile"},
+			"wrong password": {"the file is wrong", nacos.Admin, wrong, "auth.passwordFile"},
 			"unknown user":   {"servers tell it apart from a wrong password at best by their words", "nobody", other, "auth.passwordFile"},
 			"no user":        {"the server wants one", "", "", "auth.username"},
 			"no role":        {"the password is right", user, other, "auth.username"},

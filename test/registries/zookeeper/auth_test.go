@@ -43,7 +43,7 @@ func TestOnlyTheUserMayWrite(t *testing.T) {
 	for _, node := range []string{base, base + "/web", path(base, pod(1))} {
 		got, _, err := anybody.GetACL(node)
 		expect.NoError(t, err)
-		for i := range got { // the server shows the password's hash to nobody but its owner
+		for i := range got { // the server shows the password's hash to its owner alone
 			got[i].ID, _, _ = strings.Cut(got[i].ID, ":")
 		}
 		for i := range want {
@@ -132,8 +132,8 @@ func TestForbiddenFolder(t *testing.T) {
 func TestServerThatWantsCredentials(t *testing.T) {
 	t.Parallel()
 	s := use(t, zookeeper.Options{EnforceAuth: true})
-	nobody := open(t, registry.Config{Endpoint: s.Endpoint})
-	expectTerminal(t, nobody.Register(t.Context(), pod(1)), "auth.username")
+	anonymous := open(t, registry.Config{Endpoint: s.Endpoint})
+	expectTerminal(t, anonymous.Register(t.Context(), pod(1)), "auth.username")
 	known := open(t, registry.Config{Endpoint: s.Endpoint, Auth: digest(t, user, password)})
 	expect.NoError(t, known.Register(t.Context(), pod(1)))
 }
@@ -212,6 +212,6 @@ func TestCertificateOwnsWhatItCreates(t *testing.T) {
 		t.Errorf("the ACL of the entry (-want +got):\n%s", diff)
 	}
 	// The same server, without a certificate.
-	nobody := open(t, registry.Config{Endpoint: s.Endpoint, Options: options("base", "/certified")})
-	expectTerminal(t, nobody.Deregister(t.Context(), pod(1)), "auth.username")
+	anonymous := open(t, registry.Config{Endpoint: s.Endpoint, Options: options("base", "/certified")})
+	expectTerminal(t, anonymous.Deregister(t.Context(), pod(1)), "auth.username")
 }

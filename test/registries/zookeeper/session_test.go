@@ -234,7 +234,7 @@ func TestListWhileEntriesComeAndGo(t *testing.T) {
 		expect.NoError(t, err)
 		for i := range staying {
 			if !hasUID(entries, pod(i).UID) {
-				t.Fatalf("the list lacks %s, which nobody has changed", pod(i).Pod)
+				t.Fatalf("the list lacks %s, which did not change", pod(i).Pod)
 			}
 		}
 	}
