@@ -387,7 +387,7 @@ func expectArmed(t *testing.T, set *kruisev1alpha1.CloneSet, ownership lifecycle
 	if hooks.PreNormal != nil {
 		for key, value := range hooks.PreNormal.LabelsHandler {
 			if expectOwned(key); template.Labels[key] == value {
-				t.Errorf("preNormal's label %s is set on a new pod, so nobody is waited for", key)
+				t.Errorf("preNormal's label %s is set on a new pod, so Kruise does not wait", key)
 			}
 		}
 	}

@@ -58,6 +58,8 @@ func TestRunRefusesABadStart(t *testing.T) {
 			[]Option{fakes, fakes}, []string{`"fake" was added twice`}},
 		"a driver of nothing": {"it would panic later", minimal, nil,
 			[]Option{WithRegistry("fake", nil)}, []string{`"fake" has no name or no constructor`}},
+		"no configuration": {"the file is named", minimal, []string{"--config=/nonexistent/config.yaml"},
+			[]Option{fakes}, []string{"/nonexistent/config.yaml"}},
 		"no kubeconfig": {"the flag is named", minimal, []string{"--kubeconfig=/nonexistent/kubeconfig"},
 			[]Option{fakes}, []string{"--kubeconfig", "/nonexistent/kubeconfig"}},
 		"an address that is taken": {"the flag is named", minimal, []string{
@@ -79,14 +81,6 @@ func TestRunRefusesABadStart(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestRunNamesAMissingConfig(t *testing.T) {
-	t.Parallel()
-	err := Run(t.Context(), []string{"--config=/nonexistent/config.yaml"}, WithRegistry("fake", newFake))
-	if err == nil || !strings.Contains(err.Error(), "/nonexistent/config.yaml") {
-		t.Errorf("got %v, want an error that names the file", err)
 	}
 }
 

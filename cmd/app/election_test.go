@@ -17,39 +17,18 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-func TestLeasePermitsCallsThatEndBeforeItDoes(t *testing.T) {
+func TestLeasePermits(t *testing.T) {
 	t.Parallel()
 	const timeout = 5 * time.Second
-	tests := map[string]struct {
-		reason string
-		since  time.Duration
-		want   error
-	}{
-		"just renewed":        {"it holds for 15s", 0, nil},
-		"a renewal is due":    {"a call of 5s still ends in time", leaseDuration - timeout - time.Millisecond, nil},
-		"it ends too late":    {"the next manager may act by then", leaseDuration - timeout, errNotRenewed},
-		"it has long expired": {"a process that was stopped wakes up", time.Hour, errNotRenewed},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newLeaseScenario()
-			must(t, s.lease.Update(t.Context(), s.record("us")))
-			s.pass(tc.since)
-			if err := s.lease.permit(timeout); !errors.Is(err, tc.want) {
-				t.Errorf("%s: got %v, want %v", tc.reason, err, tc.want)
-			}
-		})
-	}
-}
-
-func TestLeaseExpiresByTheClockThatCountsMore(t *testing.T) {
-	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason          string
-		monotonic, wall time.Duration
+		monotonic, wall time.Duration // since the renewal was sent
 		want            error
 	}{
+		"just renewed":                {"it holds for 15s", 0, 0, nil},
+		"a renewal is due":            {"a call of 5s still ends in time", leaseDuration - timeout - time.Millisecond, leaseDuration - timeout - time.Millisecond, nil},
+		"it ends too late":            {"the next manager may act by then", leaseDuration - timeout, leaseDuration - timeout, errNotRenewed},
+		"it has long expired":         {"a process that was stopped wakes up", time.Hour, time.Hour, errNotRenewed},
 		"the machine slept":           {"the monotonic clock stood still meanwhile", time.Second, time.Hour, errNotRenewed},
 		"the wall clock was set back": {"15s have passed all the same", leaseDuration, -time.Hour, errNotRenewed},
 		"the wall clock was slewed":   {"neither says that the lease is over", 3 * time.Second, 2 * time.Second, nil},
@@ -57,30 +36,23 @@ func TestLeaseExpiresByTheClockThatCountsMore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newLeaseScenario()
-			must(t, s.lease.Update(t.Context(), s.record("us")))
-			s.now = moment{monotonic: s.now.monotonic.Add(tc.monotonic), wall: s.now.wall.Add(tc.wall)}
-			if err := s.lease.permit(5 * time.Second); !errors.Is(err, tc.want) {
+			// The others count from when the API server had it, which is later than when it was sent.
+			s.during = func() {
+				s.now = moment{monotonic: s.now.monotonic.Add(tc.monotonic), wall: s.now.wall.Add(tc.wall)}
+			}
+			must(t, s.lease.Create(t.Context(), s.record("us")))
+			if err := s.lease.permit(timeout); !errors.Is(err, tc.want) {
 				t.Errorf("%s: got %v, want %v", tc.reason, err, tc.want)
 			}
 		})
 	}
 }
 
-func TestTheWallClockIsReadWithoutTheMonotonicOne(t *testing.T) {
+func TestReadClocksStripsTheMonotonicReadingOfTheWallClock(t *testing.T) {
 	t.Parallel()
 	now := readClocks()
 	if now.wall != now.wall.Round(0) || now.monotonic == now.wall { //nolint:staticcheck // Equal leaves the monotonic clock out
 		t.Errorf("read %v and %v: time.Sub takes the monotonic reading wherever there is one", now.monotonic, now.wall)
-	}
-}
-
-func TestLeaseCountsFromWhenTheRenewalWasSent(t *testing.T) {
-	t.Parallel()
-	s := newLeaseScenario()
-	s.during = func() { s.pass(11 * time.Second) }
-	must(t, s.lease.Create(t.Context(), s.record("us")))
-	if err := s.lease.permit(5 * time.Second); !errors.Is(err, errNotRenewed) {
-		t.Errorf("got %v, want %v: the others count from when the API server had it", err, errNotRenewed)
 	}
 }
 
@@ -117,49 +89,44 @@ func TestLeaseIsLostForGoodOnceAnotherHeldIt(t *testing.T) {
 	}
 }
 
-func TestReleaseGivesBackOnlyOurOwnLease(t *testing.T) {
+func TestLeaseRelease(t *testing.T) {
 	t.Parallel()
-	s := newLeaseScenario()
-	s.held = s.record("us")
-	must(t, s.lease.release(t.Context()))
-	if s.held.HolderIdentity != "" || s.held.LeaseDurationSeconds != 1 {
-		t.Errorf("the lease is %+v, want it free", s.held)
-	}
-	s.held = s.record("them")
-	must(t, s.lease.release(t.Context()))
-	if s.held.HolderIdentity != "them" {
-		t.Errorf("another manager's lease was taken from it: %+v", s.held)
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, "rollcall", errors.New("it has changed"))
+	missing := apierrors.NewNotFound(schema.GroupResource{Resource: "leases"}, "rollcall")
+	for name, tc := range map[string]struct {
+		reason, holder  string
+		read            error
+		writes          []error
+		want, wantError string
+	}{
+		"its own lease":      {"the next manager need not wait", "us", nil, nil, "", ""},
+		"another's lease":    {"it is not this manager's to give", "them", nil, nil, "them", ""},
+		"a renewal is late":  {"the election's last renewal landed in between", "us", nil, []error{conflict, conflict}, "", ""},
+		"no lease":           {"a manager that stops at once may not have made it", "us", missing, nil, "us", ""},
+		"a read that failed": {"the error says what failed and why", "us", errors.New("no luck"), nil, "us", "giving the lease back: no luck"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newLeaseScenario()
+			s.held = s.record(tc.holder)
+			s.readErr = func() error { return tc.read }
+			s.during = func() {
+				if s.err = nil; len(tc.writes) > 0 {
+					s.err, tc.writes = tc.writes[0], tc.writes[1:]
+				}
+			}
+			err := s.lease.release(t.Context())
+			if err == nil != (tc.wantError == "") || err != nil && err.Error() != tc.wantError {
+				t.Errorf("%s: got %v, want %q", tc.reason, err, tc.wantError)
+			}
+			if s.held.HolderIdentity != tc.want || tc.want == "" && s.held.LeaseDurationSeconds != 1 {
+				t.Errorf("%s: the lease is %+v, want it held by %q", tc.reason, s.held, tc.want)
+			}
+		})
 	}
 }
 
-func TestReleaseSurvivesARenewalThatLandsLate(t *testing.T) {
-	t.Parallel()
-	s := newLeaseScenario()
-	s.held = s.record("us")
-	conflicts := 2
-	s.during = func() {
-		s.err = nil
-		if conflicts--; conflicts >= 0 {
-			s.err = apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, "rollcall", errors.New("it has changed"))
-		}
-	}
-	s.readErr = func() error { return nil }
-	must(t, s.lease.release(t.Context()))
-	if s.held.HolderIdentity != "" {
-		t.Errorf("the lease is %+v, want it free", s.held)
-	}
-}
-
-func TestReleaseSaysWhatFailed(t *testing.T) {
-	t.Parallel()
-	s := newLeaseScenario()
-	s.err = errors.New("no luck")
-	if err := s.lease.release(t.Context()); err == nil || err.Error() != "giving the lease back: no luck" {
-		t.Errorf("got %v, want what failed and why", err)
-	}
-}
-
-func TestHowMuchLaterThisClockReads(t *testing.T) {
+func TestLeaseAheadOfLast(t *testing.T) {
 	t.Parallel()
 	s := newLeaseScenario()
 	expect := func(why string, want time.Duration) {
@@ -177,7 +144,7 @@ func TestHowMuchLaterThisClockReads(t *testing.T) {
 			t.Errorf("reading the lease: %v", err)
 		}
 	}
-	expect("nobody was seen to renew", math.MaxInt64)
+	expect("no renewal was seen", math.MaxInt64)
 	renewed("them", -3*time.Second)
 	look()
 	expect("as the renewal was seen", 3*time.Second)
@@ -190,17 +157,10 @@ func TestHowMuchLaterThisClockReads(t *testing.T) {
 	s.pass(15 * time.Second)
 	renewed("us", 0)
 	look()
-	expect("our own says nothing", -5*time.Second)
-	if got := (*lease)(nil).aheadOfLast(); got != 0 {
-		t.Errorf("without a lease: got %s, want 0", got)
-	}
-}
-
-func TestNoLeasePermitsEverything(t *testing.T) {
-	t.Parallel()
+	expect("a renewal of this manager says nothing", -5*time.Second)
 	var none *lease
-	if err := none.permit(time.Hour); err != nil {
-		t.Error(err)
+	if got, err := none.aheadOfLast(), none.permit(time.Hour); got != 0 || err != nil {
+		t.Errorf("without a lease: got %s and %v, want 0 and every call permitted", got, err)
 	}
 }
 
@@ -263,7 +223,7 @@ func (*leaseScenario) RecordEvent(string) {}
 func (*leaseScenario) Identity() string   { return "us" }
 func (*leaseScenario) Describe() string   { return "team/rollcall" }
 
-func TestALeaderThatRenewsIsPermittedEveryCallThatTheConfigurationAllows(t *testing.T) {
+func TestTimeoutLimitIsPermittedToALeaderThatRenews(t *testing.T) {
 	t.Parallel()
 	s := newLeaseScenario()
 	must(t, s.lease.Update(t.Context(), s.record("us")))
@@ -279,7 +239,7 @@ func TestALeaderThatRenewsIsPermittedEveryCallThatTheConfigurationAllows(t *test
 	}
 }
 
-func TestTheLeaseIsKeptWhileACallMayLand(t *testing.T) {
+func TestResignKeepsTheLeaseWhileACallMayLand(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newLeaseScenario()
@@ -299,7 +259,7 @@ func TestTheLeaseIsKeptWhileACallMayLand(t *testing.T) {
 	})
 }
 
-func TestEveryLeaseOfARegistryOutlastsAChangeOfLeader(t *testing.T) {
+func TestLeastLeaseOfARegistryOutlastsAChangeOfLeader(t *testing.T) {
 	t.Parallel()
 	const change = leaseDuration + retryPeriod*22/10 // how late client-go looks at the lease at most
 	if registry.LeastLease(0) < change {

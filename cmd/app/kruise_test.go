@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,9 +25,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
-func TestTheControllerStartsWhenOpenKruiseAppears(t *testing.T) {
+func TestKruiseStartsTheControllerWhenOpenKruiseAppears(t *testing.T) {
 	t.Parallel()
 	s := newKruiseScenario()
 	if got := s.kruise.unready(); got != reasonStarting {
@@ -42,26 +44,26 @@ func TestTheControllerStartsWhenOpenKruiseAppears(t *testing.T) {
 
 	s.Answer(nil, errors.New("connection refused"))
 	s.ExpectUnready(t, "can't ask the API server for OpenKruise: connection refused")
-	if s.setUp() {
+	if s.setUp.Load() {
 		t.Error("the controller was set up without OpenKruise")
 	}
 
 	s.Answer([]string{"clonesets", "clonesets/status"}, nil)
 	must(t, receive(t, done))
-	if !s.setUp() {
+	if !s.setUp.Load() {
 		t.Fatal("the controller was not set up")
 	}
 	s.ExpectUnready(t, "caches are not synced yet: pods could not be listed so far; CloneSets could not be listed so far; nodes could not be "+
 		"listed so far; namespaces")
-	s.informer.set(true)
+	s.informer.synced.Store(true)
 	s.ExpectUnready(t, "")
 	s.ExpectLogged(t, "OpenKruise is not installed", "connection refused", "OpenKruise is installed")
 }
 
-func TestWhatTheControllerWaitsForIsNamed(t *testing.T) {
+func TestKruiseNamesTheCachesThatAreNotSynced(t *testing.T) {
 	t.Parallel()
 	s := newKruiseScenario()
-	s.informer.set(true)
+	s.informer.synced.Store(true)
 	s.informers.metadata = &fakeInformer{}
 	synced := make(chan struct{})
 	s.kruise.setup = func(context.Context) error {
@@ -73,7 +75,7 @@ func TestWhatTheControllerWaitsForIsNamed(t *testing.T) {
 	done := s.Start(t)
 	s.ExpectUnready(t, `not synced yet: nodes could not be listed so far: nodes is forbidden: cannot list resource "nodes"; `+
 		"namespaces could not be listed so far")
-	s.informers.metadata.set(true)
+	s.informers.metadata.synced.Store(true)
 	s.ExpectUnready(t, reasonStarting)
 	close(synced)
 	must(t, receive(t, done))
@@ -84,7 +86,7 @@ func TestKruiseIsNotReadyWhileAWatchIsRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newKruiseScenario()
-		s.informer.set(true)
+		s.informer.synced.Store(true)
 		s.Answer([]string{"clonesets"}, nil)
 		must(t, receive(t, s.Start(t)))
 		described := fmt.Sprintf("%T", &kruisev1alpha1.CloneSet{})
@@ -106,7 +108,7 @@ func TestKruiseIsNotReadyWhileAWatchIsRefused(t *testing.T) {
 	})
 }
 
-func TestAListThatTheAPIServerForbidsIsTold(t *testing.T) {
+func TestWatchFailuresNoteAForbiddenList(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -125,7 +127,7 @@ func TestAListThatTheAPIServerForbidsIsTold(t *testing.T) {
 	go func() { ended <- made.Start(ctx) }()
 	_, err = made.GetInformer(ctx, clusterstate.NodeMetadata(), cache.BlockUntilSynced(false))
 	must(t, err)
-	eventually(t, func() error {
+	expect.Soon(t, "the failure to be noted", func() error {
 		failure := failures.of(watched{kind: "nodes", described: metadataType}).err
 		if !apierrors.IsForbidden(failure) {
 			return fmt.Errorf("known of nodes: %w", failure)
@@ -136,7 +138,7 @@ func TestAListThatTheAPIServerForbidsIsTold(t *testing.T) {
 	must(t, receive(t, ended))
 }
 
-func TestAnInformerThatFailsEndsTheManager(t *testing.T) {
+func TestKruiseEndsWithAnInformersError(t *testing.T) {
 	t.Parallel()
 	s := newKruiseScenario()
 	s.informers.err = errors.New("no luck")
@@ -144,13 +146,13 @@ func TestAnInformerThatFailsEndsTheManager(t *testing.T) {
 	if err := receive(t, s.Start(t)); err == nil || !strings.Contains(err.Error(), "no luck") {
 		t.Errorf("got %v, want the informer's error", err)
 	}
-	if s.setUp() {
+	if s.setUp.Load() {
 		t.Error("the controller was set up without its informers")
 	}
 	s.ExpectUnready(t, reasonStarting)
 }
 
-func TestWaitingForOpenKruiseEndsWithTheManager(t *testing.T) {
+func TestKruiseEndsWithTheManager(t *testing.T) {
 	t.Parallel()
 	s := newKruiseScenario()
 	s.Answer(nil, apierrors.NewNotFound(schema.GroupResource{}, ""))
@@ -167,12 +169,12 @@ type kruiseScenario struct {
 	kruise    *kruise
 	informers *fakeInformers
 	informer  *fakeInformer
+	setUp     atomic.Bool
 
 	mu        sync.Mutex
 	resources []string
 	err       error
 	asked     int
-	setups    int
 	logged    []string
 }
 
@@ -181,12 +183,7 @@ func newKruiseScenario() *kruiseScenario {
 	s.informers = &fakeInformers{informer: s.informer}
 	s.kruise = &kruise{
 		discovery: s, informers: s.informers, interval: time.Millisecond,
-		setup: func(context.Context) error {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.setups++
-			return nil
-		},
+		setup:  func(context.Context) error { s.setUp.Store(true); return nil },
 		logger: s.logger(), failures: &watchFailures{},
 	}
 	return s
@@ -228,7 +225,7 @@ func (s *kruiseScenario) Start(t *testing.T) <-chan error {
 // ExpectAsked waits until the present answer was given and taken in.
 func (s *kruiseScenario) ExpectAsked(t *testing.T) {
 	t.Helper()
-	eventually(t, func() error {
+	expect.Soon(t, "the answer to be taken in", func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.asked < 2 {
@@ -240,19 +237,13 @@ func (s *kruiseScenario) ExpectAsked(t *testing.T) {
 
 func (s *kruiseScenario) ExpectUnready(t *testing.T, reason string) {
 	t.Helper()
-	eventually(t, func() error {
+	expect.Soon(t, "the reason", func() error {
 		got := s.kruise.unready()
 		if !strings.Contains(got, reason) || reason == "" && got != "" {
 			return errors.New("not ready because " + got + ", want " + reason)
 		}
 		return nil
 	})
-}
-
-func (s *kruiseScenario) setUp() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.setups > 0
 }
 
 // ExpectLogged expects exactly one line for each part, in order.
@@ -294,18 +285,7 @@ func (f *fakeInformers) GetInformer(
 
 type fakeInformer struct {
 	cache.Informer
-	mu     sync.Mutex
-	synced bool
+	synced atomic.Bool
 }
 
-func (f *fakeInformer) set(synced bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.synced = synced
-}
-
-func (f *fakeInformer) HasSynced() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.synced
-}
+func (f *fakeInformer) HasSynced() bool { return f.synced.Load() }

@@ -203,9 +203,9 @@ func TestReloadEvents(t *testing.T) {
 		// the Event.
 		leads    bool
 		failures int
-		// mended is whether the file is right again before this manager leads.
-		mended bool
-		want   string
+		// corrected is whether the file is right again before this manager leads.
+		corrected bool
+		want      string
 	}{
 		"the leader":                          {"it makes the Event at once", true, 0, false, "ConfigRefused"},
 		"the next leader":                     {"the leader that made the Event may have been another one's, and gone", false, 0, false, "ConfigRefused"},
@@ -226,7 +226,7 @@ func TestReloadEvents(t *testing.T) {
 			s.Poll(2)
 			if !tc.leads {
 				s.ExpectNothing()
-				if tc.mended {
+				if tc.corrected {
 					s.Write(s.two)
 					s.Poll(1)
 				}

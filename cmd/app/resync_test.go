@@ -16,7 +16,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/resync"
 )
 
-func TestWhatAPersonAsksOfResync(t *testing.T) {
+func TestRequestsFollowTheLeasesAnnotations(t *testing.T) {
 	t.Parallel()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "system", Name: "rollcall", Annotations: map[string]string{resync.AnnotationRun: "of the last leader"},

@@ -20,9 +20,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
-func TestTheManagerComesUpWithoutOpenKruise(t *testing.T) {
+func TestManagerStartsWithoutOpenKruise(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)
 	m := api.StartManager()
@@ -42,7 +44,7 @@ func TestTheManagerComesUpWithoutOpenKruise(t *testing.T) {
 	}
 }
 
-func TestProfilesAreServedWhereAskedFor(t *testing.T) {
+func TestManagerServesProfiles(t *testing.T) {
 	t.Parallel()
 	if f, set := newFlags(); f.pprofAddress != off {
 		t.Errorf("by default the manager serves profiles: %s", set.Lookup("pprof-bind-address").DefValue)
@@ -56,14 +58,14 @@ func TestProfilesAreServedWhereAskedFor(t *testing.T) {
 	must(t, m.Stop())
 }
 
-func TestTheNextManagerTakesOverAtOnce(t *testing.T) {
+func TestManagerTakesOverALeaseGivenBack(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)
 	first := api.StartManager()
 	holder := api.ExpectHeld()
 	second := api.StartManager()
 	must(t, first.Stop())
-	eventually(t, func() error {
+	expect.Soon(t, "another holder", func() error {
 		if now := api.ExpectHeld(); now == holder {
 			return fmt.Errorf("%s still holds the lease", holder)
 		}
@@ -72,21 +74,21 @@ func TestTheNextManagerTakesOverAtOnce(t *testing.T) {
 	must(t, second.Stop())
 }
 
-func TestAManagerThatFindsAnotherHolderEnds(t *testing.T) {
+func TestManagerEndsWhereAnotherHoldsTheLease(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)
 	m := api.StartManager()
 	api.ExpectHeld()
-	api.Take("somebody else")
+	api.Take("another manager")
 	if err := receive(t, m.done); err == nil || !strings.Contains(err.Error(), errDeposed.Error()) {
 		t.Errorf("it ended with %v, want %v", err, errDeposed)
 	}
-	if got := api.ExpectHeld(); got != "somebody else" {
+	if got := api.ExpectHeld(); got != "another manager" {
 		t.Errorf("the lease is held by %q", got)
 	}
 }
 
-func TestListenersCanBeTurnedOff(t *testing.T) {
+func TestManagerListensNowhere(t *testing.T) {
 	t.Parallel()
 	m := newFakeAPI(t).StartManager("--metrics-bind-address=0", "--health-probe-bind-address=0", "--registry-bind-address=0", "--leader-elect=false")
 	if m.addresses != (addresses{}) {
@@ -182,18 +184,18 @@ func (api *fakeAPI) Take(holder string) {
 	api.store(lease)
 }
 
-// ExpectHeld waits until somebody holds the lease, and returns who.
+// ExpectHeld waits until a manager holds the lease, and returns who.
 func (api *fakeAPI) ExpectHeld() string {
 	api.t.Helper()
 	var holder string
-	eventually(api.t, func() error {
+	expect.Soon(api.t, "a holder of the lease", func() error {
 		api.mu.Lock()
 		defer api.mu.Unlock()
 		if api.lease != nil {
 			holder = ptr.Deref(api.lease.Spec.HolderIdentity, "")
 		}
 		if holder == "" {
-			return fmt.Errorf("nobody holds the lease: %+v", api.lease)
+			return fmt.Errorf("no manager holds the lease: %+v", api.lease)
 		}
 		return nil
 	})
@@ -265,7 +267,7 @@ func (m *running) Stop() error {
 // ExpectAnswer waits until the manager answers so.
 func (m *running) ExpectAnswer(address, path string, code int, parts ...string) {
 	m.t.Helper()
-	eventually(m.t, func() error {
+	expect.Soon(m.t, "the answer", func() error {
 		request, err := http.NewRequestWithContext(m.t.Context(), http.MethodGet, "http://"+address+path, http.NoBody)
 		must(m.t, err)
 		response, err := http.DefaultClient.Do(request)

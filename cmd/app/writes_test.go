@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestWritesToTheAPIServerNeedTheLease(t *testing.T) {
+func TestWritesNeedTheLease(t *testing.T) {
 	t.Parallel()
 	for method, reads := range map[string]bool{
 		http.MethodGet: true, http.MethodHead: true,

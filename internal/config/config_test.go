@@ -41,34 +41,7 @@ func unexported() []cmp.Option {
 	return []cmp.Option{cmp.AllowUnexported(Config{}), sameSelector}
 }
 
-func selector(t *testing.T, text string) labels.Selector {
-	t.Helper()
-	parsed, err := labels.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parsed
-}
-
-func template(t *testing.T, text string) service.NameTemplate {
-	t.Helper()
-	parsed, err := service.ParseNameTemplate(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parsed
-}
-
-func metadata(t *testing.T, text string) service.MetadataTemplate {
-	t.Helper()
-	parsed, err := service.ParseMetadataTemplate(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parsed
-}
-
-func TestDefaults(t *testing.T) {
+func TestParseDefaults(t *testing.T) {
 	t.Parallel()
 	got, err := Parse([]byte(minimal), limits())
 	if err != nil {
@@ -79,7 +52,7 @@ func TestDefaults(t *testing.T) {
 		Registries:        map[string]Registry{"default": of("memory", "", 5*time.Second, 48)},
 		DefaultRegistries: []string{"default"},
 		Hooks:             lifecycle.Ownership{Owned: []string{"example.com/*"}},
-		Service:           Service{Rules: service.Rules{Name: template(t, "{label:app}")}},
+		Service:           Service{Rules: service.Rules{Name: "{label:app}"}},
 		Drain:             15 * time.Second,
 		Unready:           "FailOver",
 		PanicThreshold:    50,
@@ -93,8 +66,12 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-func TestEveryField(t *testing.T) {
+func TestLoadEveryField(t *testing.T) {
 	t.Parallel()
+	selector, err := labels.Parse("tier=pay,env notin (dev)")
+	if err != nil {
+		t.Fatal(err)
+	}
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(path, []byte(`---
 cluster: prod-1
@@ -152,15 +129,15 @@ guard: Always
 		},
 		Service: Service{
 			Rules: service.Rules{
-				Name: template(t, "{namespace}-{label:app}"), Port: 8080, Metadata: map[string]service.MetadataTemplate{
-					"version": metadata(t, "{label:version}"), "site": metadata(t, "eu-{region}"),
+				Name: "{namespace}-{label:app}", Port: 8080, Metadata: map[string]service.MetadataTemplate{
+					"version": "{label:version}", "site": "eu-{region}",
 				},
 			},
 			SharedAcrossNamespaces: true,
 			Allowed: service.Policy{
 				{Namespaces: []service.NamespacePattern{"team-*", "ops"}, Names: []service.NamePattern{"{namespace}.*"}},
 				{
-					Namespaces: []service.NamespacePattern{"shop"}, Selector: selector(t, "tier=pay,env notin (dev)"),
+					Namespaces: []service.NamespacePattern{"shop"}, Selector: selector,
 					Names: []service.NamePattern{"payments"},
 				},
 			},
@@ -181,7 +158,7 @@ func of(driver, endpoint string, timeout time.Duration, maxInFlight int) Registr
 	return Registry{Config: registry.Config{Cluster: "prod-1", Endpoint: endpoint, Timeout: timeout}, Driver: driver, MaxInFlight: maxInFlight}
 }
 
-func TestSeveralRegistries(t *testing.T) {
+func TestParseRegistries(t *testing.T) {
 	t.Parallel()
 	const head = "cluster: prod-1\nhooks: {owned: [example.com/*]}\n"
 	const two = head + "registries:\n  old: {driver: memory}\n  new: {driver: http, endpoint: http://new, timeout: 2s}\n"
@@ -226,7 +203,7 @@ func TestSeveralRegistries(t *testing.T) {
 	}
 }
 
-func TestRefuses(t *testing.T) {
+func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	// with replaces a line of the minimal configuration, or adds one where old is empty.
 	with := func(old, now string) string {
@@ -390,7 +367,7 @@ func TestLoadNamesTheFile(t *testing.T) {
 	}
 }
 
-func TestCallsInFlightWhereNothingSaysHowMany(t *testing.T) {
+func TestMaxInFlightByDefault(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason              string
@@ -434,7 +411,7 @@ func registriesOf(n int) string {
 }
 
 // The condition itself, and that the number of workers that an error asks for is enough and no more.
-func TestRegistriesThatHangLeaveWorkersForTheOthers(t *testing.T) {
+func TestMaxInFlightLeavesWorkersToOtherRegistries(t *testing.T) {
 	t.Parallel()
 	asked := regexp.MustCompile(`--workers to (\d+) or more`)
 	parse := func(workers, registries int) (*Config, error) {
@@ -460,6 +437,20 @@ func TestRegistriesThatHangLeaveWorkersForTheOthers(t *testing.T) {
 			if _, err := parse(enough-1, registries); err == nil {
 				t.Errorf("%d registries: %d workers were asked for and one less is enough", registries, enough)
 			}
+		}
+	}
+}
+
+func TestCheckReload(t *testing.T) {
+	t.Parallel()
+	before := &Config{Cluster: "prod-1", Namespaces: []string{"api", "web"}}
+	if err := CheckReload(before, &Config{Cluster: "prod-1", Namespaces: []string{"api", "web"}, Drain: 1}); err != nil {
+		t.Errorf("got %v for another drain", err)
+	}
+	err := CheckReload(before, &Config{Cluster: "prod-2"})
+	for _, part := range []string{`cluster: Invalid value: "prod-2"`, `write "prod-1", or restart`, "namespaces: Invalid value", "restart it"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("got %v, want an error with %q", err, part)
 		}
 	}
 }

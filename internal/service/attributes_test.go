@@ -25,7 +25,7 @@ func TestAttributesOf(t *testing.T) {
 	}
 	tests := map[string]struct {
 		reason   string
-		metadata map[string]string
+		metadata map[string]MetadataTemplate
 		subject  Subject
 		want     Attributes
 		wantErr  []string
@@ -59,7 +59,7 @@ func TestAttributesOf(t *testing.T) {
 		"an odd key":       {reason: "it would be no name in XML", subject: annotated(AnnotationMetadata, "a/b=1"), wantErr: []string{`"a/b" is not a key`, "letters, digits"}},
 		"a key of digits":  {reason: "it would be no name in XML", subject: annotated(AnnotationMetadata, "1a=1"), wantErr: []string{"begin with a letter"}},
 		"Spring's keys":    {reason: "Spring Boot Admin reads user.name", subject: annotated(AnnotationMetadata, "user.name=x,a-b_C9=y"), want: Attributes{Metadata: map[string]string{"user.name": "x", "a-b_C9": "y"}}},
-		"our mark":         {reason: "nobody fakes the owner", subject: annotated(AnnotationMetadata, "rollcall-uid=1"), wantErr: []string{"key rollcall-uid is written by Rollcall itself", "choose another"}},
+		"a reserved key":   {reason: "a pod must not fake its owner", subject: annotated(AnnotationMetadata, "rollcall-uid=1"), wantErr: []string{"key rollcall-uid is written by Rollcall itself", "choose another"}},
 		"a zone as a pair": {reason: "there is an annotation for it", subject: annotated(AnnotationMetadata, "zone=1"), wantErr: []string{"set annotation rollcall.dev/zone"}},
 		"weight as a pair": {reason: "there is an annotation for it", subject: annotated(AnnotationMetadata, "weight=1"), wantErr: []string{"set annotation rollcall.dev/weight"}},
 		"a key too long":   {reason: "Consul takes 128 bytes", subject: annotated(AnnotationMetadata, strings.Repeat("k", 129)+"=1"), wantErr: []string{"129 bytes", "at most 128"}},
@@ -68,37 +68,37 @@ func TestAttributesOf(t *testing.T) {
 		"too many pairs":   {reason: "Consul takes 64, the mark among them", subject: annotated(AnnotationMetadata, pairs(51)), wantErr: []string{"51 pairs", "at most 50"}},
 		"the rules' pairs": {
 			reason:   "each placeholder has its place",
-			metadata: map[string]string{"where": "{region}/{zone}/{node}", "who": "{namespace}.{workload}", "version": "v{label:version}", "fixed": "x"},
+			metadata: map[string]MetadataTemplate{"where": "{region}/{zone}/{node}", "who": "{namespace}.{workload}", "version": "v{label:version}", "fixed": "x"},
 			subject:  Subject{Namespace: "prod", Workload: "web", Labels: map[string]string{"version": "2"}, Node: node},
 			want: Attributes{Zone: "eu-1a", Metadata: map[string]string{
 				"where": "eu-1/eu-1a/node-1", "who": "prod.web", "version": "v2", "fixed": "x",
 			}},
 		},
 		"the node's zone in a pair": {
-			reason: "{zone} is what the node says, whatever the pod says", metadata: map[string]string{"rack": "{zone}"},
+			reason: "{zone} is what the node says, whatever the pod says", metadata: map[string]MetadataTemplate{"rack": "{zone}"},
 			subject: Subject{Node: node, Annotations: map[string]string{AnnotationZone: "here"}},
 			want:    Attributes{Zone: "here", Metadata: map[string]string{"rack": "eu-1a"}},
 		},
 		"an empty placeholder": {
-			reason: "no value is better than half of one", metadata: map[string]string{"version": "v{label:version}", "zone2": "{zone}"},
+			reason: "no value is better than half of one", metadata: map[string]MetadataTemplate{"version": "v{label:version}", "zone2": "{zone}"},
 		},
 		"the annotation's pair": {
-			reason: "it wins for its key, and leaves the others", metadata: map[string]string{"a": "rule", "b": "rule"},
+			reason: "it wins for its key, and leaves the others", metadata: map[string]MetadataTemplate{"a": "rule", "b": "rule"},
 			subject: annotated(AnnotationMetadata, "a=pod,c=pod"),
 			want:    Attributes{Metadata: map[string]string{"a": "pod", "b": "rule", "c": "pod"}},
 		},
 		"an empty pair": {
-			reason: "that is how a pod takes out what the rules give", metadata: map[string]string{"a": "rule", "b": "rule"},
+			reason: "that is how a pod takes out what the rules give", metadata: map[string]MetadataTemplate{"a": "rule", "b": "rule"},
 			subject: annotated(AnnotationMetadata, "a="),
 			want:    Attributes{Metadata: map[string]string{"b": "rule"}},
 		},
 		"a result too long": {
-			reason: "parts that are fine alone can be too long together", metadata: map[string]string{"a": strings.Repeat("x", 500) + "{label:a}"},
+			reason: "parts that are fine alone can be too long together", metadata: map[string]MetadataTemplate{"a": MetadataTemplate(strings.Repeat("x", 500) + "{label:a}")},
 			subject: Subject{Labels: map[string]string{"a": strings.Repeat("a", 63)}},
 			wantErr: []string{"service.metadata[a]", "563 bytes", "at most 512"},
 		},
 		"too many with the rules'": {
-			reason: "both count", metadata: map[string]string{"a": "x"}, subject: annotated(AnnotationMetadata, pairs(50)),
+			reason: "both count", metadata: map[string]MetadataTemplate{"a": "x"}, subject: annotated(AnnotationMetadata, pairs(50)),
 			wantErr: []string{"51 pairs"},
 		},
 		"all wrong": {
@@ -110,7 +110,7 @@ func TestAttributesOf(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := rulesWith(t, tc.metadata).AttributesOf(tc.subject)
+			got, err := Rules{Metadata: tc.metadata}.AttributesOf(tc.subject)
 			expectError(t, tc.reason, err, tc.wantErr)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
@@ -136,7 +136,7 @@ func TestParseMetadataTemplateRefuses(t *testing.T) {
 	}
 }
 
-func TestANameHasNoNode(t *testing.T) {
+func TestParseNameTemplateRefusesANode(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"{node}", "{zone}", "{region}"} {
 		if _, err := ParseNameTemplate(text); err == nil || strings.Contains(err.Error(), "write {namespace}, {workload}, {node}") {
@@ -224,17 +224,4 @@ func expectFits(t *testing.T, got Attributes) {
 	if read.SetMeta(meta); !read.Equal(in) {
 		t.Errorf("accepted %+v, which reads back as %+v", in, read)
 	}
-}
-
-func rulesWith(t *testing.T, metadata map[string]string) Rules {
-	t.Helper()
-	rules := Rules{Metadata: map[string]MetadataTemplate{}}
-	for key, text := range metadata {
-		parsed, err := ParseMetadataTemplate(text)
-		if err != nil {
-			t.Fatalf("ParseMetadataTemplate(%q): %v", text, err)
-		}
-		rules.Metadata[key] = parsed
-	}
-	return rules
 }

@@ -20,7 +20,7 @@ func TestEndpointsOf(t *testing.T) {
 
 	tests := map[string]struct {
 		reason  string
-		name    string
+		name    NameTemplate
 		port    int
 		subject Subject
 		want    []Endpoint
@@ -45,7 +45,7 @@ func TestEndpointsOf(t *testing.T) {
 			want: []Endpoint{{"web", 8081}},
 		},
 		"no port": {
-			reason:  "a pod with nothing to register says all three ways to mend it",
+			reason:  "the error names all three ways to give a port",
 			subject: Subject{Labels: web, Spec: ports()},
 			wantErr: []string{"no port to register", "service.port", "containerPort", `rollcall.dev/services: "name=port"`},
 		},
@@ -94,55 +94,26 @@ func TestEndpointsOf(t *testing.T) {
 			subject: Subject{Labels: web, Annotations: annotated(""), Spec: tcp8080},
 			wantErr: []string{"annotation rollcall.dev/services", "empty", `"web=8080,admin=9090"`},
 		},
-		"a trailing comma": {
-			reason: "an entry was forgotten", subject: Subject{Annotations: annotated("web=1,")}, wantErr: []string{"empty"},
-		},
-		"no equals sign": {
-			reason: "the port is missing", subject: Subject{Annotations: annotated("web")}, wantErr: []string{`"web" is not`, "name=port"},
-		},
-		"no name": {
-			reason: "the name is missing", subject: Subject{Annotations: annotated("=80")}, wantErr: []string{`"=80" is not`, "name=port"},
-		},
-		"port zero": {
-			reason: "0 is no port", subject: Subject{Annotations: annotated("web=0")}, wantErr: []string{`"0" is not a port`, "1 to 65535"},
-		},
-		"port too high": {
-			reason: "65536 is no port", subject: Subject{Annotations: annotated("web=65536")}, wantErr: []string{"1 to 65535"},
-		},
-		"port negative": {
-			reason: "-1 is no port", subject: Subject{Annotations: annotated("web=-1")}, wantErr: []string{"1 to 65535"},
-		},
-		"port by name": {
-			reason: "a port's name is no number", subject: Subject{Annotations: annotated("web=http")}, wantErr: []string{`"http" is not a port`},
-		},
-		"two equals signs": {
-			reason: "what follows the first is no number", subject: Subject{Annotations: annotated("a=b=80")}, wantErr: []string{`"b=80" is not a port`},
-		},
-		"twice the same": {
-			reason: "one of them is a mistake", subject: Subject{Annotations: annotated("web=80,web=80")}, wantErr: []string{"web=80", "twice"},
-		},
-		"a control character": {
-			reason: "a log or a URL would break", subject: Subject{Annotations: annotated("we\x00b=80")}, wantErr: []string{"can't be printed"},
-		},
-		"not UTF-8": {
-			reason: "JSON would change it silently", subject: Subject{Annotations: annotated("we\xffb=80")}, wantErr: []string{"UTF-8"},
-		},
-		"a name too long": {
-			reason: "no registry takes it", subject: Subject{Annotations: annotated(strings.Repeat("x", 254) + "=80")}, wantErr: []string{"254 bytes"},
-		},
+		"a trailing comma":    {reason: "an entry was forgotten", subject: Subject{Annotations: annotated("web=1,")}, wantErr: []string{"empty"}},
+		"no equals sign":      {reason: "the port is missing", subject: Subject{Annotations: annotated("web")}, wantErr: []string{`"web" is not`, "name=port"}},
+		"no name":             {reason: "the name is missing", subject: Subject{Annotations: annotated("=80")}, wantErr: []string{`"=80" is not`, "name=port"}},
+		"port zero":           {reason: "0 is no port", subject: Subject{Annotations: annotated("web=0")}, wantErr: []string{`"0" is not a port`, "1 to 65535"}},
+		"port too high":       {reason: "65536 is no port", subject: Subject{Annotations: annotated("web=65536")}, wantErr: []string{"1 to 65535"}},
+		"port negative":       {reason: "-1 is no port", subject: Subject{Annotations: annotated("web=-1")}, wantErr: []string{"1 to 65535"}},
+		"port by name":        {reason: "a port's name is no number", subject: Subject{Annotations: annotated("web=http")}, wantErr: []string{`"http" is not a port`}},
+		"two equals signs":    {reason: "what follows the first is no number", subject: Subject{Annotations: annotated("a=b=80")}, wantErr: []string{`"b=80" is not a port`}},
+		"twice the same":      {reason: "one of them is a mistake", subject: Subject{Annotations: annotated("web=80,web=80")}, wantErr: []string{"web=80", "twice"}},
+		"a control character": {reason: "a log or a URL would break", subject: Subject{Annotations: annotated("we\x00b=80")}, wantErr: []string{"can't be printed"}},
+		"not UTF-8":           {reason: "JSON would change it silently", subject: Subject{Annotations: annotated("we\xffb=80")}, wantErr: []string{"UTF-8"}},
+		"a name too long":     {reason: "no registry takes it", subject: Subject{Annotations: annotated(strings.Repeat("x", 254) + "=80")}, wantErr: []string{"254 bytes"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			text := tc.name
-			if text == "" {
-				text = "{label:app}"
+			if tc.name == "" {
+				tc.name = "{label:app}"
 			}
-			template, err := ParseNameTemplate(text)
-			if err != nil {
-				t.Fatalf("ParseNameTemplate(%q): %v", text, err)
-			}
-			got, err := Rules{Name: template, Port: tc.port}.EndpointsOf(tc.subject)
+			got, err := Rules{Name: tc.name, Port: tc.port}.EndpointsOf(tc.subject)
 			expectError(t, tc.reason, err, tc.wantErr)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
@@ -151,7 +122,7 @@ func TestEndpointsOf(t *testing.T) {
 	}
 }
 
-func TestZeroTemplateGivesTheWorkloadsName(t *testing.T) {
+func TestEndpointsOfTheZeroTemplate(t *testing.T) {
 	t.Parallel()
 	got, err := Rules{Port: 80}.EndpointsOf(Subject{Workload: "web"})
 	if diff := cmp.Diff([]Endpoint{{"web", 80}}, got); err != nil || diff != "" {
