@@ -252,6 +252,11 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 			interval: leaseInterval, logger: a.logger.WithName("resync"),
 		})
 	}
+	return a.add(runnables...)
+}
+
+// add has the manager run all of these, and the servers.
+func (a *app) add(runnables ...manager.Runnable) error {
 	for _, server := range a.servers.runnables {
 		runnables = append(runnables, server)
 	}
