@@ -98,7 +98,7 @@ func repairing() trial {
 		mutants: []mutant{
 			{
 				name: "no resync", finds: []string{"lost"},
-				override: override{resync, "(*keeper).loop", ""},
+				override: override{resync, "(*keeper).compareAll", ""},
 			},
 			{
 				name: "nothing is reaped", finds: []string{"leaked"},
@@ -107,8 +107,9 @@ func repairing() trial {
 			{
 				// The next run misses it and puts it back, in time for the calm.
 				name: "a live pod is reaped", finds: []string{"I9"},
-				override: override{resync, "(*keeper).reap", `
-					return original(ctx, append(gone, owned[:min(1, len(owned))]...), owned)`},
+				override: override{resync, "(*keeper).remove", `
+					_ = k.reap(ctx, owned[:min(1, len(owned))], len(owned))
+					return original(ctx, unknown, owned)`},
 			},
 			{
 				// The record of what was wiped says that the pod is in service, and of a pod that is put in, that it is out.
