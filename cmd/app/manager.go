@@ -136,7 +136,7 @@ func (a *app) managerOptions(namespaces []string) ctrl.Options {
 		MapperProvider: mapper,
 		Logger:         a.logger,
 		Cache:          cacheOptions(namespaces, a.watchFailures.failed),
-		// Our own servers know their addresses, serve our own metrics and say why we are not ready.
+		// Rollcall's servers know their addresses, serve its own metrics and say why it is not ready.
 		Metrics:                metricsserver.Options{BindAddress: off},
 		HealthProbeBindAddress: off,
 		PprofBindAddress:       a.flags.pprofAddress,
@@ -268,7 +268,7 @@ func (a *app) add(runnables ...manager.Runnable) error {
 	return nil
 }
 
-// metricsHandler serves our own metrics and controller-runtime's, which are the process's.
+// metricsHandler serves the metrics of this manager and those of controller-runtime, which are the process's.
 func metricsHandler(own *prometheus.Registry) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(
