@@ -150,6 +150,7 @@ func exercise() ([]*dto.MetricFamily, error) {
 	resyncs.Began("default", time.Now(), true)
 	resyncs.Ran("default", time.Now(), time.Now(), false)
 	metrics.RegisterPods(all, onePod{}, time.Now)
+	metrics.NewReleaseMetrics(all)
 	metrics.RegisterSlots(all, registryclient.BreakerStates(), func() map[string]metrics.Slots {
 		return map[string]metrics.Slots{"default": {}}
 	})
@@ -159,9 +160,8 @@ func exercise() ([]*dto.MetricFamily, error) {
 // onePod implements metrics.Pods.
 type onePod struct{}
 
-func (onePod) Waits() []metrics.Wait       { return make([]metrics.Wait, 1) }
-func (onePod) UnmatchedWorkloads() int     { return 0 }
-func (onePod) Releases() []metrics.Release { return make([]metrics.Release, 1) }
+func (onePod) Waits() []metrics.Wait   { return make([]metrics.Wait, 1) }
+func (onePod) UnmatchedWorkloads() int { return 0 }
 
 func reasonsPage() (page, error) {
 	p := page{

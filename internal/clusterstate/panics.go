@@ -2,6 +2,8 @@ package clusterstate
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,13 +20,22 @@ import (
 // does not count. A tenant can write a record, so it counts only among the pods of its own namespace, unless services are
 // shared across namespaces.
 type Panics struct {
-	mu   sync.Mutex
-	pods map[types.UID]*peer
-	// services are by name, as [claimKey] has it, and by namespace.
-	services map[string]map[string]*peerGroup
+	mu       sync.Mutex
+	pods     map[types.UID]*peer
+	services map[serviceKey]*peerGroup
 	// calmed are the unready pods of services that are no longer in panic: they are to be taken out now.
 	calmed []lifecycle.PodID
 	signal chan struct{}
+}
+
+// serviceKey is a service's name, as [claimKey] has it, in one namespace, or in all of them together where that is empty.
+type serviceKey struct{ service, namespace string }
+
+func keyOf(service, namespace string, s *Rules) serviceKey {
+	if s.SharedAcrossNamespaces {
+		namespace = ""
+	}
+	return serviceKey{service, namespace}
 }
 
 // peer is one pod as it was last counted.
@@ -35,16 +46,14 @@ type peer struct {
 	services []string
 }
 
-// peerGroup is one service in one namespace.
+// peerGroup are the pods of a service that count together.
 type peerGroup struct {
 	all     int
 	unready map[types.UID]lifecycle.PodID
 }
 
 func newPanics() *Panics {
-	return &Panics{
-		pods: map[types.UID]*peer{}, services: map[string]map[string]*peerGroup{}, signal: make(chan struct{}, 1),
-	}
+	return &Panics{pods: map[types.UID]*peer{}, services: map[serviceKey]*peerGroup{}, signal: make(chan struct{}, 1)}
 }
 
 // Arrived counts a pod as the cache's event shows it.
@@ -78,39 +87,36 @@ func (p *Panics) Departed(pod *corev1.Pod, s *Rules) {
 
 // replace puts now in the place of before, either of which may be nil, and notes whom a service's calm brings up.
 func (p *Panics) replace(uid types.UID, before, now *peer, s *Rules) {
-	inPanic, namespace := map[string]bool{}, ""
+	inPanic := map[serviceKey]bool{}
 	for _, one := range []*peer{before, now} {
 		for _, service := range one.names() {
-			namespace = one.id.Namespace
-			inPanic[service] = p.of(service, namespace, s).Panic(s.PanicThreshold)
+			key := keyOf(service, one.id.Namespace, s)
+			inPanic[key] = p.of(key).Panic(s.PanicThreshold)
 		}
 	}
 	for _, service := range before.names() {
-		p.leave(service, uid, before)
+		p.leave(serviceKey{service, before.id.Namespace}, uid)
+		p.leave(serviceKey{service, ""}, uid)
 	}
 	for _, service := range now.names() {
-		p.join(service, uid, now)
+		p.join(serviceKey{service, now.id.Namespace}, uid, now)
+		p.join(serviceKey{service, ""}, uid, now)
 	}
 	if p.pods[uid] = now; now == nil {
 		delete(p.pods, uid)
 	}
-	for service, was := range inPanic {
-		if was && !p.of(service, namespace, s).Panic(s.PanicThreshold) {
-			p.calm(service, namespace, s)
+	for key, was := range inPanic {
+		if was && s.Unready == lifecycle.UnreadyFailOver && !p.of(key).Panic(s.PanicThreshold) {
+			p.calm(key)
 		}
 	}
 }
 
-func (p *Panics) join(service string, uid types.UID, one *peer) {
-	namespaces := p.services[service]
-	if namespaces == nil {
-		namespaces = map[string]*peerGroup{}
-		p.services[service] = namespaces
-	}
-	group := namespaces[one.id.Namespace]
+func (p *Panics) join(key serviceKey, uid types.UID, one *peer) {
+	group := p.services[key]
 	if group == nil {
 		group = &peerGroup{unready: map[types.UID]lifecycle.PodID{}}
-		namespaces[one.id.Namespace] = group
+		p.services[key] = group
 	}
 	group.all++
 	if !one.ready {
@@ -118,49 +124,27 @@ func (p *Panics) join(service string, uid types.UID, one *peer) {
 	}
 }
 
-func (p *Panics) leave(service string, uid types.UID, one *peer) {
-	namespaces := p.services[service]
-	group := namespaces[one.id.Namespace]
+func (p *Panics) leave(key serviceKey, uid types.UID) {
+	group := p.services[key]
 	group.all--
 	delete(group.unready, uid)
-	if group.all > 0 {
-		return
-	}
-	if delete(namespaces, one.id.Namespace); len(namespaces) == 0 {
-		delete(p.services, service)
+	if group.all == 0 {
+		delete(p.services, key)
 	}
 }
 
-// groups are those that count together.
-func (p *Panics) groups(service, namespace string, s *Rules) map[string]*peerGroup {
-	namespaces := p.services[service]
-	if s.SharedAcrossNamespaces {
-		return namespaces
+func (p *Panics) of(key serviceKey) lifecycle.Peers {
+	group := p.services[key]
+	if group == nil {
+		return lifecycle.Peers{}
 	}
-	if group := namespaces[namespace]; group != nil {
-		return map[string]*peerGroup{namespace: group}
-	}
-	return nil
-}
-
-func (p *Panics) of(service, namespace string, s *Rules) lifecycle.Peers {
-	var sum lifecycle.Peers
-	for _, group := range p.groups(service, namespace, s) {
-		sum.All += group.all
-		sum.Unready += len(group.unready)
-	}
-	return sum
+	return lifecycle.Peers{All: group.all, Unready: len(group.unready)}
 }
 
 // calm notes the service's unready pods, which the panic kept.
-func (p *Panics) calm(service, namespace string, s *Rules) {
-	if s.Unready != lifecycle.UnreadyFailOver {
-		return
-	}
-	for _, group := range p.groups(service, namespace, s) {
-		for _, id := range group.unready {
-			p.calmed = append(p.calmed, id)
-		}
+func (p *Panics) calm(key serviceKey) {
+	if group := p.services[key]; group != nil {
+		p.calmed = slices.AppendSeq(p.calmed, maps.Values(group.unready))
 	}
 	select {
 	case p.signal <- struct{}{}:
@@ -197,7 +181,7 @@ func (p *Panics) Of(pod *corev1.Pod, s *Rules) Panic {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, in := range lifecycle.RecordOf(pod).Instances {
-		if of := p.of(claimKey(in.Service), pod.Namespace, s); of.Panic(s.PanicThreshold) {
+		if of := p.of(keyOf(claimKey(in.Service), pod.Namespace, s)); of.Panic(s.PanicThreshold) {
 			return Panic{Service: in.Service, Peers: of}
 		}
 	}
@@ -209,10 +193,8 @@ func peerOf(pod *corev1.Pod) *peer {
 	if !lifecycle.Counts(pod) {
 		return one
 	}
-	seen := map[string]bool{}
 	for _, in := range lifecycle.RecordOf(pod).Instances {
-		if service := claimKey(in.Service); !seen[service] {
-			seen[service] = true
+		if service := claimKey(in.Service); !slices.Contains(one.services, service) {
 			one.services = append(one.services, service)
 		}
 	}

@@ -90,7 +90,7 @@ func BenchmarkObserve(b *testing.B) {
 	id := lifecycle.PodIDOf(pod)
 	b.ReportAllocs()
 	for b.Loop() {
-		seen, err := r.observe(b.Context(), id)
+		seen, _, err := r.observe(b.Context(), id)
 		if err != nil || len(seen.targets) != 1 {
 			b.Fatalf("observed %d targets: %v", len(seen.targets), err)
 		}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/resync"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
@@ -16,6 +17,7 @@ import (
 type (
 	Listing    = tracker.Listing
 	Comparison = tracker.Comparison
+	Wait       = metrics.Wait
 )
 
 // choices are Settings whose registries are still to be given clients.

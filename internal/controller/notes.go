@@ -72,19 +72,6 @@ func (n *notes) show(of *note, now blocker) {
 	of.shown = now
 }
 
-// all returns why pods wait.
-func (n *notes) all() []blocker {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	var blockers []blocker
-	for _, one := range n.pods {
-		if one.shown.reason != "" {
-			blockers = append(blockers, one.shown)
-		}
-	}
-	return blockers
-}
-
 func (n *note) postpone(in lifecycle.Recorded, p postponement) {
 	if n.postponed == nil {
 		n.postponed = map[lifecycle.Recorded]postponement{}

@@ -46,9 +46,8 @@ type observation struct {
 	// unsupported is the kind of a workload that Rollcall does not drive.
 	unsupported string
 
-	// gone: the cache has no such pod. stale: it has not seen our own last write. Nothing else is set then.
-	gone  bool
-	stale bool
+	// departed: the cache no longer has the pod.
+	departed bool
 }
 
 func (o *observation) pod() *corev1.Pod { return o.input.Pod }
@@ -57,30 +56,30 @@ func (o *observation) pod() *corev1.Pod { return o.input.Pod }
 // where the record of it got lost and the workload names no handler of Rollcall's any more.
 func (o *observation) managed() bool { return o.input.Managed() || len(o.tracked.Known()) > 0 }
 
-// observe gathers what the decision rests on.
-func (r *PodReconciler) observe(ctx context.Context, id lifecycle.PodID) (*observation, error) {
+// observe gathers what the decision rests on. It returns nothing where there is nothing to decide, and when to look again.
+func (r *PodReconciler) observe(ctx context.Context, id lifecycle.PodID) (seen *observation, again time.Duration, err error) {
 	settings := r.settings.Load()
 	// Before the cache is read: the tracker notes the departure of a pod that is found in it then.
-	seen := &observation{settings: settings, tracked: r.Tracker.Open(id, settings.server), note: r.notes.of(id.UID)}
+	seen = &observation{settings: settings, tracked: r.Tracker.Open(id, settings.server), note: r.notes.of(id.UID)}
 	pod := &corev1.Pod{}
-	err := r.Client.Get(ctx, id.NamespacedName, pod)
+	err = r.Client.Get(ctx, id.NamespacedName, pod)
 	switch {
 	case apierrors.IsNotFound(err), err == nil && pod.UID != id.UID:
-		return &observation{gone: true}, nil
+		return r.observeDeparted(ctx, id, seen)
 	case err != nil:
-		return nil, fmt.Errorf("reading the pod: %w", err)
+		return nil, 0, fmt.Errorf("reading the pod: %w", err)
 	}
 	seen.tracked.Found()
 	if clusterstate.Behind(pod.ResourceVersion, seen.note.written) {
-		return &observation{stale: true}, nil
+		return nil, staleRecheck, nil
 	}
 
 	if err := r.State.Workloads.Refresh(ctx, &settings.Rules, settings.names(), r.Clock.Now()); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	workload, err := r.workloadOf(ctx, pod)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	owner := clusterstate.AsLifecycle(workload)
 	seen.skip = lifecycle.SkipOf(pod, owner)
@@ -89,12 +88,13 @@ func (r *PodReconciler) observe(ctx context.Context, id lifecycle.PodID) (*obser
 		Unready: settings.Unready,
 	}
 	if !seen.managed() {
-		return seen, nil
+		r.forget(id.UID)
+		return nil, 0, nil
 	}
 	seen.unsupported = unsupportedKind(pod)
 	node, err := clusterstate.NodeOf(ctx, r.Client, pod)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	r.observeTargets(seen, node)
 	seen.input.Blocked = seen.problem.reason != ""
@@ -105,7 +105,7 @@ func (r *PodReconciler) observe(ctx context.Context, id lifecycle.PodID) (*obser
 	seen.observeGuard(workload != nil)
 	seen.tracked.Recall(seen.input.Record.Want, seen.recorded, r.Clock.Now())
 	r.adoptListed(seen)
-	return seen, nil
+	return seen, 0, nil
 }
 
 // observeTargets says which instances the pod has in which registries, or what is wrong with how it is described.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -42,6 +43,8 @@ type Options struct {
 	Recorder  events.EventRecorder
 	Tracker   *tracker.Tracker
 	State     *clusterstate.State
+	// Releases counts the hooks that were released without an acknowledgement.
+	Releases *metrics.ReleaseMetrics
 	// Namespaces are those whose pods the cache has; none means all.
 	Namespaces []string
 	// Workers is how many pods are worked on at once.
@@ -63,7 +66,6 @@ type PodReconciler struct {
 	applied  chan struct{}
 	woken    *wakeups
 	notes    notes
-	releases releases
 	backoff  workqueue.TypedRateLimiter[types.UID]
 }
 
@@ -126,23 +128,15 @@ func (r *PodReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) 
 }
 
 // Reconcile makes the registries say what they must of one pod, and lets OpenKruise go on once they have acknowledged. It may
-// be repeated, die half-way, or meet a pod that has moved on; every step starts from the present state.
+// be repeated, die half-way, or meet a pod that has moved on; every step starts from the present state. What a pod left behind
+// that is gone is undone in the same steps.
 func (r *PodReconciler) Reconcile(ctx context.Context, id lifecycle.PodID) (reconcile.Result, error) {
-	seen, err := r.observe(ctx, id)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	switch {
-	case seen.gone:
-		return r.depart(ctx, id)
-	case seen.stale:
-		return reconcile.Result{RequeueAfter: staleRecheck}, nil
-	case !seen.managed():
-		r.forget(id.UID)
-		return reconcile.Result{}, nil
+	seen, again, err := r.observe(ctx, id)
+	if seen == nil || err != nil {
+		return reconcile.Result{RequeueAfter: again}, err
 	}
 
-	decision := lifecycle.Decide(seen.input)
+	decision := seen.decide()
 	r.refuseSkip(seen, decision)
 	if refused := seen.refused(decision); refused.reason != "" {
 		return r.refuse(ctx, seen, decision, refused)
@@ -150,7 +144,7 @@ func (r *PodReconciler) Reconcile(ctx context.Context, id lifecycle.PodID) (reco
 	if moved, err := r.arm(ctx, seen, decision); moved || err != nil {
 		return r.unwritten(seen, decision, err)
 	}
-	decision = lifecycle.Decide(seen.input)
+	decision = seen.decide()
 
 	progress := r.converge(ctx, seen, decision)
 	if moved, err := r.conclude(ctx, seen, decision, &progress); moved || err != nil {
@@ -159,7 +153,11 @@ func (r *PodReconciler) Reconcile(ctx context.Context, id lifecycle.PodID) (reco
 	if moved, err := r.leave(ctx, seen, &progress); moved || err != nil {
 		return r.unwritten(seen, decision, err)
 	}
-	return r.report(seen, lifecycle.Decide(seen.input), progress.blocker.and(progress.behind)), nil
+	if seen.departed && (progress.released() || progress.rehearsed()) {
+		r.forget(id.UID)
+		return reconcile.Result{}, nil
+	}
+	return r.report(seen, seen.decide(), progress.blocker.and(progress.behind)), nil
 }
 
 // arm writes what does not wait for a registry. An annotation to skip a hook that came with the template is taken off too.
@@ -181,6 +179,9 @@ func (r *PodReconciler) conclude(
 	}
 	edit.ClearSkip = seen.skips(d) && (release != nil || p.released() || p.rehearsed())
 	before := seen.pod()
+	if seen.departed {
+		p.record = nil // it goes with the pod
+	}
 	if moved, err = r.patch(ctx, seen, edit, p.record); moved || err != nil {
 		return moved, err
 	}

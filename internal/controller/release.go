@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -21,18 +20,12 @@ type release struct {
 	text string
 }
 
-// What releases a hook without an acknowledgement.
-const (
-	byFailurePolicy = "failurePolicy"
-	bySkip          = "skip"
-)
-
 // release returns what is released although b is still missing: at once where a person skips the hook, and by the failure
 // policy not before its deadline; then b says to look again at that time. A drain that still runs holds the policy back, and
 // so does a registry that has yet to be asked: only one that was lets it go.
 func (r *PodReconciler) release(seen *observation, d lifecycle.Decision, b *blocker) (lifecycle.Edit, *release) {
 	if seen.skips(d) {
-		return d.Skip(), &release{by: bySkip, missing: seen.missing(d), text: seen.pod().Annotations[lifecycle.AnnotationSkip]}
+		return d.Skip(), &release{by: metrics.BySkip, missing: seen.missing(d), text: seen.pod().Annotations[lifecycle.AnnotationSkip]}
 	}
 	policy := seen.settings.OnRegistryFailure
 	deadline, set := policy.Deadline(seen.pod(), d)
@@ -53,7 +46,7 @@ func (r *PodReconciler) release(seen *observation, d lifecycle.Decision, b *bloc
 	if edit.Empty() {
 		return edit, nil
 	}
-	return edit, &release{by: byFailurePolicy, waited: now.Sub(waited).Round(time.Second), missing: b.message}
+	return edit, &release{by: metrics.ByFailurePolicy, waited: now.Sub(waited).Round(time.Second), missing: b.message}
 }
 
 // skips reports whether a person lets the hook go that OpenKruise waits for.
@@ -77,8 +70,8 @@ func (o *observation) missing(d lifecycle.Decision) string {
 
 // released tells of what was released, once it was written.
 func (r *PodReconciler) released(seen *observation, d lifecycle.Decision, done *release) {
-	r.releases.count(d.Waiting, done.by)
-	if done.by == bySkip {
+	r.Releases.Count(string(d.Waiting), done.by)
+	if done.by == metrics.BySkip {
 		r.event(seen, ReasonSkipped, fmt.Sprintf("hook %s was released by annotation %s: %q; not waited for: %s",
 			d.Waiting, lifecycle.AnnotationSkip, done.text, done.missing))
 		return
@@ -101,37 +94,4 @@ func (r *PodReconciler) refuseSkip(seen *observation, d lifecycle.Decision) {
 	if seen.note.skipRefused = why; why != "" {
 		r.event(seen, ReasonSkipRefused, why)
 	}
-}
-
-// Release counts how often a hook was released although a registry had not acknowledged.
-type Release = metrics.Release
-
-// releases counts. Its zero value has none.
-type releases struct {
-	mu     sync.Mutex
-	counts map[Release]int
-}
-
-func (r *releases) count(hook lifecycle.Hook, by string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.counts == nil {
-		r.counts = map[Release]int{}
-	}
-	r.counts[Release{Hook: string(hook), By: by}]++
-}
-
-// Releases returns the count of each hook and each cause, those that never were included. It may be called at any time.
-func (r *PodReconciler) Releases() []Release {
-	r.releases.mu.Lock()
-	defer r.releases.mu.Unlock()
-	var all []Release
-	for _, hook := range []lifecycle.Hook{lifecycle.PreDelete, lifecycle.InPlaceUpdate} {
-		for _, by := range []string{byFailurePolicy, bySkip} {
-			one := Release{Hook: string(hook), By: by}
-			one.Count = r.releases.counts[one]
-			all = append(all, one)
-		}
-	}
-	return all
 }

@@ -40,15 +40,14 @@ func (b blocker) and(other blocker) blocker {
 	return b
 }
 
-// Wait is one pod that waits, as the metrics show it.
-type Wait = metrics.Wait
-
 // Waits returns every pod that waits.
-func (r *PodReconciler) Waits() []Wait {
-	inner := r.notes.all()
-	waits := make([]Wait, 0, len(inner))
-	for _, b := range inner {
-		waits = append(waits, Wait{Hook: string(b.hook), Reason: string(b.reason), Since: b.since})
+func (r *PodReconciler) Waits() (waits []metrics.Wait) {
+	r.notes.mu.Lock()
+	defer r.notes.mu.Unlock()
+	for _, one := range r.notes.pods {
+		if b := one.shown; b.reason != "" {
+			waits = append(waits, metrics.Wait{Hook: string(b.hook), Reason: string(b.reason), Since: b.since})
+		}
 	}
 	return waits
 }
@@ -106,7 +105,7 @@ func (r *PodReconciler) dated(seen *observation, b, before blocker) blocker {
 	return b
 }
 
-// explain finds what keeps a pod waiting, or needs a person's look, although the registry says what it shall.
+// explain finds what keeps a pod waiting, or needs a person's look, although the registry says what it must.
 func (o *observation) explain(d lifecycle.Decision) blocker {
 	switch {
 	case o.problem.reason != "" && d.Row.Serves():

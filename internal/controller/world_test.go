@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -33,6 +34,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
@@ -67,6 +69,7 @@ type world struct {
 	clients  map[string]*registryclient.Client
 	queue    *requests
 	r        *PodReconciler
+	counted  *prometheus.Registry // by r
 
 	mu         sync.Mutex
 	journal    []string
@@ -154,8 +157,10 @@ func testScheme(t *testing.T) *runtime.Scheme {
 func (w *world) restart() {
 	w.Helper()
 	cached := interceptor.NewClient(w.api, interceptor.Funcs{Get: w.cachedGet, List: w.cachedList, Patch: w.countedPatch})
+	w.counted = prometheus.NewRegistry()
 	w.r = New(Options{
-		Client: cached, APIReader: interceptor.NewClient(w.api, interceptor.Funcs{Get: w.liveGet, List: w.liveList}),
+		Releases: metrics.NewReleaseMetrics(w.counted),
+		Client:   cached, APIReader: interceptor.NewClient(w.api, interceptor.Funcs{Get: w.liveGet, List: w.liveList}),
 		Tracker: tracker.New(), State: clusterstate.New(cached),
 		Recorder: w.events, Workers: 1, Clock: w.clock, Ahead: func() time.Duration { return w.ahead },
 	})

@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -46,13 +47,7 @@ func (h Handler) setOn(pod *corev1.Pod) bool {
 }
 
 func compareHandlers(a, b Handler) int {
-	if c := strings.Compare(a.Label, b.Label); c != 0 {
-		return c
-	}
-	if c := strings.Compare(a.Finalizer, b.Finalizer); c != 0 {
-		return c
-	}
-	return strings.Compare(a.Value, b.Value)
+	return cmp.Or(strings.Compare(a.Label, b.Label), strings.Compare(a.Finalizer, b.Finalizer), strings.Compare(a.Value, b.Value))
 }
 
 // union returns every handler of the lists once, sorted.

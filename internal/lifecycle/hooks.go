@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -92,13 +93,8 @@ func keptLabels(w *Workload, named map[Hook][]Handler) map[string]bool {
 			}
 		}
 	}
-	if w.Selector != nil {
-		for key := range w.Selector.MatchLabels {
-			kept[key] = true
-		}
-		for _, e := range w.Selector.MatchExpressions {
-			kept[e.Key] = true
-		}
+	for _, key := range selected(w.Selector) {
+		kept[key] = true
 	}
 	return kept
 }
@@ -161,7 +157,7 @@ func (r *refuser) objection(hook Hook, handler Handler) string {
 		return fmt.Sprintf("label %s has no value, and OpenKruise can't tell a pod without the label from one that has it set: "+
 			"write a value in spec.lifecycle.%s.labelsHandler", handler.Label, hook)
 	}
-	if selects(r.workload.Selector, handler.Label) {
+	if slices.Contains(selected(r.workload.Selector), handler.Label) {
 		return fmt.Sprintf("label %s is in spec.selector, and changing it would detach the pod from its workload: "+
 			"use a key in spec.lifecycle.%s.labelsHandler that the selector does not have", handler.Label, hook)
 	}
@@ -180,12 +176,14 @@ func (r *refuser) objection(hook Hook, handler Handler) string {
 	return ""
 }
 
-func selects(selector *metav1.LabelSelector, key string) bool {
+// selected are the label keys of a selector.
+func selected(selector *metav1.LabelSelector) []string {
 	if selector == nil {
-		return false
+		return nil
 	}
-	if _, found := selector.MatchLabels[key]; found {
-		return true
+	keys := slices.Collect(maps.Keys(selector.MatchLabels))
+	for _, e := range selector.MatchExpressions {
+		keys = append(keys, e.Key)
 	}
-	return slices.ContainsFunc(selector.MatchExpressions, func(e metav1.LabelSelectorRequirement) bool { return e.Key == key })
+	return keys
 }

@@ -35,23 +35,12 @@ type Wait struct {
 	Since time.Time
 }
 
-// Release counts how often a hook was released although a registry had not acknowledged.
-type Release struct {
-	// Hook is preDelete or inPlaceUpdate.
-	Hook string
-	// By is failurePolicy or skip.
-	By    string
-	Count int
-}
-
 // Pods is what the metrics of pods and workloads are read from. It is safe for concurrent use.
 type Pods interface {
 	// Waits returns the pods that wait now.
 	Waits() []Wait
 	// UnmatchedWorkloads returns how many workloads have hooks of which Rollcall owns none.
 	UnmatchedWorkloads() int
-	// Releases returns what was released without an acknowledgement since the start.
-	Releases() []Release
 }
 
 // RegisterPods registers with r the metrics that are read from pods. now is the clock that Wait.Since was taken from.
@@ -62,9 +51,6 @@ func RegisterPods(r prometheus.Registerer, pods Pods, now func() time.Time) {
 		"How long the oldest waiting pod has waited, by hook and reason.", []string{"hook", "reason"}, nil)
 	unmatched := prometheus.NewDesc("rollcall_unmatched_workloads",
 		"Workloads with lifecycle hooks whose handlers all fail to match hooks.owned.", nil, nil)
-	releases := prometheus.NewDesc("rollcall_unacknowledged_releases_total",
-		"Hooks that were released without a registry's acknowledgement, by hook and cause (failurePolicy, skip).",
-		[]string{"hook", "by"}, nil)
 	collect := func(out chan<- prometheus.Metric) {
 		type key struct{ hook, reason string }
 		counts, since := map[key]int{}, map[key]time.Time{}
@@ -80,11 +66,8 @@ func RegisterPods(r prometheus.Registerer, pods Pods, now func() time.Time) {
 			out <- gauge(oldest, max(now().Sub(since[k]), 0).Seconds(), k.hook, k.reason)
 		}
 		out <- gauge(unmatched, float64(pods.UnmatchedWorkloads()))
-		for _, n := range pods.Releases() {
-			out <- prometheus.MustNewConstMetric(releases, prometheus.CounterValue, float64(n.Count), n.Hook, n.By)
-		}
 	}
-	r.MustRegister(scraped{[]*prometheus.Desc{waiting, oldest, unmatched, releases}, collect})
+	r.MustRegister(scraped{[]*prometheus.Desc{waiting, oldest, unmatched}, collect})
 }
 
 // Slots is what bounds the calls to one registry.
