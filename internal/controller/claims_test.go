@@ -39,8 +39,7 @@ func listable(*choices) {}
 // leaves has Kruise scale in a pod that the registry knows, to the end.
 func (w *world) leaves(pod *corev1.Pod) {
 	w.Helper()
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconcile(pod)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
 	w.expectAbsent(pod)
 	w.removePod(pod)
 	w.reconcile(pod)
@@ -66,7 +65,7 @@ func (w *world) expectJoins(pod *corev1.Pod) {
 	w.expectInService(pod)
 }
 
-func TestAServiceNameBelongsToOneNamespace(t *testing.T) {
+func TestServiceNameBelongsToOneNamespace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	prod := w.cloneSet("web")
@@ -82,15 +81,13 @@ func TestAServiceNameBelongsToOneNamespace(t *testing.T) {
 
 	t.Log("It may go as it came.")
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconcile(pod)
-	w.expectJournal("it was never in", "write web-2")
+	w.reconciles(pod, "it was never in", "write web-2")
 	w.expectHooks("", pod, "inPlaceUpdate")
 	w.expectEvents("", "Normal Resolved ServiceClaimed")
 
 	t.Log("One that this manager knows nothing of.")
 	found := w.pod(staging, "web-9", unready, func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.9" })
-	w.reconcile(found)
-	w.expectJournal("nothing is said under a name that is another's, not even that it is out")
+	w.reconciles(found, "nothing is said under a name that is another's, not even that it is out")
 
 	t.Log("The name becomes free.")
 	next := w.bornPod(staging, "web-3")
@@ -102,15 +99,7 @@ func TestAServiceNameBelongsToOneNamespace(t *testing.T) {
 	w.expectJoins(next)
 }
 
-func TestANameInOtherLettersIsTheSameName(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.servingPod(w.cloneSet("web"), "web-1")
-	pod := w.bornPod(w.cloneSet("web", inNamespace("staging"), called("WEB=8080")), "web-2")
-	w.expectRefused(pod, `ServiceClaimed service "WEB" belongs to namespace shop`)
-}
-
-func TestAWorkloadThatIsMadeAgainKeepsItsName(t *testing.T) {
+func TestWorkloadThatIsMadeAgainKeepsItsName(t *testing.T) {
 	t.Parallel()
 	for name, older := range map[string]string{"the older namespace": testNamespace, "the younger namespace": "staging"} {
 		t.Run(name, func(t *testing.T) {
@@ -138,7 +127,7 @@ func TestAWorkloadThatIsMadeAgainKeepsItsName(t *testing.T) {
 	}
 }
 
-func TestANameIsLookedAtAgainWhenItIsKeptNoLonger(t *testing.T) {
+func TestNameIsLookedAtAgainWhenItIsKeptNoLonger(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	pod := w.servingPod(w.cloneSet("web", called("a=8080")), "web-1", annotated(service.AnnotationServices, "b=8080"))
@@ -150,7 +139,7 @@ func TestANameIsLookedAtAgainWhenItIsKeptNoLonger(t *testing.T) {
 	w.expectJoins(waits)
 }
 
-func TestANameStaysWhereItIsRegistered(t *testing.T) {
+func TestNameStaysWhereItIsRegistered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.namespace("staging")
@@ -171,7 +160,7 @@ func TestANameStaysWhereItIsRegistered(t *testing.T) {
 	w.expectJoins(holder)
 }
 
-func TestANameThatNobodyIsRegisteredUnder(t *testing.T) {
+func TestNameThatNobodyIsRegisteredUnder(t *testing.T) {
 	t.Parallel()
 	hookless := func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle = nil }
 	for name, tc := range map[string]struct {
@@ -181,8 +170,8 @@ func TestANameThatNobodyIsRegisteredUnder(t *testing.T) {
 		want     bool
 	}{
 		"the younger asks":          {"the older namespace's workload may yet have pods", nil, true, false},
-		"the older has no workload": {"nobody else uses the name", nil, false, true},
-		"another name":              {"nobody else uses the name", []func(*kruisev1alpha1.CloneSet){called("api=8080")}, true, true},
+		"the older has no workload": {"no other workload uses the name", nil, false, true},
+		"another name":              {"no other workload uses the name", []func(*kruisev1alpha1.CloneSet){called("api=8080")}, true, true},
 		"without hooks":             {"such a workload registers nothing", []func(*kruisev1alpha1.CloneSet){hookless}, true, true},
 		"badly described":           {"its pods get the warning", []func(*kruisev1alpha1.CloneSet){called("web=many")}, true, true},
 	} {
@@ -201,7 +190,7 @@ func TestANameThatNobodyIsRegisteredUnder(t *testing.T) {
 	}
 }
 
-func TestTheOlderNamespaceIsFirst(t *testing.T) {
+func TestOlderNamespaceIsFirst(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason string
@@ -230,27 +219,6 @@ func TestTheOlderNamespaceIsFirst(t *testing.T) {
 	}
 }
 
-func TestAYoungerWorkloadOfAnOlderNamespace(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	young := w.cloneSet("web", inNamespace("young"))
-	shop := w.cloneSet("again", called("web=8080"))
-	w.expectRefused(w.bornPod(young, "web-1"), "ServiceClaimed")
-	w.expectJoins(w.bornPod(shop, "web-2"))
-}
-
-func TestANameThatOnlyAnnotationsOnPodsUse(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	named := annotated(service.AnnotationServices, "payments=8080")
-	first := w.servingPod(w.cloneSet("a", inNamespace("younger")), "a-1", named)
-	second := w.bornPod(w.cloneSet("b"), "b-1", named)
-	w.expectRefused(second, `ServiceClaimed service "payments" belongs to namespace younger`)
-	w.leaves(first)
-	w.sleep(clusterstate.KeptFor)
-	w.expectJoins(second)
-}
-
 func TestTwoNamespacesAtTheSameMoment(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -269,7 +237,7 @@ func TestTwoNamespacesAtTheSameMoment(t *testing.T) {
 	w.expectAbsent(b)
 }
 
-func TestANameIsTakenInOneStep(t *testing.T) {
+func TestNameIsTakenInOneStep(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.namespace("other")
@@ -294,7 +262,7 @@ func TestANameIsTakenInOneStep(t *testing.T) {
 	}
 }
 
-func TestANameAfterARestart(t *testing.T) {
+func TestNameAfterARestart(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason string
@@ -356,7 +324,7 @@ func TestWhatAVanishedPodLeftGivesNoName(t *testing.T) {
 	w.expectJoins(pod)
 }
 
-func TestAForgedRecordGivesNoName(t *testing.T) {
+func TestForgedRecordGivesNoName(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, listable)
 	forger := w.bornPod(w.cloneSet("api"), "api-1", annotated(service.AnnotationServices, "web=8080"))
@@ -372,13 +340,12 @@ func TestAForgedRecordGivesNoName(t *testing.T) {
 	w.expectJoins(holder)
 }
 
-func TestAForgedRecordOfANameThatNobodyIsRegisteredUnder(t *testing.T) {
+func TestForgedRecordOfANameThatNobodyIsRegisteredUnder(t *testing.T) {
 	t.Parallel()
 	for name, recordsFirst := range map[string]bool{"read before the list": true, "read after the list": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, listable)
-			pod := w.bornPod(w.cloneSet("web"), "web-1")
+			w, pod := born(t, listable)
 			forger := w.bornPod(w.cloneSet("web", inNamespace("younger")), "web-2")
 			w.forgedRecord(forger, "web")
 			w.restart()
@@ -392,13 +359,12 @@ func TestAForgedRecordOfANameThatNobodyIsRegisteredUnder(t *testing.T) {
 	}
 }
 
-func TestAForgedRecordIsNoWayAroundThePolicy(t *testing.T) {
+func TestForgedRecordIsNoWayAroundThePolicy(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*choices){"it lists": listable, "it can't list": nothingElse} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, change, allowed("prod", "", "web"))
-			pod := w.bornPod(w.cloneSet("web"), "web-1")
+			w, pod := born(t, change, allowed("prod", "", "web"))
 			w.forgedRecord(pod, "web")
 			w.restart()
 			w.expectRefused(pod, "ServiceNotAllowed")
@@ -406,7 +372,7 @@ func TestAForgedRecordIsNoWayAroundThePolicy(t *testing.T) {
 	}
 }
 
-func TestARegistrationThatFailedHoldsNoName(t *testing.T) {
+func TestRegistrationThatFailedHoldsNoName(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, listable)
 	named := annotated(service.AnnotationServices, "payments=8080")
@@ -422,10 +388,9 @@ func TestARegistrationThatFailedHoldsNoName(t *testing.T) {
 	w.expectJoins(second)
 }
 
-func TestAListDoesNotHoldWhatHasLeft(t *testing.T) {
+func TestListDoesNotHoldWhatHasLeft(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, listable)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t, listable)
 	late := w.listing(Listing{})
 	w.sleep(time.Second)
 	w.leaves(pod)
@@ -489,7 +454,7 @@ func TestWhoMayUseAName(t *testing.T) {
 	}
 }
 
-func TestAPolicyTakesNobodyOut(t *testing.T) {
+func TestPolicyTakesNobodyOut(t *testing.T) {
 	t.Parallel()
 	for name, restarts := range map[string]bool{"while it runs": false, "with a restart": true} {
 		t.Run(name, func(t *testing.T) {
@@ -502,8 +467,7 @@ func TestAPolicyTakesNobodyOut(t *testing.T) {
 				w.restart()
 				w.resync(Listing{Confirms: true})
 			}
-			w.reconcile(pod)
-			w.expectJournal("it is registered under the name already")
+			w.reconciles(pod, "it is registered under the name already")
 			w.expectEvents("", `Warning ServiceNotAllowed service.allowed in the configuration gives service "web" not to namespace shop`)
 			w.expectRefused(w.bornPod(web, "web-2"), "ServiceNotAllowed")
 
@@ -513,8 +477,7 @@ func TestAPolicyTakesNobodyOut(t *testing.T) {
 			w.expectNotInService(pod)
 			w.turn(pod, ready)
 			w.expectJoins(pod)
-			w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-			w.reconcile(pod)
+			w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
 			w.expectNotInService(pod)
 			w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
 			w.expectJoins(pod)
@@ -528,7 +491,7 @@ func TestAPolicyTakesNobodyOut(t *testing.T) {
 
 func keepsNobody(s *choices) { s.PanicThreshold = 100 }
 
-func TestANamespaceThatMayNotUseANameKeepsItFromNobody(t *testing.T) {
+func TestNamespaceThatMayNotUseANameKeepsItFromNobody(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.servingPod(w.cloneSet("web"), "web-1")
@@ -538,7 +501,7 @@ func TestANamespaceThatMayNotUseANameKeepsItFromNobody(t *testing.T) {
 	w.expectJoins(prod)
 }
 
-func TestAPolicyThatAllowsANameToTwo(t *testing.T) {
+func TestPolicyThatAllowsANameToTwo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, allowed("*", "", "web"))
 	w.servingPod(w.cloneSet("web"), "web-1")
@@ -549,7 +512,7 @@ func TestAPolicyThatAllowsANameToTwo(t *testing.T) {
 	w.expectRefused(w.bornPod(w.cloneSet("api"), "api-1"), "ServiceNotAllowed")
 }
 
-func TestASharedServiceName(t *testing.T) {
+func TestSharedServiceName(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *choices) { s.SharedAcrossNamespaces = true })
 	web, staging := w.cloneSet("web"), w.cloneSet("web", inNamespace("staging"))
@@ -558,17 +521,15 @@ func TestASharedServiceName(t *testing.T) {
 
 	t.Log("It is shared no more.")
 	w.apply(func(s *choices) { s.SharedAcrossNamespaces = false })
-	w.reconcile(second)
-	w.expectJournal("whoever is registered stays")
+	w.reconciles(second, "whoever is registered stays")
 	w.expectEvents("", `Warning ServiceClaimed service "web" belongs to namespace shop`)
 	w.expectRefused(w.bornPod(staging, "web-3"), "ServiceClaimed")
 	w.expectJoins(w.bornPod(web, "web-4"))
 }
 
-func TestALabelOfANamespaceChanges(t *testing.T) {
+func TestLabelOfANamespaceChanges(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, allowed("", "a", "web"))
-	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	w, pod := born(t, allowed("", "a", "web"))
 	w.expectRefused(pod, "ServiceNotAllowed")
 	w.queue.take()
 
@@ -594,7 +555,7 @@ func TestALabelOfANamespaceChanges(t *testing.T) {
 	w.expectJoins(pod)
 }
 
-func TestANamespaceThatTheCacheHasNotSeen(t *testing.T) {
+func TestNamespaceThatTheCacheHasNotSeen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	web := w.cloneSet("web")
@@ -603,7 +564,7 @@ func TestANamespaceThatTheCacheHasNotSeen(t *testing.T) {
 	w.restart()
 	pod := w.bornPod(web, "web-1")
 	w.expectResult("it is on its way", w.reconcile(pod), staleRecheck)
-	w.expectEvents("no person need look")
+	w.expectEvents("no person has to look")
 	w.queue.take()
 	w.namespace(testNamespace)
 	if got := w.queue.take(); len(got) != 1 || got[0].Request.Name != "web-1" {

@@ -41,55 +41,45 @@ func (w *world) instance(pod *corev1.Pod, service string, port int) registry.Ins
 	}
 }
 
-func TestALifeInServiceAndOut(t *testing.T) {
+func TestLifeInServiceAndOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	pod := w.bornPod(w.cloneSet("web"), "web-1", unready)
 
-	w.reconcile(pod)
-	w.expectJournal("a pod that was never in service costs nothing while it starts")
+	w.reconciles(pod, "a pod that was never in service costs nothing while it starts")
 
 	w.changePod(pod, ready)
-	w.reconcile(pod)
-	w.expectJournal("one call, then one write", registers, writes)
+	w.reconciles(pod, "one call, then one write", registers, writes)
 	w.expectHooks("Kruise may go on once the pod is in", pod, "preNormal inPlaceUpdate preDelete")
 
 	w.kruiseMoves(pod, appspub.LifecycleStateNormal)
-	w.reconcile(pod)
-	w.expectJournal("what was acknowledged is not asked for again")
+	w.reconciles(pod, "what was acknowledged is not asked for again")
 
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-	w.reconcile(pod)
-	w.expectJournal("one call, then one write", failsOver, writes)
+	w.reconciles(pod, "one call, then one write", failsOver, writes)
 	w.expectHooks("Kruise may update it", pod, "preDelete")
 
-	w.kruiseMoves(pod, appspub.LifecycleStateUpdating, unready)
-	w.reconcile(pod)
+	w.reconcileIn(pod, appspub.LifecycleStateUpdating, unready)
 	w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
-	w.reconcile(pod)
-	w.expectJournal("it stays out, and nothing has to be said or written")
+	w.reconciles(pod, "it stays out, and nothing has to be said or written")
 
 	w.changePod(pod, ready)
-	w.reconcile(pod)
-	w.expectJournal("one call, then one write", registers, writes)
+	w.reconciles(pod, "one call, then one write", registers, writes)
 	w.expectHooks("the update is over", pod, "preNormal inPlaceUpdate preDelete")
 
-	w.kruiseMoves(pod, appspub.LifecycleStateNormal)
-	w.reconcile(pod)
+	w.reconcileIn(pod, appspub.LifecycleStateNormal)
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconcile(pod)
-	w.expectJournal("one call, then one write", deregisters, writes)
+	w.reconciles(pod, "one call, then one write", deregisters, writes)
 	w.expectHooks("Kruise may delete it, and must wait again should it change its mind", pod, "inPlaceUpdate")
 	w.expectAbsent(pod)
 
 	w.removePod(pod)
-	w.reconcile(pod)
-	w.expectJournal("nothing is left to say")
+	w.reconciles(pod, "nothing is left to say")
 	w.expectNoPages("the pod is gone")
 	w.expectEvents("a healthy life is no news")
 }
 
-func TestAPodThatEndsHoldsNobodyUp(t *testing.T) {
+func TestPodThatEndsHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
@@ -100,13 +90,13 @@ func TestAPodThatEndsHoldsNobodyUp(t *testing.T) {
 			end:    func(w *world, pod *corev1.Pod) { w.deletePod(pod) },
 		},
 		"failed": {
-			reason: "an evicted pod serves nobody and is not deleted yet",
+			reason: "an evicted pod serves no client and is not deleted yet",
 			end: func(w *world, pod *corev1.Pod) {
 				w.changePod(pod, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
 			},
 		},
 		"succeeded": {
-			reason: "a pod that has ended serves nobody",
+			reason: "a pod that has ended serves no client",
 			end: func(w *world, pod *corev1.Pod) {
 				w.changePod(pod, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
 			},
@@ -115,11 +105,9 @@ func TestAPodThatEndsHoldsNobodyUp(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, draining15s)
-			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			w, pod := serving(t, draining15s)
 			tc.end(w, pod)
-			w.reconcile(pod)
-			w.expectJournal(tc.reason, deregisters, writes)
+			w.reconciles(pod, tc.reason, deregisters, writes)
 			if hooks := w.hooks(pod); hooks != "gone" && hooks != "" {
 				t.Errorf("hooks %q are still set\nwhy: %s", hooks, tc.reason)
 			}
@@ -127,9 +115,9 @@ func TestAPodThatEndsHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// Rule 1: when a call may be left out.
+// When a call may be left out.
 
-func TestAnUnknownOutcomeIsAskedForAgain(t *testing.T) {
+func TestUnknownOutcomeIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
@@ -162,35 +150,21 @@ func TestAnUnknownOutcomeIsAskedForAgain(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			w, pod := serving(t)
 			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 			tc.fault(w.registry)
 
 			result := w.reconcile(pod)
 			w.expectJournal(tc.reason, deregisters+failed, writes)
 			w.expectResult("the first step of the back-off", result, backoffBase)
-			w.expectHooks("nobody has acknowledged", pod, "inPlaceUpdate preDelete")
+			w.expectHooks("the registry has not acknowledged", pod, "inPlaceUpdate preDelete")
 			w.expectEvents(tc.reason, tc.event)
 
-			w.reconcile(pod)
-			w.expectJournal(tc.reason, deregisters, writes)
+			w.reconciles(pod, tc.reason, deregisters, writes)
 			w.expectHooks("now it is acknowledged", pod, "inPlaceUpdate")
 			w.expectEvents("a person may stop looking", "Normal Resolved ")
 		})
 	}
-}
-
-func TestARestartAsksAgain(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.registry.Replace(newBackend(t))
-	w.restart()
-
-	w.reconcile(pod)
-	w.expectJournal("the record says that it is in service, and the record is a hint", registers)
-	w.expectInService(pod)
 }
 
 func TestWhatARecordIsGoodFor(t *testing.T) {
@@ -206,7 +180,6 @@ func TestWhatARecordIsGoodFor(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		state  appspub.LifecycleStateType
-		dies   bool
 		drain  time.Duration
 		record written
 		want   []string
@@ -223,24 +196,6 @@ func TestWhatARecordIsGoodFor(t *testing.T) {
 			state:  appspub.LifecycleStatePreparingUpdate,
 			record: written{want: lifecycle.OutOfService, timestamp: now},
 			want:   []string{failsOver, writes},
-		},
-		"PreparingDelete, absent": {
-			reason: "the same",
-			state:  appspub.LifecycleStatePreparingDelete,
-			record: written{want: lifecycle.Absent, timestamp: now},
-			want:   []string{deregisters, writes},
-		},
-		"Updating, out": {
-			reason: "the same, and nothing is to be written",
-			state:  appspub.LifecycleStateUpdating,
-			record: written{want: lifecycle.OutOfService, timestamp: now},
-			want:   []string{failsOver},
-		},
-		"deleted, absent": {
-			reason: "the same",
-			state:  appspub.LifecycleStateNormal, dies: true,
-			record: written{want: lifecycle.Absent, timestamp: now},
-			want:   []string{deregisters, writes},
 		},
 		"PreparingDelete, absent, another stay": {
 			reason: "the deletion was cancelled in between, and the pod was in service again",
@@ -272,18 +227,6 @@ func TestWhatARecordIsGoodFor(t *testing.T) {
 			record: written{want: lifecycle.InService, timestamp: now},
 			want:   []string{registers, writes},
 		},
-		"PreparingNormal, in": {
-			reason: "the same",
-			state:  appspub.LifecycleStatePreparingNormal,
-			record: written{want: lifecycle.InService, timestamp: now},
-			want:   []string{registers, writes},
-		},
-		"PreparingDelete, out by a later version": {
-			reason: "Rollcall was rolled back, and does not know what its successor took for an acknowledgement",
-			state:  appspub.LifecycleStatePreparingDelete,
-			record: written{want: lifecycle.Absent, timestamp: now, version: 2},
-			want:   []string{deregisters, writes},
-		},
 		"PreparingUpdate, out by a later version, draining": {
 			reason: "the drain begins anew with the call that is made to be sure",
 			state:  appspub.LifecycleStatePreparingUpdate, drain: time.Minute,
@@ -294,12 +237,6 @@ func TestWhatARecordIsGoodFor(t *testing.T) {
 			reason: "whatever it says, a pod that is Normal and ready is not taken out; our own record follows",
 			state:  appspub.LifecycleStateNormal,
 			record: written{want: lifecycle.Absent, timestamp: now, version: 2},
-			want:   []string{registers, writes},
-		},
-		"Normal, in by a later version": {
-			reason: "the same",
-			state:  appspub.LifecycleStateNormal,
-			record: written{want: lifecycle.InService, timestamp: now, version: 2},
 			want:   []string{registers, writes},
 		},
 		"Updated, out": {
@@ -336,12 +273,7 @@ func TestWhatARecordIsGoodFor(t *testing.T) {
 					unready(p)
 				}
 			})
-			if tc.dies {
-				w.deletePod(pod)
-			}
-
-			w.reconcile(pod)
-			w.expectJournal(tc.reason, tc.want...)
+			w.reconciles(pod, tc.reason, tc.want...)
 			if p := w.current(pod); p != nil {
 				if since := lifecycle.RecordOf(p).OutSince; since != nil && since.IsZero() {
 					t.Error("the record says that the pod is out since the year 1")
@@ -351,7 +283,7 @@ func TestWhatARecordIsGoodFor(t *testing.T) {
 	}
 }
 
-func TestAPodThatWasNeverInService(t *testing.T) {
+func TestPodThatWasNeverInService(t *testing.T) {
 	t.Parallel()
 	const none, taken = "", deregisters
 	for name, tc := range map[string]struct {
@@ -400,8 +332,7 @@ func TestAPodThatWasNeverInService(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, draining15s)
 			pod := tc.given(w)
-			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-			w.reconcile(pod)
+			w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
 			if tc.want == none {
 				w.expectJournal(tc.reason, writes)
 				w.expectHooks(tc.reason, pod, "inPlaceUpdate")
@@ -413,155 +344,20 @@ func TestAPodThatWasNeverInService(t *testing.T) {
 	}
 }
 
-func TestANewPodThatEndsIsTakenOutUnlessAListShowsThatItIsNotIn(t *testing.T) {
+func TestNewPodThatEndsIsTakenOutUnlessAListShowsThatItIsNotIn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	pod := w.newPod()
 	w.changePod(pod, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
-	w.reconcile(pod)
-	w.expectJournal("its hooks are released, as if it were deleted", deregisters, writes)
+	w.reconciles(pod, "its hooks are released, as if it were deleted", deregisters, writes)
 }
 
 // newPod is one that comes under our eyes, and that we have looked at before it is ready.
 func (w *world) newPod() *corev1.Pod {
 	w.Helper()
 	pod := w.bornPod(w.cloneSet("web"), "web-1", unready)
-	w.reconcile(pod)
-	w.expectJournal("it is in no registry, and is not ready")
+	w.reconciles(pod, "it is in no registry, and is not ready")
 	return pod
-}
-
-func TestATimeOutThatLandsLate(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, draining15s)
-	pod := w.bornPod(w.cloneSet("web"), "web-1")
-	w.registry.FailNext(anyCall(), context.DeadlineExceeded)
-	w.reconcile(pod)
-	w.expectJournal("", registers+failed)
-	w.expectEvents("", "Warning RegistryTimeout ")
-
-	t.Log("A second later the pod is scaled in.")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	result := w.reconcile(pod)
-	w.expectJournal("it is taken out at once, and that is not the end of it", deregisters)
-	w.expectResult("the Register can be carried out until the time-out has passed twice", result, 2*testTimeout-time.Second)
-	w.expectWaits("", Wait{Hook: "preDelete", Reason: "Settling", Since: w.clock.Now()})
-
-	t.Log("The Register lands.")
-	w.sleep(4 * time.Second)
-	w.must(w.backend.Register(t.Context(), w.instance(pod, "web", 8080)), "landing the call")
-	w.reconcile(pod)
-	w.expectJournal("to ask before the time has passed proves nothing")
-
-	t.Log("The time-out has passed twice.")
-	w.sleep(5 * time.Second)
-	result = w.reconcile(pod)
-	w.expectJournal("one more acknowledged call, and the drain's record", deregisters, writes)
-	w.expectAbsent(pod)
-	w.expectResult("clients may have seen it until just now, so the drain begins here", result, 15*time.Second)
-
-	w.sleep(15 * time.Second)
-	w.reconcile(pod)
-	w.expectJournal("released", writes)
-	w.expectHooks("", pod, "inPlaceUpdate")
-}
-
-func TestAnAnswerThatTakesLongDoesNotSettle(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pod := w.bornPod(w.cloneSet("web"), "web-1")
-	w.registry.FailNext(anyCall(), context.DeadlineExceeded)
-	w.reconcile(pod)
-	w.takeJournal()
-
-	t.Log("The pod is scaled in, its Deregister is carried out, the Register lands, and only then the answer comes.")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	stop := w.registry.OnAnswer(anyCall(), func(fakeregistry.Call) {
-		w.sleep(2 * testTimeout)
-		w.must(w.backend.Register(t.Context(), w.instance(pod, "web", 8080)), "landing the call")
-	})
-	w.reconcile(pod)
-	stop()
-	w.expectJournal("it began before the time had passed, so its answer proves nothing", deregisters)
-	w.expectHooks("", pod, "inPlaceUpdate preDelete")
-
-	w.reconcile(pod)
-	w.expectJournal("", deregisters, writes)
-	w.expectAbsent(pod)
-}
-
-func TestATimeOutOfWhatIsWantedAnywayNeedsNoSettling(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-	w.registry.FailNext(anyCall(), context.DeadlineExceeded)
-	w.reconcile(pod)
-	w.reconcile(pod)
-	w.expectJournal("a FailOver that lands after a FailOver changes nothing", failsOver+failed, writes, failsOver, writes)
-}
-
-func TestALateFailOverHoldsTheNextAssertion(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-	w.registry.FailNext(anyCall(), context.DeadlineExceeded)
-	w.reconcile(pod)
-	w.kruiseMoves(pod, appspub.LifecycleStateUpdated, func(p *corev1.Pod) { delete(p.Labels, inPlaceLabel) })
-	w.takeJournal()
-
-	w.reconcile(pod)
-	w.expectJournal("it is put in, and can be thrown out again", registers)
-	w.expectHooks("Kruise counts on it once the hook is set", pod, "preDelete")
-
-	w.sleep(2 * testTimeout)
-	w.reconcile(pod)
-	w.expectJournal("", registers, writes)
-	w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
-}
-
-func TestACancelledScaleInDuringAnUpdate(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-	w.reconcile(pod)
-	w.expectHooks("preNormal too, in the same write", pod, "preDelete")
-	w.kruiseMoves(pod, appspub.LifecycleStateUpdating)
-	w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
-	mend := w.registry.Fail(anyCall(), errors.New("down"))
-	w.reconcile(pod)
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconcile(pod)
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingNormal)
-	w.reconcile(pod)
-	w.expectHooks("Kruise must not count on a pod that is in no registry", pod, "inPlaceUpdate preDelete")
-
-	mend()
-	w.takeJournal()
-	w.reconcile(pod)
-	w.expectJournal("", registers, writes)
-	w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
-}
-
-func TestACallIsGivenUpAfterTheTimeOut(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.r.Clock = clock.RealClock{}
-		pod := w.bornPod(w.cloneSet("web"), "web-1")
-		hold := w.registry.LandLate(anyCall(), 1)
-		started := time.Now()
-		w.reconcile(pod)
-		if took := time.Since(started); took != testTimeout {
-			t.Errorf("the reconcile took %s, want the time-out, %s", took, testTimeout)
-		}
-		w.expectEvents("", "Warning RegistryTimeout ")
-		hold.Release()
-		w.reconcile(pod)
-		w.expectJournal("", registers+failed, registers, writes)
-	})
 }
 
 // stubborn answers only when it has to, and not with the context's error.
@@ -572,7 +368,7 @@ func (stubborn) Register(ctx context.Context, _ registry.Instance) error {
 	return errors.New("gave up")
 }
 
-func TestAnErrorAfterTheTimeOutIsATimeOut(t *testing.T) {
+func TestErrorAfterTheTimeOutIsATimeOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(s *choices) { s.use(stubborn{s.Registries["default"].Calls}) })
@@ -600,7 +396,7 @@ func TestWhatIsKept(t *testing.T) {
 			change: unready,
 		},
 		"an unknown state": {
-			reason: "nobody knows what it means",
+			reason: "its meaning is unknown",
 			change: inState("Dreaming"),
 			events: []string{"Warning UnknownState ", "Warning UnknownState "},
 		},
@@ -608,44 +404,37 @@ func TestWhatIsKept(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, keepsUnready)
-			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			w, pod := serving(t, keepsUnready)
 			w.changePod(pod, tc.change)
 			w.reconcile(pod)
 			w.restart()
-			w.reconcile(pod)
-			w.expectJournal(tc.reason)
+			w.reconciles(pod, tc.reason)
 			w.expectInService(pod)
 			w.expectEvents("each manager says what it does not know, and nothing else", tc.events...)
 		})
 	}
 }
 
-// Rule 2: an address that is no longer the pod's.
+// An address that is no longer the pod's.
 
-func TestANewAddress(t *testing.T) {
+func TestNewAddress(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t)
 	moveTo := func(ip string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Status.PodIP = ip } }
 
 	w.changePod(pod, moveTo("10.0.0.9"))
 	w.registry.FailNext(anyCall(), errors.New("down"))
-	w.reconcile(pod)
-	w.expectJournal("the old one goes first, and the new one does not wait for it", deregisters+failed,
+	w.reconciles(pod, "the old one goes first, and the new one does not wait for it", deregisters+failed,
 		"Register web@10.0.0.9:8080", writes)
 	w.expectWaits("what is left is shown", Wait{Reason: "RegistryUnavailable", Since: w.clock.Now()})
 
-	w.reconcile(pod)
-	w.expectJournal("it is tried again, and the record names it until then", deregisters, writes)
-	w.reconcile(pod)
-	w.expectJournal("once")
+	w.reconciles(pod, "it is tried again, and the record names it until then", deregisters, writes)
+	w.reconciles(pod, "once")
 
 	t.Log("The manager is restarted and the address changes once more.")
 	w.restart()
 	w.changePod(pod, moveTo("10.0.0.10"))
-	w.reconcile(pod)
-	w.expectJournal("the record knows the address", "Deregister web@10.0.0.9:8080", "Register web@10.0.0.10:8080", writes)
+	w.reconciles(pod, "the record knows the address", "Deregister web@10.0.0.9:8080", "Register web@10.0.0.10:8080", writes)
 }
 
 // TestDualStack: a pod of two families stands under its first address, the one that podIP names, and its whole life goes
@@ -669,62 +458,43 @@ func TestDualStack(t *testing.T) {
 					p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: ip})
 				}
 			})
-			w.reconcile(pod)
-			w.expectJournal("put in", "Register "+tc.at, writes)
+			w.reconciles(pod, "put in", "Register "+tc.at, writes)
 			w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-			w.reconcile(pod)
-			w.expectJournal("out for an update", "FailOver "+tc.at, writes)
+			w.reconciles(pod, "out for an update", "FailOver "+tc.at, writes)
 			w.restart()
 			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-			w.reconcile(pod)
-			w.expectJournal("the next manager takes it out where it was put in", "Deregister "+tc.at, writes)
+			w.reconciles(pod, "the next manager takes it out where it was put in", "Deregister "+tc.at, writes)
 			w.expectAbsent(pod)
 		})
 	}
 }
 
-func TestANewAddressOfAPodThatIsKept(t *testing.T) {
+func TestNewAddressOfAPodThatIsKept(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, keepsUnready)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.kruiseMoves(pod, appspub.LifecycleStateNormal)
-	w.reconcile(pod)
+	w, pod := serving(t, keepsUnready)
+	w.reconcileIn(pod, appspub.LifecycleStateNormal)
 	w.takeJournal()
 
 	w.changePod(pod, unready)
-	w.reconcile(pod)
-	w.expectJournal("an unready pod stays as it is")
+	w.reconciles(pod, "an unready pod stays as it is")
 	w.changePod(pod, func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.9" })
-	w.reconcile(pod)
-	w.expectJournal("its old address may be another pod's soon", deregisters)
+	w.reconciles(pod, "its old address may be another pod's soon", deregisters)
 	w.changePod(pod, func(p *corev1.Pod) { p.Labels[appspub.LifecycleStateKey], p.Status.PodIP = "Brooding", "10.0.0.10" })
-	w.reconcile(pod)
-	w.expectJournal("in a state that we don't know, nothing is touched")
+	w.reconciles(pod, "in a state that we don't know, nothing is touched")
 }
 
-func TestAnInstanceThatNoRecordNames(t *testing.T) {
+func TestInstanceThatNoRecordNames(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	w, pod := born(t)
 	w.patching(func(func() error) error { return errors.New("connection reset") })
 	w.reconcileFails(pod)
 	w.patching(nil)
 	w.takeJournal()
 	w.changePod(pod, annotated(service.AnnotationServices, "api=9090"))
-	w.reconcile(pod)
-	w.expectJournal("this process put it in service, record or not", "Register api@10.0.0.1:9090", writes, deregisters, writes)
+	w.reconciles(pod, "this process put it in service, record or not", "Register api@10.0.0.1:9090", writes, deregisters, writes)
 }
 
-func TestAServiceThatIsNoLongerThePods(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.changePod(pod, annotated(service.AnnotationServices, "api=9090"))
-	w.reconcile(pod)
-	w.expectJournal("there is no moment at which clients find it nowhere", "Register api@10.0.0.1:9090", deregisters, writes)
-}
-
-func TestARecordNamesWhatIsNotThePods(t *testing.T) {
+func TestRecordNamesWhatIsNotThePods(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	web := w.cloneSet("web")
@@ -746,203 +516,6 @@ func TestARecordNamesWhatIsNotThePods(t *testing.T) {
 	w.expectInService(victim)
 }
 
-// Rule 3: the drain.
-
-func TestADrain(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		state appspub.LifecycleStateType
-		call  string
-		held  string
-		freed string
-	}{
-		"before a deletion": {appspub.LifecycleStatePreparingDelete, deregisters, "inPlaceUpdate preDelete", "inPlaceUpdate"},
-		"before an update":  {appspub.LifecycleStatePreparingUpdate, failsOver, "inPlaceUpdate preDelete", "preDelete"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, draining15s)
-			pod := w.servingPod(w.cloneSet("web"), "web-1")
-			w.kruiseMoves(pod, tc.state)
-
-			result := w.reconcile(pod)
-			w.expectJournal("the record is written, and Kruise waits", tc.call, writes)
-			w.expectResult("", result, 15*time.Second)
-			w.expectHooks("clients have not noticed yet", pod, tc.held)
-
-			w.sleep(5 * time.Second)
-			result = w.reconcile(pod)
-			w.expectJournal("another event changes nothing")
-			w.expectResult("what is left of it", result, 10*time.Second)
-
-			t.Log("The manager is restarted.")
-			w.restart()
-			w.sleep(4 * time.Second)
-			result = w.reconcile(pod)
-			w.expectJournal("the call is made again, and the record tells since when the pod is out", tc.call)
-			w.expectResult("what is left of it", result, 6*time.Second)
-
-			w.sleep(6 * time.Second)
-			result = w.reconcile(pod)
-			w.expectJournal("the second write", writes)
-			w.expectResult("", result, 0)
-			w.expectHooks("", pod, tc.freed)
-			w.expectEvents("a drain is no news")
-		})
-	}
-}
-
-func TestADrainBeginsAnewUnderAnotherStamp(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, draining15s)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconcile(pod)
-	w.sleep(10 * time.Second)
-
-	t.Log("The deletion is cancelled and comes again while no manager is there to see it.")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingNormal)
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.restart()
-	w.takeJournal()
-	result := w.reconcile(pod)
-	w.expectJournal("it can have been in service in between", deregisters, writes)
-	w.expectResult("the whole of it", result, 15*time.Second)
-}
-
-func TestADrainIsNotRepeatedForWhatStayedOut(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, draining15s)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-	w.reconcile(pod)
-	w.sleep(15 * time.Second)
-	w.reconcile(pod)
-	w.kruiseMoves(pod, appspub.LifecycleStateUpdating)
-	w.reconcile(pod)
-	w.takeJournal()
-
-	t.Log("It is scaled in while it is updated.")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconcile(pod)
-	w.expectJournal("nothing put it back in, so its clients are long gone", deregisters, writes)
-	w.expectHooks("", pod, "")
-}
-
-func TestATimeOutOfLongAgoRepeatsNoDrain(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, draining15s)
-	pod := w.bornPod(w.cloneSet("web"), "web-1")
-	w.registry.FailNext(anyCall(), context.DeadlineExceeded)
-	w.reconcile(pod)
-	w.reconcile(pod)
-	w.kruiseMoves(pod, appspub.LifecycleStateNormal)
-	w.sleep(time.Hour)
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-	w.expectResult("", w.reconcile(pod), 15*time.Second)
-	w.sleep(15 * time.Second)
-	w.reconcile(pod)
-	w.kruiseMoves(pod, appspub.LifecycleStateUpdating)
-	w.reconcile(pod)
-	w.takeJournal()
-
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconcile(pod)
-	w.expectJournal("what could land has landed long ago", deregisters, writes)
-	w.expectHooks("", pod, "")
-}
-
-func TestADrainCountsFromTheLastTimeItWasTakenOut(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, draining15s)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconcile(pod)
-	w.sleep(14 * time.Second)
-
-	t.Log("The deletion is cancelled, the pod is put in again, and is deleted again.")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingNormal)
-	w.reconcile(pod)
-	if since := w.record(pod).OutSince; since != nil {
-		t.Errorf("the record of a pod in service says that it is out since %s", since)
-	}
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.takeJournal()
-	result := w.reconcile(pod)
-	w.expectJournal("", deregisters, writes)
-	w.expectResult("the whole of it", result, 15*time.Second)
-}
-
-func TestADrainOfThePodsOwn(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, draining15s)
-	pod := w.servingPod(w.cloneSet("web"), "web-1", annotated(service.AnnotationDrain, "40s"))
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.expectResult("the pod's annotation wins", w.reconcile(pod), 40*time.Second)
-
-	w.changePod(pod, annotated(service.AnnotationDrain, "0s"))
-	w.takeJournal()
-	w.reconcile(pod)
-	w.expectJournal("someone is in a hurry", writes)
-}
-
-func TestADrainThatIsSaidToBeginInTheFuture(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, draining15s)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconcile(pod)
-	record := w.record(pod)
-	future := w.clock.Now().Add(1000 * time.Hour)
-	record.OutSince = &future
-	text, err := json.Marshal(record)
-	w.must(err, "encoding the record")
-	w.changePod(pod, annotated(lifecycle.AnnotationRecord, string(text)))
-	w.restart()
-
-	w.expectResult("nobody waits for longer than a drain", w.reconcile(pod), 15*time.Second)
-	w.sleep(15 * time.Second)
-	w.reconcile(pod)
-	w.expectHooks("", pod, "inPlaceUpdate")
-}
-
-func TestADrainThatAnotherClockBegan(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason string
-		// ahead is how much later the new leader's clock reads, and bound what it knows of that.
-		ahead, bound time.Duration
-		left         time.Duration
-	}{
-		"the same clock":        {"it goes on where it was", 0, 0, 10 * time.Second},
-		"one that is ahead":     {"5 s have passed, whatever the clock reads", 8 * time.Second, 8 * time.Second, 10 * time.Second},
-		"one that is behind":    {"the same", -3 * time.Second, -3 * time.Second, 10 * time.Second},
-		"a bound that is loose": {"it may take longer, and never less", 8 * time.Second, 9 * time.Second, 11 * time.Second},
-		"nothing is known":      {"it begins anew", 8 * time.Second, time.Hour, 15 * time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, draining15s)
-			pod := w.servingPod(w.cloneSet("web"), "web-1")
-			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-			w.reconcile(pod)
-			began := w.record(pod).OutSince
-			w.sleep(5*time.Second + tc.ahead)
-			w.ahead = tc.bound
-			w.restart()
-			w.takeJournal()
-			w.expectResult(tc.reason, w.reconcile(pod), tc.left)
-			w.expectJournal("the next manager makes the call again, and the record stays", deregisters)
-			w.sleep(tc.left)
-			w.reconcile(pod)
-			w.expectHooks(tc.reason, pod, "inPlaceUpdate")
-			if now := w.record(pod).OutSince; now == nil || !now.Equal(*began) {
-				t.Errorf("the record says out since %v, want %v", now, began)
-			}
-		})
-	}
-}
-
 // Several instances of one pod.
 
 func twoServices(web *kruisev1alpha1.CloneSet) {
@@ -956,10 +529,8 @@ func TestSeveralInstances(t *testing.T) {
 	pod := w.bornPod(w.cloneSet("web", twoServices), "web-1")
 
 	w.registry.FailNext(fakeregistry.Match{Service: "web"}, errors.New("down"))
-	w.reconcile(pod)
-	w.expectJournal("the hook waits for all of them", "Register admin@10.0.0.1:9090", registers+failed)
-	w.reconcile(pod)
-	w.expectJournal("only what is missing is asked for, and one write is made for all", registers, writes)
+	w.reconciles(pod, "the hook waits for all of them", "Register admin@10.0.0.1:9090", registers+failed)
+	w.reconciles(pod, "only what is missing is asked for, and one write is made for all", registers, writes)
 	want := []lifecycle.Recorded{
 		{Registry: "default", Service: "admin", Address: "10.0.0.1", Port: 9090},
 		{Registry: "default", Service: "web", Address: "10.0.0.1", Port: 8080},
@@ -970,45 +541,20 @@ func TestSeveralInstances(t *testing.T) {
 
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	w.registry.FailNext(admin, errors.New("down"))
-	w.reconcile(pod)
-	w.expectJournal("one fails, and the other is taken out all the same", "Deregister admin@10.0.0.1:9090 failed", deregisters, writes)
+	w.reconciles(pod, "one fails, and the other is taken out all the same", "Deregister admin@10.0.0.1:9090 failed", deregisters, writes)
 	w.expectHooks("the hook waits for all of them", pod, "inPlaceUpdate preDelete")
-	w.reconcile(pod)
-	w.expectJournal("", "Deregister admin@10.0.0.1:9090", writes)
+	w.reconciles(pod, "", "Deregister admin@10.0.0.1:9090", writes)
 	w.expectHooks("", pod, "inPlaceUpdate")
-}
-
-func TestAServiceThatCannotBeEnteredKeepsThePodOutOfNoOther(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pod := w.bornPod(w.cloneSet("web", twoServices), "web-1")
-	w.registry.FailNext(fakeregistry.Match{Service: "admin"}, errors.New("down"))
-	w.reconcile(pod)
-	w.expectJournal("the clients of web need not wait", "Register admin@10.0.0.1:9090 failed", registers)
-	w.expectHooks("the hook waits for all of them", pod, "inPlaceUpdate preDelete")
-}
-
-func TestADrainCountsFromTheLastInstance(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, draining15s)
-	pod := w.servingPod(w.cloneSet("web", twoServices), "web-1")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.registry.FailNext(fakeregistry.Match{Service: "web"}, errors.New("down"))
-	w.reconcile(pod)
-	w.sleep(7 * time.Second)
-	w.expectResult("the clients of web have known for no time", w.reconcile(pod), 15*time.Second)
 }
 
 // The settings.
 
 func TestSettingsApplied(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t)
 
 	w.apply(func(s *choices) { s.Drain = time.Minute })
-	w.reconcile(pod)
-	w.expectJournal("the registry is the same, and so is what is known of it")
+	w.reconciles(pod, "the registry is the same, and so is what is known of it")
 
 	w.apply(func(s *choices) { s.use(fakeregistry.New(w.backend)) })
 	w.reconcile(pod)
@@ -1065,12 +611,10 @@ func (s *choices) identify(name, as string) {
 	s.Registries[name] = reg
 }
 
-func TestARecordSpeaksForNoOtherRegistry(t *testing.T) {
+func TestRecordSpeaksForNoOtherRegistry(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, draining15s)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconcile(pod)
+	w, pod := serving(t, draining15s)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
 	w.takeJournal()
 
 	other := fakeregistry.New(w.backend)
@@ -1080,17 +624,6 @@ func TestARecordSpeaksForNoOtherRegistry(t *testing.T) {
 	if calls := other.Calls(fakeregistry.Match{Op: fakeregistry.OpDeregister}); len(calls) != 1 {
 		t.Errorf("got calls %v, want the pod to be taken out of the registry that is in force now", calls)
 	}
-}
-
-func TestARefusalIsTriedAgainWhenTheRegistryChanges(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pod := w.bornPod(w.cloneSet("web"), "web-1")
-	w.registry.Fail(anyCall(), registry.Terminal(errors.New("bad credentials")))
-	w.expectResult("", w.reconcile(pod), backoffCap)
-	w.apply(func(s *choices) { s.use(w.backend) })
-	w.reconcile(pod)
-	w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
 }
 
 // Errors and when to come back.
@@ -1131,40 +664,35 @@ func TestWhenARegistryIsAskedAgain(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			pod := w.bornPod(w.cloneSet("web"), "web-1")
+			w, pod := born(t)
 			w.registry.Fail(anyCall(), tc.err)
 			for _, want := range tc.want {
 				w.expectResult(tc.reason, w.reconcile(pod), want)
 			}
 			w.expectEvents("one Event for one reason, not one for each try", tc.event)
-			w.expectHooks("nobody has acknowledged", pod, "inPlaceUpdate preDelete")
+			w.expectHooks("the registry has not acknowledged", pod, "inPlaceUpdate preDelete")
 		})
 	}
 }
 
 func TestWhatARegistrySaidOfOneChangeHoldsBackNoOther(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	w, pod := born(t)
 	w.registry.FailNext(anyCall(), registry.RetryAfter(errors.New("no more instances today"), time.Hour), errors.New("down"))
 	w.expectResult("the registry has said when", w.reconcile(pod), time.Hour)
 	w.takeJournal()
 
 	t.Log("The pod is deleted: the Register may have been carried out, and clients must not be given the pod.")
 	w.deletePod(pod)
-	w.reconcile(pod)
-	w.expectJournal("the registry has said nothing of a Deregister", deregisters+failed)
-	w.reconcile(pod)
-	w.expectJournal("and what failed is tried again with the pod's own back-off", deregisters, writes)
+	w.reconciles(pod, "the registry has said nothing of a Deregister", deregisters+failed)
+	w.reconciles(pod, "and what failed is tried again with the pod's own back-off", deregisters, writes)
 	w.expectAbsent(pod)
 	w.expectHooks("", pod, "gone")
 }
 
 func TestNoEventBringsACallBeforeTheRegistrySaidSo(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	w, pod := born(t)
 	w.registry.FailNext(anyCall(), registry.RetryAfter(errors.New("busy"), 42*time.Second))
 	w.reconcile(pod)
 	w.sleep(time.Second)
@@ -1174,14 +702,12 @@ func TestNoEventBringsACallBeforeTheRegistrySaidSo(t *testing.T) {
 	w.expectEvents("one reason, one Event", "Warning RegistryUnavailable ")
 
 	w.sleep(41 * time.Second)
-	w.reconcile(pod)
-	w.expectJournal("", registers, writes)
+	w.reconciles(pod, "", registers, writes)
 }
 
-func TestTheBackOffIsCappedAndForgotten(t *testing.T) {
+func TestBackOffIsCappedAndForgotten(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	w, pod := born(t)
 	stop := w.registry.Fail(anyCall(), errors.New("down"))
 	for range 15 {
 		if after := w.reconcile(pod).RequeueAfter; after > 30*time.Second {

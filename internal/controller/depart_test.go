@@ -23,10 +23,9 @@ import (
 
 func stateless(pod *corev1.Pod) { delete(pod.Labels, appspub.LifecycleStateKey) }
 
-func TestAPodThatDisappearsInService(t *testing.T) {
+func TestPodThatDisappearsInService(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, draining15s)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t, draining15s)
 
 	t.Log("Its finalizer is removed by hand and it is killed at once.")
 	w.removePod(pod)
@@ -47,7 +46,7 @@ func TestAPodThatDisappearsInService(t *testing.T) {
 	}
 }
 
-func TestAPodIsUndoneByItsUID(t *testing.T) {
+func TestPodIsUndoneByItsUID(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
@@ -89,10 +88,8 @@ func TestAPodIsUndoneByItsUID(t *testing.T) {
 				t.Fatalf("looks at %v, want %v\nwhy: %s", asked, want, tc.reason)
 			}
 
-			w.reconcile(heir)
-			w.expectJournal("", registers, writes)
-			w.reconcile(old)
-			w.expectJournal("", deregisters)
+			w.reconciles(heir, "", registers, writes)
+			w.reconciles(old, "", deregisters)
 			calls := w.registry.Calls(fakeregistry.Match{Op: fakeregistry.OpDeregister})
 			if len(calls) != 1 || calls[0].Instance.UID != string(old.UID) {
 				t.Errorf("got calls %v, want one with the mark of the pod that is gone", calls)
@@ -102,10 +99,9 @@ func TestAPodIsUndoneByItsUID(t *testing.T) {
 	}
 }
 
-func TestAPodThatLosesOnlyTheStateLabel(t *testing.T) {
+func TestPodThatLosesOnlyTheStateLabel(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t)
 	last := w.current(pod)
 	w.changePod(pod, stateless)
 	w.tellGone(last)
@@ -117,8 +113,7 @@ func TestAPodThatLosesOnlyTheStateLabel(t *testing.T) {
 	t.Log("The label comes back.")
 	w.changePod(pod, inState(appspub.LifecycleStateNormal))
 	w.r.podEvents().Create(t.Context(), event.TypedCreateEvent[*corev1.Pod]{Object: w.current(pod)}, w.queue)
-	w.reconcile(pod)
-	w.expectJournal("nothing has changed")
+	w.reconciles(pod, "nothing has changed")
 	if left := w.r.Tracker.Departures(); len(left) > 0 {
 		t.Errorf("%d pods are taken for gone, want none", len(left))
 	}
@@ -130,15 +125,13 @@ func TestAPodThatLosesOnlyTheStateLabel(t *testing.T) {
 	w.reconcile(pod)
 	w.changePod(pod, func(p *corev1.Pod) { p.Finalizers = nil })
 	w.deletePod(pod)
-	w.reconcile(pod)
-	w.expectJournal("", deregisters)
+	w.reconciles(pod, "", deregisters)
 	w.expectNoPages("all is undone")
 }
 
-func TestAPodThatLosesTheStateLabelAndIsDeleted(t *testing.T) {
+func TestPodThatLosesTheStateLabelAndIsDeleted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t)
 	last := w.current(pod)
 	w.changePod(pod, stateless)
 	w.tellGone(last)
@@ -146,16 +139,14 @@ func TestAPodThatLosesTheStateLabelAndIsDeleted(t *testing.T) {
 	w.patching(func(func() error) error { return errors.New("connection reset") })
 	w.reconcileFails(pod)
 	w.patching(nil)
-	w.reconcile(pod)
-	w.expectJournal("nothing of ours holds a dying pod, seen or not", deregisters, writes+failed, writes)
+	w.reconciles(pod, "nothing that Rollcall owns holds a dying pod, seen or not", deregisters, writes+failed, writes)
 	w.expectHooks("", pod, "gone")
 	w.expectNoPages("")
 }
 
-func TestAPodThatLingersAndIsFreedByHand(t *testing.T) {
+func TestPodThatLingersAndIsFreedByHand(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t)
 	last := w.current(pod)
 	w.changePod(pod, stateless)
 	w.tellGone(last)
@@ -163,15 +154,13 @@ func TestAPodThatLingersAndIsFreedByHand(t *testing.T) {
 	w.registry.FailNext(anyCall(), errors.New("down"))
 	w.reconcile(pod)
 	w.changePod(pod, func(p *corev1.Pod) { p.Finalizers = nil })
-	w.reconcile(pod)
-	w.expectJournal("as it was last seen it was Normal and ready; it is gone all the same", deregisters+failed, deregisters)
+	w.reconciles(pod, "as it was last seen it was Normal and ready; it is gone all the same", deregisters+failed, deregisters)
 	w.expectNoPages("")
 }
 
-func TestAPodIsNotTakenForGoneWhileNobodyKnows(t *testing.T) {
+func TestPodIsNotTakenForGoneWhileNobodyKnows(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t)
 	w.removePod(pod)
 	live := w.r.APIReader
 	w.r.APIReader = interceptor.NewClient(w.api, interceptor.Funcs{Get: func(
@@ -182,31 +171,27 @@ func TestAPodIsNotTakenForGoneWhileNobodyKnows(t *testing.T) {
 	w.reconcileFails(pod)
 	w.expectJournal("an error is no reason to remove anything")
 	w.r.APIReader = live
-	w.reconcile(pod)
-	w.expectJournal("", deregisters)
+	w.reconciles(pod, "", deregisters)
 }
 
-func TestAPodThatGoesBetweenTwoSteps(t *testing.T) {
+func TestPodThatGoesBetweenTwoSteps(t *testing.T) {
 	t.Parallel()
 
 	t.Run("the cache is ahead of its event", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
-		pod := w.servingPod(w.cloneSet("web"), "web-1")
+		w, pod := serving(t)
 		w.cacheLags(pod, nil)
 		w.expectResult("the event is on its way", w.reconcile(pod), staleRecheck)
 		w.expectJournal("nothing is removed before it has come")
 		w.cacheCatchesUp()
 		w.removePod(pod)
-		w.reconcile(pod)
-		w.expectJournal("", deregisters)
+		w.reconciles(pod, "", deregisters)
 		w.expectNoPages("")
 	})
 
 	t.Run("its first look is its last", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
-		pod := w.bornPod(w.cloneSet("web"), "web-1")
+		w, pod := born(t)
 		w.afterNextRead(func() { w.removePod(pod) })
 		w.reconcile(pod)
 		w.takeJournal()
@@ -217,18 +202,16 @@ func TestAPodThatGoesBetweenTwoSteps(t *testing.T) {
 
 	t.Run("any look is its last", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
-		pod := w.servingPod(w.cloneSet("web"), "web-1")
+		w, pod := serving(t)
 		w.afterNextRead(func() { w.removePod(pod) })
 		w.reconcile(pod)
 		w.takeJournal()
-		w.reconcile(pod)
-		w.expectJournal("the departure is not forgotten for a read that was older", deregisters)
+		w.reconciles(pod, "the departure is not forgotten for a read that was older", deregisters)
 		w.expectNoPages("")
 	})
 }
 
-func TestAPodThatWasGoneBeforeTheManagerCameToIt(t *testing.T) {
+func TestPodThatWasGoneBeforeTheManagerCameToIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	web := w.cloneSet("web")
@@ -237,12 +220,11 @@ func TestAPodThatWasGoneBeforeTheManagerCameToIt(t *testing.T) {
 	w.removePod(pod)
 	w.removePod(stranger)
 	w.reconcile(pod)
-	w.reconcile(stranger)
-	w.expectJournal("its record says that it was in service; the other has none", deregisters)
+	w.reconciles(stranger, "its record says that it was in service; the other has none", deregisters)
 	w.expectNoPages("")
 }
 
-func TestAPodThatGoesWhileNothingIsSaidOfIt(t *testing.T) {
+func TestPodThatGoesWhileNothingIsSaidOfIt(t *testing.T) {
 	t.Parallel()
 	normal := inState(appspub.LifecycleStateNormal)
 	w := newWorld(t, keepsUnready)
@@ -252,16 +234,14 @@ func TestAPodThatGoesWhileNothingIsSaidOfIt(t *testing.T) {
 	found := w.pod(web, "web-1", normal, unready)
 	w.reconcile(found)
 	w.removePod(found)
-	w.reconcile(found)
-	w.expectJournal("another manager may have put it in service", deregisters)
+	w.reconciles(found, "another manager may have put it in service", deregisters)
 
 	record, err := json.Marshal(lifecycle.Record{Stamp: lifecycle.Stamp{UID: "uid-of-web-2-3"}, Want: lifecycle.InService})
 	w.must(err, "encoding the record")
 	born := w.bornPod(web, "web-2", normal, unready, annotated(lifecycle.AnnotationRecord, string(record)))
 	w.reconcile(born)
 	w.removePod(born)
-	w.reconcile(born)
-	w.expectJournal("its record says so", "Deregister web@10.0.0.2:8080")
+	w.reconciles(born, "its record says so", "Deregister web@10.0.0.2:8080")
 	w.expectNoPages("")
 }
 
@@ -275,8 +255,7 @@ func TestDeparturesThatCostNothing(t *testing.T) {
 	dying := w.servingPod(web, "web-3")
 	w.reconcile(never)
 	w.reconcile(foreign)
-	w.kruiseMoves(dying, appspub.LifecycleStatePreparingDelete)
-	w.reconcile(dying)
+	w.reconcileIn(dying, appspub.LifecycleStatePreparingDelete)
 	w.takeJournal()
 	w.liveReads = 0
 
@@ -289,38 +268,10 @@ func TestDeparturesThatCostNothing(t *testing.T) {
 	if w.liveReads > 0 {
 		t.Errorf("%d reads from the API server, want none: a rollout deletes pods by the thousand", w.liveReads)
 	}
-	w.expectNoPages("nobody is left")
+	w.expectNoPages("no pod is left")
 }
 
-func TestADepartureWaitsForWhatMayLandLate(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pod := w.bornPod(w.cloneSet("web"), "web-1")
-	w.registry.FailNext(anyCall(), context.DeadlineExceeded)
-	w.reconcile(pod)
-	w.takeJournal()
-	w.removePod(pod)
-	w.expectResult("", w.reconcile(pod), 2*testTimeout)
-	w.must(w.backend.Register(t.Context(), w.instance(pod, "web", 8080)), "landing the call")
-	w.sleep(2 * testTimeout)
-	w.reconcile(pod)
-	w.expectJournal("", deregisters, deregisters)
-	w.expectAbsent(pod)
-	w.expectNoPages("")
-}
-
-func TestADepartureWhoseWorkloadIsGoneToo(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	web := w.cloneSet("web")
-	pod := w.servingPod(web, "web-1")
-	w.deleteCloneSet(web)
-	w.removePod(pod)
-	w.reconcile(pod)
-	w.expectJournal("what was registered is known without it", deregisters)
-}
-
-func TestADepartureAfterABetrayedRecord(t *testing.T) {
+func TestDepartureAfterABetrayedRecord(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	web := w.cloneSet("web")
@@ -333,11 +284,9 @@ func TestADepartureAfterABetrayedRecord(t *testing.T) {
 	w.changeCloneSet(web, func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle = nil })
 	w.changePod(pod, func(p *corev1.Pod) { p.Finalizers = nil })
 	w.takeJournal()
-	w.reconcile(pod)
-	w.expectJournal("it is in service by our doing, so it stays ours", writes)
+	w.reconciles(pod, "it is in service by our doing, so it stays ours", writes)
 	w.removePod(pod)
-	w.reconcile(pod)
-	w.expectJournal("", deregisters)
+	w.reconciles(pod, "", deregisters)
 }
 
 // TestEventsAndReconcilesAtOnce is for the race detector: handlers, reconciles, settings and metrics use the ledger from
@@ -381,10 +330,9 @@ func TestEventsAndReconcilesAtOnce(t *testing.T) {
 	w.expectNoPages("all pods are gone")
 }
 
-func TestARecordOfAGoneManagerIsEnough(t *testing.T) {
+func TestRecordOfAGoneManagerIsEnough(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t)
 	w.restart()
 	record := w.record(pod)
 	record.Instances = append(record.Instances, lifecycle.Recorded{Registry: "default", Service: "old", Address: "10.0.0.7", Port: 80})
@@ -392,6 +340,5 @@ func TestARecordOfAGoneManagerIsEnough(t *testing.T) {
 	w.must(err, "encoding the record")
 	w.changePod(pod, annotated(lifecycle.AnnotationRecord, string(text)))
 	w.removePod(pod)
-	w.reconcile(pod)
-	w.expectJournal("all that it names", "Deregister old@10.0.0.7:80", deregisters)
+	w.reconciles(pod, "all that it names", "Deregister old@10.0.0.7:80", deregisters)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-func TestADryRunTellsTheNextStepAndWhatFollowsIt(t *testing.T) {
+func TestDryRunTellsTheNextStepAndWhatFollowsIt(t *testing.T) {
 	t.Parallel()
 	w := newDryRun(t)
 	pod := w.bornPod(w.cloneSet("web"), "web-1")
@@ -26,11 +26,10 @@ func TestADryRunTellsTheNextStepAndWhatFollowsIt(t *testing.T) {
 	w.expectWaits("", Wait{Hook: "preNormal", Reason: "DryRun", Since: testEpoch()})
 
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-	w.reconcile(pod)
-	w.expectJournal("what would have been in is taken out", "would failOver web", "write web-1 failed")
+	w.reconciles(pod, "what would have been in is taken out", "would failOver web", "write web-1 failed")
 }
 
-func TestADryRunForgetsAPodThatIsGone(t *testing.T) {
+func TestDryRunForgetsAPodThatIsGone(t *testing.T) {
 	t.Parallel()
 	w := newDryRun(t)
 	pod := w.bornPod(w.cloneSet("web"), "web-1")
@@ -44,10 +43,9 @@ func TestADryRunForgetsAPodThatIsGone(t *testing.T) {
 	w.expectNoPages("a dry run has nothing to undo")
 }
 
-func TestADryRunReleasesNothing(t *testing.T) {
+func TestDryRunReleasesNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, proceeds)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t, proceeds)
 	w.patching(func(func() error) error { return registryclient.ErrDryRun })
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
 	w.registry.Fail(anyCall(), errors.New("down"))
@@ -59,7 +57,7 @@ func TestADryRunReleasesNothing(t *testing.T) {
 	w.expectReleases("so none is counted")
 }
 
-// newDryRun is a world in which every change is told in the journal and refused.
+// newDryRun is a world in which the journal has every change, and each is refused.
 func newDryRun(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t, draining15s)

@@ -25,10 +25,9 @@ func (w *world) runsResync() Comparison {
 	return w.compare(l)
 }
 
-func TestAnApplicationThatRegistersItself(t *testing.T) {
+func TestApplicationThatRegistersItself(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t)
 
 	gone := w.registry.Foreign(w.instance(pod, "web", 8080))
 	if got := w.runsResync(); got.Missing+got.Different+len(got.Unknown) > 0 {
@@ -40,8 +39,7 @@ func TestAnApplicationThatRegistersItself(t *testing.T) {
 	w.expectEvents("a person has to turn it off", `Warning AlsoRegistersItself service "web" at 10.0.0.1:8080: clients are given`)
 
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconcile(pod)
-	w.expectJournal("our own entry goes", deregisters, writes)
+	w.reconciles(pod, "our own entry goes", deregisters, writes)
 	w.expectHooks("clients are still sent to it", pod, "inPlaceUpdate preDelete")
 	w.runsResync()
 	w.reconcile(pod)
@@ -50,22 +48,19 @@ func TestAnApplicationThatRegistersItself(t *testing.T) {
 	gone()
 	w.runsResync()
 	w.expectDoubtful("it may go on", pod)
-	w.reconcile(pod)
-	w.expectJournal("", writes)
+	w.reconciles(pod, "", writes)
 	w.expectHooks("", pod, "inPlaceUpdate")
 }
 
-func TestAnApplicationThatRegistersItselfBeforeItsPodServes(t *testing.T) {
+func TestApplicationThatRegistersItselfBeforeItsPodServes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	w, pod := born(t)
 	w.registry.FailNext(anyCall(), registry.ForeignEntry(errors.New("another ID has the address")))
 	w.expectResult("it is tried again", w.reconcile(pod), backoffCap)
 	w.expectJournal("the driver has seen it in a change", registers+failed)
 	w.expectHooks("it would stay in service when the pod has to leave", pod, "inPlaceUpdate preDelete")
 	w.expectEvents("", `Warning AlsoRegistersItself hook preNormal waits`)
-	w.reconcile(pod)
-	w.expectJournal("it is over", registers, writes)
+	w.reconciles(pod, "it is over", registers, writes)
 }
 
 func TestWhatIsReadBackIsSomebodyElses(t *testing.T) {

@@ -37,8 +37,7 @@ func TestWhoIsGuarded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, tc.settings...)
-			pod := w.bornPod(w.cloneSet("web"), "web-1")
+			w, pod := born(t, tc.settings...)
 			w.reconcile(pod)
 			w.expectGuard(tc.reason, pod, tc.want)
 			if tc.want {
@@ -50,24 +49,14 @@ func TestWhoIsGuarded(t *testing.T) {
 	}
 }
 
-func TestTheGuardIsPutOnWithTheArms(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, guards)
-	unarmed := func(c *kruisev1alpha1.CloneSet) { c.Spec.Template.Finalizers = nil }
-	pod := w.bornPod(w.cloneSet("web", unarmed), "web-1")
-	w.reconcile(pod)
-	w.expectJournal("one write arms both", writes, registers, writes)
-	w.expectGuard("", pod, true)
-}
-
-func TestAGuardedPodWaitsForTheRegistry(t *testing.T) {
+func TestGuardedPodWaitsForTheRegistry(t *testing.T) {
 	t.Parallel()
 	labelled := func(c *kruisev1alpha1.CloneSet) {
 		c.Spec.Lifecycle.PreDelete, c.Spec.Template.Finalizers = nil, nil
 	}
 	w := newWorld(t, guards)
 	pod := w.servingPod(w.cloneSet("web", labelled), "web-1")
-	mend := w.registry.Fail(anyCall(), errors.New("down"))
+	repair := w.registry.Fail(anyCall(), errors.New("down"))
 	w.deletePod(pod)
 	w.reconcile(pod)
 	w.expectGuard("it was not taken out", pod, true)
@@ -75,33 +64,17 @@ func TestAGuardedPodWaitsForTheRegistry(t *testing.T) {
 	w.reconcile(pod)
 	w.expectGuard("a manager that knows nothing finds it", pod, true)
 	w.expectEvents("", "Warning RegistryUnavailable hook preDelete waits", "Warning RegistryUnavailable hook preDelete waits")
-	mend()
+	repair()
 	w.reconcile(pod)
 	w.expectHooks("it may go", pod, "gone")
 	w.expectAbsent(pod)
 }
 
-func TestTheGuardGoesWithPreDelete(t *testing.T) {
+func TestPolicyLeavesTheGuard(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, guards)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconcile(pod)
-	w.expectJournal("one write", deregisters, writes)
-	w.expectGuard("it is out, so there is nothing to guard", pod, false)
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingNormal)
-	w.reconcile(pod)
-	w.expectJournal("a cancelled scale-in brings it back", writes, registers, writes)
-	w.expectGuard("", pod, true)
-}
-
-func TestAPolicyLeavesTheGuard(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, guards, func(s *choices) { proceeds(s); s.OnRegistryFailure.After = 0 })
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t, guards, func(s *choices) { proceeds(s); s.OnRegistryFailure.After = 0 })
 	w.registry.Fail(anyCall(), errors.New("down"))
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconcile(pod)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
 	w.expectHooks("it proceeds", pod, "inPlaceUpdate")
 	w.expectGuard("the registry is still to be told", pod, true)
 
@@ -114,45 +87,7 @@ func TestAPolicyLeavesTheGuard(t *testing.T) {
 	w.expectHooks("it may go", pod, "gone")
 }
 
-func TestGuardsThatNobodyWantsAnyMore(t *testing.T) {
-	t.Parallel()
-	never := func(w *world, _ *kruisev1alpha1.CloneSet) { w.apply(func(s *choices) { s.Guard = false }) }
-	for name, tc := range map[string]struct {
-		reason string
-		happen func(w *world, c *kruisev1alpha1.CloneSet)
-		dying  bool
-		want   string
-	}{
-		"Never":                {reason: "it is freed", happen: never},
-		"Never, while it dies": {reason: "it need not wait for the registry", happen: never, dying: true, want: "gone"},
-		"the hooks are gone": {reason: "nobody would free it later", happen: func(w *world, c *kruisev1alpha1.CloneSet) {
-			w.changeCloneSet(c, func(c *kruisev1alpha1.CloneSet) { c.Spec.Lifecycle = nil })
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, guards)
-			web := w.cloneSet("web", func(c *kruisev1alpha1.CloneSet) {
-				c.Spec.Lifecycle.PreDelete, c.Spec.Template.Finalizers = nil, nil
-			})
-			pod := w.servingPod(web, "web-1")
-			w.expectGuard("", pod, true)
-			if tc.dying {
-				w.registry.Fail(anyCall(), errors.New("down"))
-				w.deletePod(pod)
-			}
-			tc.happen(w, web)
-			w.reconcile(pod)
-			if tc.want == "gone" {
-				w.expectHooks(tc.reason, pod, "gone")
-				return
-			}
-			w.expectGuard(tc.reason, pod, false)
-		})
-	}
-}
-
-func TestAGuardOutlivesItsCloneSet(t *testing.T) {
+func TestGuardOutlivesItsCloneSet(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, guards)
 	web := w.cloneSet("web")

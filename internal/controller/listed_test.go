@@ -17,7 +17,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-func TestAStartRegistersNothingThatIsListed(t *testing.T) {
+func TestStartRegistersNothingThatIsListed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	web := w.cloneSet("web")
@@ -61,8 +61,7 @@ func TestWhatAListDoesNotConfirm(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			w, pod := serving(t)
 			tc.happen(w, pod)
 			w.takeJournal()
 			w.restart()
@@ -77,20 +76,17 @@ func TestWhatAListDoesNotConfirm(t *testing.T) {
 
 func nothing(*world, *corev1.Pod) {}
 
-func TestACallAfterTheListCounts(t *testing.T) {
+func TestCallAfterTheListCounts(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t)
 	l := w.listing(Listing{Confirms: true})
 	w.sleep(time.Second)
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-	w.reconcile(pod)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
 	w.takeJournal()
 	if got := w.compare(l); got.Different+got.Missing+len(got.Unknown) > 0 {
 		t.Errorf("a list of before the call found %+v", got)
 	}
-	w.reconcile(pod)
-	w.expectJournal("it was taken out after the list was asked for")
+	w.reconciles(pod, "it was taken out after the list was asked for")
 }
 
 func TestWhatIsMissingIsPutBack(t *testing.T) {
@@ -100,21 +96,10 @@ func TestWhatIsMissingIsPutBack(t *testing.T) {
 	first, second := w.servingPod(web, "web-1"), w.servingPod(web, "web-2")
 	w.must(w.registry.Expire(w.Context(), w.instance(first, "web", 8080)), "losing an entry")
 	w.expectResync("one of two is there", Comparison{Missing: 1})
-	w.expectLosers("nobody else would look at it", first)
+	w.expectLosers("nothing else brings it up", first)
 	w.reconcile(first)
-	w.reconcile(second)
-	w.expectJournal("only the one that is missing is registered", "Register web@10.0.0.1:8080")
+	w.reconciles(second, "only the one that is missing is registered", "Register web@10.0.0.1:8080")
 	w.expectResync("all is well", Comparison{})
-}
-
-func TestWhatIsOutOfServiceNeedsNoEntry(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-	w.reconcile(pod)
-	w.must(w.registry.Expire(w.Context(), w.instance(pod, "web", 8080)), "losing an entry")
-	w.expectResync("nobody is given it", Comparison{})
 }
 
 func TestWhatDiffersIsCorrected(t *testing.T) {
@@ -142,13 +127,11 @@ func TestWhatDiffersIsCorrected(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			w, pod := serving(t)
 			w.must(tc.change(w, w.instance(pod, "web", 8080)), "changing the registry")
 			w.resync(Listing{})
 			w.expectDoubtful(tc.reason, pod)
-			w.reconcile(pod)
-			w.expectJournal(tc.reason, tc.want)
+			w.reconciles(pod, tc.reason, tc.want)
 			w.expectInService(pod)
 			w.resync(Listing{})
 			w.expectDoubtful("all is well")
@@ -170,8 +153,7 @@ func TestWhatARegistryHasNoPlaceForIsToldOnce(t *testing.T) {
 	if got := w.compare(plain()); got.Different != 1 {
 		t.Errorf("got %+v, want the weight to be missed", got)
 	}
-	w.reconcile(pod)
-	w.expectJournal("it was told the weight again", "Register web@10.0.0.1:8080")
+	w.reconciles(pod, "it was told the weight again", "Register web@10.0.0.1:8080")
 	w.sleep(time.Second)
 	if got := w.compare(plain()); got.Different != 0 {
 		t.Errorf("got %+v, want no third call: the registry has no place for a weight", got)
@@ -183,46 +165,17 @@ func TestWhatARegistryHasNoPlaceForIsToldOnce(t *testing.T) {
 	}
 }
 
-func TestAnEntryOfAnEndedProcess(t *testing.T) {
+func TestEntryOfAnEndedProcess(t *testing.T) {
 	t.Parallel()
 	t.Run("of a pod that was taken out by its record", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
-		pod := w.servingPod(w.cloneSet("web"), "web-1")
-		w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-		w.reconcile(pod)
+		w, pod := serving(t)
+		w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
 		w.must(w.backend.Register(w.Context(), w.instance(pod, "web", 8080)), "registering past us")
 		w.takeJournal()
 		w.restart()
 		w.resync(Listing{Confirms: true})
-		w.reconcile(pod)
-		w.expectJournal("the record lies", "FailOver web@10.0.0.1:8080")
-	})
-	t.Run("of a pod whose record tells the truth", func(t *testing.T) {
-		t.Parallel()
-		w := newWorld(t)
-		pod := w.servingPod(w.cloneSet("web"), "web-1")
-		w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-		w.reconcile(pod)
-		w.takeJournal()
-		w.restart()
-		w.resync(Listing{Confirms: true})
-		w.reconcile(pod)
-		w.expectJournal("the call is made again all the same", "FailOver web@10.0.0.1:8080")
-	})
-	t.Run("of a pod that was taken out after what a stale list shows", func(t *testing.T) {
-		t.Parallel()
-		w := newWorld(t)
-		pod := w.servingPod(w.cloneSet("web"), "web-1")
-		old := w.listing(Listing{})
-		w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-		w.reconcile(pod)
-		w.takeJournal()
-		w.restart()
-		old.Asked, old.Staleness = w.clock.Now(), time.Minute
-		w.compare(old)
-		w.reconcile(pod)
-		w.expectJournal("the call is made again all the same", "FailOver web@10.0.0.1:8080")
+		w.reconciles(pod, "the record lies", "FailOver web@10.0.0.1:8080")
 	})
 	t.Run("of a pod that departs before it is looked at", func(t *testing.T) {
 		t.Parallel()
@@ -251,10 +204,9 @@ func TestAnEntryOfAnEndedProcess(t *testing.T) {
 	})
 }
 
-func TestAPodThatWasTakenOutIsNotUnknown(t *testing.T) {
+func TestPodThatWasTakenOutIsNotUnknown(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t)
 	l := w.listing(Listing{})
 	w.sleep(time.Second)
 	w.removePod(pod)
@@ -286,7 +238,7 @@ func TestGone(t *testing.T) {
 		reads  int
 	}{
 		"a live pod":                    {"the cache has it", nothing, false, 0},
-		"a pod that is no more":         {"nobody answers there", (*world).removePod, true, 1},
+		"a pod that is no more":         {"no pod answers there", (*world).removePod, true, 1},
 		"a pod the cache does not have": {"the cache may lag", func(w *world, pod *corev1.Pod) { w.cacheLags(pod, nil) }, false, 1},
 		"a pod without the label":       {"it lives", unlabelled, false, 1},
 		"a dying pod without the label": {"it is freed as well", func(w *world, pod *corev1.Pod) { unlabelled(w, pod); w.deletePod(pod) }, false, 1},
@@ -346,7 +298,7 @@ func TestGoneListsTheCacheOnce(t *testing.T) {
 	}
 }
 
-func TestAnEntryThatNamesAnotherPodCostsALiveOneNothing(t *testing.T) {
+func TestEntryThatNamesAnotherPodCostsALiveOneNothing(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason string
@@ -433,10 +385,9 @@ func TestManyPodsAreAskedForAtOnce(t *testing.T) {
 	}
 }
 
-func TestADyingPodThatIsListedIsFreed(t *testing.T) {
+func TestDyingPodThatIsListedIsFreed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t)
 	unlabelled(w, pod)
 	w.deletePod(pod)
 	w.restart()
@@ -451,8 +402,7 @@ func TestADyingPodThatIsListedIsFreed(t *testing.T) {
 
 func TestWhatIsInDoubtComesLast(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t)
 	w.queue.take()
 	w.r.Tracker.Doubt(lifecycle.PodIDOf(pod))
 	w.lose(pod)
@@ -509,12 +459,10 @@ func (w *world) expectDoubtful(why string, want ...*corev1.Pod) {
 	}
 }
 
-func TestADrainBeginsAnewWhereSomebodyPutThePodBack(t *testing.T) {
+func TestDrainBeginsAnewWhereSomebodyPutThePodBack(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *choices) { s.Drain = 10 * time.Second })
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-	w.reconcile(pod)
+	w, pod := serving(t, func(s *choices) { s.Drain = 10 * time.Second })
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
 	w.sleep(8 * time.Second)
 	w.must(w.backend.Register(w.Context(), w.instance(pod, "web", 8080)), "registering past us")
 	w.resync(Listing{})

@@ -28,31 +28,28 @@ func (w *world) withoutRegistry(name string) map[string]Registry {
 	return before
 }
 
-func TestARegistryThatThePodHasLeftMayBeDropped(t *testing.T) {
+func TestRegistryThatThePodHasLeftMayBeDropped(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.withRegistry("new")
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
 	w.apply(func(s *choices) { s.DefaultRegistries = []string{"new"} })
-	w.reconcile(pod)
-	w.expectJournal("", "new: "+registers, deregisters, writes)
+	w.reconciles(pod, "", "new: "+registers, deregisters, writes)
 
 	both := w.withoutRegistry("default")
 	w.expectResult("", w.reconcile(pod), 0)
 	w.expectJournal("")
 	w.expectEvents("it was acknowledged that the pod has left")
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconcile(pod)
-	w.expectJournal("", "new: "+deregisters, writes)
-	w.expectHooks("nobody is left to ask", pod, "inPlaceUpdate")
+	w.reconciles(pod, "", "new: "+deregisters, writes)
+	w.expectHooks("no other registry has it", pod, "inPlaceUpdate")
 
 	t.Log("A registry that comes back may be another one.")
 	w.apply(func(s *choices) { s.Registries = both; s.identify("default", "others") })
-	w.reconcile(pod)
-	w.expectJournal("", deregisters)
+	w.reconciles(pod, "", deregisters)
 }
 
-func TestADepartureFromARegistryThatWasDropped(t *testing.T) {
+func TestDepartureFromARegistryThatWasDropped(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.withRegistry("new")
@@ -60,30 +57,13 @@ func TestADepartureFromARegistryThatWasDropped(t *testing.T) {
 	w.restart()
 	both := w.withoutRegistry("new")
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconcile(pod)
-	w.expectJournal("", deregisters, writes)
+	w.reconciles(pod, "", deregisters, writes)
 	w.removePod(pod)
 	w.expectResult("it is still in the other one", w.reconcile(pod), backoffCap)
 	w.expectJournal("")
 	w.apply(func(s *choices) { s.Registries = both })
-	w.reconcile(pod)
-	w.expectJournal("", "new: "+deregisters)
+	w.reconciles(pod, "", "new: "+deregisters)
 	w.expectNoPages("")
-}
-
-func TestADepartureOfAPodThatWasKept(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, keepsUnready)
-	w.withRegistry("new")
-	pod := w.servingPod(w.cloneSet("web", inRegistries("default,new")), "web-1")
-	w.restart()
-	w.changePod(pod, unready, annotated(service.AnnotationRegistries, "default"))
-	w.reconcile(pod)
-	w.expectJournal("it stays where it is: it is not known to be in service where it belongs")
-	w.removePod(pod)
-	w.reconcile(pod)
-	w.expectJournal("", deregisters, "new: "+deregisters)
-	w.expectAbsent(pod)
 }
 
 func TestNothingIsLeftWhileItIsNotKnownWhatThePodIs(t *testing.T) {
@@ -92,7 +72,7 @@ func TestNothingIsLeftWhileItIsNotKnownWhatThePodIs(t *testing.T) {
 		reason string
 		change []func(*corev1.Pod)
 	}{
-		"a state that nobody knows": {
+		"an unknown state": {
 			reason: "the registry is left as it is",
 			change: []func(*corev1.Pod){inState("Odd"), annotated(service.AnnotationServices, "api=9090")},
 		},
@@ -103,44 +83,38 @@ func TestNothingIsLeftWhileItIsNotKnownWhatThePodIs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, keepsUnready)
-			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			w, pod := serving(t, keepsUnready)
 			w.changePod(pod, tc.change...)
-			w.reconcile(pod)
-			w.expectJournal(tc.reason)
+			w.reconciles(pod, tc.reason)
 			w.expectInService(pod)
 		})
 	}
 }
 
-func TestAnUnknownRegistryLetsNoPodGoUnasked(t *testing.T) {
+func TestUnknownRegistryLetsNoPodGoUnasked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	other := w.withRegistry("new")
 	pod := w.bornPod(w.cloneSet("web", inRegistries("default,new")), "web-1")
 	other.Fail(anyCall(), errors.New("down"))
-	w.reconcile(pod)
-	w.expectJournal("", registers, "new: "+registers+failed)
+	w.reconciles(pod, "", registers, "new: "+registers+failed)
 
 	t.Log("The registry that is down is dropped, and the manager restarted.")
 	w.restart()
 	w.withoutRegistry("new")
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconcile(pod)
-	w.expectJournal("which it was in can't be told", deregisters, writes)
+	w.reconciles(pod, "which it was in can't be told", deregisters, writes)
 	w.expectAbsent(pod)
 	w.expectHooks("", pod, "inPlaceUpdate")
 }
 
 func TestNothingKeepsAliveWhatHasToGo(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t)
 	tooMany := registry.RetryAfter(errors.New("too many requests"), time.Hour)
 	w.registry.FailNext(anyCall(), tooMany, tooMany)
 	w.changePod(pod, annotated(service.AnnotationWeight, "10"))
-	w.reconcile(pod)
-	w.expectJournal("", registers+failed)
+	w.reconciles(pod, "", registers+failed)
 	w.expectHeld("", pod)
 	w.removePod(pod)
 	w.expectResult("the registry has said when", w.reconcile(pod), time.Hour)
@@ -159,12 +133,10 @@ func TestWhatIsHeldByTheRecordsWord(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, keepsUnready)
-			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			w, pod := serving(t, keepsUnready)
 			w.changePod(pod, tc.change)
 			w.restart()
-			w.reconcile(pod)
-			w.expectJournal("")
+			w.reconciles(pod, "")
 			w.expectHeld(tc.reason, pod)
 			if other := w.r.Tracker.Kept("new"); len(other) > 0 {
 				t.Errorf("of a registry that the pod was never in, %v is held", other)
@@ -206,8 +178,7 @@ func TestNoPodLeavesARegistryBeforeTheNextGivesItToClients(t *testing.T) {
 	w.expectResult("with a back-off", w.reconcile(pod), backoffBase)
 	w.expectJournal("clients would find it nowhere", "new: "+registers)
 	inspector.why = nil
-	w.reconcile(pod)
-	w.expectJournal("", deregisters, writes)
+	w.reconciles(pod, "", deregisters, writes)
 	inspector.asked = 0
 	w.reconcile(pod)
 	if inspector.asked > 0 {
@@ -215,30 +186,17 @@ func TestNoPodLeavesARegistryBeforeTheNextGivesItToClients(t *testing.T) {
 	}
 }
 
-func TestAnAddressThatOneRegistryKeeps(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.withRegistry("new")
-	pod := w.servingPod(w.cloneSet("web", inRegistries("default,new")), "web-1")
-	w.changePod(pod, func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.9" })
-	w.registry.Fail(fakeregistry.Match{}, errors.New("down"))
-	w.reconcile(pod)
-	w.expectJournal("one that is down keeps the pod out of no other",
-		deregisters+failed, "new: "+deregisters, "Register web@10.0.0.9:8080"+failed, "new: Register web@10.0.0.9:8080")
-}
-
-func TestAnAddressThatOneRegistryKeepsInOneService(t *testing.T) {
+func TestAddressThatOneRegistryKeepsInOneService(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	pod := w.servingPod(w.cloneSet("web", twoServices), "web-1")
 	w.changePod(pod, func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.9" })
 	w.registry.FailNext(fakeregistry.Match{Service: "admin"}, errors.New("down"))
-	w.reconcile(pod)
-	w.expectJournal("all that it was goes before anything that it is comes, and holds it up no longer than that",
+	w.reconciles(pod, "all that it was goes before anything that it is comes, and holds it up no longer than that",
 		"Deregister admin@10.0.0.1:9090"+failed, deregisters, "Register admin@10.0.0.9:9090", "Register web@10.0.0.9:8080", writes)
 }
 
-func TestADrainOfAPodThatDoesNotParse(t *testing.T) {
+func TestDrainOfAPodThatDoesNotParse(t *testing.T) {
 	t.Parallel()
 	for name, annotation := range map[string]string{
 		"services":   service.AnnotationServices,
@@ -246,8 +204,7 @@ func TestADrainOfAPodThatDoesNotParse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, draining15s)
-			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			w, pod := serving(t, draining15s)
 			w.changePod(pod, annotated(annotation, "?"))
 			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 			w.expectResult("", w.reconcile(pod), 15*time.Second)

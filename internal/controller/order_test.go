@@ -61,16 +61,13 @@ func TestMoveOfPodsThatAreKept(t *testing.T) {
 
 func TestMoveOfAKeptPodThatHasArrived(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, keepsUnready)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t, keepsUnready)
 	w.withRegistry("new")
 	w.apply(func(s *choices) { s.DefaultRegistries = []string{"new"} })
 	w.registry.FailNext(anyCall(), errors.New("down"))
-	w.reconcile(pod)
-	w.expectJournal("", "new: "+registers, deregisters+failed, writes)
+	w.reconciles(pod, "", "new: "+registers, deregisters+failed, writes)
 	w.changePod(pod, unready)
-	w.reconcile(pod)
-	w.expectJournal("clients find it in the new registry", deregisters)
+	w.reconciles(pod, "clients find it in the new registry", deregisters)
 }
 
 // Kruise counts a pod of a cancelled scale-in available as soon as preNormal is set on it.
@@ -99,8 +96,7 @@ func TestScaleInThatIsCancelled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, draining15s)
-			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			w, pod := serving(t, draining15s)
 			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 			tc.before(w)
 			w.reconcile(pod)
@@ -110,8 +106,7 @@ func TestScaleInThatIsCancelled(t *testing.T) {
 			}
 
 			tc.after(w)
-			w.kruiseMoves(pod, appspub.LifecycleStatePreparingNormal)
-			w.reconcile(pod)
+			w.reconcileIn(pod, appspub.LifecycleStatePreparingNormal)
 			if w.state(pod) != registry.InService {
 				w.expectHooks("Kruise must not count it available", pod, "inPlaceUpdate preDelete")
 			}
@@ -163,8 +158,7 @@ func TestPodWithAProblem(t *testing.T) {
 					delete(p.Labels, inPlaceLabel)
 					p.Status.PodIP = "10.0.0.9"
 				})
-				w.reconcile(pod)
-				w.expectJournal("what is wrong is taken out, and what is missing is armed", writes, deregisters)
+				w.reconciles(pod, "what is wrong is taken out, and what is missing is armed", writes, deregisters)
 				armed := "inPlaceUpdate preDelete"
 				if state == appspub.LifecycleStateUpdated {
 					armed = "preDelete" // inPlaceUpdate says there that the pod is back
@@ -174,10 +168,8 @@ func TestPodWithAProblem(t *testing.T) {
 				since := w.clock.Now()
 				w.expectWaits("it is shown", Wait{Hook: hook, Reason: string(reason), Since: since})
 
-				w.reconcile(pod)
-				w.expectJournal("once")
-				w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-				w.reconcile(pod)
+				w.reconciles(pod, "once")
+				w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
 				w.expectAbsent(pod)
 			})
 		}
@@ -201,8 +193,7 @@ func TestHookIsAssertedBeforeThePodLeaves(t *testing.T) {
 		} {
 			t.Run(name+" in "+string(state), func(t *testing.T) {
 				t.Parallel()
-				w := newWorld(t)
-				pod := w.servingPod(w.cloneSet("web"), "web-1")
+				w, pod := serving(t)
 				w.withRegistry("new")
 				w.apply(func(s *choices) { s.DefaultRegistries = []string{"new"} })
 				repair := w.registry.Fail(anyCall(), tc.err)
@@ -212,8 +203,7 @@ func TestHookIsAssertedBeforeThePodLeaves(t *testing.T) {
 						delete(p.Labels, inPlaceLabel)
 					}
 				})
-				w.reconcile(pod)
-				w.expectJournal(tc.reason, "new: "+registers, writes, deregisters+failed)
+				w.reconciles(pod, tc.reason, "new: "+registers, writes, deregisters+failed)
 				w.expectHooks(tc.reason, pod, "preNormal inPlaceUpdate preDelete")
 				w.expectEvents("it is shown all the same", "Warning "+string(tc.waits)+" ")
 				w.expectWaits("no hook waits", Wait{Reason: string(tc.waits), Since: w.clock.Now()})
@@ -222,12 +212,10 @@ func TestHookIsAssertedBeforeThePodLeaves(t *testing.T) {
 				w.restart()
 				repair()
 				w.kruiseMoves(pod, appspub.LifecycleStateNormal)
-				w.reconcile(pod)
-				w.expectJournal("", "new: "+registers, deregisters, writes)
+				w.reconciles(pod, "", "new: "+registers, deregisters, writes)
 				w.expectWaits("")
 				w.restart()
-				w.reconcile(pod)
-				w.expectJournal("what it has left stands in the record no more", "new: "+registers)
+				w.reconciles(pod, "what it has left stands in the record no more", "new: "+registers)
 			})
 		}
 	}
@@ -235,47 +223,13 @@ func TestHookIsAssertedBeforeThePodLeaves(t *testing.T) {
 
 func TestPodLeavesARegistryThatTheConfigurationDropped(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t)
 	w.withRegistry("new")
 	w.apply(func(s *choices) { s.DefaultRegistries = []string{"new"} })
 	w.withoutRegistry("default")
-	w.kruiseMoves(pod, appspub.LifecycleStateUpdated, func(p *corev1.Pod) { delete(p.Labels, inPlaceLabel) })
-	w.reconcile(pod)
+	w.reconcileIn(pod, appspub.LifecycleStateUpdated, func(p *corev1.Pod) { delete(p.Labels, inPlaceLabel) })
 	w.expectHooks("the rollout goes on", pod, "preNormal inPlaceUpdate preDelete")
 	w.expectEvents("and a person learns what is left", "Warning UnknownRegistry ")
 }
 
 // A write may land after its sender gave it up.
-
-func TestWriteThatLandsLate(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason    string
-		meanwhile func(*corev1.Pod)
-	}{
-		"on a pod that turned unready": {"clients can't find it", unready},
-		"on a pod that turned unready and ready again": {"it may have been taken out in between", func(p *corev1.Pod) {
-			p.Status.Conditions[0].LastTransitionTime.Time = testEpoch().Add(time.Minute)
-		}},
-		"on a pod at another address": {"clients know the old one", func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.9" }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			pod := w.servingPod(w.cloneSet("web"), "web-1")
-			w.kruiseMoves(pod, appspub.LifecycleStateUpdated, func(p *corev1.Pod) { delete(p.Labels, inPlaceLabel) })
-			var late error
-			w.patching(func(attempt func() error) error {
-				w.changePod(pod, tc.meanwhile)
-				late = attempt()
-				return errors.New("deadline exceeded")
-			})
-			w.reconcileFails(pod)
-			if !isMoved(late) {
-				t.Errorf("the write has landed (%v), although %s", late, tc.reason)
-			}
-			w.expectHooks(tc.reason, pod, "preNormal preDelete")
-		})
-	}
-}

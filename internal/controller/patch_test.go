@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
@@ -73,7 +72,7 @@ func TestWhatCountsAsMoved(t *testing.T) {
 			reason: "the pod is where it was",
 			err:    apierrors.NewTooManyRequests("slow down", 1),
 		},
-		"broken connection": {reason: "nobody knows", err: errors.New("connection reset by peer")},
+		"broken connection": {reason: "the outcome is unknown", err: errors.New("connection reset by peer")},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -85,10 +84,9 @@ func TestWhatCountsAsMoved(t *testing.T) {
 	}
 }
 
-func TestAPodThatMovedOnIsDecidedAgain(t *testing.T) {
+func TestPodThatMovedOnIsDecidedAgain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t)
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
 
 	t.Log("The update is rolled back while the registry answers.")
@@ -101,51 +99,12 @@ func TestAPodThatMovedOnIsDecidedAgain(t *testing.T) {
 	w.expectResult("the change brings us back, or this does", result, backoffBase)
 	w.expectHooks("nothing is flipped on what is past", pod, "preNormal inPlaceUpdate preDelete")
 
-	w.reconcile(pod)
-	w.expectJournal("Normal means in service, whatever was said before", registers)
+	w.reconciles(pod, "Normal means in service, whatever was said before", registers)
 	w.expectInService(pod)
 	w.expectEvents("a rollback is no news")
 }
 
-func TestTheSameStateAgainIsAnotherStay(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	stop := w.registry.OnAnswer(fakeregistry.Match{Op: fakeregistry.OpDeregister}, func(fakeregistry.Call) {
-		w.kruiseMoves(pod, appspub.LifecycleStatePreparingNormal)
-		w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	})
-	w.reconcile(pod)
-	stop()
-	w.expectJournal("the timestamp tells them apart", deregisters, writes+failed)
-	w.reconcile(pod)
-	w.expectJournal("it was out all along, by this manager's own doing", writes)
-}
-
-func TestAPodThatHasTheNameNowIsNotWrittenTo(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	web := w.cloneSet("web")
-	pod := w.servingPod(web, "web-1")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	last := w.current(pod)
-
-	t.Log("While the registry answers, the pod is replaced by one that looks the same.")
-	var heir *corev1.Pod
-	stop := w.registry.OnAnswer(fakeregistry.Match{Op: fakeregistry.OpDeregister}, func(fakeregistry.Call) {
-		w.removePod(pod)
-		heir = w.pod(web, "web-1", func(p *corev1.Pod) {
-			p.Labels, p.Annotations, p.Finalizers = last.Labels, last.Annotations, last.Finalizers
-		})
-	})
-	w.reconcile(pod)
-	stop()
-	w.expectJournal("", deregisters, writes+failed)
-	w.expectHooks("the UID tells them apart", heir, "preNormal inPlaceUpdate preDelete")
-}
-
-func TestALostWrite(t *testing.T) {
+func TestLostWrite(t *testing.T) {
 	t.Parallel()
 	lost := errors.New("connection reset")
 	cases := map[string]struct {
@@ -185,8 +144,7 @@ func TestALostWrite(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			w, pod := serving(t)
 			w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
 			w.patching(tc.how)
 			w.reconcileFails(pod)
@@ -195,26 +153,13 @@ func TestALostWrite(t *testing.T) {
 			if tc.restart {
 				w.restart()
 			}
-			w.reconcile(pod)
-			w.expectJournal(tc.reason, tc.want...)
+			w.reconciles(pod, tc.reason, tc.want...)
 			w.expectHooks("", pod, "preDelete")
 		})
 	}
 }
 
-func TestARefusedWriteIsTriedAgain(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-	w.patching(func(func() error) error { return apierrors.NewTooManyRequests("slow down", 1) })
-	w.reconcileFails(pod)
-	w.patching(nil)
-	w.reconcile(pod)
-	w.expectHooks("", pod, "preDelete")
-}
-
-func TestAWriteThatIsRefusedIsShown(t *testing.T) {
+func TestWriteThatIsRefusedIsShown(t *testing.T) {
 	t.Parallel()
 	pods := schema.GroupResource{Resource: "pods"}
 	for name, tc := range map[string]struct {
@@ -243,13 +188,12 @@ func TestAWriteThatIsRefusedIsShown(t *testing.T) {
 		"a time-out":    {reason: "it passes", err: apierrors.NewTimeoutError("slow", 1)},
 		"a broken one":  {reason: "the webhook itself is away, and that passes", err: apierrors.NewInternalError(errors.New("failed calling webhook"))},
 		"unauthorized":  {reason: "a token is replaced before long", err: apierrors.NewUnauthorized("token expired")},
-		"no answer":     {reason: "nobody knows", err: errors.New("connection reset by peer")},
+		"no answer":     {reason: "the outcome is unknown", err: errors.New("connection reset by peer")},
 		"not available": {reason: "it passes", err: apierrors.NewServiceUnavailable("starting")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			w, pod := serving(t)
 			w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
 			w.patching(func(func() error) error { return tc.err })
 			if tc.shown == "" {
@@ -289,10 +233,9 @@ func TestArmingThatIsRefusedIsShown(t *testing.T) {
 	w.expectEvents("", "Warning PatchRefused hook preNormal waits: ")
 }
 
-func TestACacheBehindOurOwnWrite(t *testing.T) {
+func TestCacheBehindOurOwnWrite(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	w, pod := born(t)
 	before := w.current(pod)
 	w.reconcile(pod)
 	w.takeJournal()
@@ -312,53 +255,7 @@ func unarmed(web *kruisev1alpha1.CloneSet) {
 	delete(web.Spec.Template.Labels, inPlaceLabel)
 }
 
-func TestHooksAreArmedBeforeThePodIsPutInService(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		reason string
-		state  appspub.LifecycleStateType
-		want   []string
-		hooks  string
-	}{
-		"PreparingNormal": {
-			reason: "Kruise asks only those that are set; preNormal itself waits for the registry",
-			state:  appspub.LifecycleStatePreparingNormal,
-			want:   []string{writes, registers, writes},
-			hooks:  "preNormal inPlaceUpdate preDelete",
-		},
-		"Normal": {
-			reason: "a hook that was added to a workload which has pods already; preNormal says what is so",
-			state:  appspub.LifecycleStateNormal,
-			want:   []string{writes, registers, writes},
-			hooks:  "preNormal inPlaceUpdate preDelete",
-		},
-		"Updated": {
-			reason: "inPlaceUpdate itself is what Kruise waits for",
-			state:  appspub.LifecycleStateUpdated,
-			want:   []string{writes, registers, writes},
-			hooks:  "preNormal inPlaceUpdate preDelete",
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			pod := w.pod(w.cloneSet("web", unarmed), "web-1", inState(tc.state))
-			w.registry.OnAnswer(anyCall(), func(fakeregistry.Call) {
-				if tc.state == appspub.LifecycleStateUpdated {
-					w.expectHooks("inPlaceUpdate says that the pod is in service", pod, "preDelete")
-					return
-				}
-				w.expectHooks("armed when the registry is asked", pod, "inPlaceUpdate preDelete")
-			})
-			w.reconcile(pod)
-			w.expectJournal(tc.reason, tc.want...)
-			w.expectHooks(tc.reason, pod, tc.hooks)
-		})
-	}
-}
-
-func TestAPodThatCannotBeArmedIsNotPutInService(t *testing.T) {
+func TestPodThatCannotBeArmedIsNotPutInService(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
@@ -382,7 +279,7 @@ func TestAPodThatCannotBeArmedIsNotPutInService(t *testing.T) {
 			want: []string{writes + failed},
 		},
 		"gone": {
-			reason: "nobody answers at its address",
+			reason: "no pod answers at its address",
 			meet: func(w *world, pod *corev1.Pod) {
 				w.afterNextRead(func() { w.removePod(pod) })
 			},
@@ -414,26 +311,6 @@ func TestAPodThatCannotBeArmedIsNotPutInService(t *testing.T) {
 
 // What a write holds.
 
-func TestAnotherOwnersHandlersAreLeftAlone(t *testing.T) {
-	t.Parallel()
-	const theirs = "other.io/backup"
-	w := newWorld(t)
-	web := w.cloneSet("web", func(web *kruisev1alpha1.CloneSet) {
-		web.Spec.Lifecycle.PreDelete.FinalizersHandler = []string{theirs, preDeleteFinalizer}
-		web.Spec.Template.Finalizers = []string{theirs, preDeleteFinalizer}
-	})
-	pod := w.servingPod(web, "web-1")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconcile(pod)
-	if got := w.current(pod).Finalizers; len(got) != 1 || got[0] != theirs {
-		t.Errorf("finalizers: got %v, want only %s", got, theirs)
-	}
-	w.deletePod(pod)
-	w.takeJournal()
-	w.reconcile(pod)
-	w.expectJournal("what is left on the dying pod is not ours")
-}
-
 func TestNothingIsWrittenOnADyingPodThatHoldsNothingOfOurs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -443,23 +320,5 @@ func TestNothingIsWrittenOnADyingPodThatHoldsNothingOfOurs(t *testing.T) {
 	})
 	pod := w.servingPod(web, "web-1")
 	w.deletePod(pod)
-	w.reconcile(pod)
-	w.expectJournal("the record goes with the pod", deregisters)
-}
-
-func TestTheNewlyCreatedMarkIsCleared(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	web := w.cloneSet("web", func(web *kruisev1alpha1.CloneSet) {
-		web.Spec.Template.Annotations = map[string]string{newlyCreatedMark: "true"}
-	})
-	pod := w.bornPod(web, "web-1")
-	w.reconcile(pod)
-	w.expectJournal("", registers, writes)
-	if _, found := w.current(pod).Annotations[newlyCreatedMark]; found {
-		t.Error("the newly-created mark is still there, though the pod is in service")
-	}
-	w.sleep(time.Second)
-	w.reconcile(pod)
-	w.expectJournal("once")
+	w.reconciles(pod, "the record goes with the pod", deregisters)
 }

@@ -53,7 +53,7 @@ func (w *world) calmed() []string {
 	return names
 }
 
-func TestAnUnreadyPodIsTakenOutAndPutBack(t *testing.T) {
+func TestUnreadyPodIsTakenOutAndPutBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	pods := w.servingPods(2)
@@ -71,7 +71,7 @@ func TestAnUnreadyPodIsTakenOutAndPutBack(t *testing.T) {
 	w.expectEvents("that is what readiness is for")
 }
 
-func TestAPanicKeepsWhatIsIn(t *testing.T) {
+func TestPanicKeepsWhatIsIn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	pods := w.servingPods(4)
@@ -85,7 +85,7 @@ func TestAPanicKeepsWhatIsIn(t *testing.T) {
 	w.expectWaits("it shows in the metric", Wait{Reason: "PanicThreshold", Since: w.clock.Now()})
 	w.reconcile(pods[0])
 	w.expectJournal("what is out stays out")
-	w.expectEvents("and is where it shall be")
+	w.expectEvents("and is where it belongs")
 
 	t.Log("A restart changes nothing of it.")
 	w.restart()
@@ -109,20 +109,18 @@ func TestAPanicKeepsWhatIsIn(t *testing.T) {
 	w.expectEvents("", "Normal Resolved PanicThreshold")
 }
 
-func TestALonePodIsKept(t *testing.T) {
+func TestLonePodIsKept(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	pod := w.servingPods(1)[0]
 	w.turn(pod, unready)
-	w.reconcile(pod)
-	w.expectJournal("one of one is more than half: clients would find nobody")
+	w.reconciles(pod, "one of one is more than half: clients would find no pod")
 	w.expectEvents("", "Warning PanicThreshold 1 of the 1 pods")
 	w.apply(func(s *choices) { s.PanicThreshold = 100 })
-	w.reconcile(pod)
-	w.expectJournal("at 100% there is no panic", failsOver, writes)
+	w.reconciles(pod, "at 100% there is no panic", failsOver, writes)
 }
 
-func TestThePanicCountsWhatTheCacheHas(t *testing.T) {
+func TestPanicCountsWhatTheCacheHas(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	pods := w.servingPods(2)
@@ -165,7 +163,7 @@ func TestWhoCountsInAPanic(t *testing.T) {
 	}
 }
 
-func TestAPodOfTwoServices(t *testing.T) {
+func TestPodOfTwoServices(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	pods := w.servingPods(2, annotated(service.AnnotationServices, "web=80,admin=90"))
@@ -179,7 +177,7 @@ func TestAPodOfTwoServices(t *testing.T) {
 	w.expectEvents("the service is named", `Warning PanicThreshold 1 of the 1 pods of service "admin"`)
 }
 
-func TestAPodCountsOnceForEachService(t *testing.T) {
+func TestPodCountsOnceForEachService(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.withRegistry("new")
@@ -187,7 +185,6 @@ func TestAPodCountsOnceForEachService(t *testing.T) {
 	pod := w.servingPod(web, "web-1")
 	w.tell(pod)
 	w.turn(pod, unready)
-	w.reconcile(pod)
-	w.expectJournal("it is the last of its service, in whatever many registries")
+	w.reconciles(pod, "it is the last of its service, in whatever many registries")
 	w.expectEvents("", "Warning PanicThreshold 1 of the 1 pods")
 }

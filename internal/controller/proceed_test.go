@@ -40,12 +40,11 @@ func (w *world) expectReleases(why string, want ...string) {
 	}
 }
 
-func TestAHookProceedsAfterItsDeadline(t *testing.T) {
+func TestHookProceedsAfterItsDeadline(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, proceeds)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t, proceeds)
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-	mend := w.registry.Fail(anyCall(), registry.RetryAfter(errors.New("down"), 10*time.Minute))
+	repair := w.registry.Fail(anyCall(), registry.RetryAfter(errors.New("down"), 10*time.Minute))
 	w.expectResult("the deadline is sooner than the registry", w.reconcile(pod), time.Minute)
 	w.expectEvents("", "Warning RegistryUnavailable ")
 	w.sleep(59 * time.Second)
@@ -59,7 +58,7 @@ func TestAHookProceedsAfterItsDeadline(t *testing.T) {
 	before := w.record(pod)
 	w.reconcile(pod)
 	w.expectHooks("the deadline is over", pod, "preDelete")
-	w.expectEvents("each time it is told", "Warning Proceeded hook inPlaceUpdate was released after 1m0s, since onRegistryFailure.inPlaceUpdate")
+	w.expectEvents("each release has an Event", "Warning Proceeded hook inPlaceUpdate was released after 1m0s, since onRegistryFailure.inPlaceUpdate")
 	w.expectReleases("and counted", "inPlaceUpdate by failurePolicy: 1")
 	if diff := cmp.Diff(before, w.record(pod)); diff != "" {
 		t.Errorf("the record claims what was not acknowledged (-was +is):\n%s", diff)
@@ -68,15 +67,14 @@ func TestAHookProceedsAfterItsDeadline(t *testing.T) {
 	w.expectReleases("once", "inPlaceUpdate by failurePolicy: 1")
 
 	t.Log("The registry is still told, once it can be.")
-	mend()
+	repair()
 	w.sleep(10 * time.Minute)
 	w.takeJournal()
 	w.kruiseMoves(pod, appspub.LifecycleStateUpdating, unready)
-	w.reconcile(pod)
-	w.expectJournal("", failsOver, writes)
+	w.reconciles(pod, "", failsOver, writes)
 }
 
-func TestACallThatIsNotPermittedSaysNothingOfTheRegistry(t *testing.T) {
+func TestCallThatIsNotPermittedSaysNothingOfTheRegistry(t *testing.T) {
 	t.Parallel()
 	lease := &fence{}
 	w := newWorld(t, proceeds, asking, func(s *choices) {
@@ -103,7 +101,7 @@ func TestACallThatIsNotPermittedSaysNothingOfTheRegistry(t *testing.T) {
 	}
 }
 
-func TestARegistryThatHasYetToBeAskedHoldsAPodBack(t *testing.T) {
+func TestRegistryThatHasYetToBeAskedHoldsAPodBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, proceeds)
@@ -177,7 +175,7 @@ func TestWhatDoesNotProceed(t *testing.T) {
 	}
 }
 
-func TestADrainThatBeganElsewhereIsNotCutShort(t *testing.T) {
+func TestDrainThatBeganElsewhereIsNotCutShort(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, proceeds, func(s *choices) { s.Drain = 30 * time.Second })
 	other := w.withRegistry("new")
@@ -194,11 +192,10 @@ func TestADrainThatBeganElsewhereIsNotCutShort(t *testing.T) {
 	w.expectReleases("now it is", "preDelete by failurePolicy: 1")
 }
 
-func TestADyingPodProceedsToo(t *testing.T) {
+func TestDyingPodProceedsToo(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, proceeds)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	mend := w.registry.Fail(anyCall(), errors.New("down"))
+	w, pod := serving(t, proceeds)
+	repair := w.registry.Fail(anyCall(), errors.New("down"))
 	w.deletePod(pod)
 	last := w.current(pod)
 	w.clock.SetTime(last.DeletionTimestamp.Add(59 * time.Second))
@@ -209,19 +206,17 @@ func TestADyingPodProceedsToo(t *testing.T) {
 	w.expectHooks("it is over", pod, "gone")
 	w.tellGone(last)
 	w.reconcile(pod)
-	mend()
+	repair()
 	w.reconcile(pod)
 	w.expectAbsent(pod)
 	w.expectNoPages("its departure goes on until the registry has acknowledged")
 }
 
-func TestASkipFreesAPod(t *testing.T) {
+func TestSkipFreesAPod(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *choices) { s.Drain = time.Hour })
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t, func(s *choices) { s.Drain = time.Hour })
 	w.registry.Fail(fakeregistry.Match{}, errors.New("down"))
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconcile(pod)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
 	w.takeJournal()
 	w.takeEvents()
 	w.changePod(pod, skips("inPlaceUpdate"))
@@ -230,8 +225,7 @@ func TestASkipFreesAPod(t *testing.T) {
 	w.takeJournal()
 
 	w.changePod(pod, skips("preDelete, inPlaceUpdate"))
-	w.reconcile(pod)
-	w.expectJournal("it waits for nothing more", deregisters+failed, writes)
+	w.reconciles(pod, "it waits for nothing more", deregisters+failed, writes)
 	w.expectHooks("", pod, "inPlaceUpdate")
 	w.expectEvents("", `Warning Skipped hook preDelete was released by annotation rollcall.dev/skip: "preDelete, inPlaceUpdate"; `+
 		`not waited for: the registry's word of service "web" at 10.0.0.1:8080`)
@@ -242,32 +236,32 @@ func TestASkipFreesAPod(t *testing.T) {
 }
 
 // TestALingeringPodIsLetGoToo: a dying pod that lost the label which the cache selects by is let go like any other.
-func TestALingeringPodIsLetGoToo(t *testing.T) {
+func TestLingeringPodIsLetGoToo(t *testing.T) {
 	t.Parallel()
-	linger := func(t *testing.T, settings ...func(*choices)) (w *world, pod *corev1.Pod, mend func()) {
+	linger := func(t *testing.T, settings ...func(*choices)) (w *world, pod *corev1.Pod, repair func()) {
 		w = newWorld(t, settings...)
 		pod = w.servingPod(w.cloneSet("web"), "web-1")
-		mend = w.registry.Fail(anyCall(), errors.New("down"))
+		repair = w.registry.Fail(anyCall(), errors.New("down"))
 		last := w.current(pod)
 		w.changePod(pod, stateless)
 		w.tellGone(last)
 		w.deletePod(pod)
 		w.reconcile(pod)
-		w.expectHooks("nobody lets it go", pod, "preNormal inPlaceUpdate preDelete")
+		w.expectHooks("no policy and no person lets it go", pod, "preNormal inPlaceUpdate preDelete")
 		w.takeEvents()
-		return w, pod, mend
+		return w, pod, repair
 	}
-	undone := func(w *world, pod *corev1.Pod, mend func()) {
+	undone := func(w *world, pod *corev1.Pod, repair func()) {
 		w.Helper()
 		w.expectHooks("", pod, "gone")
-		mend()
+		repair()
 		w.reconcile(pod)
 		w.expectAbsent(pod)
-		w.expectNoPages("the registry is told all the same")
+		w.expectNoPages("the registry is called all the same")
 	}
 	t.Run("by a person", func(t *testing.T) {
 		t.Parallel()
-		w, pod, mend := linger(t)
+		w, pod, repair := linger(t)
 		w.changePod(pod, skips("inPlaceUpdate"))
 		w.reconcile(pod)
 		w.expectHooks("it names another hook", pod, "preNormal inPlaceUpdate preDelete")
@@ -275,17 +269,17 @@ func TestALingeringPodIsLetGoToo(t *testing.T) {
 		w.reconcile(pod)
 		w.expectEvents("", `Warning Skipped hook preDelete was released by annotation rollcall.dev/skip: "preDelete"`)
 		w.expectReleases("", "preDelete by skip: 1")
-		undone(w, pod, mend)
+		undone(w, pod, repair)
 	})
 	t.Run("by the failure policy", func(t *testing.T) {
 		t.Parallel()
-		w, pod, mend := linger(t, proceeds)
+		w, pod, repair := linger(t, proceeds)
 		w.clock.SetTime(w.current(pod).DeletionTimestamp.Add(time.Minute))
 		w.reconcile(pod)
 		w.expectReleases("", "preDelete by failurePolicy: 1")
-		undone(w, pod, mend)
+		undone(w, pod, repair)
 	})
-	t.Run("by nobody who wrote in the template", func(t *testing.T) {
+	t.Run("by the template", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		web := w.cloneSet("web")
@@ -304,12 +298,10 @@ func TestALingeringPodIsLetGoToo(t *testing.T) {
 	})
 }
 
-func TestASkipIsTakenOffOnlyAsItWasRead(t *testing.T) {
+func TestSkipIsTakenOffOnlyAsItWasRead(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *choices) { s.Drain = time.Hour })
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconcile(pod)
+	w, pod := serving(t, func(s *choices) { s.Drain = time.Hour })
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
 	w.takeEvents()
 	w.changePod(pod, skips("preDelete"))
 	w.afterNextRead(func() { w.changePod(pod, skips("inPlaceUpdate")) })
@@ -323,21 +315,18 @@ func TestASkipIsTakenOffOnlyAsItWasRead(t *testing.T) {
 	w.expectReleases("nothing was let go")
 }
 
-func TestASkipOfTheDrain(t *testing.T) {
+func TestSkipOfTheDrain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *choices) { s.Drain = time.Hour })
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-	w.reconcile(pod)
+	w, pod := serving(t, func(s *choices) { s.Drain = time.Hour })
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
 	w.takeJournal()
 	w.changePod(pod, skips("inPlaceUpdate"))
-	w.reconcile(pod)
-	w.expectJournal("", writes)
+	w.reconciles(pod, "", writes)
 	w.expectEvents("", `Warning Skipped hook inPlaceUpdate was released by annotation rollcall.dev/skip: "inPlaceUpdate"; `+
 		"not waited for: the drain of 1h0m0s")
 }
 
-func TestASkipThatIsRefused(t *testing.T) {
+func TestSkipThatIsRefused(t *testing.T) {
 	t.Parallel()
 	fromTemplate := func(c *kruisev1alpha1.CloneSet) {
 		c.Spec.Template.Annotations = map[string]string{lifecycle.AnnotationSkip: "preDelete"}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -47,27 +46,23 @@ func inRegistries(names string) func(*kruisev1alpha1.CloneSet) {
 	}
 }
 
-func TestAHookWaitsForAllRegistries(t *testing.T) {
+func TestHookWaitsForAllRegistries(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	other := w.withRegistry("new")
 	pod := w.bornPod(w.cloneSet("web", inRegistries("default,new")), "web-1")
 
 	other.FailNext(anyCall(), errors.New("down"))
-	w.reconcile(pod)
-	w.expectJournal("one that is down keeps the pod out of no other", registers, "new: "+registers+failed)
+	w.reconciles(pod, "one that is down keeps the pod out of no other", registers, "new: "+registers+failed)
 	w.expectHooks("the hook waits for both", pod, "inPlaceUpdate preDelete")
 	w.expectEvents("the message says which", `Warning RegistryUnavailable hook preNormal waits: service "web" at 10.0.0.1:8080 in registry "new": down`)
-	w.reconcile(pod)
-	w.expectJournal("what was acknowledged is not asked for again", "new: "+registers, writes)
+	w.reconciles(pod, "what was acknowledged is not asked for again", "new: "+registers, writes)
 
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	w.registry.FailNext(anyCall(), errors.New("down"))
-	w.reconcile(pod)
-	w.expectJournal("", deregisters+failed, "new: "+deregisters, writes)
+	w.reconciles(pod, "", deregisters+failed, "new: "+deregisters, writes)
 	w.expectHooks("the hook waits for both", pod, "inPlaceUpdate preDelete")
-	w.reconcile(pod)
-	w.expectJournal("", deregisters, writes)
+	w.reconciles(pod, "", deregisters, writes)
 	w.expectHooks("", pod, "inPlaceUpdate")
 }
 
@@ -78,54 +73,36 @@ func TestMovingToAnotherRegistry(t *testing.T) {
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
 
 	w.apply(func(s *choices) { s.DefaultRegistries = []string{"default", "new"} })
-	w.reconcile(pod)
-	w.expectJournal("it is in both", "new: "+registers, writes)
+	w.reconciles(pod, "it is in both", "new: "+registers, writes)
 
 	w.apply(func(s *choices) { s.DefaultRegistries = []string{"new"} })
-	w.reconcile(pod)
-	w.expectJournal("it leaves the old one", deregisters, writes)
+	w.reconciles(pod, "it leaves the old one", deregisters, writes)
 
 	t.Log("And back, at one go.")
 	w.apply(func(s *choices) { s.DefaultRegistries = []string{"default"} })
 	w.registry.FailNext(anyCall(), errors.New("down"))
-	w.reconcile(pod)
-	w.expectJournal("it must be in the one before it leaves the other", registers+failed)
-	w.reconcile(pod)
-	w.expectJournal("", registers, "new: "+deregisters, writes)
+	w.reconciles(pod, "it must be in the one before it leaves the other", registers+failed)
+	w.reconciles(pod, "", registers, "new: "+deregisters, writes)
 	if entries, err := other.Truth(t.Context(), testCluster); err != nil || len(entries) > 0 {
 		t.Errorf("the registry that it left has %v, %v", entries, err)
 	}
 }
 
-func TestARestartKnowsFromTheRecordWhichRegistryThePodHasToLeave(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.withRegistry("new")
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.restart()
-	w.apply(func(s *choices) { s.DefaultRegistries = []string{"new"} })
-	w.reconcile(pod)
-	w.expectJournal("", "new: "+registers, deregisters, writes)
-}
-
-func TestARecordSpeaksForTheRegistriesThatItNames(t *testing.T) {
+func TestRecordSpeaksForTheRegistriesThatItNames(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, draining15s)
 	w.withRegistry("new")
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconcile(pod)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
 	w.takeJournal()
 	w.restart()
 	w.apply(func(s *choices) { s.DefaultRegistries = []string{"default", "new"} })
-	w.reconcile(pod)
-	w.expectJournal("both are asked, and the record names both", deregisters, "new: "+deregisters, writes)
+	w.reconciles(pod, "both are asked, and the record names both", deregisters, "new: "+deregisters, writes)
 }
 
-func TestARecordThatNamesNoRegistry(t *testing.T) {
+func TestRecordThatNamesNoRegistry(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t)
 	w.restart()
 	record := w.record(pod)
 	record.Instances[0].Registry = ""
@@ -133,56 +110,37 @@ func TestARecordThatNamesNoRegistry(t *testing.T) {
 	w.must(err, "encoding the record")
 	w.changePod(pod, annotated(lifecycle.AnnotationRecord, string(text)))
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconcile(pod)
-	w.expectJournal("garbage is no record, and there is no registry to be put back", deregisters, writes)
+	w.reconciles(pod, "garbage is no record, and there is no registry to be put back", deregisters, writes)
 	w.expectEvents("")
 }
 
-func TestARegistryThatTheConfigurationDropsWhileAPodIsInIt(t *testing.T) {
+func TestRegistryThatTheConfigurationDropsWhileAPodIsInIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.withRegistry("new")
 	pod := w.bornPod(w.cloneSet("web", inRegistries("new")), "web-1")
-	w.reconcile(pod)
-	w.expectJournal("", "new: "+registers, writes)
+	w.reconciles(pod, "", "new: "+registers, writes)
 	both := w.settings.Registries
 
 	w.apply(func(s *choices) { s.Registries = map[string]Registry{"default": both["default"]} })
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	w.expectResult("no event tells when it is back but the configuration's own", w.reconcile(pod), backoffCap)
-	w.expectJournal("there is nobody to tell")
+	w.expectJournal("there is no registry to call")
 	w.expectHooks("clients may still be given the pod", pod, "preNormal inPlaceUpdate preDelete")
 	w.expectEvents("", `Warning UnknownRegistry hook preDelete waits: service "web" at 10.0.0.1:8080 in registry "new": the configuration`)
 
 	w.apply(func(s *choices) { s.Registries = both })
-	w.reconcile(pod)
-	w.expectJournal("", "new: "+deregisters, writes)
+	w.reconciles(pod, "", "new: "+deregisters, writes)
 	w.expectHooks("", pod, "inPlaceUpdate")
 }
 
-func TestAnUnknownRegistryBlocks(t *testing.T) {
+func TestUnknownRegistryBlocks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	pod := w.bornPod(w.cloneSet("web", inRegistries("default,other")), "web-1")
-	w.reconcile(pod)
-	w.expectJournal("who wants the pod in two does not want it in one")
+	w.reconciles(pod, "who wants the pod in two does not want it in one")
 	w.expectHooks("", pod, "inPlaceUpdate preDelete")
 	w.expectEvents("", "Warning InvalidPod hook preNormal waits: annotation rollcall.dev/registries")
-}
-
-func TestOneRegistryOfSeveralIsReplaced(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.withRegistry("new")
-	pod := w.servingPod(w.cloneSet("web", inRegistries("default,new")), "web-1")
-	w.apply(func(s *choices) {
-		s.Registries = map[string]Registry{"default": {Calls: fakeregistry.New(w.backend), Timeout: testTimeout}, "new": s.Registries["new"]}
-	})
-	w.reconcile(pod)
-	w.expectJournal("what is known of the other one stays known")
-	if calls := w.settings.Registries["default"].Calls.(*fakeregistry.Registry).Calls(anyCall()); len(calls) != 1 {
-		t.Errorf("got calls %v, want one: nothing is known of a registry that was made anew", calls)
-	}
 }
 
 func TestWhatAnInstanceCarries(t *testing.T) {
@@ -202,24 +160,19 @@ func TestWhatAnInstanceCarries(t *testing.T) {
 	w.expectLastInstance("", want)
 
 	w.changePod(pod, annotated(service.AnnotationWeight, "20"), annotated(service.AnnotationMetadata, "version=2"))
-	w.reconcile(pod)
-	w.expectJournal("clients are told; nothing has to be written down", registers)
+	w.reconciles(pod, "clients are told; nothing has to be written down", registers)
 	want.Weight, want.Metadata = 20, map[string]string{"where": "eu-1/node-1", "version": "2"}
 	w.expectLastInstance("", want)
-	w.reconcile(pod)
-	w.expectJournal("once is enough")
+	w.reconciles(pod, "once is enough")
 
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-	w.reconcile(pod)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
 	w.takeJournal()
 	w.changePod(pod, annotated(service.AnnotationWeight, "30"))
-	w.reconcile(pod)
-	w.expectJournal("who is not given the instance need not know its weight")
+	w.reconciles(pod, "who is not given the instance need not know its weight")
 
 	w.changePod(pod, annotated(service.AnnotationWeight, "heavy"))
 	w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
-	w.reconcile(pod)
-	w.expectJournal("it can't be told what the pod wants")
+	w.reconciles(pod, "it can't be told what the pod wants")
 	w.expectEvents("", "Warning InvalidPod hook inPlaceUpdate waits: annotation rollcall.dev/weight")
 }
 
@@ -244,7 +197,7 @@ func (i *inspecting) Probe(context.Context, registry.Instance) error {
 	return i.why
 }
 
-func TestAHookWaitsUntilClientsAreGivenThePod(t *testing.T) {
+func TestHookWaitsUntilClientsAreGivenThePod(t *testing.T) {
 	t.Parallel()
 	inspector := &inspecting{why: errors.New("the check has not passed")}
 	w := newWorld(t, func(s *choices) {
@@ -266,50 +219,21 @@ func TestAHookWaitsUntilClientsAreGivenThePod(t *testing.T) {
 	w.expectResult("the registry knows when", w.reconcile(pod), 7*time.Second)
 
 	inspector.why = nil
-	w.reconcile(pod)
-	w.expectJournal("", writes)
+	w.reconciles(pod, "", writes)
 	w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
 
 	inspector.asked = 0
-	w.kruiseMoves(pod, appspub.LifecycleStateNormal)
-	w.reconcile(pod)
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-	w.reconcile(pod)
+	w.reconcileIn(pod, appspub.LifecycleStateNormal)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
 	if inspector.asked > 0 {
 		t.Errorf("asked %d times where no hook hangs on it", inspector.asked)
 	}
 	inspector.why = errors.New("the check has not passed")
-	w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
-	w.reconcile(pod)
+	w.reconcileIn(pod, appspub.LifecycleStateUpdated)
 	w.expectHooks("an update is not over before clients are given the pod", pod, "preDelete")
 	inspector.why = nil
 	w.reconcile(pod)
 	w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
-}
-
-// hanging answers only when it has to.
-type hanging struct{}
-
-func (hanging) Probe(ctx context.Context, _ registry.Instance) error {
-	<-ctx.Done()
-	return ctx.Err()
-}
-
-func TestAProbeHasATimeOut(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(s *choices) {
-			one := s.Registries["default"]
-			one.Prober = hanging{}
-			s.Registries = map[string]Registry{"default": one}
-		})
-		began := time.Now()
-		w.reconcile(w.bornPod(w.cloneSet("web"), "web-1"))
-		if took := time.Since(began); took != testTimeout {
-			t.Errorf("waited %s for it, want %s", took, testTimeout)
-		}
-		w.expectEvents("", "Warning NotServing ")
-	})
 }
 
 func TestWhenToLookAgainAtSeveral(t *testing.T) {
@@ -341,16 +265,14 @@ func TestWhenToLookAgainAtSeveral(t *testing.T) {
 
 func TestWhatIsHeld(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	w, pod := born(t)
 	w.expectHeld("nothing was registered")
 	w.registry.FailNext(anyCall(), errors.New("down"))
 	w.reconcile(pod)
 	w.expectHeld("nothing was acknowledged")
 	w.reconcile(pod)
 	w.expectHeld("", pod)
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-	w.reconcile(pod)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
 	w.expectHeld("an entry out of service expires too", pod)
 
 	w.restart()
@@ -374,10 +296,8 @@ func TestWhatIsHeld(t *testing.T) {
 
 func TestWhatIsAbsentIsNotHeld(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, draining15s)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconcile(pod)
+	w, pod := serving(t, draining15s)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
 	w.takeJournal()
 	w.restart()
 	w.reconcile(pod)
@@ -408,29 +328,24 @@ func TestWhatTheRegistryLostIsPutBack(t *testing.T) {
 	w.must(w.backend.Deregister(t.Context(), w.instance(pod, "web", 8080)), "losing the entry")
 	w.lose(pod)
 	w.expectLosers("the pod is looked at", pod)
-	w.expectLosers("and that is told once")
-	w.reconcile(pod)
-	w.expectJournal("", registers)
+	w.expectLosers("and only once")
+	w.reconciles(pod, "", registers)
 	w.expectInService(pod)
 	w.expectHeld("", pod, calm)
-	w.reconcile(pod)
-	w.expectJournal("once is enough")
+	w.reconciles(pod, "once is enough")
 }
 
 func TestWhatWasAcknowledgedSinceIsNotLost(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t)
 	w.lost("default", w.instance(pod, "web", 8080), w.clock.Now().Add(-time.Hour))
 	w.expectLosers("the heartbeat was overtaken by the Register")
 }
 
-func TestAnEntryOutOfServiceNeedNotBePutBack(t *testing.T) {
+func TestEntryOutOfServiceNeedNotBePutBack(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-	w.reconcile(pod)
+	w, pod := serving(t)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
 	w.takeJournal()
 	w.sleep(time.Second)
 	w.lose(pod)
@@ -438,29 +353,25 @@ func TestAnEntryOutOfServiceNeedNotBePutBack(t *testing.T) {
 	w.expectHeld("and needs no heartbeat")
 }
 
-func TestALossThatComesLateUndoesNothing(t *testing.T) {
+func TestLossThatComesLateUndoesNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t)
 	w.sleep(time.Second)
 	w.lose(pod)
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconcile(pod)
-	w.expectJournal("one call, then one write", deregisters, writes)
-	w.reconcile(pod)
-	w.expectJournal("nothing is left to say")
+	w.reconciles(pod, "one call, then one write", deregisters, writes)
+	w.reconciles(pod, "nothing is left to say")
 	if got := w.record(pod).Want; got != lifecycle.Absent {
 		t.Errorf("the record says %q, want %q", got, lifecycle.Absent)
 	}
 	stranger := w.instance(pod, "web", 8080)
-	stranger.UID = "nobody"
+	stranger.UID = "stranger"
 	w.lost("default", stranger, w.clock.Now())
 }
 
-func TestALossDuringACallUndoesNoOther(t *testing.T) {
+func TestLossDuringACallUndoesNoOther(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t)
 	w.sleep(time.Second)
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
 	hold := w.registry.Hold(anyCall())
@@ -473,8 +384,7 @@ func TestALossDuringACallUndoesNoOther(t *testing.T) {
 	w.lose(pod)
 	hold.Release()
 	<-done
-	w.reconcile(pod)
-	w.expectJournal("what is out stays out", failsOver, writes)
+	w.reconciles(pod, "what is out stays out", failsOver, writes)
 }
 
 // lose has a heartbeat find no entry of the pod.

@@ -59,14 +59,14 @@ func TestWhyAPodWaits(t *testing.T) {
 			after:    backoffCap,
 		},
 		"an annotation that does not parse": {
-			reason: "somebody has to mend it",
+			reason: "somebody has to correct it",
 			pod:    []func(*corev1.Pod){annotated(service.AnnotationServices, "web")},
 			event:  `Warning InvalidPod hook preNormal waits: annotation rollcall.dev/services: "web" is not a service and its port`,
 			wait:   Wait{Hook: "preNormal", Reason: "InvalidPod"},
 			after:  backoffCap,
 		},
 		"a drain that does not parse": {
-			reason: "somebody has to mend it",
+			reason: "somebody has to correct it",
 			pod:    []func(*corev1.Pod){annotated(service.AnnotationDrain, "soon")},
 			event:  `Warning InvalidPod hook preNormal waits: annotation rollcall.dev/drain: "soon" is not a duration`,
 			wait:   Wait{Hook: "preNormal", Reason: "InvalidPod"},
@@ -101,7 +101,7 @@ func TestWhyAPodWaits(t *testing.T) {
 			after:  backoffCap,
 		},
 		"held not ready by Kruise": {
-			reason:   "only a person can mend it",
+			reason:   "only a person can correct it",
 			workload: markingNotReady,
 			pod:      []func(*corev1.Pod){inState(appspub.LifecycleStateNormal), heldByKruise},
 			event:    "Warning HeldNotReady Kruise holds the pod not ready (markPodNotReady)",
@@ -140,7 +140,7 @@ func TestWhyAPodWaits(t *testing.T) {
 			after:  backoffCap,
 		},
 		"a workload of another kind": {
-			reason: "nobody will ever release its finalizer",
+			reason: "Rollcall never releases its finalizer",
 			pod:    []func(*corev1.Pod){ofAStatefulSet, inState(appspub.LifecycleStatePreparingDelete)},
 			event:  "Warning UnsupportedWorkload the pod has a finalizer or mark that hooks.owned or hooks.newlyCreated claims, and belongs to a StatefulSet",
 			wait:   Wait{Reason: "UnsupportedWorkload", Since: testEpoch()},
@@ -186,10 +186,9 @@ func TestWhyAPodWaits(t *testing.T) {
 	}
 }
 
-func TestAnEventForEachChangeOfTheReason(t *testing.T) {
+func TestEventForEachChangeOfTheReason(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	w, pod := born(t)
 	w.registry.FailNext(anyCall(), errors.New("down"), errors.New("still down"), registry.Terminal(errors.New("bad credentials")))
 	w.reconcile(pod)
 	w.reconcile(pod)
@@ -200,10 +199,9 @@ func TestAnEventForEachChangeOfTheReason(t *testing.T) {
 	w.expectWaits("nothing waits any more")
 }
 
-func TestAReasonThatPassesIntoACalmOneIsResolved(t *testing.T) {
+func TestReasonThatPassesIntoACalmOneIsResolved(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, draining15s)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t, draining15s)
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	w.registry.FailNext(anyCall(), errors.New("down"))
 	w.reconcile(pod)
@@ -213,13 +211,12 @@ func TestAReasonThatPassesIntoACalmOneIsResolved(t *testing.T) {
 	w.expectWaits("", Wait{Hook: "preDelete", Reason: "Draining", Since: w.clock.Now()})
 }
 
-func TestAWaitIsCountedFromWhereItBegan(t *testing.T) {
+func TestWaitIsCountedFromWhereItBegan(t *testing.T) {
 	t.Parallel()
 
 	t.Run("a hook", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
-		pod := w.servingPod(w.cloneSet("web"), "web-1")
+		w, pod := serving(t)
 		w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
 		moved := w.clock.Now()
 		w.registry.Fail(anyCall(), errors.New("down"))
@@ -244,8 +241,7 @@ func TestAWaitIsCountedFromWhereItBegan(t *testing.T) {
 
 	t.Run("the registry alone", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
-		pod := w.servingPod(w.cloneSet("web"), "web-1")
+		w, pod := serving(t)
 		w.registry.Fail(anyCall(), errors.New("down"))
 		w.changePod(pod, annotated(service.AnnotationServices, "api=80"))
 		w.sleep(time.Minute)
@@ -273,34 +269,28 @@ func TestBadInputNeverHoldsAPodInService(t *testing.T) {
 	for name, mishap := range mishaps {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			w, pod := serving(t)
 			w.changePod(pod, mishap)
-			w.reconcile(pod)
-			w.expectJournal("what is in service stays there: nothing is removed because of an error")
+			w.reconciles(pod, "what is in service stays there: nothing is removed because of an error")
 
-			w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-			w.reconcile(pod)
+			w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
 			w.expectNotInService(pod)
 			w.expectHooks("the update goes on", pod, "preDelete")
 
 			w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
 			w.takeJournal()
-			w.reconcile(pod)
-			w.expectJournal("it is not put in again")
+			w.reconciles(pod, "it is not put in again")
 
-			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-			w.reconcile(pod)
+			w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
 			w.expectAbsent(pod)
 			w.expectHooks("nor does it hold up a deletion", pod, "")
 		})
 	}
 }
 
-func TestADrainThatCannotBeReadKeepsNoInstanceSecret(t *testing.T) {
+func TestDrainThatCannotBeReadKeepsNoInstanceSecret(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	w, pod := born(t)
 	w.patching(func(func() error) error { return errors.New("connection reset") })
 	w.reconcileFails(pod)
 	w.patching(nil)
@@ -310,8 +300,7 @@ func TestADrainThatCannotBeReadKeepsNoInstanceSecret(t *testing.T) {
 	w.changePod(pod, annotated(service.AnnotationDrain, "soon"))
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	w.takeJournal()
-	w.reconcile(pod)
-	w.expectJournal("which instance it has follows from what can be read", deregisters, writes)
+	w.reconciles(pod, "which instance it has follows from what can be read", deregisters, writes)
 }
 
 func TestOthersGoOnWhileOneIsBlocked(t *testing.T) {
@@ -327,13 +316,12 @@ func TestOthersGoOnWhileOneIsBlocked(t *testing.T) {
 	w.expectEvents("", "Warning InvalidPod ")
 }
 
-func TestAMarkedPodWithoutAWorkload(t *testing.T) {
+func TestMarkedPodWithoutAWorkload(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	web := w.cloneSet("web", func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle = nil })
 	pod := w.bornPod(web, "web-1", annotated(newlyCreatedMark, "true"), inState(appspub.LifecycleStateNormal),
 		func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{} })
-	w.reconcile(pod)
-	w.expectJournal("a mark is enough", registers, writes)
+	w.reconciles(pod, "a mark is enough", registers, writes)
 	w.expectEvents("and nothing is wrong with it")
 }

@@ -59,7 +59,7 @@ func TestWhatARolloutWaitsForGoesFirst(t *testing.T) {
 	}
 }
 
-func TestTheQueueHandsOutInThatOrder(t *testing.T) {
+func TestQueueHandsOutInThatOrder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	web := w.cloneSet("web")
@@ -73,28 +73,6 @@ func TestTheQueueHandsOutInThatOrder(t *testing.T) {
 	}
 	if got, priority, _ := queue.GetWithPriority(); got != lifecycle.PodIDOf(second) || priority != rolloutPriority {
 		t.Errorf("got %v at priority %d first, want the pod that Kruise waits for", got, priority)
-	}
-}
-
-func TestOnlyAPodThatCameUnderOurEyesIsKnownToBeNew(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason  string
-		initial bool
-		want    []string
-	}{
-		"came while watching":    {"no other process can have registered it", false, nil},
-		"was there at the start": {"another process can have registered it", true, []string{failsOver, writes}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			pod := w.pod(w.cloneSet("web"), "web-1", unready)
-			w.r.podEvents().Create(t.Context(),
-				event.TypedCreateEvent[*corev1.Pod]{Object: pod, IsInInitialList: tc.initial}, w.queue)
-			w.reconcile(pod)
-			w.expectJournal(tc.reason, tc.want...)
-		})
 	}
 }
 
@@ -129,7 +107,7 @@ func TestWhatAChangedWorkloadBringsUp(t *testing.T) {
 			want: "web-1 web-2",
 		},
 		"it is gone": {
-			reason: "nobody names its handlers any more",
+			reason: "no workload names its handlers any more",
 			happen: func(w *world, web *kruisev1alpha1.CloneSet) { w.deleteCloneSet(web) },
 			want:   "web-1 web-2",
 		},

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -73,7 +72,7 @@ func TestOneSlowServiceHoldsUpNoOther(t *testing.T) {
 			t.Errorf("the reconcile waited for %s", took)
 		}
 		w.expectWaits("half of the slots are for one service", Wait{Hook: "preNormal", Reason: "Queued", Since: testEpoch()})
-		w.expectEvents("its turn will come, nobody has to look")
+		w.expectEvents("its turn will come, and no person has to look")
 		w.reconcile(pod)
 		w.expectHooks("another service goes on", pod, "preNormal inPlaceUpdate preDelete")
 
@@ -83,7 +82,7 @@ func TestOneSlowServiceHoldsUpNoOther(t *testing.T) {
 		w.reconcile(third)
 		w.expectHooks("", third, "preNormal inPlaceUpdate preDelete")
 		w.expectSlots("all have gone", 0, 0)
-		w.expectWoken("nobody waits any more")
+		w.expectWoken("no pod waits any more")
 	})
 }
 
@@ -97,8 +96,7 @@ func TestWhatARolloutWaitsForHasTheFirstTurn(t *testing.T) {
 		hold := w.registry.Hold(fakeregistry.Match{Pod: "web-2"})
 		ended := w.begins(first)
 		w.reconcile(second)
-		w.kruiseMoves(leaving, appspub.LifecycleStatePreparingDelete)
-		w.reconcile(leaving)
+		w.reconcileIn(leaving, appspub.LifecycleStatePreparingDelete)
 		w.expectSlots("both wait", 1, 2)
 		hold.Release()
 		ended.Wait()
@@ -109,7 +107,7 @@ func TestWhatARolloutWaitsForHasTheFirstTurn(t *testing.T) {
 	})
 }
 
-func TestARefusedCallWasNeverMade(t *testing.T) {
+func TestRefusedCallWasNeverMade(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, inFlight(2))
@@ -120,15 +118,14 @@ func TestARefusedCallWasNeverMade(t *testing.T) {
 		w.reconcile(pod)
 		w.changePod(pod, unready)
 		w.takeJournal()
-		w.reconcile(pod)
-		w.expectJournal("the registry has never heard of it")
+		w.reconciles(pod, "the registry has never heard of it")
 		hold.Release()
 		ended.Wait()
 		w.expectWoken("it is looked at, and needs no call any more", woken(pod, wokenPriority))
 	})
 }
 
-func TestAPodThatIsToTryAgainStillHasItsTrouble(t *testing.T) {
+func TestPodThatIsToTryAgainStillHasItsTrouble(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, inFlight(2))
@@ -150,111 +147,7 @@ func TestAPodThatIsToTryAgainStillHasItsTrouble(t *testing.T) {
 	})
 }
 
-// many are pods of several services that wait to be registered.
-func (w *world) many(services, each int) (pods []*corev1.Pod) {
-	w.Helper()
-	for s := range services {
-		name := fmt.Sprintf("web%d", s)
-		of := w.cloneSet(name)
-		for i := range each {
-			pods = append(pods, w.bornPod(of, fmt.Sprintf("%s-%d", name, i)))
-		}
-	}
-	return pods
-}
-
-// answersTurns is a queue that reconciles each pod whose turn has come, and those whose back-off has passed, for a while.
-func (w *world) answersTurns(pods []*corev1.Pod, d time.Duration) {
-	w.Helper()
-	byRequest := map[lifecycle.PodID]*corev1.Pod{}
-	again := map[lifecycle.PodID]time.Time{}
-	for _, pod := range pods {
-		byRequest[lifecycle.PodIDOf(pod)] = pod
-		again[lifecycle.PodIDOf(pod)] = time.Now()
-	}
-	look := func(req lifecycle.PodID) {
-		result := w.reconcile(byRequest[req])
-		delete(again, req)
-		if result.RequeueAfter > 0 {
-			again[req] = time.Now().Add(result.RequeueAfter)
-		}
-	}
-	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		synctest.Wait()
-		for id := range w.r.woken.take() {
-			look(id)
-		}
-		for req, at := range again {
-			if !at.After(time.Now()) {
-				look(req)
-			}
-		}
-	}
-}
-
-func TestARegistryThatIsDownIsNotHammered(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, inFlight(8))
-		pods := w.many(4, 5)
-		mend := w.registry.Fail(anyCall(), errors.New("connection refused"))
-		w.answersTurns(pods, time.Minute)
-		// Five that fail, and then one every five seconds.
-		if calls := len(w.registry.Calls(anyCall())); calls < 10 || calls > 5+60/5 {
-			t.Errorf("%d calls in a minute, want a probe every five seconds", calls)
-		}
-		w.expectEvents("one for each, however often it tries", repeated(len(pods), "Warning RegistryUnavailable")...)
-
-		mend()
-		w.registry.Reset()
-		w.answersTurns(pods, 10*time.Second)
-		for _, pod := range pods {
-			w.expectHooks("the registry is back", pod, "preNormal inPlaceUpdate preDelete")
-		}
-		w.expectSlots("all have gone", 0, 0)
-	})
-}
-
-func repeated(n int, text string) []string {
-	texts := make([]string, n)
-	for i := range texts {
-		texts[i] = text
-	}
-	return texts
-}
-
-func TestWhatAnOpenBreakerSays(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, inFlight(8))
-		pods := w.many(2, 4)
-		w.registry.Fail(anyCall(), errors.New("connection refused"))
-		for _, pod := range pods[:6] {
-			w.reconcile(pod)
-		}
-		w.takeEvents()
-		opened := time.Now()
-		w.reconcile(pods[6])
-		w.expectEvents("a person should know that nobody asks, why, since when and until when", fmt.Sprintf(
-			`Warning RegistryUnavailable hook preNormal waits: service "web1" at 10.0.0.7:8080: no call is made: the circuit `+
-				`breaker is open since %s, tries one call at %s, and then every 5 s; the last failure: connection refused`,
-			opened.Format(time.RFC3339), opened.Add(5*time.Second).Format(time.RFC3339)))
-	})
-}
-
-func TestAPanicFreesTheSlot(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, inFlight(2))
-	pod := w.bornPod(w.cloneSet("web"), "web-1")
-	w.registry.OnAnswer(anyCall(), func(fakeregistry.Call) { panic("a driver's error") })
-	func() {
-		defer func() { _ = recover() }()
-		_, _ = w.r.Reconcile(w.Context(), lifecycle.PodIDOf(pod))
-	}()
-	w.expectSlots("the reconciler goes on after a panic", 0, 0)
-}
-
-func TestADeletionThatIsCancelledBeforeItsTurn(t *testing.T) {
+func TestDeletionThatIsCancelledBeforeItsTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, inFlight(2))
@@ -262,14 +155,12 @@ func TestADeletionThatIsCancelledBeforeItsTurn(t *testing.T) {
 		pod, other := w.servingPod(web, "web-1"), w.bornPod(web, "web-2")
 		hold := w.registry.Hold(fakeregistry.Match{Pod: "web-2"})
 		ended := w.begins(other)
-		w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-		w.reconcile(pod)
+		w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
 		w.kruiseMoves(pod, appspub.LifecycleStateNormal)
 		hold.Release()
 		ended.Wait()
 		w.takeJournal()
-		w.reconcile(pod)
-		w.expectJournal("nobody kept it alive since it was to go", registers)
+		w.reconciles(pod, "nothing has kept it alive since it was to go", registers)
 		if held := w.r.Tracker.Kept("default"); len(held) != 2 {
 			t.Errorf("%d instances are kept alive, want both", len(held))
 		}

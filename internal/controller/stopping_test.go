@@ -15,15 +15,14 @@ import (
 
 func TestWhatWasAcknowledgedIsWrittenDownWhenTheManagerStops(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t)
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	w.reconcileAndStop(pod)
 	w.expectJournal("else the next manager has to make the call again", deregisters, writes)
 	w.expectHooks("the hook is released", pod, "inPlaceUpdate")
 }
 
-func TestAManagerThatStopsBeginsNoCall(t *testing.T) {
+func TestManagerThatStopsBeginsNoCall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	pod := w.servingPod(w.cloneSet("web", twoServices), "web-1")
@@ -34,11 +33,10 @@ func TestAManagerThatStopsBeginsNoCall(t *testing.T) {
 	w.expectEvents("nothing is wrong")
 
 	w.restart()
-	w.reconcile(pod)
-	w.expectJournal("the next one trusts no call but its own", "Deregister admin@10.0.0.1:9090", deregisters, writes)
+	w.reconciles(pod, "the next one trusts no call but its own", "Deregister admin@10.0.0.1:9090", deregisters, writes)
 }
 
-func TestAStopIsNoFailureOfTheRegistry(t *testing.T) {
+func TestStopIsNoFailureOfTheRegistry(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, proceeds)
 	pod := w.servingPod(w.cloneSet("web", twoServices), "web-1")
@@ -51,7 +49,7 @@ func TestAStopIsNoFailureOfTheRegistry(t *testing.T) {
 	w.expectReleases("nothing is let go")
 }
 
-func TestAProbeThatAStopCutsOffIsNoTrouble(t *testing.T) {
+func TestProbeThatAStopCutsOffIsNoTrouble(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx, stop := context.WithCancel(w.Context())
@@ -66,7 +64,7 @@ func TestAProbeThatAStopCutsOffIsNoTrouble(t *testing.T) {
 	pod := w.bornPod(w.cloneSet("web"), "web-1")
 	_, err := w.r.Reconcile(ctx, lifecycle.PodIDOf(pod))
 	w.must(err, "reconciling")
-	w.expectJournal("it was registered, and nobody knows whether it serves", registers)
+	w.expectJournal("it was registered, and it is not known whether it serves", registers)
 	w.expectEvents("nothing is wrong")
 }
 
@@ -86,7 +84,7 @@ type probes func() error
 
 func (p probes) Probe(context.Context, registry.Instance) error { return p() }
 
-func TestADrainGoesOnWithTheNextManagerThatHasListedTheRegistry(t *testing.T) {
+func TestDrainGoesOnWithTheNextManagerThatHasListedTheRegistry(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason string
@@ -100,10 +98,8 @@ func TestADrainGoesOnWithTheNextManagerThatHasListedTheRegistry(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, draining15s)
-			pod := w.servingPod(w.cloneSet("web"), "web-1")
-			w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-			w.reconcile(pod)
+			w, pod := serving(t, draining15s)
+			w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
 			w.takeJournal()
 			tc.happen(w, pod)
 

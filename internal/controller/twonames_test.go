@@ -54,13 +54,12 @@ func TestTwoNamesForOneServer(t *testing.T) {
 
 	t.Log("What has to go goes, whichever name the entry has.")
 	w.apply(func(s *choices) { s.DefaultRegistries = []string{"alias", "default"} })
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconcile(pod)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
 	w.expectAbsent(pod)
 }
 
 // TestARegistryIsRenamed: a registry has another name than the one that entries and records have.
-func TestARegistryIsRenamed(t *testing.T) {
+func TestRegistryIsRenamed(t *testing.T) {
 	t.Parallel()
 	renamed := func(s *choices) {
 		s.Registries = map[string]Registry{"main": s.Registries["default"]}
@@ -74,61 +73,51 @@ func TestARegistryIsRenamed(t *testing.T) {
 
 	t.Run("before a restart", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
-		pod := w.servingPod(w.cloneSet("web"), "web-1")
+		w, pod := serving(t)
 		renamed(&w.settings)
 		w.restart()
 		if got := lists(w); len(got.Standing) != 1 || got.Missing+got.Different > 0 {
 			t.Fatalf("the first list found %+v, want the entry, which is this registry's", got)
 		}
-		w.reconcile(pod)
-		w.expectJournal("the entry gets the new name, and no registry is left that there is no more", registers, writes)
+		w.reconciles(pod, "the entry gets the new name, and no registry is left that there is no more", registers, writes)
 		w.expectEvents("nothing is wrong with the pod")
-		w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-		w.reconcile(pod)
+		w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
 		w.expectNotInService(pod)
 	})
 	t.Run("while the manager runs", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
-		pod := w.servingPod(w.cloneSet("web"), "web-1")
+		w, pod := serving(t)
 		w.apply(func(s *choices) {
 			renamed(s)
 			s.Renamed = map[string]string{"default": "main"}
 		})
-		w.reconcile(pod)
-		w.expectJournal("the configuration's own words tell that both are one", registers, writes)
+		w.reconciles(pod, "the configuration's own words tell that both are one", registers, writes)
 		w.expectEvents("nothing is wrong with the pod")
 	})
 	t.Run("while a pod waits to be released", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
-		pod := w.servingPod(w.cloneSet("web"), "web-1")
+		w, pod := serving(t)
 		w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 		renamed(&w.settings)
 		w.restart()
 		_ = lists(w)
-		w.reconcile(pod)
-		w.expectJournal("it is taken out under the name that it was not registered under", deregisters, writes)
+		w.reconciles(pod, "it is taken out under the name that it was not registered under", deregisters, writes)
 		w.expectAbsent(pod)
 	})
 }
 
-func TestAnEntryOfAnOlderVersionIsTheRegistrysOwn(t *testing.T) {
+func TestEntryOfAnOlderVersionIsTheRegistrysOwn(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t)
 	old := w.instance(pod, "web", 8080)
 	old.Registry = ""
 	w.must(w.backend.Register(t.Context(), old), "registering as an older version did")
 	w.restart()
 	w.resync(Listing{Confirms: true})
-	w.reconcile(pod)
-	w.expectJournal("a mark that is missing costs no call")
+	w.reconciles(pod, "a mark that is missing costs no call")
 	w.expectResync("nor is it a difference", Comparison{})
 
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconcile(pod)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
 	w.expectAbsent(pod)
 	if entries, err := w.backend.List(t.Context(), testCluster); err != nil || len(entries) > 0 {
 		t.Errorf("got %v, %v, want nothing left", entries, err)

@@ -31,10 +31,9 @@ func (w *world) workloadsUnseen() {
 	}})
 }
 
-func TestAWorkloadThatTheCacheHasNotSeen(t *testing.T) {
+func TestWorkloadThatTheCacheHasNotSeen(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t)
 	w.workloadsUnseen()
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
 
@@ -47,15 +46,13 @@ func TestAWorkloadThatTheCacheHasNotSeen(t *testing.T) {
 	w.expectJournal("nothing is known of its hooks, so nothing is done")
 
 	w.r.APIReader = w.api
-	w.reconcile(pod)
-	w.expectJournal("the API server knows it", failsOver, writes)
+	w.reconciles(pod, "the API server knows it", failsOver, writes)
 	w.expectHooks("", pod, "preDelete")
 }
 
-func TestTheCacheIsAskedBeforeTheAPIServer(t *testing.T) {
+func TestCacheIsAskedBeforeTheAPIServer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t)
 	w.reconcile(pod)
 	if w.liveReads > 0 {
 		t.Errorf("%d reads from the API server, want none", w.liveReads)
@@ -113,21 +110,19 @@ func TestHandlersThatNobodyNamesAnyMoreAreFreed(t *testing.T) {
 			web := w.cloneSet("web")
 			pod := w.servingPod(web, "web-1")
 			tc.happen(w, web, pod)
-			w.reconcile(pod)
-			w.expectJournal(tc.reason, tc.want...)
+			w.reconciles(pod, tc.reason, tc.want...)
 			want := ""
 			if name == "keys no longer ours by the configuration" {
 				want = "preNormal inPlaceUpdate preDelete"
 			}
 			w.expectHooks(tc.reason, pod, want)
 			w.expectInService(pod)
-			w.reconcile(pod)
-			w.expectJournal("once")
+			w.reconciles(pod, "once")
 		})
 	}
 }
 
-func TestAnOrphanThatCannotBeNamedIsFreedAllTheSame(t *testing.T) {
+func TestOrphanThatCannotBeNamedIsFreedAllTheSame(t *testing.T) {
 	t.Parallel()
 	name, err := service.ParseNameTemplate("{workload}")
 	w := newWorld(t, func(s *choices) { s.Services.Name = name })
@@ -138,12 +133,11 @@ func TestAnOrphanThatCannotBeNamedIsFreedAllTheSame(t *testing.T) {
 	w.changePod(pod, func(p *corev1.Pod) { p.OwnerReferences = nil })
 
 	w.expectResult("", w.reconcile(pod), backoffCap)
-	w.expectJournal("no finalizer is left that nobody knows", writes)
+	w.expectJournal("no finalizer is left that no workload names", writes)
 	w.expectHooks("", pod, "")
 	w.expectInService(pod)
 	w.expectEvents("its name came from the workload", "Warning InvalidPod no service name")
-	w.reconcile(pod)
-	w.expectJournal("once")
+	w.reconciles(pod, "once")
 }
 
 func TestPodsThatAreNotOurs(t *testing.T) {

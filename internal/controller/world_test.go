@@ -449,6 +449,19 @@ func (w *world) servingPod(of *kruisev1alpha1.CloneSet, name string, change ...f
 	return pod
 }
 
+// serving is a world with a pod that is in service, and born one with a pod that the manager has yet to look at.
+func serving(t *testing.T, change ...func(*choices)) (*world, *corev1.Pod) {
+	t.Helper()
+	w := newWorld(t, change...)
+	return w, w.servingPod(w.cloneSet("web"), "web-1")
+}
+
+func born(t *testing.T, change ...func(*choices)) (*world, *corev1.Pod) {
+	t.Helper()
+	w := newWorld(t, change...)
+	return w, w.bornPod(w.cloneSet("web"), "web-1")
+}
+
 func unready(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse }
 func ready(pod *corev1.Pod)   { pod.Status.Conditions[0].Status = corev1.ConditionTrue }
 
@@ -564,6 +577,20 @@ func (w *world) reconcile(pod *corev1.Pod) reconcile.Result {
 	result, err := w.r.Reconcile(w.Context(), lifecycle.PodIDOf(pod))
 	w.must(err, "reconciling "+pod.Name)
 	return result
+}
+
+// reconcileIn has Kruise move the pod to a state, and the manager look at it.
+func (w *world) reconcileIn(pod *corev1.Pod, state appspub.LifecycleStateType, change ...func(*corev1.Pod)) {
+	w.Helper()
+	w.kruiseMoves(pod, state, change...)
+	w.reconcile(pod)
+}
+
+// reconciles holds what a look at the pod does against what it should be.
+func (w *world) reconciles(pod *corev1.Pod, why string, want ...string) {
+	w.Helper()
+	w.reconcile(pod)
+	w.expectJournal(why, want...)
 }
 
 func (w *world) reconcileFails(pod *corev1.Pod) {

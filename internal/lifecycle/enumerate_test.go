@@ -309,7 +309,7 @@ func policies(r row) []row {
 	return []row{r, keep, panics, keepPanics}
 }
 
-// guardRows are the row with and without a guard, whatever shall become of it, where that can make a difference.
+// guardRows are the row with and without a guard, whatever becomes of it, where that can make a difference.
 func guardRows(r row) []row {
 	if r.mark.name != "none" || r.crowded || r.record.name != "none" && r.record.name != "forgets handlers" {
 		return nil
@@ -540,7 +540,7 @@ func (c *checker) checkEdits(d Decision) {
 	accepted, named := c.hooks.all(), c.row.shape.handlers
 	for _, h := range slices.Concat(d.Arm.Set, d.Then.Set) {
 		if !slices.Contains(accepted, h) && h != guardHandler() {
-			c.fail("sets %s, which no hook of ours names", h)
+			c.fail("sets %s, which no owned hook names", h)
 		}
 		if carries(c.pod, h) {
 			c.fail("sets %s, which is set", h)
@@ -579,15 +579,15 @@ func (c *checker) checkReleases(d Decision) {
 	out := d.Want == OutOfService || d.Want == Absent
 	for _, h := range d.Then.Clear {
 		if slices.Contains(c.hooks.InPlaceUpdate, h) && !out {
-			c.fail("releases %s of inPlaceUpdate although the registry shall say %s", h, d.Want)
+			c.fail("releases %s of inPlaceUpdate although the registry must say %s", h, d.Want)
 		}
 		if slices.Contains(c.hooks.PreDelete, h) && d.Want != Absent && (!slices.Contains(c.hooks.InPlaceUpdate, h) || !out) {
-			c.fail("releases %s of preDelete although the registry shall say %s", h, d.Want)
+			c.fail("releases %s of preDelete although the registry must say %s", h, d.Want)
 		}
 	}
 }
 
-// checkGuard: it goes with the registry's word that the pod is absent, or because nobody wants it; and stands before the pod
+// checkGuard: it goes with the registry's word that the pod is absent, or because the configuration does not want it; and stands before the pod
 // is registered where somebody does.
 func (c *checker) checkGuard(d Decision) {
 	g := guardHandler()
@@ -613,7 +613,7 @@ func (c *checker) checkAsserts(d Decision) {
 			c.fail("asserts %s of preNormal before the registry was told", h)
 		}
 		if slices.Contains(d.Then.Set, h) && d.Want != InService {
-			c.fail("asserts %s of preNormal although the registry shall say %s", h, d.Want)
+			c.fail("asserts %s of preNormal although the registry must say %s", h, d.Want)
 		}
 	}
 	if c.row.state.name == `"Updated"` {
@@ -624,7 +624,7 @@ func (c *checker) checkAsserts(d Decision) {
 		}
 	}
 	if d.Want != InService && (len(d.Arm.Set) > 0 || len(d.Then.Set) > 0) {
-		c.fail("sets %v %v although the registry shall say %s", d.Arm.Set, d.Then.Set, d.Want)
+		c.fail("sets %v %v although the registry must say %s", d.Arm.Set, d.Then.Set, d.Want)
 	}
 	if d.Want == InService && !c.row.ready {
 		c.fail("puts a pod in rotation that is not ready")
@@ -634,7 +634,7 @@ func (c *checker) checkAsserts(d Decision) {
 	}
 }
 
-// checkArmedFirst: all that can be armed before the registry is told is armed then. What says "go on" in this very
+// checkArmedFirst: all that can be armed before the registry is called is armed then. What says "go on" in this very
 // state can't.
 func (c *checker) checkArmedFirst(d Decision) {
 	needed := slices.Concat(c.hooks.PreDelete, c.hooks.InPlaceUpdate)
@@ -744,7 +744,7 @@ func (c *checker) checkDone(d Decision, done *corev1.Pod) {
 	switch d.Row {
 	case RowGone:
 		if slices.ContainsFunc(done.Finalizers, owned) {
-			c.fail("a pod that ends keeps finalizers of ours: %v", done.Finalizers)
+			c.fail("a pod that ends keeps owned finalizers: %v", done.Finalizers)
 		}
 		if done.DeletionTimestamp == nil {
 			expect("clear", c.hooks.all(), set)
@@ -760,7 +760,7 @@ func (c *checker) checkDone(d Decision, done *corev1.Pod) {
 	}
 	if d.Row != RowUnknownState && d.Row != RowGone && c.row.record.name == "forgets handlers" {
 		if carries(done, forgottenFinalizer) {
-			c.fail("keeps %s, which nobody names", forgottenFinalizer)
+			c.fail("keeps %s, which no workload names", forgottenFinalizer)
 		}
 		if carries(done, forgottenLabel) != (c.row.shape.name == "a forgotten key in the selector") {
 			c.fail("wrong about %s, which no hook names", forgottenLabel)

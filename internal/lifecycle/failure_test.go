@@ -41,12 +41,12 @@ func TestDeadline(t *testing.T) {
 		"inPlaceUpdate blocks":     {"each hook has its own policy", FailurePolicy{PreDelete: true}, appspub.LifecycleStatePreparingUpdate, nil, time.Time{}},
 		"dying":                    {"from when its containers have ended", both, appspub.LifecycleStateNormal, dying, died.Add(time.Minute)},
 		"dying, blocked":           {"it is preDelete's policy", FailurePolicy{InPlaceUpdate: true}, appspub.LifecycleStateNormal, dying, time.Time{}},
-		"dying, free":              {"nothing of ours holds it", both, appspub.LifecycleStateNormal, func(p *corev1.Pod) { dying(p); released(p) }, time.Time{}},
+		"dying, free":              {"nothing that Rollcall owns holds it", both, appspub.LifecycleStateNormal, func(p *corev1.Pod) { dying(p); released(p) }, time.Time{}},
 		"PreparingNormal":          {"no pod comes into rotation unacknowledged", both, appspub.LifecycleStatePreparingNormal, nil, time.Time{}},
 		"Updated":                  {"no pod comes into rotation unacknowledged", both, appspub.LifecycleStateUpdated, released, time.Time{}},
 		"Normal":                   {"nothing waits", both, appspub.LifecycleStateNormal, nil, time.Time{}},
 		"released already":         {"nothing waits", both, appspub.LifecycleStatePreparingUpdate, released, time.Time{}},
-		"a timestamp that is none": {"nobody knows since when", both, appspub.LifecycleStatePreparingDelete, stamped("yesterday"), time.Time{}},
+		"a timestamp that is none": {"it does not say since when", both, appspub.LifecycleStatePreparingDelete, stamped("yesterday"), time.Time{}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

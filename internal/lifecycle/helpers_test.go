@@ -93,7 +93,7 @@ func applyPatch(t *testing.T, pod *corev1.Pod, patch []byte) (*corev1.Pod, error
 	if err := json.Unmarshal(changed, &decoded); err != nil {
 		t.Fatalf("the patched pod is not a pod: %v\n%s", err, changed)
 	}
-	patched := *pod // the status is shared: nobody writes to it
+	patched := *pod // the status is shared: no test writes to it
 	patched.ObjectMeta = decoded.Metadata
 	return &patched, nil
 }

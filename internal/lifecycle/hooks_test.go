@@ -28,7 +28,7 @@ func TestOwns(t *testing.T) {
 		"exact.io/registered2":     {"an exact key is no prefix", false},
 		"exact.io/":                {"an exact key is no prefix", false},
 		"bare":                     {"a key without a domain", true},
-		"":                         {"nothing is nobody's", false},
+		"":                         {"no key has no owner", false},
 	}
 	for key, tc := range cases {
 		t.Run(key, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestOwns(t *testing.T) {
 	}
 }
 
-// hooksCase is what HooksOf shall make of a workload.
+// hooksCase is what HooksOf makes of a workload.
 type hooksCase struct {
 	reason   string
 	workload *Workload
@@ -71,7 +71,7 @@ func hooksCases() map[string]hooksCase {
 	return map[string]hooksCase{
 		"no workload":  {reason: "an orphan has no hooks"},
 		"no lifecycle": {reason: "most workloads have none", workload: &Workload{}},
-		"no handlers":  {reason: "an empty hook is nobody's", workload: of(hookOf(), hookOf(), hookOf())},
+		"no handlers":  {reason: "an empty hook has no owner", workload: of(hookOf(), hookOf(), hookOf())},
 		"all styles": {
 			reason:   "labels and finalizers, sorted",
 			workload: of(hookOf(b, a), hookOf(f), hookOf(f, b)),
@@ -85,7 +85,7 @@ func hooksCases() map[string]hooksCase {
 			want:     Hooks{InPlaceUpdate: []Handler{a}, PreDelete: []Handler{f}},
 		},
 		"none is ours": {
-			reason:   "that is likely a mistake in `owned`, and is told",
+			reason:   "that is likely a mistake in `owned`, and is reported",
 			workload: of(nil, hookOf(foreign), hookOf(foreignF)),
 			want:     Hooks{Foreign: true},
 		},
@@ -102,7 +102,7 @@ func hooksCases() map[string]hooksCase {
 			refused:  map[Refusal][]string{{Hook: PreDelete, Handler: a}: {a.Label, "spec.selector"}},
 		},
 		"two values": {
-			reason:   "one key can't have both, and each hook is told",
+			reason:   "one key can't have both, and each hook is reported",
 			workload: of(nil, hookOf(label("example.com/a", "1"), f), hookOf(label("example.com/a", "2"))),
 			want:     Hooks{InPlaceUpdate: []Handler{f}},
 			refused: map[Refusal][]string{
@@ -179,14 +179,14 @@ func TestManaged(t *testing.T) {
 		change func(*corev1.Pod)
 		want   bool
 	}{
-		"nothing of ours":        {reason: "it is left alone"},
-		"foreign hooks":          {reason: "others drive them", hooks: foreign, change: func(p *corev1.Pod) { p.Finalizers = []string{"other.io/f"} }},
-		"a hook of ours":         {reason: "the workload names one", hooks: ours, want: true},
-		"a refused hook of ours": {reason: "it is ours, and waits", hooks: refused, want: true},
-		"a mark as label":        {reason: "a template set it", change: func(p *corev1.Pod) { p.Labels[markKey] = "true" }, want: true},
-		"a mark as annotation":   {reason: "a template set it", change: func(p *corev1.Pod) { annotate(p, markKey, "true") }, want: true},
-		"a mark that is done":    {reason: "another value means done", change: func(p *corev1.Pod) { p.Labels[markKey] = "false" }},
-		"a finalizer of ours":    {reason: "nobody else would free it", change: func(p *corev1.Pod) { p.Finalizers = []string{"example.com/old"} }, want: true},
+		"nothing owned":        {reason: "it is left alone"},
+		"foreign hooks":        {reason: "others drive them", hooks: foreign, change: func(p *corev1.Pod) { p.Finalizers = []string{"other.io/f"} }},
+		"an owned hook":        {reason: "the workload names one", hooks: ours, want: true},
+		"a refused owned hook": {reason: "it is ours, and waits", hooks: refused, want: true},
+		"a mark as label":      {reason: "a template set it", change: func(p *corev1.Pod) { p.Labels[markKey] = "true" }, want: true},
+		"a mark as annotation": {reason: "a template set it", change: func(p *corev1.Pod) { annotate(p, markKey, "true") }, want: true},
+		"a mark that is done":  {reason: "another value means done", change: func(p *corev1.Pod) { p.Labels[markKey] = "false" }},
+		"an owned finalizer":   {reason: "no other owner frees it", change: func(p *corev1.Pod) { p.Finalizers = []string{"example.com/old"} }, want: true},
 		"a record": {
 			reason: "it has been registered",
 			change: func(p *corev1.Pod) {

@@ -99,7 +99,7 @@ func TestRecordThatIsNone(t *testing.T) {
 		"null":                {"it says nothing", `null`},
 		"a list":              {"it is no object", `[]`},
 		"another pod's":       {"the UID is another's", `{"stamp":{"uid":"other","timestamp":"x"},"want":"Absent"}`},
-		"no stamp":            {"nobody knows whose it is", `{"want":"Absent"}`},
+		"no stamp":            {"it does not say whose it is", `{"want":"Absent"}`},
 		"no want":             {"it says nothing", `{` + stamp + `}`},
 		"keep":                {"no registry acknowledges that", `{` + stamp + `,"want":"Keep"}`},
 		"unknown want":        {"it says nothing we know", `{` + stamp + `,"want":"Drained"}`},
@@ -209,7 +209,7 @@ func TestRecordIsFresh(t *testing.T) {
 			change: func(p *corev1.Pod) { p.UID = "other" },
 		},
 		"no timestamp": {
-			reason: "nobody knows when it moved",
+			reason: "it does not say when it moved",
 			change: func(p *corev1.Pod) { delete(p.Annotations, appspub.LifecycleTimestampKey) },
 		},
 	}

@@ -27,7 +27,7 @@ func TestSkipOf(t *testing.T) {
 		"a word":              {"the words are listed", "true", plain, nil, []string{`"true"`, "preDelete, inPlaceUpdate or both"}},
 		"nothing":             {"the words are listed", "", plain, nil, []string{`""`, "preDelete, inPlaceUpdate or both"}},
 		"from the template":   {"it would switch the safety off for all", "preDelete", templated, nil, []string{"template", "on the one pod"}},
-		"beside the template": {"nobody can tell it from the template's", "inPlaceUpdate", templated, nil, []string{"template"}},
+		"beside the template": {"nothing tells it from the template's", "inPlaceUpdate", templated, nil, []string{"template"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

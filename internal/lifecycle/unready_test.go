@@ -17,9 +17,9 @@ func TestPanic(t *testing.T) {
 		threshold int
 		want      bool
 	}{
-		"none of none":    {"nobody is unready", Peers{}, 50, false},
-		"none of some":    {"nobody is unready", Peers{All: 3}, 50, false},
-		"one of one":      {"the last one is kept, or clients find nobody", Peers{All: 1, Unready: 1}, 50, true},
+		"none of none":    {"none is unready", Peers{}, 50, false},
+		"none of some":    {"none is unready", Peers{All: 3}, 50, false},
+		"one of one":      {"the last one is kept, or clients find no pod", Peers{All: 1, Unready: 1}, 50, true},
 		"one of two":      {"half is not more than half", Peers{All: 2, Unready: 1}, 50, false},
 		"two of three":    {"it is more than half", Peers{All: 3, Unready: 2}, 50, true},
 		"exactly a third": {"nothing is rounded", Peers{All: 3, Unready: 1}, 33, true},

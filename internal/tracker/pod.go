@@ -104,7 +104,7 @@ func (p *Pod) Contradicted(in lifecycle.Recorded, state registry.State) {
 // LetGo is called before an instance is taken away, also where no call for that can be made now.
 func (p *Pod) LetGo(in lifecycle.Recorded) { p.change(in, Instance.letGo) }
 
-// Adopt takes what a list has in service, as it is told now, for an acknowledgement of Register, so that a new leader need
+// Adopt takes what a list has in service, as it is now, for an acknowledgement of Register, so that a new leader need
 // not register every pod again. It reports whether a list has it.
 func (p *Pod) Adopt(target Target) (adopted bool) {
 	p.change(target.Key(), func(i Instance) Instance {

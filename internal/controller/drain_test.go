@@ -1,0 +1,185 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
+)
+
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		state appspub.LifecycleStateType
+		call  string
+		held  string
+		freed string
+	}{
+		"before a deletion": {appspub.LifecycleStatePreparingDelete, deregisters, "inPlaceUpdate preDelete", "inPlaceUpdate"},
+		"before an update":  {appspub.LifecycleStatePreparingUpdate, failsOver, "inPlaceUpdate preDelete", "preDelete"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, pod := serving(t, draining15s)
+			w.kruiseMoves(pod, tc.state)
+
+			result := w.reconcile(pod)
+			w.expectJournal("the record is written, and Kruise waits", tc.call, writes)
+			w.expectResult("", result, 15*time.Second)
+			w.expectHooks("clients have not noticed yet", pod, tc.held)
+
+			w.sleep(5 * time.Second)
+			result = w.reconcile(pod)
+			w.expectJournal("another event changes nothing")
+			w.expectResult("what is left of it", result, 10*time.Second)
+
+			t.Log("The manager is restarted.")
+			w.restart()
+			w.sleep(4 * time.Second)
+			result = w.reconcile(pod)
+			w.expectJournal("the call is made again, and the record tells since when the pod is out", tc.call)
+			w.expectResult("what is left of it", result, 6*time.Second)
+
+			w.sleep(6 * time.Second)
+			result = w.reconcile(pod)
+			w.expectJournal("the second write", writes)
+			w.expectResult("", result, 0)
+			w.expectHooks("", pod, tc.freed)
+			w.expectEvents("a drain is no news")
+		})
+	}
+}
+
+func TestDrainBeginsAnewUnderAnotherStamp(t *testing.T) {
+	t.Parallel()
+	w, pod := serving(t, draining15s)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+	w.sleep(10 * time.Second)
+
+	t.Log("The deletion is cancelled and comes again while no manager is there to see it.")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingNormal)
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.restart()
+	w.takeJournal()
+	result := w.reconcile(pod)
+	w.expectJournal("it can have been in service in between", deregisters, writes)
+	w.expectResult("the whole of it", result, 15*time.Second)
+}
+
+func TestDrainIsNotRepeatedForWhatStayedOut(t *testing.T) {
+	t.Parallel()
+	w, pod := serving(t, draining15s)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
+	w.sleep(15 * time.Second)
+	w.reconcile(pod)
+	w.reconcileIn(pod, appspub.LifecycleStateUpdating)
+	w.takeJournal()
+
+	t.Log("It is scaled in while it is updated.")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconciles(pod, "nothing put it back in, so its clients are long gone", deregisters, writes)
+	w.expectHooks("", pod, "")
+}
+
+func TestTimeOutOfLongAgoRepeatsNoDrain(t *testing.T) {
+	t.Parallel()
+	w, pod := born(t, draining15s)
+	w.registry.FailNext(anyCall(), context.DeadlineExceeded)
+	w.reconcile(pod)
+	w.reconcile(pod)
+	w.kruiseMoves(pod, appspub.LifecycleStateNormal)
+	w.sleep(time.Hour)
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+	w.expectResult("", w.reconcile(pod), 15*time.Second)
+	w.sleep(15 * time.Second)
+	w.reconcile(pod)
+	w.reconcileIn(pod, appspub.LifecycleStateUpdating)
+	w.takeJournal()
+
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconciles(pod, "what could land has landed long ago", deregisters, writes)
+	w.expectHooks("", pod, "")
+}
+
+func TestDrainOfThePodsOwn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, draining15s)
+	pod := w.servingPod(w.cloneSet("web"), "web-1", annotated(service.AnnotationDrain, "40s"))
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.expectResult("the pod's annotation wins", w.reconcile(pod), 40*time.Second)
+
+	w.changePod(pod, annotated(service.AnnotationDrain, "0s"))
+	w.takeJournal()
+	w.reconciles(pod, "someone is in a hurry", writes)
+}
+
+func TestDrainThatIsSaidToBeginInTheFuture(t *testing.T) {
+	t.Parallel()
+	w, pod := serving(t, draining15s)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+	record := w.record(pod)
+	future := w.clock.Now().Add(1000 * time.Hour)
+	record.OutSince = &future
+	text, err := json.Marshal(record)
+	w.must(err, "encoding the record")
+	w.changePod(pod, annotated(lifecycle.AnnotationRecord, string(text)))
+	w.restart()
+
+	w.expectResult("no pod waits for longer than a drain", w.reconcile(pod), 15*time.Second)
+	w.sleep(15 * time.Second)
+	w.reconcile(pod)
+	w.expectHooks("", pod, "inPlaceUpdate")
+}
+
+func TestDrainThatAnotherClockBegan(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		// ahead is how much later the new leader's clock reads, and bound what it knows of that.
+		ahead, bound time.Duration
+		left         time.Duration
+	}{
+		"the same clock":        {"it goes on where it was", 0, 0, 10 * time.Second},
+		"one that is ahead":     {"5 s have passed, whatever the clock reads", 8 * time.Second, 8 * time.Second, 10 * time.Second},
+		"one that is behind":    {"the same", -3 * time.Second, -3 * time.Second, 10 * time.Second},
+		"a bound that is loose": {"it may take longer, and never less", 8 * time.Second, 9 * time.Second, 11 * time.Second},
+		"nothing is known":      {"it begins anew", 8 * time.Second, time.Hour, 15 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, pod := serving(t, draining15s)
+			w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+			began := w.record(pod).OutSince
+			w.sleep(5*time.Second + tc.ahead)
+			w.ahead = tc.bound
+			w.restart()
+			w.takeJournal()
+			w.expectResult(tc.reason, w.reconcile(pod), tc.left)
+			w.expectJournal("the next manager makes the call again, and the record stays", deregisters)
+			w.sleep(tc.left)
+			w.reconcile(pod)
+			w.expectHooks(tc.reason, pod, "inPlaceUpdate")
+			if now := w.record(pod).OutSince; now == nil || !now.Equal(*began) {
+				t.Errorf("the record says out since %v, want %v", now, began)
+			}
+		})
+	}
+}
+
+func TestDrainCountsFromTheLastInstance(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, draining15s)
+	pod := w.servingPod(w.cloneSet("web", twoServices), "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.registry.FailNext(fakeregistry.Match{Service: "web"}, errors.New("down"))
+	w.reconcile(pod)
+	w.sleep(7 * time.Second)
+	w.expectResult("the clients of web have known for no time", w.reconcile(pod), 15*time.Second)
+}
