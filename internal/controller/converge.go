@@ -27,11 +27,9 @@ type progress struct {
 	departing []change
 }
 
-// released reports whether OpenKruise may go on: the registries have acknowledged everything, and the drain has passed.
-func (p progress) released() bool { return p.blocker.reason == "" }
-
-// rehearsed reports a dry run: nothing was acknowledged, and what would follow is said too, since nothing is written.
-func (p progress) rehearsed() bool { return p.blocker.reason == ReasonDryRun }
+// done reports whether OpenKruise may go on: the registries have acknowledged everything, and the drain has passed. In a dry
+// run nothing was acknowledged, and what would follow is said too, since nothing is written.
+func (p progress) done() bool { return p.blocker.reason == "" || p.blocker.reason == ReasonDryRun }
 
 // converge makes every registry of the pod say what it must of every instance.
 func (r *PodReconciler) converge(ctx context.Context, seen *observation, d lifecycle.Decision) progress {
@@ -73,14 +71,14 @@ func (r *PodReconciler) join(
 }
 
 // leave makes the changes that waited for a hook to be asserted, and writes down what came of them.
-func (r *PodReconciler) leave(ctx context.Context, seen *observation, p *progress) (moved bool, err error) {
+func (r *PodReconciler) leave(ctx context.Context, seen *observation, p *progress) error {
 	if len(p.departing) == 0 {
-		return false, nil
+		return nil
 	}
 	p.behind = p.behind.and(r.ensureAll(ctx, seen, p.departing))
 	d := lifecycle.Decide(seen.input)
 	if d.Want != lifecycle.InService {
-		return false, nil // it has moved on, and the next look at it says where to
+		return nil // it has moved on, and the next look at it says where to
 	}
 	return r.patch(ctx, seen, lifecycle.Edit{}, seen.newRecord(d.Want, seen.plan(d)))
 }

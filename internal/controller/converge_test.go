@@ -382,39 +382,6 @@ func TestErrorAfterTheTimeOutIsATimeOut(t *testing.T) {
 	})
 }
 
-// Keep.
-
-func TestWhatIsKept(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		reason string
-		change func(*corev1.Pod)
-		events []string
-	}{
-		"not ready": {
-			reason: "the configuration says so",
-			change: unready,
-		},
-		"an unknown state": {
-			reason: "its meaning is unknown",
-			change: inState("Dreaming"),
-			events: []string{"Warning UnknownState ", "Warning UnknownState "},
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, pod := serving(t, keepsUnready)
-			w.changePod(pod, tc.change)
-			w.reconcile(pod)
-			w.restart()
-			w.reconciles(pod, tc.reason)
-			w.expectInService(pod)
-			w.expectEvents("each manager says what it does not know, and nothing else", tc.events...)
-		})
-	}
-}
-
 // An address that is no longer the pod's.
 
 func TestNewAddress(t *testing.T) {
@@ -435,38 +402,6 @@ func TestNewAddress(t *testing.T) {
 	w.restart()
 	w.changePod(pod, moveTo("10.0.0.10"))
 	w.reconciles(pod, "the record knows the address", "Deregister web@10.0.0.9:8080", "Register web@10.0.0.10:8080", writes)
-}
-
-// TestDualStack: a pod of two families stands under its first address, the one that podIP names, and its whole life goes
-// by that.
-func TestDualStack(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		ips []string
-		at  string
-	}{
-		"IPv6 alone": {ips: []string{"fd00:10:244::7"}, at: "web@[fd00:10:244::7]:8080"},
-		"IPv6 first": {ips: []string{"fd00:10:244::7", "10.0.0.7"}, at: "web@[fd00:10:244::7]:8080"},
-		"IPv4 first": {ips: []string{"10.0.0.7", "fd00:10:244::7"}, at: "web@10.0.0.7:8080"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			pod := w.pod(w.cloneSet("web"), "web-1", func(p *corev1.Pod) {
-				p.Status.PodIP, p.Status.PodIPs = tc.ips[0], nil
-				for _, ip := range tc.ips {
-					p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: ip})
-				}
-			})
-			w.reconciles(pod, "put in", "Register "+tc.at, writes)
-			w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-			w.reconciles(pod, "out for an update", "FailOver "+tc.at, writes)
-			w.restart()
-			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-			w.reconciles(pod, "the next manager takes it out where it was put in", "Deregister "+tc.at, writes)
-			w.expectAbsent(pod)
-		})
-	}
 }
 
 func TestNewAddressOfAPodThatIsKept(t *testing.T) {
@@ -720,4 +655,18 @@ func TestBackOffIsCappedAndForgotten(t *testing.T) {
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	w.registry.FailNext(anyCall(), errors.New("down"))
 	w.expectResult("what was overcome does not count any more", w.reconcile(pod), backoffBase)
+}
+
+func TestDualStack(t *testing.T) {
+	t.Parallel()
+	const first = "web@[fd00:10:244::7]:8080"
+	w := newWorld(t)
+	pod := w.pod(w.cloneSet("web"), "web-1", func(p *corev1.Pod) {
+		p.Status.PodIP, p.Status.PodIPs = "fd00:10:244::7", []corev1.PodIP{{IP: "fd00:10:244::7"}, {IP: "10.0.0.7"}}
+	})
+	w.reconciles(pod, "it stands under its first address, the one that podIP names", "Register "+first, writes)
+	w.restart()
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconciles(pod, "the next manager takes it out where it was put in", "Deregister "+first, writes)
+	w.expectAbsent(pod)
 }

@@ -2,6 +2,6 @@
 //
 // Each step has a file. observe.go gathers what a decision rests on; lifecycle.Decide decides; plan.go says which changes
 // that takes in which registries, and converge.go makes them; release.go says what is released without the registry;
-// patch.go lets OpenKruise go on; report.go tells people why a pod waits. depart.go undoes what a pod leaves behind that is
+// patch.go lets OpenKruise go on; report.go tells people why a pod waits. depart.go gathers what a pod leaves behind that is
 // gone, and events.go has pods looked at. What this process knows of the registries is in package tracker.
 package controller

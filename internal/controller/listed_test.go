@@ -76,19 +76,6 @@ func TestWhatAListDoesNotConfirm(t *testing.T) {
 
 func nothing(*world, *corev1.Pod) {}
 
-func TestCallAfterTheListCounts(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t)
-	l := w.listing(Listing{Confirms: true})
-	w.sleep(time.Second)
-	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
-	w.takeJournal()
-	if got := w.compare(l); got.Different+got.Missing+len(got.Unknown) > 0 {
-		t.Errorf("a list of before the call found %+v", got)
-	}
-	w.reconciles(pod, "it was taken out after the list was asked for")
-}
-
 func TestWhatIsMissingIsPutBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -202,28 +189,6 @@ func TestEntryOfAnEndedProcess(t *testing.T) {
 		w.reconcile(pod)
 		w.expectAbsent(pod)
 	})
-}
-
-func TestPodThatWasTakenOutIsNotUnknown(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t)
-	l := w.listing(Listing{})
-	w.sleep(time.Second)
-	w.removePod(pod)
-	w.reconcile(pod)
-	w.expectAbsent(pod)
-	if got := w.compare(l); len(got.Unknown) > 0 {
-		t.Errorf("got %+v: it was taken out after the list was asked for", got)
-	}
-	w.sleep(time.Second)
-	l.Asked = w.clock.Now()
-	if got := w.compare(l); len(got.Unknown) != 1 {
-		t.Errorf("got %+v: it is in the registry all the same", got)
-	}
-	l.Staleness = time.Minute
-	if got := w.compare(l); len(got.Unknown) > 0 {
-		t.Errorf("got %+v: the list may be a minute old", got)
-	}
 }
 
 // fewPods is for how many pods of a namespace the API server is asked one by one; see package resync.

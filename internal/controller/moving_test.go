@@ -10,7 +10,6 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 // withoutRegistry drops a registry from the configuration, and returns what there was.
@@ -184,16 +183,6 @@ func TestNoPodLeavesARegistryBeforeTheNextGivesItToClients(t *testing.T) {
 	if inspector.asked > 0 {
 		t.Errorf("asked %d times where nothing hangs on it", inspector.asked)
 	}
-}
-
-func TestAddressThatOneRegistryKeepsInOneService(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web", twoServices), "web-1")
-	w.changePod(pod, func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.9" })
-	w.registry.FailNext(fakeregistry.Match{Service: "admin"}, errors.New("down"))
-	w.reconciles(pod, "all that it was goes before anything that it is comes, and holds it up no longer than that",
-		"Deregister admin@10.0.0.1:9090"+failed, deregisters, "Register admin@10.0.0.9:9090", "Register web@10.0.0.9:8080", writes)
 }
 
 func TestDrainOfAPodThatDoesNotParse(t *testing.T) {

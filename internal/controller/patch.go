@@ -20,20 +20,20 @@ import (
 // patchTimeout bounds a patch that is finished although the manager was asked to stop.
 const patchTimeout = 15 * time.Second
 
-// patch makes the edit and writes the record in one API write, or none where the pod has all of it. It reports moved
-// where the pod is gone or no longer what it was decided on, and then nothing was written. Otherwise the observation
-// holds the pod as the API server returned it. What the registry has acknowledged is written down also where the manager was
-// asked to stop meanwhile, else the next one has to make the call again.
-func (r *PodReconciler) patch(
-	ctx context.Context, seen *observation, edit lifecycle.Edit, record *lifecycle.Record,
-) (moved bool, err error) {
+// errMoved says that the pod is gone or no longer what it was decided on, so nothing was written.
+var errMoved = errors.New("the pod has moved on")
+
+// patch makes the edit and writes the record in one API write, or none where the pod has all of it. The observation then holds
+// the pod as the API server returned it. What the registry has acknowledged is written down also where the manager was asked to
+// stop meanwhile, else the next one has to make the call again.
+func (r *PodReconciler) patch(ctx context.Context, seen *observation, edit lifecycle.Edit, record *lifecycle.Record) error {
 	pod := seen.pod()
 	if edit.Empty() && pod.DeletionTimestamp != nil {
-		return false, nil // the record goes with the pod
+		return nil // the record goes with the pod
 	}
 	data, err := lifecycle.Patch(pod, seen.input.Hooks, edit, record)
 	if err != nil || data == nil {
-		return false, err
+		return err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patchTimeout)
 	defer cancel()
@@ -41,15 +41,15 @@ func (r *PodReconciler) patch(
 	err = r.Client.Patch(ctx, written, client.RawPatch(types.JSONPatchType, data))
 	switch {
 	case errors.Is(err, registryclient.ErrDryRun):
-		return false, nil // it was told, and the pod is as it was
+		return nil // it was reported, and the pod is as it was
 	case apierrors.IsNotFound(err), isMoved(err):
-		return true, nil
+		return errMoved
 	case err != nil:
-		return false, fmt.Errorf("patching the pod: %w", err)
+		return fmt.Errorf("patching the pod: %w", err)
 	}
 	seen.note.written = written.ResourceVersion
 	seen.input.Pod, seen.input.Record = written, lifecycle.RecordOf(written)
-	return false, nil
+	return nil
 }
 
 // isRefused reports that the API server will say the same of the patch again, until a person changes what makes it say so. An

@@ -53,24 +53,6 @@ func (w *world) calmed() []string {
 	return names
 }
 
-func TestUnreadyPodIsTakenOutAndPutBack(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pods := w.servingPods(2)
-	w.turn(pods[0], unready)
-	w.reconcile(pods[0])
-	w.expectJournal("one of two is no panic", failsOver, writes)
-	w.expectNotInService(pods[0])
-	w.reconcile(pods[0])
-	w.expectJournal("once")
-	w.turn(pods[0], ready)
-	w.reconcile(pods[0])
-	w.expectJournal("it is ready again", registers, writes)
-	w.expectInService(pods[0])
-	w.expectHooks("no hook has a part in it", pods[0], "preNormal inPlaceUpdate preDelete")
-	w.expectEvents("that is what readiness is for")
-}
-
 func TestPanicKeepsWhatIsIn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -107,17 +89,6 @@ func TestPanicKeepsWhatIsIn(t *testing.T) {
 	w.reconcile(pods[2])
 	w.expectJournal("", "FailOver web@10.0.0.3:8080", "write web-3")
 	w.expectEvents("", "Normal Resolved PanicThreshold")
-}
-
-func TestLonePodIsKept(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPods(1)[0]
-	w.turn(pod, unready)
-	w.reconciles(pod, "one of one is more than half: clients would find no pod")
-	w.expectEvents("", "Warning PanicThreshold 1 of the 1 pods")
-	w.apply(func(s *choices) { s.PanicThreshold = 100 })
-	w.reconciles(pod, "at 100% there is no panic", failsOver, writes)
 }
 
 func TestPanicCountsWhatTheCacheHas(t *testing.T) {

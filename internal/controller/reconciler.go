@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -141,19 +142,19 @@ func (r *PodReconciler) Reconcile(ctx context.Context, id lifecycle.PodID) (reco
 	if refused := seen.refused(decision); refused.reason != "" {
 		return r.refuse(ctx, seen, decision, refused)
 	}
-	if moved, err := r.arm(ctx, seen, decision); moved || err != nil {
+	if err := r.arm(ctx, seen, decision); err != nil {
 		return r.unwritten(seen, decision, err)
 	}
 	decision = seen.decide()
 
 	progress := r.converge(ctx, seen, decision)
-	if moved, err := r.conclude(ctx, seen, decision, &progress); moved || err != nil {
+	if err := r.conclude(ctx, seen, decision, &progress); err != nil {
 		return r.unwritten(seen, decision, err)
 	}
-	if moved, err := r.leave(ctx, seen, &progress); moved || err != nil {
+	if err := r.leave(ctx, seen, &progress); err != nil {
 		return r.unwritten(seen, decision, err)
 	}
-	if seen.departed && (progress.released() || progress.rehearsed()) {
+	if seen.departed && progress.done() {
 		r.forget(id.UID)
 		return reconcile.Result{}, nil
 	}
@@ -161,55 +162,53 @@ func (r *PodReconciler) Reconcile(ctx context.Context, id lifecycle.PodID) (reco
 }
 
 // arm writes what does not wait for a registry. An annotation to skip a hook that came with the template is taken off too.
-func (r *PodReconciler) arm(ctx context.Context, seen *observation, d lifecycle.Decision) (moved bool, err error) {
+func (r *PodReconciler) arm(ctx context.Context, seen *observation, d lifecycle.Decision) error {
 	edit := d.Arm
 	edit.ClearSkip = seen.skip.FromTemplate && seen.pod().DeletionTimestamp == nil
 	return r.patch(ctx, seen, edit, nil)
 }
 
 // conclude writes what follows once the registries have acknowledged, or what is released without that.
-func (r *PodReconciler) conclude(
-	ctx context.Context, seen *observation, d lifecycle.Decision, p *progress,
-) (moved bool, err error) {
+func (r *PodReconciler) conclude(ctx context.Context, seen *observation, d lifecycle.Decision, p *progress) error {
 	edit, release := d.Then, (*release)(nil)
-	if !p.released() && !p.rehearsed() {
+	if !p.done() {
 		if edit, release = r.release(seen, d, &p.blocker); release == nil && seen.mayBeOut() {
 			edit = d.Out
 		}
 	}
-	edit.ClearSkip = seen.skips(d) && (release != nil || p.released() || p.rehearsed())
+	edit.ClearSkip = seen.skips(d) && (release != nil || p.done())
 	before := seen.pod()
 	if seen.departed {
 		p.record = nil // it goes with the pod
 	}
-	if moved, err = r.patch(ctx, seen, edit, p.record); moved || err != nil {
-		return moved, err
+	if err := r.patch(ctx, seen, edit, p.record); err != nil {
+		return err
 	}
-	if release != nil && seen.pod() != before { // a dry run has told what it would do
+	if release != nil && seen.pod() != before { // a dry run has reported what it would do
 		r.released(seen, d, release)
 	}
-	return false, nil
+	return nil
 }
 
 // refuse leaves a pod as it is that Rollcall does not drive, but for handlers that no workload names any more.
 func (r *PodReconciler) refuse(
 	ctx context.Context, seen *observation, d lifecycle.Decision, why blocker,
 ) (reconcile.Result, error) {
-	moved, err := r.patch(ctx, seen, lifecycle.Edit{Clear: d.Then.Clear}, nil)
-	if moved || err != nil {
+	if err := r.patch(ctx, seen, lifecycle.Edit{Clear: d.Then.Clear}, nil); err != nil {
 		return r.unwritten(seen, d, err)
 	}
 	return r.report(seen, d, why), nil
 }
 
-// unwritten says when to come back for a pod that was not written to. Without an error it has moved on: its change is on the
-// way to the cache and will bring it back by itself; the delay is for the case that it does not.
+// unwritten says when to come back for a pod that was not written to. Where it has moved on, its change is on the way to the
+// cache and will bring it back by itself; the delay is for the case that it does not.
 func (r *PodReconciler) unwritten(seen *observation, d lifecycle.Decision, err error) (reconcile.Result, error) {
-	if err != nil && !isRefused(err) {
+	moved := errors.Is(err, errMoved)
+	if !moved && !isRefused(err) {
 		return reconcile.Result{}, err
 	}
 	again := r.backoff.When(seen.pod().UID)
-	if err == nil {
+	if moved {
 		return reconcile.Result{RequeueAfter: again}, nil
 	}
 	return r.report(seen, d, blocker{reason: ReasonPatchRefused, after: again, message: registry.Excerpt(err.Error())}), nil

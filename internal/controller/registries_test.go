@@ -88,18 +88,6 @@ func TestMovingToAnotherRegistry(t *testing.T) {
 	}
 }
 
-func TestRecordSpeaksForTheRegistriesThatItNames(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, draining15s)
-	w.withRegistry("new")
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-	w.takeJournal()
-	w.restart()
-	w.apply(func(s *choices) { s.DefaultRegistries = []string{"default", "new"} })
-	w.reconciles(pod, "both are asked, and the record names both", deregisters, "new: "+deregisters, writes)
-}
-
 func TestRecordThatNamesNoRegistry(t *testing.T) {
 	t.Parallel()
 	w, pod := serving(t)
@@ -335,13 +323,6 @@ func TestWhatTheRegistryLostIsPutBack(t *testing.T) {
 	w.reconciles(pod, "once is enough")
 }
 
-func TestWhatWasAcknowledgedSinceIsNotLost(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t)
-	w.lost("default", w.instance(pod, "web", 8080), w.clock.Now().Add(-time.Hour))
-	w.expectLosers("the heartbeat was overtaken by the Register")
-}
-
 func TestEntryOutOfServiceNeedNotBePutBack(t *testing.T) {
 	t.Parallel()
 	w, pod := serving(t)
@@ -351,22 +332,6 @@ func TestEntryOutOfServiceNeedNotBePutBack(t *testing.T) {
 	w.lose(pod)
 	w.expectLosers("what is absent is not in service")
 	w.expectHeld("and needs no heartbeat")
-}
-
-func TestLossThatComesLateUndoesNothing(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t)
-	w.sleep(time.Second)
-	w.lose(pod)
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconciles(pod, "one call, then one write", deregisters, writes)
-	w.reconciles(pod, "nothing is left to say")
-	if got := w.record(pod).Want; got != lifecycle.Absent {
-		t.Errorf("the record says %q, want %q", got, lifecycle.Absent)
-	}
-	stranger := w.instance(pod, "web", 8080)
-	stranger.UID = "stranger"
-	w.lost("default", stranger, w.clock.Now())
 }
 
 func TestLossDuringACallUndoesNoOther(t *testing.T) {

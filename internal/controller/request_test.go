@@ -12,8 +12,6 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -56,23 +54,6 @@ func TestWhatARolloutWaitsForGoesFirst(t *testing.T) {
 				t.Errorf("requests (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestQueueHandsOutInThatOrder(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	web := w.cloneSet("web")
-	first := w.pod(web, "web-1", inState(appspub.LifecycleStateNormal))
-	second := w.pod(web, "web-2", inState(appspub.LifecycleStatePreparingUpdate))
-	queue := priorityqueue.New[lifecycle.PodID]("test")
-	defer queue.ShutDown()
-	handlers := w.r.podEvents()
-	for _, pod := range []*corev1.Pod{first, second} {
-		handlers.Create(t.Context(), event.TypedCreateEvent[*corev1.Pod]{Object: pod, IsInInitialList: true}, queue)
-	}
-	if got, priority, _ := queue.GetWithPriority(); got != lifecycle.PodIDOf(second) || priority != rolloutPriority {
-		t.Errorf("got %v at priority %d first, want the pod that Kruise waits for", got, priority)
 	}
 }
 
@@ -190,27 +171,4 @@ func TestLossesAreLookedAtAtOnce(t *testing.T) {
 		stop()
 		synctest.Wait()
 	})
-}
-
-func TestOwnerUID(t *testing.T) {
-	t.Parallel()
-	yes, no := true, false
-	cases := map[string]struct {
-		reason string
-		owners []metav1.OwnerReference
-		want   []string
-	}{
-		"none":       {reason: "an orphan"},
-		"controller": {"its workload", []metav1.OwnerReference{{UID: "a", Controller: &yes}}, []string{"a"}},
-		"others":     {"owners that don't control it", []metav1.OwnerReference{{UID: "a"}, {UID: "b", Controller: &no}}, nil},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: tc.owners}}
-			if diff := cmp.Diff(tc.want, ownerUID(pod)); diff != "" {
-				t.Errorf("owner (-want +got):\n%swhy: %s", diff, tc.reason)
-			}
-		})
-	}
 }

@@ -107,24 +107,6 @@ func TestWhatARolloutWaitsForHasTheFirstTurn(t *testing.T) {
 	})
 }
 
-func TestRefusedCallWasNeverMade(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, inFlight(2))
-		web := w.cloneSet("web")
-		pod := w.bornPod(web, "web-1")
-		hold := w.registry.Hold(fakeregistry.Match{Pod: "web-2"})
-		ended := w.begins(w.bornPod(web, "web-2"))
-		w.reconcile(pod)
-		w.changePod(pod, unready)
-		w.takeJournal()
-		w.reconciles(pod, "the registry has never heard of it")
-		hold.Release()
-		ended.Wait()
-		w.expectWoken("it is looked at, and needs no call any more", woken(pod, wokenPriority))
-	})
-}
-
 func TestPodThatIsToTryAgainStillHasItsTrouble(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
