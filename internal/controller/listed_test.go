@@ -434,3 +434,16 @@ func TestDrainBeginsAnewWhereSomebodyPutThePodBack(t *testing.T) {
 	w.expectResult("clients were given it a moment ago", w.reconcile(pod), 10*time.Second)
 	w.expectNotInService(pod)
 }
+
+func TestCallAfterTheListCounts(t *testing.T) {
+	t.Parallel()
+	w, pod := serving(t)
+	l := w.listing(Listing{Confirms: true})
+	w.sleep(time.Second)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
+	w.takeJournal()
+	if got := w.compare(l); got.Different+got.Missing+len(got.Unknown) > 0 {
+		t.Errorf("a list of before the call found %+v", got)
+	}
+	w.reconciles(pod, "it was taken out after the list was asked for")
+}
