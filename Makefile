@@ -51,6 +51,17 @@ build: ## Build bin/manager.
 docker-build: ## Build the image IMG (default rollcall:dev).
 	$(CONTAINER_TOOL) build --build-arg VERSION='$(VERSION)' -t '$(IMG)' .
 
+# What the image of a release is for.
+PLATFORMS ?= linux/amd64 linux/arm64
+
+.PHONY: image
+image: ## Write the image for PLATFORMS as an OCI layout into bin/image, without a container engine, to push with crane or skopeo.
+	@for platform in $(PLATFORMS); do \
+		GOOS=$${platform%%/*} GOARCH=$${platform##*/} go build -tags '$(TAGS)' -ldflags '$(LDFLAGS)' \
+			-o "bin/image-binaries/$$platform/manager" ./cmd; \
+	done
+	go run ./hack/layout bin/image $(PLATFORMS)
+
 .PHONY: clean
 clean: ## Remove what was built in this checkout; Go's cache and the test servers' stay.
 	rm -rf bin
@@ -238,8 +249,10 @@ demo: ## Show the main job on a real OpenKruise; REGISTRY=consul uses that drive
 	@go build -o bin/demo ./test/demo
 	@KEEP='$(KEEP)' REGISTRY='$(REGISTRY)' bin/demo
 
-# Empty plays all scenarios, short those that CI plays.
+# Empty plays all scenarios, short those that CI plays, anything else those with this in their name.
 E2E ?=
+# A cluster with OpenKruise to play on, instead of nodes of this machine.
+E2E_KUBECONFIG ?=
 
 .PHONY: e2e
 e2e: build ## Count lost requests on real nodes, as root with containerd (docs/e2e.md); E2E=short plays what CI plays.
@@ -248,7 +261,7 @@ e2e: build ## Count lost requests on real nodes, as root with containerd (docs/e
 	@go build -o bin/e2e/app ./test/e2e/app
 	@go build -o bin/e2e/e2e ./test/e2e
 	@$(TOOL) kustomize build test/e2e/deploy >bin/e2e/rollcall.yaml
-	@E2E='$(E2E)' bin/e2e/e2e
+	@E2E='$(E2E)' E2E_KUBECONFIG='$(E2E_KUBECONFIG)' bin/e2e/e2e
 
 ##@ Deploy
 

@@ -77,7 +77,10 @@ func newImage(t *testing.T, platform v1.Platform) v1.Image {
 	if err := os.WriteFile(binary, []byte("program"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	made, err := New(Spec{Binary: binary, Name: "manager", Platform: platform, Args: []string{"--x"}, Env: []string{"A=1"}})
+	made, err := New(Spec{
+		Files: map[string]string{"manager": binary}, Entrypoint: "manager", Platform: platform,
+		Args: []string{"--x"}, Env: []string{"A=1"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

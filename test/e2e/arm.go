@@ -85,9 +85,10 @@ func (a *arm) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: set.Name}, Spec: policyv1.PodDisruptionBudgetSpec{
-		MaxUnavailable: new(intstr.FromInt32(2)), Selector: set.Spec.Selector,
-	}}
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: set.Name},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: new(intstr.FromInt32(2)), Selector: set.Spec.Selector},
+	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: a.namespace(), Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
 	}}

@@ -1,11 +1,12 @@
 package main
 
 import (
-	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -54,8 +55,8 @@ func (t *tally) take() (requests int, failures []failure) {
 	return requests, failures
 }
 
-// customer is one client of a service. It follows the registry, sends a request every so often to the instances in turn,
-// and never repeats one.
+// customer is one client of a service. It follows the registry, sends a request every so often to the instances in
+// turn, and never repeats one.
 type customer struct {
 	name    string
 	service string
@@ -170,7 +171,7 @@ func (c *customer) post(ctx context.Context, to instance) error {
 		return err
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(bufio.NewReader(response.Body))
+	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		return err
 	}
@@ -210,15 +211,11 @@ func reasons(failures []failure) string {
 	for _, f := range failures {
 		counts[f.Reason]++
 	}
-	var lines []string
-	for reason, n := range counts {
-		lines = append(lines, fmt.Sprintf("%d %s", n, reason))
+	var parts []string
+	for _, reason := range slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(counts[b]-counts[a], strings.Compare(a, b))
+	}) {
+		parts = append(parts, fmt.Sprintf("%d %s", counts[reason], reason))
 	}
-	slices.SortFunc(lines, func(a, b string) int {
-		var x, y int
-		_, _ = fmt.Sscan(a, &x)
-		_, _ = fmt.Sscan(b, &y)
-		return y - x
-	})
-	return strings.Join(lines, ", ")
+	return strings.Join(parts, ", ")
 }

@@ -59,14 +59,14 @@ type view struct {
 	index     uint64
 }
 
-// lookUp reads the instances of a service that are in rotation. With the index of an earlier view it returns when there is
-// something new, or after some seconds.
+// lookUp reads the instances of a service that are in rotation. With the index of an earlier view it returns when there
+// is something new, or after some seconds.
 func lookUp(ctx context.Context, httpClient *http.Client, service string, index uint64) (view, error) {
 	const blockFor = 5 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, lookUpTimeout+blockFor)
 	defer cancel()
 	query := url.Values{"passing": {"1"}, "index": {strconv.FormatUint(index, 10)}, "wait": {blockFor.String()}}
-	address := fmt.Sprintf("http://127.0.0.1:%d/v1/health/service/%s?%s", readersPort, url.PathEscape(service), query.Encode())
+	address := fmt.Sprintf("http://127.0.0.1:%d/v1/health/service/%s?%s", readersPort, service, query.Encode())
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
 		return view{}, fmt.Errorf("asking Consul: %w", err)
@@ -95,7 +95,8 @@ func lookUp(ctx context.Context, httpClient *http.Client, service string, index 
 	}
 	for _, n := range nodes {
 		s := n.Service
-		v.instances = append(v.instances, instance{Address: fmt.Sprintf("%s:%d", s.Address, s.Port), Pod: s.Meta["rollcall-pod"]})
+		address := fmt.Sprintf("%s:%d", s.Address, s.Port)
+		v.instances = append(v.instances, instance{Address: address, Pod: s.Meta["rollcall-pod"]})
 	}
 	return v, nil
 }

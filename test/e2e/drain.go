@@ -9,17 +9,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // evictAgain is how long kubectl drain waits before it asks again for a pod that a disruption budget holds.
 const evictAgain = 5 * time.Second
 
-// untilDrained waits for nothing of its own: the drain is beside it, and the arm settles after it.
-func untilDrained(context.Context, *arm) error { return nil }
-
-// drain does to the node with most of Rollcall's pods what kubectl drain does: it makes the node unschedulable, evicts all
-// pods on it, and asks again for those that a disruption budget holds. When they are gone the node comes back.
+// drain does to the node with most of Rollcall's pods what kubectl drain does: it makes the node unschedulable, evicts
+// all pods on it, and asks again for those that a disruption budget holds. When they are gone the node comes back.
 func drain(ctx context.Context, w *world) error {
 	node, err := w.busiestNode(ctx)
 	if err != nil {
@@ -49,11 +47,15 @@ func (w *world) busiestNode(ctx context.Context) (string, error) {
 	return busiest, nil
 }
 
+// merge is a patch of what the text names.
+func merge(text string, args ...any) client.Patch {
+	return client.RawPatch(types.MergePatchType, fmt.Appendf(nil, text, args...))
+}
+
 func (w *world) cordon(ctx context.Context, node string, unschedulable bool) error {
 	object := &corev1.Node{}
 	object.Name = node
-	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, unschedulable))
-	if err := w.k8s.Patch(ctx, object, patch); err != nil {
+	if err := w.k8s.Patch(ctx, object, merge(`{"spec":{"unschedulable":%t}}`, unschedulable)); err != nil {
 		return fmt.Errorf("cordoning %s: %w", node, err)
 	}
 	return nil

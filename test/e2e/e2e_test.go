@@ -26,11 +26,29 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
-func TestShortFrom(t *testing.T) {
+func TestChoose(t *testing.T) {
 	t.Parallel()
-	for value, want := range map[string]struct{ short, wrong bool }{"": {}, "short": {short: true}, "1": {wrong: true}} {
-		if short, err := shortFrom(value); short != want.short || (err != nil) != want.wrong {
-			t.Errorf("E2E=%q gives %v and error %v", value, short, err)
+	for value, tc := range map[string]struct {
+		want  func(scenario) bool
+		wrong bool
+	}{
+		"":       {want: func(scenario) bool { return true }},
+		"short":  {want: func(s scenario) bool { return s.short }},
+		"frozen": {want: func(s scenario) bool { return s.name == "registry frozen in an update" }},
+		"shart":  {want: func(scenario) bool { return false }, wrong: true},
+	} {
+		var want, got []string
+		for _, s := range scenarios() {
+			if tc.want(s) {
+				want = append(want, s.name)
+			}
+		}
+		chosen, err := choose(value)
+		for _, s := range chosen {
+			got = append(got, s.name)
+		}
+		if diff := cmp.Diff(want, got); diff != "" || (err != nil) != tc.wrong {
+			t.Errorf("E2E=%q gives error %v and (-want +got):\n%s", value, err, diff)
 		}
 	}
 }
@@ -172,7 +190,8 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// A request counts as lost where no instance is in rotation, where another pod answers, and where there is no good answer.
+// A request counts as lost where no instance is in rotation, where another pod answers, and where there is no good
+// answer.
 func TestCustomer(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -8,15 +8,9 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"syscall"
 
-	"github.com/google/go-containerregistry/pkg/name"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
-
-	"github.com/rollcall-dev/rollcall/hack/image"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
@@ -25,22 +19,16 @@ import (
 const (
 	nodeCount = 2
 	// nodeAddress is on the loopback interface, and so every pod reaches it through its bridge.
-	nodeAddress   = cluster.ServiceAddress
-	rollcallImage = "localhost/rollcall:e2e"
-	pauseImage    = "localhost/rollcall-e2e:pause"
+	nodeAddress = cluster.ServiceAddress
 
 	// What make builds, and where images and logs go.
 	workDir      = "bin/e2e"
-	managerPath  = "bin/manager"
-	appPath      = workDir + "/app"
 	imagesPath   = workDir + "/images.tar"
 	manifestPath = workDir + "/rollcall.yaml"
 	logsPath     = workDir + "/logs"
 )
 
-func appImage(version string) string { return "localhost/rollcall-e2e:" + version }
-
-// prepare builds what is missing, while this process still has the machine's network.
+// prepare builds what a node of this machine needs, while this process still has the machine's network.
 func prepare(ctx context.Context) error {
 	if err := missing(); err != nil {
 		return err
@@ -51,48 +39,18 @@ func prepare(ctx context.Context) error {
 	if _, err := cluster.Kubelet(ctx, os.Stdout); err != nil {
 		return err
 	}
-	if _, err := consul.Get(ctx, os.Stdout); err != nil {
-		return err
-	}
 	if err := os.RemoveAll(logsPath); err != nil {
 		return fmt.Errorf("removing the logs of the run before: %w", err)
 	}
 	if err := os.MkdirAll(logsPath, 0o755); err != nil {
 		return fmt.Errorf("making the folder for logs: %w", err)
 	}
-	return writeImages(imagesPath)
+	return writeImages(ctx)
 }
 
-// writeImages writes an archive with the images of Rollcall, of both versions of the application, and of what holds a
-// pod's network.
-func writeImages(path string) error {
-	images := map[name.Reference]v1.Image{}
-	for ref, spec := range map[string]image.Spec{
-		rollcallImage:  {Binary: managerPath, Name: "manager"},
-		pauseImage:     {Binary: appPath, Name: "app", Args: []string{"pause"}},
-		appImage("v1"): {Binary: appPath, Name: "app", Env: []string{"VERSION=v1"}},
-		appImage("v2"): {Binary: appPath, Name: "app", Env: []string{"VERSION=v2"}},
-	} {
-		spec.Platform = v1.Platform{OS: runtime.GOOS, Architecture: runtime.GOARCH}
-		made, err := image.New(spec)
-		if err != nil {
-			return err
-		}
-		parsed, err := name.NewTag(ref)
-		if err != nil {
-			return fmt.Errorf("naming an image: %w", err)
-		}
-		images[parsed] = made
-	}
-	if err := tarball.MultiRefWriteToFile(path, images); err != nil {
-		return fmt.Errorf("writing the images: %w", err)
-	}
-	return nil
-}
-
-// inside starts a cluster with two real nodes in the namespaces that this process is in, and plays there. The end of the
-// process ends it all.
-func inside(ctx context.Context, short bool) error {
+// inside starts a cluster with two real nodes in the namespaces that this process is in, and plays there. The end of
+// the process ends it all.
+func inside(ctx context.Context, chosen []scenario) error {
 	if err := furnish(ctx); err != nil {
 		return err
 	}
@@ -101,37 +59,17 @@ func inside(ctx context.Context, short bool) error {
 		return err
 	}
 	defer c.Stop()
-	api, err := url.Parse(c.Config().Host)
-	if err != nil {
-		return fmt.Errorf("finding the API server: %w", err)
-	}
-	if _, err := openDoor(ctx, net.JoinHostPort(nodeAddress, "443"), api.Host); err != nil {
-		return err
-	}
-	launcher := process.NewLauncher()
-	defer launcher.Close()
-	kubelet, err := cluster.Kubelet(ctx, os.Stdout)
-	if err != nil {
-		return err
-	}
-	registry, err := consul.Get(ctx, os.Stdout)
-	if err != nil {
-		return err
-	}
-	k8s, err := cluster.NewClient(c.Config())
-	if err != nil {
-		return err
-	}
 	logs, err := filepath.Abs(logsPath)
 	if err != nil {
 		return fmt.Errorf("finding the folder for logs: %w", err)
 	}
-	images, err := filepath.Abs(imagesPath)
-	if err != nil {
-		return fmt.Errorf("finding the images: %w", err)
+	launcher := process.NewLauncher()
+	defer launcher.Close()
+	if err := startNodes(ctx, c, launcher, logs); err != nil {
+		return err
 	}
-	n := &nodes{launcher: launcher, dir: logs, kubelet: kubelet, kubeconfig: c.Kubeconfig(), images: images}
-	if err := n.start(ctx, k8s, nodeCount); err != nil {
+	registry, err := consul.Get(ctx, os.Stdout)
+	if err != nil {
 		return err
 	}
 	failures, err := os.Create(filepath.Join(logs, "failures.tsv"))
@@ -141,8 +79,33 @@ func inside(ctx context.Context, short bool) error {
 	defer failures.Close()
 	return play(ctx, options{
 		config: c.Config(), site: localSite{c}, manifest: manifestPath, registry: nodeAddress,
-		consul: registry.Paths[consul.Binary], dir: logs, short: short, out: os.Stdout, failures: failures,
+		program: registry.Paths[consul.Binary], dir: logs, scenarios: chosen, out: os.Stdout, failures: failures,
 	})
+}
+
+// startNodes starts the nodes, and leads their pods to the API server.
+func startNodes(ctx context.Context, c *cluster.Cluster, l *process.Launcher, logs string) error {
+	api, err := url.Parse(c.Config().Host)
+	if err != nil {
+		return fmt.Errorf("finding the API server: %w", err)
+	}
+	if _, err := openDoor(ctx, net.JoinHostPort(nodeAddress, "443"), api.Host); err != nil {
+		return err
+	}
+	kubelet, err := cluster.Kubelet(ctx, os.Stdout)
+	if err != nil {
+		return err
+	}
+	images, err := filepath.Abs(imagesPath)
+	if err != nil {
+		return fmt.Errorf("finding the images: %w", err)
+	}
+	k8s, err := cluster.NewClient(c.Config())
+	if err != nil {
+		return err
+	}
+	n := &nodes{launcher: l, dir: logs, kubelet: kubelet, kubeconfig: c.Kubeconfig(), images: images}
+	return n.start(ctx, k8s, nodeCount)
 }
 
 // localSite is this machine: every process of every pod is one of its own.

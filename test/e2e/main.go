@@ -6,22 +6,32 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/rollcall-dev/rollcall/test/harness/command"
 )
 
-// insideArg is the argument of the process that runs in namespaces of its own.
-const insideArg = "inside"
+// Arguments of the processes that this program starts: in namespaces of its own, and in a pod.
+const (
+	insideArg = "inside"
+	inPodArg  = "in-pod"
+)
 
 func main() { os.Exit(command.Run("e2e", start)) }
 
 func start(ctx context.Context) error {
-	short, err := shortFrom(os.Getenv("E2E"))
+	chosen, err := choose(os.Getenv("E2E"))
 	if err != nil {
 		return err
 	}
-	if len(os.Args) > 1 && os.Args[1] == insideArg {
-		return inside(ctx, short)
+	switch kubeconfig := os.Getenv("E2E_KUBECONFIG"); {
+	case len(os.Args) > 1 && os.Args[1] == insideArg:
+		return inside(ctx, chosen)
+	case len(os.Args) > 1 && os.Args[1] == inPodArg:
+		return inPod(ctx, chosen)
+	case kubeconfig != "":
+		return remote(ctx, kubeconfig)
 	}
 	if err := prepare(ctx); err != nil {
 		return err
@@ -29,14 +39,15 @@ func start(ctx context.Context) error {
 	return isolated(ctx, insideArg)
 }
 
-// shortFrom reads the variable E2E.
-func shortFrom(value string) (bool, error) {
-	switch value {
-	case "":
-		return false, nil
-	case "short":
-		return true, nil
-	default:
-		return false, fmt.Errorf("E2E is %q: write short for the scenarios that CI plays, or leave it out for all", value)
+// choose returns the scenarios that the variable E2E asks for: all, those that CI plays, or those with the text in
+// their name.
+func choose(value string) ([]scenario, error) {
+	chosen := slices.DeleteFunc(scenarios(), func(s scenario) bool {
+		return (value != "short" || !s.short) && !strings.Contains(s.name, value)
+	})
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("E2E is %q: write short for the scenarios that CI plays, a part of a scenario's name "+
+			"such as %q, or leave it out for all", value, scenarios()[0].name)
 	}
+	return chosen, nil
 }

@@ -21,8 +21,8 @@ const (
 	mirrorTimeout = 5 * time.Second
 )
 
-// mirror keeps Consul in step with the pods' readiness, as controllers do that sync services into a registry: a pod is in
-// while it is ready and not being deleted. It tries again at once what fails. No pod waits for it.
+// mirror keeps Consul in step with the pods' readiness, as controllers do that sync services into a registry: a pod is
+// in while it is ready and not being deleted. It tries again at once what fails. No pod waits for it.
 type mirror struct {
 	k8s       client.Client
 	registry  registry.Registry
@@ -86,7 +86,9 @@ func (m *mirror) pass(ctx context.Context) {
 }
 
 // call reports whether Consul has acknowledged the change.
-func (m *mirror) call(ctx context.Context, change func(context.Context, registry.Instance) error, in registry.Instance) bool {
+func (m *mirror) call(
+	ctx context.Context, change func(context.Context, registry.Instance) error, in registry.Instance,
+) bool {
 	ctx, cancel := context.WithTimeout(ctx, mirrorTimeout)
 	defer cancel()
 	return change(ctx, in) == nil

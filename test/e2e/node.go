@@ -5,9 +5,11 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"text/template"
@@ -42,9 +44,10 @@ func missing() error {
 	if os.Getuid() != 0 {
 		lacks = append(lacks, "root")
 	}
-	for program, pkg := range map[string]string{"containerd": "containerd", "ctr": "containerd", "runc": "runc", "ip": "iproute2"} {
+	packages := map[string]string{"containerd": "containerd", "ctr": "containerd", "runc": "runc", "ip": "iproute2"}
+	for _, program := range slices.Sorted(maps.Keys(packages)) {
 		if _, err := exec.LookPath(program); err != nil {
-			lacks = append(lacks, fmt.Sprintf("%s (package %s)", program, pkg))
+			lacks = append(lacks, fmt.Sprintf("%s (package %s)", program, packages[program]))
 		}
 	}
 	if cniPlugins() == "" {
@@ -97,8 +100,8 @@ func (n *nodes) startOne(ctx context.Context, k8s client.Client, number int) err
 	name := "node-" + strconv.Itoa(number)
 	values := map[string]string{
 		"Name": name, "Plugins": cniPlugins(), "CNI": cniConf, "PauseImage": pauseImage, "Cgroup": "/" + cgroup,
-		"Port": strconv.Itoa(nodeBasePort + number), "Run": filepath.Join("/run", name), "Lib": filepath.Join("/var/lib", name),
-		"Logs": filepath.Join(n.dir, "pods", name),
+		"Port": strconv.Itoa(nodeBasePort + number),
+		"Run":  filepath.Join("/run", name), "Lib": filepath.Join("/var/lib", name), "Logs": filepath.Join(n.dir, "pods", name),
 	}
 	for _, dir := range []string{values["Run"], values["Lib"]} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -112,10 +115,12 @@ func (n *nodes) startOne(ctx context.Context, k8s client.Client, number int) err
 	if err != nil {
 		return err
 	}
-	kubelet, err := process.Start(n.launcher, n.dir, process.Command{Name: "kubelet-" + name, Path: n.kubelet, Args: []string{
-		"--config=" + config, "--kubeconfig=" + n.kubeconfig, "--hostname-override=" + name,
-		"--root-dir=" + filepath.Join(values["Lib"], "kubelet"), "--node-ip=" + nodeAddress, "--v=2",
-	}})
+	kubelet, err := process.Start(n.launcher, n.dir, process.Command{
+		Name: "kubelet-" + name, Path: n.kubelet, Args: []string{
+			"--config=" + config, "--kubeconfig=" + n.kubeconfig, "--hostname-override=" + name,
+			"--root-dir=" + filepath.Join(values["Lib"], "kubelet"), "--node-ip=" + nodeAddress, "--v=2",
+		},
+	})
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,8 @@ func report(out io.Writer, rows []row) error {
 	lost, requests, counted := map[string]int{}, 0, 0
 	var notes []string
 	const format = "%-44v %8v %10v %10v %10v %10v\n"
-	fmt.Fprintf(out, "\nRequests that failed\n"+format, "scenario", "seconds", "requests", withRollcall, withPreStop, mirrorOnly)
+	fmt.Fprintln(out, "\nRequests that failed")
+	fmt.Fprintf(out, format, "scenario", "seconds", "requests", withRollcall, withPreStop, mirrorOnly)
 	for _, r := range rows {
 		name := r.scenario
 		if r.lossy != "" {
@@ -55,7 +56,8 @@ func report(out io.Writer, rows []row) error {
 	for _, note := range notes {
 		fmt.Fprintln(out, note)
 	}
-	fmt.Fprintf(out, "e2e: %d scenarios, %d requests; failed: %d with rollcall, %d with preStop and mirror, %d with mirror\n",
+	fmt.Fprintf(out, "e2e: %d scenarios, %d requests; failed: "+
+		"%d with rollcall, %d with preStop and mirror, %d with mirror\n",
 		counted, requests, lost[withRollcall], lost[withPreStop], lost[mirrorOnly])
 	if lost[withRollcall] > 0 {
 		return command.ErrFailed

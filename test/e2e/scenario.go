@@ -20,7 +20,7 @@ import (
 type scenario struct {
 	name  string
 	short bool // also played with E2E=short
-	// play is what the arm's users do. The scenario ends when every arm has settled after it.
+	// play is what the arm's users do, if anything. The scenario ends when every arm has settled after it.
 	play func(ctx context.Context, a *arm) error
 	// beside is what happens to all arms meanwhile.
 	beside func(ctx context.Context, w *world) error
@@ -36,7 +36,7 @@ func scenarios() []scenario {
 		{name: "specified-delete", short: true, play: specifiedDelete},
 		{name: "cancelled scale-in", short: true, play: cancelledScaleIn},
 		{name: "both managers killed in an update", short: true, play: update, beside: killManagers},
-		{name: "node drained", short: true, play: untilDrained, beside: drain},
+		{name: "node drained", short: true, beside: drain},
 		{name: "registry takes no writes in a rollout", short: true, play: recreate, beside: registryAway},
 		{name: "registry slow in a rollout", play: recreate, beside: registrySlow},
 		{name: "registry frozen in an update", play: update, beside: registryFrozen},
@@ -45,11 +45,9 @@ func scenarios() []scenario {
 		{name: "update rolled back halfway", play: rollBack},
 		{name: "leader deleted in an update", play: update, beside: deleteLeader},
 		{name: "OpenKruise down in an update", play: update, beside: kruiseDown},
-		// From here on the application stops gracefully.
-		{name: "recreate, graceful stop", play: recreateGraceful},
-		{name: "in-place update, graceful stop", play: update},
-		{name: "kubectl delete, graceful stop", play: deletePods},
-		{name: "scale from 6 to 30 and back, graceful stop", play: storm},
+		{name: "kubectl delete", play: deletePods},
+		{name: "scale from 6 to 30 and back", play: storm},
+		{name: "application that stops gracefully", play: graceful},
 		{
 			name: "application crashes", play: crash,
 			lossy: "the process is gone before anything can know",
@@ -109,9 +107,8 @@ func specifiedDelete(ctx context.Context, a *arm) error {
 		return err
 	}
 	for _, pod := range pods[:2] {
-		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"`+
-			appsv1alpha1.SpecifiedDeleteKey+`":"true"}}}`))
-		if err := a.k8s.Patch(ctx, &pod, patch); err != nil {
+		mark := merge(`{"metadata":{"labels":{%q:"true"}}}`, appsv1alpha1.SpecifiedDeleteKey)
+		if err := a.k8s.Patch(ctx, &pod, mark); err != nil {
 			return fmt.Errorf("marking %s: %w", pod.Name, err)
 		}
 	}
@@ -183,8 +180,8 @@ func (w *world) updating(ctx context.Context) error {
 	})
 }
 
-// registryAway has Consul take no writes for a time that is longer than every grace period; it still answers readers, as
-// a Consul without a leader does.
+// registryAway has Consul take no writes for a time that is longer than every grace period; it still answers readers,
+// as a Consul without a leader does.
 func registryAway(ctx context.Context, w *world) error {
 	const away = 20 * time.Second
 	w.consul.writers.Shut(true)
@@ -192,8 +189,8 @@ func registryAway(ctx context.Context, w *world) error {
 	return pause(ctx, away)
 }
 
-// registrySlow delays what is written to Consul: taking a pod out, which needs two requests, and the clients' next reading
-// are together later than every grace period.
+// registrySlow delays what is written to Consul: taking a pod out, which needs two requests, and the clients' next
+// reading are together later than every grace period.
 func registrySlow(ctx context.Context, w *world) error {
 	const delay, slow = 2200 * time.Millisecond, time.Minute
 	w.consul.writers.Slow(delay)
@@ -306,9 +303,9 @@ func kruiseDown(ctx context.Context, w *world) error {
 	return errors.Join(pause(ctx, down), w.site.StartKruise(ctx))
 }
 
-// recreateGraceful replaces the pods by such as finish what is under way when they are told to stop.
-func recreateGraceful(ctx context.Context, a *arm) error {
-	return a.change(ctx, func(spec *appsv1alpha1.CloneSetSpec) {
+// graceful replaces the pods by such as finish what is under way when they have to stop, and updates these in place.
+func graceful(ctx context.Context, a *arm) error {
+	err := a.change(ctx, func(spec *appsv1alpha1.CloneSetSpec) {
 		byNewPods(spec)
 		for i, variable := range spec.Template.Spec.Containers[0].Env {
 			if variable.Name == "STOP" {
@@ -316,6 +313,13 @@ func recreateGraceful(ctx context.Context, a *arm) error {
 			}
 		}
 	})
+	if err != nil {
+		return err
+	}
+	if err := a.settle(ctx); err != nil {
+		return err
+	}
+	return update(ctx, a)
 }
 
 // deletePods deletes two pods behind OpenKruise's back: no hook is asked.

@@ -28,41 +28,43 @@ type site interface {
 	StartKruise(ctx context.Context) error
 }
 
-// world is a cluster with OpenKruise and Rollcall, a Consul, and the arms with their clients.
-type world struct {
-	k8s      client.Client
-	site     site
-	consul   *consulServer
-	arms     []*arm
-	out      io.Writer
-	failures io.Writer // gets every request that failed
-}
-
 // options say where and what to play.
 type options struct {
 	config   *rest.Config
 	site     site
-	manifest string // Rollcall's, rendered
-	registry string // host at which pods find the registry
-	consul   string // the program
+	manifest string // Rollcall's
+	program  string // Consul's
+	registry string // the host at which pods find Consul
 	dir      string // for logs
-	short    bool
-	out      io.Writer
-	failures io.Writer
+
+	scenarios []scenario
+	out       io.Writer
+	failures  io.Writer // gets every request that failed
+}
+
+// world is a cluster with OpenKruise and Rollcall, a Consul, and the arms with their clients.
+type world struct {
+	options
+
+	k8s    client.Client
+	consul *consulServer
+	arms   []*arm
 }
 
 // play deploys Rollcall and the arms, plays the scenarios and reports.
 func play(ctx context.Context, o options) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	k8s, err := cluster.NewClient(o.config)
 	if err != nil {
 		return err
 	}
 	launcher := process.NewLauncher()
 	defer launcher.Close()
-	w := &world{k8s: k8s, site: o.site, out: o.out, failures: o.failures}
-	if w.consul, err = startConsul(ctx, launcher, o.dir, o.consul); err != nil {
+	var background sync.WaitGroup
+	defer background.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w := &world{options: o, k8s: k8s}
+	if w.consul, err = startConsul(ctx, launcher, o.dir, o.program); err != nil {
 		return err
 	}
 	started := time.Now()
@@ -70,17 +72,11 @@ func play(ctx context.Context, o options) error {
 		return err
 	}
 	w.say("Rollcall is ready after %s", time.Since(started).Round(time.Second))
-	var background sync.WaitGroup
-	defer background.Wait()
-	defer cancel()
 	if err := w.startArms(ctx, &background); err != nil {
 		return err
 	}
 	var rows []row
-	for _, s := range scenarios() {
-		if o.short && !s.short {
-			continue
-		}
+	for _, s := range o.scenarios {
 		r, err := w.playOne(ctx, s)
 		if err != nil {
 			return fmt.Errorf("scenario %q: %w", s.name, err)
@@ -115,7 +111,8 @@ func (w *world) startArms(ctx context.Context, background *sync.WaitGroup) error
 	if err := w.settle(ctx); err != nil {
 		return err
 	}
-	w.say("%d arms with %d pods each are in rotation after %s", len(w.arms), replicas, time.Since(started).Round(time.Second))
+	took := time.Since(started).Round(time.Second)
+	w.say("%d arms with %d pods each are in rotation after %s", len(w.arms), replicas, took)
 	for _, a := range w.arms {
 		for _, c := range newCustomers(a.name, a.count) {
 			if err := c.read(ctx); err != nil {
@@ -142,7 +139,9 @@ func (w *world) playOne(ctx context.Context, s scenario) (row, error) {
 	started := time.Now()
 	group, groupCtx := errgroup.WithContext(ctx)
 	for _, a := range w.arms {
-		group.Go(func() error { return s.play(groupCtx, a) })
+		if s.play != nil {
+			group.Go(func() error { return s.play(groupCtx, a) })
+		}
 	}
 	if s.beside != nil {
 		group.Go(func() error { return s.beside(groupCtx, w) })

@@ -1,5 +1,5 @@
-// Command app is the application of the end-to-end tests, and, as "app pause", the container that holds a pod's network.
-// Its image says which version it is, the pod's template how it starts and stops.
+// Command app is the application of the end-to-end tests, and, as "app pause", the container that holds a pod's
+// network. Its image says which version it is, the pod's template how it starts and stops.
 package main
 
 import (
@@ -27,8 +27,8 @@ func main() {
 	}
 }
 
-// run serves until ctx ends. Where STOP is graceful it then finishes what is under way; otherwise it drops everything, as
-// a program without a handler for SIGTERM does.
+// run serves until ctx ends. Where STOP is graceful it then finishes what is under way; otherwise it drops everything,
+// as a program without a handler for SIGTERM does.
 func run(ctx context.Context, getenv func(string) string) error {
 	delay, err := time.ParseDuration(getenv("START_DELAY"))
 	if err != nil {
@@ -53,8 +53,8 @@ func run(ctx context.Context, getenv func(string) string) error {
 	return nil
 }
 
-// handler answers with the pod's name and the version. A request with ?for=1s gets the end of its answer that much later.
-// The probe passes when the start-up delay is over.
+// handler answers with the pod's name and the version. A request with ?for=1s gets the end of its answer that much
+// later. The probe passes when the start-up delay is over.
 func handler(pod, version string, delay time.Duration) http.Handler {
 	var ready atomic.Bool
 	time.AfterFunc(delay, func() { ready.Store(true) })

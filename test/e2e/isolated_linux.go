@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -26,8 +27,8 @@ const (
 )
 
 // isolated runs this program again, with other arguments, in network, mount and process namespaces of its own. When it
-// ends, however that comes about, the kernel ends every process in them, and every mount, address and network is gone with
-// them. What remains are control groups, which isolated removes.
+// ends, however that comes about, the kernel ends every process in them, and every mount, address and network is gone
+// with them. What remains are control groups, which isolated removes.
 func isolated(ctx context.Context, args ...string) error {
 	// The kernel ends the child with the thread that started it: keep the thread.
 	runtime.LockOSThread()
@@ -42,9 +43,13 @@ func isolated(ctx context.Context, args ...string) error {
 	child.WaitDelay = endPatience
 	err := errors.Join(child.Run(), removeCgroups())
 	if exit := new(exec.ExitError); errors.As(err, &exit) && ctx.Err() == nil {
+		fmt.Fprintln(os.Stderr, "e2e: the logs are in "+logsPath)
 		return command.ErrFailed // it has said why
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("running in namespaces of its own: %w", err)
+	}
+	return nil
 }
 
 // furnish makes the namespaces fit for servers: a /proc for their processes, empty folders where servers expect to be
@@ -90,9 +95,9 @@ func removeCgroups() error {
 			}
 			return nil
 		})
-		for i := len(dirs) - 1; i >= 0; i-- {
-			if err := syscall.Rmdir(dirs[i]); err != nil && !errors.Is(err, syscall.ENOENT) {
-				return fmt.Errorf("removing control group %s: %w", dirs[i], err)
+		for _, dir := range slices.Backward(dirs) {
+			if err := syscall.Rmdir(dir); err != nil {
+				return fmt.Errorf("removing control group %s: %w", dir, err)
 			}
 		}
 	}

@@ -1,0 +1,59 @@
+// Command layout writes the image that ships, for several platforms, as an OCI layout, which crane, skopeo and others
+// push:
+//
+//	go run ./hack/layout DIR linux/amd64 linux/arm64
+//
+// The manager of each platform must be in DIR-binaries: linux/amd64/manager and so on, where make image builds them.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+
+	"github.com/rollcall-dev/rollcall/hack/image"
+)
+
+func main() {
+	if len(os.Args) < 3 {
+		fmt.Fprintln(os.Stderr, "usage: layout DIR PLATFORM...")
+		os.Exit(1)
+	}
+	if err := write(os.Args[1], os.Args[2:]); err != nil {
+		fmt.Fprintln(os.Stderr, "layout:", err)
+		os.Exit(1)
+	}
+}
+
+// write writes the image of the platforms into dir, which it makes anew.
+func write(dir string, platforms []string) error {
+	var images []v1.Image
+	for _, name := range platforms {
+		platform, err := v1.ParsePlatform(name)
+		if err != nil {
+			return fmt.Errorf("reading platform %q: %w", name, err)
+		}
+		made, err := image.New(image.Spec{
+			Files:      map[string]string{"manager": filepath.Join(dir+"-binaries", name, "manager")},
+			Entrypoint: "manager", Platform: *platform,
+		})
+		if err != nil {
+			return fmt.Errorf("making the image for %s: %w", name, err)
+		}
+		images = append(images, made)
+	}
+	index, err := image.Index(images...)
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("removing the layout before: %w", err)
+	}
+	if _, err := layout.Write(dir, index); err != nil {
+		return fmt.Errorf("writing the layout: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+)
+
+func TestWrite(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "image")
+	platforms := []string{"linux/amd64", "linux/arm64"}
+	for _, platform := range platforms {
+		binary := filepath.Join(dir+"-binaries", platform, "manager")
+		if err := os.MkdirAll(filepath.Dir(binary), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(binary, []byte(platform), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 { // the second time over the first
+		if err := write(dir, platforms); err != nil {
+			t.Fatal(err)
+		}
+	}
+	index, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, got := range manifest.Manifests {
+		if got.Platform.String() != platforms[i] {
+			t.Errorf("image %d is for %s, want %s", i, got.Platform, platforms[i])
+		}
+	}
+	if len(manifest.Manifests) != len(platforms) {
+		t.Errorf("there are %d images, want %d", len(manifest.Manifests), len(platforms))
+	}
+	err = write(dir, []string{"linux/riscv64"})
+	if err == nil || !strings.Contains(err.Error(), "making the image for linux/riscv64") {
+		t.Errorf("got error %v, want one that names the platform whose binary is missing", err)
+	}
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/rollcall-dev/rollcall/hack/image"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
+)
+
+const (
+	rollcallImage = "localhost/rollcall:e2e"
+	pauseImage    = "localhost/rollcall-e2e:pause"
+	runnerImage   = "localhost/rollcall-e2e:runner"
+)
+
+func appImage(version string) string { return "localhost/rollcall-e2e:" + version }
+
+// writeImages writes an archive with the images of Rollcall, of both versions of the application, of what holds a pod's
+// network, and of this program with a Consul.
+func writeImages(ctx context.Context) error {
+	registry, err := consul.Get(ctx, os.Stdout)
+	if err != nil {
+		return err
+	}
+	app := map[string]string{"app": workDir + "/app"}
+	images := map[name.Reference]v1.Image{}
+	for ref, spec := range map[string]image.Spec{
+		rollcallImage:  {Files: map[string]string{"manager": "bin/manager"}, Entrypoint: "manager"},
+		pauseImage:     {Files: app, Entrypoint: "app", Args: []string{"pause"}},
+		appImage("v1"): {Files: app, Entrypoint: "app", Env: []string{"VERSION=v1"}},
+		appImage("v2"): {Files: app, Entrypoint: "app", Env: []string{"VERSION=v2"}},
+		runnerImage: {Entrypoint: "e2e", Args: []string{inPodArg}, Files: map[string]string{
+			"e2e": workDir + "/e2e", "consul": registry.Paths[consul.Binary], "rollcall.yaml": manifestPath,
+		}},
+	} {
+		spec.Platform = v1.Platform{OS: runtime.GOOS, Architecture: runtime.GOARCH}
+		made, err := image.New(spec)
+		if err != nil {
+			return err
+		}
+		parsed, err := name.NewTag(ref)
+		if err != nil {
+			return fmt.Errorf("naming an image: %w", err)
+		}
+		images[parsed] = made
+	}
+	if err := tarball.MultiRefWriteToFile(imagesPath, images); err != nil {
+		return fmt.Errorf("writing the images: %w", err)
+	}
+	return nil
+}
