@@ -48,7 +48,8 @@ func (d *dryRun) change(name string) func(operation string, in registry.Instance
 		return nil
 	}
 	return func(operation string, in registry.Instance) {
-		d.tell(strings.Join([]string{name, in.Service, in.Endpoint(), in.UID}, " "), name, operation, "registry", name, "service", in.Service, "endpoint", in.Endpoint(), "namespace", in.Namespace, "pod", in.Pod)
+		d.tell(strings.Join([]string{name, in.Service, in.Endpoint(), in.UID}, " "), name, operation,
+			"registry", name, "service", in.Service, "endpoint", in.Endpoint(), "namespace", in.Namespace, "pod", in.Pod)
 	}
 }
 
