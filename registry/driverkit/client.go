@@ -52,7 +52,6 @@ type HTTPOptions struct {
 type HTTPClient struct {
 	options HTTPOptions
 	log     *slog.Logger
-	client  *http.Client
 	servers []*url.URL
 	current atomic.Uint32 // the number of the server that calls begin at
 }
@@ -86,13 +85,7 @@ func NewHTTPClient(cfg registry.Config, options HTTPOptions) (*HTTPClient, error
 	if options.Transport == nil {
 		options.Transport = newTransport(config, connect)
 	}
-	return &HTTPClient{
-		options: options, servers: servers, log: Logger(cfg),
-		client: &http.Client{
-			Transport:     options.Transport,
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
-	}, nil
+	return &HTTPClient{options: options, servers: servers, log: Logger(cfg)}, nil
 }
 
 func newTransport(config *tls.Config, connect time.Duration) *http.Transport {
@@ -108,7 +101,11 @@ func newTransport(config *tls.Config, connect time.Duration) *http.Transport {
 }
 
 // Close lets go of idle connections. Calls under way are not disturbed.
-func (c *HTTPClient) Close() { c.client.CloseIdleConnections() }
+func (c *HTTPClient) Close() {
+	if pool, ok := c.options.Transport.(interface{ CloseIdleConnections() }); ok {
+		pool.CloseIdleConnections()
+	}
+}
 
 // Servers is how many there are.
 func (c *HTTPClient) Servers() int { return len(c.servers) }
@@ -191,7 +188,8 @@ func (c *HTTPClient) Send(ctx context.Context, to Server, r Request) (*Answer, e
 	if err != nil {
 		return nil, fmt.Errorf("making the request: %w", err)
 	}
-	resp, err := c.client.Do(req)
+	// An http.Client copies the header of each request for redirects, which are not followed here.
+	resp, err := c.options.Transport.RoundTrip(req)
 	if err != nil {
 		return nil, silence(ctx, to, mask, err)
 	}
@@ -230,9 +228,6 @@ func (c *HTTPClient) prepare(ctx context.Context, to Server, r Request) (*http.R
 
 // silence is the error of a request that got no answer.
 func silence(ctx context.Context, to Server, mask Mask, err error) error {
-	if sent, is := errors.AsType[*url.Error](err); is {
-		err = sent.Err // its URL may be long
-	}
 	err = mask.Error(fmt.Errorf("no answer from %s: %w", to, TLSError(err)))
 	if ctx.Err() != nil {
 		return ContextError(ctx, err)
