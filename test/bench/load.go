@@ -43,6 +43,7 @@ type load struct {
 // stay is one pod in one state.
 type stay struct {
 	state          appspub.LifecycleStateType
+	ready          bool
 	moved, flipped time.Time
 }
 
@@ -73,6 +74,7 @@ func (l *load) saw(pod *corev1.Pod, gone bool) {
 	if state := stateOf(pod); now.state != state {
 		now = stay{state: state, moved: l.last}
 	}
+	now.ready = isReady(pod)
 	if now.flipped.IsZero() && flipped(pod) {
 		now.flipped = l.last
 		if now.state == l.state {
@@ -220,9 +222,22 @@ func (l *load) outcome(state appspub.LifecycleStateType) wave {
 func (l *load) settle(ctx context.Context, what string, calm func() bool) error {
 	return await(ctx, what, func() bool {
 		l.mu.Lock()
-		defer l.mu.Unlock()
-		return time.Since(l.last) >= quietFor && calm()
+		quiet := time.Since(l.last) >= quietFor
+		l.mu.Unlock()
+		return quiet && calm()
 	})
+}
+
+// ready is how many pods are.
+func (l *load) ready() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.pods {
+		if s.ready {
+			n++
+		}
+	}
+	return n
 }
 
 // written is how many versions of pods others have made.
