@@ -115,6 +115,9 @@ func spread(values []float64) string {
 func (all observations) table(s sizes, exponent float64) [][]string {
 	rows := [][]string{{"", "floor", "recipe", "Rollcall", "Rollcall/floor", "goal"}}
 	add := func(title, name, value string, compare bool, goal string) {
+		if len(all.of(name, theRollcall, value)) == 0 {
+			return // its part was not asked for
+		}
 		row := []string{title}
 		for _, who := range []string{theFloor, theRecipe, theRollcall} {
 			row = append(row, spread(all.of(name, who, value)))
@@ -148,24 +151,27 @@ func (all observations) table(s sizes, exponent float64) [][]string {
 	for _, pods := range s.growth {
 		add(fmt.Sprintf("%d at once, flips/s", pods), sized(growthCase, pods), rate, false, "")
 	}
-	rows = append(rows, []string{"time for n at once grows with n to the", "", "", short(exponent), "", "1"})
+	if exponent != 0 {
+		rows = append(rows, []string{"time for n at once grows with n to the", "–", "–", short(exponent), "–", "1"})
+	}
 	beside := fmt.Sprintf("restart beside %d: ", s.restart)
 	add(beside+"ready after s", restartCase, seconds, false, "1")
 	add(beside+"writes", restartCase, allWrites, false, "0")
 	add(beside+"changing calls", restartCase, calls, false, "0")
 	add(beside+"lists", restartCase, lists, false, "≤ 2")
 	add(beside+"resident, MB", restartCase, resident, false, "")
-	batched := func(name, value string, each float64) string {
-		values := all.of(name, theBatching, value)
-		for i := range values {
-			values[i] *= each
+	for _, row := range []struct {
+		title, name, value, goal string
+		each                     float64
+	}{
+		{"with batches: changing calls for 1,000 at once", batchCase, calls, "≤ 40", 500 / float64(s.batch)},
+		{"with batches: 40 a second, p50 ms", pacedCase, p50, "as without", 1},
+	} {
+		if values := all.of(row.name, theBatching, row.value); len(values) > 0 {
+			rows = append(rows, []string{row.title, "–", "–", short(values[0] * row.each), "–", row.goal})
 		}
-		return spread(values)
 	}
-	return append(rows,
-		[]string{"with batches: changing calls for 1,000 at once", "", "", batched(batchCase, calls, 500/float64(s.batch)), "", "≤ 40"},
-		[]string{"with batches: 40 a second, p50 ms", "", "", batched(pacedCase, p50, 1), "", "as without"},
-	)
+	return rows
 }
 
 func markdown(rows [][]string) string {
