@@ -20,7 +20,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/memory"
 )
 
-// onePod is a cache with one pod and its CloneSet, which it copies as the real one does, and nothing else.
+// onePod is a cache with one pod and its CloneSet, which it copies where the real one does, and nothing else.
 type onePod struct {
 	client.Client
 
@@ -28,12 +28,18 @@ type onePod struct {
 	workload *kruisev1alpha1.CloneSet
 }
 
-func (c onePod) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+func (c onePod) Get(_ context.Context, _ client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	chosen := (&client.GetOptions{}).ApplyOptions(options)
+	shared := chosen.UnsafeDisableDeepCopy != nil && *chosen.UnsafeDisableDeepCopy
 	switch into := into.(type) {
 	case *corev1.Pod:
-		c.pod.DeepCopyInto(into)
+		if *into = *c.pod; !shared {
+			c.pod.DeepCopyInto(into)
+		}
 	case *kruisev1alpha1.CloneSet:
-		c.workload.DeepCopyInto(into)
+		if *into = *c.workload; !shared {
+			c.workload.DeepCopyInto(into)
+		}
 	}
 	return nil
 }

@@ -62,7 +62,8 @@ func (r *PodReconciler) observe(ctx context.Context, id lifecycle.PodID) (seen *
 	// Before the cache is read: the tracker notes the departure of a pod that is found in it then.
 	seen = &observation{settings: settings, tracked: r.Tracker.Open(id, settings.server), note: r.notes.of(id.UID)}
 	pod := &corev1.Pod{}
-	err = r.Client.Get(ctx, id.NamespacedName, pod)
+	// Nothing below changes what it reads.
+	err = r.Client.Get(ctx, id.NamespacedName, pod, client.UnsafeDisableDeepCopy)
 	switch {
 	case apierrors.IsNotFound(err), err == nil && pod.UID != id.UID:
 		return r.observeDeparted(ctx, id, seen)
@@ -213,7 +214,7 @@ func (r *PodReconciler) workloadOf(ctx context.Context, pod *corev1.Pod) (*kruis
 	}
 	for _, reader := range readers {
 		workload := &kruisev1alpha1.CloneSet{}
-		err := reader.Get(ctx, key, workload)
+		err := reader.Get(ctx, key, workload, client.UnsafeDisableDeepCopy)
 		if err == nil && workload.UID == owner.UID {
 			return workload, nil
 		}
