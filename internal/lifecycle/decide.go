@@ -183,8 +183,8 @@ func (in Input) forgotten() []Handler {
 // needed leaves out of an edit what the pod already has.
 func (in Input) needed(e Edit) Edit {
 	return Edit{
-		Set:   filter(e.Set, func(h Handler) bool { return !h.setOn(in.Pod) }),
-		Clear: filter(e.Clear, func(h Handler) bool { return h.setOn(in.Pod) }),
+		Set:   filter(e.Set, func(h Handler) bool { return !h.SetOn(in.Pod) }),
+		Clear: filter(e.Clear, func(h Handler) bool { return h.SetOn(in.Pod) }),
 		ClearMarks: slices.DeleteFunc(slices.Clone(e.ClearMarks), func(key string) bool {
 			return !marked(in.Pod, key) || in.Hooks.kept[key]
 		}),
@@ -192,8 +192,8 @@ func (in Input) needed(e Edit) Edit {
 }
 
 func (in Input) waiting(row Row) Hook {
-	set := func(h Handler) bool { return h.setOn(in.Pod) }
-	unset := func(h Handler) bool { return !h.setOn(in.Pod) }
+	set := func(h Handler) bool { return h.SetOn(in.Pod) }
+	unset := func(h Handler) bool { return !h.SetOn(in.Pod) }
 	switch row {
 	case RowGone:
 		if in.held() {

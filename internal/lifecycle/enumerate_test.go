@@ -108,7 +108,7 @@ func namedBy(w *Workload) []Handler {
 	if w == nil || w.Lifecycle == nil {
 		return nil
 	}
-	return union(handlersOf(w.Lifecycle.PreNormal), handlersOf(w.Lifecycle.InPlaceUpdate), handlersOf(w.Lifecycle.PreDelete))
+	return union(HandlersOf(w.Lifecycle, PreNormal), HandlersOf(w.Lifecycle, InPlaceUpdate), HandlersOf(w.Lifecycle, PreDelete))
 }
 
 // The other dimensions. Each writes its value onto the pod.

@@ -36,9 +36,9 @@ func (h Handler) String() string {
 	return "label " + h.Label + "=" + h.Value
 }
 
-// setOn reports whether the pod carries the handler, as Kruise sees it: a label counts only with the exact value
+// SetOn reports whether the pod carries the handler, as Kruise sees it: a label counts only with the exact value
 // (IsPodHooked in Kruise's pkg/util/lifecycle).
-func (h Handler) setOn(pod *corev1.Pod) bool {
+func (h Handler) SetOn(pod *corev1.Pod) bool {
 	if h.Finalizer != "" {
 		return slices.Contains(pod.Finalizers, h.Finalizer)
 	}

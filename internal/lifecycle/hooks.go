@@ -54,9 +54,9 @@ func HooksOf(w *Workload, o Ownership) Hooks {
 		return Hooks{templateLabels: w.TemplateLabels, kept: keptLabels(w, nil)}
 	}
 	named := map[Hook][]Handler{
-		PreNormal:     handlersOf(w.Lifecycle.PreNormal),
-		InPlaceUpdate: handlersOf(w.Lifecycle.InPlaceUpdate),
-		PreDelete:     handlersOf(w.Lifecycle.PreDelete),
+		PreNormal:     HandlersOf(w.Lifecycle, PreNormal),
+		InPlaceUpdate: HandlersOf(w.Lifecycle, InPlaceUpdate),
+		PreDelete:     HandlersOf(w.Lifecycle, PreDelete),
 	}
 	hooks := Hooks{
 		templateLabels: w.TemplateLabels,
@@ -103,7 +103,12 @@ func marksNotReady(l *appspub.Lifecycle) bool {
 	return (l.InPlaceUpdate != nil && l.InPlaceUpdate.MarkPodNotReady) || (l.PreDelete != nil && l.PreDelete.MarkPodNotReady)
 }
 
-func handlersOf(hook *appspub.LifecycleHook) []Handler {
+// HandlersOf returns all handlers of a hook, whoever owns them.
+func HandlersOf(l *appspub.Lifecycle, of Hook) []Handler {
+	if l == nil {
+		return nil
+	}
+	hook := map[Hook]*appspub.LifecycleHook{PreNormal: l.PreNormal, InPlaceUpdate: l.InPlaceUpdate, PreDelete: l.PreDelete}[of]
 	if hook == nil {
 		return nil
 	}

@@ -210,3 +210,80 @@ func TestManaged(t *testing.T) {
 		})
 	}
 }
+
+func TestClearLabel(t *testing.T) {
+	t.Parallel()
+	held := label("example.com/held", "true")
+	cases := map[string]struct {
+		reason   string
+		template map[string]string
+		want     string
+		gone     bool
+	}{
+		"no template value":   {reason: "the key goes", gone: true},
+		"another value":       {reason: "the pod looks as its template says", template: map[string]string{held.Label: "false"}, want: "false"},
+		"an empty value":      {reason: "an empty value is another value", template: map[string]string{held.Label: ""}, want: ""},
+		"the handler's value": {reason: "putting that back would set it again", template: map[string]string{held.Label: "true"}, gone: true},
+		"other keys of it":    {reason: "they are not asked", template: map[string]string{"example.com/x": "false"}, gone: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pod := podIn(appspub.LifecycleStatePreparingDelete)
+			setHandler(pod, held)
+			hooks := HooksOf(&Workload{Lifecycle: &appspub.Lifecycle{PreDelete: hookOf(held)}, TemplateLabels: tc.template}, testOwnership())
+			patch, err := Patch(pod, hooks, Edit{Clear: []Handler{held}}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			done, err := applyPatch(t, pod, patch)
+			if err != nil {
+				t.Fatalf("%s: %v", tc.reason, err)
+			}
+			value, found := done.Labels[held.Label]
+			if found == tc.gone || value != tc.want {
+				t.Errorf("the label is %q (there: %t), want %q (gone: %t): %s", value, found, tc.want, tc.gone, tc.reason)
+			}
+			if held.SetOn(done) {
+				t.Errorf("%s: the handler is still set", tc.reason)
+			}
+		})
+	}
+}
+
+func TestPatchOfFinalizers(t *testing.T) {
+	t.Parallel()
+	f, g := finalizer("example.com/f"), finalizer("example.com/g")
+	cases := map[string]struct {
+		reason string
+		before []string
+		edit   Edit
+		want   []string
+	}{
+		"add to none":      {"a list that is missing is made", nil, Edit{Set: []Handler{f}}, []string{"example.com/f"}},
+		"add to others":    {"others keep their places", []string{"other.io/a"}, Edit{Set: []Handler{f}}, []string{"other.io/a", "example.com/f"}},
+		"add two":          {"in one write", nil, Edit{Set: []Handler{f, g}}, []string{"example.com/f", "example.com/g"}},
+		"remove the last":  {"the list becomes empty", []string{"example.com/f"}, Edit{Clear: []Handler{f}}, nil},
+		"remove every one": {"a list may hold one twice", []string{"example.com/f", "other.io/a", "example.com/f"}, Edit{Clear: []Handler{f}}, []string{"other.io/a"}},
+		"remove two":       {"the first removal must not move the second", []string{"example.com/f", "other.io/a", "example.com/g", "other.io/b"}, Edit{Clear: []Handler{f, g}}, []string{"other.io/a", "other.io/b"}},
+		"swap":             {"one goes and one comes, in one write", []string{"example.com/f"}, Edit{Set: []Handler{g}, Clear: []Handler{f}}, []string{"example.com/g"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pod := podIn(appspub.LifecycleStateNormal)
+			pod.Finalizers = tc.before
+			patch, err := Patch(pod, Hooks{}, tc.edit, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			done, err := applyPatch(t, pod, patch)
+			if err != nil {
+				t.Fatalf("%s: %v\n%s", tc.reason, err, patch)
+			}
+			if diff := cmp.Diff(tc.want, done.Finalizers, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,142 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/rollcall-dev/rollcall/internal/config"
+)
+
+// What the manager's installation is called, by kustomize and by Helm.
+const (
+	configMapName = "rollcall-config"
+	configKey     = "config.yaml"
+	// reporter is the name under which the manager makes Events.
+	reporter = "rollcall"
+)
+
+// cluster reads what the commands show.
+type cluster struct {
+	client.Client
+
+	// installation is the namespace of the manager.
+	installation string
+}
+
+func (o *options) cluster() (*cluster, error) {
+	rest, err := o.flags.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	rest.UserAgent = "kubectl-rollcall/" + o.version
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientscheme.AddToScheme(scheme), kruisev1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("making the scheme: %w", err)
+	}
+	c, err := client.New(rest, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the API server: %w", err)
+	}
+	return &cluster{Client: c, installation: o.installation}, nil
+}
+
+// config reads the manager's configuration. Its drivers are not checked: they are the manager's.
+func (c *cluster) config(ctx context.Context) (*config.Config, error) {
+	var object corev1.ConfigMap
+	err := c.Get(ctx, client.ObjectKey{Namespace: c.installation, Name: configMapName}, &object)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, &exitError{status: exitNoManager, err: fmt.Errorf(
+			"namespace %s has no ConfigMap %s: say where Rollcall is installed, by --rollcall-namespace", c.installation, configMapName)}
+	case err != nil:
+		return nil, reading("ConfigMap "+configMapName, err)
+	}
+	parsed, err := parseConfig([]byte(object.Data[configKey]))
+	if err != nil {
+		return nil, fmt.Errorf("ConfigMap %s/%s: the manager refuses this configuration too: %w", c.installation, configMapName, err)
+	}
+	return parsed, nil
+}
+
+func parseConfig(text []byte) (*config.Config, error) {
+	type section struct{ Driver string }
+	var named struct {
+		Registry   section
+		Registries map[string]section
+	}
+	_ = yaml.Unmarshal(text, &named) // config.Parse says what is wrong
+	drivers := []string{named.Registry.Driver}
+	for _, s := range named.Registries {
+		drivers = append(drivers, s.Driver)
+	}
+	return config.Parse(text, config.Limits{Drivers: drivers})
+}
+
+// pods returns the pods that Rollcall manages, those that wait first.
+func (c *cluster) pods(ctx context.Context, w *world, opts ...client.ListOption) ([]Pod, error) {
+	var list corev1.PodList
+	if err := c.List(ctx, &list, opts...); err != nil {
+		return nil, reading("pods", err)
+	}
+	var managed []Pod
+	for i := range list.Items {
+		if p, is := w.view(&list.Items[i]); is {
+			managed = append(managed, p)
+		}
+	}
+	sortPods(managed)
+	return managed, nil
+}
+
+// world reads what there is beside the pods. An empty namespace means all.
+func (c *cluster) world(ctx context.Context, namespace string, o *options) (*world, error) {
+	parsed, err := c.config(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := &world{
+		config: parsed, cloneSets: map[string]*kruisev1alpha1.CloneSet{}, events: map[string][]eventsv1.Event{}, now: o.now(),
+	}
+	var sets kruisev1alpha1.CloneSetList
+	if err := c.List(ctx, &sets, client.InNamespace(namespace)); err != nil {
+		if meta.IsNoMatchError(err) {
+			return nil, errors.New("the cluster has no CloneSets: install OpenKruise first, https://openkruise.io/docs/installation")
+		}
+		return nil, reading("CloneSets", err)
+	}
+	for i := range sets.Items {
+		w.cloneSets[string(sets.Items[i].UID)] = &sets.Items[i]
+	}
+	var events eventsv1.EventList
+	of := client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("reportingController", reporter)}
+	if err := c.List(ctx, &events, client.InNamespace(namespace), of); err != nil {
+		return nil, reading("Events", err)
+	}
+	slices.SortStableFunc(events.Items, func(a, b eventsv1.Event) int { return lastSeen(a).Compare(lastSeen(b)) })
+	for _, e := range events.Items {
+		uid := string(e.Regarding.UID)
+		w.events[uid] = append(w.events[uid], e)
+	}
+	return w, nil
+}
+
+// reading says what could not be read, and what right is missing.
+func reading(what string, err error) error {
+	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+		return &exitError{status: exitForbidden, err: fmt.Errorf("reading %s: %w", what, err)}
+	}
+	return fmt.Errorf("reading %s: %w", what, err)
+}

@@ -1,0 +1,185 @@
+package plugin
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+)
+
+const reasonsPage = "https://github.com/rollcall-dev/rollcall/blob/main/docs/reference/reasons.md"
+
+// explain says in sentences why a pod is in rotation or not, what has to happen next, whose each handler is, and what a
+// person can do.
+func explain(out io.Writer, p Pod, now time.Time) {
+	var paragraphs []string
+	for _, lines := range [][]string{
+		{rotationSentence(p), stateSentence(p, now), waitSentence(p), nextSentence(p, now)}, handlerLines(p), remedies(p),
+	} {
+		lines = slices.DeleteFunc(lines, func(line string) bool { return line == "" })
+		if len(lines) > 0 {
+			paragraphs = append(paragraphs, strings.Join(lines, "\n")+"\n")
+		}
+	}
+	fmt.Fprint(out, strings.Join(paragraphs, "\n"))
+}
+
+func rotationSentence(p Pod) string {
+	name := p.Namespace + "/" + p.Name
+	switch p.Rotation {
+	case In:
+		return fmt.Sprintf("%s is in rotation: %s.", name, instances(p))
+	case Out:
+		return fmt.Sprintf("%s is out of rotation: %s.", name, instances(p))
+	case Unknown:
+	}
+	return fmt.Sprintf("%s is not in rotation: no registry has acknowledged it yet.", name)
+}
+
+func instances(p Pod) string {
+	if len(p.Instances) == 0 {
+		return "no registry has an instance of it"
+	}
+	said := map[Rotation]string{In: "acknowledged", Out: "acknowledged that it does not send clients to"}[p.Rotation]
+	var all []string
+	for _, in := range p.Instances {
+		all = append(all, fmt.Sprintf("registry %s %s %s at %s",
+			in.Registry, said, in.Service, net.JoinHostPort(in.Address, strconv.Itoa(in.Port))))
+	}
+	return strings.Join(all, ", ")
+}
+
+func stateSentence(p Pod, now time.Time) string {
+	since := ""
+	if p.Since != nil {
+		since = " for " + short(now.Sub(p.Since.Time))
+	}
+	switch p.State {
+	case terminating:
+		return "The pod is being deleted."
+	case "":
+		return "OpenKruise has given the pod no lifecycle state."
+	}
+	meaning := map[appspub.LifecycleStateType]string{
+		appspub.LifecycleStatePreparingNormal: "it is new or back, and does not count as available yet",
+		appspub.LifecycleStateNormal:          "it counts as available once it is ready",
+		appspub.LifecycleStatePreparingUpdate: "OpenKruise wants to update it in place",
+		appspub.LifecycleStateUpdating:        "its containers restart",
+		appspub.LifecycleStateUpdated:         "it was updated in place",
+		appspub.LifecycleStatePreparingDelete: "OpenKruise wants to delete it",
+	}[appspub.LifecycleStateType(p.State)]
+	if meaning == "" {
+		meaning = "a state that this version does not know"
+	}
+	ready := "not ready"
+	if p.Ready {
+		ready = "ready"
+	}
+	return fmt.Sprintf("It has been %s%s: %s. It is %s.", p.State, since, meaning, ready)
+}
+
+func waitSentence(p Pod) string {
+	switch {
+	case p.Reason == "" && p.Hook == "":
+		return "Nothing waits for Rollcall."
+	case p.Hook == "":
+		return fmt.Sprintf("No hook waits, but there is a warning, %s: %s.", p.Reason, strings.TrimSuffix(p.Message, "."))
+	default:
+		return fmt.Sprintf("OpenKruise waits at the hook %s, reason %s: %s.", p.Hook, p.Reason, strings.TrimSuffix(p.Message, "."))
+	}
+}
+
+// nextSentence says what Rollcall does next, as the decision table has it.
+func nextSentence(p Pod, now time.Time) string {
+	d := p.facts.decision
+	if p.Hook == "" && d.Then.Empty() {
+		return ""
+	}
+	if p.Hook != "" && !d.Releases && !p.Ready {
+		return "Next, the pod becomes ready; then Rollcall registers it, and sets the handler once the registry has acknowledged."
+	}
+	first := map[lifecycle.Want]string{
+		lifecycle.InService:    "every registry of the pod acknowledges that it is in service",
+		lifecycle.OutOfService: "every registry of the pod acknowledges that it is out of service",
+		lifecycle.Absent:       "every registry of the pod acknowledges that it is removed",
+	}[d.Want]
+	if first == "" {
+		return ""
+	}
+	if p.facts.drainEnds.After(now) {
+		first = "the drain ends in " + short(p.facts.drainEnds.Sub(now))
+	}
+	var then []string
+	if set := handlers(d.Then.Set); set != "" {
+		then = append(then, "sets "+set)
+	}
+	if clears := handlers(d.Then.Clear); clears != "" {
+		then = append(then, "clears "+clears)
+	}
+	if len(then) == 0 {
+		return fmt.Sprintf("Next, %s.", first)
+	}
+	return fmt.Sprintf("Next, %s; then Rollcall %s.", first, strings.Join(then, " and "))
+}
+
+func handlers(list []lifecycle.Handler) string {
+	var all []string
+	for _, h := range list {
+		all = append(all, h.String())
+	}
+	return strings.Join(all, ", ")
+}
+
+// handlerLines says of each handler of the CloneSet whose it is and whether the pod has it.
+func handlerLines(p Pod) []string {
+	w := p.facts.workload
+	if w == nil {
+		return []string{"The pod's CloneSet is gone, so no hook names a handler."}
+	}
+	lines := []string{"Handlers:"}
+	hooks := p.facts.input.Hooks
+	for _, hook := range []lifecycle.Hook{lifecycle.PreNormal, lifecycle.InPlaceUpdate, lifecycle.PreDelete} {
+		for _, h := range lifecycle.HandlersOf(w.Lifecycle, hook) {
+			whose := "another controller's: hooks.owned does not have its key"
+			if p.facts.input.Ownership.Owns(h.Key()) {
+				whose = "Rollcall's"
+			}
+			for _, refused := range hooks.Refused {
+				if refused.Hook == hook && refused.Handler == h {
+					whose = "not used, " + refused.Why
+				}
+			}
+			set := "not set"
+			if h.SetOn(p.facts.pod) {
+				set = "set"
+			}
+			lines = append(lines, fmt.Sprintf("  %-13s  %s: %s; %s", hook, h, set, whose))
+		}
+	}
+	if len(lines) == 1 {
+		return []string{"The CloneSet has no lifecycle hooks."}
+	}
+	return lines
+}
+
+// remedies says what a person can do now.
+func remedies(p Pod) []string {
+	var lines []string
+	if p.Reason != "" && p.Reason != reasonAcknowledgement {
+		lines = append(lines, fmt.Sprintf("  about the reason: %s#%s", reasonsPage, strings.ToLower(p.Reason)))
+	}
+	if p.facts.decision.Releases {
+		lines = append(lines, fmt.Sprintf("  let it go without the registry: kubectl rollcall release %s -n %s", p.Name, p.Namespace))
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	return append([]string{"What you can do:"}, lines...)
+}

@@ -1,0 +1,317 @@
+package plugin
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+)
+
+const configText = `
+cluster: test
+registry: {driver: consul, endpoint: "http://consul:8500"}
+hooks: {owned: [example.com/*]}
+drain: 30s
+`
+
+var now = time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
+
+const cloneSetText = `
+apiVersion: apps.kruise.io/v1alpha1
+kind: CloneSet
+metadata: {name: web, namespace: prod, uid: set}
+spec:
+  selector: {matchLabels: {app: web}}
+  lifecycle:
+    preNormal: {labelsHandler: {example.com/in: "true"}}
+    inPlaceUpdate: {labelsHandler: {example.com/update: "true", other.io/gate: "true"}}
+    preDelete: {labelsHandler: {example.com/delete: "true"}}
+  template:
+    metadata: {labels: {app: web, example.com/update: "true", example.com/delete: "true"}}
+    spec: {containers: [{name: web, image: nginx, ports: [{containerPort: 80}]}]}
+`
+
+// a scene is one pod of the CloneSet and what stands around it.
+type scene struct {
+	state   appspub.LifecycleStateType
+	ready   bool
+	labels  map[string]string
+	record  lifecycle.Want
+	out     time.Duration // how long ago it was taken out
+	warning string
+	passed  bool // the warning was followed by Resolved
+}
+
+func (s scene) view(t *testing.T) Pod {
+	t.Helper()
+	objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := parseConfig([]byte(configText))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := objects.cloneSets[0]
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "web-1", Namespace: "prod", UID: "pod", Labels: map[string]string{appspub.LifecycleStateKey: string(s.state)},
+			Annotations: map[string]string{appspub.LifecycleTimestampKey: now.Add(-time.Minute).Format(time.RFC3339)},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "apps.kruise.io/v1alpha1", Kind: "CloneSet", Name: "web", UID: "set", Controller: new(true),
+			}},
+		},
+		Status: corev1.PodStatus{PodIP: "10.0.0.1"},
+	}
+	for key, value := range s.labels {
+		pod.Labels[key] = value
+	}
+	if s.ready {
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	}
+	if s.record != "" {
+		var outSince *time.Time
+		if s.out > 0 {
+			outSince = new(now.Add(-s.out))
+		}
+		hooks := lifecycle.HooksOf(clusterstate.AsLifecycle(set), ownershipOf(parsed))
+		record := lifecycle.NewRecord(pod, hooks, s.record, []lifecycle.Recorded{
+			{Registry: "default", Service: "web", Address: "10.0.0.1", Port: 80},
+		}, outSince)
+		text, err := json.Marshal(record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod.Annotations[lifecycle.AnnotationRecord] = string(text)
+	}
+	w := &world{config: parsed, now: now, cloneSets: map[string]*kruisev1alpha1.CloneSet{"set": set}, events: map[string][]eventsv1.Event{}}
+	if s.warning != "" {
+		w.events["pod"] = append(w.events["pod"], eventsv1.Event{
+			Type: corev1.EventTypeWarning, Reason: s.warning, Note: "hook preDelete waits: connection refused",
+		})
+	}
+	if s.passed {
+		w.events["pod"] = append(w.events["pod"], eventsv1.Event{Type: corev1.EventTypeNormal, Reason: "Resolved"})
+	}
+	p, managed := w.view(pod)
+	if !managed {
+		t.Fatal("the pod is not managed")
+	}
+	return p
+}
+
+var armed = map[string]string{"example.com/in": "true", "example.com/update": "true", "example.com/delete": "true"}
+
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		scene scene
+		want  string
+	}{
+		"in rotation": {
+			scene: scene{state: appspub.LifecycleStateNormal, ready: true, labels: armed, record: lifecycle.InService},
+			want: `
+prod/web-1 is in rotation: registry default acknowledged web at 10.0.0.1:80.
+It has been Normal for 60s: it counts as available once it is ready. It is ready.
+Nothing waits for Rollcall.
+
+Handlers:
+  preNormal      label example.com/in=true: set; Rollcall's
+  inPlaceUpdate  label example.com/update=true: set; Rollcall's
+  inPlaceUpdate  label other.io/gate=true: not set; another controller's: hooks.owned does not have its key
+  preDelete      label example.com/delete=true: set; Rollcall's
+`,
+		},
+		"drains": {
+			scene: scene{
+				state: appspub.LifecycleStatePreparingDelete, ready: true, record: lifecycle.Absent, out: 10 * time.Second,
+				labels: map[string]string{"example.com/delete": "true"},
+			},
+			want: `
+prod/web-1 is out of rotation: registry default acknowledged that it does not send clients to web at 10.0.0.1:80.
+It has been PreparingDelete for 60s: OpenKruise wants to delete it. It is ready.
+OpenKruise waits at the hook preDelete, reason Draining: out of rotation; clients have 20s left to notice.
+Next, the drain ends in 20s; then Rollcall clears label example.com/delete=true.
+
+Handlers:
+  preNormal      label example.com/in=true: not set; Rollcall's
+  inPlaceUpdate  label example.com/update=true: not set; Rollcall's
+  inPlaceUpdate  label other.io/gate=true: not set; another controller's: hooks.owned does not have its key
+  preDelete      label example.com/delete=true: set; Rollcall's
+
+What you can do:
+  about the reason: https://github.com/rollcall-dev/rollcall/blob/main/docs/reference/reasons.md#draining
+  let it go without the registry: kubectl rollcall release web-1 -n prod
+`,
+		},
+		"not ready yet": {
+			scene: scene{state: appspub.LifecycleStatePreparingNormal},
+			want: `
+prod/web-1 is not in rotation: no registry has acknowledged it yet.
+It has been PreparingNormal for 60s: it is new or back, and does not count as available yet. It is not ready.
+OpenKruise waits at the hook preNormal, reason NotReady: the pod is not ready yet.
+Next, the pod becomes ready; then Rollcall registers it, and sets the handler once the registry has acknowledged.
+
+Handlers:
+  preNormal      label example.com/in=true: not set; Rollcall's
+  inPlaceUpdate  label example.com/update=true: not set; Rollcall's
+  inPlaceUpdate  label other.io/gate=true: not set; another controller's: hooks.owned does not have its key
+  preDelete      label example.com/delete=true: not set; Rollcall's
+
+What you can do:
+  about the reason: https://github.com/rollcall-dev/rollcall/blob/main/docs/reference/reasons.md#notready
+`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			explain(&out, c.scene.view(t), now)
+			if diff := cmp.Diff(strings.TrimPrefix(c.want, "\n"), out.String()); diff != "" {
+				t.Errorf("explain (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestReason(t *testing.T) {
+	t.Parallel()
+	deleting := scene{
+		state: appspub.LifecycleStatePreparingDelete, ready: true, record: lifecycle.InService,
+		labels: map[string]string{"example.com/delete": "true"},
+	}
+	refused, passed, waits := deleting, deleting, deleting
+	refused.warning = "RegistryUnavailable"
+	passed.warning, passed.passed = "RegistryUnavailable", true
+	for name, c := range map[string]struct {
+		reason string
+		scene  scene
+		want   string
+	}{
+		"event":    {reason: "the manager knows best why it waits", scene: refused, want: "RegistryUnavailable"},
+		"resolved": {reason: "a reason that has passed says nothing of now", scene: passed, want: reasonAcknowledgement},
+		"no event": {reason: "Events are kept for an hour only", scene: waits, want: reasonAcknowledgement},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := c.scene.view(t).Reason; got != c.want {
+				t.Errorf("%s\ngot %q, want %q", c.reason, got, c.want)
+			}
+		})
+	}
+}
+
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	pods := []Pod{
+		scene{state: appspub.LifecycleStateNormal, ready: true, labels: armed, record: lifecycle.InService}.view(t),
+		scene{
+			state: appspub.LifecycleStatePreparingDelete, ready: true, record: lifecycle.InService, warning: "RegistryUnavailable",
+			labels: map[string]string{"example.com/delete": "true"},
+		}.view(t),
+	}
+	pods[0].Name = "web-0"
+	sortPods(pods)
+	var out bytes.Buffer
+	if err := printTable(&out, pods, false, true, now); err != nil {
+		t.Fatal(err)
+	}
+	want := `NAMESPACE   NAME    STATE             AGE   READY   ROTATION   WAITS AT    REASON
+prod        web-1   PreparingDelete   60s   true    In         preDelete   RegistryUnavailable
+prod        web-0   Normal            60s   true    In         -           -
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("status (-want +got):\n%s", diff)
+	}
+}
+
+func TestLint(t *testing.T) {
+	t.Parallel()
+	replace := func(old, by string) string {
+		text := strings.Replace(cloneSetText, old, by, 1)
+		if text == cloneSetText {
+			t.Fatalf("nothing to replace: %s", old)
+		}
+		return text
+	}
+	for name, c := range map[string]struct{ reason, text, want string }{
+		"good": {reason: "another controller's handler beside Rollcall's is no fault", text: cloneSetText},
+		"no owned handler": {
+			reason: "Rollcall would leave its pods alone without a word on them",
+			text:   strings.ReplaceAll(cloneSetText, "example.com/", "acme.io/"), want: "no hook has a handler that hooks.owned claims",
+		},
+		"key in the selector": {
+			reason: "changing it would detach the pod",
+			text:   replace("matchLabels: {app: web}", `matchLabels: {app: web, example.com/delete: "true"}`),
+			want:   "label example.com/delete is in spec.selector",
+		},
+		"empty value": {
+			reason: "Kruise can't tell it from a label that is missing",
+			text:   replace(`preDelete: {labelsHandler: {example.com/delete: "true"}}`, `preDelete: {labelsHandler: {example.com/delete: ""}}`),
+			want:   "label example.com/delete has no value",
+		},
+		"preNormal set by the template": {
+			reason: "every pod would count as available at once",
+			text:   replace("labels: {app: web,", `labels: {app: web, example.com/in: "true",`), want: "so preNormal waits for nothing",
+		},
+		"preNormal finalizer": {
+			reason: "Kruise up to 1.8.4 can hang",
+			text:   replace(`preNormal: {labelsHandler: {example.com/in: "true"}}`, "preNormal: {finalizersHandler: [example.com/in]}"),
+			want:   "use a label in spec.lifecycle.preNormal.labelsHandler",
+		},
+		"no port": {
+			reason: "there would be nothing to register",
+			text:   replace(", ports: [{containerPort: 80}]", ""), want: "port",
+		},
+		"annotation": {
+			reason: "a drain that does not parse shows on each pod only",
+			text:   replace("metadata: {labels: {app: web,", "metadata: {annotations: {rollcall.dev/drain: soon}, labels: {app: web,"),
+			want:   "rollcall.dev/drain",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := &options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(c.text)}}
+			objects, err := o.readObjects("-")
+			if err != nil {
+				t.Fatal(err)
+			}
+			objects.config, objects.configName = []byte(configText), "config.yaml"
+			got := strings.Join(objects.lint(), "\n")
+			if (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
+				t.Errorf("%s\ngot findings %q, want %q", c.reason, got, c.want)
+			}
+		})
+	}
+}
+
+// On a terminal the view is drawn in place; a pipe gets each view once.
+func TestScreen(t *testing.T) {
+	t.Parallel()
+	draw := func(terminal bool) string {
+		var out bytes.Buffer
+		s := screen{out: &out, terminal: terminal}
+		for _, text := range []string{"a\nb\n", "a\nb\n", "c\n"} {
+			s.draw([]byte(text))
+		}
+		return out.String()
+	}
+	if got, want := draw(true), "a\nb\n\x1b[2A\x1b[Jc\n"; got != want {
+		t.Errorf("on a terminal: got %q, want %q", got, want)
+	}
+	if got, want := draw(false), "a\nb\nc\n"; got != want {
+		t.Errorf("into a pipe: got %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,119 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+)
+
+func (o *options) explainCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "explain POD",
+		Short:   "Say why a pod is in rotation or not, what it waits for, and what you can do",
+		Example: "  kubectl rollcall explain web-x7k2p -n prod",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, arguments []string) error {
+			cluster, err := o.cluster()
+			if err != nil {
+				return err
+			}
+			p, now, err := o.managed(cmd.Context(), cluster, arguments[0])
+			if err != nil {
+				return err
+			}
+			explain(o.Out, p, now)
+			return nil
+		},
+	}
+}
+
+func (o *options) releaseCommand() *cobra.Command {
+	var yes bool
+	c := &cobra.Command{
+		Use:   "release POD",
+		Short: "Let a pod go on to its update or deletion without the registry's acknowledgement",
+		Long: "Writes the annotation " + lifecycle.AnnotationSkip + " for the hook that the pod waits at. Clients may still be sent " +
+			"to the pod while it restarts or after it is gone, until the registry answers. A pod that waits to be put in service " +
+			"can't be released: it would count as available although clients can't find it.",
+		Example: "  kubectl rollcall release web-x7k2p -n prod",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, arguments []string) error {
+			cluster, err := o.cluster()
+			if err != nil {
+				return err
+			}
+			p, _, err := o.managed(cmd.Context(), cluster, arguments[0])
+			if err != nil {
+				return err
+			}
+			if !p.facts.decision.Releases {
+				return fmt.Errorf("%s/%s waits at no hook that can be released: kubectl rollcall explain %s says what it waits for",
+					p.Namespace, p.Name, p.Name)
+			}
+			if !yes {
+				question := fmt.Sprintf("%s/%s goes on past %s (%s), and clients may still be sent to it.", p.Namespace, p.Name, p.Hook, p.Reason)
+				if yes, err = o.confirm(question); err != nil {
+					return err
+				}
+			}
+			if !yes {
+				return fmt.Errorf("%s/%s was not released", p.Namespace, p.Name)
+			}
+			return o.release(cmd.Context(), cluster, p)
+		},
+	}
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "Do not ask.")
+	return c
+}
+
+func (o *options) release(ctx context.Context, cluster *cluster, p Pod) error {
+	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, p.facts.pod.UID, lifecycle.AnnotationSkip, p.Hook)
+	if err := cluster.Patch(ctx, p.facts.pod, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		return reading("and annotating pod "+p.Name, err)
+	}
+	fmt.Fprintf(o.Out, "pod/%s annotated: the manager releases %s\n", p.Name, p.Hook)
+	return nil
+}
+
+// managed reads one pod that Rollcall manages.
+func (o *options) managed(ctx context.Context, cluster *cluster, name string) (Pod, time.Time, error) {
+	namespace, err := o.namespace()
+	if err != nil {
+		return Pod{}, time.Time{}, err
+	}
+	var pod corev1.Pod
+	err = cluster.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &pod)
+	switch {
+	case apierrors.IsNotFound(err):
+		return Pod{}, time.Time{}, &exitError{exitNotFound, fmt.Errorf("namespace %s has no pod %s", namespace, name)}
+	case err != nil:
+		return Pod{}, time.Time{}, reading("pod "+name, err)
+	}
+	w, err := cluster.world(ctx, namespace, o)
+	if err != nil {
+		return Pod{}, time.Time{}, err
+	}
+	p, is := w.view(&pod)
+	if !is {
+		return Pod{}, time.Time{}, &exitError{exitNotManaged, fmt.Errorf("Rollcall does not manage pod %s/%s: its CloneSet has no "+
+			"hook with a handler that hooks.owned claims (%q)", namespace, name, w.config.Hooks.Owned)}
+	}
+	return p, w.now, nil
+}
+
+func parseSelector(text string) (client.ListOption, error) {
+	selector, err := labels.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("--selector %q: %w", text, err)
+	}
+	return client.MatchingLabelsSelector{Selector: selector}, nil
+}

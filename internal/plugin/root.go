@@ -1,0 +1,111 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// The exit statuses, which docs/kubectl-plugin.md lists.
+const (
+	exitOK         = 0
+	exitFailed     = 1
+	exitNotFound   = 3
+	exitNotManaged = 4
+	exitForbidden  = 5
+	exitNoManager  = 6
+)
+
+// exitError is an error with an exit status of its own.
+type exitError struct {
+	status int
+	err    error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+// options are what all commands share.
+type options struct {
+	genericiooptions.IOStreams
+
+	flags        *genericclioptions.ConfigFlags
+	installation string
+	version      string
+	now          func() time.Time
+}
+
+// Run runs the plugin with the arguments after its name, and returns its exit status.
+func Run(ctx context.Context, version string, arguments []string, streams genericiooptions.IOStreams) int {
+	o := &options{IOStreams: streams, flags: genericclioptions.NewConfigFlags(true), version: version, now: time.Now}
+	root := o.command()
+	root.SetArgs(arguments)
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.ErrOut)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	fmt.Fprintln(streams.ErrOut, "error:", err)
+	if exit := (*exitError)(nil); errors.As(err, &exit) {
+		return exit.status
+	}
+	return exitFailed
+}
+
+func (o *options) command() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "kubectl-rollcall",
+		Short: "See and steer what Rollcall does",
+		Long: "See which pods are in rotation, why a pod waits, and how a rollout goes; check a CloneSet before you apply it; " +
+			"let a stuck pod go.",
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl rollcall"},
+		Version:       o.version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	o.flags.AddFlags(root.PersistentFlags())
+	root.PersistentFlags().StringVar(&o.installation, "rollcall-namespace", "rollcall-system",
+		"The namespace in which Rollcall is installed.")
+	root.AddCommand(o.statusCommand(), o.explainCommand(), o.rolloutCommand(), o.lintCommand(), o.releaseCommand())
+	return root
+}
+
+// namespace returns that of the flags or of the kubeconfig's context.
+func (o *options) namespace() (string, error) {
+	namespace, _, err := o.flags.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return "", fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	return namespace, nil
+}
+
+// short writes a duration as kubectl does.
+func short(d time.Duration) string { return duration.HumanDuration(max(d, 0)) }
+
+func lastSeen(e eventsv1.Event) time.Time {
+	if e.Series != nil {
+		return e.Series.LastObservedTime.Time
+	}
+	return e.EventTime.Time
+}
+
+// confirm asks a person, and takes only yes for a yes.
+func (o *options) confirm(question string) (bool, error) {
+	fmt.Fprintf(o.ErrOut, "%s Write yes to go on: ", question)
+	var answer string
+	if _, err := fmt.Fscanln(o.In, &answer); err != nil && !errors.Is(err, io.EOF) && !strings.Contains(err.Error(), "newline") {
+		return false, fmt.Errorf("reading the answer: %w", err)
+	}
+	return answer == "yes", nil
+}

@@ -1,0 +1,193 @@
+package plugin
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/service"
+)
+
+// Rotation is what the record on a pod says of its place in the registry.
+type Rotation string
+
+// What a record says. Without one nothing was acknowledged yet.
+const (
+	In      Rotation = "In"
+	Out     Rotation = "Out"
+	Unknown Rotation = "Unknown"
+)
+
+// Pod is what the plugin shows of a pod.
+type Pod struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	CloneSet  string `json:"cloneSet,omitempty"`
+	// State is Kruise's lifecycle state, or Terminating.
+	State string `json:"state"`
+	// Since is when the pod came into that state; nil where Kruise has not written it.
+	Since *metav1.Time `json:"since,omitempty"`
+	Ready bool         `json:"ready"`
+	// Rotation is the last acknowledgement that stands on the pod.
+	Rotation Rotation `json:"rotation"`
+	// Hook is the one that Kruise waits at for Rollcall; empty where it waits for nothing.
+	Hook lifecycle.Hook `json:"hook,omitempty"`
+	// Reason and Message say why the pod waits, or what else a person should look at.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Instances are those that the record names, as service at address in registry.
+	Instances []lifecycle.Recorded `json:"instances,omitempty"`
+
+	facts facts
+}
+
+// facts are what the view was made from, for the commands that say more.
+type facts struct {
+	pod      *corev1.Pod
+	input    lifecycle.Input
+	decision lifecycle.Decision
+	// workload is what the pod's CloneSet says; nil where it is gone.
+	workload *lifecycle.Workload
+	// drainEnds is when the drain has passed; zero where there is none.
+	drainEnds time.Time
+}
+
+// Reasons that the plugin finds by itself, where the manager makes no Event since they are part of any rollout. They are
+// spelled as in docs/reference/reasons.md.
+const (
+	reasonDraining  = "Draining"
+	reasonNotReady  = "NotReady"
+	reasonNoAddress = "NoAddress"
+	// reasonAcknowledgement is where no Event says more.
+	reasonAcknowledgement = "Acknowledgement"
+)
+
+const terminating = "Terminating"
+
+// world is what a view is made from beside the pod.
+type world struct {
+	config    *config.Config
+	cloneSets map[string]*kruisev1alpha1.CloneSet
+	// events are the manager's, the latest last, by the UID of their pod.
+	events map[string][]eventsv1.Event
+	now    time.Time
+}
+
+// view returns what there is to show of a pod, and whether Rollcall manages it.
+func (w *world) view(pod *corev1.Pod) (Pod, bool) {
+	ownership := ownershipOf(w.config)
+	cloneSet := w.cloneSetOf(pod)
+	owner := clusterstate.AsLifecycle(cloneSet)
+	input := lifecycle.Input{
+		Pod: pod, Hooks: lifecycle.HooksOf(owner, ownership), Record: lifecycle.RecordOf(pod), Ownership: ownership,
+		Unready: lifecycle.UnreadyPolicy(w.config.Unready),
+	}
+	decision := lifecycle.Decide(input)
+	p := Pod{
+		Namespace: pod.Namespace, Name: pod.Name, State: pod.Labels[appspub.LifecycleStateKey], Ready: lifecycle.IsReady(pod),
+		Rotation: rotationOf(input.Record), Hook: decision.Waiting, Instances: input.Record.Instances,
+		facts: facts{pod: pod, input: input, decision: decision, workload: owner},
+	}
+	if cloneSet != nil {
+		p.CloneSet = cloneSet.Name
+	}
+	if moved, err := time.Parse(time.RFC3339, pod.Annotations[appspub.LifecycleTimestampKey]); err == nil {
+		p.Since = &metav1.Time{Time: moved}
+	}
+	if pod.DeletionTimestamp != nil {
+		p.State, p.Since = terminating, pod.DeletionTimestamp
+	}
+	p.facts.drainEnds = w.drainEnds(p)
+	p.Reason, p.Message = w.reasonOf(p)
+	return p, input.Managed()
+}
+
+func ownershipOf(c *config.Config) lifecycle.Ownership {
+	return lifecycle.Ownership{Owned: c.Hooks.Owned, NewlyCreated: c.Hooks.NewlyCreated}
+}
+
+func (w *world) cloneSetOf(pod *corev1.Pod) *kruisev1alpha1.CloneSet {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil {
+		return nil
+	}
+	return w.cloneSets[string(owner.UID)]
+}
+
+func rotationOf(r lifecycle.Record) Rotation {
+	switch r.Want {
+	case lifecycle.InService:
+		return In
+	case lifecycle.OutOfService, lifecycle.Absent:
+		return Out
+	case lifecycle.Keep:
+	}
+	return Unknown
+}
+
+func (w *world) drainEnds(p Pod) time.Time {
+	record := p.facts.input.Record
+	if !p.facts.decision.Releases || record.OutSince == nil || !record.Fresh(p.facts.pod) {
+		return time.Time{}
+	}
+	drain, err := service.DrainOf(p.facts.pod.Annotations, w.config.Drain)
+	if err != nil {
+		drain = w.config.Drain
+	}
+	return record.OutSince.Add(drain)
+}
+
+// reasonOf says why the pod waits: by the manager's last Event unless that says that the reason has passed, else by what
+// can be seen on the pod.
+func (w *world) reasonOf(p Pod) (reason, message string) {
+	if events := w.events[string(p.facts.pod.UID)]; len(events) > 0 {
+		if last := events[len(events)-1]; last.Type == corev1.EventTypeWarning {
+			return last.Reason, strings.TrimSpace(last.Note)
+		}
+	}
+	switch {
+	case p.Hook == "":
+		return "", ""
+	case p.facts.drainEnds.After(w.now):
+		return reasonDraining, "out of rotation; clients have " + short(p.facts.drainEnds.Sub(w.now)) + " left to notice"
+	case !p.facts.decision.Releases && !p.Ready:
+		return reasonNotReady, "the pod is not ready yet"
+	case p.facts.pod.Status.PodIP == "":
+		return reasonNoAddress, "the pod has no IP yet"
+	default:
+		return reasonAcknowledgement, "the registry has not acknowledged yet"
+	}
+}
+
+// sortPods puts those that wait first, the longest wait before the others.
+func sortPods(pods []Pod) {
+	since := func(p Pod) time.Time {
+		if p.Since == nil {
+			return time.Time{}
+		}
+		return p.Since.Time
+	}
+	slices.SortFunc(pods, func(a, b Pod) int {
+		if (a.Hook == "") != (b.Hook == "") {
+			if a.Hook != "" {
+				return -1
+			}
+			return 1
+		}
+		if a.Hook != "" {
+			if c := since(a).Compare(since(b)); c != 0 {
+				return c
+			}
+		}
+		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+	})
+}
