@@ -47,6 +47,10 @@ help: ## Show this list.
 build: ## Build bin/manager.
 	go build -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o bin/manager ./cmd
 
+.PHONY: build-plugin
+build-plugin: ## Build bin/kubectl-rollcall, the kubectl plugin.
+	go build -ldflags '$(LDFLAGS)' -o bin/kubectl-rollcall ./cmd/kubectl-rollcall
+
 .PHONY: docker-build
 docker-build: ## Build the image IMG (default rollcall:dev).
 	$(CONTAINER_TOOL) build --build-arg VERSION='$(VERSION)' -t '$(IMG)' .

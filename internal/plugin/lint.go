@@ -58,7 +58,7 @@ func (o *options) lintCommand() *cobra.Command {
 				fmt.Fprintln(o.Out, f)
 			}
 			if len(findings) > 0 {
-				return fmt.Errorf("%d findings", len(findings))
+				return errors.New("the lines above say what will not work")
 			}
 			fmt.Fprintf(o.Out, "%d CloneSets: nothing found\n", len(objects.cloneSets))
 			return nil
