@@ -64,6 +64,7 @@ image: ## Write the image for PLATFORMS as an OCI layout into bin/image, without
 		GOOS=$${platform%%/*} GOARCH=$${platform##*/} go build -tags '$(TAGS)' -ldflags '$(LDFLAGS)' \
 			-o "bin/image-binaries/$$platform/manager" ./cmd; \
 	done
+	rm -rf bin/image
 	go run ./hack/layout bin/image $(PLATFORMS)
 
 .PHONY: clean

@@ -28,7 +28,7 @@ func main() {
 	}
 }
 
-// write writes the image of the platforms into dir, which it makes anew.
+// write writes the image of the platforms into dir.
 func write(dir string, platforms []string) error {
 	var images []v1.Image
 	for _, name := range platforms {
@@ -48,9 +48,6 @@ func write(dir string, platforms []string) error {
 	index, err := image.Index(images...)
 	if err != nil {
 		return err
-	}
-	if err := os.RemoveAll(dir); err != nil {
-		return fmt.Errorf("removing the layout before: %w", err)
 	}
 	if _, err := layout.Write(dir, index); err != nil {
 		return fmt.Errorf("writing the layout: %w", err)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -353,7 +355,7 @@ func crash(ctx context.Context, a *arm) error {
 	if err != nil {
 		return err
 	}
-	address := fmt.Sprintf("http://%s:%d/crash", pods[0].Status.PodIP, appPort)
+	address := "http://" + net.JoinHostPort(pods[0].Status.PodIP, strconv.Itoa(appPort)) + "/crash"
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, http.NoBody)
 	if err != nil {
 		return fmt.Errorf("asking for a crash: %w", err)

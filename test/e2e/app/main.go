@@ -14,17 +14,21 @@ import (
 	"time"
 )
 
-func main() {
+func main() { os.Exit(start()) }
+
+// start returns the exit status.
+func start() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	if len(os.Args) > 1 && os.Args[1] == "pause" {
 		<-ctx.Done()
-		return
+		return 0
 	}
 	if err := run(ctx, os.Getenv); err != nil {
 		fmt.Fprintln(os.Stderr, "app:", err)
-		os.Exit(1)
+		return 1
 	}
+	return 0
 }
 
 // run serves until ctx ends. Where STOP is graceful it then finishes what is under way; otherwise it drops everything,
