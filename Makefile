@@ -78,19 +78,23 @@ generate: manifests ## Regenerate all generated files.
 	go generate ./...
 
 .PHONY: manifests
-manifests: ## Generate config/rbac/role.yaml from the markers in the code.
+manifests: ## Generate config/rbac/role.yaml from the markers in the code, and what the chart takes from config.
 	$(TOOL) controller-gen rbac:roleName=rollcall-manager paths=./cmd/... paths=./internal/... \
 		output:rbac:artifacts:config=config/rbac
+	@cp config/rbac/role.yaml config/components/prometheus/prometheus_rule.yaml charts/rollcall/files/
 
 .PHONY: fmt
 fmt: ## Format the code.
 	$(TOOL) golangci-lint fmt
 
 .PHONY: tidy
-tidy: ## Tidy go.mod, the tools' go.mod and the out-of-tree driver's.
+tidy: ## Tidy go.mod and those of the tools, the chart's tests and the out-of-tree driver.
 	go mod tidy
 	cd hack/tools && go mod tidy
 	cd test/outoftree && go mod tidy
+	cd charts && go mod tidy
+	cd hack/release && go mod tidy
+	cd hack/tools/promtool && go mod tidy
 
 ##@ Check
 
@@ -107,14 +111,18 @@ verify-generated: ## Fail if generated files are out of date.
 	@hack/verify-generated.sh
 
 .PHONY: verify-manifests
-verify-manifests: ## Render every kustomization and check what comes out.
+verify-manifests: ## Render every kustomization and the chart, check what comes out, and test the alerts.
 	go test -count=1 ./config/...
+	go test -count=1 -C charts ./...
 
 .PHONY: tidy-check
 tidy-check: ## Fail if go.mod or go.sum is not tidy.
 	go mod tidy -diff
 	cd hack/tools && go mod tidy -diff
 	cd test/outoftree && go mod tidy -diff
+	cd charts && go mod tidy -diff
+	cd hack/release && go mod tidy -diff
+	cd hack/tools/promtool && go mod tidy -diff
 
 .PHONY: vet
 vet: ## Run go vet.
@@ -284,6 +292,21 @@ install: deploy ## The same as deploy: there are no CRDs to install.
 deploy: bin/deploy/kustomization.yaml ## Deploy the image IMG to the cluster that kubectl points at.
 	$(TOOL) kustomize build bin/deploy | $(KUBECTL) apply -f -
 
+.PHONY: render
+render: bin/deploy/kustomization.yaml ## Print what deploy applies, with the image IMG.
+	@$(TOOL) kustomize build bin/deploy
+
 .PHONY: undeploy
 undeploy: ## Remove Rollcall from the cluster; the README says what to do first.
 	$(TOOL) kustomize build config/default | $(KUBECTL) delete --ignore-not-found -f -
+
+##@ Release
+
+.PHONY: release
+release: ## Make in dist/ what a release has: binaries, chart, install.yaml, SBOM, provenance, checksums; VERSION=v1.2.3.
+	@go build -C hack/release -o '$(CURDIR)/bin/release' .
+	@bin/release -version '$(VERSION)'
+
+.PHONY: verify-release
+verify-release: ## Fail if a second clone in another folder makes a release of other bytes.
+	@hack/verify-release.sh

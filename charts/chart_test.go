@@ -1,0 +1,278 @@
+// Package charts holds the Helm chart to the kustomization: both install the same objects. It is a module of its own, since
+// Helm's library is needed for nothing else.
+package charts
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	"github.com/rollcall-dev/rollcall/internal/config"
+)
+
+// example are the values that config/default has and the chart leaves to its user.
+const example = `
+image: {repository: rollcall}
+config:
+  cluster: example
+  registry: {driver: http, endpoint: "https://registry.example.com", timeout: 5s}
+  hooks:
+    owned: [example.com/*, example.io/*]
+    newlyCreated: [example.com/newly-create, example.io/initialing]
+`
+
+// monitoring turns on what config/components/prometheus adds.
+const monitoring = `
+metrics:
+  serviceMonitor: {enabled: true}
+  prometheusRule: {enabled: true}
+`
+
+func TestChartInstallsWhatKustomizeInstalls(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ overlay, values string }{
+		"default":    {overlay: "resources: [default]", values: example},
+		"monitoring": {overlay: "resources: [default]\ncomponents: [components/prometheus]", values: example + monitoring},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rendered, err := helm(t, c.values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := comparable(t, kustomize(t, c.overlay))
+			// Helm's users create the namespace, as they do for every chart.
+			delete(want, "Namespace/rollcall-system")
+			if diff := cmp.Diff(want, comparable(t, rendered)); diff != "" {
+				t.Errorf("objects (-kustomize +chart):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestChartRefusesValues(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ reason, values, want string }{
+		"no values": {
+			reason: "the user learns what to write first",
+			values: "{}", want: "config.cluster is empty: write the name of this cluster",
+		},
+		"no registry": {
+			reason: "there is no default that could be right",
+			values: "config: {cluster: a}", want: "config.registry is empty: write the registry's driver and endpoint",
+		},
+		"both forms of a registry": {
+			reason: "the manager would refuse it too, but later",
+			values: "config: {cluster: a, registry: {driver: memory}, registries: {b: {driver: memory}}}",
+			want:   "config.registry and config.registries are both set",
+		},
+		"no keys": {
+			reason: "Rollcall would manage no pod",
+			values: "config: {cluster: a, registry: {driver: memory}}", want: "config.hooks.owned is empty",
+		},
+		"a value that does not exist": {
+			reason: "a misspelt value changes nothing without a word",
+			values: example + "replicas: 3", want: "additional properties 'replicas' not allowed",
+		},
+		"a field of the configuration that does not exist": {
+			reason: "the manager would start and refuse it",
+			values: strings.Replace(example, "cluster: example", "cluster: example\n  drian: 5s", 1),
+			want:   "additional properties 'drian' not allowed",
+		},
+		"a digest without its algorithm": {
+			reason: "the kubelet would refuse the image's name",
+			values: strings.Replace(example, "rollcall}", "rollcall, digest: abc}", 1), want: "/image/digest",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := helm(t, c.values); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s\ngot error %v, want %q in it", c.reason, err, c.want)
+			}
+		})
+	}
+}
+
+// Every field in docs/configuration.md is one that the schema lets through and the manager takes.
+func TestSchemaKnowsEveryField(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema, err := os.ReadFile("rollcall/values.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := regexp.MustCompile("(?m)^\\| `([A-Za-z.]+)`").FindAllSubmatch(page, -1)
+	if len(fields) < 20 {
+		t.Fatalf("found %d fields in docs/configuration.md, want more", len(fields))
+	}
+	for _, field := range fields {
+		for part := range strings.SplitSeq(string(field[1]), ".") {
+			if !bytes.Contains(schema, []byte(`"`+part+`"`)) {
+				t.Errorf("values.schema.json lacks %s", field[1])
+			}
+		}
+	}
+}
+
+func TestChartTakesEveryValue(t *testing.T) {
+	t.Parallel()
+	objects, err := helm(t, example+monitoring+`
+replicaCount: 3
+imagePullSecrets: [{name: pull}]
+extraArgs: [--dry-run]
+priorityClassName: high
+nodeSelector: {pool: infra}
+tolerations: [{operator: Exists}]
+podAnnotations: {a: b}
+podLabels: {c: d}
+serviceAccount: {annotations: {role: arn}}
+secrets: {tls: other-tls, auth: other-auth}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := yaml.Marshal(comparable(t, objects))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"replicas: 3", "name: pull", "- --dry-run", "priorityClassName: high", "pool: infra", "operator: Exists", "a: b", "c: d",
+		"role: arn", "secretName: other-tls", "secretName: other-auth",
+	} {
+		if !bytes.Contains(text, []byte(want)) {
+			t.Errorf("%q is nowhere in what the chart renders", want)
+		}
+	}
+}
+
+// helm renders the chart as helm install rollcall --namespace rollcall-system does.
+func helm(t *testing.T, text string) ([]*unstructured.Unstructured, error) {
+	t.Helper()
+	chart, err := loader.Load("rollcall")
+	if err != nil {
+		t.Fatal(err)
+	}
+	values, err := common.ReadValues([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := common.ReleaseOptions{Name: "rollcall", Namespace: "rollcall-system", IsInstall: true}
+	all, err := util.ToRenderValues(chart, values, options, nil)
+	if err != nil {
+		return nil, err
+	}
+	files, err := engine.Render(chart, all)
+	if err != nil {
+		return nil, err
+	}
+	var objects []*unstructured.Unstructured
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if strings.HasSuffix(name, ".yaml") {
+			objects = append(objects, decode(t, strings.NewReader(files[name]))...)
+		}
+	}
+	return objects, nil
+}
+
+func kustomize(t *testing.T, overlay string) []*unstructured.Unstructured {
+	t.Helper()
+	folder := t.TempDir()
+	config, err := filepath.Abs("../config")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config, err = filepath.Rel(folder, config); err != nil { // kustomize takes no absolute path
+		t.Fatal(err)
+	}
+	overlay = "kind: Kustomization\n" + strings.ReplaceAll(overlay, "[", "["+config+"/")
+	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(overlay), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), "go", "tool", "-modfile=../hack/tools/go.mod", "kustomize", "build", folder)
+	// As in the Makefile, whatever the tests run with: so the tool is built once.
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	out, err := command.Output()
+	if err != nil {
+		t.Fatalf("kustomize build: %v\n%s", err, stderr.String())
+	}
+	return decode(t, bytes.NewReader(out))
+}
+
+func decode(t *testing.T, r io.Reader) []*unstructured.Unstructured {
+	t.Helper()
+	var objects []*unstructured.Unstructured
+	decoder := utilyaml.NewYAMLOrJSONDecoder(r, 4096)
+	for {
+		object := map[string]any{}
+		err := decoder.Decode(&object)
+		if errors.Is(err, io.EOF) {
+			return objects
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(object) > 0 {
+			objects = append(objects, &unstructured.Unstructured{Object: object})
+		}
+	}
+}
+
+// comparable returns the objects by kind and name, without the labels that say who rendered them, the image's tag, and
+// the comments and order of the configuration.
+func comparable(t *testing.T, objects []*unstructured.Unstructured) map[string]any {
+	t.Helper()
+	byName := map[string]any{}
+	for _, o := range objects {
+		labels := o.GetLabels()
+		for _, renderer := range []string{"app.kubernetes.io/managed-by", "app.kubernetes.io/version", "helm.sh/chart"} {
+			delete(labels, renderer)
+		}
+		o.SetLabels(labels)
+		switch o.GetKind() {
+		case "ConfigMap":
+			text, _, _ := unstructured.NestedString(o.Object, "data", "config.yaml")
+			if _, err := config.Parse([]byte(text), config.Limits{Drivers: []string{"http"}}); err != nil {
+				t.Fatalf("the manager refuses the configuration: %v", err)
+			}
+			var content map[string]any
+			if err := yaml.Unmarshal([]byte(text), &content); err != nil {
+				t.Fatal(err)
+			}
+			o.Object["data"] = content
+		case "Deployment":
+			containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+			manager := containers[0].(map[string]any)
+			manager["image"], _, _ = strings.Cut(manager["image"].(string), ":")
+			if manager["imagePullPolicy"] == "IfNotPresent" { // the API server's default for a tag that is not latest
+				delete(manager, "imagePullPolicy")
+			}
+			if err := unstructured.SetNestedSlice(o.Object, containers, "spec", "template", "spec", "containers"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		byName[o.GetKind()+"/"+o.GetName()] = o.Object
+	}
+	return byName
+}

@@ -1,0 +1,36 @@
+{{- /*
+Objects in the namespace have fixed names, as with kustomize, so a namespace holds one release. Those of the cluster are
+named after the release.
+*/ -}}
+
+{{- define "rollcall.selectorLabels" -}}
+app.kubernetes.io/name: rollcall
+{{- end }}
+
+{{- define "rollcall.labels" -}}
+{{ include "rollcall.selectorLabels" . }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- define "rollcall.image" -}}
+{{- if .Values.image.digest }}{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else }}{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
+{{- end }}
+
+{{- define "rollcall.check" -}}
+{{- $config := .Values.config }}
+{{- if not $config.cluster }}
+{{- fail "config.cluster is empty: write the name of this cluster, such as --set config.cluster=prod-1" }}
+{{- end }}
+{{- if not (or $config.registry $config.registries) }}
+{{- fail "config.registry is empty: write the registry's driver and endpoint, such as --set config.registry.driver=consul --set config.registry.endpoint=https://consul.example.com:8501" }}
+{{- end }}
+{{- if and $config.registry $config.registries }}
+{{- fail "config.registry and config.registries are both set: write one of them" }}
+{{- end }}
+{{- if not $config.hooks.owned }}
+{{- fail "config.hooks.owned is empty: write the label keys and finalizers that Rollcall sets and clears, such as --set 'config.hooks.owned={example.com/*}'" }}
+{{- end }}
+{{- end }}
