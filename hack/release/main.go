@@ -1,0 +1,270 @@
+// Command release makes in dist/ what a release of Rollcall has: the manager for each platform, the Helm chart,
+// install.yaml, an SBOM, the provenance to sign, and checksums. The same commit and version give the same bytes, on any
+// machine with the same Go. It is a module of its own, since the form of an SBOM is needed for nothing else.
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	cdx "github.com/CycloneDX/cyclonedx-go"
+)
+
+const (
+	repository = "https://github.com/rollcall-dev/rollcall"
+	image      = "ghcr.io/rollcall-dev/rollcall"
+)
+
+var (
+	platforms = []string{"linux/amd64", "linux/arm64"}
+	semver    = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
+)
+
+func main() {
+	version := flag.String("version", "", "the version to release, such as v1.2.3")
+	out := flag.String("out", "dist", "the folder to fill; it must not exist")
+	flag.Parse()
+	if err := run(*version, *out); err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+func run(version, out string) error {
+	if !semver.MatchString(version) {
+		return fmt.Errorf("version %q: write vMAJOR.MINOR.PATCH, such as VERSION=v1.2.3", version)
+	}
+	commit, err := output("git", "rev-parse", "HEAD")
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(out, 0o755); err != nil {
+		return fmt.Errorf("making the folder of the release: %w; remove it first", err)
+	}
+	r := release{version: version, out: out, commit: strings.TrimSpace(commit)}
+	for _, step := range []func() error{r.binaries, r.chart, r.manifests, r.provenance, r.checksums} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type release struct{ version, out, commit string }
+
+// binaries builds the manager for each platform by the target that the Dockerfile calls, and reads the SBOM from what
+// Go wrote into it.
+func (r release) binaries() error {
+	for _, platform := range platforms {
+		system, arch, _ := strings.Cut(platform, "/")
+		command := exec.Command("make", "--no-print-directory", "build", "VERSION="+r.version)
+		command.Env = append(os.Environ(), "GOOS="+system, "GOARCH="+arch, "GOFLAGS=-trimpath")
+		command.Stdout, command.Stderr = os.Stdout, os.Stderr
+		if err := command.Run(); err != nil {
+			return fmt.Errorf("building for %s: %w", platform, err)
+		}
+		name := fmt.Sprintf("rollcall_%s_%s_%s", r.version, system, arch)
+		binary, err := os.ReadFile("bin/manager")
+		if err != nil {
+			return fmt.Errorf("reading what was built for %s: %w", platform, err)
+		}
+		licence, err := os.ReadFile("LICENSE")
+		if err != nil {
+			return fmt.Errorf("reading the licence: %w", err)
+		}
+		if err := r.archive(name+".tar.gz", map[string][]byte{"manager": binary, "LICENSE": licence}); err != nil {
+			return err
+		}
+		if err := r.sbom(name+".cdx.json", binary); err != nil {
+			return fmt.Errorf("listing what is in the build for %s: %w", platform, err)
+		}
+	}
+	return nil
+}
+
+func (r release) sbom(name string, binary []byte) error {
+	info, err := buildinfo.Read(bytes.NewReader(binary))
+	if err != nil {
+		return fmt.Errorf("reading the binary's build information: %w", err)
+	}
+	main := component(cdx.ComponentTypeApplication, info.Main.Path, r.version)
+	digest := sha256.Sum256(binary)
+	main.Hashes = &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(digest[:])}}
+	parts := []cdx.Component{component(cdx.ComponentTypeLibrary, "std", strings.TrimPrefix(info.GoVersion, "go"))}
+	for _, dep := range info.Deps {
+		parts = append(parts, component(cdx.ComponentTypeLibrary, dep.Path, dep.Version))
+	}
+	bom := cdx.NewBOM()
+	bom.Metadata = &cdx.Metadata{Component: &main}
+	bom.Components = &parts
+	var text bytes.Buffer
+	if err := cdx.NewBOMEncoder(&text, cdx.BOMFileFormatJSON).SetPretty(true).Encode(bom); err != nil {
+		return fmt.Errorf("encoding the SBOM: %w", err)
+	}
+	return r.write(name, text.Bytes())
+}
+
+func component(kind cdx.ComponentType, path, version string) cdx.Component {
+	url := "pkg:golang/" + path + "@" + version
+	return cdx.Component{Type: kind, BOMRef: url, Name: path, Version: version, PackageURL: url}
+}
+
+// chart packs charts/rollcall as helm package does, with the release's version.
+func (r release) chart() error {
+	const folder = "charts/rollcall"
+	files := map[string][]byte{}
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		files["rollcall/"+strings.TrimPrefix(path, folder+"/")] = content
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("reading the chart: %w", err)
+	}
+	number := strings.TrimPrefix(r.version, "v")
+	about := string(files["rollcall/Chart.yaml"])
+	about = strings.Replace(about, "\nversion: 0.0.0\n", "\nversion: "+number+"\n", 1)
+	about = strings.Replace(about, "\nappVersion: dev\n", "\nappVersion: "+r.version+"\n", 1)
+	if strings.Count(about, number) != 2 {
+		return errors.New("charts/rollcall/Chart.yaml: no version 0.0.0 and appVersion dev to replace")
+	}
+	files["rollcall/Chart.yaml"] = []byte(about)
+	return r.archive("rollcall-"+number+".tgz", files)
+}
+
+func (r release) manifests() error {
+	text, err := output("make", "--no-print-directory", "--silent", "render", "IMG="+image+":"+r.version)
+	if err != nil {
+		return err
+	}
+	return r.write("install.yaml", []byte(text))
+}
+
+// provenance writes the statement that the release's workflow signs: which commit the files come from, and which Go made
+// them. The form is in-toto's, with SLSA's predicate: https://slsa.dev/spec/v1.1/provenance.
+func (r release) provenance() error {
+	compiler, err := output("go", "env", "GOVERSION")
+	if err != nil {
+		return err
+	}
+	sums, err := r.sums()
+	if err != nil {
+		return err
+	}
+	type object = map[string]any
+	var subjects []object
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		subjects = append(subjects, object{"name": name, "digest": object{"sha256": sums[name]}})
+	}
+	statement := object{
+		"_type":         "https://in-toto.io/Statement/v1",
+		"subject":       subjects,
+		"predicateType": "https://slsa.dev/provenance/v1",
+		"predicate": object{
+			"buildDefinition": object{
+				"buildType":          repository + "/blob/main/hack/release",
+				"externalParameters": object{"version": r.version},
+				"internalParameters": object{"go": strings.TrimSpace(compiler), "platforms": platforms},
+				"resolvedDependencies": []object{
+					{"uri": "git+" + repository + "@refs/tags/" + r.version, "digest": object{"gitCommit": r.commit}},
+				},
+			},
+			"runDetails": object{"builder": object{"id": repository + "/blob/main/.github/workflows/release.yaml"}},
+		},
+	}
+	text, err := json.MarshalIndent(statement, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encoding the provenance: %w", err)
+	}
+	return r.write("provenance.intoto.json", append(text, '\n'))
+}
+
+func (r release) checksums() error {
+	sums, err := r.sums()
+	if err != nil {
+		return err
+	}
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		fmt.Fprintf(&text, "%s  %s\n", sums[name], name)
+	}
+	return r.write("checksums.txt", []byte(text.String()))
+}
+
+func (r release) sums() (map[string]string, error) {
+	entries, err := os.ReadDir(r.out)
+	if err != nil {
+		return nil, fmt.Errorf("reading the release: %w", err)
+	}
+	sums := map[string]string{}
+	for _, entry := range entries {
+		content, err := os.ReadFile(filepath.Join(r.out, entry.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("reading the release: %w", err)
+		}
+		sum := sha256.Sum256(content)
+		sums[entry.Name()] = hex.EncodeToString(sum[:])
+	}
+	return sums, nil
+}
+
+// archive packs the files in the order of their names, without times and owners.
+func (r release) archive(name string, files map[string][]byte) error {
+	var packed bytes.Buffer
+	compressed := gzip.NewWriter(&packed)
+	w := tar.NewWriter(compressed)
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		mode := int64(0o644)
+		if path == "manager" {
+			mode = 0o755
+		}
+		if err := w.WriteHeader(&tar.Header{Name: path, Mode: mode, Size: int64(len(files[path]))}); err != nil {
+			return fmt.Errorf("packing %s: %w", name, err)
+		}
+		if _, err := w.Write(files[path]); err != nil {
+			return fmt.Errorf("packing %s: %w", name, err)
+		}
+	}
+	if err := errors.Join(w.Close(), compressed.Close()); err != nil {
+		return fmt.Errorf("packing %s: %w", name, err)
+	}
+	return r.write(name, packed.Bytes())
+}
+
+func (r release) write(name string, content []byte) error {
+	if err := os.WriteFile(filepath.Join(r.out, name), content, 0o644); err != nil {
+		return fmt.Errorf("writing the release: %w", err)
+	}
+	return nil
+}
+
+func output(name string, arguments ...string) (string, error) {
+	var problems bytes.Buffer
+	command := exec.Command(name, arguments...)
+	command.Stderr = io.MultiWriter(&problems)
+	text, err := command.Output()
+	if err != nil {
+		return "", fmt.Errorf("running %s %s: %w\n%s", name, strings.Join(arguments, " "), err, problems.String())
+	}
+	return string(text), nil
+}

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Makes a release twice, each in a clone and a folder of its own, and fails where the bytes differ.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+for copy in one two/deeper; do
+  git clone -q . "$scratch/$copy"
+  "${MAKE:-make}" --no-print-directory -C "$scratch/$copy" release VERSION=v0.0.1-check
+done
+diff -r "$scratch/one/dist" "$scratch/two/deeper/dist"
+cat "$scratch/one/dist/checksums.txt"
