@@ -3,6 +3,7 @@ package plugin
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -75,9 +76,7 @@ func (s scene) view(t *testing.T) Pod {
 		},
 		Status: corev1.PodStatus{PodIP: "10.0.0.1"},
 	}
-	for key, value := range s.labels {
-		pod.Labels[key] = value
-	}
+	maps.Copy(pod.Labels, s.labels)
 	if s.ready {
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	}

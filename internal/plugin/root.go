@@ -47,7 +47,7 @@ type options struct {
 // Run runs the plugin with the arguments after its name, and returns its exit status.
 func Run(ctx context.Context, version string, arguments []string, streams genericiooptions.IOStreams) int {
 	o := &options{IOStreams: streams, flags: genericclioptions.NewConfigFlags(true), version: version, now: time.Now}
-	root := o.command()
+	root := o.command() //nolint:contextcheck // cobra gives each command the context
 	root.SetArgs(arguments)
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)

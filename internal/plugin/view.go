@@ -89,7 +89,7 @@ func (w *world) view(pod *corev1.Pod) (Pod, bool) {
 	owner := clusterstate.AsLifecycle(cloneSet)
 	input := lifecycle.Input{
 		Pod: pod, Hooks: lifecycle.HooksOf(owner, ownership), Record: lifecycle.RecordOf(pod), Ownership: ownership,
-		Unready: lifecycle.UnreadyPolicy(w.config.Unready),
+		Unready: w.config.Unready,
 	}
 	decision := lifecycle.Decide(input)
 	p := Pod{

@@ -10,7 +10,7 @@ import (
 func allowance(t *testing.T, namespaces, selector, names string) Allowance {
 	t.Helper()
 	var a Allowance
-	for _, text := range strings.Fields(namespaces) {
+	for text := range strings.FieldsSeq(namespaces) {
 		a.Namespaces = append(a.Namespaces, NamespacePattern(text))
 	}
 	if selector != "" {
@@ -19,7 +19,7 @@ func allowance(t *testing.T, namespaces, selector, names string) Allowance {
 			t.Fatal(err)
 		}
 	}
-	for _, text := range strings.Fields(names) {
+	for text := range strings.FieldsSeq(names) {
 		a.Names = append(a.Names, NamePattern(text))
 	}
 	return a

@@ -198,12 +198,6 @@ func issue(t *testing.T, authority *pki.Authority, name string) pki.KeyPair {
 	return pair
 }
 
-// newCertificate is one that no server knows.
-func newCertificate(t *testing.T) pki.KeyPair {
-	t.Helper()
-	return issue(t, newAuthority(t), "stranger")
-}
-
 // serverTLS is that of a server with a certificate of the authority, which trusts this authority too.
 func serverTLS(t *testing.T, authority *pki.Authority) *tls.Config {
 	t.Helper()

@@ -149,7 +149,7 @@ func (b *bench) populate(ctx context.Context, who string, first, end int) error 
 // settle waits until nothing happens any more and all pods are in service, of which the floor knows nothing.
 func (b *bench) settle(ctx context.Context, who string, pods int) error {
 	return b.load.settle(ctx, fmt.Sprintf("%d pods to be in service", pods), func() bool {
-		return b.registry.underWay.Load() == 0 && b.load.ready() == pods && (who == theFloor || b.registry.inService() == pods)
+		return b.registry.underWay.Load() == 0 && b.load.ready() == pods && (who == theFloor || b.registry.inService(ctx) == pods)
 	})
 }
 

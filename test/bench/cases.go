@@ -102,7 +102,7 @@ func (b *bench) grow(ctx context.Context) error {
 				return err
 			}
 			p.Kill()
-			if p, err = b.startBeside(ctx, pods, profiles.flags()); err != nil {
+			if p, err = b.startBeside(ctx, profiles.flags()); err != nil {
 				return err
 			}
 			defer p.Kill()
@@ -121,7 +121,7 @@ func (b *bench) resident(ctx context.Context, p *process.Process, pods int) erro
 }
 
 // startBeside starts Rollcall beside pods that are in service.
-func (b *bench) startBeside(ctx context.Context, pods int, flags []string) (*process.Process, error) {
+func (b *bench) startBeside(ctx context.Context, flags []string) (*process.Process, error) {
 	writesBefore, callsBefore, listsBefore := b.load.written(), b.registry.changes.Load(), b.registry.lists.Load()
 	began := time.Now()
 	p, err := b.start(ctx, theRollcall, flags...)

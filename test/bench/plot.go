@@ -31,9 +31,11 @@ type theme struct {
 	colors                 []string
 }
 
-var themes = []theme{
-	{"light", "#ffffff", "#1f2328", "#d1d9e0", []string{"#6e7781", "#bc4c00", "#0969da"}},
-	{"dark", "#0d1117", "#e6edf3", "#30363d", []string{"#8b949e", "#f0883e", "#58a6ff"}},
+func themes() []theme {
+	return []theme{
+		{"light", "#ffffff", "#1f2328", "#d1d9e0", []string{"#6e7781", "#bc4c00", "#0969da"}},
+		{"dark", "#0d1117", "#e6edf3", "#30363d", []string{"#8b949e", "#f0883e", "#58a6ff"}},
+	}
 }
 
 const (
@@ -43,7 +45,7 @@ const (
 
 // write writes the chart in each theme.
 func (c chart) write(dir, name string) error {
-	for _, t := range themes {
+	for _, t := range themes() {
 		file := filepath.Join(dir, fmt.Sprintf("%s-%s.svg", name, t.name))
 		if err := os.WriteFile(file, []byte(c.draw(t)), 0o644); err != nil {
 			return fmt.Errorf("writing a plot: %w", err)
@@ -69,8 +71,8 @@ func (a axis) at(v float64) float64 {
 
 func (c chart) draw(t theme) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="system-ui,sans-serif" font-size="13" fill="%s">`+"\n",
-		plotWidth, plotHeight, t.ink)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" `+
+		`font-family="system-ui,sans-serif" font-size="13" fill="%s">`+"\n", plotWidth, plotHeight, t.ink)
 	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" fill="%s"/>`+"\n", t.paper)
 	text := func(x, y float64, anchor, more, words string) {
 		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="%s"%s>%s</text>`+"\n", x, y, anchor, more, escape(words))

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
@@ -81,9 +82,7 @@ func podName(number int) string { return "pod-" + strconv.Itoa(number) }
 func managedPod(owner *kruisev1alpha1.CloneSet, number int) *corev1.Pod {
 	pod := foreignPod(number)
 	pod.Namespace, pod.Name = owner.Namespace, podName(number)
-	for key, value := range owner.Spec.Template.Labels {
-		pod.Labels[key] = value
-	}
+	maps.Copy(pod.Labels, owner.Spec.Template.Labels)
 	pod.Labels[appspub.LifecycleStateKey] = string(appspub.LifecycleStateNormal)
 	pod.Annotations = map[string]string{appspub.LifecycleTimestampKey: time.Now().Format(time.RFC3339)}
 	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, kruisev1alpha1.SchemeGroupVersion.WithKind("CloneSet"))}

@@ -101,8 +101,8 @@ func batch(w http.ResponseWriter, r *http.Request, to registry.Batcher) {
 }
 
 // inService is how many instances clients are given.
-func (s *registryServer) inService() int {
-	entries, err := s.serves.Load().List(context.Background(), clusterName)
+func (s *registryServer) inService(ctx context.Context) int {
+	entries, err := s.serves.Load().List(ctx, clusterName)
 	if err != nil {
 		return -1
 	}

@@ -460,7 +460,7 @@ func (s *scenario) acknowledgedBy(r *registryServer, n need, pod *corev1.Pod, se
 		needAbsent: {fakeregistry.OpDeregister},
 	}[n]
 	if !slices.Contains(right, last.op) || !last.acknowledged() || !last.sent.Before(by) {
-		return fmt.Errorf("the last call for service %s was %s, answered %v at %s, the patch came at %s",
+		return fmt.Errorf("the last call for service %s was %s, answered %w at %s, the patch came at %s",
 			service, last.op, last.err, last.sent.Format("05.000000"), by.Format("05.000000"))
 	}
 	return nil

@@ -90,7 +90,7 @@ func TestKubectlPlugin(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "stranger"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "nginx"}}},
 	}))
-	person.Expect(4, "explain stranger", "Rollcall does not manage pod", `"example.com/*"`)
+	person.Expect(4, "explain stranger", "is not managed by Rollcall", `"example.com/*"`)
 	s.Kubectl("anyone", rest.AnonymousClientConfig(env.cluster.Config())).Expect(5, "status", "reading ConfigMap")
 	s.expectAlwaysBut()
 }
