@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"go/ast"
 	"go/token"
 	"os"
@@ -11,6 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/rollcall-dev/rollcall/internal/plugin"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -24,6 +28,7 @@ func TestGuidesNameWhatExists(t *testing.T) {
 		name, _, _ := strings.Cut(strings.Trim(row[0], "`"), " ")
 		flags = append(flags, name)
 	}
+	flags = append(flags, pluginFlags(t)...)
 	for what, look := range map[string]struct {
 		named  *regexp.Regexp
 		exists []string
@@ -50,6 +55,19 @@ func TestGuidesNameWhatExists(t *testing.T) {
 			}
 		})
 	}
+}
+
+// pluginFlags are those that the help of the kubectl plugin's commands shows.
+func pluginFlags(t *testing.T) []string {
+	t.Helper()
+	var help bytes.Buffer
+	for _, command := range []string{"status", "explain", "rollout", "release", "lint"} {
+		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &help, ErrOut: &help}
+		if status := plugin.Run(t.Context(), "", []string{command, "--help"}, streams); status != 0 {
+			t.Fatalf("kubectl rollcall %s --help: exit status %d\n%s", command, status, help.String())
+		}
+	}
+	return regexp.MustCompile("--[a-z][a-z-]+").FindAllString(help.String(), -1)
 }
 
 // TestPathsExist looks up each path of the repository that a guide names.

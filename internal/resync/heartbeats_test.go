@@ -355,7 +355,7 @@ type world struct {
 	resync *Resync
 	cancel context.CancelFunc
 	ended  chan error
-	log    strings.Builder
+	log    logged
 
 	mu       sync.Mutex
 	held     map[string][]registry.Instance
@@ -371,6 +371,24 @@ type world struct {
 	underWay int
 	lost     []registry.Instance
 	asked    time.Time
+}
+
+// logged is what the loops of several keepers have logged.
+type logged struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logged) WriteString(s string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.WriteString(s)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 func newWorld(t *testing.T, names ...string) *world {

@@ -730,7 +730,7 @@ type scene struct {
 	number    int
 
 	mu       sync.Mutex
-	log      strings.Builder
+	log      logged
 	live     map[string]bool
 	synced   bool
 	goneErr  error
@@ -791,11 +791,7 @@ func list() fakeregistry.Match { return fakeregistry.Match{Op: fakeregistry.OpLi
 func (s *scene) start() {
 	s.Helper()
 	m := metrics.NewResyncMetrics(s.metrics)
-	logger := funcr.New(func(_, args string) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.log.WriteString(args + "\n")
-	}, funcr.Options{})
+	logger := funcr.New(func(_, args string) { s.log.WriteString(args + "\n") }, funcr.Options{})
 	s.resync = New(Options{
 		Cluster: cluster, Namespaces: s.namespaces, Pods: s, Listed: s.listed, Metrics: m, Clock: clock.RealClock{}, Logger: logger,
 		Synced: func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.synced }, Approvable: !s.leaseless,
