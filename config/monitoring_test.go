@@ -31,12 +31,9 @@ func TestAlerts(t *testing.T) {
 		}
 	}
 	for _, arguments := range [][]string{{"check", "rules", "rules.yaml"}, {"test", "rules", "rules_test.yaml"}} {
-		modfile, err := filepath.Abs("../hack/tools/promtool/go.mod")
-		if err != nil {
-			t.Fatal(err)
-		}
-		command := exec.CommandContext(t.Context(), "go", append([]string{"tool", "-modfile=" + modfile, "promtool"}, arguments...)...)
-		command.Dir = folder
+		arguments[2] = filepath.Join(folder, arguments[2])
+		command := exec.CommandContext(t.Context(), "go", append([]string{"tool", "promtool"}, arguments...)...)
+		command.Dir = "../hack/tools/promtool"
 		// As in render: so the tool is built once.
 		command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-tags=remove_all_sd")
 		if out, err := command.CombinedOutput(); err != nil {
@@ -80,7 +77,7 @@ func TestAlertsAndDashboardNameMetricsThatExist(t *testing.T) {
 			t.Fatal(err)
 		}
 		names := regexp.MustCompile(`rollcall_[a-z_]+`).FindAllString(string(text), -1)
-		if len(names) < 8 {
+		if len(names) < 7 {
 			t.Errorf("%s names %d metrics, want more", file, len(names))
 		}
 		for _, name := range names {
