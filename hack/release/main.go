@@ -1,5 +1,5 @@
 // Command release makes in dist/ what a release of Rollcall has: the manager for each platform, the Helm chart,
-// install.yaml, an SBOM, the provenance to sign, and checksums. The same commit and version give the same bytes, on any
+// install.yaml, SBOMs, the provenance and checksums. The same commit and version give the same bytes, on any
 // machine with the same Go. It is a module of its own, since the form of an SBOM is needed for nothing else.
 package main
 
@@ -32,10 +32,15 @@ const (
 	image      = "ghcr.io/rollcall-dev/rollcall"
 )
 
-var (
-	platforms = []string{"linux/amd64", "linux/arm64"}
-	semver    = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
-)
+var semver = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
+
+// platforms are those of the manager, and of the kubectl plugin, which people run elsewhere too.
+func platforms(main string) []string {
+	if main == "kubectl-rollcall" {
+		return []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64"}
+	}
+	return []string{"linux/amd64", "linux/arm64"}
+}
 
 func main() {
 	version := flag.String("version", "", "the version to release, such as v1.2.3")
@@ -69,32 +74,46 @@ func run(version, out string) error {
 
 type release struct{ version, out, commit string }
 
-// binaries builds the manager for each platform by the target that the Dockerfile calls, and reads the SBOM from what
-// Go wrote into it.
+// binaries builds the manager and the plugin by the targets of the Makefile, and reads each SBOM from what Go wrote into
+// the binary.
 func (r release) binaries() error {
-	for _, platform := range platforms {
-		system, arch, _ := strings.Cut(platform, "/")
-		command := exec.Command("make", "--no-print-directory", "build", "VERSION="+r.version)
-		command.Env = append(os.Environ(), "GOOS="+system, "GOARCH="+arch, "GOFLAGS=-trimpath")
-		command.Stdout, command.Stderr = os.Stdout, os.Stderr
-		if err := command.Run(); err != nil {
-			return fmt.Errorf("building for %s: %w", platform, err)
+	licence, err := os.ReadFile("LICENSE")
+	if err != nil {
+		return fmt.Errorf("reading the licence: %w", err)
+	}
+	for binary, target := range map[string]string{"manager": "build", "kubectl-rollcall": "build-plugin"} {
+		for _, platform := range platforms(binary) {
+			if err := r.binary(binary, target, platform, licence); err != nil {
+				return err
+			}
 		}
-		name := fmt.Sprintf("rollcall_%s_%s_%s", r.version, system, arch)
-		binary, err := os.ReadFile("bin/manager")
-		if err != nil {
-			return fmt.Errorf("reading what was built for %s: %w", platform, err)
-		}
-		licence, err := os.ReadFile("LICENSE")
-		if err != nil {
-			return fmt.Errorf("reading the licence: %w", err)
-		}
-		if err := r.archive(name+".tar.gz", map[string][]byte{"manager": binary, "LICENSE": licence}); err != nil {
-			return err
-		}
-		if err := r.sbom(name+".cdx.json", binary); err != nil {
-			return fmt.Errorf("listing what is in the build for %s: %w", platform, err)
-		}
+	}
+	return nil
+}
+
+func (r release) binary(binary, target, platform string, licence []byte) error {
+	system, arch, _ := strings.Cut(platform, "/")
+	command := exec.Command("make", "--no-print-directory", target, "VERSION="+r.version)
+	command.Env = append(os.Environ(), "GOOS="+system, "GOARCH="+arch, "GOFLAGS=-trimpath")
+	command.Stdout, command.Stderr = os.Stdout, os.Stderr
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("building %s for %s: %w", binary, platform, err)
+	}
+	content, err := os.ReadFile(filepath.Join("bin", binary))
+	if err != nil {
+		return fmt.Errorf("reading what was built for %s: %w", platform, err)
+	}
+	inside := binary
+	if system == "windows" {
+		inside += ".exe"
+	}
+	product := map[string]string{"manager": "rollcall", "kubectl-rollcall": "kubectl-rollcall"}[binary]
+	name := fmt.Sprintf("%s_%s_%s_%s", product, r.version, system, arch)
+	if err := r.archive(name+".tar.gz", map[string][]byte{inside: content, "LICENSE": licence}); err != nil {
+		return err
+	}
+	if err := r.sbom(name+".cdx.json", content); err != nil {
+		return fmt.Errorf("listing what is in %s for %s: %w", binary, platform, err)
 	}
 	return nil
 }
@@ -160,8 +179,7 @@ func (r release) manifests() error {
 	return r.write("install.yaml", []byte(text))
 }
 
-// provenance writes the statement that the release's workflow signs: which commit the files come from, and which Go made
-// them. The form is in-toto's, with SLSA's predicate: https://slsa.dev/spec/v1.1/provenance.
+// provenance writes which commit the files come from and which Go made them. It is not signed. The form is in-toto's, with SLSA's predicate: https://slsa.dev/spec/v1.1/provenance.
 func (r release) provenance() error {
 	compiler, err := output("go", "env", "GOVERSION")
 	if err != nil {
@@ -184,7 +202,7 @@ func (r release) provenance() error {
 			"buildDefinition": object{
 				"buildType":          repository + "/blob/main/hack/release",
 				"externalParameters": object{"version": r.version},
-				"internalParameters": object{"go": strings.TrimSpace(compiler), "platforms": platforms},
+				"internalParameters": object{"go": strings.TrimSpace(compiler), "platforms": platforms("manager")},
 				"resolvedDependencies": []object{
 					{"uri": "git+" + repository + "@refs/tags/" + r.version, "digest": object{"gitCommit": r.commit}},
 				},
@@ -235,8 +253,8 @@ func (r release) archive(name string, files map[string][]byte) error {
 	w := tar.NewWriter(compressed)
 	for _, path := range slices.Sorted(maps.Keys(files)) {
 		mode := int64(0o644)
-		if path == "manager" {
-			mode = 0o755
+		if !strings.Contains(path, "/") && path != "LICENSE" {
+			mode = 0o755 // the binary
 		}
 		if err := w.WriteHeader(&tar.Header{Name: path, Mode: mode, Size: int64(len(files[path]))}); err != nil {
 			return fmt.Errorf("packing %s: %w", name, err)
