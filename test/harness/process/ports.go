@@ -8,11 +8,13 @@ import (
 	"strconv"
 )
 
+// LastPort is the highest that a server of a test listens on. The kernel gives those above to outgoing connections (32768 and
+// up by default): one of these would now and then sit on the port of a server that is about to start, or to be restarted.
+const LastPort = 32767
+
 const (
-	// The ports below those that the kernel gives to outgoing connections (32768 and up by default): one of these would
-	// now and then sit on the port of a server that is about to start, or to be restarted.
-	firstPort, lastPort = 20000, 32767
-	portAttempts        = 200
+	firstPort    = 20000
+	portAttempts = 200
 )
 
 // FreePorts returns n different ports that nothing listens on.
@@ -29,7 +31,7 @@ func FreePorts(ctx context.Context, n int) ([]int, error) {
 		if len(ports) == n {
 			return ports, nil
 		}
-		port := firstPort + rand.IntN(lastPort-firstPort+1)
+		port := firstPort + rand.IntN(LastPort-firstPort+1)
 		// All addresses, since OpenKruise's webhook server takes them all.
 		l, err := config.Listen(ctx, "tcp4", net.JoinHostPort("0.0.0.0", strconv.Itoa(port)))
 		if err != nil {
@@ -38,5 +40,5 @@ func FreePorts(ctx context.Context, n int) ([]int, error) {
 		held = append(held, l)
 		ports = append(ports, port)
 	}
-	return nil, fmt.Errorf("finding %d free ports between %d and %d: only %d found", n, firstPort, lastPort, len(ports))
+	return nil, fmt.Errorf("finding %d free ports between %d and %d: only %d found", n, firstPort, LastPort, len(ports))
 }

@@ -14,7 +14,7 @@ func TestFreePorts(t *testing.T) {
 	expect.NoError(t, err)
 	seen := map[int]bool{}
 	for _, port := range ports {
-		if seen[port] || port < firstPort || port > lastPort {
+		if seen[port] || port < firstPort || port > LastPort {
 			t.Errorf("port %d of %v is a duplicate or out of range", port, ports)
 		}
 		seen[port] = true

@@ -116,7 +116,7 @@ func freePort(ctx context.Context) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		free := true
+		free := ports[0]+clusterOffset <= process.LastPort
 		for _, offset := range []int{sdkOffset, clusterOffset, raftOffset} {
 			free = free && isFree(ctx, ports[0]+offset)
 		}
