@@ -14,7 +14,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -279,7 +278,7 @@ func (r release) write(name string, content []byte) error {
 func output(name string, arguments ...string) (string, error) {
 	var problems bytes.Buffer
 	command := exec.Command(name, arguments...)
-	command.Stderr = io.MultiWriter(&problems)
+	command.Stderr = &problems
 	text, err := command.Output()
 	if err != nil {
 		return "", fmt.Errorf("running %s %s: %w\n%s", name, strings.Join(arguments, " "), err, problems.String())

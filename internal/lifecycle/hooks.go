@@ -108,7 +108,15 @@ func HandlersOf(l *appspub.Lifecycle, of Hook) []Handler {
 	if l == nil {
 		return nil
 	}
-	hook := map[Hook]*appspub.LifecycleHook{PreNormal: l.PreNormal, InPlaceUpdate: l.InPlaceUpdate, PreDelete: l.PreDelete}[of]
+	var hook *appspub.LifecycleHook
+	switch of {
+	case PreNormal:
+		hook = l.PreNormal
+	case InPlaceUpdate:
+		hook = l.InPlaceUpdate
+	case PreDelete:
+		hook = l.PreDelete
+	}
 	if hook == nil {
 		return nil
 	}

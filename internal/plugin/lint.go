@@ -150,7 +150,7 @@ func (l *linted) lint() []string {
 }
 
 func lintCloneSet(set *kruisev1alpha1.CloneSet, c *config.Config) []string {
-	hooks := lifecycle.HooksOf(clusterstate.AsLifecycle(set), ownershipOf(c))
+	hooks := lifecycle.HooksOf(clusterstate.AsLifecycle(set), c.Hooks)
 	if hooks.Foreign || !hooks.Any() {
 		return []string{fmt.Sprintf("no hook has a handler that hooks.owned claims (%s): Rollcall leaves its pods alone",
 			strings.Join(c.Hooks.Owned, ", "))}
@@ -183,9 +183,8 @@ func lintDescription(set *kruisev1alpha1.CloneSet, c *config.Config) []string {
 	subject := service.Subject{
 		Namespace: set.Namespace, Workload: set.Name, Labels: template.Labels, Annotations: template.Annotations, Spec: &template.Spec,
 	}
-	rules := service.Rules{Name: c.Service.Name, Port: c.Service.Port, Metadata: c.Service.Metadata}
-	_, endpointsErr := rules.EndpointsOf(subject)
-	_, attributesErr := rules.AttributesOf(subject)
+	_, endpointsErr := c.Service.EndpointsOf(subject)
+	_, attributesErr := c.Service.AttributesOf(subject)
 	_, registriesErr := service.RegistriesOf(template.Annotations, c.DefaultRegistries, c.RegistryNames())
 	_, drainErr := service.DrainOf(template.Annotations, c.Drain)
 	var findings []string

@@ -85,7 +85,7 @@ func (s scene) view(t *testing.T) Pod {
 		if s.out > 0 {
 			outSince = new(now.Add(-s.out))
 		}
-		hooks := lifecycle.HooksOf(clusterstate.AsLifecycle(set), ownershipOf(parsed))
+		hooks := lifecycle.HooksOf(clusterstate.AsLifecycle(set), parsed.Hooks)
 		record := lifecycle.NewRecord(pod, hooks, s.record, []lifecycle.Recorded{
 			{Registry: "default", Service: "web", Address: "10.0.0.1", Port: 80},
 		}, outSince)

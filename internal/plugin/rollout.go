@@ -152,16 +152,12 @@ func (r *rollout) print(out io.Writer) error {
 		if p.facts.pod.Labels[appsv1.ControllerRevisionHashLabelKey] == set.Status.UpdateRevision {
 			revision = "new"
 		}
-		age := "-"
-		if p.Since != nil {
-			age = short(r.now.Sub(p.Since.Time))
-		}
 		reason := dash(p.Reason)
 		if p.Reason == reasonDraining {
 			reason += " " + short(p.facts.drainEnds.Sub(r.now))
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%t\t%s\t%s\t%s\n",
-			p.Name, revision, dash(p.State), age, p.Ready, p.Rotation, dash(string(p.Hook)), reason)
+			p.Name, revision, dash(p.State), p.age(r.now), p.Ready, p.Rotation, dash(string(p.Hook)), reason)
 	}
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("printing the rollout: %w", err)

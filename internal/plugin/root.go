@@ -100,7 +100,7 @@ func lastSeen(e eventsv1.Event) time.Time {
 	return e.EventTime.Time
 }
 
-// confirm asks a person, and takes only yes for a yes.
+// confirm asks a person. Only the word yes agrees.
 func (o *options) confirm(question string) (bool, error) {
 	fmt.Fprintf(o.ErrOut, "%s Write yes to go on: ", question)
 	var answer string

@@ -116,12 +116,8 @@ func printTable(out io.Writer, pods []Pod, wide, all bool, now time.Time) error 
 		if all {
 			fmt.Fprintf(table, "%s\t", p.Namespace)
 		}
-		age := "-"
-		if p.Since != nil {
-			age = short(now.Sub(p.Since.Time))
-		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%t\t%s\t%s\t%s",
-			p.Name, dash(p.State), age, p.Ready, p.Rotation, dash(string(p.Hook)), dash(p.Reason))
+			p.Name, dash(p.State), p.age(now), p.Ready, p.Rotation, dash(string(p.Hook)), dash(p.Reason))
 		if wide {
 			fmt.Fprintf(table, "\t%s\t%d\t%s", dash(p.CloneSet), len(p.Instances), dash(p.Message))
 		}
@@ -131,6 +127,14 @@ func printTable(out io.Writer, pods []Pod, wide, all bool, now time.Time) error 
 		return fmt.Errorf("printing the pods: %w", err)
 	}
 	return nil
+}
+
+// age is how long the pod has been in its state.
+func (p Pod) age(now time.Time) string {
+	if p.Since == nil {
+		return "-"
+	}
+	return short(now.Sub(p.Since.Time))
 }
 
 func dash(s string) string {

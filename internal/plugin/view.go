@@ -84,11 +84,10 @@ type world struct {
 
 // view returns what there is to show of a pod, and whether Rollcall manages it.
 func (w *world) view(pod *corev1.Pod) (Pod, bool) {
-	ownership := ownershipOf(w.config)
 	cloneSet := w.cloneSetOf(pod)
 	owner := clusterstate.AsLifecycle(cloneSet)
 	input := lifecycle.Input{
-		Pod: pod, Hooks: lifecycle.HooksOf(owner, ownership), Record: lifecycle.RecordOf(pod), Ownership: ownership,
+		Pod: pod, Hooks: lifecycle.HooksOf(owner, w.config.Hooks), Record: lifecycle.RecordOf(pod), Ownership: w.config.Hooks,
 		Unready: w.config.Unready,
 	}
 	decision := lifecycle.Decide(input)
@@ -109,10 +108,6 @@ func (w *world) view(pod *corev1.Pod) (Pod, bool) {
 	p.facts.drainEnds = w.drainEnds(p)
 	p.Reason, p.Message = w.reasonOf(p)
 	return p, input.Managed()
-}
-
-func ownershipOf(c *config.Config) lifecycle.Ownership {
-	return lifecycle.Ownership{Owned: c.Hooks.Owned, NewlyCreated: c.Hooks.NewlyCreated}
 }
 
 func (w *world) cloneSetOf(pod *corev1.Pod) *kruisev1alpha1.CloneSet {
