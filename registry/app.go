@@ -1,0 +1,30 @@
+package registry
+
+// AppEntrySteerer is for a registry in which applications register themselves, and in which an entry that an application
+// wrote can be taken out of rotation and put back by somebody else: by a flag, an override or a maintenance mode that
+// outlives the application's own renewals.
+type AppEntrySteerer interface {
+	// AppEntries returns the registry of the applications' entries. It shares connections, credentials and limits with the
+	// driver, and the driver closes it. Its optional capabilities are found as those of any [Registry].
+	//
+	// The entry of an instance is the one that an application wrote at the instance's service, address and port, whatever
+	// its ID. The methods of [Registry] mean there:
+	//
+	//   - Register puts the application's entry back into rotation, and is acknowledged once clients are given it. Where
+	//     the application has not registered, or says itself that it is not up, the error is marked by [NotRegistered] and
+	//     says what was looked for and where; Rollcall waits and calls again.
+	//   - FailOver takes the entry out of rotation, and it stays out while the application renews it. No entry is a success.
+	//   - Deregister does what FailOver does while the entry is there. Once it has gone, Deregister removes what the
+	//     registry remembers of it, so that the next pod at that address starts in rotation.
+	//   - Get, which every such registry has, returns InService, OutOfService, or Absent where the application has not
+	//     registered.
+	//
+	// No method creates or deletes an application's entry, or changes anything of it but whether clients are given it.
+	AppEntries() AppRegistry
+}
+
+// AppRegistry is a [Registry] of the entries that applications wrote themselves; see [AppEntrySteerer].
+type AppRegistry interface {
+	Registry
+	Getter
+}
