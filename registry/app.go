@@ -8,7 +8,8 @@ type AppEntrySteerer interface {
 	// driver, and the driver closes it. Its optional capabilities are found as those of any [Registry].
 	//
 	// The entry of an instance is the one that an application wrote at the instance's service, address and port, whatever
-	// its ID. The methods of [Registry] mean there:
+	// its ID. Several of them at one place go together: all are taken out and put back, and what clients are given decides.
+	// An entry with the mark of a Rollcall is no application's. The methods of [Registry] mean there:
 	//
 	//   - Register puts the application's entry back into rotation, and is acknowledged once clients are given it. Where
 	//     the application has not registered, or says itself that it is not up, the error is marked by [NotRegistered] and

@@ -64,6 +64,7 @@ func allBroken() map[string]brokenDriver {
 	maps.Copy(all, brokenCapabilities())
 	maps.Copy(all, brokenGets())
 	maps.Copy(all, brokenForeign())
+	maps.Copy(all, brokenAppEntries())
 	return all
 }
 

@@ -39,6 +39,8 @@ const (
 	Heartbeats Capability = "Heartbeats"
 	// Batching: the driver is a [registry.Batcher].
 	Batching Capability = "Batching"
+	// AppEntries: the driver is a [registry.AppEntrySteerer].
+	AppEntries Capability = "AppEntries"
 	// Closing: the driver is an io.Closer.
 	Closing Capability = "Closing"
 )
@@ -59,6 +61,8 @@ const (
 	Restart Capability = "Restart"
 	// ForeignEntries: the harness has [Harness.Foreign].
 	ForeignEntries Capability = "ForeignEntries"
+	// Apps: the harness has [Harness.App].
+	Apps Capability = "Apps"
 	// ShortLease: the harness has [Harness.ShortLease].
 	ShortLease Capability = "ShortLease"
 )
@@ -67,8 +71,8 @@ const (
 func Capabilities() []Capability {
 	return []Capability{
 		OutOfServiceState, AnyServiceName, Weight, Zone, Metadata, Durable, Conditional,
-		Listing, Getting, Probing, Heartbeats, Batching, Closing,
-		Unreachable, Refusing, WrongCredentials, Stalled, Failing, Restart, ForeignEntries, ShortLease,
+		Listing, Getting, Probing, Heartbeats, Batching, AppEntries, Closing,
+		Unreachable, Refusing, WrongCredentials, Stalled, Failing, Restart, ForeignEntries, Apps, ShortLease,
 	}
 }
 
@@ -112,6 +116,7 @@ func (h Harness) functions() map[Capability]bool {
 		Failing:          h.Failing != nil,
 		Restart:          h.Restart != nil,
 		ForeignEntries:   h.Foreign != nil,
+		Apps:             h.App != nil,
 		ShortLease:       h.ShortLease != nil,
 	}
 }

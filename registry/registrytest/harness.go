@@ -62,6 +62,11 @@ type Harness struct {
 	// entry beside Rollcall's, or the driver can't see it.
 	Foreign func(t T, at registry.Instance) (remove func())
 
+	// App returns an application that registers itself at the instance's service, address and port, by its registry's own
+	// client and not through the driver. The instance's pod is its host: of two at one address each has another. What it
+	// has registered is removed in the end.
+	App func(t T, at registry.Instance) App
+
 	// ShortLease is as Open, with the shortest lease that the registry allows: the suite waits until entries expire.
 	ShortLease func(t T, cluster string) registry.Registry
 
@@ -74,4 +79,18 @@ type Harness struct {
 	Lacks map[Capability]string
 
 	impatient *patience // nil but in the suite's own tests
+}
+
+// App is an application that registers itself. Its methods return when readers see what was done, and end the case where
+// the registry does not do it.
+type App interface {
+	// Register writes the application's entry as its client does at the start, up.
+	Register()
+	// Renew does what its client does while the application runs: a heartbeat, or all that it has registered once more.
+	Renew()
+	// Deregister removes the entry as its client does when the application ends.
+	Deregister()
+	// Look reads the registry past its caches: whether clients are given the entry, and all that the registry says of it
+	// besides; "" where there is none.
+	Look() (given bool, entry string)
 }

@@ -12,7 +12,8 @@ import (
 // operation is one method of the contract.
 type operation string
 
-// The methods of [registry.Registry] and of the optional interfaces; opBatch is Batch with one Register in it.
+// The methods of [registry.Registry] and of the optional interfaces; opBatch is Batch with one Register in it, and opApp… are
+// the methods of the registry of the applications' entries.
 const (
 	opRegister   operation = "Register"
 	opFailOver   operation = "FailOver"
@@ -22,6 +23,11 @@ const (
 	opHeartbeat  operation = "Heartbeat"
 	opGet        operation = "Get"
 	opBatch      operation = "Batch"
+
+	opAppRegister   operation = "AppEntries().Register"
+	opAppFailOver   operation = "AppEntries().FailOver"
+	opAppDeregister operation = "AppEntries().Deregister"
+	opAppGet        operation = "AppEntries().Get"
 )
 
 // interfacesOf says which of the optional interfaces a driver has.
@@ -31,10 +37,11 @@ func interfacesOf(d registry.Registry) map[Capability]bool {
 	_, probes := d.(registry.Prober)
 	beats, has := d.(registry.Heartbeater)
 	_, batches := d.(registry.Batcher)
+	_, steers := d.(registry.AppEntrySteerer)
 	_, closes := d.(io.Closer)
 	return map[Capability]bool{
 		Listing: lists, Getting: gets, Probing: probes, Heartbeats: has && beats.HeartbeatInterval() > 0,
-		Batching: batches, Closing: closes,
+		Batching: batches, AppEntries: steers, Closing: closes,
 	}
 }
 
@@ -47,6 +54,7 @@ func operations(d registry.Registry) []operation {
 		op         operation
 	}{
 		{Listing, opList}, {Getting, opGet}, {Probing, opProbe}, {Heartbeats, opHeartbeat}, {Batching, opBatch},
+		{AppEntries, opAppRegister}, {AppEntries, opAppFailOver}, {AppEntries, opAppDeregister}, {AppEntries, opAppGet},
 	} {
 		if has[optional.capability] {
 			all = append(all, optional.op)
@@ -79,8 +87,21 @@ func invoke(ctx context.Context, op operation, d registry.Registry, in registry.
 			return fmt.Errorf("one change was answered with %d errors, want 1", len(errs))
 		}
 		return errs[0]
+	case opAppRegister:
+		return appsOf(d).Register(ctx, in)
+	case opAppFailOver:
+		return appsOf(d).FailOver(ctx, in)
+	case opAppDeregister:
+		return appsOf(d).Deregister(ctx, in)
+	case opAppGet:
+		_, err := appsOf(d).Get(ctx, in)
+		return err
 	}
 	return fmt.Errorf("no such operation: %s", op)
+}
+
+func appsOf(d registry.Registry) registry.AppRegistry {
+	return d.(registry.AppEntrySteerer).AppEntries()
 }
 
 // joined is errors.Join of the first errors: a thousand are no easier to read.

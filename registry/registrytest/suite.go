@@ -61,7 +61,7 @@ func Cases() []Case {
 	var all []Case
 	for _, group := range [][]Case{
 		stateCases(), markCases(), ownerCases(), foreignCases(), nameCases(), detailCases(), callCases(), errorCases(), listCases(),
-		getCases(), probeCases(), heartbeatCases(), batchCases(), closeCases(), restartCases(),
+		getCases(), probeCases(), heartbeatCases(), batchCases(), appCases(), closeCases(), restartCases(),
 	} {
 		all = append(all, group...)
 	}

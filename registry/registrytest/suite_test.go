@@ -123,7 +123,10 @@ func TestADriverWithTheLeastPasses(t *testing.T) {
 			"ConcurrentBatches", "ConcurrentTakeoverInBatch",
 		},
 		"ForeignEntries: the harness has no ForeignEntries": {"ForeignEntryShows", "ForeignEntryElsewhere"},
-		"Closing: the wrapper holds nothing open":           {"CloseLeavesEntries", "CloseSparesOtherDrivers"},
+		"Apps: the harness has no Apps": {
+			"AppEntryGoesOutAndBack", "AppEntryNotThere", "AppEntryElsewhere", "TwoAppEntries", "AppEntryLeavesNothing",
+		},
+		"Closing: the wrapper holds nothing open": {"CloseLeavesEntries", "CloseSparesOtherDrivers"},
 		"Restart: the memory registry ends with its process": {
 			"RestartIsOutlived", "RestartKeepsEntries", "RestartIsNoticedByHeartbeat",
 		},

@@ -1,0 +1,187 @@
+package registrytest
+
+import (
+	"context"
+	"strings"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// appCases are about registry.AppEntrySteerer.
+func appCases() []Case {
+	needs := []Capability{AppEntries, Apps}
+	return []Case{
+		{
+			Name:  "AppEntryGoesOutAndBack",
+			Why:   "clients are sent to the pod by this entry, and by nothing else that Rollcall writes",
+			Needs: needs,
+			run:   appEntryGoesOutAndBack,
+		},
+		{
+			Name:  "AppEntryNotThere",
+			Why:   "an entry that Rollcall made would stay when the application ends; a person has to learn what is missing where",
+			Needs: needs,
+			run:   appEntryNotThere,
+		},
+		{
+			Name:  "AppEntryElsewhere",
+			Why:   "another pod, or another application of the same one, would lose its clients",
+			Needs: needs,
+			run:   appEntryElsewhere,
+		},
+		{
+			Name:  "TwoAppEntries",
+			Why:   "clients go on to the pod by the entry that was overlooked",
+			Needs: needs,
+			run:   twoAppEntries,
+		},
+		{
+			Name:  "AppEntryLeavesNothing",
+			Why:   "the next pod at the address would start out of rotation, for a reason that stands nowhere",
+			Needs: needs,
+			run:   appEntryLeavesNothing,
+		},
+	}
+}
+
+func appEntryGoesOutAndBack(w *world) {
+	d := w.newProcess()
+	a := w.app(d, w.pod(1))
+	a.Register()
+	a.is(registry.InService)
+	for range 2 {
+		for _, op := range []operation{opAppFailOver, opAppRegister} {
+			w.must(op, d, a.at)
+			a.is(stateAfterApp(op))
+			a.Renew()
+			a.is(stateAfterApp(op))
+			w.must(op, w.newProcess(), a.at)
+			a.is(stateAfterApp(op))
+		}
+	}
+	w.must(opAppDeregister, d, a.at)
+	a.is(registry.OutOfService)
+}
+
+// stateAfterApp is what an application's entry is after a change.
+func stateAfterApp(op operation) registry.State {
+	if op == opAppRegister {
+		return registry.InService
+	}
+	return registry.OutOfService
+}
+
+func appEntryNotThere(w *world) {
+	d := w.newProcess()
+	a := w.app(d, w.pod(1))
+	a.is(registry.Absent)
+	err := w.call(opAppRegister, d, a.at)
+	if !registry.IsNotRegistered(err) || registry.IsTerminal(err) || registry.IsForeignEntry(err) {
+		w.Fatalf("%s of %s, which is not there: got error %v, want one that says not registered\nwhy: %s",
+			opAppRegister, show(a.at), err, w.why)
+	}
+	for _, name := range []string{a.at.Service, a.at.Address} {
+		if !strings.Contains(err.Error(), name) {
+			w.Fatalf("%s of %s: the error does not name %s: %v\nwhy: %s", opAppRegister, show(a.at), name, err, w.why)
+		}
+	}
+	w.must(opAppFailOver, d, a.at)
+	w.must(opAppDeregister, d, a.at)
+	a.is(registry.Absent)
+}
+
+func appEntryElsewhere(w *world) {
+	d := w.newProcess()
+	a := w.app(d, w.pod(1))
+	a.Register()
+	var others []*application
+	for _, change := range []func(*registry.Instance){
+		func(in *registry.Instance) { in.Port++ },
+		func(in *registry.Instance) { in.Address = w.pod(2).Address },
+		func(in *registry.Instance) { in.Service += "-admin" },
+	} {
+		at := w.pod(1)
+		change(&at)
+		other := w.app(d, at)
+		other.Register()
+		others = append(others, other)
+	}
+	for _, op := range []operation{opAppFailOver, opAppDeregister} {
+		w.must(op, d, a.at)
+		a.is(registry.OutOfService)
+		for _, other := range others {
+			other.is(registry.InService)
+		}
+	}
+}
+
+// twoAppEntries has a pod's address with the entry of the one before it, which ended without removing it.
+func twoAppEntries(w *world) {
+	d := w.newProcess()
+	one, two := w.app(d, w.pod(1)), w.app(d, heir(w.pod(1)))
+	one.Register()
+	two.Register()
+	for _, op := range []operation{opAppFailOver, opAppRegister} {
+		w.must(op, d, two.at)
+		one.is(stateAfterApp(op))
+		two.is(stateAfterApp(op))
+	}
+}
+
+func appEntryLeavesNothing(w *world) {
+	d := w.newProcess()
+	a := w.app(d, w.pod(1))
+	a.Register()
+	w.must(opAppFailOver, d, a.at)
+	a.Deregister()
+	w.must(opAppDeregister, d, a.at)
+	a.is(registry.Absent)
+
+	next := w.app(d, heir(w.pod(1)))
+	next.Register()
+	next.is(registry.InService)
+}
+
+// application is one of the harness, which the driver has to do with.
+type application struct {
+	App
+
+	w  *world
+	d  registry.Registry
+	at registry.Instance
+	// entry is what the registry said of the entry when it was new.
+	entry string
+}
+
+func (w *world) app(d registry.Registry, at registry.Instance) *application {
+	w.Helper()
+	return &application{App: w.h.App(w.T, at), w: w, d: d, at: at}
+}
+
+func (a *application) Register() {
+	a.w.Helper()
+	a.App.Register()
+	_, a.entry = a.Look()
+	if a.entry == "" {
+		a.w.Fatalf("harness: the application has registered %s, and there is no entry", show(a.at))
+	}
+}
+
+// is holds what readers get, what Get says and what the rest of the entry is against what should be.
+func (a *application) is(want registry.State) {
+	a.w.Helper()
+	given, entry := a.Look()
+	switch {
+	case given != (want == registry.InService):
+		a.w.Fatalf("the application's entry of %s is given to clients: %t, want it %s\nwhy: %s", show(a.at), given, want, a.w.why)
+	case want == registry.Absent && entry != "":
+		a.w.Fatalf("somebody made an entry of %s: %s\nwhy: %s", show(a.at), entry, a.w.why)
+	case want != registry.Absent && entry != a.entry:
+		a.w.Fatalf("the application's entry of %s is\n%s\nit was\n%s\nwhy: %s", show(a.at), entry, a.entry, a.w.why)
+	}
+	ctx, cancel := context.WithTimeout(a.w.Context(), callTimeout)
+	defer cancel()
+	if got, err := appsOf(a.d).Get(ctx, a.at); err != nil || got != want {
+		a.w.Fatalf("%s of %s: got %q and error %v, want %q\nwhy: %s", opAppGet, show(a.at), got, err, want, a.w.why)
+	}
+}
