@@ -34,6 +34,16 @@ func Owns(in registry.Instance, meta map[string]string) bool {
 	return in.Owns(meta[registry.MetaUID], meta[registry.MetaRegistry])
 }
 
+// SameAddress reports whether two texts are one IP: applications write IPv6 in other forms than Kubernetes does.
+func SameAddress(a, b string) bool {
+	one, err := netip.ParseAddr(a)
+	if err != nil {
+		return false
+	}
+	other, err := netip.ParseAddr(b)
+	return err == nil && one.WithZone("").Unmap() == other.WithZone("").Unmap()
+}
+
 // ForeignEntry returns what a list says of an entry that clients are given and no Rollcall has written.
 func ForeignEntry(service, address string, port int) registry.Entry {
 	at := registry.Instance{Service: service, Address: address, Port: port}

@@ -20,6 +20,7 @@ type call struct {
 
 	in   registry.Instance
 	app  string // the path of the application
+	id   string // of the instance
 	path string // the path of the instance
 }
 
@@ -32,7 +33,7 @@ type peer struct {
 
 func newCall(p peer, in registry.Instance) call {
 	app := "/apps/" + url.PathEscape(upperASCII(in.Service))
-	return call{peer: p, in: in, app: app, path: app + "/" + url.PathEscape(instanceID(in))}
+	return call{peer: p, in: in, app: app}.at(instanceID(in))
 }
 
 // send makes one request. Of an answer with status 2xx it returns the body; any other is an error of the right class.
@@ -176,7 +177,7 @@ func (c call) get(ctx context.Context) (*instanceInfo, error) {
 	if err := json.Unmarshal(raw, &got); err != nil {
 		return nil, fmt.Errorf("decoding the answer: %w", err)
 	}
-	if got.Instance == nil || got.Instance.InstanceID != instanceID(c.in) {
+	if got.Instance == nil || got.Instance.InstanceID != c.id {
 		return nil, errors.New("the answer is not about the instance: is endpoint Eureka's?")
 	}
 	return got.Instance, nil

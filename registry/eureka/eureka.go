@@ -14,7 +14,8 @@ import (
 const maxAnswer = 128 << 20
 
 // Registry is a Eureka registry. It implements [registry.Registry], [registry.StaleLister], [registry.Getter],
-// [registry.Heartbeater] and io.Closer, and keeps nothing about instances. It is safe for concurrent use.
+// [registry.Heartbeater], [registry.AppEntrySteerer] and io.Closer, and keeps nothing about instances. It is safe for
+// concurrent use.
 type Registry struct {
 	client *driverkit.HTTPClient
 	header http.Header
@@ -24,11 +25,12 @@ type Registry struct {
 }
 
 var (
-	_ registry.Constructor = New
-	_ registry.StaleLister = (*Registry)(nil)
-	_ registry.Getter      = (*Registry)(nil)
-	_ registry.Heartbeater = (*Registry)(nil)
-	_ io.Closer            = (*Registry)(nil)
+	_ registry.Constructor     = New
+	_ registry.StaleLister     = (*Registry)(nil)
+	_ registry.Getter          = (*Registry)(nil)
+	_ registry.Heartbeater     = (*Registry)(nil)
+	_ registry.AppEntrySteerer = (*Registry)(nil)
+	_ io.Closer                = (*Registry)(nil)
 )
 
 // New makes a driver for the peers at cfg.Endpoint, http or https URLs with Eureka's path, separated by commas as in

@@ -2,12 +2,8 @@ package eureka
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"net/http"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 // Get implements [registry.Getter]. It reads the registry itself, past the server's caches. Where that has no such entry it
@@ -46,18 +42,11 @@ func (c call) state(ctx context.Context) (registry.State, error) {
 
 // isForeign reports whether another ID of the application has the address, by the server's cache.
 func (c call) isForeign(ctx context.Context) (bool, error) {
-	raw, err := c.send(ctx, http.MethodGet, c.app, nil)
-	if driverkit.HasStatus(err, http.StatusNotFound) {
-		return false, nil
-	}
+	infos, err := c.application(ctx)
 	if err != nil {
 		return false, err
 	}
-	var app application
-	if err := json.Unmarshal(raw, &app); err != nil {
-		return false, fmt.Errorf("decoding the answer: %w", err)
-	}
-	for _, info := range app.Application.Instance {
+	for _, info := range infos {
 		if e, err := info.entry(); err == nil && info.isForeign() && e.Endpoint() == c.in.Endpoint() {
 			return true, nil
 		}

@@ -41,7 +41,7 @@ type instanceInfo struct {
 
 type portInfo struct {
 	Number  json.Number `json:"$"`
-	Enabled any         `json:"@enabled"` // written as a string, and not read
+	Enabled any         `json:"@enabled"` // written as a string
 }
 
 type dataCenterInfo struct {

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -81,7 +79,12 @@ func harness(t *testing.T, server *eureka.Server) registrytest.Harness {
 		Truth: func(ctx context.Context, cluster string) ([]registry.Entry, error) {
 			return truth(ctx, server, cluster)
 		},
-		Foreign:     func(t registrytest.T, at registry.Instance) func() { return registerItself(t, server, at) },
+		Foreign: func(t registrytest.T, at registry.Instance) func() {
+			a := newApp(t, server, at)
+			a.Register()
+			return a.Deregister
+		},
+		App:         func(t registrytest.T, at registry.Instance) registrytest.App { return newApp(t, server, at) },
 		Unreachable: func(t registrytest.T) registry.Registry { return open(t, at("http://"+registrytest.UnusedAddress(t))) },
 		Stalled:     func(t registrytest.T) registry.Registry { return open(t, at("http://"+registrytest.SilentAddress(t))) },
 		WrongCredentials: func(t registrytest.T) registry.Registry {
@@ -104,25 +107,6 @@ func harness(t *testing.T, server *eureka.Server) registrytest.Harness {
 			registrytest.Restart:        "other tests use the server; the one with the cache off is restarted",
 		},
 	}
-}
-
-// registerItself registers an instance as an application with Spring's client does, under the ID that it makes, and returns
-// what removes it.
-func registerItself(t registrytest.T, server *eureka.Server, at registry.Instance) (remove func()) {
-	t.Helper()
-	do := func(method, path, body string) {
-		t.Helper()
-		if _, err := server.Do(context.WithoutCancel(t.Context()), method, path, []byte(body)); err != nil {
-			t.Fatalf("the application: %v", err)
-		}
-	}
-	app, id := "/apps/"+strings.ToUpper(at.Service), fmt.Sprintf("web-1.shop:%s:%s", at.Service, at.Endpoint())
-	do(http.MethodPost, app, fmt.Sprintf(`{"instance":{"instanceId":%q,"app":%q,"vipAddress":%q,"hostName":"web-1.shop",
-		"ipAddr":%q,"status":"UP","port":{"$":%d,"@enabled":"true"},"securePort":{"$":443,"@enabled":"false"},
-		"dataCenterInfo":{"@class":"com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo","name":"MyOwn"},
-		"leaseInfo":{"renewalIntervalInSecs":30,"durationInSecs":3600},"metadata":{"management.port":"8081"}}}`,
-		id, strings.ToUpper(at.Service), at.Service, at.Address, at.Port))
-	return func() { do(http.MethodDelete, app+"/"+url.PathEscape(id), "") }
 }
 
 // configOf is that of a client which renews nothing, and whose entries must not end in the middle of a test.

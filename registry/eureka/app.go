@@ -1,0 +1,190 @@
+package eureka
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
+)
+
+// AppEntries implements [registry.AppEntrySteerer] by the status override of the application's instance ID: no renewal of
+// the application's and no registration with UP undoes it, and it goes with the entry.
+func (r *Registry) AppEntries() registry.AppRegistry { return appEntries{r} }
+
+// appEntries is not the driver itself: it lists nothing and renews nothing.
+type appEntries struct{ driver *Registry }
+
+// Register removes the override, whoever set it.
+func (a appEntries) Register(ctx context.Context, in registry.Instance) error {
+	return a.driver.change(ctx, "putting back the application's entry of", in, call.putAppBack)
+}
+
+// FailOver sets an override.
+func (a appEntries) FailOver(ctx context.Context, in registry.Instance) error {
+	return a.driver.change(ctx, "taking out the application's entry of", in, call.takeAppOut)
+}
+
+// Deregister has nothing to remove once the entry has gone: the override went with it.
+func (a appEntries) Deregister(ctx context.Context, in registry.Instance) error {
+	return a.FailOver(ctx, in)
+}
+
+// Get reads the registry itself, past the server's caches, but for the IDs at the address.
+func (a appEntries) Get(ctx context.Context, in registry.Instance) (state registry.State, err error) {
+	err = a.driver.change(ctx, "asking for the application's entry of", in, func(c call, ctx context.Context) (err error) {
+		state, err = c.appState(ctx)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return state, nil
+}
+
+// appEntry is an application's own entry, and the calls for it.
+type appEntry struct {
+	call
+
+	info *instanceInfo
+}
+
+// overridden reports whether an override says what the status is. Else the application itself does: DOWN and STARTING are
+// believed whatever the override is.
+func (e appEntry) overridden() bool { return e.info.OverriddenStatus == e.info.Status }
+
+func (c call) putAppBack(ctx context.Context) error {
+	entries, err := c.appEntries(ctx)
+	if err != nil {
+		return err
+	}
+	said := []string{}
+	up := false
+	for _, e := range entries {
+		if e.info.Status != statusUp && e.overridden() {
+			if e.info, err = e.readAfter(ctx, e.clearOverride); err != nil {
+				return err
+			}
+		}
+		up = up || e.info.Status == statusUp
+		said = append(said, fmt.Sprintf("%q has status %s", e.info.InstanceID, e.info.Status))
+	}
+	switch {
+	case up:
+		return nil
+	case len(entries) == 0:
+		return registry.NotRegistered(fmt.Errorf("no instance of %s at %s has IP %s and port %d",
+			upperASCII(c.in.Service), c.server, c.in.Address, c.in.Port))
+	}
+	return registry.NotRegistered(fmt.Errorf("the application does not say that it is up: %s", strings.Join(said, ", ")))
+}
+
+func (c call) takeAppOut(ctx context.Context) error {
+	entries, err := c.appEntries(ctx)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		// Of one that is not up the override is set too: it may say UP at any time.
+		if e.info.OverriddenStatus == statusOutOfService && e.info.Status != statusUp {
+			continue
+		}
+		if err := e.override(statusOutOfService)(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c call) appState(ctx context.Context) (registry.State, error) {
+	entries, err := c.appEntries(ctx)
+	if err != nil || len(entries) == 0 {
+		return registry.Absent, err
+	}
+	for _, e := range entries {
+		if e.info.Status == statusUp { // clients are given no other
+			return registry.InService, nil
+		}
+	}
+	return registry.OutOfService, nil
+}
+
+// appEntries reads what applications have at the instance's place. Their IDs are the server's to tell, from its cache. Of an
+// entry that is too new to stand there, the IDs that clients commonly make are tried.
+func (c call) appEntries(ctx context.Context) ([]appEntry, error) {
+	infos, err := c.application(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ids, read := []string{}, call.find
+	for _, info := range infos {
+		if info.isAppOf(c.in) {
+			ids = append(ids, info.InstanceID)
+		}
+	}
+	if len(ids) == 0 {
+		ids, read = usualIDs(c.in), call.get
+	}
+	var entries []appEntry
+	for _, id := range ids {
+		of := c.at(id)
+		info, err := read(of, ctx)
+		if err != nil {
+			return nil, err
+		}
+		if info != nil && info.isAppOf(c.in) {
+			entries = append(entries, appEntry{of, info})
+		}
+	}
+	if len(entries) == 0 {
+		return nil, c.serves(ctx)
+	}
+	return entries, nil
+}
+
+// usualIDs are what Spring's client makes of an instance by default, with a preference for the address, and what people
+// often write.
+func usualIDs(in registry.Instance) []string {
+	return []string{
+		fmt.Sprintf("%s:%s:%d", in.Pod, in.Service, in.Port), fmt.Sprintf("%s:%s:%d", in.Address, in.Service, in.Port),
+		in.Endpoint(),
+	}
+}
+
+// at is the call for another ID of the application.
+func (c call) at(id string) call {
+	c.id, c.path = id, c.app+"/"+url.PathEscape(id)
+	return c
+}
+
+// application reads the instances of the application, out of the server's cache. There may be none.
+func (c call) application(ctx context.Context) ([]instanceInfo, error) {
+	raw, err := c.send(ctx, http.MethodGet, c.app, nil)
+	if driverkit.HasStatus(err, http.StatusNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var app application
+	if err := json.Unmarshal(raw, &app); err != nil {
+		return nil, fmt.Errorf("decoding the answer: %w", err)
+	}
+	return app.Application.Instance, nil
+}
+
+// isAppOf reports whether an application wrote the entry, and its plain or its secure port is the instance's.
+func (i instanceInfo) isAppOf(in registry.Instance) bool {
+	port := strconv.Itoa(in.Port)
+	return i.uid() == "" && driverkit.SameAddress(i.IPAddr, in.Address) && (i.Port.is(port) || i.SecurePort.is(port))
+}
+
+// is reports whether the port has this number and is served. Servers write enabled as a string.
+func (p portInfo) is(number string) bool {
+	return p.Number.String() == number && fmt.Sprint(p.Enabled) == "true"
+}

@@ -1,0 +1,102 @@
+package eureka_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// TestAppEntryRequests has Rollcall's own entry beside the application's, which is of another form.
+func TestAppEntryRequests(t *testing.T) {
+	t.Parallel()
+	in := web(1)
+	in.Address = "fd00::1"
+	const app, id = "/apps/SHOP%20WEB", "/apps/SHOP%20WEB/web-1.shop:web"
+	for name, tc := range map[string]struct {
+		reason     string
+		status     string
+		overridden string
+		call       func(apps registry.AppRegistry) error
+		want       []string
+		wantErr    string
+	}{
+		"taken out": {
+			reason: "Rollcall's own entry is not the application's", status: "UP", overridden: "UNKNOWN",
+			call: func(apps registry.AppRegistry) error { return apps.FailOver(t.Context(), in) },
+			want: []string{"GET " + app, "GET " + id, "PUT " + id + "/status?value=OUT_OF_SERVICE"},
+		},
+		"taken out already": {
+			reason: "nothing is to be changed", status: "OUT_OF_SERVICE", overridden: "OUT_OF_SERVICE",
+			call: func(apps registry.AppRegistry) error { return apps.Deregister(t.Context(), in) },
+			want: []string{"GET " + app, "GET " + id},
+		},
+		"put back": {
+			reason: "without the value the status would be UNKNOWN", status: "OUT_OF_SERVICE", overridden: "OUT_OF_SERVICE",
+			call:    func(apps registry.AppRegistry) error { return apps.Register(t.Context(), in) },
+			want:    []string{"GET " + app, "GET " + id, "DELETE " + id + "/status?value=UP", "GET " + id},
+			wantErr: `"web-1.shop:web" has status OUT_OF_SERVICE`, // this server does nothing
+		},
+		"down by its own word": {
+			reason: "it is not Rollcall's to say that it is up", status: "DOWN", overridden: "OUT_OF_SERVICE",
+			call:    func(apps registry.AppRegistry) error { return apps.Register(t.Context(), in) },
+			want:    []string{"GET " + app, "GET " + id},
+			wantErr: `"web-1.shop:web" has status DOWN`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			entry := strings.NewReplacer(`"fd00::1"`, `"fd00:0:0:0:0:0:0:1%eth0"`, `"[fd00::1]:80:Shop web"`, `"web-1.shop:web"`,
+				`"status"`, `"overriddenStatus":"`+tc.overridden+`","status"`).Replace(entryOf(registry.Instance{
+				Service: in.Service, Address: in.Address, Port: in.Port,
+			}, tc.status))
+			server := newFake(t, func(r *http.Request) (int, string) {
+				if strings.HasSuffix(r.URL.Path, "/SHOP WEB") {
+					return http.StatusOK, `{"application":{"instance":[` + entryOf(in, "UP") + `,` + entry + `]}}`
+				}
+				return http.StatusOK, `{"instance":` + entry + `}`
+			})
+			err := tc.call(open(t, registry.Config{Endpoint: server.URL}).AppEntries())
+			if registry.IsNotRegistered(err) != (tc.wantErr != "") || err != nil && !strings.Contains(err.Error(), tc.wantErr) {
+				t.Errorf("got error %v, want one that says not registered and %q\nreason: %s", err, tc.wantErr, tc.reason)
+			}
+			if diff := cmp.Diff(tc.want, server.requests()); diff != "" {
+				t.Errorf("requests, -want +got:\n%s\nreason: %s", diff, tc.reason)
+			}
+		})
+	}
+}
+
+// TestAppEntryThatIsNotThere is looked for under the IDs that clients commonly make.
+func TestAppEntryThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	in := web(1)
+	in.Service = "shop"
+	server := newFake(t, func(r *http.Request) (int, string) {
+		if r.Method == http.MethodHead {
+			return http.StatusOK, ""
+		}
+		return http.StatusNotFound, ""
+	})
+	apps := open(t, registry.Config{Endpoint: server.URL}).AppEntries()
+	err := apps.Register(t.Context(), in)
+	const want = "no instance of SHOP at http"
+	if !registry.IsNotRegistered(err) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "IP 10.0.0.1 and port 80") {
+		t.Errorf("got error %v, want one that says not registered and %q", err, want)
+	}
+	if diff := cmp.Diff([]string{
+		"GET /apps/SHOP", "GET /apps/SHOP/web-1:shop:80", "GET /apps/SHOP/10.0.0.1:shop:80", "GET /apps/SHOP/10.0.0.1:80",
+		"HEAD /apps",
+	}, server.requests()); diff != "" {
+		t.Errorf("requests, -want +got:\n%s", diff)
+	}
+	server.answer = status(http.StatusNotFound) // a proxy that has lost its route
+	for call, err := range map[string]error{"Register": apps.Register(t.Context(), in), "FailOver": apps.FailOver(t.Context(), in)} {
+		if field, _ := registry.FieldOf(err); field != "endpoint" {
+			t.Errorf("%s: got error %v, want one of field endpoint", call, err)
+		}
+	}
+}

@@ -1,0 +1,211 @@
+package eureka_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
+)
+
+// app is an application that registers itself by the requests of Netflix' client.
+type app struct {
+	registrytest.T
+	server *eureka.Server
+	at     registry.Instance
+
+	id, status string
+	port       string // as JSON: the fields that tell of ports
+	dirty      int64  // when its client last had something new to tell, in ms
+}
+
+func newApp(t registrytest.T, server *eureka.Server, at registry.Instance) *app {
+	t.Helper()
+	a := &app{
+		T: t, server: server, at: at, status: "UP", dirty: time.Now().UnixMilli(),
+		id:   fmt.Sprintf("%s.shop:%s:%s", at.Pod, at.Service, at.Endpoint()),
+		port: fmt.Sprintf(`"port":{"$":%d,"@enabled":"true"},"securePort":{"$":443,"@enabled":"false"}`, at.Port),
+	}
+	t.Cleanup(a.Deregister)
+	return a
+}
+
+func (a *app) path() string { return "/apps/" + strings.ToUpper(a.at.Service) }
+
+// Register makes the request, and returns when readers are given the answer by the server's cache.
+func (a *app) Register() {
+	a.Helper()
+	a.post()
+	a.await(true)
+}
+
+func (a *app) post() {
+	a.Helper()
+	a.do(http.MethodPost, a.path(), fmt.Sprintf(`{"instance":{"instanceId":%q,"app":%q,"vipAddress":%q,
+		"hostName":"%s.shop","ipAddr":%q,"status":%q,%s,"lastDirtyTimestamp":"%d",
+		"dataCenterInfo":{"@class":"com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo","name":"MyOwn"},
+		"leaseInfo":{"renewalIntervalInSecs":30,"durationInSecs":3600},"metadata":{"management.port":"8081"}}}`,
+		a.id, strings.ToUpper(a.at.Service), a.at.Service, a.at.Pod, a.at.Address, a.status, a.port, a.dirty))
+}
+
+// Renew sends the heartbeat, with the client's own status, and registers once more, as the client does where the server does not
+// know it.
+func (a *app) Renew() {
+	a.Helper()
+	a.do(http.MethodPut, fmt.Sprintf("%s/%s?status=%s&lastDirtyTimestamp=%d", a.path(), url.PathEscape(a.id), a.status, a.dirty), "")
+	a.post()
+}
+
+// say changes what the application says of itself.
+func (a *app) say(status string) {
+	a.Helper()
+	a.status = status
+	a.dirty++
+	a.post()
+}
+
+func (a *app) Deregister() {
+	a.Helper()
+	path := a.path() + "/" + url.PathEscape(a.id)
+	if _, err := a.server.Do(context.WithoutCancel(a.Context()), http.MethodDelete, path, nil); err != nil && !strings.Contains(err.Error(), "404") {
+		a.Fatalf("the application: %v", err)
+	}
+}
+
+// Look leaves out of the entry what says whether clients are given it.
+func (a *app) Look() (given bool, entry string) {
+	a.Helper()
+	all, err := everything(a.Context(), a.server)
+	if err != nil {
+		a.Fatalf("reading Eureka: %v", err)
+	}
+	for _, i := range all {
+		if i.ID == a.id && i.App == strings.ToUpper(a.at.Service) {
+			given = i.Status == "UP"
+			i.Status, i.OverriddenStatus, i.Action = "", "", ""
+			return given, fmt.Sprintf("%+v", i)
+		}
+	}
+	return false, ""
+}
+
+// await waits until the server's caches show the entry, or don't.
+func (a *app) await(there bool) {
+	a.Helper()
+	for deadline := time.Now().Add(bound); ; <-time.After(50 * time.Millisecond) {
+		raw, err := a.server.Do(a.Context(), http.MethodGet, a.path(), nil)
+		if there == (err == nil && strings.Contains(string(raw), a.id)) {
+			return
+		}
+		if time.Now().After(deadline) {
+			a.Fatalf("the server's cache shows the entry of %s: %t, want %t; %v", a.id, !there, there, err)
+		}
+	}
+}
+
+func (a *app) do(method, path, body string) {
+	a.Helper()
+	if _, err := a.server.Do(a.Context(), method, path, []byte(body)); err != nil {
+		a.Fatalf("the application: %v", err)
+	}
+}
+
+// TestAppEntryOfAnyForm has what people make of an instance's ID and ports.
+func TestAppEntryOfAnyForm(t *testing.T) {
+	t.Parallel()
+	server := uncached.Use(t)
+	for name, form := range map[string]func(a *app){
+		"an ID of words":            func(a *app) { a.id = "Blue whale" },
+		"the ID of Netflix' client": func(a *app) { a.id = a.at.Pod + ".shop" },
+		"a random ID":               func(a *app) { a.id = a.at.Service + ":4bf92f3577b34da6a3ce929d0e0e4736" },
+		"the secure port alone": func(a *app) {
+			a.port = fmt.Sprintf(`"port":{"$":80,"@enabled":"false"},"securePort":{"$":%d,"@enabled":"true"}`, a.at.Port)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newApp(t, server, web(t, 1))
+			form(a)
+			a.Register()
+			apps := open(t, configOf(t, server)).AppEntries()
+			expect.NoError(t, apps.FailOver(t.Context(), a.at))
+			a.is(false)
+			expect.NoError(t, apps.Register(t.Context(), a.at))
+			a.is(true)
+		})
+	}
+}
+
+// TestAppEntryIsFoundPastTheCache is on a server whose cache is a second old.
+func TestAppEntryIsFoundPastTheCache(t *testing.T) {
+	t.Parallel()
+	server := cached.Use(t)
+	a := newApp(t, server, web(t, 1))
+	a.await(false) // which the cache keeps
+	a.id = fmt.Sprintf("%s:%s:%d", a.at.Pod, a.at.Service, a.at.Port)
+	a.post()
+	expect.NoError(t, open(t, configOf(t, server)).AppEntries().FailOver(t.Context(), a.at))
+	a.is(false)
+}
+
+// TestAppThatIsNotUp has an application say so itself, in each way there is.
+func TestAppThatIsNotUp(t *testing.T) {
+	t.Parallel()
+	server := uncached.Use(t)
+	for name, tc := range map[string]struct {
+		reason string
+		do     func(a *app, apps registry.AppRegistry)
+		want   string // "": it is put back
+	}{
+		"starting":      {"its client registers before the application serves", func(a *app, _ registry.AppRegistry) { a.say("STARTING") }, "STARTING"},
+		"unhealthy":     {"its health check failed", func(a *app, _ registry.AppRegistry) { a.say("DOWN") }, "DOWN"},
+		"out by itself": {"it has registered so, and no override holds it", func(a *app, _ registry.AppRegistry) { a.Deregister(); a.say("OUT_OF_SERVICE") }, "OUT_OF_SERVICE"},
+		"unhealthy while it is out": {"its word is believed before the override", func(a *app, apps registry.AppRegistry) {
+			expect.NoError(a.T.(*testing.T), apps.FailOver(a.Context(), a.at))
+			a.say("DOWN")
+		}, "DOWN"},
+		"healthy again while it is out": {"the override is all that holds it", func(a *app, apps registry.AppRegistry) {
+			expect.NoError(a.T.(*testing.T), apps.FailOver(a.Context(), a.at))
+			a.say("DOWN")
+			a.say("UP")
+			a.is(false)
+		}, ""},
+		"taken out before it is up": {"it may say UP at any time", func(a *app, apps registry.AppRegistry) {
+			a.say("STARTING")
+			expect.NoError(a.T.(*testing.T), apps.FailOver(a.Context(), a.at))
+			a.say("UP")
+			a.is(false)
+		}, ""},
+		"taken out by a person": {"Rollcall knows no other override than its own", func(a *app, _ registry.AppRegistry) {
+			a.do(http.MethodPut, a.path()+"/"+url.PathEscape(a.id)+"/status?value=DOWN", "")
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newApp(t, server, web(t, 1))
+			a.Register()
+			apps := open(t, configOf(t, server)).AppEntries()
+			tc.do(a, apps)
+			err := apps.Register(t.Context(), a.at)
+			if registry.IsNotRegistered(err) != (tc.want != "") {
+				t.Errorf("Register: got error %v, want one that says not registered: %t\nreason: %s", err, tc.want != "", tc.reason)
+			}
+			expect.Error(t, tc.reason, err, tc.want)
+			a.is(tc.want == "")
+		})
+	}
+}
+
+func (a *app) is(given bool) {
+	a.Helper()
+	if got, entry := a.Look(); got != given {
+		a.Fatalf("clients are given the application's entry: %t, want %t: %s", got, given, entry)
+	}
+}
