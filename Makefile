@@ -159,11 +159,14 @@ test-repeat: check-race ## Run unit tests and scenarios N times (default 20) wit
 CLUSTER_TESTS := ./test/integration/...
 UNIT_TESTS = $(shell go list ./... | grep -vE '/test/(integration|registries)(/|$$)')
 
+# How many tests of a package run at once: most of the long ones wait rather than compute.
+PARALLEL ?= 8
+
 .PHONY: test-unit
 test-unit: check-race ## Run the tests that need no cluster.
 	@mkdir -p $(RESULTS)
 	$(GOTESTSUM) --format pkgname --jsonfile $(RESULTS)/unit.json --raw-command -- bash -ec '\
-		$(GOTEST) $(UNIT_TESTS); \
+		$(GOTEST) -parallel=$(PARALLEL) $(UNIT_TESTS); \
 		$(if $(RACE),go test -json -run "TestEveryInput|TestModel" ./internal/lifecycle ./internal/controller)'
 
 .PHONY: test-outoftree

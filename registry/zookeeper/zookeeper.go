@@ -73,7 +73,7 @@ func New(ctx context.Context, cfg registry.Config) (registry.Registry, error) {
 
 // connectTimeout leaves a call time for a second server where the first does not answer.
 func connectTimeout(call time.Duration) time.Duration {
-	const least, most = time.Second, 5 * time.Second
+	const least, most = time.Second, 20 * time.Second
 	if call == 0 {
 		return most
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"sync/atomic"
@@ -178,39 +179,57 @@ func TestMain(m *testing.M) {
 	registries.Main(m, shared2, shared3)
 }
 
+// TestConformance runs the whole suite on each version of the server, one kind of instance after the other: a server takes
+// longer to start than most cases.
+//
+//nolint:tparallel // the kinds of instances share a server that some cases restart
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		server nacos.Version
-		driver driver.Options
-	}{
-		"v3 persistent": {nacos.V3, driver.Options{}},
-		"v3 ephemeral":  {nacos.V3, driver.Options{Ephemeral: true}},
-		"v1 persistent": {nacos.V2, driver.Options{}},
-	} {
+	for name, version := range map[string]nacos.Version{"v3": nacos.V3, "v1": nacos.V2} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			// Restarted, it refuses its users for a while; and it shows its readers sooner what it has acknowledged.
-			s := registries.Use(t, start(nacos.Options{Version: tc.server, CachedUsers: true, PushDelay: 50 * time.Millisecond}))
-			registrytest.Run(t, harness(s, tc.driver))
+			s := registries.Use(t, start(nacos.Options{Version: version, CachedUsers: true, PushDelay: 50 * time.Millisecond}))
+			t.Run("persistent", func(t *testing.T) { registrytest.Run(t, harness(s, driver.Options{})) })
+			t.Run("ephemeral", func(t *testing.T) {
+				if version == nacos.V2 {
+					runCalls(t, harness(s, driver.Options{Ephemeral: true}))
+					return
+				}
+				registrytest.Run(t, harness(s, driver.Options{Ephemeral: true}))
+			})
 		})
 	}
 }
 
-// TestConformanceOfOlder runs what differs less from the others, on the server that all tests share.
-func TestConformanceOfOlder(t *testing.T) {
+// TestConformanceOfV2 is for the API that the version 2 of the server has besides v1.
+func TestConformanceOfV2(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string]driver.Options{
-		"v1 ephemeral":  {Ephemeral: true},
-		"v2 persistent": {APIVersion: "v2"},
-		"v2 ephemeral":  {APIVersion: "v2", Ephemeral: true},
+		"persistent": {APIVersion: "v2"},
+		"ephemeral":  {APIVersion: "v2", Ephemeral: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := harness(shared2.Use(t), opts)
-			h.Restart = nil
-			h.Lacks[registrytest.Restart] = "other tests use the server at the same time"
-			registrytest.Run(t, h)
+			runCalls(t, harness(shared2.Use(t), opts))
+		})
+	}
+}
+
+// aboutTheServer matches the cases that ask the same of the server whatever API is spoken: races and long lists.
+var aboutTheServer = regexp.MustCompile("^Concurrent|Races|Thousand|NeverBehind|AgainAndAgain")
+
+// runCalls runs the cases about what a call says and what its answer means. [TestConformance] runs the others on the same
+// version of the server.
+func runCalls(t *testing.T, h registrytest.Harness) {
+	t.Helper()
+	for _, c := range registrytest.Cases() {
+		if c.Alone() || aboutTheServer.MatchString(c.Name) {
+			continue
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			c.Run(t, h)
 		})
 	}
 }
