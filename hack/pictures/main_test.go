@@ -1,0 +1,70 @@
+package main
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestPictures draws each picture, and reads it back as XML.
+func TestPictures(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		in     string
+		want   []string
+	}{
+		"life":     {"every hook is in it", "", []string{"waits: preNormal", "waits: inPlaceUpdate", "waits: preDelete"}},
+		"terminal": {"text with marks of XML stays text", "a <b> & c\ndemo: 3 requests\n", []string{"a &lt;b&gt; &amp; c", `"t last"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if err := run([]string{name, dir}, strings.NewReader(tc.in)); err != nil {
+				t.Fatal(err)
+			}
+			for _, theme := range themes() {
+				text, err := os.ReadFile(filepath.Join(dir, name+"-"+theme.name+".svg"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, want := range tc.want {
+					if !strings.Contains(string(text), want) {
+						t.Errorf("%s: the %s picture lacks %q: %s", name, theme.name, want, tc.reason)
+					}
+				}
+				expectXML(t, string(text))
+			}
+		})
+	}
+}
+
+func expectXML(t *testing.T, text string) {
+	t.Helper()
+	decoder := xml.NewDecoder(strings.NewReader(text))
+	for {
+		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatalf("reading the picture: %v", err)
+		}
+	}
+}
+
+// TestBadUsage says what to write.
+func TestBadUsage(t *testing.T) {
+	t.Parallel()
+	for want, args := range map[string][]string{
+		"usage: pictures":        nil,
+		"write life or terminal": {"death", t.TempDir()},
+		"pipe the output":        {"terminal", t.TempDir()},
+	} {
+		if err := run(args, strings.NewReader("")); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: got error %v, want one with %q", args, err, want)
+		}
+	}
+}
