@@ -1,4 +1,4 @@
-// Pictures draws the pictures of the README, each for a light and a dark page: the life of a pod, and the end of a real
+// Pictures draws the pictures of the README, each for a light and a dark page: the life of a pod, and a real
 // make demo as a terminal shows it.
 //
 //	pictures life DIR
@@ -9,11 +9,13 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"html"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -39,14 +41,14 @@ func main() {
 
 func run(args []string, in io.Reader) error {
 	if len(args) != 2 {
-		return fmt.Errorf("usage: pictures life|terminal DIR")
+		return errors.New("usage: pictures life|terminal DIR")
 	}
 	var draw func(theme) string
 	switch args[0] {
 	case "life":
 		draw = life
 	case "terminal":
-		lines, err := endOf(in)
+		lines, err := partsOf(in)
 		if err != nil {
 			return err
 		}
@@ -156,23 +158,30 @@ func life(t theme) string {
 			".hook,.row,.why{fill:%s}.hook{font-size:12px}.served{fill:%s;font-weight:600}", t.faint, t.box))
 }
 
-// shown is how many lines of the demo a terminal shows.
-const shown = 34
-
-// endOf returns the last lines.
-func endOf(in io.Reader) ([]string, error) {
-	var lines []string
+// partsOf returns the demo's first update, which is Rollcall's, and its result.
+func partsOf(in io.Reader) ([]string, error) {
+	var update, result, rest []string
+	part := &rest
 	scanner := bufio.NewScanner(in)
 	for scanner.Scan() {
-		lines = append(lines, scanner.Text())
+		line := scanner.Text()
+		switch {
+		case strings.HasPrefix(line, "==> Update") && update == nil:
+			part = &update
+		case strings.HasPrefix(line, "==> Result"):
+			part = &result
+		case line == "" || strings.HasPrefix(line, "==> "):
+			part = &rest
+		}
+		*part = append(*part, line)
 	}
 	if err := scanner.Err(); err != nil {
 		return nil, fmt.Errorf("reading the demo's output: %w", err)
 	}
-	if len(lines) == 0 {
-		return nil, fmt.Errorf("nothing to show: pipe the output of make demo into this command")
+	if update == nil || result == nil {
+		return nil, errors.New("this is not the output of make demo: pipe that into this command")
 	}
-	return lines[max(0, len(lines)-shown):], nil
+	return slices.Concat(update, []string{""}, result), nil
 }
 
 // terminal draws the lines, one appearing after the other.
@@ -198,7 +207,7 @@ func terminal(t theme, lines []string) string {
 		fmt.Fprintf(c, `<text x="%g" y="%g" class="%s" xml:space="preserve" style="animation-delay:%.2fs">%s</text>`+"\n",
 			margin, top+lineHeight*float64(i), class, pace*float64(i), html.EscapeString(line))
 	}
-	return c.picture(w, h, "The end of make demo", fmt.Sprintf(
+	return c.picture(w, h, "An update in make demo, and its result", fmt.Sprintf(
 		"text{font:12px ui-monospace,monospace;white-space:pre}.hint{fill:%s}.last{fill:%s;font-weight:600}"+
 			".t{animation:a .1s both}@keyframes a{from{opacity:0}}@media(prefers-reduced-motion){.t{animation:none}}", t.faint, t.serves))
 }

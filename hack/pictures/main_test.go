@@ -19,7 +19,7 @@ func TestPictures(t *testing.T) {
 		want   []string
 	}{
 		"life":     {"every hook is in it", "", []string{"waits: preNormal", "waits: inPlaceUpdate", "waits: preDelete"}},
-		"terminal": {"text with marks of XML stays text", "a <b> & c\ndemo: 3 requests\n", []string{"a &lt;b&gt; &amp; c", `"t last"`}},
+		"terminal": {"text with marks of XML stays text", "==> Update <b> & c\n\n==> Result\ndemo: 3 requests\n", []string{"Update &lt;b&gt; &amp; c", `"t last"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -61,7 +61,7 @@ func TestBadUsage(t *testing.T) {
 	for want, args := range map[string][]string{
 		"usage: pictures":        nil,
 		"write life or terminal": {"death", t.TempDir()},
-		"pipe the output":        {"terminal", t.TempDir()},
+		"pipe that into":         {"terminal", t.TempDir()},
 	} {
 		if err := run(args, strings.NewReader("")); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: got error %v, want one with %q", args, err, want)
