@@ -373,7 +373,7 @@ func (m *model) patch(
 	m.commit(p, after)
 	m.checkPatch(p, m.manager.seen, before, p.api, m.manager.edits != m.edits)
 	m.manager.seen = p.api.DeepCopy()
-	p.api.DeepCopyInto(obj.(*corev1.Pod))
+	p.api.ObjectMeta.DeepCopyInto(&obj.(*metav1.PartialObjectMetadata).ObjectMeta)
 	if !m.calm && m.chance(10) {
 		return errLost
 	}

@@ -24,7 +24,7 @@ const patchTimeout = 15 * time.Second
 var errMoved = errors.New("the pod has moved on")
 
 // patch makes the edit and writes the record in one API write, or none where the pod has all of it. The observation then holds
-// the pod as the API server returned it. What the registry has acknowledged is written down also where the manager was asked to
+// the pod's metadata as the API server returned it: a patch changes nothing else, and a whole pod is ten times as large. What the registry has acknowledged is written down also where the manager was asked to
 // stop meanwhile, else the next one has to make the call again.
 func (r *PodReconciler) patch(ctx context.Context, seen *observation, edit lifecycle.Edit, record *lifecycle.Record) error {
 	pod := seen.pod()
@@ -37,7 +37,8 @@ func (r *PodReconciler) patch(ctx context.Context, seen *observation, edit lifec
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patchTimeout)
 	defer cancel()
-	written := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	written := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	written.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
 	err = r.Client.Patch(ctx, written, client.RawPatch(types.JSONPatchType, data))
 	switch {
 	case errors.Is(err, registryclient.ErrDryRun):
@@ -47,8 +48,10 @@ func (r *PodReconciler) patch(ctx context.Context, seen *observation, edit lifec
 	case err != nil:
 		return fmt.Errorf("patching the pod: %w", err)
 	}
+	after := *pod
+	after.ObjectMeta = written.ObjectMeta
 	seen.note.written = written.ResourceVersion
-	seen.input.Pod, seen.input.Record = written, lifecycle.RecordOf(written)
+	seen.input.Pod, seen.input.Record = &after, lifecycle.RecordOf(&after)
 	return nil
 }
 

@@ -20,6 +20,7 @@ import (
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
+	metascheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -183,9 +184,7 @@ func (p *Proxy) answered(response *http.Response) error {
 		p.renewed = time.Now()
 	}
 	if e.ToPod() && e.Status == http.StatusOK {
-		if object, _, err := clientgoscheme.Codecs.UniversalDeserializer().Decode(body, nil, nil); err == nil {
-			e.Pod, _ = object.(*corev1.Pod)
-		}
+		e.Pod = podOf(body)
 		if p.losses[e.Namespace] > 0 {
 			p.losses[e.Namespace]--
 			e.Lost = true
@@ -194,6 +193,19 @@ func (p *Proxy) answered(response *http.Response) error {
 	e.end()
 	if e.Lost {
 		return errLost
+	}
+	return nil
+}
+
+// podOf reads an answer that is a pod, or a pod's metadata; nil where it is neither.
+func podOf(body []byte) *corev1.Pod {
+	object, _, err := clientgoscheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	if pod, isPod := object.(*corev1.Pod); err == nil && isPod {
+		return pod
+	}
+	object, _, err = metascheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	if meta, isMeta := object.(*metav1.PartialObjectMetadata); err == nil && isMeta {
+		return &corev1.Pod{ObjectMeta: meta.ObjectMeta}
 	}
 	return nil
 }
