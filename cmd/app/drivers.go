@@ -64,7 +64,7 @@ func (d *drivers) open(ctx context.Context, c *config.Config) (*registries, erro
 	var problems []error
 	for _, name := range c.RegistryNames() {
 		kept := before.get(name)
-		if kept != nil && !kept.section.EqualButMaxInFlight(c.Registries[name]) {
+		if kept != nil && !kept.section.SameDriver(c.Registries[name]) {
 			kept = nil
 		}
 		files := fingerprintOf(c.Registries[name].Files())
@@ -84,8 +84,22 @@ func (d *drivers) open(ctx context.Context, c *config.Config) (*registries, erro
 			next.rotated = append(next.rotated, name)
 		}
 	}
+	problems = append(problems, next.unsteerable()...)
 	next.noteRenamed(before)
 	return next, errors.Join(problems...)
+}
+
+// unsteerable refuses registries in which applications are to register themselves and Rollcall could not take them out.
+func (r *registries) unsteerable() []error {
+	var problems []error
+	for _, name := range r.config.RegistryNames() {
+		if o := r.byName[name]; o != nil && r.config.Registries[name].RegisteredByApp && o.client.AppEntries() == nil {
+			problems = append(problems, field.Invalid(r.config.RegistryPath(name).Child("registeredBy"), "App", fmt.Sprintf(
+				"driver %s can't take an entry out of rotation that an application wrote: remove this field, and turn off the "+
+					"application's own registration as docs/self-registration.md says", o.section.Driver)))
+		}
+	}
+	return problems
 }
 
 // fingerprint identifies the content of a registry's files without revealing it.

@@ -20,6 +20,8 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/memory"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 // several has two registries.
@@ -235,6 +237,32 @@ func register(ctx context.Context, o *opened) error {
 	return o.client.Change(ctx, registryclient.Caller{}, registry.Change{State: registry.InService})
 }
 
+func TestAppsRegisterThemselvesOnlyWhereTheyCanBeSteered(t *testing.T) {
+	t.Parallel()
+	byApp := func(name string) string {
+		return strings.Replace(several, name+": {driver: ", name+": {registeredBy: App, driver: ", 1)
+	}
+	one, two := "old: {driver: fake}", "old: {driver: one}"
+	d := newDrivers(t, newFake)
+	d.constructors["one"] = always(newSteering(t))
+	before := expectOpened(t, d, configured(t, strings.Replace(several, one, two, 1)))
+
+	next, err := d.open(t.Context(), configured(t, byApp("new")))
+	if want := `registries[new].registeredBy: Invalid value: "App": driver fake can't take an entry out of rotation that an application wrote: remove`; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got error %v, want one with %q", err, want)
+	}
+	must(t, next.closeBut(d.current.Load()))
+
+	now := expectOpened(t, d, configured(t, strings.Replace(byApp("old"), "driver: fake", "driver: one", 1)))
+	if now != before {
+		t.Error("who registers is no reason for another client: every pod would be registered again")
+	}
+	got := settings(d.current.Load())
+	if !got.RegisteredByApp["old"] || got.RegisteredByApp["new"] {
+		t.Errorf("registered by the application: %v, want old alone", got.RegisteredByApp)
+	}
+}
+
 // always makes one and the same registry.
 func always(reg registry.Registry) registry.Constructor {
 	return func(context.Context, registry.Config) (registry.Registry, error) { return reg, nil }
@@ -261,6 +289,16 @@ func (f *fake) FailOver(context.Context, registry.Instance) error      { return 
 func (f *fake) Deregister(context.Context, registry.Instance) error    { return f.call() }
 func (f *fake) List(context.Context, string) ([]registry.Entry, error) { return nil, f.call() }
 func (f *fake) Close() error                                           { f.closed.Store(true); return nil }
+
+// steering is a registry in which applications register themselves.
+type steering struct{ *fakeregistry.Registry }
+
+func newSteering(t *testing.T) steering {
+	t.Helper()
+	backend, err := memory.New(t.Context(), registry.Config{})
+	must(t, err)
+	return steering{fakeregistry.New(backend.(fakeregistry.Backend))}
+}
 
 // leased has entries that expire, and probes.
 type leased struct{ fake }

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -48,8 +49,9 @@ func (d *dryRun) change(name string) func(operation string, in registry.Instance
 		return nil
 	}
 	return func(operation string, in registry.Instance) {
-		d.tell(strings.Join([]string{name, in.Service, in.Endpoint(), in.UID}, " "), name, operation,
-			"registry", name, "service", in.Service, "endpoint", in.Endpoint(), "namespace", in.Namespace, "pod", in.Pod)
+		of := cmp.Or(in.Registry, name)
+		d.tell(strings.Join([]string{of, in.Service, in.Endpoint(), in.UID}, " "), of, operation,
+			"registry", of, "service", in.Service, "endpoint", in.Endpoint(), "namespace", in.Namespace, "pod", in.Pod)
 	}
 }
 

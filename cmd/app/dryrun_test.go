@@ -44,6 +44,19 @@ func TestDryRunReportsEachChangeOnce(t *testing.T) {
 	s.ExpectCounted(`rollcall_dry_run_total{operation="failOver",registry="default"} 1`, `rollcall_dry_run_total{operation="register",registry="default"} 3`)
 }
 
+func TestDryRunTellsTheApplicationsEntryFromRollcallsOwn(t *testing.T) {
+	t.Parallel()
+	s := newDryRunScenario(t)
+	in := registry.Instance{Service: "web", Address: "10.0.0.1", Port: 80, Registry: "default"}
+	reg := registryclient.New(newSteering(t), registryclient.Options{
+		Name: "default", Timeout: time.Minute, MaxInFlight: 1, DryRun: s.run.change("default"),
+	})
+	for _, client := range []*registryclient.Client{reg, reg.AppEntries()} {
+		s.ExpectRefused(client.Change(t.Context(), registryclient.Caller{}, registry.Change{Instance: in, State: registry.OutOfService}))
+	}
+	s.ExpectTold("would failOver default web 10.0.0.1:80", "would failOver default/app web 10.0.0.1:80")
+}
+
 func TestDryRunTakesNoEntryThatExpiresForAcknowledged(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

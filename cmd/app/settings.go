@@ -14,6 +14,7 @@ func settings(all *registries) controller.Settings {
 	s := controller.Settings{
 		Cluster:           c.Cluster,
 		Registries:        make(map[string]*registryclient.Client, len(all.byName)),
+		RegisteredByApp:   map[string]bool{},
 		Renamed:           all.renamed,
 		DefaultRegistries: c.DefaultRegistries,
 		Drain:             c.Drain,
@@ -30,6 +31,7 @@ func settings(all *registries) controller.Settings {
 	}
 	for name, o := range all.byName {
 		s.Registries[name] = o.client
+		s.RegisteredByApp[name] = c.Registries[name].RegisteredByApp
 		// Only the guard keeps what a pod left that vanishes unseen, where no list shows it.
 		s.Guard = s.Guard || c.Guard == config.GuardAuto && !o.client.Lists()
 	}

@@ -72,6 +72,8 @@ type Registry struct {
 	Driver string
 	// MaxInFlight is how many calls may be under way at once, renewals of leases not counted.
 	MaxInFlight int
+	// RegisteredByApp is set where the applications register themselves, unless a pod says otherwise.
+	RegisteredByApp bool
 }
 
 // Service says under which name, at which port and with which metadata a pod is registered that does not say so itself.
@@ -104,10 +106,9 @@ type Limits struct {
 	Workers int
 }
 
-// EqualButMaxInFlight reports whether both say the same of a registry but for MaxInFlight, which can change while it is in
-// use.
-func (r Registry) EqualButMaxInFlight(other Registry) bool {
-	r.MaxInFlight = other.MaxInFlight
+// SameDriver reports whether both say the same of a registry but for what can change while its driver is in use.
+func (r Registry) SameDriver(other Registry) bool {
+	r.MaxInFlight, r.RegisteredByApp = other.MaxInFlight, other.RegisteredByApp
 	return reflect.DeepEqual(r, other)
 }
 

@@ -111,6 +111,7 @@ func (o *object) registry(cluster string, limits Limits, mostInFlight int) Regis
 		o.invalid("maxInFlight", r.MaxInFlight, fmt.Sprintf("write at most %d, three quarters of --workers divided by the number of "+
 			"other registries, so that slow registries leave workers for the others", mostInFlight))
 	}
+	r.RegisteredByApp = o.oneOf("registeredBy", "Rollcall", "App") == "App"
 	// Marshal sorts the keys, so that the same options are the same text.
 	if options := get[map[string]any](o, "options", "an object with the driver's options"); len(options) > 0 {
 		r.Options, _ = json.Marshal(options)

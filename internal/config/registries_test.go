@@ -42,3 +42,16 @@ func TestSameServer(t *testing.T) {
 		})
 	}
 }
+
+func TestWhoRegistersChangesWithoutAnotherDriver(t *testing.T) {
+	t.Parallel()
+	a := Registry{Driver: "nacos", Config: registry.Config{Endpoint: "http://a"}}
+	b := a
+	b.RegisteredByApp, b.MaxInFlight = true, 7
+	if !a.SameDriver(b) {
+		t.Error("pods would be registered again, as in another registry")
+	}
+	if b.Endpoint = "http://b"; a.SameDriver(b) {
+		t.Error("another endpoint needs another driver")
+	}
+}

@@ -32,6 +32,7 @@ type Registry struct {
 	Calls       registry.Registry
 	Getter      registry.Getter
 	Prober      registry.Prober
+	Steerer     registry.AppEntrySteerer
 	Timeout     time.Duration
 	MaxInFlight int
 	// Identity is that of its servers; nil for one of its own.
@@ -47,7 +48,7 @@ func (w *world) built() Settings {
 	s := w.settings.Settings
 	s.Registries = make(map[string]*registryclient.Client, len(w.settings.Registries))
 	for name, reg := range w.settings.Registries {
-		key := fmt.Sprintf("%s %T%p %T%p %T%p %v %d %v %p %p", name, reg.Calls, reg.Calls, reg.Getter, reg.Getter, reg.Prober, reg.Prober,
+		key := fmt.Sprintf("%s %T%p %T%p %T%p %T%p %v %d %v %p %p", name, reg.Calls, reg.Calls, reg.Getter, reg.Getter, reg.Prober, reg.Prober, reg.Steerer, reg.Steerer,
 			reg.Timeout, reg.MaxInFlight, reg.Identity, reg.Fence, reg.DryRun)
 		if w.clients[key] == nil {
 			w.clients[key] = reg.client(name)
@@ -86,7 +87,13 @@ func (r Registry) capable() registry.Registry {
 		registry.Getter
 		registry.Prober
 	}
+	type steered struct {
+		registry.Registry
+		registry.AppEntrySteerer
+	}
 	switch {
+	case r.Steerer != nil:
+		return steered{r.Calls, r.Steerer}
 	case r.Getter != nil && r.Prober != nil:
 		return both{r.Calls, r.Getter, r.Prober}
 	case r.Getter != nil:

@@ -93,10 +93,23 @@ func (r *PodReconciler) ensureAll(ctx context.Context, seen *observation, change
 
 // ensure returns no blocker once the registry is known to say what is wanted of one instance.
 func (r *PodReconciler) ensure(ctx context.Context, seen *observation, c change) blocker {
-	in := c.Key()
-	if c.want != lifecycle.InService && seen.neverRegistered(c) {
+	switch {
+	case c.want != lifecycle.InService && seen.neverRegistered(c):
 		return blocker{}
+	case seen.passedOn[c.Key()]:
+		seen.tracked.Begin(c.Key(), c.want, c.Instance, r.Clock.Now())
+		seen.tracked.Acknowledged(c.Key(), r.Clock.Now())
+		return blocker{}
+	case c.byApp() && seen.gone():
+		return r.clear(ctx, seen, c)
+	default:
+		return r.agree(ctx, seen, c)
 	}
+}
+
+// agree is ensure for an instance that may be anything in the registry.
+func (r *PodReconciler) agree(ctx context.Context, seen *observation, c change) blocker {
+	in := c.Key()
 	if at := seen.recordedRemoval(c); at != nil {
 		seen.tracked.RecallRemoval(in, *at)
 	}
@@ -124,8 +137,8 @@ func (r *PodReconciler) call(ctx context.Context, seen *observation, c change) b
 	if c.want == lifecycle.Absent {
 		seen.tracked.LetGo(in) // whether the registry can be asked or not
 	}
-	reg, known := seen.settings.Registries[c.Registry]
-	if !known {
+	reg := seen.settings.client(c.Registry)
+	if reg == nil {
 		return blocker{reason: ReasonUnknownRegistry, message: fmt.Sprintf(
 			"%s: the configuration no longer has this registry: put it back until its pods have left it", c)}
 	}
@@ -138,13 +151,16 @@ func (r *PodReconciler) call(ctx context.Context, seen *observation, c change) b
 	}
 	by := r.caller(seen.pod())
 	by.Begin = func() { seen.tracked.Begin(in, c.want, c.Instance, now) }
+	returned := seen.tracked.Standing(in).Returned()
 	err := reg.Change(ctx, by, c.asked())
 	switch outcome := registryclient.Classify(err); {
-	case outcome == registryclient.Acknowledged:
+	case outcome == registryclient.Acknowledged, outcome == registryclient.Foreign && seen.leavesToApp(c):
 		r.acknowledged(seen, c)
+		r.sayReturned(seen, c, returned)
 		return blocker{}
 	case outcome == registryclient.TimedOut:
 		seen.tracked.Failed(in, lands)
+	case outcome == registryclient.NotRegistered: // there is nothing that could have been changed
 	case outcome.Asked():
 		seen.tracked.Failed(in, time.Time{})
 	}
@@ -186,7 +202,7 @@ func (r *PodReconciler) settle(ctx context.Context, seen *observation, c change)
 			return missing
 		}
 	}
-	if seen.tracked.Foreign(c.Key()) {
+	if seen.tracked.Foreign(c.Key()) && !seen.leavesToApp(c) {
 		return alsoRegistersItself(c, "its list has an entry of another writer")
 	}
 	return blocker{}
@@ -201,7 +217,7 @@ func (o *observation) asksAbout(c change) bool {
 // readBack asks the registry whether it says what it has acknowledged, once nothing can be carried out any more that would
 // undo it: an earlier answer would prove nothing. Where it says something else, the call is made and it is asked again, once.
 func (r *PodReconciler) readBack(ctx context.Context, seen *observation, c change) blocker {
-	reg := seen.settings.Registries[c.Registry]
+	reg := seen.settings.client(c.Registry)
 	for again := false; ; again = true {
 		asked := r.Clock.Now()
 		if postponed := seen.note.postponedNow(c, reg, asked); postponed.reason != "" {
@@ -213,11 +229,11 @@ func (r *PodReconciler) readBack(ctx context.Context, seen *observation, c chang
 			return stopping()
 		case err != nil:
 			return r.failed(seen, c, reg, err)
-		case state == registry.Foreign:
-			return alsoRegistersItself(c, "the registry was asked for it")
-		case confirms(state, c.want):
+		case seen.confirms(c, state):
 			seen.tracked.Confirmed(c.Key(), asked)
 			return blocker{}
+		case state == registry.Foreign:
+			return alsoRegistersItself(c, "the registry was asked for it")
 		}
 		seen.tracked.Contradicted(c.Key(), state)
 		if again {
@@ -230,22 +246,23 @@ func (r *PodReconciler) readBack(ctx context.Context, seen *observation, c chang
 	}
 }
 
-// confirms reports whether a state is what was wanted. Out of service may be absent: some registries know no such state.
-func confirms(state registry.State, want lifecycle.Want) bool {
-	switch want {
+// confirms reports whether a state is what was wanted. Out of service may be absent: some registries know no such state. What
+// the application wrote is never removed, and is what clients are given of a pod that leaves a registry to it.
+func (o *observation) confirms(c change, state registry.State) bool {
+	switch c.want {
 	case lifecycle.InService:
 		return state == registry.InService
 	case lifecycle.OutOfService:
 		return state == registry.OutOfService || state == registry.Absent
 	default:
-		return state == registry.Absent
+		return state == registry.Absent || state == registry.OutOfService && c.byApp() || state == registry.Foreign && o.leavesToApp(c)
 	}
 }
 
 // probeAll returns why clients are not given the pod yet although it was registered everywhere.
 func (r *PodReconciler) probeAll(ctx context.Context, seen *observation, changes []change) blocker {
 	for _, c := range changes {
-		reg := seen.settings.Registries[c.Registry]
+		reg := seen.settings.client(c.Registry)
 		if !reg.Probes() {
 			continue
 		}
@@ -373,6 +390,8 @@ func (r *PodReconciler) failed(seen *observation, c change, reg *registryclient.
 		b.after = wokenRecheck
 	case registryclient.Foreign:
 		return alsoRegistersItself(c, err.Error())
+	case registryclient.NotRegistered:
+		return r.awaitsApp(seen, b)
 	case registryclient.Refused:
 		b.reason, b.after = ReasonRegistryRefused, backoffCap
 	case registryclient.TimedOut:
@@ -389,7 +408,7 @@ func (r *PodReconciler) failed(seen *observation, c change, reg *registryclient.
 // notServing says why clients are not given a pod that is registered.
 func (r *PodReconciler) notServing(seen *observation, c change, err error) blocker {
 	if outcome := registryclient.Classify(err); !outcome.Asked() {
-		return r.failed(seen, c, seen.settings.Registries[c.Registry], err)
+		return r.failed(seen, c, seen.settings.client(c.Registry), err)
 	}
 	after, _ := registry.RetryAfterOf(err)
 	b := blocker{reason: ReasonNotServing, after: max(after, r.backoff.When(seen.pod().UID)),

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
@@ -22,7 +24,7 @@ func (r *PodReconciler) observeDeparted(
 		return nil, 0, nil
 	case last == nil:
 		return nil, staleRecheck, nil // the event that says so is on its way
-	case !seen.note.lingers && seen.tracked.NothingLeft(lifecycle.RecordOf(last), seen.settings.asks):
+	case seen.nothingLeft(last):
 		r.forget(id.UID)
 		return nil, 0, nil
 	}
@@ -39,8 +41,8 @@ func (r *PodReconciler) observeDeparted(
 		seen.input.Pod, seen.input.Record = live, lifecycle.RecordOf(live)
 	}
 	r.observeTargets(seen, service.Node{})
-	if !seen.note.lingers {
-		return seen, 0, nil
+	if err := r.observePassedOn(ctx, seen); err != nil || !seen.note.lingers {
+		return seen, 0, err
 	}
 	workload, err := r.workloadOf(ctx, live)
 	if err != nil {
@@ -49,6 +51,12 @@ func (r *PodReconciler) observeDeparted(
 	seen.skip = lifecycle.SkipOf(live, clusterstate.AsLifecycle(workload))
 	seen.observeGuard(workload != nil)
 	return seen, 0, nil
+}
+
+// nothingLeft reports whether a pod that is gone can be forgotten. What a registry remembers of its application can be cleared
+// only now.
+func (o *observation) nothingLeft(last *corev1.Pod) bool {
+	return !o.note.lingers && !o.knowsApps() && o.tracked.NothingLeft(lifecycle.RecordOf(last), o.settings.asks)
 }
 
 // decide returns the decision on the pod as it is now. Nothing is left to be freed of one that is gone.

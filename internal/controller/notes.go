@@ -24,6 +24,10 @@ type note struct {
 	skipRefused string
 	// lingers: the pod is dying and has lost the label that the cache selects by, so no event tells whether it was freed.
 	lingers bool
+	// goneSince is when the pod was first found gone whose application has an entry; zero until then.
+	goneSince time.Time
+	// returned: an Event came of the application's entry that came back while the pod had to be out.
+	returned bool
 	// postponed are the changes that a registry told to come back for later.
 	postponed map[lifecycle.Recorded]postponement
 

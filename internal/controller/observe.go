@@ -46,6 +46,10 @@ type observation struct {
 	// unsupported is the kind of a workload that Rollcall does not drive.
 	unsupported string
 
+	// passedOn are applications' entries at an address that the pod no longer has, and another pod's application has now. They
+	// carry no mark that would spare them.
+	passedOn map[lifecycle.Recorded]bool
+
 	// departed: the cache no longer has the pod.
 	departed bool
 }
@@ -75,7 +79,7 @@ func (r *PodReconciler) observe(ctx context.Context, id lifecycle.PodID) (seen *
 		return nil, staleRecheck, nil
 	}
 
-	if err := r.State.Workloads.Refresh(ctx, &settings.Rules, settings.names(), r.Clock.Now()); err != nil {
+	if err := r.State.Workloads.Refresh(ctx, &settings.Rules, settings.everywhere(), r.Clock.Now()); err != nil {
 		return nil, 0, err
 	}
 	workload, err := r.workloadOf(ctx, pod)
@@ -98,6 +102,9 @@ func (r *PodReconciler) observe(ctx context.Context, id lifecycle.PodID) (seen *
 		return nil, 0, err
 	}
 	r.observeTargets(seen, node)
+	if err := r.observePassedOn(ctx, seen); err != nil {
+		return nil, 0, err
+	}
 	seen.input.Blocked = seen.problem.reason != ""
 	// The pod itself is counted as it was just read: so no more than the threshold are ever taken out for being not ready.
 	r.State.Panics.Refresh(pod, &settings.Rules)
@@ -120,9 +127,9 @@ func (r *PodReconciler) observeTargets(seen *observation, node service.Node) {
 	subject.Node = node
 	endpoints, err := settings.Services.EndpointsOf(subject)
 	attributes, attributesErr := settings.Services.AttributesOf(subject)
-	registries, registriesErr := service.RegistriesOf(pod.Annotations, settings.DefaultRegistries, settings.names())
+	registries, registriesErr := settings.registriesOf(pod.Annotations)
 	if registriesErr != nil && len(seen.instances()) == 0 {
-		registries = settings.names() // nothing tells which of them it is in
+		registries = settings.everywhere() // nothing tells which of them it is in
 	}
 	err = errors.Join(err, drainErr, attributesErr, registriesErr)
 	refused := r.observeNames(seen, endpoints)

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -23,8 +25,10 @@ func targetsOf(
 			t := targetOf(cluster, pod, lifecycle.Recorded{
 				Registry: name, Service: e.Service, Address: pod.Status.PodIP, Port: e.Port,
 			})
-			t.Instance.Registry = name
-			t.Instance.Weight, t.Instance.Zone, t.Instance.Metadata = attributes.Weight, attributes.Zone, attributes.Metadata
+			if _, byApp := registryclient.CutAppEntries(name); !byApp { // whose entry says what it says
+				t.Instance.Registry = name
+				t.Instance.Weight, t.Instance.Zone, t.Instance.Metadata = attributes.Weight, attributes.Zone, attributes.Metadata
+			}
 			targets = append(targets, t)
 		}
 	}
@@ -51,10 +55,14 @@ type change struct {
 
 func (c change) String() string {
 	text := fmt.Sprintf("service %q at %s", c.Instance.Service, c.Instance.Endpoint())
-	if c.Registry == defaultRegistry {
+	name, apps := registryclient.CutAppEntries(c.Registry)
+	if apps {
+		text = "the application's own entry of " + text
+	}
+	if name == defaultRegistry {
 		return text
 	}
-	return fmt.Sprintf("%s in registry %q", text, c.Registry)
+	return fmt.Sprintf("%s in registry %q", text, name)
 }
 
 // asked is the change in the registry's words.
@@ -165,14 +173,16 @@ func (o *observation) instances() map[lifecycle.Recorded]bool {
 
 // underItsName returns the instance under the name that the configuration has for the registry by now.
 func (o *observation) underItsName(in lifecycle.Recorded) lifecycle.Recorded {
-	if _, has := o.settings.Registries[in.Registry]; has {
+	name, apps := registryclient.CutAppEntries(in.Registry)
+	if _, has := o.settings.Registries[name]; has {
 		return in
 	}
-	for _, now := range []string{o.settings.Renamed[in.Registry], o.tracked.Renamed(in.Registry)} {
-		if now != "" {
-			in.Registry = now
-			break
-		}
+	now := cmp.Or(o.settings.Renamed[name], o.tracked.Renamed(name))
+	switch {
+	case now != "" && apps:
+		in.Registry = registryclient.AppEntries(now)
+	case now != "":
+		in.Registry = now
 	}
 	return in
 }

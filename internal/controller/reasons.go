@@ -101,6 +101,26 @@ const (
 	//
 	// What to do: turn off the application's own registration: [the application registers itself](../self-registration.md).
 	ReasonAlsoRegistersItself Reason = "AlsoRegistersItself"
+	// ReasonAppNotRegistered: the application registers itself (`registeredBy: App`), and the registry has no entry of it at the
+	// pod's service, address and port that could be put in rotation. The pod waits. Looked at again every 5 s at least.
+	//
+	// What to do: look at what the message says was looked for and where: whether the application registers, under that
+	// service name, and with the pod's IP. See [the application registers itself](../self-registration.md).
+	ReasonAppNotRegistered Reason = "AppNotRegistered"
+	// ReasonAppStarting: as AppNotRegistered, of a pod that became ready within the last 30 s.
+	//
+	// What to do: wait.
+	ReasonAppStarting Reason = "AppStarting"
+	// ReasonAppCameBack: no reason to wait but an Event: the application's own entry came back into rotation while the pod had
+	// to be out of it, and Rollcall took it out again. It is said once for as long as the pod is out.
+	//
+	// What to do: find out what else writes the entry: the application itself, an agent, or a person.
+	ReasonAppCameBack Reason = "AppCameBack"
+	// ReasonAppEntryRemains: the pod is gone, and the entry that its application wrote is not yet. It is out of rotation. Once
+	// it is gone, or after 3 minutes, Rollcall has the registry forget that.
+	//
+	// What to do: wait.
+	ReasonAppEntryRemains Reason = "AppEntryRemains"
 	// ReasonQueued: as many calls to the registry are under way as `maxInFlight` allows, or half of them for the same
 	// service. The pod goes on when it is its turn.
 	//
@@ -152,7 +172,7 @@ const (
 func (r Reason) Event() string {
 	switch r {
 	case "", ReasonDraining, ReasonSettling, ReasonQueued, ReasonNotPermitted, ReasonNotReady, ReasonNoAddress, ReasonStopping,
-		ReasonDryRun:
+		ReasonDryRun, ReasonAppStarting, ReasonAppEntryRemains:
 		return ""
 	case ReasonResolved:
 		return corev1.EventTypeNormal

@@ -94,6 +94,9 @@ func (r *PodReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) 
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, ownerIndex, ownerUID); err != nil {
 		return fmt.Errorf("indexing pods by owner: %w", err)
 	}
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, addressIndex, addressOf); err != nil {
+		return fmt.Errorf("indexing pods by address: %w", err)
+	}
 	if _, err := mgr.GetCache().GetInformer(ctx, clusterstate.NodeMetadata()); err != nil {
 		return fmt.Errorf("watching nodes: %w", err)
 	}

@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -8,6 +10,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
+	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
 // Settings is what the reconciler takes from the configuration. They are applied whole: a reconcile works with one
@@ -20,6 +23,8 @@ type Settings struct {
 	Cluster string
 	// Registries are all that there are, by their names in the configuration.
 	Registries map[string]*registryclient.Client
+	// RegisteredByApp holds, by name, whether the applications register themselves there, unless a pod says otherwise.
+	RegisteredByApp map[string]bool
 	// Renamed holds, by the names of registries that there are no more, the names that the same servers have now.
 	Renamed map[string]string
 	// DefaultRegistries are those of a pod that names none.
@@ -35,17 +40,55 @@ type Settings struct {
 // names are those of all registries, sorted.
 func (s *Settings) names() []string { return slices.Sorted(maps.Keys(s.Registries)) }
 
+// client returns that of a registry, or of the applications' entries in one; nil where there is none.
+func (s *Settings) client(name string) *registryclient.Client {
+	configured, apps := registryclient.CutAppEntries(name)
+	if apps {
+		return s.Registries[configured].AppEntries()
+	}
+	return s.Registries[name]
+}
+
+// registriesOf returns the names of the registries that the pod with these annotations is in. Where its application registers
+// itself, they are those of the applications' entries.
+func (s *Settings) registriesOf(annotations map[string]string) ([]string, error) {
+	names, err := service.RegistriesOf(annotations, s.DefaultRegistries, s.names())
+	problems := []error{err}
+	for i, name := range names {
+		byApp, err := service.RegisteredByApp(annotations, s.RegisteredByApp[name])
+		switch {
+		case !byApp:
+		case s.Registries[name].AppEntries() != nil:
+			names[i] = registryclient.AppEntries(name)
+		default:
+			err = fmt.Errorf("annotation %s: the driver of registry %q can't take an entry out of rotation that an application wrote: "+
+				"remove the annotation, and turn off the application's own registration as docs/self-registration.md says",
+				service.AnnotationRegisteredBy, name)
+		}
+		problems = append(problems, err)
+	}
+	return names, errors.Join(problems...)
+}
+
+// everywhere are all places where a pod may have an entry.
+func (s *Settings) everywhere() []string {
+	all := s.names()
+	for _, name := range s.names() {
+		if apps := registryclient.AppEntries(name); s.client(apps) != nil {
+			all = append(all, apps)
+		}
+	}
+	return all
+}
+
 // server implements tracker.Servers.
 func (s *Settings) server(registry string) (identity any, known bool) {
-	client, known := s.Registries[registry]
-	if !known {
+	client := s.client(registry)
+	if client == nil {
 		return nil, false
 	}
 	return client.Server(), true
 }
 
 // asks reports whether a registry can be asked what it says of one instance.
-func (s *Settings) asks(registry string) bool {
-	client := s.Registries[registry]
-	return client != nil && client.Gets()
-}
+func (s *Settings) asks(registry string) bool { return s.client(registry).Gets() }

@@ -103,7 +103,8 @@ func newWorld(t *testing.T, change ...func(*choices)) *world {
 		}
 		w.note(line)
 	})
-	w.api = fake.NewClientBuilder().WithScheme(testScheme(t)).WithIndex(&corev1.Pod{}, ownerIndex, ownerUID).Build()
+	w.api = fake.NewClientBuilder().WithScheme(testScheme(t)).WithIndex(&corev1.Pod{}, ownerIndex, ownerUID).
+		WithIndex(&corev1.Pod{}, addressIndex, addressOf).Build()
 	name, err := service.ParseNameTemplate("{label:app}")
 	w.must(err, "parsing the service's name")
 	w.settings = choices{Settings: Settings{

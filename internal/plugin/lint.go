@@ -186,9 +186,10 @@ func lintDescription(set *kruisev1alpha1.CloneSet, c *config.Config) []string {
 	_, endpointsErr := c.Service.EndpointsOf(subject)
 	_, attributesErr := c.Service.AttributesOf(subject)
 	_, registriesErr := service.RegistriesOf(template.Annotations, c.DefaultRegistries, c.RegistryNames())
+	_, byErr := service.RegisteredByApp(template.Annotations, false)
 	_, drainErr := service.DrainOf(template.Annotations, c.Drain)
 	var findings []string
-	for _, err := range []error{endpointsErr, attributesErr, registriesErr, drainErr} {
+	for _, err := range []error{endpointsErr, attributesErr, registriesErr, byErr, drainErr} {
 		if err != nil {
 			findings = append(findings, strings.Split(err.Error(), "\n")...)
 		}

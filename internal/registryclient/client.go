@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/internal/metrics"
@@ -21,7 +22,8 @@ type Options struct {
 	// MaxInFlight is how many calls may be under way, at least 1. Lists and heartbeats have bounds of their own.
 	MaxInFlight int
 	Fence       Fence
-	// DryRun is called in place of each change, by its operation. It must be safe for concurrent use.
+	// DryRun is called in place of each change, by its operation. It must be safe for concurrent use. The instance of a change
+	// of an application's entry names [AppEntries] as its registry.
 	DryRun  func(operation string, in registry.Instance)
 	Metrics *metrics.RegistryMetrics
 	// Server is what [Client.Server] returns. It must be comparable. With nil, each client is a registry of its own.
@@ -56,15 +58,56 @@ type Client struct {
 	fence   *fence
 	limit   *limit
 	breaker *breaker
+	// apps are the applications' own entries in the same registry; nil where they can't be steered.
+	apps *Client
 	// calls is the way of the calls of pods, and upkeep that of lists and heartbeats, which go on during an outage.
 	calls, upkeep handler
 }
 
 // New returns the client of a registry, which a driver has made and the client closes.
 func New(made registry.Registry, o Options) *Client {
-	c := &Client{options: o, made: made, fence: &fence{Options: o}, breaker: newBreaker()}
-	c.limit = newLimit(o.MaxInFlight, c.breaker.lets)
-	c.breaker.queue = c.limit.queue
+	b := newBreaker()
+	l := newLimit(o.MaxInFlight, b.lets)
+	b.queue = l.queue
+	c := connect(made, o, l, b)
+	c.lister, _ = made.(registry.Lister)
+	c.heartbeater, _ = made.(registry.Heartbeater)
+	if steerer, can := made.(registry.AppEntrySteerer); can {
+		// What others wrote carries no mark to list it by, and is not Rollcall's to renew.
+		c.apps = connect(steerer.AppEntries(), o.forApps(c.Server()), l, b)
+	}
+	return c
+}
+
+const appSuffix = "/app"
+
+// AppEntries names a registry of its own in a registry: that of the entries that applications wrote there. No registry of a
+// configuration has such a name.
+func AppEntries(name string) string { return name + appSuffix }
+
+// CutAppEntries returns the name in the configuration, and whether it was that of the applications' entries there.
+func CutAppEntries(name string) (configured string, apps bool) {
+	return strings.CutSuffix(name, appSuffix)
+}
+
+// appServer is the identity of the applications' entries in a server.
+type appServer struct{ of any }
+
+// forApps are the options for the applications' entries in a server.
+func (o Options) forApps(server any) Options {
+	name, rehearsed := AppEntries(o.Name), o.DryRun
+	if o.Server = (appServer{server}); rehearsed != nil {
+		o.DryRun = func(operation string, in registry.Instance) {
+			in.Registry = name
+			rehearsed(operation, in)
+		}
+	}
+	return o
+}
+
+// connect makes a client without the capabilities that are no pod's.
+func connect(made registry.Registry, o Options, l *limit, b *breaker) *Client {
+	c := &Client{options: o, made: made, fence: &fence{Options: o}, limit: l, breaker: b}
 	c.calls = chain(c.fence.pass, c.limit.pass, c.breaker.pass, begin, o.rehearse, o.measure, o.bound)
 	c.upkeep = chain(c.fence.pass, o.rehearse, o.measure, o.bound)
 	// Batches are inside all of them: each change has a time and an outcome of its own.
@@ -72,11 +115,18 @@ func New(made registry.Registry, o Options) *Client {
 	if batcher, ok := made.(registry.Batcher); ok && batcher.BatchLimit() > 1 {
 		c.change = newJoiner(made, batcher).join
 	}
-	c.lister, _ = made.(registry.Lister)
 	c.getter, _ = made.(registry.Getter)
 	c.prober, _ = made.(registry.Prober)
-	c.heartbeater, _ = made.(registry.Heartbeater)
 	return c
+}
+
+// AppEntries returns the client of the entries that applications wrote in the registry, or nil where they can't be steered.
+// Its calls count among those of this one, which closes it.
+func (c *Client) AppEntries() *Client {
+	if c == nil {
+		return nil
+	}
+	return c.apps
 }
 
 // Operations that the metrics know besides those of changes.
@@ -268,6 +318,9 @@ func (c *Client) Status() Status {
 // Close refuses further calls, waits for those under way, and closes the registry.
 func (c *Client) Close() error {
 	c.fence.retire()
+	if c.apps != nil {
+		c.apps.fence.retire()
+	}
 	c.limit.close()
 	if closer, ok := c.made.(io.Closer); ok {
 		return closer.Close()

@@ -502,3 +502,47 @@ func TestLimitFreesTheSlotOfAPanic(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// apps is a registry in which applications register themselves, and that could list and renew what others wrote.
+type apps struct {
+	*holding
+	registry.Lister
+	registry.Heartbeater
+}
+
+func (a apps) AppEntries() registry.AppRegistry { return a }
+
+func (apps) Get(context.Context, registry.Instance) (registry.State, error) {
+	return registry.InService, nil
+}
+
+func TestAppEntriesShareTheRegistrysSlots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 4)
+		w.Client = New(apps{holding: &holding{w}}, Options{Timeout: testTimeout, MaxInFlight: 4})
+		entries := w.AppEntries()
+		if entries.Lists() || entries.Expires() || !entries.Gets() {
+			t.Errorf("lists: %t, expires: %t, gets: %t; what others wrote is neither listed nor renewed", entries.Lists(), entries.Expires(), entries.Gets())
+		}
+		if entries.Server() == w.Server() || entries.Server() != w.AppEntries().Server() {
+			t.Error("the applications' entries are a registry of their own, and always the same one")
+		}
+		w.come("a/1!", "b/1!", "c/1!")
+		own := w.Client
+		w.Client = entries
+		w.come("d/1!", "e/1!")
+		synctest.Wait()
+		if got := own.Status(); got.InUse != 4 || got.Queued != 1 {
+			t.Errorf("got %+v, want 4 in use and one that waits: there is one server", got)
+		}
+		w.answer(nil, "a/1", "b/1", "c/1", "d/1")
+		synctest.Wait()
+		if err := own.Close(); err != nil {
+			t.Errorf("closing: %v", err)
+		}
+		if err := entries.Change(t.Context(), Caller{ID: "x"}, registry.Change{State: registry.InService}); Classify(err) != Fenced {
+			t.Errorf("a call after that gave %v, want it refused", err)
+		}
+	})
+}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -69,6 +70,10 @@ func (k *keeper) start(ctx context.Context, before *keeper) {
 	ctx, k.stop = context.WithCancel(ctx)
 	k.loops.Go(func() { k.compareAll(ctx) })
 	k.loops.Go(func() { k.heartbeats.renewAll(ctx) })
+	if apps := k.source.Client.AppEntries(); apps != nil {
+		w := &watch{keeper: k, client: apps, name: registryclient.AppEntries(k.source.Name)}
+		k.loops.Go(func() { w.askAll(ctx) })
+	}
 }
 
 // compareAll makes runs until the context ends.

@@ -736,6 +736,9 @@ type scene struct {
 	goneErr  error
 	listings []tracker.Listing
 	warnings []string
+	// in and out are what the applications' entries have to be, and differs those that were found otherwise.
+	in, out []registry.Instance
+	differs map[string]registry.State
 }
 
 func newScene(t *testing.T, names ...string) *scene {
@@ -879,6 +882,26 @@ func (s *scene) Compare(_ context.Context, l tracker.Listing) (tracker.Compariso
 
 func (s *scene) Kept(string) []registry.Instance { return nil }
 func (s *scene) Lost(tracker.Target, time.Time)  {}
+
+func (s *scene) Steered(string) (in, out []registry.Instance) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.in), slices.Clone(s.out)
+}
+
+func (s *scene) Answered(target tracker.Target, state registry.State, _ time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	isIn := slices.ContainsFunc(s.in, target.Instance.Equal)
+	if isIn == (state == registry.InService) {
+		return false
+	}
+	if s.differs == nil {
+		s.differs = map[string]registry.State{}
+	}
+	s.differs[target.Registry+" "+target.Instance.Endpoint()] = state
+	return true
+}
 
 // Gone implements Pods.
 func (s *scene) Gone(_ context.Context, entries []registry.Entry) ([]registry.Entry, error) {

@@ -22,6 +22,8 @@ const (
 	AnnotationDrain = "rollcall.dev/drain"
 	// AnnotationRegistries names the registries that a pod is in, and wins over the default: "old,new".
 	AnnotationRegistries = "rollcall.dev/registries"
+	// AnnotationRegisteredBy says who writes a pod's entries, and wins over what its registries say: "app" or "rollcall".
+	AnnotationRegisteredBy = "rollcall.dev/registered-by"
 	// AnnotationWeight is the share of requests that a pod should get, relative to the others of its service: "100".
 	AnnotationWeight = "rollcall.dev/weight"
 	// AnnotationZone is where a pod is, and wins over what its node says.
@@ -120,6 +122,22 @@ func RegistriesOf(annotations map[string]string, defaults, known []string) ([]st
 	}
 	slices.Sort(names)
 	return names, nil
+}
+
+// RegisteredByApp reports whether the application in the pod with these annotations registers itself: what
+// [AnnotationRegisteredBy] says, else what the registry says.
+func RegisteredByApp(annotations map[string]string, registrySays bool) (bool, error) {
+	written, ok := annotations[AnnotationRegisteredBy]
+	switch {
+	case !ok:
+		return registrySays, nil
+	case strings.TrimSpace(written) == "app":
+		return true, nil
+	case strings.TrimSpace(written) == "rollcall":
+		return false, nil
+	}
+	return false, fmt.Errorf(`annotation %s: %q is neither: write "app" where the application registers itself, or "rollcall"`,
+		AnnotationRegisteredBy, written)
 }
 
 func parseServices(written string) ([]Endpoint, error) {

@@ -133,6 +133,33 @@ func TestEndpointsOfTheZeroTemplate(t *testing.T) {
 	}
 }
 
+func TestRegisteredByApp(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason  string
+		written map[string]string
+		says    bool
+		want    bool
+		wantErr []string
+	}{
+		"none":         {reason: "the registry says it", says: true, want: true},
+		"none either":  {reason: "the registry says it"},
+		"app":          {reason: "the pod wins, spaces or not", written: map[string]string{AnnotationRegisteredBy: " app "}, want: true},
+		"rollcall":     {reason: "the pod wins", written: map[string]string{AnnotationRegisteredBy: "rollcall"}, says: true},
+		"another word": {reason: "a typo must not pass", written: map[string]string{AnnotationRegisteredBy: "App"}, says: true, wantErr: []string{AnnotationRegisteredBy, `"App"`, `write "app"`, `"rollcall"`}},
+		"empty":        {reason: "it says nothing", written: map[string]string{AnnotationRegisteredBy: ""}, wantErr: []string{AnnotationRegisteredBy}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := RegisteredByApp(tc.written, tc.says)
+			expectError(t, tc.reason, err, tc.wantErr)
+			if got != tc.want {
+				t.Errorf("%s: got %t, want %t", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
 func TestParseNameTemplateRefuses(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -29,6 +29,8 @@ type Instance struct {
 	unconfirmed bool
 	// late holds what of the changes that ended in an error may still be carried out, or may have been since.
 	late map[lifecycle.Want]late
+	// returned: an application's entry that was taken out was found in service again.
+	returned bool
 	// entry is what must be kept alive in the registry; nil where nothing must.
 	entry *entry
 	// listed is what a list said of an instance that this process has made no change for.
@@ -130,6 +132,9 @@ func (i Instance) unsettledUntil() time.Time {
 // Unconfirmed reports whether the registry is to be asked what it says before anything rests on its acknowledgement.
 func (i Instance) Unconfirmed() bool { return i.unconfirmed }
 
+// Returned reports whether an application's entry that was taken out was found in service again.
+func (i Instance) Returned() bool { return i.returned }
+
 // Listed returns what a list said of an instance that this process has made no change for; nil where none did.
 func (i Instance) Listed() *Sighting { return i.listed }
 
@@ -148,7 +153,7 @@ func (i Instance) RemovedAt(ahead time.Duration) (recorded, counted time.Time) {
 
 // begin is called before a change is made: from here on its outcome is unknown.
 func (i Instance) begin(want lifecycle.Want, told registry.Instance, now time.Time) Instance {
-	i.want, i.told, i.began, i.acknowledged, i.listed = want, told, now, false, nil
+	i.want, i.told, i.began, i.acknowledged, i.listed, i.returned = want, told, now, false, nil, false
 	if want == lifecycle.InService {
 		i.removedAt, i.recordedRemoval = time.Time{}, time.Time{}
 	}
@@ -235,6 +240,17 @@ func (i Instance) confirm(asked time.Time) Instance {
 func (i Instance) contradict(state registry.State) Instance {
 	i.acknowledged = false
 	return i.drainAnew(state)
+}
+
+// answered is called when a registry, asked at that time, said what an application's entry is. It reports whether that is
+// something else than was acknowledged: an entry that has to be out of service may be absent.
+func (i Instance) answered(state registry.State, asked time.Time) (after Instance, differs bool) {
+	in := state == registry.InService
+	if !i.acknowledged || i.since.After(asked) || in == (i.want == lifecycle.InService) {
+		return i, false
+	}
+	i.acknowledged, i.returned = false, in
+	return i.drainAnew(state), true
 }
 
 // drainAnew begins the drain again where clients are given the instance.

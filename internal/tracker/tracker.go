@@ -162,6 +162,44 @@ func (t *Tracker) Kept(name string) []registry.Instance {
 	return kept
 }
 
+// Steered returns what a registry of applications' entries has acknowledged to be in service, and what to be out of it.
+func (t *Tracker) Steered(name string) (in, out []registry.Instance) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, p := range t.pods {
+		for key, i := range p.instances {
+			switch {
+			case key.Registry != name || !i.acknowledged || p.last != nil:
+			case i.want == lifecycle.InService:
+				in = append(in, i.told)
+			default:
+				out = append(out, i.told)
+			}
+		}
+	}
+	return in, out
+}
+
+// Answered notes what a registry of applications' entries, asked at that time, said of an instance. Where that is not what it
+// has acknowledged, and nothing was acknowledged since, the pod is looked at again, and Answered reports true.
+func (t *Tracker) Answered(target Target, state registry.State, asked time.Time) (differs bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.pods[types.UID(target.Instance.UID)]
+	if p == nil {
+		return false
+	}
+	i, known := p.instances[target.Key()]
+	if !known {
+		return false
+	}
+	if p.instances[target.Key()], differs = i.answered(state, asked); differs {
+		t.lost = append(t.lost, p.id)
+		t.wake()
+	}
+	return differs
+}
+
 // Lost notes that a registry, asked at that time, had no entry for an instance. What it acknowledged since counts more. An
 // instance that is to be in service is registered again; one that is out of service needs no entry.
 func (t *Tracker) Lost(target Target, asked time.Time) {

@@ -67,7 +67,7 @@ func (m Match) Matches(c Call) bool {
 }
 
 // Registry is one with faults on demand, over a real one that does the work. It implements [registry.Registry],
-// [registry.Lister] and [registry.Getter]. It is safe for concurrent use, and does nothing at random.
+// [registry.Lister], [registry.Getter] and [registry.AppEntrySteerer]. It is safe for concurrent use, and does nothing at random.
 //
 // At most one fault meets a call: first those for a number of calls, the oldest first, then the standing ones, the
 // newest first.
@@ -80,6 +80,7 @@ type Registry struct {
 	listeners []*listener
 	holds     []*Hold
 	foreign   []*registry.Entry
+	apps      apps
 }
 
 var _ Backend = (*Registry)(nil)

@@ -1,0 +1,179 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
+	"github.com/rollcall-dev/rollcall/internal/tracker"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// An application that registers itself writes and removes its entry; Rollcall takes it out of rotation and puts it back. Such
+// entries are a registry of their own, NAME/app beside NAME, so that a pod whose entries change hands moves between registries.
+const (
+	// appStarts is how long after a pod became ready its application may take to register before a person is told.
+	appStarts = 30 * time.Second
+	// appRecheck is how long, at most, an application's entry that was missing stays unnoticed when it comes.
+	appRecheck = 5 * time.Second
+	// appOutlives is for how long the entry of a pod that is gone is looked after: longer than the registries keep one that its
+	// application does not renew.
+	appOutlives = 3 * time.Minute
+)
+
+// addressIndex finds the pods that have an address.
+const addressIndex = "address"
+
+func addressOf(obj client.Object) []string {
+	if pod, ok := obj.(*corev1.Pod); ok && pod.Status.PodIP != "" {
+		return []string{pod.Status.PodIP}
+	}
+	return nil
+}
+
+// byApp reports whether an instance is that of an application's own entry.
+func byApp(in lifecycle.Recorded) bool {
+	_, apps := registryclient.CutAppEntries(in.Registry)
+	return apps
+}
+
+func (c change) byApp() bool { return byApp(c.Key()) }
+
+// leavesToApp reports whether the pod leaves a registry to its application's own entry there, by which clients are given it.
+func (o *observation) leavesToApp(c change) bool {
+	app := c.Key()
+	app.Registry = registryclient.AppEntries(app.Registry)
+	return c.want != lifecycle.InService && slices.ContainsFunc(o.targets, func(t tracker.Target) bool { return t.Key() == app })
+}
+
+// gone reports whether there is no such pod any more.
+func (o *observation) gone() bool { return o.departed && !o.note.lingers }
+
+// knowsApps reports whether this process has made a change for an entry that the pod's application wrote.
+func (o *observation) knowsApps() bool {
+	for in := range o.tracked.Known() {
+		if byApp(in) {
+			return true
+		}
+	}
+	return false
+}
+
+// has reports whether the address is the pod's.
+func (o *observation) has(address string) bool {
+	pod := o.pod()
+	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	return !o.gone() && !ended && address == pod.Status.PodIP
+}
+
+// observePassedOn says which entries belong to the applications of other pods by now.
+func (r *PodReconciler) observePassedOn(ctx context.Context, seen *observation) error {
+	instances := seen.instances()
+	for _, t := range seen.targets {
+		instances[t.Key()] = true
+	}
+	for in := range instances {
+		if !byApp(in) || seen.has(in.Address) {
+			continue
+		}
+		taken, err := r.isTaken(ctx, seen, in)
+		if err != nil {
+			return err
+		}
+		if taken {
+			if seen.passedOn == nil {
+				seen.passedOn = map[lifecycle.Recorded]bool{}
+			}
+			seen.passedOn[in] = true
+		}
+	}
+	return nil
+}
+
+// isTaken reports whether another pod is known under the same service, address and port.
+func (r *PodReconciler) isTaken(ctx context.Context, seen *observation, in lifecycle.Recorded) (bool, error) {
+	var pods corev1.PodList
+	err := r.Client.List(ctx, &pods, client.MatchingFields{addressIndex: in.Address}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return false, fmt.Errorf("listing the pods at %s: %w", in.Address, err)
+	}
+	for i := range pods.Items {
+		other := &pods.Items[i]
+		if other.UID == seen.pod().UID || other.Status.Phase == corev1.PodSucceeded || other.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		endpoints, err := seen.settings.Services.EndpointsOf(subjectOf(other))
+		if err != nil {
+			continue // it is registered nowhere
+		}
+		for _, e := range endpoints {
+			if e.Service == in.Service && e.Port == in.Port {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// clear has a registry forget what it remembers of the application of a pod that is gone, once its entry has gone too: the
+// next pod at that address is to start in rotation. Until then the entry stays out of it.
+func (r *PodReconciler) clear(ctx context.Context, seen *observation, c change) blocker {
+	reg, asked := seen.settings.client(c.Registry), r.Clock.Now()
+	state := registry.Absent
+	if reg.Gets() {
+		var err error
+		if state, err = reg.Get(ctx, r.caller(seen.pod()), c.Instance); err != nil {
+			return r.failed(seen, c, reg, err)
+		}
+	}
+	if missing := r.call(ctx, seen, c); missing.reason != "" {
+		return missing
+	}
+	if seen.note.goneSince.IsZero() {
+		seen.note.goneSince = asked
+	}
+	if state != registry.Absent && asked.Sub(seen.note.goneSince) < appOutlives {
+		return blocker{reason: ReasonAppEntryRemains, after: r.backoff.When(seen.pod().UID),
+			message: c.String() + ": the pod is gone, and its application's entry is not yet; it is out of rotation"}
+	}
+	r.State.Claims.Removed(seen.pod().UID, c.Key(), asked)
+	return blocker{}
+}
+
+// awaitsApp says that the application has no entry that could be put in rotation. Soon after the pod became ready that is part
+// of its start.
+func (r *PodReconciler) awaitsApp(seen *observation, b blocker) blocker {
+	b.reason, b.after = ReasonAppNotRegistered, min(r.backoff.When(seen.pod().UID), appRecheck)
+	for _, condition := range seen.pod().Status.Conditions {
+		starting := appStarts - r.Clock.Since(condition.LastTransitionTime.Time)
+		if condition.Type == corev1.PodReady && starting > 0 {
+			b.reason, b.after = ReasonAppStarting, min(b.after, starting)
+		}
+	}
+	return b
+}
+
+// sayReturned says, once for as long as the pod is out, that its application put itself back. One that Kruise has restarted
+// registers anew, and that is no more than its start.
+func (r *PodReconciler) sayReturned(seen *observation, c change, returned bool) {
+	switch appspub.LifecycleStateType(seen.pod().Labels[appspub.LifecycleStateKey]) {
+	case appspub.LifecycleStateUpdating, appspub.LifecycleStateUpdated:
+		return
+	default:
+	}
+	switch {
+	case c.want == lifecycle.InService:
+		seen.note.returned = false
+	case returned && !seen.note.returned:
+		seen.note.returned = true
+		r.event(seen, ReasonAppCameBack, c.String()+" came back into rotation while the pod has to be out of it, and was taken out "+
+			"again: something but Rollcall puts it back")
+	}
+}

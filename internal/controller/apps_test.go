@@ -1,0 +1,283 @@
+package controller
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/internal/tracker"
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
+)
+
+// The calls for the application's own entry, as they stand in the journal.
+const (
+	appIn    = "AppRegister web@10.0.0.1:8080"
+	appOut   = "AppFailOver web@10.0.0.1:8080"
+	appLeave = "AppDeregister web@10.0.0.1:8080"
+	appAsked = "AppGet web@10.0.0.1:8080"
+)
+
+// steering is a world in which applications register themselves.
+func steering(t *testing.T, change ...func(*choices)) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.apply(func(s *choices) {
+		s.Registries = map[string]Registry{"default": {Calls: w.registry, Steerer: w.registry, Timeout: testTimeout}}
+		s.RegisteredByApp = map[string]bool{"default": true}
+		for _, c := range change {
+			c(s)
+		}
+	})
+	return w
+}
+
+// servingApp is a world with a pod in Normal whose application has registered itself.
+func servingApp(t *testing.T, change ...func(*choices)) (*world, *corev1.Pod, fakeregistry.App) {
+	t.Helper()
+	w := steering(t, change...)
+	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	app := w.registry.App(w.instance(pod, "web", 8080))
+	app.Register()
+	w.reconciles(pod, "it is found in rotation, and let go", appIn, writes)
+	w.kruiseMoves(pod, appspub.LifecycleStateNormal)
+	w.reconciles(pod, "")
+	w.takeEvents()
+	return w, pod, app
+}
+
+func (w *world) expectApp(why string, app fakeregistry.App, want registry.State) {
+	w.Helper()
+	if got := app.State(); got != want {
+		w.Fatalf("the application's entry is %s, want %s\nwhy: %s", got, want, why)
+	}
+}
+
+// watches asks the registry for all applications' entries, as resync does, and looks at the pods that it names.
+func (w *world) watches(why string, want ...*corev1.Pod) {
+	w.Helper()
+	in, out := w.r.Tracker.Steered("default/app")
+	for _, one := range append(in, out...) {
+		state, err := w.registry.AppEntries().Get(w.Context(), one)
+		w.must(err, "asking for "+one.Endpoint())
+		w.r.Tracker.Answered(tracker.Target{Registry: "default/app", Instance: one}, state, w.clock.Now())
+	}
+	w.takeJournal()
+	w.expectLosers(why, want...)
+}
+
+func TestAppEntryThroughAnUpdateInPlace(t *testing.T) {
+	t.Parallel()
+	w, pod, app := servingApp(t, draining15s)
+
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+	w.expectResult("clients have time to notice", w.reconcile(pod), 15*time.Second)
+	w.expectJournal("taken out, and nothing is written of its own", appOut, writes)
+	w.expectApp("", app, registry.OutOfService)
+	w.sleep(15 * time.Second)
+	w.reconciles(pod, "", writes)
+	w.expectHooks("the drain has passed", pod, "preDelete")
+
+	t.Log("The container restarts: the application ends and registers anew.")
+	w.reconcileIn(pod, appspub.LifecycleStateUpdating, unready)
+	app.Deregister()
+	app.Register()
+	w.takeJournal()
+	w.reconcileIn(pod, appspub.LifecycleStateUpdated, unready)
+	w.expectJournal("it is out already")
+	w.changePod(pod, ready)
+	w.reconciles(pod, "back, and only then may OpenKruise go on", appIn, writes)
+	w.expectApp("", app, registry.InService)
+	w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
+	w.expectEvents("nothing needs a person")
+	if n := len(w.registry.Calls(fakeregistry.Match{Op: fakeregistry.OpRegister})); n > 0 {
+		t.Errorf("%d entries were made beside the application's own", n)
+	}
+}
+
+func TestAppThatHasNotRegisteredKeepsThePodWaiting(t *testing.T) {
+	t.Parallel()
+	w := steering(t)
+	since := metav1.NewTime(w.clock.Now())
+	pod := w.bornPod(w.cloneSet("web"), "web-1", func(pod *corev1.Pod) { pod.Status.Conditions[0].LastTransitionTime = since })
+	app := w.registry.App(w.instance(pod, "web", 8080))
+
+	w.expectResult("it starts, and is looked for again", w.reconcile(pod), backoffBase)
+	w.expectJournal("", appIn+failed)
+	w.expectEvents("that is part of any start")
+	w.expectWaits("and yet it shows", Wait{Hook: "preNormal", Reason: "AppStarting", Since: w.clock.Now()})
+	w.expectHooks("", pod, "inPlaceUpdate preDelete")
+
+	w.sleep(appStarts)
+	for range 10 {
+		w.reconcile(pod)
+	}
+	w.expectResult("an application that comes is found soon, however late", w.reconcile(pod), appRecheck)
+	w.expectEvents("what was looked for and where",
+		`Warning AppNotRegistered hook preNormal waits: the application's own entry of service "web" at 10.0.0.1:8080: no application has`)
+	w.takeJournal()
+
+	app.Register()
+	w.reconciles(pod, "", appIn, writes)
+	w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
+	w.expectEvents("", "Normal Resolved AppNotRegistered")
+}
+
+func TestAppEntryLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	w, pod, app := servingApp(t)
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconciles(pod, "", appLeave, writes)
+	w.expectApp("it is not Rollcall's to remove", app, registry.OutOfService)
+	w.expectHooks("", pod, "inPlaceUpdate")
+
+	t.Log("The pod is killed, and its application could not deregister itself.")
+	w.removePod(pod)
+	w.expectResult("", w.reconcile(pod), backoffBase)
+	w.expectJournal("a dead entry must not come back", appAsked, appLeave)
+	w.expectWaits("", Wait{Reason: "AppEntryRemains", Since: w.clock.Now()})
+	app.Deregister()
+	w.reconciles(pod, "the next pod at that address has to start in rotation", appAsked, appLeave)
+	w.expectEvents("nothing needs a person")
+	w.expectNoPages("")
+	if app.Remembered() {
+		t.Error("the next pod at that address starts out of rotation")
+	}
+}
+
+func TestAppEntryOfAnEndedPodIsSparedForTheNext(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		heir   func(*corev1.Pod)
+		want   []string
+	}{
+		"the same service and port": {"it is another pod's by now, and no mark says so", func(*corev1.Pod) {}, nil},
+		"another port":              {"pods of the host's network share an address", annotated(service.AnnotationServices, "web=9090"), []string{appAsked, appLeave}},
+		"ended too":                 {"its application has ended", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }, []string{appAsked, appLeave}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, pod, app := servingApp(t)
+			w.removePod(pod)
+			app.Deregister()
+			w.addresses = 0
+			w.pod(w.cloneSet("web-2"), "web-2", annotated(service.AnnotationServices, "web=8080"), tc.heir)
+			w.reconciles(pod, tc.reason, tc.want...)
+			w.expectNoPages("")
+		})
+	}
+}
+
+func TestAppThatPutsItselfBackIsTakenOutAgain(t *testing.T) {
+	t.Parallel()
+	w, pod, app := servingApp(t, draining15s)
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+	w.reconcile(pod)
+	w.takeJournal()
+	w.watches("all is as it was acknowledged")
+
+	w.sleep(10 * time.Second)
+	app.PutBack()
+	w.watches("it is given to clients", pod)
+	w.expectResult("and they have to notice anew", w.reconcile(pod), 15*time.Second)
+	w.expectJournal("", appOut, writes)
+	w.expectApp("", app, registry.OutOfService)
+	w.expectEvents("", `Warning AppCameBack the application's own entry of service "web" at 10.0.0.1:8080 came back`)
+
+	w.sleep(time.Second)
+	app.PutBack()
+	w.watches("", pod)
+	w.reconciles(pod, "", appOut, writes)
+	w.expectEvents("once is enough")
+}
+
+func TestAppThatIsLostIsShown(t *testing.T) {
+	t.Parallel()
+	w, pod, app := servingApp(t)
+	app.Deregister()
+	w.watches("clients can't find it", pod)
+	w.reconcile(pod)
+	w.expectEvents("", `Warning AppNotRegistered the application's own entry`)
+	app.Register()
+	w.reconcile(pod)
+	w.expectEvents("", "Normal Resolved")
+}
+
+func TestAppEntryAfterARestartOfTheManager(t *testing.T) {
+	t.Parallel()
+	w, pod, app := servingApp(t)
+	w.restart()
+	w.reconciles(pod, "no list tells a new manager what the entry is", appIn)
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.restart()
+	w.reconciles(pod, "", appLeave, writes)
+	w.expectApp("", app, registry.OutOfService)
+}
+
+func TestEntriesChangeHands(t *testing.T) {
+	t.Parallel()
+	w, pod, app := servingApp(t)
+	byRollcall := func(s *choices) { s.RegisteredByApp = nil }
+
+	t.Log("From the application's to Rollcall's own: that joins before the other leaves.")
+	w.apply(byRollcall)
+	w.registry.FailNext(anyCall(), registry.ForeignEntry(errors.New("another ID has the address")))
+	w.reconciles(pod, "both at once is not what anyone wants", registers+failed)
+	w.expectApp("clients find it as before", app, registry.InService)
+	w.expectEvents("", "Warning AlsoRegistersItself")
+	w.reconciles(pod, "", registers, appLeave, writes)
+	w.expectInService(pod)
+	app.Deregister()
+
+	t.Log("And back.")
+	w.apply(func(s *choices) { s.RegisteredByApp = map[string]bool{"default": true} })
+	w.takeEvents()
+	w.reconciles(pod, "its application has yet to come", appIn+failed)
+	w.expectInService(pod)
+	w.expectEvents("", "Warning AppNotRegistered")
+	app.Register()
+	w.registry.FailNext(fakeregistry.Match{Op: fakeregistry.OpDeregister}, registry.ForeignEntry(errors.New("readers get the address")))
+	w.reconciles(pod, "what is left is the application's, as it has to be", appIn, deregisters+failed, writes)
+	w.expectApp("", app, registry.InService)
+	w.expectEvents("", "Normal Resolved")
+}
+
+func TestAnnotationSaysWhoRegisters(t *testing.T) {
+	t.Parallel()
+	by := func(who string) func(*corev1.Pod) { return annotated(service.AnnotationRegisteredBy, who) }
+	for name, tc := range map[string]struct {
+		reason  string
+		choose  func(*choices)
+		who     string
+		want    []string
+		warning string
+	}{
+		"the application": {"it wins over the configuration", func(s *choices) { s.RegisteredByApp = nil }, "app", []string{appIn, writes}, ""},
+		"Rollcall":        {"it wins over the configuration", func(*choices) {}, "rollcall", []string{registers, writes}, ""},
+		"neither":         {"a typo must not leave a second entry", func(*choices) {}, "App", nil, `annotation rollcall.dev/registered-by: "App" is neither: write "app"`},
+		"where it can't": {
+			"nothing could take it out later", func(s *choices) { s.Registries = only(s.Registries["default"].Calls); s.RegisteredByApp = nil }, "app", nil,
+			`annotation rollcall.dev/registered-by: the driver of registry "default" can't take an entry out`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := steering(t, tc.choose)
+			pod := w.bornPod(w.cloneSet("web"), "web-1", by(tc.who))
+			w.registry.App(w.instance(pod, "web", 8080)).Register()
+			w.reconcile(pod)
+			if tc.warning != "" {
+				w.expectHooks(tc.reason, pod, "inPlaceUpdate preDelete")
+				w.expectEvents(tc.reason, "Warning InvalidPod hook preNormal waits: "+tc.warning)
+				return
+			}
+			w.expectJournal(tc.reason, tc.want...)
+		})
+	}
+}

@@ -1,0 +1,84 @@
+package resync
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
+	"github.com/rollcall-dev/rollcall/internal/tracker"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+const (
+	// glance is how often the registry is asked for what has to be out of rotation: what put that back in may do so at any time.
+	glance = 5 * time.Second
+	// askAtOnce bounds the questions that are under way. They count among the registry's calls, behind all that is urgent.
+	askAtOnce = 8
+)
+
+// watch asks a registry of applications' entries what it says of each instance. They carry no mark, so that no list tells
+// which they are: what has to be out of rotation it asks for at every glance, and the rest once in the interval of resync,
+// spread evenly. It removes nothing.
+type watch struct {
+	keeper *keeper
+	client *registryclient.Client
+	// name is that of the applications' entries in the keeper's registry.
+	name    string
+	trouble trouble
+}
+
+// askAll asks until the context ends.
+func (w *watch) askAll(ctx context.Context) {
+	r := w.keeper.resync
+	ticker := r.Clock.NewTicker(glance)
+	defer ticker.Stop()
+	for from := r.Clock.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+		to := r.Clock.Now()
+		policy, _ := r.inForce()
+		in, out := r.Pods.Steered(w.name)
+		due := slices.DeleteFunc(in, func(one registry.Instance) bool { return !isTurn(one, policy.Interval, from, to) })
+		err := w.ask(ctx, append(out, due...))
+		if ctx.Err() == nil && r.has(w.keeper) {
+			w.trouble.tell(r.Logger.WithValues("registry", w.name), err,
+				"asking for applications' entries fails, and what others change of them goes unnoticed until it succeeds again",
+				"asking for applications' entries succeeds again")
+		}
+		from = to
+	}
+}
+
+// ask asks for each, and returns the first error.
+func (w *watch) ask(ctx context.Context, instances []registry.Instance) error {
+	var group errgroup.Group
+	group.SetLimit(askAtOnce)
+	for _, in := range instances {
+		group.Go(func() error { return w.askFor(ctx, in) })
+	}
+	return group.Wait()
+}
+
+func (w *watch) askFor(ctx context.Context, in registry.Instance) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	r, asked := w.keeper.resync, w.keeper.resync.Clock.Now()
+	state, err := w.client.Get(ctx, registryclient.Caller{}, in)
+	if err != nil {
+		return err
+	}
+	if r.Pods.Answered(tracker.Target{Registry: w.name, Instance: in}, state, asked) {
+		r.Metrics.Found(w.keeper.source.Name, metrics.FoundDifferent, 1)
+		r.Logger.Info("an application's entry is not what was acknowledged, reapplying", "registry", w.keeper.source.Name,
+			"service", in.Service, "endpoint", in.Endpoint(), "pod", in.Namespace+"/"+in.Pod, "state", state)
+	}
+	return nil
+}
