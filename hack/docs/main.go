@@ -150,7 +150,7 @@ func exercise() ([]*dto.MetricFamily, error) {
 	resyncs.Began("default", time.Now(), true)
 	resyncs.Ran("default", time.Now(), time.Now(), false)
 	metrics.RegisterPods(all, onePod{}, time.Now)
-	metrics.NewReleaseMetrics(all)
+	metrics.NewReleaseMetrics(all).Waited("preDelete", time.Second)
 	metrics.RegisterSlots(all, registryclient.BreakerStates(), func() map[string]metrics.Slots {
 		return map[string]metrics.Slots{"default": {}}
 	})

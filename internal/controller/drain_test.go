@@ -18,12 +18,13 @@ func TestDrain(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		state appspub.LifecycleStateType
+		hook  string
 		call  string
 		held  string
 		freed string
 	}{
-		"before a deletion": {appspub.LifecycleStatePreparingDelete, deregisters, "inPlaceUpdate preDelete", "inPlaceUpdate"},
-		"before an update":  {appspub.LifecycleStatePreparingUpdate, failsOver, "inPlaceUpdate preDelete", "preDelete"},
+		"before a deletion": {appspub.LifecycleStatePreparingDelete, "preDelete", deregisters, "inPlaceUpdate preDelete", "inPlaceUpdate"},
+		"before an update":  {appspub.LifecycleStatePreparingUpdate, "inPlaceUpdate", failsOver, "inPlaceUpdate preDelete", "preDelete"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -53,8 +54,25 @@ func TestDrain(t *testing.T) {
 			w.expectResult("", result, 0)
 			w.expectHooks("", pod, tc.freed)
 			w.expectEvents("a drain is no news")
+			w.expectWaited(tc.hook, 15*time.Second)
 		})
 	}
+}
+
+// expectWaited looks for the one wait that was measured since the manager started.
+func (w *world) expectWaited(hook string, want time.Duration) {
+	w.Helper()
+	families, err := w.counted.Gather()
+	w.must(err, "reading the metrics")
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			h := m.GetHistogram()
+			if h.GetSampleCount() == 1 && m.GetLabel()[0].GetValue() == hook && h.GetSampleSum() == want.Seconds() {
+				return
+			}
+		}
+	}
+	w.Fatalf("no wait of %s for %s was measured: %v", want, hook, families)
 }
 
 func TestDrainBeginsAnewUnderAnotherStamp(t *testing.T) {

@@ -30,7 +30,8 @@ func (w *world) expectReleases(why string, want ...string) {
 	var got []string
 	families, err := w.counted.Gather()
 	w.must(err, "reading the metrics")
-	for _, m := range families[0].GetMetric() {
+	unacknowledged := families[len(families)-1] // by name
+	for _, m := range unacknowledged.GetMetric() {
 		if n := m.GetCounter().GetValue(); n > 0 {
 			got = append(got, fmt.Sprintf("%s by %s: %v", m.GetLabel()[1].GetValue(), m.GetLabel()[0].GetValue(), n))
 		}

@@ -44,7 +44,7 @@ type Options struct {
 	Recorder  events.EventRecorder
 	Tracker   *tracker.Tracker
 	State     *clusterstate.State
-	// Releases counts the hooks that were released without an acknowledgement.
+	// Releases measures the hooks that were released.
 	Releases *metrics.ReleaseMetrics
 	// Namespaces are those whose pods the cache has; none means all.
 	Namespaces []string
@@ -187,9 +187,13 @@ func (r *PodReconciler) conclude(ctx context.Context, seen *observation, d lifec
 	if err := r.patch(ctx, seen, edit, p.record); err != nil {
 		return err
 	}
-	if release != nil && seen.pod() != before { // a dry run has reported what it would do
+	if seen.pod() == before { // nothing to write, or a dry run, which has reported what it would do
+		return nil
+	}
+	if release != nil {
 		r.released(seen, d, release)
 	}
+	r.waited(seen, d)
 	return nil
 }
 

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 )
@@ -78,6 +80,14 @@ func (r *PodReconciler) released(seen *observation, d lifecycle.Decision, done *
 	}
 	r.event(seen, ReasonProceeded, fmt.Sprintf("hook %s was released after %s, since onRegistryFailure.%s is Proceed after %s; "+
 		"not waited for: %s", d.Waiting, done.waited, d.Waiting, seen.settings.OnRegistryFailure.After, done.missing))
+}
+
+// waited measures how long OpenKruise has waited for a hook that it no longer waits for.
+func (r *PodReconciler) waited(seen *observation, d lifecycle.Decision) {
+	since, err := time.Parse(time.RFC3339, seen.pod().Annotations[appspub.LifecycleTimestampKey])
+	if d.Waiting != "" && seen.decide().Waiting == "" && err == nil {
+		r.Releases.Waited(string(d.Waiting), r.Clock.Now().Sub(since))
+	}
 }
 
 // refuseSkip shows once why the pod's annotation is not followed.
