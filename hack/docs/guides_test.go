@@ -33,7 +33,7 @@ func TestGuidesNameWhatExists(t *testing.T) {
 		named  *regexp.Regexp
 		exists []string
 	}{
-		"metric":     {regexp.MustCompile(`\b(rollcall_[a-z_]+[a-z])`), literals},
+		"metric":     {regexp.MustCompile(`\b(rollcall_[a-z_]+?)(?:_bucket|_sum|_count)?\b`), literals},
 		"reason":     {regexp.MustCompile("(?:Warning |gets a |\\()`((?:[A-Z][a-z]+){2,})`|reason=\"([A-Za-z]+)\""), literals},
 		"flag":       {regexp.MustCompile("`(--[a-z][a-z-]+)[` =]"), append(flags, "--help")},
 		"annotation": {regexp.MustCompile(`\b(rollcall\.dev/[a-z-]+)`), literals},
