@@ -53,7 +53,7 @@ func TestDryRunReleasesNothing(t *testing.T) {
 	w.sleep(2 * time.Minute)
 	w.takeEvents()
 	w.reconcile(pod)
-	w.expectEvents("the failure policy would release the hook, and has not")
+	w.expectEvents("the failure policy would release the hook, and has not", "Warning RolloutWaits pod web-1 has waited for 2m0s")
 	w.expectReleases("so none is counted")
 }
 

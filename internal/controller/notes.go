@@ -16,7 +16,7 @@ type notes struct {
 	pods map[types.UID]*note
 }
 
-// note is of one pod. Its reconciler is the only one to use it, but for shown, which is under the lock of all notes.
+// note is of one pod. Its reconciler is the only one to use it, but for shown and told, which are under the lock of all notes.
 type note struct {
 	// written is the resource version of our last write. A cache that is behind it has not seen our own change.
 	written string
@@ -32,6 +32,8 @@ type note struct {
 	postponed map[lifecycle.Recorded]postponement
 
 	shown blocker
+	// told is the workload that has an Event since this pod waits.
+	told types.UID
 }
 
 // postponement is a registry's word when to come back with a change. An event must not bring it sooner.
@@ -74,6 +76,22 @@ func (n *notes) show(of *note, now blocker) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	of.shown = now
+	if now.reason.calm() {
+		of.told = ""
+	}
+}
+
+// tells reports whether the workload gets an Event since the pod waits: one for all of its pods, until this one goes on.
+func (n *notes) tells(of *note, workload types.UID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, one := range n.pods {
+		if one.told == workload {
+			return false
+		}
+	}
+	of.told = workload
+	return true
 }
 
 func (n *note) postpone(in lifecycle.Recorded, p postponement) {

@@ -158,6 +158,11 @@ const (
 	//
 	// What to do: write what the message says.
 	ReasonSkipRefused Reason = "SkipRefused"
+	// ReasonRolloutWaits: no reason to wait but an Event on the CloneSet: OpenKruise has waited for a minute or longer for one
+	// of its pods, and not because of a drain or the pod's readiness. One Event stands for all of its pods that wait.
+	//
+	// What to do: look at the pod that the message names.
+	ReasonRolloutWaits Reason = "RolloutWaits"
 	// ReasonDryRun: the manager runs with `--dry-run` and has said what it would do.
 	//
 	// What to do: nothing.

@@ -5,7 +5,9 @@ import (
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -67,7 +69,9 @@ func (r *PodReconciler) report(seen *observation, d lifecycle.Decision, b blocke
 		b.after = backoffCap
 	}
 	before := r.notes.shown(seen.note)
-	r.notes.show(seen.note, r.dated(seen, b, before))
+	shown := r.dated(seen, b, before)
+	r.notes.show(seen.note, shown)
+	r.tellWorkload(seen, shown)
 	switch {
 	case b.reason == before.reason:
 	case !b.reason.calm():
@@ -76,6 +80,22 @@ func (r *PodReconciler) report(seen *observation, d lifecycle.Decision, b blocke
 		r.event(seen, ReasonResolved, fmt.Sprintf("%s has passed", before.reason))
 	}
 	return reconcile.Result{RequeueAfter: b.after}
+}
+
+// rolloutPatience is how long a rollout waits for one pod before its CloneSet gets an Event.
+const rolloutPatience = time.Minute
+
+// tellWorkload makes the Event where a person looks first whose rollout does not go on.
+func (r *PodReconciler) tellWorkload(seen *observation, b blocker) {
+	pod := seen.pod()
+	owner, waited := metav1.GetControllerOf(pod), r.Clock.Now().Sub(b.since)
+	if b.hook == "" || b.reason.calm() || waited < rolloutPatience || owner == nil || !r.notes.tells(seen.note, owner.UID) {
+		return
+	}
+	workload := &kruisev1alpha1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: owner.Name, UID: owner.UID}}
+	r.Recorder.Eventf(workload, pod, corev1.EventTypeWarning, string(ReasonRolloutWaits), "Reconcile",
+		"pod %s has waited for %s, reason %s: %s; its Events say more, and kubectl rollcall status shows every pod that waits",
+		pod.Name, waited.Round(time.Second), b.reason, b.sentence())
 }
 
 func (r *PodReconciler) event(seen *observation, reason Reason, note string) {

@@ -325,3 +325,34 @@ func TestMarkedPodWithoutAWorkload(t *testing.T) {
 	w.reconciles(pod, "a mark is enough", registers, writes)
 	w.expectEvents("and nothing is wrong with it")
 }
+
+func TestRolloutWaits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	web := w.cloneSet("web")
+	first, second := w.servingPod(web, "web-1"), w.servingPod(web, "web-2")
+	repair := w.registry.Fail(anyCall(), errors.New("down"))
+	w.reconcileIn(first, appspub.LifecycleStatePreparingUpdate)
+	w.reconcileIn(second, appspub.LifecycleStatePreparingUpdate)
+	w.takeEvents()
+	both := func(after time.Duration) {
+		w.sleep(after)
+		w.reconcile(first)
+		w.reconcile(second)
+	}
+
+	both(50 * time.Second)
+	w.expectEvents("the Events of the pods say it, and it may pass")
+	both(30 * time.Second)
+	w.expectEvents("one Event stands for both",
+		"Warning RolloutWaits pod web-1 has waited for 1m21s, reason RegistryUnavailable: hook inPlaceUpdate waits: service")
+	both(time.Minute)
+	w.expectEvents("it was said")
+
+	repair()
+	w.reconcile(first)
+	w.takeEvents()
+	w.registry.Fail(anyCall(), errors.New("down again"))
+	both(time.Minute)
+	w.expectEvents("the first went on, and the second still waits", "Warning RolloutWaits pod web-2 has waited for 3m20s")
+}
