@@ -123,7 +123,7 @@ func brokenCapabilities() map[string]brokenDriver {
 			reason: "resync would take the old answer for the truth",
 			broken: func(t *testing.T) registrytest.Harness {
 				s := newStore(t)
-				s.lags = true
+				s.lags = time.Minute
 				h := overStore(s, func(d rich) registry.Registry { return brokenRich{rich: d} })
 				only()(&h)
 				h.Truth = process{store: s, lease: longLease}.now

@@ -38,7 +38,7 @@ type rich interface {
 // store is a registry with leases, which can be restarted and whose list can lag.
 type store struct {
 	volatile bool // it forgets all in a restart
-	lags     bool
+	lags     time.Duration
 	wrong    error // what it answers while it is away
 
 	mu      sync.Mutex
@@ -112,7 +112,7 @@ func (p process) ask(ctx context.Context, answer func() error) error {
 
 func (p process) List(ctx context.Context, cluster string) (entries []registry.Entry, err error) {
 	err = p.ask(ctx, func() (err error) {
-		if a := p.answers[cluster]; p.lags && time.Since(a.from) < lag {
+		if a := p.answers[cluster]; time.Since(a.from) < p.lags {
 			entries = slices.Clone(a.entries)
 			return nil
 		}
@@ -179,7 +179,7 @@ func (p process) Batch(ctx context.Context, changes []registry.Change) []error {
 }
 
 func (p process) Staleness() time.Duration {
-	if p.lags {
+	if p.lags > 0 {
 		return lag
 	}
 	return 0
@@ -288,7 +288,7 @@ func TestADriverWithEverythingPasses(t *testing.T) {
 	}{
 		"durable":  {"nothing may be skipped", func(*store) {}},
 		"volatile": {"a registry may forget", func(s *store) { s.volatile = true }},
-		"lagging":  {"a list may lag, and is waited for", func(s *store) { s.lags = true }},
+		"lagging":  {"a list may lag, and is waited for", func(s *store) { s.lags = lag }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
