@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"encoding/json"
 	"errors"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -218,6 +220,26 @@ func TestAppEntryAfterARestartOfTheManager(t *testing.T) {
 	w.restart()
 	w.reconciles(pod, "", appLeave, writes)
 	w.expectApp("", app, registry.OutOfService)
+}
+
+func TestForgedRecordTakesOutNoOthersEntry(t *testing.T) {
+	t.Parallel()
+	w, pod, app := servingApp(t)
+	forged := w.record(pod)
+	victim := forged.Instances[0]
+	victim.Address, victim.Service = "10.9.9.9", "payments"
+	forged.Instances = append(forged.Instances, victim)
+	text, err := json.Marshal(forged)
+	w.must(err, "writing the record")
+	machine := w.registry.App(registry.Instance{Service: victim.Service, Address: victim.Address, Port: victim.Port})
+	machine.Register()
+	w.changePod(pod, annotated(lifecycle.AnnotationRecord, string(text)))
+	w.reconcile(pod)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+	w.removePod(pod)
+	w.reconcile(pod)
+	w.expectApp("its own", app, registry.OutOfService)
+	w.expectApp("no mark spares what a machine wrote", machine, registry.InService)
 }
 
 func TestEntriesChangeHands(t *testing.T) {

@@ -359,7 +359,7 @@ func stopping() blocker {
 func alsoRegistersItself(c change, why string) blocker {
 	return blocker{reason: ReasonAlsoRegistersItself, after: backoffCap, message: fmt.Sprintf(
 		"%s: clients are given this address by an entry that Rollcall has not written (%s): turn off the application's own "+
-			"registration, see docs/self-registration.md", c, why)}
+			"registration, or let Rollcall steer that entry, as docs/self-registration.md says", c, why)}
 }
 
 // nameRefused is why the pod may not use a service name.

@@ -159,14 +159,17 @@ func (o *observation) mayBeOut() bool {
 	return false
 }
 
-// instances are those that this process knows of, or that the record names.
+// instances are those that this process knows of, or that the record names. A tenant can write a record, and what an
+// application wrote carries no mark that would spare it: there the record counts for the pod's own address alone.
 func (o *observation) instances() map[lifecycle.Recorded]bool {
 	instances := map[lifecycle.Recorded]bool{}
 	for in := range o.tracked.Known() {
 		instances[o.underItsName(in)] = true
 	}
 	for _, in := range o.input.Record.Instances {
-		instances[o.underItsName(in)] = true
+		if !byApp(in) || in.Address == o.pod().Status.PodIP {
+			instances[o.underItsName(in)] = true
+		}
 	}
 	return instances
 }

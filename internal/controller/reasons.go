@@ -99,7 +99,8 @@ const (
 	// since the application registers itself. What the registry acknowledges says nothing of that entry, so both directions
 	// wait: it would stay in service while OpenKruise updates or deletes the pod. Looked at again every 30 s.
 	//
-	// What to do: turn off the application's own registration: [the application registers itself](../self-registration.md).
+	// What to do: turn off the application's own registration, or let Rollcall steer its entry: [the application registers
+	// itself](../self-registration.md).
 	ReasonAlsoRegistersItself Reason = "AlsoRegistersItself"
 	// ReasonAppNotRegistered: the application registers itself (`registeredBy: App`), and the registry has no entry of it at the
 	// pod's service, address and port that could be put in rotation. The pod waits. Looked at again every 5 s at least.
