@@ -25,7 +25,9 @@ const (
 	readInstance operation = iota
 	addInstance
 	setInstance
+	patchInstance
 	removeInstance
+	listInstances
 	beatInstance
 	readService
 	addService
@@ -59,6 +61,8 @@ func apiOf(version string) *api {
 			readInstance:   {method: http.MethodGet, path: "/v1/ns/instance", old: true},
 			addInstance:    {method: http.MethodPost, path: "/v1/ns/instance", old: true},
 			setInstance:    {method: http.MethodPut, path: "/v1/ns/instance", old: true},
+			patchInstance:  {method: http.MethodPatch, path: "/v1/ns/instance", old: true},
+			listInstances:  {method: http.MethodGet, path: "/v1/ns/instance/list", old: true},
 			removeInstance: {method: http.MethodDelete, path: "/v1/ns/instance", old: true},
 			beatInstance:   {method: http.MethodPut, path: "/v1/ns/instance/beat", old: true},
 			readService:    {method: http.MethodGet, path: "/v1/ns/service", old: true},
@@ -71,20 +75,24 @@ func apiOf(version string) *api {
 			readInstance:   {method: http.MethodGet, path: "/v2/ns/instance"},
 			addInstance:    {method: http.MethodPost, path: "/v2/ns/instance"},
 			setInstance:    {method: http.MethodPut, path: "/v2/ns/instance"},
+			listInstances:  {method: http.MethodGet, path: "/v2/ns/instance/list"},
 			removeInstance: {method: http.MethodDelete, path: "/v2/ns/instance"},
 			beatInstance:   {method: http.MethodPut, path: "/v2/ns/instance/beat", old: true},
 			readService:    {method: http.MethodGet, path: "/v2/ns/service"},
 			addService:     {method: http.MethodPost, path: "/v2/ns/service"},
-			// v2 has no way to set a cluster's checker and none to list all with their state, and every server that has v2
-			// has v1.
-			setChecker: {method: http.MethodPut, path: "/v1/ns/cluster", old: true},
-			listAll:    {method: http.MethodGet, path: "/v1/ns/catalog/services", old: true},
+			// v2 has no way to set a cluster's checker and none to list all with their state, and answers a patch in another
+			// form; and every server that has v2 has v1.
+			patchInstance: {method: http.MethodPatch, path: "/v1/ns/instance", old: true},
+			setChecker:    {method: http.MethodPut, path: "/v1/ns/cluster", old: true},
+			listAll:       {method: http.MethodGet, path: "/v1/ns/catalog/services", old: true},
 		}}
 	default:
 		return &api{version: version3, login: "/v3/auth/user/login", routes: map[operation]route{
 			readInstance:   {method: http.MethodGet, path: "/v3/admin/ns/instance"},
 			addInstance:    {method: http.MethodPost, path: "/v3/admin/ns/instance"},
 			setInstance:    {method: http.MethodPut, path: "/v3/admin/ns/instance"},
+			patchInstance:  {method: http.MethodPut, path: "/v3/admin/ns/instance/partial"},
+			listInstances:  {method: http.MethodGet, path: "/v3/admin/ns/instance/list"},
 			removeInstance: {method: http.MethodDelete, path: "/v3/admin/ns/instance"},
 			beatInstance:   {method: http.MethodPost, path: "/v3/client/ns/instance"},
 			readService:    {method: http.MethodGet, path: "/v3/admin/ns/service"},

@@ -84,9 +84,9 @@ func (r *Registry) put(ctx context.Context, in registry.Instance, before stamp, 
 		}
 		return r.send(ctx, setInstance, in, form)
 	}
-	return mine, r.until(ctx, in, write, func(h *host) bool {
+	return mine, r.until(ctx, write, r.readers(in, func(h *host) bool {
 		return h.stamp() == mine || h.is(in) && h.stamp() != before && h.stamp().state() == registry.InService
-	})
+	}))
 }
 
 func (r *Registry) failOver(ctx context.Context, in registry.Instance) error {
@@ -103,10 +103,10 @@ func (r *Registry) failOver(ctx context.Context, in registry.Instance) error {
 		return err
 	}
 	write := func() error { return r.send(ctx, setInstance, in, form) }
-	return r.until(ctx, in, write, func(h *host) bool {
+	return r.until(ctx, write, r.readers(in, func(h *host) bool {
 		return !h.isOwn(in) || h.stamp() == mine ||
 			h.stamp() != before.stamp() && h.stamp().state() == registry.OutOfService
-	})
+	}))
 }
 
 func (r *Registry) deregister(ctx context.Context, in registry.Instance) error {
@@ -129,16 +129,16 @@ func (r *Registry) deregister(ctx context.Context, in registry.Instance) error {
 		return r.send(ctx, removeInstance, in, r.identity(in))
 	}
 	var left *host
-	err = r.until(ctx, in, write, func(h *host) bool {
+	err = r.until(ctx, write, r.readers(in, func(h *host) bool {
 		left = h
 		return !h.isOwn(in)
-	})
+	}))
 	switch {
 	case registry.IsForeignEntry(err) && left.stamp().state() == registry.InService:
 		// Without our mark it is listed as what it is, and stays so when the pod is gone. One that is out of service keeps
 		// what holds it there.
 		unmark := func() error { return r.forget(ctx, in) }
-		return errors.Join(err, r.until(ctx, in, unmark, func(h *host) bool { return !h.isOwn(in) }))
+		return errors.Join(err, r.until(ctx, unmark, r.readers(in, func(h *host) bool { return !h.isOwn(in) })))
 	case err != nil:
 		return err
 	case left.isForeign():
@@ -178,31 +178,37 @@ func (r *Registry) forget(ctx context.Context, in registry.Instance) error {
 // until writes, and returns when readers see that, or the same by another call for the pod. Where they don't within a
 // while, another write has got in between: ours is the later one, and is made again.
 func (r *Registry) until(
-	ctx context.Context, in registry.Instance, write func() error, seen func(*host) bool,
+	ctx context.Context, write func() error, seen func(context.Context) (bool, error),
 ) error {
 	for wait := settle; ; wait *= 2 {
 		if err := write(); err != nil {
 			return err
 		}
-		if ok, err := r.await(ctx, in, wait, seen); ok || err != nil {
+		if ok, err := await(ctx, wait, seen); ok || err != nil {
 			return err
 		}
 	}
 }
 
+// readers asks whether readers see of an instance what they should.
+func (r *Registry) readers(in registry.Instance, right func(*host) bool) func(context.Context) (bool, error) {
+	return func(ctx context.Context) (bool, error) {
+		h, err := r.read(ctx, in)
+		return err == nil && right(h), err
+	}
+}
+
 // await asks readers, for as long as wait says, whether they see a write: first when they may, then less and less often.
 // Calls that are made at once ask at different times.
-func (r *Registry) await(
-	ctx context.Context, in registry.Instance, wait time.Duration, seen func(*host) bool,
-) (bool, error) {
+func await(ctx context.Context, wait time.Duration, seen func(context.Context) (bool, error)) (bool, error) {
 	next, end := look, time.Now().Add(wait)
 	err := pause(ctx, jittered(lag))
 	for err == nil {
-		var h *host
-		if h, err = r.read(ctx, in); err != nil {
+		var ok bool
+		if ok, err = seen(ctx); err != nil {
 			break
 		}
-		if ok := seen(h); ok || time.Now().After(end) {
+		if ok || time.Now().After(end) {
 			return ok, nil
 		}
 		err = pause(ctx, jittered(next))

@@ -30,11 +30,7 @@ func TestExchanges(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			f := newFake(t, version)
-			options := `{}`
-			if version == "v2" {
-				options = `{"apiVersion":"v2"}`
-			}
-			d := at(t, f.URL, options)
+			d := atVersion(t, f, version)
 			in := web(1)
 			in.Weight, in.Zone, in.Metadata = 7, "z", map[string]string{"note": "a+b %41 ü🦆"}
 			var all []string

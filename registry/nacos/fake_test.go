@@ -90,6 +90,12 @@ func (f *fake) serve(w http.ResponseWriter, path string, form url.Values) {
 			return
 		}
 		f.ok(w)
+	case method == http.MethodPatch, strings.HasSuffix(rest, "/ns/instance/partial"):
+		f.put[key] = maps.Clone(f.posted[key])
+		maps.Copy(f.put[key], url.Values{"enabled": form["enabled"], "weight": form["weight"]})
+		f.ok(w)
+	case strings.HasSuffix(rest, "/ns/instance/list"):
+		f.answer(w, map[string]any{"hosts": f.given()})
 	case strings.HasSuffix(rest, "/ns/instance"):
 		f.instance(w, method, key, form)
 	case strings.HasSuffix(rest, "/ns/service"):
@@ -133,14 +139,27 @@ func (f *fake) entry(key string) map[string]any {
 	_ = json.Unmarshal([]byte(form.Get("metadata")), &meta)
 	var port int
 	_, _ = fmt.Sscan(form.Get("port"), &port)
+	var weight float64
+	_, _ = fmt.Sscan(form.Get("weight"), &weight)
 	e := map[string]any{
-		"ip": form.Get("ip"), "port": port, "healthy": f.posted[key].Get("healthy") == "true", "metadata": meta,
+		"weight": weight, "ip": form.Get("ip"), "port": port, "healthy": f.posted[key].Get("healthy") == "true", "metadata": meta,
 		"clusterName": form.Get("clusterName"),
 	}
 	if f.version == "v3" {
 		e["enabled"] = form.Get("enabled") == "true"
 	}
 	return e
+}
+
+// given are the entries that clients get, without those out of service.
+func (f *fake) given() []any {
+	hosts := []any{}
+	for key := range f.posted {
+		if f.put[key] == nil || f.put[key].Get("enabled") == "true" {
+			hosts = append(hosts, f.entry(key))
+		}
+	}
+	return hosts
 }
 
 func (f *fake) list(w http.ResponseWriter) {
@@ -246,6 +265,15 @@ func open(t *testing.T, cfg registry.Config) *nacos.Registry {
 func at(t *testing.T, endpoint, options string) *nacos.Registry {
 	t.Helper()
 	return open(t, registry.Config{Endpoint: endpoint, Options: []byte(options)})
+}
+
+// atVersion is a driver that speaks the version of the fake.
+func atVersion(t *testing.T, f *fake, version string) *nacos.Registry {
+	t.Helper()
+	if version == "v2" { // the driver does not find it by itself
+		return at(t, f.URL, `{"apiVersion":"v2"}`)
+	}
+	return at(t, f.URL, `{}`)
 }
 
 func web(n int) registry.Instance {

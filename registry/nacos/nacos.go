@@ -10,19 +10,21 @@ import (
 )
 
 // Registry writes instances into Nacos. It implements [registry.Registry], [registry.Lister], [registry.Getter],
-// [registry.Prober], [registry.Heartbeater] and io.Closer. It keeps nothing about instances, and is safe for concurrent use.
+// [registry.Prober], [registry.Heartbeater], [registry.AppEntrySteerer] and io.Closer. It keeps nothing about instances, and
+// is safe for concurrent use.
 type Registry struct {
 	client *client
 	opts   Options
 }
 
 var (
-	_ registry.Constructor = New
-	_ registry.Lister      = (*Registry)(nil)
-	_ registry.Getter      = (*Registry)(nil)
-	_ registry.Prober      = (*Registry)(nil)
-	_ registry.Heartbeater = (*Registry)(nil)
-	_ io.Closer            = (*Registry)(nil)
+	_ registry.Constructor     = New
+	_ registry.Lister          = (*Registry)(nil)
+	_ registry.Getter          = (*Registry)(nil)
+	_ registry.Prober          = (*Registry)(nil)
+	_ registry.Heartbeater     = (*Registry)(nil)
+	_ registry.AppEntrySteerer = (*Registry)(nil)
+	_ io.Closer                = (*Registry)(nil)
 )
 
 // New makes a driver for the Nacos servers at cfg.Endpoint: one http or https URL or several, separated by commas, each

@@ -131,6 +131,7 @@ func harness(s *nacos.Server, opts driver.Options) registrytest.Harness {
 				t.Fatalf("%v", err)
 			}
 		},
+		App:     func(t registrytest.T, at registry.Instance) registrytest.App { return newApp(t, s, at) },
 		Secrets: []string{password, wrong},
 		Lacks: map[registrytest.Capability]string{
 			registrytest.AnyServiceName: "Nacos refuses names with white space, with Chinese characters, and with @@",
@@ -143,31 +144,17 @@ func harness(s *nacos.Server, opts driver.Options) registrytest.Harness {
 		h.ShortLease = func(t registrytest.T, _ string) registry.Registry {
 			return open(t, config(t, s.Endpoint, password, short))
 		}
-		h.Foreign = func(t registrytest.T, at registry.Instance) func() { return registerItself(t, s, at) }
+		h.Foreign = func(t registrytest.T, at registry.Instance) func() {
+			a := newApp(t, s, at)
+			a.Register()
+			return a.Deregister
+		}
 		h.Lacks[registrytest.Durable] = "Nacos keeps ephemeral instances in memory"
 	} else {
 		h.Lacks[registrytest.Heartbeats] = "persistent instances need none"
 		h.Lacks[registrytest.ForeignEntries] = "a service of persistent instances has one at each address, and no ephemeral ones"
 	}
 	return h
-}
-
-// registerItself has an application with Nacos' own client register an instance beside Rollcall's, and returns what has it
-// leave.
-func registerItself(t registrytest.T, s *nacos.Server, at registry.Instance) (leave func()) {
-	t.Helper()
-	app, err := s.RegisterItself(t.Context(), at)
-	switch {
-	case registries.IsMissing(err) && !registries.Required():
-		t.Skipf("no client on this machine: %v", err)
-	case err != nil:
-		t.Fatalf("the application at %s does not register itself: %v", at.Endpoint(), err)
-	}
-	return func() {
-		if err := app.Leave(); err != nil && t.Context().Err() == nil { // it ends with the test
-			t.Errorf("the application at %s does not leave: %v", at.Endpoint(), err)
-		}
-	}
 }
 
 func TestMain(m *testing.M) {

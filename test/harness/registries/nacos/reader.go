@@ -11,11 +11,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"sync"
 
-	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/cache"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 )
@@ -60,7 +58,7 @@ type Seen struct {
 // Reader is a client that has subscribed to a service.
 type Reader struct {
 	cmd   *exec.Cmd
-	in    io.Closer
+	in    io.WriteCloser
 	ended chan struct{}
 	err   error // of the process, once it has ended
 
@@ -73,23 +71,6 @@ type Reader struct {
 // Subscribe runs a client of the server that subscribes to a service, until Stop or the end of the context.
 func (s *Server) Subscribe(ctx context.Context, service string) (*Reader, error) {
 	return s.runReader(ctx, "-service", service)
-}
-
-// RegisterItself runs a client that registers an instance over gRPC, as applications do, and returns when those who
-// subscribe to the service are given the address. Leave ends it.
-func (s *Server) RegisterItself(ctx context.Context, at registry.Instance) (*Reader, error) {
-	r, err := s.runReader(ctx, "-service", at.Service, "-register", at.Endpoint())
-	if err != nil {
-		return nil, err
-	}
-	err = r.Await(ctx, func(all []Seen) bool {
-		return slices.ContainsFunc(all, func(got Seen) bool { return got.IP == at.Address && got.Port == at.Port })
-	})
-	if err != nil {
-		r.Stop()
-		return nil, err
-	}
-	return r, nil
 }
 
 func (s *Server) runReader(ctx context.Context, args ...string) (*Reader, error) {
@@ -152,13 +133,6 @@ func (r *Reader) Await(ctx context.Context, right func([]Seen) bool) error {
 			return fmt.Errorf("%w: the client has %+v", ctx.Err(), latest)
 		}
 	}
-}
-
-// Leave has a client that registered itself deregister, and returns when readers know of that and it has ended.
-func (r *Reader) Leave() error {
-	_ = r.in.Close()
-	<-r.ended
-	return r.err
 }
 
 // Stop ends the client.

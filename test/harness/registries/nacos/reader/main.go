@@ -3,13 +3,13 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"net/netip"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -37,7 +37,7 @@ func run() error {
 	service := flag.String("service", "", "the service to subscribe to")
 	group := flag.String("group", constant.DEFAULT_GROUP, "its group")
 	dir := flag.String("dir", os.TempDir(), "where the client keeps its log and cache")
-	itself := flag.String("register", "", "the IP and port, as in 10.0.0.1:80, to register in the service until the input ends")
+	itself := flag.String("register", "", "the IP and port, as in 10.0.0.1:80, to register in the service until the input ends, and once more at each line of it")
 	flag.Parse()
 
 	client, err := clients.NewNamingClient(vo.NacosClientParam{
@@ -74,14 +74,18 @@ func run() error {
 				instances = []model.Instance{}
 			}
 			_ = out.Encode(instances)
-			app.listed(instances)
 		},
 	}
 	if err := again(func() error { return client.Subscribe(param) }); err != nil {
 		return fmt.Errorf("subscribing: %w", err)
 	}
 	// Whoever started this holds the other end of its input, and that ends with them.
-	_, _ = io.Copy(io.Discard, os.Stdin)
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		app.renewals++
+		if err := app.register(); err != nil {
+			return fmt.Errorf("registering again: %w", err)
+		}
+	}
 	if err := app.deregister(); err != nil {
 		return fmt.Errorf("deregistering: %w", err)
 	}
@@ -94,9 +98,7 @@ type application struct {
 	service, group string
 	ip             string
 	port           uint64
-
-	mu   sync.Mutex
-	gone chan struct{} // closed when a list lacks it that has deregistered itself; nil before it does
+	renewals       int // how often it has registered again; readers can tell by the metadata
 }
 
 func newApplication(client naming_client.INamingClient, service, group, at string) (*application, error) {
@@ -118,51 +120,24 @@ func (a *application) register() error {
 	}
 	return again(func() error {
 		_, err := a.client.RegisterInstance(vo.RegisterInstanceParam{
-			Ip: a.ip, Port: a.port, Weight: 1, Enable: true, Healthy: true, Ephemeral: true,
+			Ip: a.ip, Port: a.port, Weight: 3, Enable: true, Healthy: true, Ephemeral: true,
+			Metadata:    map[string]string{"version": "v1", "renewals": strconv.Itoa(a.renewals)},
 			ServiceName: a.service, GroupName: a.group, ClusterName: "DEFAULT",
 		})
 		return err
 	})
 }
 
-// deregister returns when those who have subscribed know of it.
 func (a *application) deregister() error {
 	if a.ip == "" {
 		return nil
 	}
-	gone := make(chan struct{})
-	a.mu.Lock()
-	a.gone = gone
-	a.mu.Unlock()
-	err := again(func() error {
+	return again(func() error {
 		_, err := a.client.DeregisterInstance(vo.DeregisterInstanceParam{
 			Ip: a.ip, Port: a.port, Ephemeral: true, ServiceName: a.service, GroupName: a.group, Cluster: "DEFAULT",
 		})
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	select {
-	case <-gone:
-		return nil
-	case <-time.After(time.Minute):
-		return errors.New("it is still listed after a minute")
-	}
-}
-
-func (a *application) listed(instances []model.Instance) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, i := range instances {
-		if i.Ip == a.ip && i.Port == a.port {
-			return
-		}
-	}
-	if a.gone != nil {
-		close(a.gone)
-		a.gone = nil
-	}
 }
 
 // again tries for a while: a connection is good for calls only some time after the client has made it.

@@ -1,0 +1,153 @@
+package nacos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// AppEntries implements [registry.AppEntrySteerer] by the flag enabled of the application's instance, whoever publishes it:
+// over gRPC, by beats over HTTP, or as a persistent one. The server keeps what is set so apart from what is published, and
+// lays it over that until a minute after the instance has gone, 2.5.0 and older for ever.
+func (r *Registry) AppEntries() registry.AppRegistry { return appEntries{r} }
+
+// appEntries is not the driver itself: it lists nothing, probes nothing and renews nothing.
+type appEntries struct{ driver *Registry }
+
+// Register sets enabled.
+func (a appEntries) Register(ctx context.Context, in registry.Instance) error {
+	return a.driver.change(ctx, "putting back the application's entry of", in, a.driver.putAppBack)
+}
+
+// FailOver clears enabled.
+func (a appEntries) FailOver(ctx context.Context, in registry.Instance) error {
+	return a.driver.change(ctx, "taking out the application's entry of", in,
+		func(ctx context.Context, in registry.Instance) error {
+			_, err := a.driver.takeAppOut(ctx, in)
+			return err
+		})
+}
+
+// Deregister undoes what is set at the address where there is no entry any more.
+func (a appEntries) Deregister(ctx context.Context, in registry.Instance) error {
+	return a.driver.change(ctx, "removing what is set for the application's entry of", in,
+		func(ctx context.Context, in registry.Instance) error {
+			there, err := a.driver.takeAppOut(ctx, in)
+			if err != nil || there {
+				return err
+			}
+			return a.driver.forget(ctx, in)
+		})
+}
+
+// Get reads as readers do, later than they may lag.
+func (a appEntries) Get(ctx context.Context, in registry.Instance) (state registry.State, err error) {
+	err = a.driver.change(ctx, "asking for the application's entry of", in,
+		func(ctx context.Context, in registry.Instance) (err error) {
+			if err = pause(ctx, settle); err == nil {
+				_, state, err = a.driver.appEntry(ctx, in)
+			}
+			return err
+		})
+	if err != nil {
+		return "", err
+	}
+	return state, nil
+}
+
+func (r *Registry) putAppBack(ctx context.Context, in registry.Instance) error {
+	h, state, err := r.appEntry(ctx, in)
+	switch {
+	case err != nil:
+		return err
+	case state == registry.Absent:
+		return registry.NotRegistered(fmt.Errorf("service %s has no instance with IP %s and port %d in namespace %s, group %s, "+
+			"cluster %s", in.Service, in.Address, in.Port, r.opts.Namespace, r.opts.Group, r.opts.Cluster))
+	case !h.Healthy:
+		return registry.NotRegistered(errors.New("the server holds the application's instance unhealthy"))
+	case state == registry.InService:
+		return nil
+	}
+	return r.enable(ctx, in, h, true)
+}
+
+// takeAppOut reports whether there is an entry. It looks twice, since readers lag behind an application that has just
+// registered.
+func (r *Registry) takeAppOut(ctx context.Context, in registry.Instance) (there bool, err error) {
+	h, state, err := r.appEntry(ctx, in)
+	if err == nil && state == registry.Absent {
+		if err = pause(ctx, settle); err == nil {
+			h, state, err = r.appEntry(ctx, in)
+		}
+	}
+	if err != nil || state != registry.InService {
+		return state == registry.OutOfService, err
+	}
+	return true, r.enable(ctx, in, h, false)
+}
+
+// enable changes the flag, and returns when readers see it or the entry has gone. It leaves out the metadata, which stays
+// as it is, but must name the weight: the server takes 1 where none was set.
+func (r *Registry) enable(ctx context.Context, in registry.Instance, h *host, enabled bool) error {
+	form := r.identity(in)
+	form.Set("weight", strconv.FormatFloat(h.Weight, 'f', -1, 64))
+	form.Set("enabled", strconv.FormatBool(enabled))
+	write := func() error {
+		err := r.send(ctx, patchInstance, in, form)
+		if verdict := verdictOf(err); !enabled && (verdict == absent || verdict == noService) {
+			return nil
+		}
+		return err
+	}
+	return r.until(ctx, write, func(ctx context.Context) (bool, error) {
+		_, state, err := r.appEntry(ctx, in)
+		return (state == registry.InService) == enabled, err
+	})
+}
+
+// appEntry reads the application's entry as readers get it, and whether they are given it. One with Rollcall's mark is none.
+func (r *Registry) appEntry(ctx context.Context, in registry.Instance) (*host, registry.State, error) {
+	h, err := r.read(ctx, in)
+	if err != nil || h == nil || h.uid() != "" {
+		return nil, registry.Absent, err
+	}
+	enabled, err := r.isEnabled(ctx, in, h)
+	switch {
+	case err != nil:
+		return nil, "", err
+	case enabled:
+		return h, registry.InService, nil
+	}
+	return h, registry.OutOfService, nil
+}
+
+// isEnabled looks into the list that clients are given where the entry itself does not tell.
+func (r *Registry) isEnabled(ctx context.Context, in registry.Instance, h *host) (bool, error) {
+	if h.Enabled != nil {
+		return *h.Enabled, nil
+	}
+	form := url.Values{"clusters": {r.opts.Cluster}, "clusterName": {r.opts.Cluster}, "healthyOnly": {"false"}}
+	a, err := r.client.do(ctx, call{do: listInstances, service: in.Service, form: form, limit: maxListing})
+	if verdict := verdictOf(err); verdict == absent || verdict == noService {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	var given struct {
+		Hosts []host `json:"hosts"`
+	}
+	if err := a.decode(&given); err != nil {
+		return false, err
+	}
+	for _, g := range given.Hosts {
+		if g.IP == in.Address && g.Port == in.Port && g.ClusterName == r.opts.Cluster {
+			return g.Enabled == nil || *g.Enabled, nil
+		}
+	}
+	return false, nil
+}

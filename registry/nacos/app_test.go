@@ -1,0 +1,124 @@
+package nacos_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
+)
+
+// registersItself puts an application's entry into the fake.
+func (f *fake) registersItself(in registry.Instance, healthy bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.posted[in.Address+" "+fmt.Sprint(in.Port)] = url.Values{
+		"ip": {in.Address}, "port": {fmt.Sprint(in.Port)}, "clusterName": {"DEFAULT"}, "enabled": {"true"},
+		"healthy": {fmt.Sprint(healthy)}, "weight": {"5"}, "metadata": {`{"version":"v1"}`},
+	}
+}
+
+// TestAppEntryExchanges has what changes anything, in each version: enabled alone, and the weight as it is.
+func TestAppEntryExchanges(t *testing.T) {
+	t.Parallel()
+	const at = "ephemeral=false %sip=10.0.0.1 namespaceId=public port=80 serviceName=%s weight="
+	bare, apart := fmt.Sprintf(at, "", "DEFAULT_GROUP@@web"), fmt.Sprintf(at, "groupName=DEFAULT_GROUP ", "web")
+	forget := func(route, rest string) string {
+		return route + " clusterName=DEFAULT enabled=true " + strings.Replace(rest, "namespaceId", "metadata={} namespaceId", 1) + "1"
+	}
+	for version, tc := range map[string]struct{ patch, rest, forget string }{
+		"v1": {"PATCH /v1/ns/instance", bare, forget("PUT /v1/ns/instance", bare)},
+		"v2": {"PATCH /v1/ns/instance", bare, forget("PUT /v2/ns/instance", apart)},
+		"v3": {"PUT /v3/admin/ns/instance/partial", apart, forget("PUT /v3/admin/ns/instance", apart)},
+	} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t, version)
+			apps := atVersion(t, f, version).AppEntries()
+			f.registersItself(web(1), true)
+			expect.NoError(t, apps.FailOver(t.Context(), web(1)))
+			expect.NoError(t, apps.Deregister(t.Context(), web(1))) // it is out
+			if state, err := apps.Get(t.Context(), web(1)); err != nil || state != registry.OutOfService {
+				t.Errorf("Get: got %q and error %v, want %q", state, err, registry.OutOfService)
+			}
+			expect.NoError(t, apps.Register(t.Context(), web(1)))
+			expect.NoError(t, apps.Register(t.Context(), web(1))) // it is in
+			f.mu.Lock()
+			clear(f.posted)
+			f.mu.Unlock()
+			expect.NoError(t, apps.Deregister(t.Context(), web(1)))
+			changes := slices.DeleteFunc(f.requests(), func(asked string) bool { return strings.HasPrefix(asked, "GET ") })
+			want := []string{
+				tc.patch + " clusterName=DEFAULT enabled=false " + tc.rest + "5",
+				tc.patch + " clusterName=DEFAULT enabled=true " + tc.rest + "5",
+				tc.forget,
+			}
+			if diff := cmp.Diff(want, changes); diff != "" {
+				t.Errorf("the changes are others (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestAppThatIsNotUp waits: it is the application's to put that right.
+func TestAppThatIsNotUp(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		has    func(f *fake)
+		want   string
+	}{
+		"not registered": {
+			"a person has to learn what was looked for",
+			func(*fake) {}, "service web has no instance with IP 10.0.0.1 and port 80 in namespace public, group DEFAULT_GROUP, cluster DEFAULT",
+		},
+		"unhealthy": {"clients are not given it", func(f *fake) { f.registersItself(web(1), false) }, "unhealthy"},
+		"Rollcall's own": {
+			"it is not the application's", func(f *fake) { expect.NoError(t, atVersion(t, f, "v1").Register(t.Context(), web(1))) },
+			"has no instance",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t, "v1")
+			tc.has(f)
+			_ = f.requests()
+			err := atVersion(t, f, "v1").AppEntries().Register(t.Context(), web(1))
+			if !registry.IsNotRegistered(err) {
+				t.Errorf("got error %v, want one that says not registered\nreason: %s", err, tc.reason)
+			}
+			expect.Error(t, tc.reason, err, tc.want)
+			for _, asked := range f.requests() {
+				if !strings.HasPrefix(asked, "GET ") {
+					t.Errorf("it sent %s, want nothing that changes anything", asked)
+				}
+			}
+		})
+	}
+}
+
+// TestAppEntryThatReadersDoNotSeeYet has registered itself a moment before it is taken out.
+func TestAppEntryThatReadersDoNotSeeYet(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, "v3")
+	first := true
+	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
+		if path != "GET /v3/admin/ns/instance" || !first {
+			return false
+		}
+		first = false
+		f.problem(w, http.StatusNotFound, 20004, "no ips found")
+		return true
+	})
+	f.registersItself(web(1), true)
+	expect.NoError(t, atVersion(t, f, "v3").AppEntries().FailOver(t.Context(), web(1)))
+	if got := f.put["10.0.0.1 80"].Get("enabled"); got != "false" {
+		t.Errorf("enabled is %q, want it false: clients are given it", got)
+	}
+}
