@@ -45,11 +45,21 @@ metrics:
   prometheusRule: {enabled: true}
 `
 
+// What turns on the two components about evictions.
+const (
+	evictions   = "\nevictions: {enabled: true}"
+	certManager = "\nevictions: {enabled: true, certManager: true}"
+)
+
 func TestChartInstallsWhatKustomizeInstalls(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ overlay, values string }{
 		"default":    {overlay: "resources: [default]", values: example},
 		"monitoring": {overlay: "resources: [default]\ncomponents: [components/prometheus]", values: example + monitoring},
+		"evictions":  {overlay: "resources: [default]\ncomponents: [components/evictions]", values: example + evictions},
+		"evictions with cert-manager": {
+			overlay: "resources: [default]\ncomponents: [components/evictions-cert-manager]", values: example + certManager,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

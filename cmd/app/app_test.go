@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -119,6 +120,7 @@ func TestFlags(t *testing.T) {
 	want := flags{
 		config: "/etc/rollcall/config/config.yaml", metricsAddress: ":8080", healthAddress: ":8081",
 		registryAddress: "127.0.0.1:8090", pprofAddress: off, leaderElect: true, leaseName: "rollcall", workers: 128,
+		evictions: evictionFlags{address: off, name: "rollcall-evictions", selfSigned: true, limit: 10 * time.Minute},
 	}
 	if fmt.Sprint(*f) != fmt.Sprint(want) {
 		t.Errorf("defaults are %+v, want %+v", *f, want)
@@ -129,6 +131,10 @@ func TestFlags(t *testing.T) {
 		"no configuration":            {"--config="},
 		"a lease without a name":      {"--leader-election-id="},
 		"no number":                   {"--workers=many"},
+		"no limit for evictions":      {"--eviction-webhook-bind-address=:9443", "--eviction-webhook-limit=0s"},
+		"evictions without a name":    {"--eviction-webhook-bind-address=:9443", "--eviction-webhook-name="},
+		"evictions in a dry run":      {"--eviction-webhook-bind-address=:9443", "--dry-run"},
+		"evictions outside a cluster": {"--eviction-webhook-bind-address=:9443"}, // POD_NAMESPACE is not set
 	} {
 		var usage *usageError
 		if _, err := parseFlags(args, &bytes.Buffer{}); !errors.As(err, &usage) {

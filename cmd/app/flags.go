@@ -44,6 +44,7 @@ type flags struct {
 	leaseName       string
 	workers         int
 	dryRun          bool
+	evictions       evictionFlags
 	version         bool
 	zap             zap.Options
 }
@@ -86,6 +87,7 @@ func newFlags() (*flags, *flag.FlagSet) {
 	set.BoolVar(&f.dryRun, "dry-run", false,
 		"write nothing, and report what the manager would do in the log and in rollcall_dry_run_total: no call that changes "+
 			"the registry, no patch, no Event and no lease, so that it can run beside a manager that works")
+	f.evictions.bind(set)
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 	f.zap.BindFlags(set)
 	describeLogging(set)
@@ -133,7 +135,7 @@ func (f *flags) check(rest []string) error {
 	case f.leaderElect && f.leaseName == "":
 		return errors.New("--leader-election-id is empty: name the lease, or write --leader-elect=false")
 	default:
-		return nil
+		return f.evictions.check(f.dryRun)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -56,6 +57,8 @@ type app struct {
 	manager ctrl.Manager
 	drivers *drivers
 	servers *servers
+	// unfenced is for clients that write whether or not this manager leads.
+	unfenced *rest.Config
 	// lease is nil without leader election.
 	lease          *lease
 	leaseNamespace string
@@ -120,6 +123,7 @@ func (a *app) connect(c *config.Config) error {
 		}
 	}
 	// After the lease was made, which has to be renewed where nothing else may be written.
+	a.unfenced = rest.CopyConfig(restConfig)
 	restConfig.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return &writes{next: next, permit: a.permitWrite}
 	})
@@ -155,7 +159,7 @@ func (a *app) managerOptions(namespaces []string) ctrl.Options {
 
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	utilruntime.Must(errors.Join(corev1.AddToScheme(scheme), kruisev1alpha1.AddToScheme(scheme)))
+	utilruntime.Must(errors.Join(corev1.AddToScheme(scheme), policyv1.AddToScheme(scheme), kruisev1alpha1.AddToScheme(scheme)))
 	return scheme
 }
 
@@ -164,6 +168,7 @@ func mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	m := meta.NewDefaultRESTMapper(nil)
 	for _, list := range []string{"", "List"} { // a cache of several namespaces asks for the kinds of lists too
 		m.Add(corev1.SchemeGroupVersion.WithKind("Pod"+list), meta.RESTScopeNamespace)
+		m.Add(policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"+list), meta.RESTScopeNamespace)
 		m.Add(kruisev1alpha1.GroupVersion.WithKind("CloneSet"+list), meta.RESTScopeNamespace)
 	}
 	m.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
@@ -232,8 +237,13 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		Approvable: a.lease != nil, Metrics: metrics.NewResyncMetrics(own),
 		Clock: clock.RealClock{}, Logger: a.logger.WithName("resync"),
 	})
+	evicted, err := a.newEvicting(c.Namespaces, synced, clients)
+	if err != nil {
+		return err
+	}
 	apply := func(all *registries) {
 		reconciler.Apply(settings(all))
+		evicted.apply(all.config.Hooks)
 		resyncs.Apply(resync.Policy(all.config.Resync), sources(all))
 	}
 	apply(a.drivers.current.Load())
@@ -243,10 +253,10 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		path: a.flags.config, limits: limits, interval: reloadInterval,
 		drivers: a.drivers, apply: apply, metrics: metrics.NewConfigMetrics(own), logger: a.logger, events: about,
 	}
-	if err := a.servers.listen(ctx, a.flags, metricsHandler(own), healthHandler(waits.unready), a.drivers); err != nil {
+	if err := a.servers.listen(ctx, a.flags, metricsHandler(own), healthHandler(waits.unready), a.drivers, evicted); err != nil {
 		return err
 	}
-	runnables := []manager.Runnable{waits, reloads, resyncs}
+	runnables := slices.Concat(evicted.runnables, []manager.Runnable{waits, reloads, resyncs})
 	if a.lease != nil {
 		runnables = append(runnables, &requests{
 			leases: clients.CoordinationV1().Leases(a.leaseNamespace), name: a.flags.leaseName, resync: resyncs,
@@ -329,7 +339,7 @@ func (a *app) greet() {
 		lease = a.lease.Describe()
 	}
 	at := a.servers.addresses
-	a.logger.Info("listening", "metrics", at.Metrics, "health", at.Health, "registry", at.Registry)
+	a.logger.Info("listening", "metrics", at.Metrics, "health", at.Health, "registry", at.Registry, "evictions", at.Evictions)
 	a.logger.Info("starting", "version", a.options.version, "dryRun", a.dryRun != nil, "apiServer", a.manager.GetConfig().Host,
 		"registries", a.drivers.current.Load().describe(), "lease", lease, "workers", a.flags.workers)
 	if a.options.listening != nil {

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -25,19 +26,22 @@ type servers struct {
 }
 
 // addresses are where the manager listens, each as host:port and empty where it was turned off.
-type addresses struct{ Metrics, Health, Registry string }
+type addresses struct{ Metrics, Health, Registry, Evictions string }
 
 // listen binds every address that is not off. close must be called once nothing is served any more, or when listen
 // fails.
-func (s *servers) listen(ctx context.Context, f *flags, metrics, health, registry http.Handler) error {
+func (s *servers) listen(ctx context.Context, f *flags, metrics, health, registry http.Handler, evicted *evicting) error {
 	for _, server := range []struct {
 		name, flag, address string
 		handler             http.Handler
-		bound               *string
+		// tls is nil for plain HTTP.
+		tls   *tls.Config
+		bound *string
 	}{
-		{"metrics", "metrics-bind-address", f.metricsAddress, metrics, &s.addresses.Metrics},
-		{"health", "health-probe-bind-address", f.healthAddress, health, &s.addresses.Health},
-		{"registry", "registry-bind-address", f.registryAddress, registry, &s.addresses.Registry},
+		{"metrics", "metrics-bind-address", f.metricsAddress, metrics, nil, &s.addresses.Metrics},
+		{"health", "health-probe-bind-address", f.healthAddress, health, nil, &s.addresses.Health},
+		{"registry", "registry-bind-address", f.registryAddress, registry, nil, &s.addresses.Registry},
+		{"evictions", "eviction-webhook-bind-address", f.evictions.address, evicted.handler, evicted.tls, &s.addresses.Evictions},
 	} {
 		if server.address == off {
 			continue
@@ -47,9 +51,12 @@ func (s *servers) listen(ctx context.Context, f *flags, metrics, health, registr
 			return fmt.Errorf("--%s: %w", server.flag, err)
 		}
 		*server.bound = listener.Addr().String()
+		if server.tls != nil {
+			listener = tls.NewListener(listener, server.tls)
+		}
 		s.runnables = append(s.runnables, &manager.Server{
 			Name:            server.name,
-			Server:          &http.Server{Handler: server.handler, ReadTimeout: readTimeout},
+			Server:          &http.Server{Handler: server.handler, TLSConfig: server.tls, ReadTimeout: readTimeout},
 			Listener:        listener,
 			ShutdownTimeout: new(shutdownTimeout),
 		})

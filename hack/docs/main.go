@@ -169,7 +169,8 @@ func reasonsPage() (page, error) {
 		intro: "Reasons of the Events on the pod, and values of the label `reason` of the [metrics](metrics.md). A reason without an\n" +
 			"Event is part of any rollout. [When a pod waits](../troubleshooting.md) says where to look.\n\n" +
 			"Events on the ConfigMap are `ConfigRefused` and `ConfigApplied` ([reload](../configuration.md#reload)) and\n" +
-			"`RemovalBlocked` ([resync](../resync.md#when-entries-are-removed)).",
+			"`RemovalBlocked` ([resync](../resync.md#when-entries-are-removed)). `EvictionHooked` and `EvictionLetThrough` on a pod\n" +
+			"come from the [eviction webhook](../evictions.md).",
 		head: []string{"reason", "Event", "what it means", "what to do"},
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), reasons, nil, parser.ParseComments)

@@ -19,6 +19,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- else }}{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end }}
 
+{{- /* The webhook configuration is the cluster's, and the Service and the Secret have its name. */ -}}
+{{- define "rollcall.evictions" -}}
+{{ .Release.Name }}-evictions
+{{- end }}
+
 {{- define "rollcall.check" -}}
 {{- $config := .Values.config }}
 {{- if not $config.cluster }}

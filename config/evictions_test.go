@@ -1,0 +1,111 @@
+package config_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/cmd/app"
+)
+
+// The API server finds the manager, waits for it long enough, and goes on without it; and the component grants no more than
+// the webhook needs.
+func TestEvictionsComponent(t *testing.T) {
+	t.Parallel()
+	objects := renderWith(t, "evictions")
+	name := app.Flags().Lookup("eviction-webhook-name").DefValue
+	webhooks := named[*admissionv1.MutatingWebhookConfiguration](t, objects, name).Webhooks
+	service, _ := named[*corev1.Service](t, objects, name), named[*corev1.Secret](t, objects, name)
+	container := named[*appsv1.Deployment](t, objects, "rollcall").Spec.Template.Spec.Containers[0]
+
+	if len(webhooks) != 1 {
+		t.Fatalf("%d webhooks, want 1", len(webhooks))
+	}
+	want := admissionv1.MutatingWebhook{
+		Name: "evictions.rollcall.dev", AdmissionReviewVersions: []string{"v1"},
+		FailurePolicy: new(admissionv1.Ignore), SideEffects: new(admissionv1.SideEffectClassNoneOnDryRun), TimeoutSeconds: new(int32(10)),
+		ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{
+			Namespace: namespace, Name: service.Name, Path: new("/evict"), Port: new(service.Spec.Ports[0].Port),
+		}},
+		Rules: []admissionv1.RuleWithOperations{{
+			Operations: []admissionv1.OperationType{admissionv1.Create},
+			Rule: admissionv1.Rule{
+				APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods/eviction"},
+				Scope: new(admissionv1.NamespacedScope),
+			},
+		}},
+		NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+			Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{metav1.NamespaceSystem, namespace},
+		}}},
+	}
+	if diff := cmp.Diff(want, webhooks[0]); diff != "" {
+		t.Errorf("the webhook (-want +got):\n%s", diff)
+	}
+	port := slices.IndexFunc(container.Ports, func(p corev1.ContainerPort) bool { return p.Name == service.Spec.Ports[0].TargetPort.StrVal })
+	if port < 0 || !slices.Contains(container.Args, "--eviction-webhook-bind-address=:9443") || container.Ports[port].ContainerPort != 9443 {
+		t.Errorf("the Service leads to port %s of %v, want where the manager listens", service.Spec.Ports[0].TargetPort.StrVal, container.Ports)
+	}
+	flags := app.Flags()
+	flags.Init("", flag.ContinueOnError)
+	if err := flags.Parse(container.Args); err != nil {
+		t.Errorf("the manager refuses its arguments: %v", err)
+	}
+	rules := slices.Concat(named[*rbacv1.ClusterRole](t, objects, name).Rules, named[*rbacv1.Role](t, objects, name).Rules)
+	if diff := cmp.Diff([]rbacv1.PolicyRule{
+		{APIGroups: []string{"policy"}, Resources: []string{"poddisruptionbudgets"}, Verbs: []string{"list"}},
+		{
+			APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"mutatingwebhookconfigurations"},
+			ResourceNames: []string{name}, Verbs: []string{"get", "patch"},
+		},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{name}, Verbs: []string{"get", "update"}},
+	}, rules); diff != "" {
+		t.Errorf("what the component grants (-want +got):\n%s", diff)
+	}
+}
+
+// renderWith renders config/default with a component.
+func renderWith(t *testing.T, component string) []client.Object {
+	t.Helper()
+	folder := t.TempDir()
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if here, err = filepath.Rel(folder, here); err != nil { // kustomize takes no absolute path
+		t.Fatal(err)
+	}
+	text := "kind: Kustomization\nresources: [" + here + "/default]\ncomponents: [" + here + "/components/" + component + "]\n"
+	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	objects, err := render(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+// named returns the one object of its type and name.
+func named[T client.Object](t *testing.T, objects []client.Object, name string) T {
+	t.Helper()
+	var found []T
+	for _, object := range objects {
+		if typed, is := object.(T); is && typed.GetName() == name {
+			found = append(found, typed)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("there are %d objects of type %T called %s, want 1", len(found), *new(T), name)
+	}
+	return found[0]
+}

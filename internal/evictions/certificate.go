@@ -1,0 +1,193 @@
+package evictions
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// interval is how often the Secret is looked at, and so how soon a new certificate is served.
+	interval = 10 * time.Second
+	// renewBefore is how long before its end a certificate is replaced. It lives for a year.
+	renewBefore = 4 * 30 * 24 * time.Hour
+)
+
+// Certificate is the one that the webhook serves with: what the Secret has now. Every manager reads it.
+type Certificate struct {
+	Client          kubernetes.Interface
+	Namespace, Name string
+	Logger          logr.Logger
+
+	current atomic.Pointer[tls.Certificate]
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (*Certificate) NeedLeaderElection() bool { return false }
+
+// Start reads the Secret until ctx ends.
+func (c *Certificate) Start(ctx context.Context) error {
+	wait.UntilWithContext(ctx, logged(c.Logger, "reading the certificate of the eviction webhook", c.read), interval)
+	return nil
+}
+
+// Get implements the GetCertificate of a tls.Config.
+func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if current := c.current.Load(); current != nil {
+		return current, nil
+	}
+	return nil, fmt.Errorf("no certificate in Secret %s/%s yet", c.Namespace, c.Name)
+}
+
+func (c *Certificate) read(ctx context.Context) error {
+	secret, err := c.Client.CoreV1().Secrets(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if len(secret.Data[corev1.TLSCertKey]) == 0 {
+		return nil // it was not issued yet
+	}
+	pair, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
+	if err != nil {
+		return fmt.Errorf("reading the certificate in Secret %s/%s: %w", c.Namespace, c.Name, err)
+	}
+	c.current.Store(&pair)
+	return nil
+}
+
+// Issuer makes the certificate, puts it into the Secret, and its authority into the webhook configuration. It replaces it long
+// before it ends, authority first, so that the API server trusts what is served at any moment. The authority's key is kept
+// nowhere. Only the leader issues.
+type Issuer struct {
+	Client kubernetes.Interface
+	// Name is that of the Service and the Secret in Namespace, and of the MutatingWebhookConfiguration.
+	Namespace, Name string
+	Clock           clock.PassiveClock
+	Logger          logr.Logger
+}
+
+// Start keeps the certificate until ctx ends.
+func (i *Issuer) Start(ctx context.Context) error {
+	wait.UntilWithContext(ctx, logged(i.Logger, "keeping the certificate of the eviction webhook", i.keep), interval)
+	return nil
+}
+
+// logged logs an error once, until another one comes or it has passed.
+func logged(logger logr.Logger, what string, do func(context.Context) error) func(context.Context) {
+	last := ""
+	return func(ctx context.Context) {
+		err := do(ctx)
+		if err == nil || ctx.Err() != nil {
+			last = ""
+			return
+		}
+		if text := err.Error(); text != last {
+			logger.Error(err, what)
+			last = text
+		}
+	}
+}
+
+// keep issues a certificate where there is none that is good, and has the webhook configuration trust it.
+func (i *Issuer) keep(ctx context.Context) error {
+	secret, err := i.Client.CoreV1().Secrets(i.Namespace).Get(ctx, i.Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("%w: apply config/components/evictions", err)
+	}
+	chain := secret.Data[corev1.TLSCertKey]
+	if i.good(chain, secret.Data[corev1.TLSPrivateKeyKey]) {
+		return i.trust(ctx, authority(chain))
+	}
+	fresh, key, err := cert.GenerateSelfSignedCertKey(i.host(), nil, nil)
+	if err != nil {
+		return fmt.Errorf("making a certificate: %w", err)
+	}
+	if err := i.trust(ctx, append(authority(fresh), authority(chain)...)); err != nil {
+		return err
+	}
+	if secret.Data == nil {
+		secret.Data = map[string][]byte{}
+	}
+	secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey] = fresh, key
+	if _, err := i.Client.CoreV1().Secrets(i.Namespace).Update(ctx, secret, metav1.UpdateOptions{}); err != nil {
+		return err
+	}
+	i.Logger.Info("certificate of the eviction webhook issued", "secret", i.Name, "host", i.host())
+	return nil
+}
+
+func (i *Issuer) host() string { return i.Name + "." + i.Namespace + ".svc" }
+
+// good reports a pair that is for the Service and does not end soon.
+func (i *Issuer) good(chain, key []byte) bool {
+	pair, err := tls.X509KeyPair(chain, key)
+	if err != nil {
+		return false
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(authority(chain))
+	_, err = pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: i.host(), CurrentTime: i.Clock.Now().Add(renewBefore)})
+	return err == nil
+}
+
+// trust adds the authorities to what every webhook of the configuration trusts, unless it trusts the first of them already:
+// the others are those that were trusted before it.
+func (i *Issuer) trust(ctx context.Context, authorities []byte) error {
+	api := i.Client.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	configuration, err := api.Get(ctx, i.Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("%w: apply config/components/evictions", err)
+	}
+	first, _ := pem.Decode(authorities)
+	if first == nil {
+		return errors.New("the certificate comes without its authority")
+	}
+	type operation struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value"`
+	}
+	patch := []operation{{"test", "/metadata/resourceVersion", configuration.ResourceVersion}}
+	for n := range configuration.Webhooks {
+		if !bytes.Contains(configuration.Webhooks[n].ClientConfig.CABundle, pem.EncodeToMemory(first)) {
+			patch = append(patch, operation{"add", fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", n), authorities})
+		}
+	}
+	if len(patch) == 1 {
+		return nil
+	}
+	text, err := json.Marshal(patch)
+	if err != nil {
+		return fmt.Errorf("making a patch of the webhook configuration: %w", err)
+	}
+	_, err = api.Patch(ctx, i.Name, types.JSONPatchType, text, metav1.PatchOptions{})
+	return err
+}
+
+// authority returns the last certificate of a chain, which has signed the first.
+func authority(chain []byte) []byte {
+	var last []byte
+	for {
+		var block *pem.Block
+		if block, chain = pem.Decode(chain); block == nil {
+			return last
+		}
+		last = pem.EncodeToMemory(block)
+	}
+}

@@ -1,0 +1,143 @@
+package evictions
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// site is a manager's certificate in a cluster where the component was applied.
+type site struct {
+	*Issuer
+
+	t           *testing.T
+	api         *fake.Clientset
+	clock       *clocktesting.FakePassiveClock
+	certificate *Certificate
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	object := metav1.ObjectMeta{Namespace: "system", Name: "hold"}
+	s := &site{
+		t: t, clock: clocktesting.NewFakePassiveClock(time.Now()),
+		api: fake.NewClientset(&corev1.Secret{ObjectMeta: object}, &admissionv1.MutatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: "hold", ResourceVersion: "1"}, Webhooks: []admissionv1.MutatingWebhook{{Name: "hold.example.com"}},
+		}),
+	}
+	s.Issuer = &Issuer{Client: s.api, Namespace: "system", Name: "hold", Clock: s.clock, Logger: testr.New(t)}
+	s.certificate = &Certificate{Client: s.api, Namespace: "system", Name: "hold", Logger: testr.New(t)}
+	return s
+}
+
+func (s *site) Keep() {
+	s.t.Helper()
+	if err := s.keep(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Served is what the manager serves with, once it has read the Secret.
+func (s *site) Served() *tls.Certificate {
+	s.t.Helper()
+	if err := s.certificate.read(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	served, err := s.certificate.Get(nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return served
+}
+
+func (s *site) configuration() *admissionv1.MutatingWebhookConfiguration {
+	s.t.Helper()
+	c, err := s.api.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(s.t.Context(), "hold", metav1.GetOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return c
+}
+
+// ExpectTrusted checks a certificate as the API server does.
+func (s *site) ExpectTrusted(served *tls.Certificate) {
+	s.t.Helper()
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(s.configuration().Webhooks[0].ClientConfig.CABundle)
+	if _, err := served.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: "hold.system.svc"}); err != nil {
+		s.t.Errorf("the API server does not trust what is served: %v", err)
+	}
+}
+
+func TestCertificateIsIssuedAndKept(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	if _, err := s.certificate.Get(nil); err == nil {
+		t.Error("something is served before anything was issued")
+	}
+	s.Keep()
+	first := s.Served()
+	s.ExpectTrusted(first)
+
+	written := len(s.api.Actions())
+	s.Keep()
+	for _, action := range s.api.Actions()[written:] {
+		if action.GetVerb() != "get" {
+			t.Errorf("a certificate that is good was not left alone: %s %s", action.GetVerb(), action.GetResource().Resource)
+		}
+	}
+}
+
+func TestCertificateIsRenewedWithoutAMomentOfDistrust(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.Keep()
+	before := s.Served()
+	s.clock.SetTime(time.Now().Add(260 * 24 * time.Hour))
+	s.Keep()
+	s.ExpectTrusted(before) // managers that have yet to read the Secret
+	after := s.Served()
+	s.ExpectTrusted(after)
+	if before.Leaf.Equal(after.Leaf) {
+		t.Error("105 days before its end the certificate is the same")
+	}
+}
+
+func TestAuthorityIsPutBack(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.Keep()
+	served := s.Served()
+	c := s.configuration()
+	c.Webhooks[0].ClientConfig.CABundle = nil // kubectl replace
+	if _, err := s.api.AdmissionregistrationV1().MutatingWebhookConfigurations().Update(t.Context(), c, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.Keep()
+	s.ExpectTrusted(served)
+}
+
+func TestBadSecretIsIssuedAnewAndServesNothingMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "hold", ResourceVersion: "7"},
+		Data:       map[string][]byte{corev1.TLSCertKey: []byte("no certificate"), corev1.TLSPrivateKeyKey: []byte("no key")},
+	}
+	if _, err := s.api.CoreV1().Secrets("system").Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.certificate.read(t.Context()); err == nil {
+		t.Error("a Secret without a certificate is read without an error")
+	}
+	s.Keep()
+	s.ExpectTrusted(s.Served())
+}

@@ -1,0 +1,109 @@
+package evictions
+
+import (
+	"slices"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+)
+
+// AnnotationSince on a pod is when its first eviction was answered. It outlives the manager that wrote it.
+const AnnotationSince = "rollcall.dev/evicted-since"
+
+// Answer is what becomes of an eviction.
+type Answer int
+
+// The answers.
+const (
+	// Pass leaves the eviction to the API server.
+	Pass Answer = iota
+	// Begin has OpenKruise delete the pod by its hooks.
+	Begin
+	// Wait lets the hooked deletion go on.
+	Wait
+	// GiveUp leaves the eviction to the API server although the hooked deletion has not ended: it took longer than the limit.
+	GiveUp
+)
+
+// Decide returns what becomes of the eviction of a pod, and since when it has been evicted. Where the answer is Begin, the
+// budgets have a say: [Blocking].
+func Decide(pod *corev1.Pod, hooks lifecycle.Hooks, now time.Time, limit time.Duration) (Answer, time.Time) {
+	hooked := slices.ContainsFunc(hooks.PreDelete, func(h lifecycle.Handler) bool { return h.SetOn(pod) })
+	if ended(pod) || !hooked {
+		return Pass, time.Time{}
+	}
+	since, err := time.Parse(time.RFC3339, pod.Annotations[AnnotationSince])
+	switch _, specified := pod.Labels[kruisev1alpha1.SpecifiedDeleteKey]; {
+	case err != nil || !specified:
+		return Begin, now
+	case now.Sub(since) >= limit:
+		return GiveUp, since
+	default:
+		return Wait, since
+	}
+}
+
+// ended reports a pod that the API server evicts whatever the budgets say: it runs nothing, or is being deleted.
+func ended(pod *corev1.Pod) bool {
+	phases := []corev1.PodPhase{corev1.PodPending, corev1.PodSucceeded, corev1.PodFailed}
+	return pod.DeletionTimestamp != nil || slices.Contains(phases, pod.Status.Phase)
+}
+
+// leaves reports a pod that OpenKruise is deleting by its hooks, or was asked to.
+func leaves(pod *corev1.Pod) bool {
+	_, specified := pod.Labels[kruisev1alpha1.SpecifiedDeleteKey]
+	return specified || pod.Labels[appspub.LifecycleStateKey] == string(appspub.LifecycleStatePreparingDelete)
+}
+
+// BudgetOf returns the budget that selects the pod, or nil where there is none. Of several the API server says itself that it
+// evicts no such pod: several is true then.
+func BudgetOf(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) (found *policyv1.PodDisruptionBudget, several bool) {
+	for i := range budgets {
+		selector, err := metav1.LabelSelectorAsSelector(budgets[i].Spec.Selector)
+		if err != nil || !selector.Matches(labels.Set(pod.Labels)) {
+			continue
+		}
+		if found != nil {
+			return nil, true
+		}
+		found = &budgets[i]
+	}
+	return found, false
+}
+
+// Blocking reports whether the budget refuses the eviction of the pod now, by the rules of the API server. The budget's own
+// count does not know the pods that are on their way out by their hooks, since these serve until they are deleted, so they are
+// subtracted: pods are those that the budget selects.
+func Blocking(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod, pods []corev1.Pod) bool {
+	if leaves(pod) {
+		return false // whatever asked for that, it is no longer the eviction's to disrupt the application
+	}
+	if !lifecycle.IsReady(pod) && sparesUnready(budget) {
+		return false
+	}
+	if budget.Status.ObservedGeneration < budget.Generation {
+		return true
+	}
+	allowed := int(budget.Status.DisruptionsAllowed)
+	for i := range pods {
+		if p := &pods[i]; p.UID != pod.UID && !ended(p) && lifecycle.IsReady(p) && leaves(p) {
+			allowed--
+		}
+	}
+	return allowed < 1
+}
+
+// sparesUnready reports whether pods that are not ready may be evicted, whatever the budget has left.
+func sparesUnready(budget *policyv1.PodDisruptionBudget) bool {
+	if policy := budget.Spec.UnhealthyPodEvictionPolicy; policy != nil && *policy == policyv1.AlwaysAllow {
+		return true
+	}
+	return budget.Status.CurrentHealthy >= budget.Status.DesiredHealthy && budget.Status.DesiredHealthy > 0
+}

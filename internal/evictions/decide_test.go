@@ -1,0 +1,158 @@
+package evictions
+
+import (
+	"testing"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+)
+
+const hookKey = "example.com/hold"
+
+func hooksOfAll() lifecycle.Hooks {
+	return lifecycle.Hooks{PreDelete: []lifecycle.Handler{{Label: hookKey, Value: "true"}}}
+}
+
+// podThat returns a pod that serves, with its hook armed, changed by the edits.
+func podThat(edits ...func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "web-1", UID: "web-1",
+			Labels: map[string]string{hookKey: "true", "app": "web", appspub.LifecycleStateKey: string(appspub.LifecycleStateNormal)},
+		},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		},
+	}
+	for _, edit := range edits {
+		edit(pod)
+	}
+	return pod
+}
+
+func called(name string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Name, pod.UID = name, types.UID(name) }
+}
+
+func specified(pod *corev1.Pod) { pod.Labels[kruisev1alpha1.SpecifiedDeleteKey] = "true" }
+
+func in(state appspub.LifecycleStateType) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Labels[appspub.LifecycleStateKey] = string(state) }
+}
+
+func unready(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse }
+
+func evictedAt(text string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { metav1.SetMetaDataAnnotation(&pod.ObjectMeta, AnnotationSince, text) }
+}
+
+func deleted(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }
+
+func phase(p corev1.PodPhase) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Status.Phase = p }
+}
+
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	ago := func(d time.Duration) func(*corev1.Pod) { return evictedAt(now.Add(-d).Format(time.RFC3339)) }
+	unarmed := func(pod *corev1.Pod) { delete(pod.Labels, hookKey) }
+	for name, c := range map[string]struct {
+		reason string
+		pod    *corev1.Pod
+		want   Answer
+	}{
+		"serves":           {"its clients have to leave it first", podThat(), Begin},
+		"second eviction":  {"the hooked deletion is under way", podThat(specified, ago(time.Minute)), Wait},
+		"at the limit":     {"a drain must end", podThat(specified, ago(10*time.Minute)), GiveUp},
+		"labelled by hand": {"when the eviction began is not known yet", podThat(specified), Begin},
+		"label taken off":  {"a person has cancelled the deletion since", podThat(ago(time.Hour)), Begin},
+		"time is no time":  {"a limit must hold for it too", podThat(specified, evictedAt("soon")), Begin},
+		"scales in":        {"a cancelled scale-in would put it back", podThat(in(appspub.LifecycleStatePreparingDelete)), Begin},
+		"released":         {"it is out, and OpenKruise is about to delete it", podThat(unarmed, specified, ago(time.Minute)), Pass},
+		"not armed":        {"OpenKruise would delete it without a hook", podThat(unarmed), Pass},
+		"is being deleted": {"nothing holds its containers any more", podThat(deleted), Pass},
+		"pending":          {"it serves no one", podThat(phase(corev1.PodPending)), Pass},
+		"succeeded":        {"it serves no one", podThat(phase(corev1.PodSucceeded)), Pass},
+		"failed":           {"it serves no one", podThat(phase(corev1.PodFailed)), Pass},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got, _ := Decide(c.pod, hooksOfAll(), now, 10*time.Minute); got != c.want {
+				t.Errorf("answer %d, want %d: %s", got, c.want, c.reason)
+			}
+		})
+	}
+}
+
+func TestBlocking(t *testing.T) {
+	t.Parallel()
+	other := func(edits ...func(*corev1.Pod)) corev1.Pod { return *podThat(append(edits, called("web-2"))...) }
+	always := policyv1.AlwaysAllow
+	for name, c := range map[string]struct {
+		reason string
+		pod    *corev1.Pod
+		others []corev1.Pod
+		status policyv1.PodDisruptionBudgetStatus
+		policy *policyv1.UnhealthyPodEvictionPolicyType
+		want   bool
+	}{
+		"room":    {reason: "it allows one", pod: podThat(), status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1}},
+		"no room": {reason: "it allows none", pod: podThat(), want: true},
+		"room is taken": {
+			reason: "the other serves until it is deleted, and so counts as healthy",
+			pod:    podThat(), others: []corev1.Pod{other(specified)}, status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1}, want: true,
+		},
+		"room is taken by a scale-in": {
+			reason: "the other is drained as well", pod: podThat(), others: []corev1.Pod{other(in(appspub.LifecycleStatePreparingDelete))},
+			status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1}, want: true,
+		},
+		"others that are counted": {
+			reason: "the budget does not count them as healthy",
+			pod:    podThat(), others: []corev1.Pod{other(specified, deleted), other(specified, unready)},
+			status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1},
+		},
+		"itself": {
+			reason: "the pod is one of those that the budget selects",
+			pod:    podThat(), others: []corev1.Pod{*podThat()}, status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1},
+		},
+		"leaves already": {reason: "no eviction disrupts it any more", pod: podThat(in(appspub.LifecycleStatePreparingDelete))},
+		"not counted yet": {
+			reason: "what it allows is of an earlier generation", pod: podThat(),
+			status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1, ObservedGeneration: 1}, want: true,
+		},
+		"unready, application healthy": {
+			reason: "IfHealthyBudget, the default", pod: podThat(unready),
+			status: policyv1.PodDisruptionBudgetStatus{CurrentHealthy: 2, DesiredHealthy: 2},
+		},
+		"unready, application not healthy": {
+			reason: "IfHealthyBudget, the default", pod: podThat(unready),
+			status: policyv1.PodDisruptionBudgetStatus{CurrentHealthy: 1, DesiredHealthy: 2}, want: true,
+		},
+		"unready, always": {
+			reason: "AlwaysAllow", pod: podThat(unready), policy: &always,
+			status: policyv1.PodDisruptionBudgetStatus{CurrentHealthy: 1, DesiredHealthy: 2},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			budget := &policyv1.PodDisruptionBudget{
+				ObjectMeta: metav1.ObjectMeta{Generation: 2}, Spec: policyv1.PodDisruptionBudgetSpec{UnhealthyPodEvictionPolicy: c.policy},
+				Status: c.status,
+			}
+			if budget.Status.ObservedGeneration == 0 {
+				budget.Status.ObservedGeneration = 2
+			}
+			if got := Blocking(budget, c.pod, c.others); got != c.want {
+				t.Errorf("blocking %t, want %t: %s", got, c.want, c.reason)
+			}
+		})
+	}
+}

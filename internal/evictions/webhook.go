@@ -1,0 +1,251 @@
+package evictions
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+)
+
+// Reasons of the Events on a pod.
+const (
+	// ReasonHooked is that of the first eviction, which began a hooked deletion.
+	ReasonHooked = "EvictionHooked"
+	// ReasonLetThrough is that of an eviction that was let through before the hooked deletion ended.
+	ReasonLetThrough = "EvictionLetThrough"
+
+	action = "Evict"
+)
+
+// answerTime is how long an answer may take. The API server waits longer, since it lets the eviction through where none comes.
+const answerTime = 5 * time.Second
+
+// Options are what a [Webhook] is made of.
+type Options struct {
+	// Cache has the CloneSets of Namespaces, all where it is empty, once Synced.
+	Cache      client.Reader
+	Namespaces []string
+	Synced     func() bool
+	// API reads and writes without a cache, whether or not this manager leads.
+	API      client.Client
+	Recorder events.EventRecorder
+	// Limit is how long an eviction is held.
+	Limit  time.Duration
+	Clock  clock.PassiveClock
+	Logger logr.Logger
+}
+
+// Webhook answers evictions. It is an admission.Handler for CREATE of pods/eviction. It may answer on several managers at once:
+// all that it remembers stands on the pods.
+type Webhook struct {
+	Options
+
+	ownership atomic.Pointer[lifecycle.Ownership]
+	// turn is held while a budget is looked at and used, so that two evictions do not use the same place in it.
+	turn chan struct{}
+}
+
+// New returns a Webhook that passes all evictions until [Webhook.Apply].
+func New(o Options) *Webhook {
+	w := &Webhook{Options: o, turn: make(chan struct{}, 1)}
+	w.Apply(lifecycle.Ownership{})
+	return w
+}
+
+// Apply sets which handlers are Rollcall's.
+func (w *Webhook) Apply(o lifecycle.Ownership) { w.ownership.Store(&o) }
+
+// Handle implements admission.Handler. It never holds up a pod that is not managed, and whatever it can't do for a managed
+// one it leaves undone, so that a drain ends. For a pod that is gone it answers 404, as the API server would: OpenKruise's
+// webhook, which comes next, answers 400, and kubectl drain takes only 404 for the end.
+func (w *Webhook) Handle(ctx context.Context, request admission.Request) admission.Response {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	key := types.NamespacedName{Namespace: request.Namespace, Name: request.Name}
+	response, err := w.answer(ctx, key, request)
+	switch {
+	case err == nil:
+		return response
+	case apierrors.IsNotFound(err):
+		return refuse(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("pods %q not found", key.Name))
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
+		w.Logger.Error(err, "eviction let through", "pod", key)
+		return admission.Allowed("").WithWarnings(fmt.Sprintf("Rollcall lets pod %s be evicted past its hooks: %v", key.Name, err))
+	default:
+		return tryAgain(fmt.Sprintf("try again: %v", err))
+	}
+}
+
+func (w *Webhook) answer(ctx context.Context, key types.NamespacedName, request admission.Request) (admission.Response, error) {
+	watched := len(w.Namespaces) == 0 || slices.Contains(w.Namespaces, key.Namespace)
+	if !watched || !w.Synced() {
+		return admission.Allowed(""), nil
+	}
+	pod := &corev1.Pod{}
+	if err := w.API.Get(ctx, key, pod); err != nil {
+		return admission.Response{}, fmt.Errorf("reading pod %s: %w", key.Name, err)
+	}
+	hooks, err := w.hooksOf(ctx, pod)
+	if err != nil || len(hooks.PreDelete) == 0 {
+		return admission.Allowed(""), err
+	}
+	dryRun, meant := options(request, pod)
+	if !meant {
+		return admission.Allowed(""), nil
+	}
+	now := w.Clock.Now()
+	switch answer, since := Decide(pod, hooks, now, w.Limit); answer {
+	case Begin:
+		return w.begin(ctx, pod, since, dryRun)
+	case Wait:
+		return tryAgain(fmt.Sprintf("pod %s has been on its way out by its hooks for %s: OpenKruise deletes it once it is out of the "+
+			"registry and its drain has passed; try again until it is gone", pod.Name, now.Sub(since).Round(time.Second))), nil
+	case GiveUp:
+		return w.giveUp(pod, dryRun), nil
+	case Pass:
+	}
+	return admission.Allowed(""), nil
+}
+
+// hooksOf returns the hooks that are Rollcall's of the pod's CloneSet.
+func (w *Webhook) hooksOf(ctx context.Context, pod *corev1.Pod) (lifecycle.Hooks, error) {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil || owner.Kind != "CloneSet" {
+		return lifecycle.Hooks{}, nil
+	}
+	workload := &kruisev1alpha1.CloneSet{}
+	err := w.Cache.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}, workload, client.UnsafeDisableDeepCopy)
+	if err != nil || workload.UID != owner.UID || workload.DeletionTimestamp != nil {
+		return lifecycle.Hooks{}, client.IgnoreNotFound(err)
+	}
+	return lifecycle.HooksOf(clusterstate.AsLifecycle(workload), *w.ownership.Load()), nil
+}
+
+// options returns whether the eviction is a dry run, by its request or by its own options, and whether it means this pod and
+// not an earlier one of the same name.
+func options(request admission.Request, pod *corev1.Pod) (dryRun, meant bool) {
+	var eviction policyv1.Eviction
+	if err := json.Unmarshal(request.Object.Raw, &eviction); err != nil {
+		return false, false // the API server says what is wrong with it
+	}
+	dryRun, meant = request.DryRun != nil && *request.DryRun, true
+	if o := eviction.DeleteOptions; o != nil {
+		dryRun = dryRun || len(o.DryRun) > 0
+		meant = o.Preconditions == nil || o.Preconditions.UID == nil || *o.Preconditions.UID == pod.UID
+	}
+	return dryRun, meant
+}
+
+// begin labels the pod, unless a budget refuses.
+func (w *Webhook) begin(ctx context.Context, pod *corev1.Pod, since time.Time, dryRun bool) (admission.Response, error) {
+	select {
+	case w.turn <- struct{}{}:
+		defer func() { <-w.turn }()
+	case <-ctx.Done():
+		return admission.Response{}, fmt.Errorf("waiting for other evictions: %w", ctx.Err())
+	}
+	budget, several, err := w.blocking(ctx, pod)
+	switch {
+	case err != nil:
+		return admission.Response{}, err
+	case several:
+		return admission.Allowed(""), nil
+	case budget != nil:
+		return overBudget(pod, budget), nil
+	case !dryRun:
+		if err := w.label(ctx, pod, since); err != nil {
+			return admission.Response{}, err
+		}
+		w.Recorder.Eventf(pod, nil, corev1.EventTypeNormal, ReasonHooked, action,
+			"An eviction became a hooked deletion: OpenKruise deletes the pod once it is out of the registry and its drain has passed")
+	}
+	return tryAgain(fmt.Sprintf("pod %s is not evicted past its hooks: OpenKruise replaces it, and deletes it once it is out of the "+
+		"registry and its drain has passed; try again until it is gone", pod.Name)), nil
+}
+
+// blocking returns the budget that refuses the eviction, or nil.
+func (w *Webhook) blocking(ctx context.Context, pod *corev1.Pod) (budget *policyv1.PodDisruptionBudget, several bool, err error) {
+	var budgets policyv1.PodDisruptionBudgetList
+	if err := w.API.List(ctx, &budgets, client.InNamespace(pod.Namespace)); err != nil {
+		return nil, false, fmt.Errorf("listing PodDisruptionBudgets: %w", err)
+	}
+	budget, several = BudgetOf(pod, budgets.Items)
+	if budget == nil {
+		return nil, several, nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
+	if err != nil {
+		return nil, false, fmt.Errorf("reading the selector of PodDisruptionBudget %s: %w", budget.Name, err)
+	}
+	var pods corev1.PodList
+	if err := w.API.List(ctx, &pods, client.InNamespace(pod.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, false, fmt.Errorf("listing the pods of PodDisruptionBudget %s: %w", budget.Name, err)
+	}
+	if !Blocking(budget, pod, pods.Items) {
+		budget = nil
+	}
+	return budget, false, nil
+}
+
+// label fails with a conflict where the pod has changed since it was read.
+func (w *Webhook) label(ctx context.Context, pod *corev1.Pod, since time.Time) error {
+	patch := client.MergeFromWithOptions(pod.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	metav1.SetMetaDataLabel(&pod.ObjectMeta, kruisev1alpha1.SpecifiedDeleteKey, "true")
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, AnnotationSince, since.UTC().Format(time.RFC3339))
+	if err := w.API.Patch(ctx, pod, patch); err != nil {
+		return fmt.Errorf("labelling pod %s for its deletion: %w", pod.Name, err)
+	}
+	return nil
+}
+
+// giveUp lets the eviction through, and says so wherever someone may look.
+func (w *Webhook) giveUp(pod *corev1.Pod, dryRun bool) admission.Response {
+	note := fmt.Sprintf("Rollcall lets the pod be evicted past its hooks: it is not gone %s after its first eviction", w.Limit)
+	if !dryRun {
+		w.Logger.Info("eviction let through", "pod", client.ObjectKeyFromObject(pod), "limit", w.Limit.String())
+		w.Recorder.Eventf(pod, nil, corev1.EventTypeWarning, ReasonLetThrough, action, "%s", note)
+	}
+	return admission.Allowed("").WithWarnings(note)
+}
+
+// overBudget answers as the API server does.
+func overBudget(pod *corev1.Pod, budget *policyv1.PodDisruptionBudget) admission.Response {
+	response := tryAgain(fmt.Sprintf("pod %s can't be evicted now, as that would violate its disruption budget %s: "+
+		"pods on their way out by their hooks count as disrupted", pod.Name, budget.Name))
+	response.Result.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{
+		Type: policyv1.DisruptionBudgetCause,
+		Message: fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently",
+			budget.Name, budget.Status.DesiredHealthy, budget.Status.CurrentHealthy),
+	}}}
+	return response
+}
+
+// tryAgain answers 429, on which everything that drains nodes tries again. It names no time to wait: with one, clients would
+// wait and retry by themselves, without a word to their users.
+func tryAgain(message string) admission.Response {
+	return refuse(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, message)
+}
+
+func refuse(code int32, reason metav1.StatusReason, message string) admission.Response {
+	response := admission.Denied(message)
+	response.Result.Code, response.Result.Reason = code, reason
+	return response
+}

@@ -1,0 +1,318 @@
+package evictions
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+)
+
+// world is a webhook on a cluster with the CloneSet web, whose pods have a preDelete hook.
+type world struct {
+	*Webhook
+
+	t      *testing.T
+	api    client.WithWatch
+	clock  *clocktesting.FakePassiveClock
+	events *events.FakeRecorder
+	synced bool
+	// refuse is what the API server answers to patches.
+	refuse error
+}
+
+func newWorld(t *testing.T, objects ...client.Object) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientscheme.AddToScheme(scheme), kruisev1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	w := &world{
+		t: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)),
+		events: events.NewFakeRecorder(9), synced: true,
+	}
+	objects = append(objects, &kruisev1alpha1.CloneSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"},
+		Spec: kruisev1alpha1.CloneSetSpec{Lifecycle: &appspub.Lifecycle{
+			PreDelete: &appspub.LifecycleHook{LabelsHandler: map[string]string{hookKey: "true"}},
+		}},
+	})
+	w.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if w.refuse != nil {
+				return w.refuse
+			}
+			return c.Patch(ctx, o, p, opts...)
+		},
+	}).Build()
+	w.Webhook = New(Options{
+		Cache: w.api, Namespaces: []string{"shop"}, Synced: func() bool { return w.synced }, API: w.api, Recorder: w.events,
+		Limit: 10 * time.Minute, Clock: w.clock, Logger: testr.New(t),
+	})
+	w.Apply(lifecycle.Ownership{Owned: []string{"example.com/*"}})
+	return w
+}
+
+// owned makes a pod one of the CloneSet web.
+func owned(pod *corev1.Pod) {
+	pod.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: kruisev1alpha1.GroupVersion.String(), Kind: "CloneSet", Name: "web", UID: "web", Controller: new(true),
+	}}
+}
+
+func (w *world) Evict(name string, edits ...func(*admission.Request, *policyv1.Eviction)) admission.Response {
+	w.t.Helper()
+	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "shop", Name: name}}
+	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
+	for _, edit := range edits {
+		edit(&request, eviction)
+	}
+	text, err := json.Marshal(eviction)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	request.Object.Raw = text
+	return w.Handle(w.t.Context(), request)
+}
+
+func (w *world) ExpectHeld(response admission.Response, words string) {
+	w.t.Helper()
+	if response.Allowed || response.Result.Code != http.StatusTooManyRequests || !strings.Contains(response.Result.Message, words) {
+		w.t.Errorf("got %+v, want 429 with %q", response.AdmissionResponse, words)
+	}
+	if d := response.Result.Details; d != nil && d.RetryAfterSeconds != 0 {
+		w.t.Errorf("the answer names a time to wait, so clients retry by themselves, without a word")
+	}
+}
+
+func (w *world) ExpectPassed(response admission.Response, warning string) {
+	w.t.Helper()
+	if !response.Allowed || !strings.Contains(strings.Join(response.Warnings, "\n"), warning) || warning == "" && len(response.Warnings) > 0 {
+		w.t.Errorf("got %+v, want it let through with warning %q", response.AdmissionResponse, warning)
+	}
+}
+
+func (w *world) Pod(name string) *corev1.Pod {
+	w.t.Helper()
+	pod := &corev1.Pod{}
+	if err := w.api.Get(w.t.Context(), types.NamespacedName{Namespace: "shop", Name: name}, pod); err != nil {
+		w.t.Fatal(err)
+	}
+	return pod
+}
+
+func (w *world) ExpectEvent(words string) {
+	w.t.Helper()
+	select {
+	case got := <-w.events.Events:
+		if !strings.Contains(got, words) {
+			w.t.Errorf("got Event %q, want %q in it", got, words)
+		}
+	default:
+		w.t.Errorf("there is no Event with %q", words)
+	}
+}
+
+func (w *world) ExpectNoEvent() {
+	w.t.Helper()
+	select {
+	case got := <-w.events.Events:
+		w.t.Errorf("got Event %q, want none", got)
+	default:
+	}
+}
+
+func TestEvictionBecomesAHookedDeletion(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, podThat(owned))
+	w.ExpectHeld(w.Evict("web-1"), "is not evicted past its hooks")
+	pod := w.Pod("web-1")
+	if pod.Labels[kruisev1alpha1.SpecifiedDeleteKey] != "true" || pod.Annotations[AnnotationSince] != "2026-11-22T12:00:00Z" {
+		t.Errorf("labels %v and annotations %v, want the deletion and when it began", pod.Labels, pod.Annotations)
+	}
+	w.ExpectEvent("Normal EvictionHooked")
+
+	w.clock.SetTime(w.clock.Now().Add(9 * time.Minute))
+	w.ExpectHeld(w.Evict("web-1"), "for 9m0s")
+	if now := w.Pod("web-1"); now.ResourceVersion != pod.ResourceVersion {
+		t.Error("the second eviction changed the pod")
+	}
+	w.ExpectNoEvent()
+
+	w.clock.SetTime(w.clock.Now().Add(time.Minute))
+	w.ExpectPassed(w.Evict("web-1"), "not gone 10m0s after its first eviction")
+	w.ExpectEvent("Warning EvictionLetThrough")
+}
+
+func TestEvictionIsLetThroughUnchanged(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		reason string
+		pod    *corev1.Pod
+		world  func(*world)
+		edit   func(*admission.Request, *policyv1.Eviction)
+	}{
+		"no CloneSet":      {reason: "nothing of ours holds it", pod: podThat()},
+		"another CloneSet": {reason: "one of the same name came since", pod: podThat(owned, func(p *corev1.Pod) { p.OwnerReferences[0].UID = "old" })},
+		"a Deployment":     {reason: "OpenKruise knows no label on it", pod: podThat(owned, func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "ReplicaSet" })},
+		"not our hook": {
+			reason: "hooks.owned does not claim it", pod: podThat(owned),
+			world: func(w *world) { w.Apply(lifecycle.Ownership{Owned: []string{"example.org/*"}}) },
+		},
+		"not our namespace": {
+			reason: "another manager watches it", pod: podThat(owned), world: func(w *world) { w.Namespaces = []string{"other"} },
+		},
+		"caches are not filled": {
+			reason: "a manager that knows nothing must not hold up the cluster", pod: podThat(owned), world: func(w *world) { w.synced = false },
+		},
+		"meant for another pod": {
+			reason: "the API server refuses it: the pod was deleted and made again", pod: podThat(owned),
+			edit: func(_ *admission.Request, e *policyv1.Eviction) {
+				e.DeleteOptions = &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: new(types.UID("old"))}}
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, c.pod)
+			if c.world != nil {
+				c.world(w)
+			}
+			if c.edit == nil {
+				c.edit = func(*admission.Request, *policyv1.Eviction) {}
+			}
+			w.ExpectPassed(w.Evict("web-1", c.edit), "")
+			w.ExpectNoEvent()
+			if leaves(w.Pod(c.pod.Name)) {
+				t.Errorf("the pod was labelled: %s", c.reason)
+			}
+		})
+	}
+}
+
+// OpenKruise's webhook would answer 400, which kubectl drain takes for a failure.
+func TestEvictionOfAPodThatIsGone(t *testing.T) {
+	t.Parallel()
+	response := newWorld(t).Evict("web-1")
+	if err := (&apierrors.StatusError{ErrStatus: *response.Result}); response.Allowed || !apierrors.IsNotFound(err) {
+		t.Errorf("got %+v, want 404", response.AdmissionResponse)
+	}
+}
+
+func TestDryRunOfAnEvictionChangesNothing(t *testing.T) {
+	t.Parallel()
+	inRequest := func(r *admission.Request, _ *policyv1.Eviction) { r.DryRun = new(true) }
+	inBody := func(_ *admission.Request, e *policyv1.Eviction) {
+		e.DeleteOptions = &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
+	}
+	for name, dry := range map[string]func(*admission.Request, *policyv1.Eviction){"in the request": inRequest, "in the body": inBody} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, podThat(owned), podThat(owned, called("web-2"), specified, evictedAt("2026-11-22T11:00:00Z")))
+			w.ExpectHeld(w.Evict("web-1", dry), "is not evicted past its hooks")
+			w.ExpectPassed(w.Evict("web-2", dry), "not gone 10m0s after its first eviction")
+			w.ExpectNoEvent()
+			if leaves(w.Pod("web-1")) {
+				t.Error("the pod was labelled")
+			}
+		})
+	}
+}
+
+// A node is drained: all its pods are evicted at the same moment.
+func TestEvictionsAtOnceStayWithinTheBudget(t *testing.T) {
+	t.Parallel()
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+		Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 2, CurrentHealthy: 4, DesiredHealthy: 2},
+	}
+	names := []string{"web-1", "web-2", "web-3", "web-4"}
+	objects := []client.Object{budget}
+	for _, name := range names {
+		objects = append(objects, podThat(owned, called(name)))
+	}
+	w := newWorld(t, objects...)
+	responses := make([]admission.Response, len(names))
+	var all sync.WaitGroup
+	for i, name := range names {
+		all.Go(func() { responses[i] = w.Evict(name) })
+	}
+	all.Wait()
+	begun := 0
+	for i, name := range names {
+		if leaves(w.Pod(name)) {
+			begun++
+			continue
+		}
+		w.ExpectHeld(responses[i], "disruption budget web")
+		if causes := responses[i].Result.Details.Causes; causes[0].Type != policyv1.DisruptionBudgetCause {
+			t.Errorf("causes %v, want that of a budget", causes)
+		}
+	}
+	if begun != 2 {
+		t.Errorf("%d pods are on their way out, want the 2 that the budget allows", begun)
+	}
+}
+
+func TestEvictionWithTwoBudgetsIsTheAPIServersToRefuse(t *testing.T) {
+	t.Parallel()
+	both := func(name string) client.Object {
+		return &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
+			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+		}
+	}
+	w := newWorld(t, podThat(owned), both("one"), both("two"))
+	w.ExpectPassed(w.Evict("web-1"), "")
+}
+
+func TestPatchThatFails(t *testing.T) {
+	t.Parallel()
+	pods := schema.GroupResource{Resource: "pods"}
+	for name, c := range map[string]struct {
+		reason string
+		err    error
+		passed bool
+	}{
+		"conflict":  {"the pod has changed since it was read", apierrors.NewConflict(pods, "web-1", errors.New("changed")), false},
+		"an outage": {"it may pass", errors.New("connection refused"), false},
+		"forbidden": {"it will not pass, and a drain must end", apierrors.NewForbidden(pods, "web-1", errors.New("frozen")), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, podThat(owned))
+			w.refuse = c.err
+			if response := w.Evict("web-1"); c.passed {
+				w.ExpectPassed(response, "frozen")
+			} else {
+				w.ExpectHeld(response, "try again")
+			}
+			w.ExpectNoEvent()
+		})
+	}
+}
