@@ -293,6 +293,9 @@ type begun struct {
 func (b begun) do(ctx context.Context, work func(context.Context, Backend) error) error {
 	f, c := b.f, b.call
 	err := b.behave(ctx, func(ctx context.Context) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if err := work(ctx, f.current()); err != nil {
 			return err
 		}
