@@ -24,8 +24,9 @@ const patchTimeout = 15 * time.Second
 var errMoved = errors.New("the pod has moved on")
 
 // patch makes the edit and writes the record in one API write, or none where the pod has all of it. The observation then holds
-// the pod's metadata as the API server returned it: a patch changes nothing else, and a whole pod is ten times as large. What the registry has acknowledged is written down also where the manager was asked to
-// stop meanwhile, else the next one has to make the call again.
+// the pod's metadata as the API server returned it: a patch changes nothing else, and a whole pod is ten times as large. What
+// the registry has acknowledged is written down also where the manager was asked to stop meanwhile, else the next one has to
+// make the call again.
 func (r *PodReconciler) patch(ctx context.Context, seen *observation, edit lifecycle.Edit, record *lifecycle.Record) error {
 	pod := seen.pod()
 	if edit.Empty() && pod.DeletionTimestamp != nil {
