@@ -75,6 +75,9 @@ func (o *observation) has(address string) bool {
 
 // observePassedOn says which entries belong to the applications of other pods by now.
 func (r *PodReconciler) observePassedOn(ctx context.Context, seen *observation) error {
+	if !seen.settings.steers() {
+		return nil
+	}
 	instances := seen.instances()
 	for _, t := range seen.targets {
 		instances[t.Key()] = true
@@ -123,9 +126,11 @@ func (r *PodReconciler) isTaken(ctx context.Context, seen *observation, in lifec
 }
 
 // clear has a registry forget what it remembers of the application of a pod that is gone, once its entry has gone too: the
-// next pod at that address is to start in rotation. Until then the entry stays out of it.
+// next pod at that address is to start in rotation. Until then the entry stays out of it. One that is found in service after it
+// was taken out is another application's.
 func (r *PodReconciler) clear(ctx context.Context, seen *observation, c change) blocker {
 	reg, asked := seen.settings.client(c.Registry), r.Clock.Now()
+	since, again := seen.note.clears[c.Key()]
 	state := registry.Absent
 	if reg.Gets() {
 		var err error
@@ -133,18 +138,20 @@ func (r *PodReconciler) clear(ctx context.Context, seen *observation, c change) 
 			return r.failed(seen, c, reg, err)
 		}
 	}
-	if missing := r.call(ctx, seen, c); missing.reason != "" {
-		return missing
+	if !again || state == registry.Absent {
+		if missing := r.call(ctx, seen, c); missing.reason != "" {
+			return missing
+		}
 	}
-	if seen.note.goneSince.IsZero() {
-		seen.note.goneSince = asked
+	if state == registry.Absent || again && (state == registry.InService || asked.Sub(since) >= appOutlives) {
+		r.State.Claims.Removed(seen.pod().UID, c.Key(), asked)
+		return blocker{}
 	}
-	if state != registry.Absent && asked.Sub(seen.note.goneSince) < appOutlives {
-		return blocker{reason: ReasonAppEntryRemains, after: r.backoff.When(seen.pod().UID),
-			message: c.String() + ": the pod is gone, and its application's entry is not yet; it is out of rotation"}
+	if !again {
+		seen.note.clearsFrom(c.Key(), asked)
 	}
-	r.State.Claims.Removed(seen.pod().UID, c.Key(), asked)
-	return blocker{}
+	return blocker{reason: ReasonAppEntryRemains, after: r.backoff.When(seen.pod().UID),
+		message: c.String() + ": the pod is gone, and its application's entry is not yet; it is out of rotation"}
 }
 
 // awaitsApp says that the application has no entry that could be put in rotation. Soon after the pod became ready that is part

@@ -143,6 +143,7 @@ func TestAppEntryLeavesNothingBehind(t *testing.T) {
 	w.expectResult("", w.reconcile(pod), backoffBase)
 	w.expectJournal("a dead entry must not come back", appAsked, appLeave)
 	w.expectWaits("", Wait{Reason: "AppEntryRemains", Since: w.clock.Now()})
+	w.reconciles(pod, "it is out still", appAsked)
 	app.Deregister()
 	w.reconciles(pod, "the next pod at that address has to start in rotation", appAsked, appLeave)
 	w.expectEvents("nothing needs a person")
@@ -150,6 +151,39 @@ func TestAppEntryLeavesNothingBehind(t *testing.T) {
 	if app.Remembered() {
 		t.Error("the next pod at that address starts out of rotation")
 	}
+}
+
+func TestAppEntriesOfAGonePodAreClearedEach(t *testing.T) {
+	t.Parallel()
+	w := steering(t)
+	pod := w.bornPod(w.cloneSet("web"), "web-1", annotated(service.AnnotationServices, "admin=9090,web=8080"))
+	apps := []fakeregistry.App{w.registry.App(w.instance(pod, "admin", 9090)), w.registry.App(w.instance(pod, "web", 8080))}
+	for _, app := range apps {
+		app.Register()
+	}
+	w.reconcile(pod)
+	w.removePod(pod)
+	w.reconcile(pod)
+	for _, app := range apps {
+		w.expectApp("neither could deregister itself", app, registry.OutOfService)
+		app.Deregister()
+	}
+	w.reconcile(pod)
+	w.expectNoPages("")
+	if apps[0].Remembered() || apps[1].Remembered() {
+		t.Error("the next pod at that address starts out of rotation")
+	}
+}
+
+func TestAppEntryThatComesToTheAddressOfAGonePodIsSpared(t *testing.T) {
+	t.Parallel()
+	w, pod, app := servingApp(t)
+	w.removePod(pod)
+	w.reconciles(pod, "it could not deregister itself", appAsked, appLeave)
+	app.PutBack()
+	w.reconciles(pod, "only another application can have put it in", appAsked)
+	w.expectApp("", app, registry.InService)
+	w.expectNoPages("")
 }
 
 func TestAppEntryOfAnEndedPodIsSparedForTheNext(t *testing.T) {

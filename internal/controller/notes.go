@@ -24,8 +24,8 @@ type note struct {
 	skipRefused string
 	// lingers: the pod is dying and has lost the label that the cache selects by, so no event tells whether it was freed.
 	lingers bool
-	// goneSince is when the pod was first found gone whose application has an entry; zero until then.
-	goneSince time.Time
+	// clears are the entries of the application of a pod that is gone, and since when they were taken out after that.
+	clears map[lifecycle.Recorded]time.Time
 	// returned: an Event came of the application's entry that came back while the pod had to be out.
 	returned bool
 	// postponed are the changes that a registry told to come back for later.
@@ -99,6 +99,13 @@ func (n *note) postpone(in lifecycle.Recorded, p postponement) {
 		n.postponed = map[lifecycle.Recorded]postponement{}
 	}
 	n.postponed[in] = p
+}
+
+func (n *note) clearsFrom(in lifecycle.Recorded, at time.Time) {
+	if n.clears == nil {
+		n.clears = map[lifecycle.Recorded]time.Time{}
+	}
+	n.clears[in] = at
 }
 
 // postponedNow returns why the change must not be made yet, by the registry's own word; nothing where it may. What it said of

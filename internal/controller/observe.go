@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
@@ -79,7 +80,7 @@ func (r *PodReconciler) observe(ctx context.Context, id lifecycle.PodID) (seen *
 		return nil, staleRecheck, nil
 	}
 
-	if err := r.State.Workloads.Refresh(ctx, &settings.Rules, settings.everywhere(), r.Clock.Now()); err != nil {
+	if err := r.State.Workloads.Refresh(ctx, &settings.Rules, settings.everywhere, r.Clock.Now()); err != nil {
 		return nil, 0, err
 	}
 	workload, err := r.workloadOf(ctx, pod)
@@ -129,7 +130,7 @@ func (r *PodReconciler) observeTargets(seen *observation, node service.Node) {
 	attributes, attributesErr := settings.Services.AttributesOf(subject)
 	registries, registriesErr := settings.registriesOf(pod.Annotations)
 	if registriesErr != nil && len(seen.instances()) == 0 {
-		registries = settings.everywhere() // nothing tells which of them it is in
+		registries = slices.Clone(settings.everywhere) // nothing tells which of them it is in
 	}
 	err = errors.Join(err, drainErr, attributesErr, registriesErr)
 	refused := r.observeNames(seen, endpoints)

@@ -35,6 +35,9 @@ type Settings struct {
 	OnRegistryFailure lifecycle.FailurePolicy
 	// Guard says whether pods get a finalizer that keeps them until they were taken out.
 	Guard bool
+
+	// everywhere are all places where a pod may have an entry, once the settings are applied.
+	everywhere []string
 }
 
 // names are those of all registries, sorted.
@@ -70,8 +73,10 @@ func (s *Settings) registriesOf(annotations map[string]string) ([]string, error)
 	return names, errors.Join(problems...)
 }
 
-// everywhere are all places where a pod may have an entry.
-func (s *Settings) everywhere() []string {
+// steers reports whether there is a registry in which applications' entries can be steered.
+func (s *Settings) steers() bool { return len(s.everywhere) > len(s.Registries) }
+
+func (s *Settings) places() []string {
 	all := s.names()
 	for _, name := range s.names() {
 		if apps := registryclient.AppEntries(name); s.client(apps) != nil {

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 		if mark == markLeaveNothing {
 			os.Exit(leaveNothing())
 		}
-		app.Main(builtin.Registries()...)
+		app.Main(append(builtin.Registries(), app.WithRegistry(steeredDriver, newSteered))...)
 		return
 	}
 	os.Exit(run(m))

@@ -292,11 +292,19 @@ func TestRefusedAtStart(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason, driver, endpoint string
 		mention                  []string
+		registeredBy             string
 	}{
-		"unknown-driver": {"only those compiled in exist", "acme", "http://127.0.0.1:1", []string{"registry.driver", "acme", "memory"}},
+		"unknown-driver": {
+			reason: "only those compiled in exist", driver: "acme", endpoint: "http://127.0.0.1:1",
+			mention: []string{"registry.driver", "acme", "memory"},
+		},
+		"apps-entries": {
+			reason: "nothing could take them out", driver: "http", endpoint: "http://127.0.0.1:1", registeredBy: "App",
+			mention: []string{"registry.registeredBy", "driver http can't take an entry out of rotation", "remove this field"},
+		},
 		"password-in-the-url": { // nor does this error show it: see leaks
-			"it would be shown wherever the endpoint is", "http", "http://rollcall:" + env.credential() + "/x@127.0.0.1",
-			[]string{"registry.endpoint"},
+			reason: "it would be shown wherever the endpoint is", driver: "http",
+			endpoint: "http://rollcall:" + env.credential() + "/x@127.0.0.1", mention: []string{"registry.endpoint"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -304,6 +312,9 @@ func TestRefusedAtStart(t *testing.T) {
 			env.scenarios.Add(1)
 			config := defaultConfiguration("")
 			config["registry"] = map[string]any{"driver": tc.driver, "endpoint": tc.endpoint}
+			if tc.registeredBy != "" {
+				config["registry"].(map[string]any)["registeredBy"] = tc.registeredBy
+			}
 			m, err := env.manager("refused-"+name, config)
 			expect.NoError(t, err)
 			expect.NoError(t, m.Start())

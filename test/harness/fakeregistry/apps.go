@@ -3,7 +3,6 @@ package fakeregistry
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -17,59 +16,35 @@ const (
 	OpAppGet        Op = "AppGet"
 )
 
-// apps are the entries that applications wrote themselves. That a place is out of rotation is remembered apart from the
-// entries, as Nacos does, so that it outlives an application that registers anew, and one that is gone.
-type apps struct {
+// Apps is a registry of the entries that applications wrote themselves. That a place is out of rotation it keeps apart from the
+// entries, as Nacos does, so that it outlives an application that registers anew, and one that is gone. The zero value is empty.
+// It is safe for concurrent use.
+type Apps struct {
 	mu         sync.Mutex
 	registered map[place]bool
 	out        map[place]bool
+	// asked is for whom each was last steered, which List tells with it.
+	asked map[place]registry.Instance
 }
+
+var _ Backend = (*Apps)(nil)
 
 type place struct{ service, endpoint string }
 
 func placeOf(in registry.Instance) place { return place{in.Service, in.Endpoint()} }
 
-// App is the client of one application, which registers itself at an instance's service, address and port.
-type App struct {
-	apps *apps
-	at   place
-}
-
-// App returns the client of the application at the instance.
-func (f *Registry) App(at registry.Instance) App { return App{&f.apps, placeOf(at)} }
-
-// Register writes the application's entry, as at each renewal.
-func (a App) Register() { a.apps.set(func(s *apps) { s.registered[a.at] = true }) }
-
-// Deregister removes it. What the registry remembers of the place stays.
-func (a App) Deregister() { a.apps.set(func(s *apps) { delete(s.registered, a.at) }) }
-
-// PutBack puts it into rotation, past Rollcall.
-func (a App) PutBack() { a.apps.set(func(s *apps) { delete(s.out, a.at) }) }
-
-// State is what clients are given of it.
-func (a App) State() (state registry.State) {
-	a.apps.set(func(s *apps) { state = s.state(a.at) })
-	return state
-}
-
-// Remembered reports whether the registry keeps the next one at this place out of rotation.
-func (a App) Remembered() (out bool) {
-	a.apps.set(func(s *apps) { out = s.out[a.at] })
-	return out
-}
-
-func (s *apps) set(change func(*apps)) {
+// set runs change under the lock.
+func (s *Apps) set(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.registered == nil {
-		s.registered, s.out = map[place]bool{}, map[place]bool{}
+		s.registered, s.out, s.asked = map[place]bool{}, map[place]bool{}, map[place]registry.Instance{}
 	}
-	change(s)
+	change()
 }
 
 // state is of a place. The caller holds the lock.
-func (s *apps) state(at place) registry.State {
+func (s *Apps) state(at place) registry.State {
 	switch {
 	case !s.registered[at]:
 		return registry.Absent
@@ -80,64 +55,116 @@ func (s *apps) state(at place) registry.State {
 	}
 }
 
+// steer makes a change, and notes for whom.
+func (s *Apps) steer(in registry.Instance, change func(at place) error) (err error) {
+	s.set(func() {
+		s.asked[placeOf(in)] = in
+		err = change(placeOf(in))
+	})
+	return err
+}
+
+// Register implements [registry.Registry].
+func (s *Apps) Register(_ context.Context, in registry.Instance) error {
+	return s.steer(in, func(at place) error {
+		if !s.registered[at] {
+			return registry.NotRegistered(fmt.Errorf("no application has registered %s at %s", in.Service, in.Endpoint()))
+		}
+		delete(s.out, at)
+		return nil
+	})
+}
+
+// FailOver implements [registry.Registry].
+func (s *Apps) FailOver(_ context.Context, in registry.Instance) error {
+	return s.steer(in, func(at place) error {
+		if s.registered[at] {
+			s.out[at] = true
+		}
+		return nil
+	})
+}
+
+// Deregister implements [registry.Registry].
+func (s *Apps) Deregister(ctx context.Context, in registry.Instance) error {
+	if err := s.steer(in, func(at place) error { delete(s.out, at); return nil }); err != nil {
+		return err
+	}
+	return s.FailOver(ctx, in)
+}
+
+// Get implements [registry.Getter].
+func (s *Apps) Get(_ context.Context, in registry.Instance) (state registry.State, err error) {
+	s.set(func() { state = s.state(placeOf(in)) })
+	return state, nil
+}
+
+// List implements [registry.Lister], for tests to read: it has the entries that were steered, with the mark of the last pod.
+func (s *Apps) List(_ context.Context, cluster string) (entries []registry.Entry, err error) {
+	s.set(func() {
+		for at := range s.registered {
+			if in, known := s.asked[at]; known && in.Cluster == cluster {
+				entries = append(entries, registry.Entry{Instance: in, State: s.state(at)})
+			}
+		}
+	})
+	return entries, nil
+}
+
+// App is the client of one application, which registers itself at an instance's service, address and port.
+type App struct {
+	apps *Apps
+	at   place
+}
+
+// App returns the client of the application at the instance.
+func (s *Apps) App(at registry.Instance) App { return App{s, placeOf(at)} }
+
+// Register writes the application's entry, as at each renewal.
+func (a App) Register() { a.apps.set(func() { a.apps.registered[a.at] = true }) }
+
+// Deregister removes it. What the registry remembers of the place stays.
+func (a App) Deregister() { a.apps.set(func() { delete(a.apps.registered, a.at) }) }
+
+// PutBack puts it into rotation, past Rollcall.
+func (a App) PutBack() { a.apps.set(func() { delete(a.apps.out, a.at) }) }
+
+// State is what clients are given of it.
+func (a App) State() (state registry.State) {
+	a.apps.set(func() { state = a.apps.state(a.at) })
+	return state
+}
+
+// Remembered reports whether the registry keeps the next one at this place out of rotation.
+func (a App) Remembered() (out bool) {
+	a.apps.set(func() { out = a.apps.out[a.at] })
+	return out
+}
+
+// App returns the client of the application at the instance.
+func (f *Registry) App(at registry.Instance) App { return f.apps.App(at) }
+
 // AppEntries implements [registry.AppEntrySteerer].
 func (f *Registry) AppEntries() registry.AppRegistry { return steered{f} }
 
 type steered struct{ f *Registry }
 
 func (s steered) Register(ctx context.Context, in registry.Instance) error {
-	return s.change(ctx, OpAppRegister, in, func(a *apps) error {
-		if !a.registered[placeOf(in)] {
-			return registry.NotRegistered(fmt.Errorf("no application has registered %s at %s", in.Service, in.Endpoint()))
-		}
-		delete(a.out, placeOf(in))
-		return nil
-	})
+	return s.f.call(ctx, OpAppRegister, in, func(ctx context.Context, _ Backend) error { return s.f.apps.Register(ctx, in) })
 }
 
 func (s steered) FailOver(ctx context.Context, in registry.Instance) error {
-	return s.change(ctx, OpAppFailOver, in, func(a *apps) error {
-		if a.registered[placeOf(in)] {
-			a.out[placeOf(in)] = true
-		}
-		return nil
-	})
+	return s.f.call(ctx, OpAppFailOver, in, func(ctx context.Context, _ Backend) error { return s.f.apps.FailOver(ctx, in) })
 }
 
 func (s steered) Deregister(ctx context.Context, in registry.Instance) error {
-	return s.change(ctx, OpAppDeregister, in, func(a *apps) error {
-		delete(a.out, placeOf(in))
-		if a.registered[placeOf(in)] {
-			a.out[placeOf(in)] = true
-		}
-		return nil
-	})
+	return s.f.call(ctx, OpAppDeregister, in, func(ctx context.Context, _ Backend) error { return s.f.apps.Deregister(ctx, in) })
 }
 
 func (s steered) Get(ctx context.Context, in registry.Instance) (state registry.State, err error) {
-	err = s.change(ctx, OpAppGet, in, func(a *apps) error {
-		state = a.state(placeOf(in))
-		return nil
-	})
-	return state, err
-}
-
-func (s steered) change(ctx context.Context, op Op, in registry.Instance, change func(*apps) error) error {
-	return s.f.call(ctx, op, in, func(context.Context, Backend) (err error) {
-		s.f.apps.set(func(a *apps) { err = change(a) })
+	err = s.f.call(ctx, OpAppGet, in, func(ctx context.Context, _ Backend) (err error) {
+		state, err = s.f.apps.Get(ctx, in)
 		return err
 	})
-}
-
-// AppsInRotation returns the endpoints that clients are given of a service by the entries of its applications, sorted.
-func (f *Registry) AppsInRotation(service string) (endpoints []string) {
-	f.apps.set(func(s *apps) {
-		for at := range s.registered {
-			if at.service == service && !s.out[at] {
-				endpoints = append(endpoints, at.endpoint)
-			}
-		}
-	})
-	slices.Sort(endpoints)
-	return endpoints
+	return state, err
 }

@@ -80,7 +80,7 @@ type Registry struct {
 	listeners []*listener
 	holds     []*Hold
 	foreign   []*registry.Entry
-	apps      apps
+	apps      Apps
 }
 
 var _ Backend = (*Registry)(nil)
