@@ -85,8 +85,8 @@ func (a appsServer) section() map[string]any {
 // appLag is how long after its pod became ready an application registers.
 const appLag = 200 * time.Millisecond
 
-// run plays the applications of a scenario: each registers once its pod is ready, ends when it is not, and forgets with that
-// that it was out of rotation, as in Eureka and Consul.
+// run plays the applications of a scenario: each registers once its pod is ready, ends when it is not, and comes
+// back into rotation with that, as in Eureka and Consul.
 func (a appsServer) run(s *scenario) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))
 	ended := make(chan struct{})
@@ -149,34 +149,40 @@ func TestAppsThatRegisterThemselves(t *testing.T) {
 		{name: "app-never", styles: []style{preNormal}, run: appNeverRegisters(server)},
 		{name: "app-back", styles: []style{labels}, run: appPutsItselfBack(server)},
 	}
-	namespaces := []string{"app-restart"}
+	var namespaces []string
 	for i, d := range all {
 		namespaces = append(namespaces, namespacesOf(d.name, d.styles)...)
 		all[i].run = func(s *scenario) { d.run(s); server.expectNothingRemembered(s) }
 	}
-	config := defaultConfiguration("", namespaces...)
-	config["registry"] = server.section()
-	m := startManager(t, "apps", config)
-	begin := func(t *testing.T, style style, namespace string) *scenario {
+	m := server.startManager(t, "apps", namespaces...)
+	play(t, all, func(t *testing.T, style style, namespace string) *scenario {
 		t.Helper()
-		s := newScenario(t, m, server.registryServer, style, namespace)
-		s.byApp = true
-		s.describes = func(_ *corev1.Pod, in *registry.Instance) { in.Registry, in.Zone = "", "" }
+		s := server.begin(t, m, style, namespace)
 		if !strings.HasPrefix(namespace, "app-never") {
 			server.run(s)
 		}
 		return s
-	}
-	t.Run("all", func(t *testing.T) { play(t, all, begin) })
-	t.Run("restart", func(t *testing.T) {
-		s := begin(t, labels, "app-restart")
-		appsOutliveTheManager(s)
-		server.expectNothingRemembered(s)
-		s.ExpectAlways()
 	})
-	if n := len(server.own.Calls(fakeregistry.Match{Op: fakeregistry.OpRegister})); n > 0 {
-		t.Errorf("%d entries of Rollcall's own were made beside those of the applications", n)
-	}
+}
+
+func (a appsServer) startManager(t *testing.T, name string, namespaces ...string) *rollcall {
+	t.Helper()
+	config := defaultConfiguration("", namespaces...)
+	config["registry"] = a.section()
+	return startManager(t, name, config)
+}
+
+func (a appsServer) begin(t *testing.T, m *rollcall, style style, namespace string) *scenario {
+	t.Helper()
+	s := newScenario(t, m, a.registryServer, style, namespace)
+	s.byApp = true
+	s.describes = func(_ *corev1.Pod, in *registry.Instance) { in.Registry, in.Zone = "", "" }
+	t.Cleanup(func() {
+		if n := len(a.own.Calls(fakeregistry.Match{Op: fakeregistry.OpRegister, Namespace: namespace})); n > 0 {
+			t.Errorf("%d entries of Rollcall's own were made beside those of the applications", n)
+		}
+	})
+	return s
 }
 
 // expectNothingRemembered ends the workload: the next pods at its pods' addresses start in rotation.
@@ -194,22 +200,29 @@ func (a appsServer) expectNothingRemembered(s *scenario) {
 	})
 }
 
-// appsOutliveTheManager: what the manager took out before it was killed, the next one puts back.
-func appsOutliveTheManager(s *scenario) {
+// TestAppsOutliveTheManager: what the manager took out before it was killed, the next one puts back.
+func TestAppsOutliveTheManager(t *testing.T) {
+	t.Parallel()
+	server := startAppsServer(t)
+	m := server.startManager(t, "apps-restart", "app-restart")
+	s := server.begin(t, m, labels, "app-restart")
+	server.run(s)
 	s.troubled, s.drain = true, 5*time.Second
 	before := s.Begin(inPlace, replicas(1), annotated("rollcall.dev/drain", s.drain.String()))
 	s.UpdateImage("nginx:2")
 	s.AwaitState(before[0], appspub.LifecycleStatePreparingUpdate)
 	s.await("the application to be out of rotation", func() error {
-		if s.registry.gives(s.T, s.ns, before[0]) {
+		if s.registry.gives(t, s.ns, before[0]) {
 			return errors.New("clients are given it")
 		}
 		return nil
 	})
-	s.manager.Kill()
-	restart(s.T, s.manager)
+	m.Kill()
+	restart(t, m)
 	s.ExpectSteady()
 	s.ExpectImage("nginx:2", before)
+	server.expectNothingRemembered(s)
+	s.ExpectAlways()
 }
 
 // appNeverRegisters: its pod waits, says what was looked for, and is found when it comes.
