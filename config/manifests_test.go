@@ -260,30 +260,25 @@ func TestConfigurationIsAcceptedWithEachCommentedField(t *testing.T) {
 
 func TestExamplesAreAccepted(t *testing.T) {
 	t.Parallel()
-	objects, err := render("examples/two-registries")
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := 0
-	for _, object := range objects {
-		configMap, is := object.(*corev1.ConfigMap)
-		if !is {
-			continue
-		}
-		found++
-		if configMap.Name != "rollcall-config" || configMap.Namespace != namespace {
-			t.Errorf("the ConfigMap is %s/%s, which the manager would not find", configMap.Namespace, configMap.Name)
-		}
-		got, err := config.Parse([]byte(configMap.Data["config.yaml"]), config.Limits{Drivers: []string{"eureka", "nacos"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if names := got.RegistryNames(); len(names) != 2 || len(got.DefaultRegistries) != 1 {
-			t.Errorf("registries %q with the defaults %q, want two and one", names, got.DefaultRegistries)
-		}
-	}
-	if found != 1 {
-		t.Errorf("the overlay has %d ConfigMaps, want 1: its own in the place of the default's", found)
+	for folder, registries := range map[string]int{"two-registries": 2, "one-namespace": 1} {
+		t.Run(folder, func(t *testing.T) {
+			t.Parallel()
+			objects, err := render("examples/" + folder)
+			if err != nil {
+				t.Fatal(err)
+			}
+			configMap := named[*corev1.ConfigMap](t, objects, "rollcall-config")
+			if configMap.Namespace != namespace {
+				t.Errorf("the ConfigMap is in %s, where the manager would not find it", configMap.Namespace)
+			}
+			got, err := config.Parse([]byte(configMap.Data["config.yaml"]), config.Limits{Drivers: []string{"consul", "eureka", "nacos"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if names := got.RegistryNames(); len(names) != registries || len(got.DefaultRegistries) != 1 {
+				t.Errorf("registries %q with the defaults %q, want %d and one", names, got.DefaultRegistries, registries)
+			}
+		})
 	}
 }
 

@@ -3,12 +3,16 @@ package integration
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/test/harness/account"
@@ -52,6 +56,68 @@ func TestMissingRights(t *testing.T) {
 			s.DeleteCloneSet("Background")
 		})
 	}
+}
+
+// TestRightsInOneNamespace: the Roles of config/examples/one-namespace are enough for a rollout in that namespace.
+func TestRightsInOneNamespace(t *testing.T) {
+	t.Parallel()
+	const name = "one-namespace"
+	moved := map[string]string{"shop": name + "-pods", account.Namespace: name}
+	var roles []client.Object
+	edits := []func(client.Object){in(name)}
+	for _, object := range kustomize(t, "config", "examples", "one-namespace") {
+		switch o := object.(type) {
+		case *rbacv1.ClusterRole:
+			edits = append(edits, func(shipped client.Object) {
+				if role, ok := shipped.(*rbacv1.ClusterRole); ok {
+					role.Rules = o.Rules
+				}
+			})
+		case *rbacv1.Role, *rbacv1.RoleBinding:
+			object.SetNamespace(moved[object.GetNamespace()])
+			roles = append(roles, object)
+		}
+		if binding, ok := object.(*rbacv1.RoleBinding); ok {
+			binding.Subjects[0].Namespace = name
+		}
+	}
+	own, err := account.Install(t.Context(), env.cluster.Config(), edits...)
+	expect.NoError(t, err)
+	m, err := newManager(env.dir, name, own, defaultConfiguration(env.registry.URL(), name+"-pods"),
+		"--leader-elect=true", "--leader-election-namespace="+name)
+	expect.NoError(t, err)
+	env.keep(m)
+	t.Cleanup(m.Kill)
+	s := newScenario(t, m, env.registry, preNormal, name+"-pods")
+	for _, role := range roles {
+		s.must(client.IgnoreAlreadyExists(s.k8s.Create(t.Context(), role)))
+	}
+	restart(t, m)
+	s.Begin(replicas(2))
+	s.ScaleTo(1)
+	s.ExpectNothingLeft()
+	for _, word := range []string{"forbidden", "Forbidden"} {
+		s.Expect(logged(m, word) != nil, "the manager lacks a right: %s", m.Tail())
+	}
+}
+
+// kustomize renders a folder of the repository.
+func kustomize(t *testing.T, folder ...string) []client.Object {
+	t.Helper()
+	root := filepath.Join("..", "..")
+	command := exec.CommandContext(t.Context(), "go", "tool", "-modfile="+filepath.Join(root, "hack", "tools", "go.mod"), "kustomize",
+		"build", filepath.Join(append([]string{root}, folder...)...))
+	// As in the Makefile, whatever the tests run with: so the tool is built once.
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
+	text, err := command.Output()
+	expect.NoError(t, err)
+	var objects []client.Object
+	for part := range strings.SplitSeq(string(text), "\n---\n") {
+		decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(part), nil, nil)
+		expect.NoError(t, err)
+		objects = append(objects, decoded.(client.Object))
+	}
+	return objects
 }
 
 // in has the manifests applied to a namespace of their own, and what has no namespace under a name of its own.
