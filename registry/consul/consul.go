@@ -19,9 +19,11 @@ import (
 const maxReads = 8
 
 // Registry writes Consul's catalog. It implements [registry.Registry], [registry.Lister], [registry.Getter],
-// [registry.Batcher] and io.Closer. Of instances it keeps nothing that a call depends on. It is safe for concurrent use.
+// [registry.Batcher], [registry.AppEntrySteerer] and io.Closer. Of instances it keeps nothing that a call depends on. It is
+// safe for concurrent use.
 type Registry struct {
 	client  *driverkit.HTTPClient
+	agents  *driverkit.HTTPClient
 	header  http.Header
 	mask    driverkit.Mask
 	opts    Options
@@ -31,11 +33,12 @@ type Registry struct {
 }
 
 var (
-	_ registry.Constructor = New
-	_ registry.Lister      = (*Registry)(nil)
-	_ registry.Getter      = (*Registry)(nil)
-	_ registry.Batcher     = (*Registry)(nil)
-	_ io.Closer            = (*Registry)(nil)
+	_ registry.Constructor     = New
+	_ registry.Lister          = (*Registry)(nil)
+	_ registry.Getter          = (*Registry)(nil)
+	_ registry.Batcher         = (*Registry)(nil)
+	_ registry.AppEntrySteerer = (*Registry)(nil)
+	_ io.Closer                = (*Registry)(nil)
 )
 
 // New makes a driver for the Consul at cfg.Endpoint: http or https URLs of servers or agents of one datacenter, the next
@@ -56,12 +59,17 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
+	agents, err := newAgents(cfg, opts, credentials.Mask())
+	if err != nil {
+		return nil, err
+	}
 	header := http.Header{}
 	if credentials.Token != "" {
 		header.Set("X-Consul-Token", credentials.Token)
 	}
 	return &Registry{
-		client: client, header: header, mask: credentials.Mask(), opts: opts, cluster: cfg.Cluster, nodes: newNodes(opts), tidiers: newTidiers(),
+		client: client, agents: agents, header: header, mask: credentials.Mask(), opts: opts, cluster: cfg.Cluster,
+		nodes: newNodes(opts), tidiers: newTidiers(),
 	}, nil
 }
 
@@ -167,5 +175,6 @@ func (r *Registry) hidden(ctx context.Context, of node) error {
 // Close lets go of idle connections. Calls under way are not disturbed.
 func (r *Registry) Close() error {
 	r.client.Close()
+	r.agents.Close()
 	return nil
 }

@@ -2,7 +2,6 @@ package consul
 
 import (
 	"context"
-	"fmt"
 	"net/url"
 	"path"
 	"strings"
@@ -50,9 +49,8 @@ func (r *Registry) isForeign(ctx context.Context, in registry.Instance) (bool, e
 		return false, nil // the endpoint takes no such name, and no agent registers one
 	}
 	var found []struct{}
-	_, err := r.read(ctx, "/v1/health/service/"+url.PathEscape(in.Service), url.Values{"passing": {"1"}, "filter": {fmt.Sprintf(
-		"Service.Port == %d and %q not in Service.Meta and (Service.Address == %s or Service.Address == \"\" and Node.Address == %[3]s)",
-		in.Port, registry.MetaUID, quote(in.Address))}}, false, &found)
+	query := url.Values{"passing": {"1"}, "filter": {appFilter(in)}}
+	_, err := r.read(ctx, healthOfServicePath+url.PathEscape(in.Service), query, false, &found)
 	return len(found) > 0, err
 }
 

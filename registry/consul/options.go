@@ -3,6 +3,7 @@ package consul
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -23,11 +24,21 @@ type Options struct {
 	// ServerName is the name that the server's certificate must be good for, such as server.dc1.consul. Default: the host
 	// of endpoint.
 	ServerName string `json:"serverName"`
+	// AgentEndpoint is where the agent of a node is reached, with {nodeIP} and {node} for the address and the name that the
+	// node has in Consul. Only entries that applications wrote need it. Default: http://{nodeIP}:8500, and with endpoint
+	// https://, https://{nodeIP}:8501.
+	AgentEndpoint string `json:"agentEndpoint"`
+	// AgentServerName is the name that the agents' certificates must be good for, such as client.dc1.consul. Default: the
+	// host of agentEndpoint.
+	AgentServerName string `json:"agentServerName"`
 }
 
 const (
 	defaultNodePrefix = "rollcall-"
 	maxName           = 64
+
+	defaultAgent    = "http://{nodeIP}:8500"
+	defaultAgentTLS = "https://{nodeIP}:8501"
 )
 
 func decodeOptions(cfg registry.Config) (Options, error) {
@@ -49,11 +60,43 @@ func decodeOptions(cfg registry.Config) (Options, error) {
 	if opts.NodePrefix == "" {
 		return Options{}, registry.FieldError("options.nodePrefix", errors.New("is empty; remove it for the default"))
 	}
-	if opts.ServerName != "" && !strings.HasPrefix(strings.TrimSpace(cfg.Endpoint), "https://") {
+	secure := strings.HasPrefix(strings.TrimSpace(cfg.Endpoint), "https://")
+	if opts.ServerName != "" && !secure {
 		return Options{}, registry.FieldError("options.serverName",
 			errors.New("is of no use: endpoint is not https://; remove it or correct the endpoint"))
 	}
-	return opts, nil
+	if opts.AgentEndpoint == "" {
+		opts.AgentEndpoint = defaultAgent
+		if secure {
+			opts.AgentEndpoint = defaultAgentTLS
+		}
+	}
+	return opts, opts.checkAgent()
+}
+
+func (o Options) checkAgent() error {
+	filled := o.agentOf("node", "192.0.2.1")
+	u, err := url.Parse(filled)
+	switch {
+	case strings.ContainsAny(filled, "{}") || filled == o.AgentEndpoint:
+		return registry.FieldError("options.agentEndpoint",
+			fmt.Errorf("is %q; write {nodeIP} or {node} where the agents differ, and nothing else in braces: %s", o.AgentEndpoint, defaultAgent))
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "":
+		return registry.FieldError("options.agentEndpoint",
+			fmt.Errorf("is %q; write an http or https URL such as %s", o.AgentEndpoint, defaultAgent))
+	case o.AgentServerName != "" && u.Scheme != "https":
+		return registry.FieldError("options.agentServerName",
+			errors.New("is of no use: options.agentEndpoint is not https://; remove it or correct agentEndpoint"))
+	}
+	return nil
+}
+
+// agentOf is the URL of a node's agent. An IPv6 address has brackets there.
+func (o Options) agentOf(node, address string) string {
+	if strings.Contains(address, ":") {
+		address = "[" + address + "]"
+	}
+	return strings.NewReplacer("{nodeIP}", address, "{node}", node).Replace(o.AgentEndpoint)
 }
 
 // nodeName is another one for each namespace: who looks into one can't see that a node has services in another.

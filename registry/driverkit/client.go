@@ -118,6 +118,15 @@ type Server struct {
 	url          *url.URL
 }
 
+// ServerAt returns a server that is none of the endpoint's: what a registry names itself, such as the agent of a node.
+func (c *HTTPClient) ServerAt(address string) (Server, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return Server{}, fmt.Errorf("reading the URL: %w", err)
+	}
+	return Server{Left: 1, url: u}, nil
+}
+
 // Request is what is sent to a server.
 type Request struct {
 	Method string

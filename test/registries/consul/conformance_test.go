@@ -69,6 +69,7 @@ func harness(t *testing.T, server *consul.Server) registrytest.Harness {
 			return healthy(ctx, server, cluster)
 		},
 		Foreign:     func(t registrytest.T, at registry.Instance) func() { return registerItself(t, server, at) },
+		App:         func(t registrytest.T, at registry.Instance) registrytest.App { return newApp(t, server, at) },
 		Restart:     func(t registrytest.T) { restart(t, server) },
 		Unreachable: func(t registrytest.T) registry.Registry { return open(t, at("http://"+registrytest.UnusedAddress(t))) },
 		Stalled:     func(t registrytest.T) registry.Registry { return open(t, at("http://"+registrytest.SilentAddress(t))) },
@@ -107,6 +108,7 @@ func documentedRules(t *testing.T) string {
 func configOf(t *testing.T, server *consul.Server) registry.Config {
 	t.Helper()
 	cfg := at(server.URL)
+	cfg.Options = fmt.Appendf(nil, `{"agentEndpoint":%q}`, agentsLike(server))
 	cfg.TLS = registry.TLS{CAFile: server.CAFile, CertFile: server.CertFile, KeyFile: server.KeyFile}
 	if server.ManagementToken != "" {
 		cfg.Auth.TokenFile = tokenFile(t, server, documentedRules(t))

@@ -12,7 +12,9 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/rollcall-dev/rollcall/test/harness/cache"
 	"github.com/rollcall-dev/rollcall/test/harness/pki"
@@ -65,12 +67,24 @@ type Server struct {
 	ports ports
 	api   *registries.Client
 	tls   *pki.TLS
+	path  string // of the program
+	node  string
+	joins int // the port of the server that it is an agent of, 0 for a server
 }
 
 type ports struct{ api, dns, rpc, serf int }
 
 // Start gets the server, runs it and returns when it serves.
 func Start(ctx context.Context, opts Options) (*Server, error) {
+	return start(ctx, opts, Node, 0)
+}
+
+// StartAgent runs an agent of the server, which has neither TLS nor access control, on a node of its own.
+func (s *Server) StartAgent(ctx context.Context, node string) (*Server, error) {
+	return start(ctx, Options{}, node, s.ports.serf)
+}
+
+func start(ctx context.Context, opts Options, node string, joins int) (*Server, error) {
 	built, err := Get(ctx, os.Stderr)
 	if err != nil {
 		return nil, err
@@ -81,7 +95,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	}
 	opts.TLS = opts.TLS || opts.ClientCertificates
 	s := &Server{
-		opts: opts, ports: ports{api: free[0], dns: free[1], rpc: free[2], serf: free[3]},
+		opts: opts, node: node, joins: joins, path: built.Paths[Binary], ports: ports{api: free[0], dns: free[1], rpc: free[2], serf: free[3]},
 		URL: fmt.Sprintf("http://127.0.0.1:%d", free[0]), DNS: fmt.Sprintf("127.0.0.1:%d", free[1]),
 	}
 	if opts.TLS {
@@ -136,13 +150,17 @@ func (s *Server) config(dir string) object {
 		"dns": s.ports.dns, "server": s.ports.rpc, "serf_lan": s.ports.serf, "serf_wan": off, "grpc": off, "grpc_tls": off,
 	})
 	config := object{
-		"server": true, "bootstrap_expect": servers, "datacenter": Datacenter, "node_name": Node,
+		"server": true, "bootstrap_expect": servers, "datacenter": Datacenter, "node_name": s.node,
 		"data_dir": filepath.Join(dir, "consul"), "bind_addr": "127.0.0.1", "client_addr": "127.0.0.1", "ports": apiPorts,
 		// A single server need not wait long for others to stand for election, nor a request for a leader.
 		"performance":          object{"raft_multiplier": 1, "rpc_hold_timeout": "500ms"},
 		"disable_update_check": true, "log_level": "warn",
 		// Each driver of the suite has its own connections, where people have one Rollcall.
 		"limits": object{"http_max_conns_per_client": 5000},
+	}
+	if s.joins != 0 {
+		config["server"], config["retry_join"] = false, []string{fmt.Sprintf("127.0.0.1:%d", s.joins)}
+		delete(config, "bootstrap_expect")
 	}
 	if s.opts.TLS {
 		https := object{"cert_file": s.tls.Serving.CertFile, "key_file": s.tls.Serving.KeyFile}
@@ -184,7 +202,7 @@ func (s *Server) ready(ctx context.Context) error {
 		return err
 	}
 	for _, n := range nodes {
-		if n.Node == Node && len(n.TaggedAddresses) > 0 {
+		if n.Node == s.node && len(n.TaggedAddresses) > 0 {
 			return nil
 		}
 	}
@@ -221,6 +239,19 @@ func (s *Server) Do(ctx context.Context, method, path string, body, answer any) 
 	}
 	if err := json.Unmarshal(raw, answer); err != nil {
 		return fmt.Errorf("decoding the answer of %s: %w", path, err)
+	}
+	return nil
+}
+
+// Run runs one of Consul's own commands, such as services register, as a client of this server.
+func (s *Server) Run(ctx context.Context, args ...string) error {
+	command := exec.CommandContext(ctx, s.path, args...)
+	command.Env = []string{
+		"CONSUL_HTTP_ADDR=" + s.URL, "CONSUL_HTTP_TOKEN=" + s.ManagementToken, "CONSUL_CACERT=" + s.CAFile,
+		"CONSUL_CLIENT_CERT=" + s.CertFile, "CONSUL_CLIENT_KEY=" + s.KeyFile,
+	}
+	if said, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("consul %s: %w: %s", strings.Join(args, " "), err, said)
 	}
 	return nil
 }

@@ -1,0 +1,224 @@
+package consul
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
+)
+
+const (
+	// maintenancePrefix begins the ID of the check that an agent adds to a service in maintenance.
+	maintenancePrefix   = "_service_maintenance:"
+	maintenanceReason   = "Rollcall has taken the pod out of rotation"
+	longestWait         = "10s" // a question to the catalog waits for a change no longer than that
+	agentServicePath    = "/v1/agent/service/maintenance/"
+	healthOfServicePath = "/v1/health/service/"
+)
+
+// newAgents makes the client of all agents; where each is stands in the catalog.
+func newAgents(cfg registry.Config, opts Options, mask driverkit.Mask) (*driverkit.HTTPClient, error) {
+	cfg.Endpoint = opts.agentOf("node", "192.0.2.1")
+	if !strings.HasPrefix(cfg.Endpoint, "https://") {
+		cfg.TLS = registry.TLS{}
+	}
+	return driverkit.NewHTTPClient(cfg, driverkit.HTTPOptions{
+		Name: "Consul's agent", NameServers: true, ServerName: opts.AgentServerName, Mask: mask,
+	})
+}
+
+// AppEntries implements [registry.AppEntrySteerer] by the maintenance mode of the application's service. It is the agent's
+// that owns the service, and so is asked for there: what anybody writes of it into the catalog, the agent undoes.
+func (r *Registry) AppEntries() registry.AppRegistry { return appEntries{r} }
+
+// appEntries is not the driver itself: it lists nothing and takes no batches.
+type appEntries struct{ driver *Registry }
+
+// Register ends the maintenance, whoever began it.
+func (a appEntries) Register(ctx context.Context, in registry.Instance) error {
+	return a.change(ctx, "putting back the application's entry of", in, a.driver.putAppBack)
+}
+
+// FailOver begins a maintenance.
+func (a appEntries) FailOver(ctx context.Context, in registry.Instance) error {
+	return a.change(ctx, "taking out the application's entry of", in, a.driver.takeAppOut)
+}
+
+// Deregister has nothing to remove once the service has gone: its checks went with it.
+func (a appEntries) Deregister(ctx context.Context, in registry.Instance) error {
+	return a.FailOver(ctx, in)
+}
+
+// Get reads the catalog consistently.
+func (a appEntries) Get(ctx context.Context, in registry.Instance) (state registry.State, err error) {
+	err = a.change(ctx, "asking for the application's entry of", in,
+		func(ctx context.Context, in registry.Instance) error {
+			services, _, err := a.driver.appServices(ctx, in, "")
+			state = stateOf(services)
+			return err
+		})
+	if err != nil {
+		return "", err
+	}
+	return state, nil
+}
+
+// change makes a call for an instance. What Consul takes of its metadata does not matter: none is written.
+func (a appEntries) change(
+	ctx context.Context, doing string, in registry.Instance, call func(context.Context, registry.Instance) error,
+) error {
+	err := driverkit.CheckInstance(in)
+	if err == nil {
+		err = call(ctx, in)
+	}
+	return driverkit.CallError(ctx, doing, in, err)
+}
+
+// appService is one that an application has registered, as clients read it.
+type appService struct {
+	Node    struct{ Node, Address string }
+	Service struct{ ID string }
+	Checks  []check
+}
+
+func (s appService) inMaintenance() bool {
+	for _, c := range s.Checks {
+		if c.CheckID == maintenancePrefix+s.Service.ID {
+			return true
+		}
+	}
+	return false
+}
+
+// failing is a check for which clients are not given the service, nil for none.
+func (s appService) failing() *check {
+	for i, c := range s.Checks {
+		if c.Status == statusCritical {
+			return &s.Checks[i]
+		}
+	}
+	return nil
+}
+
+func stateOf(services []appService) registry.State {
+	state := registry.Absent
+	for _, s := range services {
+		if s.failing() == nil {
+			return registry.InService
+		}
+		state = registry.OutOfService
+	}
+	return state
+}
+
+func (r *Registry) putAppBack(ctx context.Context, in registry.Instance) error {
+	services, err := r.maintain(ctx, in, false)
+	switch {
+	case err != nil:
+		return err
+	case len(services) == 0:
+		return registry.NotRegistered(fmt.Errorf("no service %s in the catalog has the address %s and port %d",
+			in.Service, in.Address, in.Port))
+	case stateOf(services) == registry.InService:
+		return nil
+	}
+	var said []string
+	for _, s := range services {
+		said = append(said, fmt.Sprintf("check %q of %q on node %s is critical", s.failing().Name, s.Service.ID, s.Node.Node))
+	}
+	return registry.NotRegistered(fmt.Errorf("the application is not up: %s", strings.Join(said, ", ")))
+}
+
+func (r *Registry) takeAppOut(ctx context.Context, in registry.Instance) error {
+	_, err := r.maintain(ctx, in, true)
+	return err
+}
+
+// maintain has the agents begin or end the maintenance of the application's services, and returns those once the catalog
+// shows that: an agent tells it a moment later.
+func (r *Registry) maintain(ctx context.Context, in registry.Instance, begin bool) ([]appService, error) {
+	asked := map[string]bool{}
+	for index := ""; ; {
+		services, next, err := r.appServices(ctx, in, index)
+		if err != nil {
+			return nil, err
+		}
+		done := true
+		for _, s := range services {
+			if s.inMaintenance() == begin {
+				continue
+			}
+			done = false
+			if key := s.Node.Node + " " + s.Service.ID; !asked[key] {
+				if err := r.askAgent(ctx, s, begin); err != nil {
+					return nil, err
+				}
+				asked[key] = true
+			}
+		}
+		if done {
+			return services, nil
+		}
+		index = next
+	}
+}
+
+// appServices returns what applications have registered at the instance's place. With an index it waits for a change since.
+func (r *Registry) appServices(ctx context.Context, in registry.Instance, since string) ([]appService, string, error) {
+	if path.Clean("/"+in.Service) != "/"+in.Service {
+		return nil, "", nil // the endpoint takes no such name, and no agent registers one
+	}
+	query := url.Values{"filter": {appFilter(in)}}
+	if since != "" {
+		query.Set("index", since)
+		query.Set("wait", longestWait)
+	}
+	var services []appService
+	header, err := r.read(ctx, healthOfServicePath+url.PathEscape(in.Service), query, false, &services)
+	if err != nil {
+		return nil, "", err
+	}
+	return services, header.Get("X-Consul-Index"), nil
+}
+
+// appFilter lets pass what stands at the instance's place and has no Rollcall's mark: an agent's service has its node's
+// address where it has none.
+func appFilter(in registry.Instance) string {
+	return fmt.Sprintf("Service.Port == %d and %q not in Service.Meta and "+
+		"(Service.Address == %s or Service.Address == \"\" and Node.Address == %[3]s)", in.Port, registry.MetaUID, quote(in.Address))
+}
+
+// askAgent begins or ends the maintenance of a service, at the agent that owns it.
+func (r *Registry) askAgent(ctx context.Context, s appService, begin bool) error {
+	agent, err := r.agents.ServerAt(r.opts.agentOf(s.Node.Node, s.Node.Address))
+	if err != nil {
+		return registry.Terminal(registry.FieldError("options.agentEndpoint", err))
+	}
+	query := url.Values{"enable": {strconv.FormatBool(begin)}, "reason": {maintenanceReason}}
+	r.place(query, "ns", r.opts.Namespace)
+	answer, err := r.agents.Send(ctx, agent, driverkit.Request{
+		Method: http.MethodPut, Path: agentServicePath + url.PathEscape(s.Service.ID), Query: query, Header: r.header,
+	})
+	of := fmt.Sprintf("the agent of node %s, which owns %q,", s.Node.Node, s.Service.ID)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s is away: %w", of, agentCertificateError(err))
+	case answer.OK():
+		return nil
+	}
+	err = answer.Refusal(string(answer.Body)).Classified()
+	switch {
+	case isForbidden(answer.Status):
+		return notAllowed(fmt.Errorf("%s refuses the token: %w", of, err))
+	case answer.Status == http.StatusNotFound: // it passes: the catalog follows the agent
+		return errors.New(of + " does not know it; does options.agentEndpoint lead to the agent of each node? " + err.Error())
+	}
+	return fmt.Errorf("%s answers: %w", of, err)
+}

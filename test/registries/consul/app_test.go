@@ -1,0 +1,197 @@
+package consul_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
+)
+
+// app is an application that has an agent register it, by Consul's own command.
+type app struct {
+	registrytest.T
+	agent *consul.Server
+	at    registry.Instance
+
+	check    object // none: it is always passing
+	renewals int
+}
+
+func newApp(t registrytest.T, agent *consul.Server, at registry.Instance) *app {
+	a := &app{T: t, agent: agent, at: at}
+	t.Cleanup(a.Deregister)
+	return a
+}
+
+func (a *app) id() string { return fmt.Sprintf("%s-%s-%s", a.at.Service, a.at.Pod, a.at.Endpoint()) }
+
+func (a *app) Register() {
+	a.Helper()
+	service := object{
+		"ID": a.id(), "Name": a.at.Service, "Address": a.at.Address, "Port": a.at.Port, "Tags": []string{"v1"},
+		"Meta":    map[string]string{"version": "v1", "renewals": strconv.Itoa(a.renewals)},
+		"Weights": object{"Passing": 3, "Warning": 1},
+	}
+	if a.check != nil {
+		service["Check"] = a.check
+	}
+	dir, err := os.MkdirTemp("", "rollcall-service-")
+	a.must(err)
+	defer os.RemoveAll(dir)
+	raw, err := json.Marshal(object{"Service": service})
+	a.must(err)
+	file := filepath.Join(dir, "service.json")
+	a.must(os.WriteFile(file, raw, 0o600))
+	a.must(a.agent.Run(a.Context(), "services", "register", file))
+	a.await(func(e *healthEntry) bool { return e != nil && e.Service.Meta["renewals"] == strconv.Itoa(a.renewals) })
+}
+
+func (a *app) Renew() {
+	a.Helper()
+	a.renewals++
+	a.Register()
+}
+
+func (a *app) Deregister() {
+	a.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.Context()), bound)
+	defer cancel()
+	if err := a.agent.Run(ctx, "services", "deregister", "-id="+a.id()); err != nil && a.Context().Err() == nil {
+		a.Fatalf("the application: %v", err)
+	}
+	if a.Context().Err() == nil {
+		a.await(func(e *healthEntry) bool { return e == nil })
+	}
+}
+
+// Look leaves out of the entry what changes at each renewal.
+func (a *app) Look() (given bool, entry string) {
+	a.Helper()
+	e, err := a.read()
+	a.must(err)
+	if e == nil {
+		return false, ""
+	}
+	given = true
+	for _, c := range e.Checks {
+		given = given && c.Status == "passing"
+	}
+	delete(e.Service.Meta, "renewals")
+	return given, fmt.Sprintf("%+v %+v", e.Node, e.Service)
+}
+
+func (a *app) read() (*healthEntry, error) {
+	entries, err := health(a.Context(), a.agent, a.at.Service, false)
+	for _, e := range entries {
+		if e.Service.ID == a.id() && e.Service.Port == a.at.Port && e.Service.Address == a.at.Address {
+			return &e, err
+		}
+	}
+	return nil, err
+}
+
+func (a *app) await(right func(*healthEntry) bool) {
+	a.Helper()
+	for deadline := time.Now().Add(bound); ; <-time.After(20 * time.Millisecond) {
+		e, err := a.read()
+		switch {
+		case err == nil && right(e):
+			return
+		case time.Now().After(deadline):
+			a.Fatalf("waiting for the entry of %s: %+v, %v", a.id(), e, err)
+		}
+	}
+}
+
+func (a *app) must(err error) {
+	a.Helper()
+	if err != nil {
+		a.Fatalf("the application: %v", err)
+	}
+}
+
+// agentsLike is the option for agents that are reached as the server is.
+func agentsLike(server *consul.Server) string {
+	return strings.Replace(server.URL, "127.0.0.1", "{nodeIP}", 1)
+}
+
+// TestAppEntryAtItsOwnAgent has the service on the node of an agent that is no server.
+func TestAppEntryAtItsOwnAgent(t *testing.T) {
+	t.Parallel()
+	const node = "worker-3"
+	server := registries.Use(t, starter(consul.Options{}))
+	agent := registries.Use(t, func(ctx context.Context) (*consul.Server, error) { return server.StartAgent(ctx, node) })
+	in := pod(t, 1)
+	a := newApp(t, agent, in)
+	a.Register()
+	cfg := configOf(t, server)
+
+	err := open(t, cfg).AppEntries().FailOver(t.Context(), in) // at the server's port
+	expect.Error(t, "another agent is asked", err, "the agent of node "+node)
+	expect.Error(t, "another agent is asked", err, "does options.agentEndpoint lead to the agent of each node?")
+
+	cfg.Options = fmt.Appendf(nil, `{"agentEndpoint":%q}`, agentsLike(agent))
+	apps := open(t, cfg).AppEntries()
+	for _, given := range []bool{false, true} {
+		change := apps.Register
+		if !given {
+			change = apps.FailOver
+		}
+		expect.NoError(t, change(t.Context(), in))
+		if got, entry := a.Look(); got != given {
+			t.Errorf("clients are given %s: %t, want %t", entry, got, given)
+		}
+	}
+
+	agent.Kill()
+	err = apps.FailOver(t.Context(), in)
+	if registry.IsTerminal(err) || registry.IsNotRegistered(err) {
+		t.Errorf("got error %v, want one that passes: the agent is away", err)
+	}
+	expect.Error(t, "the agent is away", err, "the agent of node "+node+", which owns \""+a.id()+"\", is away")
+}
+
+// TestAgentRefusesTheToken has one that may read everything.
+func TestAgentRefusesTheToken(t *testing.T) {
+	t.Parallel()
+	server := guarded.Use(t)
+	a := newApp(t, server, pod(t, 1))
+	a.Register()
+	cfg := configOf(t, server)
+	cfg.Auth.TokenFile = tokenFile(t, server, `node_prefix "" { policy = "read" } service_prefix "" { policy = "read" }`)
+	err := open(t, cfg).AppEntries().FailOver(t.Context(), a.at)
+	if field, _ := registry.FieldOf(err); field != "auth.tokenFile" || !registry.IsTerminal(err) {
+		t.Errorf("got error %v of field %q, want a terminal one of auth.tokenFile", err, field)
+	}
+	expect.Error(t, "a person has to learn where", err, "the agent of node "+consul.Node)
+}
+
+// TestAppThatIsNotUp has a check of its own that is critical.
+func TestAppThatIsNotUp(t *testing.T) {
+	t.Parallel()
+	server := shared.Use(t)
+	a := newApp(t, server, pod(t, 1))
+	a.check = object{"Name": "web answers", "TTL": "1h"} // critical until it is told otherwise
+	a.Register()
+	apps := open(t, configOf(t, server)).AppEntries()
+	expect.NoError(t, apps.FailOver(t.Context(), a.at))
+	err := apps.Register(t.Context(), a.at)
+	if !registry.IsNotRegistered(err) {
+		t.Errorf("got error %v, want one that says not registered", err)
+	}
+	expect.Error(t, "it is the application's to be up", err, `check "web answers`)
+	if state, err := apps.Get(t.Context(), a.at); err != nil || state != registry.OutOfService {
+		t.Errorf("Get: got %q and error %v, want %q", state, err, registry.OutOfService)
+	}
+}
