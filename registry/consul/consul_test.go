@@ -110,6 +110,12 @@ func TestNew(t *testing.T) {
 			"it promises what is not there",
 			registry.Config{Endpoint: "http://consul:8500", Options: json.RawMessage(`{"serverName": "x"}`)},
 			"options.serverName", "endpoint is not https://"),
+		"one agent for all": d.Options(
+			"each node has its own", `{"agentEndpoint": "http://consul:8500"}`, "options.agentEndpoint", "write {nodeIP} or {node}"),
+		"agent without a scheme": d.Options(
+			"a bare host is ambiguous", `{"agentEndpoint": "{nodeIP}:8500"}`, "options.agentEndpoint", "write an http or https URL"),
+		"agent's name over http": d.Options("it promises what is not there",
+			`{"agentEndpoint": "http://{nodeIP}:8500", "agentServerName": "x"}`, "options.agentServerName", "is not https://"),
 	})
 }
 

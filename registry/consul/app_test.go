@@ -1,0 +1,125 @@
+package consul_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
+)
+
+// agent is a catalog with one service, and the agent that owns it. The catalog follows the agent one question later.
+type agent struct {
+	status int // 0: it does what it is asked
+
+	mu            sync.Mutex
+	absent        bool
+	checks, shown string // of the service, as JSON
+	asked         []string
+}
+
+func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	query := r.URL.Query()
+	switch {
+	case r.URL.Path == "/v1/health/service/web":
+		w.Header().Set("X-Consul-Index", "7")
+		if index := query.Get("index"); index != "" {
+			a.asked = append(a.asked, "wait since "+index)
+		}
+		services := `[{"Node": {"Node": "worker-3", "Address": "127.0.0.1"}, "Service": {"ID": "web/1"}, "Checks": [` + a.shown + `]}]`
+		if a.absent {
+			services = `[]`
+		}
+		_, _ = io.WriteString(w, services)
+		a.shown = a.checks
+	case a.status != 0:
+		w.WriteHeader(a.status)
+	case r.Method == http.MethodPut:
+		a.asked = append(a.asked, r.Method+" "+r.URL.EscapedPath()+" enable="+query.Get("enable"))
+		a.checks = ""
+		if query.Get("enable") == "true" {
+			a.checks = `{"CheckID": "_service_maintenance:web/1", "Status": "critical"}`
+		}
+	}
+}
+
+func (a *agent) open(t *testing.T) registry.AppRegistry {
+	t.Helper()
+	address := serve(t, a.ServeHTTP)
+	return open(t, registry.Config{
+		Endpoint: address,
+		Options:  fmt.Appendf(nil, `{"agentEndpoint": %q}`, strings.Replace(address, "127.0.0.1", "{nodeIP}", 1)),
+	}).AppEntries()
+}
+
+// TestAppEntryAtItsAgent acknowledges what the catalog shows.
+func TestAppEntryAtItsAgent(t *testing.T) {
+	t.Parallel()
+	a := &agent{}
+	apps := a.open(t)
+	expect.NoError(t, apps.FailOver(t.Context(), web(1)))
+	expect.NoError(t, apps.Deregister(t.Context(), web(1))) // it is out
+	if state, err := apps.Get(t.Context(), web(1)); err != nil || state != registry.OutOfService {
+		t.Errorf("Get: got %q and error %v, want %q", state, err, registry.OutOfService)
+	}
+	expect.NoError(t, apps.Register(t.Context(), web(1)))
+	expect.NoError(t, apps.Register(t.Context(), web(1))) // it is in
+	const path = "PUT /v1/agent/service/maintenance/web%2F1 enable="
+	// It is asked once, and the catalog until that shows it.
+	want := []string{path + "true", "wait since 7", "wait since 7", path + "false", "wait since 7", "wait since 7"}
+	if diff := cmp.Diff(want, a.asked); diff != "" {
+		t.Errorf("requests, -want +got:\n%s", diff)
+	}
+}
+
+func TestAppEntryThatCantBeSteered(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason        string
+		agent         *agent
+		do            func(apps registry.AppRegistry) error
+		want, field   string
+		notRegistered bool
+	}{
+		"not registered": {
+			"a person has to learn what was looked for", &agent{absent: true},
+			func(apps registry.AppRegistry) error { return apps.Register(t.Context(), web(1)) },
+			"no service web in the catalog has the address 10.0.0.1 and port 80", "", true,
+		},
+		"not up": {
+			"it is the application's to be up", &agent{shown: `{"Name": "ping", "CheckID": "ping", "Status": "critical"}`},
+			func(apps registry.AppRegistry) error { return apps.Register(t.Context(), web(1)) },
+			`check "ping" of "web/1" on node worker-3 is critical`, "", true,
+		},
+		"the token": {
+			"an agent asks for the right to write the service", &agent{status: http.StatusForbidden},
+			func(apps registry.AppRegistry) error { return apps.FailOver(t.Context(), web(1)) },
+			"the agent of node worker-3", "auth.tokenFile", false,
+		},
+		"another agent": {
+			"the address leads to none that knows it", &agent{status: http.StatusNotFound},
+			func(apps registry.AppRegistry) error { return apps.FailOver(t.Context(), web(1)) },
+			"does options.agentEndpoint lead to the agent of each node?", "", false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := tc.do(tc.agent.open(t))
+			expect.Error(t, tc.reason, err, tc.want)
+			if field, _ := registry.FieldOf(err); field != tc.field || registry.IsTerminal(err) != (field != "") {
+				t.Errorf("got error %v of field %q, want one of field %q\nreason: %s", err, field, tc.field, tc.reason)
+			}
+			if registry.IsNotRegistered(err) != tc.notRegistered {
+				t.Errorf("got error %v, want one that says not registered: %t\nreason: %s", err, tc.notRegistered, tc.reason)
+			}
+		})
+	}
+}
