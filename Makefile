@@ -176,11 +176,17 @@ test-outoftree: check-race ## Build a manager of another module with a driver of
 	$(GOTESTSUM) --format pkgname --jsonfile $(RESULTS)/outoftree.json --raw-command -- \
 		$(GOTEST:test=test -C test/outoftree) ./...
 
+INTEGRATION_JSON := $(RESULTS)/integration.json
+
 .PHONY: test-integration
 test-integration: check-race servers ## Run the scenarios on a real control plane with OpenKruise.
 	@mkdir -p $(RESULTS)
-	$(GOTESTSUM) --format testname --jsonfile $(RESULTS)/integration.json --raw-command -- \
+	$(GOTESTSUM) --format testname --jsonfile $(INTEGRATION_JSON) --raw-command -- \
 		$(GOTEST) -count=1 -timeout=40m -p=1 $(CLUSTER_TESTS)
+
+.PHONY: test-integration-newest
+test-integration-newest: ## Run the scenarios on the newest OpenKruise that is pinned, 1.9; KRUISE=1.9 does so for any target.
+	@KRUISE=1.9 $(MAKE) --no-print-directory test-integration INTEGRATION_JSON=$(RESULTS)/integration-newest.json
 
 # The drivers that test-registries tests; empty means all. Their results go into a file of this name.
 REGISTRIES ?=
@@ -252,6 +258,13 @@ soak: ## Play rollouts without a fault for SOAK (default 30m), and fail where me
 BENCH ?=
 PART ?=
 OUT ?= bin/bench
+
+# What CI leaves out, for want of time.
+NIGHTLY := test-integration-newest test-registries e2e chaos chaos-mutants soak fuzz
+
+.PHONY: nightly
+nightly: ## Run what CI leaves out or plays only in part, as root, in about 3 hours; the end says how long each took.
+	@hack/phases.sh $(NIGHTLY)
 
 .PHONY: bench
 bench: ## Measure Rollcall beside a floor and a recipe on a real API server, in 25 minutes; BENCH=short takes 4.

@@ -232,7 +232,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.kruiseDir, err = cache.ModuleDir(ctx, filepath.Join(root, "kruise"), kruiseModule); err != nil {
+	if c.kruiseDir, err = cache.ModuleDir(ctx, filepath.Join(root, kruiseFolder()), kruiseModule); err != nil {
 		return err
 	}
 	if c.authority, err = pki.NewAuthority(filepath.Join(c.dir, pkiDir), "rollcall-test-cluster"); err != nil {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
@@ -193,7 +194,8 @@ func kruiseManifests(config string) ([]*unstructured.Unstructured, error) {
 	return wanted, nil
 }
 
-// kruiseCRDs reads the CRDs. That of the StatefulSet has two versions, and the manager's webhook converts between them.
+// kruiseCRDs reads the CRDs. Those that the kustomization patches have several versions, and the manager's webhook converts
+// between them.
 func kruiseCRDs(dir string) ([]*unstructured.Unstructured, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "bases", "*.yaml"))
 	if err != nil {
@@ -202,7 +204,7 @@ func kruiseCRDs(dir string) ([]*unstructured.Unstructured, error) {
 	if len(files) == 0 {
 		return nil, fmt.Errorf("there are no CRDs of OpenKruise in %s", dir)
 	}
-	conversions, err := readManifests(filepath.Join(dir, "patches", "webhook_in_statefulsets.yaml"))
+	conversions, err := kruiseConversions(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -228,6 +230,29 @@ func kruiseCRDs(dir string) ([]*unstructured.Unstructured, error) {
 		unstructured.RemoveNestedField(crd.Object, "status")
 	}
 	return crds, nil
+}
+
+// kruiseConversions reads the patches of the CRDs that the kustomization names.
+func kruiseConversions(dir string) ([]*unstructured.Unstructured, error) {
+	text, err := os.ReadFile(filepath.Join(dir, "kustomization.yaml"))
+	if err != nil {
+		return nil, fmt.Errorf("reading the kustomization of OpenKruise's CRDs: %w", err)
+	}
+	var kustomization struct {
+		Patches []string `json:"patchesStrategicMerge"`
+	}
+	if err := yaml.Unmarshal(text, &kustomization); err != nil {
+		return nil, fmt.Errorf("reading the kustomization of OpenKruise's CRDs: %w", err)
+	}
+	var patches []*unstructured.Unstructured
+	for _, file := range kustomization.Patches {
+		read, err := readManifests(filepath.Join(dir, file))
+		if err != nil {
+			return nil, err
+		}
+		patches = append(patches, read...)
+	}
+	return patches, nil
 }
 
 // patchWebhooks applies those patches that are for this object.

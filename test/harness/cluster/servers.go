@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -88,11 +89,22 @@ func serverModules(ctx context.Context) ([]cache.Module, error) {
 			Binaries: []cache.Binary{{Name: kwokServer, Package: "sigs.k8s.io/kwok/cmd/kwok"}},
 		},
 		{
-			Name: "kruise", Dir: filepath.Join(dir, "kruise"), Requires: kruiseModule,
+			Name: "kruise", Dir: filepath.Join(dir, kruiseFolder()), Requires: kruiseModule,
 			Binaries: []cache.Binary{{Name: kruiseManager, Package: kruiseModule}},
 		},
 		kubernetes,
 	}, nil
+}
+
+// envKruise names an OpenKruise by its minor version, such as 1.9, in place of the one that the scenarios run on by default.
+const envKruise = "KRUISE"
+
+// kruiseFolder is where the OpenKruise to run is pinned.
+func kruiseFolder() string {
+	if version := os.Getenv(envKruise); version != "" {
+		return "kruise-" + version
+	}
+	return "kruise"
 }
 
 func kubernetesModule(ctx context.Context) (cache.Module, error) {
