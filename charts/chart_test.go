@@ -175,8 +175,36 @@ secrets: {tls: other-tls, auth: other-auth}
 	}
 }
 
+// A cluster has one webhook configuration of a name, and the manager has to know which is its own.
+func TestReleasesHaveEvictionWebhooksOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	objects, err := helmAs(t, "shop", example+evictions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rendered := comparable(t, objects)
+	for _, kind := range []string{"MutatingWebhookConfiguration", "Service", "Secret", "ClusterRole", "Role"} {
+		if rendered[kind+"/shop-evictions"] == nil {
+			t.Errorf("there is no %s shop-evictions in %v", kind, slices.Sorted(maps.Keys(rendered)))
+		}
+	}
+	text, err := yaml.Marshal(rendered["Deployment/rollcall"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(text, []byte("--eviction-webhook-name=shop-evictions")) {
+		t.Error("the manager does not know the name")
+	}
+}
+
 // helm renders the chart as helm install rollcall --namespace rollcall-system does.
 func helm(t *testing.T, text string) ([]*unstructured.Unstructured, error) {
+	t.Helper()
+	return helmAs(t, "rollcall", text)
+}
+
+// helmAs is helm for a release of another name.
+func helmAs(t *testing.T, release, text string) ([]*unstructured.Unstructured, error) {
 	t.Helper()
 	chart, err := loader.Load("rollcall")
 	if err != nil {
@@ -186,7 +214,7 @@ func helm(t *testing.T, text string) ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := common.ReleaseOptions{Name: "rollcall", Namespace: "rollcall-system", IsInstall: true}
+	options := common.ReleaseOptions{Name: release, Namespace: "rollcall-system", IsInstall: true}
 	all, err := util.ToRenderValues(chart, values, options, nil)
 	if err != nil {
 		return nil, err
