@@ -32,7 +32,7 @@ const example = `
 image: {repository: rollcall}
 config:
   cluster: example
-  registry: {driver: http, endpoint: "https://registry.example.com", timeout: 5s}
+  registry: {driver: http, endpoint: "https://registry.example.com", timeout: 5s, registeredBy: Rollcall}
   hooks:
     owned: [example.com/*, example.io/*]
     newlyCreated: [example.com/newly-create, example.io/initialing]
