@@ -18,6 +18,7 @@ type notes struct {
 
 // note is of one pod. Its reconciler is the only one to use it, but for shown and told, which are under the lock of all notes.
 type note struct {
+	pod lifecycle.PodID
 	// written is the resource version of our last write. A cache that is behind it has not seen our own change.
 	written string
 	// skipRefused is why the pod's annotation to skip a hook was last refused: an Event of it came.
@@ -44,16 +45,16 @@ type postponement struct {
 	blocker blocker
 }
 
-func (n *notes) of(uid types.UID) *note {
+func (n *notes) of(pod lifecycle.PodID) *note {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.pods == nil {
 		n.pods = map[types.UID]*note{}
 	}
-	one := n.pods[uid]
+	one := n.pods[pod.UID]
 	if one == nil {
-		one = &note{}
-		n.pods[uid] = one
+		one = &note{pod: pod}
+		n.pods[pod.UID] = one
 	}
 	return one
 }

@@ -48,7 +48,10 @@ func (r *PodReconciler) Waits() (waits []metrics.Wait) {
 	defer r.notes.mu.Unlock()
 	for _, one := range r.notes.pods {
 		if b := one.shown; b.reason != "" {
-			waits = append(waits, metrics.Wait{Hook: string(b.hook), Reason: string(b.reason), Since: b.since})
+			waits = append(waits, metrics.Wait{
+				Hook: string(b.hook), Reason: string(b.reason), Message: b.message, Warning: !b.reason.calm(),
+				Namespace: one.pod.Namespace, Pod: one.pod.Name, UID: string(one.pod.UID), Since: b.since,
+			})
 		}
 	}
 	return waits

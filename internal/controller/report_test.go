@@ -177,6 +177,11 @@ func TestWhyAPodWaits(t *testing.T) {
 				wantWaits = []Wait{tc.wait}
 			}
 			w.expectWaits(tc.reason, wantWaits...)
+			for _, wait := range w.r.Waits() {
+				if wait.Warning != (tc.event != "") || wait.Pod != pod.Name {
+					t.Errorf("got %+v of pod %s, whose Event is %q", wait, pod.Name, tc.event)
+				}
+			}
 
 			w.sleep(time.Second)
 			w.reconcile(pod)

@@ -719,9 +719,16 @@ func (w *world) record(pod *corev1.Pod) lifecycle.Record {
 	return lifecycle.RecordOf(w.current(pod))
 }
 
+// expectWaits expects these waits, by hook, reason and time. Each says whose it is and what is missing.
 func (w *world) expectWaits(why string, want ...Wait) {
 	w.Helper()
 	got := w.r.Waits()
+	for i, wait := range got {
+		if wait.Namespace == "" || wait.Pod == "" || wait.UID == "" || wait.Message == "" {
+			w.Fatalf("%+v: says not whose wait it is, or what is missing\nwhy: %s", wait, why)
+		}
+		got[i] = Wait{Hook: wait.Hook, Reason: wait.Reason, Since: wait.Since}
+	}
 	slices.SortFunc(got, func(a, b Wait) int { return strings.Compare(a.Reason+a.Hook, b.Reason+b.Hook) })
 	if len(got) == 0 {
 		got = nil

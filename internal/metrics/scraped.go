@@ -31,6 +31,12 @@ type Wait struct {
 	// Hook is the one Kruise waits for; empty where Kruise waits for nothing and only the registry is behind.
 	Hook   string
 	Reason string
+	// Message says what is missing. It may be a registry's own words, or those of who wrote the pod.
+	Message string
+	// Warning: a person should look, and an Event says so.
+	Warning bool
+	// Namespace, Pod and UID are the pod's.
+	Namespace, Pod, UID string
 	// Since is when the pod came into its lifecycle state, or when the reason was first seen where no hook waits.
 	Since time.Time
 }

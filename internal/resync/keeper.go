@@ -1,6 +1,7 @@
 package resync
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -46,6 +47,8 @@ type keeper struct {
 	comparing, removing trouble
 	// approval is the last that this registry was given.
 	approval approval
+	// shown is what [Resync.Status] says, under the lock of the Resync.
+	shown Status
 	// blocked is the digest of the removal that a person was told of; empty where none is blocked.
 	blocked string
 }
@@ -114,7 +117,9 @@ func (k *keeper) turn(ctx context.Context) time.Duration {
 		k.awaitSync(ctx)
 		return 0
 	}
-	k.resync.Metrics.Ran(k.source.Name, began, k.resync.Clock.Now(), err != nil)
+	ended := k.resync.Clock.Now()
+	k.resync.Metrics.Ran(k.source.Name, began, ended, err != nil)
+	k.show(ended, err, unremoved)
 	logger := k.resync.Logger.WithValues("registry", k.source.Name)
 	k.comparing.tell(logger, err, "resync fails, and drift of the registry goes unnoticed until it succeeds again",
 		"resync succeeds again")
@@ -124,6 +129,19 @@ func (k *keeper) turn(ctx context.Context) time.Duration {
 	k.removing.tell(logger, unremoved, "removing entries without a live pod fails, retrying",
 		"removing entries without a live pod succeeds again")
 	return k.removing.retry(policy.Interval)
+}
+
+// show notes what came of a run.
+func (k *keeper) show(ended time.Time, err, unremoved error) {
+	k.resync.mu.Lock()
+	defer k.resync.mu.Unlock()
+	k.shown.Failure = ""
+	if failed := cmp.Or(err, unremoved); failed != nil {
+		k.shown.Failure = registry.Excerpt(failed.Error())
+	}
+	if err == nil {
+		k.shown.Succeeded, k.shown.RemovalsBlocked = ended, k.blocked != ""
+	}
 }
 
 // trouble is something that may fail again and again.

@@ -145,6 +145,31 @@ func (r *Resync) isApproved(digest string) bool {
 	return slices.Contains(r.approved, digest)
 }
 
+// Status is what came of the last runs for one registry.
+type Status struct {
+	// Lists: the driver can say what there is, so there are runs.
+	Lists bool
+	// Succeeded is when the registry was last compared with the cluster; zero where it was not yet.
+	Succeeded time.Time
+	// Failure is what went wrong in the last run; empty where nothing did.
+	Failure string
+	// RemovalsBlocked: entries without a live pod stay, since they are more than may go unasked.
+	RemovalsBlocked bool
+}
+
+// Status returns the state of each registry in force, by its name.
+func (r *Resync) Status() map[string]Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make(map[string]Status, len(r.keepers))
+	for name, k := range r.keepers {
+		status := k.shown
+		status.Lists = k.source.Client.Lists()
+		all[name] = status
+	}
+	return all
+}
+
 // Start compares and renews until the context ends, and returns when nothing is under way. It is a manager.Runnable, and
 // needs the lease: only the leader may remove anything, and only the leader knows what to renew.
 func (r *Resync) Start(ctx context.Context) error {

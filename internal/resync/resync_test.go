@@ -286,9 +286,11 @@ func TestReapThatIsRefusedIsNoFailedComparison(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		s.expectLogged("resync fails", 0)
 		s.expectLogged("without a live pod fails, retrying", 1)
+		s.expectStatus("forbidden", false)
 		list := s.fakes["a"].Fail(list(), errors.New("refused"))
 		time.Sleep(2 * time.Minute)
 		s.expectLogged("resync fails", 1)
+		s.expectStatus("listing: ", false)
 		list()
 		time.Sleep(2 * time.Minute)
 		s.expectLogged("resync succeeds again", 1)
@@ -298,6 +300,7 @@ func TestReapThatIsRefusedIsNoFailedComparison(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		s.stop()
 		s.expectLogged("removing entries without a live pod succeeds again", 1)
+		s.expectStatus("", false)
 	})
 }
 
@@ -334,6 +337,7 @@ func TestApprovalIsNeededForTooManyRemovals(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		s.expectCalls("20% of 20 are 4", "a")
 		s.expectMetric("rollcall_resync_blocked_removals", "", 6)
+		s.expectStatus("", true)
 		if len(s.warnings) != 1 {
 			t.Fatalf("warned %d times, want once: %q", len(s.warnings), s.warnings)
 		}
@@ -602,6 +606,9 @@ func TestRunLogsOnceThatADriverCantList(t *testing.T) {
 		s.expectLogged("can't list", 1)
 		s.expectLists("there is no way", "a", 0)
 		s.expectMetric("rollcall_resync_listable", "", 0)
+		if got := s.resync.Status()["a"]; got != (Status{}) {
+			t.Errorf("the status is %+v, want none", got)
+		}
 	})
 }
 
@@ -972,6 +979,16 @@ func (s *scene) expectForeign(name string, in registry.Instance) {
 	entries, err := s.backends[name].List(s.Context(), in.Cluster)
 	if err != nil || len(entries) != 1 || !entries[0].Equal(in) {
 		s.Errorf("the other owner's entry is %+v (%v), want it untouched", entries, err)
+	}
+}
+
+// expectStatus expects a registry that was compared within the last quarter of an hour, with this in the last failure.
+func (s *scene) expectStatus(failure string, blocked bool) {
+	s.Helper()
+	got := s.resync.Status()["a"]
+	if !got.Lists || time.Since(got.Succeeded) > 15*time.Minute || got.RemovalsBlocked != blocked ||
+		!strings.Contains(got.Failure, failure) || failure == "" && got.Failure != "" {
+		s.Errorf("the status is %+v, want the failure %q and removals blocked %t", got, failure, blocked)
 	}
 }
 

@@ -100,6 +100,14 @@ func (i Instance) Known() bool {
 // Attempted reports whether this process has made a change for it.
 func (i Instance) Attempted() bool { return i.want != "" }
 
+// shows returns what the last change asked for and whether that is acknowledged, else what a list says; nothing where neither is.
+func (i Instance) shows() (want lifecycle.Want, acknowledged bool) {
+	if !i.Attempted() && i.listed != nil {
+		return i.listed.want(), true
+	}
+	return i.want, i.acknowledged
+}
+
 // Stands reports whether the last change asked for the same and was acknowledged.
 func (i Instance) Stands(want lifecycle.Want) bool { return i.acknowledged && i.want == want }
 

@@ -162,6 +162,31 @@ func (t *Tracker) Kept(name string) []registry.Instance {
 	return kept
 }
 
+// Seen is what is known of one instance of a pod.
+type Seen struct {
+	Pod lifecycle.PodID
+	In  lifecycle.Recorded
+	// Want is what the last change asked for, or what a list says where this process has made none.
+	Want lifecycle.Want
+	// Acknowledged: the registry has said so, and nothing has said otherwise since.
+	Acknowledged bool
+}
+
+// Seen returns the instances that a registry may have, for a person to look at.
+func (t *Tracker) Seen() []Seen {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	seen := make([]Seen, 0, len(t.pods))
+	for _, p := range t.pods {
+		for in, i := range p.instances {
+			if want, acknowledged := i.shows(); want != "" && !i.Stands(lifecycle.Absent) {
+				seen = append(seen, Seen{Pod: p.id, In: in, Want: want, Acknowledged: acknowledged})
+			}
+		}
+	}
+	return seen
+}
+
 // Steered returns what a registry of applications' entries has acknowledged to be in service, and what to be out of it.
 func (t *Tracker) Steered(name string) (in, out []registry.Instance) {
 	t.mu.Lock()

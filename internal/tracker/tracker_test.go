@@ -2,6 +2,7 @@ package tracker
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -83,6 +84,49 @@ func TestCompare_other_servers_of_the_name(t *testing.T) {
 	}
 	if kept := tr.Kept("default"); len(kept) > 0 {
 		t.Errorf("%v is kept alive in servers that have never heard of it", kept)
+	}
+}
+
+func TestSeen(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		begins func(tr *Tracker, p *Pod)
+		want   lifecycle.Want
+		sure   bool
+	}{
+		"nothing was done": {"there is nothing to show", func(*Tracker, *Pod) {}, "", false},
+		"a record alone": {"only a call or a list tells", func(_ *Tracker, p *Pod) {
+			p.Recall(lifecycle.InService, func() []Target { return []Target{{Registry: "default", Instance: in()}} }, epoch())
+		}, "", false},
+		"a change": {"its outcome is unknown", func(_ *Tracker, p *Pod) {
+			p.Begin(key(), lifecycle.OutOfService, in(), epoch())
+		}, lifecycle.OutOfService, false},
+		"acknowledged": {"", func(_ *Tracker, p *Pod) {
+			p.Begin(key(), lifecycle.OutOfService, in(), epoch())
+			p.Acknowledged(key(), epoch())
+		}, lifecycle.OutOfService, true},
+		"gone": {"the registry has it no more", func(_ *Tracker, p *Pod) {
+			p.Begin(key(), lifecycle.Absent, in(), epoch())
+			p.Acknowledged(key(), epoch())
+		}, "", false},
+		"listed": {"another manager has registered it", func(tr *Tracker, _ *Pod) {
+			tr.Compare(listed("a", registry.InService, epoch()))
+		}, lifecycle.InService, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tr := New()
+			id := lifecycle.PodID{UID: types.UID(in().UID)}
+			tc.begins(tr, tr.Open(id, only("a")))
+			var want []Seen
+			if tc.want != "" {
+				want = []Seen{{Pod: id, In: key(), Want: tc.want, Acknowledged: tc.sure}}
+			}
+			if got := tr.Seen(); !slices.Equal(got, want) {
+				t.Errorf("got %+v, want %+v: %s", got, want, tc.reason)
+			}
+		})
 	}
 }
 
