@@ -135,6 +135,7 @@ func TestFlags(t *testing.T) {
 		"evictions without a name":    {"--eviction-webhook-bind-address=:9443", "--eviction-webhook-name="},
 		"evictions in a dry run":      {"--eviction-webhook-bind-address=:9443", "--dry-run"},
 		"evictions outside a cluster": {"--eviction-webhook-bind-address=:9443"}, // POD_NAMESPACE is not set
+		"a page that is not served":   {"--status-page", "--metrics-bind-address=0"},
 	} {
 		var usage *usageError
 		if _, err := parseFlags(args, &bytes.Buffer{}); !errors.As(err, &usage) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,6 +30,8 @@ type lease struct {
 	now func() moment
 
 	mu sync.Mutex
+	// holder is who held the lease when it was last read or written; empty where it was free.
+	holder string
 	// renewed is when the last renewal that succeeded was sent; zero while another manager leads.
 	renewed moment
 	lost    bool
@@ -77,6 +80,7 @@ func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.holder = record.HolderIdentity
 	if at := record.RenewTime.Time; record.HolderIdentity != l.Identity() && !at.IsZero() && !at.Equal(l.theirs) {
 		l.theirs, l.ahead = at, l.now().wall.Sub(at)
 	}
@@ -110,8 +114,27 @@ func (l *lease) hold(write func() error) error {
 	if l.lost {
 		return errDeposed
 	}
-	l.renewed = sent
+	l.renewed, l.holder = sent, l.Identity()
 	return nil
+}
+
+// pods returns the names of the pods of this manager and of the one that leads, as far as the lease has been read. A nil lease
+// names none.
+func (l *lease) pods() (own, leader string) {
+	if l == nil {
+		return "", ""
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return hostOf(l.Identity()), hostOf(l.holder)
+}
+
+// hostOf takes the host name, which is the pod's, out of an identity of newLease.
+func hostOf(identity string) string {
+	if end := strings.LastIndexByte(identity, '_'); end >= 0 {
+		return identity[:end]
+	}
+	return identity
 }
 
 // aheadOfLast returns how much later, at most, this manager's clock reads than that of the one which led before: a renewal is

@@ -45,6 +45,7 @@ type flags struct {
 	workers         int
 	dryRun          bool
 	evictions       evictionFlags
+	statusPage      bool
 	version         bool
 	zap             zap.Options
 }
@@ -88,6 +89,9 @@ func newFlags() (*flags, *flag.FlagSet) {
 		"write nothing, and report what the manager would do in the log and in rollcall_dry_run_total: no call that changes "+
 			"the registry, no patch, no Event and no lease, so that it can run beside a manager that works")
 	f.evictions.bind(set)
+	set.BoolVar(&f.statusPage, "status-page", false,
+		"serve the status page at /status of --metrics-bind-address: it names pods and services and shows what registries "+
+			"answer to everyone who can read the metrics")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 	f.zap.BindFlags(set)
 	describeLogging(set)
@@ -134,6 +138,8 @@ func (f *flags) check(rest []string) error {
 		return fmt.Errorf("--workers: %d is too low: write 1 or more", f.workers)
 	case f.leaderElect && f.leaseName == "":
 		return errors.New("--leader-election-id is empty: name the lease, or write --leader-elect=false")
+	case f.statusPage && f.metricsAddress == off:
+		return errors.New("--status-page needs an address: set --metrics-bind-address, :8080 for example")
 	default:
 		return f.evictions.check(f.dryRun)
 	}

@@ -43,6 +43,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/resync"
+	"github.com/rollcall-dev/rollcall/internal/statuspage"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 )
 
@@ -253,10 +254,12 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		path: a.flags.config, limits: limits, interval: reloadInterval,
 		drivers: a.drivers, apply: apply, metrics: metrics.NewConfigMetrics(own), logger: a.logger, events: about,
 	}
-	if err := a.servers.listen(ctx, a.flags, metricsHandler(own), healthHandler(waits.unready), a.drivers, evicted); err != nil {
+	page := statuspage.New(func() statuspage.Facts { return a.facts(waits.unready(), resyncs, reconciler, known) })
+	answers := a.metricsHandler(own, page)
+	if err := a.servers.listen(ctx, a.flags, answers, healthHandler(waits.unready), a.drivers, evicted); err != nil {
 		return err
 	}
-	runnables := slices.Concat(evicted.runnables, []manager.Runnable{waits, reloads, resyncs})
+	runnables := slices.Concat(evicted.runnables, []manager.Runnable{waits, reloads, resyncs, page})
 	if a.lease != nil {
 		runnables = append(runnables, &requests{
 			leases: clients.CoordinationV1().Leases(a.leaseNamespace), name: a.flags.leaseName, resync: resyncs,
@@ -279,11 +282,15 @@ func (a *app) add(runnables ...manager.Runnable) error {
 	return nil
 }
 
-// metricsHandler serves the metrics of this manager and those of controller-runtime, which are the process's.
-func metricsHandler(own *prometheus.Registry) http.Handler {
+// metricsHandler serves the metrics of this manager and those of controller-runtime, which are the process's, and the status
+// page where that is on.
+func (a *app) metricsHandler(own *prometheus.Registry, page *statuspage.Page) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(
 		prometheus.Gatherers{ctrlmetrics.Registry, own}, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
+	if a.flags.statusPage {
+		page.Register(mux)
+	}
 	return mux
 }
 

@@ -58,6 +58,36 @@ func TestManagerServesProfiles(t *testing.T) {
 	must(t, m.Stop())
 }
 
+// TestManagerServesTheStatusPage: the leader shows what it knows, another manager who leads, and a reader who stays keeps no
+// manager from ending.
+func TestManagerServesTheStatusPage(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	leader := api.StartManager("--status-page")
+	holder, _, _ := strings.Cut(api.ExpectHeld(), "_")
+	leader.ExpectAnswer(leader.addresses.Metrics, "/status", http.StatusOK, "No pod waits", "OpenKruise is not installed", "<b>default</b>")
+	leader.ExpectAnswer(leader.addresses.Metrics, "/metrics", http.StatusOK, "go_goroutines")
+	standby := api.StartManager("--status-page")
+	standby.ExpectAnswer(standby.addresses.Metrics, "/status.json", http.StatusOK, `"leads": false`, `"leader": "`+holder+`"`, `"registries": []`)
+	without := api.StartManager()
+	without.ExpectAnswer(without.addresses.Metrics, "/status", http.StatusNotFound, "not found")
+
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+leader.addresses.Metrics+"/status/events", http.NoBody)
+	must(t, err)
+	stream, err := http.DefaultClient.Do(request)
+	must(t, err)
+	defer stream.Body.Close()
+	first := make([]byte, len("data: "))
+	_, err = io.ReadFull(stream.Body, first)
+	must(t, err)
+	must(t, leader.Stop())
+	if _, err := io.Copy(io.Discard, stream.Body); err != nil {
+		t.Errorf("the stream was cut off: %v; the server waited for it and gave up", err)
+	}
+	must(t, standby.Stop())
+	must(t, without.Stop())
+}
+
 func TestManagerTakesOverALeaseGivenBack(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)

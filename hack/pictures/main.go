@@ -1,8 +1,9 @@
 // Pictures draws the pictures of the README, each for a light and a dark page: the life of a pod, and a real
-// make demo as a terminal shows it.
+// make demo as a terminal shows it. It also has Chromium, which has to be installed, make screenshots of the status page.
 //
 //	pictures life DIR
 //	make demo | pictures terminal DIR
+//	pictures status DIR
 package main
 
 //go:generate go run . life ../../docs/pictures
@@ -41,7 +42,7 @@ func main() {
 
 func run(args []string, in io.Reader) error {
 	if len(args) != 2 {
-		return errors.New("usage: pictures life|terminal DIR")
+		return errors.New("usage: pictures life|terminal|status DIR")
 	}
 	var draw func(theme) string
 	switch args[0] {
@@ -53,8 +54,10 @@ func run(args []string, in io.Reader) error {
 			return err
 		}
 		draw = func(t theme) string { return terminal(t, lines) }
+	case "status":
+		return status(args[1])
 	default:
-		return fmt.Errorf("unknown picture %q: write life or terminal", args[0])
+		return fmt.Errorf("unknown picture %q: write life, terminal or status", args[0])
 	}
 	for _, t := range themes() {
 		path := filepath.Join(args[1], fmt.Sprintf("%s-%s.svg", args[0], t.name))

@@ -59,9 +59,9 @@ func expectXML(t *testing.T, text string) {
 func TestBadUsage(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
-		"usage: pictures":        nil,
-		"write life or terminal": {"death", t.TempDir()},
-		"pipe that into":         {"terminal", t.TempDir()},
+		"usage: pictures":                nil,
+		"write life, terminal or status": {"death", t.TempDir()},
+		"pipe that into":                 {"terminal", t.TempDir()},
 	} {
 		if err := run(args, strings.NewReader("")); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: got error %v, want one with %q", args, err, want)

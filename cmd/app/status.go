@@ -1,0 +1,33 @@
+package app
+
+import (
+	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
+	"github.com/rollcall-dev/rollcall/internal/resync"
+	"github.com/rollcall-dev/rollcall/internal/statuspage"
+	"github.com/rollcall-dev/rollcall/internal/tracker"
+)
+
+// facts are what the status page is built from.
+func (a *app) facts(unready string, resyncs *resync.Resync, pods metrics.Pods, known *tracker.Tracker) statuspage.Facts {
+	f := statuspage.Facts{
+		Manager: statuspage.Manager{Leads: a.leads(), DryRun: a.dryRun != nil, NotReady: unready},
+		Drivers: map[string]string{}, Clients: map[string]registryclient.Status{}, Resyncs: resyncs.Status(),
+		Instances: known.Seen(), Waits: pods.Waits(),
+	}
+	f.Name, f.Leader = a.lease.pods()
+	for name, o := range a.drivers.current.Load().byName {
+		f.Drivers[name], f.Clients[name] = o.section.Driver, o.client.Status()
+	}
+	return f
+}
+
+// leads reports whether this manager has begun to lead. One that leads no more ends.
+func (a *app) leads() bool {
+	select {
+	case <-a.manager.Elected():
+		return true
+	default:
+		return false
+	}
+}

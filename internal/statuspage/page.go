@@ -1,0 +1,186 @@
+package statuspage
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// freshFor is how long a snapshot serves every reader, however many there are.
+	freshFor = time.Second
+	// keepAlive is how often a stream without an event has a comment, so that no proxy takes it for dead.
+	keepAlive = 15 * time.Second
+	// maxStreams bounds the readers that stay.
+	maxStreams = 16
+	// writeTimeout is how long a reader may take for one write. One that stands still must not keep its place.
+	writeTimeout = 10 * time.Second
+)
+
+//go:embed style.css live.js
+var assets embed.FS
+
+// Page serves the snapshot. It is safe for concurrent use.
+type Page struct {
+	facts   func() Facts
+	streams chan struct{}
+	ended   chan struct{}
+
+	mu    sync.Mutex
+	last  Snapshot
+	taken time.Time
+}
+
+// New returns a Page of what facts returns, which is called at most once a second, and only while somebody reads.
+func New(facts func() Facts) *Page {
+	return &Page{facts: facts, streams: make(chan struct{}, maxStreams), ended: make(chan struct{})}
+}
+
+// Register adds the page to a mux. All it answers is GET.
+func (p *Page) Register(mux *http.ServeMux) {
+	for pattern, handle := range map[string]http.HandlerFunc{
+		"GET /status":           p.serveHTML,
+		"GET /status.json":      p.serveJSON,
+		"GET /status/events":    p.serveEvents,
+		"GET /status/style.css": asset("style.css"),
+		"GET /status/live.js":   asset("live.js"),
+	} {
+		mux.Handle(pattern, guarded(handle))
+	}
+}
+
+// Start ends the streams when the context does. It is a manager.Runnable: a server that shuts down waits for its streams.
+func (p *Page) Start(ctx context.Context) error {
+	<-ctx.Done()
+	close(p.ended)
+	return nil
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: a manager that does not lead says who does.
+func (*Page) NeedLeaderElection() bool { return false }
+
+// guarded has the browser load nothing from elsewhere and run nothing that stands in the page: its text comes from
+// registries and from who writes pods.
+func guarded(handle http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "+
+			"form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cache-Control", "no-store")
+		handle(w, r)
+	}
+}
+
+func asset(name string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, assets, name) }
+}
+
+// current returns the snapshot, which is at most freshFor old.
+func (p *Page) current() Snapshot {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now := time.Now(); now.Sub(p.taken) >= freshFor {
+		p.last, p.taken = Build(p.facts()), now
+	}
+	return p.last
+}
+
+func filterOf(r *http.Request) Filter {
+	query := r.URL.Query()
+	return Filter{Namespace: strings.TrimSpace(query.Get("namespace")), Text: strings.TrimSpace(query.Get("q"))}
+}
+
+func (p *Page) serveHTML(w http.ResponseWriter, r *http.Request) {
+	f := filterOf(r)
+	v := view{Snapshot: p.current().Filter(f), filter: f, now: time.Now()}
+	v.page()
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = io.WriteString(w, v.String()) // a reader who has gone needs none
+}
+
+func (p *Page) serveJSON(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	out := json.NewEncoder(w)
+	out.SetIndent("", "  ")
+	_ = out.Encode(p.current().Filter(filterOf(r))) // the same
+}
+
+// serveEvents sends the content of the page at once, and again when it has changed.
+func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
+	select {
+	case p.streams <- struct{}{}:
+		defer func() { <-p.streams }()
+	default:
+		w.Header().Set("Retry-After", "10")
+		http.Error(w, fmt.Sprintf("%d readers follow the page already: reload it instead", maxStreams), http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	s := &stream{page: p, writer: w, control: http.NewResponseController(w), filter: filterOf(r)}
+	ticker := time.NewTicker(freshFor)
+	defer ticker.Stop()
+	for s.look() == nil {
+		select {
+		case <-ticker.C:
+		case <-r.Context().Done():
+			return
+		case <-p.ended:
+			return
+		}
+	}
+}
+
+// stream is one reader that stays.
+type stream struct {
+	page    *Page
+	writer  http.ResponseWriter
+	control *http.ResponseController
+	filter  Filter
+
+	// sent is the snapshot that the reader has, and at when something was last written.
+	sent []byte
+	at   time.Time
+}
+
+// look sends the content where it has changed, or a comment where nothing was sent for a while.
+func (s *stream) look() error {
+	snapshot := s.page.current().Filter(s.filter)
+	now, err := json.Marshal(snapshot)
+	switch {
+	case err != nil:
+		return err
+	case !bytes.Equal(now, s.sent):
+		s.sent = now
+		v := view{Snapshot: snapshot, now: time.Now()}
+		v.content()
+		return s.write(event(v.String()))
+	case time.Since(s.at) >= keepAlive:
+		return s.write(": still here\n\n")
+	default:
+		return nil
+	}
+}
+
+// event has each line of the content begin as the format of server-sent events wants it.
+func event(content string) string {
+	lines := strings.FieldsFunc(content, func(c rune) bool { return c == '\n' || c == '\r' })
+	return "data: " + strings.Join(lines, "\ndata: ") + "\n\n"
+}
+
+func (s *stream) write(text string) error {
+	s.at = time.Now()
+	_ = s.control.SetWriteDeadline(s.at.Add(writeTimeout)) // what has no limits, as in a test, needs none
+	if _, err := io.WriteString(s.writer, text); err != nil {
+		return err
+	}
+	return s.control.Flush()
+}

@@ -1,0 +1,263 @@
+package statuspage
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
+	"github.com/rollcall-dev/rollcall/internal/resync"
+	"github.com/rollcall-dev/rollcall/internal/tracker"
+)
+
+// shownAtMost is how many pods, and how many services, one answer shows. A filter finds the others.
+const shownAtMost = 500
+
+// Facts are what a Snapshot is built from.
+type Facts struct {
+	Manager
+	// Drivers are those of the registries in force, by the registry's name.
+	Drivers map[string]string
+	Clients map[string]registryclient.Status
+	Resyncs map[string]resync.Status
+	// Instances are what is known of every pod, and Waits why some of them wait.
+	Instances []tracker.Seen
+	Waits     []metrics.Wait
+}
+
+// Manager is the one that answers.
+type Manager struct {
+	// Name is this manager's pod, and Leader that of the one which leads; empty without leader election.
+	Name   string `json:"name,omitempty"`
+	Leader string `json:"leader,omitempty"`
+	// Leads: this manager leads. Any other knows nothing of pods and registries.
+	Leads  bool `json:"leads"`
+	DryRun bool `json:"dryRun,omitempty"`
+	// NotReady is why the manager is not ready; empty where it is.
+	NotReady string `json:"notReady,omitempty"`
+}
+
+// Snapshot is what the manager knows at one time.
+type Snapshot struct {
+	Manager    Manager    `json:"manager"`
+	Registries []Registry `json:"registries"`
+	// Services are those with something out of rotation or unacknowledged first, then by name.
+	Services []Service `json:"services"`
+	// Pods are those that wait, the longest wait first.
+	Pods []Pod `json:"pods"`
+	// ServicesTotal and PodsTotal count also those that are left out.
+	ServicesTotal int `json:"servicesTotal"`
+	PodsTotal     int `json:"podsTotal"`
+}
+
+// Registry is one of the configuration.
+type Registry struct {
+	Name   string `json:"name"`
+	Driver string `json:"driver"`
+	// Breaker is closed, halfOpen or open.
+	Breaker string `json:"breaker"`
+	// Slots is how many calls for pods may be under way, InUse how many are, and Queued how many wait to be.
+	Slots  int `json:"slots"`
+	InUse  int `json:"inUse"`
+	Queued int `json:"queued"`
+	// Lists: the registry can be compared with the cluster. Resynced is when that last succeeded; nil where it has not yet.
+	Lists         bool       `json:"lists"`
+	Resynced      *time.Time `json:"resynced,omitempty"`
+	ResyncFailure string     `json:"resyncFailure,omitempty"`
+	// RemovalsBlocked: more entries lack a live pod than may be removed unasked.
+	RemovalsBlocked bool `json:"removalsBlocked,omitempty"`
+}
+
+// Service counts the instances of a namespace under one name in one registry.
+type Service struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Registry  string `json:"registry"`
+	In        int    `json:"in"`
+	Out       int    `json:"out"`
+	// Unacknowledged are those whose last change the registry has not acknowledged.
+	Unacknowledged int `json:"unacknowledged"`
+}
+
+// unsettled reports whether the service is not simply in rotation.
+func (s Service) unsettled() bool { return s.Out+s.Unacknowledged > 0 }
+
+// Pod is one that waits.
+type Pod struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Hook is the one that OpenKruise waits at; empty where only the registry is behind.
+	Hook    string    `json:"hook,omitempty"`
+	Reason  string    `json:"reason"`
+	Message string    `json:"message,omitempty"`
+	Since   time.Time `json:"since"`
+	// Warning: a person should look. Without it the wait is part of any rollout.
+	Warning   bool       `json:"warning"`
+	Instances []Instance `json:"instances,omitempty"`
+}
+
+// Instance is one entry of a pod.
+type Instance struct {
+	Registry string `json:"registry"`
+	Service  string `json:"service"`
+	Endpoint string `json:"endpoint"`
+	State    State  `json:"state"`
+}
+
+// State is what a registry is known to say of an instance.
+type State string
+
+// The states of an instance.
+const (
+	In             State = "in"
+	Out            State = "out"
+	Unacknowledged State = "unacknowledged"
+)
+
+func stateOf(i tracker.Seen) State {
+	switch {
+	case !i.Acknowledged:
+		return Unacknowledged
+	case i.Want == lifecycle.InService:
+		return In
+	default:
+		return Out
+	}
+}
+
+// Build makes the snapshot of the facts, whole.
+func Build(f Facts) Snapshot {
+	s := Snapshot{Manager: f.Manager, Registries: []Registry{}, Services: []Service{}, Pods: []Pod{}}
+	if !f.Leads {
+		return s
+	}
+	for name, driver := range f.Drivers {
+		s.Registries = append(s.Registries, registryOf(name, driver, f.Clients[name], f.Resyncs[name]))
+	}
+	slices.SortFunc(s.Registries, func(a, b Registry) int { return cmp.Compare(a.Name, b.Name) })
+	s.Services = servicesOf(f.Instances)
+	s.Pods = podsOf(f.Waits, f.Instances)
+	return s.counted()
+}
+
+func registryOf(name, driver string, c registryclient.Status, r resync.Status) Registry {
+	one := Registry{
+		Name: name, Driver: driver, Breaker: c.Breaker, Slots: c.Slots, InUse: c.InUse, Queued: c.Queued,
+		Lists: r.Lists, ResyncFailure: r.Failure, RemovalsBlocked: r.RemovalsBlocked,
+	}
+	if !r.Succeeded.IsZero() {
+		one.Resynced = &r.Succeeded
+	}
+	return one
+}
+
+func servicesOf(instances []tracker.Seen) []Service {
+	counts := map[Service]*Service{}
+	for _, i := range instances {
+		key := Service{Namespace: i.Pod.Namespace, Name: i.In.Service, Registry: i.In.Registry}
+		one := counts[key]
+		if one == nil {
+			one = &key
+			counts[key] = one
+		}
+		switch stateOf(i) {
+		case In:
+			one.In++
+		case Out:
+			one.Out++
+		case Unacknowledged:
+			one.Unacknowledged++
+		}
+	}
+	services := make([]Service, 0, len(counts))
+	for _, one := range counts {
+		services = append(services, *one)
+	}
+	slices.SortFunc(services, func(a, b Service) int {
+		if a.unsettled() != b.unsettled() {
+			return map[bool]int{true: -1, false: 1}[a.unsettled()]
+		}
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Registry, b.Registry))
+	})
+	return services
+}
+
+func podsOf(waits []metrics.Wait, instances []tracker.Seen) []Pod {
+	byUID := make(map[string][]Instance, len(waits))
+	for _, w := range waits {
+		byUID[w.UID] = nil
+	}
+	for _, i := range instances {
+		uid := string(i.Pod.UID)
+		if _, waits := byUID[uid]; waits {
+			byUID[uid] = append(byUID[uid], Instance{
+				Registry: i.In.Registry, Service: i.In.Service, Endpoint: net.JoinHostPort(i.In.Address, strconv.Itoa(i.In.Port)),
+				State: stateOf(i),
+			})
+		}
+	}
+	pods := make([]Pod, 0, len(waits))
+	for _, w := range waits {
+		own := byUID[w.UID]
+		slices.SortFunc(own, func(a, b Instance) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+		pods = append(pods, Pod{
+			Namespace: w.Namespace, Name: w.Pod, Hook: w.Hook, Reason: w.Reason, Message: w.Message, Warning: w.Warning,
+			Since: w.Since, Instances: own,
+		})
+	}
+	slices.SortFunc(pods, func(a, b Pod) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return pods
+}
+
+// Filter says which pods and services a person wants to see; the zero Filter means all.
+type Filter struct {
+	// Namespace is a name, and Text a part of what is shown, in capital or small letters.
+	Namespace, Text string
+}
+
+// Filter returns what the filter lets through, bounded so that a page stays readable. Registries are always shown.
+func (s Snapshot) Filter(f Filter) Snapshot {
+	s.Pods = keep(s.Pods, func(p Pod) bool {
+		shown := []string{p.Namespace + "/" + p.Name, p.Hook, p.Reason, p.Message}
+		for _, i := range p.Instances {
+			shown = append(shown, i.Registry, i.Service, i.Endpoint)
+		}
+		return f.passes(p.Namespace, shown...)
+	})
+	s.Services = keep(s.Services, func(one Service) bool {
+		return f.passes(one.Namespace, one.Namespace+"/"+one.Name, one.Registry)
+	})
+	s = s.counted()
+	s.Pods, s.Services = s.Pods[:min(len(s.Pods), shownAtMost)], s.Services[:min(len(s.Services), shownAtMost)]
+	return s
+}
+
+func (f Filter) passes(namespace string, shown ...string) bool {
+	text := strings.ToLower(f.Text)
+	return (f.Namespace == "" || f.Namespace == namespace) &&
+		slices.ContainsFunc(shown, func(s string) bool { return strings.Contains(strings.ToLower(s), text) })
+}
+
+// keep returns a new slice, since the snapshot is shared.
+func keep[T any](all []T, passes func(T) bool) []T {
+	kept := make([]T, 0, min(len(all), shownAtMost))
+	for _, one := range all {
+		if passes(one) {
+			kept = append(kept, one)
+		}
+	}
+	return kept
+}
+
+func (s Snapshot) counted() Snapshot {
+	s.PodsTotal, s.ServicesTotal = len(s.Pods), len(s.Services)
+	return s
+}
