@@ -169,7 +169,7 @@ func TestMain(m *testing.M) {
 // TestConformance runs the whole suite on each version of the server, one kind of instance after the other: a server takes
 // longer to start than most cases.
 //
-//nolint:tparallel // the kinds of instances share a server that some cases restart
+//nolint:paralleltest // the kinds of instances share a server that some cases restart
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	for name, version := range map[string]nacos.Version{"v3": nacos.V3, "v1": nacos.V2} {
