@@ -99,6 +99,8 @@ func (c *canvas) picture(width, height float64, title, style string) string {
 
 // stage is a state of a pod, as OpenKruise has it.
 type stage struct {
+	// why the pod is there, at the first state of several.
+	why   string
 	state string
 	// hook is what OpenKruise waits for in the state.
 	hook string
@@ -110,13 +112,13 @@ type stage struct {
 
 func stages() []stage {
 	return []stage{
-		{"PreparingNormal", "preNormal", "register,\nthen release", false},
-		{"Normal", "", "", true},
-		{"PreparingUpdate", "inPlaceUpdate", "take out, drain,\nthen release", false},
-		{"Updating", "", "the container restarts", false},
-		{"Updated", "inPlaceUpdate", "register,\nthen release", false},
-		{"Normal", "", "", true},
-		{"PreparingDelete", "preDelete", "deregister, drain,\nthen release", false},
+		{"a new pod", "PreparingNormal", "preNormal", "register,\nthen release", false},
+		{"", "Normal", "", "", true},
+		{"an update in place", "PreparingUpdate", "inPlaceUpdate", "take out, drain,\nthen release", false},
+		{"", "Updating", "", "the container restarts", false},
+		{"", "Updated", "inPlaceUpdate", "register,\nthen release", false},
+		{"", "Normal", "", "", true},
+		{"scale in, recreate", "PreparingDelete", "preDelete", "deregister, drain,\nthen release", false},
 	}
 }
 
@@ -128,16 +130,14 @@ func life(t theme) string {
 		boxHeight, bandHigh = 56.0, 22.0
 	)
 	c := &canvas{theme: t}
-	for row, y := range map[string]float64{"OpenKruise": states + 33, "Rollcall": acts + 20, "clients": band + 16} {
-		c.label(0, y, "row", row)
-	}
-	for first, why := range map[int]string{0: "a new pod", 2: "an update in place", 6: "scale in, recreate"} {
-		c.label(left+float64(first)*(wide+gap), states-12, "why", why)
-	}
+	c.label(0, states+33, "row", "OpenKruise")
+	c.label(0, acts+20, "row", "Rollcall")
+	c.label(0, band+16, "row", "clients")
 	all := stages()
 	for i, s := range all {
 		x := left + float64(i)*(wide+gap)
 		middle := x + wide/2
+		c.label(x, states-12, "why", s.why)
 		stroke := t.line
 		if s.hook != "" {
 			stroke = t.no
