@@ -87,8 +87,8 @@ func TestReapLeavesTheSlotToARollout(t *testing.T) {
 			synctest.Wait()
 		}
 		rolls("web-4")
-		time.Sleep(time.Second)
-		rolls("web-5") // it takes the slot as soon as the first call times out
+		time.Sleep(1250 * time.Millisecond) // so that no tick of the queue comes in the moment in which the first call times out
+		rolls("web-5")                      // it takes the slot as soon as the first call times out
 		s.start()
 		s.expectCalls("the service has one slot, and a rollout's call has that", "a", "FailOver web-4")
 		time.Sleep(timeout + 3*time.Second/2)
