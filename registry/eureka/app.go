@@ -2,9 +2,7 @@ package eureka
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -164,18 +162,9 @@ func (c call) at(id string) call {
 
 // application reads the instances of the application, out of the server's cache. There may be none.
 func (c call) application(ctx context.Context) ([]instanceInfo, error) {
-	raw, err := c.send(ctx, http.MethodGet, c.app, nil)
-	if driverkit.HasStatus(err, http.StatusNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
 	var app application
-	if err := json.Unmarshal(raw, &app); err != nil {
-		return nil, fmt.Errorf("decoding the answer: %w", err)
-	}
-	return app.Application.Instance, nil
+	_, err := c.read(ctx, c.app, &app)
+	return app.Application.Instance, err
 }
 
 // isAppOf reports whether an application wrote the entry, and its plain or its secure port is the instance's.

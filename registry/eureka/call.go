@@ -164,18 +164,26 @@ func (c call) readAfter(ctx context.Context, changes ...change) (*instanceInfo, 
 	return got, err
 }
 
-// get reads the registry itself. It returns nil where there is no entry, or one whose lease has ended.
-func (c call) get(ctx context.Context) (*instanceInfo, error) {
-	raw, err := c.send(ctx, http.MethodGet, c.path, nil)
+// read decodes what the server has at a path. It finds nothing where the server answers 404.
+func (c call) read(ctx context.Context, path string, into any) (found bool, err error) {
+	raw, err := c.send(ctx, http.MethodGet, path, nil)
 	if driverkit.HasStatus(err, http.StatusNotFound) {
-		return nil, nil
+		return false, nil
 	}
 	if err != nil {
-		return nil, err
+		return false, err
 	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return false, fmt.Errorf("decoding the answer: %w", err)
+	}
+	return true, nil
+}
+
+// get reads the registry itself. It returns nil where there is no entry, or one whose lease has ended.
+func (c call) get(ctx context.Context) (*instanceInfo, error) {
 	var got envelope
-	if err := json.Unmarshal(raw, &got); err != nil {
-		return nil, fmt.Errorf("decoding the answer: %w", err)
+	if found, err := c.read(ctx, c.path, &got); !found {
+		return nil, err
 	}
 	if got.Instance == nil || got.Instance.InstanceID != c.id {
 		return nil, errors.New("the answer is not about the instance: is endpoint Eureka's?")
