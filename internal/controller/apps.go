@@ -19,7 +19,7 @@ import (
 // An application that registers itself writes and removes its entry; Rollcall takes it out of rotation and puts it back. Such
 // entries are a registry of their own, NAME/app beside NAME, so that a pod whose entries change hands moves between registries.
 const (
-	// appStarts is how long after a pod became ready its application may take to register before a person is told.
+	// appStarts is how long after a pod became ready its application may take to register before a Warning says that it has not.
 	appStarts = 30 * time.Second
 	// appRecheck is how long, at most, an application's entry that was missing stays unnoticed when it comes.
 	appRecheck = 5 * time.Second

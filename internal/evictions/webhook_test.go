@@ -176,7 +176,7 @@ func TestEvictionIsLetThroughUnchanged(t *testing.T) {
 		world  func(*world)
 		edit   func(*admission.Request, *policyv1.Eviction)
 	}{
-		"no CloneSet":      {reason: "nothing of ours holds it", pod: podThat()},
+		"no CloneSet":      {reason: "no handler of Rollcall holds it", pod: podThat()},
 		"another CloneSet": {reason: "one of the same name came since", pod: podThat(owned, func(p *corev1.Pod) { p.OwnerReferences[0].UID = "old" })},
 		"a Deployment":     {reason: "OpenKruise knows no label on it", pod: podThat(owned, func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "ReplicaSet" })},
 		"not our hook": {

@@ -182,7 +182,7 @@ func TestAppThatIsNotUp(t *testing.T) {
 	t.Parallel()
 	server := shared.Use(t)
 	a := newApp(t, server, pod(t, 1))
-	a.check = object{"Name": "web answers", "TTL": "1h"} // critical until it is told otherwise
+	a.check = object{"Name": "web answers", "TTL": "1h"} // critical until the application reports otherwise
 	a.Register()
 	apps := open(t, configOf(t, server)).AppEntries()
 	expect.NoError(t, apps.FailOver(t.Context(), a.at))
