@@ -4,18 +4,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,36 +19,33 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 )
 
-// kruiseInterval is how often the manager looks for OpenKruise until it is there.
-const kruiseInterval = 3 * time.Second
-
 // refusalHolds is how long a refused watch counts. A reflector backs off for 30 to 60 s at most before it tries again.
 const refusalHolds = 2 * time.Minute
 
 const (
 	reasonStarting = "starting"
 	reasonAbsent   = "OpenKruise is not installed: no CRD clonesets.apps.kruise.io; " +
-		"install OpenKruise (https://openkruise.io/docs/installation), and the manager continues by itself"
+		"install OpenKruise (https://openkruise.io/docs/installation), and the manager continues by itself within a minute"
 	reasonUnsynced = "the caches are not synced yet: "
 	reasonRefused  = "the API server refuses a watch, so what this manager knows is out of date: "
 )
 
+// cloneSets is how the reasons name them.
+const cloneSets = "CloneSets"
+
 // metadataType is the type that a reflector names where it reads metadata only.
 const metadataType = "*v1.PartialObjectMetadata"
 
-// kruise waits for OpenKruise's CRDs and then starts the controller, on every manager: one that waits for the lease has
-// its caches filled when it gets it.
+// kruise fills the caches and then starts the controller, on every manager: one that waits for the lease has its caches
+// filled when it gets it. Until OpenKruise is installed, the list of CloneSets fails and is tried again.
 type kruise struct {
-	discovery resourceLister
 	informers cache.Informers
 	// setup adds the controller to the manager.
 	setup    func(context.Context) error
-	interval time.Duration
-	logger   logr.Logger
 	failures *watchFailures
 
-	// waits is why the controller was not added yet, empty where it was, and nil before the first look.
-	waits   atomic.Pointer[string]
+	// added is set once setup has returned.
+	added   atomic.Bool
 	watched atomic.Pointer[[]watched]
 }
 
@@ -91,67 +84,19 @@ type watched struct {
 	informer        cache.Informer
 }
 
-// resourceLister is what is needed of the discovery client.
-type resourceLister interface {
-	ServerResourcesForGroupVersionWithContext(ctx context.Context, groupVersion string) (*metav1.APIResourceList, error)
-}
-
 // NeedLeaderElection makes it run without the lease.
 func (*kruise) NeedLeaderElection() bool { return false }
 
-// Start returns once the controller was added, or with an error when it can't be.
+// Start returns once the controller was added, or with an error when it can't be. The controller asks the cache for nothing
+// else, and would give up where one of these can't be listed.
 func (k *kruise) Start(ctx context.Context) error {
-	err := wait.PollUntilContextCancel(ctx, k.interval, true, func(ctx context.Context) (bool, error) {
-		reason := k.look(ctx)
-		if ctx.Err() == nil {
-			k.tell(reason)
-		}
-		return reason == "", nil
-	})
-	if err != nil {
-		return nil //nolint:nilerr // the manager stops, and that is all
-	}
-	return k.begin(ctx)
-}
-
-// look returns why there is nothing to work with, or nothing.
-func (k *kruise) look(ctx context.Context) string {
-	resources, err := k.discovery.ServerResourcesForGroupVersionWithContext(ctx, kruisev1alpha1.GroupVersion.String())
-	switch {
-	case apierrors.IsNotFound(err):
-		return reasonAbsent
-	case err != nil:
-		return fmt.Sprintf("can't ask the API server for OpenKruise: %v", err)
-	}
-	if !slices.ContainsFunc(resources.APIResources, func(r metav1.APIResource) bool { return r.Name == "clonesets" }) {
-		return reasonAbsent
-	}
-	return ""
-}
-
-// tell logs a reason once, until it changes.
-func (k *kruise) tell(reason string) {
-	installed := reason == ""
-	if installed {
-		reason = reasonStarting
-	}
-	before := k.waits.Swap(&reason)
-	switch {
-	case installed && before != nil:
-		k.logger.Info("OpenKruise is installed")
-	case !installed && (before == nil || *before != reason):
-		k.logger.Info("waiting for OpenKruise", "reason", reason)
-	}
-}
-
-// begin starts the informers before the controller, which asks the cache for nothing else, and waits in setup for some.
-func (k *kruise) begin(ctx context.Context) error {
 	var all []watched
+	var filled []toolscache.InformerSynced
 	for _, w := range []struct {
 		kind   string
 		object client.Object
 	}{
-		{"pods", &corev1.Pod{}}, {"CloneSets", &kruisev1alpha1.CloneSet{}},
+		{"pods", &corev1.Pod{}}, {cloneSets, &kruisev1alpha1.CloneSet{}},
 		{"nodes", clusterstate.NodeMetadata()}, {"namespaces", clusterstate.NamespaceMetadata()},
 	} {
 		informer, err := k.informers.GetInformer(ctx, w.object, cache.BlockUntilSynced(false))
@@ -159,12 +104,16 @@ func (k *kruise) begin(ctx context.Context) error {
 			return fmt.Errorf("starting the informer of %s: %w", w.kind, err)
 		}
 		all = append(all, watched{kind: w.kind, described: fmt.Sprintf("%T", w.object), informer: informer})
+		filled = append(filled, informer.HasSynced)
 	}
 	k.watched.Store(&all)
+	if !toolscache.WaitForCacheSync(ctx.Done(), filled...) {
+		return nil // the manager stops, and that is all
+	}
 	if err := k.setup(ctx); err != nil {
 		return fmt.Errorf("setting up the controller: %w", err)
 	}
-	k.waits.Store(new(string))
+	k.added.Store(true)
 	return nil
 }
 
@@ -186,16 +135,19 @@ func (k *kruise) unfilled() string {
 		if w.informer.HasSynced() {
 			return ""
 		}
-		text := " could not be listed so far"
-		if failure := k.failures.of(w).err; failure != nil {
-			text += ": " + failure.Error()
+		switch failure := k.failures.of(w).err; {
+		case w.kind == cloneSets && apierrors.IsNotFound(failure):
+			return ": " + reasonAbsent
+		case failure != nil:
+			return " could not be listed so far: " + failure.Error()
+		default:
+			return " could not be listed so far"
 		}
-		return text
 	})
-	if waits := k.waits.Load(); waits != nil {
-		return cmp.Or(unsynced, *waits)
+	if unsynced == "" && !k.added.Load() {
+		return reasonStarting
 	}
-	return reasonStarting
+	return unsynced
 }
 
 // wrong names each kind of which the function has something to say.

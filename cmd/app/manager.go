@@ -221,9 +221,8 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		about.events = clients.EventsV1().Events(podNamespace())
 	}
 	waits := &kruise{
-		discovery: clients.DiscoveryClient, informers: a.manager.GetCache(), interval: kruiseInterval, logger: a.logger,
-		failures: a.watchFailures,
-		setup:    func(ctx context.Context) error { return reconciler.SetupWithManager(ctx, a.manager) },
+		informers: a.manager.GetCache(), failures: a.watchFailures,
+		setup: func(ctx context.Context) error { return reconciler.SetupWithManager(ctx, a.manager) },
 	}
 	synced := func() bool { return waits.unfilled() == "" }
 	resyncs := resync.New(resync.Options{
