@@ -22,6 +22,9 @@ var (
 	errNotRenewed = errors.New("the lease was not renewed in time: another manager may act before this call ends")
 )
 
+// identitySeparator stands behind the host name, which is the pod's, in an identity.
+const identitySeparator = "_"
+
 // lease is what one manager holds while it works. The election alone does not make managers exclude one another: a process that
 // was stopped for longer than the lease goes on when it wakes. So calls to the registry and writes to the API server are
 // permitted by the time of the last renewal, and a manager that finds another holder after itself ends.
@@ -64,7 +67,7 @@ func newLease(config *rest.Config, namespace, name string) (*lease, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the host name, which identifies this manager in the lease: %w", err)
 	}
-	identity := resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())}
+	identity := resourcelock.ResourceLockConfig{Identity: host + identitySeparator + string(uuid.NewUUID())}
 	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, namespace, name, identity, config, renewDeadline)
 	if err != nil {
 		return nil, fmt.Errorf("making the lease: %w", err)
@@ -126,15 +129,9 @@ func (l *lease) pods() (own, leader string) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return hostOf(l.Identity()), hostOf(l.holder)
-}
-
-// hostOf takes the host name, which is the pod's, out of an identity of newLease.
-func hostOf(identity string) string {
-	if end := strings.LastIndexByte(identity, '_'); end >= 0 {
-		return identity[:end]
-	}
-	return identity
+	own, _, _ = strings.Cut(l.Identity(), identitySeparator)
+	leader, _, _ = strings.Cut(l.holder, identitySeparator)
+	return own, leader
 }
 
 // aheadOfLast returns how much later, at most, this manager's clock reads than that of the one which led before: a renewal is

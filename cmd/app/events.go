@@ -41,14 +41,7 @@ type configEvents struct {
 	logger logr.Logger
 }
 
-func (e *configEvents) leads() bool {
-	select {
-	case <-e.elected:
-		return true
-	default:
-		return false
-	}
-}
+func (e *configEvents) leads() bool { return isClosed(e.elected) }
 
 // tell makes an Event and tries once: the log has the same content.
 func (e *configEvents) tell(ctx context.Context, kind, action, reason, note string) {

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"flag"
@@ -10,9 +9,10 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -85,26 +85,26 @@ func (a *app) newEvicting(namespaces []string, synced func() bool, leader kubern
 		return &evicting{}, nil
 	}
 	logger := a.logger.WithName("evictions")
-	api, err := client.New(a.unfenced, client.Options{Scheme: a.manager.GetScheme(), Mapper: a.manager.GetRESTMapper()})
+	own, err := cluster.New(a.unfenced, func(o *cluster.Options) {
+		o.Scheme, o.MapperProvider, o.NewClient, o.Logger = a.manager.GetScheme(), mapper, newUncached, logger
+	})
 	if err != nil {
 		return nil, fmt.Errorf("making the eviction webhook's client: %w", err)
 	}
-	clients, err := kubernetes.NewForConfig(a.unfenced)
+	clients, err := kubernetes.NewForConfigAndClient(a.unfenced, own.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("making the eviction webhook's client: %w", err)
 	}
-	broadcaster := &broadcaster{events.NewBroadcaster(&events.EventSinkImpl{Interface: clients.EventsV1()})}
 	certificate := &evictions.Certificate{Client: clients, Namespace: podNamespace(), Name: f.name, Logger: logger}
 	e := &evicting{
 		webhook: evictions.New(evictions.Options{
-			Cache: a.manager.GetClient(), Namespaces: namespaces, Synced: synced, API: api,
-			Recorder: &shortNotes{broadcaster.NewRecorder(a.manager.GetScheme(), controllerName)},
-			Limit:    f.limit, Clock: clock.RealClock{}, Logger: logger,
+			Cache: a.manager.GetClient(), Namespaces: namespaces, Synced: synced, API: own.GetClient(),
+			Recorder: &shortNotes{own.GetEventRecorder(controllerName)}, Limit: f.limit, Clock: clock.RealClock{}, Logger: logger,
 		}),
 		tls: &tls.Config{
 			MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, GetCertificate: certificate.Get,
 		},
-		runnables: []manager.Runnable{certificate, broadcaster},
+		runnables: []manager.Runnable{certificate, own},
 	}
 	if f.selfSigned {
 		e.runnables = append(e.runnables, &evictions.Issuer{
@@ -122,18 +122,8 @@ func (a *app) newEvicting(namespaces []string, synced func() bool, leader kubern
 	return e, nil
 }
 
-// broadcaster sends Events to the API server, on every manager.
-type broadcaster struct{ events.EventBroadcaster }
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (*broadcaster) NeedLeaderElection() bool { return false }
-
-// Start implements manager.Runnable.
-func (b *broadcaster) Start(ctx context.Context) error {
-	defer b.Shutdown()
-	if err := b.StartRecordingToSinkWithContext(ctx); err != nil {
-		return fmt.Errorf("starting to send Events: %w", err)
-	}
-	<-ctx.Done()
-	return nil
+// newUncached makes a client that reads from the API server.
+func newUncached(config *rest.Config, options client.Options) (client.Client, error) {
+	options.Cache = nil
+	return client.New(config, options)
 }

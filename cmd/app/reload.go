@@ -1,7 +1,6 @@
 package app
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -34,10 +33,6 @@ type reload struct {
 	logger  logr.Logger
 	events  *configEvents
 
-	// seen is the content that was last parsed, and next and problem what came of it.
-	seen    []byte
-	next    *config.Config
-	problem error
 	// refusal says why the files are not in force; empty where they are.
 	refusal string
 	// eventDue: the refusal has no Event yet. failed: making it was tried, which is logged once.
@@ -90,16 +85,15 @@ func (r *reload) read() (*config.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the configuration: %w", err)
 	}
-	if r.seen == nil || !bytes.Equal(data, r.seen) {
-		r.seen = data
-		if r.next, r.problem = config.Parse(data, r.limits); r.problem == nil {
-			r.problem = config.CheckReload(r.inForce(), r.next)
-		}
+	next, err := config.Parse(data, r.limits)
+	if err != nil {
+		return nil, err
 	}
-	if now := r.inForce(); r.problem == nil && reflect.DeepEqual(r.next, now) {
+	now := r.inForce()
+	if reflect.DeepEqual(next, now) {
 		return now, nil
 	}
-	return r.next, r.problem
+	return next, config.CheckReload(now, next)
 }
 
 // open puts c in force: a new configuration whole or not at all. Of the one in force it opens each registry anew whose files

@@ -11,7 +11,7 @@ import (
 // facts are what the status page is built from.
 func (a *app) facts(unready string, resyncs *resync.Resync, pods metrics.Pods, known *tracker.Tracker) statuspage.Facts {
 	f := statuspage.Facts{
-		Manager: statuspage.Manager{Leads: a.leads(), DryRun: a.dryRun != nil, NotReady: unready},
+		Manager: statuspage.Manager{Leads: isClosed(a.manager.Elected()), DryRun: a.dryRun != nil, NotReady: unready},
 		Drivers: map[string]string{}, Clients: map[string]registryclient.Status{}, Resyncs: resyncs.Status(),
 		Instances: known.Seen(), Waits: pods.Waits(),
 	}
@@ -22,10 +22,10 @@ func (a *app) facts(unready string, resyncs *resync.Resync, pods metrics.Pods, k
 	return f
 }
 
-// leads reports whether this manager has begun to lead. One that leads no more ends.
-func (a *app) leads() bool {
+// isClosed reports whether elected is closed: whether this manager has begun to lead. One that leads no more ends.
+func isClosed(elected <-chan struct{}) bool {
 	select {
-	case <-a.manager.Elected():
+	case <-elected:
 		return true
 	default:
 		return false
