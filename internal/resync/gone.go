@@ -17,12 +17,8 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-const (
-	// fewPods is for how many pods of a namespace the API server is asked one by one. For more it is asked for all.
-	fewPods = 10
-	// podPage is how many pods it is asked for at once.
-	podPage = 1000
-)
+// podPage is how many pods the API server is asked for at once.
+const podPage = 1000
 
 // Cluster is the [Pods] of a manager.
 type Cluster struct {
@@ -92,48 +88,27 @@ func podOf(in registry.Instance) lifecycle.PodID {
 // Gone implements [Pods]. The cache may lag, and leaves out pods without the lifecycle label, so the API server is asked.
 // A pod with another UID is another pod. It is all or nothing.
 func (c *Cluster) Gone(ctx context.Context, unknown []registry.Entry) ([]registry.Entry, error) {
-	suspects := map[string]map[lifecycle.PodID]bool{}
+	live, present := map[types.UID]bool{}, map[string]map[types.UID]string{}
 	for _, e := range unknown {
-		id := podOf(e.Instance)
-		if suspects[id.Namespace] == nil {
-			suspects[id.Namespace] = map[lifecycle.PodID]bool{}
+		if _, asked := present[e.Namespace]; !asked {
+			names, err := c.podsIn(ctx, e.Namespace)
+			if err != nil {
+				return nil, err
+			}
+			present[e.Namespace] = names
 		}
-		suspects[id.Namespace][id] = true
-	}
-	live := map[types.UID]bool{}
-	for namespace, ids := range suspects {
-		if err := c.liveIn(ctx, namespace, ids, live); err != nil {
+		uid := types.UID(e.UID)
+		name, there := present[e.Namespace][uid]
+		if _, asked := live[uid]; asked || !there {
+			continue
+		}
+		lives, err := c.lives(ctx, lifecycle.PodID{NamespacedName: types.NamespacedName{Namespace: e.Namespace, Name: name}, UID: uid})
+		if err != nil {
 			return nil, err
 		}
+		live[uid] = lives
 	}
 	return slices.DeleteFunc(slices.Clone(unknown), func(e registry.Entry) bool { return live[types.UID(e.UID)] }), nil
-}
-
-// liveIn adds those of the pods of one namespace that live.
-func (c *Cluster) liveIn(
-	ctx context.Context, namespace string, ids map[lifecycle.PodID]bool, live map[types.UID]bool,
-) error {
-	if len(ids) > fewPods {
-		present, err := c.podsIn(ctx, namespace)
-		if err != nil {
-			return err
-		}
-		found := map[lifecycle.PodID]bool{}
-		for id := range ids {
-			if name, there := present[id.UID]; there {
-				found[lifecycle.PodID{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}, UID: id.UID}] = true
-			}
-		}
-		ids = found
-	}
-	for id := range ids {
-		lives, err := c.lives(ctx, id)
-		if err != nil {
-			return err
-		}
-		live[id.UID] = live[id.UID] || lives
-	}
-	return nil
 }
 
 // podsIn returns the names of all pods in a namespace, asked of the API server.
