@@ -220,7 +220,7 @@ func (r *registries) describe() string {
 func (d *drivers) slots() map[string]metrics.Slots {
 	slots := map[string]metrics.Slots{}
 	for name, o := range d.current.Load().byName {
-		slots[name] = metrics.Slots(o.client.Status())
+		slots[name] = o.client.Status()
 	}
 	return slots
 }

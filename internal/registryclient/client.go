@@ -298,15 +298,8 @@ func (c *Client) Server() any {
 // SetMaxInFlight changes how many calls may be under way. Those that are go on.
 func (c *Client) SetMaxInFlight(n int) { c.limit.resize(n) }
 
-// Status is what a client shows of itself.
-type Status struct {
-	// Slots is how many calls may be under way, and InUse how many are.
-	Slots, InUse int
-	// Queued is how many callers wait to be woken.
-	Queued int
-	// Breaker is one of [BreakerStates].
-	Breaker string
-}
+// Status is what a client shows of itself. Its Breaker is one of [BreakerStates].
+type Status = metrics.Slots
 
 // Status may be called at any time.
 func (c *Client) Status() Status {
