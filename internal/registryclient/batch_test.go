@@ -11,224 +11,191 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/bubble"
 )
 
-func TestBatchIsSkippedForACallThatFindsAFreeLane(t *testing.T) {
+func TestBatch(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBatches(100)
-		for i := range 10 {
-			if err := b.start(t.Context(), i).wait(); err != nil {
-				t.Error(err)
-			}
-		}
-		b.expect(t, 10, 0)
-	})
-}
-
-func TestBatchJoinsAStorm(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBatches(10)
-		b.latency = time.Second
-		var all []*pending
-		for i := range 64 {
-			all = append(all, b.start(t.Context(), i))
-		}
-		for i, p := range all {
-			if err := p.wait(); err != nil {
-				t.Errorf("call %d: %v", i, err)
-			}
-		}
-		b.expect(t, lanes, 6)
-		for i := range 64 {
-			if n := b.times(i); n != 1 {
-				t.Errorf("change %d was made %d times", i, n)
-			}
-		}
-	})
-}
-
-func TestBatchGivesEachCallAnOutcome(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBatches(10)
-		b.latency = time.Second
-		wrong := errors.New("wrong")
-		b.fail = map[int]error{lanes + 1: registry.Terminal(wrong), lanes + 2: registry.NotApplied(wrong)}
-		var all []*pending
-		for i := range lanes + 4 {
-			all = append(all, b.start(t.Context(), i))
-		}
-		for i, p := range all {
-			err := p.wait()
-			if refused := i == lanes+1; refused != registry.IsTerminal(err) || !refused && err != nil {
-				t.Errorf("call %d: %v", i, err)
-			}
-		}
-		if b.expect(t, lanes+1, 1); b.times(lanes+2) != 1 {
-			t.Error("the change that was not applied because of another was not made by itself")
-		}
-	})
-}
-
-func TestBatchHasOneChangeOfAnIdentity(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b, doubled := newBatches(10), false
-		b.latency = time.Second
-		var all []*pending
-		for i := range lanes {
-			all = append(all, b.start(t.Context(), i))
-		}
-		synctest.Wait()
-		for range 3 {
-			all = append(all, b.start(t.Context(), 100), b.start(t.Context(), 101))
-		}
-		for _, p := range all {
-			if err := p.wait(); err != nil {
-				t.Error(err)
-			}
-		}
-		b.set(func() { doubled = b.doubled })
-		if doubled {
-			t.Error("a batch had two changes of one instance, whose order the registry may choose")
-		}
-		if one, other := b.times(100), b.times(101); one != 3 || other != 3 {
-			t.Errorf("made %d and %d changes, want 3 of each", one, other)
-		}
-	})
-}
-
-func TestBatchIsLeftWhereTheRegistryIsSlow(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBatches(10)
-		b.latency = 3 * time.Second
-		var all []*pending
-		for i := range 20 {
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-			defer cancel()
-			all = append(all, b.start(ctx, i))
-		}
-		for i, p := range all {
-			if err := p.wait(); err != nil {
-				t.Errorf("call %d, which would have succeeded by itself: %v", i, err)
-			}
-		}
-		b.expect(t, 20, 0)
-	})
-}
-
-func TestBatchOfAServiceThatHangsHoldsUpNoOther(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBatches(10)
-		b.latency = time.Hour
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		for i := range 2 * lanes {
-			b.start(ctx, i)
-		}
-		b.set(func() { b.latency = time.Second })
-		began, done := time.Now(), make(chan error, 1)
-		go func() { done <- b.join(ctx, registering("api", 99)) }()
-		if err := <-done; err != nil || time.Since(began) != time.Second {
-			t.Errorf("the other service's call took %s (%v), want a second as by itself", time.Since(began), err)
-		}
-		<-ctx.Done()
-		synctest.Wait()
-		if j := b.joiner; len(j.busy)+len(j.waiting) > 0 {
-			t.Errorf("kept of services without a call: %v, %v", j.busy, j.waiting)
-		}
-	})
-}
-
-func TestBatchedCallIsMadeOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBatches(10)
-		b.latency = time.Second
-		b.occupy(t)
-		b.set(func() { b.latency = 5 * time.Second })
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		one, other := b.start(ctx, 10), b.start(ctx, 11)
-		for _, p := range []*pending{one, other} {
-			if err := p.wait(); err != nil {
-				t.Error(err)
-			}
-		}
-		time.Sleep(time.Minute)
-		if b.expect(t, lanes, 1); b.times(10) != 1 || b.times(11) != 1 {
-			t.Errorf("made %d and %d calls, want one of each: there was no time to lose", b.times(10), b.times(11))
-		}
-	})
-}
-
-func TestBatchEndsWithTheTimeOfItsFirstCaller(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		for _, forgets := range []bool{false, true} {
-			b := newBatches(10)
-			b.latency, b.forgets = time.Hour, forgets
-			b.occupy(t)
-			b.set(func() { b.latency = 100 * time.Hour })
-			short, cancel := context.WithTimeout(t.Context(), 5*time.Hour)
-			defer cancel()
-			began := time.Now()
-			for _, p := range []*pending{b.start(t.Context(), 9), b.start(short, 10), b.start(t.Context(), 11)} {
-				err := p.wait()
-				var timeout interface{ Timeout() bool }
-				if !errors.As(err, &timeout) || !timeout.Timeout() || registry.IsTerminal(err) {
-					t.Errorf("got %v, want an error that says that the call may still be carried out", err)
+	bubble.Scenes(t, map[string]func(t *testing.T){
+		"is skipped for a call that finds a free lane": func(t *testing.T) {
+			b := newBatches(100)
+			for i := range 10 {
+				if err := b.start(t.Context(), i).wait(); err != nil {
+					t.Error(err)
 				}
 			}
-			if took := time.Since(began); took != 5*time.Hour {
-				t.Errorf("the batch ended after %s, want 5h, when the time of one caller is up", took)
+			b.expect(t, 10, 0)
+		},
+		"joins a storm": func(t *testing.T) {
+			b := newBatches(10)
+			b.latency = time.Second
+			var all []*pending
+			for i := range 64 {
+				all = append(all, b.start(t.Context(), i))
 			}
-		}
-	})
-}
-
-func TestBatchOfLimitOneIsNone(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBatches(1)
-		b.latency = time.Second
-		c := New(batching{direct{b}, b}, Options{Timeout: time.Minute, MaxInFlight: 100})
-		began := time.Now()
-		var all []*pending
-		for i := range 3 * lanes {
-			p := &pending{done: make(chan error, 1)}
-			go func() { p.done <- c.Change(t.Context(), Caller{}, registering("web", i)) }()
-			all = append(all, p)
-		}
-		for _, p := range all {
-			if err := p.wait(); err != nil {
-				t.Error(err)
+			for i, p := range all {
+				if err := p.wait(); err != nil {
+					t.Errorf("call %d: %v", i, err)
+				}
 			}
-		}
-		if took := time.Since(began); took > b.latency {
-			t.Errorf("calls that can't be joined waited for one another: all took %s, want %s", took, b.latency)
-		}
-	})
-}
-
-func TestBatchWithoutOutcomesIsNoSuccess(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBatches(10)
-		b.latency, b.forgets = time.Second, true
-		var all []*pending
-		for i := range lanes + 3 {
-			all = append(all, b.start(t.Context(), i))
-		}
-		for i, p := range all {
-			if err := p.wait(); (err != nil) != (i >= lanes) {
-				t.Errorf("call %d: %v", i, err)
+			b.expect(t, lanes, 6)
+			for i := range 64 {
+				if n := b.times(i); n != 1 {
+					t.Errorf("change %d was made %d times", i, n)
+				}
 			}
-		}
+		},
+		"gives each call an outcome": func(t *testing.T) {
+			b := newBatches(10)
+			b.latency = time.Second
+			wrong := errors.New("wrong")
+			b.fail = map[int]error{lanes + 1: registry.Terminal(wrong), lanes + 2: registry.NotApplied(wrong)}
+			var all []*pending
+			for i := range lanes + 4 {
+				all = append(all, b.start(t.Context(), i))
+			}
+			for i, p := range all {
+				err := p.wait()
+				if refused := i == lanes+1; refused != registry.IsTerminal(err) || !refused && err != nil {
+					t.Errorf("call %d: %v", i, err)
+				}
+			}
+			if b.expect(t, lanes+1, 1); b.times(lanes+2) != 1 {
+				t.Error("the change that was not applied because of another was not made by itself")
+			}
+		},
+		"has one change of an identity": func(t *testing.T) {
+			b, doubled := newBatches(10), false
+			b.latency = time.Second
+			var all []*pending
+			for i := range lanes {
+				all = append(all, b.start(t.Context(), i))
+			}
+			synctest.Wait()
+			for range 3 {
+				all = append(all, b.start(t.Context(), 100), b.start(t.Context(), 101))
+			}
+			for _, p := range all {
+				if err := p.wait(); err != nil {
+					t.Error(err)
+				}
+			}
+			b.set(func() { doubled = b.doubled })
+			if doubled {
+				t.Error("a batch had two changes of one instance, whose order the registry may choose")
+			}
+			if one, other := b.times(100), b.times(101); one != 3 || other != 3 {
+				t.Errorf("made %d and %d changes, want 3 of each", one, other)
+			}
+		},
+		"is left where the registry is slow": func(t *testing.T) {
+			b := newBatches(10)
+			b.latency = 3 * time.Second
+			var all []*pending
+			for i := range 20 {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				all = append(all, b.start(ctx, i))
+			}
+			for i, p := range all {
+				if err := p.wait(); err != nil {
+					t.Errorf("call %d, which would have succeeded by itself: %v", i, err)
+				}
+			}
+			b.expect(t, 20, 0)
+		},
+		"of a service that hangs holds up no other": func(t *testing.T) {
+			b := newBatches(10)
+			b.latency = time.Hour
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			for i := range 2 * lanes {
+				b.start(ctx, i)
+			}
+			b.set(func() { b.latency = time.Second })
+			began, done := time.Now(), make(chan error, 1)
+			go func() { done <- b.join(ctx, registering("api", 99)) }()
+			if err := <-done; err != nil || time.Since(began) != time.Second {
+				t.Errorf("the other service's call took %s (%v), want a second as by itself", time.Since(began), err)
+			}
+			<-ctx.Done()
+			synctest.Wait()
+			if j := b.joiner; len(j.busy)+len(j.waiting) > 0 {
+				t.Errorf("kept of services without a call: %v, %v", j.busy, j.waiting)
+			}
+		},
+		"makes a call once": func(t *testing.T) {
+			b := newBatches(10)
+			b.latency = time.Second
+			b.occupy(t)
+			b.set(func() { b.latency = 5 * time.Second })
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			one, other := b.start(ctx, 10), b.start(ctx, 11)
+			for _, p := range []*pending{one, other} {
+				if err := p.wait(); err != nil {
+					t.Error(err)
+				}
+			}
+			time.Sleep(time.Minute)
+			if b.expect(t, lanes, 1); b.times(10) != 1 || b.times(11) != 1 {
+				t.Errorf("made %d and %d calls, want one of each: there was no time to lose", b.times(10), b.times(11))
+			}
+		},
+		"ends with the time of its first caller": func(t *testing.T) {
+			for _, forgets := range []bool{false, true} {
+				b := newBatches(10)
+				b.latency, b.forgets = time.Hour, forgets
+				b.occupy(t)
+				b.set(func() { b.latency = 100 * time.Hour })
+				short, cancel := context.WithTimeout(t.Context(), 5*time.Hour)
+				defer cancel()
+				began := time.Now()
+				for _, p := range []*pending{b.start(t.Context(), 9), b.start(short, 10), b.start(t.Context(), 11)} {
+					err := p.wait()
+					var timeout interface{ Timeout() bool }
+					if !errors.As(err, &timeout) || !timeout.Timeout() || registry.IsTerminal(err) {
+						t.Errorf("got %v, want an error that says that the call may still be carried out", err)
+					}
+				}
+				if took := time.Since(began); took != 5*time.Hour {
+					t.Errorf("the batch ended after %s, want 5h, when the time of one caller is up", took)
+				}
+			}
+		},
+		"of limit one is none": func(t *testing.T) {
+			b := newBatches(1)
+			b.latency = time.Second
+			c := New(batching{direct{b}, b}, Options{Timeout: time.Minute, MaxInFlight: 100})
+			began := time.Now()
+			var all []*pending
+			for i := range 3 * lanes {
+				p := &pending{done: make(chan error, 1)}
+				go func() { p.done <- c.Change(t.Context(), Caller{}, registering("web", i)) }()
+				all = append(all, p)
+			}
+			for _, p := range all {
+				if err := p.wait(); err != nil {
+					t.Error(err)
+				}
+			}
+			if took := time.Since(began); took > b.latency {
+				t.Errorf("calls that can't be joined waited for one another: all took %s, want %s", took, b.latency)
+			}
+		},
+		"without outcomes is no success": func(t *testing.T) {
+			b := newBatches(10)
+			b.latency, b.forgets = time.Second, true
+			var all []*pending
+			for i := range lanes + 3 {
+				all = append(all, b.start(t.Context(), i))
+			}
+			for i, p := range all {
+				if err := p.wait(); (err != nil) != (i >= lanes) {
+					t.Errorf("call %d: %v", i, err)
+				}
+			}
+		},
 	})
 }
 

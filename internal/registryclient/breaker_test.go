@@ -12,17 +12,19 @@ import (
 	"github.com/sony/gobreaker/v2"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/bubble"
 )
 
 func TestBreakerOpens(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		fail   string
 		amid   []error
 		more   string
 		want   string
-	}{
+	}
+	bubble.Each(t, map[string]row{
 		"five callers": {reason: "the registry is down", fail: "web/1 web/2 web/3 api/1 api/2", want: "open"},
 		"one service":  {reason: "the registry is down, as far as is known", fail: "web/1 web/2 web/3 web/4 web/5", want: "open"},
 		"one caller less": {
@@ -57,23 +59,18 @@ func TestBreakerOpens(t *testing.T) {
 		"a time-out": {
 			reason: "no answer is none", fail: "web/1 web/2 web/3 api/1", amid: []error{context.DeadlineExceeded}, want: "open",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, 8)
-				w.fail(fields(tc.fail)...)
-				for _, err := range tc.amid {
-					w.come("cms/1")
-					w.answer(err, "cms/1")
-				}
-				w.fail(fields(tc.more)...)
-				if got := w.Status().Breaker; got != tc.want {
-					t.Errorf("the breaker is %s, want %s\nreason: %s", got, tc.want, tc.reason)
-				}
-			})
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		w := newWorld(t, 8)
+		w.fail(fields(tc.fail)...)
+		for _, err := range tc.amid {
+			w.come("cms/1")
+			w.answer(err, "cms/1")
+		}
+		w.fail(fields(tc.more)...)
+		if got := w.Status().Breaker; got != tc.want {
+			t.Errorf("the breaker is %s, want %s\nreason: %s", got, tc.want, tc.reason)
+		}
+	})
 }
 
 func TestBreakerLearnsNothingFromAnInstanceThatIsNotServedYet(t *testing.T) {
@@ -100,84 +97,78 @@ func TestBreakerLearnsNothingFromAnInstanceThatIsNotServedYet(t *testing.T) {
 	}
 }
 
-func TestBreakerLetsOneCallThroughToTry(t *testing.T) {
+func TestBreakerTries(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 8)
-		down := time.Now()
-		w.fail("web/1", "web/2", "web/3", "api/1", "api/2")
-		w.come("web/6", "cms/1!")
-		w.expectUnderWay("no call is made")
-		refused := w.refused["cms/1"]
-		want := fmt.Sprintf("no call is made: the circuit breaker is open since %s, tries one call at %s, and then every 5 s; the last "+
-			"failure: connection refused", down.Format(time.RFC3339), down.Add(openFor).Format(time.RFC3339))
-		if Classify(refused) != Outage || refused.Error() != want || !errors.Is(refused, errDown) {
-			t.Errorf("got %v (%s), want %s", refused, Classify(refused), want)
-		}
-		w.sleep(openFor - recheck)
-		w.expectWoken("the registry is left alone")
-		w.sleep(2 * recheck)
-		if w.woken == nil {
-			t.Fatal("none was woken to try")
-		}
-		w.come("db/1", "db/2", "cms/1!")
-		w.expectUnderWay("one call at a time, of the first that comes", "db/1")
-		w.answer(errDown, "db/1")
-		w.expectStatus("the outage goes on", Status{Slots: 8, Queued: w.Status().Queued, Breaker: "open"})
-		w.sleep(openFor + recheck)
-		w.come("db/3")
-		w.answer(registry.Terminal(errDown), "db/3")
-		w.sleep(3 * recheck)
-		woken := w.woken
-		for _, name := range []string{"web/6", "db/1", "db/2", "cms/1!", "api/2"} {
-			if !slices.Contains(woken, name) {
-				t.Errorf("woken were %q, want %s too: the registry answers, whatever it says", woken, name)
+	bubble.Scenes(t, map[string]func(t *testing.T){
+		"one call at a time": func(t *testing.T) {
+			w := newWorld(t, 8)
+			down := time.Now()
+			w.fail("web/1", "web/2", "web/3", "api/1", "api/2")
+			w.come("web/6", "cms/1!")
+			w.expectUnderWay("no call is made")
+			refused := w.refused["cms/1"]
+			want := fmt.Sprintf("no call is made: the circuit breaker is open since %s, tries one call at %s, and then every 5 s; the last "+
+				"failure: connection refused", down.Format(time.RFC3339), down.Add(openFor).Format(time.RFC3339))
+			if Classify(refused) != Outage || refused.Error() != want || !errors.Is(refused, errDown) {
+				t.Errorf("got %v (%s), want %s", refused, Classify(refused), want)
 			}
-		}
-		w.expectEmpty()
-	})
-}
-
-// A service with a trouble of its own opens the breaker for all. The urgent calls of it must not be all that is tried.
-func TestBreakerTriesCallsThatAreNotUrgentToo(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 8)
-		w.fail("web/1!", "web/2!", "web/3!", "web/4!", "web/5!")
-		w.come("api/1")
-		began := time.Now()
-		for w.Status().Breaker != "closed" {
-			w.sleep(recheck)
+			w.sleep(openFor - recheck)
+			w.expectWoken("the registry is left alone")
+			w.sleep(2 * recheck)
+			if w.woken == nil {
+				t.Fatal("none was woken to try")
+			}
+			w.come("db/1", "db/2", "cms/1!")
+			w.expectUnderWay("one call at a time, of the first that comes", "db/1")
+			w.answer(errDown, "db/1")
+			w.expectStatus("the outage goes on", Status{Slots: 8, Queued: w.Status().Queued, Breaker: "open"})
+			w.sleep(openFor + recheck)
+			w.come("db/3")
+			w.answer(registry.Terminal(errDown), "db/3")
+			w.sleep(3 * recheck)
 			woken := w.woken
-			w.woken = nil
-			for _, name := range woken {
-				w.come(name)
-				if by, _ := w.caller(name); len(w.underWay()) > 0 {
-					w.answer(map[bool]error{true: errDown}[by.Urgent], name)
+			for _, name := range []string{"web/6", "db/1", "db/2", "cms/1!", "api/2"} {
+				if !slices.Contains(woken, name) {
+					t.Errorf("woken were %q, want %s too: the registry answers, whatever it says", woken, name)
 				}
 			}
-			if time.Since(began) > time.Minute {
-				t.Fatal("only calls of the service that fails are tried")
+			w.expectEmpty()
+		},
+		// A service with a trouble of its own opens the breaker for all. The urgent calls of it must not be all that is tried.
+		"calls that are not urgent too": func(t *testing.T) {
+			w := newWorld(t, 8)
+			w.fail("web/1!", "web/2!", "web/3!", "web/4!", "web/5!")
+			w.come("api/1")
+			began := time.Now()
+			for w.Status().Breaker != "closed" {
+				w.sleep(recheck)
+				woken := w.woken
+				w.woken = nil
+				for _, name := range woken {
+					w.come(name)
+					if by, _ := w.caller(name); len(w.underWay()) > 0 {
+						w.answer(map[bool]error{true: errDown}[by.Urgent], name)
+					}
+				}
+				if time.Since(began) > time.Minute {
+					t.Fatal("only calls of the service that fails are tried")
+				}
 			}
-		}
-		if took := time.Since(began); took > 2*(openFor+2*recheck) {
-			t.Errorf("the other service waited for %s, want at most two tries", took)
-		}
-	})
-}
-
-func TestBreakerTriesAgainWhereNothingWasLearned(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 8)
-		w.fail("web/1", "web/2", "web/3", "api/1", "api/2")
-		w.sleep(openFor + recheck)
-		w.come("cms/1")
-		w.answer(context.Canceled, "cms/1")
-		w.come("db/1")
-		w.expectUnderWay("the registry was not heard yet", "db/1")
-		w.answer(nil, "db/1")
-		w.expectStatus("", Status{Slots: 8, Queued: w.Status().Queued, Breaker: "closed"})
+			if took := time.Since(began); took > 2*(openFor+2*recheck) {
+				t.Errorf("the other service waited for %s, want at most two tries", took)
+			}
+		},
+		"again where nothing was learned": func(t *testing.T) {
+			w := newWorld(t, 8)
+			w.fail("web/1", "web/2", "web/3", "api/1", "api/2")
+			w.sleep(openFor + recheck)
+			w.come("cms/1")
+			w.answer(context.Canceled, "cms/1")
+			w.come("db/1")
+			w.expectUnderWay("the registry was not heard yet", "db/1")
+			w.answer(nil, "db/1")
+			w.expectStatus("", Status{Slots: 8, Queued: w.Status().Queued, Breaker: "closed"})
+		},
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/bubble"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -355,28 +356,73 @@ func TestClientBeginsNoChangeWhenTheManagerStops(t *testing.T) {
 	}
 }
 
-func TestTimeout(t *testing.T) {
+func TestClientInTime(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c := made(&capable{answer: slowly(time.Hour)})
-		for operation, ask := range operations(c) {
+	bubble.Scenes(t, map[string]func(t *testing.T){
+		"bounds each call": func(t *testing.T) {
+			c := made(&capable{answer: slowly(time.Hour)})
+			for operation, ask := range operations(c) {
+				began := time.Now()
+				err := ask(t.Context())
+				want := callTimeout
+				if operation == list {
+					want = listTimeouts * callTimeout
+				}
+				if took := time.Since(began); took != want || Classify(err) != TimedOut {
+					t.Errorf("%s ended with %v (%s) after %s, want a time-out after %s", operation, err, Classify(err), took, want)
+				}
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
 			began := time.Now()
-			err := ask(t.Context())
-			want := callTimeout
-			if operation == list {
-				want = listTimeouts * callTimeout
+			err := operations(c)["heartbeat"](ctx)
+			if took := time.Since(began); took != time.Second || Classify(err) != TimedOut {
+				t.Errorf("ended with %v after %s, want the caller's own time where it is shorter", err, took)
 			}
-			if took := time.Since(began); took != want || Classify(err) != TimedOut {
-				t.Errorf("%s ended with %v (%s) after %s, want a time-out after %s", operation, err, Classify(err), took, want)
+		},
+		"calls Begin where the registry is asked": func(t *testing.T) {
+			w, begun := newWorld(t, 2), 0
+			w.come("web/1")
+			by, change := w.caller("web/2")
+			by.Begin = func() { begun++ }
+			if err := w.Change(t.Context(), by, change); Classify(err) != Queued || begun > 0 {
+				t.Errorf("got %v, begun %d times; want a caller that is queued to have begun nothing", err, begun)
 			}
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		began := time.Now()
-		err := operations(c)["heartbeat"](ctx)
-		if took := time.Since(began); took != time.Second || Classify(err) != TimedOut {
-			t.Errorf("ended with %v after %s, want the caller's own time where it is shorter", err, took)
-		}
+			w.answer(nil, "web/1")
+			go func() { _ = w.Change(t.Context(), by, change) }()
+			synctest.Wait()
+			if begun != 1 {
+				t.Errorf("begun %d times before the answer, want once", begun)
+			}
+			w.answer(nil, "web/2")
+		},
+		"shares the slots with the applications' entries": func(t *testing.T) {
+			w := newWorld(t, 4)
+			w.Client = New(apps{holding: &holding{w}}, Options{Timeout: testTimeout, MaxInFlight: 4})
+			entries := w.AppEntries()
+			if entries.Lists() || entries.Expires() || !entries.Gets() {
+				t.Errorf("lists: %t, expires: %t, gets: %t; what others wrote is neither listed nor renewed", entries.Lists(), entries.Expires(), entries.Gets())
+			}
+			if entries.Server() == w.Server() || entries.Server() != w.AppEntries().Server() {
+				t.Error("the applications' entries are a registry of their own, and always the same one")
+			}
+			w.come("a/1!", "b/1!", "c/1!")
+			own := w.Client
+			w.Client = entries
+			w.come("d/1!", "e/1!")
+			synctest.Wait()
+			if got := own.Status(); got.InUse != 4 || got.Queued != 1 {
+				t.Errorf("got %+v, want 4 in use and one that waits: there is one server", got)
+			}
+			w.answer(nil, "a/1", "b/1", "c/1", "d/1")
+			synctest.Wait()
+			if err := own.Close(); err != nil {
+				t.Errorf("closing: %v", err)
+			}
+			if err := entries.Change(t.Context(), Caller{ID: "x"}, registry.Change{State: registry.InService}); Classify(err) != Fenced {
+				t.Errorf("a call after that gave %v, want it refused", err)
+			}
+		},
 	})
 }
 
@@ -411,38 +457,34 @@ func TestCloseWaitsForTheCallsUnderWay(t *testing.T) {
 
 func TestCallerWithoutWakeWaitsForASlot(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		free   bool
 		want   Outcome
-	}{
+	}
+	bubble.Each(t, map[string]row{
 		"until one is free":   {"the call is made", true, Acknowledged},
 		"for one call's time": {"work in the background has a next turn", false, Queued},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, 2)
-				w.options.Timeout = time.Minute // it waits for as long; the call that is under way has more
-				w.come("web/1")
-				began, ended := time.Now(), make(chan error, 1)
-				_, change := w.caller("web/resync")
-				go func() { ended <- w.Change(t.Context(), Caller{}, change) }()
-				w.sleep(time.Second)
-				w.expectUnderWay("one slot for one service", "web/1")
-				if tc.free {
-					w.answer(nil, "web/1")
-					w.answer(nil, "web/resync")
-				}
-				err := <-ended
-				if took := time.Since(began); Classify(err) != tc.want || !tc.free && took != time.Minute {
-					t.Errorf("got %v (%s) after %s, want %s\nreason: %s", err, Classify(err), took, tc.want, tc.reason)
-				}
-				w.answer(nil, w.underWay()...)
-				w.expectEmpty()
-			})
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		w := newWorld(t, 2)
+		w.options.Timeout = time.Minute // it waits for as long; the call that is under way has more
+		w.come("web/1")
+		began, ended := time.Now(), make(chan error, 1)
+		_, change := w.caller("web/resync")
+		go func() { ended <- w.Change(t.Context(), Caller{}, change) }()
+		w.sleep(time.Second)
+		w.expectUnderWay("one slot for one service", "web/1")
+		if tc.free {
+			w.answer(nil, "web/1")
+			w.answer(nil, "web/resync")
+		}
+		err := <-ended
+		if took := time.Since(began); Classify(err) != tc.want || !tc.free && took != time.Minute {
+			t.Errorf("got %v (%s) after %s, want %s\nreason: %s", err, Classify(err), took, tc.want, tc.reason)
+		}
+		w.answer(nil, w.underWay()...)
+		w.expectEmpty()
+	})
 }
 
 func TestBreakerLetsListsAndHeartbeatsThrough(t *testing.T) {
@@ -464,26 +506,6 @@ func TestBreakerLetsListsAndHeartbeatsThrough(t *testing.T) {
 	if got := c.Status().Breaker; got != "open" {
 		t.Errorf("the breaker is %s: a registry that can be read can perhaps not be written", got)
 	}
-}
-
-func TestBeginIsCalledWhereTheRegistryIsAsked(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w, begun := newWorld(t, 2), 0
-		w.come("web/1")
-		by, change := w.caller("web/2")
-		by.Begin = func() { begun++ }
-		if err := w.Change(t.Context(), by, change); Classify(err) != Queued || begun > 0 {
-			t.Errorf("got %v, begun %d times; want a caller that is queued to have begun nothing", err, begun)
-		}
-		w.answer(nil, "web/1")
-		go func() { _ = w.Change(t.Context(), by, change) }()
-		synctest.Wait()
-		if begun != 1 {
-			t.Errorf("begun %d times before the answer, want once", begun)
-		}
-		w.answer(nil, "web/2")
-	})
 }
 
 func TestLimitFreesTheSlotOfAPanic(t *testing.T) {
@@ -514,35 +536,4 @@ func (a apps) AppEntries() registry.AppRegistry { return a }
 
 func (apps) Get(context.Context, registry.Instance) (registry.State, error) {
 	return registry.InService, nil
-}
-
-func TestAppEntriesShareTheRegistrysSlots(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 4)
-		w.Client = New(apps{holding: &holding{w}}, Options{Timeout: testTimeout, MaxInFlight: 4})
-		entries := w.AppEntries()
-		if entries.Lists() || entries.Expires() || !entries.Gets() {
-			t.Errorf("lists: %t, expires: %t, gets: %t; what others wrote is neither listed nor renewed", entries.Lists(), entries.Expires(), entries.Gets())
-		}
-		if entries.Server() == w.Server() || entries.Server() != w.AppEntries().Server() {
-			t.Error("the applications' entries are a registry of their own, and always the same one")
-		}
-		w.come("a/1!", "b/1!", "c/1!")
-		own := w.Client
-		w.Client = entries
-		w.come("d/1!", "e/1!")
-		synctest.Wait()
-		if got := own.Status(); got.InUse != 4 || got.Queued != 1 {
-			t.Errorf("got %+v, want 4 in use and one that waits: there is one server", got)
-		}
-		w.answer(nil, "a/1", "b/1", "c/1", "d/1")
-		synctest.Wait()
-		if err := own.Close(); err != nil {
-			t.Errorf("closing: %v", err)
-		}
-		if err := entries.Change(t.Context(), Caller{ID: "x"}, registry.Change{State: registry.InService}); Classify(err) != Fenced {
-			t.Errorf("a call after that gave %v, want it refused", err)
-		}
-	})
 }

@@ -7,16 +7,18 @@ import (
 	"testing/synctest"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/bubble"
 )
 
 func TestLimit(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		slots  int
 		come   string
 		want   string
-	}{
+	}
+	bubble.Each(t, map[string]row{
 		"half for one service": {
 			reason: "a service that hangs must leave the other half to the others",
 			slots:  8, come: "web/1! web/2! web/3! web/4! web/5! api/1!", want: "api/1 web/1 web/2 web/3 web/4",
@@ -37,33 +39,29 @@ func TestLimit(t *testing.T) {
 			reason: "a half of one is one",
 			slots:  1, come: "web/1 api/1!", want: "web/1",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, tc.slots)
-				w.come(fields(tc.come)...)
-				want := fields(tc.want)
-				w.expectUnderWay(tc.reason, want...)
-				w.expectStatus(tc.reason, Status{
-					Slots: tc.slots, InUse: len(want), Queued: len(fields(tc.come)) - len(want), Breaker: "closed",
-				})
-				w.answer(nil, want...)
-				w.expectEmpty()
-			})
+	}, func(t *testing.T, tc row) {
+		w := newWorld(t, tc.slots)
+		w.come(fields(tc.come)...)
+		want := fields(tc.want)
+		w.expectUnderWay(tc.reason, want...)
+		w.expectStatus(tc.reason, Status{
+			Slots: tc.slots, InUse: len(want), Queued: len(fields(tc.come)) - len(want), Breaker: "closed",
 		})
-	}
+		w.answer(nil, want...)
+		w.expectEmpty()
+	})
 }
 
 func TestLimitWakes(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		slots  int
 		come   string
 		leave  string
 		want   string
-	}{
+	}
+	bubble.Each(t, map[string]row{
 		"first come, first served": {
 			reason: "the callers of a service wait in one line",
 			slots:  2, come: "web/1 web/2 web/3", leave: "web/1", want: "web/2",
@@ -88,94 +86,79 @@ func TestLimitWakes(t *testing.T) {
 			reason: "a pod that is queued to be registered may have to go",
 			slots:  2, come: "web/1 web/2 web/3 web/3!", leave: "web/1", want: "web/3!",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, tc.slots)
-				w.come(fields(tc.come)...)
-				w.answer(nil, fields(tc.leave)...)
-				w.expectWoken(tc.reason, fields(tc.want)...)
-				w.answer(nil, w.underWay()...)
-			})
-		})
-	}
-}
-
-func TestLimitKeepsNoSlotForACaller(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 2)
-		w.come("web/1", "web/2", "web/3")
-		w.answer(nil, "web/1")
-		w.expectWoken("a slot is free", "web/2")
-		w.come("web/4", "web/2")
-		w.expectUnderWay("web/4 took the slot", "web/4")
-		w.answer(nil, "web/4")
-		w.expectWoken("it has waited longest", "web/3")
-		w.come("web/3")
-		w.answer(nil, "web/3")
-		w.expectWoken("its place was taken again", "web/2")
-		w.expectEmpty()
-	})
-}
-
-func TestLimitStallsNoneForACallerThatDoesNotCome(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 4)
-		w.come("web/1", "web/2", "web/3", "web/4", "web/5", "web/6", "web/7")
-		w.answer(nil, "web/1", "web/2")
-		w.expectWoken("two slots are free, and these pods need no call any more", "web/3", "web/4")
-		w.sleep(recheck)
-		w.expectWoken("the two slots are free still", "web/5", "web/6")
-		w.come("web/5")
-		w.sleep(recheck)
-		w.expectWoken("one is taken now", "web/7")
-		w.answer(nil, "web/5")
-		w.expectEmpty()
-	})
-}
-
-func TestLimitChangesInPlace(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 4)
-		w.come("web/1", "web/2", "web/3", "web/4", "api/1", "db/1")
-		w.expectUnderWay("half for one service, and a quarter for what a rollout waits for", "api/1", "web/1", "web/2")
-		w.SetMaxInFlight(8)
-		w.expectWoken("there are more: the service with the fewest calls first", "db/1", "web/3", "web/4")
-		w.come("web/3", "db/1", "web/4")
-		w.SetMaxInFlight(4)
-		w.come("cms/1!")
-		w.expectUnderWay("calls that are under way go on", "api/1", "db/1", "web/1", "web/2", "web/3", "web/4")
-		w.answer(nil, "web/1", "web/2")
-		w.expectWoken("four are still under way")
-		w.answer(nil, "api/1")
-		w.expectWoken("one slot of the four is free", "cms/1!")
+	}, func(t *testing.T, tc row) {
+		w := newWorld(t, tc.slots)
+		w.come(fields(tc.come)...)
+		w.answer(nil, fields(tc.leave)...)
+		w.expectWoken(tc.reason, fields(tc.want)...)
 		w.answer(nil, w.underWay()...)
-		w.expectEmpty()
 	})
 }
 
-func TestLimitQueuesACallerForEachService(t *testing.T) {
+func TestLimitQueue(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 4)
-		w.come("web/1!", "web/2!", "api/1!", "api/2!")
-		for _, service := range []string{"web", "api"} {
-			by := Caller{ID: "pod", Urgent: true, Wake: func() { w.woken = append(w.woken, service) }}
-			err := w.Change(t.Context(), by, registering(service, 1))
-			if Classify(err) != Queued {
-				t.Fatalf("got %v, want %s: %s has its half", err, Queued, service)
+	bubble.Scenes(t, map[string]func(t *testing.T){
+		"keeps no slot for a caller": func(t *testing.T) {
+			w := newWorld(t, 2)
+			w.come("web/1", "web/2", "web/3")
+			w.answer(nil, "web/1")
+			w.expectWoken("a slot is free", "web/2")
+			w.come("web/4", "web/2")
+			w.expectUnderWay("web/4 took the slot", "web/4")
+			w.answer(nil, "web/4")
+			w.expectWoken("it has waited longest", "web/3")
+			w.come("web/3")
+			w.answer(nil, "web/3")
+			w.expectWoken("its place was taken again", "web/2")
+			w.expectEmpty()
+		},
+		"stalls none for a caller that does not come": func(t *testing.T) {
+			w := newWorld(t, 4)
+			w.come("web/1", "web/2", "web/3", "web/4", "web/5", "web/6", "web/7")
+			w.answer(nil, "web/1", "web/2")
+			w.expectWoken("two slots are free, and these pods need no call any more", "web/3", "web/4")
+			w.sleep(recheck)
+			w.expectWoken("the two slots are free still", "web/5", "web/6")
+			w.come("web/5")
+			w.sleep(recheck)
+			w.expectWoken("one is taken now", "web/7")
+			w.answer(nil, "web/5")
+			w.expectEmpty()
+		},
+		"changes in place": func(t *testing.T) {
+			w := newWorld(t, 4)
+			w.come("web/1", "web/2", "web/3", "web/4", "api/1", "db/1")
+			w.expectUnderWay("half for one service, and a quarter for what a rollout waits for", "api/1", "web/1", "web/2")
+			w.SetMaxInFlight(8)
+			w.expectWoken("there are more: the service with the fewest calls first", "db/1", "web/3", "web/4")
+			w.come("web/3", "db/1", "web/4")
+			w.SetMaxInFlight(4)
+			w.come("cms/1!")
+			w.expectUnderWay("calls that are under way go on", "api/1", "db/1", "web/1", "web/2", "web/3", "web/4")
+			w.answer(nil, "web/1", "web/2")
+			w.expectWoken("four are still under way")
+			w.answer(nil, "api/1")
+			w.expectWoken("one slot of the four is free", "cms/1!")
+			w.answer(nil, w.underWay()...)
+			w.expectEmpty()
+		},
+		"queues a caller for each service": func(t *testing.T) {
+			w := newWorld(t, 4)
+			w.come("web/1!", "web/2!", "api/1!", "api/2!")
+			for _, service := range []string{"web", "api"} {
+				by := Caller{ID: "pod", Urgent: true, Wake: func() { w.woken = append(w.woken, service) }}
+				err := w.Change(t.Context(), by, registering(service, 1))
+				if Classify(err) != Queued {
+					t.Fatalf("got %v, want %s: %s has its half", err, Queued, service)
+				}
 			}
-		}
-		w.answer(nil, "web/1")
-		w.expectWoken("its place for web", "web")
-		w.answer(nil, "api/1")
-		w.expectWoken("its place for api", "api")
-		w.answer(nil, w.underWay()...)
-		w.expectEmpty()
+			w.answer(nil, "web/1")
+			w.expectWoken("its place for web", "web")
+			w.answer(nil, "api/1")
+			w.expectWoken("its place for api", "api")
+			w.answer(nil, w.underWay()...)
+			w.expectEmpty()
+		},
 	})
 }
 

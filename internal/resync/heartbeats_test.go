@@ -19,129 +19,213 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/bubble"
 )
 
 const interval = 30 * time.Second
 
-func TestHeartbeatsRenewEachInstanceOnceInEachInterval(t *testing.T) {
+func TestHeartbeats(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "eureka")
-		w.hold("eureka", 300)
-		w.start()
-		time.Sleep(10 * interval)
-		w.stop()
-		for _, in := range w.Kept("eureka") {
-			if n := w.beats[in.Endpoint()]; n < 9 || n > 11 {
-				t.Errorf("%s was renewed %d times in 10 intervals", in.Endpoint(), n)
+	bubble.Scenes(t, map[string]func(t *testing.T){
+		"renew each instance once in each interval": func(t *testing.T) {
+			w := newWorld(t, "eureka")
+			w.hold("eureka", 300)
+			w.start()
+			time.Sleep(10 * interval)
+			w.stop()
+			for _, in := range w.Kept("eureka") {
+				if n := w.beats[in.Endpoint()]; n < 9 || n > 11 {
+					t.Errorf("%s was renewed %d times in 10 intervals", in.Endpoint(), n)
+				}
 			}
-		}
-		if gap := w.longest; gap > interval+tick {
-			t.Errorf("one was not renewed for %s, want at most %s", gap, interval+tick)
-		}
-	})
-}
-
-func TestHeartbeatsAreSpreadOverTheInterval(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "eureka")
-		w.hold("eureka", 600)
-		w.start()
-		time.Sleep(2 * interval)
-		w.stop()
-		// 600 in 30 s are 20 in a second. As many as come at random, not all at once.
-		if w.busiest > 60 {
-			t.Errorf("%d heartbeats in one second, want about 20", w.busiest)
-		}
-	})
-}
-
-func TestHeartbeatsReportALostInstance(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "eureka")
-		w.hold("eureka", 3)
-		var began time.Time
-		w.fail = func(in registry.Instance) error {
-			if in.Port == 2 {
-				began = time.Now()
-				time.Sleep(time.Second)
-				return registry.NotRegistered(errors.New("404"))
+			if gap := w.longest; gap > interval+tick {
+				t.Errorf("one was not renewed for %s, want at most %s", gap, interval+tick)
 			}
-			return nil
-		}
-		w.start()
-		time.Sleep(interval + tick)
-		w.stop()
-		if len(w.lost) != 1 || w.lost[0].Port != 2 || !w.asked.Equal(began) {
-			t.Errorf("told that %v was lost, asked at %s; want the one at port 2, asked at %s", w.lost, w.asked, began)
-		}
-		if strings.Contains(w.log.String(), "fail") {
-			t.Errorf("a lost entry is put back and no failure, and the log says %s", w.log.String())
-		}
-	})
-}
-
-func TestHeartbeatsLogFailuresOnceUntilTheyPass(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "eureka")
-		w.hold("eureka", 100)
-		failed := errors.New("refused")
-		var failures atomic.Int32
-		w.set(func(registry.Instance) error { failures.Add(1); return failed })
-		w.start()
-		time.Sleep(3 * interval)
-		w.set(func(registry.Instance) error { return nil })
-		time.Sleep(2 * interval)
-		w.stop()
-		if fails, passes := strings.Count(w.log.String(), "heartbeats fail"), strings.Count(w.log.String(), "succeed again"); fails != 1 || passes != 1 {
-			t.Errorf("logged %d failures and %d ends of them, want one of each:\n%s", fails, passes, w.log.String())
-		}
-		if want := fmt.Sprintf(`"failures"=%d "lastFailure"="refused"`, failures.Load()); !strings.Contains(w.log.String(), want) {
-			t.Errorf("the end does not say %s:\n%s", want, w.log.String())
-		}
-		if len(w.lost) > 0 {
-			t.Errorf("an error was taken for %d lost entries", len(w.lost))
-		}
+		},
+		"are spread over the interval": func(t *testing.T) {
+			w := newWorld(t, "eureka")
+			w.hold("eureka", 600)
+			w.start()
+			time.Sleep(2 * interval)
+			w.stop()
+			// 600 in 30 s are 20 in a second. As many as come at random, not all at once.
+			if w.busiest > 60 {
+				t.Errorf("%d heartbeats in one second, want about 20", w.busiest)
+			}
+		},
+		"report a lost instance": func(t *testing.T) {
+			w := newWorld(t, "eureka")
+			w.hold("eureka", 3)
+			var began time.Time
+			w.fail = func(in registry.Instance) error {
+				if in.Port == 2 {
+					began = time.Now()
+					time.Sleep(time.Second)
+					return registry.NotRegistered(errors.New("404"))
+				}
+				return nil
+			}
+			w.start()
+			time.Sleep(interval + tick)
+			w.stop()
+			if len(w.lost) != 1 || w.lost[0].Port != 2 || !w.asked.Equal(began) {
+				t.Errorf("told that %v was lost, asked at %s; want the one at port 2, asked at %s", w.lost, w.asked, began)
+			}
+			if strings.Contains(w.log.String(), "fail") {
+				t.Errorf("a lost entry is put back and no failure, and the log says %s", w.log.String())
+			}
+		},
+		"log failures once until they pass": func(t *testing.T) {
+			w := newWorld(t, "eureka")
+			w.hold("eureka", 100)
+			failed := errors.New("refused")
+			var failures atomic.Int32
+			w.set(func(registry.Instance) error { failures.Add(1); return failed })
+			w.start()
+			time.Sleep(3 * interval)
+			w.set(func(registry.Instance) error { return nil })
+			time.Sleep(2 * interval)
+			w.stop()
+			if fails, passes := strings.Count(w.log.String(), "heartbeats fail"), strings.Count(w.log.String(), "succeed again"); fails != 1 || passes != 1 {
+				t.Errorf("logged %d failures and %d ends of them, want one of each:\n%s", fails, passes, w.log.String())
+			}
+			if want := fmt.Sprintf(`"failures"=%d "lastFailure"="refused"`, failures.Load()); !strings.Contains(w.log.String(), want) {
+				t.Errorf("the end does not say %s:\n%s", want, w.log.String())
+			}
+			if len(w.lost) > 0 {
+				t.Errorf("an error was taken for %d lost entries", len(w.lost))
+			}
+		},
+		"that fail once in each interval go on failing": func(t *testing.T) {
+			w := newWorld(t, "eureka")
+			w.hold("eureka", 100)
+			w.set(func(in registry.Instance) error {
+				if in.Port == 2 {
+					return errors.New("refused")
+				}
+				return nil
+			})
+			w.start()
+			time.Sleep(5 * interval)
+			w.stop()
+			if told := strings.TrimSpace(w.log.String()); strings.Count(told, "heartbeats fail") != 1 || strings.Contains(told, "again") {
+				t.Errorf("logged, want one failure:\n%s", told)
+			}
+		},
+		"of a slow registry hold up no other": func(t *testing.T) {
+			w := newWorld(t, "slow", "fast")
+			w.hold("slow", 10)
+			w.hold("fast", 10)
+			w.hang = "slow"
+			w.start()
+			time.Sleep(5 * interval)
+			w.stop()
+			for _, in := range w.Kept("fast") {
+				if w.beats[in.Endpoint()] < 4 {
+					t.Errorf("%s was renewed %d times in 5 intervals", in.Endpoint(), w.beats[in.Endpoint()])
+				}
+			}
+		},
+		"follow the configuration at once": func(t *testing.T) {
+			w := newWorld(t, "old")
+			w.hold("old", 5)
+			w.hold("new", 5)
+			w.start()
+			time.Sleep(interval)
+			w.apply(w.source("new", interval*100))
+			before := w.total("old")
+			time.Sleep(2 * interval)
+			w.stop()
+			if after := w.total("old"); after != before {
+				t.Errorf("a registry that is gone got %d heartbeats more", after-before)
+			}
+			if n := w.total("new"); n < 5 {
+				t.Errorf("a registry that is new got %d heartbeats for 5 instances in 2 intervals", n)
+			}
+		},
+		"of a service that hangs cost others no turn": func(t *testing.T) {
+			w := newWorld(t, "eureka")
+			const timeout = 5 * time.Second
+			w.apply(w.source("eureka", timeout))
+			w.holdOf("stuck", "stuck", 200)
+			w.held["eureka"] = w.held["stuck"]
+			w.hold("eureka", 100)
+			w.set(func(in registry.Instance) error {
+				if in.Service == "stuck" {
+					time.Sleep(timeout)
+					return context.DeadlineExceeded
+				}
+				return nil
+			})
+			w.start()
+			time.Sleep(10 * interval)
+			w.stop()
+			for _, in := range w.Kept("eureka") {
+				n := w.beats[in.Endpoint()]
+				if in.Service != "stuck" && (n < 9 || n > 11) {
+					t.Errorf("%s was renewed %d times in 10 intervals", in.Endpoint(), n)
+				}
+				// 16 at once of 5 s each are 96 in an interval.
+				if in.Service == "stuck" && (n < 3 || n > 6) {
+					t.Errorf("%s of the service that hangs was tried %d times in 10 intervals, want about 5", in.Endpoint(), n)
+				}
+			}
+			if log := w.log.String(); strings.Count(log, "heartbeats fail") != 1 || strings.Contains(log, "again") {
+				t.Errorf("logged, want one failure that has not passed:\n%s", log)
+			}
+		},
+		"miss no turn over a reload": func(t *testing.T) {
+			w, anew := newWorld(t, "eureka"), newWorld(t)
+			w.hold("eureka", 100)
+			w.start()
+			// More often than there are rounds, and no turn is missed.
+			for range int(2 * interval / (tick / 2)) {
+				time.Sleep(tick / 2)
+				w.apply(anew.source("eureka", interval*100))
+			}
+			w.stop()
+			if n := w.total("eureka"); n > 0 {
+				t.Errorf("the one before got %d heartbeats", n)
+			}
+			for _, in := range w.Kept("eureka") {
+				if n := anew.beats[in.Endpoint()]; n < 1 || n > 2 {
+					t.Errorf("%s was renewed %d times in 2 intervals", in.Endpoint(), n)
+				}
+			}
+		},
 	})
 }
 
 func TestHeartbeatsOfAClosedClientFailUnlessItIsInForce(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		amid   func(*world)
 		want   int
-	}{
+	}
+	bubble.Each(t, map[string]row{
 		"replaced": {"the next one renews", func(w *world) { w.apply(w.source("eureka", interval*100)) }, 0},
 		"dropped":  {"nothing is to be renewed there", func(w *world) { w.apply() }, 0},
 		"in force": {"the manager's lease was not renewed: entries expire", func(*world) {}, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.hold("eureka", 1)
-				once := sync.Once{}
-				refuses := fence(func() (err error) {
-					once.Do(func() {
-						tc.amid(w)
-						err = errors.New("no call may be made")
-					})
-					return err
-				})
-				w.apply(w.source("eureka", interval*100, refuses))
-				w.start()
-				time.Sleep(3 * interval)
-				w.stop()
-				if got := strings.Count(w.log.String(), "heartbeats fail"); got != tc.want {
-					t.Errorf("logged %d failures, want %d\nreason: %s\n%s", got, tc.want, tc.reason, w.log.String())
-				}
+	}, func(t *testing.T, tc row) {
+		w := newWorld(t)
+		w.hold("eureka", 1)
+		once := sync.Once{}
+		refuses := fence(func() (err error) {
+			once.Do(func() {
+				tc.amid(w)
+				err = errors.New("no call may be made")
 			})
+			return err
 		})
-	}
+		w.apply(w.source("eureka", interval*100, refuses))
+		w.start()
+		time.Sleep(3 * interval)
+		w.stop()
+		if got := strings.Count(w.log.String(), "heartbeats fail"); got != tc.want {
+			t.Errorf("logged %d failures, want %d\nreason: %s\n%s", got, tc.want, tc.reason, w.log.String())
+		}
+	})
 }
 
 // fence is asked before each call.
@@ -149,65 +233,6 @@ type fence func() error
 
 func (f fence) Permit(time.Duration) error { return f() }
 func (f fence) MayLand(time.Time)          {}
-
-func TestHeartbeatsThatFailOnceInEachIntervalGoOnFailing(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "eureka")
-		w.hold("eureka", 100)
-		w.set(func(in registry.Instance) error {
-			if in.Port == 2 {
-				return errors.New("refused")
-			}
-			return nil
-		})
-		w.start()
-		time.Sleep(5 * interval)
-		w.stop()
-		if told := strings.TrimSpace(w.log.String()); strings.Count(told, "heartbeats fail") != 1 || strings.Contains(told, "again") {
-			t.Errorf("logged, want one failure:\n%s", told)
-		}
-	})
-}
-
-func TestHeartbeatsOfASlowRegistryHoldUpNoOther(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "slow", "fast")
-		w.hold("slow", 10)
-		w.hold("fast", 10)
-		w.hang = "slow"
-		w.start()
-		time.Sleep(5 * interval)
-		w.stop()
-		for _, in := range w.Kept("fast") {
-			if w.beats[in.Endpoint()] < 4 {
-				t.Errorf("%s was renewed %d times in 5 intervals", in.Endpoint(), w.beats[in.Endpoint()])
-			}
-		}
-	})
-}
-
-func TestHeartbeatsFollowTheConfigurationAtOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "old")
-		w.hold("old", 5)
-		w.hold("new", 5)
-		w.start()
-		time.Sleep(interval)
-		w.apply(w.source("new", interval*100))
-		before := w.total("old")
-		time.Sleep(2 * interval)
-		w.stop()
-		if after := w.total("old"); after != before {
-			t.Errorf("a registry that is gone got %d heartbeats more", after-before)
-		}
-		if n := w.total("new"); n < 5 {
-			t.Errorf("a registry that is new got %d heartbeats for 5 instances in 2 intervals", n)
-		}
-	})
-}
 
 func TestHeartbeatsHaveEndedWhenStartReturns(t *testing.T) {
 	t.Parallel()
@@ -234,90 +259,28 @@ func TestHeartbeatsHaveEndedWhenStartReturns(t *testing.T) {
 
 func TestHeartbeatsToASlowRegistryAreBounded(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason   string
 		services []string
 		want     int
-	}{
+	}
+	bubble.Each(t, map[string]row{
 		"one service":    {"the other half is for the others", []string{"web"}, atOnce / 2},
 		"three services": {"together they have no more than all", []string{"web", "api", "db"}, atOnce},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, "slow")
-				for _, service := range tc.services {
-					w.holdOf(service, "slow", 300)
-				}
-				w.hang = "slow"
-				w.start()
-				time.Sleep(2 * interval)
-				w.mu.Lock()
-				underWay := w.underWay
-				w.mu.Unlock()
-				w.stop()
-				if underWay != tc.want {
-					t.Errorf("%d heartbeats were under way, want %d\nreason: %s", underWay, tc.want, tc.reason)
-				}
-			})
-		})
-	}
-}
-
-func TestHeartbeatsOfAServiceThatHangsCostOthersNoTurn(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "eureka")
-		const timeout = 5 * time.Second
-		w.apply(w.source("eureka", timeout))
-		w.holdOf("stuck", "stuck", 200)
-		w.held["eureka"] = w.held["stuck"]
-		w.hold("eureka", 100)
-		w.set(func(in registry.Instance) error {
-			if in.Service == "stuck" {
-				time.Sleep(timeout)
-				return context.DeadlineExceeded
-			}
-			return nil
-		})
+	}, func(t *testing.T, tc row) {
+		w := newWorld(t, "slow")
+		for _, service := range tc.services {
+			w.holdOf(service, "slow", 300)
+		}
+		w.hang = "slow"
 		w.start()
-		time.Sleep(10 * interval)
+		time.Sleep(2 * interval)
+		w.mu.Lock()
+		underWay := w.underWay
+		w.mu.Unlock()
 		w.stop()
-		for _, in := range w.Kept("eureka") {
-			n := w.beats[in.Endpoint()]
-			if in.Service != "stuck" && (n < 9 || n > 11) {
-				t.Errorf("%s was renewed %d times in 10 intervals", in.Endpoint(), n)
-			}
-			// 16 at once of 5 s each are 96 in an interval.
-			if in.Service == "stuck" && (n < 3 || n > 6) {
-				t.Errorf("%s of the service that hangs was tried %d times in 10 intervals, want about 5", in.Endpoint(), n)
-			}
-		}
-		if log := w.log.String(); strings.Count(log, "heartbeats fail") != 1 || strings.Contains(log, "again") {
-			t.Errorf("logged, want one failure that has not passed:\n%s", log)
-		}
-	})
-}
-
-func TestHeartbeatsMissNoTurnOverAReload(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w, anew := newWorld(t, "eureka"), newWorld(t)
-		w.hold("eureka", 100)
-		w.start()
-		// More often than there are rounds, and no turn is missed.
-		for range int(2 * interval / (tick / 2)) {
-			time.Sleep(tick / 2)
-			w.apply(anew.source("eureka", interval*100))
-		}
-		w.stop()
-		if n := w.total("eureka"); n > 0 {
-			t.Errorf("the one before got %d heartbeats", n)
-		}
-		for _, in := range w.Kept("eureka") {
-			if n := anew.beats[in.Endpoint()]; n < 1 || n > 2 {
-				t.Errorf("%s was renewed %d times in 2 intervals", in.Endpoint(), n)
-			}
+		if underWay != tc.want {
+			t.Errorf("%d heartbeats were under way, want %d\nreason: %s", underWay, tc.want, tc.reason)
 		}
 	})
 }

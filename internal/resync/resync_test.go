@@ -24,6 +24,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/memory"
+	"github.com/rollcall-dev/rollcall/test/harness/bubble"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
@@ -33,82 +34,329 @@ const (
 	timeout = 5 * time.Second
 )
 
-func TestRunIsOneListForEachRegistry(t *testing.T) {
+func TestRun(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, "a", "b")
-		s.pods("a", "web-1", "web-2")
-		s.pods("b", "api-1")
-		s.start()
-		s.expectLists("a run begins at once", "a", 1)
-		s.expectLists("a run begins at once", "b", 1)
-		time.Sleep(10 * time.Minute)
-		s.stop()
-		for _, name := range []string{"a", "b"} {
-			if n := s.lists(name); n < 10 || n > 12 {
-				t.Errorf("registry %s was listed %d times in 10 minutes, want one list a minute", name, n)
+	bubble.Scenes(t, map[string]func(t *testing.T){
+		"is one list for each registry": func(t *testing.T) {
+			s := newScene(t, "a", "b")
+			s.pods("a", "web-1", "web-2")
+			s.pods("b", "api-1")
+			s.start()
+			s.expectLists("a run begins at once", "a", 1)
+			s.expectLists("a run begins at once", "b", 1)
+			time.Sleep(10 * time.Minute)
+			s.stop()
+			for _, name := range []string{"a", "b"} {
+				if n := s.lists(name); n < 10 || n > 12 {
+					t.Errorf("registry %s was listed %d times in 10 minutes, want one list a minute", name, n)
+				}
+				s.expectCalls("what is right is left as it is", name)
 			}
-			s.expectCalls("what is right is left as it is", name)
-		}
-	})
-}
-
-func TestReapRemovesEntriesWithoutAPod(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, "a")
-		s.pods("a", "web-1", "web-2", "web-3")
-		s.gone("web-2")
-		foreign := s.register("a", "other", func(in *registry.Instance) { in.Cluster = "prod-2" })
-		s.start()
-		s.expectCalls("the pod is gone and no manager takes its entry out", "a", "Deregister web-2")
-		s.expectListed("all but that one stay", "a", "web-1", "web-3")
-		s.expectForeign("a", foreign)
-		s.expectMetric("rollcall_resync_entries_total", "reaped", 1)
-		time.Sleep(10 * time.Minute)
-		s.stop()
-		s.expectCalls("it is gone by now", "a", "Deregister web-2")
-	})
-}
-
-func TestReapLeavesTheSlotToARollout(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, "a")
-		s.pods("a", "web-1", "web-2", "web-3")
-		s.gone("web-2")
-		s.client("a", s.fakes["a"], func(o *registryclient.Options) { o.MaxInFlight = 2 })
-		hold := s.fakes["a"].Hold(fakeregistry.Match{Op: fakeregistry.OpFailOver})
-		rolls := func(pod string) {
-			rolling := registry.Change{Instance: registry.Instance{Service: "web", Pod: pod}, State: registry.OutOfService}
-			go func() {
-				_ = s.sources[0].Client.Change(t.Context(), registryclient.Caller{ID: pod, Urgent: true}, rolling)
-			}()
+		},
+		"leaves out entries of other clusters": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.pods("a", "web-1")
+			foreign := registry.Instance{
+				Service: "web", Address: "10.9.9.9", Port: 80, Cluster: "another", Namespace: "shop", Pod: "web-9", UID: "uid-of-web-9",
+			}
+			expect.NoError(t, s.backends["a"].Register(t.Context(), foreign))
+			s.client("a", &careless{s.fakes["a"], []registry.Entry{{Instance: foreign, State: registry.InService}}})
+			s.start()
+			time.Sleep(10 * time.Minute)
+			s.stop()
+			for _, e := range s.lastListing().Entries {
+				if e.Cluster != cluster {
+					t.Errorf("compared with the cluster: %+v", e)
+				}
+			}
+			s.expectCalls("its pod lives in another cluster", "a")
+		},
+		"lists once until the cache has synced": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.pods("a", "web-1", "web-2")
+			s.gone("web-1")
+			s.synced = false
+			s.start()
+			time.Sleep(20 * time.Second)
+			s.expectLists("the list that the first reconciles need", "a", 1)
+			s.set(func() { s.synced = true })
+			time.Sleep(2 * syncRecheck)
+			s.expectLists("and another one for what is gone by now", "a", 2)
+			s.expectCalls("now it is known to be gone", "a", "Deregister web-1")
+			s.stop()
+		},
+		"that fails is retried sooner and logged once": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.pods("a", "web-1", "web-2")
+			s.gone("web-1")
+			heal := s.fakes["a"].Fail(list(), errors.New("refused"))
+			s.start()
+			time.Sleep(30 * time.Second)
+			if n := s.lists("a"); n < 4 || n > 7 {
+				t.Errorf("tried %d times in 30 s, want 5: after 1, 2, 4, 8 and 16 s", n)
+			}
+			time.Sleep(10 * time.Minute)
+			heal()
+			time.Sleep(time.Minute)
+			s.expectCalls("the failure has passed", "a", "Deregister web-1")
+			s.stop()
+			s.expectLogged("resync fails", 1)
+			s.expectLogged(`"resync succeeds again" "registry"="a" "failures"=`, 1)
+			s.expectLogged(`"lastFailure"="listing: `, 1)
+		},
+		"on demand": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.pods("a", "web-1", "web-2")
+			s.start()
+			s.gone("web-1")
+			s.resync.Run()
 			synctest.Wait()
-		}
-		rolls("web-4")
-		time.Sleep(1250 * time.Millisecond) // so that no tick of the queue comes in the moment in which the first call times out
-		rolls("web-5")                      // it takes the slot as soon as the first call times out
-		s.start()
-		s.expectCalls("the service has one slot, and a rollout's call has that", "a", "FailOver web-4")
-		time.Sleep(timeout + 3*time.Second/2)
-		s.expectLists("a run whose removal had no turn is made again", "a", 2)
-		hold.Release()
-		time.Sleep(time.Second)
-		s.expectCalls("the slot is free", "a", "Deregister web-2", "FailOver web-4", "FailOver web-5")
-		s.stop()
-		if inUse := s.sources[0].Client.Status().InUse; inUse != 0 {
-			t.Errorf("%d slots are still taken", inUse)
-		}
+			s.expectCalls("it was asked for", "a", "Deregister web-1")
+			s.expectLists("one at start, one on demand", "a", 2)
+			s.apply()
+			synctest.Wait()
+			s.expectLists("and one since the configuration changed", "a", 3)
+			s.stop()
+		},
+		"logs once that a driver can't list": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.client("a", struct{ registry.Registry }{s.fakes["a"]})
+			s.start()
+			time.Sleep(time.Hour)
+			s.apply()
+			synctest.Wait()
+			s.stop()
+			s.expectLogged("can't list", 1)
+			s.expectLists("there is no way", "a", 0)
+			s.expectMetric("rollcall_resync_listable", "", 0)
+			if got := s.resync.Status()["a"]; got != (Status{}) {
+				t.Errorf("the status is %+v, want none", got)
+			}
+		},
+		"of a slow registry holds up no other": func(t *testing.T) {
+			s := newScene(t, "slow", "fast")
+			s.fakes["slow"].Hold(list())
+			s.start()
+			time.Sleep(10 * time.Minute)
+			if n := s.lists("fast"); n < 10 {
+				t.Errorf("the other one was listed %d times in 10 minutes", n)
+			}
+			s.stop()
+		},
+		"shows the age of its last success from the start": func(t *testing.T) {
+			const last = "rollcall_resync_last_success_timestamp_seconds"
+			s := newScene(t, "a")
+			heal := s.fakes["a"].Fail(list(), errors.New("refused"))
+			began := time.Now()
+			s.start()
+			time.Sleep(5 * time.Minute)
+			s.apply()
+			time.Sleep(5 * time.Minute)
+			s.expectMetric(last, "", seconds(began))
+			heal()
+			s.resync.Run()
+			synctest.Wait()
+			s.expectMetric(last, "", seconds(time.Now()))
+			s.stop()
+		},
+		"has ended when Start returns": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.pods("a", "web-1", "web-2")
+			s.gone("web-1")
+			s.fakes["a"].Hold(fakeregistry.Match{Op: fakeregistry.OpDeregister})
+			s.start()
+			s.stop()
+			for _, c := range s.fakes["a"].Calls(fakeregistry.Match{}) {
+				if c.Answered.IsZero() {
+					t.Errorf("%s is under way after Start returned", c.Op)
+				}
+			}
+			if strings.Contains(s.log.String(), "fails") {
+				t.Errorf("a manager that stops is no failure, and the log says %s", s.log.String())
+			}
+		},
+	})
+}
+
+func TestReap(t *testing.T) {
+	t.Parallel()
+	bubble.Scenes(t, map[string]func(t *testing.T){
+		"removes entries without a pod": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.pods("a", "web-1", "web-2", "web-3")
+			s.gone("web-2")
+			foreign := s.register("a", "other", func(in *registry.Instance) { in.Cluster = "prod-2" })
+			s.start()
+			s.expectCalls("the pod is gone and no manager takes its entry out", "a", "Deregister web-2")
+			s.expectListed("all but that one stay", "a", "web-1", "web-3")
+			s.expectForeign("a", foreign)
+			s.expectMetric("rollcall_resync_entries_total", "reaped", 1)
+			time.Sleep(10 * time.Minute)
+			s.stop()
+			s.expectCalls("it is gone by now", "a", "Deregister web-2")
+		},
+		"leaves the slot to a rollout": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.pods("a", "web-1", "web-2", "web-3")
+			s.gone("web-2")
+			s.client("a", s.fakes["a"], func(o *registryclient.Options) { o.MaxInFlight = 2 })
+			hold := s.fakes["a"].Hold(fakeregistry.Match{Op: fakeregistry.OpFailOver})
+			rolls := func(pod string) {
+				rolling := registry.Change{Instance: registry.Instance{Service: "web", Pod: pod}, State: registry.OutOfService}
+				go func() {
+					_ = s.sources[0].Client.Change(t.Context(), registryclient.Caller{ID: pod, Urgent: true}, rolling)
+				}()
+				synctest.Wait()
+			}
+			rolls("web-4")
+			time.Sleep(1250 * time.Millisecond) // so that no tick of the queue comes in the moment in which the first call times out
+			rolls("web-5")                      // it takes the slot as soon as the first call times out
+			s.start()
+			s.expectCalls("the service has one slot, and a rollout's call has that", "a", "FailOver web-4")
+			time.Sleep(timeout + 3*time.Second/2)
+			s.expectLists("a run whose removal had no turn is made again", "a", 2)
+			hold.Release()
+			time.Sleep(time.Second)
+			s.expectCalls("the slot is free", "a", "Deregister web-2", "FailOver web-4", "FailOver web-5")
+			s.stop()
+			if inUse := s.sources[0].Client.Status().InUse; inUse != 0 {
+				t.Errorf("%d slots are still taken", inUse)
+			}
+		},
+		"retries a removal that fails": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.pods("a", "web-1", "web-2", "web-3")
+			s.gone("web-1", "web-2")
+			s.fakes["a"].FailNext(fakeregistry.Match{Op: fakeregistry.OpDeregister, Pod: "web-1"}, errors.New("refused"))
+			s.start()
+			time.Sleep(5 * time.Second)
+			s.stop()
+			s.expectCalls("the one that succeeded is not repeated", "a", "Deregister web-1", "Deregister web-1", "Deregister web-2")
+			s.expectMetric("rollcall_resync_entries_total", "reaped", 2)
+		},
+		"gives up after a few failures in a row": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.maxRemovals = "100%"
+			s.gone(s.many("a", 300)...)
+			heal := s.fakes["a"].Fail(fakeregistry.Match{Op: fakeregistry.OpDeregister}, errors.New("connection refused"))
+			s.start()
+			if n := len(s.calls("a")); n < hopeless || n >= hopeless+reapAtOnce {
+				t.Errorf("%d of 300 removals were tried of a registry that refuses each, want %d and what was under way", n, hopeless)
+			}
+			time.Sleep(timeout + time.Second/2) // for as long as a removal waits that meets the open breaker
+			s.expectLogged("left for the next run", 1)
+			s.expectMetric("rollcall_resync_unfinished_removals", "", 300)
+			heal()
+			time.Sleep(2 * time.Minute)
+			s.stop()
+			s.expectListed("the registry answers again", "a")
+			s.expectMetric("rollcall_resync_unfinished_removals", "", 0)
+		},
+		"tries failed removals last": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.maxRemovals = "100%"
+			names := s.many("a", 50)
+			s.gone(names...)
+			var stuck []string
+			for _, name := range names[:hopeless+reapAtOnce] {
+				s.fakes["a"].Fail(fakeregistry.Match{Op: fakeregistry.OpDeregister, Pod: name}, registry.Terminal(errors.New("forbidden")))
+				stuck = append(stuck, name)
+			}
+			s.start()
+			time.Sleep(30 * time.Second) // a few runs, since each gives up after a few failures in a row
+			s.stop()
+			s.expectListed("those that failed go last in the next run", "a", stuck...)
+		},
+		"that is refused is no failed comparison": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.pods("a", "web-1", "web-2")
+			s.gone("web-1")
+			heal := s.fakes["a"].Fail(fakeregistry.Match{Op: fakeregistry.OpDeregister}, registry.Terminal(errors.New("forbidden")))
+			began := time.Now()
+			s.start()
+			time.Sleep(30 * time.Second)
+			if n := s.lists("a"); n < 4 || n > 7 {
+				t.Errorf("tried %d times in 30 s, want 5: after 1, 2, 4, 8 and 16 s", n)
+			}
+			s.expectMetric("rollcall_resync_last_success_timestamp_seconds", "", seconds(began.Add(15*time.Second)))
+			time.Sleep(10 * time.Minute)
+			s.expectLogged("resync fails", 0)
+			s.expectLogged("without a live pod fails, retrying", 1)
+			s.expectStatus("forbidden", false)
+			list := s.fakes["a"].Fail(list(), errors.New("refused"))
+			time.Sleep(2 * time.Minute)
+			s.expectLogged("resync fails", 1)
+			s.expectStatus("listing: ", false)
+			list()
+			time.Sleep(2 * time.Minute)
+			s.expectLogged("resync succeeds again", 1)
+			s.expectLogged("without a live pod fails, retrying", 1)
+			s.expectLogged("removing entries without a live pod succeeds again", 0)
+			heal()
+			time.Sleep(2 * time.Minute)
+			s.stop()
+			s.expectLogged("removing entries without a live pod succeeds again", 1)
+			s.expectStatus("", false)
+		},
+		"in a dry run removes nothing and is no failure": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.pods("a", "web-1", "web-2")
+			s.gone("web-1")
+			told := 0
+			s.client("a", s.fakes["a"], func(o *registryclient.Options) { o.DryRun = func(string, registry.Instance) { told++ } })
+			s.start()
+			time.Sleep(10 * time.Minute)
+			s.stop()
+			s.expectLogged("resync fails", 0)
+			s.expectLogged("removed an entry", 0)
+			if n := s.lists("a"); n > 12 {
+				t.Errorf("listed %d times in 10 minutes: a step that was told is no failure", n)
+			}
+			s.expectCalls("nothing is removed", "a")
+			if told == 0 {
+				t.Error("the removal was not told")
+			}
+		},
+		"that is blocked leaves no removal unfinished": func(t *testing.T) {
+			s := newScene(t, "a")
+			names := s.many("a", 20)
+			s.gone(names[0])
+			s.fakes["a"].Fail(fakeregistry.Match{Op: fakeregistry.OpDeregister}, errors.New("refused"))
+			s.start()
+			s.expectMetric("rollcall_resync_unfinished_removals", "", 1)
+			s.gone(names[:10]...)
+			time.Sleep(2 * time.Minute)
+			s.expectMetric("rollcall_resync_blocked_removals", "", 10)
+			s.expectMetric("rollcall_resync_unfinished_removals", "", 0)
+			s.stop()
+		},
+		"of a stale list removes once": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.pods("a", "web-1", "web-2")
+			s.gone("web-1")
+			before, err := s.fakes["a"].List(t.Context(), cluster)
+			expect.NoError(t, err)
+			s.client("a", lagging{s.fakes["a"], 210 * time.Second, before})
+			s.start()
+			time.Sleep(200 * time.Second)
+			s.expectCalls("for all this time the list is of before", "a", "Deregister web-1")
+			if l := s.lastListing(); l.Confirms || l.Staleness != 210*time.Second {
+				t.Errorf("a list that is 210 s old was given as %+v", l)
+			}
+			time.Sleep(2 * time.Minute)
+			s.expectCalls("a list of now would not have it", "a", "Deregister web-1", "Deregister web-1")
+			s.stop()
+		},
 	})
 }
 
 func TestReapSpares(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		unless func(*scene)
-	}{
+	}
+	bubble.Each(t, map[string]row{
 		"before the cache has synced": {"pods that are there would be missing", func(s *scene) { s.synced = false }},
 		"where the list fails":        {"an error says nothing", func(s *scene) { s.fakes["a"].Fail(list(), errors.New("refused")) }},
 		"where the API server fails":  {"an error says nothing", func(s *scene) { s.failGone(errors.New("refused")) }},
@@ -122,21 +370,16 @@ func TestReapSpares(t *testing.T) {
 			s.register("a", "nameless", func(in *registry.Instance) { in.Pod = "" })
 			s.live["uid-of-web-1"] = true
 		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := newScene(t, "a")
-				s.pods("a", "web-1", "web-2", "web-3")
-				s.gone("web-1")
-				tc.unless(s)
-				s.start()
-				time.Sleep(10 * time.Minute)
-				s.stop()
-				s.expectCalls(tc.reason, "a")
-			})
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		s := newScene(t, "a")
+		s.pods("a", "web-1", "web-2", "web-3")
+		s.gone("web-1")
+		tc.unless(s)
+		s.start()
+		time.Sleep(10 * time.Minute)
+		s.stop()
+		s.expectCalls(tc.reason, "a")
+	})
 }
 
 // careless lists what is other clusters' too, as a driver may whose registry can't be asked for one cluster's entries.
@@ -150,235 +393,85 @@ func (c *careless) List(ctx context.Context, cluster string) ([]registry.Entry, 
 	return append(entries, c.others...), err
 }
 
-func TestRunLeavesOutEntriesOfOtherClusters(t *testing.T) {
+func TestApproval(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, "a")
-		s.pods("a", "web-1")
-		foreign := registry.Instance{
-			Service: "web", Address: "10.9.9.9", Port: 80, Cluster: "another", Namespace: "shop", Pod: "web-9", UID: "uid-of-web-9",
-		}
-		expect.NoError(t, s.backends["a"].Register(t.Context(), foreign))
-		s.client("a", &careless{s.fakes["a"], []registry.Entry{{Instance: foreign, State: registry.InService}}})
-		s.start()
-		time.Sleep(10 * time.Minute)
-		s.stop()
-		for _, e := range s.lastListing().Entries {
-			if e.Cluster != cluster {
-				t.Errorf("compared with the cluster: %+v", e)
+	bubble.Scenes(t, map[string]func(t *testing.T){
+		"is needed for too many removals": func(t *testing.T) {
+			s := newScene(t, "a")
+			names := s.many("a", 20)
+			s.gone(names[:6]...)
+			s.start()
+			time.Sleep(5 * time.Minute)
+			s.expectCalls("20% of 20 are 4", "a")
+			s.expectMetric("rollcall_resync_blocked_removals", "", 6)
+			s.expectStatus("", true)
+			if len(s.warnings) != 1 {
+				t.Fatalf("warned %d times, want once: %q", len(s.warnings), s.warnings)
 			}
-		}
-		s.expectCalls("its pod lives in another cluster", "a")
-	})
-}
-
-func TestRunListsOnceUntilTheCacheHasSynced(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, "a")
-		s.pods("a", "web-1", "web-2")
-		s.gone("web-1")
-		s.synced = false
-		s.start()
-		time.Sleep(20 * time.Second)
-		s.expectLists("the list that the first reconciles need", "a", 1)
-		s.set(func() { s.synced = true })
-		time.Sleep(2 * syncRecheck)
-		s.expectLists("and another one for what is gone by now", "a", 2)
-		s.expectCalls("now it is known to be gone", "a", "Deregister web-1")
-		s.stop()
-	})
-}
-
-func TestRunThatFailsIsRetriedSoonerAndLoggedOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, "a")
-		s.pods("a", "web-1", "web-2")
-		s.gone("web-1")
-		heal := s.fakes["a"].Fail(list(), errors.New("refused"))
-		s.start()
-		time.Sleep(30 * time.Second)
-		if n := s.lists("a"); n < 4 || n > 7 {
-			t.Errorf("tried %d times in 30 s, want 5: after 1, 2, 4, 8 and 16 s", n)
-		}
-		time.Sleep(10 * time.Minute)
-		heal()
-		time.Sleep(time.Minute)
-		s.expectCalls("the failure has passed", "a", "Deregister web-1")
-		s.stop()
-		s.expectLogged("resync fails", 1)
-		s.expectLogged(`"resync succeeds again" "registry"="a" "failures"=`, 1)
-		s.expectLogged(`"lastFailure"="listing: `, 1)
-	})
-}
-
-func TestReapRetriesARemovalThatFails(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, "a")
-		s.pods("a", "web-1", "web-2", "web-3")
-		s.gone("web-1", "web-2")
-		s.fakes["a"].FailNext(fakeregistry.Match{Op: fakeregistry.OpDeregister, Pod: "web-1"}, errors.New("refused"))
-		s.start()
-		time.Sleep(5 * time.Second)
-		s.stop()
-		s.expectCalls("the one that succeeded is not repeated", "a", "Deregister web-1", "Deregister web-1", "Deregister web-2")
-		s.expectMetric("rollcall_resync_entries_total", "reaped", 2)
-	})
-}
-
-func TestReapGivesUpAfterAFewFailuresInARow(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, "a")
-		s.maxRemovals = "100%"
-		s.gone(s.many("a", 300)...)
-		heal := s.fakes["a"].Fail(fakeregistry.Match{Op: fakeregistry.OpDeregister}, errors.New("connection refused"))
-		s.start()
-		if n := len(s.calls("a")); n < hopeless || n >= hopeless+reapAtOnce {
-			t.Errorf("%d of 300 removals were tried of a registry that refuses each, want %d and what was under way", n, hopeless)
-		}
-		time.Sleep(timeout + time.Second/2) // for as long as a removal waits that meets the open breaker
-		s.expectLogged("left for the next run", 1)
-		s.expectMetric("rollcall_resync_unfinished_removals", "", 300)
-		heal()
-		time.Sleep(2 * time.Minute)
-		s.stop()
-		s.expectListed("the registry answers again", "a")
-		s.expectMetric("rollcall_resync_unfinished_removals", "", 0)
-	})
-}
-
-func TestReapTriesFailedRemovalsLast(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, "a")
-		s.maxRemovals = "100%"
-		names := s.many("a", 50)
-		s.gone(names...)
-		var stuck []string
-		for _, name := range names[:hopeless+reapAtOnce] {
-			s.fakes["a"].Fail(fakeregistry.Match{Op: fakeregistry.OpDeregister, Pod: name}, registry.Terminal(errors.New("forbidden")))
-			stuck = append(stuck, name)
-		}
-		s.start()
-		time.Sleep(30 * time.Second) // a few runs, since each gives up after a few failures in a row
-		s.stop()
-		s.expectListed("those that failed go last in the next run", "a", stuck...)
-	})
-}
-
-func TestReapThatIsRefusedIsNoFailedComparison(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, "a")
-		s.pods("a", "web-1", "web-2")
-		s.gone("web-1")
-		heal := s.fakes["a"].Fail(fakeregistry.Match{Op: fakeregistry.OpDeregister}, registry.Terminal(errors.New("forbidden")))
-		began := time.Now()
-		s.start()
-		time.Sleep(30 * time.Second)
-		if n := s.lists("a"); n < 4 || n > 7 {
-			t.Errorf("tried %d times in 30 s, want 5: after 1, 2, 4, 8 and 16 s", n)
-		}
-		s.expectMetric("rollcall_resync_last_success_timestamp_seconds", "", seconds(began.Add(15*time.Second)))
-		time.Sleep(10 * time.Minute)
-		s.expectLogged("resync fails", 0)
-		s.expectLogged("without a live pod fails, retrying", 1)
-		s.expectStatus("forbidden", false)
-		list := s.fakes["a"].Fail(list(), errors.New("refused"))
-		time.Sleep(2 * time.Minute)
-		s.expectLogged("resync fails", 1)
-		s.expectStatus("listing: ", false)
-		list()
-		time.Sleep(2 * time.Minute)
-		s.expectLogged("resync succeeds again", 1)
-		s.expectLogged("without a live pod fails, retrying", 1)
-		s.expectLogged("removing entries without a live pod succeeds again", 0)
-		heal()
-		time.Sleep(2 * time.Minute)
-		s.stop()
-		s.expectLogged("removing entries without a live pod succeeds again", 1)
-		s.expectStatus("", false)
-	})
-}
-
-func TestReapInADryRunRemovesNothingAndIsNoFailure(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, "a")
-		s.pods("a", "web-1", "web-2")
-		s.gone("web-1")
-		told := 0
-		s.client("a", s.fakes["a"], func(o *registryclient.Options) { o.DryRun = func(string, registry.Instance) { told++ } })
-		s.start()
-		time.Sleep(10 * time.Minute)
-		s.stop()
-		s.expectLogged("resync fails", 0)
-		s.expectLogged("removed an entry", 0)
-		if n := s.lists("a"); n > 12 {
-			t.Errorf("listed %d times in 10 minutes: a step that was told is no failure", n)
-		}
-		s.expectCalls("nothing is removed", "a")
-		if told == 0 {
-			t.Error("the removal was not told")
-		}
-	})
-}
-
-func TestApprovalIsNeededForTooManyRemovals(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, "a")
-		names := s.many("a", 20)
-		s.gone(names[:6]...)
-		s.start()
-		time.Sleep(5 * time.Minute)
-		s.expectCalls("20% of 20 are 4", "a")
-		s.expectMetric("rollcall_resync_blocked_removals", "", 6)
-		s.expectStatus("", true)
-		if len(s.warnings) != 1 {
-			t.Fatalf("warned %d times, want once: %q", len(s.warnings), s.warnings)
-		}
-		digest := s.digest(s.warnings[0])
-		for _, part := range []string{"6 of 20", "web-", "20%", AnnotationApprove} {
-			if !strings.Contains(s.warnings[0], part) {
-				t.Errorf("the warning %q does not say %q", s.warnings[0], part)
+			digest := s.digest(s.warnings[0])
+			for _, part := range []string{"6 of 20", "web-", "20%", AnnotationApprove} {
+				if !strings.Contains(s.warnings[0], part) {
+					t.Errorf("the warning %q does not say %q", s.warnings[0], part)
+				}
 			}
-		}
 
-		s.resync.Approve([]string{"0123456789ab"})
-		synctest.Wait()
-		s.expectCalls("another digest approves of nothing", "a")
-		s.gone(names[6])
-		s.resync.Approve([]string{digest})
-		synctest.Wait()
-		s.expectCalls("no person approved of the seventh", "a")
-		if len(s.warnings) != 2 {
-			t.Fatalf("warned %d times, want again: they are others", len(s.warnings))
-		}
-		s.resync.Approve([]string{digest, s.digest(s.warnings[1])})
-		synctest.Wait()
-		s.stop()
-		if got := s.calls("a"); len(got) != 7 {
-			t.Errorf("made %q, want 7 removals", got)
-		}
-		s.expectMetric("rollcall_resync_blocked_removals", "", 0)
+			s.resync.Approve([]string{"0123456789ab"})
+			synctest.Wait()
+			s.expectCalls("another digest approves of nothing", "a")
+			s.gone(names[6])
+			s.resync.Approve([]string{digest})
+			synctest.Wait()
+			s.expectCalls("no person approved of the seventh", "a")
+			if len(s.warnings) != 2 {
+				t.Fatalf("warned %d times, want again: they are others", len(s.warnings))
+			}
+			s.resync.Approve([]string{digest, s.digest(s.warnings[1])})
+			synctest.Wait()
+			s.stop()
+			if got := s.calls("a"); len(got) != 7 {
+				t.Errorf("made %q, want 7 removals", got)
+			}
+			s.expectMetric("rollcall_resync_blocked_removals", "", 0)
+		},
+		"is not offered without a lease": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.leaseless = true
+			s.gone(s.many("a", 5)...)
+			s.start()
+			time.Sleep(time.Minute)
+			s.stop()
+			if len(s.warnings) != 1 || strings.Contains(s.warnings[0], "Lease") || !strings.Contains(s.warnings[0], "raise resync.maxRemovals") {
+				t.Errorf("warned %q, want once, of the limit and of no lease: there is none", s.warnings)
+			}
+		},
+		"by raising the limit": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.gone(s.many("a", 5)...)
+			s.start()
+			time.Sleep(time.Minute)
+			s.expectCalls("all of it is more than a few", "a")
+			s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromInt32(5)}, s.sources)
+			synctest.Wait()
+			if got := s.calls("a"); len(got) != 5 {
+				t.Errorf("made %q, want 5 removals at once", got)
+			}
+			s.stop()
+		},
 	})
 }
 
 func TestApprovalHoldsForItsEntriesUntilTheyAreGone(t *testing.T) {
 	t.Parallel()
 	const all, named = 300, 200
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		// amid comes between the run that was approved, which leaves some of what was named, and the next one.
 		amid func(s *scene, names []string)
 		// rest: they stay.
 		rest bool
 		told int
-	}{
+	}
+	bubble.Each(t, map[string]row{
 		"a run that gives up": {"the rest was named too", func(*scene, []string) {}, false, 1},
 		"a reload": {"the registry is the same, and so is what was named",
 			func(s *scene, _ []string) { s.apply() }, false, 1},
@@ -386,83 +479,29 @@ func TestApprovalHoldsForItsEntriesUntilTheyAreGone(t *testing.T) {
 			func(s *scene, names []string) { s.gone(names[named]) }, true, 2},
 		"an approval that is withdrawn": {"a person has seen that it was wrong",
 			func(s *scene, _ []string) { s.resync.Approve(nil) }, true, 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := newScene(t, "a")
-				names := s.many("a", all)
-				s.gone(names[:named]...)
-				s.start()
-				var heal []func() // what keeps half of them
-				for _, pod := range names[named/2 : named] {
-					heal = append(heal, s.fakes["a"].Fail(fakeregistry.Match{Op: fakeregistry.OpDeregister, Pod: pod}, errors.New("refused")))
-				}
-				s.resync.Approve([]string{s.digest(s.warnings[0])})
-				synctest.Wait()
-				tc.amid(s, names)
-				for _, h := range heal {
-					h()
-				}
-				time.Sleep(3 * time.Minute)
-				s.stop()
-				entries, err := s.backends["a"].List(t.Context(), cluster)
-				expect.NoError(t, err)
-				if rest := len(entries) > all-named; rest != tc.rest || len(s.warnings) != tc.told {
-					t.Errorf("of %d entries for %d pods some are left: %t, want %t; a person was asked %d times, want %d\nreason: %s",
-						len(entries), all-named, rest, tc.rest, len(s.warnings), tc.told, tc.reason)
-				}
-			})
-		})
-	}
-}
-
-func TestReapThatIsBlockedLeavesNoRemovalUnfinished(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	}, func(t *testing.T, tc row) {
 		s := newScene(t, "a")
-		names := s.many("a", 20)
-		s.gone(names[0])
-		s.fakes["a"].Fail(fakeregistry.Match{Op: fakeregistry.OpDeregister}, errors.New("refused"))
+		names := s.many("a", all)
+		s.gone(names[:named]...)
 		s.start()
-		s.expectMetric("rollcall_resync_unfinished_removals", "", 1)
-		s.gone(names[:10]...)
-		time.Sleep(2 * time.Minute)
-		s.expectMetric("rollcall_resync_blocked_removals", "", 10)
-		s.expectMetric("rollcall_resync_unfinished_removals", "", 0)
-		s.stop()
-	})
-}
-
-func TestApprovalIsNotOfferedWithoutALease(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, "a")
-		s.leaseless = true
-		s.gone(s.many("a", 5)...)
-		s.start()
-		time.Sleep(time.Minute)
-		s.stop()
-		if len(s.warnings) != 1 || strings.Contains(s.warnings[0], "Lease") || !strings.Contains(s.warnings[0], "raise resync.maxRemovals") {
-			t.Errorf("warned %q, want once, of the limit and of no lease: there is none", s.warnings)
+		var heal []func() // what keeps half of them
+		for _, pod := range names[named/2 : named] {
+			heal = append(heal, s.fakes["a"].Fail(fakeregistry.Match{Op: fakeregistry.OpDeregister, Pod: pod}, errors.New("refused")))
 		}
-	})
-}
-
-func TestApprovalByRaisingTheLimit(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, "a")
-		s.gone(s.many("a", 5)...)
-		s.start()
-		time.Sleep(time.Minute)
-		s.expectCalls("all of it is more than a few", "a")
-		s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromInt32(5)}, s.sources)
+		s.resync.Approve([]string{s.digest(s.warnings[0])})
 		synctest.Wait()
-		if got := s.calls("a"); len(got) != 5 {
-			t.Errorf("made %q, want 5 removals at once", got)
+		tc.amid(s, names)
+		for _, h := range heal {
+			h()
 		}
+		time.Sleep(3 * time.Minute)
 		s.stop()
+		entries, err := s.backends["a"].List(t.Context(), cluster)
+		expect.NoError(t, err)
+		if rest := len(entries) > all-named; rest != tc.rest || len(s.warnings) != tc.told {
+			t.Errorf("of %d entries for %d pods some are left: %t, want %t; a person was asked %d times, want %d\nreason: %s",
+				len(entries), all-named, rest, tc.rest, len(s.warnings), tc.told, tc.reason)
+		}
 	})
 }
 
@@ -491,27 +530,6 @@ func TestAllowed(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestReapOfAStaleListRemovesOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, "a")
-		s.pods("a", "web-1", "web-2")
-		s.gone("web-1")
-		before, err := s.fakes["a"].List(t.Context(), cluster)
-		expect.NoError(t, err)
-		s.client("a", lagging{s.fakes["a"], 210 * time.Second, before})
-		s.start()
-		time.Sleep(200 * time.Second)
-		s.expectCalls("for all this time the list is of before", "a", "Deregister web-1")
-		if l := s.lastListing(); l.Confirms || l.Staleness != 210*time.Second {
-			t.Errorf("a list that is 210 s old was given as %+v", l)
-		}
-		time.Sleep(2 * time.Minute)
-		s.expectCalls("a list of now would not have it", "a", "Deregister web-1", "Deregister web-1")
-		s.stop()
-	})
 }
 
 func TestListConfirmsOnlyWhatIsSure(t *testing.T) {
@@ -546,177 +564,76 @@ func TestListConfirmsOnlyWhatIsSure(t *testing.T) {
 
 func TestListedIsClosedAfterTheFirstLists(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		change func(*scene)
 		after  time.Duration
-	}{
+	}
+	bubble.Each(t, map[string]row{
 		"one that comes":           {"it is there", func(*scene) {}, 0},
 		"one that fails":           {"nothing comes of waiting", func(s *scene) { s.fakes["a"].Fail(list(), errors.New("refused")) }, 0},
 		"one that is slow":         {"all registries are waited for", func(s *scene) { time.AfterFunc(time.Second, s.fakes["b"].Hold(list()).Release) }, time.Second},
 		"one that hangs":           {"not for longer than for a call", func(s *scene) { s.fakes["a"].Hold(list()) }, timeout},
 		"two that hang":            {"not one after the other", func(s *scene) { s.fakes["a"].Hold(list()); s.fakes["b"].Hold(list()) }, timeout},
 		"a driver that can't list": {"nothing will come", func(s *scene) { s.client("a", struct{ registry.Registry }{s.fakes["a"]}) }, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := newScene(t, "a", "b")
-				tc.change(s)
-				began := time.Now()
-				s.start()
-				<-s.listed
-				if got := time.Since(began); got != tc.after {
-					t.Errorf("pods were held back for %s, want %s\nreason: %s", got, tc.after, tc.reason)
-				}
-				s.stop()
-			})
-		})
-	}
-}
-
-func TestRunOnDemand(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, "a")
-		s.pods("a", "web-1", "web-2")
-		s.start()
-		s.gone("web-1")
-		s.resync.Run()
-		synctest.Wait()
-		s.expectCalls("it was asked for", "a", "Deregister web-1")
-		s.expectLists("one at start, one on demand", "a", 2)
-		s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")}, s.sources)
-		synctest.Wait()
-		s.expectLists("and one since the configuration changed", "a", 3)
-		s.stop()
-	})
-}
-
-func TestRunLogsOnceThatADriverCantList(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, "a")
-		s.client("a", struct{ registry.Registry }{s.fakes["a"]})
-		s.start()
-		time.Sleep(time.Hour)
-		s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")}, s.sources)
-		synctest.Wait()
-		s.stop()
-		s.expectLogged("can't list", 1)
-		s.expectLists("there is no way", "a", 0)
-		s.expectMetric("rollcall_resync_listable", "", 0)
-		if got := s.resync.Status()["a"]; got != (Status{}) {
-			t.Errorf("the status is %+v, want none", got)
-		}
-	})
-}
-
-func TestRunOfASlowRegistryHoldsUpNoOther(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, "slow", "fast")
-		s.fakes["slow"].Hold(list())
-		s.start()
-		time.Sleep(10 * time.Minute)
-		if n := s.lists("fast"); n < 10 {
-			t.Errorf("the other one was listed %d times in 10 minutes", n)
-		}
-		s.stop()
-	})
-}
-
-func TestApplyEndsTheRunOfADroppedRegistry(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	}, func(t *testing.T, tc row) {
 		s := newScene(t, "a", "b")
-		hold := s.fakes["a"].Hold(list())
-		s.start()
-		s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")}, s.sources[1:])
-		synctest.Wait()
-		if calls := s.fakes["a"].Calls(list()); len(calls) != 1 || calls[0].Answered.IsZero() {
-			t.Errorf("its list is still under way: %+v", calls)
-		}
-		hold.Release()
-		time.Sleep(10 * time.Minute)
-		s.stop()
-		s.expectLists("it is no longer asked", "a", 1)
-	})
-}
-
-func TestApplyForgetsTheMetricsOfADroppedRegistry(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, "a", "b")
-		s.pods("a", "web-1", "web-2")
-		s.gone("web-1")
-		s.fakes["a"].Hold(fakeregistry.Match{Op: fakeregistry.OpDeregister})
-		s.start()
-		s.expectShown("both are compared", "a", "b")
-		s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")}, s.sources[1:])
-		time.Sleep(timeout) // a removal that was begun is finished
-		synctest.Wait()
-		s.expectShown("the end of its last run must not bring it back", "b")
-		s.stop()
-	})
-}
-
-func TestApplyDuringARunIsNoFailure(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, "a")
-		s.start()
-		_, keepers := s.resync.inForce()
-		s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")}, nil)
-		synctest.Wait()
-		expect.NoError(t, s.sources[0].Client.Close())
-		keepers["a"].turn(t.Context()) // as one that has yet to hear of it
-		s.stop()
-		s.expectLogged("resync fails", 0)
-	})
-}
-
-func TestRunShowsTheAgeOfItsLastSuccessFromTheStart(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const last = "rollcall_resync_last_success_timestamp_seconds"
-		s := newScene(t, "a")
-		heal := s.fakes["a"].Fail(list(), errors.New("refused"))
+		tc.change(s)
 		began := time.Now()
 		s.start()
-		time.Sleep(5 * time.Minute)
-		s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")}, s.sources)
-		time.Sleep(5 * time.Minute)
-		s.expectMetric(last, "", seconds(began))
-		heal()
-		s.resync.Run()
-		synctest.Wait()
-		s.expectMetric(last, "", seconds(time.Now()))
+		<-s.listed
+		if got := time.Since(began); got != tc.after {
+			t.Errorf("pods were held back for %s, want %s\nreason: %s", got, tc.after, tc.reason)
+		}
 		s.stop()
+	})
+}
+
+func TestApply(t *testing.T) {
+	t.Parallel()
+	bubble.Scenes(t, map[string]func(t *testing.T){
+		"ends the run of a dropped registry": func(t *testing.T) {
+			s := newScene(t, "a", "b")
+			hold := s.fakes["a"].Hold(list())
+			s.start()
+			s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")}, s.sources[1:])
+			synctest.Wait()
+			if calls := s.fakes["a"].Calls(list()); len(calls) != 1 || calls[0].Answered.IsZero() {
+				t.Errorf("its list is still under way: %+v", calls)
+			}
+			hold.Release()
+			time.Sleep(10 * time.Minute)
+			s.stop()
+			s.expectLists("it is no longer asked", "a", 1)
+		},
+		"forgets the metrics of a dropped registry": func(t *testing.T) {
+			s := newScene(t, "a", "b")
+			s.pods("a", "web-1", "web-2")
+			s.gone("web-1")
+			s.fakes["a"].Hold(fakeregistry.Match{Op: fakeregistry.OpDeregister})
+			s.start()
+			s.expectShown("both are compared", "a", "b")
+			s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")}, s.sources[1:])
+			time.Sleep(timeout) // a removal that was begun is finished
+			synctest.Wait()
+			s.expectShown("the end of its last run must not bring it back", "b")
+			s.stop()
+		},
+		"during a run is no failure": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.start()
+			_, keepers := s.resync.inForce()
+			s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")}, nil)
+			synctest.Wait()
+			expect.NoError(t, s.sources[0].Client.Close())
+			keepers["a"].turn(t.Context()) // as one that has yet to hear of it
+			s.stop()
+			s.expectLogged("resync fails", 0)
+		},
 	})
 }
 
 func seconds(at time.Time) float64 { return float64(at.UnixMilli()) / 1000 }
-
-func TestRunHasEndedWhenStartReturns(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, "a")
-		s.pods("a", "web-1", "web-2")
-		s.gone("web-1")
-		s.fakes["a"].Hold(fakeregistry.Match{Op: fakeregistry.OpDeregister})
-		s.start()
-		s.stop()
-		for _, c := range s.fakes["a"].Calls(fakeregistry.Match{}) {
-			if c.Answered.IsZero() {
-				t.Errorf("%s is under way after Start returned", c.Op)
-			}
-		}
-		if strings.Contains(s.log.String(), "fails") {
-			t.Errorf("a manager that stops is no failure, and the log says %s", s.log.String())
-		}
-	})
-}
 
 // scene is a cluster, what is known of it, and its registries.
 type scene struct {

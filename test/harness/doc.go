@@ -12,6 +12,7 @@
 //	apiproxy      what stands between a manager and the API server
 //	history       every version of what a test watches
 //	expect        waits and expectations
+//	bubble        tables and scenes whose time passes while all wait
 //	traffic       a client that sends requests to what a registry names
 //	command       how chaos and the demo begin and end
 //	results       what go test -json wrote
