@@ -21,8 +21,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/rollcall-dev/rollcall/cmd/app"
-	"github.com/rollcall-dev/rollcall/internal/controller"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 )
 
@@ -30,7 +30,7 @@ import (
 
 const (
 	reference = "../../docs/reference"
-	reasons   = "../../internal/controller/reasons.go"
+	reasons   = "../../internal/reason/reason.go"
 )
 
 func main() {
@@ -169,8 +169,7 @@ func reasonsPage() (page, error) {
 		intro: "Reasons of the Events on the pod, and values of the label `reason` of the [metrics](metrics.md). A reason without an\n" +
 			"Event is part of any rollout. [When a pod waits](../troubleshooting.md) says where to look.\n\n" +
 			"Events on the ConfigMap are `ConfigRefused` and `ConfigApplied` ([reload](../configuration.md#reload)) and\n" +
-			"`RemovalBlocked` ([resync](../resync.md#when-entries-are-removed)). `EvictionHooked` and `EvictionLetThrough` on a pod\n" +
-			"come from the [eviction webhook](../evictions.md).",
+			"`RemovalBlocked` ([resync](../resync.md#when-entries-are-removed)).",
 		head: []string{"reason", "Event", "what it means", "what to do"},
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), reasons, nil, parser.ParseComments)
@@ -212,7 +211,7 @@ func reasonRow(spec *ast.ValueSpec) ([]string, error) {
 	if !named || !both {
 		return nil, fmt.Errorf("write its comment as %q", spec.Names[0].Name+": … What to do: …")
 	}
-	event := controller.Reason(value).Event()
+	event := reason.Reason(value).Event()
 	if event == "" {
 		event = "none"
 	}

@@ -37,21 +37,23 @@ func TestEveryMetricOfTheProductHasARow(t *testing.T) {
 	}
 }
 
-func TestEveryReasonOfTheControllerHasARow(t *testing.T) {
+func TestEveryReasonIsUsedAndHasARow(t *testing.T) {
 	t.Parallel()
 	page, err := reasonsPage()
 	expect.NoError(t, err)
 	used := map[string]bool{}
-	eachNode(t, "../../internal/controller", func(node ast.Node) {
-		if name, ok := node.(*ast.Ident); ok && len(name.Name) > len("Reason") && strings.HasPrefix(name.Name, "Reason") {
-			used[strings.TrimPrefix(name.Name, "Reason")] = true
+	eachNode(t, "../../internal", func(node ast.Node) {
+		if name, ok := node.(*ast.SelectorExpr); ok && name.Sel.Name != "Reason" {
+			if of, ok := name.X.(*ast.Ident); ok && of.Name == "reason" {
+				used[name.Sel.Name] = true
+			}
 		}
 	})
 	for reason := range used {
 		expectRow(t, page, reason)
 	}
 	if len(used) != len(page.rows) {
-		t.Errorf("the controller uses %d reasons, the page has %d", len(used), len(page.rows))
+		t.Errorf("the code uses %d reasons, the page has %d", len(used), len(page.rows))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -150,18 +151,18 @@ func (r *PodReconciler) clear(ctx context.Context, seen *observation, c change) 
 	if !again {
 		seen.note.clearsFrom(c.Key(), asked)
 	}
-	return blocker{reason: ReasonAppEntryRemains, after: r.backoff.When(seen.pod().UID),
+	return blocker{reason: reason.AppEntryRemains, after: r.backoff.When(seen.pod().UID),
 		message: c.String() + ": the pod is gone, and its application's entry is not yet; it is out of rotation"}
 }
 
 // awaitsApp says that the application has no entry that could be put in rotation. Soon after the pod became ready that is part
 // of its start.
 func (r *PodReconciler) awaitsApp(seen *observation, b blocker) blocker {
-	b.reason, b.after = ReasonAppNotRegistered, min(r.backoff.When(seen.pod().UID), appRecheck)
+	b.reason, b.after = reason.AppNotRegistered, min(r.backoff.When(seen.pod().UID), appRecheck)
 	for _, condition := range seen.pod().Status.Conditions {
 		starting := appStarts - r.Clock.Since(condition.LastTransitionTime.Time)
 		if condition.Type == corev1.PodReady && starting > 0 {
-			b.reason, b.after = ReasonAppStarting, min(b.after, starting)
+			b.reason, b.after = reason.AppStarting, min(b.after, starting)
 		}
 	}
 	return b
@@ -180,7 +181,7 @@ func (r *PodReconciler) sayReturned(seen *observation, c change, returned bool) 
 		seen.note.returned = false
 	case returned && !seen.note.returned:
 		seen.note.returned = true
-		r.event(seen, ReasonAppCameBack, c.String()+" came back into rotation while the pod has to be out of it, and was taken out "+
+		r.event(seen, reason.AppCameBack, c.String()+" came back into rotation while the pod has to be out of it, and was taken out "+
 			"again: something but Rollcall puts it back")
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -29,7 +30,7 @@ type progress struct {
 
 // done reports whether OpenKruise may go on: the registries have acknowledged everything, and the drain has passed. In a dry
 // run nothing was acknowledged, and what would follow is said too, since nothing is written.
-func (p progress) done() bool { return p.blocker.reason == "" || p.blocker.reason == ReasonDryRun }
+func (p progress) done() bool { return p.blocker.reason == "" || p.blocker.reason == reason.DryRun }
 
 // converge makes every registry of the pod say what it must of every instance.
 func (r *PodReconciler) converge(ctx context.Context, seen *observation, d lifecycle.Decision) progress {
@@ -139,7 +140,7 @@ func (r *PodReconciler) call(ctx context.Context, seen *observation, c change) b
 	}
 	reg := seen.settings.client(c.Registry)
 	if reg == nil {
-		return blocker{reason: ReasonUnknownRegistry, message: fmt.Sprintf(
+		return blocker{reason: reason.UnknownRegistry, message: fmt.Sprintf(
 			"%s: the configuration no longer has this registry: put it back until its pods have left it", c)}
 	}
 	if postponed := seen.note.postponedNow(c, reg, now); postponed.reason != "" {
@@ -194,7 +195,7 @@ func (r *PodReconciler) caller(pod *corev1.Pod) registryclient.Caller {
 func (r *PodReconciler) settle(ctx context.Context, seen *observation, c change) blocker {
 	standing, asks := seen.tracked.Standing(c.Key()), seen.asksAbout(c)
 	if remaining := standing.SettlesIn(r.Clock.Now()); !standing.Settled() && (!asks || remaining > 0) {
-		return blocker{reason: ReasonSettling, after: max(remaining, backoffBase),
+		return blocker{reason: reason.Settling, after: max(remaining, backoffBase),
 			message: c.String() + ": an earlier call timed out and may still be carried out"}
 	}
 	if asks {
@@ -237,7 +238,7 @@ func (r *PodReconciler) readBack(ctx context.Context, seen *observation, c chang
 		}
 		seen.tracked.Contradicted(c.Key(), state)
 		if again {
-			return blocker{reason: ReasonNotConfirmed, after: r.backoff.When(seen.pod().UID),
+			return blocker{reason: reason.NotConfirmed, after: r.backoff.When(seen.pod().UID),
 				message: fmt.Sprintf("%s: the registry has acknowledged that it is %s, and says %s", c, c.want, state)}
 		}
 		if missing := r.call(ctx, seen, c); missing.reason != "" {
@@ -293,7 +294,7 @@ func (r *PodReconciler) drained(seen *observation, d lifecycle.Decision, p plan)
 	if remaining <= 0 {
 		return progress{record: record}
 	}
-	return progress{record: record, blocker: blocker{reason: ReasonDraining, after: remaining,
+	return progress{record: record, blocker: blocker{reason: reason.Draining, after: remaining,
 		message: fmt.Sprintf("out of rotation since %s, drains for %s", removedAt.Format(time.RFC3339), seen.drain)}}
 }
 
@@ -351,13 +352,13 @@ func mustStayOut(pod *corev1.Pod) bool {
 
 // stopping is why nothing more is asked of a registry once the manager was asked to stop.
 func stopping() blocker {
-	return blocker{reason: ReasonStopping, message: "the manager stops, the next one goes on"}
+	return blocker{reason: reason.Stopping, message: "the manager stops, the next one goes on"}
 }
 
 // alsoRegistersItself is why a hook waits while clients are given the pod by an entry that no Rollcall has written: what the
 // registry acknowledges says nothing of that one.
 func alsoRegistersItself(c change, why string) blocker {
-	return blocker{reason: ReasonAlsoRegistersItself, after: backoffCap, message: fmt.Sprintf(
+	return blocker{reason: reason.AlsoRegistersItself, after: backoffCap, message: fmt.Sprintf(
 		"%s: clients are given this address by an entry that Rollcall has not written (%s): turn off the application's own "+
 			"registration, or let Rollcall steer that entry, as docs/self-registration.md says", c, why)}
 }
@@ -367,25 +368,25 @@ func nameRefused(r *clusterstate.Refusal) blocker {
 	if r == nil {
 		return blocker{}
 	}
-	reason := map[clusterstate.Cause]Reason{
-		clusterstate.NamespaceUnknown: ReasonNotPermitted, clusterstate.NotAllowed: ReasonServiceNotAllowed,
-		clusterstate.ClaimedByAnother: ReasonServiceClaimed,
+	why := map[clusterstate.Cause]reason.Reason{
+		clusterstate.NamespaceUnknown: reason.NotPermitted, clusterstate.NotAllowed: reason.ServiceNotAllowed,
+		clusterstate.ClaimedByAnother: reason.ServiceClaimed,
 	}[r.Cause]
-	return blocker{reason: reason, message: r.Message, after: min(r.After, backoffCap)}
+	return blocker{reason: why, message: r.Message, after: min(r.After, backoffCap)}
 }
 
 // failed says why a call did not end well, and when to come back. What is not known to be final is worth another try.
 func (r *PodReconciler) failed(seen *observation, c change, reg *registryclient.Client, err error) blocker {
 	uid := seen.pod().UID
-	b := blocker{reason: ReasonRegistryUnavailable, message: fmt.Sprintf("%s: %v", c, err)}
+	b := blocker{reason: reason.RegistryUnavailable, message: fmt.Sprintf("%s: %v", c, err)}
 	after, told := registry.RetryAfterOf(err)
 	switch registryclient.Classify(err) {
 	case registryclient.DryRun:
-		b.reason = ReasonDryRun // an event brings the next step
+		b.reason = reason.DryRun // an event brings the next step
 	case registryclient.Fenced:
-		b.reason, b.after, b.unasked = ReasonNotPermitted, r.backoff.When(uid), true
+		b.reason, b.after, b.unasked = reason.NotPermitted, r.backoff.When(uid), true
 	case registryclient.Queued:
-		b.reason, b.after, b.unasked = ReasonQueued, wokenRecheck, true
+		b.reason, b.after, b.unasked = reason.Queued, wokenRecheck, true
 	case registryclient.Outage:
 		b.after = wokenRecheck
 	case registryclient.Foreign:
@@ -393,9 +394,9 @@ func (r *PodReconciler) failed(seen *observation, c change, reg *registryclient.
 	case registryclient.NotRegistered:
 		return r.awaitsApp(seen, b)
 	case registryclient.Refused:
-		b.reason, b.after = ReasonRegistryRefused, backoffCap
+		b.reason, b.after = reason.RegistryRefused, backoffCap
 	case registryclient.TimedOut:
-		b.reason, b.after = ReasonRegistryTimeout, max(after, r.backoff.When(uid))
+		b.reason, b.after = reason.RegistryTimeout, max(after, r.backoff.When(uid))
 	default:
 		b.after = max(after, r.backoff.When(uid))
 	}
@@ -411,7 +412,7 @@ func (r *PodReconciler) notServing(seen *observation, c change, err error) block
 		return r.failed(seen, c, seen.settings.client(c.Registry), err)
 	}
 	after, _ := registry.RetryAfterOf(err)
-	b := blocker{reason: ReasonNotServing, after: max(after, r.backoff.When(seen.pod().UID)),
+	b := blocker{reason: reason.NotServing, after: max(after, r.backoff.When(seen.pod().UID)),
 		message: fmt.Sprintf("%s is registered and not given to clients yet: %v", c, err)}
 	if registry.IsTerminal(err) {
 		b.after = backoffCap

@@ -77,7 +77,7 @@ func (n *notes) show(of *note, now blocker) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	of.shown = now
-	if now.reason.calm() {
+	if now.reason.Calm() {
 		of.told = ""
 	}
 }

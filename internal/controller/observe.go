@@ -17,6 +17,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 )
@@ -139,9 +140,9 @@ func (r *PodReconciler) observeTargets(seen *observation, node service.Node) {
 	}
 	switch {
 	case err != nil:
-		seen.problem = blocker{reason: ReasonInvalidPod, message: err.Error()}
+		seen.problem = blocker{reason: reason.InvalidPod, message: err.Error()}
 	case pod.Status.PodIP == "":
-		seen.problem = blocker{reason: ReasonNoAddress, message: "the pod has no IP yet"}
+		seen.problem = blocker{reason: reason.NoAddress, message: "the pod has no IP yet"}
 	case refused.reason != "":
 		seen.problem = refused
 	}
@@ -202,7 +203,7 @@ func (o *observation) refused(d lifecycle.Decision) blocker {
 	if o.unsupported == "" || d.Row == lifecycle.RowGone {
 		return blocker{}
 	}
-	return blocker{reason: ReasonUnsupportedWorkload, message: fmt.Sprintf(
+	return blocker{reason: reason.UnsupportedWorkload, message: fmt.Sprintf(
 		"the pod has a finalizer or mark that hooks.owned or hooks.newlyCreated claims, and belongs to a %s; Rollcall drives only "+
 			"CloneSets: take it out of the template, or the key out of the configuration", o.unsupported)}
 }

@@ -133,9 +133,9 @@ func countWrites(journal []string) int {
 
 func TestPodWithAProblem(t *testing.T) {
 	t.Parallel()
-	problems := map[Reason]func(w *world, pod *corev1.Pod){
-		ReasonInvalidPod: func(w *world, pod *corev1.Pod) { w.changePod(pod, annotated(service.AnnotationWeight, "heavy")) },
-		ReasonServiceClaimed: func(w *world, pod *corev1.Pod) {
+	problems := map[string]func(w *world, pod *corev1.Pod){
+		"InvalidPod": func(w *world, pod *corev1.Pod) { w.changePod(pod, annotated(service.AnnotationWeight, "heavy")) },
+		"ServiceClaimed": func(w *world, pod *corev1.Pod) {
 			w.namespace("older", func(n *corev1.Namespace) { n.CreationTimestamp.Time = testEpoch().Add(-time.Hour) })
 			w.cloneSet("web", inNamespace("older"), called("taken=8080"))
 			w.changePod(pod, annotated(service.AnnotationServices, "taken=8080"))
@@ -146,7 +146,7 @@ func TestPodWithAProblem(t *testing.T) {
 	}
 	for reason, afflict := range problems {
 		for state, hook := range states {
-			t.Run(string(reason)+" in "+string(state), func(t *testing.T) {
+			t.Run(reason+" in "+string(state), func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t)
 				web := w.cloneSet("web")
@@ -164,9 +164,9 @@ func TestPodWithAProblem(t *testing.T) {
 					armed = "preDelete" // inPlaceUpdate says there that the pod is back
 				}
 				w.expectHooks("Kruise asks from now on", pod, armed)
-				w.expectEvents("", "Warning "+string(reason)+" ")
+				w.expectEvents("", "Warning "+reason+" ")
 				since := w.clock.Now()
-				w.expectWaits("it is shown", Wait{Hook: hook, Reason: string(reason), Since: since})
+				w.expectWaits("it is shown", Wait{Hook: hook, Reason: reason, Since: since})
 
 				w.reconciles(pod, "once")
 				w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
@@ -183,10 +183,10 @@ func TestHookIsAssertedBeforeThePodLeaves(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
 		err    error
-		waits  Reason
+		waits  string
 	}{
-		"a registry that is down": {"the pod has nothing to do with it any more", errors.New("down"), ReasonRegistryUnavailable},
-		"a registry that refuses": {"it may never let the pod go", registry.Terminal(errors.New("no rights")), ReasonRegistryRefused},
+		"a registry that is down": {"the pod has nothing to do with it any more", errors.New("down"), "RegistryUnavailable"},
+		"a registry that refuses": {"it may never let the pod go", registry.Terminal(errors.New("no rights")), "RegistryRefused"},
 	} {
 		for _, state := range []appspub.LifecycleStateType{
 			appspub.LifecycleStateUpdated, appspub.LifecycleStatePreparingNormal,
@@ -205,8 +205,8 @@ func TestHookIsAssertedBeforeThePodLeaves(t *testing.T) {
 				})
 				w.reconciles(pod, tc.reason, "new: "+registers, writes, deregisters+failed)
 				w.expectHooks(tc.reason, pod, "preNormal inPlaceUpdate preDelete")
-				w.expectEvents("it is shown all the same", "Warning "+string(tc.waits)+" ")
-				w.expectWaits("no hook waits", Wait{Reason: string(tc.waits), Since: w.clock.Now()})
+				w.expectEvents("it is shown all the same", "Warning "+tc.waits+" ")
+				w.expectWaits("no hook waits", Wait{Reason: tc.waits, Since: w.clock.Now()})
 
 				t.Log("The next manager knows from the record what there is to leave.")
 				w.restart()

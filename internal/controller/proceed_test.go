@@ -380,18 +380,3 @@ func TestSkipThatIsRefused(t *testing.T) {
 		})
 	}
 }
-
-func TestOnlyARegistryLetsAPodProceed(t *testing.T) {
-	t.Parallel()
-	for reason, want := range map[Reason]bool{
-		ReasonRegistryUnavailable: true, ReasonRegistryTimeout: true, ReasonRegistryRefused: true, ReasonUnknownRegistry: true,
-		ReasonSettling: true, ReasonNotConfirmed: true, ReasonAlsoRegistersItself: true,
-		"": false, ReasonDraining: false, ReasonQueued: false, ReasonNotPermitted: false, ReasonStopping: false, ReasonInvalidPod: false,
-		ReasonServiceClaimed: false, ReasonHandlerRefused: false, ReasonUnsupportedWorkload: false, ReasonUnknownState: false,
-		ReasonNotReady: false, ReasonNoAddress: false,
-	} {
-		if got := reason.ofRegistry(); got != want {
-			t.Errorf("%q: got %t, want %t", reason, got, want)
-		}
-	}
-}

@@ -22,6 +22,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -219,7 +220,7 @@ func (r *PodReconciler) unwritten(seen *observation, d lifecycle.Decision, err e
 	if moved {
 		return reconcile.Result{RequeueAfter: again}, nil
 	}
-	return r.report(seen, d, blocker{reason: ReasonPatchRefused, after: again, message: registry.Excerpt(err.Error())}), nil
+	return r.report(seen, d, blocker{reason: reason.PatchRefused, after: again, message: registry.Excerpt(err.Error())}), nil
 }
 
 func (r *PodReconciler) forget(uid types.UID) {

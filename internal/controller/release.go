@@ -10,6 +10,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/reason"
 )
 
 // release is a hook that is released although something is missing.
@@ -31,7 +32,7 @@ func (r *PodReconciler) release(seen *observation, d lifecycle.Decision, b *bloc
 	}
 	policy := seen.settings.OnRegistryFailure
 	deadline, set := policy.Deadline(seen.pod(), d)
-	if !set || b.unasked || !b.reason.ofRegistry() {
+	if !set || b.unasked || !b.reason.OfRegistry() {
 		return lifecycle.Edit{}, nil
 	}
 	now, waited := r.Clock.Now(), deadline.Add(-policy.After)
@@ -74,11 +75,11 @@ func (o *observation) missing(d lifecycle.Decision) string {
 func (r *PodReconciler) released(seen *observation, d lifecycle.Decision, done *release) {
 	r.Releases.Count(string(d.Waiting), done.by)
 	if done.by == metrics.BySkip {
-		r.event(seen, ReasonSkipped, fmt.Sprintf("hook %s was released by annotation %s: %q; not waited for: %s",
+		r.event(seen, reason.Skipped, fmt.Sprintf("hook %s was released by annotation %s: %q; not waited for: %s",
 			d.Waiting, lifecycle.AnnotationSkip, done.text, done.missing))
 		return
 	}
-	r.event(seen, ReasonProceeded, fmt.Sprintf("hook %s was released after %s, since onRegistryFailure.%s is Proceed after %s; "+
+	r.event(seen, reason.Proceeded, fmt.Sprintf("hook %s was released after %s, since onRegistryFailure.%s is Proceed after %s; "+
 		"not waited for: %s", d.Waiting, done.waited, d.Waiting, seen.settings.OnRegistryFailure.After, done.missing))
 }
 
@@ -102,6 +103,6 @@ func (r *PodReconciler) refuseSkip(seen *observation, d lifecycle.Decision) {
 		return
 	}
 	if seen.note.skipRefused = why; why != "" {
-		r.event(seen, ReasonSkipRefused, why)
+		r.event(seen, reason.SkipRefused, why)
 	}
 }

@@ -12,12 +12,13 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/reason"
 )
 
 // blocker is why a pod is not yet where it must be; the zero blocker is none.
 type blocker struct {
 	hook    lifecycle.Hook
-	reason  Reason
+	reason  reason.Reason
 	message string
 	since   time.Time
 	// after is when to look again by ourselves; zero where an event will bring us back.
@@ -34,7 +35,7 @@ func (b blocker) and(other blocker) blocker {
 	switch {
 	case b.reason == "":
 		return other
-	case b.reason == ReasonQueued && other.reason != "" && other.reason != ReasonQueued:
+	case b.reason == reason.Queued && other.reason != "" && other.reason != reason.Queued:
 		return other.and(b)
 	case other.reason != "" && other.after > 0 && (b.after == 0 || other.after < b.after):
 		b.after = other.after
@@ -49,7 +50,7 @@ func (r *PodReconciler) Waits() (waits []metrics.Wait) {
 	for _, one := range r.notes.pods {
 		if b := one.shown; b.reason != "" {
 			waits = append(waits, metrics.Wait{
-				Hook: string(b.hook), Reason: string(b.reason), Message: b.message, Warning: !b.reason.calm(),
+				Hook: string(b.hook), Reason: string(b.reason), Message: b.message, Warning: !b.reason.Calm(),
 				Namespace: one.pod.Namespace, Pod: one.pod.Name, UID: string(one.pod.UID), Since: b.since,
 			})
 		}
@@ -63,12 +64,12 @@ func (r *PodReconciler) report(seen *observation, d lifecycle.Decision, b blocke
 		r.backoff.Forget(seen.pod().UID)
 		b = seen.explain(d)
 	}
-	if before := r.notes.shown(seen.note); b.reason.beforeTheCall() && before.reason.needsAnotherCall() {
+	if before := r.notes.shown(seen.note); b.reason.BeforeTheCall() && before.reason.NeedsAnotherCall() {
 		before.after = b.after
 		b = before // it is to try again and has not yet
 	}
 	b.hook = d.Waiting
-	if !b.reason.calm() && b.after == 0 {
+	if !b.reason.Calm() && b.after == 0 {
 		b.after = backoffCap
 	}
 	before := r.notes.shown(seen.note)
@@ -77,10 +78,10 @@ func (r *PodReconciler) report(seen *observation, d lifecycle.Decision, b blocke
 	r.tellWorkload(seen, shown)
 	switch {
 	case b.reason == before.reason:
-	case !b.reason.calm():
+	case !b.reason.Calm():
 		r.event(seen, b.reason, b.sentence())
-	case !before.reason.calm():
-		r.event(seen, ReasonResolved, fmt.Sprintf("%s has passed", before.reason))
+	case !before.reason.Calm():
+		r.event(seen, reason.Resolved, fmt.Sprintf("%s has passed", before.reason))
 	}
 	return reconcile.Result{RequeueAfter: b.after}
 }
@@ -92,17 +93,17 @@ const rolloutPatience = time.Minute
 func (r *PodReconciler) tellWorkload(seen *observation, b blocker) {
 	pod := seen.pod()
 	owner, waited := metav1.GetControllerOf(pod), r.Clock.Now().Sub(b.since)
-	if b.hook == "" || b.reason.calm() || waited < rolloutPatience || owner == nil || !r.notes.tells(seen.note, owner.UID) {
+	if b.hook == "" || b.reason.Calm() || waited < rolloutPatience || owner == nil || !r.notes.tells(seen.note, owner.UID) {
 		return
 	}
 	workload := &kruisev1alpha1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: owner.Name, UID: owner.UID}}
-	r.Recorder.Eventf(workload, pod, corev1.EventTypeWarning, string(ReasonRolloutWaits), "Reconcile",
+	r.Recorder.Eventf(workload, pod, corev1.EventTypeWarning, string(reason.RolloutWaits), "Reconcile",
 		"pod %s has waited for %s, reason %s: %s; its Events say more, and kubectl rollcall status shows every pod that waits",
 		pod.Name, waited.Round(time.Second), b.reason, b.sentence())
 }
 
-func (r *PodReconciler) event(seen *observation, reason Reason, note string) {
-	r.Recorder.Eventf(seen.pod(), nil, reason.Event(), string(reason), "Reconcile", "%s", note)
+func (r *PodReconciler) event(seen *observation, why reason.Reason, note string) {
+	r.Recorder.Eventf(seen.pod(), nil, why.Event(), string(why), "Reconcile", "%s", note)
 }
 
 // sentence says what waits for what.
@@ -134,18 +135,18 @@ func (o *observation) explain(d lifecycle.Decision) blocker {
 	case o.problem.reason != "" && d.Row.Serves():
 		return o.problem
 	case d.Row == lifecycle.RowUnknownState:
-		return blocker{reason: ReasonUnknownState, message: fmt.Sprintf(
+		return blocker{reason: reason.UnknownState, message: fmt.Sprintf(
 			"lifecycle state %q is not one that Rollcall knows: the registry is left as it is; see the supported OpenKruise versions",
 			o.pod().Labels[appspub.LifecycleStateKey])}
 	case len(o.input.Hooks.Refused) > 0:
-		return blocker{reason: ReasonHandlerRefused, message: o.input.Hooks.Refused[0].Why}
+		return blocker{reason: reason.HandlerRefused, message: o.input.Hooks.Refused[0].Why}
 	case o.heldNotReady(d):
-		return blocker{reason: ReasonHeldNotReady, message: "Kruise holds the pod not ready (markPodNotReady) and lets go only " +
+		return blocker{reason: reason.HeldNotReady, message: "Kruise holds the pod not ready (markPodNotReady) and lets go only " +
 			"after an in-place update, which was rolled back: delete the pod, or update it in place"}
 	case o.keptInPanic(d):
-		return blocker{reason: ReasonPanicThreshold, message: o.panic.Message(o.settings.PanicThreshold)}
+		return blocker{reason: reason.PanicThreshold, message: o.panic.Message(o.settings.PanicThreshold)}
 	case d.Waiting != "" && !lifecycle.IsReady(o.pod()):
-		return blocker{reason: ReasonNotReady, message: "the pod is not ready"}
+		return blocker{reason: reason.NotReady, message: "the pod is not ready"}
 	case o.warning.reason != "":
 		return o.warning
 	}

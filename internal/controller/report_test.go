@@ -169,7 +169,7 @@ func TestWhyAPodWaits(t *testing.T) {
 				wantEvents = []string{tc.event}
 			}
 			w.expectEvents(tc.reason, wantEvents...)
-			if tc.wait.Reason == string(ReasonUnsupportedWorkload) {
+			if tc.wait.Reason == "UnsupportedWorkload" {
 				w.expectJournal("what is not driven is not registered either")
 			}
 			var wantWaits []Wait

@@ -23,17 +23,11 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/reason"
 )
 
-// Reasons of the Events on a pod.
-const (
-	// ReasonHooked is that of the first eviction, which began a hooked deletion.
-	ReasonHooked = "EvictionHooked"
-	// ReasonLetThrough is that of an eviction that was let through before the hooked deletion ended.
-	ReasonLetThrough = "EvictionLetThrough"
-
-	action = "Evict"
-)
+// action is that of the Events on a pod.
+const action = "Evict"
 
 // answerTime is how long an answer may take. The API server waits longer, since it lets the eviction through where none comes.
 const answerTime = 5 * time.Second
@@ -174,7 +168,7 @@ func (w *Webhook) begin(ctx context.Context, pod *corev1.Pod, since time.Time, d
 		if err := w.label(ctx, pod, since); err != nil {
 			return admission.Response{}, err
 		}
-		w.Recorder.Eventf(pod, nil, corev1.EventTypeNormal, ReasonHooked, action,
+		w.Recorder.Eventf(pod, nil, reason.EvictionHooked.Event(), string(reason.EvictionHooked), action,
 			"An eviction became a hooked deletion: OpenKruise deletes the pod once it is out of the registry and its drain has passed")
 	}
 	return tryAgain(fmt.Sprintf("pod %s is not evicted past its hooks: OpenKruise replaces it, and deletes it once it is out of the "+
@@ -221,7 +215,7 @@ func (w *Webhook) giveUp(pod *corev1.Pod, dryRun bool) admission.Response {
 	note := fmt.Sprintf("Rollcall lets the pod be evicted past its hooks: it is not gone %s after its first eviction", w.Limit)
 	if !dryRun {
 		w.Logger.Info("eviction let through", "pod", client.ObjectKeyFromObject(pod), "limit", w.Limit.String())
-		w.Recorder.Eventf(pod, nil, corev1.EventTypeWarning, ReasonLetThrough, action, "%s", note)
+		w.Recorder.Eventf(pod, nil, reason.EvictionLetThrough.Event(), string(reason.EvictionLetThrough), action, "%s", note)
 	}
 	return admission.Allowed("").WithWarnings(note)
 }
@@ -244,8 +238,8 @@ func tryAgain(message string) admission.Response {
 	return refuse(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, message)
 }
 
-func refuse(code int32, reason metav1.StatusReason, message string) admission.Response {
+func refuse(code int32, status metav1.StatusReason, message string) admission.Response {
 	response := admission.Denied(message)
-	response.Result.Code, response.Result.Reason = code, reason
+	response.Result.Code, response.Result.Reason = code, status
 	return response
 }

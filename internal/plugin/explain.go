@@ -172,8 +172,8 @@ func handlerLines(p Pod) []string {
 // remedies says what a person can do now.
 func remedies(p Pod) []string {
 	var lines []string
-	if p.Reason != "" && p.Reason != reasonAcknowledgement {
-		lines = append(lines, fmt.Sprintf("  about the reason: %s#%s", reasonsPage, strings.ToLower(p.Reason)))
+	if p.Reason != "" {
+		lines = append(lines, fmt.Sprintf("  about the reason: %s#%s", reasonsPage, strings.ToLower(string(p.Reason))))
 	}
 	if p.facts.decision.Releases {
 		lines = append(lines, fmt.Sprintf("  let it go without the registry: kubectl rollcall release %s -n %s", p.Name, p.Namespace))

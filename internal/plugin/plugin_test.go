@@ -18,6 +18,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/reason"
 )
 
 const configText = `
@@ -197,11 +198,11 @@ func TestReason(t *testing.T) {
 	for name, c := range map[string]struct {
 		reason string
 		scene  scene
-		want   string
+		want   reason.Reason
 	}{
 		"event":    {reason: "the manager knows best why it waits", scene: refused, want: "RegistryUnavailable"},
-		"resolved": {reason: "a reason that has passed says nothing of now", scene: passed, want: reasonAcknowledgement},
-		"no event": {reason: "Events are kept for an hour only", scene: waits, want: reasonAcknowledgement},
+		"resolved": {reason: "a reason that has passed says nothing of now", scene: passed, want: reason.Acknowledgement},
+		"no event": {reason: "Events are kept for an hour only", scene: waits, want: reason.Acknowledgement},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

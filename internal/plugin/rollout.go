@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/internal/reason"
 )
 
 // refresh is how often a watch looks again.
@@ -152,12 +154,12 @@ func (r *rollout) print(out io.Writer) error {
 		if p.facts.pod.Labels[appsv1.ControllerRevisionHashLabelKey] == set.Status.UpdateRevision {
 			revision = "new"
 		}
-		reason := dash(p.Reason)
-		if p.Reason == reasonDraining {
-			reason += " " + short(p.facts.drainEnds.Sub(r.now))
+		why := dash(string(p.Reason))
+		if p.Reason == reason.Draining {
+			why += " " + short(p.facts.drainEnds.Sub(r.now))
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%t\t%s\t%s\t%s\n",
-			p.Name, revision, dash(p.State), p.age(r.now), p.Ready, p.Rotation, dash(string(p.Hook)), reason)
+			p.Name, revision, dash(p.State), p.age(r.now), p.Ready, p.Rotation, dash(string(p.Hook)), why)
 	}
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("printing the rollout: %w", err)

@@ -14,6 +14,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
@@ -42,8 +43,8 @@ type Pod struct {
 	// Hook is the one that Kruise waits at for Rollcall; empty where it waits for nothing.
 	Hook lifecycle.Hook `json:"hook,omitempty"`
 	// Reason and Message say why the pod waits, or what else a person should look at.
-	Reason  string `json:"reason,omitempty"`
-	Message string `json:"message,omitempty"`
+	Reason  reason.Reason `json:"reason,omitempty"`
+	Message string        `json:"message,omitempty"`
 	// Instances are those that the record names, as service at address in registry.
 	Instances []lifecycle.Recorded `json:"instances,omitempty"`
 
@@ -60,16 +61,6 @@ type facts struct {
 	// drainEnds is when the drain has passed; zero where there is none.
 	drainEnds time.Time
 }
-
-// Reasons that the plugin finds by itself, where the manager makes no Event since they are part of any rollout. They are
-// spelled as in docs/reference/reasons.md.
-const (
-	reasonDraining  = "Draining"
-	reasonNotReady  = "NotReady"
-	reasonNoAddress = "NoAddress"
-	// reasonAcknowledgement is where no Event says more.
-	reasonAcknowledgement = "Acknowledgement"
-)
 
 const terminating = "Terminating"
 
@@ -142,24 +133,24 @@ func (w *world) drainEnds(p Pod) time.Time {
 }
 
 // reasonOf says why the pod waits: by the manager's last Event unless that says that the reason has passed, else by what
-// can be seen on the pod.
-func (w *world) reasonOf(p Pod) (reason, message string) {
+// can be seen on the pod, where the manager makes no Event since it is part of any rollout.
+func (w *world) reasonOf(p Pod) (why reason.Reason, message string) {
 	if events := w.events[string(p.facts.pod.UID)]; len(events) > 0 {
 		if last := events[len(events)-1]; last.Type == corev1.EventTypeWarning {
-			return last.Reason, strings.TrimSpace(last.Note)
+			return reason.Reason(last.Reason), strings.TrimSpace(last.Note)
 		}
 	}
 	switch {
 	case p.Hook == "":
 		return "", ""
 	case p.facts.drainEnds.After(w.now):
-		return reasonDraining, "out of rotation; clients have " + short(p.facts.drainEnds.Sub(w.now)) + " left to notice"
+		return reason.Draining, "out of rotation; clients have " + short(p.facts.drainEnds.Sub(w.now)) + " left to notice"
 	case !p.facts.decision.Releases && !p.Ready:
-		return reasonNotReady, "the pod is not ready yet"
+		return reason.NotReady, "the pod is not ready yet"
 	case p.facts.pod.Status.PodIP == "":
-		return reasonNoAddress, "the pod has no IP yet"
+		return reason.NoAddress, "the pod has no IP yet"
 	default:
-		return reasonAcknowledgement, "the registry has not acknowledged yet"
+		return reason.Acknowledgement, "the registry has not acknowledged yet"
 	}
 }
 

@@ -1,0 +1,227 @@
+// Package reason is the one list of what Rollcall's Events on pods and CloneSets, its metric of waiting pods and the kubectl
+// plugin call a reason. It imports no other package of the project.
+package reason
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Reason says why a pod waits: a label of the metrics, and the reason of the Event where a person should look. Some only name
+// an Event.
+type Reason string
+
+// The reasons. Their comments are also docs/reference/reasons.md (see hack/docs): what it means, and from "What to do:" on
+// what a person should do.
+const (
+	// RegistryUnavailable: the registry could not be reached, or answered with an error that may pass. Retried
+	// with a back-off of at most 30 s. Where the message says that the circuit breaker is open, the calls of several pods
+	// failed, one call every 5 s tries whether the registry answers, and all go on as soon as it does.
+	//
+	// What to do: look at the registry.
+	RegistryUnavailable Reason = "RegistryUnavailable"
+	// RegistryTimeout: a call took longer than `registry.timeout`. Retried like RegistryUnavailable.
+	//
+	// What to do: look at the registry, or raise the timeout.
+	RegistryTimeout Reason = "RegistryTimeout"
+	// RegistryRefused: the registry refused, and will refuse again: credentials, or an instance that it does not
+	// take. Retried every 30 s, and at once when the configuration changes.
+	//
+	// What to do: fix what the message says, in the registry's own words.
+	RegistryRefused Reason = "RegistryRefused"
+	// NotServing: the pod was registered, and the registry does not give it to clients yet: it checks it first,
+	// say. Asked again with a back-off of at most 30 s.
+	//
+	// What to do: look in the registry at what the message says.
+	NotServing Reason = "NotServing"
+	// UnknownRegistry: the pod is still in a registry that the configuration no longer has.
+	//
+	// What to do: put the registry back into `registries` until its pods have left it.
+	UnknownRegistry Reason = "UnknownRegistry"
+	// InvalidPod: the pod has no port to register, or an annotation that does not parse.
+	//
+	// What to do: write what the message says.
+	InvalidPod Reason = "InvalidPod"
+	// ServiceClaimed: another namespace has the service name: pods of it are registered under the name, or were until
+	// five minutes ago, or it was created first among those whose workloads use the name.
+	//
+	// What to do: take another name, put `{namespace}` into `service.name`, set `service.sharedAcrossNamespaces: true`, or
+	// say in `service.allowed` whose the name is.
+	ServiceClaimed Reason = "ServiceClaimed"
+	// ServiceNotAllowed: `service.allowed` in the configuration does not give the service name to the pod's namespace.
+	// A pod that is registered under the name already stays in service, and shows the reason all the same.
+	//
+	// What to do: take another name, or add an entry to `service.allowed`.
+	ServiceNotAllowed Reason = "ServiceNotAllowed"
+	// HandlerRefused: a handler that Rollcall owns can't be used: its key is in the workload's selector, its
+	// value is empty, two hooks want it at different values, or it is a newly-created mark too. What it blocks stays
+	// blocked.
+	//
+	// What to do: change in the CloneSet what the message says.
+	HandlerRefused Reason = "HandlerRefused"
+	// PatchRefused: the API server refuses our change of the pod: by its access control, an admission webhook, a policy or
+	// its validation. Retried with a back-off of at most 30 s.
+	//
+	// What to do: allow what the message says, in the API server's own words.
+	PatchRefused Reason = "PatchRefused"
+	// UnsupportedWorkload: the pod has a finalizer or mark that Rollcall owns and belongs to a workload that is no
+	// CloneSet.
+	//
+	// What to do: take it out of the template, or the key out of `hooks.owned`.
+	UnsupportedWorkload Reason = "UnsupportedWorkload"
+	// UnknownState: a lifecycle state that this version does not know. The registry is left as it is.
+	//
+	// What to do: use a supported OpenKruise.
+	UnknownState Reason = "UnknownState"
+	// HeldNotReady: an in-place update with `markPodNotReady` was rolled back, and OpenKruise holds the pod not
+	// ready for ever.
+	//
+	// What to do: delete the pod, or update it in place.
+	HeldNotReady Reason = "HeldNotReady"
+	// PanicThreshold: more than `panicThreshold` of a service's pods are not ready at once, which looks like a fault of
+	// a node or the network. The pod stays in service although it is not ready; the last pod of a service always does, unless
+	// `panicThreshold` is `100%`.
+	//
+	// What to do: look at the pods, their nodes and the network.
+	PanicThreshold Reason = "PanicThreshold"
+	// Draining: out of rotation; the drain has not passed.
+	//
+	// What to do: wait.
+	Draining Reason = "Draining"
+	// Settling: an earlier call timed out and may still be carried out.
+	//
+	// What to do: wait, at most twice `registry.timeout`.
+	Settling Reason = "Settling"
+	// NotConfirmed: a call failed or timed out, a later one was acknowledged, and the registry says something else of
+	// the pod all the same. Rollcall makes the call again with a back-off of at most 30 s.
+	//
+	// What to do: look in the registry at who else writes the pod's entry.
+	NotConfirmed Reason = "NotConfirmed"
+	// AlsoRegistersItself: clients are given the pod's address by an entry that Rollcall has not written, most likely
+	// since the application registers itself. What the registry acknowledges says nothing of that entry, so both directions
+	// wait: it would stay in service while OpenKruise updates or deletes the pod. Looked at again every 30 s.
+	//
+	// What to do: turn off the application's own registration, or let Rollcall steer its entry: [the application registers
+	// itself](../self-registration.md).
+	AlsoRegistersItself Reason = "AlsoRegistersItself"
+	// AppNotRegistered: the application registers itself (`registeredBy: App`), and the registry has no entry of it at the
+	// pod's service, address and port that could be put in rotation. The pod waits. Looked at again every 5 s at least.
+	//
+	// What to do: look at what the message says was looked for and where: whether the application registers, under that
+	// service name, and with the pod's IP. See [the application registers itself](../self-registration.md).
+	AppNotRegistered Reason = "AppNotRegistered"
+	// AppStarting: as AppNotRegistered, of a pod that became ready within the last 30 s.
+	//
+	// What to do: wait.
+	AppStarting Reason = "AppStarting"
+	// AppCameBack: no reason to wait but an Event: the application's own entry came back into rotation while the pod had
+	// to be out of it, and Rollcall took it out again. It is said once for as long as the pod is out.
+	//
+	// What to do: find out what else writes the entry: the application itself, an agent, or a person.
+	AppCameBack Reason = "AppCameBack"
+	// AppEntryRemains: the pod is gone, and the entry that its application wrote is not yet. It is out of rotation. Once
+	// it is gone, or after 3 minutes, Rollcall has the registry forget that.
+	//
+	// What to do: wait.
+	AppEntryRemains Reason = "AppEntryRemains"
+	// Queued: as many calls to the registry are under way as `maxInFlight` allows, or half of them for the same
+	// service. The pod goes on when it is its turn.
+	//
+	// What to do: wait. Where it lasts, look at how long the registry's calls take.
+	Queued Reason = "Queued"
+	// NotPermitted: this manager may make no call now, so the registry was not asked: its lease was not renewed in
+	// time, or the configuration has just changed. Retried with a back-off.
+	//
+	// What to do: where it stays, look at the API server, which answers too slowly.
+	NotPermitted Reason = "NotPermitted"
+	// NotReady: Kruise waits, and the pod is not ready yet.
+	//
+	// What to do: look at the pod.
+	NotReady Reason = "NotReady"
+	// NoAddress: the pod has no IP yet.
+	//
+	// What to do: wait.
+	NoAddress Reason = "NoAddress"
+	// Stopping: the manager was asked to stop and makes no further calls.
+	//
+	// What to do: nothing, the next manager goes on.
+	Stopping Reason = "Stopping"
+	// Proceeded: no reason to wait but an Event: a hook was released although a registry had not acknowledged, since
+	// `onRegistryFailure` says so. The registry is still told, as soon as it can be.
+	//
+	// What to do: look at the registry; clients may have been sent to a pod that was not there.
+	Proceeded Reason = "Proceeded"
+	// Skipped: no reason to wait but an Event: a hook was released without the registry and the drain, since a person
+	// wrote the annotation `rollcall.dev/skip`. The registry is still told, as soon as it can be.
+	//
+	// What to do: nothing, if it was you.
+	Skipped Reason = "Skipped"
+	// SkipRefused: no reason to wait but an Event: the annotation `rollcall.dev/skip` asks for what can't be done, or
+	// comes from the workload's template, and then it was taken off the pod.
+	//
+	// What to do: write what the message says.
+	SkipRefused Reason = "SkipRefused"
+	// RolloutWaits: no reason to wait but an Event on the CloneSet: OpenKruise has waited for a minute or longer for one
+	// of its pods, and not because of a drain or the pod's readiness. One Event stands for all of its pods that wait.
+	//
+	// What to do: look at the pod that the message names.
+	RolloutWaits Reason = "RolloutWaits"
+	// DryRun: the manager runs with `--dry-run` and has said what it would do.
+	//
+	// What to do: nothing.
+	DryRun Reason = "DryRun"
+	// Resolved: no reason to wait but the Event after one: what asked a person to look has passed.
+	//
+	// What to do: nothing.
+	Resolved Reason = "Resolved"
+	// EvictionHooked: no reason to wait but an Event of the [eviction webhook](../evictions.md): the pod's first eviction became
+	// a hooked deletion.
+	//
+	// What to do: wait until the pod is gone.
+	EvictionHooked Reason = "EvictionHooked"
+	// EvictionLetThrough: no reason to wait but an Event of the [eviction webhook](../evictions.md): an eviction was let
+	// through before the hooked deletion had ended.
+	//
+	// What to do: look at what the pod has waited for; clients may have been sent to a pod that was not there.
+	EvictionLetThrough Reason = "EvictionLetThrough"
+	// Acknowledgement: what the kubectl plugin shows where no Event on the pod says more: the registry has not acknowledged yet.
+	//
+	// What to do: wait. Where it lasts, look at the manager's log.
+	Acknowledgement Reason = "Acknowledgement"
+)
+
+// Event returns the type of the Event that shows the reason, or nothing for a reason that is part of any rollout.
+func (r Reason) Event() string {
+	switch r {
+	case "", Draining, Settling, Queued, NotPermitted, NotReady, NoAddress, Stopping,
+		DryRun, AppStarting, AppEntryRemains, Acknowledgement:
+		return ""
+	case Resolved, EvictionHooked:
+		return corev1.EventTypeNormal
+	default:
+		return corev1.EventTypeWarning
+	}
+}
+
+// Calm reports whether the reason is part of any rollout.
+func (r Reason) Calm() bool { return r.Event() == "" }
+
+// BeforeTheCall reports whether the registry has yet to be asked, so that nothing is known of it but what was before.
+func (r Reason) BeforeTheCall() bool { return r == Queued || r == NotPermitted }
+
+// NeedsAnotherCall reports whether only another call can tell that the reason has passed.
+func (r Reason) NeedsAnotherCall() bool {
+	return slices.Contains([]Reason{
+		RegistryUnavailable, RegistryTimeout, RegistryRefused, NotConfirmed, NotServing,
+	}, r)
+}
+
+// OfRegistry reports whether a registry that was asked is what is missing. A slot that has not come free is none of its
+// faults: after a start, most pods of a storm would be let go before their registry was asked.
+func (r Reason) OfRegistry() bool {
+	return slices.Contains([]Reason{
+		RegistryUnavailable, RegistryTimeout, RegistryRefused, UnknownRegistry, Settling,
+		NotConfirmed, AlsoRegistersItself,
+	}, r)
+}
