@@ -153,28 +153,6 @@ func TestAppEntryLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestAppEntriesOfAGonePodAreClearedEach(t *testing.T) {
-	t.Parallel()
-	w := steering(t)
-	pod := w.bornPod(w.cloneSet("web"), "web-1", annotated(service.AnnotationServices, "admin=9090,web=8080"))
-	apps := []fakeregistry.App{w.registry.App(w.instance(pod, "admin", 9090)), w.registry.App(w.instance(pod, "web", 8080))}
-	for _, app := range apps {
-		app.Register()
-	}
-	w.reconcile(pod)
-	w.removePod(pod)
-	w.reconcile(pod)
-	for _, app := range apps {
-		w.expectApp("neither could deregister itself", app, registry.OutOfService)
-		app.Deregister()
-	}
-	w.reconcile(pod)
-	w.expectNoPages("")
-	if apps[0].Remembered() || apps[1].Remembered() {
-		t.Error("the next pod at that address starts out of rotation")
-	}
-}
-
 func TestAppEntryThatComesToTheAddressOfAGonePodIsSpared(t *testing.T) {
 	t.Parallel()
 	w, pod, app := servingApp(t)
@@ -231,29 +209,6 @@ func TestAppThatPutsItselfBackIsTakenOutAgain(t *testing.T) {
 	w.watches("", pod)
 	w.reconciles(pod, "", appOut, writes)
 	w.expectEvents("once is enough")
-}
-
-func TestAppThatIsLostIsShown(t *testing.T) {
-	t.Parallel()
-	w, pod, app := servingApp(t)
-	app.Deregister()
-	w.watches("clients can't find it", pod)
-	w.reconcile(pod)
-	w.expectEvents("", `Warning AppNotRegistered the application's own entry`)
-	app.Register()
-	w.reconcile(pod)
-	w.expectEvents("", "Normal Resolved")
-}
-
-func TestAppEntryAfterARestartOfTheManager(t *testing.T) {
-	t.Parallel()
-	w, pod, app := servingApp(t)
-	w.restart()
-	w.reconciles(pod, "no list tells a new manager what the entry is", appIn)
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.restart()
-	w.reconciles(pod, "", appLeave, writes)
-	w.expectApp("", app, registry.OutOfService)
 }
 
 func TestForgedRecordTakesOutNoOthersEntry(t *testing.T) {

@@ -5,16 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/clock"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
@@ -79,93 +75,7 @@ func TestLifeInServiceAndOut(t *testing.T) {
 	w.expectEvents("a healthy life is no news")
 }
 
-func TestPodThatEndsHoldsNobodyUp(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		reason string
-		end    func(w *world, pod *corev1.Pod)
-	}{
-		"deleted": {
-			reason: "kubectl delete skips every hook: the registry hears of it at once, and the finalizer goes, drain or no drain",
-			end:    func(w *world, pod *corev1.Pod) { w.deletePod(pod) },
-		},
-		"failed": {
-			reason: "an evicted pod serves no client and is not deleted yet",
-			end: func(w *world, pod *corev1.Pod) {
-				w.changePod(pod, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
-			},
-		},
-		"succeeded": {
-			reason: "a pod that has ended serves no client",
-			end: func(w *world, pod *corev1.Pod) {
-				w.changePod(pod, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
-			},
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, pod := serving(t, draining15s)
-			tc.end(w, pod)
-			w.reconciles(pod, tc.reason, deregisters, writes)
-			if hooks := w.hooks(pod); hooks != "gone" && hooks != "" {
-				t.Errorf("hooks %q are still set\nwhy: %s", hooks, tc.reason)
-			}
-		})
-	}
-}
-
 // When a call may be left out.
-
-func TestUnknownOutcomeIsAskedForAgain(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		reason string
-		fault  func(f *fakeregistry.Registry)
-		event  string
-	}{
-		"refused connection": {
-			reason: "nothing happened",
-			fault:  func(f *fakeregistry.Registry) { f.FailNext(anyCall(), errors.New("connection refused")) },
-			event:  "Warning RegistryUnavailable hook preDelete waits: service \"web\" at 10.0.0.1:8080: connection refused",
-		},
-		"lost answer": {
-			reason: "it happened, and only asking again tells",
-			fault:  func(f *fakeregistry.Registry) { f.LoseAnswers(anyCall(), 1, errors.New("connection reset")) },
-			event:  "Warning RegistryUnavailable hook preDelete waits: service \"web\" at 10.0.0.1:8080: connection reset",
-		},
-		"time-out": {
-			reason: "it may happen yet",
-			fault:  func(f *fakeregistry.Registry) { f.FailNext(anyCall(), context.DeadlineExceeded) },
-			event:  "Warning RegistryTimeout hook preDelete waits: ",
-		},
-		"time-out of the network": {
-			reason: "the same, by another name",
-			fault: func(f *fakeregistry.Registry) {
-				f.FailNext(anyCall(), fmt.Errorf("calling: %w", &net.DNSError{IsTimeout: true}))
-			},
-			event: "Warning RegistryTimeout hook preDelete waits: ",
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, pod := serving(t)
-			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-			tc.fault(w.registry)
-
-			result := w.reconcile(pod)
-			w.expectJournal(tc.reason, deregisters+failed, writes)
-			w.expectResult("the first step of the back-off", result, backoffBase)
-			w.expectHooks("the registry has not acknowledged", pod, "inPlaceUpdate preDelete")
-			w.expectEvents(tc.reason, tc.event)
-
-			w.reconciles(pod, tc.reason, deregisters, writes)
-			w.expectHooks("now it is acknowledged", pod, "inPlaceUpdate")
-			w.expectEvents("a person may stop looking", "Normal Resolved ")
-		})
-	}
-}
 
 func TestWhatARecordIsGoodFor(t *testing.T) {
 	t.Parallel()
@@ -360,28 +270,6 @@ func (w *world) newPod() *corev1.Pod {
 	return pod
 }
 
-// stubborn answers only when it has to, and not with the context's error.
-type stubborn struct{ registry.Registry }
-
-func (stubborn) Register(ctx context.Context, _ registry.Instance) error {
-	<-ctx.Done()
-	return errors.New("gave up")
-}
-
-func TestErrorAfterTheTimeOutIsATimeOut(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(s *choices) { s.use(stubborn{s.Registries["default"].Calls}) })
-		w.r.Clock = clock.RealClock{}
-		pod := w.bornPod(w.cloneSet("web"), "web-1")
-		w.reconcile(pod)
-		w.expectEvents("whatever it is called", "Warning RegistryTimeout ")
-
-		w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-		w.expectResult("counted from when the call began", w.reconcile(pod), testTimeout)
-	})
-}
-
 // An address that is no longer the pod's.
 
 func TestNewAddress(t *testing.T) {
@@ -402,20 +290,6 @@ func TestNewAddress(t *testing.T) {
 	w.restart()
 	w.changePod(pod, moveTo("10.0.0.10"))
 	w.reconciles(pod, "the record knows the address", "Deregister web@10.0.0.9:8080", "Register web@10.0.0.10:8080", writes)
-}
-
-func TestNewAddressOfAPodThatIsKept(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t, keepsUnready)
-	w.reconcileIn(pod, appspub.LifecycleStateNormal)
-	w.takeJournal()
-
-	w.changePod(pod, unready)
-	w.reconciles(pod, "an unready pod stays as it is")
-	w.changePod(pod, func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.9" })
-	w.reconciles(pod, "its old address may be another pod's soon", deregisters)
-	w.changePod(pod, func(p *corev1.Pod) { p.Labels[appspub.LifecycleStateKey], p.Status.PodIP = "Brooding", "10.0.0.10" })
-	w.reconciles(pod, "in a state that we don't know, nothing is touched")
 }
 
 func TestInstanceThatNoRecordNames(t *testing.T) {
@@ -457,56 +331,7 @@ func twoServices(web *kruisev1alpha1.CloneSet) {
 	web.Spec.Template.Annotations = map[string]string{service.AnnotationServices: "admin=9090,web=8080"}
 }
 
-func TestSeveralInstances(t *testing.T) {
-	t.Parallel()
-	admin := fakeregistry.Match{Service: "admin"}
-	w := newWorld(t)
-	pod := w.bornPod(w.cloneSet("web", twoServices), "web-1")
-
-	w.registry.FailNext(fakeregistry.Match{Service: "web"}, errors.New("down"))
-	w.reconciles(pod, "the hook waits for all of them", "Register admin@10.0.0.1:9090", registers+failed)
-	w.reconciles(pod, "only what is missing is asked for, and one write is made for all", registers, writes)
-	want := []lifecycle.Recorded{
-		{Registry: "default", Service: "admin", Address: "10.0.0.1", Port: 9090},
-		{Registry: "default", Service: "web", Address: "10.0.0.1", Port: 8080},
-	}
-	if diff := cmp.Diff(want, w.record(pod).Instances); diff != "" {
-		t.Errorf("instances in the record (-want +got):\n%s", diff)
-	}
-
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.registry.FailNext(admin, errors.New("down"))
-	w.reconciles(pod, "one fails, and the other is taken out all the same", "Deregister admin@10.0.0.1:9090 failed", deregisters, writes)
-	w.expectHooks("the hook waits for all of them", pod, "inPlaceUpdate preDelete")
-	w.reconciles(pod, "", "Deregister admin@10.0.0.1:9090", writes)
-	w.expectHooks("", pod, "inPlaceUpdate")
-}
-
 // The settings.
-
-func TestSettingsApplied(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t)
-
-	w.apply(func(s *choices) { s.Drain = time.Minute })
-	w.reconciles(pod, "the registry is the same, and so is what is known of it")
-
-	w.apply(func(s *choices) { s.use(fakeregistry.New(w.backend)) })
-	w.reconcile(pod)
-	if calls := w.settings.Registries["default"].Calls.(*fakeregistry.Registry).Calls(anyCall()); len(calls) != 1 || calls[0].Op != fakeregistry.OpRegister {
-		t.Errorf("got calls %v, want the pod to be registered: nothing is known of another registry", calls)
-	}
-
-	t.Log("Another client of the same servers, while a call of the first is on its way.")
-	w.takeEvents()
-	w.apply(func(s *choices) { s.use(w.registry) })
-	w.registry.FailNext(anyCall(), context.DeadlineExceeded)
-	w.reconcile(pod)
-	w.apply(func(s *choices) { s.use(fakeregistry.New(w.backend)); s.Drain = 0 })
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.expectResult("the Register can still land", w.reconcile(pod), 2*testTimeout-time.Second)
-	w.expectHooks("", pod, "inPlaceUpdate preDelete")
-}
 
 func TestRotatedCredentialsMoveNoPod(t *testing.T) {
 	t.Parallel()
@@ -546,21 +371,6 @@ func (s *choices) identify(name, as string) {
 	s.Registries[name] = reg
 }
 
-func TestRecordSpeaksForNoOtherRegistry(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t, draining15s)
-	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-	w.takeJournal()
-
-	other := fakeregistry.New(w.backend)
-	w.apply(func(s *choices) { s.use(other) })
-	w.sleep(10 * time.Second)
-	w.expectResult("its clients have known for no time", w.reconcile(pod), 15*time.Second)
-	if calls := other.Calls(fakeregistry.Match{Op: fakeregistry.OpDeregister}); len(calls) != 1 {
-		t.Errorf("got calls %v, want the pod to be taken out of the registry that is in force now", calls)
-	}
-}
-
 // Errors and when to come back.
 
 func TestWhenARegistryIsAskedAgain(t *testing.T) {
@@ -582,6 +392,12 @@ func TestWhenARegistryIsAskedAgain(t *testing.T) {
 			err:    fmt.Errorf("calling: %w", registry.Terminal(errors.New("bad credentials"))),
 			want:   []time.Duration{30 * time.Second, 30 * time.Second},
 			event:  "Warning RegistryRefused ",
+		},
+		"timed out": {
+			reason: "it may have happened, and is tried again as what has failed",
+			err:    context.DeadlineExceeded,
+			want:   []time.Duration{100 * time.Millisecond, 200 * time.Millisecond},
+			event:  "Warning RegistryTimeout ",
 		},
 		"told when": {
 			reason: "the registry knows best",
@@ -655,18 +471,4 @@ func TestBackOffIsCappedAndForgotten(t *testing.T) {
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	w.registry.FailNext(anyCall(), errors.New("down"))
 	w.expectResult("what was overcome does not count any more", w.reconcile(pod), backoffBase)
-}
-
-func TestDualStack(t *testing.T) {
-	t.Parallel()
-	const first = "web@[fd00:10:244::7]:8080"
-	w := newWorld(t)
-	pod := w.pod(w.cloneSet("web"), "web-1", func(p *corev1.Pod) {
-		p.Status.PodIP, p.Status.PodIPs = "fd00:10:244::7", []corev1.PodIP{{IP: "fd00:10:244::7"}, {IP: "10.0.0.7"}}
-	})
-	w.reconciles(pod, "it stands under its first address, the one that podIP names", "Register "+first, writes)
-	w.restart()
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconciles(pod, "the next manager takes it out where it was put in", "Deregister "+first, writes)
-	w.expectAbsent(pod)
 }

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -174,43 +173,6 @@ func TestPodIsNotTakenForGoneWhileNobodyKnows(t *testing.T) {
 	w.reconciles(pod, "", deregisters)
 }
 
-func TestPodThatGoesBetweenTwoSteps(t *testing.T) {
-	t.Parallel()
-
-	t.Run("the cache is ahead of its event", func(t *testing.T) {
-		t.Parallel()
-		w, pod := serving(t)
-		w.cacheLags(pod, nil)
-		w.expectResult("the event is on its way", w.reconcile(pod), staleRecheck)
-		w.expectJournal("nothing is removed before it has come")
-		w.cacheCatchesUp()
-		w.removePod(pod)
-		w.reconciles(pod, "", deregisters)
-		w.expectNoPages("")
-	})
-
-	t.Run("its first look is its last", func(t *testing.T) {
-		t.Parallel()
-		w, pod := born(t)
-		w.afterNextRead(func() { w.removePod(pod) })
-		w.reconcile(pod)
-		w.takeJournal()
-		w.reconcile(pod)
-		w.expectAbsent(pod)
-		w.expectNoPages("the departure came after the cache was read and before anything else was known of the pod")
-	})
-
-	t.Run("any look is its last", func(t *testing.T) {
-		t.Parallel()
-		w, pod := serving(t)
-		w.afterNextRead(func() { w.removePod(pod) })
-		w.reconcile(pod)
-		w.takeJournal()
-		w.reconciles(pod, "the departure is not forgotten for a read that was older", deregisters)
-		w.expectNoPages("")
-	})
-}
-
 func TestPodThatWasGoneBeforeTheManagerCameToIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -224,24 +186,13 @@ func TestPodThatWasGoneBeforeTheManagerCameToIt(t *testing.T) {
 	w.expectNoPages("")
 }
 
-func TestPodThatGoesWhileNothingIsSaidOfIt(t *testing.T) {
+func TestPodThatGoesBeforeAnyCallWasMade(t *testing.T) {
 	t.Parallel()
-	normal := inState(appspub.LifecycleStateNormal)
 	w := newWorld(t, keepsUnready)
-	web := w.cloneSet("web")
-
-	t.Log("A pod that is not ready is kept as it is, so this manager has made no call for it.")
-	found := w.pod(web, "web-1", normal, unready)
-	w.reconcile(found)
+	found := w.pod(w.cloneSet("web"), "web-1", inState(appspub.LifecycleStateNormal), unready)
+	w.reconciles(found, "a pod that is not ready is kept as it is")
 	w.removePod(found)
 	w.reconciles(found, "another manager may have put it in service", deregisters)
-
-	record, err := json.Marshal(lifecycle.Record{Stamp: lifecycle.Stamp{UID: "uid-of-web-2-3"}, Want: lifecycle.InService})
-	w.must(err, "encoding the record")
-	born := w.bornPod(web, "web-2", normal, unready, annotated(lifecycle.AnnotationRecord, string(record)))
-	w.reconcile(born)
-	w.removePod(born)
-	w.reconciles(born, "its record says so", "Deregister web@10.0.0.2:8080")
 	w.expectNoPages("")
 }
 
@@ -328,17 +279,4 @@ func TestEventsAndReconcilesAtOnce(t *testing.T) {
 		t.Errorf("the registry holds %v (%v), want nothing", entries, err)
 	}
 	w.expectNoPages("all pods are gone")
-}
-
-func TestRecordOfAGoneManagerIsEnough(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t)
-	w.restart()
-	record := w.record(pod)
-	record.Instances = append(record.Instances, lifecycle.Recorded{Registry: "default", Service: "old", Address: "10.0.0.7", Port: 80})
-	text, err := json.Marshal(record)
-	w.must(err, "encoding the record")
-	w.changePod(pod, annotated(lifecycle.AnnotationRecord, string(text)))
-	w.removePod(pod)
-	w.reconciles(pod, "all that it names", "Deregister old@10.0.0.7:80", deregisters)
 }

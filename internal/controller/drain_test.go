@@ -1,9 +1,7 @@
 package controller
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"testing"
 	"time"
 
@@ -11,7 +9,6 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
-	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 func TestDrain(t *testing.T) {
@@ -91,41 +88,6 @@ func TestDrainBeginsAnewUnderAnotherStamp(t *testing.T) {
 	w.expectResult("the whole of it", result, 15*time.Second)
 }
 
-func TestDrainIsNotRepeatedForWhatStayedOut(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t, draining15s)
-	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
-	w.sleep(15 * time.Second)
-	w.reconcile(pod)
-	w.reconcileIn(pod, appspub.LifecycleStateUpdating)
-	w.takeJournal()
-
-	t.Log("It is scaled in while it is updated.")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconciles(pod, "nothing put it back in, so its clients are long gone", deregisters, writes)
-	w.expectHooks("", pod, "")
-}
-
-func TestTimeOutOfLongAgoRepeatsNoDrain(t *testing.T) {
-	t.Parallel()
-	w, pod := born(t, draining15s)
-	w.registry.FailNext(anyCall(), context.DeadlineExceeded)
-	w.reconcile(pod)
-	w.reconcile(pod)
-	w.kruiseMoves(pod, appspub.LifecycleStateNormal)
-	w.sleep(time.Hour)
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-	w.expectResult("", w.reconcile(pod), 15*time.Second)
-	w.sleep(15 * time.Second)
-	w.reconcile(pod)
-	w.reconcileIn(pod, appspub.LifecycleStateUpdating)
-	w.takeJournal()
-
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconciles(pod, "what could land has landed long ago", deregisters, writes)
-	w.expectHooks("", pod, "")
-}
-
 func TestDrainOfThePodsOwn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, draining15s)
@@ -189,15 +151,4 @@ func TestDrainThatAnotherClockBegan(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestDrainCountsFromTheLastInstance(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, draining15s)
-	pod := w.servingPod(w.cloneSet("web", twoServices), "web-1")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.registry.FailNext(fakeregistry.Match{Service: "web"}, errors.New("down"))
-	w.reconcile(pod)
-	w.sleep(7 * time.Second)
-	w.expectResult("the clients of web have known for no time", w.reconcile(pod), 15*time.Second)
 }

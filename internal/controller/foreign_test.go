@@ -52,17 +52,6 @@ func TestApplicationThatRegistersItself(t *testing.T) {
 	w.expectHooks("", pod, "inPlaceUpdate")
 }
 
-func TestApplicationThatRegistersItselfBeforeItsPodServes(t *testing.T) {
-	t.Parallel()
-	w, pod := born(t)
-	w.registry.FailNext(anyCall(), registry.ForeignEntry(errors.New("another ID has the address")))
-	w.expectResult("it is tried again", w.reconcile(pod), backoffCap)
-	w.expectJournal("the driver has seen it in a change", registers+failed)
-	w.expectHooks("it would stay in service when the pod has to leave", pod, "inPlaceUpdate preDelete")
-	w.expectEvents("", `Warning AlsoRegistersItself hook preNormal waits`)
-	w.reconciles(pod, "it is over", registers, writes)
-}
-
 func TestWhatIsReadBackIsSomebodyElses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

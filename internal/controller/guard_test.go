@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
-	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -47,27 +46,6 @@ func TestWhoIsGuarded(t *testing.T) {
 			w.expectGuard("and that is all", pod, tc.want)
 		})
 	}
-}
-
-func TestGuardedPodWaitsForTheRegistry(t *testing.T) {
-	t.Parallel()
-	labelled := func(c *kruisev1alpha1.CloneSet) {
-		c.Spec.Lifecycle.PreDelete, c.Spec.Template.Finalizers = nil, nil
-	}
-	w := newWorld(t, guards)
-	pod := w.servingPod(w.cloneSet("web", labelled), "web-1")
-	repair := w.registry.Fail(anyCall(), errors.New("down"))
-	w.deletePod(pod)
-	w.reconcile(pod)
-	w.expectGuard("it was not taken out", pod, true)
-	w.restart()
-	w.reconcile(pod)
-	w.expectGuard("a manager that knows nothing finds it", pod, true)
-	w.expectEvents("", "Warning RegistryUnavailable hook preDelete waits", "Warning RegistryUnavailable hook preDelete waits")
-	repair()
-	w.reconcile(pod)
-	w.expectHooks("it may go", pod, "gone")
-	w.expectAbsent(pod)
 }
 
 func TestPolicyLeavesTheGuard(t *testing.T) {

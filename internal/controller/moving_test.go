@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/service"
-	"github.com/rollcall-dev/rollcall/registry"
 )
 
 // withoutRegistry drops a registry from the configuration, and returns what there was.
@@ -48,48 +47,6 @@ func TestRegistryThatThePodHasLeftMayBeDropped(t *testing.T) {
 	w.reconciles(pod, "", deregisters)
 }
 
-func TestDepartureFromARegistryThatWasDropped(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.withRegistry("new")
-	pod := w.servingPod(w.cloneSet("web", inRegistries("default,new")), "web-1")
-	w.restart()
-	both := w.withoutRegistry("new")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconciles(pod, "", deregisters, writes)
-	w.removePod(pod)
-	w.expectResult("it is still in the other one", w.reconcile(pod), backoffCap)
-	w.expectJournal("")
-	w.apply(func(s *choices) { s.Registries = both })
-	w.reconciles(pod, "", "new: "+deregisters)
-	w.expectNoPages("")
-}
-
-func TestNothingIsLeftWhileItIsNotKnownWhatThePodIs(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason string
-		change []func(*corev1.Pod)
-	}{
-		"an unknown state": {
-			reason: "the registry is left as it is",
-			change: []func(*corev1.Pod){inState("Odd"), annotated(service.AnnotationServices, "api=9090")},
-		},
-		"a description that does not parse": {
-			reason: "the pod is kept where it is, and nothing says that it has left",
-			change: []func(*corev1.Pod){unready, annotated(service.AnnotationServices, "?")},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, pod := serving(t, keepsUnready)
-			w.changePod(pod, tc.change...)
-			w.reconciles(pod, tc.reason)
-			w.expectInService(pod)
-		})
-	}
-}
-
 func TestUnknownRegistryLetsNoPodGoUnasked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -105,19 +62,6 @@ func TestUnknownRegistryLetsNoPodGoUnasked(t *testing.T) {
 	w.reconciles(pod, "which it was in can't be told", deregisters, writes)
 	w.expectAbsent(pod)
 	w.expectHooks("", pod, "inPlaceUpdate")
-}
-
-func TestNothingKeepsAliveWhatHasToGo(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t)
-	tooMany := registry.RetryAfter(errors.New("too many requests"), time.Hour)
-	w.registry.FailNext(anyCall(), tooMany, tooMany)
-	w.changePod(pod, annotated(service.AnnotationWeight, "10"))
-	w.reconciles(pod, "", registers+failed)
-	w.expectHeld("", pod)
-	w.removePod(pod)
-	w.expectResult("the registry has said when", w.reconcile(pod), time.Hour)
-	w.expectHeld("the entry of a pod that is gone may as well expire")
 }
 
 func TestWhatIsHeldByTheRecordsWord(t *testing.T) {
@@ -149,21 +93,6 @@ func TestWhatIsHeldByTheRecordsWord(t *testing.T) {
 	}
 }
 
-func TestWhatIsRecalledIsWhole(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1", annotated(service.AnnotationWeight, "10"))
-	w.changePod(pod, unready)
-	w.restart()
-	w.reconcile(pod)
-	want := w.instance(pod, "web", 8080)
-	want.Weight = 10
-	want.Registry = "" // what takes it out holds under any name
-	if held := w.r.Tracker.Kept("default"); len(held) != 1 || !held[0].Equal(want) {
-		t.Errorf("held are %+v, want %+v", held, want)
-	}
-}
-
 func TestNoPodLeavesARegistryBeforeTheNextGivesItToClients(t *testing.T) {
 	t.Parallel()
 	inspector := &inspecting{why: errors.New("the check has not passed")}
@@ -185,25 +114,13 @@ func TestNoPodLeavesARegistryBeforeTheNextGivesItToClients(t *testing.T) {
 	}
 }
 
-func TestDrainOfAPodThatDoesNotParse(t *testing.T) {
+func TestDrainOfAPodWhoseRegistriesDoNotParse(t *testing.T) {
 	t.Parallel()
-	for name, annotation := range map[string]string{
-		"services":   service.AnnotationServices,
-		"registries": service.AnnotationRegistries,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, pod := serving(t, draining15s)
-			w.changePod(pod, annotated(annotation, "?"))
-			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-			w.expectResult("", w.reconcile(pod), 15*time.Second)
-			w.restart()
-			w.sleep(5 * time.Second)
-			w.reconcile(pod)
-			w.expectHooks("the drain has not passed", pod, "inPlaceUpdate preDelete")
-			w.sleep(15 * time.Second)
-			w.reconcile(pod)
-			w.expectHooks("", pod, "inPlaceUpdate")
-		})
-	}
+	w, pod := serving(t, draining15s)
+	w.changePod(pod, annotated(service.AnnotationRegistries, "?"))
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.expectResult("", w.reconcile(pod), 15*time.Second)
+	w.restart()
+	w.sleep(5 * time.Second)
+	w.expectResult("the record names all that was taken out", w.reconcile(pod), 10*time.Second)
 }

@@ -24,41 +24,6 @@ func renames(t *testing.T, name string) func(*choices) {
 	return func(s *choices) { s.Services.Name = template }
 }
 
-func TestMoveOfPodsThatAreKept(t *testing.T) {
-	t.Parallel()
-	const joinsNewName, joinsNewRegistry = "Register shop-web@10.0.0.1:8080", "new: " + registers
-	moves := map[string]struct {
-		move  func(w *world) func(*choices)
-		joins string
-	}{
-		"to another service":  {func(w *world) func(*choices) { return renames(w.T, "{namespace}-{label:app}") }, joinsNewName},
-		"to another registry": {func(*world) func(*choices) { return func(s *choices) { s.DefaultRegistries = []string{"new"} } }, joinsNewRegistry},
-	}
-	for keptBy, settings := range map[string][]func(*choices){"a panic": nil, "unready: Keep": {keepsUnready}} {
-		for name, tc := range moves {
-			t.Run(keptBy+" "+name, func(t *testing.T) {
-				t.Parallel()
-				w := newWorld(t, settings...)
-				w.withRegistry("new")
-				pods := w.servingPods(4)
-				for _, pod := range pods {
-					w.turn(pod, unready)
-				}
-				w.apply(tc.move(w))
-				for _, pod := range pods {
-					w.reconcile(pod)
-					w.expectInService(pod)
-				}
-				w.expectJournal("no pod leaves the old place: none is known to be in service in the new one")
-
-				w.turn(pods[0], ready)
-				w.reconcile(pods[0])
-				w.expectJournal("it joins first, and then leaves", tc.joins, deregisters, writes)
-			})
-		}
-	}
-}
-
 func TestMoveOfAKeptPodThatHasArrived(t *testing.T) {
 	t.Parallel()
 	w, pod := serving(t, keepsUnready)
@@ -71,63 +36,6 @@ func TestMoveOfAKeptPodThatHasArrived(t *testing.T) {
 }
 
 // Kruise counts a pod of a cancelled scale-in available as soon as preNormal is set on it.
-
-func TestScaleInThatIsCancelled(t *testing.T) {
-	t.Parallel()
-	down := func(w *world) { w.registry.Fail(anyCall(), errors.New("down")) }
-	for name, tc := range map[string]struct {
-		reason        string
-		before, after func(w *world)
-		writes        int
-	}{
-		"while the pod drains": {
-			reason: "the write that begins the drain clears preNormal",
-			before: func(*world) {}, after: func(*world) {}, writes: 1,
-		},
-		"while the pod drains and the registry goes down": {
-			reason: "the pod is absent for the whole outage",
-			before: func(*world) {}, after: down, writes: 1,
-		},
-		"while the registry does not answer": {
-			reason: "the pod may be out, whatever the registry has answered",
-			before: func(w *world) { w.registry.LoseAnswers(anyCall(), 1, errors.New("connection reset")) },
-			after:  down, writes: 1,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, pod := serving(t, draining15s)
-			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-			tc.before(w)
-			w.reconcile(pod)
-			w.expectHooks(tc.reason, pod, "inPlaceUpdate preDelete")
-			if got := countWrites(w.takeJournal()); got != tc.writes {
-				t.Errorf("%d writes, want %d", got, tc.writes)
-			}
-
-			tc.after(w)
-			w.reconcileIn(pod, appspub.LifecycleStatePreparingNormal)
-			if w.state(pod) != registry.InService {
-				w.expectHooks("Kruise must not count it available", pod, "inPlaceUpdate preDelete")
-			}
-			w.registry.Reset()
-			w.sleep(time.Minute)
-			w.reconcile(pod)
-			w.expectInService(pod)
-			w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
-		})
-	}
-}
-
-func countWrites(journal []string) int {
-	n := 0
-	for _, line := range journal {
-		if line == writes {
-			n++
-		}
-	}
-	return n
-}
 
 // What is wrong with a pod keeps it from being put in service, and nothing else.
 
@@ -219,17 +127,6 @@ func TestHookIsAssertedBeforeThePodLeaves(t *testing.T) {
 			})
 		}
 	}
-}
-
-func TestPodLeavesARegistryThatTheConfigurationDropped(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t)
-	w.withRegistry("new")
-	w.apply(func(s *choices) { s.DefaultRegistries = []string{"new"} })
-	w.withoutRegistry("default")
-	w.reconcileIn(pod, appspub.LifecycleStateUpdated, func(p *corev1.Pod) { delete(p.Labels, inPlaceLabel) })
-	w.expectHooks("the rollout goes on", pod, "preNormal inPlaceUpdate preDelete")
-	w.expectEvents("and a person learns what is left", "Warning UnknownRegistry ")
 }
 
 // A write may land after its sender gave it up.

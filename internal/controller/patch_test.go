@@ -9,7 +9,6 @@ import (
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -104,61 +103,6 @@ func TestPodThatMovedOnIsDecidedAgain(t *testing.T) {
 	w.expectEvents("a rollback is no news")
 }
 
-func TestLostWrite(t *testing.T) {
-	t.Parallel()
-	lost := errors.New("connection reset")
-	cases := map[string]struct {
-		reason  string
-		how     func(attempt func() error) error
-		restart bool
-		want    []string
-	}{
-		"not made": {
-			reason: "the same process knows that it is out",
-			how:    func(func() error) error { return lost },
-			want:   []string{writes},
-		},
-		"not made, and the manager died": {
-			reason:  "the next one knows nothing and asks",
-			how:     func(func() error) error { return lost },
-			restart: true,
-			want:    []string{failsOver, writes},
-		},
-		"made, and the answer lost": {
-			reason: "it is all there",
-			how: func(attempt func() error) error {
-				_ = attempt()
-				return lost
-			},
-		},
-		"made, and the manager died": {
-			reason: "the next one makes the call again, and finds that all is written",
-			how: func(attempt func() error) error {
-				_ = attempt()
-				return lost
-			},
-			restart: true,
-			want:    []string{failsOver},
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, pod := serving(t)
-			w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-			w.patching(tc.how)
-			w.reconcileFails(pod)
-			w.expectJournal("", failsOver, writes+failed)
-			w.patching(nil)
-			if tc.restart {
-				w.restart()
-			}
-			w.reconciles(pod, tc.reason, tc.want...)
-			w.expectHooks("", pod, "preDelete")
-		})
-	}
-}
-
 func TestWriteThatIsRefusedIsShown(t *testing.T) {
 	t.Parallel()
 	pods := schema.GroupResource{Resource: "pods"}
@@ -220,19 +164,6 @@ func TestWriteThatIsRefusedIsShown(t *testing.T) {
 	}
 }
 
-func TestArmingThatIsRefusedIsShown(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	web := w.cloneSet("web", func(c *kruisev1alpha1.CloneSet) { c.Spec.Template.Finalizers = nil })
-	pod := w.bornPod(web, "web-1")
-	w.patching(func(func() error) error {
-		return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web-1", errors.New("no"))
-	})
-	w.expectResult("", w.reconcile(pod), backoffBase)
-	w.expectJournal("no pod is registered that is not armed", writes+failed)
-	w.expectEvents("", "Warning PatchRefused hook preNormal waits: ")
-}
-
 func TestCacheBehindOurOwnWrite(t *testing.T) {
 	t.Parallel()
 	w, pod := born(t)
@@ -249,65 +180,6 @@ func TestCacheBehindOurOwnWrite(t *testing.T) {
 }
 
 // Arming.
-
-func unarmed(web *kruisev1alpha1.CloneSet) {
-	web.Spec.Template.Finalizers = nil
-	delete(web.Spec.Template.Labels, inPlaceLabel)
-}
-
-func TestPodThatCannotBeArmedIsNotPutInService(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		reason string
-		meet   func(w *world, pod *corev1.Pod)
-		fails  bool
-		want   []string
-	}{
-		"refused": {
-			reason: "Kruise could update it in rotation, unasked",
-			meet: func(w *world, _ *corev1.Pod) {
-				w.patching(func(func() error) error { return errors.New("connection reset") })
-			},
-			fails: true,
-			want:  []string{writes + failed},
-		},
-		"moved on": {
-			reason: "what it is now has not been looked at",
-			meet: func(w *world, pod *corev1.Pod) {
-				w.afterNextRead(func() { w.kruiseMoves(pod, appspub.LifecycleStateUpdating) })
-			},
-			want: []string{writes + failed},
-		},
-		"gone": {
-			reason: "no pod answers at its address",
-			meet: func(w *world, pod *corev1.Pod) {
-				w.afterNextRead(func() { w.removePod(pod) })
-			},
-			want: []string{writes + failed},
-		},
-		"no longer ready": {
-			reason: "the API server refuses what was decided on a ready pod",
-			meet: func(w *world, pod *corev1.Pod) {
-				w.afterNextRead(func() { w.changePod(pod, unready) })
-			},
-			want: []string{writes + failed},
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			pod := w.bornPod(w.cloneSet("web", unarmed), "web-1")
-			tc.meet(w, pod)
-			if tc.fails {
-				w.reconcileFails(pod)
-			} else {
-				w.reconcile(pod)
-			}
-			w.expectJournal(tc.reason, tc.want...)
-		})
-	}
-}
 
 // What a write holds.
 

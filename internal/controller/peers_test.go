@@ -6,13 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-
-	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/service"
-	"github.com/rollcall-dev/rollcall/registry"
 )
 
 // tell gives the manager the cache's event for the pod as it is.
@@ -100,62 +95,4 @@ func TestPanicCountsWhatTheCacheHas(t *testing.T) {
 	w.reconcile(pods[1])
 	w.expectJournal("the pod that is read counts as it was read")
 	w.expectEvents("", "Warning PanicThreshold 2 of the 2 pods")
-}
-
-func TestWhoCountsInAPanic(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		reason string
-		change []func(*corev1.Pod)
-		shared bool
-		panic  bool
-	}{
-		"a ready peer":   {reason: "half is not more than half"},
-		"an unready one": {reason: "both are", change: []func(*corev1.Pod){unready}, panic: true},
-		"one that is updated": {
-			reason: "it is out on purpose, and no sign of health", change: []func(*corev1.Pod){inState(appspub.LifecycleStateUpdating), unready}, panic: true,
-		},
-		"one that never was in service": {
-			reason: "it only starts", change: []func(*corev1.Pod){unready, annotated(lifecycle.AnnotationRecord, "")}, panic: true,
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			pods := w.servingPods(2)
-			w.turn(pods[1], tc.change...)
-			w.turn(pods[0], unready)
-			w.reconcile(pods[0])
-			if got := w.state(pods[0]) == registry.InService; got != tc.panic {
-				t.Errorf("kept: %t, want %t: %s", got, tc.panic, tc.reason)
-			}
-		})
-	}
-}
-
-func TestPodOfTwoServices(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pods := w.servingPods(2, annotated(service.AnnotationServices, "web=80,admin=90"))
-	w.turn(pods[1], annotated(service.AnnotationServices, "web=80"))
-	w.reconcile(pods[1])
-	w.tell(pods[1])
-	w.takeJournal()
-	w.turn(pods[0], unready)
-	w.reconcile(pods[0])
-	w.expectJournal("it is the last of one of them, and kept in both")
-	w.expectEvents("the service is named", `Warning PanicThreshold 1 of the 1 pods of service "admin"`)
-}
-
-func TestPodCountsOnceForEachService(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.withRegistry("new")
-	web := w.cloneSet("web", inRegistries("default,new"))
-	pod := w.servingPod(web, "web-1")
-	w.tell(pod)
-	w.turn(pod, unready)
-	w.reconciles(pod, "it is the last of its service, in whatever many registries")
-	w.expectEvents("", "Warning PanicThreshold 1 of the 1 pods")
 }

@@ -193,26 +193,6 @@ func TestDrainThatBeganElsewhereIsNotCutShort(t *testing.T) {
 	w.expectReleases("now it is", "preDelete by failurePolicy: 1")
 }
 
-func TestDyingPodProceedsToo(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t, proceeds)
-	repair := w.registry.Fail(anyCall(), errors.New("down"))
-	w.deletePod(pod)
-	last := w.current(pod)
-	w.clock.SetTime(last.DeletionTimestamp.Add(59 * time.Second))
-	w.reconcile(pod)
-	w.expectHooks("the deadline counts from the deletion", pod, "preNormal inPlaceUpdate preDelete")
-	w.sleep(time.Second)
-	w.reconcile(pod)
-	w.expectHooks("it is over", pod, "gone")
-	w.tellGone(last)
-	w.reconcile(pod)
-	repair()
-	w.reconcile(pod)
-	w.expectAbsent(pod)
-	w.expectNoPages("its departure goes on until the registry has acknowledged")
-}
-
 func TestSkipFreesAPod(t *testing.T) {
 	t.Parallel()
 	w, pod := serving(t, func(s *choices) { s.Drain = time.Hour })

@@ -26,18 +26,6 @@ func asking(s *choices) {
 
 func gets() fakeregistry.Match { return fakeregistry.Match{Op: fakeregistry.OpGet} }
 
-func TestLifeWithoutFaultsAsksForNothing(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t, asking)
-	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
-	w.reconcileIn(pod, appspub.LifecycleStateUpdated)
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconciles(pod, "one call and one write for each transition", failsOver, writes, registers, writes, deregisters, writes)
-	if got := w.registry.Calls(gets()); len(got) > 0 {
-		t.Errorf("the registry was asked %d times, want never: each call was acknowledged", len(got))
-	}
-}
-
 func TestUnknownOutcomeIsReadBack(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -100,18 +88,6 @@ func TestNoHookIsAssertedOnAReadBackThatSaysOtherwise(t *testing.T) {
 	}
 }
 
-func TestRegistryThatCannotBeAskedIsTakenAtItsWord(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t)
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.registry.FailNext(anyCall(), errors.New("connection reset"))
-	w.reconcile(pod)
-	w.reconciles(pod, "the registry has no such call", deregisters+failed, writes, deregisters, writes)
-	w.removePod(pod)
-	w.reconcile(pod)
-	w.expectNoPages("nor is there once the pod is gone")
-}
-
 func TestTimeOutThatMayLandIsWaitedForAndThenReadBack(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -143,82 +119,6 @@ func TestTimeOutThatMayLandIsWaitedForAndThenReadBack(t *testing.T) {
 			w.sleep(5 * time.Second)
 			w.reconciles(pod, tc.reason, tc.want...)
 			w.expectAbsent(pod)
-			w.expectHooks("", pod, "inPlaceUpdate")
-		})
-	}
-}
-
-func TestDrainBeginsWhereAReadBackFoundThePodInService(t *testing.T) {
-	t.Parallel()
-	w, pod := born(t, asking, draining15s)
-	w.registry.FailNext(anyCall(), errors.New("connection reset"))
-	w.reconcile(pod)
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.registry.FailNext(gets(), errors.New("connection reset"))
-	w.takeJournal()
-	w.reconciles(pod, "it could not be asked", deregisters, asks+failed)
-
-	t.Log("The Register that failed is carried out all the same.")
-	w.must(w.backend.Register(t.Context(), w.instance(pod, "web", 8080)), "landing the call")
-	w.sleep(10 * time.Second)
-	result := w.reconcile(pod)
-	w.expectJournal("it is taken out once more, and the drain is written down", asks, deregisters, asks, writes)
-	w.expectResult("clients have seen it until just now", result, 15*time.Second)
-}
-
-func TestDrainOfWhatNothingUndidIsNotBegunAgain(t *testing.T) {
-	t.Parallel()
-	w, pod := born(t, asking, draining15s)
-	w.registry.FailNext(anyCall(), context.DeadlineExceeded)
-	w.reconcile(pod)
-	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-	w.sleep(9 * time.Second)
-	w.expectResult("it is out since the first acknowledgement: nothing has put it in", w.reconcile(pod), 6*time.Second)
-}
-
-// TestADrainBeginsAnewWhereTwoCallsMayHaveLanded has one call that put the pod in land late, and another that took it out.
-func TestDrainBeginsAnewWhereTwoCallsMayHaveLanded(t *testing.T) {
-	t.Parallel()
-	w, pod := born(t, asking, draining15s)
-	w.registry.FailNext(anyCall(), context.DeadlineExceeded)
-	w.reconcile(pod)
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.registry.FailNext(anyCall(), context.DeadlineExceeded)
-	w.reconcile(pod)
-	w.reconcile(pod)
-	w.sleep(9 * time.Second)
-	w.expectResult("the registry says absent, and not since when", w.reconcile(pod), 15*time.Second)
-}
-
-func TestReadBackThatFails(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason string
-		err    error
-		want   time.Duration
-	}{
-		"unavailable": {"an error says nothing", errors.New("down"), 2 * backoffBase},
-		"timed out":   {"nothing is changed by a question, so nothing has to settle", context.DeadlineExceeded, 2 * backoffBase},
-		"refused":     {"a person has to look", registry.Terminal(errors.New("bad credentials")), backoffCap},
-		"told when":   {"the registry knows best", registry.RetryAfter(errors.New("busy"), 42*time.Second), 42 * time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, pod := serving(t, asking)
-			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-			w.registry.FailNext(anyCall(), registry.RetryAfter(errors.New("connection reset"), time.Second))
-			w.reconcile(pod)
-			w.sleep(time.Second)
-			w.takeJournal()
-			w.registry.FailNext(gets(), tc.err)
-
-			result := w.reconcile(pod)
-			w.expectJournal(tc.reason, deregisters, asks+failed)
-			w.expectResult(tc.reason, result, tc.want)
-			w.expectHooks(tc.reason, pod, "inPlaceUpdate preDelete")
-
-			w.sleep(tc.want)
-			w.reconciles(pod, "only the question is repeated", asks, writes)
 			w.expectHooks("", pod, "inPlaceUpdate")
 		})
 	}

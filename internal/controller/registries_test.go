@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -86,20 +85,6 @@ func TestMovingToAnotherRegistry(t *testing.T) {
 	if entries, err := other.Truth(t.Context(), testCluster); err != nil || len(entries) > 0 {
 		t.Errorf("the registry that it left has %v, %v", entries, err)
 	}
-}
-
-func TestRecordThatNamesNoRegistry(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t)
-	w.restart()
-	record := w.record(pod)
-	record.Instances[0].Registry = ""
-	text, err := json.Marshal(record)
-	w.must(err, "encoding the record")
-	w.changePod(pod, annotated(lifecycle.AnnotationRecord, string(text)))
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconciles(pod, "garbage is no record, and there is no registry to be put back", deregisters, writes)
-	w.expectEvents("")
 }
 
 func TestRegistryThatTheConfigurationDropsWhileAPodIsInIt(t *testing.T) {
@@ -282,16 +267,6 @@ func TestWhatIsHeld(t *testing.T) {
 	w.expectHeld("")
 }
 
-func TestWhatIsAbsentIsNotHeld(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t, draining15s)
-	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-	w.takeJournal()
-	w.restart()
-	w.reconcile(pod)
-	w.expectHeld("the record says that there is nothing to keep alive")
-}
-
 func (w *world) expectHeld(why string, want ...*corev1.Pod) {
 	w.Helper()
 	var got, wanted []string
@@ -321,35 +296,6 @@ func TestWhatTheRegistryLostIsPutBack(t *testing.T) {
 	w.expectInService(pod)
 	w.expectHeld("", pod, calm)
 	w.reconciles(pod, "once is enough")
-}
-
-func TestEntryOutOfServiceNeedNotBePutBack(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t)
-	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
-	w.takeJournal()
-	w.sleep(time.Second)
-	w.lose(pod)
-	w.expectLosers("what is absent is not in service")
-	w.expectHeld("and needs no heartbeat")
-}
-
-func TestLossDuringACallUndoesNoOther(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t)
-	w.sleep(time.Second)
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-	hold := w.registry.Hold(anyCall())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		w.reconcile(pod)
-	}()
-	w.must(hold.AwaitReached(t.Context(), 1), "waiting for the call")
-	w.lose(pod)
-	hold.Release()
-	<-done
-	w.reconciles(pod, "what is out stays out", failsOver, writes)
 }
 
 // lose has a heartbeat find no entry of the pod.

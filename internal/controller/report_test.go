@@ -191,19 +191,6 @@ func TestWhyAPodWaits(t *testing.T) {
 	}
 }
 
-func TestEventForEachChangeOfTheReason(t *testing.T) {
-	t.Parallel()
-	w, pod := born(t)
-	w.registry.FailNext(anyCall(), errors.New("down"), errors.New("still down"), registry.Terminal(errors.New("bad credentials")))
-	w.reconcile(pod)
-	w.reconcile(pod)
-	w.reconcile(pod)
-	w.reconcile(pod)
-	w.expectEvents("not for each try, and the last one says that it is over",
-		"Warning RegistryUnavailable ", "Warning RegistryRefused ", "Normal Resolved RegistryRefused has passed")
-	w.expectWaits("nothing waits any more")
-}
-
 func TestReasonThatPassesIntoACalmOneIsResolved(t *testing.T) {
 	t.Parallel()
 	w, pod := serving(t, draining15s)
@@ -263,63 +250,6 @@ func TestWaitIsCountedFromWhereItBegan(t *testing.T) {
 }
 
 // Bad input keeps a pod out of service, and never keeps it in.
-
-func TestBadInputNeverHoldsAPodInService(t *testing.T) {
-	t.Parallel()
-	mishaps := map[string]func(*corev1.Pod){
-		"services": annotated(service.AnnotationServices, "many"),
-		"drain":    annotated(service.AnnotationDrain, "soon"),
-		"address":  func(p *corev1.Pod) { p.Status.PodIP = "" },
-	}
-	for name, mishap := range mishaps {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, pod := serving(t)
-			w.changePod(pod, mishap)
-			w.reconciles(pod, "what is in service stays there: nothing is removed because of an error")
-
-			w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
-			w.expectNotInService(pod)
-			w.expectHooks("the update goes on", pod, "preDelete")
-
-			w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
-			w.takeJournal()
-			w.reconciles(pod, "it is not put in again")
-
-			w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-			w.expectAbsent(pod)
-			w.expectHooks("nor does it hold up a deletion", pod, "")
-		})
-	}
-}
-
-func TestDrainThatCannotBeReadKeepsNoInstanceSecret(t *testing.T) {
-	t.Parallel()
-	w, pod := born(t)
-	w.patching(func(func() error) error { return errors.New("connection reset") })
-	w.reconcileFails(pod)
-	w.patching(nil)
-
-	t.Log("The record of the Register is lost with the manager, and the pod's drain is mistyped.")
-	w.restart()
-	w.changePod(pod, annotated(service.AnnotationDrain, "soon"))
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.takeJournal()
-	w.reconciles(pod, "which instance it has follows from what can be read", deregisters, writes)
-}
-
-func TestOthersGoOnWhileOneIsBlocked(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	web := w.cloneSet("web")
-	bad := w.bornPod(web, "web-1", annotated(service.AnnotationServices, "many"))
-	good := w.bornPod(web, "web-2")
-	w.reconcile(bad)
-	w.reconcile(good)
-	w.expectInService(good)
-	w.expectHooks("", bad, "inPlaceUpdate preDelete")
-	w.expectEvents("", "Warning InvalidPod ")
-}
 
 func TestMarkedPodWithoutAWorkload(t *testing.T) {
 	t.Parallel()

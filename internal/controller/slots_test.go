@@ -128,23 +128,3 @@ func TestPodThatIsToTryAgainStillHasItsTrouble(t *testing.T) {
 		w.expectEvents("now it has", "Normal Resolved")
 	})
 }
-
-func TestDeletionThatIsCancelledBeforeItsTurn(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, inFlight(2))
-		web := w.cloneSet("web")
-		pod, other := w.servingPod(web, "web-1"), w.bornPod(web, "web-2")
-		hold := w.registry.Hold(fakeregistry.Match{Pod: "web-2"})
-		ended := w.begins(other)
-		w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-		w.kruiseMoves(pod, appspub.LifecycleStateNormal)
-		hold.Release()
-		ended.Wait()
-		w.takeJournal()
-		w.reconciles(pod, "nothing has kept it alive since it was to go", registers)
-		if held := w.r.Tracker.Kept("default"); len(held) != 2 {
-			t.Errorf("%d instances are kept alive, want both", len(held))
-		}
-	})
-}

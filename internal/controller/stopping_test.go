@@ -83,34 +83,3 @@ func (w *world) reconcileAndStop(pod *corev1.Pod) {
 type probes func() error
 
 func (p probes) Probe(context.Context, registry.Instance) error { return p() }
-
-func TestDrainGoesOnWithTheNextManagerThatHasListedTheRegistry(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason string
-		happen func(w *world, pod *corev1.Pod)
-		want   []string
-	}{
-		"the list agrees": {"the record and the list say that the pod is out", nothing, []string{failsOver}},
-		"the list differs": {"the record lies", func(w *world, pod *corev1.Pod) {
-			w.must(w.backend.Register(w.Context(), w.instance(pod, "web", 8080)), "registering")
-		}, []string{failsOver, writes}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, pod := serving(t, draining15s)
-			w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
-			w.takeJournal()
-			tc.happen(w, pod)
-
-			w.restart()
-			w.resync(Listing{Confirms: true})
-			w.sleep(4 * time.Second) // one more has passed with the list
-			left := w.reconcile(pod)
-			w.expectJournal(tc.reason, tc.want...)
-			if len(tc.want) == 1 {
-				w.expectResult("it began with the manager before", left, 10*time.Second)
-			}
-		})
-	}
-}

@@ -105,21 +105,3 @@ func TestRegistryIsRenamed(t *testing.T) {
 		w.expectAbsent(pod)
 	})
 }
-
-func TestEntryOfAnOlderVersionIsTheRegistrysOwn(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t)
-	old := w.instance(pod, "web", 8080)
-	old.Registry = ""
-	w.must(w.backend.Register(t.Context(), old), "registering as an older version did")
-	w.restart()
-	w.resync(Listing{Confirms: true})
-	w.reconciles(pod, "a mark that is missing costs no call")
-	w.expectResync("nor is it a difference", Comparison{})
-
-	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-	w.expectAbsent(pod)
-	if entries, err := w.backend.List(t.Context(), testCluster); err != nil || len(entries) > 0 {
-		t.Errorf("got %v, %v, want nothing left", entries, err)
-	}
-}

@@ -50,15 +50,6 @@ func TestWorkloadThatTheCacheHasNotSeen(t *testing.T) {
 	w.expectHooks("", pod, "preDelete")
 }
 
-func TestCacheIsAskedBeforeTheAPIServer(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t)
-	w.reconcile(pod)
-	if w.liveReads > 0 {
-		t.Errorf("%d reads from the API server, want none", w.liveReads)
-	}
-}
-
 func TestHandlersThatNobodyNamesAnyMoreAreFreed(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {

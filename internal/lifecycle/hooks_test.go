@@ -211,46 +211,6 @@ func TestManaged(t *testing.T) {
 	}
 }
 
-func TestClearLabel(t *testing.T) {
-	t.Parallel()
-	held := label("example.com/held", "true")
-	cases := map[string]struct {
-		reason   string
-		template map[string]string
-		want     string
-		gone     bool
-	}{
-		"no template value":   {reason: "the key goes", gone: true},
-		"another value":       {reason: "the pod looks as its template says", template: map[string]string{held.Label: "false"}, want: "false"},
-		"an empty value":      {reason: "an empty value is another value", template: map[string]string{held.Label: ""}, want: ""},
-		"the handler's value": {reason: "putting that back would set it again", template: map[string]string{held.Label: "true"}, gone: true},
-		"other keys of it":    {reason: "they are not asked", template: map[string]string{"example.com/x": "false"}, gone: true},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			pod := podIn(appspub.LifecycleStatePreparingDelete)
-			setHandler(pod, held)
-			hooks := HooksOf(&Workload{Lifecycle: &appspub.Lifecycle{PreDelete: hookOf(held)}, TemplateLabels: tc.template}, testOwnership())
-			patch, err := Patch(pod, hooks, Edit{Clear: []Handler{held}}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			done, err := applyPatch(t, pod, patch)
-			if err != nil {
-				t.Fatalf("%s: %v", tc.reason, err)
-			}
-			value, found := done.Labels[held.Label]
-			if found == tc.gone || value != tc.want {
-				t.Errorf("the label is %q (there: %t), want %q (gone: %t): %s", value, found, tc.want, tc.gone, tc.reason)
-			}
-			if held.SetOn(done) {
-				t.Errorf("%s: the handler is still set", tc.reason)
-			}
-		})
-	}
-}
-
 func TestPatchOfFinalizers(t *testing.T) {
 	t.Parallel()
 	f, g := finalizer("example.com/f"), finalizer("example.com/g")
