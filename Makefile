@@ -81,7 +81,7 @@ generate: manifests ## Regenerate all generated files.
 manifests: ## Generate config/rbac/role.yaml from the markers in the code, and what the chart takes from config.
 	$(TOOL) controller-gen rbac:roleName=rollcall-manager paths=./cmd/... paths=./internal/... \
 		output:rbac:artifacts:config=config/rbac
-	@cp config/rbac/role.yaml config/components/prometheus/prometheus_rule.yaml charts/rollcall/files/
+	@cp config/rbac/role.yaml config/components/prometheus/prometheus_rule.yaml config/components/lint/policy.yaml charts/rollcall/files/
 
 .PHONY: fmt
 fmt: ## Format the code.
@@ -188,6 +188,10 @@ test-integration: check-race servers ## Run the scenarios on a real control plan
 test-integration-newest: ## Run the scenarios on the newest OpenKruise that is pinned, 1.9; KRUISE=1.9 does so for any target.
 	@KRUISE=1.9 $(MAKE) --no-print-directory test-integration INTEGRATION_JSON=$(RESULTS)/integration-newest.json
 
+.PHONY: test-fleet
+test-fleet: servers ## Enrol 200 CloneSets with 1,000 pods at once, and take their hooks back.
+	ROLLCALL_FLEET=200 go test -count=1 -v -timeout=30m -run '^TestEnrolment$$' ./test/integration
+
 # The drivers that test-registries tests; empty means all. Their results go into a file of this name.
 REGISTRIES ?=
 REGISTRIES_JSON := $(RESULTS)/registries.json
@@ -260,7 +264,7 @@ PART ?=
 OUT ?= bin/bench
 
 # What CI leaves out, for want of time.
-NIGHTLY := test-integration-newest test-registries e2e chaos chaos-mutants soak fuzz
+NIGHTLY := test-integration-newest test-fleet test-registries e2e chaos chaos-mutants soak fuzz
 
 .PHONY: nightly
 nightly: ## Run what CI leaves out or plays only in part, as root, in about 3 hours; the end says how long each took.

@@ -57,6 +57,10 @@ func TestChartInstallsWhatKustomizeInstalls(t *testing.T) {
 		"default":    {overlay: "resources: [default]", values: example},
 		"monitoring": {overlay: "resources: [default]\ncomponents: [components/prometheus]", values: example + monitoring},
 		"evictions":  {overlay: "resources: [default]\ncomponents: [components/evictions]", values: example + evictions},
+		"enrolment": {
+			overlay: "resources: [default]\ncomponents: [components/enroll]", values: example + "\nenroll: {enabled: true}",
+		},
+		"lint": {overlay: "resources: [default]\ncomponents: [components/lint]", values: example + "\nlint: {enabled: true}"},
 		"evictions with cert-manager": {
 			overlay: "resources: [default]\ncomponents: [components/evictions-cert-manager]", values: example + certManager,
 		},
@@ -290,7 +294,10 @@ func comparable(t *testing.T, objects []*unstructured.Unstructured) map[string]a
 		o.SetLabels(labels)
 		switch o.GetKind() {
 		case "ConfigMap":
-			text, _, _ := unstructured.NestedString(o.Object, "data", "config.yaml")
+			text, is, _ := unstructured.NestedString(o.Object, "data", "config.yaml")
+			if !is {
+				break
+			}
 			if _, err := config.Parse([]byte(text), config.Limits{Drivers: []string{"http"}}); err != nil {
 				t.Fatalf("the manager refuses the configuration: %v", err)
 			}

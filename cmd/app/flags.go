@@ -10,6 +10,8 @@ import (
 
 	"go.uber.org/zap/zapcore"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/rollcall-dev/rollcall/internal/enroll"
 )
 
 // Leader election. A leader that can't renew its lease stops after renewDeadline; the next one starts no sooner than
@@ -45,6 +47,7 @@ type flags struct {
 	workers         int
 	dryRun          bool
 	evictions       evictionFlags
+	enroll          bool
 	statusPage      bool
 	version         bool
 	zap             zap.Options
@@ -89,6 +92,9 @@ func newFlags() (*flags, *flag.FlagSet) {
 		"write nothing, and report what the manager would do in the log and in rollcall_dry_run_total: no call that changes "+
 			"the registry, no patch, no Event and no lease, so that it can run beside a manager that works")
 	f.evictions.bind(set)
+	set.BoolVar(&f.enroll, "enroll", false,
+		"give Rollcall's hooks to the CloneSets of namespaces with the label "+enroll.Label+"=true, and take them back where the label "+
+			"is gone; needs the right to patch CloneSets")
 	set.BoolVar(&f.statusPage, "status-page", false,
 		"serve the status page at /status of --metrics-bind-address: it names pods and services and shows what registries "+
 			"answer to everyone who can read the metrics")
@@ -138,6 +144,8 @@ func (f *flags) check(rest []string) error {
 		return fmt.Errorf("--workers: %d is too low: write 1 or more", f.workers)
 	case f.leaderElect && f.leaseName == "":
 		return errors.New("--leader-election-id is empty: name the lease, or write --leader-elect=false")
+	case f.enroll && f.dryRun:
+		return errors.New("--enroll: a dry run changes no CloneSet: leave the flag out")
 	case f.statusPage && f.metricsAddress == off:
 		return errors.New("--status-page needs an address: set --metrics-bind-address, :8080 for example")
 	default:

@@ -40,6 +40,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/controller"
+	"github.com/rollcall-dev/rollcall/internal/enroll"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/resync"
@@ -220,9 +221,15 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	if podNamespace() != "" && a.dryRun == nil {
 		about.events = clients.EventsV1().Events(podNamespace())
 	}
+	enrolls := &enroll.Reconciler{Client: writer, Recorder: recorder}
 	waits := &kruise{
 		informers: a.manager.GetCache(), failures: a.watchFailures,
-		setup: func(ctx context.Context) error { return reconciler.SetupWithManager(ctx, a.manager) },
+		setup: func(ctx context.Context) error {
+			if err := reconciler.SetupWithManager(ctx, a.manager); err != nil || !a.flags.enroll {
+				return err
+			}
+			return enrolls.SetupWithManager(a.manager)
+		},
 	}
 	synced := func() bool { return waits.unfilled() == "" }
 	resyncs := resync.New(resync.Options{
@@ -244,6 +251,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	apply := func(all *registries) {
 		reconciler.Apply(settings(all))
 		evicted.apply(all.config.Hooks)
+		enrolls.Apply(all.config)
 		resyncs.Apply(resync.Policy(all.config.Resync), sources(all))
 	}
 	apply(a.drivers.current.Load())

@@ -10,8 +10,12 @@ type Ownership struct {
 	NewlyCreated []string
 }
 
-// Owns reports whether Rollcall owns a label key or finalizer.
+// Owns reports whether Rollcall owns a label key or finalizer. Those of enrolment are always its own.
 func (o Ownership) Owns(key string) bool {
+	switch key {
+	case LabelPreNormal, LabelInPlaceUpdate, LabelPreDelete:
+		return true
+	}
 	for _, pattern := range o.Owned {
 		if prefix, whole := strings.CutSuffix(pattern, "*"); whole && strings.HasPrefix(key, prefix) && key != prefix {
 			return true

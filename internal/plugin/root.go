@@ -68,7 +68,7 @@ func (o *options) command() *cobra.Command {
 		Use:   "kubectl-rollcall",
 		Short: "See and steer what Rollcall does",
 		Long: "See which pods are in rotation, why a pod waits, and how a rollout goes; check a CloneSet before you apply it; " +
-			"let a stuck pod go.",
+			"give CloneSets the hooks; let a stuck pod go.",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl rollcall"},
 		Version:       o.version,
 		SilenceUsage:  true,
@@ -77,7 +77,8 @@ func (o *options) command() *cobra.Command {
 	o.flags.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&o.installation, "rollcall-namespace", "rollcall-system",
 		"The namespace in which Rollcall is installed.")
-	root.AddCommand(o.statusCommand(), o.explainCommand(), o.rolloutCommand(), o.lintCommand(), o.releaseCommand())
+	root.AddCommand(o.statusCommand(), o.explainCommand(), o.rolloutCommand(), o.lintCommand(), o.enrollCommand(),
+		o.releaseCommand())
 	return root
 }
 

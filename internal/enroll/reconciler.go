@@ -1,0 +1,117 @@
+package enroll
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+)
+
+// Label is for namespaces whose CloneSets the [Reconciler] enrolls, with the value "true". A CloneSet that has it with the value
+// "false" is left out.
+const Label = "rollcall.dev/enroll"
+
+// ReasonNotEnrolled is that of the Warning on a CloneSet that has to stay as it is.
+const ReasonNotEnrolled = "NotEnrolled"
+
+// controllerOwner is the field manager of what the Reconciler writes.
+const controllerOwner client.FieldOwner = "rollcall-enroll"
+
+// workers is how many CloneSets are enrolled at once. Each write costs OpenKruise a look at all pods of the CloneSet.
+const workers = 2
+
+// Reconciler enrolls the CloneSets of namespaces that have the [Label], and withdraws those that it enrolled where the label is gone.
+type Reconciler struct {
+	// Client reads CloneSets and namespaces from the cache, and writes to the API server.
+	Client   client.Client
+	Recorder events.EventRecorder
+
+	config atomic.Pointer[config.Config]
+}
+
+// Apply sets the configuration to enroll by. It has to be called before the manager starts.
+func (r *Reconciler) Apply(c *config.Config) { r.config.Store(c) }
+
+// SetupWithManager adds the controller to the manager.
+func (r *Reconciler) SetupWithManager(m ctrl.Manager) error {
+	// A CloneSet's status changes all the time, and says nothing here.
+	written := predicate.Or[client.Object](
+		predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+	err := ctrl.NewControllerManagedBy(m).Named("enroll").
+		For(&kruisev1alpha1.CloneSet{}, builder.WithPredicates(written)).
+		Watches(clusterstate.NamespaceMetadata(), handler.EnqueueRequestsFromMapFunc(r.inNamespace),
+			builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("adding the controller: %w", err)
+	}
+	return nil
+}
+
+func (r *Reconciler) inNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
+	var list kruisev1alpha1.CloneSetList
+	if err := r.Client.List(ctx, &list, client.InNamespace(namespace.GetName()), client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "listing the CloneSets of a namespace", "namespace", namespace.GetName())
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	set := &kruisev1alpha1.CloneSet{}
+	if err := r.Client.Get(ctx, request.NamespacedName, set); err != nil || set.DeletionTimestamp != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	wanted, err := r.wanted(ctx, set)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	enrolled := set.Annotations[AnnotationEnrolled] == fromNamespace
+	switch {
+	case enrolled && !wanted:
+		err = Withdraw(ctx, r.Client, set, controllerOwner)
+	case wanted && enrolled && !lifecycle.IsEnrolled(set.Spec.Lifecycle), wanted && !enrolled && !Managed(set, r.config.Load()):
+		err = r.enroll(ctx, set)
+	}
+	return reconcile.Result{}, client.IgnoreNotFound(err)
+}
+
+// wanted reports whether the CloneSet is to have the hooks.
+func (r *Reconciler) wanted(ctx context.Context, set *kruisev1alpha1.CloneSet) (bool, error) {
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: set.Namespace}, namespace); err != nil {
+		return false, fmt.Errorf("reading namespace %s: %w", set.Namespace, err)
+	}
+	return namespace.Labels[Label] == "true" && set.Labels[Label] != "false", nil
+}
+
+func (r *Reconciler) enroll(ctx context.Context, set *kruisev1alpha1.CloneSet) error {
+	if why := Obstacle(set, r.config.Load()); why != "" {
+		r.Recorder.Eventf(set, nil, corev1.EventTypeWarning, ReasonNotEnrolled, "Enroll", "%s", why)
+		return nil
+	}
+	return apply(ctx, r.Client, set, controllerOwner, map[string]string{AnnotationEnrolled: fromNamespace})
+}

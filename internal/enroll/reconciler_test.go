@@ -1,0 +1,170 @@
+package enroll_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/enroll"
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
+)
+
+const configuration = "cluster: a\nregistry: {driver: memory}\nhooks: {owned: [example.com/*]}\n"
+
+// byHand are hooks that configuration's hooks.owned claims.
+func byHand() *appspub.Lifecycle {
+	return &appspub.Lifecycle{PreDelete: &appspub.LifecycleHook{LabelsHandler: map[string]string{"example.com/out": "true"}}}
+}
+
+func anothers() *appspub.Lifecycle {
+	return &appspub.Lifecycle{PreDelete: &appspub.LifecycleHook{FinalizersHandler: []string{"somebody.example/out"}}}
+}
+
+// TestReconcile: what is applied, and what is said. What the API server makes of it is for the scenarios to show.
+func TestReconcile(t *testing.T) {
+	t.Parallel()
+	on, off := map[string]string{enroll.Label: "true"}, map[string]string{enroll.Label: "false"}
+	enrolled := map[string]string{enroll.AnnotationEnrolled: "namespace"}
+	cut := lifecycle.Enrolled()
+	cut.PreDelete = nil
+	for name, c := range map[string]struct {
+		reason      string
+		namespace   map[string]string
+		set         map[string]string
+		annotations map[string]string
+		hooks       *appspub.Lifecycle
+		portless    bool
+		want        applied
+		event       string
+	}{
+		"asked for":     {reason: "the namespace asks for it", namespace: on, want: hooks},
+		"not asked for": {reason: "no label is no consent", want: nothing},
+		"another value": {reason: "only true asks for it", namespace: off, want: nothing},
+		"left out":      {reason: "the CloneSet's own label wins", namespace: on, set: off, want: nothing},
+		"hooks by hand": {reason: "a person has chosen the handlers", namespace: on, hooks: byHand(), want: nothing},
+		"another's hooks": {
+			reason: "their owner counts on being alone", namespace: on, hooks: anothers(), want: nothing,
+			event: "finalizer somebody.example/out",
+		},
+		"can't register": {
+			reason: "its pods would wait in PreparingNormal", namespace: on, portless: true, want: nothing, event: "port",
+		},
+		"enrolled": {reason: "it has all", namespace: on, annotations: enrolled, hooks: lifecycle.Enrolled(), want: nothing},
+		"a hook gone": {
+			reason: "a hand took it away, and the namespace still asks", namespace: on, annotations: enrolled, hooks: cut, want: hooks,
+		},
+		"no longer asked for": {
+			reason: "the namespace's label is gone", annotations: enrolled, hooks: lifecycle.Enrolled(), want: withdrawal,
+		},
+		"left out later": {
+			reason: "the CloneSet's own label wins at any time", namespace: on, set: off, annotations: enrolled,
+			hooks: lifecycle.Enrolled(), want: withdrawal,
+		},
+		"enrolled by hand": {reason: "the namespace did not enroll it", hooks: lifecycle.Enrolled(), want: nothing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, c.namespace)
+			set := cloneSet(c.set, c.hooks)
+			set.Annotations = c.annotations
+			if c.portless {
+				set.Spec.Template.Spec.Containers[0].Ports = nil
+			}
+			expect.NoError(t, w.client.Create(t.Context(), set))
+			_, err := w.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(set)})
+			expect.NoError(t, err)
+			if w.applied != c.want {
+				t.Errorf("%s: applied %s, want %s", c.reason, w.applied, c.want)
+			}
+			if got := w.event(); !strings.Contains(got, c.event) || (got == "") != (c.event == "") {
+				t.Errorf("%s: event %q, want %q", c.reason, got, c.event)
+			}
+		})
+	}
+}
+
+// applied is what was applied to the CloneSet.
+type applied string
+
+const (
+	nothing    applied = "nothing"
+	hooks      applied = "the hooks"
+	withdrawal applied = "no field"
+)
+
+// world is a cluster with one namespace and one CloneSet.
+type world struct {
+	*testing.T
+
+	client     client.Client
+	applied    applied
+	recorder   *events.FakeRecorder
+	reconciler *enroll.Reconciler
+}
+
+func newWorld(t *testing.T, labels map[string]string) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	expect.NoError(t, clientscheme.AddToScheme(scheme))
+	expect.NoError(t, kruisev1alpha1.AddToScheme(scheme))
+	w := &world{T: t, applied: nothing, recorder: events.NewFakeRecorder(10)}
+	w.client = fake.NewClientBuilder().WithScheme(scheme).
+		WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "prod", Labels: labels}}).
+		WithInterceptorFuncs(interceptor.Funcs{Apply: w.apply}).Build()
+	c, err := config.Parse([]byte(configuration), config.Limits{Drivers: []string{"memory"}})
+	expect.NoError(t, err)
+	w.reconciler = &enroll.Reconciler{Client: w.client, Recorder: w.recorder}
+	w.reconciler.Apply(c)
+	return w
+}
+
+func cloneSet(labels map[string]string, hooks *appspub.Lifecycle) *kruisev1alpha1.CloneSet {
+	app := map[string]string{"app": "web"}
+	return &kruisev1alpha1.CloneSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web", Labels: labels},
+		Spec: kruisev1alpha1.CloneSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: app}, Lifecycle: hooks,
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: app},
+				Spec: corev1.PodSpec{
+					Containers: []corev1.Container{{Name: "web", Ports: []corev1.ContainerPort{{ContainerPort: 80}}}},
+				},
+			},
+		},
+	}
+}
+
+func (w *world) apply(
+	_ context.Context, _ client.WithWatch, object runtime.ApplyConfiguration, _ ...client.ApplyOption,
+) error {
+	text, err := json.Marshal(object)
+	if w.applied = withdrawal; strings.Contains(string(text), lifecycle.LabelPreDelete) {
+		w.applied = hooks
+	}
+	return err
+}
+
+// event returns what was said, or nothing.
+func (w *world) event() string {
+	select {
+	case e := <-w.recorder.Events:
+		return e
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,138 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/enroll"
+)
+
+// enrollOwner is the field manager of what a person enrolls.
+const enrollOwner client.FieldOwner = "kubectl-rollcall"
+
+func (o *options) enrollCommand() *cobra.Command {
+	var selector string
+	var all, undo bool
+	c := &cobra.Command{
+		Use:   "enroll (CLONESET... | -l SELECTOR | --all)",
+		Short: "Give CloneSets Rollcall's hooks without a restart of their pods, or take the hooks back",
+		Long: "Writes spec.lifecycle of CloneSets, which is not part of the pods' template: no pod restarts, and Rollcall arms those that " +
+			"run. A CloneSet that has hooks already stays as it is. --undo takes back what this command gave, and nothing else.",
+		Example: "  kubectl rollcall enroll web -n prod\n  kubectl rollcall enroll --all -n prod\n  kubectl rollcall enroll web -n prod --undo",
+		RunE: func(cmd *cobra.Command, names []string) error {
+			if !all && selector == "" && len(names) == 0 || (all || selector != "") && len(names) > 0 {
+				return errors.New("write the names of CloneSets, or -l SELECTOR, or --all")
+			}
+			cluster, err := o.cluster()
+			if err != nil {
+				return err
+			}
+			sets, err := o.cloneSets(cmd.Context(), cluster, names, selector)
+			if err != nil {
+				return err
+			}
+			if undo {
+				return o.withdraw(cmd.Context(), cluster, sets)
+			}
+			return o.enroll(cmd.Context(), cluster, sets)
+		},
+	}
+	c.Flags().StringVarP(&selector, "selector", "l", "", "Enroll the CloneSets of the namespace with these labels.")
+	c.Flags().BoolVar(&all, "all", false, "Enroll all CloneSets of the namespace.")
+	c.Flags().BoolVar(&undo, "undo", false, "Take back the hooks that this command gave.")
+	return c
+}
+
+// cloneSets reads those with the names, or where there are none those that match the selector.
+func (o *options) cloneSets(
+	ctx context.Context, cluster *cluster, names []string, selector string,
+) ([]kruisev1alpha1.CloneSet, error) {
+	namespace, err := o.namespace()
+	if err != nil {
+		return nil, err
+	}
+	matching, err := parseSelector(selector)
+	if err != nil {
+		return nil, err
+	}
+	if len(names) == 0 {
+		var list kruisev1alpha1.CloneSetList
+		if err := cluster.List(ctx, &list, client.InNamespace(namespace), matching); err != nil {
+			return nil, reading("CloneSets", err)
+		}
+		return list.Items, nil
+	}
+	sets := make([]kruisev1alpha1.CloneSet, len(names))
+	for i, name := range names {
+		err := cluster.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &sets[i])
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil, &exitError{exitNotFound, fmt.Errorf("namespace %s has no CloneSet %s", namespace, name)}
+		case err != nil:
+			return nil, reading("CloneSet "+name, err)
+		}
+	}
+	return sets, nil
+}
+
+func (o *options) enroll(ctx context.Context, cluster *cluster, sets []kruisev1alpha1.CloneSet) error {
+	parsed, err := cluster.config(ctx)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for i := range sets {
+		did, err := enrollOne(ctx, cluster, &sets[i], parsed)
+		failed = append(failed, err)
+		if err == nil {
+			fmt.Fprintf(o.Out, "cloneset.apps.kruise.io/%s %s\n", sets[i].Name, did)
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// enrollOne says what it did, in one word or a few.
+func enrollOne(ctx context.Context, cluster *cluster, set *kruisev1alpha1.CloneSet, c *config.Config) (string, error) {
+	if enroll.Managed(set, c) {
+		return "unchanged: it has hooks of Rollcall's", nil
+	}
+	if why := enroll.Obstacle(set, c); why != "" {
+		return "", fmt.Errorf("CloneSet %s is not enrolled: %s", set.Name, why)
+	}
+	if err := enroll.Enroll(ctx, cluster, set, enrollOwner); err != nil {
+		return "", writing(err)
+	}
+	return "enrolled", nil
+}
+
+func (o *options) withdraw(ctx context.Context, cluster *cluster, sets []kruisev1alpha1.CloneSet) error {
+	var failed []error
+	for i := range sets {
+		set := &sets[i]
+		did := "unchanged: this command gave it no hooks"
+		if enroll.Owned(set, enrollOwner) {
+			if err := enroll.Withdraw(ctx, cluster, set, enrollOwner); err != nil {
+				failed = append(failed, writing(err))
+				continue
+			}
+			did = "withdrawn"
+		}
+		fmt.Fprintf(o.Out, "cloneset.apps.kruise.io/%s %s\n", set.Name, did)
+	}
+	return errors.Join(failed...)
+}
+
+// writing gives a refused write its exit status.
+func writing(err error) error {
+	if apierrors.IsForbidden(err) {
+		return &exitError{exitForbidden, err}
+	}
+	return err
+}

@@ -1,0 +1,292 @@
+package integration
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
+)
+
+const enrollLabel = "rollcall.dev/enroll"
+
+// fleetReplicas is how many pods each CloneSet of the fleet has.
+const fleetReplicas = 5
+
+// fleetSize is how many CloneSets are enrolled at once: a few, or as many as ROLLCALL_FLEET says.
+func fleetSize(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv("ROLLCALL_FLEET")
+	if text == "" {
+		return 20
+	}
+	size, err := strconv.Atoi(text)
+	expect.NoError(t, err)
+	return size
+}
+
+// unhooked takes away the hooks that a style has.
+func unhooked(set *kruisev1alpha1.CloneSet) { set.Spec.Lifecycle = nil }
+
+// TestEnrolment: a namespace's label gives a fleet its hooks, and its removal takes them back. No pod is touched but for labels,
+// no CloneSet gets a new revision, and all is as it was in the end.
+func TestEnrolment(t *testing.T) {
+	t.Parallel()
+	const namespace = "enrolment"
+	install(t, "enroll", namespace)
+	m := startManager(t, namespace, defaultConfiguration(env.registry.URL(), namespace), "--enroll")
+	s := newScenario(t, m, env.registry, labels, namespace)
+	s.troubled = true
+	f := fleet{scenario: s, size: fleetSize(t), pods: map[string]string{}, specs: map[string]string{}}
+	f.create()
+
+	f.label("true")
+	f.awaitPods("to be armed and registered", func(pod *corev1.Pod) error {
+		if pod.Labels[lifecycle.LabelPreDelete] != "true" || pod.Labels[lifecycle.LabelPreNormal] != "true" {
+			return errors.New("it is not armed")
+		}
+		if !s.registry.gives(t, namespace, pod) {
+			return errors.New("clients are not given it")
+		}
+		return nil
+	})
+	f.expectUntouched()
+
+	f.label("false")
+	f.awaitPods("to be let go", func(pod *corev1.Pod) error {
+		if pod.Labels[lifecycle.LabelPreDelete] != "" || pod.Labels[lifecycle.LabelPreNormal] != "" {
+			return errors.New("it is armed")
+		}
+		return nil
+	})
+	f.expectUntouched()
+	for _, set := range f.sets() {
+		if got := specOf(t, &set); got != f.specs[set.GetName()] {
+			t.Errorf("CloneSet %s: spec is %s, and was %s", set.GetName(), got, f.specs[set.GetName()])
+		}
+		if _, left := set.GetAnnotations()["rollcall.dev/enrolled"]; left {
+			t.Errorf("CloneSet %s is still annotated", set.GetName())
+		}
+	}
+}
+
+// fleet is many CloneSets of one namespace.
+type fleet struct {
+	*scenario
+
+	size int
+	// pods holds the revision of each pod by its UID, and specs the spec of each CloneSet by its name.
+	pods, specs map[string]string
+}
+
+func (f *fleet) create() {
+	f.Helper()
+	for i := range f.size {
+		set := f.style.load(f.T)
+		set.Namespace, set.Name = f.ns, fmt.Sprintf("member-%03d", i)
+		set.Spec.Selector.MatchLabels = map[string]string{"app": f.ns, "member": set.Name}
+		set.Spec.Template.Labels = map[string]string{"app": f.ns, "member": set.Name}
+		replicas(fleetReplicas)(set)
+		unhooked(set)
+		f.must(f.k8s.Create(f.Context(), set))
+	}
+	f.awaitPods("to be ready", func(pod *corev1.Pod) error {
+		if !isReady(pod) {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	for _, pod := range f.Pods() {
+		f.pods[string(pod.UID)] = pod.Labels["controller-revision-hash"]
+	}
+	for _, set := range f.sets() {
+		f.specs[set.GetName()] = specOf(f.T, &set)
+	}
+}
+
+func (f *fleet) label(value string) {
+	f.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.ns}}
+	f.must(f.k8s.Patch(f.Context(), namespace, mergePatch(fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, enrollLabel, value))))
+}
+
+// awaitPods returns once all pods are there and it holds for each.
+func (f *fleet) awaitPods(what string, missing func(*corev1.Pod) error) {
+	f.Helper()
+	f.await("the pods "+what, func() error {
+		pods := f.Pods()
+		if len(pods) != f.size*fleetReplicas {
+			return fmt.Errorf("there are %d", len(pods))
+		}
+		for _, pod := range pods {
+			if err := missing(pod); err != nil {
+				return fmt.Errorf("%s: %w", pod.Name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// expectUntouched: the pods are those from before, of the same revisions, and no container has restarted.
+func (f *fleet) expectUntouched() {
+	f.Helper()
+	for _, pod := range f.Pods() {
+		if revision := pod.Labels["controller-revision-hash"]; f.pods[string(pod.UID)] != revision {
+			f.Errorf("pod %s is new, or has another revision than before: %s", pod.Name, revision)
+		}
+		for _, c := range pod.Status.ContainerStatuses {
+			if c.RestartCount > 0 {
+				f.Errorf("pod %s has restarted", pod.Name)
+			}
+		}
+	}
+	for _, set := range f.sets() {
+		status := set.Object["status"].(map[string]any)
+		if status["currentRevision"] != status["updateRevision"] {
+			f.Errorf("CloneSet %s has a new revision: %v", set.GetName(), status)
+		}
+	}
+}
+
+// sets are the CloneSets as the API server has them.
+func (f *fleet) sets() []unstructured.Unstructured {
+	f.Helper()
+	var list unstructured.UnstructuredList
+	list.SetGroupVersionKind(kruisev1alpha1.SchemeGroupVersion.WithKind("CloneSetList"))
+	f.must(f.k8s.List(f.Context(), &list, client.InNamespace(f.ns)))
+	return list.Items
+}
+
+func specOf(t *testing.T, set *unstructured.Unstructured) string {
+	t.Helper()
+	text, err := json.Marshal(set.Object["spec"])
+	expect.NoError(t, err)
+	return string(text)
+}
+
+// install applies a component as it ships, but for what belongs to the Deployment. A policy is bound to the one namespace.
+func install(t *testing.T, component, namespace string) {
+	t.Helper()
+	for _, object := range readComponent(t, component) {
+		if binding, is := object.(*admissionv1.ValidatingAdmissionPolicyBinding); is {
+			binding.Spec.MatchResources = &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
+				MatchLabels: map[string]string{corev1.LabelMetadataName: namespace},
+			}}
+		}
+		expect.NoError(t, client.IgnoreAlreadyExists(env.client.Create(t.Context(), object)))
+	}
+}
+
+// TestEnrolByHand: a person enrolls one CloneSet and takes it back; what can't work and what is another's stays as it is.
+func TestEnrolByHand(t *testing.T) {
+	t.Parallel()
+	const namespace = "enrol-by-hand"
+	config := defaultConfiguration(env.registry.URL(), namespace)
+	s := newScenario(t, startManager(t, namespace, config), env.registry, labels, namespace)
+	s.troubled = true
+	s.must(s.k8s.Create(s.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "rollcall-config"}, Data: map[string]string{"config.yaml": config.text()},
+	}))
+	s.Create(replicas(2), unhooked)
+	pod := s.AwaitPods(2)[0]
+	name := s.key.Name
+	person := s.Kubectl("admin", env.cluster.Config())
+	person.Expect(3, "enroll nothing", "has no CloneSet nothing")
+	person.Expect(1, "enroll", "write the names of CloneSets")
+
+	s.Edit(func(set *kruisev1alpha1.CloneSet) { set.Spec.Template.Spec.Containers[0].Ports = nil })
+	person.Expect(1, "enroll "+name, "CloneSet "+name+" is not enrolled", "no port")
+	s.Edit(func(set *kruisev1alpha1.CloneSet) {
+		set.Spec.Template.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80}}
+		set.Spec.Lifecycle = lifecycle.Enrolled()
+		set.Spec.Lifecycle.PreDelete.LabelsHandler = map[string]string{"somebody.example/gate": "shut"}
+		set.Spec.Lifecycle.PreNormal, set.Spec.Lifecycle.InPlaceUpdate = nil, nil
+	})
+	person.Expect(1, "enroll "+name, "somebody.example/gate", "is not Rollcall's")
+	s.Edit(unhooked)
+
+	person.Expect(0, "enroll --all", name+" enrolled")
+	s.await("the pod to be armed", func() error {
+		if now := s.Now(pod.UID); now == nil || now.Labels[lifecycle.LabelPreDelete] != "true" {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	person.Expect(0, "enroll "+name, "unchanged: it has hooks")
+	person.Expect(0, "enroll --undo "+name, name+" withdrawn")
+	person.Expect(0, "enroll --undo "+name, "unchanged: this command gave it no hooks")
+	var set kruisev1alpha1.CloneSet
+	s.must(s.k8s.Get(s.Context(), s.key, &set))
+	s.Expect(set.Spec.Lifecycle == nil, "the hooks are gone, and there is %+v", set.Spec.Lifecycle)
+}
+
+// TestLintPolicy: the API server refuses hooks that can't work, as config/components/lint ships, and warns of those of others.
+func TestLintPolicy(t *testing.T) {
+	t.Parallel()
+	const namespace = "lint-policy"
+	install(t, "lint", namespace)
+	expect.NoError(t, env.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
+	hook := func(set *kruisev1alpha1.CloneSet) map[string]string {
+		return set.Spec.Lifecycle.PreDelete.LabelsHandler
+	}
+	cases := []struct {
+		name, reason string
+		edit         func(*kruisev1alpha1.CloneSet)
+		want         string
+	}{
+		{"selector", "changing the label detaches the pod", func(set *kruisev1alpha1.CloneSet) {
+			hook(set)["example.com/also"] = "true"
+			set.Spec.Selector.MatchLabels["example.com/also"] = "true"
+			set.Spec.Template.Labels["example.com/also"] = "true"
+		}, "label example.com/also is in spec.selector"},
+		{"empty", "OpenKruise takes any pod for hooked", func(set *kruisev1alpha1.CloneSet) {
+			hook(set)["example.com/empty"] = ""
+		}, "label example.com/empty has no value"},
+		{"two values", "no value satisfies both", func(set *kruisev1alpha1.CloneSet) {
+			hook(set)["example.com/unready-blocker-inplace"] = "other"
+		}, "two hooks want one label at different values"},
+		{"preNormal finalizer", "OpenKruise misses it", func(set *kruisev1alpha1.CloneSet) {
+			set.Spec.Lifecycle.PreNormal = lifecycle.Enrolled().PreNormal
+			set.Spec.Lifecycle.PreNormal.FinalizersHandler = []string{"example.com/in"}
+		}, "can miss that finalizer example.com/in was added"},
+		{"another's", "another's hooks are not judged", func(set *kruisev1alpha1.CloneSet) {
+			set.Spec.Lifecycle.PreDelete.LabelsHandler = map[string]string{"somebody.example/empty": ""}
+		}, ""},
+		{"good", "the sample works", func(*kruisev1alpha1.CloneSet) {}, ""},
+	}
+	create := func(c int) error {
+		set := labels.load(t)
+		set.Namespace = namespace
+		cases[c].edit(set)
+		return env.client.Create(t.Context(), set, client.DryRunAll)
+	}
+	expect.Soon(t, "the policy to be in force", func() error {
+		if create(0) == nil {
+			return errors.New("it refuses nothing")
+		}
+		return nil
+	})
+	for i, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			switch err := create(i); {
+			case c.want == "" && err != nil:
+				t.Errorf("%s: refused: %v", c.reason, err)
+			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+				t.Errorf("%s: want %q, got %v", c.reason, c.want, err)
+			}
+		})
+	}
+}
