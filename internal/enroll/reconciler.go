@@ -21,14 +21,12 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/reason"
 )
 
 // Label is for namespaces whose CloneSets the [Reconciler] enrolls, with the value "true". A CloneSet that has it with the value
 // "false" is left out.
 const Label = "rollcall.dev/enroll"
-
-// ReasonNotEnrolled is that of the Warning on a CloneSet that has to stay as it is.
-const ReasonNotEnrolled = "NotEnrolled"
 
 // controllerOwner is the field manager of what the Reconciler writes.
 const controllerOwner client.FieldOwner = "rollcall-enroll"
@@ -110,7 +108,7 @@ func (r *Reconciler) wanted(ctx context.Context, set *kruisev1alpha1.CloneSet) (
 
 func (r *Reconciler) enroll(ctx context.Context, set *kruisev1alpha1.CloneSet) error {
 	if why := Obstacle(set, r.config.Load()); why != "" {
-		r.Recorder.Eventf(set, nil, corev1.EventTypeWarning, ReasonNotEnrolled, "Enroll", "%s", why)
+		r.Recorder.Eventf(set, nil, reason.NotEnrolled.Event(), string(reason.NotEnrolled), "Enroll", "%s", why)
 		return nil
 	}
 	return apply(ctx, r.Client, set, controllerOwner, map[string]string{AnnotationEnrolled: fromNamespace})

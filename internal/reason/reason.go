@@ -185,6 +185,11 @@ const (
 	//
 	// What to do: look at what the pod has waited for; clients may have been sent to a pod that was not there.
 	EvictionLetThrough Reason = "EvictionLetThrough"
+	// NotEnrolled: no reason to wait but an Event on a CloneSet of a namespace that is to be [enrolled](../enrolment.md): it has
+	// hooks of someone else, or its pods could not be registered.
+	//
+	// What to do: write what the message says, or label the CloneSet `rollcall.dev/enroll: "false"`.
+	NotEnrolled Reason = "NotEnrolled"
 	// Acknowledgement: what the kubectl plugin shows where no Event on the pod says more: the registry has not acknowledged yet.
 	//
 	// What to do: wait. Where it lasts, look at the manager's log.
