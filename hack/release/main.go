@@ -1,6 +1,6 @@
-// Command release makes in dist/ what a release of Rollcall has: the manager for each platform, the Helm chart,
-// install.yaml, SBOMs, the provenance and checksums. The same commit and version give the same bytes, on any
-// machine with the same Go. It is a module of its own, since the form of an SBOM is needed for nothing else.
+// Command release makes in dist/ what a release of Rollcall has: the manager and the plugin for each platform, the Helm
+// chart, install.yaml, the plugin's manifest for krew, SBOMs, the provenance and checksums. The same commit and version
+// give the same bytes, on any machine with the same Go. It is a module of its own, since the form of an SBOM is needed for nothing else.
 package main
 
 import (
@@ -22,6 +22,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"text/template"
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
@@ -63,7 +64,7 @@ func run(version, out string) error {
 		return fmt.Errorf("making the folder of the release: %w; remove it first", err)
 	}
 	r := release{version: version, out: out, commit: strings.TrimSpace(commit)}
-	for _, step := range []func() error{r.binaries, r.chart, r.manifests, r.provenance, r.checksums} {
+	for _, step := range []func() error{r.binaries, r.chart, r.manifests, r.krew, r.provenance, r.checksums} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -177,6 +178,59 @@ func (r release) manifests() error {
 	}
 	return r.write("install.yaml", []byte(text))
 }
+
+// krew writes the manifest by which "kubectl krew install --manifest" installs the plugin:
+// https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest.
+func (r release) krew() error {
+	sums, err := r.sums()
+	if err != nil {
+		return err
+	}
+	type platform struct{ System, Arch, URL, Sum, Binary string }
+	var all []platform
+	for _, name := range platforms("kubectl-rollcall") {
+		system, arch, _ := strings.Cut(name, "/")
+		file := fmt.Sprintf("kubectl-rollcall_%s_%s_%s.tar.gz", r.version, system, arch)
+		p := platform{system, arch, repository + "/releases/download/" + r.version + "/" + file, sums[file], "kubectl-rollcall"}
+		if system == "windows" {
+			p.Binary += ".exe"
+		}
+		all = append(all, p)
+	}
+	var text bytes.Buffer
+	if err := template.Must(template.New("krew").Parse(krewManifest)).Execute(&text, map[string]any{
+		"Version": r.version, "Home": repository, "Platforms": all,
+	}); err != nil {
+		return fmt.Errorf("writing the manifest for krew: %w", err)
+	}
+	return r.write("rollcall.krew.yaml", text.Bytes())
+}
+
+// krewManifest is for the binary's archives, which [release.binary] packs.
+const krewManifest = `apiVersion: krew.googlecontainertools.github.com/v1alpha2
+kind: Plugin
+metadata:
+  name: rollcall
+spec:
+  version: {{.Version}}
+  homepage: {{.Home}}
+  shortDescription: See and steer what Rollcall does with pods
+  description: |
+    Shows which pods of OpenKruise CloneSets are in rotation in the service registry and why a pod waits, follows a
+    rollout, checks a CloneSet before it is applied, gives CloneSets their hooks, and lets a stuck pod go.
+  caveats: |
+    The cluster needs Rollcall: {{.Home}}
+  platforms:
+{{- range .Platforms}}
+  - selector:
+      matchLabels:
+        os: {{.System}}
+        arch: {{.Arch}}
+    uri: {{.URL}}
+    sha256: {{.Sum}}
+    bin: {{.Binary}}
+{{- end}}
+`
 
 // provenance writes which commit the files come from and which Go made them. It is not signed. The form is in-toto's, with SLSA's predicate: https://slsa.dev/spec/v1.1/provenance.
 func (r release) provenance() error {
