@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
@@ -104,23 +105,11 @@ type Use struct {
 
 // Refusal is why a pod may not use a service name.
 type Refusal struct {
-	Cause   Cause
+	Reason  reason.Reason
 	Message string
 	// After is when the answer may change by itself; zero where an event will say so.
 	After time.Duration
 }
-
-// Cause tells refusals apart.
-type Cause int
-
-const (
-	// NamespaceUnknown: the cache has yet to show the pod's namespace.
-	NamespaceUnknown Cause = iota + 1
-	// NotAllowed: the configuration does not give the name to the namespace.
-	NotAllowed
-	// ClaimedByAnother: the name belongs to another namespace.
-	ClaimedByAnother
-)
 
 // Ask returns why the pod may not use the name; nil where it may. A pod that is registered under the name stays, whatever
 // the answer.
@@ -237,10 +226,10 @@ func (c *Claims) refusal(u Use) *Refusal {
 	case shared && u.Rules.Allowed == nil:
 		return nil
 	case !known:
-		return &Refusal{Cause: NamespaceUnknown, After: recheck,
+		return &Refusal{Reason: reason.NotPermitted, After: recheck,
 			Message: fmt.Sprintf("this manager has yet to see namespace %s", namespace)}
 	case !u.Rules.Allowed.Allows(namespace, of.labels, u.Service):
-		return &Refusal{Cause: NotAllowed, Message: fmt.Sprintf(
+		return &Refusal{Reason: reason.ServiceNotAllowed, Message: fmt.Sprintf(
 			"service.allowed in the configuration gives service %q not to namespace %s: write another name in annotation %s, or have "+
 				"an entry added to service.allowed with namespaces: [%q] and names: [%q]",
 			u.Service, namespace, service.AnnotationServices, namespace, u.Service)}
@@ -255,7 +244,7 @@ func (c *Claims) claimedByAnother(u Use) *Refusal {
 	if owner == u.Pod.Namespace {
 		return nil
 	}
-	refusal := &Refusal{Cause: ClaimedByAnother, Message: fmt.Sprintf(
+	refusal := &Refusal{Reason: reason.ServiceClaimed, Message: fmt.Sprintf(
 		"service %q belongs to namespace %s: %s; write another name in annotation %s, put {namespace} into service.name, or set "+
 			"service.sharedAcrossNamespaces", u.Service, owner, because, service.AnnotationServices)}
 	if !until.IsZero() {

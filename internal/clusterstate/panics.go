@@ -63,17 +63,13 @@ func (p *Panics) Arrived(pod *corev1.Pod, s *Rules) { p.count(pod, s, true) }
 func (p *Panics) Refresh(pod *corev1.Pod, s *Rules) { p.count(pod, s, false) }
 
 func (p *Panics) count(pod *corev1.Pod, s *Rules, add bool) {
-	now := peerOf(pod)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before := p.pods[pod.UID]
-	if before == nil && !add || before != nil && Behind(now.version, before.version) {
+	if before == nil && !add || before != nil && (pod.ResourceVersion == before.version || Behind(pod.ResourceVersion, before.version)) {
 		return
 	}
-	if len(now.services) == 0 {
-		now = nil
-	}
-	p.replace(pod.UID, before, now, s)
+	p.replace(pod.UID, before, peerOf(pod), s)
 }
 
 // Departed counts a pod no more.
@@ -176,27 +172,31 @@ func (p Panic) Message(threshold int) string {
 		"the pod is kept in service; look at the pods, their nodes and the network", p.Peers.Unready, p.Peers.All, p.Service, threshold)
 }
 
-// Of returns the first service of the pod that is in panic, or the zero value.
-func (p *Panics) Of(pod *corev1.Pod, s *Rules) Panic {
+// Of returns the first service in the record of a pod in the namespace that is in panic, or the zero value.
+func (p *Panics) Of(namespace string, record lifecycle.Record, s *Rules) Panic {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, in := range lifecycle.RecordOf(pod).Instances {
-		if of := p.of(keyOf(claimKey(in.Service), pod.Namespace, s)); of.Panic(s.PanicThreshold) {
+	for _, in := range record.Instances {
+		if of := p.of(keyOf(claimKey(in.Service), namespace, s)); of.Panic(s.PanicThreshold) {
 			return Panic{Service: in.Service, Peers: of}
 		}
 	}
 	return Panic{}
 }
 
+// peerOf returns nil for a pod that counts nowhere.
 func peerOf(pod *corev1.Pod) *peer {
-	one := &peer{id: lifecycle.PodIDOf(pod), version: pod.ResourceVersion, ready: lifecycle.IsReady(pod)}
 	if !lifecycle.Counts(pod) {
-		return one
+		return nil
 	}
+	one := &peer{id: lifecycle.PodIDOf(pod), version: pod.ResourceVersion, ready: lifecycle.IsReady(pod)}
 	for _, in := range lifecycle.RecordOf(pod).Instances {
 		if service := claimKey(in.Service); !slices.Contains(one.services, service) {
 			one.services = append(one.services, service)
 		}
+	}
+	if len(one.services) == 0 {
+		return nil
 	}
 	return one
 }

@@ -28,7 +28,7 @@ func TestPeersOfOtherNamespacesAndServices(t *testing.T) {
 	pod("mall", "c", true, "admin")
 	expect := func(reason, want string, pod *corev1.Pod, s *Rules) {
 		t.Helper()
-		if got := p.Of(pod, s).Service; got != want {
+		if got := p.Of(pod.Namespace, lifecycle.RecordOf(pod), s).Service; got != want {
 			t.Errorf("service %q is in panic, want %q: %s", got, want, reason)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
+	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -57,21 +58,9 @@ func (o *observation) leavesToApp(c change) bool {
 // gone reports whether there is no such pod any more.
 func (o *observation) gone() bool { return o.departed && !o.note.lingers }
 
-// knowsApps reports whether this process has made a change for an entry that the pod's application wrote.
-func (o *observation) knowsApps() bool {
-	for in := range o.tracked.Known() {
-		if byApp(in) {
-			return true
-		}
-	}
-	return false
-}
-
 // has reports whether the address is the pod's.
 func (o *observation) has(address string) bool {
-	pod := o.pod()
-	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-	return !o.gone() && !ended && address == pod.Status.PodIP
+	return !o.gone() && !lifecycle.Finished(o.pod()) && address == o.pod().Status.PodIP
 }
 
 // observePassedOn says which entries belong to the applications of other pods by now.
@@ -110,17 +99,12 @@ func (r *PodReconciler) isTaken(ctx context.Context, seen *observation, in lifec
 	}
 	for i := range pods.Items {
 		other := &pods.Items[i]
-		if other.UID == seen.pod().UID || other.Status.Phase == corev1.PodSucceeded || other.Status.Phase == corev1.PodFailed {
+		if other.UID == seen.pod().UID || lifecycle.Finished(other) {
 			continue
 		}
-		endpoints, err := seen.settings.Services.EndpointsOf(subjectOf(other))
-		if err != nil {
-			continue // it is registered nowhere
-		}
-		for _, e := range endpoints {
-			if e.Service == in.Service && e.Port == in.Port {
-				return true, nil
-			}
+		endpoints, err := seen.settings.Services.EndpointsOf(subjectOf(other)) // an error means that it is registered nowhere
+		if err == nil && slices.Contains(endpoints, service.Endpoint{Service: in.Service, Port: in.Port}) {
+			return true, nil
 		}
 	}
 	return false, nil
@@ -149,7 +133,7 @@ func (r *PodReconciler) clear(ctx context.Context, seen *observation, c change) 
 		return blocker{}
 	}
 	if !again {
-		seen.note.clearsFrom(c.Key(), asked)
+		seen.note.clears[c.Key()] = asked
 	}
 	return blocker{reason: reason.AppEntryRemains, after: r.backoff.When(seen.pod().UID),
 		message: c.String() + ": the pod is gone, and its application's entry is not yet; it is out of rotation"}

@@ -33,12 +33,12 @@ type progress struct {
 func (p progress) done() bool { return p.blocker.reason == "" || p.blocker.reason == reason.DryRun }
 
 // converge makes every registry of the pod say what it must of every instance.
-func (r *PodReconciler) converge(ctx context.Context, seen *observation, d lifecycle.Decision) progress {
-	p := seen.plan(d)
+func (r *PodReconciler) converge(ctx context.Context, seen *observation) progress {
+	p := seen.plan()
 	behind := r.ensureAll(ctx, seen, p.formerAddresses)
-	switch d.Want {
+	switch seen.decision.Want {
 	case lifecycle.InService:
-		return r.join(ctx, seen, d, p, behind)
+		return r.join(ctx, seen, p, behind)
 	case lifecycle.Keep:
 		return progress{behind: behind.and(r.ensureAll(ctx, seen, p.departing))}
 	case lifecycle.OutOfService, lifecycle.Absent:
@@ -47,15 +47,13 @@ func (r *PodReconciler) converge(ctx context.Context, seen *observation, d lifec
 	if missing.reason != "" {
 		return progress{blocker: missing}
 	}
-	return r.drained(seen, d, p)
+	return r.drained(seen, p)
 }
 
 // join puts the pod in service, and takes it out of where it departs from once clients are given it. A hook that waits is
 // asserted before that.
-func (r *PodReconciler) join(
-	ctx context.Context, seen *observation, d lifecycle.Decision, p plan, behind blocker,
-) progress {
-	missing := r.ensureAll(ctx, seen, p.present)
+func (r *PodReconciler) join(ctx context.Context, seen *observation, p plan, behind blocker) progress {
+	d, missing := seen.decision, r.ensureAll(ctx, seen, p.present)
 	// A probe is asked only where a hook hangs on it, or where the pod departs from what clients are given it by now.
 	if missing.reason == "" && (len(d.Then.Set) > 0 || slices.ContainsFunc(p.departing, seen.unacknowledged)) {
 		missing = r.probeAll(ctx, seen, p.present)
@@ -67,21 +65,8 @@ func (r *PodReconciler) join(
 	if d.Waiting == "" {
 		done.behind, done.departing = behind.and(r.ensureAll(ctx, seen, p.departing)), nil
 	}
-	done.record = seen.newRecord(d.Want, p)
+	done.record = seen.newRecord(p)
 	return done
-}
-
-// leave makes the changes that waited for a hook to be asserted, and writes down what came of them.
-func (r *PodReconciler) leave(ctx context.Context, seen *observation, p *progress) error {
-	if len(p.departing) == 0 {
-		return nil
-	}
-	p.behind = p.behind.and(r.ensureAll(ctx, seen, p.departing))
-	d := lifecycle.Decide(seen.input)
-	if d.Want != lifecycle.InService {
-		return nil // it has moved on, and the next look at it says where to
-	}
-	return r.patch(ctx, seen, lifecycle.Edit{}, seen.newRecord(d.Want, seen.plan(d)))
 }
 
 // ensureAll makes all changes. What is missing in one registry keeps the pod out of no other.
@@ -188,7 +173,7 @@ func (r *PodReconciler) acknowledged(seen *observation, c change) {
 // caller is the pod, for whom a call is made: it is woken where that has to wait, and holds no worker until then.
 func (r *PodReconciler) caller(pod *corev1.Pod) registryclient.Caller {
 	id, urgent := lifecycle.PodIDOf(pod), rolloutWaits(pod)
-	return registryclient.Caller{ID: string(pod.UID), Urgent: urgent, Wake: func() { r.woken.add(id, urgent) }}
+	return registryclient.Caller{ID: string(pod.UID), Urgent: urgent, Wake: func() { r.wake(id, urgent) }}
 }
 
 // settle returns no blocker once no call of unknown outcome can have undone, or can still undo, what was acknowledged.
@@ -280,13 +265,13 @@ func (r *PodReconciler) probeAll(ctx context.Context, seen *observation, changes
 }
 
 // drained is called once everything is acknowledged, and holds OpenKruise back until the clients had time to notice.
-func (r *PodReconciler) drained(seen *observation, d lifecycle.Decision, p plan) progress {
+func (r *PodReconciler) drained(seen *observation, p plan) progress {
 	if len(seen.tracked.Known()) == 0 && !seen.input.Record.Exists() {
 		return progress{} // no registry ever knew the pod, and so there is nothing to write down
 	}
-	record := seen.newRecord(d.Want, p)
+	record := seen.newRecord(p)
 	removedAt, counted := r.removedAt(seen, p)
-	if !draining(d.Row) || seen.drain == 0 || removedAt.IsZero() {
+	if !draining(seen.decision.Row) || seen.drain == 0 || removedAt.IsZero() {
 		return progress{record: record}
 	}
 	record.OutSince = &removedAt
@@ -368,11 +353,7 @@ func nameRefused(r *clusterstate.Refusal) blocker {
 	if r == nil {
 		return blocker{}
 	}
-	why := map[clusterstate.Cause]reason.Reason{
-		clusterstate.NamespaceUnknown: reason.NotPermitted, clusterstate.NotAllowed: reason.ServiceNotAllowed,
-		clusterstate.ClaimedByAnother: reason.ServiceClaimed,
-	}[r.Cause]
-	return blocker{reason: why, message: r.Message, after: min(r.After, backoffCap)}
+	return blocker{reason: r.Reason, message: r.Message, after: min(r.After, backoffCap)}
 }
 
 // failed says why a call did not end well, and when to come back. What is not known to be final is worth another try.
@@ -401,7 +382,7 @@ func (r *PodReconciler) failed(seen *observation, c change, reg *registryclient.
 		b.after = max(after, r.backoff.When(uid))
 	}
 	if told {
-		seen.note.postpone(c.Key(), postponement{want: c.want, client: reg, until: r.Clock.Now().Add(after), blocker: b})
+		seen.note.postponed[c.Key()] = postponement{want: c.want, client: reg, until: r.Clock.Now().Add(after), blocker: b}
 	}
 	return b
 }

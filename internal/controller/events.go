@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -59,83 +58,73 @@ func rolloutWaits(pod *corev1.Pod) bool {
 	}
 }
 
+// onEvents calls do with each change of an object: old is nil of one that came, which the informer's first list may have had,
+// and now is nil of one that is gone.
+func onEvents[T client.Object](
+	do func(ctx context.Context, old, now T, first bool, q queue),
+) handler.TypedEventHandler[T, lifecycle.PodID] {
+	var none T
+	return handler.TypedFuncs[T, lifecycle.PodID]{
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[T], q queue) {
+			do(ctx, none, e.Object, e.IsInInitialList, q)
+		},
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[T], q queue) {
+			do(ctx, e.ObjectOld, e.ObjectNew, false, q)
+		},
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[T], q queue) { do(ctx, e.Object, none, false, q) },
+	}
+}
+
 // podEvents looks at the pods that something happens to.
 func (r *PodReconciler) podEvents() handler.TypedEventHandler[*corev1.Pod, lifecycle.PodID] {
-	departed := func(pod *corev1.Pod, q queue) {
-		r.Tracker.Departed(pod)
-		r.State.Panics.Departed(pod, &r.settings.Load().Rules)
-		enqueue(q, pod)
-	}
-	return handler.TypedFuncs[*corev1.Pod, lifecycle.PodID]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Pod], q queue) {
-			r.Tracker.Arrived(lifecycle.PodIDOf(e.Object), !e.IsInInitialList)
-			r.State.Panics.Arrived(e.Object, &r.settings.Load().Rules)
-			enqueue(q, e.Object)
-		},
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Pod], q queue) {
-			// A watch that was broken for a while shows a deletion and a creation under one name as an update.
-			if e.ObjectOld.UID != e.ObjectNew.UID {
-				departed(e.ObjectOld, q)
-			}
-			r.State.Panics.Arrived(e.ObjectNew, &r.settings.Load().Rules)
-			enqueue(q, e.ObjectNew)
-		},
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Pod], q queue) { departed(e.Object, q) },
-	}
+	return onEvents(func(_ context.Context, old, now *corev1.Pod, first bool, q queue) {
+		rules := &r.settings.Load().Rules
+		// A watch that was broken for a while shows a deletion and a creation under one name as an update.
+		if old != nil && (now == nil || now.UID != old.UID) {
+			r.Tracker.Departed(old)
+			r.State.Panics.Departed(old, rules)
+			enqueue(q, old)
+		}
+		if now == nil {
+			return
+		}
+		if old == nil {
+			r.Tracker.Arrived(lifecycle.PodIDOf(now), !first)
+		}
+		r.State.Panics.Arrived(now, rules)
+		enqueue(q, now)
+	})
 }
 
 // workloadEvents looks again at the pods of a workload whose spec changed, or that is gone.
 func (r *PodReconciler) workloadEvents() handler.TypedEventHandler[*kruisev1alpha1.CloneSet, lifecycle.PodID] {
-	enqueuePods := func(ctx context.Context, workload *kruisev1alpha1.CloneSet, q queue) {
-		r.enqueueFound(ctx, q, client.InNamespace(workload.Namespace), client.MatchingFields{ownerIndex: string(workload.UID)})
-	}
-	return handler.TypedFuncs[*kruisev1alpha1.CloneSet, lifecycle.PodID]{
-		CreateFunc: func(context.Context, event.TypedCreateEvent[*kruisev1alpha1.CloneSet], queue) {
-			r.State.Workloads.Changed()
-		},
-		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*kruisev1alpha1.CloneSet], q queue) {
-			if e.ObjectOld.UID == e.ObjectNew.UID && e.ObjectOld.Generation == e.ObjectNew.Generation {
-				return
-			}
-			r.State.Workloads.Changed()
-			enqueuePods(ctx, e.ObjectNew, q)
-			if e.ObjectOld.UID != e.ObjectNew.UID {
-				enqueuePods(ctx, e.ObjectOld, q)
-			}
-		},
-		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*kruisev1alpha1.CloneSet], q queue) {
-			r.State.Workloads.Changed()
-			enqueuePods(ctx, e.Object, q)
-		},
-	}
+	return onEvents(func(ctx context.Context, old, now *kruisev1alpha1.CloneSet, _ bool, q queue) {
+		if old != nil && now != nil && old.UID == now.UID && old.Generation == now.Generation {
+			return
+		}
+		r.State.Workloads.Changed()
+		if old == nil {
+			return // its pods ask the API server for it
+		}
+		r.enqueueFound(ctx, q, client.InNamespace(old.Namespace), client.MatchingFields{ownerIndex: string(old.UID)})
+		if now != nil && now.UID != old.UID {
+			r.enqueueFound(ctx, q, client.InNamespace(now.Namespace), client.MatchingFields{ownerIndex: string(now.UID)})
+		}
+	})
 }
 
 // namespaceEvents looks again at the pods of a namespace that came, or whose labels changed. The cache refuses to be asked
-// for the pods of a namespace that it does not watch.
+// for the pods of a namespace that it does not watch. What the first list has needs nothing: the pods come by themselves.
 func (r *PodReconciler) namespaceEvents() handler.TypedEventHandler[*metav1.PartialObjectMetadata, lifecycle.PodID] {
-	enqueuePods := func(ctx context.Context, namespace string, q queue) {
-		if len(r.Namespaces) == 0 || slices.Contains(r.Namespaces, namespace) {
-			r.enqueueFound(ctx, q, client.InNamespace(namespace))
+	return onEvents(func(ctx context.Context, old, now *metav1.PartialObjectMetadata, first bool, q queue) {
+		if old != nil && now != nil && old.UID == now.UID && maps.Equal(old.Labels, now.Labels) {
+			return
 		}
-	}
-	return handler.TypedFuncs[*metav1.PartialObjectMetadata, lifecycle.PodID]{
-		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*metav1.PartialObjectMetadata], q queue) {
-			r.State.Workloads.Changed()
-			if !e.IsInInitialList { // then the pods come by themselves
-				enqueuePods(ctx, e.Object.Name, q)
-			}
-		},
-		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*metav1.PartialObjectMetadata], q queue) {
-			if e.ObjectOld.UID == e.ObjectNew.UID && maps.Equal(e.ObjectOld.Labels, e.ObjectNew.Labels) {
-				return
-			}
-			r.State.Workloads.Changed()
-			enqueuePods(ctx, e.ObjectNew.Name, q)
-		},
-		DeleteFunc: func(context.Context, event.TypedDeleteEvent[*metav1.PartialObjectMetadata], queue) {
-			r.State.Workloads.Changed()
-		},
-	}
+		r.State.Workloads.Changed()
+		if now != nil && !first && (len(r.Namespaces) == 0 || slices.Contains(r.Namespaces, now.Name)) {
+			r.enqueueFound(ctx, q, client.InNamespace(now.Name))
+		}
+	})
 }
 
 // ownerIndex finds the pods of a workload by its UID.
@@ -186,44 +175,19 @@ func (r *PodReconciler) enqueueCalmed(_ context.Context, q queue) {
 	}
 }
 
-// enqueueWoken looks again at the pods for whose calls a slot is free.
-func (r *PodReconciler) enqueueWoken(_ context.Context, q queue) {
-	for id, urgent := range r.woken.take() {
-		priority := wokenPriority
-		if urgent {
-			priority += rolloutPriority
-		}
-		enqueueAt(q, priority, id)
+// started is a source without events: it keeps the queue, for the pods that are woken.
+func (r *PodReconciler) started(_ context.Context, q queue) error {
+	r.queue.Store(&q)
+	return nil
+}
+
+// wake looks again at a pod for whose call a slot is free.
+func (r *PodReconciler) wake(id lifecycle.PodID, urgent bool) {
+	priority := wokenPriority
+	if urgent {
+		priority += rolloutPriority
 	}
-}
-
-// wakeups are the pods that were woken, on their way to the queue, and whether a rollout waits for them.
-type wakeups struct {
-	mu     sync.Mutex
-	pods   map[lifecycle.PodID]bool
-	signal chan struct{}
-}
-
-func newWakeups() *wakeups {
-	return &wakeups{pods: map[lifecycle.PodID]bool{}, signal: make(chan struct{}, 1)}
-}
-
-func (w *wakeups) add(id lifecycle.PodID, urgent bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.pods[id] = urgent
-	select {
-	case w.signal <- struct{}{}:
-	default: // a signal is waiting already
-	}
-}
-
-func (w *wakeups) take() map[lifecycle.PodID]bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	woken := w.pods
-	w.pods = map[lifecycle.PodID]bool{}
-	return woken
+	enqueueAt(*r.queue.Load(), priority, id)
 }
 
 // signalled is a source that calls do for each signal.

@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -31,6 +32,8 @@ type observation struct {
 	tracked  *tracker.Pod
 	note     *note
 	input    lifecycle.Input
+	// decision is on the input as it is now; see decide.
+	decision lifecycle.Decision
 
 	// targets are those that the pod has now, as far as its description tells. A problem with it keeps the pod from being
 	// put in service, and nothing else.
@@ -45,9 +48,6 @@ type observation struct {
 	panic clusterstate.Panic
 	// skip is what a person asks for.
 	skip lifecycle.Skip
-	// unsupported is the kind of a workload that Rollcall does not drive.
-	unsupported string
-
 	// passedOn are applications' entries at an address that the pod no longer has, and another pod's application has now. They
 	// carry no mark that would spare them.
 	passedOn map[lifecycle.Recorded]bool
@@ -98,7 +98,6 @@ func (r *PodReconciler) observe(ctx context.Context, id lifecycle.PodID) (seen *
 		r.forget(id.UID)
 		return nil, 0, nil
 	}
-	seen.unsupported = unsupportedKind(pod)
 	node, err := clusterstate.NodeOf(ctx, r.Client, pod)
 	if err != nil {
 		return nil, 0, err
@@ -110,12 +109,74 @@ func (r *PodReconciler) observe(ctx context.Context, id lifecycle.PodID) (seen *
 	seen.input.Blocked = seen.problem.reason != ""
 	// The pod itself is counted as it was just read: so no more than the threshold are ever taken out for being not ready.
 	r.State.Panics.Refresh(pod, &settings.Rules)
-	seen.panic = r.State.Panics.Of(pod, &settings.Rules)
+	seen.panic = r.State.Panics.Of(pod.Namespace, seen.input.Record, &settings.Rules)
 	seen.input.Panic = seen.panic.Service != ""
 	seen.observeGuard(workload != nil)
 	seen.tracked.Recall(seen.input.Record.Want, seen.recorded, r.Clock.Now())
 	r.adoptListed(seen)
+	seen.decide()
 	return seen, 0, nil
+}
+
+// decide has the decision rest on the input as it is now. Nothing is left to be freed of a pod that is gone.
+func (o *observation) decide() {
+	if o.gone() {
+		o.decision = lifecycle.Decision{Row: lifecycle.RowGone, Want: lifecycle.Absent}
+		return
+	}
+	o.decision = lifecycle.Decide(o.input)
+}
+
+// observeDeparted gathers what it takes to undo what is left of a pod that is no longer in the cache: the pod as it was last
+// seen, or as it is where it lingers without the label that the cache selects by. It knows the pod by its UID: another may have
+// its name and its address by now.
+func (r *PodReconciler) observeDeparted(
+	ctx context.Context, id lifecycle.PodID, seen *observation,
+) (*observation, time.Duration, error) {
+	last := seen.tracked.Departed()
+	switch {
+	case last == nil && seen.tracked.CloseUnlessFound():
+		r.notes.forget(id.UID)
+		return nil, 0, nil
+	case last == nil:
+		return nil, staleRecheck, nil // the event that says so is on its way
+	case seen.nothingLeft(last):
+		r.forget(id.UID)
+		return nil, 0, nil
+	}
+	live, err := clusterstate.Live(ctx, r.APIReader, id)
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case live != nil && live.DeletionTimestamp == nil:
+		return nil, backoffCap, nil // no event will say when it is gone
+	}
+	seen.departed, seen.note.lingers = true, live != nil
+	seen.input = lifecycle.Input{Pod: last, Record: lifecycle.RecordOf(last), Ownership: seen.settings.Ownership}
+	if seen.note.lingers {
+		seen.input.Pod, seen.input.Record = live, lifecycle.RecordOf(live)
+	}
+	r.observeTargets(seen, service.Node{})
+	if err := r.observePassedOn(ctx, seen); err != nil {
+		return nil, 0, err
+	}
+	if seen.note.lingers {
+		workload, err := r.workloadOf(ctx, live)
+		if err != nil {
+			return nil, 0, err
+		}
+		seen.skip = lifecycle.SkipOf(live, clusterstate.AsLifecycle(workload))
+		seen.observeGuard(workload != nil)
+	}
+	seen.decide()
+	return seen, 0, nil
+}
+
+// nothingLeft reports whether a pod that is gone can be forgotten. What a registry remembers of its application can be cleared
+// only now.
+func (o *observation) nothingLeft(last *corev1.Pod) bool {
+	knowsApps := slices.ContainsFunc(slices.Collect(maps.Keys(o.tracked.Known())), byApp)
+	return !o.note.lingers && !knowsApps && o.tracked.NothingLeft(lifecycle.RecordOf(last), o.settings.asks)
 }
 
 // observeTargets says which instances the pod has in which registries, or what is wrong with how it is described.
@@ -181,7 +242,7 @@ func (o *observation) observeGuard(hasWorkload bool) {
 		Dying:  pod.DeletionTimestamp != nil,
 		Hooked: o.input.Hooks.Any(),
 		// It will be deleted soon.
-		OwnerGone: !hasWorkload && metav1.GetControllerOf(pod) != nil && o.unsupported == "",
+		OwnerGone: !hasWorkload && cloneSetOf(pod) != nil,
 	})
 }
 
@@ -199,21 +260,31 @@ func (r *PodReconciler) adoptListed(seen *observation) {
 }
 
 // refused says why Rollcall does not drive the pod; empty where it does.
-func (o *observation) refused(d lifecycle.Decision) blocker {
-	if o.unsupported == "" || d.Row == lifecycle.RowGone {
+func (o *observation) refused() blocker {
+	owner := metav1.GetControllerOfNoCopy(o.pod())
+	if owner == nil || cloneSetOf(o.pod()) != nil || o.decision.Row == lifecycle.RowGone {
 		return blocker{}
 	}
 	return blocker{reason: reason.UnsupportedWorkload, message: fmt.Sprintf(
 		"the pod has a finalizer or mark that hooks.owned or hooks.newlyCreated claims, and belongs to a %s; Rollcall drives only "+
-			"CloneSets: take it out of the template, or the key out of the configuration", o.unsupported)}
+			"CloneSets: take it out of the template, or the key out of the configuration", owner.Kind)}
+}
+
+// cloneSetOf returns the reference to the CloneSet that the pod belongs to, or nil.
+func cloneSetOf(pod *corev1.Pod) *metav1.OwnerReference {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil || owner.Kind != "CloneSet" || !strings.HasPrefix(owner.APIVersion, kruisev1alpha1.GroupVersion.Group+"/") {
+		return nil
+	}
+	return owner
 }
 
 // workloadOf returns the CloneSet that owns the pod, or nil. The cache may not have seen a new one yet, and a workload
 // that is taken for gone has its handlers released, so the API server is asked before that. Nothing hangs on it for a pod
 // that is being deleted, and there may be many at once.
 func (r *PodReconciler) workloadOf(ctx context.Context, pod *corev1.Pod) (*kruisev1alpha1.CloneSet, error) {
-	owner := metav1.GetControllerOf(pod)
-	if owner == nil || !isKruise(owner) || owner.Kind != "CloneSet" {
+	owner := cloneSetOf(pod)
+	if owner == nil {
 		return nil, nil
 	}
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}
@@ -234,26 +305,12 @@ func (r *PodReconciler) workloadOf(ctx context.Context, pod *corev1.Pod) (*kruis
 	return nil, nil
 }
 
-func isKruise(owner *metav1.OwnerReference) bool {
-	gv, err := schema.ParseGroupVersion(owner.APIVersion)
-	return err == nil && gv.Group == kruisev1alpha1.GroupVersion.Group
-}
-
-// unsupportedKind names the kind of the pod's workload where that is no CloneSet.
-func unsupportedKind(pod *corev1.Pod) string {
-	owner := metav1.GetControllerOf(pod)
-	if owner == nil || owner.Kind == "CloneSet" && isKruise(owner) {
-		return ""
-	}
-	return owner.Kind
-}
-
 // subjectOf names the workload as the pod does, since it may be gone already.
 func subjectOf(pod *corev1.Pod) service.Subject {
 	subject := service.Subject{
 		Namespace: pod.Namespace, Labels: pod.Labels, Annotations: pod.Annotations, Spec: &pod.Spec,
 	}
-	if owner := metav1.GetControllerOf(pod); owner != nil {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 		subject.Workload = owner.Name
 	}
 	return subject

@@ -32,7 +32,7 @@ func (r *PodReconciler) patch(ctx context.Context, seen *observation, edit lifec
 	if edit.Empty() && pod.DeletionTimestamp != nil {
 		return nil // the record goes with the pod
 	}
-	data, err := lifecycle.Patch(pod, seen.input.Hooks, edit, record)
+	data, err := seen.input.Patch(edit, record)
 	if err != nil || data == nil {
 		return err
 	}
@@ -52,7 +52,11 @@ func (r *PodReconciler) patch(ctx context.Context, seen *observation, edit lifec
 	after := *pod
 	after.ObjectMeta = written.ObjectMeta
 	seen.note.written = written.ResourceVersion
-	seen.input.Pod, seen.input.Record = &after, lifecycle.RecordOf(&after)
+	seen.input.Pod = &after
+	if after.Annotations[lifecycle.AnnotationRecord] != pod.Annotations[lifecycle.AnnotationRecord] {
+		seen.input.Record = lifecycle.RecordOf(&after)
+	}
+	seen.decide()
 	return nil
 }
 

@@ -83,8 +83,9 @@ func (p plan) all() []change { return slices.Concat(p.formerAddresses, p.present
 
 // plan of a pod that stays as it is takes out only an address that it no longer has, and where it departs from once it is in
 // service everywhere that it belongs.
-func (o *observation) plan(d lifecycle.Decision) plan {
+func (o *observation) plan() plan {
 	var p plan
+	d := o.decision
 	others, address, keeps := o.instances(), o.pod().Status.PodIP, d.Want == lifecycle.Keep
 	if keeps && (d.Row == lifecycle.RowUnknownState || address == "") {
 		return p
@@ -209,7 +210,7 @@ func (o *observation) recorded() []tracker.Target {
 
 // newRecord names the pod's instances and those that it has yet to leave, or all that were taken out where its
 // description does not tell which those are.
-func (o *observation) newRecord(want lifecycle.Want, p plan) *lifecycle.Record {
+func (o *observation) newRecord(p plan) *lifecycle.Record {
 	named := p.present
 	for _, c := range slices.Concat(p.formerAddresses, p.departing) {
 		if len(p.present) == 0 || !o.certain(c) {
@@ -220,10 +221,9 @@ func (o *observation) newRecord(want lifecycle.Want, p plan) *lifecycle.Record {
 	for _, c := range named {
 		instances = append(instances, c.Key())
 	}
-	removedAt := o.input.Record.OutSince
-	if want == lifecycle.InService {
-		removedAt = nil
+	record := lifecycle.NewRecord(o.pod(), o.input.Hooks, o.decision.Want, instances, o.input.Record.OutSince)
+	if record.Want == lifecycle.InService {
+		record.OutSince = nil
 	}
-	record := lifecycle.NewRecord(o.pod(), o.input.Hooks, want, instances, removedAt)
 	return &record
 }

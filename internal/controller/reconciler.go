@@ -1,3 +1,9 @@
+// Package controller holds the pod reconciler. Reconcile reads from top to bottom, and each of its steps has a file.
+//
+// observe.go gathers what a decision rests on; lifecycle.Decide decides; plan.go says which changes that takes in which
+// registries, and converge.go makes them; release.go says what is released without the registry; patch.go lets OpenKruise go
+// on; report.go tells people why a pod waits. apps.go has what differs for entries that applications write, and events.go has
+// pods looked at. What this process knows of the registries is in package tracker.
 package controller
 
 import (
@@ -66,7 +72,7 @@ type PodReconciler struct {
 
 	settings atomic.Pointer[Settings]
 	applied  chan struct{}
-	woken    *wakeups
+	queue    atomic.Pointer[queue]
 	notes    notes
 	backoff  workqueue.TypedRateLimiter[types.UID]
 }
@@ -76,7 +82,6 @@ func New(o Options) *PodReconciler {
 	return &PodReconciler{
 		Options: o,
 		applied: make(chan struct{}, 1),
-		woken:   newWakeups(),
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](backoffBase, backoffCap),
 	}
 }
@@ -119,7 +124,7 @@ func (r *PodReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) 
 		signalled{r.applied, r.enqueueAll},
 		signalled{r.Tracker.Signal(), r.enqueueDoubted},
 		signalled{r.State.Panics.Signal(), r.enqueueCalmed},
-		signalled{r.woken.signal, r.enqueueWoken},
+		source.TypedFunc[lifecycle.PodID](r.started),
 		awaited{r.Listed},
 	} {
 		if err := c.Watch(s); err != nil {
@@ -142,85 +147,81 @@ func (r *PodReconciler) Reconcile(ctx context.Context, id lifecycle.PodID) (reco
 		return reconcile.Result{RequeueAfter: again}, err
 	}
 
-	decision := seen.decide()
-	r.refuseSkip(seen, decision)
-	if refused := seen.refused(decision); refused.reason != "" {
-		return r.refuse(ctx, seen, decision, refused)
-	}
-	if err := r.arm(ctx, seen, decision); err != nil {
-		return r.unwritten(seen, decision, err)
-	}
-	decision = seen.decide()
-
-	progress := r.converge(ctx, seen, decision)
-	if err := r.conclude(ctx, seen, decision, &progress); err != nil {
-		return r.unwritten(seen, decision, err)
-	}
-	if err := r.leave(ctx, seen, &progress); err != nil {
-		return r.unwritten(seen, decision, err)
-	}
-	if seen.departed && progress.done() {
+	progress, err := r.advance(ctx, seen)
+	switch {
+	case errors.Is(err, errMoved):
+		// Its change is on the way to the cache and will bring it back by itself; the delay is for the case that it does not.
+		return reconcile.Result{RequeueAfter: r.backoff.When(id.UID)}, nil
+	case isRefused(err):
+		return r.report(seen, blocker{
+			reason: reason.PatchRefused, after: r.backoff.When(id.UID), message: registry.Excerpt(err.Error()),
+		}), nil
+	case err != nil:
+		return reconcile.Result{}, err
+	case seen.departed && progress.done():
 		r.forget(id.UID)
 		return reconcile.Result{}, nil
 	}
-	return r.report(seen, seen.decide(), progress.blocker.and(progress.behind)), nil
+	return r.report(seen, progress.blocker.and(progress.behind)), nil
 }
 
-// arm writes what does not wait for a registry. An annotation to skip a hook that came with the template is taken off too.
-func (r *PodReconciler) arm(ctx context.Context, seen *observation, d lifecycle.Decision) error {
-	edit := d.Arm
-	edit.ClearSkip = seen.skip.FromTemplate && seen.pod().DeletionTimestamp == nil
-	return r.patch(ctx, seen, edit, nil)
+// advance takes the pod as far as it can go now. One that Rollcall does not drive is left as it is, but for handlers that no
+// workload names any more.
+func (r *PodReconciler) advance(ctx context.Context, seen *observation) (progress, error) {
+	r.refuseSkip(seen)
+	if refused := seen.refused(); refused.reason != "" {
+		return progress{blocker: refused}, r.patch(ctx, seen, lifecycle.Edit{Clear: seen.decision.Then.Clear}, nil)
+	}
+	// What does not wait for a registry is written first. An annotation to skip a hook that came with the template goes too.
+	arm := seen.decision.Arm
+	arm.ClearSkip = seen.skip.FromTemplate && seen.pod().DeletionTimestamp == nil
+	if err := r.patch(ctx, seen, arm, nil); err != nil {
+		return progress{}, err
+	}
+	p := r.converge(ctx, seen)
+	if err := r.conclude(ctx, seen, &p); err != nil {
+		return p, err
+	}
+	return p, r.leave(ctx, seen, &p)
 }
 
 // conclude writes what follows once the registries have acknowledged, or what is released without that.
-func (r *PodReconciler) conclude(ctx context.Context, seen *observation, d lifecycle.Decision, p *progress) error {
+func (r *PodReconciler) conclude(ctx context.Context, seen *observation, p *progress) error {
+	before, d := seen.pod(), seen.decision
 	edit, release := d.Then, (*release)(nil)
 	if !p.done() {
-		if edit, release = r.release(seen, d, &p.blocker); release == nil && seen.mayBeOut() {
+		if edit, release = r.release(seen, &p.blocker); release == nil && seen.mayBeOut() {
 			edit = d.Out
 		}
 	}
-	edit.ClearSkip = seen.skips(d) && (release != nil || p.done())
-	before := seen.pod()
+	edit.ClearSkip = seen.skips() && (release != nil || p.done())
 	if seen.departed {
 		p.record = nil // it goes with the pod
 	}
-	if err := r.patch(ctx, seen, edit, p.record); err != nil {
-		return err
-	}
-	if seen.pod() == before { // nothing to write, or a dry run, which has reported what it would do
-		return nil
+	if err := r.patch(ctx, seen, edit, p.record); err != nil || seen.pod() == before {
+		return err // or there was nothing to write, or it is a dry run, which has reported what it would do
 	}
 	if release != nil {
-		r.released(seen, d, release)
+		r.Releases.Count(string(d.Waiting), release.by)
+		r.event(seen, release.reason, release.message)
 	}
-	r.waited(seen, d)
+	since, err := lifecycle.MovedAt(seen.pod())
+	if err == nil && d.Waiting != "" && seen.decision.Waiting == "" {
+		r.Releases.Waited(string(d.Waiting), r.Clock.Now().Sub(since))
+	}
 	return nil
 }
 
-// refuse leaves a pod as it is that Rollcall does not drive, but for handlers that no workload names any more.
-func (r *PodReconciler) refuse(
-	ctx context.Context, seen *observation, d lifecycle.Decision, why blocker,
-) (reconcile.Result, error) {
-	if err := r.patch(ctx, seen, lifecycle.Edit{Clear: d.Then.Clear}, nil); err != nil {
-		return r.unwritten(seen, d, err)
+// leave makes the changes that waited for a hook to be asserted, and writes down what came of them.
+func (r *PodReconciler) leave(ctx context.Context, seen *observation, p *progress) error {
+	if len(p.departing) == 0 {
+		return nil
 	}
-	return r.report(seen, d, why), nil
-}
-
-// unwritten says when to come back for a pod that was not written to. Where it has moved on, its change is on the way to the
-// cache and will bring it back by itself; the delay is for the case that it does not.
-func (r *PodReconciler) unwritten(seen *observation, d lifecycle.Decision, err error) (reconcile.Result, error) {
-	moved := errors.Is(err, errMoved)
-	if !moved && !isRefused(err) {
-		return reconcile.Result{}, err
+	p.behind = p.behind.and(r.ensureAll(ctx, seen, p.departing))
+	if seen.decision.Want != lifecycle.InService {
+		return nil // it has moved on, and the next look at it says where to
 	}
-	again := r.backoff.When(seen.pod().UID)
-	if moved {
-		return reconcile.Result{RequeueAfter: again}, nil
-	}
-	return r.report(seen, d, blocker{reason: reason.PatchRefused, after: again, message: registry.Excerpt(err.Error())}), nil
+	return r.patch(ctx, seen, lifecycle.Edit{}, seen.newRecord(seen.plan()))
 }
 
 func (r *PodReconciler) forget(uid types.UID) {

@@ -2,17 +2,21 @@ package controller
 
 import (
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 )
 
 // blocker is why a pod is not yet where it must be; the zero blocker is none.
@@ -59,20 +63,21 @@ func (r *PodReconciler) Waits() (waits []metrics.Wait) {
 }
 
 // report shows why the pod waits, with an Event only when the reason changed, and says when to look again.
-func (r *PodReconciler) report(seen *observation, d lifecycle.Decision, b blocker) reconcile.Result {
+func (r *PodReconciler) report(seen *observation, b blocker) reconcile.Result {
 	if b.reason == "" {
 		r.backoff.Forget(seen.pod().UID)
-		b = seen.explain(d)
+		b = seen.explain()
 	}
-	if before := r.notes.shown(seen.note); b.reason.BeforeTheCall() && before.reason.NeedsAnotherCall() {
-		before.after = b.after
+	before := seen.note.shown // only this pod's reconciler changes it
+	if b.reason.BeforeTheCall() && before.reason.NeedsAnotherCall() {
+		after := b.after
 		b = before // it is to try again and has not yet
+		b.after = after
 	}
-	b.hook = d.Waiting
+	b.hook = seen.decision.Waiting
 	if !b.reason.Calm() && b.after == 0 {
 		b.after = backoffCap
 	}
-	before := r.notes.shown(seen.note)
 	shown := r.dated(seen, b, before)
 	r.notes.show(seen.note, shown)
 	r.tellWorkload(seen, shown)
@@ -123,14 +128,15 @@ func (r *PodReconciler) dated(seen *observation, b, before blocker) blocker {
 	if before.reason == b.reason {
 		b.since = before.since
 	}
-	if moved, err := time.Parse(time.RFC3339, seen.pod().Annotations[appspub.LifecycleTimestampKey]); err == nil && b.hook != "" {
+	if moved, err := lifecycle.MovedAt(seen.pod()); err == nil && b.hook != "" {
 		b.since = moved
 	}
 	return b
 }
 
 // explain finds what keeps a pod waiting, or needs a person's look, although the registry says what it must.
-func (o *observation) explain(d lifecycle.Decision) blocker {
+func (o *observation) explain() blocker {
+	d := o.decision
 	switch {
 	case o.problem.reason != "" && d.Row.Serves():
 		return o.problem
@@ -140,10 +146,10 @@ func (o *observation) explain(d lifecycle.Decision) blocker {
 			o.pod().Labels[appspub.LifecycleStateKey])}
 	case len(o.input.Hooks.Refused) > 0:
 		return blocker{reason: reason.HandlerRefused, message: o.input.Hooks.Refused[0].Why}
-	case o.heldNotReady(d):
+	case o.heldNotReady():
 		return blocker{reason: reason.HeldNotReady, message: "Kruise holds the pod not ready (markPodNotReady) and lets go only " +
 			"after an in-place update, which was rolled back: delete the pod, or update it in place"}
-	case o.keptInPanic(d):
+	case o.keptInPanic():
 		return blocker{reason: reason.PanicThreshold, message: o.panic.Message(o.settings.PanicThreshold)}
 	case d.Waiting != "" && !lifecycle.IsReady(o.pod()):
 		return blocker{reason: reason.NotReady, message: "the pod is not ready"}
@@ -155,24 +161,111 @@ func (o *observation) explain(d lifecycle.Decision) blocker {
 
 // keptInPanic reports whether the pod is in service only because of the panic. One that was taken out before stays out,
 // and waits for nothing but its own readiness.
-func (o *observation) keptInPanic(d lifecycle.Decision) bool {
-	return d.Row == lifecycle.RowNormalNotReady && d.Want == lifecycle.Keep && o.input.Unready == lifecycle.UnreadyFailOver &&
+func (o *observation) keptInPanic() bool {
+	return o.decision.Row == lifecycle.RowNormalNotReady && o.decision.Want == lifecycle.Keep && o.input.Unready == lifecycle.UnreadyFailOver &&
 		o.input.Record.Want == lifecycle.InService
 }
 
 // heldNotReady recognizes a rollback in PreparingUpdate to Normal, after which Kruise never sets its own readiness gate
 // again.
-func (o *observation) heldNotReady(d lifecycle.Decision) bool {
-	if d.Row != lifecycle.RowNormalNotReady || !o.input.Hooks.MarksNotReady {
+func (o *observation) heldNotReady() bool {
+	if o.decision.Row != lifecycle.RowNormalNotReady || !o.input.Hooks.MarksNotReady {
 		return false
 	}
-	for _, c := range o.pod().Status.Conditions {
-		if c.Type == appspub.KruisePodReadyConditionType {
-			return c.Status == corev1.ConditionFalse
-		}
-	}
-	return false
+	return slices.ContainsFunc(o.pod().Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == appspub.KruisePodReadyConditionType && c.Status == corev1.ConditionFalse
+	})
 }
 
 // UnmatchedWorkloads returns how many workloads have hooks of which no handler is ours.
 func (r *PodReconciler) UnmatchedWorkloads() int { return r.State.Workloads.Unmatched() }
+
+// notes are what the reconciler remembers of pods from one look to the next.
+type notes struct {
+	mu   sync.Mutex
+	pods map[types.UID]*note
+}
+
+// note is of one pod. Its reconciler is the only one to use it, but for shown and told, which are under the lock of all notes.
+type note struct {
+	pod lifecycle.PodID
+	// written is the resource version of our last write. A cache that is behind it has not seen our own change.
+	written string
+	// skipRefused is why the pod's annotation to skip a hook was last refused: an Event of it came.
+	skipRefused string
+	// lingers: the pod is dying and has lost the label that the cache selects by, so no event tells whether it was freed.
+	lingers bool
+	// clears are the entries of the application of a pod that is gone, and since when they were taken out after that.
+	clears map[lifecycle.Recorded]time.Time
+	// returned: an Event came of the application's entry that came back while the pod had to be out.
+	returned bool
+	// postponed are the changes that a registry told to come back for later.
+	postponed map[lifecycle.Recorded]postponement
+
+	shown blocker
+	// told is the workload that has an Event since this pod waits.
+	told types.UID
+}
+
+// postponement is a registry's word when to come back with a change. An event must not bring it sooner.
+type postponement struct {
+	want    lifecycle.Want
+	client  *registryclient.Client
+	until   time.Time
+	blocker blocker
+}
+
+func (n *notes) of(pod lifecycle.PodID) *note {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.pods == nil {
+		n.pods = map[types.UID]*note{}
+	}
+	one := n.pods[pod.UID]
+	if one == nil {
+		one = &note{pod: pod, clears: map[lifecycle.Recorded]time.Time{}, postponed: map[lifecycle.Recorded]postponement{}}
+		n.pods[pod.UID] = one
+	}
+	return one
+}
+
+func (n *notes) forget(uid types.UID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.pods, uid)
+}
+
+// show notes why the pod waits.
+func (n *notes) show(of *note, now blocker) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	of.shown = now
+	if now.reason.Calm() {
+		of.told = ""
+	}
+}
+
+// tells reports whether the workload gets an Event since the pod waits: one for all of its pods, until this one goes on.
+func (n *notes) tells(of *note, workload types.UID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, one := range n.pods {
+		if one.told == workload {
+			return false
+		}
+	}
+	of.told = workload
+	return true
+}
+
+// postponedNow returns why the change must not be made yet, by the registry's own word; nothing where it may. What it said of
+// another change does not count: a registry that takes no more instances must not keep a deleted pod in. Nor does what it said
+// to another client, whose credentials may have been the reason.
+func (n *note) postponedNow(c change, client *registryclient.Client, now time.Time) blocker {
+	p, postponed := n.postponed[c.Key()]
+	if !postponed || p.want != c.want || p.client != client || !now.Before(p.until) {
+		return blocker{}
+	}
+	p.blocker.after = p.until.Sub(now)
+	return p.blocker
+}

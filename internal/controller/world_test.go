@@ -165,6 +165,7 @@ func (w *world) restart() {
 		Tracker: tracker.New(), State: clusterstate.New(cached),
 		Recorder: w.events, Workers: 1, Clock: w.clock, Ahead: func() time.Duration { return w.ahead },
 	})
+	w.must(w.r.started(w.Context(), w.queue), "starting the controller")
 	w.r.Apply(w.built())
 }
 

@@ -69,7 +69,7 @@ func BenchmarkPatch(b *testing.B) {
 	edit := Decide(in).Then
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := Patch(in.Pod, in.Hooks, edit, &record); err != nil {
+		if _, err := in.Patch(edit, &record); err != nil {
 			b.Fatal(err)
 		}
 	}

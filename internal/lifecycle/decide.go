@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"slices"
+	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
@@ -119,7 +120,7 @@ func table(in Input) Decision {
 	// A pod that is out loses preNormal first, so that Kruise waits again until it is back in if its deletion is cancelled.
 	// A key that another hook has too stays, because Kruise goes on without it.
 	out := Edit{Clear: without(h.PreNormal, union(h.PreDelete, h.InPlaceUpdate))}
-	if in.Pod.DeletionTimestamp != nil || finished(in.Pod) {
+	if in.Pod.DeletionTimestamp != nil || Finished(in.Pod) {
 		return Decision{Row: RowGone, Want: Absent, Then: in.releaseAll()}
 	}
 	switch state(in.Pod) {
@@ -269,11 +270,17 @@ func IsReady(pod *corev1.Pod) bool {
 	})
 }
 
+// MovedAt returns when Kruise moved the pod into its present state.
+func MovedAt(pod *corev1.Pod) (time.Time, error) {
+	return time.Parse(time.RFC3339, pod.Annotations[appspub.LifecycleTimestampKey])
+}
+
 func state(pod *corev1.Pod) appspub.LifecycleStateType {
 	return appspub.LifecycleStateType(pod.Labels[appspub.LifecycleStateKey])
 }
 
-func finished(pod *corev1.Pod) bool {
+// Finished reports whether all containers of the pod have ended for good.
+func Finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 

@@ -724,7 +724,7 @@ func (c *checker) checkOutcome(d Decision) {
 	if last.Want != d.Want || !last.Arm.Empty() || !last.Then.Empty() {
 		c.fail("done, and still wants %s, arm %+v, then %+v", last.Want, last.Arm, last.Then)
 	}
-	if patch, err := Patch(done, c.hooks, last.Then, c.recordOf(done, last)); err != nil || patch != nil {
+	if patch, err := patchOf(done, c.hooks, last.Then, c.recordOf(done, last)); err != nil || patch != nil {
 		c.fail("done, and still patches: %s %v", patch, err)
 	}
 	if record != nil {
@@ -882,7 +882,7 @@ func (c *checker) checkTemplate(done *corev1.Pod) {
 
 // apply writes the edit, and tries the patch on pods that have moved on.
 func (c *checker) apply(pod *corev1.Pod, edit Edit, record *Record) *corev1.Pod {
-	patch, err := Patch(pod, c.hooks, edit, record)
+	patch, err := patchOf(pod, c.hooks, edit, record)
 	if err != nil {
 		c.fail("making the patch: %v", err)
 		return pod

@@ -3,7 +3,6 @@ package lifecycle
 import (
 	"time"
 
-	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -25,7 +24,7 @@ func (p FailurePolicy) Deadline(pod *corev1.Pod, d Decision) (time.Time, bool) {
 	case d.Row == RowGone && p.PreDelete && pod.DeletionTimestamp != nil:
 		return pod.DeletionTimestamp.Add(p.After), true
 	case d.Row == RowPreparingDelete && p.PreDelete, d.Row == RowPreparingUpdate && p.InPlaceUpdate:
-		moved, err := time.Parse(time.RFC3339, pod.Annotations[appspub.LifecycleTimestampKey])
+		moved, err := MovedAt(pod)
 		return moved.Add(p.After), err == nil
 	default:
 		return time.Time{}, false

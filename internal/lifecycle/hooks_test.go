@@ -233,7 +233,7 @@ func TestPatchOfFinalizers(t *testing.T) {
 			t.Parallel()
 			pod := podIn(appspub.LifecycleStateNormal)
 			pod.Finalizers = tc.before
-			patch, err := Patch(pod, Hooks{}, tc.edit, nil)
+			patch, err := patchOf(pod, Hooks{}, tc.edit, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -17,21 +17,22 @@ type Operation struct {
 	Value any    `json:"value"`
 }
 
-// Patch returns the JSON Patch that makes the edit and writes the record in one step, or nil where the pod has all of it
-// already. A nil record leaves the one on the pod. A record that differs only in its stamp is not worth a write of its
+// Patch returns the JSON Patch that makes the edit and writes the record in one step, or nil where the input's pod has all of
+// it already. A nil record leaves the one on the pod. A record that differs only in its stamp is not worth a write of its
 // own.
 //
 // The patch tests the pod's UID, state and Kruise's timestamp, and that it is not being deleted by now, so it does
 // nothing to a pod that moved on or to another pod of that name: the API server refuses it whole. A patch that sets a
 // handler also tests that the pod has stayed ready at its address, since it may land after its sender gave it up.
-func Patch(pod *corev1.Pod, hooks Hooks, edit Edit, record *Record) ([]byte, error) {
+func (in Input) Patch(edit Edit, record *Record) ([]byte, error) {
+	pod := in.Pod
 	changes := slices.Concat(
-		labelOperations(pod, hooks, edit),
+		labelOperations(pod, in.Hooks, edit),
 		finalizerOperations(pod, edit),
 		markOperations(pod, edit),
 		skipOperations(pod, edit),
 	)
-	if record != nil && (len(changes) > 0 || !record.sameBut(RecordOf(pod)) || !RecordOf(pod).Exists()) {
+	if record != nil && (len(changes) > 0 || !record.sameBut(in.Record) || !in.Record.Exists()) {
 		text, err := json.Marshal(record)
 		if err != nil {
 			return nil, fmt.Errorf("encoding the record: %w", err)

@@ -46,7 +46,7 @@ func TestRecordRoundTrip(t *testing.T) {
 			t.Parallel()
 			pod, hooks := podIn(appspub.LifecycleStateNormal), testHooks()
 			written := NewRecord(pod, hooks, tc.want, tc.instances, tc.outSince)
-			patch, err := Patch(pod, hooks, Edit{}, &written)
+			patch, err := patchOf(pod, hooks, Edit{}, &written)
 			if err != nil || patch == nil {
 				t.Fatalf("%s: patch %s, error %v", tc.reason, patch, err)
 			}
@@ -67,7 +67,7 @@ func TestRecordRoundTrip(t *testing.T) {
 				}
 			}
 			again := NewRecord(done, hooks, tc.want, tc.instances, tc.outSince)
-			if patch, err := Patch(done, hooks, Edit{}, &again); err != nil || patch != nil {
+			if patch, err := patchOf(done, hooks, Edit{}, &again); err != nil || patch != nil {
 				t.Errorf("%s: the same record is written again: %s %v", tc.reason, patch, err)
 			}
 		})
@@ -173,7 +173,7 @@ func TestRecordOfAnotherVersion(t *testing.T) {
 			}
 			own := NewRecord(pod, Hooks{}, Absent, r.Instances, r.OutSince)
 			own.Handlers = r.Handlers
-			patch, err := Patch(pod, Hooks{}, Edit{}, &own)
+			patch, err := patchOf(pod, Hooks{}, Edit{}, &own)
 			if err != nil || (patch == nil) != tc.acknowledged {
 				t.Errorf("%s: want our own written: %t, got %s, error %v", tc.reason, !tc.acknowledged, patch, err)
 			}

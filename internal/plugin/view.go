@@ -90,7 +90,7 @@ func (w *world) view(pod *corev1.Pod) (Pod, bool) {
 	if cloneSet != nil {
 		p.CloneSet = cloneSet.Name
 	}
-	if moved, err := time.Parse(time.RFC3339, pod.Annotations[appspub.LifecycleTimestampKey]); err == nil {
+	if moved, err := lifecycle.MovedAt(pod); err == nil {
 		p.Since = &metav1.Time{Time: moved}
 	}
 	if pod.DeletionTimestamp != nil {
