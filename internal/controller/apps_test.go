@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"encoding/json"
 	"errors"
 	"testing"
 	"time"
@@ -10,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -218,11 +216,9 @@ func TestForgedRecordTakesOutNoOthersEntry(t *testing.T) {
 	victim := forged.Instances[0]
 	victim.Address, victim.Service = "10.9.9.9", "payments"
 	forged.Instances = append(forged.Instances, victim)
-	text, err := json.Marshal(forged)
-	w.must(err, "writing the record")
 	machine := w.registry.App(registry.Instance{Service: victim.Service, Address: victim.Address, Port: victim.Port})
 	machine.Register()
-	w.changePod(pod, annotated(lifecycle.AnnotationRecord, string(text)))
+	w.writeRecord(pod, forged)
 	w.reconcile(pod)
 	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
 	w.removePod(pod)

@@ -77,120 +77,81 @@ func TestLifeInServiceAndOut(t *testing.T) {
 
 // When a call may be left out.
 
-func TestWhatARecordIsGoodFor(t *testing.T) {
+func TestRecordIsAHint(t *testing.T) {
 	t.Parallel()
 	const now, before = "2026-01-02T03:04:05Z", "2026-01-02T03:00:00Z"
-	type written struct {
-		want      lifecycle.Want
-		timestamp string
-		uid       string
-		service   string
-		version   int
+	const normal, updated = appspub.LifecycleStateNormal, appspub.LifecycleStateUpdated
+	const updating, deleting = appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStatePreparingDelete
+	of := func(want lifecycle.Want, change ...func(*lifecycle.Record)) lifecycle.Record {
+		r := lifecycle.Record{
+			Stamp: lifecycle.Stamp{Timestamp: now}, Want: want,
+			Instances: []lifecycle.Recorded{{Registry: "default", Service: "web", Address: "10.0.0.1", Port: 8080}},
+			Handlers: []lifecycle.Handler{
+				{Finalizer: preDeleteFinalizer}, {Label: inPlaceLabel, Value: "hold"}, {Label: preNormalLabel, Value: "ok"},
+			},
+		}
+		for _, c := range change {
+			c(&r)
+		}
+		return r
 	}
-	cases := map[string]struct {
+	old := func(r *lifecycle.Record) { r.Stamp.Timestamp = before }
+	another := func(r *lifecycle.Record) { r.Stamp.UID = "another" }
+	admin := func(r *lifecycle.Record) { r.Instances[0].Service = "admin" }
+	later := func(r *lifecycle.Record) { r.Version = 2 }
+	for name, tc := range map[string]struct {
 		reason string
 		state  appspub.LifecycleStateType
 		drain  time.Duration
-		record written
+		record lifecycle.Record
 		want   []string
 	}{
-		"PreparingDelete, absent, never in": {
-			reason: "a record that says of no time when the pod was taken out spares no drain",
-			state:  appspub.LifecycleStatePreparingDelete,
-			drain:  time.Minute,
-			record: written{want: lifecycle.Absent, timestamp: now},
-			want:   []string{deregisters, writes},
-		},
-		"PreparingUpdate, out": {
-			reason: "a record is a hint: the call is made again, which changes nothing where it tells the truth",
-			state:  appspub.LifecycleStatePreparingUpdate,
-			record: written{want: lifecycle.OutOfService, timestamp: now},
-			want:   []string{failsOver, writes},
-		},
-		"PreparingDelete, absent, another stay": {
-			reason: "the deletion was cancelled in between, and the pod was in service again",
-			state:  appspub.LifecycleStatePreparingDelete,
-			record: written{want: lifecycle.Absent, timestamp: before},
-			want:   []string{deregisters, writes},
-		},
-		"PreparingDelete, out": {
-			reason: "out of service is not absent",
-			state:  appspub.LifecycleStatePreparingDelete,
-			record: written{want: lifecycle.OutOfService, timestamp: now},
-			want:   []string{deregisters, writes},
-		},
-		"PreparingDelete, another pod's": {
-			reason: "the pod that had the name before",
-			state:  appspub.LifecycleStatePreparingDelete,
-			record: written{want: lifecycle.Absent, timestamp: now, uid: "another"},
-			want:   []string{deregisters, writes},
-		},
-		"PreparingDelete, another instance": {
-			reason: "what it names is taken out too, wherever that is",
-			state:  appspub.LifecycleStatePreparingDelete,
-			record: written{want: lifecycle.Absent, timestamp: now, service: "admin"},
-			want:   []string{deregisters, "Deregister admin@10.0.0.1:8080", writes},
-		},
-		"Normal, in": {
-			reason: "it can have been taken out and the write been lost",
-			state:  appspub.LifecycleStateNormal,
-			record: written{want: lifecycle.InService, timestamp: now},
-			want:   []string{registers, writes},
-		},
-		"PreparingUpdate, out by a later version, draining": {
-			reason: "the drain begins anew with the call that is made to be sure",
-			state:  appspub.LifecycleStatePreparingUpdate, drain: time.Minute,
-			record: written{want: lifecycle.OutOfService, timestamp: now, version: 2},
-			want:   []string{failsOver, writes},
-		},
-		"Normal, out by a later version": {
-			reason: "whatever it says, a pod that is Normal and ready is not taken out; our own record follows",
-			state:  appspub.LifecycleStateNormal,
-			record: written{want: lifecycle.Absent, timestamp: now, version: 2},
-			want:   []string{registers, writes},
-		},
-		"Updated, out": {
-			reason: "it can have been put in and the write been lost",
-			state:  appspub.LifecycleStateUpdated,
-			record: written{want: lifecycle.OutOfService, timestamp: now},
-			want:   []string{failsOver},
-		},
-	}
-	for name, tc := range cases {
+		"PreparingDelete, absent, never in": {"a record that says of no time when the pod was taken out spares no drain",
+			deleting, time.Minute, of(lifecycle.Absent), []string{deregisters, writes}},
+		"PreparingUpdate, out": {"the call is made again, which changes nothing where the record tells the truth",
+			updating, 0, of(lifecycle.OutOfService), []string{failsOver, writes}},
+		"PreparingDelete, absent, another stay": {"the deletion was cancelled in between, and the pod was in service again",
+			deleting, 0, of(lifecycle.Absent, old), []string{deregisters, writes}},
+		"PreparingDelete, out": {"out of service is not absent",
+			deleting, 0, of(lifecycle.OutOfService), []string{deregisters, writes}},
+		"PreparingDelete, another pod's": {"the pod that had the name before",
+			deleting, 0, of(lifecycle.Absent, another), []string{deregisters, writes}},
+		"PreparingDelete, another instance": {"what it names is taken out too, wherever that is",
+			deleting, 0, of(lifecycle.Absent, admin), []string{deregisters, "Deregister admin@10.0.0.1:8080", writes}},
+		"Normal, in": {"it can have been taken out and the write been lost",
+			normal, 0, of(lifecycle.InService), []string{registers, writes}},
+		"PreparingUpdate, out by a later version, draining": {"the drain begins anew with the call that is made to be sure",
+			updating, time.Minute, of(lifecycle.OutOfService, later), []string{failsOver, writes}},
+		"Normal, out by a later version": {"a pod that is Normal and ready is not taken out; our own record follows",
+			normal, 0, of(lifecycle.Absent, later), []string{registers, writes}},
+		"Updated, out": {"it can have been put in and the write been lost",
+			updated, 0, of(lifecycle.OutOfService), []string{failsOver}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, func(s *choices) { s.Drain = tc.drain })
-			stamp := annotated(appspub.LifecycleTimestampKey, now)
-			pod := w.pod(w.cloneSet("web"), "web-1", inState(tc.state), stamp)
-			uid, name := pod.UID, "web"
-			if tc.record.uid != "" {
-				uid = "another"
+			pod := w.pod(w.cloneSet("web"), "web-1", inState(tc.state), annotated(appspub.LifecycleTimestampKey, now))
+			if tc.record.Stamp.State = string(tc.state); tc.record.Stamp.UID == "" {
+				tc.record.Stamp.UID = pod.UID
 			}
-			if tc.record.service != "" {
-				name = tc.record.service
+			w.writeRecord(pod, tc.record)
+			if tc.state == updated {
+				w.changePod(pod, unready)
 			}
-			record, err := json.Marshal(lifecycle.Record{
-				Version: tc.record.version,
-				Stamp:   lifecycle.Stamp{UID: uid, Timestamp: tc.record.timestamp, State: string(tc.state)}, Want: tc.record.want,
-				Instances: []lifecycle.Recorded{{Registry: "default", Service: name, Address: "10.0.0.1", Port: 8080}},
-				Handlers: []lifecycle.Handler{
-					{Finalizer: preDeleteFinalizer}, {Label: inPlaceLabel, Value: "hold"}, {Label: preNormalLabel, Value: "ok"},
-				},
-			})
-			w.must(err, "encoding the record")
-			w.changePod(pod, annotated(lifecycle.AnnotationRecord, string(record)), func(p *corev1.Pod) {
-				if tc.state == appspub.LifecycleStateUpdated {
-					unready(p)
-				}
-			})
 			w.reconciles(pod, tc.reason, tc.want...)
-			if p := w.current(pod); p != nil {
-				if since := lifecycle.RecordOf(p).OutSince; since != nil && since.IsZero() {
-					t.Error("the record says that the pod is out since the year 1")
-				}
+			if since := w.record(pod).OutSince; since != nil && since.IsZero() {
+				t.Error("the record says that the pod is out since the year 1")
 			}
 		})
 	}
+}
+
+// writeRecord writes a record onto the pod, as a tenant or another manager may.
+func (w *world) writeRecord(pod *corev1.Pod, record lifecycle.Record) {
+	w.Helper()
+	text, err := json.Marshal(record)
+	w.must(err, "encoding the record")
+	w.changePod(pod, annotated(lifecycle.AnnotationRecord, string(text)))
 }
 
 func TestPodThatWasNeverInService(t *testing.T) {
@@ -313,9 +274,7 @@ func TestRecordNamesWhatIsNotThePods(t *testing.T) {
 	t.Log("A tenant writes another pod's instance into a record.")
 	record := w.record(thief)
 	record.Instances = append(record.Instances, lifecycle.Recorded{Registry: "default", Service: "web", Address: "10.0.0.1", Port: 8080})
-	text, err := json.Marshal(record)
-	w.must(err, "encoding the record")
-	w.changePod(thief, annotated(lifecycle.AnnotationRecord, string(text)))
+	w.writeRecord(thief, record)
 	w.reconcile(thief)
 
 	calls := w.registry.Calls(fakeregistry.Match{Op: fakeregistry.OpDeregister})
@@ -373,46 +332,27 @@ func (s *choices) identify(name, as string) {
 
 // Errors and when to come back.
 
-func TestWhenARegistryIsAskedAgain(t *testing.T) {
+func TestBackOff(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	doubling := []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond}
+	wrapped := func(err error) error { return fmt.Errorf("calling: %w", err) }
+	for name, tc := range map[string]struct {
 		reason string
 		err    error
 		want   []time.Duration
 		event  string
 	}{
-		"retryable": {
-			reason: "the back-off doubles from its base",
-			err:    errors.New("down"),
-			want:   []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond},
-			event:  "Warning RegistryUnavailable ",
-		},
-		"terminal": {
-			reason: "trying again at once is useless, and nothing is ever given up",
-			err:    fmt.Errorf("calling: %w", registry.Terminal(errors.New("bad credentials"))),
-			want:   []time.Duration{30 * time.Second, 30 * time.Second},
-			event:  "Warning RegistryRefused ",
-		},
-		"timed out": {
-			reason: "it may have happened, and is tried again as what has failed",
-			err:    context.DeadlineExceeded,
-			want:   []time.Duration{100 * time.Millisecond, 200 * time.Millisecond},
-			event:  "Warning RegistryTimeout ",
-		},
-		"told when": {
-			reason: "the registry knows best",
-			err:    fmt.Errorf("calling: %w", registry.RetryAfter(errors.New("busy"), 42*time.Second)),
-			want:   []time.Duration{42 * time.Second},
-			event:  "Warning RegistryUnavailable ",
-		},
-		"told at once": {
-			reason: "no registry makes us spin",
-			err:    registry.RetryAfter(errors.New("busy"), 0),
-			want:   []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond},
-			event:  "Warning RegistryUnavailable ",
-		},
-	}
-	for name, tc := range cases {
+		"retryable": {"it doubles from its base", errors.New("down"), doubling, "Warning RegistryUnavailable "},
+		"timed out": {"it may have happened, and is tried again like what failed", context.DeadlineExceeded, doubling,
+			"Warning RegistryTimeout "},
+		"terminal": {"trying again at once is useless, and nothing is ever given up",
+			wrapped(registry.Terminal(errors.New("bad credentials"))), []time.Duration{30 * time.Second, 30 * time.Second},
+			"Warning RegistryRefused "},
+		"told when": {"the registry knows best", wrapped(registry.RetryAfter(errors.New("busy"), 42*time.Second)),
+			[]time.Duration{42 * time.Second}, "Warning RegistryUnavailable "},
+		"told at once": {"no registry makes us spin", registry.RetryAfter(errors.New("busy"), 0), doubling,
+			"Warning RegistryUnavailable "},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w, pod := born(t)

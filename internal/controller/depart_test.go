@@ -47,25 +47,18 @@ func TestPodThatDisappearsInService(t *testing.T) {
 
 func TestPodIsUndoneByItsUID(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason string
 		tell   func(w *world, old, heir *corev1.Pod)
 	}{
-		"deletion seen": {
-			reason: "a deletion, then a creation",
-			tell: func(w *world, old, heir *corev1.Pod) {
-				w.tellGone(old)
-				w.r.podEvents().Create(w.Context(), event.TypedCreateEvent[*corev1.Pod]{Object: heir}, w.queue)
-			},
-		},
-		"deletion missed": {
-			reason: "a watch that was broken for a while shows both as one update",
-			tell: func(w *world, old, heir *corev1.Pod) {
-				w.r.podEvents().Update(w.Context(), event.TypedUpdateEvent[*corev1.Pod]{ObjectOld: old, ObjectNew: heir}, w.queue)
-			},
-		},
-	}
-	for name, tc := range cases {
+		"deletion seen": {"a deletion, then a creation", func(w *world, old, heir *corev1.Pod) {
+			w.tellGone(old)
+			w.r.podEvents().Create(w.Context(), event.TypedCreateEvent[*corev1.Pod]{Object: heir}, w.queue)
+		}},
+		"deletion missed": {"a watch that was broken shows both as one update", func(w *world, old, heir *corev1.Pod) {
+			w.r.podEvents().Update(w.Context(), event.TypedUpdateEvent[*corev1.Pod]{ObjectOld: old, ObjectNew: heir}, w.queue)
+		}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
@@ -84,7 +77,7 @@ func TestPodIsUndoneByItsUID(t *testing.T) {
 				asked = append(asked, a.Request.UID)
 			}
 			if want := []types.UID{old.UID, heir.UID}; !slices.Equal(asked, want) {
-				t.Fatalf("looks at %v, want %v\nwhy: %s", asked, want, tc.reason)
+				t.Fatalf("looks at %v, want %v\nreason: %s", asked, want, tc.reason)
 			}
 
 			w.reconciles(heir, "", registers, writes)

@@ -1,13 +1,11 @@
 package controller
 
 import (
-	"encoding/json"
 	"testing"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 
-	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
@@ -107,9 +105,7 @@ func TestDrainThatIsSaidToBeginInTheFuture(t *testing.T) {
 	record := w.record(pod)
 	future := w.clock.Now().Add(1000 * time.Hour)
 	record.OutSince = &future
-	text, err := json.Marshal(record)
-	w.must(err, "encoding the record")
-	w.changePod(pod, annotated(lifecycle.AnnotationRecord, string(text)))
+	w.writeRecord(pod, record)
 	w.restart()
 
 	w.expectResult("no pod waits for longer than a drain", w.reconcile(pod), 15*time.Second)

@@ -1,14 +1,13 @@
 package controller
 
 import (
-	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -140,119 +139,60 @@ func TestWhatARegistryHasNoPlaceForIsToldOnce(t *testing.T) {
 
 func TestGone(t *testing.T) {
 	t.Parallel()
+	unseen := func(w *world, pod *corev1.Pod) { w.cacheLags(pod, nil) }
+	ended := func(w *world, pod *corev1.Pod) {
+		unlabelled(w, pod)
+		w.changePod(pod, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+	}
+	dying := func(w *world, pod *corev1.Pod) { unlabelled(w, pod); w.deletePod(pod) }
+	heir := func(w *world, pod *corev1.Pod) { w.removePod(pod); w.pod(w.cloneSet("api"), pod.Name) }
+	stranger := func(w *world, _ *corev1.Pod) { w.pod(w.cloneSet("api"), "web-9") }
+	misnamed := func(in *registry.Instance) { in.Pod = "web-9" }
+	elsewhere := func(in *registry.Instance) { in.Namespace = "other" }
 	for name, tc := range map[string]struct {
 		reason string
 		happen func(w *world, pod *corev1.Pod)
+		// beside is what a second entry of the pod says otherwise than the first; nil where there is none.
+		beside func(in *registry.Instance)
 		want   bool
 		reads  int
 	}{
-		"a live pod":                    {"the cache has it", nothing, false, 0},
-		"a pod that is no more":         {"no pod answers there", (*world).removePod, true, 0},
-		"a pod the cache does not have": {"the cache may lag", func(w *world, pod *corev1.Pod) { w.cacheLags(pod, nil) }, false, 1},
-		"a pod without the label":       {"it lives", unlabelled, false, 1},
-		"a dying pod without the label": {"it is freed as well", func(w *world, pod *corev1.Pod) { unlabelled(w, pod); w.deletePod(pod) }, false, 1},
-		"an ended pod without the label": {"it never comes back", func(w *world, pod *corev1.Pod) {
-			unlabelled(w, pod)
-			w.changePod(pod, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
-		}, true, 1},
-		"another pod of the name": {"its UID is another", func(w *world, pod *corev1.Pod) {
-			w.removePod(pod)
-			w.pod(w.cloneSet("api"), pod.Name)
-		}, true, 0},
+		"a live pod":                     {"the cache has it", nothing, nil, false, 0},
+		"a pod that is no more":          {"no pod answers there", (*world).removePod, nil, true, 0},
+		"a pod the cache does not have":  {"the cache may lag", unseen, nil, false, 1},
+		"a pod without the label":        {"it lives", unlabelled, nil, false, 1},
+		"a dying pod without the label":  {"it is freed as well", dying, nil, false, 1},
+		"an ended pod without the label": {"it never comes back", ended, nil, true, 1},
+		"another pod of the name":        {"its UID is another", heir, nil, true, 0},
+
+		"an entry with a name that no pod has":  {"the pod of its UID lives under another", nothing, misnamed, false, 0},
+		"an entry with another live pod's name": {"that one has another UID, and both live", stranger, misnamed, false, 0},
+		"an entry in another namespace":         {"the pod of its UID lives in its own", nothing, elsewhere, false, 0},
+		"an unseen pod's entry with a wrong name": {
+			"the API server knows the name that the other entry says", unseen, misnamed, false, 1,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			pod := w.pod(w.cloneSet("web"), "web-1")
-			in := w.instance(pod, "web", 8080)
+			web := w.cloneSet("web")
+			w.pod(web, "a-page-of-its-own")
+			pod := w.pod(web, "web-1")
+			entries := []registry.Entry{{Instance: w.instance(pod, "web", 8080), State: registry.InService}}
+			if tc.beside != nil {
+				entries = append(entries, entries[0])
+				tc.beside(&entries[1].Instance)
+			}
 			tc.happen(w, pod)
-			w.liveReads = 0
-			got, err := w.gone(t.Context(), []registry.Entry{{Instance: in, State: registry.InService}})
-			w.must(err, "asking")
-			if (len(got) == 1) != tc.want || w.liveReads != tc.reads {
-				t.Errorf("got %v with %d reads of the API server, want gone %t with %d\nreason: %s",
-					got, w.liveReads, tc.want, tc.reads, tc.reason)
-			}
-		})
-	}
-}
-
-// countedLists counts how often the cache is listed.
-type countedLists struct {
-	client.Reader
-	lists int
-}
-
-func (c *countedLists) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	c.lists++
-	return c.Reader.List(ctx, list, opts...)
-}
-
-func TestGoneListsTheCacheOnce(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	listing := w.listing(Listing{})
-	w.removePod(pod)
-	w.restart()
-	cluster := w.cluster()
-	cache := &countedLists{Reader: cluster.Cache}
-	cluster.Cache = cache
-	found, err := cluster.Compare(w.Context(), listing)
-	w.must(err, "comparing")
-	gone, err := cluster.Gone(w.Context(), found.Unknown)
-	w.must(err, "asking")
-	if len(gone) != 1 || cache.lists != 1 {
-		t.Errorf("%d entries are gone after %d lists of the cache, want 1 after 1", len(gone), cache.lists)
-	}
-}
-
-func TestEntryThatNamesAnotherPodCostsALiveOneNothing(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason string
-		happen func(w *world, pod *corev1.Pod)
-		say    func(in *registry.Instance)
-	}{
-		"a name that no pod has": {
-			reason: "the pod of that UID lives under another one",
-			say:    func(in *registry.Instance) { in.Pod = "web-9" },
-		},
-		"a namespace that has no such pod": {
-			reason: "the pod of that UID lives in another one",
-			say:    func(in *registry.Instance) { in.Namespace = "other" },
-		},
-		"the name of another live pod": {
-			reason: "that one has another UID, and the pod of this UID lives too",
-			happen: func(w *world, _ *corev1.Pod) { w.pod(w.cloneSet("api"), "web-9") },
-			say:    func(in *registry.Instance) { in.Pod = "web-9" },
-		},
-		"a pod that the cache does not have": {
-			reason: "the API server knows it by the name that its other entry says",
-			happen: func(w *world, pod *corev1.Pod) { w.cacheLags(pod, nil) },
-			say:    func(in *registry.Instance) { in.Pod = "web-9" },
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			pod := w.pod(w.cloneSet("web"), "web-1")
-			right := w.instance(pod, "web", 8080)
-			wrong := right
-			tc.say(&wrong)
-			if tc.happen != nil {
-				tc.happen(w, pod)
-			}
-			for _, order := range [][]registry.Instance{{right, wrong}, {wrong, right}} {
-				var entries []registry.Entry
-				for _, in := range order {
-					entries = append(entries, registry.Entry{Instance: in, State: registry.InService})
-				}
+			for range len(entries) { // in either order
+				w.liveReads = 0
 				got, err := w.gone(t.Context(), entries)
 				w.must(err, "asking")
-				if len(got) > 0 {
-					t.Errorf("got %v of %v, want none\nreason: %s", got, entries, tc.reason)
+				if (len(got) == 1) != tc.want || w.liveReads != tc.reads {
+					t.Errorf("got %v with %d reads of the API server, want gone %t with %d\nreason: %s",
+						got, w.liveReads, tc.want, tc.reads, tc.reason)
 				}
+				slices.Reverse(entries)
 			}
 		})
 	}

@@ -124,3 +124,11 @@ func TestDrainOfAPodWhoseRegistriesDoNotParse(t *testing.T) {
 	w.sleep(5 * time.Second)
 	w.expectResult("the record names all that was taken out", w.reconcile(pod), 10*time.Second)
 }
+
+func TestPodThatLosesItsAddressStaysWhereItIs(t *testing.T) {
+	t.Parallel()
+	w, pod := serving(t)
+	w.changePod(pod, func(p *corev1.Pod) { p.Status.PodIP = "" })
+	w.reconciles(pod, "nothing is removed because of what is not known")
+	w.expectInService(pod)
+}

@@ -17,8 +17,7 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
-// The answers are those of a real API server, v1.34.
-func TestWhatCountsAsMoved(t *testing.T) {
+func TestIsMoved(t *testing.T) {
 	t.Parallel()
 	invalid := func(message string, details *metav1.StatusDetails) error {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{
@@ -26,58 +25,33 @@ func TestWhatCountsAsMoved(t *testing.T) {
 			Message: message, Details: details,
 		}}
 	}
-	cases := map[string]struct {
+	pods, kind := schema.GroupResource{Resource: "pods"}, schema.GroupKind{Kind: "Pod"}
+	value := field.Invalid(field.NewPath("metadata", "labels"), "not ok!", "a valid label must be")
+	noPod := field.Invalid(field.NewPath("patch"), "{}", "cannot unmarshal number into Go struct field ObjectMeta.metadata.labels")
+	for name, tc := range map[string]struct {
 		reason string
 		err    error
 		want   bool
 	}{
-		"no error": {reason: "it was written"},
-		"failed test": {
-			reason: "a failed test, an index out of range and a path that is gone look the same",
-			err:    invalid("the server rejected our request due to an error in our request", &metav1.StatusDetails{}),
-			want:   true,
-		},
-		"wrapped": {
-			reason: "whoever wraps it says nothing else",
-			err:    fmt.Errorf("patching: %w", patchTestFailed()),
-			want:   true,
-		},
-		"conflict": {
-			reason: "somebody else was faster, several times over",
-			err:    apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "web-1", errors.New("modified")),
-			want:   true,
-		},
-		"refused value": {
-			reason: "a label value that is no label value will be none the next time either, and someone must hear of it",
-			err: apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web-1", field.ErrorList{
-				field.Invalid(field.NewPath("metadata", "labels"), "not ok!", "a valid label must be"),
-			}),
-		},
-		"refused for no stated cause": {
-			reason: "it names the pod, and so somebody looked at the value",
-			err:    apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web-1", nil),
-		},
-		"not a pod any more": {
-			reason: "a patch that makes no pod names its cause, and no pod",
-			err: apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{
-				field.Invalid(field.NewPath("patch"), "{}", "cannot unmarshal number into Go struct field ObjectMeta.metadata.labels"),
-			}),
-		},
-		"refused by a webhook": {
-			reason: "the same; a webhook's answer has no details",
-			err:    invalid(`admission webhook "wh.example.com" denied the request: no good`, nil),
-		},
-		"throttled": {
-			reason: "the pod is where it was",
-			err:    apierrors.NewTooManyRequests("slow down", 1),
-		},
-		"broken connection": {reason: "the outcome is unknown", err: errors.New("connection reset by peer")},
-	}
-	for name, tc := range cases {
+		"no error": {"it was written", nil, false},
+		"failed test": {"a failed test, an index out of range and a path that is gone look the same",
+			invalid("the server rejected our request due to an error in our request", &metav1.StatusDetails{}), true},
+		"wrapped":       {"whoever wraps it says nothing else", fmt.Errorf("patching: %w", patchTestFailed()), true},
+		"conflict":      {"somebody else was faster, several times over", apierrors.NewConflict(pods, "web-1", errors.New("modified")), true},
+		"refused value": {"it will be refused the next time too", apierrors.NewInvalid(kind, "web-1", field.ErrorList{value}), false},
+		"refused for no stated cause": {"it names the pod, and so somebody looked at the value",
+			apierrors.NewInvalid(kind, "web-1", nil), false},
+		"not a pod any more": {"a patch that makes no pod names its cause, and no pod",
+			apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{noPod}), false},
+		"refused by a webhook": {"a webhook's answer has no details",
+			invalid(`admission webhook "wh.example.com" denied the request: no good`, nil), false},
+		"throttled":         {"the pod is where it was", apierrors.NewTooManyRequests("slow down", 1), false},
+		"broken connection": {"the outcome is unknown", errors.New("connection reset by peer"), false},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if got := isMoved(tc.err); got != tc.want {
-				t.Errorf("isMoved: got %t, want %t\nwhy: %s", got, tc.want, tc.reason)
+				t.Errorf("isMoved: got %t, want %t\nreason: %s", got, tc.want, tc.reason)
 			}
 		})
 	}
@@ -111,23 +85,16 @@ func TestWriteThatIsRefusedIsShown(t *testing.T) {
 		err    error
 		shown  string
 	}{
-		"forbidden": {
-			reason: "the ClusterRole was not applied whole, say",
-			err:    apierrors.NewForbidden(pods, "web-1", errors.New("User \"rollcall\" cannot patch resource \"pods\"")),
-			shown:  `User "rollcall" cannot patch resource "pods"`,
-		},
-		"a webhook's code": {
-			reason: "a webhook chooses the code of its answer, 400 if it chooses none",
-			err:    apierrors.NewBadRequest(`admission webhook "policy.example.com" denied the request: label "team" is missing`),
-			shown:  `label "team" is missing`,
-		},
-		"a value": {
-			reason: "what validation refuses once it refuses again",
-			err: apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web-1", field.ErrorList{
+		"forbidden": {"the ClusterRole was not applied whole, say",
+			apierrors.NewForbidden(pods, "web-1", errors.New("User \"rollcall\" cannot patch resource \"pods\"")),
+			`User "rollcall" cannot patch resource "pods"`},
+		"a webhook's code": {"a webhook chooses the code of its answer, 400 if it chooses none",
+			apierrors.NewBadRequest(`admission webhook "policy.example.com" denied the request: label "team" is missing`),
+			`label "team" is missing`},
+		"a value": {"what validation refuses once it refuses again",
+			apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web-1", field.ErrorList{
 				field.Invalid(field.NewPath("metadata", "labels"), "not ok!", "a valid label must be"),
-			}),
-			shown: "metadata.labels",
-		},
+			}), "metadata.labels"},
 		"too many":      {reason: "it passes", err: apierrors.NewTooManyRequests("slow down", 1)},
 		"a time-out":    {reason: "it passes", err: apierrors.NewTimeoutError("slow", 1)},
 		"a broken one":  {reason: "the webhook itself is away, and that passes", err: apierrors.NewInternalError(errors.New("failed calling webhook"))},

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -16,167 +17,101 @@ import (
 
 func TestWhyAPodWaits(t *testing.T) {
 	t.Parallel()
-	portless := func(web *kruisev1alpha1.CloneSet) { web.Spec.Template.Spec.Containers[0].Ports = nil }
-	selected := func(web *kruisev1alpha1.CloneSet) {
-		web.Spec.Selector.MatchLabels[preNormalLabel] = "ok"
-	}
-	markingNotReady := func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle.InPlaceUpdate.MarkPodNotReady = true }
-	heldByKruise := func(pod *corev1.Pod) {
+	type (
+		workload = func(*kruisev1alpha1.CloneSet)
+		pod      = func(*corev1.Pod)
+	)
+	portless := workload(func(web *kruisev1alpha1.CloneSet) { web.Spec.Template.Spec.Containers[0].Ports = nil })
+	selected := workload(func(web *kruisev1alpha1.CloneSet) { web.Spec.Selector.MatchLabels[preNormalLabel] = "ok" })
+	marking := workload(func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle.InPlaceUpdate.MarkPodNotReady = true })
+	held := pod(func(pod *corev1.Pod) {
 		unready(pod)
 		pod.Status.Conditions = append(pod.Status.Conditions,
 			corev1.PodCondition{Type: appspub.KruisePodReadyConditionType, Status: corev1.ConditionFalse})
-	}
-	letGoByKruise := func(pod *corev1.Pod) { pod.Status.Conditions[1].Status = corev1.ConditionTrue }
-	ofAStatefulSet := func(pod *corev1.Pod) {
-		pod.OwnerReferences[0].Kind = "StatefulSet"
-	}
-	addressless := func(pod *corev1.Pod) { pod.Status.PodIP = "" }
+	})
+	letGo := pod(func(pod *corev1.Pod) { pod.Status.Conditions[1].Status = corev1.ConditionTrue })
+	ended := pod(func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
+	ofAStatefulSet := pod(func(pod *corev1.Pod) { pod.OwnerReferences[0].Kind = "StatefulSet" })
+	addressless := pod(func(pod *corev1.Pod) { pod.Status.PodIP = "" })
+	normal, updating := pod(inState(appspub.LifecycleStateNormal)), pod(inState(appspub.LifecycleStatePreparingUpdate))
+	deleting, dreaming := pod(inState(appspub.LifecycleStatePreparingDelete)), pod(inState("Dreaming"))
+	down, refused := errors.New("connection refused"), registry.Terminal(errors.New("bad credentials"))
+	const unsupported = "the pod has a finalizer or mark that hooks.owned or hooks.newlyCreated claims, " +
+		"and belongs to a StatefulSet"
 
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason   string
-		workload func(*kruisev1alpha1.CloneSet)
-		pod      []func(*corev1.Pod)
-		meet     func(w *world)
-		event    string
-		wait     Wait
-		after    time.Duration
+		workload workload
+		pod      []pod
+		fault    error
+		// hook and because are what the pod waits for, and event is how the message of its Event begins, where it has one.
+		hook, because, event string
+		after                time.Duration
 	}{
-		"not ready": {
-			reason: "part of any rollout; its status brings us back",
-			pod:    []func(*corev1.Pod){unready},
-			wait:   Wait{Hook: "preNormal", Reason: "NotReady"},
-		},
-		"no address": {
-			reason: "the same",
-			pod:    []func(*corev1.Pod){addressless},
-			wait:   Wait{Hook: "preNormal", Reason: "NoAddress"},
-		},
-		"no port": {
-			reason:   "somebody has to write one",
-			workload: portless,
-			event:    "Warning InvalidPod hook preNormal waits: no port to register: set service.port in the config, a containerPort, or",
-			wait:     Wait{Hook: "preNormal", Reason: "InvalidPod"},
-			after:    backoffCap,
-		},
-		"an annotation that does not parse": {
-			reason: "somebody has to correct it",
-			pod:    []func(*corev1.Pod){annotated(service.AnnotationServices, "web")},
-			event:  `Warning InvalidPod hook preNormal waits: annotation rollcall.dev/services: "web" is not a service and its port`,
-			wait:   Wait{Hook: "preNormal", Reason: "InvalidPod"},
-			after:  backoffCap,
-		},
-		"a drain that does not parse": {
-			reason: "somebody has to correct it",
-			pod:    []func(*corev1.Pod){annotated(service.AnnotationDrain, "soon")},
-			event:  `Warning InvalidPod hook preNormal waits: annotation rollcall.dev/drain: "soon" is not a duration`,
-			wait:   Wait{Hook: "preNormal", Reason: "InvalidPod"},
-			after:  backoffCap,
-		},
-		"registry down": {
-			reason: "somebody may want to look at it",
-			meet:   func(w *world) { w.registry.Fail(anyCall(), errors.New("connection refused")) },
-			event:  `Warning RegistryUnavailable hook preNormal waits: service "web" at 10.0.0.1:8080: connection refused`,
-			wait:   Wait{Hook: "preNormal", Reason: "RegistryUnavailable"},
-			after:  backoffBase,
-		},
-		"registry refuses": {
-			reason: "somebody has to look at it",
-			meet:   func(w *world) { w.registry.Fail(anyCall(), registry.Terminal(errors.New("bad credentials"))) },
-			event:  `Warning RegistryRefused hook preNormal waits: service "web" at 10.0.0.1:8080: bad credentials`,
-			wait:   Wait{Hook: "preNormal", Reason: "RegistryRefused"},
-			after:  backoffCap,
-		},
-		"a handler that must not be touched": {
-			reason:   "flipping it would take the pod from its workload",
-			workload: selected,
-			event:    "Warning HandlerRefused hook preNormal waits: label " + preNormalLabel + " is in spec.selector",
-			wait:     Wait{Hook: "preNormal", Reason: "HandlerRefused"},
-			after:    backoffCap,
-		},
-		"an unknown state": {
-			reason: "a newer Kruise",
-			pod:    []func(*corev1.Pod){inState("Dreaming")},
-			event:  `Warning UnknownState lifecycle state "Dreaming" is not one that Rollcall knows`,
-			wait:   Wait{Reason: "UnknownState", Since: testEpoch()},
-			after:  backoffCap,
-		},
-		"held not ready by Kruise": {
-			reason:   "only a person can correct it",
-			workload: markingNotReady,
-			pod:      []func(*corev1.Pod){inState(appspub.LifecycleStateNormal), heldByKruise},
-			event:    "Warning HeldNotReady Kruise holds the pod not ready (markPodNotReady)",
-			wait:     Wait{Reason: "HeldNotReady", Since: testEpoch()},
-			after:    backoffCap,
-		},
-		"held not ready by Kruise, by no hook": {
-			reason: "another feature of Kruise holds it, and knows when to let go",
-			pod:    []func(*corev1.Pod){inState(appspub.LifecycleStateNormal), heldByKruise},
-		},
-		"held not ready by Kruise during an update": {
-			reason:   "as it should be; it lets go after the update",
-			workload: markingNotReady,
-			pod:      []func(*corev1.Pod){inState(appspub.LifecycleStatePreparingUpdate), heldByKruise},
-		},
-		"not ready by itself in Normal": {
-			reason: "its own affair: it is kept as it is",
-			pod:    []func(*corev1.Pod){inState(appspub.LifecycleStateNormal), unready},
-		},
-		"not ready by itself where a hook marks": {
-			reason:   "Kruise's own gate is open",
-			workload: markingNotReady,
-			pod:      []func(*corev1.Pod){inState(appspub.LifecycleStateNormal), heldByKruise, letGoByKruise},
-		},
-		"a workload of another kind whose pod has ended": {
-			reason: "its finalizer is released like any",
-			pod: []func(*corev1.Pod){ofAStatefulSet, inState(appspub.LifecycleStateNormal), func(pod *corev1.Pod) {
-				pod.Status.Phase = corev1.PodFailed
-			}},
-		},
-		"a workload of another kind, ready": {
-			reason: "it is not driven",
-			pod:    []func(*corev1.Pod){ofAStatefulSet, inState(appspub.LifecycleStateNormal)},
-			event:  "Warning UnsupportedWorkload the pod has a finalizer or mark that hooks.owned or hooks.newlyCreated claims, and belongs to a StatefulSet",
-			wait:   Wait{Reason: "UnsupportedWorkload", Since: testEpoch()},
-			after:  backoffCap,
-		},
-		"a workload of another kind": {
-			reason: "Rollcall never releases its finalizer",
-			pod:    []func(*corev1.Pod){ofAStatefulSet, inState(appspub.LifecycleStatePreparingDelete)},
-			event:  "Warning UnsupportedWorkload the pod has a finalizer or mark that hooks.owned or hooks.newlyCreated claims, and belongs to a StatefulSet",
-			wait:   Wait{Reason: "UnsupportedWorkload", Since: testEpoch()},
-			after:  backoffCap,
-		},
-	}
-	for name, tc := range cases {
+		"not ready": {"part of any rollout; its status brings us back", nil, []pod{unready}, nil,
+			"preNormal", "NotReady", "", 0},
+		"no address": {"the same", nil, []pod{addressless}, nil, "preNormal", "NoAddress", "", 0},
+		"no port": {"somebody has to write one", portless, nil, nil, "preNormal", "InvalidPod",
+			"no port to register: set service.port in the config, a containerPort, or", backoffCap},
+		"an annotation that does not parse": {"somebody has to correct it", nil,
+			[]pod{annotated(service.AnnotationServices, "web")}, nil, "preNormal", "InvalidPod", `annotation rollcall.dev/services: "web" is not a service and its port`, backoffCap},
+		"a drain that does not parse": {"somebody has to correct it", nil,
+			[]pod{annotated(service.AnnotationDrain, "soon")}, nil, "preNormal", "InvalidPod", `annotation rollcall.dev/drain: "soon" is not a duration`, backoffCap},
+		"registry down": {"somebody may want to look at it", nil, nil, down, "preNormal", "RegistryUnavailable",
+			`service "web" at 10.0.0.1:8080: connection refused`, backoffBase},
+		"registry refuses": {"somebody has to look at it", nil, nil, refused, "preNormal", "RegistryRefused",
+			`service "web" at 10.0.0.1:8080: bad credentials`, backoffCap},
+		"a handler that must not be touched": {"flipping it would take the pod from its workload", selected, nil, nil,
+			"preNormal", "HandlerRefused", "label " + preNormalLabel + " is in spec.selector", backoffCap},
+		"an unknown state": {"a newer Kruise", nil, []pod{dreaming}, nil, "", "UnknownState",
+			`lifecycle state "Dreaming" is not one that Rollcall knows`, backoffCap},
+		"held not ready by Kruise": {"only a person can correct it", marking, []pod{normal, held}, nil, "", "HeldNotReady",
+			"Kruise holds the pod not ready (markPodNotReady)", backoffCap},
+		"held not ready by Kruise, by no hook": {"another feature of Kruise holds it, and knows when to let go",
+			nil, []pod{normal, held}, nil, "", "", "", 0},
+		"held not ready by Kruise during an update": {"as it should be; it lets go after the update",
+			marking, []pod{updating, held}, nil, "", "", "", 0},
+		"not ready by itself in Normal": {"its own affair: it is kept as it is",
+			nil, []pod{normal, unready}, nil, "", "", "", 0},
+		"not ready by itself where a hook marks": {"Kruise's own gate is open",
+			marking, []pod{normal, held, letGo}, nil, "", "", "", 0},
+		"a workload of another kind whose pod has ended": {"its finalizer is released like any",
+			nil, []pod{ofAStatefulSet, normal, ended}, nil, "", "", "", 0},
+		"a workload of another kind, ready": {"it is not driven",
+			nil, []pod{ofAStatefulSet, normal}, nil, "", "UnsupportedWorkload", unsupported, backoffCap},
+		"a workload of another kind": {"Rollcall never releases its finalizer",
+			nil, []pod{ofAStatefulSet, deleting}, nil, "", "UnsupportedWorkload", unsupported, backoffCap},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			var changes []func(*kruisev1alpha1.CloneSet)
-			if tc.workload != nil {
-				changes = append(changes, tc.workload)
+			web := w.cloneSet("web", func(web *kruisev1alpha1.CloneSet) {
+				if tc.workload != nil {
+					tc.workload(web)
+				}
+			})
+			if tc.fault != nil {
+				w.registry.Fail(anyCall(), tc.fault)
 			}
-			if tc.meet != nil {
-				tc.meet(w)
+			pod := w.bornPod(web, "web-1", tc.pod...)
+			var events []string
+			var waits []Wait
+			if tc.because != "" {
+				waits = []Wait{{Hook: tc.hook, Reason: tc.because, Since: testEpoch()}}
 			}
-			if tc.wait.Hook != "" {
-				tc.wait.Since = testEpoch()
+			switch {
+			case tc.event != "" && tc.hook != "":
+				events = []string{fmt.Sprintf("Warning %s hook %s waits: %s", tc.because, tc.hook, tc.event)}
+			case tc.event != "":
+				events = []string{fmt.Sprintf("Warning %s %s", tc.because, tc.event)}
 			}
-			pod := w.bornPod(w.cloneSet("web", changes...), "web-1", tc.pod...)
 
 			w.expectResult(tc.reason, w.reconcile(pod), tc.after)
-			var wantEvents []string
-			if tc.event != "" {
-				wantEvents = []string{tc.event}
-			}
-			w.expectEvents(tc.reason, wantEvents...)
-			if tc.wait.Reason == "UnsupportedWorkload" {
+			w.expectEvents(tc.reason, events...)
+			if tc.event == unsupported {
 				w.expectJournal("what is not driven is not registered either")
 			}
-			var wantWaits []Wait
-			if tc.wait.Reason != "" {
-				wantWaits = []Wait{tc.wait}
-			}
-			w.expectWaits(tc.reason, wantWaits...)
+			w.expectWaits(tc.reason, waits...)
 			for _, wait := range w.r.Waits() {
 				if wait.Warning != (tc.event != "") || wait.Pod != pod.Name {
 					t.Errorf("got %+v of pod %s, whose Event is %q", wait, pod.Name, tc.event)
@@ -186,7 +121,7 @@ func TestWhyAPodWaits(t *testing.T) {
 			w.sleep(time.Second)
 			w.reconcile(pod)
 			w.expectEvents("one reason, one Event")
-			w.expectWaits("it waits since it began", wantWaits...)
+			w.expectWaits("it waits since it began", waits...)
 		})
 	}
 }

@@ -52,61 +52,42 @@ func TestWorkloadThatTheCacheHasNotSeen(t *testing.T) {
 
 func TestHandlersThatNobodyNamesAnyMoreAreFreed(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	const all = "preNormal inPlaceUpdate preDelete"
+	for name, tc := range map[string]struct {
 		reason string
 		happen func(w *world, web *kruisev1alpha1.CloneSet, pod *corev1.Pod)
-		want   []string
+		left   string
 	}{
-		"workload gone": {
-			reason: "deleted in background or with orphans",
-			happen: func(w *world, web *kruisev1alpha1.CloneSet, _ *corev1.Pod) { w.deleteCloneSet(web) },
-			want:   []string{writes},
-		},
-		"workload gone, pod orphaned": {
-			reason: "it has no owner any more",
-			happen: func(w *world, web *kruisev1alpha1.CloneSet, pod *corev1.Pod) {
-				w.deleteCloneSet(web)
-				w.changePod(pod, func(p *corev1.Pod) { p.OwnerReferences = nil })
-			},
-			want: []string{writes},
-		},
-		"another workload under the name": {
-			reason: "it is not the pod's",
-			happen: func(w *world, web *kruisev1alpha1.CloneSet, _ *corev1.Pod) {
-				w.deleteCloneSet(web)
-				w.cloneSet("web")
-			},
-			want: []string{writes},
-		},
-		"hooks edited away": {
-			reason: "its spec.lifecycle is empty now",
-			happen: func(w *world, web *kruisev1alpha1.CloneSet, _ *corev1.Pod) {
-				w.changeCloneSet(web, func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle = nil })
-			},
-			want: []string{writes},
-		},
+		"workload gone": {"deleted in background or with orphans", func(w *world, web *kruisev1alpha1.CloneSet, _ *corev1.Pod) {
+			w.deleteCloneSet(web)
+		}, ""},
+		"workload gone, pod orphaned": {"it has no owner any more", func(w *world, web *kruisev1alpha1.CloneSet, pod *corev1.Pod) {
+			w.deleteCloneSet(web)
+			w.changePod(pod, func(p *corev1.Pod) { p.OwnerReferences = nil })
+		}, ""},
+		"another workload under the name": {"it is not the pod's", func(w *world, web *kruisev1alpha1.CloneSet, _ *corev1.Pod) {
+			w.deleteCloneSet(web)
+			w.cloneSet("web")
+		}, ""},
+		"hooks edited away": {"its spec.lifecycle is empty now", func(w *world, web *kruisev1alpha1.CloneSet, _ *corev1.Pod) {
+			w.changeCloneSet(web, func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle = nil })
+		}, ""},
 		"keys no longer ours by the configuration": {
-			reason: "what is not claimed is not touched",
-			happen: func(w *world, web *kruisev1alpha1.CloneSet, _ *corev1.Pod) {
+			"what is not claimed is not touched, and the record says no longer that it was ours",
+			func(w *world, web *kruisev1alpha1.CloneSet, _ *corev1.Pod) {
 				w.deleteCloneSet(web)
 				w.apply(func(s *choices) { s.Ownership.Owned = []string{"acme.io/*"} })
-			},
-			want: []string{writes}, // the record says no longer that they were ours
+			}, all,
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			web := w.cloneSet("web")
 			pod := w.servingPod(web, "web-1")
 			tc.happen(w, web, pod)
-			w.reconciles(pod, tc.reason, tc.want...)
-			want := ""
-			if name == "keys no longer ours by the configuration" {
-				want = "preNormal inPlaceUpdate preDelete"
-			}
-			w.expectHooks(tc.reason, pod, want)
+			w.reconciles(pod, tc.reason, writes)
+			w.expectHooks(tc.reason, pod, tc.left)
 			w.expectInService(pod)
 			w.reconciles(pod, "once")
 		})

@@ -250,9 +250,9 @@ func (w *world) liveGet(
 	return c.Get(ctx, key, obj, opts...)
 }
 
-// liveList answers in pages of livePage objects however many are asked for, as an API server may.
+// liveList answers in pages of one object however many are asked for, as an API server may.
 func (w *world) liveList(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-	const livePage = 4
+	const livePage = 1
 	if err := c.List(ctx, list, opts...); err != nil {
 		return err
 	}

@@ -183,37 +183,24 @@ func TestRecordOfAnotherVersion(t *testing.T) {
 
 func TestRecordIsFresh(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	stamped := func(text string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { annotate(p, appspub.LifecycleTimestampKey, text) }
+	}
+	for name, tc := range map[string]struct {
 		reason string
 		change func(*corev1.Pod)
 		want   bool
 	}{
-		"same stay": {reason: "nothing moved", change: func(*corev1.Pod) {}, want: true},
-		"deleted": {
-			reason: "a delete is no move of Kruise's",
-			change: func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)} },
-			want:   true,
-		},
-		"another timestamp": {
-			reason: "PreparingDelete, cancelled, PreparingDelete again",
-			change: func(p *corev1.Pod) { annotate(p, appspub.LifecycleTimestampKey, "2026-01-02T03:04:06Z") },
-		},
-		"another state in the same second": {
-			reason: "the timestamp has whole seconds, and a scale-in may be cancelled within one",
-			change: func(p *corev1.Pod) {
-				p.Labels[appspub.LifecycleStateKey] = string(appspub.LifecycleStatePreparingNormal)
-			},
-		},
-		"another pod": {
-			reason: "the same name, another UID",
-			change: func(p *corev1.Pod) { p.UID = "other" },
-		},
-		"no timestamp": {
-			reason: "it does not say when it moved",
-			change: func(p *corev1.Pod) { delete(p.Annotations, appspub.LifecycleTimestampKey) },
-		},
-	}
-	for name, tc := range cases {
+		"same stay": {"nothing moved", func(*corev1.Pod) {}, true},
+		"deleted": {"a delete is no move of Kruise's",
+			func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)} }, true},
+		"another timestamp": {"PreparingDelete, cancelled, PreparingDelete again", stamped("2026-01-02T03:04:06Z"), false},
+		"another state in the same second": {"the timestamp has whole seconds, and a scale-in may be cancelled within one",
+			func(p *corev1.Pod) { setHandler(p, label(appspub.LifecycleStateKey, "PreparingNormal")) }, false},
+		"another pod": {"the same name, another UID", func(p *corev1.Pod) { p.UID = "other" }, false},
+		"no timestamp": {"it does not say when it moved",
+			func(p *corev1.Pod) { delete(p.Annotations, appspub.LifecycleTimestampKey) }, false},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pod := podIn(appspub.LifecycleStatePreparingDelete)
