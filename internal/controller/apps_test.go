@@ -209,7 +209,7 @@ func TestAppThatPutsItselfBackIsTakenOutAgain(t *testing.T) {
 	w.expectEvents("once is enough")
 }
 
-func TestForgedRecordTakesOutNoOthersEntry(t *testing.T) {
+func TestForgedRecordTakesOutNoEntryOfAnother(t *testing.T) {
 	t.Parallel()
 	w, pod, app := servingApp(t)
 	forged := w.record(pod)

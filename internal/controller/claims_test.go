@@ -159,7 +159,7 @@ func TestNameStaysWhereItIsRegistered(t *testing.T) {
 	w.expectJoins(holder)
 }
 
-func TestNameThatNobodyIsRegisteredUnder(t *testing.T) {
+func TestNameBeforeAnyRegistration(t *testing.T) {
 	t.Parallel()
 	hookless := func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle = nil }
 	for name, tc := range map[string]struct {
@@ -283,9 +283,9 @@ func (w *world) forgedRecord(pod *corev1.Pod, name string) {
 	}
 }
 
-// TestWhatAVanishedPodLeftGivesNoName: after a restart, the entries of a service have expired, and the registry lists one that a
+// TestNameThatAVanishedPodLeftIsFree: after a restart, the entries of a service have expired, and the registry lists one that a
 // pod of an older namespace left.
-func TestWhatAVanishedPodLeftGivesNoName(t *testing.T) {
+func TestNameThatAVanishedPodLeftIsFree(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, listable)
 	pod := w.servingPod(w.cloneSet("web", inNamespace("younger")), "web-1")
@@ -315,7 +315,7 @@ func TestForgedRecordGivesNoName(t *testing.T) {
 	w.expectJoins(holder)
 }
 
-func TestForgedRecordOfANameThatNobodyIsRegisteredUnder(t *testing.T) {
+func TestForgedRecordOfANameBeforeAnyRegistration(t *testing.T) {
 	t.Parallel()
 	for name, recordsFirst := range map[string]bool{"read before the list": true, "read after the list": false} {
 		t.Run(name, func(t *testing.T) {
@@ -400,7 +400,7 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-func TestPolicyTakesNobodyOut(t *testing.T) {
+func TestPolicyTakesNoPodOut(t *testing.T) {
 	t.Parallel()
 	for name, restarts := range map[string]bool{"while it runs": false, "with a restart": true} {
 		t.Run(name, func(t *testing.T) {
@@ -437,7 +437,7 @@ func TestPolicyTakesNobodyOut(t *testing.T) {
 
 func keepsNobody(s *choices) { s.PanicThreshold = 100 }
 
-func TestNamespaceThatMayNotUseANameKeepsItFromNobody(t *testing.T) {
+func TestPolicyFreesANameOfANamespaceThatItRefuses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.servingPod(w.cloneSet("web"), "web-1")

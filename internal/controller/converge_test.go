@@ -264,7 +264,7 @@ func TestInstanceThatNoRecordNames(t *testing.T) {
 	w.reconciles(pod, "this process put it in service, record or not", "Register api@10.0.0.1:9090", writes, deregisters, writes)
 }
 
-func TestRecordNamesWhatIsNotThePods(t *testing.T) {
+func TestForgedRecordOfAnotherPodsInstance(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	web := w.cloneSet("web")
@@ -366,7 +366,7 @@ func TestBackOff(t *testing.T) {
 	}
 }
 
-func TestWhatARegistrySaidOfOneChangeHoldsBackNoOther(t *testing.T) {
+func TestRetryAfterHoldsBackOneChangeAlone(t *testing.T) {
 	t.Parallel()
 	w, pod := born(t)
 	w.registry.FailNext(anyCall(), registry.RetryAfter(errors.New("no more instances today"), time.Hour), errors.New("down"))
@@ -381,7 +381,7 @@ func TestWhatARegistrySaidOfOneChangeHoldsBackNoOther(t *testing.T) {
 	w.expectHooks("", pod, "gone")
 }
 
-func TestNoEventBringsACallBeforeTheRegistrySaidSo(t *testing.T) {
+func TestRetryAfterHoldsBackEventsToo(t *testing.T) {
 	t.Parallel()
 	w, pod := born(t)
 	w.registry.FailNext(anyCall(), registry.RetryAfter(errors.New("busy"), 42*time.Second))

@@ -121,21 +121,6 @@ func TestPodThatLosesOnlyTheStateLabel(t *testing.T) {
 	w.expectNoPages("all is undone")
 }
 
-func TestPodThatLosesTheStateLabelAndIsDeleted(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t)
-	last := w.current(pod)
-	w.changePod(pod, stateless)
-	w.tellGone(last)
-	w.deletePod(pod)
-	w.patching(func(func() error) error { return errors.New("connection reset") })
-	w.reconcileFails(pod)
-	w.patching(nil)
-	w.reconciles(pod, "nothing that Rollcall owns holds a dying pod, seen or not", deregisters, writes+failed, writes)
-	w.expectHooks("", pod, "gone")
-	w.expectNoPages("")
-}
-
 func TestPodThatLingersAndIsFreedByHand(t *testing.T) {
 	t.Parallel()
 	w, pod := serving(t)
@@ -150,7 +135,7 @@ func TestPodThatLingersAndIsFreedByHand(t *testing.T) {
 	w.expectNoPages("")
 }
 
-func TestPodIsNotTakenForGoneWhileNobodyKnows(t *testing.T) {
+func TestPodIsNotTakenForGoneOnAnError(t *testing.T) {
 	t.Parallel()
 	w, pod := serving(t)
 	w.removePod(pod)
@@ -215,7 +200,7 @@ func TestDeparturesThatCostNothing(t *testing.T) {
 	w.expectNoPages("no pod is left")
 }
 
-func TestDepartureAfterABetrayedRecord(t *testing.T) {
+func TestDepartureOfAPodWithoutHooksOrRecord(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	web := w.cloneSet("web")

@@ -52,7 +52,7 @@ func TestApplicationThatRegistersItself(t *testing.T) {
 	w.expectHooks("", pod, "inPlaceUpdate")
 }
 
-func TestWhatIsReadBackIsSomebodyElses(t *testing.T) {
+func TestReadBackOfAnEntryOfAnother(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.apply(func(s *choices) {

@@ -24,7 +24,7 @@ func (w *world) expectGuard(why string, pod *corev1.Pod, want bool) {
 	}
 }
 
-func TestWhoIsGuarded(t *testing.T) {
+func TestGuardStandsBeforeThePodIsRegistered(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason   string

@@ -15,7 +15,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-func TestStartRegistersNothingThatIsListed(t *testing.T) {
+func TestListConfirmsWhatIsRegistered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	web := w.cloneSet("web")
@@ -36,7 +36,7 @@ func TestStartRegistersNothingThatIsListed(t *testing.T) {
 	w.expectAbsent(pods[0])
 }
 
-func TestWhatAListDoesNotConfirm(t *testing.T) {
+func TestListThatConfirmsNothing(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason string
@@ -74,7 +74,7 @@ func TestWhatAListDoesNotConfirm(t *testing.T) {
 
 func nothing(*world, *corev1.Pod) {}
 
-func TestWhatDiffersIsCorrected(t *testing.T) {
+func TestDriftIsCorrected(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason string
@@ -111,7 +111,7 @@ func TestWhatDiffersIsCorrected(t *testing.T) {
 	}
 }
 
-func TestWhatARegistryHasNoPlaceForIsToldOnce(t *testing.T) {
+func TestDriftOfAWeightThatTheRegistryHasNoPlaceFor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	pod := w.servingPod(w.cloneSet("web"), "web-1", annotated(service.AnnotationWeight, "7"))
@@ -217,7 +217,7 @@ func TestDyingPodThatIsListedIsFreed(t *testing.T) {
 	w.expectHooks("it was held by our finalizer alone", pod, "gone")
 }
 
-func TestWhatIsInDoubtComesLast(t *testing.T) {
+func TestQueueHasDoubtsLast(t *testing.T) {
 	t.Parallel()
 	w, pod := serving(t)
 	w.queue.take()
@@ -257,7 +257,20 @@ func (w *world) expectResync(why string, want Comparison) {
 	}
 }
 
+// expectDoubtful expects these pods to be looked at because something differs, and expectLosers because a registry lost them.
 func (w *world) expectDoubtful(why string, want ...*corev1.Pod) {
+	w.Helper()
+	_, doubtful := w.r.Tracker.TakeDoubted()
+	w.expectLooks(why, doubtful, want)
+}
+
+func (w *world) expectLosers(why string, want ...*corev1.Pod) {
+	w.Helper()
+	lost, _ := w.r.Tracker.TakeDoubted()
+	w.expectLooks(why, lost, want)
+}
+
+func (w *world) expectLooks(why string, got []lifecycle.PodID, want []*corev1.Pod) {
 	w.Helper()
 	select {
 	case <-w.r.Tracker.Signal():
@@ -266,12 +279,11 @@ func (w *world) expectDoubtful(why string, want ...*corev1.Pod) {
 			w.Fatalf("there is no signal to look\nwhy: %s", why)
 		}
 	}
-	_, got := w.r.Tracker.TakeDoubted()
 	wanted := make([]lifecycle.PodID, 0, len(want))
 	for _, pod := range want {
 		wanted = append(wanted, lifecycle.PodIDOf(pod))
 	}
-	if fmt.Sprint(got) != fmt.Sprint(wanted) {
-		w.Fatalf("in doubt are %v, want %v\nwhy: %s", got, wanted, why)
+	if !slices.Equal(got, wanted) {
+		w.Fatalf("to be looked at are %v, want %v\nwhy: %s", got, wanted, why)
 	}
 }

@@ -64,7 +64,7 @@ func TestUnknownRegistryLetsNoPodGoUnasked(t *testing.T) {
 	w.expectHooks("", pod, "inPlaceUpdate")
 }
 
-func TestWhatIsHeldByTheRecordsWord(t *testing.T) {
+func TestHeartbeatsKeepWhatTheRecordNames(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason string
@@ -125,10 +125,12 @@ func TestDrainOfAPodWhoseRegistriesDoNotParse(t *testing.T) {
 	w.expectResult("the record names all that was taken out", w.reconcile(pod), 10*time.Second)
 }
 
-func TestPodThatLosesItsAddressStaysWhereItIs(t *testing.T) {
+func TestPodThatLosesItsAddress(t *testing.T) {
 	t.Parallel()
 	w, pod := serving(t)
 	w.changePod(pod, func(p *corev1.Pod) { p.Status.PodIP = "" })
 	w.reconciles(pod, "nothing is removed because of what is not known")
-	w.expectInService(pod)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
+	w.expectNotInService(pod)
+	w.expectHooks("nor does that hold an update up", pod, "preDelete")
 }

@@ -136,7 +136,7 @@ func refusedPreDelete(c *kruisev1alpha1.CloneSet) {
 	c.Spec.Template.Finalizers = nil
 }
 
-func TestWhatDoesNotProceed(t *testing.T) {
+func TestHookDoesNotProceed(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason   string

@@ -124,7 +124,7 @@ func TestTimeOutThatMayLandIsWaitedForAndThenReadBack(t *testing.T) {
 	}
 }
 
-func TestWhatAGonePodLeftIsReadBack(t *testing.T) {
+func TestReadBackOfAGonePod(t *testing.T) {
 	t.Parallel()
 	w, pod := serving(t, asking)
 	w.removePod(pod)

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
@@ -116,7 +115,7 @@ func TestUnknownRegistryBlocks(t *testing.T) {
 	w.expectEvents("", "Warning InvalidPod hook preNormal waits: annotation rollcall.dev/registries")
 }
 
-func TestWhatAnInstanceCarries(t *testing.T) {
+func TestInstanceCarriesItsAttributes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.must(w.api.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
@@ -209,7 +208,7 @@ func TestHookWaitsUntilClientsAreGivenThePod(t *testing.T) {
 	w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
 }
 
-func TestWhenToLookAgainAtSeveral(t *testing.T) {
+func TestBlockersTogether(t *testing.T) {
 	t.Parallel()
 	soon, late, event := blocker{reason: "Soon", after: time.Second}, blocker{reason: "Late", after: time.Minute}, blocker{reason: "Event"}
 	for name, tc := range map[string]struct {
@@ -236,7 +235,7 @@ func TestWhenToLookAgainAtSeveral(t *testing.T) {
 
 // Entries that expire.
 
-func TestWhatIsHeld(t *testing.T) {
+func TestHeartbeatsKeepWhatIsRegistered(t *testing.T) {
 	t.Parallel()
 	w, pod := born(t)
 	w.expectHeld("nothing was registered")
@@ -282,7 +281,7 @@ func (w *world) expectHeld(why string, want ...*corev1.Pod) {
 	}
 }
 
-func TestWhatTheRegistryLostIsPutBack(t *testing.T) {
+func TestLossIsPutBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	web := w.cloneSet("web")
@@ -301,16 +300,4 @@ func TestWhatTheRegistryLostIsPutBack(t *testing.T) {
 // lose has a heartbeat find no entry of the pod.
 func (w *world) lose(pod *corev1.Pod) {
 	w.lost("default", w.instance(pod, "web", 8080), w.clock.Now())
-}
-
-func (w *world) expectLosers(why string, want ...*corev1.Pod) {
-	w.Helper()
-	got, _ := w.r.Tracker.TakeDoubted()
-	wanted := make([]lifecycle.PodID, 0, len(want))
-	for _, pod := range want {
-		wanted = append(wanted, lifecycle.PodIDOf(pod))
-	}
-	if fmt.Sprint(got) != fmt.Sprint(wanted) {
-		w.Fatalf("to be looked at are %v, want %v\nwhy: %s", got, wanted, why)
-	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-func TestWhyAPodWaits(t *testing.T) {
+func TestWaitReasons(t *testing.T) {
 	t.Parallel()
 	type (
 		workload = func(*kruisev1alpha1.CloneSet)

@@ -17,7 +17,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
 
-func TestWhatARolloutWaitsForGoesFirst(t *testing.T) {
+func TestQueueHasRolloutsFirst(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		state appspub.LifecycleStateType
@@ -66,7 +66,7 @@ func (w *world) askedFor() []string {
 	return names
 }
 
-func TestWhatAChangedWorkloadBringsUp(t *testing.T) {
+func TestQueueAfterAWorkloadChanged(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string

@@ -87,7 +87,7 @@ func TestOneSlowServiceHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-func TestWhatARolloutWaitsForHasTheFirstTurn(t *testing.T) {
+func TestSlotsGoToRolloutsFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, inFlight(2))

@@ -13,7 +13,7 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
-func TestWhatWasAcknowledgedIsWrittenDownWhenTheManagerStops(t *testing.T) {
+func TestStopWritesDownWhatWasAcknowledged(t *testing.T) {
 	t.Parallel()
 	w, pod := serving(t)
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)

@@ -50,7 +50,7 @@ func TestWorkloadThatTheCacheHasNotSeen(t *testing.T) {
 	w.expectHooks("", pod, "preDelete")
 }
 
-func TestHandlersThatNobodyNamesAnyMoreAreFreed(t *testing.T) {
+func TestHandlersOfNoWorkloadAreFreed(t *testing.T) {
 	t.Parallel()
 	const all = "preNormal inPlaceUpdate preDelete"
 	for name, tc := range map[string]struct {
@@ -112,7 +112,7 @@ func TestOrphanThatCannotBeNamedIsFreedAllTheSame(t *testing.T) {
 	w.reconciles(pod, "once")
 }
 
-func TestPodsThatAreNotOurs(t *testing.T) {
+func TestPodsWithoutAnOwnedHook(t *testing.T) {
 	t.Parallel()
 	foreign := func(web *kruisev1alpha1.CloneSet) {
 		web.Spec.Lifecycle = &appspub.Lifecycle{

@@ -2,8 +2,6 @@ package lifecycle
 
 import (
 	"testing"
-
-	appspub "github.com/openkruise/kruise-api/apps/pub"
 )
 
 func TestGuardOf(t *testing.T) {
@@ -27,15 +25,5 @@ func TestGuardOf(t *testing.T) {
 				t.Errorf("got %q, want %q: %s", got, tc.want, tc.reason)
 			}
 		})
-	}
-}
-
-func TestTheGuardIsNoHandler(t *testing.T) {
-	t.Parallel()
-	ownership := Ownership{Owned: []string{"rollcall.dev/*"}}
-	workload := &Workload{Lifecycle: &appspub.Lifecycle{PreDelete: hookOf(finalizer(GuardFinalizer))}}
-	hooks := HooksOf(workload, ownership)
-	if len(hooks.PreDelete) > 0 || len(hooks.Refused) != 1 {
-		t.Errorf("accepted %v and refused %v, want the guard refused", hooks.PreDelete, hooks.Refused)
 	}
 }

@@ -127,6 +127,12 @@ func hooksCases() map[string]hooksCase {
 			want:     Hooks{PreDelete: []Handler{f}},
 			refused:  map[Refusal][]string{{Hook: PreDelete, Handler: label("example.com/a", "")}: {"example.com/a", "no value"}},
 		},
+		"the guard": {
+			reason:   "it goes with the registry's word, and no hook's",
+			workload: of(nil, nil, hookOf(finalizer(GuardFinalizer), f)),
+			want:     Hooks{PreDelete: []Handler{f}},
+			refused:  map[Refusal][]string{{Hook: PreDelete, Handler: guardHandler()}: {GuardFinalizer, "guard"}},
+		},
 		"all are refused": {
 			reason:   "they are ours all the same, so it is not foreign",
 			workload: of(nil, nil, hookOf(b), b.Label),
@@ -140,7 +146,9 @@ func TestHooksOf(t *testing.T) {
 	for name, tc := range hooksCases() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := HooksOf(tc.workload, testOwnership())
+			o := testOwnership()
+			o.Owned = append(o.Owned, "rollcall.dev/*")
+			got := HooksOf(tc.workload, o)
 			ignore := cmpopts.IgnoreFields(Hooks{}, "Refused", "templateLabels", "kept")
 			if diff := cmp.Diff(tc.want, got, ignore); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
