@@ -12,9 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
@@ -22,6 +20,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
+	"github.com/rollcall-dev/rollcall/test/harness/series"
 )
 
 // several has two registries.
@@ -116,7 +115,7 @@ func TestDriversReplaceOneOfSeveral(t *testing.T) {
 			if d.current.Load().get("old") != old || register(t.Context(), old) != nil {
 				t.Error("the other one was replaced too")
 			}
-			if shown := slices.ContainsFunc(seriesOf(t, gathered), func(line string) bool {
+			if shown := slices.ContainsFunc(series.Of(t, gathered), func(line string) bool {
 				return strings.Contains(line, `registry="new"`)
 			}); shown != tc.shown {
 				t.Errorf("its series are shown: %t, want %t: %s", shown, tc.shown, tc.reason)
@@ -315,27 +314,6 @@ type readable struct {
 
 func (r *readable) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	_, _ = fmt.Fprint(w, r.text, " ", request.URL.Path)
-}
-
-// seriesOf returns every series with its value, sorted by name; of a histogram only the count.
-func seriesOf(t *testing.T, gatherer prometheus.Gatherer) []string {
-	t.Helper()
-	answer := httptest.NewRecorder()
-	promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
-	var series []string
-	for line := range strings.Lines(answer.Body.String()) {
-		if !strings.HasPrefix(line, "#") && !strings.Contains(line, "_bucket{") && !strings.Contains(line, "_sum{") {
-			series = append(series, strings.TrimSpace(line))
-		}
-	}
-	return series
-}
-
-func expectSeries(t *testing.T, gatherer prometheus.Gatherer, want ...string) {
-	t.Helper()
-	if diff := cmp.Diff(want, seriesOf(t, gatherer)); diff != "" {
-		t.Errorf("series (-want +got):\n%s", diff)
-	}
 }
 
 func receive[T any](t *testing.T, from <-chan T) T {

@@ -20,6 +20,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/series"
 )
 
 func TestDryRunReportsEachChangeOnce(t *testing.T) {
@@ -178,9 +179,9 @@ func (s *dryRunScenario) ExpectTold(want ...string) {
 	s.log.all = nil
 }
 
-func (s *dryRunScenario) ExpectCounted(series ...string) {
+func (s *dryRunScenario) ExpectCounted(want ...string) {
 	s.Helper()
-	expectSeries(s.T, s.metrics, series...)
+	series.Expect(s.T, s.metrics, "what was told", want...)
 }
 
 // lines is a log that keeps of each line what a reader looks for.

@@ -25,6 +25,8 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
+	"github.com/rollcall-dev/rollcall/test/harness/mount"
+	"github.com/rollcall-dev/rollcall/test/harness/series"
 )
 
 func TestReloadApplies(t *testing.T) {
@@ -171,11 +173,11 @@ func TestReloadFollowsRotatedFiles(t *testing.T) {
 
 func TestReloadWaitsForARegistrysFile(t *testing.T) {
 	t.Parallel()
-	for name, spoil := range map[string]func(*mount){
-		"the Secret is gone":     func(m *mount) { m.Remove() },
-		"the key is gone":        func(m *mount) { m.Drop("token") },
-		"the file is empty yet":  func(m *mount) { m.Swap("token", "") },
-		"it is another's secret": func(m *mount) { m.Swap("token", "s3cret of two words") },
+	for name, spoil := range map[string]func(*mount.Folder){
+		"the Secret is gone":     func(m *mount.Folder) { m.Remove() },
+		"the key is gone":        func(m *mount.Folder) { m.Drop("token") },
+		"the file is empty yet":  func(m *mount.Folder) { m.Swap("token", "") },
+		"it is another's secret": func(m *mount.Folder) { m.Swap("token", "s3cret of two words") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -262,13 +264,14 @@ func TestReloadReadsUntilTheContextEnds(t *testing.T) {
 
 // reloadScenario is a reload that the test polls. It has two registries, whose files are in a Secret each.
 type reloadScenario struct {
-	*mount
+	*mount.Folder
 
+	t        *testing.T
 	reload   *reload
 	drivers  *drivers
 	before   *registries
 	two      string
-	old, new *mount
+	old, new *mount.Folder
 	gatherer *prometheus.Registry
 
 	settings []controller.Settings
@@ -279,20 +282,18 @@ type reloadScenario struct {
 
 func newReloadScenario(t *testing.T) *reloadScenario {
 	t.Helper()
-	files := []string{"ca", "cert", "key", "token", "password"}
+	token := map[string]string{"token": "first"}
 	s := &reloadScenario{
-		mount: newMount(t, "config.yaml"), old: newMount(t, files...), new: newMount(t, files...),
+		Folder: mount.New(t, map[string]string{}), t: t, old: mount.New(t, token), new: mount.New(t, token),
 		drivers: newDrivers(t, newFake), gatherer: prometheus.NewRegistry(),
 	}
 	s.drivers.constructors["file"] = openWithToken
-	section := func(endpoint string, m *mount) string {
+	section := func(endpoint string, m *mount.Folder) string {
 		return fmt.Sprintf("{driver: file, endpoint: %s, tls: {caFile: %q, certFile: %q, keyFile: %q}, auth: {tokenFile: %q, passwordFile: %q}}\n",
 			endpoint, m.Path("ca"), m.Path("cert"), m.Path("key"), m.Path("token"), m.Path("password"))
 	}
 	s.two = "cluster: prod-1\nhooks: {owned: [example.com/*]}\ndefaultRegistries: [old]\nregistries:\n  old: " + section("old", s.old) +
 		"  new: " + section("new", s.new)
-	s.old.Swap("token", "first")
-	s.new.Swap("token", "first")
 	s.Write(s.two)
 	limits := testLimits()
 	limits.Drivers = append(limits.Drivers, "file")
@@ -403,58 +404,7 @@ func (s *reloadScenario) keepEvent(action clienttesting.Action) (bool, runtime.O
 
 func (s *reloadScenario) ExpectMetrics(applied, refused, last int) {
 	s.t.Helper()
-	expectSeries(s.t, s.gatherer, fmt.Sprintf("rollcall_config_last_reload_successful %d", last),
+	series.Expect(s.t, s.gatherer, "reloads", fmt.Sprintf("rollcall_config_last_reload_successful %d", last),
 		fmt.Sprintf(`rollcall_config_reloads_total{outcome="applied"} %d`, applied),
 		fmt.Sprintf(`rollcall_config_reloads_total{outcome="refused"} %d`, refused))
-}
-
-// mount is a directory as kubelet mounts a ConfigMap or a Secret: its files are symbolic links into ..data, which is one
-// itself.
-type mount struct {
-	t        *testing.T
-	dir      string
-	versions int
-	files    map[string]string
-}
-
-func newMount(t *testing.T, files ...string) *mount {
-	t.Helper()
-	m := &mount{t: t, dir: t.TempDir(), files: map[string]string{}}
-	for _, file := range files {
-		must(t, os.Symlink(filepath.Join("..data", file), m.Path(file)))
-	}
-	return m
-}
-
-func (m *mount) Path(file string) string { return filepath.Join(m.dir, file) }
-
-// Swap changes one file as kubelet does: a new directory with all of them, and a symbolic link renamed over the old one.
-func (m *mount) Swap(file, content string) {
-	m.t.Helper()
-	m.files[file] = content
-	m.swap()
-}
-
-// Drop takes one file away.
-func (m *mount) Drop(file string) {
-	m.t.Helper()
-	delete(m.files, file)
-	m.swap()
-}
-
-func (m *mount) swap() {
-	m.t.Helper()
-	m.versions++
-	version := fmt.Sprintf("..%d", m.versions)
-	must(m.t, os.Mkdir(m.Path(version), 0o700))
-	for file, content := range m.files {
-		must(m.t, os.WriteFile(filepath.Join(m.dir, version, file), []byte(content), 0o600))
-	}
-	must(m.t, os.Symlink(version, m.Path("..tmp")))
-	must(m.t, os.Rename(m.Path("..tmp"), m.Path("..data")))
-}
-
-func (m *mount) Remove() {
-	m.t.Helper()
-	must(m.t, os.Remove(m.Path("..data")))
 }

@@ -1,15 +1,13 @@
 package metrics
 
 import (
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/rollcall-dev/rollcall/test/harness/series"
 )
 
 func TestRegistryMetrics(t *testing.T) {
@@ -17,13 +15,13 @@ func TestRegistryMetrics(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	m := NewRegistryMetrics(r)
 	ended := m.Began("old", "fake", "register")
-	expectSeries(t, r, "a call is under way", `rollcall_registry_requests_in_flight{driver="fake",registry="old"} 1`)
+	series.Expect(t, r, "a call is under way", `rollcall_registry_requests_in_flight{driver="fake",registry="old"} 1`)
 	ended("timeout")
-	expectSeries(t, r, "it has ended",
+	series.Expect(t, r, "it has ended",
 		`rollcall_registry_request_duration_seconds_count{driver="fake",operation="register",outcome="timeout",registry="old"} 1`,
 		`rollcall_registry_requests_in_flight{driver="fake",registry="old"} 0`)
 	m.Forget("old", "fake")
-	expectSeries(t, r, "the registry is no more")
+	series.Expect(t, r, "the registry is no more")
 }
 
 func TestConfigMetrics(t *testing.T) {
@@ -32,7 +30,7 @@ func TestConfigMetrics(t *testing.T) {
 	m := NewConfigMetrics(r)
 	expect := func(when, applied, refused, last string) {
 		t.Helper()
-		expectSeries(t, r, when, "rollcall_config_last_reload_successful "+last,
+		series.Expect(t, r, when, "rollcall_config_last_reload_successful "+last,
 			`rollcall_config_reloads_total{outcome="applied"} `+applied, `rollcall_config_reloads_total{outcome="refused"} `+refused)
 	}
 	expect("at start", "0", "0", "1")
@@ -46,7 +44,7 @@ func TestDryRunMetrics(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
 	NewDryRunMetrics(r).Step("", OperationPatch)
-	expectSeries(t, r, "a patch", `rollcall_dry_run_total{operation="patch",registry=""} 1`)
+	series.Expect(t, r, "a patch", `rollcall_dry_run_total{operation="patch",registry=""} 1`)
 }
 
 func TestResyncMetrics(t *testing.T) {
@@ -55,14 +53,14 @@ func TestResyncMetrics(t *testing.T) {
 	m := NewResyncMetrics(r)
 	at := time.Unix(1000, 0)
 	m.Began("mute", at, false)
-	expectSeries(t, r, "a registry that can't list has nothing else to show", `rollcall_resync_listable{registry="mute"} 0`)
+	series.Expect(t, r, "a registry that can't list has nothing else to show", `rollcall_resync_listable{registry="mute"} 0`)
 	m.Forget("mute")
 
 	m.Began("old", at, true)
 	expect := func(when string, counts, success string, durations ...string) {
 		t.Helper()
 		n := strings.Fields(counts)
-		expectSeries(t, r, when, append([]string{`rollcall_resync_blocked_removals{registry="old"} ` + n[0]}, append(durations,
+		series.Expect(t, r, when, append([]string{`rollcall_resync_blocked_removals{registry="old"} ` + n[0]}, append(durations,
 			`rollcall_resync_entries_total{finding="different",registry="old"} 0`,
 			`rollcall_resync_entries_total{finding="missing",registry="old"} `+n[1],
 			`rollcall_resync_entries_total{finding="reaped",registry="old"} 0`,
@@ -80,7 +78,7 @@ func TestResyncMetrics(t *testing.T) {
 	m.Unfinished("old", 5)
 	expect("a run with findings", "4 3 5", "1120", failed, ok)
 	m.Forget("old")
-	expectSeries(t, r, "the registry is no more")
+	series.Expect(t, r, "the registry is no more")
 }
 
 type fakePods struct{ waits []Wait }
@@ -92,7 +90,7 @@ func TestReleaseMetrics(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
 	NewReleaseMetrics(r).Count("preDelete", BySkip)
-	expectSeries(t, r, "each hook and each cause is shown from the start",
+	series.Expect(t, r, "each hook and each cause is shown from the start",
 		`rollcall_unacknowledged_releases_total{by="failurePolicy",hook="inPlaceUpdate"} 0`,
 		`rollcall_unacknowledged_releases_total{by="failurePolicy",hook="preDelete"} 0`,
 		`rollcall_unacknowledged_releases_total{by="skip",hook="inPlaceUpdate"} 0`,
@@ -109,12 +107,12 @@ func TestRegisterPods(t *testing.T) {
 	}}
 	r := prometheus.NewPedanticRegistry()
 	RegisterPods(r, pods, func() time.Time { return now })
-	expectSeries(t, r, "the oldest counts",
+	series.Expect(t, r, "the oldest counts",
 		`rollcall_oldest_wait_seconds{hook="preDelete",reason="Draining"} 20`,
 		`rollcall_oldest_wait_seconds{hook="preNormal",reason="RegistryError"} 0`, `rollcall_unmatched_workloads 3`,
 		`rollcall_waiting_pods{hook="preDelete",reason="Draining"} 2`, `rollcall_waiting_pods{hook="preNormal",reason="RegistryError"} 1`)
 	pods.waits = nil
-	expectSeries(t, r, "no pod waits any more", `rollcall_unmatched_workloads 3`)
+	series.Expect(t, r, "no pod waits any more", `rollcall_unmatched_workloads 3`)
 }
 
 func TestRegisterSlots(t *testing.T) {
@@ -122,26 +120,10 @@ func TestRegisterSlots(t *testing.T) {
 	all := map[string]Slots{"old": {Slots: 96, InUse: 3, Queued: 7, Breaker: "open"}}
 	r := prometheus.NewPedanticRegistry()
 	RegisterSlots(r, []string{"closed", "open"}, func() map[string]Slots { return all })
-	expectSeries(t, r, "a registry with an open breaker",
+	series.Expect(t, r, "a registry with an open breaker",
 		`rollcall_registry_breaker_state{registry="old",state="closed"} 0`, `rollcall_registry_breaker_state{registry="old",state="open"} 1`,
 		`rollcall_registry_queued_calls{registry="old"} 7`, `rollcall_registry_slots{registry="old"} 96`,
 		`rollcall_registry_slots_in_use{registry="old"} 3`)
 	all = nil
-	expectSeries(t, r, "the configuration names no such registry any more")
-}
-
-// expectSeries expects exactly these series, sorted; of a histogram it looks at the count.
-func expectSeries(t *testing.T, r prometheus.Gatherer, when string, want ...string) {
-	t.Helper()
-	answer := httptest.NewRecorder()
-	promhttp.HandlerFor(r, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
-	var got []string
-	for line := range strings.Lines(answer.Body.String()) {
-		if !strings.HasPrefix(line, "#") && !strings.Contains(line, "_bucket{") && !strings.Contains(line, "_sum{") {
-			got = append(got, strings.TrimSpace(line))
-		}
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", when, diff)
-	}
+	series.Expect(t, r, "the configuration names no such registry any more")
 }

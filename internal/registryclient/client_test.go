@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,7 +18,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/bubble"
-	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/series"
 )
 
 const callTimeout = 5 * time.Second
@@ -262,16 +263,11 @@ func (*netTimeoutError) Timeout() bool { return true }
 // observed counts the calls that are in the metrics by their outcome.
 func observed(t *testing.T, g prometheus.Gatherer) map[string]int {
 	t.Helper()
-	families, err := g.Gather()
-	expect.NoError(t, err)
 	got := map[string]int{}
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			for _, label := range m.GetLabel() {
-				if label.GetName() == "outcome" {
-					got[label.GetValue()] += int(m.GetHistogram().GetSampleCount())
-				}
-			}
+	for _, line := range series.Of(t, g) {
+		if _, rest, found := strings.Cut(line, `outcome="`); found {
+			outcome, _, _ := strings.Cut(rest, `"`)
+			got[outcome]++
 		}
 	}
 	return got

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -27,6 +28,7 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/bubble"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
+	"github.com/rollcall-dev/rollcall/test/harness/series"
 )
 
 const (
@@ -919,45 +921,25 @@ func (s *scene) expectLogged(words string, want int) {
 	}
 }
 
-// expectMetric finds a metric of registry a by its name and, where there is one, its finding.
+// expectMetric expects of registry a a metric with this name and, where there is one, its finding.
 func (s *scene) expectMetric(name, finding string, want float64) {
 	s.Helper()
-	families, err := s.metrics.Gather()
-	expect.NoError(s, err)
-	for _, family := range families {
-		if family.GetName() != name {
-			continue
-		}
-		for _, m := range family.GetMetric() {
-			labels := map[string]string{}
-			for _, l := range m.GetLabel() {
-				labels[l.GetName()] = l.GetValue()
-			}
-			if labels["registry"] == "a" && labels["finding"] == finding {
-				if got := m.GetGauge().GetValue() + m.GetCounter().GetValue(); got != want {
-					s.Errorf("%s of %q is %v, want %v", name, finding, got, want)
-				}
-				return
-			}
-		}
+	labels := `registry="a"`
+	if finding != "" {
+		labels = fmt.Sprintf("finding=%q,%s", finding, labels)
 	}
-	s.Errorf("there is no metric %s of %q", name, finding)
+	line := fmt.Sprintf("%s{%s} %v", name, labels, want)
+	if all := series.Of(s, s.metrics); !slices.Contains(all, line) {
+		s.Errorf("there is no %s in\n%s", line, strings.Join(all, "\n"))
+	}
 }
 
 // expectShown expects series of these registries and of no others.
 func (s *scene) expectShown(why string, want ...string) {
 	s.Helper()
-	families, err := s.metrics.Gather()
-	expect.NoError(s, err)
 	found := map[string]bool{}
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			for _, l := range m.GetLabel() {
-				if l.GetName() == "registry" {
-					found[l.GetValue()] = true
-				}
-			}
-		}
+	for _, match := range regexp.MustCompile(`registry="(\w+)"`).FindAllStringSubmatch(fmt.Sprint(series.Of(s, s.metrics)), -1) {
+		found[match[1]] = true
 	}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(found))); diff != "" {
 		s.Errorf("registries with metrics (-want +got):\n%swhy: %s", diff, why)

@@ -12,6 +12,8 @@
 //	apiproxy      what stands between a manager and the API server
 //	history       every version of what a test watches
 //	expect        waits and expectations
+//	series        metrics as a scrape shows them
+//	mount         files as kubelet mounts them
 //	bubble        tables and scenes whose time passes while all wait
 //	traffic       a client that sends requests to what a registry names
 //	command       how chaos and the demo begin and end

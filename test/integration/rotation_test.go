@@ -4,12 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"fmt"
-	"maps"
 	"net/http"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,44 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/mount"
 	"github.com/rollcall-dev/rollcall/test/harness/pki"
 )
-
-// secret is a folder of files as kubelet mounts a Secret: each file is a symbolic link through ..data, which is itself one
-// to the folder with the present content. A new content comes by swapping that link.
-type secret struct {
-	dir      string
-	versions int
-}
-
-func newSecret(t *testing.T, files map[string]string) *secret {
-	t.Helper()
-	s := &secret{dir: t.TempDir()}
-	s.Rotate(t, files)
-	for name := range files {
-		expect.NoError(t, os.Symlink(filepath.Join("..data", name), s.Path(name)))
-	}
-	return s
-}
-
-func (s *secret) Path(name string) string { return filepath.Join(s.dir, name) }
-
-// Rotate puts another content in the place of all that there is.
-func (s *secret) Rotate(t *testing.T, files map[string]string) {
-	t.Helper()
-	before, _ := os.Readlink(s.Path("..data")) // the first time there is none
-	s.versions++
-	version := fmt.Sprintf("..version_%d", s.versions)
-	expect.NoError(t, os.Mkdir(s.Path(version), 0o700))
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		expect.NoError(t, os.WriteFile(filepath.Join(s.Path(version), name), []byte(files[name]), 0o600))
-	}
-	expect.NoError(t, os.Symlink(version, s.Path("..data_tmp")))
-	expect.NoError(t, os.Rename(s.Path("..data_tmp"), s.Path("..data")))
-	if before != "" {
-		expect.NoError(t, os.RemoveAll(s.Path(before)))
-	}
-}
 
 // doorkeeper knows which token is good, and can lock everybody out who comes with another one.
 type doorkeeper struct {
@@ -101,7 +61,7 @@ func TestRotatedToken(t *testing.T) {
 	door, tokens := &doorkeeper{}, []string{env.credential(), env.credential(), env.credential()}
 	door.Wants(tokens[0], false)
 	server := startRegistry(t, onlyRegistry, registryOptions{authorize: door.authorize, around: door.around})
-	mounted := newSecret(t, map[string]string{"token": tokens[0] + "\n"})
+	mounted := mount.New(t, map[string]string{"token": tokens[0] + "\n"})
 	config := defaultConfiguration(server.URL(), namespacesOf("rotated-token", styles)...)
 	config["registry"].(map[string]any)["auth"] = map[string]any{"tokenFile": mounted.Path("token")}
 	m := startManager(t, "rotated-token", config)
@@ -114,7 +74,7 @@ func TestRotatedToken(t *testing.T) {
 		pod := s.AwaitPodIn(appspub.LifecycleStatePreparingUpdate)
 		s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryRefused", "hook inPlaceUpdate waits", "401")
 	}
-	mounted.Rotate(t, map[string]string{"token": tokens[1] + "\n"})
+	mounted.Rotate(map[string]string{"token": tokens[1] + "\n"})
 	all.each((*scenario).ExpectSteady)
 
 	door.Wants(tokens[2], true)
@@ -126,18 +86,18 @@ func TestRotatedToken(t *testing.T) {
 		pod := s.AwaitPodIn(appspub.LifecycleStatePreparingDelete)
 		s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryUnavailable", "hook preDelete waits", "429")
 	}
-	mounted.Rotate(t, map[string]string{"token": tokens[2] + "\n"})
+	mounted.Rotate(map[string]string{"token": tokens[2] + "\n"})
 	for _, s := range all {
 		s.ExpectSteady() // an hour is more than anything here waits
 		made := server.Answers(s.ns, kept[s][0].UID)[len(kept[s]):]
 		s.Expect(len(made) == 0, "calls were made for a pod that is where it was: %v", made)
 	}
 
-	mounted.Rotate(t, map[string]string{"token": tokens[1] + " " + tokens[2] + "\n"})
+	mounted.Rotate(map[string]string{"token": tokens[1] + " " + tokens[2] + "\n"})
 	all[0].ExpectMetric("rollcall_config_last_reload_successful 0")
 	all[0].ExpectLogged("registry.auth.tokenFile", "no white space within it")
 	all.each(func(s *scenario) { s.ScaleTo(3) })
-	mounted.Rotate(t, map[string]string{"token": tokens[2] + "\n"})
+	mounted.Rotate(map[string]string{"token": tokens[2] + "\n"})
 	all[0].ExpectMetric("rollcall_config_last_reload_successful 1")
 	all.finish()
 	all[0].Expect(strings.Count(m.Log(), `"msg":"starting"`) == 1, "the manager was started again")
@@ -156,7 +116,7 @@ func TestRotatedCertificates(t *testing.T) {
 	}
 	first, second, third := made[0], made[1], made[2]
 	server := startRegistry(t, onlyRegistry, registryOptions{tls: serving(t, first, first)})
-	mounted := newSecret(t, filesOf(first, first))
+	mounted := mount.New(t, filesOf(first, first))
 	config := defaultConfiguration(server.URL(), namespacesOf("rotated-tls", styles)...)
 	config["registry"].(map[string]any)["tls"] = map[string]any{
 		"caFile": mounted.Path("ca.crt"), "certFile": mounted.Path("tls.crt"), "keyFile": mounted.Path("tls.key"),
@@ -180,7 +140,7 @@ func TestRotatedCertificates(t *testing.T) {
 			s.ExpectWarning(now.complaint)
 			s.Expect(len(server.serving(t, s.ns)) == i+1, "a pod was registered that could not be")
 		}
-		mounted.Rotate(t, filesOf(now.servers, now.clients))
+		mounted.Rotate(filesOf(now.servers, now.clients))
 		all.each((*scenario).ExpectSteady)
 	}
 	all.finish()

@@ -20,6 +20,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
+	"github.com/rollcall-dev/rollcall/test/harness/mount"
 )
 
 // credential makes a token or password, which nothing that the run leaves behind may hold: see [environment.leaks].
@@ -159,7 +160,7 @@ func blabber(t *testing.T, status int) string {
 func TestNoSecretIsTold(t *testing.T) {
 	t.Parallel()
 	token, password := env.credential(), env.credential()
-	mounted := newSecret(t, map[string]string{
+	mounted := mount.New(t, map[string]string{
 		"token": token, "password": `p@ss:/"` + password, "two": password + " " + token, "lines": password + "\n" + token,
 	})
 	withToken := map[string]any{"tokenFile": mounted.Path("token")}
@@ -223,7 +224,7 @@ func TestNoSecretIsTold(t *testing.T) {
 }
 
 // refuseSecrets gives the manager one wrong configuration after the other, each with a credential where it must not stand.
-func (s *scenario) refuseSecrets(config configuration, mounted *secret, password string) {
+func (s *scenario) refuseSecrets(config configuration, mounted *mount.Folder, password string) {
 	s.Helper()
 	for i, wrong := range []struct {
 		section map[string]any

@@ -1,0 +1,35 @@
+// Package series reads metrics as a scrape shows them.
+package series
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Of returns every series with its value, sorted by name; of a histogram only the count.
+func Of(t testing.TB, gatherer prometheus.Gatherer) []string {
+	t.Helper()
+	answer := httptest.NewRecorder()
+	promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+	var all []string
+	for line := range strings.Lines(answer.Body.String()) {
+		if !strings.HasPrefix(line, "#") && !strings.Contains(line, "_bucket{") && !strings.Contains(line, "_sum{") {
+			all = append(all, strings.TrimSpace(line))
+		}
+	}
+	return all
+}
+
+// Expect expects exactly these series, sorted.
+func Expect(t testing.TB, gatherer prometheus.Gatherer, why string, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, Of(t, gatherer)); diff != "" {
+		t.Errorf("%s: series (-want +got):\n%s", why, diff)
+	}
+}
