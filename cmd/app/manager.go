@@ -242,7 +242,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 			about.tell(ctx, corev1.EventTypeWarning, "Resync", "RemovalBlocked", note)
 		},
 		Approvable: a.lease != nil, Metrics: metrics.NewResyncMetrics(own),
-		Clock: clock.RealClock{}, Logger: a.logger.WithName("resync"),
+		Logger: a.logger.WithName("resync"),
 	})
 	evicted, err := a.newEvicting(c.Namespaces, synced, clients)
 	if err != nil {
@@ -355,7 +355,7 @@ func (a *app) greet() {
 	at := a.servers.addresses
 	a.logger.Info("listening", "metrics", at.Metrics, "health", at.Health, "registry", at.Registry, "evictions", at.Evictions)
 	a.logger.Info("starting", "version", a.options.version, "dryRun", a.dryRun != nil, "apiServer", a.manager.GetConfig().Host,
-		"registries", a.drivers.current.Load().describe(), "lease", lease, "workers", a.flags.workers)
+		"registries", a.drivers.current.Load().drivers(), "lease", lease, "workers", a.flags.workers)
 	if a.options.listening != nil {
 		a.options.listening(at)
 	}

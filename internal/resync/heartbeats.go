@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -49,14 +51,12 @@ func (h *heartbeats) renewAll(ctx context.Context) {
 	}
 	r := h.keeper.resync
 	if h.served.IsZero() {
-		h.served = r.Clock.Now()
+		h.served = time.Now()
 	}
-	ticker := r.Clock.NewTicker(tick)
-	defer ticker.Stop()
 	var all sync.WaitGroup
 	defer all.Wait()
-	for {
-		to := r.Clock.Now()
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		to := time.Now()
 		for _, in := range r.Pods.Kept(h.keeper.source.Name) {
 			if isTurn(in, interval, h.served, to) && h.begins(in) {
 				service := h.slotsOf(in.Service)
@@ -64,12 +64,7 @@ func (h *heartbeats) renewAll(ctx context.Context) {
 			}
 		}
 		h.served = to
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C():
-		}
-	}
+	}, tick)
 }
 
 func (h *heartbeats) slotsOf(service string) chan struct{} {
@@ -105,7 +100,7 @@ func (h *heartbeats) renew(ctx context.Context, in registry.Instance, service ch
 // beat renews one instance. That it is lost is no failure: the reconciler puts it back.
 func (h *heartbeats) beat(ctx context.Context, in registry.Instance) error {
 	k := h.keeper
-	asked := k.resync.Clock.Now()
+	asked := time.Now()
 	err := k.source.Client.Heartbeat(ctx, in)
 	if registryclient.Classify(err) == registryclient.NotRegistered {
 		k.resync.Pods.Lost(tracker.Target{Registry: k.source.Name, Instance: in}, asked)
@@ -123,8 +118,8 @@ func (h *heartbeats) note(ctx context.Context, err error) {
 	}
 	switch {
 	case err != nil:
-		h.failed = k.resync.Clock.Now()
-	case k.resync.Clock.Since(h.failed) <= k.source.Client.HeartbeatInterval()+tick:
+		h.failed = time.Now()
+	case time.Since(h.failed) <= k.source.Client.HeartbeatInterval()+tick:
 		return
 	}
 	h.trouble.tell(k.resync.Logger.WithValues("registry", k.source.Name), err,

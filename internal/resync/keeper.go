@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
@@ -66,7 +67,7 @@ func (k *keeper) wake() { poke(k.kick) }
 
 // start begins both loops. The keeper before it for the same registry, if there was one, has ended.
 func (k *keeper) start(ctx context.Context, before *keeper) {
-	k.resync.Metrics.Began(k.source.Name, k.resync.Clock.Now(), k.source.Client.Lists())
+	k.resync.Metrics.Began(k.source.Name, time.Now(), k.source.Client.Lists())
 	if before != nil {
 		k.heartbeats.served = before.heartbeats.served
 	}
@@ -95,14 +96,14 @@ func (k *keeper) compareAll(ctx context.Context) {
 		case <-k.kick:
 		case <-due:
 		}
-		due = k.resync.Clock.After(k.turn(ctx))
+		due = time.After(k.turn(ctx))
 	}
 }
 
 // turn makes one run and returns when the next one is due.
 func (k *keeper) turn(ctx context.Context) time.Duration {
 	policy, _ := k.resync.inForce()
-	began := k.resync.Clock.Now()
+	began := time.Now()
 	synced := k.resync.Synced() // what is gone can't be known before
 	unknown, owned, err := k.compare(ctx)
 	k.hasListed()
@@ -114,10 +115,10 @@ func (k *keeper) turn(ctx context.Context) time.Duration {
 		return policy.Interval
 	}
 	if err == nil && !synced {
-		k.awaitSync(ctx)
-		return 0
+		_ = wait.PollUntilContextCancel(ctx, syncRecheck, false, func(context.Context) (bool, error) { return k.resync.Synced(), nil })
+		return 0 // or never, where the context has ended
 	}
-	ended := k.resync.Clock.Now()
+	ended := time.Now()
 	k.resync.Metrics.Ran(k.source.Name, began, ended, err != nil)
 	k.show(ended, err, unremoved)
 	logger := k.resync.Logger.WithValues("registry", k.source.Name)
@@ -173,19 +174,6 @@ func (t *trouble) retry(interval time.Duration) time.Duration {
 	return min(firstRetry<<min(t.failures-1, maxDoublings), jittered(interval))
 }
 
-// awaitSync returns once the cache has synced, or the context has ended.
-func (k *keeper) awaitSync(ctx context.Context) {
-	ticker := k.resync.Clock.NewTicker(syncRecheck)
-	defer ticker.Stop()
-	for !k.resync.Synced() {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C():
-		}
-	}
-}
-
 // jittered is within a tenth below the interval, so that the registries, and the managers of several clusters, do not come
 // all at once.
 func jittered(interval time.Duration) time.Duration {
@@ -195,7 +183,7 @@ func jittered(interval time.Duration) time.Duration {
 // compare holds the registry's list against the cluster. It returns the unknown entries, and all that the cluster owns.
 func (k *keeper) compare(ctx context.Context) (unknown, owned []registry.Entry, err error) {
 	r, staleness := k.resync, k.source.Client.Staleness()
-	asked := r.Clock.Now()
+	asked := time.Now()
 	owned, foreign, err := k.list(ctx)
 	if err != nil {
 		return nil, nil, err

@@ -68,7 +68,7 @@ func (k *keeper) deregister(ctx context.Context, in registry.Instance) error {
 
 // noteRemoved writes down what went, and returns an error for what did not.
 func (k *keeper) noteRemoved(gone []registry.Entry, errs []error) error {
-	now := k.resync.Clock.Now()
+	now := time.Now()
 	removed, failed, left := 0, 0, 0
 	var last error
 	before := k.failed

@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/clock"
 
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
@@ -68,7 +67,6 @@ type Options struct {
 	// Listed is closed once each of the first registries was listed, or could not be, or took longer than one call may.
 	Listed  chan<- struct{}
 	Metrics *metrics.ResyncMetrics
-	Clock   clock.WithTicker
 	Logger  logr.Logger
 }
 
@@ -217,12 +215,12 @@ func (r *Resync) replace(ctx context.Context, running, inForce map[string]*keepe
 // announce says that the first lists are there, and waits for none longer than for a call.
 func (r *Resync) announce(ctx context.Context) {
 	defer close(r.Listed)
-	began := r.Clock.Now()
+	began := time.Now()
 	_, keepers := r.inForce()
 	for _, k := range keepers {
 		select {
 		case <-k.listed:
-		case <-r.Clock.After(k.source.Client.Timeout() - r.Clock.Since(began)):
+		case <-time.After(k.source.Client.Timeout() - time.Since(began)):
 		case <-ctx.Done():
 			return
 		}

@@ -14,11 +14,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/clock"
 
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
@@ -86,25 +84,6 @@ func TestRun(t *testing.T) {
 			s.expectLists("and another one for what is gone by now", "a", 2)
 			s.expectCalls("now it is known to be gone", "a", "Deregister web-1")
 			s.stop()
-		},
-		"that fails is retried sooner and logged once": func(t *testing.T) {
-			s := newScene(t, "a")
-			s.pods("a", "web-1", "web-2")
-			s.gone("web-1")
-			heal := s.fakes["a"].Fail(list(), errors.New("refused"))
-			s.start()
-			time.Sleep(30 * time.Second)
-			if n := s.lists("a"); n < 4 || n > 7 {
-				t.Errorf("tried %d times in 30 s, want 5: after 1, 2, 4, 8 and 16 s", n)
-			}
-			time.Sleep(10 * time.Minute)
-			heal()
-			time.Sleep(time.Minute)
-			s.expectCalls("the failure has passed", "a", "Deregister web-1")
-			s.stop()
-			s.expectLogged("resync fails", 1)
-			s.expectLogged(`"resync succeeds again" "registry"="a" "failures"=`, 1)
-			s.expectLogged(`"lastFailure"="listing: `, 1)
 		},
 		"on demand": func(t *testing.T) {
 			s := newScene(t, "a")
@@ -269,7 +248,7 @@ func TestReap(t *testing.T) {
 			s.stop()
 			s.expectListed("those that failed go last in the next run", "a", stuck...)
 		},
-		"that is refused is no failed comparison": func(t *testing.T) {
+		"that is refused is no failed comparison, and both are retried sooner and logged once": func(t *testing.T) {
 			s := newScene(t, "a")
 			s.pods("a", "web-1", "web-2")
 			s.gone("web-1")
@@ -286,12 +265,17 @@ func TestReap(t *testing.T) {
 			s.expectLogged("without a live pod fails, retrying", 1)
 			s.expectStatus("forbidden", false)
 			list := s.fakes["a"].Fail(list(), errors.New("refused"))
+			before := s.lists("a")
 			time.Sleep(2 * time.Minute)
+			if n := s.lists("a") - before; n < 6 || n > 9 {
+				t.Errorf("tried %d times in 2 minutes, want 7: after 1, 2, 4 s and so on, and within a minute", n)
+			}
 			s.expectLogged("resync fails", 1)
 			s.expectStatus("listing: ", false)
 			list()
 			time.Sleep(2 * time.Minute)
-			s.expectLogged("resync succeeds again", 1)
+			s.expectLogged(`"resync succeeds again" "registry"="a" "failures"=`, 1)
+			s.expectLogged(`"lastFailure"="listing: `, 1)
 			s.expectLogged("without a live pod fails, retrying", 1)
 			s.expectLogged("removing entries without a live pod succeeds again", 0)
 			heal()
@@ -639,7 +623,8 @@ func seconds(at time.Time) float64 { return float64(at.UnixMilli()) / 1000 }
 
 // scene is a cluster, what is known of it, and its registries.
 type scene struct {
-	*testing.T
+	running
+
 	fakes      map[string]*fakeregistry.Registry
 	backends   map[string]*memory.Registry
 	sources    []Source
@@ -649,14 +634,10 @@ type scene struct {
 	// leaseless: the manager has no lease that a person could write on.
 	leaseless bool
 	metrics   *prometheus.Registry
-	resync    *Resync
 	listed    chan struct{}
-	cancel    context.CancelFunc
-	ended     chan error
 	number    int
 
 	mu       sync.Mutex
-	log      logged
 	live     map[string]bool
 	synced   bool
 	goneErr  error
@@ -670,7 +651,7 @@ type scene struct {
 func newScene(t *testing.T, names ...string) *scene {
 	t.Helper()
 	s := &scene{
-		T: t, fakes: map[string]*fakeregistry.Registry{}, backends: map[string]*memory.Registry{}, metrics: prometheus.NewRegistry(),
+		running: running{T: t}, fakes: map[string]*fakeregistry.Registry{}, backends: map[string]*memory.Registry{}, metrics: prometheus.NewRegistry(),
 		listed: make(chan struct{}), live: map[string]bool{}, synced: true,
 	}
 	for _, name := range names {
@@ -720,9 +701,8 @@ func list() fakeregistry.Match { return fakeregistry.Match{Op: fakeregistry.OpLi
 func (s *scene) start() {
 	s.Helper()
 	m := metrics.NewResyncMetrics(s.metrics)
-	logger := funcr.New(func(_, args string) { s.log.WriteString(args + "\n") }, funcr.Options{})
 	s.resync = New(Options{
-		Cluster: cluster, Namespaces: s.namespaces, Pods: s, Listed: s.listed, Metrics: m, Clock: clock.RealClock{}, Logger: logger,
+		Cluster: cluster, Namespaces: s.namespaces, Pods: s, Listed: s.listed, Metrics: m, Logger: s.logger(),
 		Synced: func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.synced }, Approvable: !s.leaseless,
 		Warn: func(_ context.Context, note string) {
 			s.mu.Lock()
@@ -731,23 +711,12 @@ func (s *scene) start() {
 		},
 	})
 	s.apply()
-	ctx, cancel := context.WithCancel(s.Context())
-	s.cancel, s.ended = cancel, make(chan error, 1)
-	go func() { s.ended <- s.resync.Start(ctx) }()
-	synctest.Wait()
+	s.running.start()
 }
 
 // apply puts the same configuration in force, again.
 func (s *scene) apply() {
 	s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString(stdcmp.Or(s.maxRemovals, "20%"))}, s.sources)
-}
-
-func (s *scene) stop() {
-	s.Helper()
-	s.cancel()
-	if err := <-s.ended; err != nil {
-		s.Errorf("Start returned %v", err)
-	}
 }
 
 func (s *scene) set(change func()) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
@@ -34,15 +35,9 @@ type watch struct {
 // askAll asks until the context ends.
 func (w *watch) askAll(ctx context.Context) {
 	r := w.keeper.resync
-	ticker := r.Clock.NewTicker(glance)
-	defer ticker.Stop()
-	for from := r.Clock.Now(); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C():
-		}
-		to := r.Clock.Now()
+	from := time.Now()
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		to := time.Now()
 		policy, _ := r.inForce()
 		in, out := r.Pods.Steered(w.name)
 		due := slices.DeleteFunc(in, func(one registry.Instance) bool { return !isTurn(one, policy.Interval, from, to) })
@@ -53,7 +48,7 @@ func (w *watch) askAll(ctx context.Context) {
 				"asking for applications' entries succeeds again")
 		}
 		from = to
-	}
+	}, glance)
 }
 
 // ask asks for each, and returns the first error.
@@ -70,7 +65,7 @@ func (w *watch) askFor(ctx context.Context, in registry.Instance) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	r, asked := w.keeper.resync, w.keeper.resync.Clock.Now()
+	r, asked := w.keeper.resync, time.Now()
 	state, err := w.client.Get(ctx, registryclient.Caller{}, in)
 	if err != nil {
 		return err
