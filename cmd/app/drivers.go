@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -207,13 +205,13 @@ func (r *registries) closeBut(others *registries) error {
 	return errors.Join(problems...)
 }
 
-// describe names each registry with its driver.
-func (r *registries) describe() string {
-	var texts []string
-	for _, name := range slices.Sorted(maps.Keys(r.byName)) {
-		texts = append(texts, name+"="+r.byName[name].section.Driver)
+// drivers returns the name of each registry's driver.
+func (r *registries) drivers() map[string]string {
+	names := map[string]string{}
+	for name, o := range r.byName {
+		names[name] = o.section.Driver
 	}
-	return strings.Join(texts, ",")
+	return names
 }
 
 // slots returns what bounds the calls to each registry in force.

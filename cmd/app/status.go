@@ -2,7 +2,6 @@ package app
 
 import (
 	"github.com/rollcall-dev/rollcall/internal/metrics"
-	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/resync"
 	"github.com/rollcall-dev/rollcall/internal/statuspage"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
@@ -12,13 +11,10 @@ import (
 func (a *app) facts(unready string, resyncs *resync.Resync, pods metrics.Pods, known *tracker.Tracker) statuspage.Facts {
 	f := statuspage.Facts{
 		Manager: statuspage.Manager{Leads: isClosed(a.manager.Elected()), DryRun: a.dryRun != nil, NotReady: unready},
-		Drivers: map[string]string{}, Clients: map[string]registryclient.Status{}, Resyncs: resyncs.Status(),
+		Drivers: a.drivers.current.Load().drivers(), Clients: a.drivers.slots(), Resyncs: resyncs.Status(),
 		Instances: known.Seen(), Waits: pods.Waits(),
 	}
 	f.Name, f.Leader = a.lease.pods()
-	for name, o := range a.drivers.current.Load().byName {
-		f.Drivers[name], f.Clients[name] = o.section.Driver, o.client.Status()
-	}
 	return f
 }
 
