@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/cmd/app"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // The API server finds the manager, waits for it long enough, and goes on without it; and the component grants no more than
@@ -78,20 +79,14 @@ func renderWith(t *testing.T, component string) []client.Object {
 	t.Helper()
 	folder := t.TempDir()
 	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	if here, err = filepath.Rel(folder, here); err != nil { // kustomize takes no absolute path
 		t.Fatal(err)
 	}
 	text := "kind: Kustomization\nresources: [" + here + "/default]\ncomponents: [" + here + "/components/" + component + "]\n"
-	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o600))
 	objects, err := render(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return objects
 }
 

@@ -35,6 +35,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 const namespace = "rollcall-system"
@@ -51,9 +52,7 @@ func TestEveryKustomizationRenders(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	if !slices.Contains(folders, "default") || !slices.Contains(folders, "samples") {
 		t.Fatalf("kustomizations: got %v, want default and samples among them", folders)
 	}
@@ -61,9 +60,7 @@ func TestEveryKustomizationRenders(t *testing.T) {
 		t.Run(folder, func(t *testing.T) {
 			t.Parallel()
 			objects, err := render(folder)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			if len(objects) == 0 {
 				t.Error("renders nothing")
 			}
@@ -264,17 +261,13 @@ func TestExamplesAreAccepted(t *testing.T) {
 		t.Run(folder, func(t *testing.T) {
 			t.Parallel()
 			objects, err := render("examples/" + folder)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			configMap := named[*corev1.ConfigMap](t, objects, "rollcall-config")
 			if configMap.Namespace != namespace {
 				t.Errorf("the ConfigMap is in %s, where the manager would not find it", configMap.Namespace)
 			}
 			got, err := config.Parse([]byte(configMap.Data["config.yaml"]), config.Limits{Drivers: []string{"consul", "eureka", "nacos"}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			if names := got.RegistryNames(); len(names) != registries || len(got.DefaultRegistries) != 1 {
 				t.Errorf("registries %q with the defaults %q, want %d and one", names, got.DefaultRegistries, registries)
 			}
@@ -286,9 +279,7 @@ func TestExamplesAreAccepted(t *testing.T) {
 func TestFilesOfTheConfigurationsAreMounted(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("examples/two-registries/config.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	files := regexp.MustCompile(`/etc/rollcall/\S+`).FindAllString(only[*corev1.ConfigMap](t).Data["config.yaml"]+string(text), -1)
 	if len(files) < 5 {
 		t.Fatalf("found only %q", files)
@@ -311,9 +302,7 @@ func TestSelectorsFindTheManager(t *testing.T) {
 		"Deployment": deployment.Spec.Selector, "PodDisruptionBudget": budget.Spec.Selector,
 	} {
 		matcher, err := metav1.LabelSelectorAsSelector(selector)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		if matcher.Empty() || !matcher.Matches(set) {
 			t.Errorf("%s selects %s, which is not the pod with %s", name, matcher, set)
 		}
@@ -330,9 +319,7 @@ func TestSamplesAreArmed(t *testing.T) {
 	hooks := configuration(t).Hooks
 	ownership := lifecycle.Ownership{Owned: hooks.Owned, NewlyCreated: hooks.NewlyCreated}
 	objects, err := render("samples")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	styles := map[string]bool{}
 	for _, object := range objects {
 		set, isCloneSet := object.(*kruisev1alpha1.CloneSet)
@@ -424,9 +411,7 @@ var renderDefault = sync.OnceValues(func() ([]client.Object, error) { return ren
 func manifests(t *testing.T) rendered {
 	t.Helper()
 	objects, err := renderDefault()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return rendered{all: objects}
 }
 

@@ -11,6 +11,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // promtool plays the scenarios of rules_test.yaml. It is built without Prometheus' service discoveries, which is most of it.
@@ -18,17 +20,11 @@ func TestAlerts(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	rules, err := yaml.Marshal(prometheusRule(t).Object["spec"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	scenarios, err := os.ReadFile("components/prometheus/rules_test.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	for name, content := range map[string][]byte{"rules.yaml": rules, "rules_test.yaml": scenarios} {
-		if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, os.WriteFile(filepath.Join(folder, name), content, 0o600))
 	}
 	for _, arguments := range [][]string{{"check", "rules", "rules.yaml"}, {"test", "rules", "rules_test.yaml"}} {
 		arguments[2] = filepath.Join(folder, arguments[2])
@@ -45,13 +41,9 @@ func TestAlerts(t *testing.T) {
 func TestEveryAlertIsTestedAndExplained(t *testing.T) {
 	t.Parallel()
 	scenarios, err := os.ReadFile("components/prometheus/rules_test.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	page, err := os.ReadFile("../docs/monitoring.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	groups, _, _ := unstructured.NestedSlice(prometheusRule(t).Object, "spec", "groups")
 	for _, rule := range groups[0].(map[string]any)["rules"].([]any) {
 		alert := rule.(map[string]any)["alert"].(string)
@@ -68,14 +60,10 @@ func TestEveryAlertIsTestedAndExplained(t *testing.T) {
 func TestAlertsAndDashboardNameMetricsThatExist(t *testing.T) {
 	t.Parallel()
 	reference, err := os.ReadFile("../docs/reference/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	for _, file := range []string{"prometheus_rule.yaml", "rules_test.yaml", "grafana.json"} {
 		text, err := os.ReadFile(filepath.Join("components/prometheus", file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		names := regexp.MustCompile(`rollcall_[a-z_]+`).FindAllString(string(text), -1)
 		if len(names) < 7 {
 			t.Errorf("%s names %d metrics, want more", file, len(names))
@@ -92,12 +80,8 @@ func TestAlertsAndDashboardNameMetricsThatExist(t *testing.T) {
 func prometheusRule(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	text, err := os.ReadFile("components/prometheus/prometheus_rule.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	rule := &unstructured.Unstructured{}
-	if err := yaml.UnmarshalStrict(text, &rule.Object); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, yaml.UnmarshalStrict(text, &rule.Object))
 	return rule
 }

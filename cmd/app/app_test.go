@@ -27,9 +27,7 @@ hooks:
 func TestRunRefusesABadStart(t *testing.T) {
 	t.Parallel()
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = taken.Close() })
 	broken := func(err error) Option {
 		return WithRegistry("fake", func(context.Context, registry.Config) (registry.Registry, error) { return nil, err })
@@ -113,9 +111,7 @@ func TestExitCodes(t *testing.T) {
 func TestFlags(t *testing.T) {
 	t.Parallel()
 	f, err := parseFlags(nil, &bytes.Buffer{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f.zap = flags{}.zap
 	want := flags{
 		config: "/etc/rollcall/config/config.yaml", metricsAddress: ":8080", healthAddress: ":8081",

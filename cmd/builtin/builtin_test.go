@@ -16,6 +16,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/eureka"
 	httpregistry "github.com/rollcall-dev/rollcall/registry/http"
 	"github.com/rollcall-dev/rollcall/registry/nacos"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestMain fails where a goroutine is left when all tests are done.
@@ -45,9 +46,7 @@ func TestNoCallWaitsForAConnection(t *testing.T) {
 			}))
 			t.Cleanup(server.Close)
 			d, err := newDriver(t.Context(), registry.Config{Endpoint: server.URL, Cluster: "test"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), bound)
 			defer cancel()
 			var all sync.WaitGroup

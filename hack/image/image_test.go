@@ -11,15 +11,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestNew(t *testing.T) {
 	t.Parallel()
 	made := newImage(t, v1.Platform{OS: "linux", Architecture: "amd64"})
 	file, err := made.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	want := v1.Config{User: "65532:65532", Entrypoint: []string{"/manager"}, Cmd: []string{"--x"}, Env: []string{"A=1"}, WorkingDir: "/"}
 	if diff := cmp.Diff(want, file.Config); diff != "" {
 		t.Errorf("the configuration (-want +got):\n%s", diff)
@@ -39,13 +39,9 @@ func TestNew(t *testing.T) {
 	}
 
 	one, err := made.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	two, err := newImage(t, v1.Platform{OS: "linux", Architecture: "amd64"}).Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	if one != two {
 		t.Errorf("the same binary gives two images, %s and %s", one, two)
 	}
@@ -55,13 +51,9 @@ func TestIndexNamesThePlatforms(t *testing.T) {
 	t.Parallel()
 	want := []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm", Variant: "v7"}}
 	index, err := Index(newImage(t, want[0]), newImage(t, want[1]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	manifest, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	var got []v1.Platform
 	for _, one := range manifest.Manifests {
 		got = append(got, *one.Platform)
@@ -74,15 +66,11 @@ func TestIndexNamesThePlatforms(t *testing.T) {
 func newImage(t *testing.T, platform v1.Platform) v1.Image {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "built")
-	if err := os.WriteFile(binary, []byte("program"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, os.WriteFile(binary, []byte("program"), 0o600))
 	made, err := New(Spec{
 		Files: map[string]string{"manager": binary}, Entrypoint: "manager", Platform: platform,
 		Args: []string{"--x"}, Env: []string{"A=1"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return made
 }

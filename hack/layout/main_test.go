@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestWrite(t *testing.T) {
@@ -15,26 +17,16 @@ func TestWrite(t *testing.T) {
 	platforms := []string{"linux/amd64", "linux/arm64"}
 	for _, platform := range platforms {
 		binary := filepath.Join(dir+"-binaries", platform, "manager")
-		if err := os.MkdirAll(filepath.Dir(binary), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(binary, []byte(platform), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, os.MkdirAll(filepath.Dir(binary), 0o755))
+		expect.NoError(t, os.WriteFile(binary, []byte(platform), 0o600))
 	}
 	for range 2 { // the second time over the first
-		if err := write(dir, platforms); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, write(dir, platforms))
 	}
 	index, err := layout.ImageIndexFromPath(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	manifest, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	for i, got := range manifest.Manifests {
 		if got.Platform.String() != platforms[i] {
 			t.Errorf("image %d is for %s, want %s", i, got.Platform, platforms[i])

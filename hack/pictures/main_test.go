@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestPictures draws each picture, and reads it back as XML.
@@ -24,14 +26,10 @@ func TestPictures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			if err := run([]string{name, dir}, strings.NewReader(tc.in)); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, run([]string{name, dir}, strings.NewReader(tc.in)))
 			for _, theme := range themes() {
 				text, err := os.ReadFile(filepath.Join(dir, name+"-"+theme.name+".svg"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.NoError(t, err)
 				for _, want := range tc.want {
 					if !strings.Contains(string(text), want) {
 						t.Errorf("%s: the %s picture lacks %q: %s", name, theme.name, want, tc.reason)

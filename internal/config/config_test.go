@@ -19,6 +19,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 const minimal = `
@@ -44,9 +45,7 @@ func unexported() []cmp.Option {
 func TestParseDefaults(t *testing.T) {
 	t.Parallel()
 	got, err := Parse([]byte(minimal), limits())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	want := &Config{
 		Cluster:           "prod-1",
 		Registries:        map[string]Registry{"default": of("memory", "", 5*time.Second, 48)},
@@ -69,9 +68,7 @@ func TestParseDefaults(t *testing.T) {
 func TestLoadEveryField(t *testing.T) {
 	t.Parallel()
 	selector, err := labels.Parse("tier=pay,env notin (dev)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(path, []byte(`---
 cluster: prod-1
@@ -107,9 +104,7 @@ guard: Always
 		t.Fatal(err)
 	}
 	got, err := Load(path, limits())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	section := of("http", "https://registry.example.com", 1500*time.Millisecond, 16)
 	section.TLS = registry.TLS{
 		CAFile: "/etc/rollcall/tls/ca.crt", CertFile: "/etc/rollcall/tls/tls.crt", KeyFile: "/etc/rollcall/tls/tls.key",
@@ -389,9 +384,7 @@ func TestMaxInFlightByDefault(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, err := Parse([]byte(registriesOf(tc.registries)), Limits{Drivers: []string{"memory"}, Workers: tc.workers})
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			for name, r := range c.Registries {
 				if r.MaxInFlight != tc.want {
 					t.Errorf("%s has %d calls, want %d\nwhy: %s", name, r.MaxInFlight, tc.want, tc.reason)

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // site is a manager's certificate in a cluster where the component was applied.
@@ -40,30 +42,22 @@ func newSite(t *testing.T) *site {
 
 func (s *site) Keep() {
 	s.t.Helper()
-	if err := s.keep(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
+	expect.NoError(s.t, s.keep(s.t.Context()))
 }
 
 // Served is what the manager serves with, once it has read the Secret.
 func (s *site) Served() *tls.Certificate {
 	s.t.Helper()
-	if err := s.certificate.read(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
+	expect.NoError(s.t, s.certificate.read(s.t.Context()))
 	served, err := s.certificate.Get(nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	expect.NoError(s.t, err)
 	return served
 }
 
 func (s *site) configuration() *admissionv1.MutatingWebhookConfiguration {
 	s.t.Helper()
 	c, err := s.api.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(s.t.Context(), "hold", metav1.GetOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	expect.NoError(s.t, err)
 	return c
 }
 

@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // world is a webhook on a cluster with the CloneSet web, whose pods have a preDelete hook.
@@ -48,9 +49,7 @@ type world struct {
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientscheme.AddToScheme(scheme), kruisev1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, errors.Join(clientscheme.AddToScheme(scheme), kruisev1alpha1.AddToScheme(scheme)))
 	w := &world{
 		t: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)),
 		events: events.NewFakeRecorder(9), synced: true,
@@ -92,9 +91,7 @@ func (w *world) Evict(name string, edits ...func(*admission.Request, *policyv1.E
 		edit(&request, eviction)
 	}
 	text, err := json.Marshal(eviction)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	expect.NoError(w.t, err)
 	request.Object.Raw = text
 	return w.Handle(w.t.Context(), request)
 }
@@ -119,9 +116,7 @@ func (w *world) ExpectPassed(response admission.Response, warning string) {
 func (w *world) Pod(name string) *corev1.Pod {
 	w.t.Helper()
 	pod := &corev1.Pod{}
-	if err := w.api.Get(w.t.Context(), types.NamespacedName{Namespace: "shop", Name: name}, pod); err != nil {
-		w.t.Fatal(err)
-	}
+	expect.NoError(w.t, w.api.Get(w.t.Context(), types.NamespacedName{Namespace: "shop", Name: name}, pod))
 	return pod
 }
 

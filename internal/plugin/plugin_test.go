@@ -19,6 +19,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 const configText = `
@@ -59,13 +60,9 @@ type scene struct {
 func (s scene) view(t *testing.T) Pod {
 	t.Helper()
 	objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	parsed, err := parseConfig([]byte(configText))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	set := objects.cloneSets[0]
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -91,9 +88,7 @@ func (s scene) view(t *testing.T) Pod {
 			{Registry: "default", Service: "web", Address: "10.0.0.1", Port: 80},
 		}, outSince)
 		text, err := json.Marshal(record)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		pod.Annotations[lifecycle.AnnotationRecord] = string(text)
 	}
 	w := &world{config: parsed, now: now, cloneSets: map[string]*kruisev1alpha1.CloneSet{"set": set}, events: map[string][]eventsv1.Event{}}
@@ -225,9 +220,7 @@ func TestStatus(t *testing.T) {
 	pods[0].Name = "web-0"
 	sortPods(pods)
 	var out bytes.Buffer
-	if err := printTable(&out, pods, false, true, now); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, printTable(&out, pods, false, true, now))
 	want := `NAMESPACE   NAME    STATE             AGE   READY   ROTATION   WAITS AT    REASON
 prod        web-1   PreparingDelete   60s   true    In         preDelete   RegistryUnavailable
 prod        web-0   Normal            60s   true    In         -           -
@@ -285,9 +278,7 @@ func TestLint(t *testing.T) {
 			t.Parallel()
 			o := &options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(c.text)}}
 			objects, err := o.readObjects("-")
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			objects.config, objects.configName = []byte(configText), "config.yaml"
 			got := strings.Join(objects.lint(), "\n")
 			if (c.want == "") != (got == "") || !strings.Contains(got, c.want) {

@@ -18,26 +18,15 @@ func TestBatch(t *testing.T) {
 	t.Parallel()
 	bubble.Scenes(t, map[string]func(t *testing.T){
 		"is skipped for a call that finds a free lane": func(t *testing.T) {
-			b := newBatches(100)
+			b := newBatches(100, 0)
 			for i := range 10 {
-				if err := b.start(t.Context(), i).wait(); err != nil {
-					t.Error(err)
-				}
+				waitAll(t, b.start(t.Context(), i))
 			}
 			b.expect(t, 10, 0)
 		},
 		"joins a storm": func(t *testing.T) {
-			b := newBatches(10)
-			b.latency = time.Second
-			var all []*pending
-			for i := range 64 {
-				all = append(all, b.start(t.Context(), i))
-			}
-			for i, p := range all {
-				if err := p.wait(); err != nil {
-					t.Errorf("call %d: %v", i, err)
-				}
-			}
+			b := newBatches(10, time.Second)
+			waitAll(t, b.startAll(t.Context(), 64)...)
 			b.expect(t, lanes, 6)
 			for i := range 64 {
 				if n := b.times(i); n != 1 {
@@ -46,16 +35,11 @@ func TestBatch(t *testing.T) {
 			}
 		},
 		"gives each call an outcome": func(t *testing.T) {
-			b := newBatches(10)
-			b.latency = time.Second
+			b := newBatches(10, time.Second)
 			wrong := errors.New("wrong")
 			b.fail = map[int]error{lanes + 1: registry.Terminal(wrong), lanes + 2: registry.NotApplied(wrong)}
-			var all []*pending
-			for i := range lanes + 4 {
-				all = append(all, b.start(t.Context(), i))
-			}
-			for i, p := range all {
-				err := p.wait()
+			for i, p := range b.startAll(t.Context(), lanes+4) {
+				err := <-p
 				if refused := i == lanes+1; refused != registry.IsTerminal(err) || !refused && err != nil {
 					t.Errorf("call %d: %v", i, err)
 				}
@@ -65,23 +49,13 @@ func TestBatch(t *testing.T) {
 			}
 		},
 		"has one change of an identity": func(t *testing.T) {
-			b, doubled := newBatches(10), false
-			b.latency = time.Second
-			var all []*pending
-			for i := range lanes {
-				all = append(all, b.start(t.Context(), i))
-			}
-			synctest.Wait()
+			b := newBatches(10, time.Second)
+			all := b.startAll(t.Context(), lanes)
 			for range 3 {
 				all = append(all, b.start(t.Context(), 100), b.start(t.Context(), 101))
 			}
-			for _, p := range all {
-				if err := p.wait(); err != nil {
-					t.Error(err)
-				}
-			}
-			b.set(func() { doubled = b.doubled })
-			if doubled {
+			waitAll(t, all...)
+			if b.doubled {
 				t.Error("a batch had two changes of one instance, whose order the registry may choose")
 			}
 			if one, other := b.times(100), b.times(101); one != 3 || other != 3 {
@@ -89,33 +63,20 @@ func TestBatch(t *testing.T) {
 			}
 		},
 		"is left where the registry is slow": func(t *testing.T) {
-			b := newBatches(10)
-			b.latency = 3 * time.Second
-			var all []*pending
-			for i := range 20 {
-				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-				defer cancel()
-				all = append(all, b.start(ctx, i))
-			}
-			for i, p := range all {
-				if err := p.wait(); err != nil {
-					t.Errorf("call %d, which would have succeeded by itself: %v", i, err)
-				}
-			}
+			b := newBatches(10, 3*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			waitAll(t, b.startAll(ctx, 20)...) // each would have succeeded by itself
 			b.expect(t, 20, 0)
 		},
 		"of a service that hangs holds up no other": func(t *testing.T) {
-			b := newBatches(10)
-			b.latency = time.Hour
+			b := newBatches(10, time.Hour)
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
-			for i := range 2 * lanes {
-				b.start(ctx, i)
-			}
+			b.startAll(ctx, 2*lanes)
 			b.set(func() { b.latency = time.Second })
-			began, done := time.Now(), make(chan error, 1)
-			go func() { done <- b.join(ctx, registering("api", 99)) }()
-			if err := <-done; err != nil || time.Since(began) != time.Second {
+			began := time.Now()
+			if err := b.join(ctx, registering("api", 99)); err != nil || time.Since(began) != time.Second {
 				t.Errorf("the other service's call took %s (%v), want a second as by itself", time.Since(began), err)
 			}
 			<-ctx.Done()
@@ -125,18 +86,13 @@ func TestBatch(t *testing.T) {
 			}
 		},
 		"makes a call once": func(t *testing.T) {
-			b := newBatches(10)
-			b.latency = time.Second
-			b.occupy(t)
+			b := newBatches(10, time.Second)
+			b.startAll(t.Context(), lanes)
 			b.set(func() { b.latency = 5 * time.Second })
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			one, other := b.start(ctx, 10), b.start(ctx, 11)
-			for _, p := range []*pending{one, other} {
-				if err := p.wait(); err != nil {
-					t.Error(err)
-				}
-			}
+			waitAll(t, one, other)
 			time.Sleep(time.Minute)
 			if b.expect(t, lanes, 1); b.times(10) != 1 || b.times(11) != 1 {
 				t.Errorf("made %d and %d calls, want one of each: there was no time to lose", b.times(10), b.times(11))
@@ -144,15 +100,15 @@ func TestBatch(t *testing.T) {
 		},
 		"ends with the time of its first caller": func(t *testing.T) {
 			for _, forgets := range []bool{false, true} {
-				b := newBatches(10)
-				b.latency, b.forgets = time.Hour, forgets
-				b.occupy(t)
+				b := newBatches(10, time.Hour)
+				b.forgets = forgets
+				b.startAll(t.Context(), lanes)
 				b.set(func() { b.latency = 100 * time.Hour })
 				short, cancel := context.WithTimeout(t.Context(), 5*time.Hour)
 				defer cancel()
 				began := time.Now()
-				for _, p := range []*pending{b.start(t.Context(), 9), b.start(short, 10), b.start(t.Context(), 11)} {
-					err := p.wait()
+				for _, p := range []<-chan error{b.start(t.Context(), 9), b.start(short, 10), b.start(t.Context(), 11)} {
+					err := <-p
 					var timeout interface{ Timeout() bool }
 					if !errors.As(err, &timeout) || !timeout.Timeout() || registry.IsTerminal(err) {
 						t.Errorf("got %v, want an error that says that the call may still be carried out", err)
@@ -164,34 +120,23 @@ func TestBatch(t *testing.T) {
 			}
 		},
 		"of limit one is none": func(t *testing.T) {
-			b := newBatches(1)
-			b.latency = time.Second
+			b := newBatches(1, time.Second)
 			c := New(batching{direct{b}, b}, Options{Timeout: time.Minute, MaxInFlight: 100})
 			began := time.Now()
-			var all []*pending
+			var all []<-chan error
 			for i := range 3 * lanes {
-				p := &pending{done: make(chan error, 1)}
-				go func() { p.done <- c.Change(t.Context(), Caller{}, registering("web", i)) }()
-				all = append(all, p)
+				all = append(all, inBackground(func() error { return c.Change(t.Context(), Caller{}, registering("web", i)) }))
 			}
-			for _, p := range all {
-				if err := p.wait(); err != nil {
-					t.Error(err)
-				}
-			}
+			waitAll(t, all...)
 			if took := time.Since(began); took > b.latency {
 				t.Errorf("calls that can't be joined waited for one another: all took %s, want %s", took, b.latency)
 			}
 		},
 		"without outcomes is no success": func(t *testing.T) {
-			b := newBatches(10)
-			b.latency, b.forgets = time.Second, true
-			var all []*pending
-			for i := range lanes + 3 {
-				all = append(all, b.start(t.Context(), i))
-			}
-			for i, p := range all {
-				if err := p.wait(); (err != nil) != (i >= lanes) {
+			b := newBatches(10, time.Second)
+			b.forgets = true
+			for i, p := range b.startAll(t.Context(), lanes+3) {
+				if err := <-p; (err != nil) != (i >= lanes) {
 					t.Errorf("call %d: %v", i, err)
 				}
 			}
@@ -215,8 +160,8 @@ type batches struct {
 	batches int
 }
 
-func newBatches(limit int) *batches {
-	b := &batches{limit: limit, single: map[int]int{}, made: map[int]int{}}
+func newBatches(limit int, latency time.Duration) *batches {
+	b := &batches{limit: limit, latency: latency, single: map[int]int{}, made: map[int]int{}}
 	b.joiner = newJoiner(direct{b}, b)
 	return b
 }
@@ -233,27 +178,36 @@ func registering(service string, port int) registry.Change {
 	}
 }
 
-// pending is a call that was begun.
-type pending struct{ done chan error }
-
-func (p *pending) wait() error { return <-p.done }
-
-func (b *batches) start(ctx context.Context, number int) *pending {
-	p := &pending{done: make(chan error, 1)}
-	go func() {
-		ctx, cancel := context.WithTimeout(ctx, testTimeout*1000)
-		defer cancel()
-		p.done <- b.join(ctx, registering("web", number))
-	}()
+// inBackground makes a call, and returns what takes its outcome.
+func inBackground(call func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- call() }()
 	synctest.Wait()
-	return p
+	return done
 }
 
-// occupy begins as many calls as there are lanes.
-func (b *batches) occupy(t *testing.T) {
+func (b *batches) start(ctx context.Context, number int) <-chan error {
+	return inBackground(func() error {
+		ctx, cancel := context.WithTimeout(ctx, testTimeout*1000)
+		defer cancel()
+		return b.join(ctx, registering("web", number))
+	})
+}
+
+// startAll begins so many calls.
+func (b *batches) startAll(ctx context.Context, n int) (all []<-chan error) {
+	for i := range n {
+		all = append(all, b.start(ctx, i))
+	}
+	return all
+}
+
+func waitAll(t *testing.T, all ...<-chan error) {
 	t.Helper()
-	for i := range lanes {
-		b.start(t.Context(), i)
+	for i, done := range all {
+		if err := <-done; err != nil {
+			t.Errorf("call %d: %v", i, err)
+		}
 	}
 }
 

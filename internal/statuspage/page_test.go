@@ -21,6 +21,8 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/resync"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
+	"github.com/rollcall-dev/rollcall/test/harness/bubble"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // served is a page whose facts a test changes.
@@ -181,9 +183,7 @@ func TestHostileText(t *testing.T) {
 func expectHarmless(t *testing.T, what, text string) {
 	t.Helper()
 	root, err := html.Parse(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	for node := range root.Descendants() {
 		switch node.DataAtom {
 		case atom.Img, atom.Iframe, atom.Style, atom.Svg, atom.Object:
@@ -256,74 +256,68 @@ func (r *reader) expect(t *testing.T, why string, events, comments int) {
 	}
 }
 
-func TestEvents(t *testing.T) {
+func TestEventStream(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := serve(leading())
-		r := s.follow(t)
-		r.expect(t, "a reader has the content at once", 1, 0)
-		time.Sleep(10 * time.Second)
-		r.expect(t, "nothing has changed", 1, 0)
-		for i := range 5 {
-			s.set(func(f *Facts) { f.Waits = append(f.Waits, wait("web-1", "Draining", time.Duration(i))) })
-			time.Sleep(100 * time.Millisecond)
-		}
-		time.Sleep(time.Second)
-		r.expect(t, "changes within a second go together", 2, 0)
-		time.Sleep(50 * time.Second)
-		r.expect(t, "a comment comes every 15 s", 2, 3)
-		other := s.follow(t)
-		before := s.built()
-		time.Sleep(10 * time.Second)
-		if n := s.built() - before; n > 11 {
-			t.Errorf("two readers had the facts gathered %d times in 10 s, want once a second", n)
-		}
-		r.leave()
-		<-r.gone
-		other.leave()
-		<-other.gone
-	})
-}
-
-func TestEvents_end_with_the_manager(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := serve(leading())
-		working, stop := context.WithCancel(t.Context())
-		go func() { _ = s.Start(working) }()
-		r := s.follow(t)
-		stop()
-		<-r.gone
-		<-s.follow(t).gone // nor does one stay that comes late
-	})
-}
-
-func TestEvents_are_bounded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := serve(leading())
-		var readers []*reader
-		for range maxStreams {
-			readers = append(readers, s.follow(t))
-		}
-		refused := s.follow(t)
-		<-refused.gone
-		if refused.Code != http.StatusServiceUnavailable || refused.Header().Get("Retry-After") == "" {
-			t.Errorf("one reader too many gets %d %v", refused.Code, refused.Header())
-		}
-		readers[0].leave()
-		<-readers[0].gone
-		readers[0] = s.follow(t)
-		readers[0].expect(t, "a place has come free", 1, 0)
-		for _, r := range readers {
+	bubble.Scenes(t, map[string]func(t *testing.T){
+		"sends what changes, and a comment in between": func(t *testing.T) {
+			s := serve(leading())
+			r := s.follow(t)
+			r.expect(t, "a reader has the content at once", 1, 0)
+			time.Sleep(10 * time.Second)
+			r.expect(t, "nothing has changed", 1, 0)
+			for i := range 5 {
+				s.set(func(f *Facts) { f.Waits = append(f.Waits, wait("web-1", "Draining", time.Duration(i))) })
+				time.Sleep(100 * time.Millisecond)
+			}
+			time.Sleep(time.Second)
+			r.expect(t, "changes within a second go together", 2, 0)
+			time.Sleep(50 * time.Second)
+			r.expect(t, "a comment comes every 15 s", 2, 3)
+			other := s.follow(t)
+			before := s.built()
+			time.Sleep(10 * time.Second)
+			if n := s.built() - before; n > 11 {
+				t.Errorf("two readers had the facts gathered %d times in 10 s, want once a second", n)
+			}
 			r.leave()
 			<-r.gone
-		}
+			other.leave()
+			<-other.gone
+		},
+		"ends with the manager": func(t *testing.T) {
+			s := serve(leading())
+			working, stop := context.WithCancel(t.Context())
+			go func() { _ = s.Start(working) }()
+			r := s.follow(t)
+			stop()
+			<-r.gone
+			<-s.follow(t).gone // nor does one stay that comes late
+		},
+		"is bounded": func(t *testing.T) {
+			s := serve(leading())
+			var readers []*reader
+			for range maxStreams {
+				readers = append(readers, s.follow(t))
+			}
+			refused := s.follow(t)
+			<-refused.gone
+			if refused.Code != http.StatusServiceUnavailable || refused.Header().Get("Retry-After") == "" {
+				t.Errorf("one reader too many gets %d %v", refused.Code, refused.Header())
+			}
+			readers[0].leave()
+			<-readers[0].gone
+			readers[0] = s.follow(t)
+			readers[0].expect(t, "a place has come free", 1, 0)
+			for _, r := range readers {
+				r.leave()
+				<-r.gone
+			}
+		},
 	})
 }
 
-// TestEvents_outlast_the_limits_of_a_server: a server's limit for reading a request must not end a reader that stays.
-func TestEvents_outlast_the_limits_of_a_server(t *testing.T) {
+// TestEventStreamOutlastsTheLimitsOfAServer: a server's limit for reading a request must not end a reader that stays.
+func TestEventStreamOutlastsTheLimitsOfAServer(t *testing.T) {
 	t.Parallel()
 	s := serve(leading())
 	server := httptest.NewUnstartedServer(s.ServeMux)
@@ -331,13 +325,9 @@ func TestEvents_outlast_the_limits_of_a_server(t *testing.T) {
 	server.Start()
 	defer server.Close()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/status/events", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	answer, err := server.Client().Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	defer answer.Body.Close()
 	changed := sync.OnceFunc(func() { s.set(func(f *Facts) { f.Waits = []metrics.Wait{wait("web-1", "Draining", 0)} }) })
 	lines := bufio.NewScanner(answer.Body)

@@ -168,7 +168,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-func TestFilter_shows_the_longest_waits_of_thousands(t *testing.T) {
+func TestFilterShowsTheLongestWaitsOfThousands(t *testing.T) {
 	t.Parallel()
 	got := Build(thousands(5000)).Filter(Filter{})
 	if len(got.Pods) != shownAtMost || got.PodsTotal != 5000 || got.Pods[0].Name != "web-4999" {
