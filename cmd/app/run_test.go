@@ -88,7 +88,8 @@ func TestManagerServesTheStatusPage(t *testing.T) {
 	must(t, without.Stop())
 }
 
-func TestManagerTakesOverALeaseGivenBack(t *testing.T) {
+// TestManagerWorksOnlyWithTheLease: a second manager takes over what the first one gives back, and ends where another has it.
+func TestManagerWorksOnlyWithTheLease(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)
 	first := api.StartManager()
@@ -101,16 +102,8 @@ func TestManagerTakesOverALeaseGivenBack(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, second.Stop())
-}
-
-func TestManagerEndsWhereAnotherHoldsTheLease(t *testing.T) {
-	t.Parallel()
-	api := newFakeAPI(t)
-	m := api.StartManager()
-	api.ExpectHeld()
 	api.Take("another manager")
-	if err := receive(t, m.done); err == nil || !strings.Contains(err.Error(), errDeposed.Error()) {
+	if err := receive(t, second.done); err == nil || !strings.Contains(err.Error(), errDeposed.Error()) {
 		t.Errorf("it ended with %v, want %v", err, errDeposed)
 	}
 	if got := api.ExpectHeld(); got != "another manager" {

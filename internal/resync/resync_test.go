@@ -890,7 +890,7 @@ func (s *scene) expectLogged(words string, want int) {
 	}
 }
 
-// expectMetric expects of registry a a metric with this name and, where there is one, its finding.
+// expectMetric expects a metric of registry a with this name and, where there is one, this finding.
 func (s *scene) expectMetric(name, finding string, want float64) {
 	s.Helper()
 	labels := `registry="a"`

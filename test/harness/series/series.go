@@ -16,7 +16,8 @@ import (
 func Of(t testing.TB, gatherer prometheus.Gatherer) []string {
 	t.Helper()
 	answer := httptest.NewRecorder()
-	promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+	scrape := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+	promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}).ServeHTTP(answer, scrape)
 	var all []string
 	for line := range strings.Lines(answer.Body.String()) {
 		if !strings.HasPrefix(line, "#") && !strings.Contains(line, "_bucket{") && !strings.Contains(line, "_sum{") {
