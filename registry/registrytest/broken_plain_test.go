@@ -1,0 +1,568 @@
+package registrytest_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+)
+
+// brokenChanges are broken in what Register, FailOver and Deregister do.
+func brokenChanges() map[string]breakage {
+	return map[string]breakage{
+		"a driver that forgets the mark when it deregisters": {
+			reason: "it removes whatever has the address",
+			breaks: given("Deregister", asMarked),
+			want: `AnotherRegistrysEntryIsSpared ConcurrentTakeover LateDeregisterSparesLivePod
+				OtherUIDIsNeverRemoved`,
+		},
+		"a driver that forgets the mark when it fails over": {
+			reason: "it takes out whatever has the address",
+			breaks: given("FailOver", asMarked),
+			want: `AnotherRegistrysEntryIsSpared ConcurrentTakeover LateFailOverSparesLivePod
+				OtherUIDIsNeverRemoved`,
+		},
+		"a driver that takes the pod's name for its mark": {
+			reason: "a pod can be made anew under its name",
+			breaks: given("Deregister", func(ctx context.Context, d sound, in registry.Instance) registry.Instance {
+				if held := asMarked(ctx, d, in); held.Pod == in.Pod {
+					return held
+				}
+				return in
+			}),
+			want: "AnotherRegistrysEntryIsSpared OtherUIDIsNeverRemoved",
+		},
+		"a driver that compares the UID and no more": {
+			reason: "two names for one server: moving from one to the other removes the pod",
+			breaks: given("Deregister", func(_ context.Context, _ sound, in registry.Instance) registry.Instance {
+				in.Registry = ""
+				return in
+			}),
+			want: "AnotherRegistrysEntryIsSpared",
+		},
+		"a driver that appends at each register": {
+			reason: "the entry is there twice, and removed once",
+			breaks: func(d sound) *broken {
+				return &broken{
+					calls: map[string]method{"Register": func(ctx context.Context, in registry.Instance) error {
+						if e, known := find(ctx, d, in); known {
+							d.shared.Store(new(int), e)
+						}
+						return d.Register(ctx, in)
+					}},
+					list: func(ctx context.Context, cluster string) ([]registry.Entry, error) {
+						entries, err := d.List(ctx, cluster)
+						d.shared.Range(func(_, appended any) bool {
+							if e := appended.(registry.Entry); e.Cluster == cluster {
+								entries = append(entries, e)
+							}
+							return true
+						})
+						return entries, err
+					},
+				}
+			},
+			set: listIsTruth,
+			want: `AnotherRegistrysEntryIsSpared ConcurrentCalls ConcurrentCallsForOneInstance ConcurrentTakeover
+				LateDeregisterSparesLivePod LateFailOverSparesLivePod ListsOursAmongAThousand MetadataIsKept RegisterPutsBack
+				RegisterPutsBackAgainAndAgain RegisterTakesOverAddress RegisterTwiceIsOne TwoOwnersApart WeightIsKept ZoneIsKept`,
+		},
+		"a driver that never overwrites": {
+			reason: "the dead pod's entry keeps the live one out",
+			breaks: given("Register", asMarked),
+			want: `AnotherRegistrysEntryIsSpared ConcurrentTakeover LateDeregisterSparesLivePod
+				LateFailOverSparesLivePod MetadataIsKept RegisterTakesOverAddress WeightIsKept ZoneIsKept`,
+		},
+		"a driver whose deregister fails over": {
+			reason: "an orphan stays for each pod that ever was",
+			breaks: calling("Deregister", func(ctx context.Context, d sound, in registry.Instance) error { return d.FailOver(ctx, in) }),
+			want: `AnotherRegistrysEntryIsSpared ConcurrentCalls ConcurrentCallsForOneInstance DeregisterAbsent
+				DeregisterRemoves IPv6 InputNotChanged ListsOursAmongAThousand OddMarks OddServiceNames
+				RegisterTakesOverAddress RemovalSparesOthers RestartedProcessDeregisters TwoOwnersApart`,
+		},
+		"a driver for which absent is an error": {
+			reason: "a removal that is made again never succeeds",
+			breaks: calling("Deregister", func(ctx context.Context, d sound, in registry.Instance) error {
+				if _, known := find(ctx, d, in); !known {
+					return errors.New("404 no such instance")
+				}
+				return d.Deregister(ctx, in)
+			}),
+			want: "ConcurrentCallsForOneInstance DeregisterAbsent TwoOwnersApart TwoOwnersAtOneAddress",
+		},
+		"a driver that removes all of an address": {
+			reason: "the pod's other ports and services go with it",
+			breaks: calling("Deregister", func(ctx context.Context, d sound, in registry.Instance) error {
+				entries, err := d.List(ctx, in.Cluster)
+				for _, e := range entries {
+					if e.Address == in.Address {
+						err = cmp.Or(err, d.Deregister(ctx, e.Instance))
+					}
+				}
+				return err
+			}),
+			want: `AnotherRegistrysEntryIsSpared ConcurrentTakeover LateDeregisterSparesLivePod
+				OddServiceNames OtherUIDIsNeverRemoved RemovalSparesOthers`,
+		},
+		"a driver that ignores its context": {
+			reason: "its worker is lost for as long as the registry hangs",
+			breaks: func(sound) *broken { return &broken{deaf: "Register"} },
+			want:   "CancelledContext",
+		},
+		"a driver that tidies names up": {
+			reason: "what it writes is not what it was given",
+			breaks: given("Register", func(_ context.Context, _ sound, in registry.Instance) registry.Instance {
+				in.Service, in.Pod = strings.ToLower(in.Service), strings.TrimSpace(in.Pod)
+				return in
+			}),
+			want: "InputNotChanged OddServiceNames",
+		},
+		"a driver that does not escape": {
+			reason: "what comes after a slash is lost",
+			breaks: given("Register", func(_ context.Context, _ sound, in registry.Instance) registry.Instance {
+				in.UID, _, _ = strings.Cut(in.UID, "/")
+				return in
+			}),
+			want: "OddMarks",
+		},
+		"a driver that leaves the failed-over in rotation": {
+			reason: "OpenKruise updates a pod that clients are sent to",
+			breaks: calling("FailOver", func(context.Context, sound, registry.Instance) error { return nil }),
+			want: `ConcurrentCalls ConcurrentCallsForOneInstance FailOverKeepsKnown FailOverTakesOutOfRotation
+				FailOverTwice IPv6 InputNotChanged LateDeregisterSparesLivePod LateFailOverSparesLivePod
+				ListsOursAmongAThousand MetadataIsKept MetadataIsNotShared OddMarks OddMetadata
+				OddServiceNames RegisterPutsBackAgainAndAgain RemovalSparesOthers RestartedProcessFailsOver
+				TwoOwnersApart WeightIsKept ZoneIsKept`,
+		},
+		"a driver whose fail over removes": {
+			reason: "the registry has a state for it, and the driver claims it",
+			breaks: calling("FailOver", func(ctx context.Context, d sound, in registry.Instance) error { return d.Deregister(ctx, in) }),
+			want: `ConcurrentCalls ConcurrentCallsForOneInstance FailOverKeepsKnown FailOverTwice IPv6
+				InputNotChanged LateDeregisterSparesLivePod LateFailOverSparesLivePod ListsOursAmongAThousand
+				MetadataIsKept MetadataIsNotShared OddMarks OddMetadata OddServiceNames
+				RegisterPutsBackAgainAndAgain RemovalSparesOthers RestartedProcessFailsOver TwoOwnersApart
+				WeightIsKept ZoneIsKept`,
+		},
+		"a driver that puts an unknown one in service when it fails over": {
+			reason: "a pod that was never ready gets traffic",
+			breaks: calling("FailOver", func(ctx context.Context, d sound, in registry.Instance) error {
+				if _, known := find(ctx, d, in); !known {
+					return d.Register(ctx, in)
+				}
+				return d.FailOver(ctx, in)
+			}),
+			want: "FailOverOfUnknown TwoOwnersAtOneAddress",
+		},
+		"a driver that acknowledges before it has done": {
+			reason: "OpenKruise goes on while clients still see the old state",
+			breaks: calling("Register", func(ctx context.Context, d sound, in registry.Instance) error {
+				if before, pending := d.own.Swap("pending", in); pending {
+					return d.Register(ctx, before.(registry.Instance))
+				}
+				return nil
+			}),
+			want: `AnotherRegistrysEntryIsSpared ConcurrentCalls ConcurrentTakeover FailOverKeepsKnown
+				FailOverTwice IPv6 InputNotChanged LateDeregisterSparesLivePod LateFailOverSparesLivePod
+				ListIsACopy ListIsOnlyThisClusters ListsOursAmongAThousand MetadataIsKept MetadataIsNotShared
+				OddMarks OddMetadata OddServiceNames OtherUIDIsNeverRemoved RegisterAfterRemovalPutsBack
+				RegisterIsVisibleAtOnce RegisterPutsBackAgainAndAgain RegisterTakesOverAddress
+				RemovalSparesOthers RestartedProcessDeregisters RestartedProcessFailsOver TwoOwnersApart
+				TwoOwnersAtOneAddress WeightIsKept ZoneIsKept`,
+		},
+		"a driver that relies on its memory": {
+			reason: "after a restart it knows nothing and removes nothing",
+			breaks: func(d sound) *broken {
+				ifKnown := func(do method) method {
+					return func(ctx context.Context, in registry.Instance) error {
+						if !d.remembers(in) {
+							return nil
+						}
+						return do(ctx, in)
+					}
+				}
+				return &broken{calls: map[string]method{
+					"Register": d.registerAndRemember, "FailOver": ifKnown(d.FailOver), "Deregister": ifKnown(d.Deregister),
+				}}
+			},
+			want: `IPv6 OddMarks OddMetadata OddServiceNames RegisterPutsBackAgainAndAgain
+				RestartedProcessDeregisters RestartedProcessFailsOver`,
+		},
+		"a driver that removes after it has looked": {
+			reason: "the next pod can have registered in between",
+			breaks: calling("Deregister", func(ctx context.Context, d sound, in registry.Instance) error {
+				if e, known := find(ctx, d, in); !known || !in.Owns(e.UID, e.Registry) {
+					return nil
+				}
+				time.Sleep(time.Millisecond)
+				return d.Deregister(ctx, asMarked(ctx, d, in))
+			}),
+			want: "ConcurrentTakeover",
+		},
+		"a driver that reads and writes with no lock": {
+			reason: "of two calls at once one is lost",
+			breaks: func(d sound) *broken {
+				alone := func(do method) method {
+					return func(ctx context.Context, in registry.Instance) error {
+						if _, busy := d.shared.LoadOrStore("busy", true); busy {
+							return nil
+						}
+						defer d.shared.Delete("busy")
+						time.Sleep(time.Millisecond)
+						return do(ctx, in)
+					}
+				}
+				return &broken{calls: map[string]method{
+					"Register": alone(d.Register), "FailOver": alone(d.FailOver), "Deregister": alone(d.Deregister),
+				}}
+			},
+			want: "ConcurrentCalls ConcurrentTakeover ListsOursAmongAThousand",
+		},
+		"a driver that takes one name for one pod": {
+			reason: "two clusters run the same workload, and a pod may have two services and ports",
+			breaks: calling("Register", func(ctx context.Context, d sound, in registry.Instance) error {
+				before, known := d.shared.Swap(in.Service+"/"+in.Namespace+"/"+in.Pod, in)
+				if known && before.(registry.Instance).Address != in.Address {
+					if err := d.Deregister(ctx, before.(registry.Instance)); err != nil {
+						return err
+					}
+				}
+				return d.Register(ctx, in)
+			}),
+			want: "RemovalSparesOthers TwoOwnersApart",
+		},
+		"a driver that makes the cluster a part of the identity": {
+			reason: "the address has two entries, and traffic for the old one's sake",
+			breaks: identityByCluster,
+			set:    listIsTruth,
+			want:   "TwoOwnersAtOneAddress",
+		},
+		"a driver whose first fail over is its last": {
+			reason: "an instance is updated more than once in its life",
+			breaks: calling("FailOver", func(ctx context.Context, d sound, in registry.Instance) error {
+				e, known := find(ctx, d, in)
+				if !known || e.State == registry.OutOfService {
+					return nil
+				}
+				if _, done := d.shared.LoadOrStore(keyOf(in), true); done {
+					return nil
+				}
+				return d.FailOver(ctx, in)
+			}),
+			want: "RegisterPutsBackAgainAndAgain",
+		},
+		"a driver whose registry remembers that an address was out": {
+			reason: "Nacos keeps what an operator said of an instance for a minute after its removal",
+			breaks: func(d sound) *broken {
+				return &broken{calls: map[string]method{
+					"Register": func(ctx context.Context, in registry.Instance) error {
+						_, known := find(ctx, d, in)
+						if err := d.Register(ctx, in); err != nil {
+							return err
+						}
+						if _, wasOut := d.shared.LoadAndDelete(placeOf(in)); wasOut && !known {
+							return d.FailOver(ctx, in)
+						}
+						return nil
+					},
+					"FailOver": func(ctx context.Context, in registry.Instance) error {
+						if e, known := find(ctx, d, in); known && e.UID == in.UID {
+							d.shared.Store(placeOf(in), true)
+						}
+						return d.FailOver(ctx, in)
+					},
+				}}
+			},
+			want: "RegisterAfterRemovalPutsBack",
+		},
+	}
+}
+
+// listIsTruth is for what is broken in what the registry holds.
+func listIsTruth(_ *store, h *registrytest.Harness) { h.Truth = nil }
+
+func (d sound) registerAndRemember(ctx context.Context, in registry.Instance) error {
+	d.own.Store(in.UID, in)
+	return d.Register(ctx, in)
+}
+
+func (d sound) remembers(in registry.Instance) bool {
+	_, known := d.own.Load(in.UID)
+	return known
+}
+
+// identityByCluster writes the cluster into the address, where the registry does not look for it.
+func identityByCluster(d sound) *broken {
+	within := func(do method) method {
+		return func(ctx context.Context, in registry.Instance) error {
+			in.Address += "@" + in.Cluster
+			return do(ctx, in)
+		}
+	}
+	return &broken{
+		calls: map[string]method{
+			"Register": within(d.Register), "FailOver": within(d.FailOver), "Deregister": within(d.Deregister),
+		},
+		list: func(ctx context.Context, cluster string) ([]registry.Entry, error) {
+			entries, err := d.List(ctx, cluster)
+			for i := range entries {
+				entries[i].Address, _, _ = strings.Cut(entries[i].Address, "@")
+			}
+			return entries, err
+		},
+	}
+}
+
+// brokenDetails are broken in weight, zone and metadata.
+func brokenDetails() map[string]breakage {
+	writes := func(change func(*registry.Instance)) func(sound) *broken {
+		return given("Register", func(_ context.Context, _ sound, in registry.Instance) registry.Instance {
+			change(&in)
+			return in
+		})
+	}
+	return map[string]breakage{
+		"a driver whose fail over forgets the weight": {
+			reason: "FailOver changes the state alone",
+			breaks: calling("FailOver", func(ctx context.Context, d sound, in registry.Instance) error {
+				if e, known := find(ctx, d, in); known && in.Owns(e.UID, e.Registry) && in.Weight != 0 {
+					in.Weight = 0
+					return cmp.Or(d.Register(ctx, in), d.FailOver(ctx, in))
+				}
+				return d.FailOver(ctx, in)
+			}),
+			want: "WeightIsKept",
+		},
+		"a driver with whole hundreds for weights": {
+			reason: "its registry counts otherwise",
+			breaks: writes(func(in *registry.Instance) { in.Weight -= in.Weight % 100 }),
+			want:   "WeightIsKept",
+		},
+		"a driver that tidies the zone up": {
+			reason: "it is another zone then",
+			breaks: writes(func(in *registry.Instance) { in.Zone = strings.ToLower(in.Zone) }),
+			want:   "ZoneIsKept",
+		},
+		"a driver that keeps a zone which is not said any more": {
+			reason: "where nothing is known, nothing is said",
+			breaks: given("Register", func(ctx context.Context, d sound, in registry.Instance) registry.Instance {
+				if e, known := find(ctx, d, in); known {
+					in.Zone = cmp.Or(in.Zone, e.Zone)
+				}
+				return in
+			}),
+			want: "ZoneIsKept",
+		},
+		"a driver that adds to the metadata": {
+			reason: "what is not said any more must go",
+			breaks: given("Register", func(ctx context.Context, d sound, in registry.Instance) registry.Instance {
+				if e, known := find(ctx, d, in); known && len(e.Metadata) > 0 {
+					maps.Copy(e.Metadata, in.Metadata)
+					in.Metadata = e.Metadata
+				}
+				return in
+			}),
+			want: "MetadataIsKept",
+		},
+		"a driver whose metadata is short": {
+			reason: "what is cut off is not what was given",
+			breaks: writes(func(in *registry.Instance) {
+				in.Metadata = maps.Clone(in.Metadata)
+				for key, value := range in.Metadata {
+					in.Metadata[key] = value[:min(len(value), 255)]
+				}
+			}),
+			want: "OddMetadata",
+		},
+		"a driver that keeps the caller's map": {
+			reason: "the caller goes on to use it",
+			breaks: func(d sound) *broken {
+				return &broken{
+					calls: map[string]method{"Register": func(ctx context.Context, in registry.Instance) error {
+						d.shared.Store(in.UID, in.Metadata)
+						return d.Register(ctx, in)
+					}},
+					list: func(ctx context.Context, cluster string) ([]registry.Entry, error) {
+						entries, err := d.List(ctx, cluster)
+						for i := range entries {
+							kept, _ := d.shared.Load(entries[i].UID)
+							entries[i].Metadata = maps.Clone(kept.(map[string]string))
+						}
+						return entries, err
+					},
+				}
+			},
+			set:  listIsTruth,
+			want: "MetadataIsNotShared",
+		},
+	}
+}
+
+// brokenLists are broken in what List returns.
+func brokenLists() map[string]breakage {
+	return map[string]breakage{
+		"a driver that lists by a prefix of the cluster": {
+			reason: "it would remove what another cluster wrote",
+			breaks: func(d sound) *broken {
+				return &broken{
+					calls: map[string]method{"Register": func(ctx context.Context, in registry.Instance) error {
+						d.shared.Store(placeOf(in), in)
+						return d.Register(ctx, in)
+					}},
+					list: func(_ context.Context, cluster string) (entries []registry.Entry, _ error) {
+						d.shared.Range(func(_, in any) bool {
+							if strings.HasPrefix(in.(registry.Instance).Cluster, cluster) {
+								entries = append(entries, registry.Entry{Instance: in.(registry.Instance), State: registry.InService})
+							}
+							return true
+						})
+						return entries, nil
+					},
+				}
+			},
+			want: "ListIsOnlyThisClusters ListsOursAmongAThousand",
+		},
+		"a driver that hands out its own list": {
+			reason: "who changes it changes the registry for all",
+			breaks: listing(func(ctx context.Context, d sound, cluster string) ([]registry.Entry, error) {
+				if kept, known := d.own.Load(cluster); known {
+					return kept.([]registry.Entry), nil
+				}
+				entries, err := d.List(ctx, cluster)
+				d.own.Store(cluster, entries)
+				return entries, err
+			}),
+			want: "ListIsACopy",
+		},
+		"a driver for which an unknown cluster is an error": {
+			reason: "a cluster's first start would fail",
+			breaks: listing(func(ctx context.Context, d sound, cluster string) ([]registry.Entry, error) {
+				entries, err := d.List(ctx, cluster)
+				if len(entries) == 0 {
+					err = cmp.Or(err, errors.New("404 no such cluster"))
+				}
+				return entries, err
+			}),
+			want: "ListOfUnknownCluster",
+		},
+		"a driver that lists the first page alone": {
+			reason: "the rest is there, and is never removed",
+			breaks: listing(func(ctx context.Context, d sound, cluster string) ([]registry.Entry, error) {
+				entries, err := d.List(ctx, cluster)
+				return entries[:min(len(entries), 100)], err
+			}),
+			want: "ListsOursAmongAThousand",
+		},
+		"a driver that panics": {
+			reason: "a panic is a failure of the case, not the end of the suite",
+			breaks: listing(func(context.Context, sound, string) ([]registry.Entry, error) { panic("oh") }),
+			want:   "ListIsACopy ListIsOnlyThisClusters ListOfUnknownCluster ListsOursAmongAThousand",
+		},
+	}
+}
+
+// brokenErrors are of drivers whose registry is in trouble.
+func brokenErrors() map[string]breakage {
+	forbidden := errors.New("403 forbidden")
+	unreachable := func(err error) func(*store, *registrytest.Harness) {
+		return func(_ *store, h *registrytest.Harness) { h.Unreachable = failing(err) }
+	}
+	wrongCredentials := func(err error) func(*store, *registrytest.Harness) {
+		return func(_ *store, h *registrytest.Harness) { h.WrongCredentials = failing(err) }
+	}
+	return map[string]breakage{
+		"a driver that takes unreachable for terminal": {
+			reason: "a restart of the registry would be taken for a wrong configuration",
+			set:    unreachable(registry.Terminal(errors.New("connection refused"))),
+			want:   "UnreachableIsRetryable",
+		},
+		"a driver that takes unreachable for not registered": {
+			reason: "it can't know that",
+			set:    unreachable(registry.NotRegistered(errors.New("connection refused"))),
+			want:   "UnreachableIsRetryable",
+		},
+		"a driver that takes refused for passing": {
+			reason: "no error would say that the credentials are wrong",
+			set:    func(_ *store, h *registrytest.Harness) { h.Refusing = failing(forbidden) },
+			want:   "RefusedIsTerminal",
+		},
+		"a driver that tells its token": {
+			reason: "events are read by many",
+			set: func(_ *store, h *registrytest.Harness) {
+				h.Refusing, h.Secrets = failing(registry.Terminal(errors.New("403 for hunter2"))), []string{"hunter2"}
+			},
+			want: "RefusedIsTerminal",
+		},
+		"a driver that does not name the credentials": {
+			reason: "whoever reads the error looks for a name",
+			set:    wrongCredentials(registry.Terminal(forbidden)),
+			want:   "WrongCredentialsAreNamed",
+		},
+		"a driver that takes wrong credentials for passing": {
+			reason: "no error would say so",
+			set:    wrongCredentials(registry.FieldError("auth.tokenFile", forbidden)),
+			want:   "WrongCredentialsAreNamed",
+		},
+		"a driver that retries by itself": {
+			reason: "it multiplies the storm that made the registry fail",
+			set: func(_ *store, h *registrytest.Harness) {
+				h.Failing = func(registrytest.T) (registry.Registry, func() int) {
+					var attempts atomic.Int64
+					return failed(func(context.Context) error {
+						attempts.Add(2)
+						return errors.New("503 try later")
+					}), func() int { return int(attempts.Load()) }
+				}
+			},
+			want: "FailureIsNotRetried",
+		},
+		"a driver that waits for its registry for ever": {
+			reason: "its worker is lost for as long as the registry hangs",
+			set: func(_ *store, h *registrytest.Harness) {
+				h.Stalled = func(t registrytest.T) registry.Registry {
+					end := make(chan struct{})
+					t.Cleanup(func() { close(end) })
+					return failed(func(context.Context) error {
+						<-end
+						return nil
+					})
+				}
+			},
+			want: "CancelWhileWaiting DeadlineIsKept",
+		},
+	}
+}
+
+// failing makes drivers whose every call fails with err.
+func failing(err error) func(registrytest.T) registry.Registry {
+	return func(registrytest.T) registry.Registry { return failed(func(context.Context) error { return err }) }
+}
+
+// failed is a plain driver whose every call ends as fault does.
+func failed(fault func(context.Context) error) registry.Registry { return bare(sound{fault: fault}) }
+
+// poorHarness is of a driver with the contract's least: no list, no out-of-service state, and no place for anything but the
+// mark.
+func poorHarness(t *testing.T) registrytest.Harness {
+	t.Helper()
+	h := newStore(t).plainHarness(func(d sound) registry.Registry {
+		return struct{ registry.Registry }{&broken{sound: d, calls: map[string]method{
+			"Register": func(ctx context.Context, in registry.Instance) error {
+				in.Weight, in.Zone, in.Metadata = 0, "", nil
+				return d.Register(ctx, in)
+			},
+			"FailOver": d.Deregister,
+		}}}
+	})
+	h.Lacks[registrytest.OutOfServiceState] = "the poor registry knows no state"
+	for _, c := range []registrytest.Capability{registrytest.Weight, registrytest.Zone, registrytest.Metadata} {
+		h.Lacks[c] = "the poor registry has no place for it"
+	}
+	return h
+}

@@ -1,0 +1,454 @@
+package registrytest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/memory"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+)
+
+const (
+	// longLease outlives a case, shortLease is worth waiting for, and interval is a fraction of it that a busy machine
+	// keeps.
+	longLease  = time.Hour
+	shortLease = 2 * time.Second
+	interval   = 400 * time.Millisecond
+	// lag is how old the answers of a store that lags are.
+	lag = 100 * time.Millisecond
+)
+
+// store is a registry with leases, which can be restarted, whose list can lag, and into which applications write too.
+type store struct {
+	volatile bool // it forgets all in a restart
+	lags     time.Duration
+	wrong    error // what it answers while it is away
+
+	mu      sync.Mutex
+	kept    backend
+	expires map[registered]time.Time // of those with a short lease
+	away    bool
+	answers map[string]answer            // by cluster
+	foreign map[string]registry.Instance // by placeOf
+
+	// What applications have registered for Rollcall to steer. That a place is out of rotation is kept apart from the entries, as
+	// Nacos does, so it can outlive them; that a single entry is out ends when that is written again.
+	entries map[string]appEntry // by the host of each
+	out     map[string]bool     // by placeOf, or by host
+
+	// shared is what all processes of a broken driver know.
+	shared sync.Map
+}
+
+type backend interface {
+	registry.Registry
+	registry.Lister
+}
+
+type registered struct{ service, address, cluster, uid string }
+
+type answer struct {
+	entries []registry.Entry
+	from    time.Time
+}
+
+type appEntry struct {
+	at      registry.Instance
+	version int
+}
+
+func placeOf(in registry.Instance) string { return in.Service + " " + in.Endpoint() }
+
+func newStore(t registrytest.T) *store {
+	t.Helper()
+	return &store{
+		wrong: errors.New("connection refused"), kept: newMemory(t), expires: map[registered]time.Time{},
+		answers: map[string]answer{}, foreign: map[string]registry.Instance{}, entries: map[string]appEntry{}, out: map[string]bool{},
+	}
+}
+
+func newMemory(t registrytest.T) backend {
+	t.Helper()
+	r, err := memory.New(t.Context(), registry.Config{Cluster: "test"})
+	if err != nil {
+		t.Fatalf("making the memory registry: %v", err)
+	}
+	return r.(backend)
+}
+
+// sound is a driver of all capabilities over the store. Each process has one of its own.
+type sound struct {
+	*store
+
+	lease time.Duration
+	fault func(context.Context) error // each call ends as it does; nil: the store answers
+	// own is what this process of a broken driver knows.
+	own *sync.Map
+}
+
+// ask answers a call with the store locked and without what has expired.
+func (d sound) ask(ctx context.Context, answer func() error) error {
+	if d.fault != nil {
+		return d.fault(ctx)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if d.away {
+		return d.wrong
+	}
+	for key, until := range d.expires {
+		if time.Now().After(until) {
+			d.expire(ctx, key)
+		}
+	}
+	return answer()
+}
+
+// expire removes an entry that was not renewed. The caller holds the lock.
+func (d sound) expire(ctx context.Context, key registered) {
+	delete(d.expires, key)
+	entries, _ := d.kept.List(ctx, key.cluster)
+	for _, e := range entries {
+		if keyOf(e.Instance) == key {
+			_ = d.kept.Deregister(ctx, e.Instance)
+		}
+	}
+}
+
+func keyOf(in registry.Instance) registered {
+	return registered{in.Service, in.Endpoint(), in.Cluster, in.UID}
+}
+
+// change makes a call on what is kept when the lock is held: a restart puts another backend there.
+func (d sound) change(
+	ctx context.Context, in registry.Instance, do func(backend, context.Context, registry.Instance) error,
+) error {
+	return d.ask(ctx, func() error {
+		d.lend(in)
+		return do(d.kept, ctx, in)
+	})
+}
+
+// lend begins a lease, or begins it anew. The caller holds the lock.
+func (d sound) lend(in registry.Instance) {
+	delete(d.expires, keyOf(in))
+	if d.lease < longLease {
+		d.expires[keyOf(in)] = time.Now().Add(d.lease)
+	}
+}
+
+func (d sound) Register(ctx context.Context, in registry.Instance) error {
+	return d.change(ctx, in, backend.Register)
+}
+
+func (d sound) FailOver(ctx context.Context, in registry.Instance) error {
+	return d.change(ctx, in, backend.FailOver)
+}
+
+func (d sound) Deregister(ctx context.Context, in registry.Instance) error {
+	return d.change(ctx, in, backend.Deregister)
+}
+
+func (d sound) List(ctx context.Context, cluster string) (entries []registry.Entry, err error) {
+	err = d.ask(ctx, func() (err error) {
+		a := d.answers[cluster]
+		if time.Since(a.from) >= d.lags {
+			a.entries, err = d.kept.List(ctx, cluster)
+			a.from = time.Now()
+			d.answers[cluster] = a
+		}
+		entries = slices.Clone(a.entries)
+		for _, in := range d.foreign {
+			entries = append(entries, registry.Entry{Instance: in, State: registry.Foreign})
+		}
+		return err
+	})
+	return entries, err
+}
+
+// now reads the store past its lag, and without what others wrote.
+func (d sound) now(ctx context.Context, cluster string) (entries []registry.Entry, err error) {
+	err = d.ask(ctx, func() (err error) {
+		entries, err = d.kept.List(ctx, cluster)
+		return err
+	})
+	return entries, err
+}
+
+func (d sound) Staleness() time.Duration { return min(d.lags, lag) }
+
+func (d sound) Get(ctx context.Context, in registry.Instance) (state registry.State, err error) {
+	err = d.ask(ctx, func() error {
+		state = registry.Absent
+		if _, is := d.foreign[placeOf(in)]; is {
+			state = registry.Foreign
+		} else if e, known := find(ctx, d.kept, in); known && in.Owns(e.UID, e.Registry) {
+			state = e.State
+		}
+		return nil
+	})
+	return state, err
+}
+
+func (d sound) Probe(ctx context.Context, in registry.Instance) error {
+	return d.ask(ctx, func() error {
+		if e, known := find(ctx, d.kept, in); !known || e.UID != in.UID || e.State != registry.InService {
+			return errors.New("clients are not given it")
+		}
+		return nil
+	})
+}
+
+func (d sound) Heartbeat(ctx context.Context, in registry.Instance) error {
+	return d.ask(ctx, func() error {
+		if e, known := find(ctx, d.kept, in); !known || e.UID != in.UID {
+			return registry.NotRegistered(errors.New("404 no such instance"))
+		}
+		d.lend(in)
+		return nil
+	})
+}
+
+func (d sound) HeartbeatInterval() time.Duration { return interval }
+
+func (d sound) BatchLimit() int { return 5 }
+
+func (d sound) Batch(ctx context.Context, changes []registry.Change) []error {
+	errs := make([]error, len(changes))
+	for i, c := range changes {
+		errs[i] = c.Make(ctx, d)
+	}
+	return errs
+}
+
+func (d sound) Close() error { return nil }
+
+func (d sound) AppEntries() registry.AppRegistry { return steering{d} }
+
+// find returns the entry at the instance's identity, whoever's it is.
+func find(ctx context.Context, b registry.Lister, in registry.Instance) (registry.Entry, bool) {
+	entries, _ := b.List(ctx, in.Cluster)
+	i := slices.IndexFunc(entries, func(e registry.Entry) bool { return placeOf(e.Instance) == placeOf(in) })
+	if i < 0 {
+		return registry.Entry{}, false
+	}
+	return entries[i], true
+}
+
+// steering changes the entries of applications.
+type steering struct{ sound }
+
+func (s steering) Register(ctx context.Context, in registry.Instance) error {
+	return s.ask(ctx, func() error {
+		if len(s.hosts(in)) == 0 {
+			return registry.NotRegistered(fmt.Errorf("no application has registered %s", placeOf(in)))
+		}
+		delete(s.out, placeOf(in))
+		for _, host := range s.hosts(in) {
+			delete(s.out, host)
+		}
+		return nil
+	})
+}
+
+func (s steering) FailOver(ctx context.Context, in registry.Instance) error {
+	return s.ask(ctx, func() error {
+		if len(s.hosts(in)) > 0 {
+			s.out[placeOf(in)] = true
+		}
+		return nil
+	})
+}
+
+func (s steering) Deregister(ctx context.Context, in registry.Instance) error {
+	err := s.ask(ctx, func() error {
+		delete(s.out, placeOf(in))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return s.FailOver(ctx, in)
+}
+
+func (s steering) Get(ctx context.Context, in registry.Instance) (state registry.State, err error) {
+	err = s.ask(ctx, func() error {
+		switch hosts := s.hosts(in); {
+		case len(hosts) == 0:
+			state = registry.Absent
+		case slices.ContainsFunc(hosts, s.isGiven):
+			state = registry.InService
+		default:
+			state = registry.OutOfService
+		}
+		return nil
+	})
+	return state, err
+}
+
+// takeOut takes out so many single entries, at most, until they are renewed.
+func (s steering) takeOut(ctx context.Context, in registry.Instance, most int) error {
+	return s.ask(ctx, func() error {
+		hosts := s.hosts(in)
+		for _, host := range hosts[:min(most, len(hosts))] {
+			s.out[host] = true
+		}
+		return nil
+	})
+}
+
+// hosts returns those that have an entry at the instance's place. The caller holds the lock.
+func (s *store) hosts(in registry.Instance) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.entries)), func(host string) bool {
+		return placeOf(s.entries[host].at) != placeOf(in)
+	})
+}
+
+func (s *store) isGiven(host string) bool { return !s.out[host] && !s.out[placeOf(s.entries[host].at)] }
+
+// appClient is the client of one application.
+type appClient struct {
+	*store
+
+	at registry.Instance
+}
+
+func (c appClient) host() string { return c.at.Pod + " " + placeOf(c.at) }
+
+func (c appClient) Register() {
+	c.set(func() {
+		c.entries[c.host()] = appEntry{at: c.at, version: 1}
+		delete(c.out, c.host())
+	})
+}
+
+func (c appClient) Renew() { c.Register() }
+
+func (c appClient) Deregister() { c.set(func() { delete(c.entries, c.host()) }) }
+
+func (c appClient) Look() (given bool, entry string) {
+	c.set(func() {
+		if e, known := c.entries[c.host()]; known {
+			given, entry = c.isGiven(c.host()), fmt.Sprintf("%+v", e)
+		}
+	})
+	return given, entry
+}
+
+func (s *store) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
+// restart has the store be away for a moment.
+func (s *store) restart(t registrytest.T) {
+	s.set(func() { s.away = true })
+	time.Sleep(200 * time.Millisecond)
+	s.set(func() {
+		s.away = false
+		if s.volatile {
+			s.kept = newMemory(t)
+		}
+	})
+}
+
+// harness is that of a driver of all capabilities, made anew for each process.
+func (s *store) harness(wrap func(sound) registry.Registry) registrytest.Harness {
+	process := func(lease time.Duration, fault func(context.Context) error) registry.Registry {
+		return wrap(sound{store: s, lease: lease, fault: fault, own: &sync.Map{}})
+	}
+	failing := func(err error) func(registrytest.T) registry.Registry {
+		return func(registrytest.T) registry.Registry {
+			return process(longLease, func(context.Context) error { return err })
+		}
+	}
+	return registrytest.Harness{
+		Open:       func(registrytest.T, string) registry.Registry { return process(longLease, nil) },
+		ShortLease: func(registrytest.T, string) registry.Registry { return process(shortLease, nil) },
+		Restart:    s.restart,
+		Foreign: func(_ registrytest.T, at registry.Instance) func() {
+			in := registry.Instance{Service: at.Service, Address: at.Address, Port: at.Port}
+			s.set(func() { s.foreign[placeOf(in)] = in })
+			return func() { s.set(func() { delete(s.foreign, placeOf(in)) }) }
+		},
+		App:              func(_ registrytest.T, at registry.Instance) registrytest.App { return appClient{s, at} },
+		Unreachable:      failing(errors.New("connection refused")),
+		Refusing:         failing(registry.Terminal(errors.New("frozen"))),
+		WrongCredentials: failing(registry.Terminal(registry.FieldError("auth.tokenFile", errors.New("403")))),
+		Stalled: func(registrytest.T) registry.Registry {
+			return process(longLease, func(ctx context.Context) error {
+				<-ctx.Done()
+				return ctx.Err()
+			})
+		},
+		Failing: func(registrytest.T) (registry.Registry, func() int) {
+			var attempts atomic.Int64
+			d := process(longLease, func(context.Context) error {
+				attempts.Add(1)
+				return errors.New("503 try later")
+			})
+			return d, func() int { return int(attempts.Load()) }
+		},
+		Secrets: []string{"hunter2"},
+		Lacks:   map[registrytest.Capability]string{},
+	}
+}
+
+func asItIs(d sound) registry.Registry { return d }
+
+// plain has of a driver what it takes to register and to list.
+type plain struct {
+	registry.Registry
+	registry.Lister
+}
+
+func bare(d backend) registry.Registry { return plain{d, d} }
+
+// plainHarness is that of a plain driver, on a registry that can do no more.
+func (s *store) plainHarness(wrap func(sound) registry.Registry) registrytest.Harness {
+	return registrytest.Harness{
+		Open:  s.harness(wrap).Open,
+		Truth: sound{store: s, lease: longLease}.now,
+		Lacks: map[registrytest.Capability]string{},
+	}
+}
+
+func TestASoundDriverPasses(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		set    func(*store)
+		plain  bool
+	}{
+		"durable":  {"nothing may be skipped", func(*store) {}, false},
+		"volatile": {"a registry may forget", func(s *store) { s.volatile = true }, false},
+		"lagging":  {"a list may lag, and is waited for", func(s *store) { s.lags = lag }, false},
+		"plain":    {"a driver need not have more than the contract", func(*store) {}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStore(t)
+			tc.set(s)
+			h := s.harness(asItIs)
+			if tc.plain {
+				h = s.plainHarness(func(d sound) registry.Registry { return bare(d) })
+			}
+			if s.volatile {
+				h.Lacks[registrytest.Durable] = "it forgets"
+			}
+			registrytest.Run(t, h)
+		})
+	}
+}
