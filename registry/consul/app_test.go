@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -53,7 +54,7 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (a *agent) open(t *testing.T) registry.AppRegistry {
 	t.Helper()
-	address := serve(t, a.ServeHTTP)
+	address := drivertest.Serve(t, a.ServeHTTP)
 	return open(t, registry.Config{
 		Endpoint: address,
 		Options:  fmt.Appendf(nil, `{"agentEndpoint": %q}`, strings.Replace(address, "127.0.0.1", "{nodeIP}", 1)),
@@ -65,13 +66,13 @@ func TestAppEntryAtItsAgent(t *testing.T) {
 	t.Parallel()
 	a := &agent{}
 	apps := a.open(t)
-	expect.NoError(t, apps.FailOver(t.Context(), web(1)))
-	expect.NoError(t, apps.Deregister(t.Context(), web(1))) // it is out
-	if state, err := apps.Get(t.Context(), web(1)); err != nil || state != registry.OutOfService {
+	expect.NoError(t, apps.FailOver(t.Context(), drivertest.Pod(1)))
+	expect.NoError(t, apps.Deregister(t.Context(), drivertest.Pod(1))) // it is out
+	if state, err := apps.Get(t.Context(), drivertest.Pod(1)); err != nil || state != registry.OutOfService {
 		t.Errorf("Get: got %q and error %v, want %q", state, err, registry.OutOfService)
 	}
-	expect.NoError(t, apps.Register(t.Context(), web(1)))
-	expect.NoError(t, apps.Register(t.Context(), web(1))) // it is in
+	expect.NoError(t, apps.Register(t.Context(), drivertest.Pod(1)))
+	expect.NoError(t, apps.Register(t.Context(), drivertest.Pod(1))) // it is in
 	const path = "PUT /v1/agent/service/maintenance/web%2F1 enable="
 	// It is asked once, and the catalog until that shows it.
 	want := []string{path + "true", "wait since 7", "wait since 7", path + "false", "wait since 7", "wait since 7"}
@@ -91,22 +92,22 @@ func TestAppEntryThatCantBeSteered(t *testing.T) {
 	}{
 		"not registered": {
 			"a person has to learn what was looked for", &agent{absent: true},
-			func(apps registry.AppRegistry) error { return apps.Register(t.Context(), web(1)) },
+			func(apps registry.AppRegistry) error { return apps.Register(t.Context(), drivertest.Pod(1)) },
 			"no service web in the catalog has the address 10.0.0.1 and port 80", "", true,
 		},
 		"not up": {
 			"it is the application's to be up", &agent{shown: `{"Name": "ping", "CheckID": "ping", "Status": "critical"}`},
-			func(apps registry.AppRegistry) error { return apps.Register(t.Context(), web(1)) },
+			func(apps registry.AppRegistry) error { return apps.Register(t.Context(), drivertest.Pod(1)) },
 			`check "ping" of "web/1" on node worker-3 is critical`, "", true,
 		},
 		"the token": {
 			"an agent asks for the right to write the service", &agent{status: http.StatusForbidden},
-			func(apps registry.AppRegistry) error { return apps.FailOver(t.Context(), web(1)) },
+			func(apps registry.AppRegistry) error { return apps.FailOver(t.Context(), drivertest.Pod(1)) },
 			"the agent of node worker-3", "auth.tokenFile", false,
 		},
 		"another agent": {
 			"the address leads to none that knows it", &agent{status: http.StatusNotFound},
-			func(apps registry.AppRegistry) error { return apps.FailOver(t.Context(), web(1)) },
+			func(apps registry.AppRegistry) error { return apps.FailOver(t.Context(), drivertest.Pod(1)) },
 			"does options.agentEndpoint lead to the agent of each node?", "", false,
 		},
 	} {

@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"os"
 	"path"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,8 +19,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/consul"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
-	"github.com/rollcall-dev/rollcall/test/harness/driverconfig"
-	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 )
 
 // What only a real server can prove is in test/registries/consul: the suite too. Here is what no server does when it is
@@ -31,48 +27,15 @@ import (
 
 const goodToken = "s3cret-token"
 
-func web(n int) registry.Instance {
-	return registry.Instance{
-		Service: "web", Address: fmt.Sprintf("10.0.0.%d", n), Port: 80,
-		Cluster: "test", Namespace: "shop", Pod: fmt.Sprintf("web-%d", n), UID: fmt.Sprintf("uid-%d", n),
-	}
-}
-
 func open(t *testing.T, cfg registry.Config) *consul.Registry {
 	t.Helper()
-	d, err := consul.New(t.Context(), cfg)
-	if err != nil {
-		t.Fatalf("New: %v", err)
-	}
-	driver := d.(*consul.Registry)
-	t.Cleanup(func() { _ = driver.Close() })
-	return driver
-}
-
-func serve(t *testing.T, handler http.HandlerFunc) string {
-	t.Helper()
-	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
-	return server.URL
+	return drivertest.Open[*consul.Registry](t, consul.New, cfg)
 }
 
 // answering makes a driver whose server gives one answer to everything.
 func answering(t *testing.T, status int, header map[string]string, body string) *consul.Registry {
 	t.Helper()
-	return open(t, registry.Config{Endpoint: serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		for name, value := range header {
-			w.Header().Set(name, value)
-		}
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, body)
-	})})
-}
-
-func writeFile(t *testing.T, name, content string) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), name)
-	expect.NoError(t, os.WriteFile(file, []byte(content), 0o600))
-	return file
+	return open(t, registry.Config{Endpoint: drivertest.Answering(t, status, header, body)})
 }
 
 // bound is generous: what is waited for comes at once.
@@ -85,18 +48,18 @@ func attempts(t *testing.T, d *consul.Registry) map[string]error {
 	defer cancel()
 	_, listErr := d.List(ctx, "test")
 	return map[string]error{
-		"Register":   d.Register(ctx, web(1)),
-		"FailOver":   d.FailOver(ctx, web(1)),
-		"Deregister": d.Deregister(ctx, web(1)),
+		"Register":   d.Register(ctx, drivertest.Pod(1)),
+		"FailOver":   d.FailOver(ctx, drivertest.Pod(1)),
+		"Deregister": d.Deregister(ctx, drivertest.Pod(1)),
 		"List":       listErr,
-		"Batch":      d.Batch(ctx, []registry.Change{{Instance: web(1), State: registry.InService}})[0],
+		"Batch":      d.Batch(ctx, []registry.Change{{Instance: drivertest.Pod(1), State: registry.InService}})[0],
 	}
 }
 
 func TestNew(t *testing.T) {
 	t.Parallel()
-	d := driverconfig.Driver{New: consul.New, Good: "https://consul.example.com:8501", Auth: []driverkit.AuthKind{driverkit.Token}}
-	d.Run(t, map[string]driverconfig.Case{
+	d := drivertest.Driver{New: consul.New, Good: "https://consul.example.com:8501", Auth: []driverkit.AuthKind{driverkit.Token}}
+	d.Run(t, map[string]drivertest.Case{
 		"no scheme":   d.At("a bare host is ambiguous", "consul:8500", "must begin with"),
 		"datacenter":  d.Options("it goes into a query", `{"datacenter": "dc 1"}`, "options.datacenter", "letters"),
 		"namespace":   d.Options("a wildcard reads all and writes none", `{"namespace": "*"}`, "options.namespace", "letters"),
@@ -106,7 +69,7 @@ func TestNew(t *testing.T) {
 		"node, empty": d.Options("00 is no name", `{"nodePrefix": ""}`, "options.nodePrefix", "is empty"),
 		"node, long": d.Options(
 			"it goes into every request", `{"nodePrefix": "`+strings.Repeat("n", 65)+`"}`, "options.nodePrefix", "65"),
-		"server name over http": driverconfig.Wrong(
+		"server name over http": drivertest.Wrong(
 			"it promises what is not there",
 			registry.Config{Endpoint: "http://consul:8500", Options: json.RawMessage(`{"serverName": "x"}`)},
 			"options.serverName", "endpoint is not https://"),
@@ -162,7 +125,7 @@ func TestOnlyConsulIsBelieved(t *testing.T) {
 
 func TestListWithoutConsulsHeadersIsAnError(t *testing.T) {
 	t.Parallel()
-	d := open(t, registry.Config{Endpoint: serve(t, func(w http.ResponseWriter, r *http.Request) {
+	d := open(t, registry.Config{Endpoint: drivertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, (&wire{}).answer(request{path: r.URL.Path})) // without Consul's headers
 	})})
 	if _, err := d.List(t.Context(), "test"); err == nil || registry.IsTerminal(err) {
@@ -174,7 +137,7 @@ func TestListWithoutConsulsHeadersIsAnError(t *testing.T) {
 // its log, which only a consistent transaction that reads waits for.
 func TestATokenThatIsNotKnownYetIsNotWrong(t *testing.T) {
 	t.Parallel()
-	d := open(t, registry.Config{Endpoint: serve(t, func(w http.ResponseWriter, r *http.Request) {
+	d := open(t, registry.Config{Endpoint: drivertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		var ops []map[string]map[string]any
 		_ = json.NewDecoder(r.Body).Decode(&ops)
 		for _, op := range ops {
@@ -229,21 +192,21 @@ func TestWhatARolledBackTransactionSaysDecides(t *testing.T) {
 func TestAConditionThatNeverHoldsIsGivenUp(t *testing.T) {
 	t.Parallel()
 	var requests atomic.Int64
-	d := open(t, registry.Config{Endpoint: serve(t, func(w http.ResponseWriter, _ *http.Request) {
+	d := open(t, registry.Config{Endpoint: drivertest.Serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		requests.Add(1)
 		w.WriteHeader(http.StatusConflict)
 		_, _ = io.WriteString(w, `{"Results": null, "Errors": [{"OpIndex": 1, "What": "failed to set service, index is stale"}]}`)
 	})})
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
-	err := d.Register(ctx, web(1))
+	err := d.Register(ctx, drivertest.Pod(1))
 	if err == nil || registry.IsTerminal(err) || registry.IsNotApplied(err) || ctx.Err() != nil {
 		t.Errorf("Register: got error %v, want a retryable one before its time is up", err)
 	}
 	if n := requests.Load(); n < 2 || n > 10 {
 		t.Errorf("Register made %d requests, want a few", n)
 	}
-	changes := []registry.Change{{Instance: web(1), State: registry.InService}, {Instance: web(2), State: registry.InService}}
+	changes := []registry.Change{{Instance: drivertest.Pod(1), State: registry.InService}, {Instance: drivertest.Pod(2), State: registry.InService}}
 	for i, err := range d.Batch(ctx, changes) {
 		if !registry.IsNotApplied(err) {
 			t.Errorf("change %d of a batch: got error %v, want it not applied", i, err)
@@ -251,7 +214,7 @@ func TestAConditionThatNeverHoldsIsGivenUp(t *testing.T) {
 	}
 }
 
-// wire keeps what a driver sends, and answers as a Consul does that has the entry of web(1).
+// wire keeps what a driver sends, and answers as a Consul does that has the entry of drivertest.Pod(1).
 type wire struct {
 	mu       sync.Mutex
 	requests []request
@@ -289,7 +252,7 @@ func (w *wire) answer(r request) string {
 // sent returns what the driver sent for all of its calls.
 func (w *wire) sent(t *testing.T, cfg registry.Config) []request {
 	t.Helper()
-	cfg.Endpoint = serve(t, w.ServeHTTP) + cfg.Endpoint
+	cfg.Endpoint = drivertest.Serve(t, w.ServeHTTP) + cfg.Endpoint
 	cfg.Cluster = "test"
 	d := open(t, cfg)
 	for op, err := range attempts(t, d) {
@@ -412,7 +375,7 @@ func TestTheNodeIsSynthetic(t *testing.T) {
 
 func TestAPathAndATokenAreInEachRequest(t *testing.T) {
 	t.Parallel()
-	auth := registry.Auth{TokenFile: writeFile(t, "token", goodToken)}
+	auth := registry.Auth{TokenFile: drivertest.File(t, goodToken)}
 	for _, r := range (&wire{}).sent(t, registry.Config{Endpoint: "/base/consul/", Auth: auth}) {
 		if !strings.HasPrefix(r.path, "/base/consul/v1/") || r.header.Get("X-Consul-Token") != goodToken {
 			t.Errorf("got a request for %s with token %q, want it below /base/consul/ with ours", r.path, r.header.Get("X-Consul-Token"))

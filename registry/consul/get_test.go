@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 )
 
 // TestWhatIsReadBack has a server answer the transaction that reads service and check, and the one after it.
@@ -50,7 +51,7 @@ func TestWhatIsReadBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := open(t, registry.Config{Endpoint: serve(t, func(w http.ResponseWriter, r *http.Request) {
+			d := open(t, registry.Config{Endpoint: drivertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 				var ops []json.RawMessage
 				_ = json.NewDecoder(r.Body).Decode(&ops)
 				if !r.URL.Query().Has("consistent") {
@@ -72,7 +73,7 @@ func TestWhatIsReadBack(t *testing.T) {
 				}
 				_, _ = io.WriteString(w, answer)
 			})})
-			got, err := d.Get(t.Context(), web(1))
+			got, err := d.Get(t.Context(), drivertest.Pod(1))
 			field, _ := registry.FieldOf(err)
 			if got != tc.want || field != tc.field || registry.IsTerminal(err) != (tc.field != "") || (err == nil) != (tc.want != "") {
 				t.Errorf("got %q, error %v of field %q; want %q, %q\nreason: %s", got, err, field, tc.want, tc.field, tc.reason)

@@ -26,31 +26,13 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/pki"
 )
 
 // bound is generous: what is waited for comes at once.
 const bound = 30 * time.Second
-
-func serve(t *testing.T, handler http.HandlerFunc) string {
-	t.Helper()
-	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
-	return server.URL
-}
-
-// answering is a server that gives one answer to everything.
-func answering(t *testing.T, status int, header map[string]string, body string) string {
-	t.Helper()
-	return serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		for name, value := range header {
-			w.Header().Set(name, value)
-		}
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, body)
-	})
-}
 
 func newClient(t *testing.T, cfg registry.Config, options driverkit.HTTPOptions) *driverkit.HTTPClient {
 	t.Helper()
@@ -110,7 +92,7 @@ func TestAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := newClient(t, registry.Config{Endpoint: answering(t, tc.status, tc.header, tc.body)}, driverkit.HTTPOptions{})
+			c := newClient(t, registry.Config{Endpoint: drivertest.Answering(t, tc.status, tc.header, tc.body)}, driverkit.HTTPOptions{})
 			_, err := within(t.Context(), c, driverkit.Request{})
 			after, said := registry.RetryAfterOf(err)
 			got := class{terminal: registry.IsTerminal(err), after: after, said: said}
@@ -181,7 +163,7 @@ func TestBodies(t *testing.T) {
 				ctx, cancel = context.WithTimeout(ctx, 100*time.Millisecond)
 				defer cancel()
 			}
-			c := newClient(t, registry.Config{Endpoint: serve(t, tc.server)}, driverkit.HTTPOptions{})
+			c := newClient(t, registry.Config{Endpoint: drivertest.Serve(t, tc.server)}, driverkit.HTTPOptions{})
 			_, err := within(ctx, c, driverkit.Request{Limit: tc.limit})
 			if (err != nil) != (tc.says != "") || err != nil && !strings.Contains(err.Error(), tc.says) || registry.IsTerminal(err) {
 				t.Errorf("got error %v, want a retryable one with %q\nreason: %s", err, tc.says, tc.reason)
@@ -202,8 +184,8 @@ func TestSecretsAreNeverShown(t *testing.T) {
 	echo := strings.Join(all, " ")
 	credentials := driverkit.Credentials{Token: token, Username: "me", Password: password}
 	for name, endpoint := range map[string]string{
-		"words":    answering(t, 403, nil, echo),
-		"location": answering(t, 302, map[string]string{"Location": "/login?from=" + echo}, ""),
+		"words":    drivertest.Answering(t, 403, nil, echo),
+		"location": drivertest.Answering(t, 302, map[string]string{"Location": "/login?from=" + echo}, ""),
 		"no HTTP":  "http://" + shouting(t, token+" "+basic+" "+session+"\r\n\r\n"),
 	} {
 		c := newClient(t, registry.Config{Endpoint: endpoint}, driverkit.HTTPOptions{Mask: credentials.Mask()})
@@ -269,7 +251,7 @@ func TestDoLeavesAServerThatFails(t *testing.T) {
 	var reached []int
 	var endpoints []string
 	for i := range status {
-		endpoints = append(endpoints, serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		endpoints = append(endpoints, drivertest.Serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			reached = append(reached, i) // the calls are made one after the other
 			w.WriteHeader(int(status[i].Load()))
 		}))
@@ -348,9 +330,9 @@ func TestTry(t *testing.T) {
 			t.Parallel()
 			first := "http://" + tc.first
 			if tc.first == "" {
-				first = answering(t, tc.answer, nil, "")
+				first = drivertest.Answering(t, tc.answer, nil, "")
 			}
-			second := answering(t, 200, nil, "")
+			second := drivertest.Answering(t, 200, nil, "")
 			c := newClient(t, registry.Config{Endpoint: first + "," + second, Timeout: bound}, driverkit.HTTPOptions{})
 			var asked []string
 			call := func(s driverkit.Server) error {
@@ -429,7 +411,7 @@ func TestTryKeepsATimeOut(t *testing.T) {
 		}, 0},
 	} {
 		c := newClient(t, registry.Config{
-			Endpoint: "http://" + registrytest.SilentAddress(t) + "," + answering(t, 200, nil, ""),
+			Endpoint: "http://" + registrytest.SilentAddress(t) + "," + drivertest.Answering(t, 200, nil, ""),
 		}, driverkit.HTTPOptions{})
 		ctx, cancel := end.with(t.Context())
 		var asked []int

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -17,7 +18,7 @@ import (
 // is shorter than the network's own.
 func TestAServerThatDropsPacketsLeavesTimeForOthers(t *testing.T) {
 	t.Parallel()
-	endpoint := "http://" + full(t) + "," + answering(t, http.StatusOK, nil, "")
+	endpoint := "http://" + full(t) + "," + drivertest.Answering(t, http.StatusOK, nil, "")
 	c := newClient(t, registry.Config{Endpoint: endpoint, Timeout: 2 * time.Second}, driverkit.HTTPOptions{})
 	err := c.Try(t.Context(), func(s driverkit.Server) error {
 		_, err := c.Send(t.Context(), s, driverkit.Request{Method: http.MethodGet})

@@ -4,22 +4,15 @@ import (
 	"crypto/tls"
 	"crypto/x509/pkix"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/pki"
 )
-
-func writeFile(t *testing.T, name, content string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	expect.NoError(t, os.WriteFile(path, []byte(content), 0o600))
-	return path
-}
 
 // newPair is a certificate with its key, and the authority that issued it.
 func newPair(t *testing.T) (pki.KeyPair, *pki.Authority) {
@@ -53,7 +46,7 @@ func TestClientTLS(t *testing.T) {
 	t.Parallel()
 	pair, authority := newPair(t)
 	other, _ := newPair(t)
-	noPEM := writeFile(t, "no.pem", "hunter2")
+	noPEM := drivertest.File(t, "hunter2")
 	for name, tc := range map[string]struct {
 		reason string
 		tls    registry.TLS
@@ -133,7 +126,7 @@ func TestClientTLSIsOnesOwn(t *testing.T) {
 
 func TestReadCredentialsAccepts(t *testing.T) {
 	t.Parallel()
-	tokenFile, passwordFile := writeFile(t, "token", "hunter2"), writeFile(t, "password", "hunter2")
+	tokenFile, passwordFile := drivertest.File(t, "hunter2"), drivertest.File(t, "hunter2")
 	token := registry.Auth{TokenFile: tokenFile}
 	password := registry.Auth{Username: "me", PasswordFile: passwordFile}
 	both := registry.Auth{TokenFile: tokenFile, Username: "me", PasswordFile: passwordFile}
@@ -198,7 +191,7 @@ func TestToken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			auth := registry.Auth{TokenFile: writeFile(t, "token", tc.content)}
+			auth := registry.Auth{TokenFile: drivertest.File(t, tc.content)}
 			got, err := driverkit.ReadCredentials(auth, driverkit.Token)
 			if tc.says != "" {
 				expectField(t, err, "auth.tokenFile", tc.says, tc.reason)
@@ -231,7 +224,7 @@ func TestPassword(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			auth := registry.Auth{Username: "me", PasswordFile: writeFile(t, "password", tc.content)}
+			auth := registry.Auth{Username: "me", PasswordFile: drivertest.File(t, tc.content)}
 			got, err := driverkit.ReadCredentials(auth, driverkit.Password)
 			if tc.says != "" {
 				expectField(t, err, "auth.passwordFile", tc.says, tc.reason)
@@ -246,7 +239,7 @@ func TestPassword(t *testing.T) {
 
 func TestFilesAreReadWhenAsked(t *testing.T) {
 	t.Parallel()
-	path := writeFile(t, "token", "first")
+	path := drivertest.File(t, "first")
 	auth := registry.Auth{TokenFile: path}
 	for _, want := range []string{"first", "second"} {
 		expect.NoError(t, os.WriteFile(path, []byte(want), 0o600))

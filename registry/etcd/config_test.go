@@ -3,23 +3,21 @@ package etcd_test
 import (
 	"encoding/json"
 	"io"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 	"github.com/rollcall-dev/rollcall/registry/etcd"
-	"github.com/rollcall-dev/rollcall/test/harness/driverconfig"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestNew(t *testing.T) {
 	t.Parallel()
-	d := driverconfig.Driver{New: etcd.New, Good: "https://a:2379", Auth: []driverkit.AuthKind{driverkit.Password}}
+	d := drivertest.Driver{New: etcd.New, Good: "https://a:2379", Auth: []driverkit.AuthKind{driverkit.Password}}
 	const short = "every entry would end when a leader dies, before the next one renews them"
-	d.Run(t, map[string]driverconfig.Case{
+	d.Run(t, map[string]drivertest.Case{
 		"several": {
 			Reason: "each member has an address, and a slash at its end is no path",
 			Config: registry.Config{Endpoint: "https://a:2379/, https://[fd00::1]:2379"},
@@ -28,7 +26,7 @@ func TestNew(t *testing.T) {
 		"no port":      d.At("gRPC would take 443, where no etcd is", "https://a", "no port"),
 		"a path":       d.At("gRPC has no place for it", "https://a:2379/base", "path"),
 		"second wrong": d.At("every address is looked at", "https://a:2379,https://b", "no port"),
-		"TLS with http": driverconfig.Wrong(
+		"TLS with http": drivertest.Wrong(
 			"it promises what is not there", registry.Config{Endpoint: "http://a:2379", TLS: registry.TLS{CAFile: "/nonexistent"}},
 			"tls.caFile", ""),
 
@@ -41,13 +39,6 @@ func TestNew(t *testing.T) {
 		"half seconds":       d.Options("etcd counts in seconds", `{"lease": "62500ms"}`, "options.lease", "whole seconds"),
 		"limit":              d.Options("a transaction of nothing does nothing", `{"transactionLimit": 0}`, "options.transactionLimit", "1 or more"),
 	})
-}
-
-func writeFile(t *testing.T, name, content string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	expect.NoError(t, os.WriteFile(path, []byte(content), 0o600))
-	return path
 }
 
 func TestShortestLeaseOutlastsAChangeOfLeader(t *testing.T) {

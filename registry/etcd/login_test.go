@@ -14,6 +14,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/etcd"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -84,7 +85,7 @@ func serve(t *testing.T, refusal error) (*fakeServer, *etcd.Registry) {
 	t.Cleanup(server.Stop)
 	d, err := etcd.New(t.Context(), registry.Config{
 		Endpoint: "http://" + l.Addr().String(),
-		Auth:     registry.Auth{Username: "u", PasswordFile: writeFile(t, "password", "secret")},
+		Auth:     registry.Auth{Username: "u", PasswordFile: drivertest.File(t, "secret")},
 	})
 	expect.NoError(t, err)
 	t.Cleanup(func() { _ = d.(*etcd.Registry).Close() })

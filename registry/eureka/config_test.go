@@ -8,18 +8,18 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 	"github.com/rollcall-dev/rollcall/registry/eureka"
-	"github.com/rollcall-dev/rollcall/test/harness/driverconfig"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 )
 
 func TestNew(t *testing.T) {
 	t.Parallel()
-	d := driverconfig.Driver{
+	d := drivertest.Driver{
 		New: eureka.New, Good: "https://eureka.example.com:8761/eureka", Auth: []driverkit.AuthKind{driverkit.Password},
 	}
-	d.Run(t, map[string]driverconfig.Case{
+	d.Run(t, map[string]drivertest.Case{
 		"no scheme":  d.At("a bare host is ambiguous", "eureka:8761", "must begin with http:// or https://"),
 		"a password": d.At("Spring's defaultZone has it there; the endpoint is shown", "https://me:hunter2@eureka/eureka", "credentials"),
-		"a CA file over http": driverconfig.Wrong(
+		"a CA file over http": drivertest.Wrong(
 			"it promises what is not there", registry.Config{Endpoint: "http://eureka", TLS: registry.TLS{CAFile: "/ca"}},
 			"tls.caFile", "not https://"),
 

@@ -2,27 +2,20 @@ package eureka_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/eureka"
-	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 )
 
-const password = "hunter2-pässword"
-
 func web(n int) registry.Instance {
-	return registry.Instance{
-		Service: "Shop web", Address: fmt.Sprintf("10.0.0.%d", n), Port: 80,
-		Cluster: "test", Namespace: "shop", Pod: fmt.Sprintf("web-%d", n), UID: fmt.Sprintf("uid-%d", n),
-	}
+	in := drivertest.Pod(n)
+	in.Service = "Shop web"
+	return in
 }
 
 // entryOf is what Eureka answers of an instance.
@@ -40,42 +33,22 @@ func entryOf(in registry.Instance, status string) string {
 
 func open(t *testing.T, cfg registry.Config) *eureka.Registry {
 	t.Helper()
-	d, err := eureka.New(t.Context(), cfg)
-	if err != nil {
-		t.Fatalf("New: %v", err)
-	}
-	driver := d.(*eureka.Registry)
-	t.Cleanup(func() { _ = driver.Close() })
-	return driver
+	return drivertest.Open[*eureka.Registry](t, eureka.New, cfg)
 }
 
-func serve(t *testing.T, handler http.HandlerFunc) *httptest.Server {
-	t.Helper()
-	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
-	return server
-}
-
-// answering makes a driver whose server gives one answer to everything.
+// answering makes a driver with a password, whose server gives one answer to everything.
 func answering(t *testing.T, status int, header map[string]string, body string) *eureka.Registry {
 	t.Helper()
-	return open(t, registry.Config{Endpoint: serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		for name, value := range header {
-			w.Header().Set(name, value)
-		}
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, body)
-	}).URL, Auth: login(t)})
-}
-
-func login(t *testing.T) registry.Auth {
-	t.Helper()
-	return registry.Auth{Username: "me", PasswordFile: writeFile(t, "password", password+"\n")}
+	return open(t, registry.Config{
+		Endpoint: drivertest.Answering(t, status, header, body),
+		Auth:     registry.Auth{Username: "me", PasswordFile: drivertest.File(t, "hunter2-pässword\n")},
+	})
 }
 
 // fake is a Eureka of which a test says what it answers. It notes what it was asked.
 type fake struct {
-	*httptest.Server
+	URL string
+
 	mu     sync.Mutex
 	answer func(r *http.Request) (status int, body string)
 	asked  []string
@@ -85,7 +58,7 @@ type fake struct {
 func newFake(t *testing.T, answer func(r *http.Request) (status int, body string)) *fake {
 	t.Helper()
 	f := &fake{answer: answer}
-	f.Server = serve(t, func(w http.ResponseWriter, r *http.Request) {
+	f.URL = drivertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		f.mu.Lock()
 		f.asked = append(f.asked, r.Method+" "+r.URL.String())
@@ -125,13 +98,6 @@ func healthy(in registry.Instance) func(r *http.Request) (int, string) {
 
 func status(status int) func(r *http.Request) (int, string) {
 	return func(*http.Request) (int, string) { return status, "" }
-}
-
-func writeFile(t *testing.T, name, content string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	expect.NoError(t, os.WriteFile(path, []byte(content), 0o600))
-	return path
 }
 
 // calls makes each call that there is, for an instance.

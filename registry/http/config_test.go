@@ -6,27 +6,27 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 	httpregistry "github.com/rollcall-dev/rollcall/registry/http"
-	"github.com/rollcall-dev/rollcall/test/harness/driverconfig"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 )
 
 func TestNew(t *testing.T) {
 	t.Parallel()
-	d := driverconfig.Driver{
+	d := drivertest.Driver{
 		New: httpregistry.New, Good: "https://registry.example.com/base",
 		Auth: []driverkit.AuthKind{driverkit.Token, driverkit.Password},
 	}
-	token, password := writeFile(t, "token", goodToken), writeFile(t, "password", goodPassword)
+	token, password := drivertest.File(t, goodToken), drivertest.File(t, goodPassword)
 	withAuth := func(auth registry.Auth) registry.Config { return registry.Config{Endpoint: d.Good, Auth: auth} }
-	d.Run(t, map[string]driverconfig.Case{
+	d.Run(t, map[string]drivertest.Case{
 		"no scheme":  d.At("a bare host is ambiguous", "registry.example.com", "must begin with http:// or https://"),
 		"a password": d.At("configuration is no place for a secret", "https://me:hunter2@registry", "the files that auth names"),
-		"a CA file over http": driverconfig.Wrong(
+		"a CA file over http": drivertest.Wrong(
 			"it promises what is not there", registry.Config{Endpoint: "http://registry", TLS: registry.TLS{CAFile: token}},
 			"tls.caFile", "endpoint is not https://"),
-		"token and password": driverconfig.Wrong(
+		"token and password": drivertest.Wrong(
 			"a request has one Authorization", withAuth(registry.Auth{TokenFile: token, Username: "me", PasswordFile: password}),
 			"auth.username", "remove one"),
-		"a colon in the user": driverconfig.Wrong(
+		"a colon in the user": drivertest.Wrong(
 			"the password would begin there", withAuth(registry.Auth{Username: "me:you", PasswordFile: password}), "auth.username", "colon"),
 	})
 }

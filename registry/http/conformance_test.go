@@ -8,9 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +16,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/http/httpserver"
 	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/pki"
 )
@@ -30,58 +28,29 @@ const (
 
 // harness is that of a server at cfg.Endpoint, which lets in whom cfg names, and keeps out who has wrong's credentials.
 func harness(cfg registry.Config, wrong registry.Auth, restart func(registrytest.T)) registrytest.Harness {
-	open := func(t registrytest.T, cfg registry.Config) registry.Registry {
-		t.Helper()
-		d, err := httpregistry.New(t.Context(), cfg)
-		if err != nil {
-			t.Fatalf("making the driver: %v", err)
-		}
-		return d
+	h := drivertest.HTTPHarness(func(t registrytest.T, endpoint string) registry.Registry {
+		return drivertest.Open[registry.Registry](t, httpregistry.New, registry.Config{Endpoint: endpoint})
+	}, http.StatusUnprocessableEntity, http.StatusServiceUnavailable)
+	h.Open = func(t registrytest.T, cluster string) registry.Registry {
+		c := cfg
+		c.Cluster = cluster
+		return drivertest.Open[registry.Registry](t, httpregistry.New, c)
 	}
-	serve := func(t registrytest.T, handler http.HandlerFunc) registry.Registry {
-		t.Helper()
-		server := httptest.NewServer(handler)
-		t.Cleanup(server.Close)
-		return open(t, registry.Config{Endpoint: server.URL})
+	h.WrongCredentials = func(t registrytest.T) registry.Registry {
+		c := cfg
+		c.Auth = wrong
+		return drivertest.Open[registry.Registry](t, httpregistry.New, c)
 	}
-	return registrytest.Harness{
-		Open: func(t registrytest.T, cluster string) registry.Registry {
-			c := cfg
-			c.Cluster = cluster
-			return open(t, c)
-		},
-		Unreachable: func(t registrytest.T) registry.Registry {
-			return open(t, registry.Config{Endpoint: "http://" + registrytest.UnusedAddress(t)})
-		},
-		Refusing: func(t registrytest.T) registry.Registry {
-			return serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnprocessableEntity) })
-		},
-		WrongCredentials: func(t registrytest.T) registry.Registry {
-			c := cfg
-			c.Auth = wrong
-			return open(t, c)
-		},
-		Stalled: func(t registrytest.T) registry.Registry {
-			return open(t, registry.Config{Endpoint: "http://" + registrytest.SilentAddress(t)})
-		},
-		Failing: func(t registrytest.T) (registry.Registry, func() int) {
-			var attempts atomic.Int64
-			d := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-				attempts.Add(1)
-				w.WriteHeader(http.StatusServiceUnavailable)
-			})
-			return d, func() int { return int(attempts.Load()) }
-		},
-		Restart: restart,
-		Secrets: []string{goodToken, wrongToken, goodPassword, wrongPassword},
-		Lacks: map[registrytest.Capability]string{
-			registrytest.Probing:    "an acknowledgement means that clients are given the instance",
-			registrytest.Heartbeats: "nothing expires",
-			registrytest.Batching:   "the protocol has no batches",
+	h.Restart = restart
+	h.Secrets = []string{goodToken, wrongToken, goodPassword, wrongPassword}
+	h.Lacks = map[registrytest.Capability]string{
+		registrytest.Probing:    "an acknowledgement means that clients are given the instance",
+		registrytest.Heartbeats: "nothing expires",
+		registrytest.Batching:   "the protocol has no batches",
 
-			registrytest.ForeignEntries: "the protocol has one entry at each service, address and port",
-		},
+		registrytest.ForeignEntries: "the protocol has one entry at each service, address and port",
 	}
+	return h
 }
 
 func newMemory(t *testing.T) httpserver.Backend {
@@ -180,8 +149,8 @@ func TestConformanceWithClientCertificateAndPassword(t *testing.T) {
 	registrytest.Run(t, harness(registry.Config{
 		Endpoint: server.server.URL,
 		TLS:      registry.TLS{CAFile: authority.CertFile, CertFile: pair.CertFile, KeyFile: pair.KeyFile},
-		Auth:     registry.Auth{Username: "rollcall", PasswordFile: writeFile(t, "password", goodPassword+"\n")},
-	}, registry.Auth{Username: "rollcall", PasswordFile: writeFile(t, "password", wrongPassword)}, server.restart))
+		Auth:     registry.Auth{Username: "rollcall", PasswordFile: drivertest.File(t, goodPassword+"\n")},
+	}, registry.Auth{Username: "rollcall", PasswordFile: drivertest.File(t, wrongPassword)}, server.restart))
 }
 
 func newAuthority(t *testing.T) *pki.Authority {
@@ -204,11 +173,4 @@ func serverTLS(t *testing.T, authority *pki.Authority) *tls.Config {
 	c, err := authority.TLSConfig(issue(t, authority, "server"))
 	expect.NoError(t, err)
 	return c
-}
-
-func writeFile(t *testing.T, name, content string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	expect.NoError(t, os.WriteFile(path, []byte(content), 0o600))
-	return path
 }

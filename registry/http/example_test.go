@@ -16,6 +16,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -26,7 +27,7 @@ func TestTheDocumentedServer(t *testing.T) {
 	if err != nil {
 		t.Skipf("the example in docs/drivers/http.md is not run: %v", err)
 	}
-	script := writeFile(t, "server.py", codeBlock(t, "../../docs/drivers/http.md", "python"))
+	script := drivertest.File(t, codeBlock(t, "../../docs/drivers/http.md", "python"))
 	example := &exampleServer{python: python, script: script}
 	example.start(t)
 	t.Cleanup(func() {
@@ -38,8 +39,8 @@ func TestTheDocumentedServer(t *testing.T) {
 	front := httptest.NewServer(watch(t, example.proxy()))
 	t.Cleanup(front.Close)
 	h := harness(
-		registry.Config{Endpoint: front.URL, Auth: registry.Auth{TokenFile: writeFile(t, "token", goodToken)}},
-		registry.Auth{TokenFile: writeFile(t, "token", wrongToken)},
+		registry.Config{Endpoint: front.URL, Auth: registry.Auth{TokenFile: drivertest.File(t, goodToken)}},
+		registry.Auth{TokenFile: drivertest.File(t, wrongToken)},
 		func(t registrytest.T) {
 			example.stop()
 			example.start(t)

@@ -3,10 +3,8 @@ package httpregistry_test
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,47 +16,22 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	httpregistry "github.com/rollcall-dev/rollcall/registry/http"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // bound is generous: what is waited for comes at once.
 const bound = 30 * time.Second
 
-func web(n int) registry.Instance {
-	return registry.Instance{
-		Service: "web", Address: fmt.Sprintf("10.0.0.%d", n), Port: 80,
-		Cluster: "test", Namespace: "shop", Pod: fmt.Sprintf("web-%d", n), UID: fmt.Sprintf("uid-%d", n),
-	}
-}
-
-func serve(t *testing.T, handler http.Handler) *httptest.Server {
-	t.Helper()
-	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
-	return server
-}
-
 func open(t *testing.T, cfg registry.Config) *httpregistry.Registry {
 	t.Helper()
-	d, err := httpregistry.New(t.Context(), cfg)
-	if err != nil {
-		t.Fatalf("New: %v", err)
-	}
-	driver := d.(*httpregistry.Registry)
-	t.Cleanup(func() { _ = driver.Close() })
-	return driver
+	return drivertest.Open[*httpregistry.Registry](t, httpregistry.New, cfg)
 }
 
 // answering makes a driver whose server gives one answer to everything.
 func answering(t *testing.T, status int, header map[string]string, body string) *httpregistry.Registry {
 	t.Helper()
-	return open(t, registry.Config{Endpoint: serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		for name, value := range header {
-			w.Header().Set(name, value)
-		}
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, body)
-	})).URL})
+	return open(t, registry.Config{Endpoint: drivertest.Answering(t, status, header, body)})
 }
 
 func TestStatusDecides(t *testing.T) {
@@ -67,7 +40,7 @@ func TestStatusDecides(t *testing.T) {
 	for _, status := range []int{299, 300, 400, 401, 403, 404, 408, 409, 425, 429, 499, 500, 503, 599} {
 		t.Run(strconv.Itoa(status), func(t *testing.T) {
 			t.Parallel()
-			err := answering(t, status, nil, "").Register(t.Context(), web(1))
+			err := answering(t, status, nil, "").Register(t.Context(), drivertest.Pod(1))
 			switch {
 			case status <= 299:
 				if err != nil {
@@ -95,7 +68,7 @@ func TestErrorsHaveTheServersWords(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := answering(t, 422, nil, tc.body).FailOver(t.Context(), web(1))
+			err := answering(t, 422, nil, tc.body).FailOver(t.Context(), drivertest.Pod(1))
 			want := "failing over web at 10.0.0.1:80: the registry answered 422 Unprocessable Entity" + tc.want
 			if err == nil || err.Error() != want {
 				t.Errorf("got %v\nwant %s\nreason: %s", err, want, tc.reason)
@@ -109,7 +82,7 @@ func TestRequestsAreAsDocumented(t *testing.T) {
 	type request struct{ Method, URL, Auth, Type, Body string }
 	var mu sync.Mutex
 	var got []request
-	server := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := drivertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		mu.Lock()
 		defer mu.Unlock()
@@ -117,12 +90,12 @@ func TestRequestsAreAsDocumented(t *testing.T) {
 			r.Method, r.URL.String(), r.Header.Get("Authorization"), r.Header.Get("Content-Type"), string(body),
 		})
 		_, _ = io.WriteString(w, `{"instances":[]}`)
-	}))
-	in := web(1)
+	})
+	in := drivertest.Pod(1)
 	in.Weight, in.Zone, in.Metadata = 7, "a", map[string]string{"version": "v1"}
 	for _, base := range []string{"", "/", "/base", "/base/", "/a%2Fb"} {
 		d := open(t, registry.Config{
-			Endpoint: server.URL + base, Auth: registry.Auth{TokenFile: writeFile(t, "token", "\t"+goodToken+"\n")},
+			Endpoint: server + base, Auth: registry.Auth{TokenFile: drivertest.File(t, "\t"+goodToken+"\n")},
 		})
 		if err := errors.Join(
 			d.Register(t.Context(), in), d.FailOver(t.Context(), in), d.Deregister(t.Context(), in),
@@ -156,13 +129,13 @@ func TestRequestsAreAsDocumented(t *testing.T) {
 func TestAnInstanceThatIsNotWholeIsNotSent(t *testing.T) {
 	t.Parallel()
 	var requests atomic.Int64
-	server := serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
-	d := open(t, registry.Config{Endpoint: server.URL})
+	server := drivertest.Serve(t, func(http.ResponseWriter, *http.Request) { requests.Add(1) })
+	d := open(t, registry.Config{Endpoint: server})
 	for name, spoil := range map[string]func(*registry.Instance){
 		"uid":    func(in *registry.Instance) { in.UID = "" },
 		"weight": func(in *registry.Instance) { in.Weight = 10001 },
 	} {
-		in := web(1)
+		in := drivertest.Pod(1)
 		spoil(&in)
 		if err := d.Deregister(t.Context(), in); !registry.IsTerminal(err) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: got error %v, want a terminal one that names it", name, err)
@@ -178,8 +151,8 @@ func TestAnInstanceThatIsNotWholeIsNotSent(t *testing.T) {
 
 func TestCredentialsThatAreNotGoodAreNamed(t *testing.T) {
 	t.Parallel()
-	token := registry.Auth{TokenFile: writeFile(t, "token", wrongToken)}
-	password := registry.Auth{Username: "me", PasswordFile: writeFile(t, "password", wrongPassword)}
+	token := registry.Auth{TokenFile: drivertest.File(t, wrongToken)}
+	password := registry.Auth{Username: "me", PasswordFile: drivertest.File(t, wrongPassword)}
 	for name, tc := range map[string]struct {
 		reason string
 		auth   registry.Auth
@@ -196,8 +169,8 @@ func TestCredentialsThatAreNotGoodAreNamed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(tc.status) }))
-			err := open(t, registry.Config{Endpoint: server.URL, Auth: tc.auth}).Register(t.Context(), web(1))
+			server := drivertest.Serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(tc.status) })
+			err := open(t, registry.Config{Endpoint: server, Auth: tc.auth}).Register(t.Context(), drivertest.Pod(1))
 			if field, _ := registry.FieldOf(err); !registry.IsTerminal(err) || field != tc.field {
 				t.Errorf("got error %v of field %q, want a terminal one of %q\nreason: %s", err, field, tc.field, tc.reason)
 			}
@@ -256,22 +229,22 @@ func TestListIsAllOrNothing(t *testing.T) {
 func TestAServerThatKnowsNoNarrowing(t *testing.T) {
 	t.Parallel()
 	entry := func(n int, state registry.State) string {
-		raw, err := json.Marshal(registry.Entry{Instance: web(n), State: state})
+		raw, err := json.Marshal(registry.Entry{Instance: drivertest.Pod(n), State: state})
 		expect.NoError(t, err)
 		return string(raw)
 	}
 	all := `{"instances":[` + entry(1, registry.InService) + "," + entry(2, registry.OutOfService) + `]}`
 	d := answering(t, http.StatusOK, nil, all)
-	next := web(1)
+	next := drivertest.Pod(1)
 	next.UID = "another"
 	for _, tc := range []struct {
 		reason string
 		in     registry.Instance
 		want   registry.State
 	}{
-		{"it is among others", web(1), registry.InService},
-		{"the first one is not it", web(2), registry.OutOfService},
-		{"the others are not it", web(3), registry.Absent},
+		{"it is among others", drivertest.Pod(1), registry.InService},
+		{"the first one is not it", drivertest.Pod(2), registry.OutOfService},
+		{"the others are not it", drivertest.Pod(3), registry.Absent},
 		{"the entry is another pod's", next, registry.Absent},
 	} {
 		if got, err := d.Get(t.Context(), tc.in); err != nil || got != tc.want {
@@ -279,7 +252,7 @@ func TestAServerThatKnowsNoNarrowing(t *testing.T) {
 		}
 	}
 	lost := answering(t, http.StatusNotFound, nil, `{"error":"no such list"}`)
-	if got, err := lost.Get(t.Context(), web(1)); err == nil || got != "" {
+	if got, err := lost.Get(t.Context(), drivertest.Pod(1)); err == nil || got != "" {
 		t.Errorf("Get: got %q, %v; want an error: that there is no list is not that there is no instance", got, err)
 	}
 }

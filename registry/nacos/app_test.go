@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -41,18 +42,18 @@ func TestAppEntryExchanges(t *testing.T) {
 			t.Parallel()
 			f := newFake(t, version)
 			apps := atVersion(t, f, version).AppEntries()
-			f.registersItself(web(1), true)
-			expect.NoError(t, apps.FailOver(t.Context(), web(1)))
-			expect.NoError(t, apps.Deregister(t.Context(), web(1))) // it is out
-			if state, err := apps.Get(t.Context(), web(1)); err != nil || state != registry.OutOfService {
+			f.registersItself(drivertest.Pod(1), true)
+			expect.NoError(t, apps.FailOver(t.Context(), drivertest.Pod(1)))
+			expect.NoError(t, apps.Deregister(t.Context(), drivertest.Pod(1))) // it is out
+			if state, err := apps.Get(t.Context(), drivertest.Pod(1)); err != nil || state != registry.OutOfService {
 				t.Errorf("Get: got %q and error %v, want %q", state, err, registry.OutOfService)
 			}
-			expect.NoError(t, apps.Register(t.Context(), web(1)))
-			expect.NoError(t, apps.Register(t.Context(), web(1))) // it is in
+			expect.NoError(t, apps.Register(t.Context(), drivertest.Pod(1)))
+			expect.NoError(t, apps.Register(t.Context(), drivertest.Pod(1))) // it is in
 			f.mu.Lock()
 			clear(f.posted)
 			f.mu.Unlock()
-			expect.NoError(t, apps.Deregister(t.Context(), web(1)))
+			expect.NoError(t, apps.Deregister(t.Context(), drivertest.Pod(1)))
 			changes := slices.DeleteFunc(f.requests(), func(asked string) bool { return strings.HasPrefix(asked, "GET ") })
 			want := []string{
 				tc.patch + " clusterName=DEFAULT enabled=false " + tc.rest + "5",
@@ -78,9 +79,9 @@ func TestAppThatIsNotUp(t *testing.T) {
 			"a person has to learn what was looked for",
 			func(*fake) {}, "service web has no instance with IP 10.0.0.1 and port 80 in namespace public, group DEFAULT_GROUP, cluster DEFAULT",
 		},
-		"unhealthy": {"clients are not given it", func(f *fake) { f.registersItself(web(1), false) }, "unhealthy"},
+		"unhealthy": {"clients are not given it", func(f *fake) { f.registersItself(drivertest.Pod(1), false) }, "unhealthy"},
 		"Rollcall's own": {
-			"it is not the application's", func(f *fake) { expect.NoError(t, atVersion(t, f, "v1").Register(t.Context(), web(1))) },
+			"it is not the application's", func(f *fake) { expect.NoError(t, atVersion(t, f, "v1").Register(t.Context(), drivertest.Pod(1))) },
 			"has no instance",
 		},
 	} {
@@ -89,7 +90,7 @@ func TestAppThatIsNotUp(t *testing.T) {
 			f := newFake(t, "v1")
 			tc.has(f)
 			_ = f.requests()
-			err := atVersion(t, f, "v1").AppEntries().Register(t.Context(), web(1))
+			err := atVersion(t, f, "v1").AppEntries().Register(t.Context(), drivertest.Pod(1))
 			if !registry.IsNotRegistered(err) {
 				t.Errorf("got error %v, want one that says not registered\nreason: %s", err, tc.reason)
 			}
@@ -116,8 +117,8 @@ func TestAppEntryThatReadersDoNotSeeYet(t *testing.T) {
 		f.problem(w, http.StatusNotFound, 20004, "no ips found")
 		return true
 	})
-	f.registersItself(web(1), true)
-	expect.NoError(t, atVersion(t, f, "v3").AppEntries().FailOver(t.Context(), web(1)))
+	f.registersItself(drivertest.Pod(1), true)
+	expect.NoError(t, atVersion(t, f, "v3").AppEntries().FailOver(t.Context(), drivertest.Pod(1)))
 	if got := f.put["10.0.0.1 80"].Get("enabled"); got != "false" {
 		t.Errorf("enabled is %q, want it false: clients are given it", got)
 	}

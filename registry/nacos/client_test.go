@@ -13,6 +13,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -20,7 +21,7 @@ func withUser(t *testing.T, endpoint string) registry.Config {
 	t.Helper()
 	return registry.Config{
 		Endpoint: endpoint,
-		Auth:     registry.Auth{Username: "rollcall", PasswordFile: writeFile(t, "password", "S3cret&=%+\n")},
+		Auth:     registry.Auth{Username: "rollcall", PasswordFile: drivertest.File(t, "S3cret&=%+\n")},
 	}
 }
 
@@ -47,7 +48,7 @@ func TestTokenIsSentAndRenewed(t *testing.T) {
 				}
 			})
 			d := open(t, withUser(t, f.URL))
-			if err := d.Register(t.Context(), web(1)); err != nil {
+			if err := d.Register(t.Context(), drivertest.Pod(1)); err != nil {
 				t.Fatalf("%s: %v", login, err)
 			}
 			for _, asked := range f.requests() {
@@ -80,7 +81,7 @@ func TestErrorsHaveNoSecrets(t *testing.T) {
 				f.page(w, status, said)
 				return true
 			})
-			err := open(t, withUser(t, f.URL)).Register(t.Context(), web(1))
+			err := open(t, withUser(t, f.URL)).Register(t.Context(), drivertest.Pod(1))
 			if err == nil || strings.Contains(err.Error(), "S3cret") || strings.Contains(err.Error(), "a-token") {
 				t.Errorf("got error %v, want one without secrets", err)
 			}
@@ -104,8 +105,8 @@ func TestAddresses(t *testing.T) {
 	d := at(t, endpoint, `{}`)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	expect.NoError(t, d.Register(ctx, web(1)))
-	expect.NoError(t, d.FailOver(t.Context(), web(1)))
+	expect.NoError(t, d.Register(ctx, drivertest.Pod(1)))
+	expect.NoError(t, d.FailOver(t.Context(), drivertest.Pod(1)))
 	if n := asked.Load(); n != 1 {
 		t.Errorf("the address that failed was asked %d times, want once", n)
 	}
@@ -126,7 +127,7 @@ func TestAPIIsFoundOnce(t *testing.T) {
 		return n
 	}
 	for range 3 {
-		expect.NoError(t, d.Register(t.Context(), web(1)))
+		expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
 	}
 	if n := states(); n != 1 {
 		t.Errorf("asked %d times, want once", n)
@@ -142,7 +143,7 @@ func TestAPIIsFoundOnce(t *testing.T) {
 	}
 	f.mu.Unlock()
 	for range 3 {
-		expect.NoError(t, d.FailOver(t.Context(), web(1)))
+		expect.NoError(t, d.FailOver(t.Context(), drivertest.Pod(1)))
 	}
 	if n := states(); n != 1 {
 		t.Errorf("asked %d times after the upgrade, want once", n)
@@ -172,13 +173,13 @@ func TestUnansweredChangeIsNotMadeElsewhere(t *testing.T) {
 			d := at(t, slow.URL+","+second.URL, `{}`)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			if err := d.Register(ctx, web(1)); err == nil || registry.IsTerminal(err) {
+			if err := d.Register(ctx, drivertest.Pod(1)); err == nil || registry.IsTerminal(err) {
 				t.Errorf("got error %v, want a passing one", err)
 			}
 			if asked := second.requests(); len(asked) != 0 {
 				t.Errorf("the second address was asked %q", asked)
 			}
-			expect.NoError(t, d.Register(t.Context(), web(1)))
+			expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
 			if asked := second.requests(); len(asked) == 0 {
 				t.Error("the next call did not begin at the second address")
 			}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/nacos"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -31,7 +32,7 @@ func TestExchanges(t *testing.T) {
 			t.Parallel()
 			f := newFake(t, version)
 			d := atVersion(t, f, version)
-			in := web(1)
+			in := drivertest.Pod(1)
 			in.Weight, in.Zone, in.Metadata = 7, "z", map[string]string{"note": "a+b %41 ü🦆"}
 			var all []string
 			for _, what := range []func(context.Context, registry.Instance) error{
@@ -105,12 +106,12 @@ func TestHeartbeatExchanges(t *testing.T) {
 			t.Parallel()
 			f := newFake(t, version)
 			d := at(t, f.URL, `{"ephemeral":true,"apiVersion":"`+version+`"}`)
-			if err := d.Heartbeat(t.Context(), web(1)); !registry.IsNotRegistered(err) {
+			if err := d.Heartbeat(t.Context(), drivertest.Pod(1)); !registry.IsNotRegistered(err) {
 				t.Errorf("of what is not there: got error %v, want one that says so", err)
 			}
-			expect.NoError(t, d.Register(t.Context(), web(1)))
+			expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
 			f.requests()
-			expect.NoError(t, d.Heartbeat(t.Context(), web(1)))
+			expect.NoError(t, d.Heartbeat(t.Context(), drivertest.Pod(1)))
 			if got := f.requests(); len(got) != 2 || got[1] != want {
 				t.Errorf("got requests %q, want a look and then %q", got, want)
 			}
@@ -121,7 +122,7 @@ func TestHeartbeatExchanges(t *testing.T) {
 				}
 				return false
 			})
-			if err := d.Heartbeat(t.Context(), web(1)); !registry.IsNotRegistered(err) {
+			if err := d.Heartbeat(t.Context(), drivertest.Pod(1)); !registry.IsNotRegistered(err) {
 				t.Errorf("of what went: got error %v, want one that says so", err)
 			}
 		})
@@ -159,7 +160,7 @@ func TestOtherAnswersAreNotAbsence(t *testing.T) {
 				return true
 			})
 			for _, what := range []func(context.Context, registry.Instance) error{d.Register, d.FailOver, d.Deregister, d.Probe} {
-				err := what(t.Context(), web(1))
+				err := what(t.Context(), drivertest.Pod(1))
 				if err == nil || registry.IsTerminal(err) != tc.terminal || registry.IsNotRegistered(err) {
 					t.Errorf("got error %v, terminal: %t\nreason: %s", err, registry.IsTerminal(err), tc.reason)
 				}
@@ -208,7 +209,7 @@ func TestOlderServersWords(t *testing.T) {
 			"can't register persistent instance. ;")
 		return true
 	})
-	err := d.Register(t.Context(), web(1))
+	err := d.Register(t.Context(), drivertest.Pod(1))
 	if field, _ := registry.FieldOf(err); !registry.IsTerminal(err) || field != "options.ephemeral" {
 		t.Errorf("got error %v of field %q, want a terminal one of options.ephemeral", err, field)
 	}
@@ -229,7 +230,7 @@ func TestWhatIsUndoneIsMadeAgain(t *testing.T) {
 			t.Parallel()
 			f := newFake(t, "v1")
 			d := at(t, f.URL, `{"apiVersion":"v1"}`)
-			expect.NoError(t, d.Register(t.Context(), web(1)))
+			expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
 			var undone bool
 			posted, put := f.posted["10.0.0.1 80"], f.put["10.0.0.1 80"]
 			f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
@@ -244,7 +245,7 @@ func TestWhatIsUndoneIsMadeAgain(t *testing.T) {
 				f.ok(w)
 				return true
 			})
-			expect.NoError(t, tc.call(d)(t.Context(), web(1)))
+			expect.NoError(t, tc.call(d)(t.Context(), drivertest.Pod(1)))
 			writes := 0
 			for _, r := range f.requests() {
 				if strings.HasPrefix(r, tc.undo+" /v1/ns/instance") {
@@ -271,7 +272,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			f := newFake(t, "v3")
 			d := at(t, f.URL, `{}`)
 			for _, what := range []func(context.Context, registry.Instance) error{d.Register, last(d), d.Deregister} {
-				expect.NoError(t, what(t.Context(), web(1)))
+				expect.NoError(t, what(t.Context(), drivertest.Pod(1)))
 			}
 			if left := f.put["10.0.0.1 80"]; left.Get("enabled") != "true" || left.Get("metadata") != "{}" {
 				t.Errorf("it left %v behind, want it enabled and without metadata", left)
@@ -286,7 +287,7 @@ func TestARemovalThatFailedAtTheEndIsCompleted(t *testing.T) {
 	f := newFake(t, "v3")
 	d := at(t, f.URL, `{}`)
 	for _, call := range []func(context.Context, registry.Instance) error{d.Register, d.FailOver} {
-		expect.NoError(t, call(t.Context(), web(1)))
+		expect.NoError(t, call(t.Context(), drivertest.Pod(1)))
 	}
 	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
 		if !strings.HasPrefix(path, "PUT ") {
@@ -295,11 +296,11 @@ func TestARemovalThatFailedAtTheEndIsCompleted(t *testing.T) {
 		f.problem(w, http.StatusInternalServerError, 30000, "server error")
 		return true
 	})
-	if err := d.Deregister(t.Context(), web(1)); err == nil {
+	if err := d.Deregister(t.Context(), drivertest.Pod(1)); err == nil {
 		t.Fatal("Deregister: got none of the error of its last request")
 	}
 	f.meddle(nil)
-	expect.NoError(t, at(t, f.URL, `{}`).Deregister(t.Context(), web(1)))
+	expect.NoError(t, at(t, f.URL, `{}`).Deregister(t.Context(), drivertest.Pod(1)))
 	if left := f.put["10.0.0.1 80"]; left.Get("enabled") != "true" || left.Get("metadata") != "{}" {
 		t.Errorf("it left %v behind, want it enabled and without metadata", left)
 	}
@@ -310,11 +311,11 @@ func TestRemovalLeavesTheNextPodsEntry(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, "v3")
 	d := at(t, f.URL, `{}`)
-	heir := web(1)
+	heir := drivertest.Pod(1)
 	heir.UID = "uid-of-heir"
 	expect.NoError(t, d.Register(t.Context(), heir))
 	theirs := f.put["10.0.0.1 80"]
-	expect.NoError(t, d.Register(t.Context(), web(1)))
+	expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
 	f.requests()
 	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
 		if path != "DELETE /v3/admin/ns/instance" {
@@ -324,7 +325,7 @@ func TestRemovalLeavesTheNextPodsEntry(t *testing.T) {
 		f.ok(w)
 		return true
 	})
-	expect.NoError(t, d.Deregister(t.Context(), web(1)))
+	expect.NoError(t, d.Deregister(t.Context(), drivertest.Pod(1)))
 	if asked := strings.Join(f.requests(), "\n"); strings.Contains(asked, "PUT") {
 		t.Errorf("asked %s, want no PUT: the entry is the next pod's", asked)
 	}
@@ -363,7 +364,7 @@ func TestReadsWhileItWaits(t *testing.T) {
 				}
 				return false
 			})
-			expect.NoError(t, d.Register(t.Context(), web(1)))
+			expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
 			if reads > tc.most {
 				t.Errorf("it read %d times until readers saw the write after %s, want at most %d", reads, tc.lag, tc.most)
 			}
@@ -376,11 +377,11 @@ func TestTakenByAnotherPod(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, "v3")
 	d := at(t, f.URL, `{}`)
-	another := web(1)
+	another := drivertest.Pod(1)
 	another.UID = "uid-of-another"
 	expect.NoError(t, d.Register(t.Context(), another))
 	theirs := f.put["10.0.0.1 80"]
-	expect.NoError(t, d.Register(t.Context(), web(1)))
+	expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
 	once := true
 	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
 		if path != "PUT /v3/admin/ns/instance" || !once {
@@ -391,9 +392,9 @@ func TestTakenByAnotherPod(t *testing.T) {
 		f.ok(w)
 		return true
 	})
-	expect.NoError(t, d.Register(t.Context(), web(1)))
+	expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
 	got, err := d.List(t.Context(), "test")
-	if diff := cmp.Diff([]registry.Entry{{Instance: web(1), State: registry.InService}}, got); err != nil || diff != "" {
+	if diff := cmp.Diff([]registry.Entry{{Instance: drivertest.Pod(1), State: registry.InService}}, got); err != nil || diff != "" {
 		t.Errorf("error %v, and the later one is not in service (-want +got):\n%s", err, diff)
 	}
 }
@@ -412,7 +413,7 @@ func TestReadersNeverSeeIt(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
-	err := d.Register(ctx, web(1))
+	err := d.Register(ctx, drivertest.Pod(1))
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "did not yet show it") {
 		t.Errorf("got error %v, want one that says that readers do not see it", err)
 	}
@@ -429,7 +430,7 @@ func TestUnfitInstancesAreNotSent(t *testing.T) {
 		"no UID":      func(in *registry.Instance) { in.UID = "" },
 		"a lease":     func(in *registry.Instance) { in.Metadata = map[string]string{"preserved.heart.beat.timeout": "1"} },
 	} {
-		in := web(1)
+		in := drivertest.Pod(1)
 		unfit(&in)
 		for _, what := range []func(context.Context, registry.Instance) error{
 			d.Register, d.FailOver, d.Deregister, d.Probe, d.Heartbeat,
@@ -459,7 +460,7 @@ func TestMetadataIsSentInASCII(t *testing.T) {
 		}
 		return false
 	})
-	in := web(1)
+	in := drivertest.Pod(1)
 	in.Metadata = map[string]string{"näme": "a+b %41 ü🦆名\x7f\n\"\\", "empty": ""}
 	expect.NoError(t, d.Register(t.Context(), in))
 	if len(sent) != 2 {
@@ -481,8 +482,8 @@ func TestRegisterOutlastsALateCallAfterATakeover(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, "v3")
 	d := at(t, f.URL, `{}`)
-	expect.NoError(t, d.Register(t.Context(), web(1)))
-	heir := web(1)
+	expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
+	heir := drivertest.Pod(1)
 	heir.UID = "uid-of-heir"
 	looks := 0
 	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
@@ -514,19 +515,19 @@ func TestLeaseFollowsTheConfiguration(t *testing.T) {
 	if at(t, f.URL, `{}`).HeartbeatInterval() != 0 {
 		t.Error("persistent instances are renewed")
 	}
-	expect.NoError(t, before.Register(t.Context(), web(1)))
-	if err := after.Heartbeat(t.Context(), web(1)); !registry.IsNotRegistered(err) {
+	expect.NoError(t, before.Register(t.Context(), drivertest.Pod(1)))
+	if err := after.Heartbeat(t.Context(), drivertest.Pod(1)); !registry.IsNotRegistered(err) {
 		t.Errorf("got error %v, want one that says that it is to be registered", err)
 	}
-	expect.NoError(t, after.Register(t.Context(), web(1)))
-	if err := after.Heartbeat(t.Context(), web(1)); err != nil {
+	expect.NoError(t, after.Register(t.Context(), drivertest.Pod(1)))
+	if err := after.Heartbeat(t.Context(), drivertest.Pod(1)); err != nil {
 		t.Error(err)
 	}
 	if asked := strings.Join(f.requests(), "\n"); !strings.Contains(asked, lease("20000", "90000", "180000")) {
 		t.Errorf("the lease is not what was asked for: %s", asked)
 	}
 	got, err := after.List(t.Context(), "test")
-	if diff := cmp.Diff([]registry.Entry{{Instance: web(1), State: registry.InService}}, got); err != nil || diff != "" {
+	if diff := cmp.Diff([]registry.Entry{{Instance: drivertest.Pod(1), State: registry.InService}}, got); err != nil || diff != "" {
 		t.Errorf("error %v, and the lease shows as metadata (-want +got):\n%s", err, diff)
 	}
 }
@@ -553,7 +554,7 @@ func TestLeaseOutlastsAChangeOfLeader(t *testing.T) {
 		}
 		d := at(t, f.URL, options)
 		for _, what := range []func(context.Context, registry.Instance) error{d.Register, d.FailOver} {
-			expect.NoError(t, what(t.Context(), web(1)))
+			expect.NoError(t, what(t.Context(), drivertest.Pod(1)))
 			for _, r := range f.requests() {
 				if strings.Contains(r, "metadata=") && !strings.Contains(r, want) {
 					t.Errorf("interval %q: asked %s, want the lease %s", interval, r, want)
@@ -592,9 +593,9 @@ func TestWhatTheServersJudgeIsNotCalledHealthyForThem(t *testing.T) {
 				})
 				d := at(t, f.URL, tc.options)
 				for range tc.times {
-					expect.NoError(t, d.Register(t.Context(), web(1)))
+					expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
 				}
-				if err := d.Probe(t.Context(), web(1)); err == nil || registry.IsTerminal(err) {
+				if err := d.Probe(t.Context(), drivertest.Pod(1)); err == nil || registry.IsTerminal(err) {
 					t.Errorf("got error %v, want a passing one: %s", err, tc.reason)
 				}
 			})
@@ -623,7 +624,7 @@ func TestListIsOnlyOurs(t *testing.T) {
 	})
 	got, err := at(t, f.URL, `{}`).List(t.Context(), "test")
 	want := []registry.Entry{
-		{Instance: web(1), State: registry.InService}, {Instance: web(2), State: registry.OutOfService},
+		{Instance: drivertest.Pod(1), State: registry.InService}, {Instance: drivertest.Pod(2), State: registry.OutOfService},
 		{Instance: registry.Instance{Service: "web", Address: "10.0.0.4", Port: 80}, State: registry.Foreign},
 	}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {

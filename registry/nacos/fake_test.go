@@ -14,6 +14,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/nacos"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 )
 
 // fake answers as the documents say that Nacos does, and writes down what it was asked. The real servers are in
@@ -253,13 +254,7 @@ func (f *fake) meddle(first func(w http.ResponseWriter, path string, form url.Va
 
 func open(t *testing.T, cfg registry.Config) *nacos.Registry {
 	t.Helper()
-	d, err := nacos.New(t.Context(), cfg)
-	if err != nil {
-		t.Fatalf("New: %v", err)
-	}
-	driver := d.(*nacos.Registry)
-	t.Cleanup(func() { _ = driver.Close() })
-	return driver
+	return drivertest.Open[*nacos.Registry](t, nacos.New, cfg)
 }
 
 func at(t *testing.T, endpoint, options string) *nacos.Registry {
@@ -274,11 +269,4 @@ func atVersion(t *testing.T, f *fake, version string) *nacos.Registry {
 		return at(t, f.URL, `{"apiVersion":"v2"}`)
 	}
 	return at(t, f.URL, `{}`)
-}
-
-func web(n int) registry.Instance {
-	return registry.Instance{
-		Service: "web", Address: fmt.Sprintf("10.0.0.%d", n), Port: 80,
-		Cluster: "test", Namespace: "shop", Pod: fmt.Sprintf("web-%d", n), UID: fmt.Sprintf("uid-%d", n),
-	}
 }

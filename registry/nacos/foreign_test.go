@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -17,7 +18,7 @@ func TestAnApplicationBesideUs(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, "v1")
 	d := at(t, f.URL, `{"ephemeral": true}`)
-	expect.NoError(t, d.Register(t.Context(), web(1)))
+	expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
 	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
 		if strings.HasPrefix(path, "DELETE ") {
 			f.bare(w, "ok") // and the entry that readers get stays
@@ -25,7 +26,7 @@ func TestAnApplicationBesideUs(t *testing.T) {
 		}
 		return false
 	})
-	if err := d.Deregister(t.Context(), web(1)); !registry.IsForeignEntry(err) {
+	if err := d.Deregister(t.Context(), drivertest.Pod(1)); !registry.IsForeignEntry(err) {
 		t.Errorf("Deregister: got error %v, want that somebody else's entry is there: readers are given the address", err)
 	}
 	if left := f.put["10.0.0.1 80"]; left.Get("enabled") != "true" || left.Get("metadata") != "{}" {
@@ -41,9 +42,9 @@ func TestAnApplicationBesideUs(t *testing.T) {
 	})
 	_ = f.requests() // those until now
 	for name, err := range map[string]error{
-		"Register":   d.Register(t.Context(), web(1)),
-		"FailOver":   d.FailOver(t.Context(), web(1)),
-		"Deregister": d.Deregister(t.Context(), web(1)),
+		"Register":   d.Register(t.Context(), drivertest.Pod(1)),
+		"FailOver":   d.FailOver(t.Context(), drivertest.Pod(1)),
+		"Deregister": d.Deregister(t.Context(), drivertest.Pod(1)),
 	} {
 		if !registry.IsForeignEntry(err) {
 			t.Errorf("%s: got error %v, want that somebody else's entry is there", name, err)
@@ -54,7 +55,7 @@ func TestAnApplicationBesideUs(t *testing.T) {
 			t.Errorf("sent %s: our metadata would hide the application's entry", request)
 		}
 	}
-	state, err := d.Get(t.Context(), web(1))
+	state, err := d.Get(t.Context(), drivertest.Pod(1))
 	if err != nil || state != registry.Foreign {
 		t.Errorf("Get: got %q, %v; want %q", state, err, registry.Foreign)
 	}
@@ -66,7 +67,7 @@ func TestAnApplicationThatIsHeldOut(t *testing.T) {
 	f := newFake(t, "v1")
 	d := at(t, f.URL, `{"ephemeral": true}`)
 	for _, call := range []func(context.Context, registry.Instance) error{d.Register, d.FailOver} {
-		expect.NoError(t, call(t.Context(), web(1)))
+		expect.NoError(t, call(t.Context(), drivertest.Pod(1)))
 	}
 	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
 		if strings.HasPrefix(path, "DELETE ") {
@@ -75,7 +76,7 @@ func TestAnApplicationThatIsHeldOut(t *testing.T) {
 		}
 		return false
 	})
-	if err := d.Deregister(t.Context(), web(1)); !registry.IsForeignEntry(err) {
+	if err := d.Deregister(t.Context(), drivertest.Pod(1)); !registry.IsForeignEntry(err) {
 		t.Errorf("Deregister: got error %v, want that somebody else's entry is there", err)
 	}
 	if left := f.put["10.0.0.1 80"]; left.Get("enabled") != "false" {

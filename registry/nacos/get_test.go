@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -14,14 +15,14 @@ func TestWhatIsOnItsWayIsReadBack(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, "v3")
 	d := at(t, f.URL, `{"apiVersion":"v3"}`)
-	expect.NoError(t, d.Register(t.Context(), web(1)))
+	expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
 	read := time.Time{}
 	f.meddle(func(http.ResponseWriter, string, url.Values) bool {
 		read = time.Now()
 		return false
 	})
 	start := time.Now()
-	if _, err := d.Get(t.Context(), web(1)); err != nil {
+	if _, err := d.Get(t.Context(), drivertest.Pod(1)); err != nil {
 		t.Fatal(err)
 	}
 	const lag = 500 * time.Millisecond // nacos.naming.push.pushTaskDelay

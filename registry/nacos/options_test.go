@@ -1,30 +1,27 @@
 package nacos_test
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 	"github.com/rollcall-dev/rollcall/registry/nacos"
-	"github.com/rollcall-dev/rollcall/test/harness/driverconfig"
-	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 )
 
 func TestNew(t *testing.T) {
 	t.Parallel()
-	d := driverconfig.Driver{New: nacos.New, Good: "https://nacos:8848", Auth: []driverkit.AuthKind{driverkit.Password}}
-	wrong := func(reason, options, option string) driverconfig.Case {
+	d := drivertest.Driver{New: nacos.New, Good: "https://nacos:8848", Auth: []driverkit.AuthKind{driverkit.Password}}
+	wrong := func(reason, options, option string) drivertest.Case {
 		return d.Options(reason, options, "options."+option, "")
 	}
-	d.Run(t, map[string]driverconfig.Case{
+	d.Run(t, map[string]drivertest.Case{
 		"host and port": d.At("the scheme says whether there is TLS", "nacos:8848", ""),
 		"several": {
 			Reason: "a cluster has three", Config: registry.Config{Endpoint: "http://a:8848, http://b:8848/nacos"},
 		},
-		"TLS without use": driverconfig.Wrong(
+		"TLS without use": drivertest.Wrong(
 			"it promises what is not there", registry.Config{Endpoint: "http://a", TLS: registry.TLS{CAFile: "x"}}, "tls.caFile", ""),
 
 		"all options": d.Options("as documented", `{"namespace":"3f2a-b_c","group":"G.1:a","cluster":"c1","weight":0.5,`+
@@ -44,11 +41,4 @@ func TestNew(t *testing.T) {
 		"no time":           wrong("a number has no unit", `{"ephemeral":true,"heartbeatInterval":"5"}`, "heartbeatInterval"),
 		"too often":         wrong("the servers look every 5 s", `{"ephemeral":true,"heartbeatInterval":"10ms"}`, "heartbeatInterval"),
 	})
-}
-
-func writeFile(t *testing.T, name, content string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	expect.NoError(t, os.WriteFile(path, []byte(content), 0o600))
-	return path
 }

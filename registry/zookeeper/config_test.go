@@ -1,23 +1,19 @@
 package zookeeper_test
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 	"github.com/rollcall-dev/rollcall/registry/zookeeper"
-	"github.com/rollcall-dev/rollcall/test/harness/driverconfig"
-	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 )
 
 func TestNew(t *testing.T) {
 	t.Parallel()
-	d := driverconfig.Driver{New: zookeeper.New, Good: "zk-1:2181", Auth: []driverkit.AuthKind{driverkit.Password}}
-	password := filepath.Join(t.TempDir(), "password")
-	expect.NoError(t, os.WriteFile(password, []byte(driverconfig.Secret), 0o600))
-	cases := map[string]driverconfig.Case{
+	d := drivertest.Driver{New: zookeeper.New, Good: "zk-1:2181", Auth: []driverkit.AuthKind{driverkit.Password}}
+	password := drivertest.File(t, drivertest.Secret)
+	cases := map[string]drivertest.Case{
 		"only a chroot":      d.At("there is no address", "/platform", "is missing"),
 		"a URL":              d.At("ZooKeeper has none", "http://zk-1:2181", "is a URL"),
 		"two chroots":        d.At("all servers have the same", "zk-1:2181/a,zk-2:2181/a", "a chroot before its end"),
@@ -34,7 +30,7 @@ func TestNew(t *testing.T) {
 		"no such fail over":   d.Options("clients would be sent to it", `{"failOver":"disable"}`, "options.failOver", "delete, enabled, status"),
 		"status unread":       d.Options("no client reads it there", `{"failOver":"status"}`, "options.failOver", "set payload to spring"),
 		"no such ACL":         d.Options("who may write is no guess", `{"acl":"world"}`, "options.acl", "creator, open"),
-		"a user with a colon": driverconfig.Wrong(
+		"a user with a colon": drivertest.Wrong(
 			"the rest would be password", registry.Config{Endpoint: d.Good, Auth: registry.Auth{Username: "a:b", PasswordFile: password}},
 			"auth.username", "colon"),
 	}
@@ -42,7 +38,7 @@ func TestNew(t *testing.T) {
 		"several": "zk-1.invalid:2181,zk-2.invalid:2181", "chroot": "zk-1:2181,zk-2:2181/a/b", "no port": "zk.invalid",
 		"IPv6": "[fd00::1]:2181", "IPv6 without port": "[fd00::1]", "root": "zk.invalid/",
 	} {
-		cases[name] = driverconfig.Case{Reason: "the registry may come up later", Config: registry.Config{Endpoint: endpoint}}
+		cases[name] = drivertest.Case{Reason: "the registry may come up later", Config: registry.Config{Endpoint: endpoint}}
 	}
 	d.Run(t, cases)
 }

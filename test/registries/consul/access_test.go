@@ -71,14 +71,14 @@ func TestATokenWithTooFewRightsIsNamed(t *testing.T) {
 			in.Service = prefix // without characters that mean something in a rule
 			full := cfgOn(t, server, prefix, fmt.Sprintf(`node_prefix %q { policy = "write" } service %q { policy = "write" }`,
 				prefix, prefix))
-			must(t, openWith(t, full).Register, in)
+			must(t, open(t, full).Register, in)
 
 			few := full
 			few.Auth.TokenFile = ""
 			if tc.rules != "" {
 				few = cfgOn(t, server, prefix, fmt.Sprintf(tc.rules, prefix, prefix))
 			}
-			d := openWith(t, few)
+			d := open(t, few)
 			for op, call := range operations(d) {
 				err := call(t.Context(), in)
 				field, _ := registry.FieldOf(err)
@@ -113,7 +113,7 @@ func TestTroubleOfOthersIsNothingToTheList(t *testing.T) {
 		object{"Check": object{"Verb": "set", "Check": object{"Node": node, "CheckID": "disk", "Name": "disk", "Status": "critical"}}},
 	)
 	rules := fmt.Sprintf(`node_prefix %q { policy = "write" } service_prefix "" { policy = "write" }`, prefix)
-	d := openWith(t, cfgOn(t, server, prefix, rules))
+	d := open(t, cfgOn(t, server, prefix, rules))
 	must(t, d.Register, pod(t, 1))
 	if got, err := d.List(t.Context(), t.Name()); err != nil || len(got) != 1 {
 		t.Errorf("List: got %v, %v; want our pod", got, err)
@@ -126,7 +126,7 @@ func TestAServiceThatTheTokenMayNotWriteIsAloneInABatch(t *testing.T) {
 	t.Parallel()
 	server, prefix := guarded.Use(t), prefixOf(t)
 	rules := fmt.Sprintf(`node_prefix %q { policy = "write" } service "fine" { policy = "write" }`, prefix)
-	d := openWith(t, cfgOn(t, server, prefix, rules))
+	d := open(t, cfgOn(t, server, prefix, rules))
 	a, b, c := pod(t, 1), pod(t, 2), pod(t, 3)
 	a.Service, c.Service = "fine", "fine"
 	errs := d.Batch(t.Context(), []registry.Change{
@@ -173,7 +173,7 @@ func TestCertificatesThatAreNotTrustedAreNamed(t *testing.T) {
 			t.Parallel()
 			cfg := configOf(t, server)
 			tc.spoil(&cfg)
-			for op, call := range operations(openWith(t, cfg)) {
+			for op, call := range operations(open(t, cfg)) {
 				err := untilHeard(t, call)
 				if field, _ := registry.FieldOf(err); field != tc.field || !registry.IsTerminal(err) {
 					t.Errorf("%s: got error %v, want a terminal one of %s\nreason: %s", op, err, tc.field, tc.reason)
@@ -185,7 +185,7 @@ func TestCertificatesThatAreNotTrustedAreNamed(t *testing.T) {
 		t.Parallel()
 		cfg := configOf(t, server)
 		cfg.Options = fmt.Appendf(nil, `{"serverName": %q, "datacenter": %q}`, consul.ServerName, consul.Datacenter)
-		must(t, openWith(t, cfg).Register, pod(t, 1))
+		must(t, open(t, cfg).Register, pod(t, 1))
 	})
 }
 
@@ -220,7 +220,7 @@ func TestTheNextServerIsUsed(t *testing.T) {
 	other := registries.Use(t, starter(consul.Options{}))
 	cfg := at(server.URL + ", " + other.URL)
 	cfg.Cluster = t.Name()
-	d := openWith(t, cfg)
+	d := open(t, cfg)
 	server.Kill()
 	if err := d.Register(t.Context(), pod(t, 1)); err == nil || registry.IsTerminal(err) {
 		t.Errorf("with the first down: got error %v, want a retryable one: the call itself goes nowhere else", err)
@@ -228,7 +228,7 @@ func TestTheNextServerIsUsed(t *testing.T) {
 	must(t, d.Register, pod(t, 1), pod(t, 2))
 	expectHealthy(t, other, "from then on", pod(t, 1).Service, pod(t, 1), pod(t, 2))
 	other.Kill()
-	restart(t, server)
+	registries.Restart(t, server)
 	if err := d.Register(t.Context(), pod(t, 1)); err == nil {
 		t.Error("with the second down: got success, want an error")
 	}

@@ -6,12 +6,9 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +16,7 @@ import (
 	driver "github.com/rollcall-dev/rollcall/registry/consul"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
@@ -58,37 +56,27 @@ func harness(t *testing.T, server *consul.Server) registrytest.Harness {
 	t.Helper()
 	cfg := configOf(t, server)
 	wrong := configOf(t, guarded.Use(t))
-	wrong.Auth.TokenFile = writeFile(t, "token", wrongToken)
-	return registrytest.Harness{
-		Open: func(t registrytest.T, cluster string) registry.Registry {
-			mine := cfg
-			mine.Cluster = cluster
-			return open(t, mine)
-		},
-		Truth: func(ctx context.Context, cluster string) ([]registry.Entry, error) {
-			return healthy(ctx, server, cluster)
-		},
-		Foreign:     func(t registrytest.T, at registry.Instance) func() { return registerItself(t, server, at) },
-		App:         func(t registrytest.T, at registry.Instance) registrytest.App { return newApp(t, server, at) },
-		Restart:     func(t registrytest.T) { restart(t, server) },
-		Unreachable: func(t registrytest.T) registry.Registry { return open(t, at("http://"+registrytest.UnusedAddress(t))) },
-		Stalled:     func(t registrytest.T) registry.Registry { return open(t, at("http://"+registrytest.SilentAddress(t))) },
-		WrongCredentials: func(t registrytest.T) registry.Registry {
-			return open(t, wrong)
-		},
-		Refusing: func(t registrytest.T) registry.Registry {
-			d, _ := answering(t, http.StatusBadRequest)
-			return d
-		},
-		Failing: func(t registrytest.T) (registry.Registry, func() int) {
-			return answering(t, http.StatusInternalServerError)
-		},
-		Secrets: []string{wrongToken, token(t, cfg)},
-		Lacks: map[registrytest.Capability]string{
-			registrytest.Probing:    "clients get an entry as soon as it is registered",
-			registrytest.Heartbeats: "an entry in the catalog has no lease",
-		},
+	wrong.Auth.TokenFile = drivertest.File(t, wrongToken)
+	h := drivertest.HTTPHarness(func(t registrytest.T, endpoint string) registry.Registry { return open(t, at(endpoint)) },
+		http.StatusBadRequest, http.StatusInternalServerError)
+	h.Open = func(t registrytest.T, cluster string) registry.Registry {
+		mine := cfg
+		mine.Cluster = cluster
+		return open(t, mine)
 	}
+	h.Truth = func(ctx context.Context, cluster string) ([]registry.Entry, error) {
+		return healthy(ctx, server, cluster)
+	}
+	h.Foreign = func(t registrytest.T, at registry.Instance) func() { return registerItself(t, server, at) }
+	h.App = func(t registrytest.T, at registry.Instance) registrytest.App { return newApp(t, server, at) }
+	h.Restart = func(t registrytest.T) { registries.Restart(t, server) }
+	h.WrongCredentials = func(t registrytest.T) registry.Registry { return open(t, wrong) }
+	h.Secrets = []string{wrongToken, token(t, cfg)}
+	h.Lacks = map[registrytest.Capability]string{
+		registrytest.Probing:    "clients get an entry as soon as it is registered",
+		registrytest.Heartbeats: "an entry in the catalog has no lease",
+	}
+	return h
 }
 
 // documentedRules are those that the driver's page tells people to give the token.
@@ -122,7 +110,7 @@ func tokenFile(t *testing.T, server *consul.Server, rules string) string {
 	if err != nil {
 		t.Fatalf("making a token: %v", err)
 	}
-	return writeFile(t, "token", secret+"\n")
+	return drivertest.File(t, secret+"\n")
 }
 
 func token(t *testing.T, cfg registry.Config) string {
@@ -136,37 +124,7 @@ func at(endpoint string) registry.Config { return registry.Config{Cluster: "test
 
 func open(t registrytest.T, cfg registry.Config) *driver.Registry {
 	t.Helper()
-	d, err := driver.New(t.Context(), cfg)
-	if err != nil {
-		t.Fatalf("making the driver: %v", err)
-	}
-	return d.(*driver.Registry)
-}
-
-func restart(t registrytest.T, server *consul.Server) {
-	t.Helper()
-	if err := server.Restart(t.Context()); err != nil {
-		t.Fatalf("%v", err)
-	}
-}
-
-// answering returns a driver whose registry gives one answer to everything, and how often it did.
-func answering(t registrytest.T, status int) (registry.Registry, func() int) {
-	t.Helper()
-	var attempts atomic.Int64
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		attempts.Add(1)
-		w.WriteHeader(status)
-	}))
-	t.Cleanup(server.Close)
-	return open(t, at(server.URL)), func() int { return int(attempts.Load()) }
-}
-
-func writeFile(t *testing.T, name, content string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	expect.NoError(t, os.WriteFile(path, []byte(content), 0o600))
-	return path
+	return drivertest.Open[*driver.Registry](t, driver.New, cfg)
 }
 
 // healthEntry is one of /v1/health/service as a client reads it.

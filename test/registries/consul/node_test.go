@@ -52,7 +52,7 @@ func openOn(t *testing.T, server *consul.Server, prefix, endpoint string) *drive
 	if endpoint != "" {
 		cfg.Endpoint = endpoint
 	}
-	return openWith(t, cfg)
+	return open(t, cfg)
 }
 
 func nodes(t *testing.T, server *consul.Server) []string {
@@ -122,7 +122,7 @@ func TestTheNodeGoesWithTheLastOfTwoClusters(t *testing.T) {
 	var drivers [2]*driver.Registry
 	for i := range drivers {
 		cfg.Cluster = fmt.Sprintf("%s-%d", t.Name(), i)
-		drivers[i] = openWith(t, cfg)
+		drivers[i] = open(t, cfg)
 	}
 	of := func(cluster, n int) registry.Instance {
 		in := neighbour(t, 100*cluster+n)

@@ -39,14 +39,7 @@ func openFor(t *testing.T, server *consul.Server) *driver.Registry {
 	t.Helper()
 	cfg := configOf(t, server)
 	cfg.Cluster = t.Name()
-	return openWith(t, cfg)
-}
-
-func openWith(t *testing.T, cfg registry.Config) *driver.Registry {
-	t.Helper()
-	d := open(t, cfg)
-	t.Cleanup(func() { _ = d.Close() })
-	return d
+	return open(t, cfg)
 }
 
 type call = func(context.Context, registry.Instance) error

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,10 +20,16 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	driver "github.com/rollcall-dev/rollcall/registry/etcd"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
 )
+
+// shared is the server of all tests that don't restart it.
+var shared = registries.Share(func(ctx context.Context) (*etcd.Server, error) { return etcd.Start(ctx, etcd.Options{}) })
+
+func TestMain(m *testing.M) { registries.Main(m, shared) }
 
 // patience bounds every wait for what is known to come.
 const patience = time.Minute
@@ -89,37 +93,14 @@ func config(t *testing.T, s *etcd.Server) registry.Config {
 	t.Helper()
 	cfg := registry.Config{Endpoint: s.URL(), TLS: registry.TLS{CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile}}
 	if s.WithUsers() {
-		cfg.Auth = registry.Auth{Username: writer, PasswordFile: writeFile(t, "password", password)}
+		cfg.Auth = registry.Auth{Username: writer, PasswordFile: drivertest.File(t, password)}
 	}
 	return cfg
 }
 
-func writeFile(t *testing.T, name, content string) string {
+func open(t registrytest.T, cfg registry.Config) *driver.Registry {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	expect.NoError(t, os.WriteFile(path, []byte(content), 0o600))
-	return path
-}
-
-func open(t registrytest.T, cfg registry.Config) registry.Registry {
-	t.Helper()
-	d, err := driver.New(t.Context(), cfg)
-	if err != nil {
-		t.Fatalf("making the driver: %v", err)
-	}
-	return d
-}
-
-// newDriver is open with Close at the end.
-func newDriver(t *testing.T, cfg registry.Config) *driver.Registry {
-	t.Helper()
-	d := open(t, cfg).(*driver.Registry)
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Errorf("closing the driver: %v", err)
-		}
-	})
-	return d
+	return drivertest.Open[*driver.Registry](t, driver.New, cfg)
 }
 
 // lacks is the same for all.
@@ -136,7 +117,7 @@ func harness(t *testing.T, s *etcd.Server, cfg registry.Config, withUsers *etcd.
 	t.Helper()
 	as := func(user, password string) func(t registrytest.T) registry.Registry {
 		wrong := config(t, withUsers)
-		wrong.Auth = registry.Auth{Username: user, PasswordFile: writeFile(t, "password", password)}
+		wrong.Auth = registry.Auth{Username: user, PasswordFile: drivertest.File(t, password)}
 		wrong.Options = cfg.Options
 		return func(t registrytest.T) registry.Registry { return open(t, wrong) }
 	}
@@ -159,11 +140,7 @@ func harness(t *testing.T, s *etcd.Server, cfg registry.Config, withUsers *etcd.
 			address, attempts := serveFailures(t)
 			return at(t, address), attempts
 		},
-		Restart: func(t registrytest.T) {
-			if err := s.Restart(t.Context()); err != nil {
-				t.Fatalf("%v", err)
-			}
-		},
+		Restart: func(t registrytest.T) { registries.Restart(t, s) },
 		Secrets: []string{password, rootPassword},
 		Lacks:   lacks(),
 	}

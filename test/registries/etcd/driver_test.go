@@ -14,6 +14,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/pki"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
@@ -31,7 +32,7 @@ func TestWrongCredentialsAreNamed(t *testing.T) {
 	}{
 		"password": {
 			reason: "the password is wrong",
-			spoil:  func(c *registry.Config) { c.Auth.PasswordFile = writeFile(t, "password", "guess") },
+			spoil:  func(c *registry.Config) { c.Auth.PasswordFile = drivertest.File(t, "guess") },
 			field:  "auth.passwordFile",
 		},
 		"no user": {
@@ -54,7 +55,7 @@ func TestWrongCredentialsAreNamed(t *testing.T) {
 			t.Parallel()
 			cfg := config(t, s)
 			tc.spoil(&cfg)
-			d := newDriver(t, cfg)
+			d := open(t, cfg)
 			// A server that hangs up in the middle of a handshake is not always heard to say why.
 			expect.Soon(t, tc.reason, func() error {
 				err := d.Register(t.Context(), pod("10.0.0.1", 80))
@@ -80,8 +81,8 @@ func TestLoginIsRenewed(t *testing.T) {
 			root := connect(t, s, "", "")
 			addUsers(t, root)
 			cfg := config(t, s)
-			cfg.Auth = registry.Auth{Username: writer, PasswordFile: writeFile(t, "password", password)}
-			d := newDriver(t, withOptions(cfg, `{"lease": "60s"}`))
+			cfg.Auth = registry.Auth{Username: writer, PasswordFile: drivertest.File(t, password)}
+			d := open(t, withOptions(cfg, `{"lease": "60s"}`))
 			in := pod("10.0.0.1", 80)
 			call(t, d.Register, in)
 			expectList(t, d, in)
@@ -132,7 +133,7 @@ func TestOneServerOfSeveral(t *testing.T) {
 			t.Parallel()
 			cfg := config(t, s)
 			cfg.Endpoint = endpoint
-			d := newDriver(t, cfg)
+			d := open(t, cfg)
 			in := pod("10.0.0.1", 80)
 			call(t, d.Register, in)
 			call(t, d.Register, in)
@@ -145,7 +146,7 @@ func TestOneServerOfSeveral(t *testing.T) {
 func TestForeignEntriesAreSparedUntilRegister(t *testing.T) {
 	t.Parallel()
 	s := shared.Use(t)
-	d := newDriver(t, withOptions(config(t, s), `{"lease": "5m"}`))
+	d := open(t, withOptions(config(t, s), `{"lease": "5m"}`))
 	c := connect(t, s, "", "")
 	for name, tc := range map[string]struct {
 		content string
@@ -185,7 +186,7 @@ func TestForeignEntriesAreSparedUntilRegister(t *testing.T) {
 
 func TestLargeInstanceIsRefused(t *testing.T) {
 	t.Parallel()
-	d := newDriver(t, config(t, shared.Use(t)))
+	d := open(t, config(t, shared.Use(t)))
 	sound, large := pod("10.0.0.1", 80), pod("10.0.0.2", 80)
 	large.Metadata = map[string]string{"large": strings.Repeat("x", 2<<20-2000)} // etcd takes 1.5 MiB
 	if err := d.Register(t.Context(), large); !registry.IsTerminal(err) {
@@ -205,7 +206,7 @@ func TestLargeInstanceIsRefused(t *testing.T) {
 func TestTransactionLimitAboveTheServers(t *testing.T) {
 	t.Parallel()
 	const servers = 128
-	d := newDriver(t, withOptions(config(t, shared.Use(t)), `{"transactionLimit": 500}`))
+	d := open(t, withOptions(config(t, shared.Use(t)), `{"transactionLimit": 500}`))
 	if got := d.BatchLimit(); got != 500 {
 		t.Errorf("the limit is %d", got)
 	}
@@ -237,7 +238,7 @@ func TestLeaseOfAnEarlierConfiguration(t *testing.T) {
 		registry.Registry
 		registry.Heartbeater
 	} {
-		return newDriver(t, withOptions(config(t, s), `{"lease": "`+lease+`"}`))
+		return open(t, withOptions(config(t, s), `{"lease": "`+lease+`"}`))
 	}
 	none, short, long := with("0s"), with("60s"), with("120s")
 	for _, step := range []struct {
@@ -267,7 +268,7 @@ func TestEntriesOfABatchHaveLeasesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	const entries = 40
 	s := shared.Use(t)
-	d := newDriver(t, withOptions(config(t, s), `{"lease": "60s"}`))
+	d := open(t, withOptions(config(t, s), `{"lease": "60s"}`))
 	in := pod("10.0.0.1", 80)
 	var changes []registry.Change
 	for i := range entries {
@@ -293,7 +294,7 @@ func TestEntriesOfABatchHaveLeasesOfTheirOwn(t *testing.T) {
 func TestRevokedLease(t *testing.T) {
 	t.Parallel()
 	s := shared.Use(t)
-	d := newDriver(t, withOptions(config(t, s), `{"lease": "60s"}`))
+	d := open(t, withOptions(config(t, s), `{"lease": "60s"}`))
 	c := connect(t, s, "", "")
 	in := pod("10.0.0.1", 80)
 	call(t, d.Register, in)
@@ -313,7 +314,7 @@ func TestRevokedLease(t *testing.T) {
 func TestCallAfterClose(t *testing.T) {
 	t.Parallel()
 	d := open(t, config(t, shared.Use(t)))
-	if err := d.(interface{ Close() error }).Close(); err != nil {
+	if err := d.Close(); err != nil {
 		t.Errorf("closing: %v", err)
 	}
 	err := d.Register(t.Context(), pod("10.0.0.1", 80))

@@ -38,7 +38,7 @@ func TestGRPCClientFollows(t *testing.T) {
 			if cfg.Options = json.RawMessage(options); strings.Contains(options, "target") {
 				target = "shop/%s/grpc"
 			}
-			d := newDriver(t, cfg)
+			d := open(t, cfg)
 			first := serveHealth(t)
 			second := first
 			second.Address, second.Port = "127.0.0.1", serveHealth(t).Port
@@ -66,7 +66,7 @@ func TestGRPCClientFollows(t *testing.T) {
 func TestServiceWithASlash(t *testing.T) {
 	t.Parallel()
 	s := shared.Use(t)
-	d := newDriver(t, config(t, s))
+	d := open(t, config(t, s))
 	outer := serveHealth(t)
 	inner := outer
 	inner.Service, inner.Port, inner.Pod, inner.UID = outer.Service+"/inner", serveHealth(t).Port, "inner", "uid-of-inner"
@@ -81,7 +81,7 @@ func TestServiceWithASlash(t *testing.T) {
 func TestEntriesAreThoseOfNamingEndpoints(t *testing.T) {
 	t.Parallel()
 	s := shared.Use(t)
-	d := newDriver(t, config(t, s))
+	d := open(t, config(t, s))
 	c := connect(t, s, "", "")
 	in := pod("fd00::1", 8080)
 	in.Weight, in.Zone, in.Metadata = 50, "zone-a", map[string]string{"version": "v1", "odd": `<"ü">`}

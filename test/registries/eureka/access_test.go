@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
 )
@@ -78,8 +79,8 @@ func TestUnknownUsersGetTheFieldToCorrect(t *testing.T) {
 		auth  registry.Auth
 		field string
 	}{
-		"wrong password": {registry.Auth{Username: server.User, PasswordFile: writeFile(t, "p", wrongPassword)}, "auth.passwordFile"},
-		"wrong user":     {registry.Auth{Username: "nobody", PasswordFile: writeFile(t, "p", server.Password)}, "auth.passwordFile"},
+		"wrong password": {registry.Auth{Username: server.User, PasswordFile: drivertest.File(t, wrongPassword)}, "auth.passwordFile"},
+		"wrong user":     {registry.Auth{Username: "nobody", PasswordFile: drivertest.File(t, server.Password)}, "auth.passwordFile"},
 		"no user at all": {registry.Auth{}, "auth.username"},
 	} {
 		t.Run(name, func(t *testing.T) {

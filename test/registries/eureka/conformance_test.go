@@ -5,16 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
-	"sync/atomic"
 	"testing"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	driver "github.com/rollcall-dev/rollcall/registry/eureka"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
-	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
 )
@@ -45,7 +41,7 @@ func TestConformance(t *testing.T) {
 		h := harness(t, server)
 		short := configOf(t, server)
 		short.Options = options(server, 1, 22)
-		h.Restart = func(t registrytest.T) { restart(t, server) }
+		h.Restart = func(t registrytest.T) { registries.Restart(t, server) }
 		h.ShortLease = func(t registrytest.T, cluster string) registry.Registry {
 			return open(t, of(short, cluster))
 		}
@@ -71,42 +67,30 @@ func harness(t *testing.T, server *eureka.Server) registrytest.Harness {
 	t.Helper()
 	cfg := configOf(t, server)
 	wrong := configOf(t, guarded.Use(t))
-	wrong.Auth.PasswordFile = writeFile(t, "password", wrongPassword)
-	return registrytest.Harness{
-		Open: func(t registrytest.T, cluster string) registry.Registry {
-			return open(t, of(cfg, cluster))
-		},
-		Truth: func(ctx context.Context, cluster string) ([]registry.Entry, error) {
-			return truth(ctx, server, cluster)
-		},
-		Foreign: func(t registrytest.T, at registry.Instance) func() {
-			a := newApp(t, server, at)
-			a.Register()
-			return a.Deregister
-		},
-		App:         func(t registrytest.T, at registry.Instance) registrytest.App { return newApp(t, server, at) },
-		Unreachable: func(t registrytest.T) registry.Registry { return open(t, at("http://"+registrytest.UnusedAddress(t))) },
-		Stalled:     func(t registrytest.T) registry.Registry { return open(t, at("http://"+registrytest.SilentAddress(t))) },
-		WrongCredentials: func(t registrytest.T) registry.Registry {
-			return open(t, wrong)
-		},
-		Refusing: func(t registrytest.T) registry.Registry {
-			d, _ := answering(t, http.StatusBadRequest)
-			return d
-		},
-		Failing: func(t registrytest.T) (registry.Registry, func() int) {
-			return answering(t, http.StatusServiceUnavailable)
-		},
-		Secrets: []string{wrongPassword, guarded.Use(t).Password},
-		Lacks: map[registrytest.Capability]string{
-			registrytest.AnyServiceName: "a path can't carry / \\ % and ; and clients split a name at its commas",
-			registrytest.Conditional:    "no request has a condition; within one process a lock does",
-			registrytest.Durable:        "the registry is in the server's memory",
-			registrytest.Probing:        "an entry that is UP is given to clients",
-			registrytest.Batching:       "the API takes one instance at a time",
-			registrytest.Restart:        "other tests use the server; the one with the cache off is restarted",
-		},
+	wrong.Auth.PasswordFile = drivertest.File(t, wrongPassword)
+	h := drivertest.HTTPHarness(func(t registrytest.T, endpoint string) registry.Registry { return open(t, at(endpoint)) },
+		http.StatusBadRequest, http.StatusServiceUnavailable)
+	h.Open = func(t registrytest.T, cluster string) registry.Registry { return open(t, of(cfg, cluster)) }
+	h.Truth = func(ctx context.Context, cluster string) ([]registry.Entry, error) {
+		return truth(ctx, server, cluster)
 	}
+	h.Foreign = func(t registrytest.T, at registry.Instance) func() {
+		a := newApp(t, server, at)
+		a.Register()
+		return a.Deregister
+	}
+	h.App = func(t registrytest.T, at registry.Instance) registrytest.App { return newApp(t, server, at) }
+	h.WrongCredentials = func(t registrytest.T) registry.Registry { return open(t, wrong) }
+	h.Secrets = []string{wrongPassword, guarded.Use(t).Password}
+	h.Lacks = map[registrytest.Capability]string{
+		registrytest.AnyServiceName: "a path can't carry / \\ % and ; and clients split a name at its commas",
+		registrytest.Conditional:    "no request has a condition; within one process a lock does",
+		registrytest.Durable:        "the registry is in the server's memory",
+		registrytest.Probing:        "an entry that is UP is given to clients",
+		registrytest.Batching:       "the API takes one instance at a time",
+		registrytest.Restart:        "other tests use the server; the one with the cache off is restarted",
+	}
+	return h
 }
 
 // configOf is that of a client which renews nothing, and whose entries must not end in the middle of a test.
@@ -115,7 +99,7 @@ func configOf(t *testing.T, server *eureka.Server) registry.Config {
 	cfg := at(server.Endpoint)
 	cfg.TLS = registry.TLS{CAFile: server.CAFile, CertFile: server.CertFile, KeyFile: server.KeyFile}
 	if server.User != "" {
-		cfg.Auth = registry.Auth{Username: server.User, PasswordFile: writeFile(t, "password", server.Password+"\n")}
+		cfg.Auth = registry.Auth{Username: server.User, PasswordFile: drivertest.File(t, server.Password+"\n")}
 	}
 	cfg.Options = options(server, 30, 3600)
 	return cfg
@@ -136,35 +120,5 @@ func at(endpoint string) registry.Config { return registry.Config{Cluster: "test
 
 func open(t registrytest.T, cfg registry.Config) *driver.Registry {
 	t.Helper()
-	d, err := driver.New(t.Context(), cfg)
-	if err != nil {
-		t.Fatalf("making the driver: %v", err)
-	}
-	return d.(*driver.Registry)
-}
-
-func restart(t registrytest.T, server *eureka.Server) {
-	t.Helper()
-	if err := server.Restart(t.Context()); err != nil {
-		t.Fatalf("%v", err)
-	}
-}
-
-// answering returns a driver whose registry gives one answer to everything, and how often it did.
-func answering(t registrytest.T, status int) (registry.Registry, func() int) {
-	t.Helper()
-	var attempts atomic.Int64
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		attempts.Add(1)
-		w.WriteHeader(status)
-	}))
-	t.Cleanup(server.Close)
-	return open(t, at(server.URL)), func() int { return int(attempts.Load()) }
-}
-
-func writeFile(t *testing.T, name, content string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	expect.NoError(t, os.WriteFile(path, []byte(content), 0o600))
-	return path
+	return drivertest.Open[*driver.Registry](t, driver.New, cfg)
 }

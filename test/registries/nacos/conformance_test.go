@@ -5,19 +5,16 @@ import (
 	"encoding/json"
 	"flag"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"strconv"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	driver "github.com/rollcall-dev/rollcall/registry/nacos"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/nacos"
 )
@@ -35,11 +32,7 @@ func start(opts nacos.Options) func(context.Context) (*nacos.Server, error) {
 
 func open(t registrytest.T, cfg registry.Config) *driver.Registry {
 	t.Helper()
-	d, err := driver.New(t.Context(), cfg)
-	if err != nil {
-		t.Fatalf("making the driver: %v", err)
-	}
-	return d.(*driver.Registry)
+	return drivertest.Open[*driver.Registry](t, driver.New, cfg)
 }
 
 // config is that of a driver for the server, or for any other at the endpoint.
@@ -51,7 +44,7 @@ func config(dir registrytest.T, endpoint, password string, opts driver.Options) 
 	}
 	cfg := registry.Config{Endpoint: endpoint, Options: raw}
 	if password != "" {
-		cfg.Auth = registry.Auth{Username: nacos.Admin, PasswordFile: secretFile(dir, password)}
+		cfg.Auth = registry.Auth{Username: nacos.Admin, PasswordFile: drivertest.File(dir, password+"\n")}
 	}
 	return cfg
 }
@@ -73,70 +66,33 @@ func given(opts driver.Options) map[string]any {
 	return all
 }
 
-func secretFile(t registrytest.T, secret string) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "rollcall-secret-")
-	if err != nil {
-		t.Fatalf("making a folder for the secret: %v", err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	path := filepath.Join(dir, "password")
-	if err := os.WriteFile(path, []byte(secret+"\n"), 0o600); err != nil {
-		t.Fatalf("writing the secret: %v", err)
-	}
-	return path
-}
-
 // harness is that of a server, with the driver's options.
 func harness(s *nacos.Server, opts driver.Options) registrytest.Harness {
-	at := func(t registrytest.T, endpoint, password string) registry.Registry {
-		t.Helper()
-		return open(t, config(t, endpoint, password, opts))
-	}
-	serve := func(t registrytest.T, handler http.HandlerFunc) registry.Registry {
-		t.Helper()
-		server := httptest.NewServer(handler)
-		t.Cleanup(server.Close)
-		return at(t, server.URL, "")
-	}
 	// The cases take longer than the default lease, 90 s, and don't renew what they are not about.
 	long := opts
 	if opts.Ephemeral {
 		long.HeartbeatInterval = "10m"
 	}
-	h := registrytest.Harness{
-		Open: func(t registrytest.T, _ string) registry.Registry {
-			return open(t, config(t, s.Endpoint, password, long))
-		},
-		Unreachable: func(t registrytest.T) registry.Registry {
-			return at(t, "http://"+registrytest.UnusedAddress(t), password)
-		},
-		Refusing: func(t registrytest.T) registry.Registry {
-			return serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
-		},
-		WrongCredentials: func(t registrytest.T) registry.Registry { return at(t, s.Endpoint, wrong) },
-		Stalled: func(t registrytest.T) registry.Registry {
-			return at(t, "http://"+registrytest.SilentAddress(t), password)
-		},
-		Failing: func(t registrytest.T) (registry.Registry, func() int) {
-			var attempts atomic.Int64
-			d := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-				attempts.Add(1)
-				w.WriteHeader(http.StatusServiceUnavailable)
-			})
-			return d, func() int { return int(attempts.Load()) }
-		},
-		Restart: func(t registrytest.T) {
-			if err := s.Restart(t.Context()); err != nil {
-				t.Fatalf("%v", err)
-			}
-		},
-		App:     func(t registrytest.T, at registry.Instance) registrytest.App { return newApp(t, s, at) },
-		Secrets: []string{password, wrong},
-		Lacks: map[registrytest.Capability]string{
-			registrytest.AnyServiceName: "Nacos refuses names with white space, with Chinese characters, and with @@",
-			registrytest.Batching:       "the HTTP API has no batches",
-		},
+	h := drivertest.HTTPHarness(func(t registrytest.T, endpoint string) registry.Registry {
+		return open(t, config(t, endpoint, "", opts))
+	}, http.StatusForbidden, http.StatusServiceUnavailable)
+	// There it would have to log in first.
+	h.Unreachable = func(t registrytest.T) registry.Registry {
+		return open(t, config(t, "http://"+registrytest.UnusedAddress(t), password, opts))
+	}
+	h.Stalled = func(t registrytest.T) registry.Registry {
+		return open(t, config(t, "http://"+registrytest.SilentAddress(t), password, opts))
+	}
+	h.Open = func(t registrytest.T, _ string) registry.Registry {
+		return open(t, config(t, s.Endpoint, password, long))
+	}
+	h.WrongCredentials = func(t registrytest.T) registry.Registry { return open(t, config(t, s.Endpoint, wrong, opts)) }
+	h.Restart = func(t registrytest.T) { registries.Restart(t, s) }
+	h.App = func(t registrytest.T, at registry.Instance) registrytest.App { return newApp(t, s, at) }
+	h.Secrets = []string{password, wrong}
+	h.Lacks = map[registrytest.Capability]string{
+		registrytest.AnyServiceName: "Nacos refuses names with white space, with Chinese characters, and with @@",
+		registrytest.Batching:       "the HTTP API has no batches",
 	}
 	if opts.Ephemeral {
 		short := opts

@@ -10,13 +10,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/zookeeper"
 )
 
 func digest(t *testing.T, name, word string) registry.Auth {
 	t.Helper()
-	return registry.Auth{Username: name, PasswordFile: writeFile(t, "password", word+"\n")}
+	return registry.Auth{Username: name, PasswordFile: drivertest.File(t, word+"\n")}
 }
 
 // expectTerminal wants the error to be terminal, of the field, and without the passwords.

@@ -5,6 +5,8 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/zookeeper"
 )
 
@@ -48,11 +50,7 @@ func harness(t *testing.T, s *zookeeper.Server, cfg registry.Config) registrytes
 		Foreign: func(t registrytest.T, at registry.Instance) func() {
 			return registerItself(t, connect(t, s.Endpoint), "/services", at)
 		},
-		Restart: func(t registrytest.T) {
-			if err := s.Restart(t.Context()); err != nil {
-				t.Fatalf("%v", err)
-			}
-		},
+		Restart: func(t registrytest.T) { registries.Restart(t, s) },
 		Secrets: []string{password},
 		Lacks: map[registrytest.Capability]string{
 			registrytest.AnyServiceName: "a znode's name has no slash, and Curator's readers know no escapes",
@@ -94,7 +92,7 @@ func TestConformanceWithDigestAndChroot(t *testing.T) {
 	create(t, connect(t, s.Endpoint), "/platform/discovery", openACL())
 	h := removing(harness(t, s, registry.Config{
 		Endpoint: s.Endpoint + "/platform/discovery",
-		Auth:     registry.Auth{Username: user, PasswordFile: writeFile(t, "password", password+"\n")},
+		Auth:     registry.Auth{Username: user, PasswordFile: drivertest.File(t, password+"\n")},
 		Options:  options("base", "/"),
 	}))
 	h.Foreign = func(t registrytest.T, at registry.Instance) func() {

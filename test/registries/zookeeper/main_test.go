@@ -5,9 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -16,6 +13,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	driver "github.com/rollcall-dev/rollcall/registry/zookeeper"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/zookeeper"
@@ -59,15 +57,9 @@ func options(pairs ...any) json.RawMessage {
 	return raw
 }
 
-// open makes a driver and closes it in the end.
 func open(t registrytest.T, cfg registry.Config) *driver.Registry {
 	t.Helper()
-	d, err := driver.New(t.Context(), cfg)
-	if err != nil {
-		t.Fatalf("making the driver: %v", err)
-	}
-	t.Cleanup(func() { _ = d.(io.Closer).Close() })
-	return d.(*driver.Registry)
+	return drivertest.Open[*driver.Registry](t, driver.New, cfg)
 }
 
 // connect makes a client beside the driver, as an operator has one.
@@ -154,11 +146,4 @@ func eventually(t *testing.T, what func() string) {
 		}
 		return nil
 	})
-}
-
-func writeFile(t *testing.T, name, content string) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), name)
-	expect.NoError(t, os.WriteFile(file, []byte(content), 0o600))
-	return file
 }

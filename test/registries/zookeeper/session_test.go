@@ -14,6 +14,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	driver "github.com/rollcall-dev/rollcall/registry/zookeeper"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/zookeeper"
@@ -270,7 +271,7 @@ func TestCloseLeavesNothingBehind(t *testing.T) { //nolint:paralleltest // it co
 	} {
 		d, err := driver.New(t.Context(), registry.Config{
 			Endpoint: endpoint, Options: options("base", "/leaks"),
-			Auth: registry.Auth{Username: user, PasswordFile: writeFile(t, "password", password)},
+			Auth: registry.Auth{Username: user, PasswordFile: drivertest.File(t, password)},
 		})
 		expect.NoError(t, err)
 		r := d.(*driver.Registry)

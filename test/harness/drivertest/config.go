@@ -1,12 +1,9 @@
-// Package driverconfig tests which configurations the New of a driver takes, and which field it names where it takes none.
-package driverconfig
+package drivertest
 
 import (
 	"encoding/json"
 	"io"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -75,15 +72,8 @@ func (d Driver) Run(t *testing.T, own map[string]Case) {
 
 func (d Driver) common(t *testing.T) map[string]Case {
 	t.Helper()
-	file := func(name, content string) string {
-		path := filepath.Join(t.TempDir(), name)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
 	const missing = "/does/not/exist"
-	secret, empty := file("secret", Secret+"\n"), file("empty", "\n")
+	secret, empty := File(t, Secret+"\n"), File(t, "\n")
 	withTLS := func(files registry.TLS) registry.Config { return registry.Config{Endpoint: d.Good, TLS: files} }
 	withAuth := func(auth registry.Auth) registry.Config { return registry.Config{Endpoint: d.Good, Auth: auth} }
 	cases := map[string]Case{

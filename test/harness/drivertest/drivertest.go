@@ -1,0 +1,91 @@
+// Package drivertest has what the tests of every driver ask for, on servers of their own and on real ones.
+package drivertest
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
+)
+
+// Open makes a driver, and closes it in the end.
+func Open[D registry.Registry](t registrytest.T, construct registry.Constructor, cfg registry.Config) D {
+	t.Helper()
+	made, err := construct(t.Context(), cfg)
+	if err != nil {
+		t.Fatalf("making the driver: %v", err)
+	}
+	if closer, ok := made.(io.Closer); ok {
+		t.Cleanup(func() { _ = closer.Close() })
+	}
+	return made.(D)
+}
+
+// Serve starts a server until the end of the test, and returns its URL.
+func Serve(t registrytest.T, handler http.HandlerFunc) string {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// Answering is a server that gives one answer to everything.
+func Answering(t registrytest.T, status int, header map[string]string, body string) (endpoint string) {
+	t.Helper()
+	return Serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		for name, value := range header {
+			w.Header().Set(name, value)
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	})
+}
+
+// File writes a file for the time of the test, such as one with a password.
+func File(t registrytest.T, content string) (path string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "rollcall-drivertest-")
+	if err != nil {
+		t.Fatalf("making a folder: %v", err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	path = filepath.Join(dir, "file")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatalf("writing a file: %v", err)
+	}
+	return path
+}
+
+// Pod returns the instance of a pod of service web, at an address of its own for each n.
+func Pod(n int) registry.Instance {
+	return registry.Instance{
+		Service: "web", Address: fmt.Sprintf("10.0.0.%d", n), Port: 80,
+		Cluster: "test", Namespace: "shop", Pod: fmt.Sprintf("web-%d", n), UID: fmt.Sprintf("uid-%d", n),
+	}
+}
+
+// HTTPHarness is that of a registry which speaks HTTP, as far as it takes no server of its kind: one that is away, is silent,
+// refuses everything with a status, or fails with another. The caller fills in the rest.
+func HTTPHarness(
+	open func(t registrytest.T, endpoint string) registry.Registry, refuses, fails int,
+) registrytest.Harness {
+	return registrytest.Harness{
+		Unreachable: func(t registrytest.T) registry.Registry { return open(t, "http://"+registrytest.UnusedAddress(t)) },
+		Stalled:     func(t registrytest.T) registry.Registry { return open(t, "http://"+registrytest.SilentAddress(t)) },
+		Refusing:    func(t registrytest.T) registry.Registry { return open(t, Answering(t, refuses, nil, "")) },
+		Failing: func(t registrytest.T) (registry.Registry, func() int) {
+			var attempts atomic.Int64
+			endpoint := Serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				attempts.Add(1)
+				w.WriteHeader(fails)
+			})
+			return open(t, endpoint), func() int { return int(attempts.Load()) }
+		},
+	}
+}
