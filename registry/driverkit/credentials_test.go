@@ -170,71 +170,62 @@ func TestReadCredentialsAccepts(t *testing.T) {
 	}
 }
 
-func TestToken(t *testing.T) {
+// TestSecretFiles reads files of a token and of a password: what a secret is made of differs.
+func TestSecretFiles(t *testing.T) {
 	t.Parallel()
+	const token, password = "auth.tokenFile", "auth.passwordFile"
 	for name, tc := range map[string]struct {
 		reason  string
+		field   string
 		content string
 		want    string
 		says    string // "": no error
 	}{
-		"plain":              {reason: "the plain case", content: "hunter2", want: "hunter2"},
-		"white space around": {reason: "an editor adds a line break", content: "\t hunter2\r\n\n", want: "hunter2"},
-		"empty":              {reason: "no token would be sent", content: "", says: "is empty"},
-		"blank":              {reason: "no token would be sent", content: " \n", says: "is empty"},
-		"two lines":          {reason: "a header has one line", content: "hunter2\nhunter3", says: "one token and nothing else"},
-		"a blank within":     {reason: "it would end there", content: "hunter 2", says: "one token and nothing else"},
-		"not ASCII":          {reason: "a header is ASCII", content: "hüntér2", says: "one token and nothing else"},
-		"a control character": {
-			reason: "it would break the header", content: "hunter\x7f2", says: "one token and nothing else",
-		},
+		"token":                     {"the plain case", token, "hunter2", "hunter2", ""},
+		"token, white space around": {"an editor adds a line break", token, "\t hunter2\r\n\n", "hunter2", ""},
+		"token, empty":              {"no token would be sent", token, "", "", "is empty"},
+		"token, blank":              {"no token would be sent", token, " \n", "", "is empty"},
+		"token, two lines":          {"a header has one line", token, "hunter2\nhunter3", "", "one token and nothing else"},
+		"token, a blank within":     {"it would end there", token, "hunter 2", "", "one token and nothing else"},
+		"token, not ASCII":          {"a header is ASCII", token, "hüntér2", "", "one token and nothing else"},
+		"token, control character":  {"it would break the header", token, "hunter\x7f2", "", "one token and nothing else"},
+
+		"password":                    {"the plain case", password, "hunter2", "hunter2", ""},
+		"password, line break":        {"an editor adds one", password, "hunter2\r\n", "hunter2", ""},
+		"password, blanks":            {"it may have them, at its ends too", password, " hunter 2 \n", " hunter 2 ", ""},
+		"password, any text":          {"it may be any", password, "hüntér: 名前 🦆", "hüntér: 名前 🦆", ""},
+		"password, empty":             {"none would be sent", password, "\n", "", "is empty"},
+		"password, two lines":         {"it is not what was meant", password, "hunter2\nhunter3\n", "", "one line"},
+		"password, a NUL":             {"it is not what was meant", password, "hunter2\x00", "", "one line"},
+		"password, old Mac's breaks":  {"they are line breaks", password, "hunter2\rhunter3", "", "one line"},
+		"password, blank line before": {"it is not what was meant", password, "\nhunter2", "", "one line"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			auth := registry.Auth{TokenFile: drivertest.File(t, tc.content)}
-			got, err := driverkit.ReadCredentials(auth, driverkit.Token)
+			got, err := readSecret(tc.field, drivertest.File(t, tc.content))
 			if tc.says != "" {
-				expectField(t, err, "auth.tokenFile", tc.says, tc.reason)
-			} else if err != nil || got.Token != tc.want {
-				t.Errorf("got %v, error %v; want %q\nreason: %s", got, err, tc.want, tc.reason)
+				expectField(t, err, tc.field, tc.says, tc.reason)
+			} else if err != nil || got != tc.want {
+				t.Errorf("got %q, error %v; want %q\nreason: %s", got, err, tc.want, tc.reason)
 			}
 		})
 	}
-	_, err := driverkit.ReadCredentials(registry.Auth{TokenFile: t.TempDir()}, driverkit.Token)
-	expectField(t, err, "auth.tokenFile", "must be a file that the manager can read", "a Secret's folder was given")
+	for _, field := range []string{token, password} {
+		_, err := readSecret(field, t.TempDir())
+		expectField(t, err, field, "must be a file that the manager can read", "a Secret's folder was given")
+		_, err = readSecret(field, "/does/not/exist")
+		expectField(t, err, field, "must be a file that the manager can read", "a Secret was not mounted")
+	}
 }
 
-func TestPassword(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason  string
-		content string
-		want    string
-		says    string // "": no error
-	}{
-		"plain":             {reason: "the plain case", content: "hunter2", want: "hunter2"},
-		"line break":        {reason: "an editor adds one", content: "hunter2\r\n", want: "hunter2"},
-		"blanks":            {reason: "a password may have them, at its ends too", content: " hunter 2 \n", want: " hunter 2 "},
-		"any text":          {reason: "a password may be any", content: "hüntér: 名前 🦆", want: "hüntér: 名前 🦆"},
-		"empty":             {reason: "none would be sent", content: "\n", says: "is empty"},
-		"two lines":         {reason: "it is not what was meant", content: "hunter2\nhunter3\n", says: "one line"},
-		"a NUL":             {reason: "it is not what was meant", content: "hunter2\x00", says: "one line"},
-		"old Mac's breaks":  {reason: "they are line breaks", content: "hunter2\rhunter3", says: "one line"},
-		"blank line before": {reason: "it is not what was meant", content: "\nhunter2", says: "one line"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			auth := registry.Auth{Username: "me", PasswordFile: drivertest.File(t, tc.content)}
-			got, err := driverkit.ReadCredentials(auth, driverkit.Password)
-			if tc.says != "" {
-				expectField(t, err, "auth.passwordFile", tc.says, tc.reason)
-			} else if err != nil || got.Password != tc.want {
-				t.Errorf("got %v, error %v; want %q\nreason: %s", got, err, tc.want, tc.reason)
-			}
-		})
+// readSecret reads the secret of the configuration's field.
+func readSecret(field, file string) (string, error) {
+	if field == "auth.tokenFile" {
+		got, err := driverkit.ReadCredentials(registry.Auth{TokenFile: file}, driverkit.Token)
+		return got.Token, err
 	}
-	_, err := driverkit.ReadCredentials(registry.Auth{Username: "me", PasswordFile: "/does/not/exist"}, driverkit.Password)
-	expectField(t, err, "auth.passwordFile", "must be a file that the manager can read", "a Secret was not mounted")
+	got, err := driverkit.ReadCredentials(registry.Auth{Username: "me", PasswordFile: file}, driverkit.Password)
+	return got.Password, err
 }
 
 func TestFilesAreReadWhenAsked(t *testing.T) {

@@ -9,14 +9,36 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
+// endpoint is one that is read as a list, or refused with these words.
+type endpoint struct {
+	reason   string
+	endpoint string
+	want     []string
+	says     string // "": no error
+}
+
+func testEndpoints(t *testing.T, read func(registry.Config) ([]string, error), cases map[string]endpoint) {
+	t.Helper()
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := read(registry.Config{Endpoint: tc.endpoint})
+			switch {
+			case tc.says != "":
+				expectField(t, err, "endpoint", tc.says, tc.reason)
+			case err != nil || !slices.Equal(got, tc.want):
+				t.Errorf("got %q, error %v; want %q\nreason: %s", got, err, tc.want, tc.reason)
+			}
+			if err != nil && strings.Contains(err.Error(), "123456789") {
+				t.Errorf("the error repeats a secret: %v", err)
+			}
+		})
+	}
+}
+
 func TestAddresses(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason   string
-		endpoint string
-		want     []string
-		says     string // "": no error
-	}{
+	testEndpoints(t, driverkit.Addresses, map[string]endpoint{
 		"one":           {reason: "the plain case", endpoint: "a:1", want: []string{"a:1"}},
 		"several":       {reason: "in their order", endpoint: "b:1,a:1,c:1", want: []string{"b:1", "a:1", "c:1"}},
 		"blanks around": {reason: "a list is easier to read with them", endpoint: " a:1 ,\n b:1 ", want: []string{"a:1", "b:1"}},
@@ -26,35 +48,12 @@ func TestAddresses(t *testing.T) {
 		"a comma":       {reason: "there is no address", endpoint: ",", says: "empty address"},
 		"comma at end":  {reason: "something was forgotten", endpoint: "a:1,", says: "empty address"},
 		"twice":         {reason: "it would count for two", endpoint: "a:1, b:1, a:1", says: "one address twice"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, err := driverkit.Addresses(registry.Config{Endpoint: tc.endpoint})
-			expectList(t, got, err, tc.want, tc.says, tc.reason)
-		})
-	}
-}
-
-// expectList wants the list, or else an error of the field endpoint.
-func expectList(t *testing.T, got []string, err error, want []string, says, reason string) {
-	t.Helper()
-	if says != "" {
-		expectField(t, err, "endpoint", says, reason)
-		return
-	}
-	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("got %q, error %v; want %q\nreason: %s", got, err, want, reason)
-	}
+	})
 }
 
 func TestHostPorts(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason   string
-		endpoint string
-		want     []string
-		says     string // "": no error
-	}{
+	testEndpoints(t, driverkit.HostPorts, map[string]endpoint{
 		"names":           {reason: "the plain case", endpoint: "zk-0.zk:2181,zk-1.zk:2181", want: []string{"zk-0.zk:2181", "zk-1.zk:2181"}},
 		"IPv4":            {reason: "an address will do", endpoint: "10.0.0.1:2181", want: []string{"10.0.0.1:2181"}},
 		"IPv6":            {reason: "in brackets, as everywhere", endpoint: "[fd00::1]:2181", want: []string{"[fd00::1]:2181"}},
@@ -70,23 +69,19 @@ func TestHostPorts(t *testing.T) {
 		"path":            {reason: "it would be a part of the name", endpoint: "zk-0/chroot:2181", says: "write host:port"},
 		"password":        {reason: "the error must not repeat it", endpoint: "me@hunter2:2181", says: "write host:port"},
 		"the second":      {reason: "all are looked at", endpoint: "zk-0:2181,zk-1", says: "write host:port"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, err := driverkit.HostPorts(registry.Config{Endpoint: tc.endpoint})
-			expectList(t, got, err, tc.want, tc.says, tc.reason)
-		})
-	}
+	})
 }
 
 func TestURLs(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason   string
-		endpoint string
-		want     []string
-		says     string // "": no error
-	}{
+	urls := func(cfg registry.Config) (texts []string, err error) {
+		parsed, err := driverkit.URLs(cfg)
+		for _, u := range parsed {
+			texts = append(texts, u.String())
+		}
+		return texts, err
+	}
+	testEndpoints(t, urls, map[string]endpoint{
 		"http":         {reason: "within one cluster it may do", endpoint: "http://a", want: []string{"http://a"}},
 		"https":        {reason: "the plain case", endpoint: "https://a.example.com:8443", want: []string{"https://a.example.com:8443"}},
 		"path":         {reason: "a registry may be behind a proxy", endpoint: "https://a/b%2Fc/", want: []string{"https://a/b%2Fc/"}},
@@ -114,20 +109,7 @@ func TestURLs(t *testing.T) {
 		"number as port": {
 			reason: "a slash in a password ends the host there", endpoint: "https://me:123456789/x@a", says: "a port is 1 to 65535",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			urls, err := driverkit.URLs(registry.Config{Endpoint: tc.endpoint})
-			var got []string
-			for _, u := range urls {
-				got = append(got, u.String())
-			}
-			expectList(t, got, err, tc.want, tc.says, tc.reason)
-			if err != nil && strings.Contains(err.Error(), "123456789") {
-				t.Errorf("the error repeats a secret: %v", err)
-			}
-		})
-	}
+	})
 }
 
 func TestURLsRefuseFilesThatAreOfNoUse(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,27 +31,6 @@ func open(t *testing.T, cfg registry.Config) *httpregistry.Registry {
 func answering(t *testing.T, status int, header map[string]string, body string) *httpregistry.Registry {
 	t.Helper()
 	return open(t, registry.Config{Endpoint: drivertest.Answering(t, status, header, body)})
-}
-
-func TestStatusDecides(t *testing.T) {
-	t.Parallel()
-	retryable := map[int]bool{408: true, 409: true, 425: true, 429: true}
-	for _, status := range []int{299, 300, 400, 401, 403, 404, 408, 409, 425, 429, 499, 500, 503, 599} {
-		t.Run(strconv.Itoa(status), func(t *testing.T) {
-			t.Parallel()
-			err := answering(t, status, nil, "").Register(t.Context(), drivertest.Pod(1))
-			switch {
-			case status <= 299:
-				if err != nil {
-					t.Errorf("got error %v, want the acknowledgement", err)
-				}
-			case err == nil || !strings.Contains(err.Error(), strconv.Itoa(status)):
-				t.Errorf("got error %v, want one that says %d", err, status)
-			case registry.IsTerminal(err) != (status <= 499 && !retryable[status]):
-				t.Errorf("got an error that is terminal: %t: %v", registry.IsTerminal(err), err)
-			}
-		})
-	}
 }
 
 func TestErrorsHaveTheServersWords(t *testing.T) {

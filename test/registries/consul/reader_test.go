@@ -2,19 +2,15 @@ package consul_test
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	driver "github.com/rollcall-dev/rollcall/registry/consul"
@@ -109,108 +105,49 @@ func expectHealthy(t *testing.T, server *consul.Server, when, service string, wa
 // expectResolved wants the addresses and ports of these instances of Consul's DNS.
 func expectResolved(t *testing.T, server *consul.Server, when, service string, want ...registry.Instance) {
 	t.Helper()
+	dns := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", server.DNS) // UDP answers are cut short without telling
+	}}
+	name := service + ".service.consul."
 	var addresses, targets []string
 	for _, in := range want {
-		ip := netip.MustParseAddr(in.Address)
-		addresses = append(addresses, ip.String())
+		addresses = append(addresses, in.Address)
 		targets = append(targets, fmt.Sprintf("%s weight %d", in.Endpoint(), max(in.Weight, 1)))
 	}
 	slices.Sort(addresses)
 	slices.Sort(targets)
-	name := service + ".service.consul."
-	gotAddresses := slices.Sorted(slices.Values(slices.Concat(
-		addressesIn(lookUp(t, server, name, dnsmessage.TypeA).Answers),
-		addressesIn(lookUp(t, server, name, dnsmessage.TypeAAAA).Answers),
-	)))
-	if diff := cmp.Diff(addresses, gotAddresses); diff != "" {
+	if diff := cmp.Diff(addresses, addressesOf(t, dns, name)); diff != "" {
 		t.Errorf("%s: the addresses in DNS, -want +got:\n%s", when, diff)
 	}
-	if diff := cmp.Diff(targets, targetsIn(lookUp(t, server, name, dnsmessage.TypeSRV))); diff != "" {
+	_, records, err := dns.LookupSRV(t.Context(), "", "", name)
+	expectFound(t, name, err)
+	var got []string
+	for _, srv := range records {
+		for _, address := range addressesOf(t, dns, srv.Target) {
+			got = append(got, fmt.Sprintf("%s weight %d", net.JoinHostPort(address, fmt.Sprint(srv.Port)), srv.Weight))
+		}
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff(targets, got); diff != "" {
 		t.Errorf("%s: the targets in DNS, -want +got:\n%s", when, diff)
 	}
 }
 
-// targetsIn resolves each SRV record by the address that comes with it.
-func targetsIn(m dnsmessage.Message) []string {
-	addressOf := map[string]string{}
-	for _, r := range m.Additionals {
-		for _, address := range addressesIn([]dnsmessage.Resource{r}) {
-			addressOf[r.Header.Name.String()] = address
-		}
+func addressesOf(t *testing.T, dns *net.Resolver, name string) (addresses []string) {
+	t.Helper()
+	found, err := dns.LookupNetIP(t.Context(), "ip", name)
+	expectFound(t, name, err)
+	for _, address := range found {
+		addresses = append(addresses, address.Unmap().String())
 	}
-	var targets []string
-	for _, r := range m.Answers {
-		if srv, ok := r.Body.(*dnsmessage.SRVResource); ok {
-			address := addressOf[srv.Target.String()]
-			targets = append(targets, fmt.Sprintf("%s weight %d", net.JoinHostPort(address, fmt.Sprint(srv.Port)), srv.Weight))
-		}
-	}
-	slices.Sort(targets)
-	return targets
-}
-
-func addressesIn(resources []dnsmessage.Resource) []string {
-	var addresses []string
-	for _, r := range resources {
-		switch body := r.Body.(type) {
-		case *dnsmessage.AResource:
-			addresses = append(addresses, netip.AddrFrom4(body.A).String())
-		case *dnsmessage.AAAAResource:
-			addresses = append(addresses, netip.AddrFrom16(body.AAAA).String())
-		}
-	}
+	slices.Sort(addresses)
 	return addresses
 }
 
-// lookUp asks Consul's DNS server. It must know the name or say that there is none.
-func lookUp(t *testing.T, server *consul.Server, name string, kind dnsmessage.Type) dnsmessage.Message {
+// expectFound wants an answer, be it that there is no such name.
+func expectFound(t *testing.T, name string, err error) {
 	t.Helper()
-	m, err := exchange(t.Context(), server.DNS, name, kind)
-	if err != nil {
-		t.Fatalf("asking DNS for %s of %s: %v", kind, name, err)
+	if missing := new(net.DNSError); err != nil && (!errors.As(err, &missing) || !missing.IsNotFound) {
+		t.Fatalf("asking DNS for %s: %v", name, err)
 	}
-	if m.RCode != dnsmessage.RCodeSuccess && m.RCode != dnsmessage.RCodeNameError {
-		t.Fatalf("asking DNS for %s of %s: %s", kind, name, m.RCode)
-	}
-	return m
-}
-
-func exchange(ctx context.Context, server, name string, kind dnsmessage.Type) (m dnsmessage.Message, err error) {
-	const id = 4711
-	question := dnsmessage.Question{Type: kind, Class: dnsmessage.ClassINET}
-	if question.Name, err = dnsmessage.NewName(name); err != nil {
-		return m, err
-	}
-	query := dnsmessage.Message{Header: dnsmessage.Header{ID: id}, Questions: []dnsmessage.Question{question}}
-	raw, err := query.Pack()
-	if err != nil {
-		return m, err
-	}
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", server) // UDP answers are cut short without telling
-	if err != nil {
-		return m, err
-	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(bound)); err != nil {
-		return m, err
-	}
-	// Over TCP each message comes after its length.
-	if _, err := conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(raw))), raw...)); err != nil {
-		return m, err
-	}
-	var length uint16
-	if err := binary.Read(conn, binary.BigEndian, &length); err != nil {
-		return m, err
-	}
-	answer := make([]byte, length)
-	if _, err := io.ReadFull(conn, answer); err != nil {
-		return m, err
-	}
-	if err := m.Unpack(answer); err != nil {
-		return m, err
-	}
-	if m.ID != id || m.Truncated {
-		return m, errors.New("the answer is cut short, or that of another question")
-	}
-	return m, nil
 }
