@@ -15,6 +15,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 const documentPath = "../../docs/http-registry.openapi.yaml"
@@ -115,115 +116,57 @@ func (w *watched) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	_, _ = rw.Write(answer.Body.Bytes())
 }
 
-// TestTheDocumentCatches proves that check can fail, and for the reason that is meant.
+// TestTheDocumentCatches proves that check can fail, and for the reason that is meant: each exchange differs in one thing from
+// one that is right.
 func TestTheDocumentCatches(t *testing.T) {
 	t.Parallel()
 	const instance = `{"service":"web","address":"10.0.0.1","port":80,"cluster":"c","namespace":"n","pod":"p","uid":"u"}`
+	type request struct{ method, url, body string }
+	register, list := request{"POST", "/v1/register", instance}, request{"GET", "/v1/instances?cluster=c", ""}
+	registerWith := func(old, changed string) request {
+		return request{register.method, register.url, strings.Replace(instance, old, changed, 1)}
+	}
+	entry := func(more string) string { return `{"instances":[` + strings.TrimSuffix(instance, "}") + more + `}]}` }
+	const attributes = `{"weight":10000,"zone":"a","metadata":{"version":"","a b":"名"},`
 	for name, tc := range map[string]struct {
-		reason       string
-		method, url  string
-		body, answer string
-		status       int
-		want         string // "": nothing is wrong
+		reason string
+		asked  request
+		status int
+		answer string
+		want   string // "": nothing is wrong
 	}{
-		"right change": {
-			reason: "the table's other rows differ from this one in one thing",
-			method: "POST", url: "/v1/register", body: instance, status: 204,
-		},
-		"right list": {
-			reason: "the table's other rows differ from this one in one thing",
-			method: "GET", url: "/v1/instances?cluster=c", status: 200, answer: `{"instances":[]}`,
-		},
-		"port out of range": {
-			reason: "the request's body is checked",
-			method: "POST", url: "/v1/register", body: strings.Replace(instance, "80", "0", 1), status: 204,
-			want: "number must be at least 1",
-		},
-		"right attributes": {
-			reason: "they may be there",
-			method: "POST", url: "/v1/register", status: 204,
-			body: strings.Replace(instance, "{", `{"weight":10000,"zone":"a","metadata":{"version":"","a b":"名"},`, 1),
-		},
-		"weight out of range": {
-			reason: "the attributes are checked",
-			method: "POST", url: "/v1/register", body: strings.Replace(instance, "{", `{"weight":0,`, 1), status: 204,
-			want: "number must be at least 1",
-		},
-		"metadata that is no text": {
-			reason: "the attributes are checked",
-			method: "POST", url: "/v1/register", body: strings.Replace(instance, "{", `{"metadata":{"n":1},`, 1), status: 204,
-			want: "value must be a string",
-		},
-		"zone that is empty": {
-			reason: "nothing is said by leaving it out",
-			method: "POST", url: "/v1/register", body: strings.Replace(instance, "{", `{"zone":"",`, 1), status: 204,
-			want: "minimum string length is 1",
-		},
-		"attributes of an entry": {
-			reason: "the answer's attributes are checked",
-			method: "GET", url: "/v1/instances?cluster=c", status: 200,
-			answer: `{"instances":[` + strings.TrimSuffix(instance, "}") + `,"state":"InService","weight":10001}]}`,
-			want:   "number must be at most 10000",
-		},
-		"no uid": {
-			reason: "what the request must have is checked",
-			method: "POST", url: "/v1/deregister", body: strings.Replace(instance, `"uid"`, `"id"`, 1), status: 204,
-			want: `property "uid" is missing`,
-		},
-		"no cluster": {
-			reason: "the query is checked",
-			method: "GET", url: "/v1/instances", status: 200, answer: `{"instances":[]}`,
-			want: "value is required but missing",
-		},
-		"unknown path": {
-			reason: "what is not documented is not there",
-			method: "POST", url: "/v2/register", body: instance, status: 204, want: "not in the document",
-		},
-		"unknown method": {
-			reason: "what is not documented is not there",
-			method: "PUT", url: "/v1/register", body: instance, status: 204, want: "not in the document",
-		},
-		"state of another registry": {
-			reason: "the answer's body is checked",
-			method: "GET", url: "/v1/instances?cluster=c", status: 200,
-			answer: `{"instances":[` + strings.TrimSuffix(instance, "}") + `,"state":"UP"}]}`,
-			want:   "value is not one of the allowed values",
-		},
-		"list that is none": {
-			reason: "what the answer must have is checked",
-			method: "GET", url: "/v1/instances?cluster=c", status: 200, answer: `{"items":[]}`,
-			want: `property "instances" is missing`,
-		},
-		"list with no body": {
-			reason: "a 204 tells nothing of the instances",
-			method: "GET", url: "/v1/instances?cluster=c", status: 204, want: "status is not supported",
-		},
-		"error in another form": {
-			reason: "the text of an error must be found",
-			method: "POST", url: "/v1/register", body: instance, status: 503, answer: `{"message":"busy"}`,
-			want: `property "error" is missing`,
-		},
-		"redirect": {
-			reason: "a status that is not documented is caught",
-			method: "POST", url: "/v1/register", body: instance, status: 302, want: "status is not supported",
-		},
+		"right change":     {"the plain case", register, 204, "", ""},
+		"right list":       {"the plain case", list, 200, `{"instances":[]}`, ""},
+		"right attributes": {"they may be there", registerWith("{", attributes), 204, "", ""},
+
+		"port out of range":   {"the request's body is checked", registerWith("80", "0"), 204, "", "number must be at least 1"},
+		"no uid":              {"what it must have is checked", registerWith(`"uid"`, `"id"`), 204, "", `property "uid" is missing`},
+		"weight out of range": {"attributes are checked", registerWith("{", `{"weight":0,`), 204, "", "number must be at least 1"},
+		"metadata of numbers": {"attributes are checked", registerWith("{", `{"metadata":{"n":1},`), 204, "", "value must be a string"},
+		"zone that is empty":  {"it is to be left out", registerWith("{", `{"zone":"",`), 204, "", "minimum string length is 1"},
+
+		"no cluster":     {"the query is checked", request{"GET", "/v1/instances", ""}, 200, `{"instances":[]}`, "value is required but missing"},
+		"unknown path":   {"what is not documented is not there", request{"POST", "/v2/register", instance}, 204, "", "not in the document"},
+		"unknown method": {"what is not documented is not there", request{"PUT", "/v1/register", instance}, 204, "", "not in the document"},
+
+		"weight of an entry":        {"the answer is checked", list, 200, entry(`,"state":"InService","weight":10001`), "number must be at most 10000"},
+		"state of another registry": {"the answer is checked", list, 200, entry(`,"state":"UP"`), "value is not one of the allowed values"},
+		"list that is none":         {"what it must have is checked", list, 200, `{"items":[]}`, `property "instances" is missing`},
+		"list with no body":         {"a 204 tells nothing of the instances", list, 204, "", "status is not supported"},
+		"error in another form":     {"its text must be found", register, 503, `{"message":"busy"}`, `property "error" is missing`},
+		"redirect":                  {"it is not documented", register, 302, "", "status is not supported"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			request := httptest.NewRequestWithContext(t.Context(), tc.method, tc.url, nil)
-			if tc.body != "" {
-				request.Header.Set("Content-Type", "application/json")
+			asked := httptest.NewRequestWithContext(t.Context(), tc.asked.method, tc.asked.url, nil)
+			if tc.asked.body != "" {
+				asked.Header.Set("Content-Type", "application/json")
 			}
 			err := loadDocument(t).check(exchange{
-				request: request, requestBody: []byte(tc.body),
+				request: asked, requestBody: []byte(tc.asked.body),
 				status: tc.status, header: http.Header{"Content-Type": {"application/json"}}, responseBody: []byte(tc.answer),
 			})
-			switch {
-			case tc.want == "" && err != nil:
-				t.Errorf("got %v, want nothing wrong\nreason: %s", err, tc.reason)
-			case tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)):
-				t.Errorf("got %v, want an error with %q\nreason: %s", err, tc.want, tc.reason)
-			}
+			expect.Error(t, tc.reason, err, tc.want)
 		})
 	}
 }

@@ -21,6 +21,42 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
+type call = func(context.Context, registry.Instance) error
+
+// once has the fake meet the next request of a path with something else than its answer.
+func (f *fake) once(path string, meet func(w http.ResponseWriter)) {
+	met := false
+	f.meddle(func(w http.ResponseWriter, asked string, _ url.Values) bool {
+		if met || asked != path {
+			return false
+		}
+		met = true
+		meet(w)
+		return true
+	})
+}
+
+// expectListed wants the cluster to hold these instances, in service.
+func expectListed(t *testing.T, d *nacos.Registry, reason string, want ...registry.Instance) {
+	t.Helper()
+	var entries []registry.Entry
+	for _, in := range want {
+		entries = append(entries, registry.Entry{Instance: in, State: registry.InService})
+	}
+	got, err := d.List(t.Context(), "test")
+	if diff := cmp.Diff(entries, got); err != nil || diff != "" {
+		t.Errorf("error %v, and listed something else (-want +got):\n%s\nreason: %s", err, diff, reason)
+	}
+}
+
+// expectNothingLeft wants what PUT has set to say nothing any more.
+func (f *fake) expectNothingLeft(t *testing.T) {
+	t.Helper()
+	if left := f.put["10.0.0.1 80"]; left.Get("enabled") != "true" || left.Get("metadata") != "{}" {
+		t.Errorf("it left %v behind, want it enabled and without metadata", left)
+	}
+}
+
 const meta = `metadata={"note":"a+b %%41 ü🦆","rollcall-cluster":"test","rollcall-namespace":"shop","rollcall-pod":"web-1",` +
 	`"rollcall-uid":"uid-1","rollcall-write":"%s","weight":"7","zone":"z"}`
 
@@ -35,7 +71,7 @@ func TestExchanges(t *testing.T) {
 			in := drivertest.Pod(1)
 			in.Weight, in.Zone, in.Metadata = 7, "z", map[string]string{"note": "a+b %41 ü🦆"}
 			var all []string
-			for _, what := range []func(context.Context, registry.Instance) error{
+			for _, what := range []call{
 				d.Register, d.Probe, d.FailOver, d.Deregister, d.Deregister,
 			} {
 				expect.NoError(t, what(t.Context(), in))
@@ -159,7 +195,7 @@ func TestOtherAnswersAreNotAbsence(t *testing.T) {
 				_, _ = io.WriteString(w, tc.body)
 				return true
 			})
-			for _, what := range []func(context.Context, registry.Instance) error{d.Register, d.FailOver, d.Deregister, d.Probe} {
+			for _, what := range []call{d.Register, d.FailOver, d.Deregister, d.Probe} {
 				err := what(t.Context(), drivertest.Pod(1))
 				if err == nil || registry.IsTerminal(err) != tc.terminal || registry.IsNotRegistered(err) {
 					t.Errorf("got error %v, terminal: %t\nreason: %s", err, registry.IsTerminal(err), tc.reason)
@@ -200,14 +236,10 @@ func TestOlderServersWords(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, "v1")
 	d := at(t, f.URL, `{"apiVersion":"v1"}`)
-	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
-		if path != "POST /v1/ns/instance" {
-			return false
-		}
+	f.once("POST /v1/ns/instance", func(w http.ResponseWriter) {
 		w.WriteHeader(http.StatusInternalServerError)
 		_, _ = io.WriteString(w, "caused: errCode: 400, errMsg: Current service DEFAULT_GROUP@@web is ephemeral service, "+
 			"can't register persistent instance. ;")
-		return true
 	})
 	err := d.Register(t.Context(), drivertest.Pod(1))
 	if field, _ := registry.FieldOf(err); !registry.IsTerminal(err) || field != "options.ephemeral" {
@@ -220,40 +252,26 @@ func TestWhatIsUndoneIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		undo string
-		call func(*nacos.Registry) func(context.Context, registry.Instance) error
+		call func(*nacos.Registry, context.Context, registry.Instance) error
 	}{
-		"removed after it was registered": {"PUT", func(d *nacos.Registry) func(context.Context, registry.Instance) error { return d.Register }},
-		"put in after it was failed over": {"PUT", func(d *nacos.Registry) func(context.Context, registry.Instance) error { return d.FailOver }},
-		"put back after it was removed":   {"DELETE", func(d *nacos.Registry) func(context.Context, registry.Instance) error { return d.Deregister }},
+		"removed after it was registered": {"PUT /v1/ns/instance", (*nacos.Registry).Register},
+		"put in after it was failed over": {"PUT /v1/ns/instance", (*nacos.Registry).FailOver},
+		"put back after it was removed":   {"DELETE /v1/ns/instance", (*nacos.Registry).Deregister},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFake(t, "v1")
 			d := at(t, f.URL, `{"apiVersion":"v1"}`)
 			expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
-			var undone bool
 			posted, put := f.posted["10.0.0.1 80"], f.put["10.0.0.1 80"]
-			f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
-				if undone || path != tc.undo+" /v1/ns/instance" {
-					return false
-				}
-				undone = true
-				if tc.call == nil {
-					return false
-				}
+			f.requests()
+			f.once(tc.undo, func(w http.ResponseWriter) {
 				f.posted["10.0.0.1 80"], f.put["10.0.0.1 80"] = posted, put // as if a late call came after ours
 				f.ok(w)
-				return true
 			})
-			expect.NoError(t, tc.call(d)(t.Context(), drivertest.Pod(1)))
-			writes := 0
-			for _, r := range f.requests() {
-				if strings.HasPrefix(r, tc.undo+" /v1/ns/instance") {
-					writes++
-				}
-			}
-			if !undone || writes < 2 {
-				t.Errorf("undone: %t; %d requests of %s, want it once more", undone, writes, tc.undo)
+			expect.NoError(t, tc.call(d, t.Context(), drivertest.Pod(1)))
+			if n := strings.Count(strings.Join(f.requests(), "\n"), tc.undo); n < 2 {
+				t.Errorf("%d requests of %s, want it once more", n, tc.undo)
 			}
 		})
 	}
@@ -263,20 +281,17 @@ func TestWhatIsUndoneIsMadeAgain(t *testing.T) {
 // must not begin out of service or with a dead pod's mark.
 func TestNothingIsLeftBehind(t *testing.T) {
 	t.Parallel()
-	for name, last := range map[string]func(*nacos.Registry) func(context.Context, registry.Instance) error{
-		"in service":     func(d *nacos.Registry) func(context.Context, registry.Instance) error { return d.Register },
-		"out of service": func(d *nacos.Registry) func(context.Context, registry.Instance) error { return d.FailOver },
+	for name, last := range map[string]func(*nacos.Registry, context.Context, registry.Instance) error{
+		"in service": (*nacos.Registry).Register, "out of service": (*nacos.Registry).FailOver,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFake(t, "v3")
 			d := at(t, f.URL, `{}`)
-			for _, what := range []func(context.Context, registry.Instance) error{d.Register, last(d), d.Deregister} {
-				expect.NoError(t, what(t.Context(), drivertest.Pod(1)))
-			}
-			if left := f.put["10.0.0.1 80"]; left.Get("enabled") != "true" || left.Get("metadata") != "{}" {
-				t.Errorf("it left %v behind, want it enabled and without metadata", left)
-			}
+			expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
+			expect.NoError(t, last(d, t.Context(), drivertest.Pod(1)))
+			expect.NoError(t, d.Deregister(t.Context(), drivertest.Pod(1)))
+			f.expectNothingLeft(t)
 		})
 	}
 }
@@ -286,7 +301,7 @@ func TestARemovalThatFailedAtTheEndIsCompleted(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, "v3")
 	d := at(t, f.URL, `{}`)
-	for _, call := range []func(context.Context, registry.Instance) error{d.Register, d.FailOver} {
+	for _, call := range []call{d.Register, d.FailOver} {
 		expect.NoError(t, call(t.Context(), drivertest.Pod(1)))
 	}
 	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
@@ -301,9 +316,7 @@ func TestARemovalThatFailedAtTheEndIsCompleted(t *testing.T) {
 	}
 	f.meddle(nil)
 	expect.NoError(t, at(t, f.URL, `{}`).Deregister(t.Context(), drivertest.Pod(1)))
-	if left := f.put["10.0.0.1 80"]; left.Get("enabled") != "true" || left.Get("metadata") != "{}" {
-		t.Errorf("it left %v behind, want it enabled and without metadata", left)
-	}
+	f.expectNothingLeft(t)
 }
 
 // The next pod's entry is not touched by a removal that it comes in the middle of.
@@ -317,13 +330,9 @@ func TestRemovalLeavesTheNextPodsEntry(t *testing.T) {
 	theirs := f.put["10.0.0.1 80"]
 	expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
 	f.requests()
-	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
-		if path != "DELETE /v3/admin/ns/instance" {
-			return false
-		}
+	f.once("DELETE /v3/admin/ns/instance", func(w http.ResponseWriter) {
 		f.put["10.0.0.1 80"] = theirs // the heir has registered again by now
 		f.ok(w)
-		return true
 	})
 	expect.NoError(t, d.Deregister(t.Context(), drivertest.Pod(1)))
 	if asked := strings.Join(f.requests(), "\n"); strings.Contains(asked, "PUT") {
@@ -382,21 +391,12 @@ func TestTakenByAnotherPod(t *testing.T) {
 	expect.NoError(t, d.Register(t.Context(), another))
 	theirs := f.put["10.0.0.1 80"]
 	expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
-	once := true
-	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
-		if path != "PUT /v3/admin/ns/instance" || !once {
-			return false
-		}
-		once = false
+	f.once("PUT /v3/admin/ns/instance", func(w http.ResponseWriter) {
 		f.put["10.0.0.1 80"] = theirs
 		f.ok(w)
-		return true
 	})
 	expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
-	got, err := d.List(t.Context(), "test")
-	if diff := cmp.Diff([]registry.Entry{{Instance: drivertest.Pod(1), State: registry.InService}}, got); err != nil || diff != "" {
-		t.Errorf("error %v, and the later one is not in service (-want +got):\n%s", err, diff)
-	}
+	expectListed(t, d, "the later call wins", drivertest.Pod(1))
 }
 
 // A call ends with its context although readers never see the write.
@@ -432,7 +432,7 @@ func TestUnfitInstancesAreNotSent(t *testing.T) {
 	} {
 		in := drivertest.Pod(1)
 		unfit(&in)
-		for _, what := range []func(context.Context, registry.Instance) error{
+		for _, what := range []call{
 			d.Register, d.FailOver, d.Deregister, d.Probe, d.Heartbeat,
 		} {
 			if err := what(t.Context(), in); !registry.IsTerminal(err) {
@@ -471,10 +471,7 @@ func TestMetadataIsSentInASCII(t *testing.T) {
 			t.Errorf("sent %s, want ASCII without %% and +", text)
 		}
 	}
-	got, err := d.List(t.Context(), "test")
-	if diff := cmp.Diff([]registry.Entry{{Instance: in, State: registry.InService}}, got); err != nil || diff != "" {
-		t.Errorf("error %v, and it came back as another (-want +got):\n%s", err, diff)
-	}
+	expectListed(t, d, "it comes back as it was", in)
 }
 
 // A late call for the pod that had the address may come when readers have seen its heir.
@@ -498,10 +495,7 @@ func TestRegisterOutlastsALateCallAfterATakeover(t *testing.T) {
 		return true
 	})
 	expect.NoError(t, d.Register(t.Context(), heir))
-	got, err := d.List(t.Context(), "test")
-	if diff := cmp.Diff([]registry.Entry{{Instance: heir, State: registry.InService}}, got); err != nil || diff != "" {
-		t.Errorf("error %v, and the heir is not in service (-want +got):\n%s", err, diff)
-	}
+	expectListed(t, d, "the heir is registered last", heir)
 }
 
 // An entry with another lease than the configuration's is registered again, and then has it.
@@ -526,10 +520,7 @@ func TestLeaseFollowsTheConfiguration(t *testing.T) {
 	if asked := strings.Join(f.requests(), "\n"); !strings.Contains(asked, lease("20000", "90000", "180000")) {
 		t.Errorf("the lease is not what was asked for: %s", asked)
 	}
-	got, err := after.List(t.Context(), "test")
-	if diff := cmp.Diff([]registry.Entry{{Instance: drivertest.Pod(1), State: registry.InService}}, got); err != nil || diff != "" {
-		t.Errorf("error %v, and the lease shows as metadata (-want +got):\n%s", err, diff)
-	}
+	expectListed(t, after, "the lease is no metadata", drivertest.Pod(1))
 }
 
 // lease is what the metadata of a write says of it.
@@ -553,7 +544,7 @@ func TestLeaseOutlastsAChangeOfLeader(t *testing.T) {
 			options = `{"ephemeral":true,"heartbeatInterval":"` + interval + `"}`
 		}
 		d := at(t, f.URL, options)
-		for _, what := range []func(context.Context, registry.Instance) error{d.Register, d.FailOver} {
+		for _, what := range []call{d.Register, d.FailOver} {
 			expect.NoError(t, what(t.Context(), drivertest.Pod(1)))
 			for _, r := range f.requests() {
 				if strings.Contains(r, "metadata=") && !strings.Contains(r, want) {

@@ -9,39 +9,33 @@ import (
 
 // appCases are about registry.AppEntrySteerer.
 func appCases() []Case {
-	needs := []Capability{AppEntries, Apps}
-	return []Case{
+	return needing([]Case{
 		{
-			Name:  "AppEntryGoesOutAndBack",
-			Why:   "clients are sent to the pod by this entry, and by nothing else that Rollcall writes",
-			Needs: needs,
-			run:   appEntryGoesOutAndBack,
+			Name: "AppEntryGoesOutAndBack",
+			Why:  "clients are sent to the pod by this entry, and by nothing else that Rollcall writes",
+			run:  appEntryGoesOutAndBack,
 		},
 		{
-			Name:  "AppEntryNotThere",
-			Why:   "an entry that Rollcall made would stay when the application ends; a person has to learn what is missing where",
-			Needs: needs,
-			run:   appEntryNotThere,
+			Name: "AppEntryNotThere",
+			Why:  "an entry that Rollcall made would stay when the application ends; a person has to learn what is missing where",
+			run:  appEntryNotThere,
 		},
 		{
-			Name:  "AppEntryElsewhere",
-			Why:   "another pod, or another application of the same one, would lose its clients",
-			Needs: needs,
-			run:   appEntryElsewhere,
+			Name: "AppEntryElsewhere",
+			Why:  "another pod, or another application of the same one, would lose its clients",
+			run:  appEntryElsewhere,
 		},
 		{
-			Name:  "TwoAppEntries",
-			Why:   "clients go on to the pod by the entry that was overlooked",
-			Needs: needs,
-			run:   twoAppEntries,
+			Name: "TwoAppEntries",
+			Why:  "clients go on to the pod by the entry that was overlooked",
+			run:  twoAppEntries,
 		},
 		{
-			Name:  "AppEntryLeavesNothing",
-			Why:   "the next pod at the address would start out of rotation, for a reason that stands nowhere",
-			Needs: needs,
-			run:   appEntryLeavesNothing,
+			Name: "AppEntryLeavesNothing",
+			Why:  "the next pod at the address would start out of rotation, for a reason that stands nowhere",
+			run:  appEntryLeavesNothing,
 		},
-	}
+	}, AppEntries, Apps)
 }
 
 func appEntryGoesOutAndBack(w *world) {

@@ -11,18 +11,15 @@ import (
 
 // batchCases are about registry.Batcher.
 func batchCases() []Case {
-	needs := []Capability{Batching}
-	return []Case{
+	return needing([]Case{
 		{
-			Name:  "BatchMakesEachChange",
-			Why:   "OpenKruise goes on with each pod whose change was answered with nil",
-			Needs: needs,
-			run:   batchMakesEachChange,
+			Name: "BatchMakesEachChange",
+			Why:  "OpenKruise goes on with each pod whose change was answered with nil",
+			run:  batchMakesEachChange,
 		},
 		{
-			Name:  "BatchTwice",
-			Why:   "a batch is sent again whenever its outcome is unknown",
-			Needs: needs,
+			Name: "BatchTwice",
+			Why:  "a batch is sent again whenever its outcome is unknown",
 			run: func(w *world) {
 				d := w.newProcess()
 				changes := mixed(w.pods(6))
@@ -34,48 +31,41 @@ func batchCases() []Case {
 			},
 		},
 		{
-			Name:  "BatchAtItsLimit",
-			Why:   "what the registry takes at once must be true: the last change of a storm would be refused, or lost",
-			Needs: needs,
-			run:   batchAtItsLimit,
+			Name: "BatchAtItsLimit",
+			Why:  "what the registry takes at once must be true: the last change of a storm would be refused, or lost",
+			run:  batchAtItsLimit,
 		},
 		{
-			Name:  "BatchSparesLivePods",
-			Why:   "addresses are reused within seconds; a dead pod's late change in a batch would take the live one out",
-			Needs: needs,
-			run:   batchSparesLivePods,
+			Name: "BatchSparesLivePods",
+			Why:  "addresses are reused within seconds; a dead pod's late change in a batch would take the live one out",
+			run:  batchSparesLivePods,
 		},
 		{
-			Name:  "BatchRefusedChange",
-			Why:   "one instance that the registry refuses must not stop the others for ever",
-			Needs: needs,
-			run:   batchRefusedChange,
+			Name: "BatchRefusedChange",
+			Why:  "one instance that the registry refuses must not stop the others for ever",
+			run:  batchRefusedChange,
 		},
 		{
-			Name:  "BatchUnknownState",
-			Why:   "a state that a driver does not know is a slip of its caller; taken for absent, it removes a pod that serves",
-			Needs: needs,
-			run:   batchUnknownState,
+			Name: "BatchUnknownState",
+			Why:  "a state that a driver does not know is a slip of its caller; taken for absent, it removes a pod that serves",
+			run:  batchUnknownState,
 		},
 		{
-			Name:  "BatchCancelledContext",
-			Why:   "a worker that waits for a batch whose caller has gone is missing elsewhere, and shutdown hangs",
-			Needs: needs,
-			run:   batchCancelledContext,
+			Name: "BatchCancelledContext",
+			Why:  "a worker that waits for a batch whose caller has gone is missing elsewhere, and shutdown hangs",
+			run:  batchCancelledContext,
 		},
 		{
-			Name:  "ConcurrentBatches",
-			Why:   "a rollout makes many batches at once, with calls between them; none may undo another",
-			Needs: needs,
-			run:   concurrentBatches,
+			Name: "ConcurrentBatches",
+			Why:  "a rollout makes many batches at once, with calls between them; none may undo another",
+			run:  concurrentBatches,
 		},
 		{
-			Name:  "ConcurrentTakeoverInBatch",
-			Why:   "between looking at the mark and making the change, the next pod can register at the address",
-			Needs: needs,
-			run:   concurrentTakeoverInBatch,
+			Name: "ConcurrentTakeoverInBatch",
+			Why:  "between looking at the mark and making the change, the next pod can register at the address",
+			run:  concurrentTakeoverInBatch,
 		},
-	}
+	}, Batching)
 }
 
 // mixed returns changes to all three states in turn.

@@ -10,21 +10,18 @@ import (
 
 // foreignCases are about what an application writes that registers itself.
 func foreignCases() []Case {
-	needs := []Capability{ForeignEntries}
-	return []Case{
+	return needing([]Case{
 		{
-			Name:  "ForeignEntryShows",
-			Why:   "clients go on to the pod by the other entry, and OpenKruise would be let go on",
-			Needs: needs,
-			run:   foreignEntryShows,
+			Name: "ForeignEntryShows",
+			Why:  "clients go on to the pod by the other entry, and OpenKruise would be let go on",
+			run:  foreignEntryShows,
 		},
 		{
-			Name:  "ForeignEntryElsewhere",
-			Why:   "a service may have other members; a pod must not wait for what is at another address or port",
-			Needs: needs,
-			run:   foreignEntryElsewhere,
+			Name: "ForeignEntryElsewhere",
+			Why:  "a service may have other members; a pod must not wait for what is at another address or port",
+			run:  foreignEntryElsewhere,
 		},
-	}
+	}, ForeignEntries)
 }
 
 // foreignEntryShows has the driver say, in the removal, when it is asked or in its list, that the instance is not gone.

@@ -11,37 +11,31 @@ import (
 
 // getCases are about registry.Getter.
 func getCases() []Case {
-	needs := []Capability{Getting}
-	return []Case{
+	return needing([]Case{
 		{
-			Name:  "GetSaysWhatWasAcknowledged",
-			Why:   "OpenKruise goes on by this answer; one from before the change lets go of a pod that clients are sent to",
-			Needs: needs,
-			run:   getSaysWhatWasAcknowledged,
+			Name: "GetSaysWhatWasAcknowledged",
+			Why:  "OpenKruise goes on by this answer; one from before the change lets go of a pod that clients are sent to",
+			run:  getSaysWhatWasAcknowledged,
 		},
 		{
-			Name:  "GetIsNeverBehind",
-			Why:   "a cache, or a replica, answers right most of the time; by the one wrong answer a pod is lost",
-			Needs: needs,
-			run:   getIsNeverBehind,
+			Name: "GetIsNeverBehind",
+			Why:  "a cache, or a replica, answers right most of the time; by the one wrong answer a pod is lost",
+			run:  getIsNeverBehind,
 		},
 		{
-			Name:  "GetOfAnotherIsAbsent",
-			Why:   "the entry of the next pod at the address says nothing of this one, nor does another cluster's",
-			Needs: needs,
-			run:   getOfAnotherIsAbsent,
+			Name: "GetOfAnotherIsAbsent",
+			Why:  "the entry of the next pod at the address says nothing of this one, nor does another cluster's",
+			run:  getOfAnotherIsAbsent,
 		},
 		{
-			Name:  "GetOfOddNames",
-			Why:   "a name that is not escaped asks for another entry, whose absence lets OpenKruise go on",
-			Needs: needs,
-			run:   getOfOddNames,
+			Name: "GetOfOddNames",
+			Why:  "a name that is not escaped asks for another entry, whose absence lets OpenKruise go on",
+			run:  getOfOddNames,
 		},
 		{
-			Name:  "GetChangesNothing",
-			Why:   "it is asked while the pod is on its way out, and must not bring it back",
-			Needs: needs,
-			run:   getChangesNothing,
+			Name: "GetChangesNothing",
+			Why:  "it is asked while the pod is on its way out, and must not bring it back",
+			run:  getChangesNothing,
 		},
 		{
 			Name:  "GetAgreesWithList",
@@ -50,10 +44,9 @@ func getCases() []Case {
 			run:   getAgreesWithList,
 		},
 		{
-			Name:  "ConcurrentGets",
-			Why:   "after a registry's bad minute many pods are asked for at once; none may get another's answer",
-			Needs: needs,
-			run:   concurrentGets,
+			Name: "ConcurrentGets",
+			Why:  "after a registry's bad minute many pods are asked for at once; none may get another's answer",
+			run:  concurrentGets,
 		},
 		{
 			Name:  "GetAfterRestart",
@@ -61,7 +54,7 @@ func getCases() []Case {
 			Needs: []Capability{Getting, Restart, Durable},
 			run:   getAfterRestart,
 		},
-	}
+	}, Getting)
 }
 
 func getSaysWhatWasAcknowledged(w *world) {

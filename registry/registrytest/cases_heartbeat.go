@@ -8,8 +8,7 @@ import (
 
 // heartbeatCases are about registry.Heartbeater.
 func heartbeatCases() []Case {
-	needs := []Capability{Heartbeats}
-	return []Case{
+	return needing([]Case{
 		{
 			Name:  "HeartbeatKeepsEntry",
 			Why:   "an entry that expires although it is renewed takes a healthy pod out of rotation",
@@ -23,9 +22,8 @@ func heartbeatCases() []Case {
 			run:   heartbeatTakesOver,
 		},
 		{
-			Name:  "HeartbeatOfUnknown",
-			Why:   "a beat that says all is well, or makes an entry by itself, hides that the registry has lost it",
-			Needs: needs,
+			Name: "HeartbeatOfUnknown",
+			Why:  "a beat that says all is well, or makes an entry by itself, hides that the registry has lost it",
 			run: func(w *world) {
 				d := w.newProcess()
 				w.expectNotRegistered(d, w.pod(1))
@@ -38,9 +36,8 @@ func heartbeatCases() []Case {
 			},
 		},
 		{
-			Name:  "HeartbeatOfAnotherUID",
-			Why:   "a dead pod's late beat must not speak for the pod that was given its address",
-			Needs: needs,
+			Name: "HeartbeatOfAnotherUID",
+			Why:  "a dead pod's late beat must not speak for the pod that was given its address",
 			run: func(w *world) {
 				d := w.newProcess()
 				dead := w.pod(1)
@@ -52,15 +49,13 @@ func heartbeatCases() []Case {
 			},
 		},
 		{
-			Name:  "HeartbeatKeepsOutOfService",
-			Why:   "a beat comes in the middle of an update; it must not put the pod back into rotation",
-			Needs: needs,
-			run:   heartbeatKeepsOutOfService,
+			Name: "HeartbeatKeepsOutOfService",
+			Why:  "a beat comes in the middle of an update; it must not put the pod back into rotation",
+			run:  heartbeatKeepsOutOfService,
 		},
 		{
-			Name:  "HeartbeatOfFormerProcess",
-			Why:   "the next leader beats for what the one before registered; that works, or it says what is missing",
-			Needs: needs,
+			Name: "HeartbeatOfFormerProcess",
+			Why:  "the next leader beats for what the one before registered; that works, or it says what is missing",
 			run: func(w *world) {
 				w.register(w.newProcess(), w.pod(1))
 				next := w.newProcess()
@@ -69,12 +64,11 @@ func heartbeatCases() []Case {
 			},
 		},
 		{
-			Name:  "HeartbeatRacesWithTheEnd",
-			Why:   "a beat that is on its way when the pod is taken out must not bring it back",
-			Needs: needs,
-			run:   heartbeatRacesWithTheEnd,
+			Name: "HeartbeatRacesWithTheEnd",
+			Why:  "a beat that is on its way when the pod is taken out must not bring it back",
+			run:  heartbeatRacesWithTheEnd,
 		},
-	}
+	}, Heartbeats)
 }
 
 func beats(d registry.Registry) registry.Heartbeater { return d.(registry.Heartbeater) }

@@ -9,32 +9,27 @@ import (
 
 // listCases are about registry.Lister.
 func listCases() []Case {
-	needs := []Capability{Listing}
-	return []Case{
+	return needing([]Case{
 		{
-			Name:  "ListIsOnlyThisClusters",
-			Why:   "two clusters may share a registry; what one lists and does not know, it may remove",
-			Needs: needs,
-			run:   listIsOnlyThisClusters,
+			Name: "ListIsOnlyThisClusters",
+			Why:  "two clusters may share a registry; what one lists and does not know, it may remove",
+			run:  listIsOnlyThisClusters,
 		},
 		{
-			Name:  "ListOfUnknownCluster",
-			Why:   "a cluster's first Rollcall finds nothing of its own, which is no error",
-			Needs: needs,
+			Name: "ListOfUnknownCluster",
+			Why:  "a cluster's first Rollcall finds nothing of its own, which is no error",
 			run: func(w *world) {
 				w.expectListed(w.newProcess(), w.cluster+"-unheard-of")
 			},
 		},
 		{
-			Name:  "ListsOursAmongAThousand",
-			Why:   "a page that is not asked for, or a filter that lets others pass, shows only in a large registry",
-			Needs: needs,
-			run:   listsOursAmongAThousand,
+			Name: "ListsOursAmongAThousand",
+			Why:  "a page that is not asked for, or a filter that lets others pass, shows only in a large registry",
+			run:  listsOursAmongAThousand,
 		},
 		{
-			Name:  "ListIsACopy",
-			Why:   "who works on a list must not change what the registry holds, nor a list that another got",
-			Needs: needs,
+			Name: "ListIsACopy",
+			Why:  "who works on a list must not change what the registry holds, nor a list that another got",
 			run: func(w *world) {
 				d := w.newProcess()
 				w.register(d, w.pod(1), w.pod(2))
@@ -53,7 +48,7 @@ func listCases() []Case {
 				w.expectListed(d, w.cluster, want...)
 			},
 		},
-	}
+	}, Listing)
 }
 
 func listIsOnlyThisClusters(w *world) {

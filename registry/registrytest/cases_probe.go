@@ -8,12 +8,10 @@ import (
 
 // probeCases are about registry.Prober.
 func probeCases() []Case {
-	needs := []Capability{Probing}
-	return []Case{
+	return needing([]Case{
 		{
-			Name:  "ProbeAgreesInTheEnd",
-			Why:   "OpenKruise counts the pod available only then; a probe that never agrees stops the rollout for ever",
-			Needs: needs,
+			Name: "ProbeAgreesInTheEnd",
+			Why:  "OpenKruise counts the pod available only then; a probe that never agrees stops the rollout for ever",
 			run: func(w *world) {
 				d := w.newProcess()
 				w.register(d, w.pod(1))
@@ -25,15 +23,13 @@ func probeCases() []Case {
 			},
 		},
 		{
-			Name:  "ProbeDeniesWhatIsOut",
-			Why:   "a probe that agrees to everything lets OpenKruise go on with a pod that gets no traffic",
-			Needs: needs,
-			run:   probeDeniesWhatIsOut,
+			Name: "ProbeDeniesWhatIsOut",
+			Why:  "a probe that agrees to everything lets OpenKruise go on with a pod that gets no traffic",
+			run:  probeDeniesWhatIsOut,
 		},
 		{
-			Name:  "ProbeChangesNothing",
-			Why:   "a probe is asked again and again; one that writes puts instances in that were never registered",
-			Needs: needs,
+			Name: "ProbeChangesNothing",
+			Why:  "a probe is asked again and again; one that writes puts instances in that were never registered",
 			run: func(w *world) {
 				d := w.newProcess()
 				w.register(d, w.pod(1), w.pod(2))
@@ -45,7 +41,7 @@ func probeCases() []Case {
 				w.expect(inService(w.pod(1)), outOfService(w.pod(2)))
 			},
 		},
-	}
+	}, Probing)
 }
 
 func probeDeniesWhatIsOut(w *world) {

@@ -56,6 +56,16 @@ func (c Case) Run(t T, h Harness) {
 	c.run(w)
 }
 
+// needing gives cases that name no needs these.
+func needing(cases []Case, needs ...Capability) []Case {
+	for i := range cases {
+		if cases[i].Needs == nil {
+			cases[i].Needs = needs
+		}
+	}
+	return cases
+}
+
 // Cases returns the suite, for those who run it by other means than [Run].
 func Cases() []Case {
 	var all []Case
