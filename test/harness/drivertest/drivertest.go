@@ -24,7 +24,11 @@ func Open[D registry.Registry](t registrytest.T, construct registry.Constructor,
 	if closer, ok := made.(io.Closer); ok {
 		t.Cleanup(func() { _ = closer.Close() })
 	}
-	return made.(D)
+	driver, ok := made.(D)
+	if !ok {
+		t.Fatalf("the driver is a %T", made)
+	}
+	return driver
 }
 
 // Serve starts a server until the end of the test, and returns its URL.
