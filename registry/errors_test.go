@@ -14,31 +14,52 @@ import (
 func TestErrorClasses(t *testing.T) {
 	t.Parallel()
 	plain := errors.New("refused")
+	type class struct {
+		terminal, notRegistered, notApplied bool
+		field                               string
+		after                               time.Duration
+		delayed                             bool
+	}
 	for name, tc := range map[string]struct {
-		reason   string
-		err      error
-		terminal bool
-		after    time.Duration
-		hasAfter bool
+		reason string
+		err    error
+		want   class
 	}{
-		"nil":               {reason: "no error has no class", err: nil},
-		"plain":             {reason: "unknown means retryable", err: plain},
-		"context":           {reason: "a time-out is retryable", err: context.DeadlineExceeded},
-		"terminal":          {reason: "it is marked", err: registry.Terminal(plain), terminal: true},
-		"wrapped terminal":  {reason: "wrapping keeps the class", err: fmt.Errorf("a: %w", registry.Terminal(plain)), terminal: true},
-		"joined terminal":   {reason: "joining keeps the class", err: errors.Join(plain, registry.Terminal(plain)), terminal: true},
-		"retry after":       {reason: "it is marked", err: registry.RetryAfter(plain, time.Minute), after: time.Minute, hasAfter: true},
-		"wrapped":           {reason: "wrapping keeps the delay", err: fmt.Errorf("a: %w", registry.RetryAfter(plain, time.Minute)), after: time.Minute, hasAfter: true},
-		"retry at once":     {reason: "zero is a delay that was said", err: registry.RetryAfter(plain, 0), hasAfter: true},
-		"retry in a year":   {reason: "a slip must not strand a pod", err: registry.RetryAfter(plain, 365*24*time.Hour), after: time.Hour, hasAfter: true},
-		"retry in the past": {reason: "a date can have passed", err: registry.RetryAfter(plain, -time.Hour), hasAfter: true},
+		"nil":               {"no error has no class", nil, class{}},
+		"plain":             {"unknown means retryable", plain, class{}},
+		"context":           {"a time-out is retryable", context.DeadlineExceeded, class{}},
+		"terminal":          {"it is marked", registry.Terminal(plain), class{terminal: true}},
+		"wrapped terminal":  {"wrapping keeps the class", fmt.Errorf("a: %w", registry.Terminal(plain)), class{terminal: true}},
+		"joined terminal":   {"joining keeps the class", errors.Join(plain, registry.Terminal(plain)), class{terminal: true}},
+		"retry after":       {"it is marked", registry.RetryAfter(plain, time.Minute), class{after: time.Minute, delayed: true}},
+		"retry at once":     {"zero is a delay that was said", registry.RetryAfter(plain, 0), class{delayed: true}},
+		"retry in a year":   {"a slip must not strand a pod", registry.RetryAfter(plain, 365*24*time.Hour), class{after: time.Hour, delayed: true}},
+		"retry in the past": {"a date can have passed", registry.RetryAfter(plain, -time.Hour), class{delayed: true}},
+		"wrapped delay": {
+			"wrapping keeps the delay", fmt.Errorf("a: %w", registry.RetryAfter(plain, time.Minute)),
+			class{after: time.Minute, delayed: true},
+		},
+		"not registered":         {"it is marked", registry.NotRegistered(plain), class{notRegistered: true}},
+		"wrapped not registered": {"wrapping keeps the mark", fmt.Errorf("a: %w", registry.NotRegistered(plain)), class{notRegistered: true}},
+		"not applied":            {"it is marked", registry.NotApplied(plain), class{notApplied: true}},
+		"joined not applied":     {"joining keeps the mark", errors.Join(plain, registry.NotApplied(plain)), class{notApplied: true}},
+		"terminal and a field": {
+			"wrong credentials are both", registry.Terminal(registry.FieldError("auth.tokenFile", plain)),
+			class{terminal: true, field: "auth.tokenFile"},
+		},
+		"not applied because of what is terminal": {
+			"that another change is refused says nothing of this one", registry.NotApplied(fmt.Errorf("another change: %w", plain)),
+			class{notApplied: true},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			after, has := registry.RetryAfterOf(tc.err)
-			if got := registry.IsTerminal(tc.err); got != tc.terminal || after != tc.after || has != tc.hasAfter {
-				t.Errorf("got terminal %t, retry after %s %t; want %t, %s %t\nreason: %s",
-					got, after, has, tc.terminal, tc.after, tc.hasAfter, tc.reason)
+			got := class{
+				terminal: registry.IsTerminal(tc.err), notRegistered: registry.IsNotRegistered(tc.err), notApplied: registry.IsNotApplied(tc.err),
+			}
+			got.field, _ = registry.FieldOf(tc.err)
+			if got.after, got.delayed = registry.RetryAfterOf(tc.err); got != tc.want {
+				t.Errorf("got %+v of error %v, want %+v\nreason: %s", got, tc.err, tc.want, tc.reason)
 			}
 		})
 	}
@@ -62,43 +83,6 @@ func TestMarksKeepTheError(t *testing.T) {
 		if !errors.Is(err, plain) || err.Error() != plain.Error() {
 			t.Errorf("%s: got %q, want it to wrap and read as %q", name, err, plain)
 		}
-	}
-}
-
-func TestMarksOfOptionalCalls(t *testing.T) {
-	t.Parallel()
-	plain := errors.New("refused")
-	for name, tc := range map[string]struct {
-		reason                    string
-		err                       error
-		notRegistered, notApplied bool
-		terminal                  bool
-		field                     string
-	}{
-		"nil":            {reason: "no error has no mark", err: nil},
-		"plain":          {reason: "nothing was said", err: plain},
-		"not registered": {reason: "it is marked", err: registry.NotRegistered(plain), notRegistered: true},
-		"wrapped":        {reason: "wrapping keeps the mark", err: fmt.Errorf("a: %w", registry.NotRegistered(plain)), notRegistered: true},
-		"not applied":    {reason: "it is marked", err: registry.NotApplied(plain), notApplied: true},
-		"joined":         {reason: "joining keeps the mark", err: errors.Join(plain, registry.NotApplied(plain)), notApplied: true},
-		"terminal and a field": {
-			reason: "wrong credentials are both", err: registry.Terminal(registry.FieldError("auth.tokenFile", plain)),
-			terminal: true, field: "auth.tokenFile",
-		},
-		"not applied because of what is terminal": {
-			reason: "that another change is refused says nothing of this one",
-			err:    registry.NotApplied(fmt.Errorf("another change: %w", plain)), notApplied: true,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			field, _ := registry.FieldOf(tc.err)
-			if registry.IsNotRegistered(tc.err) != tc.notRegistered || registry.IsNotApplied(tc.err) != tc.notApplied ||
-				registry.IsTerminal(tc.err) != tc.terminal || field != tc.field {
-				t.Errorf("got not registered %t, not applied %t, terminal %t, field %q of %v\nreason: %s",
-					registry.IsNotRegistered(tc.err), registry.IsNotApplied(tc.err), registry.IsTerminal(tc.err), field, tc.err, tc.reason)
-			}
-		})
 	}
 }
 

@@ -87,7 +87,7 @@ func TestLoginIsRenewed(t *testing.T) {
 			call(t, d.Register, in)
 			expectList(t, d, in)
 
-			turnOn(t, root)
+			expect.NoError(t, s.EnableAuth(t.Context(), rootPassword))
 			call(t, d.Heartbeat, in)
 			// A change of the password makes the tokens invalid that were given for it.
 			root = connect(t, s, "root", rootPassword)
@@ -99,24 +99,6 @@ func TestLoginIsRenewed(t *testing.T) {
 			}
 			expectList(t, d, registry.Instance{Cluster: in.Cluster})
 		})
-	}
-}
-
-// turnOn makes etcd ask for passwords from now on.
-func turnOn(t *testing.T, c *clientv3.Client) {
-	t.Helper()
-	_, err := c.UserAdd(t.Context(), "root", rootPassword)
-	if err == nil {
-		_, err = c.RoleAdd(t.Context(), "root")
-	}
-	if err == nil {
-		_, err = c.UserGrantRole(t.Context(), "root", "root")
-	}
-	if err == nil {
-		_, err = c.AuthEnable(t.Context())
-	}
-	if err != nil {
-		t.Fatalf("turning on authentication: %v", err)
 	}
 }
 

@@ -87,9 +87,12 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.enableAuth(ctx); err != nil {
+	if opts.RootPassword == "" {
+		return s, nil
+	}
+	if err := s.EnableAuth(ctx, opts.RootPassword); err != nil {
 		s.Stop()
-		return nil, fmt.Errorf("turning on etcd's authentication: %w", err)
+		return nil, err
 	}
 	return s, nil
 }
@@ -146,26 +149,23 @@ func (s *Server) ready(ctx context.Context) error {
 	return err
 }
 
-// enableAuth makes the user root, who may do everything, and lets no one in without a password from then on.
-func (s *Server) enableAuth(ctx context.Context) error {
-	if s.opts.RootPassword == "" {
-		return nil
-	}
+// EnableAuth makes the user root, who may do everything, and lets no one in without a password from then on.
+func (s *Server) EnableAuth(ctx context.Context, rootPassword string) error {
 	for _, step := range []struct {
 		path string
 		body map[string]string
 	}{
-		{"/v3/auth/user/add", map[string]string{"name": root, "password": s.opts.RootPassword}},
+		{"/v3/auth/user/add", map[string]string{"name": root, "password": rootPassword}},
 		{"/v3/auth/role/add", map[string]string{"name": root}},
 		{"/v3/auth/user/grant", map[string]string{"user": root, "role": root}},
 		{"/v3/auth/enable", map[string]string{}},
 	} {
 		body, err := json.Marshal(step.body)
-		if err != nil {
-			return fmt.Errorf("encoding the request: %w", err)
+		if err == nil {
+			_, err = s.api.Do(ctx, http.MethodPost, step.path, body)
 		}
-		if _, err := s.api.Do(ctx, http.MethodPost, step.path, body); err != nil {
-			return err
+		if err != nil {
+			return fmt.Errorf("turning on etcd's authentication: %w", err)
 		}
 	}
 	return nil
