@@ -2,6 +2,7 @@
 package drivertest
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -29,6 +30,16 @@ func Open[D registry.Registry](t registrytest.T, construct registry.Constructor,
 		t.Fatalf("the driver is a %T", made)
 	}
 	return driver
+}
+
+// Restart restarts a registry's server, or ends the test.
+func Restart(t registrytest.T, server interface {
+	Restart(ctx context.Context) error
+}) {
+	t.Helper()
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatalf("%v", err)
+	}
 }
 
 // Serve starts a server until the end of the test, and returns its URL.

@@ -37,19 +37,6 @@ type missingError struct{ err error }
 func (e *missingError) Error() string { return e.err.Error() }
 func (e *missingError) Unwrap() error { return e.err }
 
-// Restart restarts a server, or ends the test.
-func Restart(t interface {
-	Helper()
-	Context() context.Context
-	Fatalf(format string, args ...any)
-}, s interface{ Restart(ctx context.Context) error },
-) {
-	t.Helper()
-	if err := s.Restart(t.Context()); err != nil {
-		t.Fatalf("%v", err)
-	}
-}
-
 // Required reports whether a server that can't be had is a failure: on CI, or where ROLLCALL_REGISTRIES_REQUIRED says so.
 func Required() bool {
 	return os.Getenv("CI") == "true" || os.Getenv("ROLLCALL_REGISTRIES_REQUIRED") == "1"

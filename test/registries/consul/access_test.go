@@ -9,6 +9,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	driver "github.com/rollcall-dev/rollcall/registry/consul"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
@@ -182,7 +183,7 @@ func TestTheNextServerIsUsed(t *testing.T) {
 	must(t, d.Register, pod(t, 1), pod(t, 2))
 	expectHealthy(t, other, "from then on", pod(t, 1).Service, pod(t, 1), pod(t, 2))
 	other.Kill()
-	registries.Restart(t, server)
+	drivertest.Restart(t, server)
 	if err := d.Register(t.Context(), pod(t, 1)); err == nil {
 		t.Error("with the second down: got success, want an error")
 	}

@@ -140,7 +140,7 @@ func harness(t *testing.T, s *etcd.Server, cfg registry.Config, withUsers *etcd.
 			address, attempts := serveFailures(t)
 			return at(t, address), attempts
 		},
-		Restart: func(t registrytest.T) { registries.Restart(t, s) },
+		Restart: func(t registrytest.T) { drivertest.Restart(t, s) },
 		Secrets: []string{password, rootPassword},
 		Lacks:   lacks(),
 	}

@@ -41,7 +41,7 @@ func TestConformance(t *testing.T) {
 		h := harness(t, server)
 		short := configOf(t, server)
 		short.Options = options(server, 1, 22)
-		h.Restart = func(t registrytest.T) { registries.Restart(t, server) }
+		h.Restart = func(t registrytest.T) { drivertest.Restart(t, server) }
 		h.ShortLease = func(t registrytest.T, cluster string) registry.Registry {
 			return open(t, of(short, cluster))
 		}

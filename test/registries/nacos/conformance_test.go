@@ -87,7 +87,7 @@ func harness(s *nacos.Server, opts driver.Options) registrytest.Harness {
 		return open(t, config(t, s.Endpoint, password, long))
 	}
 	h.WrongCredentials = func(t registrytest.T) registry.Registry { return open(t, config(t, s.Endpoint, wrong, opts)) }
-	h.Restart = func(t registrytest.T) { registries.Restart(t, s) }
+	h.Restart = func(t registrytest.T) { drivertest.Restart(t, s) }
 	h.App = func(t registrytest.T, at registry.Instance) registrytest.App { return newApp(t, s, at) }
 	h.Secrets = []string{password, wrong}
 	h.Lacks = map[registrytest.Capability]string{

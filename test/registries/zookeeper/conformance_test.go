@@ -6,7 +6,6 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
-	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/zookeeper"
 )
 
@@ -50,7 +49,7 @@ func harness(t *testing.T, s *zookeeper.Server, cfg registry.Config) registrytes
 		Foreign: func(t registrytest.T, at registry.Instance) func() {
 			return registerItself(t, connect(t, s.Endpoint), "/services", at)
 		},
-		Restart: func(t registrytest.T) { registries.Restart(t, s) },
+		Restart: func(t registrytest.T) { drivertest.Restart(t, s) },
 		Secrets: []string{password},
 		Lacks: map[registrytest.Capability]string{
 			registrytest.AnyServiceName: "a znode's name has no slash, and Curator's readers know no escapes",
