@@ -12,139 +12,107 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
-// written writes what go test -json says of a few packages.
-func written(t *testing.T, lines ...string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "results.json")
-	expect.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
-	return path
-}
+// log is what go test -json says of the tests of etcd.
+type log []string
 
-const module = "github.com/rollcall-dev/rollcall/test/registries/"
-
-func line(driver, action, test, rest string) string {
+func (l log) event(action, test, rest string) log {
 	if test != "" {
 		test = fmt.Sprintf(`,"Test":%q`, test)
 	}
-	return fmt.Sprintf(`{"Action":%q,"Package":"%s%s"%s%s}`, action, module, driver, test, rest)
+	const etcd = `"Package":"github.com/rollcall-dev/rollcall/test/registries/etcd"`
+	return append(l, fmt.Sprintf(`{"Action":%q,%s%s%s}`, action, etcd, test, rest))
 }
 
-func ran(driver, test, became string) []string {
-	return []string{line(driver, "run", test, ""), line(driver, became, test, "")}
+func (l log) attr(test, key, value string) log {
+	return l.event("attr", test, fmt.Sprintf(`,"Key":%q,"Value":%q`, key, value))
 }
 
-func attr(driver, test, key, value string) string {
-	return line(driver, "attr", test, fmt.Sprintf(`,"Key":%q,"Value":%q`, key, value))
+func (l log) on(server string) log { return l.attr("TestA", "registry-server", server) }
+
+func (l log) missing(test, why string) log {
+	return l.attr(test, "registry-missing", why).skipped(test, "no server on this machine: "+why)
 }
 
-func skipped(driver, test, reason string) []string {
-	return []string{
-		line(driver, "run", test, ""),
-		line(driver, "output", test, `,"Output":"=== RUN   x\n"`),
-		line(driver, "output", test, `,"Output":"    x_test.go:3: noise\n"`),
-		line(driver, "output", test, fmt.Sprintf(`,"Output":%q`, "    suite.go:49: "+reason+"\n")),
-		line(driver, "output", test, `,"Output":"--- SKIP: x (0.00s)\n"`),
-		line(driver, "skip", test, ""),
+func (l log) ran(became string, tests ...string) log {
+	for _, test := range tests {
+		l = l.event("run", test, "").event(became, test, "")
 	}
+	return l
 }
 
-func concat(parts ...any) []string {
-	var all []string
-	for _, p := range parts {
-		switch p := p.(type) {
-		case string:
-			all = append(all, p)
-		case []string:
-			all = append(all, p...)
-		}
+func (l log) skipped(test, reason string) log {
+	l = l.event("run", test, "")
+	for _, output := range []string{
+		"=== RUN   x\n", "    x_test.go:3: noise\n", "    suite.go:49: " + reason + "\n", "--- SKIP: x (0.00s)\n",
+	} {
+		l = l.event("output", test, fmt.Sprintf(`,"Output":%q`, output))
 	}
-	return all
+	return l.event("skip", test, "")
 }
+
+func (l log) ended(as string) log { return l.event(as, "", "") }
 
 func TestReport(t *testing.T) {
 	t.Parallel()
+	const noJava = "!!! NOT TESTED on a server that can't be had here: no Java; else "
 	for name, tc := range map[string]struct {
 		reason   string
-		lines    []string
+		log      log
 		want     string
 		complete bool
 	}{
 		"all well": {
-			reason: "tests without subtests are counted, and skipped ones by their reason without the case's name",
-			lines: concat(
-				line("etcd", "start", "", ""), attr("etcd", "TestA", "registry-server", "etcd v3"),
-				ran("etcd", "TestA/one", "pass"), ran("etcd", "TestA/two", "pass"), ran("etcd", "TestA", "pass"),
-				skipped("etcd", "TestA/Probes", "Probes skipped: lacks Probing: none"),
-				skipped("etcd", "TestA/Beats", "Beats skipped: lacks Probing: none"),
-				ran("etcd", "TestB", "pass"), "not JSON", line("etcd", "pass", "", ""),
-			),
-			want: "etcd|etcd v3|3 passed, 2 skipped: lacks Probing: none (2)", complete: true,
+			"tests without subtests are counted, and skipped ones by their reason without the case's name",
+			append(log{}.on("etcd v3").ran("pass", "TestA/one", "TestA/two", "TestA", "TestB").
+				skipped("TestA/Probes", "Probes skipped: lacks Probing: none").
+				skipped("TestA/Beats", "Beats skipped: lacks Probing: none"), "not JSON").ended("pass"),
+			"etcd|etcd v3|3 passed, 2 skipped: lacks Probing: none (2)", true,
 		},
 		"two servers": {
-			reason: "each server is named once",
-			lines: concat(
-				attr("etcd", "TestA", "registry-server", "etcd v4"), attr("etcd", "TestB", "registry-server", "etcd v3"),
-				attr("etcd", "TestC", "registry-server", "etcd v3"), attr("etcd", "TestC", "other", "x"),
-				ran("etcd", "TestA", "pass"), line("etcd", "pass", "", ""),
-			),
-			want: "etcd|etcd v3, etcd v4|1 passed", complete: true,
+			"each server is named once",
+			log{}.on("etcd v4").on("etcd v3").on("etcd v3").attr("TestC", "other", "x").ran("pass", "TestA").ended("pass"),
+			"etcd|etcd v3, etcd v4|1 passed", true,
 		},
 		"failed": {
-			reason: "failures are told, those that did not end too",
-			lines: concat(
-				attr("etcd", "TestA", "registry-server", "etcd v3"), ran("etcd", "TestA", "fail"),
-				line("etcd", "run", "TestB", ""), line("etcd", "fail", "", ""),
-			),
-			want: "etcd|etcd v3|0 passed, 2 FAILED", complete: true,
+			"failures are told, those that did not end too",
+			log{}.on("etcd v3").ran("fail", "TestA").event("run", "TestB", "").ended("fail"),
+			"etcd|etcd v3|0 passed, 2 FAILED", true,
 		},
 		"failed without a test": {
-			reason: "a data race outside of every test, say",
-			lines: concat(
-				attr("etcd", "TestA", "registry-server", "etcd v3"), ran("etcd", "TestA", "pass"), line("etcd", "fail", "", ""),
-			),
-			want: "etcd|etcd v3|1 passed, and THE RUN FAILED", complete: true,
+			"a data race outside of every test, say", log{}.on("etcd v3").ran("pass", "TestA").ended("fail"),
+			"etcd|etcd v3|1 passed, and THE RUN FAILED", true,
 		},
 		"missing": {
-			reason: "a server that can't be had is named loudly, with the reason",
-			lines: concat(
-				attr("etcd", "TestA", "registry-missing", "no Java"), skipped("etcd", "TestA", "no server on this machine: no Java"),
-				line("etcd", "pass", "", ""),
-			),
-			want: "etcd|-|!!! NOT TESTED on a server that can't be had here: no Java; else 0 passed, " +
-				"1 skipped: no server on this machine: no Java (1)",
+			"a server that can't be had is named loudly, with the reason", log{}.missing("TestA", "no Java").ended("pass"),
+			"etcd|-|" + noJava + "0 passed, 1 skipped: no server on this machine: no Java (1)", false,
 		},
 		"one of two missing": {
-			reason: "what was tested does not hide what was not",
-			lines: concat(
-				attr("etcd", "TestA", "registry-server", "etcd v3"), ran("etcd", "TestA", "pass"),
-				attr("etcd", "TestB", "registry-missing", "no v4"), skipped("etcd", "TestB", "no v4"), line("etcd", "pass", "", ""),
-			),
-			want: "etcd|etcd v3|!!! NOT TESTED on a server that can't be had here: no v4; else 1 passed, 1 skipped: no v4 (1)",
+			"what was tested does not hide what was not",
+			log{}.on("etcd v3").ran("pass", "TestA").missing("TestB", "no Java").ended("pass"),
+			"etcd|etcd v3|" + noJava + "1 passed, 1 skipped: no server on this machine: no Java (1)", false,
 		},
 		"not built": {
-			reason: "a package that does not compile has no tests that ran",
-			lines:  concat(line("etcd", "start", "", ""), line("etcd", "output", "", `,"Output":"FAIL\n"`), line("etcd", "fail", "", "")),
-			want:   "etcd|-|!!! NOT TESTED: its tests did not run",
+			"a package that does not compile has no tests that ran",
+			log{}.event("start", "", "").event("output", "", `,"Output":"FAIL\n"`).ended("fail"),
+			"etcd|-|!!! NOT TESTED: its tests did not run", false,
 		},
 		"not there": {
-			reason: "so has one that was not run",
-			lines:  ran("consul", "TestA", "pass"),
-			want:   "etcd|-|!!! NOT TESTED: its tests did not run",
+			"so has one that was not run", log{strings.ReplaceAll(log{}.ran("pass", "TestA")[1], "etcd", "consul")},
+			"etcd|-|!!! NOT TESTED: its tests did not run", false,
 		},
 		"no server named": {
-			reason: "tests that used no server prove nothing about one",
-			lines:  concat(ran("etcd", "TestA", "pass"), line("etcd", "pass", "", "")),
-			want:   "etcd|-|!!! NOT TESTED: no test named a server; 1 passed",
+			"tests that used no server prove nothing about one", log{}.ran("pass", "TestA").ended("pass"),
+			"etcd|-|!!! NOT TESTED: no test named a server; 1 passed", false,
 		},
 		"cut off": {
-			reason: "a run that was killed is not a complete one",
-			lines:  concat(attr("etcd", "TestA", "registry-server", "etcd v3"), ran("etcd", "TestA", "pass")),
-			want:   "etcd|etcd v3|1 passed, and THE RUN FAILED",
+			"a run that was killed is not a complete one", log{}.on("etcd v3").ran("pass", "TestA"),
+			"etcd|etcd v3|1 passed, and THE RUN FAILED", false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			path := written(t, tc.lines...)
+			path := filepath.Join(t.TempDir(), "results.json")
+			expect.NoError(t, os.WriteFile(path, []byte(strings.Join(tc.log, "\n")+"\n"), 0o600))
 			var out strings.Builder
 			expect.NoError(t, report(&out, path, []string{"etcd"}, false))
 			rows := strings.Split(strings.TrimSpace(out.String()), "\n")
