@@ -2,6 +2,7 @@ package clusterstate
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -143,14 +144,14 @@ func (c *Claims) Acknowledged(pod lifecycle.PodID, in lifecycle.Recorded) {
 func (c *Claims) Removed(uid types.UID, in lifecycle.Recorded, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.drop(uid, now, kept, func(h hold) bool { return h.Recorded == in })
+	c.drop(uid, now, true, func(h hold) bool { return h.Recorded == in })
 }
 
 // Forget notes that no registry has an entry of the pod any more.
 func (c *Claims) Forget(uid types.UID, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.drop(uid, now, kept, func(hold) bool { return true })
+	c.drop(uid, now, true, func(hold) bool { return true })
 }
 
 // recorded notes what the record of a pod says, for registries that have not said themselves what they hold.
@@ -200,7 +201,7 @@ func (c *Claims) Listed(registry string, entries []Entry, asOf, now time.Time) {
 		c.note(e.Pod.UID, hold{Recorded: e.Recorded, namespace: e.Pod.Namespace, evidence: byList})
 	}
 	for uid := range c.holds {
-		c.drop(uid, now, freed, func(h hold) bool {
+		c.drop(uid, now, false, func(h hold) bool {
 			return h.Registry == registry && h.evidence != byAnswer && !h.lands.After(asOf) && !slices.Contains(there[uid], h.Recorded)
 		})
 	}
@@ -257,13 +258,7 @@ func (c *Claims) claimedByAnother(u Use) *Refusal {
 func (c *Claims) owner(u Use) (namespace, because string, until time.Time) {
 	groups := c.groups[claimKey(u.Service)]
 	among := func(is func(*claimGroup) bool) string {
-		return c.first(u, func(yield func(string) bool) {
-			for namespace, group := range groups {
-				if is(group) && !yield(namespace) {
-					return
-				}
-			}
-		})
+		return c.first(u, slices.DeleteFunc(slices.Collect(maps.Keys(groups)), func(namespace string) bool { return !is(groups[namespace]) }))
 	}
 	if namespace = among(func(g *claimGroup) bool { return g.proven > 0 }); namespace != "" {
 		return namespace, "its pods are registered under it", time.Time{}
@@ -275,22 +270,13 @@ func (c *Claims) owner(u Use) (namespace, because string, until time.Time) {
 	if namespace = among(func(g *claimGroup) bool { return g.recorded > 0 }); namespace != "" {
 		return namespace, "its pods have a record of being registered under it", time.Time{}
 	}
-	return c.first(u, func(yield func(string) bool) {
-		if !yield(u.Pod.Namespace) {
-			return
-		}
-		for namespace := range c.users[claimKey(u.Service)] {
-			if !yield(namespace) {
-				return
-			}
-		}
-	}), "a workload there uses it, and the namespace was created before " + u.Pod.Namespace, time.Time{}
+	users := slices.AppendSeq([]string{u.Pod.Namespace}, maps.Keys(c.users[claimKey(u.Service)]))
+	return c.first(u, users), "a workload there uses it, and the namespace was created before " + u.Pod.Namespace, time.Time{}
 }
 
 // first returns the namespace that was created first among those that may use the name.
-func (c *Claims) first(u Use, among func(yield func(string) bool)) string {
-	var first string
-	for namespace := range among {
+func (c *Claims) first(u Use, among []string) (first string) {
+	for _, namespace := range among {
 		if !u.Rules.Allowed.Allows(namespace, c.namespaces[namespace].labels, u.Service) {
 			continue
 		}
@@ -347,13 +333,7 @@ func (c *Claims) group(name, namespace string) *claimGroup {
 	return group
 }
 
-// What becomes of a name that the last pod leaves: its namespace keeps it for a while, or it is free at once.
-const (
-	freed = false
-	kept  = true
-)
-
-// drop takes away those holds of a pod. Where one was certain, its namespace may keep the name for a while.
+// drop takes away those holds of a pod. Where one was certain and the namespace keeps the name, it does so for a while.
 func (c *Claims) drop(uid types.UID, now time.Time, keeps bool, gone func(hold) bool) {
 	remaining := slices.DeleteFunc(c.holds[uid], func(h hold) bool {
 		if !gone(h) {

@@ -327,12 +327,7 @@ func (o *observation) neverRegistered(c change) bool {
 }
 
 func mustStayOut(pod *corev1.Pod) bool {
-	if pod.DeletionTimestamp != nil {
-		return true
-	}
-	return slices.Contains([]appspub.LifecycleStateType{
-		appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStateUpdating, appspub.LifecycleStatePreparingDelete,
-	}, appspub.LifecycleStateType(pod.Labels[appspub.LifecycleStateKey]))
+	return rolloutWaits(pod) || pod.Labels[appspub.LifecycleStateKey] == string(appspub.LifecycleStateUpdating)
 }
 
 // stopping is why nothing more is asked of a registry once the manager was asked to stop.

@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
@@ -242,7 +240,7 @@ func (o *observation) observeGuard(hasWorkload bool) {
 		Dying:  pod.DeletionTimestamp != nil,
 		Hooked: o.input.Hooks.Any(),
 		// It will be deleted soon.
-		OwnerGone: !hasWorkload && cloneSetOf(pod) != nil,
+		OwnerGone: !hasWorkload && clusterstate.CloneSetOf(pod) != nil,
 	})
 }
 
@@ -262,7 +260,7 @@ func (r *PodReconciler) adoptListed(seen *observation) {
 // refused says why Rollcall does not drive the pod; empty where it does.
 func (o *observation) refused() blocker {
 	owner := metav1.GetControllerOfNoCopy(o.pod())
-	if owner == nil || cloneSetOf(o.pod()) != nil || o.decision.Row == lifecycle.RowGone {
+	if owner == nil || clusterstate.CloneSetOf(o.pod()) != nil || o.decision.Row == lifecycle.RowGone {
 		return blocker{}
 	}
 	return blocker{reason: reason.UnsupportedWorkload, message: fmt.Sprintf(
@@ -270,39 +268,14 @@ func (o *observation) refused() blocker {
 			"CloneSets: take it out of the template, or the key out of the configuration", owner.Kind)}
 }
 
-// cloneSetOf returns the reference to the CloneSet that the pod belongs to, or nil.
-func cloneSetOf(pod *corev1.Pod) *metav1.OwnerReference {
-	owner := metav1.GetControllerOfNoCopy(pod)
-	if owner == nil || owner.Kind != "CloneSet" || !strings.HasPrefix(owner.APIVersion, kruisev1alpha1.GroupVersion.Group+"/") {
-		return nil
-	}
-	return owner
-}
-
 // workloadOf returns the CloneSet that owns the pod, or nil. The cache may not have seen a new one yet, and a workload
 // that is taken for gone has its handlers released, so the API server is asked before that. Nothing hangs on it for a pod
 // that is being deleted, and there may be many at once.
 func (r *PodReconciler) workloadOf(ctx context.Context, pod *corev1.Pod) (*kruisev1alpha1.CloneSet, error) {
-	owner := cloneSetOf(pod)
-	if owner == nil {
-		return nil, nil
-	}
-	key := types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}
-	readers := []client.Reader{r.Client, r.APIReader}
 	if pod.DeletionTimestamp != nil {
-		readers = readers[:1]
+		return clusterstate.WorkloadOf(ctx, pod, r.Client)
 	}
-	for _, reader := range readers {
-		workload := &kruisev1alpha1.CloneSet{}
-		err := reader.Get(ctx, key, workload, client.UnsafeDisableDeepCopy)
-		if err == nil && workload.UID == owner.UID {
-			return workload, nil
-		}
-		if err != nil && !apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("reading CloneSet %s: %w", key, err)
-		}
-	}
-	return nil, nil
+	return clusterstate.WorkloadOf(ctx, pod, r.Client, r.APIReader)
 }
 
 // subjectOf names the workload as the pod does, since it may be gone already.

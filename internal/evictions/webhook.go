@@ -121,14 +121,9 @@ func (w *Webhook) answer(ctx context.Context, key types.NamespacedName, request 
 
 // hooksOf returns the hooks that are Rollcall's of the pod's CloneSet.
 func (w *Webhook) hooksOf(ctx context.Context, pod *corev1.Pod) (lifecycle.Hooks, error) {
-	owner := metav1.GetControllerOf(pod)
-	if owner == nil || owner.Kind != "CloneSet" {
-		return lifecycle.Hooks{}, nil
-	}
-	workload := &kruisev1alpha1.CloneSet{}
-	err := w.Cache.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}, workload, client.UnsafeDisableDeepCopy)
-	if err != nil || workload.UID != owner.UID || workload.DeletionTimestamp != nil {
-		return lifecycle.Hooks{}, client.IgnoreNotFound(err)
+	workload, err := clusterstate.WorkloadOf(ctx, pod, w.Cache)
+	if workload == nil || workload.DeletionTimestamp != nil {
+		return lifecycle.Hooks{}, err
 	}
 	return lifecycle.HooksOf(clusterstate.AsLifecycle(workload), *w.ownership.Load()), nil
 }

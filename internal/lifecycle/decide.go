@@ -193,30 +193,28 @@ func (in Input) needed(e Edit) Edit {
 }
 
 func (in Input) waiting(row Row) Hook {
-	set := func(h Handler) bool { return h.SetOn(in.Pod) }
-	unset := func(h Handler) bool { return !h.SetOn(in.Pod) }
 	switch row {
 	case RowGone:
 		if in.held() {
 			return PreDelete
 		}
 	case RowPreparingDelete:
-		if slices.ContainsFunc(in.named(PreDelete), set) {
-			return PreDelete
-		}
+		return in.waitingWhile(PreDelete, true)
 	case RowPreparingUpdate:
-		if slices.ContainsFunc(in.named(InPlaceUpdate), set) {
-			return InPlaceUpdate
-		}
+		return in.waitingWhile(InPlaceUpdate, true)
 	case RowUpdatedNotReady, RowUpdated:
-		if slices.ContainsFunc(in.named(InPlaceUpdate), unset) {
-			return InPlaceUpdate
-		}
+		return in.waitingWhile(InPlaceUpdate, false)
 	case RowPreparingNormalUnfit, RowPreparingNormal:
-		if slices.ContainsFunc(in.named(PreNormal), unset) {
-			return PreNormal
-		}
+		return in.waitingWhile(PreNormal, false)
 	case RowUpdating, RowNormal, RowNormalNotReady, RowUnknownState:
+	}
+	return ""
+}
+
+// waitingWhile returns the hook where one of its handlers is set, or is not.
+func (in Input) waitingWhile(hook Hook, set bool) Hook {
+	if slices.ContainsFunc(in.named(hook), func(h Handler) bool { return h.SetOn(in.Pod) == set }) {
+		return hook
 	}
 	return ""
 }

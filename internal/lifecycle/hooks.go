@@ -50,25 +50,29 @@ func HooksOf(w *Workload, o Ownership) Hooks {
 	if w == nil {
 		return Hooks{}
 	}
-	if w.Lifecycle == nil {
-		return Hooks{templateLabels: w.TemplateLabels, kept: keptLabels(w, nil)}
+	named := map[Hook][]Handler{}
+	for _, hook := range hooksInOrder() {
+		named[hook] = HandlersOf(w.Lifecycle, hook)
 	}
-	named := map[Hook][]Handler{
-		PreNormal:     HandlersOf(w.Lifecycle, PreNormal),
-		InPlaceUpdate: HandlersOf(w.Lifecycle, InPlaceUpdate),
-		PreDelete:     HandlersOf(w.Lifecycle, PreDelete),
+	hooks := Hooks{templateLabels: w.TemplateLabels, kept: keptLabels(w, named), MarksNotReady: marksNotReady(w.Lifecycle)}
+	accepted := map[Hook][]Handler{}
+	seen, ours := 0, 0
+	for _, hook := range hooksInOrder() {
+		for _, handler := range named[hook] {
+			seen++
+			if !o.Owns(handler.Key()) {
+				continue
+			}
+			ours++
+			if why := objection(w, o, named, hook, handler); why != "" {
+				hooks.Refused = append(hooks.Refused, Refusal{Hook: hook, Handler: handler, Why: why})
+			} else {
+				accepted[hook] = append(accepted[hook], handler)
+			}
+		}
 	}
-	hooks := Hooks{
-		templateLabels: w.TemplateLabels,
-		kept:           keptLabels(w, named),
-		MarksNotReady:  marksNotReady(w.Lifecycle),
-	}
-	check := refuser{workload: w, ownership: o, named: named}
-	hooks.PreNormal = check.accept(PreNormal)
-	hooks.InPlaceUpdate = check.accept(InPlaceUpdate)
-	hooks.PreDelete = check.accept(PreDelete)
-	hooks.Refused = check.refused
-	hooks.Foreign = check.seen > 0 && check.ours == 0
+	hooks.PreNormal, hooks.InPlaceUpdate, hooks.PreDelete = accepted[PreNormal], accepted[InPlaceUpdate], accepted[PreDelete]
+	hooks.Foreign = seen > 0 && ours == 0
 	return hooks
 }
 
@@ -100,7 +104,7 @@ func keptLabels(w *Workload, named map[Hook][]Handler) map[string]bool {
 }
 
 func marksNotReady(l *appspub.Lifecycle) bool {
-	return (l.InPlaceUpdate != nil && l.InPlaceUpdate.MarkPodNotReady) || (l.PreDelete != nil && l.PreDelete.MarkPodNotReady)
+	return l != nil && (l.InPlaceUpdate != nil && l.InPlaceUpdate.MarkPodNotReady || l.PreDelete != nil && l.PreDelete.MarkPodNotReady)
 }
 
 // HandlersOf returns all handlers of a hook, whoever owns them.
@@ -130,35 +134,8 @@ func HandlersOf(l *appspub.Lifecycle, of Hook) []Handler {
 	return union(handlers)
 }
 
-// refuser sorts the handlers of a workload into owned, foreign and refused ones.
-type refuser struct {
-	workload  *Workload
-	ownership Ownership
-	named     map[Hook][]Handler
-	refused   []Refusal
-	seen      int
-	ours      int
-}
-
-func (r *refuser) accept(hook Hook) []Handler {
-	var accepted []Handler
-	for _, handler := range r.named[hook] {
-		r.seen++
-		if !r.ownership.Owns(handler.Key()) {
-			continue
-		}
-		r.ours++
-		if why := r.objection(hook, handler); why != "" {
-			r.refused = append(r.refused, Refusal{Hook: hook, Handler: handler, Why: why})
-			continue
-		}
-		accepted = append(accepted, handler)
-	}
-	return accepted
-}
-
 // objection says why the handler can't be used, or nothing.
-func (r *refuser) objection(hook Hook, handler Handler) string {
+func objection(w *Workload, o Ownership, named map[Hook][]Handler, hook Hook, handler Handler) string {
 	if handler.Finalizer == GuardFinalizer {
 		return fmt.Sprintf("finalizer %s is Rollcall's guard and can't be a handler: use another one in spec.lifecycle.%s.finalizersHandler",
 			handler.Finalizer, hook)
@@ -170,16 +147,16 @@ func (r *refuser) objection(hook Hook, handler Handler) string {
 		return fmt.Sprintf("label %s has no value, and OpenKruise can't tell a pod without the label from one that has it set: "+
 			"write a value in spec.lifecycle.%s.labelsHandler", handler.Label, hook)
 	}
-	if slices.Contains(selected(r.workload.Selector), handler.Label) {
+	if slices.Contains(selected(w.Selector), handler.Label) {
 		return fmt.Sprintf("label %s is in spec.selector, and changing it would detach the pod from its workload: "+
 			"use a key in spec.lifecycle.%s.labelsHandler that the selector does not have", handler.Label, hook)
 	}
-	if slices.Contains(r.ownership.NewlyCreated, handler.Label) {
+	if slices.Contains(o.NewlyCreated, handler.Label) {
 		return fmt.Sprintf("hooks.newlyCreated lists label %s too: use another key in "+
 			"spec.lifecycle.%s.labelsHandler, or remove it from hooks.newlyCreated", handler.Label, hook)
 	}
-	for _, other := range []Hook{PreNormal, InPlaceUpdate, PreDelete} {
-		for _, h := range r.named[other] {
+	for _, other := range hooksInOrder() {
+		for _, h := range named[other] {
 			if h.Label == handler.Label && h.Value != handler.Value {
 				return fmt.Sprintf("hooks %s and %s want label %s at different values (%q and %q): "+
 					"give them one value, or two keys", hook, other, handler.Label, handler.Value, h.Value)

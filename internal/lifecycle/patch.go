@@ -29,7 +29,7 @@ func (in Input) Patch(edit Edit, record *Record) ([]byte, error) {
 	changes := slices.Concat(
 		labelOperations(pod, in.Hooks, edit),
 		finalizerOperations(pod, edit),
-		markOperations(pod, edit),
+		removals("annotations", pod.Annotations, edit.ClearMarks),
 		skipOperations(pod, edit),
 	)
 	if record != nil && (len(changes) > 0 || !record.sameBut(in.Record) || !in.Record.Exists()) {
@@ -111,9 +111,15 @@ func labelOperations(pod *corev1.Pod, hooks Hooks, edit Edit) []Operation {
 			operations = append(operations, clearLabel(hooks, h))
 		}
 	}
-	for _, key := range edit.ClearMarks {
-		if _, found := pod.Labels[key]; found {
-			operations = append(operations, Operation{Op: "remove", Path: pointer("labels", key)})
+	return append(operations, removals("labels", pod.Labels, edit.ClearMarks)...)
+}
+
+// removals of the keys that are there.
+func removals(field string, values map[string]string, keys []string) []Operation {
+	var operations []Operation
+	for _, key := range keys {
+		if _, found := values[key]; found {
+			operations = append(operations, Operation{Op: "remove", Path: pointer(field, key)})
 		}
 	}
 	return operations
@@ -132,8 +138,11 @@ func clearLabel(hooks Hooks, h Handler) Operation {
 func finalizerOperations(pod *corev1.Pod, edit Edit) []Operation {
 	var operations []Operation
 	adding := filter(edit.Set, func(h Handler) bool { return h.Finalizer != "" })
-	if len(adding) > 0 {
-		operations = append(operations, wholeListTest(pod))
+	if test := (Operation{Op: "test", Path: "/metadata/finalizers"}); len(adding) > 0 {
+		if len(pod.Finalizers) > 0 {
+			test.Value = pod.Finalizers
+		}
+		operations = append(operations, test)
 	}
 	for i, f := range slices.Backward(pod.Finalizers) {
 		if slices.Contains(edit.Clear, Handler{Finalizer: f}) {
@@ -150,24 +159,6 @@ func finalizerOperations(pod *corev1.Pod, edit Edit) []Operation {
 	return operations
 }
 
-func wholeListTest(pod *corev1.Pod) Operation {
-	test := Operation{Op: "test", Path: "/metadata/finalizers"}
-	if len(pod.Finalizers) > 0 {
-		test.Value = pod.Finalizers
-	}
-	return test
-}
-
-func markOperations(pod *corev1.Pod, edit Edit) []Operation {
-	var operations []Operation
-	for _, key := range edit.ClearMarks {
-		if _, found := pod.Annotations[key]; found {
-			operations = append(operations, Operation{Op: "remove", Path: pointer("annotations", key)})
-		}
-	}
-	return operations
-}
-
 // skipOperations removes the annotation that the edit rests on, and no other: the person may have changed their mind.
 func skipOperations(pod *corev1.Pod, edit Edit) []Operation {
 	value, found := pod.Annotations[AnnotationSkip]
@@ -179,11 +170,10 @@ func skipOperations(pod *corev1.Pod, edit Edit) []Operation {
 }
 
 func annotationOperations(pod *corev1.Pod, key, value string) []Operation {
-	set := Operation{Op: "add", Path: pointer("annotations", key), Value: value}
 	if len(pod.Annotations) == 0 {
-		return []Operation{{Op: "add", Path: "/metadata/annotations", Value: map[string]string{}}, set}
+		return []Operation{{Op: "add", Path: "/metadata/annotations", Value: map[string]string{key: value}}}
 	}
-	return []Operation{set}
+	return []Operation{{Op: "add", Path: pointer("annotations", key), Value: value}}
 }
 
 // pointer is the JSON Pointer (RFC 6901) of a key in a map of the metadata.

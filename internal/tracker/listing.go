@@ -112,8 +112,7 @@ func (t *Tracker) sight(target Target, e registry.Entry, l Listing, result *Comp
 	i, look, differs := i.sight(Sighting{Instance: e.Instance, State: e.State, AsOf: l.asOf(), Confirms: l.Confirms})
 	p.instances[in] = i
 	if look && p.opened {
-		t.doubtful = append(t.doubtful, p.id)
-		t.wake()
+		t.look(&t.doubtful, p.id)
 	}
 	if differs && p.opened {
 		result.Different++
@@ -147,8 +146,7 @@ func (t *Tracker) noteForeign(l Listing) {
 			changed = changed || in.Registry == l.Registry && listed[in] != before[in]
 		}
 		if changed {
-			t.doubtful = append(t.doubtful, p.id)
-			t.wake()
+			t.look(&t.doubtful, p.id)
 		}
 	}
 	t.foreign[l.Registry] = now

@@ -81,12 +81,10 @@ func New() *Tracker {
 func (t *Tracker) Arrived(id lifecycle.PodID, born bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p := t.pods[id.UID]
-	if p == nil {
-		p = t.add(id)
-		p.born = born
+	if t.pods[id.UID] == nil {
+		t.add(id).born = born
 	}
-	p.last = nil
+	t.pods[id.UID].last = nil
 }
 
 // Departed notes a pod that is gone from the cache, so that what it leaves behind can be undone. It forgets one that nothing
@@ -149,17 +147,23 @@ func (t *Tracker) Departures() []*corev1.Pod {
 // Kept returns what a registry has acknowledged to hold and nothing has begun to take away: what has to be kept alive where
 // entries expire.
 func (t *Tracker) Kept(name string) []registry.Instance {
+	var kept []registry.Instance
+	t.each(func(_ *pod, in lifecycle.Recorded, i Instance) {
+		if in.Registry == name && i.entry != nil {
+			kept = append(kept, i.entry.instance)
+		}
+	})
+	return kept
+}
+
+func (t *Tracker) each(see func(p *pod, in lifecycle.Recorded, i Instance)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var kept []registry.Instance
 	for _, p := range t.pods {
 		for in, i := range p.instances {
-			if in.Registry == name && i.entry != nil {
-				kept = append(kept, i.entry.instance)
-			}
+			see(p, in, i)
 		}
 	}
-	return kept
 }
 
 // Seen is what is known of one instance of a pod.
@@ -174,34 +178,26 @@ type Seen struct {
 
 // Seen returns the instances that a registry may have, for a person to look at.
 func (t *Tracker) Seen() []Seen {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	seen := make([]Seen, 0, len(t.pods))
-	for _, p := range t.pods {
-		for in, i := range p.instances {
-			if want, acknowledged := i.shows(); want != "" && !i.Stands(lifecycle.Absent) {
-				seen = append(seen, Seen{Pod: p.id, In: in, Want: want, Acknowledged: acknowledged})
-			}
+	var seen []Seen
+	t.each(func(p *pod, in lifecycle.Recorded, i Instance) {
+		if want, acknowledged := i.shows(); want != "" && !i.Stands(lifecycle.Absent) {
+			seen = append(seen, Seen{Pod: p.id, In: in, Want: want, Acknowledged: acknowledged})
 		}
-	}
+	})
 	return seen
 }
 
 // Steered returns what a registry of applications' entries has acknowledged to be in service, and what to be out of it.
 func (t *Tracker) Steered(name string) (in, out []registry.Instance) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, p := range t.pods {
-		for key, i := range p.instances {
-			switch {
-			case key.Registry != name || !i.acknowledged || p.last != nil:
-			case i.want == lifecycle.InService:
-				in = append(in, i.told)
-			default:
-				out = append(out, i.told)
-			}
+	t.each(func(p *pod, key lifecycle.Recorded, i Instance) {
+		switch {
+		case key.Registry != name || !i.acknowledged || p.last != nil:
+		case i.want == lifecycle.InService:
+			in = append(in, i.told)
+		default:
+			out = append(out, i.told)
 		}
-	}
+	})
 	return in, out
 }
 
@@ -219,8 +215,7 @@ func (t *Tracker) Answered(target Target, state registry.State, asked time.Time)
 		return false
 	}
 	if p.instances[target.Key()], differs = i.answered(state, asked); differs {
-		t.lost = append(t.lost, p.id)
-		t.wake()
+		t.look(&t.lost, p.id)
 	}
 	return differs
 }
@@ -241,10 +236,8 @@ func (t *Tracker) miss(p *pod, in lifecycle.Recorded, asked time.Time) (lost boo
 	if !known {
 		return false
 	}
-	p.instances[in], lost = i.miss(asked)
-	if lost {
-		t.lost = append(t.lost, p.id)
-		t.wake()
+	if p.instances[in], lost = i.miss(asked); lost {
+		t.look(&t.lost, p.id)
 	}
 	return lost
 }
@@ -299,11 +292,12 @@ func (t *Tracker) TakeDoubted() (lost, doubtful []lifecycle.PodID) {
 func (t *Tracker) Doubt(id lifecycle.PodID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.doubtful = append(t.doubtful, id)
-	t.wake()
+	t.look(&t.doubtful, id)
 }
 
-func (t *Tracker) wake() {
+// look has the reconciler look at a pod, as one of those. The caller holds the lock.
+func (t *Tracker) look(among *[]lifecycle.PodID, id lifecycle.PodID) {
+	*among = append(*among, id)
 	select {
 	case t.signal <- struct{}{}:
 	default: // a signal is waiting already
