@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -13,7 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/history"
+	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
 const (
@@ -74,7 +77,7 @@ func (l *load) saw(pod *corev1.Pod, gone bool) {
 	if state := stateOf(pod); now.state != state {
 		now = stay{state: state, moved: l.last}
 	}
-	now.ready = isReady(pod)
+	now.ready = lifecycle.IsReady(pod)
 	if now.flipped.IsZero() && flipped(pod) {
 		now.flipped = l.last
 		if now.state == l.state {
@@ -250,16 +253,10 @@ func (l *load) written() int {
 // await waits until something is so.
 func await(ctx context.Context, what string, so func() bool) error {
 	const every, limit = 20 * time.Millisecond, 5 * time.Minute
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for !so() {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s: %w", what, context.Cause(ctx))
+	return wait.Until(ctx, limit, every, func(context.Context) error {
+		if !so() {
+			return errors.New("it is too early for " + what)
 		}
-	}
-	return nil
+		return nil
+	})
 }

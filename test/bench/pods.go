@@ -47,15 +47,6 @@ func flipped(pod *corev1.Pod) bool {
 	}
 }
 
-func isReady(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
 func cloneSet() *kruisev1alpha1.CloneSet {
 	labels := map[string]string{inPlaceLabel: set, deleteLabel: set, newLabel: set, "workload": clusterName}
 	return &kruisev1alpha1.CloneSet{

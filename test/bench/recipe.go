@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -57,11 +58,11 @@ func (r *recipe) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resu
 	}
 	state := stateOf(pod)
 	switch {
-	case state == appspub.LifecycleStateNormal && pod.Labels[newLabel] == set && isReady(pod):
+	case state == appspub.LifecycleStateNormal && pod.Labels[newLabel] == set && lifecycle.IsReady(pod):
 		return ctrl.Result{}, r.then(ctx, pod, "register", newLabel, notSet)
 	case state == appspub.LifecycleStatePreparingUpdate && pod.Labels[inPlaceLabel] == set:
 		return ctrl.Result{}, r.then(ctx, pod, "fail-over", inPlaceLabel, notSet)
-	case state == appspub.LifecycleStateUpdated && pod.Labels[inPlaceLabel] == notSet && isReady(pod):
+	case state == appspub.LifecycleStateUpdated && pod.Labels[inPlaceLabel] == notSet && lifecycle.IsReady(pod):
 		return ctrl.Result{}, r.then(ctx, pod, "register", inPlaceLabel, set)
 	case state == appspub.LifecycleStatePreparingDelete && pod.Labels[deleteLabel] == set:
 		return ctrl.Result{}, r.then(ctx, pod, "deregister", deleteLabel, notSet)

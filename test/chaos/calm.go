@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
 const (
@@ -76,7 +77,7 @@ func (g *game) calm(ctx context.Context) error {
 			return nil
 		}
 		g.report.find(c.overdue())
-		pause(ctx, calmPoll)
+		wait.Pause(ctx, calmPoll)
 	}
 	return nil
 }

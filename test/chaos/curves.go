@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
+	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
 const (
@@ -73,7 +74,7 @@ func newCurves(length time.Duration) *curves {
 func (c *curves) follow(ctx context.Context, m *managers, transitions func() int) {
 	began := time.Now()
 	for next := began.Add(c.every); ; next = next.Add(c.every) {
-		pause(ctx, time.Until(next))
+		wait.Pause(ctx, time.Until(next))
 		if ctx.Err() != nil {
 			return
 		}

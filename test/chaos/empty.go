@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/test/harness/account"
+	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
 const emptyWithin = 2 * time.Minute
@@ -28,8 +29,7 @@ func (w *world) empty(ctx context.Context) error {
 	if err := client.IgnoreNotFound(w.k8s.Delete(ctx, lease)); err != nil {
 		return fmt.Errorf("deleting the lease: %w", err)
 	}
-	deadline := time.Now().Add(emptyWithin)
-	for {
+	return wait.Until(ctx, emptyWithin, calmPoll, func(ctx context.Context) error {
 		var pods corev1.PodList
 		if err := w.k8s.List(ctx, &pods); err != nil {
 			return fmt.Errorf("listing the pods: %w", err)
@@ -37,14 +37,11 @@ func (w *world) empty(ctx context.Context) error {
 		if len(pods.Items) == 0 {
 			return nil
 		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("%d pods of the last plan are still there", len(pods.Items))
-		}
 		for i := range pods.Items {
 			w.free(ctx, &pods.Items[i])
 		}
-		pause(ctx, calmPoll)
-	}
+		return fmt.Errorf("%d pods of the last plan are still there", len(pods.Items))
+	})
 }
 
 // free removes a pod, whatever holds it.

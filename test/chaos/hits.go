@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/test/harness/process"
+	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
 const (
@@ -71,7 +72,7 @@ func (g *game) killAtAnswer(ctx context.Context) (done bool, err error) {
 // seize takes a manager for the caller alone, until it is released: the one that leads or another one, and after a while
 // whichever there is.
 func (m *managers) seize(ctx context.Context, leading bool) (*contender, *process.Process, error) {
-	for began := time.Now(); ctx.Err() == nil && time.Since(began) < hitWithin; pause(ctx, hitPoll) {
+	for began := time.Now(); ctx.Err() == nil && time.Since(began) < hitWithin; wait.Pause(ctx, hitPoll) {
 		leads := m.leader()
 		for _, one := range m.all {
 			if (one == leads) != leading && time.Since(began) < preferFor {
@@ -138,7 +139,7 @@ func freeze(ctx context.Context, p *process.Process, lasts time.Duration) (done 
 	if err := p.Pause(); err != nil {
 		return false, err
 	}
-	pause(ctx, lasts)
+	wait.Pause(ctx, lasts)
 	lasted := time.Since(began)
 	if err := p.Resume(); err != nil {
 		return false, err

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/rollcall-dev/rollcall/test/harness/network"
 )
 
 // kind is what an action does.
@@ -36,10 +38,10 @@ const (
 
 // What happens to the registry.
 const (
-	netSlow     kind = "network: slow"
-	netReset    kind = "network: reset"
-	netRefuse   kind = "network: refuse"
-	netCut      kind = "network: cut"
+	netSlow          = kind(network.Slow)
+	netReset         = kind(network.Reset)
+	netRefuse        = kind(network.Refuse)
+	netCut           = kind(network.Cut)
 	answer500   kind = "registry: answer 500"
 	loseAnswers kind = "registry: do the work and lose the answer"
 	holdBack    kind = "registry: hold calls back and do them after their time-out"

@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
+	"github.com/rollcall-dev/rollcall/test/harness/network"
+	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
 const (
@@ -24,6 +26,8 @@ const (
 	maxSurplus = 6
 	// attemptFor is how long a change is tried, since the API server may be away.
 	attemptFor = 20 * time.Second
+	// slowest is longer than a time-out of the managers now and then, and never two.
+	quickest, slowest = 100 * time.Millisecond, 2500 * time.Millisecond
 )
 
 func (g *game) storm(ctx context.Context, number int) error {
@@ -32,7 +36,7 @@ func (g *game) storm(ctx context.Context, number int) error {
 	began := time.Now()
 	var running sync.WaitGroup
 	for _, a := range actions {
-		pause(ctx, time.Until(began.Add(a.at)))
+		wait.Pause(ctx, time.Until(began.Add(a.at)))
 		if ctx.Err() != nil || g.report.failed() {
 			break
 		}
@@ -45,7 +49,7 @@ func (g *game) storm(ctx context.Context, number int) error {
 	running.Wait()
 	g.registry.setFault("")
 	g.registry.killNext(nil)
-	return g.network.clear(ctx)
+	return g.network.Clear(ctx)
 }
 
 // act plays one action, and returns when it is over. It counts once it was done.
@@ -64,7 +68,7 @@ func (g *game) act(ctx context.Context, a action) error {
 func (g *game) do(ctx context.Context, a action) (done bool, err error) {
 	switch a.kind {
 	case netSlow, netReset, netRefuse, netCut:
-		return g.last(ctx, a, func() { g.network.set(a.kind, a.dice) }, func() error { return g.network.clear(ctx) })
+		return g.last(ctx, a, func() { g.network.Set(a.terms()) }, func() error { return g.network.Clear(ctx) })
 	case answer500, loseAnswers, holdBack:
 		return g.last(ctx, a, func() { g.registry.setFault(a.kind) }, func() error { g.registry.setFault(""); return nil })
 	case wipeHalf:
@@ -102,24 +106,31 @@ func (g *game) last(ctx context.Context, a action, begin func(), end func() erro
 	before := g.met()[a.kind]
 	// What is refused is not counted, only what was open: that grows no more.
 	met := func() bool { return a.kind == netRefuse || g.met()[a.kind]-before >= enoughMet }
-	g.await(ctx, func() bool { return g.managers.leader() != nil && g.network.open() >= enoughMet })
+	g.await(ctx, func() bool { return g.managers.leader() != nil && g.network.Open() >= enoughMet })
 	begin()
-	pause(ctx, a.lasts)
+	wait.Pause(ctx, a.lasts)
 	g.await(ctx, met)
 	done = g.met()[a.kind] > before
 	err = end()
-	pause(ctx, faultGap)
+	wait.Pause(ctx, faultGap)
 	return done, err
 }
 
 // await returns once it is so, or has not become so for long enough.
 func (*game) await(ctx context.Context, so func() bool) {
 	for began := time.Now(); ctx.Err() == nil && !so() && time.Since(began) < hitWithin; {
-		pause(ctx, hitPoll)
+		wait.Pause(ctx, hitPoll)
 	}
 }
 
 func (a action) rng() *rand.Rand { return rand.New(rand.NewPCG(a.dice, 0)) }
+
+// terms are those of a fault of the network.
+func (a action) terms() network.Terms {
+	return network.Terms{
+		Fault: network.Fault(a.kind), Share: faultShare, Upward: a.dice%2 == 0, Least: quickest, Most: slowest, Seed: a.dice,
+	}
+}
 
 func (g *game) services() []string {
 	var all []string
@@ -211,7 +222,7 @@ func (g *game) changeAndBack(
 	if err != nil {
 		return err
 	}
-	pause(ctx, after)
+	wait.Pause(ctx, after)
 	return g.change(ctx, w, func(set *kruisev1alpha1.CloneSet) { undo(set, before) })
 }
 
@@ -254,7 +265,7 @@ func (g *game) turnUnready(ctx context.Context, w *workload, a action) (turned i
 		turned++
 		defer func() { _ = g.quicken(ctx, name) }() // else its next update takes longer
 	}
-	pause(ctx, a.lasts)
+	wait.Pause(ctx, a.lasts)
 	return turned, nil
 }
 
@@ -311,6 +322,6 @@ func attempt(ctx context.Context, do func() error) error {
 		if err == nil || client.IgnoreNotFound(err) == nil || ctx.Err() != nil || time.Now().After(deadline) {
 			return err
 		}
-		pause(ctx, hitPoll)
+		wait.Pause(ctx, hitPoll)
 	}
 }

@@ -134,7 +134,10 @@ func (g *game) verdict(replay string, histories int) error {
 
 // met is how many calls met each fault that the registry makes itself, and how many connections each of the network.
 func (g *game) met() map[kind]int {
-	met := g.network.hits()
+	met := map[kind]int{}
+	for fault, connections := range g.network.Hits() {
+		met[kind(fault)] = connections
+	}
 	for fault, calls := range g.journal.counts().met {
 		met[kind(fault)] += calls
 	}

@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/network"
 )
 
 // newEnded is a game that has ended, with what its managers wrote.
 func newEnded(t *testing.T, log string) (*game, *bytes.Buffer) {
 	t.Helper()
 	dir := t.TempDir()
-	g := &game{world: &world{dir: dir, network: &network{touched: map[kind]int{}}}, binary: filepath.Join(dir, "manager"), journal: newJournal(), length: time.Minute}
+	g := &game{world: &world{dir: dir, network: &network.Network{}}, binary: filepath.Join(dir, "manager"), journal: newJournal(), length: time.Minute}
 	text := &bytes.Buffer{}
 	g.out = newOutput(text)
 	logs := filepath.Join(g.binary+".d", "m1")
@@ -108,7 +109,7 @@ func TestTooLittle(t *testing.T) {
 	plenty := func(g *game) {
 		g.length, g.journal.transitions, g.journal.reused, g.journal.judged = enoughTime, enoughTransitions, 1, enoughFlips
 		for _, k := range lasting {
-			g.network.touched[k] = enoughMet
+			g.journal.met[string(k)] = enoughMet
 		}
 		for _, k := range promisedKinds() {
 			g.done.add(k)
@@ -127,7 +128,7 @@ func TestTooLittle(t *testing.T) {
 		"no address used again": {change: func(g *game) { g.journal.reused = 0 }, want: "0 addresses"},
 		"too few flips":         {change: func(g *game) { g.journal.judged-- }, want: "249 flips by managers"},
 		"a fault that met nothing": {
-			change: func(g *game) { delete(g.network.touched, netCut) }, want: `"network: cut" met 0 calls or connections`,
+			change: func(g *game) { delete(g.journal.met, string(netCut)) }, want: `"network: cut" met 0 calls or connections`,
 		},
 		"a kind never came": {change: func(g *game) { delete(g.done.done, wipeHalf) }, want: "not once in 5m0s: wipe half the registry"},
 		"a short run":       {change: func(g *game) { g.length--; g.journal.transitions = 0 }},

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"slices"
 	"strconv"
 	"time"
 
@@ -10,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/history"
 )
 
@@ -30,7 +29,7 @@ func (p *podWatch) saw(v history.Version[*corev1.Pod]) {
 	p.journal.saw(string(pod.UID), podName{pod.Namespace, pod.Name}, w, sighting{
 		at: time.Now(), version: version, gone: v.Gone, gap: v.Gap,
 		state: pod.Labels[appspub.LifecycleStateKey], stamp: pod.Annotations[appspub.LifecycleTimestampKey],
-		ready: podReady(pod), deleting: pod.DeletionTimestamp != nil, held: len(pod.Finalizers) > 0, set: w.setOn(pod),
+		ready: lifecycle.IsReady(pod), deleting: pod.DeletionTimestamp != nil, held: len(pod.Finalizers) > 0, set: w.setOn(pod),
 		address: pod.Status.PodIP, image: pod.Spec.Containers[0].Image, record: pod.Annotations[recordAnnotation],
 	})
 }
@@ -43,20 +42,4 @@ func workloadOf(all []*workload, pod client.Object) *workload {
 		}
 	}
 	return nil
-}
-
-func podReady(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
-}
-
-// pause waits, or less where the context ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

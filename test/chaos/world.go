@@ -18,7 +18,9 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/account"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/history"
+	"github.com/rollcall-dev/rollcall/test/harness/network"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
+	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
 // judgeEvery is how often flips are judged.
@@ -34,7 +36,7 @@ type world struct {
 	registry *registryServer
 	// account is what managers run as: the ServiceAccount that ships.
 	account *rest.Config
-	network *network
+	network *network.Network
 	// passed: the logs are not needed.
 	passed bool
 }
@@ -72,7 +74,7 @@ func newWorld(ctx context.Context, out *output) (w *world, stop func(), err erro
 	if w.registry, err = startRegistry(ctx, newJournal(), callTimeout); err != nil {
 		return w, stop, err
 	}
-	w.network, err = startNetwork(ctx, w.registry.address)
+	w.network, err = network.Start(ctx, "127.0.0.1:0", w.registry.address)
 	return w, stop, err
 }
 
@@ -117,10 +119,10 @@ func (g *game) play(ctx context.Context) error {
 
 	g.journal, g.workloads = newJournal(), workloads()
 	g.registry.reset(ctx, g.journal, g.plan.seed)
-	if err := g.network.clear(ctx); err != nil {
+	if err := g.network.Clear(ctx); err != nil {
 		return err
 	}
-	g.network.forget()
+	g.network.Forget()
 	watcher := &podWatch{journal: g.journal, workloads: g.workloads}
 	g.say("starting: %d CloneSets of %d pods", len(g.workloads), g.replicas)
 	watched, err := history.Follow(watching, g.k8s, &corev1.PodList{}, watcher.saw)
@@ -130,7 +132,7 @@ func (g *game) play(ctx context.Context) error {
 	background.Go(func() { <-watched })
 	background.Go(func() { g.judge(watching) })
 	g.managers, err = startManagers(ctx, setup{
-		launcher: g.launcher, dir: g.binary + ".d", binary: g.binary, registry: g.network.address, account: g.account,
+		launcher: g.launcher, dir: g.binary + ".d", binary: g.binary, registry: g.network.Address, account: g.account,
 		journal: g.journal, out: g.out, fail: g.report.note, metrics: g.curves != nil, maxRemovals: g.plan.maxRemovals(),
 	})
 	if err != nil {
@@ -179,14 +181,14 @@ func (g *game) judge(ctx context.Context) {
 		if broken := g.journal.broken(); len(broken) > 0 {
 			g.report.flipped(broken)
 		}
-		pause(ctx, judgeEvery)
+		wait.Pause(ctx, judgeEvery)
 	}
 }
 
 func (g *game) progress(ctx context.Context) {
 	const every = 10 * time.Second
 	for {
-		pause(ctx, every)
+		wait.Pause(ctx, every)
 		if ctx.Err() != nil {
 			return
 		}

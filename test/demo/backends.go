@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/http/httpserver"
@@ -23,6 +24,8 @@ import (
 
 const (
 	defaultDriver = "memory"
+	// readTimeout bounds how long a request to a registry of the demo's own may take to arrive.
+	readTimeout = time.Second
 	// serviceName is what the demo's configuration makes of its CloneSet's labels.
 	serviceName = "web"
 )
@@ -74,13 +77,9 @@ func memoryBackend(context.Context) (*backend, error) {
 
 // httpBackend is the HTTP registry protocol, served by the demo.
 func httpBackend(ctx context.Context) (*backend, error) {
-	store, err := memory.New(ctx, registry.Config{Cluster: "demo"})
+	known, err := newStore(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("making the registry: %w", err)
-	}
-	known, ok := store.(httpserver.Backend)
-	if !ok {
-		return nil, fmt.Errorf("the memory driver (%T) can't be read", store)
+		return nil, err
 	}
 	var listen net.ListenConfig
 	listener, err := listen.Listen(ctx, "tcp4", "127.0.0.1:0")
@@ -95,6 +94,19 @@ func httpBackend(ctx context.Context) (*backend, error) {
 		about: "the HTTP registry protocol, served by the demo", section: fmt.Sprintf("{driver: http, endpoint: %q}", url),
 		read: read.Listed(list), look: "curl '" + list + "'", stop: func() { _ = server.Close() },
 	}, nil
+}
+
+// newStore makes a registry in memory.
+func newStore(ctx context.Context) (httpserver.Backend, error) {
+	made, err := memory.New(ctx, registry.Config{})
+	if err != nil {
+		return nil, fmt.Errorf("making a registry in memory: %w", err)
+	}
+	store, ok := made.(httpserver.Backend)
+	if !ok {
+		return nil, fmt.Errorf("the memory driver (%T) can't be read", made)
+	}
+	return store, nil
 }
 
 func consulBackend(ctx context.Context) (*backend, error) {

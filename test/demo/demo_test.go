@@ -79,9 +79,7 @@ func TestUnsettled(t *testing.T) {
 	} {
 		pod := servingPod("web-1", "uid-1")
 		edit(pod)
-		if got := unsettled(pod, "web:v2"); (want == "") != (got == "") || !strings.Contains(got, want) {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		expect.Error(t, "what is missing", unsettled(pod, "web:v2"), want)
 	}
 }
 
@@ -99,9 +97,7 @@ func TestDiffers(t *testing.T) {
 		"OutOfService":        {first, entry("web-2", "uid-2", registry.OutOfService)},
 		"web-2, which is not": {first, entry("web-2", "uid-3", registry.InService)},
 	} {
-		if got := differs("it", pods, entries); (want == "") != (got == "") || !strings.Contains(got, want) {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		expect.Error(t, "what is missing", differs("it", pods, entries), want)
 	}
 }
 

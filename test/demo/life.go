@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,9 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
 	"github.com/rollcall-dev/rollcall/test/harness/traffic"
+	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
 const (
@@ -49,11 +53,8 @@ type life struct {
 type step struct {
 	title string
 	do    func(context.Context) error
-	until condition
+	until func(context.Context) error // says what is missing
 }
-
-// condition returns "" when it holds, and what is missing else.
-type condition func(context.Context) (string, error)
 
 // clonesetFor returns the demo's CloneSet, whose pods answer at the port.
 func clonesetFor(namespace string, port int, hooks bool) (*appsv1alpha1.CloneSet, error) {
@@ -99,12 +100,8 @@ func (l *life) steps() []step {
 			victim, err = l.markForDelete(ctx)
 			return err
 		},
-		until: func(ctx context.Context) (string, error) {
-			missing, err := l.settled(3, imageAfter)(ctx)
-			if err != nil || missing != "" {
-				return missing, err
-			}
-			return l.without(ctx, victim)
+		until: func(ctx context.Context) error {
+			return cmp.Or(l.settled(3, imageAfter)(ctx), l.without(ctx, victim))
 		},
 	}}
 }
@@ -114,11 +111,11 @@ func (l *life) enough() step {
 	return step{
 		title: fmt.Sprintf("Go on until there were %d requests", l.atLeast),
 		do:    func(context.Context) error { return nil },
-		until: func(context.Context) (string, error) {
+		until: func(context.Context) error {
 			if n := l.traffic.Tally().Requests; n < l.atLeast {
-				return fmt.Sprintf("there were %d requests and not %d", n, l.atLeast), nil
+				return fmt.Errorf("there were %d requests and not %d", n, l.atLeast)
 			}
-			return "", nil
+			return nil
 		},
 	}
 }
@@ -165,39 +162,11 @@ func (l *life) take(ctx context.Context, s step) error {
 	if err := s.do(ctx); err != nil {
 		return err
 	}
-	if err := waitFor(ctx, s.until); err != nil {
+	if err := wait.Until(ctx, stepTimeout, stepPoll, s.until); err != nil {
 		return err
 	}
 	l.out.line("    done: %s in this step", l.traffic.Tally().Since(before))
 	return nil
-}
-
-// waitFor polls a condition until it holds.
-func waitFor(ctx context.Context, until condition) error {
-	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
-	defer cancel()
-	ticker := time.NewTicker(stepPoll)
-	defer ticker.Stop()
-	missing := ""
-	for {
-		last, err := until(ctx)
-		switch {
-		case err == nil && last == "":
-			return nil
-		case err == nil:
-			missing = last
-		case ctx.Err() == nil:
-			missing = err.Error()
-		}
-		select {
-		case <-ctx.Done():
-			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-				return fmt.Errorf("waited %s in vain: %s", stepTimeout, missing)
-			}
-			return context.Cause(ctx)
-		case <-ticker.C:
-		}
-	}
 }
 
 func (l *life) create(ctx context.Context) error {
@@ -264,77 +233,74 @@ func (l *life) list(ctx context.Context) ([]corev1.Pod, error) {
 
 // settled holds when there are exactly so many pods, all are Normal and ready with the image, the registry has exactly
 // them in service, and the client knows.
-func (l *life) settled(replicas int, image string) condition {
-	return func(ctx context.Context) (string, error) {
+func (l *life) settled(replicas int, image string) func(context.Context) error {
+	return func(ctx context.Context) error {
 		pods, err := l.list(ctx)
 		if err != nil {
-			return "", err
+			return err
 		}
 		entries, err := l.read(ctx)
 		if err != nil {
-			return "", err
+			return err
 		}
 		if len(pods) != replicas {
-			return fmt.Sprintf("there are %d pods and not %d", len(pods), replicas), nil
+			return fmt.Errorf("there are %d pods and not %d", len(pods), replicas)
 		}
 		for i := range pods {
-			if missing := unsettled(&pods[i], image); missing != "" {
-				return missing, nil
+			if err := unsettled(&pods[i], image); err != nil {
+				return err
 			}
 		}
-		if missing := differs("the registry", pods, entries); missing != "" {
-			return missing, nil
-		}
-		return differs("what the client read last", pods, l.traffic.Known()), nil
+		return cmp.Or(differs("the registry", pods, entries), differs("what the client read last", pods, l.traffic.Known()))
 	}
 }
 
-// unsettled says what the pod lacks, or "".
-func unsettled(pod *corev1.Pod, image string) string {
+// unsettled says what the pod lacks, or nil.
+func unsettled(pod *corev1.Pod, image string) error {
+	statuses := pod.Status.ContainerStatuses
+	runs := pod.Spec.Containers[0].Image == image && len(statuses) == 1 && statuses[0].Image == image
 	switch {
 	case pod.DeletionTimestamp != nil:
-		return fmt.Sprintf("pod %s is still being deleted", pod.Name)
+		return fmt.Errorf("pod %s is still being deleted", pod.Name)
 	case kruiseState(pod) != string(appspub.LifecycleStateNormal):
-		return fmt.Sprintf("pod %s is in state %q and not Normal", pod.Name, kruiseState(pod))
-	case !runs(pod, image):
-		return fmt.Sprintf("pod %s does not run image %s", pod.Name, image)
-	case !ready(pod):
-		return fmt.Sprintf("pod %s is not ready", pod.Name)
+		return fmt.Errorf("pod %s is in state %q and not Normal", pod.Name, kruiseState(pod))
+	case !runs: // it may run one before it
+		return fmt.Errorf("pod %s does not run image %s", pod.Name, image)
+	case !lifecycle.IsReady(pod):
+		return fmt.Errorf("pod %s is not ready", pod.Name)
 	default:
-		return ""
+		return nil
 	}
 }
 
-// differs says what the entries are other than exactly these pods in service, or "".
-func differs(who string, pods []corev1.Pod, entries []registry.Entry) string {
+// differs says what the entries are other than exactly these pods in service, or nil.
+func differs(who string, pods []corev1.Pod, entries []registry.Entry) error {
 	missing := map[string]string{}
 	for i := range pods {
 		missing[string(pods[i].UID)] = pods[i].Name
 	}
 	for _, entry := range entries {
 		if _, wanted := missing[entry.UID]; !wanted {
-			return fmt.Sprintf("%s has pod %s, which is not there", who, entry.Pod)
+			return fmt.Errorf("%s has pod %s, which is not there", who, entry.Pod)
 		}
 		if entry.State != registry.InService {
-			return fmt.Sprintf("%s has pod %s %s", who, entry.Pod, entry.State)
+			return fmt.Errorf("%s has pod %s %s", who, entry.Pod, entry.State)
 		}
 		delete(missing, entry.UID)
 	}
 	for _, name := range missing {
-		return fmt.Sprintf("%s lacks pod %s", who, name)
+		return fmt.Errorf("%s lacks pod %s", who, name)
 	}
-	return ""
+	return nil
 }
 
-func (l *life) without(ctx context.Context, victim *corev1.Pod) (string, error) {
+func (l *life) without(ctx context.Context, victim *corev1.Pod) error {
 	pods, err := l.list(ctx)
 	if err != nil {
-		return "", err
+		return err
 	}
-	for i := range pods {
-		if pods[i].UID == victim.UID {
-			return fmt.Sprintf("pod %s is still there", victim.Name), nil
-		}
+	if slices.ContainsFunc(pods, func(p corev1.Pod) bool { return p.UID == victim.UID }) {
+		return fmt.Errorf("pod %s is still there", victim.Name)
 	}
-	return "", nil
+	return nil
 }

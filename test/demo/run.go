@@ -9,10 +9,12 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster/podserver"
 	"github.com/rollcall-dev/rollcall/test/harness/command"
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
+	"github.com/rollcall-dev/rollcall/test/harness/mirror"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
 	"github.com/rollcall-dev/rollcall/test/harness/traffic"
 )
@@ -20,6 +22,10 @@ import (
 const (
 	namespaceWith    = "with-rollcall"
 	namespaceWithout = "without-rollcall"
+	// drain exceeds all that a client may be behind: one refresh of what it knows, and one request.
+	drain = 2 * (traffic.RefreshEvery + traffic.RequestTimeout)
+	// failuresShown bounds how many failed requests the result tells of.
+	failuresShown = 10
 )
 
 // world is what both lives run on.
@@ -78,6 +84,17 @@ func (w *world) servePods(ctx context.Context, end context.CancelCauseFunc) (sto
 	}
 	w.pods, stop, err = podserver.Start(ctx, w.k8s, end)
 	return stop, err
+}
+
+func managerConfig(section string) string {
+	return fmt.Sprintf(`cluster: demo
+registry: %s
+hooks:
+  owned: [example.com/*]
+service:
+  name: "{label:app}"
+drain: %s
+`, section, drain)
 }
 
 func (w *world) startManager(ctx context.Context) error {
@@ -159,14 +176,17 @@ func (w *world) withRollcall(ctx context.Context) (*life, error) {
 func (w *world) withoutRollcall(ctx context.Context) (*life, error) {
 	w.out.banner("2. WITHOUT",
 		"The same CloneSet without hooks: Kruise does not ask. Another registry follows the pods' readiness,",
-		"at once and without fail, but after the fact. The same steps, and the same client.")
+		"within a tenth of a second and without fail, but after the fact. The same steps, and the same client.")
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	url, err := startMirror(ctx, w.k8s, namespaceWithout, w.pods.Port)
+	store, err := newStore(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l, err := w.newLife(namespaceWithout, false, read.Listed(url))
+	go mirror.New(w.k8s, store, namespaceWithout, w.pods.Port).Run(ctx)
+	l, err := w.newLife(namespaceWithout, false, func(ctx context.Context) ([]registry.Entry, error) {
+		return store.List(ctx, mirror.Cluster)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -207,14 +227,14 @@ func (w *world) keep(ctx context.Context, with *life) error {
 	return err
 }
 
-// outcome is what came of a life's requests, with the first that failed.
+// outcome is what came of a life's requests, with those that failed.
 type outcome struct {
 	tally    traffic.Tally
 	failures []traffic.Failure
 }
 
 func outcomeOf(client *traffic.Client) outcome {
-	return outcome{tally: client.Tally(), failures: client.FirstFailures()}
+	return outcome{tally: client.Tally(), failures: client.Failures()}
 }
 
 // conclude says how many requests failed, and returns command.ErrFailed where that is not as it should be.
@@ -225,7 +245,7 @@ func conclude(out *screen, with, without outcome) error {
 	out.line("without:        %s", b)
 	if a.Failed > 0 {
 		out.line("With Rollcall none may fail. The first that did:")
-		for _, f := range with.failures {
+		for _, f := range with.failures[:min(failuresShown, len(with.failures))] {
 			out.tell(f.At, f.Pod, f.Why)
 		}
 	}

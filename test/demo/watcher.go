@@ -3,14 +3,18 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
+	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/history"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
 )
 
@@ -61,12 +65,12 @@ func startWatcher(
 		cancel()
 		running.Wait()
 	}
-	err = watchPods(ctx, k8s, namespace, func(pod *corev1.Pod, gone bool) {
+	_, err = history.Follow(ctx, k8s, &corev1.PodList{}, func(v history.Version[*corev1.Pod]) {
 		select {
-		case w.events <- podEvent{pod: pod, gone: gone}:
+		case w.events <- podEvent{pod: v.Object, gone: v.Gone}:
 		case <-ctx.Done():
 		}
-	})
+	}, client.InNamespace(namespace))
 	if err != nil {
 		stop()
 		return nil, err
@@ -165,17 +169,20 @@ func (w *watcher) show(p *watched, says string) {
 }
 
 func rowOf(event podEvent, says string) row {
-	r := row{image: version(event.pod), state: kruiseState(event.pod), ready: "not ready", registry: says}
+	_, image, _ := strings.Cut(event.pod.Spec.Containers[0].Image, ":")
+	r := row{image: image, state: kruiseState(event.pod), ready: "not ready", registry: says}
 	switch {
 	case event.gone:
 		r.ready = "gone"
 	case event.pod.DeletionTimestamp != nil:
 		r.ready = "stopped"
-	case ready(event.pod):
+	case lifecycle.IsReady(event.pod):
 		r.ready = "ready"
 	}
 	return r
 }
+
+func kruiseState(pod *corev1.Pod) string { return pod.Labels[appspub.LifecycleStateKey] }
 
 func (r row) String() string {
 	return fmt.Sprintf("%-5s  %-15s  %-9s  %s", r.image, r.state, r.ready, r.registry)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +19,10 @@ import (
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
 const (
@@ -48,9 +51,9 @@ func armNames() []string { return []string{withRollcall, withPreStop, mirrorOnly
 // arm is one way to keep the registry in step with the pods of a CloneSet, with clients of its own. Its name is the
 // service's too.
 type arm struct {
-	name  string
-	k8s   client.Client
-	count *tally
+	name    string
+	k8s     client.Client
+	clients *customers
 }
 
 func (a *arm) namespace() string { return "e2e-" + a.name }
@@ -158,11 +161,11 @@ func (a *arm) settle(ctx context.Context) error {
 		if err := unsettled(set, pods); err != nil {
 			return err
 		}
-		v, err := lookUp(ctx, http.DefaultClient, a.name, 0)
+		entries, _, err := lookUp(ctx, a.name, 0)
 		if err != nil {
 			return err
 		}
-		return differs(pods, v.instances)
+		return differs(pods, entries)
 	})
 }
 
@@ -181,7 +184,7 @@ func unsettled(set *appsv1alpha1.CloneSet, pods []corev1.Pod) error {
 		switch {
 		case pod.DeletionTimestamp != nil:
 			return fmt.Errorf("%s is being deleted", pod.Name)
-		case !ready(&pod):
+		case !lifecycle.IsReady(&pod):
 			return fmt.Errorf("%s is not ready", pod.Name)
 		case pod.Spec.Containers[0].Image != set.Spec.Template.Spec.Containers[0].Image:
 			return fmt.Errorf("%s has image %s", pod.Name, pod.Spec.Containers[0].Image)
@@ -193,13 +196,13 @@ func unsettled(set *appsv1alpha1.CloneSet, pods []corev1.Pod) error {
 }
 
 // differs says where the registry is other than the pods.
-func differs(pods []corev1.Pod, instances []instance) error {
+func differs(pods []corev1.Pod, entries []registry.Entry) error {
 	var want, have []string
 	for _, pod := range pods {
 		want = append(want, fmt.Sprintf("%s at %s:%d", pod.Name, pod.Status.PodIP, appPort))
 	}
-	for _, in := range instances {
-		have = append(have, in.Pod+" at "+in.Address)
+	for _, e := range entries {
+		have = append(have, e.Pod+" at "+e.Endpoint())
 	}
 	slices.Sort(want)
 	slices.Sort(have)
@@ -209,21 +212,6 @@ func differs(pods []corev1.Pod, instances []instance) error {
 	return nil
 }
 
-// await polls until the condition holds.
 func await(ctx context.Context, holds func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	ticker := time.NewTicker(pollStep)
-	defer ticker.Stop()
-	for {
-		err := holds(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(context.Cause(ctx), err)
-		case <-ticker.C:
-		}
-	}
+	return wait.Until(ctx, patience, pollStep, holds)
 }

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/network"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
@@ -25,7 +27,7 @@ const (
 // consulServer is a real Consul behind two doors.
 type consulServer struct {
 	process          *process.Process
-	writers, readers *door
+	writers, readers *network.Network
 }
 
 func startConsul(ctx context.Context, l *process.Launcher, dir, path string) (*consulServer, error) {
@@ -45,23 +47,23 @@ func startConsul(ctx context.Context, l *process.Launcher, dir, path string) (*c
 		return nil, err
 	}
 	return c, p.WaitReady(ctx, func(ctx context.Context) error {
-		_, err := lookUp(ctx, http.DefaultClient, "consul", 0)
+		_, _, err := lookUp(ctx, "consul", 0)
 		return err
 	})
 }
 
-// instance is one that clients may use.
-type instance struct{ Address, Pod string }
-
-// view is what a client knows of a service, and Consul's index of it.
-type view struct {
-	instances []instance
-	index     uint64
+// openDoor has an address lead to another one until ctx ends.
+func openDoor(ctx context.Context, address, target string) (*network.Network, error) {
+	door, err := network.Start(ctx, address, target)
+	if err == nil {
+		context.AfterFunc(ctx, door.Stop)
+	}
+	return door, err
 }
 
-// lookUp reads the instances of a service that are in rotation. With the index of an earlier view it returns when there
-// is something new, or after some seconds.
-func lookUp(ctx context.Context, httpClient *http.Client, service string, index uint64) (view, error) {
+// lookUp reads the instances of a service that are in rotation, and Consul's index of them. With the index of an earlier look
+// it returns when there is something new, or after some seconds.
+func lookUp(ctx context.Context, service string, index uint64) (entries []registry.Entry, now uint64, err error) {
 	const blockFor = 5 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, lookUpTimeout+blockFor)
 	defer cancel()
@@ -69,15 +71,15 @@ func lookUp(ctx context.Context, httpClient *http.Client, service string, index 
 	address := fmt.Sprintf("http://127.0.0.1:%d/v1/health/service/%s?%s", readersPort, service, query.Encode())
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
-		return view{}, fmt.Errorf("asking Consul: %w", err)
+		return nil, 0, fmt.Errorf("asking Consul: %w", err)
 	}
-	response, err := httpClient.Do(request)
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return view{}, fmt.Errorf("asking Consul: %w", err)
+		return nil, 0, fmt.Errorf("asking Consul: %w", err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return view{}, errors.New("Consul answers " + response.Status)
+		return nil, 0, errors.New("Consul answers " + response.Status)
 	}
 	var nodes []struct {
 		Service struct {
@@ -87,16 +89,16 @@ func lookUp(ctx context.Context, httpClient *http.Client, service string, index 
 		}
 	}
 	if err := json.NewDecoder(response.Body).Decode(&nodes); err != nil {
-		return view{}, fmt.Errorf("reading Consul's answer: %w", err)
+		return nil, 0, fmt.Errorf("reading Consul's answer: %w", err)
 	}
-	var v view
-	if v.index, err = strconv.ParseUint(response.Header.Get("X-Consul-Index"), 10, 64); err != nil {
-		return view{}, fmt.Errorf("reading Consul's index: %w", err)
+	if now, err = strconv.ParseUint(response.Header.Get("X-Consul-Index"), 10, 64); err != nil {
+		return nil, 0, fmt.Errorf("reading Consul's index: %w", err)
 	}
 	for _, n := range nodes {
-		s := n.Service
-		address := fmt.Sprintf("%s:%d", s.Address, s.Port)
-		v.instances = append(v.instances, instance{Address: address, Pod: s.Meta["rollcall-pod"]})
+		e := registry.Entry{State: registry.InService}
+		e.SetMeta(n.Service.Meta)
+		e.Address, e.Port = n.Service.Address, n.Service.Port
+		entries = append(entries, e)
 	}
-	return v, nil
+	return entries, now, nil
 }

@@ -1,14 +1,8 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"io"
-	"net/http"
-	"net/http/httptest"
-	"net/url"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,12 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/test/harness/command"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/traffic"
 )
 
 func TestChoose(t *testing.T) {
@@ -114,7 +107,7 @@ func TestUnsettled(t *testing.T) {
 			set.Status.UpdatedReplicas, set.Status.ReadyReplicas = 1, 1
 			pod := servingPod("web-1", "10.0.0.1")
 			tc.edit(set, pod)
-			expectError(t, unsettled(set, []corev1.Pod{*pod}), tc.want)
+			expect.Error(t, name, unsettled(set, []corev1.Pod{*pod}), tc.want)
 		})
 	}
 }
@@ -122,10 +115,13 @@ func TestUnsettled(t *testing.T) {
 func TestDiffers(t *testing.T) {
 	t.Parallel()
 	pods := []corev1.Pod{*servingPod("web-1", "10.0.0.1"), *servingPod("web-2", "10.0.0.2")}
-	first, second := instance{Address: "10.0.0.1:8080", Pod: "web-1"}, instance{Address: "10.0.0.2:8080", Pod: "web-2"}
-	expectError(t, differs(pods, []instance{second, first}), "")
-	expectError(t, differs(pods, []instance{first}), "in rotation are [web-1 at 10.0.0.1:8080], the pods are")
-	expectError(t, differs(pods, []instance{first, {Address: second.Address, Pod: "web-3"}}), "web-3")
+	at := func(address, pod string) registry.Entry {
+		return registry.Entry{Instance: registry.Instance{Address: address, Port: appPort, Pod: pod}}
+	}
+	first, second := at("10.0.0.1", "web-1"), at("10.0.0.2", "web-2")
+	expect.Error(t, "the registry and the pods", differs(pods, []registry.Entry{second, first}), "")
+	expect.Error(t, "the registry and the pods", differs(pods, []registry.Entry{first}), "in rotation are [web-1 at 10.0.0.1:8080], the pods are")
+	expect.Error(t, "the registry and the pods", differs(pods, []registry.Entry{first, at("10.0.0.2", "web-3")}), "web-3")
 }
 
 func TestNextVersion(t *testing.T) {
@@ -140,97 +136,9 @@ func TestNextVersion(t *testing.T) {
 	}
 }
 
-// What the careful team and the mirror have in common: in while ready, out while not, and what fails is tried again.
-func TestMirror(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	store, err := memory.New(ctx, registry.Config{Cluster: "mirror"})
-	expect.NoError(t, err)
-	flaky := &flakyRegistry{Registry: store, failing: true}
-	pod := servingPod("web-1", "10.0.0.1")
-	k8s := fake.NewClientBuilder().WithObjects(pod).WithStatusSubresource(pod).Build()
-	m := &mirror{k8s: k8s, registry: flaky, namespace: pod.Namespace, told: map[types.UID]*told{}}
-	expectIn := func(reason string, want int) {
-		t.Helper()
-		entries, err := store.(registry.Lister).List(ctx, "mirror")
-		expect.NoError(t, err)
-		if len(entries) != want {
-			t.Errorf("%s: %d in rotation, want %d", reason, len(entries), want)
-		}
-	}
-	m.pass(ctx)
-	expectIn("the registry fails", 0)
-	flaky.failing = false
-	m.pass(ctx)
-	expectIn("the pod is ready", 1)
-
-	pod.Status.Conditions = nil
-	expect.NoError(t, k8s.Status().Update(ctx, pod))
-	flaky.failing = true
-	m.pass(ctx)
-	expectIn("the registry fails again", 1)
-	flaky.failing = false
-	m.pass(ctx)
-	expectIn("the pod is unready", 0)
-}
-
-func TestPlain(t *testing.T) {
-	t.Parallel()
-	for want, err := range map[string]error{
-		"connection refused":                  &url.Error{Op: "Post", URL: "u", Err: syscall.ECONNREFUSED},
-		"no such host":                        syscall.EHOSTUNREACH,
-		"connection reset":                    syscall.ECONNRESET,
-		"connection closed without an answer": io.ErrUnexpectedEOF,
-		"no answer in time":                   context.DeadlineExceeded,
-		"odd":                                 &url.Error{Op: "Post", URL: "u", Err: errors.New("odd")},
-	} {
-		if got := plain(err); got != want {
-			t.Errorf("%v: got %q, want %q", err, got, want)
-		}
-	}
-}
-
-// A request counts as lost where no instance is in rotation, where another pod answers, and where there is no good
-// answer.
-func TestCustomer(t *testing.T) {
-	t.Parallel()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/broken" {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-		_, _ = io.WriteString(w, "web-1 v1\n")
-	}))
-	t.Cleanup(server.Close)
-	address := strings.TrimPrefix(server.URL, "http://")
-	for name, tc := range map[string]struct {
-		instances []instance
-		path      string
-		want      string
-	}{
-		"Answered":   {instances: []instance{{Address: address, Pod: "web-1"}}, path: "/"},
-		"NoInstance": {path: "/", want: noInstance},
-		"OtherPod":   {instances: []instance{{Address: address, Pod: "web-2"}}, path: "/", want: "another pod answered"},
-		"Status":     {instances: []instance{{Address: address, Pod: "web-1"}}, path: "/broken", want: "503"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := &customer{name: "polls", path: tc.path, http: server.Client(), count: &tally{}}
-			c.view.instances = tc.instances
-			c.count.add(c.once(t.Context()))
-			requests, failures := c.count.take()
-			if requests != 1 || (tc.want == "") != (len(failures) == 0) {
-				t.Fatalf("got %d requests and failures %v, want %q", requests, failures, tc.want)
-			}
-			if tc.want != "" && !strings.Contains(failures[0].String(), tc.want) {
-				t.Errorf("got %s, want %s", failures[0], tc.want)
-			}
-		})
-	}
-}
-
 func TestReasons(t *testing.T) {
 	t.Parallel()
-	got := reasons([]failure{{Reason: "a"}, {Reason: "b"}, {Reason: "b"}})
+	got := reasons([]traffic.Failure{{Why: "a"}, {Why: "b: 1"}, {Why: "b: 2"}})
 	if want := "2 b, 1 a"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -241,7 +149,7 @@ func TestReport(t *testing.T) {
 	rowOf := func(name, lossy string, lost ...int) row {
 		r := row{scenario: name, lossy: lossy, took: time.Second, arms: map[string]result{}}
 		for i, arm := range armNames() {
-			r.arms[arm] = result{requests: 10, failures: make([]failure, lost[i])}
+			r.arms[arm] = result{requests: 10, failures: make([]traffic.Failure, lost[i])}
 		}
 		return r
 	}
@@ -277,57 +185,6 @@ func TestReport(t *testing.T) {
 	}
 }
 
-func TestDoor(t *testing.T) {
-	t.Parallel()
-	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	t.Cleanup(server.Close)
-	d, err := openDoor(t.Context(), "127.0.0.1:0", strings.TrimPrefix(server.URL, "http://"))
-	expect.NoError(t, err)
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	ask := func() error {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+d.listener.Addr().String(), http.NoBody)
-		expect.NoError(t, err)
-		response, err := client.Do(request)
-		if err == nil {
-			response.Body.Close()
-		}
-		return err
-	}
-	expect.NoError(t, ask())
-	d.Shut(true)
-	if err := ask(); err == nil {
-		t.Error("a door that is shut lets a request through")
-	}
-	d.Shut(false)
-	const delay = 50 * time.Millisecond
-	d.Slow(delay)
-	started := time.Now()
-	expect.NoError(t, ask())
-	if took := time.Since(started); took < delay {
-		t.Errorf("a slow door takes %s, want %s and more", took, delay)
-	}
-}
-
-type flakyRegistry struct {
-	registry.Registry
-
-	failing bool
-}
-
-func (f *flakyRegistry) Register(ctx context.Context, in registry.Instance) error {
-	if f.failing {
-		return errors.New("out of order")
-	}
-	return f.Registry.Register(ctx, in)
-}
-
-func (f *flakyRegistry) Deregister(ctx context.Context, in registry.Instance) error {
-	if f.failing {
-		return errors.New("out of order")
-	}
-	return f.Registry.Deregister(ctx, in)
-}
-
 func servingPod(name, address string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "e2e", UID: types.UID(name), Labels: map[string]string{"app": "web"}},
@@ -335,12 +192,5 @@ func servingPod(name, address string) *corev1.Pod {
 		Status: corev1.PodStatus{
 			PodIP: address, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
 		},
-	}
-}
-
-func expectError(t *testing.T, err error, want string) {
-	t.Helper()
-	if (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
-		t.Errorf("got error %v, want %q", err, want)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/test/harness/command"
+	"github.com/rollcall-dev/rollcall/test/harness/traffic"
 )
 
 // shown is how many failures of Rollcall's arm are written out; the file has all.
@@ -14,7 +15,7 @@ const shown = 20
 // result is what came of the requests of one arm in one scenario.
 type result struct {
 	requests int
-	failures []failure
+	failures []traffic.Failure
 }
 
 // row is a line of the table.
@@ -77,10 +78,10 @@ func tell(out io.Writer, r row) {
 	}
 	failures := r.arms[withRollcall].failures
 	for _, f := range failures[:min(shown, len(failures))] {
-		fmt.Fprintf(out, "    %s\n", f)
+		fmt.Fprintf(out, "    %s\n", lineOf(f))
 	}
 }
 
-func (f failure) String() string {
-	return fmt.Sprintf("%s  %-6s  %-12s  %s", f.At.Format("15:04:05.000"), f.Client, f.Pod, f.Reason)
+func lineOf(f traffic.Failure) string {
+	return fmt.Sprintf("%s  %-6s  %-12s  %s", f.At.Format("15:04:05.000"), f.Client, f.Pod, f.Why)
 }

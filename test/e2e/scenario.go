@@ -16,6 +16,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/test/harness/network"
+	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
 // scenario is something that happens to the pods of every arm, at the same time, while their clients send requests.
@@ -186,18 +189,18 @@ func (w *world) updating(ctx context.Context) error {
 // as a Consul without a leader does.
 func registryAway(ctx context.Context, w *world) error {
 	const away = 20 * time.Second
-	w.consul.writers.Shut(true)
-	defer w.consul.writers.Shut(false)
-	return pause(ctx, away)
+	w.consul.writers.Set(network.Terms{Fault: network.Refuse})
+	wait.Pause(ctx, away)
+	return w.consul.writers.Clear(ctx)
 }
 
 // registrySlow delays what is written to Consul: taking a pod out, which needs two requests, and the clients' next
 // reading are together later than every grace period.
 func registrySlow(ctx context.Context, w *world) error {
 	const delay, slow = 2200 * time.Millisecond, time.Minute
-	w.consul.writers.Slow(delay)
-	defer w.consul.writers.Slow(0)
-	return pause(ctx, slow)
+	w.consul.writers.Set(network.Terms{Fault: network.Slow, Share: 1, Upward: true, Least: delay, Most: delay})
+	wait.Pause(ctx, slow)
+	return w.consul.writers.Clear(ctx)
 }
 
 // registryFrozen stops Consul itself, for readers too: connections are accepted, and nothing is answered.
@@ -206,7 +209,8 @@ func registryFrozen(ctx context.Context, w *world) error {
 	if err := w.consul.process.Pause(); err != nil {
 		return err
 	}
-	return errors.Join(pause(ctx, frozen), w.consul.process.Resume())
+	wait.Pause(ctx, frozen)
+	return w.consul.process.Resume()
 }
 
 // scaleInByName takes two pods out that the CloneSet names, and scales out again.
@@ -302,7 +306,8 @@ func kruiseDown(ctx context.Context, w *world) error {
 	if err := w.site.StopKruise(ctx); err != nil {
 		return err
 	}
-	return errors.Join(pause(ctx, down), w.site.StartKruise(ctx))
+	wait.Pause(ctx, down)
+	return w.site.StartKruise(ctx)
 }
 
 // graceful replaces the pods by such as finish what is under way when they have to stop, and updates these in place.
@@ -374,14 +379,4 @@ func crash(ctx context.Context, a *arm) error {
 		}
 		return nil
 	})
-}
-
-// pause lets time pass.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
 }

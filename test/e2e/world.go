@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -12,8 +12,12 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/consul"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
+	"github.com/rollcall-dev/rollcall/test/harness/mirror"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
+	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
 // catchUp is how long a scenario goes on after everything has settled, so that its last failures are counted in it.
@@ -94,7 +98,7 @@ func (w *world) say(format string, args ...any) {
 func (w *world) startArms(ctx context.Context, background *sync.WaitGroup) error {
 	started := time.Now()
 	for _, name := range armNames() {
-		a := &arm{name: name, k8s: w.k8s, count: &tally{}}
+		a := &arm{name: name, k8s: w.k8s, clients: newCustomers(name)}
 		w.arms = append(w.arms, a)
 		if err := a.create(ctx); err != nil {
 			return err
@@ -102,11 +106,14 @@ func (w *world) startArms(ctx context.Context, background *sync.WaitGroup) error
 		if name == withRollcall {
 			continue
 		}
-		m, err := newMirror(ctx, w.k8s, a.namespace())
+		store, err := consul.New(ctx, registry.Config{
+			Cluster: mirror.Cluster, Endpoint: fmt.Sprintf("http://127.0.0.1:%d", writersPort), Timeout: mirror.CallTimeout,
+			Logger: slog.New(slog.DiscardHandler),
+		})
 		if err != nil {
-			return err
+			return fmt.Errorf("making the mirror's registry: %w", err)
 		}
-		background.Go(func() { m.run(ctx) })
+		background.Go(func() { mirror.New(w.k8s, store, a.namespace(), appPort).Run(ctx) })
 	}
 	if err := w.settle(ctx); err != nil {
 		return err
@@ -114,11 +121,9 @@ func (w *world) startArms(ctx context.Context, background *sync.WaitGroup) error
 	took := time.Since(started).Round(time.Second)
 	w.say("%d arms with %d pods each are in rotation after %s", len(w.arms), replicas, took)
 	for _, a := range w.arms {
-		for _, c := range newCustomers(a.name, a.count) {
-			if err := c.read(ctx); err != nil {
-				return err
-			}
-			background.Go(func() { c.run(ctx) })
+		for _, c := range a.clients.all {
+			stop := c.Start(ctx)
+			background.Go(func() { <-ctx.Done(); stop() })
 		}
 	}
 	return nil
@@ -151,12 +156,11 @@ func (w *world) playOne(ctx context.Context, s scenario) (row, error) {
 		err = w.settle(ctx)
 	}
 	r := row{scenario: s.name, lossy: s.lossy, took: time.Since(started), arms: map[string]result{}}
-	err = errors.Join(err, pause(ctx, catchUp))
+	wait.Pause(ctx, catchUp)
 	for _, a := range w.arms {
-		requests, failures := a.count.take()
-		r.arms[a.name] = result{requests: requests, failures: failures}
-		for _, f := range failures {
-			fmt.Fprintf(w.failures, "%s\t%s\t%s\n", s.name, a.name, f)
+		r.arms[a.name] = a.clients.take()
+		for _, f := range r.arms[a.name].failures {
+			fmt.Fprintf(w.failures, "%s\t%s\t%s\n", s.name, a.name, lineOf(f))
 		}
 	}
 	tell(w.out, r)

@@ -16,6 +16,9 @@
 //	mount         files as kubelet mounts them
 //	bubble        tables and scenes whose time passes while all wait
 //	traffic       a client that sends requests to what a registry names
+//	mirror        what keeps a registry in step where nothing waits for it
+//	network       the way to a server, which can be slow, break or be cut
+//	wait          waits of commands, which have no test to end
 //	command       how chaos and the demo begin and end
 //	results       what go test -json wrote
 //

@@ -11,6 +11,7 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
 	httpregistry "github.com/rollcall-dev/rollcall/registry/http"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
@@ -97,7 +98,7 @@ func (a appsServer) run(s *scenario) {
 		for ctx.Err() == nil {
 			ready := map[fakeregistry.App]bool{}
 			for _, pod := range s.Pods() {
-				if pod.Status.PodIP != "" && isReady(pod) && pod.DeletionTimestamp == nil {
+				if pod.Status.PodIP != "" && lifecycle.IsReady(pod) && pod.DeletionTimestamp == nil {
 					ready[a.of(pod, s.ns)] = true
 				}
 			}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/account"
 	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
@@ -134,7 +135,7 @@ func kruiseWaitsToo(s *scenario) {
 	for _, pod := range before {
 		waits := slices.ContainsFunc(s.history.Of(pod.UID), func(v sighting) bool {
 			old := v.pod.Spec.Containers[0].Image == pod.Spec.Containers[0].Image
-			return v.state() == string(appspub.LifecycleStateUpdating) && !isReady(v.pod) && old
+			return v.state() == string(appspub.LifecycleStateUpdating) && !lifecycle.IsReady(v.pod) && old
 		})
 		s.Expect(waits, "Kruise restarted pod %s without a grace period", pod.Name)
 		s.Expect(s.counted(pod, fakeregistry.OpRegister) == 2, "pod %s was not put in once, and once again", pod.Name)

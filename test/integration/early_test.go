@@ -8,6 +8,7 @@ import (
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
@@ -75,7 +76,7 @@ func heldNotReady(s *scenario) {
 	s.AwaitState(pod, appspub.LifecycleStatePreparingUpdate)
 	s.AwaitCalls(hold, 1)
 	s.await("the pod to be unready", func() error {
-		if isReady(s.Now(pod.UID)) {
+		if lifecycle.IsReady(s.Now(pod.UID)) {
 			return errors.New("it is ready")
 		}
 		return nil

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/account"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
@@ -224,12 +225,12 @@ func evictedUnmanaged(s *scenario) {
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "nginx:1"}}},
 	}
 	s.must(s.k8s.Create(s.Context(), bare))
-	s.AwaitPod("that runs", isReady)
+	s.AwaitPod("that runs", lifecycle.IsReady)
 	s.must(s.evict(bare))
 	s.await("the pod to be gone", func() error { return s.gone(bare) })
 
 	s.Create(replicas(1), func(set *kruisev1alpha1.CloneSet) { set.Spec.Lifecycle = nil })
-	pod := s.AwaitPod("that runs", isReady)
+	pod := s.AwaitPod("that runs", lifecycle.IsReady)
 	s.must(s.evict(pod))
 	s.AwaitGone(pod)
 }

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
@@ -77,7 +78,7 @@ func (s *scenario) atHome(pod *corev1.Pod, set *kruisev1alpha1.CloneSet) error {
 		return errors.New("is being deleted")
 	case stateOf(pod) != string(appspub.LifecycleStateNormal):
 		return errors.New("is in " + stateOf(pod))
-	case !isReady(pod):
+	case !lifecycle.IsReady(pod):
 		return errors.New("is not ready")
 	}
 	for _, h := range handlersOf(set.Spec.Lifecycle) {
@@ -561,7 +562,9 @@ func (s *scenario) movesUntil(pod *corev1.Pod) int {
 			break
 		}
 		deleted := func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil }
-		fit := func(p *corev1.Pod) bool { return stateOf(p) == string(appspub.LifecycleStateNormal) && isReady(p) }
+		fit := func(p *corev1.Pod) bool {
+			return stateOf(p) == string(appspub.LifecycleStateNormal) && lifecycle.IsReady(p)
+		}
 		if last.pod != nil && (v.state() != last.state() || deleted(v.pod) != deleted(last.pod) || fit(v.pod) != fit(last.pod)) {
 			moves++
 		}
@@ -627,7 +630,7 @@ func (s *scenario) ExpectRegisteredOnlyReady(readyDelay time.Duration) {
 				continue
 			}
 			fit := func(v sighting) bool {
-				return isReady(v.pod) && v.arrived.After(out) && v.arrived.Before(a.received.Add(readyDelay/2))
+				return lifecycle.IsReady(v.pod) && v.arrived.After(out) && v.arrived.Before(a.received.Add(readyDelay/2))
 			}
 			if !slices.ContainsFunc(s.history.Of(uid), fit) {
 				s.Errorf("pod %s was registered at %s, and was not ready then", a.Pod, a.received.Format("05.000"))

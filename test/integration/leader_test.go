@@ -130,7 +130,7 @@ func (r *relay) expectUpdatedUnnoticed() {
 	r.stop()
 	tally := r.client.Tally()
 	r.Logf("%s", tally)
-	r.Expect(tally.Requests > 0 && tally.Failed == 0, "%s: %v", tally, r.client.FirstFailures())
+	r.Expect(tally.Requests > 0 && tally.Failed == 0, "%s: %v", tally, r.client.Failures())
 }
 
 // ExpectNoWriteAfter expects that a manager that leads no more left the pods alone from then on.

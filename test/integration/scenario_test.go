@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
@@ -120,7 +121,7 @@ func (s *scenario) describe() string {
 	}
 	for _, pod := range s.history.Pods(s.ns) {
 		fmt.Fprintf(&b, "pod %s %s: state %s since %s, ready %t, deleting %t, ip %s, labels %v, finalizers %v, record %s\n",
-			pod.Name, pod.UID, stateOf(pod), pod.Annotations[appspub.LifecycleTimestampKey], isReady(pod),
+			pod.Name, pod.UID, stateOf(pod), pod.Annotations[appspub.LifecycleTimestampKey], lifecycle.IsReady(pod),
 			pod.DeletionTimestamp != nil, pod.Status.PodIP, pod.Labels, pod.Finalizers,
 			pod.Annotations["rollcall.dev/registration"])
 	}

@@ -103,9 +103,3 @@ func handlersOf(l *appspub.Lifecycle) []handler {
 	}
 	return all
 }
-
-func isReady(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
-}

@@ -57,7 +57,7 @@ func run(ctx context.Context, getenv func(string) string) error {
 	return nil
 }
 
-// handler answers with the pod's name and the version. A request with ?for=1s gets the end of its answer that much
+// handler answers with the pod's name and the version, as podserver does for pods without containers. A request with ?for=1s gets the end of its answer that much
 // later. The probe passes when the start-up delay is over.
 func handler(pod, version string, delay time.Duration) http.Handler {
 	var ready atomic.Bool
@@ -74,7 +74,7 @@ func handler(pod, version string, delay time.Duration) http.Handler {
 			http.Error(w, "starting", http.StatusServiceUnavailable)
 			return
 		}
-		fmt.Fprintf(w, "%s ", pod)
+		fmt.Fprintf(w, `{"pod":%q,`, pod)
 		if wait, err := time.ParseDuration(r.FormValue("for")); err == nil {
 			_ = http.NewResponseController(w).Flush()
 			select {
@@ -82,7 +82,7 @@ func handler(pod, version string, delay time.Duration) http.Handler {
 			case <-r.Context().Done():
 			}
 		}
-		fmt.Fprintln(w, version)
+		fmt.Fprintf(w, `"image":%q}`, version)
 	})
 	return mux
 }

@@ -14,7 +14,7 @@ func TestHandler(t *testing.T) {
 	started := httptest.NewServer(handler("web-1", "v2", 0))
 	t.Cleanup(started.Close)
 	waitReady(t, started.URL)
-	if status, body := send(t, http.MethodPost, started.URL+"/?for=1ms"); status != http.StatusOK || body != "web-1 v2\n" {
+	if status, body := send(t, http.MethodPost, started.URL+"/?for=1ms"); status != http.StatusOK || body != `{"pod":"web-1","image":"v2"}` {
 		t.Errorf("got %d %q, want the pod and the version", status, body)
 	}
 	starting := httptest.NewServer(handler("web-1", "v2", time.Hour))

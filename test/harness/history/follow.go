@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
 // retryAfter is how long Follow waits before it asks an API server again that did not answer.
@@ -59,7 +61,7 @@ func (f *follower[T]) run(ctx context.Context, version string) {
 		if version == "" {
 			var err error
 			if version, err = f.takeAll(ctx, true); err != nil {
-				pause(ctx, retryAfter)
+				wait.Pause(ctx, retryAfter)
 				continue
 			}
 		}
@@ -115,7 +117,7 @@ func (f *follower[T]) watch(ctx context.Context, version string) string {
 		return ""
 	}
 	if err != nil {
-		pause(ctx, retryAfter)
+		wait.Pause(ctx, retryAfter)
 		return version
 	}
 	defer watcher.Stop()
@@ -130,16 +132,6 @@ func (f *follower[T]) watch(ctx context.Context, version string) string {
 			f.take(Version[T]{Object: object, Gone: event.Type == watch.Deleted})
 		}
 	}
-	pause(ctx, retryAfter)
+	wait.Pause(ctx, retryAfter)
 	return version
-}
-
-// pause waits, or less where the context ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

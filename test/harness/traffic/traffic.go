@@ -11,6 +11,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -18,27 +20,28 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster/podserver"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
+	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
 const (
-	// RefreshEvery is how often the client reads the registry: what it knows is up to that old.
+	// RefreshEvery is how often a client reads the registry that does not block: what it knows is up to that old.
 	RefreshEvery = time.Second
-	// RequestEvery makes 62 requests a second, over all instances.
+	// RequestEvery makes 62 requests a second, over all instances, where its options don't say.
 	RequestEvery = 16 * time.Millisecond
 	// RequestTimeout is how long the client waits for one answer, where its options don't say.
 	RequestTimeout = time.Second
-	// failuresKept is how many failures are kept for the report.
-	failuresKept = 10
+	// idleConnections are more than a client ever has to one pod.
+	idleConnections = 100
 )
 
 // Tell gets what is worth a line: when it was, and which pod it was with, if with any.
 type Tell func(at time.Time, pod, what string)
 
-// Client is a client of the service. Once a second it reads the registry, and all the while it sends requests in turn to the
-// instances that it found, each over a connection of its own. Make it with [New]. Its methods are safe for concurrent use.
+// Client is a client of the service. It follows the registry, and all the while it sends requests in turn to the instances that
+// it found there, none of which it repeats. Make it with [New]. Its methods are safe for concurrent use.
 type Client struct {
-	read read.Reader
-	tell Tell
+	Options
+
 	http *http.Client
 
 	mu        sync.Mutex
@@ -63,29 +66,43 @@ func (t Tally) Since(before Tally) Tally {
 
 // Failure is one request that failed.
 type Failure struct {
-	At  time.Time
-	Pod string // empty where the registry had no instance
-	Why string
+	At     time.Time
+	Client string
+	Pod    string // empty where the registry had no instance
+	Why    string
 }
 
 // Options say what a client does.
 type Options struct {
+	// Name is the client's in its failures.
+	Name string
 	// Read looks the instances up.
 	Read read.Reader
-	// Tell gets what is worth a line.
+	// Blocks: Read itself waits until there is news. Else the client waits for RefreshEvery between its readings.
+	Blocks bool
+	// Tell gets what is worth a line; nil: nothing does.
 	Tell Tell
+	// Every is how often there is a request; 0 means RequestEvery.
+	Every time.Duration
+	// Query follows the address of each request.
+	Query string
+	// KeepAlive keeps connections. Without it each request has one of its own.
+	KeepAlive bool
 	// Timeout is how long the client waits for one answer; 0 means RequestTimeout.
 	Timeout time.Duration
 }
 
 // New makes a client, which does nothing before Start.
 func New(o Options) *Client {
-	timeout := cmp.Or(o.Timeout, RequestTimeout)
-	return &Client{read: o.Read, tell: o.Tell, told: map[string]bool{}, http: &http.Client{
-		Timeout: timeout,
+	o.Timeout, o.Every = cmp.Or(o.Timeout, RequestTimeout), cmp.Or(o.Every, RequestEvery)
+	if o.Tell == nil {
+		o.Tell = func(time.Time, string, string) {}
+	}
+	return &Client{Options: o, told: map[string]bool{}, http: &http.Client{
+		Timeout: o.Timeout,
 		Transport: &http.Transport{
-			DisableKeepAlives: true,
-			DialContext:       (&net.Dialer{Timeout: timeout}).DialContext,
+			DisableKeepAlives: !o.KeepAlive, MaxIdleConnsPerHost: idleConnections,
+			DialContext: (&net.Dialer{Timeout: o.Timeout}).DialContext,
 		},
 	}}
 }
@@ -107,7 +124,7 @@ func (c *Client) run(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	all.Go(func() { c.refresh(ctx) })
-	ticker := time.NewTicker(RequestEvery)
+	ticker := time.NewTicker(c.Every)
 	defer ticker.Stop()
 	for {
 		select {
@@ -119,24 +136,19 @@ func (c *Client) run(ctx context.Context) {
 	}
 }
 
-// refresh reads the registry once a second. While it can't be read, what was read last holds, as with any client.
+// refresh follows the registry. While it can't be read, what was read last holds, as with any client.
 func (c *Client) refresh(ctx context.Context) {
-	ticker := time.NewTicker(RefreshEvery)
-	defer ticker.Stop()
 	failing := false
-	for {
-		entries, err := c.read(ctx)
+	for ctx.Err() == nil {
+		entries, err := c.Read(ctx)
 		switch {
 		case err == nil:
 			c.learn(inService(entries))
 		case ctx.Err() == nil && !failing:
-			c.tell(time.Now(), "(client)", fmt.Sprintf("keeps to what it knows: %v", err))
+			c.Tell(time.Now(), "(client)", fmt.Sprintf("keeps to what it knows: %v", err))
 		}
-		failing = err != nil
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
+		if failing = err != nil; failing || !c.Blocks {
+			wait.Pause(ctx, RefreshEvery)
 		}
 	}
 }
@@ -162,16 +174,16 @@ func (c *Client) once(ctx context.Context) {
 	if !started {
 		return
 	}
-	if target == nil {
-		c.done(&Failure{At: time.Now(), Why: "the registry has no instance in service"})
-		return
+	failed := &Failure{At: time.Now(), Client: c.Name, Why: "the registry has no instance in service"}
+	if target != nil {
+		err := c.post(ctx, *target)
+		if err == nil {
+			c.done(nil)
+			return
+		}
+		failed.Pod, failed.Why = target.Pod, plain(err)
 	}
-	at := time.Now()
-	if err := c.get(ctx, *target); err != nil {
-		c.done(&Failure{At: at, Pod: target.Pod, Why: plain(err)})
-		return
-	}
-	c.done(nil)
+	c.done(failed)
 }
 
 // pick returns the instance whose turn it is, or nil where there is none.
@@ -186,9 +198,10 @@ func (c *Client) pick() (target *registry.Entry, started bool) {
 	return &chosen, true
 }
 
-// get sends one request. An answer counts only if it is 200, and from the very pod that the registry named.
-func (c *Client) get(ctx context.Context, target registry.Entry) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+target.Endpoint(), nil)
+// post sends one request. It is a POST because Go's client repeats a GET when a kept connection breaks. An answer counts only
+// if it is 200, whole, and from the very pod that the registry named.
+func (c *Client) post(ctx context.Context, target registry.Entry) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+target.Endpoint()+"/"+c.Query, http.NoBody)
 	if err != nil {
 		return fmt.Errorf("making the request: %w", err)
 	}
@@ -197,15 +210,19 @@ func (c *Client) get(ctx context.Context, target registry.Entry) error {
 		return err
 	}
 	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("the answer is %s", response.Status)
+		return errors.New("the answer is " + response.Status)
 	}
 	var answer podserver.Answer
-	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+	if err := json.Unmarshal(body, &answer); err != nil {
 		return fmt.Errorf("reading the answer: %w", err)
 	}
-	if answer.UID != target.UID {
-		return fmt.Errorf("another pod answered: %s", answer.Pod)
+	if answer.Pod != target.Pod {
+		return errors.New("another pod answered: " + answer.Pod)
 	}
 	return nil
 }
@@ -219,14 +236,12 @@ func (c *Client) done(failed *Failure) {
 		return
 	}
 	c.count.Failed++
-	if len(c.failures) < failuresKept {
-		c.failures = append(c.failures, *failed)
-	}
+	c.failures = append(c.failures, *failed)
 	if c.told[failed.Pod] {
 		return
 	}
 	c.told[failed.Pod] = true
-	c.tell(failed.At, failed.Pod, "REQUEST FAILED: "+failed.Why)
+	c.Tell(failed.At, failed.Pod, "REQUEST FAILED: "+failed.Why)
 }
 
 // NewStep begins to tell of failures anew.
@@ -243,11 +258,11 @@ func (c *Client) Tally() Tally {
 	return c.count
 }
 
-// FirstFailures returns the first of the requests that failed.
-func (c *Client) FirstFailures() []Failure {
+// Failures returns the requests that failed so far, the first ones first.
+func (c *Client) Failures() []Failure {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return append([]Failure(nil), c.failures...)
+	return slices.Clone(c.failures)
 }
 
 // plain says in a few words why a request failed.
@@ -256,15 +271,19 @@ func plain(err error) string {
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection refused"
+	case errors.Is(err, syscall.EHOSTUNREACH):
+		return "no such host"
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return "connection reset"
-	case errors.Is(err, io.EOF):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "connection closed without an answer"
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return "no answer in time"
-	default:
-		return err.Error()
 	}
+	if of := new(url.Error); errors.As(err, &of) {
+		return of.Err.Error() // the address is the pod's
+	}
+	return err.Error()
 }
 
 // inService picks those that a client may use.

@@ -167,7 +167,7 @@ func (s *story) ExpectNothingLost() {
 	})
 	s.Logf("%s: %s", s.name, s.clients.tally())
 	for _, c := range s.clients.all {
-		for _, f := range c.FirstFailures() {
+		for _, f := range c.Failures() {
 			s.Errorf("%s: a request to pod %q failed: %s", f.At.Format("15:04:05.000"), f.Pod, f.Why)
 		}
 	}

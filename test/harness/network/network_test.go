@@ -1,4 +1,4 @@
-package main
+package network
 
 import (
 	"errors"
@@ -13,19 +13,27 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
+// What is slow is so by these.
+const quickest, slowest = 100 * time.Millisecond, 2500 * time.Millisecond
+
+// half of the connections meet the fault.
+func half(fault Fault, upward bool) Terms {
+	return Terms{Fault: fault, Share: 0.5, Upward: upward, Least: quickest, Most: slowest}
+}
+
 // TestNetwork: what each fault does to a connection, and that it is counted where it met one.
 func TestNetwork(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason string
-		fault  kind
+		fault  Fault
 		want   string // what becomes of a connection that meets it
 	}{
 		"none":   {"everything passes", "", ""},
-		"slow":   {"it comes, and late", netSlow, "late"},
-		"reset":  {"the connection breaks", netReset, "reset"},
-		"refuse": {"the connection breaks, and none can be made", netRefuse, "reset"},
-		"cut":    {"nothing comes any more", netCut, "nothing"},
+		"slow":   {"it comes, and late", Slow, "late"},
+		"reset":  {"the connection breaks", Reset, "reset"},
+		"refuse": {"the connection breaks, and none can be made", Refuse, "reset"},
+		"cut":    {"nothing comes any more", Cut, "nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -35,9 +43,9 @@ func TestNetwork(t *testing.T) {
 			for range many {
 				connections = append(connections, n.connect())
 			}
-			n.set(tc.fault, 0)
-			c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", n.address)
-			if (err != nil) != (tc.fault == netRefuse) {
+			n.Set(half(tc.fault, true))
+			c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", n.Address)
+			if (err != nil) != (tc.fault == Refuse) {
 				t.Errorf("a new connection: %v", err)
 			}
 			if err == nil {
@@ -49,7 +57,7 @@ func TestNetwork(t *testing.T) {
 				asking.Go(func() {
 					answer, longest, err := n.ask(c, 2*resetWithin)
 					got := fate(answer, longest, err)
-					if got == "late" && tc.fault != netSlow {
+					if got == "late" && tc.fault != Slow {
 						return // the machine is busy
 					}
 					if got == "" {
@@ -62,11 +70,11 @@ func TestNetwork(t *testing.T) {
 				})
 			}
 			asking.Wait()
-			hit, met := n.hits()[tc.fault], int(broken.Load())
+			hit, met := n.Hits()[tc.fault], int(broken.Load())
 			if tc.fault == "" && met+hit > 0 || tc.fault != "" && (met == 0 || hit == 0 || hit > many+1) {
 				t.Errorf("%d of %d connections broke, and %d were counted: %s", met, many, hit, tc.reason)
 			}
-			expect.NoError(t, n.clear(t.Context()))
+			expect.NoError(t, n.Clear(t.Context()))
 			if answer, _, err := n.ask(n.connect(), 0); answer != "hello" || err != nil {
 				t.Errorf("after it was over: %q, %v", answer, err)
 			}
@@ -95,16 +103,16 @@ func fate(answer string, took time.Duration, err error) string {
 func TestNetworkCountsWhatItMeets(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t)
-	for _, k := range []kind{netSlow, netReset, netRefuse, netCut} {
-		n.set(k, 1)
-		expect.NoError(t, n.clear(t.Context()))
+	for _, k := range []Fault{Slow, Reset, Refuse, Cut} {
+		n.Set(half(k, false))
+		expect.NoError(t, n.Clear(t.Context()))
 	}
 	idle := n.connect()
-	for _, k := range []kind{netSlow, netCut} {
-		n.set(k, 1)
-		expect.NoError(t, n.clear(t.Context()))
+	for _, k := range []Fault{Slow, Cut} {
+		n.Set(half(k, false))
+		expect.NoError(t, n.Clear(t.Context()))
 	}
-	if got := n.hits(); len(got) > 0 {
+	if got := n.Hits(); len(got) > 0 {
 		t.Errorf("counted %v: nothing was sent", got)
 	}
 	if answer, _, err := n.ask(idle, 0); answer != "hello" || err != nil {
@@ -114,7 +122,7 @@ func TestNetworkCountsWhatItMeets(t *testing.T) {
 
 // testNetwork is one in front of a server that echoes.
 type testNetwork struct {
-	*network
+	*Network
 
 	t *testing.T
 }
@@ -134,17 +142,17 @@ func newNetwork(t *testing.T) *testNetwork {
 			go func() { _, _ = io.Copy(c, c); _ = c.Close() }()
 		}
 	}()
-	n, err := startNetwork(t.Context(), server.Addr().String())
+	n, err := Start(t.Context(), "127.0.0.1:0", server.Addr().String())
 	expect.NoError(t, err)
 	t.Cleanup(n.Stop)
-	return &testNetwork{network: n, t: t}
+	return &testNetwork{Network: n, t: t}
 }
 
 // connect makes a connection over which something was said already.
 func (n *testNetwork) connect() net.Conn {
 	n.t.Helper()
 	var dialer net.Dialer
-	c, err := dialer.DialContext(n.t.Context(), "tcp", n.address)
+	c, err := dialer.DialContext(n.t.Context(), "tcp", n.Address)
 	expect.NoError(n.t, err)
 	n.t.Cleanup(func() { _ = c.Close() })
 	if answer, _, err := n.ask(c, 0); answer != "hello" || err != nil {
