@@ -32,8 +32,7 @@ const (
 	buildPattern = ".build-"
 )
 
-// Build returns the binaries of a module, and builds those that are in neither the cache nor, in the pinned version, on
-// this machine. Progress goes to log. Processes that build at the same time wait for one another.
+// Build returns the binaries of a module, and builds those that are not in the cache. Progress goes to log. Processes that build at the same time wait for one another.
 func Build(ctx context.Context, log *Progress, m Module) (Built, error) {
 	built, err := build(ctx, log, m)
 	if err != nil {
@@ -92,7 +91,7 @@ func cacheDir(getenv func(string) string, what string) (string, error) {
 	return filepath.Join(base, "rollcall", what), nil
 }
 
-// module returns the paths of one module's binaries, and builds those that neither the machine nor the cache has.
+// module returns the paths of one module's binaries, and builds those that the cache does not have.
 func (b *builder) module(ctx context.Context, cache, version string, m Module) (map[string]string, error) {
 	flags := []string{"-buildvcs=false", "-ldflags=" + m.ldflags(version)}
 	key, err := cacheKey(ctx, m.Dir, flags)
@@ -100,7 +99,7 @@ func (b *builder) module(ctx context.Context, cache, version string, m Module) (
 		return nil, err
 	}
 	target := filepath.Join(cache, m.Name+"-"+version+"-"+key)
-	paths, missing := b.find(ctx, target, version, m.Binaries)
+	paths, missing := find(target, m.Binaries)
 	if len(missing) == 0 {
 		return paths, nil
 	}
@@ -114,23 +113,17 @@ func (b *builder) module(ctx context.Context, cache, version string, m Module) (
 		return nil, err
 	}
 	defer unlock()
-	paths, missing = b.find(ctx, target, version, m.Binaries)
+	paths, missing = find(target, m.Binaries)
 	if len(missing) == 0 {
 		return paths, nil
 	}
 	return paths, b.compile(ctx, m.Dir, target, version, flags, missing)
 }
 
-// find returns the paths of those binaries that are there and of those that will be in target, and the latter.
-func (b *builder) find(
-	ctx context.Context, target, version string, binaries []Binary,
-) (paths map[string]string, missing []Binary) {
+// find returns the paths of the binaries in target, and those that are not there yet.
+func find(target string, binaries []Binary) (paths map[string]string, missing []Binary) {
 	paths = map[string]string{}
 	for _, bin := range binaries {
-		if installed := findInstalled(ctx, bin, version, os.Getenv); installed != "" {
-			paths[bin.Name] = installed
-			continue
-		}
 		paths[bin.Name] = filepath.Join(target, bin.Name)
 		if _, err := os.Stat(paths[bin.Name]); err != nil {
 			missing = append(missing, bin)
@@ -167,31 +160,6 @@ func hashKey(parts ...[]byte) string {
 		hash.Write(part)
 	}
 	return hex.EncodeToString(hash.Sum(nil))[:keyLength]
-}
-
-// findInstalled looks for a binary in KUBEBUILDER_ASSETS, then in PATH, and returns its path if its version is the pinned
-// one, else nothing.
-func findInstalled(ctx context.Context, bin Binary, version string, getenv func(string) string) string {
-	if bin.Reported == nil {
-		return ""
-	}
-	dirs := append([]string{getenv("KUBEBUILDER_ASSETS")}, filepath.SplitList(getenv("PATH"))...)
-	for _, dir := range dirs {
-		path := filepath.Join(dir, bin.Name)
-		if !filepath.IsAbs(path) || !executable(path) {
-			continue
-		}
-		out, err := exec.CommandContext(ctx, path, "--version").Output()
-		if err == nil && bin.Reported(string(out)) == version {
-			return path
-		}
-	}
-	return ""
-}
-
-func executable(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
 }
 
 // goEnv is the environment of a build: nothing of the caller's that would change what is built, or break it.

@@ -58,31 +58,6 @@ func TestCacheKeyFollowsEverythingThatIsBuilt(t *testing.T) {
 	}
 }
 
-func TestFindInstalled(t *testing.T) {
-	t.Parallel()
-	pinned, older, broken := t.TempDir(), t.TempDir(), t.TempDir()
-	writeFile(t, filepath.Join(pinned, "etcd"), "#!/bin/sh\necho 3.6.16\n", 0o700)
-	writeFile(t, filepath.Join(older, "etcd"), "#!/bin/sh\necho 3.5.0\n", 0o700)
-	writeFile(t, filepath.Join(broken, "etcd"), "#!/bin/sh\nexit 1\n", 0o700)
-	etcd := Binary{Name: "etcd", Reported: func(output string) string { return "v" + strings.TrimSpace(output) }}
-	for reason, tc := range map[string]struct {
-		binary             Binary
-		assets, path, want string
-	}{
-		"KUBEBUILDER_ASSETS has the pinned version":             {etcd, pinned, "", filepath.Join(pinned, "etcd")},
-		"the search goes on in PATH behind what does not match": {etcd, older, broken + ":" + pinned, filepath.Join(pinned, "etcd")},
-		"another version is not the same server":                {etcd, older, older, ""},
-		"a server whose version can't be told is built":         {Binary{Name: "etcd"}, pinned, pinned, ""},
-	} {
-		getenv := func(name string) string {
-			return map[string]string{"KUBEBUILDER_ASSETS": tc.assets, "PATH": tc.path}[name]
-		}
-		if got := findInstalled(t.Context(), tc.binary, "v3.6.16", getenv); got != tc.want {
-			t.Errorf("%s: got %q, want %q", reason, got, tc.want)
-		}
-	}
-}
-
 func TestGoEnvDropsWhatChangesTheBuild(t *testing.T) {
 	t.Parallel()
 	got := goEnv([]string{

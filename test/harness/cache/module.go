@@ -30,9 +30,6 @@ type Module struct {
 type Binary struct {
 	Name    string
 	Package string
-	// Reported extracts the version from what the binary prints for --version. Only a binary that has it is taken from
-	// KUBEBUILDER_ASSETS or PATH.
-	Reported func(output string) string
 }
 
 func (m Module) ldflags(version string) string {

@@ -13,8 +13,7 @@
 //
 // Every server is built from the Go module pinned in servers/<name> (etcd's is beside the registries', in
 // harness/registries/servers), once, into $XDG_CACHE_HOME/rollcall/servers (~/.cache where it is not set). A
-// kube-apiserver or an etcd in KUBEBUILDER_ASSETS or PATH is taken instead if its version is the pinned one. A cold build
-// takes minutes, and says what it is doing.
+// cold build takes minutes, and says what it is doing.
 //
 // # Pods
 //

@@ -112,7 +112,7 @@ func kubernetesModule(ctx context.Context) (cache.Module, error) {
 	return cache.Module{
 		Name: "kubernetes", Dir: dir, Requires: "k8s.io/kubernetes", LDFlags: kubernetesLDFlags,
 		Binaries: []cache.Binary{
-			{Name: apiServer, Package: "k8s.io/kubernetes/cmd/kube-apiserver", Reported: kubernetesVersion},
+			{Name: apiServer, Package: "k8s.io/kubernetes/cmd/kube-apiserver"},
 			{Name: controllerManager, Package: "k8s.io/kubernetes/cmd/kube-controller-manager"},
 			{Name: schedulerServer, Package: "k8s.io/kubernetes/cmd/kube-scheduler"},
 		},
@@ -126,10 +126,4 @@ func kubernetesLDFlags(version string) string {
 	minor, _, _ = strings.Cut(minor, ".")
 	return fmt.Sprintf("-X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s",
 		pkg, version, major, minor)
-}
-
-// kubernetesVersion reads "Kubernetes v1.34.4".
-func kubernetesVersion(output string) string {
-	version, _ := strings.CutPrefix(strings.TrimSpace(output), "Kubernetes ")
-	return version
 }

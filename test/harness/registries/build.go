@@ -8,31 +8,17 @@ import (
 	"io"
 	"net/http"
 	"path"
-	"strings"
 
 	"github.com/rollcall-dev/rollcall/test/harness/cache"
 )
 
-// Module is the Go module in servers/<name>, whose server is built from pkg. The first line of what that prints for
-// --version is prefix and its version.
-func Module(ctx context.Context, name, pkg, prefix string) (cache.Module, error) {
+// Module is the Go module in servers/<name>, whose server is built from pkg.
+func Module(ctx context.Context, name, pkg string) (cache.Module, error) {
 	dir, err := cache.Dir(ctx, path.Join("test/harness/registries/servers", name))
 	return cache.Module{
 		Name: name, Dir: dir, Requires: pkg,
-		Binaries: []cache.Binary{{Name: name, Package: pkg, Reported: reported(prefix)}},
+		Binaries: []cache.Binary{{Name: name, Package: pkg}},
 	}, err
-}
-
-// reported reads a version, with a v or without, and returns it with one.
-func reported(prefix string) func(output string) string {
-	return func(output string) string {
-		line, _, _ := strings.Cut(output, "\n")
-		number, found := strings.CutPrefix(strings.TrimSpace(line), prefix)
-		if !found {
-			return ""
-		}
-		return "v" + strings.TrimPrefix(number, "v")
-	}
 }
 
 // Build builds a module's server unless it is there, and tells log about it.

@@ -101,16 +101,3 @@ func TestMissing(t *testing.T) {
 		t.Errorf("%v does not count as missing", err)
 	}
 }
-
-func TestReported(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct{ reason, prefix, output, want string }{
-		"consul": {"the first line names the version", "Consul ", "Consul v1.19.2\nBuild Date 1970\n", "v1.19.2"},
-		"etcd":   {"it may be without a v", "etcd Version: ", "etcd Version: 3.6.16\nGo Version: go1.26.8\n", "v3.6.16"},
-		"other":  {"anything else is no version", "Consul ", "usage: consul\n", ""},
-	} {
-		if got := reported(tc.prefix)(tc.output); got != tc.want {
-			t.Errorf("%s: got %q, want %q: %s", name, got, tc.want, tc.reason)
-		}
-	}
-}

@@ -35,7 +35,7 @@ const (
 
 // Get builds the server unless it is there, and tells log about it.
 func Get(ctx context.Context, log io.Writer) (cache.Built, error) {
-	m, err := registries.Module(ctx, Binary, "github.com/hashicorp/consul", "Consul ")
+	m, err := registries.Module(ctx, Binary, "github.com/hashicorp/consul")
 	return registries.Build(ctx, log, m, err)
 }
 

@@ -27,7 +27,7 @@ const (
 
 // Module is what the server is built from.
 func Module(ctx context.Context) (cache.Module, error) {
-	return registries.Module(ctx, Binary, "go.etcd.io/etcd/server/v3", "etcd Version: ")
+	return registries.Module(ctx, Binary, "go.etcd.io/etcd/server/v3")
 }
 
 // Get builds the server unless it is there, and tells log about it.
