@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/checker"
 	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
@@ -116,7 +117,7 @@ func (c *lull) look(all []grievance, err error, leads *contender, now time.Time)
 
 // over reports whether all is well, and no call can still be carried out that would change it.
 func (c *lull) over() bool {
-	return c.now.Sub(c.wrong) >= quietFor && c.now.Sub(c.began) >= landsWithin
+	return c.now.Sub(c.wrong) >= quietFor && c.now.Sub(c.began) >= 2*callTimeout
 }
 
 // since keeps when each grievance was first seen.
@@ -155,14 +156,14 @@ func (g *game) behind(ctx context.Context) ([]grievance, error) {
 		return nil, fmt.Errorf("listing the pods: %w", err)
 	}
 	var all []grievance
-	known := g.journal.known()
+	known := g.journal.Known()
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		if workloadOf(g.workloads, pod) == nil {
 			continue
 		}
 		version, err := strconv.ParseUint(pod.ResourceVersion, 10, 64)
-		if err != nil || known[string(pod.UID)].version < version {
+		if err != nil || known[string(pod.UID)].Version < version {
 			all = append(all, grievance{kind: stuck, uid: string(pod.UID), within: backWithin, text: fmt.Sprintf(
 				"our watch has not shown pod %s/%s as it is", pod.Namespace, pod.Name)})
 		}
@@ -170,7 +171,7 @@ func (g *game) behind(ctx context.Context) ([]grievance, error) {
 	}
 	for uid, p := range known {
 		all = append(all, grievance{kind: stuck, uid: uid, within: backWithin, text: fmt.Sprintf(
-			"our watch has not shown that pod %s/%s is gone", p.name.namespace, p.name.name)})
+			"our watch has not shown that pod %s/%s is gone", p.Name.Namespace, p.Name.Name)})
 	}
 	return all, nil
 }
@@ -181,7 +182,7 @@ func (g *game) grievances(ctx context.Context) ([]grievance, error) {
 	if err := g.k8s.List(ctx, &sets); err != nil {
 		return nil, fmt.Errorf("listing the CloneSets: %w", err)
 	}
-	live := g.journal.known()
+	live := g.journal.Known()
 	g.separate(ctx, live)
 	g.nudge(ctx, live)
 	all := compare(live, g.registry.listAll(ctx))
@@ -198,34 +199,34 @@ func (g *game) grievances(ctx context.Context) ([]grievance, error) {
 
 // compare returns what is not as it should be, of the pods and of the entries that our cluster has in each registry. What
 // pods leave that vanish can't be found in a registry that can't list.
-func compare(live map[string]livePod, entries map[string][]registry.Entry) []grievance {
+func compare(live map[string]checker.Pod, entries map[string][]registry.Entry) []grievance {
 	var all []grievance
-	held := map[key]registry.State{}
+	held := map[checker.Key]registry.State{}
 	for name, those := range entries {
 		for _, e := range those {
-			k := keyOf(name, e.Instance)
+			k := checker.KeyOf(name, e.Instance)
 			held[k] = e.State
-			if p, found := live[e.UID]; name != unlistedRegistry && (!found || !p.workload.has(k, p.address)) {
+			if p, found := live[e.UID]; name != unlistedRegistry && (!found || !slices.Contains(p.Keys, k)) {
 				all = append(all, grievance{kind: leaked, uid: e.UID, within: repairWithin, leading: true, text: fmt.Sprintf(
 					"%s of pod %s/%s is %s, and no live pod stands behind it", k, e.Namespace, e.Pod, e.State)})
 			}
 		}
 	}
 	for uid, p := range live {
-		if !p.steady() {
+		if !steady(p) {
 			within := moveWithin
-			if p.owedByKWOK() {
+			if owedByKWOK(p) {
 				within = settleWithin // no manager can do anything
 			}
 			all = append(all, grievance{kind: stuck, uid: uid, within: within, leading: true, text: fmt.Sprintf(
 				"pod %s/%s stands in state %q (ready: %t, being deleted: %t, stamp %s)",
-				p.name.namespace, p.name.name, p.state, p.ready, p.deleting, p.stamp)})
+				p.Name.Namespace, p.Name.Name, p.State, p.Ready, p.Deleting, p.Stamp)})
 			continue
 		}
-		for _, k := range p.workload.keys(uid, p.address) {
+		for _, k := range p.Keys {
 			if held[k] != registry.InService {
 				all = append(all, grievance{kind: lost, uid: uid, within: repairWithin, leading: true, text: fmt.Sprintf(
-					"pod %s/%s is Normal and ready, and %s is not in service", p.name.namespace, p.name.name, k)})
+					"pod %s/%s is Normal and ready, and %s is not in service", p.Name.Namespace, p.Name.Name, k)})
 			}
 		}
 	}
@@ -233,15 +234,15 @@ func compare(live map[string]livePod, entries map[string][]registry.Entry) []gri
 }
 
 // steady reports whether the pod is where it can stay.
-func (p livePod) steady() bool {
-	return p.state == string(appspub.LifecycleStateNormal) && p.ready && !p.deleting
+func steady(p checker.Pod) bool {
+	return p.State == string(appspub.LifecycleStateNormal) && p.Ready && !p.Deleting
 }
 
 // unsettled says what the CloneSet still has to do, or nothing.
-func unsettled(set *kruisev1alpha1.CloneSet, live map[string]livePod) string {
+func unsettled(set *kruisev1alpha1.CloneSet, live map[string]checker.Pod) string {
 	pods := int32(0)
 	for _, p := range live {
-		if p.workload.namespace == set.Namespace && p.workload.name == set.Name {
+		if p.Workload == set.Namespace+"/"+set.Name {
 			pods++
 		}
 	}
@@ -256,47 +257,47 @@ func unsettled(set *kruisev1alpha1.CloneSet, live map[string]livePod) string {
 
 // separate deletes a pod that was given the address of another live one, which no network does: KWOK now and then does
 // after the API server was away.
-func (g *game) separate(ctx context.Context, live map[string]livePod) {
+func (g *game) separate(ctx context.Context, live map[string]checker.Pod) {
 	holders := map[string]string{}
 	for _, uid := range slices.Sorted(maps.Keys(live)) {
 		p := live[uid]
-		if p.address == "" || p.deleting {
+		if p.Address == "" || p.Deleting {
 			continue
 		}
-		if _, taken := holders[p.address]; !taken {
-			holders[p.address] = uid
+		if _, taken := holders[p.Address]; !taken {
+			holders[p.Address] = uid
 			continue
 		}
-		g.out.printf("KWOK gave address %s to two pods: deleting %s", p.address, p.name.name)
-		_ = g.k8s.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.name.namespace, Name: p.name.name}})
+		g.out.printf("KWOK gave address %s to two pods: deleting %s", p.Address, p.Name.Name)
+		_ = g.k8s.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Name.Namespace, Name: p.Name.Name}})
 	}
 }
 
 // owedByKWOK reports whether KWOK has to remove the pod or make it ready. A pod whose hook is to be released waits for a
 // manager.
-func (p livePod) owedByKWOK() bool {
-	if p.deleting {
-		return !p.held
+func owedByKWOK(p checker.Pod) bool {
+	if p.Deleting {
+		return !p.Held
 	}
-	switch appspub.LifecycleStateType(p.state) {
+	switch appspub.LifecycleStateType(p.State) {
 	case appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStatePreparingDelete:
 		return false
 	default:
-		return !p.ready
+		return !p.Ready
 	}
 }
 
 // nudge touches pods for which KWOK has something to do: unlike a kubelet it does not try again what failed because the API
 // server went away, until the pod changes. Pods that wait for a manager are not touched, so that nothing is hidden that a
 // manager has missed.
-func (g *game) nudge(ctx context.Context, live map[string]livePod) {
+func (g *game) nudge(ctx context.Context, live map[string]checker.Pod) {
 	now := time.Now()
 	for _, p := range live {
-		if !p.owedByKWOK() || now.Sub(p.at) < nudgeEvery {
+		if !owedByKWOK(p) || now.Sub(p.At) < nudgeEvery {
 			continue
 		}
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, annotationNudge, now.Format(time.RFC3339))
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.name.namespace, Name: p.name.name}}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Name.Namespace, Name: p.Name.Name}}
 		_ = g.k8s.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(patch))) // tried again
 	}
 }

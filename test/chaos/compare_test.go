@@ -9,20 +9,22 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/checker"
 )
+
+const testUID = "uid-1"
 
 func TestCompare(t *testing.T) {
 	t.Parallel()
-	w := &workload{name: "web", services: map[string]int{"web": 8080}}
-	normal := livePod{uid: testUID, name: testPod, workload: w, sighting: sighting{
-		state: string(appspub.LifecycleStateNormal), ready: true, address: testAddress,
-	}}
 	entry := registry.Entry{State: registry.InService, Instance: registry.Instance{
-		Service: "web", Address: testAddress, Port: 8080, Cluster: clusterName, UID: testUID,
+		Service: "web", Address: "127.100.0.1", Port: 8080, Cluster: clusterName, UID: testUID,
+	}}
+	normal := checker.Pod{UID: testUID, Sighting: checker.Sighting{
+		State: string(appspub.LifecycleStateNormal), Ready: true, Keys: []checker.Key{checker.KeyOf(defaultRegistry, entry.Instance)},
 	}}
 	tests := map[string]struct {
 		reason string
-		pods   func(*livePod)
+		pods   func(*checker.Pod)
 		change func(*registry.Entry)
 		// registry is where the entry is; empty: where the pod's is.
 		registry string
@@ -34,9 +36,9 @@ func TestCompare(t *testing.T) {
 		"old address":    {reason: "the pod is elsewhere", change: func(e *registry.Entry) { e.Address = "127.100.0.9" }, want: []grievanceKind{"leaked", "lost"}},
 		"elsewhere":      {reason: "the pod is in another registry", registry: secondRegistry, want: []grievanceKind{"leaked", "lost"}},
 		"unlisted":       {reason: "there no manager can find it", registry: unlistedRegistry, want: []grievanceKind{"lost"}},
-		"on its way":     {reason: "it may not stay there", pods: func(p *livePod) { p.state = "Updating" }, want: []grievanceKind{"stuck"}},
-		"not ready":      {reason: "a pod gets ready in the end", pods: func(p *livePod) { p.ready = false }, want: []grievanceKind{"stuck"}},
-		"being deleted":  {reason: "it has to go", pods: func(p *livePod) { p.deleting = true }, want: []grievanceKind{"stuck"}},
+		"on its way":     {reason: "it may not stay there", pods: func(p *checker.Pod) { p.State = "Updating" }, want: []grievanceKind{"stuck"}},
+		"not ready":      {reason: "a pod gets ready in the end", pods: func(p *checker.Pod) { p.Ready = false }, want: []grievanceKind{"stuck"}},
+		"being deleted":  {reason: "it has to go", pods: func(p *checker.Pod) { p.Deleting = true }, want: []grievanceKind{"stuck"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +51,7 @@ func TestCompare(t *testing.T) {
 				tc.change(&e)
 			}
 			var got []grievanceKind
-			for _, g := range compare(map[string]livePod{testUID: p}, map[string][]registry.Entry{cmp.Or(tc.registry, defaultRegistry): {e}}) {
+			for _, g := range compare(map[string]checker.Pod{testUID: p}, map[string][]registry.Entry{cmp.Or(tc.registry, defaultRegistry): {e}}) {
 				got = append(got, g.kind)
 			}
 			slices.Sort(got)
@@ -65,18 +67,18 @@ func TestGrievanceDeadlines(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason string
-		pod    sighting
+		pod    checker.Sighting
 		want   time.Duration
 	}{
-		"a hook":     {"a manager has to release it", sighting{state: "PreparingUpdate", ready: true}, moveWithin},
-		"Kruise":     {"it moves a pod that is ready at once", sighting{state: "Updated", ready: true}, moveWithin},
-		"probes":     {"KWOK makes the pod ready", sighting{state: "Updating"}, settleWithin},
-		"a deletion": {"KWOK removes what nothing holds", sighting{state: "Normal", deleting: true}, settleWithin},
-		"its holder": {"a manager has to free it", sighting{state: "Normal", deleting: true, held: true}, moveWithin},
+		"a hook":     {"a manager has to release it", checker.Sighting{State: "PreparingUpdate", Ready: true}, moveWithin},
+		"Kruise":     {"it moves a pod that is ready at once", checker.Sighting{State: "Updated", Ready: true}, moveWithin},
+		"probes":     {"KWOK makes the pod ready", checker.Sighting{State: "Updating"}, settleWithin},
+		"a deletion": {"KWOK removes what nothing holds", checker.Sighting{State: "Normal", Deleting: true}, settleWithin},
+		"its holder": {"a manager has to free it", checker.Sighting{State: "Normal", Deleting: true, Held: true}, moveWithin},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			live := map[string]livePod{testUID: {uid: testUID, name: testPod, workload: newStory().w, sighting: tc.pod}}
+			live := map[string]checker.Pod{testUID: {UID: testUID, Sighting: tc.pod}}
 			got := compare(live, nil)
 			if len(got) != 1 || got[0].kind != stuck || got[0].within != tc.want {
 				t.Errorf("got %+v, want it stuck after %s: %s", got, tc.want, tc.reason)

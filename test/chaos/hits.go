@@ -33,7 +33,7 @@ func (g *game) hit(ctx context.Context, a action) (done bool, err error) {
 	defer victim.release()
 	switch a.kind {
 	case pauseManager:
-		sight := g.journal.blind(time.Now())
+		sight := g.journal.Blind(time.Now())
 		defer func() { sight(time.Now()) }()
 		return freeze(ctx, running, a.lasts)
 	case stopManager:

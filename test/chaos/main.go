@@ -63,7 +63,7 @@ func chaos(ctx context.Context, out *output) error {
 		if err := g.play(ctx); err != nil {
 			return err
 		}
-		g.tooLittle()
+		g.tooLittle(g.journal.Counts())
 		return g.verdict(fmt.Sprintf("make chaos SEED=%d CHAOS=%s", seed, length), historiesShown)
 	})
 }

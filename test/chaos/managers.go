@@ -13,6 +13,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/test/harness/account"
 	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
+	"github.com/rollcall-dev/rollcall/test/harness/checker"
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
@@ -61,7 +62,7 @@ type setup struct {
 	registry string
 	// account is what they reach the API server as.
 	account *rest.Config
-	journal *journal
+	journal *checker.Journal
 	out     *output
 	// maxRemovals is resync's; empty leaves it at its default.
 	maxRemovals string
@@ -87,7 +88,7 @@ func startManagers(ctx context.Context, s setup) (*managers, error) {
 }
 
 func newContender(ctx context.Context, name string, s setup) (*contender, error) {
-	proxy, err := apiproxy.Start(ctx, s.account, s.journal.patchesOf(name))
+	proxy, err := apiproxy.Start(ctx, s.account, s.journal.PatchesOf(name))
 	if err != nil {
 		return nil, err
 	}

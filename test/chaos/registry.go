@@ -24,6 +24,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/http/httpserver"
 	"github.com/rollcall-dev/rollcall/registry/memory"
+	"github.com/rollcall-dev/rollcall/test/harness/checker"
 )
 
 const (
@@ -43,11 +44,13 @@ const (
 const (
 	leaseOfEntries = 12 * time.Second
 	expireEvery    = 200 * time.Millisecond
+	// heartbeat is what it adds to the protocol.
+	heartbeat checker.Op = "heartbeat"
 )
 
 // registryServer is the registries that the managers talk to.
 type registryServer struct {
-	journal *journal
+	journal *checker.Journal
 	timeout time.Duration // of the managers' calls
 	server  *http.Server
 	address string
@@ -61,7 +64,7 @@ type registryServer struct {
 	mu      sync.Mutex
 	fault   kind // "" for none
 	dice    *rand.Rand
-	renewed map[key]time.Time // what the leased registry has, and when it was renewed
+	renewed map[checker.Key]time.Time // what the leased registry has, and when it was renewed
 	foreign map[identity]registry.Entry
 	killing func(manager string) (strike func()) // armed if not nil
 	// held are the calls that are held back, and late what else runs.
@@ -69,17 +72,17 @@ type registryServer struct {
 }
 
 // identity is what makes two calls speak of one entry: a key whose pod is left out.
-type identity key
+type identity checker.Key
 
 func identityOf(name string, in registry.Instance) identity {
 	in.UID = ""
-	return identity(keyOf(name, in))
+	return identity(checker.KeyOf(name, in))
 }
 
-func startRegistry(ctx context.Context, j *journal, timeout time.Duration) (*registryServer, error) {
+func startRegistry(ctx context.Context, j *checker.Journal, timeout time.Duration) (*registryServer, error) {
 	r := &registryServer{
 		journal: j, timeout: timeout, books: map[string]*memory.Registry{}, foreign: map[identity]registry.Entry{},
-		renewed: map[key]time.Time{}, expiring: make(chan struct{}), dice: rand.New(rand.NewPCG(0, diceOfCalls)),
+		renewed: map[checker.Key]time.Time{}, expiring: make(chan struct{}), dice: rand.New(rand.NewPCG(0, diceOfCalls)),
 	}
 	protocol := http.NewServeMux()
 	for _, name := range registryNames() {
@@ -122,7 +125,7 @@ func (r *registryServer) Stop() {
 
 // reset forgets all that the registry holds, and what is armed. What calls meet from now on is drawn from the seed, in the
 // order in which they come.
-func (r *registryServer) reset(ctx context.Context, j *journal, seed uint64) {
+func (r *registryServer) reset(ctx context.Context, j *checker.Journal, seed uint64) {
 	r.mu.Lock()
 	r.fault, r.killing = "", nil
 	r.mu.Unlock()
@@ -136,10 +139,10 @@ func (r *registryServer) reset(ctx context.Context, j *journal, seed uint64) {
 	}
 	for id, e := range r.foreign {
 		e.UID = "reset" // what has no mark is no one's to remove
-		_ = r.books[id.registry].Register(ctx, e.Instance)
-		_ = r.books[id.registry].Deregister(ctx, e.Instance)
+		_ = r.books[id.Registry].Register(ctx, e.Instance)
+		_ = r.books[id.Registry].Deregister(ctx, e.Instance)
 	}
-	r.foreign, r.renewed = map[identity]registry.Entry{}, map[key]time.Time{}
+	r.foreign, r.renewed = map[identity]registry.Entry{}, map[checker.Key]time.Time{}
 	r.journal, r.dice = j, rand.New(rand.NewPCG(seed, diceOfCalls))
 }
 
@@ -198,7 +201,7 @@ func (r *registryServer) wipe(ctx context.Context, rng *rand.Rand) int {
 // forget removes an entry that no one asked to remove. The caller holds the lock.
 func (r *registryServer) forget(ctx context.Context, name string, in registry.Instance) {
 	_ = r.books[name].Deregister(ctx, in)
-	r.journal.wiped(keyOf(name, in), time.Now())
+	r.journal.Wiped(checker.KeyOf(name, in), time.Now())
 }
 
 // expire removes what was not renewed in time, until Stop.
@@ -220,7 +223,7 @@ func (r *registryServer) expireBy(now time.Time) {
 	defer r.mu.Unlock()
 	ctx := context.Background()
 	for _, e := range r.list(ctx, leasedRegistry) {
-		k := keyOf(leasedRegistry, e.Instance)
+		k := checker.KeyOf(leasedRegistry, e.Instance)
 		if at, known := r.renewed[k]; known && now.Sub(at) < leaseOfEntries {
 			continue
 		}
@@ -243,7 +246,7 @@ func (r *registryServer) heartbeat(w http.ResponseWriter, request *http.Request)
 		http.Error(w, "there is no such entry", http.StatusNotFound)
 		return
 	}
-	r.renewed[keyOf(leasedRegistry, in)] = time.Now()
+	r.renewed[checker.KeyOf(leasedRegistry, in)] = time.Now()
 	w.WriteHeader(http.StatusNoContent)
 }
 
@@ -316,7 +319,7 @@ func (r *registryServer) touched(ctx context.Context) []string {
 	var all []string
 	for id, e := range r.foreign {
 		if now, found := held[id]; !found || now.State != e.State || !now.Equal(e.Instance) {
-			all = append(all, fmt.Sprintf("%s of cluster %q", key(id), e.Cluster))
+			all = append(all, fmt.Sprintf("%s of cluster %q", checker.Key(id), e.Cluster))
 		}
 	}
 	slices.Sort(all)
@@ -335,16 +338,17 @@ func (r *registryServer) handler(next http.Handler) http.Handler {
 			return // the manager has gone
 		}
 		name, _, _ := strings.Cut(path, "/")
-		o := op(path[strings.LastIndex(path, "/")+1:])
+		o := checker.Op(path[strings.LastIndex(path, "/")+1:])
 		var in registry.Instance
-		if o.changes() {
+		if o.Changes() {
 			_ = json.Unmarshal(body, &in) // the server behind says what is wrong with it
 		} else {
 			in = asked(request.URL.Query())
 		}
 		fault := r.meets(o)
-		journal := r.journal
-		c := journal.callReceived(manager, name, o, in, string(fault), time.Now())
+		c := r.journal.CallReceived(checker.Call{
+			Manager: manager, Registry: name, Op: o, Instance: in, Fault: string(fault), Received: time.Now(),
+		})
 		inner := request.Clone(context.WithValue(request.Context(), callKey{}, c))
 		inner.URL.Path, inner.Body = "/"+path, io.NopCloser(bytes.NewReader(body))
 		r.serve(w, inner, next, c)
@@ -360,23 +364,23 @@ func asked(query url.Values) registry.Instance {
 }
 
 // meets draws what a call meets.
-func (r *registryServer) meets(o op) kind {
+func (r *registryServer) meets(o checker.Op) kind {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.fault == holdBack && !o.changes() || r.dice.Float64() > faultShare {
+	if r.fault == holdBack && !o.Changes() || r.dice.Float64() > faultShare {
 		return ""
 	}
 	return r.fault
 }
 
-func (r *registryServer) serve(w http.ResponseWriter, request *http.Request, next http.Handler, c *call) {
-	switch kind(c.fault) {
+func (r *registryServer) serve(w http.ResponseWriter, request *http.Request, next http.Handler, c *checker.Call) {
+	switch kind(c.Fault) {
 	case answer500:
-		r.journal.callAnswered(c, http.StatusInternalServerError, time.Now())
+		r.journal.CallAnswered(c, http.StatusInternalServerError, time.Now())
 		http.Error(w, "fault on purpose", http.StatusInternalServerError)
 	case loseAnswers:
 		next.ServeHTTP(httptest.NewRecorder(), request)
-		r.journal.callAnswered(c, 0, time.Now())
+		r.journal.CallAnswered(c, 0, time.Now())
 		panic(http.ErrAbortHandler)
 	case holdBack:
 		r.hold(request, next, c)
@@ -387,28 +391,28 @@ func (r *registryServer) serve(w http.ResponseWriter, request *http.Request, nex
 }
 
 // hold does the call when its sender has given up.
-func (r *registryServer) hold(request *http.Request, next http.Handler, c *call) {
+func (r *registryServer) hold(request *http.Request, next http.Handler, c *checker.Call) {
 	r.held.Add(1)
 	defer r.held.Done()
 	r.mu.Lock()
 	held := earliestLanding + r.dice.Float64()*(latestLanding-earliestLanding)
 	r.mu.Unlock()
-	timer := time.NewTimer(time.Until(c.received.Add(time.Duration(held * float64(r.timeout)))))
+	timer := time.NewTimer(time.Until(c.Received.Add(time.Duration(held * float64(r.timeout)))))
 	defer timer.Stop()
 	<-timer.C
 	next.ServeHTTP(httptest.NewRecorder(), request.WithContext(context.WithoutCancel(request.Context())))
-	r.journal.callAnswered(c, 0, time.Now())
+	r.journal.CallAnswered(c, 0, time.Now())
 }
 
 // answer does the call and answers it, and kills the manager after that if that is armed.
-func (r *registryServer) answer(w http.ResponseWriter, request *http.Request, next http.Handler, c *call) {
+func (r *registryServer) answer(w http.ResponseWriter, request *http.Request, next http.Handler, c *checker.Call) {
 	recorded := httptest.NewRecorder()
 	next.ServeHTTP(recorded, request)
 	var strike func()
-	if c.op.changes() && recorded.Code/100 == 2 {
-		strike = r.arm(c.manager)
+	if c.Op.Changes() && recorded.Code/100 == 2 {
+		strike = r.arm(c.Manager)
 	}
-	r.journal.callAnswered(c, recorded.Code, time.Now())
+	r.journal.CallAnswered(c, recorded.Code, time.Now())
 	maps.Copy(w.Header(), recorded.Header())
 	w.WriteHeader(recorded.Code)
 	_, err := w.Write(recorded.Body.Bytes())
@@ -444,7 +448,7 @@ type backend struct {
 var errNoCall = errors.New("this call did not come through the journal")
 
 func (b *backend) change(ctx context.Context, do func() error) error {
-	c, ok := ctx.Value(callKey{}).(*call)
+	c, ok := ctx.Value(callKey{}).(*checker.Call)
 	if !ok {
 		return errNoCall
 	}
@@ -454,10 +458,10 @@ func (b *backend) change(ctx context.Context, do func() error) error {
 		return err
 	}
 	now := time.Now()
-	if c.registry == leasedRegistry && c.op != opDeregister {
-		b.server.renewed[c.key()] = now
+	if c.Registry == leasedRegistry && c.Op != checker.Deregister {
+		b.server.renewed[c.Key()] = now
 	}
-	b.server.journal.callApplied(c, now)
+	b.server.journal.CallApplied(c, now)
 	return nil
 }
 
@@ -474,7 +478,7 @@ func (b *backend) Deregister(ctx context.Context, in registry.Instance) error {
 }
 
 func (b *backend) List(ctx context.Context, cluster string) ([]registry.Entry, error) {
-	c, ok := ctx.Value(callKey{}).(*call)
+	c, ok := ctx.Value(callKey{}).(*checker.Call)
 	if !ok {
 		return nil, errNoCall
 	}
@@ -484,10 +488,10 @@ func (b *backend) List(ctx context.Context, cluster string) ([]registry.Entry, e
 	if err != nil {
 		return nil, err
 	}
-	seen := map[key]registry.State{}
+	seen := map[checker.Key]registry.State{}
 	for _, e := range entries {
-		seen[keyOf(c.registry, e.Instance)] = e.State
+		seen[checker.KeyOf(c.Registry, e.Instance)] = e.State
 	}
-	b.server.journal.callSaw(c, seen, time.Now())
+	b.server.journal.CallSaw(c, seen, time.Now())
 	return entries, nil
 }

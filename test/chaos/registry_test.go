@@ -6,12 +6,16 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/memory"
+	"github.com/rollcall-dev/rollcall/test/harness/checker"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // TestForeignEntries: whatever becomes of an entry that is not ours, chaos sees it.
@@ -38,7 +42,7 @@ func TestForeignEntries(t *testing.T) {
 				if e.UID == "" {
 					continue // no driver removes what has no mark
 				}
-				expect.NoError(t, tc.touch(r.books[id.registry], e.Instance))
+				expect.NoError(t, tc.touch(r.books[id.Registry], e.Instance))
 				break
 			}
 			if got := r.touched(t.Context()); len(got) != tc.want {
@@ -74,18 +78,19 @@ func TestFaultsOfTheRegistry(t *testing.T) {
 				in := instanceOf("10.0.0.1")
 				in.Port += i
 				r.setFault(tc.fault)
-				status := send(t, r, defaultRegistry, opRegister, in)
+				status := send(t, r, defaultRegistry, checker.Register, in)
 				r.held.Wait()
-				c := r.journal.lastCall(in)
-				if c.fault != string(tc.fault) {
+				calls := r.journal.Calls(in.UID)
+				c := calls[len(calls)-1]
+				if c.Fault != string(tc.fault) {
 					continue
 				}
-				held, late := r.holds(t.Context(), in), c.applied.Sub(c.received) > r.timeout
+				held, late := r.holds(t.Context(), in), c.Applied.Sub(c.Received) > r.timeout
 				if status != tc.status || held != tc.held || late != tc.late {
 					t.Errorf("the sender got %d, the entry is there: %t, done after the time-out: %t: %s", status, held, late, tc.reason)
 				}
-				if tc.fault != "" && r.journal.counts().met[string(tc.fault)] != 1 {
-					t.Errorf("the calls that met a fault are counted as %v", r.journal.counts().met)
+				if tc.fault != "" && r.journal.Counts().Met[string(tc.fault)] != 1 {
+					t.Errorf("the calls that met a fault are counted as %v", r.journal.Counts().Met)
 				}
 				return
 			}
@@ -109,7 +114,7 @@ func instanceOf(address string) registry.Instance {
 }
 
 // send asks for a change of an instance as the driver http does, and returns the answer's status; 0 where there was none.
-func send(t *testing.T, r *registryServer, name string, o op, in registry.Instance) int {
+func send(t *testing.T, r *registryServer, name string, o checker.Op, in registry.Instance) int {
 	t.Helper()
 	body, err := json.Marshal(in)
 	expect.NoError(t, err)
@@ -124,14 +129,6 @@ func send(t *testing.T, r *registryServer, name string, o op, in registry.Instan
 	return response.StatusCode
 }
 
-// lastCall returns the last call for an instance of a pod that the watch has not shown.
-func (j *journal) lastCall(in registry.Instance) call {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	calls := j.early[in.UID]
-	return *calls[len(calls)-1]
-}
-
 func (r *registryServer) holds(ctx context.Context, in registry.Instance) bool {
 	state, err := r.books[defaultRegistry].Get(ctx, in)
 	return err == nil && state != registry.Absent
@@ -143,17 +140,17 @@ func TestTheLeasedRegistryForgets(t *testing.T) {
 	r := newRegistryServer(t)
 	made, other := instanceOf("10.0.0.1"), instanceOf("10.0.0.2")
 	for _, in := range []registry.Instance{made, other} {
-		r.journal.saw(in.UID, podName{"a", "web-1"}, workloads()[0], sighting{version: 1})
-		if status := send(t, r, leasedRegistry, opRegister, in); status != http.StatusNoContent {
+		r.journal.Saw(in.UID, types.NamespacedName{Namespace: "a", Name: "web-1"}, nil, checker.Sighting{Version: 1})
+		if status := send(t, r, leasedRegistry, checker.Register, in); status != http.StatusNoContent {
 			t.Fatalf("register: %d", status)
 		}
 	}
 	registered := time.Now()
-	if status := send(t, r, leasedRegistry, opHeartbeat, made); status != http.StatusNoContent {
+	if status := send(t, r, leasedRegistry, heartbeat, made); status != http.StatusNoContent {
 		t.Errorf("a heartbeat: %d", status)
 	}
 	r.mu.Lock()
-	renewed := r.renewed[keyOf(leasedRegistry, made)]
+	renewed := r.renewed[checker.KeyOf(leasedRegistry, made)]
 	r.mu.Unlock()
 	if renewed.Before(registered) {
 		t.Errorf("the heartbeat renewed nothing")
@@ -166,10 +163,11 @@ func TestTheLeasedRegistryForgets(t *testing.T) {
 	if left := r.list(t.Context(), leasedRegistry); len(left) != 0 {
 		t.Errorf("left are %v, want none", left)
 	}
-	if got := len(r.journal.pods[made.UID].wipes); got != 2 {
+	told := r.journal.History(made.UID, func(time.Time) string { return "" })
+	if got := strings.Count(told, "WIPED"); got != 2 {
 		t.Errorf("%d were written down as expired, want 2", got)
 	}
-	if status := send(t, r, leasedRegistry, opHeartbeat, made); status != http.StatusNotFound {
+	if status := send(t, r, leasedRegistry, heartbeat, made); status != http.StatusNotFound {
 		t.Errorf("a heartbeat of what is gone: %d, want an error", status)
 	}
 }

@@ -48,7 +48,7 @@ func soak(ctx context.Context, out *output) error {
 		}
 		err := g.verdict(fmt.Sprintf("make soak SEED=%d SOAK=%s", seed, length), historiesShown)
 		out.plain(fmt.Sprintf("soak: %s, %d transitions, %d pods, %d problems with the curves of %s",
-			length, g.journal.counts().transitions, len(g.journal.known()), len(problems), strings.Join(names, " and ")))
+			length, g.journal.Counts().Transitions, len(g.journal.Known()), len(problems), strings.Join(names, " and ")))
 		return err
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/test/harness/checker"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/network"
 	"github.com/rollcall-dev/rollcall/test/harness/wait"
@@ -85,7 +86,7 @@ func (g *game) do(ctx context.Context, a action) (done bool, err error) {
 	case killManager, killStandby, killAtAnswer, stopManager, pauseManager:
 		return g.hit(ctx, a)
 	case restartServer:
-		sight := g.journal.blind(time.Now())
+		sight := g.journal.Blind(time.Now())
 		err := g.cluster.RestartAPIServer(ctx)
 		sight(time.Now())
 		return err == nil, err
@@ -103,14 +104,14 @@ func (g *game) do(ctx context.Context, a action) (done bool, err error) {
 func (g *game) last(ctx context.Context, a action, begin func(), end func() error) (done bool, err error) {
 	g.lasting.Lock()
 	defer g.lasting.Unlock()
-	before := g.met()[a.kind]
+	before := g.met(g.journal.Counts())[a.kind]
 	// What is refused is not counted, only what was open: that grows no more.
-	met := func() bool { return a.kind == netRefuse || g.met()[a.kind]-before >= enoughMet }
+	met := func() bool { return a.kind == netRefuse || g.met(g.journal.Counts())[a.kind]-before >= enoughMet }
 	g.await(ctx, func() bool { return g.managers.leader() != nil && g.network.Open() >= enoughMet })
 	begin()
 	wait.Pause(ctx, a.lasts)
 	g.await(ctx, met)
-	done = g.met()[a.kind] > before
+	done = g.met(g.journal.Counts())[a.kind] > before
 	err = end()
 	wait.Pause(ctx, faultGap)
 	return done, err
@@ -228,8 +229,8 @@ func (g *game) changeAndBack(
 
 // remove deletes some pods of the workload in one way or the other, and returns how many.
 func (g *game) remove(ctx context.Context, w *workload, a action) (removed int, err error) {
-	for _, name := range g.choose(w, a, func(p livePod) bool { return !p.deleting }) {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: name.namespace, Name: name.name}}
+	for _, name := range g.choose(w, a, func(p checker.Pod) bool { return !p.Deleting }) {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
 		err := attempt(ctx, func() error {
 			switch a.kind {
 			case markDeleted:
@@ -242,7 +243,7 @@ func (g *game) remove(ctx context.Context, w *workload, a action) (removed int, 
 			}
 		})
 		if client.IgnoreNotFound(err) != nil {
-			return removed, fmt.Errorf("pod %s: %w", name.name, err)
+			return removed, fmt.Errorf("pod %s: %w", name.Name, err)
 		}
 		if err == nil {
 			removed++
@@ -254,10 +255,10 @@ func (g *game) remove(ctx context.Context, w *workload, a action) (removed int, 
 // turnUnready has some pods of the workload fail their probes for a while, and returns how many. KWOK makes them ready
 // again.
 func (g *game) turnUnready(ctx context.Context, w *workload, a action) (turned int, err error) {
-	for _, name := range g.choose(w, a, livePod.steady) {
+	for _, name := range g.choose(w, a, steady) {
 		err := attempt(ctx, func() error { return g.failProbes(ctx, name, a.lasts) })
 		if client.IgnoreNotFound(err) != nil {
-			return turned, fmt.Errorf("pod %s: %w", name.name, err)
+			return turned, fmt.Errorf("pod %s: %w", name.Name, err)
 		}
 		if err != nil {
 			continue // it is gone
@@ -270,16 +271,16 @@ func (g *game) turnUnready(ctx context.Context, w *workload, a action) (turned i
 }
 
 // quicken has KWOK make the pod ready as soon as any other.
-func (g *game) quicken(ctx context.Context, name podName) error {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: name.namespace, Name: name.name}}
+func (g *game) quicken(ctx context.Context, name types.NamespacedName) error {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
 	usual := fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, cluster.AnnotationReadyDelay)
 	return attempt(ctx, func() error { return g.k8s.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(usual))) })
 }
 
 // failProbes makes a pod unready, and has KWOK wait before it makes it ready again.
-func (g *game) failProbes(ctx context.Context, name podName, lasts time.Duration) error {
+func (g *game) failProbes(ctx context.Context, name types.NamespacedName, lasts time.Duration) error {
 	var pod corev1.Pod
-	if err := g.k8s.Get(ctx, types.NamespacedName{Namespace: name.namespace, Name: name.name}, &pod); err != nil {
+	if err := g.k8s.Get(ctx, types.NamespacedName{Namespace: name.Namespace, Name: name.Name}, &pod); err != nil {
 		return fmt.Errorf("reading the pod: %w", err)
 	}
 	was := pod.DeepCopy()
@@ -302,14 +303,14 @@ func (g *game) failProbes(ctx context.Context, name podName, lasts time.Duration
 }
 
 // choose draws pods of the workload that are like this.
-func (g *game) choose(w *workload, a action, like func(livePod) bool) []podName {
-	var names []podName
-	for _, p := range g.journal.known() {
-		if p.workload == w && like(p) {
-			names = append(names, p.name)
+func (g *game) choose(w *workload, a action, like func(checker.Pod) bool) []types.NamespacedName {
+	var names []types.NamespacedName
+	for _, p := range g.journal.Known() {
+		if p.Workload == w.id() && like(p) {
+			names = append(names, p.Name)
 		}
 	}
-	slices.SortFunc(names, func(a, b podName) int { return cmp.Compare(a.name, b.name) })
+	slices.SortFunc(names, func(a, b types.NamespacedName) int { return cmp.Compare(a.Name, b.Name) })
 	a.rng().Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	return names[:min(a.count, len(names))]
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/rollcall-dev/rollcall/test/harness/checker"
 )
 
 const (
@@ -61,11 +63,19 @@ func (r *report) find(all []finding) {
 	r.found = append(r.found, all...)
 }
 
-// flipped writes down all flips that were early, or whose ground was taken away.
-func (r *report) flipped(all []finding) {
+// flipped writes down all flips that were early, or whose ground was taken away, and pods that were taken out for no reason,
+// which are lost while that lasts.
+func (r *report) flipped(all []checker.Violation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.seen = all
+	r.seen = nil
+	for _, v := range all {
+		kind := early
+		if strings.HasPrefix(v.Text, "I9:") {
+			kind = lost
+		}
+		r.seen = append(r.seen, finding{kind: kind, uid: v.UID, at: v.At, text: v.Text})
+	}
 }
 
 func (r *report) count(k grievanceKind) int {
@@ -81,27 +91,26 @@ func (r *report) count(k grievanceKind) int {
 }
 
 // tooLittle makes a run fail in which too little happened for its length. Short runs are not held to it.
-func (g *game) tooLittle() {
+func (g *game) tooLittle(n checker.Counts) {
 	if g.length < enoughTime || g.report.failed() {
 		return
 	}
-	n := g.journal.counts()
 	share := g.length.Seconds() / enoughTime.Seconds()
 	for _, c := range []struct {
 		what      string
 		had, need int
 	}{
-		{"transitions", n.transitions, int(enoughTransitions * share)},
-		{"flips by managers", n.flips, int(enoughFlips * share)},
+		{"transitions", n.Transitions, int(enoughTransitions * share)},
+		{"flips by managers", n.Flips, int(enoughFlips * share)},
 		{"kills", g.done.kills(), int(enoughKills * share)},
-		{"addresses that were used again", n.reused, 1},
+		{"addresses that were used again", n.Reused, 1},
 	} {
 		if c.had < c.need {
 			g.report.note(fmt.Sprintf("TOO LITTLE HAPPENED: %d %s in %s, and %d are needed for the result to mean something",
 				c.had, c.what, g.length, c.need))
 		}
 	}
-	met := g.met()
+	met := g.met(n)
 	for _, k := range lasting {
 		if need := int(enoughMet * share); met[k] < need {
 			g.report.note(fmt.Sprintf("TOO LITTLE HAPPENED: %q met %d calls or connections in %s, and %d are needed", k, met[k], g.length, need))
@@ -115,17 +124,17 @@ func (g *game) tooLittle() {
 // verdict is given once nothing runs any more. It writes what is wrong, with the history of so many pods at most, and the
 // last line.
 func (g *game) verdict(replay string, histories int) error {
-	g.journal.conclude(time.Now())
-	g.report.flipped(g.journal.broken())
+	g.journal.Conclude(time.Now())
+	g.report.flipped(g.journal.Broken())
 	g.panicked()
 	g.tell(histories)
-	r, n := &g.report, g.journal.counts()
+	r, n := &g.report, g.journal.Counts()
 	g.out.plain("what was done: " + g.done.String())
-	g.out.plain("calls, or connections, that met a fault of the registry: " + metLine(g.met()))
-	g.out.printf("checked %d flips against %d calls; %d addresses were used again", n.flips, n.calls, n.reused)
+	g.out.plain("calls, or connections, that met a fault of the registry: " + metLine(g.met(n)))
+	g.out.printf("checked %d flips against %d calls; %d addresses were used again", n.Flips, n.Calls, n.Reused)
 	g.out.plain("the same plan again: " + replay)
 	g.out.plain(fmt.Sprintf("chaos: %d transitions, %d kills, %d faults, %d early flips, %d lost, %d leaked, %d stuck",
-		n.transitions, g.done.kills(), g.done.faults(), r.count(early), r.count(lost), r.count(leaked), r.count(stuck)))
+		n.Transitions, g.done.kills(), g.done.faults(), r.count(early), r.count(lost), r.count(leaked), r.count(stuck)))
 	if r.failed() {
 		return errFailed
 	}
@@ -133,12 +142,12 @@ func (g *game) verdict(replay string, histories int) error {
 }
 
 // met is how many calls met each fault that the registry makes itself, and how many connections each of the network.
-func (g *game) met() map[kind]int {
+func (g *game) met(n checker.Counts) map[kind]int {
 	met := map[kind]int{}
 	for fault, connections := range g.network.Hits() {
 		met[kind(fault)] = connections
 	}
-	for fault, calls := range g.journal.counts().met {
+	for fault, calls := range n.Met {
 		met[kind(fault)] += calls
 	}
 	return met
@@ -169,7 +178,7 @@ func (g *game) tell(histories int) {
 		}
 		g.out.plain(title + ": " + f.text)
 		if f.uid != "" {
-			g.out.plain(g.journal.history(f.uid, g.out))
+			g.out.plain(g.journal.History(f.uid, g.out.at))
 		}
 	}
 	if more := len(all) - histories; more > 0 {

@@ -9,6 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
+	"github.com/rollcall-dev/rollcall/test/harness/checker"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/network"
 )
@@ -24,6 +28,13 @@ func newEnded(t *testing.T, log string) (*game, *bytes.Buffer) {
 	expect.NoError(t, os.MkdirAll(logs, 0o755))
 	expect.NoError(t, os.WriteFile(filepath.Join(logs, "m1.log"), []byte(log), 0o600))
 	return g, text
+}
+
+// unasked has a handler of a pod cleared, and no manager's patch that was answered has done it.
+func unasked(g *game, pod string) {
+	name, hooks := types.NamespacedName{Namespace: "ns", Name: pod}, checker.Hooks{checker.PreNormal: {traffic}}
+	g.journal.Saw(pod, name, hooks, checker.Sighting{At: time.Now(), Version: 1, State: "Normal", Set: map[string]bool{traffic: true}})
+	g.journal.Saw(pod, name, hooks, checker.Sighting{At: time.Now(), Version: 2, State: "Normal", Image: pod})
 }
 
 func TestVerdict(t *testing.T) {
@@ -47,24 +58,30 @@ func TestVerdict(t *testing.T) {
 			reason: "the worst comes first, and what is left out is counted",
 			happen: func(g *game) {
 				g.report.find([]finding{{kind: stuck, text: "s"}, {kind: leaked, text: "k"}, {kind: lost, text: "l"}})
-				g.journal.violations = []finding{{kind: early, at: time.Now(), text: "e1"}, {kind: early, text: "e2"}}
+				unasked(g, "e1")
+				unasked(g, "e2")
 				g.report.note("n")
 			},
 			fails: true,
 			want: []string{
-				": e1", ": e2", "LOST: l", "and 2 more", "n", "logs are in",
+				"EARLY FLIP at ", "e1", "EARLY FLIP at ", "e2", "LOST: l", "and 2 more", "n", "logs are in",
 				"chaos: 0 transitions, 0 kills, 0 faults, 2 early flips, 1 lost, 1 leaked, 1 stuck",
 			},
 		},
 		"not judged yet": {
 			reason: "what waited for an explanation gets none any more",
 			happen: func(g *game) {
-				s := newStory()
-				s.now, s.journal = time.Now().Add(-time.Minute), g.journal
-				s.play(allowed, calls(opRegister))
+				patch := g.journal.PatchReceived("m1", apiproxy.Write{
+					Namespace: "ns", Name: "late", Received: time.Now(), Body: `[{"op":"remove","path":"/metadata/labels/example.com~1traffic"}]`,
+				})
+				unasked(g, "late")
+				g.journal.Judge(time.Now())
+				if broken := g.journal.Broken(); len(broken) > 0 {
+					t.Errorf("judged before the answer to %v: %v", patch, broken)
+				}
 			},
 			fails: true,
-			want:  []string{"put the pod in service after it", "1 early flips"},
+			want:  []string{"no manager's patch did it", "1 early flips"},
 		},
 		"a manager died": {
 			reason: "what it says last is not always the panic",
@@ -106,10 +123,11 @@ func TestPanicsNeedLogs(t *testing.T) {
 
 func TestTooLittle(t *testing.T) {
 	t.Parallel()
-	plenty := func(g *game) {
-		g.length, g.journal.transitions, g.journal.reused, g.journal.judged = enoughTime, enoughTransitions, 1, enoughFlips
+	plenty := func(g *game) checker.Counts {
+		g.length = enoughTime
+		n := checker.Counts{Transitions: enoughTransitions, Reused: 1, Flips: enoughFlips, Met: map[string]int{}}
 		for _, k := range lasting {
-			g.journal.met[string(k)] = enoughMet
+			n.Met[string(k)] = enoughMet
 		}
 		for _, k := range promisedKinds() {
 			g.done.add(k)
@@ -117,29 +135,30 @@ func TestTooLittle(t *testing.T) {
 		for g.done.kills() < enoughKills {
 			g.done.add(killManager)
 		}
+		return n
 	}
 	tests := map[string]struct {
-		change func(*game)
+		change func(*game, *checker.Counts)
 		want   string
 	}{
-		"enough":                {change: func(*game) {}},
-		"too few transitions":   {change: func(g *game) { g.journal.transitions-- }, want: "499 transitions"},
-		"too few for twice":     {change: func(g *game) { g.length *= 2; g.journal.transitions *= 2 }, want: "10 kills in 10m0s, and 20"},
-		"no address used again": {change: func(g *game) { g.journal.reused = 0 }, want: "0 addresses"},
-		"too few flips":         {change: func(g *game) { g.journal.judged-- }, want: "249 flips by managers"},
+		"enough":                {change: func(*game, *checker.Counts) {}},
+		"too few transitions":   {change: func(_ *game, n *checker.Counts) { n.Transitions-- }, want: "499 transitions"},
+		"too few for twice":     {change: func(g *game, n *checker.Counts) { g.length *= 2; n.Transitions *= 2 }, want: "10 kills in 10m0s, and 20"},
+		"no address used again": {change: func(_ *game, n *checker.Counts) { n.Reused = 0 }, want: "0 addresses"},
+		"too few flips":         {change: func(_ *game, n *checker.Counts) { n.Flips-- }, want: "249 flips by managers"},
 		"a fault that met nothing": {
-			change: func(g *game) { delete(g.journal.met, string(netCut)) }, want: `"network: cut" met 0 calls or connections`,
+			change: func(_ *game, n *checker.Counts) { delete(n.Met, string(netCut)) }, want: `"network: cut" met 0 calls or connections`,
 		},
-		"a kind never came": {change: func(g *game) { delete(g.done.done, wipeHalf) }, want: "not once in 5m0s: wipe half the registry"},
-		"a short run":       {change: func(g *game) { g.length--; g.journal.transitions = 0 }},
+		"a kind never came": {change: func(g *game, _ *checker.Counts) { delete(g.done.done, wipeHalf) }, want: "not once in 5m0s: wipe half the registry"},
+		"a short run":       {change: func(g *game, n *checker.Counts) { g.length--; n.Transitions = 0 }},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g, _ := newEnded(t, "")
-			plenty(g)
-			tc.change(g)
-			g.tooLittle()
+			n := plenty(g)
+			tc.change(g, &n)
+			g.tooLittle(n)
 			got := strings.Join(g.report.other, "; ")
 			if got == "" != (tc.want == "") || !strings.Contains(got, tc.want) {
 				t.Errorf("got %q, want %q", got, tc.want)

@@ -9,13 +9,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/test/harness/checker"
 	"github.com/rollcall-dev/rollcall/test/harness/history"
 )
 
 // podWatch writes every version of every pod of the workloads into the journal. Where the API server was away, versions
 // may be missing; what comes after such a gap is marked.
 type podWatch struct {
-	journal   *journal
+	journal   *checker.Journal
 	workloads []*workload
 }
 
@@ -26,11 +27,12 @@ func (p *podWatch) saw(v history.Version[*corev1.Pod]) {
 	if w == nil || err != nil {
 		return
 	}
-	p.journal.saw(string(pod.UID), podName{pod.Namespace, pod.Name}, w, sighting{
-		at: time.Now(), version: version, gone: v.Gone, gap: v.Gap,
-		state: pod.Labels[appspub.LifecycleStateKey], stamp: pod.Annotations[appspub.LifecycleTimestampKey],
-		ready: lifecycle.IsReady(pod), deleting: pod.DeletionTimestamp != nil, held: len(pod.Finalizers) > 0, set: w.setOn(pod),
-		address: pod.Status.PodIP, image: pod.Spec.Containers[0].Image, record: pod.Annotations[recordAnnotation],
+	p.journal.Saw(string(pod.UID), client.ObjectKeyFromObject(pod), w.hooks, checker.Sighting{
+		At: time.Now(), Version: version, Gone: v.Gone, Gap: v.Gap, Workload: w.id(),
+		State: pod.Labels[appspub.LifecycleStateKey], Stamp: pod.Annotations[appspub.LifecycleTimestampKey],
+		Ready: lifecycle.IsReady(pod), Deleting: pod.DeletionTimestamp != nil, Held: len(pod.Finalizers) > 0, Set: w.hooks.SetOn(pod),
+		Keys: w.keys(string(pod.UID), pod.Status.PodIP), Address: pod.Status.PodIP, Image: pod.Spec.Containers[0].Image,
+		Record: pod.Annotations[recordAnnotation],
 	})
 }
 

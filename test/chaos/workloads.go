@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/rollcall-dev/rollcall/test/harness/checker"
 )
 
 const (
@@ -29,7 +31,7 @@ const (
 type workload struct {
 	name, namespace string
 	// hooks are the handlers of each: label=value, or a finalizer.
-	hooks map[string][]string
+	hooks checker.Hooks
 	// services are its instances' names and ports; none means its own name.
 	services map[string]int
 	// mark is the label or annotation of a pod that is newly created, if the template brings one.
@@ -54,22 +56,22 @@ func registryNames() []string {
 }
 
 // keys are the instances of a pod at an address.
-func (w *workload) keys(uid, address string) []key {
+func (w *workload) keys(uid, address string) []checker.Key {
 	names := w.registries
 	if len(names) == 0 {
 		names = []string{defaultRegistry}
 	}
-	var all []key
+	var all []checker.Key
 	for _, name := range names {
 		for _, service := range slices.Sorted(maps.Keys(w.services)) {
-			all = append(all, key{registry: name, uid: uid, service: service, address: address, port: w.services[service]})
+			all = append(all, checker.Key{Registry: name, UID: uid, Service: service, Address: address, Port: w.services[service]})
 		}
 	}
 	return all
 }
 
-// has reports whether the instance is one of a pod at the address.
-func (w *workload) has(k key, address string) bool { return slices.Contains(w.keys(k.uid, address), k) }
+// id names it.
+func (w *workload) id() string { return w.namespace + "/" + w.name }
 
 // Handlers that several workloads have.
 const (
@@ -83,8 +85,8 @@ const (
 func workloads() []*workload {
 	const a, b = "chaos-a", "chaos-b"
 	const oneLabel, oneFinalizer = "example.com/unready-blocker=true", "example.io/unready-blocker"
-	hooks := func(preNormal, inPlaceUpdate, preDelete []string) map[string][]string {
-		return map[string][]string{hookPreNormal: preNormal, hookInPlaceUpdate: inPlaceUpdate, hookPreDelete: preDelete}
+	hooks := func(preNormal, inPlaceUpdate, preDelete []string) checker.Hooks {
+		return checker.Hooks{checker.PreNormal: preNormal, checker.InPlaceUpdate: inPlaceUpdate, checker.PreDelete: preDelete}
 	}
 	online := []string{traffic}
 	mixed := hooks(online, []string{updateGate}, []string{deleteHolder})
@@ -114,25 +116,6 @@ func workloads() []*workload {
 		}
 	}
 	return all
-}
-
-// handlers of all hooks, each once.
-func (w *workload) handlers() []string {
-	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Values(w.hooks))...))))
-}
-
-func (w *workload) serves(hook, handler string) bool { return slices.Contains(w.hooks[hook], handler) }
-
-func (w *workload) setOn(pod *corev1.Pod) map[string]bool {
-	on := map[string]bool{}
-	for _, h := range w.handlers() {
-		label, value, isLabel := strings.Cut(h, "=")
-		switch {
-		case isLabel && pod.Labels[label] == value, !isLabel && slices.Contains(pod.Finalizers, h):
-			on[h] = true
-		}
-	}
-	return on
 }
 
 // lifecycle is the hook as the CloneSet has it, or nil.
@@ -169,11 +152,11 @@ func (w *workload) template() metav1.ObjectMeta {
 	case markAnnotation:
 		t.Annotations[markAnnotation] = "true"
 	}
-	for _, h := range w.handlers() {
+	for _, h := range w.hooks.Handlers() {
 		label, value, isLabel := strings.Cut(h, "=")
 		switch {
 		case w.unarmed:
-		case w.serves(hookPreNormal, h):
+		case w.hooks.Serves(checker.PreNormal, h):
 			t.Labels[label] = "offline"
 		case isLabel:
 			t.Labels[label] = value
@@ -196,7 +179,7 @@ func (w *workload) cloneSet(replicas int32) *kruisev1alpha1.CloneSet {
 		Spec: kruisev1alpha1.CloneSetSpec{
 			Replicas: &replicas, UpdateStrategy: update,
 			Lifecycle: &appspub.Lifecycle{
-				PreNormal: w.lifecycle(hookPreNormal), InPlaceUpdate: w.lifecycle(hookInPlaceUpdate), PreDelete: w.lifecycle(hookPreDelete),
+				PreNormal: w.lifecycle(checker.PreNormal), InPlaceUpdate: w.lifecycle(checker.InPlaceUpdate), PreDelete: w.lifecycle(checker.PreDelete),
 			},
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{appLabel: w.name}},
 			Template: corev1.PodTemplateSpec{

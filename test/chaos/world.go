@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/test/harness/account"
+	"github.com/rollcall-dev/rollcall/test/harness/checker"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/history"
 	"github.com/rollcall-dev/rollcall/test/harness/network"
@@ -89,7 +90,7 @@ type game struct {
 	// curves are drawn in a soak.
 	curves *curves
 
-	journal   *journal
+	journal   *checker.Journal
 	managers  *managers
 	workloads []*workload
 
@@ -150,15 +151,20 @@ func (g *game) play(ctx context.Context) error {
 	return err
 }
 
+// newJournal is of what the managers are configured with.
+func newJournal() *checker.Journal {
+	return checker.New(checker.Options{Drain: drainTime, CallTimeout: callTimeout, OnlyManagers: true})
+}
+
 func (g *game) rounds(ctx context.Context) error {
 	if err := g.calm(ctx); err != nil || g.report.failed() {
 		return err
 	}
-	g.journal.begin()
+	g.journal.Begin()
 	if g.curves != nil {
 		sampling, stop := context.WithCancel(ctx)
 		var sampler sync.WaitGroup
-		sampler.Go(func() { g.curves.follow(sampling, g.managers, func() int { return g.journal.counts().transitions }) })
+		sampler.Go(func() { g.curves.follow(sampling, g.managers, func() int { return g.journal.Counts().Transitions }) })
 		defer sampler.Wait()
 		defer stop()
 	}
@@ -177,8 +183,8 @@ func (g *game) rounds(ctx context.Context) error {
 // judge looks at what was seen again and again.
 func (g *game) judge(ctx context.Context) {
 	for ctx.Err() == nil {
-		g.journal.judge(time.Now())
-		if broken := g.journal.broken(); len(broken) > 0 {
+		g.journal.Judge(time.Now())
+		if broken := g.journal.Broken(); len(broken) > 0 {
 			g.report.flipped(broken)
 		}
 		wait.Pause(ctx, judgeEvery)
@@ -192,10 +198,10 @@ func (g *game) progress(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		n := g.journal.counts()
+		n := g.journal.Counts()
 		g.out.printf("%s; so far %d transitions, %d kills, %d faults, %d flips checked, %d calls, %d addresses used again; %d pods, leader %s",
-			*g.doing.Load(), n.transitions, g.done.kills(), g.done.faults(), n.flips, n.calls, n.reused,
-			len(g.journal.known()), g.leaderName())
+			*g.doing.Load(), n.Transitions, g.done.kills(), g.done.faults(), n.Flips, n.Calls, n.Reused,
+			len(g.journal.Known()), g.leaderName())
 	}
 }
 

@@ -19,7 +19,6 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
 )
@@ -302,9 +301,8 @@ func (s *scenario) ExpectAlways() {
 	if s.registry == nil {
 		return
 	}
-	s.expectNoFlipUnacknowledged()
+	s.expectInvariants("")
 	s.expectNoCallRepeated()
-	s.expectAskedBeforeUpdate()
 	s.expectFewWrites()
 	if s.Failed() {
 		s.Log(s.describe())
@@ -315,6 +313,11 @@ func (s *scenario) ExpectAlways() {
 func (s *scenario) expectAllowedWrites() {
 	s.Helper()
 	for _, w := range s.writes() {
+		for _, h := range s.handlers {
+			if w.Pod != nil && !h.ours() && strings.Contains(w.Changes(), jsonPointer(h.key())) {
+				s.Errorf("pod %s: the manager flipped another owner's %s", w.Name, h.key())
+			}
+		}
 		isEvent := w.Resource == "events" && (w.Method == http.MethodPost || w.Method == http.MethodPatch)
 		if !w.ToPod() && !isEvent {
 			s.Errorf("the manager sent %s %s %s", w.Method, w.Resource, w.Name)
@@ -330,47 +333,6 @@ func (s *scenario) expectAllowedWrites() {
 	}
 }
 
-// need is what the registry must have acknowledged before a handler is flipped.
-type need string
-
-const (
-	needNothing   need = "nothing"
-	needIn        need = "that the pod is in service"
-	needOut       need = "that the pod is out of service"
-	needAbsent    need = "that the pod is absent"
-	needForbidden need = "what can't be: the handler must not be flipped there"
-)
-
-// expectNoFlipUnacknowledged goes through every handler that the manager flipped: the registry had acknowledged what it
-// had to before the manager sent the patch, and nothing else was asked of it in between.
-func (s *scenario) expectNoFlipUnacknowledged() {
-	s.Helper()
-	for _, w := range s.writes() {
-		if w.Pod == nil {
-			continue
-		}
-		before := s.versionBefore(w.Pod)
-		if before == nil {
-			s.Errorf("pod %s: the watch did not see the version before %s", w.Name, w.Pod.ResourceVersion)
-			continue
-		}
-		for _, h := range s.handlers {
-			was, is := h.setOn(before), h.setOn(w.Pod)
-			if was == is {
-				continue
-			}
-			if !h.ours() {
-				s.Errorf("pod %s: the manager flipped another owner's %s", w.Name, h.key())
-				continue
-			}
-			n := s.needFor(h, is, before, w.Received)
-			if err := s.acknowledged(n, w.Pod, w.Received); err != nil {
-				s.Errorf("pod %s in %s: %s went from %t to %t, which needs %s: %v", w.Name, stateOf(before), h.key(), was, is, n, err)
-			}
-		}
-	}
-}
-
 func (s *scenario) versionBefore(pod *corev1.Pod) *corev1.Pod {
 	var before *corev1.Pod
 	for _, v := range s.history.Of(pod.UID) {
@@ -379,126 +341,6 @@ func (s *scenario) versionBefore(pod *corev1.Pod) *corev1.Pod {
 		}
 	}
 	return before
-}
-
-// needFor is the table of what a flip rests on.
-func (s *scenario) needFor(h handler, set bool, pod *corev1.Pod, at time.Time) need {
-	state := appspub.LifecycleStateType(stateOf(pod))
-	forgotten := !s.forgetting.IsZero() && at.After(s.forgetting)
-	switch {
-	case set && pod.DeletionTimestamp != nil:
-		return needForbidden
-	case set:
-		return needToAssert(h, state)
-	case forgotten, pod.DeletionTimestamp != nil && h.label != "":
-		return needNothing // nothing waits for it any more
-	case pod.DeletionTimestamp != nil:
-		return needAbsent
-	default:
-		return needToRelease(h, state)
-	}
-}
-
-func needToRelease(h handler, state appspub.LifecycleStateType) need {
-	switch {
-	case state == appspub.LifecycleStatePreparingDelete && h.serves(hookPreDelete):
-		return needAbsent
-	case state == appspub.LifecycleStatePreparingUpdate && h.serves(hookInPlaceUpdate):
-		return needOut
-	case state != appspub.LifecycleStateNormal && h.serves(hookPreNormal):
-		return needNothing // so that Kruise waits again should it change its mind
-	}
-	return needForbidden
-}
-
-func needToAssert(h handler, state appspub.LifecycleStateType) need {
-	switch {
-	case state == appspub.LifecycleStatePreparingNormal && h.serves(hookPreNormal),
-		state == appspub.LifecycleStateUpdated && (h.serves(hookInPlaceUpdate) || h.serves(hookPreNormal)),
-		state == appspub.LifecycleStateNormal && h.serves(hookPreNormal) &&
-			!h.serves(hookInPlaceUpdate) && !h.serves(hookPreDelete):
-		return needIn
-	case state == appspub.LifecycleStatePreparingNormal, state == appspub.LifecycleStateUpdated,
-		state == appspub.LifecycleStateNormal:
-		return needNothing // arming
-	}
-	return needForbidden
-}
-
-// acknowledged says what is missing of an acknowledgement before a time.
-func (s *scenario) acknowledged(n need, pod *corev1.Pod, by time.Time) error {
-	switch n {
-	case needNothing:
-		return nil
-	case needForbidden:
-		return errors.New("forbidden")
-	}
-	its := s.registriesOf(pod, by)
-	for _, r := range s.registries {
-		if n == needIn && !slices.Contains(its, r) {
-			continue // the pod leaves it after that
-		}
-		for service, port := range s.services {
-			if err := s.acknowledgedBy(r, n, pod, service, port, by); err != nil {
-				return fmt.Errorf("registry %s: %w", r.name, err)
-			}
-		}
-	}
-	return nil
-}
-
-func (s *scenario) acknowledgedBy(r *registryServer, n need, pod *corev1.Pod, service string, port int, by time.Time) error {
-	last := s.lastAnswer(r, pod, service, port, by)
-	if last == nil {
-		if n == needIn {
-			return fmt.Errorf("service %s was never told of the pod", service)
-		}
-		return nil // what never was in is out
-	}
-	right := map[need][]fakeregistry.Op{
-		needIn:     {fakeregistry.OpRegister},
-		needOut:    {fakeregistry.OpFailOver, fakeregistry.OpDeregister},
-		needAbsent: {fakeregistry.OpDeregister},
-	}[n]
-	if !slices.Contains(right, last.op) || !last.acknowledged() || !last.sent.Before(by) {
-		return fmt.Errorf("the last call for service %s was %s, answered %w at %s, the patch came at %s",
-			service, last.op, last.err, last.sent.Format("05.000000"), by.Format("05.000000"))
-	}
-	return nil
-}
-
-// lastAnswer is that of the last call for an instance which came to a registry before a time; nil where no Register did.
-func (s *scenario) lastAnswer(r *registryServer, pod *corev1.Pod, service string, port int, by time.Time) *answer {
-	var last *answer
-	registered := false
-	for _, a := range r.Answers(s.ns, string(pod.UID)) {
-		if a.Service != service || a.Port != port || !a.received.Before(by) {
-			continue
-		}
-		registered = registered || a.in()
-		last = &a
-	}
-	if !registered {
-		return nil
-	}
-	return last
-}
-
-// takenOut is the first answer that took the instance out since it was in service last: a call that a later manager repeats
-// begins no drain. It is nil where the instance never was in service.
-func (s *scenario) takenOut(pod *corev1.Pod, service string, port int, by time.Time) *answer {
-	var out *answer
-	registered := false
-	for _, a := range s.registry.Answers(s.ns, string(pod.UID)) {
-		switch {
-		case a.Service != service || a.Port != port || !a.received.Before(by):
-		case a.in():
-			registered, out = true, nil
-		case registered && out == nil:
-			out = &a
-		}
-	}
-	return out
 }
 
 // expectNoCallRepeated: nothing is asked of the registry again that it has acknowledged.
@@ -539,7 +381,8 @@ func (s *scenario) expectFewWrites() {
 		}
 		before := s.versionBefore(w.Pod)
 		if before == nil {
-			continue // expectNoFlipUnacknowledged says so
+			s.Errorf("pod %s: the watch did not see the version before %s", w.Name, w.Pod.ResourceVersion)
+			continue
 		}
 		at := stay{before.UID, s.movesUntil(before)}
 		writes[at]++
@@ -600,24 +443,6 @@ func (s *scenario) arms(before, after *corev1.Pod) bool {
 	})
 }
 
-// expectAskedBeforeUpdate: a pod that is in rotation carries the hook, so Kruise never updates one unasked.
-func (s *scenario) expectAskedBeforeUpdate() {
-	s.Helper()
-	if !slices.ContainsFunc(s.handlers, func(h handler) bool { return h.ours() && h.serves(hookInPlaceUpdate) }) {
-		return
-	}
-	for _, uid := range s.history.UIDs(s.ns) {
-		before := ""
-		for _, v := range s.history.Of(uid) {
-			forgotten := !s.forgetting.IsZero() && v.arrived.After(s.forgetting)
-			if before == string(appspub.LifecycleStateNormal) && v.state() == string(appspub.LifecycleStateUpdating) && !forgotten {
-				s.Errorf("pod %s was updated unasked", v.pod.Name)
-			}
-			before = v.state()
-		}
-	}
-}
-
 // ExpectRegisteredOnlyReady: whenever the pods were registered, they were ready, and where Kruise lets them serve. The
 // pods take readyDelay to become ready, so half of that is enough for two watches to differ in.
 func (s *scenario) ExpectRegisteredOnlyReady(readyDelay time.Duration) {
@@ -637,37 +462,4 @@ func (s *scenario) ExpectRegisteredOnlyReady(readyDelay time.Duration) {
 			}
 		}
 	}
-}
-
-// ExpectDrained goes through the hooks that the manager released in PreparingUpdate and PreparingDelete, and expects n of
-// them or more: the drain had passed since the registry acknowledged that the pod is out.
-func (s *scenario) ExpectDrained(n int) {
-	s.Helper()
-	releases := 0
-	for _, w := range s.writes() {
-		if w.Pod == nil || !s.releases(&w) {
-			continue
-		}
-		releases++
-		for service, port := range s.services {
-			out := s.takenOut(w.Pod, service, port, w.Received)
-			if out == nil {
-				s.Errorf("pod %s was released, and the registry never had it under service %s", w.Name, service)
-				continue
-			}
-			// The record keeps whole milliseconds.
-			if passed := w.Received.Sub(out.sent); passed < s.drain-2*time.Millisecond {
-				s.Errorf("pod %s was released %s after it was out, not %s", w.Name, passed, s.drain)
-			}
-		}
-	}
-	s.Expect(releases >= n, "%d hooks were released, not %d", releases, n)
-}
-
-// releases reports whether the write cleared a handler in PreparingUpdate or PreparingDelete.
-func (s *scenario) releases(w *apiproxy.Write) bool {
-	before := s.versionBefore(w.Pod)
-	return before != nil && strings.HasPrefix(stateOf(before), "Preparing") && slices.ContainsFunc(s.handlers, func(h handler) bool {
-		return !h.serves(hookPreNormal) && h.setOn(before) && !h.setOn(w.Pod)
-	})
 }

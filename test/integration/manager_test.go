@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
@@ -20,6 +21,9 @@ const (
 	markLeaveNothing = "leave-nothing"
 )
 
+// callTimeout bounds the managers' calls.
+const callTimeout = 4 * time.Second
+
 // rollcall is one Rollcall: a process that can be killed and started again, with a proxy between it and the API server.
 type rollcall struct {
 	*manager.Manager
@@ -35,7 +39,7 @@ func defaultConfiguration(registryURL string, namespaces ...string) configuratio
 	return configuration{
 		"cluster":    clusterName,
 		"namespaces": namespaces,
-		"registry":   map[string]any{"driver": "http", "endpoint": registryURL, "timeout": "4s"},
+		"registry":   map[string]any{"driver": "http", "endpoint": registryURL, "timeout": callTimeout.String()},
 		"hooks": map[string]any{
 			"owned":        []string{"example.com/*", "example.io/*"},
 			"newlyCreated": []string{"example.com/newly-create", "example.io/initialing"},

@@ -68,7 +68,7 @@ func (c configuration) withRegistries(defaults []string, servers ...*registrySer
 }
 
 func section(r *registryServer) map[string]any {
-	return map[string]any{"driver": "http", "endpoint": r.URL(), "timeout": "4s"}
+	return map[string]any{"driver": "http", "endpoint": r.URL(), "timeout": callTimeout.String()}
 }
 
 // over has the scenario look at these registries.

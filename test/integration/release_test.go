@@ -31,7 +31,7 @@ func (s *scenario) AwaitNoSkip(pod *corev1.Pod) {
 func (s *scenario) expectAlwaysBut() {
 	s.Helper()
 	s.expectAllowedWrites()
-	s.expectAskedBeforeUpdate()
+	s.expectInvariants("unasked")
 }
 
 // TestProceeds: the registry is away for longer than the policy waits. Pods are updated and deleted all the same, and once

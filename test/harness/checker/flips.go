@@ -1,10 +1,9 @@
-package main
+package checker
 
 import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -19,12 +18,6 @@ const (
 	explainWithin = 20 * time.Second
 )
 
-const (
-	hookPreNormal     = "preNormal"
-	hookInPlaceUpdate = "inPlaceUpdate"
-	hookPreDelete     = "preDelete"
-)
-
 // flip is a handler that one version of a pod has and the one before has not, or the other way round.
 type flip struct {
 	pod     *podLog
@@ -34,44 +27,41 @@ type flip struct {
 }
 
 // noteFlips finds what changed with the sighting. The caller holds the lock.
-func (j *journal) noteFlips(p *podLog, i int) {
+func (j *Journal) noteFlips(p *podLog, i int) {
 	before, now := p.sightings[i-1], p.sightings[i]
 	j.checkUnasked(p, before, now)
-	if p.workload == nil {
-		return
-	}
-	if now.gone && (now.gap || !before.deleting) {
+	if now.Gone && (now.Gap || !before.Deleting) {
 		return // nothing tells what held it last
 	}
-	for _, h := range p.workload.handlers() {
-		if before.set[h] != now.set[h] {
-			j.pending = append(j.pending, flip{pod: p, version: i, handler: h, set: now.set[h]})
+	for _, h := range p.hooks.Handlers() {
+		if before.Set[h] != now.Set[h] {
+			j.pending = append(j.pending, flip{pod: p, version: i, handler: h, set: now.Set[h]})
 		}
 	}
 }
 
-// judge decides on the flips whose patch is known by now, and on the calls that were done long enough ago for every flip
+// Judge decides on the flips whose patch is known by now, and on the calls that were done long enough ago for every flip
 // before them to be known.
-func (j *journal) judge(now time.Time) {
+func (j *Journal) Judge(now time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.pending = slices.DeleteFunc(j.pending, func(f flip) bool { return j.decide(f, now) })
-	j.unjudged = slices.DeleteFunc(j.unjudged, func(c *call) bool { return j.decideCall(c, now) })
+	j.unjudged = slices.DeleteFunc(j.unjudged, func(c *Call) bool { return j.decideCall(c, now) })
 }
 
-// conclude judges what still waits for something that may explain it, once nothing more can come.
-func (j *journal) conclude(now time.Time) { j.judge(now.Add(explainWithin)) }
+// Conclude judges what still waits for something that may explain it, once nothing more can come.
+func (j *Journal) Conclude(now time.Time) { j.Judge(now.Add(explainWithin)) }
 
 // decide returns false where the answer to a patch may still tell whose the flip is.
-func (j *journal) decide(f flip, now time.Time) bool {
+func (j *Journal) decide(f flip, now time.Time) bool {
 	after := f.pod.sightings[f.version]
 	made, waiting := f.makers()
-	if len(made) == 0 && waiting && now.Sub(after.at) < explainWithin {
+	if len(made) == 0 && waiting && now.Sub(after.At) < explainWithin {
 		return false
 	}
 	if len(made) == 0 {
 		if !f.byKruise() {
-			j.violate(f.pod, after.at, fmt.Sprintf("I3: handler %s was %s, and no manager's patch did it", f.handler, f.verb()))
+			j.violate(f.pod, after.At, fmt.Sprintf("I3: handler %s was %s, and no manager's patch did it", f.handler, f.verb()))
 		}
 		return true
 	}
@@ -79,12 +69,12 @@ func (j *journal) decide(f flip, now time.Time) bool {
 	// Where it is not known which of several patches made it, one that was right is enough.
 	var why string
 	for _, w := range slices.Backward(made) {
-		if why = j.fault(f, w.received); why == "" {
-			f.pod.noteHook(f, w.received)
+		if why = j.fault(f, w.Received); why == "" {
+			f.pod.noteHook(f, w.Received)
 			return true
 		}
 	}
-	j.violate(f.pod, made[len(made)-1].received, why)
+	j.violate(f.pod, made[len(made)-1].Received, why)
 	return true
 }
 
@@ -97,16 +87,16 @@ func (f flip) verb() string {
 
 // makers returns the patches that made the flip, or may have: they change its handler. Those whose answer is unknown count
 // where there is no other, not even one whose answer is still to come. waiting reports whether the answer to one is still to come.
-func (f flip) makers() (made []*patch, waiting bool) {
-	var unknown []*patch
+func (f flip) makers() (made []*Patch, waiting bool) {
+	var unknown []*Patch
 	for _, w := range f.pod.patches {
 		switch {
-		case w.received.After(f.pod.sightings[f.version].at), !w.changes(f.handler, f.set):
+		case w.Received.After(f.pod.sightings[f.version].At), !w.changes(f.handler, f.set):
 		case w.finished.IsZero():
 			waiting = true
-		case w.status == 0:
+		case w.Status == 0:
 			unknown = append(unknown, w)
-		case w.status == http.StatusOK && f.pod.between(w.version, f.version):
+		case w.Status == http.StatusOK && f.pod.between(w.version, f.version):
 			made = append(made, w)
 		}
 	}
@@ -120,32 +110,28 @@ func (f flip) makers() (made []*patch, waiting bool) {
 // finalizer deletes the pod, and answers with a version that the watch never shows.
 func (p *podLog) between(version uint64, i int) bool {
 	before, after := p.sightings[i-1], p.sightings[i]
-	if after.gone && version != before.version {
-		return !slices.ContainsFunc(p.sightings[:i], func(s sighting) bool { return s.version == version })
+	if after.Gone && version != before.Version {
+		return !slices.ContainsFunc(p.sightings[:i], func(s Sighting) bool { return s.Version == version })
 	}
-	return version > before.version && version <= after.version
+	return version > before.Version && version <= after.Version
 }
 
-func (j *journal) violate(p *podLog, at time.Time, text string) {
-	kind := early
-	if strings.HasPrefix(text, "I9:") {
-		kind = lost // while it lasts
-	}
-	j.violations = append(j.violations, finding{kind: kind, uid: p.uid, at: at, text: text})
+func (j *Journal) violate(p *podLog, at time.Time, text string) {
+	j.violations = append(j.violations, Violation{UID: p.uid, At: at, Text: text})
 }
 
 // fault says what is wrong with a flip by a patch that came at that time, or nothing.
-func (j *journal) fault(f flip, at time.Time) string {
+func (j *Journal) fault(f flip, at time.Time) string {
 	if f.set {
 		return j.faultOfSet(f, at)
 	}
 	before, after := f.pod.sightings[f.version-1], f.pod.sightings[f.version]
-	hook, allowed := released(f.pod.workload, f.handler, before)
+	hook, allowed := released(f.pod.hooks, f.handler, before)
 	switch {
-	case !allowed && after.gap, allowed && hook == "":
+	case !allowed && after.Gap, allowed && hook == "":
 		return ""
 	case !allowed:
-		return fmt.Sprintf("I3: handler %s was cleared in state %q", f.handler, before.state)
+		return fmt.Sprintf("I3: handler %s was cleared in state %q", f.handler, before.State)
 	}
 	for _, k := range f.pod.registered() {
 		if why := j.faultOfRelease(f, k, hook, at); why != "" {
@@ -158,9 +144,9 @@ func (j *journal) fault(f flip, at time.Time) string {
 // noteHook writes down which hook the flip released or asserted, if it was for one.
 func (p *podLog) noteHook(f flip, at time.Time) {
 	before := p.sightings[f.version-1]
-	hook, allowed := released(p.workload, f.handler, before)
+	hook, allowed := released(p.hooks, f.handler, before)
 	if f.set {
-		hook, allowed = asserted(p.workload, f.handler, before)
+		hook, allowed = asserted(p.hooks, f.handler, before)
 	}
 	if allowed && hook != "" {
 		p.hookFlips = append(p.hookFlips, hookFlip{hook: hook, asserted: f.set, at: at, version: f.version})
@@ -170,16 +156,16 @@ func (p *podLog) noteHook(f flip, at time.Time) {
 // released says which hook it releases to clear the handler in this state, "" where Kruise does not wait for that, and whether
 // that may be done in it at all. A handler of preNormal alone goes whenever the pod is to go out, so that Kruise waits again
 // should it change its mind.
-func released(w *workload, handler string, before sighting) (hook string, allowed bool) {
-	state := appspub.LifecycleStateType(before.state)
-	inPlace, goes := w.serves(hookInPlaceUpdate, handler), w.serves(hookPreDelete, handler)
+func released(w Hooks, handler string, before Sighting) (hook string, allowed bool) {
+	state := appspub.LifecycleStateType(before.State)
+	inPlace, goes := w.Serves(InPlaceUpdate, handler), w.Serves(PreDelete, handler)
 	switch {
-	case before.deleting:
-		return hookPreDelete, true
+	case before.Deleting:
+		return PreDelete, true
 	case state == appspub.LifecycleStatePreparingDelete && goes:
-		return hookPreDelete, true
+		return PreDelete, true
 	case state == appspub.LifecycleStatePreparingUpdate && inPlace:
-		return hookInPlaceUpdate, true
+		return InPlaceUpdate, true
 	case !inPlace && !goes:
 		return "", state != appspub.LifecycleStateNormal
 	default:
@@ -189,33 +175,33 @@ func released(w *workload, handler string, before sighting) (hook string, allowe
 
 // asserted says which hook it asserts to set the handler in this state, "" where it only arms the pod, and whether that may
 // be done in it at all.
-func asserted(w *workload, handler string, before sighting) (hook string, allowed bool) {
-	switch state := appspub.LifecycleStateType(before.state); {
+func asserted(w Hooks, handler string, before Sighting) (hook string, allowed bool) {
+	switch state := appspub.LifecycleStateType(before.State); {
 	case before.leaving():
 		return "", false
-	case state == appspub.LifecycleStatePreparingNormal && w.serves(hookPreNormal, handler):
-		return hookPreNormal, true
-	case state == appspub.LifecycleStateUpdated && w.serves(hookInPlaceUpdate, handler):
-		return hookInPlaceUpdate, true
-	case state == appspub.LifecycleStateUpdated && w.serves(hookPreNormal, handler):
-		return hookPreNormal, true // both are set together
+	case state == appspub.LifecycleStatePreparingNormal && w.Serves(PreNormal, handler):
+		return PreNormal, true
+	case state == appspub.LifecycleStateUpdated && w.Serves(InPlaceUpdate, handler):
+		return InPlaceUpdate, true
+	case state == appspub.LifecycleStateUpdated && w.Serves(PreNormal, handler):
+		return PreNormal, true // both are set together
 	default:
 		return "", true
 	}
 }
 
 // faultOfRelease says why the instance was not out when the hook was released.
-func (j *journal) faultOfRelease(f flip, k key, hook string, at time.Time) string {
+func (j *Journal) faultOfRelease(f flip, k Key, hook string, at time.Time) string {
 	p, after := f.pod, f.pod.sightings[f.version]
-	in := p.lastApplied(k, at, func(o op) bool { return o == opRegister })
+	in := p.lastApplied(k, at, func(o Op) bool { return o == Register })
 	if in == nil {
 		return "" // it never was in service
 	}
 	// A pod that goes must be deregistered; for one that stays out of service is enough. After a gap it may be either.
-	stays := hook == hookInPlaceUpdate || after.gap
-	outSince, acknowledged := p.takenOut(k, in.applied, at, stays)
+	stays := hook == InPlaceUpdate || after.Gap
+	outSince, acknowledged := p.takenOut(k, in.Applied, at, stays)
 	if !acknowledged {
-		acknowledged = j.told(k, in.applied, at, func(s registry.State) bool {
+		acknowledged = j.told(k, in.Applied, at, func(s registry.State) bool {
 			return s == registry.Absent || s == registry.OutOfService && stays
 		})
 	}
@@ -223,8 +209,8 @@ func (j *journal) faultOfRelease(f flip, k key, hook string, at time.Time) strin
 	switch {
 	case !acknowledged:
 		return fmt.Sprintf("and the registry had not acknowledged that %s is out since call #%d put it in", k, in.number)
-	case f.drains() && !outSince.IsZero() && drained < drainTime-clockSlack:
-		return fmt.Sprintf("%s after %s was taken out, and the drain is %s", drained.Round(time.Millisecond), k, drainTime)
+	case f.drains() && !outSince.IsZero() && drained < j.Drain-clockSlack:
+		return fmt.Sprintf("%s after %s was taken out, and the drain is %s", drained.Round(time.Millisecond), k, j.Drain)
 	default:
 		return ""
 	}
@@ -233,20 +219,20 @@ func (j *journal) faultOfRelease(f flip, k key, hook string, at time.Time) strin
 // drains reports whether the drain counts: no one waits with a pod that is being deleted, which may have begun in a gap.
 func (f flip) drains() bool {
 	before, after := f.pod.sightings[f.version-1], f.pod.sightings[f.version]
-	return !before.deleting && !(after.gap && (after.deleting || after.gone))
+	return !before.Deleting && !(after.Gap && (after.Deleting || after.Gone))
 }
 
 // takenOut returns when the first call after a time took the instance out, and whether one of them had been acknowledged.
 // Where there was none, chaos itself may have wiped it out, which a list told.
-func (p *podLog) takenOut(k key, after, at time.Time, stays bool) (since time.Time, acknowledged bool) {
+func (p *podLog) takenOut(k Key, after, at time.Time, stays bool) (since time.Time, acknowledged bool) {
 	for _, c := range p.calls {
-		if c.op == opRegister || !c.doneTo(k, after, at) {
+		if c.Op == Register || !c.doneTo(k, after, at) {
 			continue
 		}
-		if since.IsZero() || c.applied.Before(since) {
-			since = c.applied
+		if since.IsZero() || c.Applied.Before(since) {
+			since = c.Applied
 		}
-		acknowledged = acknowledged || (c.op == opDeregister || stays) && c.acknowledgedBy(at)
+		acknowledged = acknowledged || (c.Op == Deregister || stays) && c.acknowledgedBy(at)
 	}
 	if wiped, found := p.wiped(k, after, at); found && since.IsZero() {
 		since = wiped
@@ -255,7 +241,7 @@ func (p *podLog) takenOut(k key, after, at time.Time, stays bool) (since time.Ti
 }
 
 // wiped returns when chaos first removed the instance between two times.
-func (p *podLog) wiped(k key, after, before time.Time) (at time.Time, found bool) {
+func (p *podLog) wiped(k Key, after, before time.Time) (at time.Time, found bool) {
 	i := slices.IndexFunc(p.wipes, func(w wipe) bool { return w.key == k && w.at.After(after) && !w.at.After(before) })
 	if i < 0 {
 		return time.Time{}, false
@@ -264,43 +250,43 @@ func (p *podLog) wiped(k key, after, before time.Time) (at time.Time, found bool
 }
 
 // faultOfSet says what is wrong with setting a handler.
-func (j *journal) faultOfSet(f flip, at time.Time) string {
+func (j *Journal) faultOfSet(f flip, at time.Time) string {
 	before, after := f.pod.sightings[f.version-1], f.pod.sightings[f.version]
-	hook, allowed := asserted(f.pod.workload, f.handler, before)
+	hook, allowed := asserted(f.pod.hooks, f.handler, before)
 	switch {
-	case !allowed && after.gap, allowed && hook == "":
+	case !allowed && after.Gap, allowed && hook == "":
 		return ""
-	case !allowed && before.deleting:
+	case !allowed && before.Deleting:
 		return fmt.Sprintf("I3: handler %s was set on a pod that is being deleted", f.handler)
 	case !allowed:
-		return fmt.Sprintf("I3: handler %s was set in state %q", f.handler, before.state)
-	case hook == hookInPlaceUpdate && after.gap && after.state != before.state:
+		return fmt.Sprintf("I3: handler %s was set in state %q", f.handler, before.State)
+	case hook == InPlaceUpdate && after.Gap && after.State != before.State:
 		return "" // it may have been armed in another state
 	}
-	for _, k := range f.pod.workload.keys(f.pod.uid, after.address) {
+	for _, k := range after.Keys {
 		if why := j.faultOfAssert(f.pod, k, at); why != "" {
-			return fmt.Sprintf("I2: %s was set in state %q, %s", f.handler, before.state, why)
+			return fmt.Sprintf("I2: %s was set in state %q, %s", f.handler, before.State, why)
 		}
 	}
 	return ""
 }
 
 // faultOfAssert says why the instance was not in service when the hook was asserted.
-func (j *journal) faultOfAssert(p *podLog, k key, at time.Time) string {
-	last := p.lastApplied(k, at, op.changes)
+func (j *Journal) faultOfAssert(p *podLog, k Key, at time.Time) string {
+	last := p.lastApplied(k, at, Op.Changes)
 	if last == nil {
 		return fmt.Sprintf("and the registry was never told of %s", k)
 	}
-	if last.op != opRegister {
+	if last.Op != Register {
 		return fmt.Sprintf("and call #%d had taken out %s", last.number, k)
 	}
-	out := p.lastApplied(k, at, func(o op) bool { return o != opRegister })
+	out := p.lastApplied(k, at, func(o Op) bool { return o != Register })
 	for _, c := range p.calls {
-		if c.key() == k && c.op == opRegister && c.acknowledgedBy(at) && (out == nil || c.applied.After(out.applied)) {
+		if c.Key() == k && c.Op == Register && c.acknowledgedBy(at) && (out == nil || c.Applied.After(out.Applied)) {
 			return ""
 		}
 	}
-	if j.told(k, last.applied, at, func(s registry.State) bool { return s == registry.InService }) {
+	if j.told(k, last.Applied, at, func(s registry.State) bool { return s == registry.InService }) {
 		return ""
 	}
 	return fmt.Sprintf("and the registry had not acknowledged call #%d that put in %s", last.number, k)
@@ -308,19 +294,19 @@ func (j *journal) faultOfAssert(p *podLog, k key, at time.Time) string {
 
 // checkUnasked finds a pod that Kruise began to update while it was in service, and did not ask, since no handler was set:
 // whoever puts a pod in service has to arm it first.
-func (j *journal) checkUnasked(p *podLog, before, now sighting) {
-	if now.gap || now.state != string(appspub.LifecycleStateUpdating) || before.state == now.state {
+func (j *Journal) checkUnasked(p *podLog, before, now Sighting) {
+	if now.Gap || now.State != string(appspub.LifecycleStateUpdating) || before.State == now.State {
 		return
 	}
-	handlers := p.workload.hooks[hookInPlaceUpdate]
-	if len(handlers) == 0 || before.state == string(appspub.LifecycleStatePreparingUpdate) ||
-		slices.ContainsFunc(handlers, func(h string) bool { return before.set[h] }) || p.unarmable(before, handlers) {
+	handlers := p.hooks[InPlaceUpdate]
+	if len(handlers) == 0 || before.State == string(appspub.LifecycleStatePreparingUpdate) ||
+		slices.ContainsFunc(handlers, func(h string) bool { return before.Set[h] }) || p.unarmable(before, handlers) {
 		return
 	}
 	for _, k := range p.registered() {
-		if last := p.lastApplied(k, before.at, op.changes); last != nil && last.op == opRegister {
-			j.violate(p, now.at, fmt.Sprintf("I1: Kruise began to update the pod unasked from state %q, and call #%d had put it in service",
-				before.state, last.number))
+		if last := p.lastApplied(k, before.At, Op.Changes); last != nil && last.Op == Register {
+			j.violate(p, now.At, fmt.Sprintf("I1: Kruise began to update the pod unasked from state %q, and call #%d had put it in service",
+				before.State, last.number))
 			return
 		}
 	}
@@ -329,15 +315,15 @@ func (j *journal) checkUnasked(p *podLog, before, now sighting) {
 // unarmable reports whether the pod comes from Updated, where it can't be armed before it is in service since setting the
 // handlers says that it is. A deletion that begins there and is cancelled leads to PreparingNormal, and on to Normal only
 // where no preNormal holds the pod until it is armed.
-func (p *podLog) unarmable(before sighting, handlers []string) bool {
-	if before.state != string(appspub.LifecycleStatePreparingNormal) && len(p.workload.hooks[hookPreNormal]) > 0 {
+func (p *podLog) unarmable(before Sighting, handlers []string) bool {
+	if before.State != string(appspub.LifecycleStatePreparingNormal) && len(p.hooks[PreNormal]) > 0 {
 		return false
 	}
 	for _, s := range slices.Backward(p.sightings) {
-		if slices.ContainsFunc(handlers, func(h string) bool { return s.set[h] }) {
+		if slices.ContainsFunc(handlers, func(h string) bool { return s.Set[h] }) {
 			return false
 		}
-		if s.state == string(appspub.LifecycleStateUpdated) {
+		if s.State == string(appspub.LifecycleStateUpdated) {
 			return true
 		}
 	}
@@ -345,16 +331,16 @@ func (p *podLog) unarmable(before sighting, handlers []string) bool {
 }
 
 // told reports whether the registry was asked after a time, and said so of the instance before another time.
-func (j *journal) told(k key, after, before time.Time, right func(registry.State) bool) bool {
+func (j *Journal) told(k Key, after, before time.Time, right func(registry.State) bool) bool {
 	for _, c := range slices.Backward(j.listings) {
-		if c.received.Before(after.Add(-explainWithin)) {
+		if c.Received.Before(after.Add(-explainWithin)) {
 			return false
 		}
-		if c.seen == nil || c.applied.Before(after) || !c.acknowledgedBy(before) {
+		if c.seen == nil || c.Applied.Before(after) || !c.acknowledgedBy(before) {
 			continue
 		}
-		asked := keyOf(k.registry, c.instance)
-		if asked.uid = k.uid; c.registry != k.registry || asked.service != "" && asked != k {
+		asked := KeyOf(k.Registry, c.Instance)
+		if asked.UID = k.UID; c.Registry != k.Registry || asked.Service != "" && asked != k {
 			continue // it asked for another one
 		}
 		state, found := c.seen[k]
@@ -369,10 +355,10 @@ func (j *journal) told(k key, after, before time.Time, right func(registry.State
 }
 
 // registered returns the instances that a Register ever came for.
-func (p *podLog) registered() []key {
-	var keys []key
+func (p *podLog) registered() []Key {
+	var keys []Key
 	for _, c := range p.calls {
-		if k := c.key(); c.op == opRegister && !slices.Contains(keys, k) {
+		if k := c.Key(); c.Op == Register && !slices.Contains(keys, k) {
 			keys = append(keys, k)
 		}
 	}
@@ -380,10 +366,10 @@ func (p *podLog) registered() []key {
 }
 
 // lastApplied returns the call, of those that match, whose work was done last before the time.
-func (p *podLog) lastApplied(k key, at time.Time, match func(op) bool) *call {
-	var last *call
+func (p *podLog) lastApplied(k Key, at time.Time, match func(Op) bool) *Call {
+	var last *Call
 	for _, c := range p.calls {
-		if c.key() == k && match(c.op) && c.appliedBy(at) && (last == nil || c.applied.After(last.applied)) {
+		if c.Key() == k && match(c.Op) && c.appliedBy(at) && (last == nil || c.Applied.After(last.Applied)) {
 			last = c
 		}
 	}

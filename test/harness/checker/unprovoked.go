@@ -1,4 +1,4 @@
-package main
+package checker
 
 import (
 	"fmt"
@@ -22,8 +22,8 @@ const (
 // paused. A zero end means that it lasts.
 type blindness struct{ began, ended time.Time }
 
-// blind writes down that managers see nothing until sight is called.
-func (j *journal) blind(now time.Time) (sight func(time.Time)) {
+// Blind writes down that managers see nothing until sight is called.
+func (j *Journal) Blind(now time.Time) (sight func(time.Time)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	b := &blindness{began: now}
@@ -36,7 +36,7 @@ func (j *journal) blind(now time.Time) (sight func(time.Time)) {
 }
 
 // oldestReason is how old what a manager knew may be, of one whose call came at that time. The caller holds the lock.
-func (j *journal) oldestReason(at time.Time) time.Time {
+func (j *Journal) oldestReason(at time.Time) time.Time {
 	oldest := at.Add(-reasonLasts)
 	for _, b := range j.blindnesses {
 		began, over := b.began.Add(-reasonLasts), !b.ended.IsZero() && at.After(b.ended.Add(blindAfter))
@@ -49,26 +49,26 @@ func (j *journal) oldestReason(at time.Time) time.Time {
 
 // unprovoked says that the call took out a pod for no reason: it had been Normal, ready and where the call says for longer
 // than anybody can have missed. The caller holds the lock.
-func (j *journal) unprovoked(p *podLog, c *call) string {
-	if c.op == opRegister {
+func (j *Journal) unprovoked(p *podLog, c *Call) string {
+	if c.Op == Register || !j.OnlyManagers {
 		return ""
 	}
-	since, steady := p.steadySince(c.key(), j.oldestReason(c.received), c.received.Add(watchLags))
+	since, steady := p.steadySince(c.Key(), j.oldestReason(c.Received), c.Received.Add(watchLags))
 	if !steady {
 		return ""
 	}
 	return fmt.Sprintf("I9: call #%d took %s out, and the pod had been Normal, ready and unmoved for %s",
-		c.number, c.key(), c.received.Sub(since).Round(time.Millisecond))
+		c.number, c.Key(), c.Received.Sub(since).Round(time.Millisecond))
 }
 
 // steadySince returns since when the pod has had a right to be in service with the instance, and whether it had at every
 // moment between two times. What was not seen in a gap is held against no one.
-func (p *podLog) steadySince(k key, from, by time.Time) (since time.Time, steady bool) {
+func (p *podLog) steadySince(k Key, from, by time.Time) (since time.Time, steady bool) {
 	for i, s := range p.sightings {
 		switch {
-		case s.steadyAt(k, p.workload) && !(s.gap && s.at.After(from)):
+		case s.steadyAt(k) && !(s.Gap && s.At.After(from)):
 			if since.IsZero() {
-				since = s.at
+				since = s.At
 			}
 		case !p.changedAt(i).After(by):
 			since = time.Time{}
@@ -79,21 +79,21 @@ func (p *podLog) steadySince(k key, from, by time.Time) (since time.Time, steady
 
 // changedAt is a time before which the pod was not as its i-th sighting shows it. Only a move is stamped.
 func (p *podLog) changedAt(i int) time.Time {
-	if s := p.sightings[i]; i == 0 || s.state != p.sightings[i-1].state {
+	if s := p.sightings[i]; i == 0 || s.State != p.sightings[i-1].State {
 		return s.since()
 	}
-	return p.sightings[i].at
+	return p.sightings[i].At
 }
 
 // steadyAt reports whether the pod can stay where it is, and the instance is one that it has.
-func (s sighting) steadyAt(k key, w *workload) bool {
-	return s.state == string(appspub.LifecycleStateNormal) && s.ready && !s.deleting && !s.gone && w.has(k, s.address)
+func (s Sighting) steadyAt(k Key) bool {
+	return s.State == string(appspub.LifecycleStateNormal) && s.Ready && !s.Deleting && !s.Gone && slices.Contains(s.Keys, k)
 }
 
 // byKruise reports whether Kruise itself may have set the handler: it does so for inPlaceUpdate where another update comes
 // before the last one is over. In a gap that may have happened unseen.
 func (f flip) byKruise() bool {
 	before, after := f.pod.sightings[f.version-1], f.pod.sightings[f.version]
-	again := before.state == string(appspub.LifecycleStateUpdated) && after.state == string(appspub.LifecycleStatePreparingUpdate)
-	return f.set && (again || after.gap) && slices.Contains(f.pod.workload.hooks[hookInPlaceUpdate], f.handler)
+	again := before.State == string(appspub.LifecycleStateUpdated) && after.State == string(appspub.LifecycleStatePreparingUpdate)
+	return f.set && (again || after.Gap) && slices.Contains(f.pod.hooks[InPlaceUpdate], f.handler)
 }

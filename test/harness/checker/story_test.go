@@ -1,4 +1,4 @@
-package main
+package checker
 
 import (
 	"fmt"
@@ -10,10 +10,19 @@ import (
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 )
 
 const (
+	cluster, defaultRegistry = "chaos", "default"
+	drain, callTimeout       = time.Second, 2 * time.Second
+	landsWithin              = 2 * callTimeout
+
+	traffic, updateGate, deleteGate = "example.com/traffic=online", "example.com/update-gate=shut", "example.com/delete-gate=shut"
+
 	testUID     = "uid-1"
 	testAddress = "127.100.0.1"
 )
@@ -28,30 +37,28 @@ const (
 	preparingDelete = appspub.LifecycleStatePreparingDelete
 )
 
-var testPod = podName{"ns", "pod-1"}
+var testPod = types.NamespacedName{Namespace: "ns", Name: "pod-1"}
 
 // story is what happens to one pod, a moment after the other.
 type story struct {
-	*journal
+	*Journal
 
-	w       *workload
+	hooks   Hooks
 	now     time.Time
 	version uint64
-	pod     sighting
+	pod     Sighting
 	// late is a call that is held, open a patch that has no answer yet, and sight ends a blindness.
-	late  *call
-	open  *patch
+	late  *Call
+	open  *Patch
 	sight func(time.Time)
 }
 
 func newStory() *story {
-	s := &story{journal: newJournal(), now: time.Unix(0, 0), version: 10}
-	s.w = &workload{
-		name: "web", namespace: testPod.namespace, services: map[string]int{"web": 8080},
-		hooks: map[string][]string{hookPreNormal: {traffic}, hookInPlaceUpdate: {updateGate}, hookPreDelete: {deleteGate}},
+	return &story{
+		Journal: New(Options{Drain: drain, CallTimeout: callTimeout, OnlyManagers: true}), now: time.Unix(0, 0), version: 10,
+		hooks: Hooks{PreNormal: {traffic}, InPlaceUpdate: {updateGate}, PreDelete: {deleteGate}},
+		pod:   Sighting{Set: map[string]bool{}, Address: testAddress, Ready: true},
 	}
-	s.pod = sighting{set: map[string]bool{}, address: testAddress, ready: true}
-	return s
 }
 
 // tick is the next moment: each step takes a millisecond.
@@ -82,42 +89,43 @@ func moves(state appspub.LifecycleStateType) step {
 
 // stamped has Kruise move the pod, which the watch has not shown yet.
 func stamped(state appspub.LifecycleStateType) step {
-	return func(s *story) { s.pod.state, s.pod.stamp = string(state), s.now.UTC().Format(time.RFC3339) }
+	return func(s *story) { s.pod.State, s.pod.Stamp = string(state), s.now.UTC().Format(time.RFC3339) }
 }
 
 // What is new of the pod, and not shown yet.
-func gap(s *story)         { s.pod.gap = true }
-func noGap(s *story)       { s.pod.gap = false }
-func deleting(s *story)    { s.pod.deleting = true }
-func gone(s *story)        { s.pod.gone = true }
-func unready(s *story)     { s.pod.ready = false }
-func readdressed(s *story) { s.pod.address = "127.100.0.2" }
+func gap(s *story)         { s.pod.Gap = true }
+func noGap(s *story)       { s.pod.Gap = false }
+func deleting(s *story)    { s.pod.Deleting = true }
+func gone(s *story)        { s.pod.Gone = true }
+func unready(s *story)     { s.pod.Ready = false }
+func readdressed(s *story) { s.pod.Address = "127.100.0.2" }
 
 // shows has the watch show the pod with these handlers, and seen with those that it has.
 func shows(handlers ...string) step {
 	return func(s *story) {
 		s.version++
-		s.pod.version, s.pod.at, s.pod.set = s.version, s.tick(), map[string]bool{}
+		s.pod.Version, s.pod.At, s.pod.Set = s.version, s.tick(), map[string]bool{}
 		for _, h := range handlers {
-			s.pod.set[h] = true
+			s.pod.Set[h] = true
 		}
-		s.saw(testUID, testPod, s.w, s.pod)
+		s.pod.Keys = []Key{KeyOf(defaultRegistry, s.instance())}
+		s.Saw(testUID, testPod, s.hooks, s.pod)
 	}
 }
 
-func seen(s *story) { shows(slices.Collect(maps.Keys(s.pod.set))...)(s) }
+func seen(s *story) { shows(slices.Collect(maps.Keys(s.pod.Set))...)(s) }
 
 // sets and clears are a manager's patch, and the version of the pod that comes of it.
 func sets(more ...string) step {
 	return func(s *story) {
-		all := append(slices.Collect(maps.Keys(s.pod.set)), more...)
+		all := append(slices.Collect(maps.Keys(s.pod.Set)), more...)
 		s.play(patches(200, all...), shows(all...))
 	}
 }
 
 func clears(these ...string) step {
 	return func(s *story) {
-		left := slices.DeleteFunc(slices.Collect(maps.Keys(s.pod.set)), func(h string) bool { return slices.Contains(these, h) })
+		left := slices.DeleteFunc(slices.Collect(maps.Keys(s.pod.Set)), func(h string) bool { return slices.Contains(these, h) })
 		s.play(patches(200, left...), shows(left...))
 	}
 }
@@ -129,22 +137,26 @@ func patches(status int, handlers ...string) step {
 
 func patchesWith(body string, status int) step {
 	return func(s *story) {
-		w := s.patchReceived("m1", testPod, body, s.tick())
-		s.patchFinished(w, status, s.version+1, s.tick())
+		w := s.patch(body)
+		s.PatchFinished(w, status, s.version+1, s.tick())
 	}
 }
 
 // begins is a patch without its answer, which answered brings.
 func begins(handlers ...string) step {
-	return func(s *story) { s.open = s.patchReceived("m1", testPod, s.body(handlers...), s.tick()) }
+	return func(s *story) { s.open = s.patch(s.body(handlers...)) }
 }
 
-func answered(s *story) { s.patchFinished(s.open, 200, s.version, s.tick()) }
+func answered(s *story) { s.PatchFinished(s.open, 200, s.version, s.tick()) }
+
+func (s *story) patch(body string) *Patch {
+	return s.PatchReceived("m1", apiproxy.Write{Namespace: testPod.Namespace, Name: testPod.Name, Body: body, Received: s.tick()})
+}
 
 func (s *story) body(handlers ...string) string {
 	var operations []string
-	for _, h := range s.w.handlers() {
-		now, before := slices.Contains(handlers, h), s.pod.set[h]
+	for _, h := range s.hooks.Handlers() {
+		now, before := slices.Contains(handlers, h), s.pod.Set[h]
 		label, value, isLabel := strings.Cut(h, "=")
 		path := "/metadata/labels/" + strings.ReplaceAll(label, "/", "~1")
 		switch {
@@ -164,61 +176,63 @@ func (s *story) body(handlers ...string) string {
 }
 
 func (s *story) instance() registry.Instance {
-	return registry.Instance{Service: "web", Address: s.pod.address, Port: 8080, UID: testUID, Cluster: clusterName}
+	return registry.Instance{Service: "web", Address: s.pod.Address, Port: 8080, UID: testUID, Cluster: cluster}
 }
 
-func (s *story) received(o op) *call {
-	return s.callReceived("m1", defaultRegistry, o, s.instance(), "", s.tick())
+func (s *story) received(o Op) *Call { return s.receivedFor(o, s.instance()) }
+
+func (s *story) receivedFor(o Op, in registry.Instance) *Call {
+	return s.CallReceived(Call{Manager: "m1", Registry: defaultRegistry, Op: o, Instance: in, Received: s.tick()})
 }
 
 // calls come, are done and are answered. What loses its answer is done, and what is refused is not.
-func calls(o op) step            { return answeredWith(o, true, 204) }
-func losesAnswer(o op) step      { return answeredWith(o, true, 0) }
-func refuses(o op) step          { return answeredWith(o, false, 500) }
+func calls(o Op) step            { return answeredWith(o, true, 204) }
+func losesAnswer(o Op) step      { return answeredWith(o, true, 0) }
+func refuses(o Op) step          { return answeredWith(o, false, 500) }
 func waits(d time.Duration) step { return func(s *story) { s.now = s.now.Add(d) } }
 
-func answeredWith(o op, done bool, status int) step {
+func answeredWith(o Op, done bool, status int) step {
 	return func(s *story) {
 		c := s.received(o)
 		if done {
-			s.callApplied(c, s.tick())
+			s.CallApplied(c, s.tick())
 		}
-		s.callAnswered(c, status, s.tick())
+		s.CallAnswered(c, status, s.tick())
 	}
 }
 
 // takesOut is an acknowledged call that takes the pod out, and the drain after it.
-func takesOut(o op) step { return func(s *story) { s.play(calls(o), waits(drainTime)) } }
+func takesOut(o Op) step { return func(s *story) { s.play(calls(o), waits(drain)) } }
 
 // holds is a call that has come and is not done yet; lands does it.
-func holds(o op) step { return func(s *story) { s.late = s.received(o) } }
+func holds(o Op) step { return func(s *story) { s.late = s.received(o) } }
 
 func lands(s *story) {
-	s.callApplied(s.late, s.tick())
-	s.callAnswered(s.late, 0, s.tick())
+	s.CallApplied(s.late, s.tick())
+	s.CallAnswered(s.late, 0, s.tick())
 }
 
 func lists(state registry.State) step {
 	return func(s *story) {
-		c := s.callReceived("m1", defaultRegistry, "instances", registry.Instance{Cluster: clusterName}, "", s.tick())
-		seen := map[key]registry.State{}
+		c := s.receivedFor("instances", registry.Instance{Cluster: cluster})
+		seen := map[Key]registry.State{}
 		if state != registry.Absent {
-			seen[keyOf(defaultRegistry, s.instance())] = state
+			seen[KeyOf(defaultRegistry, s.instance())] = state
 		}
-		s.callSaw(c, seen, s.tick())
-		s.callAnswered(c, 200, s.tick())
+		s.CallSaw(c, seen, s.tick())
+		s.CallAnswered(c, 200, s.tick())
 	}
 }
 
-func wiped(s *story)     { s.wiped(keyOf(defaultRegistry, s.instance()), s.tick()) }
-func goesBlind(s *story) { s.sight = s.blind(s.tick()) }
+func wiped(s *story)     { s.Wiped(KeyOf(defaultRegistry, s.instance()), s.tick()) }
+func goesBlind(s *story) { s.sight = s.Blind(s.tick()) }
 func sees(s *story)      { s.sight(s.tick()) }
-func judges(s *story)    { s.judge(s.now) }
+func judges(s *story)    { s.Judge(s.now) }
 
 // born brings a pod to where a manager is to register it, and inService to Normal, in service.
 func born(s *story) { at(preparingNormal, updateGate, deleteGate)(s) }
 
-func inService(s *story) { s.play(born, calls(opRegister), sets(traffic), moves(normal)) }
+func inService(s *story) { s.play(born, calls(Register), sets(traffic), moves(normal)) }
 
 // updateAsked brings a pod to where it is in service and Kruise asks whether it may be updated, and deletionAsked whether it
 // may be deleted.
@@ -226,7 +240,7 @@ func updateAsked(s *story) { s.play(inService, moves(preparingUpdate)) }
 
 func deletionAsked(s *story) { s.play(inService, moves(preparingDelete)) }
 
-func allowed(s *story) { s.play(updateAsked, takesOut(opFailOver), clears(updateGate)) }
+func allowed(s *story) { s.play(updateAsked, takesOut(FailOver), clears(updateGate)) }
 
 // happening is a story, and what the checker must say of it.
 type happening struct {
@@ -244,18 +258,18 @@ func checkAll(t *testing.T, tests []happening) {
 			t.Parallel()
 			s := newStory()
 			s.play(tc.happen...)
-			s.judge(s.now)
-			s.conclude(s.now)
+			s.Judge(s.now)
+			s.Conclude(s.now)
 			if len(s.pending)+len(s.unjudged) > 0 {
 				t.Errorf("%s: %d flips and %d calls are not judged", tc.reason, len(s.pending), len(s.unjudged))
 			}
 			var texts []string
-			for _, v := range s.broken() {
-				texts = append(texts, v.text)
+			for _, v := range s.Broken() {
+				texts = append(texts, v.Text)
 			}
 			found := slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, tc.want) })
 			if tc.want == "" && len(texts) > 0 || tc.want != "" && (!found || len(texts) != 1) {
-				t.Errorf("%s: got violations %q, want %q\n%s", tc.reason, texts, tc.want, s.history(testUID, newOutput(t.Output())))
+				t.Errorf("%s: got violations %q, want %q\n%s", tc.reason, texts, tc.want, s.History(testUID, func(at time.Time) string { return at.Format("05.000") }))
 			}
 		})
 	}

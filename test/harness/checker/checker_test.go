@@ -1,4 +1,4 @@
-package main
+package checker
 
 import (
 	"slices"
@@ -6,19 +6,20 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 )
 
 // TestRelease is about hooks that a manager releases.
 func TestRelease(t *testing.T) {
 	t.Parallel()
-	const gate, drain = "example.io/gate", "the drain is 1s"
-	deleteByFinalizer := func(s *story) { s.w.hooks[hookPreDelete] = []string{gate} }
-	updateByFinalizer := func(s *story) { s.w.hooks[hookInPlaceUpdate] = []string{gate} }
+	const gate, drained = "example.io/gate", "the drain is 1s"
+	deleteByFinalizer := func(s *story) { s.hooks[PreDelete] = []string{gate} }
+	updateByFinalizer := func(s *story) { s.hooks[InPlaceUpdate] = []string{gate} }
 	checkAll(t, []happening{
 		{"a whole life", "every hook is flipped after its acknowledgement", steps{
-			updateAsked, takesOut(opFailOver), clears(traffic, updateGate), moves(updating),
-			moves(updated), calls(opRegister), sets(traffic, updateGate), moves(normal),
-			moves(preparingDelete), takesOut(opDeregister), clears(traffic, deleteGate),
+			updateAsked, takesOut(FailOver), clears(traffic, updateGate), moves(updating),
+			moves(updated), calls(Register), sets(traffic, updateGate), moves(normal),
+			moves(preparingDelete), takesOut(Deregister), clears(traffic, deleteGate),
 		}, ""},
 		{
 			"released without a call", "no call took the pod out",
@@ -26,27 +27,27 @@ func TestRelease(t *testing.T) {
 		},
 		{
 			"released without an acknowledgement", "a call whose answer was lost acknowledges nothing, though it was done",
-			steps{updateAsked, losesAnswer(opFailOver), waits(drainTime), clears(updateGate)}, "I1: hook inPlaceUpdate was released",
+			steps{updateAsked, losesAnswer(FailOver), waits(drain), clears(updateGate)}, "I1: hook inPlaceUpdate was released",
 		},
 		{
 			"released after a list", "what a list shows is acknowledged too",
-			steps{updateAsked, losesAnswer(opFailOver), lists(registry.OutOfService), waits(drainTime), clears(updateGate)}, "",
+			steps{updateAsked, losesAnswer(FailOver), lists(registry.OutOfService), waits(drain), clears(updateGate)}, "",
 		},
 		{"released after an old acknowledgement", "the pod was put in again since", steps{
-			updateAsked, calls(opFailOver), moves(normal), losesAnswer(opRegister),
-			moves(preparingUpdate), waits(drainTime), clears(updateGate),
+			updateAsked, calls(FailOver), moves(normal), losesAnswer(Register),
+			moves(preparingUpdate), waits(drain), clears(updateGate),
 		}, "since call #3 put it in"},
 		{
 			"released while it drains", "the drain counts from when the pod was taken out",
-			steps{updateAsked, calls(opFailOver), waits(drainTime / 2), clears(updateGate)}, drain,
+			steps{updateAsked, calls(FailOver), waits(drain / 2), clears(updateGate)}, drained,
 		},
 		{
 			"deleted without a drain", "kubelet does not wait, so neither does the manager",
-			steps{inService, deleting, seen, calls(opDeregister), clears(deleteGate)}, "",
+			steps{inService, deleting, seen, calls(Deregister), clears(deleteGate)}, "",
 		},
 		{
 			"deleted and not taken out", "out of service is not enough for a pod that goes",
-			steps{deletionAsked, takesOut(opFailOver), clears(deleteGate)}, "I1: hook preDelete was released",
+			steps{deletionAsked, takesOut(FailOver), clears(deleteGate)}, "I1: hook preDelete was released",
 		},
 		{
 			"never in service", "a registry that never had the pod need not release it",
@@ -54,26 +55,26 @@ func TestRelease(t *testing.T) {
 		},
 		{
 			"wiped, and released at once", "the drain counts from when chaos took the pod out, where no manager did",
-			steps{updateAsked, wiped, lists(registry.Absent), clears(updateGate)}, drain,
+			steps{updateAsked, wiped, lists(registry.Absent), clears(updateGate)}, drained,
 		},
 		{
 			"wiped, and released after the drain", "a list told that it is out",
-			steps{updateAsked, wiped, waits(drainTime), lists(registry.Absent), clears(updateGate)}, "",
+			steps{updateAsked, wiped, waits(drain), lists(registry.Absent), clears(updateGate)}, "",
 		},
 		{
 			"deleted in a gap", "kubelet may have begun in the gap, and then Kruise does not wait",
-			steps{deletionAsked, calls(opDeregister), patches(200, updateGate), gap, deleting, shows(updateGate)}, "",
+			steps{deletionAsked, calls(Deregister), patches(200, updateGate), gap, deleting, shows(updateGate)}, "",
 		},
 		{
 			"released in a gap while it drains", "a pod that is not being deleted after the gap was not before it either",
-			steps{updateAsked, calls(opFailOver), patches(200, traffic, deleteGate), gap, at(updating, traffic, deleteGate)}, drain,
+			steps{updateAsked, calls(FailOver), patches(200, traffic, deleteGate), gap, at(updating, traffic, deleteGate)}, drained,
 		},
 		{"released in a gap for another hook", "the deletion may have been cancelled in the gap, and an update asked for", steps{
-			deleteByFinalizer, updateByFinalizer, at(preparingNormal, gate), calls(opRegister),
-			moves(preparingDelete), takesOut(opFailOver), patches(200), gap, at(updating),
+			deleteByFinalizer, updateByFinalizer, at(preparingNormal, gate), calls(Register),
+			moves(preparingDelete), takesOut(FailOver), patches(200), gap, at(updating),
 		}, ""},
 		{"the last finalizer", "the patch that frees a dying pod shows only in its end", steps{
-			deleteByFinalizer, at(preparingNormal, updateGate, gate), calls(opRegister), deleting, seen,
+			deleteByFinalizer, at(preparingNormal, updateGate, gate), calls(Register), deleting, seen,
 			patches(200, updateGate), gone, shows(updateGate),
 		}, "I1: hook preDelete was released"},
 	})
@@ -86,15 +87,15 @@ func TestAssertion(t *testing.T) {
 		{"asserted without a call", "no call put the pod in", steps{born, sets(traffic)}, "I2: " + traffic},
 		{
 			"asserted without an acknowledgement", "an error acknowledges nothing",
-			steps{born, refuses(opRegister), sets(traffic)}, "I2: " + traffic,
+			steps{born, refuses(Register), sets(traffic)}, "I2: " + traffic,
 		},
 		{
 			"asserted and taken out", "the last call counts",
-			steps{at(updated, traffic, deleteGate), calls(opRegister), losesAnswer(opFailOver), sets(updateGate)}, "I2: " + updateGate,
+			steps{at(updated, traffic, deleteGate), calls(Register), losesAnswer(FailOver), sets(updateGate)}, "I2: " + updateGate,
 		},
 		{
 			"asserted after a wipe", "what the registry loses by itself is not the manager's fault",
-			steps{at(updated, traffic, deleteGate), calls(opRegister), lists(registry.Absent), sets(updateGate)}, "",
+			steps{at(updated, traffic, deleteGate), calls(Register), lists(registry.Absent), sets(updateGate)}, "",
 		},
 		{
 			"armed", "a hook may be set on a pod that is in rotation, or about to be",
@@ -102,18 +103,18 @@ func TestAssertion(t *testing.T) {
 		},
 		{
 			"updated unasked", "the pod was put in service before it was armed",
-			steps{at(preparingNormal), calls(opRegister), sets(traffic), moves(normal), moves(updating)}, "unasked",
+			steps{at(preparingNormal), calls(Register), sets(traffic), moves(normal), moves(updating)}, "unasked",
 		},
 		{"updated unasked after a cancelled deletion", "in Updated no manager can arm the pod before it is in service", steps{
-			at(updated, deleteGate), losesAnswer(opRegister), moves(preparingDelete), moves(preparingNormal), moves(updating),
+			at(updated, deleteGate), losesAnswer(Register), moves(preparingDelete), moves(preparingNormal), moves(updating),
 		}, ""},
 		{"updated unasked from Normal after a cancelled deletion", "preNormal was not cleared for the update", steps{
-			at(updated, traffic, deleteGate), losesAnswer(opRegister), moves(preparingDelete), moves(preparingNormal),
+			at(updated, traffic, deleteGate), losesAnswer(Register), moves(preparingDelete), moves(preparingNormal),
 			moves(normal), moves(updating),
 		}, "unasked"},
 		{
 			"preNormal set in Updated without an acknowledgement", "a cancelled deletion would make the pod count as available",
-			steps{at(updated, deleteGate), refuses(opRegister), sets(traffic)}, "I2: " + traffic,
+			steps{at(updated, deleteGate), refuses(Register), sets(traffic)}, "I2: " + traffic,
 		},
 		{"updated before it was in service", "Kruise need not ask", steps{at(preparingNormal), moves(updating)}, ""},
 		{"armed in a gap", "a deletion that was cancelled in the gap leads to where a hook may be set without a call", steps{
@@ -130,14 +131,14 @@ func TestFlip(t *testing.T) {
 	checkAll(t, []happening{
 		{
 			"cleared by another's write", "a manager's patch of the record explains nothing",
-			steps{updateAsked, takesOut(opFailOver), patchesWith(ofRecord, 200), shows(traffic, deleteGate)}, "no manager's patch did it",
+			steps{updateAsked, takesOut(FailOver), patchesWith(ofRecord, 200), shows(traffic, deleteGate)}, "no manager's patch did it",
 		},
 		{"two patches without an answer", "the one that may have done it counts, and not the one after it, which was right", steps{
-			updateAsked, patches(0, traffic, deleteGate), takesOut(opFailOver), patchesWith(`[]`, 0), shows(traffic, deleteGate),
+			updateAsked, patches(0, traffic, deleteGate), takesOut(FailOver), patchesWith(`[]`, 0), shows(traffic, deleteGate),
 		}, "I1: hook inPlaceUpdate was released"},
 		{
 			"cleared in another state", "the pod was rolled back meanwhile: Kruise would not ask before the next update",
-			steps{inService, takesOut(opFailOver), clears(updateGate)}, "I3: handler " + updateGate + " was cleared",
+			steps{inService, takesOut(FailOver), clears(updateGate)}, "I3: handler " + updateGate + " was cleared",
 		},
 		{
 			"set in another state", "the next update came meanwhile",
@@ -152,15 +153,15 @@ func TestFlip(t *testing.T) {
 			steps{updateAsked, patches(0, traffic, deleteGate), shows(traffic, deleteGate)}, "I1: hook inPlaceUpdate was released",
 		},
 		{"an unknown answer of long ago", "the watch shows what a later patch did before the answer to that comes", steps{
-			updateAsked, patches(0, traffic, deleteGate), takesOut(opFailOver), begins(traffic, deleteGate),
+			updateAsked, patches(0, traffic, deleteGate), takesOut(FailOver), begins(traffic, deleteGate),
 			shows(traffic, deleteGate), judges, answered,
 		}, ""},
 		{"an unknown answer to the opposite", "a patch that sets a handler does not clear it", steps{
-			at(updated, traffic, deleteGate), calls(opRegister), patches(0, traffic, updateGate, deleteGate), sets(updateGate),
+			at(updated, traffic, deleteGate), calls(Register), patches(0, traffic, updateGate, deleteGate), sets(updateGate),
 			moves(preparingUpdate), shows(traffic, deleteGate),
 		}, "no manager's patch did it"},
 		{"after a gap", "what state the patch met was not seen, and is held against no manager", steps{
-			inService, takesOut(opFailOver), patches(200, traffic, deleteGate), gap, at(updating, traffic, deleteGate),
+			inService, takesOut(FailOver), patches(200, traffic, deleteGate), gap, at(updating, traffic, deleteGate),
 		}, ""},
 		{
 			"cleared in a gap by no patch", "patches are seen while the watch is away",
@@ -168,15 +169,15 @@ func TestFlip(t *testing.T) {
 		},
 		{
 			"set by no patch", "Kruise would count a pod that no one has acknowledged",
-			steps{born, calls(opRegister), shows(traffic, updateGate, deleteGate)}, "was set, and no manager's patch did it",
+			steps{born, calls(Register), shows(traffic, updateGate, deleteGate)}, "was set, and no manager's patch did it",
 		},
 		{
 			"cleared in a move", "Kruise moves the pod and clears no handler",
-			steps{updateAsked, calls(opFailOver), at(updating, traffic, deleteGate)}, "was cleared, and no manager's patch did it",
+			steps{updateAsked, calls(FailOver), at(updating, traffic, deleteGate)}, "was cleared, and no manager's patch did it",
 		},
 		{
 			"preNormal cleared before it is out", "Kruise waits for it again, should it cancel the deletion",
-			steps{deletionAsked, refuses(opDeregister), clears(traffic), takesOut(opDeregister), clears(deleteGate)}, "",
+			steps{deletionAsked, refuses(Deregister), clears(traffic), takesOut(Deregister), clears(deleteGate)}, "",
 		},
 		{
 			"preNormal cleared in Normal", "the pod is to stay",
@@ -190,11 +191,11 @@ func TestFlipWaitsForTheAnswer(t *testing.T) {
 	t.Parallel()
 	s := newStory()
 	s.play(born, begins(traffic, updateGate, deleteGate), shows(traffic, updateGate, deleteGate), judges)
-	if got := s.broken(); len(got) > 0 {
+	if got := s.Broken(); len(got) > 0 {
 		t.Fatalf("judged before the answer: %v", got)
 	}
 	s.play(answered, judges)
-	if got := s.broken(); len(got) != 1 {
+	if got := s.Broken(); len(got) != 1 {
 		t.Fatalf("after the answer: %v, want one violation", got)
 	}
 }
@@ -203,62 +204,62 @@ func TestFlipWaitsForTheAnswer(t *testing.T) {
 func TestLateCall(t *testing.T) {
 	t.Parallel()
 	const onItsWay, afterwards = "on its way, put the pod in service after it", "sent afterwards, put the pod in service after it"
-	lateRegister := func(s *story) { s.play(inService, holds(opRegister), moves(preparingUpdate)) }
-	lateFailOver := func(s *story) { s.play(at(updating, traffic, deleteGate), holds(opFailOver)) }
-	back := func(s *story) { s.play(moves(updated), calls(opRegister), sets(updateGate)) }
+	lateRegister := func(s *story) { s.play(inService, holds(Register), moves(preparingUpdate)) }
+	lateFailOver := func(s *story) { s.play(at(updating, traffic, deleteGate), holds(FailOver)) }
+	back := func(s *story) { s.play(moves(updated), calls(Register), sets(updateGate)) }
 	checkAll(t, []happening{
 		{
 			"put in after the release", "a call that was on its way undoes what the release rests on",
-			steps{lateRegister, takesOut(opFailOver), clears(updateGate), lands}, onItsWay,
+			steps{lateRegister, takesOut(FailOver), clears(updateGate), lands}, onItsWay,
 		},
 		{"put in after the release, before the watch shows that", "the call was done before any manager could know of that", steps{
-			lateRegister, takesOut(opFailOver), patches(200, traffic, deleteGate), lands, judges, shows(traffic, deleteGate),
+			lateRegister, takesOut(FailOver), patches(200, traffic, deleteGate), lands, judges, shows(traffic, deleteGate),
 		}, onItsWay},
 		{"put in after the release, before its answer comes", "what the flip was is known late, and the call waits for that", steps{
-			lateRegister, takesOut(opFailOver), begins(traffic, deleteGate), lands, waits(explainWithin - time.Second),
+			lateRegister, takesOut(FailOver), begins(traffic, deleteGate), lands, waits(explainWithin - time.Second),
 			shows(traffic, deleteGate), waits(2 * time.Second), judges, answered,
 		}, onItsWay},
 		{
 			"put in later than the design assumes", "no manager can wait for what may land at any time",
-			steps{lateRegister, waits(landsWithin), takesOut(opFailOver), clears(updateGate), lands}, "",
+			steps{lateRegister, waits(landsWithin), takesOut(FailOver), clears(updateGate), lands}, "",
 		},
 		{
 			"put in late where it should be", "the pod was rolled back right after the release",
-			steps{lateRegister, takesOut(opFailOver), clears(updateGate), moves(updated), lands}, "",
+			steps{lateRegister, takesOut(FailOver), clears(updateGate), moves(updated), lands}, "",
 		},
 		{
 			"registered after the release", "no manager may put a pod in service that is being updated",
-			steps{allowed, moves(updating), calls(opRegister)}, afterwards,
+			steps{allowed, moves(updating), calls(Register)}, afterwards,
 		},
 		{
 			"registered after the release, before the pod is back", "where the pod comes later is no excuse",
-			steps{allowed, moves(updating), calls(opRegister), waits(2 * time.Second), moves(updated)}, afterwards,
+			steps{allowed, moves(updating), calls(Register), waits(2 * time.Second), moves(updated)}, afterwards,
 		},
 		{"registered before the watch shows the pod back", "Kruise's stamp tells since when the pod may have been there", steps{
-			allowed, moves(updating), waits(2 * time.Second), stamped(updated), calls(opRegister), waits(2 * time.Second), seen,
+			allowed, moves(updating), waits(2 * time.Second), stamped(updated), calls(Register), waits(2 * time.Second), seen,
 		}, ""},
 		{"registered after a deletion was cancelled", "the pod should be in again", steps{
-			deletionAsked, takesOut(opDeregister), clears(traffic, deleteGate), moves(preparingNormal), sets(deleteGate),
-			calls(opRegister), sets(traffic),
+			deletionAsked, takesOut(Deregister), clears(traffic, deleteGate), moves(preparingNormal), sets(deleteGate),
+			calls(Register), sets(traffic),
 		}, ""},
 		{
 			"registered when it is gone", "its last finalizer was removed because it was out",
-			steps{inService, deleting, seen, calls(opDeregister), clears(deleteGate), gone, seen, calls(opRegister)}, afterwards,
+			steps{inService, deleting, seen, calls(Deregister), clears(deleteGate), gone, seen, calls(Register)}, afterwards,
 		},
 		{
 			"registered after a gap", "the watch has not shown where the pod was meanwhile",
-			steps{allowed, gap, at(preparingUpdate, traffic, updateGate, deleteGate), noGap, calls(opRegister)}, "",
+			steps{allowed, gap, at(preparingUpdate, traffic, updateGate, deleteGate), noGap, calls(Register)}, "",
 		},
 		{
 			"taken out after the assertion", "a call that was on its way undoes what the assertion rests on",
-			steps{lateFailOver, back, lands, calls(opRegister)}, "I2: hook inPlaceUpdate was asserted, and call #1, on its way, took web",
+			steps{lateFailOver, back, lands, calls(Register)}, "I2: hook inPlaceUpdate was asserted, and call #1, on its way, took web",
 		},
 		{
 			"taken out after the assertion, when it should be", "the next update has begun meanwhile",
 			steps{lateFailOver, back, moves(preparingUpdate), lands}, "",
 		},
 		{"taken out after the assertion, since it is not ready", "a pod that can't serve should be out in every state", steps{
-			at(updated, traffic, deleteGate), calls(opRegister), holds(opFailOver), sets(updateGate), unready, seen, lands,
+			at(updated, traffic, deleteGate), calls(Register), holds(FailOver), sets(updateGate), unready, seen, lands,
 		}, ""},
 		{
 			"taken out later than the design assumes", "no manager can wait for what may land at any time",
@@ -269,7 +270,7 @@ func TestLateCall(t *testing.T) {
 			steps{lateFailOver, back, wiped, lands}, "",
 		},
 		{"another instance taken out after the assertion", "an address that the pod has no more is of no use to clients", steps{
-			at(updated, traffic, deleteGate), calls(opRegister), holds(opDeregister), readdressed, seen, calls(opRegister),
+			at(updated, traffic, deleteGate), calls(Register), holds(Deregister), readdressed, seen, calls(Register),
 			sets(updateGate), lands,
 		}, ""},
 	})
@@ -282,37 +283,37 @@ func TestUnprovoked(t *testing.T) {
 	checkAll(t, []happening{
 		{
 			"taken out for no reason", "a pod that is Normal, ready and has not moved stays in service",
-			steps{steady, calls(opFailOver), calls(opRegister)},
+			steps{steady, calls(FailOver), calls(Register)},
 			"I9: call #2 took web at " + testAddress + ":8080 in registry default out",
 		},
 		{
 			"taken out for a reason of before", "the manager's cache may lag, and the call was on its way",
-			steps{updateAsked, moves(normal), waits(reasonLasts - time.Second), calls(opFailOver)}, "",
+			steps{updateAsked, moves(normal), waits(reasonLasts - time.Second), calls(FailOver)}, "",
 		},
 		{
 			"taken out for a reason that is seen later", "the watch may lag behind the manager's, and Kruise stamps its move",
-			steps{steady, stamped(preparingUpdate), calls(opFailOver), waits(watchLags + time.Second), seen}, "",
+			steps{steady, stamped(preparingUpdate), calls(FailOver), waits(watchLags + time.Second), seen}, "",
 		},
 		{
 			"taken out, not ready", "that is what readiness is for",
-			steps{steady, calls(opFailOver), waits(watchLags / 2), unready, seen}, "",
+			steps{steady, calls(FailOver), waits(watchLags / 2), unready, seen}, "",
 		},
 		{
 			"taken out, not ready much later", "no manager can have known",
-			steps{steady, calls(opFailOver), waits(2 * watchLags), unready, seen}, "I9: call #2",
+			steps{steady, calls(FailOver), waits(2 * watchLags), unready, seen}, "I9: call #2",
 		},
-		{"taken out at an address that it has not", "what is wrong goes", steps{steady, readdressed, calls(opDeregister)}, ""},
+		{"taken out at an address that it has not", "what is wrong goes", steps{steady, readdressed, calls(Deregister)}, ""},
 		{
 			"taken out by a manager that was blind", "the API server was away since the pod came back",
-			steps{updateAsked, goesBlind, moves(normal), waits(2 * reasonLasts), calls(opFailOver), sees}, "",
+			steps{updateAsked, goesBlind, moves(normal), waits(2 * reasonLasts), calls(FailOver), sees}, "",
 		},
 		{
 			"taken out by a manager that was blind, and had no reason before", "a pod that was steady all along gives no reason",
-			steps{steady, waits(reasonLasts), goesBlind, waits(2 * reasonLasts), calls(opFailOver), sees}, "I9: call #2",
+			steps{steady, waits(reasonLasts), goesBlind, waits(2 * reasonLasts), calls(FailOver), sees}, "I9: call #2",
 		},
 		{
 			"taken out long after a manager was blind", "it has caught up",
-			steps{updateAsked, goesBlind, moves(normal), sees, waits(blindAfter), calls(opFailOver)}, "I9: call #2",
+			steps{updateAsked, goesBlind, moves(normal), sees, waits(blindAfter), calls(FailOver)}, "I9: call #2",
 		},
 	})
 }
@@ -342,7 +343,7 @@ func TestPatchChanges(t *testing.T) {
 		"the record": {"it names the handlers", `[{"op":"add","path":"/metadata/annotations/rollcall.dev~1registration",
 			"value":"example.com/traffic example.io/gate"}]`, nil},
 	} {
-		w := patch{body: tc.body}
+		w := Patch{Write: apiproxy.Write{Body: tc.body}}
 		var got []string
 		for _, h := range []string{traffic, gate, other} {
 			if w.changes(h, true) || w.changes(h, false) {

@@ -1,0 +1,121 @@
+package integration
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/test/harness/checker"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
+)
+
+// expectInvariants holds the scenario against the invariants that chaos is held against, or against those whose violation
+// would have the words.
+func (s *scenario) expectInvariants(words string) {
+	s.Helper()
+	for _, v := range s.checked().Broken() {
+		if strings.Contains(v.Text, words) {
+			s.Errorf("%s: %s", v.At.Format("05.000000"), v.Text)
+		}
+	}
+}
+
+// ExpectDrained expects that n hooks or more were released. That the drain had passed before each is an invariant.
+func (s *scenario) ExpectDrained(n int) {
+	s.Helper()
+	released := s.checked().Counts().Released
+	s.Expect(released >= n, "%d hooks were released, not %d", released, n)
+}
+
+// checked is all that has happened so far, and judged.
+func (s *scenario) checked() *checker.Journal {
+	j := checker.New(checker.Options{Drain: s.drain, CallTimeout: callTimeout})
+	s.tellCalls(j)
+	for _, w := range s.writes() {
+		if !w.ToPod() || s.forgotten(w.Received) {
+			continue
+		}
+		var after uint64
+		if w.Pod != nil {
+			after = version(w.Pod)
+		}
+		j.PatchFinished(j.PatchReceived(s.manager.Name, w), w.Status, after, w.Received)
+	}
+	hooks := s.hooks()
+	for _, uid := range s.history.UIDs(s.ns) {
+		for _, v := range s.history.Of(uid) {
+			if !s.forgotten(v.arrived) {
+				j.Saw(string(uid), client.ObjectKeyFromObject(v.pod), hooks, s.sighting(v, hooks))
+			}
+		}
+	}
+	j.Conclude(time.Now())
+	return j
+}
+
+// forgotten reports whether at a time no workload names the handlers any more, so that they are released wherever a pod stands.
+func (s *scenario) forgotten(at time.Time) bool {
+	return !s.forgetting.IsZero() && at.After(s.forgetting)
+}
+
+// tellCalls tells of the calls that change something.
+func (s *scenario) tellCalls(j *checker.Journal) {
+	operations := map[fakeregistry.Op]checker.Op{
+		fakeregistry.OpRegister: checker.Register, fakeregistry.OpFailOver: checker.FailOver, fakeregistry.OpDeregister: checker.Deregister,
+	}
+	for _, r := range s.registries {
+		for _, c := range r.Calls(fakeregistry.Match{Namespace: s.ns}) {
+			op, changes := operations[c.Op]
+			if !changes || s.forgotten(c.Started) {
+				continue
+			}
+			call := j.CallReceived(checker.Call{Registry: r.name, Op: op, Instance: c.Instance, Received: c.Started})
+			if !c.Applied.IsZero() {
+				j.CallApplied(call, c.Applied)
+			}
+			if c.Acknowledged() {
+				j.CallAnswered(call, http.StatusNoContent, c.Answered)
+			}
+		}
+	}
+}
+
+// hooks are those that are Rollcall's.
+func (s *scenario) hooks() checker.Hooks {
+	hooks := checker.Hooks{}
+	for _, h := range s.handlers {
+		name := h.finalizer
+		if h.label != "" {
+			name = h.label + "=" + h.value
+		}
+		for _, hook := range h.hooks {
+			if h.ours() {
+				hooks[hook] = append(hooks[hook], name)
+			}
+		}
+	}
+	return hooks
+}
+
+func (s *scenario) sighting(v sighting, hooks checker.Hooks) checker.Sighting {
+	pod := v.pod
+	seen := checker.Sighting{
+		At: v.arrived, Version: version(pod), State: v.state(), Stamp: pod.Annotations[appspub.LifecycleTimestampKey],
+		Ready: lifecycle.IsReady(pod), Deleting: pod.DeletionTimestamp != nil, Held: len(pod.Finalizers) > 0, Gone: v.deleted,
+		Set: hooks.SetOn(pod), Address: pod.Status.PodIP, Record: pod.Annotations[recordKey],
+	}
+	for _, r := range s.registriesOf(pod, v.arrived) {
+		for _, e := range s.entriesOf(r.name, []*corev1.Pod{pod}) {
+			seen.Keys = append(seen.Keys, checker.KeyOf(r.name, e.Instance))
+		}
+	}
+	return seen
+}
+
+// jsonPointer is a key as the path of a JSON Patch has it.
+func jsonPointer(key string) string { return strings.ReplaceAll(key, "/", "~1") }
