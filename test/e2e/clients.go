@@ -31,9 +31,10 @@ func newCustomers(service string) *customers {
 	}
 	c := &customers{}
 	for _, o := range []traffic.Options{
-		{Name: "polls", Every: 11 * time.Millisecond, Read: polled},                                            // 91 a second, each over a connection of its own
-		{Name: "blocks", Every: 11 * time.Millisecond, Read: blocking(service), Blocks: true, KeepAlive: true}, // 91 a second
-		{Name: "long", Every: 50 * time.Millisecond, Read: polled, KeepAlive: true, Query: "?for=1s"},          // so 20 under way at any time
+		// 91 a second, each over a connection of its own; 91 a second over kept connections; and 20 under way at any time.
+		{Name: "polls", Every: 11 * time.Millisecond, Read: polled},
+		{Name: "blocks", Every: 11 * time.Millisecond, Read: blocking(service), Blocks: true, KeepAlive: true},
+		{Name: "long", Every: 50 * time.Millisecond, Read: polled, KeepAlive: true, Query: "?for=1s"},
 	} {
 		o.Timeout = requestTimeout
 		c.all = append(c.all, traffic.New(o))

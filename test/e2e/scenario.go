@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,33 +27,51 @@ type scenario struct {
 	name  string
 	short bool // also played with E2E=short
 	// play is what the arm's users do, if anything. The scenario ends when every arm has settled after it.
-	play func(ctx context.Context, a *arm) error
+	play action
 	// beside is what happens to all arms meanwhile.
 	beside func(ctx context.Context, w *world) error
 	// lossy says why no arm can save every request. Then the scenario does not count.
 	lossy string
 }
 
+// action is something that the users of an arm do.
+type action func(ctx context.Context, a *arm) error
+
+// sequence is one action after the other.
+func sequence(all ...action) action {
+	return func(ctx context.Context, a *arm) error {
+		for _, one := range all {
+			if err := one(ctx, a); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// settled waits until the arm is as it was asked to be.
+func settled(ctx context.Context, a *arm) error { return a.settle(ctx) }
+
 func scenarios() []scenario {
 	return []scenario{
 		{name: "in-place update", short: true, play: update},
 		{name: "recreate with maxSurge and preNormal", short: true, play: recreate},
-		{name: "scale in and out", short: true, play: scaleInAndOut},
-		{name: "specified-delete", short: true, play: specifiedDelete},
-		{name: "cancelled scale-in", short: true, play: cancelledScaleIn},
+		{name: "scale in and out", short: true, play: sequence(scaleTo(replicas/2), settled, scaleTo(replicas))},
+		{name: "specified-delete", short: true, play: removeTwo(mark)},
+		{name: "cancelled scale-in", short: true, play: sequence(scaleTo(replicas/2), leaving, scaleTo(replicas))},
 		{name: "both managers killed in an update", short: true, play: update, beside: killManagers},
 		{name: "node drained", short: true, beside: drain},
 		{name: "registry takes no writes in a rollout", short: true, play: recreate, beside: registryAway},
 		{name: "registry slow in a rollout", play: recreate, beside: registrySlow},
 		{name: "registry frozen in an update", play: update, beside: registryFrozen},
-		{name: "scale in by podsToDelete", play: scaleInByName},
-		{name: "update in partition steps", play: updateInSteps},
-		{name: "update rolled back halfway", play: rollBack},
+		{name: "scale in by podsToDelete", play: sequence(scaleInByName, scaleTo(replicas))},
+		{name: "update in partition steps", play: sequence(keep(replicas-2), update, updated(2), keep(replicas-4), updated(4), keep(0), updated(replicas))},
+		{name: "update rolled back halfway", play: sequence(update, updated(1), update)},
 		{name: "leader deleted in an update", play: update, beside: deleteLeader},
 		{name: "OpenKruise down in an update", play: update, beside: kruiseDown},
-		{name: "kubectl delete", play: deletePods},
-		{name: "scale from 6 to 30 and back", play: storm},
-		{name: "application that stops gracefully", play: graceful},
+		{name: "kubectl delete", play: removeTwo(remove)},
+		{name: "scale from 6 to 30 and back", play: sequence(scaleTo(5*replicas), settled, scaleTo(replicas))},
+		{name: "application that stops gracefully", play: sequence(graceful, settled, update)},
 		{
 			name: "application crashes", play: crash,
 			lossy: "the process is gone before anything can know",
@@ -91,33 +110,37 @@ func nextVersion(spec *appsv1alpha1.CloneSetSpec) {
 	}
 }
 
-func (a *arm) scale(ctx context.Context, n int32) error {
-	return a.change(ctx, func(spec *appsv1alpha1.CloneSetSpec) { spec.Replicas = new(n) })
+// scaleTo sets the number of pods.
+func scaleTo(n int32) action {
+	return func(ctx context.Context, a *arm) error {
+		return a.change(ctx, func(spec *appsv1alpha1.CloneSetSpec) { spec.Replicas = new(n) })
+	}
 }
 
-func scaleInAndOut(ctx context.Context, a *arm) error {
-	if err := a.scale(ctx, replicas/2); err != nil {
-		return err
-	}
-	if err := a.settle(ctx); err != nil {
-		return err
-	}
-	return a.scale(ctx, replicas)
-}
-
-// specifiedDelete has Kruise replace two pods that a person names.
-func specifiedDelete(ctx context.Context, a *arm) error {
-	pods, err := a.pods(ctx)
-	if err != nil {
-		return err
-	}
-	for _, pod := range pods[:2] {
-		mark := merge(`{"metadata":{"labels":{%q:"true"}}}`, appsv1alpha1.SpecifiedDeleteKey)
-		if err := a.k8s.Patch(ctx, &pod, mark); err != nil {
-			return fmt.Errorf("marking %s: %w", pod.Name, err)
+// removeTwo has two pods go in one way or the other.
+func removeTwo(remove func(context.Context, client.Client, *corev1.Pod) error) action {
+	return func(ctx context.Context, a *arm) error {
+		pods, err := a.pods(ctx)
+		if err != nil {
+			return err
 		}
+		for _, pod := range pods[:2] {
+			if err := remove(ctx, a.k8s, &pod); err != nil {
+				return fmt.Errorf("removing %s: %w", pod.Name, err)
+			}
+		}
+		return a.await(ctx, "the pods to go", func(ctx context.Context) error { return a.gone(ctx, pods[:2]) })
 	}
-	return a.await(ctx, "the marked pods to go", func(ctx context.Context) error { return a.gone(ctx, pods[:2]) })
+}
+
+// mark has Kruise replace a pod that a person names.
+func mark(ctx context.Context, k8s client.Client, pod *corev1.Pod) error {
+	return k8s.Patch(ctx, pod, merge(`{"metadata":{"labels":{%q:"true"}}}`, appsv1alpha1.SpecifiedDeleteKey))
+}
+
+// remove deletes a pod behind OpenKruise's back: no hook is asked.
+func remove(ctx context.Context, k8s client.Client, pod *corev1.Pod) error {
+	return k8s.Delete(ctx, pod)
 }
 
 // gone returns nil when none of the pods is left.
@@ -136,28 +159,29 @@ func (a *arm) gone(ctx context.Context, pods []corev1.Pod) error {
 	return nil
 }
 
-// cancelledScaleIn takes a scale-in back when the first pods are on their way out.
-func cancelledScaleIn(ctx context.Context, a *arm) error {
-	if err := a.scale(ctx, replicas/2); err != nil {
-		return err
-	}
-	err := a.await(ctx, "the scale-in to begin", func(ctx context.Context) error {
+// leaving waits until the first pods are on their way out.
+func leaving(ctx context.Context, a *arm) error {
+	return a.awaitPod(ctx, "a pod to be on its way out", func(pod *corev1.Pod) bool {
+		return stateOf(pod) == appspub.LifecycleStatePreparingDelete || pod.DeletionTimestamp != nil
+	})
+}
+
+// awaitPod returns when a pod is like this, or when pods are gone that there were.
+func (a *arm) awaitPod(ctx context.Context, what string, like func(*corev1.Pod) bool) error {
+	return a.await(ctx, what, func(ctx context.Context) error {
 		pods, err := a.pods(ctx)
 		if err != nil || len(pods) < replicas {
 			return err
 		}
-		for _, pod := range pods {
-			leaves := pod.Labels[appspub.LifecycleStateKey] == string(appspub.LifecycleStatePreparingDelete)
-			if leaves || pod.DeletionTimestamp != nil {
-				return nil
-			}
+		if !slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return like(&pod) }) {
+			return errors.New("there is none")
 		}
-		return errors.New("no pod is on its way out")
+		return nil
 	})
-	if err != nil {
-		return err
-	}
-	return a.scale(ctx, replicas)
+}
+
+func stateOf(pod *corev1.Pod) appspub.LifecycleStateType {
+	return appspub.LifecycleStateType(pod.Labels[appspub.LifecycleStateKey])
 }
 
 // killManagers ends both of Rollcall's managers, with no chance to tidy up, when the update is under way.
@@ -170,18 +194,8 @@ func killManagers(ctx context.Context, w *world) error {
 
 // updating returns when a pod of Rollcall's arm has stopped at the hook before its update.
 func (w *world) updating(ctx context.Context) error {
-	a := w.arms[0]
-	return a.await(ctx, "an update to begin", func(ctx context.Context) error {
-		pods, err := a.pods(ctx)
-		if err != nil {
-			return err
-		}
-		for _, pod := range pods {
-			if pod.Labels[appspub.LifecycleStateKey] == string(appspub.LifecycleStatePreparingUpdate) {
-				return nil
-			}
-		}
-		return errors.New("no pod is being updated")
+	return w.arms[0].awaitPod(ctx, "an update to begin", func(pod *corev1.Pod) bool {
+		return stateOf(pod) == appspub.LifecycleStatePreparingUpdate
 	})
 }
 
@@ -213,7 +227,7 @@ func registryFrozen(ctx context.Context, w *world) error {
 	return w.consul.process.Resume()
 }
 
-// scaleInByName takes two pods out that the CloneSet names, and scales out again.
+// scaleInByName takes two pods out that the CloneSet names.
 func scaleInByName(ctx context.Context, a *arm) error {
 	pods, err := a.pods(ctx)
 	if err != nil {
@@ -229,54 +243,30 @@ func scaleInByName(ctx context.Context, a *arm) error {
 	if err := a.settle(ctx); err != nil {
 		return err
 	}
-	if err := a.gone(ctx, pods[:2]); err != nil {
-		return err
-	}
-	return a.scale(ctx, replicas)
+	return a.gone(ctx, pods[:2])
 }
 
-// updateInSteps updates two pods, two more, and the rest.
-func updateInSteps(ctx context.Context, a *arm) error {
-	for kept := int32(replicas - 2); kept >= 0; kept -= 2 {
-		err := a.change(ctx, func(spec *appsv1alpha1.CloneSetSpec) {
-			if kept == replicas-2 {
-				inPlace(spec)
-			}
-			spec.UpdateStrategy.Partition = new(intstr.FromInt32(kept))
-		})
-		if err != nil {
-			return err
-		}
-		if err := a.updated(ctx, replicas-kept); err != nil {
-			return err
-		}
+// keep sets how many pods are not to be updated.
+func keep(n int32) action {
+	return func(ctx context.Context, a *arm) error {
+		return a.change(ctx, func(spec *appsv1alpha1.CloneSetSpec) { spec.UpdateStrategy.Partition = new(intstr.FromInt32(n)) })
 	}
-	return nil
 }
 
 // updated returns when so many pods have the new version and are ready.
-func (a *arm) updated(ctx context.Context, want int32) error {
-	return a.await(ctx, "pods of the new version", func(ctx context.Context) error {
-		set, err := a.cloneset(ctx)
-		if err != nil {
-			return err
-		}
-		if have := set.Status.UpdatedReadyReplicas; set.Status.ObservedGeneration != set.Generation || have < want {
-			return fmt.Errorf("%d of %d are ready", have, want)
-		}
-		return nil
-	})
-}
-
-// rollBack takes an update back when its first pods are done.
-func rollBack(ctx context.Context, a *arm) error {
-	if err := update(ctx, a); err != nil {
-		return err
+func updated(want int32) action {
+	return func(ctx context.Context, a *arm) error {
+		return a.await(ctx, "pods of the new version", func(ctx context.Context) error {
+			set, err := a.cloneset(ctx)
+			if err != nil {
+				return err
+			}
+			if have := set.Status.UpdatedReadyReplicas; set.Status.ObservedGeneration != set.Generation || have < want {
+				return fmt.Errorf("%d of %d are ready", have, want)
+			}
+			return nil
+		})
 	}
-	if err := a.updated(ctx, 1); err != nil {
-		return err
-	}
-	return update(ctx, a)
 }
 
 // deleteLeader deletes the manager that holds the lease, when the update is under way.
@@ -310,9 +300,9 @@ func kruiseDown(ctx context.Context, w *world) error {
 	return w.site.StartKruise(ctx)
 }
 
-// graceful replaces the pods by such as finish what is under way when they have to stop, and updates these in place.
+// graceful replaces the pods by such as finish what is under way when they have to stop.
 func graceful(ctx context.Context, a *arm) error {
-	err := a.change(ctx, func(spec *appsv1alpha1.CloneSetSpec) {
+	return a.change(ctx, func(spec *appsv1alpha1.CloneSetSpec) {
 		byNewPods(spec)
 		for i, variable := range spec.Template.Spec.Containers[0].Env {
 			if variable.Name == "STOP" {
@@ -320,38 +310,6 @@ func graceful(ctx context.Context, a *arm) error {
 			}
 		}
 	})
-	if err != nil {
-		return err
-	}
-	if err := a.settle(ctx); err != nil {
-		return err
-	}
-	return update(ctx, a)
-}
-
-// deletePods deletes two pods behind OpenKruise's back: no hook is asked.
-func deletePods(ctx context.Context, a *arm) error {
-	pods, err := a.pods(ctx)
-	if err != nil {
-		return err
-	}
-	for _, pod := range pods[:2] {
-		if err := a.k8s.Delete(ctx, &pod); err != nil {
-			return fmt.Errorf("deleting %s: %w", pod.Name, err)
-		}
-	}
-	return a.await(ctx, "the deleted pods to go", func(ctx context.Context) error { return a.gone(ctx, pods[:2]) })
-}
-
-// storm scales out fivefold and back, as an autoscaler does.
-func storm(ctx context.Context, a *arm) error {
-	if err := a.scale(ctx, 5*replicas); err != nil {
-		return err
-	}
-	if err := a.settle(ctx); err != nil {
-		return err
-	}
-	return a.scale(ctx, replicas)
 }
 
 // crash has the application of one pod end by itself.

@@ -212,12 +212,7 @@ func TestAppsOutliveTheManager(t *testing.T) {
 	before := s.Begin(inPlace, replicas(1), annotated("rollcall.dev/drain", s.drain.String()))
 	s.UpdateImage("nginx:2")
 	s.AwaitState(before[0], appspub.LifecycleStatePreparingUpdate)
-	s.await("the application to be out of rotation", func() error {
-		if s.registry.gives(t, s.ns, before[0]) {
-			return errors.New("clients are given it")
-		}
-		return nil
-	})
+	s.until("the application to be out of rotation", func() bool { return !s.registry.gives(t, s.ns, before[0]) })
 	m.Kill()
 	restart(t, m)
 	s.ExpectSteady()

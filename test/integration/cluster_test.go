@@ -52,22 +52,7 @@ func deletedWithNamespace(s *scenario) {
 // evictedWithinBudget: an eviction that a PodDisruptionBudget refuses changes nothing, and one that it allows is a delete.
 func evictedWithinBudget(s *scenario) {
 	pod := s.Begin(replicas(2))[0]
-	budget := &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "budget"},
-		Spec: policyv1.PodDisruptionBudgetSpec{
-			MinAvailable: new(intstr.FromInt32(2)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": s.ns}},
-		},
-	}
-	s.must(s.k8s.Create(s.Context(), budget))
-	s.await("the budget to count the pods", func() error {
-		if err := s.k8s.Get(s.Context(), client.ObjectKeyFromObject(budget), budget); err != nil {
-			return err
-		}
-		if n := budget.Status.CurrentHealthy; n != 2 {
-			return fmt.Errorf("it has counted %d", n)
-		}
-		return nil
-	})
+	s.demand(2, 2)
 	err := s.evict(pod)
 	s.Expect(apierrors.IsTooManyRequests(err), "an eviction past the budget gave: %v", err)
 
@@ -78,6 +63,27 @@ func evictedWithinBudget(s *scenario) {
 	s.ExpectSteady()
 	s.ExpectNeverSeen(pod, appspub.LifecycleStatePreparingDelete)
 	s.Expect(s.counted(pod, fakeregistry.OpDeregister) == 1, "the pod was not taken out once")
+}
+
+// demand makes a budget that so many pods stay available, and returns when it has counted those that there are.
+func (s *scenario) demand(available, there int32) {
+	s.Helper()
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "budget"},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: new(intstr.FromInt32(available)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": s.ns}},
+		},
+	}
+	s.must(s.k8s.Create(s.Context(), budget))
+	s.await("the budget to count the pods", func() error {
+		if err := s.k8s.Get(s.Context(), client.ObjectKeyFromObject(budget), budget); err != nil {
+			return err
+		}
+		if n := budget.Status.CurrentHealthy; n != there {
+			return fmt.Errorf("it has counted %d", n)
+		}
+		return nil
+	})
 }
 
 func (s *scenario) evict(pod *corev1.Pod) error {

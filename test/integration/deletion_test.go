@@ -34,7 +34,7 @@ func goneBeforeTheAnswer(s *scenario) {
 	s.troubled = true
 	pod := s.Pods()[0]
 
-	repair := s.registry.Fail(s.match(fakeregistry.OpDeregister), errors.New("out of order"))
+	repair := s.Fail(fakeregistry.OpDeregister, "out of order")
 	s.must(s.k8s.Delete(s.Context(), pod.DeepCopy(), client.GracePeriodSeconds(0)))
 	s.AwaitGone(pod)
 	repair()

@@ -16,7 +16,7 @@ import (
 // updatedBeforeReady: the pod is updated before it ever was in service. The registry need not know, and Kruise does not wait.
 func updatedBeforeReady(s *scenario) {
 	s.Create(inPlace, replicas(1), gated)
-	pod := s.AwaitPod("that runs", func(pod *corev1.Pod) bool { return pod.Status.PodIP != "" })
+	pod := s.AwaitRunning()
 	s.UpdateImage("nginx:2")
 	s.AwaitState(pod, appspub.LifecycleStateUpdating)
 	s.Expect(len(s.registry.Answers(s.ns, "")) == 0, "the registry was told of a pod that never was in service")
@@ -27,11 +27,11 @@ func updatedBeforeReady(s *scenario) {
 
 func deletedBeforeReady(s *scenario) {
 	s.Create(replicas(1), gated)
-	pod := s.AwaitPod("that runs", func(pod *corev1.Pod) bool { return pod.Status.PodIP != "" })
+	pod := s.AwaitRunning()
 	s.DeleteByLabel(pod)
 	s.AwaitGone(pod)
 	s.Expect(len(s.registry.Answers(s.ns, string(pod.UID))) == 0, "the registry was told of a pod that never was in service")
-	s.TurnHealthy(corev1.ConditionTrue, s.AwaitPod("that runs", func(pod *corev1.Pod) bool { return pod.Status.PodIP != "" }))
+	s.TurnHealthy(corev1.ConditionTrue, s.AwaitRunning())
 	s.ExpectSteady()
 }
 
@@ -75,12 +75,7 @@ func heldNotReady(s *scenario) {
 	s.UpdateImage("nginx:2")
 	s.AwaitState(pod, appspub.LifecycleStatePreparingUpdate)
 	s.AwaitCalls(hold, 1)
-	s.await("the pod to be unready", func() error {
-		if lifecycle.IsReady(s.Now(pod.UID)) {
-			return errors.New("it is ready")
-		}
-		return nil
-	})
+	s.until("the pod to be unready", func() bool { return !lifecycle.IsReady(s.Now(pod.UID)) })
 	s.UpdateImage("nginx:1")
 	s.AwaitState(pod, appspub.LifecycleStateNormal)
 	hold.Release()

@@ -20,7 +20,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -81,10 +80,8 @@ func TestEvictions(t *testing.T) {
 // startInCluster starts a manager that takes itself to be where the manifests put it.
 func startInCluster(t *testing.T, name string, config configuration, flags ...string) *rollcall {
 	t.Helper()
-	m, err := env.manager(name, config, flags...)
-	expect.NoError(t, err)
+	m := prepareManager(t, name, env.account, config, flags...)
 	m.Env = append(m.Env, "POD_NAMESPACE="+account.Namespace)
-	t.Cleanup(m.Kill)
 	restart(t, m)
 	return m
 }
@@ -126,13 +123,8 @@ func readComponent(t *testing.T, name string) []client.Object {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		expect.NoError(t, err)
-		for part := range strings.SplitSeq(string(text), "\n---\n") {
-			if strings.Contains(part, "kind: Component") {
-				continue
-			}
-			decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(part), nil, nil)
-			expect.NoError(t, err)
-			objects = append(objects, decoded.(client.Object))
+		if !strings.Contains(string(text), "kind: Component") {
+			objects = append(objects, decode(t, string(text))...)
 		}
 	}
 	return objects
@@ -167,7 +159,7 @@ func evictedByHooks(s *scenario) {
 // evictedByHooksWithinBudget: two pods are evicted at once, and the budget allows one at a time.
 func evictedByHooksWithinBudget(s *scenario) {
 	pods := s.Begin(replicas(3))
-	s.allowDisruptions(1)
+	s.demand(2, 3)
 
 	call := s.HoldCalls(fakeregistry.OpDeregister)
 	errs := make(chan error, 2)
@@ -241,27 +233,6 @@ func (s *scenario) gone(pod *corev1.Pod) error {
 		return errors.New("it is there")
 	}
 	return client.IgnoreNotFound(err)
-}
-
-// allowDisruptions makes a budget, and returns when it has counted the pods.
-func (s *scenario) allowDisruptions(n int32) {
-	s.Helper()
-	budget := &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "budget"},
-		Spec: policyv1.PodDisruptionBudgetSpec{
-			MaxUnavailable: new(intstr.FromInt32(n)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": s.ns}},
-		},
-	}
-	s.must(s.k8s.Create(s.Context(), budget))
-	s.await("the budget to count the pods", func() error {
-		if err := s.k8s.Get(s.Context(), client.ObjectKeyFromObject(budget), budget); err != nil {
-			return err
-		}
-		if budget.Status.DisruptionsAllowed != n {
-			return fmt.Errorf("it allows %d", budget.Status.DisruptionsAllowed)
-		}
-		return nil
-	})
 }
 
 // ExpectHeld expects that an eviction was answered 429, with these words.

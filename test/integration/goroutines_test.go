@@ -67,11 +67,9 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 	}
 	direct := filepath.Join(t.TempDir(), "kubeconfig")
 	expect.NoError(t, account.WriteKubeconfig(direct, env.account))
-	m, err := env.manager(name, config("4s"), append(elect(t, name+"-lease"),
+	m := prepareManager(t, name, env.account, config("4s"), append(elect(t, name+"-lease"),
 		"--kubeconfig="+direct)...) // no proxy between: connections as they are in a cluster
-	expect.NoError(t, err)
 	m.Env = asManager(markLeaveNothing)
-	t.Cleanup(m.Kill)
 	restart(t, m)
 	s := newScenario(t, m, env.registry, finalizer, name)
 	s.troubled = true // registries that are new are asked again

@@ -247,24 +247,14 @@ func TestLeaderFrozenInACall(t *testing.T) {
 			test.before(r, r.Now(types.UID(held.UID)))
 
 			late.Release()
-			r.await("the late call to be carried out, so that "+test.reason, func() error {
-				if r.registryHolds(r.Pods()) == nil {
-					return errors.New("the registry is right still")
-				}
-				return nil
-			})
+			r.until("the late call to be carried out, so that "+test.reason, func() bool { return r.registryHolds(r.Pods()) != nil })
 			calls, runs := len(r.registry.Calls(r.match(""))), r.resyncs(r.standby)
 			r.ThawFirst()
 			r.Expect(len(r.registry.Calls(r.match(""))) == calls, "the deposed leader talked to the registry")
 
 			r.annotateLease(r.ns+"-lease", "rollcall.dev/resync", "now")
 			r.ExpectSteady()
-			r.await("the run of resync to be counted", func() error {
-				if r.resyncs(r.standby) == runs {
-					return errors.New("there was none")
-				}
-				return nil
-			})
+			r.until("the run of resync to be counted", func() bool { return r.resyncs(r.standby) != runs })
 			r.Expect(r.resyncs(r.standby) == runs+1, "it took more than one run of resync")
 			r.ExpectNothingLeft()
 			r.ExpectAlways()

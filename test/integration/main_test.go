@@ -110,7 +110,7 @@ func (e *environment) start() error {
 	if e.registry, err = newRegistryServer(); err != nil {
 		return err
 	}
-	e.shared, err = e.manager("shared", defaultConfiguration(e.registry.URL(), sharedNamespaces()...))
+	e.shared, err = e.manager("shared", e.account, defaultConfiguration(e.registry.URL(), sharedNamespaces()...))
 	if err != nil {
 		return err
 	}
@@ -140,20 +140,16 @@ func (e *environment) giveZones(ctx context.Context) error {
 	return nil
 }
 
-// manager makes a manager of the cluster, whose log is looked at when the run ends.
-func (e *environment) manager(name string, config configuration, flags ...string) (*rollcall, error) {
-	m, err := newManager(e.dir, name, e.account, config, flags...)
+// manager makes a manager that reaches the API server as somebody. Its log is looked at when the run ends.
+func (e *environment) manager(name string, as *rest.Config, config configuration, flags ...string) (*rollcall, error) {
+	m, err := newManager(e.dir, name, as, config, flags...)
 	if err != nil {
 		return nil, err
 	}
-	e.keep(m)
-	return m, nil
-}
-
-func (e *environment) keep(m *rollcall) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.managers = append(e.managers, m)
+	return m, nil
 }
 
 // faults says what went wrong beside the scenarios: a data race in a manager, a server that died.

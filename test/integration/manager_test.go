@@ -29,6 +29,8 @@ type rollcall struct {
 	*manager.Manager
 
 	proxy *apiproxy.Proxy
+	// config is what it was made with.
+	config configuration
 }
 
 // configuration is Rollcall's configuration file.
@@ -63,7 +65,7 @@ func newManager(dir, name string, as *rest.Config, config configuration, flags .
 		Name: name, Dir: filepath.Join(dir, name), Path: self, Flags: flags, Env: asManager(markMain), Config: config.text(),
 		WriteKubeconfig: proxy.WriteKubeconfig,
 	})
-	return &rollcall{Manager: m, proxy: proxy}, err
+	return &rollcall{Manager: m, proxy: proxy, config: config}, err
 }
 
 func asManager(mark string) []string {

@@ -184,12 +184,7 @@ func TestRegistryLeavesConfiguration(t *testing.T) {
 	}
 	for _, s := range all {
 		s.AwaitState(waiting[s], appspub.LifecycleStatePreparingDelete)
-		s.await("the pod to be out of the registry that is left", func() error {
-			if newer.gives(s.T, s.ns, waiting[s]) {
-				return errors.New("it is in")
-			}
-			return nil
-		})
+		s.until("the pod to be out of the registry that is left", func() bool { return !newer.gives(s.T, s.ns, waiting[s]) })
 		s.Expect(s.Now(waiting[s].UID) != nil && older.gives(s.T, s.ns, waiting[s]),
 			"the pod went on although one of its registries could not be told")
 	}

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"bytes"
-	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -53,23 +52,20 @@ func (k *kubectl) Expect(status int, arguments string, words ...string) {
 // TestKubectlPlugin: a person looks at pods that serve, finds the one that waits and why, and lets it go.
 func TestKubectlPlugin(t *testing.T) {
 	t.Parallel()
-	r := startRegistry(t, onlyRegistry, registryOptions{})
-	config := defaultConfiguration(r.URL(), "plugin")
-	s := newScenario(t, startManager(t, "plugin", config), r, labels, "plugin")
-	s.troubled = true
+	s := alone(t, "plugin", labels, nil)
 	s.Create(inPlace, replicas(2), func(set *kruisev1alpha1.CloneSet) { set.Spec.UpdateStrategy.MaxUnavailable = nil })
 	s.ExpectSteady()
 	person := s.Kubectl("admin", env.cluster.Config())
 	person.Expect(6, "status", "namespace plugin has no ConfigMap rollcall-config", "--rollcall-namespace")
 	s.must(s.k8s.Create(s.Context(), &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "rollcall-config"}, Data: map[string]string{"config.yaml": config.text()},
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "rollcall-config"}, Data: map[string]string{"config.yaml": s.manager.config.text()},
 	}))
 	pods := s.Pods()
 	person.Expect(0, "status", pods[0].Name, pods[1].Name, "Normal", "In")
 	person.Expect(0, "explain "+pods[0].Name, "is in rotation: registry default acknowledged", "Nothing waits for Rollcall.")
 	person.Expect(0, "rollout "+s.key.Name+" --watch", "2 of 2 pods updated, 2 available, 2 in rotation")
 
-	repair := r.Fail(fakeregistry.Match{Namespace: s.ns, Op: fakeregistry.OpDeregister}, errors.New("out of order"))
+	repair := s.Fail(fakeregistry.OpDeregister, "out of order")
 	pod := pods[0]
 	s.DeleteByLabel(pod)
 	s.AwaitState(pod, appspub.LifecycleStatePreparingDelete)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -22,16 +22,39 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
-	"github.com/rollcall-dev/rollcall/test/harness/manager"
 )
 
-func startManager(t *testing.T, name string, config configuration, flags ...string) *rollcall {
+// prepareManager makes a manager for one test, which is not started yet.
+func prepareManager(t *testing.T, name string, as *rest.Config, config configuration, flags ...string) *rollcall {
 	t.Helper()
-	m, err := env.manager(name, config, flags...)
+	m, err := env.manager(name, as, config, flags...)
 	expect.NoError(t, err)
 	t.Cleanup(m.Kill)
+	return m
+}
+
+// startManager returns a manager that is ready.
+func startManager(t *testing.T, name string, config configuration, flags ...string) *rollcall {
+	t.Helper()
+	m := prepareManager(t, name, env.account, config, flags...)
 	restart(t, m)
 	return m
+}
+
+// alone starts a scenario with a registry and a manager of its own.
+func alone(t *testing.T, name string, style style, edit func(configuration), flags ...string) *scenario {
+	t.Helper()
+	r := startRegistry(t, onlyRegistry, registryOptions{})
+	config := defaultConfiguration(r.URL(), name)
+	if edit != nil {
+		edit(config)
+	}
+	s := newScenario(t, startManager(t, name, config, flags...), r, style, name)
+	s.troubled = true
+	if style == mixed {
+		s.Play()
+	}
+	return s
 }
 
 // elect returns the flags of managers that share a lease, which is called as it ships, in a namespace for it alone.
@@ -203,12 +226,7 @@ func TestDeletedWhileDown(t *testing.T) {
 	for _, s := range all {
 		pod := s.Pods()[0]
 		s.DeletePod(pod)
-		s.await("the pod to have ended", func() error {
-			if now := s.Now(pod.UID); now == nil || now.Status.Phase != corev1.PodSucceeded {
-				return errors.New("it has not")
-			}
-			return nil
-		})
+		s.untilPod(pod, "to have ended", func(now *corev1.Pod) bool { return now != nil && now.Status.Phase == corev1.PodSucceeded })
 	}
 	restart(t, m)
 	all.each((*scenario).ExpectSteady)
@@ -218,12 +236,8 @@ func TestDeletedWhileDown(t *testing.T) {
 // TestRegistryDown: nothing listens, the registry refuses for good, the registry asks for patience.
 func TestRegistryDown(t *testing.T) {
 	t.Parallel()
-	server, err := newRegistryServer()
-	expect.NoError(t, err)
-	config := defaultConfiguration(server.URL(), "registry-down")
-	m := startManager(t, "registry-down", config)
-	s := newScenario(t, m, server, preNormal, "registry-down")
-	s.troubled = true
+	s := alone(t, "registry-down", preNormal, nil)
+	server := s.registry
 
 	server.Down()
 	s.Create(replicas(1))
@@ -237,8 +251,8 @@ func TestRegistryDown(t *testing.T) {
 	pod = s.AwaitPodIn(appspub.LifecycleStatePreparingNormal)
 	s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryRefused", "hook preNormal waits", "no such tenant")
 	repair()
-	config["drain"] = "1s"
-	s.must(m.Configure(config)) // whatever changes, all is tried again at once
+	s.manager.config["drain"] = "1s"
+	s.must(s.manager.Configure(s.manager.config)) // whatever changes, all is tried again at once
 	s.ExpectSteady()
 
 	const patient = 3 * time.Second
@@ -315,8 +329,7 @@ func TestRefusedAtStart(t *testing.T) {
 			if tc.registeredBy != "" {
 				config["registry"].(map[string]any)["registeredBy"] = tc.registeredBy
 			}
-			m, err := env.manager("refused-"+name, config)
-			expect.NoError(t, err)
+			m := prepareManager(t, "refused-"+name, env.account, config)
 			expect.NoError(t, m.Start())
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
@@ -338,26 +351,14 @@ func TestWithoutKruise(t *testing.T) {
 	t.Cleanup(bare.Stop)
 	own, err := account.Install(t.Context(), bare.Config())
 	expect.NoError(t, err)
-	m, err := newManager(env.dir, "without-kruise", own, defaultConfiguration(env.registry.URL()))
-	expect.NoError(t, err)
-	env.keep(m)
-	t.Cleanup(m.Kill)
+	m := prepareManager(t, "without-kruise", own, defaultConfiguration(env.registry.URL()))
 	expect.NoError(t, m.Start())
 	k8s, err := cluster.NewClient(bare.Config())
 	expect.NoError(t, err)
 	pods, err := watchPods(t.Context(), k8s)
 	expect.NoError(t, err)
 	s := newScenarioOn(t, k8s, pods, m, env.registry, labels, "without-kruise")
-	s.await("the manager to say what is missing", func() error {
-		status, body, err := m.Get(t.Context(), manager.HealthServer, "/readyz")
-		if err != nil {
-			return err
-		}
-		if status == http.StatusOK || !strings.Contains(body, "OpenKruise is not installed") {
-			return fmt.Errorf("readyz answers %d: %s", status, body)
-		}
-		return nil
-	})
+	s.await("the manager to say what is missing", func() error { return notReady("OpenKruise is not installed")(s) })
 	s.must(bare.InstallKruise(t.Context()))
 	s.must(m.AwaitReady(t.Context()))
 	s.must(s.history.followSets(t.Context(), k8s))
@@ -400,12 +401,7 @@ func kruiseGoesAway(s *scenario, bare *cluster.Cluster) {
 	calls := s.counted(pod, fakeregistry.OpFailOver)
 	bare.StopKruise()
 	hold.Release()
-	s.await("the pod to be taken out", func() error {
-		if s.counted(pod, fakeregistry.OpFailOver) == calls {
-			return errors.New("it is in service")
-		}
-		return nil
-	})
+	s.until("the pod to be taken out", func() bool { return s.counted(pod, fakeregistry.OpFailOver) != calls })
 	s.Expect(stateOf(s.Now(pod.UID)) == string(appspub.LifecycleStatePreparingUpdate), "the pod went on without Kruise")
 	s.must(bare.StartKruise(s.Context()))
 	s.ExpectSteady()

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -18,12 +17,7 @@ const skipKey = "rollcall.dev/skip"
 // AwaitNoSkip returns once the annotation is off the pod, or the pod is gone.
 func (s *scenario) AwaitNoSkip(pod *corev1.Pod) {
 	s.Helper()
-	s.await("the annotation to be taken off", func() error {
-		if now := s.Now(pod.UID); now != nil && now.Annotations[skipKey] != "" {
-			return errors.New("it is there")
-		}
-		return nil
-	})
+	s.untilPod(pod, "to lose the annotation", func(now *corev1.Pod) bool { return now == nil || now.Annotations[skipKey] == "" })
 }
 
 // expectAlwaysBut is ExpectAlways for a scenario in which hooks are released without an acknowledgement: that they are is
@@ -38,14 +32,12 @@ func (s *scenario) expectAlwaysBut() {
 // the registry is back it holds what is there.
 func TestProceeds(t *testing.T) {
 	t.Parallel()
-	r := startRegistry(t, onlyRegistry, registryOptions{})
-	config := defaultConfiguration(r.URL(), "proceeds")
-	config["onRegistryFailure"] = map[string]any{"preDelete": "Proceed", "inPlaceUpdate": "Proceed", "after": "3s"}
-	s := newScenario(t, startManager(t, "proceeds", config), r, labels, "proceeds")
-	s.troubled = true
+	s := alone(t, "proceeds", labels, func(c configuration) {
+		c["onRegistryFailure"] = map[string]any{"preDelete": "Proceed", "inPlaceUpdate": "Proceed", "after": "3s"}
+	})
 	before := s.Begin(inPlace, replicas(2))
 
-	repair := r.Fail(fakeregistry.Match{Namespace: s.ns, Op: fakeregistry.OpFailOver}, errors.New("out of order"))
+	repair := s.Fail(fakeregistry.OpFailOver, "out of order")
 	s.UpdateImage("nginx:2")
 	for _, pod := range before {
 		s.ExpectEvent(pod, corev1.EventTypeWarning, "Proceeded", "hook inPlaceUpdate was released", "Proceed after 3s", "out of order")
@@ -55,16 +47,11 @@ func TestProceeds(t *testing.T) {
 	s.ExpectSteady()
 	s.ExpectImage("nginx:2", before)
 
-	repair = r.Fail(fakeregistry.Match{Namespace: s.ns, Op: fakeregistry.OpDeregister}, errors.New("out of order"))
+	repair = s.Fail(fakeregistry.OpDeregister, "out of order")
 	s.Scale(1)
-	s.await("one pod to be gone", func() error {
-		if len(s.Pods()) != 1 {
-			return errors.New("it is there")
-		}
-		return nil
-	})
+	s.AwaitPods(1)
 	s.ExpectMetric(`rollcall_unacknowledged_releases_total{by="failurePolicy",hook="preDelete"} 1`)
-	s.Expect(len(r.Entries(t, s.ns)) == 2, "the registry was told although it was out of order")
+	s.Expect(len(s.registry.Entries(t, s.ns)) == 2, "the registry was told although it was out of order")
 	repair()
 	s.ExpectSteady()
 	s.ExpectNothingLeft()
@@ -74,11 +61,9 @@ func TestProceeds(t *testing.T) {
 // TestSkip: a person frees one pod that is stuck, and no more than that one.
 func TestSkip(t *testing.T) {
 	t.Parallel()
-	r := startRegistry(t, onlyRegistry, registryOptions{})
-	s := newScenario(t, startManager(t, "skip", defaultConfiguration(r.URL(), "skip")), r, labels, "skip")
-	s.troubled = true
+	s := alone(t, "skip", labels, nil)
 	s.Begin(inPlace, replicas(2), func(set *kruisev1alpha1.CloneSet) { set.Spec.UpdateStrategy.MaxUnavailable = nil })
-	repair := r.Fail(fakeregistry.Match{Namespace: s.ns, Op: fakeregistry.OpDeregister}, errors.New("out of order"))
+	repair := s.Fail(fakeregistry.OpDeregister, "out of order")
 	pod := s.Pods()[0]
 	s.DeleteByLabel(pod)
 	s.AwaitState(pod, appspub.LifecycleStatePreparingDelete)
@@ -125,11 +110,9 @@ func (s *scenario) expectGuarded(want bool) {
 // TestGuard: a pod that is deleted past the hooks while no manager runs can't vanish before it was taken out.
 func TestGuard(t *testing.T) {
 	t.Parallel()
-	r := startRegistry(t, onlyRegistry, registryOptions{})
-	config := defaultConfiguration(r.URL(), "guard")
-	config["guard"] = "Always"
-	m := startManager(t, "guard", config)
-	s := newScenario(t, m, r, labels, "guard")
+	s := alone(t, "guard", labels, func(c configuration) { c["guard"] = "Always" })
+	m := s.manager
+	s.troubled = false
 	s.Begin(inPlace, replicas(2))
 	s.expectGuarded(true)
 	s.UpdateInPlace("nginx:2", nil)
@@ -139,23 +122,15 @@ func TestGuard(t *testing.T) {
 	pod := s.Pods()[0]
 	m.Kill()
 	s.DeletePod(pod)
-	s.await("the pod's containers to be stopped", func() error {
-		now := s.Now(pod.UID)
-		if now == nil {
-			return errors.New("the pod is gone, and no call took it out")
-		}
-		if now.DeletionTimestamp == nil {
-			return errors.New("it is not being deleted")
-		}
-		return nil
-	})
-	s.Expect(r.gives(t, s.ns, pod), "the pod was taken out without a call")
+	s.untilPod(pod, "to be stopped", func(now *corev1.Pod) bool { return now == nil || now.DeletionTimestamp != nil })
+	s.Expect(s.Now(pod.UID) != nil, "the pod is gone, and no call took it out")
+	s.Expect(s.registry.gives(t, s.ns, pod), "the pod was taken out without a call")
 	restart(t, m)
 	s.AwaitGone(pod)
 	s.ExpectSteady()
 
-	config["guard"] = "Never"
-	s.must(m.Configure(config))
+	m.config["guard"] = "Never"
+	s.must(m.Configure(m.config))
 	s.expectGuarded(false)
 	s.ExpectNothingLeft()
 	s.ExpectAlways()

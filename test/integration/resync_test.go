@@ -18,15 +18,7 @@ import (
 // resynced is a scenario whose registry is compared with the cluster every second.
 func resynced(t *testing.T, name string, style style, flags ...string) *scenario {
 	t.Helper()
-	r := startRegistry(t, onlyRegistry, registryOptions{})
-	config := defaultConfiguration(r.URL(), name)
-	config["resync"] = map[string]any{"interval": "1s"}
-	s := newScenario(t, startManager(t, name, config, flags...), r, style, name)
-	s.troubled = true
-	if style == mixed {
-		s.Play()
-	}
-	return s
+	return alone(t, name, style, func(c configuration) { c["resync"] = map[string]any{"interval": "1s"} }, flags...)
 }
 
 // TestResync: whatever somebody does to the registry, it is put right, and what others wrote is left.

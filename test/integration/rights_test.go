@@ -44,11 +44,8 @@ func TestMissingRights(t *testing.T) {
 			t.Parallel()
 			own, err := account.Install(t.Context(), env.cluster.Config(), in(name), without(tc.resource, tc.verbs))
 			expect.NoError(t, err)
-			m, err := newManager(env.dir, name, own, defaultConfiguration(env.registry.URL(), name+"-pods"),
+			m := prepareManager(t, name, own, defaultConfiguration(env.registry.URL(), name+"-pods"),
 				"--leader-elect=true", "--leader-election-namespace="+name)
-			expect.NoError(t, err)
-			env.keep(m)
-			t.Cleanup(m.Kill)
 			expect.NoError(t, m.Start())
 			s := newScenario(t, m, env.registry, preNormal, name+"-pods")
 			s.Create(replicas(1))
@@ -83,11 +80,8 @@ func TestRightsInOneNamespace(t *testing.T) {
 	}
 	own, err := account.Install(t.Context(), env.cluster.Config(), edits...)
 	expect.NoError(t, err)
-	m, err := newManager(env.dir, name, own, defaultConfiguration(env.registry.URL(), name+"-pods"),
+	m := prepareManager(t, name, own, defaultConfiguration(env.registry.URL(), name+"-pods"),
 		"--leader-elect=true", "--leader-election-namespace="+name)
-	expect.NoError(t, err)
-	env.keep(m)
-	t.Cleanup(m.Kill)
 	s := newScenario(t, m, env.registry, preNormal, name+"-pods")
 	for _, role := range roles {
 		s.must(client.IgnoreAlreadyExists(s.k8s.Create(t.Context(), role)))
@@ -111,8 +105,14 @@ func kustomize(t *testing.T, folder ...string) []client.Object {
 	command.Env = append(os.Environ(), "CGO_ENABLED=0")
 	text, err := command.Output()
 	expect.NoError(t, err)
+	return decode(t, string(text))
+}
+
+// decode reads the objects of a manifest.
+func decode(t *testing.T, text string) []client.Object {
+	t.Helper()
 	var objects []client.Object
-	for part := range strings.SplitSeq(string(text), "\n---\n") {
+	for part := range strings.SplitSeq(text, "\n---\n") {
 		decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(part), nil, nil)
 		expect.NoError(t, err)
 		objects = append(objects, decoded.(client.Object))

@@ -112,6 +112,23 @@ func (s *scenario) await(what string, look func() error) {
 	expect.Soon(s.T, what, look, s.describe)
 }
 
+// until returns once it is so.
+func (s *scenario) until(what string, so func() bool) {
+	s.Helper()
+	s.await(what, func() error {
+		if !so() {
+			return errors.New("it is not so")
+		}
+		return nil
+	})
+}
+
+// untilPod returns once it is so of the pod as it is now, which is nil once it is gone.
+func (s *scenario) untilPod(pod *corev1.Pod, what string, so func(now *corev1.Pod) bool) {
+	s.Helper()
+	s.until("pod "+pod.Name+" "+what, func() bool { return so(s.Now(pod.UID)) })
+}
+
 // describe says where everything stands, for the reader of a failure.
 func (s *scenario) describe() string {
 	var b strings.Builder
@@ -272,14 +289,13 @@ func (s *scenario) Now(uid types.UID) *corev1.Pod {
 // AwaitPod returns a pod of which this is so, once there is one.
 func (s *scenario) AwaitPod(what string, is func(*corev1.Pod) bool) (found *corev1.Pod) {
 	s.Helper()
-	s.await("a pod "+what, func() error {
+	s.until("a pod "+what, func() bool {
 		pods := s.Pods()
 		i := slices.IndexFunc(pods, is)
-		if i < 0 {
-			return errors.New("there is none")
+		if i >= 0 {
+			found = pods[i]
 		}
-		found = pods[i]
-		return nil
+		return i >= 0
 	})
 	return found
 }
@@ -288,6 +304,12 @@ func (s *scenario) AwaitPod(what string, is func(*corev1.Pod) bool) (found *core
 func (s *scenario) AwaitPodIn(state appspub.LifecycleStateType) *corev1.Pod {
 	s.Helper()
 	return s.AwaitPod("in "+string(state), func(pod *corev1.Pod) bool { return stateOf(pod) == string(state) })
+}
+
+// AwaitRunning returns a pod that has an address, once there is one.
+func (s *scenario) AwaitRunning() *corev1.Pod {
+	s.Helper()
+	return s.AwaitPod("that runs", func(pod *corev1.Pod) bool { return pod.Status.PodIP != "" })
 }
 
 // AwaitPodOnceIn returns a pod that is or was in the lifecycle state, once there is one.
@@ -303,57 +325,32 @@ func (s *scenario) wasIn(pod *corev1.Pod, state appspub.LifecycleStateType) bool
 // AwaitState returns once the pod is in the state.
 func (s *scenario) AwaitState(pod *corev1.Pod, state appspub.LifecycleStateType) {
 	s.Helper()
-	s.await(fmt.Sprintf("pod %s in %s", pod.Name, state), func() error {
-		if now := s.Now(pod.UID); now == nil || stateOf(now) != string(state) {
-			return errors.New("it is not")
-		}
-		return nil
-	})
+	s.untilPod(pod, "in "+string(state), func(now *corev1.Pod) bool { return now != nil && stateOf(now) == string(state) })
 }
 
 // AwaitLeaves returns once the pod is in another state.
 func (s *scenario) AwaitLeaves(pod *corev1.Pod, state appspub.LifecycleStateType) {
 	s.Helper()
-	s.await(fmt.Sprintf("pod %s to leave %s", pod.Name, state), func() error {
-		if now := s.Now(pod.UID); now != nil && stateOf(now) == string(state) {
-			return errors.New("it is there still")
-		}
-		return nil
-	})
+	s.untilPod(pod, "to leave "+string(state), func(now *corev1.Pod) bool { return now == nil || stateOf(now) != string(state) })
 }
 
 // AwaitGone returns once the pod is no longer there.
 func (s *scenario) AwaitGone(pod *corev1.Pod) {
 	s.Helper()
-	s.await("pod "+pod.Name+" to be gone", func() error {
-		if s.Now(pod.UID) != nil {
-			return errors.New("it is there")
-		}
-		return nil
-	})
+	s.untilPod(pod, "to be gone", func(now *corev1.Pod) bool { return now == nil })
 }
 
 // AwaitPods returns once there are n pods.
 func (s *scenario) AwaitPods(n int) []*corev1.Pod {
 	s.Helper()
-	s.await(fmt.Sprintf("%d pods", n), func() error {
-		if there := len(s.Pods()); there != n {
-			return fmt.Errorf("there are %d", there)
-		}
-		return nil
-	})
+	s.until(fmt.Sprintf("%d pods", n), func() bool { return len(s.Pods()) == n })
 	return s.Pods()
 }
 
 // awaitAtLeast returns once there are n of something.
 func (s *scenario) awaitAtLeast(n int, what string, count func() int) {
 	s.Helper()
-	s.await(fmt.Sprintf("%d %s", n, what), func() error {
-		if there := count(); there < n {
-			return fmt.Errorf("there are %d", there)
-		}
-		return nil
-	})
+	s.until(fmt.Sprintf("%d %s", n, what), func() bool { return count() >= n })
 }
 
 // AwaitReleased returns once none of Rollcall's handlers of the hook is set on the pod.
@@ -382,11 +379,9 @@ func (s *scenario) AwaitHeld(g *apiproxy.Gate, n int) {
 // AwaitObserved returns once Kruise has seen the last change to the CloneSet.
 func (s *scenario) AwaitObserved() {
 	s.Helper()
-	s.await("Kruise to see the change", func() error {
-		if set := s.history.Set(s.key); set == nil || set.Status.ObservedGeneration < s.generation {
-			return errors.New("it has not")
-		}
-		return nil
+	s.until("Kruise to see the change", func() bool {
+		set := s.history.Set(s.key)
+		return set != nil && set.Status.ObservedGeneration >= s.generation
 	})
 }
 
@@ -422,12 +417,7 @@ func (s *scenario) PatchPod(pod *corev1.Pod, patch string) {
 	s.Helper()
 	patched := pod.DeepCopy()
 	s.must(s.k8s.Patch(s.Context(), patched, mergePatch(patch)))
-	s.await("the watch to see the patched pod", func() error {
-		if now := s.Now(pod.UID); now != nil && version(now) < version(patched) {
-			return errors.New("it has not")
-		}
-		return nil
-	})
+	s.untilPod(pod, "to be seen as patched", func(now *corev1.Pod) bool { return now == nil || version(now) >= version(patched) })
 }
 
 // DeletePod deletes a pod as kubectl does.
@@ -454,6 +444,11 @@ func (s *scenario) DeleteCloneSet(how metav1.DeletionPropagation) {
 // HoldCalls holds back the registry's work and answer for one operation in this namespace.
 func (s *scenario) HoldCalls(op fakeregistry.Op) *fakeregistry.Hold {
 	return s.registry.Hold(s.match(op))
+}
+
+// Fail has the registry refuse an operation in this namespace until it is repaired.
+func (s *scenario) Fail(op fakeregistry.Op, why string) (repair func()) {
+	return s.registry.Fail(s.match(op), errors.New(why))
 }
 
 // AwaitCalls returns once n calls wait at the hold.

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -19,15 +18,13 @@ import (
 // TestStatusPage: a person sees a pod that waits for a registry which is down, and why; and sees it leave the page.
 func TestStatusPage(t *testing.T) {
 	t.Parallel()
-	r := startRegistry(t, onlyRegistry, registryOptions{})
-	s := newScenario(t, startManager(t, "statuspage", defaultConfiguration(r.URL(), "statuspage"), "--status-page"), r, labels, "statuspage")
-	s.troubled = true
+	s := alone(t, "statuspage", labels, nil, "--status-page")
 	pod := s.Begin(replicas(2))[0]
 	s.awaitPage("both pods in rotation", func(p statuspage.Snapshot) bool {
 		return len(p.Pods) == 0 && len(p.Services) == 1 && p.Services[0].In == 2 && p.Registries[0].Resynced != nil
 	})
 
-	repair := r.Fail(fakeregistry.Match{Namespace: s.ns, Op: fakeregistry.OpDeregister}, errors.New("<b>out of order</b>"))
+	repair := s.Fail(fakeregistry.OpDeregister, "<b>out of order</b>")
 	s.DeleteByLabel(pod)
 	s.AwaitState(pod, appspub.LifecycleStatePreparingDelete)
 	s.awaitPage("the pod and why it waits", func(p statuspage.Snapshot) bool {

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -140,22 +139,21 @@ func handlerInSelector(s *scenario) {
 // registryErrors: whatever the registry refuses to do for now, the pod waits and goes on by itself later.
 func registryErrors(s *scenario) {
 	s.troubled = true
-	fail := func(op fakeregistry.Op) func() { return s.registry.Fail(s.match(op), errors.New("out of order")) }
-	repair := fail(fakeregistry.OpRegister)
+	repair := s.Fail(fakeregistry.OpRegister, "out of order")
 	s.Create(inPlace, replicas(1))
 	pod := s.AwaitPods(1)[0]
 	s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryUnavailable", "out of order")
 	repair()
 	s.ExpectSteady()
 
-	repair = fail(fakeregistry.OpFailOver)
+	repair = s.Fail(fakeregistry.OpFailOver, "out of order")
 	s.UpdateImage("nginx:2")
 	s.AwaitState(pod, appspub.LifecycleStatePreparingUpdate)
 	s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryUnavailable", "hook inPlaceUpdate waits")
 	repair()
 	s.ExpectSteady()
 
-	repair = fail(fakeregistry.OpDeregister)
+	repair = s.Fail(fakeregistry.OpDeregister, "out of order")
 	s.DeleteByLabel(s.Now(pod.UID))
 	s.AwaitState(pod, appspub.LifecycleStatePreparingDelete)
 	s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryUnavailable", "hook preDelete waits")

@@ -57,8 +57,8 @@ func run(ctx context.Context, getenv func(string) string) error {
 	return nil
 }
 
-// handler answers with the pod's name and the version, as podserver does for pods without containers. A request with ?for=1s gets the end of its answer that much
-// later. The probe passes when the start-up delay is over.
+// handler answers with the pod's name and the version, as podserver does for pods without containers. A request with ?for=1s
+// gets the end of its answer that much later. The probe passes when the start-up delay is over.
 func handler(pod, version string, delay time.Duration) http.Handler {
 	var ready atomic.Bool
 	time.AfterFunc(delay, func() { ready.Store(true) })

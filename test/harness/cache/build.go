@@ -32,7 +32,8 @@ const (
 	buildPattern = ".build-"
 )
 
-// Build returns the binaries of a module, and builds those that are not in the cache. Progress goes to log. Processes that build at the same time wait for one another.
+// Build returns the binaries of a module, and builds those that are not in the cache. Progress goes to log. Processes that
+// build at the same time wait for one another.
 func Build(ctx context.Context, log *Progress, m Module) (Built, error) {
 	built, err := build(ctx, log, m)
 	if err != nil {
