@@ -44,6 +44,8 @@ type contender struct {
 	renewed func() time.Time
 	start   func() error
 	out     *output
+	// profiles is where it serves them in a soak.
+	profiles string
 	// fail makes the run fail.
 	fail func(why string)
 
@@ -68,8 +70,8 @@ type setup struct {
 	maxRemovals string
 	// fail gets the reason where a manager can't be started.
 	fail func(why string)
-	// metrics has them served.
-	metrics bool
+	// soaks: they are asked what they hold.
+	soaks bool
 }
 
 func startManagers(ctx context.Context, s setup) (*managers, error) {
@@ -96,7 +98,14 @@ func newContender(ctx context.Context, name string, s setup) (*contender, error)
 		"--leader-elect=true", "--leader-election-namespace=" + account.Namespace,
 		"--health-probe-bind-address=0", "--registry-bind-address=0",
 	}
-	if !s.metrics {
+	ports, err := process.FreePorts(ctx, 1)
+	if err != nil {
+		return nil, err
+	}
+	profiles := fmt.Sprintf("127.0.0.1:%d", ports[0])
+	if s.soaks {
+		flags = append(flags, "--pprof-bind-address="+profiles)
+	} else {
 		flags = append(flags, "--metrics-bind-address=0")
 	}
 	m, err := manager.New(manager.Options{
@@ -109,6 +118,7 @@ func newContender(ctx context.Context, name string, s setup) (*contender, error)
 	}
 	return &contender{
 		manager: m, name: name, proxy: proxy, renewed: proxy.LeaseRenewed, out: s.out, fail: s.fail, start: m.Start,
+		profiles: profiles,
 	}, nil
 }
 

@@ -78,19 +78,6 @@ func TestFewestStorms(t *testing.T) {
 	}
 }
 
-func TestSoakPlanHasNoFault(t *testing.T) {
-	t.Parallel()
-	actions := soakPlan(1, 7, 10*time.Minute).round(0)
-	if len(actions) < 300 {
-		t.Errorf("%d actions in ten minutes", len(actions))
-	}
-	for _, a := range actions {
-		if a.kind.isKill() || a.kind.isFault() {
-			t.Errorf("there is %q", a.kind)
-		}
-	}
-}
-
 func TestDeck(t *testing.T) {
 	t.Parallel()
 	d := deck{seed: 1, stream: streamOfBlows, cards: []kind{"a", "b", "c", "d", "e", "f", "g"}}

@@ -87,8 +87,8 @@ type game struct {
 	plan     planner
 	replicas int32
 	length   time.Duration
-	// curves are drawn in a soak.
-	curves *curves
+	// held is what a soak looks at, else nil.
+	held held
 
 	journal   *checker.Journal
 	managers  *managers
@@ -134,7 +134,7 @@ func (g *game) play(ctx context.Context) error {
 	background.Go(func() { g.judge(watching) })
 	g.managers, err = startManagers(ctx, setup{
 		launcher: g.launcher, dir: g.binary + ".d", binary: g.binary, registry: g.network.Address, account: g.account,
-		journal: g.journal, out: g.out, fail: g.report.note, metrics: g.curves != nil, maxRemovals: g.plan.maxRemovals(),
+		journal: g.journal, out: g.out, fail: g.report.note, soaks: g.held != nil, maxRemovals: g.plan.maxRemovals(),
 	})
 	if err != nil {
 		return err
@@ -161,19 +161,18 @@ func (g *game) rounds(ctx context.Context) error {
 		return err
 	}
 	g.journal.Begin()
-	if g.curves != nil {
-		sampling, stop := context.WithCancel(ctx)
-		var sampler sync.WaitGroup
-		sampler.Go(func() { g.curves.follow(sampling, g.managers, func() int { return g.journal.Counts().Transitions }) })
-		defer sampler.Wait()
-		defer stop()
-	}
 	began := time.Now()
 	for number := 0; ctx.Err() == nil && (number < g.plan.fewest(g.length) || time.Since(began)+g.plan.storm < g.length); number++ {
 		if err := g.storm(ctx, number); err != nil || g.report.failed() {
 			return err
 		}
 		if err := g.calm(ctx); err != nil || g.report.failed() {
+			return err
+		}
+		if g.held == nil {
+			continue
+		}
+		if err := g.held.take(ctx, g.managers.all, g.out); err != nil {
 			return err
 		}
 	}
