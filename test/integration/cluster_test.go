@@ -99,21 +99,21 @@ func availableLater(s *scenario) {
 	before := s.Begin(inPlace, replicas(2), func(set *kruisev1alpha1.CloneSet) { set.Spec.MinReadySeconds = int32(wait / time.Second) })
 	s.UpdateInPlace("nginx:2", before)
 
-	out := func(pod *corev1.Pod) time.Time { return s.answered(pod, fakeregistry.OpFailOver).received }
+	out := func(pod *corev1.Pod) time.Time { return s.answered(pod, fakeregistry.OpFailOver).Started }
 	first, second := s.Pods()[0], s.Pods()[1]
 	if out(second).Before(out(first)) {
 		first, second = second, first
 	}
 	back, ready := s.answered(first, fakeregistry.OpRegister), readySince(first)
-	s.Expect(back.sent.Before(out(second)), "the next pod was taken out before the one before it was back")
+	s.Expect(back.Answered.Before(out(second)), "the next pod was taken out before the one before it was back")
 	s.Expect(out(second).Sub(ready) >= wait, "the next pod was taken out %s after the one before it was ready", out(second).Sub(ready))
 }
 
 // answered is the last acknowledged call of an operation for a pod.
-func (s *scenario) answered(pod *corev1.Pod, op fakeregistry.Op) answer {
-	var last answer
+func (s *scenario) answered(pod *corev1.Pod, op fakeregistry.Op) fakeregistry.Call {
+	var last fakeregistry.Call
 	for _, a := range s.registry.Answers(s.ns, string(pod.UID)) {
-		if a.op == op && a.acknowledged() {
+		if a.Op == op && a.Acknowledged() {
 			last = a
 		}
 	}

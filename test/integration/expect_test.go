@@ -350,13 +350,13 @@ func (s *scenario) expectNoCallRepeated() {
 		return
 	}
 	for _, r := range s.registries {
-		last := map[string]answer{}
+		last := map[string]fakeregistry.Call{}
 		for _, a := range r.Answers(s.ns, "") {
-			id := a.UID + a.Service + a.Endpoint()
-			clears := s.byApp && a.op == fakeregistry.OpDeregister
-			if before, found := last[id]; found && before.acknowledged() && before.asksTheSame(a) && !clears {
-				s.Errorf("registry %s, pod %s, service %s: %s at %s was acknowledged, and was asked for again at %s", r.name, a.Pod,
-					a.Service, a.op, before.sent.Format("05.000000"), a.received.Format("05.000000"))
+			id := a.Instance.UID + a.Instance.Service + a.Instance.Endpoint()
+			clears := s.byApp && a.Op == fakeregistry.OpDeregister
+			if before, found := last[id]; found && before.Acknowledged() && asksTheSame(before, a) && !clears {
+				s.Errorf("registry %s, pod %s, service %s: %s at %s was acknowledged, and was asked for again at %s", r.name, a.Instance.Pod,
+					a.Instance.Service, a.Op, before.Answered.Format("05.000000"), a.Started.Format("05.000000"))
 			}
 			last[id] = a
 		}
@@ -450,15 +450,15 @@ func (s *scenario) ExpectRegisteredOnlyReady(readyDelay time.Duration) {
 	for _, uid := range s.history.UIDs(s.ns) {
 		var out time.Time
 		for _, a := range s.registry.Answers(s.ns, string(uid)) {
-			if !a.in() {
-				out = a.sent
+			if a.Op != fakeregistry.OpRegister {
+				out = a.Answered
 				continue
 			}
 			fit := func(v sighting) bool {
-				return lifecycle.IsReady(v.pod) && v.arrived.After(out) && v.arrived.Before(a.received.Add(readyDelay/2))
+				return lifecycle.IsReady(v.pod) && v.arrived.After(out) && v.arrived.Before(a.Started.Add(readyDelay/2))
 			}
 			if !slices.ContainsFunc(s.history.Of(uid), fit) {
-				s.Errorf("pod %s was registered at %s, and was not ready then", a.Pod, a.received.Format("05.000"))
+				s.Errorf("pod %s was registered at %s, and was not ready then", a.Instance.Pod, a.Started.Format("05.000"))
 			}
 		}
 	}

@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -22,6 +20,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
+	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
 // clusterName is the owner mark of every manager here.
@@ -90,19 +89,17 @@ func (r *registryServer) URL() string {
 
 // Up has the registry listen, after Down at the address it had.
 func (r *registryServer) Up() error {
-	address := r.address
-	if address == "" {
-		// Below the ports of outgoing connections, one of which could take it while the registry is down.
-		address = fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))
+	if r.address == "" {
+		ports, err := process.FreePorts(context.Background(), 1)
+		if err != nil {
+			return err
+		}
+		r.address = fmt.Sprintf("127.0.0.1:%d", ports[0])
 	}
-	listener, err := net.Listen("tcp", address)
-	if r.address == "" && errors.Is(err, syscall.EADDRINUSE) {
-		return r.Up()
-	}
+	listener, err := net.Listen("tcp", r.address)
 	if err != nil {
 		return err
 	}
-	r.address = address
 	if r.tls != nil {
 		listener = tls.NewListener(listener, r.tls)
 	}
@@ -122,31 +119,15 @@ func (r *registryServer) Up() error {
 // Down closes the registry's port and every connection; what it holds stays.
 func (r *registryServer) Down() { _ = r.server.Close() }
 
-// answer is one line of the registry's journal: a call that was answered.
-type answer struct {
-	registry.Instance
-	op             fakeregistry.Op
-	received, sent time.Time
-	err            error
+// asksTheSame: what clients are told of an instance counts only while it is in service.
+func asksTheSame(a, b fakeregistry.Call) bool {
+	return a.Op == b.Op && (a.Op != fakeregistry.OpRegister || a.Instance.Equal(b.Instance))
 }
 
-func (a answer) acknowledged() bool { return a.err == nil }
-
-func (a answer) in() bool { return a.op == fakeregistry.OpRegister }
-
-// asksTheSame: what clients are told of an instance counts only while it is in service.
-func (a answer) asksTheSame(b answer) bool { return a.op == b.op && (!a.in() || a.Equal(b.Instance)) }
-
-// Answers returns the journal of one pod, or of a whole namespace where uid is empty, in the order of the requests.
-func (r *registryServer) Answers(namespace, uid string) []answer {
-	var picked []answer
-	for _, c := range r.Calls(fakeregistry.Match{Namespace: namespace, UID: uid}) {
-		if !c.Answered.IsZero() {
-			picked = append(picked, answer{Instance: c.Instance, op: c.Op, received: c.Started, sent: c.Answered, err: c.Err})
-		}
-	}
-	slices.SortStableFunc(picked, func(a, b answer) int { return a.received.Compare(b.received) })
-	return picked
+// Answers returns the calls for one pod that were answered, or for a whole namespace where uid is empty, as they came.
+func (r *registryServer) Answers(namespace, uid string) []fakeregistry.Call {
+	all := r.Calls(fakeregistry.Match{Namespace: namespace, UID: uid})
+	return slices.DeleteFunc(all, func(c fakeregistry.Call) bool { return c.Answered.IsZero() })
 }
 
 // Entries returns what the registry holds of a namespace.

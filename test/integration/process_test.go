@@ -260,7 +260,7 @@ func TestRegistryDown(t *testing.T) {
 	s.ScaleTo(3)
 	youngest := s.Pods()[2]
 	answers := server.Answers(s.ns, string(youngest.UID))
-	s.Expect(len(answers) == 2 && answers[1].received.Sub(answers[0].sent) >= patient,
+	s.Expect(len(answers) == 2 && answers[1].Started.Sub(answers[0].Answered) >= patient,
 		"the manager came back sooner than the registry had asked for")
 	s.ExpectNothingLeft()
 	s.ExpectAlways()

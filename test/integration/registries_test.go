@@ -104,10 +104,10 @@ func (s *scenario) changes(servers []*registryServer) []change {
 	for _, r := range servers {
 		for _, a := range r.Answers(s.ns, "") {
 			switch {
-			case !a.in():
-				all = append(all, change{at: a.received, registry: r, pod: a.UID})
-			case a.acknowledged():
-				all = append(all, change{at: a.sent, registry: r, pod: a.UID, in: true})
+			case a.Op != fakeregistry.OpRegister:
+				all = append(all, change{at: a.Started, registry: r, pod: a.Instance.UID})
+			case a.Acknowledged():
+				all = append(all, change{at: a.Answered, registry: r, pod: a.Instance.UID, in: true})
 			}
 		}
 	}
@@ -157,12 +157,12 @@ func (s *scenario) ExpectServed(n int, since, until time.Time, servers ...*regis
 func (s *scenario) ExpectMoved(from, to *registryServer, pods []*corev1.Pod) {
 	s.Helper()
 	for _, pod := range pods {
-		came := slices.DeleteFunc(to.Answers(s.ns, string(pod.UID)), func(a answer) bool { return !a.in() || !a.acknowledged() })
-		left := slices.DeleteFunc(from.Answers(s.ns, string(pod.UID)), func(a answer) bool { return a.op != fakeregistry.OpDeregister })
+		came := slices.DeleteFunc(to.Answers(s.ns, string(pod.UID)), func(a fakeregistry.Call) bool { return a.Op != fakeregistry.OpRegister || !a.Acknowledged() })
+		left := slices.DeleteFunc(from.Answers(s.ns, string(pod.UID)), func(a fakeregistry.Call) bool { return a.Op != fakeregistry.OpDeregister })
 		s.Expect(len(came) > 0 && len(left) == 1, "pod %s was registered in %s %d times, and taken out of %s %d times", pod.Name, to.name,
 			len(came), from.name, len(left))
 		if len(came) > 0 && len(left) > 0 {
-			s.Expect(came[0].sent.Before(left[0].received), "pod %s was taken out of %s before it was registered in %s", pod.Name,
+			s.Expect(came[0].Answered.Before(left[0].Started), "pod %s was taken out of %s before it was registered in %s", pod.Name,
 				from.name, to.name)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 	"github.com/rollcall-dev/rollcall/test/harness/mount"
 	"github.com/rollcall-dev/rollcall/test/harness/pki"
 )
@@ -78,7 +79,7 @@ func TestRotatedToken(t *testing.T) {
 	all.each((*scenario).ExpectSteady)
 
 	door.Wants(tokens[2], true)
-	kept := map[*scenario][]answer{}
+	kept := map[*scenario][]fakeregistry.Call{}
 	for _, s := range all {
 		pods := s.Pods()
 		kept[s] = server.Answers(s.ns, string(pods[1].UID))
@@ -89,7 +90,7 @@ func TestRotatedToken(t *testing.T) {
 	mounted.Rotate(map[string]string{"token": tokens[2] + "\n"})
 	for _, s := range all {
 		s.ExpectSteady() // an hour is more than anything here waits
-		made := server.Answers(s.ns, kept[s][0].UID)[len(kept[s]):]
+		made := server.Answers(s.ns, kept[s][0].Instance.UID)[len(kept[s]):]
 		s.Expect(len(made) == 0, "calls were made for a pod that is where it was: %v", made)
 	}
 

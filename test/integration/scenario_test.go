@@ -147,7 +147,7 @@ func (s *scenario) describe() string {
 			fmt.Fprintf(&b, "registry %s: %s at %s of %s: %s\n", r.name, e.Service, e.Endpoint(), e.Pod, e.State)
 		}
 		for _, a := range r.Answers(s.ns, "") {
-			fmt.Fprintf(&b, "journal of %s: %s %s %s %s: %v\n", r.name, a.received.Format("05.000"), a.op, a.Service, a.Pod, a.err)
+			fmt.Fprintf(&b, "journal of %s: %s %s %s %s: %v\n", r.name, a.Started.Format("05.000"), a.Op, a.Instance.Service, a.Instance.Pod, a.Err)
 		}
 	}
 	for _, w := range s.writes() {
@@ -387,8 +387,8 @@ func (s *scenario) AwaitObserved() {
 
 // counted is how many calls of an operation the registry acknowledged for a pod.
 func (s *scenario) counted(pod *corev1.Pod, op fakeregistry.Op) int {
-	return len(slices.DeleteFunc(s.registry.Answers(s.ns, string(pod.UID)), func(a answer) bool {
-		return a.op != op || !a.acknowledged()
+	return len(slices.DeleteFunc(s.registry.Answers(s.ns, string(pod.UID)), func(a fakeregistry.Call) bool {
+		return a.Op != op || !a.Acknowledged()
 	}))
 }
 
