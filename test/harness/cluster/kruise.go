@@ -2,10 +2,8 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -27,9 +24,6 @@ import (
 const (
 	kruiseNamespace = "kruise-system"
 	kruisePrefix    = "kruise-"
-	fieldOwner      = client.FieldOwner("rollcall-test-cluster")
-	// yamlBuffer is how much of a manifest the decoder looks at to tell YAML from JSON.
-	yamlBuffer = 4096
 )
 
 // applyKruise applies the manifests and waits until the API server serves the CRDs.
@@ -51,11 +45,8 @@ func (c *Cluster) applyCRDs(ctx context.Context) error {
 }
 
 func (c *Cluster) apply(ctx context.Context, manifests []*unstructured.Unstructured) error {
-	for _, object := range manifests {
-		if err := c.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), fieldOwner,
-			client.ForceOwnership); err != nil {
-			return fmt.Errorf("applying %s %s of OpenKruise: %w", object.GetKind(), object.GetName(), err)
-		}
+	if err := Apply(ctx, c.client, "rollcall-test-cluster", manifests); err != nil {
+		return fmt.Errorf("installing OpenKruise: %w", err)
 	}
 	return c.waitCRDs(ctx)
 }
@@ -276,27 +267,13 @@ func patchWebhooks(object *unstructured.Unstructured, patches []*unstructured.Un
 
 // readManifests reads the objects of a YAML file.
 func readManifests(path string) ([]*unstructured.Unstructured, error) {
-	file, err := os.Open(path)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading OpenKruise's manifests: %w", err)
 	}
-	defer file.Close()
-	decoder := utilyaml.NewYAMLOrJSONDecoder(file, yamlBuffer)
-	var objects []*unstructured.Unstructured
-	for {
-		var raw json.RawMessage
-		if err := decoder.Decode(&raw); errors.Is(err, io.EOF) {
-			return objects, nil
-		} else if err != nil {
-			return nil, fmt.Errorf("reading %s: %w", path, err)
-		}
-		object := &unstructured.Unstructured{}
-		if len(raw) == 0 || string(raw) == "null" {
-			continue
-		}
-		if err := object.UnmarshalJSON(raw); err != nil {
-			return nil, fmt.Errorf("reading %s: %w", path, err)
-		}
-		objects = append(objects, object)
+	objects, err := Decode(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
+	return objects, nil
 }
