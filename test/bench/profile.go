@@ -3,9 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"time"
@@ -80,24 +77,17 @@ func (p *profiles) heap(ctx context.Context) error {
 
 func (p *profiles) file(name string) string { return filepath.Join(p.out, name+".pprof") }
 
+// take has pprof fetch a profile, and keep it.
 func (p *profiles) take(ctx context.Context, name, path string) error {
 	const longest = time.Minute
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.address+"/debug/pprof/"+path, http.NoBody)
+	said, err := exec.CommandContext(ctx, "go", "tool", "pprof", "-proto", "-output="+p.file(name),
+		"http://"+p.address+"/debug/pprof/"+path).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("taking a profile: %w", err)
+		return fmt.Errorf("taking profile %s: %w\n%s", name, err, said)
 	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return fmt.Errorf("taking a profile: %w", err)
-	}
-	defer answer.Body.Close()
-	data, err := io.ReadAll(answer.Body)
-	if err != nil {
-		return fmt.Errorf("taking a profile: %w", err)
-	}
-	return os.WriteFile(p.file(name), data, 0o644)
+	return nil
 }
 
 // show prints the tops: of all functions, and of Rollcall's own with what they call.

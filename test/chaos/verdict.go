@@ -1,11 +1,7 @@
 package main
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -192,32 +188,9 @@ func (g *game) tell(histories int) {
 
 // panicked looks through all that the managers wrote.
 func (g *game) panicked() {
-	logs, err := filepath.Glob(filepath.Join(g.binary+".d", "*", "*.log"))
-	if err == nil && len(logs) == 0 {
-		err = errors.New("the managers wrote no log")
-	}
-	for _, path := range logs {
-		log, readErr := os.ReadFile(path)
-		err = errors.Join(err, readErr)
-		for _, text := range panicsIn(log) {
-			g.report.note("a manager panicked, see " + path + ":\n" + text)
+	for _, one := range g.managers.all {
+		if fault := one.manager.Fault(); fault != "" {
+			g.report.note(fmt.Sprintf("manager %s panicked, see %s:\n%s", one.name, one.manager.LogPath(), fault))
 		}
 	}
-	if err != nil {
-		g.report.note("it is unknown whether a manager panicked: " + err.Error())
-	}
-}
-
-// panicsIn returns the lines of a log with which a panic begins, those that ended the manager and those that it caught.
-func panicsIn(log []byte) []string {
-	var all []string
-	for line := range bytes.Lines(log) {
-		text := strings.TrimSpace(string(line))
-		if slices.ContainsFunc([]string{"panic: ", "fatal error: ", "Observed a panic"}, func(sign string) bool {
-			return strings.Contains(text, sign)
-		}) {
-			all = append(all, text)
-		}
-	}
-	return all
 }

@@ -103,7 +103,7 @@ func (f *fleet) create() {
 		f.must(f.k8s.Create(f.Context(), set))
 	}
 	f.awaitPods("to be ready", func(pod *corev1.Pod) error {
-		if !isReady(pod) {
+		if !lifecycle.IsReady(pod) {
 			return errors.New("it is not")
 		}
 		return nil
