@@ -65,7 +65,10 @@ func scenarios() []scenario {
 		{name: "registry slow in a rollout", play: recreate, beside: registrySlow},
 		{name: "registry frozen in an update", play: update, beside: registryFrozen},
 		{name: "scale in by podsToDelete", play: sequence(scaleInByName, scaleTo(replicas))},
-		{name: "update in partition steps", play: sequence(keep(replicas-2), update, updated(2), keep(replicas-4), updated(4), keep(0), updated(replicas))},
+		{
+			name: "update in partition steps",
+			play: sequence(keep(replicas-2), update, updated(2), keep(replicas-4), updated(4), keep(0), updated(replicas)),
+		},
 		{name: "update rolled back halfway", play: sequence(update, updated(1), update)},
 		{name: "leader deleted in an update", play: update, beside: deleteLeader},
 		{name: "OpenKruise down in an update", play: update, beside: kruiseDown},

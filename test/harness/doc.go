@@ -11,6 +11,7 @@
 //	drivertest    what the tests of every driver ask for: servers that are in trouble, and which configurations its New takes
 //	apiproxy      what stands between a manager and the API server
 //	history       every version of what a test watches
+//	checker       what managers did to pods, held against what a registry acknowledged
 //	expect        waits and expectations
 //	series        metrics as a scrape shows them
 //	mount         files as kubelet mounts them
