@@ -72,7 +72,7 @@ func (c *customers) take() result {
 func reasons(failures []traffic.Failure) string {
 	counts := map[string]int{}
 	for _, f := range failures {
-		why, _, _ := strings.Cut(f.Why, ":")
+		why, _, _ := strings.Cut(strings.TrimPrefix(f.Why, "http: "), ":") // without the names of pods
 		counts[why]++
 	}
 	var parts []string
