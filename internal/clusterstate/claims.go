@@ -258,7 +258,8 @@ func (c *Claims) claimedByAnother(u Use) *Refusal {
 func (c *Claims) owner(u Use) (namespace, because string, until time.Time) {
 	groups := c.groups[claimKey(u.Service)]
 	among := func(is func(*claimGroup) bool) string {
-		return c.first(u, slices.DeleteFunc(slices.Collect(maps.Keys(groups)), func(namespace string) bool { return !is(groups[namespace]) }))
+		others := func(namespace string) bool { return !is(groups[namespace]) }
+		return c.first(u, slices.DeleteFunc(slices.Collect(maps.Keys(groups)), others))
 	}
 	if namespace = among(func(g *claimGroup) bool { return g.proven > 0 }); namespace != "" {
 		return namespace, "its pods are registered under it", time.Time{}

@@ -205,11 +205,16 @@ func (r *PodReconciler) conclude(ctx context.Context, seen *observation, p *prog
 		r.Releases.Count(string(d.Waiting), release.by)
 		r.event(seen, release.reason, release.message)
 	}
-	since, err := lifecycle.MovedAt(seen.pod())
-	if err == nil && d.Waiting != "" && seen.decision.Waiting == "" {
-		r.Releases.Waited(string(d.Waiting), r.Clock.Now().Sub(since))
-	}
+	r.waited(seen, d.Waiting)
 	return nil
+}
+
+// waited measures how long OpenKruise has waited for a hook that it no longer waits for.
+func (r *PodReconciler) waited(seen *observation, hook lifecycle.Hook) {
+	since, err := lifecycle.MovedAt(seen.pod())
+	if err == nil && hook != "" && seen.decision.Waiting == "" {
+		r.Releases.Waited(string(hook), r.Clock.Now().Sub(since))
+	}
 }
 
 // leave makes the changes that waited for a hook to be asserted, and writes down what came of them.

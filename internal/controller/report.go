@@ -162,8 +162,8 @@ func (o *observation) explain() blocker {
 // keptInPanic reports whether the pod is in service only because of the panic. One that was taken out before stays out,
 // and waits for nothing but its own readiness.
 func (o *observation) keptInPanic() bool {
-	return o.decision.Row == lifecycle.RowNormalNotReady && o.decision.Want == lifecycle.Keep && o.input.Unready == lifecycle.UnreadyFailOver &&
-		o.input.Record.Want == lifecycle.InService
+	return o.decision.Row == lifecycle.RowNormalNotReady && o.decision.Want == lifecycle.Keep &&
+		o.input.Unready == lifecycle.UnreadyFailOver && o.input.Record.Want == lifecycle.InService
 }
 
 // heldNotReady recognizes a rollback in PreparingUpdate to Normal, after which Kruise never sets its own readiness gate
