@@ -14,16 +14,6 @@ import (
 
 // The order in which a pod leaves one place and joins another.
 
-// renames has the pods of app=web registered under another name.
-func renames(t *testing.T, name string) func(*choices) {
-	t.Helper()
-	template, err := service.ParseNameTemplate(name)
-	if err != nil {
-		t.Fatalf("parsing %q: %v", name, err)
-	}
-	return func(s *choices) { s.Services.Name = template }
-}
-
 func TestMoveOfAKeptPodThatHasArrived(t *testing.T) {
 	t.Parallel()
 	w, pod := serving(t, keepsUnready)
