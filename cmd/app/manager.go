@@ -268,12 +268,17 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	}
 	runnables := slices.Concat(evicted.runnables, []manager.Runnable{waits, reloads, resyncs, page})
 	if a.lease != nil {
-		runnables = append(runnables, &requests{
-			leases: clients.CoordinationV1().Leases(a.leaseNamespace), name: a.flags.leaseName, resync: resyncs,
-			interval: leaseInterval, logger: a.logger.WithName("resync"),
-		})
+		runnables = append(runnables, a.requests(clients, resyncs))
 	}
 	return a.add(runnables...)
+}
+
+// requests looks at the Lease for a person's approval of removals.
+func (a *app) requests(clients kubernetes.Interface, resyncs *resync.Resync) *requests {
+	return &requests{
+		leases: clients.CoordinationV1().Leases(a.leaseNamespace), name: a.flags.leaseName, resync: resyncs,
+		interval: leaseInterval, logger: a.logger.WithName("resync"),
+	}
 }
 
 // add has the manager run all of these, and the servers.

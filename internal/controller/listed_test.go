@@ -184,7 +184,7 @@ func TestGone(t *testing.T) {
 				tc.beside(&entries[1].Instance)
 			}
 			tc.happen(w, pod)
-			for range len(entries) { // in either order
+			for range entries { // in either order
 				w.liveReads = 0
 				got, err := w.gone(t.Context(), entries)
 				w.must(err, "asking")

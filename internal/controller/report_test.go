@@ -21,20 +21,20 @@ func TestWaitReasons(t *testing.T) {
 		workload = func(*kruisev1alpha1.CloneSet)
 		pod      = func(*corev1.Pod)
 	)
-	portless := workload(func(web *kruisev1alpha1.CloneSet) { web.Spec.Template.Spec.Containers[0].Ports = nil })
-	selected := workload(func(web *kruisev1alpha1.CloneSet) { web.Spec.Selector.MatchLabels[preNormalLabel] = "ok" })
-	marking := workload(func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle.InPlaceUpdate.MarkPodNotReady = true })
-	held := pod(func(pod *corev1.Pod) {
+	portless := func(web *kruisev1alpha1.CloneSet) { web.Spec.Template.Spec.Containers[0].Ports = nil }
+	selected := func(web *kruisev1alpha1.CloneSet) { web.Spec.Selector.MatchLabels[preNormalLabel] = "ok" }
+	marking := func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle.InPlaceUpdate.MarkPodNotReady = true }
+	held := func(pod *corev1.Pod) {
 		unready(pod)
 		pod.Status.Conditions = append(pod.Status.Conditions,
 			corev1.PodCondition{Type: appspub.KruisePodReadyConditionType, Status: corev1.ConditionFalse})
-	})
-	letGo := pod(func(pod *corev1.Pod) { pod.Status.Conditions[1].Status = corev1.ConditionTrue })
-	ended := pod(func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
-	ofAStatefulSet := pod(func(pod *corev1.Pod) { pod.OwnerReferences[0].Kind = "StatefulSet" })
-	addressless := pod(func(pod *corev1.Pod) { pod.Status.PodIP = "" })
-	normal, updating := pod(inState(appspub.LifecycleStateNormal)), pod(inState(appspub.LifecycleStatePreparingUpdate))
-	deleting, dreaming := pod(inState(appspub.LifecycleStatePreparingDelete)), pod(inState("Dreaming"))
+	}
+	letGo := func(pod *corev1.Pod) { pod.Status.Conditions[1].Status = corev1.ConditionTrue }
+	ended := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }
+	ofAStatefulSet := func(pod *corev1.Pod) { pod.OwnerReferences[0].Kind = "StatefulSet" }
+	addressless := func(pod *corev1.Pod) { pod.Status.PodIP = "" }
+	normal, updating := inState(appspub.LifecycleStateNormal), inState(appspub.LifecycleStatePreparingUpdate)
+	deleting, dreaming := inState(appspub.LifecycleStatePreparingDelete), inState("Dreaming")
 	down, refused := errors.New("connection refused"), registry.Terminal(errors.New("bad credentials"))
 	const unsupported = "the pod has a finalizer or mark that hooks.owned or hooks.newlyCreated claims, " +
 		"and belongs to a StatefulSet"
