@@ -118,5 +118,3 @@ func TestHookIsAssertedBeforeThePodLeaves(t *testing.T) {
 		}
 	}
 }
-
-// A write may land after its sender gave it up.

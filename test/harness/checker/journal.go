@@ -1,6 +1,6 @@
-// Package checker holds what managers do to pods against what a registry acknowledged. It is told of each call to the registry,
-// of each patch of a pod, before it is passed on, and of each version of a pod that a watch brings, with their times on one
-// clock. The invariants are in docs/testing.md.
+// Package checker holds what managers do to pods against what a registry acknowledged. Its callers report each call to the
+// registry, each patch of a pod, before it is passed on, and each version of a pod that a watch brings, with their times on
+// one clock. The invariants are in docs/testing.md.
 package checker
 
 import (
@@ -28,7 +28,7 @@ type Options struct {
 	// CallTimeout bounds their calls. What is carried out later than twice that after it came is not judged: the design assumes
 	// that it never is, so no manager waits for longer.
 	CallTimeout time.Duration
-	// OnlyManagers: nobody else calls the registry, so each call that takes a pod out must have a reason (I9).
+	// OnlyManagers: no one else calls the registry, so each call that takes a pod out must have a reason (I9).
 	OnlyManagers bool
 }
 
