@@ -2,6 +2,8 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
+	"slices"
 	"testing"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -51,7 +53,10 @@ func (onePod) List(_ context.Context, into client.ObjectList, _ ...client.ListOp
 	return nil
 }
 
-func BenchmarkObserve(b *testing.B) {
+// steady is a reconciler with a pod that is where it belongs, as most are at most events.
+func steady(b testing.TB) (*PodReconciler, lifecycle.PodID) {
+	b.Helper()
+	owned := lifecycle.Ownership{Owned: []string{"example.com/*"}}
 	workload := &kruisev1alpha1.CloneSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "web", UID: "workload"},
 		Spec: kruisev1alpha1.CloneSetSpec{
@@ -62,7 +67,7 @@ func BenchmarkObserve(b *testing.B) {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: testNamespace, Name: "web-0", UID: "pod", ResourceVersion: "1",
 			Labels: map[string]string{
-				"app": "web", inPlaceLabel: "hold", appspub.LifecycleStateKey: string(appspub.LifecycleStateNormal),
+				"app": "web", appspub.LifecycleStateKey: string(appspub.LifecycleStateNormal),
 			},
 			Annotations:     map[string]string{appspub.LifecycleTimestampKey: "2026-01-02T03:04:05Z"},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(workload, kruisev1alpha1.GroupVersion.WithKind("CloneSet"))},
@@ -72,6 +77,18 @@ func BenchmarkObserve(b *testing.B) {
 			PodIP: "10.0.0.1", Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
 		},
 	}
+	hooks := lifecycle.HooksOf(clusterstate.AsLifecycle(workload), owned)
+	for _, h := range slices.Concat(hooks.PreNormal, hooks.InPlaceUpdate, hooks.PreDelete) {
+		if pod.Labels[h.Label] = h.Value; h.Finalizer != "" {
+			pod.Finalizers = append(pod.Finalizers, h.Finalizer)
+		}
+	}
+	record, err := json.Marshal(lifecycle.NewRecord(pod, hooks, lifecycle.InService,
+		[]lifecycle.Recorded{{Registry: "default", Service: "web", Address: "10.0.0.1", Port: 8080}}, nil))
+	if err != nil {
+		b.Fatal(err)
+	}
+	pod.Annotations[lifecycle.AnnotationRecord] = string(record)
 	name, err := service.ParseNameTemplate("{label:app}")
 	if err != nil {
 		b.Fatal(err)
@@ -90,15 +107,25 @@ func BenchmarkObserve(b *testing.B) {
 			"default": registryclient.New(backend, registryclient.Options{Name: "default", Timeout: testTimeout, MaxInFlight: 1}),
 		},
 		Rules: clusterstate.Rules{
-			Ownership: lifecycle.Ownership{Owned: []string{"example.com/*"}}, Services: service.Rules{Name: name}, PanicThreshold: 50,
+			Ownership: owned, Services: service.Rules{Name: name}, PanicThreshold: 50,
 		},
 	})
-	id := lifecycle.PodIDOf(pod)
+	return r, lifecycle.PodIDOf(pod)
+}
+
+func expectSteady(tb testing.TB, r *PodReconciler, id lifecycle.PodID) {
+	tb.Helper()
+	if result, err := r.Reconcile(tb.Context(), id); err != nil || result.RequeueAfter != 0 {
+		tb.Fatalf("the pod is not steady: %v, %v", result, err)
+	}
+}
+
+// BenchmarkReconcile is for the reconcile that finds nothing to do, such as the one after the manager's own write.
+func BenchmarkReconcile(b *testing.B) {
+	r, id := steady(b)
+	expectSteady(b, r, id)
 	b.ReportAllocs()
 	for b.Loop() {
-		seen, _, err := r.observe(b.Context(), id)
-		if err != nil || len(seen.targets) != 1 {
-			b.Fatalf("observed %d targets: %v", len(seen.targets), err)
-		}
+		expectSteady(b, r, id)
 	}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // benchInput is a pod that waits for its update, with a label for each hook and a record of one instance.
-func benchInput(b *testing.B) (Input, Record) {
+func benchInput(b testing.TB) (Input, Record) {
 	b.Helper()
 	workload := &Workload{
 		Selector: selector("app"),
@@ -46,39 +46,33 @@ func benchInput(b *testing.B) (Input, Record) {
 	return in, NewRecord(pod, hooks, OutOfService, instances, &since)
 }
 
-func BenchmarkDecide(b *testing.B) {
-	in, _ := benchInput(b)
-	b.ReportAllocs()
-	for b.Loop() {
-		Decide(in)
-	}
-}
-
-func BenchmarkHooksOf(b *testing.B) {
+// work is what is done for each pod of a rollout, by name.
+func work(tb testing.TB) map[string]func() {
+	tb.Helper()
+	in, record := benchInput(tb)
 	workload := &Workload{Lifecycle: &appspub.Lifecycle{
 		InPlaceUpdate: hookOf(label("example.com/in-place", "true")), PreDelete: hookOf(label("example.com/delete", "true")),
 	}}
-	b.ReportAllocs()
-	for b.Loop() {
-		HooksOf(workload, testOwnership())
-	}
-}
-
-func BenchmarkPatch(b *testing.B) {
-	in, record := benchInput(b)
 	edit := Decide(in).Then
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := in.Patch(edit, &record); err != nil {
-			b.Fatal(err)
-		}
+	return map[string]func(){
+		"HooksOf":  func() { HooksOf(workload, testOwnership()) },
+		"RecordOf": func() { RecordOf(in.Pod) },
+		"Decide":   func() { Decide(in) },
+		"Patch": func() {
+			if _, err := in.Patch(edit, &record); err != nil {
+				tb.Error(err)
+			}
+		},
 	}
 }
 
-func BenchmarkRecordOf(b *testing.B) {
-	in, _ := benchInput(b)
-	b.ReportAllocs()
-	for b.Loop() {
-		RecordOf(in.Pod)
+func BenchmarkPod(b *testing.B) {
+	for name, do := range work(b) {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				do()
+			}
+		})
 	}
 }

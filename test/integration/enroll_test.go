@@ -200,7 +200,7 @@ func TestEnrolByHand(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "rollcall-config"}, Data: map[string]string{"config.yaml": config.text()},
 	}))
 	s.Create(replicas(2), unhooked)
-	pod := s.AwaitPods(2)[0]
+	s.AwaitPods(2)
 	name := s.key.Name
 	person := s.Kubectl("admin", env.cluster.Config())
 	person.Expect(3, "enroll nothing", "has no CloneSet nothing")
@@ -218,9 +218,11 @@ func TestEnrolByHand(t *testing.T) {
 	s.Edit(unhooked)
 
 	person.Expect(0, "enroll --all", name+" enrolled")
-	s.await("the pod to be armed", func() error {
-		if now := s.Now(pod.UID); now == nil || now.Labels[lifecycle.LabelPreDelete] != "true" {
-			return errors.New("it is not")
+	s.await("the pods to be armed", func() error {
+		for _, pod := range s.Pods() {
+			if pod.Labels[lifecycle.LabelPreDelete] != "true" {
+				return errors.New(pod.Name + " is not")
+			}
 		}
 		return nil
 	})
