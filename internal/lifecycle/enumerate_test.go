@@ -297,7 +297,7 @@ func rowsOf(s shape, each func(row)) int {
 }
 
 // isNew reports whether the row can show what no other does. Marks and other owners' finalizers do not meet each other, and of
-// the records only those that name some; records that come to the same meet only a pod with no handler set.
+// the records only those that name some. Records that are read as none, or as one of these, meet only a pod with no handler set.
 func (r row) isNew() bool {
 	marked, record := r.mark.name != "none", r.record.name
 	switch {
@@ -309,7 +309,7 @@ func (r row) isNew() bool {
 		return !marked
 	case record == "forgets a handler that is a mark":
 		return !r.crowded
-	case record == "in service", record == "out of service":
+	case record == "in service", record == "out of service", record == "absent", record == "stale in service":
 		return !marked && !r.crowded
 	default:
 		return !marked && !r.crowded && r.set == 0
