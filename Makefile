@@ -156,8 +156,8 @@ test: ## Run all tests, with -race; the end shows how long each part took, and w
 N ?= 20
 
 .PHONY: test-repeat
-test-repeat: check-race ## Run unit tests and scenarios N times (default 20) with new seeds, beside a load on every core.
-	@hack/repeat.sh '$(N)'
+test-repeat: check-race ## Run unit tests and scenarios N times (default 20) with new seeds, several runs beside each other.
+	@RACE='$(RACE)' hack/repeat.sh '$(N)'
 
 # The tests that start a control plane. Those in test/registries start registries, and all others are unit tests.
 CLUSTER_TESTS := ./test/integration/...
