@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net"
 	"reflect"
+	"slices"
 	"strconv"
 )
 
@@ -74,16 +75,18 @@ type Instance struct { //nolint:recvcheck // a value, but for SetMeta, which fil
 	Weight int `json:"weight,omitempty"`
 	// Zone is where the instance is; empty where nothing is known.
 	Zone string `json:"zone,omitempty"`
+	// Tags are what clients select instances by, sorted and without duplicates. It is nil rather than empty.
+	Tags []string `json:"tags,omitempty"`
 	// Metadata holds anything else. No key is one of [ReservedMeta]. It is nil rather than empty.
 	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
 // Equal reports whether two instances are the same in everything.
 func (in Instance) Equal(other Instance) bool {
-	if !maps.Equal(in.Metadata, other.Metadata) {
+	if !maps.Equal(in.Metadata, other.Metadata) || !slices.Equal(in.Tags, other.Tags) {
 		return false
 	}
-	in.Metadata, other.Metadata = nil, nil
+	in.Metadata, other.Metadata, in.Tags, other.Tags = nil, nil, nil, nil
 	return reflect.DeepEqual(in, other)
 }
 

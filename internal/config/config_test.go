@@ -93,6 +93,7 @@ service:
   - namespaces: [shop]
     namespaceSelector: {matchLabels: {tier: pay}, matchExpressions: [{key: env, operator: NotIn, values: [dev]}]}
     names: [payments]
+  tags: ["version-{label:version}", http]
   metadata: {version: "{label:version}", site: "eu-{region}"}
 drain: 0s
 unready: Keep
@@ -124,7 +125,8 @@ guard: Always
 		},
 		Service: Service{
 			Rules: service.Rules{
-				Name: "{namespace}-{label:app}", Port: 8080, Metadata: map[string]service.MetadataTemplate{
+				Name: "{namespace}-{label:app}", Port: 8080, Tags: []service.ValueTemplate{"version-{label:version}", "http"},
+				Metadata: map[string]service.ValueTemplate{
 					"version": "{label:version}", "site": "eu-{region}",
 				},
 			},
@@ -284,6 +286,9 @@ func TestParseRefuses(t *testing.T) {
 		"owned twice":          {"one is a mistake", with("[example.com/*]", "[a.io/b, a.io/b]"), []string{"hooks.owned[1]: Duplicate"}},
 		"newlyCreated wild":    {"a mark is one key", with("owned: ", "newlyCreated: [a.io/*]\n  owned: "), []string{"hooks.newlyCreated[0]", "example.com/registered"}},
 		"a template's typo":    {"the placeholders are listed", with("", `service: {name: "{app}"}`), []string{"service.name", "{label:KEY}"}},
+		"a tag's typo":         {"the placeholders are listed", with("", `service: {tags: ["{app}"]}`), []string{"service.tags[0]", "{zone}, {region}, {label:KEY}"}},
+		"an empty tag":         {"it says nothing", with("", `service: {tags: [a, ""]}`), []string{"service.tags[1]", "remove the entry"}},
+		"a number as a tag":    {"1.10 would become 1.1", with("", `service: {tags: [1.10]}`), []string{"service.tags[0]", "a number", "a string, in quotes"}},
 		"metadata's typo":      {"the placeholders are listed", with("", `service: {metadata: {a: "{app}"}}`), []string{"service.metadata[a]", "{zone}, {region}, {label:KEY}"}},
 		"metadata's key":       {"no reader could take it", with("", `service: {metadata: {"a b": x}}`), []string{"service.metadata[a b]", "letters, digits"}},
 		"reserved metadata":    {"the mark is not the user's", with("", `service: {metadata: {rollcall-uid: x, zone: y}}`), []string{"service.metadata[rollcall-uid]", "service.metadata[zone]", "rollcall.dev/zone"}},

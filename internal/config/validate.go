@@ -137,12 +137,13 @@ func (o *object) service() Service {
 	}
 	s.SharedAcrossNamespaces = o.flag("sharedAcrossNamespaces")
 	s.Allowed = o.allowed("allowed")
+	s.Tags = parseAll(o, "tags", service.ParseTagTemplate)
 	s.Metadata = o.metadata("metadata")
 	return s
 }
 
-func (o *object) metadata(name string) map[string]service.MetadataTemplate {
-	var templates map[string]service.MetadataTemplate
+func (o *object) metadata(name string) map[string]service.ValueTemplate {
+	var templates map[string]service.ValueTemplate
 	written := o.mapping(name)
 	for _, key := range slices.Sorted(maps.Keys(written)) {
 		at := o.at(name).Key(key)
@@ -150,12 +151,12 @@ func (o *object) metadata(name string) map[string]service.MetadataTemplate {
 			o.add(field.Invalid(at, key, err.Error()))
 		}
 		text, isText := as[string](o.validator, at, written[key], wantText)
-		value, err := service.ParseMetadataTemplate(text)
+		value, err := service.ParseValueTemplate(text)
 		if err != nil && (isText || written[key] == nil) {
 			o.add(field.Invalid(at, text, err.Error()))
 		}
 		if templates == nil {
-			templates = map[string]service.MetadataTemplate{}
+			templates = map[string]service.ValueTemplate{}
 		}
 		templates[key] = value
 	}

@@ -27,7 +27,8 @@ func targetsOf(
 			})
 			if _, byApp := registryclient.CutAppEntries(name); !byApp { // whose entry says what it says
 				t.Instance.Registry = name
-				t.Instance.Weight, t.Instance.Zone, t.Instance.Metadata = attributes.Weight, attributes.Zone, attributes.Metadata
+				t.Instance.Weight, t.Instance.Zone = attributes.Weight, attributes.Zone
+				t.Instance.Tags, t.Instance.Metadata = attributes.Tags, attributes.Metadata
 			}
 			targets = append(targets, t)
 		}

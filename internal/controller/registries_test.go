@@ -121,19 +121,24 @@ func TestInstanceCarriesItsAttributes(t *testing.T) {
 	w.must(w.api.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: "node-1", Labels: map[string]string{corev1.LabelTopologyZone: "eu-1a", corev1.LabelTopologyRegion: "eu-1"},
 	}}), "creating the node")
-	where, err := service.ParseMetadataTemplate("{region}/{node}")
+	where, err := service.ParseValueTemplate("{region}/{node}")
 	w.must(err, "parsing the metadata")
-	w.apply(func(s *choices) { s.Services.Metadata = map[string]service.MetadataTemplate{"where": where} })
+	w.apply(func(s *choices) {
+		s.Services.Metadata, s.Services.Tags = map[string]service.ValueTemplate{"where": where}, []service.ValueTemplate{where}
+	})
 	onNode := func(pod *corev1.Pod) { pod.Spec.NodeName = "node-1" }
 	pod := w.servingPod(w.cloneSet("web"), "web-1", onNode, annotated(service.AnnotationWeight, "10"))
 
 	want := w.instance(pod, "web", 8080)
-	want.Weight, want.Zone, want.Metadata = 10, "eu-1a", map[string]string{"where": "eu-1/node-1"}
+	want.Weight, want.Zone, want.Tags = 10, "eu-1a", []string{"eu-1/node-1"}
+	want.Metadata = map[string]string{"where": "eu-1/node-1"}
 	w.expectLastInstance("", want)
 
-	w.changePod(pod, annotated(service.AnnotationWeight, "20"), annotated(service.AnnotationMetadata, "version=2"))
+	w.changePod(pod, annotated(service.AnnotationWeight, "20"), annotated(service.AnnotationTags, "primary"),
+		annotated(service.AnnotationMetadata, "version=2"))
 	w.reconciles(pod, "clients are told; nothing has to be written down", registers)
-	want.Weight, want.Metadata = 20, map[string]string{"where": "eu-1/node-1", "version": "2"}
+	want.Weight, want.Tags = 20, []string{"eu-1/node-1", "primary"}
+	want.Metadata = map[string]string{"where": "eu-1/node-1", "version": "2"}
 	w.expectLastInstance("", want)
 	w.reconciles(pod, "once is enough")
 

@@ -23,7 +23,15 @@ const (
 	maxValueLength = 512
 )
 
+// What an instance may have in tags. Consul has no bound; a router's rule in a tag is long.
+const (
+	maxTags      = 50
+	maxTagLength = 1024
+)
+
 const metadataHelp = `write "key=value", several with commas: "version=v1,team=a"`
+
+const tagsHelp = `write "tag", several with commas: "primary,http"; a comma within a tag is written as \,`
 
 // Node is where a pod runs. What is not known is empty.
 type Node struct {
@@ -39,6 +47,8 @@ type Attributes struct {
 	Weight int
 	// Zone is empty where nothing is known.
 	Zone string
+	// Tags are sorted, without duplicates, and nil rather than empty.
+	Tags []string
 	// Metadata is nil rather than empty.
 	Metadata map[string]string
 }
@@ -47,11 +57,12 @@ type Attributes struct {
 func (r Rules) AttributesOf(s Subject) (Attributes, error) {
 	weight, weightErr := weightOf(s.Annotations)
 	zone, zoneErr := zoneOf(s)
+	tags, tagsErr := r.tagsOf(s)
 	metadata, metadataErr := r.metadataOf(s)
-	if err := errors.Join(weightErr, zoneErr, metadataErr); err != nil {
+	if err := errors.Join(weightErr, zoneErr, tagsErr, metadataErr); err != nil {
 		return Attributes{}, err
 	}
-	return Attributes{Weight: weight, Zone: zone, Metadata: metadata}, nil
+	return Attributes{Weight: weight, Zone: zone, Tags: tags, Metadata: metadata}, nil
 }
 
 func weightOf(annotations map[string]string) (int, error) {
@@ -80,6 +91,45 @@ func zoneOf(s Subject) (string, error) {
 		return "", fmt.Errorf("annotation %s: %w", AnnotationZone, err)
 	}
 	return zone, nil
+}
+
+func (r Rules) tagsOf(s Subject) ([]string, error) {
+	var tags []string
+	for _, template := range r.Tags {
+		tag := template.valueOf(s)
+		if err := checkText("the tag", tag, maxTagLength); err != nil {
+			return nil, fmt.Errorf("service.tags %q: %w", template, err)
+		}
+		tags = append(tags, tag)
+	}
+	if written, ok := s.Annotations[AnnotationTags]; ok {
+		own, err := parseTags(written)
+		if err != nil {
+			return nil, fmt.Errorf("annotation %s: %w", AnnotationTags, err)
+		}
+		tags = append(tags, own...)
+	}
+	tags = slices.DeleteFunc(tags, func(tag string) bool { return tag == "" })
+	slices.Sort(tags)
+	if tags = slices.Compact(tags); len(tags) > maxTags {
+		return nil, fmt.Errorf("annotation %s and service.tags give %d tags: write at most %d", AnnotationTags, len(tags), maxTags)
+	}
+	return tags, nil
+}
+
+func parseTags(written string) ([]string, error) {
+	const comma = "\x00" // stands for one within a tag
+	tags, err := itemsOf(strings.ReplaceAll(written, `\,`, comma), tagsHelp)
+	if err != nil {
+		return nil, err
+	}
+	for i := range tags {
+		tags[i] = strings.ReplaceAll(tags[i], comma, ",")
+		if err := checkText("the tag", tags[i], maxTagLength); err != nil {
+			return nil, err
+		}
+	}
+	return tags, nil
 }
 
 func (r Rules) metadataOf(s Subject) (map[string]string, error) {
@@ -161,24 +211,38 @@ func isKey(key string) bool {
 	return key != ""
 }
 
-// MetadataTemplate makes a value of metadata from a pod: literal text and the placeholders {namespace}, {workload}, {node},
-// {zone}, {region} and {label:KEY}. Make one with [ParseMetadataTemplate].
-type MetadataTemplate string
+// ValueTemplate makes a tag or a value of metadata from a pod: literal text and the placeholders {namespace}, {workload}, {node},
+// {zone}, {region} and {label:KEY}. Make one with [ParseValueTemplate] or [ParseTagTemplate].
+type ValueTemplate string
 
-// ParseMetadataTemplate parses "{label:version}". The error says which placeholders there are.
-func ParseMetadataTemplate(s string) (MetadataTemplate, error) {
+// ParseTagTemplate parses "version-{label:version}". The error says which placeholders there are.
+func ParseTagTemplate(s string) (ValueTemplate, error) {
+	if strings.TrimSpace(s) == "" {
+		return "", errors.New("write a text for the tag, or remove the entry")
+	}
+	if err := checkText("the tag", s, maxTagLength); err != nil {
+		return "", err
+	}
+	return ValueTemplate(s), checkValueTemplate(s)
+}
+
+// ParseValueTemplate parses "{label:version}". The error says which placeholders there are.
+func ParseValueTemplate(s string) (ValueTemplate, error) {
 	if s == "" {
 		return "", errors.New("write a text for the value, or remove the key")
 	}
 	if err := checkText("the value", s, maxValueLength); err != nil {
 		return "", err
 	}
-	return MetadataTemplate(s),
-		checkTemplate(s, placeholderNamespace, placeholderWorkload, placeholderNode, placeholderZone, placeholderRegion)
+	return ValueTemplate(s), checkValueTemplate(s)
+}
+
+func checkValueTemplate(s string) error {
+	return checkTemplate(s, placeholderNamespace, placeholderWorkload, placeholderNode, placeholderZone, placeholderRegion)
 }
 
 // valueOf returns nothing where any placeholder is empty: half a value is worse than none.
-func (t MetadataTemplate) valueOf(s Subject) string {
+func (t ValueTemplate) valueOf(s Subject) string {
 	value, empty := render(string(t), s)
 	if len(empty) > 0 {
 		return ""

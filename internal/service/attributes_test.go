@@ -25,7 +25,8 @@ func TestAttributesOf(t *testing.T) {
 	}
 	tests := map[string]struct {
 		reason   string
-		metadata map[string]MetadataTemplate
+		tags     []ValueTemplate
+		metadata map[string]ValueTemplate
 		subject  Subject
 		want     Attributes
 		wantErr  []string
@@ -45,6 +46,33 @@ func TestAttributesOf(t *testing.T) {
 		"negative weight":  {reason: "it means nothing", subject: annotated(AnnotationWeight, "-1"), wantErr: []string{"from 1 to 10000"}},
 		"a broken weight":  {reason: "weights are relative, so whole numbers do", subject: annotated(AnnotationWeight, "0.5"), wantErr: []string{"whole number"}},
 		"an empty weight":  {reason: "an annotation that says nothing is a mistake", subject: annotated(AnnotationWeight, ""), wantErr: []string{"whole number"}},
+		"tags": {
+			reason: "spaces around do not matter, and neither does the order", subject: annotated(AnnotationTags, " primary, http ,http"),
+			want: Attributes{Tags: []string{"http", "primary"}},
+		},
+		"a tag's comma": {
+			reason: "a router's rule has some", subject: annotated(AnnotationTags, "a,rule=Host(`x`\\, `y`)"),
+			want: Attributes{Tags: []string{"a", "rule=Host(`x`, `y`)"}},
+		},
+		"no tags":        {reason: "an annotation that says nothing is a mistake", subject: annotated(AnnotationTags, ""), wantErr: []string{AnnotationTags, "empty", `"primary,http"`}},
+		"an empty tag":   {reason: "a tag was forgotten", subject: annotated(AnnotationTags, "a,,b"), wantErr: []string{AnnotationTags, "empty"}},
+		"a tag of dirt":  {reason: "a log would break", subject: annotated(AnnotationTags, "a\nb"), wantErr: []string{AnnotationTags, "can't be printed"}},
+		"a tag too long": {reason: "there is a bound", subject: annotated(AnnotationTags, strings.Repeat("t", 1025)), wantErr: []string{AnnotationTags, "1025 bytes", "at most 1024"}},
+		"too many tags": {
+			reason: "there is a bound, and both count", tags: []ValueTemplate{"x"}, subject: annotated(AnnotationTags, pairs(50)),
+			wantErr: []string{AnnotationTags, "service.tags", "51 tags", "at most 50"},
+		},
+		"the rules' tags": {
+			reason:  "the annotation adds to them; half of a tag is none",
+			tags:    []ValueTemplate{"version-{label:version}", "team-{label:team}", "all"},
+			subject: Subject{Labels: map[string]string{"version": "2"}, Annotations: map[string]string{AnnotationTags: "primary,all"}},
+			want:    Attributes{Tags: []string{"all", "primary", "version-2"}},
+		},
+		"a tag too long from the rules": {
+			reason: "parts that are fine alone can be too long together", tags: []ValueTemplate{ValueTemplate(strings.Repeat("x", 1000) + "{label:a}")},
+			subject: Subject{Labels: map[string]string{"a": strings.Repeat("a", 63)}},
+			wantErr: []string{"service.tags", "1063 bytes", "at most 1024"},
+		},
 		"pairs": {
 			reason:  "spaces around do not matter, and only the first = is one",
 			subject: annotated(AnnotationMetadata, " version=v1, team = a b ,query=x=y"),
@@ -68,49 +96,49 @@ func TestAttributesOf(t *testing.T) {
 		"too many pairs":   {reason: "Consul takes 64, the mark among them", subject: annotated(AnnotationMetadata, pairs(51)), wantErr: []string{"51 pairs", "at most 50"}},
 		"the rules' pairs": {
 			reason:   "each placeholder has its place",
-			metadata: map[string]MetadataTemplate{"where": "{region}/{zone}/{node}", "who": "{namespace}.{workload}", "version": "v{label:version}", "fixed": "x"},
+			metadata: map[string]ValueTemplate{"where": "{region}/{zone}/{node}", "who": "{namespace}.{workload}", "version": "v{label:version}", "fixed": "x"},
 			subject:  Subject{Namespace: "prod", Workload: "web", Labels: map[string]string{"version": "2"}, Node: node},
 			want: Attributes{Zone: "eu-1a", Metadata: map[string]string{
 				"where": "eu-1/eu-1a/node-1", "who": "prod.web", "version": "v2", "fixed": "x",
 			}},
 		},
 		"the node's zone in a pair": {
-			reason: "{zone} is what the node says, whatever the pod says", metadata: map[string]MetadataTemplate{"rack": "{zone}"},
+			reason: "{zone} is what the node says, whatever the pod says", metadata: map[string]ValueTemplate{"rack": "{zone}"},
 			subject: Subject{Node: node, Annotations: map[string]string{AnnotationZone: "here"}},
 			want:    Attributes{Zone: "here", Metadata: map[string]string{"rack": "eu-1a"}},
 		},
 		"an empty placeholder": {
-			reason: "no value is better than half of one", metadata: map[string]MetadataTemplate{"version": "v{label:version}", "zone2": "{zone}"},
+			reason: "no value is better than half of one", metadata: map[string]ValueTemplate{"version": "v{label:version}", "zone2": "{zone}"},
 		},
 		"the annotation's pair": {
-			reason: "it wins for its key, and leaves the others", metadata: map[string]MetadataTemplate{"a": "rule", "b": "rule"},
+			reason: "it wins for its key, and leaves the others", metadata: map[string]ValueTemplate{"a": "rule", "b": "rule"},
 			subject: annotated(AnnotationMetadata, "a=pod,c=pod"),
 			want:    Attributes{Metadata: map[string]string{"a": "pod", "b": "rule", "c": "pod"}},
 		},
 		"an empty pair": {
-			reason: "that is how a pod takes out what the rules give", metadata: map[string]MetadataTemplate{"a": "rule", "b": "rule"},
+			reason: "that is how a pod takes out what the rules give", metadata: map[string]ValueTemplate{"a": "rule", "b": "rule"},
 			subject: annotated(AnnotationMetadata, "a="),
 			want:    Attributes{Metadata: map[string]string{"b": "rule"}},
 		},
 		"a result too long": {
-			reason: "parts that are fine alone can be too long together", metadata: map[string]MetadataTemplate{"a": MetadataTemplate(strings.Repeat("x", 500) + "{label:a}")},
+			reason: "parts that are fine alone can be too long together", metadata: map[string]ValueTemplate{"a": ValueTemplate(strings.Repeat("x", 500) + "{label:a}")},
 			subject: Subject{Labels: map[string]string{"a": strings.Repeat("a", 63)}},
 			wantErr: []string{"service.metadata[a]", "563 bytes", "at most 512"},
 		},
 		"too many with the rules'": {
-			reason: "both count", metadata: map[string]MetadataTemplate{"a": "x"}, subject: annotated(AnnotationMetadata, pairs(50)),
+			reason: "both count", metadata: map[string]ValueTemplate{"a": "x"}, subject: annotated(AnnotationMetadata, pairs(50)),
 			wantErr: []string{"51 pairs"},
 		},
 		"all wrong": {
 			reason:  "one look must be enough",
-			subject: Subject{Annotations: map[string]string{AnnotationWeight: "x", AnnotationZone: "", AnnotationMetadata: ","}},
-			wantErr: []string{AnnotationWeight, AnnotationZone, AnnotationMetadata},
+			subject: Subject{Annotations: map[string]string{AnnotationWeight: "x", AnnotationZone: "", AnnotationTags: "", AnnotationMetadata: ","}},
+			wantErr: []string{AnnotationWeight, AnnotationZone, AnnotationTags, AnnotationMetadata},
 		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := Rules{Metadata: tc.metadata}.AttributesOf(tc.subject)
+			got, err := Rules{Tags: tc.tags, Metadata: tc.metadata}.AttributesOf(tc.subject)
 			expectError(t, tc.reason, err, tc.wantErr)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
@@ -119,7 +147,7 @@ func TestAttributesOf(t *testing.T) {
 	}
 }
 
-func TestParseMetadataTemplateRefuses(t *testing.T) {
+func TestParseValueTemplateRefuses(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"":                       "write a text for the value",
@@ -130,8 +158,8 @@ func TestParseMetadataTemplateRefuses(t *testing.T) {
 		"a\nb":                   "can't be printed",
 		strings.Repeat("x", 513): "513 bytes",
 	} {
-		if _, err := ParseMetadataTemplate(text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("ParseMetadataTemplate(%q) = %v, want an error with %q", text, err, want)
+		if _, err := ParseValueTemplate(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("ParseValueTemplate(%q) = %v, want an error with %q", text, err, want)
 		}
 	}
 }
@@ -187,7 +215,7 @@ func FuzzAnnotations(f *testing.F) {
 	for _, seed := range []string{"", ",", "=", "a=1", "a=b=c, d = e", "old,new", "100", "web=8080", "15s", "\xff", "zone=x", "a=é,b=\u00a0"} {
 		f.Add(seed)
 	}
-	rules := Rules{Port: 80, Metadata: map[string]MetadataTemplate{}}
+	rules := Rules{Port: 80, Metadata: map[string]ValueTemplate{}}
 	f.Fuzz(func(t *testing.T, text string) {
 		annotations := map[string]string{}
 		for _, key := range []string{AnnotationWeight, AnnotationZone, AnnotationMetadata, AnnotationRegistries, AnnotationServices, AnnotationDrain} {

@@ -28,6 +28,8 @@ const (
 	AnnotationWeight = "rollcall.dev/weight"
 	// AnnotationZone is where a pod is, and wins over what its node says.
 	AnnotationZone = "rollcall.dev/zone"
+	// AnnotationTags holds what clients select the pod by, beside the tags of the rules: "primary,http".
+	AnnotationTags = "rollcall.dev/tags"
 	// AnnotationMetadata holds pairs for clients, each of which wins over that of the rules: "version=v1,team=a".
 	AnnotationMetadata = "rollcall.dev/metadata"
 )
@@ -46,8 +48,10 @@ type Rules struct {
 	Name NameTemplate
 	// Port is the port to register; 0 means the first TCP port that a container of the pod names.
 	Port int
+	// Tags make the tags.
+	Tags []ValueTemplate
 	// Metadata makes the metadata, by key. A key for which [CheckMetadataKey] has an error must not be in it.
-	Metadata map[string]MetadataTemplate
+	Metadata map[string]ValueTemplate
 }
 
 // Subject is what the rules look at: a pod, or a workload's template.

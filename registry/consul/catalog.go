@@ -123,7 +123,7 @@ func (r *Registry) serviceOp(do verb, in registry.Instance, index uint64) operat
 		Verb: do,
 		Node: r.nodes[nodeNumber(in.Address)].Node,
 		Service: service{
-			ID: serviceID(in), Service: in.Service, Address: in.Address, Port: in.Port, Meta: meta,
+			ID: serviceID(in), Service: in.Service, Address: in.Address, Port: in.Port, Tags: in.Tags, Meta: meta,
 			Weights:   weights{Passing: weight, Warning: weight},
 			Namespace: r.opts.Namespace, Partition: r.opts.Partition,
 			ModifyIndex: index,
@@ -148,6 +148,7 @@ func (r *Registry) checkOp(do verb, in registry.Instance, status, output string)
 func entry(s *service, state registry.State) registry.Entry {
 	in := registry.Instance{Service: s.Service, Address: s.Address, Port: s.Port}
 	in.SetMeta(s.Meta)
+	in.Tags = slices.Sorted(slices.Values(s.Tags))
 	return registry.Entry{Instance: in, State: state}
 }
 

@@ -34,6 +34,7 @@ type (
 	service struct {
 		ID, Service, Address string
 		Port                 int
+		Tags                 []string
 		Meta                 map[string]string
 		Weights              weights
 		Namespace            string `json:",omitempty"`

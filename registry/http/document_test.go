@@ -128,7 +128,7 @@ func TestTheDocumentCatches(t *testing.T) {
 		return request{register.method, register.url, strings.Replace(instance, old, changed, 1)}
 	}
 	entry := func(more string) string { return `{"instances":[` + strings.TrimSuffix(instance, "}") + more + `}]}` }
-	const attributes = `{"weight":10000,"zone":"a","metadata":{"version":"","a b":"名"},`
+	const attributes = `{"weight":10000,"zone":"a","tags":["b","a"],"metadata":{"version":"","a b":"名"},`
 	for name, tc := range map[string]struct {
 		reason string
 		asked  request
@@ -144,6 +144,7 @@ func TestTheDocumentCatches(t *testing.T) {
 		"no uid":              {"what it must have is checked", registerWith(`"uid"`, `"id"`), 204, "", `property "uid" is missing`},
 		"weight out of range": {"attributes are checked", registerWith("{", `{"weight":0,`), 204, "", "number must be at least 1"},
 		"metadata of numbers": {"attributes are checked", registerWith("{", `{"metadata":{"n":1},`), 204, "", "value must be a string"},
+		"tags of numbers":     {"attributes are checked", registerWith("{", `{"tags":[1],`), 204, "", "value must be a string"},
 		"zone that is empty":  {"it is to be left out", registerWith("{", `{"zone":"",`), 204, "", "minimum string length is 1"},
 
 		"no cluster":     {"the query is checked", request{"GET", "/v1/instances", ""}, 200, `{"instances":[]}`, "value is required but missing"},

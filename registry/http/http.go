@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -196,6 +197,7 @@ func decodeListing(raw []byte, cluster string) ([]registry.Entry, error) {
 		if len(e.Metadata) == 0 {
 			e.Metadata = nil
 		}
+		e.Tags = slices.Sorted(slices.Values(e.Tags))
 		entries = append(entries, e)
 	}
 	return entries, nil

@@ -70,7 +70,7 @@ func TestRequestsAreAsDocumented(t *testing.T) {
 		_, _ = io.WriteString(w, `{"instances":[]}`)
 	})
 	in := drivertest.Pod(1)
-	in.Weight, in.Zone, in.Metadata = 7, "a", map[string]string{"version": "v1"}
+	in.Weight, in.Zone, in.Tags, in.Metadata = 7, "a", []string{"v1"}, map[string]string{"version": "v1"}
 	for _, base := range []string{"", "/", "/base", "/base/", "/a%2Fb"} {
 		d := open(t, registry.Config{
 			Endpoint: server + base, Auth: registry.Auth{TokenFile: drivertest.File(t, "\t"+goodToken+"\n")},
@@ -88,7 +88,7 @@ func TestRequestsAreAsDocumented(t *testing.T) {
 		}
 		const body = `{"service":"web","address":"10.0.0.1","port":80,` +
 			`"cluster":"test","namespace":"shop","pod":"web-1","uid":"uid-1",` +
-			`"weight":7,"zone":"a","metadata":{"version":"v1"}}`
+			`"weight":7,"zone":"a","tags":["v1"],"metadata":{"version":"v1"}}`
 		at := strings.TrimSuffix(base, "/")
 		want := []request{
 			{"POST", at + "/v1/register", "Bearer " + goodToken, "application/json", body},

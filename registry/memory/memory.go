@@ -155,7 +155,7 @@ func (r *Registry) apply(c registry.Change) {
 
 // ownCopy shares nothing with the entry: its metadata may be changed.
 func ownCopy(e registry.Entry) registry.Entry {
-	e.Metadata = maps.Clone(e.Metadata)
+	e.Metadata, e.Tags = maps.Clone(e.Metadata), slices.Clone(e.Tags)
 	return e
 }
 

@@ -72,13 +72,14 @@ func brokenChanges() map[string]breakage {
 			set: listIsTruth,
 			want: `AnotherRegistrysEntryIsSpared ConcurrentCalls ConcurrentCallsForOneInstance ConcurrentTakeover
 				LateDeregisterSparesLivePod LateFailOverSparesLivePod ListsOursAmongAThousand MetadataIsKept RegisterPutsBack
-				RegisterPutsBackAgainAndAgain RegisterTakesOverAddress RegisterTwiceIsOne TwoOwnersApart WeightIsKept ZoneIsKept`,
+				RegisterPutsBackAgainAndAgain RegisterTakesOverAddress RegisterTwiceIsOne TagsAreKept TwoOwnersApart
+				WeightIsKept ZoneIsKept`,
 		},
 		"a driver that never overwrites": {
 			reason: "the dead pod's entry keeps the live one out",
 			breaks: given("Register", asMarked),
 			want: `AnotherRegistrysEntryIsSpared ConcurrentTakeover LateDeregisterSparesLivePod
-				LateFailOverSparesLivePod MetadataIsKept RegisterTakesOverAddress WeightIsKept ZoneIsKept`,
+				LateFailOverSparesLivePod MetadataIsKept RegisterTakesOverAddress TagsAreKept WeightIsKept ZoneIsKept`,
 		},
 		"a driver whose deregister fails over": {
 			reason: "an orphan stays for each pod that ever was",
@@ -139,7 +140,7 @@ func brokenChanges() map[string]breakage {
 				FailOverTwice IPv6 InputNotChanged LateDeregisterSparesLivePod LateFailOverSparesLivePod
 				ListsOursAmongAThousand MetadataIsKept MetadataIsNotShared OddMarks OddMetadata
 				OddServiceNames RegisterPutsBackAgainAndAgain RemovalSparesOthers RestartedProcessFailsOver
-				TwoOwnersApart WeightIsKept ZoneIsKept`,
+				TwoOwnersApart TagsAreKept WeightIsKept ZoneIsKept`,
 		},
 		"a driver whose fail over removes": {
 			reason: "the registry has a state for it, and the driver claims it",
@@ -148,7 +149,7 @@ func brokenChanges() map[string]breakage {
 				InputNotChanged LateDeregisterSparesLivePod LateFailOverSparesLivePod ListsOursAmongAThousand
 				MetadataIsKept MetadataIsNotShared OddMarks OddMetadata OddServiceNames
 				RegisterPutsBackAgainAndAgain RemovalSparesOthers RestartedProcessFailsOver TwoOwnersApart
-				WeightIsKept ZoneIsKept`,
+				TagsAreKept WeightIsKept ZoneIsKept`,
 		},
 		"a driver that puts an unknown one in service when it fails over": {
 			reason: "a pod that was never ready gets traffic",
@@ -174,7 +175,7 @@ func brokenChanges() map[string]breakage {
 				OddMarks OddMetadata OddServiceNames OtherUIDIsNeverRemoved RegisterAfterRemovalPutsBack
 				RegisterIsVisibleAtOnce RegisterPutsBackAgainAndAgain RegisterTakesOverAddress
 				RemovalSparesOthers RestartedProcessDeregisters RestartedProcessFailsOver TwoOwnersApart
-				TwoOwnersAtOneAddress WeightIsKept ZoneIsKept`,
+				TwoOwnersAtOneAddress TagsAreKept WeightIsKept ZoneIsKept`,
 		},
 		"a driver that relies on its memory": {
 			reason: "after a restart it knows nothing and removes nothing",
@@ -358,6 +359,16 @@ func brokenDetails() map[string]breakage {
 				return in
 			}),
 			want: "ZoneIsKept",
+		},
+		"a driver that adds to the tags": {
+			reason: "a proxy goes on to select by the old ones",
+			breaks: given("Register", func(ctx context.Context, d sound, in registry.Instance) registry.Instance {
+				if e, known := find(ctx, d, in); known && len(e.Tags) > 0 {
+					in.Tags = slices.Compact(slices.Sorted(slices.Values(slices.Concat(in.Tags, e.Tags))))
+				}
+				return in
+			}),
+			want: "TagsAreKept",
 		},
 		"a driver that adds to the metadata": {
 			reason: "what is not said any more must go",

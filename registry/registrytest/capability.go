@@ -16,9 +16,10 @@ const (
 	OutOfServiceState Capability = "OutOfServiceState"
 	// AnyServiceName: the registry takes every service name as it stands.
 	AnyServiceName Capability = "AnyServiceName"
-	// Weight, Zone and Metadata: the registry has a place for them. Without it the driver leaves them out.
+	// Weight, Zone, Tags and Metadata: the registry has a place for them. Without it the driver leaves them out.
 	Weight   Capability = "Weight"
 	Zone     Capability = "Zone"
+	Tags     Capability = "Tags"
 	Metadata Capability = "Metadata"
 	// Durable: what the registry has acknowledged outlives its restart, leases and sessions included.
 	Durable Capability = "Durable"
@@ -70,7 +71,7 @@ const (
 // Capabilities returns all there are.
 func Capabilities() []Capability {
 	return []Capability{
-		OutOfServiceState, AnyServiceName, Weight, Zone, Metadata, Durable, Conditional,
+		OutOfServiceState, AnyServiceName, Weight, Zone, Tags, Metadata, Durable, Conditional,
 		Listing, Getting, Probing, Heartbeats, Batching, AppEntries, Closing,
 		Unreachable, Refusing, WrongCredentials, Stalled, Failing, Restart, ForeignEntries, Apps, ShortLease,
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// detailCases are about weight, zone and metadata.
+// detailCases are about weight, zone, tags and metadata.
 func detailCases() []Case {
 	return []Case{
 		{
@@ -32,6 +32,18 @@ func detailCases() []Case {
 					func(in *registry.Instance) { in.Zone = "eu-central-1a" },
 					func(in *registry.Instance) { in.Zone = "Rack 7/b" },
 					func(in *registry.Instance) { in.Zone = "b" },
+				)
+			},
+		},
+		{
+			Name:  "TagsAreKept",
+			Why:   "clients and proxies select by tags; one that stays behind from before the update sends them here",
+			Needs: []Capability{Tags},
+			run: func(w *world) {
+				w.keepsDetail(
+					func(in *registry.Instance) { in.Tags = []string{"http", "traefik.rule=Host(`a`, `b`) && Path(`/ü`)"} },
+					func(in *registry.Instance) { in.Tags = []string{"http", "v2"} },
+					func(in *registry.Instance) { in.Tags = []string{"v3"} },
 				)
 			},
 		},

@@ -60,7 +60,7 @@ func getCases() []Case {
 func getSaysWhatWasAcknowledged(w *world) {
 	d, other := w.newProcess(), w.newProcess()
 	in := w.pod(1)
-	in.Weight, in.Zone, in.Metadata = 7, "zone-b", map[string]string{"version": "v1"}
+	in.Weight, in.Zone, in.Tags, in.Metadata = 7, "zone-b", []string{"http"}, map[string]string{"version": "v1"}
 	says := func(want registry.State) {
 		w.Helper()
 		for _, asked := range []registry.Registry{d, other, w.newProcess()} {
@@ -176,7 +176,7 @@ func getChangesNothing(w *world) {
 func getAgreesWithList(w *world) {
 	d := w.newProcess()
 	plain, rich := w.pod(1), w.pod(3)
-	rich.Weight, rich.Zone, rich.Metadata = 3, "b", map[string]string{"version": "v1"}
+	rich.Weight, rich.Zone, rich.Tags, rich.Metadata = 3, "b", []string{"http"}, map[string]string{"version": "v1"}
 	w.register(d, plain, w.pod(2), rich)
 	w.failOver(d, w.pod(2))
 	entries := w.expectListed(d, w.cluster, inService(plain), outOfService(w.pod(2)), inService(rich))

@@ -71,7 +71,7 @@ func restartIsOutlived(w *world) {
 func restartKeepsEntries(w *world) {
 	d := w.newProcess()
 	in := w.pod(1)
-	in.Weight, in.Zone, in.Metadata = 7, "zone-b", map[string]string{"version": "v1"}
+	in.Weight, in.Zone, in.Tags, in.Metadata = 7, "zone-b", []string{"http"}, map[string]string{"version": "v1"}
 	w.register(d, in, w.pod(2), w.pod(3))
 	w.failOver(d, w.pod(2))
 	w.deregister(d, w.pod(3))

@@ -55,6 +55,9 @@ func (h Harness) possible(entries []registry.Entry) []registry.Entry {
 		if h.lacks(Zone) {
 			e.Zone = ""
 		}
+		if h.lacks(Tags) {
+			e.Tags = nil
+		}
 		if h.lacks(Metadata) {
 			e.Metadata = nil
 		}

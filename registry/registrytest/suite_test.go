@@ -166,13 +166,13 @@ func TestRestartsComeFirst(t *testing.T) {
 	registrytest.Run(t, h)
 }
 
-// TestWhatHasNoPlaceIsLeftOut has a registry with no place for weight, zone and metadata, and drivers that do and don't
+// TestWhatHasNoPlaceIsLeftOut has a registry with no place for weight, zone, tags and metadata, and drivers that do and don't
 // leave them out.
 func TestWhatHasNoPlaceIsLeftOut(t *testing.T) {
 	t.Parallel()
 	leavesOut := func(d sound) registry.Registry {
 		b := given("Register", func(_ context.Context, _ sound, in registry.Instance) registry.Instance {
-			in.Weight, in.Zone, in.Metadata = 0, "", nil
+			in.Weight, in.Zone, in.Tags, in.Metadata = 0, "", nil, nil
 			return in
 		})(d)
 		b.sound = d
@@ -188,7 +188,7 @@ func TestWhatHasNoPlaceIsLeftOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := only(newStore(t).harness(tc.wrap), registrytest.Restart)
-			for _, c := range []registrytest.Capability{registrytest.Weight, registrytest.Zone, registrytest.Metadata} {
+			for _, c := range []registrytest.Capability{registrytest.Weight, registrytest.Zone, registrytest.Tags, registrytest.Metadata} {
 				h.Lacks[c] = "there is no place for it"
 			}
 			results, err := registrytest.Check(t.Context(), h)

@@ -303,6 +303,9 @@ func show(in registry.Instance) string {
 	if in.Zone != "" {
 		text += fmt.Sprintf(" in zone %q", in.Zone)
 	}
+	if len(in.Tags) > 0 {
+		text += fmt.Sprintf(" with tags %q", in.Tags)
+	}
 	if len(in.Metadata) > 0 {
 		text += fmt.Sprintf(" with %q", in.Metadata) // fmt sorts the keys
 	}

@@ -16,6 +16,7 @@ import (
 const (
 	weightKey   = "rollcall.dev/weight"
 	zoneKey     = "rollcall.dev/zone"
+	tagsKey     = "rollcall.dev/tags"
 	metadataKey = "rollcall.dev/metadata"
 )
 
@@ -23,6 +24,7 @@ const (
 type said struct {
 	weight   int
 	zone     string
+	tags     []string
 	metadata map[string]string
 }
 
@@ -33,19 +35,20 @@ func (s *scenario) Say(what said) {
 		if what.zone != "" {
 			in.Zone = what.zone
 		}
+		in.Tags = what.tags
 		in.Metadata = map[string]string{"node": pod.Spec.NodeName, "where": s.ns + "-" + s.zones[pod.Spec.NodeName]}
 		maps.Copy(in.Metadata, what.metadata)
 	}
 }
 
-// TestAttributes: weight, zone and metadata reach the registry from the template, the configuration and the node, and a
+// TestAttributes: weight, zone, tags and metadata reach the registry from the template, the configuration and the node, and a
 // change of them on a pod in service costs one call and no write.
 func TestAttributes(t *testing.T) {
 	t.Parallel()
 	styles := []style{labels, mixed}
 	server := startRegistry(t, onlyRegistry, registryOptions{})
 	config := defaultConfiguration(server.URL(), namespacesOf("attributes", styles)...)
-	config["service"] = map[string]any{"name": "{label:app}", "metadata": map[string]string{
+	config["service"] = map[string]any{"name": "{label:app}", "tags": []string{"all", "{label:missing}"}, "metadata": map[string]string{
 		"node": "{node}", "where": "{namespace}-{zone}", "team": "none", "missing": "{label:missing}",
 	}}
 	m := startManager(t, "attributes", config)
@@ -56,12 +59,14 @@ func TestAttributes(t *testing.T) {
 			if style == mixed {
 				s.Play()
 			}
-			s.Say(said{weight: 50, metadata: map[string]string{"team": "a", "version": "v1"}})
+			s.Say(said{weight: 50, tags: []string{"all"}, metadata: map[string]string{"team": "a", "version": "v1"}})
 			s.Begin(inPlace, replicas(2), annotated(weightKey, "50"), annotated(metadataKey, "team=a,version=v1"))
 
-			s.Say(said{weight: 80, zone: "elsewhere", metadata: map[string]string{"version": "v2"}})
+			s.Say(said{weight: 80, zone: "elsewhere", tags: []string{"all", "http"}, metadata: map[string]string{"version": "v2"}})
 			for _, pod := range s.Pods() {
-				s.expectOneCallFor(pod, map[string]string{weightKey: "80", zoneKey: "elsewhere", metadataKey: "team=,version=v2"})
+				s.expectOneCallFor(pod, map[string]string{
+					weightKey: "80", zoneKey: "elsewhere", tagsKey: "http", metadataKey: "team=,version=v2",
+				})
 			}
 			s.ExpectSteady()
 
@@ -74,7 +79,7 @@ func TestAttributes(t *testing.T) {
 			s.ExpectSteady()
 
 			before := s.Pods()
-			s.Say(said{weight: 7, zone: "elsewhere", metadata: map[string]string{"team": "b"}})
+			s.Say(said{weight: 7, zone: "elsewhere", tags: []string{"all", "http"}, metadata: map[string]string{"team": "b"}})
 			s.Edit(annotated(weightKey, "7"))
 			s.Edit(annotated(metadataKey, "team=b"))
 			s.ExpectSteady()

@@ -279,7 +279,7 @@ func (f *Registry) Calls(m Match) []Call {
 func (f *Registry) call(
 	ctx context.Context, op Op, in registry.Instance, work func(context.Context, Backend) error,
 ) error {
-	in.Metadata = maps.Clone(in.Metadata)
+	in.Metadata, in.Tags = maps.Clone(in.Metadata), slices.Clone(in.Tags)
 	return f.begin(&Call{Op: op, Instance: in}).do(ctx, work)
 }
 

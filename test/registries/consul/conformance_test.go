@@ -133,6 +133,7 @@ type healthEntry struct {
 	Service struct {
 		ID, Service, Address string
 		Port                 int
+		Tags                 []string
 		Meta                 map[string]string
 		Weights              struct{ Passing int }
 	}
@@ -189,6 +190,7 @@ func entryOf(e healthEntry, given bool) registry.Entry {
 	}
 	entry.Service, entry.Address, entry.Port = e.Service.Service, e.Service.Address, e.Service.Port
 	entry.SetMeta(e.Service.Meta)
+	entry.Tags = slices.Sorted(slices.Values(e.Service.Tags))
 	return entry
 }
 

@@ -57,11 +57,16 @@ func TestClientsFollow(t *testing.T) {
 	d := openFor(t, server)
 	a, b, six := pod(t, 1), pod(t, 2), pod(t, 3)
 	six.Address, six.Port = "fd00:10:244::3", 9090
-	a.Weight, a.Zone, a.Metadata = 7, "zone-a", map[string]string{"version": "v1"}
+	a.Weight, a.Zone, a.Tags, a.Metadata = 7, "zone-a", []string{"http", "primary"}, map[string]string{"version": "v1"}
+	b.Tags = []string{"http"}
 	shows := func(when string, want ...registry.Instance) {
 		t.Helper()
 		expectHealthy(t, server, when, a.Service, want...)
 		expectResolved(t, server, when, a.Service, want...)
+		for _, tag := range []string{"http", "primary"} {
+			tagged := slices.DeleteFunc(slices.Clone(want), func(in registry.Instance) bool { return !slices.Contains(in.Tags, tag) })
+			expectResolved(t, server, when, tag+"."+a.Service, tagged...)
+		}
 	}
 
 	shows("before any is registered")

@@ -108,6 +108,7 @@ func lacks() map[registrytest.Capability]string {
 	return map[registrytest.Capability]string{
 		registrytest.OutOfServiceState: "a gRPC client is given every entry",
 		registrytest.Probing:           "an entry is given to clients at once",
+		registrytest.Tags:              "an endpoint of gRPC has none; metadata does",
 	}
 }
 

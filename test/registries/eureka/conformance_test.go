@@ -88,6 +88,7 @@ func harness(t *testing.T, server *eureka.Server) registrytest.Harness {
 		registrytest.Durable:        "the registry is in the server's memory",
 		registrytest.Probing:        "an entry that is UP is given to clients",
 		registrytest.Batching:       "the API takes one instance at a time",
+		registrytest.Tags:           "an instance of Eureka has none; metadata does",
 		registrytest.Restart:        "other tests use the server; the one with the cache off is restarted",
 	}
 	return h

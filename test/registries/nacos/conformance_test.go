@@ -93,6 +93,7 @@ func harness(s *nacos.Server, opts driver.Options) registrytest.Harness {
 	h.Lacks = map[registrytest.Capability]string{
 		registrytest.AnyServiceName: "Nacos refuses names with white space, with Chinese characters, and with @@",
 		registrytest.Batching:       "the HTTP API has no batches",
+		registrytest.Tags:           "an instance of Nacos has none; metadata does",
 	}
 	if opts.Ephemeral {
 		short := opts

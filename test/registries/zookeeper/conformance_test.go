@@ -54,6 +54,7 @@ func harness(t *testing.T, s *zookeeper.Server, cfg registry.Config) registrytes
 		Lacks: map[registrytest.Capability]string{
 			registrytest.AnyServiceName: "a znode's name has no slash, and Curator's readers know no escapes",
 			registrytest.Probing:        "what is acknowledged is given to clients",
+			registrytest.Tags:           "an instance of Curator has none; metadata does",
 		},
 	}
 	return h
