@@ -50,6 +50,14 @@ type Prober interface {
 	Probe(ctx context.Context, in Instance) error
 }
 
+// LaggingReaders is for a registry whose clients learn of a change some time after it was acknowledged, because they or the
+// registry answer from a cache.
+type LaggingReaders interface {
+	// ReaderLag is how long that takes at most, with the defaults of the registry and its usual clients. It is always the
+	// same. After a Register was acknowledged, Rollcall waits that long before OpenKruise counts on the pod.
+	ReaderLag() time.Duration
+}
+
 // Heartbeater is for a registry that forgets an entry unless it is renewed.
 type Heartbeater interface {
 	// HeartbeatInterval is how often each entry must be renewed. It is always the same; zero means that nothing needs

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rollcall-dev/rollcall/internal/config"
@@ -261,6 +262,45 @@ func TestAppsRegisterThemselvesOnlyWhereTheyCanBeSteered(t *testing.T) {
 		t.Errorf("registered by the application: %v, want old alone", got.RegisteredByApp)
 	}
 }
+
+func TestReaderLag(t *testing.T) {
+	t.Parallel()
+	lagging := struct {
+		registry.Registry
+		registry.LaggingReaders
+	}{&fake{}, lag(time.Minute)}
+	for name, tc := range map[string]struct {
+		reason  string
+		section string
+		want    time.Duration
+		warns   bool
+	}{
+		"the driver's":        {"it knows its clients", "old: {driver: one}", time.Minute, true},
+		"the configuration's": {"people know theirs better", "old: {readerLag: 10s, driver: one}", 10 * time.Second, false},
+		"none":                {"a driver need not have any", "old: {driver: fake}", 0, false},
+		"none any more":       {"the clients have no cache", "old: {readerLag: 0s, driver: one}", 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDrivers(t, newFake)
+			d.constructors["one"] = always(lagging)
+			expectOpened(t, d, configured(t, strings.Replace(several, "old: {driver: fake}", tc.section, 1)))
+			got := settings(d.current.Load())
+			if got.ReaderLag["old"] != tc.want {
+				t.Errorf("got %s, want %s\nreason: %s", got.ReaderLag["old"], tc.want, tc.reason)
+			}
+			var logged strings.Builder
+			warnOfShortDrains(&got, funcr.New(func(_, line string) { logged.WriteString(line) }, funcr.Options{}))
+			if warned := strings.Contains(logged.String(), `"registry"="old" "drain"="15s" "readerLag"="1m0s"`); warned != tc.warns {
+				t.Errorf("warned of a drain of 15s: %t, want %t: %s", warned, tc.warns, logged.String())
+			}
+		})
+	}
+}
+
+type lag time.Duration
+
+func (l lag) ReaderLag() time.Duration { return time.Duration(l) }
 
 // always makes one and the same registry.
 func always(reg registry.Registry) registry.Constructor {

@@ -249,7 +249,9 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		return err
 	}
 	apply := func(all *registries) {
-		reconciler.Apply(settings(all))
+		s := settings(all)
+		warnOfShortDrains(&s, a.logger)
+		reconciler.Apply(s)
 		evicted.apply(all.config.Hooks)
 		enrolls.Apply(all.config)
 		resyncs.Apply(resync.Policy(all.config.Resync), sources(all))

@@ -1,6 +1,12 @@
 package app
 
 import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/controller"
@@ -15,6 +21,7 @@ func settings(all *registries) controller.Settings {
 		Cluster:           c.Cluster,
 		Registries:        make(map[string]*registryclient.Client, len(all.byName)),
 		RegisteredByApp:   map[string]bool{},
+		ReaderLag:         map[string]time.Duration{},
 		Renamed:           all.renamed,
 		DefaultRegistries: c.DefaultRegistries,
 		Drain:             c.Drain,
@@ -32,10 +39,23 @@ func settings(all *registries) controller.Settings {
 	for name, o := range all.byName {
 		s.Registries[name] = o.client
 		s.RegisteredByApp[name] = c.Registries[name].RegisteredByApp
+		if s.ReaderLag[name] = o.client.ReaderLag(); c.Registries[name].ReaderLag != nil {
+			s.ReaderLag[name] = *c.Registries[name].ReaderLag
+		}
 		// Only the guard keeps what a pod left that vanishes unseen, where no list shows it.
 		s.Guard = s.Guard || c.Guard == config.GuardAuto && !o.client.Lists()
 	}
 	return s
+}
+
+// warnOfShortDrains says where pods end before the clients of their registry have noticed.
+func warnOfShortDrains(s *controller.Settings, logger logr.Logger) {
+	for _, name := range slices.Sorted(maps.Keys(s.ReaderLag)) {
+		if lag := s.ReaderLag[name]; s.Drain < lag {
+			logger.Info("drain is shorter than the registry's clients take to notice, so requests to pods that ended can fail: raise it",
+				"registry", name, "drain", s.Drain.String(), "readerLag", lag.String())
+		}
+	}
 }
 
 // sources are the registries to compare and to renew.

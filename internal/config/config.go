@@ -74,6 +74,8 @@ type Registry struct {
 	MaxInFlight int
 	// RegisteredByApp is set where the applications register themselves, unless a pod says otherwise.
 	RegisteredByApp bool
+	// ReaderLag is how long clients may not know yet what the registry has acknowledged; nil for what the driver says.
+	ReaderLag *time.Duration
 }
 
 // Service says under which name, at which port and with which metadata a pod is registered that does not say so itself.
@@ -108,7 +110,7 @@ type Limits struct {
 
 // SameDriver reports whether both say the same of a registry but for what can change while its driver is in use.
 func (r Registry) SameDriver(other Registry) bool {
-	r.MaxInFlight, r.RegisteredByApp = other.MaxInFlight, other.RegisteredByApp
+	r.MaxInFlight, r.RegisteredByApp, r.ReaderLag = other.MaxInFlight, other.RegisteredByApp, other.ReaderLag
 	return reflect.DeepEqual(r, other)
 }
 

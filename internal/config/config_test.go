@@ -272,6 +272,7 @@ func TestParseRefuses(t *testing.T) {
 		"a timeout of text":    {"the form is shown", with("driver: memory", "driver: memory\n  timeout: soon"), []string{"registry.timeout", `"5s"`}},
 		"options of text":      {"the driver decodes an object", with("driver: memory", "driver: memory\n  options: x"), []string{"registry.options", "an object"}},
 		"drain below zero":     {"no time runs backwards", with("", "drain: -1s"), []string{"drain", `"-1s"`, `"0s" or more`}},
+		"a lag below zero":     {"no time runs backwards", with("driver: memory", "driver: memory\n  readerLag: -1s"), []string{"registry.readerLag", `"0s" or more`}},
 		"drain as a number":    {"seconds or minutes?", with("", "drain: 15"), []string{"drain", "15", `such as "15s"`}},
 		"drain as a list":      {"the form is shown", with("", "drain: [15s]"), []string{"drain", `such as "15s"`}},
 		"owned is empty":       {"nothing would ever be managed", with("[example.com/*]", "[]"), []string{"hooks.owned: Required"}},

@@ -112,6 +112,9 @@ func (o *object) registry(cluster string, limits Limits, mostInFlight int) Regis
 			"other registries, so that slow registries leave workers for the others", mostInFlight))
 	}
 	r.RegisteredByApp = o.oneOf("registeredBy", "Rollcall", "App") == "App"
+	if lag := o.duration("readerLag", time.Minute, 0); o.fields["readerLag"] != nil {
+		r.ReaderLag = &lag
+	}
 	// Marshal sorts the keys, so that the same options are the same text.
 	if options := get[map[string]any](o, "options", "an object with the driver's options"); len(options) > 0 {
 		r.Options, _ = json.Marshal(options)

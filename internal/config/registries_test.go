@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -47,7 +48,7 @@ func TestWhoRegistersChangesWithoutAnotherDriver(t *testing.T) {
 	t.Parallel()
 	a := Registry{Driver: "nacos", Config: registry.Config{Endpoint: "http://a"}}
 	b := a
-	b.RegisteredByApp, b.MaxInFlight = true, 7
+	b.RegisteredByApp, b.MaxInFlight, b.ReaderLag = true, 7, new(time.Second)
 	if !a.SameDriver(b) {
 		t.Error("pods would be registered again, as in another registry")
 	}

@@ -58,6 +58,9 @@ func (r *PodReconciler) join(ctx context.Context, seen *observation, p plan, beh
 	if missing.reason == "" && (len(d.Then.Set) > 0 || slices.ContainsFunc(p.departing, seen.unacknowledged)) {
 		missing = r.probeAll(ctx, seen, p.present)
 	}
+	if missing.reason == "" && d.Waiting != "" {
+		missing = r.readersLag(seen, p.present)
+	}
 	if missing.reason != "" {
 		return progress{blocker: missing, behind: behind}
 	}
@@ -67,6 +70,20 @@ func (r *PodReconciler) join(ctx context.Context, seen *observation, p plan, beh
 	}
 	done.record = seen.newRecord(p)
 	return done
+}
+
+// readersLag waits until clients know the pod that was put in service, so that OpenKruise counts on no pod before.
+func (r *PodReconciler) readersLag(seen *observation, changes []change) (latest blocker) {
+	for _, c := range changes {
+		name, _ := registryclient.CutAppEntries(c.Registry)
+		lag := seen.settings.ReaderLag[name]
+		known := seen.tracked.Standing(c.Key()).AcknowledgedAt().Add(lag)
+		if remaining := known.Sub(r.Clock.Now()); lag > 0 && remaining > latest.after {
+			latest = blocker{reason: reason.ReadersLag, after: remaining, message: fmt.Sprintf(
+				"%s is registered; its clients may not know it before %s", c, known.Format(time.RFC3339))}
+		}
+	}
+	return latest
 }
 
 // ensureAll makes all changes. What is missing in one registry keeps the pod out of no other.

@@ -25,6 +25,8 @@ type Settings struct {
 	Registries map[string]*registryclient.Client
 	// RegisteredByApp holds, by name, whether the applications register themselves there, unless a pod says otherwise.
 	RegisteredByApp map[string]bool
+	// ReaderLag holds, by name, how long clients of the registry may not know yet what it has acknowledged.
+	ReaderLag map[string]time.Duration
 	// Renamed holds, by the names of registries that there are no more, the names that the same servers have now.
 	Renamed map[string]string
 	// DefaultRegistries are those of a pod that names none.

@@ -35,6 +35,11 @@ const (
 	//
 	// What to do: look in the registry at what the message says.
 	NotServing Reason = "NotServing"
+	// ReadersLag: the pod was registered, and the registry's clients may not know it yet: they read from caches. OpenKruise
+	// goes on when `readerLag` has passed.
+	//
+	// What to do: wait. Where clients are faster, set `readerLag` of the registry.
+	ReadersLag Reason = "ReadersLag"
 	// UnknownRegistry: the pod is still in a registry that the configuration no longer has.
 	//
 	// What to do: put the registry back into `registries` until its pods have left it.
@@ -199,7 +204,7 @@ const (
 // Event returns the type of the Event that shows the reason, or nothing for a reason that is part of any rollout.
 func (r Reason) Event() string {
 	switch r {
-	case "", Draining, Settling, Queued, NotPermitted, NotReady, NoAddress, Stopping,
+	case "", Draining, Settling, ReadersLag, Queued, NotPermitted, NotReady, NoAddress, Stopping,
 		DryRun, AppStarting, AppEntryRemains, Acknowledgement:
 		return ""
 	case Resolved, EvictionHooked:

@@ -270,6 +270,14 @@ func (c *Client) Staleness() time.Duration {
 	return 0
 }
 
+// ReaderLag is how long clients may not know yet what was acknowledged; see [registry.LaggingReaders].
+func (c *Client) ReaderLag() time.Duration {
+	if lagging, ok := c.made.(registry.LaggingReaders); ok {
+		return lagging.ReaderLag()
+	}
+	return 0
+}
+
 // Expires reports whether entries go unless they are renewed.
 func (c *Client) Expires() bool { return c.heartbeater != nil && c.heartbeater.HeartbeatInterval() > 0 }
 

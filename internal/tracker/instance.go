@@ -140,6 +140,9 @@ func (i Instance) unsettledUntil() time.Time {
 // Unconfirmed reports whether the registry is to be asked what it says before anything rests on its acknowledgement.
 func (i Instance) Unconfirmed() bool { return i.unconfirmed }
 
+// AcknowledgedAt is when the registry last acknowledged something; zero where it has not to this process.
+func (i Instance) AcknowledgedAt() time.Time { return i.since }
+
 // Returned reports whether an application's entry that was taken out was found in service again.
 func (i Instance) Returned() bool { return i.returned }
 

@@ -27,6 +27,7 @@ type Registry struct {
 var (
 	_ registry.Constructor     = New
 	_ registry.StaleLister     = (*Registry)(nil)
+	_ registry.LaggingReaders  = (*Registry)(nil)
 	_ registry.Getter          = (*Registry)(nil)
 	_ registry.Heartbeater     = (*Registry)(nil)
 	_ registry.AppEntrySteerer = (*Registry)(nil)
@@ -100,6 +101,11 @@ func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, 
 // Staleness implements [registry.StaleLister]: the server answers List from its caches, and what it acknowledges may be
 // missing there for as long as the option says.
 func (r *Registry) Staleness() time.Duration { return seconds(r.opts.ListStalenessInSecs) }
+
+// ReaderLag implements [registry.LaggingReaders]: the server renews the answer that its clients read every 30 seconds
+// (eureka.server.response-cache-update-interval-ms), and they fetch it every 30 seconds
+// (eureka.client.registry-fetch-interval-seconds).
+func (r *Registry) ReaderLag() time.Duration { return time.Minute }
 
 // Close lets go of idle connections. Calls under way are not disturbed.
 func (r *Registry) Close() error {
