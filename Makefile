@@ -267,8 +267,9 @@ BENCH ?=
 PART ?=
 OUT ?= bin/bench
 
+ADOPT := adopt-consul adopt-eureka adopt-nacos
 # What CI leaves out, for want of time.
-NIGHTLY := test-integration-newest test-fleet test-registries e2e chaos chaos-mutants soak fuzz
+NIGHTLY := test-integration-newest test-fleet test-registries e2e $(ADOPT) chaos chaos-mutants soak fuzz
 
 .PHONY: nightly
 nightly: ## Run what CI leaves out or plays only in part, as root, in about 3 hours; the end says how long each took.
@@ -285,6 +286,15 @@ demo: ## Show the main job on a real OpenKruise; REGISTRY=consul uses that drive
 	@echo 'demo: building; with an empty Go cache this takes minutes'
 	@go build -o bin/demo ./test/demo
 	@KEEP='$(KEEP)' REGISTRY='$(REGISTRY)' bin/demo
+
+.PHONY: adopt $(ADOPT)
+adopt: ## Show it where applications register themselves: REGISTRY=consul, eureka or nacos. KEEP=1 as for make demo.
+	@echo 'adopt: building; with an empty Go cache this takes minutes'
+	@go build -o bin/demo ./test/demo
+	@ADOPT=1 KEEP='$(KEEP)' REGISTRY='$(REGISTRY)' bin/demo
+
+$(ADOPT): adopt-%:
+	@$(MAKE) --no-print-directory adopt REGISTRY=$*
 
 # Empty plays all scenarios, short those that CI plays, anything else those with this in their name.
 E2E ?=

@@ -34,12 +34,14 @@ const (
 type backend struct {
 	// about is the server and its version.
 	about string
-	// section is the registry section of the manager's configuration.
+	// section has the fields of the registry section of the manager's configuration.
 	section string
 	// read is nil for a registry that the manager serves itself.
 	read read.Reader
-	// look is a command that shows a person what is in it.
-	look string
+	// field is what there is around it where applications register themselves; nil where they can't be steered.
+	field func(context.Context) (*field, error)
+	// look returns a command that shows a person what it has of a service.
+	look func(service string) string
 	stop func()
 	done <-chan struct{} // closed when the server has ended; nil where there is none
 	err  func() error
@@ -72,7 +74,7 @@ func driverFrom(value string) (string, error) {
 
 // memoryBackend is the registry inside the manager, which serves it read-only itself.
 func memoryBackend(context.Context) (*backend, error) {
-	return &backend{about: "inside the manager", section: "{driver: memory}", stop: func() {}}, nil
+	return &backend{about: "inside the manager", section: "driver: memory", stop: func() {}}, nil
 }
 
 // httpBackend is the HTTP registry protocol, served by the demo.
@@ -91,8 +93,8 @@ func httpBackend(ctx context.Context) (*backend, error) {
 	url := "http://" + listener.Addr().String()
 	list := url + "/v1/instances?cluster=demo"
 	return &backend{
-		about: "the HTTP registry protocol, served by the demo", section: fmt.Sprintf("{driver: http, endpoint: %q}", url),
-		read: read.Listed(list), look: "curl '" + list + "'", stop: func() { _ = server.Close() },
+		about: "the HTTP registry protocol, served by the demo", section: fmt.Sprintf("driver: http, endpoint: %q", url),
+		read: read.Listed(list), look: func(string) string { return "curl '" + list + "'" }, stop: func() { _ = server.Close() },
 	}, nil
 }
 
@@ -115,9 +117,10 @@ func consulBackend(ctx context.Context) (*backend, error) {
 		return nil, err
 	}
 	return running(server.Server, backend{
-		section: fmt.Sprintf("{driver: consul, endpoint: %q}", server.URL),
+		section: fmt.Sprintf("driver: consul, endpoint: %q", server.URL),
+		field:   func(ctx context.Context) (*field, error) { return consulField(ctx, server) },
 		read:    read.Consul(server.URL, serviceName),
-		look:    fmt.Sprintf("curl %s/v1/health/service/%s", server.URL, serviceName),
+		look:    func(service string) string { return fmt.Sprintf("curl %s/v1/health/service/%s", server.URL, service) },
 	}), nil
 }
 
@@ -132,9 +135,9 @@ func etcdBackend(ctx context.Context) (*backend, error) {
 		return nil, err
 	}
 	b := running(server.Server, backend{
-		section: fmt.Sprintf("{driver: etcd, endpoint: %q}", "http://"+server.Endpoint),
+		section: fmt.Sprintf("driver: etcd, endpoint: %q", "http://"+server.Endpoint),
 		read:    reader,
-		look:    fmt.Sprintf("etcdctl --endpoints %s get --prefix services/%s/", server.Endpoint, serviceName),
+		look:    func(service string) string { return fmt.Sprintf("etcdctl --endpoints %s get --prefix services/%s/", server.Endpoint, service) },
 	})
 	b.stop = func() {
 		_ = closeReader()
@@ -150,9 +153,10 @@ func eurekaBackend(ctx context.Context) (*backend, error) {
 		return nil, err
 	}
 	return running(server.Server, backend{
-		section: fmt.Sprintf("{driver: eureka, endpoint: %q}", server.Endpoint),
+		section: fmt.Sprintf("driver: eureka, endpoint: %q", server.Endpoint),
+		field:   func(ctx context.Context) (*field, error) { return eurekaField(ctx, server) },
 		read:    read.Eureka(server.Endpoint, serviceName),
-		look:    fmt.Sprintf("curl -H 'Accept: application/json' %s/apps/%s", server.Endpoint, serviceName),
+		look:    func(service string) string { return fmt.Sprintf("curl -H 'Accept: application/json' %s/apps/%s", server.Endpoint, service) },
 	}), nil
 }
 
@@ -162,9 +166,10 @@ func nacosBackend(ctx context.Context) (*backend, error) {
 		return nil, err
 	}
 	return running(server.Server, backend{
-		section: fmt.Sprintf("{driver: nacos, endpoint: %q}", server.Endpoint),
+		section: fmt.Sprintf("driver: nacos, endpoint: %q", server.Endpoint),
+		field:   func(ctx context.Context) (*field, error) { return nacosField(ctx, server) },
 		read:    read.Nacos(server.Endpoint+"/nacos", serviceName),
-		look:    fmt.Sprintf("curl '%s/nacos/v3/client/ns/instance/list?serviceName=%s'", server.Endpoint, serviceName),
+		look:    func(service string) string { return fmt.Sprintf("curl '%s/nacos/v3/client/ns/instance/list?serviceName=%s'", server.Endpoint, service) },
 	}), nil
 }
 
@@ -179,9 +184,9 @@ func zookeeperBackend(ctx context.Context) (*backend, error) {
 		return nil, err
 	}
 	b := running(server.Server, backend{
-		section: fmt.Sprintf("{driver: zookeeper, endpoint: %q}", server.Endpoint),
+		section: fmt.Sprintf("driver: zookeeper, endpoint: %q", server.Endpoint),
 		read:    reader,
-		look:    fmt.Sprintf("zkCli.sh -server %s ls /services/%s", server.Endpoint, serviceName),
+		look:    func(service string) string { return fmt.Sprintf("zkCli.sh -server %s ls /services/%s", server.Endpoint, service) },
 	})
 	b.stop = func() {
 		closeReader()

@@ -36,7 +36,7 @@ func TestConclude(t *testing.T) {
 	} {
 		var out strings.Builder
 		with := outcome{tally: tc.with, failures: []traffic.Failure{{Pod: "web-1", Why: "connection reset"}}}
-		err := conclude(newScreen(&out), with, outcome{tally: tc.without})
+		err := conclude(newScreen(&out), with, outcome{tally: tc.without}, nil)
 		if errors.Is(err, command.ErrFailed) != tc.failed || !strings.Contains(out.String(), tc.says) {
 			t.Errorf("%s: got error %v, want %q in\n%s", reason, err, tc.says, &out)
 		}

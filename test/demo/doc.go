@@ -3,11 +3,16 @@
 //
 //	make demo
 //	make demo KEEP=1
+//	make adopt REGISTRY=nacos
 //
 // It starts the test cluster, the manager with the memory driver, and a client that reads the registry once a second and
 // sends requests to the pods it found there. Then it does the same without hooks, with a registry that follows the pods'
 // readiness. The last line sums up; the exit status is 0 only if Rollcall lost nothing, the other way lost something, and
 // there were enough requests to tell. With KEEP=1 everything keeps running until Ctrl-C.
+//
+// make adopt has the application of each pod register itself, in a real registry and by a client that others wrote.
+// Rollcall steers those entries. Without it, the same applications are on their own. No entry of an application may
+// vanish while the application runs.
 //
 // The pods have no containers: package podserver answers for each on its own loopback address while its containers would
 // run, and they stop at once when they are updated or deleted.

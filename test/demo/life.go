@@ -146,6 +146,13 @@ func (l *life) during(ctx context.Context, do func() error) error {
 	return do()
 }
 
+func (l *life) playAndRemove(ctx context.Context) error {
+	if err := l.play(ctx); err != nil {
+		return err
+	}
+	return l.remove(ctx)
+}
+
 func (l *life) remove(ctx context.Context) error {
 	if err := l.k8s.Delete(ctx, l.set.DeepCopy()); err != nil {
 		return fmt.Errorf("deleting the CloneSet: %w", err)

@@ -19,7 +19,11 @@ func start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return run(ctx, newScreen(os.Stdout), driver, keep)
+	adopt, err := adoptFrom(os.Getenv("ADOPT"), driver)
+	if err != nil {
+		return err
+	}
+	return run(ctx, newScreen(os.Stdout), options{driver: driver, keep: keep, adopt: adopt})
 }
 
 // keepFrom reads the variable KEEP.

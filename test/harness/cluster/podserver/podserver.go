@@ -151,7 +151,7 @@ func (s *Server) lookUp(ctx context.Context, address string) (answer Answer, ser
 		return Answer{}, false
 	}
 	for i := range pods {
-		if canServe(&pods[i]) {
+		if CanServe(&pods[i]) {
 			return answerFor(&pods[i]), true
 		}
 	}
@@ -165,15 +165,15 @@ func answerFor(pod *corev1.Pod) Answer {
 func (s *Server) observe(pod *corev1.Pod, gone bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !gone && canServe(pod) {
+	if !gone && CanServe(pod) {
 		s.serving[pod.Status.PodIP] = answerFor(pod)
 		return
 	}
 	maps.DeleteFunc(s.serving, func(_ string, a Answer) bool { return a.UID == string(pod.UID) })
 }
 
-// canServe tells whether a kubelet would have the pod's containers running and ready, as its spec wants them.
-func canServe(pod *corev1.Pod) bool {
+// CanServe tells whether a kubelet would have the pod's containers running and ready, as its spec wants them.
+func CanServe(pod *corev1.Pod) bool {
 	if pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning || pod.Status.PodIP == "" {
 		return false
 	}

@@ -39,7 +39,7 @@ func TestCanServe(t *testing.T) {
 	} {
 		p := pod("127.0.0.1", "uid-1")
 		tc.change(p)
-		if got := canServe(p); got != tc.want {
+		if got := CanServe(p); got != tc.want {
 			t.Errorf("%s: got %t, want %t", reason, got, tc.want)
 		}
 	}

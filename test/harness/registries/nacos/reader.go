@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -132,6 +133,18 @@ func (r *Reader) Await(ctx context.Context, right func([]Seen) bool) error {
 		case <-ctx.Done():
 			return fmt.Errorf("%w: the client has %+v", ctx.Err(), latest)
 		}
+	}
+}
+
+// Latest returns the list that the client has.
+func (r *Reader) Latest() ([]Seen, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-r.ended:
+		return nil, errors.Join(errors.New("the client has ended"), r.err)
+	default:
+		return r.latest, nil
 	}
 }
 

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/command"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
+)
+
+// ledger is a registry of applications that anything can be done to.
+type ledger struct {
+	mu      sync.Mutex
+	entries map[string]bool
+}
+
+func (l *ledger) set(at registry.Instance, there bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.entries[at.Endpoint()] = there
+}
+
+func (l *ledger) field() *field {
+	return &field{
+		start: func(_ context.Context, at registry.Instance) (func(context.Context) error, error) {
+			l.set(at, true)
+			return func(context.Context) error { l.set(at, false); return nil }, nil
+		},
+		has: func(_ context.Context, at registry.Instance) (bool, error) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return l.entries[at.Endpoint()], nil
+		},
+	}
+}
+
+func TestApps(t *testing.T) {
+	t.Parallel()
+	l := &ledger{entries: map[string]bool{}}
+	a := newApps(l.field(), 80, func(err error) { t.Error(err) })
+	pod := servingPod("web-1", "uid-1")
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.ContainerStatuses[0].Ready = true
+	pod.Status.ContainerStatuses[0].State.Running = &corev1.ContainerStateRunning{}
+	at := registry.Instance{Service: "a", Address: "127.0.0.1", Port: 80, Namespace: "a", Pod: "web-1", UID: "uid-1"}
+	stopping := pod.DeepCopy()
+	stopping.DeletionTimestamp = &metav1.Time{}
+	glance := func(want ...string) {
+		t.Helper()
+		a.glance(t.Context())
+		if diff := cmp.Diff(want, a.account().removed); diff != "" {
+			t.Errorf("the entries that were removed: %s", diff)
+		}
+	}
+	registered := func(want bool) {
+		t.Helper()
+		expect.Soon(t, "the application to follow its pod", func() error {
+			if has, _ := a.field.has(t.Context(), at); has != want || len(a.standing()) == 1 != want {
+				return errors.New("it does not yet")
+			}
+			return nil
+		}, func() string { return "" })
+	}
+
+	a.observe(t.Context(), pod, false)
+	registered(true)
+	glance()
+	a.observe(t.Context(), stopping, false)
+	registered(false)
+	glance() // it has left by itself
+	a.observe(t.Context(), pod, false)
+	registered(true)
+	glance()
+	l.set(at, false)
+	glance("web-1 in a")
+	glance("web-1 in a") // counted once
+	a.observe(t.Context(), pod, true)
+	named, err := a.named(func(context.Context) ([]registry.Entry, error) {
+		return []registry.Entry{given("a", at.Address, at.Port)}, nil
+	})(t.Context())
+	expect.NoError(t, err)
+	if named[0].Pod != at.Pod || named[0].UID != at.UID {
+		t.Errorf("the entry at %s is of pod %q, want %q", at.Endpoint(), named[0].Pod, at.Pod)
+	}
+}
+
+func TestConcludeEntries(t *testing.T) {
+	t.Parallel()
+	for reason, tc := range map[string]struct {
+		found  account
+		failed bool
+		says   string
+	}{
+		"all entries stayed":                 {account{glances: enoughGlances}, false, "adopt: 1000 requests, 0 failed, 0 foreign entries removed; 9 failed without\n"},
+		"an application's entry is its own":  {account{enoughGlances, []string{"web-1 in a"}}, true, "The entry of web-1 in a was removed"},
+		"with few looks nothing is shown":    {account{glances: enoughGlances - 1}, true, "too few"},
+		"a failed request is as bad as ever": {account{glances: enoughGlances}, true, "adopt: 1000 requests, 1 failed"},
+	} {
+		var with, without outcome
+		with.tally.Requests, without.tally.Failed = enoughRequests, 9
+		if strings.Contains(reason, "request") {
+			with.tally.Failed = 1
+		}
+		var out strings.Builder
+		err := conclude(newScreen(&out), with, without, &tc.found)
+		if errors.Is(err, command.ErrFailed) != tc.failed || !strings.Contains(out.String(), tc.says) {
+			t.Errorf("%s: got error %v, want %q in\n%s", reason, err, tc.says, &out)
+		}
+	}
+}
+
+func TestAdoptFrom(t *testing.T) {
+	t.Parallel()
+	for reason, tc := range map[string]struct {
+		adopt, driver string
+		want          bool
+		err           string
+	}{
+		"the demo as it is":                    {"", "memory", false, ""},
+		"off":                                  {"0", "etcd", false, ""},
+		"a registry with entries to steer":     {"1", "nacos", true, ""},
+		"an entry that belongs to its session": {"1", "etcd", false, `REGISTRY is "etcd": write one of consul, eureka, nacos`},
+		"another word":                         {"yes", "nacos", false, `ADOPT is "yes": write 1`},
+	} {
+		got, err := adoptFrom(tc.adopt, tc.driver)
+		expect.Error(t, reason, err, tc.err)
+		if got != tc.want {
+			t.Errorf("%s: got %t, want %t", reason, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/nacos"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
+)
+
+// field is a registry with what there is around it where applications register themselves: their clients, none of which knows
+// Rollcall.
+type field struct {
+	// options follow in the registry's section of the manager's configuration, each after a comma.
+	options string
+	// clients says in a few words by which client applications register themselves, and requests find them.
+	clients string
+	// reader looks a service up, and shows what is out of rotation too where the registry shows it.
+	reader func(service string) read.Reader
+	// client looks a service up by the registry's own client.
+	client func(ctx context.Context, service string) (read.Reader, error)
+	// start runs an application, and returns once it has registered itself. stop has it deregister itself.
+	start func(ctx context.Context, at registry.Instance) (stop func(context.Context) error, err error)
+	// has tells whether the registry has the application's entry, in rotation or not.
+	has func(ctx context.Context, at registry.Instance) (bool, error)
+	// stops end what runs for it, the last one first.
+	stops []func()
+}
+
+func (f *field) stop() {
+	for _, stop := range slices.Backward(f.stops) {
+		stop()
+	}
+}
+
+// listed tells whether a reader of the service has an entry at the instance's address and port.
+func (f *field) listed(ctx context.Context, at registry.Instance) (bool, error) {
+	entries, err := f.reader(at.Service)(ctx)
+	return slices.ContainsFunc(entries, func(e registry.Entry) bool { return e.Endpoint() == at.Endpoint() }), err
+}
+
+// consulField registers by Consul's own command at its agent, and looks up at Consul's health endpoint.
+func consulField(_ context.Context, server *consul.Server) (*field, error) {
+	agent, err := url.Parse(server.URL)
+	if err != nil {
+		return nil, fmt.Errorf("reading the address of Consul's agent: %w", err)
+	}
+	f := &field{
+		options: fmt.Sprintf(", options: {agentEndpoint: \"http://{nodeIP}:%s\"}", agent.Port()),
+		clients: "by Consul's own command at its agent, and clients ask Consul's health endpoint",
+		reader:  func(service string) read.Reader { return read.Consul(server.URL, service) },
+		start: func(ctx context.Context, at registry.Instance) (func(context.Context) error, error) {
+			id := "-id=" + at.Pod
+			return func(ctx context.Context) error { return server.Run(ctx, "services", "deregister", id) },
+				server.Run(ctx, "services", "register", id, "-name="+at.Service, "-address="+at.Address, "-port="+strconv.Itoa(at.Port))
+		},
+	}
+	f.client = func(_ context.Context, service string) (read.Reader, error) { return f.reader(service), nil }
+	f.has = f.listed
+	return f, nil
+}
+
+// eurekaField registers and looks up by the Eureka client of Spring Cloud. Its clients ask each second, and not each half
+// minute, so Rollcall need not wait for a minute.
+func eurekaField(ctx context.Context, server *eureka.Server) (*field, error) {
+	apps, err := eureka.StartApps(ctx, server)
+	if err != nil {
+		return nil, err
+	}
+	f := &field{
+		options: ", readerLag: 3s",
+		clients: "by Spring Cloud's Eureka client, and clients find them by the same",
+		reader:  func(service string) read.Reader { return read.Eureka(server.Endpoint, service) },
+		start: func(_ context.Context, at registry.Instance) (func(context.Context) error, error) {
+			return func(context.Context) error { return apps.Deregister(at) }, apps.Register(at)
+		},
+		stops: []func(){apps.Stop},
+	}
+	f.has = f.listed
+	f.client = func(ctx context.Context, service string) (read.Reader, error) {
+		client, err := eureka.StartReader(ctx, server)
+		if err != nil {
+			return nil, err
+		}
+		f.stops = append(f.stops, client.Stop)
+		return func(context.Context) ([]registry.Entry, error) {
+			instances, err := client.Instances(service)
+			if err != nil {
+				return nil, err
+			}
+			entries := make([]registry.Entry, 0, len(instances))
+			for _, in := range instances {
+				at, err := url.Parse(in.URI)
+				if err != nil {
+					return nil, fmt.Errorf("reading the address of %s: %w", in.ID, err)
+				}
+				port, err := strconv.Atoi(at.Port())
+				if err != nil {
+					return nil, fmt.Errorf("reading the port of %s: %w", in.ID, err)
+				}
+				entries = append(entries, given(service, at.Hostname(), port))
+			}
+			return entries, nil
+		}, nil
+	}
+	return f, nil
+}
+
+// nacosField registers and looks up by Nacos' own client for Go, over gRPC.
+func nacosField(_ context.Context, server *nacos.Server) (*field, error) {
+	f := &field{
+		clients: "by Nacos' own client for Go, over gRPC, and clients subscribe by the same",
+		reader:  func(service string) read.Reader { return read.Nacos(server.Endpoint+"/nacos", service) },
+		start: func(ctx context.Context, at registry.Instance) (func(context.Context) error, error) {
+			app, err := server.RegisterItself(ctx, at)
+			if err != nil {
+				return nil, err
+			}
+			return app.Leave, nil
+		},
+		has: func(ctx context.Context, at registry.Instance) (bool, error) {
+			entry, _, err := server.Entry(ctx, at)
+			return entry != nil, err
+		},
+	}
+	f.client = func(ctx context.Context, service string) (read.Reader, error) {
+		client, err := server.Subscribe(ctx, service)
+		if err != nil {
+			return nil, err
+		}
+		f.stops = append(f.stops, client.Stop)
+		return func(context.Context) ([]registry.Entry, error) {
+			seen, err := client.Latest()
+			if err != nil {
+				return nil, err
+			}
+			var entries []registry.Entry
+			for _, in := range seen {
+				if in.Enabled && in.Healthy {
+					entries = append(entries, given(service, in.IP, in.Port))
+				}
+			}
+			return entries, nil
+		}, nil
+	}
+	return f, nil
+}
+
+// given is an entry that a client was given for its service.
+func given(service, address string, port int) registry.Entry {
+	return registry.Entry{State: registry.InService, Instance: registry.Instance{Service: service, Address: address, Port: port}}
+}
+
+// adoptFrom reads the variables ADOPT and REGISTRY.
+func adoptFrom(adopt, driver string) (bool, error) {
+	switch adopt {
+	case "", "0":
+		return false, nil
+	case "1":
+	default:
+		return false, fmt.Errorf("ADOPT is %q: write 1 to have applications register themselves, or leave it out", adopt)
+	}
+	able := []string{"consul", "eureka", "nacos"}
+	if !slices.Contains(able, driver) {
+		return false, fmt.Errorf("REGISTRY is %q: write one of %s, where an application's own entry can be taken out of rotation",
+			driver, strings.Join(able, ", "))
+	}
+	return true, nil
+}
