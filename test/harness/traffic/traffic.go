@@ -32,6 +32,9 @@ const (
 	RequestTimeout = time.Second
 	// idleConnections are more than a client ever has to one pod.
 	idleConnections = 100
+	// inFlight is how many requests a client has under way at most. One that is due beyond that is left out: on a machine that
+	// is too busy to answer, more requests would only make all of them late.
+	inFlight = 128
 )
 
 // Tell gets what is worth a line: when it was, and which pod it was with, if with any.
@@ -42,7 +45,8 @@ type Tell func(at time.Time, pod, what string)
 type Client struct {
 	Options
 
-	http *http.Client
+	http  *http.Client
+	slots chan struct{} // holds one for each request that is under way
 
 	mu        sync.Mutex
 	instances []registry.Entry // what the last reading gave
@@ -98,7 +102,7 @@ func New(o Options) *Client {
 	if o.Tell == nil {
 		o.Tell = func(time.Time, string, string) {}
 	}
-	return &Client{Options: o, told: map[string]bool{}, http: &http.Client{
+	return &Client{Options: o, told: map[string]bool{}, slots: make(chan struct{}, inFlight), http: &http.Client{
 		Timeout: o.Timeout,
 		Transport: &http.Transport{
 			DisableKeepAlives: !o.KeepAlive, MaxIdleConnsPerHost: idleConnections,
@@ -131,7 +135,14 @@ func (c *Client) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			all.Go(func() { c.once(context.WithoutCancel(ctx)) })
+		}
+		select {
+		case c.slots <- struct{}{}:
+			all.Go(func() {
+				c.once(context.WithoutCancel(ctx))
+				<-c.slots
+			})
+		default:
 		}
 	}
 }

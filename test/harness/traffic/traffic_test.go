@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -74,6 +75,36 @@ func TestOnceWithEmptyRegistry(t *testing.T) {
 	client.learn(nil)
 	client.once(t.Context())
 	expectOne(t, client, "an empty registry fails its clients", "the registry has no instance in service")
+}
+
+// TestNoMoreInFlight leaves the client one slot, and has answers take longer than the next request takes to be due.
+func TestNoMoreInFlight(t *testing.T) {
+	t.Parallel()
+	var now, most atomic.Int32
+	pod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		most.Store(max(most.Load(), now.Add(1)))
+		time.Sleep(5 * time.Millisecond)
+		now.Add(-1)
+		_ = json.NewEncoder(w).Encode(podserver.Answer{Pod: "web-1"})
+	}))
+	defer pod.Close()
+	client := New(Options{Every: time.Millisecond, Timeout: time.Minute, Read: func(context.Context) ([]registry.Entry, error) {
+		return []registry.Entry{entryAt(pod.Listener.Addr())}, nil
+	}})
+	for range inFlight - 1 {
+		client.slots <- struct{}{}
+	}
+	stop := client.Start(t.Context())
+	expect.Soon(t, "many requests", func() error {
+		if n := client.Tally().Requests; n < 50 {
+			return fmt.Errorf("there were %d", n)
+		}
+		return nil
+	}, func() string { return "" })
+	stop()
+	if most.Load() != 1 || client.Tally().Failed > 0 {
+		t.Errorf("%d requests were under way at once, with one slot; %s", most.Load(), client.Tally())
+	}
 }
 
 // TestTrafficFollowsTheRegistry: instances in service get their turns, others nothing, and what was read last holds where a
