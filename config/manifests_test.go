@@ -108,12 +108,14 @@ func TestRolesGrantNoMoreThanIsUsed(t *testing.T) {
 		}
 	}
 	want := map[string][]string{
-		"namespaces.":                {"get", "list", "watch"},
-		"nodes.":                     {"get", "list", "watch"},
-		"pods.":                      {"get", "list", "patch", "watch"},
-		"clonesets.apps.kruise.io":   {"get", "list", "watch"},
-		"events.events.k8s.io":       {"create", "patch"},
-		"leases.coordination.k8s.io": {"create", "get", "update"},
+		"namespaces.":                 {"get", "list", "watch"},
+		"nodes.":                      {"get", "list", "watch"},
+		"pods.":                       {"get", "list", "patch", "watch"},
+		"clonesets.apps.kruise.io":    {"get", "list", "watch"},
+		"daemonsets.apps.kruise.io":   {"get", "list", "watch"},
+		"statefulsets.apps.kruise.io": {"get", "list", "watch"},
+		"events.events.k8s.io":        {"create", "patch"},
+		"leases.coordination.k8s.io":  {"create", "get", "update"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("what the manager may do (-want +got), each a verb that the code needs:\n%s", diff)

@@ -4,12 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -31,7 +32,7 @@ const (
 )
 
 // cloneSets is how the reasons name them.
-const cloneSets = "CloneSets"
+const cloneSets = clusterstate.KindCloneSet + "s"
 
 // metadataType is the type that a reflector names where it reads metadata only.
 const metadataType = "*v1.PartialObjectMetadata"
@@ -92,18 +93,18 @@ func (*kruise) NeedLeaderElection() bool { return false }
 func (k *kruise) Start(ctx context.Context) error {
 	var all []watched
 	var filled []toolscache.InformerSynced
-	for _, w := range []struct {
-		kind   string
-		object client.Object
-	}{
-		{"pods", &corev1.Pod{}}, {cloneSets, &kruisev1alpha1.CloneSet{}},
-		{"nodes", clusterstate.NodeMetadata()}, {"namespaces", clusterstate.NamespaceMetadata()},
-	} {
-		informer, err := k.informers.GetInformer(ctx, w.object, cache.BlockUntilSynced(false))
+	objects := map[string]client.Object{
+		"pods": &corev1.Pod{}, "nodes": clusterstate.NodeMetadata(), "namespaces": clusterstate.NamespaceMetadata(),
+	}
+	for _, kind := range clusterstate.Kinds() {
+		objects[kind+"s"] = clusterstate.NewObject(kind)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(objects)) {
+		informer, err := k.informers.GetInformer(ctx, objects[kind], cache.BlockUntilSynced(false))
 		if err != nil {
-			return fmt.Errorf("starting the informer of %s: %w", w.kind, err)
+			return fmt.Errorf("starting the informer of %s: %w", kind, err)
 		}
-		all = append(all, watched{kind: w.kind, described: fmt.Sprintf("%T", w.object), informer: informer})
+		all = append(all, watched{kind: kind, described: fmt.Sprintf("%T", objects[kind]), informer: informer})
 		filled = append(filled, informer.HasSynced)
 	}
 	k.watched.Store(&all)

@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr"
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	kruisev1beta1 "github.com/openkruise/kruise-api/apps/v1beta1"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	corev1 "k8s.io/api/core/v1"
@@ -161,7 +162,8 @@ func (a *app) managerOptions(namespaces []string) ctrl.Options {
 
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	utilruntime.Must(errors.Join(corev1.AddToScheme(scheme), policyv1.AddToScheme(scheme), kruisev1alpha1.AddToScheme(scheme)))
+	utilruntime.Must(errors.Join(corev1.AddToScheme(scheme), policyv1.AddToScheme(scheme),
+		kruisev1alpha1.AddToScheme(scheme), kruisev1beta1.AddToScheme(scheme)))
 	return scheme
 }
 
@@ -171,7 +173,9 @@ func mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	for _, list := range []string{"", "List"} { // a cache of several namespaces asks for the kinds of lists too
 		m.Add(corev1.SchemeGroupVersion.WithKind("Pod"+list), meta.RESTScopeNamespace)
 		m.Add(policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"+list), meta.RESTScopeNamespace)
-		m.Add(kruisev1alpha1.GroupVersion.WithKind("CloneSet"+list), meta.RESTScopeNamespace)
+		m.Add(kruisev1alpha1.GroupVersion.WithKind(clusterstate.KindCloneSet+list), meta.RESTScopeNamespace)
+		m.Add(kruisev1alpha1.GroupVersion.WithKind(clusterstate.KindDaemonSet+list), meta.RESTScopeNamespace)
+		m.Add(kruisev1beta1.GroupVersion.WithKind(clusterstate.KindStatefulSet+list), meta.RESTScopeNamespace)
 	}
 	m.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	m.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
@@ -187,10 +191,12 @@ func cacheOptions(namespaces []string, failed toolscache.WatchErrorHandlerWithCo
 		DefaultWatchErrorHandler:    failed,
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}:                    {Label: labels.NewSelector().Add(*hasState), Transform: clusterstate.StripPod},
-			&kruisev1alpha1.CloneSet{}:       {Transform: clusterstate.StripCloneSet},
 			clusterstate.NodeMetadata():      {Transform: clusterstate.StripNode},
 			clusterstate.NamespaceMetadata(): {Transform: clusterstate.StripNamespace},
 		},
+	}
+	for _, kind := range clusterstate.Kinds() {
+		options.ByObject[clusterstate.NewObject(kind)] = cache.ByObject{Transform: clusterstate.StripWorkload}
 	}
 	for _, namespace := range namespaces {
 		if options.DefaultNamespaces == nil {

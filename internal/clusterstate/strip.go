@@ -2,6 +2,7 @@ package clusterstate
 
 import (
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	kruisev1beta1 "github.com/openkruise/kruise-api/apps/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -28,28 +29,34 @@ func StripPod(object any) (any, error) {
 	return pod, nil
 }
 
-// StripCloneSet does for CloneSets what [StripPod] does for pods.
-func StripCloneSet(object any) (any, error) {
-	workload, ok := object.(*kruisev1alpha1.CloneSet)
-	if !ok {
-		return object, nil
+// StripWorkload does for workloads what [StripPod] does for pods.
+func StripWorkload(object any) (any, error) {
+	switch o := object.(type) {
+	case *kruisev1alpha1.CloneSet:
+		stripMeta(&o.ObjectMeta)
+		o.Spec = kruisev1alpha1.CloneSetSpec{Selector: o.Spec.Selector, Lifecycle: o.Spec.Lifecycle, Template: stripTemplate(&o.Spec.Template)}
+		o.Status = kruisev1alpha1.CloneSetStatus{}
+	case *kruisev1beta1.StatefulSet:
+		stripMeta(&o.ObjectMeta)
+		o.Spec = kruisev1beta1.StatefulSetSpec{Selector: o.Spec.Selector, Lifecycle: o.Spec.Lifecycle, Template: stripTemplate(&o.Spec.Template)}
+		o.Status = kruisev1beta1.StatefulSetStatus{}
+	case *kruisev1alpha1.DaemonSet:
+		stripMeta(&o.ObjectMeta)
+		o.Spec = kruisev1alpha1.DaemonSetSpec{Selector: o.Spec.Selector, Lifecycle: o.Spec.Lifecycle, Template: stripTemplate(&o.Spec.Template)}
+		o.Status = kruisev1alpha1.DaemonSetStatus{}
 	}
-	stripMeta(&workload.ObjectMeta)
-	template := &workload.Spec.Template
-	workload.Spec = kruisev1alpha1.CloneSetSpec{
-		Selector:  workload.Spec.Selector,
-		Lifecycle: workload.Spec.Lifecycle,
-		Template: corev1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{
-				Labels:      template.Labels,
-				Annotations: template.Annotations,
-				Finalizers:  template.Finalizers,
-			},
-			Spec: corev1.PodSpec{Containers: stripContainers(template.Spec.Containers)},
+	return object, nil
+}
+
+func stripTemplate(template *corev1.PodTemplateSpec) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{
+			Labels:      template.Labels,
+			Annotations: template.Annotations,
+			Finalizers:  template.Finalizers,
 		},
+		Spec: corev1.PodSpec{Containers: stripContainers(template.Spec.Containers)},
 	}
-	workload.Status = kruisev1alpha1.CloneSetStatus{}
-	return workload, nil
 }
 
 func stripMeta(meta *metav1.ObjectMeta) {

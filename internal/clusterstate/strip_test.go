@@ -45,7 +45,7 @@ func TestStripPodKeepsWhatIsRead(t *testing.T) {
 	expectStripped(t, StripPod, full, kept)
 }
 
-func TestStripCloneSetKeepsWhatIsRead(t *testing.T) {
+func TestStripWorkloadKeepsWhatIsRead(t *testing.T) {
 	t.Parallel()
 	kept := &kruisev1alpha1.CloneSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "prod", UID: "w", ResourceVersion: "7", Generation: 2},
@@ -70,7 +70,7 @@ func TestStripCloneSetKeepsWhatIsRead(t *testing.T) {
 	full.Spec.Template.Spec.Containers[0].Image = "web:1"
 	full.Status.Replicas = 3
 	kept.Annotations = map[string]string{}
-	expectStripped(t, StripCloneSet, full, kept)
+	expectStripped(t, StripWorkload, full, kept)
 }
 
 func TestStripNodeKeepsWhatIsRead(t *testing.T) {
@@ -91,7 +91,7 @@ func TestStripLeavesOtherObjectsAlone(t *testing.T) {
 	t.Parallel()
 	tombstone := toolscache.DeletedFinalStateUnknown{Key: "prod/web-1"}
 	for name, strip := range map[string]toolscache.TransformFunc{
-		"StripPod": StripPod, "StripCloneSet": StripCloneSet, "StripNode": StripNode,
+		"StripPod": StripPod, "StripWorkload": StripWorkload, "StripNode": StripNode,
 	} {
 		if got, err := strip(tombstone); err != nil || got != any(tombstone) {
 			t.Errorf("%s gave %v and error %v, want what it was given", name, got, err)

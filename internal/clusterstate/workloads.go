@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -61,21 +60,19 @@ func (w *Workloads) Refresh(ctx context.Context, rules *Rules, registries []stri
 	if err != nil {
 		return err
 	}
-	var list kruisev1alpha1.CloneSetList
-	if err := w.cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing CloneSets: %w", err)
-	}
 	users, unmatched := map[string]map[string]bool{}, map[types.UID]bool{}
-	for i := range list.Items {
-		workload := &list.Items[i]
-		hooks := lifecycle.HooksOf(AsLifecycle(workload), rules.Ownership)
+	err = EachWorkload(ctx, w.cache, func(workload *Workload) {
+		hooks := lifecycle.HooksOf(workload.ForDecision(), rules.Ownership)
 		if hooks.Foreign {
-			unmatched[workload.UID] = true
+			unmatched[workload.GetUID()] = true
 			w.warnUnmatched(ctx, workload, rules)
 		}
 		if hooks.Any() {
 			addUser(users, workload, rules.Services)
 		}
+	}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return err
 	}
 	w.claims.observed(namespaces, users, now)
 	w.unmatched, w.rules, w.current = unmatched, rules, true
@@ -113,18 +110,18 @@ func (w *Workloads) readNamespaces(ctx context.Context) (map[string]namespaceFac
 }
 
 // warnUnmatched logs once that hooks.owned matches no handler of a workload's hooks, which is how a typo in it shows.
-func (w *Workloads) warnUnmatched(ctx context.Context, workload *kruisev1alpha1.CloneSet, rules *Rules) {
-	if w.unmatched[workload.UID] {
+func (w *Workloads) warnUnmatched(ctx context.Context, workload *Workload, rules *Rules) {
+	if w.unmatched[workload.GetUID()] {
 		return
 	}
-	log.FromContext(ctx).Info("A CloneSet has lifecycle hooks and no handler in them matches hooks.owned: its pods are left alone",
-		"cloneset", client.ObjectKeyFromObject(workload), "owned", rules.Ownership.Owned)
+	log.FromContext(ctx).Info("A workload has lifecycle hooks and no handler in them matches hooks.owned: its pods are left alone",
+		"kind", workload.Kind, "workload", client.ObjectKeyFromObject(workload), "owned", rules.Ownership.Owned)
 }
 
-func addUser(users map[string]map[string]bool, workload *kruisev1alpha1.CloneSet, rules service.Rules) {
-	template := &workload.Spec.Template
+func addUser(users map[string]map[string]bool, workload *Workload, rules service.Rules) {
+	template := workload.Template
 	endpoints, err := rules.EndpointsOf(service.Subject{
-		Namespace: workload.Namespace, Workload: workload.Name,
+		Namespace: workload.GetNamespace(), Workload: workload.GetName(),
 		Labels: template.Labels, Annotations: template.Annotations, Spec: &template.Spec,
 	})
 	if err != nil {
@@ -135,20 +132,7 @@ func addUser(users map[string]map[string]bool, workload *kruisev1alpha1.CloneSet
 		if users[name] == nil {
 			users[name] = map[string]bool{}
 		}
-		users[name][workload.Namespace] = true
-	}
-}
-
-// AsLifecycle returns what a decision needs of a CloneSet, which may be nil.
-func AsLifecycle(workload *kruisev1alpha1.CloneSet) *lifecycle.Workload {
-	if workload == nil {
-		return nil
-	}
-	return &lifecycle.Workload{
-		Lifecycle:           workload.Spec.Lifecycle,
-		Selector:            workload.Spec.Selector,
-		TemplateLabels:      workload.Spec.Template.Labels,
-		TemplateAnnotations: workload.Spec.Template.Annotations,
+		users[name][workload.GetNamespace()] = true
 	}
 }
 

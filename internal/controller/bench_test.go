@@ -77,7 +77,7 @@ func steady(b testing.TB) (*PodReconciler, lifecycle.PodID) {
 			PodIP: "10.0.0.1", Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
 		},
 	}
-	hooks := lifecycle.HooksOf(clusterstate.AsLifecycle(workload), owned)
+	hooks := lifecycle.HooksOf(clusterstate.AsWorkload(workload).ForDecision(), owned)
 	for _, h := range slices.Concat(hooks.PreNormal, hooks.InPlaceUpdate, hooks.PreDelete) {
 		if pod.Labels[h.Label] = h.Value; h.Finalizer != "" {
 			pod.Finalizers = append(pod.Finalizers, h.Finalizer)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
-	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
@@ -97,18 +96,18 @@ func (r *PodReconciler) podEvents() handler.TypedEventHandler[*corev1.Pod, lifec
 }
 
 // workloadEvents looks again at the pods of a workload whose spec changed, or that is gone.
-func (r *PodReconciler) workloadEvents() handler.TypedEventHandler[*kruisev1alpha1.CloneSet, lifecycle.PodID] {
-	return onEvents(func(ctx context.Context, old, now *kruisev1alpha1.CloneSet, _ bool, q queue) {
-		if old != nil && now != nil && old.UID == now.UID && old.Generation == now.Generation {
+func (r *PodReconciler) workloadEvents() handler.TypedEventHandler[client.Object, lifecycle.PodID] {
+	return onEvents(func(ctx context.Context, old, now client.Object, _ bool, q queue) {
+		if old != nil && now != nil && old.GetUID() == now.GetUID() && old.GetGeneration() == now.GetGeneration() {
 			return
 		}
 		r.State.Workloads.Changed()
 		if old == nil {
 			return // its pods ask the API server for it
 		}
-		r.enqueueFound(ctx, q, client.InNamespace(old.Namespace), client.MatchingFields{ownerIndex: string(old.UID)})
-		if now != nil && now.UID != old.UID {
-			r.enqueueFound(ctx, q, client.InNamespace(now.Namespace), client.MatchingFields{ownerIndex: string(now.UID)})
+		r.enqueueFound(ctx, q, client.InNamespace(old.GetNamespace()), client.MatchingFields{ownerIndex: string(old.GetUID())})
+		if now != nil && now.GetUID() != old.GetUID() {
+			r.enqueueFound(ctx, q, client.InNamespace(now.GetNamespace()), client.MatchingFields{ownerIndex: string(now.GetUID())})
 		}
 	})
 }

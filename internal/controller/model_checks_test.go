@@ -182,7 +182,7 @@ func (m *model) managed(p *modelPod) bool {
 }
 
 func (m *model) hooks() lifecycle.Hooks {
-	return lifecycle.HooksOf(clusterstate.AsLifecycle(m.workload), modelOwnership())
+	return lifecycle.HooksOf(clusterstate.AsWorkload(m.workload).ForDecision(), modelOwnership())
 }
 
 func (m *model) checkSettledPod(p *modelPod) {

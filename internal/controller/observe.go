@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -86,7 +85,7 @@ func (r *PodReconciler) observe(ctx context.Context, id lifecycle.PodID) (seen *
 	if err != nil {
 		return nil, 0, err
 	}
-	owner := clusterstate.AsLifecycle(workload)
+	owner := workload.ForDecision()
 	seen.skip = lifecycle.SkipOf(pod, owner)
 	seen.input = lifecycle.Input{
 		Pod: pod, Hooks: lifecycle.HooksOf(owner, settings.Ownership), Record: lifecycle.RecordOf(pod), Ownership: settings.Ownership,
@@ -163,7 +162,7 @@ func (r *PodReconciler) observeDeparted(
 		if err != nil {
 			return nil, 0, err
 		}
-		seen.skip = lifecycle.SkipOf(live, clusterstate.AsLifecycle(workload))
+		seen.skip = lifecycle.SkipOf(live, workload.ForDecision())
 		seen.observeGuard(workload != nil)
 	}
 	seen.decide()
@@ -240,7 +239,7 @@ func (o *observation) observeGuard(hasWorkload bool) {
 		Dying:  pod.DeletionTimestamp != nil,
 		Hooked: o.input.Hooks.Any(),
 		// It will be deleted soon.
-		OwnerGone: !hasWorkload && clusterstate.CloneSetOf(pod) != nil,
+		OwnerGone: !hasWorkload && clusterstate.OwnerOf(pod) != nil,
 	})
 }
 
@@ -260,18 +259,18 @@ func (r *PodReconciler) adoptListed(seen *observation) {
 // refused says why Rollcall does not drive the pod; empty where it does.
 func (o *observation) refused() blocker {
 	owner := metav1.GetControllerOfNoCopy(o.pod())
-	if owner == nil || clusterstate.CloneSetOf(o.pod()) != nil || o.decision.Row == lifecycle.RowGone {
+	if owner == nil || clusterstate.OwnerOf(o.pod()) != nil || o.decision.Row == lifecycle.RowGone {
 		return blocker{}
 	}
 	return blocker{reason: reason.UnsupportedWorkload, message: fmt.Sprintf(
 		"the pod has a finalizer or mark that hooks.owned or hooks.newlyCreated claims, and belongs to a %s; Rollcall drives only "+
-			"CloneSets: take it out of the template, or the key out of the configuration", owner.Kind)}
+			"OpenKruise's CloneSets, StatefulSets and DaemonSets: take it out of the template, or the key out of the configuration", owner.Kind)}
 }
 
-// workloadOf returns the CloneSet that owns the pod, or nil. The cache may not have seen a new one yet, and a workload
+// workloadOf returns the workload that owns the pod, or nil. The cache may not have seen a new one yet, and a workload
 // that is taken for gone has its handlers released, so the API server is asked before that. Nothing hangs on it for a pod
 // that is being deleted, and there may be many at once.
-func (r *PodReconciler) workloadOf(ctx context.Context, pod *corev1.Pod) (*kruisev1alpha1.CloneSet, error) {
+func (r *PodReconciler) workloadOf(ctx context.Context, pod *corev1.Pod) (*clusterstate.Workload, error) {
 	if pod.DeletionTimestamp != nil {
 		return clusterstate.WorkloadOf(ctx, pod, r.Client)
 	}

@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -34,7 +33,7 @@ import (
 )
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=apps.kruise.io,resources=clonesets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=clonesets;daemonsets;statefulsets,verbs=get;list;watch
 
 const (
 	backoffBase = 100 * time.Millisecond
@@ -117,16 +116,19 @@ func (r *PodReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) 
 	if err != nil {
 		return fmt.Errorf("making the pod controller: %w", err)
 	}
-	for _, s := range []source.TypedSource[lifecycle.PodID]{
+	sources := []source.TypedSource[lifecycle.PodID]{
 		source.TypedKind(mgr.GetCache(), &corev1.Pod{}, r.podEvents()),
-		source.TypedKind(mgr.GetCache(), &kruisev1alpha1.CloneSet{}, r.workloadEvents()),
 		source.TypedKind(mgr.GetCache(), clusterstate.NamespaceMetadata(), r.namespaceEvents()),
 		signalled{r.applied, r.enqueueAll},
 		signalled{r.Tracker.Signal(), r.enqueueDoubted},
 		signalled{r.State.Panics.Signal(), r.enqueueCalmed},
 		source.TypedFunc[lifecycle.PodID](r.started),
 		awaited{r.Listed},
-	} {
+	}
+	for _, kind := range clusterstate.Kinds() {
+		sources = append(sources, source.TypedKind(mgr.GetCache(), clusterstate.NewObject(kind), r.workloadEvents()))
+	}
+	for _, s := range sources {
 		if err := c.Watch(s); err != nil {
 			return fmt.Errorf("watching for the pod controller: %w", err)
 		}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
-	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -101,7 +100,10 @@ func (r *PodReconciler) tellWorkload(seen *observation, b blocker) {
 	if b.hook == "" || b.reason.Calm() || waited < rolloutPatience || owner == nil || !r.notes.tells(seen.note, owner.UID) {
 		return
 	}
-	workload := &kruisev1alpha1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: owner.Name, UID: owner.UID}}
+	workload := &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: owner.APIVersion, Kind: owner.Kind},
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: owner.Name, UID: owner.UID},
+	}
 	r.Recorder.Eventf(workload, pod, corev1.EventTypeWarning, string(reason.RolloutWaits), "Reconcile",
 		"pod %s has waited for %s, reason %s: %s; its Events say more, and kubectl rollcall status shows every pod that waits",
 		pod.Name, waited.Round(time.Second), b.reason, b.sentence())

@@ -12,6 +12,7 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -77,7 +78,7 @@ func TestQueueAfterAWorkloadChanged(t *testing.T) {
 			reason: "each pod that becomes ready changes it, and nothing follows from it",
 			happen: func(w *world, web *kruisev1alpha1.CloneSet) {
 				w.r.workloadEvents().Update(w.Context(),
-					event.TypedUpdateEvent[*kruisev1alpha1.CloneSet]{ObjectOld: web, ObjectNew: web}, w.queue)
+					event.TypedUpdateEvent[client.Object]{ObjectOld: web, ObjectNew: web}, w.queue)
 			},
 		},
 		"its spec changed": {
@@ -99,7 +100,7 @@ func TestQueueAfterAWorkloadChanged(t *testing.T) {
 				heir.UID = "heir"
 				w.pod(heir, "web-3")
 				w.r.workloadEvents().Update(w.Context(),
-					event.TypedUpdateEvent[*kruisev1alpha1.CloneSet]{ObjectOld: web, ObjectNew: heir}, w.queue)
+					event.TypedUpdateEvent[client.Object]{ObjectOld: web, ObjectNew: heir}, w.queue)
 			},
 			want: "web-1 web-2 web-3",
 		},

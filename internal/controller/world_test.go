@@ -392,7 +392,7 @@ func (w *world) cloneSet(name string, change ...func(*kruisev1alpha1.CloneSet)) 
 	}
 	w.namespace(workload.Namespace)
 	w.must(w.api.Create(w.Context(), workload), "creating the CloneSet")
-	w.r.workloadEvents().Create(w.Context(), event.TypedCreateEvent[*kruisev1alpha1.CloneSet]{Object: workload}, w.queue)
+	w.r.workloadEvents().Create(w.Context(), event.TypedCreateEvent[client.Object]{Object: workload}, w.queue)
 	return workload
 }
 
@@ -526,13 +526,13 @@ func (w *world) changeCloneSet(workload *kruisev1alpha1.CloneSet, change func(*k
 	workload.Generation++
 	w.must(w.api.Update(w.Context(), workload), "changing the CloneSet")
 	w.r.workloadEvents().Update(w.Context(),
-		event.TypedUpdateEvent[*kruisev1alpha1.CloneSet]{ObjectOld: before, ObjectNew: workload}, w.queue)
+		event.TypedUpdateEvent[client.Object]{ObjectOld: before, ObjectNew: workload}, w.queue)
 }
 
 func (w *world) deleteCloneSet(workload *kruisev1alpha1.CloneSet) {
 	w.Helper()
 	w.must(w.api.Delete(w.Context(), workload), "deleting the CloneSet")
-	w.r.workloadEvents().Delete(w.Context(), event.TypedDeleteEvent[*kruisev1alpha1.CloneSet]{Object: workload}, w.queue)
+	w.r.workloadEvents().Delete(w.Context(), event.TypedDeleteEvent[client.Object]{Object: workload}, w.queue)
 }
 
 // deletePod asks for the deletion. The pod stays for as long as it has finalizers.

@@ -119,13 +119,14 @@ func (w *Webhook) answer(ctx context.Context, key types.NamespacedName, request 
 	return admission.Allowed(""), nil
 }
 
-// hooksOf returns the hooks that are Rollcall's of the pod's CloneSet.
+// hooksOf returns the hooks that are Rollcall's of the pod's workload. A DaemonSet has none here: OpenKruise deletes no pod of one
+// on the label that asks for it, and its pods are not to leave their node.
 func (w *Webhook) hooksOf(ctx context.Context, pod *corev1.Pod) (lifecycle.Hooks, error) {
 	workload, err := clusterstate.WorkloadOf(ctx, pod, w.Cache)
-	if workload == nil || workload.DeletionTimestamp != nil {
+	if workload == nil || workload.GetDeletionTimestamp() != nil || workload.Kind == clusterstate.KindDaemonSet {
 		return lifecycle.Hooks{}, err
 	}
-	return lifecycle.HooksOf(clusterstate.AsLifecycle(workload), *w.ownership.Load()), nil
+	return lifecycle.HooksOf(workload.ForDecision(), *w.ownership.Load()), nil
 }
 
 // options returns whether the eviction is a dry run, by its request or by its own options, and whether it means this pod and

@@ -16,7 +16,7 @@ import (
 
 // CloneSet returns a sentence for each thing in the CloneSet that will not work by the configuration, and what to write.
 func CloneSet(set *kruisev1alpha1.CloneSet, c *config.Config) []string {
-	hooks := lifecycle.HooksOf(clusterstate.AsLifecycle(set), c.Hooks)
+	hooks := lifecycle.HooksOf(clusterstate.AsWorkload(set).ForDecision(), c.Hooks)
 	if hooks.Foreign || !hooks.Any() {
 		return []string{fmt.Sprintf("no hook has a handler that hooks.owned claims (%s): Rollcall leaves its pods alone",
 			strings.Join(c.Hooks.Owned, ", "))}

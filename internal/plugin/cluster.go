@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	kruisev1beta1 "github.com/openkruise/kruise-api/apps/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
 )
 
@@ -43,7 +45,7 @@ func (o *options) cluster() (*cluster, error) {
 	}
 	rest.UserAgent = "kubectl-rollcall/" + o.version
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientscheme.AddToScheme(scheme), kruisev1alpha1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientscheme.AddToScheme(scheme), kruisev1alpha1.AddToScheme(scheme), kruisev1beta1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("making the scheme: %w", err)
 	}
 	c, err := client.New(rest, client.Options{Scheme: scheme})
@@ -108,17 +110,15 @@ func (c *cluster) world(ctx context.Context, namespace string, o *options) (*wor
 		return nil, err
 	}
 	w := &world{
-		config: parsed, cloneSets: map[string]*kruisev1alpha1.CloneSet{}, events: map[string][]eventsv1.Event{}, now: o.now(),
+		config: parsed, workloads: map[string]*clusterstate.Workload{}, events: map[string][]eventsv1.Event{}, now: o.now(),
 	}
-	var sets kruisev1alpha1.CloneSetList
-	if err := c.List(ctx, &sets, client.InNamespace(namespace)); err != nil {
+	err = clusterstate.EachWorkload(ctx, c, func(one *clusterstate.Workload) { w.workloads[string(one.GetUID())] = one },
+		client.InNamespace(namespace))
+	if err != nil {
 		if meta.IsNoMatchError(err) {
 			return nil, errors.New("the cluster has no CloneSets: install OpenKruise first, https://openkruise.io/docs/installation")
 		}
-		return nil, reading("CloneSets", err)
-	}
-	for i := range sets.Items {
-		w.cloneSets[string(sets.Items[i].UID)] = &sets.Items[i]
+		return nil, reading("workloads", err)
 	}
 	var events eventsv1.EventList
 	of := client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("reportingController", reporter)}

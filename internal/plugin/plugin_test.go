@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appspub "github.com/openkruise/kruise-api/apps/pub"
-	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -83,7 +82,7 @@ func (s scene) view(t *testing.T) Pod {
 		if s.out > 0 {
 			outSince = new(now.Add(-s.out))
 		}
-		hooks := lifecycle.HooksOf(clusterstate.AsLifecycle(set), parsed.Hooks)
+		hooks := lifecycle.HooksOf(clusterstate.AsWorkload(set).ForDecision(), parsed.Hooks)
 		record := lifecycle.NewRecord(pod, hooks, s.record, []lifecycle.Recorded{
 			{Registry: "default", Service: "web", Address: "10.0.0.1", Port: 80},
 		}, outSince)
@@ -91,7 +90,7 @@ func (s scene) view(t *testing.T) Pod {
 		expect.NoError(t, err)
 		pod.Annotations[lifecycle.AnnotationRecord] = string(text)
 	}
-	w := &world{config: parsed, now: now, cloneSets: map[string]*kruisev1alpha1.CloneSet{"set": set}, events: map[string][]eventsv1.Event{}}
+	w := &world{config: parsed, now: now, workloads: map[string]*clusterstate.Workload{"set": clusterstate.AsWorkload(set)}, events: map[string][]eventsv1.Event{}}
 	if s.warning != "" {
 		w.events["pod"] = append(w.events["pod"], eventsv1.Event{
 			Type: corev1.EventTypeWarning, Reason: s.warning, Note: "hook preDelete waits: connection refused",

@@ -115,7 +115,7 @@ func (v *viewer) look(ctx context.Context) (*rollout, error) {
 	}
 	r := &rollout{cloneSet: &set, now: w.now}
 	for _, p := range pods {
-		if p.CloneSet == set.Name {
+		if metav1.IsControlledBy(p.facts.pod, &set) {
 			r.pods = append(r.pods, p)
 		}
 		if p.Rotation == In {

@@ -109,7 +109,7 @@ func printTable(out io.Writer, pods []Pod, wide, all bool, now time.Time) error 
 		head = "NAMESPACE\t" + head
 	}
 	if wide {
-		head += "\tCLONESET\tINSTANCES\tMESSAGE"
+		head += "\tWORKLOAD\tINSTANCES\tMESSAGE"
 	}
 	fmt.Fprintln(table, head)
 	for _, p := range pods {
@@ -119,7 +119,7 @@ func printTable(out io.Writer, pods []Pod, wide, all bool, now time.Time) error 
 		fmt.Fprintf(table, "%s\t%s\t%s\t%t\t%s\t%s\t%s",
 			p.Name, dash(p.State), p.age(now), p.Ready, p.Rotation, dash(string(p.Hook)), dash(string(p.Reason)))
 		if wide {
-			fmt.Fprintf(table, "\t%s\t%d\t%s", dash(p.CloneSet), len(p.Instances), dash(p.Message))
+			fmt.Fprintf(table, "\t%s\t%d\t%s", dash(p.Workload), len(p.Instances), dash(p.Message))
 		}
 		fmt.Fprintln(table)
 	}

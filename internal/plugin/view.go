@@ -6,7 +6,6 @@ import (
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
-	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,7 +31,7 @@ const (
 type Pod struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	CloneSet  string `json:"cloneSet,omitempty"`
+	Workload  string `json:"workload,omitempty"`
 	// State is Kruise's lifecycle state, or Terminating.
 	State string `json:"state"`
 	// Since is when the pod came into that state; nil where Kruise has not written it.
@@ -56,7 +55,7 @@ type facts struct {
 	pod      *corev1.Pod
 	input    lifecycle.Input
 	decision lifecycle.Decision
-	// workload is what the pod's CloneSet says; nil where it is gone.
+	// workload is what the pod's workload says; nil where it is gone.
 	workload *lifecycle.Workload
 	// drainEnds is when the drain has passed; zero where there is none.
 	drainEnds time.Time
@@ -66,8 +65,9 @@ const terminating = "Terminating"
 
 // world is what a view is made from beside the pod.
 type world struct {
-	config    *config.Config
-	cloneSets map[string]*kruisev1alpha1.CloneSet
+	config *config.Config
+	// workloads are those of OpenKruise, by UID.
+	workloads map[string]*clusterstate.Workload
 	// events are the manager's, the latest last, by the UID of their pod.
 	events map[string][]eventsv1.Event
 	now    time.Time
@@ -75,8 +75,8 @@ type world struct {
 
 // view returns what there is to show of a pod, and whether Rollcall manages it.
 func (w *world) view(pod *corev1.Pod) (Pod, bool) {
-	cloneSet := w.cloneSetOf(pod)
-	owner := clusterstate.AsLifecycle(cloneSet)
+	workload := w.workloadOf(pod)
+	owner := workload.ForDecision()
 	input := lifecycle.Input{
 		Pod: pod, Hooks: lifecycle.HooksOf(owner, w.config.Hooks), Record: lifecycle.RecordOf(pod), Ownership: w.config.Hooks,
 		Unready: w.config.Unready,
@@ -87,8 +87,8 @@ func (w *world) view(pod *corev1.Pod) (Pod, bool) {
 		Rotation: rotationOf(input.Record), Hook: decision.Waiting, Instances: input.Record.Instances,
 		facts: facts{pod: pod, input: input, decision: decision, workload: owner},
 	}
-	if cloneSet != nil {
-		p.CloneSet = cloneSet.Name
+	if workload != nil {
+		p.Workload = workload.GetName()
 	}
 	if moved, err := lifecycle.MovedAt(pod); err == nil {
 		p.Since = &metav1.Time{Time: moved}
@@ -101,12 +101,12 @@ func (w *world) view(pod *corev1.Pod) (Pod, bool) {
 	return p, input.Managed()
 }
 
-func (w *world) cloneSetOf(pod *corev1.Pod) *kruisev1alpha1.CloneSet {
+func (w *world) workloadOf(pod *corev1.Pod) *clusterstate.Workload {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil {
 		return nil
 	}
-	return w.cloneSets[string(owner.UID)]
+	return w.workloads[string(owner.UID)]
 }
 
 func rotationOf(r lifecycle.Record) Rotation {

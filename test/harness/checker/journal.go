@@ -409,8 +409,16 @@ func (j *Journal) Saw(uid string, name types.NamespacedName, hooks Hooks, s Sigh
 
 // open makes the log of a pod, with what came before the watch had shown it. The caller holds the lock.
 func (j *Journal) open(uid string, name types.NamespacedName, hooks Hooks) *podLog {
-	p := &podLog{uid: uid, name: name, hooks: hooks, patches: j.orphans[name], calls: j.early[uid]}
-	delete(j.orphans, name)
+	p := &podLog{uid: uid, name: name, hooks: hooks, calls: j.early[uid]}
+	others := j.orphans[name][:0:0]
+	for _, w := range j.orphans[name] {
+		if w.Pod != nil && string(w.Pod.UID) != uid { // another pod will have the name
+			others = append(others, w)
+			continue
+		}
+		p.patches = append(p.patches, w)
+	}
+	j.orphans[name] = others
 	delete(j.early, uid)
 	j.pods[uid], j.byName[name] = p, p
 	return p

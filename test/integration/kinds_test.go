@@ -1,0 +1,181 @@
+package integration
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	kruisev1beta1 "github.com/openkruise/kruise-api/apps/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+)
+
+// TestStatefulSet: pods that keep their names under other UIDs are registered, updated and deleted as a CloneSet's are.
+func TestStatefulSet(t *testing.T) {
+	t.Parallel()
+	styles := []style{labels, finalizer, preNormal}
+	server := startRegistry(t, onlyRegistry, registryOptions{})
+	m := startManager(t, "statefulset", defaultConfiguration(server.URL(), namespacesOf("statefulset", styles)...))
+	for _, style := range styles {
+		t.Run(string(style), func(t *testing.T) {
+			t.Parallel()
+			s := newScenario(t, m, server, style, namespaceOf("statefulset", style))
+			set := s.statefulSet(3)
+			s.must(s.k8s.Create(t.Context(), set))
+			first := s.ExpectStanding(3, "nginx:1")
+
+			if set.Spec.Lifecycle.InPlaceUpdate != nil {
+				s.change(set, func() { set.Spec.Template.Spec.Containers[0].Image = "nginx:2" })
+				updated := s.ExpectStanding(3, "nginx:2")
+				for i, pod := range updated {
+					s.Expect(pod.UID == first[i].UID, "pod %s was not updated in place", pod.Name)
+					s.ExpectSeen(pod, appspub.LifecycleStatePreparingUpdate)
+				}
+				first = updated
+			}
+			s.change(set, func() { set.Spec.Replicas = new(int32(2)) })
+			s.ExpectStanding(2, first[0].Spec.Containers[0].Image)
+			s.change(set, func() { set.Spec.Replicas = new(int32(3)) })
+			again := s.ExpectStanding(3, first[0].Spec.Containers[0].Image)
+			s.ExpectAskedBeforeDelete(first[2])
+			s.Expect(again[2].Name == first[2].Name && again[2].UID != first[2].UID, "pod %s is not another one under its name", first[2].Name)
+
+			s.must(s.k8s.Delete(t.Context(), again[0].DeepCopy()))
+			s.await("another pod under the name", func() error {
+				if now := s.Now(again[0].UID); now != nil {
+					return errors.New("the old one is still there")
+				}
+				return s.standing(3, again[0].Spec.Containers[0].Image)
+			})
+			s.ExpectAlways()
+		})
+	}
+}
+
+// TestDaemonSet: the one hook that OpenKruise has for a DaemonSet is asked. Its pods carry no lifecycle state before that, so
+// the template says Normal for Rollcall to know them from the start.
+func TestDaemonSet(t *testing.T) {
+	t.Parallel()
+	ns := namespaceOf("daemonset", labels)
+	server := startRegistry(t, onlyRegistry, registryOptions{})
+	s := newScenario(t, startManager(t, ns, defaultConfiguration(server.URL(), ns)), server, labels, ns)
+	set := s.daemonSet()
+	s.must(s.k8s.Create(t.Context(), set))
+	nodes := s.nodes()
+	first := s.ExpectStanding(nodes, "nginx:1")
+
+	s.change(set, func() { set.Spec.Template.Spec.Containers[0].Image = "nginx:2" })
+	s.ExpectStanding(nodes, "nginx:2")
+	for _, pod := range first {
+		s.ExpectAskedBeforeDelete(pod)
+	}
+	s.ExpectAlways()
+}
+
+// statefulSet has the hooks and the template of the style's CloneSet.
+func (s *scenario) statefulSet(replicas int32) *kruisev1beta1.StatefulSet {
+	like := s.template()
+	like.Spec.Template.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: appspub.InPlaceUpdateReady}} // its webhook wants it
+	return &kruisev1beta1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "web"},
+		Spec: kruisev1beta1.StatefulSetSpec{
+			Replicas: &replicas, Selector: like.Spec.Selector, Template: like.Spec.Template, Lifecycle: like.Spec.Lifecycle,
+			PodManagementPolicy: "Parallel",
+			UpdateStrategy: kruisev1beta1.StatefulSetUpdateStrategy{
+				Type: "RollingUpdate",
+				RollingUpdate: &kruisev1beta1.RollingUpdateStatefulSetStrategy{
+					PodUpdatePolicy: kruisev1beta1.InPlaceIfPossiblePodUpdateStrategyType,
+				},
+			},
+		},
+	}
+}
+
+// daemonSet has the hook preDelete and the template of the style's CloneSet.
+func (s *scenario) daemonSet() *kruisev1alpha1.DaemonSet {
+	like := s.template()
+	like.Spec.Template.Labels[appspub.LifecycleStateKey] = string(appspub.LifecycleStateNormal)
+	return &kruisev1alpha1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "web"},
+		Spec: kruisev1alpha1.DaemonSetSpec{
+			Selector: like.Spec.Selector, Template: like.Spec.Template,
+			Lifecycle: &appspub.Lifecycle{PreDelete: like.Spec.Lifecycle.PreDelete},
+			UpdateStrategy: kruisev1alpha1.DaemonSetUpdateStrategy{
+				Type: kruisev1alpha1.RollingUpdateDaemonSetStrategyType,
+				RollingUpdate: &kruisev1alpha1.RollingUpdateDaemonSet{
+					Type: kruisev1alpha1.StandardRollingUpdateType, MaxUnavailable: new(intstr.FromInt32(1)),
+				},
+			},
+		},
+	}
+}
+
+// template is the style's CloneSet for the scenario, which is not created: another kind takes hooks and template from it.
+func (s *scenario) template() *kruisev1alpha1.CloneSet {
+	set := s.style.load(s.T)
+	set.Spec.Selector.MatchLabels = map[string]string{"app": s.ns}
+	set.Spec.Template.Labels["app"] = s.ns
+	set.Spec.Template.Spec.Containers[0].Image = "nginx:1"
+	s.noted(set)
+	return set
+}
+
+// change edits a workload that nothing else writes but its status.
+func (s *scenario) change(workload client.Object, edit func()) {
+	s.Helper()
+	s.must(s.k8s.Get(s.Context(), client.ObjectKeyFromObject(workload), workload))
+	before, ok := workload.DeepCopyObject().(client.Object)
+	s.Expect(ok, "a copy of the %T is no object", workload)
+	edit()
+	s.must(s.k8s.Patch(s.Context(), workload, client.MergeFrom(before)))
+}
+
+func (s *scenario) nodes() int {
+	var nodes corev1.NodeList
+	s.must(s.k8s.List(s.Context(), &nodes))
+	return len(nodes.Items)
+}
+
+// ExpectStanding waits until there are exactly so many pods, all of the image, Normal and ready, and the registry holds exactly
+// these. It returns them in the order of their names.
+func (s *scenario) ExpectStanding(n int, image string) []*corev1.Pod {
+	s.Helper()
+	s.await(fmt.Sprintf("%d pods of %s to stand", n, image), func() error { return s.standing(n, image) })
+	return byName(s.Pods())
+}
+
+func (s *scenario) standing(n int, image string) error {
+	pods := s.Pods()
+	if len(pods) != n {
+		return fmt.Errorf("there are %d pods, not %d", len(pods), n)
+	}
+	for _, pod := range pods {
+		switch {
+		case pod.DeletionTimestamp != nil:
+			return fmt.Errorf("pod %s is being deleted", pod.Name)
+		case stateOf(pod) != string(appspub.LifecycleStateNormal):
+			return fmt.Errorf("pod %s is in %s", pod.Name, stateOf(pod))
+		case !lifecycle.IsReady(pod), pod.Spec.Containers[0].Image != image:
+			return fmt.Errorf("pod %s is not ready with %s", pod.Name, image)
+		}
+		for _, h := range s.handlers {
+			if h.hooks[0] == hookPreDelete && !h.setOn(pod) {
+				return fmt.Errorf("pod %s lacks handler %s", pod.Name, h.key())
+			}
+		}
+	}
+	return s.registryHolds(pods)
+}
+
+func byName(pods []*corev1.Pod) []*corev1.Pod {
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	return pods
+}
