@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -93,18 +91,21 @@ func (*kruise) NeedLeaderElection() bool { return false }
 func (k *kruise) Start(ctx context.Context) error {
 	var all []watched
 	var filled []toolscache.InformerSynced
-	objects := map[string]client.Object{
-		"pods": &corev1.Pod{}, "nodes": clusterstate.NodeMetadata(), "namespaces": clusterstate.NamespaceMetadata(),
+	type kind struct {
+		name   string
+		object client.Object
 	}
-	for _, kind := range clusterstate.Kinds() {
-		objects[kind+"s"] = clusterstate.NewObject(kind)
+	kinds := []kind{{"pods", &corev1.Pod{}}}
+	for _, workload := range clusterstate.Kinds() {
+		kinds = append(kinds, kind{workload + "s", clusterstate.NewObject(workload)})
 	}
-	for _, kind := range slices.Sorted(maps.Keys(objects)) {
-		informer, err := k.informers.GetInformer(ctx, objects[kind], cache.BlockUntilSynced(false))
+	kinds = append(kinds, kind{"nodes", clusterstate.NodeMetadata()}, kind{"namespaces", clusterstate.NamespaceMetadata()})
+	for _, w := range kinds {
+		informer, err := k.informers.GetInformer(ctx, w.object, cache.BlockUntilSynced(false))
 		if err != nil {
-			return fmt.Errorf("starting the informer of %s: %w", kind, err)
+			return fmt.Errorf("starting the informer of %s: %w", w.name, err)
 		}
-		all = append(all, watched{kind: kind, described: fmt.Sprintf("%T", objects[kind]), informer: informer})
+		all = append(all, watched{kind: w.name, described: fmt.Sprintf("%T", w.object), informer: informer})
 		filled = append(filled, informer.HasSynced)
 	}
 	k.watched.Store(&all)

@@ -35,7 +35,8 @@ func TestKruiseStartsTheControllerWhenAllCachesAreFilled(t *testing.T) {
 	s.ExpectUnready(t, "caches are not synced yet: pods could not be listed so far; CloneSets: OpenKruise is not installed: no CRD "+
 		"clonesets.apps.kruise.io")
 	s.Fails(&kruisev1alpha1.CloneSet{}, errors.New("connection refused"))
-	s.ExpectUnready(t, "CloneSets could not be listed so far: connection refused; nodes could not be listed so far; namespaces")
+	s.ExpectUnready(t, "CloneSets could not be listed so far: connection refused; StatefulSets could not be listed so far; "+
+		"DaemonSets could not be listed so far; nodes could not be listed so far; namespaces")
 	s.informers.typed.synced.Store(true)
 	s.Fails(clusterstate.NodeMetadata(), errors.New(`nodes is forbidden: cannot list resource "nodes"`))
 	s.ExpectUnready(t, `not synced yet: nodes could not be listed so far: nodes is forbidden: cannot list resource "nodes"; `+

@@ -162,8 +162,7 @@ func (a *app) managerOptions(namespaces []string) ctrl.Options {
 
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	utilruntime.Must(errors.Join(corev1.AddToScheme(scheme), policyv1.AddToScheme(scheme),
-		kruisev1alpha1.AddToScheme(scheme), kruisev1beta1.AddToScheme(scheme)))
+	utilruntime.Must(errors.Join(corev1.AddToScheme(scheme), policyv1.AddToScheme(scheme), clusterstate.AddToScheme(scheme)))
 	return scheme
 }
 

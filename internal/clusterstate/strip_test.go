@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	kruisev1beta1 "github.com/openkruise/kruise-api/apps/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -47,30 +48,39 @@ func TestStripPodKeepsWhatIsRead(t *testing.T) {
 
 func TestStripWorkloadKeepsWhatIsRead(t *testing.T) {
 	t.Parallel()
-	kept := &kruisev1alpha1.CloneSet{
-		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "prod", UID: "w", ResourceVersion: "7", Generation: 2},
-		Spec: kruisev1alpha1.CloneSetSpec{
-			Selector:  &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
-			Lifecycle: &appspub.Lifecycle{PreDelete: &appspub.LifecycleHook{FinalizersHandler: []string{"example.com/a"}}},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{
-					Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"a": "b"}, Finalizers: []string{"example.com/a"},
-				},
-				Spec: corev1.PodSpec{
-					Containers: []corev1.Container{{Name: "main", Ports: []corev1.ContainerPort{{ContainerPort: 80}}}},
-				},
-			},
-		},
-	}
-	full := kept.DeepCopy()
+	kept := metav1.ObjectMeta{Name: "web", Namespace: "prod", UID: "w", ResourceVersion: "7", Generation: 2, Annotations: map[string]string{}}
+	full := *kept.DeepCopy()
 	full.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
-	full.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{…}"}
-	full.Spec.Replicas = new(int32(3))
-	full.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "data"}}
-	full.Spec.Template.Spec.Containers[0].Image = "web:1"
-	full.Status.Replicas = 3
-	kept.Annotations = map[string]string{}
-	expectStripped(t, StripWorkload, full, kept)
+	full.Annotations[corev1.LastAppliedConfigAnnotation] = "{…}"
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+	hooks := &appspub.Lifecycle{PreDelete: &appspub.LifecycleHook{FinalizersHandler: []string{"example.com/a"}}}
+	keptTemplate := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{
+			Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"a": "b"}, Finalizers: []string{"example.com/a"},
+		},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Ports: []corev1.ContainerPort{{ContainerPort: 80}}}}},
+	}
+	fullTemplate := *keptTemplate.DeepCopy()
+	fullTemplate.Spec.Volumes = []corev1.Volume{{Name: "data"}}
+	fullTemplate.Spec.Containers[0].Image = "web:1"
+	expectStripped(t, StripWorkload, &kruisev1alpha1.CloneSet{
+		ObjectMeta: *full.DeepCopy(), Status: kruisev1alpha1.CloneSetStatus{Replicas: 3},
+		Spec: kruisev1alpha1.CloneSetSpec{Replicas: new(int32(3)), Selector: selector, Lifecycle: hooks, Template: *fullTemplate.DeepCopy()},
+	}, &kruisev1alpha1.CloneSet{
+		ObjectMeta: kept, Spec: kruisev1alpha1.CloneSetSpec{Selector: selector, Lifecycle: hooks, Template: keptTemplate},
+	})
+	expectStripped(t, StripWorkload, &kruisev1beta1.StatefulSet{
+		ObjectMeta: *full.DeepCopy(), Status: kruisev1beta1.StatefulSetStatus{Replicas: 3},
+		Spec: kruisev1beta1.StatefulSetSpec{Replicas: new(int32(3)), Selector: selector, Lifecycle: hooks, Template: *fullTemplate.DeepCopy()},
+	}, &kruisev1beta1.StatefulSet{
+		ObjectMeta: kept, Spec: kruisev1beta1.StatefulSetSpec{Selector: selector, Lifecycle: hooks, Template: keptTemplate},
+	})
+	expectStripped(t, StripWorkload, &kruisev1alpha1.DaemonSet{
+		ObjectMeta: *full.DeepCopy(), Status: kruisev1alpha1.DaemonSetStatus{NumberReady: 3},
+		Spec: kruisev1alpha1.DaemonSetSpec{MinReadySeconds: 3, Selector: selector, Lifecycle: hooks, Template: *fullTemplate.DeepCopy()},
+	}, &kruisev1alpha1.DaemonSet{
+		ObjectMeta: kept, Spec: kruisev1alpha1.DaemonSetSpec{Selector: selector, Lifecycle: hooks, Template: keptTemplate},
+	})
 }
 
 func TestStripNodeKeepsWhatIsRead(t *testing.T) {

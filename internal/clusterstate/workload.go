@@ -2,6 +2,7 @@ package clusterstate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,6 +30,11 @@ const (
 
 // Kinds returns the kinds of workloads.
 func Kinds() []string { return []string{KindCloneSet, KindStatefulSet, KindDaemonSet} }
+
+// AddToScheme adds the types of the [Kinds] and of their lists.
+func AddToScheme(scheme *runtime.Scheme) error {
+	return errors.Join(kruisev1alpha1.AddToScheme(scheme), kruisev1beta1.AddToScheme(scheme))
+}
 
 // NewObject returns an empty object of the kind, nil where it is none of [Kinds].
 func NewObject(kind string) client.Object {

@@ -88,11 +88,22 @@ func (r *PodReconciler) podEvents() handler.TypedEventHandler[*corev1.Pod, lifec
 			return
 		}
 		if old == nil {
-			r.Tracker.Arrived(lifecycle.PodIDOf(now), !first)
+			r.Tracker.Arrived(lifecycle.PodIDOf(now), !first && isNew(now))
 		}
 		r.State.Panics.Arrived(now, rules)
 		enqueue(q, now)
 	})
+}
+
+// isNew reports whether a pod that came may have just been created. A DaemonSet's has a state only once it is to be deleted, and
+// then its application has long been registered.
+func isNew(pod *corev1.Pod) bool {
+	switch appspub.LifecycleStateType(pod.Labels[appspub.LifecycleStateKey]) {
+	case appspub.LifecycleStatePreparingNormal, appspub.LifecycleStateNormal:
+		return true
+	default:
+		return false
+	}
 }
 
 // workloadEvents looks again at the pods of a workload whose spec changed, or that is gone.

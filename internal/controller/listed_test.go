@@ -230,6 +230,20 @@ func TestQueueHasDoubtsLast(t *testing.T) {
 	}
 }
 
+// TestPodFirstSeenOnItsWayOut: a DaemonSet's has a state only then, and its application may have been registered for long.
+func TestPodFirstSeenOnItsWayOut(t *testing.T) {
+	t.Parallel()
+	guarded := func(pod *corev1.Pod) { pod.Finalizers = []string{preDeleteFinalizer} }
+	for state, steps := range map[appspub.LifecycleStateType][]string{
+		appspub.LifecycleStatePreparingDelete: {deregisters, writes}, appspub.LifecycleStatePreparingNormal: nil,
+	} {
+		w := newWorld(t)
+		w.resync(Listing{})
+		pod := w.bornPod(w.cloneSet("web"), "web-1", unready, inState(state), guarded)
+		w.reconciles(pod, string(state), steps...)
+	}
+}
+
 // listing asks the registry for all that is ours.
 func (w *world) listing(l Listing) Listing {
 	w.Helper()

@@ -182,6 +182,9 @@ func (m *model) managed(p *modelPod) bool {
 }
 
 func (m *model) hooks() lifecycle.Hooks {
+	if m.workload == nil {
+		return lifecycle.HooksOf(nil, modelOwnership())
+	}
 	return lifecycle.HooksOf(clusterstate.AsWorkload(m.workload).ForDecision(), modelOwnership())
 }
 

@@ -126,7 +126,7 @@ func TestWriteThatIsRefusedIsShown(t *testing.T) {
 			w.expectResult("", w.reconcile(pod), 0)
 			w.expectHooks("", pod, "preDelete")
 			w.expectEvents("a person may stop looking", "Normal Resolved PatchRefused has passed")
-			w.expectWaits("")
+			w.expectWaits("OpenKruise has yet to move the pod", Wait{Reason: "AwaitingOpenKruise", Since: w.clock.Now()})
 		})
 	}
 }

@@ -31,13 +31,13 @@ func TestWaitReasons(t *testing.T) {
 	}
 	letGo := func(pod *corev1.Pod) { pod.Status.Conditions[1].Status = corev1.ConditionTrue }
 	ended := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }
-	ofAStatefulSet := func(pod *corev1.Pod) { pod.OwnerReferences[0].Kind = "StatefulSet" }
+	ofAJob := func(pod *corev1.Pod) { pod.OwnerReferences[0].Kind = "BroadcastJob" }
 	addressless := func(pod *corev1.Pod) { pod.Status.PodIP = "" }
 	normal, updating := inState(appspub.LifecycleStateNormal), inState(appspub.LifecycleStatePreparingUpdate)
 	deleting, dreaming := inState(appspub.LifecycleStatePreparingDelete), inState("Dreaming")
 	down, refused := errors.New("connection refused"), registry.Terminal(errors.New("bad credentials"))
 	const unsupported = "the pod has a finalizer or mark that hooks.owned or hooks.newlyCreated claims, " +
-		"and belongs to a StatefulSet"
+		"and belongs to a BroadcastJob"
 
 	for name, tc := range map[string]struct {
 		reason   string
@@ -70,17 +70,17 @@ func TestWaitReasons(t *testing.T) {
 		"held not ready by Kruise, by no hook": {"another feature of Kruise holds it, and knows when to let go",
 			nil, []pod{normal, held}, nil, "", "", "", 0},
 		"held not ready by Kruise during an update": {"as it should be; it lets go after the update",
-			marking, []pod{updating, held}, nil, "", "", "", 0},
+			marking, []pod{updating, held}, nil, "", "AwaitingOpenKruise", "", 0},
 		"not ready by itself in Normal": {"its own affair: it is kept as it is",
 			nil, []pod{normal, unready}, nil, "", "", "", 0},
 		"not ready by itself where a hook marks": {"Kruise's own gate is open",
 			marking, []pod{normal, held, letGo}, nil, "", "", "", 0},
 		"a workload of another kind whose pod has ended": {"its finalizer is released like any",
-			nil, []pod{ofAStatefulSet, normal, ended}, nil, "", "", "", 0},
+			nil, []pod{ofAJob, normal, ended}, nil, "", "", "", 0},
 		"a workload of another kind, ready": {"it is not driven",
-			nil, []pod{ofAStatefulSet, normal}, nil, "", "UnsupportedWorkload", unsupported, backoffCap},
+			nil, []pod{ofAJob, normal}, nil, "", "UnsupportedWorkload", unsupported, backoffCap},
 		"a workload of another kind": {"Rollcall never releases its finalizer",
-			nil, []pod{ofAStatefulSet, deleting}, nil, "", "UnsupportedWorkload", unsupported, backoffCap},
+			nil, []pod{ofAJob, deleting}, nil, "", "UnsupportedWorkload", unsupported, backoffCap},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -146,7 +146,7 @@ func newBackend(t *testing.T) *memory.Registry {
 func testScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, kruisev1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterstate.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatalf("building the scheme: %v", err)
 		}

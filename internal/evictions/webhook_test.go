@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
@@ -49,7 +50,7 @@ type world struct {
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	expect.NoError(t, errors.Join(clientscheme.AddToScheme(scheme), kruisev1alpha1.AddToScheme(scheme)))
+	expect.NoError(t, errors.Join(clientscheme.AddToScheme(scheme), clusterstate.AddToScheme(scheme)))
 	w := &world{
 		t: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)),
 		events: events.NewFakeRecorder(9), synced: true,
@@ -57,6 +58,12 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	objects = append(objects, &kruisev1alpha1.CloneSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"},
 		Spec: kruisev1alpha1.CloneSetSpec{Lifecycle: &appspub.Lifecycle{
+			PreDelete: &appspub.LifecycleHook{LabelsHandler: map[string]string{hookKey: "true"}},
+		}},
+	})
+	objects = append(objects, &kruisev1alpha1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"},
+		Spec: kruisev1alpha1.DaemonSetSpec{Lifecycle: &appspub.Lifecycle{
 			PreDelete: &appspub.LifecycleHook{LabelsHandler: map[string]string{hookKey: "true"}},
 		}},
 	})
@@ -174,6 +181,7 @@ func TestEvictionIsLetThroughUnchanged(t *testing.T) {
 		"no CloneSet":      {reason: "no handler of Rollcall holds it", pod: podThat()},
 		"another CloneSet": {reason: "one of the same name came since", pod: podThat(owned, func(p *corev1.Pod) { p.OwnerReferences[0].UID = "old" })},
 		"a Deployment":     {reason: "OpenKruise knows no label on it", pod: podThat(owned, func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "ReplicaSet" })},
+		"a DaemonSet":      {reason: "OpenKruise deletes no pod of one on the label", pod: podThat(owned, func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "DaemonSet" })},
 		"not our hook": {
 			reason: "hooks.owned does not claim it", pod: podThat(owned),
 			world: func(w *world) { w.Apply(lifecycle.Ownership{Owned: []string{"example.org/*"}}) },

@@ -52,7 +52,7 @@ type Pods interface {
 // RegisterPods registers with r the metrics that are read from pods. now is the clock that Wait.Since was taken from.
 func RegisterPods(r prometheus.Registerer, pods Pods, now func() time.Time) {
 	waiting := prometheus.NewDesc("rollcall_waiting_pods",
-		"Pods that wait for Rollcall, by hook and reason.", []string{"hook", "reason"}, nil)
+		"Pods that wait, by hook and reason.", []string{"hook", "reason"}, nil)
 	oldest := prometheus.NewDesc("rollcall_oldest_wait_seconds",
 		"How long the oldest waiting pod has waited, by hook and reason.", []string{"hook", "reason"}, nil)
 	unmatched := prometheus.NewDesc("rollcall_unmatched_workloads",

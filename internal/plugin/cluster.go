@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
-	kruisev1beta1 "github.com/openkruise/kruise-api/apps/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -45,7 +43,7 @@ func (o *options) cluster() (*cluster, error) {
 	}
 	rest.UserAgent = "kubectl-rollcall/" + o.version
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientscheme.AddToScheme(scheme), kruisev1alpha1.AddToScheme(scheme), kruisev1beta1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientscheme.AddToScheme(scheme), clusterstate.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("making the scheme: %w", err)
 	}
 	c, err := client.New(rest, client.Options{Scheme: scheme})

@@ -40,6 +40,12 @@ const (
 	//
 	// What to do: wait. Where clients are faster, set `readerLag` of the registry.
 	ReadersLag Reason = "ReadersLag"
+	// AwaitingOpenKruise: the pod is out of the registry and its hook is released, and OpenKruise has neither updated nor
+	// deleted it yet. No client is sent to it.
+	//
+	// What to do: where it lasts, look at the workload's `partition`, `paused`, `maxUnavailable` and at the events of
+	// OpenKruise. A pod of a StatefulSet whose scale-in was cancelled stays so for ever: delete it.
+	AwaitingOpenKruise Reason = "AwaitingOpenKruise"
 	// UnknownRegistry: the pod is still in a registry that the configuration no longer has.
 	//
 	// What to do: put the registry back into `registries` until its pods have left it.
@@ -70,8 +76,8 @@ const (
 	//
 	// What to do: allow what the message says, in the API server's own words.
 	PatchRefused Reason = "PatchRefused"
-	// UnsupportedWorkload: the pod has a finalizer or mark that Rollcall owns and belongs to a workload that is no
-	// CloneSet.
+	// UnsupportedWorkload: the pod has a finalizer or mark that Rollcall owns and belongs to a workload that is none
+	// of OpenKruise's that Rollcall drives.
 	//
 	// What to do: take it out of the template, or the key out of `hooks.owned`.
 	UnsupportedWorkload Reason = "UnsupportedWorkload"
@@ -204,7 +210,7 @@ const (
 // Event returns the type of the Event that shows the reason, or nothing for a reason that is part of any rollout.
 func (r Reason) Event() string {
 	switch r {
-	case "", Draining, Settling, ReadersLag, Queued, NotPermitted, NotReady, NoAddress, Stopping,
+	case "", Draining, Settling, ReadersLag, Queued, NotPermitted, NotReady, NoAddress, Stopping, AwaitingOpenKruise,
 		DryRun, AppStarting, AppEntryRemains, Acknowledgement:
 		return ""
 	case Resolved, EvictionHooked:

@@ -137,7 +137,9 @@ func etcdBackend(ctx context.Context) (*backend, error) {
 	b := running(server.Server, backend{
 		section: fmt.Sprintf("driver: etcd, endpoint: %q", "http://"+server.Endpoint),
 		read:    reader,
-		look:    func(service string) string { return fmt.Sprintf("etcdctl --endpoints %s get --prefix services/%s/", server.Endpoint, service) },
+		look: func(service string) string {
+			return fmt.Sprintf("etcdctl --endpoints %s get --prefix services/%s/", server.Endpoint, service)
+		},
 	})
 	b.stop = func() {
 		_ = closeReader()
@@ -146,17 +148,20 @@ func etcdBackend(ctx context.Context) (*backend, error) {
 	return b, nil
 }
 
-// eurekaBackend answers from no cache: with them the drain would have to be 90 s, and the demo would take an hour.
+// eurekaBackend answers from no cache: with them the drain would have to be 90 s, and the demo would take an hour. Its clients
+// look each second and not each half minute, so nothing has to wait for a minute until they know a pod.
 func eurekaBackend(ctx context.Context) (*backend, error) {
 	server, err := eureka.Start(ctx, eureka.Options{})
 	if err != nil {
 		return nil, err
 	}
 	return running(server.Server, backend{
-		section: fmt.Sprintf("driver: eureka, endpoint: %q", server.Endpoint),
+		section: fmt.Sprintf("driver: eureka, endpoint: %q, readerLag: 3s", server.Endpoint),
 		field:   func(ctx context.Context) (*field, error) { return eurekaField(ctx, server) },
 		read:    read.Eureka(server.Endpoint, serviceName),
-		look:    func(service string) string { return fmt.Sprintf("curl -H 'Accept: application/json' %s/apps/%s", server.Endpoint, service) },
+		look: func(service string) string {
+			return fmt.Sprintf("curl -H 'Accept: application/json' %s/apps/%s", server.Endpoint, service)
+		},
 	}), nil
 }
 
@@ -169,7 +174,9 @@ func nacosBackend(ctx context.Context) (*backend, error) {
 		section: fmt.Sprintf("driver: nacos, endpoint: %q", server.Endpoint),
 		field:   func(ctx context.Context) (*field, error) { return nacosField(ctx, server) },
 		read:    read.Nacos(server.Endpoint+"/nacos", serviceName),
-		look:    func(service string) string { return fmt.Sprintf("curl '%s/nacos/v3/client/ns/instance/list?serviceName=%s'", server.Endpoint, service) },
+		look: func(service string) string {
+			return fmt.Sprintf("curl '%s/nacos/v3/client/ns/instance/list?serviceName=%s'", server.Endpoint, service)
+		},
 	}), nil
 }
 
@@ -186,7 +193,9 @@ func zookeeperBackend(ctx context.Context) (*backend, error) {
 	b := running(server.Server, backend{
 		section: fmt.Sprintf("driver: zookeeper, endpoint: %q", server.Endpoint),
 		read:    reader,
-		look:    func(service string) string { return fmt.Sprintf("zkCli.sh -server %s ls /services/%s", server.Endpoint, service) },
+		look: func(service string) string {
+			return fmt.Sprintf("zkCli.sh -server %s ls /services/%s", server.Endpoint, service)
+		},
 	})
 	b.stop = func() {
 		closeReader()

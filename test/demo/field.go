@@ -67,15 +67,13 @@ func consulField(_ context.Context, server *consul.Server) (*field, error) {
 	return f, nil
 }
 
-// eurekaField registers and looks up by the Eureka client of Spring Cloud. Its clients ask each second, and not each half
-// minute, so Rollcall need not wait for a minute.
+// eurekaField registers and looks up by the Eureka client of Spring Cloud.
 func eurekaField(ctx context.Context, server *eureka.Server) (*field, error) {
 	apps, err := eureka.StartApps(ctx, server)
 	if err != nil {
 		return nil, err
 	}
 	f := &field{
-		options: ", readerLag: 3s",
 		clients: "by Spring Cloud's Eureka client, and clients find them by the same",
 		reader:  func(service string) read.Reader { return read.Eureka(server.Endpoint, service) },
 		start: func(_ context.Context, at registry.Instance) (func(context.Context) error, error) {

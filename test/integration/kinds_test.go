@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
@@ -50,7 +51,7 @@ func TestStatefulSet(t *testing.T) {
 
 			s.must(s.k8s.Delete(t.Context(), again[0].DeepCopy()))
 			s.await("another pod under the name", func() error {
-				if now := s.Now(again[0].UID); now != nil {
+				if s.Now(again[0].UID) != nil {
 					return errors.New("the old one is still there")
 				}
 				return s.standing(3, again[0].Spec.Containers[0].Image)
@@ -58,6 +59,34 @@ func TestStatefulSet(t *testing.T) {
 			s.ExpectAlways()
 		})
 	}
+}
+
+// TestStatefulSetTakesNoPodBack: OpenKruise leaves a pod in PreparingDelete whose scale-in was cancelled, and Rollcall says so.
+func TestStatefulSetTakesNoPodBack(t *testing.T) {
+	t.Parallel()
+	ns := namespaceOf("statefulset-cancelled", labels)
+	server := startRegistry(t, onlyRegistry, registryOptions{})
+	s := newScenario(t, startManager(t, ns, defaultConfiguration(server.URL(), ns)), server, labels, ns)
+	s.drain = 2 * time.Second
+	set := s.statefulSet(2)
+	set.Spec.Template.Annotations = map[string]string{"rollcall.dev/drain": s.drain.String()}
+	s.must(s.k8s.Create(t.Context(), set))
+	pods := s.ExpectStanding(2, "nginx:1")
+
+	s.change(set, func() { set.Spec.Replicas = new(int32(1)) })
+	s.AwaitPodIn(appspub.LifecycleStatePreparingDelete)
+	s.change(set, func() { set.Spec.Replicas = new(int32(2)) })
+	s.ExpectMetric(`rollcall_waiting_pods{hook="",reason="AwaitingOpenKruise"} 1`)
+	s.ExpectServing(pods[0])
+
+	s.must(s.k8s.Delete(t.Context(), pods[1].DeepCopy()))
+	s.await("another pod under the name", func() error {
+		if s.Now(pods[1].UID) != nil {
+			return errors.New("the old one is still there")
+		}
+		return s.standing(2, "nginx:1")
+	})
+	s.ExpectAlways()
 }
 
 // TestDaemonSet: the one hook that OpenKruise has for a DaemonSet is asked. Its pods carry no lifecycle state before that, so

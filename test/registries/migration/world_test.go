@@ -103,7 +103,7 @@ func (w *world) defaultsTo(t *testing.T, names ...string) {
 func (w *world) config(defaults []string) string {
 	return fmt.Sprintf(`cluster: migration
 registries:
-  %s: {driver: eureka, endpoint: %q, options: {renewalIntervalInSecs: %.0f, durationInSecs: %.0f}}
+  %s: {driver: eureka, endpoint: %q, readerLag: 3s, options: {renewalIntervalInSecs: %.0f, durationInSecs: %.0f}}
   %s: {driver: nacos, endpoint: %q}
 defaultRegistries: [%s]
 hooks:
