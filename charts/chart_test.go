@@ -60,6 +60,9 @@ func TestChartInstallsWhatKustomizeInstalls(t *testing.T) {
 		"enrolment": {
 			overlay: "resources: [default]\ncomponents: [components/enroll]", values: example + "\nenroll: {enabled: true}",
 		},
+		"the pods' condition": {
+			overlay: "resources: [default]\ncomponents: [components/pod-condition]", values: example + "\npodCondition: {enabled: true}",
+		},
 		"lint": {overlay: "resources: [default]\ncomponents: [components/lint]", values: example + "\nlint: {enabled: true}"},
 		"evictions with cert-manager": {
 			overlay: "resources: [default]\ncomponents: [components/evictions-cert-manager]", values: example + certManager,

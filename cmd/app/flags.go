@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/rollcall-dev/rollcall/internal/enroll"
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
 
 // Leader election. A leader that can't renew its lease stops after renewDeadline; the next one starts no sooner than
@@ -48,6 +49,7 @@ type flags struct {
 	dryRun          bool
 	evictions       evictionFlags
 	enroll          bool
+	podCondition    bool
 	statusPage      bool
 	version         bool
 	zap             zap.Options
@@ -95,6 +97,8 @@ func newFlags() (*flags, *flag.FlagSet) {
 	set.BoolVar(&f.enroll, "enroll", false,
 		"give Rollcall's hooks to the CloneSets of namespaces with the label "+enroll.Label+"=true, and take them back where the label "+
 			"is gone; needs the right to patch CloneSets")
+	set.BoolVar(&f.podCondition, "pod-condition", false,
+		"write on each managed pod the condition "+string(lifecycle.ConditionInRotation)+"; needs the right to patch pods/status")
 	set.BoolVar(&f.statusPage, "status-page", false,
 		"serve the status page at /status of --metrics-bind-address: it names pods and services and shows what registries "+
 			"answer to everyone who can read the metrics")

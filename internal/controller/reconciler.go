@@ -54,6 +54,8 @@ type Options struct {
 	Releases *metrics.ReleaseMetrics
 	// Namespaces are those whose pods the cache has; none means all.
 	Namespaces []string
+	// PodCondition has each pod carry [lifecycle.ConditionInRotation]. It needs the right to patch pods/status.
+	PodCondition bool
 	// Workers is how many pods are worked on at once.
 	Workers int
 	Clock   clock.PassiveClock
@@ -184,7 +186,10 @@ func (r *PodReconciler) advance(ctx context.Context, seen *observation) (progres
 	if err := r.conclude(ctx, seen, &p); err != nil {
 		return p, err
 	}
-	return p, r.leave(ctx, seen, &p)
+	if err := r.leave(ctx, seen, &p); err != nil {
+		return p, err
+	}
+	return p, r.showRotation(ctx, seen)
 }
 
 // conclude writes what follows once the registries have acknowledged, or what is released without that.

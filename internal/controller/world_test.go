@@ -82,6 +82,8 @@ type world struct {
 	namespaces int
 	// ahead is what a new manager knows of its clock.
 	ahead time.Duration
+	// conditionRefused is what the API server answers to a patch of a pod's status.
+	conditionRefused error
 }
 
 func newWorld(t *testing.T, change ...func(*choices)) *world {
@@ -157,7 +159,7 @@ func testScheme(t *testing.T) *runtime.Scheme {
 // restart replaces the manager by one that remembers nothing. What it finds is in its initial list.
 func (w *world) restart() {
 	w.Helper()
-	cached := interceptor.NewClient(w.api, interceptor.Funcs{Get: w.cachedGet, List: w.cachedList, Patch: w.countedPatch})
+	cached := interceptor.NewClient(w.api, interceptor.Funcs{Get: w.cachedGet, List: w.cachedList, Patch: w.countedPatch, SubResourcePatch: w.countedCondition})
 	w.counted = prometheus.NewRegistry()
 	w.r = New(Options{
 		Releases: metrics.NewReleaseMetrics(w.counted),
@@ -187,6 +189,22 @@ func (w *world) note(line string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.journal = append(w.journal, line)
+}
+
+// countedCondition notes what the status of a pod is to say.
+func (w *world) countedCondition(
+	ctx context.Context, c client.Client, _ string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption,
+) error {
+	if w.conditionRefused != nil {
+		return w.conditionRefused
+	}
+	err := c.Status().Patch(ctx, obj, patch, opts...)
+	for _, condition := range obj.(*corev1.Pod).Status.Conditions {
+		if condition.Type == lifecycle.ConditionInRotation {
+			w.note(fmt.Sprintf("condition of %s: %s", obj.GetName(), condition.Status))
+		}
+	}
+	return err
 }
 
 // cachedGet answers as the manager's cache does: it holds only pods that have the state label, and it may lag.

@@ -261,10 +261,33 @@ func (in Input) Managed() bool {
 		slices.ContainsFunc(in.Ownership.NewlyCreated, func(key string) bool { return marked(in.Pod, key) })
 }
 
-// IsReady reports the pod's Ready condition, to which Kruise's readiness gates count.
+// ConditionInRotation is the pod's condition that says whether the registries give it to clients.
+const ConditionInRotation corev1.PodConditionType = "rollcall.dev/InRotation"
+
+// IsReady reports the pod's Ready condition, to which Kruise's readiness gates count. Where [ConditionInRotation] is a readiness
+// gate it does not count: the pod would wait to be registered until it is registered.
 func IsReady(pod *corev1.Pod) bool {
+	if isTrue(pod, corev1.PodReady) {
+		return true
+	}
+	gated := false
+	for _, gate := range pod.Spec.ReadinessGates {
+		switch {
+		case gate.ConditionType == ConditionInRotation:
+			gated = true
+		case !isTrue(pod, gate.ConditionType):
+			return false
+		}
+	}
+	return gated && isTrue(pod, corev1.ContainersReady)
+}
+
+// InRotation reports whether the pod's condition says that it is in rotation.
+func InRotation(pod *corev1.Pod) bool { return isTrue(pod, ConditionInRotation) }
+
+func isTrue(pod *corev1.Pod, condition corev1.PodConditionType) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		return c.Type == condition && c.Status == corev1.ConditionTrue
 	})
 }
 

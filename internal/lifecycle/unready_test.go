@@ -52,3 +52,31 @@ func TestWhichPodsCount(t *testing.T) {
 		t.Error("a pod that ends counts")
 	}
 }
+
+// TestReadinessGateOfOurOwn: a pod that waits to be in rotation until it is Ready, and the other way round, would wait for ever.
+func TestReadinessGateOfOurOwn(t *testing.T) {
+	t.Parallel()
+	const other corev1.PodConditionType = "InPlaceUpdateReady"
+	for reason, tc := range map[string]struct {
+		gates []corev1.PodConditionType
+		holds []corev1.PodConditionType
+		want  bool
+	}{
+		"ready as Kubernetes has it":          {nil, []corev1.PodConditionType{corev1.PodReady}, true},
+		"all but its own gate":                {[]corev1.PodConditionType{ConditionInRotation, other}, []corev1.PodConditionType{corev1.ContainersReady, other}, true},
+		"another gate is missing":             {[]corev1.PodConditionType{ConditionInRotation, other}, []corev1.PodConditionType{corev1.ContainersReady}, false},
+		"the containers are not ready":        {[]corev1.PodConditionType{ConditionInRotation}, []corev1.PodConditionType{ConditionInRotation}, false},
+		"without the gate, Ready is its word": {nil, []corev1.PodConditionType{corev1.ContainersReady}, false},
+	} {
+		pod := &corev1.Pod{}
+		for _, gate := range tc.gates {
+			pod.Spec.ReadinessGates = append(pod.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: gate})
+		}
+		for _, held := range tc.holds {
+			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: held, Status: corev1.ConditionTrue})
+		}
+		if got := IsReady(pod); got != tc.want {
+			t.Errorf("%s: got %t, want %t", reason, got, tc.want)
+		}
+	}
+}

@@ -70,6 +70,8 @@ type scenario struct {
 	refused bool
 	// byApp: the applications register themselves. What a registry remembers of one is cleared once more when its pod is gone.
 	byApp bool
+	// conditioned: the manager writes the pods' condition.
+	conditioned bool
 	// drain is what the pods' annotation says.
 	drain time.Duration
 }

@@ -210,14 +210,19 @@ func podOf(body []byte) *corev1.Pod {
 	return nil
 }
 
-// parsePath takes /api/v1/namespaces/NS/RESOURCE/NAME or /apis/GROUP/VERSION/namespaces/NS/RESOURCE/NAME apart.
+// parsePath takes /api/v1/namespaces/NS/RESOURCE/NAME or /apis/GROUP/VERSION/namespaces/NS/RESOURCE/NAME apart. What is below
+// that is part of the resource, as in roles: pods/status.
 func parsePath(path string) (resource, namespace, name string) {
 	_, rest, namespaced := strings.Cut(path, "/namespaces/")
 	if !namespaced {
 		return path, "", ""
 	}
-	parts := append(strings.Split(rest, "/"), "", "")
-	return parts[1], parts[0], parts[2]
+	parts := append(strings.Split(rest, "/"), "", "", "")
+	resource = parts[1]
+	if parts[3] != "" {
+		resource += "/" + parts[3]
+	}
+	return resource, parts[0], parts[2]
 }
 
 // Fence drops every write from now on, until Lift: what the manager has begun is never done.
