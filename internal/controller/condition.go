@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -68,10 +69,6 @@ func (o *observation) rotation() (in, known bool) {
 	case lifecycle.InService:
 	}
 	present := o.plan().present
-	for _, c := range present {
-		if o.unacknowledged(c) {
-			return false, false
-		}
-	}
-	return true, len(present) > 0
+	in = len(present) > 0 && !slices.ContainsFunc(present, o.unacknowledged)
+	return in, in
 }
