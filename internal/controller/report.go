@@ -157,18 +157,11 @@ func (o *observation) explain() blocker {
 		return blocker{reason: reason.NotReady, message: "the pod is not ready"}
 	case o.warning.reason != "":
 		return o.warning
-	case o.released():
+	case o.input.Released(d):
 		return blocker{reason: reason.AwaitingOpenKruise, message: "the pod is out of the registry and its hook is released; " +
 			"OpenKruise has neither updated nor deleted it yet"}
 	}
 	return blocker{}
-}
-
-// released reports whether nothing holds the pod any more where OpenKruise waits before it updates or deletes one.
-func (o *observation) released() bool {
-	return o.decision.Waiting == "" && o.pod().DeletionTimestamp == nil && o.input.Hooks.Any() &&
-		slices.Contains([]appspub.LifecycleStateType{appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStatePreparingDelete},
-			appspub.LifecycleStateType(o.pod().Labels[appspub.LifecycleStateKey]))
 }
 
 // keptInPanic reports whether the pod is in service only because of the panic. One that was taken out before stays out,

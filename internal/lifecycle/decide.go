@@ -291,6 +291,14 @@ func isTrue(pod *corev1.Pod, condition corev1.PodConditionType) bool {
 	})
 }
 
+// Released reports whether no handler of Rollcall's holds the pod any more where OpenKruise waits before it updates or deletes
+// one: the next move is OpenKruise's.
+func (in Input) Released(d Decision) bool {
+	at := state(in.Pod)
+	return d.Waiting == "" && in.Pod.DeletionTimestamp == nil && in.Hooks.Any() &&
+		(at == appspub.LifecycleStatePreparingUpdate || at == appspub.LifecycleStatePreparingDelete)
+}
+
 // MovedAt returns when Kruise moved the pod into its present state.
 func MovedAt(pod *corev1.Pod) (time.Time, error) {
 	return time.Parse(time.RFC3339, pod.Annotations[appspub.LifecycleTimestampKey])

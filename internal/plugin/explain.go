@@ -12,6 +12,7 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/reason"
 )
 
 const reasonsPage = "https://github.com/rollcall-dev/rollcall/blob/main/docs/reference/reasons.md"
@@ -89,6 +90,8 @@ func waitSentence(p Pod) string {
 	switch {
 	case p.Reason == "" && p.Hook == "":
 		return "Nothing waits for Rollcall."
+	case p.Reason == reason.AwaitingOpenKruise:
+		return fmt.Sprintf("Nothing waits for Rollcall: %s.", p.Message)
 	case p.Hook == "":
 		return fmt.Sprintf("No hook waits, but there is a warning, %s: %s.", p.Reason, strings.TrimSuffix(p.Message, "."))
 	default:

@@ -150,6 +150,23 @@ What you can do:
   let it go without the registry: kubectl rollcall release web-1 -n prod
 `,
 		},
+		"released": {
+			scene: scene{state: appspub.LifecycleStatePreparingDelete, ready: true, record: lifecycle.Absent},
+			want: `
+prod/web-1 is out of rotation: registry default acknowledged that it does not send clients to web at 10.0.0.1:80.
+It has been PreparingDelete for 60s: OpenKruise wants to delete it. It is ready.
+Nothing waits for Rollcall: its hook is released, and OpenKruise has neither updated nor deleted it yet.
+
+Handlers:
+  preNormal      label example.com/in=true: not set; Rollcall's
+  inPlaceUpdate  label example.com/update=true: not set; Rollcall's
+  inPlaceUpdate  label other.io/gate=true: not set; another controller's: hooks.owned does not have its key
+  preDelete      label example.com/delete=true: not set; Rollcall's
+
+What you can do:
+  about the reason: https://github.com/rollcall-dev/rollcall/blob/main/docs/reference/reasons.md#awaitingopenkruise
+`,
+		},
 		"not ready yet": {
 			scene: scene{state: appspub.LifecycleStatePreparingNormal},
 			want: `
@@ -189,6 +206,8 @@ func TestReason(t *testing.T) {
 	refused, passed, waits := deleting, deleting, deleting
 	refused.warning = "RegistryUnavailable"
 	passed.warning, passed.passed = "RegistryUnavailable", true
+	released := deleting
+	released.record, released.labels = lifecycle.Absent, nil
 	for name, c := range map[string]struct {
 		reason string
 		scene  scene
@@ -196,6 +215,7 @@ func TestReason(t *testing.T) {
 	}{
 		"event":    {reason: "the manager knows best why it waits", scene: refused, want: "RegistryUnavailable"},
 		"resolved": {reason: "a reason that has passed says nothing of now", scene: passed, want: reason.Acknowledgement},
+		"released": {reason: "no hook of Rollcall's holds it any more", scene: released, want: reason.AwaitingOpenKruise},
 		"no event": {reason: "Events are kept for an hour only", scene: waits, want: reason.Acknowledgement},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -141,6 +141,8 @@ func (w *world) reasonOf(p Pod) (why reason.Reason, message string) {
 		}
 	}
 	switch {
+	case p.facts.input.Released(p.facts.decision):
+		return reason.AwaitingOpenKruise, "its hook is released, and OpenKruise has neither updated nor deleted it yet"
 	case p.Hook == "":
 		return "", ""
 	case p.facts.drainEnds.After(w.now):
@@ -150,9 +152,12 @@ func (w *world) reasonOf(p Pod) (why reason.Reason, message string) {
 	case p.facts.pod.Status.PodIP == "":
 		return reason.NoAddress, "the pod has no IP yet"
 	default:
-		return reason.Acknowledgement, "the registry has not acknowledged yet"
+		return reason.Acknowledgement, "the registry has not acknowledged yet, or its clients may not know the pod yet"
 	}
 }
+
+// waits reports whether a rollout waits for something at the pod.
+func (p Pod) waits() bool { return p.Hook != "" || p.Reason == reason.AwaitingOpenKruise }
 
 // sortPods puts those that wait first, the longest wait before the others.
 func sortPods(pods []Pod) {
@@ -163,13 +168,13 @@ func sortPods(pods []Pod) {
 		return p.Since.Time
 	}
 	slices.SortFunc(pods, func(a, b Pod) int {
-		if (a.Hook == "") != (b.Hook == "") {
-			if a.Hook != "" {
+		if a.waits() != b.waits() {
+			if a.waits() {
 				return -1
 			}
 			return 1
 		}
-		if a.Hook != "" {
+		if a.waits() {
 			if c := since(a).Compare(since(b)); c != 0 {
 				return c
 			}

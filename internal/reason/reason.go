@@ -43,8 +43,8 @@ const (
 	// AwaitingOpenKruise: the pod is out of the registry and its hook is released, and OpenKruise has neither updated nor
 	// deleted it yet. No client is sent to it.
 	//
-	// What to do: where it lasts, look at the workload's `partition`, `paused`, `maxUnavailable` and at the events of
-	// OpenKruise. A pod of a StatefulSet whose scale-in was cancelled stays so for ever: delete it.
+	// What to do: where it lasts, look at the workload's `partition`, `paused`, `maxUnavailable`, at the events of
+	// OpenKruise and at another controller's handlers on the pod. A pod of a StatefulSet whose scale-in was cancelled stays so for ever: delete it.
 	AwaitingOpenKruise Reason = "AwaitingOpenKruise"
 	// UnknownRegistry: the pod is still in a registry that the configuration no longer has.
 	//
@@ -201,7 +201,8 @@ const (
 	//
 	// What to do: write what the message says, or label the CloneSet `rollcall.dev/enroll: "false"`.
 	NotEnrolled Reason = "NotEnrolled"
-	// Acknowledgement: what the kubectl plugin shows where no Event on the pod says more: the registry has not acknowledged yet.
+	// Acknowledgement: what the kubectl plugin shows where no Event on the pod says more: the registry has not acknowledged yet,
+	// or `readerLag` has not passed since.
 	//
 	// What to do: wait. Where it lasts, look at the manager's log.
 	Acknowledgement Reason = "Acknowledgement"
