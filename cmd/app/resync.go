@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -10,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
-	"github.com/rollcall-dev/rollcall/internal/resync"
+	"github.com/rollcall-dev/rollcall/internal/steer"
 )
 
 // leaseInterval is how often the annotations of the lease are read.
@@ -50,10 +49,10 @@ func (r *requests) look(ctx context.Context) {
 		return
 	}
 	r.failed = false
-	r.resync.Approve(strings.FieldsFunc(lease.Annotations[resync.AnnotationApprove], func(c rune) bool { return c == ',' || c == ' ' }))
-	run := lease.Annotations[resync.AnnotationRun]
+	r.resync.Approve(steer.Approved(lease.Annotations[steer.AnnotationApprove]))
+	run := lease.Annotations[steer.AnnotationRun]
 	if r.run != nil && *r.run != run && run != "" {
-		r.logger.Info("resync requested", "annotation", resync.AnnotationRun, "value", run)
+		r.logger.Info("resync requested", "annotation", steer.AnnotationRun, "value", run)
 		r.resync.Run()
 	}
 	r.run = &run

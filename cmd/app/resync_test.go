@@ -13,13 +13,13 @@ import (
 	kubernetesfake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/rollcall-dev/rollcall/internal/resync"
+	"github.com/rollcall-dev/rollcall/internal/steer"
 )
 
 func TestRequestsFollowTheLeasesAnnotations(t *testing.T) {
 	t.Parallel()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "system", Name: "rollcall", Annotations: map[string]string{resync.AnnotationRun: "of the last leader"},
+		Namespace: "system", Name: "rollcall", Annotations: map[string]string{steer.AnnotationRun: "of the last leader"},
 	}}
 	clients := kubernetesfake.NewClientset(lease)
 	asked, log := &askedResync{}, &strings.Builder{}
@@ -36,15 +36,15 @@ func TestRequestsFollowTheLeasesAnnotations(t *testing.T) {
 
 	r.look(t.Context())
 	asked.expect(t, "the annotation is old, and a leader begins with a run anyway", 0)
-	annotate(resync.AnnotationRun, "now")
+	annotate(steer.AnnotationRun, "now")
 	r.look(t.Context())
 	r.look(t.Context())
 	asked.expect(t, "the value is new once", 1)
-	annotate(resync.AnnotationApprove, "abc, def,")
+	annotate(steer.AnnotationApprove, "abc, def,")
 	r.look(t.Context())
 	asked.expect(t, "there are two digests, and no run was asked for", 1, "abc", "def")
-	delete(lease.Annotations, resync.AnnotationRun)
-	annotate(resync.AnnotationApprove, "")
+	delete(lease.Annotations, steer.AnnotationRun)
+	annotate(steer.AnnotationApprove, "")
 	r.look(t.Context())
 	asked.expect(t, "both are gone", 1)
 

@@ -68,7 +68,7 @@ func (o *options) command() *cobra.Command {
 		Use:   "kubectl-rollcall",
 		Short: "See and steer what Rollcall does",
 		Long: "See which pods are in rotation, why a pod waits, and how a rollout goes; check a CloneSet before you apply it; " +
-			"give CloneSets the hooks; let a stuck pod go.",
+			"give CloneSets the hooks; let a stuck pod go; have the registries compared with the cluster.",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl rollcall"},
 		Version:       o.version,
 		SilenceUsage:  true,
@@ -78,7 +78,7 @@ func (o *options) command() *cobra.Command {
 	root.PersistentFlags().StringVar(&o.installation, "rollcall-namespace", "rollcall-system",
 		"The namespace in which Rollcall is installed.")
 	root.AddCommand(o.statusCommand(), o.explainCommand(), o.rolloutCommand(), o.lintCommand(), o.enrollCommand(),
-		o.releaseCommand())
+		o.releaseCommand(), o.resyncCommand())
 	return root
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/rollcall-dev/rollcall/internal/steer"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -21,13 +22,6 @@ const (
 	// digestBytes make a digest that a person can copy, and that are unique in practice.
 	digestBytes = 6
 )
-
-// AnnotationApprove on the manager's Lease holds the digests of the removals that a person approves of, separated by
-// commas.
-const AnnotationApprove = "rollcall.dev/approve-removals"
-
-// AnnotationRun on the manager's Lease has a run begin whenever its value changes.
-const AnnotationRun = "rollcall.dev/resync"
 
 // allowed is how many of the entries that the cluster owns may be removed in one run. A percentage is rounded up, and is never
 // fewer than 3 unless it is 0%.
@@ -99,7 +93,7 @@ func (r *Resync) howToApprove(digest string) string {
 	if !r.Approvable {
 		return raise
 	}
-	return fmt.Sprintf("approve exactly these with the annotation %s=%s on the manager's Lease, or %s", AnnotationApprove, digest, raise)
+	return steer.HowToApprove(digest) + ", or " + raise
 }
 
 func (k *keeper) unblock() {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
+	"github.com/rollcall-dev/rollcall/internal/steer"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/memory"
@@ -395,7 +396,7 @@ func TestApproval(t *testing.T) {
 				t.Fatalf("warned %d times, want once: %q", len(s.warnings), s.warnings)
 			}
 			digest := s.digest(s.warnings[0])
-			for _, part := range []string{"6 of 20", "web-", "20%", AnnotationApprove} {
+			for _, part := range []string{"6 of 20", "web-", "20%", steer.AnnotationApprove} {
 				if !strings.Contains(s.warnings[0], part) {
 					t.Errorf("the warning %q does not say %q", s.warnings[0], part)
 				}
@@ -918,7 +919,7 @@ func (s *scene) expectShown(why string, want ...string) {
 // digest finds the one that a warning asks to approve.
 func (s *scene) digest(warning string) string {
 	s.Helper()
-	_, rest, found := strings.Cut(warning, AnnotationApprove+"=")
+	_, rest, found := strings.Cut(warning, steer.AnnotationApprove+"=")
 	if !found || len(rest) < 2*digestBytes {
 		s.Fatalf("no digest in %q", warning)
 	}

@@ -23,6 +23,8 @@ type kubectl struct {
 	*scenario
 
 	kubeconfig string
+	// installation is the namespace of the manager.
+	installation string
 }
 
 // Kubectl gives a person the rights of a client configuration.
@@ -30,14 +32,14 @@ func (s *scenario) Kubectl(name string, as *rest.Config) *kubectl {
 	s.Helper()
 	path := filepath.Join(s.TempDir(), name)
 	s.must(account.WriteKubeconfig(path, as))
-	return &kubectl{scenario: s, kubeconfig: path}
+	return &kubectl{scenario: s, kubeconfig: path, installation: s.ns}
 }
 
 // Expect runs the plugin and holds its exit status and what it prints, errors included, to what is wanted.
 func (k *kubectl) Expect(status int, arguments string, words ...string) {
 	k.Helper()
 	var out bytes.Buffer
-	all := append(strings.Fields(arguments), "--kubeconfig", k.kubeconfig, "-n", k.ns, "--rollcall-namespace", k.ns)
+	all := append(strings.Fields(arguments), "--kubeconfig", k.kubeconfig, "-n", k.ns, "--rollcall-namespace", k.installation)
 	streams := genericiooptions.IOStreams{In: strings.NewReader("no\n"), Out: &out, ErrOut: &out}
 	if got := plugin.Run(k.Context(), "test", all, streams); got != status {
 		k.Errorf("kubectl rollcall %s: exit status %d, want %d\n%s", arguments, got, status, out.String())

@@ -64,8 +64,11 @@ func TestBlockedRemoval(t *testing.T) {
 	s.ExpectLogged("removal blocked", "5 of 7 entries", "rollcall.dev/approve-removals")
 	s.ExpectMetric(`rollcall_resync_blocked_removals{registry="default"} 5`)
 	s.annotateLease("blocked-lease", "rollcall.dev/approve-removals", "0123456789ab")
-	s.annotateLease("blocked-lease", "rollcall.dev/resync", "now")
-	s.ExpectLogged("resync requested", "now")
+	operator := s.Kubectl("operator", env.cluster.Config())
+	operator.installation = "blocked-lease"
+	operator.Expect(0, "resync --leader-election-id "+account.Lease, "compares the registries with the cluster now")
+	operator.Expect(6, "resync", "namespace blocked-lease has no Lease rollcall")
+	s.ExpectLogged("resync requested")
 	s.Expect(len(s.registry.Entries(t, s.ns)) == 7, "what was not approved was removed")
 
 	digests := regexp.MustCompile(`approve-removals=([0-9a-f]{12})`).FindAllStringSubmatch(s.manager.Log(), -1)

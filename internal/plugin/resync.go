@@ -1,0 +1,123 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/internal/steer"
+)
+
+func (o *options) resyncCommand() *cobra.Command {
+	var name string
+	var approve, yes bool
+	c := &cobra.Command{
+		Use:   "resync",
+		Short: "Have the registries compared with the cluster now, or approve removals that Rollcall holds back",
+		Long: "Annotates the manager's Lease: its holder compares every registry with the cluster at once. With --approve, shows the " +
+			"entries that have no live pod and are more than resync.maxRemovals lets Rollcall remove, asks, and lets it remove exactly these.",
+		Example: "  kubectl rollcall resync\n  kubectl rollcall resync --approve",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cluster, err := o.cluster()
+			if err != nil {
+				return err
+			}
+			lease, err := cluster.lease(cmd.Context(), name, o.now())
+			if err != nil {
+				return err
+			}
+			if approve {
+				return o.approve(cmd.Context(), cluster, lease, yes)
+			}
+			if err := cluster.annotate(cmd.Context(), lease, steer.AnnotationRun, o.now().UTC().Format(time.RFC3339Nano)); err != nil {
+				return err
+			}
+			fmt.Fprintf(o.Out, "lease/%s annotated: %s compares the registries with the cluster now\n", name, *lease.Spec.HolderIdentity)
+			return nil
+		},
+	}
+	c.Flags().StringVar(&name, "leader-election-id", "rollcall", "The name of the manager's Lease, as its flag has it.")
+	c.Flags().BoolVar(&approve, "approve", false, "Approve the removals that Rollcall holds back.")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "Do not ask.")
+	return c
+}
+
+// lease reads the one that a manager holds.
+func (c *cluster) lease(ctx context.Context, name string, now time.Time) (*coordinationv1.Lease, error) {
+	var lease coordinationv1.Lease
+	err := c.Get(ctx, client.ObjectKey{Namespace: c.installation, Name: name}, &lease)
+	switch spec := lease.Spec; {
+	case apierrors.IsNotFound(err):
+		return nil, &exitError{exitNoManager, fmt.Errorf("namespace %s has no Lease %s: say where Rollcall is installed by "+
+			"--rollcall-namespace and --leader-election-id; without leader election, change the configuration instead", c.installation, name)}
+	case err != nil:
+		return nil, reading("Lease "+name, err)
+	case spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil || spec.LeaseDurationSeconds == nil,
+		now.After(spec.RenewTime.Add(time.Duration(*spec.LeaseDurationSeconds) * time.Second)):
+		return nil, &exitError{exitNoManager, fmt.Errorf("no manager holds the Lease %s/%s: kubectl -n %s get pods shows whether one runs",
+			c.installation, name, c.installation)}
+	}
+	return &lease, nil
+}
+
+func (c *cluster) annotate(ctx context.Context, lease *coordinationv1.Lease, key, value string) error {
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, value)
+	if err := c.Patch(ctx, lease, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		return reading("and annotating Lease "+lease.Name, err)
+	}
+	return nil
+}
+
+// lastBlocked returns the last Event about removals that are held back, nil where all of them are approved already.
+func lastBlocked(events []eventsv1.Event, approved []string) (last *eventsv1.Event) {
+	for i, e := range events {
+		digest := steer.DigestIn(e.Note)
+		if e.Reason != "RemovalBlocked" || digest == "" || slices.Contains(approved, digest) {
+			continue
+		}
+		if last == nil || lastSeen(e).After(lastSeen(*last)) {
+			last = &events[i]
+		}
+	}
+	return last
+}
+
+// approve lets the manager remove what its last Event says that it holds back. There is one for each set of entries, and an older
+// one names a set that has changed since.
+func (o *options) approve(ctx context.Context, cluster *cluster, lease *coordinationv1.Lease, yes bool) error {
+	var events eventsv1.EventList
+	if err := cluster.List(ctx, &events, client.InNamespace(cluster.installation)); err != nil {
+		return reading("Events", err)
+	}
+	last := lastBlocked(events.Items, steer.Approved(lease.Annotations[steer.AnnotationApprove]))
+	if last == nil {
+		return fmt.Errorf("no Event in namespace %s says that removals are held back which are not approved yet; Events are kept for an "+
+			"hour: kubectl rollcall resync has the manager look again", cluster.installation)
+	}
+	fmt.Fprintf(o.Out, "%s ago: %s\n", short(o.now().Sub(lastSeen(*last))), last.Note)
+	if !yes {
+		var err error
+		if yes, err = o.confirm("Rollcall removes exactly these entries."); err != nil {
+			return err
+		}
+	}
+	if !yes {
+		return errors.New("nothing was approved")
+	}
+	value := steer.Approve(lease.Annotations[steer.AnnotationApprove], steer.DigestIn(last.Note))
+	if err := cluster.annotate(ctx, lease, steer.AnnotationApprove, value); err != nil {
+		return err
+	}
+	fmt.Fprintf(o.Out, "lease/%s annotated: %s removes them\n", lease.Name, *lease.Spec.HolderIdentity)
+	return nil
+}

@@ -1,0 +1,92 @@
+package plugin
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/rollcall-dev/rollcall/internal/steer"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
+)
+
+func leaseHeld(renewed time.Time) *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "rollcall"},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: new("rollcall-0"), LeaseDurationSeconds: new(int32(15)), RenewTime: &metav1.MicroTime{Time: renewed},
+		},
+	}
+}
+
+func clusterWith(objects ...client.Object) *cluster {
+	return &cluster{Client: fake.NewClientBuilder().WithScheme(clientscheme.Scheme).WithObjects(objects...).Build(), installation: "system"}
+}
+
+func TestLease(t *testing.T) {
+	t.Parallel()
+	free := leaseHeld(now)
+	free.Spec.HolderIdentity = nil
+	for reason, c := range map[string]struct {
+		objects []client.Object
+		want    string
+	}{
+		"a manager holds it":             {[]client.Object{leaseHeld(now.Add(-10 * time.Second))}, ""},
+		"Rollcall is somewhere else":     {nil, "namespace system has no Lease rollcall: say where"},
+		"the manager was stopped":        {[]client.Object{free}, "no manager holds the Lease system/rollcall"},
+		"the manager died some time ago": {[]client.Object{leaseHeld(now.Add(-16 * time.Second))}, "no manager holds the Lease"},
+	} {
+		_, err := clusterWith(c.objects...).lease(t.Context(), "rollcall", now)
+		expect.Error(t, reason, err, c.want)
+		if exit := (*exitError)(nil); err != nil && (!errors.As(err, &exit) || exit.status != exitNoManager) {
+			t.Errorf("%s: got error %v, want exit status %d", reason, err, exitNoManager)
+		}
+	}
+}
+
+// TestApprove has Events about three sets of entries, of which the last is approved already.
+func TestApprove(t *testing.T) {
+	t.Parallel()
+	blocked := func(name, digest string, ago time.Duration) client.Object {
+		return &eventsv1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: name}, Reason: "RemovalBlocked", Type: corev1.EventTypeWarning,
+			EventTime: metav1.MicroTime{Time: now.Add(-ago)}, Note: "5 of 7 entries. If they should go, " + steer.HowToApprove(digest) + ", or wait.",
+		}
+	}
+	for name, c := range map[string]struct {
+		reason, answer, want, err string
+		yes                       bool
+	}{
+		"yes":      {reason: "a person has read what goes", answer: "yes\n", want: "abc,222"},
+		"no":       {reason: "nothing goes without the word", answer: "n\n", want: "abc", err: "nothing was approved"},
+		"in a job": {reason: "with --yes there is no question", yes: true, want: "abc,222"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lease := leaseHeld(now)
+			lease.Annotations = map[string]string{steer.AnnotationApprove: "abc"}
+			cluster := clusterWith(lease, blocked("a", "111", time.Hour), blocked("b", "222", time.Minute), blocked("c", "abc", time.Second))
+			var out strings.Builder
+			o := &options{now: func() time.Time { return now }, IOStreams: genericiooptions.IOStreams{
+				In: strings.NewReader(c.answer), Out: &out, ErrOut: &out,
+			}}
+			expect.Error(t, c.reason, o.approve(t.Context(), cluster, lease, c.yes), c.err)
+			expect.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
+			if got := lease.Annotations[steer.AnnotationApprove]; got != c.want || !strings.Contains(out.String(), "60s ago: 5 of 7 entries") {
+				t.Errorf("%s: approved %q, want %q; it printed\n%s", c.reason, got, c.want, &out)
+			}
+		})
+	}
+	o := &options{now: func() time.Time { return now }}
+	err := o.approve(t.Context(), clusterWith(), leaseHeld(now), true)
+	expect.Error(t, "nothing is held back", err, "no Event in namespace system")
+}
