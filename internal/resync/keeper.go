@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -50,8 +51,10 @@ type keeper struct {
 	approval approval
 	// shown is what [Resync.Status] says, under the lock of the Resync.
 	shown Status
-	// blocked is the digest of the removal that a person was told of; empty where none is blocked.
+	// blocked is the digest of the removal that an Event tells of; empty where none is blocked.
 	blocked string
+	// asked: a person asked for the run, who may look for an Event that has expired since.
+	asked atomic.Bool
 }
 
 func newKeeper(r *Resync, source Source) *keeper {

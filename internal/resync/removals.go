@@ -53,7 +53,7 @@ func (k *keeper) mayRemove(ctx context.Context, gone []registry.Entry, owned int
 		return true
 	}
 	k.resync.Metrics.Blocked(k.source.Name, len(gone))
-	if k.blocked == digest {
+	if asked := k.asked.Swap(false); k.blocked == digest && !asked {
 		return false
 	}
 	k.blocked = digest

@@ -117,8 +117,16 @@ func poke(c chan<- struct{}) {
 	}
 }
 
-// Run has every registry compared now.
+// Run has every registry compared now, as a person asks, and tells once more of removals that are blocked.
 func (r *Resync) Run() {
+	_, keepers := r.inForce()
+	for _, k := range keepers {
+		k.asked.Store(true)
+	}
+	r.wakeAll()
+}
+
+func (r *Resync) wakeAll() {
 	_, keepers := r.inForce()
 	for _, k := range keepers {
 		k.wake()
@@ -133,7 +141,7 @@ func (r *Resync) Approve(digests []string) {
 	r.approved = slices.Clone(digests)
 	r.mu.Unlock()
 	if isNew {
-		r.Run()
+		r.wakeAll()
 	}
 }
 

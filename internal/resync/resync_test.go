@@ -420,6 +420,18 @@ func TestApproval(t *testing.T) {
 			}
 			s.expectMetric("rollcall_resync_blocked_removals", "", 0)
 		},
+		"is offered again to a person who asks": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.gone(s.many("a", 5)...)
+			s.start()
+			time.Sleep(5 * time.Minute)
+			s.resync.Run()
+			synctest.Wait()
+			s.stop()
+			if len(s.warnings) != 2 || s.digest(s.warnings[0]) != s.digest(s.warnings[1]) {
+				t.Errorf("warned %q, want the same twice: the first may have expired", s.warnings)
+			}
+		},
 		"is not offered without a lease": func(t *testing.T) {
 			s := newScene(t, "a")
 			s.leaseless = true
