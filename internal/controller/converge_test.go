@@ -412,3 +412,17 @@ func TestBackOffIsCappedAndForgotten(t *testing.T) {
 	w.registry.FailNext(anyCall(), errors.New("down"))
 	w.expectResult("what was overcome does not count any more", w.reconcile(pod), backoffBase)
 }
+
+func TestDualStack(t *testing.T) {
+	t.Parallel()
+	const first = "web@[fd00:10:244::7]:8080"
+	w := newWorld(t)
+	pod := w.pod(w.cloneSet("web"), "web-1", func(p *corev1.Pod) {
+		p.Status.PodIP, p.Status.PodIPs = "fd00:10:244::7", []corev1.PodIP{{IP: "fd00:10:244::7"}, {IP: "10.0.0.7"}}
+	})
+	w.reconciles(pod, "it stands under its first address, the one that podIP names", "Register "+first, writes)
+	w.restart()
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconciles(pod, "the next manager takes it out where it was put in", "Deregister "+first, writes)
+	w.expectAbsent(pod)
+}

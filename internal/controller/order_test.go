@@ -10,6 +10,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // The order in which a pod leaves one place and joins another.
@@ -114,6 +115,44 @@ func TestHookIsAssertedBeforeThePodLeaves(t *testing.T) {
 				w.expectWaits("")
 				w.restart()
 				w.reconciles(pod, "what it has left stands in the record no more", "new: "+registers)
+			})
+		}
+	}
+}
+
+// TestMoveOfPodsThatAreKept: what is not ready and serves all the same leaves no place while the next one is not known to have it.
+func TestMoveOfPodsThatAreKept(t *testing.T) {
+	t.Parallel()
+	const joinsNewName, joinsNewRegistry = "Register shop-web@10.0.0.1:8080", "new: " + registers
+	name, err := service.ParseNameTemplate("{namespace}-{label:app}")
+	expect.NoError(t, err)
+	moves := map[string]struct {
+		move  func(*choices)
+		joins string
+	}{
+		"to another service":  {func(s *choices) { s.Services.Name = name }, joinsNewName},
+		"to another registry": {func(s *choices) { s.DefaultRegistries = []string{"new"} }, joinsNewRegistry},
+	}
+	for keptBy, settings := range map[string][]func(*choices){"a panic": nil, "unready: Keep": {keepsUnready}} {
+		for name, tc := range moves {
+			t.Run(keptBy+" "+name, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, settings...)
+				w.withRegistry("new")
+				pods := w.servingPods(4)
+				for _, pod := range pods {
+					w.turn(pod, unready)
+				}
+				w.apply(tc.move)
+				for _, pod := range pods {
+					w.reconcile(pod)
+					w.expectInService(pod)
+				}
+				w.expectJournal("no pod leaves the old place: none is known to be in service in the new one")
+
+				w.turn(pods[0], ready)
+				w.reconcile(pods[0])
+				w.expectJournal("it joins first, and then leaves", tc.joins, deregisters, writes)
 			})
 		}
 	}

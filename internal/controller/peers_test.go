@@ -96,3 +96,15 @@ func TestPanicCountsWhatTheCacheHas(t *testing.T) {
 	w.expectJournal("the pod that is read counts as it was read")
 	w.expectEvents("", "Warning PanicThreshold 2 of the 2 pods")
 }
+
+func TestPodCountsOnceForEachService(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.withRegistry("new")
+	web := w.cloneSet("web", inRegistries("default,new"))
+	pod := w.servingPod(web, "web-1")
+	w.tell(pod)
+	w.turn(pod, unready)
+	w.reconciles(pod, "it is the last of its service, in whatever many registries")
+	w.expectEvents("", "Warning PanicThreshold 1 of the 1 pods")
+}

@@ -118,3 +118,22 @@ func TestEnvironment(t *testing.T) {
 		t.Error("SEED=x is taken")
 	}
 }
+
+// TestWorldOfEveryRun: registries of every kind are played on, and resync's limit of removals both at its default and raised.
+func TestWorldOfEveryRun(t *testing.T) {
+	t.Parallel()
+	played := map[string]bool{}
+	for _, w := range workloads() {
+		for _, name := range w.registries {
+			played[name] = true
+		}
+	}
+	for _, name := range []string{secondRegistry, leasedRegistry, unlistedRegistry} {
+		if !played[name] {
+			t.Errorf("no workload stands in registry %s", name)
+		}
+	}
+	if even, odd := fullPlan(2, 7).maxRemovals(), fullPlan(3, 7).maxRemovals(); even != "" || odd == "" {
+		t.Errorf("half of the runs must have the default of maxRemovals, and half more: got %q and %q", even, odd)
+	}
+}
