@@ -66,8 +66,8 @@ func TestBlockedRemoval(t *testing.T) {
 	s.annotateLease("blocked-lease", "rollcall.dev/approve-removals", "0123456789ab")
 	operator := s.Kubectl("operator", env.cluster.Config())
 	operator.installation = "blocked-lease"
-	operator.Expect(0, "resync --leader-election-id "+account.Lease, "compares the registries with the cluster now")
-	operator.Expect(6, "resync", "namespace blocked-lease has no Lease rollcall")
+	operator.Expect(0, "resync", "compares the registries with the cluster now")
+	operator.Expect(6, "resync --leader-election-id other", "namespace blocked-lease has no Lease other")
 	s.ExpectLogged("resync requested")
 	s.Expect(len(s.registry.Entries(t, s.ns)) == 7, "what was not approved was removed")
 
