@@ -5,10 +5,10 @@ import "time"
 // The bounds are generous: a driver that keeps the contract is faster by orders.
 const (
 	// callTimeout bounds a call that nothing is wrong with, prompt one whose context has ended.
-	callTimeout = 60 * time.Second
+	callTimeout = 3 * time.Minute
 	prompt      = 5 * time.Second
 	// cleanUpTimeout bounds the removal of all that a case wrote.
-	cleanUpTimeout = 3 * time.Minute
+	cleanUpTimeout = 5 * time.Minute
 	// pause is between two looks at something that is waited for.
 	pause = 50 * time.Millisecond
 )

@@ -17,7 +17,7 @@ import (
 )
 
 // impatience is how long the suite waits for what will never come. It is longer than shortLease.
-const impatience = 4 * time.Second
+const impatience = 10 * time.Second
 
 // breakage is one way in which a driver can be broken.
 type breakage struct {

@@ -20,7 +20,7 @@ const (
 	// longLease outlives a case, shortLease is worth waiting for, and interval is a fraction of it that a busy machine
 	// keeps.
 	longLease  = time.Hour
-	shortLease = 2 * time.Second
+	shortLease = 6 * time.Second
 	interval   = 400 * time.Millisecond
 	// lag is how old the answers of a store that lags are.
 	lag = 100 * time.Millisecond
