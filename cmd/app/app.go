@@ -14,9 +14,7 @@ import (
 	"os"
 
 	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -37,7 +35,8 @@ type options struct {
 	// listening is called once, when all addresses are bound and before anything is served there.
 	listening func(addresses)
 	output    io.Writer
-	// main is set where this process is the manager and nothing else, so that it may set the loggers of all libraries.
+	// main is set where this process is the manager and nothing else, so that it may set what is the process's: the loggers of
+	// all libraries, and Go's memory limit.
 	main     bool
 	problems []error
 }
@@ -112,17 +111,4 @@ func Run(ctx context.Context, args []string, opts ...Option) error {
 		return err
 	}
 	return m.run(ctx)
-}
-
-// log returns the logger of this run. Only Main sets those of the libraries, which are the process's.
-func (o *options) log(f *flags) logr.Logger {
-	logger := zap.New(zap.UseFlagOptions(&f.zap))
-	if o.logger != nil {
-		logger = *o.logger
-	}
-	if o.main {
-		ctrl.SetLogger(logger)
-		klog.SetLogger(logger)
-	}
-	return logger
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -76,6 +77,9 @@ type app struct {
 func newManager(ctx context.Context, o *options, f *flags) (*app, error) {
 	limits := config.Limits{Drivers: slices.Collect(maps.Keys(o.constructors)), Timeout: timeoutLimit, Workers: f.workers}
 	a := &app{options: o, flags: f, logger: o.log(f), servers: &servers{}, watchFailures: &watchFailures{}}
+	if o.main {
+		setProcess(a.logger)
+	}
 	c, err := config.Load(f.config, limits)
 	if err != nil {
 		return nil, err
@@ -367,7 +371,8 @@ func (a *app) greet() {
 	at := a.servers.addresses
 	a.logger.Info("listening", "metrics", at.Metrics, "health", at.Health, "registry", at.Registry, "evictions", at.Evictions)
 	a.logger.Info("starting", "version", a.options.version, "dryRun", a.dryRun != nil, "apiServer", a.manager.GetConfig().Host,
-		"registries", a.drivers.current.Load().drivers(), "lease", lease, "workers", a.flags.workers)
+		"registries", a.drivers.current.Load().drivers(), "lease", lease, "workers", a.flags.workers,
+		"memoryLimit", debug.SetMemoryLimit(-1))
 	if a.options.listening != nil {
 		a.options.listening(at)
 	}
