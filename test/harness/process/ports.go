@@ -17,7 +17,8 @@ const (
 	portAttempts = 200
 )
 
-// FreePorts returns n different ports that nothing listens on.
+// FreePorts returns n different ports that nothing listens on. No other call gives one of them, in whatever process, until this
+// process ends: a server may take seconds before it listens.
 func FreePorts(ctx context.Context, n int) ([]int, error) {
 	var ports []int
 	var held []net.Listener
@@ -38,7 +39,9 @@ func FreePorts(ctx context.Context, n int) ([]int, error) {
 			continue
 		}
 		held = append(held, l)
-		ports = append(ports, port)
+		if reserve(port) {
+			ports = append(ports, port)
+		}
 	}
 	return nil, fmt.Errorf("finding %d free ports between %d and %d: only %d found", n, firstPort, LastPort, len(ports))
 }

@@ -19,6 +19,9 @@ func TestFreePorts(t *testing.T) {
 		}
 		seen[port] = true
 	}
+	if reserve(ports[1]) {
+		t.Errorf("port %d was given once, and would be given again before its server listens", ports[1])
+	}
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0])))
 	if err != nil {
 		t.Fatalf("port %d is not free: %v", ports[0], err)

@@ -61,6 +61,20 @@ func killedBySignal(err error) bool {
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
+// reserve takes the port for this process, and reports whether it was there to be taken. The kernel keeps the name, among those
+// of abstract sockets, for as long as the process lives; a listener would be closed with its last reference.
+func reserve(port int) bool {
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	if err := syscall.Bind(fd, &syscall.SockaddrUnix{Name: fmt.Sprintf("@rollcall-test-port-%d", port)}); err != nil {
+		_ = syscall.Close(fd)
+		return false
+	}
+	return true
+}
+
 func killGroup(pid int) error {
 	if err := syscall.Kill(-pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("killing process group %d: %w", pid, err)
