@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -35,6 +36,18 @@ func slowlyReady(s *scenario) {
 	before := s.Begin(inPlace, replicas(1), annotated(cluster.AnnotationReadyDelay, delay.String()))
 	s.UpdateInPlace("nginx:2", before)
 	s.ExpectRegisteredOnlyReady(delay)
+}
+
+// dualStack: a pod is registered, updated and taken out under the address that Kubernetes names first, here an IPv6 one.
+func dualStack(s *scenario) {
+	before := s.Begin(inPlace, replicas(2), annotated(cluster.AnnotationDualStack, "true"))
+	for _, pod := range before {
+		s.Expect(len(pod.Status.PodIPs) == 2 && strings.HasPrefix(pod.Status.PodIP, "fd00::"), "pod %s has %v", pod.Name, pod.Status.PodIPs)
+	}
+	s.ExpectServing(before...)
+	s.UpdateInPlace("nginx:2", before)
+	s.ScaleTo(1)
+	s.ExpectServing(s.Pods()...)
 }
 
 func recreateUpdate(s *scenario) {

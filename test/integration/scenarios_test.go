@@ -16,6 +16,7 @@ func definitions() []definition {
 	return []definition{
 		{name: "in-place-update", styles: allStyles, run: inPlaceUpdate},
 		{name: "slowly-ready", styles: allStyles, run: slowlyReady},
+		{name: "dual-stack", styles: updateHooked, run: dualStack},
 		{name: "recreate-update", styles: allStyles, run: recreateUpdate},
 		{name: "scale", styles: allStyles, run: scaleOutAndIn},
 		{name: "pods-to-delete", styles: allStyles, run: podsToDelete},
