@@ -114,7 +114,11 @@ func (l *linted) add(text []byte) error {
 	switch {
 	case kind.Kind == "CloneSet":
 		var set kruisev1alpha1.CloneSet
-		if err := yaml.UnmarshalStrict(text, &set); err != nil {
+		decode := yaml.UnmarshalStrict
+		if kind.APIVersion != kruisev1alpha1.GroupVersion.String() {
+			decode = yaml.Unmarshal // v1beta1 has the same hooks and template, and other fields beside them
+		}
+		if err := decode(text, &set); err != nil {
 			return fmt.Errorf("CloneSet %s: %w", kind.Name, err)
 		}
 		l.cloneSets = append(l.cloneSets, &set)

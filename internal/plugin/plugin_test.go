@@ -292,6 +292,11 @@ func TestLint(t *testing.T) {
 			text:   replace("metadata: {labels: {app: web,", "metadata: {annotations: {rollcall.dev/drain: soon}, labels: {app: web,"),
 			want:   "rollcall.dev/drain",
 		},
+		"v1beta1": {
+			reason: "OpenKruise after 1.9 has CloneSets of this version too, with other fields beside the hooks",
+			text: strings.Replace(replace("spec:", "spec:\n  updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceOnly}}"),
+				"kruise.io/v1alpha1", "kruise.io/v1beta1", 1),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

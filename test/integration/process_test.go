@@ -12,7 +12,10 @@ import (
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	kruisev1beta1 "github.com/openkruise/kruise-api/apps/v1beta1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -341,7 +344,7 @@ func TestRefusedAtStart(t *testing.T) {
 }
 
 // TestWithoutKruise: the manager says what is missing, and goes on by itself when it is there; also when the API server
-// was away.
+// was away. OpenKruise is one that stores and owns as v1beta1, as the release after 1.9 does.
 func TestWithoutKruise(t *testing.T) {
 	t.Parallel()
 	bare, err := cluster.Start(t.Context(), cluster.Options{
@@ -360,9 +363,13 @@ func TestWithoutKruise(t *testing.T) {
 	s := newScenarioOn(t, k8s, pods, m, env.registry, labels, "without-kruise")
 	s.await("the manager to say what is missing", func() error { return notReady("OpenKruise is not installed")(s) })
 	s.must(bare.InstallKruise(t.Context()))
+	s.storeAsV1beta1()
 	s.must(m.AwaitReady(t.Context()))
 	s.must(s.history.followSets(t.Context(), k8s))
-	s.Begin(inPlace)
+	for _, pod := range s.Begin(inPlace) {
+		s.PatchPod(pod, fmt.Sprintf(`{"metadata":{"ownerReferences":[{"apiVersion":%q,"kind":"CloneSet","name":%q,"uid":%q,"controller":true}]}}`,
+			kruisev1beta1.GroupVersion, s.key.Name, pod.OwnerReferences[0].UID))
+	}
 
 	s.ExpectAlways()
 
@@ -371,6 +378,23 @@ func TestWithoutKruise(t *testing.T) {
 	kruiseGoesAway(s, bare)
 	watchExpires(s, bare)
 	s.ExpectNothingLeft()
+}
+
+// storeAsV1beta1 has the API server store CloneSets as v1beta1, which has the fields that Rollcall reads, and serve both versions.
+func (s *scenario) storeAsV1beta1() {
+	s.Helper()
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	s.must(s.k8s.Get(s.Context(), client.ObjectKey{Name: "clonesets.apps.kruise.io"}, crd))
+	stored := *crd.Spec.Versions[0].DeepCopy()
+	stored.Name = kruisev1beta1.GroupVersion.Version
+	crd.Spec.Versions[0].Storage = false
+	crd.Spec.Versions = append(crd.Spec.Versions, stored)
+	s.must(s.k8s.Update(s.Context(), crd))
+	s.await("the API server to serve CloneSets as v1beta1", func() error {
+		var sets unstructured.UnstructuredList
+		sets.SetGroupVersionKind(kruisev1beta1.GroupVersion.WithKind("CloneSetList"))
+		return s.k8s.List(s.Context(), &sets)
+	})
 }
 
 // apiServerGoesAway while a pod waits, and comes back.
