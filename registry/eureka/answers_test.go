@@ -83,6 +83,8 @@ func TestListIsOfOneCluster(t *testing.T) {
 		app(), // one whose last entry has just gone
 		app(entryOf(out, "STARTING"), strings.Replace(entryOf(copied, "UP"), "10.0.0.4:80:", "4711:", 1)),
 		app(`{"instanceId":"host:web:80","vipAddress":"web","ipAddr":"10.0.0.5","port":{"$":80},"status":"UP","metadata":{}}`,
+			`{"instanceId":"host:web:8443","vipAddress":"web","ipAddr":"10.0.0.5","port":{"$":80,"@enabled":"false"},`+
+				`"securePort":{"$":8443,"@enabled":"true"},"status":"UP","metadata":{}}`,
 			`{"instanceId":"host:web:81","vipAddress":"web","ipAddr":"10.0.0.5","port":{"$":81},"status":"DOWN","metadata":{}}`),
 		app(`{"instanceId":"x","status":"UP","metadata":{"@class":"java.util.Collections$EmptyMap"}}`),
 	}, ",") + `]}}`
@@ -91,6 +93,7 @@ func TestListIsOfOneCluster(t *testing.T) {
 	want := []registry.Entry{
 		{Instance: ours, State: registry.InService}, {Instance: out, State: registry.OutOfService},
 		{Instance: registry.Instance{Service: "web", Address: "10.0.0.5", Port: 80}, State: registry.Foreign},
+		{Instance: registry.Instance{Service: "web", Address: "10.0.0.5", Port: 8443}, State: registry.Foreign},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -121,6 +124,25 @@ func TestWhatIsPosted(t *testing.T) {
 	if asked := server.requests(); len(asked) != 2 || asked[0] != "POST /eureka/apps/SHOP%20WEB" ||
 		asked[1] != "GET /eureka/apps/SHOP%20WEB/%5Bfd00::1%5D:80:Shop%20web" {
 		t.Errorf("asked %q", asked)
+	}
+}
+
+// TestHTTPS: an instance that says so is given to clients with its port as the secure one, and its URLs there are https.
+func TestHTTPS(t *testing.T) {
+	t.Parallel()
+	in := web(1)
+	in.Metadata = map[string]string{"secure": "true"}
+	server := newFake(t, healthy(in))
+	d := open(t, registry.Config{Endpoint: server.URL, Options: json.RawMessage(`{"healthCheckUrl":"http://{host}:9000/health"}`)})
+	expect.NoError(t, d.Register(t.Context(), in))
+	for _, want := range []string{
+		`"port":{"$":80,"@enabled":"false"},"securePort":{"$":80,"@enabled":"true"}`, `"secureVipAddress":"Shop web"`,
+		`"homePageUrl":"https://` + in.Endpoint() + `/"`, `"statusPageUrl":"https://` + in.Endpoint() + `/actuator/info"`,
+		`"healthCheckUrl":"http://` + in.Address + `:9000/health"`,
+	} {
+		if !strings.Contains(server.bodies[0], want) {
+			t.Errorf("posted\n%s\nwithout %s", server.bodies[0], want)
+		}
 	}
 }
 

@@ -26,6 +26,7 @@ type instanceInfo struct {
 	HostName           string            `json:"hostName"`
 	IPAddr             string            `json:"ipAddr"`
 	VIPAddress         string            `json:"vipAddress"`
+	SecureVIPAddress   string            `json:"secureVipAddress,omitempty"`
 	HomePageURL        string            `json:"homePageUrl,omitempty"`
 	StatusPageURL      string            `json:"statusPageUrl,omitempty"`
 	HealthCheckURL     string            `json:"healthCheckUrl,omitempty"`
@@ -81,19 +82,19 @@ const unusedSecurePort = "443"
 // infoOf returns what is posted of an instance. What Spring's clients make of it: vipAddress is the name that they look
 // up, hostName and port are where they go, zone and weight are in the metadata.
 func infoOf(in registry.Instance, opts Options, status string) instanceInfo {
-	host := hostName(in.Address)
-	return instanceInfo{
+	host, port := hostName(in.Address), json.Number(strconv.Itoa(in.Port))
+	info := instanceInfo{
 		InstanceID:       instanceID(in),
 		App:              in.Service,
 		HostName:         host,
 		IPAddr:           in.Address,
 		VIPAddress:       in.Service,
-		HomePageURL:      filledIn(opts.HomePageURL, host, in.Port),
-		StatusPageURL:    filledIn(opts.StatusPageURL, host, in.Port),
-		HealthCheckURL:   filledIn(opts.HealthCheckURL, host, in.Port),
+		HomePageURL:      urlOf(opts.HomePageURL, host, in),
+		StatusPageURL:    urlOf(opts.StatusPageURL, host, in),
+		HealthCheckURL:   urlOf(opts.HealthCheckURL, host, in),
 		Status:           status,
 		OverriddenStatus: statusUnknown,
-		Port:             portInfo{Number: json.Number(strconv.Itoa(in.Port)), Enabled: "true"},
+		Port:             portInfo{Number: port, Enabled: "true"},
 		SecurePort:       portInfo{Number: unusedSecurePort, Enabled: "false"},
 		DataCenterInfo: &dataCenterInfo{
 			Class: "com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo", Name: "MyOwn",
@@ -103,7 +104,15 @@ func infoOf(in registry.Instance, opts Options, status string) instanceInfo {
 		},
 		Metadata: in.Meta(),
 	}
+	if isSecure(in) {
+		info.Port.Enabled, info.SecurePort = "false", portInfo{Number: port, Enabled: "true"}
+		info.SecureVIPAddress = in.Service
+	}
+	return info
 }
+
+// isSecure reports whether clients are to use https, in the metadata that Spring's clients of other registries go by.
+func isSecure(in registry.Instance) bool { return in.Metadata["secure"] == "true" }
 
 // instanceID is the identity, and is the same whoever makes it. What stands behind the second colon after the address is
 // the service, so no two identities have one ID.
@@ -119,9 +128,13 @@ func hostName(address string) string {
 
 // entry reads back what infoOf wrote. An entry that somebody else wrote may give anything.
 func (i instanceInfo) entry() (registry.Entry, error) {
-	port, err := strconv.Atoi(i.Port.Number.String())
+	served := i.Port
+	if !i.Port.is(i.Port.Number.String()) && i.SecurePort.is(i.SecurePort.Number.String()) {
+		served = i.SecurePort
+	}
+	port, err := strconv.Atoi(served.Number.String())
 	if err != nil {
-		return registry.Entry{}, fmt.Errorf("instance %q has a port that is no number: %q", i.InstanceID, i.Port.Number)
+		return registry.Entry{}, fmt.Errorf("instance %q has a port that is no number: %q", i.InstanceID, served.Number)
 	}
 	if i.Status == "" {
 		return registry.Entry{}, fmt.Errorf("instance %q has no status", i.InstanceID)
