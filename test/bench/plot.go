@@ -25,16 +25,16 @@ type series struct {
 
 type point struct{ x, y float64 }
 
-// theme is a palette: a colour for each series, told apart by people who see few colours too.
+// theme is a palette: a colour for each contestant, told apart by people who see few colours too.
 type theme struct {
 	name, paper, ink, grid string
-	colors                 []string
+	colors                 map[string]string
 }
 
 func themes() []theme {
 	return []theme{
-		{"light", "#ffffff", "#1f2328", "#d1d9e0", []string{"#6e7781", "#bc4c00", "#0969da"}},
-		{"dark", "#0d1117", "#e6edf3", "#30363d", []string{"#8b949e", "#f0883e", "#58a6ff"}},
+		{"light", "#ffffff", "#1f2328", "#d1d9e0", map[string]string{theFloor: "#6e7781", theRecipe: "#bc4c00", theRollcall: "#0969da"}},
+		{"dark", "#0d1117", "#e6edf3", "#30363d", map[string]string{theFloor: "#8b949e", theRecipe: "#f0883e", theRollcall: "#58a6ff"}},
 	}
 }
 
@@ -82,8 +82,8 @@ func (c chart) draw(t theme) string {
 	text(16, (plotTop+plotHeight-plotBottom)/2, "middle",
 		fmt.Sprintf(` transform="rotate(-90 16 %.1f)"`, (plotTop+plotHeight-plotBottom)/2), c.y)
 	legend := plotLeft
-	for i, s := range c.series {
-		fmt.Fprintf(&b, `<rect x="%.1f" y="44" width="14" height="4" fill="%s"/>`+"\n", legend, t.colors[i])
+	for _, s := range c.series {
+		fmt.Fprintf(&b, `<rect x="%.1f" y="44" width="14" height="4" fill="%s"/>`+"\n", legend, t.colors[s.name])
 		text(legend+20, 51, "start", "", s.name)
 		legend += 44 + 8*float64(len(s.name))
 	}
@@ -102,16 +102,21 @@ func (c chart) draw(t theme) string {
 
 func (c chart) lines(b *strings.Builder, t theme, y axis, text func(x, y float64, anchor, more, words string)) {
 	x := c.xAxis()
+	const apart = 44 // two labels, at least
+	last := 0.0
 	for _, tick := range x.ticks {
-		text(x.at(tick), plotHeight-plotBottom+20, "middle", "", number(tick))
+		if at := x.at(tick); at >= last+apart {
+			text(at, plotHeight-plotBottom+20, "middle", "", number(tick))
+			last = at
+		}
 	}
-	for i, s := range c.series {
+	for _, s := range c.series {
 		var path strings.Builder
 		for j, p := range s.points {
 			fmt.Fprintf(&path, "%c%.1f %.1f", "ML"[min(j, 1)], x.at(p.x), y.at(p.y))
-			fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="3.5" fill="%s"/>`+"\n", x.at(p.x), y.at(p.y), t.colors[i])
+			fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="3.5" fill="%s"/>`+"\n", x.at(p.x), y.at(p.y), t.colors[s.name])
 		}
-		fmt.Fprintf(b, `<path d="%s" fill="none" stroke="%s" stroke-width="2"/>`+"\n", path.String(), t.colors[i])
+		fmt.Fprintf(b, `<path d="%s" fill="none" stroke="%s" stroke-width="2"/>`+"\n", path.String(), t.colors[s.name])
 	}
 }
 
@@ -124,7 +129,7 @@ func (c chart) bars(b *strings.Builder, t theme, y axis, text func(x, y float64,
 		for i, s := range c.series {
 			top, at := y.at(s.points[g].y), left+float64(i)*width
 			fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`+"\n",
-				at+2, top, width-4, y.at(0)-top, t.colors[i])
+				at+2, top, width-4, y.at(0)-top, t.colors[s.name])
 			text(at+width/2, top-5, "middle", "", number(s.points[g].y))
 		}
 	}
