@@ -9,6 +9,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
@@ -195,7 +196,8 @@ func appFilter(in registry.Instance) string {
 		"(Service.Address == %s or Service.Address == \"\" and Node.Address == %[3]s)", in.Port, registry.MetaUID, quote(in.Address))
 }
 
-// askAgent begins or ends the maintenance of a service, at the agent that owns it.
+// askAgent begins or ends the maintenance of a service, at the agent that owns it. An agent that is away or fails is no outage of
+// the registry, whose catalog has just answered.
 func (r *Registry) askAgent(ctx context.Context, s appService, begin bool) error {
 	agent, err := r.agents.ServerAt(r.opts.agentOf(s.Node.Node, s.Node.Address))
 	if err != nil {
@@ -203,13 +205,20 @@ func (r *Registry) askAgent(ctx context.Context, s appService, begin bool) error
 	}
 	query := url.Values{"enable": {strconv.FormatBool(begin)}, "reason": {maintenanceReason}}
 	r.place(query, "ns", r.opts.Namespace)
-	answer, err := r.agents.Send(ctx, agent, driverkit.Request{
+	// A node that is gone does not answer at all: half of the time is left to say so.
+	half := ctx
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		half, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
+		defer cancel()
+	}
+	answer, err := r.agents.Send(half, agent, driverkit.Request{
 		Method: http.MethodPut, Path: agentServicePath + url.PathEscape(s.Service.ID), Query: query, Header: r.header,
 	})
 	of := fmt.Sprintf("the agent of node %s, which owns %q,", s.Node.Node, s.Service.ID)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%s is away: %w", of, agentCertificateError(err))
+		return noOutage(fmt.Errorf("%s is away: %w", of, agentCertificateError(err)))
 	case answer.OK():
 		return nil
 	}
@@ -218,7 +227,15 @@ func (r *Registry) askAgent(ctx context.Context, s appService, begin bool) error
 	case isForbidden(answer.Status):
 		return notAllowed(fmt.Errorf("%s refuses the token: %w", of, err))
 	case answer.Status == http.StatusNotFound: // it passes: the catalog follows the agent
-		return errors.New(of + " does not know it; does options.agentEndpoint lead to the agent of each node? " + err.Error())
+		return noOutage(errors.New(of + " does not know it; does options.agentEndpoint lead to the agent of each node? " + err.Error()))
 	}
-	return fmt.Errorf("%s answers: %w", of, err)
+	return noOutage(fmt.Errorf("%s answers: %w", of, err))
+}
+
+// noOutage has a retryable error say that the registry leaves it to the caller when to come back, which is an answer.
+func noOutage(err error) error {
+	if _, told := registry.RetryAfterOf(err); told || registry.IsTerminal(err) {
+		return err
+	}
+	return registry.RetryAfter(err, 0)
 }

@@ -4,13 +4,17 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/consul"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
@@ -18,6 +22,7 @@ import (
 // agent is a catalog with one service, and the agent that owns it. The catalog follows the agent one question later.
 type agent struct {
 	status int // 0: it does what it is asked
+	silent bool
 
 	mu            sync.Mutex
 	absent        bool
@@ -41,6 +46,10 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		_, _ = io.WriteString(w, services)
 		a.shown = a.checks
+	case a.silent:
+		a.mu.Unlock()
+		<-r.Context().Done()
+		a.mu.Lock()
 	case a.status != 0:
 		w.WriteHeader(a.status)
 	case r.Method == http.MethodPut:
@@ -52,20 +61,20 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (a *agent) open(t *testing.T) registry.AppRegistry {
+func (a *agent) open(t *testing.T) *consul.Registry {
 	t.Helper()
 	address := drivertest.Serve(t, a.ServeHTTP)
 	return open(t, registry.Config{
 		Endpoint: address,
 		Options:  fmt.Appendf(nil, `{"agentEndpoint": %q}`, strings.Replace(address, "127.0.0.1", "{nodeIP}", 1)),
-	}).AppEntries()
+	})
 }
 
 // TestAppEntryAtItsAgent acknowledges what the catalog shows.
 func TestAppEntryAtItsAgent(t *testing.T) {
 	t.Parallel()
 	a := &agent{}
-	apps := a.open(t)
+	apps := a.open(t).AppEntries()
 	expect.NoError(t, apps.FailOver(t.Context(), drivertest.Pod(1)))
 	expect.NoError(t, apps.Deregister(t.Context(), drivertest.Pod(1))) // it is out
 	if state, err := apps.Get(t.Context(), drivertest.Pod(1)); err != nil || state != registry.OutOfService {
@@ -78,6 +87,26 @@ func TestAppEntryAtItsAgent(t *testing.T) {
 	want := []string{path + "true", "wait since 7", "wait since 7", path + "false", "wait since 7", "wait since 7"}
 	if diff := cmp.Diff(want, a.asked); diff != "" {
 		t.Errorf("requests, -want +got:\n%s", diff)
+	}
+}
+
+// TestAgentsAreNotTheRegistry: agents that fail, on whatever number of nodes, stop no call for another pod.
+func TestAgentsAreNotTheRegistry(t *testing.T) {
+	t.Parallel()
+	for name, a := range map[string]*agent{
+		"failing": {status: http.StatusInternalServerError}, "not knowing it": {status: http.StatusNotFound}, "silent": {silent: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := registryclient.New(a.open(t), registryclient.Options{Timeout: 400 * time.Millisecond, MaxInFlight: 1}).AppEntries()
+			for i := range 7 {
+				err := client.Change(t.Context(), registryclient.Caller{ID: strconv.Itoa(i), Wake: func() {}},
+					registry.Change{Instance: drivertest.Pod(i), State: registry.OutOfService})
+				if outcome := registryclient.Classify(err); outcome == registryclient.Acknowledged || !outcome.Asked() {
+					t.Errorf("pod %d: got %s, want a call that fails: %v", i, outcome, err)
+				}
+			}
+		})
 	}
 }
 
@@ -113,7 +142,7 @@ func TestAppEntryThatCantBeSteered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := tc.do(tc.agent.open(t))
+			err := tc.do(tc.agent.open(t).AppEntries())
 			expect.Error(t, tc.reason, err, tc.want)
 			if field, _ := registry.FieldOf(err); field != tc.field || registry.IsTerminal(err) != (field != "") {
 				t.Errorf("got error %v of field %q, want one of field %q\nreason: %s", err, field, tc.field, tc.reason)
