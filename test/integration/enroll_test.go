@@ -18,6 +18,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 const enrollLabel = "rollcall.dev/enroll"
@@ -41,7 +42,7 @@ func fleetSize(t *testing.T) int {
 func unhooked(set *kruisev1alpha1.CloneSet) { set.Spec.Lifecycle = nil }
 
 // TestEnrolment: a namespace's label gives a fleet its hooks, and its removal takes them back. No pod is touched but for labels,
-// no CloneSet gets a new revision, and all is as it was in the end.
+// no CloneSet gets a new revision, no pod leaves the registry, and all is as it was in the end.
 func TestEnrolment(t *testing.T) {
 	t.Parallel()
 	const namespace = "enrolment"
@@ -63,6 +64,7 @@ func TestEnrolment(t *testing.T) {
 		return nil
 	})
 	f.expectUntouched()
+	f.expectOnlyRegistered()
 
 	f.label("false")
 	f.awaitPods("to be let go", func(pod *corev1.Pod) error {
@@ -72,6 +74,7 @@ func TestEnrolment(t *testing.T) {
 		return nil
 	})
 	f.expectUntouched()
+	f.expectOnlyRegistered()
 	for _, set := range f.sets() {
 		if got := specOf(t, &set); got != f.specs[set.GetName()] {
 			t.Errorf("CloneSet %s: spec is %s, and was %s", set.GetName(), got, f.specs[set.GetName()])
@@ -158,6 +161,27 @@ func (f *fleet) expectUntouched() {
 			f.Errorf("CloneSet %s has a new revision: %v", set.GetName(), status)
 		}
 	}
+}
+
+// expectOnlyRegistered: since the beginning the registry was asked to register each pod, once, and for nothing else. So no client
+// has lost a pod, and all that were given it could reach it.
+func (f *fleet) expectOnlyRegistered() {
+	f.Helper()
+	changes := map[string]int{}
+	for _, call := range f.registry.Answers(f.ns, "") {
+		if call.Op != fakeregistry.OpGet {
+			changes[string(call.Op)+" "+call.Instance.UID]++
+		}
+	}
+	for uid := range f.pods {
+		if n := changes["Register "+uid]; n != 1 {
+			f.Errorf("pod %s was registered %d times", uid, n)
+		}
+	}
+	if len(changes) != len(f.pods) {
+		f.Errorf("the registry was asked for more than to register %d pods: %v", len(f.pods), changes)
+	}
+	f.Logf("%d CloneSets, %d pods: %d changes in the registry, none of which takes a pod out", f.size, len(f.pods), len(changes))
 }
 
 // sets are the CloneSets as the API server has them.
