@@ -38,6 +38,7 @@ var (
 	_ registry.Getter          = (*Registry)(nil)
 	_ registry.Batcher         = (*Registry)(nil)
 	_ registry.AppEntrySteerer = (*Registry)(nil)
+	_ registry.Prober          = prober{}
 	_ io.Closer                = (*Registry)(nil)
 )
 
@@ -67,10 +68,14 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	if credentials.Token != "" {
 		header.Set("X-Consul-Token", credentials.Token)
 	}
-	return &Registry{
+	made := &Registry{
 		client: client, agents: agents, header: header, mask: credentials.Mask(), opts: opts, cluster: cfg.Cluster,
 		nodes: newNodes(opts), tidiers: newTidiers(),
-	}, nil
+	}
+	if opts.Probe {
+		return prober{made}, nil
+	}
+	return made, nil
 }
 
 // Register implements [registry.Registry].

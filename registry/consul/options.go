@@ -31,6 +31,9 @@ type Options struct {
 	// AgentServerName is the name that the agents' certificates must be good for, such as client.dc1.consul. Default: the
 	// host of agentEndpoint.
 	AgentServerName string `json:"agentServerName"`
+	// Probe has Rollcall ask Consul's health endpoint whether clients are given a pod before OpenKruise goes on, for where others,
+	// such as consul-esm, keep checks of the services or their nodes. Default: false.
+	Probe bool `json:"probe"`
 }
 
 const (

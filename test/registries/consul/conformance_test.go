@@ -48,9 +48,53 @@ func TestConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := registries.Use(t, starter(opts))
-			registrytest.Run(t, harness(t, server))
+			h := harness(t, server)
+			if name == "Plain" {
+				probes(t, server, &h)
+			}
+			registrytest.Run(t, h)
 		})
 	}
+}
+
+// probes has the driver ask for what clients are given.
+func probes(t *testing.T, server *consul.Server, h *registrytest.Harness) {
+	t.Helper()
+	cfg := configOf(t, server)
+	cfg.Options = fmt.Appendf(nil, `{"agentEndpoint":%q,"probe":true}`, agentsLike(server))
+	h.Open = func(t registrytest.T, cluster string) registry.Registry {
+		mine := cfg
+		mine.Cluster = cluster
+		return drivertest.Open[registry.Registry](t, driver.New, mine)
+	}
+	delete(h.Lacks, registrytest.Probing)
+}
+
+// TestProbeHeedsOthersChecks: clients are not given a service whose node fails the check of somebody else, as consul-esm.
+func TestProbeHeedsOthersChecks(t *testing.T) {
+	t.Parallel()
+	server, prefix := shared.Use(t), prefixOf(t)
+	cfg := configOf(t, server)
+	cfg.Cluster, cfg.Options = t.Name(), fmt.Appendf(nil, `{"nodePrefix":%q,"probe":true}`, prefix)
+	d, in := drivertest.Open[interface {
+		registry.Registry
+		registry.Prober
+	}](t, driver.New, cfg), neighbour(t, 1)
+	expect.NoError(t, d.Register(t.Context(), in))
+	expect.NoError(t, d.Probe(t.Context(), in))
+
+	found, err := health(t.Context(), server, in.Service, false)
+	expect.NoError(t, err)
+	judge := func(status string) {
+		expect.NoError(t, server.Do(t.Context(), http.MethodPut, "/v1/catalog/register", object{
+			"Node": found[0].Node.Node, "SkipNodeUpdate": true,
+			"Check": object{"CheckID": "ping", "Name": "ping", "Status": status, "Output": "no answer"},
+		}, nil))
+	}
+	judge("critical")
+	expect.Error(t, "it is not passing", d.Probe(t.Context(), in), `check "ping" is critical: no answer`)
+	judge("passing")
+	expect.NoError(t, d.Probe(t.Context(), in))
 }
 
 func harness(t *testing.T, server *consul.Server) registrytest.Harness {
