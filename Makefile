@@ -188,9 +188,16 @@ test-integration: check-race servers ## Run the scenarios on a real control plan
 	$(GOTESTSUM) --format testname --jsonfile $(INTEGRATION_JSON) --raw-command -- \
 		$(GOTEST) -count=1 -timeout=40m -p=1 $(CLUSTER_TESTS)
 
-.PHONY: test-integration-newest
-test-integration-newest: ## Run the scenarios on the newest OpenKruise that is pinned, 1.9; KRUISE=1.9 does so for any target.
-	@KRUISE=1.9 $(MAKE) --no-print-directory test-integration INTEGRATION_JSON=$(RESULTS)/integration-newest.json
+# The other OpenKruises that are pinned, in test/harness/cluster/servers.
+OLDEST := 1.7
+NEWEST := 1.9
+
+.PHONY: test-integration-oldest test-integration-newest
+test-integration-oldest: ## Run the scenarios on the oldest OpenKruise that is pinned; KRUISE=1.7 does so for any target.
+test-integration-newest: ## Run the scenarios on the newest OpenKruise that is pinned; KRUISE=1.9 does so for any target.
+test-integration-oldest test-integration-newest: test-integration-%:
+	@KRUISE=$(if $(filter oldest,$*),$(OLDEST),$(NEWEST)) $(MAKE) --no-print-directory test-integration \
+		INTEGRATION_JSON=$(RESULTS)/integration-$*.json
 
 .PHONY: test-fleet
 test-fleet: servers ## Enrol 200 CloneSets with 1,000 pods at once, and take their hooks back.
@@ -269,7 +276,7 @@ OUT ?= bin/bench
 
 ADOPT := adopt-consul adopt-eureka adopt-nacos
 # What CI leaves out, for want of time.
-NIGHTLY := test-integration-newest test-fleet test-registries e2e $(ADOPT) chaos chaos-mutants soak fuzz
+NIGHTLY := test-integration-oldest test-integration-newest test-fleet test-registries e2e $(ADOPT) chaos chaos-mutants soak fuzz
 
 .PHONY: nightly
 nightly: ## Run what CI leaves out or plays only in part, as root, in about 3 hours; the end says how long each took.
