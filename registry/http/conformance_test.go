@@ -46,7 +46,7 @@ func harness(cfg registry.Config, wrong registry.Auth, restart func(registrytest
 	h.Lacks = map[registrytest.Capability]string{
 		registrytest.Probing:    "an acknowledgement means that clients are given the instance",
 		registrytest.Heartbeats: "nothing expires",
-		registrytest.Batching:   "the protocol has no batches",
+		registrytest.Batching:   "without the option there are none",
 
 		registrytest.ForeignEntries: "the protocol has one entry at each service, address and port",
 	}
@@ -132,7 +132,8 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	handler := httpserver.New(newMemory(t), httpserver.Options{})
 	server := startRestartable(t, watch(t, handler), nil)
-	h := harness(registry.Config{Endpoint: server.server.URL}, registry.Auth{}, server.restart)
+	h := harness(registry.Config{Endpoint: server.server.URL, Options: []byte(`{"batchLimit":50}`)}, registry.Auth{}, server.restart)
+	delete(h.Lacks, registrytest.Batching)
 	h.WrongCredentials, h.Lacks[registrytest.WrongCredentials] = nil, "this server lets everybody in"
 	registrytest.Run(t, h)
 }

@@ -39,12 +39,13 @@ var (
 	_ registry.Constructor = New
 	_ registry.Lister      = (*Registry)(nil)
 	_ registry.Getter      = (*Registry)(nil)
+	_ registry.Batcher     = batcher{}
 	_ io.Closer            = (*Registry)(nil)
 )
 
 // New makes a driver for the registry at cfg.Endpoint, one or several http or https URLs whose path, if any, is put before
 // the protocol's own. It shows the token in cfg.Auth.TokenFile, or the user and the password in cfg.Auth.PasswordFile, and
-// the certificate in cfg.TLS.CertFile. There are no options. Calls go to one of the servers until it fails, and to the next
+// the certificate in cfg.TLS.CertFile. For cfg.Options see [Options]. Calls go to one of the servers until it fails, and to the next
 // one from then on.
 func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	return newRegistry(cfg, nil)
@@ -65,14 +66,19 @@ func newRegistry(cfg registry.Config, transport http.RoundTripper) (registry.Reg
 	if err != nil {
 		return nil, err
 	}
-	if err := driverkit.DecodeOptions(cfg, &struct{}{}); err != nil {
+	opts, err := decodeOptions(cfg)
+	if err != nil {
 		return nil, err
 	}
 	header := http.Header{}
 	if authorization != "" {
 		header.Set("Authorization", authorization)
 	}
-	return &Registry{client: client, header: header, field: credentialsField(cfg)}, nil
+	made := &Registry{client: client, header: header, field: credentialsField(cfg)}
+	if opts.BatchLimit > 0 {
+		return batcher{made, opts.BatchLimit}, nil
+	}
+	return made, nil
 }
 
 // Register implements [registry.Registry].
@@ -123,13 +129,13 @@ func (r *Registry) listOne(ctx context.Context, in registry.Instance) ([]registr
 
 // list returns what a query finds, and nothing of other clusters than its own.
 func (r *Registry) list(ctx context.Context, query url.Values) ([]registry.Entry, error) {
-	body, err := r.send(ctx, driverkit.Request{
+	answer, err := r.send(ctx, driverkit.Request{
 		Method: http.MethodGet, Path: instancesPath, Query: query, Limit: maxListing,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return decodeListing(body, query.Get("cluster"))
+	return decodeListing(answer.Body, query.Get("cluster"))
 }
 
 // Close lets go of idle connections. Calls under way are not disturbed.
@@ -161,8 +167,8 @@ func check(in registry.Instance) error {
 	return nil
 }
 
-// send makes one request. Of an answer with status 2xx it returns the body; any other is an error of the right class.
-func (r *Registry) send(ctx context.Context, request driverkit.Request) ([]byte, error) {
+// send makes one request. An answer with another status than 2xx is an error of the right class.
+func (r *Registry) send(ctx context.Context, request driverkit.Request) (*driverkit.Answer, error) {
 	request.Header = r.header
 	answer, err := r.client.Do(ctx, request)
 	switch {
@@ -171,7 +177,7 @@ func (r *Registry) send(ctx context.Context, request driverkit.Request) ([]byte,
 	case !answer.OK():
 		return nil, r.refusal(answer)
 	}
-	return answer.Body, nil
+	return answer, nil
 }
 
 // decodeListing takes a whole listing or nothing: an entry that is missing from it may be registered for ever.

@@ -20,8 +20,9 @@ import (
 )
 
 const (
-	// maxBody bounds a request's body, in bytes.
+	// maxBody and maxBatch bound a request's body, in bytes.
 	maxBody   = 64 << 10
+	maxBatch  = 4 << 20
 	maxWeight = 10000
 )
 
@@ -68,7 +69,8 @@ func New(backend Backend, opts Options) http.Handler {
 	mux.Handle("POST /v1/register", s.change(backend.Register))
 	mux.Handle("POST /v1/fail-over", s.change(backend.FailOver))
 	mux.Handle("POST /v1/deregister", s.change(backend.Deregister))
-	mux.Handle("GET /v1/instances", s.handle(s.list))
+	mux.Handle("POST /v1/batch", s.handle(maxBatch, s.batch))
+	mux.Handle("GET /v1/instances", s.handle(maxBody, s.list))
 	return mux
 }
 
@@ -88,10 +90,10 @@ type problem struct {
 	Error string `json:"error"`
 }
 
-func (s *server) handle(do func(*http.Request) reply) http.Handler {
+func (s *server) handle(limit int64, do func(*http.Request) reply) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		received := time.Now()
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		r.Body = http.MaxBytesReader(w, r.Body, limit)
 		rep := s.refuse(r)
 		if rep.status == 0 {
 			rep = do(r)
@@ -141,7 +143,7 @@ func (s *server) hasPassword(r *http.Request) bool {
 }
 
 func (s *server) change(apply func(context.Context, registry.Instance) error) http.Handler {
-	return s.handle(func(r *http.Request) reply {
+	return s.handle(maxBody, func(r *http.Request) reply {
 		in, err := decode(r)
 		if err != nil {
 			return failure(in, err)
@@ -151,6 +153,38 @@ func (s *server) change(apply func(context.Context, registry.Instance) error) ht
 		}
 		return reply{status: http.StatusNoContent, asked: in}
 	})
+}
+
+// outcome is what came of one change of a batch.
+type outcome struct {
+	Status     int    `json:"status"`
+	Error      string `json:"error,omitempty"`
+	RetryAfter int64  `json:"retryAfter,omitempty"`
+}
+
+func (s *server) batch(r *http.Request) reply {
+	var asked struct {
+		Changes []registry.Entry `json:"changes"`
+	}
+	if err := decodeBody(r, &asked, "changes"); err != nil {
+		return failure(registry.Instance{}, err)
+	}
+	var answer struct {
+		Outcomes []outcome `json:"outcomes"`
+	}
+	for _, e := range asked.Changes {
+		err := valid(e.Instance)
+		if err == nil {
+			err = registry.Change{Instance: e.Instance, State: e.State}.Make(r.Context(), s.backend)
+		}
+		came := outcome{Status: http.StatusNoContent}
+		if err != nil {
+			rep := failure(e.Instance, err)
+			came = outcome{rep.status, err.Error(), wholeSeconds(rep.retryAfter)}
+		}
+		answer.Outcomes = append(answer.Outcomes, came)
+	}
+	return reply{status: http.StatusOK, body: answer}
 }
 
 func (s *server) list(r *http.Request) reply {
@@ -185,29 +219,37 @@ type requestError string
 
 func (e requestError) Error() string { return string(e) }
 
-func decode(r *http.Request) (registry.Instance, error) {
-	var in registry.Instance
-	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
-		if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
-			return registry.Instance{}, err
-		}
-		return registry.Instance{}, requestError("the body must be one instance as JSON: " + err.Error())
+func decode(r *http.Request) (in registry.Instance, err error) {
+	if err := decodeBody(r, &in, "one instance"); err != nil {
+		return registry.Instance{}, err
 	}
+	return in, valid(in)
+}
+
+func decodeBody(r *http.Request, into any, what string) error {
+	err := json.NewDecoder(r.Body).Decode(into)
+	if tooLarge := new(http.MaxBytesError); err == nil || errors.As(err, &tooLarge) {
+		return err //nolint:wrapcheck // its class says what is wrong
+	}
+	return requestError("the body must be " + what + " as JSON: " + err.Error())
+}
+
+func valid(in registry.Instance) error {
 	for _, f := range []struct{ name, value string }{
 		{"service", in.Service}, {"address", in.Address}, {"cluster", in.Cluster},
 		{"namespace", in.Namespace}, {"pod", in.Pod}, {"uid", in.UID},
 	} {
 		if f.value == "" {
-			return in, requestError(f.name + " is missing")
+			return requestError(f.name + " is missing")
 		}
 	}
 	if in.Port < 1 || in.Port > math.MaxUint16 {
-		return in, requestError(fmt.Sprintf("port must be 1 to 65535, not %d", in.Port))
+		return requestError(fmt.Sprintf("port must be 1 to 65535, not %d", in.Port))
 	}
 	if in.Weight < 0 || in.Weight > maxWeight {
-		return in, requestError(fmt.Sprintf("weight must be 1 to %d, not %d", maxWeight, in.Weight))
+		return requestError(fmt.Sprintf("weight must be 1 to %d, not %d", maxWeight, in.Weight))
 	}
-	return in, nil
+	return nil
 }
 
 func failure(asked registry.Instance, err error) reply {
@@ -227,10 +269,11 @@ func failure(asked registry.Instance, err error) reply {
 	return rep
 }
 
+func wholeSeconds(d time.Duration) int64 { return int64(math.Ceil(d.Seconds())) }
+
 func send(w http.ResponseWriter, rep reply) {
 	if rep.retryAfter > 0 {
-		seconds := int64(math.Ceil(rep.retryAfter.Seconds()))
-		w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
+		w.Header().Set("Retry-After", strconv.FormatInt(wholeSeconds(rep.retryAfter), 10))
 	}
 	if rep.body == nil {
 		w.WriteHeader(rep.status)
