@@ -56,7 +56,11 @@ func TestChartInstallsWhatKustomizeInstalls(t *testing.T) {
 	for name, c := range map[string]struct{ overlay, values string }{
 		"default":    {overlay: "resources: [default]", values: example},
 		"monitoring": {overlay: "resources: [default]\ncomponents: [components/prometheus]", values: example + monitoring},
-		"evictions":  {overlay: "resources: [default]\ncomponents: [components/evictions]", values: example + evictions},
+		"monitoring with authentication": {
+			overlay: "resources: [default]\ncomponents: [components/prometheus, components/metrics-secure]",
+			values:  example + monitoring + "  secure: true\n",
+		},
+		"evictions": {overlay: "resources: [default]\ncomponents: [components/evictions]", values: example + evictions},
 		"enrolment": {
 			overlay: "resources: [default]\ncomponents: [components/enroll]", values: example + "\nenroll: {enabled: true}",
 		},
@@ -249,7 +253,7 @@ func kustomize(t *testing.T, overlay string) []*unstructured.Unstructured {
 	if config, err = filepath.Rel(folder, config); err != nil { // kustomize takes no absolute path
 		t.Fatal(err)
 	}
-	overlay = "kind: Kustomization\n" + strings.ReplaceAll(overlay, "[", "["+config+"/")
+	overlay = "kind: Kustomization\n" + strings.NewReplacer("[", "["+config+"/", ", ", ", "+config+"/").Replace(overlay)
 	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(overlay), 0o600); err != nil {
 		t.Fatal(err)
 	}

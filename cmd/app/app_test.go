@@ -114,7 +114,7 @@ func TestFlags(t *testing.T) {
 	must(t, err)
 	f.zap = flags{}.zap
 	want := flags{
-		config: "/etc/rollcall/config/config.yaml", metricsAddress: ":8080", healthAddress: ":8081",
+		config: "/etc/rollcall/config/config.yaml", metrics: metricsFlags{address: ":8080"}, healthAddress: ":8081",
 		registryAddress: "127.0.0.1:8090", pprofAddress: off, leaderElect: true, leaseName: "rollcall", workers: 128,
 		evictions: evictionFlags{address: off, name: "rollcall-evictions", selfSigned: true, limit: 10 * time.Minute},
 	}
@@ -132,6 +132,8 @@ func TestFlags(t *testing.T) {
 		"evictions in a dry run":      {"--eviction-webhook-bind-address=:9443", "--dry-run"},
 		"evictions outside a cluster": {"--eviction-webhook-bind-address=:9443"}, // POD_NAMESPACE is not set
 		"a page that is not served":   {"--status-page", "--metrics-bind-address=0"},
+		"metrics that are not served": {"--metrics-secure", "--metrics-bind-address=0"},
+		"a certificate without use":   {"--metrics-cert-dir=/certs"},
 	} {
 		var usage *usageError
 		if _, err := parseFlags(args, &bytes.Buffer{}); !errors.As(err, &usage) {

@@ -38,8 +38,8 @@ const off = "0"
 type flags struct {
 	config          string
 	kubeconfig      string
-	metricsAddress  string
 	healthAddress   string
+	metrics         metricsFlags
 	registryAddress string
 	pprofAddress    string
 	leaderElect     bool
@@ -76,8 +76,7 @@ func newFlags() (*flags, *flag.FlagSet) {
 		"the configuration `file`; the manager reloads it when it changes")
 	set.StringVar(&f.kubeconfig, "kubeconfig", "",
 		"the kubeconfig `file` of the cluster; without it KUBECONFIG, ~/.kube/config or the cluster that the manager runs in")
-	set.StringVar(&f.metricsAddress, "metrics-bind-address", ":8080",
-		"the `address` of /metrics, over plain HTTP; 0 turns it off")
+	f.metrics.bind(set)
 	set.StringVar(&f.healthAddress, "health-probe-bind-address", ":8081",
 		"the `address` of /healthz and /readyz; 0 turns it off")
 	set.StringVar(&f.registryAddress, "registry-bind-address", "127.0.0.1:8090",
@@ -150,10 +149,10 @@ func (f *flags) check(rest []string) error {
 		return errors.New("--leader-election-id is empty: name the lease, or write --leader-elect=false")
 	case f.enroll && f.dryRun:
 		return errors.New("--enroll: a dry run changes no CloneSet: leave the flag out")
-	case f.statusPage && f.metricsAddress == off:
+	case f.statusPage && f.metrics.address == off:
 		return errors.New("--status-page needs an address: set --metrics-bind-address, :8080 for example")
 	default:
-		return f.evictions.check(f.dryRun)
+		return errors.Join(f.metrics.check(), f.evictions.check(f.dryRun))
 	}
 }
 

@@ -16,7 +16,6 @@ import (
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	kruisev1beta1 "github.com/openkruise/kruise-api/apps/v1beta1"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -36,7 +35,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
@@ -273,15 +271,26 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		drivers: a.drivers, apply: apply, metrics: metrics.NewConfigMetrics(own), logger: a.logger, events: about,
 	}
 	page := statuspage.New(func() statuspage.Facts { return a.facts(waits.unready(), resyncs, reconciler, known) })
-	answers := a.metricsHandler(own, page)
-	if err := a.servers.listen(ctx, a.flags, answers, healthHandler(waits.unready), a.drivers, evicted); err != nil {
+	watchers, err := a.listen(ctx, own, page, waits.unready, evicted)
+	if err != nil {
 		return err
 	}
-	runnables := slices.Concat(evicted.runnables, []manager.Runnable{waits, reloads, resyncs, page})
+	runnables := slices.Concat(evicted.runnables, watchers, []manager.Runnable{waits, reloads, resyncs, page})
 	if a.lease != nil {
 		runnables = append(runnables, a.requests(clients, resyncs))
 	}
 	return a.add(runnables...)
+}
+
+// listen binds the addresses, and returns what has to run beside the servers.
+func (a *app) listen(
+	ctx context.Context, own *prometheus.Registry, page *statuspage.Page, unready func() string, evicted *evicting,
+) ([]manager.Runnable, error) {
+	metrics, err := a.newMetricsServer(own, page)
+	if err != nil {
+		return nil, err
+	}
+	return metrics.runnables, a.servers.listen(ctx, a.flags, metrics, healthHandler(unready), a.drivers, evicted)
 }
 
 // requests looks at the Lease for a person's approval of removals.
@@ -303,18 +312,6 @@ func (a *app) add(runnables ...manager.Runnable) error {
 		}
 	}
 	return nil
-}
-
-// metricsHandler serves the metrics of this manager and those of controller-runtime, which are the process's, and the status
-// page where that is on.
-func (a *app) metricsHandler(own *prometheus.Registry, page *statuspage.Page) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(
-		prometheus.Gatherers{ctrlmetrics.Registry, own}, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
-	if a.flags.statusPage {
-		page.Register(mux)
-	}
-	return mux
 }
 
 // permitWrite refuses a write to the API server that this manager may not make.

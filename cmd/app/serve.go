@@ -30,7 +30,7 @@ type addresses struct{ Metrics, Health, Registry, Evictions string }
 
 // listen binds every address that is not off. close must be called once nothing is served any more, or when listen
 // fails.
-func (s *servers) listen(ctx context.Context, f *flags, metrics, health, registry http.Handler, evicted *evicting) error {
+func (s *servers) listen(ctx context.Context, f *flags, metrics *metricsServer, health, registry http.Handler, evicted *evicting) error {
 	for _, server := range []struct {
 		name, flag, address string
 		handler             http.Handler
@@ -38,7 +38,7 @@ func (s *servers) listen(ctx context.Context, f *flags, metrics, health, registr
 		tls   *tls.Config
 		bound *string
 	}{
-		{"metrics", "metrics-bind-address", f.metricsAddress, metrics, nil, &s.addresses.Metrics},
+		{"metrics", "metrics-bind-address", f.metrics.address, metrics.handler, metrics.tls, &s.addresses.Metrics},
 		{"health", "health-probe-bind-address", f.healthAddress, health, nil, &s.addresses.Health},
 		{"registry", "registry-bind-address", f.registryAddress, registry, nil, &s.addresses.Registry},
 		{"evictions", "eviction-webhook-bind-address", f.evictions.address, evicted.handler, evicted.tls, &s.addresses.Evictions},

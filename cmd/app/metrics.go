@@ -1,0 +1,111 @@
+package app
+
+import (
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"path/filepath"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/client-go/rest"
+	certutil "k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+
+	"github.com/rollcall-dev/rollcall/internal/statuspage"
+)
+
+// metricsFlags are those of the server that has /metrics and the status page.
+type metricsFlags struct {
+	address string
+	secure  bool
+	certDir string
+}
+
+func (f *metricsFlags) bind(set *flag.FlagSet) {
+	set.StringVar(&f.address, "metrics-bind-address", ":8080",
+		"the `address` of /metrics, over plain HTTP unless --metrics-secure is set; 0 turns it off")
+	set.BoolVar(&f.secure, "metrics-secure", false,
+		"serve the metrics and the status page over HTTPS, and only to those whom the API server lets get the path; needs the right to "+
+			"create tokenreviews and subjectaccessreviews")
+	set.StringVar(&f.certDir, "metrics-cert-dir", "",
+		"the `folder` of tls.crt and tls.key for --metrics-secure, which the manager reads again when they change; without it the manager "+
+			"signs a certificate itself at each start")
+}
+
+func (f *metricsFlags) check() error {
+	switch {
+	case f.secure && f.address == off:
+		return errors.New("--metrics-secure needs an address: set --metrics-bind-address, :8443 for example")
+	case f.certDir != "" && !f.secure:
+		return errors.New("--metrics-cert-dir is for --metrics-secure: set that too, or leave it out")
+	default:
+		return nil
+	}
+}
+
+// metricsServer is what the metrics and the status page are served with.
+type metricsServer struct {
+	handler http.Handler
+	// tls is nil for plain HTTP, and runnables is what has to run for it.
+	tls       *tls.Config
+	runnables []manager.Runnable
+}
+
+// newMetricsServer serves the metrics of this manager and those of controller-runtime, which are the process's, and the status
+// page where that is on.
+func (a *app) newMetricsServer(own *prometheus.Registry, page *statuspage.Page) (*metricsServer, error) {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(
+		prometheus.Gatherers{ctrlmetrics.Registry, own}, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
+	if a.flags.statusPage {
+		page.Register(mux)
+	}
+	if !a.flags.metrics.secure {
+		return &metricsServer{handler: mux}, nil
+	}
+	server := &metricsServer{tls: &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}}
+	if err := server.certify(a.flags.metrics.certDir); err != nil {
+		return nil, err
+	}
+	// A manager asks the API server about its callers whether or not it leads.
+	client, err := rest.HTTPClientFor(a.unfenced)
+	if err != nil {
+		return nil, fmt.Errorf("--metrics-secure: making a client of the API server: %w", err)
+	}
+	admit, err := filters.WithAuthenticationAndAuthorization(a.unfenced, client)
+	if err == nil {
+		server.handler, err = admit(a.logger.WithName("metrics"), mux)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--metrics-secure: %w", err)
+	}
+	return server, nil
+}
+
+// certify takes the certificate of a folder, or makes one.
+func (s *metricsServer) certify(dir string) error {
+	if dir == "" {
+		certificate, key, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
+		if err != nil {
+			return fmt.Errorf("--metrics-secure: making a certificate: %w", err)
+		}
+		pair, err := tls.X509KeyPair(certificate, key)
+		if err != nil {
+			return fmt.Errorf("--metrics-secure: reading the certificate that was made: %w", err)
+		}
+		s.tls.Certificates = []tls.Certificate{pair}
+		return nil
+	}
+	watcher, err := certwatcher.New(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
+	if err != nil {
+		return fmt.Errorf("--metrics-cert-dir: %w", err)
+	}
+	s.tls.GetCertificate, s.runnables = watcher.GetCertificate, []manager.Runnable{watcher}
+	return nil
+}
