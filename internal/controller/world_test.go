@@ -792,10 +792,9 @@ func (q *requests) AddWithOpts(o priorityqueue.AddOpts, items ...lifecycle.PodID
 	}
 }
 
-func (q *requests) take() []added {
+func (q *requests) take() (taken []added) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	taken := q.added
-	q.added = nil
+	taken, q.added = q.added, nil
 	return taken
 }

@@ -1,0 +1,333 @@
+package resync
+
+import (
+	stdcmp "cmp"
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
+	"github.com/rollcall-dev/rollcall/internal/steer"
+	"github.com/rollcall-dev/rollcall/internal/tracker"
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/memory"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
+	"github.com/rollcall-dev/rollcall/test/harness/series"
+)
+
+// scene is a cluster, what is known of it, and its registries.
+type scene struct {
+	running
+
+	fakes      map[string]*fakeregistry.Registry
+	backends   map[string]*memory.Registry
+	sources    []Source
+	namespaces []string
+	// maxRemovals is 20% where it is empty.
+	maxRemovals string
+	// leaseless: the manager has no lease that a person could write on.
+	leaseless bool
+	metrics   *prometheus.Registry
+	listed    chan struct{}
+	number    int
+
+	mu       sync.Mutex
+	live     map[string]bool
+	synced   bool
+	goneErr  error
+	listings []tracker.Listing
+	warnings []string
+	// in and out are what the applications' entries have to be, and differs those that were found otherwise.
+	in, out []registry.Instance
+	differs map[string]registry.State
+}
+
+func newScene(t *testing.T, names ...string) *scene {
+	t.Helper()
+	s := &scene{
+		running: running{T: t}, fakes: map[string]*fakeregistry.Registry{}, backends: map[string]*memory.Registry{}, metrics: prometheus.NewRegistry(),
+		listed: make(chan struct{}), live: map[string]bool{}, synced: true,
+	}
+	for _, name := range names {
+		made, err := memory.New(t.Context(), registry.Config{Cluster: cluster})
+		expect.NoError(t, err)
+		s.backends[name] = made.(*memory.Registry)
+		s.fakes[name] = fakeregistry.New(s.backends[name])
+		s.sources = append(s.sources, Source{Name: name})
+		s.client(name, s.fakes[name])
+	}
+	return s
+}
+
+// client has a registry asked through another client.
+func (s *scene) client(name string, made registry.Registry, change ...func(*registryclient.Options)) {
+	o := registryclient.Options{Timeout: timeout, MaxInFlight: 100}
+	for _, c := range change {
+		c(&o)
+	}
+	i := slices.IndexFunc(s.sources, func(source Source) bool { return source.Name == name })
+	s.sources[i].Client = registryclient.New(made, o)
+}
+
+// lagging has lists that may be so old.
+type lagging struct {
+	*fakeregistry.Registry
+	staleness time.Duration
+	entries   []registry.Entry
+}
+
+func (l lagging) Staleness() time.Duration { return l.staleness }
+
+func (l lagging) List(context.Context, string) ([]registry.Entry, error) {
+	return slices.Clone(l.entries), nil
+}
+
+// leasing has entries that expire.
+type leasing struct {
+	*fakeregistry.Registry
+	registry.Heartbeater
+}
+
+func (leasing) HeartbeatInterval() time.Duration { return time.Second }
+
+func list() fakeregistry.Match { return fakeregistry.Match{Op: fakeregistry.OpList} }
+
+func (s *scene) start() {
+	s.Helper()
+	m := metrics.NewResyncMetrics(s.metrics)
+	s.resync = New(Options{
+		Cluster: cluster, Namespaces: s.namespaces, Pods: s, Listed: s.listed, Metrics: m, Logger: s.logger(),
+		Synced: func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.synced }, Approvable: !s.leaseless,
+		Warn: func(_ context.Context, note string) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.warnings = append(s.warnings, note)
+		},
+	})
+	s.apply()
+	s.running.start()
+}
+
+// apply puts the same configuration in force, again.
+func (s *scene) apply() {
+	s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString(stdcmp.Or(s.maxRemovals, "20%"))}, s.sources)
+}
+
+func (s *scene) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
+// register puts an entry in service whose pod lives.
+func (s *scene) register(name, pod string, change ...func(*registry.Instance)) registry.Instance {
+	s.Helper()
+	s.number++
+	in := registry.Instance{
+		Service: "web", Address: "10.0.0.1", Port: s.number, Cluster: cluster, Namespace: "shop", Pod: pod, UID: "uid-of-" + pod,
+	}
+	for _, c := range change {
+		c(&in)
+	}
+	expect.NoError(s, s.backends[name].Register(s.Context(), in))
+	s.live[in.UID] = true
+	return in
+}
+
+func (s *scene) pods(name string, pods ...string) {
+	s.Helper()
+	for _, pod := range pods {
+		s.register(name, pod)
+	}
+}
+
+func (s *scene) many(name string, n int) []string {
+	s.Helper()
+	var pods []string
+	for i := range n {
+		pods = append(pods, fmt.Sprintf("web-%02d", i))
+	}
+	s.pods(name, pods...)
+	return pods
+}
+
+func (s *scene) gone(pods ...string) {
+	s.set(func() {
+		for _, pod := range pods {
+			delete(s.live, "uid-of-"+pod)
+		}
+	})
+}
+
+func (s *scene) failGone(err error) { s.goneErr = err }
+
+// Compare implements Pods for a process that has come to no pod yet.
+func (s *scene) Compare(_ context.Context, l tracker.Listing) (tracker.Comparison, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listings = append(s.listings, l)
+	return tracker.Comparison{Unknown: slices.Clone(l.Entries)}, nil
+}
+
+func (s *scene) Kept(string) []registry.Instance { return nil }
+func (s *scene) Lost(tracker.Target, time.Time)  {}
+
+func (s *scene) Steered(string) (in, out []registry.Instance) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.in), slices.Clone(s.out)
+}
+
+func (s *scene) Answered(target tracker.Target, state registry.State, _ time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	isIn := slices.ContainsFunc(s.in, target.Instance.Equal)
+	if isIn == (state == registry.InService) {
+		return false
+	}
+	if s.differs == nil {
+		s.differs = map[string]registry.State{}
+	}
+	s.differs[target.Registry+" "+target.Instance.Endpoint()] = state
+	return true
+}
+
+// Gone implements Pods.
+func (s *scene) Gone(_ context.Context, entries []registry.Entry) ([]registry.Entry, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.synced {
+		s.Error("asked what is gone before the cache has synced")
+	}
+	return slices.DeleteFunc(slices.Clone(entries), func(e registry.Entry) bool { return s.live[e.UID] }), s.goneErr
+}
+
+func (s *scene) lastListing() tracker.Listing {
+	s.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.listings) == 0 {
+		s.Fatal("nothing was compared")
+	}
+	return s.listings[len(s.listings)-1]
+}
+
+func (s *scene) lists(name string) int { return len(s.fakes[name].Calls(list())) }
+
+func (s *scene) expectLists(why, name string, want int) {
+	s.Helper()
+	synctest.Wait()
+	if got := s.lists(name); got != want {
+		s.Errorf("registry %s was listed %d times, want %d\nwhy: %s", name, got, want, why)
+	}
+}
+
+// calls are the changes so far, sorted.
+func (s *scene) calls(name string) []string {
+	var calls []string
+	for _, c := range s.fakes[name].Calls(fakeregistry.Match{}) {
+		if c.Op != fakeregistry.OpList {
+			calls = append(calls, fmt.Sprintf("%s %s", c.Op, c.Instance.Pod))
+		}
+	}
+	slices.Sort(calls)
+	return calls
+}
+
+// expectCalls holds the changes so far against what they should be.
+func (s *scene) expectCalls(why, name string, want ...string) {
+	s.Helper()
+	synctest.Wait()
+	if diff := cmp.Diff(want, s.calls(name)); diff != "" {
+		s.Errorf("calls to registry %s (-want +got):\n%swhy: %s", name, diff, why)
+	}
+}
+
+func (s *scene) expectListed(why, name string, want ...string) {
+	s.Helper()
+	entries, err := s.backends[name].List(s.Context(), cluster)
+	expect.NoError(s, err)
+	var got []string
+	for _, e := range entries {
+		got = append(got, e.Pod)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		s.Errorf("registry %s has (-want +got):\n%swhy: %s", name, diff, why)
+	}
+}
+
+func (s *scene) expectForeign(name string, in registry.Instance) {
+	s.Helper()
+	entries, err := s.backends[name].List(s.Context(), in.Cluster)
+	if err != nil || len(entries) != 1 || !entries[0].Equal(in) {
+		s.Errorf("the other owner's entry is %+v (%v), want it untouched", entries, err)
+	}
+}
+
+// expectStatus expects a registry that was compared within the last quarter of an hour, with this in the last failure.
+func (s *scene) expectStatus(failure string, blocked bool) {
+	s.Helper()
+	got := s.resync.Status()["a"]
+	if !got.Lists || time.Since(got.Succeeded) > 15*time.Minute || got.RemovalsBlocked != blocked ||
+		!strings.Contains(got.Failure, failure) || failure == "" && got.Failure != "" {
+		s.Errorf("the status is %+v, want the failure %q and removals blocked %t", got, failure, blocked)
+	}
+}
+
+func (s *scene) expectLogged(words string, want int) {
+	s.Helper()
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if got := strings.Count(s.log.String(), words); got != want {
+		s.Errorf("logged %q %d times, want %d:\n%s", words, got, want, s.log.String())
+	}
+}
+
+// expectMetric expects a metric of registry a with this name and, where there is one, this finding.
+func (s *scene) expectMetric(name, finding string, want float64) {
+	s.Helper()
+	labels := `registry="a"`
+	if finding != "" {
+		labels = fmt.Sprintf("finding=%q,%s", finding, labels)
+	}
+	line := fmt.Sprintf("%s{%s} %v", name, labels, want)
+	if all := series.Of(s, s.metrics); !slices.Contains(all, line) {
+		s.Errorf("there is no %s in\n%s", line, strings.Join(all, "\n"))
+	}
+}
+
+// expectShown expects series of these registries and of no others.
+func (s *scene) expectShown(why string, want ...string) {
+	s.Helper()
+	found := map[string]bool{}
+	for _, match := range regexp.MustCompile(`registry="(\w+)"`).FindAllStringSubmatch(fmt.Sprint(series.Of(s, s.metrics)), -1) {
+		found[match[1]] = true
+	}
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(found))); diff != "" {
+		s.Errorf("registries with metrics (-want +got):\n%swhy: %s", diff, why)
+	}
+}
+
+// digest finds the one that a warning asks to approve.
+func (s *scene) digest(warning string) string {
+	s.Helper()
+	_, rest, found := strings.Cut(warning, steer.AnnotationApprove+"=")
+	if !found || len(rest) < 2*digestBytes {
+		s.Fatalf("no digest in %q", warning)
+	}
+	return rest[:2*digestBytes]
+}
