@@ -394,6 +394,11 @@ func TestPolicy(t *testing.T) {
 			w.expectEvents(tc.reason, `Warning ServiceNotAllowed hook preNormal waits: service.allowed in the configuration gives service `+
 				`"web" not to namespace team-a: write another name in annotation rollcall.dev/services, or have an entry added to `+
 				`service.allowed with namespaces: ["team-a"] and names: ["web"]`)
+
+			t.Log("A record that the tenant wrote is no way around it, for the next manager either.")
+			w.forgedRecord(pod, "web")
+			w.restart()
+			w.expectRefused(pod, "ServiceNotAllowed")
 			w.apply(allowed("team-a", "", "web"))
 			w.expectJoins(pod)
 		})
