@@ -148,6 +148,19 @@ func TestCacheBehindOurOwnWrite(t *testing.T) {
 
 // Arming.
 
+func TestArmingThatIsRefusedIsShown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	web := w.cloneSet("web", func(c *kruisev1alpha1.CloneSet) { c.Spec.Template.Finalizers = nil })
+	pod := w.bornPod(web, "web-1")
+	w.patching(func(func() error) error {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web-1", errors.New("no"))
+	})
+	w.expectResult("", w.reconcile(pod), backoffBase)
+	w.expectJournal("no pod is registered that is not armed", writes+failed)
+	w.expectEvents("", "Warning PatchRefused hook preNormal waits: ")
+}
+
 // What a write holds.
 
 func TestNothingIsWrittenOnADyingPodThatHoldsNothingOfOurs(t *testing.T) {
