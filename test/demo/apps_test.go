@@ -104,13 +104,13 @@ func TestConcludeEntries(t *testing.T) {
 		"with few looks nothing is shown":    {account{glances: enoughGlances - 1}, true, "too few"},
 		"a failed request is as bad as ever": {account{glances: enoughGlances}, true, "adopt: 1000 requests, 1 failed"},
 	} {
-		var with, without outcome
-		with.tally.Requests, without.tally.Failed = enoughRequests, 9
+		all := make([]outcome, 2)
+		all[0].tally.Requests, all[1].tally.Failed = enoughRequests, 9
 		if strings.Contains(reason, "request") {
-			with.tally.Failed = 1
+			all[0].tally.Failed = 1
 		}
 		var out strings.Builder
-		err := conclude(newScreen(&out), with, without, &tc.found)
+		err := conclude(newScreen(&out), all, &tc.found)
 		if errors.Is(err, command.ErrFailed) != tc.failed || !strings.Contains(out.String(), tc.says) {
 			t.Errorf("%s: got error %v, want %q in\n%s", reason, err, tc.says, &out)
 		}
@@ -124,7 +124,7 @@ func TestAdoptFrom(t *testing.T) {
 		want          bool
 		err           string
 	}{
-		"the demo as it is":                    {"", "memory", false, ""},
+		"the demo as it is":                    {"", "http", false, ""},
 		"off":                                  {"0", "etcd", false, ""},
 		"a registry with entries to steer":     {"1", "nacos", true, ""},
 		"an entry that belongs to its session": {"1", "etcd", false, `REGISTRY is "etcd": write one of consul, eureka, nacos`},

@@ -13,6 +13,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/http/httpserver"
 	"github.com/rollcall-dev/rollcall/registry/memory"
+	"github.com/rollcall-dev/rollcall/test/harness/network"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
@@ -23,7 +24,7 @@ import (
 )
 
 const (
-	defaultDriver = "memory"
+	defaultDriver = "http"
 	// readTimeout bounds how long a request to a registry of the demo's own may take to arrive.
 	readTimeout = time.Second
 	// serviceName is what the demo's configuration makes of its CloneSet's labels.
@@ -36,7 +37,10 @@ type backend struct {
 	about string
 	// section has the fields of the registry section of the manager's configuration.
 	section string
-	// read is nil for a registry that the manager serves itself.
+	// address is the host and port that section names.
+	address string
+	// door leads to the address and can be shut; nil before openDoor.
+	door *network.Network
 	read read.Reader
 	// field is what there is around it where applications register themselves; nil where they can't be steered.
 	field func(context.Context) (*field, error)
@@ -53,8 +57,7 @@ func backends() map[string]func(context.Context) (*backend, error) {
 		"consul":      consulBackend,
 		"etcd":        etcdBackend,
 		"eureka":      eurekaBackend,
-		"http":        httpBackend,
-		defaultDriver: memoryBackend,
+		defaultDriver: func(ctx context.Context) (*backend, error) { return httpBackend(ctx, clusterName) },
 		"nacos":       nacosBackend,
 		"zookeeper":   zookeeperBackend,
 	}
@@ -72,13 +75,21 @@ func driverFrom(value string) (string, error) {
 	return value, nil
 }
 
-// memoryBackend is the registry inside the manager, which serves it read-only itself.
-func memoryBackend(context.Context) (*backend, error) {
-	return &backend{about: "inside the manager", section: "driver: memory", stop: func() {}}, nil
+// openDoor has those who write come through a door, so that the registry can be away for them and not for those who read: a
+// Consul without a leader is like that.
+func (b *backend) openDoor(ctx context.Context) error {
+	door, err := network.Start(ctx, "127.0.0.1:0", b.address)
+	if err != nil {
+		return fmt.Errorf("opening a door to the registry: %w", err)
+	}
+	stop := b.stop
+	b.door, b.stop = door, func() { door.Stop(); stop() }
+	b.section = strings.ReplaceAll(b.section, b.address, door.Address)
+	return nil
 }
 
-// httpBackend is the HTTP registry protocol, served by the demo.
-func httpBackend(ctx context.Context) (*backend, error) {
+// httpBackend is the HTTP registry protocol, served by the demo, with what those write who name this cluster.
+func httpBackend(ctx context.Context, cluster string) (*backend, error) {
 	known, err := newStore(ctx)
 	if err != nil {
 		return nil, err
@@ -90,11 +101,12 @@ func httpBackend(ctx context.Context) (*backend, error) {
 	}
 	server := &http.Server{Handler: httpserver.New(known, httpserver.Options{}), ReadHeaderTimeout: readTimeout}
 	go func() { _ = server.Serve(listener) }() // ends with stop
-	url := "http://" + listener.Addr().String()
-	list := url + "/v1/instances?cluster=demo"
+	address := listener.Addr().String()
+	list := "http://" + address + "/v1/instances?cluster=" + cluster
 	return &backend{
-		about: "the HTTP registry protocol, served by the demo", section: fmt.Sprintf("driver: http, endpoint: %q", url),
-		read: read.Listed(list), look: func(string) string { return "curl '" + list + "'" }, stop: func() { _ = server.Close() },
+		about: "the HTTP registry protocol, served by the demo", address: address,
+		section: fmt.Sprintf("driver: http, endpoint: %q", "http://"+address),
+		read:    read.Listed(list), look: func(string) string { return "curl '" + list + "'" }, stop: func() { _ = server.Close() },
 	}, nil
 }
 
@@ -117,10 +129,10 @@ func consulBackend(ctx context.Context) (*backend, error) {
 		return nil, err
 	}
 	return running(server.Server, backend{
-		section: fmt.Sprintf("driver: consul, endpoint: %q", server.URL),
-		field:   func(ctx context.Context) (*field, error) { return consulField(ctx, server) },
-		read:    read.Consul(server.URL, serviceName),
-		look:    func(service string) string { return fmt.Sprintf("curl %s/v1/health/service/%s", server.URL, service) },
+		section: fmt.Sprintf("driver: consul, endpoint: %q", server.URL), address: hostPort(server.URL),
+		field: func(ctx context.Context) (*field, error) { return consulField(ctx, server) },
+		read:  read.Consul(server.URL, serviceName),
+		look:  func(service string) string { return fmt.Sprintf("curl %s/v1/health/service/%s", server.URL, service) },
 	}), nil
 }
 
@@ -135,8 +147,8 @@ func etcdBackend(ctx context.Context) (*backend, error) {
 		return nil, err
 	}
 	b := running(server.Server, backend{
-		section: fmt.Sprintf("driver: etcd, endpoint: %q", "http://"+server.Endpoint),
-		read:    reader,
+		section: fmt.Sprintf("driver: etcd, endpoint: %q", "http://"+server.Endpoint), address: server.Endpoint,
+		read: reader,
 		look: func(service string) string {
 			return fmt.Sprintf("etcdctl --endpoints %s get --prefix services/%s/", server.Endpoint, service)
 		},
@@ -156,9 +168,9 @@ func eurekaBackend(ctx context.Context) (*backend, error) {
 		return nil, err
 	}
 	return running(server.Server, backend{
-		section: fmt.Sprintf("driver: eureka, endpoint: %q, readerLag: 3s", server.Endpoint),
-		field:   func(ctx context.Context) (*field, error) { return eurekaField(ctx, server) },
-		read:    read.Eureka(server.Endpoint, serviceName),
+		section: fmt.Sprintf("driver: eureka, endpoint: %q, readerLag: 3s", server.Endpoint), address: hostPort(server.Endpoint),
+		field: func(ctx context.Context) (*field, error) { return eurekaField(ctx, server) },
+		read:  read.Eureka(server.Endpoint, serviceName),
 		look: func(service string) string {
 			return fmt.Sprintf("curl -H 'Accept: application/json' %s/apps/%s", server.Endpoint, service)
 		},
@@ -171,9 +183,9 @@ func nacosBackend(ctx context.Context) (*backend, error) {
 		return nil, err
 	}
 	return running(server.Server, backend{
-		section: fmt.Sprintf("driver: nacos, endpoint: %q", server.Endpoint),
-		field:   func(ctx context.Context) (*field, error) { return nacosField(ctx, server) },
-		read:    read.Nacos(server.Endpoint+"/nacos", serviceName),
+		section: fmt.Sprintf("driver: nacos, endpoint: %q", server.Endpoint), address: hostPort(server.Endpoint),
+		field: func(ctx context.Context) (*field, error) { return nacosField(ctx, server) },
+		read:  read.Nacos(server.Endpoint+"/nacos", serviceName),
 		look: func(service string) string {
 			return fmt.Sprintf("curl '%s/nacos/v3/client/ns/instance/list?serviceName=%s'", server.Endpoint, service)
 		},
@@ -191,8 +203,8 @@ func zookeeperBackend(ctx context.Context) (*backend, error) {
 		return nil, err
 	}
 	b := running(server.Server, backend{
-		section: fmt.Sprintf("driver: zookeeper, endpoint: %q", server.Endpoint),
-		read:    reader,
+		section: fmt.Sprintf("driver: zookeeper, endpoint: %q", server.Endpoint), address: server.Endpoint,
+		read: reader,
 		look: func(service string) string {
 			return fmt.Sprintf("zkCli.sh -server %s ls /services/%s", server.Endpoint, service)
 		},
@@ -202,6 +214,13 @@ func zookeeperBackend(ctx context.Context) (*backend, error) {
 		server.Stop()
 	}
 	return b, nil
+}
+
+// hostPort is the host and port of a URL.
+func hostPort(endpoint string) string {
+	_, rest, _ := strings.Cut(endpoint, "://")
+	address, _, _ := strings.Cut(rest, "/")
+	return address
 }
 
 // running adds to b what every server of its own has.

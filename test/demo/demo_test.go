@@ -4,11 +4,13 @@ import (
 	"errors"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	appspub "github.com/openkruise/kruise-api/apps/pub"
+	appsv1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,46 +25,62 @@ import (
 
 func TestConclude(t *testing.T) {
 	t.Parallel()
-	count := func(requests, failed int) traffic.Tally { return traffic.Tally{Requests: requests, Failed: failed} }
 	for reason, tc := range map[string]struct {
-		with, without traffic.Tally
-		failed        bool
-		says          string
+		requests int
+		failures [3]int // with Rollcall, with preStop, with the mirror alone
+		failed   bool
+		says     string
 	}{
-		"nothing failed with Rollcall, something without": {count(1000, 0), count(500, 1), false, "demo: 1000 requests, 0 failed with rollcall; 1 failed without\n"},
-		"one lost request is one too many":                {count(5000, 1), count(500, 30), true, "web-1      connection reset"},
-		"with few requests nothing is proven":             {count(999, 0), count(500, 30), true, "too few"},
-		"the traffic would not have noticed anything":     {count(1000, 0), count(500, 0), true, "tells nothing"},
+		"nothing failed with Rollcall, something without": {1000, [3]int{0, 2, 3}, false, "demo: 3000 requests; failed: 0 with Rollcall, 2 with preStop and mirror, 3 with mirror\n"},
+		"one lost request is one too many":                {5000, [3]int{1, 2, 3}, true, "web-1      connection reset"},
+		"with few requests nothing is proven":             {999, [3]int{0, 2, 3}, true, "too few"},
+		"the traffic would not have noticed anything":     {1000, [3]int{0, 2, 0}, true, "None failed with mirror either, so this run tells nothing"},
+		"the registry was not away":                       {1000, [3]int{0, 0, 3}, true, "None failed with preStop and mirror either"},
 	} {
+		var all []outcome
+		for i, a := range (&world{}).arms() {
+			all = append(all, outcome{
+				arm: a.name, tally: traffic.Tally{Requests: tc.requests, Failed: tc.failures[i]},
+				failures: []traffic.Failure{{Pod: "web-1", Why: "connection reset"}},
+			})
+		}
 		var out strings.Builder
-		with := outcome{tally: tc.with, failures: []traffic.Failure{{Pod: "web-1", Why: "connection reset"}}}
-		err := conclude(newScreen(&out), with, outcome{tally: tc.without}, nil)
+		err := conclude(newScreen(&out), all, nil)
 		if errors.Is(err, command.ErrFailed) != tc.failed || !strings.Contains(out.String(), tc.says) {
 			t.Errorf("%s: got error %v, want %q in\n%s", reason, err, tc.says, &out)
 		}
 	}
 }
 
+// Each arm differs from the others in what makes it an arm, and in nothing else.
 func TestClonesetFor(t *testing.T) {
 	t.Parallel()
-	with, err := clonesetFor("a", 1234, true)
-	expect.NoError(t, err)
-	if l := with.Spec.Lifecycle; l == nil || l.PreNormal == nil || l.InPlaceUpdate == nil || l.PreDelete == nil {
-		t.Error("the first life must have all three hooks")
+	var plain *appsv1alpha1.CloneSet
+	for _, a := range slices.Backward((&world{}).arms()) { // the mirror alone is the first
+		set, err := clonesetFor(a, 1234)
+		expect.NoError(t, err)
+		container, l, update := &set.Spec.Template.Spec.Containers[0], set.Spec.Lifecycle, &set.Spec.UpdateStrategy
+		if hooked := l != nil && l.PreNormal != nil && l.InPlaceUpdate != nil && l.PreDelete != nil; hooked != a.hooks {
+			t.Errorf("arm %s has hooks %v, want all of them: %t", a.name, l, a.hooks)
+		}
+		if slept := container.Lifecycle != nil && update.InPlaceUpdateStrategy != nil; slept != a.sleeps {
+			t.Errorf("arm %s waits where it can: %t, want %t", a.name, slept, a.sleeps)
+		}
+		if a.hooks {
+			set.Spec.Lifecycle, set.Spec.Template.Labels = nil, plain.Spec.Template.Labels
+		}
+		container.Lifecycle, update.InPlaceUpdateStrategy, set.Namespace = nil, nil, ""
+		if plain == nil {
+			plain = set
+		}
+		if diff := cmp.Diff(plain, set); diff != "" {
+			t.Errorf("arm %s differs in something else: %s", a.name, diff)
+		}
 	}
-	without, err := clonesetFor("a", 1234, false)
-	expect.NoError(t, err)
-	if without.Spec.Lifecycle != nil {
-		t.Error("the second life must have no hooks")
+	if diff := cmp.Diff(map[string]string{"app": "web"}, plain.Spec.Template.Labels); diff != "" {
+		t.Errorf("an arm without hooks must have no hook's labels: %s", diff)
 	}
-	if diff := cmp.Diff(map[string]string{"app": "web"}, without.Spec.Template.Labels); diff != "" {
-		t.Errorf("the second life must have no hook's labels: %s", diff)
-	}
-	with.Spec.Lifecycle, with.Spec.Template.Labels = nil, without.Spec.Template.Labels
-	if diff := cmp.Diff(with, without); diff != "" {
-		t.Errorf("nothing else may differ: %s", diff)
-	}
-	if port := without.Spec.Template.Spec.Containers[0].Ports[0].ContainerPort; port != 1234 {
+	if port := plain.Spec.Template.Spec.Containers[0].Ports[0].ContainerPort; port != 1234 {
 		t.Errorf("the pods' port is %d and not that of the pod server", port)
 	}
 }

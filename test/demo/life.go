@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/network"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
 	"github.com/rollcall-dev/rollcall/test/harness/traffic"
 	"github.com/rollcall-dev/rollcall/test/harness/wait"
@@ -31,8 +33,14 @@ const (
 	// enoughRequests is how many the result needs to mean something.
 	enoughRequests = 1000
 
-	imageBefore, imageAfter = "web:v1", "web:v2"
-	hookDomain              = "example.com/"
+	imageBefore, imageAfter, imageLast = "web:v1", "web:v2", "web:v3"
+
+	hookDomain = "example.com/"
+	// sleepSeconds is what docs/evictions.md says a preStop sleep should be: until the last client has noticed and its request
+	// is done, and a second for the registry. OpenKruise waits as long between unready and the new image.
+	sleepSeconds = int64((traffic.RefreshEvery+traffic.RequestTimeout)/time.Second) + 1
+	// away is longer than the sleep and OpenKruise's wait together.
+	away = 10 * time.Second
 )
 
 //go:embed cloneset.yaml
@@ -45,6 +53,7 @@ type life struct {
 	namespace string
 	set       *appsv1alpha1.CloneSet
 	read      read.Reader
+	door      *network.Network // to the registry, for those who write; nil where there is none
 	traffic   *traffic.Client
 	atLeast   int // requests
 }
@@ -56,29 +65,29 @@ type step struct {
 	until func(context.Context) error // says what is missing
 }
 
-// clonesetFor returns the demo's CloneSet, whose pods answer at the port.
-func clonesetFor(namespace string, port int, hooks bool) (*appsv1alpha1.CloneSet, error) {
+// clonesetFor returns the demo's CloneSet in an arm, whose pods answer at the port.
+func clonesetFor(a arm, port int) (*appsv1alpha1.CloneSet, error) {
 	set := &appsv1alpha1.CloneSet{}
 	if err := yaml.UnmarshalStrict(clonesetYAML, set); err != nil {
 		return nil, fmt.Errorf("reading cloneset.yaml: %w", err)
 	}
-	set.Namespace = namespace
-	set.Spec.Template.Spec.Containers[0].Ports[0].ContainerPort = int32(port)
-	if hooks {
-		return set, nil
+	set.Namespace = a.namespace
+	container := &set.Spec.Template.Spec.Containers[0]
+	container.Ports[0].ContainerPort = int32(port)
+	if a.sleeps {
+		set.Spec.UpdateStrategy.InPlaceUpdateStrategy = &appspub.InPlaceUpdateStrategy{GracePeriodSeconds: int32(sleepSeconds)}
+		container.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: sleepSeconds}}}
 	}
-	set.Spec.Lifecycle = nil
-	for key := range set.Spec.Template.Labels {
-		if strings.HasPrefix(key, hookDomain) {
-			delete(set.Spec.Template.Labels, key)
-		}
+	if !a.hooks {
+		set.Spec.Lifecycle = nil
+		maps.DeleteFunc(set.Spec.Template.Labels, func(key, _ string) bool { return strings.HasPrefix(key, hookDomain) })
 	}
 	return set, nil
 }
 
 func (l *life) steps() []step {
 	var victim *corev1.Pod
-	return []step{{
+	steps := []step{{
 		title: "Create a CloneSet with three replicas",
 		do:    l.create,
 		until: l.settled(3, imageBefore),
@@ -104,6 +113,27 @@ func (l *life) steps() []step {
 			return cmp.Or(l.settled(3, imageAfter)(ctx), l.without(ctx, victim))
 		},
 	}}
+	if l.door == nil {
+		return steps
+	}
+	return append(steps, step{
+		title: fmt.Sprintf("Update it to %s, while the registry takes no writes for %s", imageLast, away),
+		do:    l.whileAway(l.setImage(imageLast)),
+		until: l.settled(3, imageLast),
+	})
+}
+
+// whileAway does something while the registry takes no writes; it still answers readers.
+func (l *life) whileAway(do func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		l.door.Set(network.Terms{Fault: network.Refuse})
+		if err := do(ctx); err != nil {
+			return err
+		}
+		wait.Pause(ctx, away)
+		l.out.at(time.Now(), "", "the registry takes writes again")
+		return l.door.Clear(ctx)
+	}
 }
 
 // enough goes on sending until there were so many requests that the result means something.

@@ -4,24 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	httpregistry "github.com/rollcall-dev/rollcall/registry/http"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster/podserver"
 	"github.com/rollcall-dev/rollcall/test/harness/command"
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
 	"github.com/rollcall-dev/rollcall/test/harness/mirror"
-	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
 	"github.com/rollcall-dev/rollcall/test/harness/traffic"
 )
 
 const (
-	namespaceWith    = "with-rollcall"
-	namespaceWithout = "without-rollcall"
+	// clusterName is the manager's.
+	clusterName = "demo"
 	// drain exceeds all that a client may be behind: one refresh of what it knows, and one request.
 	drain = 2 * (traffic.RefreshEvery + traffic.RequestTimeout)
 	// enoughGlances is how often the applications' entries must have been looked for to mean something.
@@ -56,12 +57,13 @@ func run(ctx context.Context, out *screen, o options) error {
 	defer end(nil)
 	w := &world{out: out}
 	out.heading("Start the registry, Kubernetes, OpenKruise and Rollcall's manager")
-	var err error
-	if w.backend, err = backends()[o.driver](ctx); err != nil {
-		return fmt.Errorf("starting the registry of driver %s: %w", o.driver, err)
+	err := w.startBackend(ctx, o)
+	if w.backend != nil {
+		defer func() { w.backend.stop() }()
 	}
-	defer w.backend.stop()
-	out.line("registry: %s, %s", o.driver, w.backend.about)
+	if err != nil {
+		return err
+	}
 	if w.cluster, err = cluster.Start(ctx, cluster.Options{Log: out}); err != nil {
 		return err
 	}
@@ -93,6 +95,19 @@ func run(ctx context.Context, out *screen, o options) error {
 		return cause
 	}
 	return err
+}
+
+// startBackend starts the registry, with a door for those who write; applications that register themselves have ports of their
+// own. The backend must be stopped where there is one, also after an error.
+func (w *world) startBackend(ctx context.Context, o options) (err error) {
+	if w.backend, err = backends()[o.driver](ctx); err != nil {
+		return fmt.Errorf("starting the registry of driver %s: %w", o.driver, err)
+	}
+	w.out.line("registry: %s, %s", o.driver, w.backend.about)
+	if o.adopt {
+		return nil
+	}
+	return w.backend.openDoor(ctx)
 }
 
 // servePods makes the client, and lets the pods answer until stop is called.
@@ -128,14 +143,14 @@ func (w *world) config() string {
 	if w.field != nil {
 		section, name = section+", registeredBy: App"+w.field.options, "{namespace}"
 	}
-	return fmt.Sprintf(`cluster: demo
+	return fmt.Sprintf(`cluster: %s
 registry: {%s}
 hooks:
   owned: [example.com/*]
 service:
   name: %q
 drain: %s
-`, section, name, w.drain())
+`, clusterName, section, name, w.drain())
 }
 
 func (w *world) drain() time.Duration {
@@ -152,13 +167,6 @@ func (w *world) startManager(ctx context.Context) error {
 	dir := filepath.Join(w.cluster.Dir(), "demo")
 	if w.manager, err = manager.Run(ctx, w.cluster.Config(), dir, w.config()); err != nil {
 		return err
-	}
-	if w.backend.read == nil {
-		url, err := w.manager.URL(manager.MemoryServer, "/v1/instances")
-		if err != nil {
-			return err
-		}
-		w.backend.read, w.backend.look = read.Listed(url), func(string) string { return "curl " + url }
 	}
 	w.out.line("manager: ready after %s", time.Since(started).Round(time.Millisecond))
 	return nil
@@ -189,89 +197,127 @@ func (w *world) crash() error {
 	}
 }
 
-// lives shows both lives and says how they went.
-func (w *world) lives(ctx context.Context, keep bool) error {
-	with, err := w.withRollcall(ctx)
-	if err != nil {
-		return err
-	}
-	without, err := w.withoutRollcall(ctx)
-	if err != nil {
-		return err
-	}
-	verdict := conclude(w.out, outcomeOf(with.traffic), outcomeOf(without.traffic), w.apps.account())
-	if keep {
-		err = w.keep(ctx, with)
-	}
-	return errors.Join(verdict, err)
+// arm is a way to keep a registry in step with the pods.
+type arm struct {
+	name, namespace string
+	// hooks: Rollcall does it, and OpenKruise asks before it goes on.
+	hooks bool
+	// sleeps: the pods sleep in preStop, and OpenKruise waits before it updates one in place.
+	sleeps bool
+	title  string
+	about  []string
 }
 
-func (w *world) withRollcall(ctx context.Context) (*life, error) {
-	w.out.banner("1. WITH ROLLCALL",
+// arms are those of the demo, Rollcall's first.
+func (w *world) arms() []arm {
+	with := arm{name: "Rollcall", namespace: "with-rollcall", hooks: true, title: "1. WITH ROLLCALL", about: []string{
 		"The CloneSet has all three hooks. Kruise stops at PreparingNormal, PreparingUpdate, Updated and",
 		"PreparingDelete; Rollcall tells the registry, and then lets Kruise go on. A pod that was taken out",
 		fmt.Sprintf("stays up for the drain of %s, for clients that still know it: this one reads the registry every %s,",
 			w.drain(), traffic.RefreshEvery),
-		fmt.Sprintf("and sends %d requests a second all the while.", time.Second/traffic.RequestEvery))
-	l, err := w.lifeIn(ctx, namespaceWith, true, w.backend.read)
-	if err != nil {
-		return nil, err
+		fmt.Sprintf("and sends %d requests a second all the while.", time.Second/traffic.RequestEvery),
+	}}
+	if w.field != nil {
+		return []arm{with, {name: "no hooks", namespace: "without-rollcall", title: "2. WITHOUT", about: []string{
+			"The same CloneSet without hooks, in the same registry: Kruise does not ask. Each application deregisters",
+			"itself when it ends, as on SIGTERM. The same steps, and a client of the same kind.",
+		}}}
 	}
-	l.atLeast = enoughRequests
-	return l, l.play(ctx)
+	return []arm{
+		with,
+		{name: "preStop and mirror", namespace: "with-prestop", sleeps: true, title: "2. WITH PRESTOP AND A MIRROR", about: []string{
+			"What a careful team does without Rollcall. Another registry follows the pods' readiness, within a tenth",
+			fmt.Sprintf("of a second and after the fact. The pods serve for %d s more when they have to stop, by a preStop sleep,", sleepSeconds),
+			fmt.Sprintf("and Kruise waits for %d s between unready and the new image (gracePeriodSeconds). Same steps, same client.", sleepSeconds),
+		}},
+		{name: "mirror", namespace: "with-mirror", title: "3. WITH A MIRROR ALONE", about: []string{
+			"The same mirror of readiness, and pods that stop at once.",
+		}},
+	}
 }
 
-func (w *world) withoutRollcall(ctx context.Context) (*life, error) {
-	if w.field != nil {
-		return w.withoutHooks(ctx)
+// lives shows each arm's life and says how they went.
+func (w *world) lives(ctx context.Context, keep bool) error {
+	var first *life
+	var outcomes []outcome
+	for _, a := range w.arms() {
+		l, err := w.liveAs(ctx, a)
+		if err != nil {
+			return err
+		}
+		if first == nil {
+			first = l
+		}
+		outcomes = append(outcomes, outcome{arm: a.name, tally: l.traffic.Tally(), failures: l.traffic.Failures()})
 	}
-	w.out.banner("2. WITHOUT",
-		"The same CloneSet without hooks: Kruise does not ask. Another registry follows the pods' readiness,",
-		"within a tenth of a second and without fail, but after the fact. The same steps, and the same client.")
+	err := conclude(w.out, outcomes, w.apps.account())
+	if keep {
+		err = errors.Join(err, w.keep(ctx, first))
+	}
+	return err
+}
+
+// liveAs plays an arm's life. Rollcall's goes on for as many requests as the result needs, and its CloneSet stays.
+func (w *world) liveAs(ctx context.Context, a arm) (*life, error) {
+	w.out.banner(a.title, a.about...)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	store, err := newStore(ctx)
+	b := w.backend
+	if !a.hooks && w.field == nil {
+		var err error
+		if b, err = w.startMirror(ctx, a.namespace); err != nil {
+			return nil, err
+		}
+		defer b.stop()
+	}
+	l, err := w.lifeOf(ctx, a, b)
 	if err != nil {
 		return nil, err
 	}
-	go mirror.New(w.k8s, store, namespaceWithout, w.pods.Port).Run(ctx)
-	l, err := w.lifeIn(ctx, namespaceWithout, false, func(ctx context.Context) ([]registry.Entry, error) {
-		return store.List(ctx, mirror.Cluster)
+	if a.hooks {
+		l.atLeast = enoughRequests
+		return l, l.play(ctx)
+	}
+	return l, l.playAndRemove(ctx)
+}
+
+// startMirror has a mirror keep a registry of its own in step with the pods of a namespace until ctx ends.
+func (w *world) startMirror(ctx context.Context, namespace string) (*backend, error) {
+	b, err := httpBackend(ctx, mirror.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.openDoor(ctx); err != nil {
+		b.stop()
+		return nil, err
+	}
+	store, err := httpregistry.New(ctx, registry.Config{
+		Cluster: mirror.Cluster, Endpoint: "http://" + b.door.Address, Timeout: mirror.CallTimeout,
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
-		return nil, err
+		b.stop()
+		return nil, fmt.Errorf("making the mirror's registry: %w", err)
 	}
-	return l, l.playAndRemove(ctx)
+	go mirror.New(w.k8s, store, namespace, w.pods.Port).Run(ctx)
+	return b, nil
 }
 
-// withoutHooks is the life of the same applications in the same registry, which register and deregister themselves.
-func (w *world) withoutHooks(ctx context.Context) (*life, error) {
-	w.out.banner("2. WITHOUT",
-		"The same CloneSet without hooks, in the same registry: Kruise does not ask. Each application deregisters",
-		"itself when it ends, as on SIGTERM. The same steps, and a client of the same kind.")
-	l, err := w.lifeIn(ctx, namespaceWithout, false, nil)
+// lifeOf makes an arm's life. Where applications register themselves, it is in their registry, by their clients; else in b.
+func (w *world) lifeOf(ctx context.Context, a arm, b *backend) (*life, error) {
+	set, err := clonesetFor(a, w.pods.Port)
 	if err != nil {
 		return nil, err
 	}
-	return l, l.playAndRemove(ctx)
-}
-
-// lifeIn makes a life in a namespace. Where applications register themselves, it is in their registry, by their clients;
-// else in what reader reads.
-func (w *world) lifeIn(ctx context.Context, namespace string, hooks bool, reader read.Reader) (*life, error) {
-	set, err := clonesetFor(namespace, w.pods.Port, hooks)
-	if err != nil {
-		return nil, err
-	}
-	client := reader
+	client, reader := b.read, b.read
 	if w.field != nil {
-		if client, err = w.field.client(ctx, namespace); err != nil {
+		if client, err = w.field.client(ctx, a.namespace); err != nil {
 			return nil, fmt.Errorf("starting a client of the registry: %w", err)
 		}
-		client, reader = w.apps.named(client), w.apps.named(w.field.reader(namespace))
+		client, reader = w.apps.named(client), w.apps.named(w.field.reader(a.namespace))
 	}
 	return &life{
-		k8s: w.k8s, out: w.out, namespace: namespace, set: set,
+		k8s: w.k8s, out: w.out, namespace: a.namespace, set: set, door: b.door,
 		read: reader, traffic: traffic.New(traffic.Options{Read: client, Tell: w.out.tell}),
 	}, nil
 }
@@ -300,42 +346,47 @@ func (w *world) keep(ctx context.Context, with *life) error {
 	return err
 }
 
-// outcome is what came of a life's requests, with those that failed.
+// outcome is what came of the requests of an arm, with those that failed.
 type outcome struct {
+	arm      string
 	tally    traffic.Tally
 	failures []traffic.Failure
 }
 
-func outcomeOf(client *traffic.Client) outcome {
-	return outcome{tally: client.Tally(), failures: client.Failures()}
-}
-
-// conclude says how many requests failed, and what became of the applications' entries where they register themselves. It
-// returns command.ErrFailed where that is not as it should be.
-func conclude(out *screen, with, without outcome, entries *account) error {
-	a, b := with.tally, without.tally
+// conclude says how many requests failed in each arm, of which Rollcall's is the first, and what became of the applications'
+// entries where they register themselves. It returns command.ErrFailed where that is not as it should be.
+func conclude(out *screen, all []outcome, entries *account) error {
 	out.heading("Result")
-	out.line("with Rollcall:  %s", a)
-	out.line("without:        %s", b)
-	if a.Failed > 0 {
+	for _, o := range all {
+		out.line("%-25s%s", "with "+o.arm+":", o.tally)
+	}
+	with, others := all[0], all[1:]
+	failed := with.tally.Failed > 0
+	if failed {
 		out.line("With Rollcall none may fail. The first that did:")
 		for _, f := range with.failures[:min(failuresShown, len(with.failures))] {
 			out.tell(f.At, f.Pod, f.Why)
 		}
 	}
-	if a.Requests < enoughRequests {
-		out.line("%d requests are too few to tell: it takes %d.", a.Requests, enoughRequests)
+	if n := with.tally.Requests; n < enoughRequests {
+		failed = true
+		out.line("%d requests are too few to tell: it takes %d.", n, enoughRequests)
 	}
-	if b.Failed == 0 {
-		out.line("None failed without Rollcall either, so this run tells nothing.")
+	total, lost := with.tally.Requests, ""
+	for _, o := range others {
+		total += o.tally.Requests
+		lost += fmt.Sprintf(", %d with %s", o.tally.Failed, o.arm)
+		if o.tally.Failed == 0 {
+			failed = true
+			out.line("None failed with %s either, so this run tells nothing.", o.arm)
+		}
 	}
-	failed := a.Failed > 0 || a.Requests < enoughRequests || b.Failed == 0
 	if entries == nil {
-		out.line("demo: %d requests, %d failed with rollcall; %d failed without", a.Requests, a.Failed, b.Failed)
+		out.line("demo: %d requests; failed: %d with Rollcall%s", total, with.tally.Failed, lost)
 	} else {
 		failed = concludeEntries(out, entries) || failed
 		out.line("adopt: %d requests, %d failed, %d foreign entries removed; %d failed without",
-			a.Requests, a.Failed, len(entries.removed), b.Failed)
+			with.tally.Requests, with.tally.Failed, len(entries.removed), others[0].tally.Failed)
 	}
 	if failed {
 		return command.ErrFailed
@@ -345,7 +396,7 @@ func conclude(out *screen, with, without outcome, entries *account) error {
 
 // concludeEntries tells whether an application has lost its entry, or too few looks were taken to tell.
 func concludeEntries(out *screen, entries *account) (failed bool) {
-	out.line("entries:        looked for %d times", entries.glances)
+	out.line("%-25slooked for %d times", "entries:", entries.glances)
 	for _, of := range entries.removed {
 		out.line("The entry of %s was removed while its application ran.", of)
 	}

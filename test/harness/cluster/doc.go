@@ -25,6 +25,7 @@
 //   - A changed image restarts the container: at once it is not ready and waits, then it runs with restartCount + 1 and a
 //     new imageID, then it is ready.
 //   - A pod that is being deleted stops at once (not ready, Succeeded), and then goes, as soon as no finalizer holds it.
+//   - Both ways, a preStop sleep keeps the containers running for its time first.
 //
 // The annotations AnnotationStartDelay and AnnotationReadyDelay on a pod change how long it takes. Package podserver
 // answers HTTP on the address of every pod whose containers run.

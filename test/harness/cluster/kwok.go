@@ -25,6 +25,8 @@ const (
 	deleteDelay       = 100 * time.Millisecond
 	// kwokParallelism is how many pods change at once.
 	kwokParallelism = 16
+	// preStopSleep is how long the longest preStop sleep of a pod's containers takes, and nothing where none sleeps.
+	preStopSleep = `[.spec.containers[].lifecycle.preStop.sleep.seconds // 0] | max | if . > 0 then "\(.)s" else empty end`
 )
 
 //go:embed stages
@@ -32,24 +34,26 @@ var stageFiles embed.FS
 
 // podStage is one thing that a kubelet does for a pod. Its name is a word of stages/pod-next.jq.
 type podStage struct {
-	name       string
-	delay      time.Duration
-	annotation string // overrides the delay
-	deletes    bool   // instead of a patch from stages/pod-<name>.yaml
+	name    string
+	delay   time.Duration
+	from    string // a jq expression that overrides the delay, unless it gives nothing
+	deletes bool   // instead of a patch from stages/pod-<name>.yaml
 }
 
 func podStages() []podStage {
 	return []podStage{
-		{name: "start", delay: defaultStartDelay, annotation: AnnotationStartDelay},
-		{name: "ready", delay: defaultReadyDelay, annotation: AnnotationReadyDelay},
+		{name: "start", delay: defaultStartDelay, from: annotation(AnnotationStartDelay)},
+		{name: "ready", delay: defaultReadyDelay, from: annotation(AnnotationReadyDelay)},
 		{name: "gates-open"},
 		{name: "gates-shut"},
-		{name: "kill"},
-		{name: "restart", delay: defaultStartDelay, annotation: AnnotationStartDelay},
-		{name: "stop"},
+		{name: "kill", from: preStopSleep},
+		{name: "restart", delay: defaultStartDelay, from: annotation(AnnotationStartDelay)},
+		{name: "stop", from: preStopSleep},
 		{name: "delete", delay: deleteDelay, deletes: true},
 	}
 }
+
+func annotation(key string) string { return fmt.Sprintf(".metadata.annotations[%q]", key) }
 
 // kwokConfig returns KWOK's configuration with the stages of pods. Nodes get KWOK's own stages.
 func kwokConfig() ([]byte, error) {
@@ -93,12 +97,10 @@ func (s podStage) document(next string) (map[string]any, error) {
 		}},
 	}
 	delay := map[string]any{"durationMilliseconds": s.delay.Milliseconds()}
-	if s.annotation != "" {
-		delay["durationFrom"] = map[string]any{
-			"expressionFrom": fmt.Sprintf(".metadata.annotations[%q]", s.annotation),
-		}
+	if s.from != "" {
+		delay["durationFrom"] = map[string]any{"expressionFrom": s.from}
 	}
-	if s.delay > 0 {
+	if s.delay > 0 || s.from != "" {
 		spec["delay"] = delay
 	}
 	if s.deletes {

@@ -2,8 +2,9 @@
 //
 // One listener on 0.0.0.0 takes the connections to all pods, and tells them apart by the local address of the
 // connection. It answers a request to a pod only while a real one could: its containers run and are ready with the images
-// that its spec names, and it is not being deleted. Otherwise the connection is reset. A real pod does not wait for a watch
-// to begin: before that, the API server is asked whether the pod has begun to run meanwhile.
+// that its spec names, and it is not being deleted; or kubelet has yet to stop them, since they sleep in preStop. Otherwise
+// the connection is reset. A real pod does not wait for a watch to begin: before that, the API server is asked whether the pod
+// has begun to run meanwhile.
 package podserver
 
 import (
@@ -159,7 +160,7 @@ func (s *Server) lookUp(ctx context.Context, address string) (answer Answer, ser
 }
 
 func answerFor(pod *corev1.Pod) Answer {
-	return Answer{Pod: pod.Name, Namespace: pod.Namespace, UID: string(pod.UID), Image: pod.Spec.Containers[0].Image}
+	return Answer{Pod: pod.Name, Namespace: pod.Namespace, UID: string(pod.UID), Image: pod.Status.ContainerStatuses[0].Image}
 }
 
 func (s *Server) observe(pod *corev1.Pod, gone bool) {
@@ -172,9 +173,10 @@ func (s *Server) observe(pod *corev1.Pod, gone bool) {
 	maps.DeleteFunc(s.serving, func(_ string, a Answer) bool { return a.UID == string(pod.UID) })
 }
 
-// CanServe tells whether a kubelet would have the pod's containers running and ready, as its spec wants them.
+// CanServe tells whether a kubelet would have the pod's containers running and ready. Without a preStop sleep it stops them
+// at once where the pod is deleted or its spec wants another image; with one they run until the status says otherwise.
 func CanServe(pod *corev1.Pod) bool {
-	if pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning || pod.Status.PodIP == "" {
+	if pod.Status.Phase != corev1.PodRunning || pod.Status.PodIP == "" {
 		return false
 	}
 	statuses := make(map[string]*corev1.ContainerStatus, len(pod.Status.ContainerStatuses))
@@ -183,11 +185,18 @@ func CanServe(pod *corev1.Pod) bool {
 	}
 	for _, container := range pod.Spec.Containers {
 		status := statuses[container.Name]
-		if status == nil || status.State.Running == nil || !status.Ready || status.Image != container.Image {
+		if status == nil || status.State.Running == nil || !status.Ready {
+			return false
+		}
+		if stops := pod.DeletionTimestamp != nil || status.Image != container.Image; stops && !sleeps(&container) {
 			return false
 		}
 	}
 	return true
+}
+
+func sleeps(container *corev1.Container) bool {
+	return container.Lifecycle != nil && container.Lifecycle.PreStop != nil && container.Lifecycle.PreStop.Sleep != nil
 }
 
 // reset closes a connection so that the other side sees it refused, and not a regular end.

@@ -35,6 +35,9 @@ func TestCanServe(t *testing.T) {
 		"the container restarts":                        {func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State = corev1.ContainerState{} }, false},
 		"the container with the old image is killed":    {func(p *corev1.Pod) { p.Spec.Containers[0].Image = "web:2" }, false},
 		"nothing is known of the container":             {func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }, false},
+		"a preStop sleep holds the old image":           {func(p *corev1.Pod) { sleepy(p).Spec.Containers[0].Image = "web:2" }, true},
+		"a preStop sleep holds what is deleted":         {func(p *corev1.Pod) { sleepy(p).DeletionTimestamp = &now }, true},
+		"a container that slept stops":                  {func(p *corev1.Pod) { sleepy(p).Status.Phase = corev1.PodSucceeded }, false},
 		"each container counts, and the second is none": {func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "b"}) }, false},
 	} {
 		p := pod("127.0.0.1", "uid-1")
@@ -43,6 +46,11 @@ func TestCanServe(t *testing.T) {
 			t.Errorf("%s: got %t, want %t", reason, got, tc.want)
 		}
 	}
+}
+
+func sleepy(p *corev1.Pod) *corev1.Pod {
+	p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 5}}}
+	return p
 }
 
 func TestAnswers(t *testing.T) {

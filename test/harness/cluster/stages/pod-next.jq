@@ -6,12 +6,14 @@
 | ([$pod.status.conditions[]? | select(.status == "True") | .type]) as $true
 | ([$pod.spec.readinessGates[]?.conditionType | select(. as $gate | $true | index([$gate]) | not)]
    | length == 0) as $gatesOpen
+| any($pod.spec.containers[]; .lifecycle.preStop.sleep) as $sleeps
 | if $pod.metadata.deletionTimestamp then
     if $ended | not then "stop"
     elif ($pod.metadata.deletionGracePeriodSeconds // 0) > 0 then "delete"
     else "none" end
   elif $ended then "none"
   elif ($containers | length) == 0 then "start"
+  elif $sleeps and ($gatesOpen | not) and ($true | index(["Ready"])) then "gates-shut"
   elif any($pod.spec.containers[] as $want | $containers[] | select(.name == $want.name and .image != $want.image);
            .state.running) then "kill"
   elif any($containers[]; .state.running | not) then "restart"
