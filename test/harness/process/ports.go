@@ -33,15 +33,18 @@ func FreePorts(ctx context.Context, n int) ([]int, error) {
 			return ports, nil
 		}
 		port := firstPort + rand.IntN(LastPort-firstPort+1)
+		// The port is tried only once it is reserved: to try one that another process was given could keep its server from
+		// listening.
+		if !reserve(port) {
+			continue
+		}
 		// All addresses, since OpenKruise's webhook server takes them all.
 		l, err := config.Listen(ctx, "tcp4", net.JoinHostPort("0.0.0.0", strconv.Itoa(port)))
 		if err != nil {
 			continue
 		}
 		held = append(held, l)
-		if reserve(port) {
-			ports = append(ports, port)
-		}
+		ports = append(ports, port)
 	}
 	return nil, fmt.Errorf("finding %d free ports between %d and %d: only %d found", n, firstPort, LastPort, len(ports))
 }
