@@ -42,7 +42,7 @@ func (r *Registry) AppEntries() registry.AppRegistry { return appEntries{r} }
 // appEntries is not the driver itself: it lists nothing and takes no batches.
 type appEntries struct{ driver *Registry }
 
-// Register ends the maintenance, whoever began it.
+// Register ends the maintenance, also one that another began.
 func (a appEntries) Register(ctx context.Context, in registry.Instance) error {
 	return a.change(ctx, "putting back the application's entry of", in, a.driver.putAppBack)
 }

@@ -22,8 +22,8 @@
 //     newServiceHealthEventForService): with 5,000 entries on one node that takes each of them 5 ms for a registration,
 //     during which nothing else is written. /v1/catalog/register reads all services of the node besides. With 32 nodes it
 //     is 1/32 of that, and less than the write itself costs.
-//   - A change of a node's own record, or of a check of the node, concerns all of its services and wakes whoever watches
-//     one of them. So the record changes only when the node appears and when it is about to go, and the checks are the
+//   - A change of a node's own record, or of a check of the node, concerns all of its services and wakes each client
+//     that watches one of them. So the record changes only when the node appears and when it is about to go, and the checks are the
 //     services'.
 //   - All entries can be read with 33 requests that name only the nodes, whatever characters service names have: in a path,
 //     not all of them arrive. With a node for each address it would be thousands, and a node would come and go with every

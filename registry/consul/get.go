@@ -11,7 +11,7 @@ import (
 )
 
 // Get implements [registry.Getter] with a transaction that reads service and check together, consistently: the leader
-// answers it after a majority has confirmed that it leads. As in a list, a service without our check is in service.
+// answers it after a majority has confirmed that it leads. As in a list, a service without Rollcall's check is in service.
 func (r *Registry) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
 	state, err := r.state(ctx, in)
 	if err != nil {
@@ -81,7 +81,7 @@ func (r *Registry) holds(ctx context.Context, in registry.Instance) (*service, s
 	}
 }
 
-// results takes the results apart. One that is missing is kept from us.
+// results takes the results apart. One that is missing is hidden from the token.
 func results(ops []operation, made *outcome) (held *service, status string, err error) {
 	if len(made.Results) != len(ops) {
 		return nil, "", notAllowed(errHidden)

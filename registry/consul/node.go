@@ -9,12 +9,12 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// tidier knows when a node may be empty, so that not every Deregister reads all of it: as long as the witness, some
-// service of our cluster, was not seen to go, it isn't. Where the witness is taken at random a rollout of n services looks
-// about ln n times. If somebody else removed it, an empty node stays until it is of use again.
+// tidier knows when a node may be empty, so that not every Deregister reads all of it: the node is not empty before the
+// witness, some service of this cluster, was seen to go. Where the witness is taken at random, a rollout of n services looks
+// about ln n times. If another client removed the witness, an empty node stays until it is of use again.
 type tidier struct {
-	busy    chan struct{} // holds a value while somebody has it
-	witness string        // an ID, "" if none is known; only for who has it
+	busy    chan struct{} // holds a value while a call has it
+	witness string        // an ID, "" if none is known; only for the call that has it
 }
 
 func newTidiers() []*tidier {
@@ -44,7 +44,7 @@ func (r *Registry) tidy(ctx context.Context, number int, gone []string) {
 		return
 	}
 	defer func() { <-mine.busy }()
-	// Whoever takes a witness that is about to go does so before the one who removed it gets here.
+	// A call that takes a witness which is about to go does so before the call that removed it gets here.
 	if mine.witness == "" || slices.Contains(gone, mine.witness) {
 		mine.witness = r.dropIfEmpty(ctx, r.nodes[number])
 	}
@@ -76,7 +76,7 @@ func (r *Registry) dropIfEmpty(ctx context.Context, ours node) (witness string) 
 	return ""
 }
 
-// chooseWitness returns the ID of one of our cluster's services: only of these does this process see the end.
+// chooseWitness returns the ID of one of this cluster's services: only of these does this process see the end.
 func (r *Registry) chooseWitness(services []*service) string {
 	ours := slices.DeleteFunc(services, func(s *service) bool {
 		return s.Meta[registry.MetaCluster] != r.cluster

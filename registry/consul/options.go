@@ -102,12 +102,12 @@ func (o Options) agentOf(node, address string) string {
 	return strings.NewReplacer("{nodeIP}", address, "{node}", node).Replace(o.AgentEndpoint)
 }
 
-// nodeName is another one for each namespace: who looks into one can't see that a node has services in another.
+// nodeName is another one for each namespace: a reader of one namespace can't see that a node has services in another.
 func (o Options) nodeName(number int) string {
 	return fmt.Sprintf("%s%02d", o.NodePrefix, number) + o.suffix()
 }
 
-// group is what all our nodes have in common.
+// group is what all of Rollcall's nodes have in common.
 func (o Options) group() string { return o.NodePrefix + o.suffix() }
 
 func (o Options) suffix() string {

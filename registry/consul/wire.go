@@ -118,7 +118,7 @@ func (r *Registry) read(ctx context.Context, path string, query url.Values, whol
 	case whole && header.Get("X-Consul-Knownleader") != "true":
 		return nil, errors.New("the answer is not that of a Consul which knows its leader")
 	case whole && header.Get("X-Consul-Results-Filtered-By-Acls") == "true":
-		return nil, notAllowed(errors.New("the token may not read all of our nodes and their services"))
+		return nil, notAllowed(errors.New("the token may not read all of Rollcall's nodes and their services"))
 	}
 	return answer.Header, decode(answer, into)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// TLSError gives the error of a connection its class where a certificate was refused, by us or by the server, which stays
+// TLSError gives the error of a connection its class where a certificate was refused, by the client or by the server, which stays
 // wrong until a file is replaced here or there: [Terminal], with the field that is wrong. Any other error is returned as it
 // is. A driver whose certificates are for another name than the endpoint's looks for [x509.HostnameError] itself first.
 func TLSError(err error) error {

@@ -121,7 +121,7 @@ func (l *login) do(ctx context.Context, auth clientv3.Auth, call func() error) e
 }
 
 // loginMissing holds for what etcd says of a call without a token where authentication is on, turned on since the login
-// maybe. With client certificates it takes the name in ours for the user, and knows no such user.
+// maybe. With client certificates it takes the name in Rollcall's for the user, and knows no such user.
 func loginMissing(err error) bool {
 	err = rpctypes.Error(err)
 	return errors.Is(err, rpctypes.ErrUserEmpty) || errors.Is(err, rpctypes.ErrPermissionDenied)

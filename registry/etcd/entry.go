@@ -30,7 +30,7 @@ func encode(in registry.Instance) (string, error) {
 	return string(raw), nil
 }
 
-// decode returns the instance of an entry that we could have written at its key; of others there is none.
+// decode returns the instance of an entry that Rollcall could have written at its key; of others there is none.
 func (t target) decode(kv *mvccpb.KeyValue) (registry.Instance, bool) {
 	var v value
 	if json.Unmarshal(kv.GetValue(), &v) != nil || v.Op != 0 {

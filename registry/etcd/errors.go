@@ -54,11 +54,11 @@ func loginLost(err error) bool {
 func classifyConnection(err error) error {
 	text := err.Error()
 	switch {
-	// What the server says of our certificate (crypto/tls, alert.go).
+	// What the server says of the client certificate (crypto/tls, alert.go).
 	case contains(text, "remote error: tls: certificate required", "remote error: tls: bad certificate",
 		"remote error: tls: unknown certificate", "remote error: tls: expired certificate",
 		"remote error: tls: revoked certificate", "remote error: tls: unsupported certificate"):
-		return registry.Terminal(registry.FieldError("tls.certFile", fmt.Errorf("etcd does not take our certificate: %w", err)))
+		return registry.Terminal(registry.FieldError("tls.certFile", fmt.Errorf("etcd does not accept the client certificate: %w", err)))
 	case contains(text, "x509: certificate signed by unknown authority"):
 		return registry.Terminal(registry.FieldError("tls.caFile", err))
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
-// credentialsField is the one to look at where the server does not let us in. A client's certificate counts where nothing
-// else says who we are.
+// credentialsField is the one to look at where the server refuses access. A client's certificate counts where nothing
+// else authenticates Rollcall.
 func credentialsField(cfg registry.Config) string {
 	switch {
 	case cfg.Auth.TokenFile != "":

@@ -32,7 +32,7 @@ const (
 type Registry struct {
 	client *driverkit.HTTPClient
 	header http.Header
-	field  string // of the configuration: the one to look at where the server does not let us in
+	field  string // of the configuration: the one to look at where the server refuses access
 }
 
 var (

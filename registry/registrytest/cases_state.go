@@ -115,7 +115,7 @@ func failOverCases() []Case {
 		},
 		{
 			Name: "RestartedProcessFailsOver",
-			Why:  "whoever registered the pod may be dead; the next process knows only what the pod itself says",
+			Why:  "the process that registered the pod may be dead; the next process knows only what the pod itself says",
 			run: func(w *world) {
 				w.register(w.newProcess(), w.pod(1), w.pod(2))
 				w.failOver(w.newProcess(), w.pod(1))
@@ -158,7 +158,7 @@ func deregisterCases() []Case {
 		},
 		{
 			Name: "RestartedProcessDeregisters",
-			Why:  "whoever registered the pod may be dead; the next process knows only what the pod itself says",
+			Why:  "the process that registered the pod may be dead; the next process knows only what the pod itself says",
 			run: func(w *world) {
 				w.register(w.newProcess(), w.pod(1), w.pod(2))
 				w.deregister(w.newProcess(), w.pod(1))

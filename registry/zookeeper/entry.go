@@ -44,7 +44,7 @@ type document struct {
 	URISpec             *uriSpec        `json:"uriSpec"`
 	// Enabled is left out unless an option asks for it: readers older than Curator 4 know no such field (CURATOR-275).
 	Enabled *bool `json:"enabled,omitempty"`
-	// Metadata is ours. Readers since Curator 4 skip it.
+	// Metadata is Rollcall's. Readers since Curator 4 skip it.
 	Metadata map[string]string `json:"metadata,omitempty"`
 }
 

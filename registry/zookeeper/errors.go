@@ -22,8 +22,8 @@ func isConflict(err error) bool {
 		errors.Is(err, errReconnected)
 }
 
-// isRefusal holds where the server does not take who we say we are, or wants us to say it. For the latter the client has no
-// name: it is KeeperException's SESSIONCLOSEDREQUIRESASLAUTH, of servers with enforce.auth.enabled.
+// isRefusal holds where the server does not accept the credentials, or wants some. For the latter the client has no name: it
+// is KeeperException's SESSIONCLOSEDREQUIRESASLAUTH, of servers with enforce.auth.enabled.
 func isRefusal(err error) bool {
 	return errors.Is(err, zk.ErrAuthFailed) || err.Error() == "unknown error: -124"
 }
@@ -46,9 +46,9 @@ func (r *Registry) explain(err error) error {
 
 func (r *Registry) explainAuth(err error) error {
 	if !r.authenticates {
-		return registry.FieldError("auth.username", fmt.Errorf("is missing, and without it we may not do this: %w", err))
+		return registry.FieldError("auth.username", fmt.Errorf("is missing, and ZooKeeper does not let an anonymous client do this: %w", err))
 	}
-	// ZooKeeper takes any password; a wrong one makes us somebody else, who has no rights.
+	// ZooKeeper takes any password; with a wrong one, Rollcall is another user, who has no rights.
 	return registry.FieldError("auth.passwordFile", fmt.Errorf(
 		"has another password than the nodes' owner, or this user has no rights on them: %w", err))
 }

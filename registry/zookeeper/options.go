@@ -22,7 +22,7 @@ type Options struct {
 	// ServiceProvider heeds), or status (it stays with the status OUT_OF_SERVICE, which Spring Cloud's load balancer heeds;
 	// needs payload spring). Default: delete.
 	FailOver string `json:"failOver"`
-	// ACL says who may write what Rollcall creates: creator (who we are to ZooKeeper; the world may read) or open (the
+	// ACL says who may write what Rollcall creates: creator (the user that Rollcall has in ZooKeeper; the world may read) or open (the
 	// world). Default: creator with auth.username, else open.
 	ACL string `json:"acl"`
 	// TLS makes connections with TLS and the system's authorities; any file under tls does so without it. Default: false.

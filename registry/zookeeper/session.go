@@ -14,7 +14,7 @@ import (
 // session is one session with ZooKeeper, over as many connections as it takes; where it expires the client begins another
 // one. It is safe for concurrent use.
 //
-// Its requests wait for a connection on which we have said who we are, as long as their context allows and no longer than
+// Its requests wait for a connection that is authenticated, as long as their context allows and no longer than
 // until all servers have failed once. None is queued in the client while there is no connection: it would be sent when
 // there is one again, however long after its caller has given up.
 type session struct {
@@ -25,8 +25,8 @@ type session struct {
 
 	mu         sync.Mutex
 	connected  bool
-	introduced bool  // the server knows who we are, and the client will say it again on each connection
-	refused    error // the server does not take what we say
+	introduced bool  // the server knows the user, and the client authenticates again on each connection
+	refused    error // the server does not accept the credentials
 	generation int   // counts connections
 	rounds     int   // counts how often all servers have failed
 	why        error // the client's last trouble
@@ -76,8 +76,8 @@ func (s *session) close() {
 	go s.conn.Close()
 }
 
-// introduce says who we are until the client has it: it says it again on each new connection, but only what was once
-// acknowledged.
+// introduce authenticates until the server has acknowledged it. The client authenticates again on each new connection, but
+// only with what was once acknowledged.
 func (s *session) introduce() {
 	for {
 		err := s.conn.AddAuth("digest", s.digest)

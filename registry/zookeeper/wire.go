@@ -98,7 +98,7 @@ func (w *wire) close() {
 }
 
 // framed is a connection on which each answer begins with its length. It checks the length before the client makes room
-// for so many bytes: whoever listens at the wrong port may have sent text.
+// for so many bytes: another service at the wrong port may have sent text.
 type framed struct {
 	net.Conn
 
@@ -132,7 +132,7 @@ func (f *framed) Read(p []byte) (int, error) {
 	n, err := f.Conn.Read(p[:min(len(p), headerLength-f.have)])
 	f.have += copy(f.header[f.have:], p[:n])
 	if err != nil && !f.welcomed.Load() {
-		err = fmt.Errorf("%s does not let us in; is the port right, and does it have TLS: %w", f.RemoteAddr(), err)
+		err = fmt.Errorf("%s refuses the connection; check the port, and whether it speaks TLS: %w", f.RemoteAddr(), err)
 	}
 	if f.have < headerLength {
 		return n, err
@@ -171,7 +171,7 @@ func (f *framed) check(length uint32) error {
 // hosts gives the client the servers in turn. Their names are looked up at each connection, since a
 // server in Kubernetes changes its address.
 type hosts struct {
-	// failed is called when no server let us in.
+	// failed is called when every server refused the connection.
 	failed func()
 
 	mu      sync.Mutex

@@ -93,7 +93,7 @@ func readDigest(auth registry.Auth) ([]byte, error) {
 	return []byte(auth.Username + ":" + credentials.Password), nil
 }
 
-// aclOf is for all that we create.
+// aclOf is for all that Rollcall creates.
 func aclOf(opts Options) []zk.ACL {
 	if opts.ACL == aclOpen {
 		return zk.WorldACL(zk.PermAll)

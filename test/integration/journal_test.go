@@ -119,7 +119,7 @@ func (r *registryServer) Up() error {
 // Down closes the registry's port and every connection; what it holds stays.
 func (r *registryServer) Down() { _ = r.server.Close() }
 
-// asksTheSame: what clients are told of an instance counts only while it is in service.
+// asksTheSame: what clients see of an instance counts only while it is in service.
 func asksTheSame(a, b fakeregistry.Call) bool {
 	return a.Op == b.Op && (a.Op != fakeregistry.OpRegister || a.Instance.Equal(b.Instance))
 }

@@ -95,7 +95,7 @@ func oneRegistryHangs(s *scenario) {
 }
 
 // movedInPlace: the template moves the pods from one registry to the other, by way of both, which Kruise does by in-place
-// updates. Whoever reads only the old one may go over to the new one any time while the pods are in both.
+// updates. A client that reads only the old one may go over to the new one any time while the pods are in both.
 func movedInPlace(s *scenario) {
 	older, newer := s.named(oldRegistry), s.named(newRegistry)
 	s.Begin(inPlace, replicas(3), annotated(registriesKey, oldRegistry))

@@ -25,7 +25,7 @@ type doorkeeper struct {
 	locked bool
 }
 
-// Wants has only this token be good from now on. Locked: whoever shows another one has to come back in an hour.
+// Wants has only this token be good from now on. Locked: a client that shows another one has to come back in an hour.
 func (d *doorkeeper) Wants(token string, locked bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -52,7 +52,7 @@ func badDrain(s *scenario) {
 	s.expectBlockedUntilCorrected("InvalidPod", []string{drainKey, "a while", "15s"}, drainKey, "0s")
 }
 
-// serviceClaimed: the name belongs to the namespace whose pods are registered under it, whoever else wants it.
+// serviceClaimed: the name belongs to the namespace whose pods are registered under it, whichever other namespace wants it.
 func serviceClaimed(s *scenario) {
 	s.Begin(replicas(1))
 

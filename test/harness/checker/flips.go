@@ -293,7 +293,7 @@ func (j *Journal) faultOfAssert(p *podLog, k Key, at time.Time) string {
 }
 
 // checkUnasked finds a pod that Kruise began to update while it was in service, and did not ask, since no handler was set:
-// whoever puts a pod in service has to arm it first.
+// a pod has to be armed before it is put in service.
 func (j *Journal) checkUnasked(p *podLog, before, now Sighting) {
 	if now.Gap || now.State != string(appspub.LifecycleStateUpdating) || before.State == now.State {
 		return

@@ -168,7 +168,7 @@ func (r *Registry) locked(ctx context.Context, do func() error) error {
 	}
 }
 
-// classified marks what stays wrong until a person mends it.
+// classified marks what stays wrong until a person corrects it.
 func classified(err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOTDIR):

@@ -46,7 +46,7 @@ func TestMutualTLS(t *testing.T) {
 			says:   "certificate", field: "tls.certFile",
 		},
 		"an authority that is not the server's": {
-			reason: "it has to be told whom we trust", tls: registry.TLS{},
+			reason: "without a CA, the certificate of the server is not trusted", tls: registry.TLS{},
 			says: "certificate signed by unknown authority", field: "tls.caFile",
 		},
 	} {

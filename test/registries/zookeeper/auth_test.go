@@ -32,7 +32,7 @@ func expectTerminal(t *testing.T, err error, field string) {
 	}
 }
 
-// What we make is ours to change, and the world's to read.
+// Only Rollcall may change what it creates, and the world may read it.
 func TestOnlyTheUserMayWrite(t *testing.T) {
 	t.Parallel()
 	s := shared.Use(t)
@@ -65,7 +65,7 @@ func TestOnlyTheUserMayWrite(t *testing.T) {
 	}
 }
 
-// Who we are is said again on every connection.
+// The client authenticates again on every connection.
 func TestCredentialsOutliveAConnection(t *testing.T) {
 	t.Parallel()
 	p := startProxy(t, "127.0.0.1", shared.Use(t).Endpoint)

@@ -303,7 +303,7 @@ func TestCloseLeavesNothingBehind(t *testing.T) { //nolint:paralleltest // it co
 	})
 }
 
-// Whoever listens at a wrong port, and says what he likes, costs us no memory, and the error says what is wrong.
+// A service that listens at a wrong port costs no memory whatever it sends, and the error says what is wrong.
 func TestOtherServersAreNoZooKeeper(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

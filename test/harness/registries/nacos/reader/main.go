@@ -79,7 +79,7 @@ func run() error {
 	if err := again(func() error { return client.Subscribe(param) }); err != nil {
 		return fmt.Errorf("subscribing: %w", err)
 	}
-	// Whoever started this holds the other end of its input, and that ends with them.
+	// The process that started this holds the other end of its input, which ends with that process.
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		app.renewals++
 		if err := app.register(); err != nil {
