@@ -88,9 +88,8 @@ type Batcher interface {
 
 	// Batch makes the changes and returns one error for each, in their order. Each means what the error of the call by
 	// itself would mean, and the order in which the changes are made does not matter: no two have the same identity.
-	// Rollcall puts only changes of one service into a batch; a driver need not count on it. A change that was undone, or
-	// not tried, because of another one is marked by [NotApplied]; Rollcall then makes its call by itself. One that fails
-	// [Change.Check] has that error, and is not made.
+	// They may be of many services. A change that was undone, or not tried, because of another one is marked by
+	// [NotApplied]; Rollcall then makes its call by itself. One that fails [Change.Check] has that error, and is not made.
 	Batch(ctx context.Context, changes []Change) []error
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -12,24 +13,35 @@ import (
 )
 
 const (
-	// lanes is how many batches of one service may be under way at once.
-	lanes = 4
-	// patience is the part of a call's time that it waits for a lane before it is made by itself: so a slow registry
-	// gets no fewer calls than it would without batches, and no batch has a call that is nearly out of time.
+	// crowdSize is how many calls within crowdedFor make a storm, 60 in a second. Fewer wait for no company.
+	crowdSize  = 12
+	crowdedFor = 200 * time.Millisecond
+	// A batch is sent when it has company calls, when none has come for gap, or after linger: whichever comes first.
+	company = 48
+	gap     = 50 * time.Millisecond
+	linger  = 250 * time.Millisecond
+	// patience is the part of a call's time that it waits at most.
 	patience = 4
+	// apartFor is for how long the calls of a service are made by themselves after one of them held up others.
+	apartFor = time.Minute
 )
 
-// joiner joins calls. A call that finds a free lane is made at once; calls that find none wait, and go together in the
-// next batch. So a single call never waits for company, and a storm makes few calls. Each service has lanes and batches of
-// its own: one whose calls hang holds up no other, and takes none with it when its time is up.
+// joiner joins calls in a storm: they wait a moment for company, and go together. A call out of a storm is made at once, by
+// itself. So are those of a service that has held up others: it can do so once a minute, for as long as one call may take.
 type joiner struct {
 	single  registry.Registry
 	batcher registry.Batcher
-	limit   int
+	slots   func() int
 
-	mu      sync.Mutex
-	waiting map[string][]*joined
-	busy    map[string]int
+	mu sync.Mutex
+	// recent are when the last calls came, the oldest at the place of the next one.
+	recent [crowdSize]time.Time
+	next   int
+	// waiting is the batch to come, and since when the first of it waits.
+	waiting []*joined
+	since   time.Time
+	timer   *time.Timer
+	apart   map[string]time.Time
 }
 
 // joined is one call that waits for its batch.
@@ -39,104 +51,75 @@ type joined struct {
 	done   chan error
 }
 
-func newJoiner(single registry.Registry, batcher registry.Batcher) *joiner {
-	return &joiner{
-		single: single, batcher: batcher, limit: batcher.BatchLimit(), waiting: map[string][]*joined{}, busy: map[string]int{},
-	}
+// newJoiner has slots say how many calls may be under way: no batch waits for more than a part of these.
+func newJoiner(single registry.Registry, batcher registry.Batcher, slots func() int) *joiner {
+	return &joiner{single: single, batcher: batcher, slots: slots, apart: map[string]time.Time{}}
 }
 
 // join makes the call in the next batch and waits for its outcome, or makes it by itself. The context has a deadline, and
 // nothing else ends it; see [Options.bound].
 func (j *joiner) join(ctx context.Context, change registry.Change) error {
 	own := &joined{ctx: ctx, change: change, done: make(chan error, 1)}
-	j.queue(own) //nolint:contextcheck // a lane is not the caller's: each call brings its own context
-	deadline, _ := ctx.Deadline()
-	impatient := time.NewTimer(time.Until(deadline) / patience)
-	defer impatient.Stop()
-	var err error
-	select {
-	case err = <-own.done:
-	case <-impatient.C:
-		if j.leave(own) {
-			return change.Make(ctx, j.single)
-		}
-		err = <-own.done
+	if !j.enter(own, time.Now()) {
+		return j.alone(ctx, change)
 	}
-	if registry.IsNotApplied(err) {
-		return change.Make(ctx, j.single)
+	if err := <-own.done; !registry.IsNotApplied(err) {
+		return err
+	}
+	return j.alone(ctx, change)
+}
+
+func (j *joiner) alone(ctx context.Context, change registry.Change) error {
+	err := change.Make(ctx, j.single)
+	if err != nil && ctx.Err() != nil {
+		j.keepApart(change)
 	}
 	return err
 }
 
-func (j *joiner) queue(own *joined) {
+// enter reports whether the call goes in the next batch. No two there have one identity.
+func (j *joiner) enter(own *joined, now time.Time) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	service := own.change.Instance.Service
-	j.waiting[service] = append(j.waiting[service], own)
-	if j.busy[service] < lanes {
-		j.busy[service]++
-		go j.work(service)
-	}
-}
-
-// leave reports whether the call was still waiting, and takes it away then.
-func (j *joiner) leave(own *joined) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	service := own.change.Instance.Service
-	i := slices.Index(j.waiting[service], own)
-	if i < 0 {
+	crowded := now.Sub(j.recent[j.next]) < crowdedFor
+	j.recent[j.next], j.next = now, (j.next+1)%crowdSize
+	in := own.change.Instance
+	if !crowded || now.Before(j.apart[in.Service]) || slices.ContainsFunc(j.waiting, func(other *joined) bool {
+		return identityOf(other.change.Instance) == identityOf(in)
+	}) {
 		return false
 	}
-	j.waiting[service] = slices.Delete(j.waiting[service], i, i+1)
+	if j.waiting = append(j.waiting, own); len(j.waiting) == 1 {
+		j.since, j.timer = now, time.AfterFunc(gap, j.send)
+	}
+	j.timer.Reset(j.waitsFor(own, now))
 	return true
 }
 
-// work is one lane of a service: it makes batches until no call waits.
-func (j *joiner) work(service string) {
-	for {
-		batch := j.next(service)
-		if len(batch) == 0 {
-			return
-		}
-		j.carryOut(batch)
+// waitsFor is how long the batch waits for the next call, once this one has come.
+func (j *joiner) waitsFor(last *joined, now time.Time) time.Duration {
+	// Half of the slots may be one service's, and those that wait hold theirs.
+	if len(j.waiting) >= min(company, j.batcher.BatchLimit(), j.slots()*3/8) {
+		return 0
 	}
+	deadline, _ := last.ctx.Deadline()
+	return min(gap, j.since.Add(linger).Sub(now), deadline.Sub(now)/patience)
 }
 
-// next takes the calls that waited longest, as many as a batch may have, and no two with one identity.
-func (j *joiner) next(service string) []*joined {
+func (j *joiner) send() {
 	j.mu.Lock()
-	defer j.mu.Unlock()
-	var batch, rest []*joined
-	taken := map[identity]bool{}
-	for _, call := range j.waiting[service] {
-		id := identityOf(call.change.Instance)
-		if len(batch) == j.limit || taken[id] {
-			rest = append(rest, call)
-		} else {
-			batch = append(batch, call)
-		}
-		taken[id] = true
-	}
-	j.waiting[service] = rest
-	if len(batch) == 0 {
-		j.retire(service)
-	}
-	return batch
-}
-
-// retire ends one lane, in which no call waits, and keeps nothing of a service without any.
-func (j *joiner) retire(service string) {
-	if j.busy[service]--; j.busy[service] == 0 {
-		delete(j.busy, service)
-		delete(j.waiting, service)
+	batch := j.waiting
+	j.waiting = nil
+	j.mu.Unlock()
+	if len(batch) > 0 {
+		j.carryOut(batch)
 	}
 }
 
 // carryOut makes one batch, in the time that is left to the caller with the least.
 func (j *joiner) carryOut(batch []*joined) {
 	if len(batch) == 1 {
-		batch[0].done <- batch[0].change.Make(batch[0].ctx, j.single)
+		batch[0].done <- j.alone(batch[0].ctx, batch[0].change)
 		return
 	}
 	changes := make([]registry.Change, 0, len(batch))
@@ -151,16 +134,29 @@ func (j *joiner) carryOut(batch []*joined) {
 	defer cancel()
 	errs := j.batcher.Batch(ctx, changes)
 	late := ctx.Err()
+	undone := slices.ContainsFunc(errs, registry.IsNotApplied)
 	for i, call := range batch {
 		err := errors.New("the driver gave no outcome for a change in a batch")
 		if i < len(errs) {
 			err = errs[i]
+		}
+		if err != nil && (late != nil || undone && !registry.IsNotApplied(err)) {
+			j.keepApart(call.change)
 		}
 		if err != nil && late != nil { // the call may still be carried out, although its own time may not be up
 			err = fmt.Errorf("%w (the batch: %w)", err, late)
 		}
 		call.done <- err
 	}
+}
+
+// keepApart has the calls of the change's service made by themselves for a while.
+func (j *joiner) keepApart(change registry.Change) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(j.apart, func(_ string, until time.Time) bool { return !now.Before(until) })
+	j.apart[change.Instance.Service] = now.Add(apartFor)
 }
 
 // identity is what tells entries apart; see [registry.Registry].

@@ -17,40 +17,76 @@ import (
 func TestBatch(t *testing.T) {
 	t.Parallel()
 	bubble.Scenes(t, map[string]func(t *testing.T){
-		"is skipped for a call that finds a free lane": func(t *testing.T) {
-			b := newBatches(100, 0)
-			for i := range 10 {
+		"is not for calls that come one by one": func(t *testing.T) {
+			b := newBatches(100, 5*time.Millisecond)
+			began := time.Now()
+			for i := range 4 * crowdSize {
 				waitAll(t, b.start(t.Context(), i))
+				time.Sleep(20 * time.Millisecond) // 40 in a second
 			}
-			b.expect(t, 10, 0)
+			b.expect(t, 4*crowdSize, 0)
+			if took := time.Since(began); took != 4*crowdSize*25*time.Millisecond {
+				t.Errorf("calls without company took %s, so one has waited for company", took)
+			}
 		},
-		"joins a storm": func(t *testing.T) {
-			b := newBatches(10, time.Second)
-			waitAll(t, b.startAll(t.Context(), 64)...)
-			b.expect(t, lanes, 6)
-			for i := range 64 {
+		"joins a storm, of all services": func(t *testing.T) {
+			b := newBatches(1000, 5*time.Millisecond)
+			var all []<-chan error
+			for i := range 1000 {
+				all = append(all, b.startFor(t.Context(), fmt.Sprint(i%10), i))
+				time.Sleep(5 * time.Millisecond)
+			}
+			waitAll(t, all...)
+			for i := range 1000 {
 				if n := b.times(i); n != 1 {
 					t.Errorf("change %d was made %d times", i, n)
 				}
+			}
+			if calls := len(b.single) + b.batches; calls > 40 {
+				t.Errorf("1,000 changes in 5 s took %d calls, want at most 40", calls)
+			}
+		},
+		"goes when no other call comes": func(t *testing.T) {
+			b := newBatches(1000, time.Millisecond)
+			began := time.Now()
+			waitAll(t, b.startAll(t.Context(), crowdSize+3)...)
+			if b.expect(t, crowdSize, 1); time.Since(began) != gap+time.Millisecond {
+				t.Errorf("the batch took %s, want no longer than until no other call came", time.Since(began))
+			}
+		},
+		"goes when it has all that there is room for": func(t *testing.T) {
+			b := newBatches(1000, time.Millisecond)
+			b.slots = func() int { return 16 }
+			began := time.Now()
+			waitAll(t, b.startAll(t.Context(), crowdSize+6)...)
+			if b.expect(t, crowdSize, 1); time.Since(began) != time.Millisecond {
+				t.Errorf("the batch took %s, although no other call could come", time.Since(began))
+			}
+		},
+		"has no more than the driver takes": func(t *testing.T) {
+			b := newBatches(10, time.Second)
+			waitAll(t, b.startAll(t.Context(), crowdSize+30)...)
+			if b.expect(t, crowdSize, 3); b.doubled {
+				t.Error("a batch was larger than that")
 			}
 		},
 		"gives each call an outcome": func(t *testing.T) {
 			b := newBatches(10, time.Second)
 			wrong := errors.New("wrong")
-			b.fail = map[int]error{lanes + 1: registry.Terminal(wrong), lanes + 2: registry.NotApplied(wrong)}
-			for i, p := range b.startAll(t.Context(), lanes+4) {
+			b.fail = map[int]error{crowdSize + 1: registry.Terminal(wrong), crowdSize + 2: registry.NotApplied(wrong)}
+			for i, p := range b.startAll(t.Context(), crowdSize+4) {
 				err := <-p
-				if refused := i == lanes+1; refused != registry.IsTerminal(err) || !refused && err != nil {
+				if refused := i == crowdSize+1; refused != registry.IsTerminal(err) || !refused && err != nil {
 					t.Errorf("call %d: %v", i, err)
 				}
 			}
-			if b.expect(t, lanes+1, 1); b.times(lanes+2) != 1 {
+			if b.expect(t, crowdSize+1, 1); b.times(crowdSize+2) != 1 {
 				t.Error("the change that was not applied because of another was not made by itself")
 			}
 		},
 		"has one change of an identity": func(t *testing.T) {
 			b := newBatches(10, time.Second)
-			all := b.startAll(t.Context(), lanes)
+			all := b.startAll(t.Context(), crowdSize)
 			for range 3 {
 				all = append(all, b.start(t.Context(), 100), b.start(t.Context(), 101))
 			}
@@ -62,52 +98,64 @@ func TestBatch(t *testing.T) {
 				t.Errorf("made %d and %d changes, want 3 of each", one, other)
 			}
 		},
-		"is left where the registry is slow": func(t *testing.T) {
-			b := newBatches(10, 3*time.Second)
+		"is left by a service that holds up others": func(t *testing.T) {
+			b := newBatches(10, time.Millisecond)
+			b.hangs = map[string]bool{"web": true}
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
-			waitAll(t, b.startAll(ctx, 20)...) // each would have succeeded by itself
-			b.expect(t, 20, 0)
-		},
-		"of a service that hangs holds up no other": func(t *testing.T) {
-			b := newBatches(10, time.Hour)
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-			defer cancel()
-			b.startAll(ctx, 2*lanes)
-			b.set(func() { b.latency = time.Second })
+			for i := range crowdSize {
+				b.startFor(ctx, "api", i)
+			}
+			first := []<-chan error{b.startFor(ctx, "api", 50), b.startFor(ctx, "web", 51)}
+			if err := <-first[0]; !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("a call that hangs left its batch: %v", err)
+			}
+			for i := range crowdSize { // the next storm, within a minute
+				b.startFor(t.Context(), "db", i)
+			}
 			began := time.Now()
-			if err := b.join(ctx, registering("api", 99)); err != nil || time.Since(began) != time.Second {
-				t.Errorf("the other service's call took %s (%v), want a second as by itself", time.Since(began), err)
+			hanging := b.startFor(t.Context(), "web", 52)
+			waitAll(t, b.startFor(t.Context(), "db", 53), b.startFor(t.Context(), "db", 54))
+			if took := time.Since(began); took > gap+time.Millisecond {
+				t.Errorf("calls of other services took %s, so the service that hangs held them up again", took)
 			}
-			<-ctx.Done()
-			synctest.Wait()
-			if j := b.joiner; len(j.busy)+len(j.waiting) > 0 {
-				t.Errorf("kept of services without a call: %v, %v", j.busy, j.waiting)
+			if err := <-hanging; err == nil {
+				t.Error("the call that hangs succeeded")
 			}
 		},
-		"makes a call once": func(t *testing.T) {
-			b := newBatches(10, time.Second)
-			b.startAll(t.Context(), lanes)
-			b.set(func() { b.latency = 5 * time.Second })
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			defer cancel()
-			one, other := b.start(ctx, 10), b.start(ctx, 11)
-			waitAll(t, one, other)
-			time.Sleep(time.Minute)
-			if b.expect(t, lanes, 1); b.times(10) != 1 || b.times(11) != 1 {
-				t.Errorf("made %d and %d calls, want one of each: there was no time to lose", b.times(10), b.times(11))
+		"is left by a service that is refused": func(t *testing.T) {
+			b := newBatches(10, time.Millisecond)
+			wrong := errors.New("no rights")
+			b.fail = map[int]error{50: wrong, 51: registry.NotApplied(wrong)}
+			b.startAll(t.Context(), crowdSize)
+			for _, p := range []<-chan error{b.startFor(t.Context(), "secret", 50), b.start(t.Context(), 51)} {
+				<-p
 			}
+			time.Sleep(crowdedFor)
+			b.startAll(t.Context(), crowdSize)
+			waitAll(t, b.startFor(t.Context(), "secret", 52), b.start(t.Context(), 53), b.start(t.Context(), 54))
+			if b.expect(t, crowdSize+2, 2); b.single[52] != 1 {
+				t.Error("a service whose change undid those of others was in a batch with them again")
+			}
+		},
+		"waits for a part of a call's time at most": func(t *testing.T) {
+			b := newBatches(10, time.Millisecond)
+			b.startAll(t.Context(), crowdSize)
+			ctx, cancel := context.WithTimeout(t.Context(), 40*time.Millisecond)
+			defer cancel()
+			waitAll(t, b.start(ctx, 20), b.start(ctx, 21))
+			b.expect(t, crowdSize, 1)
 		},
 		"ends with the time of its first caller": func(t *testing.T) {
 			for _, forgets := range []bool{false, true} {
-				b := newBatches(10, time.Hour)
+				b := newBatches(10, time.Millisecond)
 				b.forgets = forgets
-				b.startAll(t.Context(), lanes)
+				waitAll(t, b.startAll(t.Context(), crowdSize)...)
 				b.set(func() { b.latency = 100 * time.Hour })
 				short, cancel := context.WithTimeout(t.Context(), 5*time.Hour)
 				defer cancel()
 				began := time.Now()
-				for _, p := range []<-chan error{b.start(t.Context(), 9), b.start(short, 10), b.start(t.Context(), 11)} {
+				for _, p := range []<-chan error{b.start(t.Context(), 19), b.start(short, 20), b.start(t.Context(), 21)} {
 					err := <-p
 					var timeout interface{ Timeout() bool }
 					if !errors.As(err, &timeout) || !timeout.Timeout() || registry.IsTerminal(err) {
@@ -124,7 +172,7 @@ func TestBatch(t *testing.T) {
 			c := New(batching{direct{b}, b}, Options{Timeout: time.Minute, MaxInFlight: 100})
 			began := time.Now()
 			var all []<-chan error
-			for i := range 3 * lanes {
+			for i := range 3 * crowdSize {
 				all = append(all, inBackground(func() error { return c.Change(t.Context(), Caller{}, registering("web", i)) }))
 			}
 			waitAll(t, all...)
@@ -135,8 +183,8 @@ func TestBatch(t *testing.T) {
 		"without outcomes is no success": func(t *testing.T) {
 			b := newBatches(10, time.Second)
 			b.forgets = true
-			for i, p := range b.startAll(t.Context(), lanes+3) {
-				if err := <-p; (err != nil) != (i >= lanes) {
+			for i, p := range b.startAll(t.Context(), crowdSize+3) {
+				if err := <-p; (err != nil) != (i >= crowdSize) {
 					t.Errorf("call %d: %v", i, err)
 				}
 			}
@@ -152,6 +200,8 @@ type batches struct {
 	mu      sync.Mutex
 	latency time.Duration
 	fail    map[int]error
+	// hangs are the services whose calls never end.
+	hangs map[string]bool
 	// forgets has it give no outcomes.
 	forgets bool
 	doubled bool
@@ -162,7 +212,7 @@ type batches struct {
 
 func newBatches(limit int, latency time.Duration) *batches {
 	b := &batches{limit: limit, latency: latency, single: map[int]int{}, made: map[int]int{}}
-	b.joiner = newJoiner(direct{b}, b)
+	b.joiner = newJoiner(direct{b}, b, func() int { return 128 })
 	return b
 }
 
@@ -187,10 +237,14 @@ func inBackground(call func() error) <-chan error {
 }
 
 func (b *batches) start(ctx context.Context, number int) <-chan error {
+	return b.startFor(ctx, "web", number)
+}
+
+func (b *batches) startFor(ctx context.Context, service string, number int) <-chan error {
 	return inBackground(func() error {
 		ctx, cancel := context.WithTimeout(ctx, testTimeout*1000)
 		defer cancel()
-		return b.join(ctx, registering("web", number))
+		return b.join(ctx, registering(service, number))
 	})
 }
 
@@ -233,9 +287,12 @@ func (b *batches) expect(t *testing.T, singles, joined int) {
 	}
 }
 
-func (b *batches) pass(ctx context.Context) error {
+func (b *batches) pass(ctx context.Context, changes ...registry.Change) error {
 	b.mu.Lock()
 	latency := b.latency
+	if slices.ContainsFunc(changes, func(c registry.Change) bool { return b.hangs[c.Instance.Service] }) {
+		latency = 10_000 * time.Hour
+	}
 	b.mu.Unlock()
 	select {
 	case <-ctx.Done():
@@ -249,7 +306,7 @@ func (b *batches) BatchLimit() int { return b.limit }
 
 func (b *batches) Batch(ctx context.Context, changes []registry.Change) []error {
 	errs := make([]error, len(changes))
-	cut := b.pass(ctx)
+	cut := b.pass(ctx, changes...)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.batches++
@@ -275,7 +332,7 @@ func (b *batches) Batch(ctx context.Context, changes []registry.Change) []error 
 type direct struct{ *batches }
 
 func (d direct) Register(ctx context.Context, in registry.Instance) error {
-	if err := d.pass(ctx); err != nil {
+	if err := d.pass(ctx, registry.Change{Instance: in}); err != nil {
 		return err
 	}
 	d.mu.Lock()

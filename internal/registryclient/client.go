@@ -113,7 +113,7 @@ func connect(made registry.Registry, o Options, l *limit, b *breaker) *Client {
 	// Batches are inside all of them: each change has a time and an outcome of its own.
 	c.change = func(ctx context.Context, change registry.Change) error { return change.Make(ctx, made) }
 	if batcher, ok := made.(registry.Batcher); ok && batcher.BatchLimit() > 1 {
-		c.change = newJoiner(made, batcher).join
+		c.change = newJoiner(made, batcher, func() int { return l.status().Slots }).join
 	}
 	c.getter, _ = made.(registry.Getter)
 	c.prober, _ = made.(registry.Prober)
