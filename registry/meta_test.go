@@ -2,6 +2,7 @@ package registry_test
 
 import (
 	"maps"
+	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -169,6 +170,22 @@ func TestEqual(t *testing.T) {
 				t.Errorf("got %t, want %t, and both ways\nreason: %s", got, tc.want, tc.reason)
 			}
 		})
+	}
+	for i := range reflect.TypeFor[registry.Instance]().NumField() {
+		var other registry.Instance
+		switch field := reflect.ValueOf(&other).Elem().Field(i); field.Kind() {
+		case reflect.String:
+			field.SetString("x")
+		case reflect.Int:
+			field.SetInt(1)
+		case reflect.Slice:
+			other.Tags = []string{"x"}
+		default:
+			other.Metadata = map[string]string{"x": ""}
+		}
+		if (registry.Instance{}).Equal(other) {
+			t.Errorf("field %s does not count", reflect.TypeFor[registry.Instance]().Field(i).Name)
+		}
 	}
 	none, empty := marked(), marked()
 	empty.Metadata = map[string]string{}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"net"
-	"reflect"
 	"slices"
 	"strconv"
 )
@@ -86,8 +85,11 @@ func (in Instance) Equal(other Instance) bool {
 	if !maps.Equal(in.Metadata, other.Metadata) || !slices.Equal(in.Tags, other.Tags) {
 		return false
 	}
-	in.Metadata, other.Metadata, in.Tags, other.Tags = nil, nil, nil, nil
-	return reflect.DeepEqual(in, other)
+	return in.Port == other.Port && in.Weight == other.Weight && in.texts() == other.texts()
+}
+
+func (in Instance) texts() [8]string {
+	return [...]string{in.Service, in.Address, in.Cluster, in.Namespace, in.Pod, in.UID, in.Registry, in.Zone}
 }
 
 // Owns reports whether the entry with this UID and this registry in its mark is the instance's own: it is the same pod's,

@@ -191,7 +191,7 @@ func cacheOptions(namespaces []string, failed toolscache.WatchErrorHandlerWithCo
 		ReaderFailOnMissingInformer: true,
 		DefaultWatchErrorHandler:    failed,
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:                    {Label: labels.NewSelector().Add(*hasState), Transform: clusterstate.StripPod},
+			&corev1.Pod{}:                    {Label: labels.NewSelector().Add(*hasState), Transform: clusterstate.NewSharer().StripPod},
 			clusterstate.NodeMetadata():      {Transform: clusterstate.StripNode},
 			clusterstate.NamespaceMetadata(): {Transform: clusterstate.StripNamespace},
 		},
@@ -275,7 +275,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	if err != nil {
 		return err
 	}
-	runnables := slices.Concat(evicted.runnables, watchers, []manager.Runnable{waits, reloads, resyncs, page})
+	runnables := slices.Concat(evicted.runnables, watchers, []manager.Runnable{waits, reloads, resyncs, page, newResting()})
 	if a.lease != nil {
 		runnables = append(runnables, a.requests(clients, resyncs))
 	}

@@ -7,13 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// StripPod drops what Rollcall does not read from a pod before it is cached. What it is given may be changed, and
-// anything but a pod is left alone. It is a cache.TransformFunc.
-func StripPod(object any) (any, error) {
-	pod, ok := object.(*corev1.Pod)
-	if !ok {
-		return object, nil
-	}
+func stripPod(pod *corev1.Pod) {
 	stripMeta(&pod.ObjectMeta)
 	pod.Spec = corev1.PodSpec{
 		NodeName:       pod.Spec.NodeName,
@@ -24,12 +18,13 @@ func StripPod(object any) (any, error) {
 		Phase:      pod.Status.Phase,
 		Conditions: pod.Status.Conditions,
 		PodIP:      pod.Status.PodIP,
-		PodIPs:     pod.Status.PodIPs,
 	}
-	return pod, nil
+	for i, c := range pod.Status.Conditions { // none is left out: a patch tests one by its index
+		pod.Status.Conditions[i] = corev1.PodCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}
+	}
 }
 
-// StripWorkload does for workloads what [StripPod] does for pods.
+// StripWorkload does for workloads what [Sharer.StripPod] does for pods.
 func StripWorkload(object any) (any, error) {
 	switch o := object.(type) {
 	case *kruisev1alpha1.CloneSet:
@@ -85,7 +80,7 @@ func metadataOf(kind string) *metav1.PartialObjectMetadata {
 	return metadata
 }
 
-// StripNode does for nodes what [StripPod] does for pods.
+// StripNode does for nodes what [Sharer.StripPod] does for pods.
 func StripNode(object any) (any, error) {
 	return stripMetadata(object, func(node *metav1.PartialObjectMetadata, stripped *metav1.ObjectMeta) {
 		stripped.Labels = map[string]string{}
@@ -97,7 +92,7 @@ func StripNode(object any) (any, error) {
 	}), nil
 }
 
-// StripNamespace does for namespaces what [StripPod] does for pods.
+// StripNamespace does for namespaces what [Sharer.StripPod] does for pods.
 func StripNamespace(object any) (any, error) {
 	return stripMetadata(object, func(namespace *metav1.PartialObjectMetadata, stripped *metav1.ObjectMeta) {
 		stripped.Labels, stripped.CreationTimestamp = namespace.Labels, namespace.CreationTimestamp

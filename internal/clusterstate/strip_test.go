@@ -33,7 +33,7 @@ func TestStripPodKeepsWhatIsRead(t *testing.T) {
 		Status: corev1.PodStatus{
 			Phase:      corev1.PodRunning,
 			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
-			PodIP:      "10.0.0.1", PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}},
+			PodIP:      "10.0.0.1",
 		},
 	}
 	full := kept.DeepCopy()
@@ -43,7 +43,8 @@ func TestStripPodKeepsWhatIsRead(t *testing.T) {
 	full.Spec.Containers[0].Image = "web:1"
 	full.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "PASSWORD", Value: "x"}}
 	full.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main"}}
-	expectStripped(t, StripPod, full, kept)
+	full.Status.Conditions[0].Message, full.Status.PodIPs = "all is well", []corev1.PodIP{{IP: "10.0.0.1"}}
+	expectStripped(t, NewSharer().StripPod, full, kept)
 }
 
 func TestStripWorkloadKeepsWhatIsRead(t *testing.T) {
@@ -101,7 +102,7 @@ func TestStripLeavesOtherObjectsAlone(t *testing.T) {
 	t.Parallel()
 	tombstone := toolscache.DeletedFinalStateUnknown{Key: "prod/web-1"}
 	for name, strip := range map[string]toolscache.TransformFunc{
-		"StripPod": StripPod, "StripWorkload": StripWorkload, "StripNode": StripNode,
+		"StripPod": NewSharer().StripPod, "StripWorkload": StripWorkload, "StripNode": StripNode,
 	} {
 		if got, err := strip(tombstone); err != nil || got != any(tombstone) {
 			t.Errorf("%s gave %v and error %v, want what it was given", name, got, err)

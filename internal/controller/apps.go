@@ -3,7 +3,9 @@ package controller
 import (
 	"context"
 	"fmt"
+	"hash/crc32"
 	"slices"
+	"strconv"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -30,14 +32,20 @@ const (
 	appOutlives = 3 * time.Minute
 )
 
-// addressIndex finds the pods that have an address.
+// addressIndex finds the pods that may have an address: those whose addresses have the same [bucketOf]. A place in the index for
+// each address would take a tenth of the cache.
 const addressIndex = "address"
 
 func addressOf(obj client.Object) []string {
 	if pod, ok := obj.(*corev1.Pod); ok && pod.Status.PodIP != "" {
-		return []string{pod.Status.PodIP}
+		return []string{bucketOf(pod.Status.PodIP)}
 	}
 	return nil
+}
+
+func bucketOf(address string) string {
+	const buckets = 256
+	return strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(address))%buckets), 10)
 }
 
 // byApp reports whether an instance is that of an application's own entry.
@@ -93,13 +101,13 @@ func (r *PodReconciler) observePassedOn(ctx context.Context, seen *observation) 
 // isTaken reports whether another pod is known under the same service, address and port.
 func (r *PodReconciler) isTaken(ctx context.Context, seen *observation, in lifecycle.Recorded) (bool, error) {
 	var pods corev1.PodList
-	err := r.Client.List(ctx, &pods, client.MatchingFields{addressIndex: in.Address}, client.UnsafeDisableDeepCopy)
+	err := r.Client.List(ctx, &pods, client.MatchingFields{addressIndex: bucketOf(in.Address)}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return false, fmt.Errorf("listing the pods at %s: %w", in.Address, err)
 	}
 	for i := range pods.Items {
 		other := &pods.Items[i]
-		if other.UID == seen.pod().UID || lifecycle.Finished(other) {
+		if other.Status.PodIP != in.Address || other.UID == seen.pod().UID || lifecycle.Finished(other) {
 			continue
 		}
 		endpoints, err := seen.settings.Services.EndpointsOf(subjectOf(other)) // an error means that it is registered nowhere
@@ -133,6 +141,9 @@ func (r *PodReconciler) clear(ctx context.Context, seen *observation, c change) 
 		return blocker{}
 	}
 	if !again {
+		if seen.note.clears == nil {
+			seen.note.clears = map[lifecycle.Recorded]time.Time{}
+		}
 		seen.note.clears[c.Key()] = asked
 	}
 	return blocker{reason: reason.AppEntryRemains, after: r.backoff.When(seen.pod().UID),

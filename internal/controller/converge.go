@@ -394,6 +394,9 @@ func (r *PodReconciler) failed(seen *observation, c change, reg *registryclient.
 		b.after = max(after, r.backoff.When(uid))
 	}
 	if told {
+		if seen.note.postponed == nil {
+			seen.note.postponed = map[lifecycle.Recorded]postponement{}
+		}
 		seen.note.postponed[c.Key()] = postponement{want: c.want, client: reg, until: r.Clock.Now().Add(after), blocker: b}
 	}
 	return b

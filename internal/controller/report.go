@@ -228,7 +228,7 @@ func (n *notes) of(pod lifecycle.PodID) *note {
 	}
 	one := n.pods[pod.UID]
 	if one == nil {
-		one = &note{pod: pod, clears: map[lifecycle.Recorded]time.Time{}, postponed: map[lifecycle.Recorded]postponement{}}
+		one = &note{pod: pod}
 		n.pods[pod.UID] = one
 	}
 	return one

@@ -17,7 +17,7 @@ type Instance struct {
 	// want is what the last change asked for, told the instance that it named, and began when it was made. Empty where this
 	// process has made none.
 	want  lifecycle.Want
-	told  registry.Instance
+	told  *registry.Instance
 	began time.Time
 	// acknowledged: that change was acknowledged, and nothing has said otherwise since.
 	acknowledged bool
@@ -54,7 +54,7 @@ type late struct {
 
 // entry is what a registry has acknowledged to hold, or what a record says that it holds.
 type entry struct {
-	instance registry.Instance
+	instance *registry.Instance
 	want     lifecycle.Want
 	// unlike is how the registry listed it last where that differs in what is for clients.
 	unlike *registry.Instance
@@ -164,7 +164,11 @@ func (i Instance) RemovedAt(ahead time.Duration) (recorded, counted time.Time) {
 
 // begin is called before a change is made: from here on its outcome is unknown.
 func (i Instance) begin(want lifecycle.Want, told registry.Instance, now time.Time) Instance {
-	i.want, i.told, i.began, i.acknowledged, i.listed, i.returned = want, told, now, false, nil, false
+	if i.told == nil || !i.told.Equal(told) {
+		changed := told
+		i.told = &changed
+	}
+	i.want, i.began, i.acknowledged, i.listed, i.returned = want, now, false, nil, false
 	if want == lifecycle.InService {
 		i.removedAt, i.recordedRemoval = time.Time{}, time.Time{}
 	}
@@ -195,7 +199,7 @@ func (i Instance) known(since time.Time) Instance {
 	switch {
 	case i.want == lifecycle.Absent:
 		i.entry = nil
-	case i.entry != nil && i.entry.instance.Equal(i.told):
+	case i.entry != nil && i.entry.instance.Equal(*i.told):
 		i.entry = &entry{instance: i.told, want: i.want, unlike: i.entry.unlike}
 	default:
 		i.entry = &entry{instance: i.told, want: i.want}
@@ -275,7 +279,7 @@ func (i Instance) drainAnew(state registry.State) Instance {
 // recall is called with what the pod's record says. Where the record lies, the registry has no such entry, or one that does
 // no harm.
 func (i Instance) recall(want lifecycle.Want, in registry.Instance, now time.Time) Instance {
-	i.since, i.entry = now, &entry{instance: in, want: want}
+	i.since, i.entry = now, &entry{instance: &in, want: want}
 	return i
 }
 

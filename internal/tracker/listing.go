@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -73,8 +74,8 @@ func (t *Tracker) Compare(l Listing) Comparison {
 		}
 	}
 	for uid, p := range t.pods {
-		for in := range p.instances {
-			if in.Registry == l.Registry && !listed[uid][in] && t.miss(p, in, l.asOf()) {
+		for _, n := range p.instances {
+			if n.Registry == l.Registry && !listed[uid][n.Recorded] && t.miss(p, n.Recorded, l.asOf()) {
 				result.Missing++
 			}
 		}
@@ -86,7 +87,7 @@ func (t *Tracker) Compare(l Listing) Comparison {
 // lock, as of all that follows.
 func (t *Tracker) hasLeft(uid types.UID, in lifecycle.Recorded, asOf time.Time) bool {
 	if p := t.pods[uid]; p != nil {
-		i := p.instances[in]
+		i, _ := p.instances.get(in)
 		return i.Stands(lifecycle.Absent) && i.since.After(asOf)
 	}
 	return t.closed[uid].After(asOf)
@@ -105,12 +106,12 @@ func (t *Tracker) sight(target Target, e registry.Entry, l Listing, result *Comp
 			return
 		}
 	}
-	i, has := p.instances[in]
+	i, has := p.instances.get(in)
 	if !has || i.server != l.Server {
 		i = i.moveTo(l.Server)
 	}
 	i, look, differs := i.sight(Sighting{Instance: e.Instance, State: e.State, AsOf: l.asOf(), Confirms: l.Confirms})
-	p.instances[in] = i
+	p.instances.set(in, i)
 	if look && p.opened {
 		t.look(&t.doubtful, p.id)
 	}
@@ -139,11 +140,11 @@ func (t *Tracker) noteForeign(l Listing) {
 	before, now := t.foreign[l.Registry], map[lifecycle.Recorded]bool{}
 	for _, p := range t.pods {
 		changed := false
-		for in := range p.instances {
-			if listed[in] {
-				now[in] = true
+		for _, n := range p.instances {
+			if listed[n.Recorded] {
+				now[n.Recorded] = true
 			}
-			changed = changed || in.Registry == l.Registry && listed[in] != before[in]
+			changed = changed || n.Registry == l.Registry && listed[n.Recorded] != before[n.Recorded]
 		}
 		if changed {
 			t.look(&t.doubtful, p.id)
@@ -171,11 +172,7 @@ func (t *Tracker) forgetUnopened(name string) {
 		if p.opened {
 			continue
 		}
-		for in := range p.instances {
-			if in.Registry == name {
-				delete(p.instances, in)
-			}
-		}
+		p.instances = slices.DeleteFunc(p.instances, func(n named) bool { return n.Registry == name })
 		if len(p.instances) == 0 && !p.born && p.last == nil {
 			delete(t.pods, uid)
 		}

@@ -25,7 +25,7 @@ func locked[T any](p *Pod, read func() T) T {
 
 // Standing returns what is known of one instance.
 func (p *Pod) Standing(in lifecycle.Recorded) Instance {
-	return locked(p, func() Instance { return p.pod.instances[in] })
+	return locked(p, func() Instance { i, _ := p.pod.instances.get(in); return i })
 }
 
 // Known returns the instances that this process has made changes for, or that a list has.
@@ -139,11 +139,11 @@ func (p *Pod) RecallRemoval(in lifecycle.Recorded, at time.Time) {
 func (p *Pod) change(in lifecycle.Recorded, to func(Instance) Instance) {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()
-	i, known := p.pod.instances[in]
+	i, known := p.pod.instances.get(in)
 	if !known {
 		i.server, _ = p.pod.servers(in.Registry)
 	}
-	p.pod.instances[in] = to(i)
+	p.pod.instances.set(in, to(i))
 }
 
 // NothingLeft reports whether every instance is known to be absent, those that the record names included, or none ever was.

@@ -2,6 +2,7 @@ package tracker
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -44,7 +45,7 @@ type Tracker struct {
 // pod is one pod. Only its reconciler makes changes, and the queue never hands one pod to two workers.
 type pod struct {
 	id        lifecycle.PodID
-	instances map[lifecycle.Recorded]Instance
+	instances instances
 	servers   Servers
 	// opened: the reconciler has looked at it, or is to undo what it left. Until then only lists speak of it.
 	opened bool
@@ -58,12 +59,39 @@ type pod struct {
 	last *corev1.Pod
 }
 
+// instances are those of one pod. It has one or two, for which a map would take more memory than they do.
+type instances []named //nolint:recvcheck // a value, but for set, which may add one
+
+type named struct {
+	lifecycle.Recorded
+	Instance
+}
+
+func (all instances) index(in lifecycle.Recorded) int {
+	return slices.IndexFunc(all, func(n named) bool { return n.Recorded == in })
+}
+
+func (all instances) get(in lifecycle.Recorded) (i Instance, has bool) {
+	if at := all.index(in); at >= 0 {
+		return all[at].Instance, true
+	}
+	return Instance{}, false
+}
+
+func (all *instances) set(in lifecycle.Recorded, i Instance) {
+	if at := all.index(in); at >= 0 {
+		(*all)[at].Instance = i
+		return
+	}
+	*all = append(*all, named{in, i})
+}
+
 // known are the instances that are more than named by a record. The caller holds the lock.
 func (p *pod) known() map[lifecycle.Recorded]Instance {
 	known := make(map[lifecycle.Recorded]Instance, len(p.instances))
-	for in, i := range p.instances {
-		if i.Known() {
-			known[in] = i
+	for _, n := range p.instances {
+		if n.Known() {
+			known[n.Recorded] = n.Instance
 		}
 	}
 	return known
@@ -118,7 +146,7 @@ func (t *Tracker) Dying(last *corev1.Pod) {
 func (t *Tracker) add(id lifecycle.PodID) *pod {
 	p := t.pods[id.UID]
 	if p == nil {
-		p = &pod{id: id, instances: map[lifecycle.Recorded]Instance{}}
+		p = &pod{id: id}
 		t.pods[id.UID] = p
 	}
 	return p
@@ -150,7 +178,7 @@ func (t *Tracker) Kept(name string) []registry.Instance {
 	var kept []registry.Instance
 	t.each(func(_ *pod, in lifecycle.Recorded, i Instance) {
 		if in.Registry == name && i.entry != nil {
-			kept = append(kept, i.entry.instance)
+			kept = append(kept, *i.entry.instance)
 		}
 	})
 	return kept
@@ -160,8 +188,8 @@ func (t *Tracker) each(see func(p *pod, in lifecycle.Recorded, i Instance)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, p := range t.pods {
-		for in, i := range p.instances {
-			see(p, in, i)
+		for _, n := range p.instances {
+			see(p, n.Recorded, n.Instance)
 		}
 	}
 }
@@ -193,9 +221,9 @@ func (t *Tracker) Steered(name string) (in, out []registry.Instance) {
 		switch {
 		case key.Registry != name || !i.acknowledged || p.last != nil:
 		case i.want == lifecycle.InService:
-			in = append(in, i.told)
+			in = append(in, *i.told)
 		default:
-			out = append(out, i.told)
+			out = append(out, *i.told)
 		}
 	})
 	return in, out
@@ -210,11 +238,12 @@ func (t *Tracker) Answered(target Target, state registry.State, asked time.Time)
 	if p == nil {
 		return false
 	}
-	i, known := p.instances[target.Key()]
+	i, known := p.instances.get(target.Key())
 	if !known {
 		return false
 	}
-	if p.instances[target.Key()], differs = i.answered(state, asked); differs {
+	i, differs = i.answered(state, asked)
+	if p.instances.set(target.Key(), i); differs {
 		t.look(&t.lost, p.id)
 	}
 	return differs
@@ -232,11 +261,12 @@ func (t *Tracker) Lost(target Target, asked time.Time) {
 
 // miss reports whether one is lost that clients need. The caller holds the lock.
 func (t *Tracker) miss(p *pod, in lifecycle.Recorded, asked time.Time) (lost bool) {
-	i, known := p.instances[in]
+	i, known := p.instances.get(in)
 	if !known {
 		return false
 	}
-	if p.instances[in], lost = i.miss(asked); lost {
+	i, lost = i.miss(asked)
+	if p.instances.set(in, i); lost {
 		t.look(&t.lost, p.id)
 	}
 	return lost
@@ -249,9 +279,9 @@ func (t *Tracker) Open(id lifecycle.PodID, servers Servers) *Pod {
 	defer t.mu.Unlock()
 	p := t.add(id)
 	p.opened, p.servers = true, servers
-	for in, i := range p.instances {
-		if now, known := servers(in.Registry); known && i.server != now {
-			p.instances[in] = i.moveTo(now)
+	for at, n := range p.instances {
+		if now, known := servers(n.Registry); known && n.server != now {
+			p.instances[at].Instance = n.moveTo(now)
 		}
 	}
 	return &Pod{tracker: t, pod: p}

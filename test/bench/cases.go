@@ -55,9 +55,10 @@ func (b *bench) idleSample(ctx context.Context, p *process.Process) (sample, err
 	return b.sample(p)
 }
 
-// idle waits until a process takes no more than a twentieth of a core, for a second.
+// idle waits until a process takes no more than a twentieth of a core, for as long as Rollcall takes to rest.
 func idle(ctx context.Context, pid int) error {
-	const over, share = time.Second, 20
+	const over, share, times = time.Second, 20, 5
+	quiet := 0
 	var before, now time.Duration
 	var unread error
 	checked := time.Now()
@@ -67,7 +68,10 @@ func idle(ctx context.Context, pid int) error {
 		}
 		checked, before = time.Now(), now
 		now, unread = cpuOf(pid)
-		return unread != nil || before > 0 && now-before <= over/share
+		if quiet++; before == 0 || now-before > over/share {
+			quiet = 0
+		}
+		return unread != nil || quiet >= times
 	})
 	return errors.Join(err, unread)
 }

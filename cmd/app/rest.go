@@ -1,0 +1,59 @@
+package app
+
+import (
+	"context"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+)
+
+const (
+	restInterval = time.Second
+	// restAfter is for how many intervals the manager has little to do before it rests.
+	restAfter = 2
+	// restBelow is how many bytes are allocated in an interval, at most, by a manager that has little to do.
+	restBelow = 1 << 20
+	// restFor is what must have been allocated since the last time: it is about what there is to give back.
+	restFor = 16 << 20
+)
+
+// resting gives free memory back to the system once the manager has little to do. Go keeps as much free as it holds, for garbage
+// that comes only with the next storm, and an hour of that would be an hour in which nothing else can use it.
+type resting struct {
+	release func()
+	// before was allocated when it looked last, and released when it gave memory back last.
+	before, released uint64
+	quiet            int
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every manager has the caches.
+func (*resting) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable.
+func (r *resting) Start(ctx context.Context) error {
+	ticker := time.NewTicker(restInterval)
+	defer ticker.Stop()
+	samples := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			metrics.Read(samples)
+			r.look(samples[0].Value.Uint64())
+		}
+	}
+}
+
+// look is told how much was allocated since the process began.
+func (r *resting) look(allocated uint64) {
+	if r.quiet++; allocated-r.before > restBelow {
+		r.quiet = 0
+	}
+	if r.before = allocated; r.quiet >= restAfter && allocated-r.released >= restFor {
+		r.released = allocated
+		r.release()
+	}
+}
+
+func newResting() *resting { return &resting{release: debug.FreeOSMemory} }

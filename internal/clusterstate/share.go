@@ -1,0 +1,110 @@
+package clusterstate
+
+import (
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// sharedAtMost bounds what a Sharer remembers. Beyond it, it begins anew: what was shared stays so.
+const sharedAtMost = 4096
+
+// Sharer has the pods of the cache hold one copy of what is equal in many of them. It is safe for concurrent use.
+type Sharer struct {
+	mu    sync.Mutex
+	texts map[string]string
+	// alike holds, by workload, what its pods have in common.
+	alike map[types.UID]*common
+}
+
+// common is never changed, but by another that takes its place.
+type common struct {
+	owners     []metav1.OwnerReference
+	containers []corev1.Container
+	gates      []corev1.PodReadinessGate
+}
+
+// NewSharer returns a Sharer that remembers nothing.
+func NewSharer() *Sharer {
+	return &Sharer{texts: map[string]string{}, alike: map[types.UID]*common{}}
+}
+
+// StripPod drops what Rollcall does not read from a pod before it is cached, and has it share the rest where it can. What it is
+// given may be changed, and anything but a pod is left alone. It is a cache.TransformFunc.
+func (s *Sharer) StripPod(object any) (any, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return object, nil
+	}
+	stripPod(pod)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shareCommon(pod)
+	share(s, &pod.Namespace, &pod.Spec.NodeName)
+	share(s, &pod.Status.Phase)
+	for key, value := range pod.Labels {
+		share(s, &key, &value)
+		pod.Labels[key] = value // which replaces the key too: Go's maps don't keep one that may hold more memory
+	}
+	for key, value := range pod.Annotations { // of which most values are one pod's
+		share(s, &key)
+		pod.Annotations[key] = value
+	}
+	for i := range pod.Finalizers {
+		share(s, &pod.Finalizers[i])
+	}
+	for i := range pod.Status.Conditions {
+		share(s, &pod.Status.Conditions[i].Type)
+		share(s, &pod.Status.Conditions[i].Status)
+	}
+	return pod, nil
+}
+
+// shareCommon gives the pod what the last pod of its workload had, where that is equal.
+func (s *Sharer) shareCommon(pod *corev1.Pod) {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
+		return
+	}
+	own := &common{pod.OwnerReferences, pod.Spec.Containers, pod.Spec.ReadinessGates}
+	last := s.alike[owner.UID]
+	if last == nil || !last.equal(own) {
+		if len(s.alike) >= sharedAtMost {
+			clear(s.alike)
+		}
+		s.alike[owner.UID] = own
+		return
+	}
+	pod.OwnerReferences, pod.Spec.Containers, pod.Spec.ReadinessGates = last.owners, last.containers, last.gates
+}
+
+func (c *common) equal(other *common) bool {
+	return slices.EqualFunc(c.owners, other.owners, equalOwners) && slices.Equal(c.gates, other.gates) &&
+		slices.EqualFunc(c.containers, other.containers, func(a, b corev1.Container) bool {
+			return a.Name == b.Name && slices.Equal(a.Ports, b.Ports)
+		})
+}
+
+func equalOwners(a, b metav1.OwnerReference) bool {
+	return a.UID == b.UID && a.Name == b.Name && a.Kind == b.Kind && a.APIVersion == b.APIVersion &&
+		equalPointers(a.Controller, b.Controller) && equalPointers(a.BlockOwnerDeletion, b.BlockOwnerDeletion)
+}
+
+func equalPointers(a, b *bool) bool { return a == b || a != nil && b != nil && *a == *b }
+
+// share puts the text in place of each that was seen before.
+func share[T ~string](s *Sharer, texts ...*T) {
+	for _, text := range texts {
+		shared, found := s.texts[string(*text)]
+		if !found {
+			if len(s.texts) >= sharedAtMost {
+				clear(s.texts)
+			}
+			shared, s.texts[string(*text)] = string(*text), string(*text)
+		}
+		*text = T(shared)
+	}
+}
