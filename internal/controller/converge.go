@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -134,9 +135,6 @@ func (r *PodReconciler) agree(ctx context.Context, seen *observation, c change) 
 // call makes one call. Nothing is known of its outcome until it has returned without an error.
 func (r *PodReconciler) call(ctx context.Context, seen *observation, c change) blocker {
 	in, now := c.Key(), r.Clock.Now()
-	if ctx.Err() != nil {
-		return stopping()
-	}
 	if c.want == lifecycle.Absent {
 		seen.tracked.LetGo(in) // whether the registry can be asked or not
 	}
@@ -228,8 +226,6 @@ func (r *PodReconciler) readBack(ctx context.Context, seen *observation, c chang
 		}
 		state, err := reg.Get(ctx, r.caller(seen.pod()), c.Instance)
 		switch {
-		case err != nil && ctx.Err() != nil:
-			return stopping()
 		case err != nil:
 			return r.failed(seen, c, reg, err)
 		case seen.confirms(c, state):
@@ -269,13 +265,8 @@ func (r *PodReconciler) probeAll(ctx context.Context, seen *observation, changes
 		if !reg.Probes() {
 			continue
 		}
-		err := reg.Probe(ctx, r.caller(seen.pod()), c.Instance)
-		switch {
-		case err == nil:
-		case ctx.Err() != nil:
-			return stopping()
-		default:
-			return r.notServing(seen, c, err)
+		if err := reg.Probe(ctx, r.caller(seen.pod()), c.Instance); err != nil {
+			return r.notServing(seen, c, reg, err)
 		}
 	}
 	return blocker{}
@@ -347,11 +338,6 @@ func mustStayOut(pod *corev1.Pod) bool {
 	return rolloutWaits(pod) || pod.Labels[appspub.LifecycleStateKey] == string(appspub.LifecycleStateUpdating)
 }
 
-// stopping is why nothing more is asked of a registry once the manager was asked to stop.
-func stopping() blocker {
-	return blocker{reason: reason.Stopping, message: "the manager stops, the next one goes on"}
-}
-
 // alsoRegistersItself is why a hook waits while clients are given the pod by an entry that no Rollcall has written: what the
 // registry acknowledges says nothing of that one.
 func alsoRegistersItself(c change, why string) blocker {
@@ -372,6 +358,9 @@ func nameRefused(r *clusterstate.Refusal) blocker {
 func (r *PodReconciler) failed(seen *observation, c change, reg *registryclient.Client, err error) blocker {
 	uid := seen.pod().UID
 	b := blocker{reason: reason.RegistryUnavailable, message: fmt.Sprintf("%s: %v", c, err)}
+	if errors.Is(err, context.Canceled) {
+		return blocker{reason: reason.Stopping, message: "the manager stops, the next one goes on"}
+	}
 	after, told := registry.RetryAfterOf(err)
 	switch registryclient.Classify(err) {
 	case registryclient.DryRun:
@@ -403,9 +392,9 @@ func (r *PodReconciler) failed(seen *observation, c change, reg *registryclient.
 }
 
 // notServing says why clients are not given a pod that is registered.
-func (r *PodReconciler) notServing(seen *observation, c change, err error) blocker {
-	if outcome := registryclient.Classify(err); !outcome.Asked() {
-		return r.failed(seen, c, seen.settings.client(c.Registry), err)
+func (r *PodReconciler) notServing(seen *observation, c change, reg *registryclient.Client, err error) blocker {
+	if !registryclient.Classify(err).Asked() || errors.Is(err, context.Canceled) {
+		return r.failed(seen, c, reg, err)
 	}
 	after, _ := registry.RetryAfterOf(err)
 	b := blocker{reason: reason.NotServing, after: max(after, r.backoff.When(seen.pod().UID)),

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -137,7 +136,10 @@ func (r *PodReconciler) observeDeparted(
 		return nil, 0, nil
 	case last == nil:
 		return nil, staleRecheck, nil // the event that says so is on its way
-	case seen.nothingLeft(last):
+	}
+	seen.departed = true
+	seen.input = lifecycle.Input{Pod: last, Record: lifecycle.RecordOf(last), Ownership: seen.settings.Ownership}
+	if seen.nothingLeft() {
 		r.forget(id.UID)
 		return nil, 0, nil
 	}
@@ -148,9 +150,7 @@ func (r *PodReconciler) observeDeparted(
 	case live != nil && live.DeletionTimestamp == nil:
 		return nil, backoffCap, nil // no event will say when it is gone
 	}
-	seen.departed, seen.note.lingers = true, live != nil
-	seen.input = lifecycle.Input{Pod: last, Record: lifecycle.RecordOf(last), Ownership: seen.settings.Ownership}
-	if seen.note.lingers {
+	if seen.note.lingers = live != nil; seen.note.lingers {
 		seen.input.Pod, seen.input.Record = live, lifecycle.RecordOf(live)
 	}
 	r.observeTargets(seen, service.Node{})
@@ -169,11 +169,16 @@ func (r *PodReconciler) observeDeparted(
 	return seen, 0, nil
 }
 
-// nothingLeft reports whether a pod that is gone can be forgotten. What a registry remembers of its application can be cleared
-// only now.
-func (o *observation) nothingLeft(last *corev1.Pod) bool {
-	knowsApps := slices.ContainsFunc(slices.Collect(maps.Keys(o.tracked.Known())), byApp)
-	return !o.note.lingers && !knowsApps && o.tracked.NothingLeft(lifecycle.RecordOf(last), o.settings.asks)
+// nothingLeft reports whether a pod that is gone can be forgotten: all of its instances are known to be absent, or it never had
+// any. What a registry remembers of its application can be cleared only now.
+func (o *observation) nothingLeft() bool {
+	instances := o.instances()
+	for in := range instances {
+		if byApp(in) || !o.certain(change{Target: targetOf(o.settings.Cluster, o.pod(), in), want: lifecycle.Absent}) {
+			return false
+		}
+	}
+	return !o.note.lingers && (len(instances) > 0 || o.tracked.Born())
 }
 
 // observeTargets says which instances the pod has in which registries, or what is wrong with how it is described.

@@ -209,7 +209,7 @@ func TestSkipFreesAPod(t *testing.T) {
 	w.reconciles(pod, "it waits for nothing more", deregisters+failed, writes)
 	w.expectHooks("", pod, "inPlaceUpdate")
 	w.expectEvents("", `Warning Skipped hook preDelete was released by annotation rollcall.dev/skip: "preDelete, inPlaceUpdate"; `+
-		`not waited for: the registry's word of service "web" at 10.0.0.1:8080`)
+		`not waited for: service "web" at 10.0.0.1:8080: `)
 	w.expectReleases("", "preDelete by skip: 1")
 	if _, left := w.current(pod).Annotations[lifecycle.AnnotationSkip]; left {
 		t.Error("the annotation is still there: it would skip again")
@@ -304,7 +304,7 @@ func TestSkipOfTheDrain(t *testing.T) {
 	w.changePod(pod, skips("inPlaceUpdate"))
 	w.reconciles(pod, "", writes)
 	w.expectEvents("", `Warning Skipped hook inPlaceUpdate was released by annotation rollcall.dev/skip: "inPlaceUpdate"; `+
-		"not waited for: the drain of 1h0m0s")
+		"not waited for: out of rotation since ")
 }
 
 func TestSkipThatIsRefused(t *testing.T) {

@@ -3,7 +3,6 @@ package controller
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -26,7 +25,7 @@ func (r *PodReconciler) release(seen *observation, b *blocker) (lifecycle.Edit, 
 	if seen.skips() {
 		return d.Skip(), &release{metrics.BySkip, reason.Skipped, fmt.Sprintf(
 			"hook %s was released by annotation %s: %q; not waited for: %s",
-			d.Waiting, lifecycle.AnnotationSkip, seen.pod().Annotations[lifecycle.AnnotationSkip], seen.missing())}
+			d.Waiting, lifecycle.AnnotationSkip, seen.pod().Annotations[lifecycle.AnnotationSkip], b.message)}
 	}
 	deadline, set := policy.Deadline(seen.pod(), d)
 	if !set || b.unasked || !b.reason.OfRegistry() {
@@ -50,20 +49,6 @@ func (r *PodReconciler) release(seen *observation, b *blocker) (lifecycle.Edit, 
 // skips reports whether a person lets the hook go that OpenKruise waits for.
 func (o *observation) skips() bool {
 	return !o.decision.Skip().Empty() && slices.Contains(o.skip.Hooks, o.decision.Waiting)
-}
-
-// missing says what a release would have waited for.
-func (o *observation) missing() string {
-	var all []string
-	for _, c := range o.plan().all() {
-		if standing := o.tracked.Standing(c.Key()); !standing.Says(c.want, c.Instance) || !standing.Settled() {
-			all = append(all, c.String())
-		}
-	}
-	if len(all) == 0 {
-		return fmt.Sprintf("the drain of %s", o.drain)
-	}
-	return "the registry's word of " + strings.Join(all, ", ")
 }
 
 // refuseSkip shows once why the pod's annotation is not followed.

@@ -1,7 +1,6 @@
 package tracker
 
 import (
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -144,20 +143,4 @@ func (p *Pod) change(in lifecycle.Recorded, to func(Instance) Instance) {
 		i.server, _ = p.pod.servers(in.Registry)
 	}
 	p.pod.instances.set(in, to(i))
-}
-
-// NothingLeft reports whether every instance is known to be absent, those that the record names included, or none ever was.
-// What the registry can be asked has to be confirmed where a call for it failed.
-func (p *Pod) NothingLeft(record lifecycle.Record, asks func(registry string) bool) bool {
-	known := p.Known()
-	for in, i := range known {
-		if !i.Stands(lifecycle.Absent) || !i.Settled() || i.unconfirmed && asks(in.Registry) {
-			return false
-		}
-	}
-	unknown := func(in lifecycle.Recorded) bool { _, has := known[in]; return !has }
-	if slices.ContainsFunc(record.Instances, unknown) {
-		return false
-	}
-	return len(known) > 0 || p.Born() && !record.Exists()
 }
