@@ -274,7 +274,7 @@ BENCH ?=
 PART ?=
 OUT ?= bin/bench
 
-ADOPT := adopt-consul adopt-eureka adopt-nacos
+ADOPT := adopt-consul adopt-eureka adopt-nacos adopt-nacos-spring adopt-nacos-dubbo
 # What CI leaves out, for want of time.
 NIGHTLY := test-integration-oldest test-integration-newest test-fleet test-registries e2e $(ADOPT) chaos chaos-mutants soak fuzz
 
@@ -295,13 +295,14 @@ demo: ## Show the main job on a real OpenKruise; REGISTRY=consul uses that drive
 	@KEEP='$(KEEP)' REGISTRY='$(REGISTRY)' bin/demo
 
 .PHONY: adopt $(ADOPT)
-adopt: ## Show it where applications register themselves: REGISTRY=consul, eureka or nacos. KEEP=1 as for make demo.
+adopt: $(if $(filter dubbo,$(APP)),servers) ## Show it where applications register themselves: REGISTRY=consul, eureka or nacos (APP=go, spring or dubbo). KEEP=1 as for make demo.
 	@echo 'adopt: building; with an empty Go cache this takes minutes'
 	@go build -o bin/demo ./test/demo
-	@ADOPT=1 KEEP='$(KEEP)' REGISTRY='$(REGISTRY)' bin/demo
+	@$(if $(filter dubbo,$(APP)),$(REGISTRIES_CMD) get nacos)
+	@ADOPT=1 KEEP='$(KEEP)' REGISTRY='$(REGISTRY)' APP='$(APP)' $(if $(filter dubbo,$(APP)),hack/own-network.sh) bin/demo
 
 $(ADOPT): adopt-%:
-	@$(MAKE) --no-print-directory adopt REGISTRY=$*
+	@$(MAKE) --no-print-directory adopt REGISTRY=$(word 1,$(subst -, ,$*)) APP=$(word 2,$(subst -, ,$*))
 
 # Empty plays all scenarios, short those that CI plays, anything else those with this in their name.
 E2E ?=

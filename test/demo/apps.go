@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -55,7 +56,8 @@ type account struct {
 // startApps runs the applications of all pods until ctx ends, and one of a machine that is no pod.
 func startApps(ctx context.Context, k8s client.WithWatch, f *field, port int, failed func(error)) (*apps, error) {
 	a := newApps(f, port, failed)
-	a.want(ctx, registry.Instance{Service: "machines", Address: "127.0.0.1", Port: port, Pod: "machine", UID: "machine"}, true)
+	machine := registry.Instance{Service: "machines", Address: cmp.Or(f.machine, "127.0.0.1"), Port: port, Pod: "machine", UID: "machine"}
+	a.want(ctx, machine, true)
 	_, err := history.Follow(ctx, k8s, &corev1.PodList{}, func(v history.Version[*corev1.Pod]) { a.observe(ctx, v.Object, v.Gone) })
 	if err != nil {
 		return nil, err

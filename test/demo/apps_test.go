@@ -120,20 +120,40 @@ func TestConcludeEntries(t *testing.T) {
 func TestAdoptFrom(t *testing.T) {
 	t.Parallel()
 	for reason, tc := range map[string]struct {
-		adopt, driver string
-		want          bool
-		err           string
+		adopt, driver, app string
+		want               string
+		err                string
 	}{
-		"the demo as it is":                    {"", "http", false, ""},
-		"off":                                  {"0", "etcd", false, ""},
-		"a registry with entries to steer":     {"1", "nacos", true, ""},
-		"an entry that belongs to its session": {"1", "etcd", false, `REGISTRY is "etcd": write one of consul, eureka, nacos`},
-		"another word":                         {"yes", "nacos", false, `ADOPT is "yes": write 1`},
+		"the demo as it is":                    {"", "http", "", "", ""},
+		"off":                                  {"0", "etcd", "", "", ""},
+		"a registry with entries to steer":     {"1", "nacos", "", "go", ""},
+		"a client of several":                  {"1", "nacos", "dubbo", "dubbo", ""},
+		"a client of another registry":         {"1", "eureka", "dubbo", "", `APP is "dubbo": write one of spring`},
+		"an entry that belongs to its session": {"1", "etcd", "", "", `REGISTRY is "etcd": write one of consul, eureka, nacos`},
+		"another word":                         {"yes", "nacos", "", "", `ADOPT is "yes": write 1`},
 	} {
-		got, err := adoptFrom(tc.adopt, tc.driver)
+		got, err := adoptFrom(tc.adopt, tc.driver, tc.app)
 		expect.Error(t, reason, err, tc.err)
 		if got != tc.want {
-			t.Errorf("%s: got %t, want %t", reason, got, tc.want)
+			t.Errorf("%s: got %q, want %q", reason, got, tc.want)
+		}
+	}
+}
+
+func TestMerged(t *testing.T) {
+	t.Parallel()
+	up := given("shop", "10.0.0.1", dubboPort)
+	down := up
+	down.State = registry.OutOfService
+	for reason, tc := range map[string]struct{ application, offered, want []registry.Entry }{
+		"a provider in service by both": {[]registry.Entry{up}, []registry.Entry{up}, []registry.Entry{up}},
+		"only as an application":        {[]registry.Entry{up}, nil, []registry.Entry{down}},
+		"only by its interface":         {nil, []registry.Entry{up}, []registry.Entry{down}},
+		"by its interface it is out":    {[]registry.Entry{up}, []registry.Entry{down}, []registry.Entry{down}},
+		"out by both":                   {[]registry.Entry{down}, []registry.Entry{down}, []registry.Entry{down}},
+	} {
+		if diff := cmp.Diff(tc.want, merged(tc.application, tc.offered)); diff != "" {
+			t.Errorf("%s: %s", reason, diff)
 		}
 	}
 }

@@ -43,7 +43,7 @@ type backend struct {
 	door *network.Network
 	read read.Reader
 	// field is what there is around it where applications register themselves; nil where they can't be steered.
-	field func(context.Context) (*field, error)
+	field func(ctx context.Context, app string) (*field, error)
 	// look returns a command that shows a person what it has of a service.
 	look func(service string) string
 	stop func()
@@ -130,7 +130,7 @@ func consulBackend(ctx context.Context) (*backend, error) {
 	}
 	return running(server.Server, backend{
 		section: fmt.Sprintf("driver: consul, endpoint: %q", server.URL), address: hostPort(server.URL),
-		field: func(ctx context.Context) (*field, error) { return consulField(ctx, server) },
+		field: func(context.Context, string) (*field, error) { return consulField(server) },
 		read:  read.Consul(server.URL, serviceName),
 		look:  func(service string) string { return fmt.Sprintf("curl %s/v1/health/service/%s", server.URL, service) },
 	}), nil
@@ -169,7 +169,7 @@ func eurekaBackend(ctx context.Context) (*backend, error) {
 	}
 	return running(server.Server, backend{
 		section: fmt.Sprintf("driver: eureka, endpoint: %q, readerLag: 3s", server.Endpoint), address: hostPort(server.Endpoint),
-		field: func(ctx context.Context) (*field, error) { return eurekaField(ctx, server) },
+		field: func(ctx context.Context, _ string) (*field, error) { return eurekaField(ctx, server) },
 		read:  read.Eureka(server.Endpoint, serviceName),
 		look: func(service string) string {
 			return fmt.Sprintf("curl -H 'Accept: application/json' %s/apps/%s", server.Endpoint, service)
@@ -184,7 +184,7 @@ func nacosBackend(ctx context.Context) (*backend, error) {
 	}
 	return running(server.Server, backend{
 		section: fmt.Sprintf("driver: nacos, endpoint: %q", server.Endpoint), address: hostPort(server.Endpoint),
-		field: func(ctx context.Context) (*field, error) { return nacosField(ctx, server) },
+		field: func(ctx context.Context, app string) (*field, error) { return nacosField(ctx, server, app) },
 		read:  read.Nacos(server.Endpoint+"/nacos", serviceName),
 		look: func(service string) string {
 			return fmt.Sprintf("curl '%s/nacos/v3/client/ns/instance/list?serviceName=%s'", server.Endpoint, service)

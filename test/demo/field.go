@@ -1,17 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
-	"github.com/rollcall-dev/rollcall/test/harness/registries/nacos"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/java/spring"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
 )
 
@@ -26,6 +29,18 @@ type field struct {
 	reader func(service string) read.Reader
 	// client looks a service up by the registry's own client.
 	client func(ctx context.Context, service string) (read.Reader, error)
+	// via has the URLs of clients that choose the instance themselves, by service, once client has started them.
+	via map[string]string
+	// ends says what becomes of an application when its pod's containers stop.
+	ends string
+	// timeout is how long a request may take; 0: as long as any.
+	timeout time.Duration
+	// port is where all applications serve; 0: where the pods do.
+	port int
+	// machine is the address of one that is no pod; empty: 127.0.0.1.
+	machine string
+	// services returns the pods' annotation rollcall.dev/services; nil: the application registers one, its namespace.
+	services func(namespace string) string
 	// start runs an application, and returns once it has registered itself. stop has it deregister itself.
 	start func(ctx context.Context, at registry.Instance) (stop func(context.Context) error, err error)
 	// has tells whether the registry has the application's entry, in rotation or not.
@@ -47,13 +62,14 @@ func (f *field) listed(ctx context.Context, at registry.Instance) (bool, error) 
 }
 
 // consulField registers by Consul's own command at its agent, and looks up at Consul's health endpoint.
-func consulField(_ context.Context, server *consul.Server) (*field, error) {
+func consulField(server *consul.Server) (*field, error) {
 	agent, err := url.Parse(server.URL)
 	if err != nil {
 		return nil, fmt.Errorf("reading the address of Consul's agent: %w", err)
 	}
 	f := &field{
 		options: fmt.Sprintf(", options: {agentEndpoint: \"http://{nodeIP}:%s\"}", agent.Port()),
+		ends:    deregisters,
 		clients: "by Consul's own command at its agent, and clients ask Consul's health endpoint",
 		reader:  func(service string) read.Reader { return read.Consul(server.URL, service) },
 		start: func(ctx context.Context, at registry.Instance) (func(context.Context) error, error) {
@@ -74,6 +90,7 @@ func eurekaField(ctx context.Context, server *eureka.Server) (*field, error) {
 		return nil, err
 	}
 	f := &field{
+		ends:    deregisters,
 		clients: "by Spring Cloud's Eureka client, and clients find them by the same",
 		reader:  func(service string) read.Reader { return read.Eureka(server.Endpoint, service) },
 		start: func(_ context.Context, at registry.Instance) (func(context.Context) error, error) {
@@ -88,87 +105,60 @@ func eurekaField(ctx context.Context, server *eureka.Server) (*field, error) {
 			return nil, err
 		}
 		f.stops = append(f.stops, client.Stop)
-		return func(context.Context) ([]registry.Entry, error) {
-			instances, err := client.Instances(service)
-			if err != nil {
-				return nil, err
-			}
-			entries := make([]registry.Entry, 0, len(instances))
-			for _, in := range instances {
-				at, err := url.Parse(in.URI)
-				if err != nil {
-					return nil, fmt.Errorf("reading the address of %s: %w", in.ID, err)
-				}
-				port, err := strconv.Atoi(at.Port())
-				if err != nil {
-					return nil, fmt.Errorf("reading the port of %s: %w", in.ID, err)
-				}
-				entries = append(entries, given(service, at.Hostname(), port))
-			}
-			return entries, nil
-		}, nil
+		return springReader(client, service), nil
 	}
 	return f, nil
 }
 
-// nacosField registers and looks up by Nacos' own client for Go, over gRPC.
-func nacosField(_ context.Context, server *nacos.Server) (*field, error) {
-	f := &field{
-		clients: "by Nacos' own client for Go, over gRPC, and clients subscribe by the same",
-		reader:  func(service string) read.Reader { return read.Nacos(server.Endpoint+"/nacos", service) },
-		start: func(ctx context.Context, at registry.Instance) (func(context.Context) error, error) {
-			app, err := server.RegisterItself(ctx, at)
-			if err != nil {
-				return nil, err
-			}
-			return app.Leave, nil
-		},
-		has: func(ctx context.Context, at registry.Instance) (bool, error) {
-			entry, _, err := server.Entry(ctx, at)
-			return entry != nil, err
-		},
-	}
-	f.client = func(ctx context.Context, service string) (read.Reader, error) {
-		client, err := server.Subscribe(ctx, service)
+// springReader is what a Spring application gets for a service.
+func springReader(client *spring.Reader, service string) read.Reader {
+	return func(context.Context) ([]registry.Entry, error) {
+		instances, err := client.Instances(service)
 		if err != nil {
 			return nil, err
 		}
-		f.stops = append(f.stops, client.Stop)
-		return func(context.Context) ([]registry.Entry, error) {
-			seen, err := client.Latest()
+		entries := make([]registry.Entry, 0, len(instances))
+		for _, in := range instances {
+			at, err := url.Parse(in.URI)
 			if err != nil {
-				return nil, err
+				return nil, fmt.Errorf("reading the address of %s: %w", in.ID, err)
 			}
-			var entries []registry.Entry
-			for _, in := range seen {
-				if in.Enabled && in.Healthy {
-					entries = append(entries, given(service, in.IP, in.Port))
-				}
+			port, err := strconv.Atoi(at.Port())
+			if err != nil {
+				return nil, fmt.Errorf("reading the port of %s: %w", in.ID, err)
 			}
-			return entries, nil
-		}, nil
+			entries = append(entries, given(service, at.Hostname(), port))
+		}
+		return entries, nil
 	}
-	return f, nil
 }
+
+// deregisters is what most applications do when they end.
+const deregisters = "deregisters itself when it ends, as on SIGTERM"
 
 // given is an entry that a client was given for its service.
 func given(service, address string, port int) registry.Entry {
 	return registry.Entry{State: registry.InService, Instance: registry.Instance{Service: service, Address: address, Port: port}}
 }
 
-// adoptFrom reads the variables ADOPT and REGISTRY.
-func adoptFrom(adopt, driver string) (bool, error) {
+// adoptFrom reads the variables ADOPT, REGISTRY and APP. It returns which application registers itself, empty where none does.
+func adoptFrom(adopt, driver, app string) (string, error) {
 	switch adopt {
 	case "", "0":
-		return false, nil
+		return "", nil
 	case "1":
 	default:
-		return false, fmt.Errorf("ADOPT is %q: write 1 to have applications register themselves, or leave it out", adopt)
+		return "", fmt.Errorf("ADOPT is %q: write 1 to have applications register themselves, or leave it out", adopt)
 	}
-	able := []string{"consul", "eureka", "nacos"}
-	if !slices.Contains(able, driver) {
-		return false, fmt.Errorf("REGISTRY is %q: write one of %s, where an application's own entry can be taken out of rotation",
-			driver, strings.Join(able, ", "))
+	// The first one is the default.
+	able := map[string][]string{"consul": {"consul"}, "eureka": {"spring"}, "nacos": {"go", "spring", "dubbo"}}
+	known, ok := able[driver]
+	if !ok {
+		return "", fmt.Errorf("REGISTRY is %q: write one of %s, where an application's own entry can be taken out of rotation",
+			driver, strings.Join(slices.Sorted(maps.Keys(able)), ", "))
 	}
-	return true, nil
+	if app = cmp.Or(app, known[0]); !slices.Contains(known, app) {
+		return "", fmt.Errorf("APP is %q: write one of %s, or leave it out", app, strings.Join(known, ", "))
+	}
+	return app, nil
 }

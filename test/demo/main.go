@@ -19,11 +19,11 @@ func start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	adopt, err := adoptFrom(os.Getenv("ADOPT"), driver)
+	app, err := adoptFrom(os.Getenv("ADOPT"), driver, os.Getenv("APP"))
 	if err != nil {
 		return err
 	}
-	return run(ctx, newScreen(os.Stdout), options{driver: driver, keep: keep, adopt: adopt})
+	return run(ctx, newScreen(os.Stdout), options{driver: driver, keep: keep, app: app})
 }
 
 // keepFrom reads the variable KEEP.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
 	httpregistry "github.com/rollcall-dev/rollcall/registry/http"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
@@ -33,8 +35,9 @@ const (
 
 // options are what the variables say.
 type options struct {
-	driver      string
-	keep, adopt bool
+	driver string
+	keep   bool
+	app    string // what registers itself; empty where nothing does
 }
 
 // world is what both lives run on.
@@ -64,7 +67,7 @@ func run(ctx context.Context, out *screen, o options) error {
 	if err != nil {
 		return err
 	}
-	if w.cluster, err = cluster.Start(ctx, cluster.Options{Log: out}); err != nil {
+	if w.cluster, err = cluster.Start(ctx, cluster.Options{Log: out, PodCIDR: podsOf(o.app)}); err != nil {
 		return err
 	}
 	defer w.cluster.Stop()
@@ -73,8 +76,8 @@ func run(ctx context.Context, out *screen, o options) error {
 		return err
 	}
 	defer stopPods()
-	if o.adopt {
-		stopField, err := w.startField(ctx, end)
+	if o.app != "" {
+		stopField, err := w.startField(ctx, o.app, end)
 		if err != nil {
 			return err
 		}
@@ -104,7 +107,7 @@ func (w *world) startBackend(ctx context.Context, o options) (err error) {
 		return fmt.Errorf("starting the registry of driver %s: %w", o.driver, err)
 	}
 	w.out.line("registry: %s, %s", o.driver, w.backend.about)
-	if o.adopt {
+	if o.app != "" {
 		return nil
 	}
 	return w.backend.openDoor(ctx)
@@ -120,8 +123,8 @@ func (w *world) servePods(ctx context.Context, end context.CancelCauseFunc) (sto
 }
 
 // startField has the applications of all pods register themselves until stop is called.
-func (w *world) startField(ctx context.Context, end context.CancelCauseFunc) (stop func(), err error) {
-	if w.field, err = w.backend.field(ctx); err != nil {
+func (w *world) startField(ctx context.Context, app string, end context.CancelCauseFunc) (stop func(), err error) {
+	if w.field, err = w.backend.field(ctx, app); err != nil {
 		return nil, fmt.Errorf("starting the applications: %w", err)
 	}
 	w.out.line("applications register themselves %s", w.field.clients)
@@ -130,7 +133,7 @@ func (w *world) startField(ctx context.Context, end context.CancelCauseFunc) (st
 		cancel()
 		w.field.stop()
 	}
-	if w.apps, err = startApps(ctx, w.k8s, w.field, w.pods.Port, end); err != nil {
+	if w.apps, err = startApps(ctx, w.k8s, w.field, cmp.Or(w.field.port, w.pods.Port), end); err != nil {
 		stop()
 		return nil, fmt.Errorf("starting the applications: %w", err)
 	}
@@ -219,8 +222,8 @@ func (w *world) arms() []arm {
 	}}
 	if w.field != nil {
 		return []arm{with, {name: "no hooks", namespace: "without-rollcall", title: "2. WITHOUT", about: []string{
-			"The same CloneSet without hooks, in the same registry: Kruise does not ask. Each application deregisters",
-			"itself when it ends, as on SIGTERM. The same steps, and a client of the same kind.",
+			"The same CloneSet without hooks, in the same registry: Kruise does not ask. Each application",
+			w.field.ends + ". The same steps, and a client of the same kind.",
 		}}}
 	}
 	return []arm{
@@ -309,16 +312,21 @@ func (w *world) lifeOf(ctx context.Context, a arm, b *backend) (*life, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, reader := b.read, b.read
+	requests, reader := traffic.Options{Read: b.read, Tell: w.out.tell}, b.read
 	if w.field != nil {
-		if client, err = w.field.client(ctx, a.namespace); err != nil {
+		if w.field.services != nil {
+			set.Spec.Template.Annotations[service.AnnotationServices] = w.field.services(a.namespace)
+		}
+		client, err := w.field.client(ctx, a.namespace)
+		if err != nil {
 			return nil, fmt.Errorf("starting a client of the registry: %w", err)
 		}
-		client, reader = w.apps.named(client), w.apps.named(w.field.reader(a.namespace))
+		requests.Read, reader = w.apps.named(client), w.apps.named(w.field.reader(a.namespace))
+		requests.Via, requests.Timeout = w.field.via[a.namespace], w.field.timeout
 	}
 	return &life{
 		k8s: w.k8s, out: w.out, namespace: a.namespace, set: set, door: b.door,
-		read: reader, traffic: traffic.New(traffic.Options{Read: client, Tell: w.out.tell}),
+		read: reader, traffic: traffic.New(requests),
 	}, nil
 }
 
@@ -327,11 +335,11 @@ func (w *world) keep(ctx context.Context, with *life) error {
 	w.out.heading("Everything keeps running until Ctrl-C. In another terminal:")
 	w.out.line("export KUBECONFIG=%s", w.cluster.Kubeconfig())
 	w.out.line("kubectl -n %s scale clone/%s --replicas=4", with.namespace, with.set.Name)
-	service := serviceName
+	name := serviceName
 	if w.field != nil {
-		service = with.namespace
+		name = with.namespace
 	}
-	w.out.line("%s", w.backend.look(service))
+	w.out.line("%s", w.backend.look(name))
 	if metrics, err := w.manager.URL(manager.MetricsServer, "/metrics"); err == nil {
 		w.out.line("curl %s", metrics)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/netip"
 	"path/filepath"
@@ -62,8 +63,8 @@ type Options struct {
 	Log io.Writer
 	// Nodes is the number of nodes; 0 means DefaultNodes.
 	Nodes int
-	// PodCIDR is the range that pods get their addresses from; empty means DefaultPodCIDR. Two clusters that run at the
-	// same time and serve pods need two ranges.
+	// PodCIDR is the range that pods get their addresses from; empty means DefaultPodCIDR. Any process of this machine must
+	// be able to answer at them. Two clusters that run at the same time and serve pods need two ranges.
 	PodCIDR string
 	// WithoutKruise leaves OpenKruise out: neither its CRDs nor its manager. InstallKruise adds it later.
 	WithoutKruise bool
@@ -155,10 +156,33 @@ func (o *Options) complete() error {
 	if err != nil {
 		return fmt.Errorf("Options.PodCIDR: write a range of loopback addresses such as %s: %w", DefaultPodCIDR, err)
 	}
-	if !prefix.Addr().IsLoopback() || !prefix.Addr().Is4() {
+	own, err := loopback(prefix.Addr())
+	if err != nil {
+		return err
+	}
+	if !own || !prefix.Addr().Is4() {
 		return fmt.Errorf("Options.PodCIDR is %s: write a range of loopback addresses such as %s", o.PodCIDR, DefaultPodCIDR)
 	}
 	return nil
+}
+
+// loopback tells whether an address is in a range of a loopback interface, which may have others than 127.0.0.0/8.
+func loopback(address netip.Addr) (bool, error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return false, fmt.Errorf("listing the network interfaces: %w", err)
+	}
+	for _, each := range all {
+		ranges, err := each.Addrs()
+		if err != nil {
+			return false, fmt.Errorf("listing the addresses of %s: %w", each.Name, err)
+		}
+		in := func(r net.Addr) bool { own, ok := r.(*net.IPNet); return ok && own.Contains(address.AsSlice()) }
+		if each.Flags&net.FlagLoopback != 0 && slices.ContainsFunc(ranges, in) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // start starts the servers, those that do not need one another at the same time.

@@ -64,6 +64,28 @@ func TestOnce(t *testing.T) {
 	}
 }
 
+// TestVia: who passes a request on chooses the pod, and says why where it can't.
+func TestVia(t *testing.T) {
+	t.Parallel()
+	status := http.StatusOK
+	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(podserver.Answer{Pod: "web-2"})
+	}))
+	defer gateway.Close()
+	client := New(Options{Via: gateway.URL})
+	client.learn([]registry.Entry{{Instance: registry.Instance{Pod: "web-1"}}})
+	client.once(t.Context())
+	if got := client.Tally(); got != (Tally{Requests: 1}) {
+		t.Errorf("any pod's answer is good: %s, %v", got, client.Failures())
+	}
+	status = http.StatusBadGateway
+	client.once(t.Context())
+	if got := client.Failures(); len(got) != 1 || got[0].Pod != "" || !strings.Contains(got[0].Why, "web-2") {
+		t.Errorf("got %+v, want one failure of no pod, with what the gateway says", got)
+	}
+}
+
 func TestOnceWithEmptyRegistry(t *testing.T) {
 	t.Parallel()
 	client := New(Options{})

@@ -16,6 +16,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/java/spring"
 )
 
 // TestSpringApplication has a Spring application look up what Rollcall registers.
@@ -33,7 +34,7 @@ func TestSpringApplication(t *testing.T) {
 	shows := func(service string, want ...string) map[string]string {
 		t.Helper()
 		var got []string
-		var last eureka.Instance
+		var last spring.Instance
 		expect.Becomes(t, "the application gets "+strings.Join(want, " and "), func() bool {
 			t.Helper()
 			instances, err := reader.Instances(service)

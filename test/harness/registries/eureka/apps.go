@@ -2,35 +2,38 @@ package eureka
 
 import (
 	"context"
-	"fmt"
 	"os"
+	"strconv"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/java"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/java/spring"
 )
 
-// Apps is a program of Spring applications that register themselves by Spring Cloud's own client, and do not know Rollcall.
-type Apps struct{ *java.Reader }
-
-// StartApps starts the program, with no application in it. Stop ends it, and deregisters nothing.
-func StartApps(ctx context.Context, server *Server) (*Apps, error) {
+// StartApps starts a program of Spring applications that register themselves at the server by Spring Cloud's Eureka client.
+func StartApps(ctx context.Context, server *Server) (*spring.Apps, error) {
 	jars, err := Get(ctx, os.Stderr)
 	if err != nil {
 		return nil, err
 	}
-	jvm, args := jars.Command([]string{"-Xmx256m"}, append(program(jars, "App.java"),
-		"--eureka.client.register-with-eureka=true", "--eureka.client.service-url.defaultZone="+server.Endpoint+"/"))
-	r, err := java.StartReader(ctx, jvm, args)
-	return &Apps{r}, err
+	return spring.StartApps(ctx, jars, func(at registry.Instance) []string {
+		return []string{
+			"--eureka.instance.prefer-ip-address=true", "--eureka.instance.ip-address=" + at.Address,
+			"--eureka.instance.non-secure-port=" + strconv.Itoa(at.Port), "--eureka.instance.instance-id=" + at.Service + ":" + at.Endpoint(),
+		}
+	}, client(jars, server, "--eureka.client.register-with-eureka=true")...)
 }
 
-// Register starts an application, which registers itself in the service, at the address and port.
-func (a *Apps) Register(at registry.Instance) error { return a.do("start", at) }
+// StartReader starts a Spring application that has the server for its discovery and asks it every second.
+func StartReader(ctx context.Context, server *Server) (*spring.Reader, error) {
+	jars, err := Get(ctx, os.Stderr)
+	if err != nil {
+		return nil, err
+	}
+	return spring.StartReader(ctx, jars,
+		client(jars, server, "--eureka.client.fetch-registry=true", "--eureka.client.registry-fetch-interval-seconds=1")...)
+}
 
-// Deregister ends the application as SIGTERM does: it deregisters itself.
-func (a *Apps) Deregister(at registry.Instance) error { return a.do("stop", at) }
-
-func (a *Apps) do(verb string, at registry.Instance) error {
-	var done bool
-	return a.Ask(fmt.Sprintf("%s %s %s %d", verb, at.Service, at.Address, at.Port), &done)
+func client(jars *java.Jars, server *Server, properties ...string) []string {
+	return append(properties, configuration(jars), "--eureka.client.service-url.defaultZone="+server.Endpoint+"/")
 }

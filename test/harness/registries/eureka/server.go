@@ -190,7 +190,7 @@ func (s *Server) command(jars *java.Jars, dir string) (process.Command, error) {
 			return process.Command{}, err
 		}
 	}
-	main := program(jars, "Server.java")
+	main := []string{filepath.Join(jars.Dir, "Server.java"), configuration(jars)}
 	for name, value := range properties {
 		main = append(main, "--"+name+"="+value)
 	}
@@ -201,9 +201,9 @@ func (s *Server) command(jars *java.Jars, dir string) (process.Command, error) {
 	}, nil
 }
 
-// program is a source file with the configuration that the server and the reader share.
-func program(jars *java.Jars, source string) []string {
-	return []string{filepath.Join(jars.Dir, source), "--spring.config.location=file:" + filepath.Join(jars.Dir, "application.yml")}
+// configuration is what the server and the applications share.
+func configuration(jars *java.Jars) string {
+	return "--spring.config.location=file:" + filepath.Join(jars.Dir, "application.yml")
 }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

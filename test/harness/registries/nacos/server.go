@@ -49,13 +49,16 @@ const (
 // folder is where the version's jars and its class are.
 func (v Version) folder() string { return fmt.Sprintf("nacos/server/v%d", v) }
 
-// Get downloads both versions' servers, and builds the client that reads them, unless they are there, and tells log about it.
+// Get downloads both versions' servers and the applications in Java, and builds the client that reads them, unless they are
+// there, and tells log about it.
 func Get(ctx context.Context, log io.Writer) (*java.Jars, error) {
 	if _, err := GetReader(ctx, log); err != nil {
 		return nil, err
 	}
-	if _, err := java.Get(ctx, log, V2.folder()); err != nil {
-		return nil, err
+	for _, folder := range []string{V2.folder(), springJars, dubboJars} {
+		if _, err := java.Get(ctx, log, folder); err != nil {
+			return nil, err
+		}
 	}
 	return java.Get(ctx, log, V3.folder())
 }
