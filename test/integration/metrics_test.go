@@ -37,9 +37,9 @@ func TestSecureMetrics(t *testing.T) {
 			code          int
 			has           string
 		}{
-			{"without a token it is not known who asks", "", http.StatusUnauthorized, "Unauthorized"},
-			{"controller-runtime answers so where the API server rejects a token", "made-up", http.StatusInternalServerError, "Authentication failed"},
-			{"the manager's own account has no right to read", env.account.BearerToken, http.StatusForbidden, "denied"},
+			{"without a token it is not known who asks", "", http.StatusUnauthorized, "send the token"},
+			{"the API server rejects the token", "made-up", http.StatusUnauthorized, "does not know this token"},
+			{"the manager's own account has no right to read", env.account.BearerToken, http.StatusForbidden, "may not get /metrics"},
 			{"the reader has the role that ships", reader.BearerToken, http.StatusOK, "rollcall_"},
 		} {
 			code, body := getSecurely(t, m, tc.token)
