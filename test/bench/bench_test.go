@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"io"
@@ -95,6 +96,27 @@ func TestTableHasRatiosOfOneRound(t *testing.T) {
 	}
 	if want := "| 0.9 (0.9–0.9)"; !strings.Contains(table, want) {
 		t.Errorf("the ratio does not depend on the round, so it is %q:\n%s", want, table)
+	}
+}
+
+// TestPageHasTheTable: docs/performance.md has the table of the run whose JSON file stands beside it, with its head.
+func TestPageHasTheTable(t *testing.T) {
+	t.Parallel()
+	const docs = "../../docs/"
+	encoded, err := os.ReadFile(docs + "performance/results.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var run results
+	if err := json.Unmarshal(encoded, &run); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(docs + "performance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if table := markdown(run.Rows); !strings.Contains(string(page), "\n\n"+table+"\n") {
+		t.Errorf("docs/performance.md has not the table of docs/performance/results.json; this is it:\n\n%s", table)
 	}
 }
 
