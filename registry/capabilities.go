@@ -50,6 +50,13 @@ type Prober interface {
 	Probe(ctx context.Context, in Instance) error
 }
 
+// OptionalProber is a [Prober] whose server may have nothing to ask, which the driver learns from it.
+type OptionalProber interface {
+	Prober
+	// Probes returns false where Probe needs no call, as far as the driver knows now.
+	Probes() bool
+}
+
 // LaggingReaders is for a registry whose clients learn of a change some time after it was acknowledged, because they or the
 // registry answer from a cache.
 type LaggingReaders interface {
@@ -83,7 +90,7 @@ func LeastLease(interval time.Duration) time.Duration { return 2*interval + take
 
 // Batcher is for a registry that takes many changes in one call.
 type Batcher interface {
-	// BatchLimit is how many changes one call may have, at least 1. It is always the same.
+	// BatchLimit is how many changes one call may have now, at least 1; with 1 each change is a call of its own.
 	BatchLimit() int
 
 	// Batch makes the changes and returns one error for each, in their order. Each means what the error of the call by

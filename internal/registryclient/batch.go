@@ -77,14 +77,18 @@ func (j *joiner) alone(ctx context.Context, change registry.Change) error {
 	return err
 }
 
-// enter reports whether the call goes in the next batch. No two there have one identity.
+// enter reports whether the call goes in the next batch. No two there have one identity. A driver may learn its limit later.
 func (j *joiner) enter(own *joined, now time.Time) bool {
+	limit := j.batcher.BatchLimit()
+	if limit < 2 {
+		return false
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	crowded := now.Sub(j.recent[j.next]) < crowdedFor
 	j.recent[j.next], j.next = now, (j.next+1)%crowdSize
 	in := own.change.Instance
-	if !crowded || now.Before(j.apart[in.Service]) || slices.ContainsFunc(j.waiting, func(other *joined) bool {
+	if !crowded || len(j.waiting) >= limit || now.Before(j.apart[in.Service]) || slices.ContainsFunc(j.waiting, func(other *joined) bool {
 		return identityOf(other.change.Instance) == identityOf(in)
 	}) {
 		return false

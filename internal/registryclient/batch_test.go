@@ -70,6 +70,18 @@ func TestBatch(t *testing.T) {
 				t.Error("a batch was larger than that")
 			}
 		},
+		"has no more than the driver takes, of calls at the same moment": func(t *testing.T) {
+			b := newBatches(10, time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			var all sync.WaitGroup
+			for i := range crowdSize + 30 {
+				all.Go(func() { _ = b.join(ctx, registering("web", i)) })
+			}
+			if all.Wait(); b.doubled || b.batches == 0 {
+				t.Errorf("%d batches were made, one of which was larger than that: %t", b.batches, b.doubled)
+			}
+		},
 		"gives each call an outcome": func(t *testing.T) {
 			b := newBatches(10, time.Second)
 			wrong := errors.New("wrong")
@@ -179,6 +191,14 @@ func TestBatch(t *testing.T) {
 			if took := time.Since(began); took > b.latency {
 				t.Errorf("calls that can't be joined waited for one another: all took %s, want %s", took, b.latency)
 			}
+		},
+		"of a limit that is learnt later": func(t *testing.T) {
+			b := newBatches(1, time.Second)
+			waitAll(t, b.startAll(t.Context(), crowdSize+3)...)
+			b.expect(t, crowdSize+3, 0)
+			b.limit = 10
+			waitAll(t, b.startAll(t.Context(), crowdSize+3)...)
+			b.expect(t, crowdSize+3, 1)
 		},
 		"without outcomes is no success": func(t *testing.T) {
 			b := newBatches(10, time.Second)

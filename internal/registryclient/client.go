@@ -112,7 +112,7 @@ func connect(made registry.Registry, o Options, l *limit, b *breaker) *Client {
 	c.upkeep = chain(c.fence.pass, o.rehearse, o.measure, o.bound)
 	// Batches are inside all of them: each change has a time and an outcome of its own.
 	c.change = func(ctx context.Context, change registry.Change) error { return change.Make(ctx, made) }
-	if batcher, ok := made.(registry.Batcher); ok && batcher.BatchLimit() > 1 {
+	if batcher, ok := made.(registry.Batcher); ok {
 		c.change = newJoiner(made, batcher, func() int { return l.status().Slots }).join
 	}
 	c.getter, _ = made.(registry.Getter)
@@ -260,7 +260,13 @@ func (c *Client) Lists() bool { return c != nil && c.lister != nil }
 func (c *Client) Gets() bool { return c != nil && c.getter != nil }
 
 // Probes reports whether clients may not be given an instance yet that was registered.
-func (c *Client) Probes() bool { return c != nil && c.prober != nil }
+func (c *Client) Probes() bool {
+	if c == nil || c.prober == nil {
+		return false
+	}
+	optional, is := c.prober.(registry.OptionalProber)
+	return !is || optional.Probes()
+}
 
 // Staleness is how old a list may be; see [registry.StaleLister].
 func (c *Client) Staleness() time.Duration {

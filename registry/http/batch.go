@@ -17,35 +17,16 @@ const (
 	maxAnswer = 4 << 20 // of a batch, in bytes
 )
 
-// Options are the driver's own part of the configuration.
-type Options struct {
-	// BatchLimit is how many changes the server takes in one call of /v1/batch, at most 1000; 0 where it has none. Default: 0.
-	BatchLimit int `json:"batchLimit"`
-}
-
-func decodeOptions(cfg registry.Config) (opts Options, err error) {
-	if err := driverkit.DecodeOptions(cfg, &opts); err != nil {
-		return Options{}, err
+// BatchLimit implements [registry.Batcher]. It is 1 until the server has said that it takes more.
+func (r *Registry) BatchLimit() int {
+	if can := r.can.Load(); can != nil {
+		return can.BatchLimit
 	}
-	if opts.BatchLimit < 0 || opts.BatchLimit > maxBatch {
-		return Options{}, registry.FieldError("options.batchLimit",
-			fmt.Errorf("is %d; write how many changes the server takes in one call, at most %d, or 0 for no batches", opts.BatchLimit, maxBatch))
-	}
-	return opts, nil
+	return 1
 }
-
-// batcher is a [Registry] whose server takes batches.
-type batcher struct {
-	*Registry
-
-	limit int
-}
-
-// BatchLimit implements [registry.Batcher].
-func (b batcher) BatchLimit() int { return b.limit }
 
 // Batch implements [registry.Batcher].
-func (b batcher) Batch(ctx context.Context, changes []registry.Change) []error {
+func (r *Registry) Batch(ctx context.Context, changes []registry.Change) []error {
 	errs, of := make([]error, len(changes)), []int{}
 	var asked struct {
 		Changes []registry.Entry `json:"changes"`
@@ -66,7 +47,7 @@ func (b batcher) Batch(ctx context.Context, changes []registry.Change) []error {
 		}
 		outcomes := make([]error, len(of))
 		if err == nil {
-			err = b.sendBatch(ctx, body, outcomes)
+			err = r.sendBatch(ctx, body, outcomes)
 		}
 		for at, i := range of {
 			if errs[i] = err; err == nil {
@@ -81,11 +62,12 @@ func (b batcher) Batch(ctx context.Context, changes []registry.Change) []error {
 }
 
 // sendBatch fills in what came of each change, or returns why it is not known of any.
-func (b batcher) sendBatch(ctx context.Context, body []byte, outcomes []error) error {
-	answer, err := b.send(ctx, driverkit.Request{Method: http.MethodPost, Path: batchPath, Body: body, Limit: maxAnswer})
+func (r *Registry) sendBatch(ctx context.Context, body []byte, outcomes []error) error {
+	answer, err := r.send(ctx, driverkit.Request{Method: http.MethodPost, Path: batchPath, Body: body, Limit: maxAnswer})
 	switch {
-	case driverkit.HasStatus(err, http.StatusNotFound):
-		return registry.NotApplied(err) // a server of an older version: each change goes by itself
+	case hasNoPath(err): // a server of an older version: each change goes by itself
+		r.can.Store(nil)
+		return registry.NotApplied(err)
 	case err != nil:
 		return err
 	}
@@ -109,7 +91,7 @@ func (b batcher) sendBatch(ctx context.Context, body []byte, outcomes []error) e
 			one.Header.Set("Retry-After", strconv.Itoa(o.RetryAfter))
 		}
 		if !one.OK() {
-			outcomes[i] = b.refusal(&one)
+			outcomes[i] = r.refusal(&one)
 		}
 	}
 	return nil

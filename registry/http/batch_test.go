@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	httpregistry "github.com/rollcall-dev/rollcall/registry/http"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
@@ -39,13 +38,7 @@ func TestBatchOutcomes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := drivertest.Open[interface {
-				registry.Registry
-				registry.Batcher
-			}](t, httpregistry.New, registry.Config{
-				Endpoint: drivertest.Answering(t, tc.status, nil, tc.answer), Options: []byte(`{"batchLimit":2}`),
-			})
-			errs := d.Batch(t.Context(), []registry.Change{
+			errs := answering(t, tc.status, nil, tc.answer).Batch(t.Context(), []registry.Change{
 				{Instance: drivertest.Pod(1), State: registry.InService}, {Instance: drivertest.Pod(2), State: registry.Absent},
 			})
 			for i, want := range tc.want {

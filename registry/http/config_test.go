@@ -26,7 +26,6 @@ func TestNew(t *testing.T) {
 		"token and password": drivertest.Wrong(
 			"a request has one Authorization", withAuth(registry.Auth{TokenFile: token, Username: "me", PasswordFile: password}),
 			"auth.username", "remove one"),
-		"batches of too many": d.Options("no server takes that", `{"batchLimit":1001}`, "options.batchLimit", "at most 1000"),
 		"a colon in the user": drivertest.Wrong(
 			"the password would begin there", withAuth(registry.Auth{Username: "me:you", PasswordFile: password}), "auth.username", "colon"),
 	})

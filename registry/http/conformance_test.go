@@ -34,7 +34,9 @@ func harness(cfg registry.Config, wrong registry.Auth, restart func(registrytest
 	h.Open = func(t registrytest.T, cluster string) registry.Registry {
 		c := cfg
 		c.Cluster = cluster
-		return drivertest.Open[registry.Registry](t, httpregistry.New, c)
+		d := drivertest.Open[*httpregistry.Registry](t, httpregistry.New, c)
+		_, _ = d.List(t.Context(), cluster) // from which the driver learns what the server can do
+		return d
 	}
 	h.WrongCredentials = func(t registrytest.T) registry.Registry {
 		c := cfg
@@ -44,9 +46,7 @@ func harness(cfg registry.Config, wrong registry.Auth, restart func(registrytest
 	h.Restart = restart
 	h.Secrets = []string{goodToken, wrongToken, goodPassword, wrongPassword}
 	h.Lacks = map[registrytest.Capability]string{
-		registrytest.Probing:    "an acknowledgement means that clients are given the instance",
 		registrytest.Heartbeats: "nothing expires",
-		registrytest.Batching:   "without the option there are none",
 
 		registrytest.ForeignEntries: "the protocol has one entry at each service, address and port",
 	}
@@ -130,10 +130,9 @@ func (r *restartable) restart(t registrytest.T) {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	handler := httpserver.New(newMemory(t), httpserver.Options{})
+	handler := httpserver.New(newMemory(t), httpserver.Options{BatchLimit: 50, Probe: true})
 	server := startRestartable(t, watch(t, handler), nil)
-	h := harness(registry.Config{Endpoint: server.server.URL, Options: []byte(`{"batchLimit":50}`)}, registry.Auth{}, server.restart)
-	delete(h.Lacks, registrytest.Batching)
+	h := harness(registry.Config{Endpoint: server.server.URL}, registry.Auth{}, server.restart)
 	h.WrongCredentials, h.Lacks[registrytest.WrongCredentials] = nil, "this server lets everybody in"
 	registrytest.Run(t, h)
 }
@@ -141,7 +140,7 @@ func TestConformance(t *testing.T) {
 func TestConformanceWithClientCertificateAndPassword(t *testing.T) {
 	t.Parallel()
 	login := func(username, password string) bool { return username == "rollcall" && password == goodPassword }
-	handler := httpserver.New(newMemory(t), httpserver.Options{Login: login})
+	handler := httpserver.New(newMemory(t), httpserver.Options{Login: login, BatchLimit: 50, Probe: true})
 	authority := newAuthority(t)
 	tlsConfig := serverTLS(t, authority)
 	tlsConfig.ClientAuth, tlsConfig.ClientCAs = tls.RequireAndVerifyClientCert, tlsConfig.RootCAs

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
@@ -27,25 +29,30 @@ const (
 	maxListing = 64 << 20
 )
 
-// Registry is the client half of the protocol. It implements [registry.Registry], [registry.Lister], [registry.Getter] and
-// io.Closer, and keeps nothing about instances. It is safe for concurrent use.
+// Registry is the client half of the protocol. It implements [registry.Registry], [registry.Lister], [registry.Getter],
+// [registry.Batcher], [registry.OptionalProber] and io.Closer, and keeps nothing about instances. It is safe for concurrent use.
 type Registry struct {
 	client *driverkit.HTTPClient
 	header http.Header
 	field  string // of the configuration: the one to look at where the server refuses access
+	log    *slog.Logger
+	// can is what the server has said it can do, nil before it has. Several servers can do the same.
+	can atomic.Pointer[capabilities]
 }
 
 var (
 	_ registry.Constructor = New
 	_ registry.Lister      = (*Registry)(nil)
 	_ registry.Getter      = (*Registry)(nil)
-	_ registry.Batcher     = batcher{}
+	_ registry.Batcher     = (*Registry)(nil)
 	_ io.Closer            = (*Registry)(nil)
+
+	_ registry.OptionalProber = (*Registry)(nil)
 )
 
 // New makes a driver for the registry at cfg.Endpoint, one or several http or https URLs whose path, if any, is put before
 // the protocol's own. It shows the token in cfg.Auth.TokenFile, or the user and the password in cfg.Auth.PasswordFile, and
-// the certificate in cfg.TLS.CertFile. For cfg.Options see [Options]. Calls go to one of the servers until it fails, and to the next
+// the certificate in cfg.TLS.CertFile. There are no options. Calls go to one of the servers until it fails, and to the next
 // one from then on.
 func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	return newRegistry(cfg, nil)
@@ -66,19 +73,14 @@ func newRegistry(cfg registry.Config, transport http.RoundTripper) (registry.Reg
 	if err != nil {
 		return nil, err
 	}
-	opts, err := decodeOptions(cfg)
-	if err != nil {
+	if err := driverkit.DecodeOptions(cfg, &struct{}{}); err != nil {
 		return nil, err
 	}
 	header := http.Header{}
 	if authorization != "" {
 		header.Set("Authorization", authorization)
 	}
-	made := &Registry{client: client, header: header, field: credentialsField(cfg)}
-	if opts.BatchLimit > 0 {
-		return batcher{made, opts.BatchLimit}, nil
-	}
-	return made, nil
+	return &Registry{client: client, header: header, field: credentialsField(cfg), log: driverkit.Logger(cfg)}, nil
 }
 
 // Register implements [registry.Registry].
@@ -96,11 +98,16 @@ func (r *Registry) Deregister(ctx context.Context, in registry.Instance) error {
 	return driverkit.CallError(ctx, "deregistering", in, r.change(ctx, deregisterPath, in))
 }
 
-// List implements [registry.Lister]. What the server lists of other clusters is left out.
+// List implements [registry.Lister]. What the server lists of other clusters is left out. A server that has answered is
+// asked what it can do as well, since it may have been upgraded.
 func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, error) {
-	return driverkit.List(ctx, cluster, func(ctx context.Context, cluster string) ([]registry.Entry, error) {
+	entries, err := driverkit.List(ctx, cluster, func(ctx context.Context, cluster string) ([]registry.Entry, error) {
 		return r.list(ctx, url.Values{"cluster": {cluster}})
 	})
+	if err == nil {
+		_ = r.learn(ctx) // the list is whole without it
+	}
+	return entries, err //nolint:wrapcheck // the kit says what was listed
 }
 
 // Get implements [registry.Getter] with a list of one identity. A server of version 1.1 of the protocol or older lists the

@@ -67,7 +67,7 @@ func TestRequestsAreAsDocumented(t *testing.T) {
 		got = append(got, request{
 			r.Method, r.URL.String(), r.Header.Get("Authorization"), r.Header.Get("Content-Type"), string(body),
 		})
-		_, _ = io.WriteString(w, `{"instances":[]}`)
+		_, _ = io.WriteString(w, `{"instances":[],"probe":true}`)
 	})
 	in := drivertest.Pod(1)
 	in.Weight, in.Zone, in.Tags, in.Metadata = 7, "a", []string{"v1"}, map[string]string{"version": "v1"}
@@ -83,6 +83,7 @@ func TestRequestsAreAsDocumented(t *testing.T) {
 		if _, err := d.List(t.Context(), "a&b c"); err != nil {
 			t.Fatal(err)
 		}
+		expect.NoError(t, d.Probe(t.Context(), in))
 		if _, err := d.Get(t.Context(), in); err != nil {
 			t.Fatal(err)
 		}
@@ -95,6 +96,8 @@ func TestRequestsAreAsDocumented(t *testing.T) {
 			{"POST", at + "/v1/fail-over", "Bearer " + goodToken, "application/json", body},
 			{"POST", at + "/v1/deregister", "Bearer " + goodToken, "application/json", body},
 			{"GET", at + "/v1/instances?cluster=a%26b+c", "Bearer " + goodToken, "", ""},
+			{"GET", at + "/v1/capabilities", "Bearer " + goodToken, "", ""},
+			{"POST", at + "/v1/probe", "Bearer " + goodToken, "application/json", body},
 			{"GET", at + "/v1/instances?address=10.0.0.1&cluster=test&port=80&service=web", "Bearer " + goodToken, "", ""},
 		}
 		if diff := cmp.Diff(want, got); diff != "" {

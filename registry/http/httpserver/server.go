@@ -38,6 +38,10 @@ type Options struct {
 	// let in by one of them is in. Both nil lets everybody in.
 	Authorize func(token string) bool
 	Login     func(username, password string) bool
+	// BatchLimit is how many changes a batch may have, and Probe says whether clients are given an instance where they are
+	// asked. Without both the server is one of version 1.2 of the protocol, which has neither and does not say so.
+	BatchLimit int
+	Probe      bool
 	// OnAnswer is called for each answer just before it is sent, so whatever the client does because of it comes later
 	// than Answer.Sent. It may be called from several goroutines at once. Nil: it is not called.
 	OnAnswer func(Answer)
@@ -69,8 +73,16 @@ func New(backend Backend, opts Options) http.Handler {
 	mux.Handle("POST /v1/register", s.change(backend.Register))
 	mux.Handle("POST /v1/fail-over", s.change(backend.FailOver))
 	mux.Handle("POST /v1/deregister", s.change(backend.Deregister))
-	mux.Handle("POST /v1/batch", s.handle(maxBatch, s.batch))
 	mux.Handle("GET /v1/instances", s.handle(maxBody, s.list))
+	if opts.BatchLimit > 0 || opts.Probe {
+		mux.Handle("GET /v1/capabilities", s.handle(maxBody, s.capabilities))
+	}
+	if opts.BatchLimit > 0 {
+		mux.Handle("POST /v1/batch", s.handle(maxBatch, s.batch))
+	}
+	if opts.Probe {
+		mux.Handle("POST /v1/probe", s.change(s.probe))
+	}
 	return mux
 }
 
@@ -155,6 +167,27 @@ func (s *server) change(apply func(context.Context, registry.Instance) error) ht
 	})
 }
 
+func (s *server) capabilities(*http.Request) reply {
+	return reply{status: http.StatusOK, body: struct {
+		BatchLimit int  `json:"batchLimit,omitempty"`
+		Probe      bool `json:"probe,omitempty"`
+	}{s.opts.BatchLimit, s.opts.Probe}}
+}
+
+// probe reports an instance that clients are not given.
+func (s *server) probe(ctx context.Context, in registry.Instance) error {
+	entries, err := s.backend.List(ctx, in.Cluster)
+	if err != nil {
+		return err //nolint:wrapcheck // its class says what is wrong
+	}
+	if !slices.ContainsFunc(entries, func(e registry.Entry) bool {
+		return e.Service == in.Service && e.Endpoint() == in.Endpoint() && in.Owns(e.UID, e.Registry) && e.State == registry.InService
+	}) {
+		return notGivenError{}
+	}
+	return nil
+}
+
 // outcome is what came of one change of a batch.
 type outcome struct {
 	Status     int    `json:"status"`
@@ -168,6 +201,10 @@ func (s *server) batch(r *http.Request) reply {
 	}
 	if err := decodeBody(r, &asked, "changes"); err != nil {
 		return failure(registry.Instance{}, err)
+	}
+	if len(asked.Changes) > s.opts.BatchLimit {
+		return failure(registry.Instance{}, requestError(
+			fmt.Sprintf("a batch may have %d changes, not %d", s.opts.BatchLimit, len(asked.Changes))))
 	}
 	var answer struct {
 		Outcomes []outcome `json:"outcomes"`
@@ -219,6 +256,11 @@ type requestError string
 
 func (e requestError) Error() string { return string(e) }
 
+// notGivenError is the answer to a probe of an instance that clients are not given.
+type notGivenError struct{}
+
+func (notGivenError) Error() string { return "clients are not given the instance" }
+
 func decode(r *http.Request) (in registry.Instance, err error) {
 	if err := decodeBody(r, &in, "one instance"); err != nil {
 		return registry.Instance{}, err
@@ -257,6 +299,8 @@ func failure(asked registry.Instance, err error) reply {
 	var bad requestError
 	var tooLarge *http.MaxBytesError
 	switch {
+	case errors.Is(err, notGivenError{}):
+		rep.status = http.StatusConflict
 	case errors.As(err, &bad):
 		rep.status = http.StatusBadRequest
 	case errors.As(err, &tooLarge):
