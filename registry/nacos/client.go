@@ -25,7 +25,8 @@ const (
 type client struct {
 	http    *driverkit.HTTPClient
 	opts    Options
-	session *session
+	session *session   // nil without a user
+	key     *accessKey // nil without one
 	log     *slog.Logger
 	// apis are what the servers speak, in the order of the endpoint; nil is not known. A cluster is upgraded one by one.
 	apis []atomic.Pointer[api]
@@ -37,14 +38,21 @@ type answer struct {
 	body  []byte
 }
 
-func newClient(http *driverkit.HTTPClient, opts Options, session *session, log *slog.Logger) *client {
-	c := &client{http: http, opts: opts, session: session, log: log, apis: make([]atomic.Pointer[api], http.Servers())}
+func newClient(http *driverkit.HTTPClient, opts Options, credentials driverkit.Credentials, log *slog.Logger) (*client, error) {
+	key, err := newAccessKey(opts, credentials)
+	if err != nil {
+		return nil, err
+	}
+	c := &client{http: http, opts: opts, key: key, log: log, apis: make([]atomic.Pointer[api], http.Servers())}
+	if key == nil {
+		c.session = newSession(credentials)
+	}
 	if opts.APIVersion != "" {
 		for i := range c.apis {
 			c.apis[i].Store(apiOf(opts.APIVersion))
 		}
 	}
-	return c
+	return c, nil
 }
 
 // do makes the call at the address that answered last. Where that can't be reached or has trouble of its own, the call
@@ -123,13 +131,20 @@ func isState(a *answer) bool {
 	return a.decode(&state) == nil && state.Version != ""
 }
 
-// authorized makes the call with a token where we have a user. One that the server does not take is renewed, once.
+// authorized makes the call with a signature where we have an access key, or with a token where we have a user. One that the
+// server does not take is renewed, once.
 func (c *client) authorized(ctx context.Context, s driverkit.Server, api *api, call call) (*answer, error) {
 	r := api.routes[call.do]
 	form := call.parameters(r, c.opts)
+	if c.key != nil {
+		c.key.sign(form, c.opts.Group, call.service, time.Now())
+	}
 	if c.session == nil {
 		a, err := c.send(ctx, s, r, form, call.limit, "")
-		if verdictOf(err) == refused {
+		switch {
+		case verdictOf(err) == refused && c.key != nil:
+			return nil, c.key.notAllowed(err)
+		case verdictOf(err) == refused:
 			return nil, noUser(err)
 		}
 		return a, err

@@ -45,7 +45,11 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Registry{client: newClient(http, opts, newSession(credentials), driverkit.Logger(cfg)), opts: opts}, nil
+	client, err := newClient(http, opts, credentials, driverkit.Logger(cfg))
+	if err != nil {
+		return nil, err
+	}
+	return &Registry{client: client, opts: opts}, nil
 }
 
 // Register implements [registry.Registry].

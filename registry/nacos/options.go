@@ -30,11 +30,17 @@ type Options struct {
 	HealthChecker string `json:"healthChecker"`
 	// APIVersion is the version of Nacos' HTTP API: v1, v2 or v3. Default: what the server speaks, v3 or else v1.
 	APIVersion string `json:"apiVersion"`
+	// Login says what auth.username and auth.passwordFile hold: password (a user of Nacos and its password) or accessKey (an
+	// access key and its secret key, as Alibaba Cloud MSE takes them: each request is signed). Default: password.
+	Login string `json:"login"`
 }
 
 const (
 	checkerNone   = "none"
 	checkerServer = "server"
+
+	loginPassword  = "password"
+	loginAccessKey = "accessKey"
 
 	// defaultInterval is Nacos' own.
 	defaultInterval  = 5 * time.Second
@@ -88,6 +94,9 @@ func (o Options) checkValues() error {
 		return registry.FieldError("options.weight", fmt.Errorf("must be above 0 and at most %d", maxWeight))
 	}
 	if err := driverkit.OneOf("options.apiVersion", o.APIVersion, "", version1, version2, version3); err != nil {
+		return err
+	}
+	if err := driverkit.OneOf("options.login", o.Login, "", loginPassword, loginAccessKey); err != nil {
 		return err
 	}
 	if err := driverkit.OneOf("options.healthChecker", o.HealthChecker, "", checkerNone, checkerServer); err != nil {

@@ -34,6 +34,8 @@ func TestNew(t *testing.T) {
 		"cluster":           wrong("Nacos refuses dots here", `{"cluster":"a.b"}`, "cluster"),
 		"weight zero":       wrong("Nacos sends such an instance nothing", `{"weight":0}`, "weight"),
 		"weight too large":  wrong("Nacos refuses it", `{"weight":10001}`, "weight"),
+		"login":             wrong("there is none such", `{"login":"token"}`, "login"),
+		"no access key":     d.Options("nothing could be signed", `{"login":"accessKey"}`, "auth.username", "access key"),
 		"version":           wrong("there is none such", `{"apiVersion":"3"}`, "apiVersion"),
 		"checker":           wrong("there is none such", `{"healthChecker":"TCP"}`, "healthChecker"),
 		"checker of no use": wrong("ephemeral instances are not probed", `{"ephemeral":true,"healthChecker":"none"}`, "healthChecker"),

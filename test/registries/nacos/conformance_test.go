@@ -55,6 +55,7 @@ func given(opts driver.Options) map[string]any {
 	for name, value := range map[string]string{
 		"namespace": opts.Namespace, "group": opts.Group, "cluster": opts.Cluster,
 		"healthChecker": opts.HealthChecker, "heartbeatInterval": opts.HeartbeatInterval, "apiVersion": opts.APIVersion,
+		"login": opts.Login,
 	} {
 		if value != "" {
 			all[name] = value

@@ -99,6 +99,30 @@ func (s *Server) runReader(ctx context.Context, args ...string) (*Reader, error)
 	return r, nil
 }
 
+// Signed is what the client adds to a request about a service, and its signature of a text.
+type Signed struct {
+	Added     map[string]string `json:"added"`
+	Signature string            `json:"signature"`
+}
+
+// Sign has the client sign with an access key and its secret key.
+func Sign(ctx context.Context, accessKey, secretKey, text, group, service string) (s Signed, err error) {
+	built, err := GetReader(ctx, os.Stderr)
+	if err != nil {
+		return Signed{}, err
+	}
+	cmd := exec.CommandContext(ctx, built.Paths[readerName], "-user", accessKey, "-sign", text, "-group", group, "-service", service)
+	cmd.Env, cmd.Stderr = []string{"NACOS_PASSWORD=" + secretKey}, os.Stderr
+	out, err := cmd.Output()
+	if err == nil {
+		err = json.Unmarshal(out, &s)
+	}
+	if err != nil {
+		return Signed{}, fmt.Errorf("signing: %w", err)
+	}
+	return s, nil
+}
+
 func (r *Reader) follow(out io.Reader) {
 	defer close(r.ended)
 	lines := bufio.NewScanner(out)

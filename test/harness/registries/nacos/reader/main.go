@@ -16,6 +16,7 @@ import (
 	"github.com/nacos-group/nacos-sdk-go/v2/clients"
 	"github.com/nacos-group/nacos-sdk-go/v2/clients/naming_client"
 	"github.com/nacos-group/nacos-sdk-go/v2/common/constant"
+	"github.com/nacos-group/nacos-sdk-go/v2/common/security"
 	"github.com/nacos-group/nacos-sdk-go/v2/model"
 	"github.com/nacos-group/nacos-sdk-go/v2/vo"
 )
@@ -38,8 +39,12 @@ func run() error {
 	group := flag.String("group", constant.DEFAULT_GROUP, "its group")
 	dir := flag.String("dir", os.TempDir(), "where the client keeps its log and cache")
 	itself := flag.String("register", "", "the IP and port, as in 10.0.0.1:80, to register in the service until the input ends, and once more at each line of it")
+	sign := flag.String("sign", "", "text to sign with the secret key in NACOS_PASSWORD, and nothing else is done")
 	flag.Parse()
 
+	if *sign != "" {
+		return signAs(*user, os.Getenv("NACOS_PASSWORD"), *sign, *group, *service)
+	}
 	client, err := clients.NewNamingClient(vo.NacosClientParam{
 		ClientConfig: constant.NewClientConfig(
 			constant.WithUsername(*user), constant.WithPassword(os.Getenv("NACOS_PASSWORD")),
@@ -90,6 +95,25 @@ func run() error {
 		return fmt.Errorf("deregistering: %w", err)
 	}
 	return nil
+}
+
+// signed is what the client adds to a request of an access key, and its signature of another text.
+type signed struct {
+	Added     map[string]string `json:"added"`
+	Signature string            `json:"signature"`
+}
+
+func signAs(accessKey, secretKey, text, group, service string) error {
+	client := security.NewRamAuthClient(*constant.NewClientConfig(constant.WithAccessKey(accessKey), constant.WithSecretKey(secretKey)))
+	if _, err := client.Login(); err != nil {
+		return fmt.Errorf("taking the keys: %w", err)
+	}
+	signature, err := security.Sign(text, secretKey)
+	if err != nil {
+		return fmt.Errorf("signing: %w", err)
+	}
+	added := client.GetSecurityInfo(security.BuildNamingResource("public", group, service))
+	return json.NewEncoder(os.Stdout).Encode(signed{added, signature})
 }
 
 // application is what registers itself. The zero value registers nothing.
