@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -16,9 +17,11 @@ type change struct {
 	registry.Change
 	index int // in what was asked for
 	key   string
-	value string           // of an entry to be put
-	lease clientv3.LeaseID // of an entry to be put, 0 for none
-	seen  *mvccpb.KeyValue // an entry to be removed, as it was read; nil where it is not there, or is another's
+	value string // of an entry to be put
+	// beside is a key that stands and goes with this one, and holds the address; empty for none.
+	beside string
+	lease  clientv3.LeaseID // of an entry to be put, 0 for none
+	seen   *mvccpb.KeyValue // an entry to be removed, as it was read; nil where it is not there, or is another's
 	// foreign: what is at the key was written by no Rollcall, and stays.
 	foreign bool
 }
@@ -26,7 +29,12 @@ type change struct {
 func (c change) puts() bool { return c.State == registry.InService }
 
 // BatchLimit implements [registry.Batcher].
-func (r *Registry) BatchLimit() int { return r.limit }
+func (r *Registry) BatchLimit() int {
+	if r.target.beside {
+		return max(r.limit/2, 1)
+	}
+	return r.limit
+}
 
 // Batch implements [registry.Batcher] with one transaction.
 func (r *Registry) Batch(ctx context.Context, asked []registry.Change) []error {
@@ -67,9 +75,12 @@ func (r *Registry) plan(a registry.Change) (*change, error) {
 		return nil, err
 	}
 	c := &change{Change: a, key: r.target.key(a.Instance)}
+	if r.target.beside {
+		c.beside = strings.TrimPrefix(c.key, records)
+	}
 	var err error
 	if c.puts() {
-		c.value, err = encode(a.Instance)
+		c.value, err = r.target.encode(a.Instance)
 	}
 	return c, registry.Terminal(err)
 }
@@ -96,7 +107,7 @@ func (r *Registry) apply(ctx context.Context, changes []*change) error {
 		if err != nil || answer.Succeeded {
 			return err
 		}
-		see(changes, answer)
+		r.target.see(changes, answer)
 	}
 }
 
@@ -110,7 +121,7 @@ func (r *Registry) look(ctx context.Context, changes []*change) error {
 	if err != nil {
 		return err
 	}
-	see(changes, answer)
+	r.target.see(changes, answer)
 	return nil
 }
 
@@ -129,6 +140,13 @@ func operations(changes []*change) ([]clientv3.Cmp, []clientv3.Op) {
 	var conditions []clientv3.Cmp
 	var ops []clientv3.Op
 	for _, c := range changes {
+		switch {
+		case c.beside == "":
+		case c.puts():
+			ops = append(ops, clientv3.OpPut(c.beside, c.Instance.Endpoint(), clientv3.WithLease(c.lease)))
+		case c.seen != nil:
+			ops = append(ops, clientv3.OpDelete(c.beside))
+		}
 		switch {
 		case c.puts():
 			ops = append(ops, clientv3.OpPut(c.key, c.value, clientv3.WithLease(c.lease)))
@@ -152,7 +170,7 @@ func reads(changes []*change) []clientv3.Op {
 }
 
 // see takes over what reads have read. An entry of another pod, or without a mark, is not seen, and so spared.
-func see(changes []*change, answer *clientv3.TxnResponse) {
+func (t target) see(changes []*change, answer *clientv3.TxnResponse) {
 	i := 0
 	for _, c := range changes {
 		if c.puts() {
@@ -161,9 +179,9 @@ func see(changes []*change, answer *clientv3.TxnResponse) {
 		c.seen = nil
 		kvs := answer.Responses[i].GetResponseRange().GetKvs()
 		if len(kvs) > 0 {
-			_, _, c.foreign = foreignAddress(kvs[0])
+			c.foreign = len(t.foreign(kvs[0])) > 0
 		}
-		if len(kvs) > 0 && owns(c.Instance, kvs[0]) {
+		if len(kvs) > 0 && t.owns(c.Instance, kvs[0]) {
 			c.seen = kvs[0]
 		}
 		i++

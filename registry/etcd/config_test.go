@@ -31,6 +31,10 @@ func TestNew(t *testing.T) {
 			"tls.caFile", ""),
 
 		"all options":        d.Options("all are taken", `{"target": "x/{service}", "lease": "1m30s", "transactionLimit": 1}`, "", ""),
+		"format":             d.Options("there is none such", `{"format": "dubbo"}`, "options.format", "kitex"),
+		"scheme":             d.Options("no client asks for it", `{"format": "kratos", "scheme": "tcp"}`, "options.scheme", "grpcs"),
+		"rooted target":      d.Options("Kratos' own is", `{"format": "kratos", "target": "/a/{service}"}`, "", ""),
+		"rooted gRPC target": d.Options("gRPC cuts the slash off", `{"target": "/a/{service}"}`, "options.target", "slash"),
 		"target":             d.Options("without the service all would be one", `{"target": "x"}`, "options.target", "{service}"),
 		"lease without unit": d.Options("60 of what?", `{"lease": 60}`, "options", "60s"),
 		"odd lease":          d.Options("the text is shown", `{"lease": "soon"}`, "options", "soon"),

@@ -56,7 +56,7 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	target, err := parseTarget(options.Target)
+	target, err := targetOf(options)
 	if err != nil {
 		return nil, registry.FieldError("options.target", err)
 	}
@@ -108,8 +108,10 @@ func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, 
 	err := r.each(ctx, r.target.before, func(kv *mvccpb.KeyValue) {
 		if in, ours := r.target.decode(kv); ours && in.Cluster == cluster {
 			entries = append(entries, registry.Entry{Instance: in, State: registry.InService})
-		} else if in, found := r.target.foreign(kv); found {
-			entries = append(entries, registry.Entry{Instance: in, State: registry.Foreign})
+		} else {
+			for _, others := range r.target.foreign(kv) {
+				entries = append(entries, registry.Entry{Instance: others, State: registry.Foreign})
+			}
 		}
 	})
 	return entries, err

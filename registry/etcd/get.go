@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"slices"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
@@ -26,9 +27,10 @@ func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.St
 	state := registry.Absent
 	err := r.each(ctx, r.target.folder(in), func(kv *mvccpb.KeyValue) {
 		held, ours := r.target.decode(kv)
-		others, found := r.target.foreign(kv)
 		switch {
-		case found && others.Service == in.Service && others.Endpoint() == in.Endpoint():
+		case slices.ContainsFunc(r.target.foreign(kv), func(others registry.Instance) bool {
+			return others.Service == in.Service && others.Endpoint() == in.Endpoint()
+		}):
 			state = registry.Foreign
 		case state == registry.Absent && ours && string(kv.GetKey()) == r.target.key(in) &&
 			in.Owns(held.UID, held.Registry) && held.Cluster == in.Cluster:

@@ -41,7 +41,7 @@ func (r *Registry) renew(ctx context.Context, in registry.Instance) error {
 		return err
 	case kv == nil:
 		return registry.NotRegistered(errors.New("there is no such entry"))
-	case markOf(kv)[registry.MetaUID] != in.UID:
+	case r.target.markOf(kv)[registry.MetaUID] != in.UID:
 		return registry.NotRegistered(errors.New("the entry is another pod's"))
 	case kv.GetLease() == 0:
 		return registry.NotRegistered(errors.New("the entry has no lease"))

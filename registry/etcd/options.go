@@ -11,7 +11,6 @@ import (
 )
 
 const (
-	defaultTarget = "services/{service}"
 	// defaultTransactionLimit is etcd's own default for --max-txn-ops.
 	defaultTransactionLimit = 128
 	// minLease is the shortest that outlasts a change of leader with beatsPerLease: see registry.LeastLease.
@@ -20,9 +19,14 @@ const (
 
 // Options are those of this driver, below registry.options.
 type Options struct {
-	// Target is the gRPC target of a service: a client dials etcd:///{target}. {service} stands for its name and is a whole
-	// part between slashes; the rest is fixed text. Default: services/{service}.
+	// Format is what clients read: grpc (etcd's own resolver for gRPC), go-zero, kratos or kitex. Default: grpc.
+	Format string `json:"format"`
+	// Target is what the keys of a service begin with, for gRPC its target: a client dials etcd:///{target}. {service} stands
+	// for its name and is a whole part between slashes; the rest is fixed text. Default: that of the format's own clients, for grpc
+	// services/{service}.
 	Target string `json:"target"`
+	// Scheme is the protocol of the pods' ports with format kratos: grpc, grpcs, http or https. Default: grpc.
+	Scheme string `json:"scheme"`
 	// Lease is how long an entry stays when Rollcall no longer renews it, in whole seconds of at least 60s, such as 5m;
 	// 0s means for ever. Default: 0s.
 	Lease Duration `json:"lease"`
@@ -49,8 +53,14 @@ func (d *Duration) UnmarshalJSON(raw []byte) error {
 }
 
 func decodeOptions(cfg registry.Config) (Options, error) {
-	o := Options{Target: defaultTarget, TransactionLimit: defaultTransactionLimit}
+	o := Options{Format: formatGRPC, Scheme: "grpc", TransactionLimit: defaultTransactionLimit}
 	if err := driverkit.DecodeOptions(cfg, &o); err != nil {
+		return o, err
+	}
+	if err := driverkit.OneOf("options.format", o.Format, formatGRPC, formatGoZero, formatKratos, formatKitex); err != nil {
+		return o, err
+	}
+	if err := driverkit.OneOf("options.scheme", o.Scheme, "grpc", "grpcs", "http", "https"); err != nil {
 		return o, err
 	}
 	lease := time.Duration(o.Lease)

@@ -15,6 +15,35 @@ const serviceHolder = "{service}"
 type target struct {
 	before string // empty, or ends with a slash
 	after  string // empty, or begins with one
+	format format
+	scheme string // of what Kratos' clients are given
+	// beside: the entries stand below records, and each has one beside it that is nothing but its address, for its readers.
+	beside bool
+}
+
+// records is the folder of entries whose readers' format has no room for a mark.
+const records = "rollcall/"
+
+// targetOf returns the target that the options ask for.
+func targetOf(o Options) (target, error) {
+	f := formatOf(o.Format)
+	text := o.Target
+	if text == "" {
+		text = f.target
+	}
+	rooted := o.Format != formatGRPC && strings.HasPrefix(text, "/")
+	if rooted {
+		text = text[1:]
+	}
+	t, err := parseTarget(text)
+	if rooted {
+		t.before = "/" + t.before
+	}
+	if t.beside = o.Format == formatGoZero; t.beside {
+		t.before = records + t.before
+	}
+	t.format, t.scheme = f, o.Scheme
+	return t, err
 }
 
 func parseTarget(text string) (target, error) {
@@ -29,7 +58,7 @@ func parseTarget(text string) (target, error) {
 	case strings.HasPrefix(text, "/"), strings.HasSuffix(text, "/"), strings.Contains(text, "//"):
 		return target{}, errors.New("must neither begin nor end with a slash, nor have two together")
 	}
-	return target{before: before, after: after}, nil
+	return target{before: before, after: after, format: formatOf(formatGRPC)}, nil
 }
 
 // folder is what the keys of all entries of the instance's service begin with.

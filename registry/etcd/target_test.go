@@ -48,19 +48,19 @@ func TestKeys(t *testing.T) {
 	}{
 		"default": {
 			reason: "it is the target, a slash, and the address with its port",
-			target: defaultTarget, service: "web", address: "10.0.0.1", want: "services/web/10.0.0.1:80",
+			target: formatOf(formatGRPC).target, service: "web", address: "10.0.0.1", want: "services/web/10.0.0.1:80",
 		},
 		"ipv6": {
 			reason: "IPv6 stands in brackets, as gRPC dials it",
-			target: defaultTarget, service: "web", address: "fd00::1", want: "services/web/[fd00::1]:80",
+			target: formatOf(formatGRPC).target, service: "web", address: "fd00::1", want: "services/web/[fd00::1]:80",
 		},
 		"slash": {
 			reason: "a slash would make it another target, within that of the service a",
-			target: defaultTarget, service: "a/b", address: "10.0.0.1", want: "services/a%2Fb/10.0.0.1:80",
+			target: formatOf(formatGRPC).target, service: "a/b", address: "10.0.0.1", want: "services/a%2Fb/10.0.0.1:80",
 		},
 		"percent": {
 			reason: "a name that looks escaped is another one",
-			target: defaultTarget, service: "a%2Fb", address: "10.0.0.1", want: "services/a%252Fb/10.0.0.1:80",
+			target: formatOf(formatGRPC).target, service: "a%2Fb", address: "10.0.0.1", want: "services/a%252Fb/10.0.0.1:80",
 		},
 		"around": {
 			reason: "what is around the service stands as it is",
@@ -81,7 +81,7 @@ func TestKeys(t *testing.T) {
 			if got := target.key(in); got != tc.want {
 				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
 			}
-			content, err := encode(in)
+			content, err := target.encode(in)
 			expect.NoError(t, err)
 			got, ours := target.decode(&mvccpb.KeyValue{Key: []byte(tc.want), Value: []byte(content)})
 			if !ours || !got.Equal(in) {

@@ -259,14 +259,19 @@ func registersItself(t *testing.T, s *etcd.Server, cfg registry.Config) func(at 
 		user, secret = "root", rootPassword
 	}
 	app := connect(t, s, user, secret)
-	options := struct{ Target string }{Target: "services/{service}"}
+	options := struct{ Target, Format string }{Target: "services/{service}"}
 	if len(cfg.Options) > 0 {
 		expect.NoError(t, json.Unmarshal(cfg.Options, &options))
 	}
+	folder, value := strings.ReplaceAll(options.Target, "{service}", "SERVICE")+"/", `{"Op":0,"Addr":"ADDRESS","Metadata":null}`
+	if f, is := formats[options.Format]; is {
+		folder, value = strings.TrimSuffix(f.key, "ADDRESS"), f.app
+	}
 	return func(at registry.Instance) func() {
-		key := strings.ReplaceAll(options.Target, "{service}", at.Service) + "/app-" + rand.Text()
+		fill := strings.NewReplacer("SERVICE", at.Service, "ADDRESS", at.Endpoint()).Replace
+		key := fill(folder) + "app-" + rand.Text()
 		ctx := context.WithoutCancel(t.Context())
-		if _, err := app.Put(ctx, key, fmt.Sprintf(`{"Op":0,"Addr":%q,"Metadata":null}`, at.Endpoint())); err != nil {
+		if _, err := app.Put(ctx, key, fill(value)); err != nil {
 			t.Errorf("registering as an application: %v", err)
 		}
 		return func() {
