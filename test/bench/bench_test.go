@@ -2,12 +2,8 @@ package main
 
 import (
 	"encoding/json"
-	"encoding/xml"
-	"errors"
-	"io"
 	"math"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -124,41 +120,5 @@ func TestLinearGrowthHasExponentOne(t *testing.T) {
 	t.Parallel()
 	if got := found().exponent(); math.Abs(got-1) > 1e-9 {
 		t.Errorf("the exponent is %g", got)
-	}
-}
-
-func TestPlotsAreWellFormed(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	s := sizes{storms: []storm{{delay: usualDelay}, {delay: slowDelay}}}
-	if err := found().plot(s, 1, dir); err != nil {
-		t.Fatal(err)
-	}
-	files, err := filepath.Glob(filepath.Join(dir, "*.svg"))
-	if err != nil || len(files) != 8 {
-		t.Fatalf("there are %d plots: %v", len(files), err)
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		decoder := xml.NewDecoder(strings.NewReader(string(text)))
-		for err == nil {
-			_, err = decoder.Token()
-		}
-		if !errors.Is(err, io.EOF) || strings.Contains(string(text), "NaN") || strings.Contains(string(text), "Inf") {
-			t.Errorf("%s is not well-formed: %v\n%s", filepath.Base(file), err, text)
-		}
-	}
-}
-
-func TestUsageOfThisProcess(t *testing.T) {
-	t.Parallel()
-	if _, err := cpuOf(os.Getpid()); err != nil {
-		t.Error(err)
-	}
-	if mb, err := residentOf(os.Getpid()); err != nil || mb < 1 {
-		t.Errorf("this process has %g MB: %v", mb, err)
 	}
 }

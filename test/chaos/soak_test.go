@@ -64,15 +64,3 @@ func TestSoakPlanHasNoFault(t *testing.T) {
 		}
 	}
 }
-
-func TestMode(t *testing.T) {
-	t.Parallel()
-	for _, known := range [][]string{nil, {"mutants"}, {"soak"}} {
-		if _, err := mode(known); err != nil {
-			t.Error(err)
-		}
-	}
-	if _, err := mode([]string{"mutant"}); err == nil {
-		t.Error("an unknown word plays chaos")
-	}
-}

@@ -117,29 +117,6 @@ func TestConcludeEntries(t *testing.T) {
 	}
 }
 
-func TestAdoptFrom(t *testing.T) {
-	t.Parallel()
-	for reason, tc := range map[string]struct {
-		adopt, driver, app string
-		want               string
-		err                string
-	}{
-		"the demo as it is":                    {"", "http", "", "", ""},
-		"off":                                  {"0", "etcd", "", "", ""},
-		"a registry with entries to steer":     {"1", "nacos", "", "go", ""},
-		"a client of several":                  {"1", "nacos", "dubbo", "dubbo", ""},
-		"a client of another registry":         {"1", "eureka", "dubbo", "", `APP is "dubbo": write one of spring`},
-		"an entry that belongs to its session": {"1", "etcd", "", "", `REGISTRY is "etcd": write one of consul, eureka, nacos`},
-		"another word":                         {"yes", "nacos", "", "", `ADOPT is "yes": write 1`},
-	} {
-		got, err := adoptFrom(tc.adopt, tc.driver, tc.app)
-		expect.Error(t, reason, err, tc.err)
-		if got != tc.want {
-			t.Errorf("%s: got %q, want %q", reason, got, tc.want)
-		}
-	}
-}
-
 func TestMerged(t *testing.T) {
 	t.Parallel()
 	up := given("shop", "10.0.0.1", dubboPort)

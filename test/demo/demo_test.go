@@ -2,8 +2,6 @@ package main
 
 import (
 	"errors"
-	"net/http/httptest"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,11 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/test/harness/command"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
-	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
 	"github.com/rollcall-dev/rollcall/test/harness/traffic"
 )
 
@@ -82,97 +77,6 @@ func TestClonesetFor(t *testing.T) {
 	}
 	if port := plain.Spec.Template.Spec.Containers[0].Ports[0].ContainerPort; port != 1234 {
 		t.Errorf("the pods' port is %d and not that of the pod server", port)
-	}
-}
-
-func TestUnsettled(t *testing.T) {
-	t.Parallel()
-	now := metav1.Now()
-	for want, edit := range map[string]func(*corev1.Pod){
-		"":                                func(*corev1.Pod) {},
-		"still being deleted":             func(p *corev1.Pod) { p.DeletionTimestamp = &now },
-		`in state "Updated" and not Norm`: func(p *corev1.Pod) { p.Labels[appspub.LifecycleStateKey] = "Updated" },
-		"does not run image":              func(p *corev1.Pod) { p.Status.ContainerStatuses[0].Image = "web:v1" },
-		"is not ready":                    func(p *corev1.Pod) { p.Status.Conditions = nil },
-	} {
-		pod := servingPod("web-1", "uid-1")
-		edit(pod)
-		expect.Error(t, "what is missing", unsettled(pod, "web:v2"), want)
-	}
-}
-
-func TestDiffers(t *testing.T) {
-	t.Parallel()
-	pods := []corev1.Pod{*servingPod("web-1", "uid-1"), *servingPod("web-2", "uid-2")}
-	entry := func(pod, uid string, state registry.State) registry.Entry {
-		return registry.Entry{State: state, Instance: registry.Instance{Pod: pod, UID: uid}}
-	}
-	first, second := entry("web-1", "uid-1", registry.InService), entry("web-2", "uid-2", registry.InService)
-	for want, entries := range map[string][]registry.Entry{
-		"":                    {second, first},
-		"it lacks pod web-2":  {first},
-		"web-0":               {first, second, entry("web-0", "uid-0", registry.OutOfService)},
-		"OutOfService":        {first, entry("web-2", "uid-2", registry.OutOfService)},
-		"web-2, which is not": {first, entry("web-2", "uid-3", registry.InService)},
-	} {
-		expect.Error(t, "what is missing", differs("it", pods, entries), want)
-	}
-}
-
-// A life as the watcher shows it: a line for each change of the pod or of what the registry says, and no line twice.
-func TestWatcher(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	store, err := memory.New(ctx, registry.Config{Cluster: "demo"})
-	expect.NoError(t, err)
-	view, ok := store.(*memory.Registry)
-	if !ok {
-		t.Fatalf("the memory driver is a %T", store)
-	}
-	server := httptest.NewServer(view)
-	defer server.Close()
-	var out strings.Builder
-	w := &watcher{
-		read: read.Listed(server.URL + "/v1/instances"), out: newScreen(&out), pods: map[types.UID]*watched{},
-	}
-	instance := registry.Instance{Service: "web", Address: "127.0.0.1", Port: 1, Cluster: "demo", Pod: "web-1", UID: "uid-1"}
-	pod := servingPod("web-1", "uid-1")
-	pod.Labels[appspub.LifecycleStateKey] = "PreparingNormal"
-
-	w.observe(ctx, podEvent{pod: pod})
-	w.observe(ctx, podEvent{pod: pod.DeepCopy()}) // nothing new in it
-	expect.NoError(t, store.Register(ctx, instance))
-	w.look(ctx)
-	w.look(ctx)
-	expect.NoError(t, store.FailOver(ctx, instance))
-	w.look(ctx)
-	expect.NoError(t, store.Register(ctx, instance)) // back before the next look
-	w.look(ctx)
-	normal := pod.DeepCopy()
-	normal.Labels[appspub.LifecycleStateKey] = "Normal"
-	w.observe(ctx, podEvent{pod: normal})
-	expect.NoError(t, store.Deregister(ctx, instance))
-	w.observe(ctx, podEvent{pod: normal, gone: true})
-	w.look(ctx)
-
-	expectRows(t, out.String(),
-		"web-1      v2     PreparingNormal  ready      absent",
-		"web-1      v2     PreparingNormal  ready      in service",
-		"web-1      v2     Normal           ready      in service",
-		"web-1      v2     Normal           gone       absent",
-	)
-	if len(w.pods) > 0 {
-		t.Error("a pod that is gone, and absent from the registry, must be forgotten")
-	}
-}
-
-// expectRows compares lines without their time.
-func expectRows(t *testing.T, text string, want ...string) {
-	t.Helper()
-	stamp := regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d\.\d  `)
-	got := strings.Split(strings.TrimRight(stamp.ReplaceAllString(text, ""), "\n"), "\n")
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the lines differ: %s", diff)
 	}
 }
 

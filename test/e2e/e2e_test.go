@@ -7,44 +7,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	appspub "github.com/openkruise/kruise-api/apps/pub"
 	appsv1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/command"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/traffic"
 )
-
-func TestChoose(t *testing.T) {
-	t.Parallel()
-	for value, tc := range map[string]struct {
-		want  func(scenario) bool
-		wrong bool
-	}{
-		"":       {want: func(scenario) bool { return true }},
-		"short":  {want: func(s scenario) bool { return s.short }},
-		"frozen": {want: func(s scenario) bool { return s.name == "registry frozen in an update" }},
-		"shart":  {want: func(scenario) bool { return false }, wrong: true},
-	} {
-		var want, got []string
-		for _, s := range scenarios() {
-			if tc.want(s) {
-				want = append(want, s.name)
-			}
-		}
-		chosen, err := choose(value)
-		for _, s := range chosen {
-			got = append(got, s.name)
-		}
-		if diff := cmp.Diff(want, got); diff != "" || (err != nil) != tc.wrong {
-			t.Errorf("E2E=%q gives error %v and (-want +got):\n%s", value, err, diff)
-		}
-	}
-}
 
 // Each arm differs from the others in what makes it an arm, and in nothing else.
 func TestClonesetFor(t *testing.T) {
@@ -78,69 +46,6 @@ func TestClonesetFor(t *testing.T) {
 		if diff := cmp.Diff(sets[withRollcall], set); diff != "" {
 			t.Errorf("arm %s differs in something else: %s", name, diff)
 		}
-	}
-}
-
-func TestUnsettled(t *testing.T) {
-	t.Parallel()
-	now := metav1.Now()
-	for name, tc := range map[string]struct {
-		edit func(*appsv1alpha1.CloneSet, *corev1.Pod)
-		want string
-	}{
-		"Settled":    {edit: func(*appsv1alpha1.CloneSet, *corev1.Pod) {}},
-		"OldStatus":  {edit: func(s *appsv1alpha1.CloneSet, _ *corev1.Pod) { s.Generation++ }, want: "has not seen the last change"},
-		"NotUpdated": {edit: func(s *appsv1alpha1.CloneSet, _ *corev1.Pod) { s.Status.UpdatedReplicas = 0 }, want: "0 of 1 pods are updated"},
-		"TooMany":    {edit: func(s *appsv1alpha1.CloneSet, _ *corev1.Pod) { *s.Spec.Replicas = 0 }, want: "1 are there"},
-		"Deleted":    {edit: func(_ *appsv1alpha1.CloneSet, p *corev1.Pod) { p.DeletionTimestamp = &now }, want: "is being deleted"},
-		"Unready":    {edit: func(_ *appsv1alpha1.CloneSet, p *corev1.Pod) { p.Status.Conditions = nil }, want: "is not ready"},
-		"OldImage":   {edit: func(_ *appsv1alpha1.CloneSet, p *corev1.Pod) { p.Spec.Containers[0].Image = "old" }, want: "has image old"},
-		"AtAHook": {edit: func(_ *appsv1alpha1.CloneSet, p *corev1.Pod) {
-			p.Labels[appspub.LifecycleStateKey] = "PreparingUpdate"
-		}, want: "is in state PreparingUpdate"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			set, err := clonesetFor(withRollcall)
-			expect.NoError(t, err)
-			set.Spec.Replicas = new(int32(1))
-			set.Status.UpdatedReplicas, set.Status.ReadyReplicas = 1, 1
-			pod := servingPod("web-1", "10.0.0.1")
-			tc.edit(set, pod)
-			expect.Error(t, name, unsettled(set, []corev1.Pod{*pod}), tc.want)
-		})
-	}
-}
-
-func TestDiffers(t *testing.T) {
-	t.Parallel()
-	pods := []corev1.Pod{*servingPod("web-1", "10.0.0.1"), *servingPod("web-2", "10.0.0.2")}
-	at := func(address, pod string) registry.Entry {
-		return registry.Entry{Instance: registry.Instance{Address: address, Port: appPort, Pod: pod}}
-	}
-	first, second := at("10.0.0.1", "web-1"), at("10.0.0.2", "web-2")
-	expect.Error(t, "the registry and the pods", differs(pods, []registry.Entry{second, first}), "")
-	expect.Error(t, "the registry and the pods", differs(pods, []registry.Entry{first}), "in rotation are [web-1 at 10.0.0.1:8080], the pods are")
-	expect.Error(t, "the registry and the pods", differs(pods, []registry.Entry{first, at("10.0.0.2", "web-3")}), "web-3")
-}
-
-func TestNextVersion(t *testing.T) {
-	t.Parallel()
-	set, err := clonesetFor(withRollcall)
-	expect.NoError(t, err)
-	for _, want := range []string{appImage("v2"), appImage("v1")} {
-		nextVersion(&set.Spec)
-		if got := set.Spec.Template.Spec.Containers[0].Image; got != want {
-			t.Errorf("got image %s, want %s", got, want)
-		}
-	}
-}
-
-func TestReasons(t *testing.T) {
-	t.Parallel()
-	got := reasons([]traffic.Failure{{Why: "a"}, {Why: "b: 1"}, {Why: "b: 2"}})
-	if want := "2 b, 1 a"; got != want {
-		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
@@ -182,15 +87,5 @@ func TestReport(t *testing.T) {
 				t.Errorf("the last line: %s", diff)
 			}
 		})
-	}
-}
-
-func servingPod(name, address string) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "e2e", UID: types.UID(name), Labels: map[string]string{"app": "web"}},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: appImage("v1")}}},
-		Status: corev1.PodStatus{
-			PodIP: address, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
-		},
 	}
 }

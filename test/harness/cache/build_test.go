@@ -7,26 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
-
-func TestCacheDir(t *testing.T) {
-	t.Parallel()
-	for reason, tc := range map[string]struct{ xdg, home, want, err string }{
-		"XDG_CACHE_HOME wins over HOME":                    {"/cache", "/home/u", "/cache/rollcall/servers", ""},
-		"without XDG_CACHE_HOME it is ~/.cache":            {"", "/home/u", "/home/u/.cache/rollcall/servers", ""},
-		"without both there is no place":                   {"", "", "", "set HOME or XDG_CACHE_HOME"},
-		"a relative path would be another for each caller": {"cache", "", "", "XDG_CACHE_HOME"},
-	} {
-		got, err := cacheDir(func(name string) string { return map[string]string{"XDG_CACHE_HOME": tc.xdg, "HOME": tc.home}[name] }, "servers")
-		expect.Error(t, reason, err, tc.err)
-		if got != tc.want {
-			t.Errorf("%s: got %q, want %q", reason, got, tc.want)
-		}
-	}
-}
 
 func TestCacheKeyFollowsEverythingThatIsBuilt(t *testing.T) {
 	t.Parallel()
@@ -55,17 +37,6 @@ func TestCacheKeyFollowsEverythingThatIsBuilt(t *testing.T) {
 	}
 	if hashKey([]byte("ab"), []byte("c")) == hashKey([]byte("a"), []byte("bc")) {
 		t.Error("what moves from one part to the next does not change the key")
-	}
-}
-
-func TestGoEnvDropsWhatChangesTheBuild(t *testing.T) {
-	t.Parallel()
-	got := goEnv([]string{
-		"HOME=/home/u", "GOFLAGS=-mod=vendor", "GOWORK=/w", "GOPROXY=https://proxy.example.com", "GOOS=plan9",
-	})
-	want := []string{"HOME=/home/u", "GOPROXY=https://proxy.example.com", "GOWORK=off", "CGO_ENABLED=0"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the environment of a build is another (-want +got):\n%s", diff)
 	}
 }
 

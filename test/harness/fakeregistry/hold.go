@@ -20,7 +20,20 @@ type Hold struct {
 
 // Release lets the waiting calls go, and later ones pass. Work that is to land late has landed when it returns. Further
 // calls of Release do nothing.
-func (h *Hold) Release() { h.open(true) }
+func (h *Hold) Release() {
+	h.stop()
+	h.mu.Lock()
+	late := h.late
+	if !h.isOpen {
+		h.isOpen = true
+		close(h.released)
+	}
+	h.late = nil
+	h.mu.Unlock()
+	for _, work := range late {
+		work()
+	}
+}
 
 // AwaitReached returns when n calls in all have come to the gate, or with the context's error.
 func (h *Hold) AwaitReached(ctx context.Context, n int) error {
@@ -36,24 +49,6 @@ func (h *Hold) AwaitReached(ctx context.Context, n int) error {
 			return fmt.Errorf("waiting for %d held calls, %d so far: %w", n, reached, ctx.Err())
 		case <-changed:
 		}
-	}
-}
-
-func (h *Hold) open(land bool) {
-	h.stop()
-	h.mu.Lock()
-	late := h.late
-	if !h.isOpen {
-		h.isOpen = true
-		close(h.released)
-	}
-	h.late = nil
-	h.mu.Unlock()
-	if !land {
-		return
-	}
-	for _, work := range late {
-		work()
 	}
 }
 

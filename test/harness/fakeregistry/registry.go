@@ -78,7 +78,6 @@ type Registry struct {
 	counted   []*rule
 	standing  []*rule
 	listeners []*listener
-	holds     []*Hold
 	foreign   []*registry.Entry
 	apps      Apps
 }
@@ -182,12 +181,12 @@ func (f *Registry) Truth(ctx context.Context, cluster string) ([]registry.Entry,
 	return f.current().List(ctx, cluster)
 }
 
-// Replace puts another backend in the place of the present one, as when a registry comes back with its data lost. Calls
-// that the old one is working on end there.
-func (f *Registry) Replace(backend Backend) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.backend = backend
+// Replace puts another backend in the place of the present one. Calls that the old one is working on end there.
+func (f *Registry) Replace(backend Backend) { f.update(func() { f.backend = backend }) }
+
+func (f *Registry) current() (backend Backend) {
+	f.update(func() { backend = f.backend })
+	return backend
 }
 
 // Expire removes entries from the backend, past all faults, as when they were not renewed. It leaves nothing in the
@@ -200,19 +199,6 @@ func (f *Registry) Expire(ctx context.Context, ins ...registry.Instance) error {
 		}
 	}
 	return nil
-}
-
-// Reset forgets all calls, faults and listeners, lets held calls go, and drops work that was still
-// to land. What the backend holds stays.
-func (f *Registry) Reset() {
-	f.mu.Lock()
-	holds := f.holds
-	f.calls, f.counted, f.standing, f.listeners, f.holds = nil, nil, nil, nil, nil
-	f.foreign = nil
-	f.mu.Unlock()
-	for _, h := range holds {
-		h.open(false)
-	}
 }
 
 // FailNext answers the next selected calls with these errors, one each in turn, and does no work for them.
@@ -240,7 +226,7 @@ func (f *Registry) LoseAnswers(m Match, n int, err error) {
 // Hold makes every selected call wait before its work until the hold is released. A call whose context ends first
 // answers with the context's error, and its work is never done.
 func (f *Registry) Hold(m Match) *Hold {
-	h := f.newHold()
+	h := newHold()
 	h.stop = f.stand(m, h.wait)
 	return h
 }
@@ -249,7 +235,7 @@ func (f *Registry) Hold(m Match) *Hold {
 // work is done when the hold is released: a request that was on its way when its sender gave up. A call that is still
 // waiting when the hold is released is done and answered as any other.
 func (f *Registry) LandLate(m Match, n int) *Hold {
-	h := f.newHold()
+	h := newHold()
 	f.count(m, n, h.land)
 	return h
 }
@@ -268,7 +254,7 @@ func (f *Registry) OnAnswer(m Match, fn func(Call)) (stop func()) {
 	}
 }
 
-// Calls returns the journal: the selected calls since the start or the last Reset, in the order in which they came,
+// Calls returns the journal: the selected calls in the order in which they came,
 // those under way included.
 func (f *Registry) Calls(m Match) []Call {
 	f.mu.Lock()
@@ -351,12 +337,6 @@ func (f *Registry) answer(c *Call, err error) {
 	}
 }
 
-func (f *Registry) current() Backend {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.backend
-}
-
 func (f *Registry) update(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -395,12 +375,8 @@ func (f *Registry) stand(m Match, b behaviour) (stop func()) {
 	}
 }
 
-func (f *Registry) newHold() *Hold {
-	h := &Hold{stop: func() {}, released: make(chan struct{}), changed: make(chan struct{})}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.holds = append(f.holds, h)
-	return h
+func newHold() *Hold {
+	return &Hold{stop: func() {}, released: make(chan struct{}), changed: make(chan struct{})}
 }
 
 func sameIdentity(a, b registry.Instance) bool {

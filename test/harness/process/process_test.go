@@ -171,21 +171,6 @@ func TestProcessGetsNothingOfOurEnvironment(t *testing.T) {
 	}
 }
 
-func TestLogTail(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	long := strings.Repeat("a line of the log\n", tailBytes) + "the last line\n"
-	writeFile(t, filepath.Join(dir, "long.log"), long, 0o600)
-	got := LogTail(filepath.Join(dir, "long.log"))
-	if len(got) > tailBytes || !strings.HasSuffix(got, "the last line") || !strings.HasPrefix(got, "a line of") {
-		t.Errorf("the end of a long log has %d bytes, from %.20q", len(got), got)
-	}
-	writeFile(t, filepath.Join(dir, "empty.log"), "\n", 0o600)
-	if got := LogTail(filepath.Join(dir, "empty.log")); got != "(empty)" {
-		t.Errorf("an empty log: %q", got)
-	}
-}
-
 // start starts a command in a folder of its own.
 func start(t *testing.T, c Command) (p *Process, dir string) {
 	t.Helper()

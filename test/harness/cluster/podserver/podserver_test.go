@@ -53,16 +53,6 @@ func sleepy(p *corev1.Pod) *corev1.Pod {
 	return p
 }
 
-func TestAnswers(t *testing.T) {
-	t.Parallel()
-	s, port := serve(t)
-	s.observe(pod("127.200.0.1", "uid-1"), false)
-	s.observe(pod("127.200.0.2", "uid-2"), false)
-	expectAnswer(t, "127.200.0.1", port, "uid-1")
-	expectAnswer(t, "127.200.0.2", port, "uid-2")
-	expectRefused(t, "127.200.0.3", port)
-}
-
 func TestStops(t *testing.T) {
 	t.Parallel()
 	for name, gone := range map[string]bool{"new image": false, "gone": true} {
@@ -88,22 +78,6 @@ func TestAddressReuse(t *testing.T) {
 	s.observe(pod("127.200.2.1", "uid-new"), false)
 	s.observe(old, true)
 	expectAnswer(t, "127.200.2.1", port, "uid-new")
-}
-
-func TestLookUpBeforeTheWatch(t *testing.T) {
-	t.Parallel()
-	starting := pod("127.200.3.2", "uid-starting")
-	starting.Status.ContainerStatuses[0].Ready = false
-	running := map[string]*corev1.Pod{"127.200.3.1": pod("127.200.3.1", "uid-1"), "127.200.3.2": starting}
-	_, port := serveLooking(t, func(_ context.Context, address string) ([]corev1.Pod, error) {
-		if p := running[address]; p != nil {
-			return []corev1.Pod{*p}, nil
-		}
-		return nil, errors.New("the API server is down")
-	})
-	expectAnswer(t, "127.200.3.1", port, "uid-1")
-	expectRefused(t, "127.200.3.2", port)
-	expectRefused(t, "127.200.3.3", port)
 }
 
 func serve(t *testing.T) (*Server, int) {

@@ -135,33 +135,3 @@ func cells(row string) []string {
 	server, tests, _ := strings.Cut(rest, "  ")
 	return []string{driver, server, strings.TrimSpace(tests)}
 }
-
-func TestChoose(t *testing.T) {
-	t.Parallel()
-	all, err := choose(nil)
-	if err != nil || len(all) == 0 {
-		t.Errorf("nothing named is all: got %v, %v", all, err)
-	}
-	some, err := choose([]string{"etcd"})
-	if err != nil || len(some) != 1 || some[0].name != "etcd" {
-		t.Errorf("etcd: got %v, %v", names(some), err)
-	}
-	if _, err := choose([]string{"etcd", "edct"}); err == nil || !strings.Contains(err.Error(), "edct") {
-		t.Errorf("a slip of the pen: got %v", err)
-	}
-}
-
-func TestRows(t *testing.T) {
-	t.Parallel()
-	all, err := rows(nil)
-	if err != nil || all[len(all)-1] != migration {
-		t.Errorf("a table of all ends with the move from one to another: got %v, %v", all, err)
-	}
-	some, err := rows([]string{"etcd"})
-	if err != nil || len(some) != 1 || some[0] != "etcd" {
-		t.Errorf("etcd: got %v, %v", some, err)
-	}
-	if _, err := rows([]string{"edct"}); err == nil {
-		t.Error("a slip of the pen is taken for a driver")
-	}
-}
