@@ -66,6 +66,7 @@ type appsServer struct {
 
 	apps *fakeregistry.Apps
 	own  *registryServer
+	port int // of the applications
 }
 
 func startAppsServer(t *testing.T) appsServer {
@@ -73,7 +74,7 @@ func startAppsServer(t *testing.T) appsServer {
 	apps := &fakeregistry.Apps{}
 	server := startRegistry(t, onlyRegistry, registryOptions{})
 	server.Replace(apps)
-	return appsServer{registryServer: server, apps: apps, own: startRegistry(t, onlyRegistry, registryOptions{})}
+	return appsServer{registryServer: server, apps: apps, own: startRegistry(t, onlyRegistry, registryOptions{}), port: 80}
 }
 
 func (a appsServer) section() map[string]any {
@@ -113,7 +114,7 @@ func (a appsServer) run(s *scenario) {
 
 // of is the application in a pod.
 func (a appsServer) of(pod *corev1.Pod, service string) fakeregistry.App {
-	return a.apps.App(registry.Instance{Service: service, Address: pod.Status.PodIP, Port: 80})
+	return a.apps.App(registry.Instance{Service: service, Address: pod.Status.PodIP, Port: a.port})
 }
 
 // follow has applications come and go. up holds when each is to register, which is the zero time once it has.

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,8 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
 )
 
 const enrollLabel = "rollcall.dev/enroll"
@@ -42,17 +45,58 @@ func fleetSize(t *testing.T) int {
 func unhooked(set *kruisev1alpha1.CloneSet) { set.Spec.Lifecycle = nil }
 
 // TestEnrolment: a namespace's label gives a fleet its hooks, and its removal takes them back. No pod is touched but for labels,
-// no CloneSet gets a new revision, no pod leaves the registry, and all is as it was in the end.
+// no CloneSet gets a new revision, no pod leaves the registry, no request is lost, and all is as it was in the end.
 func TestEnrolment(t *testing.T) {
 	t.Parallel()
 	const namespace = "enrolment"
-	install(t, "enroll", namespace)
 	m := startManager(t, namespace, defaultConfiguration(env.registry.URL(), namespace), "--enroll")
-	s := newScenario(t, m, env.registry, labels, namespace)
-	s.troubled = true
-	f := fleet{scenario: s, size: fleetSize(t), pods: map[string]string{}, specs: map[string]string{}}
-	f.create()
+	f := newFleet(newScenario(t, m, env.registry, labels, namespace), servePods(t))
+	f.enrol(func(context.Context) ([]registry.Entry, error) { return f.registry.serving(t, namespace), nil })
+}
 
+// TestEnrolmentOfApps is the same where the applications have registered themselves, and clients use them all the while.
+func TestEnrolmentOfApps(t *testing.T) {
+	t.Parallel()
+	const namespace = "enrolment-apps"
+	server := startAppsServer(t)
+	server.port = servePods(t)
+	config := defaultConfiguration("", namespace)
+	config["registry"] = server.section()
+	f := newFleet(server.begin(t, startManager(t, namespace, config, "--enroll"), labels, namespace), server.port)
+	server.run(f.scenario)
+	given := func(pod *corev1.Pod) error {
+		if state := server.of(pod, namespace).State(); state != registry.InService {
+			return errors.New("its application is " + string(state))
+		}
+		return nil
+	}
+	f.awaitPods("to have registered themselves", given)
+	f.enrol(func(context.Context) (entries []registry.Entry, err error) {
+		for _, pod := range f.Pods() {
+			if given(pod) == nil {
+				in := registry.Instance{Address: pod.Status.PodIP, Port: server.port, Pod: pod.Name, UID: string(pod.UID)}
+				entries = append(entries, registry.Entry{Instance: in, State: registry.InService})
+			}
+		}
+		return entries, nil
+	})
+}
+
+// newFleet makes the CloneSets, whose pods answer at a port.
+func newFleet(s *scenario, port int) *fleet {
+	s.Helper()
+	install(s.T, "enroll", s.ns)
+	s.troubled = true
+	s.services = map[string]int{s.ns: port}
+	f := &fleet{scenario: s, size: fleetSize(s.T), pods: map[string]string{}, specs: map[string]string{}}
+	f.create(port)
+	return f
+}
+
+// enrol gives the hooks and takes them back, while a client sends requests to the instances.
+func (f *fleet) enrol(instances read.Reader) {
+	s, t, namespace := f.scenario, f.T, f.ns
+	client, stop := sendRequests(t, instances)
 	f.label("true")
 	f.awaitPods("to be armed and registered", func(pod *corev1.Pod) error {
 		if pod.Labels[lifecycle.LabelPreDelete] != "true" || pod.Labels[lifecycle.LabelPreNormal] != "true" {
@@ -83,6 +127,10 @@ func TestEnrolment(t *testing.T) {
 			t.Errorf("CloneSet %s is still annotated", set.GetName())
 		}
 	}
+	stop()
+	tally := client.Tally()
+	f.Expect(tally.Requests >= len(f.pods) && tally.Failed == 0, "%s: %v", tally, client.Failures())
+	f.Logf("%s", tally)
 }
 
 // fleet is many CloneSets of one namespace.
@@ -94,7 +142,7 @@ type fleet struct {
 	pods, specs map[string]string
 }
 
-func (f *fleet) create() {
+func (f *fleet) create(port int) {
 	f.Helper()
 	for i := range f.size {
 		set := f.style.load(f.T)
@@ -102,6 +150,7 @@ func (f *fleet) create() {
 		set.Spec.Selector.MatchLabels = map[string]string{"app": f.ns, "member": set.Name}
 		set.Spec.Template.Labels = map[string]string{"app": f.ns, "member": set.Name}
 		replicas(fleetReplicas)(set)
+		annotated(servicesKey, fmt.Sprintf("%s=%d", f.ns, port))(set)
 		unhooked(set)
 		f.must(f.k8s.Create(f.Context(), set))
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
 	"github.com/rollcall-dev/rollcall/test/harness/traffic"
 )
 
@@ -57,17 +58,24 @@ func startRelay(t *testing.T, name string, style style, edits ...func(configurat
 	r.Begin(inPlace, replicas(3), annotated(drainKey, r.drain.String()),
 		annotated(servicesKey, fmt.Sprintf("%s=%d", name, r.services[name])))
 	r.standby = startManager(t, name+"-second", r.config, r.flags...)
-	r.client = traffic.New(traffic.Options{
-		Read: func(ctx context.Context) ([]registry.Entry, error) {
-			all, err := env.registry.Truth(ctx, clusterName)
-			return slices.DeleteFunc(all, func(e registry.Entry) bool { return e.Service != name }), err
-		},
+	r.client, r.stop = sendRequests(t, func(ctx context.Context) ([]registry.Entry, error) {
+		all, err := env.registry.Truth(ctx, clusterName)
+		return slices.DeleteFunc(all, func(e registry.Entry) bool { return e.Service != name }), err
+	})
+	return r
+}
+
+// sendRequests has a client send requests to the instances that it reads, until stop is called.
+func sendRequests(t *testing.T, instances read.Reader) (client *traffic.Client, stop func()) {
+	t.Helper()
+	client = traffic.New(traffic.Options{
+		Read:    instances,
 		Timeout: patience, // a busy machine is slow, and that is no failure
 		Tell:    func(_ time.Time, pod, what string) { t.Logf("%s: %s", pod, what) },
 	})
-	r.stop = r.client.Start(context.WithoutCancel(t.Context()))
-	t.Cleanup(r.stop)
-	return r
+	stop = client.Start(context.WithoutCancel(t.Context()))
+	t.Cleanup(stop)
+	return client, stop
 }
 
 // servePods answers for the cluster's pods and returns the port.
