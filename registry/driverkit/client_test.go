@@ -187,7 +187,7 @@ func TestSecretsAreNeverShown(t *testing.T) {
 	for name, endpoint := range map[string]string{
 		"words":    drivertest.Answering(t, 403, nil, echo),
 		"location": drivertest.Answering(t, 302, map[string]string{"Location": "/login?from=" + echo}, ""),
-		"no HTTP":  "http://" + shouting(t, token+" "+basic+" "+session+"\r\n\r\n"),
+		"no HTTP":  "http://" + drivertest.Saying(t, token+" "+basic+" "+session+"\r\n\r\n"),
 	} {
 		c := newClient(t, registry.Config{Endpoint: endpoint}, driverkit.HTTPOptions{Mask: credentials.Mask()})
 		_, err := within(t.Context(), c, driverkit.Request{Secrets: []string{session}})
@@ -201,26 +201,6 @@ func TestSecretsAreNeverShown(t *testing.T) {
 			}
 		}
 	}
-}
-
-// shouting is the address of a server that says one thing to everybody.
-func shouting(t *testing.T, text string) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	expect.NoError(t, err)
-	t.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = conn.Read(make([]byte, 1<<10))
-			_, _ = io.WriteString(conn, text)
-			_ = conn.Close()
-		}
-	}()
-	return listener.Addr().String()
 }
 
 func TestAuthorization(t *testing.T) {
@@ -320,7 +300,7 @@ func TestTry(t *testing.T) {
 	}{
 		"refuses connections": {reason: "nothing was sent", first: registrytest.UnusedAddress(t), next: there},
 		"does not resolve":    {reason: "nothing was sent", first: "registry.invalid", next: there},
-		"says nonsense":       {reason: "it is no HTTP server", first: shouting(t, "hello\r\n\r\n"), next: there},
+		"says nonsense":       {reason: "it is no HTTP server", first: drivertest.Saying(t, "hello\r\n\r\n"), next: there},
 		"500":                 {reason: "it has failed, and said so", answer: 500, next: there},
 		"503":                 {reason: "it is starting, or over its limit", answer: 503, next: there},
 		"504":                 {reason: "the call may still be under way behind a proxy", answer: 504, fails: true, next: there},

@@ -99,20 +99,6 @@ func brokenChanges() map[string]breakage {
 			}),
 			want: "ConcurrentCallsForOneInstance DeregisterAbsent TwoOwnersApart TwoOwnersAtOneAddress",
 		},
-		"a driver that removes all of an address": {
-			reason: "the pod's other ports and services go with it",
-			breaks: calling("Deregister", func(ctx context.Context, d sound, in registry.Instance) error {
-				entries, err := d.List(ctx, in.Cluster)
-				for _, e := range entries {
-					if e.Address == in.Address {
-						err = cmp.Or(err, d.Deregister(ctx, e.Instance))
-					}
-				}
-				return err
-			}),
-			want: `AnotherRegistrysEntryIsSpared ConcurrentTakeover LateDeregisterSparesLivePod
-				OddServiceNames OtherUIDIsNeverRemoved RemovalSparesOthers`,
-		},
 		"a driver that ignores its context": {
 			reason: "its worker is lost for as long as the registry hangs",
 			breaks: func(sound) *broken { return &broken{deaf: "Register"} },
@@ -330,26 +316,10 @@ func brokenDetails() map[string]breakage {
 		})
 	}
 	return map[string]breakage{
-		"a driver whose fail over forgets the weight": {
-			reason: "FailOver changes the state alone",
-			breaks: calling("FailOver", func(ctx context.Context, d sound, in registry.Instance) error {
-				if e, known := find(ctx, d, in); known && in.Owns(e.UID, e.Registry) && in.Weight != 0 {
-					in.Weight = 0
-					return cmp.Or(d.Register(ctx, in), d.FailOver(ctx, in))
-				}
-				return d.FailOver(ctx, in)
-			}),
-			want: "WeightIsKept",
-		},
 		"a driver with whole hundreds for weights": {
 			reason: "its registry counts otherwise",
 			breaks: writes(func(in *registry.Instance) { in.Weight -= in.Weight % 100 }),
 			want:   "WeightIsKept",
-		},
-		"a driver that tidies the zone up": {
-			reason: "it is another zone then",
-			breaks: writes(func(in *registry.Instance) { in.Zone = strings.ToLower(in.Zone) }),
-			want:   "ZoneIsKept",
 		},
 		"a driver that keeps a zone which is not said any more": {
 			reason: "where nothing is known, nothing is said",

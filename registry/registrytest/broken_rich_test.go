@@ -189,13 +189,6 @@ func getsFromAReplica(d sound) *broken {
 // brokenProbes are broken in what Probe agrees to, or in how far List lags.
 func brokenProbes() map[string]breakage {
 	return map[string]breakage{
-		"a list that lags longer than it says": {
-			reason: "resync would take the old answer for the truth",
-			set: func(s *store, h *registrytest.Harness) {
-				s.lags, h.Truth = time.Minute, sound{store: s, lease: longLease}.now
-			},
-			want: "ListIsACopy ListsOursAmongAThousand",
-		},
 		"a probe that agrees to everything": {
 			reason: "OpenKruise goes on with a pod that has no traffic",
 			breaks: calling("Probe", func(context.Context, sound, registry.Instance) error { return nil }),
@@ -408,16 +401,6 @@ func brokenBatches() map[string]breakage {
 				return c.Make(ctx, d)
 			}),
 			want: "AnotherRegistrysEntryIsSparedInABatch BatchSparesLivePods ConcurrentTakeoverInBatch",
-		},
-		"a batch that is refused as a whole": {
-			reason: "the others must be told apart from the one that is wrong",
-			breaks: batching(func(ctx context.Context, d sound, changes []registry.Change) []error {
-				if ctx.Err() == nil && slices.ContainsFunc(changes, badPort) {
-					return slices.Repeat([]error{errBadPort}, len(changes))
-				}
-				return d.Batch(ctx, changes)
-			}),
-			want: "BatchRefusedChange",
 		},
 		"a batch with the errors in another order": {
 			reason: "the wrong instance is warned of",

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -59,6 +60,40 @@ func Answering(t registrytest.T, status int, header map[string]string, body stri
 		}
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, body)
+	})
+}
+
+// Accepting listens at a port of the host for connections until the end of the test. Each is served in a goroutine of its own,
+// and closed after it.
+func Accepting(t registrytest.T, host string, serve func(net.Conn)) (address string) {
+	t.Helper()
+	var config net.ListenConfig
+	listener, err := config.Listen(t.Context(), "tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		t.Fatalf("listening on loopback: %v", err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				serve(conn)
+			}()
+		}
+	}()
+	return listener.Addr().String()
+}
+
+// Saying is the address of a server that says one thing to everybody, once it has read something.
+func Saying(t registrytest.T, text string) (address string) {
+	t.Helper()
+	return Accepting(t, "127.0.0.1", func(conn net.Conn) {
+		_, _ = conn.Read(make([]byte, 1<<10))
+		_, _ = io.WriteString(conn, text)
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/network"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/zookeeper"
 )
 
@@ -68,7 +69,7 @@ func TestOnlyTheUserMayWrite(t *testing.T) {
 // The client authenticates again on every connection.
 func TestCredentialsOutliveAConnection(t *testing.T) {
 	t.Parallel()
-	p := startProxy(t, "127.0.0.1", shared.Use(t).Endpoint)
+	p := startProxy(t, shared.Use(t).Endpoint)
 	d := open(t, registry.Config{Endpoint: p.endpoint, Auth: digest(t, user, password), Options: options("base", "/again-and-again")})
 	for range 3 {
 		again(t, func(ctx context.Context) error { return d.Register(ctx, pod(1)) })
@@ -162,6 +163,9 @@ func TestChrootMustExist(t *testing.T) {
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	one, both := secure.Use(t), mutual.Use(t)
+	elsewhere, err := network.Start(t.Context(), "127.0.0.2:0", one.SecureEndpoint)
+	expect.NoError(t, err)
+	t.Cleanup(elsewhere.Stop)
 	named := strings.Replace(one.SecureEndpoint, "127.0.0.1", "localhost", 1)
 	for name, tc := range map[string]struct {
 		endpoint string
@@ -174,7 +178,7 @@ func TestTLS(t *testing.T) {
 			both.SecureEndpoint, registry.TLS{CAFile: both.CAFile, CertFile: both.CertFile, KeyFile: both.KeyFile}, "",
 		},
 		"another authority": {one.SecureEndpoint, registry.TLS{CAFile: both.CAFile}, "tls.caFile"},
-		"another name":      {forward(t, "127.0.0.2", one.SecureEndpoint), registry.TLS{CAFile: one.CAFile}, "endpoint"},
+		"another name":      {elsewhere.Address, registry.TLS{CAFile: one.CAFile}, "endpoint"},
 		"no certificate":    {both.SecureEndpoint, registry.TLS{CAFile: both.CAFile}, "tls.certFile"},
 		"somebody else's certificate": {
 			both.SecureEndpoint, registry.TLS{CAFile: both.CAFile, CertFile: one.CertFile, KeyFile: one.KeyFile}, "tls.certFile",

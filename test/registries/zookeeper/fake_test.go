@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 )
 
 // What ZooKeeper's KeeperException calls CONNECTIONLOSS and NOAUTH.
@@ -24,26 +25,12 @@ type fake struct {
 
 func startFake(t registrytest.T, code int32) *fake {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("listening on loopback: %v", err)
-	}
-	t.Cleanup(func() { _ = listener.Close() })
-	f := &fake{endpoint: listener.Addr().String(), code: code}
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go f.serve(conn)
-		}
-	}()
+	f := &fake{code: code}
+	f.endpoint = drivertest.Accepting(t, "127.0.0.1", f.serve)
 	return f
 }
 
 func (f *fake) serve(conn net.Conn) {
-	defer conn.Close()
 	hello, err := readFrame(conn)
 	if err != nil {
 		return

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 )
 
 // The numbers of requests: this driver changes everything by transactions.
@@ -28,33 +28,21 @@ type proxy struct {
 	arrived  chan struct{}           // gets one for each request that is held
 }
 
-func startProxy(t *testing.T, host, server string) *proxy {
+func startProxy(t *testing.T, server string) *proxy {
 	t.Helper()
-	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	expect.NoError(t, err)
 	p := &proxy{
-		endpoint: listener.Addr().String(), server: server,
-		conns: map[net.Conn]struct{}{}, held: map[int32]chan struct{}{}, arrived: make(chan struct{}, 1000),
+		server: server,
+		conns:  map[net.Conn]struct{}{}, held: map[int32]chan struct{}{}, arrived: make(chan struct{}, 1000),
 	}
+	p.endpoint = drivertest.Accepting(t, "127.0.0.1", p.serve)
 	t.Cleanup(func() {
-		_ = listener.Close()
 		p.release()
 		p.cut()
 	})
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go p.serve(conn)
-		}
-	}()
 	return p
 }
 
 func (p *proxy) serve(client net.Conn) {
-	defer client.Close()
 	server, err := net.Dial("tcp", p.server)
 	if err != nil {
 		return
@@ -141,31 +129,4 @@ func (p *proxy) inUse() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.conns) > 0
-}
-
-// forward passes on whatever comes, to another address of this machine.
-func forward(t *testing.T, host, server string) (endpoint string) {
-	t.Helper()
-	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	expect.NoError(t, err)
-	t.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer client.Close()
-				conn, err := net.Dial("tcp", server)
-				if err != nil {
-					return
-				}
-				defer conn.Close()
-				go func() { _, _ = io.Copy(conn, client) }()
-				_, _ = io.Copy(client, conn)
-			}()
-		}
-	}()
-	return listener.Addr().String()
 }

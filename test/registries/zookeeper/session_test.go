@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"runtime"
 	"strings"
 	"sync"
@@ -43,7 +42,7 @@ func TestNothingIsSentLongAfterItWasAskedFor(t *testing.T) {
 	t.Parallel()
 	s := shared.Use(t)
 	const base = "/late"
-	p := startProxy(t, "127.0.0.1", s.Endpoint)
+	p := startProxy(t, s.Endpoint)
 	d := open(t, registry.Config{Cluster: "prod-1", Endpoint: p.endpoint, Options: options("base", base)})
 	expect.NoError(t, d.Register(t.Context(), pod(0)))
 	p.refuse(true)
@@ -67,7 +66,7 @@ func TestNothingIsSentLongAfterItWasAskedFor(t *testing.T) {
 func TestGivenUpCallGoesNoFurther(t *testing.T) {
 	t.Parallel()
 	s := shared.Use(t)
-	p := startProxy(t, "127.0.0.1", s.Endpoint)
+	p := startProxy(t, s.Endpoint)
 	d := open(t, registry.Config{Cluster: "prod-1", Endpoint: p.endpoint, Options: options("base", "/no-further")})
 	p.hold(opGetData)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -94,7 +93,7 @@ func TestGivenUpCallLandsBeforeTheNext(t *testing.T) {
 	t.Parallel()
 	s := shared.Use(t)
 	const base = "/given-up"
-	p := startProxy(t, "127.0.0.1", s.Endpoint)
+	p := startProxy(t, s.Endpoint)
 	d := open(t, registry.Config{Cluster: "prod-1", Endpoint: p.endpoint, Options: options("base", base)})
 	expect.NoError(t, d.Register(t.Context(), pod(0)))
 
@@ -123,7 +122,7 @@ func TestSilentServerIsLeft(t *testing.T) {
 	t.Parallel()
 	s := shared.Use(t)
 	const base = "/silent"
-	proxies := []*proxy{startProxy(t, "127.0.0.1", s.Endpoint), startProxy(t, "127.0.0.1", s.Endpoint)}
+	proxies := []*proxy{startProxy(t, s.Endpoint), startProxy(t, s.Endpoint)}
 	d := open(t, registry.Config{
 		Cluster: "prod-1", Endpoint: proxies[0].endpoint + "," + proxies[1].endpoint, Timeout: 4 * time.Second,
 		Options: options("base", base),
@@ -265,7 +264,7 @@ func TestEmptyFoldersGo(t *testing.T) {
 // Nothing that a driver began goes on after its Close.
 func TestCloseLeavesNothingBehind(t *testing.T) { //nolint:paralleltest // it counts goroutines
 	s := shared.Use(t)
-	p := startProxy(t, "127.0.0.1", s.Endpoint)
+	p := startProxy(t, s.Endpoint)
 	for _, endpoint := range []string{
 		s.Endpoint, p.endpoint, registrytest.SilentAddress(t), registrytest.UnusedAddress(t),
 	} {
@@ -306,26 +305,14 @@ func TestCloseLeavesNothingBehind(t *testing.T) { //nolint:paralleltest // it co
 // A service that listens at a wrong port costs no memory whatever it sends, and the error says what is wrong.
 func TestOtherServersAreNoZooKeeper(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	expect.NoError(t, err)
-	t.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = conn.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
-			_ = conn.Close()
-		}
-	}()
+	web := drivertest.Saying(t, "HTTP/1.1 400 Bad Request\r\n\r\n")
 	for name, tc := range map[string]struct {
 		endpoint, says string
 		tls            bool
 	}{
-		"HTTP":                {listener.Addr().String(), "does not answer as a ZooKeeper server does", false},
-		"HTTP instead of TLS": {listener.Addr().String(), "does not look like a TLS handshake", true},
-		"TLS":                 {secure.Use(t).SecureEndpoint, "does it have TLS", false},
+		"HTTP":                {web, "does not answer as a ZooKeeper server does", false},
+		"HTTP instead of TLS": {web, "does not look like a TLS handshake", true},
+		"TLS":                 {secure.Use(t).SecureEndpoint, "whether it speaks TLS", false},
 		"no TLS":              {shared.Use(t).Endpoint, "no connection to ZooKeeper", true},
 	} {
 		t.Run(name, func(t *testing.T) {
