@@ -573,6 +573,7 @@ func (c *checker) checkGuards(pod *corev1.Pod, patch []byte, edit Edit) {
 		moved["ready again by now"] = withConditions(func(is *corev1.PodCondition) {
 			is.LastTransitionTime = metav1.Unix(1_800_000_000, 0)
 		})
+		moved["another condition in its place"] = withConditions(func(is *corev1.PodCondition) { is.Type = corev1.PodInitialized })
 		moved["another address"] = func(p *corev1.Pod) { p.Status.PodIP = "10.9.9.9" }
 	}
 	adds := slices.ContainsFunc(edit.Set, func(h Handler) bool { return h.Finalizer != "" })
