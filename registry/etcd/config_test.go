@@ -45,6 +45,20 @@ func TestNew(t *testing.T) {
 	})
 }
 
+func TestKitexClientsReadEveryFiveSeconds(t *testing.T) {
+	t.Parallel()
+	for format, want := range map[string]time.Duration{"grpc": 0, "go-zero": 0, "kratos": 0, "kitex": 5 * time.Second} {
+		d, err := etcd.New(t.Context(), registry.Config{
+			Endpoint: "http://a:2379", Options: json.RawMessage(`{"format": "` + format + `"}`),
+		})
+		expect.NoError(t, err)
+		t.Cleanup(func() { _ = d.(io.Closer).Close() })
+		if got := d.(registry.LaggingReaders).ReaderLag(); got != want {
+			t.Errorf("%s: got %s, want %s", format, got, want)
+		}
+	}
+}
+
 func TestShortestLeaseOutlastsAChangeOfLeader(t *testing.T) {
 	t.Parallel()
 	d, err := etcd.New(t.Context(), registry.Config{Endpoint: "http://a:2379", Options: json.RawMessage(`{"lease": "60s"}`)})

@@ -27,6 +27,7 @@ type Registry struct {
 	target target
 	lease  time.Duration
 	limit  int
+	lag    time.Duration
 }
 
 var (
@@ -35,7 +36,9 @@ var (
 	_ registry.Getter      = (*Registry)(nil)
 	_ registry.Heartbeater = (*Registry)(nil)
 	_ registry.Batcher     = (*Registry)(nil)
-	_ io.Closer            = (*Registry)(nil)
+
+	_ registry.LaggingReaders = (*Registry)(nil)
+	_ io.Closer               = (*Registry)(nil)
 )
 
 // New makes a driver for the etcd cluster whose members' client URLs are in cfg.Endpoint, separated by commas. All files
@@ -71,9 +74,12 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	}
 	return &Registry{
 		client: client, login: login, target: target,
-		lease: time.Duration(options.Lease), limit: options.TransactionLimit,
+		lease: time.Duration(options.Lease), limit: options.TransactionLimit, lag: target.format.lag,
 	}, nil
 }
+
+// ReaderLag implements [registry.LaggingReaders].
+func (r *Registry) ReaderLag() time.Duration { return r.lag }
 
 // tlsConfigOf returns nil for http.
 func tlsConfigOf(endpoints []*url.URL, files registry.TLS) (*tls.Config, error) {

@@ -3,6 +3,7 @@ package etcd
 import (
 	"encoding/json"
 	"net/url"
+	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -21,7 +22,12 @@ type format struct {
 	decode func(raw []byte) (content, bool)
 	// verbatim: readers look a service up under its name as it stands, and not escaped.
 	verbatim bool
+	// lag is how long after a change clients have read again that do not watch.
+	lag time.Duration
 }
+
+// kitexRefresh is the defaultRefreshInterval in pkg/loadbalance/lbcache of Kitex.
+const kitexRefresh = 5 * time.Second
 
 // content is what clients make of a value.
 type content struct {
@@ -32,13 +38,13 @@ type content struct {
 func formatOf(name string) format {
 	switch name {
 	case formatKratos:
-		return format{"/microservices/{service}", kratosOf, decodeAs[kratosValue], true}
+		return format{"/microservices/{service}", kratosOf, decodeAs[kratosValue], true, 0}
 	case formatKitex:
-		return format{"kitex/registry-etcd/{service}", kitexOf, decodeAs[kitexValue], true}
+		return format{"kitex/registry-etcd/{service}", kitexOf, decodeAs[kitexValue], true, kitexRefresh}
 	case formatGoZero: // what its readers read stands beside, see target.beside
-		return format{"{service}", grpcOf, decodeAs[grpcValue], true}
+		return format{"{service}", grpcOf, decodeAs[grpcValue], true, 0}
 	}
-	return format{"services/{service}", grpcOf, decodeAs[grpcValue], false}
+	return format{"services/{service}", grpcOf, decodeAs[grpcValue], false, 0}
 }
 
 func decodeAs[V interface{ content() (content, bool) }](raw []byte) (content, bool) {
