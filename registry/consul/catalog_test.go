@@ -1,7 +1,6 @@
 package consul
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -43,26 +42,6 @@ func TestServiceIDsDiffer(t *testing.T) {
 			t.Errorf("%s at %s and %s at %s have one ID, %s", in.Service, in.Endpoint(), other.Service, other.Endpoint(), id)
 		}
 		seen[id] = in
-	}
-}
-
-// TestAddressesStandWhereTheyStood holds for entries that versions before have written.
-func TestAddressesStandWhereTheyStood(t *testing.T) {
-	t.Parallel()
-	for address, want := range map[string]int{"10.0.0.1": 21, "10.244.1.7": 12, "fd00:10:244::1": 18} {
-		if got := nodeNumber(address); got != want {
-			t.Errorf("%s is under node %d, want %d: its entry would be there twice", address, got, want)
-		}
-	}
-	seen := map[int]int{}
-	const addresses = 10_000
-	for i := range addresses {
-		seen[nodeNumber(fmt.Sprintf("10.244.%d.%d", i/250, i%250))]++
-	}
-	for number := range nodeCount {
-		if n := seen[number]; n < addresses/nodeCount/2 || n > addresses/nodeCount*2 {
-			t.Errorf("node %d has %d of %d addresses, want about %d", number, n, addresses, addresses/nodeCount)
-		}
 	}
 }
 

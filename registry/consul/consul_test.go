@@ -123,16 +123,6 @@ func TestOnlyConsulIsBelieved(t *testing.T) {
 	}
 }
 
-func TestListWithoutConsulsHeadersIsAnError(t *testing.T) {
-	t.Parallel()
-	d := open(t, registry.Config{Endpoint: drivertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.WriteString(w, (&wire{}).answer(request{path: r.URL.Path})) // without Consul's headers
-	})})
-	if _, err := d.List(t.Context(), "test"); err == nil || registry.IsTerminal(err) {
-		t.Errorf("got error %v, want a retryable one: it would read as if all had gone", err)
-	}
-}
-
 // TestATokenThatIsNotKnownYetIsNotWrong has a server that was just restarted: it knows no token before it has replayed
 // its log, which only a consistent transaction that reads waits for.
 func TestATokenThatIsNotKnownYetIsNotWrong(t *testing.T) {

@@ -3,7 +3,6 @@ package driverkit_test
 import (
 	"crypto/tls"
 	"crypto/x509/pkix"
-	"os"
 	"strings"
 	"testing"
 
@@ -114,16 +113,6 @@ func TestClientTLS(t *testing.T) {
 	}
 }
 
-func TestClientTLSIsOnesOwn(t *testing.T) {
-	t.Parallel()
-	first, err := driverkit.ClientTLS(registry.TLS{})
-	expect.NoError(t, err)
-	first.ServerName = "changed"
-	if second, err := driverkit.ClientTLS(registry.TLS{}); err != nil || second.ServerName != "" {
-		t.Errorf("got %q, %v; want a configuration that another driver has not changed", second.ServerName, err)
-	}
-}
-
 func TestReadCredentialsAccepts(t *testing.T) {
 	t.Parallel()
 	tokenFile, passwordFile := drivertest.File(t, "hunter2"), drivertest.File(t, "hunter2")
@@ -226,16 +215,4 @@ func readSecret(field, file string) (string, error) {
 	}
 	got, err := driverkit.ReadCredentials(registry.Auth{Username: "me", PasswordFile: file}, driverkit.Password)
 	return got.Password, err
-}
-
-func TestFilesAreReadWhenAsked(t *testing.T) {
-	t.Parallel()
-	path := drivertest.File(t, "first")
-	auth := registry.Auth{TokenFile: path}
-	for _, want := range []string{"first", "second"} {
-		expect.NoError(t, os.WriteFile(path, []byte(want), 0o600))
-		if got, err := driverkit.ReadCredentials(auth, driverkit.Token); got.Token != want || err != nil {
-			t.Errorf("got %v, %v; want %q, as the file has it now", got, err, want)
-		}
-	}
 }

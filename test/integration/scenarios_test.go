@@ -49,10 +49,7 @@ func definitions() []definition {
 		{name: "drain", styles: updateHooked, run: drains},
 		{name: "two-services", styles: allStyles, run: twoServices},
 		{name: "no-port", styles: []style{labels, preNormal}, run: noPort},
-		{name: "bad-drain", styles: []style{finalizer, mixed}, run: badDrain},
 		{name: "claimed", styles: []style{labels, preNormal}, run: serviceClaimed},
-		{name: "remade", styles: []style{labels, finalizer}, run: serviceRemade},
-		{name: "bad-record", styles: updateHooked, run: badRecord},
 		{name: "in-selector", styles: []style{labels}, run: handlerInSelector},
 		{name: "errors", styles: []style{labels, finalizer, mixed}, run: registryErrors},
 		{name: "unready", styles: []style{labels, preNormal}, run: turnsUnready},
@@ -76,7 +73,7 @@ func sharedNamespaces() []string {
 	for _, d := range definitions() {
 		for _, s := range d.styles {
 			namespaces = append(namespaces, namespaceOf(d.name, s))
-			if d.name == "claimed" || d.name == "remade" {
+			if d.name == "claimed" {
 				namespaces = append(namespaces, neighbour(namespaceOf(d.name, s)))
 			}
 		}

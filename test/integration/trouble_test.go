@@ -47,11 +47,6 @@ func noPort(s *scenario) {
 		servicesKey, s.ns+"=80")
 }
 
-func badDrain(s *scenario) {
-	s.Create(replicas(1), annotated(drainKey, "a while"))
-	s.expectBlockedUntilCorrected("InvalidPod", []string{drainKey, "a while", "15s"}, drainKey, "0s")
-}
-
 // serviceClaimed: the name belongs to the namespace whose pods are registered under it, whichever other namespace wants it.
 func serviceClaimed(s *scenario) {
 	s.Begin(replicas(1))
@@ -63,35 +58,6 @@ func serviceClaimed(s *scenario) {
 	s.ExpectSteady()
 	other.ExpectNothingLeft()
 	other.ExpectAlways()
-}
-
-// serviceRemade: the workload is deleted and made again while another namespace's pods wait for its name, which stays
-// where it was.
-func serviceRemade(s *scenario) {
-	other := newScenario(s.T, s.manager, s.registry, s.style, neighbour(s.ns))
-	s.Begin(replicas(1))
-	other.Create(replicas(1), annotated(servicesKey, s.ns+"=80"))
-	other.expectEachWaits(1, "its pods are registered")
-
-	s.ExpectNothingLeft()
-	other.Scale(2) // the new pod asks for the name while no pod is registered under it
-	other.expectEachWaits(2, "its pods were registered")
-
-	s.Begin(replicas(1))
-	for _, pod := range other.Pods() {
-		other.Expect(other.counted(pod, fakeregistry.OpRegister) == 0, "pod %s was registered under another's name", pod.Name)
-	}
-	other.ExpectNothingLeft()
-	other.ExpectAlways()
-}
-
-// expectEachWaits: n pods wait for a name of another namespace, one of them at least for this reason.
-func (s *scenario) expectEachWaits(n int, why string) {
-	s.Helper()
-	for _, pod := range s.AwaitPods(n) {
-		s.ExpectEvent(pod, corev1.EventTypeWarning, "ServiceClaimed")
-	}
-	s.ExpectWarning(why)
 }
 
 // expectBlockedUntilCorrected: the pod's Event says what is wrong, its hook stays blocked, and it goes on once the pod's
@@ -110,17 +76,6 @@ func (s *scenario) expectBlockedUntilCorrected(reason string, words []string, ke
 	s.PatchPod(pod, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, value))
 	s.ExpectSteady()
 	s.ExpectEvent(pod, corev1.EventTypeNormal, "Resolved", reason)
-}
-
-// badRecord: garbage, and another pod's record, are none.
-func badRecord(s *scenario) {
-	before := s.Begin(inPlace, replicas(2))
-	s.troubled = true
-
-	s.PatchPod(before[0], `{"metadata":{"annotations":{"`+recordKey+`":"{garbage"}}}`)
-	s.PatchPod(before[1], fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, recordKey, before[0].Annotations[recordKey]))
-	s.UpdateInPlace("nginx:2", before)
-	s.ScaleTo(1)
 }
 
 // handlerInSelector: flipping it would take the pod from its workload, so it is not touched.
