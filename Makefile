@@ -295,10 +295,10 @@ demo: ## Show the main job on a real OpenKruise; REGISTRY=consul uses that drive
 	@KEEP='$(KEEP)' REGISTRY='$(REGISTRY)' bin/demo
 
 .PHONY: adopt $(ADOPT)
-adopt: $(if $(filter dubbo,$(APP)),servers) ## Show it where applications register themselves: REGISTRY=consul, eureka or nacos (APP=go, spring or dubbo). KEEP=1 as for make demo.
+adopt: $(if $(filter dubbo,$(APP)),servers) ## Show it where applications register themselves: REGISTRY=consul, eureka or nacos; on nacos APP=go, spring or dubbo.
 	@echo 'adopt: building; with an empty Go cache this takes minutes'
 	@go build -o bin/demo ./test/demo
-	@$(if $(filter dubbo,$(APP)),$(REGISTRIES_CMD) get nacos)
+	@$(if $(filter dubbo,$(APP)),go mod download && $(REGISTRIES_CMD) get nacos)
 	@ADOPT=1 KEEP='$(KEEP)' REGISTRY='$(REGISTRY)' APP='$(APP)' $(if $(filter dubbo,$(APP)),hack/own-network.sh) bin/demo
 
 $(ADOPT): adopt-%:
