@@ -100,6 +100,30 @@ func TestAppEntryThroughAnUpdateInPlace(t *testing.T) {
 	}
 }
 
+// TestAppEntriesOfAPodGoTogether has the two names that a provider of Dubbo registers.
+func TestAppEntriesOfAPodGoTogether(t *testing.T) {
+	t.Parallel()
+	const offered = "providers:org.example.Shop:1.0.0:"
+	w := steering(t)
+	pod := w.bornPod(w.cloneSet("web"), "web-1", annotated(service.AnnotationServices, "shop=20880,"+offered+"=20880"))
+	byName, byInterface := w.registry.App(w.instance(pod, "shop", 20880)), w.registry.App(w.instance(pod, offered, 20880))
+	byName.Register()
+	w.reconcile(pod)
+	w.expectHooks("by the interface no client finds it yet", pod, "inPlaceUpdate preDelete")
+	byInterface.Register()
+	w.reconcile(pod)
+	w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
+
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+	w.registry.FailNext(fakeregistry.Match{Service: offered}, errors.New("down"))
+	w.reconcile(pod)
+	w.expectApp("what can go, goes", byName, registry.OutOfService)
+	w.expectHooks("by the interface clients find it still", pod, "inPlaceUpdate preDelete")
+	w.reconcile(pod)
+	w.expectApp("", byInterface, registry.OutOfService)
+	w.expectHooks("", pod, "preDelete")
+}
+
 func TestAppThatHasNotRegisteredKeepsThePodWaiting(t *testing.T) {
 	t.Parallel()
 	w := steering(t)
