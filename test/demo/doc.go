@@ -4,6 +4,7 @@
 //	make demo
 //	make demo KEEP=1
 //	make adopt REGISTRY=nacos
+//	make adopt REGISTRY=nacos APP=dubbo
 //
 // It starts the test cluster, the manager, and a client that reads the registry once a second and sends requests to the pods
 // it found there. In the last step the registry takes no writes for some seconds. Then it does the same without hooks, with a
