@@ -67,6 +67,9 @@ func TestChartInstallsWhatKustomizeInstalls(t *testing.T) {
 		"the pods' condition": {
 			overlay: "resources: [default]\ncomponents: [components/pod-condition]", values: example + "\npodCondition: {enabled: true}",
 		},
+		"the status page": {
+			overlay: "resources: [default]\ncomponents: [components/status-page]", values: example + "\nstatusPage: {enabled: true}",
+		},
 		"lint": {overlay: "resources: [default]\ncomponents: [components/lint]", values: example + "\nlint: {enabled: true}"},
 		"evictions with cert-manager": {
 			overlay: "resources: [default]\ncomponents: [components/evictions-cert-manager]", values: example + certManager,

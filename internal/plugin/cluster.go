@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -32,6 +33,7 @@ const (
 type cluster struct {
 	client.Client
 
+	pods corev1client.PodsGetter
 	// installation is the namespace of the manager.
 	installation string
 }
@@ -50,7 +52,11 @@ func (o *options) cluster() (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
-	return &cluster{Client: c, installation: o.installation}, nil
+	pods, err := corev1client.NewForConfig(rest)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the API server: %w", err)
+	}
+	return &cluster{Client: c, pods: pods, installation: o.installation}, nil
 }
 
 // config reads the manager's configuration. Its drivers are not checked: they are the manager's.
@@ -85,8 +91,8 @@ func parseConfig(text []byte) (*config.Config, error) {
 	return config.Parse(text, config.Limits{Drivers: drivers})
 }
 
-// pods returns the pods that Rollcall manages, those that wait first.
-func (c *cluster) pods(ctx context.Context, w *world, opts ...client.ListOption) ([]Pod, error) {
+// managed returns the pods that Rollcall manages, those that wait first.
+func (c *cluster) managed(ctx context.Context, w *world, opts ...client.ListOption) ([]Pod, error) {
 	var list corev1.PodList
 	if err := c.List(ctx, &list, opts...); err != nil {
 		return nil, reading("pods", err)

@@ -19,12 +19,19 @@ const reasonsPage = "https://github.com/rollcall-dev/rollcall/blob/main/docs/ref
 
 // explain says in sentences why a pod is in rotation or not, what has to happen next, whose each handler is, and what a
 // person can do.
-func explain(out io.Writer, p Pod, now time.Time) {
+func explain(out io.Writer, on terminal, p Pod, registries known, now time.Time) {
 	var paragraphs []string
-	for _, lines := range [][]string{
-		{rotationSentence(p), stateSentence(p, now), waitSentence(p), nextSentence(p, now)}, handlerLines(p), remedies(p),
-	} {
+	said := slices.Concat([]string{rotationSentence(p)}, registrySentences(registries, p),
+		[]string{stateSentence(p, now), waitSentence(p), nextSentence(p, now)})
+	for _, lines := range [][]string{said, handlerLines(p), remedies(p)} {
 		lines = slices.DeleteFunc(lines, func(line string) bool { return line == "" })
+		for i, line := range lines {
+			look := plain
+			if line == waitSentence(p) {
+				look = p.tone()
+			}
+			lines[i] = on.paint(on.wrap(printable(line)), look)
+		}
 		if len(lines) > 0 {
 			paragraphs = append(paragraphs, strings.Join(lines, "\n")+"\n")
 		}

@@ -3,6 +3,7 @@ package plugin
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"maps"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -53,7 +55,8 @@ type scene struct {
 	record  lifecycle.Want
 	out     time.Duration // how long ago it was taken out
 	warning string
-	passed  bool // the warning was followed by Resolved
+	passed  bool          // the warning was followed by Resolved
+	says    entries.State // what the registry says, as the manager knows it
 }
 
 func (s scene) view(t *testing.T) Pod {
@@ -103,6 +106,9 @@ func (s scene) view(t *testing.T) Pod {
 	if !managed {
 		t.Fatal("the pod is not managed")
 	}
+	if s.says != "" {
+		p.Entries = []entries.Entry{{Registry: "default", Service: "web", Endpoint: "10.0.0.1:80", State: s.says}}
+	}
 	return p
 }
 
@@ -111,13 +117,15 @@ var armed = map[string]string{"example.com/in": "true", "example.com/update": "t
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		scene scene
-		want  string
+		scene   scene
+		unknown error
+		want    string
 	}{
 		"in rotation": {
-			scene: scene{state: appspub.LifecycleStateNormal, ready: true, labels: armed, record: lifecycle.InService},
+			scene: scene{state: appspub.LifecycleStateNormal, ready: true, labels: armed, record: lifecycle.InService, says: entries.In},
 			want: `
 prod/web-1 is in rotation: registry default acknowledged web at 10.0.0.1:80.
+As the manager knows it, registry default has web at 10.0.0.1:80 in rotation.
 It has been Normal for 60s: it counts as available once it is ready. It is ready.
 Nothing waits for Rollcall.
 
@@ -131,10 +139,11 @@ Handlers:
 		"drains": {
 			scene: scene{
 				state: appspub.LifecycleStatePreparingDelete, ready: true, record: lifecycle.Absent, out: 10 * time.Second,
-				labels: map[string]string{"example.com/delete": "true"},
+				labels: map[string]string{"example.com/delete": "true"}, says: entries.Out,
 			},
 			want: `
 prod/web-1 is out of rotation: registry default acknowledged that it does not send clients to web at 10.0.0.1:80.
+As the manager knows it, registry default has web at 10.0.0.1:80 out of rotation.
 It has been PreparingDelete for 60s: OpenKruise wants to delete it. It is ready.
 OpenKruise waits at the hook preDelete, reason Draining: out of rotation; clients have 20s left to notice.
 Next, the drain ends in 20s; then Rollcall clears label example.com/delete=true.
@@ -154,6 +163,7 @@ What you can do:
 			scene: scene{state: appspub.LifecycleStatePreparingDelete, ready: true, record: lifecycle.Absent},
 			want: `
 prod/web-1 is out of rotation: registry default acknowledged that it does not send clients to web at 10.0.0.1:80.
+As the manager knows it, no registry has an entry of it.
 It has been PreparingDelete for 60s: OpenKruise wants to delete it. It is ready.
 Nothing waits for Rollcall: its hook is released, and OpenKruise has neither updated nor deleted it yet.
 
@@ -168,9 +178,11 @@ What you can do:
 `,
 		},
 		"not ready yet": {
-			scene: scene{state: appspub.LifecycleStatePreparingNormal},
+			scene:   scene{state: appspub.LifecycleStatePreparingNormal},
+			unknown: errors.New("the manager rollcall-1 runs without --status-page, or is older than this plugin"),
 			want: `
 prod/web-1 is not in rotation: no registry has acknowledged it yet.
+What the registries say now is not shown: the manager rollcall-1 runs without --status-page, or is older than this plugin.
 It has been PreparingNormal for 60s: it is new or back, and does not count as available yet. It is not ready.
 OpenKruise waits at the hook preNormal, reason NotReady: the pod is not ready yet.
 Next, the pod becomes ready; then Rollcall registers it, and sets the handler once the registry has acknowledged.
@@ -189,7 +201,7 @@ What you can do:
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
-			explain(&out, c.scene.view(t), now)
+			explain(&out, terminal{}, c.scene.view(t), known{why: c.unknown}, now)
 			if diff := cmp.Diff(strings.TrimPrefix(c.want, "\n"), out.String()); diff != "" {
 				t.Errorf("explain (-want +got):\n%s", diff)
 			}
@@ -239,7 +251,7 @@ func TestStatus(t *testing.T) {
 	pods[0].Name = "web-0"
 	sortPods(pods)
 	var out bytes.Buffer
-	expect.NoError(t, printTable(&out, pods, false, true, now))
+	statusTable(pods, false, false, true, now).print(&out, terminal{})
 	want := `NAMESPACE   NAME    STATE             AGE   READY   ROTATION   WAITS AT    REASON
 prod        web-1   PreparingDelete   60s   true    In         preDelete   RegistryUnavailable
 prod        web-0   Normal            60s   true    In         -           -
@@ -317,7 +329,10 @@ func TestScreen(t *testing.T) {
 	t.Parallel()
 	draw := func(terminal bool) string {
 		var out bytes.Buffer
-		s := screen{out: &out, terminal: terminal}
+		s := screen{out: &out}
+		if terminal {
+			s.on.height = 24
+		}
 		for _, text := range []string{"a\nb\n", "a\nb\n", "c\n"} {
 			s.draw([]byte(text))
 		}

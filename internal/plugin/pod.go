@@ -30,7 +30,9 @@ func (o *options) explainCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			explain(o.Out, p, now)
+			registries := cluster.known(cmd.Context(), p.Namespace, o)
+			p.Entries = registries.pods[p.facts.pod.UID]
+			explain(o.Out, terminalOf(o.Out), p, registries, now)
 			return nil
 		},
 	}

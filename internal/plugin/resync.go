@@ -18,7 +18,6 @@ import (
 )
 
 func (o *options) resyncCommand() *cobra.Command {
-	var name string
 	var approve, yes bool
 	c := &cobra.Command{
 		Use:   "resync",
@@ -32,7 +31,7 @@ func (o *options) resyncCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			lease, err := cluster.lease(cmd.Context(), name, o.now())
+			lease, err := cluster.lease(cmd.Context(), o.leaseName, o.now())
 			if err != nil {
 				return err
 			}
@@ -42,11 +41,10 @@ func (o *options) resyncCommand() *cobra.Command {
 			if err := cluster.annotate(cmd.Context(), lease, steer.AnnotationRun, o.now().UTC().Format(time.RFC3339Nano)); err != nil {
 				return err
 			}
-			fmt.Fprintf(o.Out, "lease/%s annotated: %s compares the registries with the cluster now\n", name, *lease.Spec.HolderIdentity)
+			fmt.Fprintf(o.Out, "lease/%s annotated: %s compares the registries with the cluster now\n", lease.Name, *lease.Spec.HolderIdentity)
 			return nil
 		},
 	}
-	c.Flags().StringVar(&name, "leader-election-id", "rollcall", "The name of the manager's Lease, as its flag has it.")
 	c.Flags().BoolVar(&approve, "approve", false, "Approve the removals that Rollcall holds back.")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "Do not ask.")
 	return c

@@ -5,16 +5,14 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
+	"strconv"
 	"time"
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/reason"
@@ -61,16 +59,15 @@ type viewer struct {
 }
 
 func (v *viewer) run(ctx context.Context, watch bool) error {
-	s := screen{out: v.Out, terminal: isTerminal(v.Out)}
+	s := screen{out: v.Out}
 	for {
 		rollout, err := v.look(ctx)
 		if err != nil {
 			return err
 		}
 		var text bytes.Buffer
-		if err := rollout.print(&text); err != nil {
-			return err
-		}
+		s.on = terminalOf(v.Out) // a person may change its size
+		rollout.print(&text, s.on)
 		s.draw(text.Bytes())
 		if !watch || rollout.done() {
 			return nil
@@ -109,7 +106,7 @@ func (v *viewer) look(ctx context.Context) (*rollout, error) {
 	if err != nil {
 		return nil, err
 	}
-	pods, err := v.cluster.pods(ctx, w, client.InNamespace(v.key.Namespace), client.MatchingLabelsSelector{Selector: selector})
+	pods, err := v.cluster.managed(ctx, w, client.InNamespace(v.key.Namespace), client.MatchingLabelsSelector{Selector: selector})
 	if err != nil {
 		return nil, err
 	}
@@ -143,12 +140,14 @@ func (r *rollout) done() bool {
 	return true
 }
 
-func (r *rollout) print(out io.Writer) error {
+func (r *rollout) print(out io.Writer, on terminal) {
 	set := r.cloneSet
-	fmt.Fprintf(out, "CloneSet %s/%s: %d of %d pods updated, %d available, %d in rotation (least so far %d)\n",
-		set.Namespace, set.Name, set.Status.UpdatedReplicas, wanted(set), set.Status.AvailableReplicas, r.in, r.least)
-	table := printers.GetNewTabWriter(out)
-	fmt.Fprintln(table, "POD\tREVISION\tSTATE\tAGE\tREADY\tROTATION\tWAITS AT\tREASON")
+	fmt.Fprintln(out, on.wrap(fmt.Sprintf("CloneSet %s/%s: %d of %d pods updated, %d available, %d in rotation (least so far %d)",
+		set.Namespace, set.Name, set.Status.UpdatedReplicas, wanted(set), set.Status.AvailableReplicas, r.in, r.least)))
+	t := table{
+		head:  []string{"POD", "REVISION", "STATE", "AGE", "READY", "ROTATION", "WAITS AT", "REASON"},
+		spare: []string{"READY", "AGE", "WAITS AT"},
+	}
 	for _, p := range r.pods {
 		revision := "old"
 		if p.facts.pod.Labels[appsv1.ControllerRevisionHashLabelKey] == set.Status.UpdateRevision {
@@ -158,13 +157,11 @@ func (r *rollout) print(out io.Writer) error {
 		if p.Reason == reason.Draining {
 			why += " " + short(p.facts.drainEnds.Sub(r.now))
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%t\t%s\t%s\t%s\n",
-			p.Name, revision, dash(p.State), p.age(r.now), p.Ready, p.Rotation, dash(string(p.Hook)), why)
+		t.rows = append(t.rows, row{p.tone(), []string{
+			p.Name, revision, dash(p.State), p.age(r.now), strconv.FormatBool(p.Ready), string(p.Rotation), dash(string(p.Hook)), why,
+		}})
 	}
-	if err := table.Flush(); err != nil {
-		return fmt.Errorf("printing the rollout: %w", err)
-	}
-	return nil
+	t.print(out, on)
 }
 
 func wanted(set *kruisev1alpha1.CloneSet) int32 {
@@ -172,28 +169,4 @@ func wanted(set *kruisev1alpha1.CloneSet) int32 {
 		return 1
 	}
 	return *set.Spec.Replicas
-}
-
-// screen shows the latest of several texts: in the place of the one before on a terminal, below it elsewhere.
-type screen struct {
-	out      io.Writer
-	terminal bool
-	last     []byte
-}
-
-func (s *screen) draw(text []byte) {
-	if bytes.Equal(text, s.last) {
-		return
-	}
-	if s.terminal && s.last != nil {
-		// Up to where the last text began, and clear from there to the end of the screen.
-		fmt.Fprintf(s.out, "\x1b[%dA\x1b[J", bytes.Count(s.last, []byte("\n")))
-	}
-	_, _ = s.out.Write(text)
-	s.last = text
-}
-
-func isTerminal(out io.Writer) bool {
-	file, is := out.(*os.File)
-	return is && term.IsTerminal(int(file.Fd()))
 }

@@ -40,6 +40,7 @@ type options struct {
 
 	flags        *genericclioptions.ConfigFlags
 	installation string
+	leaseName    string
 	version      string
 	now          func() time.Time
 }
@@ -77,6 +78,8 @@ func (o *options) command() *cobra.Command {
 	o.flags.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&o.installation, "rollcall-namespace", "rollcall-system",
 		"The namespace in which Rollcall is installed.")
+	root.PersistentFlags().StringVar(&o.leaseName, "leader-election-id", "rollcall",
+		"The name of the manager's Lease, as its flag has it.")
 	root.AddCommand(o.statusCommand(), o.explainCommand(), o.rolloutCommand(), o.lintCommand(), o.enrollCommand(),
 		o.releaseCommand(), o.resyncCommand())
 	return root

@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
@@ -40,11 +40,15 @@ func (o *options) statusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			pods, err := cluster.pods(cmd.Context(), w, options...)
+			pods, err := cluster.managed(cmd.Context(), w, options...)
 			if err != nil {
 				return err
 			}
-			return o.printStatus(pods, output, all, w.now)
+			registries := cluster.known(cmd.Context(), namespace, o)
+			for i := range pods {
+				pods[i].Entries = registries.pods[pods[i].facts.pod.UID]
+			}
+			return o.printStatus(pods, registries.why, output, all, w.now)
 		},
 	}
 	c.Flags().BoolVarP(&all, "all-namespaces", "A", false, "List the pods of all namespaces.")
@@ -72,7 +76,7 @@ func (o *options) listOptions(all bool, selector string) ([]client.ListOption, e
 	return list, nil
 }
 
-func (o *options) printStatus(pods []Pod, output string, all bool, now time.Time) error {
+func (o *options) printStatus(pods []Pod, unknown error, output string, all bool, now time.Time) error {
 	if output == "json" || output == "yaml" {
 		return printObjects(o.Out, pods, output)
 	}
@@ -84,7 +88,15 @@ func (o *options) printStatus(pods []Pod, output string, all bool, now time.Time
 		fmt.Fprintln(o.ErrOut, "Rollcall manages no pod", where)
 		return nil
 	}
-	return printTable(o.Out, pods, output == "wide", all, now)
+	on := terminalOf(o.Out)
+	if output == "wide" {
+		on.width = 0 // a person asked for all of it
+	}
+	statusTable(pods, unknown == nil, output == "wide", all, now).print(o.Out, on)
+	if unknown != nil {
+		fmt.Fprintf(o.ErrOut, "REGISTRY is not shown: %v\n", unknown)
+	}
+	return nil
 }
 
 func printObjects(out io.Writer, pods []Pod, output string) error {
@@ -102,31 +114,38 @@ func printObjects(out io.Writer, pods []Pod, output string) error {
 	return nil
 }
 
-func printTable(out io.Writer, pods []Pod, wide, all bool, now time.Time) error {
-	table := printers.GetNewTabWriter(out)
-	head := "NAME\tSTATE\tAGE\tREADY\tROTATION\tWAITS AT\tREASON"
-	if all {
-		head = "NAMESPACE\t" + head
+// statusTable has a row for each pod, with what the registries say where that is known.
+func statusTable(pods []Pod, known, wide, all bool, now time.Time) table {
+	t := table{spare: []string{"READY", "AGE", "ROTATION", "WAITS AT"}, rows: make([]row, len(pods))}
+	for i, p := range pods {
+		t.rows[i].tone = p.tone()
 	}
-	if wide {
-		head += "\tWORKLOAD\tINSTANCES\tMESSAGE"
-	}
-	fmt.Fprintln(table, head)
-	for _, p := range pods {
-		if all {
-			fmt.Fprintf(table, "%s\t", p.Namespace)
+	for _, column := range []struct {
+		head string
+		is   bool
+		cell func(Pod) string
+	}{
+		{"NAMESPACE", all, func(p Pod) string { return p.Namespace }},
+		{"NAME", true, func(p Pod) string { return p.Name }},
+		{"STATE", true, func(p Pod) string { return dash(p.State) }},
+		{"AGE", true, func(p Pod) string { return p.age(now) }},
+		{"READY", true, func(p Pod) string { return strconv.FormatBool(p.Ready) }},
+		{"ROTATION", true, func(p Pod) string { return string(p.Rotation) }},
+		{"REGISTRY", known, func(p Pod) string { return registryOf(p.Entries) }},
+		{"WAITS AT", true, func(p Pod) string { return dash(string(p.Hook)) }},
+		{"REASON", true, func(p Pod) string { return dash(string(p.Reason)) }},
+		{"WORKLOAD", wide, func(p Pod) string { return dash(p.Workload) }},
+		{"INSTANCES", wide, func(p Pod) string { return strconv.Itoa(len(p.Instances)) }},
+		{"MESSAGE", wide, func(p Pod) string { return dash(p.Message) }},
+	} {
+		if column.is {
+			t.head = append(t.head, column.head)
+			for i, p := range pods {
+				t.rows[i].cells = append(t.rows[i].cells, column.cell(p))
+			}
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%t\t%s\t%s\t%s",
-			p.Name, dash(p.State), p.age(now), p.Ready, p.Rotation, dash(string(p.Hook)), dash(string(p.Reason)))
-		if wide {
-			fmt.Fprintf(table, "\t%s\t%d\t%s", dash(p.Workload), len(p.Instances), dash(p.Message))
-		}
-		fmt.Fprintln(table)
 	}
-	if err := table.Flush(); err != nil {
-		return fmt.Errorf("printing the pods: %w", err)
-	}
-	return nil
+	return t
 }
 
 // age is how long the pod has been in its state.
@@ -135,11 +154,4 @@ func (p Pod) age(now time.Time) string {
 		return "-"
 	}
 	return short(now.Sub(p.Since.Time))
-}
-
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
 )
 
 // Rotation is what the record on a pod says of its place in the registry.
@@ -46,6 +47,8 @@ type Pod struct {
 	Message string        `json:"message,omitempty"`
 	// Instances are those that the record names, as service at address in registry.
 	Instances []lifecycle.Recorded `json:"instances,omitempty"`
+	// Entries are what the registries say now, as far as the manager knows and answers.
+	Entries []entries.Entry `json:"entries,omitempty"`
 
 	facts facts
 }
@@ -59,6 +62,8 @@ type facts struct {
 	workload *lifecycle.Workload
 	// drainEnds is when the drain has passed; zero where there is none.
 	drainEnds time.Time
+	// warned: the manager's last word on the pod is a Warning.
+	warned bool
 }
 
 const terminating = "Terminating"
@@ -97,7 +102,7 @@ func (w *world) view(pod *corev1.Pod) (Pod, bool) {
 		p.State, p.Since = terminating, pod.DeletionTimestamp
 	}
 	p.facts.drainEnds = w.drainEnds(p)
-	p.Reason, p.Message = w.reasonOf(p)
+	p.Reason, p.Message, p.facts.warned = w.reasonOf(p)
 	return p, input.Managed()
 }
 
@@ -134,30 +139,42 @@ func (w *world) drainEnds(p Pod) time.Time {
 
 // reasonOf says why the pod waits: by the manager's last Event unless that says that the reason has passed, else by what
 // can be seen on the pod, where the manager makes no Event since it is part of any rollout.
-func (w *world) reasonOf(p Pod) (why reason.Reason, message string) {
+func (w *world) reasonOf(p Pod) (why reason.Reason, message string, warned bool) {
 	if events := w.events[string(p.facts.pod.UID)]; len(events) > 0 {
 		if last := events[len(events)-1]; last.Type == corev1.EventTypeWarning {
-			return reason.Reason(last.Reason), strings.TrimSpace(last.Note)
+			return reason.Reason(last.Reason), strings.TrimSpace(last.Note), true
 		}
 	}
 	switch {
 	case p.facts.input.Released(p.facts.decision):
-		return reason.AwaitingOpenKruise, "its hook is released, and OpenKruise has neither updated nor deleted it yet"
+		return reason.AwaitingOpenKruise, "its hook is released, and OpenKruise has neither updated nor deleted it yet", false
 	case p.Hook == "":
-		return "", ""
+		return "", "", false
 	case p.facts.drainEnds.After(w.now):
-		return reason.Draining, "out of rotation; clients have " + short(p.facts.drainEnds.Sub(w.now)) + " left to notice"
+		return reason.Draining, "out of rotation; clients have " + short(p.facts.drainEnds.Sub(w.now)) + " left to notice", false
 	case !p.facts.decision.Releases && !p.Ready:
-		return reason.NotReady, "the pod is not ready yet"
+		return reason.NotReady, "the pod is not ready yet", false
 	case p.facts.pod.Status.PodIP == "":
-		return reason.NoAddress, "the pod has no IP yet"
+		return reason.NoAddress, "the pod has no IP yet", false
 	default:
-		return reason.Acknowledgement, "the registry has not acknowledged yet, or its clients may not know the pod yet"
+		return reason.Acknowledgement, "the registry has not acknowledged yet, or its clients may not know the pod yet", false
 	}
 }
 
 // waits reports whether a rollout waits for something at the pod.
 func (p Pod) waits() bool { return p.Hook != "" || p.Reason == reason.AwaitingOpenKruise }
+
+// tone is how the pod looks in a list.
+func (p Pod) tone() tone {
+	switch {
+	case p.facts.warned:
+		return bad
+	case p.waits():
+		return waits
+	default:
+		return plain
+	}
+}
 
 // sortPods puts those that wait first, the longest wait before the others.
 func sortPods(pods []Pod) {

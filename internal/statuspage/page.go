@@ -11,6 +11,12 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
+	"github.com/rollcall-dev/rollcall/internal/tracker"
 )
 
 const (
@@ -35,6 +41,7 @@ type Page struct {
 
 	mu    sync.Mutex
 	last  Snapshot
+	known []tracker.Seen
 	taken time.Time
 }
 
@@ -48,6 +55,7 @@ func (p *Page) Register(mux *http.ServeMux) {
 	for pattern, handle := range map[string]http.HandlerFunc{
 		"GET /status":           p.serveHTML,
 		"GET /status.json":      p.serveJSON,
+		"GET " + entries.Path:   p.serveEntries,
 		"GET /status/events":    p.serveEvents,
 		"GET /status/style.css": asset("style.css"),
 		"GET /status/live.js":   asset("live.js"),
@@ -84,14 +92,15 @@ func asset(name string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, assets, name) }
 }
 
-// current returns the snapshot, which is at most freshFor old.
-func (p *Page) current() Snapshot {
+// current returns the snapshot, which is at most freshFor old, and what it was made from of each instance.
+func (p *Page) current() (Snapshot, []tracker.Seen) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if now := time.Now(); now.Sub(p.taken) >= freshFor {
-		p.last, p.taken = Build(p.facts()), now
+		facts := p.facts()
+		p.last, p.known, p.taken = Build(facts), facts.Instances, now
 	}
-	return p.last
+	return p.last, p.known
 }
 
 func filterOf(r *http.Request) Filter {
@@ -101,17 +110,34 @@ func filterOf(r *http.Request) Filter {
 
 func (p *Page) serveHTML(w http.ResponseWriter, r *http.Request) {
 	f := filterOf(r)
-	v := view{Snapshot: p.current().Filter(f), filter: f, now: time.Now()}
+	snapshot, _ := p.current()
+	v := view{Snapshot: snapshot.Filter(f), filter: f, now: time.Now()}
 	v.page()
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_, _ = io.WriteString(w, v.String()) // a reader who has gone needs none
 }
 
 func (p *Page) serveJSON(w http.ResponseWriter, r *http.Request) {
+	snapshot, _ := p.current()
+	writeJSON(w, snapshot.Filter(filterOf(r)))
+}
+
+// serveEntries answers the kubectl plugin about every pod, of one namespace where that is named.
+func (p *Page) serveEntries(w http.ResponseWriter, r *http.Request) {
+	snapshot, known := p.current()
+	answer := entries.Answer{Leads: snapshot.Manager.Leads, Pods: map[types.UID][]entries.Entry{}}
+	if answer.Leads {
+		namespace := r.URL.Query().Get(entries.ParameterNamespace)
+		answer.Pods = entriesOf(known, func(pod lifecycle.PodID) bool { return namespace == "" || pod.Namespace == namespace })
+	}
+	writeJSON(w, answer)
+}
+
+func writeJSON(w http.ResponseWriter, answer any) {
 	w.Header().Set("Content-Type", "application/json")
 	out := json.NewEncoder(w)
 	out.SetIndent("", "  ")
-	_ = out.Encode(p.current().Filter(filterOf(r))) // the same
+	_ = out.Encode(answer) // a reader who has gone needs none
 }
 
 // serveEvents sends the content of the page at once, and again when it has changed.
@@ -153,7 +179,8 @@ type stream struct {
 
 // look sends the content where it has changed, or a comment where nothing was sent for a while.
 func (s *stream) look() error {
-	snapshot := s.page.current().Filter(s.filter)
+	snapshot, _ := s.page.current()
+	snapshot = snapshot.Filter(s.filter)
 	now, err := json.Marshal(snapshot)
 	switch {
 	case err != nil:

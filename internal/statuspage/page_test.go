@@ -13,13 +13,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/resync"
+	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/test/harness/bubble"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
@@ -122,6 +125,44 @@ func TestPage(t *testing.T) {
 				if strings.Contains(page, text) {
 					t.Errorf("the page has %q\nreason: %s\n%s", text, tc.reason, page)
 				}
+			}
+		})
+	}
+}
+
+// TestEntries: the kubectl plugin learns what the registries say of each pod, and of no manager but the one that leads.
+func TestEntries(t *testing.T) {
+	t.Parallel()
+	facts := leading()
+	facts.Instances = []tracker.Seen{
+		seen("web-1", "web", lifecycle.InService, true), seen("web-2", "web", lifecycle.OutOfService, true),
+		seen("web-2", "admin", lifecycle.InService, false),
+	}
+	one := func(service string, state entries.State) entries.Entry {
+		return entries.Entry{Registry: "default", Service: service, Endpoint: "10.0.0.1:80", State: state}
+	}
+	all := entries.Answer{Leads: true, Pods: map[types.UID][]entries.Entry{
+		"uid-of-web-1": {one("web", entries.In)}, "uid-of-web-2": {one("admin", entries.Unacknowledged), one("web", entries.Out)},
+	}}
+	standby := facts
+	standby.Leads = false
+	for name, tc := range map[string]struct {
+		reason string
+		facts  Facts
+		query  string
+		want   entries.Answer
+	}{
+		"all namespaces": {"a person asks with -A", facts, "", all},
+		"one namespace":  {"its pods are asked for", facts, "?namespace=shop", all},
+		"another":        {"its people need no more", facts, "?namespace=other", entries.Answer{Leads: true, Pods: map[types.UID][]entries.Entry{}}},
+		"one that waits": {"what it once knew says nothing", standby, "", entries.Answer{Pods: map[types.UID][]entries.Entry{}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got entries.Answer
+			expect.NoError(t, json.Unmarshal(serve(tc.facts).get(t, entries.Path+tc.query).Body.Bytes(), &got))
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})
 	}

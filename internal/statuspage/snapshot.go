@@ -9,10 +9,13 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/resync"
+	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 )
 
@@ -98,37 +101,36 @@ type Pod struct {
 	Message string    `json:"message,omitempty"`
 	Since   time.Time `json:"since"`
 	// Warning: a person should look. Without it the wait is part of any rollout.
-	Warning   bool       `json:"warning"`
-	Instances []Instance `json:"instances,omitempty"`
+	Warning   bool            `json:"warning"`
+	Instances []entries.Entry `json:"instances,omitempty"`
 }
 
-// Instance is one entry of a pod.
-type Instance struct {
-	Registry string `json:"registry"`
-	Service  string `json:"service"`
-	Endpoint string `json:"endpoint"`
-	State    State  `json:"state"`
-}
-
-// State is what a registry is known to say of an instance.
-type State string
-
-// The states of an instance.
-const (
-	In             State = "in"
-	Out            State = "out"
-	Unacknowledged State = "unacknowledged"
-)
-
-func stateOf(i tracker.Seen) State {
+func stateOf(i tracker.Seen) entries.State {
 	switch {
 	case !i.Acknowledged:
-		return Unacknowledged
+		return entries.Unacknowledged
 	case i.Want == lifecycle.InService:
-		return In
+		return entries.In
 	default:
-		return Out
+		return entries.Out
 	}
+}
+
+// entriesOf returns those of the pods that are asked for, by the pod and in one order.
+func entriesOf(instances []tracker.Seen, asked func(lifecycle.PodID) bool) map[types.UID][]entries.Entry {
+	byUID := map[types.UID][]entries.Entry{}
+	for _, i := range instances {
+		if asked(i.Pod) {
+			byUID[i.Pod.UID] = append(byUID[i.Pod.UID], entries.Entry{
+				Registry: i.In.Registry, Service: i.In.Service, Endpoint: net.JoinHostPort(i.In.Address, strconv.Itoa(i.In.Port)),
+				State: stateOf(i),
+			})
+		}
+	}
+	for _, own := range byUID {
+		slices.SortFunc(own, func(a, b entries.Entry) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	}
+	return byUID
 }
 
 // Build makes the snapshot of the facts, whole.
@@ -167,11 +169,11 @@ func servicesOf(instances []tracker.Seen) []Service {
 			counts[key] = one
 		}
 		switch stateOf(i) {
-		case In:
+		case entries.In:
 			one.In++
-		case Out:
+		case entries.Out:
 			one.Out++
-		case Unacknowledged:
+		case entries.Unacknowledged:
 			one.Unacknowledged++
 		}
 	}
@@ -189,26 +191,16 @@ func servicesOf(instances []tracker.Seen) []Service {
 }
 
 func podsOf(waits []metrics.Wait, instances []tracker.Seen) []Pod {
-	byUID := make(map[string][]Instance, len(waits))
+	waiting := make(map[types.UID]bool, len(waits))
 	for _, w := range waits {
-		byUID[w.UID] = nil
+		waiting[types.UID(w.UID)] = true
 	}
-	for _, i := range instances {
-		uid := string(i.Pod.UID)
-		if _, waits := byUID[uid]; waits {
-			byUID[uid] = append(byUID[uid], Instance{
-				Registry: i.In.Registry, Service: i.In.Service, Endpoint: net.JoinHostPort(i.In.Address, strconv.Itoa(i.In.Port)),
-				State: stateOf(i),
-			})
-		}
-	}
+	byUID := entriesOf(instances, func(pod lifecycle.PodID) bool { return waiting[pod.UID] })
 	pods := make([]Pod, 0, len(waits))
 	for _, w := range waits {
-		own := byUID[w.UID]
-		slices.SortFunc(own, func(a, b Instance) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 		pods = append(pods, Pod{
 			Namespace: w.Namespace, Name: w.Pod, Hook: w.Hook, Reason: w.Reason, Message: w.Message, Warning: w.Warning,
-			Since: w.Since, Instances: own,
+			Since: w.Since, Instances: byUID[types.UID(w.UID)],
 		})
 	}
 	slices.SortFunc(pods, func(a, b Pod) int {

@@ -13,6 +13,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/resync"
+	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 )
 
@@ -108,7 +109,7 @@ func TestBuild(t *testing.T) {
 					{
 						Namespace: "shop", Name: "web-1", Hook: "preDelete", Reason: "Draining", Message: "why web-1 waits",
 						Since:     epoch().Add(-time.Second),
-						Instances: []Instance{{Registry: "default", Service: "web", Endpoint: "10.0.0.1:80", State: Out}},
+						Instances: []entries.Entry{{Registry: "default", Service: "web", Endpoint: "10.0.0.1:80", State: entries.Out}},
 					},
 				}
 				s.PodsTotal = 2

@@ -2,20 +2,32 @@ package integration
 
 import (
 	"bytes"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/rollcall-dev/rollcall/internal/plugin"
 	"github.com/rollcall-dev/rollcall/test/harness/account"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
+	"github.com/rollcall-dev/rollcall/test/harness/manager"
 )
 
 // kubectl is a person with the plugin.
@@ -25,6 +37,8 @@ type kubectl struct {
 	kubeconfig string
 	// installation is the namespace of the manager.
 	installation string
+	// as is another user whose rights the person takes.
+	as string
 }
 
 // Kubectl gives a person the rights of a client configuration.
@@ -39,7 +53,7 @@ func (s *scenario) Kubectl(name string, as *rest.Config) *kubectl {
 func (k *kubectl) Expect(status int, arguments string, words ...string) {
 	k.Helper()
 	var out bytes.Buffer
-	all := append(strings.Fields(arguments), "--kubeconfig", k.kubeconfig, "-n", k.ns, "--rollcall-namespace", k.installation)
+	all := append(strings.Fields(arguments), "--kubeconfig", k.kubeconfig, "-n", k.ns, "--rollcall-namespace", k.installation, "--as", k.as)
 	streams := genericiooptions.IOStreams{In: strings.NewReader("no\n"), Out: &out, ErrOut: &out}
 	if got := plugin.Run(k.Context(), "test", all, streams); got != status {
 		k.Errorf("kubectl rollcall %s: exit status %d, want %d\n%s", arguments, got, status, out.String())
@@ -91,4 +105,103 @@ func TestKubectlPlugin(t *testing.T) {
 	person.Expect(4, "explain stranger", "is not managed by Rollcall", `"example.com/*"`)
 	s.Kubectl("anyone", rest.AnonymousClientConfig(env.cluster.Config())).Expect(5, "status", "reading ConfigMap")
 	s.expectAlwaysBut()
+}
+
+// TestKubectlPluginAsksTheManager: a person with the rights that ship sees through the API server what the registry says, and
+// everybody else what is in the way.
+func TestKubectlPluginAsksTheManager(t *testing.T) {
+	t.Parallel()
+	host := addressOfMachine(t)
+	const installation = "plugin-registry-manager"
+	s := alone(t, "plugin-registry", labels, nil, append(elect(t, installation), "--status-page",
+		"--metrics-bind-address="+host+":0", "--health-probe-bind-address="+host+":0")...)
+	pod := s.Begin(replicas(1))[0]
+	s.must(s.k8s.Create(s.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: installation, Name: "rollcall-config"}, Data: map[string]string{"config.yaml": s.manager.config.text()},
+	}))
+	allow := func(user, namespace string, rules ...rbacv1.PolicyRule) {
+		named := metav1.ObjectMeta{Namespace: namespace, Name: user}
+		s.must(s.k8s.Create(s.Context(), &rbacv1.Role{ObjectMeta: named, Rules: rules}))
+		s.must(s.k8s.Create(s.Context(), &rbacv1.RoleBinding{
+			ObjectMeta: named, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		}))
+	}
+	person := func(user string, rules []rbacv1.PolicyRule) *kubectl {
+		allow(user, installation, rules...)
+		allow(user, s.ns, rbacv1.PolicyRule{
+			APIGroups: []string{"", "apps.kruise.io", "events.k8s.io"}, Verbs: []string{"get", "list"},
+			Resources: []string{"pods", "clonesets", "statefulsets", "daemonsets", "events"},
+		})
+		k := s.Kubectl(user, env.cluster.Config())
+		k.installation, k.as = installation, user
+		return k
+	}
+	shipped := &rbacv1.Role{}
+	text, err := os.ReadFile("../../config/components/status-page/role.yaml")
+	s.must(err)
+	s.must(yaml.UnmarshalStrict(text, shipped))
+	onCall := person("on-call", shipped.Rules)
+	guest := person("guest", append(slices.DeleteFunc(slices.Clone(shipped.Rules),
+		func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "pods/proxy") }),
+		rbacv1.PolicyRule{APIGroups: []string{""}, Verbs: []string{"get"}, Resources: []string{"pods"}}))
+	onCall.Expect(0, "status", "REGISTRY is not shown: reading the manager's pod:")
+
+	page, err := s.manager.URL(manager.MetricsServer, "")
+	s.must(err)
+	remove := s.managersPod(installation, page)
+	onCall.Expect(0, "status", "ROTATION   REGISTRY   WAITS AT", "In         In         -")
+	onCall.Expect(0, "explain "+pod.Name, "As the manager knows it, registry default has "+s.ns+" at", "in rotation.")
+	guest.Expect(0, "status", "REGISTRY is not shown: you may not get pods/proxy in namespace "+installation)
+
+	remove()
+	other, err := s.manager.URL(manager.HealthServer, "")
+	s.must(err)
+	remove = s.managersPod(installation, other)
+	onCall.Expect(0, "explain "+pod.Name, "What the registries say now is not shown: the manager", "is older than this plugin")
+
+	remove()
+	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
+	s.must(secure.Listener.Close())
+	secure.Listener, err = new(net.ListenConfig).Listen(s.Context(), "tcp", host+":0")
+	s.must(err)
+	secure.StartTLS()
+	defer secure.Close()
+	s.managersPod(installation, secure.URL)
+	onCall.Expect(0, "status", "REGISTRY is not shown: the manager", "runs with --metrics-secure")
+}
+
+// managersPod stands for the manager's process where its lease names it, with a server as its port of the metrics.
+func (s *scenario) managersPod(namespace, server string) (remove func()) {
+	s.Helper()
+	name, err := os.Hostname()
+	s.must(err)
+	address, err := url.Parse(server)
+	s.must(err)
+	port, err := strconv.ParseInt(address.Port(), 10, 32)
+	s.must(err)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: corev1.PodSpec{SchedulerName: "none", Containers: []corev1.Container{{
+			Name: "manager", Image: "rollcall", Ports: []corev1.ContainerPort{{Name: "metrics", ContainerPort: int32(port)}},
+		}}},
+	}
+	s.must(s.k8s.Create(s.Context(), pod))
+	pod.Status.PodIP, pod.Status.PodIPs = address.Hostname(), []corev1.PodIP{{IP: address.Hostname()}}
+	s.must(s.k8s.Status().Update(s.Context(), pod))
+	return func() { s.must(s.k8s.Delete(s.Context(), pod, client.GracePeriodSeconds(0))) }
+}
+
+// addressOfMachine is one that the API server sends requests to: it refuses 127.0.0.1.
+func addressOfMachine(t *testing.T) string {
+	t.Helper()
+	all, err := net.InterfaceAddrs()
+	expect.NoError(t, err)
+	for _, one := range all {
+		if address, is := one.(*net.IPNet); is && address.IP.To4() != nil && address.IP.IsGlobalUnicast() {
+			return address.IP.String()
+		}
+	}
+	t.Skip("!!!! SKIPPED: this machine has no address but its loopback's, and the API server's proxy refuses that")
+	return ""
 }

@@ -1,0 +1,115 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
+)
+
+const (
+	// answerWithin bounds how long a person waits for a manager that does not answer.
+	answerWithin = 5 * time.Second
+	// metricsPort is what the manifests call the port that has the status page.
+	metricsPort = "metrics"
+)
+
+// known is what the manager knows of the registries, or why that can't be had.
+type known struct {
+	pods map[types.UID][]entries.Entry
+	why  error
+}
+
+// known asks the manager that leads, over the API server's proxy. An empty namespace means all.
+func (c *cluster) known(ctx context.Context, namespace string, o *options) known {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	pods, err := c.ask(ctx, namespace, o)
+	return known{pods: pods, why: err}
+}
+
+func (c *cluster) ask(ctx context.Context, namespace string, o *options) (map[types.UID][]entries.Entry, error) {
+	lease, err := c.lease(ctx, o.leaseName, o.now())
+	if err != nil {
+		return nil, err
+	}
+	name, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
+	var pod corev1.Pod
+	if err := c.Get(ctx, client.ObjectKey{Namespace: c.installation, Name: name}, &pod); err != nil {
+		return nil, fmt.Errorf("reading the manager's pod: %w", err)
+	}
+	port := portOf(&pod)
+	if port == "" {
+		return nil, fmt.Errorf("the manager's pod %s has no port with the name %s", name, metricsPort)
+	}
+	text, err := c.pods.Pods(c.installation).ProxyGet("http", name, port, entries.Path,
+		map[string]string{entries.ParameterNamespace: namespace}).DoRaw(ctx)
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil, fmt.Errorf("you may not get pods/proxy in namespace %s, which the Role rollcall-status-reader allows", c.installation)
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("the manager %s runs without --status-page, or is older than this plugin", name)
+	case apierrors.IsBadRequest(err):
+		return nil, fmt.Errorf("the manager %s runs with --metrics-secure, and the API server's proxy does not pass on who asks", name)
+	case err != nil:
+		return nil, fmt.Errorf("asking the manager %s: %w", name, err)
+	}
+	var answer entries.Answer
+	switch err := json.Unmarshal(text, &answer); {
+	case err != nil:
+		return nil, fmt.Errorf("reading what the manager %s answered: %w", name, err)
+	case !answer.Leads:
+		return nil, fmt.Errorf("the manager %s does not lead any more: try again", name)
+	}
+	return answer.Pods, nil
+}
+
+func portOf(pod *corev1.Pod) string {
+	for _, container := range pod.Spec.Containers {
+		for _, port := range container.Ports {
+			if port.Name == metricsPort {
+				return strconv.Itoa(int(port.ContainerPort))
+			}
+		}
+	}
+	return ""
+}
+
+// registryOf says in a word what the registries say of a pod.
+func registryOf(all []entries.Entry) string {
+	var words []string
+	for _, e := range all {
+		if word := strings.ToUpper(string(e.State[:1])) + string(e.State[1:]); !slices.Contains(words, word) {
+			words = append(words, word)
+		}
+	}
+	return dash(strings.Join(words, ","))
+}
+
+// registrySentences say what each registry says of the pod.
+func registrySentences(k known, p Pod) []string {
+	if k.why != nil {
+		return []string{fmt.Sprintf("What the registries say now is not shown: %s.", k.why)}
+	}
+	var lines []string
+	for _, e := range p.Entries {
+		says := map[entries.State]string{
+			entries.In: "in rotation", entries.Out: "out of rotation", entries.Unacknowledged: "with a change that it has not acknowledged",
+		}[e.State]
+		lines = append(lines, fmt.Sprintf("As the manager knows it, registry %s has %s at %s %s.", e.Registry, e.Service, e.Endpoint, says))
+	}
+	if len(lines) == 0 {
+		return []string{"As the manager knows it, no registry has an entry of it."}
+	}
+	return lines
+}

@@ -1,0 +1,167 @@
+package plugin
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+)
+
+// tone is how a line looks in a terminal with colours.
+type tone string
+
+const (
+	plain   tone = ""
+	heading tone = "\x1b[1m"
+	good    tone = "\x1b[32m"
+	waits   tone = "\x1b[33m"
+	bad     tone = "\x1b[31m"
+)
+
+// terminal is what a command prints on. The zero terminal is a pipe or a file: no colours, and lines as long as they are.
+type terminal struct {
+	width, height int
+	colours       bool
+}
+
+func terminalOf(out io.Writer) terminal {
+	file, is := out.(*os.File)
+	if !is || !term.IsTerminal(int(file.Fd())) {
+		return terminal{}
+	}
+	width, height, err := term.GetSize(int(file.Fd()))
+	if err != nil || width == 0 || height == 0 {
+		width, height = 80, 24
+	}
+	return terminal{width: width, height: height, colours: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+}
+
+// line returns the text as one line that the terminal does not break.
+func (t terminal) line(text string, c tone) string {
+	if t.width > 0 && utf8.RuneCountInString(text) > t.width {
+		text = string([]rune(text)[:t.width-1]) + "…"
+	}
+	return t.paint(text, c) + "\n"
+}
+
+func (t terminal) paint(text string, c tone) string {
+	if !t.colours || c == plain {
+		return text
+	}
+	return string(c) + text + "\x1b[0m"
+}
+
+// wrap breaks a sentence between words. What is indented is there to be copied, and stays whole.
+func (t terminal) wrap(text string) string {
+	if t.width == 0 || strings.HasPrefix(text, " ") {
+		return text
+	}
+	var b strings.Builder
+	column := 0
+	for i, word := range strings.Fields(text) {
+		length := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case column+1+length > t.width:
+			b.WriteByte('\n')
+			column = 0
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += length
+	}
+	return b.String()
+}
+
+// printable takes out what would steer the terminal: registries and those who write pods choose some of the text.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, text)
+}
+
+// table is printed with columns as wide as what stands in them.
+type table struct {
+	head []string
+	rows []row
+	// spare are the columns that a narrow terminal does without, the first of them first.
+	spare []string
+}
+
+type row struct {
+	tone  tone
+	cells []string
+}
+
+func (t table) print(out io.Writer, on terminal) {
+	lines := append([]row{{tone: heading, cells: t.head}}, t.rows...)
+	widths := make([]int, len(t.head))
+	for _, line := range lines {
+		for i := range line.cells {
+			line.cells[i] = printable(line.cells[i])
+			widths[i] = max(widths[i], utf8.RuneCountInString(line.cells[i]))
+		}
+	}
+	shown := make([]int, len(t.head))
+	for i := range shown {
+		shown[i] = i
+	}
+	for _, name := range t.spare {
+		if on.width == 0 || total(widths, shown) <= on.width {
+			break
+		}
+		shown = slices.DeleteFunc(shown, func(i int) bool { return t.head[i] == name })
+	}
+	for _, line := range lines {
+		var text strings.Builder
+		for _, i := range shown {
+			fmt.Fprintf(&text, "%-*s   ", widths[i], line.cells[i])
+		}
+		fmt.Fprint(out, on.line(strings.TrimRight(text.String(), " "), line.tone))
+	}
+}
+
+func total(widths, shown []int) int {
+	sum := 3 * (len(shown) - 1)
+	for _, i := range shown {
+		sum += widths[i]
+	}
+	return sum
+}
+
+// screen shows the latest of several texts: in the place of the one before on a terminal, below it elsewhere.
+type screen struct {
+	out  io.Writer
+	on   terminal
+	last []byte
+}
+
+func (s *screen) draw(text []byte) {
+	if lines := bytes.SplitAfter(text, []byte("\n")); s.on.height > 0 && len(lines) > s.on.height {
+		kept := s.on.height - 2
+		text = fmt.Appendf(bytes.Join(lines[:kept], nil), "and %d more\n", len(lines)-1-kept)
+	}
+	if bytes.Equal(text, s.last) {
+		return
+	}
+	if s.on.height > 0 && s.last != nil {
+		// Up to where the last text began, and clear from there to the end of the screen.
+		fmt.Fprintf(s.out, "\x1b[%dA\x1b[J", bytes.Count(s.last, []byte("\n")))
+	}
+	_, _ = s.out.Write(text)
+	s.last = text
+}
+
+func dash(s string) string { return cmp.Or(s, "-") }

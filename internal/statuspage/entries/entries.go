@@ -1,0 +1,35 @@
+// Package entries is what the manager answers to the kubectl plugin: what each registry is known to say of the pods.
+package entries
+
+import "k8s.io/apimachinery/pkg/types"
+
+// Path is where the manager serves an [Answer], and ParameterNamespace has it answer about one namespace.
+const (
+	Path               = "/status/entries.json"
+	ParameterNamespace = "namespace"
+)
+
+// Answer is of the manager that leads: any other knows nothing.
+type Answer struct {
+	Leads bool `json:"leads"`
+	// Pods has the entries of each pod that a registry may have.
+	Pods map[types.UID][]Entry `json:"pods"`
+}
+
+// Entry is one of a pod.
+type Entry struct {
+	Registry string `json:"registry"`
+	Service  string `json:"service"`
+	Endpoint string `json:"endpoint"`
+	State    State  `json:"state"`
+}
+
+// State is what a registry is known to say of an entry.
+type State string
+
+// The states of an entry.
+const (
+	In             State = "in"
+	Out            State = "out"
+	Unacknowledged State = "unacknowledged"
+)
