@@ -163,6 +163,14 @@ func TestClientKnowsTheCapabilitiesOfTheDriver(t *testing.T) {
 			"a registry that is not configured to lease needs no heartbeats", made(&capable{eternal: true}),
 			capabilities{true, true, true, false, 0, 30 * time.Second},
 		},
+		"nothing to probe": {
+			"the driver has learnt that there is nothing to ask", made(probing{&capable{}, false}),
+			capabilities{true, true, false, true, time.Second, 30 * time.Second},
+		},
+		"a probe that was found": {
+			"the driver has learnt that there is one", made(probing{&capable{}, true}),
+			capabilities{true, true, true, true, time.Second, 30 * time.Second},
+		},
 		"a dry run": {
 			"it renews nothing, and entries expire all the same", made(&capable{}, dry),
 			capabilities{true, true, true, true, 0, 30 * time.Second},
@@ -175,6 +183,15 @@ func TestClientKnowsTheCapabilitiesOfTheDriver(t *testing.T) {
 		}
 	}
 }
+
+// probing is a driver that knows whether there is a probe.
+type probing struct {
+	*capable
+
+	is bool
+}
+
+func (p probing) Probes() bool { return p.is }
 
 func TestClientsOfTheSameServer(t *testing.T) {
 	t.Parallel()
