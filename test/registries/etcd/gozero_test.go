@@ -1,0 +1,86 @@
+package etcd_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/test/harness/cache"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
+)
+
+// TestGoZeroClientFollows: go-zero's own client has the pods that are in rotation, and no others.
+func TestGoZeroClientFollows(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	cfg := config(t, s)
+	cfg.Options = json.RawMessage(`{"format": "go-zero"}`)
+	d := open(t, cfg)
+	first, second := pod("10.0.0.1", 8080), pod("10.0.0.2", 8080)
+	second.Service = first.Service
+	call(t, d.Register, first)
+	expectAddresses := goZeroClient(t, s, first.Service)
+	expectAddresses(first.Endpoint())
+	call(t, d.Register, second)
+	expectAddresses(first.Endpoint(), second.Endpoint())
+	call(t, d.FailOver, first)
+	expectAddresses(second.Endpoint())
+	call(t, d.Deregister, second)
+	expectAddresses()
+}
+
+// goZeroClient runs the client for a service. What it returns waits until it has exactly these addresses.
+func goZeroClient(t *testing.T, s *etcd.Server, key string) func(want ...string) {
+	t.Helper()
+	dir, err := cache.Dir(t.Context(), "test/harness/registries/etcd/gozero")
+	expect.NoError(t, err)
+	reader := filepath.Join(t.TempDir(), "reader")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-C", dir, "-o", reader, ".").CombinedOutput(); err != nil {
+		if !registries.Required() {
+			t.Skipf("go-zero's client can't be built here: %v: %s", err, out)
+		}
+		t.Fatalf("building go-zero's client: %v: %s", err, out)
+	}
+	cmd := exec.CommandContext(t.Context(), reader, "-endpoint", s.URL(), "-key", key)
+	in, err := cmd.StdinPipe()
+	expect.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	expect.NoError(t, err)
+	expect.NoError(t, cmd.Start())
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		for scanner := bufio.NewScanner(out); scanner.Scan(); {
+			lines <- scanner.Text()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = in.Close() // the client ends with it
+		for range lines {
+		}
+		_ = cmd.Wait()
+	})
+	var got []string
+	return func(want ...string) {
+		t.Helper()
+		for deadline := time.After(patience); ; {
+			select {
+			case line, more := <-lines:
+				if !more {
+					t.Fatalf("the client has ended; it had %v", got)
+				}
+				if got = nil; json.Unmarshal([]byte(line), &got) == nil && slices.Equal(want, got) {
+					return
+				}
+			case <-deadline:
+				t.Fatalf("the client has %v, want %v", got, want)
+			}
+		}
+	}
+}
