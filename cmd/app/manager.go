@@ -264,13 +264,13 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		resyncs.Apply(resync.Policy(all.config.Resync), sources(all))
 	}
 	apply(a.drivers.current.Load())
-	metrics.RegisterPods(own, reconciler, time.Now)
+	metrics.RegisterPods(own, reconciler.Waits, state.Workloads.Unmatched, time.Now)
 	metrics.RegisterSlots(own, registryclient.BreakerStates(), a.drivers.slots)
 	reloads := &reload{
 		path: a.flags.config, limits: limits, interval: reloadInterval,
 		drivers: a.drivers, apply: apply, metrics: metrics.NewConfigMetrics(own), logger: a.logger, events: about,
 	}
-	page := statuspage.New(func() statuspage.Facts { return a.facts(waits.unready(), resyncs, reconciler, known) })
+	page := statuspage.New(func() statuspage.Facts { return a.facts(waits.unready(), resyncs, reconciler.Waits(), known) })
 	watchers, err := a.listen(ctx, own, page, waits.unready, evicted)
 	if err != nil {
 		return err

@@ -143,25 +143,19 @@ func metricsPage() (page, error) {
 // exercise makes every metric and has each show at least one series, without which it would not be gathered.
 func exercise() ([]*dto.MetricFamily, error) {
 	all := prometheus.NewPedanticRegistry()
-	metrics.NewRegistryMetrics(all).Began("default", "memory", "register")("ok")
+	metrics.NewRegistryMetrics(all).Called("default", "memory", "register", "ok", time.Second)
 	metrics.NewDryRunMetrics(all).Step("", metrics.OperationPatch)
 	metrics.NewConfigMetrics(all)
 	resyncs := metrics.NewResyncMetrics(all)
 	resyncs.Began("default", time.Now(), true)
 	resyncs.Ran("default", time.Now(), time.Now(), false)
-	metrics.RegisterPods(all, onePod{}, time.Now)
+	metrics.RegisterPods(all, func() []metrics.Wait { return make([]metrics.Wait, 1) }, func() int { return 0 }, time.Now)
 	metrics.NewReleaseMetrics(all).Waited("preDelete", time.Second)
 	metrics.RegisterSlots(all, registryclient.BreakerStates(), func() map[string]metrics.Slots {
 		return map[string]metrics.Slots{"default": {}}
 	})
 	return all.Gather()
 }
-
-// onePod implements metrics.Pods.
-type onePod struct{}
-
-func (onePod) Waits() []metrics.Wait   { return make([]metrics.Wait, 1) }
-func (onePod) UnmatchedWorkloads() int { return 0 }
 
 func reasonsPage() (page, error) {
 	p := page{

@@ -248,7 +248,7 @@ func TestEventsAndReconcilesAtOnce(t *testing.T) {
 		for range 20 {
 			w.r.Apply(w.built())
 			w.r.Waits()
-			w.r.UnmatchedWorkloads()
+			w.r.State.Workloads.Unmatched()
 			w.r.enqueueAll(t.Context(), w.queue)
 		}
 	})

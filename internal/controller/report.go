@@ -182,9 +182,6 @@ func (o *observation) heldNotReady() bool {
 	})
 }
 
-// UnmatchedWorkloads returns how many workloads have hooks of which no handler is ours.
-func (r *PodReconciler) UnmatchedWorkloads() int { return r.State.Workloads.Unmatched() }
-
 // notes are what the reconciler remembers of pods from one look to the next.
 type notes struct {
 	mu   sync.Mutex

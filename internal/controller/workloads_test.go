@@ -136,7 +136,7 @@ func TestPodsWithoutAnOwnedHook(t *testing.T) {
 	w.expectJournal("everything else is left alone")
 	w.expectNoPages("memory follows the pods that are ours")
 	w.expectEvents("")
-	if got := w.r.UnmatchedWorkloads(); got != 1 {
+	if got := w.r.State.Workloads.Unmatched(); got != 1 {
 		t.Errorf("%d workloads have hooks of which none is ours, want the 1 that may have a typo in it", got)
 	}
 	w.apply(func(s *choices) { s.Ownership.Owned = append(s.Ownership.Owned, "other.io/backup") })
@@ -144,7 +144,7 @@ func TestPodsWithoutAnOwnedHook(t *testing.T) {
 	if got := w.current(pods[0]).Finalizers; len(got) > 0 {
 		t.Errorf("finalizers %v are still on the pod, though they are claimed now", got)
 	}
-	if got := w.r.UnmatchedWorkloads(); got != 0 {
+	if got := w.r.State.Workloads.Unmatched(); got != 0 {
 		t.Errorf("%d workloads have hooks of which none is ours, want none: the settings changed", got)
 	}
 }

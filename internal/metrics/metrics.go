@@ -10,10 +10,7 @@ import (
 )
 
 // RegistryMetrics are the metrics of calls to registries.
-type RegistryMetrics struct {
-	duration *prometheus.HistogramVec
-	inFlight *prometheus.GaugeVec
-}
+type RegistryMetrics struct{ duration *prometheus.HistogramVec }
 
 // NewRegistryMetrics registers the metrics with r.
 func NewRegistryMetrics(r prometheus.Registerer) *RegistryMetrics {
@@ -24,30 +21,17 @@ func NewRegistryMetrics(r prometheus.Registerer) *RegistryMetrics {
 				"probe, heartbeat, get) and outcome (ok, retryable, terminal, timeout, notRegistered, foreignEntry).",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"registry", "driver", "operation", "outcome"}),
-		inFlight: promauto.With(r).NewGaugeVec(prometheus.GaugeOpts{
-			Name: "rollcall_registry_requests_in_flight",
-			Help: "Calls to a registry that are in flight, by registry and driver.",
-		}, []string{"registry", "driver"}),
 	}
 }
 
-// Began counts a call as under way, and returns what takes its outcome when it has ended. A registry is known by its name in
-// the configuration and its driver.
-func (m *RegistryMetrics) Began(name, driver, operation string) (ended func(outcome string)) {
-	inFlight := m.inFlight.WithLabelValues(name, driver)
-	inFlight.Inc()
-	start := time.Now()
-	return func(outcome string) {
-		inFlight.Dec()
-		m.duration.WithLabelValues(name, driver, operation, outcome).Observe(time.Since(start).Seconds())
-	}
+// Called notes a call that has ended. A registry is known by its name in the configuration and its driver.
+func (m *RegistryMetrics) Called(name, driver, operation, outcome string, took time.Duration) {
+	m.duration.WithLabelValues(name, driver, operation, outcome).Observe(took.Seconds())
 }
 
 // Forget removes what is shown of a registry by its name and driver. No call to it may be under way any more, or begin.
 func (m *RegistryMetrics) Forget(name, driver string) {
-	labels := prometheus.Labels{"registry": name, "driver": driver}
-	m.duration.DeletePartialMatch(labels)
-	m.inFlight.DeletePartialMatch(labels)
+	m.duration.DeletePartialMatch(prometheus.Labels{"registry": name, "driver": driver})
 }
 
 // ConfigMetrics are the metrics of configuration reloads.

@@ -14,12 +14,9 @@ func TestRegistryMetrics(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
 	m := NewRegistryMetrics(r)
-	ended := m.Began("old", "fake", "register")
-	series.Expect(t, r, "a call is under way", `rollcall_registry_requests_in_flight{driver="fake",registry="old"} 1`)
-	ended("timeout")
+	m.Called("old", "fake", "register", "timeout", time.Second)
 	series.Expect(t, r, "it has ended",
-		`rollcall_registry_request_duration_seconds_count{driver="fake",operation="register",outcome="timeout",registry="old"} 1`,
-		`rollcall_registry_requests_in_flight{driver="fake",registry="old"} 0`)
+		`rollcall_registry_request_duration_seconds_count{driver="fake",operation="register",outcome="timeout",registry="old"} 1`)
 	m.Forget("old", "fake")
 	series.Expect(t, r, "the registry is no more")
 }
@@ -81,11 +78,6 @@ func TestResyncMetrics(t *testing.T) {
 	series.Expect(t, r, "the registry is no more")
 }
 
-type fakePods struct{ waits []Wait }
-
-func (p *fakePods) Waits() []Wait         { return p.waits }
-func (*fakePods) UnmatchedWorkloads() int { return 3 }
-
 func TestReleaseMetrics(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
@@ -100,18 +92,18 @@ func TestReleaseMetrics(t *testing.T) {
 func TestRegisterPods(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 1, 0, 0, time.UTC)
-	pods := &fakePods{waits: []Wait{
+	waits := []Wait{
 		{Hook: "preDelete", Reason: "Draining", Since: now.Add(-5 * time.Second)},
 		{Hook: "preDelete", Reason: "Draining", Since: now.Add(-20 * time.Second)},
 		{Hook: "preNormal", Reason: "RegistryError", Since: now.Add(time.Second)},
-	}}
+	}
 	r := prometheus.NewPedanticRegistry()
-	RegisterPods(r, pods, func() time.Time { return now })
+	RegisterPods(r, func() []Wait { return waits }, func() int { return 3 }, func() time.Time { return now })
 	series.Expect(t, r, "the oldest counts",
 		`rollcall_oldest_wait_seconds{hook="preDelete",reason="Draining"} 20`,
 		`rollcall_oldest_wait_seconds{hook="preNormal",reason="RegistryError"} 0`, `rollcall_unmatched_workloads 3`,
 		`rollcall_waiting_pods{hook="preDelete",reason="Draining"} 2`, `rollcall_waiting_pods{hook="preNormal",reason="RegistryError"} 1`)
-	pods.waits = nil
+	waits = nil
 	series.Expect(t, r, "no pod waits any more", `rollcall_unmatched_workloads 3`)
 }
 

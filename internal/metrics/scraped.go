@@ -41,16 +41,9 @@ type Wait struct {
 	Since time.Time
 }
 
-// Pods is what the metrics of pods and workloads are read from. It is safe for concurrent use.
-type Pods interface {
-	// Waits returns the pods that wait now.
-	Waits() []Wait
-	// UnmatchedWorkloads returns how many workloads have hooks of which Rollcall owns none.
-	UnmatchedWorkloads() int
-}
-
-// RegisterPods registers with r the metrics that are read from pods. now is the clock that Wait.Since was taken from.
-func RegisterPods(r prometheus.Registerer, pods Pods, now func() time.Time) {
+// RegisterPods registers with r the metrics of pods and workloads: the pods that wait now, and how many workloads have hooks of
+// which Rollcall owns none. Both are called concurrently. now is the clock that Wait.Since was taken from.
+func RegisterPods(r prometheus.Registerer, waits func() []Wait, unmatchedWorkloads func() int, now func() time.Time) {
 	waiting := prometheus.NewDesc("rollcall_waiting_pods",
 		"Pods that wait, by hook and reason.", []string{"hook", "reason"}, nil)
 	oldest := prometheus.NewDesc("rollcall_oldest_wait_seconds",
@@ -60,7 +53,7 @@ func RegisterPods(r prometheus.Registerer, pods Pods, now func() time.Time) {
 	collect := func(out chan<- prometheus.Metric) {
 		type key struct{ hook, reason string }
 		counts, since := map[key]int{}, map[key]time.Time{}
-		for _, wait := range pods.Waits() {
+		for _, wait := range waits() {
 			k := key{wait.Hook, wait.Reason}
 			if counts[k] == 0 || wait.Since.Before(since[k]) {
 				since[k] = wait.Since
@@ -71,7 +64,7 @@ func RegisterPods(r prometheus.Registerer, pods Pods, now func() time.Time) {
 			out <- gauge(waiting, float64(count), k.hook, k.reason)
 			out <- gauge(oldest, max(now().Sub(since[k]), 0).Seconds(), k.hook, k.reason)
 		}
-		out <- gauge(unmatched, float64(pods.UnmatchedWorkloads()))
+		out <- gauge(unmatched, float64(unmatchedWorkloads()))
 	}
 	r.MustRegister(scraped{[]*prometheus.Desc{waiting, oldest, unmatched}, collect})
 }
