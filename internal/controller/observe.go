@@ -238,14 +238,8 @@ func (r *PodReconciler) use(seen *observation, name string) clusterstate.Use {
 
 // observeGuard says what becomes of the pod's guard.
 func (o *observation) observeGuard(hasWorkload bool) {
-	pod := o.pod()
-	o.input.Guard = lifecycle.GuardOf(lifecycle.GuardFacts{
-		Wanted: o.settings.Guard,
-		Dying:  pod.DeletionTimestamp != nil,
-		Hooked: o.input.Hooks.Any(),
-		// It will be deleted soon.
-		OwnerGone: !hasWorkload && clusterstate.OwnerOf(pod) != nil,
-	})
+	ownerGone := !hasWorkload && clusterstate.OwnerOf(o.pod()) != nil
+	o.input.Guard = lifecycle.GuardOf(o.pod(), o.input.Hooks, o.settings.Guard, ownerGone)
 }
 
 // adoptListed takes what is listed in service for an acknowledgement of Register, only in Normal, where no hook hangs on

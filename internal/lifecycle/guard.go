@@ -21,26 +21,15 @@ const (
 	GuardFree Guard = "Free"
 )
 
-// GuardFacts are what decides on a [Guard].
-type GuardFacts struct {
-	// Wanted: the configuration wants pods to be guarded.
-	Wanted bool
-	// Dying: the pod is being deleted.
-	Dying bool
-	// Hooked: the workload of the pod has a hook that Rollcall owns.
-	Hooked bool
-	// OwnerGone: the pod still names a workload that is gone, so it will be deleted soon.
-	OwnerGone bool
-}
-
-// GuardOf decides.
-func GuardOf(f GuardFacts) Guard {
+// GuardOf says what becomes of the guard of a pod with these hooks, by whether the configuration wants one. ownerGone: the pod
+// still names a workload that is gone, so it will be deleted soon.
+func GuardOf(pod *corev1.Pod, hooks Hooks, wanted, ownerGone bool) Guard {
 	switch {
-	case !f.Wanted:
+	case !wanted:
 		return GuardFree
-	case f.Dying, f.OwnerGone:
+	case pod.DeletionTimestamp != nil, ownerGone:
 		return GuardLeave
-	case !f.Hooked:
+	case !hooks.Any():
 		return GuardFree
 	default:
 		return GuardPut

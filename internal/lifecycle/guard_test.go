@@ -2,26 +2,32 @@ package lifecycle
 
 import (
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestGuardOf(t *testing.T) {
 	t.Parallel()
-	tests := map[string]struct {
-		reason string
-		facts  GuardFacts
-		want   Guard
+	none, hooked := Hooks{}, Hooks{PreDelete: []Handler{{Label: "example.com/registered", Value: "true"}}}
+	alive, dying := &corev1.Pod{}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}}
+	for name, tc := range map[string]struct {
+		reason            string
+		pod               *corev1.Pod
+		hooks             Hooks
+		wanted, ownerGone bool
+		want              Guard
 	}{
-		"wanted":                    {"it keeps the pod until it was taken out", GuardFacts{Wanted: true, Hooked: true}, GuardPut},
-		"not wanted":                {"those that are there go too", GuardFacts{Hooked: true}, GuardFree},
-		"not wanted, dying":         {"it is the way out of a registry that never answers again", GuardFacts{Hooked: true, Dying: true}, GuardFree},
-		"dying":                     {"it waits for the registry's word", GuardFacts{Wanted: true, Hooked: true, Dying: true}, GuardLeave},
-		"without hooks":             {"Rollcall would not take it off later", GuardFacts{Wanted: true}, GuardFree},
-		"the workload is just gone": {"the pod is about to be deleted", GuardFacts{Wanted: true, OwnerGone: true}, GuardLeave},
-	}
-	for name, tc := range tests {
+		"wanted":                    {"it keeps the pod until it was taken out", alive, hooked, true, false, GuardPut},
+		"not wanted":                {"those that are there go too", alive, hooked, false, false, GuardFree},
+		"not wanted, dying":         {"it is the way out of a registry that never answers again", dying, hooked, false, false, GuardFree},
+		"dying":                     {"it waits for the registry's word", dying, hooked, true, false, GuardLeave},
+		"without hooks":             {"Rollcall would not take it off later", alive, none, true, false, GuardFree},
+		"the workload is just gone": {"the pod is about to be deleted", alive, none, true, true, GuardLeave},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := GuardOf(tc.facts); got != tc.want {
+			if got := GuardOf(tc.pod, tc.hooks, tc.wanted, tc.ownerGone); got != tc.want {
 				t.Errorf("got %q, want %q: %s", got, tc.want, tc.reason)
 			}
 		})
