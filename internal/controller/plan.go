@@ -153,12 +153,7 @@ func (o *observation) certain(c change) bool {
 
 // mayBeOut reports whether a registry was asked to take out an instance of the pod, and may have done so.
 func (o *observation) mayBeOut() bool {
-	for _, standing := range o.tracked.Known() {
-		if standing.MayBeOut() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Collect(maps.Values(o.tracked.Known())), tracker.Instance.AskedOut)
 }
 
 // instances are those that this process knows of, or that the record names. A tenant can write a record, and what an

@@ -116,10 +116,8 @@ func (i Instance) Says(want lifecycle.Want, in registry.Instance) bool {
 	return i.Stands(want) && (want != lifecycle.InService || i.told.Equal(in))
 }
 
-// MayBeOut reports whether a registry was asked to take the instance out, and may have done so.
-func (i Instance) MayBeOut() bool {
-	return i.Attempted() && i.want != lifecycle.InService && (i.acknowledged || i.unconfirmed)
-}
+// AskedOut reports whether the last change asked to take the instance out, whatever the answer was.
+func (i Instance) AskedOut() bool { return i.Attempted() && i.want != lifecycle.InService }
 
 // Settled reports whether the last change began after everything that could have undone it.
 func (i Instance) Settled() bool { return !i.began.Before(i.unsettledUntil()) }
