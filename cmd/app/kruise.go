@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,9 +32,6 @@ const (
 
 // cloneSets is how the reasons name them.
 const cloneSets = clusterstate.KindCloneSet + "s"
-
-// metadataType is the type that a reflector names where it reads metadata only.
-const metadataType = "*v1.PartialObjectMetadata"
 
 // kruise fills the caches and then starts the controller, on every manager: one that waits for the lease has its caches
 // filled when it gets it. Until OpenKruise is installed, the list of CloneSets fails and is tried again.
@@ -69,9 +67,9 @@ func (f *watchFailures) note(described string, err error) {
 // of returns the kind's last failure, or the zero value where none is known. All kinds that are read as metadata share one type:
 // a failure that does not name the kind is another kind's.
 func (f *watchFailures) of(w watched) watchFailure {
-	value, _ := f.byType.Load(w.described)
+	value, _ := f.byType.Load(w.described())
 	last, failed := value.(watchFailure)
-	if !failed || w.described == metadataType && !strings.Contains(last.err.Error(), w.kind) {
+	if _, shared := w.object.(*metav1.PartialObjectMetadata); !failed || shared && !strings.Contains(last.err.Error(), w.kind) {
 		return watchFailure{}
 	}
 	return last
@@ -79,9 +77,13 @@ func (f *watchFailures) of(w watched) watchFailure {
 
 // watched is a kind whose cache the controller needs.
 type watched struct {
-	kind, described string
-	informer        cache.Informer
+	kind     string
+	object   client.Object
+	informer cache.Informer
 }
+
+// described is how a reflector names the kind.
+func (w watched) described() string { return fmt.Sprintf("%T", w.object) }
 
 // NeedLeaderElection makes it run without the lease.
 func (*kruise) NeedLeaderElection() bool { return false }
@@ -89,23 +91,19 @@ func (*kruise) NeedLeaderElection() bool { return false }
 // Start returns once the controller was added, or with an error when it can't be. The controller asks the cache for nothing
 // else, and would give up where one of these can't be listed.
 func (k *kruise) Start(ctx context.Context) error {
-	var all []watched
-	var filled []toolscache.InformerSynced
-	type kind struct {
-		name   string
-		object client.Object
-	}
-	kinds := []kind{{"pods", &corev1.Pod{}}}
+	all := []watched{{kind: "pods", object: &corev1.Pod{}}}
 	for _, workload := range clusterstate.Kinds() {
-		kinds = append(kinds, kind{workload + "s", clusterstate.NewObject(workload)})
+		all = append(all, watched{kind: workload + "s", object: clusterstate.NewObject(workload)})
 	}
-	kinds = append(kinds, kind{"nodes", clusterstate.NodeMetadata()}, kind{"namespaces", clusterstate.NamespaceMetadata()})
-	for _, w := range kinds {
-		informer, err := k.informers.GetInformer(ctx, w.object, cache.BlockUntilSynced(false))
+	all = append(all, watched{kind: "nodes", object: clusterstate.NodeMetadata()},
+		watched{kind: "namespaces", object: clusterstate.NamespaceMetadata()})
+	var filled []toolscache.InformerSynced
+	for i := range all {
+		informer, err := k.informers.GetInformer(ctx, all[i].object, cache.BlockUntilSynced(false))
 		if err != nil {
-			return fmt.Errorf("starting the informer of %s: %w", w.name, err)
+			return fmt.Errorf("starting the informer of %s: %w", all[i].kind, err)
 		}
-		all = append(all, watched{kind: w.name, described: fmt.Sprintf("%T", w.object), informer: informer})
+		all[i].informer = informer
 		filled = append(filled, informer.HasSynced)
 	}
 	k.watched.Store(&all)

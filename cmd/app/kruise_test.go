@@ -96,7 +96,7 @@ func TestWatchFailuresNoteAForbiddenList(t *testing.T) {
 	_, err = made.GetInformer(ctx, clusterstate.NodeMetadata(), cache.BlockUntilSynced(false))
 	must(t, err)
 	expect.Soon(t, "the failure to be noted", func() error {
-		failure := failures.of(watched{kind: "nodes", described: metadataType}).err
+		failure := failures.of(watched{kind: "nodes", object: clusterstate.NodeMetadata()}).err
 		if !apierrors.IsForbidden(failure) {
 			return fmt.Errorf("known of nodes: %w", failure)
 		}

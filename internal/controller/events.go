@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
@@ -201,23 +202,20 @@ func (r *PodReconciler) wake(id lifecycle.PodID, urgent bool) {
 }
 
 // signalled is a source that calls do for each signal.
-type signalled struct {
-	signal <-chan struct{}
-	do     func(context.Context, queue)
-}
-
-func (s signalled) Start(ctx context.Context, q queue) error {
-	go func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-s.signal:
-				s.do(ctx, q)
+func signalled(signal <-chan struct{}, do func(context.Context, queue)) source.TypedSource[lifecycle.PodID] {
+	return source.TypedFunc[lifecycle.PodID](func(ctx context.Context, q queue) error {
+		go func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-signal:
+					do(ctx, q)
+				}
 			}
-		}
-	}()
-	return nil
+		}()
+		return nil
+	})
 }
 
 // awaited holds the workers back until its channel is closed. It is a source without events.

@@ -121,9 +121,9 @@ func (r *PodReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) 
 	sources := []source.TypedSource[lifecycle.PodID]{
 		source.TypedKind(mgr.GetCache(), &corev1.Pod{}, r.podEvents()),
 		source.TypedKind(mgr.GetCache(), clusterstate.NamespaceMetadata(), r.namespaceEvents()),
-		signalled{r.applied, r.enqueueAll},
-		signalled{r.Tracker.Signal(), r.enqueueDoubted},
-		signalled{r.State.Panics.Signal(), r.enqueueCalmed},
+		signalled(r.applied, r.enqueueAll),
+		signalled(r.Tracker.Signal(), r.enqueueDoubted),
+		signalled(r.State.Panics.Signal(), r.enqueueCalmed),
 		source.TypedFunc[lifecycle.PodID](r.started),
 		awaited{r.Listed},
 	}

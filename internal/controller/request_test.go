@@ -130,7 +130,7 @@ func TestAppliedSettingsBringEveryPodUp(t *testing.T) {
 		gone := w.servingPod(web, "web-2")
 		w.removePod(gone)
 		ctx, stop := context.WithCancel(t.Context())
-		w.must(signalled{w.r.applied, w.r.enqueueAll}.Start(ctx, w.queue), "starting to watch the settings")
+		w.must(signalled(w.r.applied, w.r.enqueueAll).Start(ctx, w.queue), "starting to watch the settings")
 		synctest.Wait()
 		w.queue.take()
 
@@ -161,7 +161,7 @@ func TestLossesAreLookedAtAtOnce(t *testing.T) {
 		w.queue.take()
 		w.lose(one) // before anybody listens
 		ctx, stop := context.WithCancel(t.Context())
-		w.must(signalled{w.r.Tracker.Signal(), w.r.enqueueDoubted}.Start(ctx, w.queue), "starting to watch for losses")
+		w.must(signalled(w.r.Tracker.Signal(), w.r.enqueueDoubted).Start(ctx, w.queue), "starting to watch for losses")
 		synctest.Wait()
 		w.lose(other)
 		w.lose(other)

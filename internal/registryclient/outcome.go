@@ -61,11 +61,10 @@ func Classify(err error) Outcome {
 // MayLandUntil returns until when a change whose time was up may still be carried out; false where nothing may.
 func MayLandUntil(err error) (time.Time, bool) {
 	var late *outcomeError
-	found := errors.As(err, &late) && !late.mayLand.IsZero()
-	if !found {
+	if !errors.As(err, &late) {
 		return time.Time{}, false
 	}
-	return late.mayLand, true
+	return late.mayLand, !late.mayLand.IsZero()
 }
 
 // outcomeError is of a call that was not made, or whose time was up.
