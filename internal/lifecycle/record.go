@@ -14,9 +14,6 @@ import (
 // AnnotationRecord holds the record.
 const AnnotationRecord = "rollcall.dev/registration"
 
-// recordVersion is the one that this version of Rollcall writes. A record without a version is of the first.
-const recordVersion = 1
-
 // Record is what Rollcall last had acknowledged for a pod. It is a hint: the call may have succeeded and the patch
 // failed, and a tenant can write it. The zero Record is none.
 type Record struct {

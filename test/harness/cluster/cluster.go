@@ -72,6 +72,8 @@ type Options struct {
 	APIOnly bool
 	// WithoutNodes leaves KWOK out, so that the caller can bring nodes of its own; Nodes and PodCIDR mean nothing then.
 	WithoutNodes bool
+	// NodeGracePeriod is how long a node may be silent before it counts as dead; 0 means longer than any test.
+	NodeGracePeriod time.Duration
 }
 
 // Cluster is a running control plane. Its methods are safe for concurrent use.

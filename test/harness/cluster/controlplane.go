@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509/pkix"
 	"encoding/json"
@@ -20,7 +21,7 @@ const (
 	// clientQPS keeps the clients of the control plane out of the way: the API server's fairness is the throttle.
 	clientQPS, clientBurst = "1000", "2000"
 	// nodeGracePeriod outlasts any pause of a slow machine.
-	nodeGracePeriod = "1h"
+	nodeGracePeriod = time.Hour
 )
 
 // ports of the servers.
@@ -110,6 +111,10 @@ func (c *Cluster) apiServerCommand() process.Command {
 		"--service-account-key-file=" + serviceAccountKey,
 		"--service-account-signing-key-file=" + serviceAccountKey,
 		"--service-cluster-ip-range=10.96.0.0/16",
+		// Without a kube-proxy, calls to a webhook's Service go straight to one of its pods.
+		"--enable-aggregator-routing=true",
+		// The names of nodes are in no DNS.
+		"--kubelet-preferred-address-types=InternalIP",
 		"--allow-privileged=true",
 		// Endpoints must not have loopback addresses, so the Service kubernetes gets none.
 		"--endpoint-reconciler-type=none",
@@ -133,7 +138,7 @@ func (c *Cluster) startControllerManager(ctx context.Context) error {
 		"--root-ca-file="+c.authority.CertFile,
 		"--service-account-private-key-file="+c.serviceAccounts.KeyFile,
 		"--use-service-account-credentials=true",
-		"--node-monitor-grace-period="+nodeGracePeriod)
+		"--node-monitor-grace-period="+cmp.Or(c.opts.NodeGracePeriod, nodeGracePeriod).String())
 }
 
 func (c *Cluster) startScheduler(ctx context.Context) error {

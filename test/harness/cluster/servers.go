@@ -21,6 +21,7 @@ const (
 	controllerManager = "kube-controller-manager"
 	schedulerServer   = "kube-scheduler"
 	kruiseManager     = "kruise-manager"
+	kruiseDaemon      = "kruise-daemon"
 	kwokServer        = "kwok"
 )
 
@@ -48,6 +49,19 @@ func Kubelet(ctx context.Context, log io.Writer) (string, error) {
 	kubernetes.Binaries = []cache.Binary{{Name: "kubelet", Package: "k8s.io/kubernetes/cmd/kubelet"}}
 	built, err := cache.Build(ctx, newProgress(log), kubernetes)
 	return built.Paths["kubelet"], err
+}
+
+// KruiseDaemon returns the path of OpenKruise's daemon, which restarts containers on a node, and builds it if it is missing.
+func KruiseDaemon(ctx context.Context, log io.Writer) (string, error) {
+	dir, err := cache.Dir(ctx, serversPath)
+	if err != nil {
+		return "", err
+	}
+	built, err := cache.Build(ctx, newProgress(log), cache.Module{
+		Name: "kruise", Dir: filepath.Join(dir, kruiseFolder()), Requires: kruiseModule,
+		Binaries: []cache.Binary{{Name: kruiseDaemon, Package: kruiseModule + "/cmd/daemon"}},
+	})
+	return built.Paths[kruiseDaemon], err
 }
 
 func newProgress(log io.Writer) *cache.Progress { return cache.NewProgress(log, "cluster") }
