@@ -276,7 +276,7 @@ OUT ?= bin/bench
 
 ADOPT := adopt-consul adopt-eureka adopt-nacos adopt-nacos-spring adopt-nacos-dubbo
 # What CI leaves out, for want of time.
-NIGHTLY := test-integration-oldest test-integration-newest test-fleet test-registries e2e $(ADOPT) chaos chaos-mutants soak fuzz
+NIGHTLY := test-integration-oldest test-integration-newest test-fleet test-registries e2e e2e-remote $(ADOPT) chaos chaos-mutants soak fuzz
 
 .PHONY: nightly
 nightly: ## Run what CI leaves out or plays only in part, as root, in about 3 hours; the end says how long each took.
@@ -309,13 +309,19 @@ E2E ?=
 # A cluster with OpenKruise to play on, instead of nodes of this machine.
 E2E_KUBECONFIG ?=
 
+.PHONY: e2e-remote
+e2e-remote: ## Hold that E2E_KUBECONFIG works: one scenario on a cluster of this machine, as if it were another's.
+	@$(MAKE) --no-print-directory e2e E2E=specified-delete E2E_KUBECONFIG=own
+
 .PHONY: e2e
 e2e: build ## Count lost requests on real nodes, as root with containerd (docs/e2e.md); E2E=short plays what CI plays.
 	@echo 'e2e: building; with an empty Go cache this takes minutes'
 	@mkdir -p bin/e2e
 	@go build -o bin/e2e/app ./test/e2e/app
 	@go build -o bin/e2e/e2e ./test/e2e
+	@go build -tags '$(TAGS) nextrecord' -ldflags '$(LDFLAGS)' -o bin/e2e/manager-next ./cmd
 	@$(TOOL) kustomize build test/e2e/deploy >bin/e2e/rollcall.yaml
+	@$(TOOL) kustomize build test/e2e/evictions >bin/e2e/rollcall-evictions.yaml
 	@E2E='$(E2E)' E2E_KUBECONFIG='$(E2E_KUBECONFIG)' bin/e2e/e2e
 
 ##@ Deploy

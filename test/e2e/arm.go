@@ -79,6 +79,7 @@ func clonesetFor(name string) (*appsv1alpha1.CloneSet, error) {
 	}
 	template.Labels["app"] = name
 	set.Spec.Selector.MatchLabels["app"] = name
+	template.Spec.TopologySpreadConstraints[0].LabelSelector.MatchLabels["app"] = name
 	return set, nil
 }
 

@@ -3,13 +3,20 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 )
 
@@ -18,24 +25,34 @@ const (
 	// registryHost stands in deploy/config.yaml for the host at which pods find the registry.
 	registryHost = "REGISTRY_HOST"
 	fieldOwner   = "rollcall-e2e"
+	// What kustomize makes of deploy, and of evictions.
+	rollcallManifest  = "rollcall.yaml"
+	evictionsManifest = "rollcall-evictions.yaml"
 )
 
-// deploy applies Rollcall's manifest and waits until both of its managers are ready.
-func deploy(ctx context.Context, k8s client.Client, manifest, registry string) error {
-	objects, err := rollcallObjects(manifest, registry)
+// deploy applies one of Rollcall's manifests and waits until both of its managers are ready.
+func (w *world) deploy(ctx context.Context, manifest string) error {
+	objects, err := rollcallObjects(filepath.Join(w.manifests, manifest), w.registry)
 	if err != nil {
 		return err
 	}
-	if err := cluster.Apply(ctx, k8s, fieldOwner, objects); err != nil {
+	if err := cluster.Apply(ctx, w.k8s, fieldOwner, objects); err != nil {
 		return err
 	}
-	err = await(ctx, func(ctx context.Context) error {
+	return w.managersReady(ctx)
+}
+
+// managersReady returns when the managers are ready that the Deployment asks for, and no others are left.
+func (w *world) managersReady(ctx context.Context) error {
+	err := await(ctx, func(ctx context.Context) error {
 		var managers appsv1.Deployment
-		if err := k8s.Get(ctx, client.ObjectKey{Namespace: rollcallNamespace, Name: "rollcall"}, &managers); err != nil {
+		if err := w.k8s.Get(ctx, client.ObjectKey{Namespace: rollcallNamespace, Name: "rollcall"}, &managers); err != nil {
 			return fmt.Errorf("reading the Deployment: %w", err)
 		}
-		if ready := managers.Status.ReadyReplicas; ready != *managers.Spec.Replicas {
-			return fmt.Errorf("%d of %d managers are ready", ready, *managers.Spec.Replicas)
+		want, have := *managers.Spec.Replicas, managers.Status
+		if have.ObservedGeneration != managers.Generation || have.Replicas != want || have.UpdatedReplicas != want ||
+			have.ReadyReplicas != want {
+			return fmt.Errorf("of %d managers, %d are updated and %d ready", want, have.UpdatedReplicas, have.ReadyReplicas)
 		}
 		return nil
 	})
@@ -43,6 +60,65 @@ func deploy(ctx context.Context, k8s client.Client, manifest, registry string) e
 		return fmt.Errorf("deploying Rollcall: %w", err)
 	}
 	return nil
+}
+
+// managersRun returns something that deploys another version of Rollcall when the update is under way, and waits for records
+// that it writes.
+func managersRun(image, record string) func(context.Context, *world) error {
+	return func(ctx context.Context, w *world) error {
+		if err := w.updating(ctx); err != nil {
+			return err
+		}
+		managers := &appsv1.Deployment{}
+		managers.Namespace, managers.Name = rollcallNamespace, "rollcall"
+		patch := client.RawPatch(types.StrategicMergePatchType, fmt.Appendf(nil,
+			`{"spec":{"template":{"spec":{"containers":[{"name":"manager","image":%q}]}}}}`, image))
+		if err := w.k8s.Patch(ctx, managers, patch); err != nil {
+			return fmt.Errorf("deploying %s: %w", image, err)
+		}
+		if err := w.managersReady(ctx); err != nil {
+			return err
+		}
+		return w.arms[0].awaitPod(ctx, "a record that "+image+" has written", func(pod *corev1.Pod) bool {
+			return strings.Contains(pod.Annotations[lifecycle.AnnotationRecord], record)
+		})
+	}
+}
+
+// expectMemoryLimit fails where a manager's Go runtime does not know what the container may have.
+func (w *world) expectMemoryLimit(ctx context.Context) error {
+	const metric = "go_gc_gomemlimit_bytes 9.66367641e+08" // nine tenths of the 1Gi in config/manager
+	var managers corev1.PodList
+	if err := w.k8s.List(ctx, &managers, client.InNamespace(rollcallNamespace)); err != nil {
+		return fmt.Errorf("listing the managers: %w", err)
+	}
+	for _, pod := range managers.Items {
+		metrics, err := get(ctx, "http://"+net.JoinHostPort(pod.Status.PodIP, "8080")+"/metrics")
+		if err != nil {
+			return err
+		}
+		if !strings.Contains(metrics, metric) {
+			return fmt.Errorf("the metrics of %s do not have %s", pod.Name, metric)
+		}
+	}
+	return nil
+}
+
+func get(ctx context.Context, url string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return "", fmt.Errorf("asking %s: %w", url, err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", fmt.Errorf("asking %s: %w", url, err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return "", fmt.Errorf("reading %s: %w", url, err)
+	}
+	return string(text), nil
 }
 
 // rollcallObjects reads Rollcall's manifest, for a registry at this host.

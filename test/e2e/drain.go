@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,10 +29,103 @@ func drain(ctx context.Context, w *world) error {
 	if err := w.cordon(ctx, node, true); err != nil {
 		return err
 	}
-	if err := w.evictAll(ctx, node); err != nil {
+	started := time.Now()
+	refused, err := w.evictAll(ctx, node)
+	if err != nil {
 		return err
 	}
+	w.say("  %s is empty after %s; %d evictions were refused until later", node, time.Since(started).Round(time.Second), refused)
 	return w.cordon(ctx, node, false)
+}
+
+// drainByHooks drains a node while evictions ask the hooks.
+func drainByHooks(ctx context.Context, w *world) error {
+	if err := w.deploy(ctx, evictionsManifest); err != nil {
+		return err
+	}
+	if err := w.evictionsHooked(ctx); err != nil {
+		return err
+	}
+	return drain(ctx, w)
+}
+
+// drainWithoutLeader does the same, and ends the leader by force when the first pod waits for its hook. The other manager
+// answers evictions meanwhile: without any, they would go past the hooks.
+func drainWithoutLeader(ctx context.Context, w *world) error {
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error { return drainByHooks(groupCtx, w) })
+	group.Go(func() error {
+		if err := leaving(groupCtx, w.arms[0]); err != nil {
+			return err
+		}
+		return w.deleteLeader(groupCtx, client.GracePeriodSeconds(0))
+	})
+	return group.Wait()
+}
+
+// evictionsHooked returns when the webhook answers for a pod of Rollcall's arm.
+func (w *world) evictionsHooked(ctx context.Context) error {
+	pods, err := w.arms[0].pods(ctx)
+	if err != nil {
+		return err
+	}
+	return await(ctx, func(ctx context.Context) error {
+		err := w.k8s.SubResource("eviction").Create(ctx, &pods[0], &policyv1.Eviction{}, client.DryRunAll)
+		if apierrors.IsTooManyRequests(err) && strings.Contains(err.Error(), "hooks") {
+			return nil
+		}
+		return fmt.Errorf("the webhook for evictions does not answer: %w", err)
+	})
+}
+
+// nodeDies stops a node with all that runs on it, and measures how long its pods stay in rotation. It takes the node that has
+// no more than half of Rollcall's pods: with more, the panic threshold keeps them.
+func nodeDies(ctx context.Context, w *world) error {
+	busiest, err := w.busiestNode(ctx)
+	if err != nil {
+		return err
+	}
+	var dying []corev1.Pod
+	for _, a := range w.arms {
+		pods, err := a.pods(ctx)
+		if err != nil {
+			return err
+		}
+		dying = append(dying, slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return pod.Spec.NodeName == busiest })...)
+	}
+	if len(dying) == 0 {
+		return errors.New("all pods are on " + busiest)
+	}
+	node := dying[0].Spec.NodeName
+	if err := w.site.StopNode(ctx, node); err != nil {
+		return fmt.Errorf("stopping %s: %w", node, err)
+	}
+	started := time.Now()
+	group, groupCtx := errgroup.WithContext(ctx)
+	for _, a := range w.arms {
+		group.Go(func() error {
+			err := a.outOfRotation(groupCtx, dying)
+			w.say("  %s: the pods on %s are out of rotation after %s", a.name, node, time.Since(started).Round(time.Second))
+			return err
+		})
+	}
+	return errors.Join(group.Wait(), w.site.StartNode(ctx, node))
+}
+
+// outOfRotation returns when none of the pods is in rotation.
+func (a *arm) outOfRotation(ctx context.Context, pods []corev1.Pod) error {
+	return a.await(ctx, "the pods of a dead node to leave", func(ctx context.Context) error {
+		entries, _, err := lookUp(ctx, a.name, 0)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return pod.Name == e.Pod }) {
+				return errors.New(e.Pod + " is in rotation")
+			}
+		}
+		return nil
+	})
 }
 
 func (w *world) busiestNode(ctx context.Context) (string, error) {
@@ -61,10 +157,11 @@ func (w *world) cordon(ctx context.Context, node string, unschedulable bool) err
 	return nil
 }
 
-// evictAll evicts the pods of the arms and of Rollcall from the node until none is left.
-func (w *world) evictAll(ctx context.Context, node string) error {
+// evictAll evicts the pods of the arms and of Rollcall from the node until none is left, and counts the evictions that were
+// refused until later.
+func (w *world) evictAll(ctx context.Context, node string) (refused int, err error) {
 	asked := map[client.ObjectKey]time.Time{}
-	return await(ctx, func(ctx context.Context) error {
+	err = await(ctx, func(ctx context.Context) error {
 		var pods corev1.PodList
 		if err := w.k8s.List(ctx, &pods); err != nil {
 			return fmt.Errorf("listing the pods: %w", err)
@@ -81,7 +178,10 @@ func (w *world) evictAll(ctx context.Context, node string) error {
 			}
 			asked[key] = time.Now()
 			err := w.k8s.SubResource("eviction").Create(ctx, &pod, &policyv1.Eviction{})
-			if err != nil && !apierrors.IsTooManyRequests(err) && !apierrors.IsNotFound(err) {
+			switch {
+			case apierrors.IsTooManyRequests(err):
+				refused++
+			case client.IgnoreNotFound(err) != nil:
 				return fmt.Errorf("evicting %s: %w", key, err)
 			}
 		}
@@ -90,6 +190,7 @@ func (w *world) evictAll(ctx context.Context, node string) error {
 		}
 		return nil
 	})
+	return refused, err
 }
 
 // owns reports whether a namespace is one of those that the tests have made.

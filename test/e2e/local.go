@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
@@ -22,10 +23,12 @@ const (
 	nodeAddress = cluster.ServiceAddress
 
 	// What make builds, and where images and logs go.
-	workDir      = "bin/e2e"
-	imagesPath   = workDir + "/images.tar"
-	manifestPath = workDir + "/rollcall.yaml"
-	logsPath     = workDir + "/logs"
+	workDir    = "bin/e2e"
+	imagesPath = workDir + "/images.tar"
+	logsPath   = workDir + "/logs"
+
+	// nodeGracePeriod is what Kubernetes gives a silent node by default.
+	nodeGracePeriod = 50 * time.Second
 )
 
 // prepare builds what a node of this machine needs, while this process still has the machine's network.
@@ -39,13 +42,17 @@ func prepare(ctx context.Context) error {
 	if _, err := cluster.Kubelet(ctx, os.Stdout); err != nil {
 		return err
 	}
+	daemon, err := cluster.KruiseDaemon(ctx, os.Stdout)
+	if err != nil {
+		return err
+	}
 	if err := os.RemoveAll(logsPath); err != nil {
 		return fmt.Errorf("removing the logs of the run before: %w", err)
 	}
 	if err := os.MkdirAll(logsPath, 0o755); err != nil {
 		return fmt.Errorf("making the folder for logs: %w", err)
 	}
-	return writeImages(ctx)
+	return writeImages(ctx, daemon)
 }
 
 // inside starts a cluster with two real nodes in the namespaces that this process is in, and plays there. The end of
@@ -54,7 +61,7 @@ func inside(ctx context.Context, chosen []scenario) error {
 	if err := furnish(ctx); err != nil {
 		return err
 	}
-	c, err := cluster.Start(ctx, cluster.Options{Log: os.Stdout, WithoutNodes: true})
+	c, err := cluster.Start(ctx, cluster.Options{Log: os.Stdout, WithoutNodes: true, NodeGracePeriod: nodeGracePeriod})
 	if err != nil {
 		return err
 	}
@@ -65,8 +72,12 @@ func inside(ctx context.Context, chosen []scenario) error {
 	}
 	launcher := process.NewLauncher()
 	defer launcher.Close()
-	if err := startNodes(ctx, c, launcher, logs); err != nil {
+	n, err := startNodes(ctx, c, launcher, logs)
+	if err != nil {
 		return err
+	}
+	if os.Getenv(envKubeconfig) == ownCluster {
+		return remote(ctx, c.Kubeconfig())
 	}
 	registry, err := consul.Get(ctx, os.Stdout)
 	if err != nil {
@@ -78,38 +89,59 @@ func inside(ctx context.Context, chosen []scenario) error {
 	}
 	defer failures.Close()
 	return play(ctx, options{
-		config: c.Config(), site: localSite{c}, manifest: manifestPath, registry: nodeAddress,
+		config: c.Config(), site: localSite{c, n}, manifests: workDir, registry: nodeAddress,
 		program: registry.Paths[consul.Binary], dir: logs, scenarios: chosen, out: os.Stdout, failures: failures,
 	})
 }
 
 // startNodes starts the nodes, and leads their pods to the API server.
-func startNodes(ctx context.Context, c *cluster.Cluster, l *process.Launcher, logs string) error {
+func startNodes(ctx context.Context, c *cluster.Cluster, l *process.Launcher, logs string) (*nodes, error) {
 	api, err := url.Parse(c.Config().Host)
 	if err != nil {
-		return fmt.Errorf("finding the API server: %w", err)
+		return nil, fmt.Errorf("finding the API server: %w", err)
 	}
 	if _, err := openDoor(ctx, net.JoinHostPort(nodeAddress, "443"), api.Host); err != nil {
-		return err
+		return nil, err
 	}
 	kubelet, err := cluster.Kubelet(ctx, os.Stdout)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	images, err := filepath.Abs(imagesPath)
 	if err != nil {
-		return fmt.Errorf("finding the images: %w", err)
+		return nil, fmt.Errorf("finding the images: %w", err)
 	}
 	k8s, err := cluster.NewClient(c.Config())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	n := &nodes{launcher: l, dir: logs, kubelet: kubelet, kubeconfig: c.Kubeconfig(), images: images}
-	return n.start(ctx, k8s, nodeCount)
+	if err := n.start(ctx, k8s, nodeCount); err != nil {
+		return nil, err
+	}
+	daemon, err := cluster.Decode(kruiseDaemonYAML)
+	if err != nil {
+		return nil, err
+	}
+	return n, cluster.Apply(ctx, k8s, fieldOwner, daemon)
 }
 
 // localSite is this machine: every process of every pod is one of its own.
-type localSite struct{ *cluster.Cluster }
+type localSite struct {
+	*cluster.Cluster
+
+	nodes *nodes
+}
+
+// StopNode implements site.
+func (s localSite) StopNode(ctx context.Context, name string) error {
+	return errors.Join(s.nodes.kubelets[name].Pause(), s.nodes.tasks(ctx, name, "pause"))
+}
+
+// StartNode implements site.
+func (s localSite) StartNode(ctx context.Context, name string) error {
+	return errors.Join(s.nodes.tasks(ctx, name, "resume"), s.nodes.kubelets[name].Resume())
+}
 
 // StopKruise implements site.
 func (s localSite) StopKruise(context.Context) error {

@@ -12,6 +12,12 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/command"
 )
 
+const (
+	envKubeconfig = "E2E_KUBECONFIG"
+	// ownCluster as its value plays on a cluster of this machine as if it were another's.
+	ownCluster = "own"
+)
+
 // Arguments of the processes that this program starts: in namespaces of its own, and in a pod.
 const (
 	insideArg = "inside"
@@ -25,12 +31,16 @@ func start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	switch kubeconfig := os.Getenv("E2E_KUBECONFIG"); {
+	switch kubeconfig := os.Getenv(envKubeconfig); {
 	case len(os.Args) > 1 && os.Args[1] == insideArg:
 		return inside(ctx, chosen)
 	case len(os.Args) > 1 && os.Args[1] == inPodArg:
 		return inPod(ctx, chosen)
-	case kubeconfig != "":
+	case kubeconfig != "" && kubeconfig != ownCluster:
+		if err := writeImages(ctx, ""); err != nil {
+			return err
+		}
+		fmt.Printf("e2e: the nodes must have the images of %s, by kind load image-archive for example\n", imagesPath)
 		return remote(ctx, kubeconfig)
 	}
 	if err := prepare(ctx); err != nil {

@@ -32,6 +32,11 @@ var containerdTOML string
 //go:embed node/kubelet.yaml
 var kubeletYAML string
 
+// kruiseDaemonYAML is OpenKruise's own DaemonSet (config/manager/manager.yaml), for the images and the folders of these nodes.
+//
+//go:embed node/kruise-daemon.yaml
+var kruiseDaemonYAML string
+
 //go:embed node/cni.json
 var cniJSON []byte
 
@@ -79,6 +84,7 @@ type nodes struct {
 	kubelet    string
 	kubeconfig string
 	images     string // an archive
+	kubelets   map[string]*process.Process
 }
 
 // start starts n nodes and returns when they are Ready.
@@ -90,30 +96,69 @@ func (n *nodes) start(ctx context.Context, k8s client.Client, count int) error {
 		return fmt.Errorf("configuring CNI: %w", err)
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
+	kubelets := make([]*process.Process, count)
 	for i := range count {
-		group.Go(func() error { return n.startOne(groupCtx, k8s, i) })
+		group.Go(func() (err error) {
+			kubelets[i], err = n.startOne(groupCtx, k8s, i)
+			return err
+		})
 	}
-	return group.Wait()
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	n.kubelets = map[string]*process.Process{}
+	for i, kubelet := range kubelets {
+		n.kubelets[nodeName(i)] = kubelet
+	}
+	return nil
 }
 
-func (n *nodes) startOne(ctx context.Context, k8s client.Client, number int) error {
-	name := "node-" + strconv.Itoa(number)
+func nodeName(number int) string { return "node-" + strconv.Itoa(number) }
+
+func runFolder(node string) string { return filepath.Join("/run", node) }
+
+// tasks does something to each container on the node: pause or resume.
+func (n *nodes) tasks(ctx context.Context, node, verb string) error {
+	running, err := ctr(ctx, node, "tasks", "list", "--quiet")
+	if err != nil {
+		return err
+	}
+	for id := range strings.FieldsSeq(running) {
+		if _, err := ctr(ctx, node, "tasks", verb, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ctr runs containerd's command line on a node, and returns what it writes.
+func ctr(ctx context.Context, node string, args ...string) (string, error) {
+	args = append([]string{"--address=" + runFolder(node) + "/containerd.sock", "--namespace=k8s.io"}, args...)
+	output, err := exec.CommandContext(ctx, "ctr", args...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("ctr %s: %w: %s", strings.Join(args, " "), err, output)
+	}
+	return string(output), nil
+}
+
+func (n *nodes) startOne(ctx context.Context, k8s client.Client, number int) (*process.Process, error) {
+	name := nodeName(number)
 	values := map[string]string{
 		"Name": name, "Plugins": cniPlugins(), "CNI": cniConf, "PauseImage": pauseImage, "Cgroup": "/" + cgroup,
 		"Port": strconv.Itoa(nodeBasePort + number),
-		"Run":  filepath.Join("/run", name), "Lib": filepath.Join("/var/lib", name), "Logs": filepath.Join(n.dir, "pods", name),
+		"Run":  runFolder(name), "Lib": filepath.Join("/var/lib", name), "Logs": filepath.Join(n.dir, "pods", name),
 	}
 	for _, dir := range []string{values["Run"], values["Lib"]} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return fmt.Errorf("making a folder of %s: %w", name, err)
+			return nil, fmt.Errorf("making a folder of %s: %w", name, err)
 		}
 	}
 	if err := n.startContainerd(ctx, values); err != nil {
-		return err
+		return nil, err
 	}
 	config, err := write(filepath.Join(values["Run"], "kubelet.yaml"), kubeletYAML, values)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	kubelet, err := process.Start(n.launcher, n.dir, process.Command{
 		Name: "kubelet-" + name, Path: n.kubelet, Args: []string{
@@ -122,9 +167,9 @@ func (n *nodes) startOne(ctx context.Context, k8s client.Client, number int) err
 		},
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return kubelet.WaitReady(ctx, func(ctx context.Context) error { return nodeReady(ctx, k8s, name) })
+	return kubelet, kubelet.WaitReady(ctx, func(ctx context.Context) error { return nodeReady(ctx, k8s, name) })
 }
 
 // startContainerd starts the node's containerd and gives it the images.
@@ -133,24 +178,21 @@ func (n *nodes) startContainerd(ctx context.Context, values map[string]string) e
 	if err != nil {
 		return err
 	}
-	name := "containerd-" + values["Name"]
 	containerd, err := process.Start(n.launcher, n.dir, process.Command{
-		Name: name, Path: "containerd", Args: []string{"--config=" + config},
+		Name: "containerd-" + values["Name"], Path: "containerd", Args: []string{"--config=" + config},
 	})
 	if err != nil {
 		return err
 	}
-	ctr := func(ctx context.Context, args ...string) error {
-		args = append([]string{"--address=" + values["Run"] + "/containerd.sock", "--namespace=k8s.io"}, args...)
-		if output, err := exec.CommandContext(ctx, "ctr", args...).CombinedOutput(); err != nil {
-			return fmt.Errorf("ctr %s: %w: %s", strings.Join(args, " "), err, output)
-		}
-		return nil
-	}
-	if err := containerd.WaitReady(ctx, func(ctx context.Context) error { return ctr(ctx, "version") }); err != nil {
+	answers := func(ctx context.Context) error {
+		_, err := ctr(ctx, values["Name"], "version")
 		return err
 	}
-	return ctr(ctx, "images", "import", n.images)
+	if err := containerd.WaitReady(ctx, answers); err != nil {
+		return err
+	}
+	_, err = ctr(ctx, values["Name"], "images", "import", n.images)
+	return err
 }
 
 func nodeReady(ctx context.Context, k8s client.Client, name string) error {

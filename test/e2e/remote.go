@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -30,10 +31,6 @@ var remoteYAML string
 // remote plays on the cluster of a kubeconfig, by a pod in it, shows what the pod says, and removes everything again.
 // The images must be on the nodes.
 func remote(ctx context.Context, kubeconfig string) (err error) {
-	if err := writeImages(ctx); err != nil {
-		return err
-	}
-	fmt.Printf("e2e: the nodes must have the images of %s, by kind load image-archive for example\n", imagesPath)
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return fmt.Errorf("E2E_KUBECONFIG: %w", err)
@@ -102,7 +99,7 @@ func follow(ctx context.Context, config *rest.Config, k8s client.Client) error {
 
 // cleanUp removes all that the tests have made, and waits until the namespaces are gone.
 func cleanUp(ctx context.Context, k8s client.Client, objects []*unstructured.Unstructured) error {
-	rollcall, err := rollcallObjects(manifestPath, "")
+	rollcall, err := rollcallObjects(workDir+"/"+evictionsManifest, "")
 	if err != nil {
 		return err
 	}
@@ -139,8 +136,14 @@ func inPod(ctx context.Context, chosen []scenario) error {
 	if err != nil {
 		return err
 	}
+	chosen = slices.DeleteFunc(chosen, func(s scenario) bool {
+		if s.own {
+			fmt.Printf("e2e: skipped: %q needs nodes that are the tests' own\n", s.name)
+		}
+		return s.own
+	})
 	return play(ctx, options{
-		config: config, site: remoteSite{k8s}, manifest: "/rollcall.yaml", registry: os.Getenv("POD_IP"), program: "/consul",
+		config: config, site: remoteSite{k8s}, manifests: "/", registry: os.Getenv("POD_IP"), program: "/consul",
 		dir: os.TempDir(), scenarios: chosen, out: os.Stdout, failures: io.Discard,
 	})
 }
@@ -156,6 +159,12 @@ func (s remoteSite) KillManagers(ctx context.Context) error {
 	}
 	return nil
 }
+
+// StopNode implements site.
+func (remoteSite) StopNode(context.Context, string) error { return errors.ErrUnsupported }
+
+// StartNode implements site.
+func (remoteSite) StartNode(context.Context, string) error { return errors.ErrUnsupported }
 
 // StopKruise implements site.
 func (s remoteSite) StopKruise(ctx context.Context) error { return s.scaleKruise(ctx, 0) }

@@ -15,6 +15,8 @@ import (
 	appsv1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -32,6 +34,8 @@ type scenario struct {
 	beside func(ctx context.Context, w *world) error
 	// lossy says why no arm can save every request. Then the scenario does not count.
 	lossy string
+	// own is set where it takes nodes of this program's own.
+	own bool
 }
 
 // action is something that the users of an arm do.
@@ -70,14 +74,27 @@ func scenarios() []scenario {
 			play: sequence(keep(replicas-2), update, updated(2), keep(replicas-4), updated(4), keep(0), updated(replicas)),
 		},
 		{name: "update rolled back halfway", play: sequence(update, updated(1), update)},
-		{name: "leader deleted in an update", play: update, beside: deleteLeader},
+		{name: "leader deleted in an update", play: update, beside: deleteLeaderInUpdate},
 		{name: "OpenKruise down in an update", play: update, beside: kruiseDown},
 		{name: "kubectl delete", play: removeTwo(remove)},
+		{name: "eviction", play: removeTwo(evict)},
+		{name: "containers restarted by ContainerRecreateRequest", play: restartTwo},
+		{name: "Rollcall upgraded in an update", play: sequence(update, settled, update), beside: managersRun(nextImage, `"version":2`)},
+		{name: "Rollcall rolled back in an update", play: sequence(update, settled, update), beside: managersRun(rollcallImage, `"version":1`)},
 		{name: "scale from 6 to 30 and back", play: sequence(scaleTo(5*replicas), settled, scaleTo(replicas))},
 		{name: "application that stops gracefully", play: sequence(graceful, settled, update)},
+		{name: "node drained, with the evictions component", beside: drainByHooks},
+		{name: "leader deleted in a drain, with the evictions component", beside: drainWithoutLeader},
 		{
 			name: "application crashes", play: crash,
 			lossy: "the process is gone before anything can know",
+		},
+		{
+			name: "pods spread over the nodes", play: recreate, own: true, // from the one that the drains have left them on
+		},
+		{
+			name: "node dies", beside: nodeDies, own: true,
+			lossy: "the node is gone before anything can know",
 		},
 	}
 }
@@ -144,6 +161,60 @@ func mark(ctx context.Context, k8s client.Client, pod *corev1.Pod) error {
 // remove deletes a pod behind OpenKruise's back: no hook is asked.
 func remove(ctx context.Context, k8s client.Client, pod *corev1.Pod) error {
 	return k8s.Delete(ctx, pod)
+}
+
+// evict evicts a pod as kubectl drain does: it asks again while a disruption budget refuses.
+func evict(ctx context.Context, k8s client.Client, pod *corev1.Pod) error {
+	return wait.Until(ctx, patience, evictAgain, func(ctx context.Context) error {
+		return client.IgnoreNotFound(k8s.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{}))
+	})
+}
+
+// restartTwo has OpenKruise restart the containers of two pods. Each pod is unready for longer than clients take to notice
+// before its container stops: OpenKruise's daemon runs no preStop sleep, and asks no hook.
+func restartTwo(ctx context.Context, a *arm) error {
+	pods, err := a.pods(ctx)
+	if err != nil {
+		return err
+	}
+	for _, pod := range pods[:2] {
+		request := &appsv1alpha1.ContainerRecreateRequest{
+			ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, GenerateName: "restart-"},
+			Spec: appsv1alpha1.ContainerRecreateRequestSpec{
+				PodName:    pod.Name,
+				Containers: []appsv1alpha1.ContainerRecreateRequestContainer{{Name: pod.Spec.Containers[0].Name}},
+				Strategy:   &appsv1alpha1.ContainerRecreateRequestStrategy{UnreadyGracePeriodSeconds: new(int64(graceSeconds))},
+			},
+		}
+		if err := a.k8s.Create(ctx, request); err != nil {
+			return fmt.Errorf("asking for a restart of %s: %w", pod.Name, err)
+		}
+		err := a.await(ctx, "containers to be restarted", func(ctx context.Context) error {
+			if err := a.k8s.Get(ctx, client.ObjectKeyFromObject(request), request); err != nil {
+				return fmt.Errorf("reading the request for a restart: %w", err)
+			}
+			if phase := request.Status.Phase; phase != appsv1alpha1.ContainerRecreateRequestCompleted {
+				return fmt.Errorf("the request for a restart is %q: %s", phase, request.Status.Message)
+			}
+			return a.restarted(ctx, &pod)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restarted returns nil once the container of the pod has been started again since the pod was read.
+func (a *arm) restarted(ctx context.Context, was *corev1.Pod) error {
+	pod := &corev1.Pod{}
+	if err := a.k8s.Get(ctx, client.ObjectKeyFromObject(was), pod); err != nil {
+		return fmt.Errorf("reading %s: %w", was.Name, err)
+	}
+	if pod.Status.ContainerStatuses[0].ContainerID == was.Status.ContainerStatuses[0].ContainerID {
+		return errors.New("it has not been started again")
+	}
+	return nil
 }
 
 // gone returns nil when none of the pods is left.
@@ -272,11 +343,15 @@ func updated(want int32) action {
 	}
 }
 
-// deleteLeader deletes the manager that holds the lease, when the update is under way.
-func deleteLeader(ctx context.Context, w *world) error {
+// deleteLeaderInUpdate deletes the manager that holds the lease, when the update is under way.
+func deleteLeaderInUpdate(ctx context.Context, w *world) error {
 	if err := w.updating(ctx); err != nil {
 		return err
 	}
+	return w.deleteLeader(ctx)
+}
+
+func (w *world) deleteLeader(ctx context.Context, options ...client.DeleteOption) error {
 	var lease coordinationv1.Lease
 	if err := w.k8s.Get(ctx, client.ObjectKey{Namespace: rollcallNamespace, Name: "rollcall"}, &lease); err != nil {
 		return fmt.Errorf("reading the lease: %w", err)
@@ -284,7 +359,7 @@ func deleteLeader(ctx context.Context, w *world) error {
 	leader := &corev1.Pod{}
 	leader.Namespace = rollcallNamespace
 	leader.Name, _, _ = strings.Cut(*lease.Spec.HolderIdentity, "_")
-	if err := w.k8s.Delete(ctx, leader); err != nil {
+	if err := w.k8s.Delete(ctx, leader, options...); err != nil {
 		return fmt.Errorf("deleting the leader: %w", err)
 	}
 	return nil
@@ -331,13 +406,6 @@ func crash(ctx context.Context, a *arm) error {
 		return errors.New("the application was asked to crash, and answers " + response.Status)
 	}
 	return a.await(ctx, "the crashed container to start again", func(ctx context.Context) error {
-		pod := pods[0].DeepCopy()
-		if err := a.k8s.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return fmt.Errorf("reading %s: %w", pod.Name, err)
-		}
-		if pod.Status.ContainerStatuses[0].RestartCount == pods[0].Status.ContainerStatuses[0].RestartCount {
-			return errors.New("it has not been started again")
-		}
-		return nil
+		return a.restarted(ctx, &pods[0])
 	})
 }

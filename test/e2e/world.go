@@ -30,16 +30,19 @@ type site interface {
 	// StopKruise ends OpenKruise's manager, and StartKruise starts it again and returns when its webhooks are served.
 	StopKruise(ctx context.Context) error
 	StartKruise(ctx context.Context) error
+	// StopNode has a node and all that runs on it stand still, and StartNode has it go on.
+	StopNode(ctx context.Context, name string) error
+	StartNode(ctx context.Context, name string) error
 }
 
 // options say where and what to play.
 type options struct {
-	config   *rest.Config
-	site     site
-	manifest string // Rollcall's
-	program  string // Consul's
-	registry string // the host at which pods find Consul
-	dir      string // for logs
+	config    *rest.Config
+	site      site
+	manifests string // the folder with Rollcall's
+	program   string // Consul's
+	registry  string // the host at which pods find Consul
+	dir       string // for logs
 
 	scenarios []scenario
 	out       io.Writer
@@ -72,7 +75,10 @@ func play(ctx context.Context, o options) error {
 		return err
 	}
 	started := time.Now()
-	if err := deploy(ctx, k8s, o.manifest, o.registry); err != nil {
+	if err := w.deploy(ctx, rollcallManifest); err != nil {
+		return err
+	}
+	if err := w.expectMemoryLimit(ctx); err != nil {
 		return err
 	}
 	w.say("Rollcall is ready after %s", time.Since(started).Round(time.Second))
