@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster/podserver"
@@ -99,36 +97,6 @@ func TestOnceWithEmptyRegistry(t *testing.T) {
 	expectOne(t, client, "an empty registry fails its clients", "the registry has no instance in service")
 }
 
-// TestNoMoreInFlight leaves the client one slot, and has answers take longer than the next request takes to be due.
-func TestNoMoreInFlight(t *testing.T) {
-	t.Parallel()
-	var now, most atomic.Int32
-	pod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		most.Store(max(most.Load(), now.Add(1)))
-		time.Sleep(5 * time.Millisecond)
-		now.Add(-1)
-		_ = json.NewEncoder(w).Encode(podserver.Answer{Pod: "web-1"})
-	}))
-	defer pod.Close()
-	client := New(Options{Every: time.Millisecond, Timeout: time.Minute, Read: func(context.Context) ([]registry.Entry, error) {
-		return []registry.Entry{entryAt(pod.Listener.Addr())}, nil
-	}})
-	for range inFlight - 1 {
-		client.slots <- struct{}{}
-	}
-	stop := client.Start(t.Context())
-	expect.Soon(t, "many requests", func() error {
-		if n := client.Tally().Requests; n < 50 {
-			return fmt.Errorf("there were %d", n)
-		}
-		return nil
-	}, func() string { return "" })
-	stop()
-	if most.Load() != 1 || client.Tally().Failed > 0 {
-		t.Errorf("%d requests were under way at once, with one slot; %s", most.Load(), client.Tally())
-	}
-}
-
 // TestTrafficFollowsTheRegistry: instances in service get their turns, others nothing, and what was read last holds where a
 // reading fails.
 func TestTrafficFollowsTheRegistry(t *testing.T) {
@@ -161,26 +129,6 @@ func TestTrafficFollowsTheRegistry(t *testing.T) {
 	}
 	if client.Tally() != count {
 		t.Error("there were requests after stop")
-	}
-}
-
-func TestFailuresAreReportedOncePerPodAndStep(t *testing.T) {
-	t.Parallel()
-	reported := 0
-	client := New(Options{Tell: func(_ time.Time, _, what string) {
-		if strings.HasPrefix(what, "REQUEST FAILED") {
-			reported++
-		}
-	}})
-	fail := func(pod string) { client.done(&Failure{Pod: pod, Why: "connection reset"}) }
-	fail("web-1")
-	fail("web-1")
-	fail("web-2")
-	client.NewStep()
-	fail("web-1")
-	kept, counted := len(client.Failures()), client.Tally().Failed
-	if reported != 3 || kept != 4 || counted != 4 {
-		t.Errorf("%d were reported, %d kept and %d counted, want 3, 4 and 4", reported, kept, counted)
 	}
 }
 
