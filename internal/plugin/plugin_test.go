@@ -251,7 +251,7 @@ func TestStatus(t *testing.T) {
 	pods[0].Name = "web-0"
 	sortPods(pods)
 	var out bytes.Buffer
-	statusTable(pods, false, false, true, now).print(&out, terminal{})
+	statusTable(pods, false, false, true, now).write(&out, terminal{})
 	want := `NAMESPACE   NAME    STATE             AGE   READY   ROTATION   WAITS AT    REASON
 prod        web-1   PreparingDelete   60s   true    In         preDelete   RegistryUnavailable
 prod        web-0   Normal            60s   true    In         -           -

@@ -67,7 +67,7 @@ func (v *viewer) run(ctx context.Context, watch bool) error {
 		}
 		var text bytes.Buffer
 		s.on = terminalOf(v.Out) // a person may change its size
-		rollout.print(&text, s.on)
+		rollout.write(&text, s.on)
 		s.draw(text.Bytes())
 		if !watch || rollout.done() {
 			return nil
@@ -140,7 +140,7 @@ func (r *rollout) done() bool {
 	return true
 }
 
-func (r *rollout) print(out io.Writer, on terminal) {
+func (r *rollout) write(out io.Writer, on terminal) {
 	set := r.cloneSet
 	fmt.Fprintln(out, on.wrap(fmt.Sprintf("CloneSet %s/%s: %d of %d pods updated, %d available, %d in rotation (least so far %d)",
 		set.Namespace, set.Name, set.Status.UpdatedReplicas, wanted(set), set.Status.AvailableReplicas, r.in, r.least)))
@@ -161,7 +161,7 @@ func (r *rollout) print(out io.Writer, on terminal) {
 			p.Name, revision, dash(p.State), p.age(r.now), strconv.FormatBool(p.Ready), string(p.Rotation), dash(string(p.Hook)), why,
 		}})
 	}
-	t.print(out, on)
+	t.write(out, on)
 }
 
 func wanted(set *kruisev1alpha1.CloneSet) int32 {

@@ -34,11 +34,11 @@ const (
 // TestScreens holds what a person sees in a real terminal, with its colours, and what stands in a pipe, to the captures in
 // testdata. ROLLCALL_TEST_GOLDEN=1 writes these anew.
 func TestScreens(t *testing.T) {
+	t.Parallel()
 	if screen := os.Getenv(variableScreen); screen != "" {
 		drawScreen(t, screen)
 		return
 	}
-	t.Parallel()
 	tmux, err := exec.LookPath("tmux")
 	if err != nil {
 		t.Skip("!!!! SKIPPED: tmux is not installed, so no screen of the kubectl plugin is looked at: apt-get install tmux")
@@ -144,7 +144,7 @@ func draw(t *testing.T, name string, streams genericiooptions.IOStreams) {
 			set.Status.UpdateRevision = "new"
 			pods[1].facts.pod.Labels[appsv1.ControllerRevisionHashLabelKey] = "new"
 			var text bytes.Buffer
-			(&rollout{cloneSet: set, pods: pods[3-in:], in: in, least: in, now: now}).print(&text, s.on)
+			(&rollout{cloneSet: set, pods: pods[3-in:], in: in, least: in, now: now}).write(&text, s.on)
 			s.draw(text.Bytes())
 		}
 	}

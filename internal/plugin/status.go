@@ -92,7 +92,7 @@ func (o *options) printStatus(pods []Pod, unknown error, output string, all bool
 	if output == "wide" {
 		on.width = 0 // a person asked for all of it
 	}
-	statusTable(pods, unknown == nil, output == "wide", all, now).print(o.Out, on)
+	statusTable(pods, unknown == nil, output == "wide", all, now).write(o.Out, on)
 	if unknown != nil {
 		fmt.Fprintf(o.ErrOut, "REGISTRY is not shown: %v\n", unknown)
 	}

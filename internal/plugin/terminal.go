@@ -105,7 +105,7 @@ type row struct {
 	cells []string
 }
 
-func (t table) print(out io.Writer, on terminal) {
+func (t table) write(out io.Writer, on terminal) {
 	lines := append([]row{{tone: heading, cells: t.head}}, t.rows...)
 	widths := make([]int, len(t.head))
 	for _, line := range lines {
