@@ -5,8 +5,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
+commit=$(git rev-parse HEAD) # this checkout may move on meanwhile
 for copy in one two/deeper; do
-  git clone -q . "$scratch/$copy"
+  git clone -q --no-checkout . "$scratch/$copy"
+  git -C "$scratch/$copy" checkout -q "$commit"
   "${MAKE:-make}" --no-print-directory -C "$scratch/$copy" release VERSION=v0.0.1-check
 done
 diff -r "$scratch/one/dist" "$scratch/two/deeper/dist"

@@ -25,6 +25,7 @@ type drivers struct {
 	constructors map[string]registry.Constructor
 	metrics      *metrics.RegistryMetrics
 	logger       logr.Logger
+	traces       *traces
 	// fence is this manager's lease.
 	fence registryclient.Fence
 	// dryRun is nil but in a dry run.
@@ -152,6 +153,7 @@ func (d *drivers) openOne(ctx context.Context, c *config.Config, name string, be
 	options := registryclient.Options{
 		Name: name, Driver: section.Driver, Timeout: section.Timeout, MaxInFlight: section.MaxInFlight,
 		Fence: d.fence, DryRun: d.dryRun.change(name), Metrics: d.metrics,
+		Trace: d.traces.calls(name),
 	}
 	if before != nil {
 		options.Server = before.client.Server()

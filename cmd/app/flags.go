@@ -51,6 +51,7 @@ type flags struct {
 	enroll          bool
 	podCondition    bool
 	statusPage      bool
+	tracesEndpoint  string
 	version         bool
 	zap             zap.Options
 }
@@ -101,6 +102,9 @@ func newFlags() (*flags, *flag.FlagSet) {
 	set.BoolVar(&f.statusPage, "status-page", false,
 		"serve the status page at /status of --metrics-bind-address: it names pods and services and shows what registries "+
 			"answer to everyone who can read the metrics")
+	set.StringVar(&f.tracesEndpoint, "traces-endpoint", "",
+		"the `URL` of an OTLP receiver over HTTP, http://collector:4318 for example, for a span for each reconcile, call to a registry "+
+			"and patch; OpenTelemetry's environment, such as OTEL_EXPORTER_OTLP_ENDPOINT, does the same")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 	f.zap.BindFlags(set)
 	describeLogging(set)
@@ -152,7 +156,7 @@ func (f *flags) check(rest []string) error {
 	case f.statusPage && f.metrics.address == off:
 		return errors.New("--status-page needs an address: set --metrics-bind-address, :8080 for example")
 	default:
-		return errors.Join(f.metrics.check(), f.evictions.check(f.dryRun))
+		return errors.Join(f.metrics.check(), checkTraces(f.tracesEndpoint), f.evictions.check(f.dryRun))
 	}
 }
 

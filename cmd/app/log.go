@@ -24,6 +24,7 @@ func (o *options) log(f *flags) logr.Logger {
 func setProcess(logger logr.Logger) {
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
+	logTraces(logger)
 	// It logs its error, and the manager works without a limit.
 	_, _ = memlimit.Set(memlimit.WithLogger(slog.New(logr.ToSlogHandler(logger.V(1)))))
 }

@@ -59,6 +59,8 @@ type app struct {
 	manager ctrl.Manager
 	drivers *drivers
 	servers *servers
+	// traces is nil where they are off.
+	traces *traces
 	// unfenced is for clients that write whether or not this manager leads.
 	unfenced *rest.Config
 	// lease is nil without leader election.
@@ -82,15 +84,20 @@ func newManager(ctx context.Context, o *options, f *flags) (*app, error) {
 	if err != nil {
 		return nil, err
 	}
+	if a.traces, err = newTraces(ctx, f.tracesEndpoint, o.version); err != nil {
+		return nil, err
+	}
 	own := prometheus.NewRegistry()
 	if f.dryRun {
 		a.dryRun = newDryRun(metrics.NewDryRunMetrics(own), a.logger)
 	}
 	a.drivers = &drivers{
 		constructors: o.constructors, metrics: metrics.NewRegistryMetrics(own), logger: a.logger, fence: a, dryRun: a.dryRun,
+		traces: a.traces,
 	}
 	first, err := a.drivers.open(ctx, c)
 	if err != nil {
+		a.traces.close(ctx, a.logger)
 		return nil, errors.Join(fmt.Errorf("%s: %w", f.config, err), first.closeBut(nil))
 	}
 	if err = a.drivers.replace(first); err == nil {
@@ -101,6 +108,7 @@ func newManager(ctx context.Context, o *options, f *flags) (*app, error) {
 	}
 	if err != nil {
 		a.servers.close(a.logger)
+		a.traces.close(ctx, a.logger)
 		return nil, errors.Join(err, first.closeBut(nil))
 	}
 	return a, nil
@@ -130,7 +138,11 @@ func (a *app) connect(c *config.Config) error {
 	// After the lease was made, which has to be renewed where nothing else may be written.
 	a.unfenced = rest.CopyConfig(restConfig)
 	restConfig.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return &writes{next: next, permit: a.permitWrite}
+		next = &writes{next: next, permit: a.permitWrite}
+		if a.traces != nil {
+			next = &tracedPatches{next: next, tracer: a.traces}
+		}
+		return next
 	})
 	a.manager, err = ctrl.NewManager(restConfig, a.managerOptions(c.Namespaces))
 	if err != nil {
@@ -217,7 +229,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	}
 	reconciler := controller.New(controller.Options{
 		Client: writer, APIReader: a.manager.GetAPIReader(), Tracker: known, State: state, Recorder: recorder,
-		Releases: metrics.NewReleaseMetrics(own), PodCondition: a.flags.podCondition && a.dryRun == nil,
+		Releases: metrics.NewReleaseMetrics(own), PodCondition: a.flags.podCondition && a.dryRun == nil, Trace: a.traces.reconciles(),
 		Namespaces: c.Namespaces, Workers: a.flags.workers, Clock: clock.RealClock{}, Ahead: a.lease.aheadOfLast, Listed: listed,
 	})
 	clients, err := kubernetes.NewForConfigAndClient(a.manager.GetConfig(), a.manager.GetHTTPClient())
@@ -331,6 +343,7 @@ func (a *app) MayLand(until time.Time) { a.lease.mayLand(until) }
 // run serves until ctx ends. It gives the lease back last, and only where all work has ended.
 func (a *app) run(ctx context.Context) error {
 	defer a.servers.close(a.logger)
+	defer a.traces.close(ctx, a.logger)
 	// The lease's client shares them.
 	defer utilnet.CloseIdleConnectionsFor(a.manager.GetHTTPClient().Transport)
 	working, stop := context.WithCancelCause(ctx)

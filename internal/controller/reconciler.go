@@ -65,6 +65,8 @@ type Options struct {
 	// Listed is closed once every registry was asked what there is, or took too long: no pod is worked on before, since
 	// what is listed costs no call. It must be closed within a minute. Nil waits for nothing.
 	Listed <-chan struct{}
+	// Trace gives each reconcile a span. Nil is for no traces.
+	Trace func(reconcile.TypedReconciler[lifecycle.PodID]) reconcile.TypedReconciler[lifecycle.PodID]
 }
 
 // PodReconciler keeps the registry in step with the life of pods.
@@ -112,6 +114,9 @@ func (r *PodReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) 
 		Reconciler:              r,
 		MaxConcurrentReconciles: r.Workers,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[lifecycle.PodID](backoffBase, backoffCap),
+	}
+	if r.Trace != nil {
+		options.Reconciler = r.Trace(r)
 	}
 	options.DefaultFromConfig(mgr.GetControllerOptions())
 	c, err := controller.NewTypedUnmanaged("pod", options)

@@ -26,6 +26,8 @@ type Options struct {
 	// of an application's entry names [AppEntries] as its registry.
 	DryRun  func(operation string, in registry.Instance)
 	Metrics *metrics.RegistryMetrics
+	// Trace gives each call a span. Nil is for no traces.
+	Trace Trace
 	// Server is what [Client.Server] returns. It must be comparable. With nil, each client is a registry of its own.
 	Server any
 }
@@ -108,8 +110,8 @@ func (o Options) forApps(server any) Options {
 // connect makes a client without the capabilities that are no pod's.
 func connect(made registry.Registry, o Options, l *limit, b *breaker) *Client {
 	c := &Client{options: o, made: made, fence: &fence{Options: o}, limit: l, breaker: b}
-	c.calls = chain(c.fence.pass, c.limit.pass, c.breaker.pass, begin, o.rehearse, o.measure, o.bound)
-	c.upkeep = chain(c.fence.pass, o.rehearse, o.measure, o.bound)
+	c.calls = chain(c.fence.pass, c.limit.pass, c.breaker.pass, begin, o.rehearse, o.trace, o.measure, o.bound)
+	c.upkeep = chain(c.fence.pass, o.rehearse, o.trace, o.measure, o.bound)
 	// Batches are inside all of them: each change has a time and an outcome of its own.
 	c.change = func(ctx context.Context, change registry.Change) error { return change.Make(ctx, made) }
 	if batcher, ok := made.(registry.Batcher); ok {

@@ -3,7 +3,22 @@ package registryclient
 import (
 	"context"
 	"time"
+
+	"github.com/rollcall-dev/rollcall/registry"
 )
+
+// Trace begins the span of a call, which ends with its error. A list has no instance.
+type Trace func(ctx context.Context, operation string, in registry.Instance) (context.Context, func(error))
+
+func (o Options) trace(ctx context.Context, c *call, next handler) error {
+	if o.Trace == nil {
+		return next(ctx, c)
+	}
+	ctx, end := o.Trace(ctx, c.operation, c.instance)
+	err := next(ctx, c)
+	end(err)
+	return err
+}
 
 // measure gives the metrics each call, with how long it took and what came of it.
 func (o Options) measure(ctx context.Context, c *call, next handler) error {

@@ -1,0 +1,168 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// flushFor is how long a manager that ends waits for its last traces to be taken.
+const flushFor = 3 * time.Second
+
+// traces sends a span for each reconcile, each call to a registry and each patch. A nil *traces sends nothing and costs nothing.
+type traces struct {
+	trace.Tracer
+
+	provider *sdktrace.TracerProvider
+}
+
+// checkTraces refuses what the exporter would not understand.
+func checkTraces(endpoint string) error {
+	if endpoint == "" {
+		return nil
+	}
+	if u, err := url.Parse(endpoint); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return fmt.Errorf("--traces-endpoint %q: write the address of an OTLP receiver over HTTP, such as http://collector:4318", endpoint)
+	}
+	return nil
+}
+
+// newTraces returns nil where neither the flag nor OpenTelemetry's environment names a receiver. That environment has also the
+// headers, certificates, the sampler and the attributes of the resource.
+func newTraces(ctx context.Context, endpoint, version string) (*traces, error) {
+	get := func(name string) string {
+		if value := os.Getenv("OTEL_EXPORTER_OTLP_TRACES_" + name); value != "" {
+			return value
+		}
+		return os.Getenv("OTEL_EXPORTER_OTLP_" + name)
+	}
+	if endpoint == "" && get("ENDPOINT") == "" || os.Getenv("OTEL_SDK_DISABLED") == "true" || os.Getenv("OTEL_TRACES_EXPORTER") == "none" {
+		return nil, nil //nolint:nilnil // a nil *traces is one that is off
+	}
+	if protocol := get("PROTOCOL"); protocol != "" && protocol != "http/protobuf" {
+		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL is %s: write http/protobuf, which most receivers take at port 4318", protocol)
+	}
+	var options []otlptracehttp.Option
+	if endpoint != "" {
+		full, err := url.JoinPath(endpoint, "v1", "traces")
+		if err != nil {
+			return nil, fmt.Errorf("--traces-endpoint: %w", err)
+		}
+		options = append(options, otlptracehttp.WithEndpointURL(full))
+	}
+	exporter, err := otlptracehttp.New(ctx, options...)
+	if err != nil {
+		return nil, fmt.Errorf("making the exporter of traces: %w", err)
+	}
+	about, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(
+		attribute.String("service.name", "rollcall"), attribute.String("service.version", version)), resource.WithFromEnv())
+	if err != nil {
+		return nil, fmt.Errorf("reading OTEL_RESOURCE_ATTRIBUTES: %w", err)
+	}
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about))
+	return &traces{Tracer: provider.Tracer("github.com/rollcall-dev/rollcall"), provider: provider}, nil
+}
+
+// close sends what is left.
+func (t *traces) close(ctx context.Context, logger logr.Logger) {
+	if t == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
+	defer cancel()
+	if err := t.provider.Shutdown(ctx); err != nil {
+		logger.Error(err, "the last traces were not taken")
+	}
+}
+
+// logTraces has OpenTelemetry, whose handler is the process's, say in the log what goes wrong.
+func logTraces(logger logr.Logger) {
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { logger.Error(err, "sending traces") }))
+}
+
+func end(span trace.Span, err error) {
+	if err != nil {
+		span.SetStatus(codes.Error, err.Error())
+	}
+	span.End()
+}
+
+// reconciles returns what gives each reconcile a span.
+func (t *traces) reconciles() func(reconcile.TypedReconciler[lifecycle.PodID]) reconcile.TypedReconciler[lifecycle.PodID] {
+	if t == nil {
+		return nil
+	}
+	return func(next reconcile.TypedReconciler[lifecycle.PodID]) reconcile.TypedReconciler[lifecycle.PodID] {
+		return reconcile.TypedFunc[lifecycle.PodID](func(ctx context.Context, id lifecycle.PodID) (reconcile.Result, error) {
+			ctx, span := t.Start(ctx, "reconcile", trace.WithAttributes(attribute.String("k8s.namespace.name", id.Namespace),
+				attribute.String("k8s.pod.name", id.Name), attribute.String("k8s.pod.uid", string(id.UID))))
+			result, err := next.Reconcile(ctx, id)
+			span.SetAttributes(attribute.String("rollcall.requeue_after", result.RequeueAfter.String()))
+			end(span, err)
+			return result, err
+		})
+	}
+}
+
+// calls returns what gives each call to a registry a span.
+func (t *traces) calls(name string) registryclient.Trace {
+	if t == nil {
+		return nil
+	}
+	return func(ctx context.Context, operation string, in registry.Instance) (context.Context, func(error)) {
+		ctx, span := t.Start(ctx, operation, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
+			attribute.String("rollcall.registry", name), attribute.String("rollcall.service", in.Service),
+			attribute.String("server.address", in.Address)))
+		return ctx, func(err error) {
+			span.SetAttributes(attribute.String("rollcall.outcome", string(registryclient.Classify(err))))
+			end(span, err)
+		}
+	}
+}
+
+// tracedPatches gives each patch a span.
+type tracedPatches struct {
+	next   http.RoundTripper
+	tracer trace.Tracer
+}
+
+// RoundTrip implements http.RoundTripper.
+func (p *tracedPatches) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodPatch {
+		return p.next.RoundTrip(r)
+	}
+	ctx, span := p.tracer.Start(r.Context(), "patch", trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithAttributes(attribute.String("url.path", r.URL.Path)))
+	response, err := p.next.RoundTrip(r.WithContext(ctx))
+	failure := err
+	if response != nil {
+		span.SetAttributes(attribute.Int("http.response.status_code", response.StatusCode))
+		if response.StatusCode >= http.StatusBadRequest {
+			failure = errors.New("the API server answered " + strconv.Itoa(response.StatusCode))
+		}
+	}
+	end(span, failure)
+	return response, err
+}
+
+// WrappedRoundTripper implements utilnet.RoundTripperWrapper.
+func (p *tracedPatches) WrappedRoundTripper() http.RoundTripper { return p.next }
