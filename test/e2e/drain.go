@@ -97,6 +97,9 @@ func nodeDies(ctx context.Context, w *world) error {
 		return errors.New("all pods are on " + busiest)
 	}
 	node := dying[0].Spec.NodeName
+	if err := w.spreadManagers(ctx); err != nil {
+		return err
+	}
 	if err := w.site.StopNode(ctx, node); err != nil {
 		return fmt.Errorf("stopping %s: %w", node, err)
 	}
@@ -110,6 +113,22 @@ func nodeDies(ctx context.Context, w *world) error {
 		})
 	}
 	return errors.Join(group.Wait(), w.site.StartNode(ctx, node))
+}
+
+// spreadManagers has a manager start elsewhere where both are on one node: with that node Rollcall would be gone until
+// Kubernetes deletes the node's pods.
+func (w *world) spreadManagers(ctx context.Context) error {
+	var managers corev1.PodList
+	if err := w.k8s.List(ctx, &managers, client.InNamespace(rollcallNamespace)); err != nil {
+		return fmt.Errorf("listing the managers: %w", err)
+	}
+	if pods := managers.Items; len(pods) != 2 || pods[0].Spec.NodeName != pods[1].Spec.NodeName {
+		return nil
+	}
+	if err := w.k8s.Delete(ctx, &managers.Items[0]); err != nil {
+		return fmt.Errorf("deleting a manager: %w", err)
+	}
+	return w.managersReady(ctx)
 }
 
 // outOfRotation returns when none of the pods is in rotation.
