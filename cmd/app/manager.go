@@ -202,6 +202,7 @@ func cacheOptions(namespaces []string, failed toolscache.WatchErrorHandlerWithCo
 		// Nothing but what is named here is ever watched.
 		ReaderFailOnMissingInformer: true,
 		DefaultWatchErrorHandler:    failed,
+		NewInformer:                 clusterstate.NewInformer,
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}:                    {Label: labels.NewSelector().Add(*hasState), Transform: clusterstate.NewSharer().StripPod},
 			clusterstate.NodeMetadata():      {Transform: clusterstate.StripNode},

@@ -32,53 +32,60 @@ func NewSharer() *Sharer {
 	return &Sharer{texts: map[string]string{}, alike: map[types.UID]*common{}}
 }
 
-// StripPod drops what Rollcall does not read from a pod before it is cached, and has it share the rest where it can. What it is
-// given may be changed, and anything but a pod is left alone. It is a cache.TransformFunc.
+// StripPod drops what Rollcall does not read from a pod before it is cached, has it share the rest where it can, and packs it.
+// What it is given may be changed, and anything but a pod is left alone. It is a cache.TransformFunc for [NewInformer].
 func (s *Sharer) StripPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
 		return object, nil
 	}
-	stripPod(pod)
+	stripMeta(&pod.ObjectMeta)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.shareCommon(pod)
-	share(s, &pod.Namespace, &pod.Spec.NodeName)
-	share(s, &pod.Status.Phase)
-	for key, value := range pod.Labels {
+	p := &packed{
+		ObjectMeta: pod.ObjectMeta, node: pod.Spec.NodeName, phase: pod.Status.Phase, address: pod.Status.PodIP,
+		// None is left out: a patch tests one by its index.
+		conditions: make([]packedCondition, len(pod.Status.Conditions)),
+	}
+	p.common = s.shareCommon(&common{pod.OwnerReferences, stripContainers(pod.Spec.Containers), pod.Spec.ReadinessGates})
+	p.OwnerReferences = p.owners
+	for i, c := range pod.Status.Conditions {
+		p.conditions[i] = packedCondition{c.Type, c.Status, c.LastTransitionTime.Unix()}
+		share(s, &p.conditions[i].kind)
+		share(s, &p.conditions[i].status)
+	}
+	share(s, &p.Namespace, &p.node)
+	share(s, &p.phase)
+	for key, value := range p.Labels {
 		share(s, &key, &value)
-		pod.Labels[key] = value // which replaces the key too: Go's maps don't keep one that may hold more memory
+		p.Labels[key] = value // which replaces the key too: Go's maps don't keep one that may hold more memory
 	}
-	for key, value := range pod.Annotations { // of which most values are one pod's
+	for key, value := range p.Annotations { // of which most values are one pod's
 		share(s, &key)
-		pod.Annotations[key] = value
+		p.Annotations[key] = value
 	}
-	for i := range pod.Finalizers {
-		share(s, &pod.Finalizers[i])
+	for i := range p.Finalizers {
+		share(s, &p.Finalizers[i])
 	}
-	for i := range pod.Status.Conditions {
-		share(s, &pod.Status.Conditions[i].Type)
-		share(s, &pod.Status.Conditions[i].Status)
-	}
-	return pod, nil
+	return p, nil
 }
 
-// shareCommon gives the pod what the last pod of its workload had, where that is equal.
-func (s *Sharer) shareCommon(pod *corev1.Pod) {
-	owner := metav1.GetControllerOfNoCopy(pod)
-	if owner == nil {
-		return
+// shareCommon returns what the last pod of the workload had, where that is equal.
+func (s *Sharer) shareCommon(own *common) *common {
+	i := slices.IndexFunc(own.owners, func(o metav1.OwnerReference) bool { return o.Controller != nil && *o.Controller })
+	if i < 0 {
+		return own
 	}
-	own := &common{pod.OwnerReferences, pod.Spec.Containers, pod.Spec.ReadinessGates}
-	last := s.alike[owner.UID]
-	if last == nil || !last.equal(own) {
-		if len(s.alike) >= sharedAtMost {
-			clear(s.alike)
-		}
-		s.alike[owner.UID] = own
-		return
+	owner := own.owners[i].UID
+	last := s.alike[owner]
+	if last != nil && last.equal(own) {
+		return last
 	}
-	pod.OwnerReferences, pod.Spec.Containers, pod.Spec.ReadinessGates = last.owners, last.containers, last.gates
+	if len(s.alike) >= sharedAtMost {
+		clear(s.alike)
+	}
+	s.alike[owner] = own
+	return own
 }
 
 func (c *common) equal(other *common) bool {

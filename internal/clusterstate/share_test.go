@@ -32,7 +32,10 @@ func decoded(t *testing.T, number int) *corev1.Pod {
 			Containers:     []corev1.Container{{Name: "main", Ports: []corev1.ContainerPort{{ContainerPort: 80}}}},
 			ReadinessGates: []corev1.PodReadinessGate{{ConditionType: "KruisePodReady"}},
 		},
-		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+		Status: corev1.PodStatus{
+			PodIP: "10.0.0.1", Phase: corev1.PodRunning,
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Unix(1, 0)}},
+		},
 	}).Marshal()
 	if err != nil {
 		t.Fatal(err)
@@ -90,10 +93,11 @@ func TestPodsThatDifferShareNothingWrong(t *testing.T) {
 
 func strip(t *testing.T, s *Sharer, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
-	if _, err := s.StripPod(pod); err != nil {
+	packed, err := s.StripPod(pod)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return pod
+	return unpacked(packed).(*corev1.Pod)
 }
 
 // addresses are where texts that should be shared are in memory.

@@ -7,23 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func stripPod(pod *corev1.Pod) {
-	stripMeta(&pod.ObjectMeta)
-	pod.Spec = corev1.PodSpec{
-		NodeName:       pod.Spec.NodeName,
-		Containers:     stripContainers(pod.Spec.Containers),
-		ReadinessGates: pod.Spec.ReadinessGates,
-	}
-	pod.Status = corev1.PodStatus{
-		Phase:      pod.Status.Phase,
-		Conditions: pod.Status.Conditions,
-		PodIP:      pod.Status.PodIP,
-	}
-	for i, c := range pod.Status.Conditions { // none is left out: a patch tests one by its index
-		pod.Status.Conditions[i] = corev1.PodCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}
-	}
-}
-
 // StripWorkload does for workloads what [Sharer.StripPod] does for pods.
 func StripWorkload(object any) (any, error) {
 	switch o := object.(type) {

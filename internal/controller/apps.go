@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
@@ -37,8 +38,8 @@ const (
 const addressIndex = "address"
 
 func addressOf(obj client.Object) []string {
-	if pod, ok := obj.(*corev1.Pod); ok && pod.Status.PodIP != "" {
-		return []string{bucketOf(pod.Status.PodIP)}
+	if address := clusterstate.AddressOf(obj); address != "" {
+		return []string{bucketOf(address)}
 	}
 	return nil
 }
