@@ -286,7 +286,7 @@ nightly: ## Run what CI leaves out or plays only in part, as root, in about 3 ho
 bench: ## Measure Rollcall beside a floor and a recipe on a real API server, in 25 minutes; BENCH=short takes 4.
 	@echo 'bench: building; with an empty Go cache this takes minutes'
 	@go build -o bin/bench/bench ./test/bench
-	@BENCH='$(BENCH)' PART='$(PART)' OUT='$(OUT)' bin/bench/bench
+	@BENCH='$(BENCH)' PART='$(PART)' OUT='$(OUT)' BEFORE='$(BEFORE)' bin/bench/bench
 
 .PHONY: demo
 demo: ## Show the main job on a real OpenKruise; REGISTRY=consul uses that driver, KEEP=1 keeps it running until Ctrl-C.

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestInformerUnpacksPods: whatever reads the cache of pods, or is told what happens to them, has to do with pods.
+// TestInformerUnpacksPods: a reader and an event handler of the cache are given pods, not what the cache keeps.
 func TestInformerUnpacksPods(t *testing.T) {
 	t.Parallel()
 	want := strip(t, NewSharer(), decoded(t, 1))

@@ -78,9 +78,12 @@ func (b *bench) note(o observation) {
 	b.say("%s", o)
 }
 
-// rounds has the three take turns.
+// rounds has all take turns.
 func (b *bench) rounds(ctx context.Context) error {
 	all := []string{theFloor, theRecipe, theRollcall}
+	if b.before != "" {
+		all = append(all, theBefore)
+	}
 	for round := range b.sizes.rounds {
 		b.say("round %d of %d", round+1, b.sizes.rounds)
 		for i := range all {

@@ -93,6 +93,13 @@ func TestTableHasRatiosOfOneRound(t *testing.T) {
 	if want := "| 0.9 (0.9–0.9)"; !strings.Contains(table, want) {
 		t.Errorf("the ratio does not depend on the round, so it is %q:\n%s", want, table)
 	}
+	another := observation{Case: stormCase(usualDelay), Who: theBefore, Values: map[string]float64{rate: 77}}
+	table = markdown(append(found(), another).table(s, 1))
+	for _, want := range []string{"| before ", "| 77 "} {
+		if !strings.Contains(table, want) {
+			t.Errorf("another build's column has no %q:\n%s", want, table)
+		}
+	}
 }
 
 // TestPageHasTheTable: docs/performance.md has the table of the run whose JSON file stands beside it, with its head.

@@ -17,12 +17,13 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
-// Who is measured. batching is Rollcall with a driver that batches.
+// Who is measured. batching is Rollcall with a driver that batches, and before is another build of Rollcall, in the rounds.
 const (
 	theFloor    = "floor"
 	theRecipe   = "recipe"
 	theRollcall = "rollcall"
 	theBatching = "batching"
+	theBefore   = "before"
 )
 
 const readyLine = "ready"
@@ -55,6 +56,7 @@ type stage struct {
 	launcher    *process.Launcher
 	account     *rest.Config // the rights of the ServiceAccount that ships
 	registryURL string
+	before      string // the path of another build, if any
 	started     int
 }
 
@@ -76,12 +78,15 @@ func (s *stage) start(ctx context.Context, who string, flags ...string) (*proces
 	if who == theFloor || who == theRecipe {
 		return s.startChild(ctx, who, dir)
 	}
-	driver := "http"
+	driver, path := "http", filepath.Join(s.dir, who)
 	if who == theBatching {
 		driver = "bench-batching"
 	}
+	if who == theBefore {
+		path = s.before
+	}
 	m, err := manager.New(manager.Options{
-		Name: who, Dir: dir, Path: filepath.Join(s.dir, who), Launcher: s.launcher, Flags: flags,
+		Name: who, Dir: dir, Path: path, Launcher: s.launcher, Flags: flags,
 		Config: fmt.Sprintf("cluster: %s\nregistry: {driver: %s, endpoint: %q}\nhooks: {owned: [%s, %s]}\ndrain: 0s\n",
 			clusterName, driver, s.registryURL, inPlaceLabel, deleteLabel),
 		WriteKubeconfig: func(path string) error { return account.WriteKubeconfig(path, s.account) },

@@ -78,7 +78,7 @@ func play(ctx context.Context) error {
 
 // open starts the servers. stop ends everything, also after an error.
 func (b *bench) open(ctx context.Context) (stop func(), err error) {
-	b.stage = &stage{launcher: process.NewLauncher()}
+	b.stage = &stage{launcher: process.NewLauncher(), before: os.Getenv("BEFORE")}
 	stop = func() {
 		b.launcher.Close()
 		if b.registry != nil {

@@ -111,22 +111,31 @@ func spread(values []float64) string {
 	}
 }
 
-// table has a row for each figure: what it is, the three, Rollcall against the floor, and the goal.
+// table has a row for each figure: what it is, each contestant's, Rollcall against the floor, and the goal.
 func (all observations) table(s sizes, exponent float64) [][]string {
-	rows := [][]string{{"", "floor", "recipe", "Rollcall", "Rollcall/floor", "goal"}}
+	contestants := []string{theFloor, theRecipe}
+	if slices.ContainsFunc(all, func(o observation) bool { return o.Who == theBefore }) {
+		contestants = append(contestants, theBefore)
+	}
+	rows := [][]string{append(append([]string{""}, contestants...), "Rollcall", "Rollcall/floor", "goal")}
 	add := func(title, name, value string, compare bool, goal string) {
 		if len(all.of(name, theRollcall, value)) == 0 {
 			return // its part was not asked for
 		}
 		row := []string{title}
-		for _, who := range []string{theFloor, theRecipe, theRollcall} {
+		for _, who := range contestants {
 			row = append(row, spread(all.of(name, who, value)))
 		}
+		row = append(row, spread(all.of(name, theRollcall, value)))
 		ratio := "–"
 		if compare {
 			ratio = spread(all.against(name, theRollcall, value))
 		}
 		rows = append(rows, append(row, ratio, goal))
+	}
+	alone := func(title, value, goal string) {
+		row := append([]string{title}, slices.Repeat([]string{"–"}, len(contestants))...)
+		rows = append(rows, append(row, value, "–", goal))
 	}
 	usual := stormCase(usualDelay)
 	for _, storm := range s.storms {
@@ -152,7 +161,7 @@ func (all observations) table(s sizes, exponent float64) [][]string {
 		add(fmt.Sprintf("%d at once, flips/s", pods), sized(growthCase, pods), rate, false, "")
 	}
 	if exponent != 0 {
-		rows = append(rows, []string{"time for n at once grows with n to the", "–", "–", short(exponent), "–", "1"})
+		alone("time for n at once grows with n to the", short(exponent), "1")
 	}
 	beside := fmt.Sprintf("restart beside %d: ", s.restart)
 	add(beside+"ready after s", restartCase, seconds, false, "1")
@@ -168,7 +177,7 @@ func (all observations) table(s sizes, exponent float64) [][]string {
 		{"with batches: 40 a second, p50 ms", pacedCase, p50, "as without", 1},
 	} {
 		if values := all.of(row.name, theBatching, row.value); len(values) > 0 {
-			rows = append(rows, []string{row.title, "–", "–", short(values[0] * row.each), "–", row.goal})
+			alone(row.title, short(values[0]*row.each), row.goal)
 		}
 	}
 	return rows
