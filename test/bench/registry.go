@@ -14,7 +14,10 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/memory"
 )
 
-const batchPath = "/v1/batch"
+const (
+	batchPath = "/v1/batch"
+	listPath  = "/v1/instances"
+)
 
 // registryServer speaks the protocol of the driver http. It remembers, answers after a delay, and counts. It takes batches
 // too, which the protocol does not have: package manager below has a driver for that.
@@ -70,10 +73,11 @@ func (s *registryServer) setDelay(d time.Duration) { s.delay.Store(int64(d)) }
 func (s *registryServer) serve(w http.ResponseWriter, r *http.Request) {
 	s.underWay.Add(1)
 	defer s.underWay.Add(-1)
-	if r.Method == http.MethodGet {
-		s.lists.Add(1)
-	} else {
+	switch {
+	case r.Method != http.MethodGet:
 		s.changes.Add(1)
+	case r.URL.Path == listPath:
+		s.lists.Add(1)
 	}
 	timer := time.NewTimer(time.Duration(s.delay.Load()))
 	defer timer.Stop()

@@ -111,19 +111,25 @@ func spread(values []float64) string {
 	}
 }
 
+// rivals are whom Rollcall is measured beside.
+func (all observations) rivals() []string {
+	rivals := []string{theFloor, theRecipe}
+	if slices.ContainsFunc(all, func(o observation) bool { return o.Who == theBefore }) {
+		rivals = append(rivals, theBefore)
+	}
+	return rivals
+}
+
 // table has a row for each figure: what it is, each contestant's, Rollcall against the floor, and the goal.
 func (all observations) table(s sizes, exponent float64) [][]string {
-	contestants := []string{theFloor, theRecipe}
-	if slices.ContainsFunc(all, func(o observation) bool { return o.Who == theBefore }) {
-		contestants = append(contestants, theBefore)
-	}
-	rows := [][]string{append(append([]string{""}, contestants...), "Rollcall", "Rollcall/floor", "goal")}
+	rivals := all.rivals()
+	rows := [][]string{append(append([]string{""}, rivals...), "Rollcall", "Rollcall/floor", "goal")}
 	add := func(title, name, value string, compare bool, goal string) {
 		if len(all.of(name, theRollcall, value)) == 0 {
 			return // its part was not asked for
 		}
 		row := []string{title}
-		for _, who := range contestants {
+		for _, who := range rivals {
 			row = append(row, spread(all.of(name, who, value)))
 		}
 		row = append(row, spread(all.of(name, theRollcall, value)))
@@ -134,7 +140,7 @@ func (all observations) table(s sizes, exponent float64) [][]string {
 		rows = append(rows, append(row, ratio, goal))
 	}
 	alone := func(title, value, goal string) {
-		row := append([]string{title}, slices.Repeat([]string{"–"}, len(contestants))...)
+		row := append([]string{title}, slices.Repeat([]string{"–"}, len(rivals))...)
 		rows = append(rows, append(row, value, "–", goal))
 	}
 	usual := stormCase(usualDelay)
