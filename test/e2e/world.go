@@ -89,6 +89,7 @@ func play(ctx context.Context, o options) error {
 	for _, s := range o.scenarios {
 		r, err := w.playOne(ctx, s)
 		if err != nil {
+			_ = report(o.out, rows) // the sums of those before
 			return fmt.Errorf("scenario %q: %w", s.name, err)
 		}
 		rows = append(rows, r)
