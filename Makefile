@@ -99,12 +99,12 @@ tidy: ## Tidy go.mod and those of the tools, the chart's tests and the out-of-tr
 ##@ Check
 
 .PHONY: verify
-verify: ## Check generated files, manifests, go.mod, vet, lint, known vulnerabilities, and what a pod costs in allocations.
-	@hack/phases.sh verify-generated verify-manifests verify-allocations tidy-check vet lint vulncheck
+verify: ## Check generated files, manifests, go.mod, vet, lint, known vulnerabilities, and what a pod costs.
+	@hack/phases.sh verify-generated verify-manifests verify-costs tidy-check vet lint vulncheck
 
 .PHONY: presubmit
 presubmit: ## Run what a change must pass before it is pushed: verify, unit tests and the out-of-tree driver.
-	@hack/phases.sh verify-generated verify-manifests verify-allocations tidy-check vet lint vulncheck test-unit test-outoftree
+	@hack/phases.sh verify-generated verify-manifests verify-costs tidy-check vet lint vulncheck test-unit test-outoftree
 
 .PHONY: verify-generated
 verify-generated: ## Fail if generated files are out of date.
@@ -115,9 +115,9 @@ verify-manifests: ## Render every kustomization and the chart, check what comes 
 	go test -count=1 ./config/...
 	go test -C charts -count=1 ./...
 
-.PHONY: verify-allocations
-verify-allocations: ## Fail if what is done for each pod allocates more often than it did.
-	go test -count=1 -run '^TestAllocations$$' ./internal/lifecycle ./internal/controller
+.PHONY: verify-costs
+verify-costs: ## Fail if a pod takes more calls and writes than it should, or more allocations than it did.
+	go test -count=1 -run '^Test(Allocations|Costs)$$' ./internal/lifecycle ./internal/controller
 
 .PHONY: tidy-check
 tidy-check: ## Fail if go.mod or go.sum is not tidy.
