@@ -16,9 +16,13 @@ const (
 	// crowdSize is how many calls within crowdedFor make a storm, 60 in a second. Fewer wait for no company.
 	crowdSize  = 12
 	crowdedFor = 200 * time.Millisecond
-	// A batch is sent when it has company calls, when none has come for gap, or after linger: whichever comes first.
+	// A storm comes in waves, since all workers wait for the API server between their calls: it is over after calm.
+	calm = time.Second
+	// A batch is sent when it has company calls, when none has come for gap, or after linger: whichever comes first. Calls between
+	// two waves wait no longer than lull: they may be those of an ordinary day.
 	company = 48
-	gap     = 50 * time.Millisecond
+	gap     = 100 * time.Millisecond
+	lull    = 50 * time.Millisecond
 	linger  = 250 * time.Millisecond
 	// patience is the part of a call's time that it waits at most.
 	patience = 4
@@ -37,6 +41,8 @@ type joiner struct {
 	// recent are when the last calls came, the oldest at the place of the next one.
 	recent [crowdSize]time.Time
 	next   int
+	// stormed is when there was last a storm.
+	stormed time.Time
 	// waiting is the batch to come, and since when the first of it waits.
 	waiting []*joined
 	since   time.Time
@@ -85,12 +91,15 @@ func (j *joiner) enter(own *joined, now time.Time) bool {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	crowded := now.Sub(j.recent[j.next]) < crowdedFor
+	if now.Sub(j.recent[j.next]) < crowdedFor {
+		j.stormed = now
+	}
 	j.recent[j.next], j.next = now, (j.next+1)%crowdSize
 	in := own.change.Instance
-	if !crowded || len(j.waiting) >= limit || now.Before(j.apart[in.Service]) || slices.ContainsFunc(j.waiting, func(other *joined) bool {
-		return identityOf(other.change.Instance) == identityOf(in)
-	}) {
+	if now.Sub(j.stormed) >= calm || len(j.waiting) >= limit || now.Before(j.apart[in.Service]) {
+		return false
+	}
+	if slices.ContainsFunc(j.waiting, func(other *joined) bool { return identityOf(other.change.Instance) == identityOf(in) }) {
 		return false
 	}
 	if j.waiting = append(j.waiting, own); len(j.waiting) == 1 {
@@ -102,12 +111,16 @@ func (j *joiner) enter(own *joined, now time.Time) bool {
 
 // waitsFor is how long the batch waits for the next call, once this one has come.
 func (j *joiner) waitsFor(last *joined, now time.Time) time.Duration {
-	// Half of the slots may be one service's, and those that wait hold theirs.
-	if len(j.waiting) >= min(company, j.batcher.BatchLimit(), j.slots()*3/8) {
+	// One service has at most half of the slots, and its calls hold them while they wait.
+	if len(j.waiting) >= min(company, j.batcher.BatchLimit(), j.slots()/2) {
 		return 0
 	}
+	longest := linger
+	if !now.Equal(j.stormed) {
+		longest = lull
+	}
 	deadline, _ := last.ctx.Deadline()
-	return min(gap, j.since.Add(linger).Sub(now), deadline.Sub(now)/patience)
+	return min(gap, j.since.Add(longest).Sub(now), deadline.Sub(now)/patience)
 }
 
 func (j *joiner) send() {

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/bubble"
 )
@@ -46,6 +47,34 @@ func TestBatch(t *testing.T) {
 				t.Errorf("1,000 changes in 5 s took %d calls, want at most 40", calls)
 			}
 		},
+		"joins the waves of a storm": func(t *testing.T) {
+			b := newBatches(1000, 5*time.Millisecond)
+			b.slots = func() int { return config.DefaultMaxInFlight }
+			const wave, pods = 125, 1000 // nearly as many as there are workers
+			for from := 0; from < pods; from += wave {
+				var all []<-chan error
+				for i := range wave {
+					all = append(all, b.startFor(t.Context(), fmt.Sprint(i%10), from+i))
+				}
+				waitAll(t, all...)
+				time.Sleep(wave * 4 * time.Millisecond) // the API server's, for their patches
+			}
+			if calls := len(b.single) + b.batches; calls > 40 {
+				t.Errorf("1,000 changes in 8 waves took %d calls, want at most 40", calls)
+			}
+		},
+		"waits no longer than a moment after a storm": func(t *testing.T) {
+			b := newBatches(1000, 5*time.Millisecond)
+			waitAll(t, b.startAll(t.Context(), crowdSize+1)...)
+			time.Sleep(crowdedFor)
+			for began := time.Now(); time.Since(began) < calm; time.Sleep(25 * time.Millisecond) {
+				called := time.Now()
+				waitAll(t, b.start(t.Context(), 100))
+				if took := time.Since(called); took > lull+5*time.Millisecond {
+					t.Fatalf("a call among few took %s after a storm", took)
+				}
+			}
+		},
 		"goes when no other call comes": func(t *testing.T) {
 			b := newBatches(1000, time.Millisecond)
 			began := time.Now()
@@ -58,7 +87,7 @@ func TestBatch(t *testing.T) {
 			b := newBatches(1000, time.Millisecond)
 			b.slots = func() int { return 16 }
 			began := time.Now()
-			waitAll(t, b.startAll(t.Context(), crowdSize+6)...)
+			waitAll(t, b.startAll(t.Context(), crowdSize+8)...)
 			if b.expect(t, crowdSize, 1); time.Since(began) != time.Millisecond {
 				t.Errorf("the batch took %s, although no other call could come", time.Since(began))
 			}
@@ -143,7 +172,7 @@ func TestBatch(t *testing.T) {
 			for _, p := range []<-chan error{b.startFor(t.Context(), "secret", 50), b.start(t.Context(), 51)} {
 				<-p
 			}
-			time.Sleep(crowdedFor)
+			time.Sleep(calm)
 			b.startAll(t.Context(), crowdSize)
 			waitAll(t, b.startFor(t.Context(), "secret", 52), b.start(t.Context(), 53), b.start(t.Context(), 54))
 			if b.expect(t, crowdSize+2, 2); b.single[52] != 1 {
