@@ -1,35 +1,48 @@
 package integration
 
 import (
+	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/test/harness/account"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
-// TestManagersOfOneCluster: two managers share a cluster, its name and a registry, and each has namespaces and a lease of its
-// own. What the pods of one leave while it is down is not the other's to remove.
+// TestManagersOfOneCluster: the managers of config/examples/managers share a cluster, its name and a registry, with the rights
+// that they have there. What the pods of one leave while it is down is not the other's to remove, and one that names a
+// namespace of the other is not ready.
 func TestManagersOfOneCluster(t *testing.T) {
 	t.Parallel()
 	r := startRegistry(t, onlyRegistry, registryOptions{})
-	const leases = "shared-leases"
-	share := func(name, lease string) *scenario {
-		config := defaultConfiguration(r.URL(), name)
+	objects := kustomize(t, "config", "examples", "managers")
+	ofPods := []string{"shop", "shop-staging", "pay"}
+	expect.NoError(t, env.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop-staging"}}))
+	grant(t, objects, func(namespace string) bool { return !slices.Contains(ofPods, namespace) })
+	prepare := func(name, suffix string, namespaces ...string) *rollcall {
+		config := defaultConfiguration(r.URL(), namespaces...)
 		config["resync"] = map[string]any{"interval": "1s"}
-		allowLease(t, leases, lease)
-		m := startManager(t, name, config, append(elect(t, leases), "--leader-election-id="+lease)...)
-		s := newScenario(t, m, r, finalizer, name)
-		s.troubled = true
-		return s
+		own, err := account.Install(t.Context(), env.cluster.Config(), func(object client.Object) {
+			if object.SetName(object.GetName() + suffix); object.GetNamespace() != "" {
+				object.SetNamespace("rollcall" + suffix)
+			}
+		})
+		expect.NoError(t, err)
+		return prepareManager(t, name, own, config, "--leader-elect=true", "--leader-election-namespace=rollcall"+suffix)
 	}
-	one, other := share("shared-one", account.Lease), share("shared-other", "rollcall-other")
-	for _, s := range (scenarios{one, other}) {
+	shop := newScenario(t, prepare("shop", "-shop", "shop", "shop-staging"), r, finalizer, "shop")
+	pay := newScenario(t, prepare("pay", "-pay", "pay"), r, finalizer, "pay")
+	grant(t, objects, func(namespace string) bool { return slices.Contains(ofPods, namespace) })
+	for _, s := range (scenarios{shop, pay}) {
+		s.troubled = true
+		restart(t, s.manager)
 		s.Begin(replicas(2))
 	}
-	for _, pair := range [][2]*scenario{{one, other}, {other, one}} {
+	for _, pair := range [][2]*scenario{{shop, pay}, {pay, shop}} {
 		works, down := pair[0], pair[1]
 		down.manager.Kill()
 		works.leaveEntry()
@@ -40,7 +53,28 @@ func TestManagersOfOneCluster(t *testing.T) {
 		restart(t, down.manager)
 		down.ExpectSteady()
 	}
-	scenarios{one, other}.finish()
+	pay.manager.Kill()
+	greedy := prepare("greedy", "-pay", "pay", "shop")
+	expect.NoError(t, greedy.Start())
+	pay.manager = greedy
+	pay.await("the manager of pay to be refused the pods of shop", func() error { return notReady("pods", "forbidden")(pay) })
+	greedy.Kill()
+	pay.manager = prepare("pay-again", "-pay", "pay")
+	restart(t, pay.manager)
+	scenarios{shop, pay}.finish()
+}
+
+// grant creates what a manifest has of rights, where chosen says so.
+func grant(t *testing.T, objects []client.Object, chosen func(namespace string) bool) {
+	t.Helper()
+	for _, object := range objects {
+		switch object.(type) {
+		case *corev1.Namespace, *corev1.ServiceAccount, *rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding, *rbacv1.Role, *rbacv1.RoleBinding:
+			if chosen(object.GetNamespace()) {
+				expect.NoError(t, env.client.Create(t.Context(), object))
+			}
+		}
+	}
 }
 
 // leaveEntry registers a pod of the namespace that is long gone.
@@ -49,20 +83,4 @@ func (s *scenario) leaveEntry() {
 	left := s.instance(s.Pods()[0])
 	left.Address, left.Pod, left.UID = "10.9.9.9", "long-gone", "uid-of-long-gone"
 	s.must(s.registry.Register(s.Context(), left))
-}
-
-// allowLease gives the ServiceAccount that ships the right to a lease of another name than the one that ships.
-func allowLease(t *testing.T, namespace, lease string) {
-	t.Helper()
-	elect(t, namespace) // which makes the namespace
-	object := metav1.ObjectMeta{Namespace: namespace, Name: "lease-" + lease}
-	expect.NoError(t, env.client.Create(t.Context(), &rbacv1.Role{ObjectMeta: object, Rules: []rbacv1.PolicyRule{{
-		APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{lease},
-		Verbs: []string{"get", "update"},
-	}}}))
-	expect.NoError(t, env.client.Create(t.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: object,
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: object.Name},
-		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: account.Lease, Namespace: account.Namespace}},
-	}))
 }
