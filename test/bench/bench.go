@@ -51,7 +51,7 @@ type bench struct {
 	found    []observation
 }
 
-// sample is what is counted at one moment.
+// sample is what is counted at one moment, of the managers together where there are several.
 type sample struct {
 	own, api, etcd        time.Duration
 	resident              float64
@@ -59,17 +59,28 @@ type sample struct {
 }
 
 func (b *bench) sample(p *process.Process) (s sample, err error) {
-	for _, of := range []struct {
+	type of struct {
 		pid  int
 		into *time.Duration
-	}{{p.PID(), &s.own}, {b.cluster.PID("kube-apiserver"), &s.api}, {b.cluster.PID("etcd"), &s.etcd}} {
-		if *of.into, err = cpuOf(of.pid); err != nil {
+	}
+	all := []of{{b.cluster.PID("kube-apiserver"), &s.api}, {b.cluster.PID("etcd"), &s.etcd}}
+	for _, p := range append(b.others, p) {
+		all = append(all, of{p.PID(), &s.own})
+		mb, err := residentOf(p.PID())
+		if err != nil {
 			return s, err
 		}
+		s.resident += mb
+	}
+	for _, of := range all {
+		took, err := cpuOf(of.pid)
+		if err != nil {
+			return s, err
+		}
+		*of.into += took
 	}
 	s.writes, s.calls, s.listed = b.load.written(), int(b.registry.changes.Load()), int(b.registry.lists.Load())
-	s.resident, err = residentOf(p.PID())
-	return s, err
+	return s, nil
 }
 
 // note keeps an observation, and shows it.

@@ -11,6 +11,7 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func podIn(state appspub.LifecycleStateType, inPlace string) *corev1.Pod {
@@ -21,7 +22,7 @@ func podIn(state appspub.LifecycleStateType, inPlace string) *corev1.Pod {
 
 func TestAWaveEndsWithTheLastFlip(t *testing.T) {
 	t.Parallel()
-	l := &load{pods: map[string]stay{}}
+	l := &load{pods: map[types.NamespacedName]stay{}}
 	l.saw(podIn(appspub.LifecycleStateNormal, set), false)
 	w, err := l.wave(t.Context(), 1, appspub.LifecycleStatePreparingUpdate, func() error {
 		l.saw(podIn(appspub.LifecycleStatePreparingUpdate, set), false)
@@ -94,10 +95,12 @@ func TestTableHasRatiosOfOneRound(t *testing.T) {
 		t.Errorf("the ratio does not depend on the round, so it is %q:\n%s", want, table)
 	}
 	another := observation{Case: stormCase(usualDelay), Who: theBefore, Values: map[string]float64{rate: 77}}
-	table = markdown(append(found(), another).table(s, 1))
-	for _, want := range []string{"| before ", "| 77 "} {
+	one := observation{Case: sized(managerCase, 1), Who: theRollcall, Values: map[string]float64{rate: 50}}
+	two := observation{Case: sized(managerCase, 2), Who: theRollcall, Values: map[string]float64{rate: 45}}
+	table = markdown(append(found(), another, one, two).table(s, 1))
+	for _, want := range []string{"| before ", "| 77 ", "| 45 to 50: 0.9 "} {
 		if !strings.Contains(table, want) {
-			t.Errorf("another build's column has no %q:\n%s", want, table)
+			t.Errorf("%q is missing:\n%s", want, table)
 		}
 	}
 }

@@ -156,3 +156,49 @@ func (b *bench) batches(ctx context.Context) error {
 		return b.measure(ctx, p, o, usualDelay, b.paced, b.atPace)
 	})
 }
+
+// managers has the pods of two namespaces updated at once, by one manager of both and by two that have one each.
+func (b *bench) managers(ctx context.Context) error {
+	b.load.spread = len(b.load.owners)
+	defer func() { b.load.spread, b.watched = 1, nil }()
+	const most = 3
+	for round := range min(b.sizes.rounds, most) {
+		for i := range len(b.load.owners) {
+			if err := b.shared(ctx, round, (round+i)%len(b.load.owners)+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// shared measures so many managers that share the namespaces.
+func (b *bench) shared(ctx context.Context, round, managers int) error {
+	defer func() {
+		for _, p := range b.others {
+			p.Kill()
+		}
+		b.others = nil
+	}()
+	b.watched = []string{namespace, otherNamespace}
+	if managers > 1 {
+		b.watched = []string{namespace}
+	}
+	return b.with(ctx, theRollcall, nil, func(p *process.Process) error {
+		if managers > 1 {
+			b.watched = []string{otherNamespace}
+			other, err := b.start(ctx, theRollcall)
+			if other != nil {
+				b.others = append(b.others, other)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if err := b.populate(ctx, theRollcall, 0, b.batch); err != nil {
+			return err
+		}
+		o := observation{Case: sized(managerCase, managers), Who: theRollcall, Round: round}
+		return b.measure(ctx, p, o, usualDelay, b.batch, b.load.storm)
+	})
+}

@@ -58,6 +58,9 @@ type stage struct {
 	registryURL string
 	before      string // the path of another build, if any
 	started     int
+	// watched are the namespaces of the next manager, all if empty, and others those that are at work beside the one measured.
+	watched []string
+	others  []*process.Process
 }
 
 // build builds the two managers.
@@ -87,8 +90,8 @@ func (s *stage) start(ctx context.Context, who string, flags ...string) (*proces
 	}
 	m, err := manager.New(manager.Options{
 		Name: who, Dir: dir, Path: path, Launcher: s.launcher, Flags: flags,
-		Config: fmt.Sprintf("cluster: %s\nregistry: {driver: %s, endpoint: %q}\nhooks: {owned: [%s, %s]}\ndrain: 0s\n",
-			clusterName, driver, s.registryURL, inPlaceLabel, deleteLabel),
+		Config: fmt.Sprintf("cluster: %s\nnamespaces: [%s]\nregistry: {driver: %s, endpoint: %q}\nhooks: {owned: [%s, %s]}\ndrain: 0s\n",
+			clusterName, strings.Join(s.watched, ", "), driver, s.registryURL, inPlaceLabel, deleteLabel),
 		WriteKubeconfig: func(path string) error { return account.WriteKubeconfig(path, s.account) },
 	})
 	if err != nil {

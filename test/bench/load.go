@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,11 +32,13 @@ const (
 
 // load plays Kruise: it makes pods, moves them from state to state, and sees when their hooks are flipped.
 type load struct {
-	k8s   client.WithWatch
-	owner *kruisev1alpha1.CloneSet
+	k8s client.WithWatch
+	// owners have the pods by turns, each in a namespace of its own: the first has all, or as many as are spread over.
+	owners []*kruisev1alpha1.CloneSet
+	spread int
 
 	mu    sync.Mutex
-	pods  map[string]stay
+	pods  map[types.NamespacedName]stay
 	left  int // pods of the wave whose hook is not flipped
 	done  chan struct{}
 	state appspub.LifecycleStateType // of the wave
@@ -60,7 +64,7 @@ type wave struct {
 // follow has each version of the pods seen until ctx ends.
 func (l *load) follow(ctx context.Context) error {
 	_, err := history.Follow(ctx, l.k8s, &corev1.PodList{}, func(v history.Version[*corev1.Pod]) { l.saw(v.Object, v.Gone) },
-		client.InNamespace(namespace))
+		client.HasLabels{workloadLabel})
 	return err
 }
 
@@ -70,10 +74,10 @@ func (l *load) saw(pod *corev1.Pod, gone bool) {
 	l.versions++
 	l.last = time.Now()
 	if gone {
-		delete(l.pods, pod.Name)
+		delete(l.pods, client.ObjectKeyFromObject(pod))
 		return
 	}
-	now := l.pods[pod.Name]
+	now := l.pods[client.ObjectKeyFromObject(pod)]
 	if state := stateOf(pod); now.state != state {
 		now = stay{state: state, moved: l.last}
 	}
@@ -86,13 +90,15 @@ func (l *load) saw(pod *corev1.Pod, gone bool) {
 			}
 		}
 	}
-	l.pods[pod.Name] = now
+	l.pods[client.ObjectKeyFromObject(pod)] = now
 }
+
+func (l *load) ownerOf(number int) *kruisev1alpha1.CloneSet { return l.owners[number%l.spread] }
 
 // create makes the pods whose numbers are from first and below end, and has them run.
 func (l *load) create(ctx context.Context, first, end int) error {
 	return l.each(ctx, end-first, func(ctx context.Context, i int) error {
-		return l.run(ctx, managedPod(l.owner, first+i), first+i)
+		return l.run(ctx, managedPod(l.ownerOf(first+i), first+i), first+i)
 	})
 }
 
@@ -109,13 +115,10 @@ func (l *load) run(ctx context.Context, pod *corev1.Pod, number int) error {
 // clear deletes all pods, and waits until they are gone.
 func (l *load) clear(ctx context.Context) error {
 	l.mu.Lock()
-	names := make([]string, 0, len(l.pods))
-	for name := range l.pods {
-		names = append(names, name)
-	}
+	pods := slices.Collect(maps.Keys(l.pods))
 	l.mu.Unlock()
-	err := l.each(ctx, len(names), func(ctx context.Context, i int) error {
-		return l.remove(ctx, namespace, names[i])
+	err := l.each(ctx, len(pods), func(ctx context.Context, i int) error {
+		return l.remove(ctx, pods[i].Namespace, pods[i].Name)
 	})
 	if err != nil {
 		return err
@@ -172,7 +175,7 @@ func (l *load) paced(ctx context.Context, n int, state appspub.LifecycleStateTyp
 func (l *load) move(ctx context.Context, number int, state appspub.LifecycleStateType) error {
 	body := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q},"annotations":{%q:%q}}}`, appspub.LifecycleStateKey, state,
 		appspub.LifecycleTimestampKey, time.Now().Format(time.RFC3339))
-	if err := l.k8s.Patch(ctx, named(namespace, podName(number)), client.RawPatch(types.MergePatchType, body)); err != nil {
+	if err := l.k8s.Patch(ctx, named(l.ownerOf(number).Namespace, podName(number)), client.RawPatch(types.MergePatchType, body)); err != nil {
 		return fmt.Errorf("moving a pod to %s: %w", state, err)
 	}
 	return nil

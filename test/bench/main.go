@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/rollcall-dev/rollcall/test/harness/account"
@@ -115,6 +117,9 @@ func (b *bench) openLoad(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.load = &load{k8s: k8s, owner: cloneSet(), pods: map[string]stay{}}
-	return prepare(ctx, k8s, b.load.owner)
+	b.load = &load{
+		k8s: k8s, owners: []*kruisev1alpha1.CloneSet{cloneSet(namespace), cloneSet(otherNamespace)}, spread: 1,
+		pods: map[types.NamespacedName]stay{},
+	}
+	return prepare(ctx, k8s, b.load.owners)
 }

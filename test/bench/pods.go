@@ -17,16 +17,18 @@ import (
 
 const (
 	namespace        = "bench"
+	otherNamespace   = "bench-2"
 	foreignNamespace = "foreign"
 	clusterName      = "bench"
 	serviceCount     = 10
 	podPort          = 8080
 
-	appLabel     = "app"
-	newLabel     = "example.com/newly-create"
-	inPlaceLabel = "example.com/in-place"
-	deleteLabel  = "example.com/delete"
-	set, notSet  = "true", "false"
+	appLabel      = "app"
+	workloadLabel = "workload"
+	newLabel      = "example.com/newly-create"
+	inPlaceLabel  = "example.com/in-place"
+	deleteLabel   = "example.com/delete"
+	set, notSet   = "true", "false"
 )
 
 func stateOf(pod *corev1.Pod) appspub.LifecycleStateType {
@@ -47,12 +49,12 @@ func flipped(pod *corev1.Pod) bool {
 	}
 }
 
-func cloneSet() *kruisev1alpha1.CloneSet {
-	labels := map[string]string{inPlaceLabel: set, deleteLabel: set, newLabel: set, "workload": clusterName}
+func cloneSet(namespace string) *kruisev1alpha1.CloneSet {
+	labels := map[string]string{inPlaceLabel: set, deleteLabel: set, newLabel: set, workloadLabel: clusterName}
 	return &kruisev1alpha1.CloneSet{
 		ObjectMeta: metav1.ObjectMeta{Name: clusterName, Namespace: namespace},
 		Spec: kruisev1alpha1.CloneSetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"workload": clusterName}},
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{workloadLabel: clusterName}},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec()},
 			Lifecycle: &appspub.Lifecycle{
 				InPlaceUpdate: &appspub.LifecycleHook{LabelsHandler: map[string]string{inPlaceLabel: set}},
@@ -123,8 +125,8 @@ func running(number int) []byte {
 }
 
 // prepare makes what pods need that no controller makes here.
-func prepare(ctx context.Context, k8s client.Client, owner *kruisev1alpha1.CloneSet) error {
-	for _, name := range []string{namespace, foreignNamespace} {
+func prepare(ctx context.Context, k8s client.Client, owners []*kruisev1alpha1.CloneSet) error {
+	for _, name := range []string{namespace, otherNamespace, foreignNamespace} {
 		for _, object := range []client.Object{
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
 			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "default"}},
@@ -134,8 +136,10 @@ func prepare(ctx context.Context, k8s client.Client, owner *kruisev1alpha1.Clone
 			}
 		}
 	}
-	if err := k8s.Create(ctx, owner); err != nil {
-		return fmt.Errorf("creating CloneSet %s: %w", owner.Name, err)
+	for _, owner := range owners {
+		if err := k8s.Create(ctx, owner); err != nil {
+			return fmt.Errorf("creating CloneSet %s: %w", owner.Name, err)
+		}
 	}
 	return nil
 }

@@ -79,10 +79,14 @@ func (all observations) of(name, who, value string) []float64 {
 
 // against divides a contestant's values by the floor's, round by round.
 func (all observations) against(name, who, value string) []float64 {
-	own, floors := all.of(name, who, value), all.of(name, theFloor, value)
-	ratios := make([]float64, 0, len(own))
-	for i := range min(len(own), len(floors)) {
-		ratios = append(ratios, own[i]/floors[i])
+	return each(all.of(name, who, value), all.of(name, theFloor, value))
+}
+
+// each divides the values of one by those of the other.
+func each(one, other []float64) []float64 {
+	ratios := make([]float64, 0, len(one))
+	for i := range min(len(one), len(other)) {
+		ratios = append(ratios, one[i]/other[i])
 	}
 	return ratios
 }
@@ -175,6 +179,14 @@ func (all observations) table(s sizes, exponent float64) [][]string {
 	add(beside+"changing calls", restartCase, calls, false, "0")
 	add(beside+"lists", restartCase, lists, false, "≤ 2")
 	add(beside+"resident, MB", restartCase, resident, false, "")
+	for _, row := range all.ofRollcall(s) {
+		alone(row[0], row[1], row[2])
+	}
+	return rows
+}
+
+// ofRollcall has a title, a figure and a goal for each case in which nothing else is measured.
+func (all observations) ofRollcall(s sizes) (rows [][3]string) {
 	for _, row := range []struct {
 		title, name, value, goal string
 		each                     float64
@@ -183,7 +195,14 @@ func (all observations) table(s sizes, exponent float64) [][]string {
 		{"with batches: 40 a second, p50 ms", pacedCase, p50, "as without", 1},
 	} {
 		if values := all.of(row.name, theBatching, row.value); len(values) > 0 {
-			alone(row.title, short(values[0]*row.each), row.goal)
+			rows = append(rows, [3]string{row.title, short(values[0] * row.each), row.goal})
+		}
+	}
+	for _, row := range [][2]string{{"flips/s", rate}, {"CPU of both, ms a transition", cpu}, {"resident, both, MB", resident}} {
+		one, two := all.of(sized(managerCase, 1), theRollcall, row[1]), all.of(sized(managerCase, 2), theRollcall, row[1])
+		if ratios := each(two, one); len(ratios) > 0 {
+			text := fmt.Sprintf("%s to %s: %s", short(median(two)), short(median(one)), spread(ratios))
+			rows = append(rows, [3]string{"two managers to one: " + row[0], text})
 		}
 	}
 	return rows

@@ -17,6 +17,7 @@ const (
 	growthCase  = "growth"
 	restartCase = "restart"
 	batchCase   = "batches"
+	managerCase = "managers"
 	idleCase    = "idle"
 )
 
@@ -28,7 +29,8 @@ type part struct {
 
 func (b *bench) parts(only string) ([]part, error) {
 	all := []part{
-		{"rounds", b.rounds}, {"foreign", b.foreignPods}, {"batches", b.batches}, {"profile", b.profile}, {"growth", b.grow},
+		{"rounds", b.rounds}, {"foreign", b.foreignPods}, {"batches", b.batches}, {"managers", b.managers},
+		{"profile", b.profile}, {"growth", b.grow},
 	}
 	if only == "" {
 		return all, nil
@@ -38,7 +40,7 @@ func (b *bench) parts(only string) ([]part, error) {
 			return []part{p}, nil
 		}
 	}
-	return nil, fmt.Errorf("PART is %q: write rounds, foreign, batches, profile or growth, or leave it out for all", only)
+	return nil, fmt.Errorf("PART is %q: write rounds, foreign, batches, managers, profile or growth, or leave it out for all", only)
 }
 
 // sizes are how much of everything is measured.
@@ -47,7 +49,7 @@ type sizes struct {
 	rounds int
 	storms []storm
 	// paced is the pods of the case at a pace, foreign those of others, growth the steps of managed pods, one of which is
-	// restart, and batch the pods of the storm in batches.
+	// restart, and batch the pods of the storm in batches, and of that with several managers.
 	paced, foreign, restart, batch int
 	growth                         []int
 	// profiled is how long the CPU is profiled.
