@@ -107,7 +107,7 @@ func (s *scenario) sighting(v sighting, hooks checker.Hooks) checker.Sighting {
 	seen := checker.Sighting{
 		At: v.arrived, Version: version(pod), State: v.state(), Stamp: pod.Annotations[appspub.LifecycleTimestampKey],
 		Ready: lifecycle.IsReady(pod), Deleting: pod.DeletionTimestamp != nil, Held: len(pod.Finalizers) > 0, Gone: v.deleted,
-		Set: hooks.SetOn(pod), Address: pod.Status.PodIP, Record: pod.Annotations[recordKey],
+		Set: checker.SetOn(hooks, pod), Address: pod.Status.PodIP, Record: pod.Annotations[recordKey],
 	}
 	for _, r := range s.registriesOf(pod, v.arrived) {
 		for _, e := range s.entriesOf(r.name, []*corev1.Pod{pod}) {

@@ -8,15 +8,12 @@ import (
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 
+	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-const (
-	// clockSlack is for times that the manager rounds and measures with the clock of another process.
-	clockSlack = 25 * time.Millisecond
-	// explainWithin is how long a flip waits for the answer to the patch that made it.
-	explainWithin = 20 * time.Second
-)
+// explainWithin is how long a flip waits for the answer to the patch that made it.
+const explainWithin = 20 * time.Second
 
 // flip is a handler that one version of a pod has and the one before has not, or the other way round.
 type flip struct {
@@ -126,7 +123,7 @@ func (j *Journal) fault(f flip, at time.Time) string {
 		return j.faultOfSet(f, at)
 	}
 	before, after := f.pod.sightings[f.version-1], f.pod.sightings[f.version]
-	hook, allowed := released(f.pod.hooks, f.handler, before)
+	hook, allowed := f.pod.hooks.Released(f.handler, before.State, before.Deleting)
 	switch {
 	case !allowed && after.Gap, allowed && hook == "":
 		return ""
@@ -144,76 +141,27 @@ func (j *Journal) fault(f flip, at time.Time) string {
 // noteHook writes down which hook the flip released or asserted, if it was for one.
 func (p *podLog) noteHook(f flip, at time.Time) {
 	before := p.sightings[f.version-1]
-	hook, allowed := released(p.hooks, f.handler, before)
+	hook, allowed := p.hooks.Released(f.handler, before.State, before.Deleting)
 	if f.set {
-		hook, allowed = asserted(p.hooks, f.handler, before)
+		hook, allowed = before.asserted(p.hooks, f.handler)
 	}
 	if allowed && hook != "" {
 		p.hookFlips = append(p.hookFlips, hookFlip{hook: hook, asserted: f.set, at: at, version: f.version})
 	}
 }
 
-// released says which hook it releases to clear the handler in this state, "" where Kruise does not wait for that, and whether
-// that may be done in it at all. A handler of preNormal alone goes whenever the pod is to go out, so that Kruise waits again
-// should it change its mind.
-func released(w Hooks, handler string, before Sighting) (hook string, allowed bool) {
-	state := appspub.LifecycleStateType(before.State)
-	inPlace, goes := w.Serves(InPlaceUpdate, handler), w.Serves(PreDelete, handler)
-	switch {
-	case before.Deleting:
-		return PreDelete, true
-	case state == appspub.LifecycleStatePreparingDelete && goes:
-		return PreDelete, true
-	case state == appspub.LifecycleStatePreparingUpdate && inPlace:
-		return InPlaceUpdate, true
-	case !inPlace && !goes:
-		return "", state != appspub.LifecycleStateNormal
-	default:
-		return "", false
-	}
+func (s Sighting) asserted(hooks Hooks, handler string) (hook string, allowed bool) {
+	return hooks.Asserted(handler, s.State, s.Deleting || s.Gone)
 }
 
-// asserted says which hook it asserts to set the handler in this state, "" where it only arms the pod, and whether that may
-// be done in it at all.
-func asserted(w Hooks, handler string, before Sighting) (hook string, allowed bool) {
-	switch state := appspub.LifecycleStateType(before.State); {
-	case before.leaving():
-		return "", false
-	case state == appspub.LifecycleStatePreparingNormal && w.Serves(PreNormal, handler):
-		return PreNormal, true
-	case state == appspub.LifecycleStateUpdated && w.Serves(InPlaceUpdate, handler):
-		return InPlaceUpdate, true
-	case state == appspub.LifecycleStateUpdated && w.Serves(PreNormal, handler):
-		return PreNormal, true // both are set together
-	default:
-		return "", true
-	}
-}
-
-// faultOfRelease says why the instance was not out when the hook was released.
+// faultOfRelease says why the instance was not out when the hook was released. After a gap it may have been either.
 func (j *Journal) faultOfRelease(f flip, k Key, hook string, at time.Time) string {
-	p, after := f.pod, f.pod.sightings[f.version]
-	in := p.lastApplied(k, at, func(o Op) bool { return o == Register })
-	if in == nil {
-		return "" // it never was in service
+	after := f.pod.sightings[f.version]
+	release := receipt.Release{At: at, Stays: hook == InPlaceUpdate || after.Gap}
+	if f.drains() {
+		release.Drain = j.Drain
 	}
-	// A pod that goes must be deregistered; for one that stays out of service is enough. After a gap it may be either.
-	stays := hook == InPlaceUpdate || after.Gap
-	outSince, acknowledged := p.takenOut(k, in.Applied, at, stays)
-	if !acknowledged {
-		acknowledged = j.told(k, in.Applied, at, func(s registry.State) bool {
-			return s == registry.Absent || s == registry.OutOfService && stays
-		})
-	}
-	drained := at.Sub(outSince)
-	switch {
-	case !acknowledged:
-		return fmt.Sprintf("and the registry had not acknowledged that %s is out since call #%d put it in", k, in.number)
-	case f.drains() && !outSince.IsZero() && drained < j.Drain-clockSlack:
-		return fmt.Sprintf("%s after %s was taken out, and the drain is %s", drained.Round(time.Millisecond), k, j.Drain)
-	default:
-		return ""
-	}
+	return j.evidence(f.pod, k).FaultOfRelease(release)
 }
 
 // drains reports whether the drain counts: no one waits with a pod that is being deleted, which may have begun in a gap.
@@ -222,37 +170,10 @@ func (f flip) drains() bool {
 	return !before.Deleting && !(after.Gap && (after.Deleting || after.Gone))
 }
 
-// takenOut returns when the first call after a time took the instance out, and whether one of them had been acknowledged.
-// Where there was none, chaos itself may have wiped it out, which a list told.
-func (p *podLog) takenOut(k Key, after, at time.Time, stays bool) (since time.Time, acknowledged bool) {
-	for _, c := range p.calls {
-		if c.Op == Register || !c.doneTo(k, after, at) {
-			continue
-		}
-		if since.IsZero() || c.Applied.Before(since) {
-			since = c.Applied
-		}
-		acknowledged = acknowledged || (c.Op == Deregister || stays) && c.acknowledgedBy(at)
-	}
-	if wiped, found := p.wiped(k, after, at); found && since.IsZero() {
-		since = wiped
-	}
-	return since, acknowledged
-}
-
-// wiped returns when chaos first removed the instance between two times.
-func (p *podLog) wiped(k Key, after, before time.Time) (at time.Time, found bool) {
-	i := slices.IndexFunc(p.wipes, func(w wipe) bool { return w.key == k && w.at.After(after) && !w.at.After(before) })
-	if i < 0 {
-		return time.Time{}, false
-	}
-	return p.wipes[i].at, true
-}
-
 // faultOfSet says what is wrong with setting a handler.
 func (j *Journal) faultOfSet(f flip, at time.Time) string {
 	before, after := f.pod.sightings[f.version-1], f.pod.sightings[f.version]
-	hook, allowed := asserted(f.pod.hooks, f.handler, before)
+	hook, allowed := before.asserted(f.pod.hooks, f.handler)
 	switch {
 	case !allowed && after.Gap, allowed && hook == "":
 		return ""
@@ -264,32 +185,40 @@ func (j *Journal) faultOfSet(f flip, at time.Time) string {
 		return "" // it may have been armed in another state
 	}
 	for _, k := range after.Keys {
-		if why := j.faultOfAssert(f.pod, k, at); why != "" {
+		if why := j.evidence(f.pod, k).FaultOfAssert(at); why != "" {
 			return fmt.Sprintf("I2: %s was set in state %q, %s", f.handler, before.State, why)
 		}
 	}
 	return ""
 }
 
-// faultOfAssert says why the instance was not in service when the hook was asserted.
-func (j *Journal) faultOfAssert(p *podLog, k Key, at time.Time) string {
-	last := p.lastApplied(k, at, Op.Changes)
-	if last == nil {
-		return fmt.Sprintf("and the registry was never told of %s", k)
+// evidence is what the journal has of one instance.
+func (j *Journal) evidence(p *podLog, k Key) receipt.Evidence {
+	e := p.evidence(k)
+	e.Told = func(after, before time.Time, right func(registry.State) bool) bool {
+		return j.told(k, after, before, right)
 	}
-	if last.Op != Register {
-		return fmt.Sprintf("and call #%d had taken out %s", last.number, k)
-	}
-	out := p.lastApplied(k, at, func(o Op) bool { return o != Register })
+	return e
+}
+
+func (p *podLog) evidence(k Key) receipt.Evidence {
+	e := receipt.Evidence{Key: k}
 	for _, c := range p.calls {
-		if c.Key() == k && c.Op == Register && c.acknowledgedBy(at) && (out == nil || c.Applied.After(out.Applied)) {
-			return ""
+		if c.Key() != k {
+			continue
+		}
+		change := receipt.Change{Name: fmt.Sprintf("call #%d", c.number), Op: c.Op, Applied: c.Applied}
+		if c.Status >= http.StatusOK && c.Status < http.StatusMultipleChoices {
+			change.Acknowledged = c.Answered
+		}
+		e.Changes = append(e.Changes, change)
+	}
+	for _, w := range p.wipes {
+		if w.key == k {
+			e.Wiped = append(e.Wiped, w.at)
 		}
 	}
-	if j.told(k, last.Applied, at, func(s registry.State) bool { return s == registry.InService }) {
-		return ""
-	}
-	return fmt.Sprintf("and the registry had not acknowledged call #%d that put in %s", last.number, k)
+	return e
 }
 
 // checkUnasked finds a pod that Kruise began to update while it was in service, and did not ask, since no handler was set:
@@ -304,9 +233,9 @@ func (j *Journal) checkUnasked(p *podLog, before, now Sighting) {
 		return
 	}
 	for _, k := range p.registered() {
-		if last := p.lastApplied(k, before.At, Op.Changes); last != nil && last.Op == Register {
-			j.violate(p, now.At, fmt.Sprintf("I1: Kruise began to update the pod unasked from state %q, and call #%d had put it in service",
-				before.State, last.number))
+		if last := p.evidence(k).Last(before.At, Op.Changes); last != nil && last.Op == Register {
+			j.violate(p, now.At, fmt.Sprintf("I1: Kruise began to update the pod unasked from state %q, and %s had put it in service",
+				before.State, last.Name))
 			return
 		}
 	}
@@ -363,15 +292,4 @@ func (p *podLog) registered() []Key {
 		}
 	}
 	return keys
-}
-
-// lastApplied returns the call, of those that match, whose work was done last before the time.
-func (p *podLog) lastApplied(k Key, at time.Time, match func(Op) bool) *Call {
-	var last *Call
-	for _, c := range p.calls {
-		if c.Key() == k && match(c.Op) && c.appliedBy(at) && (last == nil || c.Applied.After(last.Applied)) {
-			last = c
-		}
-	}
-	return last
 }

@@ -5,7 +5,6 @@ package checker
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -13,10 +12,10 @@ import (
 	"sync"
 	"time"
 
-	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 )
@@ -32,26 +31,32 @@ type Options struct {
 	OnlyManagers bool
 }
 
-// The hooks.
-const (
-	PreNormal     = "preNormal"
-	InPlaceUpdate = "inPlaceUpdate"
-	PreDelete     = "preDelete"
+// The rules of receipts have these names.
+type (
+	// Hooks are a workload's handlers by hook.
+	Hooks = receipt.Hooks
+	// Op is one operation of the registry's protocol, by the last part of its path. What changes nothing asks.
+	Op = receipt.Op
+	// Key is one instance of one pod in one registry.
+	Key = receipt.Key
 )
 
-// Hooks are a workload's handlers by hook: label=value, or a finalizer.
-type Hooks map[string][]string
+// The hooks, and the operations that change something.
+const (
+	PreNormal     = receipt.PreNormal
+	InPlaceUpdate = receipt.InPlaceUpdate
+	PreDelete     = receipt.PreDelete
 
-// Handlers are those of all hooks, each once.
-func (h Hooks) Handlers() []string {
-	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Values(h))...))))
-}
+	Register   = receipt.Register
+	FailOver   = receipt.FailOver
+	Deregister = receipt.Deregister
+)
 
-// Serves reports whether the handler is one of the hook.
-func (h Hooks) Serves(hook, handler string) bool { return slices.Contains(h[hook], handler) }
+// KeyOf is that of an instance in the registry of a name.
+func KeyOf(name string, in registry.Instance) Key { return receipt.KeyOf(name, in) }
 
-// SetOn are the handlers that are set on a pod.
-func (h Hooks) SetOn(pod *corev1.Pod) map[string]bool {
+// SetOn are the hooks' handlers that are set on a pod.
+func SetOn(h Hooks, pod *corev1.Pod) map[string]bool {
 	on := map[string]bool{}
 	for _, handler := range h.Handlers() {
 		label, value, isLabel := strings.Cut(handler, "=")
@@ -61,35 +66,6 @@ func (h Hooks) SetOn(pod *corev1.Pod) map[string]bool {
 		}
 	}
 	return on
-}
-
-// Op is one operation of the registry's protocol, by the last part of its path.
-type Op string
-
-// What changes something; everything else asks.
-const (
-	Register   Op = "register"
-	FailOver   Op = "fail-over"
-	Deregister Op = "deregister"
-)
-
-// Changes reports whether the operation changes anything.
-func (o Op) Changes() bool { return o == Register || o == FailOver || o == Deregister }
-
-// Key is one instance of one pod in one registry.
-type Key struct {
-	Registry, UID, Service, Address string
-	Port                            int
-}
-
-// KeyOf is that of an instance in the registry of a name.
-func KeyOf(name string, in registry.Instance) Key {
-	return Key{Registry: name, UID: in.UID, Service: in.Service, Address: in.Address, Port: in.Port}
-}
-
-// String is the instance without the pod.
-func (k Key) String() string {
-	return fmt.Sprintf("%s at %s:%d in registry %s", k.Service, k.Address, k.Port, k.Registry)
 }
 
 // Call is one request that reached the registry. A zero time means: not yet, or never.
@@ -114,13 +90,6 @@ func (c *Call) Key() Key { return KeyOf(c.Registry, c.Instance) }
 
 func (c *Call) acknowledgedBy(at time.Time) bool {
 	return !c.Answered.IsZero() && !c.Answered.After(at) && c.Status >= 200 && c.Status < 300
-}
-
-func (c *Call) appliedBy(at time.Time) bool { return !c.Applied.IsZero() && !c.Applied.After(at) }
-
-// doneTo reports whether the work was done to the instance between two times.
-func (c *Call) doneTo(k Key, after, by time.Time) bool {
-	return c.Key() == k && c.appliedBy(by) && !c.Applied.Before(after)
 }
 
 // Patch is one write of a manager to a pod.
@@ -239,12 +208,7 @@ func (s Sighting) since() time.Time {
 
 // leaving reports whether the pod is in a state in which it is out of service, ready or not.
 func (s Sighting) leaving() bool {
-	switch appspub.LifecycleStateType(s.State) {
-	case appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStateUpdating, appspub.LifecycleStatePreparingDelete:
-		return true
-	default:
-		return s.Deleting || s.Gone
-	}
+	return s.Deleting || s.Gone || receipt.Leaving(s.State)
 }
 
 func (p *podLog) last() Sighting {

@@ -90,10 +90,11 @@ func (p *podLog) wasIn(k Key, asserted hookFlip, at time.Time) bool {
 		return false
 	}
 	before := at.Add(-time.Nanosecond)
-	last := p.lastApplied(k, before, Op.Changes)
+	e := p.evidence(k)
+	last := e.Last(before, Op.Changes)
 	if last == nil || last.Op != Register {
 		return false
 	}
-	_, wiped := p.wiped(k, last.Applied, before)
+	_, wiped := e.WipedBetween(last.Applied, before)
 	return !wiped
 }
