@@ -8,12 +8,15 @@ type AppEntrySteerer interface {
 	// driver, and the driver closes it. Its optional capabilities are found as those of any [Registry].
 	//
 	// The entry of an instance is the one that an application wrote at the instance's service, address and port, whatever
-	// its ID. Several of them at one place go together: all are taken out and put back, and what clients are given decides.
-	// An entry with the mark of a Rollcall is no application's. The methods of [Registry] mean there:
+	// its ID. Several of them at one place go together: all are taken out and put back, what clients are given decides, and
+	// the error of the change is marked by [SeveralEntries]. An entry with the mark of a Rollcall is no application's. Neither
+	// that mark nor [OtherNames] is needed where the driver's list has what others wrote: the list says both.
+	//
+	// The methods of [Registry] mean there:
 	//
 	//   - Register puts the application's entry back into rotation, and is acknowledged once clients are given it. Where
 	//     the application has not registered, or says itself that it is not up, the error is marked by [NotRegistered] and
-	//     says what was looked for and where; Rollcall waits and calls again.
+	//     says what was looked for and where; [OtherNames] says where else it has registered. Rollcall waits and calls again.
 	//   - FailOver takes the entry out of rotation, and it stays out while the application renews it. No entry is a success.
 	//   - Deregister does what FailOver does while the entry is there. Once it has gone, Deregister removes what the
 	//     registry remembers of it, so that the next pod at that address starts in rotation.

@@ -7,21 +7,43 @@ import (
 	"unicode"
 )
 
-// Terminal marks an error for which trying again at once is useless: bad credentials, an instance the registry refuses.
-// The caller warns, tries again at the cap of its back-off, and at once when the configuration changes; it never gives
-// up. Terminal(nil) is nil.
-func Terminal(err error) error {
+// class is what an error is marked by. It is an error only so that [errors.Is] finds it.
+type class string
+
+const (
+	errTerminal       class = "terminal"
+	errNotRegistered  class = "not registered"
+	errNotApplied     class = "not applied"
+	errForeignEntry   class = "foreign entry"
+	errSeveralEntries class = "several entries"
+	errOfAgent        class = "of an agent"
+)
+
+func (c class) Error() string { return string(c) }
+
+type markedError struct {
+	error
+	class class
+}
+
+func (e *markedError) Unwrap() error        { return e.error }
+func (e *markedError) Is(target error) bool { return target == error(e.class) }
+
+// mark returns nil for nil.
+func (c class) mark(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &terminalError{err: err}
+	return &markedError{err, c}
 }
 
+// Terminal marks an error for which trying again at once is useless: bad credentials, an instance the registry refuses.
+// The caller warns, tries again at the cap of its back-off, and at once when the configuration changes; it never gives
+// up. Terminal(nil) is nil.
+func Terminal(err error) error { return errTerminal.mark(err) }
+
 // IsTerminal reports whether err, or an error that it wraps, was marked by [Terminal]. Anything else is retryable.
-func IsTerminal(err error) bool {
-	var t *terminalError
-	return errors.As(err, &t)
-}
+func IsTerminal(err error) bool { return errors.Is(err, errTerminal) }
 
 // maxRetryAfter bounds what a server can make a pod wait: a slip there must not strand it for a year.
 const maxRetryAfter = time.Hour
@@ -45,54 +67,66 @@ func RetryAfterOf(err error) (time.Duration, bool) {
 	return r.after, true
 }
 
-// NotRegistered marks the error of a [Heartbeater] that finds no entry it could renew. NotRegistered(nil) is nil.
-func NotRegistered(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &notRegisteredError{err: err}
-}
+// NotRegistered marks the error of a [Heartbeater] that finds no entry it could renew, and that of an [AppRegistry] that finds
+// no application's entry that it could put back. NotRegistered(nil) is nil.
+func NotRegistered(err error) error { return errNotRegistered.mark(err) }
 
 // IsNotRegistered reports whether err, or an error that it wraps, was marked by [NotRegistered].
-func IsNotRegistered(err error) bool {
-	var n *notRegisteredError
-	return errors.As(err, &n)
-}
+func IsNotRegistered(err error) bool { return errors.Is(err, errNotRegistered) }
 
 // NotApplied marks the error of a change in a [Batcher]'s call that was undone, or not tried, because of another change.
 // NotApplied(nil) is nil.
-func NotApplied(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &notAppliedError{err: err}
-}
+func NotApplied(err error) error { return errNotApplied.mark(err) }
 
 // IsNotApplied reports whether err, or an error that it wraps, was marked by [NotApplied].
-func IsNotApplied(err error) bool {
-	var n *notAppliedError
-	return errors.As(err, &n)
-}
+func IsNotApplied(err error) bool { return errors.Is(err, errNotApplied) }
 
 // ForeignEntry marks the error of a change that was made as far as it is Rollcall's, while clients are given the instance by
 // an entry that somebody else wrote, such as the application that registers itself. ForeignEntry(nil) is nil.
-func ForeignEntry(err error) error {
+func ForeignEntry(err error) error { return errForeignEntry.mark(err) }
+
+// IsForeignEntry reports whether err, or an error that it wraps, was marked by [ForeignEntry].
+func IsForeignEntry(err error) bool { return errors.Is(err, errForeignEntry) }
+
+// SeveralEntries marks the error of a change of an [AppRegistry] that is acknowledged, where applications have several entries at
+// the instance's place: it says which. All of them were changed. SeveralEntries(nil) is nil.
+func SeveralEntries(err error) error { return errSeveralEntries.mark(err) }
+
+// IsSeveralEntries reports whether err, or an error that it wraps, was marked by [SeveralEntries].
+func IsSeveralEntries(err error) bool { return errors.Is(err, errSeveralEntries) }
+
+// OfAgent marks the error of a change of an [AppRegistry] that an agent did not make, where the registry itself has answered.
+// OfAgent(nil) is nil.
+func OfAgent(err error) error { return errOfAgent.mark(err) }
+
+// IsOfAgent reports whether err, or an error that it wraps, was marked by [OfAgent].
+func IsOfAgent(err error) bool { return errors.Is(err, errOfAgent) }
+
+// OtherNames puts on an error that is marked by [NotRegistered] under which other service names the application has registered the
+// instance's address and port. OtherNames(nil) is nil.
+func OtherNames(err error, names ...string) error {
 	if err == nil {
 		return nil
 	}
-	return &foreignEntryError{err: err}
+	return &otherNamesError{err: err, names: names}
 }
 
-// IsForeignEntry reports whether err, or an error that it wraps, was marked by [ForeignEntry].
-func IsForeignEntry(err error) bool {
-	var f *foreignEntryError
-	return errors.As(err, &f)
+// OtherNamesOf returns the names that [OtherNames] put on err, or on an error that it wraps.
+func OtherNamesOf(err error) []string {
+	var o *otherNamesError
+	if !errors.As(err, &o) {
+		return nil
+	}
+	return o.names
 }
 
-type terminalError struct{ err error }
+type otherNamesError struct {
+	err   error
+	names []string
+}
 
-func (e *terminalError) Error() string { return e.err.Error() }
-func (e *terminalError) Unwrap() error { return e.err }
+func (e *otherNamesError) Error() string { return e.err.Error() }
+func (e *otherNamesError) Unwrap() error { return e.err }
 
 type retryAfterError struct {
 	err   error
@@ -101,21 +135,6 @@ type retryAfterError struct {
 
 func (e *retryAfterError) Error() string { return e.err.Error() }
 func (e *retryAfterError) Unwrap() error { return e.err }
-
-type notRegisteredError struct{ err error }
-
-func (e *notRegisteredError) Error() string { return e.err.Error() }
-func (e *notRegisteredError) Unwrap() error { return e.err }
-
-type foreignEntryError struct{ err error }
-
-func (e *foreignEntryError) Error() string { return e.err.Error() }
-func (e *foreignEntryError) Unwrap() error { return e.err }
-
-type notAppliedError struct{ err error }
-
-func (e *notAppliedError) Error() string { return e.err.Error() }
-func (e *notAppliedError) Unwrap() error { return e.err }
 
 // maxExcerpt is how much is shown of a server's words, in characters.
 const maxExcerpt = 300

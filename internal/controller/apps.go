@@ -124,7 +124,9 @@ func (r *PodReconciler) isTaken(ctx context.Context, seen *observation, in lifec
 // was taken out is another application's.
 func (r *PodReconciler) clear(ctx context.Context, seen *observation, c change) blocker {
 	reg, asked := seen.settings.client(c.Registry), r.Clock.Now()
+	seen.note.calls.Lock()
 	since, again := seen.note.clears[c.Key()]
+	seen.note.calls.Unlock()
 	state := registry.Absent
 	if reg.Gets() {
 		var err error
@@ -142,6 +144,8 @@ func (r *PodReconciler) clear(ctx context.Context, seen *observation, c change) 
 		return blocker{}
 	}
 	if !again {
+		seen.note.calls.Lock()
+		defer seen.note.calls.Unlock()
 		if seen.note.clears == nil {
 			seen.note.clears = map[lifecycle.Recorded]time.Time{}
 		}
@@ -153,8 +157,13 @@ func (r *PodReconciler) clear(ctx context.Context, seen *observation, c change) 
 
 // awaitsApp says that the application has no entry that could be put in rotation. Soon after the pod became ready that is part
 // of its start.
-func (r *PodReconciler) awaitsApp(seen *observation, b blocker) blocker {
+func (r *PodReconciler) awaitsApp(seen *observation, c change, b blocker, err error) blocker {
 	b.reason, b.after = reason.AppNotRegistered, min(r.backoff.When(seen.pod().UID), appRecheck)
+	if names := seen.otherNames(c, registry.OtherNamesOf(err)); len(names) > 0 {
+		b.reason = reason.AppOtherName
+		b.message += fmt.Sprintf("; the registry has %s under %q: name that in the annotation %s or in service.name, or have the "+
+			"application register as %q", c.Instance.Endpoint(), names, service.AnnotationServices, c.Instance.Service)
+	}
 	for _, condition := range seen.pod().Status.Conditions {
 		starting := appStarts - r.Clock.Since(condition.LastTransitionTime.Time)
 		if condition.Type == corev1.PodReady && starting > 0 {
@@ -162,6 +171,35 @@ func (r *PodReconciler) awaitsApp(seen *observation, b blocker) blocker {
 		}
 	}
 	return b
+}
+
+// otherNames are the names, by the driver and by the last list, under which the registry has an instance's address and port, but for
+// those that the pod has besides.
+func (o *observation) otherNames(c change, said []string) []string {
+	names := slices.Compact(slices.Sorted(slices.Values(slices.Concat(said, o.tracked.AppNames(c.Key())))))
+	return slices.DeleteFunc(names, func(name string) bool {
+		return slices.ContainsFunc(o.targets, func(t tracker.Target) bool { return t.Instance.Service == name })
+	})
+}
+
+// saySeveral says, once for the pod, that there are several entries where one is expected.
+func (r *PodReconciler) saySeveral(seen *observation, c change, which string) {
+	seen.note.calls.Lock()
+	defer seen.note.calls.Unlock()
+	if !seen.note.several && c.byApp() {
+		seen.note.several = true
+		r.event(seen, reason.AppSeveralEntries, fmt.Sprintf("%s: there are several, which are taken out and put back together: %s; "+
+			"remove what the application did not write, or give its instances an ID that stays the same", c, which))
+	}
+}
+
+// lookForSeveral says what the last list shows.
+func (r *PodReconciler) lookForSeveral(seen *observation, c change) {
+	same := func(name string) bool { return name == c.Instance.Service }
+	names := seen.tracked.AppNames(c.Key())
+	if one := slices.IndexFunc(names, same); one >= 0 && slices.ContainsFunc(names[one+1:], same) {
+		r.saySeveral(seen, c, "its list has more than one")
+	}
 }
 
 // sayReturned says, once for as long as the pod is out, that its application put itself back. One that Kruise has restarted
@@ -172,6 +210,8 @@ func (r *PodReconciler) sayReturned(seen *observation, c change, returned bool) 
 		return
 	default:
 	}
+	seen.note.calls.Lock()
+	defer seen.note.calls.Unlock()
 	switch {
 	case c.want == lifecycle.InService:
 		seen.note.returned = false

@@ -152,6 +152,96 @@ func TestAppThatHasNotRegisteredKeepsThePodWaiting(t *testing.T) {
 	w.expectEvents("", "Normal Resolved AppNotRegistered")
 }
 
+// TestAppEntriesThatAreNotAsExpected: each has a reason of its own, by what the driver says or by what its list has.
+func TestAppEntriesThatAreNotAsExpected(t *testing.T) {
+	t.Parallel()
+	listed := func(names ...string) func(*world, *corev1.Pod) {
+		return func(w *world, pod *corev1.Pod) {
+			var foreign []registry.Entry
+			for _, name := range names {
+				at := registry.Instance{Service: name, Address: pod.Status.PodIP, Port: 8080}
+				foreign = append(foreign, registry.Entry{Instance: at, State: registry.Foreign})
+			}
+			w.r.Tracker.Compare(tracker.Listing{
+				Registry: "default", Apps: "default/app", Server: w.registry, Asked: w.clock.Now(), Foreign: foreign,
+			})
+		}
+	}
+	fails := func(err error) func(*world, *corev1.Pod) {
+		return func(w *world, _ *corev1.Pod) {
+			w.registry.FailNext(fakeregistry.Match{Op: fakeregistry.OpAppRegister, Service: "web"}, err, err)
+		}
+	}
+	away := registry.OfAgent(registry.RetryAfter(errors.New("the agent of node n1 is away"), 0))
+	const asserted, waits = "preNormal inPlaceUpdate preDelete", "inPlaceUpdate preDelete"
+	for name, tc := range map[string]struct {
+		reason  string
+		entries int // of the application, under the right name
+		with    func(*world, *corev1.Pod)
+		hooks   string
+		want    string
+	}{
+		"another name, by the driver": {
+			"the pod waits for ever, and the cure is a word", 0,
+			func(w *world, pod *corev1.Pod) { w.registry.App(w.instance(pod, "web-v2", 8080)).Register() },
+			waits, `Warning AppOtherName hook preNormal waits: the application's own entry of service "web" at 10.0.0.1:8080: no application has ` +
+				`registered web at 10.0.0.1:8080, which is registered as web-v2; the registry has 10.0.0.1:8080 under ["web-v2"]: name that in the annotation ` +
+				`rollcall.dev/services or in service.name, or have the application register as "web"`,
+		},
+		"another name, by the list": {
+			"it costs no call", 0, listed("web-v2"), waits, `Warning AppOtherName hook preNormal waits: the application's own entry of service "web"`,
+		},
+		"the pod's other name": {
+			"the application has two, and the one is late", 0, listed("admin"), waits, "",
+		},
+		"two entries, by the driver": {
+			"both are steered, and one may be a dead container's", 2, func(*world, *corev1.Pod) {},
+			asserted, `Warning AppSeveralEntries the application's own entry of service "web" at 10.0.0.1:8080: there are several, which are taken ` +
+				`out and put back together: 2 applications have registered web`,
+		},
+		"two entries, by the list": {
+			"the driver's calls see one place", 1, listed("web", "web"), asserted, "Warning AppSeveralEntries",
+		},
+		"once, by the list": {"all is as it should be", 1, listed("web"), asserted, ""},
+		"the agent is away": {
+			"the registry is up, and a person has to look elsewhere", 1, fails(away), waits, "Warning AgentUnavailable hook preNormal waits: ",
+		},
+		"the agent refuses the token": {
+			"the token reads the catalog, and may not write at the agent", 1,
+			fails(registry.OfAgent(registry.Terminal(errors.New("403")))), waits, "Warning AgentRefused hook preNormal waits: ",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := steering(t)
+			pod := w.bornPod(w.cloneSet("web"), "web-1", annotated(service.AnnotationServices, "web=8080,admin=9090"))
+			w.registry.App(w.instance(pod, "admin", 9090)).Register()
+			switch app := w.registry.App(w.instance(pod, "web", 8080)); tc.entries {
+			case 1:
+				app.Register()
+			case 2:
+				app.RegisterTwice()
+			}
+			if tc.hooks == waits {
+				w.registry.FailNext(fakeregistry.Match{Op: fakeregistry.OpAppRegister, Service: "web"}, registry.NotRegistered(errors.New("yet")))
+				w.reconcile(pod)
+				w.expectEvents("it has looked already", "Warning AppNotRegistered")
+			} else {
+				w.reconcile(pod)
+			}
+			tc.with(w, pod)
+			w.reconcile(pod)
+			w.reconcile(pod)
+			w.expectHooks(tc.reason, pod, tc.hooks)
+			if tc.want == "" {
+				w.expectEvents(tc.reason)
+				return
+			}
+			w.expectEvents(tc.reason, tc.want)
+		})
+	}
+}
+
 func TestAppEntryLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	w, pod, app := servingApp(t)

@@ -126,6 +126,7 @@ func (r *PodReconciler) agree(ctx context.Context, seen *observation, c change) 
 	if missing := r.settle(ctx, seen, c); missing.reason != "" {
 		return missing
 	}
+	r.lookForSeveral(seen, c)
 	if c.want == lifecycle.Absent {
 		r.State.Claims.Removed(seen.pod().UID, in, r.Clock.Now())
 	}
@@ -158,6 +159,9 @@ func (r *PodReconciler) call(ctx context.Context, seen *observation, c change) b
 	case outcome == registryclient.Acknowledged, outcome == registryclient.Foreign && seen.leavesToApp(c):
 		r.acknowledged(seen, c)
 		r.sayReturned(seen, c, returned)
+		if err != nil {
+			r.saySeveral(seen, c, err.Error())
+		}
 		return blocker{}
 	case outcome == registryclient.TimedOut:
 		seen.tracked.Failed(in, lands)
@@ -374,7 +378,7 @@ func (r *PodReconciler) failed(seen *observation, c change, reg *registryclient.
 	case registryclient.Foreign:
 		return alsoRegistersItself(c, err.Error())
 	case registryclient.NotRegistered:
-		return r.awaitsApp(seen, b)
+		return r.awaitsApp(seen, c, b, err)
 	case registryclient.Refused:
 		b.reason, b.after = reason.RegistryRefused, backoffCap
 	case registryclient.TimedOut:
@@ -382,13 +386,28 @@ func (r *PodReconciler) failed(seen *observation, c change, reg *registryclient.
 	default:
 		b.after = max(after, r.backoff.When(uid))
 	}
+	b.reason = ofAgent(b.reason, err)
 	if told {
+		seen.note.calls.Lock()
+		defer seen.note.calls.Unlock()
 		if seen.note.postponed == nil {
 			seen.note.postponed = map[lifecycle.Recorded]postponement{}
 		}
 		seen.note.postponed[c.Key()] = postponement{want: c.want, client: reg, until: r.Clock.Now().Add(after), blocker: b}
 	}
 	return b
+}
+
+// ofAgent is the reason where an agent has failed and not the registry.
+func ofAgent(why reason.Reason, err error) reason.Reason {
+	switch {
+	case !registry.IsOfAgent(err):
+		return why
+	case registry.IsTerminal(err):
+		return reason.AgentRefused
+	default:
+		return reason.AgentUnavailable
+	}
 }
 
 // notServing says why clients are not given a pod that is registered.

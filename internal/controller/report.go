@@ -191,6 +191,8 @@ type notes struct {
 // note is of one pod. Its reconciler is the only one to use it, but for shown and told, which are under the lock of all notes.
 type note struct {
 	pod lifecycle.PodID
+	// calls is held while a call writes to the note: several may be made at once.
+	calls sync.Mutex
 	// written is the resource version of our last write. A cache that is behind it has not seen our own change.
 	written string
 	// skipRefused is why the pod's annotation to skip a hook was last refused: an Event of it came.
@@ -201,6 +203,8 @@ type note struct {
 	clears map[lifecycle.Recorded]time.Time
 	// returned: an Event came of the application's entry that came back while the pod had to be out.
 	returned bool
+	// several: an Event came of several entries of the pod's application.
+	several bool
 	// postponed are the changes that a registry told to come back for later.
 	postponed map[lifecycle.Recorded]postponement
 
@@ -264,7 +268,9 @@ func (n *notes) tells(of *note, workload types.UID) bool {
 // another change does not count: a registry that takes no more instances must not keep a deleted pod in. Nor does what it said
 // to another client, whose credentials may have been the reason.
 func (n *note) postponedNow(c change, client *registryclient.Client, now time.Time) blocker {
+	n.calls.Lock()
 	p, postponed := n.postponed[c.Key()]
+	n.calls.Unlock()
 	if !postponed || p.want != c.want || p.client != client || !now.Before(p.until) {
 		return blocker{}
 	}

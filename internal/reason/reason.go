@@ -127,6 +127,28 @@ const (
 	//
 	// What to do: wait.
 	AppStarting Reason = "AppStarting"
+	// AppOtherName: as AppNotRegistered, and the registry has the pod's address and port under other service names, which the
+	// message says.
+	//
+	// What to do: write one of these names into `rollcall.dev/services`, or into `service.name`, or have the application register
+	// under the one that was looked for.
+	AppOtherName Reason = "AppOtherName"
+	// AppSeveralEntries: no reason to wait but an Event, once for a pod: applications have several entries at the pod's service,
+	// address and port. Rollcall takes all of them out and puts all of them back.
+	//
+	// What to do: find out who wrote which. One that a killed container left behind goes by itself; with an instance ID that
+	// stays the same, none is left behind.
+	AppSeveralEntries Reason = "AppSeveralEntries"
+	// AgentUnavailable: the registry has the application's entry, and the agent that owns the entry could not be reached, or
+	// answered with an error that may pass. The pod waits. Retried with a back-off of at most 30 s.
+	//
+	// What to do: look at the agent on the node that the message names, and at `agentEndpoint` in the driver's options.
+	AgentUnavailable Reason = "AgentUnavailable"
+	// AgentRefused: as AgentUnavailable, and the agent refuses the token. Retried every 30 s, and at once when the
+	// configuration changes.
+	//
+	// What to do: give the token the right to write the service.
+	AgentRefused Reason = "AgentRefused"
 	// AppCameBack: no reason to wait but an Event: the application's own entry came back into rotation while the pod had
 	// to be out of it, and Rollcall took it out again. It is said once for as long as the pod is out.
 	//
@@ -231,7 +253,7 @@ func (r Reason) BeforeTheCall() bool { return r == Queued || r == NotPermitted }
 // NeedsAnotherCall reports whether only another call can tell that the reason has passed.
 func (r Reason) NeedsAnotherCall() bool {
 	return slices.Contains([]Reason{
-		RegistryUnavailable, RegistryTimeout, RegistryRefused, NotConfirmed, NotServing,
+		RegistryUnavailable, RegistryTimeout, RegistryRefused, AgentUnavailable, AgentRefused, NotConfirmed, NotServing,
 	}, r)
 }
 
@@ -239,7 +261,7 @@ func (r Reason) NeedsAnotherCall() bool {
 // faults: after a start, most pods of a storm would be let go before their registry was asked.
 func (r Reason) OfRegistry() bool {
 	return slices.Contains([]Reason{
-		RegistryUnavailable, RegistryTimeout, RegistryRefused, UnknownRegistry, Settling,
+		RegistryUnavailable, RegistryTimeout, RegistryRefused, AgentUnavailable, AgentRefused, UnknownRegistry, Settling,
 		NotConfirmed, AlsoRegistersItself,
 	}, r)
 }

@@ -43,7 +43,7 @@ func (o Outcome) Asked() bool { return o != Queued && o != Outage && o != Fenced
 func Classify(err error) Outcome {
 	var known *outcomeError
 	switch {
-	case err == nil:
+	case err == nil, registry.IsSeveralEntries(err):
 		return Acknowledged
 	case errors.As(err, &known):
 		return known.outcome

@@ -199,6 +199,7 @@ func (k *keeper) compare(ctx context.Context) (unknown, owned []registry.Entry, 
 	found, err := r.Pods.Compare(ctx, tracker.Listing{
 		Registry: k.source.Name, Server: k.source.Client.Server(), Names: names, Asked: asked, Staleness: staleness,
 		Confirms: staleness == 0 && !k.source.Client.Expires(), Entries: owned, Foreign: foreign,
+		Apps: registryclient.AppEntries(k.source.Name),
 	})
 	if err != nil {
 		return nil, nil, err

@@ -26,6 +26,8 @@ type Listing struct {
 	Entries  []registry.Entry
 	// Foreign are entries that no Rollcall has written, and that clients are given.
 	Foreign []registry.Entry
+	// Apps is the name of the registry of the applications' own entries in this one.
+	Apps string
 }
 
 func (l Listing) asOf() time.Time { return l.Asked.Add(-l.Staleness) }
@@ -53,6 +55,7 @@ func (t *Tracker) Compare(l Listing) Comparison {
 	t.forgetUnopened(l.Registry)
 	t.noteShown(l)
 	t.noteForeign(l)
+	t.noteApps(l)
 	var result Comparison
 	listed := make(map[types.UID]map[lifecycle.Recorded]bool, len(l.Entries))
 	for _, e := range l.Entries {
@@ -151,6 +154,52 @@ func (t *Tracker) noteForeign(l Listing) {
 		}
 	}
 	t.foreign[l.Registry] = now
+}
+
+// noteApps notes under which names clients are given the instances whose applications register themselves, where that is not once
+// and under their own, and has the pods looked at where that has changed.
+func (t *Tracker) noteApps(l Listing) {
+	before, now, listed := t.appNames[l.Apps], map[lifecycle.Recorded][]string{}, t.namesAt(l)
+	for _, p := range t.pods {
+		for _, n := range p.instances {
+			if n.Registry != l.Apps {
+				continue
+			}
+			names := slices.Sorted(slices.Values(listed[place{n.Address, n.Port}]))
+			if len(names) > 1 || len(names) == 1 && names[0] != n.Service {
+				now[n.Recorded] = names
+			}
+			if !slices.Equal(now[n.Recorded], before[n.Recorded]) {
+				t.look(&t.doubtful, p.id)
+			}
+		}
+	}
+	t.appNames[l.Apps] = now
+}
+
+// place is where an instance is, whatever its name.
+type place struct {
+	address string
+	port    int
+}
+
+// namesAt returns under which names others' entries are where pods' applications are.
+func (t *Tracker) namesAt(l Listing) map[place][]string {
+	listed := map[place][]string{}
+	for _, p := range t.pods {
+		for _, n := range p.instances {
+			if n.Registry == l.Apps {
+				listed[place{n.Address, n.Port}] = nil
+			}
+		}
+	}
+	for _, e := range l.Foreign {
+		at := place{e.Address, e.Port}
+		if names, steered := listed[at]; steered {
+			listed[at] = append(names, e.Service)
+		}
+	}
+	return listed
 }
 
 // writtenUnder returns under which registry of the configuration an entry was written, and notes a registry that has

@@ -52,6 +52,12 @@ func (p *Pod) Foreign(in lifecycle.Recorded) bool {
 	return locked(p, func() bool { return p.tracker.foreign[in.Registry][in] })
 }
 
+// AppNames returns under which service names clients are given the instance's address and port by entries that no Rollcall has
+// written, by the last list: each as often as it is there, and none where that is once and under the instance's own.
+func (p *Pod) AppNames(in lifecycle.Recorded) []string {
+	return locked(p, func() []string { return p.tracker.appNames[in.Registry][in] })
+}
+
 // Departed returns the pod as the cache had it last; nil while it is there, or was never found.
 func (p *Pod) Departed() *corev1.Pod { return locked(p, func() *corev1.Pod { return p.pod.last }) }
 

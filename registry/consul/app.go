@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,6 +24,8 @@ const (
 	longestWait         = "10s" // a question to the catalog waits for a change no longer than that
 	agentServicePath    = "/v1/agent/service/maintenance/"
 	healthOfServicePath = "/v1/health/service/"
+	servicesPath        = "/v1/catalog/services"
+	maxOtherNames       = 3 // are looked at
 )
 
 // newAgents makes the client of all agents; where each is stands in the catalog.
@@ -125,10 +129,9 @@ func (r *Registry) putAppBack(ctx context.Context, in registry.Instance) error {
 	case err != nil:
 		return err
 	case len(services) == 0:
-		return registry.NotRegistered(fmt.Errorf("no service %s in the catalog has the address %s and port %d",
-			in.Service, in.Address, in.Port))
+		return r.notThere(ctx, in)
 	case stateOf(services) == registry.InService:
-		return nil
+		return several(services)
 	}
 	var said []string
 	for _, s := range services {
@@ -138,8 +141,46 @@ func (r *Registry) putAppBack(ctx context.Context, in registry.Instance) error {
 }
 
 func (r *Registry) takeAppOut(ctx context.Context, in registry.Instance) error {
-	_, err := r.maintain(ctx, in, true)
-	return err
+	services, err := r.maintain(ctx, in, true)
+	if err != nil {
+		return err
+	}
+	return several(services)
+}
+
+// several says which services there are at one place, where they are more than one.
+func several(services []appService) error {
+	if len(services) <= 1 {
+		return nil
+	}
+	var ids []string
+	for _, s := range services {
+		ids = append(ids, fmt.Sprintf("%q on node %s", s.Service.ID, s.Node.Node))
+	}
+	return registry.SeveralEntries(fmt.Errorf("%d services of that name have the address and port: %s", len(ids), strings.Join(ids, ", ")))
+}
+
+// notThere says what was looked for, and under which other names the catalog has it. That this could not be found out is no
+// reason to say less.
+func (r *Registry) notThere(ctx context.Context, in registry.Instance) error {
+	err := registry.NotRegistered(fmt.Errorf("no service %s in the catalog has the address %s and port %d", in.Service, in.Address, in.Port))
+	var tags map[string][]string
+	query := url.Values{"filter": {namesFilter(in)}}
+	if _, failed := r.read(ctx, servicesPath, query, false, &tags); failed != nil {
+		return err
+	}
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(tags))[:min(len(tags), maxOtherNames)] {
+		other := in
+		other.Service = name
+		if services, _, failed := r.appServices(ctx, other, ""); failed == nil && len(services) > 0 { // servers before 1.13 filter nothing
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return err
+	}
+	return registry.OtherNames(err, names...)
 }
 
 // maintain has the agents begin or end the maintenance of the application's services, and returns those once the catalog
@@ -196,6 +237,12 @@ func appFilter(in registry.Instance) string {
 		"(Service.Address == %s or Service.Address == \"\" and Node.Address == %[3]s)", in.Port, registry.MetaUID, quote(in.Address))
 }
 
+// namesFilter is [appFilter] for the list of names.
+func namesFilter(in registry.Instance) string {
+	return fmt.Sprintf("ServicePort == %d and %q not in ServiceMeta and "+
+		"(ServiceAddress == %s or ServiceAddress == \"\" and Address == %[3]s)", in.Port, registry.MetaUID, quote(in.Address))
+}
+
 // askAgent begins or ends the maintenance of a service, at the agent that owns it. An agent that is away or fails is no outage of
 // the registry, whose catalog has just answered.
 func (r *Registry) askAgent(ctx context.Context, s appService, begin bool) error {
@@ -225,7 +272,7 @@ func (r *Registry) askAgent(ctx context.Context, s appService, begin bool) error
 	err = answer.Refusal(string(answer.Body)).Classified()
 	switch {
 	case isForbidden(answer.Status):
-		return notAllowed(fmt.Errorf("%s refuses the token: %w", of, err))
+		return registry.OfAgent(notAllowed(fmt.Errorf("%s refuses the token: %w", of, err)))
 	case answer.Status == http.StatusNotFound: // it passes: the catalog follows the agent
 		return noOutage(errors.New(of + " does not know it; does options.agentEndpoint lead to the agent of each node? " + err.Error()))
 	}
@@ -234,6 +281,7 @@ func (r *Registry) askAgent(ctx context.Context, s appService, begin bool) error
 
 // noOutage has a retryable error say that the registry leaves it to the caller when to come back, which is an answer.
 func noOutage(err error) error {
+	err = registry.OfAgent(err)
 	if _, told := registry.RetryAfterOf(err); told || registry.IsTerminal(err) {
 		return err
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,7 +28,8 @@ type agent struct {
 
 	mu            sync.Mutex
 	absent        bool
-	checks, shown string // of the service, as JSON
+	others        []string // names under which the address stands
+	checks, shown string   // of the service, as JSON
 	asked         []string
 }
 
@@ -35,6 +38,14 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer a.mu.Unlock()
 	query := r.URL.Query()
 	switch {
+	case r.URL.Path == "/v1/catalog/services": // as a server does that filters nothing
+		_, _ = io.WriteString(w, `{"consul": [], "web-v2": ["v2"]}`)
+	case r.URL.Path != "/v1/health/service/web" && strings.HasPrefix(r.URL.Path, "/v1/health/service/"):
+		services := `[]`
+		if slices.Contains(a.others, path.Base(r.URL.Path)) {
+			services = `[{"Node": {"Node": "worker-3"}, "Service": {"ID": "web-v2/1"}}]`
+		}
+		_, _ = io.WriteString(w, services)
 	case r.URL.Path == "/v1/health/service/web":
 		w.Header().Set("X-Consul-Index", "7")
 		if index := query.Get("index"); index != "" {
@@ -124,6 +135,11 @@ func TestAppEntryThatCantBeSteered(t *testing.T) {
 			func(apps registry.AppRegistry) error { return apps.Register(t.Context(), drivertest.Pod(1)) },
 			"no service web in the catalog has the address 10.0.0.1 and port 80", "", true,
 		},
+		"another name": {
+			"the cure is a word", &agent{absent: true, others: []string{"web-v2"}},
+			func(apps registry.AppRegistry) error { return apps.Register(t.Context(), drivertest.Pod(1)) },
+			"no service web in the catalog has the address 10.0.0.1 and port 80", "", true,
+		},
 		"not up": {
 			"it is the application's to be up", &agent{shown: `{"Name": "ping", "CheckID": "ping", "Status": "critical"}`},
 			func(apps registry.AppRegistry) error { return apps.Register(t.Context(), drivertest.Pod(1)) },
@@ -146,6 +162,12 @@ func TestAppEntryThatCantBeSteered(t *testing.T) {
 			expect.Error(t, tc.reason, err, tc.want)
 			if field, _ := registry.FieldOf(err); field != tc.field || registry.IsTerminal(err) != (field != "") {
 				t.Errorf("got error %v of field %q, want one of field %q\nreason: %s", err, field, tc.field, tc.reason)
+			}
+			if got, want := registry.IsOfAgent(err), strings.Contains(tc.want, "agent"); got != want {
+				t.Errorf("got error %v, want one of an agent: %t\nreason: %s", err, want, tc.reason)
+			}
+			if diff := cmp.Diff(tc.agent.others, registry.OtherNamesOf(err)); diff != "" {
+				t.Errorf("other names, -want +got:\n%s\nreason: %s", diff, tc.reason)
 			}
 			if registry.IsNotRegistered(err) != tc.notRegistered {
 				t.Errorf("got error %v, want one that says not registered: %t\nreason: %s", err, tc.notRegistered, tc.reason)

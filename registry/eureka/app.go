@@ -74,7 +74,7 @@ func (c call) putAppBack(ctx context.Context) error {
 	}
 	switch {
 	case up:
-		return nil
+		return c.several(entries)
 	case len(entries) == 0:
 		return registry.NotRegistered(fmt.Errorf("no instance of %s at %s has IP %s and port %d",
 			upperASCII(c.in.Service), c.server, c.in.Address, c.in.Port))
@@ -96,7 +96,20 @@ func (c call) takeAppOut(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return c.several(entries)
+}
+
+// several says which entries there are at one place, where they are more than one.
+func (c call) several(entries []appEntry) error {
+	if len(entries) <= 1 {
+		return nil
+	}
+	var ids []string
+	for _, e := range entries {
+		ids = append(ids, strconv.Quote(e.info.InstanceID))
+	}
+	return registry.SeveralEntries(fmt.Errorf("%d instances of %s have IP %s and port %d: %s",
+		len(ids), upperASCII(c.in.Service), c.in.Address, c.in.Port, strings.Join(ids, ", ")))
 }
 
 func (c call) appState(ctx context.Context) (registry.State, error) {

@@ -564,7 +564,7 @@ func brokenApplications() map[string]breakage {
 				}
 				return steering{d}.Register(ctx, in)
 			}),
-			want: "AppEntryNotThere",
+			want: "AppEntryElsewhere AppEntryNotThere",
 		},
 		"a driver that does not say where it looked": {
 			reason: "whether the name or the port is wrong is left to guess",
@@ -575,7 +575,28 @@ func brokenApplications() map[string]breakage {
 				}
 				return err
 			}),
-			want: "AppEntryNotThere",
+			want: "AppEntryElsewhere AppEntryNotThere",
+		},
+		"a driver that does not say where else the application is": {
+			reason: "whether it has not come or has another name is left to guess",
+			breaks: calling("AppRegister", func(ctx context.Context, d sound, in registry.Instance) error {
+				err := steering{d}.Register(ctx, in)
+				if len(registry.OtherNamesOf(err)) > 0 {
+					err = errors.Unwrap(err)
+				}
+				return err
+			}),
+			want: "AppEntryElsewhere",
+		},
+		"a driver that keeps to itself that there are two": {
+			reason: "what a dead container left behind is steered for ever, and no one looks",
+			breaks: calling("AppRegister", func(ctx context.Context, d sound, in registry.Instance) error {
+				if err := (steering{d}).Register(ctx, in); !registry.IsSeveralEntries(err) {
+					return err
+				}
+				return nil
+			}),
+			want: "TwoAppEntries",
 		},
 		"a driver that takes out whatever has the address": {
 			reason: "the pod's other ports serve other clients",

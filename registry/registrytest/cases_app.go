@@ -2,6 +2,8 @@ package registrytest
 
 import (
 	"context"
+	"fmt"
+	"hash/fnv"
 	"strings"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -66,40 +68,63 @@ func stateAfterApp(op operation) registry.State {
 }
 
 func appEntryNotThere(w *world) {
-	d := w.newProcess()
-	a := w.app(d, w.pod(1))
+	a := w.app(w.newProcess(), w.apart())
+	if names := registry.OtherNamesOf(a.isNotThere()); len(names) > 0 {
+		w.Fatalf("%s is said to be registered as %q, and nobody has registered it\nwhy: %s", show(a.at), names, w.why)
+	}
+}
+
+// apart returns an instance at an address that no other case has under whatever name.
+func (w *world) apart() registry.Instance {
+	in, sum := w.pod(1), fnv.New32a()
+	_, _ = sum.Write([]byte(w.service))
+	own := sum.Sum(nil)
+	in.Address = fmt.Sprintf("10.%d.%d.%d", 100+own[0]%100, own[1], 1+own[2]%250)
+	return in
+}
+
+// isNotThere makes each call for an application's entry that is not there, and returns what the one said that would put it back.
+func (a *application) isNotThere() error {
+	a.w.Helper()
 	a.is(registry.Absent)
-	err := w.call(opAppRegister, d, a.at)
+	err := a.w.call(opAppRegister, a.d, a.at)
 	if !registry.IsNotRegistered(err) || registry.IsTerminal(err) || registry.IsForeignEntry(err) {
-		w.Fatalf("%s of %s, which is not there: got error %v, want one that says not registered\nwhy: %s",
-			opAppRegister, show(a.at), err, w.why)
+		a.w.Fatalf("%s of %s, which is not there: got error %v, want one that says not registered\nwhy: %s",
+			opAppRegister, show(a.at), err, a.w.why)
 	}
 	for _, name := range []string{a.at.Service, a.at.Address} {
 		if !strings.Contains(err.Error(), name) {
-			w.Fatalf("%s of %s: the error does not name %s: %v\nwhy: %s", opAppRegister, show(a.at), name, err, w.why)
+			a.w.Fatalf("%s of %s: the error does not name %s: %v\nwhy: %s", opAppRegister, show(a.at), name, err, a.w.why)
 		}
 	}
-	w.must(opAppFailOver, d, a.at)
-	w.must(opAppDeregister, d, a.at)
+	a.w.must(opAppFailOver, a.d, a.at)
+	a.w.must(opAppDeregister, a.d, a.at)
 	a.is(registry.Absent)
+	return err
 }
 
+// appEntryElsewhere has entries at another port, at another address and under another name, at first without the one that is
+// meant. A person has to learn of the last of them.
 func appEntryElsewhere(w *world) {
 	d := w.newProcess()
-	a := w.app(d, w.pod(1))
-	a.Register()
+	a := w.app(d, w.apart())
 	var others []*application
 	for _, change := range []func(*registry.Instance){
 		func(in *registry.Instance) { in.Port++ },
 		func(in *registry.Instance) { in.Address = w.pod(2).Address },
 		func(in *registry.Instance) { in.Service += "-admin" },
 	} {
-		at := w.pod(1)
+		at := a.at
 		change(&at)
 		other := w.app(d, at)
 		other.Register()
 		others = append(others, other)
 	}
+	names, named := registry.OtherNamesOf(a.isNotThere()), others[len(others)-1].at
+	if len(names) != 1 || names[0] != named.Service {
+		w.expectShown(d, named, "its name is said by no error")
+	}
+	a.Register()
 	for _, op := range []operation{opAppFailOver, opAppDeregister} {
 		w.must(op, d, a.at)
 		a.is(registry.OutOfService)
@@ -116,9 +141,29 @@ func twoAppEntries(w *world) {
 	one.Register()
 	two.Register()
 	for _, op := range []operation{opAppFailOver, opAppRegister} {
-		w.must(op, d, two.at)
+		err := w.call(op, d, two.at)
 		one.is(stateAfterApp(op))
 		two.is(stateAfterApp(op))
+		switch {
+		case err != nil && !registry.IsSeveralEntries(err):
+			w.Fatalf("%s of two entries: got error %q, want none, or one of several entries\nwhy: %s", op, err, w.why)
+		case err == nil && op == opAppRegister:
+			w.expectShown(d, two.at, "no error says that there are two")
+		}
+	}
+}
+
+// expectShown is of what applications wrote where the driver's errors do not say it: the list has to have it.
+func (w *world) expectShown(d registry.Registry, at registry.Instance, without string) {
+	w.Helper()
+	shown := func() string {
+		if lister, is := d.(registry.Lister); is && w.lists(lister, at) {
+			return ""
+		}
+		return without + ", and no list has it"
+	}
+	if wrong := w.until(staleness(d), shown); wrong != "" {
+		w.Fatalf("the application's entry of %s: %s\nwhy: %s", show(at), wrong, w.why)
 	}
 }
 

@@ -89,9 +89,12 @@ func (w *world) isForeign(d registry.Registry, in registry.Instance) bool {
 		return true
 	}
 	lister, is := d.(registry.Lister)
-	if !is {
-		return false
-	}
+	return is && w.lists(lister, in)
+}
+
+// lists reports whether the list has another's entry at the instance's place.
+func (w *world) lists(lister registry.Lister, in registry.Instance) bool {
+	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), callTimeout)
 	defer cancel()
 	entries, err := lister.List(ctx, w.cluster)

@@ -252,13 +252,14 @@ type steering struct{ sound }
 func (s steering) Register(ctx context.Context, in registry.Instance) error {
 	return s.ask(ctx, func() error {
 		if len(s.hosts(in)) == 0 {
-			return registry.NotRegistered(fmt.Errorf("no application has registered %s", placeOf(in)))
+			err := registry.NotRegistered(fmt.Errorf("no application has registered %s", placeOf(in)))
+			return registry.OtherNames(err, s.otherNames(in)...)
 		}
 		delete(s.out, placeOf(in))
 		for _, host := range s.hosts(in) {
 			delete(s.out, host)
 		}
-		return nil
+		return s.several(in)
 	})
 }
 
@@ -267,8 +268,26 @@ func (s steering) FailOver(ctx context.Context, in registry.Instance) error {
 		if len(s.hosts(in)) > 0 {
 			s.out[placeOf(in)] = true
 		}
-		return nil
+		return s.several(in)
 	})
+}
+
+// several says which hosts have an entry at the place, where they are more than one. The caller holds the lock.
+func (s steering) several(in registry.Instance) error {
+	if hosts := s.hosts(in); len(hosts) > 1 {
+		return registry.SeveralEntries(fmt.Errorf("there are %q", hosts))
+	}
+	return nil
+}
+
+// otherNames are those under which the address and port are registered. The caller holds the lock.
+func (s *store) otherNames(in registry.Instance) (names []string) {
+	for _, e := range s.entries {
+		if e.at.Endpoint() == in.Endpoint() {
+			names = append(names, e.at.Service)
+		}
+	}
+	return names
 }
 
 func (s steering) Deregister(ctx context.Context, in registry.Instance) error {

@@ -54,8 +54,12 @@ type appEntries struct{ *httpregistry.Registry }
 
 func (a appEntries) Register(ctx context.Context, in registry.Instance) error {
 	err := a.Registry.Register(ctx, in)
-	if err != nil && strings.Contains(err.Error(), "no application has registered") {
-		return registry.NotRegistered(err)
+	if err == nil || !strings.Contains(err.Error(), "no application has registered") {
+		return err
+	}
+	err = registry.NotRegistered(err)
+	if _, name, renamed := strings.Cut(err.Error(), fakeregistry.SaysOtherName); renamed {
+		return registry.OtherNames(err, strings.Fields(name)[0])
 	}
 	return err
 }
@@ -149,6 +153,7 @@ func TestAppsThatRegisterThemselves(t *testing.T) {
 		{name: "app-drain", styles: []style{labels}, run: drains},
 		{name: "app-deleted", styles: []style{labels}, run: directDelete},
 		{name: "app-never", styles: []style{preNormal}, run: appNeverRegisters(server)},
+		{name: "app-never-so", styles: []style{preNormal}, run: appHasAnotherName(server)},
 		{name: "app-back", styles: []style{labels}, run: appPutsItselfBack(server)},
 	}
 	var namespaces []string
@@ -232,6 +237,22 @@ func appNeverRegisters(server appsServer) func(*scenario) {
 		server.run(s)
 		s.ExpectSteady()
 		s.ExpectEvent(pod, corev1.EventTypeNormal, "Resolved", "AppNotRegistered")
+	}
+}
+
+// appHasAnotherName: its pod waits, and says which; nobody takes that entry out.
+func appHasAnotherName(server appsServer) func(*scenario) {
+	return func(s *scenario) {
+		s.Create(replicas(1))
+		pod := s.AwaitPod("with an address", func(pod *corev1.Pod) bool { return pod.Status.PodIP != "" })
+		other := server.of(pod, s.ns+"-v2")
+		other.Register()
+		s.ExpectEvent(pod, corev1.EventTypeWarning, "AppOtherName", "hook preNormal waits", `under ["`+s.ns+`-v2"]: name that in the annotation`)
+		s.ExpectNeverSeen(pod, appspub.LifecycleStateNormal)
+		s.Expect(other.State() == registry.InService, "the entry under the other name is %s", other.State())
+		server.run(s)
+		s.ExpectSteady()
+		s.ExpectEvent(pod, corev1.EventTypeNormal, "Resolved", "AppOtherName")
 	}
 }
 

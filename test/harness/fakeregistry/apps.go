@@ -20,8 +20,9 @@ const (
 // entries, as Nacos does, so that it outlives an application that registers anew, and one that is gone. The zero value is empty.
 // It is safe for concurrent use.
 type Apps struct {
-	mu         sync.Mutex
-	registered map[place]bool
+	mu sync.Mutex
+	// registered says how many entries there are at a place.
+	registered map[place]int
 	out        map[place]bool
 	// asked is for whom each was last steered, which List tells with it.
 	asked map[place]registry.Instance
@@ -38,7 +39,7 @@ func (s *Apps) set(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.registered == nil {
-		s.registered, s.out, s.asked = map[place]bool{}, map[place]bool{}, map[place]registry.Instance{}
+		s.registered, s.out, s.asked = map[place]int{}, map[place]bool{}, map[place]registry.Instance{}
 	}
 	change()
 }
@@ -46,7 +47,7 @@ func (s *Apps) set(change func()) {
 // state is of a place. The caller holds the lock.
 func (s *Apps) state(at place) registry.State {
 	switch {
-	case !s.registered[at]:
+	case s.registered[at] == 0:
 		return registry.Absent
 	case s.out[at]:
 		return registry.OutOfService
@@ -67,21 +68,43 @@ func (s *Apps) steer(in registry.Instance, change func(at place) error) (err err
 // Register implements [registry.Registry].
 func (s *Apps) Register(_ context.Context, in registry.Instance) error {
 	return s.steer(in, func(at place) error {
-		if !s.registered[at] {
-			return registry.NotRegistered(fmt.Errorf("no application has registered %s at %s", in.Service, in.Endpoint()))
+		if s.registered[at] == 0 {
+			return s.notRegistered(at)
 		}
 		delete(s.out, at)
-		return nil
+		return s.several(at)
 	})
+}
+
+// notRegistered says under which other names the endpoint is registered. The caller holds the lock.
+func (s *Apps) notRegistered(at place) error {
+	err := fmt.Errorf("no application has registered %s at %s", at.service, at.endpoint)
+	for other, n := range s.registered {
+		if n > 0 && other.endpoint == at.endpoint {
+			return registry.OtherNames(registry.NotRegistered(fmt.Errorf("%w"+SaysOtherName+"%s", err, other.service)), other.service)
+		}
+	}
+	return registry.NotRegistered(err)
+}
+
+// SaysOtherName is what stands before the name in the error, for a driver that gets it as text.
+const SaysOtherName = ", which is registered as "
+
+// several is of a place with more than one entry. The caller holds the lock.
+func (s *Apps) several(at place) error {
+	if s.registered[at] > 1 {
+		return registry.SeveralEntries(fmt.Errorf("%d applications have registered %s at %s", s.registered[at], at.service, at.endpoint))
+	}
+	return nil
 }
 
 // FailOver implements [registry.Registry].
 func (s *Apps) FailOver(_ context.Context, in registry.Instance) error {
 	return s.steer(in, func(at place) error {
-		if s.registered[at] {
+		if s.registered[at] > 0 {
 			s.out[at] = true
 		}
-		return nil
+		return s.several(at)
 	})
 }
 
@@ -121,7 +144,10 @@ type App struct {
 func (s *Apps) App(at registry.Instance) App { return App{s, placeOf(at)} }
 
 // Register writes the application's entry, as at each renewal.
-func (a App) Register() { a.apps.set(func() { a.apps.registered[a.at] = true }) }
+func (a App) Register() { a.apps.set(func() { a.apps.registered[a.at] = 1 }) }
+
+// RegisterTwice writes two entries at its place.
+func (a App) RegisterTwice() { a.apps.set(func() { a.apps.registered[a.at] = 2 }) }
 
 // Deregister removes it. What the registry remembers of the place stays.
 func (a App) Deregister() { a.apps.set(func() { delete(a.apps.registered, a.at) }) }

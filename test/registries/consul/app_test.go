@@ -162,52 +162,6 @@ func TestAppEntryAtItsOwnAgent(t *testing.T) {
 	expect.Error(t, "the agent is away", err, "the agent of node "+node+", which owns \""+a.id()+"\", is away")
 }
 
-// TestTwoAppEntriesAtOneAddress: clients would go on to the pod by the one that is left in.
-func TestTwoAppEntriesAtOneAddress(t *testing.T) {
-	t.Parallel()
-	server := shared.Use(t)
-	in := pod(t, 1)
-	before := in
-	before.Pod = "before"
-	all := []*app{newApp(t, server, in), newApp(t, server, before)}
-	apps := open(t, configOf(t, server)).AppEntries()
-	for _, a := range all {
-		a.Register()
-	}
-	for _, given := range []bool{false, true} {
-		change := apps.Register
-		if !given {
-			change = apps.FailOver
-		}
-		expect.NoError(t, change(t.Context(), in))
-		for _, a := range all {
-			if got, entry := a.Look(); got != given {
-				t.Errorf("clients are given %s: %t, want %t", entry, got, given)
-			}
-		}
-	}
-}
-
-// TestAppEntryUnderAnotherName is as good as none, and a person learns what was looked for.
-func TestAppEntryUnderAnotherName(t *testing.T) {
-	t.Parallel()
-	server := shared.Use(t)
-	in := pod(t, 1)
-	a := newApp(t, server, in)
-	a.at.Service += "-v2"
-	a.Register()
-	apps := open(t, configOf(t, server)).AppEntries()
-	expect.NoError(t, apps.FailOver(t.Context(), in))
-	if given, entry := a.Look(); !given {
-		t.Errorf("it was taken out: %s", entry)
-	}
-	err := apps.Register(t.Context(), in)
-	if !registry.IsNotRegistered(err) {
-		t.Errorf("got error %v, want one that says not registered", err)
-	}
-	expect.Error(t, "what was looked for", err, fmt.Sprintf("no service %s in the catalog has the address %s and port %d", in.Service, in.Address, in.Port))
-}
-
 // TestAgentRefusesTheToken has one that may read everything.
 func TestAgentRefusesTheToken(t *testing.T) {
 	t.Parallel()

@@ -143,41 +143,6 @@ func TestAppEntryOfAnyForm(t *testing.T) {
 	}
 }
 
-// TestTwoAppEntriesAtOneAddress: clients would go on to the pod by the one that is left in.
-func TestTwoAppEntriesAtOneAddress(t *testing.T) {
-	t.Parallel()
-	server := uncached.Use(t)
-	one, other := newApp(t, server, web(t, 1)), newApp(t, server, web(t, 1))
-	other.id = "left behind by a container before"
-	one.Register()
-	other.Register()
-	apps := open(t, configOf(t, server)).AppEntries()
-	expect.NoError(t, apps.FailOver(t.Context(), one.at))
-	one.is(false)
-	other.is(false)
-	expect.NoError(t, apps.Register(t.Context(), one.at))
-	one.is(true)
-	other.is(true)
-}
-
-// TestAppEntryUnderAnotherName is as good as none, and a person learns what was looked for.
-func TestAppEntryUnderAnotherName(t *testing.T) {
-	t.Parallel()
-	server := uncached.Use(t)
-	in := web(t, 1)
-	a := newApp(t, server, in)
-	a.at.Service += "-v2"
-	a.Register()
-	apps := open(t, configOf(t, server)).AppEntries()
-	expect.NoError(t, apps.FailOver(t.Context(), in))
-	a.is(true)
-	err := apps.Register(t.Context(), in)
-	if !registry.IsNotRegistered(err) {
-		t.Errorf("got error %v, want one that says not registered", err)
-	}
-	expect.Error(t, "what was looked for", err, fmt.Sprintf("no instance of %s at ", strings.ToUpper(in.Service)))
-}
-
 // TestAppEntryIsFoundPastTheCache is on a server whose cache is a second old.
 func TestAppEntryIsFoundPastTheCache(t *testing.T) {
 	t.Parallel()

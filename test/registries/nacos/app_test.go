@@ -93,47 +93,6 @@ func TestAppEntriesOfDubbo(t *testing.T) {
 	})
 }
 
-// TestTwoAppsAtOneAddress: two clients publish the address, such as that of a container which was killed and that of the next.
-func TestTwoAppsAtOneAddress(t *testing.T) {
-	t.Parallel()
-	onEach(t, driver.Options{}, func(s *scenario) {
-		at := s.pod(1)
-		one := newApp(s, s.server, at)
-		one.Register()
-		newApp(s, s.server, at).Register()
-		for _, given := range []bool{false, true} {
-			change := s.driver.AppEntries().Register
-			if !given {
-				change = s.driver.AppEntries().FailOver
-			}
-			s.must(change(s.Context(), at))
-			if got, entry := one.Look(); got != given {
-				s.Errorf("clients are given %s: %t, want %t", entry, got, given)
-			}
-		}
-	})
-}
-
-// TestAppEntryUnderAnotherName is as good as none, and a person learns what was looked for.
-func TestAppEntryUnderAnotherName(t *testing.T) {
-	t.Parallel()
-	onEach(t, driver.Options{}, func(s *scenario) {
-		at := s.pod(1)
-		other := at
-		other.Service += "-v2"
-		a := newApp(s, s.server, other)
-		a.Register()
-		s.must(s.driver.AppEntries().FailOver(s.Context(), at))
-		if given, entry := a.Look(); !given {
-			s.Errorf("it was taken out: %s", entry)
-		}
-		err := s.driver.AppEntries().Register(s.Context(), at)
-		if !registry.IsNotRegistered(err) || !strings.Contains(err.Error(), "service "+at.Service+" has no instance with IP "+at.Address) {
-			s.Errorf("got error %v, want one that says not registered, and what was looked for", err)
-		}
-	})
-}
-
 // TestAppEntryKeepsWhatAPersonSet has metadata and a weight that were set in the console, which Nacos keeps where it keeps
 // enabled.
 func TestAppEntryKeepsWhatAPersonSet(t *testing.T) {
