@@ -9,12 +9,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -97,6 +99,7 @@ func newFleet(s *scenario, port int) *fleet {
 func (f *fleet) enrol(instances read.Reader) {
 	s, t, namespace := f.scenario, f.T, f.ns
 	client, stop := sendRequests(t, instances)
+	began := time.Now()
 	f.label("true")
 	f.awaitPods("to be armed and registered", func(pod *corev1.Pod) error {
 		if pod.Labels[lifecycle.LabelPreDelete] != "true" || pod.Labels[lifecycle.LabelPreNormal] != "true" {
@@ -130,7 +133,11 @@ func (f *fleet) enrol(instances read.Reader) {
 	stop()
 	tally := client.Tally()
 	f.Expect(tally.Requests >= len(f.pods) && tally.Failed == 0, "%s: %v", tally, client.Failures())
-	f.Logf("%s", tally)
+	if f.Failed() {
+		return
+	}
+	f.Logf("fleet: %d CloneSets, %d pods enrolled and taken back in %s: 0 new revisions, 0 restarts; %s",
+		f.size, len(f.pods), time.Since(began).Round(time.Second), tally)
 }
 
 // fleet is many CloneSets of one namespace.
@@ -249,14 +256,21 @@ func specOf(t *testing.T, set *unstructured.Unstructured) string {
 	return string(text)
 }
 
+// storedSet is the scenario's CloneSet as the API server has it.
+func storedSet(s *scenario) *unstructured.Unstructured {
+	s.Helper()
+	set := &unstructured.Unstructured{}
+	set.SetGroupVersionKind(kruisev1alpha1.SchemeGroupVersion.WithKind("CloneSet"))
+	s.must(s.k8s.Get(s.Context(), s.key, set))
+	return set
+}
+
 // install applies a component as it ships, but for what belongs to the Deployment. A policy is bound to the one namespace.
 func install(t *testing.T, component, namespace string) {
 	t.Helper()
 	for _, object := range readComponent(t, component) {
 		if binding, is := object.(*admissionv1.ValidatingAdmissionPolicyBinding); is {
-			binding.Spec.MatchResources = &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
-				MatchLabels: map[string]string{corev1.LabelMetadataName: namespace},
-			}}
+			binding.Spec.MatchResources = inNamespace(namespace)
 		}
 		expect.NoError(t, client.IgnoreAlreadyExists(env.client.Create(t.Context(), object)))
 	}
@@ -289,6 +303,7 @@ func TestEnrolByHand(t *testing.T) {
 	})
 	person.Expect(1, "enroll "+name, "somebody.example/gate", "is not Rollcall's")
 	s.Edit(unhooked)
+	before := specOf(s.T, storedSet(s))
 
 	person.Expect(0, "enroll --all", name+" enrolled")
 	s.await("the pods to be armed", func() error {
@@ -302,24 +317,27 @@ func TestEnrolByHand(t *testing.T) {
 	person.Expect(0, "enroll "+name, "unchanged: it has hooks")
 	person.Expect(0, "enroll --undo "+name, name+" withdrawn")
 	person.Expect(0, "enroll --undo "+name, "unchanged: this command gave it no hooks")
-	var set kruisev1alpha1.CloneSet
-	s.must(s.k8s.Get(s.Context(), s.key, &set))
-	s.Expect(set.Spec.Lifecycle == nil, "the hooks are gone, and there is %+v", set.Spec.Lifecycle)
+	after := specOf(s.T, storedSet(s))
+	s.Expect(after == before, "spec is %s, and was %s", after, before)
 }
 
-// TestLintPolicy: the API server refuses hooks that can't work, as config/components/lint ships, and warns of those of others.
+// TestLintPolicy: the API server refuses hooks that can't work, as config/components/lint ships, and warns of handlers of others,
+// or refuses them too where its parameters say so.
 func TestLintPolicy(t *testing.T) {
 	t.Parallel()
-	const namespace = "lint-policy"
+	const namespace, strict = "lint-policy", "lint-policy-strict"
 	install(t, "lint", namespace)
-	expect.NoError(t, env.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
+	installStrictLint(t, strict)
+	for _, name := range []string{namespace, strict} {
+		expect.NoError(t, env.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+	}
 	hook := func(set *kruisev1alpha1.CloneSet) map[string]string {
 		return set.Spec.Lifecycle.PreDelete.LabelsHandler
 	}
 	cases := []struct {
 		name, reason string
 		edit         func(*kruisev1alpha1.CloneSet)
-		want         string
+		want         string // refused, or a warning where that is what it begins with
 	}{
 		{"selector", "changing the label detaches the pod", func(set *kruisev1alpha1.CloneSet) {
 			hook(set)["example.com/also"] = "true"
@@ -338,30 +356,93 @@ func TestLintPolicy(t *testing.T) {
 		}, "can miss that finalizer example.com/in was added"},
 		{"another's", "another's hooks are not judged", func(set *kruisev1alpha1.CloneSet) {
 			set.Spec.Lifecycle.PreDelete.LabelsHandler = map[string]string{"somebody.example/empty": ""}
+		}, "warning: somebody.example/empty is not in hooks.owned (example.com/* example.io/*)"},
+		{"another's, where there are no others", "nobody sets it", func(set *kruisev1alpha1.CloneSet) {
+			set.Namespace = strict
+			hook(set)["somebody.example/gate"] = "true"
+		}, "somebody.example/gate is not in hooks.owned (example.com/*), so Rollcall never sets it"},
+		{"misspelt", "Rollcall's domain is no other's", func(set *kruisev1alpha1.CloneSet) {
+			hook(set)["rollcall.dev/predelete"] = "true"
+		}, "rollcall.dev/predelete is no handler that Rollcall sets: write rollcall.dev/pre-normal"},
+		{"annotated for Rollcall", "its author counts on Rollcall, and no hook is Rollcall's", func(set *kruisev1alpha1.CloneSet) {
+			set.Spec.Lifecycle.InPlaceUpdate = nil
+			set.Spec.Lifecycle.PreDelete.LabelsHandler = map[string]string{"exmaple.com/gate": "true"}
+			annotated(servicesKey, "web=80")(set)
+		}, "annotation rollcall.dev/services, and no hook has a handler that hooks.owned claims (example.com/* example.io/*)"},
+		{"annotated, and another's beside", "both can work", func(set *kruisev1alpha1.CloneSet) {
+			hook(set)["somebody.example/gate"] = "true"
+			annotated(servicesKey, "web=80")(set)
+		}, "warning: somebody.example/gate is not in hooks.owned"},
+		{"enrolled", "the hooks of enrolment are always Rollcall's", func(set *kruisev1alpha1.CloneSet) {
+			set.Namespace = strict
+			set.Spec.Lifecycle = lifecycle.Enrolled()
 		}, ""},
 		{"good", "the sample works", func(*kruisev1alpha1.CloneSet) {}, ""},
 	}
-	create := func(c int) error {
+	create := func(c int) string {
 		set := labels.load(t)
 		set.Namespace = namespace
 		cases[c].edit(set)
-		return env.client.Create(t.Context(), set, client.DryRunAll)
+		said := &warnings{}
+		config := rest.CopyConfig(env.cluster.Config())
+		config.WarningHandler = said
+		to, err := client.New(config, client.Options{Scheme: env.client.Scheme()})
+		expect.NoError(t, err)
+		if err := to.Create(t.Context(), set, client.DryRunAll); err != nil {
+			return err.Error()
+		}
+		return strings.Join(*said, " ")
 	}
-	expect.Soon(t, "the policy to be in force", func() error {
-		if create(0) == nil {
-			return errors.New("it refuses nothing")
+	expect.Soon(t, "the policies to be in force", func() error {
+		for i, c := range cases {
+			if c.want != "" && create(i) == "" {
+				return errors.New(c.name + " is accepted")
+			}
 		}
 		return nil
 	})
 	for i, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			switch err := create(i); {
-			case c.want == "" && err != nil:
-				t.Errorf("%s: refused: %v", c.reason, err)
-			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
-				t.Errorf("%s: want %q, got %v", c.reason, c.want, err)
+			want, warns := strings.CutPrefix(c.want, "warning: ")
+			got := create(i)
+			refused := c.want != "" && !warns
+			if !strings.Contains(got, want) || strings.Contains(got, "forbidden") != refused || c.want == "" && got != "" {
+				t.Errorf("%s: want %q, got %q", c.reason, c.want, got)
 			}
 		})
 	}
+}
+
+// warnings are those of the API server.
+type warnings []string
+
+// HandleWarningHeader implements [rest.WarningHandler].
+func (w *warnings) HandleWarningHeader(_ int, _, text string) { *w = append(*w, text) }
+
+// installStrictLint binds the policy to a namespace with parameters by which there are no other controllers.
+func installStrictLint(t *testing.T, namespace string) {
+	t.Helper()
+	const name = "rollcall-lint-strict"
+	for _, object := range readComponent(t, "lint") {
+		switch o := object.(type) {
+		case *admissionv1.ValidatingAdmissionPolicyBinding:
+			if o.Name != "rollcall-lint" {
+				continue
+			}
+			o.Name, o.Spec.ParamRef.Name = name, name
+			o.Spec.MatchResources = inNamespace(namespace)
+		case *corev1.ConfigMap:
+			o.Name, o.Data["owned"], o.Data["unowned"] = name, "example.com/*", "Refuse"
+		default:
+			continue
+		}
+		expect.NoError(t, env.client.Create(t.Context(), object))
+	}
+}
+
+func inNamespace(name string) *admissionv1.MatchResources {
+	return &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
+		MatchLabels: map[string]string{corev1.LabelMetadataName: name},
+	}}
 }
