@@ -1,0 +1,398 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/cluster/podserver"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/manager"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
+	"github.com/rollcall-dev/rollcall/test/harness/traffic"
+)
+
+// The names that docs/moving-over/consul.md has.
+const (
+	shop, web       = "shop", "web"
+	registeredByKey = "rollcall.dev/registered-by"
+)
+
+// TestMovingOver plays docs/moving-over/consul.md by the commands that stand there, with each way back, on a real Consul in which
+// applications register themselves. No request is lost on the way.
+func TestMovingOver(t *testing.T) {
+	t.Parallel()
+	m := startMove(t)
+	one, two, three, four := m.section("## 1."), m.section("## 2."), m.section("## 3."), m.section("## 4.")
+	client, stop := sendRequests(t, m.instances)
+
+	t.Log("Dry run.")
+	dry := strings.Split(strings.TrimSpace(one.blocks[0]), "\n")
+	m.run(dry[0])
+	m.awaitOutput(dry[1], func(lines []string) error { return m.namesEachPod(lines) })
+	m.run(dry[2])
+	m.expectLook(m.byNode)
+	agents := m.run(strings.NewReplacer(":8500", ":"+m.port, "$NODE_IP", "127.0.0.1", "$TOKEN", "").Replace(one.blocks[1]))
+	m.expect(agents == "200\n", "the agent answers %q", agents)
+
+	t.Log("One workload, by its annotation.")
+	m.restart("")
+	m.run(two.blocks[0])
+	m.awaitRollout("web:1", true)
+	m.expectNoEvents(two.blocks[1])
+	m.update("web:2", "app")
+	m.expectMaintenance(func() { m.run(two.blocks[2]) })
+	m.awaitRollout("web:2", true)
+	m.run(two.back)
+	m.expectLook(m.byNode)
+
+	t.Log("All, by the configuration and the namespace.")
+	m.restart("App", "--enroll")
+	m.expectNoEvents(three.blocks[0])
+	m.awaitRollout("web:2", true)
+	m.update("web:3", "app")
+	m.awaitRollout("web:3", true)
+	m.run(three.back)
+	m.awaitRollout("web:3", false)
+	m.expectLook(m.byNode)
+
+	t.Log("Rollcall's own entries, and back.")
+	m.run(strings.SplitN(three.blocks[0], "\n", 2)[0])
+	m.awaitRollout("web:3", true)
+	m.update("web:4", "rollcall")
+	m.awaitRollout("web:4", true)
+	m.expectLook(m.byPod)
+	m.expectNoEvents(four.blocks[0])
+	m.update("web:5", "app")
+	m.awaitRollout("web:5", true)
+	m.run(three.back)
+	m.awaitRollout("web:5", false)
+	m.expectLook(m.byNode)
+
+	stop()
+	tally := client.Tally()
+	m.expect(tally.Requests > enoughRequests && tally.Failed == 0, "%s: %v", tally, client.Failures())
+	t.Logf("moving over: %s", tally)
+}
+
+// enoughRequests make a result that means something.
+const enoughRequests = 500
+
+// move is a CloneSet that moves over.
+type move struct {
+	*testing.T
+
+	server  *consul.Server
+	port    string // of the server
+	manager *rollcall
+	config  configuration
+	page    string
+	look    string
+	env     []string
+}
+
+func startMove(t *testing.T) *move {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "moving-over", "consul.md"))
+	expect.NoError(t, err)
+	m := &move{T: t, page: string(page)}
+	m.server = registries.Use(t, func(ctx context.Context) (*consul.Server, error) { return consul.Start(ctx, consul.Options{}) })
+	at, err := url.Parse(m.server.URL)
+	expect.NoError(t, err)
+	m.port, m.look = at.Port(), m.section("# Move over").blocks[0]
+	m.config = defaultConfiguration("", shop)
+	m.config["drain"] = (2 * (traffic.RefreshEvery + traffic.RequestTimeout)).String()
+	m.config["registry"] = map[string]any{
+		"driver": "consul", "endpoint": m.server.URL, "timeout": callTimeout.String(), "registeredBy": "App",
+		"options": map[string]any{"agentEndpoint": "http://{nodeIP}:" + m.port},
+	}
+	install(t, "enroll", shop)
+	m.manager = startManager(t, "moving-over", m.config, "--dry-run")
+	m.shell()
+	expect.NoError(t, env.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shop}}))
+	expect.NoError(t, env.client.Create(t.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "rollcall-system", Name: "rollcall-config"}, Data: map[string]string{"config.yaml": m.config.text()},
+	}))
+	port := servePods(t)
+	m.runApps(port)
+	m.createSet(port)
+	m.expectLook(m.byNode)
+	return m
+}
+
+// shell has kubectl and the plugin, as an administrator has them; the manager's log is that of this one.
+func (m *move) shell() {
+	m.Helper()
+	for _, program := range []string{"bash", "curl", "jq", "kubectl"} {
+		if _, err := exec.LookPath(program); err != nil {
+			m.Skipf("the page's commands need %s: %v", program, err)
+		}
+	}
+	kubectl, err := exec.LookPath("kubectl")
+	expect.NoError(m.T, err)
+	dir := m.TempDir()
+	expect.NoError(m.T, manager.Build(m.Context(), "github.com/rollcall-dev/rollcall/cmd/kubectl-rollcall", filepath.Join(dir, "kubectl-rollcall")))
+	script := fmt.Sprintf("#!/bin/bash\ncase \"$*\" in *'logs deploy/rollcall') exec cat %q ;; esac\nexec %q \"$@\"\n", m.manager.LogPath(), kubectl)
+	expect.NoError(m.T, os.WriteFile(filepath.Join(dir, "kubectl"), []byte(script), 0o755))
+	m.env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "KUBECONFIG="+env.cluster.Kubeconfig(), "CONSUL="+m.server.URL)
+}
+
+func (m *move) createSet(port int) {
+	m.Helper()
+	labels := map[string]string{"app": web}
+	expect.NoError(m.T, env.client.Create(m.Context(), &kruisev1alpha1.CloneSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: web},
+		Spec: kruisev1alpha1.CloneSetSpec{
+			Replicas: new(int32(3)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			UpdateStrategy: kruisev1alpha1.CloneSetUpdateStrategy{
+				Type: kruisev1alpha1.InPlaceIfPossibleCloneSetUpdateStrategyType, MaxUnavailable: new(intstr.FromInt32(1)),
+			},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{
+					Name: web, Image: "web:1", Ports: []corev1.ContainerPort{{ContainerPort: int32(port)}},
+				}}},
+			},
+		},
+	}))
+}
+
+// runApps plays the applications: each registers itself by Consul's own command while its container runs, unless it is one of
+// those whose registration is turned off with the annotation.
+func (m *move) runApps(port int) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(m.Context()))
+	var ended sync.WaitGroup
+	m.Cleanup(func() { cancel(); ended.Wait() })
+	ended.Go(func() {
+		up := map[string]bool{}
+		for ctx.Err() == nil {
+			running := map[string]string{}
+			for _, pod := range m.pods() {
+				if podserver.CanServe(&pod) && pod.Annotations[registeredByKey] != "rollcall" {
+					running[pod.Name] = pod.Status.PodIP
+				}
+			}
+			for name, ip := range running {
+				if !up[name] && m.server.Run(ctx, "services", "register", "-id="+name, "-name="+web, "-address="+ip, fmt.Sprintf("-port=%d", port)) == nil {
+					up[name] = true
+				}
+			}
+			for name := range up {
+				if _, runs := running[name]; !runs && m.server.Run(ctx, "services", "deregister", "-id="+name) == nil {
+					delete(up, name)
+				}
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(glance):
+			}
+		}
+	})
+}
+
+func (m *move) pods() []corev1.Pod {
+	var pods corev1.PodList
+	if err := env.client.List(context.WithoutCancel(m.Context()), &pods, client.InNamespace(shop)); err != nil {
+		m.Error(err)
+	}
+	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil || pod.Status.PodIP == "" })
+}
+
+// instances are what clients find in Consul, with the pods that they belong to.
+func (m *move) instances(ctx context.Context) ([]registry.Entry, error) {
+	entries, err := read.Consul(m.server.URL, web)(ctx)
+	pods := m.pods()
+	for i := range entries {
+		for _, pod := range pods {
+			if pod.Status.PodIP == entries[i].Address {
+				entries[i].Pod, entries[i].UID = pod.Name, string(pod.UID)
+			}
+		}
+	}
+	return entries, err
+}
+
+// pagePart is what stands under a heading: its commands, and the one that leads back.
+type pagePart struct {
+	blocks []string
+	back   string
+}
+
+func (m *move) section(heading string) (s pagePart) {
+	m.Helper()
+	_, text, found := strings.Cut(m.page, heading)
+	m.expect(found, "the page has no %q", heading)
+	text, _, _ = strings.Cut(text, "\n## ")
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(text, -1) {
+		s.blocks = append(s.blocks, block[1])
+	}
+	if back := regexp.MustCompile("Way back: `(.*?)`").FindStringSubmatch(text); back != nil {
+		s.back = back[1]
+	}
+	return s
+}
+
+func (m *move) expect(so bool, format string, args ...any) {
+	m.Helper()
+	if !so {
+		m.Fatalf(format, args...)
+	}
+}
+
+// run runs commands of the page, and returns what they print.
+func (m *move) run(commands string) string {
+	m.Helper()
+	out, err := m.try(commands)
+	m.expect(err == nil, "%s\n%v\n%s", commands, err, out)
+	return out
+}
+
+func (m *move) try(commands string) (string, error) {
+	bash := exec.CommandContext(m.Context(), "bash", "-euc", commands)
+	bash.Env = m.env
+	out, err := bash.CombinedOutput()
+	return string(out), err
+}
+
+// awaitOutput repeats a command until it prints what it has to.
+func (m *move) awaitOutput(command string, wrong func(lines []string) error) {
+	m.Helper()
+	expect.Soon(m.T, command, func() error {
+		out, err := m.try(command)
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return wrong(strings.Split(strings.TrimSpace(out), "\n"))
+	}, m.manager.Tail)
+}
+
+func (m *move) expectLook(wrong func(lines []string) error) {
+	m.Helper()
+	m.awaitOutput(m.look, wrong)
+}
+
+func (m *move) namesEachPod(lines []string) error {
+	for _, pod := range m.pods() {
+		if !slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, pod.Status.PodIP) }) {
+			return fmt.Errorf("no line names %s at %s: %q", pod.Name, pod.Status.PodIP, lines)
+		}
+	}
+	return nil
+}
+
+// byNode and byPod are a line for each pod, in rotation, as the application writes it and as Rollcall does.
+func (m *move) byNode(lines []string) error {
+	return m.eachBy(lines, func(corev1.Pod) string { return consul.Node })
+}
+
+func (m *move) byPod(lines []string) error {
+	return m.eachBy(lines, func(pod corev1.Pod) string { return pod.Name })
+}
+
+func (m *move) eachBy(lines []string, by func(corev1.Pod) string) error {
+	pods := m.pods()
+	for _, pod := range pods {
+		if !slices.ContainsFunc(lines, func(line string) bool {
+			return strings.HasPrefix(line, pod.Status.PodIP+":") && strings.HasSuffix(line, "  "+by(pod))
+		}) {
+			return fmt.Errorf("no line for %s by %s: %q", pod.Name, by(pod), lines)
+		}
+	}
+	if len(lines) != len(pods) || len(pods) != 3 {
+		return fmt.Errorf("got %q for %d pods", lines, len(pods))
+	}
+	return nil
+}
+
+// expectMaintenance has the look show a pod out of rotation while something is done.
+func (m *move) expectMaintenance(do func()) {
+	m.Helper()
+	ended := make(chan struct{})
+	go func() { defer close(ended); do() }()
+	shown := false
+	for done := false; !done; {
+		out, err := m.try(m.look)
+		shown = shown || err == nil && strings.Contains(out, "_service_maintenance:")
+		select {
+		case <-ended:
+			done = true
+		case <-time.After(glance):
+		}
+	}
+	m.expect(shown, "no look showed a pod out of rotation")
+}
+
+// expectNoEvents: none of the Events that the commands ask for is about the namespace.
+func (m *move) expectNoEvents(commands string) {
+	m.Helper()
+	for line := range strings.Lines(m.run(commands)) {
+		m.expect(!strings.Contains(line, "Warning") || !strings.Contains(line, "/"+web), "%s\n%s", commands, line)
+	}
+}
+
+func (m *move) restart(registeredBy string, flags ...string) {
+	m.Helper()
+	section := m.config["registry"].(map[string]any)
+	if section["registeredBy"] = registeredBy; registeredBy == "" {
+		delete(section, "registeredBy")
+	}
+	expect.NoError(m.T, m.manager.Configure(m.config))
+	m.manager.Kill()
+	m.manager.Flags = flags
+	restart(m.T, m.manager)
+}
+
+// update begins a rollout.
+func (m *move) update(image, by string) {
+	m.Helper()
+	set := &kruisev1alpha1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: web}}
+	expect.NoError(m.T, env.client.Get(m.Context(), client.ObjectKeyFromObject(set), set))
+	before := set.DeepCopy()
+	set.Spec.Template.Spec.Containers[0].Image = image
+	set.Spec.Template.Annotations = map[string]string{registeredByKey: by}
+	expect.NoError(m.T, env.client.Patch(m.Context(), set, client.MergeFrom(before)))
+}
+
+// awaitRollout waits until all pods run the image and are ready, with a label or without Rollcall's.
+func (m *move) awaitRollout(image string, armed bool) {
+	m.Helper()
+	expect.Soon(m.T, "the rollout of "+image, func() error {
+		var set kruisev1alpha1.CloneSet
+		if err := env.client.Get(m.Context(), client.ObjectKey{Namespace: shop, Name: web}, &set); err != nil {
+			return err
+		}
+		if s := set.Status; s.ObservedGeneration != set.Generation || s.UpdatedReadyReplicas != 3 || s.UpdatedReplicas != 3 || s.Replicas != 3 {
+			return fmt.Errorf("the CloneSet has %+v", s)
+		}
+		for _, pod := range m.pods() {
+			_, has := pod.Labels[lifecycle.LabelPreNormal]
+			switch {
+			case pod.Spec.Containers[0].Image != image || !lifecycle.IsReady(&pod) || pod.Labels["lifecycle.apps.kruise.io/state"] != "Normal":
+				return errors.New(pod.Name + " is not there yet")
+			case has != armed:
+				return fmt.Errorf("%s has label %s: %t", pod.Name, lifecycle.LabelPreNormal, has)
+			}
+		}
+		return nil
+	}, m.manager.Tail)
+}
