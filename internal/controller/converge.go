@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -89,8 +90,27 @@ func (r *PodReconciler) readersLag(seen *observation, changes []change) (latest 
 
 // ensureAll makes all changes. What is missing in one registry keeps the pod out of no other.
 func (r *PodReconciler) ensureAll(ctx context.Context, seen *observation, changes []change) (missing blocker) {
+	if len(changes) >= manyChanges {
+		return r.ensureAtOnce(ctx, seen, changes)
+	}
 	for _, c := range changes {
 		missing = missing.and(r.ensure(ctx, seen, c))
+	}
+	return missing
+}
+
+// manyChanges are made at once: one after the other they would take long, as those for the interfaces of a Dubbo provider.
+const manyChanges = 8
+
+func (r *PodReconciler) ensureAtOnce(ctx context.Context, seen *observation, changes []change) (missing blocker) {
+	each := make([]blocker, len(changes))
+	var calls sync.WaitGroup
+	for i, c := range changes {
+		calls.Go(func() { each[i] = r.ensure(ctx, seen, c) })
+	}
+	calls.Wait()
+	for _, b := range each {
+		missing = missing.and(b)
 	}
 	return missing
 }
