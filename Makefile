@@ -88,10 +88,11 @@ fmt: ## Format the code.
 	$(TOOL) golangci-lint fmt
 
 .PHONY: tidy
-tidy: ## Tidy go.mod and those of the tools, the chart's tests and the out-of-tree driver.
+tidy: ## Tidy go.mod and those of the tools, the chart's tests, the out-of-tree driver and the bench of registries.
 	go mod tidy
 	cd hack/tools && go mod tidy
 	cd test/outoftree && go mod tidy
+	cd test/bench/registries && go mod tidy
 	cd charts && go mod tidy
 	cd hack/release && go mod tidy
 	cd hack/tools/promtool && go mod tidy
@@ -124,6 +125,7 @@ tidy-check: ## Fail if go.mod or go.sum is not tidy.
 	go mod tidy -diff
 	cd hack/tools && go mod tidy -diff
 	cd test/outoftree && go mod tidy -diff
+	cd test/bench/registries && go mod tidy -diff
 	cd charts && go mod tidy -diff
 	cd hack/release && go mod tidy -diff
 	cd hack/tools/promtool && go mod tidy -diff
@@ -131,6 +133,7 @@ tidy-check: ## Fail if go.mod or go.sum is not tidy.
 .PHONY: vet
 vet: ## Run go vet.
 	go vet ./...
+	go vet -C test/bench/registries ./...
 
 .PHONY: lint
 lint: ## Run golangci-lint; the first run on a machine builds it.
@@ -287,6 +290,11 @@ bench: ## Measure Rollcall beside a floor and a recipe on a real API server, in 
 	@echo 'bench: building; with an empty Go cache this takes minutes'
 	@go build -o bin/bench/bench ./test/bench
 	@BENCH='$(BENCH)' PART='$(PART)' OUT='$(OUT)' BEFORE='$(BEFORE)' bin/bench/bench
+
+.PHONY: bench-registries
+bench-registries: ## Measure 1,000 registrations beside each real registry's own client; REGISTRIES='consul etcd' takes some.
+	@go build -C test/bench/registries -o '$(CURDIR)/bin/bench/registries' .
+	@REGISTRIES='$(REGISTRIES)' bin/bench/registries
 
 .PHONY: demo
 demo: ## Show the main job on a real OpenKruise; REGISTRY=consul uses that driver, KEEP=1 keeps it running until Ctrl-C.

@@ -106,6 +106,9 @@ func (s *Server) Name() string { return s.spec.Name }
 // Version is the server's version.
 func (s *Server) Version() string { return s.spec.Version }
 
+// PID is the number of the process that runs now.
+func (s *Server) PID() int { return s.current().PID() }
+
 // Dir is the folder with the server's log and, below data, its data. Stop removes it.
 func (s *Server) Dir() string { return s.dir }
 

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	consulapi "github.com/hashicorp/consul/api"
+	"github.com/nacos-group/nacos-sdk-go/v2/clients"
+	"github.com/nacos-group/nacos-sdk-go/v2/common/constant"
+	"github.com/nacos-group/nacos-sdk-go/v2/vo"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/registry"
+	consuldriver "github.com/rollcall-dev/rollcall/registry/consul"
+	etcddriver "github.com/rollcall-dev/rollcall/registry/etcd"
+	eurekadriver "github.com/rollcall-dev/rollcall/registry/eureka"
+	nacosdriver "github.com/rollcall-dev/rollcall/registry/nacos"
+	zookeeperdriver "github.com/rollcall-dev/rollcall/registry/zookeeper"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/nacos"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/zookeeper"
+)
+
+func matches() []match {
+	return []match{
+		{"consul", func(ctx context.Context) (server, error) {
+			s, err := consul.Start(ctx, consul.Options{})
+			if err != nil {
+				return server{}, err
+			}
+			return server{s.URL, s.Version(), s.PID(), s.Stop}, nil
+		}, consuldriver.New, "consul/api", connectConsul},
+		{"etcd", func(ctx context.Context) (server, error) {
+			s, err := etcd.Start(ctx, etcd.Options{})
+			if err != nil {
+				return server{}, err
+			}
+			return server{"http://" + s.Endpoint, s.Version(), s.PID(), s.Stop}, nil
+		}, etcddriver.New, "clientv3", connectEtcd},
+		{"zookeeper", func(ctx context.Context) (server, error) {
+			s, err := zookeeper.Start(ctx, zookeeper.Options{})
+			if err != nil {
+				return server{}, err
+			}
+			return server{s.Endpoint, s.Version(), s.PID(), s.Stop}, nil
+		}, zookeeperdriver.New, "go-zookeeper", connectZooKeeper},
+		{"nacos", func(ctx context.Context) (server, error) {
+			s, err := nacos.Start(ctx, nacos.Options{Version: nacos.V2})
+			if err != nil {
+				return server{}, err
+			}
+			return server{s.Endpoint, s.Version(), s.PID(), s.Stop}, nil
+		}, nacosdriver.New, "nacos-sdk-go", connectNacos},
+		{"eureka", func(ctx context.Context) (server, error) {
+			s, err := eureka.Start(ctx, eureka.Options{})
+			if err != nil {
+				return server{}, err
+			}
+			return server{s.Endpoint, s.Version(), s.PID(), s.Stop}, nil
+		}, eurekadriver.New, "net/http", connectEureka},
+	}
+}
+
+// connectConsul writes into the catalog, where Rollcall writes. Its default transport keeps two connections.
+func connectConsul(_ context.Context, endpoint string) (client, error) {
+	c := consulapi.DefaultConfig()
+	c.Address, c.Transport = endpoint, &http.Transport{MaxIdleConnsPerHost: config.DefaultMaxInFlight}
+	api, err := consulapi.NewClient(c)
+	return client{func(ctx context.Context, in registry.Instance) error {
+		_, err := api.Catalog().Register(&consulapi.CatalogRegistration{
+			Node: "bench-" + strconv.Itoa(in.Port), Address: "127.0.0.1", SkipNodeUpdate: true,
+			Service: &consulapi.AgentService{ID: in.Pod, Service: in.Service, Address: in.Address, Port: in.Port, Meta: metadata(in)},
+		}, (&consulapi.WriteOptions{}).WithContext(ctx))
+		return err
+	}, c.Transport.CloseIdleConnections}, err
+}
+
+func connectEtcd(_ context.Context, endpoint string) (client, error) {
+	const patience = 10 * time.Second
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: patience})
+	if err != nil {
+		return client{}, err
+	}
+	return client{func(ctx context.Context, in registry.Instance) error {
+		value, err := json.Marshal(map[string]any{"Addr": net.JoinHostPort(in.Address, strconv.Itoa(in.Port)), "Metadata": metadata(in)})
+		if err != nil {
+			return err
+		}
+		_, err = c.Put(ctx, "own/"+in.Service+"/"+in.Endpoint(), string(value))
+		return err
+	}, func() { _ = c.Close() }}, nil
+}
+
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}
+
+func connectZooKeeper(_ context.Context, endpoint string) (client, error) {
+	const session = 10 * time.Second
+	c, _, err := zk.Connect([]string{endpoint}, session, zk.WithLogger(silent{}))
+	if err != nil {
+		return client{}, err
+	}
+	open := zk.WorldACL(zk.PermAll)
+	for _, path := range append([]string{"/own"}, services("/own/")...) {
+		if _, err := c.Create(path, nil, 0, open); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+			return client{}, fmt.Errorf("creating %s: %w", path, err)
+		}
+	}
+	return client{func(_ context.Context, in registry.Instance) error {
+		value, err := json.Marshal(map[string]any{
+			"name": in.Service, "id": in.Pod, "address": in.Address, "port": in.Port, "payload": metadata(in),
+		})
+		if err != nil {
+			return err
+		}
+		_, err = c.Create("/own/"+in.Service+"/"+in.Pod, value, 0, open)
+		return err
+	}, c.Close}, nil
+}
+
+func services(prefix string) (names []string) {
+	for i := range serviceCount {
+		names = append(names, fmt.Sprintf("%sweb-%d", prefix, i))
+	}
+	return names
+}
+
+// connectNacos registers persistent instances, as Rollcall does by default.
+func connectNacos(_ context.Context, endpoint string) (client, error) {
+	host, port, err := net.SplitHostPort(endpoint[len("http://"):])
+	if err != nil {
+		return client{}, err
+	}
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return client{}, err
+	}
+	dir, err := os.MkdirTemp("", "rollcall-nacos-client-")
+	if err != nil {
+		return client{}, err
+	}
+	c, err := clients.NewNamingClient(vo.NacosClientParam{
+		ClientConfig: constant.NewClientConfig(constant.WithNotLoadCacheAtStart(true), constant.WithLogDir(dir),
+			constant.WithCacheDir(dir), constant.WithLogLevel("error")),
+		ServerConfigs: []constant.ServerConfig{*constant.NewServerConfig(host, number)},
+	})
+	if err != nil {
+		return client{}, err
+	}
+	return client{func(_ context.Context, in registry.Instance) error {
+		_, err := c.RegisterInstance(vo.RegisterInstanceParam{
+			ServiceName: "own-" + in.Service, Ip: in.Address, Port: uint64(in.Port), Weight: 1, Enable: true, Healthy: true,
+			Metadata: metadata(in), Ephemeral: false,
+		})
+		return err
+	}, func() {
+		c.CloseClient()
+		_ = os.RemoveAll(dir)
+	}}, nil
+}
+
+// connectEureka makes plain requests. Netflix's client is for Java, and registers the one instance that its process is;
+// hudl/fargo, for Go, had its last release in 2021.
+func connectEureka(_ context.Context, endpoint string) (client, error) {
+	transport := &http.Transport{MaxIdleConnsPerHost: config.DefaultMaxInFlight}
+	return client{func(ctx context.Context, in registry.Instance) error {
+		app := "OWN-" + in.Service
+		body, err := json.Marshal(map[string]any{"instance": map[string]any{
+			"instanceId": in.Pod, "hostName": in.Address, "app": app, "vipAddress": app, "ipAddr": in.Address, "status": "UP",
+			"port":     map[string]any{"$": in.Port, "@enabled": "true"},
+			"metadata": metadata(in), "leaseInfo": map[string]any{"renewalIntervalInSecs": 30, "durationInSecs": 90},
+			"dataCenterInfo": map[string]any{"@class": "com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo", "name": "MyOwn"},
+		}})
+		if err != nil {
+			return err
+		}
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint+"/apps/"+app, bytes.NewReader(body))
+		if err != nil {
+			return err
+		}
+		request.Header.Set("Content-Type", "application/json")
+		answer, err := (&http.Client{Transport: transport}).Do(request)
+		if err != nil {
+			return err
+		}
+		defer answer.Body.Close()
+		_, _ = io.Copy(io.Discard, answer.Body)
+		if answer.StatusCode != http.StatusNoContent {
+			return fmt.Errorf("the server answers %s", answer.Status)
+		}
+		return nil
+	}, transport.CloseIdleConnections}, nil
+}
