@@ -105,7 +105,8 @@ func TestTableHasRatiosOfOneRound(t *testing.T) {
 	}
 }
 
-// TestPageHasTheTable: docs/performance.md has the table of the run whose JSON file stands beside it, with its head.
+// TestPageHasTheTable: docs/performance.md has the table of the run whose JSON file stands beside it, with its head, and what
+// is computed from it.
 func TestPageHasTheTable(t *testing.T) {
 	t.Parallel()
 	const docs = "../../docs/"
@@ -121,8 +122,10 @@ func TestPageHasTheTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if table := markdown(run.Rows); !strings.Contains(string(page), "\n\n"+table+"\n") {
-		t.Errorf("docs/performance.md has not the table of docs/performance/results.json; this is it:\n\n%s", table)
+	for _, table := range []string{markdown(run.Rows), markdown(observations(run.Observations).paper())} {
+		if !strings.Contains(string(page), "\n\n"+table+"\n") {
+			t.Errorf("docs/performance.md has not this table of docs/performance/results.json:\n\n%s", table)
+		}
 	}
 }
 

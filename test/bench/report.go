@@ -47,6 +47,9 @@ func (b *bench) report(began time.Time) error {
 	exponent := all.exponent()
 	rows := all.table(b.sizes, exponent)
 	fmt.Println("\n" + markdown(rows))
+	if paper := all.paper(); paper != nil {
+		fmt.Println(markdown(paper))
+	}
 	encoded, err := json.MarshalIndent(results{
 		Began: began, Seconds: time.Since(began).Seconds(), Sizes: b.name, Cores: runtime.NumCPU(), Go: runtime.Version(),
 		Exponent: exponent, Rows: rows, Observations: all,
