@@ -279,7 +279,7 @@ OUT ?= bin/bench
 
 ADOPT := adopt-consul adopt-eureka adopt-nacos adopt-nacos-spring adopt-nacos-dubbo
 # What CI leaves out, for want of time.
-NIGHTLY := test-integration-oldest test-integration-newest test-fleet test-registries e2e e2e-remote $(ADOPT) chaos chaos-mutants soak fuzz
+NIGHTLY := test-integration-oldest test-integration-newest test-fleet test-registries e2e e2e-remote $(ADOPT) chaos chaos-mutants soak fuzz verify-release
 
 .PHONY: nightly
 nightly: ## Run what CI leaves out or plays only in part, as root, in about 3 hours; the end says how long each took.
@@ -358,11 +358,14 @@ undeploy: ## Remove Rollcall from the cluster; the README says what to do first.
 
 ##@ Release
 
+# The platforms of a release; empty means all of them.
+ONLY ?=
+
 .PHONY: release
 release: ## Make in dist/ what a release has: binaries, chart, install.yaml, SBOM, provenance, checksums; VERSION=v1.2.3.
 	@go build -C hack/release -o '$(CURDIR)/bin/release' .
-	@bin/release -version '$(VERSION)'
+	@bin/release -version '$(VERSION)' -platforms '$(ONLY)'
 
 .PHONY: verify-release
-verify-release: ## Fail if a second clone in another folder makes a release of other bytes.
-	@hack/verify-release.sh
+verify-release: ## Fail if a second clone in another folder makes a release of other bytes, or a file names another version.
+	@ONLY='$(ONLY)' hack/verify-release.sh

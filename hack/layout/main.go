@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 
 	"github.com/rollcall-dev/rollcall/hack/image"
@@ -49,7 +50,12 @@ func write(dir string, platforms []string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := layout.Write(dir, index); err != nil {
+	// One entry, which names the images of all platforms: skopeo and crane push a layout of several only one by one.
+	path, err := layout.Write(dir, empty.Index)
+	if err == nil {
+		err = path.AppendIndex(index)
+	}
+	if err != nil {
 		return fmt.Errorf("writing the layout: %w", err)
 	}
 	return nil

@@ -23,7 +23,14 @@ func TestWrite(t *testing.T) {
 	for range 2 { // the second time over the first
 		expect.NoError(t, write(dir, platforms))
 	}
-	index, err := layout.ImageIndexFromPath(dir)
+	whole, err := layout.ImageIndexFromPath(dir)
+	expect.NoError(t, err)
+	entries, err := whole.IndexManifest()
+	expect.NoError(t, err)
+	if len(entries.Manifests) != 1 {
+		t.Fatalf("the layout has %d entries, want one: skopeo copy refuses more", len(entries.Manifests))
+	}
+	index, err := whole.ImageIndex(entries.Manifests[0].Digest)
 	expect.NoError(t, err)
 	manifest, err := index.IndexManifest()
 	expect.NoError(t, err)

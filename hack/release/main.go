@@ -34,25 +34,18 @@ const (
 
 var semver = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
 
-// platforms are those of the manager, and of the kubectl plugin, which people run elsewhere too.
-func platforms(main string) []string {
-	if main == "kubectl-rollcall" {
-		return []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64"}
-	}
-	return []string{"linux/amd64", "linux/arm64"}
-}
-
 func main() {
 	version := flag.String("version", "", "the version to release, such as v1.2.3")
 	out := flag.String("out", "dist", "the folder to fill; it must not exist")
+	only := flag.String("platforms", "", "leave out all platforms but these, such as \"linux/amd64 linux/arm64\"; empty leaves out none")
 	flag.Parse()
-	if err := run(*version, *out); err != nil {
+	if err := run(*version, *out, strings.Fields(*only)); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
 	}
 }
 
-func run(version, out string) error {
+func run(version, out string, only []string) error {
 	if !semver.MatchString(version) {
 		return fmt.Errorf("version %q: write vMAJOR.MINOR.PATCH, such as VERSION=v1.2.3", version)
 	}
@@ -63,7 +56,7 @@ func run(version, out string) error {
 	if err := os.Mkdir(out, 0o755); err != nil {
 		return fmt.Errorf("making the folder of the release: %w; remove it first", err)
 	}
-	r := release{version: version, out: out, commit: strings.TrimSpace(commit)}
+	r := release{version: version, out: out, only: only, commit: strings.TrimSpace(commit)}
 	for _, step := range []func() error{r.binaries, r.chart, r.manifests, r.krew, r.provenance, r.checksums} {
 		if err := step(); err != nil {
 			return err
@@ -72,7 +65,20 @@ func run(version, out string) error {
 	return nil
 }
 
-type release struct{ version, out, commit string }
+type release struct {
+	version, out, commit string
+	// only are the platforms to release for, where not for all.
+	only []string
+}
+
+// platforms are those of the manager, and of the kubectl plugin, which people run elsewhere too.
+func (r release) platforms(binary string) []string {
+	all := []string{"linux/amd64", "linux/arm64"}
+	if binary == "kubectl-rollcall" {
+		all = append(all, "darwin/amd64", "darwin/arm64", "windows/amd64")
+	}
+	return slices.DeleteFunc(all, func(p string) bool { return len(r.only) > 0 && !slices.Contains(r.only, p) })
+}
 
 // binaries builds the manager and the plugin by the targets of the Makefile, and reads each SBOM from what Go wrote into
 // the binary.
@@ -82,7 +88,7 @@ func (r release) binaries() error {
 		return fmt.Errorf("reading the licence: %w", err)
 	}
 	for binary, target := range map[string]string{"manager": "build", "kubectl-rollcall": "build-plugin"} {
-		for _, platform := range platforms(binary) {
+		for _, platform := range r.platforms(binary) {
 			if err := r.binary(binary, target, platform, licence); err != nil {
 				return err
 			}
@@ -93,10 +99,7 @@ func (r release) binaries() error {
 
 func (r release) binary(binary, target, platform string, licence []byte) error {
 	system, arch, _ := strings.Cut(platform, "/")
-	command := exec.Command("make", "--no-print-directory", target, "VERSION="+r.version)
-	command.Env = append(os.Environ(), "GOOS="+system, "GOARCH="+arch, "GOFLAGS=-trimpath")
-	command.Stdout, command.Stderr = os.Stdout, os.Stderr
-	if err := command.Run(); err != nil {
+	if err := r.make([]string{"GOOS=" + system, "GOARCH=" + arch}, target); err != nil {
 		return fmt.Errorf("building %s for %s: %w", binary, platform, err)
 	}
 	content, err := os.ReadFile(filepath.Join("bin", binary))
@@ -116,6 +119,14 @@ func (r release) binary(binary, target, platform string, licence []byte) error {
 		return fmt.Errorf("listing what is in %s for %s: %w", binary, platform, err)
 	}
 	return nil
+}
+
+// make runs a target so that what it builds says nothing of the folder in which it is built.
+func (r release) make(environment []string, arguments ...string) error {
+	command := exec.Command("make", append([]string{"--no-print-directory", "VERSION=" + r.version}, arguments...)...)
+	command.Env = append(append(os.Environ(), "GOFLAGS=-trimpath"), environment...)
+	command.Stdout, command.Stderr = os.Stdout, os.Stderr
+	return command.Run()
 }
 
 func (r release) sbom(name string, binary []byte) error {
@@ -188,7 +199,7 @@ func (r release) krew() error {
 	}
 	type platform struct{ System, Arch, URL, Sum, Binary string }
 	var all []platform
-	for _, name := range platforms("kubectl-rollcall") {
+	for _, name := range r.platforms("kubectl-rollcall") {
 		system, arch, _ := strings.Cut(name, "/")
 		file := fmt.Sprintf("kubectl-rollcall_%s_%s_%s.tar.gz", r.version, system, arch)
 		p := platform{system, arch, repository + "/releases/download/" + r.version + "/" + file, sums[file], "kubectl-rollcall"}
@@ -232,7 +243,27 @@ spec:
 {{- end}}
 `
 
-// provenance writes which commit the files come from and which Go made them. It is not signed. The form is in-toto's, with SLSA's predicate: https://slsa.dev/spec/v1.1/provenance.
+// digest makes the image in bin/image, for the workflow to push, and returns the digest that it has in every registry.
+func (r release) digest() (string, error) {
+	if err := r.make(nil, "image", "PLATFORMS="+strings.Join(r.platforms("manager"), " ")); err != nil {
+		return "", fmt.Errorf("making the image: %w", err)
+	}
+	text, err := os.ReadFile("bin/image/index.json")
+	if err != nil {
+		return "", fmt.Errorf("reading the image: %w", err)
+	}
+	var layout struct{ Manifests []struct{ Digest string } }
+	if err := json.Unmarshal(text, &layout); err != nil {
+		return "", fmt.Errorf("reading the image: %w", err)
+	}
+	if len(layout.Manifests) != 1 {
+		return "", fmt.Errorf("bin/image has %d entries, want one for all platforms", len(layout.Manifests))
+	}
+	return strings.TrimPrefix(layout.Manifests[0].Digest, "sha256:"), nil
+}
+
+// provenance writes which commit the files and the image come from and which Go made them. The workflow signs the checksums,
+// of which this file's is one. The form is in-toto's, with SLSA's predicate: https://slsa.dev/spec/v1.1/provenance.
 func (r release) provenance() error {
 	compiler, err := output("go", "env", "GOVERSION")
 	if err != nil {
@@ -242,8 +273,12 @@ func (r release) provenance() error {
 	if err != nil {
 		return err
 	}
+	digest, err := r.digest()
+	if err != nil {
+		return err
+	}
 	type object = map[string]any
-	var subjects []object
+	subjects := []object{{"name": image, "digest": object{"sha256": digest}}}
 	for _, name := range slices.Sorted(maps.Keys(sums)) {
 		subjects = append(subjects, object{"name": name, "digest": object{"sha256": sums[name]}})
 	}
@@ -255,7 +290,7 @@ func (r release) provenance() error {
 			"buildDefinition": object{
 				"buildType":          repository + "/blob/main/hack/release",
 				"externalParameters": object{"version": r.version},
-				"internalParameters": object{"go": strings.TrimSpace(compiler), "platforms": platforms("manager")},
+				"internalParameters": object{"go": strings.TrimSpace(compiler), "platforms": r.platforms("manager")},
 				"resolvedDependencies": []object{
 					{"uri": "git+" + repository + "@refs/tags/" + r.version, "digest": object{"gitCommit": r.commit}},
 				},
