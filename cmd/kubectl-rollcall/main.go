@@ -5,8 +5,11 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strings"
 	"syscall"
 
+	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/rollcall-dev/rollcall/internal/plugin"
@@ -18,7 +21,11 @@ var version = "unknown"
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
-	status := plugin.Run(ctx, version, os.Args[1:], streams)
+	arguments := os.Args[1:]
+	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl_complete-") { // as kubectl calls it for a shell
+		arguments = append([]string{cobra.ShellCompRequestCmd}, arguments...)
+	}
+	status := plugin.Run(ctx, version, arguments, streams)
 	stop()
 	os.Exit(status)
 }

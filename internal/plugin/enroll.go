@@ -26,6 +26,8 @@ func (o *options) enrollCommand() *cobra.Command {
 		Long: "Writes spec.lifecycle of CloneSets, which is not part of the pods' template: no pod restarts, and Rollcall arms those that " +
 			"run. A CloneSet that has hooks already stays as it is. --undo takes back what this command gave, and nothing else.",
 		Example: "  kubectl rollcall enroll web -n prod\n  kubectl rollcall enroll --all -n prod\n  kubectl rollcall enroll web -n prod --undo",
+
+		ValidArgsFunction: o.complete(&kruisev1alpha1.CloneSetList{}),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if !all && selector == "" && len(names) == 0 || (all || selector != "") && len(names) > 0 {
 				return errors.New("write the names of CloneSets, or -l SELECTOR, or --all")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	appspub "github.com/openkruise/kruise-api/apps/pub"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +22,8 @@ func (o *options) explainCommand() *cobra.Command {
 		Short:   "Say why a pod is in rotation or not, what it waits for, and what you can do",
 		Example: "  kubectl rollcall explain web-x7k2p -n prod",
 		Args:    cobra.ExactArgs(1),
+
+		ValidArgsFunction: o.complete(&corev1.PodList{}, client.HasLabels{appspub.LifecycleStateKey}),
 		RunE: func(cmd *cobra.Command, arguments []string) error {
 			cluster, err := o.cluster()
 			if err != nil {
@@ -48,6 +51,8 @@ func (o *options) releaseCommand() *cobra.Command {
 			"can't be released: it would count as available although clients can't find it.",
 		Example: "  kubectl rollcall release web-x7k2p -n prod",
 		Args:    cobra.ExactArgs(1),
+
+		ValidArgsFunction: o.complete(&corev1.PodList{}, client.HasLabels{appspub.LifecycleStateKey}),
 		RunE: func(cmd *cobra.Command, arguments []string) error {
 			cluster, err := o.cluster()
 			if err != nil {

@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -18,9 +17,6 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/reason"
 )
 
-// refresh is how often a watch looks again.
-const refresh = time.Second
-
 func (o *options) rolloutCommand() *cobra.Command {
 	var watch bool
 	c := &cobra.Command{
@@ -30,6 +26,8 @@ func (o *options) rolloutCommand() *cobra.Command {
 			"draws in place, and into a pipe it writes the view again when it changes.",
 		Example: "  kubectl rollcall rollout web -n prod --watch",
 		Args:    cobra.ExactArgs(1),
+
+		ValidArgsFunction: o.complete(&kruisev1alpha1.CloneSetList{}),
 		RunE: func(cmd *cobra.Command, arguments []string) error {
 			cluster, err := o.cluster()
 			if err != nil {
@@ -40,7 +38,14 @@ func (o *options) rolloutCommand() *cobra.Command {
 				return err
 			}
 			v := viewer{options: o, cluster: cluster, key: client.ObjectKey{Namespace: namespace, Name: arguments[0]}}
-			return v.run(cmd.Context(), watch)
+			return o.show(cmd.Context(), watch, func(out, _ io.Writer, on terminal) (bool, error) {
+				rollout, err := v.look(cmd.Context())
+				if err != nil {
+					return false, err
+				}
+				rollout.write(out, on)
+				return rollout.done(), nil
+			})
 		},
 	}
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "Look again each second until the rollout is done.")
@@ -56,28 +61,6 @@ type viewer struct {
 	// least is the lowest number of pods in rotation so far; watched counts the views.
 	least   int
 	watched int
-}
-
-func (v *viewer) run(ctx context.Context, watch bool) error {
-	s := screen{out: v.Out}
-	for {
-		rollout, err := v.look(ctx)
-		if err != nil {
-			return err
-		}
-		var text bytes.Buffer
-		s.on = terminalOf(v.Out) // a person may change its size
-		rollout.write(&text, s.on)
-		s.draw(text.Bytes())
-		if !watch || rollout.done() {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(refresh):
-		}
-	}
 }
 
 // rollout is what is drawn.

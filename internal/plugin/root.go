@@ -10,9 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // The exit statuses, which docs/kubectl-plugin.md lists.
@@ -83,6 +86,33 @@ func (o *options) command() *cobra.Command {
 	root.AddCommand(o.statusCommand(), o.explainCommand(), o.rolloutCommand(), o.lintCommand(), o.enrollCommand(),
 		o.releaseCommand(), o.resyncCommand())
 	return root
+}
+
+// complete offers the shell the names of the objects in the namespace that the list finds, for the first argument.
+func (o *options) complete(list client.ObjectList, opts ...client.ListOption) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, arguments []string, begun string) (names []string, _ cobra.ShellCompDirective) {
+		if len(arguments) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		namespace, err := o.namespace()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		cluster, err := o.cluster()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		if err := cluster.List(cmd.Context(), list, append(opts, client.InNamespace(namespace))...); err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		_ = meta.EachListItem(list, func(object runtime.Object) error {
+			if one, is := object.(client.Object); is && strings.HasPrefix(one.GetName(), begun) {
+				names = append(names, one.GetName())
+			}
+			return nil
+		})
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
 }
 
 // namespace returns that of the flags or of the kubeconfig's context.

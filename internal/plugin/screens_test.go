@@ -130,10 +130,11 @@ func draw(t *testing.T, name string, streams genericiooptions.IOStreams) {
 	}
 	switch name {
 	case "status":
-		expect.NoError(t, o.printStatus(pods, nil, "", true, now))
+		s := status{pods: pods, now: now}
+		expect.NoError(t, s.write(o.Out, o.ErrOut, terminalOf(o.Out), "", true))
 		fmt.Fprintln(o.Out)
-		expect.NoError(t, o.printStatus(pods, errors.New("the manager rollcall-1 runs without --status-page, or is older than this plugin"),
-			"", false, now))
+		s.unknown = errors.New("the manager rollcall-1 runs without --status-page, or is older than this plugin")
+		expect.NoError(t, s.write(o.Out, o.ErrOut, terminalOf(o.Out), "", false))
 	case "explain":
 		explain(o.Out, terminalOf(o.Out), pods[0], known{}, now)
 	case "rollout":

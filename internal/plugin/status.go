@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,17 +14,21 @@ import (
 )
 
 func (o *options) statusCommand() *cobra.Command {
-	var all bool
+	var all, watch bool
 	var output, selector string
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "List the pods that Rollcall manages, those that wait first",
-		Example: "  kubectl rollcall status\n  kubectl rollcall status -A -o wide\n" +
+		Example: "  kubectl rollcall status --watch\n  kubectl rollcall status -A -o wide\n" +
 			"  kubectl rollcall status -l app=web -o json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch output {
-			case "", "wide", "json", "yaml":
+			case "json", "yaml":
+				if watch {
+					return fmt.Errorf("--watch draws a table: leave out --output %s", output)
+				}
+			case "", "wide":
 			default:
 				return fmt.Errorf("--output %q: write wide, json or yaml", output)
 			}
@@ -35,24 +40,18 @@ func (o *options) statusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			namespace := (&client.ListOptions{}).ApplyOptions(options).Namespace
-			w, err := cluster.world(cmd.Context(), namespace, o)
-			if err != nil {
-				return err
-			}
-			pods, err := cluster.managed(cmd.Context(), w, options...)
-			if err != nil {
-				return err
-			}
-			registries := cluster.known(cmd.Context(), namespace, o)
-			for i := range pods {
-				pods[i].Entries = registries.pods[pods[i].facts.pod.UID]
-			}
-			return o.printStatus(pods, registries.why, output, all, w.now)
+			return o.show(cmd.Context(), watch, func(out, notes io.Writer, on terminal) (bool, error) {
+				s, err := o.status(cmd.Context(), cluster, options)
+				if err != nil {
+					return false, err
+				}
+				return false, s.write(out, notes, on, output, all)
+			})
 		},
 	}
 	c.Flags().BoolVarP(&all, "all-namespaces", "A", false, "List the pods of all namespaces.")
 	c.Flags().StringVarP(&output, "output", "o", "", "The form of the output: wide, json or yaml.")
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "Look again each second, until you press Ctrl-C.")
 	c.Flags().StringVarP(&selector, "selector", "l", "", "Only pods with these labels, such as app=web.")
 	return c
 }
@@ -76,25 +75,49 @@ func (o *options) listOptions(all bool, selector string) ([]client.ListOption, e
 	return list, nil
 }
 
-func (o *options) printStatus(pods []Pod, unknown error, output string, all bool, now time.Time) error {
-	if output == "json" || output == "yaml" {
-		return printObjects(o.Out, pods, output)
+// status is what the command shows.
+type status struct {
+	pods []Pod
+	// unknown says why it is not known what the registries say.
+	unknown error
+	now     time.Time
+}
+
+func (o *options) status(ctx context.Context, c *cluster, options []client.ListOption) (*status, error) {
+	namespace := (&client.ListOptions{}).ApplyOptions(options).Namespace
+	w, err := c.world(ctx, namespace, o)
+	if err != nil {
+		return nil, err
 	}
-	if len(pods) == 0 {
+	pods, err := c.managed(ctx, w, options...)
+	if err != nil {
+		return nil, err
+	}
+	registries := c.known(ctx, namespace, o)
+	for i := range pods {
+		pods[i].Entries = registries.pods[pods[i].facts.pod.UID]
+	}
+	return &status{pods: pods, unknown: registries.why, now: w.now}, nil
+}
+
+func (s *status) write(out, notes io.Writer, on terminal, output string, all bool) error {
+	if output == "json" || output == "yaml" {
+		return printObjects(out, s.pods, output)
+	}
+	if len(s.pods) == 0 {
 		where := "in this namespace; -A looks at all"
 		if all {
 			where = "in the cluster: give a CloneSet hooks whose keys hooks.owned has"
 		}
-		fmt.Fprintln(o.ErrOut, "Rollcall manages no pod", where)
+		fmt.Fprintln(notes, "Rollcall manages no pod", where)
 		return nil
 	}
-	on := terminalOf(o.Out)
 	if output == "wide" {
 		on.width = 0 // a person asked for all of it
 	}
-	statusTable(pods, unknown == nil, output == "wide", all, now).write(o.Out, on)
-	if unknown != nil {
-		fmt.Fprintf(o.ErrOut, "REGISTRY is not shown: %v\n", unknown)
+	statusTable(s.pods, s.unknown == nil, output == "wide", all, s.now).write(out, on)
+	if s.unknown != nil {
+		fmt.Fprintf(notes, "REGISTRY is not shown: %v\n", s.unknown)
 	}
 	return nil
 }

@@ -3,11 +3,13 @@ package plugin
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -162,6 +164,41 @@ func (s *screen) draw(text []byte) {
 	}
 	_, _ = s.out.Write(text)
 	s.last = text
+}
+
+// refresh is how often a watch looks again.
+const refresh = time.Second
+
+// show draws a view once. A watch looks again until the view says that it is done or a person ends it, and has the notes
+// in the view.
+func (o *options) show(
+	ctx context.Context, watch bool, view func(out, notes io.Writer, on terminal) (done bool, err error),
+) error {
+	if !watch {
+		_, err := view(o.Out, o.ErrOut, terminalOf(o.Out))
+		return err
+	}
+	s := screen{out: o.Out}
+	for {
+		var text bytes.Buffer
+		s.on = terminalOf(o.Out) // a person may change its size
+		done, err := view(&text, &text, s.on)
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // a person ended it while it looked
+		}
+		if err != nil {
+			return err
+		}
+		s.draw(text.Bytes())
+		if done {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(refresh):
+		}
+	}
 }
 
 func dash(s string) string { return cmp.Or(s, "-") }
