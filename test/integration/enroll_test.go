@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -112,6 +113,10 @@ func (f *fleet) enrol(instances read.Reader) {
 	})
 	f.expectUntouched()
 	f.expectOnlyRegistered()
+	f.await("an Event on "+othersSet, func() error {
+		return f.hasEvent(nil, corev1.EventTypeWarning, "NotEnrolled", "spec.lifecycle.preDelete has finalizer somebody.example/gate, which is not Rollcall's")
+	})
+	f.expectSpecs(func(name string) bool { return name == othersSet })
 
 	f.label("false")
 	f.awaitPods("to be let go", func(pod *corev1.Pod) error {
@@ -122,10 +127,8 @@ func (f *fleet) enrol(instances read.Reader) {
 	})
 	f.expectUntouched()
 	f.expectOnlyRegistered()
+	f.expectSpecs(func(string) bool { return true })
 	for _, set := range f.sets() {
-		if got := specOf(t, &set); got != f.specs[set.GetName()] {
-			t.Errorf("CloneSet %s: spec is %s, and was %s", set.GetName(), got, f.specs[set.GetName()])
-		}
 		if _, left := set.GetAnnotations()["rollcall.dev/enrolled"]; left {
 			t.Errorf("CloneSet %s is still annotated", set.GetName())
 		}
@@ -138,6 +141,19 @@ func (f *fleet) enrol(instances read.Reader) {
 	}
 	f.Logf("fleet: %d CloneSets, %d pods enrolled and taken back in %s: 0 new revisions, 0 restarts; %s",
 		f.size, len(f.pods), time.Since(began).Round(time.Second), tally)
+}
+
+// othersSet is a CloneSet with somebody else's hook, which is left alone.
+const othersSet = "others"
+
+// expectSpecs: the specs of these CloneSets are byte for byte what they were before.
+func (f *fleet) expectSpecs(of func(name string) bool) {
+	f.Helper()
+	for _, set := range f.sets() {
+		if name, got := set.GetName(), specOf(f.T, &set); of(name) && got != f.specs[name] {
+			f.Errorf("CloneSet %s: spec is %s, and was %s", name, got, f.specs[name])
+		}
+	}
 }
 
 // fleet is many CloneSets of one namespace.
@@ -161,6 +177,11 @@ func (f *fleet) create(port int) {
 		unhooked(set)
 		f.must(f.k8s.Create(f.Context(), set))
 	}
+	others := f.style.load(f.T)
+	others.Namespace, others.Name = f.ns, othersSet
+	replicas(0)(others)
+	others.Spec.Lifecycle = &appspub.Lifecycle{PreDelete: &appspub.LifecycleHook{FinalizersHandler: []string{"somebody.example/gate"}}}
+	f.must(f.k8s.Create(f.Context(), others))
 	f.awaitPods("to be ready", func(pod *corev1.Pod) error {
 		if !lifecycle.IsReady(pod) {
 			return errors.New("it is not")
