@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -90,6 +91,30 @@ func TestAppEntriesOfDubbo(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+// TestTwoAppEntriesThatDiffer: one is registered over gRPC and one over HTTP, as by a client before. The list has both, and both go
+// out of rotation.
+func TestTwoAppEntriesThatDiffer(t *testing.T) {
+	t.Parallel()
+	onEach(t, driver.Options{}, func(s *scenario) {
+		at := s.pod(1)
+		newApp(s, s.server, at).Register()
+		s.eventually(func() error {
+			s.ask(http.MethodPost, "/v3/client/ns/instance", url.Values{
+				"serviceName": {s.service}, "ip": {at.Address}, "port": {strconv.Itoa(at.Port)}, "clusterName": {"DEFAULT"},
+				"ephemeral": {"true"}, "metadata": {`{"left":"behind"}`},
+			})
+			entries, err := s.driver.List(s.Context(), "test")
+			entries = slices.DeleteFunc(entries, func(e registry.Entry) bool { return !e.Equal(foreign(at).Instance) })
+			if err == nil && len(entries) != 2 {
+				err = fmt.Errorf("the list has %d of two", len(entries))
+			}
+			return err
+		})
+		s.must(s.driver.AppEntries().FailOver(s.Context(), at))
+		s.expectClients(map[string]bool{})
 	})
 }
 
