@@ -66,7 +66,7 @@ func newJoiner(single registry.Registry, batcher registry.Batcher, slots func() 
 // nothing else ends it; see [Options.bound].
 func (j *joiner) join(ctx context.Context, change registry.Change) error {
 	own := &joined{ctx: ctx, change: change, done: make(chan error, 1)}
-	if !j.enter(own, time.Now()) {
+	if !j.enter(own, time.Now()) { //nolint:contextcheck // a batch has the contexts of its calls
 		return j.alone(ctx, change)
 	}
 	if err := <-own.done; !registry.IsNotApplied(err) {
@@ -105,16 +105,25 @@ func (j *joiner) enter(own *joined, now time.Time) bool {
 	if j.waiting = append(j.waiting, own); len(j.waiting) == 1 {
 		j.since, j.timer = now, time.AfterFunc(gap, j.send)
 	}
-	j.timer.Reset(j.waitsFor(own, now))
+	// One service has at most half of the slots, and its calls hold them while they wait.
+	if len(j.waiting) >= min(company, limit, j.slots()/2) {
+		go j.carryOut(j.take()) // at once: the next call is the first of another batch
+	} else {
+		j.timer.Reset(j.waitsFor(own, now))
+	}
 	return true
+}
+
+// take returns the batch, and begins another one. The caller holds mu.
+func (j *joiner) take() []*joined {
+	batch := j.waiting
+	j.waiting = nil
+	j.timer.Stop()
+	return batch
 }
 
 // waitsFor is how long the batch waits for the next call, once this one has come.
 func (j *joiner) waitsFor(last *joined, now time.Time) time.Duration {
-	// One service has at most half of the slots, and its calls hold them while they wait.
-	if len(j.waiting) >= min(company, j.batcher.BatchLimit(), j.slots()/2) {
-		return 0
-	}
 	longest := linger
 	if !now.Equal(j.stormed) {
 		longest = lull
@@ -125,8 +134,7 @@ func (j *joiner) waitsFor(last *joined, now time.Time) time.Duration {
 
 func (j *joiner) send() {
 	j.mu.Lock()
-	batch := j.waiting
-	j.waiting = nil
+	batch := j.take()
 	j.mu.Unlock()
 	if len(batch) > 0 {
 		j.carryOut(batch)
