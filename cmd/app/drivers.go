@@ -14,6 +14,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/rollcall-dev/rollcall/internal/audit"
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
@@ -26,6 +27,7 @@ type drivers struct {
 	metrics      *metrics.RegistryMetrics
 	logger       logr.Logger
 	traces       *traces
+	audit        *audit.Log
 	// fence is this manager's lease.
 	fence registryclient.Fence
 	// dryRun is nil but in a dry run.
@@ -153,7 +155,7 @@ func (d *drivers) openOne(ctx context.Context, c *config.Config, name string, be
 	options := registryclient.Options{
 		Name: name, Driver: section.Driver, Timeout: section.Timeout, MaxInFlight: section.MaxInFlight,
 		Fence: d.fence, DryRun: d.dryRun.change(name), Metrics: d.metrics,
-		Trace: d.traces.calls(name),
+		Trace: audited(d.audit, name, d.traces.calls(name)),
 	}
 	if before != nil {
 		options.Server = before.client.Server()

@@ -37,6 +37,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/rollcall-dev/rollcall/internal/audit"
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/controller"
@@ -61,6 +62,8 @@ type app struct {
 	servers *servers
 	// traces is nil where they are off.
 	traces *traces
+	// audit is nil where the configuration has none.
+	audit *audit.Log
 	// unfenced is for clients that write whether or not this manager leads.
 	unfenced *rest.Config
 	// lease is nil without leader election.
@@ -91,12 +94,17 @@ func newManager(ctx context.Context, o *options, f *flags) (*app, error) {
 	if f.dryRun {
 		a.dryRun = newDryRun(metrics.NewDryRunMetrics(own), a.logger)
 	}
+	if a.audit, err = a.openAudit(c, metrics.NewAuditMetrics(own)); err != nil {
+		a.traces.close(ctx, a.logger)
+		return nil, fmt.Errorf("%s: audit.path: %w", f.config, err)
+	}
 	a.drivers = &drivers{
 		constructors: o.constructors, metrics: metrics.NewRegistryMetrics(own), logger: a.logger, fence: a, dryRun: a.dryRun,
-		traces: a.traces,
+		traces: a.traces, audit: a.audit,
 	}
 	first, err := a.drivers.open(ctx, c)
 	if err != nil {
+		closeAudit(ctx, a.audit, a.logger)
 		a.traces.close(ctx, a.logger)
 		return nil, errors.Join(fmt.Errorf("%s: %w", f.config, err), first.closeBut(nil))
 	}
@@ -108,6 +116,7 @@ func newManager(ctx context.Context, o *options, f *flags) (*app, error) {
 	}
 	if err != nil {
 		a.servers.close(a.logger)
+		closeAudit(ctx, a.audit, a.logger)
 		a.traces.close(ctx, a.logger)
 		return nil, errors.Join(err, first.closeBut(nil))
 	}
@@ -230,7 +239,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	}
 	reconciler := controller.New(controller.Options{
 		Client: writer, APIReader: a.manager.GetAPIReader(), Tracker: known, State: state, Recorder: recorder,
-		Releases: metrics.NewReleaseMetrics(own), PodCondition: a.flags.podCondition && a.dryRun == nil, Trace: a.traces.reconciles(),
+		Releases: metrics.NewReleaseMetrics(own), PodCondition: a.flags.podCondition && a.dryRun == nil, Trace: a.traces.reconciles(), Audit: a.audit,
 		Namespaces: c.Namespaces, Workers: a.flags.workers, Clock: clock.RealClock{}, Ahead: a.lease.aheadOfLast, Listed: listed,
 	})
 	clients, err := kubernetes.NewForConfigAndClient(a.manager.GetConfig(), a.manager.GetHTTPClient())
@@ -262,7 +271,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 			about.tell(ctx, corev1.EventTypeWarning, "Resync", "RemovalBlocked", note)
 		},
 		Approvable: a.lease != nil, Metrics: metrics.NewResyncMetrics(own),
-		Logger: a.logger.WithName("resync"),
+		Audit: a.audit, Logger: a.logger.WithName("resync"),
 	})
 	evicted, err := a.newEvicting(c.Namespaces, synced, clients)
 	if err != nil {
@@ -345,6 +354,7 @@ func (a *app) MayLand(until time.Time) { a.lease.mayLand(until) }
 func (a *app) run(ctx context.Context) error {
 	defer a.servers.close(a.logger)
 	defer a.traces.close(ctx, a.logger)
+	defer closeAudit(ctx, a.audit, a.logger)
 	// The lease's client shares them.
 	defer utilnet.CloseIdleConnectionsFor(a.manager.GetHTTPClient().Transport)
 	working, stop := context.WithCancelCause(ctx)

@@ -18,6 +18,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/rollcall-dev/rollcall/internal/statuspage"
+	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
 )
 
 // metricsFlags are those of the server that has /metrics and the status page.
@@ -65,6 +66,7 @@ func (a *app) newMetricsServer(own *prometheus.Registry, page *statuspage.Page) 
 		prometheus.Gatherers{ctrlmetrics.Registry, own}, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
 	if a.flags.statusPage {
 		page.Register(mux)
+		mux.HandleFunc("GET "+entries.LogPath, serveAudit(a.audit, a.logger))
 	}
 	if !a.flags.metrics.secure {
 		return &metricsServer{handler: mux}, nil

@@ -58,6 +58,7 @@ type Config struct {
 	PanicThreshold    int
 	Resync            Resync
 	OnRegistryFailure lifecycle.FailurePolicy
+	Audit             Audit
 	// Guard is [GuardAuto], [GuardAlways] or [GuardNever].
 	Guard string
 
@@ -94,6 +95,14 @@ type Resync struct {
 	Interval time.Duration
 	// MaxRemovals is how many of this cluster's entries one comparison may remove: a number, or a percentage.
 	MaxRemovals intstr.IntOrString
+}
+
+// Audit says where the lines are written from which receipts are made.
+type Audit struct {
+	// Path is the file; empty writes none.
+	Path string
+	// MaxSize is how many bytes the file may have before it is moved to Path.1, which it replaces.
+	MaxSize int64
 }
 
 // Limits is what a configuration is checked against that it does not hold itself.
@@ -164,6 +173,10 @@ func CheckReload(current, next *Config) error {
 	}
 	if !slices.Equal(next.Namespaces, current.Namespaces) {
 		problems = append(problems, field.Invalid(field.NewPath("namespaces"), strings.Join(next.Namespaces, ","),
+			"can't change while the manager runs: restart it"))
+	}
+	if next.Audit != current.Audit {
+		problems = append(problems, field.Invalid(field.NewPath("audit"), next.Audit.Path,
 			"can't change while the manager runs: restart it"))
 	}
 	return problems.ToAggregate()

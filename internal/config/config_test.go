@@ -101,6 +101,7 @@ panicThreshold: 30%
 resync: {interval: 30s, maxRemovals: 5}
 onRegistryFailure: {preDelete: Proceed, inPlaceUpdate: Proceed, after: 90s}
 guard: Always
+audit: {path: /var/lib/audit.jsonl, maxSize: 2Mi}
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -143,6 +144,7 @@ guard: Always
 		Resync:            Resync{Interval: 30 * time.Second, MaxRemovals: intstr.FromInt32(5)},
 		OnRegistryFailure: lifecycle.FailurePolicy{PreDelete: true, InPlaceUpdate: true, After: 90 * time.Second},
 		Guard:             "Always",
+		Audit:             Audit{Path: "/var/lib/audit.jsonl", MaxSize: 2 << 20},
 		single:            true,
 	}
 	if diff := cmp.Diff(want, got, unexported()...); diff != "" {
@@ -247,6 +249,10 @@ func TestParseRefuses(t *testing.T) {
 		"removals above all":   {"there are no more than all", with("", "resync: {maxRemovals: 101%}"), []string{"resync.maxRemovals", "101%"}},
 		"removals below none":  {"nothing can be put back this way", with("", "resync: {maxRemovals: -1}"), []string{"resync.maxRemovals", "-1"}},
 		"half a removal":       {"entries are counted", with("", "resync: {maxRemovals: 1.5}"), []string{"resync.maxRemovals", "1.5"}},
+		"audit without a file": {"the manager has no place of its own", with("", "audit: {}"), []string{"audit.path: Required", "name the file"}},
+		"audit somewhere":      {"the working directory may be any", with("", "audit: {path: a.jsonl}"), []string{"audit.path", "absolute path"}},
+		"a tiny audit log":     {"it would hold no rollout", with("", "audit: {path: /a, maxSize: 10Ki}"), []string{"audit.maxSize", "1Mi or more"}},
+		"a size of text":       {"the form is shown", with("", "audit: {path: /a, maxSize: much}"), []string{"audit.maxSize", "1Mi or more"}},
 		"resync as a list":     {"the kind is named", with("", "resync: []"), []string{"resync", "an array", "an object"}},
 		"a failure policy":     {"the known ones are listed", with("", "onRegistryFailure: {preDelete: Ignore}"), []string{"onRegistryFailure.preDelete: Unsupported", `"Block", "Proceed"`}},
 		"a failing preNormal":  {"no pod comes into rotation unacknowledged", with("", "onRegistryFailure: {preNormal: Proceed}"), []string{"onRegistryFailure.preNormal", "unknown field", "preDelete, inPlaceUpdate, after"}},

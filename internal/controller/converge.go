@@ -123,6 +123,7 @@ func (r *PodReconciler) ensure(ctx context.Context, seen *observation, c change)
 	case seen.passedOn[c.Key()]:
 		seen.tracked.Begin(c.Key(), c.want, c.Instance, r.Clock.Now())
 		seen.tracked.Acknowledged(c.Key(), r.Clock.Now())
+		r.auditTold(seen, c.Key(), registry.Absent, r.Clock.Now())
 		return blocker{}
 	case c.byApp() && seen.gone():
 		return r.clear(ctx, seen, c)
@@ -177,7 +178,9 @@ func (r *PodReconciler) call(ctx context.Context, seen *observation, c change) b
 	err := reg.Change(ctx, by, c.asked())
 	switch outcome := registryclient.Classify(err); {
 	case outcome == registryclient.Acknowledged, outcome == registryclient.Foreign && seen.leavesToApp(c):
-		r.acknowledged(seen, c)
+		if r.acknowledged(seen, c); outcome == registryclient.Foreign {
+			r.auditTold(seen, c.Key(), registry.Absent, now)
+		}
 		r.sayReturned(seen, c, returned)
 		if err != nil {
 			r.saySeveral(seen, c, err.Error())
@@ -249,9 +252,11 @@ func (r *PodReconciler) readBack(ctx context.Context, seen *observation, c chang
 			return postponed
 		}
 		state, err := reg.Get(ctx, r.caller(seen.pod()), c.Instance)
-		switch {
-		case err != nil:
+		if err != nil {
 			return r.failed(seen, c, reg, err)
+		}
+		r.auditTold(seen, c.Key(), state, asked)
+		switch {
 		case seen.confirms(c, state):
 			seen.tracked.Confirmed(c.Key(), asked)
 			return blocker{}

@@ -30,7 +30,7 @@ func TestApplicationThatRegistersItself(t *testing.T) {
 	w, pod := serving(t)
 
 	gone := w.registry.Foreign(w.instance(pod, "web", 8080))
-	if got := w.runsResync(); got.Missing+got.Different+len(got.Unknown) > 0 {
+	if got := w.runsResync(); len(got.Missing)+got.Different+len(got.Unknown) > 0 {
 		t.Fatalf("resync found %+v: what others wrote is neither compared nor reaped", got)
 	}
 	w.expectDoubtful("the pod has to be told", pod)

@@ -266,7 +266,7 @@ func (w *world) resync(l Listing) Comparison {
 func (w *world) expectResync(why string, want Comparison) {
 	w.Helper()
 	got := w.resync(Listing{})
-	if got.Missing != want.Missing || got.Different != want.Different || len(got.Unknown) != len(want.Unknown) {
+	if len(got.Missing) != len(want.Missing) || got.Different != want.Different || len(got.Unknown) != len(want.Unknown) {
 		w.Fatalf("resync found %+v, want %+v\nwhy: %s", got, want, why)
 	}
 }

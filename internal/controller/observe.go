@@ -17,6 +17,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
+	"github.com/rollcall-dev/rollcall/registry"
 )
 
 // staleRecheck is for a cache that has not seen our own write yet: the event of that write brings the pod back sooner.
@@ -48,6 +49,8 @@ type observation struct {
 	// carry no mark that would spare them.
 	passedOn map[lifecycle.Recorded]bool
 
+	// excuse is why a hook is released although something is missing.
+	excuse string
 	// departed: the cache no longer has the pod.
 	departed bool
 }
@@ -132,7 +135,7 @@ func (r *PodReconciler) observeDeparted(
 	last := seen.tracked.Departed()
 	switch {
 	case last == nil && seen.tracked.CloseUnlessFound():
-		r.notes.forget(id.UID)
+		r.auditGone(r.notes.forget(id.UID))
 		return nil, 0, nil
 	case last == nil:
 		return nil, staleRecheck, nil // the event that says so is on its way
@@ -251,6 +254,7 @@ func (r *PodReconciler) adoptListed(seen *observation) {
 	for _, t := range seen.targets {
 		if seen.tracked.Adopt(t) {
 			r.State.Claims.Acknowledged(lifecycle.PodIDOf(seen.pod()), t.Key())
+			r.auditTold(seen, t.Key(), registry.InService, seen.tracked.Standing(t.Key()).AcknowledgedAt())
 		}
 	}
 }

@@ -40,6 +40,7 @@ func (r *PodReconciler) patch(ctx context.Context, seen *observation, edit lifec
 	defer cancel()
 	written := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	written.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	asked := r.Clock.Now()
 	err = r.Client.Patch(ctx, written, client.RawPatch(types.JSONPatchType, data))
 	switch {
 	case errors.Is(err, registryclient.ErrDryRun):
@@ -52,6 +53,7 @@ func (r *PodReconciler) patch(ctx context.Context, seen *observation, edit lifec
 	after := *pod
 	after.ObjectMeta = written.ObjectMeta
 	seen.note.written = written.ResourceVersion
+	r.auditFlip(seen, pod, &after, asked)
 	seen.input.Pod = &after
 	if after.Annotations[lifecycle.AnnotationRecord] != pod.Annotations[lifecycle.AnnotationRecord] {
 		seen.input.Record = lifecycle.RecordOf(&after)

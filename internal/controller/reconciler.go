@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/rollcall-dev/rollcall/internal/audit"
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
@@ -65,6 +66,8 @@ type Options struct {
 	// Listed is closed once every registry was asked what there is, or took too long: no pod is worked on before, since
 	// what is listed costs no call. It must be closed within a minute. Nil waits for nothing.
 	Listed <-chan struct{}
+	// Audit writes down what receipts are made from. Nil is for no receipts.
+	Audit *audit.Log
 	// Trace gives each reconcile a span. Nil is for no traces.
 	Trace func(reconcile.TypedReconciler[lifecycle.PodID]) reconcile.TypedReconciler[lifecycle.PodID]
 }
@@ -156,7 +159,7 @@ func (r *PodReconciler) Reconcile(ctx context.Context, id lifecycle.PodID) (reco
 		return reconcile.Result{RequeueAfter: again}, err
 	}
 
-	progress, err := r.advance(ctx, seen)
+	progress, err := r.advance(r.about(ctx, seen), seen)
 	switch {
 	case errors.Is(err, errMoved):
 		// Its change is on the way to the cache and will bring it back by itself; the delay is for the case that it does not.
@@ -206,6 +209,9 @@ func (r *PodReconciler) conclude(ctx context.Context, seen *observation, p *prog
 			edit = d.Out
 		}
 	}
+	if seen.excuse = ""; release != nil {
+		seen.excuse = release.by
+	}
 	edit.ClearSkip = seen.skips() && (release != nil || p.done())
 	if seen.departed {
 		p.record = nil // it goes with the pod
@@ -245,6 +251,6 @@ func (r *PodReconciler) forget(uid types.UID) {
 	now := r.Clock.Now()
 	r.Tracker.Close(uid, now)
 	r.State.Claims.Forget(uid, now)
-	r.notes.forget(uid)
+	r.auditGone(r.notes.forget(uid))
 	r.backoff.Forget(uid)
 }

@@ -78,6 +78,7 @@ func (r *PodReconciler) report(seen *observation, b blocker) reconcile.Result {
 		b.after = backoffCap
 	}
 	shown := r.dated(seen, b, before)
+	r.auditWait(seen, shown, before)
 	r.notes.show(seen.note, shown)
 	r.tellWorkload(seen, shown)
 	switch {
@@ -235,10 +236,12 @@ func (n *notes) of(pod lifecycle.PodID) *note {
 	return one
 }
 
-func (n *notes) forget(uid types.UID) {
+func (n *notes) forget(uid types.UID) (forgotten *note) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	forgotten = n.pods[uid]
 	delete(n.pods, uid)
+	return forgotten
 }
 
 // show notes why the pod waits.

@@ -27,7 +27,7 @@ func (w *world) runBoth(why string, other *fakeregistry.Registry) {
 	for _, l := range []Listing{{Registry: "default", Server: w.registry}, {Registry: "alias", Server: other}} {
 		listing := w.listing(Listing{Server: l.Server})
 		listing.Registry = l.Registry
-		if got := w.compare(listing); got.Missing+got.Different+len(got.Unknown) > 0 {
+		if got := w.compare(listing); len(got.Missing)+got.Different+len(got.Unknown) > 0 {
 			w.Fatalf("resync of %q found %+v, want no difference\nwhy: %s", l.Registry, got, why)
 		}
 	}
@@ -76,7 +76,7 @@ func TestRegistryIsRenamed(t *testing.T) {
 		w, pod := serving(t)
 		renamed(&w.settings)
 		w.restart()
-		if got := lists(w); len(got.Standing) != 1 || got.Missing+got.Different > 0 {
+		if got := lists(w); len(got.Standing) != 1 || len(got.Missing)+got.Different > 0 {
 			t.Fatalf("the first list found %+v, want the entry, which is this registry's", got)
 		}
 		w.reconciles(pod, "the entry gets the new name, and no registry is left that there is no more", registers, writes)

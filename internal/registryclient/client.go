@@ -26,7 +26,8 @@ type Options struct {
 	// of an application's entry names [AppEntries] as its registry.
 	DryRun  func(operation string, in registry.Instance)
 	Metrics *metrics.RegistryMetrics
-	// Trace gives each call a span. Nil is for no traces.
+	// Trace sees each call. Nil is for no traces. The instance of a change of an application's entry names [AppEntries] as its
+	// registry.
 	Trace Trace
 	// Server is what [Client.Server] returns. It must be comparable. With nil, each client is a registry of its own.
 	Server any
@@ -98,6 +99,12 @@ type appServer struct{ of any }
 // forApps are the options for the applications' entries in a server.
 func (o Options) forApps(server any) Options {
 	name, rehearsed := AppEntries(o.Name), o.DryRun
+	if traced := o.Trace; traced != nil {
+		o.Trace = func(ctx context.Context, operation string, in registry.Instance) (context.Context, func(error)) {
+			in.Registry = name
+			return traced(ctx, operation, in)
+		}
+	}
 	if o.Server = (appServer{server}); rehearsed != nil {
 		o.DryRun = func(operation string, in registry.Instance) {
 			in.Registry = name

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -53,6 +54,8 @@ type keeper struct {
 	shown Status
 	// blocked is the digest of the removal that an Event tells of; empty where none is blocked.
 	blocked string
+	// run is the line of the run in the audit log.
+	run receipt.Line
 	// asked: a person asked for the run, who may look for an Event that has expired since.
 	asked atomic.Bool
 }
@@ -71,6 +74,11 @@ func (k *keeper) wake() { poke(k.kick) }
 // start begins both loops. The keeper before it for the same registry, if there was one, has ended.
 func (k *keeper) start(ctx context.Context, before *keeper) {
 	k.resync.Metrics.Began(k.source.Name, time.Now(), k.source.Client.Lists())
+	if policy, _ := k.resync.inForce(); k.source.Client.Lists() {
+		k.resync.Audit.Write(receipt.Line{
+			Kind: receipt.Leads, Entry: receipt.Entry{Registry: k.source.Name}, Seconds: policy.Interval.Seconds(),
+		})
+	}
 	if before != nil {
 		k.heartbeats.served = before.heartbeats.served
 	}
@@ -108,6 +116,7 @@ func (k *keeper) turn(ctx context.Context) time.Duration {
 	policy, _ := k.resync.inForce()
 	began := time.Now()
 	synced := k.resync.Synced() // what is gone can't be known before
+	k.run = receipt.Line{Kind: receipt.Ran, Asked: began, Entry: receipt.Entry{Registry: k.source.Name}}
 	unknown, owned, err := k.compare(ctx)
 	k.hasListed()
 	var unremoved error
@@ -121,6 +130,7 @@ func (k *keeper) turn(ctx context.Context) time.Duration {
 		_ = wait.PollUntilContextCancel(ctx, syncRecheck, false, func(context.Context) (bool, error) { return k.resync.Synced(), nil })
 		return 0 // or never, where the context has ended
 	}
+	k.auditRun(cmp.Or(err, unremoved))
 	ended := time.Now()
 	k.resync.Metrics.Ran(k.source.Name, began, ended, err != nil)
 	k.show(ended, err, unremoved)
@@ -133,6 +143,17 @@ func (k *keeper) turn(ctx context.Context) time.Duration {
 	k.removing.tell(logger, unremoved, "removing entries without a live pod fails, retrying",
 		"removing entries without a live pod succeeds again")
 	return k.removing.retry(policy.Interval)
+}
+
+// auditRun writes down what a run found. A removal that waits for a person's approval is one that it need not make.
+func (k *keeper) auditRun(failed error) {
+	if k.run.Outcome = receipt.Acknowledged; failed != nil {
+		k.run.Outcome = registry.Excerpt(failed.Error())
+	} else if k.blocked != "" {
+		k.run.Outcome = "removals blocked"
+	}
+	k.resync.Audit.Write(k.run)
+	k.run = receipt.Line{}
 }
 
 // show notes what came of a run.
@@ -204,11 +225,17 @@ func (k *keeper) compare(ctx context.Context) (unknown, owned []registry.Entry, 
 	if err != nil {
 		return nil, nil, err
 	}
-	r.Metrics.Found(k.source.Name, metrics.FoundMissing, found.Missing)
+	for _, m := range found.Missing {
+		k.run.Missing = append(k.run.Missing, receipt.Entry{
+			Registry: m.In.Registry, Namespace: m.Pod.Namespace, Pod: m.Pod.Name, UID: string(m.Pod.UID),
+			Service: m.In.Service, Address: m.In.Address, Port: m.In.Port,
+		})
+	}
+	r.Metrics.Found(k.source.Name, metrics.FoundMissing, len(found.Missing))
 	r.Metrics.Found(k.source.Name, metrics.FoundDifferent, found.Different)
-	if found.Missing+found.Different > 0 {
+	if len(found.Missing)+found.Different > 0 {
 		r.Logger.Info("registry drift detected, reapplying", "registry", k.source.Name,
-			"missing", found.Missing, "different", found.Different)
+			"missing", len(found.Missing), "different", found.Different)
 	}
 	return k.notRemovedSince(asked.Add(-staleness), found.Unknown), owned, nil
 }
@@ -219,6 +246,9 @@ func (k *keeper) remove(ctx context.Context, unknown, owned []registry.Entry) (e
 	gone, err := k.resync.Pods.Gone(ctx, unknown)
 	if err != nil {
 		return fmt.Errorf("asking the API server which pods are gone: %w", err), nil
+	}
+	for _, e := range gone {
+		k.run.Gone = append(k.run.Gone, receipt.EntryOf(k.source.Name, e.Instance))
 	}
 	return nil, k.reap(ctx, gone, len(owned))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/rollcall-dev/rollcall/internal/audit"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
@@ -67,7 +68,9 @@ type Options struct {
 	// Listed is closed once each of the first registries was listed, or could not be, or took longer than one call may.
 	Listed  chan<- struct{}
 	Metrics *metrics.ResyncMetrics
-	Logger  logr.Logger
+	// Audit writes down what receipts are made from. Nil is for no receipts.
+	Audit  *audit.Log
+	Logger logr.Logger
 }
 
 // Resync compares every registry with the cluster: at start, after each interval, when the configuration changed, and when

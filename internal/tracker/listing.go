@@ -34,9 +34,10 @@ func (l Listing) asOf() time.Time { return l.Asked.Add(-l.Staleness) }
 
 // Comparison is what came of a Listing.
 type Comparison struct {
-	// Missing are instances in service that were not listed, and Different are entries that say something else than was
+	// Missing are instances in service that were not listed, and Different is how many entries say something else than was
 	// acknowledged last. The reconciler looks at their pods again, and makes the calls that they need.
-	Missing, Different int
+	Missing   []Seen
+	Different int
 	// Unknown are entries of pods that the reconciler has not looked at: they are gone, or it has not come to them yet.
 	Unknown []registry.Entry
 	// Standing are the entries but those that were acknowledged to be absent since.
@@ -79,7 +80,7 @@ func (t *Tracker) Compare(l Listing) Comparison {
 	for uid, p := range t.pods {
 		for _, n := range p.instances {
 			if n.Registry == l.Registry && !listed[uid][n.Recorded] && t.miss(p, n.Recorded, l.asOf()) {
-				result.Missing++
+				result.Missing = append(result.Missing, Seen{Pod: p.id, In: n.Recorded, Want: lifecycle.InService})
 			}
 		}
 	}

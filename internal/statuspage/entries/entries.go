@@ -7,6 +7,9 @@ import "k8s.io/apimachinery/pkg/types"
 const (
 	Path               = "/status/entries.json"
 	ParameterNamespace = "namespace"
+
+	// LogPath is where each manager serves its audit log as it is.
+	LogPath = "/status/audit.jsonl"
 )
 
 // Answer is of the manager that leads: any other knows nothing.

@@ -1,0 +1,88 @@
+package app
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/rollcall-dev/rollcall/internal/audit"
+	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/receipt"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// openAudit returns nil where the configuration names no file, and in a dry run, which changes nothing.
+func (a *app) openAudit(c *config.Config, lost *metrics.AuditMetrics) (*audit.Log, error) {
+	if c.Audit.Path == "" || a.dryRun != nil {
+		return nil, nil //nolint:nilnil // a nil *audit.Log writes nothing
+	}
+	host, _ := os.Hostname() // only for the reader
+	logger := a.logger.WithName("audit")
+	return audit.Open(audit.Options{
+		Path: c.Audit.Path, MaxSize: c.Audit.MaxSize, Name: host, Version: a.options.version,
+		Failed: func(lines int, err error) {
+			if lost.Lost(lines) {
+				logger.Error(err, "receipts have a gap: lines of the audit log are lost; the metric rollcall_audit_lost_lines_total counts them")
+			}
+		},
+	})
+}
+
+// audited returns what gives each call to a registry a span, and each change a line of the audit log.
+func audited(log *audit.Log, name string, trace registryclient.Trace) registryclient.Trace {
+	if log == nil {
+		return trace
+	}
+	operations := map[string]receipt.Op{
+		"register": receipt.Register, "failOver": receipt.FailOver, "deregister": receipt.Deregister,
+	}
+	return func(ctx context.Context, operation string, in registry.Instance) (context.Context, func(error)) {
+		end := func(error) {}
+		if trace != nil {
+			ctx, end = trace(ctx, operation, in)
+		}
+		op, changes := operations[operation]
+		if !changes {
+			return ctx, end
+		}
+		line := audit.Subject(ctx)
+		line.Kind, line.Operation, line.Asked, line.Entry = receipt.Called, op, time.Now(), receipt.EntryOf(name, in)
+		if _, apps := registryclient.CutAppEntries(in.Registry); apps {
+			line.Registry = in.Registry
+		}
+		return ctx, func(err error) {
+			line.Outcome = string(registryclient.Classify(err))
+			log.Write(line)
+			end(err)
+		}
+	}
+}
+
+// closeAudit writes what is left.
+func closeAudit(ctx context.Context, log *audit.Log, logger logr.Logger) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
+	defer cancel()
+	if err := log.Close(ctx); err != nil {
+		logger.Error(err, "the last lines of the audit log are lost")
+	}
+}
+
+// serveAudit answers the kubectl plugin with the whole log.
+func serveAudit(log *audit.Log, logger logr.Logger) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if log == nil {
+			http.Error(w, "the configuration has no audit.path, so no receipts are written", http.StatusNotImplemented)
+			return
+		}
+		w.Header().Set("Content-Type", "application/jsonl")
+		w.Header().Set("Cache-Control", "no-store")
+		if err := log.CopyTo(w); err != nil {
+			logger.Error(err, "serving the audit log")
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package audit
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/rollcall-dev/rollcall/internal/receipt"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
+)
+
+// open is a log on a file, with the lines that it lost.
+func open(t *testing.T, path string, maxSize int64) (*Log, *atomic.Int64) {
+	t.Helper()
+	var lost atomic.Int64
+	l, err := Open(Options{
+		Path: path, MaxSize: maxSize, Name: "m", Version: "v1", Failed: func(n int, _ error) { lost.Add(int64(n)) },
+	})
+	expect.NoError(t, err)
+	return l, &lost
+}
+
+func flips(l *Log, n int) {
+	for range n {
+		l.Write(receipt.Line{Kind: receipt.Flip, Entry: receipt.Entry{Pod: "web"}, Cleared: []string{"label gate=true"}})
+	}
+}
+
+// read returns the log as the plugin gets it.
+func read(t *testing.T, l *Log) []byte {
+	t.Helper()
+	var log bytes.Buffer
+	expect.NoError(t, l.CopyTo(&log))
+	return log.Bytes()
+}
+
+// TestAltered changes a log of two processes in one file, 4 lines each.
+func TestAltered(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "audit")
+	var l *Log
+	for range 2 {
+		l, _ = open(t, path, 1<<20)
+		flips(l, 2)
+		expect.NoError(t, l.Close(t.Context()))
+	}
+	log := strings.SplitAfter(strings.TrimSuffix(string(read(t, l)), "\n"), "\n")
+	log[7] += "\n"
+	with := func(i int, line string) string {
+		changed := append([]string(nil), log...)
+		changed[i] = line
+		return strings.Join(changed, "")
+	}
+	for name, c := range map[string]struct {
+		reason, log, says string
+		want              error
+		lines             int
+	}{
+		"whole":               {"each process begins a chain", strings.Join(log, ""), "", nil, 8},
+		"among others":        {"a collector mixes logs", "started\n" + strings.Join(log, "{\"level\":\"info\"}\n"), "", nil, 8},
+		"goes on":             {"a manager that runs has not ended its chain", strings.Join(log[:6], ""), "", nil, 6},
+		"altered":             {"one letter is enough", with(5, strings.Replace(log[5], "gate", "gaze", 1)), "line 6 ", receipt.ErrAltered, 5},
+		"altered hash":        {"the hash is part of the line", with(5, strings.Replace(log[5], `"hash":"`, `"hash":"0`, 1)), "line 6 ", receipt.ErrAltered, 5},
+		"no hash":             {"each line has one", with(5, `{"chain":"m","number":1}`+"\n"), "line 6 ", receipt.ErrAltered, 5},
+		"twice":               {"a line stands once in its chain", with(5, log[5]+log[5]), "line 7 ", receipt.ErrAltered, 6},
+		"taken out":           {"the next line of the chain tells", with(5, ""), "line 6: line 1 of chain m", receipt.ErrMissing, 5},
+		"cut off in a line":   {"a line ends with a newline", strings.TrimSuffix(strings.Join(log[:6], ""), "\n"), "line 6 ", receipt.ErrCutOff, 5},
+		"cut off at the head": {"a chain begins with its first line", strings.Join(log[5:], ""), "line 1: line 0 of chain m", receipt.ErrMissing, 0},
+	} {
+		lines, err := receipt.Read([]byte(c.log))
+		if len(lines) != c.lines || !errors.Is(err, c.want) || c.want != nil && !strings.HasPrefix(err.Error(), c.says) {
+			t.Errorf("%s: %d lines, %v; want %d lines and %v at %q: %s", name, len(lines), err, c.lines, c.want, c.says, c.reason)
+		}
+	}
+}
+
+// TestCrash: a manager that was killed within a line leaves a log that the next one accounts for.
+func TestCrash(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "audit")
+	first, _ := open(t, path, 1<<20)
+	flips(first, 2)
+	expect.NoError(t, first.Close(t.Context()))
+	whole := read(t, first)
+	expect.NoError(t, os.WriteFile(path, whole[:len(whole)-40], 0o600))
+	second, _ := open(t, path, 1<<20)
+	flips(second, 1)
+	expect.NoError(t, second.Close(t.Context()))
+	lines, err := receipt.Read(read(t, second))
+	if err != nil || len(lines) != 3+3 || !lines[3].Torn {
+		t.Errorf("%d lines, %v: want those of both chains, and the second to say that the first was torn", len(lines), err)
+	}
+}
+
+// TestRotates: the file before is kept, and a receipt reads both.
+func TestRotates(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "audit")
+	l, lost := open(t, path, 8<<10)
+	flips(l, 50)
+	expect.NoError(t, l.Close(t.Context()))
+	lines, err := receipt.Read(read(t, l))
+	begun := 0
+	for _, line := range lines {
+		if line.Kind == receipt.Begin {
+			begun++
+		}
+	}
+	if err != nil || begun != 2 || lost.Load() != 0 || lines[len(lines)-1].Kind != receipt.End {
+		t.Errorf("%d lines in %d chains, %d lost, %v: want two whole chains", len(lines), begun, lost.Load(), err)
+	}
+}
+
+// TestFullDisk: nothing waits, and what is lost is told by the next line.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	l, lost := open(t, "/dev/full", 1<<20)
+	flips(l, 3)
+	expect.NoError(t, l.Close(t.Context()))
+	if lost.Load() != 4 {
+		t.Errorf("%d lines were reported as lost, want 4", lost.Load())
+	}
+}
+
+// TestStuckDisk: a disk that takes nothing holds no caller, and the gap is in the chain.
+func TestStuckDisk(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "pipe")
+	expect.NoError(t, syscall.Mkfifo(path, 0o600))
+	reader, err := os.OpenFile(path, os.O_RDWR, 0)
+	expect.NoError(t, err)
+	defer reader.Close()
+	var lost atomic.Int64
+	l := &Log{
+		Options: Options{Path: path, MaxSize: 1 << 40, Failed: func(n int, _ error) { lost.Add(int64(n)) }},
+		lines:   make(chan receipt.Line, 4), done: make(chan struct{}),
+	}
+	flips(l, 10) // it would never end if Write waited
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	expect.NoError(t, err)
+	go l.run(&chain{log: l, file: file})
+	expect.Becomes(t, "what waits is written once the disk takes it", func() bool { return len(l.lines) == 0 })
+	flips(l, 1)
+	expect.NoError(t, l.Close(t.Context()))
+	text := make([]byte, 1<<20)
+	n, err := reader.Read(text)
+	expect.NoError(t, err)
+	if _, err := receipt.Read(text[:n]); !errors.Is(err, receipt.ErrLost) || lost.Load() != 6 {
+		t.Errorf("%d lines lost, %v: want 6, and the chain to say so", lost.Load(), err)
+	}
+}

@@ -1,0 +1,278 @@
+package receipt
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// Patience is how long after its time something may still be done: the queue, the API server and the clock take some of it.
+const Patience = 10 * time.Second
+
+// draining is the reason of a pod that only waits for its drain.
+const draining = "Draining"
+
+// Fault is something that must not have happened, or must have and did not. Pod is empty where it is about no pod.
+type Fault struct {
+	At       time.Time
+	Pod, UID string
+	Workload string
+	Text     string
+}
+
+// History is all that the lines say, in the order of time.
+type History struct {
+	lines []Line
+	until time.Time
+	pods  map[string][]Line // by UID, but for runs
+}
+
+// NewHistory takes the lines of all chains. Until is when they were read, zero where they may be old: then nothing is known
+// after the last of them.
+func NewHistory(lines []Line, until time.Time) *History {
+	h := &History{lines: slices.Clone(lines), until: until, pods: map[string][]Line{}}
+	slices.SortStableFunc(h.lines, func(a, b Line) int { return a.At.Compare(b.At) })
+	for _, l := range h.lines {
+		if l.UID != "" {
+			h.pods[l.UID] = append(h.pods[l.UID], l)
+		}
+		if until.IsZero() && l.At.After(h.until) {
+			h.until = l.At
+		}
+	}
+	return h
+}
+
+// Faults returns what is wrong, in the order of time.
+func (h *History) Faults() []Fault {
+	var faults []Fault
+	for _, l := range h.lines {
+		why := ""
+		switch l.Kind {
+		case Flip:
+			why = h.faultOfFlip(l)
+		case Called:
+			why = h.faultOfChange(l)
+		case Waits:
+			why = h.faultOfWait(l)
+		case Ran:
+			faults = append(faults, h.faultsOfRun(l)...)
+		case Leads:
+			why = h.faultOfLeader(l)
+		case Begin, Told, End:
+		}
+		if why != "" {
+			faults = append(faults, h.fault(l.At, l.Entry, why))
+		}
+	}
+	slices.SortStableFunc(faults, func(a, b Fault) int { return a.At.Compare(b.At) })
+	return faults
+}
+
+func (h *History) fault(at time.Time, e Entry, text string) Fault {
+	f := Fault{At: at, UID: e.UID, Text: text}
+	if e.Pod != "" {
+		f.Pod = e.Namespace + "/" + e.Pod
+	}
+	for _, l := range h.pods[e.UID] {
+		f.Workload = cmp.Or(f.Workload, l.Workload)
+	}
+	return f
+}
+
+// faultOfFlip holds each handler that the patch changed against what the registries had acknowledged.
+func (h *History) faultOfFlip(l Line) string {
+	for _, handler := range l.Cleared {
+		hook, allowed := l.Hooks.Released(handler, l.State, l.Deleting)
+		switch {
+		case !allowed:
+			return fmt.Sprintf("handler %s was cleared in state %q", handler, l.State)
+		case hook != "" && l.Excuse == "":
+			if why := h.faultOfRelease(l, hook); why != "" {
+				return fmt.Sprintf("hook %s was released (%s), %s", hook, handler, why)
+			}
+		}
+	}
+	for _, handler := range l.Set {
+		hook, allowed := l.Hooks.Asserted(handler, l.State, l.Deleting)
+		switch {
+		case !allowed:
+			return fmt.Sprintf("handler %s was set in state %q", handler, l.State)
+		case hook != "":
+			if why := h.faultOfAssert(l); why != "" {
+				return fmt.Sprintf("hook %s was asserted (%s), %s", hook, handler, why)
+			}
+		}
+	}
+	return ""
+}
+
+func (h *History) faultOfRelease(l Line, hook string) string {
+	release := Release{At: l.Asked, Stays: hook == InPlaceUpdate}
+	if !l.Deleting {
+		release.Drain = time.Duration(l.Seconds * float64(time.Second))
+	}
+	for _, k := range h.keys(l.UID) {
+		if why := h.evidence(k).FaultOfRelease(release); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+func (h *History) faultOfAssert(l Line) string {
+	for _, e := range l.Instances {
+		if why := h.evidence(e.Key()).FaultOfAssert(l.Asked); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// keys are the instances of a pod that a line speaks of.
+func (h *History) keys(uid string) []Key {
+	var keys []Key
+	for _, l := range h.pods[uid] {
+		if k := l.Key(); (l.Kind == Called || l.Kind == Told) && !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+// evidence is what the lines have of one instance. A change of unknown outcome may have been carried out from when it was asked
+// for. An entry that a list had in service was put in before.
+func (h *History) evidence(k Key) Evidence {
+	e := Evidence{Key: k}
+	var told []Line
+	for _, l := range h.pods[k.UID] {
+		switch {
+		case l.Key() != k:
+		case l.Kind == Called && l.Outcome == Acknowledged:
+			e.Changes = append(e.Changes, Change{Name: "the call of " + clock(l.Asked), Op: l.Operation, Applied: l.At, Acknowledged: l.At})
+		case l.Kind == Called:
+			e.Changes = append(e.Changes, Change{Name: "the call of " + clock(l.Asked), Op: l.Operation, Applied: l.Asked})
+		case l.Kind == Told && registry.State(l.Says) == registry.InService:
+			e.Changes = append(e.Changes, Change{
+				Name: "what the registry told at " + clock(l.Asked), Op: Register, Applied: l.Asked, Acknowledged: l.At,
+			})
+		case l.Kind == Told:
+			told = append(told, l)
+		}
+	}
+	e.Told = func(after, by time.Time, right func(registry.State) bool) bool {
+		return slices.ContainsFunc(told, func(l Line) bool {
+			return !l.Asked.Before(after) && !l.At.After(by) && right(registry.State(l.Says))
+		})
+	}
+	return e
+}
+
+func clock(t time.Time) string { return t.UTC().Format("15:04:05.000") }
+
+// faultOfChange finds a pod that was taken out for no reason: by the manager while it was Normal, ready and unmoved, or by resync
+// although it lives, which a later Register for it tells.
+func (h *History) faultOfChange(l Line) string {
+	if l.Operation == Register {
+		return ""
+	}
+	steady := l.State == string(appspub.LifecycleStateNormal) && l.Ready && !l.Deleting
+	if steady && slices.ContainsFunc(l.Instances, func(e Entry) bool { return e.Key() == l.Key() }) {
+		return fmt.Sprintf("%s was taken out while the pod was Normal and ready", l.Key())
+	}
+	lives := slices.IndexFunc(h.pods[l.UID], func(later Line) bool {
+		return later.At.After(l.At) && later.Kind == Called && later.Operation == Register && later.Key() == l.Key()
+	})
+	if byResync := l.Workload == "" && l.State == ""; !byResync || lives < 0 {
+		return ""
+	}
+	return fmt.Sprintf("resync removed %s as if its pod were gone, and the pod was registered again at %s", l.Key(),
+		clock(h.pods[l.UID][lives].At))
+}
+
+// faultOfWait finds a drain that has not ended long after its time.
+func (h *History) faultOfWait(l Line) string {
+	drain := time.Duration(l.Seconds * float64(time.Second))
+	if l.Reason != draining || h.until.Sub(l.At) < drain+Patience {
+		return ""
+	}
+	if slices.ContainsFunc(h.pods[l.UID], func(later Line) bool { return later.At.After(l.At) && later.At.Before(l.At.Add(drain+Patience)) }) {
+		return ""
+	}
+	return fmt.Sprintf("hook %s waits for a drain of %s that has not ended %s later", l.Hook, drain, h.until.Sub(l.At).Round(time.Second))
+}
+
+// faultsOfRun finds what a run of resync saw and that nothing was done about.
+func (h *History) faultsOfRun(l Line) []Fault {
+	var faults []Fault
+	for _, e := range l.Missing {
+		acts := func(later Line) bool { return later.At.After(l.Asked) }
+		if h.until.Sub(l.At) > Patience && !slices.ContainsFunc(h.pods[e.UID], acts) {
+			faults = append(faults, h.fault(l.At, e, fmt.Sprintf("resync missed %s, and the manager did not register it again", e.Key())))
+		}
+	}
+	for _, e := range l.Gone {
+		removed := func(c Line) bool { return c.Kind == Called && c.Operation == Deregister && c.At.After(l.Asked) }
+		if l.Outcome == Acknowledged && !slices.ContainsFunc(h.pods[e.UID], removed) {
+			faults = append(faults, h.fault(l.At, e, fmt.Sprintf("resync found %s, whose pod is gone, and the manager did not remove it", e.Key())))
+		}
+	}
+	return faults
+}
+
+// faultOfLeader finds a manager that compares a registry with the cluster too seldom, or never.
+func (h *History) faultOfLeader(l Line) string {
+	interval := time.Duration(l.Seconds * float64(time.Second))
+	last, until := l.At, h.until
+	for _, later := range h.lines {
+		if !later.At.After(l.At) {
+			continue
+		}
+		if later.Kind == Leads && later.Registry == l.Registry || later.Kind == End && later.Chain == l.Chain {
+			until = later.At
+			break
+		}
+		if later.Kind == Ran && later.Registry == l.Registry {
+			last = later.At
+		}
+	}
+	if late := until.Sub(last); late > 2*interval+Patience {
+		return fmt.Sprintf("registry %s was not compared with the cluster for %s after %s, and resync.interval is %s",
+			l.Registry, late.Round(time.Second), clock(last), interval)
+	}
+	return ""
+}
+
+// Since is when the lines begin.
+func (h *History) Since() time.Time {
+	if len(h.lines) == 0 {
+		return h.until
+	}
+	return h.lines[0].At
+}
+
+// Scope says what the receipt rests on, and which time it can't see.
+func (h *History) Scope() string {
+	ended, last, order := map[string]bool{}, map[string]time.Time{}, []string{}
+	for _, l := range h.lines {
+		if last[l.Chain].IsZero() {
+			order = append(order, l.Chain)
+		}
+		last[l.Chain], ended[l.Chain] = l.At, ended[l.Chain] || l.Kind == End
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "From %s in %s, since %s. What came before is not known.", counted(len(h.lines), "line"), counted(len(order), "chain"),
+		h.Since().UTC().Format(time.RFC3339))
+	for i, chain := range order {
+		if !ended[chain] && i < len(order)-1 {
+			fmt.Fprintf(&text, " Chain %s breaks off at %s: its manager was killed, or began a new file.", chain, clock(last[chain]))
+		}
+	}
+	return text.String()
+}

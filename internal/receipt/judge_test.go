@@ -1,0 +1,114 @@
+package receipt
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+const gate = "label gate=true"
+
+// log makes lines of one pod; each comes a second after the one before it.
+type log struct {
+	now   time.Time
+	lines []Line
+}
+
+func (g *log) add(l Line) *log {
+	g.now = g.now.Add(time.Second)
+	l.Asked, l.At, l.Chain = g.now.Add(-100*time.Millisecond), g.now, "m"
+	g.lines = append(g.lines, l)
+	return g
+}
+
+func (g *log) sleep(d time.Duration) *log {
+	g.now = g.now.Add(d)
+	return g
+}
+
+func entry() Entry {
+	return Entry{Registry: "default", Namespace: "prod", Pod: "web-1", UID: "1", Service: "web", Address: "10.0.0.1", Port: 80}
+}
+
+func pod(kind Kind, state string) Line {
+	e := entry()
+	return Line{
+		Kind: kind, Entry: e, Workload: "web", State: state, Ready: true, Instances: []Entry{e}, Seconds: 5,
+		Hooks: Hooks{InPlaceUpdate: {gate}},
+	}
+}
+
+func call(op Op, state, outcome string) Line {
+	l := pod(Called, state)
+	l.Operation, l.Outcome = op, outcome
+	return l
+}
+
+func flip(state string, set bool) Line {
+	l := pod(Flip, state)
+	if l.Set = []string{gate}; !set {
+		l.Set, l.Cleared = nil, l.Set
+	}
+	return l
+}
+
+func wait(reason string) Line {
+	l := pod(Waits, "PreparingUpdate")
+	l.Hook, l.Reason = InPlaceUpdate, reason
+	return l
+}
+
+func run(missing, gone []Entry, outcome string) Line {
+	return Line{Kind: Ran, Entry: Entry{Registry: "default"}, Missing: missing, Gone: gone, Outcome: outcome}
+}
+
+func leads() Line { return Line{Kind: Leads, Entry: Entry{Registry: "default"}, Seconds: 60} }
+
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	sound := func() *log {
+		return (&log{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}).add(leads()).add(run(nil, nil, Acknowledged)).
+			add(call(Register, "PreparingNormal", Acknowledged)).add(flip("PreparingNormal", true))
+	}
+	out := func() *log { return sound().add(call(FailOver, "PreparingUpdate", Acknowledged)) }
+	reaped := call(Deregister, "", Acknowledged)
+	reaped.Workload, reaped.Instances = "", nil
+	skipped := flip("PreparingUpdate", false)
+	skipped.Excuse = "skip"
+	told := pod(Told, "PreparingUpdate")
+	told.Says = "Absent"
+	for name, c := range map[string]struct {
+		reason, want string
+		log          *log
+	}{
+		"an update":         {"out, drained, back", "", out().sleep(5 * time.Second).add(flip("PreparingUpdate", false)).add(call(Register, "Updated", Acknowledged)).add(flip("Updated", true))},
+		"not out":           {"a release rests on an acknowledgement", "hook inPlaceUpdate was released", sound().add(flip("PreparingUpdate", false))},
+		"not acknowledged":  {"an error is none", "had not acknowledged that web at 10.0.0.1:80", sound().add(call(FailOver, "PreparingUpdate", "timeout")).sleep(5 * time.Second).add(flip("PreparingUpdate", false))},
+		"told":              {"the registry was asked instead", "", sound().add(call(FailOver, "PreparingUpdate", "timeout")).add(told).sleep(5 * time.Second).add(flip("PreparingUpdate", false))},
+		"skipped":           {"a person took it on", "", sound().add(skipped)},
+		"not drained":       {"clients need time to notice", "the drain is 5s", out().add(flip("PreparingUpdate", false))},
+		"moved on":          {"the API server's answer counts", `cleared in state "Normal"`, out().sleep(5 * time.Second).add(flip("Normal", false))},
+		"set while it goes": {"the same", `set in state "PreparingUpdate"`, sound().add(flip("PreparingUpdate", true))},
+		"not back":          {"an assertion rests on one too", "hook inPlaceUpdate was asserted", out().sleep(5 * time.Second).add(flip("PreparingUpdate", false)).add(flip("Updated", true))},
+		"taken out":         {"a pod that serves stays", "while the pod was Normal and ready", sound().add(call(Deregister, "Normal", Acknowledged))},
+		"reaped":            {"resync removes only what is gone", "as if its pod were gone", sound().add(reaped).add(call(Register, "Normal", Acknowledged))},
+		"reaped for good":   {"this one was", "", sound().add(reaped)},
+		"drains for ever":   {"a drain ends", "has not ended", out().add(wait("Draining")).sleep(time.Minute).add(run(nil, nil, Acknowledged))},
+		"drained":           {"the flip ends it", "", out().add(wait("Draining")).sleep(5 * time.Second).add(flip("PreparingUpdate", false)).sleep(time.Minute).add(run(nil, nil, Acknowledged))},
+		"lost":              {"resync repairs", "did not register it again", sound().add(run([]Entry{entry()}, nil, Acknowledged)).sleep(time.Minute).add(run(nil, nil, Acknowledged))},
+		"repaired":          {"it did", "", sound().add(run([]Entry{entry()}, nil, Acknowledged)).add(call(Register, "Normal", Acknowledged)).sleep(time.Minute).add(run(nil, nil, Acknowledged))},
+		"leaked":            {"resync removes what is gone", "did not remove it", sound().add(run(nil, []Entry{entry()}, Acknowledged))},
+		"held back":         {"a person has to approve", "", sound().add(run(nil, []Entry{entry()}, "removals blocked"))},
+		"no resync":         {"the registry is compared in time", "not compared with the cluster", sound().sleep(time.Hour).add(wait("NotReady"))},
+	} {
+		var said []string
+		for _, f := range NewHistory(c.log.lines, time.Time{}).Faults() {
+			said = append(said, f.Text)
+		}
+		switch {
+		case c.want == "" && len(said) > 0, c.want != "" && !slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, c.want) }):
+			t.Errorf("%s: %s, so the receipt must say %q, and it says %q", name, c.reason, c.want, said)
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package receipt
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// Rollout is what the lines say of one revision of a CloneSet, from the first hook that was flipped for it to the last.
+type Rollout struct {
+	// From is empty where the lines do not go back to it.
+	From, To     string
+	Began, Ended time.Time
+	// Transitions are the moves that the lines show, and Excused the hooks that a person or the failure policy released.
+	Pods, Transitions, Excused int
+	// Least is the lowest number of pods in rotation, of the Most that there were.
+	Least, Most int
+	// Longest is the longest wait at a hook.
+	Longest time.Duration
+	Faults  []Fault
+}
+
+// Early is how many of the faults are flips before an acknowledgement.
+func (r *Rollout) Early() int {
+	n := 0
+	for _, f := range r.Faults {
+		if strings.HasPrefix(f.Text, "hook ") && !strings.Contains(f.Text, "waits for a drain") {
+			n++
+		}
+	}
+	return n
+}
+
+// String is the rollout's line in a receipt. Name names a revision for a person.
+func (r *Rollout) String(name func(revision string) string) string {
+	revisions := name(r.To)
+	if r.From != "" {
+		revisions = name(r.From) + "→" + revisions
+	}
+	parts := []string{
+		counted(r.Pods, "pod"), counted(r.Transitions, "transition"), counted(r.Early(), "flip") + " before acknowledgement",
+	}
+	if r.Excused > 0 {
+		parts = append(parts, counted(r.Excused, "hook")+" released by a person or the failure policy")
+	}
+	if r.From != "" {
+		parts = append(parts, fmt.Sprintf("in rotation at least %d of %d", r.Least, r.Most))
+	}
+	verdict := "PASS"
+	if len(r.Faults) > 0 {
+		verdict = "FAIL"
+	}
+	parts = append(parts, fmt.Sprintf("longest wait %.0f s", r.Longest.Seconds()))
+	return fmt.Sprintf("rev %s: %s: %s", revisions, strings.Join(parts, ", "), verdict)
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// hookOf returns the hook that a flip released or asserted; empty where it only armed the pod.
+func hookOf(l Line) (hook string, asserted bool) {
+	for _, handler := range l.Set {
+		if hook, _ = l.Hooks.Asserted(handler, l.State, l.Deleting); hook != "" {
+			return hook, true
+		}
+	}
+	for _, handler := range l.Cleared {
+		if hook, _ = l.Hooks.Released(handler, l.State, l.Deleting); hook != "" {
+			return hook, false
+		}
+	}
+	return "", false
+}
+
+// Rollouts returns the rollouts of a CloneSet. Faults that belong to no rollout are those of the last one before them.
+func (h *History) Rollouts(namespace, workload string) []Rollout {
+	var all []Rollout
+	for _, flips := range h.segments(namespace, workload) {
+		r := rolloutOf(flips)
+		if before := flips[0].Revision; len(all) > 0 {
+			r.From = all[len(all)-1].To
+		} else if before != r.To {
+			r.From = before
+		}
+		h.count(&r, namespace, workload)
+		all = append(all, r)
+	}
+	for _, f := range h.Faults() {
+		of := f.Pod == "" || f.Workload == workload && strings.HasPrefix(f.Pod, namespace+"/")
+		if at := slices.IndexFunc(all, func(r Rollout) bool { return !r.Ended.Before(f.At) }); of && len(all) > 0 {
+			if at < 0 {
+				at = len(all) - 1
+			}
+			all[at].Faults = append(all[at].Faults, f)
+		}
+	}
+	return all
+}
+
+// rolloutOf is what the flips of its hooks say of a rollout.
+func rolloutOf(flips []Line) Rollout {
+	r := Rollout{Began: flips[0].Asked, Ended: flips[len(flips)-1].At}
+	pods := map[string]bool{}
+	for _, l := range flips {
+		pods[l.UID] = true
+		if _, asserted := hookOf(l); asserted {
+			r.To = l.Revision
+		} else if l.Excuse != "" {
+			r.Excused++
+		}
+		if !l.Since.IsZero() {
+			r.Longest = max(r.Longest, l.Asked.Sub(l.Since))
+		}
+	}
+	if r.Pods = len(pods); r.To == "" {
+		r.To = flips[0].Revision
+	}
+	return r
+}
+
+// segments are the flips of hooks of each rollout. One begins with the first release after the last assertion of the revision
+// before: its pods still have that.
+func (h *History) segments(namespace, workload string) [][]Line {
+	var all [][]Line
+	var now, releases []Line
+	revision := ""
+	for _, l := range h.lines {
+		hook, asserted := "", false
+		if l.Kind == Flip && l.Namespace == namespace && l.Workload == workload {
+			hook, asserted = hookOf(l)
+		}
+		switch {
+		case hook == "":
+		case !asserted:
+			releases = append(releases, l)
+		case revision != "" && l.Revision != revision:
+			all = append(all, now)
+			now, releases, revision = append(slices.Clone(releases), l), nil, l.Revision
+		default:
+			now, releases, revision = append(append(now, releases...), l), nil, l.Revision
+		}
+	}
+	if now = append(now, releases...); len(now) > 0 {
+		all = append(all, now)
+	}
+	return all
+}
+
+// count replays who was in rotation.
+func (h *History) count(r *Rollout, namespace, workload string) {
+	in, moves := rotation{}, map[string]bool{}
+	r.Least = -1
+	for _, l := range h.lines {
+		if l.At.After(r.Ended) {
+			break
+		}
+		within := !l.At.Before(r.Began)
+		if within && r.Least < 0 {
+			in.look(r)
+		}
+		for _, e := range l.Missing {
+			delete(in, e.Key())
+		}
+		if l.Namespace != namespace || l.Workload != workload {
+			continue
+		}
+		if in.follow(l); within {
+			moves[fmt.Sprint(l.UID, l.State, l.Since.Unix(), l.Deleting)] = true
+			in.look(r)
+		}
+	}
+	r.Transitions, r.Least = len(moves), max(r.Least, 0)
+}
+
+// rotation are the instances in service.
+type rotation map[Key]bool
+
+func (in rotation) follow(l Line) {
+	switch {
+	case l.Kind == Called && l.Operation == Register && l.Outcome == Acknowledged,
+		l.Kind == Told && registry.State(l.Says) == registry.InService:
+		in[l.Key()] = true
+	case l.Kind == Called && l.Operation != Register:
+		delete(in, l.Key())
+	}
+}
+
+func (in rotation) look(r *Rollout) {
+	pods := map[string]bool{}
+	for k := range in {
+		pods[k.UID] = true
+	}
+	r.Most = max(r.Most, len(pods))
+	if r.Least < 0 || len(pods) < r.Least {
+		r.Least = len(pods)
+	}
+}
