@@ -61,7 +61,7 @@ func TestGuidesNameWhatExists(t *testing.T) {
 func pluginFlags(t *testing.T) []string {
 	t.Helper()
 	var help bytes.Buffer
-	for _, command := range []string{"status", "explain", "rollout", "release", "enroll", "lint", "resync"} {
+	for _, command := range []string{"status", "explain", "rollout", "release", "enroll", "lint", "resync", "receipt"} {
 		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &help, ErrOut: &help}
 		if status := plugin.Run(t.Context(), "", []string{command, "--help"}, streams); status != 0 {
 			t.Fatalf("kubectl rollcall %s --help: exit status %d\n%s", command, status, help.String())

@@ -54,15 +54,8 @@ func (c *cluster) ask(ctx context.Context, namespace string, o *options) (map[ty
 	}
 	text, err := c.pods.Pods(c.installation).ProxyGet("http", name, port, entries.Path,
 		map[string]string{entries.ParameterNamespace: namespace}).DoRaw(ctx)
-	switch {
-	case apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("you may not get pods/proxy in namespace %s, which the Role rollcall-status-reader allows", c.installation)
-	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("the manager %s runs without --status-page, or is older than this plugin", name)
-	case apierrors.IsBadRequest(err):
-		return nil, fmt.Errorf("the manager %s runs with --metrics-secure, and the API server's proxy does not pass on who asks", name)
-	case err != nil:
-		return nil, fmt.Errorf("asking the manager %s: %w", name, err)
+	if err := proxyError(err, name, c.installation); err != nil {
+		return nil, err
 	}
 	var answer entries.Answer
 	switch err := json.Unmarshal(text, &answer); {
@@ -72,6 +65,22 @@ func (c *cluster) ask(ctx context.Context, namespace string, o *options) (map[ty
 		return nil, fmt.Errorf("the manager %s does not lead any more: try again", name)
 	}
 	return answer.Pods, nil
+}
+
+// proxyError says why a manager did not answer.
+func proxyError(err error, name, installation string) error {
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("you may not get pods/proxy in namespace %s, which the Role rollcall-status-reader allows", installation)
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("the manager %s runs without --status-page, or is older than this plugin", name)
+	case apierrors.IsBadRequest(err):
+		return fmt.Errorf("the manager %s runs with --metrics-secure, and the API server's proxy does not pass on who asks", name)
+	default:
+		return fmt.Errorf("asking the manager %s: %w", name, err)
+	}
 }
 
 func portOf(pod *corev1.Pod) string {

@@ -26,6 +26,9 @@ const (
 	exitNotManaged = 4
 	exitForbidden  = 5
 	exitNoManager  = 6
+	// exitReceiptFails is of a receipt that says FAIL, and exitDamaged of an audit log that was altered, is cut off or lacks a line.
+	exitReceiptFails = 7
+	exitDamaged      = 8
 )
 
 // exitError is an error with an exit status of its own.
@@ -72,7 +75,8 @@ func (o *options) command() *cobra.Command {
 		Use:   "kubectl-rollcall",
 		Short: "See and steer what Rollcall does",
 		Long: "See which pods are in rotation, why a pod waits, and how a rollout goes; check a CloneSet before you apply it; " +
-			"give CloneSets the hooks; let a stuck pod go; have the registries compared with the cluster.",
+			"give CloneSets the hooks; let a stuck pod go; have the registries compared with the cluster; " +
+			"prove after a rollout that no hook came before its acknowledgement.",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl rollcall"},
 		Version:       o.version,
 		SilenceUsage:  true,
@@ -84,7 +88,7 @@ func (o *options) command() *cobra.Command {
 	root.PersistentFlags().StringVar(&o.leaseName, "leader-election-id", "rollcall",
 		"The name of the manager's Lease, as its flag has it.")
 	root.AddCommand(o.statusCommand(), o.explainCommand(), o.rolloutCommand(), o.lintCommand(), o.enrollCommand(),
-		o.releaseCommand(), o.resyncCommand())
+		o.releaseCommand(), o.resyncCommand(), o.receiptCommand())
 	return root
 }
 

@@ -1,0 +1,162 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/internal/receipt"
+	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
+)
+
+// logWithin bounds how long the logs of all managers may take.
+const logWithin = time.Minute
+
+func (o *options) receiptCommand() *cobra.Command {
+	var files []string
+	c := &cobra.Command{
+		Use:   "receipt CLONESET",
+		Short: "Prove from the managers' audit logs that no hook was flipped before the registry acknowledged",
+		Long: "Replays the audit logs of the managers, which the field audit of the configuration turns on, and judges each rollout of the " +
+			"CloneSet. Reads them from the managers through the API server, or from files.",
+		Example: "  kubectl rollcall receipt web -n prod\n  cat audit.jsonl.1 audit.jsonl | kubectl rollcall receipt web -n prod --file -",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, arguments []string) error {
+			namespace, err := o.namespace()
+			if err != nil {
+				return err
+			}
+			lines, until, err := o.auditLines(cmd.Context(), files)
+			if err != nil {
+				return err
+			}
+			return o.printReceipt(receipt.NewHistory(lines, until), namespace, arguments[0])
+		},
+	}
+	c.Flags().StringArrayVarP(&files, "file", "f", nil, "A file with lines of the audit log, or - for standard input. Can be repeated.")
+	return c
+}
+
+// auditLines reads the files, or the logs of the managers as they are at a time.
+func (o *options) auditLines(ctx context.Context, files []string) (lines []receipt.Line, until time.Time, err error) {
+	if len(files) == 0 {
+		return o.managersLines(ctx)
+	}
+	for _, path := range files {
+		log, err := readInput(o.In, path)
+		if err != nil {
+			return nil, until, err
+		}
+		more, err := linesOf(path, log)
+		if err != nil {
+			return nil, until, err
+		}
+		lines = append(lines, more...)
+	}
+	return lines, until, nil
+}
+
+func readInput(in io.Reader, path string) (log []byte, err error) {
+	if path == "-" {
+		log, err = io.ReadAll(in)
+	} else {
+		log, err = os.ReadFile(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the audit log: %w", err)
+	}
+	return log, nil
+}
+
+func linesOf(what string, log []byte) ([]receipt.Line, error) {
+	lines, err := receipt.Read(log)
+	if err != nil {
+		return nil, &exitError{exitDamaged, fmt.Errorf("the audit log %s proves nothing: %w", what, err)}
+	}
+	return lines, nil
+}
+
+// managersLines asks each manager that there is. The receipt says whose log it lacks.
+func (o *options) managersLines(ctx context.Context) (lines []receipt.Line, until time.Time, err error) {
+	cluster, err := o.cluster()
+	if err != nil {
+		return nil, until, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, logWithin)
+	defer cancel()
+	var pods corev1.PodList
+	if err := cluster.List(ctx, &pods, client.InNamespace(o.installation)); err != nil {
+		return nil, until, reading("the managers' pods", err)
+	}
+	until = o.now()
+	read, unread := 0, []error{}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if portOf(pod) == "" {
+			continue
+		}
+		log, err := cluster.auditLog(ctx, pod)
+		if err != nil {
+			unread = append(unread, err)
+			continue
+		}
+		more, err := linesOf("of manager "+pod.Name, log)
+		if err != nil {
+			return nil, until, err
+		}
+		read, lines = read+1, append(lines, more...)
+	}
+	if read == 0 {
+		unread = append(unread, fmt.Errorf("no manager in namespace %s serves an audit log: say where Rollcall is installed by "+
+			"--rollcall-namespace, or read a copy with --file", o.installation))
+		return nil, until, &exitError{exitNoManager, errors.Join(unread...)}
+	}
+	for _, why := range unread {
+		fmt.Fprintf(o.ErrOut, "The receipt lacks what one manager did: %v\n", why)
+	}
+	return lines, until, nil
+}
+
+func (c *cluster) auditLog(ctx context.Context, pod *corev1.Pod) ([]byte, error) {
+	log, err := c.pods.Pods(pod.Namespace).ProxyGet("http", pod.Name, portOf(pod), entries.LogPath, nil).DoRaw(ctx)
+	if apierrors.ReasonForError(err) != "" && strings.Contains(err.Error(), "audit.path") {
+		return nil, fmt.Errorf("the manager %s writes no audit log: set audit.path in its configuration", pod.Name)
+	}
+	return log, proxyError(err, pod.Name, c.installation)
+}
+
+func (o *options) printReceipt(h *receipt.History, namespace, name string) error {
+	rollouts := h.Rollouts(namespace, name)
+	if len(rollouts) == 0 {
+		return &exitError{exitNotFound, fmt.Errorf("the audit logs have no flip of CloneSet %s in namespace %s: they begin %s", name, namespace,
+			h.Since().UTC().Format(time.RFC3339))}
+	}
+	on, failed := terminalOf(o.Out), 0
+	for _, r := range rollouts {
+		look := good
+		if len(r.Faults) > 0 {
+			look, failed = bad, failed+1
+		}
+		fmt.Fprintln(o.Out, on.paint(on.wrap(r.String(shortRevision)), look))
+		for _, f := range r.Faults {
+			fmt.Fprintln(o.Out, on.wrap(printable(fmt.Sprintf("- %s %s: %s", f.At.UTC().Format("15:04:05.000"), dash(f.Pod), f.Text))))
+		}
+	}
+	fmt.Fprintln(o.ErrOut, on.wrap(h.Scope()))
+	if failed > 0 {
+		return &exitError{exitReceiptFails, fmt.Errorf("%d of %d rollouts FAIL: the lines above name pod and time", failed, len(rollouts))}
+	}
+	return nil
+}
+
+// shortRevision is the hash at the end of a revision's name.
+func shortRevision(name string) string { return name[strings.LastIndex(name, "-")+1:] }
