@@ -3,7 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -70,6 +72,8 @@ type setup struct {
 	maxRemovals string
 	// fail gets the reason where a manager can't be started.
 	fail func(why string)
+	// receipts has them write audit logs.
+	receipts bool
 	// soaks: they are asked what they hold.
 	soaks bool
 }
@@ -108,9 +112,17 @@ func newContender(ctx context.Context, name string, s setup) (*contender, error)
 	} else {
 		flags = append(flags, "--metrics-bind-address=0")
 	}
+	config := configuration("http://"+s.registry+"/"+name, s.maxRemovals)
+	if s.receipts {
+		log := auditLog(s.dir, name)
+		if err := os.Remove(log); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("removing the audit log of the game before: %w", err)
+		}
+		config += fmt.Sprintf("audit: {path: %s, maxSize: 1Gi}\n", log)
+	}
 	m, err := manager.New(manager.Options{
 		Name: name, Dir: filepath.Join(s.dir, name), Path: s.binary, Flags: flags, Launcher: s.launcher,
-		Config: configuration("http://"+s.registry+"/"+name, s.maxRemovals), WriteKubeconfig: proxy.WriteKubeconfig,
+		Config: config, WriteKubeconfig: proxy.WriteKubeconfig,
 	})
 	if err != nil {
 		proxy.Stop()
@@ -121,6 +133,8 @@ func newContender(ctx context.Context, name string, s setup) (*contender, error)
 		profiles: profiles,
 	}, nil
 }
+
+func auditLog(dir, name string) string { return filepath.Join(dir, name+".audit.jsonl") }
 
 func configuration(endpoint, maxRemovals string) string {
 	var text strings.Builder

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/test/harness/cache"
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
 )
@@ -24,6 +25,8 @@ type mutant struct {
 	// finds are what is wrong with it, one of which chaos must say: I1, I2, I3 or I9, lost, leaked or stuck. Another failure
 	// would be by chance.
 	finds []string
+	// receipt is what a receipt over its audit log must say, one of these.
+	receipt []string
 }
 
 // trial is a short plan that finds out some mutants, and that the manager as it is passes.
@@ -45,7 +48,7 @@ func moving() trial {
 		},
 		length: 30 * time.Second,
 		mutants: []mutant{{
-			name: "the patch tests nothing", finds: []string{"I3"},
+			name: "the patch tests nothing", finds: []string{"I3"}, receipt: []string{"in state"},
 			override: override{"internal/lifecycle", "preconditions", "return nil"},
 		}},
 	}
@@ -61,7 +64,7 @@ func failing() trial {
 		length: 20 * time.Second,
 		mutants: []mutant{
 			{
-				name: "a release waits for no acknowledgement", finds: []string{"I1"},
+				name: "a release waits for no acknowledgement", finds: []string{"I1"}, receipt: []string{"was released"},
 				override: override{client, "(*Client).Change", `
 					if err := original(ctx, by, change); change.State == registry.InService {
 						return err
@@ -69,7 +72,7 @@ func failing() trial {
 					return nil`},
 			},
 			{
-				name: "an assertion waits for no acknowledgement", finds: []string{"I2"},
+				name: "an assertion waits for no acknowledgement", finds: []string{"I2"}, receipt: []string{"was asserted"},
 				override: override{client, "(*Client).Change", `
 					if err := original(ctx, by, change); change.State != registry.InService {
 						return err
@@ -77,7 +80,7 @@ func failing() trial {
 					return nil`},
 			},
 			{
-				name: "a drain never ends", finds: []string{"stuck"},
+				name: "a drain never ends", finds: []string{"stuck"}, receipt: []string{"has not ended"},
 				override: override{controller, "(*PodReconciler).removedAt", `
 					latest, _ = original(seen, p)
 					return latest, time.Now().Add(time.Hour)`},
@@ -97,16 +100,16 @@ func repairing() trial {
 		length: 10 * time.Second,
 		mutants: []mutant{
 			{
-				name: "no resync", finds: []string{"lost"},
+				name: "no resync", finds: []string{"lost"}, receipt: []string{"was not compared"},
 				override: override{resync, "(*keeper).compareAll", ""},
 			},
 			{
-				name: "nothing is reaped", finds: []string{"leaked"},
+				name: "nothing is reaped", finds: []string{"leaked"}, receipt: []string{"did not remove it"},
 				override: override{resync, "(*keeper).reap", "return original(ctx, nil, owned)"},
 			},
 			{
 				// One whose pod the cache has. The next run misses it and puts it back, in time for the calm.
-				name: "a live pod is reaped", finds: []string{"I9"},
+				name: "a live pod is reaped", finds: []string{"I9"}, receipt: []string{"as if its pod were gone"},
 				override: override{resync, "(*keeper).remove", `
 					spared := map[string]bool{}
 					for _, e := range unknown {
@@ -123,6 +126,7 @@ func repairing() trial {
 			{
 				// The record of what was wiped says that the pod is in service, and of a pod that is put in, that it is out.
 				name: "the record is the truth", finds: []string{"lost", "I1"},
+				receipt: []string{"did not register it again", "was asserted", "was released"},
 				override: override{"internal/controller", "(*PodReconciler).ensure", `
 					if seen.input.Record.Says(c.want, c.Key()) {
 						return blocker{}
@@ -202,7 +206,7 @@ func (w *world) try(ctx context.Context, t trial, sound string) (problems []erro
 		}
 		w.out.printf("MUTANT %q: chaos must say %s", m.name, strings.Join(m.finds, " or "))
 		began := time.Now()
-		said, err := w.playOne(ctx, t, broken, m.name)
+		said, faults, err := w.playOne(ctx, t, broken, m.name)
 		if err != nil {
 			return nil, err
 		}
@@ -210,13 +214,33 @@ func (w *world) try(ctx context.Context, t trial, sound string) (problems []erro
 		if problem := m.unlike(said); problem != nil {
 			problems = append(problems, problem)
 		}
+		if !slices.ContainsFunc(faults, m.proves) {
+			problems = append(problems, fmt.Errorf("mutant %q: no fault of the receipt has %q: %q", m.name, m.receipt, texts(faults)))
+		}
 	}
 	w.out.printf("the manager as it is, on the plan of %s: chaos must pass", strings.Join(names, ", "))
-	said, err := w.playOne(ctx, t, sound, t.mutants[0].name)
+	said, faults, err := w.playOne(ctx, t, sound, t.mutants[0].name)
 	if err == nil && len(said) > 0 {
 		problems = append(problems, fmt.Errorf("the manager as it is fails on the plan of %s: %s", strings.Join(names, ", "), said))
 	}
+	if len(faults) > 0 {
+		problems = append(problems, fmt.Errorf("the receipt of the manager as it is fails on the plan of %s: %q", strings.Join(names, ", "),
+			texts(faults)))
+	}
 	return problems, err
+}
+
+// proves reports whether the fault of a receipt is what is wrong with the mutant, and names the pod where there is one.
+func (m mutant) proves(f receipt.Fault) bool {
+	return slices.ContainsFunc(m.receipt, func(text string) bool { return strings.Contains(f.Text, text) })
+}
+
+func texts(faults []receipt.Fault) []string {
+	var all []string
+	for _, f := range faults[:min(len(faults), historiesShown)] {
+		all = append(all, fmt.Sprintf("%s %s: %s", f.At.Format(time.RFC3339Nano), f.Pod, f.Text))
+	}
+	return all
 }
 
 // unlike says that chaos did not find what is wrong with the mutant.
@@ -232,15 +256,37 @@ func (m mutant) unlike(said []string) error {
 }
 
 // playOne plays a plan with a binary, leaves the cluster empty, and returns what chaos said.
-func (w *world) playOne(ctx context.Context, t trial, binary, name string) (said []string, err error) {
-	g := &game{world: w, binary: binary, plan: t.plan, replicas: fewReplicas, length: t.length}
+func (w *world) playOne(ctx context.Context, t trial, binary, name string) (said []string, faults []receipt.Fault, err error) {
+	g := &game{world: w, binary: binary, plan: t.plan, replicas: fewReplicas, length: t.length, receipts: true}
 	if err := g.play(ctx); err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	if faults, err = g.receipt(); err != nil {
+		return nil, nil, err
 	}
 	if err := g.verdict("make chaos-mutants MUTANT='"+name+"'", 1); err != nil && !errors.Is(err, errFailed) {
-		return nil, err
+		return nil, nil, err
 	}
-	return g.report.kinds(), w.empty(ctx)
+	return g.report.kinds(), faults, w.empty(ctx)
+}
+
+// receipt judges what the managers wrote, as the kubectl plugin does.
+func (g *game) receipt() ([]receipt.Fault, error) {
+	var lines []receipt.Line
+	for _, name := range g.managers.names() {
+		log, err := os.ReadFile(auditLog(g.binary+".d", name))
+		if err != nil {
+			return nil, fmt.Errorf("reading the audit log of manager %s: %w", name, err)
+		}
+		written, err := receipt.Read(log)
+		if err != nil {
+			return nil, fmt.Errorf("reading the audit log of manager %s: %w", name, err)
+		}
+		lines = append(lines, written...)
+	}
+	faults := receipt.NewHistory(lines, g.ended).Faults()
+	g.out.printf("receipt over %d lines: %d faults %q", len(lines), len(faults), texts(faults))
+	return faults, nil
 }
 
 // kinds is what is wrong, in a word for each: the invariant of an early flip, or what the last line calls it.

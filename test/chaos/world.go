@@ -97,6 +97,10 @@ type game struct {
 	// lasting is held while a fault of the registry lasts, and for a while after it.
 	lasting sync.Mutex
 
+	// receipts has the managers write an audit log, and ended is when they were stopped.
+	receipts bool
+	ended    time.Time
+
 	done   tally
 	doing  atomic.Pointer[string]
 	report report
@@ -135,6 +139,7 @@ func (g *game) play(ctx context.Context) error {
 	g.managers, err = startManagers(ctx, setup{
 		launcher: g.launcher, dir: g.binary + ".d", binary: g.binary, registry: g.network.Address, account: g.account,
 		journal: g.journal, out: g.out, fail: g.report.note, soaks: g.held != nil, maxRemovals: g.plan.maxRemovals(),
+		receipts: g.receipts,
 	})
 	if err != nil {
 		return err
@@ -145,6 +150,7 @@ func (g *game) play(ctx context.Context) error {
 		return err
 	}
 	err = g.rounds(ctx)
+	g.ended = time.Now()
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
