@@ -45,7 +45,7 @@ func (r *resting) Start(ctx context.Context) error {
 	}
 }
 
-// look is told how much was allocated since the process began.
+// look takes how much was allocated since the process began.
 func (r *resting) look(allocated uint64) {
 	if r.quiet++; allocated-r.before > restBelow {
 		r.quiet = 0

@@ -70,7 +70,7 @@ func stateAfterApp(op operation) registry.State {
 func appEntryNotThere(w *world) {
 	a := w.app(w.newProcess(), w.apart())
 	if names := registry.OtherNamesOf(a.isNotThere()); len(names) > 0 {
-		w.Fatalf("%s is said to be registered as %q, and nobody has registered it\nwhy: %s", show(a.at), names, w.why)
+		w.Fatalf("%s is said to be registered as %q, and no application has registered it\nwhy: %s", show(a.at), names, w.why)
 	}
 }
 

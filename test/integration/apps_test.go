@@ -240,7 +240,7 @@ func appNeverRegisters(server appsServer) func(*scenario) {
 	}
 }
 
-// appHasAnotherName: its pod waits, and says which; nobody takes that entry out.
+// appHasAnotherName: its pod waits and says which, and that entry stays in.
 func appHasAnotherName(server appsServer) func(*scenario) {
 	return func(s *scenario) {
 		s.Create(replicas(1))

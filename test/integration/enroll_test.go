@@ -378,7 +378,7 @@ func TestLintPolicy(t *testing.T) {
 		{"another's", "another's hooks are not judged", func(set *kruisev1alpha1.CloneSet) {
 			set.Spec.Lifecycle.PreDelete.LabelsHandler = map[string]string{"somebody.example/empty": ""}
 		}, "warning: somebody.example/empty is not in hooks.owned (example.com/* example.io/*)"},
-		{"another's, where there are no others", "nobody sets it", func(set *kruisev1alpha1.CloneSet) {
+		{"another's, where there are no others", "no controller sets it", func(set *kruisev1alpha1.CloneSet) {
 			set.Namespace = strict
 			hook(set)["somebody.example/gate"] = "true"
 		}, "somebody.example/gate is not in hooks.owned (example.com/*), so Rollcall never sets it"},
