@@ -25,9 +25,11 @@ const (
 type slow struct {
 	registry.Registry
 	limit int
+	calls atomic.Int64
 }
 
 func (s *slow) Register(ctx context.Context, _ registry.Instance) error {
+	s.calls.Add(1)
 	time.Sleep(latency)
 	return ctx.Err()
 }
@@ -35,16 +37,18 @@ func (s *slow) Register(ctx context.Context, _ registry.Instance) error {
 func (s *slow) BatchLimit() int { return s.limit }
 
 func (s *slow) Batch(_ context.Context, changes []registry.Change) []error {
+	s.calls.Add(1)
 	time.Sleep(latency)
 	return make([]error, len(changes))
 }
 
 // storm is how long so many workers need for one call and one write for each of a thousand pods of as many services, in
 // the bubble's time.
-func storm(t *testing.T, workers, services, maxInFlight, batch int) (took time.Duration, again int) {
+func storm(t *testing.T, workers, services, maxInFlight, batch int) (took time.Duration, again, calls int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c := New(&slow{limit: batch}, Options{Timeout: time.Minute, MaxInFlight: maxInFlight})
+		s := &slow{limit: batch}
+		c := New(s, Options{Timeout: time.Minute, MaxInFlight: maxInFlight})
 		api := make(chan struct{}, writers)
 		queue := make(chan int, 10*pods)
 		var done sync.WaitGroup
@@ -75,10 +79,10 @@ func storm(t *testing.T, workers, services, maxInFlight, batch int) (took time.D
 		}
 		start := time.Now()
 		done.Wait()
-		took, again = time.Since(start), int(looks.Load())-pods
+		took, again, calls = time.Since(start), int(looks.Load())-pods, int(s.calls.Load())
 		close(queue)
 	})
-	return took, again
+	return took, again, calls
 }
 
 // The numbers of the defaults. With 64 workers and 32 calls in flight, for one, a storm on one service would take a quarter
@@ -94,10 +98,14 @@ func TestLimitOfTheDefaultsHoldsUpNoStorm(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			without, _ := storm(t, workers, tc.services, 2*pods, tc.batch)
-			with, again := storm(t, workers, tc.services, config.DefaultMaxInFlight, tc.batch)
+			without, _, _ := storm(t, workers, tc.services, 2*pods, tc.batch)
+			with, again, calls := storm(t, workers, tc.services, config.DefaultMaxInFlight, tc.batch)
 			ratio := float64(with) / float64(without)
-			t.Logf("%d pods took %s, and %s without a bound: %.2f times as long; %d looks found no slot", pods, with, without, ratio, again)
+			t.Logf("%d pods took %s and %d calls, and %s without a bound: %.2f times as long; %d looks found no slot", pods, with, calls,
+				without, ratio, again)
+			if tc.batch > 1 && calls > 40 {
+				t.Errorf("joined calls are %d, want at most 40", calls)
+			}
 			if again > pods+pods/10 {
 				t.Errorf("%d looks found no slot, want about one for each pod", again)
 			}
