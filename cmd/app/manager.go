@@ -239,8 +239,8 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	}
 	reconciler := controller.New(controller.Options{
 		Client: writer, APIReader: a.manager.GetAPIReader(), Tracker: known, State: state, Recorder: recorder,
-		Releases: metrics.NewReleaseMetrics(own), PodCondition: a.flags.podCondition && a.dryRun == nil, Trace: a.traces.reconciles(), Audit: a.audit,
-		Namespaces: c.Namespaces, Workers: a.flags.workers, Clock: clock.RealClock{}, Ahead: a.lease.aheadOfLast, Listed: listed,
+		Releases: metrics.NewReleaseMetrics(own), PodCondition: a.flags.podCondition && a.dryRun == nil, Trace: a.traces.reconciles(),
+		Audit: a.audit, Namespaces: c.Namespaces, Workers: a.flags.workers, Clock: clock.RealClock{}, Ahead: a.lease.aheadOfLast, Listed: listed,
 	})
 	clients, err := kubernetes.NewForConfigAndClient(a.manager.GetConfig(), a.manager.GetHTTPClient())
 	if err != nil {

@@ -111,9 +111,11 @@ func (l *Log) Close(ctx context.Context) error {
 	}
 }
 
-// CopyTo writes what the file and the one before it hold.
+// CopyTo writes what the file and the one before it hold. It opens the file first: if it is moved meanwhile, both are one.
 func (l *Log) CopyTo(w io.Writer) error {
-	for _, path := range []string{before(l.Path), l.Path} {
+	var files []io.Reader
+	var last os.FileInfo
+	for _, path := range []string{l.Path, before(l.Path)} {
 		f, err := os.Open(path)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
@@ -121,11 +123,18 @@ func (l *Log) CopyTo(w io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("reading the audit log: %w", err)
 		}
-		_, err = io.Copy(w, f)
-		_ = f.Close()
+		defer f.Close() //nolint:revive // there are two
+		info, err := f.Stat()
 		if err != nil {
-			return fmt.Errorf("reading the audit log: %w", err)
+			return fmt.Errorf("looking at the audit log: %w", err)
 		}
+		if last == nil || !os.SameFile(last, info) {
+			files = append([]io.Reader{f}, files...)
+		}
+		last = info
+	}
+	if _, err := io.Copy(w, io.MultiReader(files...)); err != nil {
+		return fmt.Errorf("reading the audit log: %w", err)
 	}
 	return nil
 }

@@ -1,15 +1,18 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,7 +42,7 @@ func (o *options) receiptCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.printReceipt(receipt.NewHistory(lines, until), namespace, arguments[0])
+			return o.printReceipt(receipt.NewHistory(lines, until), namespace, arguments[0], o.revisions(cmd.Context(), namespace, files))
 		},
 	}
 	c.Flags().StringArrayVarP(&files, "file", "f", nil, "A file with lines of the audit log, or - for standard input. Can be repeated.")
@@ -134,19 +137,38 @@ func (c *cluster) auditLog(ctx context.Context, pod *corev1.Pod) ([]byte, error)
 	return log, proxyError(err, pod.Name, c.installation)
 }
 
-func (o *options) printReceipt(h *receipt.History, namespace, name string) error {
+// revisions returns the numbers of the revisions, by their hashes, as far as a person may read them.
+func (o *options) revisions(ctx context.Context, namespace string, files []string) map[string]string {
+	numbers := map[string]string{}
+	cluster, err := o.cluster()
+	if err != nil || len(files) > 0 {
+		return nil // the copies may be of another cluster
+	}
+	var list appsv1.ControllerRevisionList
+	if err := cluster.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil
+	}
+	for i := range list.Items {
+		numbers[shortRevision(list.Items[i].Name)] = strconv.FormatInt(list.Items[i].Revision, 10)
+	}
+	return numbers
+}
+
+// printReceipt names revisions by their numbers, and by their hashes where it has none.
+func (o *options) printReceipt(h *receipt.History, namespace, name string, numbers map[string]string) error {
 	rollouts := h.Rollouts(namespace, name)
 	if len(rollouts) == 0 {
 		return &exitError{exitNotFound, fmt.Errorf("the audit logs have no flip of CloneSet %s in namespace %s: they begin %s", name, namespace,
 			h.Since().UTC().Format(time.RFC3339))}
 	}
 	on, failed := terminalOf(o.Out), 0
+	revision := func(name string) string { return cmp.Or(numbers[shortRevision(name)], shortRevision(name)) }
 	for _, r := range rollouts {
 		look := good
 		if len(r.Faults) > 0 {
 			look, failed = bad, failed+1
 		}
-		fmt.Fprintln(o.Out, on.paint(on.wrap(r.String(shortRevision)), look))
+		fmt.Fprintln(o.Out, on.paint(on.wrap(r.String(revision)), look))
 		for _, f := range r.Faults {
 			fmt.Fprintln(o.Out, on.wrap(printable(fmt.Sprintf("- %s %s: %s", f.At.UTC().Format("15:04:05.000"), dash(f.Pod), f.Text))))
 		}

@@ -139,7 +139,8 @@ func draw(t *testing.T, name string, streams genericiooptions.IOStreams) {
 	case "explain":
 		explain(o.Out, terminalOf(o.Out), pods[0], known{}, now)
 	case "receipt":
-		if err := o.printReceipt(receipt.NewHistory(twoRollouts(), time.Time{}), "prod", "storefront"); err == nil {
+		if err := o.printReceipt(receipt.NewHistory(twoRollouts(), time.Time{}), "prod", "storefront",
+			map[string]string{"64f7c": "6", "9b2d5": "7", "c81e0": "8"}); err == nil {
 			t.Error("a rollout with a fault must FAIL")
 		}
 	case "rollout":

@@ -15,6 +15,9 @@ import (
 // Patience is how long after its time something may still be done: the queue, the API server and the clock take some of it.
 const Patience = 10 * time.Second
 
+// repairs is how long it may take until the first call for what resync missed has its answer.
+const repairs = Patience / 2
+
 // draining is the reason of a pod that only waits for its drain.
 const draining = "Draining"
 
@@ -211,9 +214,13 @@ func (h *History) faultOfWait(l Line) string {
 // faultsOfRun finds what a run of resync saw and that nothing was done about.
 func (h *History) faultsOfRun(l Line) []Fault {
 	var faults []Fault
+	// A registry that is down by now can't be told.
+	down := slices.ContainsFunc(h.lines, func(later Line) bool {
+		return later.Kind == Ran && later.Registry == l.Registry && later.At.After(l.At) && later.Outcome != Acknowledged
+	})
 	for _, e := range l.Missing {
 		acts := func(later Line) bool { return later.At.After(l.Asked) }
-		if h.until.Sub(l.At) > Patience && !slices.ContainsFunc(h.pods[e.UID], acts) {
+		if h.until.Sub(l.At) > repairs && !down && !slices.ContainsFunc(h.pods[e.UID], acts) {
 			faults = append(faults, h.fault(l.At, e, fmt.Sprintf("resync missed %s, and the manager did not register it again", e.Key())))
 		}
 	}

@@ -112,3 +112,38 @@ func TestFaults(t *testing.T) {
 		}
 	}
 }
+
+func TestRollouts(t *testing.T) {
+	t.Parallel()
+	of := func(revision string, l Line) Line {
+		l.Revision = revision
+		return l
+	}
+	g := (&log{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}).
+		add(of("a", call(FailOver, "PreparingUpdate", Acknowledged))).sleep(5 * time.Second).add(of("a", flip("PreparingUpdate", false))).
+		add(of("b", call(Register, "Updated", Acknowledged))).add(of("b", flip("Updated", true)))
+	updated := "rev a→b: 1 pod, 2 transitions, 0 flips before acknowledgement, in rotation at least 0 of 1, longest wait 0 s: PASS"
+	stuck := (&log{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}).add(of("a", call(FailOver, "PreparingUpdate", Acknowledged))).
+		add(of("a", wait("Draining"))).sleep(time.Minute).add(run(nil, nil, Acknowledged))
+	leaked := Entry{Registry: "default", Namespace: "prod", Pod: "gone", UID: "9"}
+	for name, c := range map[string]struct {
+		reason string
+		lines  []Line
+		want   []string
+	}{
+		"updated": {"its pod was in rotation before the log begins", g.lines, []string{updated}},
+		"stuck": {"no hook was flipped, and that is what is wrong", stuck.lines,
+			[]string{"rev a: 1 pod, 0 transitions, 0 flips before acknowledgement, longest wait 0 s: FAIL"}},
+		"leaked": {"no line says whose pod it was", append(slices.Clone(g.lines), run(nil, []Entry{leaked}, Acknowledged)),
+			[]string{strings.Replace(updated, "PASS", "FAIL", 1)}},
+		"another's": {"nothing is known of it", nil, nil},
+	} {
+		var got []string
+		for _, r := range NewHistory(c.lines, time.Time{}).Rollouts("prod", "web") {
+			got = append(got, r.String(func(name string) string { return name }))
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %s; the receipt says %q, want %q", name, c.reason, got, c.want)
+		}
+	}
+}

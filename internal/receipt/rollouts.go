@@ -93,15 +93,40 @@ func (h *History) Rollouts(namespace, workload string) []Rollout {
 		all = append(all, r)
 	}
 	for _, f := range h.Faults() {
-		of := f.Pod == "" || f.Workload == workload && strings.HasPrefix(f.Pod, namespace+"/")
-		if at := slices.IndexFunc(all, func(r Rollout) bool { return !r.Ended.Before(f.At) }); of && len(all) > 0 {
-			if at < 0 {
-				at = len(all) - 1
-			}
+		at := slices.IndexFunc(all, func(r Rollout) bool { return !r.Ended.Before(f.At) })
+		switch {
+		case !f.concerns(namespace, workload):
+			continue
+		case len(all) == 0:
+			all, at = h.begun(namespace, workload), 0
+		case at < 0:
+			at = len(all) - 1
+		}
+		if len(all) > 0 {
 			all[at].Faults = append(all[at].Faults, f)
 		}
 	}
 	return all
+}
+
+// concerns reports whether the fault is one of the CloneSet, or of what no line says whose it is.
+func (f Fault) concerns(namespace, workload string) bool {
+	return f.Pod == "" || (f.Workload == workload || f.Workload == "") && strings.HasPrefix(f.Pod, namespace+"/")
+}
+
+// begun returns the rollout of a CloneSet that no hook was flipped for yet; none where no line speaks of it.
+func (h *History) begun(namespace, workload string) []Rollout {
+	pods := map[string]bool{}
+	var r Rollout
+	for _, l := range h.lines {
+		if l.Namespace == namespace && l.Workload == workload {
+			pods[l.UID], r.To = true, l.Revision
+		}
+	}
+	if r.Pods = len(pods); r.Pods == 0 {
+		return nil
+	}
+	return []Rollout{r}
 }
 
 // rolloutOf is what the flips of its hooks say of a rollout.
@@ -155,7 +180,7 @@ func (h *History) segments(namespace, workload string) [][]Line {
 
 // count replays who was in rotation.
 func (h *History) count(r *Rollout, namespace, workload string) {
-	in, moves := rotation{}, map[string]bool{}
+	in, moves := h.before(namespace, workload), map[string]bool{}
 	r.Least = -1
 	for _, l := range h.lines {
 		if l.At.After(r.Ended) {
@@ -177,6 +202,20 @@ func (h *History) count(r *Rollout, namespace, workload string) {
 		}
 	}
 	r.Transitions, r.Least = len(moves), max(r.Least, 0)
+}
+
+// before returns what was in rotation before the first line: what a pod that leaves is taken out of without ever having been put in.
+func (h *History) before(namespace, workload string) rotation {
+	in, known := rotation{}, map[Key]bool{}
+	for _, l := range h.lines {
+		if l.Kind != Called && l.Kind != Told || l.Namespace != namespace || l.Workload != workload || known[l.Key()] {
+			continue
+		}
+		if known[l.Key()] = true; l.Kind == Called && l.Operation != Register && Leaving(l.State) {
+			in[l.Key()] = true
+		}
+	}
+	return in
 }
 
 // rotation are the instances in service.

@@ -28,7 +28,7 @@ func TestReceipt(t *testing.T) {
 	page, err := s.manager.URL(manager.MetricsServer, "")
 	s.must(err)
 	s.managersPod(installation, page)
-	person.Expect(0, "receipt "+s.key.Name, "→", ": 3 pods, ", "0 flips before acknowledgement, in rotation at least 2 of 3", ": PASS", "From ")
+	person.Expect(0, "receipt "+s.key.Name, "rev 1→2: 3 pods, ", "0 flips before acknowledgement, in rotation at least 2 of 3", ": PASS", "From ")
 	person.Expect(3, "receipt other", "no flip of CloneSet other")
 
 	whole, err := os.ReadFile(log)
