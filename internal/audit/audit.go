@@ -123,7 +123,7 @@ func (l *Log) CopyTo(w io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("reading the audit log: %w", err)
 		}
-		defer f.Close() //nolint:revive // there are two
+		defer f.Close()
 		info, err := f.Stat()
 		if err != nil {
 			return fmt.Errorf("looking at the audit log: %w", err)

@@ -213,7 +213,18 @@ func (h *History) faultOfWait(l Line) string {
 
 // faultsOfRun finds what a run of resync saw and that nothing was done about.
 func (h *History) faultsOfRun(l Line) []Fault {
-	var faults []Fault
+	faults := h.missed(l)
+	for _, e := range l.Gone {
+		removed := func(c Line) bool { return c.Kind == Called && c.Operation == Deregister && c.At.After(l.Asked) }
+		if l.Outcome == Acknowledged && !slices.ContainsFunc(h.pods[e.UID], removed) {
+			faults = append(faults, h.fault(l.At, e, fmt.Sprintf("resync found %s, whose pod is gone, and the manager did not remove it", e.Key())))
+		}
+	}
+	return faults
+}
+
+// missed finds entries that a run missed and that were not registered again.
+func (h *History) missed(l Line) (faults []Fault) {
 	// A registry that is down by now can't be told.
 	down := slices.ContainsFunc(h.lines, func(later Line) bool {
 		return later.Kind == Ran && later.Registry == l.Registry && later.At.After(l.At) && later.Outcome != Acknowledged
@@ -222,12 +233,6 @@ func (h *History) faultsOfRun(l Line) []Fault {
 		acts := func(later Line) bool { return later.At.After(l.Asked) }
 		if h.until.Sub(l.At) > repairs && !down && !slices.ContainsFunc(h.pods[e.UID], acts) {
 			faults = append(faults, h.fault(l.At, e, fmt.Sprintf("resync missed %s, and the manager did not register it again", e.Key())))
-		}
-	}
-	for _, e := range l.Gone {
-		removed := func(c Line) bool { return c.Kind == Called && c.Operation == Deregister && c.At.After(l.Asked) }
-		if l.Outcome == Acknowledged && !slices.ContainsFunc(h.pods[e.UID], removed) {
-			faults = append(faults, h.fault(l.At, e, fmt.Sprintf("resync found %s, whose pod is gone, and the manager did not remove it", e.Key())))
 		}
 	}
 	return faults

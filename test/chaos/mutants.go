@@ -232,7 +232,8 @@ func (w *world) try(ctx context.Context, t trial, sound string) (problems []erro
 
 // proves reports whether the fault of a receipt is what is wrong with the mutant, and names the pod where there is one.
 func (m mutant) proves(f receipt.Fault) bool {
-	return (f.Pod != "" || strings.HasPrefix(f.Text, "registry ")) && slices.ContainsFunc(m.receipt, func(text string) bool { return strings.Contains(f.Text, text) })
+	names := f.Pod != "" || strings.HasPrefix(f.Text, "registry ")
+	return names && slices.ContainsFunc(m.receipt, func(text string) bool { return strings.Contains(f.Text, text) })
 }
 
 func texts(faults []receipt.Fault) []string {
