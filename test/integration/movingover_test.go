@@ -23,6 +23,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster/podserver"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
@@ -32,13 +33,13 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/traffic"
 )
 
-// The names that docs/moving-over/consul.md has.
+// The names that docs/moving-over/README.md has.
 const (
 	shop, web       = "shop", "web"
 	registeredByKey = "rollcall.dev/registered-by"
 )
 
-// TestMovingOver plays docs/moving-over/consul.md by the commands that stand there, with each way back, on a real Consul in which
+// TestMovingOver plays docs/moving-over/README.md by the commands that stand there, with each way back, on a real Consul in which
 // applications register themselves. No request is lost on the way.
 func TestMovingOver(t *testing.T) {
 	t.Parallel()
@@ -113,13 +114,15 @@ type move struct {
 
 func startMove(t *testing.T) *move {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "moving-over", "consul.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "moving-over", "README.md"))
 	expect.NoError(t, err)
 	m := &move{T: t, page: string(page)}
 	m.server = registries.Use(t, func(ctx context.Context) (*consul.Server, error) { return consul.Start(ctx, consul.Options{}) })
 	at, err := url.Parse(m.server.URL)
 	expect.NoError(t, err)
-	m.port, m.look = at.Port(), m.section("# Move over").blocks[0]
+	_, m.look, _ = strings.Cut(m.section("# Move over").blocks[0], "# Consul")
+	m.look, _, _ = strings.Cut("#"+m.look, "# Eureka")
+	m.port = at.Port()
 	m.config = defaultConfiguration("", shop)
 	m.config["drain"] = (2 * (traffic.RefreshEvery + traffic.RequestTimeout)).String()
 	m.config["registry"] = map[string]any{
@@ -143,12 +146,12 @@ func startMove(t *testing.T) *move {
 // shell has kubectl and the plugin, as an administrator has them; the manager's log is that of this one.
 func (m *move) shell() {
 	m.Helper()
-	for _, program := range []string{"bash", "curl", "jq", "kubectl"} {
+	for _, program := range []string{"bash", "curl", "jq"} {
 		if _, err := exec.LookPath(program); err != nil {
 			m.Skipf("the page's commands need %s: %v", program, err)
 		}
 	}
-	kubectl, err := exec.LookPath("kubectl")
+	kubectl, err := cluster.Client(m.Context(), "kubectl", os.Stderr)
 	expect.NoError(m.T, err)
 	dir := m.TempDir()
 	expect.NoError(m.T, manager.Build(m.Context(), "github.com/rollcall-dev/rollcall/cmd/kubectl-rollcall", filepath.Join(dir, "kubectl-rollcall")))
@@ -243,7 +246,7 @@ func (m *move) section(heading string) (s pagePart) {
 	_, text, found := strings.Cut(m.page, heading)
 	m.expect(found, "the page has no %q", heading)
 	text, _, _ = strings.Cut(text, "\n## ")
-	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(text, -1) {
+	for _, block := range regexp.MustCompile("(?s)```sh[ a-z]*\n(.*?)```").FindAllStringSubmatch(text, -1) {
 		s.blocks = append(s.blocks, block[1])
 	}
 	if back := regexp.MustCompile("Way back: `(.*?)`").FindStringSubmatch(text); back != nil {
