@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -62,6 +63,27 @@ func KruiseDaemon(ctx context.Context, log io.Writer) (string, error) {
 		Binaries: []cache.Binary{{Name: kruiseDaemon, Package: kruiseModule + "/cmd/daemon"}},
 	})
 	return built.Paths[kruiseDaemon], err
+}
+
+// Client returns the path of a client of the API server, kubectl or helm: the machine's own, or one that it builds.
+func Client(ctx context.Context, name string, log io.Writer) (string, error) {
+	if path, err := exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	m := cache.Module{
+		Name: name, Requires: "k8s.io/kubernetes", LDFlags: kubernetesLDFlags,
+		Binaries: []cache.Binary{{Name: name, Package: "k8s.io/kubernetes/cmd/kubectl"}},
+	}
+	folder := serversPath + "/kubectl"
+	if name == "helm" {
+		folder, m.Requires, m.LDFlags, m.Binaries[0].Package = "charts", "helm.sh/helm/v4", nil, "helm.sh/helm/v4/cmd/helm"
+	}
+	var err error
+	if m.Dir, err = cache.Dir(ctx, folder); err != nil {
+		return "", err
+	}
+	built, err := cache.Build(ctx, newProgress(log), m)
+	return built.Paths[name], err
 }
 
 func newProgress(log io.Writer) *cache.Progress { return cache.NewProgress(log, "cluster") }
