@@ -44,6 +44,12 @@ func TestEveryCommandIsRunOrMarked(t *testing.T) {
 		}
 		expectToExist(t, c)
 	}
+	inline := regexp.MustCompile("`(kubectl rollcall [^`]*)`")
+	for page, text := range pages(t, "../../*.md", "../../docs/*.md", "../../docs/*/*.md") {
+		for _, match := range inline.FindAllStringSubmatch(text, -1) {
+			expectToExist(t, guide.Command{Page: page, Text: strings.Join(strings.Fields(match[1]), " ")})
+		}
+	}
 }
 
 // unrun says why no test runs the command.

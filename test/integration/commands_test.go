@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"bytes"
 	"context"
 	"os"
 	"os/exec"
@@ -80,7 +79,7 @@ func newShell(t *testing.T, own *cluster.Cluster) *shell {
 	plugin := filepath.Join(bin, "kubectl-rollcall")
 	expect.NoError(t, manager.Build(t.Context(), "github.com/rollcall-dev/rollcall/cmd/kubectl-rollcall", plugin))
 	expect.NoError(t, os.Symlink(plugin, filepath.Join(bin, "kubectl_complete-rollcall")))
-	sh.env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "KUBECONFIG="+own.Kubeconfig(), "KUBE_EDITOR=true")
+	sh.env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "KUBECONFIG="+own.Kubeconfig(), "EDITOR=true")
 	return sh
 }
 
@@ -101,13 +100,12 @@ func (sh *shell) run(text string) (string, error) {
 	}
 	command.Stdout, command.Stderr = out, out
 	err := command.Run()
-	return out.String(), err
+	return string(out.text), err
 }
 
-// shown is what a command prints.
+// shown is what a command prints. It is no bytes.Buffer, which a command would fill past Write.
 type shown struct {
-	bytes.Buffer
-
+	text  []byte
 	once  sync.Once
 	first func()
 }
@@ -116,7 +114,8 @@ func (s *shown) Write(text []byte) (int, error) {
 	if s.first != nil {
 		s.once.Do(s.first)
 	}
-	return s.Buffer.Write(text)
+	s.text = append(s.text, text...)
+	return len(text), nil
 }
 
 // expectInstalls runs what the README installs Rollcall with, and then removes it again. The files of the release are those that
@@ -131,7 +130,7 @@ func (sh *shell) expectInstalls(k8s client.Client) {
 	}
 	here := strings.NewReplacer(release+"/rollcall-0.1.0.tgz", sh.root+"/charts/rollcall", release, "file://"+dist, "make ", "make -C "+sh.root+" ")
 	ways := []struct{ begins, image, undo string }{
-		{"kubectl apply", "ghcr.io/rollcall-dev/rollcall:v0.1.0", "kubectl delete -f install.yaml"},
+		{`"${EDITOR:-vi}" install.yaml && kubectl apply`, "ghcr.io/rollcall-dev/rollcall:v0.1.0", "kubectl delete -f install.yaml"},
 		{"helm install", "ghcr.io/rollcall-dev/rollcall:dev", "helm uninstall rollcall -n rollcall-system"},
 		{"make deploy", "rollcall:dev", "make undeploy"},
 	}
