@@ -164,15 +164,6 @@ func TestParseValueTemplateRefuses(t *testing.T) {
 	}
 }
 
-func TestParseNameTemplateRefusesANode(t *testing.T) {
-	t.Parallel()
-	for _, text := range []string{"{node}", "{zone}", "{region}"} {
-		if _, err := ParseNameTemplate(text); err == nil || strings.Contains(err.Error(), "write {namespace}, {workload}, {node}") {
-			t.Errorf("ParseNameTemplate(%q) = %v, want it refused: a service would fall apart by where its pods run", text, err)
-		}
-	}
-}
-
 func TestRegistriesOf(t *testing.T) {
 	t.Parallel()
 	known := []string{"old", "new", "other"}
