@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // packed is a pod as the cache keeps it: a [corev1.Pod] takes four times as much for what Rollcall reads of one. What reads the
@@ -67,18 +66,6 @@ func allUnpacked(objects []any) []any {
 		objects[i] = unpacked(object)
 	}
 	return objects
-}
-
-// AddressOf returns the address of a pod, as an index is given it; empty of anything else.
-func AddressOf(object client.Object) string {
-	switch o := object.(type) {
-	case *packed:
-		return o.address
-	case *corev1.Pod:
-		return o.Status.PodIP
-	default:
-		return ""
-	}
 }
 
 // NewInformer makes an informer whose pods are packed by [Sharer.StripPod]; those of other objects are as they are.

@@ -25,7 +25,7 @@ func TestInformerUnpacksPods(t *testing.T) {
 		},
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watcher, nil },
 	}, noWatchList{}), &corev1.Pod{}, 0, toolscache.Indexers{"address": func(object any) ([]string, error) {
-		return []string{AddressOf(object.(client.Object))}, nil
+		return addressBucket(object.(client.Object)), nil
 	}})
 	if err := informer.SetTransform(NewSharer().StripPod); err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func TestInformerUnpacksPods(t *testing.T) {
 	for how, got := range map[string]any{
 		"GetByKey": byKey, "Get": same,
 		"List":    one(informer.GetStore().List(), nil),
-		"ByIndex": one(informer.GetIndexer().ByIndex("address", want.Status.PodIP)),
+		"ByIndex": one(informer.GetIndexer().ByIndex("address", bucketOf(want.Status.PodIP))),
 		"Index":   one(informer.GetIndexer().Index("address", want)),
 	} {
 		if diff := cmp.Diff(any(want), got); diff != "" {

@@ -3,9 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
-	"hash/crc32"
 	"slices"
-	"strconv"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -32,22 +30,6 @@ const (
 	// application does not renew.
 	appOutlives = 3 * time.Minute
 )
-
-// addressIndex finds the pods that may have an address: those whose addresses have the same [bucketOf]. A place in the index for
-// each address would take a tenth of the cache.
-const addressIndex = "address"
-
-func addressOf(obj client.Object) []string {
-	if address := clusterstate.AddressOf(obj); address != "" {
-		return []string{bucketOf(address)}
-	}
-	return nil
-}
-
-func bucketOf(address string) string {
-	const buckets = 256
-	return strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(address))%buckets), 10)
-}
 
 // byApp reports whether an instance is that of an application's own entry.
 func byApp(in lifecycle.Recorded) bool {
@@ -102,7 +84,7 @@ func (r *PodReconciler) observePassedOn(ctx context.Context, seen *observation) 
 // isTaken reports whether another pod is known under the same service, address and port.
 func (r *PodReconciler) isTaken(ctx context.Context, seen *observation, in lifecycle.Recorded) (bool, error) {
 	var pods corev1.PodList
-	err := r.Client.List(ctx, &pods, client.MatchingFields{addressIndex: bucketOf(in.Address)}, client.UnsafeDisableDeepCopy)
+	err := r.Client.List(ctx, &pods, clusterstate.MayBeAt(in.Address), client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return false, fmt.Errorf("listing the pods at %s: %w", in.Address, err)
 	}
@@ -195,9 +177,8 @@ func (r *PodReconciler) saySeveral(seen *observation, c change, which string) {
 
 // lookForSeveral says what the last list shows.
 func (r *PodReconciler) lookForSeveral(seen *observation, c change) {
-	same := func(name string) bool { return name == c.Instance.Service }
-	names := seen.tracked.AppNames(c.Key())
-	if one := slices.IndexFunc(names, same); one >= 0 && slices.ContainsFunc(names[one+1:], same) {
+	names, own := seen.tracked.AppNames(c.Key()), c.Instance.Service
+	if one := slices.Index(names, own); one >= 0 && slices.Contains(names[one+1:], own) {
 		r.saySeveral(seen, c, "its list has more than one")
 	}
 }
@@ -205,10 +186,8 @@ func (r *PodReconciler) lookForSeveral(seen *observation, c change) {
 // sayReturned says, once for as long as the pod is out, that its application put itself back. One that Kruise has restarted
 // registers anew, and that is no more than its start.
 func (r *PodReconciler) sayReturned(seen *observation, c change, returned bool) {
-	switch appspub.LifecycleStateType(seen.pod().Labels[appspub.LifecycleStateKey]) {
-	case appspub.LifecycleStateUpdating, appspub.LifecycleStateUpdated:
+	if at := lifecycle.State(seen.pod()); at == appspub.LifecycleStateUpdating || at == appspub.LifecycleStateUpdated {
 		return
-	default:
 	}
 	seen.note.calls.Lock()
 	defer seen.note.calls.Unlock()

@@ -88,24 +88,18 @@ func (r *PodReconciler) readersLag(seen *observation, changes []change) (latest 
 	return latest
 }
 
-// ensureAll makes all changes. What is missing in one registry keeps the pod out of no other.
-func (r *PodReconciler) ensureAll(ctx context.Context, seen *observation, changes []change) (missing blocker) {
-	if len(changes) >= manyChanges {
-		return r.ensureAtOnce(ctx, seen, changes)
-	}
-	for _, c := range changes {
-		missing = missing.and(r.ensure(ctx, seen, c))
-	}
-	return missing
-}
-
 // manyChanges are made at once: one after the other they would take long, as those for the interfaces of a Dubbo provider.
 const manyChanges = 8
 
-func (r *PodReconciler) ensureAtOnce(ctx context.Context, seen *observation, changes []change) (missing blocker) {
+// ensureAll makes all changes. What is missing in one registry keeps the pod out of no other.
+func (r *PodReconciler) ensureAll(ctx context.Context, seen *observation, changes []change) (missing blocker) {
 	each := make([]blocker, len(changes))
 	var calls sync.WaitGroup
 	for i, c := range changes {
+		if len(changes) < manyChanges {
+			each[i] = r.ensure(ctx, seen, c)
+			continue
+		}
 		calls.Go(func() { each[i] = r.ensure(ctx, seen, c) })
 	}
 	calls.Wait()
@@ -239,7 +233,7 @@ func (r *PodReconciler) settle(ctx context.Context, seen *observation, c change)
 // asksAbout reports whether the registry has to be asked for the instance before anything rests on its acknowledgement: a
 // call of unknown outcome came before that.
 func (o *observation) asksAbout(c change) bool {
-	return o.tracked.Standing(c.Key()).Unconfirmed() && o.settings.asks(c.Registry)
+	return o.tracked.Standing(c.Key()).Unconfirmed() && o.settings.client(c.Registry).Gets()
 }
 
 // readBack asks the registry whether it says what it has acknowledged, once nothing can be carried out any more that would
@@ -364,7 +358,7 @@ func (o *observation) neverRegistered(c change) bool {
 }
 
 func mustStayOut(pod *corev1.Pod) bool {
-	return rolloutWaits(pod) || pod.Labels[appspub.LifecycleStateKey] == string(appspub.LifecycleStateUpdating)
+	return rolloutWaits(pod) || lifecycle.State(pod) == appspub.LifecycleStateUpdating
 }
 
 // alsoRegistersItself is why a hook waits while clients are given the pod by an entry that no Rollcall has written: what the

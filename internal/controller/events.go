@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
 
@@ -50,12 +51,8 @@ func enqueueAt(q queue, priority int, id lifecycle.PodID) {
 }
 
 func rolloutWaits(pod *corev1.Pod) bool {
-	switch appspub.LifecycleStateType(pod.Labels[appspub.LifecycleStateKey]) {
-	case appspub.LifecycleStatePreparingDelete, appspub.LifecycleStatePreparingUpdate:
-		return true
-	default:
-		return pod.DeletionTimestamp != nil
-	}
+	at := lifecycle.State(pod)
+	return pod.DeletionTimestamp != nil || at == appspub.LifecycleStatePreparingDelete || at == appspub.LifecycleStatePreparingUpdate
 }
 
 // onEvents calls do with each change of an object: old is nil of one that came, which the informer's first list may have had,
@@ -99,12 +96,8 @@ func (r *PodReconciler) podEvents() handler.TypedEventHandler[*corev1.Pod, lifec
 // isNew reports whether a pod that came may have just been created. A DaemonSet's has a state only once it is to be deleted, and
 // then its application has long been registered.
 func isNew(pod *corev1.Pod) bool {
-	switch appspub.LifecycleStateType(pod.Labels[appspub.LifecycleStateKey]) {
-	case appspub.LifecycleStatePreparingNormal, appspub.LifecycleStateNormal:
-		return true
-	default:
-		return false
-	}
+	at := lifecycle.State(pod)
+	return at == appspub.LifecycleStatePreparingNormal || at == appspub.LifecycleStateNormal
 }
 
 // workloadEvents looks again at the pods of a workload whose spec changed, or that is gone.
@@ -117,9 +110,9 @@ func (r *PodReconciler) workloadEvents() handler.TypedEventHandler[client.Object
 		if old == nil {
 			return // its pods ask the API server for it
 		}
-		r.enqueueFound(ctx, q, client.InNamespace(old.GetNamespace()), client.MatchingFields{ownerIndex: string(old.GetUID())})
+		r.enqueueFound(ctx, q, client.InNamespace(old.GetNamespace()), clusterstate.OwnedBy(old.GetUID()))
 		if now != nil && now.GetUID() != old.GetUID() {
-			r.enqueueFound(ctx, q, client.InNamespace(now.GetNamespace()), client.MatchingFields{ownerIndex: string(now.GetUID())})
+			r.enqueueFound(ctx, q, client.InNamespace(now.GetNamespace()), clusterstate.OwnedBy(now.GetUID()))
 		}
 	})
 }
@@ -136,16 +129,6 @@ func (r *PodReconciler) namespaceEvents() handler.TypedEventHandler[*metav1.Part
 			r.enqueueFound(ctx, q, client.InNamespace(now.Name))
 		}
 	})
-}
-
-// ownerIndex finds the pods of a workload by its UID.
-const ownerIndex = "controller-uid"
-
-func ownerUID(obj client.Object) []string {
-	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
-		return []string{string(owner.UID)}
-	}
-	return nil
 }
 
 // enqueueFound adds the pods of the cache that the options choose.

@@ -177,7 +177,7 @@ func (r *PodReconciler) observeDeparted(
 func (o *observation) nothingLeft() bool {
 	instances := o.instances()
 	for in := range instances {
-		if byApp(in) || !o.certain(change{Target: targetOf(o.settings.Cluster, o.pod(), in), want: lifecycle.Absent}) {
+		if byApp(in) || !o.certain(change{Target: o.target(in), want: lifecycle.Absent}) {
 			return false
 		}
 	}
@@ -202,7 +202,7 @@ func (r *PodReconciler) observeTargets(seen *observation, node service.Node) {
 	err = errors.Join(err, drainErr, attributesErr, registriesErr)
 	refused := r.observeNames(seen, endpoints)
 	if pod.Status.PodIP != "" && refused.reason == "" {
-		seen.targets = targetsOf(settings.Cluster, pod, registries, endpoints, attributes)
+		seen.targets = seen.targetsIn(registries, endpoints, attributes)
 	}
 	switch {
 	case err != nil:

@@ -6,8 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/service"
@@ -15,17 +13,13 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// targetsOf are all of the pod's: each endpoint in each of its registries.
-func targetsOf(
-	cluster string, pod *corev1.Pod, registries []string, endpoints []service.Endpoint, attributes service.Attributes,
-) []tracker.Target {
+// targetsIn are all of the pod's: each endpoint in each of its registries.
+func (o *observation) targetsIn(registries []string, endpoints []service.Endpoint, attributes service.Attributes) []tracker.Target {
 	targets := make([]tracker.Target, 0, len(registries)*len(endpoints))
 	for _, name := range registries {
 		for _, e := range endpoints {
-			t := targetOf(cluster, pod, lifecycle.Recorded{
-				Registry: name, Service: e.Service, Address: pod.Status.PodIP, Port: e.Port,
-			})
-			if _, byApp := registryclient.CutAppEntries(name); !byApp { // whose entry says what it says
+			t := o.target(lifecycle.Recorded{Registry: name, Service: e.Service, Address: o.pod().Status.PodIP, Port: e.Port})
+			if !byApp(t.Key()) { // whose entry says what it says
 				t.Instance.Registry = name
 				t.Instance.Weight, t.Instance.Zone = attributes.Weight, attributes.Zone
 				t.Instance.Tags, t.Instance.Metadata = attributes.Tags, attributes.Metadata
@@ -36,12 +30,13 @@ func targetsOf(
 	return targets
 }
 
-// targetOf marks an instance as this pod's, whatever a record says. It names no registry: what takes the instance out holds
+// target marks an instance as this pod's, whatever a record says. It names no registry: what takes the instance out holds
 // for the pod's entry under whichever name of the registry that was written.
-func targetOf(cluster string, pod *corev1.Pod, in lifecycle.Recorded) tracker.Target {
+func (o *observation) target(in lifecycle.Recorded) tracker.Target {
+	pod := o.pod()
 	return tracker.Target{Registry: in.Registry, Instance: registry.Instance{
 		Service: in.Service, Address: in.Address, Port: in.Port,
-		Cluster: cluster, Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID),
+		Cluster: o.settings.Cluster, Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID),
 	}}
 }
 
@@ -98,7 +93,7 @@ func (o *observation) plan() plan {
 		p.present = o.present(d.Want)
 	}
 	for _, in := range slices.SortedFunc(maps.Keys(others), lifecycle.Recorded.Compare) {
-		c := change{Target: targetOf(o.settings.Cluster, o.pod(), in), want: lifecycle.Absent}
+		c := change{Target: o.target(in), want: lifecycle.Absent}
 		switch {
 		case in.Address != address:
 			p.formerAddresses = append(p.formerAddresses, c)
@@ -148,7 +143,7 @@ func (o *observation) unacknowledged(c change) bool {
 // certain reports whether the registry has acknowledged the change, and nothing can have undone it or still will.
 func (o *observation) certain(c change) bool {
 	standing := o.tracked.Standing(c.Key())
-	return standing.Says(c.want, c.Instance) && standing.Settled() && !(standing.Unconfirmed() && o.settings.asks(c.Registry))
+	return standing.Says(c.want, c.Instance) && standing.Settled() && !o.asksAbout(c)
 }
 
 // mayBeOut reports whether a registry was asked to take out an instance of the pod, and may have done so.
@@ -195,7 +190,7 @@ func (o *observation) recorded() []tracker.Target {
 	}
 	var recorded []tracker.Target
 	for _, in := range o.input.Record.Instances {
-		t := targetOf(o.settings.Cluster, o.pod(), in)
+		t := o.target(in)
 		if i := slices.IndexFunc(o.targets, func(t tracker.Target) bool { return t.Key() == in }); i >= 0 {
 			t = o.targets[i]
 		}

@@ -104,11 +104,10 @@ func (r *PodReconciler) Apply(s Settings) {
 
 // SetupWithManager adds the controller to the manager, which may have been started. OpenKruise's CRDs must be there.
 func (r *PodReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, ownerIndex, ownerUID); err != nil {
-		return fmt.Errorf("indexing pods by owner: %w", err)
-	}
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, addressIndex, addressOf); err != nil {
-		return fmt.Errorf("indexing pods by address: %w", err)
+	for index, of := range clusterstate.PodIndexes() {
+		if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, index, of); err != nil {
+			return fmt.Errorf("indexing pods by %s: %w", index, err)
+		}
 	}
 	if _, err := mgr.GetCache().GetInformer(ctx, clusterstate.NodeMetadata()); err != nil {
 		return fmt.Errorf("watching nodes: %w", err)

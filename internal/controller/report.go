@@ -146,7 +146,7 @@ func (o *observation) explain() blocker {
 	case d.Row == lifecycle.RowUnknownState:
 		return blocker{reason: reason.UnknownState, message: fmt.Sprintf(
 			"lifecycle state %q is not one that Rollcall knows: the registry is left as it is; see the supported OpenKruise versions",
-			o.pod().Labels[appspub.LifecycleStateKey])}
+			lifecycle.State(o.pod()))}
 	case len(o.input.Hooks.Refused) > 0:
 		return blocker{reason: reason.HandlerRefused, message: o.input.Hooks.Refused[0].Why}
 	case o.heldNotReady():

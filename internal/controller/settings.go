@@ -96,6 +96,3 @@ func (s *Settings) server(registry string) (identity any, known bool) {
 	}
 	return client.Server(), true
 }
-
-// asks reports whether a registry can be asked what it says of one instance.
-func (s *Settings) asks(registry string) bool { return s.client(registry).Gets() }

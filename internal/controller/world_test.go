@@ -105,8 +105,11 @@ func newWorld(t *testing.T, change ...func(*choices)) *world {
 		}
 		w.note(line)
 	})
-	w.api = fake.NewClientBuilder().WithScheme(testScheme(t)).WithIndex(&corev1.Pod{}, ownerIndex, ownerUID).
-		WithIndex(&corev1.Pod{}, addressIndex, addressOf).Build()
+	builder := fake.NewClientBuilder().WithScheme(testScheme(t))
+	for index, of := range clusterstate.PodIndexes() {
+		builder.WithIndex(&corev1.Pod{}, index, of)
+	}
+	w.api = builder.Build()
 	name, err := service.ParseNameTemplate("{label:app}")
 	w.must(err, "parsing the service's name")
 	w.settings = choices{Settings: Settings{

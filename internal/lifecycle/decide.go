@@ -123,7 +123,7 @@ func table(in Input) Decision {
 	if in.Pod.DeletionTimestamp != nil || Finished(in.Pod) {
 		return Decision{Row: RowGone, Want: Absent, Then: in.releaseAll()}
 	}
-	switch state(in.Pod) {
+	switch State(in.Pod) {
 	case appspub.LifecycleStatePreparingDelete:
 		return Decision{Row: RowPreparingDelete, Want: Absent, Out: Edit{Clear: without(h.PreNormal, h.PreDelete)},
 			Then: Edit{Clear: union(h.PreDelete, h.PreNormal)}}
@@ -294,7 +294,7 @@ func isTrue(pod *corev1.Pod, condition corev1.PodConditionType) bool {
 // Released reports whether no handler of Rollcall's holds the pod any more where OpenKruise waits before it updates or deletes
 // one: the next move is OpenKruise's.
 func (in Input) Released(d Decision) bool {
-	at := state(in.Pod)
+	at := State(in.Pod)
 	return d.Waiting == "" && in.Pod.DeletionTimestamp == nil && in.Hooks.Any() &&
 		(at == appspub.LifecycleStatePreparingUpdate || at == appspub.LifecycleStatePreparingDelete)
 }
@@ -304,7 +304,8 @@ func MovedAt(pod *corev1.Pod) (time.Time, error) {
 	return time.Parse(time.RFC3339, pod.Annotations[appspub.LifecycleTimestampKey])
 }
 
-func state(pod *corev1.Pod) appspub.LifecycleStateType {
+// State is where Kruise has the pod; empty of one that it has put nowhere.
+func State(pod *corev1.Pod) appspub.LifecycleStateType {
 	return appspub.LifecycleStateType(pod.Labels[appspub.LifecycleStateKey])
 }
 

@@ -64,7 +64,7 @@ type Stamp struct {
 
 // StampOf returns the pod's current stamp.
 func StampOf(pod *corev1.Pod) Stamp {
-	return Stamp{UID: pod.UID, Timestamp: pod.Annotations[appspub.LifecycleTimestampKey], State: string(state(pod))}
+	return Stamp{UID: pod.UID, Timestamp: pod.Annotations[appspub.LifecycleTimestampKey], State: string(State(pod))}
 }
 
 // RecordOf reads the pod's record. Garbage, and a record of another pod, are none.

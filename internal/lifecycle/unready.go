@@ -28,7 +28,7 @@ func (p Peers) Panic(threshold int) bool { return p.Unready*100 > threshold*p.Al
 // service. What is out on purpose counts on neither side: a pod that is being made, updated or deleted is no sign of a
 // fault, and none of health.
 func Counts(pod *corev1.Pod) bool {
-	return state(pod) == appspub.LifecycleStateNormal && pod.DeletionTimestamp == nil && !Finished(pod)
+	return State(pod) == appspub.LifecycleStateNormal && pod.DeletionTimestamp == nil && !Finished(pod)
 }
 
 // unready is what the registry must say about a pod in Normal that is not ready.

@@ -1,0 +1,58 @@
+package clusterstate
+
+import (
+	"hash/crc32"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	ownerIndex   = "owner"
+	addressIndex = "address"
+)
+
+// PodIndexes are those that the cache of pods needs for [OwnedBy] and [MayBeAt].
+func PodIndexes() map[string]client.IndexerFunc {
+	return map[string]client.IndexerFunc{ownerIndex: ownerUID, addressIndex: addressBucket}
+}
+
+// OwnedBy chooses the pods of the workload with the UID.
+func OwnedBy(uid types.UID) client.MatchingFields {
+	return client.MatchingFields{ownerIndex: string(uid)}
+}
+
+// MayBeAt chooses the pods that may have the address: those in the same bucket. A place in the index for each address would take
+// a tenth of the cache.
+func MayBeAt(address string) client.MatchingFields {
+	return client.MatchingFields{addressIndex: bucketOf(address)}
+}
+
+func ownerUID(object client.Object) []string {
+	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
+		return []string{string(owner.UID)}
+	}
+	return nil
+}
+
+func addressBucket(object client.Object) []string {
+	address := ""
+	switch pod := object.(type) {
+	case *packed: // an index is given what the cache keeps
+		address = pod.address
+	case *corev1.Pod:
+		address = pod.Status.PodIP
+	}
+	if address == "" {
+		return nil
+	}
+	return []string{bucketOf(address)}
+}
+
+func bucketOf(address string) string {
+	const buckets = 256
+	return strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(address))%buckets), 10)
+}
