@@ -158,7 +158,7 @@ func (r *PodReconciler) awaitsApp(seen *observation, c change, b blocker, err er
 // otherNames are the names, by the driver and by the last list, under which the registry has an instance's address and port, but for
 // those that the pod has besides.
 func (o *observation) otherNames(c change, said []string) []string {
-	names := slices.Compact(slices.Sorted(slices.Values(slices.Concat(said, o.tracked.AppNames(c.Key())))))
+	names := slices.Compact(slices.Sorted(slices.Values(slices.Concat(said, o.tracked.ForeignNames(c.Key())))))
 	return slices.DeleteFunc(names, func(name string) bool {
 		return slices.ContainsFunc(o.targets, func(t tracker.Target) bool { return t.Instance.Service == name })
 	})
@@ -177,7 +177,7 @@ func (r *PodReconciler) saySeveral(seen *observation, c change, which string) {
 
 // lookForSeveral says what the last list shows.
 func (r *PodReconciler) lookForSeveral(seen *observation, c change) {
-	names, own := seen.tracked.AppNames(c.Key()), c.Instance.Service
+	names, own := seen.tracked.ForeignNames(c.Key()), c.Instance.Service
 	if one := slices.Index(names, own); one >= 0 && slices.Contains(names[one+1:], own) {
 		r.saySeveral(seen, c, "its list has more than one")
 	}

@@ -224,7 +224,7 @@ func (r *PodReconciler) settle(ctx context.Context, seen *observation, c change)
 			return missing
 		}
 	}
-	if seen.tracked.Foreign(c.Key()) && !seen.leavesToApp(c) {
+	if !c.byApp() && seen.tracked.Foreign(c.Key()) && !seen.leavesToApp(c) {
 		return alsoRegistersItself(c, "its list has an entry of another writer")
 	}
 	return blocker{}

@@ -56,7 +56,6 @@ func (t *Tracker) Compare(l Listing) Comparison {
 	t.forgetUnopened(l.Registry)
 	t.noteShown(l)
 	t.noteForeign(l)
-	t.noteApps(l)
 	var result Comparison
 	listed := make(map[types.UID]map[lifecycle.Recorded]bool, len(l.Entries))
 	for _, e := range l.Entries {
@@ -134,40 +133,26 @@ func (t *Tracker) noteShown(l Listing) {
 	}
 }
 
-// noteForeign notes which of the pods' instances clients are given by another's entry, and has the pods looked at where that
-// is new or over.
+// noteForeign notes under which names clients are given the addresses and ports of the pods' instances by entries that no Rollcall
+// has written, and has the pods looked at where that has changed. An application's own entry is as expected once and under its name.
 func (t *Tracker) noteForeign(l Listing) {
-	listed := make(map[lifecycle.Recorded]bool, len(l.Foreign))
+	type place struct {
+		address string
+		port    int
+	}
+	listed := map[place][]string{}
 	for _, e := range l.Foreign {
-		listed[Target{Registry: l.Registry, Instance: e.Instance}.Key()] = true
+		at := place{e.Address, e.Port}
+		listed[at] = append(listed[at], e.Service)
 	}
-	before, now := t.foreign[l.Registry], map[lifecycle.Recorded]bool{}
-	for _, p := range t.pods {
-		changed := false
-		for _, n := range p.instances {
-			if listed[n.Recorded] {
-				now[n.Recorded] = true
-			}
-			changed = changed || n.Registry == l.Registry && listed[n.Recorded] != before[n.Recorded]
-		}
-		if changed {
-			t.look(&t.doubtful, p.id)
-		}
-	}
-	t.foreign[l.Registry] = now
-}
-
-// noteApps notes under which names clients are given the instances whose applications register themselves, where that is not once
-// and under their own, and has the pods looked at where that has changed.
-func (t *Tracker) noteApps(l Listing) {
-	before, now, listed := t.appNames[l.Apps], map[lifecycle.Recorded][]string{}, t.namesAt(l)
+	before, now := t.foreign[l.Registry], map[lifecycle.Recorded][]string{}
 	for _, p := range t.pods {
 		for _, n := range p.instances {
-			if n.Registry != l.Apps {
+			if n.Registry != l.Registry && n.Registry != l.Apps {
 				continue
 			}
 			names := slices.Sorted(slices.Values(listed[place{n.Address, n.Port}]))
-			if len(names) > 1 || len(names) == 1 && names[0] != n.Service {
+			if len(names) > 1 || len(names) == 1 && (n.Registry == l.Registry || names[0] != n.Service) {
 				now[n.Recorded] = names
 			}
 			if !slices.Equal(now[n.Recorded], before[n.Recorded]) {
@@ -175,32 +160,7 @@ func (t *Tracker) noteApps(l Listing) {
 			}
 		}
 	}
-	t.appNames[l.Apps] = now
-}
-
-// place is where an instance is, whatever its name.
-type place struct {
-	address string
-	port    int
-}
-
-// namesAt returns under which names others' entries are where pods' applications are.
-func (t *Tracker) namesAt(l Listing) map[place][]string {
-	listed := map[place][]string{}
-	for _, p := range t.pods {
-		for _, n := range p.instances {
-			if n.Registry == l.Apps {
-				listed[place{n.Address, n.Port}] = nil
-			}
-		}
-	}
-	for _, e := range l.Foreign {
-		at := place{e.Address, e.Port}
-		if names, steered := listed[at]; steered {
-			listed[at] = append(names, e.Service)
-		}
-	}
-	return listed
+	t.foreign[l.Registry], t.foreign[l.Apps] = now, now
 }
 
 // writtenUnder returns under which registry of the configuration an entry was written, and notes a registry that has

@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,13 +50,13 @@ func (p *Pod) Shown(registry string) bool {
 
 // Foreign reports whether clients are given the instance by an entry that no Rollcall has written, by the last list.
 func (p *Pod) Foreign(in lifecycle.Recorded) bool {
-	return locked(p, func() bool { return p.tracker.foreign[in.Registry][in] })
+	return slices.Contains(p.ForeignNames(in), in.Service)
 }
 
-// AppNames returns under which service names clients are given the instance's address and port by entries that no Rollcall has
-// written, by the last list: each as often as it is there, and none where that is once and under the instance's own.
-func (p *Pod) AppNames(in lifecycle.Recorded) []string {
-	return locked(p, func() []string { return p.tracker.appNames[in.Registry][in] })
+// ForeignNames returns under which service names clients are given the instance's address and port by entries that no Rollcall has
+// written, by the last list: each as often as it is there, and none of an application's entry that is there once, under its own.
+func (p *Pod) ForeignNames(in lifecycle.Recorded) []string {
+	return locked(p, func() []string { return p.tracker.foreign[in.Registry][in] })
 }
 
 // Departed returns the pod as the cache had it last; nil while it is there, or was never found.

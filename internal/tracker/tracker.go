@@ -34,10 +34,9 @@ type Tracker struct {
 	shown map[string]any
 	// renamed holds, by the names of registries that the configuration no longer has, where entries were found that name them.
 	renamed map[string]string
-	// foreign are, by registry, the instances that clients are given by an entry which no Rollcall has written, by its last list.
-	foreign map[string]map[lifecycle.Recorded]bool
-	// appNames are, by registry of applications' entries, the names under which the last list had an instance's address and port.
-	appNames map[string]map[lifecycle.Recorded][]string
+	// foreign are, by registry and instance, the names under which the last list had its address and port in entries that no
+	// Rollcall has written.
+	foreign map[string]map[lifecycle.Recorded][]string
 
 	// lost are pods of which a registry has lost an instance, doubtful those of which a list says something unexpected.
 	lost, doubtful []lifecycle.PodID
@@ -103,7 +102,7 @@ func (p *pod) known() map[lifecycle.Recorded]Instance {
 func New() *Tracker {
 	return &Tracker{
 		pods: map[types.UID]*pod{}, closed: map[types.UID]time.Time{}, shown: map[string]any{}, renamed: map[string]string{},
-		foreign: map[string]map[lifecycle.Recorded]bool{}, appNames: map[string]map[lifecycle.Recorded][]string{}, signal: make(chan struct{}, 1),
+		foreign: map[string]map[lifecycle.Recorded][]string{}, signal: make(chan struct{}, 1),
 	}
 }
 
