@@ -59,6 +59,7 @@ func (r *PodReconciler) observePassedOn(ctx context.Context, seen *observation) 
 	if !seen.settings.steers() {
 		return nil
 	}
+	seen.passedOn = map[lifecycle.Recorded]bool{}
 	instances := seen.instances()
 	for _, t := range seen.targets {
 		instances[t.Key()] = true
@@ -67,15 +68,9 @@ func (r *PodReconciler) observePassedOn(ctx context.Context, seen *observation) 
 		if !byApp(in) || seen.has(in.Address) {
 			continue
 		}
-		taken, err := r.isTaken(ctx, seen, in)
-		if err != nil {
+		var err error
+		if seen.passedOn[in], err = r.isTaken(ctx, seen, in); err != nil {
 			return err
-		}
-		if taken {
-			if seen.passedOn == nil {
-				seen.passedOn = map[lifecycle.Recorded]bool{}
-			}
-			seen.passedOn[in] = true
 		}
 	}
 	return nil

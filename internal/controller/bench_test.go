@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"testing"
+	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
@@ -100,6 +101,7 @@ func steady(b testing.TB) (*PodReconciler, lifecycle.PodID) {
 	cache := onePod{pod: pod, workload: workload}
 	r := New(Options{
 		Client: cache, Tracker: tracker.New(), State: clusterstate.New(cache), Clock: clocktesting.NewFakePassiveClock(testEpoch()),
+		Ahead: func() time.Duration { return 0 },
 	})
 	r.Apply(Settings{
 		Cluster: testCluster, DefaultRegistries: []string{"default"},

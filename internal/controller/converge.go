@@ -300,18 +300,17 @@ func (r *PodReconciler) drained(seen *observation, p plan) progress {
 	if len(seen.tracked.Known()) == 0 && !seen.input.Record.Exists() {
 		return progress{} // no registry ever knew the pod, and so there is nothing to write down
 	}
-	record := seen.newRecord(p)
+	done := progress{record: seen.newRecord(p)}
 	removedAt, counted := r.removedAt(seen, p)
 	if !draining(seen.decision.Row) || seen.drain == 0 || removedAt.IsZero() {
-		return progress{record: record}
+		return done
 	}
-	record.OutSince = &removedAt
-	remaining := counted.Add(seen.drain).Sub(r.Clock.Now())
-	if remaining <= 0 {
-		return progress{record: record}
+	done.record.OutSince = &removedAt
+	if remaining := counted.Add(seen.drain).Sub(r.Clock.Now()); remaining > 0 {
+		done.blocker = blocker{reason: reason.Draining, after: remaining,
+			message: fmt.Sprintf("out of rotation since %s, drains for %s", removedAt.Format(time.RFC3339), seen.drain)}
 	}
-	return progress{record: record, blocker: blocker{reason: reason.Draining, after: remaining,
-		message: fmt.Sprintf("out of rotation since %s, drains for %s", removedAt.Format(time.RFC3339), seen.drain)}}
+	return done
 }
 
 // draining reports whether a drain counts in the row. kubelet does not wait with a pod that is being deleted already.
@@ -322,10 +321,7 @@ func draining(row lifecycle.Row) bool {
 // removedAt is when the last instance that may have been in service was taken out, and from when its drain counts; zero where
 // none was. No pod drains for less than its drain because another manager's clock reads otherwise.
 func (r *PodReconciler) removedAt(seen *observation, p plan) (latest, counted time.Time) {
-	ahead := time.Duration(0)
-	if r.Ahead != nil {
-		ahead = r.Ahead()
-	}
+	ahead := r.Ahead()
 	for _, c := range p.all() {
 		recorded, from := seen.tracked.Standing(c.Key()).RemovedAt(ahead)
 		if recorded.After(latest) {

@@ -207,9 +207,6 @@ type awaited struct{ done <-chan struct{} }
 func (awaited) Start(context.Context, queue) error { return nil }
 
 func (a awaited) WaitForSync(ctx context.Context) error {
-	if a.done == nil {
-		return nil
-	}
 	select {
 	case <-a.done:
 		return nil

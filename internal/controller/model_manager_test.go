@@ -84,6 +84,7 @@ func (m *model) lead() {
 	m.manager.PodReconciler = New(Options{
 		Client: c, APIReader: live, Recorder: &events.FakeRecorder{}, Tracker: tracker.New(), State: clusterstate.New(c),
 		Releases: metrics.NewReleaseMetrics(prometheus.NewRegistry()), Workers: 1, Clock: m.clock,
+		Ahead: func() time.Duration { return 0 },
 	})
 	m.configure(m.manager.there...)
 	for _, p := range m.pods {

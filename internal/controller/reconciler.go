@@ -60,11 +60,10 @@ type Options struct {
 	// Workers is how many pods are worked on at once.
 	Workers int
 	Clock   clock.PassiveClock
-	// Ahead returns how much later, at most, the clock reads than that of the manager which led before. Nil is for one that
-	// has the same clock.
+	// Ahead returns how much later, at most, the clock reads than that of the manager which led before.
 	Ahead func() time.Duration
 	// Listed is closed once every registry was asked what there is, or took too long: no pod is worked on before, since
-	// what is listed costs no call. It must be closed within a minute. Nil waits for nothing.
+	// what is listed costs no call. It must be closed within a minute.
 	Listed <-chan struct{}
 	// Audit writes down what receipts are made from. Nil is for no receipts.
 	Audit *audit.Log
@@ -88,6 +87,7 @@ func New(o Options) *PodReconciler {
 	return &PodReconciler{
 		Options: o,
 		applied: make(chan struct{}, 1),
+		notes:   notes{pods: map[types.UID]*note{}},
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](backoffBase, backoffCap),
 	}
 }

@@ -225,9 +225,6 @@ type postponement struct {
 func (n *notes) of(pod lifecycle.PodID) *note {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.pods == nil {
-		n.pods = map[types.UID]*note{}
-	}
 	one := n.pods[pod.UID]
 	if one == nil {
 		one = &note{pod: pod}
