@@ -47,7 +47,7 @@ func (c *Cluster) Compare(ctx context.Context, l tracker.Listing) (tracker.Compa
 	}
 	standing := make([]clusterstate.Entry, 0, len(result.Standing))
 	for _, t := range result.Standing {
-		if pod := podOf(t.Instance); !vanished[pod.UID] {
+		if pod := t.Pod(); !vanished[pod.UID] {
 			standing = append(standing, clusterstate.Entry{Recorded: t.Key(), Pod: pod})
 		}
 	}
@@ -77,12 +77,6 @@ func (c *Cluster) uncached(ctx context.Context, entries []registry.Entry) ([]reg
 		}
 		return found
 	}), nil
-}
-
-func podOf(in registry.Instance) lifecycle.PodID {
-	return lifecycle.PodID{
-		NamespacedName: types.NamespacedName{Namespace: in.Namespace, Name: in.Pod}, UID: types.UID(in.UID),
-	}
 }
 
 // Gone implements [Pods]. The cache may lag, and leaves out pods without the lifecycle label, so the API server is asked.
@@ -144,6 +138,6 @@ func (c *Cluster) lives(ctx context.Context, id lifecycle.PodID) (bool, error) {
 		c.Doubt(id)
 		return true, nil
 	default:
-		return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed, nil
+		return !lifecycle.Finished(pod), nil
 	}
 }

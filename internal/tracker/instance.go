@@ -4,6 +4,8 @@ import (
 	"maps"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -72,6 +74,12 @@ func (t Target) Key() lifecycle.Recorded {
 	return lifecycle.Recorded{
 		Registry: t.Registry, Service: t.Instance.Service, Address: t.Instance.Address, Port: t.Instance.Port,
 	}
+}
+
+// Pod returns the pod that the instance's mark names.
+func (t Target) Pod() lifecycle.PodID {
+	name := types.NamespacedName{Namespace: t.Instance.Namespace, Name: t.Instance.Pod}
+	return lifecycle.PodID{NamespacedName: name, UID: types.UID(t.Instance.UID)}
 }
 
 // Sighting is an entry as one list had it.

@@ -99,9 +99,7 @@ func (t *Tracker) hasLeft(uid types.UID, in lifecycle.Recorded, asOf time.Time) 
 // sight takes note of one entry.
 func (t *Tracker) sight(target Target, e registry.Entry, l Listing, result *Comparison) {
 	in := target.Key()
-	p := t.add(lifecycle.PodID{
-		NamespacedName: types.NamespacedName{Namespace: e.Namespace, Name: e.Pod}, UID: types.UID(e.UID),
-	})
+	p := t.add(target.Pod())
 	if !p.opened {
 		result.Unknown = append(result.Unknown, e)
 	} else if p.servers != nil {
