@@ -86,6 +86,7 @@ func (m *model) lead() {
 		Releases: metrics.NewReleaseMetrics(prometheus.NewRegistry()), Workers: 1, Clock: m.clock,
 		Ahead: func() time.Duration { return 0 },
 	})
+	m.manager.PodReconciler.queue.Store(new(queue(&m.manager.queue)))
 	m.configure(m.manager.there...)
 	for _, p := range m.pods {
 		p.view = len(p.versions) - 1
