@@ -124,6 +124,21 @@ func TestTimeOutThatMayLandIsWaitedForAndThenReadBack(t *testing.T) {
 	}
 }
 
+// TestDrainOfATimeOutCountsFromTheReadBack: a Register landed late and another hand removed it, so clients may have had the pod
+// until then, and no answer says so.
+func TestDrainOfATimeOutCountsFromTheReadBack(t *testing.T) {
+	t.Parallel()
+	w, pod := born(t, asking, draining15s)
+	w.registry.FailNext(anyCall(), context.DeadlineExceeded)
+	w.reconcile(pod)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+	w.must(w.backend.Register(t.Context(), w.instance(pod, "web", 8080)), "landing the call")
+	w.sleep(9 * time.Second)
+	w.must(w.backend.Deregister(t.Context(), w.instance(pod, "web", 8080)), "removing it")
+	w.expectResult("the whole drain is yet to come", w.reconcile(pod), 15*time.Second)
+	w.expectHooks("it drains", pod, "inPlaceUpdate preDelete")
+}
+
 func TestReadBackOfAGonePod(t *testing.T) {
 	t.Parallel()
 	w, pod := serving(t, asking)

@@ -249,8 +249,8 @@ func (i Instance) landed(began time.Time, over func(lifecycle.Want) bool) Instan
 
 // confirm is called when the registry, asked at that time, said what is wanted.
 func (i Instance) confirm(asked time.Time) Instance {
-	// A change that failed can have put the instance in since, and another one have taken it out again.
-	if _, wasIn := i.late[lifecycle.InService]; wasIn && len(i.late) > 1 && i.want != lifecycle.InService {
+	// A Register that failed can have put the instance in since, and another hand or a late change have taken it out again.
+	if _, wasIn := i.late[lifecycle.InService]; wasIn && i.want != lifecycle.InService {
 		i.removedAt = asked
 	}
 	i.unconfirmed = false
