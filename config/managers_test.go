@@ -27,7 +27,7 @@ func TestManagersHaveNamespacesOfTheirOwn(t *testing.T) {
 	objects, err := render(managersFolder)
 	expect.NoError(t, err)
 	seen := map[string]string{}
-	for name, want := range map[string][]string{"shop": {"shop", "shop-staging"}, "pay": {"pay"}} {
+	for name, want := range map[string][]string{"orders": {"orders", "orders-staging"}, "pay": {"pay"}} {
 		its := "rollcall-" + name
 		configMap := named[*corev1.ConfigMap](t, objects, "rollcall-config-"+name)
 		c, err := config.Parse([]byte(configMap.Data["config.yaml"]), config.Limits{Drivers: []string{"consul"}})
@@ -102,12 +102,12 @@ func TestTwoManagersOfOneNamespaceAreNotRendered(t *testing.T) {
 	again, _, _ := strings.Cut(string(text), "\n---\n")
 	for file, text := range map[string]string{
 		"kustomization.yaml": "kind: Kustomization\nresources: [" + here + "/" + managersFolder + ", again.yaml]\n",
-		"again.yaml":         strings.ReplaceAll(again, "rollcall-shop", "rollcall-pay"),
+		"again.yaml":         strings.ReplaceAll(again, "rollcall-orders", "rollcall-pay"),
 	} {
 		expect.NoError(t, os.WriteFile(filepath.Join(folder, file), []byte(text), 0o600))
 	}
 	if _, err := render(folder); err == nil || !strings.Contains(err.Error(), "already registered id") {
-		t.Errorf("got %v, want that namespace shop is rollcall-shop's", err)
+		t.Errorf("got %v, want that namespace orders is rollcall-orders's", err)
 	}
 }
 

@@ -20,8 +20,8 @@ func TestManagersOfOneCluster(t *testing.T) {
 	t.Parallel()
 	r := startRegistry(t, onlyRegistry, registryOptions{})
 	objects := kustomize(t, "config", "examples", "managers")
-	ofPods := []string{"shop", "shop-staging", "pay"}
-	expect.NoError(t, env.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop-staging"}}))
+	ofPods := []string{"orders", "orders-staging", "pay"}
+	expect.NoError(t, env.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "orders-staging"}}))
 	grant(t, objects, func(namespace string) bool { return !slices.Contains(ofPods, namespace) })
 	prepare := func(name, suffix string, namespaces ...string) *rollcall {
 		config := defaultConfiguration(r.URL(), namespaces...)
@@ -34,15 +34,15 @@ func TestManagersOfOneCluster(t *testing.T) {
 		expect.NoError(t, err)
 		return prepareManager(t, name, own, config, "--leader-elect=true", "--leader-election-namespace=rollcall"+suffix)
 	}
-	shop := newScenario(t, prepare("shop", "-shop", "shop", "shop-staging"), r, finalizer, "shop")
+	orders := newScenario(t, prepare("orders", "-orders", "orders", "orders-staging"), r, finalizer, "orders")
 	pay := newScenario(t, prepare("pay", "-pay", "pay"), r, finalizer, "pay")
 	grant(t, objects, func(namespace string) bool { return slices.Contains(ofPods, namespace) })
-	for _, s := range (scenarios{shop, pay}) {
+	for _, s := range (scenarios{orders, pay}) {
 		s.troubled = true
 		restart(t, s.manager)
 		s.Begin(replicas(2))
 	}
-	for _, pair := range [][2]*scenario{{shop, pay}, {pay, shop}} {
+	for _, pair := range [][2]*scenario{{orders, pay}, {pay, orders}} {
 		works, down := pair[0], pair[1]
 		down.manager.Kill()
 		works.leaveEntry()
@@ -54,14 +54,14 @@ func TestManagersOfOneCluster(t *testing.T) {
 		down.ExpectSteady()
 	}
 	pay.manager.Kill()
-	greedy := prepare("greedy", "-pay", "pay", "shop")
+	greedy := prepare("greedy", "-pay", "pay", "orders")
 	expect.NoError(t, greedy.Start())
 	pay.manager = greedy
-	pay.await("the manager of pay to be refused the pods of shop", func() error { return notReady("pods", "forbidden")(pay) })
+	pay.await("the manager of pay to be refused the pods of orders", func() error { return notReady("pods", "forbidden")(pay) })
 	greedy.Kill()
 	pay.manager = prepare("pay-again", "-pay", "pay")
 	restart(t, pay.manager)
-	scenarios{shop, pay}.finish()
+	scenarios{orders, pay}.finish()
 }
 
 // grant creates what a manifest has of rights, where chosen says so.
