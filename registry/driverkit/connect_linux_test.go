@@ -19,7 +19,7 @@ import (
 func TestAServerThatDropsPacketsLeavesTimeForOthers(t *testing.T) {
 	t.Parallel()
 	endpoint := "http://" + full(t) + "," + drivertest.Answering(t, http.StatusOK, nil, "")
-	c := newClient(t, registry.Config{Endpoint: endpoint, Timeout: 2 * time.Second}, driverkit.HTTPOptions{})
+	c := newClient(t, registry.Config{Endpoint: endpoint, Timeout: 10 * time.Second}, driverkit.HTTPOptions{})
 	err := c.Try(t.Context(), func(s driverkit.Server) error {
 		_, err := c.Send(t.Context(), s, driverkit.Request{Method: http.MethodGet})
 		return err

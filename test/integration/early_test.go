@@ -102,7 +102,7 @@ func othersHooks(s *scenario) {
 		return s.settled(set)
 	})
 	s.ExpectMetric("rollcall_unmatched_workloads 1")
-	s.Expect(len(s.registry.Answers(s.ns, "")) == 0, "the registry was told of a pod that is not ours")
+	s.Expect(len(s.registry.Answers(s.ns, "")) == 0, "the registry was called for a pod that Rollcall does not manage")
 	for _, w := range s.writes() {
 		s.Errorf("the manager wrote %s %s %s", w.Method, w.Resource, w.Name)
 	}

@@ -85,7 +85,7 @@ func oneRegistryHangs(s *scenario) {
 	hold := s.named(newRegistry).Hold(s.match(fakeregistry.OpRegister))
 	s.Create(inPlace, replicas(1), annotated(registriesKey, "old,new"))
 	s.AwaitCalls(hold, 1)
-	pod := s.Pods()[0]
+	pod := s.AwaitRunning()
 	s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryTimeout", "hook preNormal waits", `in registry "new"`)
 	s.ExpectServingIn(s.named(oldRegistry), pod)
 	s.ExpectServingIn(s.named(newRegistry))

@@ -123,7 +123,7 @@ func registryTimeouts(s *scenario) {
 	hold := s.HoldCalls(fakeregistry.OpRegister)
 	s.Create(inPlace, replicas(1))
 	s.AwaitCalls(hold, 1)
-	pod := s.Pods()[0]
+	pod := s.AwaitRunning()
 	s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryTimeout", s.ns)
 	hold.Release()
 	s.ExpectSteady()
