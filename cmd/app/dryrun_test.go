@@ -35,13 +35,13 @@ func TestDryRunReportsEachChangeOnce(t *testing.T) {
 	for range 3 {
 		expectRefused(registry.InService)
 	}
-	s.ExpectTold("would register default web 10.0.0.1:80")
+	s.ExpectLogged("would register default web 10.0.0.1:80")
 	expectRefused(registry.OutOfService)
 	expectRefused(registry.InService)
-	s.ExpectTold("would failOver default web 10.0.0.1:80", "would register default web 10.0.0.1:80")
+	s.ExpectLogged("would failOver default web 10.0.0.1:80", "would register default web 10.0.0.1:80")
 	in.UID = "2"
 	expectRefused(registry.InService)
-	s.ExpectTold("would register default web 10.0.0.1:80") // another pod at that address
+	s.ExpectLogged("would register default web 10.0.0.1:80") // another pod at that address
 	s.ExpectCounted(`rollcall_dry_run_total{operation="failOver",registry="default"} 1`, `rollcall_dry_run_total{operation="register",registry="default"} 3`)
 }
 
@@ -55,7 +55,7 @@ func TestDryRunTellsTheApplicationsEntryFromRollcallsOwn(t *testing.T) {
 	for _, client := range []*registryclient.Client{reg, reg.AppEntries()} {
 		s.ExpectRefused(client.Change(t.Context(), registryclient.Caller{}, registry.Change{Instance: in, State: registry.OutOfService}))
 	}
-	s.ExpectTold("would failOver default web 10.0.0.1:80", "would failOver default/app web 10.0.0.1:80")
+	s.ExpectLogged("would failOver default web 10.0.0.1:80", "would failOver default/app web 10.0.0.1:80")
 }
 
 func TestDryRunTakesNoEntryThatExpiresForAcknowledged(t *testing.T) {
@@ -93,9 +93,9 @@ func TestDryRunReportsPatchesWithoutTheirTests(t *testing.T) {
 	c := &dryClient{run: s.run} // nothing is asked of the real one
 	s.ExpectRefused(c.Patch(t.Context(), pod, patch("1")))
 	s.ExpectRefused(c.Patch(t.Context(), pod, patch("1")))
-	s.ExpectTold("would patch [add /metadata/labels/example.com/online: true remove /metadata/finalizers/0]")
+	s.ExpectLogged("would patch [add /metadata/labels/example.com/online: true remove /metadata/finalizers/0]")
 	s.ExpectRefused(c.Patch(t.Context(), pod, patch("2")))
-	s.ExpectTold("would patch [add /metadata/labels/example.com/online: true remove /metadata/finalizers/0]")
+	s.ExpectLogged("would patch [add /metadata/labels/example.com/online: true remove /metadata/finalizers/0]")
 	s.ExpectCounted(`rollcall_dry_run_total{operation="patch",registry=""} 2`)
 }
 
@@ -108,7 +108,7 @@ func TestDryRunReportsEvents(t *testing.T) {
 	about.tell(t.Context(), "Warning", "Resync", "RemovalBlocked", "6 of 20 entries")
 	close(elected)
 	about.tell(t.Context(), "Warning", "Resync", "RemovalBlocked", "7 of 20 entries")
-	s.ExpectTold("would event Warning InvalidPod no port", "would event Warning RemovalBlocked 7 of 20 entries rollcall-config")
+	s.ExpectLogged("would event Warning InvalidPod no port", "would event Warning RemovalBlocked 7 of 20 entries rollcall-config")
 	s.ExpectCounted(`rollcall_dry_run_total{operation="event",registry=""} 2`)
 }
 
@@ -170,18 +170,18 @@ func (s *dryRunScenario) ExpectRefused(err error) {
 	}
 }
 
-// ExpectTold looks at what was told since the last look.
-func (s *dryRunScenario) ExpectTold(want ...string) {
+// ExpectLogged looks at what was logged since the last look.
+func (s *dryRunScenario) ExpectLogged(want ...string) {
 	s.Helper()
 	if diff := cmp.Diff(want, s.log.all); diff != "" {
-		s.Errorf("told (-want +got):\n%s", diff)
+		s.Errorf("logged (-want +got):\n%s", diff)
 	}
 	s.log.all = nil
 }
 
 func (s *dryRunScenario) ExpectCounted(want ...string) {
 	s.Helper()
-	series.Expect(s.T, s.metrics, "what was told", want...)
+	series.Expect(s.T, s.metrics, "what was counted", want...)
 }
 
 // lines is a log that keeps of each line what a reader looks for.

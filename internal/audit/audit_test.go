@@ -116,7 +116,7 @@ func TestRotates(t *testing.T) {
 	}
 }
 
-// TestFullDisk: nothing waits, and what is lost is told by the next line.
+// TestFullDisk: nothing waits, and the next line counts what is lost.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	l, lost := open(t, "/dev/full", 1<<20)

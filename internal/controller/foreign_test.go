@@ -35,7 +35,7 @@ func TestApplicationThatRegistersItself(t *testing.T) {
 	}
 	w.expectDoubtful("the pod has to be told", pod)
 	w.expectResult("a list brings the pod back, and time does", w.reconcile(pod), backoffCap)
-	w.expectJournal("the registry says what it was told")
+	w.expectJournal("the registry holds what was written")
 	w.expectEvents("a person has to turn it off", `Warning AlsoRegistersItself service "web" at 10.0.0.1:8080: clients are given`)
 
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)

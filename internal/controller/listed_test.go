@@ -47,7 +47,7 @@ func TestListThatConfirmsNothing(t *testing.T) {
 		"an entry out of service": {"the pod is to be in service", func(w *world, pod *corev1.Pod) {
 			w.must(w.backend.FailOver(w.Context(), w.instance(pod, "web", 8080)), "failing over")
 		}, Listing{Confirms: true}},
-		"an entry with another weight": {"clients are told otherwise", func(w *world, pod *corev1.Pod) {
+		"an entry with another weight": {"clients read another weight", func(w *world, pod *corev1.Pod) {
 			in := w.instance(pod, "web", 8080)
 			in.Weight = 7
 			w.must(w.backend.Register(w.Context(), in), "registering")
@@ -125,7 +125,7 @@ func TestDriftOfAWeightThatTheRegistryHasNoPlaceFor(t *testing.T) {
 	if got := w.compare(plain()); got.Different != 1 {
 		t.Errorf("got %+v, want the weight to be missed", got)
 	}
-	w.reconciles(pod, "it was told the weight again", "Register web@10.0.0.1:8080")
+	w.reconciles(pod, "the weight is registered again", "Register web@10.0.0.1:8080")
 	w.sleep(time.Second)
 	if got := w.compare(plain()); got.Different != 0 {
 		t.Errorf("got %+v, want no third call: the registry has no place for a weight", got)

@@ -136,7 +136,7 @@ func TestInstanceCarriesItsAttributes(t *testing.T) {
 
 	w.changePod(pod, annotated(service.AnnotationWeight, "20"), annotated(service.AnnotationTags, "primary"),
 		annotated(service.AnnotationMetadata, "version=2"))
-	w.reconciles(pod, "clients are told; nothing has to be written down", registers)
+	w.reconciles(pod, "clients read of it; nothing has to be recorded", registers)
 	want.Weight, want.Tags = 20, []string{"eu-1/node-1", "primary"}
 	want.Metadata = map[string]string{"where": "eu-1/node-1", "version": "2"}
 	w.expectLastInstance("", want)

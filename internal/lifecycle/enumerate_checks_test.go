@@ -260,7 +260,7 @@ func (c *checker) checkEdits(d Decision) {
 func (c *checker) checkReleases(d Decision) {
 	c.checkGuard(d)
 	if len(without(d.Arm.Clear, []Handler{guardHandler()})) > 0 || len(d.Arm.ClearMarks) > 0 {
-		c.fail("clears %v %v before the registry was told", d.Arm.Clear, d.Arm.ClearMarks)
+		c.fail("clears %v %v before the registry has acknowledged", d.Arm.Clear, d.Arm.ClearMarks)
 	}
 	out := d.Want == OutOfService || d.Want == Absent
 	for _, h := range d.Then.Clear {
@@ -296,7 +296,7 @@ func (c *checker) checkAsserts(d Decision) {
 		// Elsewhere Kruise does not ask for preNormal: a key that it shares with another hook is armed there.
 		shared := slices.Contains(c.hooks.PreDelete, h) || slices.Contains(c.hooks.InPlaceUpdate, h)
 		if slices.Contains(d.Arm.Set, h) && (c.row.state.name == `"PreparingNormal"` || !shared) {
-			c.fail("asserts %s of preNormal before the registry was told", h)
+			c.fail("asserts %s of preNormal before the registry has acknowledged", h)
 		}
 		if slices.Contains(d.Then.Set, h) && d.Want != InService {
 			c.fail("asserts %s of preNormal although the registry must say %s", h, d.Want)
@@ -305,7 +305,7 @@ func (c *checker) checkAsserts(d Decision) {
 	if c.row.state.name == `"Updated"` {
 		for _, h := range c.hooks.InPlaceUpdate {
 			if slices.Contains(d.Arm.Set, h) {
-				c.fail("asserts %s of inPlaceUpdate before the registry was told", h)
+				c.fail("asserts %s of inPlaceUpdate before the registry has acknowledged", h)
 			}
 		}
 	}
@@ -496,7 +496,7 @@ func (c *checker) checkSpared(done *corev1.Pod) {
 		sharedKey := slices.ContainsFunc(c.hooks.all(), func(o Handler) bool { return o.Key() == h.Key() })
 		gone := c.row.ending.name != "alive" && h.Finalizer != "" && o.Owns(h.Finalizer)
 		if refused && !sharedKey && !gone && carries(c.pod, h) != carries(done, h) {
-			c.fail("touched %s, which is refused or not ours", h)
+			c.fail("touched %s, which is refused or another's", h)
 		}
 	}
 	c.checkTemplate(done)

@@ -70,7 +70,7 @@ func expectDecidable(t *testing.T, pod *corev1.Pod, r Record) {
 		d := Decide(Input{Pod: pod, Record: r, Ownership: ownership})
 		for _, h := range slices.Concat(d.Arm.Clear, d.Then.Clear, d.Arm.Set, d.Then.Set) {
 			if !ownership.Owns(h.Key()) {
-				t.Errorf("in %q the record has %+v touched, which is not ours", state, h)
+				t.Errorf("in %q the record has %+v touched, which is not owned", state, h)
 			}
 		}
 	}

@@ -285,7 +285,7 @@ func TestReap(t *testing.T) {
 			s.expectLogged("resync fails", 0)
 			s.expectLogged("removed an entry", 0)
 			if n := s.lists("a"); n > 12 {
-				t.Errorf("listed %d times in 10 minutes: a step that was told is no failure", n)
+				t.Errorf("listed %d times in 10 minutes: a step that a dry run only logs is no failure", n)
 			}
 			s.expectCalls("nothing is removed", "a")
 			if told == 0 {

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestForeignEntries: whatever becomes of an entry that is not ours, chaos sees it.
+// TestForeignEntries: whatever becomes of a foreign entry, chaos sees it.
 func TestForeignEntries(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

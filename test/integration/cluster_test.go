@@ -57,7 +57,7 @@ func evictedWithinBudget(s *scenario) {
 	s.Expect(apierrors.IsTooManyRequests(err), "an eviction past the budget gave: %v", err)
 
 	s.ScaleTo(3)
-	s.Expect(len(s.registry.Answers(s.ns, string(pod.UID))) == 1, "the registry was told of an eviction that never was")
+	s.Expect(len(s.registry.Answers(s.ns, string(pod.UID))) == 1, "the registry was called for an eviction that never was")
 	s.await("the budget to allow an eviction", func() error { return s.evict(pod) })
 	s.AwaitGone(pod)
 	s.ExpectSteady()

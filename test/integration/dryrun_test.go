@@ -35,8 +35,8 @@ func TestDryRun(t *testing.T) {
 	s.ExpectTold(dry, pod, "would event", "InvalidPod", "name=port")
 	s.PatchPod(pod, fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, servicesKey))
 	s.ExpectTold(dry, pod, "would event", "Resolved")
-	s.Expect(len(told(dry, pod, "would register")) == 1, "it was told more than once: %v", told(dry, pod, "would register"))
-	s.Expect(len(s.registry.Answers(s.ns, "")) == 0, "the registry was told of the pod")
+	s.Expect(len(told(dry, pod, "would register")) == 1, "it was logged more than once: %v", told(dry, pod, "would register"))
+	s.Expect(len(s.registry.Answers(s.ns, "")) == 0, "the registry was called for the pod")
 	s.Expect(s.Now(pod.UID).Annotations[recordKey] == "", "the pod has a record")
 	s.Expect(stateOf(s.Now(pod.UID)) == string(appspub.LifecycleStatePreparingNormal), "the pod went on")
 
