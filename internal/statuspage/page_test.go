@@ -367,8 +367,11 @@ func TestEventStreamOutlastsTheLimitsOfAServer(t *testing.T) {
 	defer server.Close()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/status/events", nil)
 	expect.NoError(t, err)
-	answer, err := server.Client().Do(request)
-	expect.NoError(t, err)
+	var answer *http.Response
+	expect.Soon(t, "the request to be read within the limit", func() (err error) {
+		answer, err = server.Client().Do(request)
+		return err
+	})
 	defer answer.Body.Close()
 	changed := sync.OnceFunc(func() { s.set(func(f *Facts) { f.Waits = []metrics.Wait{wait("web-1", "Draining", 0)} }) })
 	lines := bufio.NewScanner(answer.Body)

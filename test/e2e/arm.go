@@ -118,7 +118,7 @@ func (a *arm) cloneset(ctx context.Context) (*appsv1alpha1.CloneSet, error) {
 
 // change edits the CloneSet.
 func (a *arm) change(ctx context.Context, edit func(*appsv1alpha1.CloneSetSpec)) error {
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	err := retry.RetryOnConflict(wait.ForConflicts(), func() error {
 		set, err := a.cloneset(ctx)
 		if err != nil {
 			return err

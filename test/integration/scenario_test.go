@@ -26,6 +26,7 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
+	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
 const (
@@ -192,7 +193,7 @@ func (s *scenario) noted(set *kruisev1alpha1.CloneSet) {
 // Edit changes the CloneSet.
 func (s *scenario) Edit(edit func(*kruisev1alpha1.CloneSet)) {
 	s.Helper()
-	s.must(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	s.must(retry.RetryOnConflict(wait.ForConflicts(), func() error {
 		set := &kruisev1alpha1.CloneSet{}
 		if err := s.k8s.Get(s.Context(), s.key, set); err != nil {
 			return err
