@@ -105,6 +105,25 @@ func TestTableHasRatiosOfOneRound(t *testing.T) {
 	}
 }
 
+func TestPeerIsShownWhereItWasMeasured(t *testing.T) {
+	t.Parallel()
+	s, err := sizesOf("short")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rows := found().besidePeer(s); rows != nil {
+		t.Errorf("the peer was not measured, and has a table: %v", rows)
+	}
+	all := found()
+	for who, ms := range map[string]float64{theRollcall: 2, thePeer: 8, theWidePeer: 5} {
+		all = append(all, observation{Case: peerCase, Who: who, Values: map[string]float64{cpu: ms}})
+	}
+	table := strings.Join(strings.Fields(markdown(all.besidePeer(s))), " ")
+	if want := "| 300 at once: own CPU, ms a turn | 2 | 8 | 5 | 0.25 |"; !strings.Contains(table, want) {
+		t.Errorf("%q is missing:\n%s", want, table)
+	}
+}
+
 // TestPageHasTheTable: docs/performance.md has the table of the run whose JSON file stands beside it, with its head, and what
 // is computed from it.
 func TestPageHasTheTable(t *testing.T) {

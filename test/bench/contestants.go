@@ -17,13 +17,16 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
-// Who is measured. batching is Rollcall with a driver that batches, and before is another build of Rollcall, in the rounds.
+// Who is measured. batching is Rollcall with a driver that batches, and before is another build of Rollcall, in the rounds. The
+// peer is KusionStack's resourceconsist, which has as many workers as Rollcall where it is wide.
 const (
 	theFloor    = "floor"
 	theRecipe   = "recipe"
 	theRollcall = "rollcall"
 	theBatching = "batching"
 	theBefore   = "before"
+	thePeer     = "resourceconsist"
+	theWidePeer = thePeer + "-wide"
 )
 
 const readyLine = "ready"
@@ -55,6 +58,7 @@ type stage struct {
 	dir         string
 	launcher    *process.Launcher
 	account     *rest.Config // the rights of the ServiceAccount that ships
+	admin       *rest.Config // the peer's, which writes what Rollcall has no right to
 	registryURL string
 	before      string // the path of another build, if any
 	started     int
@@ -78,8 +82,15 @@ func (s *stage) build(ctx context.Context) error {
 func (s *stage) start(ctx context.Context, who string, flags ...string) (*process.Process, error) {
 	s.started++
 	dir := filepath.Join(s.dir, fmt.Sprintf("%s-%d", who, s.started))
-	if who == theFloor || who == theRecipe {
-		return s.startChild(ctx, who, dir)
+	switch who {
+	case theFloor, theRecipe:
+		self, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("finding this program: %w", err)
+		}
+		return s.startChild(ctx, who, dir, self, s.account)
+	case thePeer, theWidePeer:
+		return s.startChild(ctx, who, dir, filepath.Join(s.dir, thePeer), s.admin)
 	}
 	driver, path := "http", filepath.Join(s.dir, who)
 	if who == theBatching {
@@ -103,19 +114,15 @@ func (s *stage) start(ctx context.Context, who string, flags ...string) (*proces
 	return m.Process(), m.AwaitReady(ctx)
 }
 
-func (s *stage) startChild(ctx context.Context, who, dir string) (*process.Process, error) {
+func (s *stage) startChild(ctx context.Context, who, dir, path string, rights *rest.Config) (*process.Process, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("creating the folder of %s: %w", who, err)
 	}
 	kubeconfig := filepath.Join(dir, "kubeconfig")
-	if err := account.WriteKubeconfig(kubeconfig, s.account); err != nil {
+	if err := account.WriteKubeconfig(kubeconfig, rights); err != nil {
 		return nil, err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("finding this program: %w", err)
-	}
-	p, err := process.Start(s.launcher, dir, process.Command{Name: who, Path: self, Args: []string{who, kubeconfig, s.registryURL}})
+	p, err := process.Start(s.launcher, dir, process.Command{Name: who, Path: path, Args: []string{who, kubeconfig, s.registryURL}})
 	if err != nil {
 		return nil, err
 	}

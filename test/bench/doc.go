@@ -1,8 +1,8 @@
 // Command bench measures Rollcall between two others: the floor, which is the least that can flip a hook, and the recipe,
 // which is what OpenKruise's guide has one write. Each is a process of its own, against one real etcd and kube-apiserver.
 //
-//	make bench                # five rounds and everything else, about 25 minutes
-//	make bench BENCH=short    # one round of small sizes, 3 minutes
+//	make bench                # five rounds and everything else, about 30 minutes
+//	make bench BENCH=short    # one round of small sizes, 6 minutes
 //
 // A load driver plays Kruise: it puts pods through the states of the lifecycle, and a watch of its own times the flips of
 // their hooks, from when it sees the state to when it sees the flip. The three take turns in each round, one at a time, with
@@ -12,6 +12,9 @@
 //	floor     a watch and 32 workers that patch the label, without a registry
 //	recipe    the guide's four cases with controller-runtime's defaults, 3 workers
 //	rollcall  the manager that ships, with its defaults and no drain
+//
+// A fourth is measured beside Rollcall alone, in putting pods in service and out of it: KusionStack's resourceconsist, which is
+// built of the module in the folder peer. Where its modules can't be downloaded, that part says so and is left out.
 //
 // The registry speaks the protocol of the driver http, remembers, and answers after a delay.
 package main

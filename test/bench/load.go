@@ -106,7 +106,12 @@ func (l *load) run(ctx context.Context, pod *corev1.Pod, number int) error {
 	if err := l.k8s.Create(ctx, pod); err != nil {
 		return fmt.Errorf("creating a pod: %w", err)
 	}
-	if err := l.k8s.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, running(number))); err != nil {
+	return l.report(ctx, pod, running(number))
+}
+
+// report writes a pod's status.
+func (l *load) report(ctx context.Context, pod *corev1.Pod, status []byte) error {
+	if err := l.k8s.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, status)); err != nil {
 		return fmt.Errorf("writing the status of a pod: %w", err)
 	}
 	return nil
@@ -157,19 +162,24 @@ func (l *load) storm(ctx context.Context, n int, state appspub.LifecycleStateTyp
 // paced moves one pod at each interval.
 func (l *load) paced(ctx context.Context, n int, state appspub.LifecycleStateType, every time.Duration) (wave, error) {
 	return l.wave(ctx, n, state, func() error {
-		group, ctx := errgroup.WithContext(ctx)
-		ticker := time.NewTicker(every)
-		defer ticker.Stop()
-		for i := range n {
-			select {
-			case <-ticker.C:
-			case <-ctx.Done():
-				return group.Wait()
-			}
-			group.Go(func() error { return l.move(ctx, i, state) })
-		}
-		return group.Wait()
+		return inTurn(ctx, n, every, func(ctx context.Context, i int) error { return l.move(ctx, i, state) })
 	})
+}
+
+// inTurn does something for one of n pods at each interval.
+func inTurn(ctx context.Context, n int, every time.Duration, do func(ctx context.Context, i int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for i := range n {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return group.Wait()
+		}
+		group.Go(func() error { return do(ctx, i) })
+	}
+	return group.Wait()
 }
 
 func (l *load) move(ctx context.Context, number int, state appspub.LifecycleStateType) error {

@@ -105,6 +105,7 @@ func (b *bench) open(ctx context.Context) (stop func(), err error) {
 	if b.account, err = account.Install(ctx, b.cluster.Config()); err != nil {
 		return stop, err
 	}
+	b.admin = b.cluster.Config()
 	if b.registry, err = startRegistry(ctx); err != nil {
 		return stop, err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +30,14 @@ type registryServer struct {
 	serves atomic.Pointer[backend]
 	// changes counts calls that change something, a batch as one, and lists those that list.
 	changes, lists, underWay atomic.Int64
+	// first is when each pod was registered first, and when it was taken out first.
+	first sync.Map
+}
+
+// change is one of a pod, in or out.
+type change struct {
+	pod string
+	in  bool
 }
 
 type backend struct {
@@ -62,7 +71,12 @@ func (s *registryServer) reset(ctx context.Context) error {
 		return fmt.Errorf("the driver memory made a %T", made)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/", httpserver.New(m, httpserver.Options{}))
+	s.first.Clear()
+	mux.Handle("/", httpserver.New(m, httpserver.Options{OnAnswer: func(a httpserver.Answer) {
+		if a.Method == http.MethodPost && a.Status/100 == 2 {
+			s.first.LoadOrStore(change{a.Instance.Pod, a.Path == "/v1/register"}, a.Sent)
+		}
+	}}))
 	mux.HandleFunc("POST "+batchPath, func(w http.ResponseWriter, r *http.Request) { batch(w, r, m) })
 	s.serves.Store(&backend{Registry: m, handler: mux})
 	return nil

@@ -46,9 +46,10 @@ func (b *bench) report(began time.Time) error {
 	all := observations(b.found)
 	exponent := all.exponent()
 	rows := all.table(b.sizes, exponent)
-	fmt.Println("\n" + markdown(rows))
-	if paper := all.paper(); paper != nil {
-		fmt.Println(markdown(paper))
+	for _, table := range [][][]string{rows, all.paper(), all.besidePeer(b.sizes)} {
+		if len(table) > 1 {
+			fmt.Println("\n" + markdown(table))
+		}
 	}
 	encoded, err := json.MarshalIndent(results{
 		Began: began, Seconds: time.Since(began).Seconds(), Sizes: b.name, Cores: runtime.NumCPU(), Go: runtime.Version(),

@@ -19,6 +19,9 @@ const (
 	batchCase   = "batches"
 	managerCase = "managers"
 	idleCase    = "idle"
+	peerCase    = "registry's half"
+
+	pacedPeerCase = peerCase + ", " + pacedCase
 )
 
 // part is some of what is measured; the variable PART names one.
@@ -30,7 +33,7 @@ type part struct {
 func (b *bench) parts(only string) ([]part, error) {
 	all := []part{
 		{"rounds", b.rounds}, {"foreign", b.foreignPods}, {"batches", b.batches}, {"managers", b.managers},
-		{"profile", b.profile}, {"growth", b.grow},
+		{"profile", b.profile}, {"growth", b.grow}, {"peer", b.besidePeer},
 	}
 	if only == "" {
 		return all, nil
@@ -40,7 +43,7 @@ func (b *bench) parts(only string) ([]part, error) {
 			return []part{p}, nil
 		}
 	}
-	return nil, fmt.Errorf("PART is %q: write rounds, foreign, batches, managers, profile or growth, or leave it out for all", only)
+	return nil, fmt.Errorf("PART is %q: write rounds, foreign, batches, managers, profile, growth or peer, or leave it out for all", only)
 }
 
 // sizes are how much of everything is measured.
@@ -52,6 +55,8 @@ type sizes struct {
 	// restart, and batch the pods of the storm in batches, and of that with several managers.
 	paced, foreign, restart, batch int
 	growth                         []int
+	// peerRounds are the rounds beside the peer.
+	peerRounds int
 	// profiled is how long the CPU is profiled.
 	profiled time.Duration
 }
@@ -77,13 +82,13 @@ func sizesOf(value string) (sizes, error) {
 				{delay: 500 * time.Millisecond, pods: 300, recipePods: 30, rounds: 2},
 			},
 			paced: 200, foreign: 10_000, growth: []int{100, 300, 1000, 3000, 10_000, 20_000}, restart: 10_000, batch: 1000,
-			profiled: 15 * time.Second,
+			peerRounds: 3, profiled: 15 * time.Second,
 		}, nil
 	case "short":
 		return sizes{
 			name: "short", rounds: 1,
 			storms: []storm{{delay: usualDelay, pods: 300}, {delay: slowDelay, pods: 200, recipePods: 60}},
-			paced:  100, foreign: 500, growth: []int{100, 300, 1000}, restart: 1000, batch: 500, profiled: 5 * time.Second,
+			paced:  100, foreign: 500, growth: []int{100, 300, 1000}, restart: 1000, batch: 500, peerRounds: 1, profiled: 5 * time.Second,
 		}, nil
 	default:
 		return sizes{}, fmt.Errorf("BENCH is %q: write short for a few minutes, or leave it out for everything", value)
