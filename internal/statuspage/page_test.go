@@ -369,7 +369,7 @@ func TestEventStreamOutlastsTheLimitsOfAServer(t *testing.T) {
 	expect.NoError(t, err)
 	var answer *http.Response
 	expect.Soon(t, "the request to be read within the limit", func() (err error) {
-		answer, err = server.Client().Do(request)
+		answer, err = server.Client().Do(request) //nolint:bodyclose // it is closed below
 		return err
 	})
 	defer answer.Body.Close()
