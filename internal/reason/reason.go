@@ -72,7 +72,7 @@ const (
 	//
 	// What to do: change in the CloneSet what the message says.
 	HandlerRefused Reason = "HandlerRefused"
-	// PatchRefused: the API server refuses our change of the pod: by its access control, an admission webhook, a policy or
+	// PatchRefused: the API server refuses Rollcall's change of the pod: by its access control, an admission webhook, a policy or
 	// its validation. Retried with a back-off of at most 30 s.
 	//
 	// What to do: allow what the message says, in the API server's own words.
