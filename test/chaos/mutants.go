@@ -89,15 +89,17 @@ func failing() trial {
 	}
 }
 
-// repairing leaves much to resync.
+// repairing leaves much to resync. The storm lasts so long that what it left behind is found no sooner than the receipt can say
+// that nothing was compared, which it does 2*resyncInterval+receipt.Patience after a manager led.
 func repairing() trial {
 	const resync = "internal/resync"
+	const storm = 2*resyncInterval + receipt.Patience - repairWithin + 2*time.Second
 	return trial{
 		plan: planner{
-			seed: 3, workloads: len(workloads()), storm: 5 * time.Second, workEvery: time.Second,
+			seed: 3, workloads: len(workloads()), storm: storm, workEvery: time.Second,
 			work: []share{{update, 1}, {forceDelete, 1}}, last: []kind{wipeHalf, leaveEntries},
 		},
-		length: 10 * time.Second,
+		length: storm,
 		mutants: []mutant{
 			{
 				name: "no resync", finds: []string{"lost"}, receipt: []string{"was not compared"},
