@@ -135,7 +135,7 @@ func (b *bench) turn(ctx context.Context, round int, who string) error {
 
 // with has a contestant work, beginning with an empty registry and no pods, and ends it.
 func (b *bench) with(ctx context.Context, who string, flags []string, do func(*process.Process) error) error {
-	if err := errors.Join(b.load.clear(ctx), b.registry.reset(ctx)); err != nil {
+	if err := errors.Join(b.load.clear(ctx), b.registry.reset(ctx, who == theBatching)); err != nil {
 		return err
 	}
 	b.registry.setDelay(usualDelay)

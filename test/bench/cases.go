@@ -142,7 +142,7 @@ func (b *bench) startBeside(ctx context.Context, flags []string) (*process.Proce
 	return p, err
 }
 
-// batches measures Rollcall with a driver that batches.
+// batches measures Rollcall with a registry that takes batches.
 func (b *bench) batches(ctx context.Context) error {
 	return b.with(ctx, theBatching, nil, func(p *process.Process) error {
 		if err := b.populate(ctx, theBatching, 0, b.batch); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
-// Who is measured. batching is Rollcall with a driver that batches, and before is another build of Rollcall, in the rounds. The
+// Who is measured. batching is Rollcall with a registry that takes batches, and before is another build of Rollcall, in the rounds. The
 // peer is KusionStack's resourceconsist, which has as many workers as Rollcall where it is wide.
 const (
 	theFloor    = "floor"
@@ -67,17 +67,6 @@ type stage struct {
 	others  []*process.Process
 }
 
-// build builds the two managers.
-func (s *stage) build(ctx context.Context) error {
-	for who, main := range map[string]string{theRollcall: "cmd", theBatching: "test/bench/manager"} {
-		err := manager.Build(ctx, "github.com/rollcall-dev/rollcall/"+main, filepath.Join(s.dir, who), "-tags=grpcnotrace")
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // start starts a contestant, and returns when it works.
 func (s *stage) start(ctx context.Context, who string, flags ...string) (*process.Process, error) {
 	s.started++
@@ -92,17 +81,14 @@ func (s *stage) start(ctx context.Context, who string, flags ...string) (*proces
 	case thePeer, theWidePeer:
 		return s.startChild(ctx, who, dir, filepath.Join(s.dir, thePeer), s.admin)
 	}
-	driver, path := "http", filepath.Join(s.dir, who)
-	if who == theBatching {
-		driver = "bench-batching"
-	}
+	path := filepath.Join(s.dir, theRollcall)
 	if who == theBefore {
 		path = s.before
 	}
 	m, err := manager.New(manager.Options{
 		Name: who, Dir: dir, Path: path, Launcher: s.launcher, Flags: flags,
-		Config: fmt.Sprintf("cluster: %s\nnamespaces: [%s]\nregistry: {driver: %s, endpoint: %q}\nhooks: {owned: [%s, %s]}\ndrain: 0s\n",
-			clusterName, strings.Join(s.watched, ", "), driver, s.registryURL, inPlaceLabel, deleteLabel),
+		Config: fmt.Sprintf("cluster: %s\nnamespaces: [%s]\nregistry: {driver: http, endpoint: %q}\nhooks: {owned: [%s, %s]}\ndrain: 0s\n",
+			clusterName, strings.Join(s.watched, ", "), s.registryURL, inPlaceLabel, deleteLabel),
 		WriteKubeconfig: func(path string) error { return account.WriteKubeconfig(path, s.account) },
 	})
 	if err != nil {

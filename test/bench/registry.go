@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -16,12 +15,11 @@ import (
 )
 
 const (
-	batchPath = "/v1/batch"
-	listPath  = "/v1/instances"
+	listPath   = "/v1/instances"
+	batchLimit = 1000
 )
 
-// registryServer speaks the protocol of the driver http. It remembers, answers after a delay, and counts. It takes batches
-// too, which the protocol does not have: package manager below has a driver for that.
+// registryServer speaks the protocol of the driver http. It remembers, answers after a delay, and counts.
 type registryServer struct {
 	http.Server
 
@@ -53,15 +51,15 @@ func startRegistry(ctx context.Context) (*registryServer, error) {
 	}
 	s := &registryServer{url: "http://" + listener.Addr().String()}
 	s.Handler = http.HandlerFunc(s.serve)
-	if err := s.reset(ctx); err != nil {
+	if err := s.reset(ctx, false); err != nil {
 		return nil, err
 	}
 	go func() { _ = s.Serve(listener) }() // Close ends it
 	return s, nil
 }
 
-// reset forgets everything.
-func (s *registryServer) reset(ctx context.Context) error {
+// reset forgets everything. The server takes batches from now on, or single changes only.
+func (s *registryServer) reset(ctx context.Context, batches bool) error {
 	made, err := memory.New(ctx, registry.Config{})
 	if err != nil {
 		return err
@@ -70,15 +68,16 @@ func (s *registryServer) reset(ctx context.Context) error {
 	if !ok {
 		return fmt.Errorf("the driver memory made a %T", made)
 	}
-	mux := http.NewServeMux()
 	s.first.Clear()
-	mux.Handle("/", httpserver.New(m, httpserver.Options{OnAnswer: func(a httpserver.Answer) {
+	opts := httpserver.Options{OnAnswer: func(a httpserver.Answer) {
 		if a.Method == http.MethodPost && a.Status/100 == 2 {
 			s.first.LoadOrStore(change{a.Instance.Pod, a.Path == "/v1/register"}, a.Sent)
 		}
-	}}))
-	mux.HandleFunc("POST "+batchPath, func(w http.ResponseWriter, r *http.Request) { batch(w, r, m) })
-	s.serves.Store(&backend{Registry: m, handler: mux})
+	}}
+	if batches {
+		opts.BatchLimit = batchLimit
+	}
+	s.serves.Store(&backend{Registry: m, handler: httpserver.New(m, opts)})
 	return nil
 }
 
@@ -100,22 +99,6 @@ func (s *registryServer) serve(w http.ResponseWriter, r *http.Request) {
 		s.serves.Load().handler.ServeHTTP(w, r)
 	case <-r.Context().Done():
 	}
-}
-
-// batch carries out the changes, and answers with a text for each: empty, or what is wrong.
-func batch(w http.ResponseWriter, r *http.Request, to registry.Batcher) {
-	var changes []registry.Change
-	if err := json.NewDecoder(r.Body).Decode(&changes); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	texts := make([]string, len(changes))
-	for i, err := range to.Batch(r.Context(), changes) {
-		if err != nil {
-			texts[i] = err.Error()
-		}
-	}
-	_ = json.NewEncoder(w).Encode(texts) // the client has gone
 }
 
 // inService is how many instances clients are given.
