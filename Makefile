@@ -221,7 +221,7 @@ test-registries: check-race ## Test the drivers of REGISTRIES (default all) on r
 	$(GOTESTSUM) --format pkgname --jsonfile $(REGISTRIES_JSON) --raw-command -- \
 		$(GOTEST) -count=1 -timeout=30m $(if $(REGISTRIES),./test/registries/cmd/... \
 		$(REGISTRIES:%=./test/registries/%),./test/registries/...) || status=$$?; \
-	$(REGISTRIES_CMD) report $(REGISTRIES_JSON) $(REGISTRIES) || status=$$?; \
+	$(REGISTRIES_CMD) report $(REGISTRIES_JSON) || status=$$?; \
 	exit $$status
 
 .PHONY: test-go-registries

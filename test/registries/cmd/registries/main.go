@@ -1,7 +1,7 @@
 // Command registries gets the servers that the drivers are proven against, and tells what their tests came to.
 //
 //	go run ./test/registries/cmd/registries get [driver...]
-//	go run ./test/registries/cmd/registries report results.json [driver...]
+//	go run ./test/registries/cmd/registries report results.json
 package main
 
 import (
@@ -15,7 +15,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
@@ -25,12 +24,8 @@ import (
 
 const usage = `
 Usage:
-  registries get [driver...]                    get the servers that are not in the cache yet
-  registries report results.json [driver...]    print a line for each driver, and for the move from one to another
-                                                where it is all, from what go test -json wrote`
-
-// migration is the folder of the tests that move pods from one registry to another, and the last line of a table of all.
-const migration = "migration"
+  registries get [driver...]        get the servers that are not in the cache yet
+  registries report results.json    print a line for each driver from what go test -json wrote`
 
 // driver is one whose tests are in test/registries/<name>.
 type driver struct {
@@ -38,7 +33,6 @@ type driver struct {
 	get  func(ctx context.Context, log io.Writer) error
 }
 
-// drivers are in the order of the table.
 func drivers() []driver {
 	return []driver{
 		{"consul", only(consul.Get)},
@@ -75,49 +69,29 @@ func run(ctx context.Context, args []string) error {
 			return err
 		}
 		return get(ctx, os.Stderr, chosen)
-	case len(args) > 1 && args[0] == "report":
-		rows, err := rows(args[2:])
-		if err != nil {
-			return err
-		}
-		return report(os.Stdout, args[1], rows, registries.Required())
+	case len(args) == 2 && args[0] == "report":
+		return report(os.Stdout, args[1])
 	default:
 		return errors.New("say what to do" + usage)
 	}
 }
 
-// choose returns the drivers of these names, in the order of the table; without any it is all.
+// choose returns the drivers of these names; without any it is all.
 func choose(wanted []string) ([]driver, error) {
 	all := drivers()
+	var names []string
+	for _, d := range all {
+		names = append(names, d.name)
+	}
+	for _, name := range wanted {
+		if !slices.Contains(names, name) {
+			return nil, fmt.Errorf("there is no driver %q: choose from %s", name, strings.Join(names, ", "))
+		}
+	}
 	if len(wanted) == 0 {
 		return all, nil
 	}
-	for _, name := range wanted {
-		if !slices.Contains(names(all), name) {
-			return nil, fmt.Errorf("there is no driver %q: choose from %s", name, strings.Join(names(all), ", "))
-		}
-	}
 	return slices.DeleteFunc(all, func(d driver) bool { return !slices.Contains(wanted, d.name) }), nil
-}
-
-// rows are those of the table: each driver of these names, or all, and then the move from one to another.
-func rows(wanted []string) ([]string, error) {
-	chosen, err := choose(wanted)
-	if err != nil {
-		return nil, err
-	}
-	if len(wanted) > 0 {
-		return names(chosen), nil
-	}
-	return append(names(chosen), migration), nil
-}
-
-func names(of []driver) []string {
-	var names []string
-	for _, d := range of {
-		names = append(names, d.name)
-	}
-	return names
 }
 
 // get gets all that can be had, and returns what is wrong with the others.
