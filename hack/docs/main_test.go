@@ -88,15 +88,6 @@ func TestAConstantThatTheReaderCannotUse(t *testing.T) {
 	}
 }
 
-func TestAPageIsOneTable(t *testing.T) {
-	t.Parallel()
-	p := page{title: "T", intro: "I.", head: []string{"a", "b"}, rows: [][]string{{"x|y", ""}}}
-	const want = "# T\n\nI.\n\n| a | b |\n|---|---|\n| x\\|y |  |\n"
-	if got := p.String(); !strings.HasSuffix(got, want) {
-		t.Errorf("got\n%s\nwant it to end with\n%s", got, want)
-	}
-}
-
 func expectRow(t *testing.T, p page, first string) {
 	t.Helper()
 	for _, row := range p.rows {

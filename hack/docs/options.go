@@ -126,7 +126,7 @@ func (types packageTypes) options() (string, error) {
 	if !ok {
 		return noOptions, nil
 	}
-	rows, err := types.optionRows("", options)
+	rows, err := types.optionRows(options)
 	if err != nil {
 		return "", fmt.Errorf("options: %w", err)
 	}
@@ -136,8 +136,8 @@ func (types packageTypes) options() (string, error) {
 	return table([]string{"option", "type", "default", "what it does"}, rows), nil
 }
 
-// optionRows has a row for each field that the configuration can set. Those of a struct within it have dotted names.
-func (types packageTypes) optionRows(prefix string, options *ast.StructType) ([][]string, error) {
+// optionRows has a row for each field that the configuration can set.
+func (types packageTypes) optionRows(options *ast.StructType) ([][]string, error) {
 	var rows [][]string
 	for _, field := range options.Fields.List {
 		if len(field.Names) != 1 {
@@ -146,22 +146,19 @@ func (types packageTypes) optionRows(prefix string, options *ast.StructType) ([]
 		if !field.Names[0].IsExported() {
 			continue
 		}
-		more, err := types.fieldRows(prefix, field)
+		row, err := types.fieldRow(field)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", field.Names[0], err)
 		}
-		rows = append(rows, more...)
+		rows = append(rows, row)
 	}
 	return rows, nil
 }
 
-func (types packageTypes) fieldRows(prefix string, field *ast.Field) ([][]string, error) {
+func (types packageTypes) fieldRow(field *ast.Field) ([]string, error) {
 	name := jsonName(field)
 	if name == "" {
 		return nil, errors.New("write its JSON name as a tag, for what the configuration calls it")
-	}
-	if nested := types.structOf(field.Type); nested != nil {
-		return types.optionRows(prefix+name+".", nested)
 	}
 	kind := types.kindOf(field.Type)
 	if kind == "" {
@@ -171,7 +168,7 @@ func (types packageTypes) fieldRows(prefix string, field *ast.Field) ([][]string
 	if err != nil {
 		return nil, err
 	}
-	return [][]string{{code(prefix + name), kind, def, means}}, nil
+	return []string{code(name), kind, def, means}, nil
 }
 
 func jsonName(field *ast.Field) string {
@@ -186,29 +183,11 @@ func jsonName(field *ast.Field) string {
 	return name
 }
 
-func (types packageTypes) structOf(expr ast.Expr) *ast.StructType {
-	switch t := expr.(type) {
-	case *ast.StructType:
-		return t
-	case *ast.StarExpr:
-		return types.structOf(t.X)
-	case *ast.Ident:
-		if named := types[t.Name]; named != nil {
-			return types.structOf(named)
-		}
-	}
-	return nil
-}
-
 // kindOf says what to write for a value of a type, empty where that isn't known.
 func (types packageTypes) kindOf(expr ast.Expr) string {
 	switch t := expr.(type) {
 	case *ast.StarExpr:
 		return types.kindOf(t.X)
-	case *ast.ArrayType:
-		return after("list of ", types.kindOf(t.Elt))
-	case *ast.MapType:
-		return after("object of ", types.kindOf(t.Value))
 	case *ast.Ident:
 		return types.kindOfNamed(t.Name)
 	default:
@@ -252,13 +231,6 @@ func kindOfBasic(name string) string {
 	default:
 		return ""
 	}
-}
-
-func after(prefix, s string) string {
-	if s == "" {
-		return ""
-	}
-	return prefix + s
 }
 
 // optionComment reads a field's comment: "Name is what it does. Default: what holds without it."

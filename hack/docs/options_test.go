@@ -40,70 +40,6 @@ func TestEveryDriverHasAPageWithItsOptions(t *testing.T) {
 	}
 }
 
-const driverCode = `package acme
-
-// Options are the driver's own.
-type Options struct {
-	// Group is the group of all services, or
-	// "none|any" of Map<K>. Default: DEFAULT_GROUP.
-	Group string ` + "`json:\"group\"`" + `
-	// Ephemeral makes entries that expire. Default: what the server says, else false.
-	Ephemeral *bool ` + "`json:\"ephemeral,omitempty\"`" + `
-	Lease lease ` + "`json:\"lease\"`" + `
-	// Wait is how long. Default: 1m30s.
-	Wait Duration ` + "`json:\"wait\"`" + `
-	// Hosts are tried in turn. Default: none.
-	Hosts []Host ` + "`json:\"hosts\"`" + `
-	// Labels are sent with each. Default: none at all.
-	Labels map[string]string ` + "`json:\"labels\"`" + `
-	parsed int
-}
-
-type Host string
-
-type Duration time.Duration
-
-type lease struct {
-	// TTL is in seconds. Default: 30.
-	TTL int ` + "`json:\"ttl\"`" + `
-	Grace struct {
-		// Share is a part of the TTL. Default: 0.5.
-		Share float64 ` + "`json:\"share\"`" + `
-	} ` + "`json:\"grace\"`" + `
-}
-`
-
-const driverTable = `| option | type | default | what it does |
-|---|---|---|---|
-| ` + "`group`" + ` | text | ` + "`DEFAULT_GROUP`" + ` | The group of all services, or "none\|any" of Map\<K>. |
-| ` + "`ephemeral`" + ` | true or false | what the server says, else false | Makes entries that expire. |
-| ` + "`lease.ttl`" + ` | whole number | ` + "`30`" + ` | In seconds. |
-| ` + "`lease.grace.share`" + ` | number | ` + "`0.5`" + ` | A part of the TTL. |
-| ` + "`wait`" + ` | duration | ` + "`1m30s`" + ` | How long. |
-| ` + "`hosts`" + ` | list of text | ` + "`none`" + ` | Are tried in turn. |
-| ` + "`labels`" + ` | object of text | none at all | Are sent with each. |
-`
-
-func TestOptionsBecomeATable(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct{ reason, code, want string }{
-		"options":    {"each that can be set has a row, in the struct's order", driverCode, driverTable},
-		"no options": {"a reader must not look for them", "package acme\n\ntype Registry struct{}\n", "There are none.\n"},
-		"no fields":  {"an empty struct refuses all", "package acme\n\ntype Options struct{}\n", "There are none.\n"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, err := optionsIn(t, test.code)
-			if err != nil {
-				t.Fatalf("%s: %v", test.reason, err)
-			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("%s (-want +got)\n%s", test.reason, diff)
-			}
-		})
-	}
-}
-
 func TestAnOptionThatTheReaderCannotUse(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ reason, field, want string }{
@@ -112,10 +48,8 @@ func TestAnOptionThatTheReaderCannotUse(t *testing.T) {
 		"another's name": {"the comment went stale in a renaming", "// B is a. Default: x.\nA string `json:\"a\"`", "A: write its comment as"},
 		"no name":        {"the configuration's name is not Go's", "// A is a. Default: x.\nA string", "A: write its JSON name"},
 		"an odd type":    {"JSON would have it in nanoseconds", "// A is a. Default: x.\nA time.Duration `json:\"a\"`", "A: its type has no name"},
-		"an odd list":    {"a reader could not know its form", "// A is a. Default: x.\nA []any `json:\"a\"`", "A: its type has no name"},
 		"embedded":       {"its fields would be lost", "Base", "write each with one name"},
 		"two in one":     {"one comment can't be both's", "// A is a. Default: x.\nA, B string `json:\"a\"`", "write each with one name"},
-		"nested":         {"the whole path is named", "A struct{ B string `json:\"b\"` } `json:\"a\"`", "A: B: write its comment"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
