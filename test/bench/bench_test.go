@@ -1,9 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
-	"math"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func podIn(state appspub.LifecycleStateType, inPlace string) *corev1.Pod {
@@ -64,93 +67,43 @@ func TestFlipped(t *testing.T) {
 	}
 }
 
-func found() observations {
-	var all observations
-	for round, floor := range []float64{100, 200, 400} {
-		for who, times := range map[string]float64{theFloor: 1, theRecipe: 0.5, theRollcall: 0.9} {
-			values := map[string]float64{rate: floor * times, cpu: 1, apiCPU: 2, etcdCPU: 3}
-			all = append(all, observation{Case: stormCase(usualDelay), Who: who, Round: round, Values: values},
-				observation{Case: stormCase(slowDelay), Who: who, Round: round, Values: values})
-		}
-	}
-	for _, pods := range []int{100, 1000, 10_000} {
-		all = append(all,
-			observation{Case: sized(growthCase, pods), Who: theRollcall, Values: map[string]float64{seconds: float64(pods) / 250}},
-			observation{Case: sized(idleCase, pods), Who: theRollcall, Values: map[string]float64{resident: 40 + float64(pods)/100}})
-	}
-	return all
-}
-
-func TestTableHasRatiosOfOneRound(t *testing.T) {
-	t.Parallel()
-	s, err := sizesOf("short")
-	if err != nil {
-		t.Fatal(err)
-	}
-	table := markdown(found().table(s, 1))
-	if want := "| 200 (100–400)"; !strings.Contains(table, want) {
-		t.Errorf("the floor's median with its spread, %q, is missing:\n%s", want, table)
-	}
-	if want := "| 0.9 (0.9–0.9)"; !strings.Contains(table, want) {
-		t.Errorf("the ratio does not depend on the round, so it is %q:\n%s", want, table)
-	}
-	another := observation{Case: stormCase(usualDelay), Who: theBefore, Values: map[string]float64{rate: 77}}
-	one := observation{Case: sized(managerCase, 1), Who: theRollcall, Values: map[string]float64{rate: 50}}
-	two := observation{Case: sized(managerCase, 2), Who: theRollcall, Values: map[string]float64{rate: 45}}
-	table = markdown(append(found(), another, one, two).table(s, 1))
-	for _, want := range []string{"| before ", "| 77 ", "| 45 to 50: 0.9 "} {
-		if !strings.Contains(table, want) {
-			t.Errorf("%q is missing:\n%s", want, table)
-		}
-	}
-}
-
-func TestPeerIsShownWhereItWasMeasured(t *testing.T) {
-	t.Parallel()
-	s, err := sizesOf("short")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if rows := found().besidePeer(s); rows != nil {
-		t.Errorf("the peer was not measured, and has a table: %v", rows)
-	}
-	all := found()
-	for who, ms := range map[string]float64{theRollcall: 2, thePeer: 8, theWidePeer: 5} {
-		all = append(all, observation{Case: peerCase, Who: who, Values: map[string]float64{cpu: ms}})
-	}
-	table := strings.Join(strings.Fields(markdown(all.besidePeer(s))), " ")
-	if want := "| 300 at once: own CPU, ms a turn | 2 | 8 | 5 | 0.25 |"; !strings.Contains(table, want) {
-		t.Errorf("%q is missing:\n%s", want, table)
-	}
-}
-
-// TestPageHasTheTable: docs/performance.md has the table of the run whose JSON file stands beside it, with its head, and what
-// is computed from it.
-func TestPageHasTheTable(t *testing.T) {
+// TestPageHasTheRun: docs/performance.md has the tables of the run whose JSON file stands beside it, and the pictures there are
+// those of it. Each is made of the observations anew.
+func TestPageHasTheRun(t *testing.T) {
 	t.Parallel()
 	const docs = "../../docs/"
 	encoded, err := os.ReadFile(docs + "performance/results.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	var run results
-	if err := json.Unmarshal(encoded, &run); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, json.Unmarshal(encoded, &run))
 	page, err := os.ReadFile(docs + "performance.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, table := range []string{markdown(run.Rows), markdown(observations(run.Observations).paper())} {
-		if !strings.Contains(string(page), "\n\n"+table+"\n") {
+	expect.NoError(t, err)
+	s, err := sizesOf(run.Sizes)
+	expect.NoError(t, err)
+	all := observations(run.Observations)
+	for _, rows := range [][][]string{all.table(s, all.exponent()), all.paper(), all.besidePeer(s)} {
+		if table := markdown(rows); !strings.Contains(string(page), "\n\n"+table+"\n") {
 			t.Errorf("docs/performance.md has not this table of docs/performance/results.json:\n\n%s", table)
 		}
 	}
-}
+	dir := t.TempDir()
+	expect.NoError(t, all.plot(s, all.exponent(), dir))
+	pictures, err := os.ReadDir(docs + "performance")
+	expect.NoError(t, err)
+	for _, p := range pictures {
+		shown, err := os.ReadFile(docs + "performance/" + p.Name())
+		expect.NoError(t, err)
+		if drawn, err := os.ReadFile(filepath.Join(dir, p.Name())); filepath.Ext(p.Name()) == ".svg" && !bytes.Equal(shown, drawn) {
+			t.Errorf("docs/performance/%s is of another run: %v", p.Name(), err)
+		}
+	}
 
-func TestLinearGrowthHasExponentOne(t *testing.T) {
-	t.Parallel()
-	if got := found().exponent(); math.Abs(got-1) > 1e-9 {
-		t.Errorf("the exponent is %g", got)
+	// What a run leaves out has no column, no rows and no table.
+	another := observation{Case: stormCase(usualDelay), Who: theBefore, Values: map[string]float64{rate: 77}}
+	if table := markdown(append(all, another).table(s, 0)); !strings.Contains(table, "| before ") || !strings.Contains(table, "| 77 ") {
+		t.Errorf("another build takes part, and has no column:\n%s", table)
+	}
+	if none := (observations{}); len(none.table(s, 0)) != 1 || none.paper() != nil || none.besidePeer(s) != nil {
+		t.Errorf("nothing was measured, and shown is %v", none.table(s, 0))
 	}
 }
