@@ -17,7 +17,7 @@ import (
 
 func TestNew(t *testing.T) {
 	t.Parallel()
-	made := newImage(t, v1.Platform{OS: "linux", Architecture: "amd64"})
+	made := newImage(t)
 	file, err := made.ConfigFile()
 	expect.NoError(t, err)
 	want := v1.Config{User: "65532:65532", Entrypoint: []string{"/manager"}, Cmd: []string{"--x"}, Env: []string{"A=1"}, WorkingDir: "/"}
@@ -40,35 +40,19 @@ func TestNew(t *testing.T) {
 
 	one, err := made.Digest()
 	expect.NoError(t, err)
-	two, err := newImage(t, v1.Platform{OS: "linux", Architecture: "amd64"}).Digest()
+	two, err := newImage(t).Digest()
 	expect.NoError(t, err)
 	if one != two {
 		t.Errorf("the same binary gives two images, %s and %s", one, two)
 	}
 }
 
-func TestIndexNamesThePlatforms(t *testing.T) {
-	t.Parallel()
-	want := []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm", Variant: "v7"}}
-	index, err := Index(newImage(t, want[0]), newImage(t, want[1]))
-	expect.NoError(t, err)
-	manifest, err := index.IndexManifest()
-	expect.NoError(t, err)
-	var got []v1.Platform
-	for _, one := range manifest.Manifests {
-		got = append(got, *one.Platform)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the platforms (-want +got):\n%s", diff)
-	}
-}
-
-func newImage(t *testing.T, platform v1.Platform) v1.Image {
+func newImage(t *testing.T) v1.Image {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "built")
 	expect.NoError(t, os.WriteFile(binary, []byte("program"), 0o600))
 	made, err := New(Spec{
-		Files: map[string]string{"manager": binary}, Entrypoint: "manager", Platform: platform,
+		Files: map[string]string{"manager": binary}, Entrypoint: "manager", Platform: v1.Platform{OS: "linux", Architecture: "amd64"},
 		Args: []string{"--x"}, Env: []string{"A=1"},
 	})
 	expect.NoError(t, err)

@@ -14,7 +14,7 @@ import (
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "image")
-	platforms := []string{"linux/amd64", "linux/arm64"}
+	platforms := []string{"linux/amd64", "linux/arm/v7"}
 	for _, platform := range platforms {
 		binary := filepath.Join(dir+"-binaries", platform, "manager")
 		expect.NoError(t, os.MkdirAll(filepath.Dir(binary), 0o755))
