@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -77,17 +78,23 @@ func TestEvictionsComponent(t *testing.T) {
 // renderWith renders config/default with a component.
 func renderWith(t *testing.T, component string) []client.Object {
 	t.Helper()
+	objects, err := renderOn(t, "resources: [HERE/default]\ncomponents: [HERE/components/"+component+"]", "")
+	expect.NoError(t, err)
+	return objects
+}
+
+// renderOn renders a kustomization elsewhere, beside a file more.yaml. HERE in it stands for this folder.
+func renderOn(t *testing.T, kustomization, more string) ([]client.Object, error) {
+	t.Helper()
 	folder := t.TempDir()
 	here, err := os.Getwd()
 	expect.NoError(t, err)
-	if here, err = filepath.Rel(folder, here); err != nil { // kustomize takes no absolute path
-		t.Fatal(err)
-	}
-	text := "kind: Kustomization\nresources: [" + here + "/default]\ncomponents: [" + here + "/components/" + component + "]\n"
-	expect.NoError(t, os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o600))
-	objects, err := render(folder)
+	here, err = filepath.Rel(folder, here) // kustomize takes no absolute path
 	expect.NoError(t, err)
-	return objects
+	text := "kind: Kustomization\n" + strings.ReplaceAll(kustomization, "HERE", here) + "\n"
+	expect.NoError(t, os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o600))
+	expect.NoError(t, os.WriteFile(filepath.Join(folder, "more.yaml"), []byte(more), 0o600))
+	return render(folder)
 }
 
 // named returns the one object of its type and name.

@@ -20,6 +20,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -71,7 +72,7 @@ func TestEveryKustomizationRenders(t *testing.T) {
 func TestAllIsInOneNamespace(t *testing.T) {
 	t.Parallel()
 	clusterWide := []string{"Namespace", "ClusterRole", "ClusterRoleBinding"}
-	for _, object := range manifests(t).all {
+	for _, object := range manifests(t) {
 		kind := object.GetObjectKind().GroupVersionKind().Kind
 		want := namespace
 		if slices.Contains(clusterWide, kind) {
@@ -124,23 +125,16 @@ func TestRolesGrantNoMoreThanIsUsed(t *testing.T) {
 
 func TestBindingsNameWhatExists(t *testing.T) {
 	t.Parallel()
-	account := only[*corev1.ServiceAccount](t)
-	subject := []rbacv1.Subject{{Kind: "ServiceAccount", Name: account.Name, Namespace: namespace}}
-	cluster, local := only[*rbacv1.ClusterRoleBinding](t), only[*rbacv1.RoleBinding](t)
-	if diff := cmp.Diff(subject, cluster.Subjects); diff != "" {
-		t.Errorf("ClusterRoleBinding's subjects (-want +got):\n%s", diff)
+	account := only[*corev1.ServiceAccount](t).Name
+	want := []binding{
+		{"", "ClusterRole", only[*rbacv1.ClusterRole](t).Name, rbacv1.Subject{Kind: "ServiceAccount", Name: account, Namespace: namespace}},
+		{namespace, "Role", only[*rbacv1.Role](t).Name, rbacv1.Subject{Kind: "ServiceAccount", Name: account, Namespace: namespace}},
 	}
-	if diff := cmp.Diff(subject, local.Subjects); diff != "" {
-		t.Errorf("RoleBinding's subjects (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, bindings(manifests(t)), cmpopts.SortSlices(func(a, b binding) bool { return a.Kind < b.Kind })); diff != "" {
+		t.Errorf("the bindings (-want +got):\n%s", diff)
 	}
-	if got, want := cluster.RoleRef.Name, only[*rbacv1.ClusterRole](t).Name; got != want {
-		t.Errorf("ClusterRoleBinding names role %q, want %q", got, want)
-	}
-	if got, want := local.RoleRef.Name, only[*rbacv1.Role](t).Name; got != want {
-		t.Errorf("RoleBinding names role %q, want %q", got, want)
-	}
-	if got := only[*appsv1.Deployment](t).Spec.Template.Spec.ServiceAccountName; got != account.Name {
-		t.Errorf("the Deployment's service account is %q, want %q", got, account.Name)
+	if got := only[*appsv1.Deployment](t).Spec.Template.Spec.ServiceAccountName; got != account {
+		t.Errorf("the Deployment's service account is %q, want %q", got, account)
 	}
 }
 
@@ -406,22 +400,20 @@ func manager(t *testing.T) corev1.Container {
 	return containers[0]
 }
 
-type rendered struct{ all []client.Object }
-
 var renderDefault = sync.OnceValues(func() ([]client.Object, error) { return render("default") })
 
-func manifests(t *testing.T) rendered {
+func manifests(t *testing.T) []client.Object {
 	t.Helper()
 	objects, err := renderDefault()
 	expect.NoError(t, err)
-	return rendered{all: objects}
+	return objects
 }
 
 // only returns the one object of its type in config/default.
 func only[T client.Object](t *testing.T) T {
 	t.Helper()
 	var found []T
-	for _, object := range manifests(t).all {
+	for _, object := range manifests(t) {
 		if typed, is := object.(T); is {
 			found = append(found, typed)
 		}
