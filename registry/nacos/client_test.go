@@ -112,44 +112,6 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// Which API a server has is asked once, and again when that has gone.
-func TestAPIIsFoundOnce(t *testing.T) {
-	t.Parallel()
-	f := newFake(t, "v1")
-	d := at(t, f.URL, `{}`)
-	states := func() int {
-		n := 0
-		for _, asked := range f.requests() {
-			if strings.HasSuffix(strings.TrimSpace(asked), "/state") {
-				n++
-			}
-		}
-		return n
-	}
-	for range 3 {
-		expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
-	}
-	if n := states(); n != 1 {
-		t.Errorf("asked %d times, want once", n)
-	}
-	f.mu.Lock()
-	f.version = "v3" // and what v1 has is gone
-	f.first = func(w http.ResponseWriter, path string, _ url.Values) bool {
-		if !strings.Contains(path, "/v1/") {
-			return false
-		}
-		f.page(w, http.StatusGone, "Current API will be deprecated")
-		return true
-	}
-	f.mu.Unlock()
-	for range 3 {
-		expect.NoError(t, d.FailOver(t.Context(), drivertest.Pod(1)))
-	}
-	if n := states(); n != 1 {
-		t.Errorf("asked %d times after the upgrade, want once", n)
-	}
-}
-
 // A change that is not answered in time may still be made there: it is not made elsewhere, and the error tells. The next
 // call begins elsewhere.
 func TestUnansweredChangeIsNotMadeElsewhere(t *testing.T) {

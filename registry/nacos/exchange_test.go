@@ -277,25 +277,6 @@ func TestWhatIsUndoneIsMadeAgain(t *testing.T) {
 	}
 }
 
-// What PUT set outlives the removal of the entry, for ever before 2.5.1: the next one at the address, who may be anybody's,
-// must not begin out of service or with a dead pod's mark.
-func TestNothingIsLeftBehind(t *testing.T) {
-	t.Parallel()
-	for name, last := range map[string]func(*nacos.Registry, context.Context, registry.Instance) error{
-		"in service": (*nacos.Registry).Register, "out of service": (*nacos.Registry).FailOver,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFake(t, "v3")
-			d := at(t, f.URL, `{}`)
-			expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
-			expect.NoError(t, last(d, t.Context(), drivertest.Pod(1)))
-			expect.NoError(t, d.Deregister(t.Context(), drivertest.Pod(1)))
-			f.expectNothingLeft(t)
-		})
-	}
-}
-
 // The last request of a removal fails, and then the process dies: another one makes the call again.
 func TestARemovalThatFailedAtTheEndIsCompleted(t *testing.T) {
 	t.Parallel()
@@ -379,24 +360,6 @@ func TestReadsWhileItWaits(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Where another pod is registered at the address at the same time, the later call wins in the end.
-func TestTakenByAnotherPod(t *testing.T) {
-	t.Parallel()
-	f := newFake(t, "v3")
-	d := at(t, f.URL, `{}`)
-	another := drivertest.Pod(1)
-	another.UID = "uid-of-another"
-	expect.NoError(t, d.Register(t.Context(), another))
-	theirs := f.put["10.0.0.1 80"]
-	expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
-	f.once("PUT /v3/admin/ns/instance", func(w http.ResponseWriter) {
-		f.put["10.0.0.1 80"] = theirs
-		f.ok(w)
-	})
-	expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
-	expectListed(t, d, "the later call wins", drivertest.Pod(1))
 }
 
 // A call ends with its context although readers never see the write.

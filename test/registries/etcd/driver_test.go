@@ -273,25 +273,6 @@ func TestEntriesOfABatchHaveLeasesOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestRevokedLease(t *testing.T) {
-	t.Parallel()
-	s := shared.Use(t)
-	d := open(t, withOptions(config(t, s), `{"lease": "60s"}`))
-	c := connect(t, s, "", "")
-	in := pod("10.0.0.1", 80)
-	call(t, d.Register, in)
-	answer, err := c.Get(t.Context(), "services/"+in.Service+"/10.0.0.1:80")
-	if err != nil || len(answer.Kvs) != 1 {
-		t.Fatal(answer, err)
-	}
-	if _, err := c.Revoke(t.Context(), clientv3.LeaseID(answer.Kvs[0].Lease)); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Heartbeat(t.Context(), in); !registry.IsNotRegistered(err) {
-		t.Errorf("got %v, want not registered", err)
-	}
-}
-
 // TestCallAfterClose is an error of a class that is tried again: by then there is another driver.
 func TestCallAfterClose(t *testing.T) {
 	t.Parallel()

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
@@ -92,29 +90,5 @@ func TestPeers(t *testing.T) {
 	err := d.Register(t.Context(), in)
 	if err == nil || registry.IsTerminal(err) || !strings.Contains(err.Error(), one.Endpoint) || !strings.Contains(err.Error(), other.Endpoint) {
 		t.Errorf("with no peer left: got error %v, want one that passes and names both", err)
-	}
-}
-
-// TestAPeerThatHangsIsLeft has a first peer that takes connections and says nothing. The call that finds that out is given
-// back, since it may still be made there; the next one begins at the peer after it.
-func TestAPeerThatHangsIsLeft(t *testing.T) {
-	t.Parallel()
-	server := uncached.Use(t)
-	cfg := configOf(t, server)
-	cfg.Endpoint = "http://" + registrytest.SilentAddress(t) + "/eureka," + server.Endpoint
-	d := open(t, cfg)
-	in := web(t, 1)
-	short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	if err := d.Register(short, in); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("the first call: got error %v, want the deadline's", err)
-	}
-	long, cancel := context.WithTimeout(t.Context(), bound)
-	defer cancel()
-	if err := d.Register(long, in); err != nil {
-		t.Fatalf("the second call: %v", err)
-	}
-	if got := statusOf(t, server, in); got != "UP" {
-		t.Errorf("got status %q, want UP", got)
 	}
 }

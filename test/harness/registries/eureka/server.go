@@ -70,10 +70,8 @@ type Server struct {
 	Staleness time.Duration
 	// User and Password are for clients of a server with BasicAuth.
 	User, Password string
-	// CAFile, CertFile and KeyFile are for clients of a server with ClientCertificates. StrangerCertFile and
-	// StrangerKeyFile are of an authority that the server does not know.
-	CAFile, CertFile, KeyFile         string
-	StrangerCertFile, StrangerKeyFile string
+	// CAFile, CertFile and KeyFile are for clients of a server with ClientCertificates.
+	CAFile, CertFile, KeyFile string
 
 	opts Options
 	port int
@@ -214,17 +212,12 @@ func (s *Server) secure(dir string, properties map[string]string) error {
 	if err != nil {
 		return err
 	}
-	others, err := pki.NewTLS(filepath.Join(dir, "others"), pkix.Name{CommonName: "others"}, pkix.Name{CommonName: "rollcall"})
-	if err != nil {
-		return err
-	}
 	config, err := own.Config()
 	if err != nil {
 		return err
 	}
 	s.api.HTTP.Transport = &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}
 	s.CAFile, s.CertFile, s.KeyFile = own.Files()
-	_, s.StrangerCertFile, s.StrangerKeyFile = others.Files()
 	properties["server.ssl.enabled"] = "true"
 	properties["server.ssl.certificate"] = own.Serving.CertFile
 	properties["server.ssl.certificate-private-key"] = own.Serving.KeyFile
