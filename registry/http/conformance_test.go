@@ -28,14 +28,11 @@ const (
 
 // harness is that of a server at cfg.Endpoint, which lets in whom cfg names, and keeps out who has wrong's credentials.
 func harness(cfg registry.Config, wrong registry.Auth, restart func(registrytest.T)) registrytest.Harness {
-	h := drivertest.HTTPHarness(func(t registrytest.T, endpoint string) registry.Registry {
-		return drivertest.Open[registry.Registry](t, httpregistry.New, registry.Config{Endpoint: endpoint})
-	}, http.StatusUnprocessableEntity, http.StatusServiceUnavailable)
+	h := drivertest.HTTPHarness(httpregistry.New, cfg, http.StatusUnprocessableEntity, http.StatusServiceUnavailable)
+	made := h.Open
 	h.Open = func(t registrytest.T, cluster string) registry.Registry {
-		c := cfg
-		c.Cluster = cluster
-		d := drivertest.Open[*httpregistry.Registry](t, httpregistry.New, c)
-		_, _ = d.List(t.Context(), cluster) // from which the driver learns what the server can do
+		d := made(t, cluster)
+		_, _ = d.(registry.Lister).List(t.Context(), cluster) // from which the driver learns what the server can do
 		return d
 	}
 	h.WrongCredentials = func(t registrytest.T) registry.Registry {
@@ -141,36 +138,16 @@ func TestConformanceWithClientCertificateAndPassword(t *testing.T) {
 	t.Parallel()
 	login := func(username, password string) bool { return username == "rollcall" && password == goodPassword }
 	handler := httpserver.New(newMemory(t), httpserver.Options{Login: login, BatchLimit: 50, Probe: true})
-	authority := newAuthority(t)
-	tlsConfig := serverTLS(t, authority)
+	own, err := pki.NewTLS(t.TempDir(), pkix.Name{CommonName: "server"}, pkix.Name{CommonName: "client"})
+	expect.NoError(t, err)
+	tlsConfig, err := own.Authority.TLSConfig(own.Serving)
+	expect.NoError(t, err)
 	tlsConfig.ClientAuth, tlsConfig.ClientCAs = tls.RequireAndVerifyClientCert, tlsConfig.RootCAs
 	server := startRestartable(t, watch(t, handler), tlsConfig)
-	pair := issue(t, authority, "client")
+	ca, cert, key := own.Files()
 	registrytest.Run(t, harness(registry.Config{
 		Endpoint: server.server.URL,
-		TLS:      registry.TLS{CAFile: authority.CertFile, CertFile: pair.CertFile, KeyFile: pair.KeyFile},
+		TLS:      registry.TLS{CAFile: ca, CertFile: cert, KeyFile: key},
 		Auth:     registry.Auth{Username: "rollcall", PasswordFile: drivertest.File(t, goodPassword+"\n")},
 	}, registry.Auth{Username: "rollcall", PasswordFile: drivertest.File(t, wrongPassword)}, server.restart))
-}
-
-func newAuthority(t *testing.T) *pki.Authority {
-	t.Helper()
-	authority, err := pki.NewAuthority(t.TempDir(), "test")
-	expect.NoError(t, err)
-	return authority
-}
-
-func issue(t *testing.T, authority *pki.Authority, name string) pki.KeyPair {
-	t.Helper()
-	pair, err := authority.Issue(name, pkix.Name{CommonName: name})
-	expect.NoError(t, err)
-	return pair
-}
-
-// serverTLS is that of a server with a certificate of the authority, which trusts this authority too.
-func serverTLS(t *testing.T, authority *pki.Authority) *tls.Config {
-	t.Helper()
-	c, err := authority.TLSConfig(issue(t, authority, "server"))
-	expect.NoError(t, err)
-	return c
 }

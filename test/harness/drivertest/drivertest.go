@@ -120,22 +120,42 @@ func Pod(n int) registry.Instance {
 	}
 }
 
-// HTTPHarness is that of a registry which speaks HTTP, as far as it takes no server of its kind: one that is away, is silent,
-// refuses everything with a status, or fails with another. The caller fills in the rest.
-func HTTPHarness(
-	open func(t registrytest.T, endpoint string) registry.Registry, refuses, fails int,
-) registrytest.Harness {
+// Harness is that of a driver with this configuration, as far as it takes no server of its kind: it opens the driver of each
+// cluster, and drivers whose server is away or silent, which is at the scheme and an address. The caller fills in the rest.
+func Harness(construct registry.Constructor, cfg registry.Config, scheme string) registrytest.Harness {
+	elsewhere := elsewhere(construct, cfg)
 	return registrytest.Harness{
-		Unreachable: func(t registrytest.T) registry.Registry { return open(t, "http://"+registrytest.UnusedAddress(t)) },
-		Stalled:     func(t registrytest.T) registry.Registry { return open(t, "http://"+registrytest.SilentAddress(t)) },
-		Refusing:    func(t registrytest.T) registry.Registry { return open(t, Answering(t, refuses, nil, "")) },
-		Failing: func(t registrytest.T) (registry.Registry, func() int) {
-			var attempts atomic.Int64
-			endpoint := Serve(t, func(w http.ResponseWriter, _ *http.Request) {
-				attempts.Add(1)
-				w.WriteHeader(fails)
-			})
-			return open(t, endpoint), func() int { return int(attempts.Load()) }
+		Open: func(t registrytest.T, cluster string) registry.Registry {
+			t.Helper()
+			mine := cfg
+			mine.Cluster = cluster
+			return Open[registry.Registry](t, construct, mine)
 		},
+		Unreachable: func(t registrytest.T) registry.Registry { return elsewhere(t, scheme+registrytest.UnusedAddress(t)) },
+		Stalled:     func(t registrytest.T) registry.Registry { return elsewhere(t, scheme+registrytest.SilentAddress(t)) },
 	}
+}
+
+// elsewhere opens drivers with the same options at other endpoints, and with no credentials.
+func elsewhere(construct registry.Constructor, cfg registry.Config) func(t registrytest.T, endpoint string) registry.Registry {
+	return func(t registrytest.T, endpoint string) registry.Registry {
+		t.Helper()
+		return Open[registry.Registry](t, construct, registry.Config{Endpoint: endpoint, Options: cfg.Options})
+	}
+}
+
+// HTTPHarness is [Harness] for a registry that speaks HTTP, with servers that refuse everything with a status, or fail with
+// another.
+func HTTPHarness(construct registry.Constructor, cfg registry.Config, refuses, fails int) registrytest.Harness {
+	h, elsewhere := Harness(construct, cfg, "http://"), elsewhere(construct, cfg)
+	h.Refusing = func(t registrytest.T) registry.Registry { return elsewhere(t, Answering(t, refuses, nil, "")) }
+	h.Failing = func(t registrytest.T) (registry.Registry, func() int) {
+		var attempts atomic.Int64
+		endpoint := Serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			attempts.Add(1)
+			w.WriteHeader(fails)
+		})
+		return elsewhere(t, endpoint), func() int { return int(attempts.Load()) }
+	}
+	return h
 }

@@ -62,11 +62,7 @@ func probes(t *testing.T, server *consul.Server, h *registrytest.Harness) {
 	t.Helper()
 	cfg := configOf(t, server)
 	cfg.Options = fmt.Appendf(nil, `{"agentEndpoint":%q,"probe":true}`, agentsLike(server))
-	h.Open = func(t registrytest.T, cluster string) registry.Registry {
-		mine := cfg
-		mine.Cluster = cluster
-		return drivertest.Open[registry.Registry](t, driver.New, mine)
-	}
+	h.Open = drivertest.Harness(driver.New, cfg, "").Open
 	delete(h.Lacks, registrytest.Probing)
 }
 
@@ -102,13 +98,7 @@ func harness(t *testing.T, server *consul.Server) registrytest.Harness {
 	cfg := configOf(t, server)
 	wrong := configOf(t, guarded.Use(t))
 	wrong.Auth.TokenFile = drivertest.File(t, wrongToken)
-	h := drivertest.HTTPHarness(func(t registrytest.T, endpoint string) registry.Registry { return open(t, at(endpoint)) },
-		http.StatusBadRequest, http.StatusInternalServerError)
-	h.Open = func(t registrytest.T, cluster string) registry.Registry {
-		mine := cfg
-		mine.Cluster = cluster
-		return open(t, mine)
-	}
+	h := drivertest.HTTPHarness(driver.New, cfg, http.StatusBadRequest, http.StatusInternalServerError)
 	h.Truth = func(ctx context.Context, cluster string) ([]registry.Entry, error) {
 		return healthy(ctx, server, cluster)
 	}

@@ -122,29 +122,17 @@ func harness(t *testing.T, s *etcd.Server, cfg registry.Config, withUsers *etcd.
 		wrong.Options = cfg.Options
 		return func(t registrytest.T) registry.Registry { return open(t, wrong) }
 	}
-	at := func(t registrytest.T, address string) registry.Registry {
-		return open(t, registry.Config{Endpoint: "http://" + address, Options: cfg.Options})
-	}
 	others := registersItself(t, s, cfg)
-	return registrytest.Harness{
-		Open: func(t registrytest.T, cluster string) registry.Registry {
-			c := cfg
-			c.Cluster = cluster
-			return open(t, c)
-		},
-		Foreign:          func(t registrytest.T, at registry.Instance) func() { return others(at) },
-		Unreachable:      func(t registrytest.T) registry.Registry { return at(t, registrytest.UnusedAddress(t)) },
-		Refusing:         as(stranger, password),
-		WrongCredentials: as(writer, "not-"+password),
-		Stalled:          func(t registrytest.T) registry.Registry { return at(t, registrytest.SilentAddress(t)) },
-		Failing: func(t registrytest.T) (registry.Registry, func() int) {
-			address, attempts := serveFailures(t)
-			return at(t, address), attempts
-		},
-		Restart: func(t registrytest.T) { drivertest.Restart(t, s) },
-		Secrets: []string{password, rootPassword},
-		Lacks:   lacks(),
+	h := drivertest.Harness(driver.New, cfg, "http://")
+	h.Foreign = func(_ registrytest.T, at registry.Instance) func() { return others(at) }
+	h.Refusing, h.WrongCredentials = as(stranger, password), as(writer, "not-"+password)
+	h.Failing = func(t registrytest.T) (registry.Registry, func() int) {
+		address, attempts := serveFailures(t)
+		return open(t, registry.Config{Endpoint: "http://" + address, Options: cfg.Options}), attempts
 	}
+	h.Restart = func(t registrytest.T) { drivertest.Restart(t, s) }
+	h.Secrets, h.Lacks = []string{password, rootPassword}, lacks()
+	return h
 }
 
 // serveFailures starts a gRPC server that answers whatever it is asked as an etcd without a leader does, and counts.
@@ -191,11 +179,7 @@ func TestConformanceWithLease(t *testing.T) {
 	cfg.Options = json.RawMessage(`{"lease": "5m"}`)
 	h := harness(t, s, cfg, startWithUsers(t))
 	h.Truth = truth(connect(t, s, "", ""), "services/")
-	h.ShortLease = func(t registrytest.T, cluster string) registry.Registry {
-		short := cfg
-		short.Cluster, short.Options = cluster, json.RawMessage(`{"lease": "60s"}`)
-		return open(t, short)
-	}
+	h.ShortLease = drivertest.Harness(driver.New, withOptions(cfg, `{"lease": "60s"}`), "").Open
 	registrytest.Run(t, h)
 }
 

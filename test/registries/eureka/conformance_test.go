@@ -42,9 +42,7 @@ func TestConformance(t *testing.T) {
 		short := configOf(t, server)
 		short.Options = options(server, 1, 22)
 		h.Restart = func(t registrytest.T) { drivertest.Restart(t, server) }
-		h.ShortLease = func(t registrytest.T, cluster string) registry.Registry {
-			return open(t, of(short, cluster))
-		}
+		h.ShortLease = drivertest.Harness(driver.New, short, "").Open
 		delete(h.Lacks, registrytest.Restart)
 		registrytest.Run(t, h)
 	})
@@ -68,9 +66,7 @@ func harness(t *testing.T, server *eureka.Server) registrytest.Harness {
 	cfg := configOf(t, server)
 	wrong := configOf(t, guarded.Use(t))
 	wrong.Auth.PasswordFile = drivertest.File(t, wrongPassword)
-	h := drivertest.HTTPHarness(func(t registrytest.T, endpoint string) registry.Registry { return open(t, at(endpoint)) },
-		http.StatusBadRequest, http.StatusServiceUnavailable)
-	h.Open = func(t registrytest.T, cluster string) registry.Registry { return open(t, of(cfg, cluster)) }
+	h := drivertest.HTTPHarness(driver.New, cfg, http.StatusBadRequest, http.StatusServiceUnavailable)
 	h.Truth = func(ctx context.Context, cluster string) ([]registry.Entry, error) {
 		return truth(ctx, server, cluster)
 	}
@@ -109,12 +105,6 @@ func configOf(t *testing.T, server *eureka.Server) registry.Config {
 func options(server *eureka.Server, renewal, duration int) json.RawMessage {
 	return fmt.Appendf(nil, `{"renewalIntervalInSecs":%d,"durationInSecs":%d,"listStalenessInSecs":%d}`,
 		renewal, duration, int(server.Staleness.Seconds()))
-}
-
-// of is the configuration in a cluster.
-func of(cfg registry.Config, cluster string) registry.Config {
-	cfg.Cluster = cluster
-	return cfg
 }
 
 func at(endpoint string) registry.Config { return registry.Config{Cluster: "test", Endpoint: endpoint} }

@@ -68,24 +68,20 @@ func given(opts driver.Options) map[string]any {
 }
 
 // harness is that of a server, with the driver's options.
-func harness(s *nacos.Server, opts driver.Options) registrytest.Harness {
+func harness(t *testing.T, s *nacos.Server, opts driver.Options) registrytest.Harness {
+	t.Helper()
 	// The cases take longer than the default lease, 90 s, and don't renew what they are not about.
 	long := opts
 	if opts.Ephemeral {
 		long.HeartbeatInterval = "10m"
 	}
-	h := drivertest.HTTPHarness(func(t registrytest.T, endpoint string) registry.Registry {
-		return open(t, config(t, endpoint, "", opts))
-	}, http.StatusForbidden, http.StatusServiceUnavailable)
+	h := drivertest.HTTPHarness(driver.New, config(t, s.Endpoint, password, long), http.StatusForbidden, http.StatusServiceUnavailable)
 	// There it would have to log in first.
 	h.Unreachable = func(t registrytest.T) registry.Registry {
 		return open(t, config(t, "http://"+registrytest.UnusedAddress(t), password, opts))
 	}
 	h.Stalled = func(t registrytest.T) registry.Registry {
 		return open(t, config(t, "http://"+registrytest.SilentAddress(t), password, opts))
-	}
-	h.Open = func(t registrytest.T, _ string) registry.Registry {
-		return open(t, config(t, s.Endpoint, password, long))
 	}
 	h.WrongCredentials = func(t registrytest.T) registry.Registry { return open(t, config(t, s.Endpoint, wrong, opts)) }
 	h.Restart = func(t registrytest.T) { drivertest.Restart(t, s) }
@@ -99,9 +95,7 @@ func harness(s *nacos.Server, opts driver.Options) registrytest.Harness {
 	if opts.Ephemeral {
 		short := opts
 		short.HeartbeatInterval = "1s" // an entry without renewals goes after 66 s
-		h.ShortLease = func(t registrytest.T, _ string) registry.Registry {
-			return open(t, config(t, s.Endpoint, password, short))
-		}
+		h.ShortLease = drivertest.Harness(driver.New, config(t, s.Endpoint, password, short), "").Open
 		h.Foreign = func(t registrytest.T, at registry.Instance) func() {
 			a := newApp(t, s, at)
 			a.Register()
@@ -135,13 +129,13 @@ func TestConformance(t *testing.T) {
 			t.Parallel()
 			// Restarted, it refuses its users for a while; and it shows its readers sooner what it has acknowledged.
 			s := registries.Use(t, start(nacos.Options{Version: version, CachedUsers: true, PushDelay: 50 * time.Millisecond}))
-			t.Run("persistent", func(t *testing.T) { registrytest.Run(t, harness(s, driver.Options{})) })
+			t.Run("persistent", func(t *testing.T) { registrytest.Run(t, harness(t, s, driver.Options{})) })
 			t.Run("ephemeral", func(t *testing.T) {
 				if version == nacos.V2 {
-					runCalls(t, harness(s, driver.Options{Ephemeral: true}))
+					runCalls(t, harness(t, s, driver.Options{Ephemeral: true}))
 					return
 				}
-				registrytest.Run(t, harness(s, driver.Options{Ephemeral: true}))
+				registrytest.Run(t, harness(t, s, driver.Options{Ephemeral: true}))
 			})
 		})
 	}
@@ -156,7 +150,7 @@ func TestConformanceOfV2(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			runCalls(t, harness(shared2.Use(t), opts))
+			runCalls(t, harness(t, shared2.Use(t), opts))
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	driver "github.com/rollcall-dev/rollcall/registry/zookeeper"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/zookeeper"
 )
@@ -22,40 +23,32 @@ func harness(t *testing.T, s *zookeeper.Server, cfg registry.Config) registrytes
 		cfg.Endpoint = s.Endpoint
 	}
 	at := func(t registrytest.T, endpoint string) registry.Registry {
-		return open(t, registry.Config{Cluster: "any", Endpoint: endpoint, Options: cfg.Options})
+		return open(t, registry.Config{Endpoint: endpoint, Options: cfg.Options})
 	}
-	h := registrytest.Harness{
-		Open: func(t registrytest.T, cluster string) registry.Registry {
-			c := cfg
-			c.Cluster = cluster
-			return open(t, c)
-		},
-		Unreachable: func(t registrytest.T) registry.Registry { return at(t, registrytest.UnusedAddress(t)) },
-		Stalled:     func(t registrytest.T) registry.Registry { return at(t, registrytest.SilentAddress(t)) },
-		Refusing:    func(t registrytest.T) registry.Registry { return at(t, startFake(t, codeNoAuth).endpoint) },
-		Failing: func(t registrytest.T) (registry.Registry, func() int) {
-			f := startFake(t, codeLoss)
-			return at(t, f.endpoint), func() int { return int(f.requests.Load()) }
-		},
-		// A wrong password is shown only by what it may not do; see TestWrongPassword.
-		WrongCredentials: func(rt registrytest.T) registry.Registry {
-			other := secure.Use(t)
-			return open(rt, registry.Config{
-				Endpoint: stranger.SecureEndpoint,
-				TLS:      registry.TLS{CAFile: stranger.CAFile, CertFile: other.CertFile, KeyFile: other.KeyFile},
-				Options:  cfg.Options,
-			})
-		},
-		Foreign: func(t registrytest.T, at registry.Instance) func() {
-			return registerItself(t, connect(t, s.Endpoint), "/services", at)
-		},
-		Restart: func(t registrytest.T) { drivertest.Restart(t, s) },
-		Secrets: []string{password},
-		Lacks: map[registrytest.Capability]string{
-			registrytest.AnyServiceName: "a znode's name has no slash, and Curator's readers know no escapes",
-			registrytest.Probing:        "what is acknowledged is given to clients",
-			registrytest.Tags:           "an instance of Curator has none; metadata does",
-		},
+	h := drivertest.Harness(driver.New, cfg, "")
+	h.Refusing = func(t registrytest.T) registry.Registry { return at(t, startFake(t, codeNoAuth).endpoint) }
+	h.Failing = func(t registrytest.T) (registry.Registry, func() int) {
+		f := startFake(t, codeLoss)
+		return at(t, f.endpoint), func() int { return int(f.requests.Load()) }
+	}
+	// A wrong password is shown only by what it may not do; see TestWrongPassword.
+	h.WrongCredentials = func(rt registrytest.T) registry.Registry {
+		other := secure.Use(t)
+		return open(rt, registry.Config{
+			Endpoint: stranger.SecureEndpoint,
+			TLS:      registry.TLS{CAFile: stranger.CAFile, CertFile: other.CertFile, KeyFile: other.KeyFile},
+			Options:  cfg.Options,
+		})
+	}
+	h.Foreign = func(t registrytest.T, at registry.Instance) func() {
+		return registerItself(t, connect(t, s.Endpoint), "/services", at)
+	}
+	h.Restart = func(t registrytest.T) { drivertest.Restart(t, s) }
+	h.Secrets = []string{password}
+	h.Lacks = map[registrytest.Capability]string{
+		registrytest.AnyServiceName: "a znode's name has no slash, and Curator's readers know no escapes",
+		registrytest.Probing:        "what is acknowledged is given to clients",
+		registrytest.Tags:           "an instance of Curator has none; metadata does",
 	}
 	return h
 }
