@@ -41,11 +41,16 @@ func (g *game) storm(ctx context.Context, number int) error {
 		if ctx.Err() != nil || g.report.failed() {
 			break
 		}
-		running.Go(func() {
+		play := func() {
 			if err := g.act(ctx, a); err != nil && ctx.Err() == nil {
 				g.out.printf("could not %s: %v", a.kind, err)
 			}
-		})
+		}
+		if a.at < g.plan.storm {
+			running.Go(play)
+			continue
+		}
+		play() // the last ones in their order: a wipe spares what is left behind after it
 	}
 	running.Wait()
 	g.registry.setFault("")
