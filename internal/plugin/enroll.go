@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,6 +69,9 @@ func (o *options) cloneSets(
 		var list kruisev1alpha1.CloneSetList
 		if err := cluster.List(ctx, &list, client.InNamespace(namespace), matching); err != nil {
 			return nil, reading("CloneSets", err)
+		}
+		if len(list.Items) == 0 {
+			return nil, &exitError{exitNotFound, fmt.Errorf("namespace %s has no CloneSet %s", namespace, cmp.Or(selector, "at all"))}
 		}
 		return list.Items, nil
 	}

@@ -73,7 +73,8 @@ func proxyError(err error, name, installation string) error {
 	case err == nil:
 		return nil
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("you may not get pods/proxy in namespace %s, which the Role rollcall-status-reader allows", installation)
+		return &exitError{exitForbidden, fmt.Errorf(
+			"you may not get pods/proxy in namespace %s, which the Role rollcall-status-reader allows", installation)}
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("the manager %s runs without --status-page, or is older than this plugin", name)
 	case apierrors.IsBadRequest(err):

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -75,7 +76,9 @@ type linted struct {
 
 func (o *options) readObjects(name string) (*linted, error) {
 	in := o.In
-	if name != "-" {
+	if name == "-" {
+		name = "standard input"
+	} else {
 		file, err := os.Open(name)
 		if err != nil {
 			return nil, fmt.Errorf("reading what to check: %w", err)
@@ -107,11 +110,19 @@ func (l *linted) add(text []byte) error {
 	var kind struct {
 		metav1.TypeMeta   `json:",inline"`
 		metav1.ObjectMeta `json:"metadata"`
+
+		Items []json.RawMessage `json:"items"`
 	}
 	if err := yaml.Unmarshal(text, &kind); err != nil {
 		return fmt.Errorf("decoding an object: %w", err)
 	}
 	switch {
+	case kind.Kind == "List": // as kubectl get prints it
+		for _, item := range kind.Items {
+			if err := l.add(item); err != nil {
+				return err
+			}
+		}
 	case kind.Kind == "CloneSet":
 		var set kruisev1alpha1.CloneSet
 		decode := yaml.UnmarshalStrict

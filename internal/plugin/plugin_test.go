@@ -304,6 +304,11 @@ func TestLint(t *testing.T) {
 			text:   replace("metadata: {labels: {app: web,", "metadata: {annotations: {rollcall.dev/drain: soon}, labels: {app: web,"),
 			want:   "rollcall.dev/drain",
 		},
+		"list": {
+			reason: "kubectl get -o yaml prints several objects as one",
+			text:   "kind: List\napiVersion: v1\nitems:\n- " + strings.TrimSpace(strings.ReplaceAll(strings.ReplaceAll(cloneSetText, "example.com/", "acme.io/"), "\n", "\n  ")),
+			want:   "CloneSet prod/web: no hook has a handler",
+		},
 		"v1beta1": {
 			reason: "OpenKruise after 1.9 has CloneSets of this version too, with other fields beside the hooks",
 			text: strings.Replace(replace("spec:", "spec:\n  updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceOnly}}"),

@@ -65,6 +65,10 @@ func (o *options) auditLines(ctx context.Context, files []string) (lines []recei
 		}
 		lines = append(lines, more...)
 	}
+	if len(lines) == 0 {
+		return nil, until, &exitError{exitDamaged, fmt.Errorf(
+			"%s: no line of an audit log: name the file that audit.path has in the configuration", strings.Join(files, ", "))}
+	}
 	return lines, until, nil
 }
 
@@ -117,6 +121,9 @@ func (o *options) managersLines(ctx context.Context) (lines []receipt.Line, unti
 			return nil, until, err
 		}
 		read, lines = read+1, append(lines, more...)
+	}
+	if err := errors.Join(unread...); read == 0 && errors.As(err, new(*exitError)) {
+		return nil, until, err // what is missing is a right
 	}
 	if read == 0 {
 		unread = append(unread, fmt.Errorf("no manager in namespace %s serves an audit log: say where Rollcall is installed by "+

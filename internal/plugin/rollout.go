@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/enroll"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 )
 
@@ -102,11 +104,25 @@ func (v *viewer) look(ctx context.Context) (*rollout, error) {
 			r.in++
 		}
 	}
+	if err := r.notManaged(w.config); err != nil {
+		return nil, err
+	}
 	if v.watched++; v.watched == 1 || r.in < v.least {
 		v.least = r.in
 	}
 	r.least = v.least
 	return r, nil
+}
+
+// notManaged is the error of a CloneSet whose pods Rollcall leaves alone.
+func (r *rollout) notManaged(c *config.Config) error {
+	if len(r.pods) > 0 || enroll.Managed(r.cloneSet, c) {
+		return nil
+	}
+	set := r.cloneSet
+	return &exitError{exitNotManaged, fmt.Errorf("CloneSet %s/%s is not managed by Rollcall: it has no hook with a handler that "+
+		"hooks.owned claims (%q); kubectl rollcall enroll %s -n %s gives it hooks",
+		set.Namespace, set.Name, c.Hooks.Owned, set.Name, set.Namespace)}
 }
 
 // done reports whether every pod is of the update's revision and none waits.

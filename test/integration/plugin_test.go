@@ -103,6 +103,14 @@ func TestKubectlPlugin(t *testing.T) {
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "nginx"}}},
 	}))
 	person.Expect(4, "explain stranger", "is not managed by Rollcall", `"example.com/*"`)
+	stranger := s.style.load(t)
+	stranger.Namespace, stranger.Name = s.ns, "stranger"
+	stranger.Spec.Selector.MatchLabels["app"], stranger.Spec.Template.Labels["app"] = "stranger", "stranger"
+	replicas(0)(stranger)
+	unhooked(stranger)
+	s.must(s.k8s.Create(s.Context(), stranger))
+	person.Expect(4, "rollout stranger --watch", "is not managed by Rollcall", "kubectl rollcall enroll stranger")
+	person.Expect(3, "enroll -l app=none", "has no CloneSet app=none")
 	s.Kubectl("anyone", rest.AnonymousClientConfig(env.cluster.Config())).Expect(5, "status", "reading ConfigMap")
 	s.expectAlwaysBut()
 }
@@ -144,7 +152,7 @@ func TestKubectlPluginAsksTheManager(t *testing.T) {
 	onCall := person("on-call", shipped.Rules)
 	guest := person("guest", append(slices.DeleteFunc(slices.Clone(shipped.Rules),
 		func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "pods/proxy") }),
-		rbacv1.PolicyRule{APIGroups: []string{""}, Verbs: []string{"get"}, Resources: []string{"pods"}}))
+		rbacv1.PolicyRule{APIGroups: []string{""}, Verbs: []string{"get", "list"}, Resources: []string{"pods"}}))
 	onCall.Expect(0, "status", "REGISTRY is not shown: reading the manager's pod:")
 
 	page, err := s.manager.URL(manager.MetricsServer, "")
@@ -153,6 +161,8 @@ func TestKubectlPluginAsksTheManager(t *testing.T) {
 	onCall.Expect(0, "status", "ROTATION   REGISTRY   WAITS AT", "In         In         -")
 	onCall.Expect(0, "explain "+pod.Name, "As the manager knows it, registry default has "+s.ns+" at", "in rotation.")
 	guest.Expect(0, "status", "REGISTRY is not shown: you may not get pods/proxy in namespace "+installation)
+	guest.Expect(5, "receipt "+s.key.Name, "you may not get pods/proxy")
+	onCall.Expect(6, "receipt "+s.key.Name, "writes no audit log: set audit.path", "no manager in namespace "+installation+" serves an audit log")
 
 	remove()
 	other, err := s.manager.URL(manager.HealthServer, "")

@@ -43,6 +43,7 @@ func TestReceipt(t *testing.T) {
 		{"as it is", ": PASS", whole, 0},
 		{"cut off", "is cut off", whole[:len(whole)-20], 8},
 		{"altered", "line 4 was altered", bytes.Replace(whole, lines[3], bytes.Replace(lines[3], []byte(`"at":"20`), []byte(`"at":"19`), 1), 1), 8},
+		{"another file", "no line of an audit log", []byte("cluster: a\n"), 8},
 		{"without a line", "line 4: line 3 of chain", bytes.Replace(whole, lines[3], nil, 1), 8},
 	} {
 		s.must(os.WriteFile(copied, c.log, 0o600))
