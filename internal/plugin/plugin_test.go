@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -330,6 +331,46 @@ func TestLint(t *testing.T) {
 }
 
 // On a terminal the view is drawn in place; a pipe gets each view once.
+func TestRolloutIsDone(t *testing.T) {
+	t.Parallel()
+	type status = kruisev1alpha1.CloneSetStatus
+	for name, tc := range map[string]struct {
+		reason string
+		status status
+		pod    Pod
+		want   bool
+	}{
+		"all updated": {
+			"nothing is left to do", status{AvailableReplicas: 3, UpdatedAvailableReplicas: 3, ExpectedUpdatedReplicas: 3}, Pod{}, true,
+		},
+		"partition": {
+			"two pods stay as they are", status{AvailableReplicas: 3, UpdatedAvailableReplicas: 1, ExpectedUpdatedReplicas: 1}, Pod{}, true,
+		},
+		"one is old": {
+			"it has its update before it", status{AvailableReplicas: 3, UpdatedAvailableReplicas: 2, ExpectedUpdatedReplicas: 3}, Pod{}, false,
+		},
+		"an old one is away": {
+			"it was not kept", status{AvailableReplicas: 2, UpdatedAvailableReplicas: 1, ExpectedUpdatedReplicas: 1}, Pod{}, false,
+		},
+		"one waits": {
+			"Rollcall holds it", status{AvailableReplicas: 3, UpdatedAvailableReplicas: 3, ExpectedUpdatedReplicas: 3},
+			Pod{Hook: lifecycle.InPlaceUpdate}, false,
+		},
+		"the status is old": {
+			"OpenKruise has not seen the change", status{ObservedGeneration: -1, AvailableReplicas: 3, UpdatedAvailableReplicas: 3}, Pod{}, false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			set := &kruisev1alpha1.CloneSet{Status: tc.status}
+			set.Spec.Replicas = new(int32(3))
+			if got := (&rollout{cloneSet: set, pods: []Pod{tc.pod}}).done(); got != tc.want {
+				t.Errorf("done is %t, want %t\nreason: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
 func TestScreen(t *testing.T) {
 	t.Parallel()
 	draw := func(terminal bool) string {

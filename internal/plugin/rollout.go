@@ -125,10 +125,11 @@ func (r *rollout) notManaged(c *config.Config) error {
 		set.Namespace, set.Name, c.Hooks.Owned, set.Name, set.Namespace)}
 }
 
-// done reports whether every pod is of the update's revision and none waits.
+// done reports whether every pod that the partition lets be updated is of the update's revision, and none waits.
 func (r *rollout) done() bool {
 	status := r.cloneSet.Status
-	if status.ObservedGeneration < r.cloneSet.Generation || status.UpdatedAvailableReplicas < wanted(r.cloneSet) {
+	if status.ObservedGeneration < r.cloneSet.Generation || status.AvailableReplicas < wanted(r.cloneSet) ||
+		status.UpdatedAvailableReplicas < status.ExpectedUpdatedReplicas {
 		return false
 	}
 	for _, p := range r.pods {
