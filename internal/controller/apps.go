@@ -108,7 +108,7 @@ func (r *PodReconciler) clear(ctx context.Context, seen *observation, c change) 
 	if reg.Gets() {
 		var err error
 		if state, err = reg.Get(ctx, r.caller(seen.pod()), c.Instance); err != nil {
-			return r.failed(seen, c, reg, err)
+			return r.failed(ctx, seen, c, reg, err)
 		}
 	}
 	if !again || state == registry.Absent {

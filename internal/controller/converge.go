@@ -186,7 +186,7 @@ func (r *PodReconciler) call(ctx context.Context, seen *observation, c change) b
 	case outcome.Asked():
 		seen.tracked.Failed(in, time.Time{})
 	}
-	return r.failed(seen, c, reg, err)
+	return r.failed(ctx, seen, c, reg, err)
 }
 
 // claim takes the name for the pod's namespace before a Register, which may be carried out until lands, or says why the pod
@@ -247,7 +247,7 @@ func (r *PodReconciler) readBack(ctx context.Context, seen *observation, c chang
 		}
 		state, err := reg.Get(ctx, r.caller(seen.pod()), c.Instance)
 		if err != nil {
-			return r.failed(seen, c, reg, err)
+			return r.failed(ctx, seen, c, reg, err)
 		}
 		r.auditTold(seen, c.Key(), state, asked)
 		switch {
@@ -289,7 +289,7 @@ func (r *PodReconciler) probeAll(ctx context.Context, seen *observation, changes
 			continue
 		}
 		if err := reg.Probe(ctx, r.caller(seen.pod()), c.Instance); err != nil {
-			return r.notServing(seen, c, reg, err)
+			return r.notServing(ctx, seen, c, reg, err)
 		}
 	}
 	return blocker{}
@@ -374,10 +374,10 @@ func nameRefused(r *clusterstate.Refusal) blocker {
 }
 
 // failed says why a call did not end well, and when to come back. What is not known to be final is worth another try.
-func (r *PodReconciler) failed(seen *observation, c change, reg *registryclient.Client, err error) blocker {
+func (r *PodReconciler) failed(ctx context.Context, seen *observation, c change, reg *registryclient.Client, err error) blocker {
 	uid := seen.pod().UID
 	b := blocker{reason: reason.RegistryUnavailable, message: fmt.Sprintf("%s: %v", c, err)}
-	if errors.Is(err, context.Canceled) {
+	if stops(ctx, err) {
 		return blocker{reason: reason.Stopping, message: "the manager stops, the next one goes on"}
 	}
 	after, told := registry.RetryAfterOf(err)
@@ -413,6 +413,11 @@ func (r *PodReconciler) failed(seen *observation, c change, reg *registryclient.
 	return b
 }
 
+// stops reports whether a call was cut off since the manager stops. A driver may cancel what is its own, and that passes.
+func stops(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && errors.Is(err, context.Canceled)
+}
+
 // ofAgent is the reason where an agent has failed and not the registry.
 func ofAgent(why reason.Reason, err error) reason.Reason {
 	switch {
@@ -426,9 +431,11 @@ func ofAgent(why reason.Reason, err error) reason.Reason {
 }
 
 // notServing says why clients are not given a pod that is registered.
-func (r *PodReconciler) notServing(seen *observation, c change, reg *registryclient.Client, err error) blocker {
-	if !registryclient.Classify(err).Asked() || errors.Is(err, context.Canceled) {
-		return r.failed(seen, c, reg, err)
+func (r *PodReconciler) notServing(
+	ctx context.Context, seen *observation, c change, reg *registryclient.Client, err error,
+) blocker {
+	if !registryclient.Classify(err).Asked() || stops(ctx, err) {
+		return r.failed(ctx, seen, c, reg, err)
 	}
 	after, _ := registry.RetryAfterOf(err)
 	b := blocker{reason: reason.NotServing, after: max(after, r.backoff.When(seen.pod().UID)),

@@ -345,6 +345,8 @@ func TestBackOff(t *testing.T) {
 		"retryable": {"it doubles from its base", errors.New("down"), doubling, "Warning RegistryUnavailable "},
 		"timed out": {"it may have happened, and is tried again like what failed", context.DeadlineExceeded, doubling,
 			"Warning RegistryTimeout "},
+		"cancelled": {"the driver has, and the manager does not stop", wrapped(context.Canceled), doubling,
+			"Warning RegistryUnavailable "},
 		"terminal": {"trying again at once is useless, and nothing is ever given up",
 			wrapped(registry.Terminal(errors.New("bad credentials"))), []time.Duration{30 * time.Second, 30 * time.Second},
 			"Warning RegistryRefused "},
