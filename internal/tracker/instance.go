@@ -222,7 +222,7 @@ func (i Instance) fail(lands time.Time) Instance {
 	l := i.late[i.want]
 	if lands.IsZero() {
 		l.failed = true
-	} else {
+	} else if lands.After(l.until) { // an earlier one may have had a longer time-out
 		l.until = lands
 	}
 	i.late[i.want] = l

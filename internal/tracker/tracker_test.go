@@ -87,6 +87,19 @@ func TestCompare_other_servers_of_the_name(t *testing.T) {
 	}
 }
 
+func TestFail_a_shorter_timeout_settles_nothing_sooner(t *testing.T) {
+	t.Parallel()
+	lands := epoch().Add(time.Minute)
+	i := Instance{}.begin(lifecycle.InService, in(), epoch()).fail(lands)
+	again := epoch().Add(10 * time.Second) // with the timeout of a new configuration
+	i = i.begin(lifecycle.InService, in(), again).fail(again.Add(2 * time.Second))
+	out := again.Add(5 * time.Second)
+	i = i.begin(lifecycle.Absent, in(), out).acknowledge(out)
+	if got, want := i.SettlesIn(out), lands.Sub(out); i.Settled() || got != want {
+		t.Errorf("settled %t, settles in %v, want in %v: the first Register may still be carried out", i.Settled(), got, want)
+	}
+}
+
 func TestSeen(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
