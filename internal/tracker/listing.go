@@ -78,7 +78,7 @@ func (t *Tracker) Compare(l Listing) Comparison {
 	}
 	for uid, p := range t.pods {
 		for _, n := range p.instances {
-			if n.Registry == l.Registry && !listed[uid][n.Recorded] && t.miss(p, n.Recorded, l.asOf()) {
+			if n.Registry == l.Registry && n.server == l.Server && !listed[uid][n.Recorded] && t.miss(p, n.Recorded, l.asOf()) {
 				result.Missing = append(result.Missing, Seen{Pod: p.id, In: n.Recorded, Want: lifecycle.InService})
 			}
 		}

@@ -75,8 +75,14 @@ func TestCompare_other_servers_of_the_name(t *testing.T) {
 	if got := tr.Compare(listed("b", registry.OutOfService, epoch().Add(time.Second))); got.Different > 0 {
 		t.Errorf("got %+v: the list is of servers that the pod is not in", got)
 	}
+	if got := tr.Compare(listed("b", registry.Absent, epoch().Add(time.Second))); len(got.Missing) > 0 {
+		t.Errorf("got %+v: the servers that the pod is in were not listed", got)
+	}
 	if !p.Standing(key()).Stands(lifecycle.InService) {
 		t.Error("the servers that have acknowledged it have not said otherwise")
+	}
+	if len(tr.Kept("default")) == 0 {
+		t.Error("nothing keeps the entry alive in the servers that have acknowledged it")
 	}
 	p = tr.Open(lifecycle.PodID{UID: types.UID(in().UID)}, only("b"))
 	if i := p.Standing(key()); i.Stands(lifecycle.InService) || !i.Known() {
