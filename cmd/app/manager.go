@@ -250,7 +250,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	if podNamespace() != "" && a.dryRun == nil {
 		about.events = clients.EventsV1().Events(podNamespace())
 	}
-	enrolls := &enroll.Reconciler{Client: writer, Recorder: recorder}
+	enrolls := enroll.New(writer, recorder)
 	waits := &kruise{
 		informers: a.manager.GetCache(), failures: a.watchFailures,
 		setup: func(ctx context.Context) error {

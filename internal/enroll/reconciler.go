@@ -13,10 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
@@ -36,15 +38,27 @@ const workers = 2
 
 // Reconciler enrolls the CloneSets of namespaces that have the [Label], and withdraws those that it enrolled where the label is gone.
 type Reconciler struct {
-	// Client reads CloneSets and namespaces from the cache, and writes to the API server.
-	Client   client.Client
-	Recorder events.EventRecorder
+	client   client.Client
+	recorder events.EventRecorder
 
 	config atomic.Pointer[config.Config]
+	// changed has an event once the configuration was changed, of which it depends whether a CloneSet can be enrolled.
+	changed chan event.GenericEvent
 }
 
-// Apply sets the configuration to enroll by. It has to be called before the manager starts.
-func (r *Reconciler) Apply(c *config.Config) { r.config.Store(c) }
+// New returns a Reconciler. The client reads CloneSets and namespaces from the cache, and writes to the API server.
+func New(c client.Client, recorder events.EventRecorder) *Reconciler {
+	return &Reconciler{client: c, recorder: recorder, changed: make(chan event.GenericEvent, 1)}
+}
+
+// Apply sets the configuration to enroll by, and has all CloneSets looked at again. It has to be called before the manager starts.
+func (r *Reconciler) Apply(c *config.Config) {
+	r.config.Store(c)
+	select {
+	case r.changed <- event.GenericEvent{Object: &corev1.Namespace{}}: // all of them
+	default: // one is waiting already
+	}
+}
 
 // SetupWithManager adds the controller to the manager.
 func (r *Reconciler) SetupWithManager(m ctrl.Manager) error {
@@ -55,6 +69,7 @@ func (r *Reconciler) SetupWithManager(m ctrl.Manager) error {
 		For(&kruisev1alpha1.CloneSet{}, builder.WithPredicates(written)).
 		Watches(clusterstate.NamespaceMetadata(), handler.EnqueueRequestsFromMapFunc(r.inNamespace),
 			builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		WatchesRawSource(source.Channel(r.changed, handler.EnqueueRequestsFromMapFunc(r.inNamespace))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
 	if err != nil {
@@ -63,9 +78,10 @@ func (r *Reconciler) SetupWithManager(m ctrl.Manager) error {
 	return nil
 }
 
+// inNamespace returns all CloneSets of a namespace, and of all namespaces where it has no name.
 func (r *Reconciler) inNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
 	var list kruisev1alpha1.CloneSetList
-	if err := r.Client.List(ctx, &list, client.InNamespace(namespace.GetName()), client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.client.List(ctx, &list, client.InNamespace(namespace.GetName()), client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "listing the CloneSets of a namespace", "namespace", namespace.GetName())
 		return nil
 	}
@@ -79,7 +95,7 @@ func (r *Reconciler) inNamespace(ctx context.Context, namespace client.Object) [
 // Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	set := &kruisev1alpha1.CloneSet{}
-	if err := r.Client.Get(ctx, request.NamespacedName, set); err != nil || set.DeletionTimestamp != nil {
+	if err := r.client.Get(ctx, request.NamespacedName, set); err != nil || set.DeletionTimestamp != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	wanted, err := r.wanted(ctx, set)
@@ -89,7 +105,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	enrolled := set.Annotations[AnnotationEnrolled] == fromNamespace
 	switch {
 	case enrolled && !wanted:
-		err = Withdraw(ctx, r.Client, set, controllerOwner)
+		err = Withdraw(ctx, r.client, set, controllerOwner)
 	case wanted && enrolled && !lifecycle.IsEnrolled(set.Spec.Lifecycle), wanted && !enrolled && !Managed(set, r.config.Load()):
 		err = r.enroll(ctx, set)
 	}
@@ -100,7 +116,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 func (r *Reconciler) wanted(ctx context.Context, set *kruisev1alpha1.CloneSet) (bool, error) {
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if err := r.Client.Get(ctx, client.ObjectKey{Name: set.Namespace}, namespace); err != nil {
+	if err := r.client.Get(ctx, client.ObjectKey{Name: set.Namespace}, namespace); err != nil {
 		return false, fmt.Errorf("reading namespace %s: %w", set.Namespace, err)
 	}
 	return namespace.Labels[Label] == "true" && set.Labels[Label] != "false", nil
@@ -108,8 +124,8 @@ func (r *Reconciler) wanted(ctx context.Context, set *kruisev1alpha1.CloneSet) (
 
 func (r *Reconciler) enroll(ctx context.Context, set *kruisev1alpha1.CloneSet) error {
 	if why := Obstacle(set, r.config.Load()); why != "" {
-		r.Recorder.Eventf(set, nil, reason.NotEnrolled.Event(), string(reason.NotEnrolled), "Enroll", "%s", why)
+		r.recorder.Eventf(set, nil, reason.NotEnrolled.Event(), string(reason.NotEnrolled), "Enroll", "%s", why)
 		return nil
 	}
-	return apply(ctx, r.Client, set, controllerOwner, map[string]string{AnnotationEnrolled: fromNamespace})
+	return apply(ctx, r.client, set, controllerOwner, map[string]string{AnnotationEnrolled: fromNamespace})
 }

@@ -129,7 +129,7 @@ func newWorld(t *testing.T, labels map[string]string) *world {
 		WithInterceptorFuncs(interceptor.Funcs{Apply: w.apply}).Build()
 	c, err := config.Parse([]byte(configuration), config.Limits{Drivers: []string{"memory"}})
 	expect.NoError(t, err)
-	w.reconciler = &enroll.Reconciler{Client: w.client, Recorder: w.recorder}
+	w.reconciler = enroll.New(w.client, w.recorder)
 	w.reconciler.Apply(c)
 	return w
 }

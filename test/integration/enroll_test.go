@@ -101,7 +101,7 @@ func (f *fleet) enrol(instances read.Reader) {
 	s, t, namespace := f.scenario, f.T, f.ns
 	client, stop := sendRequests(t, instances)
 	began := time.Now()
-	f.label("true")
+	f.labelNamespace("true")
 	f.awaitPods("to be armed and registered", func(pod *corev1.Pod) error {
 		if pod.Labels[lifecycle.LabelPreDelete] != "true" || pod.Labels[lifecycle.LabelPreNormal] != "true" {
 			return errors.New("it is not armed")
@@ -118,7 +118,7 @@ func (f *fleet) enrol(instances read.Reader) {
 	})
 	f.expectSpecs(func(name string) bool { return name == othersSet })
 
-	f.label("false")
+	f.labelNamespace("false")
 	f.awaitPods("to be let go", func(pod *corev1.Pod) error {
 		if pod.Labels[lifecycle.LabelPreDelete] != "" || pod.Labels[lifecycle.LabelPreNormal] != "" {
 			return errors.New("it is armed")
@@ -196,10 +196,10 @@ func (f *fleet) create(port int) {
 	}
 }
 
-func (f *fleet) label(value string) {
-	f.Helper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.ns}}
-	f.must(f.k8s.Patch(f.Context(), namespace, mergePatch(fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, enrollLabel, value))))
+func (s *scenario) labelNamespace(value string) {
+	s.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.ns}}
+	s.must(s.k8s.Patch(s.Context(), namespace, mergePatch(fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, enrollLabel, value))))
 }
 
 // awaitPods returns once all pods are there and it holds for each.
@@ -340,6 +340,29 @@ func TestEnrolByHand(t *testing.T) {
 	person.Expect(0, "enroll --undo "+name, "unchanged: this command gave it no hooks")
 	after := specOf(s.T, storedSet(s))
 	s.Expect(after == before, "spec is %s, and was %s", after, before)
+}
+
+// TestEnrolmentAfterAReload: a CloneSet that the configuration kept from being enrolled has its hooks once another one is in force.
+func TestEnrolmentAfterAReload(t *testing.T) {
+	t.Parallel()
+	const namespace = "enrolment-reload"
+	config := defaultConfiguration(env.registry.URL(), namespace)
+	s := newScenario(t, startManager(t, namespace, config, "--enroll"), env.registry, labels, namespace)
+	s.troubled = true
+	install(s.T, "enroll", s.ns)
+	s.Create(replicas(1), unhooked, func(set *kruisev1alpha1.CloneSet) { set.Spec.Template.Spec.Containers[0].Ports = nil })
+	s.AwaitPods(1)
+	s.labelNamespace("true")
+	s.await("an Event on the CloneSet", func() error { return s.hasEvent(nil, corev1.EventTypeWarning, "NotEnrolled", "no port") })
+
+	config["service"] = map[string]any{"name": "{label:app}", "port": 9999}
+	s.must(s.manager.Configure(config))
+	s.await("the pod to be armed", func() error {
+		if pod := s.Pods()[0]; pod.Labels[lifecycle.LabelPreDelete] != "true" {
+			return errors.New(pod.Name + " is not")
+		}
+		return nil
+	})
 }
 
 // TestLintPolicy: the API server refuses hooks that can't work, as config/components/lint ships, and warns of handlers of others,
