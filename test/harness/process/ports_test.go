@@ -30,3 +30,17 @@ func TestFreePorts(t *testing.T) {
 	_, err = FreePorts(t.Context(), portAttempts+1)
 	expect.Error(t, "what can't be found ends", err, "free ports")
 }
+
+func TestFreePortWith(t *testing.T) {
+	t.Parallel()
+	port, err := FreePortWith(t.Context(), 1000, -1000)
+	expect.NoError(t, err)
+	if port+1000 > LastPort {
+		t.Errorf("port %d: the kernel may give %d to a connection", port, port+1000)
+	}
+	for _, given := range []int{port, port + 1000, port - 1000} {
+		if reserve(given) {
+			t.Errorf("port %d goes with %d, and would be given to another while its server restarts", given, port)
+		}
+	}
+}

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -34,7 +33,6 @@ const (
 	readyTimeout = 5 * time.Minute
 	// Nacos takes these ports besides that of its API.
 	sdkOffset, clusterOffset, raftOffset = 1000, 1001, -1000
-	portAttempts                         = 100
 )
 
 // Version is a server's major version.
@@ -98,7 +96,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		return nil, err
 	}
 	defer unlock()
-	port, err := freePort(ctx)
+	port, err := process.FreePortWith(ctx, sdkOffset, clusterOffset, raftOffset)
 	if err != nil {
 		return nil, err
 	}
@@ -110,34 +108,6 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		Command: func(dir string) (process.Command, error) { return s.command(jars, dir) },
 	})
 	return s, err
-}
-
-// freePort returns one with which all that Nacos makes of it are free.
-func freePort(ctx context.Context) (int, error) {
-	for range portAttempts {
-		ports, err := process.FreePorts(ctx, 1)
-		if err != nil {
-			return 0, err
-		}
-		free := ports[0]+clusterOffset <= process.LastPort
-		for _, offset := range []int{sdkOffset, clusterOffset, raftOffset} {
-			free = free && isFree(ctx, ports[0]+offset)
-		}
-		if free {
-			return ports[0], nil
-		}
-	}
-	return 0, errors.New("finding free ports for Nacos: those beside a free one were never free")
-}
-
-func isFree(ctx context.Context, port int) bool {
-	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp4", net.JoinHostPort("0.0.0.0", strconv.Itoa(port)))
-	if err != nil {
-		return false
-	}
-	_ = l.Close()
-	return true
 }
 
 func (s *Server) command(jars *java.Jars, dir string) (process.Command, error) {
