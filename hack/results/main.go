@@ -1,6 +1,6 @@
 // Command results sums up what go test -json has written into files, for the scripts in hack and for CI.
 //
-//	go run ./hack/results failed FILE...       name the tests that failed
+//	go run ./hack/results failed FILE...       name the tests that failed, with the first that each said
 //	go run ./hack/results sum FILE=FLOOR...    count the tests and the reasons of those skipped; with fewer than FLOOR
 //	                                           that passed in a file, the run fails
 package main
@@ -23,6 +23,8 @@ const (
 	module = "github.com/rollcall-dev/rollcall/"
 	// mostNamed is how many tests of a package are named: where one panics, all that were running are unfinished.
 	mostNamed = 10
+	// mostSaid is how many lines are shown of what a test said, and longest how much of a line.
+	mostSaid, longest = 8, 300
 )
 
 func main() {
@@ -43,7 +45,7 @@ func run(out io.Writer, args []string) error {
 	}
 }
 
-// failed prints a line for each test that failed, and for each package that failed without one.
+// failed names each test that failed, and each package that failed without one.
 func failed(out io.Writer, files []string) error {
 	for _, file := range files {
 		packages, err := results.ReadFile(file)
@@ -73,6 +75,9 @@ func failures(p *results.Package) []string {
 	var lines []string
 	for _, name := range names[:min(len(names), mostNamed)] {
 		lines = append(lines, path+" "+name+again(p))
+		for _, line := range p.Said(name, mostSaid) {
+			lines = append(lines, "    "+line[:min(len(line), longest)])
+		}
 	}
 	if more := len(names) - mostNamed; more > 0 {
 		lines = append(lines, fmt.Sprintf("%s: and %d more", path, more))

@@ -22,6 +22,8 @@ func written(t *testing.T, other ...string) string {
 		`{"Action":"run",` + a + `,"Test":"TestTable"}`,
 		`{"Action":"run",` + a + `,"Test":"TestTable/good"}`,
 		`{"Action":"run",` + a + `,"Test":"TestTable/bad"}`,
+		`{"Action":"output",` + a + `,"Test":"TestTable/bad","Output":"=== RUN   TestTable/bad\n"}`,
+		`{"Action":"output",` + a + `,"Test":"TestTable/bad","Output":"    a_test.go:9: got 1, want 2\n"}`,
 		`{"Action":"pass",` + a + `,"Test":"TestTable/good"}`,
 		`{"Action":"fail",` + a + `,"Test":"TestTable/bad"}`,
 		`{"Action":"fail",` + a + `,"Test":"TestTable"}`,
@@ -66,7 +68,7 @@ func TestFailed(t *testing.T) {
 			t.Parallel()
 			var out strings.Builder
 			expect.NoError(t, run(&out, []string{"failed", written(t, tc.other...)}))
-			want := append([]string{"./internal/a TestTable/bad (SHUFFLE=42)"}, tc.want...)
+			want := append([]string{"./internal/a TestTable/bad (SHUFFLE=42)", "    a_test.go:9: got 1, want 2"}, tc.want...)
 			if diff := cmp.Diff(strings.Join(want, "\n")+"\n", out.String()); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}

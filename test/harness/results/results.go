@@ -134,6 +134,22 @@ func (p *Package) Failed() []string {
 	return failed
 }
 
+// Said returns the first lines that a test wrote, at most so many: what it failed with comes before the logs of its servers.
+func (p *Package) Said(test string, most int) []string {
+	var said []string
+	for _, line := range p.output[test] {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "=== ") || strings.HasPrefix(line, "--- ") {
+			continue
+		}
+		if len(said) == most {
+			break
+		}
+		said = append(said, line)
+	}
+	return said
+}
+
 // OK reports whether the package ended well.
 func (p *Package) OK() bool { return p.Ended == "pass" || p.Ended == "skip" }
 
