@@ -57,6 +57,19 @@ func TestEveryReasonIsUsedAndHasARow(t *testing.T) {
 	}
 }
 
+// TestALinkLeadsToEachReason: the kubectl plugin and the status page link to a reason by its name in small letters.
+func TestALinkLeadsToEachReason(t *testing.T) {
+	t.Parallel()
+	page, err := reasonsPage()
+	expect.NoError(t, err)
+	text := page.String()
+	for _, row := range page.rows {
+		if want := `| <a id="` + strings.ToLower(row[0]) + `"></a>` + row[0] + ` |`; strings.Count(text, want) != 1 {
+			t.Errorf("the page has not once %s", want)
+		}
+	}
+}
+
 func TestEveryFlagSaysWhatItMeans(t *testing.T) {
 	t.Parallel()
 	page := flagsPage()

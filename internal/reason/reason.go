@@ -30,8 +30,8 @@ const (
 	//
 	// What to do: fix what the message says, in the registry's own words.
 	RegistryRefused Reason = "RegistryRefused"
-	// NotServing: the pod was registered, and the registry does not give it to clients yet: it checks it first,
-	// say. Asked again with a back-off of at most 30 s.
+	// NotServing: the pod was registered, and the registry does not give it to clients yet, for example because it checks
+	// the pod first. Rollcall asks again with a back-off of at most 30 s.
 	//
 	// What to do: look in the registry at what the message says.
 	NotServing Reason = "NotServing"
@@ -70,15 +70,15 @@ const (
 	// value is empty, two hooks want it at different values, or it is a newly-created mark too. What it blocks stays
 	// blocked.
 	//
-	// What to do: change in the CloneSet what the message says.
+	// What to do: change in the workload what the message says.
 	HandlerRefused Reason = "HandlerRefused"
 	// PatchRefused: the API server refuses Rollcall's change of the pod: by its access control, an admission webhook, a policy or
 	// its validation. Retried with a back-off of at most 30 s.
 	//
 	// What to do: allow what the message says, in the API server's own words.
 	PatchRefused Reason = "PatchRefused"
-	// UnsupportedWorkload: the pod has a finalizer or mark that Rollcall owns and belongs to a workload that is none
-	// of OpenKruise's that Rollcall drives.
+	// UnsupportedWorkload: the pod has a finalizer or a newly-created mark that Rollcall owns, and belongs to a workload
+	// that Rollcall does not drive.
 	//
 	// What to do: take it out of the template, or the key out of `hooks.owned`.
 	UnsupportedWorkload Reason = "UnsupportedWorkload"
@@ -120,8 +120,8 @@ const (
 	// AppNotRegistered: the application registers itself (`registeredBy: App`), and the registry has no entry of it at the
 	// pod's service, address and port that could be put in rotation. The pod waits. Looked at again every 5 s at least.
 	//
-	// What to do: look at what the message says was looked for and where: whether the application registers, under that
-	// service name, and with the pod's IP. See [the application registers itself](../self-registration.md).
+	// What to do: compare what the message says that Rollcall looked for with what the application registers: the service name,
+	// the pod's IP and the port. See [the application registers itself](../self-registration.md).
 	AppNotRegistered Reason = "AppNotRegistered"
 	// AppStarting: as AppNotRegistered, of a pod that became ready within the last 30 s.
 	//
@@ -131,10 +131,10 @@ const (
 	// message says.
 	//
 	// What to do: write one of these names into `rollcall.dev/services`, or into `service.name`, or have the application register
-	// under the one that was looked for.
+	// under the name that Rollcall looks for.
 	AppOtherName Reason = "AppOtherName"
-	// AppSeveralEntries: no reason to wait but an Event, once for a pod: applications have several entries at the pod's service,
-	// address and port. Rollcall takes all of them out and puts all of them back.
+	// AppSeveralEntries: only an Event, once for a pod; the pod does not wait. Applications have several entries at the pod's
+	// service, address and port. Rollcall takes all of them out and puts all of them back.
 	//
 	// What to do: find out who wrote which. One that a killed container left behind goes by itself; with an instance ID that
 	// stays the same, none is left behind.
@@ -149,13 +149,13 @@ const (
 	//
 	// What to do: give the token the right to write the service.
 	AgentRefused Reason = "AgentRefused"
-	// AppCameBack: no reason to wait but an Event: the application's own entry came back into rotation while the pod had
-	// to be out of it, and Rollcall took it out again. It is said once for as long as the pod is out.
+	// AppCameBack: only an Event. The application's own entry came back into rotation while the pod had to be out of it, and
+	// Rollcall took it out again. There is one Event for as long as the pod is out.
 	//
 	// What to do: find out what else writes the entry: the application itself, an agent, or a person.
 	AppCameBack Reason = "AppCameBack"
-	// AppEntryRemains: the pod is gone, and the entry that its application wrote is not yet. It is out of rotation. Once
-	// it is gone, or after 3 minutes, Rollcall has the registry forget that.
+	// AppEntryRemains: the pod is gone, and the entry that its application wrote is still in the registry, out of rotation.
+	// Once the entry is gone, or after 3 minutes, Rollcall has the registry forget that it was out.
 	//
 	// What to do: wait.
 	AppEntryRemains Reason = "AppEntryRemains"
@@ -181,23 +181,23 @@ const (
 	//
 	// What to do: nothing, the next manager goes on.
 	Stopping Reason = "Stopping"
-	// Proceeded: no reason to wait but an Event: a hook was released although a registry had not acknowledged, since
-	// `onRegistryFailure` says so. The registry is still told, as soon as it can be.
+	// Proceeded: only an Event. Rollcall released a hook although a registry had not acknowledged, because
+	// `onRegistryFailure` says so. Rollcall still makes the call, as soon as the registry answers.
 	//
 	// What to do: look at the registry; clients may have been sent to a pod that was not there.
 	Proceeded Reason = "Proceeded"
-	// Skipped: no reason to wait but an Event: a hook was released without the registry and the drain, since a person
-	// wrote the annotation `rollcall.dev/skip`. The registry is still told, as soon as it can be.
+	// Skipped: only an Event. Rollcall released a hook without the registry and the drain, because a person wrote the
+	// annotation `rollcall.dev/skip`. Rollcall still makes the call, as soon as the registry answers.
 	//
 	// What to do: nothing, if it was you.
 	Skipped Reason = "Skipped"
-	// SkipRefused: no reason to wait but an Event: the annotation `rollcall.dev/skip` asks for what can't be done, or
-	// comes from the workload's template, and then it was taken off the pod.
+	// SkipRefused: only an Event. The annotation `rollcall.dev/skip` asks for what can't be done, or comes from the
+	// workload's template; in that case Rollcall removed it from the pod.
 	//
 	// What to do: write what the message says.
 	SkipRefused Reason = "SkipRefused"
-	// RolloutWaits: no reason to wait but an Event on the CloneSet: OpenKruise has waited for a minute or longer for one
-	// of its pods, and not because of a drain or the pod's readiness. One Event stands for all of its pods that wait.
+	// RolloutWaits: only an Event, on the workload. OpenKruise has waited for a minute or longer for one of its pods, and
+	// not because of a drain or the pod's readiness. One Event stands for all of its pods that wait.
 	//
 	// What to do: look at the pod that the message names.
 	RolloutWaits Reason = "RolloutWaits"
@@ -205,22 +205,22 @@ const (
 	//
 	// What to do: nothing.
 	DryRun Reason = "DryRun"
-	// Resolved: no reason to wait but the Event after one: what asked a person to look has passed.
+	// Resolved: only an Event. The reason that an earlier Warning named has passed.
 	//
 	// What to do: nothing.
 	Resolved Reason = "Resolved"
-	// EvictionHooked: no reason to wait but an Event of the [eviction webhook](../evictions.md): the pod's first eviction became
-	// a hooked deletion.
+	// EvictionHooked: only an Event, of the [eviction webhook](../evictions.md). The pod's first eviction became a hooked
+	// deletion.
 	//
 	// What to do: wait until the pod is gone.
 	EvictionHooked Reason = "EvictionHooked"
-	// EvictionLetThrough: no reason to wait but an Event of the [eviction webhook](../evictions.md): an eviction was let
-	// through before the hooked deletion had ended.
+	// EvictionLetThrough: only an Event, of the [eviction webhook](../evictions.md). The webhook let an eviction through
+	// before the hooked deletion had ended.
 	//
 	// What to do: look at what the pod has waited for; clients may have been sent to a pod that was not there.
 	EvictionLetThrough Reason = "EvictionLetThrough"
-	// NotEnrolled: no reason to wait but an Event on a CloneSet of a namespace that is to be [enrolled](../enrolment.md): it has
-	// hooks of someone else, or its pods could not be registered.
+	// NotEnrolled: only an Event, on a CloneSet of a namespace that is to be [enrolled](../enrolment.md). It has hooks of
+	// someone else, or Rollcall could not register its pods.
 	//
 	// What to do: write what the message says, or label the CloneSet `rollcall.dev/enroll: "false"`.
 	NotEnrolled Reason = "NotEnrolled"
