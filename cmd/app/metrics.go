@@ -32,7 +32,7 @@ func (f *metricsFlags) bind(set *flag.FlagSet) {
 	set.StringVar(&f.address, "metrics-bind-address", ":8080",
 		"the `address` of /metrics, over plain HTTP unless --metrics-secure is set; 0 turns it off")
 	set.BoolVar(&f.secure, "metrics-secure", false,
-		"serve the metrics and the status page over HTTPS, and only to those whom the API server lets get the path; needs the right to "+
+		"serve the metrics and the status page over HTTPS, and only to clients that the API server allows to get the path; needs the right to "+
 			"create tokenreviews and subjectaccessreviews")
 	set.StringVar(&f.certDir, "metrics-cert-dir", "",
 		"the `folder` of tls.crt and tls.key for --metrics-secure, which the manager reads again when they change; without it the manager "+

@@ -42,7 +42,7 @@ func (s *readers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if _, known := s.admitted.Get(asked); !known {
 		refusal, code, err := s.review(r.Context(), token, asked[1], asked[2])
 		if err != nil {
-			s.logger.Error(err, "Asking the API server who may read the metrics")
+			s.logger.Error(err, "asking the API server who may read the metrics")
 		}
 		if code != http.StatusOK {
 			http.Error(w, refusal, code)
@@ -81,7 +81,7 @@ func (s *readers) review(ctx context.Context, token, verb, path string) (refusal
 	case err != nil:
 		return unasked, http.StatusInternalServerError, fmt.Errorf("creating a SubjectAccessReview: %w", err)
 	case !access.Status.Allowed:
-		return fmt.Sprintf("%s may not %s %s: see docs/monitoring.md", user.Username, verb, path), http.StatusForbidden, nil
+		return fmt.Sprintf("%s may not %s %s: see docs/deploy.md", user.Username, verb, path), http.StatusForbidden, nil
 	}
 	return "", http.StatusOK, nil
 }

@@ -192,6 +192,6 @@ func (r *PodReconciler) sayReturned(seen *observation, c change, returned bool) 
 	case returned && !seen.note.returned:
 		seen.note.returned = true
 		r.event(seen, reason.AppCameBack, c.String()+" came back into rotation while the pod has to be out of it, and was taken out "+
-			"again: something but Rollcall puts it back")
+			"again: something other than Rollcall puts it back")
 	}
 }

@@ -391,8 +391,8 @@ func TestPolicy(t *testing.T) {
 			}
 			w.reconcile(pod)
 			w.expectAbsent(pod)
-			w.expectEvents(tc.reason, `Warning ServiceNotAllowed hook preNormal waits: service.allowed in the configuration gives service `+
-				`"web" not to namespace team-a: write another name in annotation rollcall.dev/services, or have an entry added to `+
+			w.expectEvents(tc.reason, `Warning ServiceNotAllowed hook preNormal waits: service.allowed in the configuration does not give service `+
+				`"web" to namespace team-a: write another name in annotation rollcall.dev/services, or have an entry added to `+
 				`service.allowed with namespaces: ["team-a"] and names: ["web"]`)
 
 			t.Log("A record that the tenant wrote is no way around it, for the next manager either.")
@@ -419,7 +419,7 @@ func TestPolicyTakesNoPodOut(t *testing.T) {
 				w.resync(Listing{Confirms: true})
 			}
 			w.reconciles(pod, "it is registered under the name already")
-			w.expectEvents("", `Warning ServiceNotAllowed service.allowed in the configuration gives service "web" not to namespace shop`)
+			w.expectEvents("", `Warning ServiceNotAllowed service.allowed in the configuration does not give service "web" to namespace shop`)
 			w.expectRefused(w.bornPod(web, "web-2"), "ServiceNotAllowed")
 
 			t.Log("It goes its way as ever.")

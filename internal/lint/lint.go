@@ -37,8 +37,8 @@ func CloneSet(set *kruisev1alpha1.CloneSet, c *config.Config) []string {
 		}
 	}
 	if template.Annotations[lifecycle.AnnotationSkip] != "" {
-		findings = append(findings, fmt.Sprintf("the template has annotation %s, which releases the hooks of every pod: remove it",
-			lifecycle.AnnotationSkip))
+		findings = append(findings, fmt.Sprintf("the template has annotation %s, which Rollcall refuses there: remove it from "+
+			"spec.template, and write it on the one pod that is to go on", lifecycle.AnnotationSkip))
 	}
 	return append(findings, description(set, c)...)
 }

@@ -147,11 +147,11 @@ func handlers(list []lifecycle.Handler) string {
 	return strings.Join(all, ", ")
 }
 
-// handlerLines says of each handler of the CloneSet whose it is and whether the pod has it.
+// handlerLines says of each handler of the workload whose it is and whether the pod has it.
 func handlerLines(p Pod) []string {
 	w := p.facts.workload
 	if w == nil {
-		return []string{"The pod's CloneSet is gone, so no hook names a handler."}
+		return []string{"The pod's workload is gone, so no hook names a handler."}
 	}
 	lines := []string{"Handlers:"}
 	hooks := p.facts.input.Hooks
@@ -174,7 +174,7 @@ func handlerLines(p Pod) []string {
 		}
 	}
 	if len(lines) == 1 {
-		return []string{"The CloneSet has no lifecycle hooks."}
+		return []string{"The workload has no lifecycle hooks."}
 	}
 	return lines
 }

@@ -111,7 +111,7 @@ func (o *options) managed(ctx context.Context, cluster *cluster, name string) (P
 	}
 	p, is := w.view(&pod)
 	if !is {
-		return Pod{}, time.Time{}, &exitError{exitNotManaged, fmt.Errorf("pod %s/%s is not managed by Rollcall: its CloneSet has no "+
+		return Pod{}, time.Time{}, &exitError{exitNotManaged, fmt.Errorf("pod %s/%s is not managed by Rollcall: its workload has no "+
 			"hook with a handler that hooks.owned claims (%q)", namespace, name, w.config.Hooks.Owned)}
 	}
 	return p, w.now, nil

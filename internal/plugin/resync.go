@@ -21,7 +21,7 @@ func (o *options) resyncCommand() *cobra.Command {
 	var approve, yes bool
 	c := &cobra.Command{
 		Use:   "resync",
-		Short: "Have the registries compared with the cluster now, or approve removals that Rollcall holds back",
+		Short: "Compare the registries with the cluster now, or approve removals that Rollcall holds back",
 		Long: "Annotates the manager's Lease: its holder compares every registry with the cluster at once. With --approve, shows the " +
 			"entries that have no live pod and are more than resync.maxRemovals lets Rollcall remove, asks, and lets it remove exactly these.",
 		Example: "  kubectl rollcall resync\n  kubectl rollcall resync --approve",
@@ -99,8 +99,8 @@ func (o *options) approve(ctx context.Context, cluster *cluster, lease *coordina
 	}
 	last := lastBlocked(events.Items, steer.Approved(lease.Annotations[steer.AnnotationApprove]))
 	if last == nil {
-		return fmt.Errorf("no Event in namespace %s says that removals are held back which are not approved yet; Events are kept for an "+
-			"hour: kubectl rollcall resync has the manager look again", cluster.installation)
+		return fmt.Errorf("no Event in namespace %s names removals that wait for an approval; the API server keeps an Event for an hour: "+
+			"kubectl rollcall resync has the manager look again", cluster.installation)
 	}
 	fmt.Fprintf(o.Out, "%s ago: %s\n", short(o.now().Sub(lastSeen(*last))), last.Note)
 	if !yes {

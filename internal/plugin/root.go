@@ -75,8 +75,8 @@ func (o *options) command() *cobra.Command {
 		Use:   "kubectl-rollcall",
 		Short: "See and steer what Rollcall does",
 		Long: "See which pods are in rotation, why a pod waits, and how a rollout goes; check a CloneSet before you apply it; " +
-			"give CloneSets the hooks; let a stuck pod go; have the registries compared with the cluster; " +
-			"prove after a rollout that no hook came before its acknowledgement.",
+			"give CloneSets the hooks; let a stuck pod go; compare the registries with the cluster; " +
+			"prove after a rollout that no hook was flipped before the registry acknowledged.",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl rollcall"},
 		Version:       o.version,
 		SilenceUsage:  true,
@@ -86,7 +86,7 @@ func (o *options) command() *cobra.Command {
 	root.PersistentFlags().StringVar(&o.installation, "rollcall-namespace", "rollcall-system",
 		"The namespace in which Rollcall is installed.")
 	root.PersistentFlags().StringVar(&o.leaseName, "leader-election-id", "rollcall",
-		"The name of the manager's Lease, as its flag has it.")
+		"The name of the manager's Lease: the value of the manager's own flag --leader-election-id.")
 	root.AddCommand(o.statusCommand(), o.explainCommand(), o.rolloutCommand(), o.lintCommand(), o.enrollCommand(),
 		o.releaseCommand(), o.resyncCommand(), o.receiptCommand())
 	return root
