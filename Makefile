@@ -354,7 +354,7 @@ render: bin/deploy/kustomization.yaml ## Print what deploy applies, with the ima
 	@$(TOOL) kustomize build bin/deploy
 
 .PHONY: undeploy
-undeploy: ## Remove Rollcall from the cluster; the README says what to do first.
+undeploy: ## Remove Rollcall from the cluster; docs/uninstall.md says what to do first.
 	$(TOOL) kustomize build config/default | $(KUBECTL) delete --ignore-not-found -f -
 
 ##@ Release
