@@ -36,7 +36,7 @@ func TestGuidesNameWhatExists(t *testing.T) {
 		"metric":     {regexp.MustCompile(`\b(rollcall_[a-z_]+?)(?:_bucket|_sum|_count)?\b`), literals},
 		"reason":     {regexp.MustCompile("(?:Warning |gets a |\\()`((?:[A-Z][a-z]+){2,})`|reason=\"([A-Za-z]+)\""), literals},
 		"flag":       {regexp.MustCompile("`(--[a-z][a-z-]+)[` =]"), append(flags, "--help")},
-		"annotation": {regexp.MustCompile(`\b(rollcall\.dev/[a-z-]+)`), literals},
+		"annotation": {regexp.MustCompile(`\b(rollcall\.dev/[a-z-]*[a-z])`), literals},
 		"target":     {regexp.MustCompile("(?m)(?:^|`)make ([a-z0-9-]+)"), targets(t)},
 	} {
 		t.Run(what, func(t *testing.T) {

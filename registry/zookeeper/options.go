@@ -19,7 +19,7 @@ type Options struct {
 	// without its class fail). Default: none.
 	Payload string `json:"payload"`
 	// FailOver says how an entry is taken out of rotation: delete, enabled (it stays with "enabled":false, which Curator's
-	// ServiceProvider heeds), or status (it stays with the status OUT_OF_SERVICE, which Spring Cloud's load balancer heeds;
+	// ServiceProvider respects), or status (it stays with the status OUT_OF_SERVICE, which Spring Cloud's load balancer respects;
 	// needs payload spring). Default: delete.
 	FailOver string `json:"failOver"`
 	// ACL says who may write what Rollcall creates: creator (the user that Rollcall has in ZooKeeper; the world may read) or open (the
