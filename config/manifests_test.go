@@ -230,14 +230,14 @@ func TestConfigurationIsAcceptedWithEachCommentedField(t *testing.T) {
 	for line := range strings.Lines(only[*corev1.ConfigMap](t).Data["config.yaml"]) {
 		before, field, _ := strings.Cut(line, "# ")
 		key := strings.TrimSpace(strings.SplitN(field, ":", 2)[0])
-		if slices.Contains([]string{"tls", "caFile", "certFile", "keyFile", "auth", "tokenFile", "port", "metadata"}, key) {
+		if slices.Contains([]string{"tls", "caFile", "certFile", "keyFile", "auth", "tokenFile", "port", "metadata", "audit"}, key) {
 			line = before + field
 			shown++
 		}
 		lines = append(lines, line)
 	}
-	if shown != 8 {
-		t.Fatalf("found %d commented fields, want 8", shown)
+	if shown != 9 {
+		t.Fatalf("found %d commented fields, want 9", shown)
 	}
 	text := strings.Join(lines, "")
 	got, err := config.Parse([]byte(text), limits())
@@ -246,7 +246,7 @@ func TestConfigurationIsAcceptedWithEachCommentedField(t *testing.T) {
 	}
 	section := got.Registries[config.DefaultRegistry]
 	if section.TLS.CAFile == "" || section.TLS.KeyFile == "" || section.Auth.TokenFile == "" || got.Service.Port == 0 ||
-		len(got.Service.Metadata) == 0 {
+		len(got.Service.Metadata) == 0 || got.Audit.Path == "" {
 		t.Errorf("got %+v, want the fields that were commented", got)
 	}
 }
