@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"go/ast"
 	"go/token"
 	"os"
@@ -113,6 +114,25 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 	if found == 0 {
 		t.Error("no guide has a link: the test looks for the wrong thing")
+	}
+}
+
+// TestLinksToTheRepositoryLeadSomewhere follows the links that helm install and the alerts show.
+func TestLinksToTheRepositoryLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	link := regexp.MustCompile(`https://github\.com/rollcall-dev/rollcall(?:/blob/main/([A-Za-z0-9_/-]+\.md))?(#[a-z-]+)?`)
+	for file, text := range pages(t, "../../charts/rollcall/templates/NOTES.txt", "../../config/components/prometheus/prometheus_rule.yaml") {
+		links := link.FindAllStringSubmatch(text, -1)
+		if len(links) == 0 {
+			t.Errorf("%s has no link: the test looks for the wrong thing", file)
+		}
+		for _, match := range links {
+			content, err := os.ReadFile(filepath.Join("../..", cmp.Or(match[1], "README.md")))
+			expect.NoError(t, err)
+			if match[2] != "" && !slices.Contains(anchors(string(content)), match[2]) {
+				t.Errorf("%s links to %s: there is no such heading", file, match[0])
+			}
+		}
 	}
 }
 
