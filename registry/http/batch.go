@@ -3,6 +3,7 @@ package httpregistry
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -68,6 +69,9 @@ func (r *Registry) sendBatch(ctx context.Context, body []byte, outcomes []error)
 	case hasNoPath(err): // a server of an older version: each change goes by itself
 		r.can.Store(nil)
 		return registry.NotApplied(err)
+	case len(outcomes) > 1 && isOfBatch(err): // so it does where the batch is refused: one change may be taken
+		r.can.Store(nil)
+		return registry.NotApplied(errors.New(err.Error())) // without its class
 	case err != nil:
 		return err
 	}
@@ -95,4 +99,12 @@ func (r *Registry) sendBatch(ctx context.Context, body []byte, outcomes []error)
 		}
 	}
 	return nil
+}
+
+// isOfBatch holds for the refusal of a whole batch for what it is, and not for who sends it: it is too large, or has more
+// changes than the server takes by now, or one of them is unfit.
+func isOfBatch(err error) bool {
+	refusal, is := errors.AsType[*driverkit.StatusError](err)
+	return is && refusal.Status >= http.StatusBadRequest && driverkit.IsFinal(refusal.Status) &&
+		refusal.Status != http.StatusUnauthorized && refusal.Status != http.StatusForbidden
 }

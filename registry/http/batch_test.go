@@ -34,6 +34,15 @@ func TestBatchOutcomes(t *testing.T) {
 			"which of them was done is not known", 200, `{"outcomes":[{"status":204}]}`,
 			[2]string{"1 outcomes, for 2 changes", "1 outcomes, for 2 changes"}, false, false, 0,
 		},
+		"too large": {
+			"each by itself is smaller: a proxy takes a mebibyte, say", 413, "<html>", [2]string{"413", "413"}, false, true, 0,
+		},
+		"a lower limit": {
+			"the server was rolled back since it said what it takes", 400, `{"error":"a batch may have 1 change, not 2"}`,
+			[2]string{"may have 1 change", "may have 1 change"}, false, true, 0,
+		},
+		"nobody knows us": {"it is so of each by itself", 401, `{"error":"who?"}`, [2]string{"auth", "auth"}, true, false, 0},
+		"away":            {"it may be carried out still", 503, `{"error":"busy"}`, [2]string{"busy", "busy"}, false, false, 0},
 		"an older server": {"Rollcall makes each call by itself", 404, ``, [2]string{"404", "404"}, true, true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
