@@ -266,3 +266,17 @@ func TestCallsForOneIdentityTakeTurns(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestTagsCostNoCall: Eureka has no place for tags, so that they are missing in the answer says nothing of whose entry it is.
+func TestTagsCostNoCall(t *testing.T) {
+	t.Parallel()
+	in := web(1)
+	server := newFake(t, healthy(in))
+	d := open(t, registry.Config{Endpoint: server.URL})
+	in.Tags = []string{"primary"}
+	expect.NoError(t, d.Register(t.Context(), in))
+	want := []string{"POST /apps/SHOP%20WEB", "GET /apps/SHOP%20WEB/10.0.0.1:80:Shop%20web"}
+	if diff := cmp.Diff(want, server.requests()); diff != "" {
+		t.Errorf("requests, -want +got:\n%s", diff)
+	}
+}

@@ -228,9 +228,10 @@ func (c call) renew(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// isPosted reports whether the entry is what was posted, and not what was there before.
+// isPosted reports whether the entry is what was posted, which has no tags, and not what was there before.
 func (c call) isPosted(got *instanceInfo) bool {
 	e, err := got.entry()
+	e.Tags = c.in.Tags
 	return err == nil && e.Equal(c.in)
 }
 
