@@ -59,8 +59,15 @@ func classifyConnection(err error) error {
 		"remote error: tls: unknown certificate", "remote error: tls: expired certificate",
 		"remote error: tls: revoked certificate", "remote error: tls: unsupported certificate"):
 		return registry.Terminal(registry.FieldError("tls.certFile", fmt.Errorf("etcd does not accept the client certificate: %w", err)))
+	// What is wrong with the server's (crypto/x509, verify.go).
 	case contains(text, "x509: certificate signed by unknown authority"):
 		return registry.Terminal(registry.FieldError("tls.caFile", err))
+	case contains(text, "x509: certificate is valid for ", "x509: certificate is not valid for any names",
+		"x509: cannot validate certificate for ", "x509: certificate relies on legacy Common Name field"):
+		return registry.Terminal(registry.FieldError("endpoint", fmt.Errorf("is not what etcd's certificate is for: %w", err)))
+	case contains(text, "x509: certificate has expired or is not yet valid"):
+		return registry.Terminal(registry.FieldError("endpoint",
+			fmt.Errorf("shows a certificate that has expired or is not valid yet: %w", err)))
 	}
 	return err
 }

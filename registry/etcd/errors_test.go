@@ -41,6 +41,19 @@ func TestClasses(t *testing.T) {
 			"theirs is not good here",
 			handshake("tls: failed to verify certificate: x509: certificate signed by unknown authority"), true, "tls.caFile",
 		},
+		"another name": {
+			"theirs is good for another host than the endpoint's",
+			handshake("tls: failed to verify certificate: x509: certificate is valid for etcd-0.etcd, not etcd.example.com"), true, "endpoint",
+		},
+		"no name": {
+			"so it is where it is good for none",
+			handshake("tls: failed to verify certificate: x509: cannot validate certificate for 10.0.0.1 because it doesn't contain any IP SANs"),
+			true, "endpoint",
+		},
+		"old": {
+			"theirs stays so until it is replaced",
+			handshake("tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time is after"), true, "endpoint",
+		},
 		"unknown": {"an unknown error may pass", errors.New("odd"), false, ""},
 		"gRPC":    {"so may what gRPC does not know", status.Error(codes.Unknown, "odd"), false, ""},
 	} {
