@@ -391,3 +391,16 @@ func TestScreen(t *testing.T) {
 		t.Errorf("into a pipe: got %q, want %q", got, want)
 	}
 }
+
+// A canary's CloneSet often has the labels that another one selects by.
+func TestRolloutCountsItsOwnPods(t *testing.T) {
+	t.Parallel()
+	serves := scene{state: appspub.LifecycleStateNormal, ready: true, labels: armed, record: lifecycle.InService}
+	own, canary := serves.view(t), serves.view(t)
+	canary.facts.pod.OwnerReferences[0].UID = "canary"
+	set := &kruisev1alpha1.CloneSet{ObjectMeta: metav1.ObjectMeta{UID: "set"}}
+	r := rolloutOf(set, []Pod{own, canary}, now)
+	if r.in != 1 || len(r.pods) != 1 {
+		t.Errorf("got %d pods, %d of them in rotation, want its own", len(r.pods), r.in)
+	}
+}

@@ -95,15 +95,7 @@ func (v *viewer) look(ctx context.Context) (*rollout, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &rollout{cloneSet: &set, now: w.now}
-	for _, p := range pods {
-		if metav1.IsControlledBy(p.facts.pod, &set) {
-			r.pods = append(r.pods, p)
-		}
-		if p.Rotation == In {
-			r.in++
-		}
-	}
+	r := rolloutOf(&set, pods, w.now)
 	if err := r.notManaged(w.config); err != nil {
 		return nil, err
 	}
@@ -112,6 +104,20 @@ func (v *viewer) look(ctx context.Context) (*rollout, error) {
 	}
 	r.least = v.least
 	return r, nil
+}
+
+// rolloutOf has those of the pods that are the CloneSet's.
+func rolloutOf(set *kruisev1alpha1.CloneSet, pods []Pod, now time.Time) *rollout {
+	r := &rollout{cloneSet: set, now: now}
+	for _, p := range pods {
+		if !metav1.IsControlledBy(p.facts.pod, set) {
+			continue
+		}
+		if r.pods = append(r.pods, p); p.Rotation == In {
+			r.in++
+		}
+	}
+	return r
 }
 
 // notManaged is the error of a CloneSet whose pods Rollcall leaves alone.
