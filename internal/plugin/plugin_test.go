@@ -392,6 +392,22 @@ func TestScreen(t *testing.T) {
 	}
 }
 
+// A terminal breaks what is longer than it is wide, such as a note and the table of -o wide: that takes several of its rows.
+func TestScreenOfLongLines(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	s := screen{out: &out, on: terminal{width: 10, height: 6}}
+	for _, text := range []string{"head\n0123456789\n" + string(bad) + "01234567890\x1b[0m\n", strings.Repeat("01234567890\n", 4), "end\n"} {
+		s.draw([]byte(text))
+	}
+	want := "head\n0123456789\n" + string(bad) + "01234567890\x1b[0m\n" +
+		"\x1b[4A\x1b[J" + "01234567890\n01234567890\nand 2 more\n" +
+		"\x1b[5A\x1b[J" + "end\n"
+	if got := out.String(); got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
 // A canary's CloneSet often has the labels that another one selects by.
 func TestRolloutCountsItsOwnPods(t *testing.T) {
 	t.Parallel()

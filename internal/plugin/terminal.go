@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -58,6 +59,20 @@ func (t terminal) paint(text string, c tone) string {
 		return text
 	}
 	return string(c) + text + "\x1b[0m"
+}
+
+// colour is what paint puts around a text.
+var colour = regexp.MustCompile("\x1b\\[[0-9]*m")
+
+// rows is how many the lines of a text take, of which the terminal breaks those that are longer than it is wide.
+func (t terminal) rows(text []byte) (rows int) {
+	for line := range bytes.Lines(colour.ReplaceAll(text, nil)) {
+		rows++
+		if length := utf8.RuneCount(bytes.TrimSuffix(line, []byte("\n"))); t.width > 0 && length > t.width {
+			rows += (length - 1) / t.width
+		}
+	}
+	return rows
 }
 
 // wrap breaks a sentence between words. What is indented is there to be copied, and stays whole.
@@ -151,16 +166,19 @@ type screen struct {
 }
 
 func (s *screen) draw(text []byte) {
-	if lines := bytes.SplitAfter(text, []byte("\n")); s.on.height > 0 && len(lines) > s.on.height {
-		kept := s.on.height - 2
-		text = fmt.Appendf(bytes.Join(lines[:kept], nil), "and %d more\n", len(lines)-1-kept)
+	if lines := slices.Collect(bytes.Lines(text)); s.on.height > 0 && s.on.rows(text) >= s.on.height {
+		kept := 0
+		for rows := s.on.rows(lines[0]); rows <= s.on.height-2; rows += s.on.rows(lines[kept]) { // one for what is left, and one for the cursor
+			kept++
+		}
+		text = fmt.Appendf(bytes.Join(lines[:kept], nil), "and %d more\n", len(lines)-kept)
 	}
 	if bytes.Equal(text, s.last) {
 		return
 	}
 	if s.on.height > 0 && s.last != nil {
 		// Up to where the last text began, and clear from there to the end of the screen.
-		fmt.Fprintf(s.out, "\x1b[%dA\x1b[J", bytes.Count(s.last, []byte("\n")))
+		fmt.Fprintf(s.out, "\x1b[%dA\x1b[J", s.on.rows(s.last))
 	}
 	_, _ = s.out.Write(text)
 	s.last = text
