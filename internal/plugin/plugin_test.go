@@ -420,3 +420,16 @@ func TestRolloutCountsItsOwnPods(t *testing.T) {
 		t.Errorf("got %d pods, %d of them in rotation, want its own", len(r.pods), r.in)
 	}
 }
+
+// TestStatusForScripts says beside the output why entries are missing in it.
+func TestStatusForScripts(t *testing.T) {
+	t.Parallel()
+	for _, output := range []string{"", "json", "yaml"} {
+		var out, notes strings.Builder
+		s := status{pods: []Pod{{Name: "web-0"}}, unknown: errors.New("no manager leads"), now: now}
+		expect.NoError(t, s.write(&out, &notes, terminal{}, output, false))
+		if !strings.Contains(notes.String(), "no manager leads") || strings.Contains(out.String(), "no manager leads") {
+			t.Errorf("-o %s: notes %q beside\n%s", output, &notes, &out)
+		}
+	}
+}

@@ -102,6 +102,9 @@ func (o *options) status(ctx context.Context, c *cluster, options []client.ListO
 
 func (s *status) write(out, notes io.Writer, on terminal, output string, all bool) error {
 	if output == "json" || output == "yaml" {
+		if s.unknown != nil {
+			fmt.Fprintf(notes, "The field entries is not written: %v\n", s.unknown)
+		}
 		return printObjects(out, s.pods, output)
 	}
 	if len(s.pods) == 0 {
