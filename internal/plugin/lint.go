@@ -26,7 +26,7 @@ func (o *options) lintCommand() *cobra.Command {
 		Use:   "lint FILE|-",
 		Short: "Say what in a CloneSet, or in Rollcall's configuration, will not work and why",
 		Long: "Reads CloneSets and the ConfigMap " + configMapName + " from a file, or from the standard input. It holds the CloneSets " +
-			"to the configuration that stands beside them, else to --config, else to that of the cluster. It fails where something " +
+			"to --config, else to the configuration that stands beside them, else to that of the cluster. It fails where something " +
 			"will not work.",
 		Example: "  kubectl rollcall lint web.yaml\n  kustomize build . | kubectl rollcall lint -",
 		Args:    cobra.ExactArgs(1),
@@ -40,9 +40,9 @@ func (o *options) lintCommand() *cobra.Command {
 				if err != nil {
 					return fmt.Errorf("reading the configuration: %w", err)
 				}
-				objects.config, objects.configName = text, file
+				objects.given, objects.givenName = text, file
 			}
-			if objects.config == nil {
+			if objects.config == nil && objects.given == nil {
 				cluster, err := o.cluster()
 				if err != nil {
 					return err
@@ -68,10 +68,11 @@ func (o *options) lintCommand() *cobra.Command {
 
 // linted is what a file holds of interest.
 type linted struct {
-	cloneSets  []*kruisev1alpha1.CloneSet
-	config     []byte
-	configName string
-	parsed     *config.Config
+	cloneSets []*kruisev1alpha1.CloneSet
+	// config is the ConfigMap's, and given another to hold the CloneSets to.
+	config, given         []byte
+	configName, givenName string
+	parsed                *config.Config
 }
 
 func (o *options) readObjects(name string) (*linted, error) {
@@ -145,14 +146,23 @@ func (l *linted) add(text []byte) error {
 
 // lint returns a line for each thing that will not work.
 func (l *linted) lint() []string {
-	if l.config != nil {
-		parsed, err := parseConfig(l.config)
+	var findings []string
+	for _, one := range []struct {
+		text []byte
+		name string
+	}{{l.config, l.configName}, {l.given, l.givenName}} {
+		if one.text == nil {
+			continue
+		}
+		parsed, err := parseConfig(one.text)
 		if err != nil {
-			return []string{l.configName + ": " + err.Error()}
+			findings = append(findings, one.name+": "+err.Error())
 		}
 		l.parsed = parsed
 	}
-	var findings []string
+	if l.parsed == nil {
+		return findings
+	}
 	for _, set := range l.cloneSets {
 		for _, f := range lint.CloneSet(set, l.parsed) {
 			findings = append(findings, fmt.Sprintf("CloneSet %s: %s", strings.TrimPrefix(set.Namespace+"/"+set.Name, "/"), f))

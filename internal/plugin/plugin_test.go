@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -431,5 +433,41 @@ func TestStatusForScripts(t *testing.T) {
 		if !strings.Contains(notes.String(), "no manager leads") || strings.Contains(out.String(), "no manager leads") {
 			t.Errorf("-o %s: notes %q beside\n%s", output, &notes, &out)
 		}
+	}
+}
+
+// TestLintWithAConfiguration of its own for the CloneSets: the ConfigMap in the input is none the less held to what the manager takes.
+func TestLintWithAConfiguration(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	expect.NoError(t, os.WriteFile(path, []byte(configText), 0o600))
+	for name, c := range map[string]struct {
+		reason, beside, want string
+		status               int
+	}{
+		"nothing beside": {reason: "the file is all there is", want: "1 CloneSets: nothing found\n"},
+		"another beside": {
+			reason: "the file says which one counts", want: "1 CloneSets: nothing found\n",
+			beside: strings.ReplaceAll(configText, "example.com", "acme.io"),
+		},
+		"a wrong one beside": {
+			reason: "the manager would refuse it", beside: strings.ReplaceAll(configText, "30s", "soon"), status: exitFailed,
+			want: `ConfigMap rollcall-config: drain: Invalid value: "soon": write a duration`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			text := cloneSetText
+			if c.beside != "" {
+				text += "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: rollcall-config}\ndata:\n  config.yaml: |" +
+					strings.ReplaceAll(c.beside, "\n", "\n    ") + "\n"
+			}
+			var out, errOut bytes.Buffer
+			status := Run(t.Context(), "test", []string{"lint", "-", "--config", path},
+				genericiooptions.IOStreams{In: strings.NewReader(text), Out: &out, ErrOut: &errOut})
+			if status != c.status || !strings.HasPrefix(out.String(), c.want) {
+				t.Errorf("%s: status %d and\n%s%swant status %d and %q", c.reason, status, &out, &errOut, c.status, c.want)
+			}
+		})
 	}
 }
