@@ -102,7 +102,7 @@ func (o *options) approve(ctx context.Context, cluster *cluster, lease *coordina
 		return fmt.Errorf("no Event in namespace %s names removals that wait for an approval; the API server keeps an Event for an hour: "+
 			"kubectl rollcall resync has the manager look again", cluster.installation)
 	}
-	fmt.Fprintf(o.Out, "%s ago: %s\n", short(o.now().Sub(lastSeen(*last))), last.Note)
+	fmt.Fprintf(o.Out, "%s ago: %s\n", short(o.now().Sub(lastSeen(*last))), printable(last.Note))
 	if !yes {
 		var err error
 		if yes, err = o.confirm("Rollcall removes exactly these entries."); err != nil {

@@ -59,7 +59,7 @@ func TestApprove(t *testing.T) {
 	blocked := func(name, digest string, ago time.Duration) client.Object {
 		return &eventsv1.Event{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: name}, Reason: "RemovalBlocked", Type: corev1.EventTypeWarning,
-			EventTime: metav1.MicroTime{Time: now.Add(-ago)}, Note: "5 of 7 entries. If they should go, " + steer.HowToApprove(digest) + ", or wait.",
+			EventTime: metav1.MicroTime{Time: now.Add(-ago)}, Note: "5 of 7 entries. If they should go, " + steer.HowToApprove(digest) + ", or wait. Examples: web\x1b[2J.",
 		}
 	}
 	for name, c := range map[string]struct {
@@ -81,7 +81,8 @@ func TestApprove(t *testing.T) {
 			}}
 			expect.Error(t, c.reason, o.approve(t.Context(), cluster, lease, c.yes), c.err)
 			expect.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
-			if got := lease.Annotations[steer.AnnotationApprove]; got != c.want || !strings.Contains(out.String(), "60s ago: 5 of 7 entries") {
+			if got := lease.Annotations[steer.AnnotationApprove]; got != c.want || !strings.Contains(out.String(), "60s ago: 5 of 7 entries") ||
+				strings.Contains(out.String(), "\x1b") {
 				t.Errorf("%s: approved %q, want %q; it printed\n%s", c.reason, got, c.want, &out)
 			}
 		})

@@ -140,7 +140,7 @@ func lastSeen(e eventsv1.Event) time.Time {
 
 // confirm asks a person. Only the word yes agrees.
 func (o *options) confirm(question string) (bool, error) {
-	fmt.Fprintf(o.ErrOut, "%s Write yes to go on: ", question)
+	fmt.Fprintf(o.ErrOut, "%s Write yes to go on: ", printable(question))
 	var answer string
 	if _, err := fmt.Fscanln(o.In, &answer); err != nil && !errors.Is(err, io.EOF) && !strings.Contains(err.Error(), "newline") {
 		return false, fmt.Errorf("reading the answer: %w", err)
