@@ -21,7 +21,8 @@ const (
 	// maintenancePrefix begins the ID of the check that an agent adds to a service in maintenance.
 	maintenancePrefix   = "_service_maintenance:"
 	maintenanceReason   = "Rollcall has taken the pod out of rotation"
-	longestWait         = "10s" // a question to the catalog waits for a change no longer than that
+	longestWait         = 10 * time.Second // a question to the catalog waits for a change no longer than that
+	shortestWait        = 50 * time.Millisecond
 	agentServicePath    = "/v1/agent/service/maintenance/"
 	healthOfServicePath = "/v1/health/service/"
 	servicesPath        = "/v1/catalog/services"
@@ -93,6 +94,8 @@ type appService struct {
 	Checks  []check
 }
 
+func (s appService) String() string { return fmt.Sprintf("%q on node %s", s.Service.ID, s.Node.Node) }
+
 func (s appService) inMaintenance() bool {
 	for _, c := range s.Checks {
 		if c.CheckID == maintenancePrefix+s.Service.ID {
@@ -155,7 +158,7 @@ func several(services []appService) error {
 	}
 	var ids []string
 	for _, s := range services {
-		ids = append(ids, fmt.Sprintf("%q on node %s", s.Service.ID, s.Node.Node))
+		ids = append(ids, s.String())
 	}
 	return registry.SeveralEntries(fmt.Errorf("%d services of that name have the address and port: %s", len(ids), strings.Join(ids, ", ")))
 }
@@ -192,12 +195,12 @@ func (r *Registry) maintain(ctx context.Context, in registry.Instance, begin boo
 		if err != nil {
 			return nil, err
 		}
-		done := true
+		var left []string
 		for _, s := range services {
 			if s.inMaintenance() == begin {
 				continue
 			}
-			done = false
+			left = append(left, s.String())
 			if key := s.Node.Node + " " + s.Service.ID; !asked[key] {
 				if err := r.askAgent(ctx, s, begin); err != nil {
 					return nil, err
@@ -205,11 +208,25 @@ func (r *Registry) maintain(ctx context.Context, in registry.Instance, begin boo
 				asked[key] = true
 			}
 		}
-		if done {
+		switch {
+		case len(left) == 0:
 			return services, nil
+		case waitIn(ctx) < shortestWait:
+			return nil, noOutage(fmt.Errorf("the agent has taken it, and the catalog does not show it yet: %s: %w",
+				strings.Join(left, ", "), context.DeadlineExceeded)) // it may do so later
 		}
 		index = next
 	}
+}
+
+// waitIn is how long a question may wait for a change and still be answered while the context lasts: a server adds up to a
+// sixteenth. One without an answer looks as if the server were away.
+func waitIn(ctx context.Context) time.Duration {
+	deadline, is := ctx.Deadline()
+	if !is {
+		return longestWait
+	}
+	return min(longestWait, time.Until(deadline)*3/4) //nolint:mnd // three quarters
 }
 
 // appServices returns what applications have registered at the instance's place. With an index it waits for a change since.
@@ -220,7 +237,7 @@ func (r *Registry) appServices(ctx context.Context, in registry.Instance, since 
 	query := url.Values{"filter": {appFilter(in)}}
 	if since != "" {
 		query.Set("index", since)
-		query.Set("wait", longestWait)
+		query.Set("wait", waitIn(ctx).String())
 	}
 	var services []appService
 	header, err := r.read(ctx, healthOfServicePath+url.PathEscape(in.Service), query, false, &services)

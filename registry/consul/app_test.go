@@ -1,6 +1,8 @@
 package consul_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,6 +28,7 @@ import (
 type agent struct {
 	status int // 0: it does what it is asked
 	silent bool
+	deaf   bool // it takes what it is asked, and the catalog does not follow
 
 	mu            sync.Mutex
 	absent        bool
@@ -51,6 +55,14 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if index := query.Get("index"); index != "" {
 			a.asked = append(a.asked, "wait since "+index)
 		}
+		if wait, err := time.ParseDuration(query.Get("wait")); err == nil && a.deaf {
+			a.mu.Unlock()
+			select {
+			case <-time.After(wait + wait/16): // as a server does
+			case <-r.Context().Done():
+			}
+			a.mu.Lock()
+		}
 		services := `[{"Node": {"Node": "worker-3", "Address": "127.0.0.1"}, "Service": {"ID": "web/1"}, "Checks": [` + a.shown + `]}]`
 		if a.absent {
 			services = `[]`
@@ -66,7 +78,7 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPut:
 		a.asked = append(a.asked, r.Method+" "+r.URL.EscapedPath()+" enable="+query.Get("enable"))
 		a.checks = ""
-		if query.Get("enable") == "true" {
+		if query.Get("enable") == "true" && !a.deaf {
 			a.checks = `{"CheckID": "_service_maintenance:web/1", "Status": "critical"}`
 		}
 	}
@@ -106,6 +118,7 @@ func TestAgentsAreNotTheRegistry(t *testing.T) {
 	t.Parallel()
 	for name, a := range map[string]*agent{
 		"failing": {status: http.StatusInternalServerError}, "not knowing it": {status: http.StatusNotFound}, "silent": {silent: true},
+		"telling the catalog nothing": {deaf: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -173,5 +186,30 @@ func TestAppEntryThatCantBeSteered(t *testing.T) {
 				t.Errorf("got error %v, want one that says not registered: %t\nreason: %s", err, tc.notRegistered, tc.reason)
 			}
 		})
+	}
+}
+
+// TestASlowAgentIsNoServersFault: the catalog answers, and has nothing new to say, so that calls stay with the server that they are at.
+func TestASlowAgentIsNoServersFault(t *testing.T) {
+	t.Parallel()
+	var seconds atomic.Int64
+	second := drivertest.Serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		seconds.Add(1)
+		w.WriteHeader(http.StatusInternalServerError)
+	})
+	first := drivertest.Serve(t, (&agent{deaf: true}).ServeHTTP)
+	apps := open(t, registry.Config{
+		Endpoint: first + "," + second,
+		Options:  fmt.Appendf(nil, `{"agentEndpoint": %q}`, strings.Replace(first, "127.0.0.1", "{nodeIP}", 1)),
+	}).AppEntries()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	err := apps.FailOver(ctx, drivertest.Pod(1))
+	if registry.IsTerminal(err) || !registry.IsOfAgent(err) || !errors.Is(err, context.DeadlineExceeded) || // it may come to pass
+		!strings.Contains(err.Error(), `the catalog does not show it yet: "web/1" on node worker-3`) {
+		t.Errorf("got error %v, want one of the agent that says what is missing", err)
+	}
+	if _, err := apps.Get(t.Context(), drivertest.Pod(1)); err != nil || seconds.Load() > 0 {
+		t.Errorf("Get: error %v, and the second server was asked %d times, want none", err, seconds.Load())
 	}
 }
