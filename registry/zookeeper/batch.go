@@ -3,6 +3,7 @@ package zookeeper
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/go-zookeeper/zk"
 
@@ -92,7 +93,7 @@ func (b *batch) plan(ctx context.Context) ([]batched, error) {
 	nodes := make([]*node, len(b.changes))
 	err = each(ctx, len(b.changes), func(ctx context.Context, i int) (err error) {
 		nodes[i], err = r.read(ctx, b.changes[i].Instance, false)
-		return err
+		return b.forbids(b.changes[i], err)
 	})
 	if err == nil && r.session.connection() != generation {
 		err = errReconnected
@@ -103,6 +104,9 @@ func (b *batch) plan(ctx context.Context) ([]batched, error) {
 	var todo []batched
 	folders := map[string]bool{}
 	for i, c := range b.changes {
+		if b.errs[c.index] != nil {
+			continue
+		}
 		if c.op, err = r.plan(c.prepared, nodes[i]); err != nil {
 			return nil, err
 		}
@@ -114,20 +118,37 @@ func (b *batch) plan(ctx context.Context) ([]batched, error) {
 		}
 		todo = append(todo, c)
 	}
-	return todo, b.makeFolders(ctx, folders)
+	return b.makeFolders(ctx, todo, folders)
 }
 
-func (b *batch) makeFolders(ctx context.Context, services map[string]bool) error {
+// makeFolders makes those of the services, and returns the changes but for those of a service whose folder the user may not
+// make.
+func (b *batch) makeFolders(ctx context.Context, todo []batched, services map[string]bool) ([]batched, error) {
 	r := b.registry
 	for service := range services {
 		there, err := r.session.exists(ctx, r.tree.service(service))
 		if err == nil && !there {
 			err = r.makeFolders(ctx, service)
 		}
-		if err != nil {
-			return err
+		if err == nil {
+			continue
 		}
+		for _, c := range todo {
+			if c.Instance.Service == service && b.forbids(c, err) != nil {
+				return nil, err
+			}
+		}
+		todo = slices.DeleteFunc(todo, func(c batched) bool { return c.Instance.Service == service })
 	}
+	return todo, nil
+}
+
+// forbids keeps a change's error where the user may not make it, which says nothing of the others. Any other is returned.
+func (b *batch) forbids(c batched, err error) error {
+	if !errors.Is(err, zk.ErrNoAuth) {
+		return err
+	}
+	b.errs[c.index] = err
 	return nil
 }
 

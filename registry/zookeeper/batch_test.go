@@ -1,0 +1,91 @@
+package zookeeper
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
+)
+
+// TestABatchWithOneWithoutRights: a folder in which Rollcall may not work stops no pod of another service.
+func TestABatchWithOneWithoutRights(t *testing.T) {
+	t.Parallel()
+	d := drivertest.Open[*Registry](t, New, registry.Config{Endpoint: drivertest.Accepting(t, "127.0.0.1", serveSome)})
+	for _, theirs := range []string{"unreadable", "unwritable"} {
+		changes := []registry.Change{
+			{Instance: drivertest.Pod(1), State: registry.InService}, {Instance: drivertest.Pod(2), State: registry.InService},
+			{Instance: drivertest.Pod(3), State: registry.InService},
+		}
+		changes[1].Instance.Service = theirs
+		for i, err := range d.Batch(t.Context(), changes) {
+			field, _ := registry.FieldOf(err)
+			if refused := i == 1; refused && (!registry.IsTerminal(err) || field != "auth.username") ||
+				!refused && err != nil && !registry.IsNotApplied(err) {
+				t.Errorf("change %d beside one in a folder that is %s: got error %v", i, theirs, err)
+			}
+		}
+	}
+}
+
+// What ZooKeeper's OpCode and KeeperException have.
+const (
+	exists, getData, multi, createContainer = 3, 4, 14, 19
+	noNode, noAuth, nodeExists              = -101, -102, -110
+)
+
+// serveSome is a server with a folder for web. It has no entry, and lets the user read nothing of the service unreadable
+// and create no folder for unwritable.
+func serveSome(conn net.Conn) {
+	hello := frame(conn)
+	if hello == nil {
+		return
+	}
+	welcome := append(append([]byte{}, hello[:4]...), hello[12:16]...) // protocol, and time-out as asked for
+	welcome = binary.BigEndian.AppendUint64(welcome, 1)
+	answer(conn, append(binary.BigEndian.AppendUint32(welcome, 16), make([]byte, 17)...))
+	for request := frame(conn); request != nil; request = frame(conn) {
+		code, body := 0, []byte(nil)
+		switch of := request[8:]; binary.BigEndian.Uint32(request[4:]) {
+		case getData:
+			if code = noNode; bytes.Contains(of, []byte("/unreadable/")) {
+				code = noAuth
+			}
+		case exists:
+			if body = make([]byte, 68); bytes.Contains(of, []byte("/unwritable")) { // of a Stat
+				code = noNode
+			}
+		case createContainer:
+			if code = nodeExists; bytes.Contains(of, []byte("/unwritable")) {
+				code = noAuth
+			}
+		case multi:
+			for range bytes.Count(of, []byte("/"+idPrefix)) { // each creates one
+				body = append(body, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+			}
+			body = append(body, 0xff, 0xff, 0xff, 0xff, 1, 0xff, 0xff, 0xff, 0xff)
+		}
+		head := append(append([]byte{}, request[:4]...), make([]byte, 12)...)
+		binary.BigEndian.PutUint32(head[12:], uint32(int32(code)))
+		answer(conn, append(head, body...))
+	}
+}
+
+func frame(r io.Reader) []byte {
+	var length [4]byte
+	if _, err := io.ReadFull(r, length[:]); err != nil {
+		return nil
+	}
+	read := make([]byte, binary.BigEndian.Uint32(length[:]))
+	if _, err := io.ReadFull(r, read); err != nil {
+		return nil
+	}
+	return read
+}
+
+func answer(w io.Writer, frame []byte) {
+	_, _ = w.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(frame))), frame...))
+}
