@@ -181,14 +181,24 @@ type chain struct {
 	hash   string
 }
 
-// write writes a line, and before it the beginning of the chain where there is none yet or the file is full.
+// write writes a line, and before it the beginning of the chain where there is none yet, or the file is full or was moved away.
 func (c *chain) write(line receipt.Line) error {
-	if c.number == 0 || c.size > c.log.MaxSize {
+	if c.number == 0 || c.size > c.log.MaxSize || c.movedAway() {
 		if err := c.begin(); err != nil {
 			return err
 		}
 	}
 	return c.append(line)
+}
+
+// movedAway reports whether the path has another file than the one that is written, or none.
+func (c *chain) movedAway() bool {
+	mine, err := c.file.Stat()
+	if err != nil {
+		return false // writing will say so
+	}
+	there, err := os.Stat(c.log.Path)
+	return errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(mine, there)
 }
 
 // begin starts a chain: in the file as it is, or in a new one.
@@ -197,16 +207,20 @@ func (c *chain) begin() error {
 	if err != nil {
 		return fmt.Errorf("looking at the audit log: %w", err)
 	}
-	if c.size = info.Size(); c.size > c.log.MaxSize {
+	c.size = info.Size()
+	moved := c.movedAway()
+	if !moved && c.size > c.log.MaxSize {
 		if err := os.Rename(c.log.Path, before(c.log.Path)); err != nil {
 			return fmt.Errorf("moving the audit log away: %w", err)
 		}
-		next, _, err := openFile(c.log.Path)
+	}
+	if moved || c.size > c.log.MaxSize {
+		next, torn, err := openFile(c.log.Path)
 		if err != nil {
 			return err
 		}
 		_ = c.file.Close()
-		c.file, c.size, c.torn = next, 0, false
+		c.file, c.size, c.torn = next, 0, torn
 	}
 	now := time.Now()
 	c.number, c.hash, c.name = 0, "", c.log.Name+"/"+now.UTC().Format("20060102T150405.000000")

@@ -116,6 +116,22 @@ func TestRotates(t *testing.T) {
 	}
 }
 
+// TestMovedAway: a person moves the file away, as docs/receipts.md says after lines were lost. The next one has a chain of its own.
+func TestMovedAway(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "audit")
+	l, lost := open(t, path, 8<<10)
+	flips(l, 2)
+	expect.Becomes(t, "the chain has begun", func() bool { return bytes.Count(read(t, l), []byte("\n")) == 3 })
+	expect.NoError(t, os.Rename(path, path+".away"))
+	flips(l, 50) // more than the file may have
+	expect.NoError(t, l.Close(t.Context()))
+	lines, err := receipt.Read(read(t, l))
+	if err != nil || len(lines) < 50 || lines[0].Kind != receipt.Begin || lost.Load() != 0 {
+		t.Errorf("%d lines, %d lost, %v: want all since then, from the beginning of a chain", len(lines), lost.Load(), err)
+	}
+}
+
 // TestFullDisk: nothing waits, and the next line counts what is lost.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
