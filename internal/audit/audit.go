@@ -220,7 +220,8 @@ func (c *chain) begin() error {
 			return err
 		}
 		_ = c.file.Close()
-		c.file, c.size, c.torn = next, 0, torn
+		// A receipt reads the new file behind the old one, and so behind the half of a line that may be at its end.
+		c.file, c.size, c.torn = next, 0, c.torn || torn
 	}
 	now := time.Now()
 	c.number, c.hash, c.name = 0, "", c.log.Name+"/"+now.UTC().Format("20060102T150405.000000")

@@ -116,6 +116,24 @@ func TestRotates(t *testing.T) {
 	}
 }
 
+// TestTornAndFull: the half of a line that a killed manager left is accounted for also where the file is full.
+func TestTornAndFull(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "audit")
+	first, _ := open(t, path, 1<<20)
+	flips(first, 50)
+	expect.NoError(t, first.Close(t.Context()))
+	whole := read(t, first)
+	expect.NoError(t, os.WriteFile(path, whole[:len(whole)-40], 0o600))
+	second, _ := open(t, path, 8<<10)
+	flips(second, 1)
+	expect.NoError(t, second.Close(t.Context()))
+	lines, err := receipt.Read(read(t, second))
+	if err != nil || len(lines) != 51+3 || !lines[51].Torn {
+		t.Errorf("%d lines, %v: want those of both chains, and the second to say that the first was torn", len(lines), err)
+	}
+}
+
 // TestMovedAway: a person moves the file away, as docs/receipts.md says after lines were lost. The next one has a chain of its own.
 func TestMovedAway(t *testing.T) {
 	t.Parallel()
