@@ -65,6 +65,11 @@ func TestEveryKustomizationRenders(t *testing.T) {
 			if len(objects) == 0 {
 				t.Error("renders nothing")
 			}
+			for _, object := range objects {
+				if c, is := object.(*corev1.ConfigMap); is && c.Data["config.yaml"] != "" && c.Name != "rollcall-config" {
+					t.Errorf("the configuration is in ConfigMap %s: neither the manager's Events nor the kubectl plugin know that name", c.Name)
+				}
+			}
 		})
 	}
 }
