@@ -241,6 +241,9 @@ func (h *History) missed(l Line) (faults []Fault) {
 // faultOfLeader finds a manager that compares a registry with the cluster too seldom, or never.
 func (h *History) faultOfLeader(l Line) string {
 	interval := time.Duration(l.Seconds * float64(time.Second))
+	if interval == 0 { // it is no more
+		return ""
+	}
 	last, until := l.At, h.until
 	for _, later := range h.lines {
 		if !later.At.After(l.At) {

@@ -18,7 +18,7 @@ type Kind string
 // The kinds of lines. A chain starts with one Begin, and has an End where the manager stopped in order.
 const (
 	Begin Kind = "begin"
-	// Leads: this manager compares the registry with the cluster from now on.
+	// Leads: this manager compares the registry with the cluster from now on, as often as Seconds says; no more where that is 0.
 	Leads Kind = "leads"
 	// Called is a change that a registry was asked for, and Told what it said when it was asked about an instance.
 	Called Kind = "change"

@@ -54,6 +54,8 @@ type keeper struct {
 	shown Status
 	// blocked is the digest of the removal that an Event tells of; empty where none is blocked.
 	blocked string
+	// told is the interval that the audit log has, 0 for none.
+	told time.Duration
 	// run is the line of the run in the audit log.
 	run receipt.Line
 	// asked: a person asked for the run, who may look for an Event that has expired since.
@@ -75,9 +77,9 @@ func (k *keeper) wake() { poke(k.kick) }
 func (k *keeper) start(ctx context.Context, before *keeper) {
 	k.resync.Metrics.Began(k.source.Name, time.Now(), k.source.Client.Lists())
 	if policy, _ := k.resync.inForce(); k.source.Client.Lists() {
-		k.resync.Audit.Write(receipt.Line{
-			Kind: receipt.Leads, Entry: receipt.Entry{Registry: k.source.Name}, Seconds: policy.Interval.Seconds(),
-		})
+		k.lead(policy.Interval)
+	} else if before != nil {
+		before.lead(0)
 	}
 	if before != nil {
 		k.heartbeats.served = before.heartbeats.served
@@ -89,6 +91,17 @@ func (k *keeper) start(ctx context.Context, before *keeper) {
 		w := &watch{keeper: k, client: apps, name: registryclient.AppEntries(k.source.Name)}
 		k.loops.Go(func() { w.askAll(ctx) })
 	}
+}
+
+// lead has the audit log tell how often the registry is compared from now on, 0 for no more, where that has changed.
+func (k *keeper) lead(interval time.Duration) {
+	if k.told == interval {
+		return
+	}
+	k.told = interval
+	k.resync.Audit.Write(receipt.Line{
+		Kind: receipt.Leads, Entry: receipt.Entry{Registry: k.source.Name}, Seconds: interval.Seconds(),
+	})
 }
 
 // compareAll makes runs until the context ends.
@@ -114,6 +127,9 @@ func (k *keeper) compareAll(ctx context.Context) {
 // turn makes one run and returns when the next one is due.
 func (k *keeper) turn(ctx context.Context) time.Duration {
 	policy, _ := k.resync.inForce()
+	if k.resync.has(k) {
+		k.lead(policy.Interval)
+	}
 	began := time.Now()
 	synced := k.resync.Synced() // what is gone can't be known before
 	k.run = receipt.Line{Kind: receipt.Ran, Asked: began, Entry: receipt.Entry{Registry: k.source.Name}}

@@ -214,6 +214,9 @@ func (r *Resync) replace(ctx context.Context, running, inForce map[string]*keepe
 		if ctx.Err() == nil {
 			r.Metrics.Forget(name)
 		}
+		if ctx.Err() == nil && inForce[name] == nil {
+			k.lead(0)
+		}
 	}
 	for name, k := range inForce {
 		if running[name] == nil {

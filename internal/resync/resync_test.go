@@ -3,6 +3,8 @@ package resync
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,6 +12,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/rollcall-dev/rollcall/internal/audit"
+	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/steer"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -605,6 +609,26 @@ func TestApply(t *testing.T) {
 			synctest.Wait()
 			s.expectShown("the end of its last run must not bring it back", "b")
 			s.stop()
+		},
+		"is told in the audit log": func(t *testing.T) {
+			s := newScene(t, "a", "b")
+			path := filepath.Join(t.TempDir(), "audit")
+			var err error
+			s.audit, err = audit.Open(audit.Options{Path: path, MaxSize: 1 << 20, Failed: func(_ int, err error) { t.Error(err) }})
+			expect.NoError(t, err)
+			s.start()
+			time.Sleep(3 * time.Minute)
+			s.resync.Apply(Policy{Interval: 20 * time.Minute, MaxRemovals: intstr.FromString("20%")}, s.sources[1:])
+			time.Sleep(time.Hour)
+			s.stop()
+			expect.NoError(t, s.audit.Close(t.Context()))
+			log, err := os.ReadFile(path)
+			expect.NoError(t, err)
+			lines, err := receipt.Read(log)
+			expect.NoError(t, err)
+			for _, f := range receipt.NewHistory(lines, time.Time{}).Faults() {
+				t.Errorf("a registry was dropped and the interval is longer, and the receipt says at %s: %s", f.At, f.Text)
+			}
 		},
 		"during a run is no failure": func(t *testing.T) {
 			s := newScene(t, "a")

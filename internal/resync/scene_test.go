@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/rollcall-dev/rollcall/internal/audit"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/steer"
@@ -42,6 +43,7 @@ type scene struct {
 	leaseless bool
 	metrics   *prometheus.Registry
 	listed    chan struct{}
+	audit     *audit.Log
 	number    int
 
 	mu       sync.Mutex
@@ -111,6 +113,7 @@ func (s *scene) start() {
 	s.resync = New(Options{
 		Cluster: cluster, Namespaces: s.namespaces, Pods: s, Listed: s.listed, Metrics: m, Logger: s.logger(),
 		Synced: func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.synced }, Approvable: !s.leaseless,
+		Audit: s.audit,
 		Warn: func(_ context.Context, note string) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
