@@ -23,7 +23,8 @@ func ContextError(ctx context.Context, err error) error {
 func hasClass(err error) bool {
 	_, delayed := registry.RetryAfterOf(err)
 	_, named := registry.FieldOf(err)
-	return delayed || named || registry.IsTerminal(err) || registry.IsNotRegistered(err) || registry.IsNotApplied(err)
+	return delayed || named || registry.IsTerminal(err) || registry.IsNotRegistered(err) || registry.IsNotApplied(err) ||
+		registry.IsForeignEntry(err) || registry.IsSeveralEntries(err) || registry.IsOfAgent(err)
 }
 
 // CallError finishes the error of a call for one instance: it says what the driver was doing, such as "renewing", and has

@@ -40,6 +40,18 @@ func TestContextErrorHasNoOtherClass(t *testing.T) {
 			"a time-out is never terminal", timedOut, registry.Terminal(context.DeadlineExceeded), false,
 			context.DeadlineExceeded, "context deadline exceeded: context deadline exceeded",
 		},
+		"the context's, of an entry": {
+			"it was cut off before all was seen", timedOut, registry.ForeignEntry(context.DeadlineExceeded), false,
+			context.DeadlineExceeded, "context deadline exceeded: context deadline exceeded",
+		},
+		"the context's, of several": {
+			"it may have been made of some", timedOut, registry.SeveralEntries(context.DeadlineExceeded), false,
+			context.DeadlineExceeded, "context deadline exceeded: context deadline exceeded",
+		},
+		"the context's, of an agent": {
+			"nor is it the agent's", timedOut, registry.OfAgent(context.DeadlineExceeded), false,
+			context.DeadlineExceeded, "context deadline exceeded: context deadline exceeded",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
