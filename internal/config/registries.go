@@ -66,7 +66,8 @@ func (c *Config) differentServers(v *validator) {
 	for i, name := range names {
 		for _, first := range names[:i] {
 			if c.Registries[name].SameServer(c.Registries[first]) {
-				v.add(field.Invalid(c.RegistryPath(name).Child("endpoint"), c.Registries[name].Endpoint, fmt.Sprintf(
+				// Without the endpoint: the driver, which refuses a password in it, has not seen it yet.
+				v.add(field.Invalid(c.RegistryPath(name).Child("endpoint"), field.OmitValueType{}, fmt.Sprintf(
 					"registries[%s] is the same server, with the same driver and options: remove one of the two names, and from "+
 						"defaultRegistries and the pods' annotations too; to rename a registry, write only the new name", first)))
 			}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,5 +55,16 @@ func TestWhoRegistersChangesWithoutAnotherDriver(t *testing.T) {
 	}
 	if b.Endpoint = "http://b"; a.SameDriver(b) {
 		t.Error("another endpoint needs another driver")
+	}
+}
+
+// TestAnEndpointIsNotRepeated: a password in it is refused by the driver, which is asked only after all that stands here.
+func TestAnEndpointIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	_, err := Parse([]byte("cluster: a\nhooks: {owned: [example.com/*]}\ndefaultRegistries: [a]\nregistries:\n"+
+		"  a: {driver: http, endpoint: 'http://me:hunter2@r'}\n  b: {driver: http, endpoint: 'http://me:hunter2@r'}\n"),
+		Limits{Drivers: []string{"http"}})
+	if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), "registries[b].endpoint") {
+		t.Errorf("got error %v, want one that names the field and not what it holds", err)
 	}
 }
