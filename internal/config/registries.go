@@ -125,7 +125,9 @@ func (o *object) registry(cluster string, limits Limits, mostInFlight int) Regis
 
 func (o *object) driver(name string, drivers []string) string {
 	driver, known := o.text(name), slices.Sorted(slices.Values(drivers))
-	if driver == "" {
+	if driver == "" && len(known) == 0 { // who asks does not know the manager's
+		o.required(name, "write the name of a driver, such as consul")
+	} else if driver == "" {
 		o.required(name, "write one of "+strings.Join(known, ", "))
 	} else if !slices.Contains(known, driver) {
 		o.add(field.NotSupported(o.at(name), driver, known))

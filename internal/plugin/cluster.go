@@ -88,6 +88,7 @@ func parseConfig(text []byte) (*config.Config, error) {
 	for _, s := range named.Registries {
 		drivers = append(drivers, s.Driver)
 	}
+	drivers = slices.DeleteFunc(drivers, func(name string) bool { return name == "" })
 	return config.Parse(text, config.Limits{Drivers: drivers})
 }
 

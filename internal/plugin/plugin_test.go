@@ -450,6 +450,11 @@ func TestLintWithAConfiguration(t *testing.T) {
 			reason: "the file says which one counts", want: "1 CloneSets: nothing found\n",
 			beside: strings.ReplaceAll(configText, "example.com", "acme.io"),
 		},
+		"one without a driver": {
+			reason: "the plugin can't know the manager's, and says what is missing none the less", status: exitFailed,
+			beside: strings.ReplaceAll(configText, "driver: consul, ", ""),
+			want:   "ConfigMap rollcall-config: registry.driver: Required value: write the name of a driver, such as consul\n",
+		},
 		"a wrong one beside": {
 			reason: "the manager would refuse it", beside: strings.ReplaceAll(configText, "30s", "soon"), status: exitFailed,
 			want: `ConfigMap rollcall-config: drain: Invalid value: "soon": write a duration`,
