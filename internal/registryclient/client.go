@@ -36,7 +36,7 @@ type Options struct {
 // Caller is who asks for a call. The zero Caller, which is for work in the background, waits until the call may be made, for as
 // long as one call may take.
 type Caller struct {
-	// ID tells callers apart. One caller has at most one place in the queue for each service.
+	// ID tells callers apart. One caller has at most one place in the queue for each change of an instance.
 	ID string
 	// Urgent callers go first, and have slots that others can't take.
 	Urgent bool
@@ -160,7 +160,9 @@ func (c *call) changes() bool {
 	return c.operation != list && c.operation != get && c.operation != probe
 }
 
-func (c *call) place() place { return place{c.ID, c.instance.Service} }
+func (c *call) place() place {
+	return place{c.ID, c.operation, c.instance.Service, c.instance.Endpoint()}
+}
 
 // A layer makes the call by next, or returns an error that says why it does not.
 type (

@@ -33,8 +33,9 @@ type limit struct {
 	timer *time.Timer
 }
 
-// place is where a caller waits.
-type place struct{ id, service string }
+// place is where a caller waits with one call. A pod may wait with several for one service, at as many ports, and one that finds a
+// slot leaves the places of the others.
+type place struct{ id, operation, service, endpoint string }
 
 func newLimit(maxInFlight int, lets func() int) *limit {
 	return &limit{

@@ -106,6 +106,28 @@ func TestLimitQueue(t *testing.T) {
 			w.answer(nil, w.underWay()...)
 			w.expectEmpty()
 		},
+		"keeps the place of a caller's other call": func(t *testing.T) {
+			w := newWorld(t, 2)
+			ask := func(port int) <-chan error {
+				by := Caller{ID: "pod", Wake: func() { w.woken = append(w.woken, "pod") }}
+				change := registering("web", port)
+				change.Instance.UID = "pod"
+				return inBackground(func() error { return w.Change(t.Context(), by, change) })
+			}
+			w.come("web/1", "web/2")
+			if err := <-ask(80); Classify(err) != Queued {
+				t.Fatalf("got %v, want %s: web has its half", err, Queued)
+			}
+			w.answer(nil, "web/1")
+			w.expectWoken("it has waited longest, and does not come", "web/2")
+			second := ask(81)
+			w.answer(nil, "pod")
+			if err := <-second; err != nil {
+				t.Fatalf("got %v: the slot was free", err)
+			}
+			w.expectWoken("its call for port 80 is still to be made", "pod")
+			w.expectEmpty()
+		},
 		"queues a caller for each service": func(t *testing.T) {
 			w := newWorld(t, 4)
 			w.come("web/1!", "web/2!", "api/1!", "api/2!")
