@@ -61,8 +61,10 @@ func (b *breaker) pass(ctx context.Context, c *call, next handler) (err error) {
 	defer func() {
 		b.note(c, verdict)
 		done(verdict)
-		if verdict != nil && b.State() != gobreaker.StateClosed {
-			b.queue(c) // it goes on when the others do, however long its own back-off would be
+		// It goes on when the others do, however long its own back-off would be. Where nothing was learned it keeps that: in a breaker
+		// that is half open it would be woken at once, again and again.
+		if verdict != nil && !errors.Is(verdict, errSilent) && b.State() != gobreaker.StateClosed {
+			b.queue(c)
 		}
 	}()
 	err = next(ctx, c)

@@ -167,5 +167,20 @@ func TestBreakerTries(t *testing.T) {
 			w.answer(nil, "db/1")
 			w.expectStatus("", Status{Slots: 8, Queued: w.Status().Queued, Breaker: "closed"})
 		},
+		"not again and again where an instance is not served yet": func(t *testing.T) {
+			w := newWorld(t, 8)
+			w.fail("web/1", "web/2", "web/3", "api/1", "api/2")
+			w.limit.close() // those pods are gone
+			w.sleep(openFor + recheck)
+			by, change := w.caller("cms/1")
+			probed := inBackground(func() error { return w.Probe(t.Context(), by, change.Instance) })
+			w.answer(errors.New("the check has not passed"), "cms/1")
+			<-probed
+			w.expectWoken("its own back-off brings it back: a wake would have the registry asked without a pause")
+			w.expectStatus("the next one tries", Status{Slots: 8, Breaker: "halfOpen"})
+			w.fail("db/1")
+			w.expectStatus("", Status{Slots: 8, Queued: 1, Breaker: "open"})
+			w.expectWoken("the registry is left alone")
+		},
 	})
 }
