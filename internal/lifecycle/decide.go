@@ -282,6 +282,22 @@ func IsReady(pod *corev1.Pod) bool {
 	return gated && isTrue(pod, corev1.ContainersReady)
 }
 
+// readyBy returns the conditions on which [IsReady] rests. Ready is one in any case; of a pod that is ready but for
+// [ConditionInRotation] it stays false when a container turns unready.
+func readyBy(pod *corev1.Pod) []corev1.PodConditionType {
+	rests := []corev1.PodConditionType{corev1.PodReady}
+	if isTrue(pod, corev1.PodReady) || !IsReady(pod) {
+		return rests
+	}
+	rests = append(rests, corev1.ContainersReady)
+	for _, gate := range pod.Spec.ReadinessGates {
+		if gate.ConditionType != ConditionInRotation {
+			rests = append(rests, gate.ConditionType)
+		}
+	}
+	return rests
+}
+
 // InRotation reports whether the pod's condition says that it is in rotation.
 func InRotation(pod *corev1.Pod) bool { return isTrue(pod, ConditionInRotation) }
 

@@ -66,24 +66,27 @@ func preconditions(pod *corev1.Pod, edit Edit) []Operation {
 	return tests
 }
 
-// readyTests refuse the patch where the pod's Ready condition or its address has changed. The resource version would say
-// that too, and change with every status that kubelet writes.
+// readyTests refuse the patch where a condition by which the pod is ready has changed, or its address. The resource version would
+// say that too, and change with every status that kubelet writes.
 func readyTests(pod *corev1.Pod) []Operation {
 	address := Operation{Op: "test", Path: "/status/podIP"}
 	if pod.Status.PodIP != "" {
 		address.Value = pod.Status.PodIP
 	}
 	tests := []Operation{address}
-	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
-	if i < 0 {
-		return tests
+	rests := readyBy(pod)
+	for i, c := range pod.Status.Conditions {
+		if !slices.Contains(rests, c.Type) {
+			continue
+		}
+		path := fmt.Sprintf("/status/conditions/%d", i)
+		tests = append(tests,
+			Operation{Op: "test", Path: path + "/type", Value: c.Type},
+			Operation{Op: "test", Path: path + "/status", Value: c.Status},
+			Operation{Op: "test", Path: path + "/lastTransitionTime", Value: c.LastTransitionTime},
+		)
 	}
-	path, ready := fmt.Sprintf("/status/conditions/%d", i), pod.Status.Conditions[i]
-	return append(tests,
-		Operation{Op: "test", Path: path + "/type", Value: ready.Type},
-		Operation{Op: "test", Path: path + "/status", Value: ready.Status},
-		Operation{Op: "test", Path: path + "/lastTransitionTime", Value: ready.LastTransitionTime},
-	)
+	return tests
 }
 
 // valueTest tests a key's value, or that it is missing, which null means. No path leads into a map that is not there.

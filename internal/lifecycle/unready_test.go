@@ -80,3 +80,47 @@ func TestReadinessGateOfOurOwn(t *testing.T) {
 		}
 	}
 }
+
+// TestLatePatchOnAPodWithAReadinessGateOfOurOwn: such a pod counts as ready although its Ready condition is false, and its
+// Ready condition stays as it is when a container turns unready. A patch that sets a handler must not land after that.
+func TestLatePatchOnAPodWithAReadinessGateOfOurOwn(t *testing.T) {
+	t.Parallel()
+	const other corev1.PodConditionType = "InPlaceUpdateReady"
+	for _, turned := range []corev1.PodConditionType{corev1.ContainersReady, other} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: testUID, Labels: map[string]string{
+			appspub.LifecycleStateKey: string(appspub.LifecycleStatePreparingNormal),
+		}}}
+		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: ConditionInRotation}, {ConditionType: other}}
+		pod.Status.PodIP = "10.0.0.1"
+		pod.Status.Conditions = []corev1.PodCondition{
+			{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ReadinessGatesNotReady"},
+			{Type: corev1.ContainersReady, Status: corev1.ConditionTrue},
+			{Type: other, Status: corev1.ConditionTrue},
+		}
+		h := label("example.com/pre-normal", "ok")
+		in := Input{Pod: pod, Hooks: Hooks{PreNormal: []Handler{h}}, Ownership: testOwnership()}
+		d := Decide(in)
+		if d.Row != RowPreparingNormal {
+			t.Fatalf("row %d, want %d", d.Row, RowPreparingNormal)
+		}
+		patch, err := in.Patch(d.Then, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := applyPatch(t, pod, patch); err != nil {
+			t.Fatalf("nothing has changed: %v", err)
+		}
+		now := pod.DeepCopy()
+		for i := range now.Status.Conditions {
+			if now.Status.Conditions[i].Type == turned {
+				now.Status.Conditions[i].Status = corev1.ConditionFalse
+			}
+		}
+		if IsReady(now) {
+			t.Fatalf("%s: the pod is not ready by now", turned)
+		}
+		if after, err := applyPatch(t, now, patch); err == nil && carries(after, h) {
+			t.Errorf("%s turned false and the patch has set preNormal all the same", turned)
+		}
+	}
+}
