@@ -153,7 +153,7 @@ func (t *Tracker) noteForeign(l Listing) {
 			if len(names) > 1 || len(names) == 1 && (n.Registry == l.Registry || names[0] != n.Service) {
 				now[n.Recorded] = names
 			}
-			if !slices.Equal(now[n.Recorded], before[n.Recorded]) {
+			if p.opened && !slices.Equal(now[n.Recorded], before[n.Recorded]) {
 				t.look(&t.doubtful, p.id)
 			}
 		}

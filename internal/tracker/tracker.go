@@ -106,14 +106,16 @@ func New() *Tracker {
 	}
 }
 
-// Arrived notes a pod that came into the cache, in the order of the cache's events; born if this process was watching.
+// Arrived notes a pod that came into the cache, in the order of the cache's events; born if this process was watching. Its name
+// is what the cache says: an entry that was listed before may name another with its UID.
 func (t *Tracker) Arrived(id lifecycle.PodID, born bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.pods[id.UID] == nil {
 		t.add(id).born = born
 	}
-	t.pods[id.UID].last = nil
+	p := t.pods[id.UID]
+	p.id, p.last = id, nil
 }
 
 // Departed notes a pod that is gone from the cache, so that what it leaves behind can be undone. It forgets one that nothing

@@ -218,3 +218,23 @@ func TestClose_is_remembered_for_as_long_as_a_list_may_be_old(t *testing.T) {
 		t.Errorf("%d pods are remembered, want those of the last hours: %d", got, each)
 	}
 }
+
+// TestPodIsLookedAtUnderItsOwnName: the first list comes before the pods do, and an entry with the UID of one may name another.
+func TestPodIsLookedAtUnderItsOwnName(t *testing.T) {
+	t.Parallel()
+	tr, now := New(), epoch()
+	l := listed("a", registry.InService, now)
+	l.Entries[0].Pod = "another"
+	tr.Compare(l)
+	own := lifecycle.PodID{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "web-1"}, UID: types.UID(in().UID)}
+	tr.Arrived(own, false)
+	p := tr.Open(own, only("a"))
+	p.Begin(key(), lifecycle.InService, in(), now)
+	p.Acknowledged(key(), now)
+	tr.TakeDoubted()
+
+	tr.Compare(listed("a", registry.Absent, now.Add(time.Second)))
+	if lost, _ := tr.TakeDoubted(); !slices.Equal(lost, []lifecycle.PodID{own}) {
+		t.Errorf("looks at %v, want %v, whose entry is lost: under another name nobody finds the pod", lost, own)
+	}
+}
