@@ -128,14 +128,14 @@ func (r *PodReconciler) clear(ctx context.Context, seen *observation, c change) 
 		}
 		seen.note.clears[c.Key()] = asked
 	}
-	return blocker{reason: reason.AppEntryRemains, after: r.backoff.When(seen.pod().UID),
+	return blocker{reason: reason.AppEntryRemains, after: r.backOff(seen),
 		message: c.String() + ": the pod is gone, and its application's entry is not yet; it is out of rotation"}
 }
 
 // awaitsApp says that the application has no entry that could be put in rotation. Soon after the pod became ready that is part
 // of its start.
 func (r *PodReconciler) awaitsApp(seen *observation, c change, b blocker, err error) blocker {
-	b.reason, b.after = reason.AppNotRegistered, min(r.backoff.When(seen.pod().UID), appRecheck)
+	b.reason, b.after = reason.AppNotRegistered, min(r.backOff(seen), appRecheck)
 	if names := seen.otherNames(c, registry.OtherNamesOf(err)); len(names) > 0 {
 		b.reason = reason.AppOtherName
 		b.message += fmt.Sprintf("; the registry has %s under %q: name that in the annotation %s or in service.name, or have the "+

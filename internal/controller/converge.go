@@ -259,7 +259,7 @@ func (r *PodReconciler) readBack(ctx context.Context, seen *observation, c chang
 		}
 		seen.tracked.Contradicted(c.Key(), state)
 		if again {
-			return blocker{reason: reason.NotConfirmed, after: r.backoff.When(seen.pod().UID),
+			return blocker{reason: reason.NotConfirmed, after: r.backOff(seen),
 				message: fmt.Sprintf("%s: the registry has acknowledged that it is %s, and says %s", c, c.want, state)}
 		}
 		if missing := r.call(ctx, seen, c); missing.reason != "" {
@@ -375,7 +375,6 @@ func nameRefused(r *clusterstate.Refusal) blocker {
 
 // failed says why a call did not end well, and when to come back. What is not known to be final is worth another try.
 func (r *PodReconciler) failed(ctx context.Context, seen *observation, c change, reg *registryclient.Client, err error) blocker {
-	uid := seen.pod().UID
 	b := blocker{reason: reason.RegistryUnavailable, message: fmt.Sprintf("%s: %v", c, err)}
 	if stops(ctx, err) {
 		return blocker{reason: reason.Stopping, message: "the manager stops, the next one goes on"}
@@ -385,7 +384,7 @@ func (r *PodReconciler) failed(ctx context.Context, seen *observation, c change,
 	case registryclient.DryRun:
 		b.reason = reason.DryRun // an event brings the next step
 	case registryclient.Fenced:
-		b.reason, b.after, b.unasked = reason.NotPermitted, r.backoff.When(uid), true
+		b.reason, b.after, b.unasked = reason.NotPermitted, r.backOff(seen), true
 	case registryclient.Queued:
 		b.reason, b.after, b.unasked = reason.Queued, wokenRecheck, true
 	case registryclient.Outage:
@@ -397,9 +396,9 @@ func (r *PodReconciler) failed(ctx context.Context, seen *observation, c change,
 	case registryclient.Refused:
 		b.reason, b.after = reason.RegistryRefused, backoffCap
 	case registryclient.TimedOut:
-		b.reason, b.after = reason.RegistryTimeout, max(after, r.backoff.When(uid))
+		b.reason, b.after = reason.RegistryTimeout, max(after, r.backOff(seen))
 	default:
-		b.after = max(after, r.backoff.When(uid))
+		b.after = max(after, r.backOff(seen))
 	}
 	b.reason = ofAgent(b.reason, err)
 	if told {
@@ -438,7 +437,7 @@ func (r *PodReconciler) notServing(
 		return r.failed(ctx, seen, c, reg, err)
 	}
 	after, _ := registry.RetryAfterOf(err)
-	b := blocker{reason: reason.NotServing, after: max(after, r.backoff.When(seen.pod().UID)),
+	b := blocker{reason: reason.NotServing, after: max(after, r.backOff(seen)),
 		message: fmt.Sprintf("%s is registered and not given to clients yet: %v", c, err)}
 	if registry.IsTerminal(err) {
 		b.after = backoffCap

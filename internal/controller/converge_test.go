@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -427,4 +428,18 @@ func TestDualStack(t *testing.T) {
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	w.reconciles(pod, "the next manager takes it out where it was put in", "Deregister "+first, writes)
 	w.expectAbsent(pod)
+}
+
+// TestBackOffCountsAttemptsAndNotInstances: a pod with many services tries again as soon as one with a single service.
+func TestBackOffCountsAttemptsAndNotInstances(t *testing.T) {
+	t.Parallel()
+	var services []string
+	for i := range 7 {
+		services = append(services, fmt.Sprintf("web-%d=8080", i))
+	}
+	w := newWorld(t)
+	pod := w.bornPod(w.cloneSet("web"), "web-1", annotated(service.AnnotationServices, strings.Join(services, ",")))
+	w.registry.Fail(anyCall(), errors.New("down"))
+	w.expectResult("the first time", w.reconcile(pod), backoffBase)
+	w.expectResult("the second time", w.reconcile(pod), 2*backoffBase)
 }

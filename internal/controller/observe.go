@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -53,6 +54,10 @@ type observation struct {
 	excuse string
 	// departed: the cache no longer has the pod.
 	departed bool
+
+	// tries has the pod's back-off grow once, however many of its instances fail; see backOff.
+	tries sync.Once
+	after time.Duration
 }
 
 func (o *observation) pod() *corev1.Pod { return o.input.Pod }

@@ -162,10 +162,10 @@ func (r *PodReconciler) Reconcile(ctx context.Context, id lifecycle.PodID) (reco
 	switch {
 	case errors.Is(err, errMoved):
 		// Its change is on the way to the cache and will bring it back by itself; the delay is for the case that it does not.
-		return reconcile.Result{RequeueAfter: r.backoff.When(id.UID)}, nil
+		return reconcile.Result{RequeueAfter: r.backOff(seen)}, nil
 	case isRefused(err):
 		return r.report(seen, blocker{
-			reason: reason.PatchRefused, after: r.backoff.When(id.UID), message: registry.Excerpt(err.Error()),
+			reason: reason.PatchRefused, after: r.backOff(seen), message: registry.Excerpt(err.Error()),
 		}), nil
 	case err != nil:
 		return reconcile.Result{}, err
@@ -244,6 +244,12 @@ func (r *PodReconciler) leave(ctx context.Context, seen *observation, p *progres
 		return nil // it has moved on, and the next look at it says where to
 	}
 	return r.patch(ctx, seen, lifecycle.Edit{}, seen.newRecord(seen.plan()))
+}
+
+// backOff is how long to wait before the pod is tried again.
+func (r *PodReconciler) backOff(seen *observation) time.Duration {
+	seen.tries.Do(func() { seen.after = r.backoff.When(seen.pod().UID) })
+	return seen.after
 }
 
 func (r *PodReconciler) forget(uid types.UID) {
