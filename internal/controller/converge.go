@@ -42,7 +42,7 @@ func (r *PodReconciler) converge(ctx context.Context, seen *observation) progres
 	case lifecycle.InService:
 		return r.join(ctx, seen, p, behind)
 	case lifecycle.Keep:
-		return progress{behind: behind.and(r.ensureAll(ctx, seen, p.departing))}
+		return progress{behind: behind.and(r.depart(ctx, seen, p.departing))}
 	case lifecycle.OutOfService, lifecycle.Absent:
 	}
 	missing := behind.and(r.ensureAll(ctx, seen, p.present)).and(r.ensureAll(ctx, seen, p.departing))
@@ -68,10 +68,20 @@ func (r *PodReconciler) join(ctx context.Context, seen *observation, p plan, beh
 	}
 	done := progress{behind: behind, departing: p.departing}
 	if d.Waiting == "" {
-		done.behind, done.departing = behind.and(r.ensureAll(ctx, seen, p.departing)), nil
+		done.behind, done.departing = behind.and(r.depart(ctx, seen, p.departing)), nil
 	}
 	done.record = seen.newRecord(p)
 	return done
+}
+
+// depart takes a pod that is in service everywhere that it belongs out of where it departs from, once clients can know that.
+func (r *PodReconciler) depart(ctx context.Context, seen *observation, departing []change) blocker {
+	if slices.ContainsFunc(departing, seen.unacknowledged) {
+		if lag := r.readersLag(seen, seen.present(lifecycle.InService)); lag.reason != "" {
+			return lag
+		}
+	}
+	return r.ensureAll(ctx, seen, departing)
 }
 
 // readersLag waits until clients know the pod that was put in service, so that OpenKruise counts on no pod before.

@@ -74,3 +74,20 @@ func TestReaderLagHoldsBackNoOther(t *testing.T) {
 	w.reconcile(pod)
 	w.expectHooks("who goes out waits for its drain alone", pod, "inPlaceUpdate")
 }
+
+// TestNoPodLeavesBeforeTheReadersKnowTheNextPlace: clients of the old registry notice at once, those of the new one lag.
+func TestNoPodLeavesBeforeTheReadersKnowTheNextPlace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.withRegistry("new")
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.apply(func(s *choices) {
+		s.DefaultRegistries = []string{"new"}
+		s.ReaderLag = map[string]time.Duration{"new": time.Minute}
+	})
+	w.expectResult("clients of the new registry do not know it yet", w.reconcile(pod), time.Minute)
+	w.expectJournal("until then they would find it nowhere", "new: "+registers, writes)
+	w.expectInService(pod)
+	w.sleep(time.Minute)
+	w.reconciles(pod, "now they do", deregisters, writes)
+}

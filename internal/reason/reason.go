@@ -36,7 +36,7 @@ const (
 	// What to do: look in the registry at what the message says.
 	NotServing Reason = "NotServing"
 	// ReadersLag: the pod was registered, and the registry's clients may not know it yet: they read from caches. OpenKruise
-	// goes on when `readerLag` has passed.
+	// goes on when `readerLag` has passed, and a pod that moves leaves its old service or registry then.
 	//
 	// What to do: wait. Where clients are faster, set `readerLag` of the registry.
 	ReadersLag Reason = "ReadersLag"
