@@ -148,7 +148,7 @@ func table(in Input) Decision {
 			Then: Edit{Set: union(h.PreNormal, h.PreDelete, h.InPlaceUpdate), ClearMarks: in.Ownership.NewlyCreated}}
 	case appspub.LifecycleStateNormal:
 		if !ready {
-			return Decision{Row: RowNormalNotReady, Want: in.unready()}
+			return in.notReady()
 		}
 		return Decision{Row: RowNormal, Want: InService,
 			Arm:  Edit{Set: union(h.PreDelete, h.InPlaceUpdate)},
@@ -156,6 +156,15 @@ func table(in Input) Decision {
 	default:
 		return Decision{Row: RowUnknownState, Want: Keep}
 	}
+}
+
+// notReady is for a pod that is Normal and not ready. One that is kept is armed: it may be in service.
+func (in Input) notReady() Decision {
+	d := Decision{Row: RowNormalNotReady, Want: in.unready()}
+	if d.Want == Keep {
+		d.Arm.Set = union(in.Hooks.PreDelete, in.Hooks.InPlaceUpdate)
+	}
+	return d
 }
 
 // releaseAll is for a pod that ends: no owned handler may hold it, whether a workload names it or not. Only finalizers

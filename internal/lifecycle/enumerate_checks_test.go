@@ -309,7 +309,8 @@ func (c *checker) checkAsserts(d Decision) {
 			}
 		}
 	}
-	if d.Want != InService && (len(d.Arm.Set) > 0 || len(d.Then.Set) > 0) {
+	kept := c.row.state.name == `"Normal"` && d.Want == Keep && !c.row.ready // it may be in service
+	if d.Want != InService && (len(d.Arm.Set) > 0 && !kept || len(d.Then.Set) > 0) {
 		c.fail("sets %v %v although the registry must say %s", d.Arm.Set, d.Then.Set, d.Want)
 	}
 	if d.Want == InService && !c.row.ready {
@@ -568,12 +569,14 @@ func (c *checker) checkGuards(pod *corev1.Pod, patch []byte, edit Edit) {
 	if _, found := pod.Annotations[appspub.LifecycleTimestampKey]; found {
 		moved["annotations lost"] = func(p *corev1.Pod) { p.Annotations = nil }
 	}
-	if len(edit.Set) > 0 {
+	if len(edit.Set) > 0 && len(pod.Status.Conditions) > 0 {
 		moved["not ready by now"] = withConditions(func(is *corev1.PodCondition) { is.Status = corev1.ConditionFalse })
 		moved["ready again by now"] = withConditions(func(is *corev1.PodCondition) {
 			is.LastTransitionTime = metav1.Unix(1_800_000_000, 0)
 		})
 		moved["another condition in its place"] = withConditions(func(is *corev1.PodCondition) { is.Type = corev1.PodInitialized })
+	}
+	if len(edit.Set) > 0 {
 		moved["another address"] = func(p *corev1.Pod) { p.Status.PodIP = "10.9.9.9" }
 	}
 	adds := slices.ContainsFunc(edit.Set, func(h Handler) bool { return h.Finalizer != "" })
