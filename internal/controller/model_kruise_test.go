@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -69,6 +70,8 @@ type model struct {
 	changes  int // of pods, and calls of the registry
 	registry *modelRegistry
 	manager  modelManager
+	// calls has one call at a time: the reconciler makes those of a pod with many instances at once.
+	calls sync.Mutex
 
 	trace     []string
 	violation string

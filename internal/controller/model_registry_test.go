@@ -136,6 +136,8 @@ type askedDriver struct{ *modelDriver }
 // Get implements registry.Getter.
 func (d askedDriver) Get(_ context.Context, in registry.Instance) (registry.State, error) {
 	m, e := d.m, d.entry(in)
+	m.calls.Lock()
+	defer m.calls.Unlock()
 	if m.manager.dead {
 		return "", errDead
 	}
@@ -155,6 +157,8 @@ func (d askedDriver) Get(_ context.Context, in registry.Instance) (registry.Stat
 }
 
 func (m *model) call(e entry, in registry.Instance, want registry.State) error {
+	m.calls.Lock()
+	defer m.calls.Unlock()
 	if m.manager.dead {
 		return errDead
 	}
