@@ -337,14 +337,14 @@ func (e *entry) compared(s Sighting) (after *entry, agrees bool) {
 // miss is called when the registry, asked at that time, had no entry. It reports whether one is lost that clients need; one
 // that is out of service is not missed.
 func (i Instance) miss(asked time.Time) (after Instance, lost bool) {
+	if i.listed != nil && !i.listed.AsOf.After(asked) {
+		i.listed = nil
+	}
 	if i.entry == nil || i.since.After(asked) {
 		return i, false
 	}
 	lost = i.entry.want == lifecycle.InService
 	i.entry = nil
-	if i.listed != nil && !i.listed.AsOf.After(asked) {
-		i.listed = nil
-	}
 	if lost && i.want == lifecycle.InService {
 		i.acknowledged = false
 	}

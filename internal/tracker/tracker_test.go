@@ -39,22 +39,31 @@ func TestCompare_the_youngest_list_counts(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason string
+		opened bool
 		lists  []registry.State
 		want   registry.State
 	}{
-		"never listed":    {"nothing is known", nil, ""},
-		"out":             {"", []registry.State{registry.OutOfService}, registry.OutOfService},
-		"out, then in":    {"the pod was put in service since", []registry.State{registry.OutOfService, registry.InService}, registry.InService},
-		"in, then absent": {"the reconciler has not come to it, so only the last list counts", []registry.State{registry.InService, registry.Absent}, ""},
+		"never listed":    {"nothing is known", false, nil, ""},
+		"out":             {"", false, []registry.State{registry.OutOfService}, registry.OutOfService},
+		"out, then in":    {"the pod was put in service since", false, []registry.State{registry.OutOfService, registry.InService}, registry.InService},
+		"in, then absent": {"the reconciler has not come to it, so only the last list counts", false, []registry.State{registry.InService, registry.Absent}, ""},
+		"in, then absent, with the pod looked at": {
+			"taken for an acknowledgement, the first list would keep the pod out of service until the next one",
+			true, []registry.State{registry.InService, registry.Absent}, "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tr, now := New(), epoch()
+			id := lifecycle.PodID{UID: types.UID(in().UID)}
+			if tc.opened {
+				tr.Open(id, only("a"))
+			}
 			for _, state := range tc.lists {
 				now = now.Add(time.Second)
 				tr.Compare(listed("a", state, now))
 			}
-			p := tr.Open(lifecycle.PodID{UID: types.UID(in().UID)}, only("a"))
+			p := tr.Open(id, only("a"))
 			var got registry.State
 			if s := p.Standing(key()).Listed(); s != nil {
 				got = s.State
