@@ -207,7 +207,7 @@ func getAfterRestart(w *world) {
 	w.register(d, w.pod(1), w.pod(2), w.pod(3))
 	w.failOver(d, w.pod(2))
 	w.deregister(d, w.pod(3))
-	w.h.Restart(w.T)
+	w.restart()
 	w.answersAgain()
 	for _, asked := range []registry.Registry{d, w.newProcess()} {
 		w.again(opGet, asked, w.pod(1))
@@ -230,8 +230,14 @@ func (w *world) says(d registry.Registry, in registry.Instance) registry.State {
 // expectSays asks for an instance. Where the registry has no out-of-service state, absent is what it says instead.
 func (w *world) expectSays(d registry.Registry, in registry.Instance, want registry.State) {
 	w.Helper()
-	if err := w.saysErr(d, in, want); err != nil {
-		w.Fatalf("%v\nwhy: %s", err, w.why)
+	wrong := w.until(w.loading(0), func() string {
+		if err := w.saysErr(d, in, want); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	if wrong != "" {
+		w.Fatalf("%s\nwhy: %s", wrong, w.why)
 	}
 }
 

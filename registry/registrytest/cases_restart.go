@@ -32,7 +32,7 @@ func restartCases() []Case {
 			run: func(w *world) {
 				d := w.newProcess()
 				w.register(d, w.pod(1))
-				w.h.Restart(w.T)
+				w.restart()
 				err := w.untilAnswered(opHeartbeat, d, w.pod(1))
 				if registry.IsNotRegistered(err) {
 					w.again(opRegister, d, w.pod(1))
@@ -44,6 +44,13 @@ func restartCases() []Case {
 	}
 }
 
+// restart restarts the registry. From then on what it holds is waited for.
+func (w *world) restart() {
+	w.Helper()
+	w.h.Restart(w.T)
+	w.restarted = true
+}
+
 // restartIsOutlived has calls going on while the registry restarts. Where it keeps what it has acknowledged, all of that
 // must be there; where it forgets, the calls are made again, as Rollcall does.
 func restartIsOutlived(w *world) {
@@ -51,7 +58,7 @@ func restartIsOutlived(w *world) {
 	pods := w.pods(8)
 	w.register(d, pods...)
 	busy := w.keepBusy(d)
-	w.h.Restart(w.T)
+	w.restart()
 	tried, acknowledged, err := busy.stop()
 	if err != nil {
 		w.Fatalf("while the registry restarted: %v\nwhy: %s", err, w.why)
@@ -75,7 +82,7 @@ func restartKeepsEntries(w *world) {
 	w.register(d, in, w.pod(2), w.pod(3))
 	w.failOver(d, w.pod(2))
 	w.deregister(d, w.pod(3))
-	w.h.Restart(w.T)
+	w.restart()
 	w.answersAgain()
 	w.expect(inService(in), outOfService(w.pod(2)))
 

@@ -111,10 +111,18 @@ func sleep(ctx context.Context, d time.Duration) error {
 func (w *world) reader() (listing, time.Duration) {
 	w.Helper()
 	if w.h.Truth != nil {
-		return w.h.Truth, 0
+		return w.h.Truth, w.loading(0)
 	}
 	d := w.newProcess()
-	return d.(registry.Lister).List, staleness(d)
+	return d.(registry.Lister).List, w.loading(staleness(d))
+}
+
+// loading is how much the answers may lag, also of a registry that was restarted: it may answer before it has loaded all it keeps.
+func (w *world) loading(lag time.Duration) time.Duration {
+	if !w.restarted {
+		return lag
+	}
+	return max(lag, pause)
 }
 
 type listing func(ctx context.Context, cluster string) ([]registry.Entry, error)

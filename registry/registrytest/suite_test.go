@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
@@ -191,7 +192,7 @@ func TestWhatHasNoPlaceIsLeftOut(t *testing.T) {
 			for _, c := range []registrytest.Capability{registrytest.Weight, registrytest.Zone, registrytest.Tags, registrytest.Metadata} {
 				h.Lacks[c] = "there is no place for it"
 			}
-			results, err := registrytest.Check(t.Context(), h)
+			results, err := registrytest.Check(t.Context(), registrytest.Impatient(h, time.Second))
 			expect.NoError(t, err)
 			expectFailures(t, results, tc.want, "what has no place is left out")
 		})

@@ -32,6 +32,8 @@ type world struct {
 	cleaned map[string]bool     // the clusters that have a driver which cleans up
 	has     map[Capability]bool // which of the optional interfaces the drivers have
 
+	restarted bool // the registry was
+
 	mu      sync.Mutex
 	written []registry.Instance
 	seen    map[string]bool // those of written
