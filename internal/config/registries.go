@@ -125,11 +125,12 @@ func (o *object) registry(cluster string, limits Limits, mostInFlight int) Regis
 
 func (o *object) driver(name string, drivers []string) string {
 	driver, known := o.text(name), slices.Sorted(slices.Values(drivers))
-	if driver == "" && len(known) == 0 { // who asks does not know the manager's
+	switch {
+	case driver == "" && len(known) == 0: // the kubectl plugin does not know the manager's
 		o.required(name, "write the name of a driver, such as consul")
-	} else if driver == "" {
+	case driver == "":
 		o.required(name, "write one of "+strings.Join(known, ", "))
-	} else if !slices.Contains(known, driver) {
+	case !slices.Contains(known, driver):
 		o.add(field.NotSupported(o.at(name), driver, known))
 	}
 	return driver

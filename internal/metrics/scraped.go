@@ -73,7 +73,7 @@ func RegisterPods(r prometheus.Registerer, waits func() []Wait, unmatchedWorkloa
 type Slots struct {
 	// Slots is how many calls may be under way, and InUse how many are.
 	Slots, InUse int
-	// Queued is how many callers wait to be woken.
+	// Queued is how many calls wait for their callers to be woken.
 	Queued int
 	// Breaker is the state of the circuit breaker.
 	Breaker string

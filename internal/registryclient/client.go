@@ -161,7 +161,7 @@ func (c *call) changes() bool {
 }
 
 func (c *call) place() place {
-	return place{c.ID, c.operation, c.instance.Service, c.instance.Endpoint()}
+	return place{c.ID, c.operation, c.instance.Service, c.instance.Address, c.instance.Port}
 }
 
 // A layer makes the call by next, or returns an error that says why it does not.

@@ -35,7 +35,10 @@ type limit struct {
 
 // place is where a caller waits with one call. A pod may wait with several for one service, at as many ports, and one that finds a
 // slot leaves the places of the others.
-type place struct{ id, operation, service, endpoint string }
+type place struct {
+	id, operation, service, address string
+	port                            int
+}
 
 func newLimit(maxInFlight int, lets func() int) *limit {
 	return &limit{

@@ -55,7 +55,7 @@ func serveSome(conn net.Conn) {
 				code = noAuth
 			}
 		case exists:
-			if body = make([]byte, 68); bytes.Contains(of, []byte("/unwritable")) { // of a Stat
+			if body = bytes.Repeat([]byte{0}, 68); bytes.Contains(of, []byte("/unwritable")) { // of a Stat
 				code = noNode
 			}
 		case createContainer:
