@@ -71,7 +71,7 @@ func TestChartInstallsWhatKustomizeInstalls(t *testing.T) {
 			overlay: "resources: [default]\ncomponents: [components/status-page]", values: example + "\nstatusPage: {enabled: true}",
 		},
 		"audit": {overlay: "resources: [default]\ncomponents: [components/audit]", values: example + "\naudit: {enabled: true}"},
-		"lint": {overlay: "resources: [default]\ncomponents: [components/lint]", values: example + "\nlint: {enabled: true}"},
+		"lint":  {overlay: "resources: [default]\ncomponents: [components/lint]", values: example + "\nlint: {enabled: true}"},
 		"evictions with cert-manager": {
 			overlay: "resources: [default]\ncomponents: [components/evictions-cert-manager]", values: example + certManager,
 		},

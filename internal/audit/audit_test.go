@@ -79,21 +79,33 @@ func TestAltered(t *testing.T) {
 	}
 }
 
-// TestCrash: a manager that was killed within a line leaves a log that the next one accounts for.
+// TestCrash: a manager that was killed within a line leaves a log that the next one accounts for, also where the file is full.
 func TestCrash(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "audit")
-	first, _ := open(t, path, 1<<20)
-	flips(first, 2)
-	expect.NoError(t, first.Close(t.Context()))
-	whole := read(t, first)
-	expect.NoError(t, os.WriteFile(path, whole[:len(whole)-40], 0o600))
-	second, _ := open(t, path, 1<<20)
-	flips(second, 1)
-	expect.NoError(t, second.Close(t.Context()))
-	lines, err := receipt.Read(read(t, second))
-	if err != nil || len(lines) != 3+3 || !lines[3].Torn {
-		t.Errorf("%d lines, %v: want those of both chains, and the second to say that the first was torn", len(lines), err)
+	for name, tc := range map[string]struct {
+		flips   int
+		maxSize int64
+	}{
+		"the file goes on": {2, 1 << 20},
+		"the file is full": {50, 8 << 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "audit")
+			first, _ := open(t, path, 1<<20)
+			flips(first, tc.flips)
+			expect.NoError(t, first.Close(t.Context()))
+			whole := read(t, first)
+			expect.NoError(t, os.WriteFile(path, whole[:len(whole)-40], 0o600))
+			second, _ := open(t, path, tc.maxSize)
+			flips(second, 1)
+			expect.NoError(t, second.Close(t.Context()))
+			lines, err := receipt.Read(read(t, second))
+			begun := tc.flips + 1 // lines of the first chain that are whole
+			if err != nil || len(lines) != begun+3 || !lines[begun].Torn {
+				t.Errorf("%d lines, %v: want those of both chains, and the second to say that the first was torn", len(lines), err)
+			}
+		})
 	}
 }
 
@@ -113,24 +125,6 @@ func TestRotates(t *testing.T) {
 	}
 	if err != nil || begun != 2 || lost.Load() != 0 || lines[len(lines)-1].Kind != receipt.End {
 		t.Errorf("%d lines in %d chains, %d lost, %v: want two whole chains", len(lines), begun, lost.Load(), err)
-	}
-}
-
-// TestTornAndFull: the half of a line that a killed manager left is accounted for also where the file is full.
-func TestTornAndFull(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "audit")
-	first, _ := open(t, path, 1<<20)
-	flips(first, 50)
-	expect.NoError(t, first.Close(t.Context()))
-	whole := read(t, first)
-	expect.NoError(t, os.WriteFile(path, whole[:len(whole)-40], 0o600))
-	second, _ := open(t, path, 8<<10)
-	flips(second, 1)
-	expect.NoError(t, second.Close(t.Context()))
-	lines, err := receipt.Read(read(t, second))
-	if err != nil || len(lines) != 51+3 || !lines[51].Torn {
-		t.Errorf("%d lines, %v: want those of both chains, and the second to say that the first was torn", len(lines), err)
 	}
 }
 

@@ -54,8 +54,8 @@ type keeper struct {
 	shown Status
 	// blocked is the digest of the removal that an Event tells of; empty where none is blocked.
 	blocked string
-	// told is the interval that the audit log has, 0 for none.
-	told time.Duration
+	// logged is the interval that the audit log has, 0 for none.
+	logged time.Duration
 	// run is the line of the run in the audit log.
 	run receipt.Line
 	// asked: a person asked for the run, who may look for an Event that has expired since.
@@ -95,10 +95,10 @@ func (k *keeper) start(ctx context.Context, before *keeper) {
 
 // lead has the audit log tell how often the registry is compared from now on, 0 for no more, where that has changed.
 func (k *keeper) lead(interval time.Duration) {
-	if k.told == interval {
+	if k.logged == interval {
 		return
 	}
-	k.told = interval
+	k.logged = interval
 	k.resync.Audit.Write(receipt.Line{
 		Kind: receipt.Leads, Entry: receipt.Entry{Registry: k.source.Name}, Seconds: interval.Seconds(),
 	})

@@ -610,7 +610,7 @@ func TestApply(t *testing.T) {
 			s.expectShown("the end of its last run must not bring it back", "b")
 			s.stop()
 		},
-		"is told in the audit log": func(t *testing.T) {
+		"is in the audit log": func(t *testing.T) {
 			s := newScene(t, "a", "b")
 			path := filepath.Join(t.TempDir(), "audit")
 			var err error

@@ -244,6 +244,6 @@ func TestPodIsLookedAtUnderItsOwnName(t *testing.T) {
 
 	tr.Compare(listed("a", registry.Absent, now.Add(time.Second)))
 	if lost, _ := tr.TakeDoubted(); !slices.Equal(lost, []lifecycle.PodID{own}) {
-		t.Errorf("looks at %v, want %v, whose entry is lost: under another name nobody finds the pod", lost, own)
+		t.Errorf("looks at %v, want %v, whose entry is lost: no pod is found under another name", lost, own)
 	}
 }

@@ -41,7 +41,7 @@ func TestBatchOutcomes(t *testing.T) {
 			"the server was rolled back since it said what it takes", 400, `{"error":"a batch may have 1 change, not 2"}`,
 			[2]string{"may have 1 change", "may have 1 change"}, false, true, 0,
 		},
-		"nobody knows us": {"it is so of each by itself", 401, `{"error":"who?"}`, [2]string{"auth", "auth"}, true, false, 0},
+		"no right":        {"each by itself would be refused too", 401, `{"error":"who?"}`, [2]string{"auth", "auth"}, true, false, 0},
 		"away":            {"it may be carried out still", 503, `{"error":"busy"}`, [2]string{"busy", "busy"}, false, false, 0},
 		"an older server": {"Rollcall makes each call by itself", 404, ``, [2]string{"404", "404"}, true, true, 0},
 	} {
