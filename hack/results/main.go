@@ -1,6 +1,6 @@
 // Command results sums up what go test -json has written into files, for the scripts in hack and for CI.
 //
-//	go run ./hack/results failed FILE...       name the tests that failed, with the first that each said
+//	go run ./hack/results failed FILE...       name the tests that failed, with the first lines of each
 //	go run ./hack/results sum FILE=FLOOR...    count the tests and the reasons of those skipped; with fewer than FLOOR
 //	                                           that passed in a file, the run fails
 package main
