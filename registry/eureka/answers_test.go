@@ -234,7 +234,7 @@ func TestRegisterBelievesOnlyTheRegistry(t *testing.T) {
 	}
 }
 
-// TestCallsForOneIdentityTakeTurns has a call that waits for another one, and no longer than it may.
+// TestCallsForOneIdentityTakeTurns has calls that wait for another one, and no longer than they may.
 func TestCallsForOneIdentityTakeTurns(t *testing.T) {
 	t.Parallel()
 	in, other := web(1), web(2)
@@ -253,13 +253,17 @@ func TestCallsForOneIdentityTakeTurns(t *testing.T) {
 	first := make(chan error, 1)
 	go func() { first <- d.Register(t.Context(), in) }()
 	<-reached
-	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if err := d.Deregister(short, in); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Deregister of the identity: got error %v, want the deadline's", err)
-	}
-	if err := errors.Join(d.Heartbeat(t.Context(), in), d.Deregister(t.Context(), other)); err != nil {
-		t.Errorf("Heartbeat, and Deregister of another identity: %v", err)
+	for name, call := range map[string]func(context.Context, registry.Instance) error{
+		"Deregister": d.Deregister, "Heartbeat": d.Heartbeat,
+	} {
+		short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if err := call(short, in); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s of the identity: got error %v, want the deadline's", name, err)
+		}
+		if err := call(t.Context(), other); err != nil {
+			t.Errorf("%s of another identity: %v", name, err)
+		}
 	}
 	close(release)
 	if err := <-first; err != nil {

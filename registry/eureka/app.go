@@ -92,7 +92,7 @@ func (c call) takeAppOut(ctx context.Context) error {
 		if e.info.OverriddenStatus == statusOutOfService && e.info.Status != statusUp {
 			continue
 		}
-		if err := e.override(statusOutOfService)(ctx); err != nil {
+		if err := e.takeOut(ctx); err != nil {
 			return err
 		}
 	}

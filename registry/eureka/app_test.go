@@ -25,9 +25,10 @@ func TestAppEntryRequests(t *testing.T) {
 		wantErr    string
 	}{
 		"taken out": {
-			reason: "Rollcall's own entry is not the application's", status: "UP", overridden: "UNKNOWN",
+			reason: "that Rollcall's own entry is UP says nothing of the application's, which may say UP at any time",
+			status: "OUT_OF_SERVICE", overridden: "UNKNOWN",
 			call: func(apps registry.AppRegistry) error { return apps.FailOver(t.Context(), in) },
-			want: []string{"GET " + app, "GET " + id, "PUT " + id + "/status?value=OUT_OF_SERVICE"},
+			want: []string{"GET " + app, "GET " + id, "PUT " + id + "/status?value=OUT_OF_SERVICE", "GET " + id},
 		},
 		"taken out already": {
 			reason: "nothing is to be changed", status: "OUT_OF_SERVICE", overridden: "OUT_OF_SERVICE",

@@ -86,11 +86,23 @@ func (c call) failOver(ctx context.Context) error {
 	case err != nil:
 		return err
 	case got == nil:
-		return c.apply(ctx, c.post(statusStarting, ""), c.override(statusOutOfService))
+		return c.apply(ctx, c.post(statusStarting, ""), c.takeOut)
 	case !got.isOwn(c.in), got.Status == statusOutOfService:
 		return nil
 	}
-	return c.apply(ctx, c.override(statusOutOfService))
+	return c.takeOut(ctx)
+}
+
+// takeOut overrides the status, and does so again where the registry then says that clients are given the entry: a renewal
+// that the server is carrying out puts back the status that it has read before (AbstractInstanceRegistry.renew).
+func (c call) takeOut(ctx context.Context) error {
+	for range 2 {
+		got, err := c.readAfter(ctx, c.override(statusOutOfService))
+		if err != nil || got.Status != statusUp {
+			return err
+		}
+	}
+	return fmt.Errorf("%s acknowledged it, and the entry has status %s", c.server, statusUp)
 }
 
 func (c call) deregister(ctx context.Context) error {

@@ -25,6 +25,8 @@
 //     override UP is set and then removed;
 //   - that a lost entry is put back out of service by a POST with STARTING, which no reader is given, and an override
 //     after that. No client sees it UP in between;
+//   - that a renewal which the server is carrying out can put back the status that it read before an override. So a beat
+//     waits for other calls for its instance, and who sets the override looks whether it holds;
 //   - that the override goes with the entry when this is removed or evicted (Netflix/eureka#1116), and is set again.
 //
 // # Whose clock

@@ -83,8 +83,7 @@ func (r *Registry) HeartbeatInterval() time.Duration { return seconds(r.opts.Ren
 
 // Heartbeat implements [registry.Heartbeater].
 func (r *Registry) Heartbeat(ctx context.Context, in registry.Instance) error {
-	// Not held: a beat changes nothing but the lease, and must not wait behind a call for another identity.
-	return r.on(ctx, "renewing", in, call.heartbeat)
+	return r.change(ctx, "renewing", in, call.heartbeat)
 }
 
 // List implements [registry.Lister].
@@ -113,25 +112,19 @@ func (r *Registry) Close() error {
 	return nil
 }
 
-// change is on with the identity held.
+// change makes a call with the identity held, whole, on one of the peers: what that has acknowledged is a moment later at
+// the others. A heartbeat is one too: the server puts a status back in it that another call changes meanwhile.
 func (r *Registry) change(
 	ctx context.Context, doing string, in registry.Instance, do func(call, context.Context) error,
 ) error {
+	if err := check(in); err != nil {
+		return driverkit.CallError(ctx, doing, in, err)
+	}
 	release, err := r.held.Acquire(ctx, instanceID(in))
 	if err != nil {
 		return driverkit.CallError(ctx, doing, in, err)
 	}
 	defer release()
-	return r.on(ctx, doing, in, do)
-}
-
-// on makes a call, whole, on one of the peers: what that has acknowledged is a moment later at the others.
-func (r *Registry) on(
-	ctx context.Context, doing string, in registry.Instance, do func(call, context.Context) error,
-) error {
-	err := check(in)
-	if err == nil {
-		err = r.client.Try(ctx, func(s driverkit.Server) error { return do(newCall(peer{Registry: r, server: s}, in), ctx) })
-	}
+	err = r.client.Try(ctx, func(s driverkit.Server) error { return do(newCall(peer{Registry: r, server: s}, in), ctx) })
 	return driverkit.CallError(ctx, doing, in, err)
 }

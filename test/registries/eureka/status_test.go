@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	driver "github.com/rollcall-dev/rollcall/registry/eureka"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
 )
@@ -112,7 +113,7 @@ func TestALostEntryIsFailedOverUnseen(t *testing.T) {
 			w := &scene{T: t, server: server, in: in}
 			tc.do(w)
 			seen := &seen{scene: w}
-			d := open(t, watched(t, configOf(t, server), seen))
+			d := open(t, after(t, configOf(t, server), func(*http.Request) { seen.look() }))
 			expect.NoError(t, d.FailOver(t.Context(), in))
 			w.expect("OUT_OF_SERVICE", tc.reason)
 			if got := seen.statuses(); len(got) < 3 || strings.Contains(strings.Join(got, " "), "UP") {
@@ -185,6 +186,50 @@ func TestWhatHasExpiredIsFound(t *testing.T) {
 				t.Errorf("clients get it with status %q, want %q\nreason: %s", got, tc.want, tc.reason)
 			}
 		})
+	}
+}
+
+// TestTakenOutStaysOut has a renewal that is on its way put the status back that FailOver has just overridden. Here the
+// override is removed at that moment.
+func TestTakenOutStaysOut(t *testing.T) {
+	t.Parallel()
+	server := uncached.Use(t)
+	for name, tc := range map[string]struct {
+		reason string
+		enter  func(*scene, *driver.Registry) registry.Registry
+	}{
+		"Rollcall's entry": {
+			"a manager that has just ended can have renewed it",
+			func(w *scene, d *driver.Registry) registry.Registry {
+				expect.NoError(t, d.Register(w.Context(), w.in))
+				return d
+			},
+		},
+		"an application's entry": {
+			"the application renews it whenever it likes",
+			func(w *scene, d *driver.Registry) registry.Registry { w.post("UP"); return d.AppEntries() },
+		},
+	} {
+		for times, want := range []string{"OUT_OF_SERVICE", "OUT_OF_SERVICE", "UP"} {
+			t.Run(fmt.Sprintf("%s, %d times", name, times), func(t *testing.T) {
+				t.Parallel()
+				w := &scene{T: t, server: server, in: web(t, 1)}
+				left := times
+				cfg := after(t, configOf(t, server), func(r *http.Request) {
+					if left > 0 && strings.HasSuffix(r.URL.RequestURI(), "/status?value=OUT_OF_SERVICE") {
+						left--
+						w.remove("?value=UP")
+					}
+				})
+				d := tc.enter(w, open(t, cfg))
+				if err := d.FailOver(t.Context(), w.in); (err == nil) != (want == "OUT_OF_SERVICE") {
+					t.Errorf("FailOver: got error %v, and the status is to be %s\nreason: %s", err, want, tc.reason)
+				}
+				if got := statusOf(t, server, w.in); got != want {
+					t.Errorf("clients get it with status %q, want %q\nreason: %s", got, want, tc.reason)
+				}
+			})
+		}
 	}
 }
 
@@ -294,8 +339,8 @@ func (s *seen) statuses() []string {
 	return s.all
 }
 
-// watched is the configuration with a proxy before the server, which looks at the entry after each request.
-func watched(t *testing.T, cfg registry.Config, s *seen) registry.Config {
+// after is the configuration with a proxy before the server, which does something after each request.
+func after(t *testing.T, cfg registry.Config, do func(*http.Request)) registry.Config {
 	t.Helper()
 	target, err := url.Parse(cfg.Endpoint)
 	expect.NoError(t, err)
@@ -303,7 +348,7 @@ func watched(t *testing.T, cfg registry.Config, s *seen) registry.Config {
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		proxy.ServeHTTP(w, r)
-		s.look()
+		do(r)
 	}))
 	t.Cleanup(front.Close)
 	cfg.Endpoint = front.URL + "/eureka"
