@@ -190,25 +190,33 @@ secrets: {tls: other-tls, auth: other-auth}
 	}
 }
 
-// A cluster has one webhook configuration of a name, and the manager has to know which is its own.
-func TestReleasesHaveEvictionWebhooksOfTheirOwn(t *testing.T) {
+// Two releases share a cluster by namespaces, and each must know its webhook by name.
+func TestReleasesHaveClusterObjectsOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	objects, err := helmAs(t, "shop", example+evictions)
+	values := strings.Replace(example, "cluster: example", "cluster: example\n  namespaces: [orders]", 1)
+	objects, err := helmAs(t, "shop", values+evictions+"\nlint: {enabled: true}\nenroll: {enabled: true}\nstatusPage: {enabled: true}"+
+		"\npodCondition: {enabled: true}"+monitoring+"  secure: true")
 	if err != nil {
 		t.Fatal(err)
 	}
 	rendered := comparable(t, objects)
-	for _, kind := range []string{"MutatingWebhookConfiguration", "Service", "Secret", "ClusterRole", "Role"} {
-		if rendered[kind+"/shop-evictions"] == nil {
-			t.Errorf("there is no %s shop-evictions in %v", kind, slices.Sorted(maps.Keys(rendered)))
+	for _, o := range objects {
+		if o.GetNamespace() == "" && !strings.HasPrefix(o.GetName(), "shop-") {
+			t.Errorf("another release has a %s %s too", o.GetKind(), o.GetName())
 		}
 	}
-	text, err := yaml.Marshal(rendered["Deployment/rollcall"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Contains(text, []byte("--eviction-webhook-name=shop-evictions")) {
-		t.Error("the manager does not know the name")
+	for object, part := range map[string]string{
+		"Deployment/rollcall":                                "--eviction-webhook-name=shop-evictions",
+		"ValidatingAdmissionPolicyBinding/shop-lint":         "- orders",
+		"ValidatingAdmissionPolicyBinding/shop-lint-unowned": "policyName: shop-lint-unowned",
+	} {
+		text, err := yaml.Marshal(rendered[object])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(text, []byte(part)) {
+			t.Errorf("%s does not have %q:\n%s", object, part, text)
+		}
 	}
 }
 

@@ -318,7 +318,10 @@ func (c *Claims) note(uid types.UID, h hold) {
 	before := &c.holds[uid][i]
 	group := c.group(claimKey(before.Service), before.namespace)
 	group.count(before.evidence, -1)
-	before.evidence, before.lands = max(before.evidence, h.evidence), h.lands
+	before.evidence = max(before.evidence, h.evidence)
+	if h.lands.After(before.lands) {
+		before.lands = h.lands
+	}
 	group.count(before.evidence, 1)
 }
 

@@ -363,6 +363,9 @@ func TestParseRefuses(t *testing.T) {
 					t.Errorf("%s: error %q does not say %q", tc.reason, err, part)
 				}
 			}
+			if name == "no registries" && strings.Contains(err.Error(), "defaultRegistries") {
+				t.Errorf("%s: error %q asks for a default of none", tc.reason, err)
+			}
 		})
 	}
 }

@@ -43,7 +43,7 @@ func (c *Config) readRegistries(o *object, limits Limits) {
 		o.validator.object(at, several[name], func(o *object) { c.Registries[name] = o.registry(c.Cluster, limits, most) })
 	}
 	c.differentServers(o.validator)
-	if c.DefaultRegistries = names; !c.single && (len(names) != 1 || o.fields["defaultRegistries"] != nil) {
+	if c.DefaultRegistries = names; !c.single && len(names) > 0 && (len(names) != 1 || o.fields["defaultRegistries"] != nil) {
 		c.DefaultRegistries = o.defaultRegistries(defaults, names)
 	}
 }

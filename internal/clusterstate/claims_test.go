@@ -1,0 +1,42 @@
+package clusterstate
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+)
+
+// TestARegisterThatCanLandKeepsTheName has a Register time out over an entry that the registry then loses.
+func TestARegisterThatCanLandKeepsTheName(t *testing.T) {
+	t.Parallel()
+	const ours, theirs = "shop", "other"
+	now := time.Now()
+	id := func(namespace string) lifecycle.PodID {
+		return lifecycle.PodID{UID: types.UID(namespace), NamespacedName: types.NamespacedName{Namespace: namespace, Name: "web-1"}}
+	}
+	use := func(namespace string) Use {
+		return Use{Rules: &Rules{}, Pod: id(namespace), Service: "web", Now: now}
+	}
+	in := lifecycle.Recorded{Registry: "default", Service: "web", Address: "10.0.0.1", Port: 80}
+	c := newClaims()
+	c.observed(map[string]namespaceFacts{theirs: {created: now.Add(-time.Hour)}, ours: {created: now}}, nil, now)
+
+	if refused := c.Take(use(ours), true, in, now.Add(10*time.Second)); refused != nil {
+		t.Fatal(refused.Message)
+	}
+	for seconds, entries := range [][]Entry{{{Recorded: in, Pod: id(ours)}}, nil} {
+		at := now.Add(time.Duration(1+seconds) * time.Second)
+		c.Listed("default", entries, at, at)
+		if refused, _ := c.Ask(use(theirs)); refused == nil {
+			t.Errorf("%s has the name after list %d, while a Register of %s can still be carried out", theirs, 1+seconds, ours)
+		}
+	}
+	after := now.Add(11 * time.Second)
+	c.Listed("default", nil, after, after)
+	if refused, _ := c.Ask(use(theirs)); refused != nil {
+		t.Error(refused.Message)
+	}
+}
