@@ -15,6 +15,9 @@ import (
 // Patience is how long after its time something may still be done: the queue, the API server and the clock take some of it.
 const Patience = 10 * time.Second
 
+// takeover is how much longer it takes where the manager was killed: the next one waits until the lease has ended.
+const takeover = 20 * time.Second
+
 // repairs is how long it may take until the first call for what resync missed has its answer.
 const repairs = Patience / 2
 
@@ -202,13 +205,22 @@ func (h *History) faultOfChange(l Line) string {
 // faultOfWait finds a drain that has not ended long after its time.
 func (h *History) faultOfWait(l Line) string {
 	drain := time.Duration(l.Seconds * float64(time.Second))
-	if l.Reason != draining || h.until.Sub(l.At) < drain+Patience {
+	within := drain + Patience
+	if h.breaksOff(l.Chain, l.At.Add(within)) {
+		within += takeover
+	}
+	if l.Reason != draining || h.until.Sub(l.At) < within {
 		return ""
 	}
-	if slices.ContainsFunc(h.pods[l.UID], func(later Line) bool { return later.At.After(l.At) && later.At.Before(l.At.Add(drain+Patience)) }) {
+	if slices.ContainsFunc(h.pods[l.UID], func(later Line) bool { return later.At.After(l.At) && later.At.Before(l.At.Add(within)) }) {
 		return ""
 	}
 	return fmt.Sprintf("hook %s waits for a drain of %s that has not ended %s later", l.Hook, drain, h.until.Sub(l.At).Round(time.Second))
+}
+
+// breaksOff reports whether the chain has no end, and no line after that time.
+func (h *History) breaksOff(chain string, after time.Time) bool {
+	return !slices.ContainsFunc(h.lines, func(l Line) bool { return l.Chain == chain && (l.Kind == End || l.At.After(after)) })
 }
 
 // faultsOfRun finds what a run of resync saw and that nothing was done about.

@@ -11,14 +11,21 @@ const gate = "label gate=true"
 
 // log makes lines of one pod; each comes a second after the one before it.
 type log struct {
-	now   time.Time
-	lines []Line
+	now    time.Time
+	killed int
+	lines  []Line
 }
 
 func (g *log) add(l Line) *log {
 	g.now = g.now.Add(time.Second)
-	l.Asked, l.At, l.Chain = g.now.Add(-100*time.Millisecond), g.now, "m"
+	l.Asked, l.At, l.Chain = g.now.Add(-100*time.Millisecond), g.now, "m"+strings.Repeat("'", g.killed)
 	g.lines = append(g.lines, l)
+	return g
+}
+
+// kill has another manager write from then on.
+func (g *log) kill() *log {
+	g.killed++
 	return g
 }
 
@@ -95,6 +102,17 @@ func TestFaults(t *testing.T) {
 		"reaped":            {"resync removes only what is gone", "as if its pod were gone", sound().add(reaped).add(call(Register, "Normal", Acknowledged))},
 		"reaped for good":   {"this one was", "", sound().add(reaped)},
 		"drains for ever":   {"a drain ends", "has not ended", out().add(wait("Draining")).sleep(time.Minute).add(run(nil, nil, Acknowledged))},
+		"drains for ever, by another manager": {
+			"the next leader ends it", "has not ended", out().add(wait("Draining")).kill().sleep(time.Minute).add(run(nil, nil, Acknowledged)),
+		},
+		"drained by another manager": {
+			"it waits until the lease of the first has ended", "",
+			out().add(wait("Draining")).kill().sleep(25 * time.Second).add(flip("PreparingUpdate", false)).sleep(time.Minute).add(run(nil, nil, Acknowledged)),
+		},
+		"drained late": {
+			"the manager was there", "has not ended",
+			out().add(wait("Draining")).sleep(25 * time.Second).add(flip("PreparingUpdate", false)).add(run(nil, nil, Acknowledged)),
+		},
 		"drained":           {"the flip ends it", "", out().add(wait("Draining")).sleep(5 * time.Second).add(flip("PreparingUpdate", false)).sleep(time.Minute).add(run(nil, nil, Acknowledged))},
 		"lost":              {"resync repairs", "did not register it again", sound().add(run([]Entry{entry()}, nil, Acknowledged)).sleep(time.Minute).add(run(nil, nil, Acknowledged))},
 		"repaired":          {"it did", "", sound().add(run([]Entry{entry()}, nil, Acknowledged)).add(call(Register, "Normal", Acknowledged)).sleep(time.Minute).add(run(nil, nil, Acknowledged))},
