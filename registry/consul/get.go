@@ -2,8 +2,6 @@ package consul
 
 import (
 	"context"
-	"net/url"
-	"path"
 	"strings"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -45,13 +43,8 @@ func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.St
 // isForeign reports whether clients are given the address by a service that no Rollcall has written: an agent's, say, whose
 // address is its node's where it has none. What the token may not see is not counted.
 func (r *Registry) isForeign(ctx context.Context, in registry.Instance) (bool, error) {
-	if path.Clean("/"+in.Service) != "/"+in.Service {
-		return false, nil // the endpoint takes no such name, and no agent registers one
-	}
-	var found []struct{}
-	query := url.Values{"passing": {"1"}, "filter": {appFilter(in)}}
-	_, err := r.read(ctx, healthOfServicePath+url.PathEscape(in.Service), query, false, &found)
-	return len(found) > 0, err
+	services, _, err := r.appServices(ctx, in, "")
+	return stateOf(services) == registry.InService, err
 }
 
 // holds returns the service at the instance's identity, nil where there is none, and the status of its check, "" where it

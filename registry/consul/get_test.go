@@ -47,6 +47,14 @@ func TestWhatIsReadBack(t *testing.T) {
 			reason: "clients go on to it", both: lacks(noService + "," + noCheck), foreign: `{"Service": {"ID": "web"}}`,
 			want: registry.Foreign,
 		},
+		"an agent's, in warning": {
+			reason: "DNS and most clients go on to it", both: lacks(noService + "," + noCheck),
+			foreign: `{"Service": {"ID": "web"}, "Checks": [{"CheckID": "load", "Status": "warning"}]}`, want: registry.Foreign,
+		},
+		"an agent's, which fails": {
+			reason: "clients are not given it", both: lacks(noService + "," + noCheck),
+			foreign: `{"Service": {"ID": "web"}, "Checks": [{"CheckID": "load", "Status": "critical"}]}`, want: registry.Absent,
+		},
 		"not allowed": {reason: "a person has to grant it", both: lacks(denied), field: "auth.tokenFile"},
 	} {
 		t.Run(name, func(t *testing.T) {

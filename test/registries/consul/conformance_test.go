@@ -242,6 +242,7 @@ func registerItself(t registrytest.T, server *consul.Server, at registry.Instanc
 	}
 	do("/v1/catalog/register", map[string]any{
 		"Node": node, "Address": at.Address, "Service": map[string]any{"ID": "web", "Service": at.Service, "Port": at.Port},
+		"Check": map[string]any{"CheckID": "load", "Name": "load", "ServiceID": "web", "Status": "warning"}, // as DNS gives it
 	})
 	return func() { do("/v1/catalog/deregister", map[string]any{"Node": node}) }
 }
