@@ -176,13 +176,12 @@ func (t target) see(changes []*change, answer *clientv3.TxnResponse) {
 		if c.puts() {
 			continue
 		}
-		c.seen = nil
-		kvs := answer.Responses[i].GetResponseRange().GetKvs()
-		if len(kvs) > 0 {
-			c.foreign = len(t.foreign(kvs[0])) > 0
-		}
-		if len(kvs) > 0 && t.owns(c.Instance, kvs[0]) {
-			c.seen = kvs[0]
+		c.seen, c.foreign = nil, false
+		for _, kv := range answer.Responses[i].GetResponseRange().GetKvs() { // one or none
+			c.foreign = len(t.foreign(kv)) > 0
+			if t.owns(c.Instance, kv) {
+				c.seen = kv
+			}
 		}
 		i++
 	}
