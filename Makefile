@@ -219,7 +219,7 @@ test-registries: check-race ## Test the drivers of REGISTRIES (default all) on r
 	@$(REGISTRIES_CMD) get $(REGISTRIES) || echo "WARNING: not every server could be had; the table below says which" >&2
 	@status=0; \
 	$(GOTESTSUM) --format pkgname --jsonfile $(REGISTRIES_JSON) --raw-command -- \
-		$(GOTEST) -count=1 -timeout=30m -p=3 $(if $(REGISTRIES),./test/registries/cmd/... \
+		$(GOTEST) -count=1 -timeout=30m $(if $(REGISTRIES),./test/registries/cmd/... \
 		$(REGISTRIES:%=./test/registries/%),./test/registries/...) || status=$$?; \
 	$(REGISTRIES_CMD) report $(REGISTRIES_JSON) || status=$$?; \
 	exit $$status
