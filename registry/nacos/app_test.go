@@ -108,15 +108,7 @@ func TestAppThatIsNotUp(t *testing.T) {
 func TestAppEntryThatReadersDoNotSeeYet(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, "v3")
-	first := true
-	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
-		if path != "GET /v3/admin/ns/instance" || !first {
-			return false
-		}
-		first = false
-		f.problem(w, http.StatusNotFound, 20004, "no ips found")
-		return true
-	})
+	f.once("GET /v3/admin/ns/instance", func(w http.ResponseWriter) { f.problem(w, http.StatusNotFound, 20004, "no ips found") })
 	f.registersItself(drivertest.Pod(1), true)
 	expect.NoError(t, atVersion(t, f, "v3").AppEntries().FailOver(t.Context(), drivertest.Pod(1)))
 	if got := f.put["10.0.0.1 80"].Get("enabled"); got != "false" {

@@ -23,16 +23,22 @@ import (
 
 type call = func(context.Context, registry.Instance) error
 
-// once has the fake meet the next request of a path with something else than its answer.
-func (f *fake) once(path string, meet func(w http.ResponseWriter)) {
-	met := false
+// meets has the fake meet the requests of a path, of a method alone, or all of them with something else than its answer.
+func (f *fake) meets(path string, meet func(w http.ResponseWriter)) {
 	f.meddle(func(w http.ResponseWriter, asked string, _ url.Values) bool {
-		if met || asked != path {
+		if path != "" && asked != path && !strings.HasPrefix(asked, path+" ") {
 			return false
 		}
-		met = true
 		meet(w)
 		return true
+	})
+}
+
+// once does so with the next request alone.
+func (f *fake) once(path string, meet func(w http.ResponseWriter)) {
+	f.meets(path, func(w http.ResponseWriter) {
+		f.first = nil
+		meet(w)
 	})
 }
 
@@ -189,11 +195,10 @@ func TestOtherAnswersAreNotAbsence(t *testing.T) {
 			t.Parallel()
 			f := newFake(t, "v1")
 			d := at(t, f.URL, `{"apiVersion":"v1"}`)
-			f.meddle(func(w http.ResponseWriter, _ string, _ url.Values) bool {
+			f.meets("", func(w http.ResponseWriter) {
 				w.Header().Set("Location", "http://elsewhere")
 				w.WriteHeader(tc.status)
 				_, _ = io.WriteString(w, tc.body)
-				return true
 			})
 			for _, what := range []call{d.Register, d.FailOver, d.Deregister, d.Probe} {
 				err := what(t.Context(), drivertest.Pod(1))
@@ -220,10 +225,7 @@ func TestListIsWholeOrNothing(t *testing.T) {
 			t.Parallel()
 			f := newFake(t, "v3")
 			d := at(t, f.URL, `{"apiVersion":"v3"}`)
-			f.meddle(func(w http.ResponseWriter, _ string, _ url.Values) bool {
-				_, _ = io.WriteString(w, body)
-				return true
-			})
+			f.meets("", func(w http.ResponseWriter) { _, _ = io.WriteString(w, body) })
 			if got, err := d.List(t.Context(), "test"); err == nil {
 				t.Errorf("got %v, want an error", got)
 			}
@@ -285,13 +287,7 @@ func TestARemovalThatFailedAtTheEndIsCompleted(t *testing.T) {
 	for _, call := range []call{d.Register, d.FailOver} {
 		expect.NoError(t, call(t.Context(), drivertest.Pod(1)))
 	}
-	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
-		if !strings.HasPrefix(path, "PUT ") {
-			return false
-		}
-		f.problem(w, http.StatusInternalServerError, 30000, "server error")
-		return true
-	})
+	f.meets("PUT", func(w http.ResponseWriter) { f.problem(w, http.StatusInternalServerError, 30000, "server error") })
 	if err := d.Deregister(t.Context(), drivertest.Pod(1)); err == nil {
 		t.Fatal("Deregister: got none of the error of its last request")
 	}
@@ -367,13 +363,7 @@ func TestReadersNeverSeeIt(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, "v3")
 	d := at(t, f.URL, `{}`)
-	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
-		if path == "GET /v3/admin/ns/instance" {
-			f.problem(w, http.StatusNotFound, 20004, "no matched ip found!")
-			return true
-		}
-		return false
-	})
+	f.meets("GET /v3/admin/ns/instance", func(w http.ResponseWriter) { f.problem(w, http.StatusNotFound, 20004, "no matched ip found!") })
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	err := d.Register(ctx, drivertest.Pod(1))
@@ -569,13 +559,7 @@ func TestListIsOnlyOurs(t *testing.T) {
 		{"serviceName":"empty","groupName":"DEFAULT_GROUP","clusterMap":{}},
 		{"serviceName":"web","groupName":"DEFAULT_GROUP_2","clusterMap":{"DEFAULT":{"hosts":[%[1]s]}}}]`, ours, theirs)
 	f := newFake(t, "v1")
-	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
-		if path == "GET /v1/ns/catalog/services" {
-			_, _ = io.WriteString(w, body)
-			return true
-		}
-		return false
-	})
+	f.meets("GET /v1/ns/catalog/services", func(w http.ResponseWriter) { _, _ = io.WriteString(w, body) })
 	got, err := at(t, f.URL, `{}`).List(t.Context(), "test")
 	want := []registry.Entry{
 		{Instance: drivertest.Pod(1), State: registry.InService}, {Instance: drivertest.Pod(2), State: registry.OutOfService},

@@ -3,7 +3,6 @@ package nacos_test
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 
@@ -19,13 +18,7 @@ func TestAnApplicationBesideUs(t *testing.T) {
 	f := newFake(t, "v1")
 	d := at(t, f.URL, `{"ephemeral": true}`)
 	expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
-	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
-		if strings.HasPrefix(path, "DELETE ") {
-			f.bare(w, "ok") // and the entry that readers get stays
-			return true
-		}
-		return false
-	})
+	f.meets("DELETE", func(w http.ResponseWriter) { f.bare(w, "ok") }) // and the entry that readers get stays
 	if err := d.Deregister(t.Context(), drivertest.Pod(1)); !registry.IsForeignEntry(err) {
 		t.Errorf("Deregister: got error %v, want that somebody else's entry is there: readers are given the address", err)
 	}
@@ -33,12 +26,8 @@ func TestAnApplicationBesideUs(t *testing.T) {
 		t.Errorf("it left %v on the application's entry, want it enabled and without our mark", left)
 	}
 
-	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
-		if path == "GET /v1/ns/instance" {
-			f.bare(w, map[string]any{"ip": "10.0.0.1", "port": 80, "enabled": true, "healthy": true})
-			return true
-		}
-		return false
+	f.meets("GET /v1/ns/instance", func(w http.ResponseWriter) {
+		f.bare(w, map[string]any{"ip": "10.0.0.1", "port": 80, "enabled": true, "healthy": true})
 	})
 	_ = f.requests() // those until now
 	for name, err := range map[string]error{
@@ -69,13 +58,7 @@ func TestAnApplicationThatIsHeldOut(t *testing.T) {
 	for _, call := range []func(context.Context, registry.Instance) error{d.Register, d.FailOver} {
 		expect.NoError(t, call(t.Context(), drivertest.Pod(1)))
 	}
-	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
-		if strings.HasPrefix(path, "DELETE ") {
-			f.bare(w, "ok")
-			return true
-		}
-		return false
-	})
+	f.meets("DELETE", func(w http.ResponseWriter) { f.bare(w, "ok") })
 	if err := d.Deregister(t.Context(), drivertest.Pod(1)); !registry.IsForeignEntry(err) {
 		t.Errorf("Deregister: got error %v, want that somebody else's entry is there", err)
 	}
