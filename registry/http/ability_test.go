@@ -115,7 +115,7 @@ func TestWhatAServerCanDo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := answering(t, tc.status, nil, tc.answer)
+			d := answering(t, tc.status, tc.answer)
 			expect.Error(t, tc.reason, d.Probe(t.Context(), drivertest.Pod(1)), tc.says)
 			if d.BatchLimit() != tc.limit || d.Probes() != tc.probes {
 				t.Errorf("got batches of %d, probes %t; want %d, %t\nreason: %s", d.BatchLimit(), d.Probes(), tc.limit, tc.probes, tc.reason)

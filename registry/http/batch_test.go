@@ -47,7 +47,7 @@ func TestBatchOutcomes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			errs := answering(t, tc.status, nil, tc.answer).Batch(t.Context(), []registry.Change{
+			errs := answering(t, tc.status, tc.answer).Batch(t.Context(), []registry.Change{
 				{Instance: drivertest.Pod(1), State: registry.InService}, {Instance: drivertest.Pod(2), State: registry.Absent},
 			})
 			for i, want := range tc.want {
