@@ -2,6 +2,7 @@ package zookeeper_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -165,11 +166,11 @@ func TestServiceProviderHeedsEnabled(t *testing.T) {
 	reader := readers.Use(t).View(t, s.Endpoint, base, zookeeper.PayloadVoid)
 	provided := func(want int) {
 		t.Helper()
-		eventually(t, func() string { // it has a cache
+		expect.Soon(t, "the provider, which has a cache", func() error {
 			if got := reader.Provided("web"); len(got) != want {
-				return fmt.Sprintf("the provider gives %d instances, want %d", len(got), want)
+				return fmt.Errorf("it gives %d instances, want %d", len(got), want)
 			}
-			return ""
+			return nil
 		})
 	}
 	expect.NoError(t, d.Register(t.Context(), pod(1)))
@@ -252,20 +253,24 @@ func TestCuratorsOwnAreLeftAlone(t *testing.T) {
 		{d.Deregister, nil},
 	} {
 		expect.NoError(t, step.call(t.Context(), in))
-		eventually(t, func() string { // Curator's entries end with its session, and it makes them again
+		// Curator's entries end with its session, and it makes them again.
+		expect.Soon(t, "the list to have theirs and ours", func() error {
 			entries, err := d.List(t.Context(), in.Cluster)
 			expect.NoError(t, err)
-			return cmp.Diff(slices.Concat(theirs, step.ours), entries, cmpopts.SortSlices(func(a, b registry.Entry) bool {
+			if diff := cmp.Diff(slices.Concat(theirs, step.ours), entries, cmpopts.SortSlices(func(a, b registry.Entry) bool {
 				return a.Service+a.UID < b.Service+b.UID
-			}))
+			})); diff != "" {
+				return errors.New(diff)
+			}
+			return nil
 		})
 		for path, want := range written {
-			eventually(t, func() string {
+			expect.Soon(t, "what Curator has written to be there", func() error {
 				got, stat, err := conn.Get(path)
 				if err != nil || string(got) != want || stat.Version != 0 {
-					return fmt.Sprintf("%s is %s, %v, %+v; want what Curator has written, as its first version: %s", path, got, err, stat, want)
+					return errors.Join(fmt.Errorf("%s is %s, %+v; want what Curator has written, as its first version: %s", path, got, stat, want), err)
 				}
-				return ""
+				return nil
 			})
 		}
 		for _, service := range []string{in.Service, "alone"} {

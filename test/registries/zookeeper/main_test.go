@@ -14,7 +14,6 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	driver "github.com/rollcall-dev/rollcall/registry/zookeeper"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
-	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/zookeeper"
 )
@@ -135,15 +134,4 @@ func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-// eventually waits until what returns "".
-func eventually(t *testing.T, what func() string) {
-	t.Helper()
-	expect.Soon(t, "it to be right", func() error {
-		if wrong := what(); wrong != "" {
-			return errors.New(wrong)
-		}
-		return nil
-	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -62,13 +63,10 @@ func TestNothingIsSentLongAfterItWasAskedFor(t *testing.T) {
 	}
 }
 
-// A call that was given up after its first request makes no second one.
-func TestGivenUpCallGoesNoFurther(t *testing.T) {
-	t.Parallel()
-	s := shared.Use(t)
-	p := startProxy(t, s.Endpoint)
-	d := open(t, registry.Config{Cluster: "prod-1", Endpoint: p.endpoint, Options: options("base", "/no-further")})
-	p.hold(opGetData)
+// registerGivenUp registers the pod 1, and gives the call up when the proxy holds its request.
+func (p *proxy) registerGivenUp(t *testing.T, d *driver.Registry, request int32) {
+	t.Helper()
+	p.hold(request)
 	ctx, cancel := context.WithCancel(t.Context())
 	given := make(chan error, 1)
 	go func() { given <- d.Register(ctx, pod(1)) }()
@@ -77,6 +75,15 @@ func TestGivenUpCallGoesNoFurther(t *testing.T) {
 	if err := <-given; !errors.Is(err, context.Canceled) {
 		t.Fatalf("Register that was given up: got error %v", err)
 	}
+}
+
+// A call that was given up after its first request makes no second one.
+func TestGivenUpCallGoesNoFurther(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	p := startProxy(t, s.Endpoint)
+	d := open(t, registry.Config{Cluster: "prod-1", Endpoint: p.endpoint, Options: options("base", "/no-further")})
+	p.registerGivenUp(t, d, opGetData)
 	p.release()
 	stranger := pod(1)
 	stranger.UID = "somebody else's"
@@ -97,15 +104,7 @@ func TestGivenUpCallLandsBeforeTheNext(t *testing.T) {
 	d := open(t, registry.Config{Cluster: "prod-1", Endpoint: p.endpoint, Options: options("base", base)})
 	expect.NoError(t, d.Register(t.Context(), pod(0)))
 
-	p.hold(opMulti)
-	ctx, cancel := context.WithCancel(t.Context())
-	given := make(chan error, 1)
-	go func() { given <- d.Register(ctx, pod(1)) }()
-	<-p.arrived
-	cancel()
-	if err := <-given; !errors.Is(err, context.Canceled) {
-		t.Fatalf("Register that was given up: got error %v", err)
-	}
+	p.registerGivenUp(t, d, opMulti)
 	next := make(chan error, 1)
 	go func() { next <- d.Deregister(t.Context(), pod(1)) }()
 	p.release()
@@ -189,12 +188,7 @@ func startEnsemble(t *testing.T) ([]*zookeeper.Server, error) {
 }
 
 func hasUID(entries []registry.Entry, uid string) bool {
-	for _, e := range entries {
-		if e.UID == uid {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(entries, func(e registry.Entry) bool { return e.UID == uid })
 }
 
 // A list taken while entries come and go holds those that stay, and is no error.
@@ -250,11 +244,11 @@ func TestEmptyFoldersGo(t *testing.T) {
 		expect.NoError(t, d.Register(t.Context(), pod(1)))
 		expect.NoError(t, d.Deregister(t.Context(), pod(1)))
 		for _, folder := range []string{"/empty/below/web", "/empty/below", "/empty"} {
-			eventually(t, func() string {
+			expect.Soon(t, folder+" to go", func() error {
 				if there, _, err := conn.Exists(folder); there || err != nil {
-					return fmt.Sprintf("%s is there: %t, %v; want it gone", folder, there, err)
+					return errors.Join(fmt.Errorf("it is there: %t", there), err)
 				}
-				return ""
+				return nil
 			})
 		}
 	}
@@ -290,15 +284,15 @@ func TestCloseLeavesNothingBehind(t *testing.T) { //nolint:paralleltest // it co
 			t.Errorf("Register after Close: got error %v, want a retryable one", err)
 		}
 	}
-	eventually(t, func() string {
+	expect.Soon(t, "no goroutine to be left", func() error {
 		stacks := make([]byte, 1<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
 		for stack := range strings.SplitSeq(string(stacks), "\n\n") {
 			if strings.Contains(stack, "registry/zookeeper.") || strings.Contains(stack, "go-zookeeper/zk.") {
-				return "this goroutine is still there:\n" + stack
+				return errors.New("this goroutine is still there:\n" + stack)
 			}
 		}
-		return ""
+		return nil
 	})
 }
 
