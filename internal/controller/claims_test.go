@@ -32,9 +32,6 @@ func called(services string) func(*kruisev1alpha1.CloneSet) {
 	}
 }
 
-// listable stands for a registry that lists what it holds.
-func listable(*choices) {}
-
 // leaves has Kruise scale in a pod that the registry knows, to the end.
 func (w *world) leaves(pod *corev1.Pod) {
 	w.Helper()
@@ -241,16 +238,15 @@ func TestNameAfterARestart(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason string
-		change func(*choices)
 		lists  bool
 	}{
-		"a registry that lists":           {"the list says who is registered", listable, true},
-		"a registry that can't list":      {"the record is all there is", nothingElse, false},
-		"a registry that has yet to list": {"the record is all there is until then", listable, false},
+		"a registry that was listed":               {"the list says who is registered", true},
+		"a registry that can't or has yet to list": {"the record is all there is", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, tc.change)
+			t.Log(tc.reason)
+			w := newWorld(t)
 			w.namespace("staging")
 			holder := w.servingPod(w.cloneSet("web", inNamespace("staging")), "web-1")
 			waits := w.bornPod(w.cloneSet("web"), "web-2")
@@ -269,8 +265,6 @@ func TestNameAfterARestart(t *testing.T) {
 	}
 }
 
-func nothingElse(*choices) {}
-
 // forgedRecord says that the pod is in service under a name.
 func (w *world) forgedRecord(pod *corev1.Pod, name string) {
 	w.Helper()
@@ -287,7 +281,7 @@ func (w *world) forgedRecord(pod *corev1.Pod, name string) {
 // pod of an older namespace left.
 func TestNameThatAVanishedPodLeftIsFree(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, listable)
+	w := newWorld(t)
 	pod := w.servingPod(w.cloneSet("web", inNamespace("younger")), "web-1")
 	w.must(w.registry.Expire(w.Context(), w.instance(pod, "web", 8080)), "losing the entry")
 	left := registry.Instance{
@@ -301,7 +295,7 @@ func TestNameThatAVanishedPodLeftIsFree(t *testing.T) {
 
 func TestForgedRecordGivesNoName(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, listable)
+	w := newWorld(t)
 	forger := w.bornPod(w.cloneSet("api"), "api-1", annotated(service.AnnotationServices, "web=8080"))
 	w.namespace("prod")
 	holder := w.servingPod(w.cloneSet("web", inNamespace("prod")), "web-2")
@@ -320,7 +314,7 @@ func TestForgedRecordOfANameBeforeAnyRegistration(t *testing.T) {
 	for name, recordsFirst := range map[string]bool{"read before the list": true, "read after the list": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, pod := born(t, listable)
+			w, pod := born(t)
 			forger := w.bornPod(w.cloneSet("web", inNamespace("younger")), "web-2")
 			w.forgedRecord(forger, "web")
 			w.restart()
@@ -336,7 +330,7 @@ func TestForgedRecordOfANameBeforeAnyRegistration(t *testing.T) {
 
 func TestRegistrationThatFailedHoldsNoName(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, listable)
+	w := newWorld(t)
 	named := annotated(service.AnnotationServices, "payments=8080")
 	w.registry.Fail(fakeregistry.Match{Pod: "a-1"}, registry.Terminal(fmt.Errorf("too long a name")))
 	first := w.bornPod(w.cloneSet("a"), "a-1", named)
@@ -410,7 +404,7 @@ func TestPolicyTakesNoPodOut(t *testing.T) {
 	for name, restarts := range map[string]bool{"while it runs": false, "with a restart": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, listable, keepsNobody)
+			w := newWorld(t, keepsNobody)
 			web := w.cloneSet("web")
 			pod := w.servingPod(web, "web-1")
 			w.apply(allowed("prod", "", "web"))
@@ -529,7 +523,7 @@ func TestNamespaceThatTheCacheHasNotSeen(t *testing.T) {
 
 func TestClaimsForget(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, listable)
+	w := newWorld(t)
 	web := w.cloneSet("web")
 	for i := range 3 {
 		w.leaves(w.servingPod(web, fmt.Sprintf("web-%d", i)))
