@@ -257,9 +257,7 @@ func TestNewAddress(t *testing.T) {
 func TestInstanceThatNoRecordNames(t *testing.T) {
 	t.Parallel()
 	w, pod := born(t)
-	w.patching(func(func() error) error { return errors.New("connection reset") })
-	w.reconcileFails(pod)
-	w.patching(nil)
+	w.losesWrite(pod)
 	w.takeJournal()
 	w.changePod(pod, annotated(service.AnnotationServices, "api=9090"))
 	w.reconciles(pod, "this process put it in service, record or not", "Register api@10.0.0.1:9090", writes, deregisters, writes)

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,15 +11,11 @@ import (
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
-
-func stateless(pod *corev1.Pod) { delete(pod.Labels, appspub.LifecycleStateKey) }
 
 func TestPodThatDisappearsInService(t *testing.T) {
 	t.Parallel()
@@ -94,9 +89,7 @@ func TestPodIsUndoneByItsUID(t *testing.T) {
 func TestPodThatLosesOnlyTheStateLabel(t *testing.T) {
 	t.Parallel()
 	w, pod := serving(t)
-	last := w.current(pod)
-	w.changePod(pod, stateless)
-	w.tellGone(last)
+	w.losesLabel(pod)
 
 	w.expectResult("no event will tell when it is really gone", w.reconcile(pod), backoffCap)
 	w.expectJournal("it lives and serves")
@@ -111,9 +104,7 @@ func TestPodThatLosesOnlyTheStateLabel(t *testing.T) {
 	}
 
 	t.Log("It goes again, and then the pod does.")
-	last = w.current(pod)
-	w.changePod(pod, stateless)
-	w.tellGone(last)
+	w.losesLabel(pod)
 	w.reconcile(pod)
 	w.changePod(pod, func(p *corev1.Pod) { p.Finalizers = nil })
 	w.deletePod(pod)
@@ -124,9 +115,7 @@ func TestPodThatLosesOnlyTheStateLabel(t *testing.T) {
 func TestPodThatLingersAndIsFreedByHand(t *testing.T) {
 	t.Parallel()
 	w, pod := serving(t)
-	last := w.current(pod)
-	w.changePod(pod, stateless)
-	w.tellGone(last)
+	w.losesLabel(pod)
 	w.deletePod(pod)
 	w.registry.FailNext(anyCall(), errors.New("down"))
 	w.reconcile(pod)
@@ -140,11 +129,7 @@ func TestPodIsNotTakenForGoneOnAnError(t *testing.T) {
 	w, pod := serving(t)
 	w.removePod(pod)
 	live := w.r.APIReader
-	w.r.APIReader = interceptor.NewClient(w.api, interceptor.Funcs{Get: func(
-		context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption,
-	) error {
-		return errors.New("the API server is away")
-	}})
+	w.apiServerAway()
 	w.reconcileFails(pod)
 	w.expectJournal("an error is no reason to remove anything")
 	w.r.APIReader = live
@@ -205,9 +190,7 @@ func TestDepartureOfAPodWithoutHooksOrRecord(t *testing.T) {
 	w := newWorld(t)
 	web := w.cloneSet("web")
 	pod := w.bornPod(web, "web-1")
-	w.patching(func(func() error) error { return errors.New("connection reset") })
-	w.reconcileFails(pod)
-	w.patching(nil)
+	w.losesWrite(pod)
 
 	t.Log("The hooks are edited away before the record is written, and then the pod goes.")
 	w.changeCloneSet(web, func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle = nil })

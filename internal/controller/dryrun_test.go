@@ -61,13 +61,11 @@ func TestDryRunReleasesNothing(t *testing.T) {
 func newDryRun(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t, draining15s)
-	w.apply(func(s *choices) {
-		one := s.Registries["default"]
-		one.DryRun = func(operation string, in registry.Instance) {
+	w.apply(with(func(r *Registry) {
+		r.DryRun = func(operation string, in registry.Instance) {
 			w.note(fmt.Sprintf("would %s %s", operation, in.Service))
 		}
-		s.Registries = map[string]Registry{"default": one}
-	})
+	}))
 	w.patching(func(func() error) error { return registryclient.ErrDryRun })
 	return w
 }

@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -78,11 +79,7 @@ func TestHookProceedsAfterItsDeadline(t *testing.T) {
 func TestCallThatIsNotPermittedSaysNothingOfTheRegistry(t *testing.T) {
 	t.Parallel()
 	lease := &fence{}
-	w := newWorld(t, proceeds, asking, func(s *choices) {
-		one := s.Registries["default"]
-		one.Fence = lease
-		s.Registries = map[string]Registry{"default": one}
-	})
+	w := newWorld(t, proceeds, asking, with(func(r *Registry) { r.Fence = lease }))
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
 	w.takeEvents()
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
@@ -129,6 +126,8 @@ func TestRegistryThatHasYetToBeAskedHoldsAPodBack(t *testing.T) {
 	})
 }
 
+func asItIs(*kruisev1alpha1.CloneSet) {}
+
 func refusedPreDelete(c *kruisev1alpha1.CloneSet) {
 	const gate = "example.com/gate"
 	c.Spec.Lifecycle.PreDelete = &appspub.LifecycleHook{LabelsHandler: map[string]string{gate: "hold"}}
@@ -145,8 +144,8 @@ func TestHookDoesNotProceed(t *testing.T) {
 		workload func(*kruisev1alpha1.CloneSet)
 		fault    bool
 	}{
-		"blocked by the policy": {"Block is the default", func(*choices) {}, appspub.LifecycleStatePreparingDelete, nil, true},
-		"a drain":               {"the registry has acknowledged", func(s *choices) { proceeds(s); s.Drain = time.Hour }, appspub.LifecycleStatePreparingDelete, nil, false},
+		"blocked by the policy": {"Block is the default", func(*choices) {}, appspub.LifecycleStatePreparingDelete, asItIs, true},
+		"a drain":               {"the registry has acknowledged", func(s *choices) { proceeds(s); s.Drain = time.Hour }, appspub.LifecycleStatePreparingDelete, asItIs, false},
 		"a refused handler": {"what it blocks stays blocked", proceeds, appspub.LifecycleStatePreparingUpdate, func(c *kruisev1alpha1.CloneSet) {
 			c.Spec.Selector.MatchLabels[inPlaceLabel] = "hold"
 		}, true},
@@ -156,11 +155,7 @@ func TestHookDoesNotProceed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, tc.settings)
-			change := tc.workload
-			if change == nil {
-				change = func(*kruisev1alpha1.CloneSet) {}
-			}
-			pod := w.servingPod(w.cloneSet("web", change), "web-1")
+			pod := w.servingPod(w.cloneSet("web", tc.workload), "web-1")
 			hooks := w.hooks(pod)
 			w.kruiseMoves(pod, tc.state)
 			if tc.fault {
@@ -223,9 +218,7 @@ func TestLingeringPodIsLetGoToo(t *testing.T) {
 		w = newWorld(t, settings...)
 		pod = w.servingPod(w.cloneSet("web"), "web-1")
 		repair = w.registry.Fail(anyCall(), errors.New("down"))
-		last := w.current(pod)
-		w.changePod(pod, stateless)
-		w.tellGone(last)
+		w.losesLabel(pod)
 		w.deletePod(pod)
 		w.reconcile(pod)
 		w.expectHooks("no policy and no person lets it go", pod, "preNormal inPlaceUpdate preDelete")
@@ -269,9 +262,7 @@ func TestLingeringPodIsLetGoToo(t *testing.T) {
 			web.Spec.Template.Annotations = map[string]string{lifecycle.AnnotationSkip: "preDelete"}
 		})
 		w.registry.Fail(anyCall(), errors.New("down"))
-		last := w.current(pod)
-		w.changePod(pod, stateless, skips("preDelete"))
-		w.tellGone(last)
+		w.losesLabel(pod, skips("preDelete"))
 		w.deletePod(pod)
 		w.reconcile(pod)
 		w.expectHooks("it would hold for every pod", pod, "preNormal inPlaceUpdate preDelete")
@@ -320,19 +311,15 @@ func TestSkipThatIsRefused(t *testing.T) {
 		event    string
 		stays    bool
 	}{
-		"preNormal":    {"no pod comes into rotation unacknowledged", nil, appspub.LifecycleStatePreparingDelete, "preNormal", "Warning SkipRefused annotation rollcall.dev/skip: \"preNormal\": write preDelete", true},
-		"in Updated":   {"no pod comes into rotation unacknowledged", nil, appspub.LifecycleStateUpdated, "inPlaceUpdate", "Warning SkipRefused annotation rollcall.dev/skip: hook inPlaceUpdate waits", true},
+		"preNormal":    {"no pod comes into rotation unacknowledged", asItIs, appspub.LifecycleStatePreparingDelete, "preNormal", "Warning SkipRefused annotation rollcall.dev/skip: \"preNormal\": write preDelete", true},
+		"in Updated":   {"no pod comes into rotation unacknowledged", asItIs, appspub.LifecycleStateUpdated, "inPlaceUpdate", "Warning SkipRefused annotation rollcall.dev/skip: hook inPlaceUpdate waits", true},
 		"the template": {"it is for one pod, and taken off", fromTemplate, appspub.LifecycleStatePreparingDelete, "preDelete", "Warning SkipRefused annotation rollcall.dev/skip is in the workload's template", false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			change := tc.workload
-			if change == nil {
-				change = func(*kruisev1alpha1.CloneSet) {}
-			}
-			pod := w.servingPod(w.cloneSet("web", change), "web-1")
+			pod := w.servingPod(w.cloneSet("web", tc.workload), "web-1")
 			w.registry.Fail(anyCall(), errors.New("down"))
 			w.kruiseMoves(pod, tc.state, skips(tc.skip), func(p *corev1.Pod) {
 				if tc.state == appspub.LifecycleStateUpdated {
@@ -345,14 +332,9 @@ func TestSkipThatIsRefused(t *testing.T) {
 			w.reconcile(pod)
 			w.expectHooks(tc.reason, pod, strings.TrimPrefix(hooks, "preNormal "))
 			events := w.takeEvents()
-			refusals := 0
-			for _, e := range events {
-				if len(e) >= len(tc.event) && e[:len(tc.event)] == tc.event {
-					refusals++
-				}
-			}
-			if refusals != 1 {
-				t.Errorf("%d Events begin with %q, want one: %q", refusals, tc.event, events)
+			refusals := slices.DeleteFunc(slices.Clone(events), func(e string) bool { return !strings.HasPrefix(e, tc.event) })
+			if len(refusals) != 1 {
+				t.Errorf("%d Events begin with %q, want one: %q", len(refusals), tc.event, events)
 			}
 			if _, left := w.current(pod).Annotations[lifecycle.AnnotationSkip]; left != tc.stays {
 				t.Errorf("the annotation is there: %t, want %t: %s", left, tc.stays, tc.reason)

@@ -3,8 +3,8 @@ package controller
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,13 +22,7 @@ import (
 func (w *world) withRegistry(name string) *fakeregistry.Registry {
 	w.Helper()
 	other := fakeregistry.New(newBackend(w.T))
-	other.OnAnswer(fakeregistry.Match{}, func(c fakeregistry.Call) {
-		line := fmt.Sprintf("%s: %s %s@%s", name, c.Op, c.Instance.Service, c.Instance.Endpoint())
-		if c.Err != nil {
-			line += " failed"
-		}
-		w.note(line)
-	})
+	w.journals(other, name+": ")
 	w.apply(func(s *choices) {
 		s.Registries = map[string]Registry{
 			"default": s.Registries["default"],
@@ -177,11 +171,7 @@ func (i *inspecting) Probe(context.Context, registry.Instance) error {
 func TestHookWaitsUntilClientsAreGivenThePod(t *testing.T) {
 	t.Parallel()
 	inspector := &inspecting{why: errors.New("the check has not passed")}
-	w := newWorld(t, func(s *choices) {
-		one := s.Registries["default"]
-		one.Prober = inspector
-		s.Registries = map[string]Registry{"default": one}
-	})
+	w := newWorld(t, with(func(r *Registry) { r.Prober = inspector }))
 	pod := w.bornPod(w.cloneSet("web"), "web-1")
 
 	w.expectResult("with a back-off", w.reconcile(pod), backoffBase)
@@ -259,15 +249,12 @@ func TestHeartbeatsKeepWhatIsRegistered(t *testing.T) {
 
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	hold := w.registry.Hold(anyCall())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		w.reconcile(pod)
-	}()
+	var ended sync.WaitGroup
+	ended.Go(func() { w.reconcile(pod) })
 	w.must(hold.AwaitReached(t.Context(), 1), "waiting for the call")
 	w.expectHeld("a heartbeat must not keep alive what is being taken away")
 	hold.Release()
-	<-done
+	ended.Wait()
 	w.expectHeld("")
 }
 

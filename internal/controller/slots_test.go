@@ -18,11 +18,7 @@ import (
 )
 
 func inFlight(n int) func(*choices) {
-	return func(s *choices) {
-		one := s.Registries["default"]
-		one.MaxInFlight = n
-		s.Registries = map[string]Registry{"default": one}
-	}
+	return with(func(r *Registry) { r.MaxInFlight = n })
 }
 
 // begins reconciles a pod in the background, until its call is held.

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -37,11 +36,7 @@ func TestWorkloadThatTheCacheHasNotSeen(t *testing.T) {
 	w.workloadsUnseen()
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
 
-	w.r.APIReader = interceptor.NewClient(w.api, interceptor.Funcs{Get: func(
-		context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption,
-	) error {
-		return errors.New("the API server is away")
-	}})
+	w.apiServerAway()
 	w.reconcileFails(pod)
 	w.expectJournal("nothing is known of its hooks, so nothing is done")
 

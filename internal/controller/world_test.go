@@ -98,13 +98,7 @@ func newWorld(t *testing.T, change ...func(*choices)) *world {
 		clients: map[string]*registryclient.Client{},
 	}
 	w.registry = fakeregistry.New(w.backend)
-	w.registry.OnAnswer(fakeregistry.Match{}, func(c fakeregistry.Call) {
-		line := fmt.Sprintf("%s %s@%s", c.Op, c.Instance.Service, c.Instance.Endpoint())
-		if c.Err != nil {
-			line += " failed"
-		}
-		w.note(line)
-	})
+	w.journals(w.registry, "")
 	builder := fake.NewClientBuilder().WithScheme(testScheme(t))
 	for index, of := range clusterstate.PodIndexes() {
 		builder.WithIndex(&corev1.Pod{}, index, of)
@@ -129,7 +123,27 @@ func newWorld(t *testing.T, change ...func(*choices)) *world {
 	return w
 }
 
+// journals has each answer of a registry noted, after a prefix.
+func (w *world) journals(reg *fakeregistry.Registry, prefix string) {
+	reg.OnAnswer(fakeregistry.Match{}, func(c fakeregistry.Call) {
+		line := fmt.Sprintf("%s%s %s@%s", prefix, c.Op, c.Instance.Service, c.Instance.Endpoint())
+		if c.Err != nil {
+			line += " failed"
+		}
+		w.note(line)
+	})
+}
+
 func keepsUnready(s *choices) { s.Unready = lifecycle.UnreadyKeep }
+
+// with changes the default registry, which is the only one then.
+func with(change func(*Registry)) func(*choices) {
+	return func(s *choices) {
+		one := s.Registries["default"]
+		change(&one)
+		s.Registries = map[string]Registry{"default": one}
+	}
+}
 
 // use makes reg the only registry.
 func (s *choices) use(reg registry.Registry) { s.Registries = only(reg) }
@@ -578,6 +592,31 @@ func (w *world) removePod(pod *corev1.Pod) {
 // tellGone is the cache's event that it has no such pod any more.
 func (w *world) tellGone(last *corev1.Pod) {
 	w.r.podEvents().Delete(w.Context(), event.TypedDeleteEvent[*corev1.Pod]{Object: last}, w.queue)
+}
+
+// losesLabel takes off the label that the cache selects by, and makes further changes.
+func (w *world) losesLabel(pod *corev1.Pod, change ...func(*corev1.Pod)) {
+	w.Helper()
+	last := w.current(pod)
+	w.changePod(pod, append(change, func(p *corev1.Pod) { delete(p.Labels, appspub.LifecycleStateKey) })...)
+	w.tellGone(last)
+}
+
+// losesWrite has the manager's next write of the pod not come through.
+func (w *world) losesWrite(pod *corev1.Pod) {
+	w.Helper()
+	w.patching(func(func() error) error { return errors.New("connection reset") })
+	w.reconcileFails(pod)
+	w.patching(nil)
+}
+
+// apiServerAway lets no live read through.
+func (w *world) apiServerAway() {
+	w.r.APIReader = interceptor.NewClient(w.api, interceptor.Funcs{Get: func(
+		context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption,
+	) error {
+		return errors.New("the API server is away")
+	}})
 }
 
 // cacheLags makes the cache answer with a pod as it was.
