@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"errors"
 	"fmt"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -94,13 +93,7 @@ func othersHooks(s *scenario) {
 		set.Spec.Lifecycle = &appspub.Lifecycle{}
 		addLabelHandler(&set.Spec.Lifecycle.PreDelete, set, "other.example.org/delete-gate", "shut")
 	})
-	s.await("the pod to be available", func() error {
-		set := s.history.Set(s.key)
-		if set == nil {
-			return errors.New("the CloneSet was not seen yet")
-		}
-		return s.settled(set)
-	})
+	s.await("the pod to be available", func() error { _, err := s.settled(); return err })
 	s.ExpectMetric("rollcall_unmatched_workloads 1")
 	s.Expect(len(s.registry.Answers(s.ns, "")) == 0, "the registry was called for a pod that Rollcall does not manage")
 	for _, w := range s.writes() {

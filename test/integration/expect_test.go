@@ -31,11 +31,8 @@ func (s *scenario) ExpectSteady() {
 }
 
 func (s *scenario) steady() error {
-	set := s.history.Set(s.key)
-	if set == nil {
-		return errors.New("the CloneSet was not seen yet")
-	}
-	if err := s.settled(set); err != nil {
+	set, err := s.settled()
+	if err != nil {
 		return err
 	}
 	pods := s.Pods()
@@ -50,24 +47,28 @@ func (s *scenario) steady() error {
 	return s.registryHolds(pods)
 }
 
-// settled reports what Kruise still has to do.
-func (s *scenario) settled(set *kruisev1alpha1.CloneSet) error {
+// settled returns the workload as it was last seen, or what Kruise still has to do.
+func (s *scenario) settled() (*kruisev1alpha1.CloneSet, error) {
+	set := s.history.Set(s.key)
+	if set == nil {
+		return nil, errors.New("the CloneSet was not seen yet")
+	}
 	want, got := *set.Spec.Replicas, set.Status
 	if set.Generation < s.generation || got.ObservedGeneration != set.Generation {
-		return fmt.Errorf("generation %d was observed, not %d", got.ObservedGeneration, s.generation)
+		return nil, fmt.Errorf("generation %d was observed, not %d", got.ObservedGeneration, s.generation)
 	}
 	if got.Replicas != want || got.ReadyReplicas != want || got.AvailableReplicas != want {
-		return fmt.Errorf("%d replicas, %d ready, %d available, not %d", got.Replicas, got.ReadyReplicas, got.AvailableReplicas, want)
+		return nil, fmt.Errorf("%d replicas, %d ready, %d available, not %d", got.Replicas, got.ReadyReplicas, got.AvailableReplicas, want)
 	}
 	updated := want
 	if p := set.Spec.UpdateStrategy.Partition; p != nil {
 		updated -= min(p.IntVal, want)
 	}
 	if got.UpdatedReplicas < updated || got.UpdatedReadyReplicas < updated || got.UpdatedAvailableReplicas < updated {
-		return fmt.Errorf("%d replicas updated, %d of them ready, %d available, not %d",
+		return nil, fmt.Errorf("%d replicas updated, %d of them ready, %d available, not %d",
 			got.UpdatedReplicas, got.UpdatedReadyReplicas, got.UpdatedAvailableReplicas, updated)
 	}
-	return nil
+	return set, nil
 }
 
 // atHome reports what keeps a pod from where Kruise wants it.

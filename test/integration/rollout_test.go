@@ -295,13 +295,7 @@ func hooksAdded(s *scenario) {
 		set.Spec.Template.Labels = map[string]string{"app": s.ns}
 		set.Spec.Template.Annotations, set.Spec.Template.Finalizers = nil, nil
 	})
-	s.await("the pods to be available", func() error {
-		set := s.history.Set(s.key)
-		if set == nil {
-			return errors.New("the CloneSet was not seen yet")
-		}
-		return s.settled(set)
-	})
+	s.await("the pods to be available", func() error { _, err := s.settled(); return err })
 	before := s.Pods()
 	s.Expect(len(s.registry.Answers(s.ns, "")) == 0, "the registry was told of pods that are not ours")
 
