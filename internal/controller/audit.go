@@ -13,13 +13,14 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/audit"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/receipt"
+	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
 // lineOf describes the pod, as it is given, in a line of the audit log.
 func (o *observation) lineOf(pod *corev1.Pod) receipt.Line {
 	line := receipt.Line{
-		Entry:    receipt.Entry{Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID)},
+		Entry:    podEntry(lifecycle.PodIDOf(pod)),
 		Revision: pod.Labels[appsv1.ControllerRevisionHashLabelKey], State: pod.Labels[appspub.LifecycleStateKey],
 		Ready: lifecycle.IsReady(pod), Deleting: pod.DeletionTimestamp != nil || o.gone(), Seconds: o.drain.Seconds(),
 	}
@@ -30,16 +31,14 @@ func (o *observation) lineOf(pod *corev1.Pod) receipt.Line {
 		line.Since = moved
 	}
 	for _, t := range o.targets {
-		line.Instances = append(line.Instances, entryOf(pod, t.Key()))
+		line.Instances = append(line.Instances, receipt.EntryOf(t.Registry, t.Instance))
 	}
 	return line
 }
 
-func entryOf(pod *corev1.Pod, in lifecycle.Recorded) receipt.Entry {
-	return receipt.Entry{
-		Registry: in.Registry, Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID),
-		Service: in.Service, Address: in.Address, Port: in.Port,
-	}
+// podEntry names a pod and none of its instances.
+func podEntry(id lifecycle.PodID) receipt.Entry {
+	return receipt.Entry{Namespace: id.Namespace, Pod: id.Name, UID: string(id.UID)}
 }
 
 // about has the changes that are made for the pod say what they rest on.
@@ -53,7 +52,7 @@ func (r *PodReconciler) about(ctx context.Context, seen *observation) context.Co
 
 // auditTold writes down what a registry said of an instance, or what is known of it for certain, where that may stand for an
 // acknowledgement.
-func (r *PodReconciler) auditTold(seen *observation, in lifecycle.Recorded, state registry.State, asked time.Time) {
+func (r *PodReconciler) auditTold(seen *observation, of tracker.Target, state registry.State, asked time.Time) {
 	if r.Audit == nil {
 		return
 	}
@@ -61,7 +60,8 @@ func (r *PodReconciler) auditTold(seen *observation, in lifecycle.Recorded, stat
 		state = registry.Absent
 	}
 	line := seen.lineOf(seen.pod())
-	line.Kind, line.Entry, line.Says, line.Asked, line.Instances = receipt.Told, entryOf(seen.pod(), in), string(state), asked, nil
+	line.Kind, line.Entry, line.Instances = receipt.Told, receipt.EntryOf(of.Registry, of.Instance), nil
+	line.Says, line.Asked = string(state), asked
 	r.Audit.Write(line)
 }
 
@@ -95,9 +95,7 @@ func (r *PodReconciler) auditFlip(seen *observation, before, after *corev1.Pod, 
 // auditGone writes down that a pod waits for nothing any more since it is gone.
 func (r *PodReconciler) auditGone(n *note) {
 	if r.Audit != nil && n != nil && n.shown.hook != "" {
-		r.Audit.Write(receipt.Line{Kind: receipt.Waits, Deleting: true, Entry: receipt.Entry{
-			Namespace: n.pod.Namespace, Pod: n.pod.Name, UID: string(n.pod.UID),
-		}})
+		r.Audit.Write(receipt.Line{Kind: receipt.Waits, Deleting: true, Entry: podEntry(n.pod)})
 	}
 }
 

@@ -127,7 +127,7 @@ func (r *PodReconciler) ensure(ctx context.Context, seen *observation, c change)
 	case seen.passedOn[c.Key()]:
 		seen.tracked.Begin(c.Key(), c.want, c.Instance, r.Clock.Now())
 		seen.tracked.Acknowledged(c.Key(), r.Clock.Now())
-		r.auditTold(seen, c.Key(), registry.Absent, r.Clock.Now())
+		r.auditTold(seen, c.Target, registry.Absent, r.Clock.Now())
 		return blocker{}
 	case c.byApp() && seen.gone():
 		return r.clear(ctx, seen, c)
@@ -183,7 +183,7 @@ func (r *PodReconciler) call(ctx context.Context, seen *observation, c change) b
 	switch outcome := registryclient.Classify(err); {
 	case outcome == registryclient.Acknowledged, outcome == registryclient.Foreign && seen.leavesToApp(c):
 		if r.acknowledged(seen, c); outcome == registryclient.Foreign {
-			r.auditTold(seen, c.Key(), registry.Absent, now)
+			r.auditTold(seen, c.Target, registry.Absent, now)
 		}
 		r.sayReturned(seen, c, returned)
 		if err != nil {
@@ -259,7 +259,7 @@ func (r *PodReconciler) readBack(ctx context.Context, seen *observation, c chang
 		if err != nil {
 			return r.failed(ctx, seen, c, reg, err)
 		}
-		r.auditTold(seen, c.Key(), state, asked)
+		r.auditTold(seen, c.Target, state, asked)
 		switch {
 		case seen.confirms(c, state):
 			seen.tracked.Confirmed(c.Key(), asked)

@@ -259,7 +259,7 @@ func (r *PodReconciler) adoptListed(seen *observation) {
 	for _, t := range seen.targets {
 		if seen.tracked.Adopt(t) {
 			r.State.Claims.Acknowledged(lifecycle.PodIDOf(seen.pod()), t.Key())
-			r.auditTold(seen, t.Key(), registry.InService, seen.tracked.Standing(t.Key()).AcknowledgedAt())
+			r.auditTold(seen, t, registry.InService, seen.tracked.Standing(t.Key()).AcknowledgedAt())
 		}
 	}
 }
