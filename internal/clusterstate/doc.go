@@ -1,7 +1,7 @@
 // Package clusterstate holds what only all pods, workloads and namespaces together can say: which namespace may register
 // pods under a service name ([Claims]), of which services too many pods are not ready at once ([Panics]), which workloads
-// there are ([Workloads]), where a pod runs ([NodeOf]), and what of all that is worth caching ([StripPod] and its like).
-// It reads the cluster and changes nothing.
+// there are ([Workloads]), where a pod runs ([NodeOf]), whether an address has passed on to another pod ([AnotherHas]), and what of
+// all that is worth caching ([StripPod] and its like). It reads the cluster and changes nothing.
 package clusterstate
 
 import (

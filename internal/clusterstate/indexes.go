@@ -15,7 +15,7 @@ const (
 	addressIndex = "address"
 )
 
-// PodIndexes are those that the cache of pods needs for [OwnedBy] and [MayBeAt].
+// PodIndexes are those that the cache of pods needs for [OwnedBy] and [AnotherHas].
 func PodIndexes() map[string]client.IndexerFunc {
 	return map[string]client.IndexerFunc{ownerIndex: ownerUID, addressIndex: addressBucket}
 }
@@ -25,9 +25,9 @@ func OwnedBy(uid types.UID) client.MatchingFields {
 	return client.MatchingFields{ownerIndex: string(uid)}
 }
 
-// MayBeAt chooses the pods that may have the address: those in the same bucket. A place in the index for each address would take
+// mayBeAt chooses the pods that may have the address: those in the same bucket. A place in the index for each address would take
 // a tenth of the cache.
-func MayBeAt(address string) client.MatchingFields {
+func mayBeAt(address string) client.MatchingFields {
 	return client.MatchingFields{addressIndex: bucketOf(address)}
 }
 

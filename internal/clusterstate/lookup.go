@@ -3,9 +3,11 @@ package clusterstate
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -27,6 +29,27 @@ func NodeOf(ctx context.Context, cache client.Reader, pod *corev1.Pod) (service.
 	return service.Node{
 		Name: name, Zone: node.Labels[corev1.LabelTopologyZone], Region: node.Labels[corev1.LabelTopologyRegion],
 	}, nil
+}
+
+// AnotherHas reports whether the cache has a pod with the instance's service, address and port, other than the pod with the UID own.
+func AnotherHas(
+	ctx context.Context, cache client.Reader, rules service.Rules, in lifecycle.Recorded, own types.UID,
+) (bool, error) {
+	var pods corev1.PodList
+	if err := cache.List(ctx, &pods, mayBeAt(in.Address), client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("listing the pods at %s: %w", in.Address, err)
+	}
+	for i := range pods.Items {
+		other := &pods.Items[i]
+		if other.Status.PodIP != in.Address || other.UID == own || lifecycle.Finished(other) {
+			continue
+		}
+		endpoints, err := rules.EndpointsOf(service.SubjectOf(other)) // an error means that it is registered nowhere
+		if err == nil && slices.Contains(endpoints, service.Endpoint{Service: in.Service, Port: in.Port}) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // Live asks the API server for a pod that the cache has not; nil where it is gone. One that is there has lost the label that

@@ -8,7 +8,6 @@ import (
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -69,31 +68,11 @@ func (r *PodReconciler) observePassedOn(ctx context.Context, seen *observation) 
 			continue
 		}
 		var err error
-		if seen.passedOn[in], err = r.isTaken(ctx, seen, in); err != nil {
+		if seen.passedOn[in], err = clusterstate.AnotherHas(ctx, r.Client, seen.settings.Services, in, seen.pod().UID); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// isTaken reports whether another pod is known under the same service, address and port.
-func (r *PodReconciler) isTaken(ctx context.Context, seen *observation, in lifecycle.Recorded) (bool, error) {
-	var pods corev1.PodList
-	err := r.Client.List(ctx, &pods, clusterstate.MayBeAt(in.Address), client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return false, fmt.Errorf("listing the pods at %s: %w", in.Address, err)
-	}
-	for i := range pods.Items {
-		other := &pods.Items[i]
-		if other.Status.PodIP != in.Address || other.UID == seen.pod().UID || lifecycle.Finished(other) {
-			continue
-		}
-		endpoints, err := seen.settings.Services.EndpointsOf(subjectOf(other)) // an error means that it is registered nowhere
-		if err == nil && slices.Contains(endpoints, service.Endpoint{Service: in.Service, Port: in.Port}) {
-			return true, nil
-		}
-	}
-	return false, nil
 }
 
 // clear has a registry forget what it remembers of the application of a pod that is gone, once its entry has gone too: the

@@ -196,7 +196,7 @@ func (r *PodReconciler) observeTargets(seen *observation, node service.Node) {
 	if seen.drain, drainErr = service.DrainOf(pod.Annotations, settings.Drain); drainErr != nil {
 		seen.drain = settings.Drain
 	}
-	subject := subjectOf(pod)
+	subject := service.SubjectOf(pod)
 	subject.Node = node
 	endpoints, err := settings.Services.EndpointsOf(subject)
 	attributes, attributesErr := settings.Services.AttributesOf(subject)
@@ -283,15 +283,4 @@ func (r *PodReconciler) workloadOf(ctx context.Context, pod *corev1.Pod) (*clust
 		return clusterstate.WorkloadOf(ctx, pod, r.Client)
 	}
 	return clusterstate.WorkloadOf(ctx, pod, r.Client, r.APIReader)
-}
-
-// subjectOf names the workload as the pod does, since it may be gone already.
-func subjectOf(pod *corev1.Pod) service.Subject {
-	subject := service.Subject{
-		Namespace: pod.Namespace, Labels: pod.Labels, Annotations: pod.Annotations, Spec: &pod.Spec,
-	}
-	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
-		subject.Workload = owner.Name
-	}
-	return subject
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const (
@@ -65,6 +66,15 @@ type Subject struct {
 	Spec *corev1.PodSpec
 	// Node is where the pod runs; zero for a template.
 	Node Node
+}
+
+// SubjectOf describes a pod, but for its node. The pod names its workload, which may be gone already.
+func SubjectOf(pod *corev1.Pod) Subject {
+	subject := Subject{Namespace: pod.Namespace, Labels: pod.Labels, Annotations: pod.Annotations, Spec: &pod.Spec}
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		subject.Workload = owner.Name
+	}
+	return subject
 }
 
 // EndpointsOf returns the endpoints of s, at least one, sorted by service and port and without duplicates.
