@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
@@ -218,7 +217,7 @@ func (r *PodReconciler) acknowledged(seen *observation, c change) {
 
 // caller is the pod, for whom a call is made: it is woken where that has to wait, and holds no worker until then.
 func (r *PodReconciler) caller(pod *corev1.Pod) registryclient.Caller {
-	id, urgent := lifecycle.PodIDOf(pod), rolloutWaits(pod)
+	id, urgent := lifecycle.PodIDOf(pod), lifecycle.RolloutWaits(pod)
 	return registryclient.Caller{ID: string(pod.UID), Urgent: urgent, Wake: func() { r.wake(id, urgent) }}
 }
 
@@ -348,7 +347,7 @@ func (r *PodReconciler) removedAt(seen *observation, p plan) (latest, counted ti
 // have put it back since: the pod must have stayed, since the record was written, where only "out" is ever wanted.
 func (o *observation) recordedRemoval(c change) *time.Time {
 	record := o.input.Record
-	if record.OutSince == nil || !record.Fresh(o.pod()) || !record.Says(c.want, c.Key()) || !mustStayOut(o.pod()) {
+	if record.OutSince == nil || !record.Fresh(o.pod()) || !record.Says(c.want, c.Key()) || !lifecycle.MustStayOut(o.pod()) {
 		return nil
 	}
 	return record.OutSince
@@ -358,13 +357,9 @@ func (o *observation) recordedRemoval(c change) *time.Time {
 // which has made no call for it, and no record speaks of it. Where a hook is to be released, a list must have shown besides
 // that no leader before this one has registered it: the watch may have lagged when this one began to lead.
 func (o *observation) neverRegistered(c change) bool {
-	releases := c.want == lifecycle.Absent || mustStayOut(o.pod())
+	releases := c.want == lifecycle.Absent || lifecycle.MustStayOut(o.pod())
 	return o.tracked.Born() && !o.tracked.Standing(c.Key()).Known() && !o.input.Record.Exists() &&
 		(!releases || o.tracked.Shown(c.Registry))
-}
-
-func mustStayOut(pod *corev1.Pod) bool {
-	return rolloutWaits(pod) || lifecycle.State(pod) == appspub.LifecycleStateUpdating
 }
 
 // alsoRegistersItself is why a hook waits while clients are given the pod by an entry that no Rollcall has written: what the

@@ -34,7 +34,7 @@ const (
 
 // enqueue adds a pod that OpenKruise waits for in front, and any other at the priority that the event has.
 func enqueue(q queue, pod *corev1.Pod) {
-	if rolloutWaits(pod) {
+	if lifecycle.RolloutWaits(pod) {
 		enqueueAt(q, rolloutPriority, lifecycle.PodIDOf(pod))
 		return
 	}
@@ -48,11 +48,6 @@ func enqueueAt(q queue, priority int, id lifecycle.PodID) {
 		return
 	}
 	priorities.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, id)
-}
-
-func rolloutWaits(pod *corev1.Pod) bool {
-	at := lifecycle.State(pod)
-	return pod.DeletionTimestamp != nil || at == appspub.LifecycleStatePreparingDelete || at == appspub.LifecycleStatePreparingUpdate
 }
 
 // onEvents calls do with each change of an object: old is nil of one that came, which the informer's first list may have had,

@@ -2,11 +2,9 @@ package controller
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
-	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -149,10 +147,10 @@ func (o *observation) explain() blocker {
 			lifecycle.State(o.pod()))}
 	case len(o.input.Hooks.Refused) > 0:
 		return blocker{reason: reason.HandlerRefused, message: o.input.Hooks.Refused[0].Why}
-	case o.heldNotReady():
+	case o.input.HeldNotReady(d):
 		return blocker{reason: reason.HeldNotReady, message: "Kruise holds the pod not ready (markPodNotReady) and lets go only " +
 			"after an in-place update, which was rolled back: delete the pod, or update it in place"}
-	case o.keptInPanic():
+	case o.input.KeptInPanic(d):
 		return blocker{reason: reason.PanicThreshold, message: o.panic.Message(o.settings.PanicThreshold)}
 	case d.Waiting != "" && !lifecycle.IsReady(o.pod()):
 		return blocker{reason: reason.NotReady, message: "the pod is not ready"}
@@ -163,24 +161,6 @@ func (o *observation) explain() blocker {
 			"OpenKruise has neither updated nor deleted it yet"}
 	}
 	return blocker{}
-}
-
-// keptInPanic reports whether the pod is in service only because of the panic. One that was taken out before stays out,
-// and waits for nothing but its own readiness.
-func (o *observation) keptInPanic() bool {
-	return o.decision.Row == lifecycle.RowNormalNotReady && o.decision.Want == lifecycle.Keep &&
-		o.input.Unready == lifecycle.UnreadyFailOver && o.input.Record.Want == lifecycle.InService
-}
-
-// heldNotReady recognizes a rollback in PreparingUpdate to Normal, after which Kruise never sets its own readiness gate
-// again.
-func (o *observation) heldNotReady() bool {
-	if o.decision.Row != lifecycle.RowNormalNotReady || !o.input.Hooks.MarksNotReady {
-		return false
-	}
-	return slices.ContainsFunc(o.pod().Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == appspub.KruisePodReadyConditionType && c.Status == corev1.ConditionFalse
-	})
 }
 
 // notes are what the reconciler remembers of pods from one look to the next.

@@ -334,6 +334,17 @@ func State(pod *corev1.Pod) appspub.LifecycleStateType {
 	return appspub.LifecycleStateType(pod.Labels[appspub.LifecycleStateKey])
 }
 
+// RolloutWaits reports whether OpenKruise or the API server waits to update or delete the pod.
+func RolloutWaits(pod *corev1.Pod) bool {
+	at := State(pod)
+	return pod.DeletionTimestamp != nil || at == appspub.LifecycleStatePreparingDelete || at == appspub.LifecycleStatePreparingUpdate
+}
+
+// MustStayOut reports whether the pod is where it is never wanted in service.
+func MustStayOut(pod *corev1.Pod) bool {
+	return RolloutWaits(pod) || State(pod) == appspub.LifecycleStateUpdating
+}
+
 // Finished reports whether all containers of the pod have ended for good.
 func Finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed

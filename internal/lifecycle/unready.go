@@ -1,6 +1,8 @@
 package lifecycle
 
 import (
+	"slices"
+
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -29,6 +31,20 @@ func (p Peers) Panic(threshold int) bool { return p.Unready*100 > threshold*p.Al
 // fault, and none of health.
 func Counts(pod *corev1.Pod) bool {
 	return State(pod) == appspub.LifecycleStateNormal && pod.DeletionTimestamp == nil && !Finished(pod)
+}
+
+// KeptInPanic reports whether the pod is in service only because of the panic. One that was taken out before stays out, and
+// waits for nothing but its own readiness.
+func (in Input) KeptInPanic(d Decision) bool {
+	return d.Row == RowNormalNotReady && d.Want == Keep && in.Unready == UnreadyFailOver && in.Record.Want == InService
+}
+
+// HeldNotReady recognizes a rollback in PreparingUpdate to Normal, after which Kruise never sets its own readiness gate again.
+func (in Input) HeldNotReady(d Decision) bool {
+	return d.Row == RowNormalNotReady && in.Hooks.MarksNotReady &&
+		slices.ContainsFunc(in.Pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == appspub.KruisePodReadyConditionType && c.Status == corev1.ConditionFalse
+		})
 }
 
 // unready is what the registry must say about a pod in Normal that is not ready.
