@@ -19,7 +19,7 @@ func settings(all *registries) controller.Settings {
 	c := all.config
 	s := controller.Settings{
 		Cluster:           c.Cluster,
-		Registries:        make(map[string]*registryclient.Client, len(all.byName)),
+		Registries:        make(registryclient.Registries, len(all.byName)),
 		RegisteredByApp:   map[string]bool{},
 		ReaderLag:         map[string]time.Duration{},
 		Renamed:           all.renamed,

@@ -79,7 +79,7 @@ func (r *PodReconciler) observePassedOn(ctx context.Context, seen *observation) 
 // next pod at that address is to start in rotation. Until then the entry stays out of it. One that is found in service after it
 // was taken out is another application's.
 func (r *PodReconciler) clear(ctx context.Context, seen *observation, c change) blocker {
-	reg, asked := seen.settings.client(c.Registry), r.Clock.Now()
+	reg, asked := seen.settings.Registries.Client(c.Registry), r.Clock.Now()
 	seen.note.calls.Lock()
 	since, again := seen.note.clears[c.Key()]
 	seen.note.calls.Unlock()

@@ -163,7 +163,7 @@ func (r *PodReconciler) call(ctx context.Context, seen *observation, c change) b
 	if c.want == lifecycle.Absent {
 		seen.tracked.LetGo(in) // whether the registry can be asked or not
 	}
-	reg := seen.settings.client(c.Registry)
+	reg := seen.settings.Registries.Client(c.Registry)
 	if reg == nil {
 		return blocker{reason: reason.UnknownRegistry, message: fmt.Sprintf(
 			"%s: the configuration no longer has this registry: put it back until its pods have left it", c)}
@@ -242,13 +242,13 @@ func (r *PodReconciler) settle(ctx context.Context, seen *observation, c change)
 // asksAbout reports whether the registry has to be asked for the instance before anything rests on its acknowledgement: a
 // call of unknown outcome came before that.
 func (o *observation) asksAbout(c change) bool {
-	return o.tracked.Standing(c.Key()).Unconfirmed() && o.settings.client(c.Registry).Gets()
+	return o.tracked.Standing(c.Key()).Unconfirmed() && o.settings.Registries.Client(c.Registry).Gets()
 }
 
 // readBack asks the registry whether it says what it has acknowledged, once nothing can be carried out any more that would
 // undo it: an earlier answer would prove nothing. Where it says something else, the call is made and it is asked again, once.
 func (r *PodReconciler) readBack(ctx context.Context, seen *observation, c change) blocker {
-	reg := seen.settings.client(c.Registry)
+	reg := seen.settings.Registries.Client(c.Registry)
 	for again := false; ; again = true {
 		asked := r.Clock.Now()
 		if postponed := seen.note.postponedNow(c, reg, asked); postponed.reason != "" {
@@ -293,7 +293,7 @@ func (o *observation) confirms(c change, state registry.State) bool {
 // probeAll returns why clients are not given the pod yet although it was registered everywhere.
 func (r *PodReconciler) probeAll(ctx context.Context, seen *observation, changes []change) blocker {
 	for _, c := range changes {
-		reg := seen.settings.client(c.Registry)
+		reg := seen.settings.Registries.Client(c.Registry)
 		if !reg.Probes() {
 			continue
 		}

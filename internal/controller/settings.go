@@ -3,8 +3,6 @@ package controller
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
@@ -20,9 +18,8 @@ type Settings struct {
 	clusterstate.Rules
 
 	// Cluster is the owner in every mark. It never changes while the process lives.
-	Cluster string
-	// Registries are all that there are, by their names in the configuration.
-	Registries map[string]*registryclient.Client
+	Cluster    string
+	Registries registryclient.Registries
 	// RegisteredByApp holds, by name, whether the applications register themselves there, unless a pod says otherwise.
 	RegisteredByApp map[string]bool
 	// ReaderLag holds, by name, how long clients of the registry may not know yet what it has acknowledged.
@@ -42,22 +39,10 @@ type Settings struct {
 	everywhere []string
 }
 
-// names are those of all registries, sorted.
-func (s *Settings) names() []string { return slices.Sorted(maps.Keys(s.Registries)) }
-
-// client returns that of a registry, or of the applications' entries in one; nil where there is none.
-func (s *Settings) client(name string) *registryclient.Client {
-	configured, apps := registryclient.CutAppEntries(name)
-	if apps {
-		return s.Registries[configured].AppEntries()
-	}
-	return s.Registries[name]
-}
-
 // registriesOf returns the names of the registries that the pod with these annotations is in. Where its application registers
 // itself, they are those of the applications' entries.
 func (s *Settings) registriesOf(annotations map[string]string) ([]string, error) {
-	names, err := service.RegistriesOf(annotations, s.DefaultRegistries, s.names())
+	names, err := service.RegistriesOf(annotations, s.DefaultRegistries, s.Registries.Names())
 	problems := []error{err}
 	for i, name := range names {
 		byApp, err := service.RegisteredByApp(annotations, s.RegisteredByApp[name])
@@ -77,22 +62,3 @@ func (s *Settings) registriesOf(annotations map[string]string) ([]string, error)
 
 // steers reports whether there is a registry in which applications' entries can be steered.
 func (s *Settings) steers() bool { return len(s.everywhere) > len(s.Registries) }
-
-func (s *Settings) places() []string {
-	all := s.names()
-	for _, name := range s.names() {
-		if apps := registryclient.AppEntries(name); s.client(apps) != nil {
-			all = append(all, apps)
-		}
-	}
-	return all
-}
-
-// server implements tracker.Servers.
-func (s *Settings) server(registry string) (identity any, known bool) {
-	client := s.client(registry)
-	if client == nil {
-		return nil, false
-	}
-	return client.Server(), true
-}
