@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 // sharedAtMost bounds what a Sharer remembers. Beyond it, it begins anew: what was shared stays so.
@@ -97,10 +98,8 @@ func (c *common) equal(other *common) bool {
 
 func equalOwners(a, b metav1.OwnerReference) bool {
 	return a.UID == b.UID && a.Name == b.Name && a.Kind == b.Kind && a.APIVersion == b.APIVersion &&
-		equalPointers(a.Controller, b.Controller) && equalPointers(a.BlockOwnerDeletion, b.BlockOwnerDeletion)
+		ptr.Equal(a.Controller, b.Controller) && ptr.Equal(a.BlockOwnerDeletion, b.BlockOwnerDeletion)
 }
-
-func equalPointers(a, b *bool) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // share puts the text in place of each that was seen before.
 func share[T ~string](s *Sharer, texts ...*T) {
