@@ -125,13 +125,6 @@ func (r *Resync) Run() {
 	_, keepers := r.inForce()
 	for _, k := range keepers {
 		k.asked.Store(true)
-	}
-	r.wakeAll()
-}
-
-func (r *Resync) wakeAll() {
-	_, keepers := r.inForce()
-	for _, k := range keepers {
 		k.wake()
 	}
 }
@@ -140,11 +133,13 @@ func (r *Resync) wakeAll() {
 // is a new one. It replaces what was approved before.
 func (r *Resync) Approve(digests []string) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	isNew := slices.ContainsFunc(digests, func(d string) bool { return !slices.Contains(r.approved, d) })
 	r.approved = slices.Clone(digests)
-	r.mu.Unlock()
 	if isNew {
-		r.wakeAll()
+		for _, k := range r.keepers {
+			k.wake()
+		}
 	}
 }
 
