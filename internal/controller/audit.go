@@ -94,7 +94,7 @@ func (r *PodReconciler) auditFlip(seen *observation, before, after *corev1.Pod, 
 
 // auditGone writes down that a pod waits for nothing any more since it is gone.
 func (r *PodReconciler) auditGone(n *note) {
-	if r.Audit != nil && n != nil && n.shown.hook != "" {
+	if n != nil && n.shown.hook != "" {
 		r.Audit.Write(receipt.Line{Kind: receipt.Waits, Deleting: true, Entry: podEntry(n.pod)})
 	}
 }
