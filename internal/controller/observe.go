@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -202,7 +201,7 @@ func (r *PodReconciler) observeTargets(seen *observation, node service.Node) {
 	attributes, attributesErr := settings.Services.AttributesOf(subject)
 	registries, registriesErr := settings.registriesOf(pod.Annotations)
 	if registriesErr != nil && len(seen.instances()) == 0 {
-		registries = slices.Clone(settings.everywhere) // nothing tells which of them it is in
+		registries = settings.everywhere // nothing tells which of them it is in
 	}
 	err = errors.Join(err, drainErr, attributesErr, registriesErr)
 	refused := r.observeNames(seen, endpoints)
