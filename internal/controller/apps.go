@@ -7,7 +7,6 @@ import (
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -120,11 +119,8 @@ func (r *PodReconciler) awaitsApp(seen *observation, c change, b blocker, err er
 		b.message += fmt.Sprintf("; the registry has %s under %q: name that in the annotation %s or in service.name, or have the "+
 			"application register as %q", c.Instance.Endpoint(), names, service.AnnotationServices, c.Instance.Service)
 	}
-	for _, condition := range seen.pod().Status.Conditions {
-		starting := appStarts - r.Clock.Since(condition.LastTransitionTime.Time)
-		if condition.Type == corev1.PodReady && starting > 0 {
-			b.reason, b.after = reason.AppStarting, min(b.after, starting)
-		}
+	if starting := appStarts - r.Clock.Since(lifecycle.ReadySince(seen.pod())); starting > 0 {
+		b.reason, b.after = reason.AppStarting, min(b.after, starting)
 	}
 	return b
 }

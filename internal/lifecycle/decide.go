@@ -307,6 +307,17 @@ func readyBy(pod *corev1.Pod) []corev1.PodConditionType {
 	return rests
 }
 
+// ReadySince returns since when a pod that is ready is so; zero where it is not.
+func ReadySince(pod *corev1.Pod) (since time.Time) {
+	rests := readyBy(pod)
+	for _, c := range pod.Status.Conditions {
+		if c.Status == corev1.ConditionTrue && slices.Contains(rests, c.Type) && c.LastTransitionTime.After(since) {
+			since = c.LastTransitionTime.Time
+		}
+	}
+	return since
+}
+
 // InRotation reports whether the pod's condition says that it is in rotation.
 func InRotation(pod *corev1.Pod) bool { return isTrue(pod, ConditionInRotation) }
 

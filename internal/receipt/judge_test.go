@@ -113,12 +113,12 @@ func TestFaults(t *testing.T) {
 			"the manager was there", "has not ended",
 			out().add(wait("Draining")).sleep(25 * time.Second).add(flip("PreparingUpdate", false)).add(run(nil, nil, Acknowledged)),
 		},
-		"drained":           {"the flip ends it", "", out().add(wait("Draining")).sleep(5 * time.Second).add(flip("PreparingUpdate", false)).sleep(time.Minute).add(run(nil, nil, Acknowledged))},
-		"lost":              {"resync repairs", "did not register it again", sound().add(run([]Entry{entry()}, nil, Acknowledged)).sleep(time.Minute).add(run(nil, nil, Acknowledged))},
-		"repaired":          {"it did", "", sound().add(run([]Entry{entry()}, nil, Acknowledged)).add(call(Register, "Normal", Acknowledged)).sleep(time.Minute).add(run(nil, nil, Acknowledged))},
-		"leaked":            {"resync removes what is gone", "did not remove it", sound().add(run(nil, []Entry{entry()}, Acknowledged))},
-		"held back":         {"a person has to approve", "", sound().add(run(nil, []Entry{entry()}, "removals blocked"))},
-		"no resync":         {"the registry is compared in time", "not compared with the cluster", sound().sleep(time.Hour).add(wait("NotReady"))},
+		"drained":   {"the flip ends it", "", out().add(wait("Draining")).sleep(5 * time.Second).add(flip("PreparingUpdate", false)).sleep(time.Minute).add(run(nil, nil, Acknowledged))},
+		"lost":      {"resync repairs", "did not register it again", sound().add(run([]Entry{entry()}, nil, Acknowledged)).sleep(time.Minute).add(run(nil, nil, Acknowledged))},
+		"repaired":  {"it did", "", sound().add(run([]Entry{entry()}, nil, Acknowledged)).add(call(Register, "Normal", Acknowledged)).sleep(time.Minute).add(run(nil, nil, Acknowledged))},
+		"leaked":    {"resync removes what is gone", "did not remove it", sound().add(run(nil, []Entry{entry()}, Acknowledged))},
+		"held back": {"a person has to approve", "", sound().add(run(nil, []Entry{entry()}, "removals blocked"))},
+		"no resync": {"the registry is compared in time", "not compared with the cluster", sound().sleep(time.Hour).add(wait("NotReady"))},
 	} {
 		var said []string
 		for _, f := range NewHistory(c.log.lines, time.Time{}).Faults() {
