@@ -138,6 +138,18 @@ func (c *cluster) world(ctx context.Context, namespace string, o *options) (*wor
 	return w, nil
 }
 
+// one reads the object of a kind and a name.
+func (c *cluster) one(ctx context.Context, kind string, key client.ObjectKey, object client.Object) error {
+	err := c.Get(ctx, key, object)
+	switch {
+	case apierrors.IsNotFound(err):
+		return &exitError{exitNotFound, fmt.Errorf("namespace %s has no %s %s", key.Namespace, kind, key.Name)}
+	case err != nil:
+		return reading(kind+" "+key.Name, err)
+	}
+	return nil
+}
+
 // reading says what could not be read, and what right is missing.
 func reading(what string, err error) error {
 	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {

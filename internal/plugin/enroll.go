@@ -77,12 +77,8 @@ func (o *options) cloneSets(
 	}
 	sets := make([]kruisev1alpha1.CloneSet, len(names))
 	for i, name := range names {
-		err := cluster.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &sets[i])
-		switch {
-		case apierrors.IsNotFound(err):
-			return nil, &exitError{exitNotFound, fmt.Errorf("namespace %s has no CloneSet %s", namespace, name)}
-		case err != nil:
-			return nil, reading("CloneSet "+name, err)
+		if err := cluster.one(ctx, "CloneSet", client.ObjectKey{Namespace: namespace, Name: name}, &sets[i]); err != nil {
+			return nil, err
 		}
 	}
 	return sets, nil

@@ -8,7 +8,6 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -98,12 +97,8 @@ func (o *options) managed(ctx context.Context, cluster *cluster, name string) (P
 		return Pod{}, time.Time{}, err
 	}
 	var pod corev1.Pod
-	err = cluster.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &pod)
-	switch {
-	case apierrors.IsNotFound(err):
-		return Pod{}, time.Time{}, &exitError{exitNotFound, fmt.Errorf("namespace %s has no pod %s", namespace, name)}
-	case err != nil:
-		return Pod{}, time.Time{}, reading("pod "+name, err)
+	if err := cluster.one(ctx, "pod", client.ObjectKey{Namespace: namespace, Name: name}, &pod); err != nil {
+		return Pod{}, time.Time{}, err
 	}
 	w, err := cluster.world(ctx, namespace, o)
 	if err != nil {

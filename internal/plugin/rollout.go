@@ -10,7 +10,6 @@ import (
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -76,12 +75,8 @@ type rollout struct {
 
 func (v *viewer) look(ctx context.Context) (*rollout, error) {
 	var set kruisev1alpha1.CloneSet
-	err := v.cluster.Get(ctx, v.key, &set)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, &exitError{exitNotFound, fmt.Errorf("namespace %s has no CloneSet %s", v.key.Namespace, v.key.Name)}
-	case err != nil:
-		return nil, reading("CloneSet "+v.key.Name, err)
+	if err := v.cluster.one(ctx, "CloneSet", v.key, &set); err != nil {
+		return nil, err
 	}
 	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
 	if err != nil {
