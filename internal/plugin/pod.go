@@ -65,14 +65,9 @@ func (o *options) releaseCommand() *cobra.Command {
 				return fmt.Errorf("%s/%s waits at no hook that can be released: kubectl rollcall explain %s says what it waits for",
 					p.Namespace, p.Name, p.Name)
 			}
-			if !yes {
-				question := fmt.Sprintf("%s/%s goes on past %s (%s), and clients may still be sent to it.", p.Namespace, p.Name, p.Hook, p.Reason)
-				if yes, err = o.confirm(question); err != nil {
-					return err
-				}
-			}
-			if !yes {
-				return fmt.Errorf("%s/%s was not released", p.Namespace, p.Name)
+			question := fmt.Sprintf("%s/%s goes on past %s (%s), and clients may still be sent to it.", p.Namespace, p.Name, p.Hook, p.Reason)
+			if err := o.confirm(yes, question, fmt.Sprintf("%s/%s was not released", p.Namespace, p.Name)); err != nil {
+				return err
 			}
 			return o.release(cmd.Context(), cluster, p)
 		},

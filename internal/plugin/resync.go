@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -103,14 +102,8 @@ func (o *options) approve(ctx context.Context, cluster *cluster, lease *coordina
 			"kubectl rollcall resync has the manager look again", cluster.installation)
 	}
 	fmt.Fprintf(o.Out, "%s ago: %s\n", short(o.now().Sub(lastSeen(*last))), printable(last.Note))
-	if !yes {
-		var err error
-		if yes, err = o.confirm("Rollcall removes exactly these entries."); err != nil {
-			return err
-		}
-	}
-	if !yes {
-		return errors.New("nothing was approved")
+	if err := o.confirm(yes, "Rollcall removes exactly these entries.", "nothing was approved"); err != nil {
+		return err
 	}
 	value := steer.Approve(lease.Annotations[steer.AnnotationApprove], steer.DigestIn(last.Note))
 	if err := cluster.annotate(ctx, lease, steer.AnnotationApprove, value); err != nil {

@@ -138,12 +138,19 @@ func lastSeen(e eventsv1.Event) time.Time {
 	return e.EventTime.Time
 }
 
-// confirm asks a person. Only the word yes agrees.
-func (o *options) confirm(question string) (bool, error) {
+// confirm asks a person, unless they agreed beforehand. Only the word yes agrees; another answer gives an error with the text
+// of refused.
+func (o *options) confirm(yes bool, question, refused string) error {
+	if yes {
+		return nil
+	}
 	fmt.Fprintf(o.ErrOut, "%s Write yes to go on: ", printable(question))
 	var answer string
 	if _, err := fmt.Fscanln(o.In, &answer); err != nil && !errors.Is(err, io.EOF) && !strings.Contains(err.Error(), "newline") {
-		return false, fmt.Errorf("reading the answer: %w", err)
+		return fmt.Errorf("reading the answer: %w", err)
 	}
-	return answer == "yes", nil
+	if answer != "yes" {
+		return errors.New(refused)
+	}
+	return nil
 }
