@@ -42,9 +42,13 @@ func (o *options) enrollCommand() *cobra.Command {
 				return err
 			}
 			if undo {
-				return o.withdraw(cmd.Context(), cluster, sets)
+				return o.each(sets, func(set *kruisev1alpha1.CloneSet) (string, error) { return withdraw(cmd.Context(), cluster, set) })
 			}
-			return o.enroll(cmd.Context(), cluster, sets)
+			parsed, err := cluster.config(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return o.each(sets, func(set *kruisev1alpha1.CloneSet) (string, error) { return give(cmd.Context(), cluster, set, parsed) })
 		},
 	}
 	c.Flags().StringVarP(&selector, "selector", "l", "", "Enroll the CloneSets of the namespace with these labels.")
@@ -84,14 +88,11 @@ func (o *options) cloneSets(
 	return sets, nil
 }
 
-func (o *options) enroll(ctx context.Context, cluster *cluster, sets []kruisev1alpha1.CloneSet) error {
-	parsed, err := cluster.config(ctx)
-	if err != nil {
-		return err
-	}
+// each prints what was done to each CloneSet, in one word or a few.
+func (o *options) each(sets []kruisev1alpha1.CloneSet, do func(*kruisev1alpha1.CloneSet) (did string, err error)) error {
 	var failed []error
 	for i := range sets {
-		did, err := enrollOne(ctx, cluster, &sets[i], parsed)
+		did, err := do(&sets[i])
 		failed = append(failed, err)
 		if err == nil {
 			fmt.Fprintf(o.Out, "cloneset.apps.kruise.io/%s %s\n", sets[i].Name, did)
@@ -100,35 +101,21 @@ func (o *options) enroll(ctx context.Context, cluster *cluster, sets []kruisev1a
 	return errors.Join(failed...)
 }
 
-// enrollOne says what it did, in one word or a few.
-func enrollOne(ctx context.Context, cluster *cluster, set *kruisev1alpha1.CloneSet, c *config.Config) (string, error) {
+func give(ctx context.Context, cluster *cluster, set *kruisev1alpha1.CloneSet, c *config.Config) (string, error) {
 	if enroll.Managed(set, c) {
 		return "unchanged: it has hooks of Rollcall's", nil
 	}
 	if why := enroll.Obstacle(set, c); why != "" {
 		return "", fmt.Errorf("CloneSet %s is not enrolled: %s", set.Name, why)
 	}
-	if err := enroll.Enroll(ctx, cluster, set, enrollOwner); err != nil {
-		return "", writing(err)
-	}
-	return "enrolled", nil
+	return "enrolled", writing(enroll.Enroll(ctx, cluster, set, enrollOwner))
 }
 
-func (o *options) withdraw(ctx context.Context, cluster *cluster, sets []kruisev1alpha1.CloneSet) error {
-	var failed []error
-	for i := range sets {
-		set := &sets[i]
-		did := "unchanged: this command gave it no hooks"
-		if enroll.Owned(set, enrollOwner) {
-			if err := enroll.Withdraw(ctx, cluster, set, enrollOwner); err != nil {
-				failed = append(failed, writing(err))
-				continue
-			}
-			did = "withdrawn"
-		}
-		fmt.Fprintf(o.Out, "cloneset.apps.kruise.io/%s %s\n", set.Name, did)
+func withdraw(ctx context.Context, cluster *cluster, set *kruisev1alpha1.CloneSet) (string, error) {
+	if !enroll.Owned(set, enrollOwner) {
+		return "unchanged: this command gave it no hooks", nil
 	}
-	return errors.Join(failed...)
+	return "withdrawn", writing(enroll.Withdraw(ctx, cluster, set, enrollOwner))
 }
 
 // writing gives a refused write its exit status.
