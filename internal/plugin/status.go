@@ -32,7 +32,14 @@ func (o *options) statusCommand() *cobra.Command {
 			default:
 				return fmt.Errorf("--output %q: write wide, json or yaml", output)
 			}
-			options, err := o.listOptions(all, selector)
+			namespace := "" // all of them
+			if !all {
+				var err error
+				if namespace, err = o.namespace(); err != nil {
+					return err
+				}
+			}
+			matching, err := parseSelector(selector)
 			if err != nil {
 				return err
 			}
@@ -41,7 +48,7 @@ func (o *options) statusCommand() *cobra.Command {
 				return err
 			}
 			return o.show(cmd.Context(), watch, func(out, notes io.Writer, on terminal) (bool, error) {
-				s, err := o.status(cmd.Context(), cluster, options)
+				s, err := o.status(cmd.Context(), cluster, namespace, matching)
 				if err != nil {
 					return false, err
 				}
@@ -56,25 +63,6 @@ func (o *options) statusCommand() *cobra.Command {
 	return c
 }
 
-func (o *options) listOptions(all bool, selector string) ([]client.ListOption, error) {
-	var list []client.ListOption
-	if !all {
-		namespace, err := o.namespace()
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, client.InNamespace(namespace))
-	}
-	if selector != "" {
-		parsed, err := parseSelector(selector)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, parsed)
-	}
-	return list, nil
-}
-
 // status is what the command shows.
 type status struct {
 	pods []Pod
@@ -83,13 +71,12 @@ type status struct {
 	now     time.Time
 }
 
-func (o *options) status(ctx context.Context, c *cluster, options []client.ListOption) (*status, error) {
-	namespace := (&client.ListOptions{}).ApplyOptions(options).Namespace
+func (o *options) status(ctx context.Context, c *cluster, namespace string, matching client.ListOption) (*status, error) {
 	w, err := c.world(ctx, namespace, o)
 	if err != nil {
 		return nil, err
 	}
-	pods, err := c.managed(ctx, w, options...)
+	pods, err := c.managed(ctx, w, client.InNamespace(namespace), matching)
 	if err != nil {
 		return nil, err
 	}
