@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -115,9 +116,9 @@ func (c *cluster) world(ctx context.Context, namespace string, o *options) (*wor
 		return nil, err
 	}
 	w := &world{
-		config: parsed, workloads: map[string]*clusterstate.Workload{}, events: map[string][]eventsv1.Event{}, now: o.now(),
+		config: parsed, workloads: map[types.UID]*clusterstate.Workload{}, events: map[types.UID][]eventsv1.Event{}, now: o.now(),
 	}
-	err = clusterstate.EachWorkload(ctx, c, func(one *clusterstate.Workload) { w.workloads[string(one.GetUID())] = one },
+	err = clusterstate.EachWorkload(ctx, c, func(one *clusterstate.Workload) { w.workloads[one.GetUID()] = one },
 		client.InNamespace(namespace))
 	if err != nil {
 		if meta.IsNoMatchError(err) {
@@ -132,8 +133,7 @@ func (c *cluster) world(ctx context.Context, namespace string, o *options) (*wor
 	}
 	slices.SortStableFunc(events.Items, func(a, b eventsv1.Event) int { return lastSeen(a).Compare(lastSeen(b)) })
 	for _, e := range events.Items {
-		uid := string(e.Regarding.UID)
-		w.events[uid] = append(w.events[uid], e)
+		w.events[e.Regarding.UID] = append(w.events[e.Regarding.UID], e)
 	}
 	return w, nil
 }

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
@@ -96,7 +97,7 @@ func (s scene) view(t *testing.T) Pod {
 		expect.NoError(t, err)
 		pod.Annotations[lifecycle.AnnotationRecord] = string(text)
 	}
-	w := &world{config: parsed, now: now, workloads: map[string]*clusterstate.Workload{"set": clusterstate.AsWorkload(set)}, events: map[string][]eventsv1.Event{}}
+	w := &world{config: parsed, now: now, workloads: map[types.UID]*clusterstate.Workload{"set": clusterstate.AsWorkload(set)}, events: map[types.UID][]eventsv1.Event{}}
 	if s.warning != "" {
 		w.events["pod"] = append(w.events["pod"], eventsv1.Event{
 			Type: corev1.EventTypeWarning, Reason: s.warning, Note: "hook preDelete waits: connection refused",

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/config"
@@ -129,7 +130,7 @@ func (r *rollout) notManaged(c *config.Config) error {
 // done reports whether every pod that the partition lets be updated is of the update's revision, and none waits.
 func (r *rollout) done() bool {
 	status := r.cloneSet.Status
-	if status.ObservedGeneration < r.cloneSet.Generation || status.AvailableReplicas < wanted(r.cloneSet) ||
+	if status.ObservedGeneration < r.cloneSet.Generation || status.AvailableReplicas < ptr.Deref(r.cloneSet.Spec.Replicas, 1) ||
 		status.UpdatedAvailableReplicas < status.ExpectedUpdatedReplicas {
 		return false
 	}
@@ -144,7 +145,7 @@ func (r *rollout) done() bool {
 func (r *rollout) write(out io.Writer, on terminal) {
 	set := r.cloneSet
 	fmt.Fprintln(out, on.wrap(fmt.Sprintf("CloneSet %s/%s: %d of %d pods updated, %d available, %d in rotation (least so far %d)",
-		set.Namespace, set.Name, set.Status.UpdatedReplicas, wanted(set), set.Status.AvailableReplicas, r.in, r.least)))
+		set.Namespace, set.Name, set.Status.UpdatedReplicas, ptr.Deref(set.Spec.Replicas, 1), set.Status.AvailableReplicas, r.in, r.least)))
 	t := table{
 		head:  []string{"POD", "REVISION", "STATE", "AGE", "READY", "ROTATION", "WAITS AT", "REASON"},
 		spare: []string{"READY", "AGE", "WAITS AT"},
@@ -163,11 +164,4 @@ func (r *rollout) write(out io.Writer, on terminal) {
 		}})
 	}
 	t.write(out, on)
-}
-
-func wanted(set *kruisev1alpha1.CloneSet) int32 {
-	if set.Spec.Replicas == nil {
-		return 1
-	}
-	return *set.Spec.Replicas
 }

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
@@ -72,9 +74,9 @@ const terminating = "Terminating"
 type world struct {
 	config *config.Config
 	// workloads are those of OpenKruise, by UID.
-	workloads map[string]*clusterstate.Workload
+	workloads map[types.UID]*clusterstate.Workload
 	// events are the manager's, the latest last, by the UID of their pod.
-	events map[string][]eventsv1.Event
+	events map[types.UID][]eventsv1.Event
 	now    time.Time
 }
 
@@ -111,7 +113,7 @@ func (w *world) workloadOf(pod *corev1.Pod) *clusterstate.Workload {
 	if owner == nil {
 		return nil
 	}
-	return w.workloads[string(owner.UID)]
+	return w.workloads[owner.UID]
 }
 
 func rotationOf(r lifecycle.Record) Rotation {
@@ -140,7 +142,7 @@ func (w *world) drainEnds(p Pod) time.Time {
 // reasonOf says why the pod waits: by the manager's last Event unless that says that the reason has passed, else by what
 // can be seen on the pod, where the manager makes no Event since it is part of any rollout.
 func (w *world) reasonOf(p Pod) (why reason.Reason, message string, warned bool) {
-	if events := w.events[string(p.facts.pod.UID)]; len(events) > 0 {
+	if events := w.events[p.facts.pod.UID]; len(events) > 0 {
 		if last := events[len(events)-1]; last.Type == corev1.EventTypeWarning {
 			return reason.Reason(last.Reason), strings.TrimSpace(last.Note), true
 		}
@@ -178,24 +180,20 @@ func (p Pod) tone() tone {
 
 // sortPods puts those that wait first, the longest wait before the others.
 func sortPods(pods []Pod) {
+	order := func(p Pod) int {
+		if p.waits() {
+			return 0
+		}
+		return 1
+	}
 	since := func(p Pod) time.Time {
-		if p.Since == nil {
+		if !p.waits() || p.Since == nil {
 			return time.Time{}
 		}
 		return p.Since.Time
 	}
 	slices.SortFunc(pods, func(a, b Pod) int {
-		if a.waits() != b.waits() {
-			if a.waits() {
-				return -1
-			}
-			return 1
-		}
-		if a.waits() {
-			if c := since(a).Compare(since(b)); c != 0 {
-				return c
-			}
-		}
-		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+		return cmp.Or(cmp.Compare(order(a), order(b)), since(a).Compare(since(b)),
+			cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name))
 	})
 }
