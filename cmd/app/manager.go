@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/selection"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -205,7 +204,7 @@ func mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 }
 
 func cacheOptions(namespaces []string, failed toolscache.WatchErrorHandlerWithContext) cache.Options {
-	hasState, err := labels.NewRequirement(appspub.LifecycleStateKey, selection.Exists, nil)
+	hasState, err := labels.Parse(appspub.LifecycleStateKey)
 	utilruntime.Must(err)
 	options := cache.Options{
 		// Nothing but what is named here is ever watched.
@@ -213,7 +212,7 @@ func cacheOptions(namespaces []string, failed toolscache.WatchErrorHandlerWithCo
 		DefaultWatchErrorHandler:    failed,
 		NewInformer:                 clusterstate.NewInformer,
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:                    {Label: labels.NewSelector().Add(*hasState), Transform: clusterstate.NewSharer().StripPod},
+			&corev1.Pod{}:                    {Label: hasState, Transform: clusterstate.NewSharer().StripPod},
 			clusterstate.NodeMetadata():      {Transform: clusterstate.StripNode},
 			clusterstate.NamespaceMetadata(): {Transform: clusterstate.StripNamespace},
 		},

@@ -1,13 +1,12 @@
 package app
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -50,10 +49,7 @@ func checkTraces(endpoint string) error {
 // headers, certificates, the sampler and the attributes of the resource.
 func newTraces(ctx context.Context, endpoint, version string) (*traces, error) {
 	get := func(name string) string {
-		if value := os.Getenv("OTEL_EXPORTER_OTLP_TRACES_" + name); value != "" {
-			return value
-		}
-		return os.Getenv("OTEL_EXPORTER_OTLP_" + name)
+		return cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_"+name), os.Getenv("OTEL_EXPORTER_OTLP_"+name))
 	}
 	if endpoint == "" && get("ENDPOINT") == "" || os.Getenv("OTEL_SDK_DISABLED") == "true" || os.Getenv("OTEL_TRACES_EXPORTER") == "none" {
 		return nil, nil //nolint:nilnil // a nil *traces is one that is off
@@ -157,7 +153,7 @@ func (p *tracedPatches) RoundTrip(r *http.Request) (*http.Response, error) {
 	if response != nil {
 		span.SetAttributes(attribute.Int("http.response.status_code", response.StatusCode))
 		if response.StatusCode >= http.StatusBadRequest {
-			failure = errors.New("the API server answered " + strconv.Itoa(response.StatusCode))
+			failure = fmt.Errorf("the API server answered %d", response.StatusCode)
 		}
 	}
 	end(span, failure)

@@ -146,10 +146,7 @@ func reserved(domain string) bool {
 
 func (o *object) service() Service {
 	var s Service
-	text := o.text("name")
-	if text == "" {
-		text = "{label:app}"
-	}
+	text := cmp.Or(o.text("name"), "{label:app}")
 	var err error
 	if s.Name, err = service.ParseNameTemplate(text); err != nil {
 		o.invalid("name", text, err.Error())
