@@ -76,9 +76,14 @@ type app struct {
 
 // newManager makes all that can fail at start, in the order in which a user fixes it. It binds the addresses;
 // run frees them.
-func newManager(ctx context.Context, o *options, f *flags) (*app, error) {
+func newManager(ctx context.Context, o *options, f *flags) (_ *app, err error) {
 	limits := config.Limits{Drivers: slices.Collect(maps.Keys(o.constructors)), Timeout: timeoutLimit, Workers: f.workers}
 	a := &app{options: o, flags: f, logger: o.log(f), servers: &servers{}, watchFailures: &watchFailures{}}
+	defer func() {
+		if err != nil {
+			a.close(ctx)
+		}
+	}()
 	if o.main {
 		setProcess(a.logger)
 	}
@@ -94,7 +99,6 @@ func newManager(ctx context.Context, o *options, f *flags) (*app, error) {
 		a.dryRun = newDryRun(metrics.NewDryRunMetrics(own), a.logger)
 	}
 	if a.audit, err = a.openAudit(c, metrics.NewAuditMetrics(own)); err != nil {
-		a.traces.close(ctx, a.logger)
 		return nil, fmt.Errorf("%s: audit.path: %w", f.config, err)
 	}
 	a.drivers = &drivers{
@@ -103,8 +107,6 @@ func newManager(ctx context.Context, o *options, f *flags) (*app, error) {
 	}
 	first, err := a.drivers.open(ctx, c)
 	if err != nil {
-		closeAudit(ctx, a.audit, a.logger)
-		a.traces.close(ctx, a.logger)
 		return nil, errors.Join(fmt.Errorf("%s: %w", f.config, err), first.closeBut(nil))
 	}
 	if err = a.drivers.replace(first); err == nil {
@@ -114,12 +116,16 @@ func newManager(ctx context.Context, o *options, f *flags) (*app, error) {
 		err = a.assemble(ctx, c, limits, own)
 	}
 	if err != nil {
-		a.servers.close(a.logger)
-		closeAudit(ctx, a.audit, a.logger)
-		a.traces.close(ctx, a.logger)
 		return nil, errors.Join(err, first.closeBut(nil))
 	}
 	return a, nil
+}
+
+// close writes what is left of the audit log and the traces, and frees the addresses.
+func (a *app) close(ctx context.Context) {
+	closeAudit(ctx, a.audit, a.logger)
+	a.traces.close(ctx, a.logger)
+	a.servers.close(a.logger)
 }
 
 // connect makes the controller-runtime manager and the lease.
@@ -351,9 +357,7 @@ func (a *app) MayLand(until time.Time) { a.lease.mayLand(until) }
 
 // run serves until ctx ends. It gives the lease back last, and only where all work has ended.
 func (a *app) run(ctx context.Context) error {
-	defer a.servers.close(a.logger)
-	defer a.traces.close(ctx, a.logger)
-	defer closeAudit(ctx, a.audit, a.logger)
+	defer a.close(ctx)
 	// The lease's client shares them.
 	defer utilnet.CloseIdleConnectionsFor(a.manager.GetHTTPClient().Transport)
 	working, stop := context.WithCancelCause(ctx)
