@@ -62,12 +62,11 @@ func (f *evictionFlags) check(dryRun bool) error {
 	}
 }
 
-// evicting is the webhook with what it is served with and what has to run for it.
+// evicting is the webhook, with what it is served with.
 type evicting struct {
-	webhook   *evictions.Webhook
-	handler   http.Handler
-	tls       *tls.Config
-	runnables []manager.Runnable
+	served
+
+	webhook *evictions.Webhook
 }
 
 // apply has the webhook answer by new rules.
@@ -101,10 +100,12 @@ func (a *app) newEvicting(namespaces []string, synced func() bool, leader kubern
 			Cache: a.manager.GetClient(), Namespaces: namespaces, Synced: synced, API: own.GetClient(),
 			Recorder: &shortNotes{own.GetEventRecorder(controllerName)}, Limit: f.limit, Clock: clock.RealClock{}, Logger: logger,
 		}),
-		tls: &tls.Config{
-			MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, GetCertificate: certificate.Get,
+		served: served{
+			tls: &tls.Config{
+				MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, GetCertificate: certificate.Get,
+			},
+			runnables: []manager.Runnable{certificate, own},
 		},
-		runnables: []manager.Runnable{certificate, own},
 	}
 	if f.selfSigned {
 		e.runnables = append(e.runnables, &evictions.Issuer{

@@ -298,11 +298,11 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		drivers: a.drivers, apply: apply, metrics: metrics.NewConfigMetrics(own), logger: a.logger, events: about,
 	}
 	page := statuspage.New(func() statuspage.Facts { return a.facts(waits.unready(), resyncs, reconciler.Waits(), known) })
-	watchers, err := a.listen(ctx, own, page, waits.unready, evicted)
+	beside, err := a.listen(ctx, own, page, waits.unready, evicted.served)
 	if err != nil {
 		return err
 	}
-	runnables := slices.Concat(evicted.runnables, watchers, []manager.Runnable{waits, reloads, resyncs, page, newResting()})
+	runnables := slices.Concat(beside, []manager.Runnable{waits, reloads, resyncs, page, newResting()})
 	if a.lease != nil {
 		runnables = append(runnables, a.requests(clients, resyncs))
 	}
@@ -311,13 +311,14 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 
 // listen binds the addresses, and returns what has to run beside the servers.
 func (a *app) listen(
-	ctx context.Context, own *prometheus.Registry, page *statuspage.Page, unready func() string, evicted *evicting,
+	ctx context.Context, own *prometheus.Registry, page *statuspage.Page, unready func() string, evictions served,
 ) ([]manager.Runnable, error) {
 	metrics, err := a.newMetricsServer(own, page)
 	if err != nil {
 		return nil, err
 	}
-	return metrics.runnables, a.servers.listen(ctx, a.flags, metrics, healthHandler(unready), a.drivers, evicted)
+	return slices.Concat(evictions.runnables, metrics.runnables),
+		a.servers.listen(ctx, a.flags, metrics, healthHandler(unready), a.drivers, evictions)
 }
 
 // requests looks at the Lease for a person's approval of removals.

@@ -50,17 +50,9 @@ func (f *metricsFlags) check() error {
 	}
 }
 
-// metricsServer is what the metrics and the status page are served with.
-type metricsServer struct {
-	handler http.Handler
-	// tls is nil for plain HTTP, and runnables is what has to run for it.
-	tls       *tls.Config
-	runnables []manager.Runnable
-}
-
 // newMetricsServer serves the metrics of this manager and those of controller-runtime, which are the process's, and the status
 // page where that is on.
-func (a *app) newMetricsServer(own *prometheus.Registry, page *statuspage.Page) (*metricsServer, error) {
+func (a *app) newMetricsServer(own *prometheus.Registry, page *statuspage.Page) (served, error) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(
 		prometheus.Gatherers{ctrlmetrics.Registry, own}, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
@@ -69,23 +61,23 @@ func (a *app) newMetricsServer(own *prometheus.Registry, page *statuspage.Page) 
 		mux.HandleFunc("GET "+entries.LogPath, serveAudit(a.audit, a.logger))
 	}
 	if !a.flags.metrics.secure {
-		return &metricsServer{handler: mux}, nil
+		return served{handler: mux}, nil
 	}
-	server := &metricsServer{tls: &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}}
+	server := served{tls: &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}}
 	if err := server.certify(a.flags.metrics.certDir); err != nil {
-		return nil, err
+		return served{}, err
 	}
 	// A manager asks the API server about its callers whether or not it leads.
 	client, err := kubernetes.NewForConfig(a.unfenced)
 	if err != nil {
-		return nil, fmt.Errorf("--metrics-secure: making a client of the API server: %w", err)
+		return served{}, fmt.Errorf("--metrics-secure: making a client of the API server: %w", err)
 	}
 	server.handler = &readers{next: mux, server: client, logger: a.logger.WithName("metrics"), admitted: cache.NewExpiring()}
 	return server, nil
 }
 
 // certify takes the certificate of a folder, or makes one.
-func (s *metricsServer) certify(dir string) error {
+func (s *served) certify(dir string) error {
 	if dir == "" {
 		certificate, key, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
 		if err != nil {

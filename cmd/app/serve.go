@@ -18,6 +18,14 @@ const (
 	shutdownTimeout = 5 * time.Second
 )
 
+// served is what a server is made with.
+type served struct {
+	handler http.Handler
+	// tls is nil for plain HTTP, and runnables are what has to run beside the server.
+	tls       *tls.Config
+	runnables []manager.Runnable
+}
+
 // servers are the HTTP servers of the manager, bound before anything else starts: an address that is taken is an error
 // at start, and the real ports are known.
 type servers struct {
@@ -30,18 +38,16 @@ type addresses struct{ Metrics, Health, Registry, Evictions string }
 
 // listen binds every address that is not off. close must be called once nothing is served any more, or when listen
 // fails.
-func (s *servers) listen(ctx context.Context, f *flags, metrics *metricsServer, health, registry http.Handler, evicted *evicting) error {
+func (s *servers) listen(ctx context.Context, f *flags, metrics served, health, registry http.Handler, evictions served) error {
 	for _, server := range []struct {
 		name, flag, address string
-		handler             http.Handler
-		// tls is nil for plain HTTP.
-		tls   *tls.Config
+		served
 		bound *string
 	}{
-		{"metrics", "metrics-bind-address", f.metrics.address, metrics.handler, metrics.tls, &s.addresses.Metrics},
-		{"health", "health-probe-bind-address", f.healthAddress, health, nil, &s.addresses.Health},
-		{"registry", "registry-bind-address", f.registryAddress, registry, nil, &s.addresses.Registry},
-		{"evictions", "eviction-webhook-bind-address", f.evictions.address, evicted.handler, evicted.tls, &s.addresses.Evictions},
+		{"metrics", "metrics-bind-address", f.metrics.address, metrics, &s.addresses.Metrics},
+		{"health", "health-probe-bind-address", f.healthAddress, served{handler: health}, &s.addresses.Health},
+		{"registry", "registry-bind-address", f.registryAddress, served{handler: registry}, &s.addresses.Registry},
+		{"evictions", "eviction-webhook-bind-address", f.evictions.address, evictions, &s.addresses.Evictions},
 	} {
 		if server.address == off {
 			continue
