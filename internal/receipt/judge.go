@@ -122,7 +122,7 @@ func (h *History) faultOfFlip(l Line) string {
 func (h *History) faultOfRelease(l Line, hook string) string {
 	release := Release{At: l.Asked, Stays: hook == InPlaceUpdate}
 	if !l.Deleting {
-		release.Drain = time.Duration(l.Seconds * float64(time.Second))
+		release.Drain = l.duration()
 	}
 	for _, k := range h.keys(l.UID) {
 		if why := h.evidence(k).FaultOfRelease(release); why != "" {
@@ -204,7 +204,7 @@ func (h *History) faultOfChange(l Line) string {
 
 // faultOfWait finds a drain that has not ended long after its time.
 func (h *History) faultOfWait(l Line) string {
-	drain := time.Duration(l.Seconds * float64(time.Second))
+	drain := l.duration()
 	within := drain + Patience
 	if h.breaksOff(l.Chain, l.At.Add(within)) {
 		within += takeover
@@ -252,7 +252,7 @@ func (h *History) missed(l Line) (faults []Fault) {
 
 // faultOfLeader finds a manager that compares a registry with the cluster too seldom, or never.
 func (h *History) faultOfLeader(l Line) string {
-	interval := time.Duration(l.Seconds * float64(time.Second))
+	interval := l.duration()
 	if interval == 0 { // it is no more
 		return ""
 	}

@@ -101,6 +101,8 @@ type Line struct {
 	Gone    []Entry `json:"gone,omitempty"`
 }
 
+func (l *Line) duration() time.Duration { return time.Duration(l.Seconds * float64(time.Second)) }
+
 // sealMark stands between a line's content and its hash.
 const sealMark = `,"hash":"`
 
