@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -70,25 +71,21 @@ func (o *options) lintCommand() *cobra.Command {
 type linted struct {
 	cloneSets []*kruisev1alpha1.CloneSet
 	// config is the ConfigMap's, and given another to hold the CloneSets to.
-	config, given         []byte
-	configName, givenName string
-	parsed                *config.Config
+	config, given []byte
+	givenName     string
+	parsed        *config.Config
 }
 
 func (o *options) readObjects(name string) (*linted, error) {
-	in := o.In
+	input, err := readInput(o.In, name, "what to check")
+	if err != nil {
+		return nil, err
+	}
 	if name == "-" {
 		name = "standard input"
-	} else {
-		file, err := os.Open(name)
-		if err != nil {
-			return nil, fmt.Errorf("reading what to check: %w", err)
-		}
-		defer file.Close()
-		in = file
 	}
 	objects := &linted{}
-	reader := utilyaml.NewYAMLReader(bufio.NewReader(in))
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(input)))
 	for {
 		text, err := reader.Read()
 		if errors.Is(err, io.EOF) {
@@ -139,7 +136,7 @@ func (l *linted) add(text []byte) error {
 		if err := yaml.UnmarshalStrict(text, &object); err != nil {
 			return fmt.Errorf("ConfigMap %s: %w", kind.Name, err)
 		}
-		l.config, l.configName = []byte(object.Data[configKey]), "ConfigMap "+configMapName
+		l.config = []byte(object.Data[configKey])
 	}
 	return nil
 }
@@ -150,7 +147,7 @@ func (l *linted) lint() []string {
 	for _, one := range []struct {
 		text []byte
 		name string
-	}{{l.config, l.configName}, {l.given, l.givenName}} {
+	}{{l.config, "ConfigMap " + configMapName}, {l.given, l.givenName}} {
 		if one.text == nil {
 			continue
 		}

@@ -55,7 +55,7 @@ func (o *options) auditLines(ctx context.Context, files []string) (lines []recei
 		return o.managersLines(ctx)
 	}
 	for _, path := range files {
-		log, err := readInput(o.In, path)
+		log, err := readInput(o.In, path, "the audit log")
 		if err != nil {
 			return nil, until, err
 		}
@@ -72,16 +72,17 @@ func (o *options) auditLines(ctx context.Context, files []string) (lines []recei
 	return lines, until, nil
 }
 
-func readInput(in io.Reader, path string) (log []byte, err error) {
+// readInput reads a file, or the standard input where its path is -.
+func readInput(in io.Reader, path, what string) (text []byte, err error) {
 	if path == "-" {
-		log, err = io.ReadAll(in)
+		text, err = io.ReadAll(in)
 	} else {
-		log, err = os.ReadFile(path)
+		text, err = os.ReadFile(path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the audit log: %w", err)
+		return nil, fmt.Errorf("reading %s: %w", what, err)
 	}
-	return log, nil
+	return text, nil
 }
 
 func linesOf(what string, log []byte) ([]receipt.Line, error) {
