@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // What releases a hook without an acknowledgement.
@@ -22,11 +23,11 @@ type ReleaseMetrics struct {
 // NewReleaseMetrics registers the metrics with r.
 func NewReleaseMetrics(r prometheus.Registerer) *ReleaseMetrics {
 	m := &ReleaseMetrics{
-		releases: prometheus.NewCounterVec(prometheus.CounterOpts{
+		releases: promauto.With(r).NewCounterVec(prometheus.CounterOpts{
 			Name: "rollcall_unacknowledged_releases_total",
 			Help: "Hooks that were released without a registry's acknowledgement, by hook and cause (failurePolicy, skip).",
 		}, []string{"hook", "by"}),
-		waits: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		waits: promauto.With(r).NewHistogramVec(prometheus.HistogramOpts{
 			Name: "rollcall_hook_wait_seconds",
 			Help: "How long Kruise waited at a hook until Rollcall released it, by hook: the pod's readiness, the registry and " +
 				"the drain. Kruise's timestamp has whole seconds.",
@@ -37,7 +38,6 @@ func NewReleaseMetrics(r prometheus.Registerer) *ReleaseMetrics {
 		m.releases.WithLabelValues(hook, ByFailurePolicy)
 		m.releases.WithLabelValues(hook, BySkip)
 	}
-	r.MustRegister(m.releases, m.waits)
 	return m
 }
 
