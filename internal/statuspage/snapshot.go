@@ -88,9 +88,6 @@ type Service struct {
 	Unacknowledged int `json:"unacknowledged"`
 }
 
-// unsettled reports whether the service is not simply in rotation.
-func (s Service) unsettled() bool { return s.Out+s.Unacknowledged > 0 }
-
 // Pod is one that waits.
 type Pod struct {
 	Namespace string `json:"namespace"`
@@ -181,11 +178,15 @@ func servicesOf(instances []tracker.Seen) []Service {
 	for _, one := range counts {
 		services = append(services, *one)
 	}
-	slices.SortFunc(services, func(a, b Service) int {
-		if a.unsettled() != b.unsettled() {
-			return map[bool]int{true: -1, false: 1}[a.unsettled()]
+	order := func(s Service) int {
+		if s.Out+s.Unacknowledged > 0 {
+			return 0
 		}
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Registry, b.Registry))
+		return 1 // it is simply in rotation
+	}
+	slices.SortFunc(services, func(a, b Service) int {
+		return cmp.Or(cmp.Compare(order(a), order(b)),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Registry, b.Registry))
 	})
 	return services
 }
