@@ -298,11 +298,11 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		drivers: a.drivers, apply: apply, metrics: metrics.NewConfigMetrics(own), logger: a.logger, events: about,
 	}
 	page := statuspage.New(func() statuspage.Facts { return a.facts(waits.unready(), resyncs, reconciler.Waits(), known) })
-	beside, err := a.listen(ctx, own, page, waits.unready, evicted.served)
+	runnables, err := a.listen(ctx, own, page, waits.unready, evicted.served)
 	if err != nil {
 		return err
 	}
-	runnables := slices.Concat(beside, []manager.Runnable{waits, reloads, resyncs, page, newResting()})
+	runnables = append(runnables, waits, reloads, resyncs, page, &resting{release: debug.FreeOSMemory})
 	if a.lease != nil {
 		runnables = append(runnables, a.requests(clients, resyncs))
 	}

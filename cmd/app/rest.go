@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"runtime/debug"
 	"runtime/metrics"
 	"time"
 )
@@ -55,5 +54,3 @@ func (r *resting) look(allocated uint64) {
 		r.release()
 	}
 }
-
-func newResting() *resting { return &resting{release: debug.FreeOSMemory} }
