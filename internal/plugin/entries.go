@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -99,7 +100,8 @@ func portOf(pod *corev1.Pod) string {
 func registryOf(all []entries.Entry) string {
 	var words []string
 	for _, e := range all {
-		if word := strings.ToUpper(string(e.State[:1])) + string(e.State[1:]); !slices.Contains(words, word) {
+		state := string(cmp.Or(e.State, "unknown"))
+		if word := strings.ToUpper(state[:1]) + state[1:]; !slices.Contains(words, word) {
 			words = append(words, word)
 		}
 	}
@@ -113,9 +115,9 @@ func registrySentences(k known, p Pod) []string {
 	}
 	var lines []string
 	for _, e := range p.Entries {
-		says := map[entries.State]string{
+		says := cmp.Or(map[entries.State]string{
 			entries.In: "in rotation", entries.Out: "out of rotation", entries.Unacknowledged: "with a change that it has not acknowledged",
-		}[e.State]
+		}[e.State], fmt.Sprintf("in a state that this version of the plugin does not know, %q", e.State))
 		lines = append(lines, fmt.Sprintf("As the manager knows it, registry %s has %s at %s %s.", e.Registry, e.Service, e.Endpoint, says))
 	}
 	if len(lines) == 0 {

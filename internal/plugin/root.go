@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -145,11 +146,11 @@ func (o *options) confirm(yes bool, question, refused string) error {
 		return nil
 	}
 	fmt.Fprintf(o.ErrOut, "%s Write yes to go on: ", printable(question))
-	var answer string
-	if _, err := fmt.Fscanln(o.In, &answer); err != nil && !errors.Is(err, io.EOF) && !strings.Contains(err.Error(), "newline") {
+	answer, err := bufio.NewReader(o.In).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("reading the answer: %w", err)
 	}
-	if answer != "yes" {
+	if strings.TrimSpace(answer) != "yes" {
 		return errors.New(refused)
 	}
 	return nil
