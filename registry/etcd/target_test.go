@@ -4,7 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
@@ -88,6 +90,33 @@ func TestKeys(t *testing.T) {
 				t.Errorf("read back it is %+v, ours %t, want %+v", got, ours, in)
 			}
 		})
+	}
+}
+
+// TestTheLastLookDecides has a transaction look again, since another changed the key after the first look.
+func TestTheLastLookDecides(t *testing.T) {
+	t.Parallel()
+	target, err := parseTarget(formatOf(formatGRPC).target)
+	expect.NoError(t, err)
+	in := registry.Instance{Service: "web", Address: "10.0.0.1", Port: 80, Cluster: "c", Namespace: "n", Pod: "p", UID: "u"}
+	text, err := target.encode(in)
+	expect.NoError(t, err)
+	key := []byte(target.key(in))
+	own, app := &mvccpb.KeyValue{Key: key, Value: []byte(text)}, &mvccpb.KeyValue{Key: key, Value: []byte(`{"Addr":"10.0.0.1:80"}`)}
+	looks := func(c *change, kvs ...*mvccpb.KeyValue) {
+		target.see([]*change{c}, &clientv3.TxnResponse{Responses: []*etcdserverpb.ResponseOp{{Response: &etcdserverpb.ResponseOp_ResponseRange{
+			ResponseRange: &etcdserverpb.RangeResponse{Kvs: kvs},
+		}}}})
+	}
+	c := &change{Change: registry.Change{Instance: in, State: registry.Absent}}
+	if looks(c, app); !c.foreign || c.seen != nil {
+		t.Errorf("an application's entry: foreign %t, to be removed %v", c.foreign, c.seen)
+	}
+	if looks(c); c.foreign || c.seen != nil {
+		t.Errorf("none any more: foreign %t, to be removed %v", c.foreign, c.seen)
+	}
+	if looks(c, own); c.foreign || c.seen != own {
+		t.Errorf("the pod's own: foreign %t, to be removed %v", c.foreign, c.seen)
 	}
 }
 
