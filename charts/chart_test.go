@@ -205,6 +205,11 @@ func TestReleasesHaveClusterObjectsOfTheirOwn(t *testing.T) {
 			t.Errorf("another release has a %s %s too", o.GetKind(), o.GetName())
 		}
 	}
+	for _, kind := range []string{"MutatingWebhookConfiguration", "Service", "Secret", "ClusterRole", "Role"} {
+		if rendered[kind+"/shop-evictions"] == nil {
+			t.Errorf("there is no %s shop-evictions in %v", kind, slices.Sorted(maps.Keys(rendered)))
+		}
+	}
 	for object, part := range map[string]string{
 		"Deployment/rollcall":                                "--eviction-webhook-name=shop-evictions",
 		"ValidatingAdmissionPolicyBinding/shop-lint":         "- orders",

@@ -363,10 +363,15 @@ func TestParseRefuses(t *testing.T) {
 					t.Errorf("%s: error %q does not say %q", tc.reason, err, part)
 				}
 			}
-			if name == "no registries" && strings.Contains(err.Error(), "defaultRegistries") {
-				t.Errorf("%s: error %q asks for a default of none", tc.reason, err)
-			}
 		})
+	}
+}
+
+func TestNoRegistriesAreOneError(t *testing.T) {
+	t.Parallel()
+	_, err := Parse([]byte("cluster: a\nhooks: {owned: [a.io/b]}\nregistries: {}\n"), limits())
+	if err == nil || strings.Contains(err.Error(), "defaultRegistries") {
+		t.Errorf("got error %v, want one that asks for no default of none", err)
 	}
 }
 

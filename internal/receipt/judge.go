@@ -15,9 +15,6 @@ import (
 // Patience is how long after its time something may still be done: the queue, the API server and the clock take some of it.
 const Patience = 10 * time.Second
 
-// takeover is how much longer it takes where the manager was killed: the next one waits until the lease has ended.
-const takeover = 20 * time.Second
-
 // repairs is how long it may take until the first call for what resync missed has its answer.
 const repairs = Patience / 2
 
@@ -205,14 +202,13 @@ func (h *History) faultOfChange(l Line) string {
 // faultOfWait finds a drain that has not ended long after its time.
 func (h *History) faultOfWait(l Line) string {
 	drain := l.duration()
-	within := drain + Patience
-	if h.breaksOff(l.Chain, l.At.Add(within)) {
-		within += takeover
+	overdue := func(within time.Duration) bool {
+		return h.until.Sub(l.At) >= within && !slices.ContainsFunc(h.pods[l.UID], func(later Line) bool {
+			return later.At.After(l.At) && later.At.Before(l.At.Add(within))
+		})
 	}
-	if l.Reason != draining || h.until.Sub(l.At) < within {
-		return ""
-	}
-	if slices.ContainsFunc(h.pods[l.UID], func(later Line) bool { return later.At.After(l.At) && later.At.Before(l.At.Add(within)) }) {
+	within, takeover := drain+Patience, registry.LeastLease(0) // every lease outlasts the time without a leader
+	if l.Reason != draining || !overdue(within) || h.breaksOff(l.Chain, l.At.Add(within)) && !overdue(within+takeover) {
 		return ""
 	}
 	return fmt.Sprintf("hook %s waits for a drain of %s that has not ended %s later", l.Hook, drain, h.until.Sub(l.At).Round(time.Second))

@@ -3,6 +3,7 @@ package eureka_test
 import (
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -25,6 +26,11 @@ func TestAppEntryRequests(t *testing.T) {
 		wantErr    string
 	}{
 		"taken out": {
+			reason: "Rollcall's own entry is not the application's", status: "UP", overridden: "UNKNOWN",
+			call: func(apps registry.AppRegistry) error { return apps.FailOver(t.Context(), in) },
+			want: []string{"GET " + app, "GET " + id, "PUT " + id + "/status?value=OUT_OF_SERVICE", "GET " + id},
+		},
+		"taken out before it is up": {
 			reason: "that Rollcall's own entry is UP says nothing of the application's, which may say UP at any time",
 			status: "OUT_OF_SERVICE", overridden: "UNKNOWN",
 			call: func(apps registry.AppRegistry) error { return apps.FailOver(t.Context(), in) },
@@ -54,7 +60,14 @@ func TestAppEntryRequests(t *testing.T) {
 				`"status"`, `"overriddenStatus":"`+tc.overridden+`","status"`).Replace(entryOf(registry.Instance{
 				Service: in.Service, Address: in.Address, Port: in.Port,
 			}, tc.status))
+			var overridden atomic.Bool
 			server := newFake(t, func(r *http.Request) (int, string) {
+				if r.Method == http.MethodPut {
+					overridden.Store(true)
+				}
+				if overridden.Load() {
+					return http.StatusOK, `{"instance":` + strings.Replace(entry, `"status":"UP"`, `"status":"OUT_OF_SERVICE"`, 1) + `}`
+				}
 				if strings.HasSuffix(r.URL.Path, "/SHOP WEB") {
 					return http.StatusOK, `{"application":{"instance":[` + entryOf(in, "UP") + `,` + entry + `]}}`
 				}

@@ -74,9 +74,14 @@ func (c call) register(ctx context.Context) error {
 	case got.uid() != c.in.UID:
 		return fmt.Errorf("%s acknowledged it, and has the entry of another pod", c.server)
 	case got.Status != statusUp:
-		return fmt.Errorf("%s acknowledged it, and the entry has status %s", c.server, got.Status)
+		return c.keeps(got.Status)
 	}
 	return nil
+}
+
+// keeps is the error of a change after which the entry still has the status.
+func (c call) keeps(status string) error {
+	return fmt.Errorf("%s acknowledged it, and the entry has status %s", c.server, status)
 }
 
 // failOver puts what is there out of service, and what is not there back without showing it to anybody.
@@ -102,7 +107,7 @@ func (c call) takeOut(ctx context.Context) error {
 			return err
 		}
 	}
-	return fmt.Errorf("%s acknowledged it, and the entry has status %s", c.server, statusUp)
+	return c.keeps(statusUp)
 }
 
 func (c call) deregister(ctx context.Context) error {
