@@ -2,10 +2,12 @@ package consul
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"path"
 	"slices"
@@ -250,14 +252,34 @@ func (r *Registry) appServices(ctx context.Context, in registry.Instance, since 
 // appFilter lets pass what stands at the instance's place and has no Rollcall's mark: an agent's service has its node's
 // address where it has none.
 func appFilter(in registry.Instance) string {
-	return fmt.Sprintf("Service.Port == %d and %q not in Service.Meta and "+
-		"(Service.Address == %s or Service.Address == \"\" and Node.Address == %[3]s)", in.Port, registry.MetaUID, quote(in.Address))
+	return placeFilter(in, "Service.Port", "Service.Meta", "Service.Address", "Node.Address")
 }
 
 // namesFilter is [appFilter] for the list of names.
 func namesFilter(in registry.Instance) string {
-	return fmt.Sprintf("ServicePort == %d and %q not in ServiceMeta and "+
-		"(ServiceAddress == %s or ServiceAddress == \"\" and Address == %[3]s)", in.Port, registry.MetaUID, quote(in.Address))
+	return placeFilter(in, "ServicePort", "ServiceMeta", "ServiceAddress", "Address")
+}
+
+func placeFilter(in registry.Instance, port, meta, address, ofNode string) string {
+	var addresses []string
+	for _, text := range textsOf(in.Address) {
+		addresses = append(addresses, fmt.Sprintf("%s == %s or %[1]s == \"\" and %[3]s == %[2]s", address, quote(text), ofNode))
+	}
+	return fmt.Sprintf("%s == %d and %q not in %s and (%s)", port, in.Port, registry.MetaUID, meta, strings.Join(addresses, " or "))
+}
+
+// textsOf are the forms in which a service may have an address, which Consul compares as text: Kubernetes shortens IPv6, and
+// Java's Inet6Address.getHostAddress writes all eight groups.
+func textsOf(address string) []string {
+	ip, err := netip.ParseAddr(address)
+	if err != nil || !ip.Is6() {
+		return []string{address}
+	}
+	bytes, groups := ip.As16(), []string{}
+	for pair := range slices.Chunk(bytes[:], 2) { //nolint:mnd // bytes of a group
+		groups = append(groups, strconv.FormatUint(uint64(binary.BigEndian.Uint16(pair)), 16))
+	}
+	return slices.Compact([]string{address, strings.Join(groups, ":")})
 }
 
 // askAgent begins or ends the maintenance of a service, at the agent that owns it. An agent that is away or fails is no outage of

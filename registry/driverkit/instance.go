@@ -44,8 +44,12 @@ func SameAddress(a, b string) bool {
 	return err == nil && one.WithZone("").Unmap() == other.WithZone("").Unmap()
 }
 
-// ForeignEntry returns what a list says of an entry that clients are given and no Rollcall has written.
+// ForeignEntry returns what a list says of an entry that clients are given and no Rollcall has written. An IP is put into the
+// form that Kubernetes has it in, so that the entry is found to be at the pod's address.
 func ForeignEntry(service, address string, port int) registry.Entry {
+	if ip, err := netip.ParseAddr(address); err == nil {
+		address = ip.WithZone("").Unmap().String()
+	}
 	at := registry.Instance{Service: service, Address: address, Port: port}
 	return registry.Entry{Instance: at, State: registry.Foreign}
 }

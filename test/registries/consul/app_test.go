@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -193,5 +194,31 @@ func TestAppThatIsNotUp(t *testing.T) {
 	expect.Error(t, "it is the application's to be up", err, `check "web answers`)
 	if state, err := apps.Get(t.Context(), a.at); err != nil || state != registry.OutOfService {
 		t.Errorf("Get: got %q and error %v, want %q", state, err, registry.OutOfService)
+	}
+}
+
+// TestAppEntryOfAnIPv6Address has the application write all of the groups, as Java does.
+func TestAppEntryOfAnIPv6Address(t *testing.T) {
+	t.Parallel()
+	server := shared.Use(t)
+	in := pod(t, 1)
+	in.Address = "2001:db8::1:0:0:a"
+	written := in
+	written.Address = "2001:db8:0:0:1:0:0:a"
+	a := newApp(t, server, written)
+	a.Register()
+	apps := open(t, configOf(t, server)).AppEntries()
+	for want, change := range map[registry.State]func(context.Context, registry.Instance) error{
+		registry.OutOfService: apps.FailOver, registry.InService: apps.Register,
+	} {
+		expect.NoError(t, change(t.Context(), in))
+		if state, err := apps.Get(t.Context(), in); err != nil || state != want {
+			t.Errorf("Get: got %q and error %v, want %q", state, err, want)
+		}
+	}
+	in.Service += "-v2"
+	names := registry.OtherNamesOf(apps.Register(t.Context(), in))
+	if !slices.Equal(names, []string{written.Service}) {
+		t.Errorf("other names: got %q, want %q", names, written.Service)
 	}
 }
