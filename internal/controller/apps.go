@@ -10,6 +10,8 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/notes"
+	"github.com/rollcall-dev/rollcall/internal/plan"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/service"
@@ -24,28 +26,20 @@ const (
 	appStarts = 30 * time.Second
 	// appRecheck is how long, at most, an application's entry that was missing stays unnoticed when it comes.
 	appRecheck = 5 * time.Second
-	// appOutlives is for how long the entry of a pod that is gone is looked after: longer than the registries keep one that its
+	// appOutlives is for how long the entry of a pod that is gone is looked After: longer than the registries keep one that its
 	// application does not renew.
 	appOutlives = 3 * time.Minute
 )
 
-// byApp reports whether an instance is that of an application's own entry.
-func byApp(in lifecycle.Recorded) bool {
-	_, apps := registryclient.CutAppEntries(in.Registry)
-	return apps
-}
-
-func (c change) byApp() bool { return byApp(c.Key()) }
-
 // leavesToApp reports whether the pod leaves a registry to its application's own entry there, by which clients are given it.
-func (o *observation) leavesToApp(c change) bool {
+func (o *observation) leavesToApp(c plan.Change) bool {
 	app := c.Key()
 	app.Registry = registryclient.AppEntries(app.Registry)
-	return c.want != lifecycle.InService && slices.ContainsFunc(o.targets, func(t tracker.Target) bool { return t.Key() == app })
+	return c.Want != lifecycle.InService && slices.ContainsFunc(o.targets, func(t tracker.Target) bool { return t.Key() == app })
 }
 
 // gone reports whether there is no such pod any more.
-func (o *observation) gone() bool { return o.departed && !o.note.lingers }
+func (o *observation) gone() bool { return o.departed && !o.note.Lingers }
 
 // has reports whether the address is the pod's.
 func (o *observation) has(address string) bool {
@@ -63,7 +57,7 @@ func (r *PodReconciler) observePassedOn(ctx context.Context, seen *observation) 
 		instances[t.Key()] = true
 	}
 	for in := range instances {
-		if !byApp(in) || seen.has(in.Address) {
+		if !plan.ByApp(in) || seen.has(in.Address) {
 			continue
 		}
 		var err error
@@ -77,11 +71,9 @@ func (r *PodReconciler) observePassedOn(ctx context.Context, seen *observation) 
 // clear has a registry forget what it remembers of the application of a pod that is gone, once its entry has gone too: the
 // next pod at that address is to start in rotation. Until then the entry stays out of it. One that is found in service after it
 // was taken out is another application's.
-func (r *PodReconciler) clear(ctx context.Context, seen *observation, c change) blocker {
+func (r *PodReconciler) clear(ctx context.Context, seen *observation, c plan.Change) notes.Blocker {
 	reg, asked := seen.settings.Registries.Client(c.Registry), r.Clock.Now()
-	seen.note.calls.Lock()
-	since, again := seen.note.clears[c.Key()]
-	seen.note.calls.Unlock()
+	since, again := seen.note.TakenOut(c.Key())
 	state := registry.Absent
 	if reg.Gets() {
 		var err error
@@ -90,44 +82,39 @@ func (r *PodReconciler) clear(ctx context.Context, seen *observation, c change) 
 		}
 	}
 	if !again || state == registry.Absent {
-		if missing := r.call(ctx, seen, c); missing.reason != "" {
+		if missing := r.call(ctx, seen, c); missing.Reason != "" {
 			return missing
 		}
 	}
 	if state == registry.Absent || again && (state == registry.InService || asked.Sub(since) >= appOutlives) {
 		r.State.Claims.Removed(seen.pod().UID, c.Key(), asked)
-		return blocker{}
+		return notes.Blocker{}
 	}
 	if !again {
-		seen.note.calls.Lock()
-		defer seen.note.calls.Unlock()
-		if seen.note.clears == nil {
-			seen.note.clears = map[lifecycle.Recorded]time.Time{}
-		}
-		seen.note.clears[c.Key()] = asked
+		seen.note.TakesOut(c.Key(), asked)
 	}
-	return blocker{reason: reason.AppEntryRemains, after: r.backOff(seen),
-		message: c.String() + ": the pod is gone, and its application's entry is not yet; it is out of rotation"}
+	return notes.Blocker{Reason: reason.AppEntryRemains, After: r.backOff(seen),
+		Message: c.String() + ": the pod is gone, and its application's entry is not yet; it is out of rotation"}
 }
 
 // awaitsApp says that the application has no entry that could be put in rotation. Soon after the pod became ready that is part
 // of its start.
-func (r *PodReconciler) awaitsApp(seen *observation, c change, b blocker, err error) blocker {
-	b.reason, b.after = reason.AppNotRegistered, min(r.backOff(seen), appRecheck)
+func (r *PodReconciler) awaitsApp(seen *observation, c plan.Change, b notes.Blocker, err error) notes.Blocker {
+	b.Reason, b.After = reason.AppNotRegistered, min(r.backOff(seen), appRecheck)
 	if names := seen.otherNames(c, registry.OtherNamesOf(err)); len(names) > 0 {
-		b.reason = reason.AppOtherName
-		b.message += fmt.Sprintf("; the registry has %s under %q: name that in the annotation %s or in service.name, or have the "+
+		b.Reason = reason.AppOtherName
+		b.Message += fmt.Sprintf("; the registry has %s under %q: name that in the annotation %s or in service.name, or have the "+
 			"application register as %q", c.Instance.Endpoint(), names, service.AnnotationServices, c.Instance.Service)
 	}
 	if starting := appStarts - r.Clock.Since(lifecycle.ReadySince(seen.pod())); starting > 0 {
-		b.reason, b.after = reason.AppStarting, min(b.after, starting)
+		b.Reason, b.After = reason.AppStarting, min(b.After, starting)
 	}
 	return b
 }
 
 // otherNames are the names, by the driver and by the last list, under which the registry has an instance's address and port, but for
 // those that the pod has besides.
-func (o *observation) otherNames(c change, said []string) []string {
+func (o *observation) otherNames(c plan.Change, said []string) []string {
 	names := slices.Compact(slices.Sorted(slices.Values(slices.Concat(said, o.tracked.ForeignNames(c.Key())))))
 	return slices.DeleteFunc(names, func(name string) bool {
 		return slices.ContainsFunc(o.targets, func(t tracker.Target) bool { return t.Instance.Service == name })
@@ -135,18 +122,15 @@ func (o *observation) otherNames(c change, said []string) []string {
 }
 
 // saySeveral says, once for the pod, that there are several entries where one is expected.
-func (r *PodReconciler) saySeveral(seen *observation, c change, which string) {
-	seen.note.calls.Lock()
-	defer seen.note.calls.Unlock()
-	if !seen.note.several && c.byApp() {
-		seen.note.several = true
+func (r *PodReconciler) saySeveral(seen *observation, c plan.Change, which string) {
+	if c.ByApp() && seen.note.Several() {
 		r.event(seen, reason.AppSeveralEntries, fmt.Sprintf("%s: there are several, which are taken out and put back together: %s; "+
 			"remove what the application did not write, or give its instances an ID that stays the same", c, which))
 	}
 }
 
 // lookForSeveral says what the last list shows.
-func (r *PodReconciler) lookForSeveral(seen *observation, c change) {
+func (r *PodReconciler) lookForSeveral(seen *observation, c plan.Change) {
 	names, own := seen.tracked.ForeignNames(c.Key()), c.Instance.Service
 	if one := slices.Index(names, own); one >= 0 && slices.Contains(names[one+1:], own) {
 		r.saySeveral(seen, c, "its list has more than one")
@@ -155,17 +139,14 @@ func (r *PodReconciler) lookForSeveral(seen *observation, c change) {
 
 // sayReturned says, once for as long as the pod is out, that its application put itself back. One that Kruise has restarted
 // registers anew, and that is no more than its start.
-func (r *PodReconciler) sayReturned(seen *observation, c change, returned bool) {
+func (r *PodReconciler) sayReturned(seen *observation, c plan.Change, returned bool) {
 	if at := lifecycle.State(seen.pod()); at == appspub.LifecycleStateUpdating || at == appspub.LifecycleStateUpdated {
 		return
 	}
-	seen.note.calls.Lock()
-	defer seen.note.calls.Unlock()
 	switch {
-	case c.want == lifecycle.InService:
-		seen.note.returned = false
-	case returned && !seen.note.returned:
-		seen.note.returned = true
+	case c.Want == lifecycle.InService:
+		seen.note.Joined()
+	case returned && seen.note.Returned():
 		r.event(seen, reason.AppCameBack, c.String()+" came back into rotation while the pod has to be out of it, and was taken out "+
 			"again: something other than Rollcall puts it back")
 	}

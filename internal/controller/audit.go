@@ -12,6 +12,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/audit"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/notes"
 	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -93,18 +94,18 @@ func (r *PodReconciler) auditFlip(seen *observation, before, after *corev1.Pod, 
 }
 
 // auditGone writes down that a pod waits for nothing any more since it is gone.
-func (r *PodReconciler) auditGone(n *note) {
-	if n != nil && n.shown.hook != "" {
-		r.Audit.Write(receipt.Line{Kind: receipt.Waits, Deleting: true, Entry: podEntry(n.pod)})
+func (r *PodReconciler) auditGone(n *notes.Note) {
+	if n != nil && n.Shown().Hook != "" {
+		r.Audit.Write(receipt.Line{Kind: receipt.Waits, Deleting: true, Entry: podEntry(n.Pod)})
 	}
 }
 
 // auditWait writes down why the pod waits from now on, where that is another reason than before.
-func (r *PodReconciler) auditWait(seen *observation, now, before blocker) {
-	if r.Audit == nil || now.hook == before.hook && now.reason == before.reason || now.hook == "" && before.hook == "" {
+func (r *PodReconciler) auditWait(seen *observation, now, before notes.Blocker) {
+	if r.Audit == nil || now.Hook == before.Hook && now.Reason == before.Reason || now.Hook == "" && before.Hook == "" {
 		return
 	}
 	line := seen.lineOf(seen.pod())
-	line.Kind, line.Hook, line.Reason, line.Instances = receipt.Waits, string(now.hook), string(now.reason), nil
+	line.Kind, line.Hook, line.Reason, line.Instances = receipt.Waits, string(now.Hook), string(now.Reason), nil
 	r.Audit.Write(line)
 }

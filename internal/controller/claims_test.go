@@ -48,8 +48,8 @@ func (w *world) expectRefused(pod *corev1.Pod, warning string) {
 	w.takeJournal()
 	w.reconcile(pod)
 	w.expectAbsent(pod)
-	waits := w.r.notes.of(lifecycle.PodIDOf(pod)).shown
-	if got := fmt.Sprintf("%s %s", waits.reason, waits.message); !strings.HasPrefix(got, warning) {
+	waits := w.r.notes.Of(lifecycle.PodIDOf(pod)).Shown()
+	if got := fmt.Sprintf("%s %s", waits.Reason, waits.Message); !strings.HasPrefix(got, warning) {
 		w.Fatalf("%s waits for %q, want what begins with %q", pod.Name, got, warning)
 	}
 }

@@ -28,7 +28,7 @@ func (r *PodReconciler) showRotation(ctx context.Context, seen *observation) err
 	}
 	data, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID}, // of another pod under the name nothing is known
-		"status":   map[string]any{"conditions": []corev1.PodCondition{r.condition(in)}},
+		"status":   map[string]any{"conditions": []corev1.PodCondition{lifecycle.RotationCondition(in, r.Clock.Now())}},
 	})
 	if err != nil {
 		return fmt.Errorf("encoding the condition: %w", err)
@@ -43,19 +43,8 @@ func (r *PodReconciler) showRotation(ctx context.Context, seen *observation) err
 	case err != nil:
 		return fmt.Errorf("patching the pod's condition: %w", err)
 	}
-	seen.note.written = written.ResourceVersion
+	seen.note.Written = written.ResourceVersion
 	return nil
-}
-
-func (r *PodReconciler) condition(in bool) corev1.PodCondition {
-	c := corev1.PodCondition{
-		Type: lifecycle.ConditionInRotation, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(r.Clock.Now()),
-		Reason: "TakenOut", Message: "the registries were asked to send the pod no clients",
-	}
-	if in {
-		c.Status, c.Reason, c.Message = corev1.ConditionTrue, "Acknowledged", "the registries have acknowledged the pod in service"
-	}
-	return c
 }
 
 // rotation reports whether the pod is in rotation: every registry has acknowledged every instance in service. Until then, and
@@ -68,7 +57,7 @@ func (o *observation) rotation() (in, known bool) {
 		return false, false
 	case lifecycle.InService:
 	}
-	present := o.plan().present
+	present := o.plan().Present
 	in = len(present) > 0 && !slices.ContainsFunc(present, o.unacknowledged)
 	return in, in
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/notes"
+	"github.com/rollcall-dev/rollcall/internal/plan"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -22,30 +24,30 @@ type progress struct {
 	// record is what to write down; nil leaves the record as it is.
 	record *lifecycle.Record
 	// blocker is what is still missing; empty once OpenKruise may go on.
-	blocker blocker
+	blocker notes.Blocker
 	// behind is what the pod could not leave, which holds no hook that waits for the pod to be in service.
-	behind blocker
+	behind notes.Blocker
 	// departing are the changes that are made only once such a hook is asserted.
-	departing []change
+	departing []plan.Change
 }
 
 // done reports whether OpenKruise may go on: the registries have acknowledged everything, and the drain has passed. In a dry
 // run nothing was acknowledged, and what would follow is said too, since nothing is written.
-func (p progress) done() bool { return p.blocker.reason == "" || p.blocker.reason == reason.DryRun }
+func (p progress) done() bool { return p.blocker.Reason == "" || p.blocker.Reason == reason.DryRun }
 
 // converge makes every registry of the pod say what it must of every instance.
 func (r *PodReconciler) converge(ctx context.Context, seen *observation) progress {
 	p := seen.plan()
-	behind := r.ensureAll(ctx, seen, p.formerAddresses)
+	behind := r.ensureAll(ctx, seen, p.FormerAddresses)
 	switch seen.decision.Want {
 	case lifecycle.InService:
 		return r.join(ctx, seen, p, behind)
 	case lifecycle.Keep:
-		return progress{behind: behind.and(r.depart(ctx, seen, p.departing))}
+		return progress{behind: behind.And(r.depart(ctx, seen, p.Departing))}
 	case lifecycle.OutOfService, lifecycle.Absent:
 	}
-	missing := behind.and(r.ensureAll(ctx, seen, p.present)).and(r.ensureAll(ctx, seen, p.departing))
-	if missing.reason != "" {
+	missing := behind.And(r.ensureAll(ctx, seen, p.Present)).And(r.ensureAll(ctx, seen, p.Departing))
+	if missing.Reason != "" {
 		return progress{blocker: missing}
 	}
 	return r.drained(seen, p)
@@ -53,30 +55,30 @@ func (r *PodReconciler) converge(ctx context.Context, seen *observation) progres
 
 // join puts the pod in service, and takes it out of where it departs from once clients are given it. A hook that waits is
 // asserted before that.
-func (r *PodReconciler) join(ctx context.Context, seen *observation, p plan, behind blocker) progress {
-	d, missing := seen.decision, r.ensureAll(ctx, seen, p.present)
+func (r *PodReconciler) join(ctx context.Context, seen *observation, p plan.Plan, behind notes.Blocker) progress {
+	d, missing := seen.decision, r.ensureAll(ctx, seen, p.Present)
 	// A probe is asked only where a hook hangs on it, or where the pod departs from what clients are given it by now.
-	if missing.reason == "" && (len(d.Then.Set) > 0 || slices.ContainsFunc(p.departing, seen.unacknowledged)) {
-		missing = r.probeAll(ctx, seen, p.present)
+	if missing.Reason == "" && (len(d.Then.Set) > 0 || slices.ContainsFunc(p.Departing, seen.unacknowledged)) {
+		missing = r.probeAll(ctx, seen, p.Present)
 	}
-	if missing.reason == "" && d.Waiting != "" {
-		missing = r.readersLag(seen, p.present)
+	if missing.Reason == "" && d.Waiting != "" {
+		missing = r.readersLag(seen, p.Present)
 	}
-	if missing.reason != "" {
+	if missing.Reason != "" {
 		return progress{blocker: missing, behind: behind}
 	}
-	done := progress{behind: behind, departing: p.departing}
+	done := progress{behind: behind, departing: p.Departing}
 	if d.Waiting == "" {
-		done.behind, done.departing = behind.and(r.depart(ctx, seen, p.departing)), nil
+		done.behind, done.departing = behind.And(r.depart(ctx, seen, p.Departing)), nil
 	}
 	done.record = seen.newRecord(p)
 	return done
 }
 
 // depart takes a pod that is in service everywhere that it belongs out of where it departs from, once clients can know that.
-func (r *PodReconciler) depart(ctx context.Context, seen *observation, departing []change) blocker {
+func (r *PodReconciler) depart(ctx context.Context, seen *observation, departing []plan.Change) notes.Blocker {
 	if slices.ContainsFunc(departing, seen.unacknowledged) {
-		if lag := r.readersLag(seen, seen.present(lifecycle.InService)); lag.reason != "" {
+		if lag := r.readersLag(seen, plan.Present(seen.targets, lifecycle.InService)); lag.Reason != "" {
 			return lag
 		}
 	}
@@ -84,13 +86,13 @@ func (r *PodReconciler) depart(ctx context.Context, seen *observation, departing
 }
 
 // readersLag waits until clients know the pod that was put in service, so that OpenKruise counts on no pod before.
-func (r *PodReconciler) readersLag(seen *observation, changes []change) (latest blocker) {
+func (r *PodReconciler) readersLag(seen *observation, changes []plan.Change) (latest notes.Blocker) {
 	for _, c := range changes {
 		name, _ := registryclient.CutAppEntries(c.Registry)
 		lag := seen.settings.ReaderLag[name]
 		known := seen.tracked.Standing(c.Key()).AcknowledgedAt().Add(lag)
-		if remaining := known.Sub(r.Clock.Now()); lag > 0 && remaining > latest.after {
-			latest = blocker{reason: reason.ReadersLag, after: remaining, message: fmt.Sprintf(
+		if remaining := known.Sub(r.Clock.Now()); lag > 0 && remaining > latest.After {
+			latest = notes.Blocker{Reason: reason.ReadersLag, After: remaining, Message: fmt.Sprintf(
 				"%s is registered; its clients may not know it before %s", c, known.Format(time.RFC3339))}
 		}
 	}
@@ -101,8 +103,8 @@ func (r *PodReconciler) readersLag(seen *observation, changes []change) (latest 
 const manyChanges = 8
 
 // ensureAll makes all changes. What is missing in one registry keeps the pod out of no other.
-func (r *PodReconciler) ensureAll(ctx context.Context, seen *observation, changes []change) (missing blocker) {
-	each := make([]blocker, len(changes))
+func (r *PodReconciler) ensureAll(ctx context.Context, seen *observation, changes []plan.Change) (missing notes.Blocker) {
+	each := make([]notes.Blocker, len(changes))
 	var calls sync.WaitGroup
 	for i, c := range changes {
 		if len(changes) < manyChanges {
@@ -113,22 +115,22 @@ func (r *PodReconciler) ensureAll(ctx context.Context, seen *observation, change
 	}
 	calls.Wait()
 	for _, b := range each {
-		missing = missing.and(b)
+		missing = missing.And(b)
 	}
 	return missing
 }
 
 // ensure returns no blocker once the registry is known to say what is wanted of one instance.
-func (r *PodReconciler) ensure(ctx context.Context, seen *observation, c change) blocker {
+func (r *PodReconciler) ensure(ctx context.Context, seen *observation, c plan.Change) notes.Blocker {
 	switch {
-	case c.want != lifecycle.InService && seen.neverRegistered(c):
-		return blocker{}
+	case c.Want != lifecycle.InService && seen.neverRegistered(c):
+		return notes.Blocker{}
 	case seen.passedOn[c.Key()]:
-		seen.tracked.Begin(c.Key(), c.want, c.Instance, r.Clock.Now())
+		seen.tracked.Begin(c.Key(), c.Want, c.Instance, r.Clock.Now())
 		seen.tracked.Acknowledged(c.Key(), r.Clock.Now())
 		r.auditTold(seen, c.Target, registry.Absent, r.Clock.Now())
-		return blocker{}
-	case c.byApp() && seen.gone():
+		return notes.Blocker{}
+	case c.ByApp() && seen.gone():
 		return r.clear(ctx, seen, c)
 	default:
 		return r.agree(ctx, seen, c)
@@ -136,49 +138,49 @@ func (r *PodReconciler) ensure(ctx context.Context, seen *observation, c change)
 }
 
 // agree is ensure for an instance that may be anything in the registry.
-func (r *PodReconciler) agree(ctx context.Context, seen *observation, c change) blocker {
+func (r *PodReconciler) agree(ctx context.Context, seen *observation, c plan.Change) notes.Blocker {
 	in := c.Key()
 	if at := seen.recordedRemoval(c); at != nil {
 		seen.tracked.RecallRemoval(in, *at)
 	}
 	standing := seen.tracked.Standing(in)
-	if !standing.Says(c.want, c.Instance) || !standing.Settled() && standing.SettlesIn(r.Clock.Now()) <= 0 && !seen.asksAbout(c) {
-		if missing := r.call(ctx, seen, c); missing.reason != "" {
+	if !standing.Says(c.Want, c.Instance) || !standing.Settled() && standing.SettlesIn(r.Clock.Now()) <= 0 && !seen.asksAbout(c) {
+		if missing := r.call(ctx, seen, c); missing.Reason != "" {
 			return missing
 		}
 	}
-	if missing := r.settle(ctx, seen, c); missing.reason != "" {
+	if missing := r.settle(ctx, seen, c); missing.Reason != "" {
 		return missing
 	}
 	r.lookForSeveral(seen, c)
-	if c.want == lifecycle.Absent {
+	if c.Want == lifecycle.Absent {
 		r.State.Claims.Removed(seen.pod().UID, in, r.Clock.Now())
 	}
-	return blocker{}
+	return notes.Blocker{}
 }
 
 // call makes one call. Nothing is known of its outcome until it has returned without an error.
-func (r *PodReconciler) call(ctx context.Context, seen *observation, c change) blocker {
+func (r *PodReconciler) call(ctx context.Context, seen *observation, c plan.Change) notes.Blocker {
 	in, now := c.Key(), r.Clock.Now()
-	if c.want == lifecycle.Absent {
+	if c.Want == lifecycle.Absent {
 		seen.tracked.LetGo(in) // whether the registry can be asked or not
 	}
 	reg := seen.settings.Registries.Client(c.Registry)
 	if reg == nil {
-		return blocker{reason: reason.UnknownRegistry, message: fmt.Sprintf(
+		return notes.Blocker{Reason: reason.UnknownRegistry, Message: fmt.Sprintf(
 			"%s: the configuration no longer has this registry: put it back until its pods have left it", c)}
 	}
-	if postponed := seen.note.postponedNow(c, reg, now); postponed.reason != "" {
+	if postponed := seen.note.Postponed(c.Key(), c.Want, reg, now); postponed.Reason != "" {
 		return postponed
 	}
 	lands := now.Add(reg.MayLandFor())
-	if refused := r.claim(seen, c, lands); refused.reason != "" {
+	if refused := r.claim(seen, c, lands); refused.Reason != "" {
 		return refused
 	}
 	by := r.caller(seen.pod())
-	by.Begin = func() { seen.tracked.Begin(in, c.want, c.Instance, now) }
+	by.Begin = func() { seen.tracked.Begin(in, c.Want, c.Instance, now) }
 	returned := seen.tracked.Standing(in).Returned()
-	err := reg.Change(ctx, by, c.asked())
+	err := reg.Change(ctx, by, c.Asked())
 	switch outcome := registryclient.Classify(err); {
 	case outcome == registryclient.Acknowledged, outcome == registryclient.Foreign && seen.leavesToApp(c):
 		if r.acknowledged(seen, c); outcome == registryclient.Foreign {
@@ -188,7 +190,7 @@ func (r *PodReconciler) call(ctx context.Context, seen *observation, c change) b
 		if err != nil {
 			r.saySeveral(seen, c, err.Error())
 		}
-		return blocker{}
+		return notes.Blocker{}
 	case outcome == registryclient.TimedOut:
 		seen.tracked.Failed(in, lands)
 	case outcome == registryclient.NotRegistered: // there is nothing that could have been changed
@@ -200,17 +202,17 @@ func (r *PodReconciler) call(ctx context.Context, seen *observation, c change) b
 
 // claim takes the name for the pod's namespace before a Register, which may be carried out until lands, or says why the pod
 // may not use the name.
-func (r *PodReconciler) claim(seen *observation, c change, lands time.Time) blocker {
-	if c.want != lifecycle.InService {
-		return blocker{}
+func (r *PodReconciler) claim(seen *observation, c plan.Change, lands time.Time) notes.Blocker {
+	if c.Want != lifecycle.InService {
+		return notes.Blocker{}
 	}
 	name := c.Instance.Service
 	return nameRefused(r.State.Claims.Take(r.use(seen, name), seen.keeps[name], c.Key(), lands))
 }
 
-func (r *PodReconciler) acknowledged(seen *observation, c change) {
+func (r *PodReconciler) acknowledged(seen *observation, c plan.Change) {
 	seen.tracked.Acknowledged(c.Key(), r.Clock.Now())
-	if c.want != lifecycle.Absent {
+	if c.Want != lifecycle.Absent {
 		r.State.Claims.Acknowledged(lifecycle.PodIDOf(seen.pod()), c.Key())
 	}
 }
@@ -222,36 +224,36 @@ func (r *PodReconciler) caller(pod *corev1.Pod) registryclient.Caller {
 }
 
 // settle returns no blocker once no call of unknown outcome can have undone, or can still undo, what was acknowledged.
-func (r *PodReconciler) settle(ctx context.Context, seen *observation, c change) blocker {
+func (r *PodReconciler) settle(ctx context.Context, seen *observation, c plan.Change) notes.Blocker {
 	standing, asks := seen.tracked.Standing(c.Key()), seen.asksAbout(c)
 	if remaining := standing.SettlesIn(r.Clock.Now()); !standing.Settled() && (!asks || remaining > 0) {
-		return blocker{reason: reason.Settling, after: max(remaining, backoffBase),
-			message: c.String() + ": an earlier call timed out and may still be carried out"}
+		return notes.Blocker{Reason: reason.Settling, After: max(remaining, backoffBase),
+			Message: c.String() + ": an earlier call timed out and may still be carried out"}
 	}
 	if asks {
-		if missing := r.readBack(ctx, seen, c); missing.reason != "" {
+		if missing := r.readBack(ctx, seen, c); missing.Reason != "" {
 			return missing
 		}
 	}
-	if !c.byApp() && seen.tracked.Foreign(c.Key()) && !seen.leavesToApp(c) {
+	if !c.ByApp() && seen.tracked.Foreign(c.Key()) && !seen.leavesToApp(c) {
 		return alsoRegistersItself(c, "its list has an entry of another writer")
 	}
-	return blocker{}
+	return notes.Blocker{}
 }
 
 // asksAbout reports whether the registry has to be asked for the instance before anything rests on its acknowledgement: a
 // call of unknown outcome came before that.
-func (o *observation) asksAbout(c change) bool {
+func (o *observation) asksAbout(c plan.Change) bool {
 	return o.tracked.Standing(c.Key()).Unconfirmed() && o.settings.Registries.Client(c.Registry).Gets()
 }
 
 // readBack asks the registry whether it says what it has acknowledged, once nothing can be carried out any more that would
 // undo it: an earlier answer would prove nothing. Where it says something else, the call is made and it is asked again, once.
-func (r *PodReconciler) readBack(ctx context.Context, seen *observation, c change) blocker {
+func (r *PodReconciler) readBack(ctx context.Context, seen *observation, c plan.Change) notes.Blocker {
 	reg := seen.settings.Registries.Client(c.Registry)
 	for again := false; ; again = true {
 		asked := r.Clock.Now()
-		if postponed := seen.note.postponedNow(c, reg, asked); postponed.reason != "" {
+		if postponed := seen.note.Postponed(c.Key(), c.Want, reg, asked); postponed.Reason != "" {
 			return postponed
 		}
 		state, err := reg.Get(ctx, r.caller(seen.pod()), c.Instance)
@@ -260,38 +262,25 @@ func (r *PodReconciler) readBack(ctx context.Context, seen *observation, c chang
 		}
 		r.auditTold(seen, c.Target, state, asked)
 		switch {
-		case seen.confirms(c, state):
+		case c.Confirms(state, seen.leavesToApp(c)):
 			seen.tracked.Confirmed(c.Key(), asked)
-			return blocker{}
+			return notes.Blocker{}
 		case state == registry.Foreign:
 			return alsoRegistersItself(c, "the registry was asked for it")
 		}
 		seen.tracked.Contradicted(c.Key(), state)
 		if again {
-			return blocker{reason: reason.NotConfirmed, after: r.backOff(seen),
-				message: fmt.Sprintf("%s: the registry has acknowledged that it is %s, and says %s", c, c.want, state)}
+			return notes.Blocker{Reason: reason.NotConfirmed, After: r.backOff(seen),
+				Message: fmt.Sprintf("%s: the registry has acknowledged that it is %s, and says %s", c, c.Want, state)}
 		}
-		if missing := r.call(ctx, seen, c); missing.reason != "" {
+		if missing := r.call(ctx, seen, c); missing.Reason != "" {
 			return missing
 		}
 	}
 }
 
-// confirms reports whether a state is what was wanted. Out of service may be absent: some registries know no such state. What
-// the application wrote is never removed, and is what clients are given of a pod that leaves a registry to it.
-func (o *observation) confirms(c change, state registry.State) bool {
-	switch c.want {
-	case lifecycle.InService:
-		return state == registry.InService
-	case lifecycle.OutOfService:
-		return state == registry.OutOfService || state == registry.Absent
-	default:
-		return state == registry.Absent || state == registry.OutOfService && c.byApp() || state == registry.Foreign && o.leavesToApp(c)
-	}
-}
-
 // probeAll returns why clients are not given the pod yet although it was registered everywhere.
-func (r *PodReconciler) probeAll(ctx context.Context, seen *observation, changes []change) blocker {
+func (r *PodReconciler) probeAll(ctx context.Context, seen *observation, changes []plan.Change) notes.Blocker {
 	for _, c := range changes {
 		reg := seen.settings.Registries.Client(c.Registry)
 		if !reg.Probes() {
@@ -301,37 +290,32 @@ func (r *PodReconciler) probeAll(ctx context.Context, seen *observation, changes
 			return r.notServing(ctx, seen, c, reg, err)
 		}
 	}
-	return blocker{}
+	return notes.Blocker{}
 }
 
 // drained is called once everything is acknowledged, and holds OpenKruise back until the clients had time to notice.
-func (r *PodReconciler) drained(seen *observation, p plan) progress {
+func (r *PodReconciler) drained(seen *observation, p plan.Plan) progress {
 	if len(seen.tracked.Known()) == 0 && !seen.input.Record.Exists() {
 		return progress{} // no registry ever knew the pod, and so there is nothing to write down
 	}
 	done := progress{record: seen.newRecord(p)}
 	removedAt, counted := r.removedAt(seen, p)
-	if !draining(seen.decision.Row) || seen.drain == 0 || removedAt.IsZero() {
+	if !seen.decision.Row.Drains() || seen.drain == 0 || removedAt.IsZero() {
 		return done
 	}
 	done.record.OutSince = &removedAt
 	if remaining := counted.Add(seen.drain).Sub(r.Clock.Now()); remaining > 0 {
-		done.blocker = blocker{reason: reason.Draining, after: remaining,
-			message: fmt.Sprintf("out of rotation since %s, drains for %s", removedAt.Format(time.RFC3339), seen.drain)}
+		done.blocker = notes.Blocker{Reason: reason.Draining, After: remaining,
+			Message: fmt.Sprintf("out of rotation since %s, drains for %s", removedAt.Format(time.RFC3339), seen.drain)}
 	}
 	return done
 }
 
-// draining reports whether a drain counts in the row. kubelet does not wait with a pod that is being deleted already.
-func draining(row lifecycle.Row) bool {
-	return row == lifecycle.RowPreparingDelete || row == lifecycle.RowPreparingUpdate
-}
-
 // removedAt is when the last instance that may have been in service was taken out, and from when its drain counts; zero where
 // none was. No pod drains for less than its drain because another manager's clock reads otherwise.
-func (r *PodReconciler) removedAt(seen *observation, p plan) (latest, counted time.Time) {
+func (r *PodReconciler) removedAt(seen *observation, p plan.Plan) (latest, counted time.Time) {
 	ahead := r.Ahead()
-	for _, c := range p.all() {
+	for _, c := range p.All() {
 		recorded, from := seen.tracked.Standing(c.Key()).RemovedAt(ahead)
 		if recorded.After(latest) {
 			latest = recorded
@@ -344,10 +328,10 @@ func (r *PodReconciler) removedAt(seen *observation, p plan) (latest, counted ti
 }
 
 // recordedRemoval is when the record says that the instance was taken out; nil where it does not, or where another process may
-// have put it back since: the pod must have stayed, since the record was written, where only "out" is ever wanted.
-func (o *observation) recordedRemoval(c change) *time.Time {
+// have put it back Since: the pod must have stayed, since the record was written, where only "out" is ever wanted.
+func (o *observation) recordedRemoval(c plan.Change) *time.Time {
 	record := o.input.Record
-	if record.OutSince == nil || !record.Fresh(o.pod()) || !record.Says(c.want, c.Key()) || !lifecycle.MustStayOut(o.pod()) {
+	if record.OutSince == nil || !record.Fresh(o.pod()) || !record.Says(c.Want, c.Key()) || !lifecycle.MustStayOut(o.pod()) {
 		return nil
 	}
 	return record.OutSince
@@ -356,63 +340,58 @@ func (o *observation) recordedRemoval(c change) *time.Time {
 // neverRegistered reports whether the instance can't have been put in service: the pod came while this process was watching,
 // which has made no call for it, and no record speaks of it. Where a hook is to be released, a list must have shown besides
 // that no leader before this one has registered it: the watch may have lagged when this one began to lead.
-func (o *observation) neverRegistered(c change) bool {
-	releases := c.want == lifecycle.Absent || lifecycle.MustStayOut(o.pod())
+func (o *observation) neverRegistered(c plan.Change) bool {
+	releases := c.Want == lifecycle.Absent || lifecycle.MustStayOut(o.pod())
 	return o.tracked.Born() && !o.tracked.Standing(c.Key()).Known() && !o.input.Record.Exists() &&
 		(!releases || o.tracked.Shown(c.Registry))
 }
 
 // alsoRegistersItself is why a hook waits while clients are given the pod by an entry that no Rollcall has written: what the
 // registry acknowledges says nothing of that one.
-func alsoRegistersItself(c change, why string) blocker {
-	return blocker{reason: reason.AlsoRegistersItself, after: backoffCap, message: fmt.Sprintf(
+func alsoRegistersItself(c plan.Change, why string) notes.Blocker {
+	return notes.Blocker{Reason: reason.AlsoRegistersItself, After: backoffCap, Message: fmt.Sprintf(
 		"%s: clients are given this address by an entry that Rollcall has not written (%s): turn off the application's own "+
 			"registration, or let Rollcall steer that entry, as docs/self-registration.md says", c, why)}
 }
 
 // nameRefused is why the pod may not use a service name.
-func nameRefused(r *clusterstate.Refusal) blocker {
+func nameRefused(r *clusterstate.Refusal) notes.Blocker {
 	if r == nil {
-		return blocker{}
+		return notes.Blocker{}
 	}
-	return blocker{reason: r.Reason, message: r.Message, after: min(r.After, backoffCap)}
+	return notes.Blocker{Reason: r.Reason, Message: r.Message, After: min(r.After, backoffCap)}
 }
 
 // failed says why a call did not end well, and when to come back. What is not known to be final is worth another try.
-func (r *PodReconciler) failed(ctx context.Context, seen *observation, c change, reg *registryclient.Client, err error) blocker {
-	b := blocker{reason: reason.RegistryUnavailable, message: fmt.Sprintf("%s: %v", c, err)}
+func (r *PodReconciler) failed(ctx context.Context, seen *observation, c plan.Change, reg *registryclient.Client, err error) notes.Blocker {
+	b := notes.Blocker{Reason: reason.RegistryUnavailable, Message: fmt.Sprintf("%s: %v", c, err)}
 	if stops(ctx, err) {
-		return blocker{reason: reason.Stopping, message: "the manager stops, the next one goes on"}
+		return notes.Blocker{Reason: reason.Stopping, Message: "the manager stops, the next one goes on"}
 	}
 	after, told := registry.RetryAfterOf(err)
 	switch registryclient.Classify(err) {
 	case registryclient.DryRun:
-		b.reason = reason.DryRun // an event brings the next step
+		b.Reason = reason.DryRun // an event brings the next step
 	case registryclient.Fenced:
-		b.reason, b.after, b.unasked = reason.NotPermitted, r.backOff(seen), true
+		b.Reason, b.After, b.Unasked = reason.NotPermitted, r.backOff(seen), true
 	case registryclient.Queued:
-		b.reason, b.after, b.unasked = reason.Queued, wokenRecheck, true
+		b.Reason, b.After, b.Unasked = reason.Queued, wokenRecheck, true
 	case registryclient.Outage:
-		b.after = wokenRecheck
+		b.After = wokenRecheck
 	case registryclient.Foreign:
 		return alsoRegistersItself(c, err.Error())
 	case registryclient.NotRegistered:
 		return r.awaitsApp(seen, c, b, err)
 	case registryclient.Refused:
-		b.reason, b.after = reason.RegistryRefused, backoffCap
+		b.Reason, b.After = reason.RegistryRefused, backoffCap
 	case registryclient.TimedOut:
-		b.reason, b.after = reason.RegistryTimeout, max(after, r.backOff(seen))
+		b.Reason, b.After = reason.RegistryTimeout, max(after, r.backOff(seen))
 	default:
-		b.after = max(after, r.backOff(seen))
+		b.After = max(after, r.backOff(seen))
 	}
-	b.reason = ofAgent(b.reason, err)
+	b.Reason = ofAgent(b.Reason, err)
 	if told {
-		seen.note.calls.Lock()
-		defer seen.note.calls.Unlock()
-		if seen.note.postponed == nil {
-			seen.note.postponed = map[lifecycle.Recorded]postponement{}
-		}
-		seen.note.postponed[c.Key()] = postponement{want: c.want, client: reg, until: r.Clock.Now().Add(after), blocker: b}
+		seen.note.Postpone(c.Key(), c.Want, reg, r.Clock.Now().Add(after), b)
 	}
 	return b
 }
@@ -436,16 +415,16 @@ func ofAgent(why reason.Reason, err error) reason.Reason {
 
 // notServing says why clients are not given a pod that is registered.
 func (r *PodReconciler) notServing(
-	ctx context.Context, seen *observation, c change, reg *registryclient.Client, err error,
-) blocker {
+	ctx context.Context, seen *observation, c plan.Change, reg *registryclient.Client, err error,
+) notes.Blocker {
 	if !registryclient.Classify(err).Asked() || stops(ctx, err) {
 		return r.failed(ctx, seen, c, reg, err)
 	}
 	after, _ := registry.RetryAfterOf(err)
-	b := blocker{reason: reason.NotServing, after: max(after, r.backOff(seen)),
-		message: fmt.Sprintf("%s is registered and not given to clients yet: %v", c, err)}
+	b := notes.Blocker{Reason: reason.NotServing, After: max(after, r.backOff(seen)),
+		Message: fmt.Sprintf("%s is registered and not given to clients yet: %v", c, err)}
 	if registry.IsTerminal(err) {
-		b.after = backoffCap
+		b.After = backoffCap
 	}
 	return b
 }

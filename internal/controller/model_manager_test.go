@@ -26,6 +26,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/podqueue"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
@@ -86,7 +87,7 @@ func (m *model) lead() {
 		Releases: metrics.NewReleaseMetrics(prometheus.NewRegistry()), Workers: 1, Clock: m.clock,
 		Ahead: func() time.Duration { return 0 },
 	})
-	m.manager.PodReconciler.queue.Store(new(queue(&m.manager.queue)))
+	m.manager.PodReconciler.queue.Store(new(podqueue.Queue(&m.manager.queue)))
 	m.configure(m.manager.there...)
 	for _, p := range m.pods {
 		p.view = len(p.versions) - 1

@@ -14,6 +14,8 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/notes"
+	"github.com/rollcall-dev/rollcall/internal/plan"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
@@ -27,7 +29,7 @@ const staleRecheck = time.Second
 type observation struct {
 	settings *Settings
 	tracked  *tracker.Pod
-	note     *note
+	note     *notes.Note
 	input    lifecycle.Input
 	// decision is on the input as it is now; see decide.
 	decision lifecycle.Decision
@@ -35,9 +37,9 @@ type observation struct {
 	// targets are those that the pod has now, as far as its description tells. A problem with it keeps the pod from being
 	// put in service, and nothing else.
 	targets []tracker.Target
-	problem blocker
+	problem notes.Blocker
 	// warning is what a person should look at although it keeps the pod from nothing.
-	warning blocker
+	warning notes.Blocker
 	// keeps are the service names that the pod is registered under and may not use otherwise.
 	keeps map[string]bool
 	drain time.Duration
@@ -69,7 +71,7 @@ func (o *observation) managed() bool { return o.input.Managed() || len(o.tracked
 func (r *PodReconciler) observe(ctx context.Context, id lifecycle.PodID) (seen *observation, again time.Duration, err error) {
 	settings := r.settings.Load()
 	// Before the cache is read: the tracker notes the departure of a pod that is found in it then.
-	seen = &observation{settings: settings, tracked: r.Tracker.Open(id, settings.Registries.Server), note: r.notes.of(id)}
+	seen = &observation{settings: settings, tracked: r.Tracker.Open(id, settings.Registries.Server), note: r.notes.Of(id)}
 	pod := &corev1.Pod{}
 	// Nothing below changes what it reads.
 	err = r.Client.Get(ctx, id.NamespacedName, pod, client.UnsafeDisableDeepCopy)
@@ -80,7 +82,7 @@ func (r *PodReconciler) observe(ctx context.Context, id lifecycle.PodID) (seen *
 		return nil, 0, fmt.Errorf("reading the pod: %w", err)
 	}
 	seen.tracked.Found()
-	if clusterstate.Behind(pod.ResourceVersion, seen.note.written) {
+	if clusterstate.Behind(pod.ResourceVersion, seen.note.Written) {
 		return nil, staleRecheck, nil
 	}
 
@@ -109,7 +111,7 @@ func (r *PodReconciler) observe(ctx context.Context, id lifecycle.PodID) (seen *
 	if err := r.observePassedOn(ctx, seen); err != nil {
 		return nil, 0, err
 	}
-	seen.input.Blocked = seen.problem.reason != ""
+	seen.input.Blocked = seen.problem.Reason != ""
 	// The pod itself is counted as it was just read: so no more than the threshold are ever taken out for being not ready.
 	r.State.Panics.Refresh(pod, &settings.Rules)
 	seen.panic = r.State.Panics.Of(pod.Namespace, seen.input.Record, &settings.Rules)
@@ -139,7 +141,7 @@ func (r *PodReconciler) observeDeparted(
 	last := seen.tracked.Departed()
 	switch {
 	case last == nil && seen.tracked.CloseUnlessFound():
-		r.auditGone(r.notes.forget(id.UID))
+		r.auditGone(r.notes.Forget(id.UID))
 		return nil, 0, nil
 	case last == nil:
 		return nil, staleRecheck, nil // the event that says so is on its way
@@ -157,14 +159,14 @@ func (r *PodReconciler) observeDeparted(
 	case live != nil && live.DeletionTimestamp == nil:
 		return nil, backoffCap, nil // no event will say when it is gone
 	}
-	if seen.note.lingers = live != nil; seen.note.lingers {
+	if seen.note.Lingers = live != nil; seen.note.Lingers {
 		seen.input.Pod, seen.input.Record = live, lifecycle.RecordOf(live)
 	}
 	r.observeTargets(seen, service.Node{})
 	if err := r.observePassedOn(ctx, seen); err != nil {
 		return nil, 0, err
 	}
-	if seen.note.lingers {
+	if seen.note.Lingers {
 		workload, err := r.workloadOf(ctx, live)
 		if err != nil {
 			return nil, 0, err
@@ -181,11 +183,11 @@ func (r *PodReconciler) observeDeparted(
 func (o *observation) nothingLeft() bool {
 	instances := o.instances()
 	for in := range instances {
-		if byApp(in) || !o.certain(change{Target: o.target(in), want: lifecycle.Absent}) {
+		if plan.ByApp(in) || !o.certain(plan.Change{Target: o.target(in), Want: lifecycle.Absent}) {
 			return false
 		}
 	}
-	return !o.note.lingers && (len(instances) > 0 || o.tracked.Born())
+	return !o.note.Lingers && (len(instances) > 0 || o.tracked.Born())
 }
 
 // observeTargets says which instances the pod has in which registries, or what is wrong with how it is described.
@@ -205,36 +207,36 @@ func (r *PodReconciler) observeTargets(seen *observation, node service.Node) {
 	}
 	err = errors.Join(err, drainErr, attributesErr, registriesErr)
 	refused := r.observeNames(seen, endpoints)
-	if pod.Status.PodIP != "" && refused.reason == "" {
+	if pod.Status.PodIP != "" && refused.Reason == "" {
 		seen.targets = seen.targetsIn(registries, endpoints, attributes)
 	}
 	switch {
 	case err != nil:
-		seen.problem = blocker{reason: reason.InvalidPod, message: err.Error()}
+		seen.problem = notes.Blocker{Reason: reason.InvalidPod, Message: err.Error()}
 	case pod.Status.PodIP == "":
-		seen.problem = blocker{reason: reason.NoAddress, message: "the pod has no IP yet"}
-	case refused.reason != "":
+		seen.problem = notes.Blocker{Reason: reason.NoAddress, Message: "the pod has no IP yet"}
+	case refused.Reason != "":
 		seen.problem = refused
 	}
 }
 
 // observeNames says why the pod may not use one of its service names. A name that it is registered under stays its own, and
 // only the warning is shown.
-func (r *PodReconciler) observeNames(seen *observation, endpoints []service.Endpoint) blocker {
+func (r *PodReconciler) observeNames(seen *observation, endpoints []service.Endpoint) notes.Blocker {
 	seen.keeps = map[string]bool{}
 	for _, e := range endpoints {
 		refusal, registered := r.State.Claims.Ask(r.use(seen, e.Service))
 		refused := nameRefused(refusal)
 		switch {
-		case refused.reason == "":
+		case refused.Reason == "":
 		case !registered:
 			return refused
 		default:
-			refused.message += "; the pod stays, since it is registered under that name already"
+			refused.Message += "; the pod stays, since it is registered under that name already"
 			seen.warning, seen.keeps[e.Service] = refused, true
 		}
 	}
-	return blocker{}
+	return notes.Blocker{}
 }
 
 func (r *PodReconciler) use(seen *observation, name string) clusterstate.Use {
@@ -264,12 +266,12 @@ func (r *PodReconciler) adoptListed(seen *observation) {
 }
 
 // refused says why Rollcall does not drive the pod; empty where it does.
-func (o *observation) refused() blocker {
+func (o *observation) refused() notes.Blocker {
 	owner := metav1.GetControllerOfNoCopy(o.pod())
 	if owner == nil || clusterstate.OwnerOf(o.pod()) != nil || o.decision.Row == lifecycle.RowGone {
-		return blocker{}
+		return notes.Blocker{}
 	}
-	return blocker{reason: reason.UnsupportedWorkload, message: fmt.Sprintf(
+	return notes.Blocker{Reason: reason.UnsupportedWorkload, Message: fmt.Sprintf(
 		"the pod has a finalizer or mark that hooks.owned or hooks.newlyCreated claims, and belongs to a %s; Rollcall drives only "+
 			"OpenKruise's CloneSets, StatefulSets and DaemonSets: take it out of the template, or the key out of the configuration", owner.Kind)}
 }

@@ -45,14 +45,14 @@ func (r *PodReconciler) patch(ctx context.Context, seen *observation, edit lifec
 	switch {
 	case errors.Is(err, registryclient.ErrDryRun):
 		return nil // it was reported, and the pod is as it was
-	case apierrors.IsNotFound(err), isMoved(err):
+	case apierrors.IsNotFound(err), lifecycle.IsMoved(err):
 		return errMoved
 	case err != nil:
 		return fmt.Errorf("patching the pod: %w", err)
 	}
 	after := *pod
 	after.ObjectMeta = written.ObjectMeta
-	seen.note.written = written.ResourceVersion
+	seen.note.Written = written.ResourceVersion
 	r.auditFlip(seen, pod, &after, asked)
 	seen.input.Pod = &after
 	if after.Annotations[lifecycle.AnnotationRecord] != pod.Annotations[lifecycle.AnnotationRecord] {
@@ -75,18 +75,4 @@ func isRefused(err error) bool {
 	default:
 		return code >= http.StatusBadRequest && code < http.StatusInternalServerError
 	}
-}
-
-// isMoved reports that a test of the patch failed, or that its path is no longer there. The API server answers both with
-// 422 and details that are empty; a value that validation refuses names its causes, and a webhook gives no details.
-func isMoved(err error) bool {
-	if apierrors.IsConflict(err) {
-		return true
-	}
-	var status apierrors.APIStatus
-	if !apierrors.IsInvalid(err) || !errors.As(err, &status) {
-		return false
-	}
-	details := status.Status().Details
-	return details != nil && details.Kind == "" && len(details.Causes) == 0
 }

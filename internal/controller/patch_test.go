@@ -2,60 +2,18 @@ package controller
 
 import (
 	"errors"
-	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
-
-func TestIsMoved(t *testing.T) {
-	t.Parallel()
-	invalid := func(message string, details *metav1.StatusDetails) error {
-		return &apierrors.StatusError{ErrStatus: metav1.Status{
-			Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
-			Message: message, Details: details,
-		}}
-	}
-	pods, kind := schema.GroupResource{Resource: "pods"}, schema.GroupKind{Kind: "Pod"}
-	value := field.Invalid(field.NewPath("metadata", "labels"), "not ok!", "a valid label must be")
-	noPod := field.Invalid(field.NewPath("patch"), "{}", "cannot unmarshal number into Go struct field ObjectMeta.metadata.labels")
-	for name, tc := range map[string]struct {
-		reason string
-		err    error
-		want   bool
-	}{
-		"no error": {"it was written", nil, false},
-		"failed test": {"a failed test, an index out of range and a path that is gone look the same",
-			invalid("the server rejected our request due to an error in our request", &metav1.StatusDetails{}), true},
-		"wrapped":       {"whoever wraps it says nothing else", fmt.Errorf("patching: %w", patchTestFailed()), true},
-		"conflict":      {"somebody else was faster, several times over", apierrors.NewConflict(pods, "web-1", errors.New("modified")), true},
-		"refused value": {"it will be refused the next time too", apierrors.NewInvalid(kind, "web-1", field.ErrorList{value}), false},
-		"refused for no stated cause": {"it names the pod, and so somebody looked at the value",
-			apierrors.NewInvalid(kind, "web-1", nil), false},
-		"not a pod any more": {"a patch that makes no pod names its cause, and no pod",
-			apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{noPod}), false},
-		"refused by a webhook": {"a webhook's answer has no details",
-			invalid(`admission webhook "wh.example.com" denied the request: no good`, nil), false},
-		"throttled":         {"the pod is where it was", apierrors.NewTooManyRequests("slow down", 1), false},
-		"broken connection": {"the outcome is unknown", errors.New("connection reset by peer"), false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := isMoved(tc.err); got != tc.want {
-				t.Errorf("isMoved: got %t, want %t\nreason: %s", got, tc.want, tc.reason)
-			}
-		})
-	}
-}
 
 func TestPodThatMovedOnIsDecidedAgain(t *testing.T) {
 	t.Parallel()
@@ -159,6 +117,17 @@ func TestArmingThatIsRefusedIsShown(t *testing.T) {
 	w.expectResult("", w.reconcile(pod), backoffBase)
 	w.expectJournal("no pod is registered that is not armed", writes+failed)
 	w.expectEvents("", "Warning PatchRefused hook preNormal waits: ")
+}
+
+func TestArmingThatIsRefusedKeepsNoFormerAddress(t *testing.T) {
+	t.Parallel()
+	w, pod := serving(t)
+	w.changePod(pod, func(p *corev1.Pod) { p.Finalizers, p.Status.PodIP = nil, "10.0.0.99" })
+	w.patching(func(func() error) error {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web-1", errors.New("no"))
+	})
+	w.expectResult("", w.reconcile(pod), backoffBase)
+	w.expectJournal("another pod may have it before the patch is allowed", writes+failed, deregisters)
 }
 
 // What a write holds.

@@ -28,6 +28,8 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/notes"
+	"github.com/rollcall-dev/rollcall/internal/podqueue"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -77,8 +79,8 @@ type PodReconciler struct {
 
 	settings atomic.Pointer[Settings]
 	applied  chan struct{}
-	queue    atomic.Pointer[queue]
-	notes    notes
+	queue    atomic.Pointer[podqueue.Queue]
+	notes    *notes.Notes
 	backoff  workqueue.TypedRateLimiter[types.UID]
 }
 
@@ -87,7 +89,7 @@ func New(o Options) *PodReconciler {
 	return &PodReconciler{
 		Options: o,
 		applied: make(chan struct{}, 1),
-		notes:   notes{pods: map[types.UID]*note{}},
+		notes:   notes.New(),
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](backoffBase, backoffCap),
 	}
 }
@@ -128,11 +130,11 @@ func (r *PodReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) 
 	sources := []source.TypedSource[lifecycle.PodID]{
 		source.TypedKind(mgr.GetCache(), &corev1.Pod{}, r.podEvents()),
 		source.TypedKind(mgr.GetCache(), clusterstate.NamespaceMetadata(), r.namespaceEvents()),
-		signalled(r.applied, r.enqueueAll),
-		signalled(r.Tracker.Signal(), r.enqueueDoubted),
-		signalled(r.State.Panics.Signal(), r.enqueueCalmed),
+		podqueue.Signalled(r.applied, r.enqueueAll),
+		podqueue.Signalled(r.Tracker.Signal(), r.enqueueDoubted),
+		podqueue.Signalled(r.State.Panics.Signal(), r.enqueueCalmed),
 		source.TypedFunc[lifecycle.PodID](r.started),
-		awaited{r.Listed},
+		podqueue.Await(r.Listed),
 	}
 	for _, kind := range clusterstate.Kinds() {
 		sources = append(sources, source.TypedKind(mgr.GetCache(), clusterstate.NewObject(kind), r.workloadEvents()))
@@ -164,8 +166,8 @@ func (r *PodReconciler) Reconcile(ctx context.Context, id lifecycle.PodID) (reco
 		// Its change is on the way to the cache and will bring it back by itself; the delay is for the case that it does not.
 		return reconcile.Result{RequeueAfter: r.backOff(seen)}, nil
 	case isRefused(err):
-		return r.report(seen, blocker{
-			reason: reason.PatchRefused, after: r.backOff(seen), message: registry.Excerpt(err.Error()),
+		return r.report(seen, notes.Blocker{
+			Reason: reason.PatchRefused, After: r.backOff(seen), Message: registry.Excerpt(err.Error()),
 		}), nil
 	case err != nil:
 		return reconcile.Result{}, err
@@ -173,20 +175,23 @@ func (r *PodReconciler) Reconcile(ctx context.Context, id lifecycle.PodID) (reco
 		r.forget(id.UID)
 		return reconcile.Result{}, nil
 	}
-	return r.report(seen, progress.blocker.and(progress.behind)), nil
+	return r.report(seen, progress.blocker.And(progress.behind)), nil
 }
 
 // advance takes the pod as far as it can go now. One that Rollcall does not drive is left as it is, but for handlers that no
 // workload names any more.
 func (r *PodReconciler) advance(ctx context.Context, seen *observation) (progress, error) {
 	r.refuseSkip(seen)
-	if refused := seen.refused(); refused.reason != "" {
+	if refused := seen.refused(); refused.Reason != "" {
 		return progress{blocker: refused}, r.patch(ctx, seen, lifecycle.Edit{Clear: seen.decision.Then.Clear}, nil)
 	}
 	// What does not wait for a registry is written first. An annotation to skip a hook that came with the template goes too.
 	arm := seen.decision.Arm
 	arm.ClearSkip = seen.skip.FromTemplate && seen.pod().DeletionTimestamp == nil
 	if err := r.patch(ctx, seen, arm, nil); err != nil {
+		if isRefused(err) { // for long, and another pod may have the former address by then
+			r.ensureAll(ctx, seen, seen.plan().FormerAddresses)
+		}
 		return progress{}, err
 	}
 	p := r.converge(ctx, seen)
@@ -239,7 +244,7 @@ func (r *PodReconciler) leave(ctx context.Context, seen *observation, p *progres
 	if len(p.departing) == 0 {
 		return nil
 	}
-	p.behind = p.behind.and(r.ensureAll(ctx, seen, p.departing))
+	p.behind = p.behind.And(r.ensureAll(ctx, seen, p.departing))
 	if seen.decision.Want != lifecycle.InService {
 		return nil // it has moved on, and the next look at it says where to
 	}
@@ -256,6 +261,6 @@ func (r *PodReconciler) forget(uid types.UID) {
 	now := r.Clock.Now()
 	r.Tracker.Close(uid, now)
 	r.State.Claims.Forget(uid, now)
-	r.auditGone(r.notes.forget(uid))
+	r.auditGone(r.notes.Forget(uid))
 	r.backoff.Forget(uid)
 }

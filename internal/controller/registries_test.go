@@ -203,31 +203,6 @@ func TestHookWaitsUntilClientsAreGivenThePod(t *testing.T) {
 	w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
 }
 
-func TestBlockersTogether(t *testing.T) {
-	t.Parallel()
-	soon, late, event := blocker{reason: "Soon", after: time.Second}, blocker{reason: "Late", after: time.Minute}, blocker{reason: "Event"}
-	for name, tc := range map[string]struct {
-		reason     string
-		one, other blocker
-		want       blocker
-	}{
-		"nothing":             {"nothing is missing", blocker{}, blocker{}, blocker{}},
-		"the first":           {"the other has come", soon, blocker{}, soon},
-		"the second":          {"the first has come", blocker{}, late, late},
-		"the sooner is first": {"one look is for both", soon, late, soon},
-		"the later is first":  {"the first is shown, and neither waits for the other", late, soon, blocker{reason: "Late", after: time.Second}},
-		"an event, then time": {"the event may not be about the other", event, late, blocker{reason: "Event", after: time.Minute}},
-		"time, then an event": {"no event takes the time away", late, event, late},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := tc.one.and(tc.other); got != tc.want {
-				t.Errorf("got %+v, want %+v\nreason: %s", got, tc.want, tc.reason)
-			}
-		})
-	}
-}
-
 // Entries that expire.
 
 func TestHeartbeatsKeepWhatIsRegistered(t *testing.T) {

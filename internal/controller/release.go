@@ -7,6 +7,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/notes"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 )
 
@@ -20,30 +21,30 @@ type release struct {
 // release returns what is released although b is still missing: at once where a person skips the hook, and by the failure
 // policy not before its deadline; then b says to look again at that time. A drain that still runs holds the policy back, and
 // so does a registry that has yet to be asked: only one that was lets it go.
-func (r *PodReconciler) release(seen *observation, b *blocker) (lifecycle.Edit, *release) {
+func (r *PodReconciler) release(seen *observation, b *notes.Blocker) (lifecycle.Edit, *release) {
 	d, policy := seen.decision, seen.settings.OnRegistryFailure
 	if seen.skips() {
 		return d.Skip(), &release{metrics.BySkip, reason.Skipped, fmt.Sprintf(
 			"hook %s was released by annotation %s: %q; not waited for: %s",
-			d.Waiting, lifecycle.AnnotationSkip, seen.pod().Annotations[lifecycle.AnnotationSkip], b.message)}
+			d.Waiting, lifecycle.AnnotationSkip, seen.pod().Annotations[lifecycle.AnnotationSkip], b.Message)}
 	}
 	deadline, set := policy.Deadline(seen.pod(), d)
-	if !set || b.unasked || !b.reason.OfRegistry() {
+	if !set || b.Unasked || !b.Reason.OfRegistry() {
 		return lifecycle.Edit{}, nil
 	}
 	now, since := r.Clock.Now(), deadline.Add(-policy.After)
-	if _, out := r.removedAt(seen, seen.plan()); draining(d.Row) && !out.IsZero() && deadline.Before(out.Add(seen.drain)) {
+	if _, out := r.removedAt(seen, seen.plan()); d.Row.Drains() && !out.IsZero() && deadline.Before(out.Add(seen.drain)) {
 		deadline = out.Add(seen.drain)
 	}
 	if remaining := deadline.Sub(now); remaining > 0 {
-		if b.after == 0 || remaining < b.after {
-			b.after = remaining
+		if b.After == 0 || remaining < b.After {
+			b.After = remaining
 		}
 		return lifecycle.Edit{}, nil
 	}
 	return d.Unacknowledged(), &release{metrics.ByFailurePolicy, reason.Proceeded, fmt.Sprintf(
 		"hook %s was released after %s, since onRegistryFailure.%s is Proceed after %s; not waited for: %s",
-		d.Waiting, now.Sub(since).Round(time.Second), d.Waiting, policy.After, b.message)}
+		d.Waiting, now.Sub(since).Round(time.Second), d.Waiting, policy.After, b.Message)}
 }
 
 // skips reports whether a person lets the hook go that OpenKruise waits for.
@@ -59,10 +60,10 @@ func (r *PodReconciler) refuseSkip(seen *observation) {
 		why = fmt.Sprintf("annotation %s: hook %s waits for the pod to be in service, and that can't be skipped: take the annotation off",
 			lifecycle.AnnotationSkip, d.Waiting)
 	}
-	if why == seen.note.skipRefused {
+	if why == seen.note.SkipRefused {
 		return
 	}
-	if seen.note.skipRefused = why; why != "" {
+	if seen.note.SkipRefused = why; why != "" {
 		r.event(seen, reason.SkipRefused, why)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/podqueue"
 )
 
 func TestQueueHasRolloutsFirst(t *testing.T) {
@@ -29,9 +30,9 @@ func TestQueueHasRolloutsFirst(t *testing.T) {
 		"Normal":          {state: appspub.LifecycleStateNormal},
 		"Updating":        {state: appspub.LifecycleStateUpdating},
 		"Updated":         {state: appspub.LifecycleStateUpdated},
-		"PreparingUpdate": {state: appspub.LifecycleStatePreparingUpdate, want: rolloutPriority},
-		"PreparingDelete": {state: appspub.LifecycleStatePreparingDelete, want: rolloutPriority},
-		"being deleted":   {state: appspub.LifecycleStateNormal, dies: true, want: rolloutPriority},
+		"PreparingUpdate": {state: appspub.LifecycleStatePreparingUpdate, want: podqueue.Rollout},
+		"PreparingDelete": {state: appspub.LifecycleStatePreparingDelete, want: podqueue.Rollout},
+		"being deleted":   {state: appspub.LifecycleStateNormal, dies: true, want: podqueue.Rollout},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +131,7 @@ func TestAppliedSettingsBringEveryPodUp(t *testing.T) {
 		gone := w.servingPod(web, "web-2")
 		w.removePod(gone)
 		ctx, stop := context.WithCancel(t.Context())
-		w.must(signalled(w.r.applied, w.r.enqueueAll).Start(ctx, w.queue), "starting to watch the settings")
+		w.must(podqueue.Signalled(w.r.applied, w.r.enqueueAll).Start(ctx, w.queue), "starting to watch the settings")
 		synctest.Wait()
 		w.queue.take()
 
@@ -161,7 +162,7 @@ func TestLossesAreLookedAtAtOnce(t *testing.T) {
 		w.queue.take()
 		w.lose(one) // before anybody listens
 		ctx, stop := context.WithCancel(t.Context())
-		w.must(signalled(w.r.Tracker.Signal(), w.r.enqueueDoubted).Start(ctx, w.queue), "starting to watch for losses")
+		w.must(podqueue.Signalled(w.r.Tracker.Signal(), w.r.enqueueDoubted).Start(ctx, w.queue), "starting to watch for losses")
 		synctest.Wait()
 		w.lose(other)
 		w.lose(other)

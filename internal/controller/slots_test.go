@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/podqueue"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
@@ -40,7 +41,7 @@ func woken(pod *corev1.Pod, priority int) added {
 // expectWoken holds the pods that were woken since the last look, with their priorities, against those that should be.
 func (w *world) expectWoken(why string, want ...added) {
 	w.Helper()
-	got := slices.DeleteFunc(w.queue.take(), func(a added) bool { return a.Priority%rolloutPriority != wokenPriority })
+	got := slices.DeleteFunc(w.queue.take(), func(a added) bool { return a.Priority%podqueue.Rollout != podqueue.Woken })
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		w.Fatalf("woken (-want +got):\n%swhy: %s", diff, why)
 	}
@@ -75,7 +76,7 @@ func TestOneSlowServiceHoldsUpNoOther(t *testing.T) {
 
 		hold.Release()
 		ended.Wait()
-		w.expectWoken("exactly the one that waits", woken(third, wokenPriority))
+		w.expectWoken("exactly the one that waits", woken(third, podqueue.Woken))
 		w.reconcile(third)
 		w.expectHooks("", third, "preNormal inPlaceUpdate preDelete")
 		w.expectSlots("all have gone", 0, 0)
@@ -97,10 +98,10 @@ func TestSlotsGoToRolloutsFirst(t *testing.T) {
 		w.expectSlots("both wait", 1, 2)
 		hold.Release()
 		ended.Wait()
-		w.expectWoken("it came last and goes first", woken(leaving, rolloutPriority+wokenPriority))
+		w.expectWoken("it came last and goes first", woken(leaving, podqueue.Rollout+podqueue.Woken))
 		w.reconcile(leaving)
 		w.expectHooks("it was taken out", leaving, "inPlaceUpdate")
-		w.expectWoken("then the other", woken(second, wokenPriority))
+		w.expectWoken("then the other", woken(second, podqueue.Woken))
 	})
 }
 

@@ -801,9 +801,7 @@ func (w *world) expectWaits(why string, want ...Wait) {
 
 func (w *world) expectNoPages(why string) {
 	w.Helper()
-	w.r.notes.mu.Lock()
-	defer w.r.notes.mu.Unlock()
-	if pods, notes := w.r.Tracker.Pods(), len(w.r.notes.pods); pods+notes > 0 {
+	if pods, notes := w.r.Tracker.Pods(), w.r.notes.Len(); pods+notes > 0 {
 		w.Fatalf("the tracker has %d pods and there are %d notes, want none\nwhy: %s", pods, notes, why)
 	}
 }

@@ -2,7 +2,6 @@ package lifecycle
 
 import (
 	"slices"
-	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +38,9 @@ const (
 
 // Serves reports whether a pod in this row must be in service.
 func (r Row) Serves() bool { return r == RowUpdated || r == RowPreparingNormal || r == RowNormal }
+
+// Drains reports whether a drain counts in this row. kubelet does not wait with a pod that is being deleted already.
+func (r Row) Drains() bool { return r == RowPreparingDelete || r == RowPreparingUpdate }
 
 // Input is all that a decision rests on.
 type Input struct {
@@ -270,99 +272,10 @@ func (in Input) Managed() bool {
 		slices.ContainsFunc(in.Ownership.NewlyCreated, func(key string) bool { return marked(in.Pod, key) })
 }
 
-// ConditionInRotation is the pod's condition that says whether the registries give it to clients.
-const ConditionInRotation corev1.PodConditionType = "rollcall.dev/InRotation"
-
-// IsReady reports the pod's Ready condition, to which Kruise's readiness gates count. Where [ConditionInRotation] is a readiness
-// gate it does not count: the pod would wait to be registered until it is registered.
-func IsReady(pod *corev1.Pod) bool {
-	if isTrue(pod, corev1.PodReady) {
-		return true
-	}
-	gated := false
-	for _, gate := range pod.Spec.ReadinessGates {
-		switch {
-		case gate.ConditionType == ConditionInRotation:
-			gated = true
-		case !isTrue(pod, gate.ConditionType):
-			return false
-		}
-	}
-	return gated && isTrue(pod, corev1.ContainersReady)
-}
-
-// readyBy returns the conditions on which [IsReady] rests. Ready is one in any case; of a pod that is ready but for
-// [ConditionInRotation] it stays false when a container turns unready.
-func readyBy(pod *corev1.Pod) []corev1.PodConditionType {
-	rests := []corev1.PodConditionType{corev1.PodReady}
-	if isTrue(pod, corev1.PodReady) || !IsReady(pod) {
-		return rests
-	}
-	rests = append(rests, corev1.ContainersReady)
-	for _, gate := range pod.Spec.ReadinessGates {
-		if gate.ConditionType != ConditionInRotation {
-			rests = append(rests, gate.ConditionType)
-		}
-	}
-	return rests
-}
-
-// ReadySince returns since when a pod that is ready is so; zero where it is not.
-func ReadySince(pod *corev1.Pod) (since time.Time) {
-	rests := readyBy(pod)
-	for _, c := range pod.Status.Conditions {
-		if c.Status == corev1.ConditionTrue && slices.Contains(rests, c.Type) && c.LastTransitionTime.After(since) {
-			since = c.LastTransitionTime.Time
-		}
-	}
-	return since
-}
-
-// InRotation reports whether the pod's condition says that it is in rotation.
-func InRotation(pod *corev1.Pod) bool { return isTrue(pod, ConditionInRotation) }
-
-func isTrue(pod *corev1.Pod, condition corev1.PodConditionType) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == condition && c.Status == corev1.ConditionTrue
-	})
-}
-
 // Released reports whether no handler of Rollcall's holds the pod any more where OpenKruise waits before it updates or deletes
 // one: the next move is OpenKruise's.
 func (in Input) Released(d Decision) bool {
 	at := State(in.Pod)
 	return d.Waiting == "" && in.Pod.DeletionTimestamp == nil && in.Hooks.Any() &&
 		(at == appspub.LifecycleStatePreparingUpdate || at == appspub.LifecycleStatePreparingDelete)
-}
-
-// MovedAt returns when Kruise moved the pod into its present state.
-func MovedAt(pod *corev1.Pod) (time.Time, error) {
-	return time.Parse(time.RFC3339, pod.Annotations[appspub.LifecycleTimestampKey])
-}
-
-// State is where Kruise has the pod; empty of one that it has put nowhere.
-func State(pod *corev1.Pod) appspub.LifecycleStateType {
-	return appspub.LifecycleStateType(pod.Labels[appspub.LifecycleStateKey])
-}
-
-// RolloutWaits reports whether OpenKruise or the API server waits to update or delete the pod.
-func RolloutWaits(pod *corev1.Pod) bool {
-	at := State(pod)
-	return pod.DeletionTimestamp != nil || at == appspub.LifecycleStatePreparingDelete || at == appspub.LifecycleStatePreparingUpdate
-}
-
-// MustStayOut reports whether the pod is where it is never wanted in service.
-func MustStayOut(pod *corev1.Pod) bool {
-	return RolloutWaits(pod) || State(pod) == appspub.LifecycleStateUpdating
-}
-
-// Finished reports whether all containers of the pod have ended for good.
-func Finished(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
-// marked reports whether the pod carries a newly-created mark, as label or annotation. The public examples use "true"
-// and call any other value done.
-func marked(pod *corev1.Pod, key string) bool {
-	return pod.Labels[key] == "true" || pod.Annotations[key] == "true"
 }

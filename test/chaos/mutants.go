@@ -130,8 +130,8 @@ func repairing() trial {
 				name: "the record is the truth", finds: []string{"lost", "I1"},
 				receipt: []string{"did not register it again", "was asserted", "was released"},
 				override: override{"internal/controller", "(*PodReconciler).ensure", `
-					if seen.input.Record.Says(c.want, c.Key()) {
-						return blocker{}
+					if seen.input.Record.Says(c.Want, c.Key()) {
+						return notes.Blocker{}
 					}
 					return original(ctx, seen, c)`},
 			},

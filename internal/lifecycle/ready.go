@@ -1,0 +1,78 @@
+package lifecycle
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ConditionInRotation is the pod's condition that says whether the registries give it to clients.
+const ConditionInRotation corev1.PodConditionType = "rollcall.dev/InRotation"
+
+// IsReady reports the pod's Ready condition, to which Kruise's readiness gates count. Where [ConditionInRotation] is a readiness
+// gate it does not count: the pod would wait to be registered until it is registered.
+func IsReady(pod *corev1.Pod) bool {
+	if isTrue(pod, corev1.PodReady) {
+		return true
+	}
+	gated := false
+	for _, gate := range pod.Spec.ReadinessGates {
+		switch {
+		case gate.ConditionType == ConditionInRotation:
+			gated = true
+		case !isTrue(pod, gate.ConditionType):
+			return false
+		}
+	}
+	return gated && isTrue(pod, corev1.ContainersReady)
+}
+
+// readyBy returns the conditions on which [IsReady] rests. Ready is one in any case; of a pod that is ready but for
+// [ConditionInRotation] it stays false when a container turns unready.
+func readyBy(pod *corev1.Pod) []corev1.PodConditionType {
+	rests := []corev1.PodConditionType{corev1.PodReady}
+	if isTrue(pod, corev1.PodReady) || !IsReady(pod) {
+		return rests
+	}
+	rests = append(rests, corev1.ContainersReady)
+	for _, gate := range pod.Spec.ReadinessGates {
+		if gate.ConditionType != ConditionInRotation {
+			rests = append(rests, gate.ConditionType)
+		}
+	}
+	return rests
+}
+
+// ReadySince returns since when a pod that is ready is so; zero where it is not.
+func ReadySince(pod *corev1.Pod) (since time.Time) {
+	rests := readyBy(pod)
+	for _, c := range pod.Status.Conditions {
+		if c.Status == corev1.ConditionTrue && slices.Contains(rests, c.Type) && c.LastTransitionTime.After(since) {
+			since = c.LastTransitionTime.Time
+		}
+	}
+	return since
+}
+
+// InRotation reports whether the pod's condition says that it is in rotation.
+func InRotation(pod *corev1.Pod) bool { return isTrue(pod, ConditionInRotation) }
+
+// RotationCondition is the condition of a pod that is in rotation, or not, since that time.
+func RotationCondition(in bool, since time.Time) corev1.PodCondition {
+	c := corev1.PodCondition{
+		Type: ConditionInRotation, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(since),
+		Reason: "TakenOut", Message: "the registries were asked to send the pod no clients",
+	}
+	if in {
+		c.Status, c.Reason, c.Message = corev1.ConditionTrue, "Acknowledged", "the registries have acknowledged the pod in service"
+	}
+	return c
+}
+
+func isTrue(pod *corev1.Pod, condition corev1.PodConditionType) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == condition && c.Status == corev1.ConditionTrue
+	})
+}

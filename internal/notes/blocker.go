@@ -1,0 +1,55 @@
+package notes
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/reason"
+)
+
+// Blocker is why a pod is not yet where it must be; the zero Blocker is none.
+type Blocker struct {
+	Hook    lifecycle.Hook
+	Reason  reason.Reason
+	Message string
+	Since   time.Time
+	// After is when to look again by ourselves; zero where an event will bring us back.
+	After time.Duration
+	// Unasked: a registry that may well answer has yet to be asked, whatever else is missing.
+	Unasked bool
+}
+
+// And adds what else is missing: the first reason is shown that is more than a turn yet to come, and the sooner one says
+// when to look again.
+func (b Blocker) And(other Blocker) Blocker {
+	unasked := b.Unasked || other.Unasked
+	b.Unasked, other.Unasked = unasked, unasked
+	switch {
+	case b.Reason == "":
+		return other
+	case b.Reason == reason.Queued && other.Reason != "" && other.Reason != reason.Queued:
+		return other.And(b)
+	case other.Reason != "" && other.After > 0 && (b.After == 0 || other.After < b.After):
+		b.After = other.After
+	}
+	return b
+}
+
+// Sentence says what waits for what.
+func (b Blocker) Sentence() string {
+	if b.Hook == "" {
+		return b.Message
+	}
+	return fmt.Sprintf("hook %s waits: %s", b.Hook, b.Message)
+}
+
+// Shows returns the blocker to show in the place of one that was shown before: a registry that has yet to be asked again says
+// nothing new.
+func (b Blocker) Shows(before Blocker) Blocker {
+	if b.Reason.BeforeTheCall() && before.Reason.NeedsAnotherCall() {
+		before.After = b.After
+		return before
+	}
+	return b
+}

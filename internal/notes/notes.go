@@ -1,0 +1,199 @@
+// Package notes holds what the pod reconciler remembers of a pod from one look at it to the next, and why pods wait. What this
+// process knows of the registries is in package tracker.
+package notes
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
+)
+
+// Notes are those of all pods. They are safe for concurrent use.
+type Notes struct {
+	mu   sync.Mutex
+	pods map[types.UID]*Note
+}
+
+// New returns Notes of no pod.
+func New() *Notes { return &Notes{pods: map[types.UID]*Note{}} }
+
+// Note is of one pod. The fields are its reconciler's alone.
+type Note struct {
+	Pod lifecycle.PodID
+	// Written is the resource version of our last write. A cache that is behind it has not seen our own change.
+	Written string
+	// SkipRefused is why the pod's annotation to skip a hook was last refused: an Event of it came.
+	SkipRefused string
+	// Lingers: the pod is dying and has lost the label that the cache selects by, so no event tells whether it was freed.
+	Lingers bool
+
+	// shown is why the pod waits, nil where it does not, and told the workload that has an Event since. Both are under the lock of
+	// all notes.
+	shown *Blocker
+	told  types.UID
+
+	// mu is for what follows: several calls may be made for a pod at once.
+	mu sync.Mutex
+	// returned: an Event came of the application's entry that came back while the pod had to be out.
+	returned bool
+	// several: an Event came of several entries of the pod's application.
+	several bool
+	// takenOut are the entries of the application of a pod that is gone, and since when they were taken out after that.
+	takenOut map[lifecycle.Recorded]time.Time
+	// postponed are the changes that a registry told to come back for later.
+	postponed map[lifecycle.Recorded]postponement
+}
+
+// postponement is a registry's word when to come back with a change. An event must not bring it sooner.
+type postponement struct {
+	want    lifecycle.Want
+	client  *registryclient.Client
+	until   time.Time
+	blocker Blocker
+}
+
+// Of returns the pod's note.
+func (n *Notes) Of(pod lifecycle.PodID) *Note {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	one := n.pods[pod.UID]
+	if one == nil {
+		one = &Note{Pod: pod}
+		n.pods[pod.UID] = one
+	}
+	return one
+}
+
+// Forget returns the note of a pod that is gone for good, nil where there is none.
+func (n *Notes) Forget(uid types.UID) (forgotten *Note) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	forgotten = n.pods[uid]
+	delete(n.pods, uid)
+	return forgotten
+}
+
+// Len is of how many pods there are notes.
+func (n *Notes) Len() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.pods)
+}
+
+// Waits returns every pod that waits.
+func (n *Notes) Waits() (waits []metrics.Wait) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, one := range n.pods {
+		if b := one.shown; b != nil {
+			waits = append(waits, metrics.Wait{
+				Hook: string(b.Hook), Reason: string(b.Reason), Message: b.Message, Warning: !b.Reason.Calm(),
+				Namespace: one.Pod.Namespace, Pod: one.Pod.Name, UID: string(one.Pod.UID), Since: b.Since,
+			})
+		}
+	}
+	return waits
+}
+
+// Show notes why the pod waits from now on.
+func (n *Notes) Show(of *Note, now Blocker) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if of.shown = &now; now.Reason == "" {
+		of.shown = nil
+	}
+	if now.Reason.Calm() {
+		of.told = ""
+	}
+}
+
+// Tells reports whether the workload gets an Event since the pod waits: one for all of its pods, until this one goes on.
+func (n *Notes) Tells(of *Note, workload types.UID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, one := range n.pods {
+		if one.told == workload {
+			return false
+		}
+	}
+	of.told = workload
+	return true
+}
+
+// Shown returns why the pod waits. Only its reconciler, which alone changes it, may ask.
+func (n *Note) Shown() Blocker {
+	if n.shown == nil {
+		return Blocker{}
+	}
+	return *n.shown
+}
+
+// Postpone notes that a registry said when to come back with a change, and why it was not made.
+func (n *Note) Postpone(in lifecycle.Recorded, want lifecycle.Want, client *registryclient.Client, until time.Time, why Blocker) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.postponed == nil {
+		n.postponed = map[lifecycle.Recorded]postponement{}
+	}
+	n.postponed[in] = postponement{want: want, client: client, until: until, blocker: why}
+}
+
+// Postponed returns why a change must not be made yet, by the registry's own word; nothing where it may. What it said of
+// another change does not count: a registry that takes no more instances must not keep a deleted pod in. Nor does what it said
+// to another client, whose credentials may have been the reason.
+func (n *Note) Postponed(in lifecycle.Recorded, want lifecycle.Want, client *registryclient.Client, now time.Time) Blocker {
+	n.mu.Lock()
+	p, postponed := n.postponed[in]
+	n.mu.Unlock()
+	if !postponed || p.want != want || p.client != client || !now.Before(p.until) {
+		return Blocker{}
+	}
+	p.blocker.After = p.until.Sub(now)
+	return p.blocker
+}
+
+// TakenOut returns since when the entry of an application whose pod is gone was taken out; false where it was not yet.
+func (n *Note) TakenOut(in lifecycle.Recorded) (since time.Time, is bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	since, is = n.takenOut[in]
+	return since, is
+}
+
+// TakesOut notes that such an entry was taken out.
+func (n *Note) TakesOut(in lifecycle.Recorded, since time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.takenOut == nil {
+		n.takenOut = map[lifecycle.Recorded]time.Time{}
+	}
+	n.takenOut[in] = since
+}
+
+// Several reports, once, that there are several entries of the pod's application.
+func (n *Note) Several() (first bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	first, n.several = !n.several, true
+	return first
+}
+
+// Returned reports, once until [Note.Joined], that the application's entry came back into rotation.
+func (n *Note) Returned() (first bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	first, n.returned = !n.returned, true
+	return first
+}
+
+// Joined notes that the pod may be in rotation again.
+func (n *Note) Joined() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.returned = false
+}

@@ -1,0 +1,149 @@
+// Package plan says which changes of the registries make a pod's decision come true, and in which order. It is pure.
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
+	"github.com/rollcall-dev/rollcall/internal/tracker"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// defaultRegistry is the name of a registry that is the only one, which messages leave out.
+const defaultRegistry = "default"
+
+// Change is one target and what its registry must say of it.
+type Change struct {
+	tracker.Target
+
+	Want lifecycle.Want
+}
+
+func (c Change) String() string {
+	text := fmt.Sprintf("service %q at %s", c.Instance.Service, c.Instance.Endpoint())
+	name, apps := registryclient.CutAppEntries(c.Registry)
+	if apps {
+		text = "the application's own entry of " + text
+	}
+	if name == defaultRegistry {
+		return text
+	}
+	return fmt.Sprintf("%s in registry %q", text, name)
+}
+
+// Asked is the change in the registry's words.
+func (c Change) Asked() registry.Change {
+	return registry.Change{Instance: c.Instance, State: map[lifecycle.Want]registry.State{
+		lifecycle.InService: registry.InService, lifecycle.OutOfService: registry.OutOfService, lifecycle.Absent: registry.Absent,
+	}[c.Want]}
+}
+
+// Confirms reports whether a state is what was wanted. Out of service may be absent: some registries know no such state. What
+// the application wrote is never removed, and is what clients are given of a pod that leaves a registry to it.
+func (c Change) Confirms(state registry.State, leavesToApp bool) bool {
+	switch c.Want {
+	case lifecycle.InService:
+		return state == registry.InService
+	case lifecycle.OutOfService:
+		return state == registry.OutOfService || state == registry.Absent
+	default:
+		return state == registry.Absent || state == registry.OutOfService && c.ByApp() || state == registry.Foreign && leavesToApp
+	}
+}
+
+// ByApp reports whether the entry is one that an application has written.
+func (c Change) ByApp() bool { return ByApp(c.Key()) }
+
+// ByApp reports whether an instance is that of an application's own entry.
+func ByApp(in lifecycle.Recorded) bool {
+	_, apps := registryclient.CutAppEntries(in.Registry)
+	return apps
+}
+
+// Plan is a pod's changes in their order. An address that is no longer the pod's goes first, since it may be another pod's
+// soon. A service or a registry that the pod departs from goes last, when clients are given the pod in all others, so that
+// there is no moment at which they find it nowhere.
+type Plan struct {
+	FormerAddresses, Present, Departing []Change
+}
+
+// All are the changes in their order.
+func (p Plan) All() []Change { return slices.Concat(p.FormerAddresses, p.Present, p.Departing) }
+
+// Facts are what a plan rests on.
+type Facts struct {
+	Row  lifecycle.Row
+	Want lifecycle.Want
+	// Address is the pod's; empty where it has none.
+	Address string
+	// Targets are where the pod belongs.
+	Targets []tracker.Target
+	// Instances are all that may be in a registry, by what this process knows and by the record.
+	Instances map[lifecycle.Recorded]bool
+	// Target marks an instance as the pod's.
+	Target func(lifecycle.Recorded) tracker.Target
+	// Arrived reports whether the pod is known to be in service everywhere that it belongs.
+	Arrived func() bool
+}
+
+// Of returns the plan. A pod that stays as it is leaves only an address that it no longer has, and where it departs from once it
+// is in service everywhere that it belongs.
+func Of(f Facts) Plan {
+	var p Plan
+	keeps := f.Want == lifecycle.Keep
+	if keeps && (f.Row == lifecycle.RowUnknownState || f.Address == "") {
+		return p
+	}
+	if !keeps {
+		p.Present = Present(f.Targets, f.Want)
+	}
+	for _, in := range f.others() {
+		c := Change{Target: f.Target(in), Want: lifecycle.Absent}
+		switch {
+		case in.Address != f.Address:
+			p.FormerAddresses = append(p.FormerAddresses, c)
+		case !keeps || f.Arrived():
+			if f.Want != lifecycle.Absent && staysUnderAnotherName(in, f.Targets) {
+				c.Instance.Registry = in.Registry
+			}
+			p.Departing = append(p.Departing, c)
+		}
+	}
+	return p
+}
+
+// others are the instances where the pod does not belong.
+func (f Facts) others() (others []lifecycle.Recorded) {
+	for in := range f.Instances {
+		if !slices.ContainsFunc(f.Targets, func(t tracker.Target) bool { return t.Key() == in }) {
+			others = append(others, in)
+		}
+	}
+	slices.SortFunc(others, lifecycle.Recorded.Compare)
+	return others
+}
+
+// Present are the changes for the places where the pod belongs. What takes it out holds under whichever name of the registry
+// the entry was written.
+func Present(targets []tracker.Target, want lifecycle.Want) []Change {
+	changes := make([]Change, 0, len(targets))
+	for _, t := range targets {
+		if want != lifecycle.InService {
+			t.Instance.Registry = ""
+		}
+		changes = append(changes, Change{Target: t, Want: want})
+	}
+	return changes
+}
+
+// staysUnderAnotherName reports whether the pod departs from a registry and keeps the same instance in another, which may be
+// the same server: its entry must be spared if it is the other's by now.
+func staysUnderAnotherName(in lifecycle.Recorded, targets []tracker.Target) bool {
+	return slices.ContainsFunc(targets, func(t tracker.Target) bool {
+		other := t.Key()
+		other.Registry = in.Registry
+		return other == in && t.Registry != in.Registry
+	})
+}

@@ -1,0 +1,119 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/tracker"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+func TestOf(t *testing.T) {
+	t.Parallel()
+	const now, former = "10.0.0.2", "10.0.0.1"
+	at := func(registry, service, address string) lifecycle.Recorded {
+		return lifecycle.Recorded{Registry: registry, Service: service, Address: address, Port: 80}
+	}
+	web, old := at("default", "web", now), at("default", "web", former)
+	shop, blue := at("default", "shop", now), at("blue", "web", now)
+	for name, tc := range map[string]struct {
+		reason    string
+		want      lifecycle.Want
+		row       lifecycle.Row
+		noAddress bool
+		arrived   bool
+		targets   []lifecycle.Recorded
+		instances []lifecycle.Recorded
+		plan      []string
+	}{
+		"joins": {
+			reason: "another pod may have the former address soon, and the old service is left when clients find the new one",
+			want:   lifecycle.InService, row: lifecycle.RowNormal,
+			targets: []lifecycle.Recorded{web}, instances: []lifecycle.Recorded{shop, old, web},
+			plan: []string{`former: Absent service "web" at 10.0.0.1:80`, `present: InService service "web" at 10.0.0.2:80 of default`,
+				`departing: Absent service "shop" at 10.0.0.2:80`},
+		},
+		"leaves": {
+			reason: "the entry goes under whichever name of the registry it was written",
+			want:   lifecycle.Absent, row: lifecycle.RowPreparingDelete,
+			targets: []lifecycle.Recorded{web}, instances: []lifecycle.Recorded{web, blue},
+			plan: []string{`present: Absent service "web" at 10.0.0.2:80`, `departing: Absent service "web" at 10.0.0.2:80 in registry "blue"`},
+		},
+		"moves to another registry": {
+			reason: "blue may be the same server, where the entry is default's by then",
+			want:   lifecycle.InService, row: lifecycle.RowNormal,
+			targets: []lifecycle.Recorded{web}, instances: []lifecycle.Recorded{blue},
+			plan: []string{`present: InService service "web" at 10.0.0.2:80 of default`,
+				`departing: Absent service "web" at 10.0.0.2:80 in registry "blue" of blue`},
+		},
+		"stays": {
+			reason: "what is in service and what is not stays so", want: lifecycle.Keep, row: lifecycle.RowNormal, arrived: true,
+			targets: []lifecycle.Recorded{web}, instances: []lifecycle.Recorded{web},
+		},
+		"stays and has not arrived": {
+			reason: "clients may find it in the old service alone", want: lifecycle.Keep, row: lifecycle.RowNormal,
+			targets: []lifecycle.Recorded{web}, instances: []lifecycle.Recorded{shop, old},
+			plan: []string{`former: Absent service "web" at 10.0.0.1:80`},
+		},
+		"stays and has arrived": {
+			reason: "clients find it in the new service", want: lifecycle.Keep, row: lifecycle.RowNormal, arrived: true,
+			targets: []lifecycle.Recorded{web}, instances: []lifecycle.Recorded{shop},
+			plan: []string{`departing: Absent service "shop" at 10.0.0.2:80`},
+		},
+		"unknown state": {
+			reason: "the registry is left as it is", want: lifecycle.Keep, row: lifecycle.RowUnknownState, arrived: true,
+			instances: []lifecycle.Recorded{shop, old},
+		},
+		"no address": {
+			reason: "nothing tells which address is a former one", want: lifecycle.Keep, row: lifecycle.RowNormal, noAddress: true, arrived: true,
+			instances: []lifecycle.Recorded{shop, old},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := Facts{
+				Row: tc.row, Want: tc.want, Address: now, Instances: map[lifecycle.Recorded]bool{}, Target: target,
+				Arrived: func() bool { return tc.arrived },
+			}
+			if tc.noAddress {
+				f.Address = ""
+			}
+			for _, in := range tc.instances {
+				f.Instances[in] = true
+			}
+			for _, in := range tc.targets {
+				one := target(in)
+				one.Instance.Registry = in.Registry
+				f.Targets = append(f.Targets, one)
+			}
+			if diff := cmp.Diff(tc.plan, described(Of(f))); diff != "" {
+				t.Errorf("-want +got:\n%s\nreason: %s", diff, tc.reason)
+			}
+		})
+	}
+}
+
+func target(in lifecycle.Recorded) tracker.Target {
+	return tracker.Target{
+		Registry: in.Registry, Instance: registry.Instance{Service: in.Service, Address: in.Address, Port: in.Port},
+	}
+}
+
+func described(p Plan) (lines []string) {
+	for kind, changes := range map[string][]Change{"former": p.FormerAddresses, "present": p.Present, "departing": p.Departing} {
+		for _, c := range changes {
+			line := fmt.Sprintf("%s: %s %s", kind, c.Want, c)
+			if c.Instance.Registry != "" {
+				line += " of " + c.Instance.Registry
+			}
+			lines = append(lines, line)
+		}
+	}
+	order := []string{"f", "p", "d"}
+	slices.SortStableFunc(lines, func(a, b string) int { return slices.Index(order, a[:1]) - slices.Index(order, b[:1]) })
+	return lines
+}
