@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -78,7 +77,7 @@ func (e *evicting) apply(hooks lifecycle.Ownership) {
 
 // newEvicting makes nothing where the webhook is off. Its clients are its own, since it writes whether or not this manager leads;
 // only the issuer of its certificate uses those of the leader.
-func (a *app) newEvicting(namespaces []string, synced func() bool, leader kubernetes.Interface) (*evicting, error) {
+func (a *app) newEvicting(namespaces []string, synced func() bool, leader *apiClients) (*evicting, error) {
 	f := &a.flags.evictions
 	if !f.on() {
 		return &evicting{}, nil
@@ -90,11 +89,11 @@ func (a *app) newEvicting(namespaces []string, synced func() bool, leader kubern
 	if err != nil {
 		return nil, fmt.Errorf("making the eviction webhook's client: %w", err)
 	}
-	clients, err := kubernetes.NewForConfigAndClient(a.unfenced, own.GetHTTPClient())
+	clients, err := newAPIClients(a.unfenced, own.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("making the eviction webhook's client: %w", err)
 	}
-	certificate := &evictions.Certificate{Client: clients, Namespace: podNamespace(), Name: f.name, Logger: logger}
+	certificate := &evictions.Certificate{Secrets: clients.core, Namespace: podNamespace(), Name: f.name, Logger: logger}
 	e := &evicting{
 		webhook: evictions.New(evictions.Options{
 			Cache: a.manager.GetClient(), Namespaces: namespaces, Synced: synced, API: own.GetClient(),
@@ -109,7 +108,7 @@ func (a *app) newEvicting(namespaces []string, synced func() bool, leader kubern
 	}
 	if f.selfSigned {
 		e.runnables = append(e.runnables, &evictions.Issuer{
-			Client: leader, Namespace: podNamespace(), Name: f.name, Clock: clock.RealClock{}, Logger: logger,
+			Secrets: leader.core, Webhooks: leader.admission, Namespace: podNamespace(), Name: f.name, Clock: clock.RealClock{}, Logger: logger,
 		})
 	}
 	answer, err := admission.StandaloneWebhook(&admission.Webhook{Handler: e.webhook},

@@ -23,7 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
@@ -85,7 +84,7 @@ func newManager(ctx context.Context, o *options, f *flags) (_ *app, err error) {
 		}
 	}()
 	if o.main {
-		setProcess(a.logger)
+		setProcess(a.logger, a.flags.pprofAddress != off)
 	}
 	c, err := config.Load(f.config, limits)
 	if err != nil {
@@ -247,13 +246,13 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		Releases: metrics.NewReleaseMetrics(own), PodCondition: a.flags.podCondition && a.dryRun == nil, Trace: a.traces.reconciles(),
 		Audit: a.audit, Namespaces: c.Namespaces, Workers: a.flags.workers, Clock: clock.RealClock{}, Ahead: a.lease.aheadOfLast, Listed: listed,
 	})
-	clients, err := kubernetes.NewForConfigAndClient(a.manager.GetConfig(), a.manager.GetHTTPClient())
+	clients, err := newAPIClients(a.manager.GetConfig(), a.manager.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("making a client of the API server: %w", err)
 	}
 	about := &configEvents{elected: a.manager.Elected(), dryRun: a.dryRun, logger: a.logger}
 	if podNamespace() != "" && a.dryRun == nil {
-		about.events = clients.EventsV1().Events(podNamespace())
+		about.events = clients.events.Events(podNamespace())
 	}
 	enrolls := enroll.New(writer, recorder)
 	waits := &kruise{
@@ -302,7 +301,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	if err != nil {
 		return err
 	}
-	runnables = append(runnables, waits, reloads, resyncs, page, &resting{release: debug.FreeOSMemory})
+	runnables = append(runnables, waits, reloads, resyncs, page, &resting{release: giveBack})
 	if a.lease != nil {
 		runnables = append(runnables, a.requests(clients, resyncs))
 	}
@@ -322,9 +321,9 @@ func (a *app) listen(
 }
 
 // requests looks at the Lease for a person's approval of removals.
-func (a *app) requests(clients kubernetes.Interface, resyncs *resync.Resync) *requests {
+func (a *app) requests(clients *apiClients, resyncs *resync.Resync) *requests {
 	return &requests{
-		leases: clients.CoordinationV1().Leases(a.leaseNamespace), name: a.flags.leaseName, resync: resyncs,
+		leases: clients.coordination.Leases(a.leaseNamespace), name: a.flags.leaseName, resync: resyncs,
 		interval: leaseInterval, logger: a.logger.WithName("resync"),
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -68,7 +68,11 @@ func (a *app) newMetricsServer(own *prometheus.Registry, page *statuspage.Page) 
 		return served{}, err
 	}
 	// A manager asks the API server about its callers whether or not it leads.
-	client, err := kubernetes.NewForConfig(a.unfenced)
+	by, err := rest.HTTPClientFor(a.unfenced)
+	if err != nil {
+		return served{}, fmt.Errorf("--metrics-secure: making a client of the API server: %w", err)
+	}
+	client, err := newAPIClients(a.unfenced, by)
 	if err != nil {
 		return served{}, fmt.Errorf("--metrics-secure: making a client of the API server: %w", err)
 	}

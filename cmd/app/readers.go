@@ -13,7 +13,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/client-go/kubernetes"
 )
 
 const (
@@ -26,7 +25,7 @@ const (
 // controller-runtime has a filter for that too, with which the API server's own packages come: a fifth of the program.
 type readers struct {
 	next     http.Handler
-	server   kubernetes.Interface
+	server   *apiClients
 	logger   logr.Logger
 	admitted *cache.Expiring
 }
@@ -58,7 +57,7 @@ func (s *readers) review(ctx context.Context, token, verb, path string) (refusal
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
 	const unasked = "the API server did not answer who may read this: see the manager's log"
-	who, err := s.server.AuthenticationV1().TokenReviews().Create(ctx,
+	who, err := s.server.authentication.TokenReviews().Create(ctx,
 		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	switch {
 	case err != nil:
@@ -71,7 +70,7 @@ func (s *readers) review(ctx context.Context, token, verb, path string) (refusal
 	for key, values := range user.Extra {
 		extra[key] = authorizationv1.ExtraValue(values)
 	}
-	access, err := s.server.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+	access, err := s.server.authorization.SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
 		Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
 			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: verb},

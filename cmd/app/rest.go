@@ -2,6 +2,8 @@ package app
 
 import (
 	"context"
+	"runtime"
+	"runtime/debug"
 	"runtime/metrics"
 	"time"
 )
@@ -13,7 +15,7 @@ const (
 	// restBelow is how many bytes are allocated in an interval, at most, by a manager that has little to do.
 	restBelow = 1 << 20
 	// restFor is what must have been allocated since the last time: it is about what there is to give back.
-	restFor = 16 << 20
+	restFor = 8 << 20
 )
 
 // resting gives free memory back to the system once the manager has little to do. Go keeps as much free as it holds, for garbage
@@ -23,6 +25,12 @@ type resting struct {
 	// before was allocated when it looked last, and released when it gave memory back last.
 	before, released uint64
 	quiet            int
+}
+
+// giveBack collects garbage twice: what a sync.Pool holds is free only then.
+func giveBack() {
+	runtime.GC()
+	debug.FreeOSMemory()
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every manager has the caches.

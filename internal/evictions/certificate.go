@@ -17,7 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes"
+	typedadmissionv1 "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
 )
@@ -31,7 +32,7 @@ const (
 
 // Certificate is the one that the webhook serves with: what the Secret has now. Every manager reads it.
 type Certificate struct {
-	Client          kubernetes.Interface
+	Secrets         typedcorev1.SecretsGetter
 	Namespace, Name string
 	Logger          logr.Logger
 
@@ -56,7 +57,7 @@ func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 }
 
 func (c *Certificate) read(ctx context.Context) error {
-	secret, err := c.Client.CoreV1().Secrets(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
+	secret, err := c.Secrets.Secrets(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
@@ -75,7 +76,8 @@ func (c *Certificate) read(ctx context.Context) error {
 // before it ends, authority first, so that the API server trusts what is served at any moment. The authority's key is kept
 // nowhere. Only the leader issues.
 type Issuer struct {
-	Client kubernetes.Interface
+	Secrets  typedcorev1.SecretsGetter
+	Webhooks typedadmissionv1.MutatingWebhookConfigurationsGetter
 	// Name is that of the Service and the Secret in Namespace, and of the MutatingWebhookConfiguration.
 	Namespace, Name string
 	Clock           clock.PassiveClock
@@ -106,7 +108,7 @@ func logged(logger logr.Logger, what string, do func(context.Context) error) fun
 
 // keep issues a certificate where there is none that is good, and has the webhook configuration trust it.
 func (i *Issuer) keep(ctx context.Context) error {
-	secret, err := i.Client.CoreV1().Secrets(i.Namespace).Get(ctx, i.Name, metav1.GetOptions{})
+	secret, err := i.Secrets.Secrets(i.Namespace).Get(ctx, i.Name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("%w: apply config/components/evictions", err)
 	}
@@ -125,7 +127,7 @@ func (i *Issuer) keep(ctx context.Context) error {
 		secret.Data = map[string][]byte{}
 	}
 	secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey] = fresh, key
-	if _, err := i.Client.CoreV1().Secrets(i.Namespace).Update(ctx, secret, metav1.UpdateOptions{}); err != nil {
+	if _, err := i.Secrets.Secrets(i.Namespace).Update(ctx, secret, metav1.UpdateOptions{}); err != nil {
 		return err
 	}
 	i.Logger.Info("certificate of the eviction webhook issued", "secret", i.Name, "host", i.host())
@@ -149,7 +151,7 @@ func (i *Issuer) good(chain, key []byte) bool {
 // trust adds the authorities to what every webhook of the configuration trusts, unless it trusts the first of them already:
 // the others are those that were trusted before it.
 func (i *Issuer) trust(ctx context.Context, authorities []byte) error {
-	api := i.Client.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	api := i.Webhooks.MutatingWebhookConfigurations()
 	configuration, err := api.Get(ctx, i.Name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("%w: apply config/components/evictions", err)

@@ -35,8 +35,11 @@ func newSite(t *testing.T) *site {
 			ObjectMeta: metav1.ObjectMeta{Name: "hold", ResourceVersion: "1"}, Webhooks: []admissionv1.MutatingWebhook{{Name: "hold.example.com"}},
 		}),
 	}
-	s.Issuer = &Issuer{Client: s.api, Namespace: "system", Name: "hold", Clock: s.clock, Logger: testr.New(t)}
-	s.certificate = &Certificate{Client: s.api, Namespace: "system", Name: "hold", Logger: testr.New(t)}
+	s.Issuer = &Issuer{
+		Secrets: s.api.CoreV1(), Webhooks: s.api.AdmissionregistrationV1(),
+		Namespace: "system", Name: "hold", Clock: s.clock, Logger: testr.New(t),
+	}
+	s.certificate = &Certificate{Secrets: s.api.CoreV1(), Namespace: "system", Name: "hold", Logger: testr.New(t)}
 	return s
 }
 
