@@ -2,12 +2,10 @@ package consul
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"path"
 	"slices"
@@ -262,24 +260,10 @@ func namesFilter(in registry.Instance) string {
 
 func placeFilter(in registry.Instance, port, meta, address, ofNode string) string {
 	var addresses []string
-	for _, text := range textsOf(in.Address) {
+	for _, text := range driverkit.AddressForms(in.Address) {
 		addresses = append(addresses, fmt.Sprintf("%s == %s or %[1]s == \"\" and %[3]s == %[2]s", address, quote(text), ofNode))
 	}
 	return fmt.Sprintf("%s == %d and %q not in %s and (%s)", port, in.Port, registry.MetaUID, meta, strings.Join(addresses, " or "))
-}
-
-// textsOf are the forms in which a service may have an address, which Consul compares as text: Kubernetes shortens IPv6, and
-// Java's Inet6Address.getHostAddress writes all eight groups.
-func textsOf(address string) []string {
-	ip, err := netip.ParseAddr(address)
-	if err != nil || !ip.Is6() {
-		return []string{address}
-	}
-	bytes, groups := ip.As16(), []string{}
-	for pair := range slices.Chunk(bytes[:], 2) { //nolint:mnd // bytes of a group
-		groups = append(groups, strconv.FormatUint(uint64(binary.BigEndian.Uint16(pair)), 16))
-	}
-	return slices.Compact([]string{address, strings.Join(groups, ":")})
 }
 
 // askAgent begins or ends the maintenance of a service, at the agent that owns it. An agent that is away or fails is no outage of

@@ -1,9 +1,13 @@
 package driverkit
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -42,6 +46,26 @@ func SameAddress(a, b string) bool {
 	}
 	other, err := netip.ParseAddr(b)
 	return err == nil && one.WithZone("").Unmap() == other.WithZone("").Unmap()
+}
+
+// SameEndpoint reports whether two instances have the same IP and port.
+func SameEndpoint(a, b registry.Instance) bool {
+	return a.Port == b.Port && SameAddress(a.Address, b.Address)
+}
+
+// AddressForms are the forms in which others may have written a pod's IP, its own first: Kubernetes shortens IPv6, and Java's
+// Inet6Address.getHostAddress writes all eight groups.
+func AddressForms(address string) []string {
+	ip, err := netip.ParseAddr(address)
+	if err != nil || !ip.Is6() {
+		return []string{address}
+	}
+	bytes := ip.As16()
+	var groups []string
+	for pair := range slices.Chunk(bytes[:], 2) { //nolint:mnd // bytes of a group
+		groups = append(groups, strconv.FormatUint(uint64(binary.BigEndian.Uint16(pair)), 16))
+	}
+	return slices.Compact([]string{address, strings.Join(groups, ":")})
 }
 
 // ForeignEntry returns what a list says of an entry that clients are given and no Rollcall has written. An IP is put into the

@@ -116,7 +116,7 @@ func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, 
 			entries = append(entries, registry.Entry{Instance: in, State: registry.InService})
 		} else {
 			for _, others := range r.target.foreign(kv) {
-				entries = append(entries, registry.Entry{Instance: others, State: registry.Foreign})
+				entries = append(entries, driverkit.ForeignEntry(others.Service, others.Address, others.Port))
 			}
 		}
 	})

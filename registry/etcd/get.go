@@ -29,7 +29,7 @@ func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.St
 		held, ours := r.target.decode(kv)
 		switch {
 		case slices.ContainsFunc(r.target.foreign(kv), func(others registry.Instance) bool {
-			return others.Service == in.Service && others.Endpoint() == in.Endpoint()
+			return others.Service == in.Service && driverkit.SameEndpoint(others, in)
 		}):
 			state = registry.Foreign
 		case state == registry.Absent && ours && string(kv.GetKey()) == r.target.key(in) &&

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 // Get implements [registry.Getter]. It reads the registry itself, past the server's caches. Where that has no such entry it
@@ -47,7 +48,7 @@ func (c call) isForeign(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	for _, info := range infos {
-		if e, err := info.entry(); err == nil && info.isForeign() && e.Endpoint() == c.in.Endpoint() {
+		if e, err := info.entry(); err == nil && info.isForeign() && driverkit.SameEndpoint(e.Instance, c.in) {
 			return true, nil
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 // AppEntries implements [registry.AppEntrySteerer] by the flag enabled of the application's instance, whoever publishes it:
@@ -20,14 +21,25 @@ type appEntries struct{ driver *Registry }
 
 // Register sets enabled.
 func (a appEntries) Register(ctx context.Context, in registry.Instance) error {
-	return a.driver.change(ctx, "putting back the application's entry of", in, a.driver.putAppBack)
+	return a.driver.change(ctx, "putting back the application's entry of", in,
+		func(ctx context.Context, in registry.Instance) error {
+			var missing []error
+			for _, at := range forms(in) {
+				err := a.driver.putAppBack(ctx, at)
+				if !registry.IsNotRegistered(err) {
+					return err
+				}
+				missing = append(missing, err)
+			}
+			return errors.Join(missing...)
+		})
 }
 
 // FailOver clears enabled.
 func (a appEntries) FailOver(ctx context.Context, in registry.Instance) error {
 	return a.driver.change(ctx, "taking out the application's entry of", in,
 		func(ctx context.Context, in registry.Instance) error {
-			_, err := a.driver.takeAppOut(ctx, in)
+			_, err := a.takeOut(ctx, in)
 			return err
 		})
 }
@@ -36,20 +48,50 @@ func (a appEntries) FailOver(ctx context.Context, in registry.Instance) error {
 func (a appEntries) Deregister(ctx context.Context, in registry.Instance) error {
 	return a.driver.change(ctx, "removing what is set for the application's entry of", in,
 		func(ctx context.Context, in registry.Instance) error {
-			there, err := a.driver.takeAppOut(ctx, in)
+			there, err := a.takeOut(ctx, in)
 			if err != nil || there {
 				return err
 			}
-			return a.driver.forget(ctx, in)
+			for _, at := range forms(in) {
+				if err := a.driver.forget(ctx, at); err != nil {
+					return err
+				}
+			}
+			return nil
 		})
+}
+
+// takeOut reports whether there is an entry.
+func (a appEntries) takeOut(ctx context.Context, in registry.Instance) (there bool, err error) {
+	for _, at := range forms(in) {
+		is, err := a.driver.takeAppOut(ctx, at)
+		if err != nil {
+			return false, err
+		}
+		there = there || is
+	}
+	return there, nil
+}
+
+// forms are the instance at its address in each form in which the application may have written it: to Nacos it is text.
+func forms(in registry.Instance) (all []registry.Instance) {
+	for _, in.Address = range driverkit.AddressForms(in.Address) {
+		all = append(all, in)
+	}
+	return all
 }
 
 // Get reads as readers do, later than they may lag.
 func (a appEntries) Get(ctx context.Context, in registry.Instance) (state registry.State, err error) {
 	err = a.driver.change(ctx, "asking for the application's entry of", in,
 		func(ctx context.Context, in registry.Instance) (err error) {
-			if err = pause(ctx, settle); err == nil {
-				_, state, err = a.driver.appEntry(ctx, in)
+			err = pause(ctx, settle)
+			state = registry.Absent
+			for _, at := range forms(in) {
+				if err != nil || state != registry.Absent {
+					return err
+				}
+				_, state, err = a.driver.appEntry(ctx, at)
 			}
 			return err
 		})

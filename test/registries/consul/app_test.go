@@ -208,12 +208,13 @@ func TestAppEntryOfAnIPv6Address(t *testing.T) {
 	a := newApp(t, server, written)
 	a.Register()
 	apps := open(t, configOf(t, server)).AppEntries()
-	for want, change := range map[registry.State]func(context.Context, registry.Instance) error{
-		registry.OutOfService: apps.FailOver, registry.InService: apps.Register,
-	} {
-		expect.NoError(t, change(t.Context(), in))
-		if state, err := apps.Get(t.Context(), in); err != nil || state != want {
-			t.Errorf("Get: got %q and error %v, want %q", state, err, want)
+	for _, step := range []struct {
+		change func(context.Context, registry.Instance) error
+		want   registry.State
+	}{{apps.FailOver, registry.OutOfService}, {apps.Register, registry.InService}} {
+		expect.NoError(t, step.change(t.Context(), in))
+		if state, err := apps.Get(t.Context(), in); err != nil || state != step.want {
+			t.Errorf("Get: got %q and error %v, want %q", state, err, step.want)
 		}
 	}
 	in.Service += "-v2"
