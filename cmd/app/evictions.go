@@ -93,7 +93,9 @@ func (a *app) newEvicting(namespaces []string, synced func() bool, leader *apiCl
 	if err != nil {
 		return nil, fmt.Errorf("making the eviction webhook's client: %w", err)
 	}
-	certificate := &evictions.Certificate{Secrets: clients.core, Namespace: podNamespace(), Name: f.name, Logger: logger}
+	certificate := &evictions.Certificate{
+		Secrets: clients.core.Secrets(podNamespace()), Namespace: podNamespace(), Name: f.name, Logger: logger,
+	}
 	e := &evicting{
 		webhook: evictions.New(evictions.Options{
 			Cache: a.manager.GetClient(), Namespaces: namespaces, Synced: synced, API: own.GetClient(),
@@ -108,7 +110,8 @@ func (a *app) newEvicting(namespaces []string, synced func() bool, leader *apiCl
 	}
 	if f.selfSigned {
 		e.runnables = append(e.runnables, &evictions.Issuer{
-			Secrets: leader.core, Webhooks: leader.admission, Namespace: podNamespace(), Name: f.name, Clock: clock.RealClock{}, Logger: logger,
+			Secrets: leader.core.Secrets(podNamespace()), Webhooks: leader.admission.MutatingWebhookConfigurations(),
+			Namespace: podNamespace(), Name: f.name, Clock: clock.RealClock{}, Logger: logger,
 		})
 	}
 	answer, err := admission.StandaloneWebhook(&admission.Webhook{Handler: e.webhook},

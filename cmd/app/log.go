@@ -2,9 +2,7 @@ package app
 
 import (
 	"log/slog"
-	"os"
 	"runtime"
-	"runtime/debug"
 	"slices"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -22,22 +20,15 @@ func (o *options) log(f *flags) logr.Logger {
 	return logr.New(lazySink{LogSink: zap.New(zap.UseFlagOptions(&f.zap)).GetSink()})
 }
 
-// gcPercent lets the heap grow to three times what is in use before garbage is collected: a storm takes less CPU than with Go's
-// 100, and [resting] gives back what it grew by.
-const gcPercent = 200
-
 // setProcess sets what belongs to the whole process: the loggers of all libraries, whether allocations are sampled for a profile,
-// and how Go collects garbage: less often than by default, and more often as the heap comes near 90 % of the container's limit.
-// What GOGC and GOMEMLIMIT say in the environment is left as it is.
+// and Go's memory limit. Go collects garbage more often as the heap comes near 90 % of the container's limit. A GOMEMLIMIT in the
+// environment is left as it is.
 func setProcess(logger logr.Logger, profiled bool) {
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
 	logTraces(logger)
 	if !profiled {
 		runtime.MemProfileRate = 0 // the samples take a megabyte
-	}
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
 	}
 	// It logs its error, and the manager works without a limit.
 	_, _ = memlimit.Set(memlimit.WithLogger(slog.New(logr.ToSlogHandler(logger.V(1)))))

@@ -18,8 +18,8 @@ const (
 	restFor = 8 << 20
 )
 
-// resting gives free memory back to the system once the manager has little to do. Go keeps as much free as it holds, for garbage
-// that comes only with the next storm, and an hour of that would be an hour in which nothing else can use it.
+// resting gives free memory back to the system once the manager has little to do. Go keeps as much free as it holds, for
+// garbage that comes only with the next storm, and an hour of that would be an hour in which nothing else can use it.
 type resting struct {
 	release func()
 	// before was allocated when it looked last, and released when it gave memory back last.

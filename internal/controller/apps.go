@@ -26,7 +26,7 @@ const (
 	appStarts = 30 * time.Second
 	// appRecheck is how long, at most, an application's entry that was missing stays unnoticed when it comes.
 	appRecheck = 5 * time.Second
-	// appOutlives is for how long the entry of a pod that is gone is looked After: longer than the registries keep one that its
+	// appOutlives is for how long the entry of a pod that is gone is looked after: longer than the registries keep one that its
 	// application does not renew.
 	appOutlives = 3 * time.Minute
 )
@@ -91,7 +91,7 @@ func (r *PodReconciler) clear(ctx context.Context, seen *observation, c plan.Cha
 		return notes.Blocker{}
 	}
 	if !again {
-		seen.note.TakesOut(c.Key(), asked)
+		seen.note.SetTakenOut(c.Key(), asked)
 	}
 	return notes.Blocker{Reason: reason.AppEntryRemains, After: r.backOff(seen),
 		Message: c.String() + ": the pod is gone, and its application's entry is not yet; it is out of rotation"}
@@ -123,7 +123,7 @@ func (o *observation) otherNames(c plan.Change, said []string) []string {
 
 // saySeveral says, once for the pod, that there are several entries where one is expected.
 func (r *PodReconciler) saySeveral(seen *observation, c plan.Change, which string) {
-	if c.ByApp() && seen.note.Several() {
+	if c.ByApp() && seen.note.NoteSeveral() {
 		r.event(seen, reason.AppSeveralEntries, fmt.Sprintf("%s: there are several, which are taken out and put back together: %s; "+
 			"remove what the application did not write, or give its instances an ID that stays the same", c, which))
 	}
@@ -145,8 +145,8 @@ func (r *PodReconciler) sayReturned(seen *observation, c plan.Change, returned b
 	}
 	switch {
 	case c.Want == lifecycle.InService:
-		seen.note.Joined()
-	case returned && seen.note.Returned():
+		seen.note.NoteJoined()
+	case returned && seen.note.NoteReturned():
 		r.event(seen, reason.AppCameBack, c.String()+" came back into rotation while the pod has to be out of it, and was taken out "+
 			"again: something other than Rollcall puts it back")
 	}

@@ -118,9 +118,5 @@ func (r *PodReconciler) started(_ context.Context, q podqueue.Queue) error {
 
 // wake looks again at a pod for whose call a slot is free.
 func (r *PodReconciler) wake(id lifecycle.PodID, urgent bool) {
-	priority := podqueue.Woken
-	if urgent {
-		priority += podqueue.Rollout
-	}
-	podqueue.AddAt(*r.queue.Load(), priority, id)
+	podqueue.Wake(*r.queue.Load(), id, urgent)
 }

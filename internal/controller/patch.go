@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -60,19 +59,4 @@ func (r *PodReconciler) patch(ctx context.Context, seen *observation, edit lifec
 	}
 	seen.decide()
 	return nil
-}
-
-// isRefused reports that the API server will say the same of the patch again, until a person changes what makes it say so. An
-// admission webhook chooses the code of its refusal.
-func isRefused(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return false
-	}
-	switch code := status.Status().Code; code {
-	case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
-		return false
-	default:
-		return code >= http.StatusBadRequest && code < http.StatusInternalServerError
-	}
 }

@@ -128,6 +128,8 @@ func TestArmingThatIsRefusedKeepsNoFormerAddress(t *testing.T) {
 	})
 	w.expectResult("", w.reconcile(pod), backoffBase)
 	w.expectJournal("another pod may have it before the patch is allowed", writes+failed, deregisters)
+	w.expectResult("", w.reconcile(pod), 2*backoffBase)
+	w.expectJournal("it is out", writes+failed)
 }
 
 // What a write holds.

@@ -1,9 +1,9 @@
 // Package controller holds the pod reconciler. Reconcile reads from top to bottom, and each of its steps has a file.
 //
-// observe.go gathers what a decision rests on; lifecycle.Decide decides; plan.go says which changes that takes in which
-// registries, and converge.go makes them; release.go says what is released without the registry; patch.go lets OpenKruise go
-// on; report.go tells people why a pod waits. apps.go has what differs for entries that applications write, and events.go has
-// pods looked at. What this process knows of the registries is in package tracker.
+// observe.go gathers what a decision rests on, and instances.go what may be in which registry; lifecycle.Decide decides; plan.Of
+// says which changes that takes, and converge.go makes them; release.go says what is released without the registry; patch.go lets
+// OpenKruise go on; report.go tells people why a pod waits. apps.go has what differs for entries that applications write, and
+// events.go has pods looked at. What this process knows of the registries is in package tracker.
 package controller
 
 import (
@@ -165,10 +165,9 @@ func (r *PodReconciler) Reconcile(ctx context.Context, id lifecycle.PodID) (reco
 	case errors.Is(err, errMoved):
 		// Its change is on the way to the cache and will bring it back by itself; the delay is for the case that it does not.
 		return reconcile.Result{RequeueAfter: r.backOff(seen)}, nil
-	case isRefused(err):
-		return r.report(seen, notes.Blocker{
-			Reason: reason.PatchRefused, After: r.backOff(seen), Message: registry.Excerpt(err.Error()),
-		}), nil
+	case lifecycle.IsRefused(err):
+		refused := notes.Blocker{Reason: reason.PatchRefused, After: r.backOff(seen), Message: registry.Excerpt(err.Error())}
+		return r.report(seen, refused.And(progress.behind)), nil
 	case err != nil:
 		return reconcile.Result{}, err
 	case seen.departed && progress.done():
@@ -189,8 +188,8 @@ func (r *PodReconciler) advance(ctx context.Context, seen *observation) (progres
 	arm := seen.decision.Arm
 	arm.ClearSkip = seen.skip.FromTemplate && seen.pod().DeletionTimestamp == nil
 	if err := r.patch(ctx, seen, arm, nil); err != nil {
-		if isRefused(err) { // for long, and another pod may have the former address by then
-			r.ensureAll(ctx, seen, seen.plan().FormerAddresses)
+		if lifecycle.IsRefused(err) { // it may be so for long, and another pod gets the former address meanwhile
+			return progress{behind: r.ensureAll(ctx, seen, seen.plan().FormerAddresses)}, err
 		}
 		return progress{}, err
 	}

@@ -24,7 +24,7 @@ func (r *PodReconciler) report(seen *observation, b notes.Blocker) reconcile.Res
 		b = seen.explain()
 	}
 	before := seen.note.Shown()
-	b = b.Shows(before)
+	b = b.InPlaceOf(before)
 	b.Hook = seen.decision.Waiting
 	if !b.Reason.Calm() && b.After == 0 {
 		b.After = backoffCap
@@ -50,7 +50,7 @@ const rolloutPatience = time.Minute
 func (r *PodReconciler) tellWorkload(seen *observation, b notes.Blocker) {
 	pod := seen.pod()
 	owner, waited := metav1.GetControllerOf(pod), r.Clock.Now().Sub(b.Since)
-	if b.Hook == "" || b.Reason.Calm() || waited < rolloutPatience || owner == nil || !r.notes.Tells(seen.note, owner.UID) {
+	if b.Hook == "" || b.Reason.Calm() || waited < rolloutPatience || owner == nil || !r.notes.ClaimEvent(seen.note, owner.UID) {
 		return
 	}
 	workload := &metav1.PartialObjectMetadata{

@@ -30,9 +30,9 @@ func TestQueueHasRolloutsFirst(t *testing.T) {
 		"Normal":          {state: appspub.LifecycleStateNormal},
 		"Updating":        {state: appspub.LifecycleStateUpdating},
 		"Updated":         {state: appspub.LifecycleStateUpdated},
-		"PreparingUpdate": {state: appspub.LifecycleStatePreparingUpdate, want: podqueue.Rollout},
-		"PreparingDelete": {state: appspub.LifecycleStatePreparingDelete, want: podqueue.Rollout},
-		"being deleted":   {state: appspub.LifecycleStateNormal, dies: true, want: podqueue.Rollout},
+		"PreparingUpdate": {state: appspub.LifecycleStatePreparingUpdate, want: podqueue.PriorityRollout},
+		"PreparingDelete": {state: appspub.LifecycleStatePreparingDelete, want: podqueue.PriorityRollout},
+		"being deleted":   {state: appspub.LifecycleStateNormal, dies: true, want: podqueue.PriorityRollout},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -41,7 +41,7 @@ func woken(pod *corev1.Pod, priority int) added {
 // expectWoken holds the pods that were woken since the last look, with their priorities, against those that should be.
 func (w *world) expectWoken(why string, want ...added) {
 	w.Helper()
-	got := slices.DeleteFunc(w.queue.take(), func(a added) bool { return a.Priority%podqueue.Rollout != podqueue.Woken })
+	got := slices.DeleteFunc(w.queue.take(), func(a added) bool { return a.Priority%podqueue.PriorityRollout != podqueue.PriorityWoken })
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		w.Fatalf("woken (-want +got):\n%swhy: %s", diff, why)
 	}
@@ -76,7 +76,7 @@ func TestOneSlowServiceHoldsUpNoOther(t *testing.T) {
 
 		hold.Release()
 		ended.Wait()
-		w.expectWoken("exactly the one that waits", woken(third, podqueue.Woken))
+		w.expectWoken("exactly the one that waits", woken(third, podqueue.PriorityWoken))
 		w.reconcile(third)
 		w.expectHooks("", third, "preNormal inPlaceUpdate preDelete")
 		w.expectSlots("all have gone", 0, 0)
@@ -98,10 +98,10 @@ func TestSlotsGoToRolloutsFirst(t *testing.T) {
 		w.expectSlots("both wait", 1, 2)
 		hold.Release()
 		ended.Wait()
-		w.expectWoken("it came last and goes first", woken(leaving, podqueue.Rollout+podqueue.Woken))
+		w.expectWoken("it came last and goes first", woken(leaving, podqueue.PriorityRollout+podqueue.PriorityWoken))
 		w.reconcile(leaving)
 		w.expectHooks("it was taken out", leaving, "inPlaceUpdate")
-		w.expectWoken("then the other", woken(second, podqueue.Woken))
+		w.expectWoken("then the other", woken(second, podqueue.PriorityWoken))
 	})
 }
 

@@ -17,8 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	typedadmissionv1 "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	admissionv1client "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
 )
@@ -32,7 +32,8 @@ const (
 
 // Certificate is the one that the webhook serves with: what the Secret has now. Every manager reads it.
 type Certificate struct {
-	Secrets         typedcorev1.SecretsGetter
+	// Secrets are those of Namespace.
+	Secrets         corev1client.SecretInterface
 	Namespace, Name string
 	Logger          logr.Logger
 
@@ -57,7 +58,7 @@ func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 }
 
 func (c *Certificate) read(ctx context.Context) error {
-	secret, err := c.Secrets.Secrets(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
+	secret, err := c.Secrets.Get(ctx, c.Name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
@@ -76,8 +77,9 @@ func (c *Certificate) read(ctx context.Context) error {
 // before it ends, authority first, so that the API server trusts what is served at any moment. The authority's key is kept
 // nowhere. Only the leader issues.
 type Issuer struct {
-	Secrets  typedcorev1.SecretsGetter
-	Webhooks typedadmissionv1.MutatingWebhookConfigurationsGetter
+	// Secrets are those of Namespace.
+	Secrets  corev1client.SecretInterface
+	Webhooks admissionv1client.MutatingWebhookConfigurationInterface
 	// Name is that of the Service and the Secret in Namespace, and of the MutatingWebhookConfiguration.
 	Namespace, Name string
 	Clock           clock.PassiveClock
@@ -108,7 +110,7 @@ func logged(logger logr.Logger, what string, do func(context.Context) error) fun
 
 // keep issues a certificate where there is none that is good, and has the webhook configuration trust it.
 func (i *Issuer) keep(ctx context.Context) error {
-	secret, err := i.Secrets.Secrets(i.Namespace).Get(ctx, i.Name, metav1.GetOptions{})
+	secret, err := i.Secrets.Get(ctx, i.Name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("%w: apply config/components/evictions", err)
 	}
@@ -127,7 +129,7 @@ func (i *Issuer) keep(ctx context.Context) error {
 		secret.Data = map[string][]byte{}
 	}
 	secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey] = fresh, key
-	if _, err := i.Secrets.Secrets(i.Namespace).Update(ctx, secret, metav1.UpdateOptions{}); err != nil {
+	if _, err := i.Secrets.Update(ctx, secret, metav1.UpdateOptions{}); err != nil {
 		return err
 	}
 	i.Logger.Info("certificate of the eviction webhook issued", "secret", i.Name, "host", i.host())
@@ -151,8 +153,7 @@ func (i *Issuer) good(chain, key []byte) bool {
 // trust adds the authorities to what every webhook of the configuration trusts, unless it trusts the first of them already:
 // the others are those that were trusted before it.
 func (i *Issuer) trust(ctx context.Context, authorities []byte) error {
-	api := i.Webhooks.MutatingWebhookConfigurations()
-	configuration, err := api.Get(ctx, i.Name, metav1.GetOptions{})
+	configuration, err := i.Webhooks.Get(ctx, i.Name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("%w: apply config/components/evictions", err)
 	}
@@ -178,7 +179,7 @@ func (i *Issuer) trust(ctx context.Context, authorities []byte) error {
 	if err != nil {
 		return fmt.Errorf("making a patch of the webhook configuration: %w", err)
 	}
-	_, err = api.Patch(ctx, i.Name, types.JSONPatchType, text, metav1.PatchOptions{})
+	_, err = i.Webhooks.Patch(ctx, i.Name, types.JSONPatchType, text, metav1.PatchOptions{})
 	return err
 }
 

@@ -36,10 +36,10 @@ func newSite(t *testing.T) *site {
 		}),
 	}
 	s.Issuer = &Issuer{
-		Secrets: s.api.CoreV1(), Webhooks: s.api.AdmissionregistrationV1(),
+		Secrets: s.api.CoreV1().Secrets("system"), Webhooks: s.api.AdmissionregistrationV1().MutatingWebhookConfigurations(),
 		Namespace: "system", Name: "hold", Clock: s.clock, Logger: testr.New(t),
 	}
-	s.certificate = &Certificate{Secrets: s.api.CoreV1(), Namespace: "system", Name: "hold", Logger: testr.New(t)}
+	s.certificate = &Certificate{Secrets: s.api.CoreV1().Secrets("system"), Namespace: "system", Name: "hold", Logger: testr.New(t)}
 	return s
 }
 

@@ -2,14 +2,12 @@ package lifecycle
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // Operation is one operation of a JSON Patch (RFC 6902).
@@ -49,20 +47,6 @@ func (in Input) Patch(edit Edit, record *Record) ([]byte, error) {
 		return nil, fmt.Errorf("encoding the patch: %w", err)
 	}
 	return patch, nil
-}
-
-// IsMoved reports that a test of a patch by [Input.Patch] failed, or that its path is no longer there. The API server answers both with
-// 422 and details that are empty; a value that validation refuses names its causes, and a webhook gives no details.
-func IsMoved(err error) bool {
-	if apierrors.IsConflict(err) {
-		return true
-	}
-	var status apierrors.APIStatus
-	if !apierrors.IsInvalid(err) || !errors.As(err, &status) {
-		return false
-	}
-	details := status.Status().Details
-	return details != nil && details.Kind == "" && len(details.Causes) == 0
 }
 
 // preconditions refuse the patch unless the pod is still where it was decided on.

@@ -14,7 +14,7 @@ type Blocker struct {
 	Reason  reason.Reason
 	Message string
 	Since   time.Time
-	// After is when to look again by ourselves; zero where an event will bring us back.
+	// After is when the reconciler looks again without an event; zero where an event will come.
 	After time.Duration
 	// Unasked: a registry that may well answer has yet to be asked, whatever else is missing.
 	Unasked bool
@@ -44,9 +44,9 @@ func (b Blocker) Sentence() string {
 	return fmt.Sprintf("hook %s waits: %s", b.Hook, b.Message)
 }
 
-// Shows returns the blocker to show in the place of one that was shown before: a registry that has yet to be asked again says
-// nothing new.
-func (b Blocker) Shows(before Blocker) Blocker {
+// InPlaceOf returns the blocker to show where another was shown before: while a registry has yet to be asked again, nothing new is
+// known.
+func (b Blocker) InPlaceOf(before Blocker) Blocker {
 	if b.Reason.BeforeTheCall() && before.Reason.NeedsAnotherCall() {
 		before.After = b.After
 		return before

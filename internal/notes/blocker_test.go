@@ -3,6 +3,8 @@ package notes
 import (
 	"testing"
 	"time"
+
+	"github.com/rollcall-dev/rollcall/internal/reason"
 )
 
 func TestBlockersTogether(t *testing.T) {
@@ -19,11 +21,34 @@ func TestBlockersTogether(t *testing.T) {
 		"the sooner is first": {"one look is for both", soon, late, soon},
 		"the later is first":  {"the first is shown, and neither waits for the other", late, soon, Blocker{Reason: "Late", After: time.Second}},
 		"an event, then time": {"the event may not be about the other", event, late, Blocker{Reason: "Event", After: time.Minute}},
+		"a turn to come":      {"what is more than that is shown", Blocker{Reason: reason.Queued, After: time.Second}, late, Blocker{Reason: "Late", After: time.Second}},
+		"unasked":             {"a registry has yet to be asked, whichever it is", late, Blocker{Reason: "Other", Unasked: true}, Blocker{Reason: "Late", After: time.Minute, Unasked: true}},
 		"time, then an event": {"no event takes the time away", late, event, late},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if got := tc.one.And(tc.other); got != tc.want {
+				t.Errorf("got %+v, want %+v\nreason: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+func TestBlockerInPlaceOf(t *testing.T) {
+	t.Parallel()
+	refused, queued := Blocker{Reason: reason.RegistryRefused, Message: "no", After: time.Minute}, Blocker{Reason: reason.Queued, After: time.Second}
+	for name, tc := range map[string]struct {
+		reason            string
+		now, before, want Blocker
+	}{
+		"to be asked again": {"nothing new is known", queued, refused, Blocker{Reason: reason.RegistryRefused, Message: "no", After: time.Second}},
+		"asked again":       {"the registry has answered", refused, queued, refused},
+		"no call is needed": {"the drain has passed", queued, Blocker{Reason: reason.Draining}, queued},
+		"passed":            {"nothing is missing", Blocker{}, refused, Blocker{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := tc.now.InPlaceOf(tc.before); got != tc.want {
 				t.Errorf("got %+v, want %+v\nreason: %s", got, tc.want, tc.reason)
 			}
 		})

@@ -19,10 +19,11 @@ type Notes struct {
 	pods map[types.UID]*Note
 }
 
-// New returns Notes of no pod.
+// New returns empty Notes.
 func New() *Notes { return &Notes{pods: map[types.UID]*Note{}} }
 
-// Note is of one pod. The fields are its reconciler's alone.
+// Note holds what the reconciler remembers of one pod. Only that pod's reconciler uses the exported fields, but for Pod, which
+// never changes.
 type Note struct {
 	Pod lifecycle.PodID
 	// Written is the resource version of our last write. A cache that is behind it has not seen our own change.
@@ -45,7 +46,7 @@ type Note struct {
 	several bool
 	// takenOut are the entries of the application of a pod that is gone, and since when they were taken out after that.
 	takenOut map[lifecycle.Recorded]time.Time
-	// postponed are the changes that a registry told to come back for later.
+	// postponed are the changes for which a registry said when to come back.
 	postponed map[lifecycle.Recorded]postponement
 }
 
@@ -78,7 +79,7 @@ func (n *Notes) Forget(uid types.UID) (forgotten *Note) {
 	return forgotten
 }
 
-// Len is of how many pods there are notes.
+// Len returns how many pods have a note.
 func (n *Notes) Len() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -104,16 +105,17 @@ func (n *Notes) Waits() (waits []metrics.Wait) {
 func (n *Notes) Show(of *Note, now Blocker) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if of.shown = &now; now.Reason == "" {
-		of.shown = nil
+	if of.shown = nil; now.Reason != "" {
+		shown := now // on the heap only where a pod waits
+		of.shown = &shown
 	}
 	if now.Reason.Calm() {
 		of.told = ""
 	}
 }
 
-// Tells reports whether the workload gets an Event since the pod waits: one for all of its pods, until this one goes on.
-func (n *Notes) Tells(of *Note, workload types.UID) bool {
+// ClaimEvent reports whether the workload gets an Event since the pod waits: one for all of its pods, until this one goes on.
+func (n *Notes) ClaimEvent(of *Note, workload types.UID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, one := range n.pods {
@@ -165,8 +167,8 @@ func (n *Note) TakenOut(in lifecycle.Recorded) (since time.Time, is bool) {
 	return since, is
 }
 
-// TakesOut notes that such an entry was taken out.
-func (n *Note) TakesOut(in lifecycle.Recorded, since time.Time) {
+// SetTakenOut notes since when such an entry is taken out.
+func (n *Note) SetTakenOut(in lifecycle.Recorded, since time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.takenOut == nil {
@@ -175,24 +177,24 @@ func (n *Note) TakesOut(in lifecycle.Recorded, since time.Time) {
 	n.takenOut[in] = since
 }
 
-// Several reports, once, that there are several entries of the pod's application.
-func (n *Note) Several() (first bool) {
+// NoteSeveral notes that the pod's application has several entries, and reports whether that is new.
+func (n *Note) NoteSeveral() (first bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	first, n.several = !n.several, true
 	return first
 }
 
-// Returned reports, once until [Note.Joined], that the application's entry came back into rotation.
-func (n *Note) Returned() (first bool) {
+// NoteReturned notes that the application's entry came back into rotation, and reports whether that is new since [Note.NoteJoined].
+func (n *Note) NoteReturned() (first bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	first, n.returned = !n.returned, true
 	return first
 }
 
-// Joined notes that the pod may be in rotation again.
-func (n *Note) Joined() {
+// NoteJoined notes that the pod may be in rotation again.
+func (n *Note) NoteJoined() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.returned = false

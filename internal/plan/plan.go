@@ -1,4 +1,5 @@
-// Package plan says which changes of the registries make a pod's decision come true, and in which order. It is pure.
+// Package plan says which changes of the registries make a pod's decision come true, and in which order. It makes none of them, and
+// the same facts give the same plan.
 package plan
 
 import (

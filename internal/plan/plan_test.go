@@ -20,6 +20,7 @@ func TestOf(t *testing.T) {
 	}
 	web, old := at("default", "web", now), at("default", "web", former)
 	shop, blue := at("default", "shop", now), at("blue", "web", now)
+	byApp := at("default/app", "web", now)
 	for name, tc := range map[string]struct {
 		reason    string
 		want      lifecycle.Want
@@ -42,6 +43,17 @@ func TestOf(t *testing.T) {
 			want:   lifecycle.Absent, row: lifecycle.RowPreparingDelete,
 			targets: []lifecycle.Recorded{web}, instances: []lifecycle.Recorded{web, blue},
 			plan: []string{`present: Absent service "web" at 10.0.0.2:80`, `departing: Absent service "web" at 10.0.0.2:80 in registry "blue"`},
+		},
+		"is updated": {
+			reason: "it stays registered, and out of rotation everywhere", want: lifecycle.OutOfService, row: lifecycle.RowPreparingUpdate,
+			targets: []lifecycle.Recorded{web}, instances: []lifecycle.Recorded{web, shop},
+			plan: []string{`present: OutOfService service "web" at 10.0.0.2:80`, `departing: Absent service "shop" at 10.0.0.2:80`},
+		},
+		"is left to its application": {
+			reason: "Rollcall's entry goes when clients are given the application's", want: lifecycle.InService, row: lifecycle.RowNormal,
+			targets: []lifecycle.Recorded{byApp}, instances: []lifecycle.Recorded{web},
+			plan: []string{`present: InService the application's own entry of service "web" at 10.0.0.2:80 of default/app`,
+				`departing: Absent service "web" at 10.0.0.2:80 of default`},
 		},
 		"moves to another registry": {
 			reason: "blue may be the same server, where the entry is default's by then",
@@ -92,6 +104,36 @@ func TestOf(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.plan, described(Of(f))); diff != "" {
 				t.Errorf("-want +got:\n%s\nreason: %s", diff, tc.reason)
+			}
+		})
+	}
+}
+
+func TestConfirms(t *testing.T) {
+	t.Parallel()
+	const in, out, absent, foreign = registry.InService, registry.OutOfService, registry.Absent, registry.Foreign
+	for name, tc := range map[string]struct {
+		reason      string
+		want        lifecycle.Want
+		registry    string
+		leavesToApp bool
+		confirm     []registry.State
+	}{
+		"in service":     {"nothing else gives it to clients", lifecycle.InService, "default", false, []registry.State{in}},
+		"out of service": {"some registries know no such state", lifecycle.OutOfService, "default", false, []registry.State{out, absent}},
+		"absent":         {"an entry that is out is one", lifecycle.Absent, "default", false, []registry.State{absent}},
+		"absent, application's": {"what the application wrote is never removed", lifecycle.Absent, "default/app", false,
+			[]registry.State{out, absent}},
+		"absent, left to the application": {"clients are given the application's", lifecycle.Absent, "default", true,
+			[]registry.State{absent, foreign}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := Change{Target: target(lifecycle.Recorded{Registry: tc.registry}), Want: tc.want}
+			for _, state := range []registry.State{in, out, absent, foreign} {
+				if got, want := c.Confirms(state, tc.leavesToApp), slices.Contains(tc.confirm, state); got != want {
+					t.Errorf("%s: got %t, want %t\nreason: %s", state, got, want, tc.reason)
+				}
 			}
 		})
 	}

@@ -15,23 +15,32 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
 
-// Queue has pods by UID: another pod under the same name is another.
+// Queue holds pods by name and UID, so a new pod under an old name is an item of its own.
 type Queue = workqueue.TypedRateLimitingInterface[lifecycle.PodID]
 
 const (
-	// Rollout is the priority of what a rollout waits for: before everything else.
-	Rollout = 100
-	// Woken is the priority of a pod for which a slot is free: before those that would have to wait for one.
-	Woken = 50
+	// PriorityRollout is for what a rollout waits for: before everything else.
+	PriorityRollout = 100
+	// PriorityWoken is for a pod for which a slot is free: before those that would have to wait for one.
+	PriorityWoken = 50
 )
 
 // Add adds a pod that OpenKruise waits for in front, and any other at the priority that the event has.
 func Add(q Queue, pod *corev1.Pod) {
 	if lifecycle.RolloutWaits(pod) {
-		AddAt(q, Rollout, lifecycle.PodIDOf(pod))
+		AddAt(q, PriorityRollout, lifecycle.PodIDOf(pod))
 		return
 	}
 	q.Add(lifecycle.PodIDOf(pod))
+}
+
+// Wake adds a pod for which a slot is free; urgent is one that a rollout waits for.
+func Wake(q Queue, id lifecycle.PodID, urgent bool) {
+	priority := PriorityWoken
+	if urgent {
+		priority += PriorityRollout
+	}
+	AddAt(q, priority, id)
 }
 
 // AddAt adds a pod at a priority. A queue without priorities takes it like any other.

@@ -1,0 +1,96 @@
+package notes
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
+)
+
+func noteOf(n *Notes, uid types.UID) *Note {
+	return n.Of(lifecycle.PodID{NamespacedName: types.NamespacedName{Namespace: "prod", Name: "web-" + string(uid)}, UID: uid})
+}
+
+func TestPostponed(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	in, other := lifecycle.Recorded{Service: "web", Port: 80}, lifecycle.Recorded{Service: "web", Port: 81}
+	client, renewed := &registryclient.Client{}, &registryclient.Client{}
+	one := noteOf(New(), "1")
+	one.Postpone(in, lifecycle.InService, client, now.Add(time.Minute), Blocker{Reason: reason.RegistryRefused})
+	for name, tc := range map[string]struct {
+		reason string
+		in     lifecycle.Recorded
+		want   lifecycle.Want
+		client *registryclient.Client
+		at     time.Time
+		after  time.Duration
+	}{
+		"the same":          {"an event must not bring it sooner", in, lifecycle.InService, client, now.Add(time.Second), 59 * time.Second},
+		"the time has come": {"it is tried again", in, lifecycle.InService, client, now.Add(time.Minute), 0},
+		"another change":    {"a full registry must not keep a deleted pod in", in, lifecycle.Absent, client, now, 0},
+		"another client":    {"its credentials may have been the reason", in, lifecycle.InService, renewed, now, 0},
+		"another instance":  {"nothing was said of it", other, lifecycle.InService, client, now, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := one.Postponed(tc.in, tc.want, tc.client, tc.at); got.After != tc.after {
+				t.Errorf("got %+v, want it to wait for %s\nreason: %s", got, tc.after, tc.reason)
+			}
+		})
+	}
+}
+
+func TestOneEventForAWorkload(t *testing.T) {
+	t.Parallel()
+	n := New()
+	one, other := noteOf(n, "1"), noteOf(n, "2")
+	expect := func(why string, of *Note, workload types.UID, want bool) {
+		t.Helper()
+		if got := n.ClaimEvent(of, workload); got != want {
+			t.Errorf("gets an Event: %t, want %t\nwhy: %s", got, want, why)
+		}
+	}
+	expect("the first of its pods that waits", one, "web", true)
+	expect("it stands for all of them", other, "web", false)
+	expect("another workload has its own", other, "api", true)
+	n.Show(one, Blocker{Reason: reason.RegistryTimeout})
+	expect("the first pod waits still", other, "web", false)
+	n.Show(one, Blocker{})
+	expect("it has gone on", other, "web", true)
+}
+
+func TestWaits(t *testing.T) {
+	t.Parallel()
+	n := New()
+	one := noteOf(n, "1")
+	n.Show(one, Blocker{Hook: lifecycle.PreDelete, Reason: reason.RegistryTimeout, Message: "slow"})
+	if got := n.Waits(); len(got) != 1 || got[0].Pod != "web-1" || got[0].Reason != "RegistryTimeout" || !got[0].Warning {
+		t.Errorf("got %+v, want the pod that waits", got)
+	}
+	n.Show(one, Blocker{})
+	if got := n.Waits(); len(got) > 0 || one.Shown() != (Blocker{}) {
+		t.Errorf("got %+v of a pod that waits for nothing", got)
+	}
+	if n.Forget("1") != one || n.Forget("1") != nil || n.Len() > 0 {
+		t.Error("a pod that was forgotten has a note")
+	}
+}
+
+func TestEachIsNewOnce(t *testing.T) {
+	t.Parallel()
+	one := noteOf(New(), "1")
+	for i, got := range []bool{one.NoteSeveral(), !one.NoteSeveral(), one.NoteReturned(), !one.NoteReturned()} {
+		if !got {
+			t.Errorf("answer %d is wrong: an Event comes once", i)
+		}
+	}
+	one.NoteJoined()
+	if !one.NoteReturned() || one.NoteSeveral() {
+		t.Error("an entry that comes back after the pod was in rotation is news, and several entries are not")
+	}
+}
