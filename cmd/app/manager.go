@@ -98,7 +98,8 @@ func newManager(ctx context.Context, o *options, f *flags) (_ *app, err error) {
 		a.dryRun = newDryRun(metrics.NewDryRunMetrics(own), a.logger)
 	}
 	if a.audit, err = a.openAudit(c, metrics.NewAuditMetrics(own)); err != nil {
-		return nil, fmt.Errorf("%s: audit.path: %w", f.config, err)
+		return nil, fmt.Errorf("%s: audit.path: name a file on a volume that the manager may write, such as that of "+
+			"config/components/audit: %w", f.config, err)
 	}
 	a.drivers = &drivers{
 		constructors: o.constructors, metrics: metrics.NewRegistryMetrics(own), logger: a.logger, fence: a, dryRun: a.dryRun,

@@ -79,7 +79,8 @@ func proxyError(err error, name, installation string) error {
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("the manager %s runs without --status-page, or is older than this plugin", name)
 	case apierrors.IsBadRequest(err):
-		return fmt.Errorf("the manager %s runs with --metrics-secure, and the API server's proxy does not pass on who asks", name)
+		return fmt.Errorf("the manager %s runs with --metrics-secure, and the API server's proxy does not pass on who asks: "+
+			"forward the pod's port and read it with a token, as docs/status-page.md says", name)
 	default:
 		return fmt.Errorf("asking the manager %s: %w", name, err)
 	}

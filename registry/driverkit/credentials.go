@@ -170,7 +170,7 @@ func readPassword(path string) (string, error) {
 func readFile(path, what string) ([]byte, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("must be %s that the manager can read: %w", what, err)
+		return nil, fmt.Errorf("must be %s that the manager can read; in a cluster, create the Secret that is mounted there: %w", what, err)
 	}
 	return raw, nil
 }
