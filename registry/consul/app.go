@@ -66,7 +66,7 @@ func (a appEntries) Deregister(ctx context.Context, in registry.Instance) error 
 func (a appEntries) Get(ctx context.Context, in registry.Instance) (state registry.State, err error) {
 	err = a.change(ctx, "asking for the application's entry of", in,
 		func(ctx context.Context, in registry.Instance) error {
-			services, _, err := a.driver.appServices(ctx, in, "")
+			services, _, err := a.driver.steered(ctx, in, "")
 			state = stateOf(services)
 			return err
 		})
@@ -191,7 +191,7 @@ func (r *Registry) notThere(ctx context.Context, in registry.Instance) error {
 func (r *Registry) maintain(ctx context.Context, in registry.Instance, begin bool) ([]appService, error) {
 	asked := map[string]bool{}
 	for index := ""; ; {
-		services, next, err := r.appServices(ctx, in, index)
+		services, next, err := r.steered(ctx, in, index)
 		if err != nil {
 			return nil, err
 		}
@@ -229,10 +229,20 @@ func waitIn(ctx context.Context) time.Duration {
 	return min(longestWait, time.Until(deadline)*3/4) //nolint:mnd // three quarters
 }
 
+// steered is [Registry.appServices] and the index of the answer, for services that are taken out and put back: what the token may
+// not see is not gone.
+func (r *Registry) steered(ctx context.Context, in registry.Instance, since string) ([]appService, string, error) {
+	services, header, err := r.appServices(ctx, in, since)
+	if err == nil && len(services) == 0 && header.Get(filteredByACLs) == "true" {
+		err = notAllowed(errors.New("the token may not read the application's node or service"))
+	}
+	return services, header.Get("X-Consul-Index"), err
+}
+
 // appServices returns what applications have registered at the instance's place. With an index it waits for a change since.
-func (r *Registry) appServices(ctx context.Context, in registry.Instance, since string) ([]appService, string, error) {
+func (r *Registry) appServices(ctx context.Context, in registry.Instance, since string) ([]appService, http.Header, error) {
 	if path.Clean("/"+in.Service) != "/"+in.Service {
-		return nil, "", nil // the endpoint takes no such name, and no agent registers one
+		return nil, nil, nil // the endpoint takes no such name, and no agent registers one
 	}
 	query := url.Values{"filter": {appFilter(in)}}
 	if since != "" {
@@ -241,10 +251,7 @@ func (r *Registry) appServices(ctx context.Context, in registry.Instance, since 
 	}
 	var services []appService
 	header, err := r.read(ctx, healthOfServicePath+url.PathEscape(in.Service), query, false, &services)
-	if err != nil {
-		return nil, "", err
-	}
-	return services, header.Get("X-Consul-Index"), nil
+	return services, header, err
 }
 
 // appFilter lets pass what stands at the instance's place and has no Rollcall's mark: an agent's service has its node's

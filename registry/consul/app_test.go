@@ -32,6 +32,7 @@ type agent struct {
 
 	mu            sync.Mutex
 	absent        bool
+	hides         bool     // the token may not see all there is
 	others        []string // names under which the address stands
 	checks, shown string   // of the service, as JSON
 	asked         []string
@@ -52,6 +53,9 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, services)
 	case r.URL.Path == "/v1/health/service/web":
 		w.Header().Set("X-Consul-Index", "7")
+		if a.hides {
+			w.Header().Set("X-Consul-Results-Filtered-By-ACLs", "true")
+		}
 		if index := query.Get("index"); index != "" {
 			a.asked = append(a.asked, "wait since "+index)
 		}
@@ -162,6 +166,21 @@ func TestAppEntryThatCantBeSteered(t *testing.T) {
 			"an agent asks for the right to write the service", &agent{status: http.StatusForbidden},
 			func(apps registry.AppRegistry) error { return apps.FailOver(t.Context(), drivertest.Pod(1)) },
 			"the agent of node worker-3", "auth.tokenFile", false,
+		},
+		"hidden, to be taken out": {
+			"clients may be given it", &agent{absent: true, hides: true},
+			func(apps registry.AppRegistry) error { return apps.FailOver(t.Context(), drivertest.Pod(1)) },
+			"the token may not read the application's node or service", "auth.tokenFile", false,
+		},
+		"hidden, to be put back": {
+			"it is not the application's to do something", &agent{absent: true, hides: true},
+			func(apps registry.AppRegistry) error { return apps.Register(t.Context(), drivertest.Pod(1)) },
+			"the token may not read the application's node or service", "auth.tokenFile", false,
+		},
+		"hidden, to be read": {
+			"it is not gone", &agent{absent: true, hides: true},
+			func(apps registry.AppRegistry) error { _, err := apps.Get(t.Context(), drivertest.Pod(1)); return err },
+			"the token may not read the application's node or service", "auth.tokenFile", false,
 		},
 		"another agent": {
 			"the address leads to none that knows it", &agent{status: http.StatusNotFound},

@@ -103,6 +103,9 @@ type operationError struct {
 	What    string
 }
 
+// filteredByACLs is the header that says whether the token may not see all of the answer.
+const filteredByACLs = "X-Consul-Results-Filtered-By-Acls"
+
 // read makes a request that reads, consistently. Where whole is set the answer must be Consul's and have all there is: an
 // error says that the token may not see some of it.
 func (r *Registry) read(ctx context.Context, path string, query url.Values, whole bool, into any) (http.Header, error) {
@@ -117,7 +120,7 @@ func (r *Registry) read(ctx context.Context, path string, query url.Values, whol
 		return nil, r.refusal(ctx, answer)
 	case whole && header.Get("X-Consul-Knownleader") != "true":
 		return nil, errors.New("the answer is not that of a Consul which knows its leader")
-	case whole && header.Get("X-Consul-Results-Filtered-By-Acls") == "true":
+	case whole && header.Get(filteredByACLs) == "true":
 		return nil, notAllowed(errors.New("the token may not read all of Rollcall's nodes and their services"))
 	}
 	return answer.Header, decode(answer, into)

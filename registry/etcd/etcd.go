@@ -113,7 +113,7 @@ func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, 
 	entries := []registry.Entry{}
 	err := r.each(ctx, r.target.before, func(kv *mvccpb.KeyValue) {
 		if in, ours := r.target.decode(kv); ours && in.Cluster == cluster {
-			entries = append(entries, registry.Entry{Instance: in, State: registry.InService})
+			entries = append(entries, registry.Entry{Instance: in, State: r.stateOf(kv)})
 		} else {
 			for _, others := range r.target.foreign(kv) {
 				entries = append(entries, driverkit.ForeignEntry(others.Service, others.Address, others.Port))
@@ -121,6 +121,15 @@ func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, 
 		}
 	})
 	return entries, err
+}
+
+// stateOf is what the list says of an entry. One with a lease, where the configuration has none any more, ends soon since nothing
+// renews it: it must not stand for an acknowledgement.
+func (r *Registry) stateOf(kv *mvccpb.KeyValue) registry.State {
+	if r.lease == 0 && kv.GetLease() != 0 {
+		return registry.OutOfService
+	}
+	return registry.InService
 }
 
 // each calls f for every key with a prefix, as they were at one revision.

@@ -161,10 +161,11 @@ func (c call) appEntries(ctx context.Context) ([]appEntry, error) {
 // usualIDs are what Spring's client makes of an instance by default, with a preference for the address, and what people
 // often write.
 func usualIDs(in registry.Instance) []string {
-	return []string{
-		fmt.Sprintf("%s:%s:%d", in.Pod, in.Service, in.Port), fmt.Sprintf("%s:%s:%d", in.Address, in.Service, in.Port),
-		in.Endpoint(),
+	ids := []string{fmt.Sprintf("%s:%s:%d", in.Pod, in.Service, in.Port)}
+	for _, address := range driverkit.AddressForms(in.Address) {
+		ids = append(ids, fmt.Sprintf("%s:%s:%d", address, in.Service, in.Port))
 	}
+	return append(ids, in.Endpoint())
 }
 
 // at is the call for another ID of the application.

@@ -61,7 +61,7 @@ func (a appEntries) Deregister(ctx context.Context, in registry.Instance) error 
 		})
 }
 
-// takeOut reports whether there is an entry.
+// takeOut reports whether there is an entry, the application's or Rollcall's own.
 func (a appEntries) takeOut(ctx context.Context, in registry.Instance) (there bool, err error) {
 	for _, at := range forms(in) {
 		is, err := a.driver.takeAppOut(ctx, at)
@@ -89,9 +89,12 @@ func (a appEntries) Get(ctx context.Context, in registry.Instance) (state regist
 			state = registry.Absent
 			for _, at := range forms(in) {
 				if err != nil || state != registry.Absent {
-					return err
+					break
 				}
 				_, state, err = a.driver.appEntry(ctx, at)
+			}
+			if state == registry.Foreign {
+				state = registry.Absent
 			}
 			return err
 		})
@@ -106,7 +109,7 @@ func (r *Registry) putAppBack(ctx context.Context, in registry.Instance) error {
 	switch {
 	case err != nil:
 		return err
-	case state == registry.Absent:
+	case state == registry.Absent, state == registry.Foreign:
 		return registry.NotRegistered(fmt.Errorf("service %s has no instance with IP %s and port %d in namespace %s, group %s, "+
 			"cluster %s", in.Service, in.Address, in.Port, r.opts.Namespace, r.opts.Group, r.opts.Cluster))
 	case !h.Healthy:
@@ -117,7 +120,7 @@ func (r *Registry) putAppBack(ctx context.Context, in registry.Instance) error {
 	return r.enable(ctx, in, h, true)
 }
 
-// takeAppOut reports whether there is an entry. It looks twice, since readers lag behind an application that has just
+// takeAppOut reports whether there is an entry, the application's or Rollcall's own. It looks twice, since readers lag behind an application that has just
 // registered.
 func (r *Registry) takeAppOut(ctx context.Context, in registry.Instance) (there bool, err error) {
 	h, state, err := r.appEntry(ctx, in)
@@ -127,7 +130,7 @@ func (r *Registry) takeAppOut(ctx context.Context, in registry.Instance) (there 
 		}
 	}
 	if err != nil || state != registry.InService {
-		return state == registry.OutOfService, err
+		return state != registry.Absent, err
 	}
 	return true, r.enable(ctx, in, h, false)
 }
@@ -151,11 +154,15 @@ func (r *Registry) enable(ctx context.Context, in registry.Instance, h *host, en
 	})
 }
 
-// appEntry reads the application's entry as readers get it, and whether they are given it. One with Rollcall's mark is none.
+// appEntry reads the application's entry as readers get it, and whether they are given it. One with Rollcall's mark is
+// [registry.Foreign] here.
 func (r *Registry) appEntry(ctx context.Context, in registry.Instance) (*host, registry.State, error) {
 	h, err := r.read(ctx, in)
-	if err != nil || h == nil || h.uid() != "" {
+	switch {
+	case err != nil || h == nil:
 		return nil, registry.Absent, err
+	case h.uid() != "":
+		return nil, registry.Foreign, nil
 	}
 	enabled, err := r.isEnabled(ctx, in, h)
 	switch {

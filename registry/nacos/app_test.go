@@ -104,6 +104,26 @@ func TestAppThatIsNotUp(t *testing.T) {
 	}
 }
 
+// TestOwnEntryIsNoApps: a pod whose entry is Rollcall's by now leaves its application's, of which nothing is left.
+func TestOwnEntryIsNoApps(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, "v3")
+	d, in := atVersion(t, f, "v3"), drivertest.Pod(1)
+	in.Weight = 5
+	expect.NoError(t, d.Register(t.Context(), in))
+	_ = f.requests()
+	expect.NoError(t, d.AppEntries().FailOver(t.Context(), in))
+	expect.NoError(t, d.AppEntries().Deregister(t.Context(), in))
+	for _, asked := range f.requests() {
+		if !strings.HasPrefix(asked, "GET ") {
+			t.Errorf("it sent %s, which changes the weight and the state of Rollcall's entry", asked)
+		}
+	}
+	if state, err := d.AppEntries().Get(t.Context(), in); err != nil || state != registry.Absent {
+		t.Errorf("Get: got %q and error %v, want %q", state, err, registry.Absent)
+	}
+}
+
 // TestAppEntryThatReadersDoNotSeeYet has registered itself a moment before it is taken out.
 func TestAppEntryThatReadersDoNotSeeYet(t *testing.T) {
 	t.Parallel()

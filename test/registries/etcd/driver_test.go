@@ -240,6 +240,26 @@ func TestLeaseOfAnEarlierConfiguration(t *testing.T) {
 			t.Errorf("%s: the beat gives %v, want not registered: %t", step.reason, err, step.mustBeAgain)
 		}
 	}
+	call(t, short.Register, in)
+	for _, step := range []struct {
+		reason   string
+		register func(context.Context, registry.Instance) error
+		lists    registry.Lister
+		want     registry.State
+	}{
+		{"its lease is renewed", nil, short.(registry.Lister), registry.InService},
+		{"nothing renews its lease", nil, none.(registry.Lister), registry.OutOfService},
+		{"it has no lease", none.Register, none.(registry.Lister), registry.InService},
+	} {
+		if step.register != nil {
+			call(t, step.register, in)
+		}
+		entries, err := step.lists.List(t.Context(), in.Cluster)
+		i := slices.IndexFunc(entries, func(e registry.Entry) bool { return e.Endpoint() == in.Endpoint() })
+		if err != nil || i < 0 || entries[i].State != step.want {
+			t.Errorf("%s: the list has %+v, error %v, want the entry %s", step.reason, entries, err, step.want)
+		}
+	}
 	if none.HeartbeatInterval() != 0 || short.HeartbeatInterval().Seconds() != 20 {
 		t.Errorf("the intervals are %s and %s", none.HeartbeatInterval(), short.HeartbeatInterval())
 	}
