@@ -57,14 +57,19 @@ type opened struct {
 }
 
 // open returns the registries of a configuration. One that is in force stays where its section is the same but for
-// maxInFlight; where its files changed it is opened anew as a client of the same servers, so that the controller keeps what it
-// knows of it, and stays where that fails. open puts nothing in force. With an error, the others were opened all the same.
+// maxInFlight. Where its files changed, or its section and not its servers, it is opened anew as a client of the same servers, so
+// that the controller keeps what it knows of it; where only files changed it stays if that fails. open puts nothing in force. With
+// an error, the others were opened all the same.
 func (d *drivers) open(ctx context.Context, c *config.Config) (*registries, error) {
 	next := &registries{config: c, byName: map[string]*opened{}}
 	before := d.current.Load()
 	var problems []error
 	for _, name := range c.RegistryNames() {
-		kept := before.get(name)
+		same := before.get(name)
+		if same != nil && !same.section.SameDriver(c.Registries[name]) && !same.section.SameServer(c.Registries[name]) {
+			same = nil
+		}
+		kept := same
 		if kept != nil && !kept.section.SameDriver(c.Registries[name]) {
 			kept = nil
 		}
@@ -75,7 +80,7 @@ func (d *drivers) open(ctx context.Context, c *config.Config) (*registries, erro
 				continue
 			}
 		}
-		made, err := d.openOne(ctx, c, name, kept)
+		made, err := d.openOne(ctx, c, name, same)
 		if err != nil {
 			problems = append(problems, registryError(c.RegistryPath(name), err))
 			continue

@@ -48,11 +48,18 @@ func TestReloadApplies(t *testing.T) {
 	s.Poll(3)
 	if one := s.ExpectApplied().Registries["old"]; one == before || one.Timeout() != 2*time.Second {
 		t.Errorf("the registry's section changed and it is %+v", one)
+	} else if one.Server() != before.Server() {
+		t.Error("it is the same server, and what is known of it is lost: entries that expire are not renewed")
 	}
 	s.ExpectMetrics(2, 0, 1)
 	s.Write(strings.Replace(s.two, "old: {", "old: {timeout: 2s, ", 1) + "# a comment\n")
 	s.Poll(3)
 	s.ExpectNothing()
+	s.Write(strings.Replace(s.two, "endpoint: old", "endpoint: another", 1))
+	s.Poll(3)
+	if one := s.ExpectApplied().Registries["old"]; one.Server() == before.Server() {
+		t.Error("another server counts as the same")
+	}
 }
 
 func TestReloadRefuses(t *testing.T) {

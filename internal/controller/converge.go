@@ -324,7 +324,7 @@ func (r *PodReconciler) removedAt(seen *observation, p plan.Plan) (latest, count
 			counted = from
 		}
 	}
-	return latest.Truncate(time.Millisecond), counted.Truncate(time.Millisecond)
+	return latest.Truncate(time.Millisecond), counted // with its monotonic reading: a step of the clock changes no drain
 }
 
 // recordedRemoval is when the record says that the instance was taken out; nil where it does not, or where another process may
@@ -342,7 +342,7 @@ func (o *observation) recordedRemoval(c plan.Change) *time.Time {
 // that no leader before this one has registered it: the watch may have lagged when this one began to lead.
 func (o *observation) neverRegistered(c plan.Change) bool {
 	releases := c.Want == lifecycle.Absent || lifecycle.MustStayOut(o.pod())
-	return o.tracked.Born() && !o.tracked.Standing(c.Key()).Known() && !o.input.Record.Exists() &&
+	return o.tracked.Born() && !o.instances()[c.Key()] && !o.input.Record.Exists() &&
 		(!releases || o.tracked.Shown(c.Registry))
 }
 

@@ -1,11 +1,13 @@
 package controller
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
@@ -146,5 +148,17 @@ func TestDrainThatAnotherClockBegan(t *testing.T) {
 				t.Errorf("the record says out since %v, want %v", now, began)
 			}
 		})
+	}
+}
+
+func TestAStepOfTheClockChangesNoDrain(t *testing.T) {
+	t.Parallel()
+	w, pod := serving(t)
+	w.clock.SetTime(time.Now()) // with a monotonic reading
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
+	seen, _, err := w.r.observe(t.Context(), lifecycle.PodIDOf(pod))
+	w.must(err, "observing the pod")
+	if _, counted := w.r.removedAt(seen, seen.plan()); !strings.Contains(counted.String(), " m=") {
+		t.Errorf("a drain counts from %s by the wall clock, which a person or NTP can set", counted)
 	}
 }

@@ -108,6 +108,7 @@ func (o *observation) recorded() []tracker.Target {
 	}
 	var recorded []tracker.Target
 	for _, in := range o.input.Record.Instances {
+		in = o.underItsName(in)
 		t := o.target(in)
 		if i := slices.IndexFunc(o.targets, func(t tracker.Target) bool { return t.Key() == in }); i >= 0 {
 			t = o.targets[i]

@@ -132,6 +132,19 @@ func TestArmingThatIsRefusedKeepsNoFormerAddress(t *testing.T) {
 	w.expectJournal("it is out", writes+failed)
 }
 
+func TestRefusalKeepsNoPodInThatHasToBeOut(t *testing.T) {
+	t.Parallel()
+	w, pod := serving(t, guards)
+	w.apply(func(s *choices) { s.Guard = false })
+	w.deletePod(pod)
+	w.patching(func(func() error) error {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web-1", errors.New("no"))
+	})
+	w.expectResult("", w.reconcile(pod), backoffBase)
+	w.expectJournal("clients are given it, whether its guard can be taken off or not", writes+failed, deregisters)
+	w.expectEvents("", "Warning PatchRefused ")
+}
+
 // What a write holds.
 
 func TestNothingIsWrittenOnADyingPodThatHoldsNothingOfOurs(t *testing.T) {

@@ -188,10 +188,7 @@ func (r *PodReconciler) advance(ctx context.Context, seen *observation) (progres
 	arm := seen.decision.Arm
 	arm.ClearSkip = seen.skip.FromTemplate && seen.pod().DeletionTimestamp == nil
 	if err := r.patch(ctx, seen, arm, nil); err != nil {
-		if lifecycle.IsRefused(err) { // it may be so for long, and another pod gets the former address meanwhile
-			return progress{behind: r.ensureAll(ctx, seen, seen.plan().FormerAddresses)}, err
-		}
-		return progress{}, err
+		return r.refusedToArm(ctx, seen, arm, err), err
 	}
 	p := r.converge(ctx, seen)
 	if err := r.conclude(ctx, seen, &p); err != nil {
@@ -201,6 +198,19 @@ func (r *PodReconciler) advance(ctx context.Context, seen *observation) (progres
 		return p, err
 	}
 	return p, r.showRotation(ctx, seen)
+}
+
+// refusedToArm makes the changes that need no handler on the pod: the API server may refuse one for long. Another pod gets a former
+// address meanwhile, and clients are given a pod that has to be out.
+func (r *PodReconciler) refusedToArm(ctx context.Context, seen *observation, arm lifecycle.Edit, err error) progress {
+	want := seen.decision.Want
+	switch {
+	case !lifecycle.IsRefused(err):
+		return progress{}
+	case len(arm.Set) == 0 && (want == lifecycle.OutOfService || want == lifecycle.Absent):
+		return progress{behind: r.converge(ctx, seen).blocker}
+	}
+	return progress{behind: r.ensureAll(ctx, seen, seen.plan().FormerAddresses)}
 }
 
 // conclude writes what follows once the registries have acknowledged, or what is released without that.

@@ -1,10 +1,12 @@
 package controller
 
 import (
+	"errors"
 	"testing"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 
+	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
@@ -93,6 +95,36 @@ func TestRegistryIsRenamed(t *testing.T) {
 		})
 		w.reconciles(pod, "the configuration's own words tell that both are one", registers, writes)
 		w.expectEvents("nothing is wrong with the pod")
+	})
+	t.Run("before a list, and a new pod has no record", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		other := w.withRegistry("new")
+		pod := w.bornPod(w.cloneSet("web", inRegistries("default,new")), "web-1")
+		other.FailNext(anyCall(), errors.New("down"))
+		w.reconciles(pod, "nothing is written before both have acknowledged", registers, "new: "+registers+failed)
+
+		w.apply(func(s *choices) {
+			s.Registries = map[string]Registry{"main": s.Registries["default"], "new": s.Registries["new"]}
+			s.DefaultRegistries, s.Renamed = []string{"main", "new"}, map[string]string{"default": "main"}
+		})
+		w.changePod(pod, annotated(service.AnnotationRegistries, "main,new"))
+		_ = lists(w)
+		w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+		w.reconciles(pod, "it was registered under the former name", deregisters, "new: "+deregisters, writes)
+		w.expectAbsent(pod)
+	})
+	t.Run("while a pod that is not ready stays in", func(t *testing.T) {
+		t.Parallel()
+		w, pod := serving(t, keepsUnready)
+		w.changePod(pod, unready)
+		renamed(&w.settings)
+		w.settings.Renamed = map[string]string{"default": "main"}
+		w.restart()
+		w.reconciles(pod, "")
+		if kept := w.r.Tracker.Kept("main"); len(kept) != 1 {
+			t.Errorf("heartbeats go to %+v, want the pod: its entry would expire", kept)
+		}
 	})
 	t.Run("while a pod waits to be released", func(t *testing.T) {
 		t.Parallel()

@@ -54,7 +54,7 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/v1/health/service/web":
 		w.Header().Set("X-Consul-Index", "7")
 		if a.hides {
-			w.Header().Set("X-Consul-Results-Filtered-By-ACLs", "true")
+			w.Header().Set("X-Consul-Results-Filtered-By-Acls", "true")
 		}
 		if index := query.Get("index"); index != "" {
 			a.asked = append(a.asked, "wait since "+index)

@@ -120,8 +120,8 @@ func (r *Registry) putAppBack(ctx context.Context, in registry.Instance) error {
 	return r.enable(ctx, in, h, true)
 }
 
-// takeAppOut reports whether there is an entry, the application's or Rollcall's own. It looks twice, since readers lag behind an application that has just
-// registered.
+// takeAppOut reports whether there is an entry, the application's or Rollcall's own. It looks twice, since readers lag behind an
+// application that has just registered.
 func (r *Registry) takeAppOut(ctx context.Context, in registry.Instance) (there bool, err error) {
 	h, state, err := r.appEntry(ctx, in)
 	if err == nil && state == registry.Absent {
