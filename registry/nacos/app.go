@@ -157,28 +157,20 @@ func (r *Registry) enable(ctx context.Context, in registry.Instance, h *host, en
 // appEntry reads the application's entry as readers get it, and whether they are given it. One with Rollcall's mark is
 // [registry.Foreign] here.
 func (r *Registry) appEntry(ctx context.Context, in registry.Instance) (*host, registry.State, error) {
-	h, err := r.read(ctx, in)
+	h, err := r.look(ctx, in)
 	switch {
 	case err != nil || h == nil:
 		return nil, registry.Absent, err
 	case h.uid() != "":
 		return nil, registry.Foreign, nil
-	}
-	enabled, err := r.isEnabled(ctx, in, h)
-	switch {
-	case err != nil:
-		return nil, "", err
-	case enabled:
+	case *h.Enabled:
 		return h, registry.InService, nil
 	}
 	return h, registry.OutOfService, nil
 }
 
-// isEnabled looks into the list that clients are given where the entry itself does not tell.
-func (r *Registry) isEnabled(ctx context.Context, in registry.Instance, h *host) (bool, error) {
-	if h.Enabled != nil {
-		return *h.Enabled, nil
-	}
+// isEnabled looks into the list that clients are given.
+func (r *Registry) isEnabled(ctx context.Context, in registry.Instance) (bool, error) {
 	form := url.Values{"clusters": {r.opts.Cluster}, "clusterName": {r.opts.Cluster}, "healthyOnly": {"false"}}
 	a, err := r.client.do(ctx, call{do: listInstances, service: in.Service, form: form, limit: maxListing})
 	if verdict := verdictOf(err); verdict == absent || verdict == noService {

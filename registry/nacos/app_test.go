@@ -124,6 +124,26 @@ func TestOwnEntryIsNoApps(t *testing.T) {
 	}
 }
 
+// TestAppEntryThatIsOutHoldsNoOther: of a single instance v1 does not tell whether clients are given it.
+func TestAppEntryThatIsOutHoldsNoOther(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, "v1")
+	d, in := atVersion(t, f, "v1"), drivertest.Pod(1)
+	f.registersItself(in, true)
+	if err := d.FailOver(t.Context(), in); !registry.IsForeignEntry(err) {
+		t.Errorf("got error %v, want that clients are given the application's entry", err)
+	}
+	expect.NoError(t, d.AppEntries().FailOver(t.Context(), in))
+	expect.NoError(t, d.FailOver(t.Context(), in))
+	expect.NoError(t, d.Deregister(t.Context(), in))
+	if state, err := d.Get(t.Context(), in); err != nil || state != registry.Absent {
+		t.Errorf("Get: got %q and error %v, want %q", state, err, registry.Absent)
+	}
+	if got := f.put["10.0.0.1 80"].Get("enabled"); got != "false" {
+		t.Errorf("enabled is %q, want it false: clients are given it", got)
+	}
+}
+
 // TestAppEntryThatReadersDoNotSeeYet has registered itself a moment before it is taken out.
 func TestAppEntryThatReadersDoNotSeeYet(t *testing.T) {
 	t.Parallel()

@@ -90,7 +90,7 @@ func (r *Registry) put(ctx context.Context, in registry.Instance, before stamp, 
 }
 
 func (r *Registry) failOver(ctx context.Context, in registry.Instance) error {
-	before, err := r.read(ctx, in)
+	before, err := r.look(ctx, in)
 	if err == nil && before.isForeign() {
 		err = errForeign()
 	}
@@ -110,7 +110,7 @@ func (r *Registry) failOver(ctx context.Context, in registry.Instance) error {
 }
 
 func (r *Registry) deregister(ctx context.Context, in registry.Instance) error {
-	before, err := r.read(ctx, in)
+	before, err := r.look(ctx, in)
 	switch {
 	case err != nil:
 		return err
@@ -308,6 +308,18 @@ func (r *Registry) read(ctx context.Context, in registry.Instance) (*host, error
 		return nil, err
 	}
 	return decodeHost(a, in)
+}
+
+// look is [Registry.read], and says of an entry without Rollcall's mark whether clients are given it, also where the server does not
+// tell that of a single instance.
+func (r *Registry) look(ctx context.Context, in registry.Instance) (*host, error) {
+	h, err := r.read(ctx, in)
+	if err != nil || h == nil || h.uid() != "" || h.Enabled != nil {
+		return h, err
+	}
+	enabled, err := r.isEnabled(ctx, in)
+	h.Enabled = &enabled
+	return h, err
 }
 
 func (r *Registry) send(ctx context.Context, do operation, in registry.Instance, form url.Values) error {
