@@ -65,13 +65,13 @@ func (d *drivers) open(ctx context.Context, c *config.Config) (*registries, erro
 	before := d.current.Load()
 	var problems []error
 	for _, name := range c.RegistryNames() {
-		same := before.get(name)
-		if same != nil && !same.section.SameDriver(c.Registries[name]) && !same.section.SameServer(c.Registries[name]) {
-			same = nil
-		}
-		kept := same
-		if kept != nil && !kept.section.SameDriver(c.Registries[name]) {
-			kept = nil
+		var kept, same *opened // what goes on, and what has the same servers
+		switch was := before.get(name); {
+		case was == nil:
+		case was.section.SameDriver(c.Registries[name]):
+			kept, same = was, was
+		case was.section.SameServer(c.Registries[name]):
+			same = was
 		}
 		files := fingerprintOf(c.Registries[name].Files())
 		if kept != nil {

@@ -251,10 +251,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	if err != nil {
 		return fmt.Errorf("making a client of the API server: %w", err)
 	}
-	about := &configEvents{elected: a.manager.Elected(), dryRun: a.dryRun, logger: a.logger}
-	if podNamespace() != "" && a.dryRun == nil {
-		about.events = clients.events.Events(podNamespace())
-	}
+	about := a.newConfigEvents(clients)
 	enrolls := enroll.New(writer, recorder)
 	waits := &kruise{
 		informers: a.manager.GetCache(), failures: a.watchFailures,
@@ -319,6 +316,14 @@ func (a *app) listen(
 	}
 	return slices.Concat(evictions.runnables, metrics.runnables),
 		a.servers.listen(ctx, a.flags, metrics, healthHandler(unready), a.drivers, evictions)
+}
+
+func (a *app) newConfigEvents(clients *apiClients) *configEvents {
+	about := &configEvents{elected: a.manager.Elected(), dryRun: a.dryRun, logger: a.logger}
+	if podNamespace() != "" && a.dryRun == nil {
+		about.events = clients.events.Events(podNamespace())
+	}
+	return about
 }
 
 // requests looks at the Lease for a person's approval of removals.

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/plan"
 )
 
 // showRotation writes on the pod whether it is in rotation, where that is wanted and has changed: a second write beside that of
@@ -57,7 +58,7 @@ func (o *observation) rotation() (in, known bool) {
 		return false, false
 	case lifecycle.InService:
 	}
-	present := o.plan().Present
+	present := plan.Present(o.targets, lifecycle.InService)
 	in = len(present) > 0 && !slices.ContainsFunc(present, o.unacknowledged)
 	return in, in
 }

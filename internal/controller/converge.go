@@ -342,7 +342,7 @@ func (o *observation) recordedRemoval(c plan.Change) *time.Time {
 // that no leader before this one has registered it: the watch may have lagged when this one began to lead.
 func (o *observation) neverRegistered(c plan.Change) bool {
 	releases := c.Want == lifecycle.Absent || lifecycle.MustStayOut(o.pod())
-	return o.tracked.Born() && !o.instances()[c.Key()] && !o.input.Record.Exists() &&
+	return o.tracked.Born() && !o.input.Record.Exists() && !o.instances()[c.Key()] &&
 		(!releases || o.tracked.Shown(c.Registry))
 }
 
