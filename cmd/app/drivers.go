@@ -68,6 +68,7 @@ func (d *drivers) open(ctx context.Context, c *config.Config) (*registries, erro
 		var kept, same *opened // what goes on, and what has the same servers
 		switch was := before.get(name); {
 		case was == nil:
+			same = before.get(before.formerName(c, name))
 		case was.section.SameDriver(c.Registries[name]):
 			kept, same = was, was
 		case was.section.SameServer(c.Registries[name]):
@@ -122,17 +123,28 @@ func fingerprintOf(files []string) fingerprint {
 	return sha256.Sum256(all)
 }
 
+// formerName returns the name here of a registry that has another one in the configuration; empty where it is not here.
+func (r *registries) formerName(c *config.Config, name string) string {
+	if r == nil {
+		return ""
+	}
+	for former, o := range r.byName {
+		if _, stays := c.Registries[former]; !stays && o.section.SameServer(c.Registries[name]) {
+			return former
+		}
+	}
+	return ""
+}
+
 // noteRenamed notes which registries of the configuration before have another name in this one.
 func (r *registries) noteRenamed(before *registries) {
 	if before == nil {
 		return
 	}
 	r.renamed = map[string]string{}
-	for name, o := range before.byName {
-		for now, other := range r.byName {
-			if r.get(name) == nil && o.section.SameServer(other.section) {
-				r.renamed[name] = now
-			}
+	for name := range r.byName {
+		if former := before.formerName(r.config, name); before.get(name) == nil && former != "" {
+			r.renamed[former] = name
 		}
 	}
 	for former, name := range before.renamed {

@@ -128,6 +128,7 @@ func TestDriversReplaceOneOfSeveral(t *testing.T) {
 func TestDriversKnowARenamedRegistryByItsServer(t *testing.T) {
 	t.Parallel()
 	d := newDrivers(t, newFake)
+	var server any
 	for _, step := range []struct {
 		name string
 		want map[string]string
@@ -140,6 +141,13 @@ func TestDriversKnowARenamedRegistryByItsServer(t *testing.T) {
 		c := configured(t, "cluster: a\nhooks: {owned: [example.com/*]}\nregistries:\n  other: {driver: fake, endpoint: 'http://b'}\n  "+
 			step.name+": {driver: fake, endpoint: 'http://a', timeout: 1s}\ndefaultRegistries: [other]\n")
 		expectOpened(t, d, c)
+		now := d.current.Load().get(step.name).client.Server()
+		if server == nil {
+			server = now
+		}
+		if now != server {
+			t.Errorf("called %s it is another server: what is known of it is lost", step.name)
+		}
 		if got := settings(d.current.Load()).Renamed; !maps.Equal(got, step.want) {
 			t.Errorf("after it was called %s: got %v, want %v", step.name, got, step.want)
 		}

@@ -147,6 +147,19 @@ func (c *Claims) Removed(uid types.UID, in lifecycle.Recorded, now time.Time) {
 	c.drop(uid, now, true, func(h hold) bool { return h.Recorded == in })
 }
 
+// Renamed has the holds of a pod go by the names that the registries have by now.
+func (c *Claims) Renamed(uid types.UID, names func(lifecycle.Recorded) lifecycle.Recorded, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, h := range slices.Clone(c.holds[uid]) {
+		former := h.Recorded
+		if h.Recorded = names(former); h.Recorded != former {
+			c.drop(uid, now, false, func(h hold) bool { return h.Recorded == former })
+			c.note(uid, h)
+		}
+	}
+}
+
 // Forget notes that no registry has an entry of the pod any more.
 func (c *Claims) Forget(uid types.UID, now time.Time) {
 	c.mu.Lock()

@@ -40,3 +40,22 @@ func TestARegisterThatCanLandKeepsTheName(t *testing.T) {
 		t.Error(refused.Message)
 	}
 }
+
+func TestClaimsGoByTheNewNameOfARegistry(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	pod := lifecycle.PodID{UID: "u", NamespacedName: types.NamespacedName{Namespace: "shop", Name: "web-1"}}
+	former := lifecycle.Recorded{Registry: "default", Service: "web", Address: "10.0.0.1", Port: 80}
+	main := former
+	main.Registry = "main"
+	c := newClaims()
+	c.Acknowledged(pod, former)
+	c.Renamed(pod.UID, func(lifecycle.Recorded) lifecycle.Recorded { return main }, now)
+	if pods, names := c.Size(); pods != 1 || names != 1 {
+		t.Errorf("after the new name %d pods hold %d names, want one: the pod is registered", pods, names)
+	}
+	c.Removed(pod.UID, main, now)
+	if pods, _ := c.Size(); pods != 0 {
+		t.Error("the pod holds the name that it has left, under the former name of the registry")
+	}
+}

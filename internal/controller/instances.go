@@ -1,13 +1,11 @@
 package controller
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/plan"
-	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -84,20 +82,10 @@ func (o *observation) instances() map[lifecycle.Recorded]bool {
 	return instances
 }
 
-// underItsName returns the instance under the name that the configuration has for the registry by now.
+// underItsName returns the instance under the name that the configuration has for the registry by now, by what the
+// configurations or the entries that were found say.
 func (o *observation) underItsName(in lifecycle.Recorded) lifecycle.Recorded {
-	name, apps := registryclient.CutAppEntries(in.Registry)
-	if _, has := o.settings.Registries[name]; has {
-		return in
-	}
-	now := cmp.Or(o.settings.Renamed[name], o.tracked.Renamed(name))
-	switch {
-	case now != "" && apps:
-		in.Registry = registryclient.AppEntries(now)
-	case now != "":
-		in.Registry = now
-	}
-	return in
+	return o.settings.underItsName(in, o.tracked.Renamed)
 }
 
 // recorded are the targets that the record says to be in a registry, with their weight and metadata where the pod still has

@@ -71,7 +71,10 @@ func (o *observation) managed() bool { return o.input.Managed() || len(o.tracked
 func (r *PodReconciler) observe(ctx context.Context, id lifecycle.PodID) (seen *observation, again time.Duration, err error) {
 	settings := r.settings.Load()
 	// Before the cache is read: the tracker notes the departure of a pod that is found in it then.
-	seen = &observation{settings: settings, tracked: r.Tracker.Open(id, settings.Registries.Server), note: r.notes.Of(id)}
+	seen = &observation{settings: settings, tracked: r.Tracker.Open(id, settings.Registries.Server, settings.renamed), note: r.notes.Of(id)}
+	if len(settings.Renamed) > 0 {
+		r.State.Claims.Renamed(id.UID, settings.renamed, r.Clock.Now())
+	}
 	pod := &corev1.Pod{}
 	// Nothing below changes what it reads.
 	err = r.Client.Get(ctx, id.NamespacedName, pod, client.UnsafeDisableDeepCopy)

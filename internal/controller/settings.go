@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -58,6 +59,28 @@ func (s *Settings) registriesOf(annotations map[string]string) ([]string, error)
 		problems = append(problems, err)
 	}
 	return names, errors.Join(problems...)
+}
+
+// underItsName returns the instance under the name that its registry has by now; found returns that of a registry which the
+// settings do not know to be renamed.
+func (s *Settings) underItsName(in lifecycle.Recorded, found func(registry string) string) lifecycle.Recorded {
+	name, apps := registryclient.CutAppEntries(in.Registry)
+	if _, has := s.Registries[name]; has {
+		return in
+	}
+	now := cmp.Or(s.Renamed[name], found(name))
+	switch {
+	case now != "" && apps:
+		in.Registry = registryclient.AppEntries(now)
+	case now != "":
+		in.Registry = now
+	}
+	return in
+}
+
+// renamed returns the instance under the name that a configuration since the start has given its registry.
+func (s *Settings) renamed(in lifecycle.Recorded) lifecycle.Recorded {
+	return s.underItsName(in, func(string) string { return "" })
 }
 
 // steers reports whether there is a registry in which applications' entries can be steered.

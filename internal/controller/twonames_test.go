@@ -126,6 +126,20 @@ func TestRegistryIsRenamed(t *testing.T) {
 			t.Errorf("heartbeats go to %+v, want the pod: its entry would expire", kept)
 		}
 	})
+	t.Run("while the manager runs and a pod that is not ready stays in", func(t *testing.T) {
+		t.Parallel()
+		w, pod := serving(t, keepsUnready)
+		w.changePod(pod, unready)
+		w.reconciles(pod, "it is kept as it is")
+		w.apply(func(s *choices) {
+			renamed(s)
+			s.Renamed = map[string]string{"default": "main"}
+		})
+		w.reconciles(pod, "it is kept under the new name too")
+		if kept := w.r.Tracker.Kept("main"); len(kept) != 1 {
+			t.Errorf("heartbeats go to %+v, want the pod: its entry would expire", kept)
+		}
+	})
 	t.Run("while a pod waits to be released", func(t *testing.T) {
 		t.Parallel()
 		w, pod := serving(t)

@@ -359,6 +359,13 @@ func (i Instance) adopt(told registry.Instance) Instance {
 	return i.known(asOf)
 }
 
+// renamed returns what is known once the configuration has another name for the same registry. An entry names the one that it
+// was written under, so one that is for clients is written again.
+func (i Instance) renamed() Instance {
+	i.acknowledged = i.acknowledged && i.want != lifecycle.InService
+	return i
+}
+
 // moveTo returns what is known once the registry's name stands for other servers. What may still be carried out stays known:
 // they may be the same all the same.
 func (i Instance) moveTo(server any) Instance {

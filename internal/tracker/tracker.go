@@ -87,6 +87,21 @@ func (all *instances) set(in lifecycle.Recorded, i Instance) {
 	*all = append(*all, named{in, i})
 }
 
+// rename has the instances of registries that have another name by now go by that. What was known under it before gives way:
+// no change was made under a name that the reconciler did not know.
+func (all *instances) rename(names func(lifecycle.Recorded) lifecycle.Recorded) {
+	for at := 0; at < len(*all); at++ {
+		n := (*all)[at]
+		now := names(n.Recorded)
+		if now == n.Recorded {
+			continue
+		}
+		*all = slices.Delete(*all, at, at+1)
+		all.set(now, n.renamed())
+		at--
+	}
+}
+
 // known are the instances that are more than named by a record. The caller holds the lock.
 func (p *pod) known() map[lifecycle.Recorded]Instance {
 	known := make(map[lifecycle.Recorded]Instance, len(p.instances))
@@ -275,13 +290,14 @@ func (t *Tracker) miss(p *pod, in lifecycle.Recorded, asked time.Time) (lost boo
 	return lost
 }
 
-// Open returns the pod for its reconciler, which is the only one to use it until it comes back to the queue. Servers are
-// those of the configuration that it works with.
-func (t *Tracker) Open(id lifecycle.PodID, servers Servers) *Pod {
+// Open returns the pod for its reconciler, which is the only one to use it until it comes back to the queue. Servers and
+// names are those of the configuration that it works with: names returns an instance under the name that its registry has by now.
+func (t *Tracker) Open(id lifecycle.PodID, servers Servers, names func(lifecycle.Recorded) lifecycle.Recorded) *Pod {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.add(id)
 	p.opened, p.servers = true, servers
+	p.instances.rename(names)
 	for at, n := range p.instances {
 		if now, known := servers(n.Registry); known && n.server != now {
 			p.instances[at].Instance = n.moveTo(now)

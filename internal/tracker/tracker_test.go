@@ -20,6 +20,8 @@ func only(server any) Servers {
 	return func(name string) (any, bool) { return server, name == "default" }
 }
 
+func unchanged(in lifecycle.Recorded) lifecycle.Recorded { return in }
+
 func podNamed(name string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)}}
 }
@@ -57,13 +59,13 @@ func TestCompare_the_youngest_list_counts(t *testing.T) {
 			tr, now := New(), epoch()
 			id := lifecycle.PodID{UID: types.UID(in().UID)}
 			if tc.opened {
-				tr.Open(id, only("a"))
+				tr.Open(id, only("a"), unchanged)
 			}
 			for _, state := range tc.lists {
 				now = now.Add(time.Second)
 				tr.Compare(listed("a", state, now))
 			}
-			p := tr.Open(id, only("a"))
+			p := tr.Open(id, only("a"), unchanged)
 			var got registry.State
 			if s := p.Standing(key()).Listed(); s != nil {
 				got = s.State
@@ -78,7 +80,7 @@ func TestCompare_the_youngest_list_counts(t *testing.T) {
 func TestCompare_other_servers_of_the_name(t *testing.T) {
 	t.Parallel()
 	tr := New()
-	p := tr.Open(lifecycle.PodID{UID: types.UID(in().UID)}, only("a"))
+	p := tr.Open(lifecycle.PodID{UID: types.UID(in().UID)}, only("a"), unchanged)
 	p.Begin(key(), lifecycle.InService, in(), epoch())
 	p.Acknowledged(key(), epoch())
 	if got := tr.Compare(listed("b", registry.OutOfService, epoch().Add(time.Second))); got.Different > 0 {
@@ -93,12 +95,87 @@ func TestCompare_other_servers_of_the_name(t *testing.T) {
 	if len(tr.Kept("default")) == 0 {
 		t.Error("nothing keeps the entry alive in the servers that have acknowledged it")
 	}
-	p = tr.Open(lifecycle.PodID{UID: types.UID(in().UID)}, only("b"))
+	p = tr.Open(lifecycle.PodID{UID: types.UID(in().UID)}, only("b"), unchanged)
 	if i := p.Standing(key()); i.Stands(lifecycle.InService) || !i.Known() {
 		t.Errorf("got %+v: nothing is acknowledged by the new servers, and the pod has to leave them all the same", i)
 	}
 	if kept := tr.Kept("default"); len(kept) > 0 {
 		t.Errorf("%v is kept alive in servers that have never heard of it", kept)
+	}
+}
+
+func TestOpen_another_name_of_the_registry(t *testing.T) {
+	t.Parallel()
+	id, main := lifecycle.PodID{UID: types.UID(in().UID)}, key()
+	main.Registry = "main"
+	now := func(in lifecycle.Recorded) lifecycle.Recorded { in.Registry = "main"; return in }
+	servers := func(name string) (any, bool) { return "a", name == "main" }
+	lands := epoch().Add(time.Minute)
+	for name, tc := range map[string]struct {
+		reason string
+		before func(*Pod)
+		want   func(Instance) bool
+		kept   int
+	}{
+		"in service": {
+			"the entry names the registry that it was written under, so it is written again, and kept alive until then",
+			func(p *Pod) {
+				p.Begin(key(), lifecycle.InService, in(), epoch())
+				p.Acknowledged(key(), epoch())
+			},
+			func(i Instance) bool { return !i.Stands(lifecycle.InService) && i.Attempted() }, 1,
+		},
+		"out of service": {
+			"its drain goes on",
+			func(p *Pod) {
+				p.Begin(key(), lifecycle.OutOfService, in(), epoch())
+				p.Acknowledged(key(), epoch())
+			},
+			func(i Instance) bool {
+				_, counted := i.RemovedAt(0)
+				return i.Stands(lifecycle.OutOfService) && counted.Equal(epoch())
+			}, 1,
+		},
+		"a call that timed out": {
+			"it may still be carried out",
+			func(p *Pod) {
+				p.Begin(key(), lifecycle.InService, in(), epoch())
+				p.Failed(key(), lands)
+				p.LetGo(key())
+				p.Begin(key(), lifecycle.Absent, in(), epoch())
+			},
+			func(i Instance) bool { return i.SettlesIn(epoch()) == time.Minute }, 0,
+		},
+		"two instances": {
+			"neither is passed over",
+			func(p *Pod) {
+				for _, port := range []int{80, 81} {
+					other, at := key(), in()
+					other.Port, at.Port = port, port
+					p.Begin(other, lifecycle.OutOfService, at, epoch())
+					p.Acknowledged(other, epoch())
+				}
+			},
+			func(i Instance) bool { return true }, 2,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tr := New()
+			tc.before(tr.Open(id, only("a"), unchanged))
+			p := tr.Open(id, servers, now)
+			if i := p.Standing(main); !tc.want(i) {
+				t.Errorf("got %+v: %s", i, tc.reason)
+			}
+			if kept := tr.Kept("main"); len(kept) != tc.kept {
+				t.Errorf("%v is kept alive, want %d: %s", kept, tc.kept, tc.reason)
+			}
+			for in := range p.Known() {
+				if in.Registry != "main" {
+					t.Errorf("%v is still known: %s", in, tc.reason)
+				}
+			}
+		})
 	}
 }
 
@@ -146,7 +223,7 @@ func TestSeen(t *testing.T) {
 			t.Parallel()
 			tr := New()
 			id := lifecycle.PodID{UID: types.UID(in().UID)}
-			tc.begins(tr, tr.Open(id, only("a")))
+			tc.begins(tr, tr.Open(id, only("a"), unchanged))
 			var want []Seen
 			if tc.want != "" {
 				want = []Seen{{Pod: id, In: key(), Want: tc.want, Acknowledged: tc.sure}}
@@ -179,14 +256,14 @@ func TestDepartures(t *testing.T) {
 			tr.Departed(web)
 		}, 1},
 		"while it is looked at": {"its traces are to be undone", func(tr *Tracker) {
-			p := tr.Open(id, only("a"))
+			p := tr.Open(id, only("a"), unchanged)
 			tr.Departed(web)
 			if p.CloseUnlessFound() {
 				t.Error("the departure is forgotten with the pod")
 			}
 		}, 1},
 		"found, and its departure not noted yet": {"the event is on its way", func(tr *Tracker) {
-			p := tr.Open(id, only("a"))
+			p := tr.Open(id, only("a"), unchanged)
 			p.Found()
 			if p.CloseUnlessFound() {
 				t.Error("the pod is forgotten before its departure is noted")
@@ -194,7 +271,7 @@ func TestDepartures(t *testing.T) {
 			tr.Departed(web)
 		}, 1},
 		"back again": {"the cache has it", func(tr *Tracker) {
-			tr.Open(id, only("a"))
+			tr.Open(id, only("a"), unchanged)
 			tr.Departed(web)
 			tr.Arrived(id, false)
 		}, 0},
@@ -217,7 +294,7 @@ func TestClose_is_remembered_for_as_long_as_a_list_may_be_old(t *testing.T) {
 	const each = 5
 	for batch := range 4 {
 		for n := range each {
-			p := tr.Open(lifecycle.PodID{UID: types.UID(fmt.Sprint(batch, n))}, only("a"))
+			p := tr.Open(lifecycle.PodID{UID: types.UID(fmt.Sprint(batch, n))}, only("a"), unchanged)
 			p.Begin(key(), lifecycle.InService, in(), now)
 			tr.Close(types.UID(fmt.Sprint(batch, n)), now)
 		}
@@ -237,7 +314,7 @@ func TestPodIsLookedAtUnderItsOwnName(t *testing.T) {
 	tr.Compare(l)
 	own := lifecycle.PodID{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "web-1"}, UID: types.UID(in().UID)}
 	tr.Arrived(own, false)
-	p := tr.Open(own, only("a"))
+	p := tr.Open(own, only("a"), unchanged)
 	p.Begin(key(), lifecycle.InService, in(), now)
 	p.Acknowledged(key(), now)
 	tr.TakeDoubted()
