@@ -31,8 +31,12 @@ const (
 	appOutlives = 3 * time.Minute
 )
 
-// leavesToApp reports whether the pod leaves a registry to its application's own entry there, by which clients are given it.
+// leavesToApp reports whether the pod leaves a place to an application's own entry: its own application's, by which clients are
+// given it, or that of whichever pod has a former address by now.
 func (o *observation) leavesToApp(c plan.Change) bool {
+	if c.Want == lifecycle.Absent && !o.has(c.Instance.Address) && (o.gone() || o.pod().Status.PodIP != "") {
+		return true
+	}
 	app := c.Key()
 	app.Registry = registryclient.AppEntries(app.Registry)
 	return c.Want != lifecycle.InService && slices.ContainsFunc(o.targets, func(t tracker.Target) bool { return t.Key() == app })

@@ -72,6 +72,18 @@ func (w *world) watches(why string, want ...*corev1.Pod) {
 	w.expectLosers(why, want...)
 }
 
+func TestAppEntryAtAFormerAddressIsAnothers(t *testing.T) {
+	t.Parallel()
+	w, pod, app := servingApp(t)
+	w.changePod(pod, func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.9" })
+	w.reconcile(pod)
+	w.expectApp("no client is to be sent to an address that is free", app, registry.OutOfService)
+	app.PutBack()
+	w.watches("an application that Rollcall does not know has registered itself there")
+	w.reconcile(pod)
+	w.expectApp("its entry is not this pod's", app, registry.InService)
+}
+
 func TestAppEntryThroughAnUpdateInPlace(t *testing.T) {
 	t.Parallel()
 	w, pod, app := servingApp(t, draining15s)

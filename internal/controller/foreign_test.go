@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
@@ -50,6 +51,30 @@ func TestApplicationThatRegistersItself(t *testing.T) {
 	w.expectDoubtful("it may go on", pod)
 	w.reconciles(pod, "", writes)
 	w.expectHooks("", pod, "inPlaceUpdate")
+}
+
+func TestEntryOfAnotherAtAFormerAddress(t *testing.T) {
+	t.Parallel()
+	for name, refused := range map[string]bool{"the list has it": false, "the registry refuses to take it out": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, pod := serving(t)
+			former := w.instance(pod, "web", 8080)
+			if refused {
+				w.registry.FailNext(fakeregistry.Match{Op: fakeregistry.OpDeregister}, registry.ForeignEntry(errors.New("another has it")))
+			}
+			w.changePod(pod, func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.9" })
+			w.reconcile(pod)
+			w.takeEvents()
+
+			w.registry.Foreign(former)
+			w.runsResync()
+			w.reconcile(pod)
+			w.expectEvents("it is the entry of whichever pod has that address now")
+			w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+			w.expectHooks("no client is sent to it", pod, "inPlaceUpdate")
+		})
+	}
 }
 
 func TestReadBackOfAnEntryOfAnother(t *testing.T) {

@@ -62,11 +62,11 @@ func (p *Pod) ForeignNames(in lifecycle.Recorded) []string {
 // Departed returns the pod as the cache had it last; nil while it is there, or was never found.
 func (p *Pod) Departed() *corev1.Pod { return locked(p, func() *corev1.Pod { return p.pod.last }) }
 
-// Found notes that the cache has the pod, so that its departure is sure to be noted too.
-func (p *Pod) Found() {
+// Found notes that the cache has the pod at this address, so that its departure is sure to be noted too.
+func (p *Pod) Found(address string) {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()
-	p.pod.found = true
+	p.pod.found, p.pod.address = true, address
 }
 
 // CloseUnlessFound forgets a pod that the cache never had. It reports false where the departure of one that it had is noted,

@@ -53,8 +53,9 @@ type pod struct {
 	// born: it came while this process was watching, so no other process has registered it, unless this one's watch lagged
 	// when it began to lead.
 	born bool
-	// found: the cache had it after it was opened, so its departure is sure to be noted here.
+	// found: the cache had it after it was opened, so its departure is sure to be noted here. address is the one that it had.
 	found    bool
+	address  string
 	recalled bool
 	// last is the pod as the cache had it last, once it is gone from there.
 	last *corev1.Pod
@@ -148,7 +149,7 @@ func (t *Tracker) Departed(last *corev1.Pod) {
 		delete(t.pods, last.UID)
 		return
 	}
-	p.opened, p.last = true, last
+	p.id, p.opened, p.last = lifecycle.PodIDOf(last), true, last
 }
 
 // Dying notes a pod that is on its way out and that the cache has not, since it lacks the label that the cache selects by.
@@ -156,7 +157,7 @@ func (t *Tracker) Dying(last *corev1.Pod) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if p := t.add(lifecycle.PodIDOf(last)); !p.opened {
-		p.opened, p.last = true, last
+		p.id, p.opened, p.last = lifecycle.PodIDOf(last), true, last
 	}
 }
 
@@ -233,11 +234,12 @@ func (t *Tracker) Seen() []Seen {
 	return seen
 }
 
-// Steered returns what a registry of applications' entries has acknowledged to be in service, and what to be out of it.
+// Steered returns what a registry of applications' entries has acknowledged to be in service, and what to be out of it. What is
+// at an address that the pod no longer has is another application's.
 func (t *Tracker) Steered(name string) (in, out []registry.Instance) {
 	t.each(func(p *pod, key lifecycle.Recorded, i Instance) {
 		switch {
-		case key.Registry != name || !i.acknowledged || p.last != nil:
+		case key.Registry != name || !i.acknowledged || p.last != nil || key.Address != p.address:
 		case i.want == lifecycle.InService:
 			in = append(in, *i.told)
 		default:
@@ -296,7 +298,7 @@ func (t *Tracker) Open(id lifecycle.PodID, servers Servers, names func(lifecycle
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.add(id)
-	p.opened, p.servers = true, servers
+	p.id, p.opened, p.servers = id, true, servers
 	p.instances.rename(names)
 	for at, n := range p.instances {
 		if now, known := servers(n.Registry); known && n.server != now {

@@ -264,7 +264,7 @@ func TestDepartures(t *testing.T) {
 		}, 1},
 		"found, and its departure not noted yet": {"the event is on its way", func(tr *Tracker) {
 			p := tr.Open(id, only("a"), unchanged)
-			p.Found()
+			p.Found(in().Address)
 			if p.CloseUnlessFound() {
 				t.Error("the pod is forgotten before its departure is noted")
 			}
@@ -305,22 +305,35 @@ func TestClose_is_remembered_for_as_long_as_a_list_may_be_old(t *testing.T) {
 	}
 }
 
-// TestPodIsLookedAtUnderItsOwnName: the first list comes before the pods do, and an entry with the UID of one may name another.
+// TestPodIsLookedAtUnderItsOwnName has an entry with the UID of one pod that names another.
 func TestPodIsLookedAtUnderItsOwnName(t *testing.T) {
 	t.Parallel()
-	tr, now := New(), epoch()
-	l := listed("a", registry.InService, now)
-	l.Entries[0].Pod = "another"
-	tr.Compare(l)
 	own := lifecycle.PodID{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "web-1"}, UID: types.UID(in().UID)}
-	tr.Arrived(own, false)
-	p := tr.Open(own, only("a"), unchanged)
-	p.Begin(key(), lifecycle.InService, in(), now)
-	p.Acknowledged(key(), now)
-	tr.TakeDoubted()
+	arrives := func(tr *Tracker) { tr.Arrived(own, false) }
+	lists := func(tr *Tracker) {
+		l := listed("a", registry.InService, epoch())
+		l.Entries[0].Pod = "another"
+		tr.Compare(l)
+	}
+	for name, steps := range map[string][]func(*Tracker){
+		"the first list comes before the pods": {lists, arrives},
+		"the pods come before the first list":  {arrives, lists},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tr, now := New(), epoch()
+			for _, step := range steps {
+				step(tr)
+			}
+			p := tr.Open(own, only("a"), unchanged)
+			p.Begin(key(), lifecycle.InService, in(), now)
+			p.Acknowledged(key(), now)
+			tr.TakeDoubted()
 
-	tr.Compare(listed("a", registry.Absent, now.Add(time.Second)))
-	if lost, _ := tr.TakeDoubted(); !slices.Equal(lost, []lifecycle.PodID{own}) {
-		t.Errorf("looks at %v, want %v, whose entry is lost: no pod is found under another name", lost, own)
+			tr.Compare(listed("a", registry.Absent, now.Add(time.Second)))
+			if lost, _ := tr.TakeDoubted(); !slices.Equal(lost, []lifecycle.PodID{own}) {
+				t.Errorf("looks at %v, want %v, whose entry is lost: no pod is found under another name", lost, own)
+			}
+		})
 	}
 }
