@@ -5,6 +5,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
@@ -105,6 +106,7 @@ func Of(f Facts) Plan {
 		switch {
 		case in.Address != f.Address:
 			p.FormerAddresses = append(p.FormerAddresses, c)
+		case (keeps || f.Want == lifecycle.InService) && isInAnotherCase(in, f.Targets):
 		case !keeps || f.Arrived():
 			if f.Want != lifecycle.Absent && staysUnderAnotherName(in, f.Targets) {
 				c.Instance.Registry = in.Registry
@@ -137,6 +139,17 @@ func Present(targets []tracker.Target, want lifecycle.Want) []Change {
 		changes = append(changes, Change{Target: t, Want: want})
 	}
 	return changes
+}
+
+// isInAnotherCase reports whether an application's entry may be the one of a target whose service differs in case only: Consul and
+// Eureka take both names for one.
+func isInAnotherCase(in lifecycle.Recorded, targets []tracker.Target) bool {
+	return ByApp(in) && slices.ContainsFunc(targets, func(t tracker.Target) bool {
+		other := t.Key()
+		same := strings.EqualFold(other.Service, in.Service)
+		other.Service = in.Service
+		return same && other == in
+	})
 }
 
 // staysUnderAnotherName reports whether the pod departs from a registry and keeps the same instance in another, which may be

@@ -20,7 +20,7 @@ func TestOf(t *testing.T) {
 	}
 	web, old := at("default", "web", now), at("default", "web", former)
 	shop, blue := at("default", "shop", now), at("blue", "web", now)
-	byApp := at("default/app", "web", now)
+	byApp, inCapitals := at("default/app", "web", now), at("default/app", "WEB", now)
 	for name, tc := range map[string]struct {
 		reason    string
 		want      lifecycle.Want
@@ -54,6 +54,18 @@ func TestOf(t *testing.T) {
 			targets: []lifecycle.Recorded{byApp}, instances: []lifecycle.Recorded{web},
 			plan: []string{`present: InService the application's own entry of service "web" at 10.0.0.2:80 of default/app`,
 				`departing: Absent service "web" at 10.0.0.2:80 of default`},
+		},
+		"has a name that changed in case": {
+			reason: "Consul and Eureka take both names for one: what takes out the former one takes the pod out",
+			want:   lifecycle.InService, row: lifecycle.RowNormal, targets: []lifecycle.Recorded{byApp}, instances: []lifecycle.Recorded{inCapitals},
+			plan: []string{`present: InService the application's own entry of service "web" at 10.0.0.2:80 of default/app`},
+		},
+		"has a name that changed in case, and leaves": {
+			reason: "Nacos tells the names apart",
+			want:   lifecycle.OutOfService, row: lifecycle.RowPreparingUpdate,
+			targets: []lifecycle.Recorded{byApp}, instances: []lifecycle.Recorded{inCapitals},
+			plan: []string{`present: OutOfService the application's own entry of service "web" at 10.0.0.2:80`,
+				`departing: Absent the application's own entry of service "WEB" at 10.0.0.2:80`},
 		},
 		"moves to another registry": {
 			reason: "blue may be the same server, where the entry is default's by then",
