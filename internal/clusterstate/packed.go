@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
 
 // packed is a pod as the cache keeps it: a [corev1.Pod] takes four times as much for what Rollcall reads of one. What reads the
@@ -20,6 +22,7 @@ type packed struct {
 	node       string
 	phase      corev1.PodPhase
 	address    string
+	gated      bool // see lifecycle.AwaitsGates
 	conditions []packedCondition
 }
 
@@ -44,6 +47,9 @@ func (p *packed) unpack() *corev1.Pod {
 	for i, c := range p.conditions {
 		pod.Status.Conditions[i] = corev1.PodCondition{
 			Type: c.kind, Status: c.status, LastTransitionTime: metav1.NewTime(time.Unix(c.since, 0)),
+		}
+		if p.gated && c.kind == corev1.PodReady {
+			pod.Status.Conditions[i].Reason = lifecycle.GatesNotReady
 		}
 	}
 	return pod

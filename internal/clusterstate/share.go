@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
 
 // sharedAtMost bounds what a Sharer remembers. Beyond it, it begins anew: what was shared stays so.
@@ -45,6 +47,7 @@ func (s *Sharer) StripPod(object any) (any, error) {
 	defer s.mu.Unlock()
 	p := &packed{
 		ObjectMeta: pod.ObjectMeta, node: pod.Spec.NodeName, phase: pod.Status.Phase, address: pod.Status.PodIP,
+		gated: lifecycle.AwaitsGates(pod),
 		// None is left out: a patch tests one by its index.
 		conditions: make([]packedCondition, len(pod.Status.Conditions)),
 	}

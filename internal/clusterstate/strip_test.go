@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
 
 func TestStripPodKeepsWhatIsRead(t *testing.T) {
@@ -31,9 +33,12 @@ func TestStripPodKeepsWhatIsRead(t *testing.T) {
 			ReadinessGates: []corev1.PodReadinessGate{{ConditionType: "KruisePodReady"}},
 		},
 		Status: corev1.PodStatus{
-			Phase:      corev1.PodRunning,
-			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: now}},
-			PodIP:      "10.0.0.1",
+			Phase: corev1.PodRunning,
+			PodIP: "10.0.0.1",
+			Conditions: []corev1.PodCondition{
+				{Type: corev1.ContainersReady, Status: corev1.ConditionTrue, LastTransitionTime: now},
+				{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: now, Reason: lifecycle.GatesNotReady},
+			},
 		},
 	}
 	full := kept.DeepCopy()
@@ -43,7 +48,7 @@ func TestStripPodKeepsWhatIsRead(t *testing.T) {
 	full.Spec.Containers[0].Image = "web:1"
 	full.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "PASSWORD", Value: "x"}}
 	full.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main"}}
-	full.Status.Conditions[0].Message, full.Status.PodIPs = "all is well", []corev1.PodIP{{IP: "10.0.0.1"}}
+	full.Status.Conditions[0].Reason, full.Status.Conditions[1].Message, full.Status.PodIPs = "Any", "all is well", []corev1.PodIP{{IP: "10.0.0.1"}}
 	got, err := NewSharer().StripPod(full)
 	if err != nil {
 		t.Fatal(err)

@@ -144,7 +144,10 @@ func TestAppOfAGatedPodStartsWithItsContainers(t *testing.T) {
 	pod := w.bornPod(w.cloneSet("web"), "web-1", func(pod *corev1.Pod) {
 		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: lifecycle.ConditionInRotation}}
 		pod.Status.Conditions = []corev1.PodCondition{
-			{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(since.Add(-time.Hour))},
+			{
+				Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: lifecycle.GatesNotReady,
+				LastTransitionTime: metav1.NewTime(since.Add(-time.Hour)),
+			},
 			{Type: corev1.ContainersReady, Status: corev1.ConditionTrue, LastTransitionTime: since},
 		}
 	})

@@ -11,11 +11,19 @@ import (
 // ConditionInRotation is the pod's condition that says whether the registries give it to clients.
 const ConditionInRotation corev1.PodConditionType = "rollcall.dev/InRotation"
 
+// GatesNotReady is why kubelet says that a pod is not ready of which only readiness gates are missing. Where a node is lost,
+// Kubernetes sets Ready to false with no such reason, and the other conditions stay true.
+// https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubelet/status/generate.go#L40
+const GatesNotReady = "ReadinessGatesNotReady"
+
 // IsReady reports the pod's Ready condition, to which Kruise's readiness gates count. Where [ConditionInRotation] is a readiness
 // gate it does not count: the pod would wait to be registered until it is registered.
 func IsReady(pod *corev1.Pod) bool {
 	if isTrue(pod, corev1.PodReady) {
 		return true
+	}
+	if !AwaitsGates(pod) {
+		return false
 	}
 	gated := false
 	for _, gate := range pod.Spec.ReadinessGates {
@@ -27,6 +35,13 @@ func IsReady(pod *corev1.Pod) bool {
 		}
 	}
 	return gated && isTrue(pod, corev1.ContainersReady)
+}
+
+// AwaitsGates reports whether only readiness gates keep a pod from being ready, as kubelet has it.
+func AwaitsGates(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Reason == GatesNotReady
+	})
 }
 
 // readyBy returns the conditions on which [IsReady] rests. Ready is one in any case; of a pod that is ready but for

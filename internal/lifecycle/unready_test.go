@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -57,20 +58,29 @@ func TestWhichPodsCount(t *testing.T) {
 func TestReadinessGateOfOurOwn(t *testing.T) {
 	t.Parallel()
 	const other corev1.PodConditionType = "InPlaceUpdateReady"
+	gates := []corev1.PodConditionType{ConditionInRotation, other}
 	for reason, tc := range map[string]struct {
 		gates []corev1.PodConditionType
 		holds []corev1.PodConditionType
+		why   string
 		want  bool
 	}{
-		"ready as Kubernetes has it":          {nil, []corev1.PodConditionType{corev1.PodReady}, true},
-		"all but its own gate":                {[]corev1.PodConditionType{ConditionInRotation, other}, []corev1.PodConditionType{corev1.ContainersReady, other}, true},
-		"another gate is missing":             {[]corev1.PodConditionType{ConditionInRotation, other}, []corev1.PodConditionType{corev1.ContainersReady}, false},
-		"the containers are not ready":        {[]corev1.PodConditionType{ConditionInRotation}, []corev1.PodConditionType{ConditionInRotation}, false},
-		"without the gate, Ready is its word": {nil, []corev1.PodConditionType{corev1.ContainersReady}, false},
+		"ready as Kubernetes has it":   {holds: []corev1.PodConditionType{corev1.PodReady}, want: true},
+		"all but its own gate":         {gates, []corev1.PodConditionType{corev1.ContainersReady, other}, GatesNotReady, true},
+		"another gate is missing":      {gates, []corev1.PodConditionType{corev1.ContainersReady}, GatesNotReady, false},
+		"the containers are not ready": {gates, []corev1.PodConditionType{ConditionInRotation, other}, "ContainersNotReady", false},
+		"without the gate, Ready is its word": {
+			gates[1:], []corev1.PodConditionType{corev1.ContainersReady, other}, GatesNotReady, false,
+		},
+		"its node is lost": {gates, []corev1.PodConditionType{corev1.ContainersReady, ConditionInRotation, other}, "", false},
+		"its node is lost, and it was taken out for that": {gates, []corev1.PodConditionType{corev1.ContainersReady, other}, "", false},
 	} {
 		pod := &corev1.Pod{}
 		for _, gate := range tc.gates {
 			pod.Spec.ReadinessGates = append(pod.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: gate})
+		}
+		if !slices.Contains(tc.holds, corev1.PodReady) {
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: tc.why}}
 		}
 		for _, held := range tc.holds {
 			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: held, Status: corev1.ConditionTrue})
