@@ -2,6 +2,7 @@ package evictions
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -30,6 +31,8 @@ const (
 	Wait
 	// GiveUp leaves the eviction to the API server although the hooked deletion has not ended: it took longer than the limit.
 	GiveUp
+	// KeepClaims leaves the eviction to the API server: OpenKruise would delete the pod's PersistentVolumeClaims with the pod.
+	KeepClaims
 )
 
 // Decide returns what becomes of the eviction of a pod, and since when it has been evicted. Where the answer is Begin, the
@@ -38,6 +41,9 @@ func Decide(pod *corev1.Pod, hooks lifecycle.Hooks, now time.Time, limit time.Du
 	hooked := slices.ContainsFunc(hooks.PreDelete, func(h lifecycle.Handler) bool { return h.SetOn(pod) })
 	if ended(pod) || !hooked {
 		return Pass, time.Time{}
+	}
+	if hasClaims(pod) {
+		return KeepClaims, time.Time{}
 	}
 	since, err := time.Parse(time.RFC3339, pod.Annotations[AnnotationSince])
 	switch _, specified := pod.Labels[kruisev1alpha1.SpecifiedDeleteKey]; {
@@ -54,6 +60,15 @@ func Decide(pod *corev1.Pod, hooks lifecycle.Hooks, now time.Time, limit time.Du
 func ended(pod *corev1.Pod) bool {
 	phases := []corev1.PodPhase{corev1.PodPending, corev1.PodSucceeded, corev1.PodFailed}
 	return pod.DeletionTimestamp != nil || slices.Contains(phases, pod.Status.Phase)
+}
+
+// hasClaims reports a pod with claims from the volumeClaimTemplates of its CloneSet. OpenKruise names these after the instance. The
+// CloneSet may have other templates by now. In an Advanced StatefulSet the claims outlive a pod that OpenKruise replaces.
+func hasClaims(pod *corev1.Pod) bool {
+	instance := pod.Labels[kruisev1alpha1.CloneSetInstanceID]
+	return instance != "" && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.PersistentVolumeClaim != nil && strings.HasSuffix(v.PersistentVolumeClaim.ClaimName, "-"+instance)
+	})
 }
 
 // leaves reports a pod that OpenKruise is deleting by its hooks, or was asked to.

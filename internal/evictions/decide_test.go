@@ -53,6 +53,16 @@ func evictedAt(text string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { metav1.SetMetaDataAnnotation(&pod.ObjectMeta, AnnotationSince, text) }
 }
 
+// claims gives a pod of a CloneSet a volume of a PersistentVolumeClaim.
+func claims(name string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Labels[kruisev1alpha1.CloneSetInstanceID] = "x7k2p"
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
+		}})
+	}
+}
+
 func deleted(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }
 
 func phase(p corev1.PodPhase) func(*corev1.Pod) {
@@ -64,6 +74,7 @@ func TestDecide(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	ago := func(d time.Duration) func(*corev1.Pod) { return evictedAt(now.Add(-d).Format(time.RFC3339)) }
 	unarmed := func(pod *corev1.Pod) { delete(pod.Labels, hookKey) }
+	noInstance := func(pod *corev1.Pod) { delete(pod.Labels, kruisev1alpha1.CloneSetInstanceID) }
 	for name, c := range map[string]struct {
 		reason string
 		pod    *corev1.Pod
@@ -82,6 +93,15 @@ func TestDecide(t *testing.T) {
 		"pending":          {"it serves no one", podThat(phase(corev1.PodPending)), Pass},
 		"succeeded":        {"it serves no one", podThat(phase(corev1.PodSucceeded)), Pass},
 		"failed":           {"it serves no one", podThat(phase(corev1.PodFailed)), Pass},
+		"claims of its own": {
+			"OpenKruise would delete them, and the data in them", podThat(claims("shared"), claims("data-web-x7k2p")), KeepClaims,
+		},
+		"claims, leaves already": {"an eviction still keeps them", podThat(claims("data-web-x7k2p"), specified), KeepClaims},
+		"claims, not armed":      {"the eviction passes no hook", podThat(claims("data-web-x7k2p"), unarmed), Pass},
+		"a claim of many pods":   {"OpenKruise leaves it alone", podThat(claims("shared")), Begin},
+		"claims of an ordinal": {
+			"the next pod of a StatefulSet takes them over", podThat(claims("data-web-1"), noInstance), Begin,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

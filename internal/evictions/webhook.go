@@ -105,6 +105,11 @@ func (w *Webhook) answer(ctx context.Context, key types.NamespacedName, request 
 	if !meant {
 		return admission.Allowed(""), nil
 	}
+	return w.decided(ctx, pod, hooks, dryRun)
+}
+
+// decided answers for a pod that is managed.
+func (w *Webhook) decided(ctx context.Context, pod *corev1.Pod, hooks lifecycle.Hooks, dryRun bool) (admission.Response, error) {
 	now := w.Clock.Now()
 	switch answer, since := Decide(pod, hooks, now, w.Limit); answer {
 	case Begin:
@@ -114,6 +119,9 @@ func (w *Webhook) answer(ctx context.Context, key types.NamespacedName, request 
 			"registry and its drain has passed; try again until it is gone", pod.Name, now.Sub(since).Round(time.Second))), nil
 	case GiveUp:
 		return w.giveUp(pod, dryRun), nil
+	case KeepClaims:
+		return admission.Allowed("").WithWarnings(fmt.Sprintf("Rollcall lets pod %s be evicted past its hooks: "+
+			"where OpenKruise deletes the pod, it deletes its PersistentVolumeClaims too", pod.Name)), nil
 	case Pass:
 	}
 	return admission.Allowed(""), nil

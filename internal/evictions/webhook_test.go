@@ -217,6 +217,16 @@ func TestEvictionIsLetThroughUnchanged(t *testing.T) {
 	}
 }
 
+// Where OpenKruise deletes a pod of a CloneSet with volumeClaimTemplates, it deletes the pod's claims with their data.
+func TestEvictionThatWouldLoseClaims(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, podThat(owned, claims("data-web-x7k2p")))
+	w.ExpectPassed(w.Evict("web-1"), "it deletes its PersistentVolumeClaims too")
+	if leaves(w.Pod("web-1")) {
+		t.Error("the pod was labelled")
+	}
+}
+
 // OpenKruise's webhook would answer 400, which kubectl drain takes for a failure.
 func TestEvictionOfAPodThatIsGone(t *testing.T) {
 	t.Parallel()

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,6 +49,7 @@ func TestEvictions(t *testing.T) {
 		{"eviction-limit", labels, evictedPastTheLimit},
 		{"eviction-dry-run", labels, evictedInADryRun},
 		{"eviction-unmanaged", labels, evictedUnmanaged},
+		{"eviction-claims", labels, evictedWithClaims},
 	}
 	var namespaces []string
 	for _, story := range stories {
@@ -227,6 +229,25 @@ func evictedUnmanaged(s *scenario) {
 	pod := s.AwaitPod("that runs", lifecycle.IsReady)
 	s.must(s.evict(pod))
 	s.AwaitGone(pod)
+}
+
+// evictedWithClaims: where OpenKruise deletes a pod, it deletes its claims too. So the pod is evicted, and the next one has them.
+func evictedWithClaims(s *scenario) {
+	pod := s.Begin(replicas(1), func(set *kruisev1alpha1.CloneSet) {
+		claim := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data"}}
+		claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+		claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+		set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{claim}
+		set.Spec.Template.Spec.NodeName = "node-0" // the scheduler would wait for a volume
+	})[0]
+	s.must(s.evict(pod))
+	s.AwaitGone(pod)
+	s.ExpectSteady()
+
+	var kept corev1.PersistentVolumeClaimList
+	s.must(s.k8s.List(s.Context(), &kept, client.InNamespace(s.ns)))
+	s.Expect(len(kept.Items) == 1 && kept.Items[0].DeletionTimestamp == nil, "claims %v, want the one", kept.Items)
+	s.Expect(s.Pods()[0].Name == pod.Name, "pod %s has it, not %s", s.Pods()[0].Name, pod.Name)
 }
 
 func (s *scenario) gone(pod *corev1.Pod) error {
