@@ -100,7 +100,7 @@ func Blocking(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod, pods []core
 	if leaves(pod) {
 		return false // whatever asked for that, it is no longer the eviction's to disrupt the application
 	}
-	if !lifecycle.IsReady(pod) && sparesUnready(budget) {
+	if !healthy(pod) && sparesUnready(budget) {
 		return false
 	}
 	if budget.Status.ObservedGeneration < budget.Generation {
@@ -108,11 +108,18 @@ func Blocking(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod, pods []core
 	}
 	allowed := int(budget.Status.DisruptionsAllowed)
 	for i := range pods {
-		if p := &pods[i]; p.UID != pod.UID && !ended(p) && lifecycle.IsReady(p) && leaves(p) {
+		if p := &pods[i]; p.UID != pod.UID && !ended(p) && healthy(p) && leaves(p) {
 			allowed--
 		}
 	}
 	return allowed < 1
+}
+
+// healthy reports a pod that a budget counts: one that is Ready. [lifecycle.IsReady] leaves out a readiness gate.
+func healthy(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // sparesUnready reports whether pods that are not ready may be evicted, whatever the budget has left.

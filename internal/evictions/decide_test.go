@@ -49,6 +49,13 @@ func in(state appspub.LifecycleStateType) func(*corev1.Pod) {
 
 func unready(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse }
 
+// outOfRotation: the application is ready, and the registry has refused the pod.
+func outOfRotation(pod *corev1.Pod) {
+	unready(pod)
+	pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: lifecycle.ConditionInRotation}}
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.ContainersReady, Status: corev1.ConditionTrue})
+}
+
 func evictedAt(text string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { metav1.SetMetaDataAnnotation(&pod.ObjectMeta, AnnotationSince, text) }
 }
@@ -136,7 +143,7 @@ func TestBlocking(t *testing.T) {
 		},
 		"others that are counted": {
 			reason: "the budget does not count them as healthy",
-			pod:    podThat(), others: []corev1.Pod{other(specified, deleted), other(specified, unready)},
+			pod:    podThat(), others: []corev1.Pod{other(specified, deleted), other(specified, unready), other(specified, outOfRotation)},
 			status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1},
 		},
 		"itself": {
@@ -158,6 +165,10 @@ func TestBlocking(t *testing.T) {
 		},
 		"unready, always": {
 			reason: "AlwaysAllow", pod: podThat(unready), policy: &always,
+			status: policyv1.PodDisruptionBudgetStatus{CurrentHealthy: 1, DesiredHealthy: 2},
+		},
+		"out of rotation, always": {
+			reason: "AlwaysAllow goes by Ready, and so by every readiness gate", pod: podThat(outOfRotation), policy: &always,
 			status: policyv1.PodDisruptionBudgetStatus{CurrentHealthy: 1, DesiredHealthy: 2},
 		},
 	} {
