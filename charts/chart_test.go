@@ -212,6 +212,7 @@ func TestReleasesHaveClusterObjectsOfTheirOwn(t *testing.T) {
 	}
 	for object, part := range map[string]string{
 		"Deployment/rollcall":                                "--eviction-webhook-name=shop-evictions",
+		"MutatingWebhookConfiguration/shop-evictions":        "operator: In\n      values:\n      - orders\n",
 		"ValidatingAdmissionPolicyBinding/shop-lint":         "- orders",
 		"ValidatingAdmissionPolicyBinding/shop-lint-unowned": "policyName: shop-lint-unowned",
 	} {
