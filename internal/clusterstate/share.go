@@ -95,7 +95,7 @@ func (s *Sharer) shareCommon(own *common) *common {
 func (c *common) equal(other *common) bool {
 	return slices.EqualFunc(c.owners, other.owners, equalOwners) && slices.Equal(c.gates, other.gates) &&
 		slices.EqualFunc(c.containers, other.containers, func(a, b corev1.Container) bool {
-			return a.Name == b.Name && slices.Equal(a.Ports, b.Ports)
+			return a.Name == b.Name && slices.Equal(a.Ports, b.Ports) && len(a.Env) == len(b.Env)
 		})
 }
 

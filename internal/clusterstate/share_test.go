@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
 // decoded is a pod that shares nothing with any other, as it comes from the API server.
@@ -72,6 +74,7 @@ func TestPodsThatDifferShareNothingWrong(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Pod){
 		"port":      func(p *corev1.Pod) { p.Spec.Containers[0].Ports[0].ContainerPort = 81 },
 		"container": func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "log"}) },
+		"injected":  func(p *corev1.Pod) { p.Spec.Containers[0].Env = []corev1.EnvVar{service.InjectedMark()} },
 		"gate":      func(p *corev1.Pod) { p.Spec.ReadinessGates = nil },
 		"owner":     func(p *corev1.Pod) { p.OwnerReferences[0].Name = "web-2" },
 		"is held":   func(p *corev1.Pod) { p.OwnerReferences[0].BlockOwnerDeletion = new(true) },

@@ -5,6 +5,8 @@ import (
 	kruisev1beta1 "github.com/openkruise/kruise-api/apps/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
 // StripWorkload does for workloads what [Sharer.StripPod] does for pods.
@@ -46,7 +48,11 @@ func stripMeta(meta *metav1.ObjectMeta) {
 func stripContainers(containers []corev1.Container) []corev1.Container {
 	stripped := make([]corev1.Container, 0, len(containers))
 	for _, c := range containers {
-		stripped = append(stripped, corev1.Container{Name: c.Name, Ports: c.Ports})
+		one := corev1.Container{Name: c.Name, Ports: c.Ports}
+		if service.IsInjected(&c) {
+			one.Env = []corev1.EnvVar{service.InjectedMark()}
+		}
+		stripped = append(stripped, one)
 	}
 	return stripped
 }

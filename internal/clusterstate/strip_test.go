@@ -13,6 +13,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
 func TestStripPodKeepsWhatIsRead(t *testing.T) {
@@ -28,8 +29,11 @@ func TestStripPodKeepsWhatIsRead(t *testing.T) {
 			OwnerReferences: []metav1.OwnerReference{{Kind: "CloneSet", Name: "web", UID: "w"}},
 		},
 		Spec: corev1.PodSpec{
-			NodeName:       "node-1",
-			Containers:     []corev1.Container{{Name: "main", Ports: []corev1.ContainerPort{{ContainerPort: 80}}}},
+			NodeName: "node-1",
+			Containers: []corev1.Container{
+				{Name: "main", Ports: []corev1.ContainerPort{{ContainerPort: 80}}},
+				{Name: "agent", Ports: []corev1.ContainerPort{{ContainerPort: 90}}, Env: []corev1.EnvVar{service.InjectedMark()}},
+			},
 			ReadinessGates: []corev1.PodReadinessGate{{ConditionType: "KruisePodReady"}},
 		},
 		Status: corev1.PodStatus{

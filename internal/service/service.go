@@ -33,6 +33,9 @@ const (
 	AnnotationTags = "rollcall.dev/tags"
 	// AnnotationMetadata holds pairs for clients, each of which wins over that of the rules: "version=v1,team=a".
 	AnnotationMetadata = "rollcall.dev/metadata"
+	// annotationDefaultContainer names the application's container. Service meshes write it where they inject theirs.
+	// https://kubernetes.io/docs/reference/labels-annotations-taints/#kubectl-kubernetes-io-default-container
+	annotationDefaultContainer = "kubectl.kubernetes.io/default-container"
 )
 
 const servicesHelp = `write "name=port", several with commas: "web=8080,admin=9090"`
@@ -86,7 +89,7 @@ func (r Rules) EndpointsOf(s Subject) ([]Endpoint, error) {
 		}
 		return endpoints, nil
 	}
-	port := cmp.Or(r.Port, firstPort(s.Spec))
+	port := cmp.Or(r.Port, firstPort(s))
 	if port == 0 {
 		return nil, fmt.Errorf("no port to register: set service.port in the config, a containerPort, or annotation %s: %q",
 			AnnotationServices, "name=port")
@@ -209,16 +212,40 @@ func cutPair(item string) (name, value string, found bool) {
 	return name, value, found && name != ""
 }
 
-func firstPort(spec *corev1.PodSpec) int {
-	if spec == nil {
+// firstPort is that of the container that [annotationDefaultContainer] names, else of the first one that no SidecarSet has put in:
+// what is injected comes before the application's containers, or the other way round.
+func firstPort(s Subject) (first int) {
+	if s.Spec == nil {
 		return 0
 	}
-	for _, container := range spec.Containers {
-		for _, port := range container.Ports {
-			if port.ContainerPort > 0 && (port.Protocol == "" || port.Protocol == corev1.ProtocolTCP) {
-				return int(port.ContainerPort)
-			}
+	for i := range s.Spec.Containers {
+		container := &s.Spec.Containers[i]
+		port := portOf(container)
+		switch {
+		case port == 0 || IsInjected(container):
+		case container.Name == s.Annotations[annotationDefaultContainer]:
+			return port
+		case first == 0:
+			first = port
+		}
+	}
+	return first
+}
+
+func portOf(container *corev1.Container) int {
+	for _, port := range container.Ports {
+		if port.ContainerPort > 0 && (port.Protocol == "" || port.Protocol == corev1.ProtocolTCP) {
+			return int(port.ContainerPort)
 		}
 	}
 	return 0
 }
+
+// IsInjected reports a container that a SidecarSet has put into the pod.
+// https://github.com/openkruise/kruise/blob/v1.8.3/pkg/control/sidecarcontrol/util.go#L59
+func IsInjected(container *corev1.Container) bool {
+	return slices.Contains(container.Env, InjectedMark())
+}
+
+// InjectedMark is what [IsInjected] looks for.
+func InjectedMark() corev1.EnvVar { return corev1.EnvVar{Name: "IS_INJECTED", Value: "true"} }

@@ -44,6 +44,27 @@ func TestEndpointsOf(t *testing.T) {
 				corev1.ContainerPort{ContainerPort: 8081, Protocol: corev1.ProtocolTCP})},
 			want: []Endpoint{{"web", 8081}},
 		},
+		"SidecarSet first": {
+			reason:  "clients look for the application, not for what OpenKruise has put before it",
+			subject: Subject{Labels: web, Spec: containers(container("agent", 9102, InjectedMark()), container("web", 8080))},
+			want:    []Endpoint{{"web", 8080}},
+		},
+		"service mesh first": {
+			reason: "it names the application's container where it puts its own before it",
+			subject: Subject{
+				Labels: web, Spec: containers(container("istio-proxy", 15090), container("web", 8080)),
+				Annotations: map[string]string{annotationDefaultContainer: "web"},
+			},
+			want: []Endpoint{{"web", 8080}},
+		},
+		"default container without a port": {
+			reason: "another one has it",
+			subject: Subject{
+				Labels: web, Spec: containers(container("shell", 0), container("web", 8080)),
+				Annotations: map[string]string{annotationDefaultContainer: "shell"},
+			},
+			want: []Endpoint{{"web", 8080}},
+		},
 		"no port": {
 			reason:  "the error names all three ways to give a port",
 			subject: Subject{Labels: web, Spec: ports()},
@@ -222,3 +243,9 @@ func expectError(t *testing.T, reason string, err error, parts []string) {
 		}
 	}
 }
+
+func container(name string, port int32, env ...corev1.EnvVar) corev1.Container {
+	return corev1.Container{Name: name, Env: env, Ports: []corev1.ContainerPort{{ContainerPort: port}}}
+}
+
+func containers(all ...corev1.Container) *corev1.PodSpec { return &corev1.PodSpec{Containers: all} }
