@@ -308,6 +308,9 @@ func TestSelectorsFindTheManager(t *testing.T) {
 			t.Errorf("%s selects %s, which is not the pod with %s", name, matcher, set)
 		}
 	}
+	if policy := budget.Spec.UnhealthyPodEvictionPolicy; policy == nil || *policy != policyv1.AlwaysAllow {
+		t.Error("a drain waits for managers that are not ready")
+	}
 	if container := manager(t); container.LivenessProbe.HTTPGet.Path != "/healthz" ||
 		container.ReadinessProbe.HTTPGet.Path != "/readyz" {
 		t.Errorf("probes ask %s and %s", container.LivenessProbe.HTTPGet.Path, container.ReadinessProbe.HTTPGet.Path)
