@@ -45,6 +45,11 @@ type lease struct {
 	settled time.Time
 	// deposed is called once when another holder is found.
 	deposed func()
+	// failing returns why this manager could do nothing with the lease, or nothing.
+	failing func() string
+	// yields is since when it leaves the lease to another, and after whom.
+	yields      moment
+	yieldsAfter string
 }
 
 // moment is one reading of both clocks. The monotonic clock stands still while the machine sleeps, and the wall clock can
@@ -72,7 +77,7 @@ func newLease(config *rest.Config, namespace, name string) (*lease, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the lease: %w", err)
 	}
-	return &lease{Interface: lock, now: readClocks, deposed: func() {}}, nil
+	return &lease{Interface: lock, now: readClocks, deposed: func() {}, failing: func() string { return "" }}, nil
 }
 
 // Get reads the lease, for the election. After this manager has held it, another holder's name in it is the end.
@@ -108,6 +113,9 @@ func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRe
 }
 
 func (l *lease) hold(write func() error) error {
+	if err := l.yield(); err != nil {
+		return err
+	}
 	sent := l.now()
 	if err := write(); err != nil {
 		return err
@@ -119,6 +127,22 @@ func (l *lease) hold(write func() error) error {
 	}
 	l.renewed, l.holder = sent, l.Identity()
 	return nil
+}
+
+// yield leaves the lease, for long enough, to a manager that can work with it: one without its caches would lead and do nothing.
+func (l *lease) yield() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	why := l.failing()
+	switch {
+	case why == "" || l.renewed != moment{}:
+		return nil
+	case l.yields == moment{}, l.yieldsAfter != l.holder:
+		l.yields, l.yieldsAfter = l.now(), l.holder
+	case l.now().since(l.yields) >= yieldFor:
+		return nil
+	}
+	return fmt.Errorf("leaving the lease for %s to a manager that is ready: %s", yieldFor, why)
 }
 
 // pods returns the names of the pods of this manager and of the one that leads, as far as the lease has been read. A nil lease

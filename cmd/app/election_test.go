@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,6 +88,34 @@ func TestLeaseIsLostForGoodOnceAnotherHeldIt(t *testing.T) {
 			t.Errorf("deposed was called %d times, want once", s.deposed)
 		}
 	}
+}
+
+// TestLeaseIsLeftToAManagerThatIsReady has a manager find the lease free whose caches can't be filled.
+func TestLeaseIsLeftToAManagerThatIsReady(t *testing.T) {
+	t.Parallel()
+	s := newLeaseScenario()
+	failing := "clonesets: forbidden"
+	s.lease.failing = func() string { return failing }
+	expect := func(why string, taken bool) {
+		t.Helper()
+		err := s.lease.Update(t.Context(), s.record("us"))
+		if taken != (err == nil) || err != nil && !strings.Contains(err.Error(), failing) {
+			t.Errorf("%s: got %v, want the lease taken: %t, else what is wrong", why, err, taken)
+		}
+	}
+	expect("another may be ready", false)
+	s.pass(yieldFor - time.Millisecond)
+	expect("another looks once in a while", false)
+	s.ExpectGet(t, "them", nil)
+	s.pass(time.Hour)
+	expect("one took it, and has now given it back", false)
+	s.pass(yieldFor)
+	expect("no other has taken it", true)
+	s.pass(time.Second)
+	expect("it renews what it has", true)
+
+	s = newLeaseScenario()
+	expect("it can work", true)
 }
 
 func TestLeaseRelease(t *testing.T) {
@@ -179,7 +208,7 @@ func newLeaseScenario() *leaseScenario {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := &leaseScenario{now: moment{began, began}, during: func() {}}
 	s.readErr = func() error { return s.err }
-	s.lease = &lease{Interface: s, now: func() moment { return s.now }, deposed: func() { s.deposed++ }}
+	s.lease = &lease{Interface: s, now: func() moment { return s.now }, deposed: func() { s.deposed++ }, failing: func() string { return "" }}
 	return s
 }
 

@@ -22,6 +22,8 @@ const (
 	leaseDuration = 15 * time.Second
 	renewDeadline = 8 * time.Second
 	retryPeriod   = 800 * time.Millisecond
+	// yieldFor is longer than a manager that waits takes to look.
+	yieldFor = 5 * time.Second
 )
 
 // timeoutLimit is what a registry's timeout stays below. lease.permit makes any timeout safe, but a leader whose last renewal

@@ -150,6 +150,16 @@ func (k *kruise) unfilled() string {
 	return unsynced
 }
 
+// failing returns why caches can't be filled, or nothing while they may still be on their way.
+func (k *kruise) failing() string {
+	return k.wrong(reasonUnsynced, func(w watched) string {
+		if err := k.failures.of(w).err; err != nil && !w.informer.HasSynced() {
+			return ": " + err.Error()
+		}
+		return ""
+	})
+}
+
 // wrong names each kind of which the function has something to say.
 func (k *kruise) wrong(prefix string, of func(watched) string) string {
 	var texts []string

@@ -262,6 +262,9 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 			return enrolls.SetupWithManager(a.manager)
 		},
 	}
+	if a.lease != nil {
+		a.lease.failing = waits.failing
+	}
 	synced := func() bool { return waits.unfilled() == "" }
 	resyncs := resync.New(resync.Options{
 		Cluster: c.Cluster, Namespaces: c.Namespaces, Listed: listed, Synced: synced,

@@ -95,6 +95,7 @@ func TestManagerWorksOnlyWithTheLease(t *testing.T) {
 	first := api.StartManager()
 	holder := api.ExpectHeld()
 	second := api.StartManager()
+	second.ExpectAnswer(second.addresses.Health, "/readyz", http.StatusServiceUnavailable, "OpenKruise is not installed: no CRD clonesets")
 	must(t, first.Stop())
 	expect.Soon(t, "another holder", func() error {
 		if now := api.ExpectHeld(); now == holder {
@@ -102,6 +103,7 @@ func TestManagerWorksOnlyWithTheLease(t *testing.T) {
 		}
 		return nil
 	})
+	api.ExpectLeft("a manager that is not ready took it")
 	api.Take("another manager")
 	if err := receive(t, second.done); err == nil || !strings.Contains(err.Error(), errDeposed.Error()) {
 		t.Errorf("it ended with %v, want %v", err, errDeposed)
@@ -127,6 +129,8 @@ type fakeAPI struct {
 
 	mu    sync.Mutex
 	lease *coordinationv1.Lease
+	// left is how often the lease was read while it was free, but for the last time before it was taken.
+	left int
 }
 
 func newFakeAPI(t *testing.T) *fakeAPI {
@@ -153,6 +157,9 @@ func (api *fakeAPI) get(w http.ResponseWriter, _ *http.Request) {
 		api.fail(w, http.StatusNotFound, metav1.StatusReasonNotFound)
 		return
 	}
+	if ptr.Deref(api.lease.Spec.HolderIdentity, "") == "" {
+		api.left++
+	}
 	api.answer(w, http.StatusOK, api.lease)
 }
 
@@ -173,6 +180,9 @@ func (api *fakeAPI) put(w http.ResponseWriter, r *http.Request) {
 	if api.lease != nil && api.lease.ResourceVersion != lease.ResourceVersion {
 		api.fail(w, http.StatusConflict, metav1.StatusReasonConflict)
 		return
+	}
+	if api.lease != nil && ptr.Deref(api.lease.Spec.HolderIdentity, "") == "" {
+		api.left--
 	}
 	api.store(lease)
 	api.answer(w, http.StatusOK, lease)
@@ -223,6 +233,16 @@ func (api *fakeAPI) ExpectHeld() string {
 		return nil
 	})
 	return holder
+}
+
+// ExpectLeft expects that the lease was not taken as soon as it was free.
+func (api *fakeAPI) ExpectLeft(why string) {
+	api.t.Helper()
+	api.mu.Lock()
+	defer api.mu.Unlock()
+	if api.left < 1 {
+		api.t.Errorf("the lease was taken as soon as it was free: %s", why)
+	}
 }
 
 func (api *fakeAPI) ExpectReleased() {
