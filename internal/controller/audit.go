@@ -21,9 +21,9 @@ import (
 // lineOf describes the pod, as it is given, in a line of the audit log.
 func (o *observation) lineOf(pod *corev1.Pod) receipt.Line {
 	line := receipt.Line{
-		Entry:    podEntry(lifecycle.PodIDOf(pod)),
+		Entry: podEntry(lifecycle.PodIDOf(pod)), Seconds: o.drain.Seconds(),
 		Revision: pod.Labels[appsv1.ControllerRevisionHashLabelKey], State: pod.Labels[appspub.LifecycleStateKey],
-		Ready: lifecycle.IsReady(pod), Deleting: pod.DeletionTimestamp != nil || o.gone(), Seconds: o.drain.Seconds(),
+		Ready: lifecycle.IsReady(pod), Deleting: pod.DeletionTimestamp != nil || lifecycle.Finished(pod) || o.gone(),
 	}
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 		line.Workload = owner.Name

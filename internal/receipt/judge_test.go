@@ -144,6 +144,10 @@ func TestRollouts(t *testing.T) {
 	stuck := (&log{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}).add(of("a", call(FailOver, "PreparingUpdate", Acknowledged))).
 		add(of("a", wait("Draining"))).sleep(time.Minute).add(run(nil, nil, Acknowledged))
 	leaked := Entry{Registry: "default", Namespace: "prod", Pod: "gone", UID: "9"}
+	evicted := flip("Normal", false)
+	evicted.Revision, evicted.Deleting, evicted.Since = "a", true, time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+	ends := (&log{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}).add(of("a", call(Deregister, "Normal", Acknowledged))).add(evicted)
+	ends.lines[0].Deleting = true
 	for name, c := range map[string]struct {
 		reason string
 		lines  []Line
@@ -154,6 +158,8 @@ func TestRollouts(t *testing.T) {
 			[]string{"rev a: 1 pod, 0 transitions, 0 flips before acknowledgement, longest wait 0 s: FAIL"}},
 		"leaked": {"no line says whose pod it was", append(slices.Clone(g.lines), run(nil, []Entry{leaked}, Acknowledged)),
 			[]string{strings.Replace(updated, "PASS", "FAIL", 1)}},
+		"evicted": {"it has been Normal for a year, and waited at no hook", ends.lines,
+			[]string{"rev a: 1 pod, 1 transition, 0 flips before acknowledgement, longest wait 0 s: PASS"}},
 		"another's": {"nothing is known of it", nil, nil},
 	} {
 		var got []string

@@ -140,14 +140,21 @@ func rolloutOf(flips []Line) Rollout {
 		} else if l.Excuse != "" {
 			r.Excused++
 		}
-		if !l.Since.IsZero() {
-			r.Longest = max(r.Longest, l.Asked.Sub(l.Since))
-		}
+		r.Longest = max(r.Longest, waited(l))
 	}
 	if r.Pods = len(pods); r.To == "" {
 		r.To = flips[0].Revision
 	}
 	return r
+}
+
+// waited is how long Kruise has waited for the hook that a flip released or asserted. A pod that Kruise did not move before it ended
+// has waited at none since its last move.
+func waited(l Line) time.Duration {
+	if l.Since.IsZero() || l.Deleting && !Leaving(l.State) {
+		return 0
+	}
+	return l.Asked.Sub(l.Since)
 }
 
 // segments are the flips of hooks of each rollout. One begins with the first release after the last assertion of the revision

@@ -1,0 +1,71 @@
+package controller
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/rollcall-dev/rollcall/internal/audit"
+	"github.com/rollcall-dev/rollcall/internal/receipt"
+)
+
+// flips returns the flips that the manager writes down while something happens, and what a receipt finds wrong with them.
+func (w *world) flips(happens func()) (flips []receipt.Line, faults []receipt.Fault) {
+	w.Helper()
+	path := filepath.Join(w.TempDir(), "audit.jsonl")
+	log, err := audit.Open(audit.Options{Path: path, MaxSize: 1 << 20, Failed: func(_ int, err error) { w.Error(err) }})
+	w.must(err, "opening the audit log")
+	w.r.Audit = log
+	happens()
+	w.must(log.Close(w.Context()), "closing the audit log")
+	written, err := os.ReadFile(path)
+	w.must(err, "reading the audit log")
+	lines, err := receipt.Read(written)
+	w.must(err, "reading its lines")
+	for _, l := range lines {
+		if l.Kind == receipt.Flip {
+			flips = append(flips, l)
+		}
+	}
+	return flips, receipt.NewHistory(lines, time.Time{}).Faults()
+}
+
+// TestFlipsByTheTablePass has the receipt of each pass that the manager makes by the decision table.
+func TestFlipsByTheTablePass(t *testing.T) {
+	t.Parallel()
+	ends := func(phase corev1.PodPhase) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) { unready(pod); pod.Status.Phase = phase }
+	}
+	for name, tc := range map[string]struct {
+		reason  string
+		happens func(w *world, pod *corev1.Pod)
+	}{
+		"evicted by kubelet": {"row 1 releases every hook of a pod that ends", func(w *world, pod *corev1.Pod) {
+			w.changePod(pod, ends(corev1.PodFailed))
+		}},
+		"ended by itself": {"row 1 is for a pod that has succeeded too", func(w *world, pod *corev1.Pod) {
+			w.changePod(pod, ends(corev1.PodSucceeded))
+		}},
+		"evicted while it is updated": {"row 1 comes before row 4", func(w *world, pod *corev1.Pod) {
+			w.kruiseMoves(pod, appspub.LifecycleStateUpdating, ends(corev1.PodFailed))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			flips, faults := w.flips(func() {
+				tc.happens(w, pod)
+				w.reconcile(pod)
+			})
+			w.expectAbsent(pod)
+			if len(flips) == 0 || len(faults) > 0 {
+				t.Errorf("%s; the receipt has %d flips and finds %+v, want a flip and no fault", tc.reason, len(flips), faults)
+			}
+		})
+	}
+}
