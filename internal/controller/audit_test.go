@@ -7,6 +7,7 @@ import (
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/audit"
@@ -37,27 +38,35 @@ func (w *world) flips(happens func()) (flips []receipt.Line, faults []receipt.Fa
 // TestFlipsByTheTablePass has the receipt of each pass that the manager makes by the decision table.
 func TestFlipsByTheTablePass(t *testing.T) {
 	t.Parallel()
+	oneKey := func(web *kruisev1alpha1.CloneSet) {
+		web.Spec.Lifecycle.PreNormal.LabelsHandler = web.Spec.Lifecycle.InPlaceUpdate.LabelsHandler
+	}
 	ends := func(phase corev1.PodPhase) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) { unready(pod); pod.Status.Phase = phase }
 	}
 	for name, tc := range map[string]struct {
-		reason  string
-		happens func(w *world, pod *corev1.Pod)
+		reason   string
+		workload []func(*kruisev1alpha1.CloneSet)
+		happens  func(w *world, pod *corev1.Pod)
 	}{
-		"evicted by kubelet": {"row 1 releases every hook of a pod that ends", func(w *world, pod *corev1.Pod) {
+		"evicted by kubelet": {"row 1 releases every hook of a pod that ends", nil, func(w *world, pod *corev1.Pod) {
 			w.changePod(pod, ends(corev1.PodFailed))
 		}},
-		"ended by itself": {"row 1 is for a pod that has succeeded too", func(w *world, pod *corev1.Pod) {
+		"ended by itself": {"row 1 is for a pod that has succeeded too", nil, func(w *world, pod *corev1.Pod) {
 			w.changePod(pod, ends(corev1.PodSucceeded))
 		}},
-		"evicted while it is updated": {"row 1 comes before row 4", func(w *world, pod *corev1.Pod) {
+		"evicted while it is updated": {"row 1 comes before row 4", nil, func(w *world, pod *corev1.Pod) {
 			w.kruiseMoves(pod, appspub.LifecycleStateUpdating, ends(corev1.PodFailed))
 		}},
+		"scaled in, with one key for preNormal and inPlaceUpdate": {
+			"row 2 clears preNormal, whichever other hook has the key", []func(*kruisev1alpha1.CloneSet){oneKey},
+			func(w *world, pod *corev1.Pod) { w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete) },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			pod := w.servingPod(w.cloneSet("web", tc.workload...), "web-1")
 			flips, faults := w.flips(func() {
 				tc.happens(w, pod)
 				w.reconcile(pod)

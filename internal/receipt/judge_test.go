@@ -83,19 +83,27 @@ func TestFaults(t *testing.T) {
 	reaped.Workload, reaped.Instances = "", nil
 	skipped := flip("PreparingUpdate", false)
 	skipped.Excuse = "skip"
+	shared := flip("PreparingDelete", false)
+	shared.Hooks = Hooks{PreNormal: {gate}, InPlaceUpdate: {gate}}
 	told := pod(Told, "PreparingUpdate")
 	told.Says = "Absent"
 	for name, c := range map[string]struct {
 		reason, want string
 		log          *log
 	}{
-		"an update":         {"out, drained, back", "", out().sleep(5 * time.Second).add(flip("PreparingUpdate", false)).add(call(Register, "Updated", Acknowledged)).add(flip("Updated", true))},
-		"not out":           {"a release rests on an acknowledgement", "hook inPlaceUpdate was released", sound().add(flip("PreparingUpdate", false))},
-		"not acknowledged":  {"an error is none", "had not acknowledged that web at 10.0.0.1:80", sound().add(call(FailOver, "PreparingUpdate", "timeout")).sleep(5 * time.Second).add(flip("PreparingUpdate", false))},
-		"told":              {"the registry was asked instead", "", sound().add(call(FailOver, "PreparingUpdate", "timeout")).add(told).sleep(5 * time.Second).add(flip("PreparingUpdate", false))},
-		"skipped":           {"a person took it on", "", sound().add(skipped)},
-		"not drained":       {"clients need time to notice", "the drain is 5s", out().add(flip("PreparingUpdate", false))},
-		"moved on":          {"the API server's answer counts", `cleared in state "Normal"`, out().sleep(5 * time.Second).add(flip("Normal", false))},
+		"an update":        {"out, drained, back", "", out().sleep(5 * time.Second).add(flip("PreparingUpdate", false)).add(call(Register, "Updated", Acknowledged)).add(flip("Updated", true))},
+		"not out":          {"a release rests on an acknowledgement", "hook inPlaceUpdate was released", sound().add(flip("PreparingUpdate", false))},
+		"not acknowledged": {"an error is none", "had not acknowledged that web at 10.0.0.1:80", sound().add(call(FailOver, "PreparingUpdate", "timeout")).sleep(5 * time.Second).add(flip("PreparingUpdate", false))},
+		"told":             {"the registry was asked instead", "", sound().add(call(FailOver, "PreparingUpdate", "timeout")).add(told).sleep(5 * time.Second).add(flip("PreparingUpdate", false))},
+		"skipped":          {"a person took it on", "", sound().add(skipped)},
+		"not drained":      {"clients need time to notice", "the drain is 5s", out().add(flip("PreparingUpdate", false))},
+		"moved on":         {"the API server's answer counts", `cleared in state "Normal"`, out().sleep(5 * time.Second).add(flip("Normal", false))},
+		"scaled in, with one key for preNormal and inPlaceUpdate": {
+			"preNormal is cleared there, and Kruise waits for neither", "", sound().add(shared),
+		},
+		"scaled in, and inPlaceUpdate is cleared": {
+			"the table leaves it as it is", `cleared in state "PreparingDelete"`, sound().add(flip("PreparingDelete", false)),
+		},
 		"set while it goes": {"the same", `set in state "PreparingUpdate"`, sound().add(flip("PreparingUpdate", true))},
 		"not back":          {"an assertion rests on one too", "hook inPlaceUpdate was asserted", out().sleep(5 * time.Second).add(flip("PreparingUpdate", false)).add(flip("Updated", true))},
 		"taken out":         {"a pod that serves stays", "while the pod was Normal and ready", sound().add(call(Deregister, "Normal", Acknowledged))},

@@ -38,7 +38,7 @@ func (h Hooks) Serves(hook, handler string) bool { return slices.Contains(h[hook
 
 // Released says which hook it releases to clear the handler in this state, "" where Kruise does not wait for that, and whether
 // that may be done in it at all. A handler of preNormal alone goes whenever the pod is to go out, so that Kruise waits again
-// should it change its mind.
+// should it change its mind. One that is inPlaceUpdate's too goes only where Kruise does not look at that.
 func (h Hooks) Released(handler, state string, deleting bool) (hook string, allowed bool) {
 	is := appspub.LifecycleStateType(state)
 	inPlace, goes := h.Serves(InPlaceUpdate, handler), h.Serves(PreDelete, handler)
@@ -49,6 +49,8 @@ func (h Hooks) Released(handler, state string, deleting bool) (hook string, allo
 		return PreDelete, true
 	case is == appspub.LifecycleStatePreparingUpdate && inPlace:
 		return InPlaceUpdate, true
+	case is == appspub.LifecycleStatePreparingDelete && h.Serves(PreNormal, handler):
+		return "", true
 	case !inPlace && !goes:
 		return "", is != appspub.LifecycleStateNormal
 	default:
