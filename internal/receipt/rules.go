@@ -59,7 +59,7 @@ func (h Hooks) Released(handler, state string, deleting bool) (hook string, allo
 }
 
 // Asserted says which hook it asserts to set the handler in this state, "" where it only arms the pod, and whether that may
-// be done in it at all.
+// be done in it at all. A handler that preDelete shares with preNormal arms a pod in Updated, where Kruise does not look at that.
 func (h Hooks) Asserted(handler, state string, deleting bool) (hook string, allowed bool) {
 	switch is := appspub.LifecycleStateType(state); {
 	case deleting || Leaving(state):
@@ -68,7 +68,7 @@ func (h Hooks) Asserted(handler, state string, deleting bool) (hook string, allo
 		return PreNormal, true
 	case is == appspub.LifecycleStateUpdated && h.Serves(InPlaceUpdate, handler):
 		return InPlaceUpdate, true
-	case is == appspub.LifecycleStateUpdated && h.Serves(PreNormal, handler):
+	case is == appspub.LifecycleStateUpdated && h.Serves(PreNormal, handler) && !h.Serves(PreDelete, handler):
 		return PreNormal, true // both are set together
 	default:
 		return "", true
