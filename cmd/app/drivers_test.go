@@ -148,8 +148,14 @@ func TestDriversKnowARenamedRegistryByItsServer(t *testing.T) {
 		if now != server {
 			t.Errorf("called %s it is another server: what is known of it is lost", step.name)
 		}
-		if got := settings(d.current.Load()).Renamed; !maps.Equal(got, step.want) {
-			t.Errorf("after it was called %s: got %v, want %v", step.name, got, step.want)
+		got := settings(d.current.Load())
+		if !maps.Equal(got.Renamed, step.want) {
+			t.Errorf("after it was called %s: got %v, want %v", step.name, got.Renamed, step.want)
+		}
+		for former, now := range step.want {
+			if got.FormerNames[former] != now || got.FormerNames[former+"/app"] != now+"/app" {
+				t.Errorf("records of %s, or of applications' entries in it, are not taken for those of %s: %v", former, now, got.FormerNames)
+			}
 		}
 	}
 }

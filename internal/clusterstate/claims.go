@@ -37,6 +37,8 @@ type Claims struct {
 	holds  map[types.UID][]hold
 	// listed are the registries that have listed what they hold: there, a record proves nothing any more.
 	listed map[string]bool
+	// readAt is when the records were read.
+	readAt time.Time
 }
 
 // namespaceFacts is what a decision about a namespace rests on.
@@ -167,18 +169,38 @@ func (c *Claims) Forget(uid types.UID, now time.Time) {
 	c.drop(uid, now, true, func(hold) bool { return true })
 }
 
-// recorded notes what the record of a pod says, for registries that have not said themselves what they hold.
-func (c *Claims) recorded(pod *corev1.Pod) {
+// configured returns an instance under the name that its registry has by now, and whether the configuration has one of that name.
+type configured func(lifecycle.Recorded) (now lifecycle.Recorded, has bool)
+
+// recorded notes what the records of pods say, for registries that have not said themselves what they hold.
+func (c *Claims) recorded(pods []corev1.Pod, known configured, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	record := lifecycle.RecordOf(pod)
-	if record.Want == lifecycle.Absent {
-		return
-	}
-	for _, in := range record.Instances {
-		if !c.listed[in.Registry] {
-			c.note(pod.UID, hold{Recorded: in, namespace: pod.Namespace, evidence: byRecord})
+	c.readAt = now
+	for i := range pods {
+		pod := &pods[i]
+		record := lifecycle.RecordOf(pod)
+		if record.Want == lifecycle.Absent {
+			continue
 		}
+		for _, in := range record.Instances {
+			in, has := known(in)
+			if has && !c.listed[in.Registry] {
+				c.note(pod.UID, hold{Recorded: in, namespace: pod.Namespace, evidence: byRecord})
+			}
+		}
+	}
+}
+
+// dropUnconfigured forgets what only records say of registries that the configuration does not have: no list will tell of those.
+func (c *Claims) dropUnconfigured(known configured, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for uid := range c.holds {
+		c.drop(uid, now, false, func(h hold) bool {
+			_, has := known(h.Recorded)
+			return h.evidence == byRecord && !has
+		})
 	}
 }
 
@@ -204,7 +226,10 @@ type Entry struct {
 
 // Listed notes what a registry lists of pods that are there, as of a time. What this process had acknowledged stays: the
 // registry may have lost it, and then it is put back.
-func (c *Claims) Listed(registry string, entries []Entry, asOf, now time.Time) {
+//
+// No list has the applications' own entries, which have the registry apps. A record of one counts until a list that comes after the
+// records were read: between the two, the reconciler asks the registry about each pod.
+func (c *Claims) Listed(registry, apps string, entries []Entry, asOf, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.listed[registry] = true
@@ -215,6 +240,9 @@ func (c *Claims) Listed(registry string, entries []Entry, asOf, now time.Time) {
 	}
 	for uid := range c.holds {
 		c.drop(uid, now, false, func(h hold) bool {
+			if h.Registry == apps {
+				return h.evidence == byRecord && asOf.After(c.readAt)
+			}
 			return h.Registry == registry && h.evidence != byAnswer && !h.lands.After(asOf) && !slices.Contains(there[uid], h.Recorded)
 		})
 	}

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -29,13 +31,13 @@ func TestARegisterThatCanLandKeepsTheName(t *testing.T) {
 	}
 	for seconds, entries := range [][]Entry{{{Recorded: in, Pod: id(ours)}}, nil} {
 		at := now.Add(time.Duration(1+seconds) * time.Second)
-		c.Listed("default", entries, at, at)
+		c.Listed("default", "default/app", entries, at, at)
 		if refused, _ := c.Ask(use(theirs)); refused == nil {
 			t.Errorf("%s has the name after list %d, while a Register of %s can still be carried out", theirs, 1+seconds, ours)
 		}
 	}
 	after := now.Add(11 * time.Second)
-	c.Listed("default", nil, after, after)
+	c.Listed("default", "default/app", nil, after, after)
 	if refused, _ := c.Ask(use(theirs)); refused != nil {
 		t.Error(refused.Message)
 	}
@@ -57,5 +59,33 @@ func TestClaimsGoByTheNewNameOfARegistry(t *testing.T) {
 	c.Removed(pod.UID, main, now)
 	if pods, _ := c.Size(); pods != 0 {
 		t.Error("the pod holds the name that it has left, under the former name of the registry")
+	}
+}
+
+func TestRecordOfAnApplicationsEntry(t *testing.T) {
+	t.Parallel()
+	read := time.Now()
+	everything := func(in lifecycle.Recorded) (lifecycle.Recorded, bool) { return in, true }
+	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: "web-1", UID: "u", Annotations: map[string]string{lifecycle.AnnotationRecord: `{"stamp":{"uid":"u"},"want":"InService",` +
+			`"instances":[{"registry":"default/app","service":"web","address":"10.0.0.1","port":80}]}`},
+	}}
+	for name, tc := range map[string]struct {
+		reason string
+		asOf   time.Duration // that the list is as of, after the records were read
+		pods   int
+	}{
+		"a list of before, or one that may be so stale": {"the reconciler has yet to ask about the pod", -time.Second, 1},
+		"a list of after": {"by then it was asked, and the registry has acknowledged nothing", time.Second, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newClaims()
+			c.recorded([]corev1.Pod{pod}, everything, read)
+			c.Listed("default", "default/app", nil, read.Add(tc.asOf), read.Add(time.Second))
+			if pods, _ := c.Size(); pods != tc.pods {
+				t.Errorf("%d pods hold the name, want %d: %s", pods, tc.pods, tc.reason)
+			}
+		})
 	}
 }

@@ -5,6 +5,8 @@
 package clusterstate
 
 import (
+	"slices"
+
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -21,11 +23,24 @@ type Rules struct {
 	SharedAcrossNamespaces bool
 	// Allowed says which namespaces may use which names; nil allows all names to all namespaces.
 	Allowed service.Policy
+	// FormerNames holds, by the former names of registries, those that the same servers have now. It has the names of the
+	// applications' entries in them too.
+	FormerNames map[string]string
 	// Unready is the policy for a pod in Normal that is not ready.
 	Unready lifecycle.UnreadyPolicy
 	// PanicThreshold is the share of a service's pods, in percent: when more of them are not ready at once, Rollcall keeps
 	// them whatever Unready says.
 	PanicThreshold int
+}
+
+// configured knows those registries.
+func (r *Rules) configured(registries []string) configured {
+	return func(in lifecycle.Recorded) (lifecycle.Recorded, bool) {
+		if now, renamed := r.FormerNames[in.Registry]; renamed {
+			in.Registry = now
+		}
+		return in, slices.Contains(registries, in.Registry)
+	}
 }
 
 // State is all of it. Each part has a lock of its own and is safe for concurrent use.

@@ -46,15 +46,22 @@ func (w *Workloads) Unmatched() int {
 	return len(w.unmatched)
 }
 
-// Refresh reads the cache where something changed. The registries are the names of those in use.
+// Refresh reads the cache where something changed. The registries are the names of those in use, and of the applications' entries in
+// them.
 func (w *Workloads) Refresh(ctx context.Context, rules *Rules, registries []string, now time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.current && w.rules == rules {
 		return nil
 	}
-	if err := w.refreshRecords(ctx, registries); err != nil {
-		return err
+	known := rules.configured(registries)
+	if w.rules != rules {
+		w.claims.dropUnconfigured(known, now)
+	}
+	if !w.readRecords && !w.claims.haveListed(registries) {
+		if err := w.refreshRecords(ctx, known, now); err != nil {
+			return err
+		}
 	}
 	namespaces, err := w.readNamespaces(ctx)
 	if err != nil {
@@ -80,17 +87,12 @@ func (w *Workloads) Refresh(ctx context.Context, rules *Rules, registries []stri
 }
 
 // refreshRecords reads, once, what the leaders before this one have left in registries that have yet to list it.
-func (w *Workloads) refreshRecords(ctx context.Context, registries []string) error {
-	if w.readRecords || w.claims.haveListed(registries) {
-		return nil
-	}
+func (w *Workloads) refreshRecords(ctx context.Context, known configured, now time.Time) error {
 	var pods corev1.PodList
 	if err := w.cache.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing pods: %w", err)
 	}
-	for i := range pods.Items {
-		w.claims.recorded(&pods.Items[i])
-	}
+	w.claims.recorded(pods.Items, known, now)
 	w.readRecords = true
 	return nil
 }

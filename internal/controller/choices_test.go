@@ -112,7 +112,7 @@ func (w *world) cluster() *resync.Cluster {
 
 func (w *world) compare(l Listing) Comparison {
 	w.Helper()
-	l.Names = map[string]bool{}
+	l.Names, l.Apps = map[string]bool{}, registryclient.AppEntries(l.Registry)
 	for name := range w.settings.Registries {
 		l.Names[name] = true
 	}

@@ -265,12 +265,12 @@ func TestNameAfterARestart(t *testing.T) {
 	}
 }
 
-// forgedRecord says that the pod is in service under a name.
-func (w *world) forgedRecord(pod *corev1.Pod, name string) {
+// forgedRecord says that the pod is in service in a registry as web.
+func (w *world) forgedRecord(pod *corev1.Pod, registry string) {
 	w.Helper()
 	record := fmt.Sprintf(`{"stamp":{"uid":%q,"timestamp":%q,"state":"PreparingNormal"},"want":"InService","instances":[`+
-		`{"registry":"default","service":%q,"address":%q,"port":8080}]}`,
-		pod.UID, pod.Annotations[appspub.LifecycleTimestampKey], name, pod.Status.PodIP)
+		`{"registry":%q,"service":"web","address":%q,"port":8080}]}`,
+		pod.UID, pod.Annotations[appspub.LifecycleTimestampKey], registry, pod.Status.PodIP)
 	w.turn(pod, annotated(lifecycle.AnnotationRecord, record))
 	if got := w.record(pod); !got.Exists() {
 		w.Fatal("the forged record is none")
@@ -299,7 +299,7 @@ func TestForgedRecordGivesNoName(t *testing.T) {
 	forger := w.bornPod(w.cloneSet("api"), "api-1", annotated(service.AnnotationServices, "web=8080"))
 	w.namespace("prod")
 	holder := w.servingPod(w.cloneSet("web", inNamespace("prod")), "web-2")
-	w.forgedRecord(forger, "web")
+	w.forgedRecord(forger, "default")
 	w.expectRefused(forger, `ServiceClaimed service "web" belongs to namespace prod`)
 
 	t.Log("The next manager has heard of the registry what it holds.")
@@ -311,20 +311,108 @@ func TestForgedRecordGivesNoName(t *testing.T) {
 
 func TestForgedRecordOfANameBeforeAnyRegistration(t *testing.T) {
 	t.Parallel()
-	for name, recordsFirst := range map[string]bool{"read before the list": true, "read after the list": false} {
+	steers := func(w *world) { w.apply(with(func(one *Registry) { one.Steerer = w.registry })) }
+	for name, tc := range map[string]struct {
+		reason      string
+		registry    string
+		with        func(*world)
+		listedFirst bool
+		counts      bool // until the next list
+	}{
+		"read before the list": {"nothing else tells what the registry has", "default", nil, false, true},
+		"read after the list":  {"the list told what the registry has", "default", nil, true, false},
+		"of an application, read before the list": {
+			"nothing else tells what the registry has", "default/app", steers, false, true,
+		},
+		"of an application, read after the list": {
+			"the list has no such entries, and by the next one each pod's was asked for", "default/app", steers, true, true,
+		},
+		"of an application where none can be steered": {"Rollcall writes no such record", "default/app", nil, false, false},
+		"of another registry":                         {"there is none of that name", "elsewhere", nil, false, false},
+		"of an application in another registry":       {"there is none of that name", "elsewhere/app", steers, false, false},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			t.Log(tc.reason)
 			w, pod := born(t)
-			forger := w.bornPod(w.cloneSet("web", inNamespace("younger")), "web-2")
-			w.forgedRecord(forger, "web")
-			w.restart()
-			if recordsFirst {
-				w.expectRefused(pod, "ServiceClaimed")
+			if tc.with != nil {
+				tc.with(w)
 			}
-			w.resync(Listing{})
+			forger := w.bornPod(w.cloneSet("web", inNamespace("younger")), "web-2")
+			w.forgedRecord(forger, tc.registry)
+			w.restart()
+			if tc.listedFirst {
+				w.resync(Listing{})
+			}
+			if tc.counts {
+				w.expectRefused(pod, "ServiceClaimed")
+				w.resync(Listing{})
+			}
 			w.expectRefused(forger, `ServiceClaimed service "web" belongs to namespace shop: a workload there uses it`)
 			w.expectJoins(pod)
 		})
+	}
+}
+
+// TestNameOfAnApplicationAfterARestart has a pod of an older namespace wait for the name: no list shows who has it.
+func TestNameOfAnApplicationAfterARestart(t *testing.T) {
+	t.Parallel()
+	w := steering(t)
+	holder := w.bornPod(w.cloneSet("web", inNamespace("younger")), "web-1")
+	w.registry.App(w.instance(holder, "web", 8080)).Register()
+	w.reconcile(holder)
+	w.reconcileIn(holder, appspub.LifecycleStateNormal)
+	waits := w.bornPod(w.cloneSet("web"), "web-2")
+	w.registry.App(w.instance(waits, "web", 8080)).Register()
+	w.expectRefused(waits, "ServiceClaimed")
+
+	w.restart()
+	w.resync(Listing{Confirms: true})
+	w.expectRefused(waits, `ServiceClaimed service "web" belongs to namespace younger`)
+	w.reconcile(holder)
+	w.resync(Listing{Confirms: true})
+	w.expectRefused(waits, `ServiceClaimed service "web" belongs to namespace younger: its pods are registered`)
+}
+
+// TestRecordInARegistryThatIsGone has a registry leave the configuration before it was listed.
+func TestRecordInARegistryThatIsGone(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*choices)
+		joins  bool
+	}{
+		"dropped": {"no list will ever tell what it has", func(*choices) {}, true},
+		"renamed": {"the same server has another name", func(s *choices) {
+			s.Registries["new"] = Registry{Calls: s.Registries["default"].Calls, Timeout: testTimeout}
+			s.Renamed, s.FormerNames = map[string]string{"old": "new"}, map[string]string{"old": "new"}
+		}, false},
+	} {
+		for when, restarts := range map[string]bool{"while it runs": false, "before it leads": true} {
+			t.Run(name+" "+when, func(t *testing.T) {
+				t.Parallel()
+				t.Log(tc.reason)
+				w, pod := born(t)
+				w.withRegistry("old")
+				holder := w.bornPod(w.cloneSet("web", inNamespace("younger")), "web-2")
+				w.forgedRecord(holder, "old")
+				w.restart()
+				if !restarts {
+					w.expectRefused(pod, "ServiceClaimed")
+				}
+				w.apply(func(s *choices) {
+					s.Registries = only(s.Registries["default"].Calls)
+					tc.change(s)
+				})
+				if tc.joins {
+					w.expectJoins(pod)
+					return
+				}
+				w.expectRefused(pod, "ServiceClaimed")
+				w.reconcile(holder)
+				w.expectRefused(pod, "ServiceClaimed")
+			})
+		}
 	}
 }
 
@@ -390,7 +478,7 @@ func TestPolicy(t *testing.T) {
 				`service.allowed with namespaces: ["team-a"] and names: ["web"]`)
 
 			t.Log("A record that the tenant wrote is no way around it, for the next manager either.")
-			w.forgedRecord(pod, "web")
+			w.forgedRecord(pod, "default")
 			w.restart()
 			w.expectRefused(pod, "ServiceNotAllowed")
 			w.apply(allowed("team-a", "", "web"))
