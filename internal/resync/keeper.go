@@ -73,9 +73,21 @@ func newKeeper(r *Resync, source Source) *keeper {
 
 func (k *keeper) wake() { poke(k.kick) }
 
+// continues reports whether both keepers compare the same servers: what is shown of the one holds for the other. The file of a token
+// may be replaced more often than an alert takes to fire.
+func (k *keeper) continues(before *keeper) bool {
+	if k == nil || before == nil {
+		return false
+	}
+	now, then := k.source.Client, before.source.Client
+	return now.Server() == then.Server() && now.Lists() == then.Lists()
+}
+
 // start begins both loops. The keeper before it for the same registry, if there was one, has ended.
 func (k *keeper) start(ctx context.Context, before *keeper) {
-	k.resync.Metrics.Began(k.source.Name, time.Now(), k.source.Client.Lists())
+	if !k.continues(before) {
+		k.resync.Metrics.Began(k.source.Name, time.Now(), k.source.Client.Lists())
+	}
 	if policy, _ := k.resync.inForce(); k.source.Client.Lists() {
 		k.lead(policy.Interval)
 	} else if before != nil {

@@ -101,9 +101,13 @@ func (r *Resync) Apply(policy Policy, sources []Source) {
 	defer r.mu.Unlock()
 	next := make(map[string]*keeper, len(sources))
 	for _, source := range sources {
-		k := r.keepers[source.Name]
+		before := r.keepers[source.Name]
+		k := before
 		if k == nil || k.source.Client != source.Client {
 			k = newKeeper(r, source)
+		}
+		if k.continues(before) {
+			k.shown = before.shown
 		}
 		k.wake()
 		next[source.Name] = k
@@ -206,7 +210,7 @@ func (r *Resync) replace(ctx context.Context, running, inForce map[string]*keepe
 	}
 	for name, k := range ended {
 		k.loops.Wait()
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && !inForce[name].continues(k) {
 			r.Metrics.Forget(name)
 		}
 		if ctx.Err() == nil && inForce[name] == nil {

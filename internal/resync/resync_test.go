@@ -133,6 +133,43 @@ func TestRun(t *testing.T) {
 			s.expectMetric(last, "", seconds(time.Now()))
 			s.stop()
 		},
+		"shows the age of its last success although its registry is opened anew": func(t *testing.T) {
+			const last = "rollcall_resync_last_success_timestamp_seconds"
+			s := newScene(t, "a")
+			rotates := func(servers string) {
+				s.client("a", s.fakes["a"], func(o *registryclient.Options) { o.Server = servers })
+				if s.resync != nil {
+					s.apply()
+					synctest.Wait()
+				}
+			}
+			heal := s.fakes["a"].Fail(list(), errors.New("refused"))
+			rotates("one")
+			began := time.Now()
+			s.start()
+			for range 3 { // as often as a token is rotated
+				time.Sleep(5 * time.Minute)
+				rotates("one")
+				s.expectMetric(last, "", seconds(began))
+			}
+			heal()
+			s.resync.Run()
+			synctest.Wait()
+			succeeded := time.Now()
+			s.fakes["a"].Fail(list(), errors.New("refused again"))
+			time.Sleep(5 * time.Minute)
+			rotates("one")
+			s.expectMetric(last, "", seconds(succeeded))
+			if got := s.resync.Status()["a"]; !got.Succeeded.Equal(succeeded) || !strings.Contains(got.Failure, "refused again") {
+				t.Errorf("the status is %+v, want the last success of %s", got, succeeded)
+			}
+			rotates("two")
+			s.expectMetric(last, "", seconds(time.Now()))
+			if got := s.resync.Status()["a"]; !got.Succeeded.IsZero() {
+				t.Errorf("other servers were compared at %s, and they never were", got.Succeeded)
+			}
+			s.stop()
+		},
 		"has ended when Start returns": func(t *testing.T) {
 			s := newScene(t, "a")
 			s.pods("a", "web-1", "web-2")
