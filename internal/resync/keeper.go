@@ -73,7 +73,7 @@ func newKeeper(r *Resync, source Source) *keeper {
 
 func (k *keeper) wake() { poke(k.kick) }
 
-// continues reports whether both keepers compare the same servers: what is shown of the one holds for the other. The file of a token
+// continues reports whether both keepers compare the same servers: what the one knows holds for the other. The file of a token
 // may be replaced more often than an alert takes to fire.
 func (k *keeper) continues(before *keeper) bool {
 	if k == nil || before == nil {
@@ -85,7 +85,9 @@ func (k *keeper) continues(before *keeper) bool {
 
 // start begins both loops. The keeper before it for the same registry, if there was one, has ended.
 func (k *keeper) start(ctx context.Context, before *keeper) {
-	if !k.continues(before) {
+	if k.continues(before) {
+		k.removed, k.failed, k.approval, k.blocked = before.removed, before.failed, before.approval, before.blocked
+	} else {
 		k.resync.Metrics.Began(k.source.Name, time.Now(), k.source.Client.Lists())
 	}
 	if policy, _ := k.resync.inForce(); k.source.Client.Lists() {

@@ -503,6 +503,10 @@ func TestApprovalHoldsForItsEntriesUntilTheyAreGone(t *testing.T) {
 		"a run that gives up": {"the rest was named too", func(*scene, []string) {}, false, 1},
 		"a reload": {"the registry is the same, and so is what was named",
 			func(s *scene, _ []string) { s.apply() }, false, 1},
+		"a rotated token": {"the servers are the same, and so is what was named", func(s *scene, _ []string) {
+			s.client("a", s.fakes["a"], func(o *registryclient.Options) { o.Server = s.sources[0].Client.Server() })
+			s.apply()
+		}, false, 1},
 		"another pod that vanishes": {"no person approved of that one",
 			func(s *scene, names []string) { s.gone(names[named]) }, true, 2},
 		"an approval that is withdrawn": {"a person has seen that it was wrong",
