@@ -63,11 +63,11 @@ func audited(log *audit.Log, name string, trace registryclient.Trace) registrycl
 	}
 }
 
-// closeAudit writes what is left.
-func closeAudit(ctx context.Context, log *audit.Log, logger logr.Logger) {
+// closeAudit writes what is left, and the end of the chain where all work has ended.
+func closeAudit(ctx context.Context, log *audit.Log, ended bool, logger logr.Logger) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
 	defer cancel()
-	if err := log.Close(ctx); err != nil {
+	if err := log.Close(ctx, ended); err != nil {
 		logger.Error(err, "the last lines of the audit log are lost")
 	}
 }

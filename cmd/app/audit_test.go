@@ -24,7 +24,7 @@ func TestPartOfTheAuditLogIsNotServedAsTheWhole(t *testing.T) {
 	for range 3 {
 		log.Write(receipt.Line{Kind: receipt.Flip})
 	}
-	expect.NoError(t, log.Close(t.Context()))
+	expect.NoError(t, log.Close(t.Context(), true))
 	server := httptest.NewServer(serveAudit(log, logr.Discard()))
 	t.Cleanup(server.Close)
 	get := func() error {

@@ -80,7 +80,7 @@ func newManager(ctx context.Context, o *options, f *flags) (_ *app, err error) {
 	a := &app{options: o, flags: f, logger: o.log(f), servers: &servers{}, watchFailures: &watchFailures{}}
 	defer func() {
 		if err != nil {
-			a.close(ctx)
+			a.close(ctx, true)
 		}
 	}()
 	if o.main {
@@ -121,9 +121,9 @@ func newManager(ctx context.Context, o *options, f *flags) (_ *app, err error) {
 	return a, nil
 }
 
-// close writes what is left of the audit log and the traces, and frees the addresses.
-func (a *app) close(ctx context.Context) {
-	closeAudit(ctx, a.audit, a.logger)
+// close writes what is left of the audit log and the traces, and frees the addresses. ended says whether all work has.
+func (a *app) close(ctx context.Context, ended bool) {
+	closeAudit(ctx, a.audit, ended, a.logger)
 	a.traces.close(ctx, a.logger)
 	a.servers.close(a.logger)
 }
@@ -366,7 +366,8 @@ func (a *app) MayLand(until time.Time) { a.lease.mayLand(until) }
 
 // run serves until ctx ends. It gives the lease back last, and only where all work has ended.
 func (a *app) run(ctx context.Context) error {
-	defer a.close(ctx)
+	ended := false
+	defer func() { a.close(ctx, ended) }()
 	// The lease's client shares them.
 	defer utilnet.CloseIdleConnectionsFor(a.manager.GetHTTPClient().Transport)
 	working, stop := context.WithCancelCause(ctx)
@@ -381,7 +382,9 @@ func (a *app) run(ctx context.Context) error {
 	if cause := context.Cause(working); errors.Is(cause, errDeposed) {
 		return cause
 	}
-	return errors.Join(a.drivers.current.Load().closeBut(nil), a.resign(ctx))
+	err := a.drivers.current.Load().closeBut(nil)
+	ended = true
+	return errors.Join(err, a.resign(ctx))
 }
 
 // resign gives the lease back, once no call that timed out may land any more.

@@ -17,7 +17,10 @@ import (
 // waiting is how many lines may wait for a slow disk: those of a storm of a thousand pods.
 const waiting = 8192
 
-var errFull = errors.New("too many lines wait for the disk")
+var (
+	errFull   = errors.New("too many lines wait for the disk")
+	errClosed = errors.New("the log is closed already")
+)
 
 // Options are what a Log is made with.
 type Options struct {
@@ -81,6 +84,7 @@ func (l *Log) Write(line receipt.Line) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
+		l.Failed(1, errClosed)
 		return
 	}
 	select {
@@ -91,12 +95,15 @@ func (l *Log) Write(line receipt.Line) {
 	}
 }
 
-// Close ends the chain and waits until it is written, or the context ends.
-func (l *Log) Close(ctx context.Context) error {
+// Close ends the chain where all work has ended, and waits until it is written, or the context ends. What goes on may still write
+// lines, which are lost: the chain is one that broke off then.
+func (l *Log) Close(ctx context.Context, ended bool) error {
 	if l == nil {
 		return nil
 	}
-	l.Write(receipt.Line{Kind: receipt.End})
+	if ended {
+		l.Write(receipt.Line{Kind: receipt.End})
+	}
 	l.mu.Lock()
 	if !l.closed {
 		l.closed = true

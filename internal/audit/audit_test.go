@@ -47,7 +47,7 @@ func TestAltered(t *testing.T) {
 	for range 2 {
 		l, _ = open(t, path, 1<<20)
 		flips(l, 2)
-		expect.NoError(t, l.Close(t.Context()))
+		expect.NoError(t, l.Close(t.Context(), true))
 	}
 	log := strings.SplitAfter(strings.TrimSuffix(string(read(t, l)), "\n"), "\n")
 	log[7] += "\n"
@@ -94,12 +94,12 @@ func TestCrash(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "audit")
 			first, _ := open(t, path, 1<<20)
 			flips(first, tc.flips)
-			expect.NoError(t, first.Close(t.Context()))
+			expect.NoError(t, first.Close(t.Context(), true))
 			whole := read(t, first)
 			expect.NoError(t, os.WriteFile(path, whole[:len(whole)-40], 0o600))
 			second, _ := open(t, path, tc.maxSize)
 			flips(second, 1)
-			expect.NoError(t, second.Close(t.Context()))
+			expect.NoError(t, second.Close(t.Context(), true))
 			lines, err := receipt.Read(read(t, second))
 			begun := tc.flips + 1 // lines of the first chain that are whole
 			if err != nil || len(lines) != begun+3 || !lines[begun].Torn {
@@ -115,7 +115,7 @@ func TestRotates(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit")
 	l, lost := open(t, path, 8<<10)
 	flips(l, 50)
-	expect.NoError(t, l.Close(t.Context()))
+	expect.NoError(t, l.Close(t.Context(), true))
 	lines, err := receipt.Read(read(t, l))
 	begun := 0
 	for _, line := range lines {
@@ -137,7 +137,7 @@ func TestMovedAway(t *testing.T) {
 	expect.Becomes(t, "the chain has begun", func() bool { return bytes.Count(read(t, l), []byte("\n")) == 3 })
 	expect.NoError(t, os.Rename(path, path+".away"))
 	flips(l, 50) // more than the file may have
-	expect.NoError(t, l.Close(t.Context()))
+	expect.NoError(t, l.Close(t.Context(), true))
 	lines, err := receipt.Read(read(t, l))
 	if err != nil || len(lines) < 50 || lines[0].Kind != receipt.Begin || lost.Load() != 0 {
 		t.Errorf("%d lines, %d lost, %v: want all since then, from the beginning of a chain", len(lines), lost.Load(), err)
@@ -149,7 +149,7 @@ func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	l, lost := open(t, "/dev/full", 1<<20)
 	flips(l, 3)
-	expect.NoError(t, l.Close(t.Context()))
+	expect.NoError(t, l.Close(t.Context(), true))
 	if lost.Load() != 4 {
 		t.Errorf("%d lines were reported as lost, want 4", lost.Load())
 	}
@@ -174,11 +174,26 @@ func TestStuckDisk(t *testing.T) {
 	go l.run(&chain{log: l, file: file})
 	expect.Becomes(t, "what waits is written once the disk takes it", func() bool { return len(l.lines) == 0 })
 	flips(l, 1)
-	expect.NoError(t, l.Close(t.Context()))
+	expect.NoError(t, l.Close(t.Context(), true))
 	text := make([]byte, 1<<20)
 	n, err := reader.Read(text)
 	expect.NoError(t, err)
 	if _, err := receipt.Read(text[:n]); !errors.Is(err, receipt.ErrLost) || lost.Load() != 6 {
 		t.Errorf("%d lines lost, %v: want 6, and the chain to say so", lost.Load(), err)
+	}
+}
+
+// TestClosedBeforeAllWorkHasEnded: a manager that lost its lease does not wait for its calls.
+func TestClosedBeforeAllWorkHasEnded(t *testing.T) {
+	t.Parallel()
+	l, lost := open(t, filepath.Join(t.TempDir(), "audit"), 1<<20)
+	flips(l, 1)
+	expect.NoError(t, l.Close(t.Context(), false))
+	flips(l, 2)
+	if log := string(read(t, l)); strings.Contains(log, `"kind":"end"`) || !strings.Contains(log, `"kind":"flip"`) {
+		t.Errorf("the chain is to break off after the flip: %s", log)
+	}
+	if got := lost.Load(); got != 2 {
+		t.Errorf("%d lines are counted as lost, want the 2 that came late", got)
 	}
 }

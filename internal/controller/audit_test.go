@@ -22,7 +22,7 @@ func (w *world) flips(happens func()) (flips []receipt.Line, faults []receipt.Fa
 	w.must(err, "opening the audit log")
 	w.r.Audit = log
 	happens()
-	w.must(log.Close(w.Context()), "closing the audit log")
+	w.must(log.Close(w.Context(), true), "closing the audit log")
 	written, err := os.ReadFile(path)
 	w.must(err, "reading the audit log")
 	lines, err := receipt.Read(written)

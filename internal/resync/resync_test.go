@@ -662,7 +662,7 @@ func TestApply(t *testing.T) {
 			s.resync.Apply(Policy{Interval: 20 * time.Minute, MaxRemovals: intstr.FromString("20%")}, s.sources[1:])
 			time.Sleep(time.Hour)
 			s.stop()
-			expect.NoError(t, s.audit.Close(t.Context()))
+			expect.NoError(t, s.audit.Close(t.Context(), true))
 			log, err := os.ReadFile(path)
 			expect.NoError(t, err)
 			lines, err := receipt.Read(log)
