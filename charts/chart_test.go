@@ -125,6 +125,24 @@ func TestChartRefusesValues(t *testing.T) {
 			reason: "the kubelet would refuse the image's name",
 			values: strings.Replace(example, "rollcall}", "rollcall, digest: abc}", 1), want: "/image/digest",
 		},
+		"a share without its sign": {
+			reason: "the manager takes a threshold in percent only",
+			values: strings.Replace(example, "cluster: example", "cluster: example\n  panicThreshold: 50", 1), want: "/config/panicThreshold",
+		},
+		"a share of nothing": {
+			reason: "the manager takes 1% and more",
+			values: strings.Replace(example, "cluster: example", "cluster: example\n  panicThreshold: 0%", 1), want: "/config/panicThreshold",
+		},
+		"a part of an entry": {
+			reason: "the manager takes a whole number",
+			values: strings.Replace(example, "cluster: example", "cluster: example\n  resync: {maxRemovals: 0.5}", 1),
+			want:   "/config/resync/maxRemovals",
+		},
+		"a number in quotes": {
+			reason: "the manager takes a text for a percentage only",
+			values: strings.Replace(example, "cluster: example", "cluster: example\n  resync: {maxRemovals: '5'}", 1),
+			want:   "/config/resync/maxRemovals",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
