@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
+	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -257,14 +258,14 @@ func TestTimeoutLimitIsPermittedToALeaderThatRenews(t *testing.T) {
 	s := newLeaseScenario()
 	must(t, s.lease.Update(t.Context(), s.record("us")))
 	client := registryclient.New(&fake{}, registryclient.Options{
-		Timeout: timeoutLimit - time.Millisecond, MaxInFlight: 1, Fence: &app{lease: s.lease},
+		Timeout: config.TimeoutLimit - time.Millisecond, MaxInFlight: 1, Fence: &app{lease: s.lease},
 	})
 	s.pass(3 * retryPeriod) // a renewal was slow, and is on its way still
 	if err := register(t.Context(), &opened{client: client}); err != nil {
 		t.Errorf("a call is refused, and pods wait although nothing is wrong: %v", err)
 	}
-	if timeoutLimit >= leaseDuration-renewDeadline {
-		t.Errorf("with a timeout of %s a call of a deposed leader is under way when the next one acts", timeoutLimit)
+	if config.TimeoutLimit >= leaseDuration-renewDeadline {
+		t.Errorf("with a timeout of %s a call of a deposed leader is under way when the next one acts", config.TimeoutLimit)
 	}
 }
 

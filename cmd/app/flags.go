@@ -17,7 +17,7 @@ import (
 
 // Leader election. A leader that can't renew its lease stops after renewDeadline; the next one starts no sooner than
 // leaseDuration after the last renewal. A manager that waits looks at the lease after 1 to 2.2 times retryPeriod, with
-// client-go's jitter.
+// client-go's jitter. config.TimeoutLimit follows from them.
 const (
 	leaseDuration = 15 * time.Second
 	renewDeadline = 8 * time.Second
@@ -25,10 +25,6 @@ const (
 	// yieldFor is longer than a manager that waits takes to look.
 	yieldFor = 5 * time.Second
 )
-
-// timeoutLimit is what a registry's timeout stays below. lease.permit makes any timeout safe, but a leader whose last renewal
-// is as old as it ordinarily gets must be permitted its calls. It is below leaseDuration-renewDeadline.
-const timeoutLimit = (leaseDuration - 3*retryPeriod) / 2
 
 // writeTimeout is how much of the lease has to be left for a write to the API server. A patch that comes later fails its tests
 // where the pod has moved on.

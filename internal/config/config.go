@@ -105,6 +105,10 @@ type Audit struct {
 	MaxSize int64
 }
 
+// TimeoutLimit is the manager's [Limits.Timeout]: half of what is left of its lease after three tries to renew it. Any timeout is
+// safe, but a leader whose last renewal is as old as it ordinarily gets must be permitted its calls.
+const TimeoutLimit = 6300 * time.Millisecond
+
 // Limits is what a configuration is checked against that it does not hold itself.
 type Limits struct {
 	// Drivers are the names that a registry's driver may have.

@@ -78,6 +78,7 @@ func (c *cluster) config(ctx context.Context) (*config.Config, error) {
 	return parsed, nil
 }
 
+// parseConfig holds a configuration to what every manager accepts. What maxInFlight may be depends on the manager's --workers.
 func parseConfig(text []byte) (*config.Config, error) {
 	type section struct{ Driver string }
 	var named struct {
@@ -90,7 +91,7 @@ func parseConfig(text []byte) (*config.Config, error) {
 		drivers = append(drivers, s.Driver)
 	}
 	drivers = slices.DeleteFunc(drivers, func(name string) bool { return name == "" })
-	return config.Parse(text, config.Limits{Drivers: drivers})
+	return config.Parse(text, config.Limits{Drivers: drivers, Timeout: config.TimeoutLimit})
 }
 
 // managed returns the pods that Rollcall manages, those that wait first.

@@ -456,6 +456,11 @@ func TestLintWithAConfiguration(t *testing.T) {
 			beside: strings.ReplaceAll(configText, "driver: consul, ", ""),
 			want:   "ConfigMap rollcall-config: registry.driver: Required value: write the name of a driver, such as consul\n",
 		},
+		"a timeout that outlives the lease beside": {
+			reason: "the manager would refuse it", status: exitFailed,
+			beside: strings.ReplaceAll(configText, "driver: consul,", "driver: consul, timeout: 10s,"),
+			want:   `ConfigMap rollcall-config: registry.timeout: Invalid value: "10s": write less than 6.3s`,
+		},
 		"a wrong one beside": {
 			reason: "the manager would refuse it", beside: strings.ReplaceAll(configText, "30s", "soon"), status: exitFailed,
 			want: `ConfigMap rollcall-config: drain: Invalid value: "soon": write a duration`,
