@@ -127,6 +127,11 @@ func (r Registry) SameDriver(other Registry) bool {
 	return reflect.DeepEqual(r, other)
 }
 
+// Watches reports whether the manager watches the namespace.
+func (c *Config) Watches(namespace string) bool {
+	return len(c.Namespaces) == 0 || slices.Contains(c.Namespaces, namespace)
+}
+
 // RegistryNames returns the names of all registries, sorted.
 func (c *Config) RegistryNames() []string {
 	return slices.Sorted(maps.Keys(c.Registries))

@@ -78,8 +78,12 @@ func (r *Reconciler) SetupWithManager(m ctrl.Manager) error {
 	return nil
 }
 
-// inNamespace returns all CloneSets of a namespace, and of all namespaces where it has no name.
+// inNamespace returns all CloneSets of a namespace, and of all namespaces where it has no name. The cache has those of the namespaces
+// that the manager watches, and gives an error for any other.
 func (r *Reconciler) inNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
+	if name := namespace.GetName(); name != "" && !r.config.Load().Watches(name) {
+		return nil
+	}
 	var list kruisev1alpha1.CloneSetList
 	if err := r.client.List(ctx, &list, client.InNamespace(namespace.GetName()), client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "listing the CloneSets of a namespace", "namespace", namespace.GetName())
