@@ -252,7 +252,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		return fmt.Errorf("making a client of the API server: %w", err)
 	}
 	about := a.newConfigEvents(clients)
-	enrolls := enroll.New(writer, recorder)
+	enrolls := enroll.New(writer, recorder, reconciler.NameRefused)
 	waits := &kruise{
 		informers: a.manager.GetCache(), failures: a.watchFailures,
 		setup: func(ctx context.Context) error {

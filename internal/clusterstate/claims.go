@@ -271,10 +271,7 @@ func (c *Claims) refusal(u Use) *Refusal {
 		return &Refusal{Reason: reason.NotPermitted, After: recheck,
 			Message: fmt.Sprintf("this manager has not seen namespace %s yet", namespace)}
 	case !u.Rules.Allowed.Allows(namespace, of.labels, u.Service):
-		return &Refusal{Reason: reason.ServiceNotAllowed, Message: fmt.Sprintf(
-			"service.allowed in the configuration does not give service %q to namespace %s: write another name in annotation %s, or have "+
-				"an entry added to service.allowed with namespaces: [%q] and names: [%q]",
-			u.Service, namespace, service.AnnotationServices, namespace, u.Service)}
+		return &Refusal{Reason: reason.ServiceNotAllowed, Message: service.NotAllowed(namespace, u.Service)}
 	case shared:
 		return nil
 	}

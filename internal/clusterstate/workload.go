@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
 // The kinds of OpenKruise whose pods Rollcall drives. An Advanced DaemonSet has the hook preDelete only, and its pods carry no
@@ -84,6 +85,14 @@ func (w *Workload) ForDecision() *lifecycle.Workload {
 		Selector:            w.Selector,
 		TemplateLabels:      w.Template.Labels,
 		TemplateAnnotations: w.Template.Annotations,
+	}
+}
+
+// Subject describes the pods that the template makes, but for their nodes.
+func (w *Workload) Subject() service.Subject {
+	return service.Subject{
+		Namespace: w.GetNamespace(), Workload: w.GetName(),
+		Labels: w.Template.Labels, Annotations: w.Template.Annotations, Spec: &w.Template.Spec,
 	}
 }
 

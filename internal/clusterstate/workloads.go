@@ -121,11 +121,7 @@ func (w *Workloads) warnUnmatched(ctx context.Context, workload *Workload, rules
 }
 
 func addUser(users map[string]map[string]bool, workload *Workload, rules service.Rules) {
-	template := workload.Template
-	endpoints, err := rules.EndpointsOf(service.Subject{
-		Namespace: workload.GetNamespace(), Workload: workload.GetName(),
-		Labels: template.Labels, Annotations: template.Annotations, Spec: &template.Spec,
-	})
+	endpoints, err := rules.EndpointsOf(workload.Subject())
 	if err != nil {
 		return // the pods get the warning
 	}

@@ -609,6 +609,28 @@ func TestNamespaceThatTheCacheHasNotSeen(t *testing.T) {
 	w.expectJoins(pod)
 }
 
+// TestNameOfAWorkloadToEnroll: a name is asked for before any pod of the workload needs it.
+func TestNameOfAWorkloadToEnroll(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.servingPod(w.cloneSet("web"), "web-1")
+	for name, c := range map[string]struct {
+		reason, services, want string
+		edit                   func(*kruisev1alpha1.CloneSet)
+	}{
+		"free":      {reason: "no pod has it", services: "api=80", edit: inNamespace("staging")},
+		"its own":   {reason: "pods of the namespace have it", services: "web=80", edit: func(*kruisev1alpha1.CloneSet) {}},
+		"another's": {reason: "its pods would wait", services: "api=80,web=80", edit: inNamespace("staging"), want: "ServiceClaimed"},
+	} {
+		set := w.cloneSet("new-"+name, c.edit, called(c.services))
+		refused, err := w.r.NameRefused(t.Context(), clusterstate.AsWorkload(set))
+		w.must(err, "asking for the names")
+		if got := nameRefused(refused).Reason; string(got) != c.want {
+			t.Errorf("%s: %s: refused for %q, want %q", name, c.reason, got, c.want)
+		}
+	}
+}
+
 func TestClaimsForget(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -242,6 +242,27 @@ func (r *PodReconciler) observeNames(seen *observation, endpoints []service.Endp
 	return notes.Blocker{}
 }
 
+// NameRefused says why pods of a workload that has no hooks yet may not have one of its service names; nil where they may have all.
+func (r *PodReconciler) NameRefused(ctx context.Context, workload *clusterstate.Workload) (*clusterstate.Refusal, error) {
+	settings, now := r.settings.Load(), r.Clock.Now()
+	if err := r.State.Workloads.Refresh(ctx, &settings.Rules, settings.everywhere, now); err != nil {
+		return nil, err
+	}
+	endpoints, err := settings.Services.EndpointsOf(workload.Subject())
+	if err != nil {
+		return nil, fmt.Errorf("reading the services: %w", err)
+	}
+	use := clusterstate.Use{Rules: &settings.Rules, Now: now}
+	use.Pod.Namespace = workload.GetNamespace()
+	for _, e := range endpoints {
+		use.Service = e.Service
+		if refused, _ := r.State.Claims.Ask(use); refused != nil {
+			return refused, nil
+		}
+	}
+	return nil, nil
+}
+
 func (r *PodReconciler) use(seen *observation, name string) clusterstate.Use {
 	return clusterstate.Use{
 		Rules: &seen.settings.Rules, Pod: lifecycle.PodIDOf(seen.pod()), Service: name, Now: r.Clock.Now(),

@@ -12,6 +12,7 @@ import (
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,8 +27,8 @@ const AnnotationEnrolled = "rollcall.dev/enrolled"
 // fromNamespace is the value of [AnnotationEnrolled].
 const fromNamespace = "namespace"
 
-// Obstacle returns why a CloneSet can't be enrolled and what to do about it, or nothing.
-func Obstacle(set *kruisev1alpha1.CloneSet, c *config.Config) string {
+// Obstacle returns why a CloneSet of a namespace with these labels can't be enrolled and what to do about it, or nothing.
+func Obstacle(set *kruisev1alpha1.CloneSet, c *config.Config, of labels.Set) string {
 	for _, hook := range []lifecycle.Hook{lifecycle.PreNormal, lifecycle.InPlaceUpdate, lifecycle.PreDelete} {
 		for _, h := range lifecycle.HandlersOf(set.Spec.Lifecycle, hook) {
 			if !c.Hooks.Owns(h.Key()) {
@@ -37,7 +38,7 @@ func Obstacle(set *kruisev1alpha1.CloneSet, c *config.Config) string {
 	}
 	with := set.DeepCopy()
 	with.Spec.Lifecycle = lifecycle.Enrolled()
-	return strings.Join(lint.CloneSet(with, c), "; ")
+	return strings.Join(lint.CloneSet(with, c, of), "; ")
 }
 
 // Managed reports whether the CloneSet has hooks of Rollcall's already, enrolled or written by hand.

@@ -36,7 +36,7 @@ func TestNamespacesThatAreNotWatched(t *testing.T) {
 			t.Parallel()
 			logged := 0
 			ctx := logr.NewContext(t.Context(), funcr.New(func(string, string) { logged++ }, funcr.Options{}))
-			r := New(cacheOf(t, "prod"), nil)
+			r := New(cacheOf(t, "prod"), nil, nil)
 			r.Apply(&config.Config{Namespaces: c.watched})
 			got := r.inNamespace(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}})
 			if len(got) != c.want || logged > 0 {

@@ -1,13 +1,15 @@
 package enroll
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -36,19 +38,26 @@ const controllerOwner client.FieldOwner = "rollcall-enroll"
 // workers is how many CloneSets are enrolled at once. Each write costs OpenKruise a look at all pods of the CloneSet.
 const workers = 2
 
+// recheck is when a name of another namespace may be free, which no event of the CloneSet says.
+const recheck = time.Minute
+
 // Reconciler enrolls the CloneSets of namespaces that have the [Label], and withdraws those that it enrolled where the label is gone.
 type Reconciler struct {
 	client   client.Client
 	recorder events.EventRecorder
+	names    Names
 
 	config atomic.Pointer[config.Config]
 	// changed has an event once the configuration was changed, of which it depends whether a CloneSet can be enrolled.
 	changed chan event.GenericEvent
 }
 
+// Names says why pods of a workload may not have one of its service names; nil where they may have all.
+type Names func(context.Context, *clusterstate.Workload) (*clusterstate.Refusal, error)
+
 // New returns a Reconciler. The client reads CloneSets and namespaces from the cache, and writes to the API server.
-func New(c client.Client, recorder events.EventRecorder) *Reconciler {
-	return &Reconciler{client: c, recorder: recorder, changed: make(chan event.GenericEvent, 1)}
+func New(c client.Client, recorder events.EventRecorder, names Names) *Reconciler {
+	return &Reconciler{client: c, recorder: recorder, names: names, changed: make(chan event.GenericEvent, 1)}
 }
 
 // Apply sets the configuration to enroll by, and has all CloneSets looked at again. It has to be called before the manager starts.
@@ -102,34 +111,48 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.client.Get(ctx, request.NamespacedName, set); err != nil || set.DeletionTimestamp != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	wanted, err := r.wanted(ctx, set)
+	namespace, err := r.labelsOf(ctx, set.Namespace)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	wanted := namespace[Label] == "true" && set.Labels[Label] != "false"
 	enrolled := set.Annotations[AnnotationEnrolled] == fromNamespace
 	switch {
 	case enrolled && !wanted:
 		err = Withdraw(ctx, r.client, set, controllerOwner)
 	case wanted && enrolled && !lifecycle.IsEnrolled(set.Spec.Lifecycle), wanted && !enrolled && !Managed(set, r.config.Load()):
-		err = r.enroll(ctx, set)
+		return r.enroll(ctx, set, namespace)
 	}
 	return reconcile.Result{}, client.IgnoreNotFound(err)
 }
 
-// wanted reports whether the CloneSet is to have the hooks.
-func (r *Reconciler) wanted(ctx context.Context, set *kruisev1alpha1.CloneSet) (bool, error) {
-	namespace := &metav1.PartialObjectMetadata{}
-	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if err := r.client.Get(ctx, client.ObjectKey{Name: set.Namespace}, namespace); err != nil {
-		return false, fmt.Errorf("reading namespace %s: %w", set.Namespace, err)
+func (r *Reconciler) labelsOf(ctx context.Context, name string) (labels.Set, error) {
+	namespace := clusterstate.NamespaceMetadata()
+	if err := r.client.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil {
+		return nil, fmt.Errorf("reading namespace %s: %w", name, err)
 	}
-	return namespace.Labels[Label] == "true" && set.Labels[Label] != "false", nil
+	return namespace.Labels, nil
 }
 
-func (r *Reconciler) enroll(ctx context.Context, set *kruisev1alpha1.CloneSet) error {
-	if why := Obstacle(set, r.config.Load()); why != "" {
-		r.recorder.Eventf(set, nil, reason.NotEnrolled.Event(), string(reason.NotEnrolled), "Enroll", "%s", why)
-		return nil
+func (r *Reconciler) enroll(ctx context.Context, set *kruisev1alpha1.CloneSet, of labels.Set) (reconcile.Result, error) {
+	if why := Obstacle(set, r.config.Load(), of); why != "" {
+		r.warn(set, why)
+		return reconcile.Result{}, nil
 	}
-	return apply(ctx, r.client, set, controllerOwner, map[string]string{AnnotationEnrolled: fromNamespace})
+	refused, err := r.names(ctx, clusterstate.AsWorkload(set))
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if refused != nil {
+		if !refused.Reason.Calm() {
+			r.warn(set, refused.Message)
+		}
+		return reconcile.Result{RequeueAfter: cmp.Or(refused.After, recheck)}, nil
+	}
+	err = apply(ctx, r.client, set, controllerOwner, map[string]string{AnnotationEnrolled: fromNamespace})
+	return reconcile.Result{}, client.IgnoreNotFound(err)
+}
+
+func (r *Reconciler) warn(set *kruisev1alpha1.CloneSet, why string) {
+	r.recorder.Eventf(set, nil, reason.NotEnrolled.Event(), string(reason.NotEnrolled), "Enroll", "%s", why)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
@@ -18,9 +19,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/enroll"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -49,8 +52,11 @@ func TestReconcile(t *testing.T) {
 		annotations map[string]string
 		hooks       *appspub.Lifecycle
 		portless    bool
+		policy      string
+		refused     *clusterstate.Refusal
 		want        applied
 		event       string
+		again       time.Duration
 	}{
 		"asked for":     {reason: "the namespace asks for it", namespace: on, want: hooks},
 		"not asked for": {reason: "no label is no consent", want: nothing},
@@ -63,6 +69,26 @@ func TestReconcile(t *testing.T) {
 		},
 		"can't register": {
 			reason: "its pods would wait in PreparingNormal", namespace: on, portless: true, want: nothing, event: "port",
+		},
+		"name not allowed": {
+			reason: "its pods would wait in PreparingNormal", namespace: on, policy: "{namespaces: [shop], names: [web]}", want: nothing,
+			event: `service.allowed in the configuration does not give service "web" to namespace prod`,
+		},
+		"name allowed by a label": {
+			reason: "the namespace's labels count", namespace: on, want: hooks,
+			policy: "{namespaceSelector: {matchLabels: {" + enroll.Label + ": 'true'}}, names: [web]}",
+		},
+		"name of another namespace": {
+			reason: "its pods would wait until the name is free", namespace: on, want: nothing, event: "belongs to shop", again: time.Minute,
+			refused: &clusterstate.Refusal{Reason: reason.ServiceClaimed, Message: "belongs to shop"},
+		},
+		"name that comes free": {
+			reason: "the claim says when", namespace: on, want: nothing, event: "belongs to shop", again: time.Second,
+			refused: &clusterstate.Refusal{Reason: reason.ServiceClaimed, Message: "belongs to shop", After: time.Second},
+		},
+		"namespace not seen": {
+			reason: "no person can do anything about it", namespace: on, want: nothing, again: time.Second,
+			refused: &clusterstate.Refusal{Reason: reason.NotPermitted, Message: "not seen yet", After: time.Second},
 		},
 		"enrolled": {reason: "it has all", namespace: on, annotations: enrolled, hooks: lifecycle.Enrolled(), want: nothing},
 		"a hook gone": {
@@ -79,17 +105,18 @@ func TestReconcile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, c.namespace)
+			w := newWorld(t, c.namespace, c.policy)
+			w.refused = c.refused
 			set := cloneSet(c.set, c.hooks)
 			set.Annotations = c.annotations
 			if c.portless {
 				set.Spec.Template.Spec.Containers[0].Ports = nil
 			}
 			expect.NoError(t, w.client.Create(t.Context(), set))
-			_, err := w.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(set)})
+			result, err := w.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(set)})
 			expect.NoError(t, err)
-			if w.applied != c.want {
-				t.Errorf("%s: applied %s, want %s", c.reason, w.applied, c.want)
+			if w.applied != c.want || result.RequeueAfter != c.again {
+				t.Errorf("%s: applied %s, and looks again in %s, want %s and %s", c.reason, w.applied, result.RequeueAfter, c.want, c.again)
 			}
 			got := w.event()
 			if !strings.Contains(got, c.event) || strings.HasPrefix(got, "Warning NotEnrolled ") != (c.event != "") {
@@ -114,11 +141,12 @@ type world struct {
 
 	client     client.Client
 	applied    applied
+	refused    *clusterstate.Refusal
 	recorder   *events.FakeRecorder
 	reconciler *enroll.Reconciler
 }
 
-func newWorld(t *testing.T, labels map[string]string) *world {
+func newWorld(t *testing.T, labels map[string]string, policy string) *world {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	expect.NoError(t, clientscheme.AddToScheme(scheme))
@@ -127,9 +155,15 @@ func newWorld(t *testing.T, labels map[string]string) *world {
 	w.client = fake.NewClientBuilder().WithScheme(scheme).
 		WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "prod", Labels: labels}}).
 		WithInterceptorFuncs(interceptor.Funcs{Apply: w.apply}).Build()
-	c, err := config.Parse([]byte(configuration), config.Limits{Drivers: []string{"memory"}})
+	text := configuration
+	if policy != "" {
+		text += "service: {allowed: [" + policy + "]}"
+	}
+	c, err := config.Parse([]byte(text), config.Limits{Drivers: []string{"memory"}})
 	expect.NoError(t, err)
-	w.reconciler = enroll.New(w.client, w.recorder)
+	w.reconciler = enroll.New(w.client, w.recorder, func(context.Context, *clusterstate.Workload) (*clusterstate.Refusal, error) {
+		return w.refused, nil
+	})
 	w.reconciler.Apply(c)
 	return w
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
@@ -14,8 +15,9 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
-// CloneSet returns a sentence for each thing in the CloneSet that will not work by the configuration, and what to write.
-func CloneSet(set *kruisev1alpha1.CloneSet, c *config.Config) []string {
+// CloneSet returns a sentence for each thing in the CloneSet that will not work by the configuration, and what to write. The labels
+// are those of its namespace, nil where they are not known.
+func CloneSet(set *kruisev1alpha1.CloneSet, c *config.Config, of labels.Set) []string {
 	hooks := lifecycle.HooksOf(clusterstate.AsWorkload(set).ForDecision(), c.Hooks)
 	if hooks.Foreign || !hooks.Any() {
 		return []string{fmt.Sprintf("no hook has a handler that hooks.owned claims (%s): Rollcall leaves its pods alone",
@@ -40,16 +42,13 @@ func CloneSet(set *kruisev1alpha1.CloneSet, c *config.Config) []string {
 		findings = append(findings, fmt.Sprintf("the template has annotation %s, which Rollcall refuses there: remove it from "+
 			"spec.template, and write it on the one pod that is to go on", lifecycle.AnnotationSkip))
 	}
-	return append(findings, description(set, c)...)
+	return append(findings, description(set, c, of)...)
 }
 
 // description says what of the template's own description the manager does not accept.
-func description(set *kruisev1alpha1.CloneSet, c *config.Config) []string {
-	template := set.Spec.Template
-	subject := service.Subject{
-		Namespace: set.Namespace, Workload: set.Name, Labels: template.Labels, Annotations: template.Annotations, Spec: &template.Spec,
-	}
-	_, endpointsErr := c.Service.EndpointsOf(subject)
+func description(set *kruisev1alpha1.CloneSet, c *config.Config, of labels.Set) []string {
+	template, subject := set.Spec.Template, clusterstate.AsWorkload(set).Subject()
+	endpoints, endpointsErr := c.Service.EndpointsOf(subject)
 	_, attributesErr := c.Service.AttributesOf(subject)
 	_, registriesErr := service.RegistriesOf(template.Annotations, c.DefaultRegistries, c.RegistryNames())
 	_, byErr := service.RegisteredByApp(template.Annotations, false)
@@ -58,6 +57,23 @@ func description(set *kruisev1alpha1.CloneSet, c *config.Config) []string {
 	for _, err := range []error{endpointsErr, attributesErr, registriesErr, byErr, drainErr} {
 		if err != nil {
 			findings = append(findings, strings.Split(err.Error(), "\n")...)
+		}
+	}
+	return append(slices.Compact(findings), notAllowed(set.Namespace, c.Service.Allowed, of, endpoints)...)
+}
+
+// notAllowed says which names the policy refuses. A manifest without a namespace may be for any.
+func notAllowed(namespace string, policy service.Policy, of labels.Set, endpoints []service.Endpoint) []string {
+	if namespace == "" {
+		return nil
+	}
+	if of == nil {
+		policy = policy.AtMost()
+	}
+	var findings []string
+	for _, e := range endpoints {
+		if !policy.Allows(namespace, of, e.Service) {
+			findings = append(findings, service.NotAllowed(namespace, e.Service))
 		}
 	}
 	return slices.Compact(findings)

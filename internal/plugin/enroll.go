@@ -8,11 +8,14 @@ import (
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/enroll"
+	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
 // enrollOwner is the field manager of what a person enrolls.
@@ -44,11 +47,7 @@ func (o *options) enrollCommand() *cobra.Command {
 			if undo {
 				return o.each(sets, func(set *kruisev1alpha1.CloneSet) (string, error) { return withdraw(cmd.Context(), cluster, set) })
 			}
-			parsed, err := cluster.config(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return o.each(sets, func(set *kruisev1alpha1.CloneSet) (string, error) { return give(cmd.Context(), cluster, set, parsed) })
+			return o.give(cmd.Context(), cluster, sets)
 		},
 	}
 	c.Flags().StringVarP(&selector, "selector", "l", "", "Enroll the CloneSets of the namespace with these labels.")
@@ -101,11 +100,38 @@ func (o *options) each(sets []kruisev1alpha1.CloneSet, do func(*kruisev1alpha1.C
 	return errors.Join(failed...)
 }
 
-func give(ctx context.Context, cluster *cluster, set *kruisev1alpha1.CloneSet, c *config.Config) (string, error) {
+// give gives the hooks to CloneSets of one namespace.
+func (o *options) give(ctx context.Context, cluster *cluster, sets []kruisev1alpha1.CloneSet) error {
+	parsed, err := cluster.config(ctx)
+	if err != nil {
+		return err
+	}
+	of, err := cluster.labelsOf(ctx, sets[0].Namespace, parsed.Service.Allowed)
+	if err != nil {
+		return err
+	}
+	return o.each(sets, func(set *kruisev1alpha1.CloneSet) (string, error) { return giveOne(ctx, cluster, set, parsed, of) })
+}
+
+// labelsOf returns those of a namespace where there is a policy of names, which alone looks at them.
+func (c *cluster) labelsOf(ctx context.Context, name string, policy service.Policy) (labels.Set, error) {
+	if policy == nil {
+		return nil, nil
+	}
+	var namespace corev1.Namespace
+	if err := c.Get(ctx, client.ObjectKey{Name: name}, &namespace); err != nil {
+		return nil, reading("namespace "+name, err)
+	}
+	return namespace.Labels, nil
+}
+
+func giveOne(
+	ctx context.Context, cluster *cluster, set *kruisev1alpha1.CloneSet, c *config.Config, of labels.Set,
+) (string, error) {
 	if enroll.Managed(set, c) {
 		return "unchanged: it has hooks of Rollcall's", nil
 	}
-	if why := enroll.Obstacle(set, c); why != "" {
+	if why := enroll.Obstacle(set, c, of); why != "" {
 		return "", fmt.Errorf("CloneSet %s is not enrolled: %s", set.Name, why)
 	}
 	return "enrolled", writing(enroll.Enroll(ctx, cluster, set, enrollOwner))

@@ -161,7 +161,7 @@ func (l *linted) lint() []string {
 		return findings
 	}
 	for _, set := range l.cloneSets {
-		for _, f := range lint.CloneSet(set, l.parsed) {
+		for _, f := range lint.CloneSet(set, l.parsed, nil) {
 			findings = append(findings, fmt.Sprintf("CloneSet %s: %s", strings.TrimPrefix(set.Namespace+"/"+set.Name, "/"), f))
 		}
 	}

@@ -32,6 +32,21 @@ func (p Policy) Allows(namespace string, of labels.Set, name string) bool {
 	return slices.ContainsFunc(p, func(a Allowance) bool { return a.chooses(namespace, of) && a.gives(namespace, name) })
 }
 
+// AtMost returns the policy of a namespace whose labels are not known: they may match every selector.
+func (p Policy) AtMost() Policy {
+	widest := slices.Clone(p)
+	for i := range widest {
+		widest[i].Selector = nil
+	}
+	return widest
+}
+
+// NotAllowed says what to write where a policy does not give a name to a namespace.
+func NotAllowed(namespace, name string) string {
+	return fmt.Sprintf("service.allowed in the configuration does not give service %q to namespace %s: write another name in annotation %s, "+
+		"or have an entry added to service.allowed with namespaces: [%q] and names: [%q]", name, namespace, AnnotationServices, namespace, name)
+}
+
 func (a Allowance) chooses(namespace string, of labels.Set) bool {
 	matches := func(pattern NamespacePattern) bool { return globMatches(string(pattern), namespace) }
 	return (len(a.Namespaces) == 0 || slices.ContainsFunc(a.Namespaces, matches)) &&
