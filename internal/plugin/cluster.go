@@ -94,6 +94,15 @@ func parseConfig(text []byte) (*config.Config, error) {
 	return config.Parse(text, config.Limits{Drivers: drivers, Timeout: config.TimeoutLimit})
 }
 
+// notWatched says what to do about a namespace that the manager of this configuration does not watch; nil where it does.
+func notWatched(c *config.Config, namespace string) error {
+	if c.Watches(namespace) {
+		return nil
+	}
+	return &exitError{exitNotManaged, fmt.Errorf("namespace %s is not in namespaces of the configuration: add it and restart the managers, "+
+		"or where another manager has it, name that one's namespace by --rollcall-namespace", namespace)}
+}
+
 // managed returns the pods that Rollcall manages, those that wait first.
 func (c *cluster) managed(ctx context.Context, w *world, opts ...client.ListOption) ([]Pod, error) {
 	var list corev1.PodList

@@ -106,6 +106,9 @@ func (o *options) give(ctx context.Context, cluster *cluster, sets []kruisev1alp
 	if err != nil {
 		return err
 	}
+	if err := notWatched(parsed, sets[0].Namespace); err != nil {
+		return err
+	}
 	of, err := cluster.labelsOf(ctx, sets[0].Namespace, parsed.Service.Allowed)
 	if err != nil {
 		return err

@@ -47,6 +47,10 @@ func installed(t *testing.T, configuration string, objects ...client.Object) (c 
 func TestEnroll(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ reason, configuration, want string }{
+		"not watched": {
+			reason: "no manager of this configuration serves the hooks", configuration: configText + "namespaces: [pay]",
+			want: "namespace prod is not in namespaces of the configuration",
+		},
 		"no policy": {reason: "every name is free", configuration: configText},
 		"not allowed": {
 			reason: "its pods would wait in PreparingNormal", want: `does not give service "web" to namespace prod`,

@@ -109,7 +109,7 @@ func waitSentence(p Pod) string {
 // nextSentence says what Rollcall does next, as the decision table has it.
 func nextSentence(p Pod, now time.Time) string {
 	d := p.facts.decision
-	if p.Hook == "" && d.Then.Empty() {
+	if p.Reason == reason.NotWatched || p.Hook == "" && d.Then.Empty() {
 		return ""
 	}
 	if p.Hook != "" && !d.Releases && !p.Ready {
@@ -185,7 +185,7 @@ func remedies(p Pod) []string {
 	if p.Reason != "" {
 		lines = append(lines, fmt.Sprintf("  about the reason: %s#%s", reasonsPage, strings.ToLower(string(p.Reason))))
 	}
-	if p.facts.decision.Releases {
+	if p.facts.decision.Releases && p.Reason != reason.NotWatched {
 		lines = append(lines, fmt.Sprintf("  let it go without the registry: kubectl rollcall release %s -n %s", p.Name, p.Namespace))
 	}
 	if len(lines) == 0 {

@@ -61,13 +61,18 @@ type scene struct {
 	warning string
 	passed  bool          // the warning was followed by Resolved
 	says    entries.State // what the registry says, as the manager knows it
+	foreign bool          // the configuration has other namespaces
 }
 
 func (s scene) view(t *testing.T) Pod {
 	t.Helper()
 	objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
 	expect.NoError(t, err)
-	parsed, err := parseConfig([]byte(configText))
+	text := configText
+	if s.foreign {
+		text += "namespaces: [pay]\n"
+	}
+	parsed, err := parseConfig([]byte(text))
 	expect.NoError(t, err)
 	set := objects.cloneSets[0]
 	pod := &corev1.Pod{
@@ -201,6 +206,27 @@ What you can do:
   about the reason: https://github.com/rollcall-dev/rollcall/blob/main/docs/reference/reasons.md#notready
 `,
 		},
+		"not watched": {
+			scene: scene{
+				state: appspub.LifecycleStatePreparingDelete, ready: true, record: lifecycle.InService, foreign: true,
+				labels: map[string]string{"example.com/delete": "true"},
+			},
+			want: `
+prod/web-1 is in rotation: registry default acknowledged web at 10.0.0.1:80.
+As the manager knows it, no registry has an entry of it.
+It has been PreparingDelete for 60s: OpenKruise wants to delete it. It is ready.
+OpenKruise waits at the hook preDelete, reason NotWatched: namespace prod is not in namespaces of the configuration: add it and restart the managers, or where another manager has it, name that one's namespace by --rollcall-namespace.
+
+Handlers:
+  preNormal      label example.com/in=true: not set; Rollcall's
+  inPlaceUpdate  label example.com/update=true: not set; Rollcall's
+  inPlaceUpdate  label other.io/gate=true: not set; another controller's: hooks.owned does not have its key
+  preDelete      label example.com/delete=true: set; Rollcall's
+
+What you can do:
+  about the reason: https://github.com/rollcall-dev/rollcall/blob/main/docs/reference/reasons.md#notwatched
+`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -222,8 +248,8 @@ func TestReason(t *testing.T) {
 	refused, passed, waits := deleting, deleting, deleting
 	refused.warning = "RegistryUnavailable"
 	passed.warning, passed.passed = "RegistryUnavailable", true
-	released := deleting
-	released.record, released.labels = lifecycle.Absent, nil
+	released, foreign := deleting, refused
+	released.record, released.labels, foreign.foreign = lifecycle.Absent, nil, true
 	for name, c := range map[string]struct {
 		reason string
 		scene  scene
@@ -232,6 +258,7 @@ func TestReason(t *testing.T) {
 		"event":    {reason: "the manager knows best why it waits", scene: refused, want: "RegistryUnavailable"},
 		"resolved": {reason: "a reason that has passed says nothing of now", scene: passed, want: reason.Acknowledgement},
 		"released": {reason: "no hook of Rollcall's holds it any more", scene: released, want: reason.AwaitingOpenKruise},
+		"foreign":  {reason: "the Event is of another manager, or of a time before", scene: foreign, want: reason.NotWatched},
 		"no event": {reason: "Events are kept for an hour only", scene: waits, want: reason.Acknowledgement},
 	} {
 		t.Run(name, func(t *testing.T) {

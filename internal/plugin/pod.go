@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/reason"
 )
 
 func (o *options) explainCommand() *cobra.Command {
@@ -57,26 +59,36 @@ func (o *options) releaseCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p, _, err := o.managed(cmd.Context(), cluster, arguments[0])
-			if err != nil {
-				return err
-			}
-			if !p.facts.decision.Releases {
-				return fmt.Errorf("%s/%s waits at no hook that can be released: kubectl rollcall explain %s says what it waits for",
-					p.Namespace, p.Name, p.Name)
-			}
-			question := fmt.Sprintf("%s/%s goes on past %s (%s), and clients may still be sent to it.", p.Namespace, p.Name, p.Hook, p.Reason)
-			if err := o.confirm(yes, question, fmt.Sprintf("%s/%s was not released", p.Namespace, p.Name)); err != nil {
-				return err
-			}
-			return o.release(cmd.Context(), cluster, p)
+			return o.release(cmd.Context(), cluster, arguments[0], yes)
 		},
 	}
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "Do not ask.")
 	return c
 }
 
-func (o *options) release(ctx context.Context, cluster *cluster, p Pod) error {
+// release asks first. An annotation that no manager reads would release nothing.
+func (o *options) release(ctx context.Context, cluster *cluster, name string, yes bool) error {
+	if _, err := cluster.lease(ctx, o.leaseName, o.now()); err != nil {
+		return err
+	}
+	p, _, err := o.managed(ctx, cluster, name)
+	switch {
+	case err != nil:
+		return err
+	case p.Reason == reason.NotWatched:
+		return &exitError{exitNotManaged, errors.New(p.Message)}
+	case !p.facts.decision.Releases:
+		return fmt.Errorf("%s/%s waits at no hook that can be released: kubectl rollcall explain %s says what it waits for",
+			p.Namespace, p.Name, p.Name)
+	}
+	question := fmt.Sprintf("%s/%s goes on past %s (%s), and clients may still be sent to it.", p.Namespace, p.Name, p.Hook, p.Reason)
+	if err := o.confirm(yes, question, fmt.Sprintf("%s/%s was not released", p.Namespace, p.Name)); err != nil {
+		return err
+	}
+	return o.skip(ctx, cluster, p)
+}
+
+func (o *options) skip(ctx context.Context, cluster *cluster, p Pod) error {
 	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, p.facts.pod.UID, lifecycle.AnnotationSkip, p.Hook)
 	if err := cluster.Patch(ctx, p.facts.pod, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		return reading("and annotating pod "+p.Name, err)

@@ -56,7 +56,7 @@ func (c *cluster) lease(ctx context.Context, name string, now time.Time) (*coord
 	switch spec := lease.Spec; {
 	case apierrors.IsNotFound(err):
 		return nil, &exitError{exitNoManager, fmt.Errorf("namespace %s has no Lease %s: say where Rollcall is installed by "+
-			"--rollcall-namespace and --leader-election-id; without leader election, change the configuration instead", c.installation, name)}
+			"--rollcall-namespace and --leader-election-id; a manager without leader election has none", c.installation, name)}
 	case err != nil:
 		return nil, reading("Lease "+name, err)
 	case spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil || spec.LeaseDurationSeconds == nil,

@@ -229,13 +229,19 @@ const (
 	//
 	// What to do: wait. Where it lasts, look at the manager's log.
 	Acknowledgement Reason = "Acknowledgement"
+	// NotWatched: what the kubectl plugin shows of a pod whose namespace is not in `namespaces` of the configuration: the manager
+	// does not see the pod, and OpenKruise waits at its hooks.
+	//
+	// What to do: where no other manager has the namespace, add it and restart the managers. Otherwise name the namespace of that
+	// manager by `--rollcall-namespace`.
+	NotWatched Reason = "NotWatched"
 )
 
 // Event returns the type of the Event that shows the reason, or nothing for a reason that is part of any rollout.
 func (r Reason) Event() string {
 	switch r {
 	case "", Draining, Settling, ReadersLag, Queued, NotPermitted, NotReady, NoAddress, Stopping, AwaitingOpenKruise,
-		DryRun, AppStarting, AppEntryRemains, Acknowledgement:
+		DryRun, AppStarting, AppEntryRemains, Acknowledgement, NotWatched:
 		return ""
 	case Resolved, EvictionHooked:
 		return corev1.EventTypeNormal

@@ -68,14 +68,16 @@ func (k *kubectl) Expect(status int, arguments string, words ...string) {
 // TestKubectlPlugin: a person looks at pods that serve, finds the one that waits and why, and lets it go.
 func TestKubectlPlugin(t *testing.T) {
 	t.Parallel()
-	s := alone(t, "plugin", labels, nil)
+	const installation = "plugin-manager"
+	s := alone(t, "plugin", labels, nil, elect(t, installation)...)
 	s.Create(inPlace, replicas(2), func(set *kruisev1alpha1.CloneSet) { set.Spec.UpdateStrategy.MaxUnavailable = nil })
 	s.ExpectSteady()
 	person := s.Kubectl("admin", env.cluster.Config())
 	person.Expect(6, "status", "namespace plugin has no ConfigMap rollcall-config", "--rollcall-namespace")
 	s.must(s.k8s.Create(s.Context(), &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "rollcall-config"}, Data: map[string]string{"config.yaml": s.manager.config.text()},
+		ObjectMeta: metav1.ObjectMeta{Namespace: installation, Name: "rollcall-config"}, Data: map[string]string{"config.yaml": s.manager.config.text()},
 	}))
+	person.installation = installation
 	pods := s.Pods()
 	person.Expect(0, "status", pods[0].Name, pods[1].Name, "Normal", "In")
 	person.Expect(0, "explain "+pods[0].Name, "is in rotation: registry default acknowledged", "Nothing waits for Rollcall.")
