@@ -35,11 +35,9 @@ func (c Change) String() string {
 	return fmt.Sprintf("%s in registry %q", text, name)
 }
 
-// Asked is the change in the registry's words.
+// Asked is the change in the registry's words, which are the same.
 func (c Change) Asked() registry.Change {
-	return registry.Change{Instance: c.Instance, State: map[lifecycle.Want]registry.State{
-		lifecycle.InService: registry.InService, lifecycle.OutOfService: registry.OutOfService, lifecycle.Absent: registry.Absent,
-	}[c.Want]}
+	return registry.Change{Instance: c.Instance, State: registry.State(c.Want)}
 }
 
 // Confirms reports whether a state is what was wanted. Out of service may be absent: some registries know no such state. What

@@ -151,6 +151,17 @@ func TestConfirms(t *testing.T) {
 	}
 }
 
+func TestAsked(t *testing.T) {
+	t.Parallel()
+	for want, state := range map[lifecycle.Want]registry.State{
+		lifecycle.InService: registry.InService, lifecycle.OutOfService: registry.OutOfService, lifecycle.Absent: registry.Absent,
+	} {
+		if got := (Change{Want: want}).Asked().State; got != state {
+			t.Errorf("where %s is wanted, the registry is asked for %q, want %q", want, got, state)
+		}
+	}
+}
+
 func target(in lifecycle.Recorded) tracker.Target {
 	return tracker.Target{
 		Registry: in.Registry, Instance: registry.Instance{Service: in.Service, Address: in.Address, Port: in.Port},
