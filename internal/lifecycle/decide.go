@@ -162,11 +162,10 @@ func table(in Input) Decision {
 
 // notReady is for a pod that is Normal and not ready. One that is kept is armed: it may be in service.
 func (in Input) notReady() Decision {
-	d := Decision{Row: RowNormalNotReady, Want: in.unready()}
-	if d.Want == Keep {
-		d.Arm.Set = union(in.Hooks.PreDelete, in.Hooks.InPlaceUpdate)
+	if in.Unready == UnreadyFailOver && !in.Panic {
+		return Decision{Row: RowNormalNotReady, Want: OutOfService}
 	}
-	return d
+	return Decision{Row: RowNormalNotReady, Want: Keep, Arm: Edit{Set: union(in.Hooks.PreDelete, in.Hooks.InPlaceUpdate)}}
 }
 
 // releaseAll is for a pod that ends: no owned handler may hold it, whether a workload names it or not. Only finalizers

@@ -46,11 +46,3 @@ func (in Input) HeldNotReady(d Decision) bool {
 			return c.Type == appspub.KruisePodReadyConditionType && c.Status == corev1.ConditionFalse
 		})
 }
-
-// unready is what the registry must say about a pod in Normal that is not ready.
-func (in Input) unready() Want {
-	if in.Unready == UnreadyFailOver && !in.Panic {
-		return OutOfService
-	}
-	return Keep
-}
