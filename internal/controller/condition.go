@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/plan"
 )
 
 // showRotation writes on the pod whether it is in rotation, where that is wanted and has changed: a second write beside that of
@@ -54,11 +52,9 @@ func (o *observation) rotation() (in, known bool) {
 	switch o.decision.Want {
 	case lifecycle.OutOfService, lifecycle.Absent:
 		return false, true
-	case lifecycle.Keep:
-		return false, false
 	case lifecycle.InService:
+		in = o.arrived()
+	case lifecycle.Keep:
 	}
-	present := plan.Present(o.targets, lifecycle.InService)
-	in = len(present) > 0 && !slices.ContainsFunc(present, o.unacknowledged)
 	return in, in
 }
