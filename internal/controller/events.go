@@ -95,19 +95,13 @@ func (r *PodReconciler) enqueueAll(ctx context.Context, q podqueue.Queue) {
 // enqueueDoubted puts back what a registry has lost before it looks at what differs, which goes behind all others.
 func (r *PodReconciler) enqueueDoubted(_ context.Context, q podqueue.Queue) {
 	lost, doubtful := r.Tracker.TakeDoubted()
-	for _, id := range lost {
-		q.Add(id)
-	}
-	for _, id := range doubtful {
-		podqueue.AddAt(q, handler.LowPriority, id)
-	}
+	podqueue.AddAt(q, podqueue.PriorityUsual, lost...)
+	podqueue.AddAt(q, handler.LowPriority, doubtful...)
 }
 
 // enqueueCalmed looks again at the pods that a panic kept, once it has passed.
 func (r *PodReconciler) enqueueCalmed(_ context.Context, q podqueue.Queue) {
-	for _, id := range r.State.Panics.TakeCalmed() {
-		q.Add(id)
-	}
+	podqueue.AddAt(q, podqueue.PriorityUsual, r.State.Panics.TakeCalmed()...)
 }
 
 // started is a source without events: it keeps the queue, for the pods that are woken.

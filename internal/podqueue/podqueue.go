@@ -23,6 +23,8 @@ const (
 	PriorityRollout = 100
 	// PriorityWoken is for a pod for which a slot is free: before those that would have to wait for one.
 	PriorityWoken = 50
+	// PriorityUsual is that of an event.
+	PriorityUsual = 0
 )
 
 // Add adds a pod that OpenKruise waits for in front, and any other at the priority that the event has.
@@ -43,14 +45,15 @@ func Wake(q Queue, id lifecycle.PodID, urgent bool) {
 	AddAt(q, priority, id)
 }
 
-// AddAt adds a pod at a priority. A queue without priorities takes it like any other.
-func AddAt(q Queue, priority int, id lifecycle.PodID) {
-	priorities, ok := q.(priorityqueue.PriorityQueue[lifecycle.PodID])
-	if !ok {
-		q.Add(id)
+// AddAt adds pods at a priority. A queue without priorities takes them like any other.
+func AddAt(q Queue, priority int, ids ...lifecycle.PodID) {
+	if priorities, ok := q.(priorityqueue.PriorityQueue[lifecycle.PodID]); ok {
+		priorities.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, ids...)
 		return
 	}
-	priorities.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, id)
+	for _, id := range ids {
+		q.Add(id)
+	}
 }
 
 // OnEvents calls do with each change of an object: old is nil of one that came, which the informer's first list may have had,
