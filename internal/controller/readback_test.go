@@ -166,6 +166,7 @@ func TestReadBackThatAStopCutsOffIsNoTrouble(t *testing.T) {
 	_, err := w.r.Reconcile(ctx, lifecycle.PodIDOf(pod))
 	w.must(err, "reconciling")
 	w.expectJournal("it is not known whether the pod is out", deregisters, asks+failed)
-	w.expectEvents("nothing is wrong but what was before", "Normal Resolved ")
+	w.expectEvents("nothing is wrong but what was before, and that may be so still")
+	w.expectWaits("", Wait{Hook: "preDelete", Reason: "RegistryUnavailable", Since: w.clock.Now()})
 	w.expectHooks("the next manager asks again", pod, "inPlaceUpdate preDelete")
 }

@@ -37,11 +37,16 @@ func TestBlockersTogether(t *testing.T) {
 func TestBlockerInPlaceOf(t *testing.T) {
 	t.Parallel()
 	refused, queued := Blocker{Reason: reason.RegistryRefused, Message: "no", After: time.Minute}, Blocker{Reason: reason.Queued, After: time.Second}
+	late, stopping := Blocker{Reason: reason.NotPermitted, After: time.Second}, Blocker{Reason: reason.Stopping}
+	missing := Blocker{Reason: reason.AppNotRegistered, Message: "none", After: 5 * time.Second}
 	for name, tc := range map[string]struct {
 		reason            string
 		now, before, want Blocker
 	}{
 		"to be asked again": {"nothing new is known", queued, refused, Blocker{Reason: reason.RegistryRefused, Message: "no", After: time.Second}},
+		"the application is to be asked for": {"it may have registered or not", late, missing,
+			Blocker{Reason: reason.AppNotRegistered, Message: "none", After: time.Second}},
+		"the manager stops": {"the call was cut off", stopping, refused, Blocker{Reason: reason.RegistryRefused, Message: "no"}},
 		"asked again":       {"the registry has answered", refused, queued, refused},
 		"no call is needed": {"the drain has passed", queued, Blocker{Reason: reason.Draining}, queued},
 		"passed":            {"nothing is missing", Blocker{}, refused, Blocker{}},

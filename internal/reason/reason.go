@@ -254,12 +254,13 @@ func (r Reason) Event() string {
 func (r Reason) Calm() bool { return r.Event() == "" }
 
 // BeforeTheCall reports whether the registry has yet to be asked, so that nothing is known of it but what was before.
-func (r Reason) BeforeTheCall() bool { return r == Queued || r == NotPermitted }
+func (r Reason) BeforeTheCall() bool { return r == Queued || r == NotPermitted || r == Stopping }
 
 // NeedsAnotherCall reports whether only another call can tell that the reason has passed.
 func (r Reason) NeedsAnotherCall() bool {
 	return slices.Contains([]Reason{
 		RegistryUnavailable, RegistryTimeout, RegistryRefused, AgentUnavailable, AgentRefused, NotConfirmed, NotServing,
+		AppNotRegistered, AppOtherName, AlsoRegistersItself,
 	}, r)
 }
 

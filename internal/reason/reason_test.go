@@ -15,3 +15,23 @@ func TestOfRegistry(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatOnlyAnotherCallTells(t *testing.T) {
+	t.Parallel()
+	for reason, want := range map[Reason]bool{
+		RegistryUnavailable: true, RegistryTimeout: true, RegistryRefused: true, AgentUnavailable: true, AgentRefused: true,
+		NotConfirmed: true, NotServing: true, AppNotRegistered: true, AppOtherName: true, AlsoRegistersItself: true,
+		"": false, Draining: false, Settling: false, ReadersLag: false, Queued: false, NotPermitted: false, Stopping: false,
+		UnknownRegistry: false, InvalidPod: false, ServiceClaimed: false, HandlerRefused: false, PatchRefused: false,
+		NotReady: false, NoAddress: false, PanicThreshold: false, HeldNotReady: false, AppStarting: false,
+	} {
+		if got := reason.NeedsAnotherCall(); got != want {
+			t.Errorf("%q needs another call: got %t, want %t", reason, got, want)
+		}
+	}
+	for _, reason := range []Reason{Queued, NotPermitted, Stopping} {
+		if !reason.BeforeTheCall() {
+			t.Errorf("%q comes before the call, so that nothing new is known", reason)
+		}
+	}
+}
