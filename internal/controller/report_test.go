@@ -29,6 +29,10 @@ func TestWaitReasons(t *testing.T) {
 		pod.Status.Conditions = append(pod.Status.Conditions,
 			corev1.PodCondition{Type: appspub.KruisePodReadyConditionType, Status: corev1.ConditionFalse})
 	}
+	recreated := func(pod *corev1.Pod) {
+		held(pod)
+		pod.Status.Conditions[1].LastTransitionTime = metav1.NewTime(testEpoch().Add(time.Minute))
+	}
 	letGo := func(pod *corev1.Pod) { pod.Status.Conditions[1].Status = corev1.ConditionTrue }
 	ended := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }
 	ofAJob := func(pod *corev1.Pod) { pod.OwnerReferences[0].Kind = "BroadcastJob" }
@@ -69,6 +73,8 @@ func TestWaitReasons(t *testing.T) {
 			"Kruise holds the pod not ready (markPodNotReady)", backoffCap},
 		"held not ready by Kruise, by no hook": {"another feature of Kruise holds it, and knows when to let go",
 			nil, []pod{normal, held}, nil, "", "", "", 0},
+		"held not ready while Kruise recreates containers": {"it lets go by itself",
+			marking, []pod{normal, recreated}, nil, "", "", "", 0},
 		"held not ready by Kruise during an update": {"as it should be; it lets go after the update",
 			marking, []pod{updating, held}, nil, "", "AwaitingOpenKruise", "", 0},
 		"not ready by itself in Normal": {"its own affair: it is kept as it is",

@@ -39,10 +39,12 @@ func (in Input) KeptInPanic(d Decision) bool {
 	return d.Row == RowNormalNotReady && d.Want == Keep && in.Unready == UnreadyFailOver && in.Record.Want == InService
 }
 
-// HeldNotReady recognizes a rollback in PreparingUpdate to Normal, after which Kruise never sets its own readiness gate again.
+// HeldNotReady recognizes a rollback in PreparingUpdate to Normal, after which Kruise never sets its own readiness gate again. What
+// closes the gate of a pod in Normal, a ContainerRecreateRequest say, opens it again.
 func (in Input) HeldNotReady(d Decision) bool {
-	return d.Row == RowNormalNotReady && in.Hooks.MarksNotReady &&
+	moved, err := MovedAt(in.Pod)
+	return d.Row == RowNormalNotReady && in.Hooks.MarksNotReady && err == nil &&
 		slices.ContainsFunc(in.Pod.Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == appspub.KruisePodReadyConditionType && c.Status == corev1.ConditionFalse
+			return c.Type == appspub.KruisePodReadyConditionType && c.Status == corev1.ConditionFalse && !c.LastTransitionTime.After(moved)
 		})
 }
