@@ -167,7 +167,7 @@ func (r *PodReconciler) Reconcile(ctx context.Context, id lifecycle.PodID) (reco
 		return reconcile.Result{RequeueAfter: r.backOff(seen)}, nil
 	case lifecycle.IsRefused(err):
 		refused := notes.Blocker{Reason: reason.PatchRefused, After: r.backOff(seen), Message: registry.Excerpt(err.Error())}
-		return r.report(seen, refused.And(progress.behind)), nil
+		return r.report(seen, refused.And(progress.blocker).And(progress.behind)), nil
 	case err != nil:
 		return reconcile.Result{}, err
 	case seen.departed && progress.done():
