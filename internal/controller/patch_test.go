@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
@@ -89,6 +90,40 @@ func TestWriteThatIsRefusedIsShown(t *testing.T) {
 	}
 }
 
+func TestWriteThatFailsForLongIsShown(t *testing.T) {
+	t.Parallel()
+	w, pod := serving(t, draining15s)
+	away := func(func() error) error { return apierrors.NewInternalError(errors.New("failed calling webhook")) }
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
+	moved := w.clock.Now()
+	draining := Wait{Hook: "inPlaceUpdate", Reason: "Draining", Since: moved}
+	w.expectWaits("", draining)
+
+	w.sleep(15 * time.Second)
+	w.patching(away)
+	for range 2 {
+		w.reconcileFails(pod)
+		w.sleep(rolloutPatience / 2)
+	}
+	w.expectEvents("most failures pass by themselves")
+	w.expectWaits("the write may pass with the next try", draining)
+	w.expectResult("the back-off has grown meanwhile", w.reconcile(pod), 4*backoffBase)
+	w.expectWaits("a person has to look", Wait{Hook: "inPlaceUpdate", Reason: "PatchRefused", Since: moved})
+	w.reconcile(pod)
+	w.expectEvents("once", "Warning RolloutWaits pod web-1 has waited for 1m15s, reason PatchRefused: ",
+		"Warning PatchRefused hook inPlaceUpdate waits: patching the pod: Internal error occurred: failed calling webhook")
+
+	w.patching(nil)
+	w.reconcile(pod)
+	w.expectHooks("", pod, "preDelete")
+	w.expectEvents("a person may stop looking", "Normal Resolved PatchRefused has passed")
+	w.sleep(time.Hour)
+	w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
+	w.patching(away)
+	w.reconcileFails(pod)
+	w.expectEvents("another failure is given its time too")
+}
+
 func TestCacheBehindOurOwnWrite(t *testing.T) {
 	t.Parallel()
 	w, pod := born(t)
@@ -119,30 +154,54 @@ func TestArmingThatIsRefusedIsShown(t *testing.T) {
 	w.expectEvents("", "Warning PatchRefused hook preNormal waits: ")
 }
 
+// apiServerSays has the API server answer each patch of a pod with an error: one of those that show at once, and one that may pass.
+func apiServerSays(t *testing.T, test func(t *testing.T, answer func(func() error) error)) {
+	t.Helper()
+	pods := schema.GroupResource{Resource: "pods"}
+	for reason, err := range map[string]error{
+		"it says the same again, until a person acts": apierrors.NewForbidden(pods, "web-1", errors.New("no")),
+		"a webhook may be away for long":              apierrors.NewInternalError(errors.New("failed calling webhook")),
+	} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			test(t, func(func() error) error { return err })
+		})
+	}
+}
+
 func TestArmingThatIsRefusedKeepsNoFormerAddress(t *testing.T) {
 	t.Parallel()
-	w, pod := serving(t)
-	w.changePod(pod, func(p *corev1.Pod) { p.Finalizers, p.Status.PodIP = nil, "10.0.0.99" })
-	w.patching(func(func() error) error {
-		return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web-1", errors.New("no"))
+	apiServerSays(t, func(t *testing.T, answer func(func() error) error) {
+		w, pod := serving(t)
+		w.changePod(pod, func(p *corev1.Pod) { p.Finalizers, p.Status.PodIP = nil, "10.0.0.99" })
+		w.patching(answer)
+		w.tries(pod)
+		w.expectJournal("another pod may have it before the patch is allowed", writes+failed, deregisters)
+		w.tries(pod)
+		w.expectJournal("it is out", writes+failed)
 	})
-	w.expectResult("", w.reconcile(pod), backoffBase)
-	w.expectJournal("another pod may have it before the patch is allowed", writes+failed, deregisters)
-	w.expectResult("", w.reconcile(pod), 2*backoffBase)
-	w.expectJournal("it is out", writes+failed)
 }
 
 func TestRefusalKeepsNoPodInThatHasToBeOut(t *testing.T) {
 	t.Parallel()
+	apiServerSays(t, func(t *testing.T, answer func(func() error) error) {
+		w, pod := serving(t, guards)
+		w.apply(func(s *choices) { s.Guard = false })
+		w.deletePod(pod)
+		w.patching(answer)
+		w.tries(pod)
+		w.expectJournal("clients are given it, whether its guard can be taken off or not", writes+failed, deregisters)
+	})
+}
+
+func TestPodThatMovesOnWhileItIsArmed(t *testing.T) {
+	t.Parallel()
 	w, pod := serving(t, guards)
 	w.apply(func(s *choices) { s.Guard = false })
 	w.deletePod(pod)
-	w.patching(func(func() error) error {
-		return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web-1", errors.New("no"))
-	})
-	w.expectResult("", w.reconcile(pod), backoffBase)
-	w.expectJournal("clients are given it, whether its guard can be taken off or not", writes+failed, deregisters)
-	w.expectEvents("", "Warning PatchRefused ")
+	w.patching(func(func() error) error { return patchTestFailed() })
+	w.expectResult("the change brings us back, or this does", w.reconcile(pod), backoffBase)
+	w.expectJournal("no call rests on what is past", writes+failed)
 }
 
 // What a write holds.

@@ -161,15 +161,17 @@ func (r *PodReconciler) Reconcile(ctx context.Context, id lifecycle.PodID) (reco
 	}
 
 	progress, err := r.advance(r.about(ctx, seen), seen)
+	failing := seen.note.FailsFor(err, r.Clock.Now())
 	switch {
 	case errors.Is(err, errMoved):
 		// Its change is on the way to the cache and will bring it back by itself; the delay is for the case that it does not.
 		return reconcile.Result{RequeueAfter: r.backOff(seen)}, nil
-	case lifecycle.IsRefused(err):
-		refused := notes.Blocker{Reason: reason.PatchRefused, After: r.backOff(seen), Message: registry.Excerpt(err.Error())}
-		return r.report(seen, refused.And(progress.blocker).And(progress.behind)), nil
 	case err != nil:
-		return reconcile.Result{}, err
+		refused := notes.Blocker{Reason: reason.PatchRefused, After: r.backOff(seen), Message: registry.Excerpt(err.Error())}
+		if !lifecycle.IsRefused(err) && failing < rolloutPatience {
+			return reconcile.Result{}, err // which most likely passes by itself
+		}
+		return r.report(seen, refused.And(progress.blocker).And(progress.behind)), nil
 	case seen.departed && progress.done():
 		r.forget(id.UID)
 		return reconcile.Result{}, nil
@@ -188,7 +190,7 @@ func (r *PodReconciler) advance(ctx context.Context, seen *observation) (progres
 	arm := seen.decision.Arm
 	arm.ClearSkip = seen.skip.FromTemplate && seen.pod().DeletionTimestamp == nil
 	if err := r.patch(ctx, seen, arm, nil); err != nil {
-		return r.refusedToArm(ctx, seen, arm, err), err
+		return r.unarmed(ctx, seen, arm, err), err
 	}
 	p := r.converge(ctx, seen)
 	if err := r.conclude(ctx, seen, &p); err != nil {
@@ -200,12 +202,12 @@ func (r *PodReconciler) advance(ctx context.Context, seen *observation) (progres
 	return p, r.showRotation(ctx, seen)
 }
 
-// refusedToArm makes the changes that need no handler on the pod: the API server may refuse one for long. Another pod gets a former
-// address meanwhile, and clients are given a pod that has to be out.
-func (r *PodReconciler) refusedToArm(ctx context.Context, seen *observation, arm lifecycle.Edit, err error) progress {
+// unarmed makes the changes that need no handler on the pod: the API server may refuse one, or fail to write it, for long. Another
+// pod gets a former address meanwhile, and clients are given a pod that has to be out.
+func (r *PodReconciler) unarmed(ctx context.Context, seen *observation, arm lifecycle.Edit, err error) progress {
 	want := seen.decision.Want
 	switch {
-	case !lifecycle.IsRefused(err):
+	case errors.Is(err, errMoved):
 		return progress{}
 	case len(arm.Set) == 0 && (want == lifecycle.OutOfService || want == lifecycle.Absent):
 		return progress{behind: r.converge(ctx, seen).blocker}

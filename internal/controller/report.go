@@ -43,7 +43,8 @@ func (r *PodReconciler) report(seen *observation, b notes.Blocker) reconcile.Res
 	return reconcile.Result{RequeueAfter: b.After}
 }
 
-// rolloutPatience is how long a rollout waits for one pod before its CloneSet gets an Event.
+// rolloutPatience is how long a rollout waits for one pod before its CloneSet gets an Event, and how long writes of a pod fail
+// before the pod shows it.
 const rolloutPatience = time.Minute
 
 // tellWorkload makes the Event where a person looks first whose rollout does not go on.

@@ -662,6 +662,9 @@ func (w *world) reconcileFails(pod *corev1.Pod) {
 	}
 }
 
+// tries looks at the pod, whatever comes of it.
+func (w *world) tries(pod *corev1.Pod) { _, _ = w.r.Reconcile(w.Context(), lifecycle.PodIDOf(pod)) }
+
 func (w *world) takeJournal() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -32,6 +32,8 @@ type Note struct {
 	SkipRefused string
 	// Lingers: the pod is dying and has lost the label that the cache selects by, so no event tells whether it was freed.
 	Lingers bool
+	// failing is since when each write of the pod has failed; zero where the last one passed.
+	failing time.Time
 
 	// shown is why the pod waits, nil where it does not, and told the workload that has an Event since. Both are under the lock of
 	// all notes.
@@ -133,6 +135,19 @@ func (n *Note) Shown() Blocker {
 		return Blocker{}
 	}
 	return *n.shown
+}
+
+// FailsFor notes how the last write of the pod ended, and returns for how long each one has failed. Only its reconciler may call
+// it.
+func (n *Note) FailsFor(err error, now time.Time) time.Duration {
+	if err == nil {
+		n.failing = time.Time{}
+		return 0
+	}
+	if n.failing.IsZero() {
+		n.failing = now
+	}
+	return now.Sub(n.failing)
 }
 
 // Postpone notes that a registry said when to come back with a change, and why it was not made.

@@ -73,9 +73,10 @@ const (
 	// What to do: change in the workload what the message says.
 	HandlerRefused Reason = "HandlerRefused"
 	// PatchRefused: the API server refuses Rollcall's change of the pod: by its access control, an admission webhook, a policy or
-	// its validation. Retried with a back-off of at most 30 s.
+	// its validation. Or each try has failed for a minute, for example because a webhook with `failurePolicy: Fail` does not answer.
+	// Retried with a back-off of at most 30 s.
 	//
-	// What to do: allow what the message says, in the API server's own words.
+	// What to do: allow what the message says, in the API server's own words, or repair the webhook that it names.
 	PatchRefused Reason = "PatchRefused"
 	// UnsupportedWorkload: the pod has a finalizer or a newly-created mark that Rollcall owns, and belongs to a workload
 	// that Rollcall does not drive.
