@@ -13,17 +13,21 @@ import (
 const (
 	ownerIndex   = "owner"
 	addressIndex = "address"
+	nodeIndex    = "node"
 )
 
-// PodIndexes are those that the cache of pods needs for [OwnedBy] and [AnotherHas].
+// PodIndexes are those that the cache of pods needs for [OwnedBy], [OnNode] and [AnotherHas].
 func PodIndexes() map[string]client.IndexerFunc {
-	return map[string]client.IndexerFunc{ownerIndex: ownerUID, addressIndex: addressBucket}
+	return map[string]client.IndexerFunc{ownerIndex: ownerUID, addressIndex: addressBucket, nodeIndex: nodeName}
 }
 
 // OwnedBy chooses the pods of the workload with the UID.
 func OwnedBy(uid types.UID) client.MatchingFields {
 	return client.MatchingFields{ownerIndex: string(uid)}
 }
+
+// OnNode chooses the pods that run on the node.
+func OnNode(name string) client.MatchingFields { return client.MatchingFields{nodeIndex: name} }
 
 // mayBeAt chooses the pods that may have the address: those in the same bucket. A place in the index for each address would take
 // a tenth of the cache.
@@ -50,6 +54,20 @@ func addressBucket(object client.Object) []string {
 		return nil
 	}
 	return []string{bucketOf(address)}
+}
+
+func nodeName(object client.Object) []string {
+	name := ""
+	switch pod := object.(type) {
+	case *packed:
+		name = pod.node
+	case *corev1.Pod:
+		name = pod.Spec.NodeName
+	}
+	if name == "" {
+		return nil
+	}
+	return []string{name}
 }
 
 func bucketOf(address string) string {

@@ -72,6 +72,15 @@ func (r *PodReconciler) namespaceEvents() handler.TypedEventHandler[*metav1.Part
 	})
 }
 
+// nodeEvents looks again at the pods of a node whose topology changed, or that the cache has only now.
+func (r *PodReconciler) nodeEvents() handler.TypedEventHandler[*metav1.PartialObjectMetadata, lifecycle.PodID] {
+	return podqueue.OnEvents(func(ctx context.Context, old, now *metav1.PartialObjectMetadata, first bool, q podqueue.Queue) {
+		if now != nil && !first && (old == nil || !maps.Equal(old.Labels, now.Labels)) {
+			r.enqueueFound(ctx, podqueue.Behind(q), clusterstate.OnNode(now.Name))
+		}
+	})
+}
+
 // enqueueFound adds the pods of the cache that the options choose.
 func (r *PodReconciler) enqueueFound(ctx context.Context, q podqueue.Queue, which ...client.ListOption) {
 	var pods corev1.PodList

@@ -111,9 +111,6 @@ func (r *PodReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) 
 			return fmt.Errorf("indexing pods by %s: %w", index, err)
 		}
 	}
-	if _, err := mgr.GetCache().GetInformer(ctx, clusterstate.NodeMetadata()); err != nil {
-		return fmt.Errorf("watching nodes: %w", err)
-	}
 	options := controller.TypedOptions[lifecycle.PodID]{
 		Reconciler:              r,
 		MaxConcurrentReconciles: r.Workers,
@@ -130,6 +127,7 @@ func (r *PodReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) 
 	sources := []source.TypedSource[lifecycle.PodID]{
 		source.TypedKind(mgr.GetCache(), &corev1.Pod{}, r.podEvents()),
 		source.TypedKind(mgr.GetCache(), clusterstate.NamespaceMetadata(), r.namespaceEvents()),
+		source.TypedKind(mgr.GetCache(), clusterstate.NodeMetadata(), r.nodeEvents()),
 		podqueue.Signalled(r.applied, r.enqueueAll),
 		podqueue.Signalled(r.Tracker.Signal(), r.enqueueDoubted),
 		podqueue.Signalled(r.State.Panics.Signal(), r.enqueueCalmed),

@@ -3,16 +3,22 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
@@ -136,6 +142,14 @@ func TestInstanceCarriesItsAttributes(t *testing.T) {
 	w.expectLastInstance("", want)
 	w.reconciles(pod, "once is enough")
 
+	node := &corev1.Node{}
+	w.must(w.api.Get(t.Context(), client.ObjectKey{Name: "node-1"}, node), "reading the node")
+	node.Labels[corev1.LabelTopologyZone] = "eu-1b"
+	w.must(w.api.Update(t.Context(), node), "labelling the node")
+	w.reconciles(pod, "its node's zone is its own", registers)
+	want.Zone = "eu-1b"
+	w.expectLastInstance("", want)
+
 	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
 	w.takeJournal()
 	w.changePod(pod, annotated(service.AnnotationWeight, "30"))
@@ -145,6 +159,58 @@ func TestInstanceCarriesItsAttributes(t *testing.T) {
 	w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
 	w.reconciles(pod, "it can't be told what the pod wants")
 	w.expectEvents("", "Warning InvalidPod hook inPlaceUpdate waits: annotation rollcall.dev/weight")
+}
+
+func TestTopologyOfANodeChanges(t *testing.T) {
+	t.Parallel()
+	node := func(name, zone string) *metav1.PartialObjectMetadata {
+		metadata := clusterstate.NodeMetadata()
+		metadata.Name, metadata.Labels = name, map[string]string{corev1.LabelTopologyZone: zone}
+		return metadata
+	}
+	for name, tc := range map[string]struct {
+		reason   string
+		old, now *metav1.PartialObjectMetadata
+		first    bool
+		want     []string
+	}{
+		"another zone":      {"clients choose by it", node("node-1", "eu-1a"), node("node-1", "eu-1b"), false, []string{"web-1"}},
+		"status alone":      {"kubelet writes it often", node("node-1", "eu-1a"), node("node-1", "eu-1a"), false, nil},
+		"the cache is late": {"its pods were registered without a zone", nil, node("node-1", "eu-1a"), false, []string{"web-1"}},
+		"first list":        {"the pods come by themselves", nil, node("node-1", "eu-1a"), true, nil},
+		"gone":              {"its pods go too", node("node-1", "eu-1a"), nil, false, nil},
+		"no pod on it":      {"nothing says where it is", node("node-3", "eu-1a"), node("node-3", "eu-1b"), false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			web := w.cloneSet("web")
+			for i, on := range []string{"node-1", "node-2"} {
+				onNode := func(pod *corev1.Pod) { pod.Spec.NodeName = on }
+				w.bornPod(web, fmt.Sprintf("web-%d", i+1), onNode, inState(appspub.LifecycleStatePreparingDelete))
+			}
+			w.queue.take()
+			type metadata = *metav1.PartialObjectMetadata
+			switch events := w.r.nodeEvents(); {
+			case tc.old == nil:
+				events.Create(t.Context(), event.TypedCreateEvent[metadata]{Object: tc.now, IsInInitialList: tc.first}, w.queue)
+			case tc.now == nil:
+				events.Delete(t.Context(), event.TypedDeleteEvent[metadata]{Object: tc.old}, w.queue)
+			default:
+				events.Update(t.Context(), event.TypedUpdateEvent[metadata]{ObjectOld: tc.old, ObjectNew: tc.now}, w.queue)
+			}
+			var got []string
+			for _, a := range w.queue.take() {
+				got = append(got, a.Request.Name)
+				if a.Priority != handler.LowPriority {
+					t.Errorf("%s goes in at %d, which takes the place of what waits for more", a.Request.Name, a.Priority)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("looks again at (-want +got):\n%sreason: %s", diff, tc.reason)
+			}
+		})
+	}
 }
 
 func (w *world) expectLastInstance(why string, want registry.Instance) {

@@ -45,6 +45,13 @@ func Wake(q Queue, id lifecycle.PodID, urgent bool) {
 	AddAt(q, priority, id)
 }
 
+// Behind is the queue where Add puts pods behind all others, also those that a rollout waits for.
+func Behind(q Queue) Queue { return behind{q} }
+
+type behind struct{ Queue }
+
+func (b behind) Add(id lifecycle.PodID) { AddAt(b.Queue, handler.LowPriority, id) }
+
 // AddAt adds pods at a priority. A queue without priorities takes them like any other.
 func AddAt(q Queue, priority int, ids ...lifecycle.PodID) {
 	if priorities, ok := q.(priorityqueue.PriorityQueue[lifecycle.PodID]); ok {
