@@ -3,9 +3,11 @@ package eureka
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
@@ -33,7 +35,8 @@ func (a appEntries) Deregister(ctx context.Context, in registry.Instance) error 
 	return a.FailOver(ctx, in)
 }
 
-// Get reads the registry itself, past the server's caches, but for the IDs at the address.
+// Get reads the registry itself, past the server's caches, but for the IDs at the address and for entries whose lease has
+// ended: those the registry hides, and clients are still given them.
 func (a appEntries) Get(ctx context.Context, in registry.Instance) (state registry.State, err error) {
 	err = a.driver.change(ctx, "asking for the application's entry of", in, func(c call, ctx context.Context) (err error) {
 		state, err = c.appState(ctx)
@@ -57,7 +60,7 @@ type appEntry struct {
 func (e appEntry) overridden() bool { return e.info.OverriddenStatus == e.info.Status }
 
 func (c call) putAppBack(ctx context.Context) error {
-	entries, err := c.appEntries(ctx)
+	entries, err := c.appEntries(ctx, place.get)
 	if err != nil {
 		return err
 	}
@@ -76,14 +79,14 @@ func (c call) putAppBack(ctx context.Context) error {
 	case up:
 		return c.several(entries)
 	case len(entries) == 0:
-		return registry.NotRegistered(fmt.Errorf("no instance of %s at %s has IP %s and port %d",
+		return registry.NotRegistered(fmt.Errorf("no instance of %s at %s has IP %s and port %d, or its lease has ended",
 			upperASCII(c.in.Service), c.server, c.in.Address, c.in.Port))
 	}
 	return registry.NotRegistered(fmt.Errorf("the application does not say that it is up: %s", strings.Join(said, ", ")))
 }
 
 func (c call) takeAppOut(ctx context.Context) error {
-	entries, err := c.appEntries(ctx)
+	entries, err := c.appEntries(ctx, place.find)
 	if err != nil {
 		return err
 	}
@@ -113,7 +116,7 @@ func (c call) several(entries []appEntry) error {
 }
 
 func (c call) appState(ctx context.Context) (registry.State, error) {
-	entries, err := c.appEntries(ctx)
+	entries, err := c.appEntries(ctx, place.given)
 	if err != nil || len(entries) == 0 {
 		return registry.Absent, err
 	}
@@ -125,37 +128,78 @@ func (c call) appState(ctx context.Context) (registry.State, error) {
 	return registry.OutOfService, nil
 }
 
-// appEntries reads what applications have at the instance's place. Their IDs are the server's to tell, from its cache. Of an
-// entry that is too new to stand there, the IDs that clients commonly make are tried.
-func (c call) appEntries(ctx context.Context) ([]appEntry, error) {
-	infos, err := c.application(ctx)
+// appEntries reads what applications have at the instance's place.
+func (c call) appEntries(ctx context.Context, read func(place, context.Context) (*instanceInfo, error)) ([]appEntry, error) {
+	places, err := c.places(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ids, read := []string{}, call.find
-	for _, info := range infos {
-		if info.isAppOf(c.in) {
-			ids = append(ids, info.InstanceID)
-		}
-	}
-	if len(ids) == 0 {
-		ids, read = usualIDs(c.in), call.get
-	}
 	var entries []appEntry
-	for _, id := range ids {
-		of := c.at(id)
-		info, err := read(of, ctx)
+	for _, p := range places {
+		info, err := read(p, ctx)
 		if err != nil {
 			return nil, err
 		}
 		if info != nil && info.isAppOf(c.in) {
-			entries = append(entries, appEntry{of, info})
+			entries = append(entries, appEntry{p.call, info})
 		}
 	}
 	if len(entries) == 0 {
 		return nil, c.serves(ctx)
 	}
 	return entries, nil
+}
+
+// place is an ID under which an application's entry may stand.
+type place struct {
+	call
+
+	// listed is the entry in the server's list, nil where that has none, and now is the time there.
+	listed *instanceInfo
+	now    time.Time
+}
+
+// places returns the IDs at the address, which are the server's to tell, from its cache. Of an entry that is too new to stand
+// there, they are those that clients commonly make.
+func (c call) places(ctx context.Context) ([]place, error) {
+	infos, now, err := c.application(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var places []place
+	for _, info := range infos {
+		if info.isAppOf(c.in) {
+			places = append(places, place{c.at(info.InstanceID), &info, now})
+		}
+	}
+	if len(places) > 0 {
+		return places, nil
+	}
+	for _, id := range usualIDs(c.in) {
+		places = append(places, place{call: c.at(id)})
+	}
+	return places, nil
+}
+
+// find is [call.find] for an entry that clients may be given. An ID that was guessed is not worth a renewal.
+func (p place) find(ctx context.Context) (*instanceInfo, error) {
+	if p.listed == nil {
+		return p.get(ctx)
+	}
+	return p.call.find(ctx)
+}
+
+// given reads the entry, also one that the registry hides since its lease has ended and that clients are still given. It renews
+// nothing: an entry whose application has died would never go.
+func (p place) given(ctx context.Context) (*instanceInfo, error) {
+	got, err := p.get(ctx)
+	if got != nil || err != nil || p.listed == nil || p.listed.Status != statusUp {
+		return got, err
+	}
+	if p.listed.lastsAt(p.now) { // only a removal hides it, and the list is older
+		return nil, nil
+	}
+	return p.listed, nil
 }
 
 // usualIDs are what Spring's client makes of an instance by default, with a preference for the address, and what people
@@ -174,11 +218,15 @@ func (c call) at(id string) call {
 	return c
 }
 
-// application reads the instances of the application, out of the server's cache. There may be none.
-func (c call) application(ctx context.Context) ([]instanceInfo, error) {
+// application reads the instances of the application, out of the server's cache, and the time there: zero where the answer has
+// none. There may be no instance.
+func (c call) application(ctx context.Context) (infos []instanceInfo, now time.Time, err error) {
 	var app application
-	_, err := c.read(ctx, c.app, &app)
-	return app.Application.Instance, err
+	answer, err := c.read(ctx, c.app, &app)
+	if answer != nil {
+		now, _ = http.ParseTime(answer.Header.Get("Date"))
+	}
+	return app.Application.Instance, now, err
 }
 
 // isAppOf reports whether an application wrote the entry, and its plain or its secure port is the instance's.

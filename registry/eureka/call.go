@@ -36,8 +36,8 @@ func newCall(p peer, in registry.Instance) call {
 	return call{peer: p, in: in, app: app}.at(instanceID(in))
 }
 
-// send makes one request. Of an answer with status 2xx it returns the body; any other is an error of the right class.
-func (p peer) send(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+// send makes one request. An answer whose status is not 2xx is an error of the right class.
+func (p peer) send(ctx context.Context, method, path string, body []byte) (*driverkit.Answer, error) {
 	path, query, _ := strings.Cut(path, "?")
 	values, err := url.ParseQuery(query)
 	if err != nil {
@@ -52,7 +52,7 @@ func (p peer) send(ctx context.Context, method, path string, body []byte) ([]byt
 	case !answer.OK():
 		return nil, p.refusal(method, answer)
 	}
-	return answer.Body, nil
+	return answer, nil
 }
 
 // register posts the instance and then does what it takes until the registry itself says that it is ours and UP. In most
@@ -181,25 +181,25 @@ func (c call) readAfter(ctx context.Context, changes ...change) (*instanceInfo, 
 	return got, err
 }
 
-// read decodes what the server has at a path. It finds nothing where the server answers 404.
-func (c call) read(ctx context.Context, path string, into any) (found bool, err error) {
-	raw, err := c.send(ctx, http.MethodGet, path, nil)
+// read decodes what the server has at a path. It returns nil where the server answers 404.
+func (c call) read(ctx context.Context, path string, into any) (*driverkit.Answer, error) {
+	answer, err := c.send(ctx, http.MethodGet, path, nil)
 	if driverkit.HasStatus(err, http.StatusNotFound) {
-		return false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	if err := json.Unmarshal(raw, into); err != nil {
-		return false, fmt.Errorf("decoding the answer: %w", err)
+	if err := json.Unmarshal(answer.Body, into); err != nil {
+		return nil, fmt.Errorf("decoding the answer: %w", err)
 	}
-	return true, nil
+	return answer, nil
 }
 
 // get reads the registry itself. It returns nil where there is no entry, or one whose lease has ended.
 func (c call) get(ctx context.Context) (*instanceInfo, error) {
 	var got envelope
-	if found, err := c.read(ctx, c.path, &got); !found {
+	if answer, err := c.read(ctx, c.path, &got); answer == nil {
 		return nil, err
 	}
 	if got.Instance == nil || got.Instance.InstanceID != c.id {
@@ -269,9 +269,9 @@ func (p peer) serves(ctx context.Context) error {
 }
 
 func (p peer) list(ctx context.Context, cluster string) ([]registry.Entry, error) {
-	raw, err := p.send(ctx, http.MethodGet, "/apps", nil)
+	answer, err := p.send(ctx, http.MethodGet, "/apps", nil)
 	if err != nil {
 		return nil, elsewhere(err)
 	}
-	return entriesOf(raw, cluster)
+	return entriesOf(answer.Body, cluster)
 }

@@ -43,7 +43,7 @@ func (c call) state(ctx context.Context) (registry.State, error) {
 
 // isForeign reports whether another ID of the application has the address, by the server's cache.
 func (c call) isForeign(ctx context.Context) (bool, error) {
-	infos, err := c.application(ctx)
+	infos, _, err := c.application(ctx)
 	if err != nil {
 		return false, err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
+	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
@@ -53,6 +54,9 @@ type dataCenterInfo struct {
 type leaseInfo struct {
 	RenewalIntervalInSecs int `json:"renewalIntervalInSecs"`
 	DurationInSecs        int `json:"durationInSecs"`
+	// LastRenewalTimestamp is the server's, in milliseconds. It counts the lease from there, and it lies DurationInSecs ahead
+	// of a renewal (Lease.renew).
+	LastRenewalTimestamp json.Number `json:"lastRenewalTimestamp,omitempty"`
 }
 
 // envelope is how one instance is sent, and answered.
@@ -147,6 +151,17 @@ func (i instanceInfo) entry() (registry.Entry, error) {
 		e.State = registry.InService
 	}
 	return e, nil
+}
+
+// lastsAt reports whether the lease lasts at a time of the server, also if nothing has renewed it since the list was made. What
+// is not known counts as ended. The time is that of an answer's header, which is up to a second old.
+func (i instanceInfo) lastsAt(now time.Time) bool {
+	if now.IsZero() || i.LeaseInfo == nil {
+		return false
+	}
+	renewed, err := i.LeaseInfo.LastRenewalTimestamp.Int64()
+	ends := time.UnixMilli(renewed).Add(seconds(i.LeaseInfo.DurationInSecs))
+	return err == nil && now.Add(time.Second).Before(ends)
 }
 
 func (i instanceInfo) uid() string { return i.Metadata[registry.MetaUID] }

@@ -24,12 +24,13 @@ type app struct {
 	id, status string
 	port       string // as JSON: the fields that tell of ports
 	dirty      int64  // when its client last had something new to tell, in ms
+	lease      int    // in seconds
 }
 
 func newApp(t registrytest.T, server *eureka.Server, at registry.Instance) *app {
 	t.Helper()
 	a := &app{
-		T: t, server: server, at: at, status: "UP", dirty: time.Now().UnixMilli(),
+		T: t, server: server, at: at, status: "UP", dirty: time.Now().UnixMilli(), lease: 3600,
 		id:   fmt.Sprintf("%s.shop:%s:%s", at.Pod, at.Service, at.Endpoint()),
 		port: fmt.Sprintf(`"port":{"$":%d,"@enabled":"true"},"securePort":{"$":443,"@enabled":"false"}`, at.Port),
 	}
@@ -51,8 +52,8 @@ func (a *app) post() {
 	a.do(http.MethodPost, a.path(), fmt.Sprintf(`{"instance":{"instanceId":%q,"app":%q,"vipAddress":%q,
 		"hostName":"%s.shop","ipAddr":%q,"status":%q,%s,"lastDirtyTimestamp":"%d",
 		"dataCenterInfo":{"@class":"com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo","name":"MyOwn"},
-		"leaseInfo":{"renewalIntervalInSecs":30,"durationInSecs":3600},"metadata":{"management.port":"8081"}}}`,
-		a.id, strings.ToUpper(a.at.Service), a.at.Service, a.at.Pod, a.at.Address, a.status, a.port, a.dirty))
+		"leaseInfo":{"renewalIntervalInSecs":30,"durationInSecs":%d},"metadata":{"management.port":"8081"}}}`,
+		a.id, strings.ToUpper(a.at.Service), a.at.Service, a.at.Pod, a.at.Address, a.status, a.port, a.dirty, a.lease))
 }
 
 // Renew sends the heartbeat, with the client's own status, and registers once more, as the client does where the server does not
@@ -153,6 +154,52 @@ func TestAppEntryIsFoundPastTheCache(t *testing.T) {
 	a.post()
 	expect.NoError(t, open(t, configOf(t, server)).AppEntries().FailOver(t.Context(), a.at))
 	a.is(false)
+}
+
+// TestAppEntryWhoseLeaseHasEnded is on a server that goes on to list what has no lease.
+func TestAppEntryWhoseLeaseHasEnded(t *testing.T) {
+	t.Parallel()
+	server := cached.Use(t)
+	a := newApp(t, server, web(t, 1))
+	a.lease = 3
+	a.Register()
+	a.awaitEnd()
+	apps := open(t, configOf(t, server)).AppEntries()
+	for range 2 { // the first would bring it to light for the second
+		state, err := apps.Get(t.Context(), a.at)
+		expect.NoError(t, err)
+		if state != registry.InService {
+			t.Errorf("got state %s, want %s: clients are given it", state, registry.InService)
+		}
+		if err := apps.Register(t.Context(), a.at); !registry.IsNotRegistered(err) {
+			t.Errorf("Register: got error %v, want one that says not registered: the application is dead", err)
+		}
+	}
+	if a.isShown() {
+		t.Error("the entry's lease was renewed, and it is its application's to renew")
+	}
+	expect.NoError(t, apps.FailOver(t.Context(), a.at))
+	a.is(false)
+}
+
+// awaitEnd waits until the registry hides the entry.
+func (a *app) awaitEnd() {
+	a.Helper()
+	for deadline := time.Now().Add(bound); a.isShown(); <-time.After(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			a.Fatalf("the lease of %s does not end", a.id)
+		}
+	}
+}
+
+// isShown reports whether the registry itself has the entry, past the caches.
+func (a *app) isShown() bool {
+	a.Helper()
+	_, err := a.server.Do(a.Context(), http.MethodGet, a.path()+"/"+url.PathEscape(a.id), nil)
+	if err != nil && !strings.Contains(err.Error(), "404") {
+		a.Fatalf("reading Eureka: %v", err)
+	}
+	return err == nil
 }
 
 // TestAppThatIsNotUp has an application say so itself, in each way there is.
