@@ -127,6 +127,16 @@ func (c *HTTPClient) ServerAt(address string) (Server, error) {
 	return Server{Left: 1, url: u}, nil
 }
 
+// Share bounds a request by its part of the time that is left for as many requests, one after the other, this one included: a
+// server that hangs takes no time from those after it. The last one has all that is left.
+func Share(ctx context.Context, left int) (context.Context, context.CancelFunc) {
+	deadline, is := ctx.Deadline()
+	if !is || left <= 1 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
+}
+
 // Request is what is sent to a server.
 type Request struct {
 	Method string

@@ -22,6 +22,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -337,6 +338,37 @@ func TestTry(t *testing.T) {
 			asked = nil
 			if _ = c.Try(t.Context(), call); asked[0] != tc.next {
 				t.Errorf("the next call begins at the %s, want the %s\nreason: %s", asked[0], tc.next, tc.reason)
+			}
+		})
+	}
+}
+
+func TestShare(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason   string
+		deadline time.Duration // 0 for none
+		left     int
+		want     time.Duration // 0 for none
+	}{
+		"the first of four": {"three others may have to answer", time.Hour, 4, time.Hour / 4},
+		"the last":          {"there is none to save time for", time.Hour, 1, time.Hour},
+		"without an end":    {"there is nothing to share", 0, 4, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := t.Context(), func() {}
+			if tc.deadline > 0 {
+				ctx, cancel = context.WithTimeout(ctx, tc.deadline)
+			}
+			defer cancel()
+			part, end := driverkit.Share(ctx, tc.left)
+			defer end()
+			var got time.Duration
+			if deadline, is := part.Deadline(); is {
+				got = time.Until(deadline)
+			}
+			if got != tc.want {
+				t.Errorf("%s: got %s, want %s\nreason: %s", name, got, tc.want, tc.reason)
 			}
 		})
 	}

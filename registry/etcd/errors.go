@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -41,6 +42,19 @@ func codeOf(err error) codes.Code {
 		return e.Code()
 	}
 	return status.Code(err)
+}
+
+// isAway holds for what another member may answer: this one has no leader, can't be reached, or did not answer in time.
+func isAway(err error) bool {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
+	switch codeOf(rpctypes.Error(err)) {
+	case codes.Unavailable, codes.DeadlineExceeded:
+		return true
+	default:
+		return false
+	}
 }
 
 // loginLost holds for what etcd says of a token that it no longer knows: it has expired, the server was started again, or

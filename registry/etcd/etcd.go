@@ -28,6 +28,8 @@ type Registry struct {
 	lease  time.Duration
 	limit  int
 	lag    time.Duration
+	// members is how many the endpoint names.
+	members int
 }
 
 var (
@@ -75,6 +77,7 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	return &Registry{
 		client: client, login: login, target: target,
 		lease: time.Duration(options.Lease), limit: options.TransactionLimit, lag: target.format.lag,
+		members: len(endpoints),
 	}, nil
 }
 

@@ -35,7 +35,9 @@ func (r *Registry) Heartbeat(ctx context.Context, in registry.Instance) error {
 }
 
 func (r *Registry) renew(ctx context.Context, in registry.Instance) error {
-	kv, err := r.get(ctx, r.target.key(in))
+	kv, err := eachInTurn(ctx, r.members, func(ctx context.Context) (*mvccpb.KeyValue, error) {
+		return r.get(ctx, r.target.key(in))
+	})
 	switch {
 	case err != nil:
 		return err
@@ -46,7 +48,9 @@ func (r *Registry) renew(ctx context.Context, in registry.Instance) error {
 	case kv.GetLease() == 0:
 		return registry.NotRegistered(errors.New("the entry has no lease"))
 	}
-	ttl, err := r.keepAlive(ctx, kv.GetLease())
+	ttl, err := eachInTurn(ctx, r.members, func(ctx context.Context) (time.Duration, error) {
+		return r.keepAlive(ctx, kv.GetLease())
+	})
 	switch {
 	case err != nil:
 		return err
@@ -56,6 +60,27 @@ func (r *Registry) renew(ctx context.Context, in registry.Instance) error {
 		return registry.NotRegistered(fmt.Errorf("the entry's lease is of %s, and shorter than options.lease", ttl))
 	}
 	return nil
+}
+
+// eachInTurn makes a request that can be repeated until a member answers it: the client sends each to the next one. A member that
+// accepts connections and does not serve, since it is cut off from its peers or its disk stalls, would else let entries expire
+// that the others could renew. There is one request more than there are members, because calls under way take turns too. The
+// member must know a leader, or else it says so at once.
+func eachInTurn[T any](ctx context.Context, members int, request func(context.Context) (T, error)) (answer T, err error) {
+	left := 1
+	if members > 1 {
+		left = members + 1
+	}
+	ctx = clientv3.WithRequireLeader(ctx)
+	for ; left > 0; left-- {
+		part, cancel := driverkit.Share(ctx, left)
+		answer, err = request(part)
+		cancel()
+		if !isAway(err) || ctx.Err() != nil {
+			break
+		}
+	}
+	return answer, err
 }
 
 func (r *Registry) get(ctx context.Context, key string) (kv *mvccpb.KeyValue, err error) {

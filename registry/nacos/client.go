@@ -68,11 +68,10 @@ func (c *client) do(ctx context.Context, call call) (a *answer, err error) {
 
 // share gives a request that changes nothing its part of the time that the servers which are left have together.
 func share(ctx context.Context, s driverkit.Server, r route) (context.Context, context.CancelFunc) {
-	deadline, is := ctx.Deadline()
-	if !is || s.Left == 1 || !r.safe && r.method != http.MethodGet {
+	if !r.safe && r.method != http.MethodGet {
 		return ctx, func() {}
 	}
-	return context.WithTimeout(ctx, time.Until(deadline)/time.Duration(s.Left))
+	return driverkit.Share(ctx, s.Left)
 }
 
 // try makes the call at one server.

@@ -1,0 +1,155 @@
+package etcd_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/etcd"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
+)
+
+// member is one of a cluster that has the entry of a pod, with a lease.
+type member struct {
+	pb.UnimplementedKVServer
+	pb.UnimplementedLeaseServer
+
+	value []byte
+	// trouble is what the member has, if any, before it answers.
+	trouble func(context.Context) error
+
+	reads, renewals, leaderless atomic.Int32 // requests, and those that any member may answer that has no leader
+}
+
+func (m *member) note(ctx context.Context, requests *atomic.Int32) error {
+	requests.Add(1)
+	if md, _ := metadata.FromIncomingContext(ctx); len(md.Get(rpctypes.MetadataRequireLeaderKey)) == 0 {
+		m.leaderless.Add(1)
+	}
+	if m.trouble == nil {
+		return nil
+	}
+	return m.trouble(ctx)
+}
+
+func (m *member) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+	if err := m.note(ctx, &m.reads); err != nil {
+		return nil, err
+	}
+	return &pb.RangeResponse{
+		Header: &pb.ResponseHeader{}, Kvs: []*mvccpb.KeyValue{{Key: r.GetKey(), Value: m.value, Lease: 7}},
+	}, nil
+}
+
+func (m *member) LeaseKeepAlive(stream grpc.BidiStreamingServer[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]) error {
+	asked, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	if err := m.note(stream.Context(), &m.renewals); err != nil {
+		return err
+	}
+	return stream.Send(&pb.LeaseKeepAliveResponse{Header: &pb.ResponseHeader{}, ID: asked.GetID(), TTL: 60})
+}
+
+// hang is what a member does that waits for its peers or its disk: connections to it stay up.
+func hang(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// cluster serves the entry of an instance by members, the first of which has trouble.
+func cluster(t *testing.T, in registry.Instance, size int, trouble func(context.Context) error) (*etcd.Registry, []*member) {
+	t.Helper()
+	value, err := json.Marshal(map[string]any{"Op": 0, "Addr": in.Endpoint(), "Metadata": in.Meta()})
+	expect.NoError(t, err)
+	var members []*member
+	var urls []string
+	for range size {
+		m := &member{value: value}
+		server := grpc.NewServer()
+		pb.RegisterKVServer(server, m)
+		pb.RegisterLeaseServer(server, m)
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		expect.NoError(t, err)
+		go func() { _ = server.Serve(l) }()
+		t.Cleanup(server.Stop)
+		members, urls = append(members, m), append(urls, "http://"+l.Addr().String())
+	}
+	members[0].trouble = trouble
+	d, err := etcd.New(t.Context(), registry.Config{Endpoint: strings.Join(urls, ","), Options: []byte(`{"lease":"60s"}`)})
+	expect.NoError(t, err)
+	t.Cleanup(func() { _ = d.(*etcd.Registry).Close() })
+	return d.(*etcd.Registry), members
+}
+
+// TestHeartbeatsPassOverAMemberThatDoesNotServe has a connection to each member.
+func TestHeartbeatsPassOverAMemberThatDoesNotServe(t *testing.T) {
+	t.Parallel()
+	const timeout = time.Second
+	for name, tc := range map[string]struct {
+		reason  string
+		trouble func(context.Context) error
+	}{
+		"it hangs":         {"its disk stalls, or its peers can't be reached", hang},
+		"it has no leader": {"it says so of a request that wants one", func(context.Context) error { return rpctypes.ErrGRPCNoLeader }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := pod(1)
+			d, members := cluster(t, in, 4, tc.trouble) // with three, only reads would come to the first
+			beat := func(timeout time.Duration) error {
+				ctx, cancel := context.WithTimeout(t.Context(), timeout)
+				defer cancel()
+				return d.Heartbeat(ctx, in)
+			}
+			expect.Soon(t, "all members are connected", func() error {
+				err := beat(timeout / 10)
+				for i, m := range members {
+					if m.reads.Load() == 0 {
+						return fmt.Errorf("none of the reads came to member %d: %w", i, err)
+					}
+				}
+				return nil
+			})
+			for i := range 20 {
+				if err := beat(timeout); err != nil {
+					t.Errorf("heartbeat %d: %v\nreason: %s", i, err, tc.reason)
+				}
+			}
+			if members[0].renewals.Load() == 0 {
+				t.Error("no renewal came to the member that does not serve, so that the test proves half")
+			}
+			for i, m := range members {
+				if n := m.leaderless.Load(); n > 0 {
+					t.Errorf("%d requests would be answered by member %d while it has no leader, and hang there", n, i)
+				}
+			}
+		})
+	}
+}
+
+// TestHeartbeatFailsWhereNoMemberServes: it is the caller who tries again.
+func TestHeartbeatFailsWhereNoMemberServes(t *testing.T) {
+	t.Parallel()
+	d, members := cluster(t, pod(1), 1, hang)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	err := d.Heartbeat(ctx, pod(1))
+	expect.Error(t, "the only member hangs", err, context.DeadlineExceeded.Error())
+	if n := members[0].reads.Load(); n != 1 {
+		t.Errorf("%d reads, want 1: the member has the whole time", n)
+	}
+}
