@@ -29,7 +29,8 @@ const (
 	maxDoublings = 10
 )
 
-// keeper looks after one registry: one goroutine compares it, and one renews what expires.
+// keeper looks after one registry: one goroutine compares it, one renews what expires, and where applications have entries of
+// their own, two ask for them.
 type keeper struct {
 	resync     *Resync
 	source     Source
@@ -83,7 +84,7 @@ func (k *keeper) continues(before *keeper) bool {
 	return now.Server() == then.Server() && now.Lists() == then.Lists()
 }
 
-// start begins both loops. The keeper before it for the same registry, if there was one, has ended.
+// start begins the loops. The keeper before it for the same registry, if there was one, has ended.
 func (k *keeper) start(ctx context.Context, before *keeper) {
 	if k.continues(before) {
 		k.removed, k.failed, k.approval, k.blocked = before.removed, before.failed, before.approval, before.blocked
@@ -103,7 +104,8 @@ func (k *keeper) start(ctx context.Context, before *keeper) {
 	k.loops.Go(func() { k.heartbeats.renewAll(ctx) })
 	if apps := k.source.Client.AppEntries(); apps != nil {
 		w := &watch{keeper: k, client: apps, name: registryclient.AppEntries(k.source.Name)}
-		k.loops.Go(func() { w.askAll(ctx) })
+		k.loops.Go(func() { w.askForOut(ctx) })
+		k.loops.Go(func() { w.askForIn(ctx) })
 	}
 }
 

@@ -17,8 +17,12 @@ import (
 const (
 	// glance is how often the registry is asked for what has to be out of rotation: what put that back in may do so at any time.
 	glance = 5 * time.Second
-	// askAtOnce bounds the questions that are under way. They count among the registry's calls, behind all that is urgent.
-	askAtOnce = 8
+	// askAtOnce bounds the questions of one loop that are under way, as those of the heartbeats are: a registry may take a second
+	// for each. They count among the registry's calls, behind all that is urgent.
+	askAtOnce = atOnce
+	// askShare is the part of the registry's slots that one loop takes at most: both have the half that one service may have, and
+	// no question waits for another one.
+	askShare = 4
 )
 
 // watch asks a registry of applications' entries what it says of each instance. They carry no mark, so that no list tells
@@ -28,33 +32,48 @@ type watch struct {
 	keeper *keeper
 	client *registryclient.Client
 	// name is that of the applications' entries in the keeper's registry.
-	name    string
-	trouble trouble
+	name string
 }
 
-// askAll asks until the context ends.
-func (w *watch) askAll(ctx context.Context) {
+// askForOut asks for what has to be out of rotation until the context ends. It has a loop of its own, so that what has to be in
+// can't hold it up.
+func (w *watch) askForOut(ctx context.Context) {
+	var trouble trouble
+	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
+		_, out := w.keeper.resync.Pods.Steered(w.name)
+		w.tell(ctx, &trouble, registry.OutOfService, w.ask(ctx, out))
+	}, glance)
+}
+
+// askForIn asks for what has to be in rotation until the context ends.
+func (w *watch) askForIn(ctx context.Context) {
 	r := w.keeper.resync
 	from := time.Now()
+	var trouble trouble
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		to := time.Now()
 		policy, _ := r.inForce()
-		in, out := r.Pods.Steered(w.name)
+		in, _ := r.Pods.Steered(w.name)
 		due := slices.DeleteFunc(in, func(one registry.Instance) bool { return !isTurn(one, policy.Interval, from, to) })
-		err := w.ask(ctx, append(out, due...))
-		if ctx.Err() == nil && r.has(w.keeper) {
-			w.trouble.tell(r.Logger.WithValues("registry", w.name), err,
-				"asking for applications' entries fails, and what others change of them goes unnoticed until it succeeds again",
-				"asking for applications' entries succeeds again")
-		}
+		w.tell(ctx, &trouble, registry.InService, w.ask(ctx, due))
 		from = to
 	}, glance)
+}
+
+// tell logs when questions for what has to have a state begin to fail, and when they succeed again.
+func (w *watch) tell(ctx context.Context, t *trouble, state registry.State, err error) {
+	if ctx.Err() != nil || !w.keeper.resync.has(w.keeper) {
+		return
+	}
+	t.tell(w.keeper.resync.Logger.WithValues("registry", w.name, "want", state), err,
+		"asking for applications' entries fails, and what others change of them goes unnoticed until it succeeds again",
+		"asking for applications' entries succeeds again")
 }
 
 // ask asks for each, and returns the first error.
 func (w *watch) ask(ctx context.Context, instances []registry.Instance) error {
 	var group errgroup.Group
-	group.SetLimit(askAtOnce)
+	group.SetLimit(max(1, min(askAtOnce, w.client.Status().Slots/askShare)))
 	for _, in := range instances {
 		group.Go(func() error { return w.askFor(ctx, in) })
 	}

@@ -1,12 +1,16 @@
 package resync
 
 import (
+	"context"
+	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
@@ -41,4 +45,101 @@ func TestApplicationsEntriesAreWatched(t *testing.T) {
 			t.Errorf("%d other calls: a watch changes nothing", n)
 		}
 	})
+}
+
+// slowApps has applications' entries that it takes its time to tell of, as Nacos does.
+type slowApps struct {
+	*fakeregistry.Registry
+	takes time.Duration
+
+	mu                   sync.Mutex
+	asked                map[string]int // by the address
+	underWay, mostAtOnce int
+}
+
+func (s *slowApps) AppEntries() registry.AppRegistry {
+	return slowAppEntries{s.Registry.AppEntries(), s}
+}
+
+type slowAppEntries struct {
+	registry.AppRegistry
+	slow *slowApps
+}
+
+func (s slowAppEntries) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
+	s.slow.count(in, 1)
+	defer s.slow.count(in, -1)
+	select {
+	case <-ctx.Done():
+		return "", ctx.Err()
+	case <-time.After(s.slow.takes):
+	}
+	return s.AppRegistry.Get(ctx, in)
+}
+
+// count counts a question that begins, by 1, or ends, by -1.
+func (s *slowApps) count(in registry.Instance, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked[in.Address] += max(n, 0)
+	s.underWay += n
+	s.mostAtOnce = max(s.mostAtOnce, s.underWay)
+}
+
+// TestSlowQuestionsHoldUpNoOthers has a registry that takes a second for each.
+func TestSlowQuestionsHoldUpNoOthers(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason      string
+		in, out     int
+		maxInFlight int
+		atOnce      int // at most
+	}{
+		"many in rotation": {
+			reason: "what has to be out may come back at any time, and those in rotation can wait",
+			in:     500, out: 5, maxInFlight: 100, atOnce: 50,
+		},
+		"many of both": {
+			reason: "the calls of a rollout need slots too",
+			in:     500, out: 100, maxInFlight: 400, atOnce: 64,
+		},
+		"few slots": {
+			reason: "a question that waited for the whole timeout would be dropped, and logged as a failure of the registry",
+			in:     20, out: 2, maxInFlight: 4, atOnce: 2,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newScene(t, "a")
+				slow := &slowApps{Registry: s.fakes["a"], takes: time.Second, asked: map[string]int{}}
+				s.client("a", slow, func(o *registryclient.Options) { o.MaxInFlight = tc.maxInFlight })
+				for i := range tc.in + tc.out {
+					at := registry.Instance{Service: "web", Address: fmt.Sprintf("10.0.%d.%d", i/250, i%250), Port: 80, UID: fmt.Sprint(i)}
+					if slow.App(at).Register(); i < tc.in {
+						s.in = append(s.in, at)
+						continue
+					}
+					s.out = append(s.out, at)
+				}
+				s.start()
+				time.Sleep(2*time.Minute + time.Second)
+				s.stop()
+				for _, one := range s.out {
+					if n := slow.asked[one.Address]; n < 20 {
+						t.Errorf("in two minutes asked %d times for %s, which has to be out, want 10 a minute\nreason: %s", n, one.Address, tc.reason)
+					}
+				}
+				for _, one := range s.in {
+					if slow.asked[one.Address] == 0 {
+						t.Errorf("in two minutes never asked for %s, which has to be in rotation\nreason: %s", one.Address, tc.reason)
+					}
+				}
+				if slow.mostAtOnce > tc.atOnce {
+					t.Errorf("%d questions at once, want at most %d\nreason: %s", slow.mostAtOnce, tc.atOnce, tc.reason)
+				}
+				s.expectLogged("asking for applications' entries fails", 0)
+			})
+		})
+	}
 }
