@@ -56,6 +56,20 @@ const (
 	maxWeight = 10000
 )
 
+// leastTimeout is room for the pauses of any call and a second for its requests. A registration that takes an address over waits
+// for readers, then for settle, and for readers again; of an application with an IPv6 address, a removal waits for settle in both
+// of its forms.
+const leastTimeout = 3 * time.Second
+
+// checkTimeout refuses one within which some calls can't succeed however often they are made. 0 is none.
+func checkTimeout(timeout time.Duration) error {
+	if timeout <= 0 || timeout >= leastTimeout {
+		return nil
+	}
+	return registry.FieldError("timeout", fmt.Errorf("is %s; write %s or more: Nacos shows readers a change half a second late, and "+
+		"calls wait for that", timeout, leastTimeout))
+}
+
 func decodeOptions(cfg registry.Config) (Options, error) {
 	opts := Options{Namespace: "public", Group: "DEFAULT_GROUP", Cluster: "DEFAULT", Weight: 1}
 	if err := driverkit.DecodeOptions(cfg, &opts); err != nil {
