@@ -1,12 +1,16 @@
 package zookeeper
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -331,4 +335,123 @@ func TestWelcomeIsAwaitedNoLongerThanAllowed(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Error("still waiting for the rest of the welcome")
 	}
+}
+
+func TestFramedKeepsFailedWritesFromTheClient(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason   string
+		welcomed bool
+		says     string // Read's error
+		fails    bool   // Write
+	}{
+		"before the welcome": {"no request waits yet, and the client tells what is wrong", false, "refuses the connection", true},
+		"after it":           {"the client would answer a request twice, and hang", true, "closed pipe", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, _ := pipe(t)
+			f.welcomed.Store(tc.welcomed)
+			expect.NoError(t, f.Close())
+			request := make([]byte, 8)
+			if n, err := f.Write(request); (err != nil) != tc.fails || err == nil && n != len(request) {
+				t.Errorf("Write: got %d and error %v, want an error: %t\nreason: %s", n, err, tc.fails, tc.reason)
+			}
+			_, err := f.Read(make([]byte, headerLength))
+			expect.Error(t, tc.reason, err, tc.says)
+		})
+	}
+}
+
+// unwritable is a connection on which the second write fails, which is the first after the client's greeting.
+type unwritable struct {
+	net.Conn
+	writes int
+}
+
+func (u *unwritable) Write(p []byte) (int, error) {
+	if u.writes++; u.writes == 2 {
+		return 0, errors.New("broken pipe")
+	}
+	return u.Conn.Write(p)
+}
+
+// greetAndAnswer is a server that lets everybody in, and has no node.
+func greetAndAnswer(server net.Conn) {
+	const setAuth, noNode = 100, -101
+	frame := func() ([]byte, error) {
+		header := make([]byte, headerLength)
+		if _, err := io.ReadFull(server, header); err != nil {
+			return nil, err
+		}
+		body := make([]byte, binary.BigEndian.Uint32(header))
+		_, err := io.ReadFull(server, body)
+		return body, err
+	}
+	say := func(body []byte) {
+		_, _ = server.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...))
+	}
+	greeting, err := frame()
+	if err != nil {
+		return
+	}
+	welcome := slices.Concat(greeting[:4], greeting[12:16]) // protocol, and the session's timeout as asked for
+	welcome = binary.BigEndian.AppendUint64(welcome, 1)     // its number
+	say(append(binary.BigEndian.AppendUint32(welcome, 16), make([]byte, 17)...))
+	for {
+		request, err := frame()
+		if err != nil {
+			return
+		}
+		answer := make([]byte, minAnswer)
+		copy(answer, request[:4])
+		if int32(binary.BigEndian.Uint32(request)) > 0 && binary.BigEndian.Uint32(request[4:]) != setAuth {
+			binary.BigEndian.PutUint32(answer[12:], uint32(0x100000000+noNode))
+		}
+		say(answer)
+	}
+}
+
+// TestSessionOutlivesAFailedWrite has the second connection fail where the client authenticates again.
+func TestSessionOutlivesAFailedWrite(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 10 * time.Second
+		connections := 0
+		w := newWire(t.Context(), nil, timeout)
+		w.connect = func(string) (net.Conn, error) {
+			client, server := net.Pipe()
+			go greetAndAnswer(server)
+			if connections++; connections == 2 {
+				return &unwritable{Conn: client}, nil
+			}
+			return client, nil
+		}
+		s, err := newSessionOver(w, settings{
+			servers: []string{"zk:2181"}, timeout: timeout, digest: []byte("me:secret"), log: slog.New(slog.DiscardHandler),
+		})
+		expect.NoError(t, err)
+		defer func() {
+			s.close()
+			time.Sleep(time.Minute) // the client wants to tell a server
+		}()
+		ask := func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
+			defer cancel()
+			_, err := s.exists(ctx, "/services")
+			return err
+		}
+		expect.NoError(t, ask())
+		w.mu.Lock()
+		first := w.current
+		w.mu.Unlock()
+		expect.NoError(t, first.Close())
+		synctest.Wait()
+		_ = ask() // the client drops it with the second connection, or sends it over the third
+		synctest.Wait()
+		expect.NoError(t, ask())
+		if connections != 3 {
+			t.Errorf("%d connections, want 3, of which the second fails", connections)
+		}
+	})
 }

@@ -46,8 +46,13 @@ type settings struct {
 
 // newSession begins to connect, and returns at once.
 func newSession(ctx context.Context, set settings) (*session, error) {
+	return newSessionOver(newWire(context.WithoutCancel(ctx), set.tls, set.connectBy), set)
+}
+
+// newSessionOver is newSession over the connections of w.
+func newSessionOver(w *wire, set settings) (*session, error) {
 	s := &session{
-		wire:   newWire(context.WithoutCancel(ctx), set.tls, set.connectBy),
+		wire:   w,
 		digest: set.digest, log: set.log, introduced: set.digest == nil, changed: make(chan struct{}),
 	}
 	conn, _, err := zk.Connect(set.servers, set.timeout,

@@ -105,6 +105,7 @@ type framed struct {
 	welcomeBy time.Time
 	welcomed  atomic.Bool
 	last      atomic.Int64
+	unsent    atomic.Pointer[error] // of the write that failed
 
 	// The reader's alone.
 	header [headerLength]byte
@@ -123,8 +124,30 @@ func (f *framed) SetReadDeadline(t time.Time) error {
 	return f.Conn.SetReadDeadline(t)
 }
 
-// Read reads no further than to the end of a header or of an answer.
+// Write keeps a failure from the client once the server has said welcome. It closes the connection instead, so that the reader
+// ends, and the client answers each request once. By itself it answers the request that authenticates a new connection both
+// when the write fails and when the connection ends; there is room for one answer, and the client hangs (sendRequest, sendData
+// and flushRequests in its conn.go).
+func (f *framed) Write(p []byte) (int, error) {
+	n, err := f.Conn.Write(p)
+	if err == nil || !f.welcomed.Load() {
+		return n, err
+	}
+	f.unsent.CompareAndSwap(nil, &err)
+	_ = f.Close()
+	return len(p), nil
+}
+
+// Read reads no further than to the end of a header or of an answer. Where a write has failed, it says so.
 func (f *framed) Read(p []byte) (int, error) {
+	n, err := f.read(p)
+	if unsent := f.unsent.Load(); err != nil && unsent != nil {
+		err = *unsent
+	}
+	return n, err
+}
+
+func (f *framed) read(p []byte) (int, error) {
 	if f.left > 0 {
 		n, err := f.Conn.Read(p[:min(len(p), f.left)])
 		return f.took(n), err
