@@ -22,7 +22,6 @@ func settings(all *registries) controller.Settings {
 		Registries:        make(registryclient.Registries, len(all.byName)),
 		RegisteredByApp:   map[string]bool{},
 		ReaderLag:         map[string]time.Duration{},
-		Renamed:           all.renamed,
 		DefaultRegistries: c.DefaultRegistries,
 		Drain:             c.Drain,
 		Guard:             c.Guard == config.GuardAlways,

@@ -149,19 +149,6 @@ func (c *Claims) Removed(uid types.UID, in lifecycle.Recorded, now time.Time) {
 	c.drop(uid, now, true, func(h hold) bool { return h.Recorded == in })
 }
 
-// Renamed has the holds of a pod go by the names that the registries have by now.
-func (c *Claims) Renamed(uid types.UID, names func(lifecycle.Recorded) lifecycle.Recorded, now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, h := range slices.Clone(c.holds[uid]) {
-		former := h.Recorded
-		if h.Recorded = names(former); h.Recorded != former {
-			c.drop(uid, now, false, func(h hold) bool { return h.Recorded == former })
-			c.note(uid, h)
-		}
-	}
-}
-
 // Forget notes that no registry has an entry of the pod any more.
 func (c *Claims) Forget(uid types.UID, now time.Time) {
 	c.mu.Lock()
@@ -192,15 +179,23 @@ func (c *Claims) recorded(pods []corev1.Pod, known configured, now time.Time) {
 	}
 }
 
-// dropUnconfigured forgets what only records say of registries that the configuration does not have: no list will tell of those.
-func (c *Claims) dropUnconfigured(known configured, now time.Time) {
+// reconfigured has holds go by the names that their registries have by now, and forgets what only records say of registries that the
+// configuration does not have: no list will tell of those.
+func (c *Claims) reconfigured(known configured, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for uid := range c.holds {
-		c.drop(uid, now, false, func(h hold) bool {
-			_, has := known(h.Recorded)
-			return h.evidence == byRecord && !has
-		})
+	for uid, holds := range c.holds {
+		for _, h := range slices.Clone(holds) {
+			former := h.Recorded
+			renamed, has := known(former)
+			if has && renamed == former || !has && h.evidence != byRecord {
+				continue
+			}
+			c.drop(uid, now, false, func(h hold) bool { return h.Recorded == former })
+			if h.Recorded = renamed; has {
+				c.note(uid, h)
+			}
+		}
 	}
 }
 

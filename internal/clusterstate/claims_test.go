@@ -52,7 +52,7 @@ func TestClaimsGoByTheNewNameOfARegistry(t *testing.T) {
 	main.Registry = "main"
 	c := newClaims()
 	c.Acknowledged(pod, former)
-	c.Renamed(pod.UID, func(lifecycle.Recorded) lifecycle.Recorded { return main }, now)
+	c.reconfigured(func(lifecycle.Recorded) (lifecycle.Recorded, bool) { return main, true }, now)
 	if pods, names := c.Size(); pods != 1 || names != 1 {
 		t.Errorf("after the new name %d pods hold %d names, want one: the pod is registered", pods, names)
 	}

@@ -5,7 +5,11 @@
 package clusterstate
 
 import (
+	"cmp"
+	"context"
+	"fmt"
 	"slices"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -36,11 +40,15 @@ type Rules struct {
 // configured knows those registries.
 func (r *Rules) configured(registries []string) configured {
 	return func(in lifecycle.Recorded) (lifecycle.Recorded, bool) {
-		if now, renamed := r.FormerNames[in.Registry]; renamed {
-			in.Registry = now
-		}
+		in = r.UnderItsName(in)
 		return in, slices.Contains(registries, in.Registry)
 	}
+}
+
+// UnderItsName returns an instance under the name that a configuration since the start has given its registry.
+func (r *Rules) UnderItsName(in lifecycle.Recorded) lifecycle.Recorded {
+	in.Registry = cmp.Or(r.FormerNames[in.Registry], in.Registry)
+	return in
 }
 
 // State is all of it. Each part has a lock of its own and is safe for concurrent use.
@@ -54,4 +62,27 @@ type State struct {
 func New(cache client.Reader) *State {
 	claims := newClaims()
 	return &State{Claims: claims, Panics: newPanics(), Workloads: &Workloads{cache: cache, claims: claims}}
+}
+
+// NameRefused says why pods of a workload that has no hooks yet may not have one of its service names; nil where they may have all.
+// The registries are all in which they may have an entry.
+func (s *State) NameRefused(
+	ctx context.Context, rules *Rules, registries []string, workload *Workload, now time.Time,
+) (*Refusal, error) {
+	if err := s.Workloads.Refresh(ctx, rules, registries, now); err != nil {
+		return nil, err
+	}
+	endpoints, err := rules.Services.EndpointsOf(workload.Subject())
+	if err != nil {
+		return nil, fmt.Errorf("reading the services: %w", err)
+	}
+	use := Use{Rules: rules, Now: now}
+	use.Pod.Namespace = workload.GetNamespace()
+	for _, e := range endpoints {
+		use.Service = e.Service
+		if refused, _ := s.Claims.Ask(use); refused != nil {
+			return refused, nil
+		}
+	}
+	return nil, nil //nolint:nilnil // they may have all
 }

@@ -56,7 +56,7 @@ func (w *Workloads) Refresh(ctx context.Context, rules *Rules, registries []stri
 	}
 	known := rules.configured(registries)
 	if w.rules != rules {
-		w.claims.dropUnconfigured(known, now)
+		w.claims.reconfigured(known, now)
 	}
 	if !w.readRecords && !w.claims.haveListed(registries) {
 		if err := w.refreshRecords(ctx, known, now); err != nil {

@@ -385,7 +385,7 @@ func TestRecordInARegistryThatIsGone(t *testing.T) {
 		"dropped": {"no list will ever tell what it has", func(*choices) {}, true},
 		"renamed": {"the same server has another name", func(s *choices) {
 			s.Registries["new"] = Registry{Calls: s.Registries["default"].Calls, Timeout: testTimeout}
-			s.Renamed, s.FormerNames = map[string]string{"old": "new"}, map[string]string{"old": "new"}
+			s.FormerNames = map[string]string{"old": "new"}
 		}, false},
 	} {
 		for when, restarts := range map[string]bool{"while it runs": false, "before it leads": true} {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/plan"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -85,7 +86,18 @@ func (o *observation) instances() map[lifecycle.Recorded]bool {
 // underItsName returns the instance under the name that the configuration has for the registry by now, by what the
 // configurations or the entries that were found say.
 func (o *observation) underItsName(in lifecycle.Recorded) lifecycle.Recorded {
-	return o.settings.underItsName(in, o.tracked.Renamed)
+	in = o.settings.UnderItsName(in)
+	name, apps := registryclient.CutAppEntries(in.Registry)
+	if _, has := o.settings.Registries[name]; has {
+		return in
+	}
+	switch now := o.tracked.Renamed(name); {
+	case now != "" && apps:
+		in.Registry = registryclient.AppEntries(now)
+	case now != "":
+		in.Registry = now
+	}
+	return in
 }
 
 // recorded are the targets that the record says to be in a registry, with their weight and metadata where the pod still has

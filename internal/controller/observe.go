@@ -71,10 +71,7 @@ func (o *observation) managed() bool { return o.input.Managed() || len(o.tracked
 func (r *PodReconciler) observe(ctx context.Context, id lifecycle.PodID) (seen *observation, again time.Duration, err error) {
 	settings := r.settings.Load()
 	// Before the cache is read: the tracker notes the departure of a pod that is found in it then.
-	seen = &observation{settings: settings, tracked: r.Tracker.Open(id, settings.Registries.Server, settings.renamed), note: r.notes.Of(id)}
-	if len(settings.Renamed) > 0 {
-		r.State.Claims.Renamed(id.UID, settings.renamed, r.Clock.Now())
-	}
+	seen = &observation{settings: settings, tracked: r.Tracker.Open(id, settings.Registries.Server, settings.UnderItsName), note: r.notes.Of(id)}
 	pod := &corev1.Pod{}
 	// Nothing below changes what it reads.
 	err = r.Client.Get(ctx, id.NamespacedName, pod, client.UnsafeDisableDeepCopy)
@@ -240,27 +237,6 @@ func (r *PodReconciler) observeNames(seen *observation, endpoints []service.Endp
 		}
 	}
 	return notes.Blocker{}
-}
-
-// NameRefused says why pods of a workload that has no hooks yet may not have one of its service names; nil where they may have all.
-func (r *PodReconciler) NameRefused(ctx context.Context, workload *clusterstate.Workload) (*clusterstate.Refusal, error) {
-	settings, now := r.settings.Load(), r.Clock.Now()
-	if err := r.State.Workloads.Refresh(ctx, &settings.Rules, settings.everywhere, now); err != nil {
-		return nil, err
-	}
-	endpoints, err := settings.Services.EndpointsOf(workload.Subject())
-	if err != nil {
-		return nil, fmt.Errorf("reading the services: %w", err)
-	}
-	use := clusterstate.Use{Rules: &settings.Rules, Now: now}
-	use.Pod.Namespace = workload.GetNamespace()
-	for _, e := range endpoints {
-		use.Service = e.Service
-		if refused, _ := r.State.Claims.Ask(use); refused != nil {
-			return refused, nil
-		}
-	}
-	return nil, nil
 }
 
 func (r *PodReconciler) use(seen *observation, name string) clusterstate.Use {

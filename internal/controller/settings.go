@@ -1,7 +1,7 @@
 package controller
 
 import (
-	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -25,8 +25,6 @@ type Settings struct {
 	RegisteredByApp map[string]bool
 	// ReaderLag holds, by name, how long clients of the registry may not know yet what it has acknowledged.
 	ReaderLag map[string]time.Duration
-	// Renamed holds, by the names of registries that there are no more, the names that the same servers have now.
-	Renamed map[string]string
 	// DefaultRegistries are those of a pod that names none.
 	DefaultRegistries []string
 	// Drain is how long a pod stays up after it was taken out of rotation; the pod's annotation wins.
@@ -61,26 +59,10 @@ func (s *Settings) registriesOf(annotations map[string]string) ([]string, error)
 	return names, errors.Join(problems...)
 }
 
-// underItsName returns the instance under the name that its registry has by now; found returns that of a registry which the
-// settings do not know to be renamed.
-func (s *Settings) underItsName(in lifecycle.Recorded, found func(registry string) string) lifecycle.Recorded {
-	name, apps := registryclient.CutAppEntries(in.Registry)
-	if _, has := s.Registries[name]; has {
-		return in
-	}
-	now := cmp.Or(s.Renamed[name], found(name))
-	switch {
-	case now != "" && apps:
-		in.Registry = registryclient.AppEntries(now)
-	case now != "":
-		in.Registry = now
-	}
-	return in
-}
-
-// renamed returns the instance under the name that a configuration since the start has given its registry.
-func (s *Settings) renamed(in lifecycle.Recorded) lifecycle.Recorded {
-	return s.underItsName(in, func(string) string { return "" })
+// NameRefused is [clusterstate.State.NameRefused] by the configuration in force.
+func (r *PodReconciler) NameRefused(ctx context.Context, w *clusterstate.Workload) (*clusterstate.Refusal, error) {
+	settings := r.settings.Load()
+	return r.State.NameRefused(ctx, &settings.Rules, settings.everywhere, w, r.Clock.Now())
 }
 
 // steers reports whether there is a registry in which applications' entries can be steered.

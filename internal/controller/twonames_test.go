@@ -91,7 +91,7 @@ func TestRegistryIsRenamed(t *testing.T) {
 		w, pod := serving(t)
 		w.apply(func(s *choices) {
 			renamed(s)
-			s.Renamed = map[string]string{"default": "main"}
+			s.FormerNames = map[string]string{"default": "main"}
 		})
 		w.reconciles(pod, "the configuration's own words tell that both are one", registers, writes)
 		w.expectEvents("nothing is wrong with the pod")
@@ -106,7 +106,7 @@ func TestRegistryIsRenamed(t *testing.T) {
 
 		w.apply(func(s *choices) {
 			s.Registries = map[string]Registry{"main": s.Registries["default"], "new": s.Registries["new"]}
-			s.DefaultRegistries, s.Renamed = []string{"main", "new"}, map[string]string{"default": "main"}
+			s.DefaultRegistries, s.FormerNames = []string{"main", "new"}, map[string]string{"default": "main"}
 		})
 		w.changePod(pod, annotated(service.AnnotationRegistries, "main,new"))
 		_ = lists(w)
@@ -119,7 +119,7 @@ func TestRegistryIsRenamed(t *testing.T) {
 		w, pod := serving(t, keepsUnready)
 		w.changePod(pod, unready)
 		renamed(&w.settings)
-		w.settings.Renamed = map[string]string{"default": "main"}
+		w.settings.FormerNames = map[string]string{"default": "main"}
 		w.restart()
 		w.reconciles(pod, "")
 		if kept := w.r.Tracker.Kept("main"); len(kept) != 1 {
@@ -133,7 +133,7 @@ func TestRegistryIsRenamed(t *testing.T) {
 		w.reconciles(pod, "it is kept as it is")
 		w.apply(func(s *choices) {
 			renamed(s)
-			s.Renamed = map[string]string{"default": "main"}
+			s.FormerNames = map[string]string{"default": "main"}
 		})
 		w.reconciles(pod, "it is kept under the new name too")
 		if kept := w.r.Tracker.Kept("main"); len(kept) != 1 {
