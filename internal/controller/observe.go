@@ -71,7 +71,8 @@ func (o *observation) managed() bool { return o.input.Managed() || len(o.tracked
 func (r *PodReconciler) observe(ctx context.Context, id lifecycle.PodID) (seen *observation, again time.Duration, err error) {
 	settings := r.settings.Load()
 	// Before the cache is read: the tracker notes the departure of a pod that is found in it then.
-	seen = &observation{settings: settings, tracked: r.Tracker.Open(id, settings.Registries.Server, settings.UnderItsName), note: r.notes.Of(id)}
+	tracked := r.Tracker.Open(id, settings.Registries.Server, settings.UnderItsName)
+	seen = &observation{settings: settings, tracked: tracked, note: r.notes.Of(id)}
 	pod := &corev1.Pod{}
 	// Nothing below changes what it reads.
 	err = r.Client.Get(ctx, id.NamespacedName, pod, client.UnsafeDisableDeepCopy)

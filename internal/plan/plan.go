@@ -104,7 +104,6 @@ func Of(f Facts) Plan {
 		switch {
 		case in.Address != f.Address:
 			p.FormerAddresses = append(p.FormerAddresses, c)
-		case (keeps || f.Want == lifecycle.InService) && isInAnotherCase(in, f.Targets):
 		case !keeps || f.Arrived():
 			if f.Want != lifecycle.Absent && staysUnderAnotherName(in, f.Targets) {
 				c.Instance.Registry = in.Registry
@@ -118,7 +117,7 @@ func Of(f Facts) Plan {
 // others are the instances where the pod does not belong.
 func (f Facts) others() (others []lifecycle.Recorded) {
 	for in := range f.Instances {
-		if !slices.ContainsFunc(f.Targets, func(t tracker.Target) bool { return t.Key() == in }) {
+		if !slices.ContainsFunc(f.Targets, func(t tracker.Target) bool { return t.Key() == in || f.isSameEntry(t.Key(), in) }) {
 			others = append(others, in)
 		}
 	}
@@ -139,15 +138,12 @@ func Present(targets []tracker.Target, want lifecycle.Want) []Change {
 	return changes
 }
 
-// isInAnotherCase reports whether an application's entry may be the one of a target whose service differs in case only: Consul and
-// Eureka take both names for one.
-func isInAnotherCase(in lifecycle.Recorded, targets []tracker.Target) bool {
-	return ByApp(in) && slices.ContainsFunc(targets, func(t tracker.Target) bool {
-		other := t.Key()
-		same := strings.EqualFold(other.Service, in.Service)
-		other.Service = in.Service
-		return same && other == in
-	})
+// isSameEntry reports whether an application's entry may be that of a target whose service differs in case only: Consul and Eureka
+// take both names for one. What takes a pod out takes it out under both.
+func (f Facts) isSameEntry(target, in lifecycle.Recorded) bool {
+	same := (f.Want == lifecycle.InService || f.Want == lifecycle.Keep) && ByApp(in) && strings.EqualFold(target.Service, in.Service)
+	target.Service = in.Service
+	return same && target == in
 }
 
 // staysUnderAnotherName reports whether the pod departs from a registry and keeps the same instance in another, which may be
