@@ -83,7 +83,7 @@ func newFlags() (*flags, *flag.FlagSet) {
 	set.StringVar(&f.pprofAddress, "pprof-bind-address", off,
 		"the `address` of Go's profiles under /debug/pprof, over plain HTTP, 127.0.0.1:6060 for example; 0 turns it off")
 	set.BoolVar(&f.leaderElect, "leader-elect", true,
-		"work only while holding a lease, so that several managers can run")
+		"work only while holding a lease, so that several replicas can run")
 	set.StringVar(&f.leaseNamespace, "leader-election-namespace", "",
 		"the `namespace` of the lease; without it POD_NAMESPACE, or the namespace of the kubeconfig's context")
 	set.StringVar(&f.leaseName, "leader-election-id", "rollcall", "the `name` of the lease")
