@@ -59,7 +59,7 @@ func (o *options) lintCommand() *cobra.Command {
 			if len(findings) > 0 {
 				return errors.New("the lines above say what will not work")
 			}
-			fmt.Fprintf(o.Out, "%d CloneSets: nothing found\n", len(objects.cloneSets))
+			fmt.Fprintln(o.Out, "no problem found in "+objects.String())
 			return nil
 		},
 	}
@@ -139,6 +139,28 @@ func (l *linted) add(text []byte) error {
 		l.config = []byte(object.Data[configKey])
 	}
 	return nil
+}
+
+// String says what was checked, for a file without a CloneSet too.
+func (l *linted) String() string {
+	checked := counted(len(l.cloneSets), "CloneSet")
+	configurations := 0
+	for _, text := range [][]byte{l.config, l.given} {
+		if text != nil {
+			configurations++
+		}
+	}
+	if configurations > 0 {
+		checked += " and " + counted(configurations, "configuration")
+	}
+	return checked
+}
+
+func counted(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }
 
 // lint returns a line for each thing that will not work.

@@ -464,6 +464,18 @@ func TestStatusForScripts(t *testing.T) {
 	}
 }
 
+// TestLintOfAConfigurationAlone: that it has no CloneSet must not read as if nothing was checked.
+func TestLintOfAConfigurationAlone(t *testing.T) {
+	t.Parallel()
+	text := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: rollcall-config}\ndata:\n  config.yaml: |" +
+		strings.ReplaceAll(configText, "\n", "\n    ") + "\n"
+	var out, errOut bytes.Buffer
+	status := Run(t.Context(), "test", []string{"lint", "-"}, genericiooptions.IOStreams{In: strings.NewReader(text), Out: &out, ErrOut: &errOut})
+	if want := "no problem found in 0 CloneSets and 1 configuration\n"; status != 0 || out.String() != want {
+		t.Errorf("status %d and %q, want %q\n%s", status, &out, want, &errOut)
+	}
+}
+
 // TestLintWithAConfiguration of its own for the CloneSets: the ConfigMap in the input is none the less held to what the manager takes.
 func TestLintWithAConfiguration(t *testing.T) {
 	t.Parallel()
@@ -473,9 +485,9 @@ func TestLintWithAConfiguration(t *testing.T) {
 		reason, beside, want string
 		status               int
 	}{
-		"nothing beside": {reason: "the file is all there is", want: "1 CloneSets: nothing found\n"},
+		"nothing beside": {reason: "the file is all there is", want: "no problem found in 1 CloneSet and 1 configuration\n"},
 		"another beside": {
-			reason: "the file says which one counts", want: "1 CloneSets: nothing found\n",
+			reason: "the file says which one counts", want: "no problem found in 1 CloneSet and 2 configurations\n",
 			beside: strings.ReplaceAll(configText, "example.com", "acme.io"),
 		},
 		"one without a driver": {

@@ -104,7 +104,7 @@ func (l *life) steps() []step {
 		do:    l.scale(3),
 		until: l.settled(3, imageAfter),
 	}, {
-		title: "Delete one pod by label " + appsv1alpha1.SpecifiedDeleteKey + "; Kruise replaces it",
+		title: "Delete one pod by label " + appsv1alpha1.SpecifiedDeleteKey + "; OpenKruise replaces it",
 		do: func(ctx context.Context) (err error) {
 			victim, err = l.markForDelete(ctx)
 			return err
@@ -242,7 +242,7 @@ func (l *life) change(ctx context.Context, edit func(*appsv1alpha1.CloneSet)) er
 	return nil
 }
 
-// markForDelete asks Kruise to delete one pod, and returns that pod.
+// markForDelete asks OpenKruise to delete one pod, and returns that pod.
 func (l *life) markForDelete(ctx context.Context) (*corev1.Pod, error) {
 	pods, err := l.list(ctx)
 	if err != nil {

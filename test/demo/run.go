@@ -214,15 +214,19 @@ type arm struct {
 // arms are those of the demo, Rollcall's first.
 func (w *world) arms() []arm {
 	with := arm{name: "Rollcall", namespace: "with-rollcall", hooks: true, title: "1. WITH ROLLCALL", about: []string{
-		"The CloneSet has all three hooks. Kruise stops at PreparingNormal, PreparingUpdate, Updated and",
-		"PreparingDelete; Rollcall tells the registry, and then lets Kruise go on. A pod that was taken out",
+		"The CloneSet has all three hooks. OpenKruise stops at PreparingNormal, PreparingUpdate, Updated and",
+		"PreparingDelete; Rollcall tells the registry, and then lets OpenKruise go on. A pod that was taken out",
 		fmt.Sprintf("stays up for the drain of %s, for clients that still know it: this one reads the registry every %s,",
 			w.drain(), traffic.RefreshEvery),
 		fmt.Sprintf("and sends %d requests a second all the while.", time.Second/traffic.RequestEvery),
+		"",
+		"An update takes a pod out of service (in etcd and ZooKeeper: absent) and brings it back; a deletion makes",
+		"it absent. When the registry fails, Rollcall tries again within seconds. REQUEST FAILED shows the first",
+		"failed request of each pod in a step, and the step's last line counts them all.",
 	}}
 	if w.field != nil {
 		return []arm{with, {name: "no hooks", namespace: "without-rollcall", title: "2. WITHOUT", about: []string{
-			"The same CloneSet without hooks, in the same registry: Kruise does not ask. Each application",
+			"The same CloneSet without hooks, in the same registry: OpenKruise does not ask. Each application",
 			w.field.ends + ". The same steps, and a client of the same kind.",
 		}}}
 	}
@@ -231,7 +235,7 @@ func (w *world) arms() []arm {
 		{name: "preStop and mirror", namespace: "with-prestop", sleeps: true, title: "2. WITH PRESTOP AND A MIRROR", about: []string{
 			"What a careful team does without Rollcall. Another registry follows the pods' readiness, within a tenth",
 			fmt.Sprintf("of a second and after the fact. The pods serve for %d s more when they have to stop, by a preStop sleep,", sleepSeconds),
-			fmt.Sprintf("and Kruise waits for %d s between unready and the new image (gracePeriodSeconds). Same steps, same client.", sleepSeconds),
+			fmt.Sprintf("and OpenKruise waits for %d s between unready and the new image (gracePeriodSeconds). Same steps, same client.", sleepSeconds),
 		}},
 		{name: "mirror", namespace: "with-mirror", title: "3. WITH A MIRROR ALONE", about: []string{
 			"The same mirror of readiness, and pods that stop at once.",

@@ -185,10 +185,10 @@ func rowOf(event podEvent, says string) row {
 func kruiseState(pod *corev1.Pod) string { return pod.Labels[appspub.LifecycleStateKey] }
 
 func (r row) String() string {
-	return fmt.Sprintf("%-5s  %-15s  %-9s  %s", r.image, r.state, r.ready, r.registry)
+	return fmt.Sprintf("%-5s  %-16s  %-9s  %s", r.image, r.state, r.ready, r.registry)
 }
 
 // columns is the heading of the watcher's lines.
 func columns() string {
-	return fmt.Sprintf("%-10s  %-9s  %s", "time", "pod", row{"image", "Kruise state", "pod is", "registry says"})
+	return fmt.Sprintf("%-10s  %-9s  %s", "time", "pod", row{"image", "OpenKruise state", "pod is", "registry says"})
 }
