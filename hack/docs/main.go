@@ -131,7 +131,8 @@ func metricsPage() (page, error) {
 	p := page{
 		title: "Metrics",
 		intro: "At `/metrics` of `--metrics-bind-address`, beside those of controller-runtime and the Go runtime. The values of `reason`\n" +
-			"are explained in [reasons](reasons.md). `hook` is empty where Kruise waits for nothing and only the registry is behind.",
+			"are explained in [reasons](reasons.md). `hook` is empty where OpenKruise waits for nothing and only\n" +
+			"the registry is behind.",
 		head: []string{"metric", "type", "labels", "meaning"},
 	}
 	families, err := exercise()

@@ -95,7 +95,7 @@ func (o *observation) explain() notes.Blocker {
 	case len(o.input.Hooks.Refused) > 0:
 		return notes.Blocker{Reason: reason.HandlerRefused, Message: o.input.Hooks.Refused[0].Why}
 	case o.input.HeldNotReady(d):
-		return notes.Blocker{Reason: reason.HeldNotReady, Message: "Kruise holds the pod not ready (markPodNotReady) and lets go only " +
+		return notes.Blocker{Reason: reason.HeldNotReady, Message: "OpenKruise holds the pod not ready (markPodNotReady) and lets go only " +
 			"after an in-place update, which was rolled back: delete the pod, or update it in place"}
 	case o.input.KeptInPanic(d):
 		return notes.Blocker{Reason: reason.PanicThreshold, Message: o.panic.Message(o.settings.PanicThreshold)}

@@ -70,7 +70,7 @@ func TestWaitReasons(t *testing.T) {
 		"an unknown state": {"a newer Kruise", nil, []pod{dreaming}, nil, "", "UnknownState",
 			`lifecycle state "Dreaming" is not one that Rollcall knows`, backoffCap},
 		"held not ready by Kruise": {"only a person can correct it", marking, []pod{normal, held}, nil, "", "HeldNotReady",
-			"Kruise holds the pod not ready (markPodNotReady)", backoffCap},
+			"OpenKruise holds the pod not ready (markPodNotReady)", backoffCap},
 		"held not ready by Kruise, by no hook": {"another feature of Kruise holds it, and knows when to let go",
 			nil, []pod{normal, held}, nil, "", "", "", 0},
 		"held not ready while Kruise recreates containers": {"it lets go by itself",

@@ -29,8 +29,8 @@ func NewReleaseMetrics(r prometheus.Registerer) *ReleaseMetrics {
 		}, []string{"hook", "by"}),
 		waits: promauto.With(r).NewHistogramVec(prometheus.HistogramOpts{
 			Name: "rollcall_hook_wait_seconds",
-			Help: "How long Kruise waited at a hook until Rollcall released it, by hook: the pod's readiness, the registry and " +
-				"the drain. Kruise's timestamp has whole seconds.",
+			Help: "How long OpenKruise waited at a hook until Rollcall released it, by hook: the pod's readiness, the registry and " +
+				"the drain. OpenKruise's timestamp has whole seconds.",
 			Buckets: []float64{1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 1800},
 		}, []string{"hook"}),
 	}

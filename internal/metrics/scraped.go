@@ -28,7 +28,7 @@ func gauge(desc *prometheus.Desc, value float64, labels ...string) prometheus.Me
 
 // Wait is one pod that waits for Rollcall.
 type Wait struct {
-	// Hook is the one Kruise waits for; empty where Kruise waits for nothing and only the registry is behind.
+	// Hook is the one OpenKruise waits for; empty where OpenKruise waits for nothing and only the registry is behind.
 	Hook   string
 	Reason string
 	// Message says what is missing. It may be a registry's own words, or those of who wrote the pod.

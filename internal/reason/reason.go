@@ -170,7 +170,7 @@ const (
 	//
 	// What to do: where it stays, look at the API server, which answers too slowly.
 	NotPermitted Reason = "NotPermitted"
-	// NotReady: Kruise waits, and the pod is not ready yet.
+	// NotReady: OpenKruise waits, and the pod is not ready yet.
 	//
 	// What to do: look at the pod.
 	NotReady Reason = "NotReady"
