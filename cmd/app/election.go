@@ -47,9 +47,8 @@ type lease struct {
 	deposed func()
 	// failing returns why this manager could do nothing with the lease, or nothing.
 	failing func() string
-	// yields is since when it leaves the lease to another, and after whom.
-	yields      moment
-	yieldsAfter string
+	// yields is since when it leaves the lease, of that holder or of none, to another.
+	yields moment
 }
 
 // moment is one reading of both clocks. The monotonic clock stands still while the machine sleeps, and the wall clock can
@@ -88,6 +87,9 @@ func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if record.HolderIdentity != l.holder {
+		l.yields = moment{}
+	}
 	l.holder = record.HolderIdentity
 	if at := record.RenewTime.Time; record.HolderIdentity != l.Identity() && !at.IsZero() && !at.Equal(l.theirs) {
 		l.theirs, l.ahead = at, l.now().wall.Sub(at)
@@ -137,8 +139,8 @@ func (l *lease) yield() error {
 	switch {
 	case why == "" || l.renewed != moment{}:
 		return nil
-	case l.yields == moment{}, l.yieldsAfter != l.holder:
-		l.yields, l.yieldsAfter = l.now(), l.holder
+	case l.yields == moment{}:
+		l.yields = l.now()
 	case l.now().since(l.yields) >= yieldFor:
 		return nil
 	}
