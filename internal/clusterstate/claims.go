@@ -37,6 +37,8 @@ type Claims struct {
 	holds  map[types.UID][]hold
 	// listed are the registries that have listed what they hold: there, a record proves nothing any more.
 	listed map[string]bool
+	// known are the registries of the configuration. A call that began before that was read names a registry as it was called.
+	known configured
 	// readAt is when the records were read.
 	readAt time.Time
 }
@@ -91,6 +93,7 @@ func (g *claimGroup) count(e evidence, n int) {
 func newClaims() *Claims {
 	return &Claims{
 		groups: map[string]map[string]*claimGroup{}, holds: map[types.UID][]hold{}, listed: map[string]bool{},
+		known: func(in lifecycle.Recorded) (lifecycle.Recorded, bool) { return in, false },
 	}
 }
 
@@ -184,6 +187,7 @@ func (c *Claims) recorded(pods []corev1.Pod, known configured, now time.Time) {
 func (c *Claims) reconfigured(known configured, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.known = known
 	for uid, holds := range c.holds {
 		for _, h := range slices.Clone(holds) {
 			former := h.Recorded
@@ -192,7 +196,7 @@ func (c *Claims) reconfigured(known configured, now time.Time) {
 				continue
 			}
 			c.drop(uid, now, false, func(h hold) bool { return h.Recorded == former })
-			if h.Recorded = renamed; has {
+			if has {
 				c.note(uid, h)
 			}
 		}
@@ -223,7 +227,7 @@ type Entry struct {
 // registry may have lost it, and then it is put back.
 //
 // No list has the applications' own entries, which have the registry apps. A record of one counts until a list that comes after the
-// records were read: between the two, the reconciler asks the registry about each pod.
+// records were read: between the two, the reconciler asks the registry about each pod that it does not keep as it is.
 func (c *Claims) Listed(registry, apps string, entries []Entry, asOf, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -342,6 +346,9 @@ func (c *Claims) registered(u Use) bool {
 
 // note adds a hold, or what is now known of one. Stronger evidence stays.
 func (c *Claims) note(uid types.UID, h hold) {
+	if now, has := c.known(h.Recorded); has {
+		h.Recorded = now
+	}
 	i := slices.IndexFunc(c.holds[uid], func(other hold) bool { return other.Recorded == h.Recorded })
 	if i < 0 {
 		c.holds[uid] = append(c.holds[uid], h)

@@ -56,6 +56,7 @@ func TestClaimsGoByTheNewNameOfARegistry(t *testing.T) {
 	if pods, names := c.Size(); pods != 1 || names != 1 {
 		t.Errorf("after the new name %d pods hold %d names, want one: the pod is registered", pods, names)
 	}
+	c.Acknowledged(pod, former) // by a call that began before
 	c.Removed(pod.UID, main, now)
 	if pods, _ := c.Size(); pods != 0 {
 		t.Error("the pod holds the name that it has left, under the former name of the registry")
