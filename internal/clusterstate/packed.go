@@ -3,6 +3,7 @@ package clusterstate
 import (
 	"time"
 
+	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,6 +24,7 @@ type packed struct {
 	phase      corev1.PodPhase
 	address    string
 	gated      bool // see lifecycle.AwaitsGates
+	shut       bool // see lifecycle.ShutByLifecycle
 	conditions []packedCondition
 }
 
@@ -48,8 +50,11 @@ func (p *packed) unpack() *corev1.Pod {
 		pod.Status.Conditions[i] = corev1.PodCondition{
 			Type: c.kind, Status: c.status, LastTransitionTime: metav1.NewTime(time.Unix(c.since, 0)),
 		}
-		if p.gated && c.kind == corev1.PodReady {
+		switch {
+		case p.gated && c.kind == corev1.PodReady:
 			pod.Status.Conditions[i].Reason = lifecycle.GatesNotReady
+		case p.shut && c.kind == appspub.KruisePodReadyConditionType:
+			pod.Status.Conditions[i].Message = lifecycle.LifecycleKey
 		}
 	}
 	return pod

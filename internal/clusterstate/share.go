@@ -47,7 +47,7 @@ func (s *Sharer) StripPod(object any) (any, error) {
 	defer s.mu.Unlock()
 	p := &packed{
 		ObjectMeta: pod.ObjectMeta, node: pod.Spec.NodeName, phase: pod.Status.Phase, address: pod.Status.PodIP,
-		gated: lifecycle.AwaitsGates(pod),
+		gated: lifecycle.AwaitsGates(pod), shut: lifecycle.ShutByLifecycle(pod),
 		// None is left out: a patch tests one by its index.
 		conditions: make([]packedCondition, len(pod.Status.Conditions)),
 	}

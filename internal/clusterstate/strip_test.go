@@ -40,7 +40,9 @@ func TestStripPodKeepsWhatIsRead(t *testing.T) {
 			Phase: corev1.PodRunning,
 			PodIP: "10.0.0.1",
 			Conditions: []corev1.PodCondition{
-				{Type: corev1.ContainersReady, Status: corev1.ConditionTrue, LastTransitionTime: now},
+				{
+					Type: appspub.KruisePodReadyConditionType, Status: corev1.ConditionFalse, LastTransitionTime: now, Message: lifecycle.LifecycleKey,
+				},
 				{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: now, Reason: lifecycle.GatesNotReady},
 			},
 		},

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -27,11 +28,11 @@ func TestWaitReasons(t *testing.T) {
 	held := func(pod *corev1.Pod) {
 		unready(pod)
 		pod.Status.Conditions = append(pod.Status.Conditions,
-			corev1.PodCondition{Type: appspub.KruisePodReadyConditionType, Status: corev1.ConditionFalse})
+			corev1.PodCondition{Type: appspub.KruisePodReadyConditionType, Status: corev1.ConditionFalse, Message: lifecycle.LifecycleKey})
 	}
 	recreated := func(pod *corev1.Pod) {
 		held(pod)
-		pod.Status.Conditions[1].LastTransitionTime = metav1.NewTime(testEpoch().Add(time.Minute))
+		pod.Status.Conditions[1].Message = `[{"userAgent":"ContainerRecreateRequest","key":"prod/web"}]`
 	}
 	letGo := func(pod *corev1.Pod) { pod.Status.Conditions[1].Status = corev1.ConditionTrue }
 	ended := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }

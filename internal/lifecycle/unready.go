@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"slices"
+	"strings"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
@@ -39,12 +40,19 @@ func (in Input) KeptInPanic(d Decision) bool {
 	return d.Row == RowNormalNotReady && d.Want == Keep && in.Unready == UnreadyFailOver && in.Record.Want == InService
 }
 
-// HeldNotReady recognizes a rollback in PreparingUpdate to Normal, after which Kruise never sets its own readiness gate again. What
-// closes the gate of a pod in Normal, a ContainerRecreateRequest say, opens it again.
+// HeldNotReady recognizes a rollback in PreparingUpdate to Normal, after which Kruise never sets its own readiness gate again.
 func (in Input) HeldNotReady(d Decision) bool {
-	moved, err := MovedAt(in.Pod)
-	return d.Row == RowNormalNotReady && in.Hooks.MarksNotReady && err == nil &&
-		slices.ContainsFunc(in.Pod.Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == appspub.KruisePodReadyConditionType && c.Status == corev1.ConditionFalse && !c.LastTransitionTime.After(moved)
-		})
+	return d.Row == RowNormalNotReady && in.Hooks.MarksNotReady && ShutByLifecycle(in.Pod)
+}
+
+// LifecycleKey is in the message of Kruise's readiness gate while a hook with markPodNotReady keeps it shut. What else shuts it, a
+// ContainerRecreateRequest say, opens it again.
+// https://github.com/openkruise/kruise/blob/v1.8.3/pkg/util/lifecycle/lifecycle_utils.go#L241
+const LifecycleKey = `"userAgent":"Lifecycle"`
+
+// ShutByLifecycle reports whether a hook keeps Kruise's readiness gate shut.
+func ShutByLifecycle(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == appspub.KruisePodReadyConditionType && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, LifecycleKey)
+	})
 }

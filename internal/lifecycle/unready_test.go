@@ -56,30 +56,25 @@ func TestWhichPodsCount(t *testing.T) {
 
 func TestHeldNotReady(t *testing.T) {
 	t.Parallel()
-	const stamp = "2026-01-02T03:04:05Z"
-	moved, closed := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), corev1.ConditionFalse
-	before, after := moved.Add(-time.Minute), moved.Add(time.Minute)
+	const hook, recreation = `[{"userAgent":"Lifecycle","key":"Update"}]`, `[{"userAgent":"ContainerRecreateRequest","key":"prod/web"}]`
 	for name, tc := range map[string]struct {
-		reason string
-		marks  bool
-		gate   corev1.ConditionStatus
-		since  time.Time
-		stamp  string
-		want   bool
+		reason  string
+		marks   bool
+		gate    corev1.ConditionStatus
+		message string
+		want    bool
 	}{
-		"rolled back":          {"the hook closed the gate in PreparingUpdate", true, closed, before, stamp, true},
-		"rolled back at once":  {"Kruise writes whole seconds", true, closed, moved, stamp, true},
-		"containers recreated": {"a ContainerRecreateRequest opens the gate again", true, closed, after, stamp, false},
-		"open":                 {"something else is not ready", true, corev1.ConditionTrue, before, stamp, false},
-		"no hook marks":        {"another feature of Kruise holds it", false, closed, before, stamp, false},
-		"no time":              {"no healthy pod is to be deleted", true, closed, moved, "", false},
+		"rolled back":          {"the hook shut the gate in PreparingUpdate", true, corev1.ConditionFalse, hook, true},
+		"containers recreated": {"a ContainerRecreateRequest opens the gate again", true, corev1.ConditionFalse, recreation, false},
+		"both":                 {"the hook's key stays", true, corev1.ConditionFalse, recreation[:len(recreation)-1] + "," + hook[1:], true},
+		"open":                 {"something else is not ready", true, corev1.ConditionTrue, "[]", false},
+		"no hook marks":        {"another feature of Kruise holds it", false, corev1.ConditionFalse, recreation, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pod := podIn(appspub.LifecycleStateNormal)
-			pod.Annotations = map[string]string{appspub.LifecycleTimestampKey: tc.stamp}
 			pod.Status.Conditions = []corev1.PodCondition{
-				{Type: appspub.KruisePodReadyConditionType, Status: tc.gate, LastTransitionTime: metav1.NewTime(tc.since)},
+				{Type: appspub.KruisePodReadyConditionType, Status: tc.gate, Message: tc.message},
 			}
 			in := Input{Pod: pod, Hooks: Hooks{MarksNotReady: tc.marks}}
 			if got := in.HeldNotReady(Decide(in)); got != tc.want {
