@@ -122,7 +122,9 @@ func (c *cluster) labelsOf(ctx context.Context, name string, policy service.Poli
 		return nil, nil
 	}
 	var namespace corev1.Namespace
-	if err := c.Get(ctx, client.ObjectKey{Name: name}, &namespace); err != nil {
+	if err := c.Get(ctx, client.ObjectKey{Name: name}, &namespace); apierrors.IsForbidden(err) {
+		return nil, nil // not known, as those of a file
+	} else if err != nil {
 		return nil, reading("namespace "+name, err)
 	}
 	return namespace.Labels, nil

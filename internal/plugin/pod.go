@@ -68,8 +68,10 @@ func (o *options) releaseCommand() *cobra.Command {
 
 // release asks first. An annotation that no manager reads would release nothing.
 func (o *options) release(ctx context.Context, cluster *cluster, name string, yes bool) error {
-	if _, err := cluster.lease(ctx, o.leaseName, o.now()); err != nil {
+	if _, err := cluster.lease(ctx, o.leaseName, o.now()); errors.Is(err, errNoLeader) {
 		return err
+	} else if err != nil {
+		fmt.Fprintf(o.ErrOut, "warning: whether a manager leads is not known: %v\n", err)
 	}
 	p, _, err := o.managed(ctx, cluster, name)
 	switch {

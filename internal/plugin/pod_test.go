@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"testing"
@@ -19,14 +20,17 @@ import (
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		reason, configuration, want string
-		renewed                     time.Duration
-		status                      int
+		reason, configuration, lease, want string
+		renewed                            time.Duration
+		status                             int
 	}{
 		"a manager leads": {reason: "it reads the annotation", configuration: configText},
 		"none leads": {
 			reason: "the pod would wait on", configuration: configText, renewed: time.Minute,
 			want: "no manager holds the Lease system/rollcall", status: exitNoManager,
+		},
+		"its Lease is not found": {
+			reason: "it may be in another namespace, and a person must not be kept from the only way out", configuration: configText, lease: "other",
 		},
 		"not watched": {
 			reason: "the manager that leads does not see the pod", configuration: configText + "namespaces: [pay]",
@@ -44,7 +48,7 @@ func TestRelease(t *testing.T) {
 			flags := genericclioptions.NewConfigFlags(false)
 			*flags.Namespace = "prod"
 			o := &options{
-				flags: flags, leaseName: "rollcall", now: func() time.Time { return now }, IOStreams: genericiooptions.NewTestIOStreamsDiscard(),
+				flags: flags, leaseName: cmp.Or(c.lease, "rollcall"), now: func() time.Time { return now }, IOStreams: genericiooptions.NewTestIOStreamsDiscard(),
 			}
 			err = o.release(t.Context(), cluster, "web-1", true)
 			expect.Error(t, c.reason, err, c.want)

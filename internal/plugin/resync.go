@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -49,6 +50,8 @@ func (o *options) resyncCommand() *cobra.Command {
 	return c
 }
 
+var errNoLeader = errors.New("no manager holds the Lease")
+
 // lease reads the one that a manager holds.
 func (c *cluster) lease(ctx context.Context, name string, now time.Time) (*coordinationv1.Lease, error) {
 	var lease coordinationv1.Lease
@@ -61,8 +64,8 @@ func (c *cluster) lease(ctx context.Context, name string, now time.Time) (*coord
 		return nil, reading("Lease "+name, err)
 	case spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil || spec.LeaseDurationSeconds == nil,
 		now.After(spec.RenewTime.Add(time.Duration(*spec.LeaseDurationSeconds) * time.Second)):
-		return nil, &exitError{exitNoManager, fmt.Errorf("no manager holds the Lease %s/%s: kubectl -n %s get pods shows whether one runs",
-			c.installation, name, c.installation)}
+		return nil, &exitError{exitNoManager, fmt.Errorf("%w %s/%s: kubectl -n %s get pods shows whether one runs",
+			errNoLeader, c.installation, name, c.installation)}
 	}
 	return &lease, nil
 }
