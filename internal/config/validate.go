@@ -153,7 +153,7 @@ func (o *object) service() Service {
 	}
 	if port := o.number("port", 1); o.fields["port"] != nil {
 		if s.Port = int(port); s.Port < 1 || s.Port > 65535 {
-			o.invalid("port", port, "write a number from 1 to 65535, or leave it out for the first container port")
+			o.invalid("port", port, "write a number from 1 to 65535, or leave it out for the application's first container port")
 		}
 	}
 	s.SharedAcrossNamespaces = o.flag("sharedAcrossNamespaces")

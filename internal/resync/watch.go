@@ -20,8 +20,7 @@ const (
 	// askAtOnce bounds the questions of one loop that are under way, as those of the heartbeats are: a registry may take a second
 	// for each. They count among the registry's calls, behind all that is urgent.
 	askAtOnce = atOnce
-	// askShare is the part of the registry's slots that one loop takes at most: both have the half that one service may have, and
-	// no question waits for another one.
+	// askShare: one loop takes at most a quarter of the slots, so that both together stay within the half that one service may have.
 	askShare = 4
 )
 

@@ -63,7 +63,7 @@ func (r *Registry) renew(ctx context.Context, in registry.Instance) error {
 }
 
 // eachInTurn makes a request that can be repeated until a member answers it: the client sends each to the next one. A member that
-// accepts connections and does not serve, since it is cut off from its peers or its disk stalls, would else let entries expire
+// accepts connections and does not serve, since it is cut off from its peers or its disk stalls, would otherwise let entries expire
 // that the others could renew. There is one request more than there are members, because calls under way take turns too. The
 // member must know a leader, or else it says so at once.
 func eachInTurn[T any](ctx context.Context, members int, request func(context.Context) (T, error)) (answer T, err error) {
