@@ -119,7 +119,7 @@ verify-manifests: ## Render every kustomization and the chart, check what comes 
 
 .PHONY: verify-costs
 verify-costs: ## Fail if a pod takes more calls and writes than it should, or more allocations than it did.
-	go test -count=1 -run '^Test(Allocations|Costs)$$' ./internal/lifecycle ./internal/controller
+	go test -count=1 -run '^Test(Allocations|LifeInServiceAndOut)$$' ./internal/lifecycle ./internal/controller
 
 .PHONY: tidy-check
 tidy-check: ## Fail if go.mod or go.sum is not tidy.

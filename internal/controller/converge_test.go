@@ -38,6 +38,7 @@ func (w *world) instance(pod *corev1.Pod, service string, port int) registry.Ins
 	}
 }
 
+// TestLifeInServiceAndOut holds what a rollout costs as well: a call and a write for each pod that has to join or leave.
 func TestLifeInServiceAndOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -48,6 +49,7 @@ func TestLifeInServiceAndOut(t *testing.T) {
 	w.changePod(pod, ready)
 	w.reconciles(pod, "one call, then one write", registers, writes)
 	w.expectHooks("Kruise may go on once the pod is in", pod, "preNormal inPlaceUpdate preDelete")
+	w.reconciles(pod, "the event of our own write costs nothing")
 
 	w.kruiseMoves(pod, appspub.LifecycleStateNormal)
 	w.reconciles(pod, "what was acknowledged is not asked for again")
@@ -55,6 +57,7 @@ func TestLifeInServiceAndOut(t *testing.T) {
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
 	w.reconciles(pod, "one call, then one write", failsOver, writes)
 	w.expectHooks("Kruise may update it", pod, "preDelete")
+	w.reconciles(pod, "nor does this one's")
 
 	w.reconcileIn(pod, appspub.LifecycleStateUpdating, unready)
 	w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
@@ -63,12 +66,17 @@ func TestLifeInServiceAndOut(t *testing.T) {
 	w.changePod(pod, ready)
 	w.reconciles(pod, "one call, then one write", registers, writes)
 	w.expectHooks("the update is over", pod, "preNormal inPlaceUpdate preDelete")
+	w.reconciles(pod, "nor does this one's")
 
 	w.reconcileIn(pod, appspub.LifecycleStateNormal)
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	w.reconciles(pod, "one call, then one write", deregisters, writes)
 	w.expectHooks("Kruise may delete it, and must wait again should it change its mind", pod, "inPlaceUpdate")
 	w.expectAbsent(pod)
+	w.reconciles(pod, "nor does this one's")
+	if w.liveReads > 0 {
+		w.Errorf("%d reads from the API server, want none", w.liveReads)
+	}
 
 	w.removePod(pod)
 	w.reconciles(pod, "nothing is left to say")
