@@ -13,40 +13,20 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
-func TestStopWritesDownWhatWasAcknowledged(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t)
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconcileAndStop(pod)
-	w.expectJournal("else the next manager has to make the call again", deregisters, writes)
-	w.expectHooks("the hook is released", pod, "inPlaceUpdate")
-}
-
 func TestManagerThatStopsBeginsNoCall(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web", twoServices), "web-1")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconcileAndStop(pod)
-	w.expectJournal("the second service is left to the next manager", "Deregister admin@10.0.0.1:9090", writes)
-	w.expectHooks("one of two has not acknowledged", pod, "inPlaceUpdate preDelete")
-	w.expectEvents("nothing is wrong")
-
-	w.restart()
-	w.reconciles(pod, "the next one trusts no call but its own", "Deregister admin@10.0.0.1:9090", deregisters, writes)
-}
-
-func TestStopIsNoFailureOfTheRegistry(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, proceeds)
 	pod := w.servingPod(w.cloneSet("web", twoServices), "web-1")
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	w.sleep(2 * time.Minute) // the manager was away, and the failure policy waits for one
 	w.reconcileAndStop(pod)
-	w.expectJournal("one of two has acknowledged", "Deregister admin@10.0.0.1:9090", writes)
-	w.expectHooks("the other was never asked, and the failure policy is for registries that fail", pod,
-		"inPlaceUpdate preDelete")
+	w.expectJournal("the second service is left to the next manager", "Deregister admin@10.0.0.1:9090", writes)
+	w.expectHooks("one of two was never asked, and the failure policy is for registries that fail", pod, "inPlaceUpdate preDelete")
 	w.expectReleases("nothing is let go")
+	w.expectEvents("nothing is wrong")
+
+	w.restart()
+	w.reconciles(pod, "the next one trusts no call but its own", "Deregister admin@10.0.0.1:9090", deregisters, writes)
 }
 
 func TestProbeThatAStopCutsOffIsNoTrouble(t *testing.T) {
