@@ -291,8 +291,6 @@ func TestForgedRecordOfAnotherPodsInstance(t *testing.T) {
 	w.expectInService(victim)
 }
 
-// Several instances of one pod.
-
 func twoServices(web *kruisev1alpha1.CloneSet) {
 	web.Spec.Template.Annotations = map[string]string{service.AnnotationServices: "admin=9090,web=8080"}
 }

@@ -26,8 +26,6 @@ func TestMoveOfAKeptPodThatHasArrived(t *testing.T) {
 	w.reconciles(pod, "clients find it in the new registry", deregisters)
 }
 
-// Kruise counts a pod of a cancelled scale-in available as soon as preNormal is set on it.
-
 // What is wrong with a pod keeps it from being put in service, and nothing else.
 
 func TestPodWithAProblem(t *testing.T) {
