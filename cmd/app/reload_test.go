@@ -252,24 +252,6 @@ func TestReloadEvents(t *testing.T) {
 	}
 }
 
-func TestReloadReadsUntilTheContextEnds(t *testing.T) {
-	t.Parallel()
-	s := newReloadScenario(t)
-	applied := make(chan time.Duration)
-	s.reload.apply = func(all *registries) { applied <- all.config.Drain }
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- s.reload.Start(ctx) }()
-	for _, drain := range []time.Duration{time.Second, time.Minute} {
-		s.Write(s.two + "drain: " + drain.String() + "\n")
-		if got := receive(t, applied); got != drain {
-			t.Errorf("a drain of %s is in force, want %s", got, drain)
-		}
-	}
-	cancel()
-	must(t, receive(t, done))
-}
-
 // reloadScenario is a reload that the test polls. It has two registries, whose files are in a Secret each.
 type reloadScenario struct {
 	*mount.Folder
