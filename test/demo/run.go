@@ -235,7 +235,7 @@ func (w *world) arms() []arm {
 		{name: "preStop and mirror", namespace: "with-prestop", sleeps: true, title: "2. WITH PRESTOP AND A MIRROR", about: []string{
 			"What a careful team does without Rollcall. Another registry follows the pods' readiness, within a tenth",
 			fmt.Sprintf("of a second and after the fact. The pods serve for %d s more when they have to stop, by a preStop sleep,", sleepSeconds),
-			fmt.Sprintf("and OpenKruise waits for %d s between unready and the new image (gracePeriodSeconds).", sleepSeconds)+
+			fmt.Sprintf("and OpenKruise waits for %d s between unready and the new image (gracePeriodSeconds).", sleepSeconds) +
 				" Same steps, same client.",
 		}},
 		{name: "mirror", namespace: "with-mirror", title: "3. WITH A MIRROR ALONE", about: []string{
