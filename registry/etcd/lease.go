@@ -64,8 +64,9 @@ func (r *Registry) renew(ctx context.Context, in registry.Instance) error {
 
 // eachInTurn makes a request that can be repeated until a member answers it: the client sends each to the next one. A member that
 // accepts connections and does not serve, since it is cut off from its peers or its disk stalls, would otherwise let entries expire
-// that the others could renew. There is one request more than there are members, because calls under way take turns too. The
-// member must know a leader, or else it says so at once.
+// that the others could renew. There is one request more than there are members, because calls under way take turns too. Each has
+// half of the time that is left, so that a member which is only slow still answers in time. The member must know a leader, or else
+// it says so at once.
 func eachInTurn[T any](ctx context.Context, members int, request func(context.Context) (T, error)) (answer T, err error) {
 	left := 1
 	if members > 1 {
@@ -73,7 +74,7 @@ func eachInTurn[T any](ctx context.Context, members int, request func(context.Co
 	}
 	ctx = clientv3.WithRequireLeader(ctx)
 	for ; left > 0; left-- {
-		part, cancel := driverkit.Share(ctx, left)
+		part, cancel := driverkit.Share(ctx, min(left, 2))
 		answer, err = request(part)
 		cancel()
 		if !isAway(err) || ctx.Err() != nil {
