@@ -120,10 +120,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	switch {
 	case enrolled && !wanted:
 		err = Withdraw(ctx, r.client, set, controllerOwner)
-	case wanted && enrolled && !lifecycle.IsEnrolled(set.Spec.Lifecycle), wanted && !enrolled && !Managed(set, r.config.Load()):
+	case wanted && enrolled && !lifecycle.IsEnrolled(set.Spec.Lifecycle):
+		// Whatever is refused by now: its pods are in the registry, and need their hooks.
+		err = r.apply(ctx, set)
+	case wanted && !enrolled && !Managed(set, r.config.Load()):
 		return r.enroll(ctx, set, namespace)
 	}
 	return reconcile.Result{}, client.IgnoreNotFound(err)
+}
+
+func (r *Reconciler) apply(ctx context.Context, set *kruisev1alpha1.CloneSet) error {
+	return apply(ctx, r.client, set, controllerOwner, map[string]string{AnnotationEnrolled: fromNamespace})
 }
 
 func (r *Reconciler) labelsOf(ctx context.Context, name string) (labels.Set, error) {
@@ -149,8 +156,7 @@ func (r *Reconciler) enroll(ctx context.Context, set *kruisev1alpha1.CloneSet, o
 		}
 		return reconcile.Result{RequeueAfter: cmp.Or(refused.After, recheck)}, nil
 	}
-	err = apply(ctx, r.client, set, controllerOwner, map[string]string{AnnotationEnrolled: fromNamespace})
-	return reconcile.Result{}, client.IgnoreNotFound(err)
+	return reconcile.Result{}, client.IgnoreNotFound(r.apply(ctx, set))
 }
 
 func (r *Reconciler) warn(set *kruisev1alpha1.CloneSet, why string) {

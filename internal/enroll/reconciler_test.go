@@ -94,6 +94,11 @@ func TestReconcile(t *testing.T) {
 		"a hook gone": {
 			reason: "a hand took it away, and the namespace still asks", namespace: on, annotations: enrolled, hooks: cut, want: hooks,
 		},
+		"a hook gone, and the name refused": {
+			reason: "the pods that it has are in the registry", namespace: on, annotations: enrolled, hooks: cut, want: hooks,
+			refused: &clusterstate.Refusal{Reason: reason.ServiceClaimed, Message: "belongs to shop"},
+			policy:  "{namespaces: [shop], names: [web]}",
+		},
 		"no longer asked for": {
 			reason: "the namespace's label is gone", annotations: enrolled, hooks: lifecycle.Enrolled(), want: withdrawal,
 		},
