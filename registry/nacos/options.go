@@ -56,10 +56,9 @@ const (
 	maxWeight = 10000
 )
 
-// leastTimeout is room for the pauses of any call and a second for its requests. A registration that takes an address over waits
-// for readers, then for settle, and for readers again; of an application with an IPv6 address, a removal waits for settle in both
-// of its forms.
-const leastTimeout = 3 * time.Second
+// leastTimeout is room for the pauses of any call and a second for its requests. A removal beside an application's own entry waits
+// for readers and for settle, twice; of an IPv6 address, in both of its forms.
+const leastTimeout = 4500 * time.Millisecond
 
 // checkTimeout refuses one within which some calls can't succeed however often they are made. 0 is none.
 func checkTimeout(timeout time.Duration) error {
