@@ -99,8 +99,8 @@ func notWatched(c *config.Config, namespace string) error {
 	if c.Watches(namespace) {
 		return nil
 	}
-	return &exitError{exitNotManaged, fmt.Errorf("namespace %s is not in namespaces of the configuration: add it and restart the managers, "+
-		"or where another manager has it, name that one's namespace by --rollcall-namespace", namespace)}
+	return &exitError{exitNotManaged, fmt.Errorf("namespace %s is not in namespaces of the configuration: add it and restart the managers; "+
+		"if another installation watches it, pass that installation's namespace with --rollcall-namespace", namespace)}
 }
 
 // managed returns the pods that Rollcall manages, those that wait first.

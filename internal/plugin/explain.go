@@ -99,6 +99,8 @@ func waitSentence(p Pod) string {
 		return "Nothing waits for Rollcall."
 	case p.Reason == reason.AwaitingOpenKruise:
 		return fmt.Sprintf("Nothing waits for Rollcall: %s.", p.Message)
+	case p.Reason == reason.NotWatched && p.Hook == "":
+		return fmt.Sprintf("No hook waits. The manager does not see the pod: %s.", p.Message)
 	case p.Hook == "":
 		return fmt.Sprintf("No hook waits, but there is a warning, %s: %s.", p.Reason, strings.TrimSuffix(p.Message, "."))
 	default:

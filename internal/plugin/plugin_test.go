@@ -215,13 +215,34 @@ What you can do:
 prod/web-1 is in rotation: registry default acknowledged web at 10.0.0.1:80.
 As the manager knows it, no registry has an entry of it.
 It has been PreparingDelete for 60s: OpenKruise wants to delete it. It is ready.
-OpenKruise waits at the hook preDelete, reason NotWatched: namespace prod is not in namespaces of the configuration: add it and restart the managers, or where another manager has it, name that one's namespace by --rollcall-namespace.
+OpenKruise waits at the hook preDelete, reason NotWatched: namespace prod is not in namespaces of the configuration: add it and restart the managers; if another installation watches it, pass that installation's namespace with --rollcall-namespace.
 
 Handlers:
   preNormal      label example.com/in=true: not set; Rollcall's
   inPlaceUpdate  label example.com/update=true: not set; Rollcall's
   inPlaceUpdate  label other.io/gate=true: not set; another controller's: hooks.owned does not have its key
   preDelete      label example.com/delete=true: set; Rollcall's
+
+What you can do:
+  about the reason: https://github.com/rollcall-dev/rollcall/blob/main/docs/reference/reasons.md#notwatched
+`,
+		},
+		"not watched, at no hook": {
+			scene: scene{
+				state: appspub.LifecycleStateNormal, ready: true, record: lifecycle.InService, foreign: true,
+				labels: map[string]string{"example.com/in": "true"},
+			},
+			want: `
+prod/web-1 is in rotation: registry default acknowledged web at 10.0.0.1:80.
+As the manager knows it, no registry has an entry of it.
+It has been Normal for 60s: it counts as available once it is ready. It is ready.
+No hook waits. The manager does not see the pod: namespace prod is not in namespaces of the configuration: add it and restart the managers; if another installation watches it, pass that installation's namespace with --rollcall-namespace.
+
+Handlers:
+  preNormal      label example.com/in=true: set; Rollcall's
+  inPlaceUpdate  label example.com/update=true: not set; Rollcall's
+  inPlaceUpdate  label other.io/gate=true: not set; another controller's: hooks.owned does not have its key
+  preDelete      label example.com/delete=true: not set; Rollcall's
 
 What you can do:
   about the reason: https://github.com/rollcall-dev/rollcall/blob/main/docs/reference/reasons.md#notwatched

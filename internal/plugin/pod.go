@@ -71,7 +71,7 @@ func (o *options) release(ctx context.Context, cluster *cluster, name string, ye
 	if _, err := cluster.lease(ctx, o.leaseName, o.now()); errors.Is(err, errNoLeader) {
 		return err
 	} else if err != nil {
-		fmt.Fprintf(o.ErrOut, "warning: whether a manager leads is not known: %v\n", err)
+		fmt.Fprintf(o.ErrOut, "warning: can't tell whether a manager leads: %v\n", err)
 	}
 	p, _, err := o.managed(ctx, cluster, name)
 	switch {

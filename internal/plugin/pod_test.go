@@ -13,17 +13,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/test/harness/bubble"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestRelease: an annotation that no manager reads would release nothing.
 func TestRelease(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		reason, configuration, lease, want string
-		renewed                            time.Duration
-		status                             int
-	}{
+	type row struct {
+		reason, configuration, lease, want, warning string
+		renewed                                     time.Duration
+		status                                      int
+	}
+	bubble.Each(t, map[string]row{
 		"a manager leads": {reason: "it reads the annotation", configuration: configText},
 		"none leads": {
 			reason: "the pod would wait on", configuration: configText, renewed: time.Minute,
@@ -31,34 +33,36 @@ func TestRelease(t *testing.T) {
 		},
 		"its Lease is not found": {
 			reason: "it may be in another namespace, and a person must not be kept from the only way out", configuration: configText, lease: "other",
+			warning: "warning: can't tell whether a manager leads: namespace system has no Lease other",
 		},
 		"not watched": {
 			reason: "the manager that leads does not see the pod", configuration: configText + "namespaces: [pay]",
 			want: "namespace prod is not in namespaces of the configuration", status: exitNotManaged,
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			pod := scene{
-				state: appspub.LifecycleStatePreparingDelete, record: lifecycle.InService, labels: map[string]string{"example.com/delete": "true"},
-			}.view(t).facts.pod
-			objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
-			expect.NoError(t, err)
-			cluster, _ := installed(t, c.configuration, pod, objects.cloneSets[0], leaseHeld(now.Add(-c.renewed)))
-			flags := genericclioptions.NewConfigFlags(false)
-			*flags.Namespace = "prod"
-			o := &options{
-				flags: flags, leaseName: cmp.Or(c.lease, "rollcall"), now: func() time.Time { return now }, IOStreams: genericiooptions.NewTestIOStreamsDiscard(),
-			}
-			err = o.release(t.Context(), cluster, "web-1", true)
-			expect.Error(t, c.reason, err, c.want)
-			if exit := (*exitError)(nil); err != nil && (!errors.As(err, &exit) || exit.status != c.status) {
-				t.Errorf("%s: got error %v, want exit status %d", c.reason, err, c.status)
-			}
-			expect.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
-			if skips := pod.Annotations[lifecycle.AnnotationSkip] == string(lifecycle.PreDelete); skips != (c.want == "") {
-				t.Errorf("%s: the pod is annotated: %t", c.reason, skips)
-			}
-		})
-	}
+	}, func(t *testing.T, c row) {
+		pod := scene{
+			state: appspub.LifecycleStatePreparingDelete, record: lifecycle.InService, labels: map[string]string{"example.com/delete": "true"},
+		}.view(t).facts.pod
+		objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
+		expect.NoError(t, err)
+		cluster, _ := installed(t, c.configuration, pod, objects.cloneSets[0], leaseHeld(now.Add(-c.renewed)))
+		flags := genericclioptions.NewConfigFlags(false)
+		*flags.Namespace = "prod"
+		streams, _, _, problems := genericiooptions.NewTestIOStreams()
+		o := &options{
+			flags: flags, leaseName: cmp.Or(c.lease, "rollcall"), now: func() time.Time { return now }, IOStreams: streams,
+		}
+		err = o.release(t.Context(), cluster, "web-1", true)
+		expect.Error(t, c.reason, err, c.want)
+		if exit := (*exitError)(nil); err != nil && (!errors.As(err, &exit) || exit.status != c.status) {
+			t.Errorf("%s: got error %v, want exit status %d", c.reason, err, c.status)
+		}
+		if got := problems.String(); !strings.HasPrefix(got, c.warning) || c.warning == "" && got != "" {
+			t.Errorf("%s: printed %q, want %q", c.reason, got, c.warning)
+		}
+		expect.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+		if skips := pod.Annotations[lifecycle.AnnotationSkip] == string(lifecycle.PreDelete); skips != (c.want == "") {
+			t.Errorf("%s: the pod is annotated: %t", c.reason, skips)
+		}
+	})
 }

@@ -12,6 +12,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/steer"
@@ -63,11 +64,22 @@ func (c *cluster) lease(ctx context.Context, name string, now time.Time) (*coord
 	case err != nil:
 		return nil, reading("Lease "+name, err)
 	case spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil || spec.LeaseDurationSeconds == nil,
-		now.After(spec.RenewTime.Add(time.Duration(*spec.LeaseDurationSeconds) * time.Second)):
+		now.After(spec.RenewTime.Add(time.Duration(*spec.LeaseDurationSeconds)*time.Second)) && !c.renews(ctx, &lease):
 		return nil, &exitError{exitNoManager, fmt.Errorf("%w %s/%s: kubectl -n %s get pods shows whether one runs",
 			errNoLeader, c.installation, name, c.installation)}
 	}
 	return &lease, nil
+}
+
+// renews reports whether a manager renews the Lease, which it does all the time. By a clock that is ahead, a Lease looks as if it had
+// ended.
+func (c *cluster) renews(ctx context.Context, lease *coordinationv1.Lease) bool {
+	before := *lease.Spec.RenewTime
+	err := wait.PollUntilContextTimeout(ctx, time.Second, 5*time.Second, false, func(ctx context.Context) (bool, error) {
+		err := c.Get(ctx, client.ObjectKeyFromObject(lease), lease)
+		return err == nil && lease.Spec.RenewTime != nil && !lease.Spec.RenewTime.Equal(&before), nil
+	})
+	return err == nil
 }
 
 func (c *cluster) annotate(ctx context.Context, lease *coordinationv1.Lease, key, value string) error {

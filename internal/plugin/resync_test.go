@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/rollcall-dev/rollcall/internal/steer"
+	"github.com/rollcall-dev/rollcall/test/harness/bubble"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -36,21 +37,36 @@ func TestLease(t *testing.T) {
 	t.Parallel()
 	free := leaseHeld(now)
 	free.Spec.HolderIdentity = nil
-	for reason, c := range map[string]struct {
-		objects []client.Object
-		want    string
-	}{
-		"a manager holds it":             {[]client.Object{leaseHeld(now.Add(-10 * time.Second))}, ""},
-		"Rollcall is somewhere else":     {nil, "namespace system has no Lease rollcall: say where"},
-		"the manager was stopped":        {[]client.Object{free}, "no manager holds the Lease system/rollcall"},
-		"the manager died some time ago": {[]client.Object{leaseHeld(now.Add(-16 * time.Second))}, "no manager holds the Lease"},
-	} {
-		_, err := clusterWith(c.objects...).lease(t.Context(), "rollcall", now)
-		expect.Error(t, reason, err, c.want)
-		if exit := (*exitError)(nil); err != nil && (!errors.As(err, &exit) || exit.status != exitNoManager) {
-			t.Errorf("%s: got error %v, want exit status %d", reason, err, exitNoManager)
-		}
+	type row struct {
+		reason, want string
+		lease        *coordinationv1.Lease
+		renewed      bool
 	}
+	bubble.Each(t, map[string]row{
+		"held":       {reason: "a manager renewed it 10 s ago", lease: leaseHeld(now.Add(-10 * time.Second))},
+		"not found":  {reason: "Rollcall is somewhere else", want: "namespace system has no Lease rollcall: say where"},
+		"free":       {reason: "the manager was stopped", lease: free, want: "no manager holds the Lease system/rollcall"},
+		"has ended":  {reason: "the manager died", lease: leaseHeld(now.Add(-16 * time.Second)), want: "no manager holds the Lease"},
+		"looks over": {reason: "this clock is ahead, and a manager renews it", lease: leaseHeld(now.Add(-16 * time.Second)), renewed: true},
+	}, func(t *testing.T, c row) {
+		cluster := clusterWith()
+		if c.lease != nil {
+			expect.NoError(t, cluster.Create(t.Context(), c.lease.DeepCopy()))
+		}
+		if c.renewed {
+			time.AfterFunc(2*time.Second, func() {
+				lease := leaseHeld(now)
+				expect.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
+				lease.Spec.RenewTime.Time = lease.Spec.RenewTime.Add(2 * time.Second)
+				expect.NoError(t, cluster.Update(t.Context(), lease))
+			})
+		}
+		_, err := cluster.lease(t.Context(), "rollcall", now)
+		expect.Error(t, c.reason, err, c.want)
+		if exit := (*exitError)(nil); err != nil && (!errors.As(err, &exit) || exit.status != exitNoManager) {
+			t.Errorf("%s: got error %v, want exit status %d", c.reason, err, exitNoManager)
+		}
+	})
 }
 
 // TestApprove has Events about three sets of entries, of which the last is approved already.

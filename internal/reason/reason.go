@@ -231,10 +231,10 @@ const (
 	// What to do: wait. Where it lasts, look at the manager's log.
 	Acknowledgement Reason = "Acknowledgement"
 	// NotWatched: what the kubectl plugin shows of a pod whose namespace is not in `namespaces` of the configuration: the manager
-	// does not see the pod, and OpenKruise waits at its hooks.
+	// does not see the pod, and does not set the handlers of its hooks.
 	//
-	// What to do: where no other manager has the namespace, add it and restart the managers. Otherwise name the namespace of that
-	// manager by `--rollcall-namespace`.
+	// What to do: where no other installation watches the namespace, add it and restart the managers. Otherwise pass the namespace of
+	// that installation with `--rollcall-namespace`.
 	NotWatched Reason = "NotWatched"
 )
 
