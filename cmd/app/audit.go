@@ -63,6 +63,15 @@ func audited(log *audit.Log, name string, trace registryclient.Trace) registrycl
 	}
 }
 
+// auditRenamed writes down which registries a configuration has renamed, by their former names.
+func auditRenamed(log *audit.Log, before, now map[string]string) {
+	for former, name := range now {
+		if before[former] != name {
+			log.Write(receipt.Line{Kind: receipt.Renamed, Former: former, Entry: receipt.Entry{Registry: name}})
+		}
+	}
+}
+
 // closeAudit writes what is left, and the end of the chain where all work has ended.
 func closeAudit(ctx context.Context, log *audit.Log, ended bool, logger logr.Logger) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushFor)

@@ -282,9 +282,12 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	if err != nil {
 		return err
 	}
+	var renamed map[string]string
 	apply := func(all *registries) {
 		s := settings(all)
 		warnOfShortDrains(&s, a.logger)
+		auditRenamed(a.audit, renamed, s.FormerNames)
+		renamed = s.FormerNames
 		reconciler.Apply(s)
 		evicted.apply(all.config.Hooks)
 		enrolls.Apply(all.config)

@@ -41,6 +41,7 @@ type History struct {
 func NewHistory(lines []Line, until time.Time) *History {
 	h := &History{lines: slices.Clone(lines), until: until, pods: map[string][]Line{}}
 	slices.SortStableFunc(h.lines, func(a, b Line) int { return a.At.Compare(b.At) })
+	h.rename()
 	for _, l := range h.lines {
 		if l.UID != "" {
 			h.pods[l.UID] = append(h.pods[l.UID], l)
@@ -50,6 +51,33 @@ func NewHistory(lines []Line, until time.Time) *History {
 		}
 	}
 	return h
+}
+
+// rename gives the registries of earlier lines, and of work that was under way, the names that a configuration gave them later.
+func (h *History) rename() {
+	for _, renamed := range h.lines {
+		if renamed.Kind != Renamed {
+			continue
+		}
+		under := func(e *Entry) {
+			if e.Registry == renamed.Former {
+				e.Registry = renamed.Registry
+			}
+		}
+		for i := range h.lines {
+			l := &h.lines[i]
+			if l.At.After(renamed.At.Add(Patience)) {
+				break
+			}
+			under(&l.Entry)
+			for _, entries := range []*[]Entry{&l.Instances, &l.Missing, &l.Gone} {
+				*entries = slices.Clone(*entries) // the lines' owner has them too
+				for i := range *entries {
+					under(&(*entries)[i])
+				}
+			}
+		}
+	}
 }
 
 // Faults returns what is wrong, in the order of time.
@@ -68,7 +96,7 @@ func (h *History) Faults() []Fault {
 			faults = append(faults, h.faultsOfRun(l)...)
 		case Leads:
 			why = h.faultOfLeader(l)
-		case Begin, Told, End:
+		case Begin, Renamed, Told, End:
 		}
 		if why != "" {
 			faults = append(faults, h.fault(l.At, l.Entry, why))

@@ -72,6 +72,15 @@ func run(missing, gone []Entry, outcome string) Line {
 
 func leads() Line { return Line{Kind: Leads, Entry: Entry{Registry: "default"}, Seconds: 60} }
 
+// under is a line with a registry's name of now.
+func under(name string, l Line) Line {
+	l.Registry, l.Instances = name, slices.Clone(l.Instances)
+	for i := range l.Instances {
+		l.Instances[i].Registry = name
+	}
+	return l
+}
+
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	sound := func() *log {
@@ -95,9 +104,21 @@ func TestFaults(t *testing.T) {
 		"not out":          {"a release rests on an acknowledgement", "hook inPlaceUpdate was released", sound().add(flip("PreparingUpdate", false))},
 		"not acknowledged": {"an error is none", "had not acknowledged that web at 10.0.0.1:80", sound().add(call(FailOver, "PreparingUpdate", "timeout")).sleep(5 * time.Second).add(flip("PreparingUpdate", false))},
 		"told":             {"the registry was asked instead", "", sound().add(call(FailOver, "PreparingUpdate", "timeout")).add(told).sleep(5 * time.Second).add(flip("PreparingUpdate", false))},
-		"skipped":          {"a person took it on", "", sound().add(skipped)},
-		"not drained":      {"clients need time to notice", "the drain is 5s", out().add(flip("PreparingUpdate", false))},
-		"moved on":         {"the API server's answer counts", `cleared in state "Normal"`, out().sleep(5 * time.Second).add(flip("Normal", false))},
+		"renamed meanwhile": {
+			"it is the same server", "",
+			sound().add(Line{Kind: Renamed, Former: "default", Entry: Entry{Registry: "main"}}).
+				add(call(Register, "Normal", Acknowledged)). // under way by then
+				add(under("main", call(FailOver, "PreparingUpdate", Acknowledged))).
+				sleep(5 * time.Second).add(under("main", flip("PreparingUpdate", false))).
+				add(under("main", call(Register, "Updated", Acknowledged))).add(under("main", flip("Updated", true))),
+		},
+		"renamed, and not out": {
+			"a release rests on an acknowledgement from the server", "web at 10.0.0.1:80 in registry main is out",
+			sound().add(Line{Kind: Renamed, Former: "default", Entry: Entry{Registry: "main"}}).add(under("main", flip("PreparingUpdate", false))),
+		},
+		"skipped":     {"a person took it on", "", sound().add(skipped)},
+		"not drained": {"clients need time to notice", "the drain is 5s", out().add(flip("PreparingUpdate", false))},
+		"moved on":    {"the API server's answer counts", `cleared in state "Normal"`, out().sleep(5 * time.Second).add(flip("Normal", false))},
 		"scaled in, with one key for preNormal and inPlaceUpdate": {
 			"preNormal is cleared there, and Kruise waits for neither", "", sound().add(shared),
 		},

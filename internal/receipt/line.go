@@ -20,6 +20,8 @@ const (
 	Begin Kind = "begin"
 	// Leads: this manager compares the registry with the cluster from now on, as often as Seconds says; no more where that is 0.
 	Leads Kind = "leads"
+	// Renamed: the registry that was Former by name is the same server under its name of now.
+	Renamed Kind = "renamed"
 	// Called is a change that a registry was asked for, and Told what it said when it was asked about an instance.
 	Called Kind = "change"
 	Told   Kind = "told"
@@ -70,6 +72,7 @@ type Line struct {
 	Asked   time.Time `json:"asked,omitzero"`
 	At      time.Time `json:"at"`
 	Version string    `json:"version,omitempty"`
+	Former  string    `json:"former,omitempty"`
 	Entry
 	// Operation is that of a change. Outcome is Acknowledged or what was wrong, also with a run.
 	Operation Op     `json:"operation,omitempty"`
