@@ -294,6 +294,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		resyncs.Apply(resync.Policy(all.config.Resync), sources(all))
 	}
 	apply(a.drivers.current.Load())
+	metrics.RegisterReady(own, waits.unready)
 	metrics.RegisterPods(own, reconciler.Waits, state.Workloads.Unmatched, time.Now)
 	metrics.RegisterSlots(own, registryclient.BreakerStates(), a.drivers.slots)
 	reloads := &reload{

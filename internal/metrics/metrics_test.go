@@ -37,6 +37,15 @@ func TestConfigMetrics(t *testing.T) {
 	expect("after a change", "1", "1", "1")
 }
 
+func TestReady(t *testing.T) {
+	t.Parallel()
+	r, missing := prometheus.NewPedanticRegistry(), "no list of pods yet"
+	RegisterReady(r, func() string { return missing })
+	series.Expect(t, r, "at start", "rollcall_manager_ready 0")
+	missing = ""
+	series.Expect(t, r, "with all it needs", "rollcall_manager_ready 1")
+}
+
 func TestDryRunMetrics(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // scraped collects metrics that are read from the process at each scrape, so that what is no more leaves no series behind.
@@ -39,6 +40,19 @@ type Wait struct {
 	Namespace, Pod, UID string
 	// Since is when the pod came into its lifecycle state, or when the reason was first seen where no hook waits.
 	Since time.Time
+}
+
+// RegisterReady registers whether the manager is ready; unready returns why it is not, or nothing.
+func RegisterReady(r prometheus.Registerer, unready func() string) {
+	promauto.With(r).NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "rollcall_manager_ready",
+		Help: "1 if /readyz says that the manager is ready, 0 if it says what is missing.",
+	}, func() float64 {
+		if unready() != "" {
+			return 0
+		}
+		return 1
+	})
 }
 
 // RegisterPods registers with r the metrics of pods and workloads: the pods that wait now, and how many workloads have hooks of
