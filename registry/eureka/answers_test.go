@@ -38,6 +38,14 @@ func TestStatusDecides(t *testing.T) {
 	}
 }
 
+func TestWhereTheServerWantsAUser(t *testing.T) {
+	t.Parallel()
+	err := open(t, registry.Config{Endpoint: newFake(t, status(http.StatusUnauthorized)).URL}).Register(t.Context(), web(1))
+	if field, _ := registry.FieldOf(err); field != "auth.username" || !registry.IsTerminal(err) {
+		t.Errorf("got error %v of field %q, want a terminal one of auth.username", err, field)
+	}
+}
+
 // TestForbiddenHasTwoReasons that are hard to guess.
 func TestForbiddenHasTwoReasons(t *testing.T) {
 	t.Parallel()
@@ -110,10 +118,10 @@ func TestWhatIsPosted(t *testing.T) {
 	in.Address, in.Weight, in.Zone, in.Metadata = "fd00::1", 7, "zone-b", map[string]string{"version": "v1"}
 	server := newFake(t, healthy(in))
 	d := open(t, registry.Config{Endpoint: server.URL + "/eureka/", Options: json.RawMessage(
-		`{"renewalIntervalInSecs":5,"durationInSecs":45,"healthCheckUrl":"https://{host}:8443/{port}/health","statusPageUrl":""}`)})
+		`{"renewalIntervalInSecs":5,"durationInSecs":45,"statusPageUrl":""}`)})
 	expect.NoError(t, d.Register(t.Context(), in))
 	const want = `{"instance":{"instanceId":"[fd00::1]:80:Shop web","app":"Shop web","hostName":"[fd00::1]","ipAddr":"fd00::1",` +
-		`"vipAddress":"Shop web","homePageUrl":"http://[fd00::1]:80/","healthCheckUrl":"https://[fd00::1]:8443/80/health",` +
+		`"vipAddress":"Shop web","homePageUrl":"http://[fd00::1]:80/","healthCheckUrl":"http://[fd00::1]:80/actuator/health",` +
 		`"status":"UP","overriddenstatus":"UNKNOWN","port":{"$":80,"@enabled":"true"},"securePort":{"$":443,"@enabled":"false"},` +
 		`"dataCenterInfo":{"@class":"com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo","name":"MyOwn"},` +
 		`"leaseInfo":{"renewalIntervalInSecs":5,"durationInSecs":45},"metadata":{"rollcall-cluster":"test",` +
@@ -133,12 +141,12 @@ func TestHTTPS(t *testing.T) {
 	in := web(1)
 	in.Metadata = map[string]string{"secure": "true"}
 	server := newFake(t, healthy(in))
-	d := open(t, registry.Config{Endpoint: server.URL, Options: json.RawMessage(`{"healthCheckUrl":"http://{host}:9000/health"}`)})
+	d := open(t, registry.Config{Endpoint: server.URL, Options: json.RawMessage(`{"healthCheckUrl":"http://{host}:9000/{port}/health"}`)})
 	expect.NoError(t, d.Register(t.Context(), in))
 	for _, want := range []string{
 		`"port":{"$":80,"@enabled":"false"},"securePort":{"$":80,"@enabled":"true"}`, `"secureVipAddress":"Shop web"`,
 		`"homePageUrl":"https://` + in.Endpoint() + `/"`, `"statusPageUrl":"https://` + in.Endpoint() + `/actuator/info"`,
-		`"healthCheckUrl":"http://` + in.Address + `:9000/health"`,
+		`"healthCheckUrl":"http://` + in.Address + `:9000/80/health"`,
 	} {
 		if !strings.Contains(server.bodies[0], want) {
 			t.Errorf("posted\n%s\nwithout %s", server.bodies[0], want)

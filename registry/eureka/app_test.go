@@ -13,7 +13,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// TestAppEntryRequests has Rollcall's own entry beside the application's, which is of another form.
+// TestAppEntryRequests has Rollcall's own entry beside the application's, which is of another form and at its secure port.
 func TestAppEntryRequests(t *testing.T) {
 	t.Parallel()
 	in := web(1)
@@ -59,6 +59,7 @@ func TestAppEntryRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			entry := strings.NewReplacer(`"fd00::1"`, `"fd00:0:0:0:0:0:0:1%eth0"`, `"[fd00::1]:80:Shop web"`, `"web-1.shop:web"`,
+				`"port":{"$":80,"@enabled":"true"}`, `"port":{"$":8080,"@enabled":"false"},"securePort":{"$":80,"@enabled":"true"}`,
 				`"status"`, `"overriddenStatus":"`+tc.overridden+`","status"`).Replace(entryOf(registry.Instance{
 				Service: in.Service, Address: in.Address, Port: in.Port,
 			}, tc.status))

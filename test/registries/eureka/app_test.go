@@ -118,32 +118,6 @@ func (a *app) do(method, path, body string) {
 	}
 }
 
-// TestAppEntryOfAnyForm has what people make of an instance's ID and ports.
-func TestAppEntryOfAnyForm(t *testing.T) {
-	t.Parallel()
-	server := uncached.Use(t)
-	for name, form := range map[string]func(a *app){
-		"an ID of words":            func(a *app) { a.id = "Blue whale" },
-		"the ID of Netflix' client": func(a *app) { a.id = a.at.Pod + ".shop" },
-		"a random ID":               func(a *app) { a.id = a.at.Service + ":4bf92f3577b34da6a3ce929d0e0e4736" },
-		"the secure port alone": func(a *app) {
-			a.port = fmt.Sprintf(`"port":{"$":80,"@enabled":"false"},"securePort":{"$":%d,"@enabled":"true"}`, a.at.Port)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			a := newApp(t, server, web(t, 1))
-			form(a)
-			a.Register()
-			apps := open(t, configOf(t, server)).AppEntries()
-			expect.NoError(t, apps.FailOver(t.Context(), a.at))
-			a.is(false)
-			expect.NoError(t, apps.Register(t.Context(), a.at))
-			a.is(true)
-		})
-	}
-}
-
 // TestAppEntryIsFoundPastTheCache is on a server whose cache is a second old.
 func TestAppEntryIsFoundPastTheCache(t *testing.T) {
 	t.Parallel()

@@ -94,7 +94,6 @@ func harness(t *testing.T, server *eureka.Server) registrytest.Harness {
 func configOf(t *testing.T, server *eureka.Server) registry.Config {
 	t.Helper()
 	cfg := at(server.Endpoint)
-	cfg.TLS = registry.TLS{CAFile: server.CAFile, CertFile: server.CertFile, KeyFile: server.KeyFile}
 	if server.User != "" {
 		cfg.Auth = registry.Auth{Username: server.User, PasswordFile: drivertest.File(t, server.Password+"\n")}
 	}

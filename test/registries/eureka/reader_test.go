@@ -71,39 +71,6 @@ func TestSpringApplication(t *testing.T) {
 	}
 }
 
-// TestAppsAndDelta reads what com.netflix.discovery does: everything at first, and then what has changed.
-func TestAppsAndDelta(t *testing.T) {
-	t.Parallel()
-	for name, server := range map[string]*eureka.Server{"CacheOff": uncached.Use(t), "CacheOn": cached.Use(t)} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := open(t, configOf(t, server))
-			up, out, gone := web(t, 1), web(t, 2), web(t, 3)
-			for _, in := range []registry.Instance{up, out, gone} {
-				expect.NoError(t, d.Register(t.Context(), in))
-			}
-			expect.NoError(t, errors.Join(d.FailOver(t.Context(), out), d.Deregister(t.Context(), gone)))
-			type status struct{ Status, Action string }
-			read := func(path string) map[string]status {
-				t.Helper()
-				all, err := apps(t.Context(), server, path)
-				expect.NoError(t, err)
-				got := map[string]status{}
-				for _, i := range all {
-					if i.VIP == up.Service {
-						got[i.IP] = status{i.Status, i.Action} // the delta's last word counts
-					}
-				}
-				return got
-			}
-			all := map[string]status{up.Address: {"UP", "ADDED"}, out.Address: {"OUT_OF_SERVICE", "MODIFIED"}}
-			expect.Becomes(t, "/apps is right", func() bool { return cmp.Equal(read("/apps"), all) })
-			all[gone.Address] = status{"UP", "DELETED"}
-			expect.Becomes(t, "/apps/delta is right", func() bool { return cmp.Equal(read("/apps/delta"), all) })
-		})
-	}
-}
-
 // TestAnyNameIsFound has services whose names something on the way could take for something else. Spring Security's
 // firewall is on the way to one of the servers.
 func TestAnyNameIsFound(t *testing.T) {

@@ -69,30 +69,6 @@ func TestRegisterEndsUp(t *testing.T) {
 	}
 }
 
-// TestSpringBootAdminTakesAnEntry has what its EurekaServiceInstanceConverter reads of each instance, and fails without.
-func TestSpringBootAdminTakesAnEntry(t *testing.T) {
-	t.Parallel()
-	server := uncached.Use(t)
-	in := web(t, 1)
-	expect.NoError(t, open(t, configOf(t, server)).Register(t.Context(), in))
-	raw, err := server.Do(t.Context(), http.MethodGet, pathOf(in), nil)
-	expect.NoError(t, err)
-	var got struct {
-		Instance map[string]any `json:"instance"`
-	}
-	expect.NoError(t, json.Unmarshal(raw, &got))
-	for field, want := range map[string]string{
-		"healthCheckUrl":   "http://" + in.Endpoint() + "/actuator/health",
-		"statusPageUrl":    "http://" + in.Endpoint() + "/actuator/info",
-		"homePageUrl":      "http://" + in.Endpoint() + "/",
-		"overriddenStatus": "UNKNOWN",
-	} {
-		if got.Instance[field] != want {
-			t.Errorf("the server gives %s as %v, want %s: %s", field, got.Instance[field], want, raw)
-		}
-	}
-}
-
 // TestALostEntryIsFailedOverUnseen looks at the entry after each request of the driver's.
 func TestALostEntryIsFailedOverUnseen(t *testing.T) {
 	t.Parallel()

@@ -4,7 +4,6 @@ package eureka
 
 import (
 	"context"
-	"crypto/x509/pkix"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -15,7 +14,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/rollcall-dev/rollcall/test/harness/pki"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/java"
@@ -48,8 +46,6 @@ type Options struct {
 	ReadOnlyCache bool
 	// BasicAuth makes it serve only who shows a user and a password.
 	BasicAuth bool
-	// ClientCertificates makes it serve TLS, and only who shows a certificate.
-	ClientCertificates bool
 	// SlowEviction makes it keep what has no lease any more until the test has ended.
 	SlowEviction bool
 }
@@ -70,8 +66,6 @@ type Server struct {
 	Staleness time.Duration
 	// User and Password are for clients of a server with BasicAuth.
 	User, Password string
-	// CAFile, CertFile and KeyFile are for clients of a server with ClientCertificates.
-	CAFile, CertFile, KeyFile string
 
 	opts Options
 	port int
@@ -106,14 +100,10 @@ func start(ctx context.Context, opts Options, n int) ([]*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	scheme := "http"
-	if opts.ClientCertificates {
-		scheme = "https"
-	}
 	servers := make([]*Server, n)
 	for i, port := range ports {
 		servers[i] = &Server{
-			Endpoint: fmt.Sprintf("%s://127.0.0.1:%d/eureka", scheme, port), Staleness: opts.staleness(),
+			Endpoint: fmt.Sprintf("http://127.0.0.1:%d/eureka", port), Staleness: opts.staleness(),
 			opts: opts, port: port,
 		}
 		servers[i].api = registries.NewClient(servers[i].Endpoint)
@@ -183,11 +173,6 @@ func (s *Server) command(jars *java.Jars, dir string) (process.Command, error) {
 		properties["spring.security.user.name"] = user
 		properties["spring.security.user.password"] = password
 	}
-	if s.opts.ClientCertificates {
-		if err := s.secure(filepath.Join(dir, "certificates"), properties); err != nil {
-			return process.Command{}, err
-		}
-	}
 	main := []string{filepath.Join(jars.Dir, "Server.java"), configuration(jars)}
 	for name, value := range properties {
 		main = append(main, "--"+name+"="+value)
@@ -205,26 +190,6 @@ func configuration(jars *java.Jars) string {
 }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
-
-// secure makes the certificates, and adds to the properties what makes the server use them.
-func (s *Server) secure(dir string, properties map[string]string) error {
-	own, err := pki.NewTLS(dir, pkix.Name{CommonName: "eureka"}, pkix.Name{CommonName: "rollcall"})
-	if err != nil {
-		return err
-	}
-	config, err := own.Config()
-	if err != nil {
-		return err
-	}
-	s.api.HTTP.Transport = &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}
-	s.CAFile, s.CertFile, s.KeyFile = own.Files()
-	properties["server.ssl.enabled"] = "true"
-	properties["server.ssl.certificate"] = own.Serving.CertFile
-	properties["server.ssl.certificate-private-key"] = own.Serving.KeyFile
-	properties["server.ssl.trust-certificate"] = s.CAFile
-	properties["server.ssl.client-auth"] = "need"
-	return nil
-}
 
 func (s *Server) ready(ctx context.Context) error {
 	_, err := s.Do(ctx, http.MethodGet, "/apps", nil)
