@@ -20,6 +20,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/consul"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
@@ -29,6 +30,7 @@ type agent struct {
 	status int // 0: it does what it is asked
 	silent bool
 	deaf   bool // it takes what it is asked, and the catalog does not follow
+	away   bool // only the catalog is there
 
 	mu            sync.Mutex
 	absent        bool
@@ -91,9 +93,13 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (a *agent) open(t *testing.T) *consul.Registry {
 	t.Helper()
 	address := drivertest.Serve(t, a.ServeHTTP)
+	agent := address
+	if a.away {
+		agent = "http://" + registrytest.UnusedAddress(t)
+	}
 	return open(t, registry.Config{
 		Endpoint: address,
-		Options:  fmt.Appendf(nil, `{"agentEndpoint": %q}`, strings.Replace(address, "127.0.0.1", "{nodeIP}", 1)),
+		Options:  fmt.Appendf(nil, `{"agentEndpoint": %q}`, strings.Replace(agent, "127.0.0.1", "{nodeIP}", 1)),
 	})
 }
 
@@ -186,6 +192,11 @@ func TestAppEntryThatCantBeSteered(t *testing.T) {
 			"the address leads to none that knows it", &agent{status: http.StatusNotFound},
 			func(apps registry.AppRegistry) error { return apps.FailOver(t.Context(), drivertest.Pod(1)) },
 			"does options.agentEndpoint lead to the agent of each node?", "", false,
+		},
+		"an agent that is away": {
+			"it passes", &agent{away: true},
+			func(apps registry.AppRegistry) error { return apps.FailOver(t.Context(), drivertest.Pod(1)) },
+			`the agent of node worker-3, which owns "web/1", is away`, "", false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

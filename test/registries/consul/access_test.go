@@ -9,7 +9,6 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	driver "github.com/rollcall-dev/rollcall/registry/consul"
-	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
@@ -154,41 +153,6 @@ func TestServerNameIsThatOfTheCertificate(t *testing.T) {
 			t.Errorf("%s: got error %v, want a terminal one of options.serverName", op, err)
 		}
 	}
-}
-
-func TestNoLeaderIsRetryable(t *testing.T) {
-	t.Parallel()
-	server := registries.Use(t, starter(consul.Options{Leaderless: true}))
-	d := openFor(t, server)
-	for op, call := range operations(d) {
-		err := call(t.Context(), pod(t, 1))
-		if err == nil || registry.IsTerminal(err) || !strings.Contains(err.Error(), "leader") {
-			t.Errorf("%s: got error %v, want a retryable one about the leader", op, err)
-		}
-	}
-}
-
-// TestTheNextServerIsUsed has the first of two endpoints down, and then the second.
-func TestTheNextServerIsUsed(t *testing.T) {
-	t.Parallel()
-	server := registries.Use(t, starter(consul.Options{}))
-	other := registries.Use(t, starter(consul.Options{}))
-	cfg := at(server.URL + ", " + other.URL)
-	cfg.Cluster = t.Name()
-	d := open(t, cfg)
-	server.Kill()
-	if err := d.Register(t.Context(), pod(t, 1)); err == nil || registry.IsTerminal(err) {
-		t.Errorf("with the first down: got error %v, want a retryable one: the call itself goes nowhere else", err)
-	}
-	must(t, d.Register, pod(t, 1), pod(t, 2))
-	expectHealthy(t, other, "from then on", pod(t, 1).Service, pod(t, 1), pod(t, 2))
-	other.Kill()
-	drivertest.Restart(t, server)
-	if err := d.Register(t.Context(), pod(t, 1)); err == nil {
-		t.Error("with the second down: got success, want an error")
-	}
-	must(t, d.Register, pod(t, 3))
-	expectHealthy(t, server, "and back", pod(t, 1).Service, pod(t, 3))
 }
 
 // TestABatchTakesAsMuchAsTheServer has a batch of changes under as many nodes as there are: the worst case.

@@ -15,7 +15,6 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
-	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
 )
 
@@ -25,7 +24,6 @@ type app struct {
 	agent *consul.Server
 	at    registry.Instance
 
-	check    object // none: it is always passing
 	renewals int
 }
 
@@ -43,9 +41,6 @@ func (a *app) Register() {
 		"ID": a.id(), "Name": a.at.Service, "Address": a.at.Address, "Port": a.at.Port, "Tags": []string{"v1"},
 		"Meta":    map[string]string{"version": "v1", "renewals": strconv.Itoa(a.renewals)},
 		"Weights": object{"Passing": 3, "Warning": 1},
-	}
-	if a.check != nil {
-		service["Check"] = a.check
 	}
 	dir, err := os.MkdirTemp("", "rollcall-service-")
 	a.must(err)
@@ -125,76 +120,6 @@ func (a *app) must(err error) {
 // agentsLike is the option for agents that are reached as the server is.
 func agentsLike(server *consul.Server) string {
 	return strings.Replace(server.URL, "127.0.0.1", "{nodeIP}", 1)
-}
-
-// TestAppEntryAtItsOwnAgent has the service on the node of an agent that is no server.
-func TestAppEntryAtItsOwnAgent(t *testing.T) {
-	t.Parallel()
-	const node = "worker-3"
-	server := registries.Use(t, starter(consul.Options{}))
-	agent := registries.Use(t, func(ctx context.Context) (*consul.Server, error) { return server.StartAgent(ctx, node) })
-	in := pod(t, 1)
-	a := newApp(t, agent, in)
-	a.Register()
-	cfg := configOf(t, server)
-
-	err := open(t, cfg).AppEntries().FailOver(t.Context(), in) // at the server's port
-	expect.Error(t, "another agent is asked", err, "the agent of node "+node)
-	expect.Error(t, "another agent is asked", err, "does options.agentEndpoint lead to the agent of each node?")
-
-	cfg.Options = fmt.Appendf(nil, `{"agentEndpoint":%q}`, agentsLike(agent))
-	apps := open(t, cfg).AppEntries()
-	for _, given := range []bool{false, true} {
-		change := apps.Register
-		if !given {
-			change = apps.FailOver
-		}
-		expect.NoError(t, change(t.Context(), in))
-		if got, entry := a.Look(); got != given {
-			t.Errorf("clients are given %s: %t, want %t", entry, got, given)
-		}
-	}
-
-	agent.Kill()
-	err = apps.FailOver(t.Context(), in)
-	if registry.IsTerminal(err) || registry.IsNotRegistered(err) {
-		t.Errorf("got error %v, want one that passes: the agent is away", err)
-	}
-	expect.Error(t, "the agent is away", err, "the agent of node "+node+", which owns \""+a.id()+"\", is away")
-}
-
-// TestAgentRefusesTheToken has one that may read everything.
-func TestAgentRefusesTheToken(t *testing.T) {
-	t.Parallel()
-	server := guarded.Use(t)
-	a := newApp(t, server, pod(t, 1))
-	a.Register()
-	cfg := configOf(t, server)
-	cfg.Auth.TokenFile = tokenFile(t, server, `node_prefix "" { policy = "read" } service_prefix "" { policy = "read" }`)
-	err := open(t, cfg).AppEntries().FailOver(t.Context(), a.at)
-	if field, _ := registry.FieldOf(err); field != "auth.tokenFile" || !registry.IsTerminal(err) {
-		t.Errorf("got error %v of field %q, want a terminal one of auth.tokenFile", err, field)
-	}
-	expect.Error(t, "a person has to learn where", err, "the agent of node "+consul.Node)
-}
-
-// TestAppThatIsNotUp has a check of its own that is critical.
-func TestAppThatIsNotUp(t *testing.T) {
-	t.Parallel()
-	server := shared.Use(t)
-	a := newApp(t, server, pod(t, 1))
-	a.check = object{"Name": "web answers", "TTL": "1h"} // critical until the application reports otherwise
-	a.Register()
-	apps := open(t, configOf(t, server)).AppEntries()
-	expect.NoError(t, apps.FailOver(t.Context(), a.at))
-	err := apps.Register(t.Context(), a.at)
-	if !registry.IsNotRegistered(err) {
-		t.Errorf("got error %v, want one that says not registered", err)
-	}
-	expect.Error(t, "it is the application's to be up", err, `check "web answers`)
-	if state, err := apps.Get(t.Context(), a.at); err != nil || state != registry.OutOfService {
-		t.Errorf("Get: got %q and error %v, want %q", state, err, registry.OutOfService)
-	}
 }
 
 // TestAppEntryOfAnIPv6Address has the application write all of the groups, as Java does.

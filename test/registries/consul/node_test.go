@@ -13,7 +13,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -219,32 +218,6 @@ func intercept(t *testing.T, server *consul.Server, before func()) (endpoint str
 	return proxy.URL, done
 }
 
-// TestRegistrationsRaceWithTheDroppingOfTheNode has one process take the node away all the time, and another register.
-func TestRegistrationsRaceWithTheDroppingOfTheNode(t *testing.T) {
-	t.Parallel()
-	server, prefix := shared.Use(t), prefixOf(t)
-	const rounds = 150
-	restless, steady := openOn(t, server, prefix, ""), openOn(t, server, prefix, "")
-	for round := range rounds {
-		a, b := neighbour(t, 1), neighbour(t, 2)
-		must(t, restless.Register, a)
-		var both sync.WaitGroup
-		var errs [2]error
-		both.Go(func() { errs[0] = restless.Deregister(t.Context(), a) })
-		both.Go(func() { errs[1] = steady.Register(t.Context(), b) })
-		both.Wait()
-		if errs[0] != nil || errs[1] != nil {
-			t.Fatalf("round %d: %v, %v", round, errs[0], errs[1])
-		}
-		entries, err := steady.List(t.Context(), t.Name())
-		if err != nil || len(entries) != 1 || !entries[0].Equal(b) {
-			t.Fatalf("round %d: the registry holds %v, %v; want what was registered", round, entries, err)
-		}
-		must(t, steady.Deregister, b)
-	}
-	expectNodes(t, server, prefix, 0, "all have gone")
-}
-
 // TestALateCallDoesNotUndoARegistration has a call land that its caller has given up, after the pod was put back.
 func TestALateCallDoesNotUndoARegistration(t *testing.T) {
 	t.Parallel()
@@ -283,71 +256,6 @@ func TestALateCallDoesNotUndoARegistration(t *testing.T) {
 			must(t, d.Deregister, pod(t, 1))
 		})
 	}
-}
-
-func TestOthersAreNeverTouched(t *testing.T) {
-	t.Parallel()
-	server := registries.Use(t, starter(consul.Options{}))
-	const others = 1000
-	d := openFor(t, server)
-	registerStrangers(t, server, pod(t, 0).Service, others)
-	before := catalogOfOthers(t, server)
-
-	for n := range 20 {
-		must(t, d.Register, pod(t, n))
-	}
-	must(t, d.FailOver, pod(t, 3))
-	got, err := d.List(t.Context(), t.Name())
-	if err != nil || len(got) != 20 {
-		t.Fatalf("List: got %d entries, %v; want the 20 of this cluster", len(got), err)
-	}
-	if diff := cmp.Diff(before, catalogOfOthers(t, server)); diff != "" {
-		t.Errorf("while ours are there, -before +after:\n%s", diff)
-	}
-	for n := range 20 {
-		must(t, d.Deregister, pod(t, n))
-	}
-	expectNodes(t, server, "rollcall-", 0, "its last service has gone")
-	if diff := cmp.Diff(before, catalogOfOthers(t, server)); diff != "" {
-		t.Errorf("after ours have gone, -before +after:\n%s", diff)
-	}
-}
-
-// registerStrangers registers services as agents and other tools do, half of them of the same name and at the addresses
-// of our pods, all with a mark that is not ours to judge.
-func registerStrangers(t *testing.T, server *consul.Server, service string, n int) {
-	t.Helper()
-	var ops []object
-	for i := range n {
-		node := fmt.Sprintf("agent-%d", i%10)
-		name := service
-		if i%2 == 1 {
-			name = fmt.Sprintf("stranger-%d", i)
-		}
-		if i < 10 {
-			ops = append(ops, object{"Node": object{"Verb": "set", "Node": object{"Node": node, "Address": "10.9.0.1"}}})
-		}
-		ops = append(ops, object{"Service": object{"Verb": "set", "Node": node, "Service": object{
-			"ID": fmt.Sprintf("%s-%d", name, i), "Service": name, "Address": fmt.Sprintf("10.1.0.%d", i%250), "Port": 8080,
-			"Meta": object{registry.MetaUID: "of-an-agent", "zone": "a"},
-		}}})
-	}
-	for some := range slices.Chunk(ops, 128) {
-		write(t, server, some...)
-	}
-}
-
-// catalogOfOthers is what the nodes that are not ours hold, down to the index of the last change.
-func catalogOfOthers(t *testing.T, server *consul.Server) map[string]any {
-	t.Helper()
-	catalog := map[string]any{}
-	for _, node := range nodes(t, server) {
-		if strings.HasPrefix(node, "rollcall-") {
-			continue
-		}
-		catalog[node] = servicesOf(t, server, node)
-	}
-	return catalog
 }
 
 func servicesOf(t *testing.T, server *consul.Server, node string) (services any) {

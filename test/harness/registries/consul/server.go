@@ -47,8 +47,6 @@ type Options struct {
 	ClientCertificates bool
 	// ACL makes it deny what no token allows.
 	ACL bool
-	// Leaderless makes it wait for two more servers, which never come.
-	Leaderless bool
 }
 
 // Server is a running Consul server that keeps its catalog on disk.
@@ -68,23 +66,12 @@ type Server struct {
 	api   *registries.Client
 	tls   *pki.TLS
 	path  string // of the program
-	node  string
-	joins int // the port of the server that it is an agent of, 0 for a server
 }
 
 type ports struct{ api, dns, rpc, serf int }
 
 // Start gets the server, runs it and returns when it serves.
 func Start(ctx context.Context, opts Options) (*Server, error) {
-	return start(ctx, opts, Node, 0)
-}
-
-// StartAgent runs an agent of the server, which has neither TLS nor access control, on a node of its own.
-func (s *Server) StartAgent(ctx context.Context, node string) (*Server, error) {
-	return start(ctx, Options{}, node, s.ports.serf)
-}
-
-func start(ctx context.Context, opts Options, node string, joins int) (*Server, error) {
 	built, err := Get(ctx, os.Stderr)
 	if err != nil {
 		return nil, err
@@ -95,7 +82,7 @@ func start(ctx context.Context, opts Options, node string, joins int) (*Server, 
 	}
 	opts.TLS = opts.TLS || opts.ClientCertificates
 	s := &Server{
-		opts: opts, node: node, joins: joins, path: built.Paths[Binary], ports: ports{api: free[0], dns: free[1], rpc: free[2], serf: free[3]},
+		opts: opts, path: built.Paths[Binary], ports: ports{api: free[0], dns: free[1], rpc: free[2], serf: free[3]},
 		URL: fmt.Sprintf("http://127.0.0.1:%d", free[0]), DNS: fmt.Sprintf("127.0.0.1:%d", free[1]),
 	}
 	if opts.TLS {
@@ -142,25 +129,17 @@ func (s *Server) config(dir string) object {
 	if s.opts.TLS {
 		apiPorts = object{"http": off, "https": s.ports.api}
 	}
-	servers := 1
-	if s.opts.Leaderless {
-		servers = 3
-	}
 	maps.Copy(apiPorts, object{
 		"dns": s.ports.dns, "server": s.ports.rpc, "serf_lan": s.ports.serf, "serf_wan": off, "grpc": off, "grpc_tls": off,
 	})
 	config := object{
-		"server": true, "bootstrap_expect": servers, "datacenter": Datacenter, "node_name": s.node,
+		"server": true, "bootstrap_expect": 1, "datacenter": Datacenter, "node_name": Node,
 		"data_dir": filepath.Join(dir, "consul"), "bind_addr": "127.0.0.1", "client_addr": "127.0.0.1", "ports": apiPorts,
 		// A single server need not wait long for others to stand for election, nor a request for a leader.
 		"performance":          object{"raft_multiplier": 1, "rpc_hold_timeout": "500ms"},
 		"disable_update_check": true, "log_level": "warn",
 		// Each driver of the suite has its own connections, where people have one Rollcall.
 		"limits": object{"http_max_conns_per_client": 5000},
-	}
-	if s.joins != 0 {
-		config["server"], config["retry_join"] = false, []string{fmt.Sprintf("127.0.0.1:%d", s.joins)}
-		delete(config, "bootstrap_expect")
 	}
 	if s.opts.TLS {
 		https := object{"cert_file": s.tls.Serving.CertFile, "key_file": s.tls.Serving.KeyFile}
@@ -191,9 +170,6 @@ func (s *Server) issue(dir string) (err error) {
 // ready waits for a leader that has read the catalog, and until the server's agent has written its node there: first the
 // leader does so, with less.
 func (s *Server) ready(ctx context.Context) error {
-	if s.opts.Leaderless {
-		return s.Do(ctx, http.MethodGet, "/v1/status/peers", nil, nil)
-	}
 	var nodes []struct {
 		Node            string
 		TaggedAddresses map[string]string
@@ -202,7 +178,7 @@ func (s *Server) ready(ctx context.Context) error {
 		return err
 	}
 	for _, n := range nodes {
-		if n.Node == s.node && len(n.TaggedAddresses) > 0 {
+		if n.Node == Node && len(n.TaggedAddresses) > 0 {
 			return nil
 		}
 	}
