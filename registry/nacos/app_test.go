@@ -144,6 +144,26 @@ func TestAppEntryThatIsOutHoldsNoOther(t *testing.T) {
 	}
 }
 
+// TestAppEntryOfAnIPv6Address has the application write all of the groups, as Java does.
+func TestAppEntryOfAnIPv6Address(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, "v3")
+	in := drivertest.Pod(1)
+	in.Address = "2001:db8:0:0:1:0:0:a"
+	f.registersItself(in, true)
+	in.Address = "2001:db8::1:0:0:a"
+	apps := atVersion(t, f, "v3").AppEntries()
+	for _, step := range []struct {
+		change call
+		want   registry.State
+	}{{apps.FailOver, registry.OutOfService}, {apps.Register, registry.InService}, {apps.Deregister, registry.OutOfService}} {
+		expect.NoError(t, step.change(t.Context(), in))
+		if state, err := apps.Get(t.Context(), in); err != nil || state != step.want {
+			t.Errorf("Get: got %q and error %v, want %q", state, err, step.want)
+		}
+	}
+}
+
 // TestAppEntryThatReadersDoNotSeeYet has registered itself a moment before it is taken out.
 func TestAppEntryThatReadersDoNotSeeYet(t *testing.T) {
 	t.Parallel()

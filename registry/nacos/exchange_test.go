@@ -542,6 +542,9 @@ func TestWhatTheServersJudgeIsNotCalledHealthyForThem(t *testing.T) {
 				if err := d.Probe(t.Context(), drivertest.Pod(1)); err == nil || registry.IsTerminal(err) {
 					t.Errorf("got error %v, want a passing one: %s", err, tc.reason)
 				}
+				if asked := strings.Join(f.requests(), "\n"); strings.Contains(asked, "/ns/cluster ") {
+					t.Errorf("asked %s, want no change of the checker", asked)
+				}
 			})
 		}
 	}

@@ -1,7 +1,6 @@
 package nacos_test
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -90,42 +89,6 @@ func TestAppEntriesOfDubbo(t *testing.T) {
 				if got, entry := a.Look(); got != given {
 					s.Errorf("clients are given %s of %s: %t, want %t", entry, service, got, given)
 				}
-			}
-		}
-	})
-}
-
-// TestAppEntryOfAnIPv6Address has the application write all of the groups, as Java does. Nacos' client for Go would shorten them.
-func TestAppEntryOfAnIPv6Address(t *testing.T) {
-	t.Parallel()
-	onEach(t, driver.Options{}, func(s *scenario) {
-		at := s.pod(1)
-		at.Address = "2001:db8::1:0:0:a"
-		written := at
-		written.Address = "2001:db8:0:0:1:0:0:a"
-		apps := s.driver.AppEntries()
-		s.ask(http.MethodPost, "/v3/client/ns/instance", url.Values{
-			"serviceName": {s.service}, "ip": {written.Address}, "port": {strconv.Itoa(at.Port)}, "clusterName": {"DEFAULT"},
-			"ephemeral": {"true"},
-		})
-		s.eventually(func() error {
-			_, given, err := s.server.Entry(s.Context(), written)
-			if err == nil && len(given) == 0 {
-				err = errors.New("clients are not given the application's entry")
-			}
-			return err
-		})
-		for _, step := range []struct {
-			change call
-			want   registry.State
-		}{{apps.FailOver, registry.OutOfService}, {apps.Register, registry.InService}, {apps.Deregister, registry.OutOfService}} {
-			s.must(step.change(s.Context(), at))
-			_, given, err := s.server.Entry(s.Context(), written)
-			if s.must(err); (len(given) > 0) != (step.want == registry.InService) {
-				s.Errorf("clients are given %+v, want the entry %s", given, step.want)
-			}
-			if state, err := apps.Get(s.Context(), at); err != nil || state != step.want {
-				s.Errorf("Get: got %q and error %v, want %q", state, err, step.want)
 			}
 		}
 	})

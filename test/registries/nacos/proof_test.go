@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -260,47 +259,6 @@ func TestSubscriberSeesIt(t *testing.T) {
 	}
 }
 
-// A server shows its readers 500 ms late what it has acknowledged. The driver's own acknowledgement waits for that.
-func TestAcknowledgedIsSeenByReaders(t *testing.T) {
-	t.Parallel()
-	onEach(t, driver.Options{}, func(s *scenario) {
-		a, b := s.pod(1), s.pod(2)
-		for range 3 {
-			s.do(s.driver.Register, a, b)
-			s.expectClients(map[string]bool{a.Endpoint(): true, b.Endpoint(): true})
-			s.do(s.driver.FailOver, a)
-			s.expectClients(map[string]bool{b.Endpoint(): true})
-			s.do(s.driver.Deregister, b)
-			s.expectClients(map[string]bool{})
-		}
-		s.do(s.driver.Deregister, a)
-	})
-}
-
-// What PUT set outlives the removal of an entry: 60 s, or for ever in 2.5.0. An application that registers itself at the
-// address of a pod that ended out of service is in service all the same, and not taken for that pod.
-func TestNextAtTheAddressStartsAfresh(t *testing.T) {
-	t.Parallel()
-	onEach(t, driver.Options{}, func(s *scenario) {
-		ended, stays := s.pod(1), s.pod(2)
-		s.do(s.driver.Register, ended, stays)
-		s.do(s.driver.FailOver, ended)
-		s.do(s.driver.Deregister, ended)
-		s.ask(http.MethodPost, "/v3/admin/ns/instance", url.Values{
-			"serviceName": {s.service}, "ip": {ended.Address}, "port": {"8080"}, "ephemeral": {"false"}, "enabled": {"true"},
-			"healthy": {"true"}, "metadata": {`{"from":"itself"}`},
-		})
-		s.eventually(func() error {
-			if _, given := s.clients()[ended.Endpoint()]; !given {
-				return errors.New("clients are not given what registered itself at the address of a pod that ended")
-			}
-			return nil
-		})
-		s.expectEntries(foreign(ended), registry.Entry{Instance: stays, State: registry.InService})
-		s.do(s.driver.Deregister, stays)
-	})
-}
-
 // Between a leader that died and the next one an entry gets no heartbeat. Nacos goes on giving it to clients: longer than
 // an entry beside it, whose lease is as long as such a change of leaders takes at most.
 func TestUnrenewedEntryOutlivesAChangeOfLeader(t *testing.T) {
@@ -337,43 +295,6 @@ func TestUnrenewedEntryOutlivesAChangeOfLeader(t *testing.T) {
 		}
 		s.do(s.driver.Heartbeat, entry)
 		s.do(s.driver.Deregister, entry)
-	})
-}
-
-// What was set by PUT beats any later POST, and outlives the removal of the instance.
-func TestWhatWasDisabledComesBack(t *testing.T) {
-	t.Parallel()
-	onEach(t, driver.Options{}, func(s *scenario) {
-		a := s.pod(1)
-		form := func(enabled string) url.Values {
-			return url.Values{
-				"serviceName": {s.service}, "ip": {a.Address}, "port": {"8080"}, "ephemeral": {"false"}, "enabled": {enabled},
-			}
-		}
-		s.do(s.driver.Register, a)
-		s.ask(http.MethodPut, "/v3/admin/ns/instance", form("false"))
-		s.eventually(func() error {
-			if n := len(s.clients()); n != 0 {
-				return fmt.Errorf("clients are given %d instances", n)
-			}
-			return nil
-		})
-		s.ask(http.MethodPost, "/v3/admin/ns/instance", form("true"))
-		s.do(s.driver.Register, s.pod(2)) // readers see what came before it, too
-		s.expectClients(map[string]bool{s.pod(2).Endpoint(): true})
-
-		s.do(s.driver.Register, a)
-		s.expectClients(map[string]bool{a.Endpoint(): true, s.pod(2).Endpoint(): true})
-		s.do(s.driver.FailOver, a)
-		s.do(s.driver.Deregister, a)
-		heir := a
-		heir.Pod, heir.UID = "heir", "uid-of-heir"
-		s.do(s.driver.Register, heir)
-		s.expectEntries(
-			registry.Entry{Instance: heir, State: registry.InService},
-			registry.Entry{Instance: s.pod(2), State: registry.InService},
-		)
-		s.do(s.driver.Deregister, heir, s.pod(2))
 	})
 }
 
@@ -504,31 +425,6 @@ func TestProbedPodIsServedOnceReached(t *testing.T) {
 		s.do(s.driver.Register, unreached)
 		s.do(s.driver.Probe, unreached)
 		s.do(s.driver.Deregister, reached, unreached)
-	})
-}
-
-// A service that others made, and that Nacos probes, stays as it is.
-func TestOthersHealthCheckerIsKept(t *testing.T) {
-	t.Parallel()
-	onEach(t, driver.Options{}, func(s *scenario) {
-		s.ask(http.MethodPost, "/v3/admin/ns/instance", url.Values{
-			"serviceName": {s.service}, "ip": {"10.0.99.1"}, "port": {"80"}, "ephemeral": {"false"},
-		})
-		s.eventually(func() error {
-			if n := len(s.clients()); n != 1 {
-				return fmt.Errorf("clients are given %d instances", n)
-			}
-			return nil
-		})
-		s.do(s.driver.Register, s.pod(1))
-		if body := s.ask(http.MethodGet, "/v3/admin/ns/service", url.Values{"serviceName": {s.service}}); !strings.Contains(
-			body, `"type":"TCP"`) {
-			s.Errorf("the health checker is not what it was: %s", body)
-		}
-		if s.driver.Probe(s.Context(), s.pod(1)) == nil {
-			s.Error("Probe of what Nacos can't reach: got agreement")
-		}
-		s.do(s.driver.Deregister, s.pod(1))
 	})
 }
 

@@ -143,6 +143,9 @@ func TestServerIsUpgradedWhileRunning(t *testing.T) {
 			s.do(d.Register, a)
 			s.expectClients(map[string]bool{a.Endpoint(): true})
 			s.do(d.FailOver, a)
+			s.expectClients(map[string]bool{})
+			s.do(d.Register, a)
+			s.expectClients(map[string]bool{a.Endpoint(): true})
 			s.do(d.Deregister, a)
 			s.expectClients(map[string]bool{})
 		}
