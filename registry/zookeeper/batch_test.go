@@ -2,8 +2,6 @@ package zookeeper
 
 import (
 	"bytes"
-	"encoding/binary"
-	"io"
 	"net"
 	"testing"
 
@@ -40,16 +38,8 @@ const (
 // serveSome is a server with a folder for web. It has no entry, and lets the user read nothing of the service unreadable
 // and create no folder for unwritable.
 func serveSome(conn net.Conn) {
-	hello := frame(conn)
-	if hello == nil {
-		return
-	}
-	welcome := append(append([]byte{}, hello[:4]...), hello[12:16]...) // protocol, and time-out as asked for
-	welcome = binary.BigEndian.AppendUint64(welcome, 1)
-	answer(conn, append(binary.BigEndian.AppendUint32(welcome, 16), make([]byte, 17)...))
-	for request := frame(conn); request != nil; request = frame(conn) {
-		code, body := 0, []byte(nil)
-		switch of := request[8:]; binary.BigEndian.Uint32(request[4:]) {
+	drivertest.ServeZooKeeper(conn, func(kind int, of []byte) (code int, body []byte) {
+		switch kind {
 		case getData:
 			if code = noNode; bytes.Contains(of, []byte("/unreadable/")) {
 				code = noAuth
@@ -68,24 +58,6 @@ func serveSome(conn net.Conn) {
 			}
 			body = append(body, 0xff, 0xff, 0xff, 0xff, 1, 0xff, 0xff, 0xff, 0xff)
 		}
-		head := append(append([]byte{}, request[:4]...), make([]byte, 12)...)
-		binary.BigEndian.PutUint32(head[12:], uint32(int32(code)))
-		answer(conn, append(head, body...))
-	}
-}
-
-func frame(r io.Reader) []byte {
-	var length [4]byte
-	if _, err := io.ReadFull(r, length[:]); err != nil {
-		return nil
-	}
-	read := make([]byte, binary.BigEndian.Uint32(length[:]))
-	if _, err := io.ReadFull(r, read); err != nil {
-		return nil
-	}
-	return read
-}
-
-func answer(w io.Writer, frame []byte) {
-	_, _ = w.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(frame))), frame...))
+		return code, body
+	})
 }

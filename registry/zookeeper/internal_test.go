@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -376,42 +376,6 @@ func (u *unwritable) Write(p []byte) (int, error) {
 	return u.Conn.Write(p)
 }
 
-// greetAndAnswer is a server that lets everybody in, and has no node.
-func greetAndAnswer(server net.Conn) {
-	const setAuth, noNode = 100, -101
-	frame := func() ([]byte, error) {
-		header := make([]byte, headerLength)
-		if _, err := io.ReadFull(server, header); err != nil {
-			return nil, err
-		}
-		body := make([]byte, binary.BigEndian.Uint32(header))
-		_, err := io.ReadFull(server, body)
-		return body, err
-	}
-	say := func(body []byte) {
-		_, _ = server.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...))
-	}
-	greeting, err := frame()
-	if err != nil {
-		return
-	}
-	welcome := slices.Concat(greeting[:4], greeting[12:16]) // protocol, and the session's timeout as asked for
-	welcome = binary.BigEndian.AppendUint64(welcome, 1)     // its number
-	say(append(binary.BigEndian.AppendUint32(welcome, 16), make([]byte, 17)...))
-	for {
-		request, err := frame()
-		if err != nil {
-			return
-		}
-		answer := make([]byte, minAnswer)
-		copy(answer, request[:4])
-		if int32(binary.BigEndian.Uint32(request)) > 0 && binary.BigEndian.Uint32(request[4:]) != setAuth {
-			binary.BigEndian.PutUint32(answer[12:], uint32(0x100000000+noNode))
-		}
-		say(answer)
-	}
-}
-
 // TestSessionOutlivesAFailedWrite has the second connection fail where the client authenticates again.
 func TestSessionOutlivesAFailedWrite(t *testing.T) {
 	t.Parallel()
@@ -421,7 +385,7 @@ func TestSessionOutlivesAFailedWrite(t *testing.T) {
 		w := newWire(t.Context(), nil, timeout)
 		w.connect = func(string) (net.Conn, error) {
 			client, server := net.Pipe()
-			go greetAndAnswer(server)
+			go drivertest.ServeZooKeeper(server, func(int, []byte) (int, []byte) { return noNode, nil })
 			if connections++; connections == 2 {
 				return &unwritable{Conn: client}, nil
 			}

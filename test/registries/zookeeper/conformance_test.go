@@ -1,6 +1,8 @@
 package zookeeper_test
 
 import (
+	"net"
+	"sync/atomic"
 	"testing"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -26,10 +28,10 @@ func harness(t *testing.T, s *zookeeper.Server, cfg registry.Config) registrytes
 		return open(t, registry.Config{Endpoint: endpoint, Options: cfg.Options})
 	}
 	h := drivertest.Harness(driver.New, cfg, "")
-	h.Refusing = func(t registrytest.T) registry.Registry { return at(t, startFake(t, codeNoAuth).endpoint) }
+	h.Refusing = func(t registrytest.T) registry.Registry { return at(t, answering(t, noAuth, new(atomic.Int64))) }
 	h.Failing = func(t registrytest.T) (registry.Registry, func() int) {
-		f := startFake(t, codeLoss)
-		return at(t, f.endpoint), func() int { return int(f.requests.Load()) }
+		var requests atomic.Int64
+		return at(t, answering(t, connectionLoss, &requests)), func() int { return int(requests.Load()) }
 	}
 	// A wrong password is shown only by what it may not do; see TestWrongPassword.
 	h.WrongCredentials = func(rt registrytest.T) registry.Registry {
@@ -51,6 +53,20 @@ func harness(t *testing.T, s *zookeeper.Server, cfg registry.Config) registrytes
 		registrytest.Tags:           "an instance of Curator has none; metadata does",
 	}
 	return h
+}
+
+// What ZooKeeper's KeeperException calls CONNECTIONLOSS and NOAUTH.
+const connectionLoss, noAuth = -4, -102
+
+// answering is a server that answers each request with one error, and counts them: what no real one can be made to do.
+func answering(t registrytest.T, code int, requests *atomic.Int64) (endpoint string) {
+	t.Helper()
+	return drivertest.Accepting(t, "127.0.0.1", func(conn net.Conn) {
+		drivertest.ServeZooKeeper(conn, func(int, []byte) (int, []byte) {
+			requests.Add(1)
+			return code, nil
+		})
+	})
 }
 
 // removing is for the option failOver: delete.

@@ -66,14 +66,14 @@ func (p *proxy) serve(client net.Conn) {
 		_, _ = io.Copy(client, server)
 	}()
 	for first := true; ; first = false {
-		frame, err := readFrame(client)
+		frame, err := drivertest.ReadFrame(client)
 		if err != nil {
 			return
 		}
 		if !first {
 			p.pass(int32(binary.BigEndian.Uint32(frame[4:])))
 		}
-		writeFrame(server, frame)
+		drivertest.WriteFrame(server, frame)
 	}
 }
 
