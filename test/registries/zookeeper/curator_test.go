@@ -1,15 +1,12 @@
 package zookeeper_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
@@ -226,60 +223,28 @@ func TestEntriesAreWrittenAsCuratorWritesThem(t *testing.T) {
 	}
 }
 
-// What Curator's own users have registered is listed as theirs, and not touched.
-func TestCuratorsOwnAreLeftAlone(t *testing.T) {
+// What Curator itself has registered is listed as another's. That it is not touched is the suite's.
+func TestCuratorsOwnIsForeign(t *testing.T) {
 	t.Parallel()
 	s := shared.Use(t)
 	const base = "/beside"
 	d := open(t, registry.Config{Endpoint: s.Endpoint, Options: options("base", base)})
-	reader := readers.Use(t).View(t, s.Endpoint, base, zookeeper.PayloadObject)
+	readers.Use(t).View(t, s.Endpoint, base, zookeeper.PayloadObject).Register("web", "of-its-own")
 	in := pod(1)
 	in.Address, in.Port = "192.0.2.1", 80 // that of Curator's own instance
-	expect.NoError(t, d.Register(t.Context(), in))
-	written := map[string]string{}
-	var theirs []registry.Entry
-	for _, service := range []string{in.Service, "alone"} {
-		written[base+"/"+service+"/of-its-own"] = reader.Register(service, "of-its-own")
-		at := registry.Instance{Service: service, Address: in.Address, Port: in.Port}
-		theirs = append(theirs, registry.Entry{Instance: at, State: registry.Foreign})
+	want := []registry.Entry{
+		{Instance: registry.Instance{Service: in.Service, Address: in.Address, Port: in.Port}, State: registry.Foreign},
 	}
-	conn := connect(t, s.Endpoint)
-	for _, step := range []struct {
-		call func(context.Context, registry.Instance) error
-		ours []registry.Entry
-	}{
-		{d.Register, []registry.Entry{{Instance: in, State: registry.InService}}},
-		{d.FailOver, nil},
-		{d.Deregister, nil},
-	} {
-		expect.NoError(t, step.call(t.Context(), in))
-		// Curator's entries end with its session, and it makes them again.
-		expect.Soon(t, "the list to have theirs and ours", func() error {
-			entries, err := d.List(t.Context(), in.Cluster)
-			expect.NoError(t, err)
-			if diff := cmp.Diff(slices.Concat(theirs, step.ours), entries, cmpopts.SortSlices(func(a, b registry.Entry) bool {
-				return a.Service+a.UID < b.Service+b.UID
-			})); diff != "" {
-				return errors.New(diff)
-			}
-			return nil
-		})
-		for path, want := range written {
-			expect.Soon(t, "what Curator has written to be there", func() error {
-				got, stat, err := conn.Get(path)
-				if err != nil || string(got) != want || stat.Version != 0 {
-					return errors.Join(fmt.Errorf("%s is %s, %+v; want what Curator has written, as its first version: %s", path, got, stat, want), err)
-				}
-				return nil
-			})
+	expect.Soon(t, "the list to have it", func() error { // Curator's entries end with its session, and it makes them again
+		entries, err := d.List(t.Context(), in.Cluster)
+		expect.NoError(t, err)
+		if diff := cmp.Diff(want, entries); diff != "" {
+			return errors.New(diff)
 		}
-		for _, service := range []string{in.Service, "alone"} {
-			at := in
-			at.Service = service
-			if state, err := d.Get(t.Context(), at); err != nil || state != registry.Foreign {
-				t.Errorf("Get of %s: got %q, %v; want %q: its readers are given Curator's entry", service, state, err, registry.Foreign)
-			}
-		}
+		return nil
+	})
+	if state, err := d.Get(t.Context(), in); err != nil || state != registry.Foreign {
+		t.Errorf("Get: got %q, %v; want %q: readers are given Curator's entry", state, err, registry.Foreign)
 	}
 }
 
