@@ -2,7 +2,6 @@ package etcd_test
 
 import (
 	"encoding/json"
-	"io"
 	"testing"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 	"github.com/rollcall-dev/rollcall/registry/etcd"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
-	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestNew(t *testing.T) {
@@ -48,12 +46,8 @@ func TestNew(t *testing.T) {
 func TestKitexClientsReadEveryFiveSeconds(t *testing.T) {
 	t.Parallel()
 	for format, want := range map[string]time.Duration{"grpc": 0, "go-zero": 0, "kratos": 0, "kitex": 5 * time.Second} {
-		d, err := etcd.New(t.Context(), registry.Config{
-			Endpoint: "http://a:2379", Options: json.RawMessage(`{"format": "` + format + `"}`),
-		})
-		expect.NoError(t, err)
-		t.Cleanup(func() { _ = d.(io.Closer).Close() })
-		if got := d.(registry.LaggingReaders).ReaderLag(); got != want {
+		d := open(t, registry.Config{Endpoint: "http://a:2379", Options: json.RawMessage(`{"format": "` + format + `"}`)})
+		if got := d.ReaderLag(); got != want {
 			t.Errorf("%s: got %s, want %s", format, got, want)
 		}
 	}
@@ -61,10 +55,8 @@ func TestKitexClientsReadEveryFiveSeconds(t *testing.T) {
 
 func TestShortestLeaseOutlastsAChangeOfLeader(t *testing.T) {
 	t.Parallel()
-	d, err := etcd.New(t.Context(), registry.Config{Endpoint: "http://a:2379", Options: json.RawMessage(`{"lease": "60s"}`)})
-	expect.NoError(t, err)
-	t.Cleanup(func() { _ = d.(io.Closer).Close() })
-	if least := registry.LeastLease(d.(registry.Heartbeater).HeartbeatInterval()); least > time.Minute {
+	d := open(t, registry.Config{Endpoint: "http://a:2379", Options: json.RawMessage(`{"lease": "60s"}`)})
+	if least := registry.LeastLease(d.HeartbeatInterval()); least > time.Minute {
 		t.Errorf("a lease of 60s is taken, and has to be %s at least", least)
 	}
 }

@@ -3,7 +3,6 @@ package etcd_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"sort"
 	"sync"
 	"testing"
@@ -15,7 +14,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/etcd"
-	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 )
 
 // pagedServer has more entries than one page, and at its own pace moves on to another revision after each request.
@@ -61,14 +60,7 @@ func servePages(t *testing.T, entries int, compacted bool) (*pagedServer, *etcd.
 	}
 	server := grpc.NewServer()
 	pb.RegisterKVServer(server, s)
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	expect.NoError(t, err)
-	go func() { _ = server.Serve(l) }()
-	t.Cleanup(server.Stop)
-	d, err := etcd.New(t.Context(), registry.Config{Endpoint: "http://" + l.Addr().String()})
-	expect.NoError(t, err)
-	t.Cleanup(func() { _ = d.(*etcd.Registry).Close() })
-	return s, d.(*etcd.Registry)
+	return s, open(t, registry.Config{Endpoint: "http://" + drivertest.ServeGRPC(t, server)})
 }
 
 func TestPagesAreOfOneRevision(t *testing.T) {

@@ -3,7 +3,6 @@ package etcd_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"sync"
 	"testing"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/etcd"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
-	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // fakeServer is what an etcd does with tokens, and writes down what it is asked. What etcd itself makes of passwords and
@@ -79,17 +77,15 @@ func serve(t *testing.T, refusal error) (*fakeServer, *etcd.Registry) {
 	server := grpc.NewServer()
 	pb.RegisterAuthServer(server, s)
 	pb.RegisterKVServer(server, s)
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	expect.NoError(t, err)
-	go func() { _ = server.Serve(l) }()
-	t.Cleanup(server.Stop)
-	d, err := etcd.New(t.Context(), registry.Config{
-		Endpoint: "http://" + l.Addr().String(),
+	return s, open(t, registry.Config{
+		Endpoint: "http://" + drivertest.ServeGRPC(t, server),
 		Auth:     registry.Auth{Username: "u", PasswordFile: drivertest.File(t, "secret")},
 	})
-	expect.NoError(t, err)
-	t.Cleanup(func() { _ = d.(*etcd.Registry).Close() })
-	return s, d.(*etcd.Registry)
+}
+
+func open(t *testing.T, cfg registry.Config) *etcd.Registry {
+	t.Helper()
+	return drivertest.Open[*etcd.Registry](t, etcd.New, cfg)
 }
 
 func pod(n int) registry.Instance {

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"sync/atomic"
 
+	"google.golang.org/grpc"
+
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 )
@@ -67,12 +69,7 @@ func Answering(t registrytest.T, status int, header map[string]string, body stri
 // and closed after it.
 func Accepting(t registrytest.T, host string, serve func(net.Conn)) (address string) {
 	t.Helper()
-	var config net.ListenConfig
-	listener, err := config.Listen(t.Context(), "tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		t.Fatalf("listening on loopback: %v", err)
-	}
-	t.Cleanup(func() { _ = listener.Close() })
+	listener := listen(t, host)
 	go func() {
 		for {
 			conn, err := listener.Accept()
@@ -86,6 +83,26 @@ func Accepting(t registrytest.T, host string, serve func(net.Conn)) (address str
 		}
 	}()
 	return listener.Addr().String()
+}
+
+// ServeGRPC starts a server until the end of the test.
+func ServeGRPC(t registrytest.T, server *grpc.Server) (address string) {
+	t.Helper()
+	listener := listen(t, "127.0.0.1")
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	return listener.Addr().String()
+}
+
+func listen(t registrytest.T, host string) net.Listener {
+	t.Helper()
+	var config net.ListenConfig
+	listener, err := config.Listen(t.Context(), "tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		t.Fatalf("listening on loopback: %v", err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	return listener
 }
 
 // Saying is the address of a server that says one thing to everybody, once it has read something.

@@ -127,29 +127,16 @@ func harness(t *testing.T, s *etcd.Server, cfg registry.Config, withUsers *etcd.
 	h.Foreign = func(_ registrytest.T, at registry.Instance) func() { return others(at) }
 	h.Refusing, h.WrongCredentials = as(stranger, password), as(writer, "not-"+password)
 	h.Failing = func(t registrytest.T) (registry.Registry, func() int) {
-		address, attempts := serveFailures(t)
-		return open(t, registry.Config{Endpoint: "http://" + address, Options: cfg.Options}), attempts
+		var attempts atomic.Int64
+		address := drivertest.ServeGRPC(t, grpc.NewServer(grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
+			attempts.Add(1)
+			return status.Error(codes.Unavailable, "etcdserver: no leader")
+		})))
+		return open(t, registry.Config{Endpoint: "http://" + address, Options: cfg.Options}), func() int { return int(attempts.Load()) }
 	}
 	h.Restart = func(t registrytest.T) { drivertest.Restart(t, s) }
 	h.Secrets, h.Lacks = []string{password, rootPassword}, lacks()
 	return h
-}
-
-// serveFailures starts a gRPC server that answers whatever it is asked as an etcd without a leader does, and counts.
-func serveFailures(t registrytest.T) (address string, attempts func() int) {
-	t.Helper()
-	var count atomic.Int64
-	server := grpc.NewServer(grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
-		count.Add(1)
-		return status.Error(codes.Unavailable, "etcdserver: no leader")
-	}))
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("listening: %v", err)
-	}
-	go func() { _ = server.Serve(l) }()
-	t.Cleanup(server.Stop)
-	return l.Addr().String(), func() int { return int(count.Load()) }
 }
 
 func TestConformance(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
 )
@@ -122,13 +123,11 @@ func value(t *testing.T, c *clientv3.Client, key string) string {
 // serveHealth starts a gRPC server with the health service, and returns it as a pod's instance.
 func serveHealth(t *testing.T) registry.Instance {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	expect.NoError(t, err)
 	server := grpc.NewServer()
 	healthpb.RegisterHealthServer(server, health.NewServer())
-	go func() { _ = server.Serve(l) }()
-	t.Cleanup(server.Stop)
-	return pod("127.0.0.1", l.Addr().(*net.TCPAddr).Port)
+	at, err := netip.ParseAddrPort(drivertest.ServeGRPC(t, server))
+	expect.NoError(t, err)
+	return pod(at.Addr().String(), int(at.Port()))
 }
 
 // client calls the health service of a target.

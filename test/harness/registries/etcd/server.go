@@ -38,9 +38,7 @@ func Get(ctx context.Context, log io.Writer) (cache.Built, error) {
 
 // Options say what server to start. The zero value is one without TLS and authentication.
 type Options struct {
-	// TLS makes it serve https.
-	TLS bool
-	// ClientCertificates makes it ask clients for a certificate; it implies TLS.
+	// ClientCertificates makes it serve https, and ask clients for a certificate.
 	ClientCertificates bool
 	// RootPassword turns authentication on, with this password for the user root.
 	RootPassword string
@@ -72,7 +70,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		return nil, err
 	}
 	scheme := "http"
-	if opts.TLS = opts.TLS || opts.ClientCertificates; opts.TLS {
+	if opts.ClientCertificates {
 		scheme = "https"
 	}
 	s := &Server{
@@ -112,14 +110,12 @@ func (s *Server) command(path, dir string) (process.Command, error) {
 		// The tests log in by the hundred, and no password here is worth more.
 		"--bcrypt-cost=4",
 	}
-	if s.opts.TLS {
+	if s.opts.ClientCertificates {
 		if err := s.issue(filepath.Join(dir, "pki")); err != nil {
 			return process.Command{}, err
 		}
-		args = append(args, "--cert-file="+s.tls.Serving.CertFile, "--key-file="+s.tls.Serving.KeyFile)
-	}
-	if s.opts.ClientCertificates {
-		args = append(args, "--trusted-ca-file="+s.CAFile, "--client-cert-auth")
+		args = append(args, "--cert-file="+s.tls.Serving.CertFile, "--key-file="+s.tls.Serving.KeyFile,
+			"--trusted-ca-file="+s.CAFile, "--client-cert-auth")
 	}
 	return process.Command{Path: path, Args: args}, nil
 }
