@@ -10,18 +10,21 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
-	"os"
 	"path/filepath"
 	"time"
+
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 )
 
 const (
-	certLifetime = 365 * 24 * time.Hour
 	// certBackdate spares a certificate the clocks that go a little slow.
 	certBackdate = time.Hour
+	serialBytes  = 16
 )
 
 // Authority issues certificates and keeps them as files, which is what servers read.
@@ -42,34 +45,18 @@ type KeyPair struct {
 
 // NewAuthority makes an authority of this name, whose files are in dir.
 func NewAuthority(dir, name string) (*Authority, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("creating the folder for certificates: %w", err)
-	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("making the CA's key: %w", err)
 	}
-	template, err := certTemplate(pkix.Name{CommonName: name})
-	if err != nil {
-		return nil, err
-	}
-	template.IsCA, template.BasicConstraintsValid = true, true
-	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
+	a := &Authority{dir: dir, key: key, CertFile: filepath.Join(dir, "ca.crt")}
+	if a.cert, err = cert.NewSelfSignedCACert(cert.Config{CommonName: name, NotBefore: notBefore()}, key); err != nil {
 		return nil, fmt.Errorf("making the CA's certificate: %w", err)
 	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, fmt.Errorf("reading the CA's certificate: %w", err)
+	if a.CertPEM, err = cert.EncodeCertificates(a.cert); err != nil {
+		return nil, err
 	}
-	a := &Authority{
-		dir: dir, cert: cert, key: key, CertFile: filepath.Join(dir, "ca.crt"), CertPEM: encodePEM("CERTIFICATE", der),
-	}
-	if err := os.WriteFile(a.CertFile, a.CertPEM, 0o600); err != nil {
-		return nil, fmt.Errorf("writing the CA's certificate: %w", err)
-	}
-	return a, nil
+	return a, cert.WriteCert(a.CertFile, a.CertPEM)
 }
 
 // Issue makes a certificate for a client or for a server on this machine, in <file>.crt and <file>.key. Besides
@@ -79,14 +66,12 @@ func (a *Authority) Issue(file string, name pkix.Name, names ...string) (KeyPair
 	if err != nil {
 		return KeyPair{}, fmt.Errorf("making the key of %s: %w", file, err)
 	}
-	template, err := certTemplate(name)
-	if err != nil {
-		return KeyPair{}, err
+	template := &x509.Certificate{
+		SerialNumber: new(big.Int).SetBytes([]byte(rand.Text()[:serialBytes])), Subject: name,
+		NotBefore: notBefore(), NotAfter: a.cert.NotAfter, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+		DNSNames:    []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
 	}
-	template.KeyUsage = x509.KeyUsageDigitalSignature
-	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}
-	template.DNSNames = []string{"localhost"}
-	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
 	for _, name := range names {
 		if address := net.ParseIP(name); address != nil {
 			template.IPAddresses = append(template.IPAddresses, address)
@@ -99,20 +84,16 @@ func (a *Authority) Issue(file string, name pkix.Name, names ...string) (KeyPair
 		return KeyPair{}, fmt.Errorf("making the certificate of %s: %w", file, err)
 	}
 	pair := KeyPair{
-		CertFile: filepath.Join(a.dir, file+".crt"), CertPEM: encodePEM("CERTIFICATE", der),
-		KeyFile: filepath.Join(a.dir, file+".key"),
+		CertFile: filepath.Join(a.dir, file+".crt"), KeyFile: filepath.Join(a.dir, file+".key"),
+		CertPEM: pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: der}),
 	}
-	if pair.KeyPEM, err = encodeKey(key); err != nil {
-		return KeyPair{}, err
+	if pair.KeyPEM, err = keyutil.MarshalPrivateKeyToPEM(key); err != nil {
+		return KeyPair{}, fmt.Errorf("encoding the key of %s: %w", file, err)
 	}
-	if err := os.WriteFile(pair.CertFile, pair.CertPEM, 0o600); err != nil {
-		return KeyPair{}, fmt.Errorf("writing the certificate of %s: %w", file, err)
-	}
-	if err := os.WriteFile(pair.KeyFile, pair.KeyPEM, 0o600); err != nil {
-		return KeyPair{}, fmt.Errorf("writing the key of %s: %w", file, err)
-	}
-	return pair, nil
+	return pair, errors.Join(cert.WriteCert(pair.CertFile, pair.CertPEM), keyutil.WriteKey(pair.KeyFile, pair.KeyPEM))
 }
+
+func notBefore() time.Time { return time.Now().Add(-certBackdate) }
 
 // TLSConfig is that of a client with this certificate.
 func (a *Authority) TLSConfig(pair KeyPair) (*tls.Config, error) {
@@ -123,31 +104,6 @@ func (a *Authority) TLSConfig(pair KeyPair) (*tls.Config, error) {
 	roots := x509.NewCertPool()
 	roots.AddCert(a.cert)
 	return &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: roots, MinVersion: tls.VersionTLS12}, nil
-}
-
-func certTemplate(name pkix.Name) (*x509.Certificate, error) {
-	const serialBits = 127
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), serialBits))
-	if err != nil {
-		return nil, fmt.Errorf("making a serial number: %w", err)
-	}
-	now := time.Now()
-	return &x509.Certificate{
-		SerialNumber: serial, Subject: name,
-		NotBefore: now.Add(-certBackdate), NotAfter: now.Add(certLifetime),
-	}, nil
-}
-
-func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return nil, fmt.Errorf("encoding a key: %w", err)
-	}
-	return encodePEM("EC PRIVATE KEY", der), nil
-}
-
-func encodePEM(kind string, der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
 // TLS is what a server proves itself with, and a client that it lets in.

@@ -18,6 +18,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/client-go/util/keyutil"
+
 	"github.com/rollcall-dev/rollcall/test/harness/pki"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
@@ -212,11 +214,7 @@ func (s *Server) secureConfig(dir string) ([]string, error) {
 
 // writeKeyStore writes certificate and key into one file, the key in the one form that ZooKeeper reads.
 func writeKeyStore(path string, pair pki.KeyPair) error {
-	block, _ := pem.Decode(pair.KeyPEM)
-	if block == nil {
-		return errors.New("the server's key is not in PEM form")
-	}
-	key, err := x509.ParseECPrivateKey(block.Bytes)
+	key, err := keyutil.ParsePrivateKeyPEM(pair.KeyPEM)
 	if err != nil {
 		return fmt.Errorf("reading the server's key: %w", err)
 	}
