@@ -46,14 +46,7 @@ func attempts(t *testing.T, d *consul.Registry) map[string]error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
-	_, listErr := d.List(ctx, "test")
-	return map[string]error{
-		"Register":   d.Register(ctx, drivertest.Pod(1)),
-		"FailOver":   d.FailOver(ctx, drivertest.Pod(1)),
-		"Deregister": d.Deregister(ctx, drivertest.Pod(1)),
-		"List":       listErr,
-		"Batch":      d.Batch(ctx, []registry.Change{{Instance: drivertest.Pod(1), State: registry.InService}})[0],
-	}
+	return drivertest.Calls(ctx, d, drivertest.Pod(1))
 }
 
 func TestNew(t *testing.T) {

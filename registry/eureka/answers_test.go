@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -71,7 +72,7 @@ func TestAnswersOfOtherServersAreErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for call, err := range calls(t, answering(t, 200, nil, body), in) {
+			for call, err := range drivertest.Calls(t.Context(), answering(t, 200, nil, body), in) {
 				if err == nil || registry.IsTerminal(err) || registry.IsNotRegistered(err) {
 					t.Errorf("%s: got error %v, want one that passes", call, err)
 				}
@@ -172,7 +173,7 @@ func TestWhatEurekaCantTakeIsNotSent(t *testing.T) {
 	} {
 		in := web(1)
 		spoil(&in)
-		for call, err := range calls(t, d, in) {
+		for call, err := range drivertest.Calls(t.Context(), d, in) {
 			if call != "List" && !registry.IsTerminal(err) {
 				t.Errorf("%s of an instance with %s: got error %v, want a terminal one", call, name, err)
 			}

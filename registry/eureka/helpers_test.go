@@ -99,13 +99,3 @@ func healthy(in registry.Instance) func(r *http.Request) (int, string) {
 func status(status int) func(r *http.Request) (int, string) {
 	return func(*http.Request) (int, string) { return status, "" }
 }
-
-// calls makes each call that there is, for an instance.
-func calls(t *testing.T, d *eureka.Registry, in registry.Instance) map[string]error {
-	t.Helper()
-	_, listErr := d.List(t.Context(), in.Cluster)
-	return map[string]error{
-		"Register": d.Register(t.Context(), in), "FailOver": d.FailOver(t.Context(), in),
-		"Deregister": d.Deregister(t.Context(), in), "Heartbeat": d.Heartbeat(t.Context(), in), "List": listErr,
-	}
-}

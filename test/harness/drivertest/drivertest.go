@@ -137,6 +137,23 @@ func Pod(n int) registry.Instance {
 	}
 }
 
+// Calls makes each call for an instance that the driver has, and returns their errors.
+func Calls(ctx context.Context, d registry.Registry, in registry.Instance) map[string]error {
+	errs := map[string]error{
+		"Register": d.Register(ctx, in), "FailOver": d.FailOver(ctx, in), "Deregister": d.Deregister(ctx, in),
+	}
+	if beating, is := d.(registry.Heartbeater); is {
+		errs["Heartbeat"] = beating.Heartbeat(ctx, in)
+	}
+	if listing, is := d.(registry.Lister); is {
+		_, errs["List"] = listing.List(ctx, in.Cluster)
+	}
+	if batching, is := d.(registry.Batcher); is {
+		errs["Batch"] = batching.Batch(ctx, []registry.Change{{Instance: in, State: registry.InService}})[0]
+	}
+	return errs
+}
+
 // Harness is that of a driver with this configuration, as far as it takes no server of its kind: it opens the driver of each
 // cluster, and drivers whose server is away or silent, which is at the scheme and an address. The caller fills in the rest.
 func Harness(construct registry.Constructor, cfg registry.Config, scheme string) registrytest.Harness {

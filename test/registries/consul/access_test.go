@@ -1,7 +1,6 @@
 package consul_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,24 +8,11 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	driver "github.com/rollcall-dev/rollcall/registry/consul"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
 )
-
-// operations are a driver's calls as one function each.
-func operations(d *driver.Registry) map[string]call {
-	return map[string]call{
-		"Register": d.Register, "FailOver": d.FailOver, "Deregister": d.Deregister,
-		"List": func(ctx context.Context, in registry.Instance) error {
-			_, err := d.List(ctx, in.Cluster)
-			return err
-		},
-		"Batch": func(ctx context.Context, in registry.Instance) error {
-			return d.Batch(ctx, []registry.Change{{Instance: in, State: registry.InService}})[0]
-		},
-	}
-}
 
 // TestATokenWithTooFewRightsIsNamed has an entry there, and asks with tokens that may do less than they need.
 func TestATokenWithTooFewRightsIsNamed(t *testing.T) {
@@ -77,8 +63,7 @@ func TestATokenWithTooFewRightsIsNamed(t *testing.T) {
 				few = cfgOn(t, server, prefix, fmt.Sprintf(tc.rules, prefix, prefix))
 			}
 			d := open(t, few)
-			for op, call := range operations(d) {
-				err := call(t.Context(), in)
+			for op, err := range drivertest.Calls(t.Context(), d, in) {
 				field, _ := registry.FieldOf(err)
 				refused := err != nil && registry.IsTerminal(err) && field == "auth.tokenFile"
 				switch want := slices.Contains(tc.refused, op); {
@@ -147,8 +132,7 @@ func TestServerNameIsThatOfTheCertificate(t *testing.T) {
 	cfg.Options = fmt.Appendf(nil, `{"serverName": %q, "datacenter": %q}`, consul.ServerName, consul.Datacenter)
 	must(t, open(t, cfg).Register, pod(t, 1))
 	cfg.Options = []byte(`{"serverName": "server.dc2.consul"}`)
-	for op, call := range operations(open(t, cfg)) {
-		err := call(t.Context(), pod(t, 1))
+	for op, err := range drivertest.Calls(t.Context(), open(t, cfg), pod(t, 1)) {
 		if field, _ := registry.FieldOf(err); field != "options.serverName" || !registry.IsTerminal(err) {
 			t.Errorf("%s: got error %v, want a terminal one of options.serverName", op, err)
 		}
