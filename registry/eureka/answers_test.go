@@ -193,9 +193,7 @@ func TestForeignEntryIsLeftAlone(t *testing.T) {
 	unmarked.Cluster, unmarked.Namespace, unmarked.Pod, unmarked.UID = "", "", "", ""
 	server := newFake(t, healthy(unmarked))
 	d := open(t, registry.Config{Endpoint: server.URL})
-	if err := errors.Join(d.FailOver(t.Context(), web(1)), d.Deregister(t.Context(), web(1))); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, errors.Join(d.FailOver(t.Context(), web(1)), d.Deregister(t.Context(), web(1))))
 	if err := d.Heartbeat(t.Context(), web(1)); !registry.IsNotRegistered(err) {
 		t.Errorf("Heartbeat: got error %v, want one that says not registered", err)
 	}
@@ -275,9 +273,7 @@ func TestCallsForOneIdentityTakeTurns(t *testing.T) {
 		}
 	}
 	close(release)
-	if err := <-first; err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, <-first)
 }
 
 // TestTagsCostNoCall: Eureka has no place for tags, so that they are missing in the answer says nothing of whose entry it is.

@@ -53,9 +53,7 @@ func harness(cfg registry.Config, wrong registry.Auth, restart func(registrytest
 func newMemory(t *testing.T) httpserver.Backend {
 	t.Helper()
 	r, err := memory.New(t.Context(), registry.Config{})
-	if err != nil {
-		t.Fatalf("making the memory registry: %v", err)
-	}
+	expect.NoError(t, err)
 	return r.(httpserver.Backend)
 }
 

@@ -29,12 +29,8 @@ type document struct {
 func loadDocument(t *testing.T) document {
 	t.Helper()
 	spec, err := openapi3.NewLoader().LoadFromFile(documentPath)
-	if err != nil {
-		t.Fatalf("loading the document: %v", err)
-	}
-	if err := spec.Validate(t.Context()); err != nil {
-		t.Fatalf("the document is not valid OpenAPI: %v", err)
-	}
+	expect.NoError(t, err)
+	expect.NoError(t, spec.Validate(t.Context()))
 	return document{spec: spec}
 }
 

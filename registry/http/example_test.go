@@ -66,20 +66,12 @@ func (e *exampleServer) start(t registrytest.T) {
 	e.command.Env = append(os.Environ(), "PORT=0", "REGISTRY_TOKEN="+goodToken)
 	e.command.Stderr = &e.log
 	stdout, err := e.command.StdoutPipe()
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-	if err := e.command.Start(); err != nil {
-		t.Fatalf("starting the server: %v", err)
-	}
+	expect.NoError(t, err)
+	expect.NoError(t, e.command.Start())
 	line, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil {
-		t.Fatalf("waiting for the server to say where it is: %v", err)
-	}
+	expect.NoError(t, err) // else the server has not said where it is
 	target, err := url.Parse(strings.TrimSpace(strings.TrimPrefix(line, "serving on ")))
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
+	expect.NoError(t, err)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.target = target

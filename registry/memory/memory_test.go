@@ -19,9 +19,7 @@ import (
 func newRegistry(t *testing.T) *memory.Registry {
 	t.Helper()
 	r, err := memory.New(t.Context(), registry.Config{Cluster: "test", Options: json.RawMessage(`{}`)})
-	if err != nil {
-		t.Fatalf("New: %v", err)
-	}
+	expect.NoError(t, err)
 	return r.(*memory.Registry)
 }
 

@@ -467,9 +467,7 @@ func TestLeaseFollowsTheConfiguration(t *testing.T) {
 		t.Errorf("got error %v, want one that says that it is to be registered", err)
 	}
 	expect.NoError(t, after.Register(t.Context(), drivertest.Pod(1)))
-	if err := after.Heartbeat(t.Context(), drivertest.Pod(1)); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, after.Heartbeat(t.Context(), drivertest.Pod(1)))
 	if asked := strings.Join(f.requests(), "\n"); !strings.Contains(asked, lease("20000", "90000", "180000")) {
 		t.Errorf("the lease is not what was asked for: %s", asked)
 	}

@@ -16,15 +16,14 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // Open makes a driver, and closes it in the end.
 func Open[D registry.Registry](t registrytest.T, construct registry.Constructor, cfg registry.Config) D {
 	t.Helper()
 	made, err := construct(t.Context(), cfg)
-	if err != nil {
-		t.Fatalf("making the driver: %v", err)
-	}
+	expect.NoError(t, err)
 	if closer, ok := made.(io.Closer); ok {
 		t.Cleanup(func() { _ = closer.Close() })
 	}
@@ -40,9 +39,7 @@ func Restart(t registrytest.T, server interface {
 	Restart(ctx context.Context) error
 }) {
 	t.Helper()
-	if err := server.Restart(t.Context()); err != nil {
-		t.Fatalf("%v", err)
-	}
+	expect.NoError(t, server.Restart(t.Context()))
 }
 
 // Serve starts a server until the end of the test, and returns its URL.
@@ -98,9 +95,7 @@ func listen(t registrytest.T, host string) net.Listener {
 	t.Helper()
 	var config net.ListenConfig
 	listener, err := config.Listen(t.Context(), "tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		t.Fatalf("listening on loopback: %v", err)
-	}
+	expect.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	return listener
 }
@@ -118,14 +113,10 @@ func Saying(t registrytest.T, text string) (address string) {
 func File(t registrytest.T, content string) (path string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "rollcall-drivertest-")
-	if err != nil {
-		t.Fatalf("making a folder: %v", err)
-	}
+	expect.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	path = filepath.Join(dir, "file")
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatalf("writing a file: %v", err)
-	}
+	expect.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 

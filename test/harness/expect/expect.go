@@ -4,7 +4,6 @@ package expect
 import (
 	"errors"
 	"strings"
-	"testing"
 	"time"
 )
 
@@ -14,17 +13,24 @@ const (
 	glance   = 20 * time.Millisecond
 )
 
+// T is a test, or a case of a suite that runs in one.
+type T interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // NoError ends the test where there is an error.
-func NoError(t testing.TB, err error) {
+func NoError(t T, err error) {
 	t.Helper()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v", err)
 	}
 }
 
 // Soon waits until nothing is wrong, and ends the test where something still is after five minutes. What told returns stands
 // in the failure.
-func Soon(t testing.TB, what string, wrong func() error, told ...func() string) {
+func Soon(t T, what string, wrong func() error, told ...func() string) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
 	for err := wrong(); err != nil; err = wrong() {
@@ -40,7 +46,7 @@ func Soon(t testing.TB, what string, wrong func() error, told ...func() string) 
 }
 
 // Becomes is Soon for what is true or not.
-func Becomes(t testing.TB, what string, is func() bool) {
+func Becomes(t T, what string, is func() bool) {
 	t.Helper()
 	Soon(t, what, func() error {
 		if !is() {
@@ -51,7 +57,7 @@ func Becomes(t testing.TB, what string, is func() bool) {
 }
 
 // Error expects an error with these words in it, or none where they are empty.
-func Error(t testing.TB, reason string, err error, words string) {
+func Error(t T, reason string, err error, words string) {
 	t.Helper()
 	switch {
 	case words == "" && err != nil:

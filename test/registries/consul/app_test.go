@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
@@ -43,13 +42,13 @@ func (a *app) Register() {
 		"Weights": object{"Passing": 3, "Warning": 1},
 	}
 	dir, err := os.MkdirTemp("", "rollcall-service-")
-	a.must(err)
+	expect.NoError(a, err)
 	defer os.RemoveAll(dir)
 	raw, err := json.Marshal(object{"Service": service})
-	a.must(err)
+	expect.NoError(a, err)
 	file := filepath.Join(dir, "service.json")
-	a.must(os.WriteFile(file, raw, 0o600))
-	a.must(a.agent.Run(a.Context(), "services", "register", file))
+	expect.NoError(a, os.WriteFile(file, raw, 0o600))
+	expect.NoError(a, a.agent.Run(a.Context(), "services", "register", file))
 	a.await(func(e *healthEntry) bool { return e != nil && e.Service.Meta["renewals"] == strconv.Itoa(a.renewals) })
 }
 
@@ -75,7 +74,7 @@ func (a *app) Deregister() {
 func (a *app) Look() (given bool, entry string) {
 	a.Helper()
 	e, err := a.read()
-	a.must(err)
+	expect.NoError(a, err)
 	if e == nil {
 		return false, ""
 	}
@@ -99,22 +98,13 @@ func (a *app) read() (*healthEntry, error) {
 
 func (a *app) await(right func(*healthEntry) bool) {
 	a.Helper()
-	for deadline := time.Now().Add(bound); ; <-time.After(20 * time.Millisecond) {
+	expect.Soon(a, "the entry of "+a.id()+" to be so", func() error {
 		e, err := a.read()
-		switch {
-		case err == nil && right(e):
-			return
-		case time.Now().After(deadline):
-			a.Fatalf("waiting for the entry of %s: %+v, %v", a.id(), e, err)
+		if err == nil && !right(e) {
+			err = fmt.Errorf("it is %+v", e)
 		}
-	}
-}
-
-func (a *app) must(err error) {
-	a.Helper()
-	if err != nil {
-		a.Fatalf("the application: %v", err)
-	}
+		return err
+	})
 }
 
 // agentsLike is the option for agents that are reached as the server is.

@@ -142,9 +142,7 @@ func configOf(t *testing.T, server *consul.Server) registry.Config {
 func tokenFile(t *testing.T, server *consul.Server, rules string) string {
 	t.Helper()
 	secret, err := server.NewToken(t.Context(), rules)
-	if err != nil {
-		t.Fatalf("making a token: %v", err)
-	}
+	expect.NoError(t, err)
 	return drivertest.File(t, secret+"\n")
 }
 
@@ -236,9 +234,7 @@ func registerItself(t registrytest.T, server *consul.Server, at registry.Instanc
 	do := func(path string, body map[string]any) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 		defer cancel()
-		if err := server.Do(ctx, http.MethodPut, path, body, nil); err != nil {
-			t.Fatalf("writing as an agent: %v", err)
-		}
+		expect.NoError(t, server.Do(ctx, http.MethodPut, path, body, nil))
 	}
 	do("/v1/catalog/register", map[string]any{
 		"Node": node, "Address": at.Address, "Service": map[string]any{"ID": "web", "Service": at.Service, "Port": at.Port},

@@ -81,9 +81,7 @@ func connect(t *testing.T, s *etcd.Server, user, password string) *clientv3.Clie
 		Endpoints: []string{s.URL()}, TLS: s.TLSConfig(), Username: user, Password: password,
 		DialTimeout: patience, Logger: zap.NewNop(),
 	})
-	if err != nil {
-		t.Fatalf("connecting to etcd: %v", err)
-	}
+	expect.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
 )
 
@@ -50,16 +51,12 @@ func TestFormatsAreThoseOfTheirClients(t *testing.T) {
 			in := pod("fd00::1", 8080)
 			in.Weight, in.Metadata = 7, map[string]string{"version": "v1"}
 			mark, err := json.Marshal(in.Meta())
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			fill := strings.NewReplacer("SERVICE", in.Service, "ADDRESS", in.Endpoint(), "META", string(mark)).Replace
 			expectRead := func(want map[string]string) {
 				t.Helper()
 				answer, err := c.Get(t.Context(), fill(f.prefix), clientv3.WithPrefix())
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.NoError(t, err)
 				got := map[string]string{}
 				for _, kv := range answer.Kvs {
 					got[string(kv.Key)] = string(kv.Value)

@@ -84,9 +84,7 @@ func (a *app) Deregister() {
 func (a *app) Look() (given bool, entry string) {
 	a.Helper()
 	all, err := everything(a.Context(), a.server)
-	if err != nil {
-		a.Fatalf("reading Eureka: %v", err)
-	}
+	expect.NoError(a, err)
 	for _, i := range all {
 		if i.ID == a.id && i.App == strings.ToUpper(a.at.Service) {
 			given = i.Status == "UP"
@@ -100,22 +98,16 @@ func (a *app) Look() (given bool, entry string) {
 // await waits until the server's caches show the entry, or don't.
 func (a *app) await(there bool) {
 	a.Helper()
-	for deadline := time.Now().Add(bound); ; <-time.After(50 * time.Millisecond) {
+	expect.Becomes(a, fmt.Sprintf("the server's cache to show the entry of %s: %t", a.id, there), func() bool {
 		raw, err := a.server.Do(a.Context(), http.MethodGet, a.path(), nil)
-		if there == (err == nil && strings.Contains(string(raw), a.id)) {
-			return
-		}
-		if time.Now().After(deadline) {
-			a.Fatalf("the server's cache shows the entry of %s: %t, want %t; %v", a.id, !there, there, err)
-		}
-	}
+		return there == (err == nil && strings.Contains(string(raw), a.id))
+	})
 }
 
 func (a *app) do(method, path, body string) {
 	a.Helper()
-	if _, err := a.server.Do(a.Context(), method, path, []byte(body)); err != nil {
-		a.Fatalf("the application: %v", err)
-	}
+	_, err := a.server.Do(a.Context(), method, path, []byte(body))
+	expect.NoError(a, err)
 }
 
 // TestAppEntryIsFoundPastTheCache is on a server whose cache is a second old.
@@ -137,7 +129,7 @@ func TestAppEntryWhoseLeaseHasEnded(t *testing.T) {
 	a := newApp(t, server, web(t, 1))
 	a.lease = 3
 	a.Register()
-	a.awaitEnd()
+	expect.Becomes(t, "the lease to end", func() bool { return !a.isShown() })
 	apps := open(t, configOf(t, server)).AppEntries()
 	for range 2 { // the first would bring it to light for the second
 		state, err := apps.Get(t.Context(), a.at)
@@ -154,16 +146,6 @@ func TestAppEntryWhoseLeaseHasEnded(t *testing.T) {
 	}
 	expect.NoError(t, apps.FailOver(t.Context(), a.at))
 	a.is(false)
-}
-
-// awaitEnd waits until the registry hides the entry.
-func (a *app) awaitEnd() {
-	a.Helper()
-	for deadline := time.Now().Add(bound); a.isShown(); <-time.After(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			a.Fatalf("the lease of %s does not end", a.id)
-		}
-	}
 }
 
 // isShown reports whether the registry itself has the entry, past the caches.
@@ -189,18 +171,18 @@ func TestAppThatIsNotUp(t *testing.T) {
 		"unhealthy":     {"its health check failed", func(a *app, _ registry.AppRegistry) { a.say("DOWN") }, "DOWN"},
 		"out by itself": {"it has registered so, and no override holds it", func(a *app, _ registry.AppRegistry) { a.Deregister(); a.say("OUT_OF_SERVICE") }, "OUT_OF_SERVICE"},
 		"unhealthy while it is out": {"its word is believed before the override", func(a *app, apps registry.AppRegistry) {
-			expect.NoError(a.T.(*testing.T), apps.FailOver(a.Context(), a.at))
+			expect.NoError(a, apps.FailOver(a.Context(), a.at))
 			a.say("DOWN")
 		}, "DOWN"},
 		"healthy again while it is out": {"the override is all that holds it", func(a *app, apps registry.AppRegistry) {
-			expect.NoError(a.T.(*testing.T), apps.FailOver(a.Context(), a.at))
+			expect.NoError(a, apps.FailOver(a.Context(), a.at))
 			a.say("DOWN")
 			a.say("UP")
 			a.is(false)
 		}, ""},
 		"taken out before it is up": {"it may say UP at any time", func(a *app, apps registry.AppRegistry) {
 			a.say("STARTING")
-			expect.NoError(a.T.(*testing.T), apps.FailOver(a.Context(), a.at))
+			expect.NoError(a, apps.FailOver(a.Context(), a.at))
 			a.say("UP")
 			a.is(false)
 		}, ""},

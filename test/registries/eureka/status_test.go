@@ -242,9 +242,7 @@ func (w *scene) postAt(dirty time.Time) {
 func (w *scene) postTo(app, status, more string) {
 	w.Helper()
 	id, err := json.Marshal(w.in.Endpoint() + ":" + w.in.Service)
-	if err != nil {
-		w.Fatal(err)
-	}
+	expect.NoError(w, err)
 	w.do(http.MethodPost, "/apps/"+url.PathEscape(app), fmt.Sprintf(`{"instance":{"instanceId":%s,"app":%q,"vipAddress":%q,
 		"hostName":%q,"ipAddr":%q,"status":%q,"port":{"$":%d,"@enabled":"true"},"securePort":{"$":443,"@enabled":"false"},
 		"dataCenterInfo":{"@class":"com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo","name":"MyOwn"},
@@ -265,9 +263,7 @@ func (w *scene) leaveOverride(status string) {
 func (w *scene) expect(status, reason string) {
 	w.Helper()
 	got, err := w.read()
-	if err != nil {
-		w.Fatal(err)
-	}
+	expect.NoError(w, err)
 	if got == nil {
 		w.Fatalf("there is no entry, want status %s\nreason: %s", status, reason)
 	}

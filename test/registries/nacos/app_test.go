@@ -12,6 +12,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	driver "github.com/rollcall-dev/rollcall/registry/nacos"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/nacos"
 )
@@ -36,18 +37,18 @@ func (a *app) Register() {
 	if registries.IsMissing(err) && !registries.Required() {
 		a.Skipf("no client on this machine: %v", err)
 	}
-	a.check(err)
+	expect.NoError(a, err)
 }
 
 func (a *app) Renew() {
 	a.Helper()
-	a.check(a.running.Renew(a.Context()))
+	expect.NoError(a, a.running.Renew(a.Context()))
 }
 
 func (a *app) Deregister() {
 	a.Helper()
 	if a.Context().Err() == nil { // else it has ended with the test
-		a.check(a.running.Leave(a.Context()))
+		expect.NoError(a, a.running.Leave(a.Context()))
 	}
 }
 
@@ -55,20 +56,13 @@ func (a *app) Deregister() {
 func (a *app) Look() (given bool, entry string) {
 	a.Helper()
 	got, listed, err := a.server.Entry(a.Context(), a.at)
-	a.check(err)
+	expect.NoError(a, err)
 	if got == nil {
 		return false, ""
 	}
 	got.Enabled = false
 	delete(got.Metadata, "renewals")
 	return len(listed) > 0, fmt.Sprintf("%+v", *got)
-}
-
-func (a *app) check(err error) {
-	a.Helper()
-	if err != nil {
-		a.Fatalf("the application at %s: %v", a.at.Endpoint(), err)
-	}
 }
 
 // TestAppEntriesOfDubbo has the two entries that a provider makes by default, of an interface and of the application.
@@ -85,7 +79,7 @@ func TestAppEntriesOfDubbo(t *testing.T) {
 				if !given {
 					change = s.driver.AppEntries().FailOver
 				}
-				s.must(change(s.Context(), at))
+				expect.NoError(s, change(s.Context(), at))
 				if got, entry := a.Look(); got != given {
 					s.Errorf("clients are given %s of %s: %t, want %t", entry, service, got, given)
 				}
@@ -113,7 +107,7 @@ func TestTwoAppEntriesThatDiffer(t *testing.T) {
 			}
 			return err
 		})
-		s.must(s.driver.AppEntries().FailOver(s.Context(), at))
+		expect.NoError(s, s.driver.AppEntries().FailOver(s.Context(), at))
 		s.expectClients(map[string]bool{})
 	})
 }
@@ -137,7 +131,7 @@ func TestAppEntryKeepsWhatAPersonSet(t *testing.T) {
 			return nil
 		})
 		for _, change := range []call{s.driver.AppEntries().FailOver, s.driver.AppEntries().Register} {
-			s.must(change(s.Context(), a.at))
+			expect.NoError(s, change(s.Context(), a.at))
 			if _, after := a.Look(); after != before {
 				s.Errorf("the entry is\n%s\nit was\n%s", after, before)
 			}

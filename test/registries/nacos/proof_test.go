@@ -72,11 +72,6 @@ func (s *scenario) pod(n int) registry.Instance {
 	}
 }
 
-func (s *scenario) must(err error) {
-	s.Helper()
-	expect.NoError(s, err)
-}
-
 // call is what a scenario does with a pod.
 type call func(context.Context, registry.Instance) error
 
@@ -126,9 +121,9 @@ func (s *scenario) ask(method, path string, form url.Values) string {
 		path = strings.NewReplacer("/v3/admin", "/v1", "/v3/client", "/v1", "/v3/", "/v1/").Replace(path)
 	}
 	token, err := s.server.Login(s.Context(), nacos.Admin, password)
-	s.must(err)
+	expect.NoError(s, err)
 	body, err := s.server.Do(s.Context(), method, path, form, token)
-	s.must(err)
+	expect.NoError(s, err)
 	return string(body)
 }
 
@@ -145,8 +140,8 @@ func (s *scenario) clients() map[string]bool {
 	body := s.ask(http.MethodGet, "/v3/client/ns/instance/list", url.Values{"serviceName": {s.service}})
 	var v1 struct{ Hosts []nacos.Seen }
 	var v3 struct{ Data []nacos.Seen }
-	s.must(json.Unmarshal([]byte(body), &v1))
-	s.must(json.Unmarshal([]byte(body), &v3))
+	expect.NoError(s, json.Unmarshal([]byte(body), &v1))
+	expect.NoError(s, json.Unmarshal([]byte(body), &v3))
 	all := map[string]bool{}
 	for _, h := range append(v1.Hosts, v3.Data...) {
 		all[net.JoinHostPort(h.IP, strconv.Itoa(h.Port))] = h.Healthy
@@ -166,7 +161,7 @@ func (s *scenario) expectClients(want map[string]bool) {
 func (s *scenario) expectEntries(want ...registry.Entry) {
 	s.Helper()
 	all, err := s.driver.List(s.Context(), "test")
-	s.must(err)
+	expect.NoError(s, err)
 	got := map[string]registry.Entry{}
 	for _, e := range all {
 		if e.Service == s.service {
@@ -237,7 +232,7 @@ func TestSubscriberSeesIt(t *testing.T) {
 				client := s.subscribe()
 				s.do(s.driver.Register, a, b)
 				s.expectSeen(client, a, b)
-				s.must(client.Await(s.Context(), func(got []nacos.Seen) bool {
+				expect.NoError(s, client.Await(s.Context(), func(got []nacos.Seen) bool {
 					for _, g := range got {
 						if g.IP == a.Address {
 							return g.Weight == 7 && g.Metadata["zone"] == "zone-b" && g.Metadata["version"] == "ü+%41"
@@ -318,7 +313,7 @@ func TestForeignEntryIsSpared(t *testing.T) {
 		s.expectClients(map[string]bool{a.Endpoint(): true})
 		s.expectEntries(foreign(a))
 		state, err := s.driver.Get(s.Context(), a)
-		s.must(err)
+		expect.NoError(s, err)
 		if state != registry.Foreign {
 			s.Errorf("Get: got %q, want %q", state, registry.Foreign)
 		}
@@ -399,7 +394,7 @@ func TestProbedPodIsServedOnceReached(t *testing.T) {
 	t.Parallel()
 	onEach(t, driver.Options{HealthChecker: "server"}, func(s *scenario) {
 		listener, err := net.Listen("tcp4", "127.0.0.1:0")
-		s.must(err)
+		expect.NoError(s, err)
 		defer listener.Close()
 		reached, unreached := s.pod(1), s.pod(2)
 		reached.Address, reached.Port = "127.0.0.1", listener.Addr().(*net.TCPAddr).Port
@@ -440,7 +435,7 @@ func TestPlaceIsTheOptions(t *testing.T) {
 			s.do(d.FailOver, a)
 			s.do(d.Deregister, a)
 			all, err := d.List(s.Context(), "test")
-			s.must(err)
+			expect.NoError(s, err)
 			for _, e := range all {
 				if e.Service == s.service {
 					s.Errorf("listed elsewhere: %+v", e)

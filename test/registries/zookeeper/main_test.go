@@ -14,6 +14,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	driver "github.com/rollcall-dev/rollcall/registry/zookeeper"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/zookeeper"
 )
@@ -65,14 +66,10 @@ func open(t registrytest.T, cfg registry.Config) *driver.Registry {
 func connect(t registrytest.T, endpoint string, logIn ...string) *zk.Conn {
 	t.Helper()
 	conn, _, err := zk.Connect([]string{endpoint}, time.Minute, zk.WithLogger(silent{}))
-	if err != nil {
-		t.Fatalf("connecting: %v", err)
-	}
+	expect.NoError(t, err)
 	t.Cleanup(conn.Close)
 	for _, digest := range logIn {
-		if err := conn.AddAuth("digest", []byte(digest)); err != nil {
-			t.Fatalf("logging in: %v", err)
-		}
+		expect.NoError(t, conn.AddAuth("digest", []byte(digest)))
 	}
 	return conn
 }
