@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
@@ -78,6 +80,21 @@ func (s *Server) run(ctx context.Context) error {
 	return s.start(ctx)
 }
 
+// StartAll starts servers at once, of which none serves without the others, and stops them all where one does not come up.
+func StartAll[S interface{ Stop() }](servers []S, start func(S) error) ([]S, error) {
+	var all errgroup.Group
+	for _, s := range servers {
+		all.Go(func() error { return start(s) })
+	}
+	if err := all.Wait(); err != nil {
+		for _, s := range servers {
+			s.Stop()
+		}
+		return nil, err
+	}
+	return servers, nil
+}
+
 // start starts the process. The caller holds change.
 func (s *Server) start(ctx context.Context) error {
 	s.mu.Lock()
@@ -137,8 +154,11 @@ func (s *Server) Restart(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends the server and removes its folder. It can be called more than once.
+// Stop ends the server and removes its folder. It can be called more than once, and of one that was never started.
 func (s *Server) Stop() {
+	if s == nil {
+		return
+	}
 	s.change.Lock()
 	defer s.change.Unlock()
 	s.mu.Lock()

@@ -31,7 +31,7 @@ func TestAccessKeySigns(t *testing.T) {
 		var mu sync.Mutex
 		signed := map[string]string{} // by what was signed
 		server := through(s.T, s.server)
-		front := newFront(s.T, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		front := drivertest.Serve(s, func(w http.ResponseWriter, r *http.Request) {
 			form := parameters(r)
 			if token, err := s.server.Login(r.Context(), nacos.Admin, password); err == nil {
 				r.Header.Set("Authorization", "Bearer "+token)
@@ -45,8 +45,8 @@ func TestAccessKeySigns(t *testing.T) {
 				mu.Unlock()
 			}
 			server.ServeHTTP(w, r)
-		}))
-		cfg := config(s, front.URL, "", s.opts)
+		})
+		cfg := config(s, front, "", s.opts)
 		cfg.Auth = registry.Auth{Username: id, PasswordFile: drivertest.File(s, secret+"\n")}
 		d := open(s, cfg)
 		s.do(d.Register, s.pod(1))

@@ -2,58 +2,21 @@ package nacos_test
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	driver "github.com/rollcall-dev/rollcall/registry/nacos"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/nacos"
 )
 
-// front stands before servers, counts what passes, and can be out of order.
-type front struct {
-	*httptest.Server
-	logins atomic.Int64
-	states atomic.Int64 // how often it was asked which API there is
-	all    atomic.Int64
-
-	mu     sync.Mutex
-	behind http.Handler
-}
-
-func newFront(t *testing.T, behind http.Handler) *front {
-	t.Helper()
-	f := &front{behind: behind}
-	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		f.all.Add(1)
-		switch {
-		case strings.HasSuffix(r.URL.Path, "/login"):
-			f.logins.Add(1)
-		case strings.HasSuffix(r.URL.Path, "/state"):
-			f.states.Add(1)
-		}
-		f.mu.Lock()
-		behind := f.behind
-		f.mu.Unlock()
-		behind.ServeHTTP(w, r)
-	}))
-	t.Cleanup(f.Close)
-	return f
-}
-
-func (f *front) put(behind http.Handler) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.behind = behind
-}
-
-func through(t *testing.T, s *nacos.Server) http.Handler {
+// through leads to the server.
+func through(t *testing.T, s *nacos.Server) *httputil.ReverseProxy {
 	t.Helper()
 	u, err := url.Parse(s.Endpoint)
 	expect.NoError(t, err)
@@ -133,12 +96,18 @@ func TestServerIsUpgradedWhileRunning(t *testing.T) {
 	older := newScenario(t, shared2.Use(t), driver.Options{})
 	newer := newScenario(t, shared3.Use(t), driver.Options{})
 	newer.service = older.service
-	f := newFront(t, through(t, older.server))
-	d := open(t, config(t, f.URL, password, driver.Options{}))
+	var states atomic.Int64 // how often it was asked which API there is
+	var behind atomic.Pointer[httputil.ReverseProxy]
+	d := open(t, config(t, drivertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/state") {
+			states.Add(1)
+		}
+		behind.Load().ServeHTTP(w, r)
+	}), password, driver.Options{}))
 	a := older.pod(1)
 	for range 2 {
 		for _, s := range []*scenario{older, newer} {
-			f.put(through(t, s.server))
+			behind.Store(through(t, s.server))
 			// The token is not good there: the two are not one cluster, and yet have one secret.
 			s.do(d.Register, a)
 			s.expectClients(map[string]bool{a.Endpoint(): true})
@@ -150,10 +119,10 @@ func TestServerIsUpgradedWhileRunning(t *testing.T) {
 			s.expectClients(map[string]bool{})
 		}
 	}
-	before := f.states.Load()
+	before := states.Load()
 	newer.do(d.Register, a)
 	newer.do(d.Deregister, a)
-	if n := f.states.Load() - before; n != 0 {
+	if n := states.Load() - before; n != 0 {
 		t.Errorf("it was asked %d times which API the server has, and that is known", n)
 	}
 }

@@ -5,7 +5,6 @@ package eureka
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -116,26 +115,7 @@ func start(ctx context.Context, opts Options, n int) ([]*Server, error) {
 	for i := range servers[1:] {
 		servers[i].peer, servers[i+1].peer = servers[i+1].Endpoint, servers[i].Endpoint
 	}
-	errs := make(chan error, n)
-	for _, s := range servers {
-		go func() { errs <- s.start(ctx, jars) }()
-	}
-	for range servers {
-		err = errors.Join(err, <-errs)
-	}
-	if err != nil {
-		stop(servers)
-		return nil, err
-	}
-	return servers, nil
-}
-
-func stop(servers []*Server) {
-	for _, s := range servers {
-		if s.Server != nil {
-			s.Stop()
-		}
-	}
+	return registries.StartAll(servers, func(s *Server) error { return s.start(ctx, jars) })
 }
 
 func (s *Server) start(ctx context.Context, jars *java.Jars) (err error) {

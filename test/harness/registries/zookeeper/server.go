@@ -9,7 +9,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -104,23 +103,10 @@ func StartEnsemble(ctx context.Context, n int) ([]*Server, error) {
 		lines = append(lines, fmt.Sprintf("server.%d=%s:%d:%d", i+1, loopback, ports[3*i+1], ports[3*i+2]))
 		servers[i] = &Server{id: i + 1, Endpoint: fmt.Sprintf("%s:%d", loopback, ports[3*i])}
 	}
-	errs := make(chan error, n)
-	for _, s := range servers {
+	return registries.StartAll(servers, func(s *Server) error {
 		s.ensemble = lines
-		go func() { errs <- s.start(ctx, jars) }() // none is ready before most are
-	}
-	for range servers {
-		err = errors.Join(err, <-errs)
-	}
-	if err != nil {
-		for _, s := range servers {
-			if s.Server != nil {
-				s.Stop()
-			}
-		}
-		return nil, err
-	}
-	return servers, nil
+		return s.start(ctx, jars)
+	})
 }
 
 func (s *Server) start(ctx context.Context, jars *java.Jars) (err error) {
