@@ -34,14 +34,6 @@ func Open[D registry.Registry](t registrytest.T, construct registry.Constructor,
 	return driver
 }
 
-// Restart restarts a registry's server, or ends the test.
-func Restart(t registrytest.T, server interface {
-	Restart(ctx context.Context) error
-}) {
-	t.Helper()
-	expect.NoError(t, server.Restart(t.Context()))
-}
-
 // Serve starts a server until the end of the test, and returns its URL.
 func Serve(t registrytest.T, handler http.HandlerFunc) string {
 	t.Helper()

@@ -104,7 +104,7 @@ func harness(t *testing.T, server *consul.Server) registrytest.Harness {
 	}
 	h.Foreign = func(t registrytest.T, at registry.Instance) func() { return registerItself(t, server, at) }
 	h.App = func(t registrytest.T, at registry.Instance) registrytest.App { return newApp(t, server, at) }
-	h.Restart = func(t registrytest.T) { drivertest.Restart(t, server) }
+	h.Restart = func(t registrytest.T) { expect.NoError(t, server.Restart(t.Context())) }
 	h.WrongCredentials = func(t registrytest.T) registry.Registry { return open(t, wrong) }
 	h.Secrets = []string{wrongToken, token(t, cfg)}
 	h.Lacks = map[registrytest.Capability]string{

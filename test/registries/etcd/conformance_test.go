@@ -132,7 +132,7 @@ func harness(t *testing.T, s *etcd.Server, cfg registry.Config, withUsers *etcd.
 		})))
 		return open(t, registry.Config{Endpoint: "http://" + address, Options: cfg.Options}), func() int { return int(attempts.Load()) }
 	}
-	h.Restart = func(t registrytest.T) { drivertest.Restart(t, s) }
+	h.Restart = func(t registrytest.T) { expect.NoError(t, s.Restart(t.Context())) }
 	h.Secrets, h.Lacks = []string{password, rootPassword}, lacks()
 	return h
 }

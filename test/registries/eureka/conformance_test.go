@@ -11,6 +11,7 @@ import (
 	driver "github.com/rollcall-dev/rollcall/registry/eureka"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
 )
@@ -41,7 +42,7 @@ func TestConformance(t *testing.T) {
 		h := harness(t, server)
 		short := configOf(t, server)
 		short.Options = options(server, 1, 22)
-		h.Restart = func(t registrytest.T) { drivertest.Restart(t, server) }
+		h.Restart = func(t registrytest.T) { expect.NoError(t, server.Restart(t.Context())) }
 		h.ShortLease = drivertest.Harness(driver.New, short, "").Open
 		delete(h.Lacks, registrytest.Restart)
 		registrytest.Run(t, h)

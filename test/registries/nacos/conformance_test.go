@@ -15,6 +15,7 @@ import (
 	driver "github.com/rollcall-dev/rollcall/registry/nacos"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/nacos"
 )
@@ -84,7 +85,7 @@ func harness(t *testing.T, s *nacos.Server, opts driver.Options) registrytest.Ha
 		return open(t, config(t, "http://"+registrytest.SilentAddress(t), password, opts))
 	}
 	h.WrongCredentials = func(t registrytest.T) registry.Registry { return open(t, config(t, s.Endpoint, wrong, opts)) }
-	h.Restart = func(t registrytest.T) { drivertest.Restart(t, s) }
+	h.Restart = func(t registrytest.T) { expect.NoError(t, s.Restart(t.Context())) }
 	h.App = func(t registrytest.T, at registry.Instance) registrytest.App { return newApp(t, s, at) }
 	h.Secrets = []string{password, wrong}
 	h.Lacks = map[registrytest.Capability]string{

@@ -9,6 +9,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	driver "github.com/rollcall-dev/rollcall/registry/zookeeper"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/zookeeper"
 )
 
@@ -45,7 +46,7 @@ func harness(t *testing.T, s *zookeeper.Server, cfg registry.Config) registrytes
 	h.Foreign = func(t registrytest.T, at registry.Instance) func() {
 		return registerItself(t, connect(t, s.Endpoint), "/services", at)
 	}
-	h.Restart = func(t registrytest.T) { drivertest.Restart(t, s) }
+	h.Restart = func(t registrytest.T) { expect.NoError(t, s.Restart(t.Context())) }
 	h.Secrets = []string{password}
 	h.Lacks = map[registrytest.Capability]string{
 		registrytest.AnyServiceName: "a znode's name has no slash, and Curator's readers know no escapes",
