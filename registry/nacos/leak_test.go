@@ -9,7 +9,6 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain fails where a goroutine is left when all tests are done.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	// Each change waits half a second for readers: more tests at once than there are cores.
