@@ -53,7 +53,6 @@ func TestNew(t *testing.T) {
 	t.Parallel()
 	d := drivertest.Driver{New: consul.New, Good: "https://consul.example.com:8501", Auth: []driverkit.AuthKind{driverkit.Token}}
 	d.Run(t, map[string]drivertest.Case{
-		"no scheme":   d.At("a bare host is ambiguous", "consul:8500", "must begin with"),
 		"datacenter":  d.Options("it goes into a query", `{"datacenter": "dc 1"}`, "options.datacenter", "letters"),
 		"namespace":   d.Options("a wildcard reads all and writes none", `{"namespace": "*"}`, "options.namespace", "letters"),
 		"partition":   d.Options("a wildcard reads all and writes none", `{"partition": "*"}`, "options.partition", "letters"),

@@ -20,10 +20,8 @@ func TestNew(t *testing.T) {
 			Reason: "each member has an address, and a slash at its end is no path",
 			Config: registry.Config{Endpoint: "https://a:2379/, https://[fd00::1]:2379"},
 		},
-		"no scheme":    d.At("whether to use TLS is never guessed", "a:2379", "http"),
-		"no port":      d.At("gRPC would take 443, where no etcd is", "https://a", "no port"),
-		"a path":       d.At("gRPC has no place for it", "https://a:2379/base", "path"),
-		"second wrong": d.At("every address is looked at", "https://a:2379,https://b", "no port"),
+		"no port": d.At("gRPC would take 443, where no etcd is", "https://a", "no port"),
+		"a path":  d.At("gRPC has no place for it", "https://a:2379/base", "path"),
 		"TLS with http": drivertest.Wrong(
 			"it promises what is not there", registry.Config{Endpoint: "http://a:2379", TLS: registry.TLS{CAFile: "/nonexistent"}},
 			"tls.caFile", ""),

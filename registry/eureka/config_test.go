@@ -17,12 +17,6 @@ func TestNew(t *testing.T) {
 		New: eureka.New, Good: "https://eureka.example.com:8761/eureka", Auth: []driverkit.AuthKind{driverkit.Password},
 	}
 	d.Run(t, map[string]drivertest.Case{
-		"no scheme":  d.At("a bare host is ambiguous", "eureka:8761", "must begin with http:// or https://"),
-		"a password": d.At("Spring's defaultZone has it there; the endpoint is shown", "https://me:hunter2@eureka/eureka", "credentials"),
-		"a CA file over http": drivertest.Wrong(
-			"it promises what is not there", registry.Config{Endpoint: "http://eureka", TLS: registry.TLS{CAFile: "/ca"}},
-			"tls.caFile", "not https://"),
-
 		"option of a type":    d.Options("Eureka's are whole seconds", `{"durationInSecs":"90s"}`, "options.durationInSecs", "of type int"),
 		"no renewal":          d.Options("every entry would end", `{"renewalIntervalInSecs":0}`, "options.renewalIntervalInSecs", "from 1 to"),
 		"below zero":          d.Options("time does not run back", `{"durationInSecs":-1}`, "options.durationInSecs", "from 1 to"),

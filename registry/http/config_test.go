@@ -18,11 +18,6 @@ func TestNew(t *testing.T) {
 	token, password := drivertest.File(t, goodToken), drivertest.File(t, goodPassword)
 	withAuth := func(auth registry.Auth) registry.Config { return registry.Config{Endpoint: d.Good, Auth: auth} }
 	d.Run(t, map[string]drivertest.Case{
-		"no scheme":  d.At("a bare host is ambiguous", "registry.example.com", "must begin with http:// or https://"),
-		"a password": d.At("configuration is no place for a secret", "https://me:hunter2@registry", "the files that auth names"),
-		"a CA file over http": drivertest.Wrong(
-			"it promises what is not there", registry.Config{Endpoint: "http://registry", TLS: registry.TLS{CAFile: token}},
-			"tls.caFile", "endpoint is not https://"),
 		"token and password": drivertest.Wrong(
 			"a request has one Authorization", withAuth(registry.Auth{TokenFile: token, Username: "me", PasswordFile: password}),
 			"auth.username", "remove one"),
