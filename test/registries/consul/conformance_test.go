@@ -43,7 +43,7 @@ func starter(opts consul.Options) func(context.Context) (*consul.Server, error) 
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string]consul.Options{
-		"Plain": {}, "ACL": {ACL: true}, "TLS": {TLS: true}, "MutualTLS": {ClientCertificates: true},
+		"Plain": {}, "ACL": {ACL: true}, "MutualTLS": {ClientCertificates: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

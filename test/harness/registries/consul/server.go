@@ -41,9 +41,7 @@ func Get(ctx context.Context, log io.Writer) (cache.Built, error) {
 
 // Options say what server to start. The zero value is one without TLS and access control.
 type Options struct {
-	// TLS makes it serve https.
-	TLS bool
-	// ClientCertificates makes it ask clients for a certificate; it implies TLS.
+	// ClientCertificates makes it serve https, and ask clients for a certificate.
 	ClientCertificates bool
 	// ACL makes it deny what no token allows.
 	ACL bool
@@ -80,12 +78,11 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts.TLS = opts.TLS || opts.ClientCertificates
 	s := &Server{
 		opts: opts, path: built.Paths[Binary], ports: ports{api: free[0], dns: free[1], rpc: free[2], serf: free[3]},
 		URL: fmt.Sprintf("http://127.0.0.1:%d", free[0]), DNS: fmt.Sprintf("127.0.0.1:%d", free[1]),
 	}
-	if opts.TLS {
+	if opts.ClientCertificates {
 		s.URL = fmt.Sprintf("https://127.0.0.1:%d", free[0])
 	}
 	s.api = registries.NewClient(s.URL)
@@ -105,7 +102,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 }
 
 func (s *Server) command(path, dir string) (process.Command, error) {
-	if s.opts.TLS {
+	if s.opts.ClientCertificates {
 		if err := s.issue(filepath.Join(dir, "pki")); err != nil {
 			return process.Command{}, err
 		}
@@ -126,7 +123,7 @@ type object = map[string]any
 func (s *Server) config(dir string) object {
 	const off = -1
 	apiPorts := object{"http": s.ports.api}
-	if s.opts.TLS {
+	if s.opts.ClientCertificates {
 		apiPorts = object{"http": off, "https": s.ports.api}
 	}
 	maps.Copy(apiPorts, object{
@@ -141,12 +138,10 @@ func (s *Server) config(dir string) object {
 		// Each driver of the suite has its own connections, where people have one Rollcall.
 		"limits": object{"http_max_conns_per_client": 5000},
 	}
-	if s.opts.TLS {
-		https := object{"cert_file": s.tls.Serving.CertFile, "key_file": s.tls.Serving.KeyFile}
-		if s.opts.ClientCertificates {
-			https["ca_file"], https["verify_incoming"] = s.CAFile, true
-		}
-		config["tls"] = object{"https": https}
+	if s.opts.ClientCertificates {
+		config["tls"] = object{"https": object{
+			"cert_file": s.tls.Serving.CertFile, "key_file": s.tls.Serving.KeyFile, "ca_file": s.CAFile, "verify_incoming": true,
+		}}
 	}
 	if s.opts.ACL {
 		config["acl"] = object{
