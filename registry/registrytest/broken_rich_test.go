@@ -189,11 +189,6 @@ func getsFromAReplica(d sound) *broken {
 // brokenProbes are broken in what Probe agrees to, or in how far List lags.
 func brokenProbes() map[string]breakage {
 	return map[string]breakage{
-		"a probe that agrees to everything": {
-			reason: "OpenKruise goes on with a pod that has no traffic",
-			breaks: calling("Probe", func(context.Context, sound, registry.Instance) error { return nil }),
-			want:   "ProbeDeniesWhatIsOut",
-		},
 		"a probe that forgets the mark": {
 			reason: "the next pod at the address is in, this one is not",
 			breaks: given("Probe", asMarked),

@@ -9,14 +9,10 @@ import (
 	"net/url"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
 )
-
-// bound is generous: what is waited for comes within seconds.
-const bound = time.Minute
 
 // instance is what a client reads of one: a field or two more than the driver does, by other names.
 type instance struct {
