@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
-	"testing"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
@@ -110,31 +108,4 @@ func (a *app) await(right func(*healthEntry) bool) {
 // agentsLike is the option for agents that are reached as the server is.
 func agentsLike(server *consul.Server) string {
 	return strings.Replace(server.URL, "127.0.0.1", "{nodeIP}", 1)
-}
-
-// TestAppEntryOfAnIPv6Address has the application write all of the groups, as Java does.
-func TestAppEntryOfAnIPv6Address(t *testing.T) {
-	t.Parallel()
-	server := shared.Use(t)
-	in := pod(t, 1)
-	in.Address = "2001:db8::1:0:0:a"
-	written := in
-	written.Address = "2001:db8:0:0:1:0:0:a"
-	a := newApp(t, server, written)
-	a.Register()
-	apps := open(t, configOf(t, server)).AppEntries()
-	for _, step := range []struct {
-		change func(context.Context, registry.Instance) error
-		want   registry.State
-	}{{apps.FailOver, registry.OutOfService}, {apps.Register, registry.InService}} {
-		expect.NoError(t, step.change(t.Context(), in))
-		if state, err := apps.Get(t.Context(), in); err != nil || state != step.want {
-			t.Errorf("Get: got %q and error %v, want %q", state, err, step.want)
-		}
-	}
-	in.Service += "-v2"
-	names := registry.OtherNamesOf(apps.Register(t.Context(), in))
-	if !slices.Equal(names, []string{written.Service}) {
-		t.Errorf("other names: got %q, want %q", names, written.Service)
-	}
 }
