@@ -164,13 +164,14 @@ func TestAppEntryOfAnIPv6Address(t *testing.T) {
 	}
 }
 
-// TestAppEntryThatReadersDoNotSeeYet has registered itself a moment before it is taken out.
+// TestAppEntryThatReadersDoNotSeeYet has registered itself a moment before it is taken out, under a name as Dubbo makes it.
 func TestAppEntryThatReadersDoNotSeeYet(t *testing.T) {
 	t.Parallel()
-	f := newFake(t, "v3")
+	f, in := newFake(t, "v3"), drivertest.Pod(1)
+	in.Service = "providers:org.example.Shop:1.0.0:"
 	f.once("GET /v3/admin/ns/instance", func(w http.ResponseWriter) { f.problem(w, http.StatusNotFound, 20004, "no ips found") })
-	f.registersItself(drivertest.Pod(1), true)
-	expect.NoError(t, atVersion(t, f, "v3").AppEntries().FailOver(t.Context(), drivertest.Pod(1)))
+	f.registersItself(in, true)
+	expect.NoError(t, atVersion(t, f, "v3").AppEntries().FailOver(t.Context(), in))
 	if got := f.put["10.0.0.1 80"].Get("enabled"); got != "false" {
 		t.Errorf("enabled is %q, want it false: clients are given it", got)
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -63,53 +62,6 @@ func (a *app) Look() (given bool, entry string) {
 	got.Enabled = false
 	delete(got.Metadata, "renewals")
 	return len(listed) > 0, fmt.Sprintf("%+v", *got)
-}
-
-// TestAppEntriesOfDubbo has the two entries that a provider makes by default, of an interface and of the application.
-func TestAppEntriesOfDubbo(t *testing.T) {
-	t.Parallel()
-	onEach(t, driver.Options{}, func(s *scenario) {
-		for _, service := range []string{"providers:org.example." + s.service + ":1.0.0:", s.service} {
-			at := s.pod(1)
-			at.Service, at.Port = service, 20880
-			a := newApp(s, s.server, at)
-			a.Register()
-			for _, given := range []bool{false, true} {
-				change := s.driver.AppEntries().Register
-				if !given {
-					change = s.driver.AppEntries().FailOver
-				}
-				expect.NoError(s, change(s.Context(), at))
-				if got, entry := a.Look(); got != given {
-					s.Errorf("clients are given %s of %s: %t, want %t", entry, service, got, given)
-				}
-			}
-		}
-	})
-}
-
-// TestTwoAppEntriesThatDiffer: one is registered over gRPC and one over HTTP, as by a client before. The list has both, and both go
-// out of rotation.
-func TestTwoAppEntriesThatDiffer(t *testing.T) {
-	t.Parallel()
-	onEach(t, driver.Options{}, func(s *scenario) {
-		at := s.pod(1)
-		newApp(s, s.server, at).Register()
-		s.eventually(func() error {
-			s.ask(http.MethodPost, "/v3/client/ns/instance", url.Values{
-				"serviceName": {s.service}, "ip": {at.Address}, "port": {strconv.Itoa(at.Port)}, "clusterName": {"DEFAULT"},
-				"ephemeral": {"true"}, "metadata": {`{"left":"behind"}`},
-			})
-			entries, err := s.driver.List(s.Context(), "test")
-			entries = slices.DeleteFunc(entries, func(e registry.Entry) bool { return !e.Equal(foreign(at).Instance) })
-			if err == nil && len(entries) != 2 {
-				err = fmt.Errorf("the list has %d of two", len(entries))
-			}
-			return err
-		})
-		expect.NoError(s, s.driver.AppEntries().FailOver(s.Context(), at))
-		s.expectClients(map[string]bool{})
-	})
 }
 
 // TestAppEntryKeepsWhatAPersonSet has metadata and a weight that were set in the console, which Nacos keeps where it keeps
