@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"fmt"
-	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -141,7 +139,6 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	s := start(t, etcd.Options{})
 	h := harness(t, s, config(t, s), startWithUsers(t))
-	h.Truth = truth(connect(t, s, "", ""), "services/")
 	h.Lacks[registrytest.Heartbeats] = noLease
 	registrytest.Run(t, h)
 }
@@ -163,51 +160,8 @@ func TestConformanceWithLease(t *testing.T) {
 	cfg := config(t, s)
 	cfg.Options = json.RawMessage(`{"lease": "5m"}`)
 	h := harness(t, s, cfg, startWithUsers(t))
-	h.Truth = truth(connect(t, s, "", ""), "services/")
 	h.ShortLease = drivertest.Harness(driver.New, withOptions(cfg, `{"lease": "60s"}`), "").Open
 	registrytest.Run(t, h)
-}
-
-// truth reads etcd with its own client, knowing only how keys and values are documented.
-func truth(c *clientv3.Client, prefix string) func(context.Context, string) ([]registry.Entry, error) {
-	return func(ctx context.Context, cluster string) ([]registry.Entry, error) {
-		answer, err := c.Get(ctx, prefix, clientv3.WithPrefix())
-		if err != nil {
-			return nil, err
-		}
-		var entries []registry.Entry
-		for _, kv := range answer.Kvs {
-			var value struct {
-				Op       *int
-				Addr     string
-				Metadata map[string]string
-			}
-			if err := json.Unmarshal(kv.Value, &value); err != nil {
-				return nil, fmt.Errorf("%s holds %s: %w", kv.Key, kv.Value, err)
-			}
-			service, id, _ := strings.Cut(strings.TrimPrefix(string(kv.Key), prefix), "/")
-			if value.Metadata == nil { // an application's own
-				continue
-			}
-			if value.Op == nil || *value.Op != 0 || id != value.Addr {
-				return nil, fmt.Errorf("%s holds %s", kv.Key, kv.Value)
-			}
-			in := registry.Instance{Service: strings.NewReplacer("%2F", "/", "%25", "%").Replace(service)}
-			in.SetMeta(value.Metadata)
-			host, port, err := net.SplitHostPort(value.Addr)
-			if err != nil {
-				return nil, err
-			}
-			in.Address = host
-			if _, err := fmt.Sscan(port, &in.Port); err != nil {
-				return nil, err
-			}
-			if in.Cluster == cluster {
-				entries = append(entries, registry.Entry{Instance: in, State: registry.InService})
-			}
-		}
-		return entries, nil
-	}
 }
 
 // pod returns an instance of a cluster and service that no other test has.
