@@ -130,8 +130,13 @@ func TestAppEntryThatIsOutHoldsNoOther(t *testing.T) {
 	f := newFake(t, "v1")
 	d, in := atVersion(t, f, "v1"), drivertest.Pod(1)
 	f.registersItself(in, true)
-	if err := d.FailOver(t.Context(), in); !registry.IsForeignEntry(err) {
-		t.Errorf("got error %v, want that clients are given the application's entry", err)
+	for name, spares := range map[string]call{"FailOver": d.FailOver, "Deregister": d.Deregister} {
+		if err := spares(t.Context(), in); !registry.IsForeignEntry(err) {
+			t.Errorf("%s: got error %v, want that clients are given the application's entry", name, err)
+		}
+	}
+	if state, err := d.Get(t.Context(), in); err != nil || state != registry.Foreign {
+		t.Errorf("Get: got %q and error %v, want %q", state, err, registry.Foreign)
 	}
 	expect.NoError(t, d.AppEntries().FailOver(t.Context(), in))
 	expect.NoError(t, d.FailOver(t.Context(), in))
@@ -142,6 +147,8 @@ func TestAppEntryThatIsOutHoldsNoOther(t *testing.T) {
 	if got := f.put["10.0.0.1 80"].Get("enabled"); got != "false" {
 		t.Errorf("enabled is %q, want it false: clients are given it", got)
 	}
+	expect.NoError(t, d.Register(t.Context(), in)) // there is one persistent entry at each address
+	expectListed(t, d, "it has taken the entry over", in)
 }
 
 // TestAppEntryOfAnIPv6Address has the application write all of the groups, as Java does.

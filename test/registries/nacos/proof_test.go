@@ -89,28 +89,6 @@ func (s *scenario) do(what call, ins ...registry.Instance) {
 	}
 }
 
-// sparesForeign makes a call that finds somebody else's entry at the pod's address.
-func (s *scenario) sparesForeign(what call, in registry.Instance) {
-	s.Helper()
-	s.eventually(func() error {
-		err := what(s.Context(), in)
-		switch {
-		case err == nil:
-			s.Fatalf("a call for %s was acknowledged: clients are given the pod by somebody else's entry", in.Endpoint())
-		case registry.IsForeignEntry(err):
-			return nil
-		}
-		return err
-	})
-}
-
-// foreign is what the driver lists of somebody else's entry at a pod's address.
-func foreign(at registry.Instance) registry.Entry {
-	return registry.Entry{
-		Instance: registry.Instance{Service: at.Service, Address: at.Address, Port: at.Port}, State: registry.Foreign,
-	}
-}
-
 // ask asks the server itself. Paths are those of v3; for a server of version 2 they are turned into those of v1.
 func (s *scenario) ask(method, path string, form url.Values) string {
 	s.Helper()
@@ -290,37 +268,6 @@ func TestUnrenewedEntryOutlivesAChangeOfLeader(t *testing.T) {
 		}
 		s.do(s.driver.Heartbeat, entry)
 		s.do(s.driver.Deregister, entry)
-	})
-}
-
-// Somebody else's entry at the address is taken over by Register: there is one persistent entry at each address. All else
-// spares it and says so, since clients go on to the pod by it.
-func TestForeignEntryIsSpared(t *testing.T) {
-	t.Parallel()
-	onEach(t, driver.Options{}, func(s *scenario) {
-		a := s.pod(1)
-		s.ask(http.MethodPost, "/v3/admin/ns/instance", url.Values{
-			"serviceName": {s.service}, "ip": {a.Address}, "port": {"8080"}, "ephemeral": {"false"},
-		})
-		s.eventually(func() error {
-			if n := len(s.clients()); n != 1 {
-				return fmt.Errorf("clients are given %d instances", n)
-			}
-			return nil
-		})
-		s.sparesForeign(s.driver.FailOver, a)
-		s.sparesForeign(s.driver.Deregister, a)
-		s.expectClients(map[string]bool{a.Endpoint(): true})
-		s.expectEntries(foreign(a))
-		state, err := s.driver.Get(s.Context(), a)
-		expect.NoError(s, err)
-		if state != registry.Foreign {
-			s.Errorf("Get: got %q, want %q", state, registry.Foreign)
-		}
-		s.do(s.driver.Register, a)
-		s.expectEntries(registry.Entry{Instance: a, State: registry.InService})
-		s.do(s.driver.Deregister, a)
-		s.expectClients(map[string]bool{})
 	})
 }
 
