@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,14 +61,21 @@ func newMemory(t *testing.T) httpserver.Backend {
 // watch has all traffic of the suite held against the document.
 func watch(t *testing.T, backend http.Handler) http.Handler {
 	t.Helper()
-	traffic := loadDocument(t).watch(t, backend)
+	var exchanges atomic.Int64
 	t.Cleanup(func() { // after the cases, which are parallel
 		const fewest = 3000
-		if n := traffic.count.Load(); n < fewest {
+		if n := exchanges.Load(); n < fewest {
 			t.Errorf("%d exchanges were held against the document, want %d or more: did the suite use this server?", n, fewest)
 		}
 	})
-	return traffic
+	return loadDocument(t).watch(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		exchanges.Add(1)
+		backend.ServeHTTP(w, r)
+	}), func(r *http.Request, err error) {
+		if r.Context().Err() == nil {
+			t.Errorf("%s %s differs from the document: %v", r.Method, r.URL, err)
+		}
+	})
 }
 
 // restartable is a server that can be stopped and started again at its address.

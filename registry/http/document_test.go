@@ -2,14 +2,12 @@ package httpregistry_test
 
 import (
 	"bytes"
-	"errors"
+	"context"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -34,86 +32,37 @@ func loadDocument(t *testing.T) document {
 	return document{spec: spec}
 }
 
-// exchange is a request and its answer, as they went over the wire.
-type exchange struct {
-	request      *http.Request
-	requestBody  []byte
-	status       int
-	header       http.Header
-	responseBody []byte
-}
-
-// check says in what the exchange differs from the document.
-func (d document) check(e exchange) error {
-	route, err := d.route(e.request)
-	if err != nil {
-		return err
-	}
-	options := &openapi3filter.Options{
-		MultiError: true, IncludeResponseStatus: true, RejectWhenRequestBodyNotSpecified: true,
-		AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, // who may do what is not the document's matter
-	}
-	request := e.request.Clone(e.request.Context())
-	request.Body = io.NopCloser(bytes.NewReader(e.requestBody))
-	asked := &openapi3filter.RequestValidationInput{Request: request, Route: route, Options: options}
-	answered := &openapi3filter.ResponseValidationInput{
-		RequestValidationInput: asked, Status: e.status, Header: e.header, Options: options,
-		Body: io.NopCloser(bytes.NewReader(e.responseBody)),
-	}
-	return errors.Join(
-		openapi3filter.ValidateRequest(request.Context(), asked),
-		openapi3filter.ValidateResponse(request.Context(), answered),
-	)
-}
-
-// route finds the operation; no path of the protocol has parameters.
-func (d document) route(r *http.Request) (*routers.Route, error) {
+// FindRoute implements [routers.Router]; no path of the protocol has parameters.
+func (d document) FindRoute(r *http.Request) (*routers.Route, map[string]string, error) {
 	path := d.spec.Paths.Value(r.URL.Path)
 	if path == nil {
-		return nil, fmt.Errorf("path %s is not in the document", r.URL.Path)
+		return nil, nil, fmt.Errorf("path %s is not in the document", r.URL.Path)
 	}
 	op := path.GetOperation(r.Method)
 	if op == nil {
-		return nil, fmt.Errorf("%s %s is not in the document", r.Method, r.URL.Path)
+		return nil, nil, fmt.Errorf("%s %s is not in the document", r.Method, r.URL.Path)
 	}
-	return &routers.Route{Spec: d.spec, Path: r.URL.Path, PathItem: path, Method: r.Method, Operation: op}, nil
+	return &routers.Route{Spec: d.spec, Path: r.URL.Path, PathItem: path, Method: r.Method, Operation: op}, nil, nil
 }
 
-// watch stands before a server and reports every exchange that differs from the document.
-func (d document) watch(t *testing.T, next http.Handler) *watched {
-	t.Helper()
-	return &watched{t: t, document: d, next: next}
+// watch stands before a server, and says in what an exchange differs from the document.
+func (d document) watch(next http.Handler, differs func(r *http.Request, err error)) http.Handler {
+	options := openapi3filter.ValidationOptions(openapi3filter.Options{
+		MultiError: true, IncludeResponseStatus: true, RejectWhenRequestBodyNotSpecified: true,
+		AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, // who may do what is not the document's matter
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // the client has gone
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		log := openapi3filter.OnLog(func(_ context.Context, what string, err error) { differs(r, fmt.Errorf("%s: %w", what, err)) })
+		openapi3filter.NewValidator(d, options, log).Middleware(next).ServeHTTP(w, r)
+	})
 }
 
-type watched struct {
-	t        *testing.T
-	document document
-	next     http.Handler
-	count    atomic.Int64
-}
-
-func (w *watched) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return // the client has gone
-	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	answer := httptest.NewRecorder()
-	w.next.ServeHTTP(answer, r)
-	e := exchange{
-		request: r, requestBody: body,
-		status: answer.Code, header: answer.Header(), responseBody: answer.Body.Bytes(),
-	}
-	w.count.Add(1)
-	if err := w.document.check(e); err != nil && r.Context().Err() == nil {
-		w.t.Errorf("%s %s -> %d %s differs from the document: %v", r.Method, r.URL, e.status, e.responseBody, err)
-	}
-	maps.Copy(rw.Header(), answer.Header())
-	rw.WriteHeader(answer.Code)
-	_, _ = rw.Write(answer.Body.Bytes())
-}
-
-// TestTheDocumentCatches proves that check can fail, and for the reason that is meant: each exchange differs in one thing from
+// TestTheDocumentCatches proves that watch can fail, and for the reason that is meant: each exchange differs in one thing from
 // one that is right.
 func TestTheDocumentCatches(t *testing.T) {
 	t.Parallel()
@@ -156,14 +105,16 @@ func TestTheDocumentCatches(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			asked := httptest.NewRequestWithContext(t.Context(), tc.asked.method, tc.asked.url, nil)
+			asked := httptest.NewRequestWithContext(t.Context(), tc.asked.method, tc.asked.url, strings.NewReader(tc.asked.body))
 			if tc.asked.body != "" {
 				asked.Header.Set("Content-Type", "application/json")
 			}
-			err := loadDocument(t).check(exchange{
-				request: asked, requestBody: []byte(tc.asked.body),
-				status: tc.status, header: http.Header{"Content-Type": {"application/json"}}, responseBody: []byte(tc.answer),
-			})
+			var err error
+			loadDocument(t).watch(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(tc.status)
+				_, _ = io.WriteString(w, tc.answer)
+			}), func(_ *http.Request, differs error) { err = differs }).ServeHTTP(httptest.NewRecorder(), asked)
 			expect.Error(t, tc.reason, err, tc.want)
 		})
 	}
