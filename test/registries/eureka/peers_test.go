@@ -12,27 +12,15 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
 )
 
-// pair is two servers that replicate each other, as one.
-type pair struct {
-	*eureka.Server
-	other *eureka.Server
-}
-
-func startPair(ctx context.Context) (pair, error) {
-	one, other, err := eureka.StartPeers(ctx, eureka.Options{})
-	return pair{one, other}, err
-}
-
-func (p pair) Stop() {
-	p.Server.Stop()
-	p.other.Stop()
-}
-
 // TestPeers takes one instance through all calls while one server after the other is down.
 func TestPeers(t *testing.T) {
 	t.Parallel()
-	peers := registries.Use(t, startPair)
-	one, other := peers.Server, peers.other
+	var other *eureka.Server
+	one := registries.Use(t, func(ctx context.Context) (one *eureka.Server, err error) {
+		one, other, err = eureka.StartPeers(ctx, eureka.Options{})
+		return one, err
+	})
+	t.Cleanup(other.Stop)
 	cfg := configOf(t, one)
 	cfg.Endpoint = one.Endpoint + "/, " + other.Endpoint + "/" // as in defaultZone
 	d := open(t, cfg)

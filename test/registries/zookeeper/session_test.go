@@ -23,19 +23,15 @@ import (
 // again makes a call until it succeeds, as Rollcall does.
 func again(t *testing.T, call func(context.Context) error) {
 	t.Helper()
-	for deadline := time.Now().Add(bound); ; {
+	expect.Soon(t, "the call to succeed", func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
 		err := call(ctx)
-		cancel()
-		switch {
-		case err == nil:
-			return
-		case registry.IsTerminal(err) || time.Now().After(deadline):
-			t.Errorf("got error %v, want success or a retryable error", err)
-			return
+		if registry.IsTerminal(err) {
+			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		return err
+	})
 }
 
 // What was given up while there was no connection is not sent when there is one again.
@@ -146,8 +142,16 @@ func TestSilentServerIsLeft(t *testing.T) {
 // A list holds all that was acknowledged before, whichever server it asks.
 func TestListsDoNotLag(t *testing.T) {
 	t.Parallel()
-	servers, err := startEnsemble(t)
-	expect.NoError(t, err)
+	var servers []*zookeeper.Server
+	registries.Use(t, func(ctx context.Context) (first *zookeeper.Server, err error) {
+		if servers, err = zookeeper.StartEnsemble(ctx, 3); err == nil {
+			first = servers[0]
+		}
+		return first, err
+	})
+	for _, s := range servers[1:] {
+		t.Cleanup(s.Stop)
+	}
 	writer := open(t, registry.Config{Cluster: "prod-1", Endpoint: servers[0].Endpoint})
 	var readers []*driver.Registry
 	for _, s := range servers[1:] {
@@ -173,18 +177,6 @@ func TestListsDoNotLag(t *testing.T) {
 			t.Fatalf("round %d: the entry is there after Deregister by a driver at another server", i)
 		}
 	}
-}
-
-func startEnsemble(t *testing.T) ([]*zookeeper.Server, error) {
-	t.Helper()
-	registries.Use(t, func(ctx context.Context) (*zookeeper.Server, error) { // names the server, or skips the test
-		return zookeeper.Start(ctx, zookeeper.Options{})
-	})
-	servers, err := zookeeper.StartEnsemble(t.Context(), 3)
-	for _, s := range servers {
-		t.Cleanup(s.Stop)
-	}
-	return servers, err
 }
 
 func hasUID(entries []registry.Entry, uid string) bool {

@@ -3,7 +3,6 @@ package consul
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/x509/pkix"
 	"encoding/json"
 	"errors"
@@ -15,6 +14,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/rollcall-dev/rollcall/test/harness/cache"
 	"github.com/rollcall-dev/rollcall/test/harness/pki"
@@ -87,7 +88,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	}
 	s.api = registries.NewClient(s.URL)
 	if opts.ACL {
-		s.ManagementToken = newUUID()
+		s.ManagementToken = string(uuid.NewUUID())
 		s.api.Header.Set("X-Consul-Token", s.ManagementToken)
 	}
 	s.Server, err = registries.Run(ctx, registries.Spec{
@@ -182,7 +183,7 @@ func (s *Server) ready(ctx context.Context) error {
 
 // NewToken makes a token that may do what the rules allow, and returns its secret.
 func (s *Server) NewToken(ctx context.Context, rules string) (string, error) {
-	name := "test-" + newUUID()
+	name := "test-" + string(uuid.NewUUID())
 	policy := object{"Name": name, "Rules": rules}
 	if err := s.Do(ctx, http.MethodPut, "/v1/acl/policy", policy, nil); err != nil {
 		return "", err
@@ -225,10 +226,4 @@ func (s *Server) Run(ctx context.Context, args ...string) error {
 		return fmt.Errorf("consul %s: %w: %s", strings.Join(args, " "), err, said)
 	}
 	return nil
-}
-
-func newUUID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // it never fails
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
