@@ -55,14 +55,6 @@ func expectListed(t *testing.T, d *nacos.Registry, reason string, want ...regist
 	}
 }
 
-// expectNothingLeft wants what PUT has set to say nothing any more.
-func (f *fake) expectNothingLeft(t *testing.T) {
-	t.Helper()
-	if left := f.put["10.0.0.1 80"]; left.Get("enabled") != "true" || left.Get("metadata") != "{}" {
-		t.Errorf("it left %v behind, want it enabled and without metadata", left)
-	}
-}
-
 const meta = `metadata={"note":"a+b %%41 ü🦆","rollcall-cluster":"test","rollcall-namespace":"shop","rollcall-pod":"web-1",` +
 	`"rollcall-uid":"uid-1","rollcall-write":"%s","weight":"7","zone":"z"}`
 
@@ -293,7 +285,9 @@ func TestARemovalThatFailedAtTheEndIsCompleted(t *testing.T) {
 	}
 	f.meddle(nil)
 	expect.NoError(t, at(t, f.URL, `{}`).Deregister(t.Context(), drivertest.Pod(1)))
-	f.expectNothingLeft(t)
+	if left := f.put["10.0.0.1 80"]; left.Get("enabled") != "true" || left.Get("metadata") != "{}" {
+		t.Errorf("it left %v behind, want it enabled and without metadata", left)
+	}
 }
 
 // The next pod's entry is not touched by a removal that it comes in the middle of.

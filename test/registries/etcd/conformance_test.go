@@ -99,15 +99,6 @@ func open(t registrytest.T, cfg registry.Config) *driver.Registry {
 	return drivertest.Open[*driver.Registry](t, driver.New, cfg)
 }
 
-// lacks is the same for all.
-func lacks() map[registrytest.Capability]string {
-	return map[registrytest.Capability]string{
-		registrytest.OutOfServiceState: "a gRPC client is given every entry",
-		registrytest.Probing:           "an entry is given to clients at once",
-		registrytest.Tags:              "an endpoint of gRPC has none; metadata does",
-	}
-}
-
 // harness is that of the drivers with this configuration, on a server that the tests have for themselves. Those of
 // wrong users are on a server with users.
 func harness(t *testing.T, s *etcd.Server, cfg registry.Config, withUsers *etcd.Server) registrytest.Harness {
@@ -131,7 +122,12 @@ func harness(t *testing.T, s *etcd.Server, cfg registry.Config, withUsers *etcd.
 		return open(t, registry.Config{Endpoint: "http://" + address, Options: cfg.Options}), func() int { return int(attempts.Load()) }
 	}
 	h.Restart = func(t registrytest.T) { expect.NoError(t, s.Restart(t.Context())) }
-	h.Secrets, h.Lacks = []string{password, rootPassword}, lacks()
+	h.Secrets = []string{password, rootPassword}
+	h.Lacks = map[registrytest.Capability]string{
+		registrytest.OutOfServiceState: "a gRPC client is given every entry",
+		registrytest.Probing:           "an entry is given to clients at once",
+		registrytest.Tags:              "an endpoint of gRPC has none; metadata does",
+	}
 	return h
 }
 
