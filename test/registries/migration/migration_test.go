@@ -1,8 +1,6 @@
 package migration
 
 import (
-	"context"
-	"errors"
 	"testing"
 )
 
@@ -14,7 +12,6 @@ func TestFromEurekaToNacos(t *testing.T) {
 	t.Run("all", func(t *testing.T) {
 		t.Run("ByAnnotation", func(t *testing.T) { t.Parallel(); byAnnotation(w.begin(t, "by-annotation", fromEureka)) })
 		t.Run("ByConfiguration", func(t *testing.T) { t.Parallel(); byConfiguration(w.begin(t, "by-configuration", "")) })
-		t.Run("WithoutOverlap", func(t *testing.T) { t.Parallel(); withoutOverlap(w.begin(t, "without-overlap", fromEureka)) })
 	})
 	t.Run("WithoutHeartbeats", func(t *testing.T) { t.Parallel(); withoutHeartbeats(w.begin(t, "without-heartbeats", fromEureka)) })
 }
@@ -68,23 +65,6 @@ func byConfiguration(s *story) {
 	s.Update("web:4")
 	s.ExpectIn(s.nacos)
 	s.ExpectNothingLost()
-}
-
-// withoutOverlap: with no time in both registries, clients that still look into the old one find no pod. This shows that
-// lost requests are counted, and what the overlap is for.
-func withoutOverlap(s *story) {
-	s.ExpectNothingLost()
-	s.Name(toNacos)
-	s.ExpectNoneIn(s.eureka)
-	s.await(s.T, "requests to be lost", func(context.Context) error {
-		if s.clients.tally().Failed == 0 {
-			return errors.New("none was")
-		}
-		return nil
-	})
-	s.clients.allLook(s.nacos)
-	s.ExpectIn(s.nacos)
-	s.Logf("%s: %s", s.name, s.clients.tally())
 }
 
 // withoutHeartbeats: Eureka forgets what is not renewed, so what kept its entries all the while was Rollcall; and what it has
