@@ -162,13 +162,18 @@ func TestWhatEurekaCantTakeIsNotSent(t *testing.T) {
 	service := func(name string) func(*registry.Instance) {
 		return func(in *registry.Instance) { in.Service = name }
 	}
+	metadata := func(key, value string) func(*registry.Instance) {
+		return func(in *registry.Instance) { in.Metadata = map[string]string{key: value} }
+	}
 	for name, spoil := range map[string]func(*registry.Instance){
 		"no service": service(""),
 		"no uid":     func(in *registry.Instance) { in.UID = "" },
 		"a dot":      service("."), "two dots": service(".."), "a slash": service("a/b"), "a backslash": service(`a\b`),
 		"a percent sign": service("a%20b"), "a semicolon": service("a;b"), "a comma": service("a,b"), "a line": service("a\nb"),
 		"a separator": service("a\u2028b"), "no UTF-8": service("a\xff"), "a bell": service("a\ab"), "a C1 control": service("a\u0085b"),
-		"metadata":      func(in *registry.Instance) { in.Metadata = map[string]string{"a:b": ""} },
+		"an empty key": metadata("", "x"), "a colon in a key": metadata("a:b", ""), "the key of a Java class": metadata("@class", "x"),
+		"a control character": metadata("note", "a\x01b"), "a NUL in a key": metadata("a\x00b", "x"),
+		"no character": metadata("note", "\uffff"), "metadata that is no UTF-8": metadata("note", "\xff"),
 		"odd namespace": func(in *registry.Instance) { in.Namespace = "a\x00" },
 	} {
 		in := web(1)
