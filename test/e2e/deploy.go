@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/test/harness/cluster"
+	"github.com/rollcall-dev/rollcall/test/harness/manifests"
 )
 
 const (
@@ -36,7 +36,7 @@ func (w *world) deploy(ctx context.Context, manifest string) error {
 	if err != nil {
 		return err
 	}
-	if err := cluster.Apply(ctx, w.k8s, fieldOwner, objects); err != nil {
+	if err := manifests.Apply(ctx, w.k8s, fieldOwner, objects); err != nil {
 		return err
 	}
 	return w.managersReady(ctx)
@@ -127,5 +127,5 @@ func rollcallObjects(manifest, registry string) ([]*unstructured.Unstructured, e
 	if err != nil {
 		return nil, fmt.Errorf("reading Rollcall's manifest: %w", err)
 	}
-	return cluster.Decode(strings.ReplaceAll(string(text), registryHost, registry))
+	return manifests.Decode(strings.ReplaceAll(string(text), registryHost, registry))
 }

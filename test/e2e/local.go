@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
+	"github.com/rollcall-dev/rollcall/test/harness/manifests"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
 )
@@ -119,11 +120,11 @@ func startNodes(ctx context.Context, c *cluster.Cluster, l *process.Launcher, lo
 	if err := n.start(ctx, k8s, nodeCount); err != nil {
 		return nil, err
 	}
-	daemon, err := cluster.Decode(kruiseDaemonYAML)
+	daemon, err := manifests.Decode(kruiseDaemonYAML)
 	if err != nil {
 		return nil, err
 	}
-	return n, cluster.Apply(ctx, k8s, fieldOwner, daemon)
+	return n, manifests.Apply(ctx, k8s, fieldOwner, daemon)
 }
 
 // localSite is this machine: every process of every pod is one of its own.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/command"
+	"github.com/rollcall-dev/rollcall/test/harness/manifests"
 )
 
 const runnerNamespace = "e2e-runner"
@@ -44,12 +45,12 @@ func remote(ctx context.Context, kubeconfig string) (err error) {
 		return errors.Join(err, errors.New("the cluster has a namespace "+rollcallNamespace+
 			", whose Rollcall the tests would replace: use one without"))
 	}
-	runner, err := cluster.Decode(strings.ReplaceAll(remoteYAML, "E2E_SCENARIOS", os.Getenv("E2E")))
+	runner, err := manifests.Decode(strings.ReplaceAll(remoteYAML, "E2E_SCENARIOS", os.Getenv("E2E")))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, cleanUp(context.WithoutCancel(ctx), k8s, runner)) }()
-	if err := cluster.Apply(ctx, k8s, fieldOwner, runner); err != nil {
+	if err := manifests.Apply(ctx, k8s, fieldOwner, runner); err != nil {
 		return err
 	}
 	return follow(ctx, config, k8s)

@@ -4,6 +4,7 @@
 //	cache         what is built or downloaded once for a machine
 //	pki           certificates
 //	cluster       the control plane with OpenKruise; cluster/podserver answers for the pods
+//	manifests     manifests, read, rendered as kustomize does and applied
 //	account       the ServiceAccount and the roles that ship, for managers outside the cluster
 //	manager       the manager, built and run
 //	registries    the registries' servers, and clients that read from them

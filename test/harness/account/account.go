@@ -4,22 +4,21 @@ package account
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
+	"slices"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/rollcall-dev/rollcall/test/harness/cache"
+	"github.com/rollcall-dev/rollcall/test/harness/manifests"
 )
 
 const (
@@ -28,7 +27,6 @@ const (
 	// Lease is the one that the role which ships allows.
 	Lease = "rollcall"
 
-	rbacPath = "config/rbac"
 	// tokenLife outlives every run: no kubelet renews the token.
 	tokenLife = 24 * time.Hour
 )
@@ -41,7 +39,7 @@ func Install(ctx context.Context, admin *rest.Config, edits ...func(client.Objec
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the cluster: %w", err)
 	}
-	objects, err := shipped(ctx, "")
+	objects, err := shipped(ctx, "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +64,7 @@ func AllowLease(ctx context.Context, admin *rest.Config, namespace string) error
 	if err != nil {
 		return fmt.Errorf("connecting to the cluster: %w", err)
 	}
-	objects, err := shipped(ctx, "leader_election_*.yaml")
+	objects, err := shipped(ctx, "Role", "RoleBinding")
 	if err != nil {
 		return err
 	}
@@ -93,54 +91,30 @@ func create(ctx context.Context, k8s client.Client, object client.Object) error 
 	return nil
 }
 
-// shipped reads those manifests in config/rbac whose file matches the pattern, or all. As kustomize does, it puts what
-// has a namespace into the one that config/default names.
-func shipped(ctx context.Context, pattern string) ([]client.Object, error) {
-	dir, err := cache.Dir(ctx, rbacPath)
+// shipped are the objects of these kinds in config/default.
+func shipped(ctx context.Context, kinds ...string) ([]client.Object, error) {
+	dir, err := cache.Dir(ctx, "config/default")
 	if err != nil {
 		return nil, fmt.Errorf("finding the manifests: %w", err)
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "kustomization.yaml"))
+	rendered, err := manifests.Build(dir)
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", rbacPath, err)
-	}
-	var kustomization struct{ Resources []string }
-	if err := yaml.Unmarshal(text, &kustomization); err != nil {
-		return nil, fmt.Errorf("reading the kustomization in %s: %w", rbacPath, err)
+		return nil, err
 	}
 	var objects []client.Object
-	for _, file := range kustomization.Resources {
-		if matches, err := filepath.Match(pattern, file); pattern != "" && (err != nil || !matches) {
-			continue
-		}
-		object, err := read(filepath.Join(dir, file))
+	for _, one := range rendered {
+		object, err := clientgoscheme.Scheme.New(one.GroupVersionKind())
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("reading %s %s: %w", one.GetKind(), one.GetName(), err)
 		}
-		objects = append(objects, object)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(one.Object, object); err != nil {
+			return nil, fmt.Errorf("reading %s %s: %w", one.GetKind(), one.GetName(), err)
+		}
+		if typed, is := object.(client.Object); is && slices.Contains(kinds, one.GetKind()) {
+			objects = append(objects, typed)
+		}
 	}
 	return objects, nil
-}
-
-func read(path string) (client.Object, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading a manifest: %w", err)
-	}
-	decoded, _, err := clientgoscheme.Codecs.UniversalDeserializer().Decode(text, nil, nil)
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", path, err)
-	}
-	object, ok := decoded.(client.Object)
-	if !ok {
-		return nil, fmt.Errorf("%s holds a %T, which is no object of Kubernetes", path, decoded)
-	}
-	switch object.(type) {
-	case *rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding:
-	default:
-		object.SetNamespace(Namespace)
-	}
-	return object, nil
 }
 
 // tokenOf returns a configuration that acts as the ServiceAccount.

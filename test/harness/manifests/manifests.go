@@ -1,4 +1,5 @@
-package cluster
+// Package manifests reads, renders and applies manifests.
+package manifests
 
 import (
 	"context"
