@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -43,14 +42,11 @@ func Build(ctx context.Context, log *Progress, m Module) (Built, error) {
 }
 
 func build(ctx context.Context, log *Progress, m Module) (Built, error) {
-	if err := process.Supported(); err != nil {
-		return Built{}, err
-	}
 	if _, err := exec.LookPath("go"); err != nil {
 		return Built{}, fmt.Errorf("it is built from a Go module, but there is no go command in PATH: "+
 			"install Go %s or newer from https://go.dev/dl: %w", strings.TrimPrefix(runtime.Version(), "go"), err)
 	}
-	cache, err := cacheDir(os.Getenv, "servers")
+	cache, err := cacheDir("servers")
 	if err != nil {
 		return Built{}, err
 	}
@@ -76,18 +72,11 @@ type builder struct {
 	log *Progress
 }
 
-// cacheDir is $XDG_CACHE_HOME/rollcall/<what>, by default ~/.cache/rollcall/<what>.
-func cacheDir(getenv func(string) string, what string) (string, error) {
-	base := getenv("XDG_CACHE_HOME")
-	if base == "" {
-		home := getenv("HOME")
-		if home == "" {
-			return "", errors.New("no place to keep servers: set HOME or XDG_CACHE_HOME")
-		}
-		base = filepath.Join(home, ".cache")
-	}
-	if !filepath.IsAbs(base) {
-		return "", fmt.Errorf("XDG_CACHE_HOME is %q: write an absolute path", base)
+// cacheDir is where the user's cache has what is for the tests of Rollcall.
+func cacheDir(what string) (string, error) {
+	base, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("there is no place to keep servers: %w", err)
 	}
 	return filepath.Join(base, "rollcall", what), nil
 }

@@ -29,7 +29,7 @@ type File struct {
 
 // path is where it is in the cache. The folder's name is the checksum, so another pin is another file.
 func (f File) path() (string, error) {
-	cache, err := cacheDir(os.Getenv, "downloads")
+	cache, err := cacheDir("downloads")
 	return filepath.Join(cache, f.SHA256, f.Name), err
 }
 

@@ -113,10 +113,7 @@ type Cluster struct {
 // and the error carries the end of the log of the server that is to blame. The cluster outlives ctx: Stop ends it, and so
 // does the end of this process, however that comes about; so a signal that ends the process needs no handler.
 func Start(ctx context.Context, opts Options) (*Cluster, error) {
-	if err := process.Supported(); err != nil {
-		return nil, err
-	}
-	if err := opts.complete(); err != nil {
+	if err := opts.complete(ctx); err != nil {
 		return nil, err
 	}
 	log := newProgress(opts.Log)
@@ -144,7 +141,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 }
 
 // complete fills in the defaults and refuses what can't work.
-func (o *Options) complete() error {
+func (o *Options) complete(ctx context.Context) error {
 	if o.Nodes < 0 {
 		return fmt.Errorf("Options.Nodes is %d: write 1 or more, or 0 for %d", o.Nodes, DefaultNodes)
 	}
@@ -156,35 +153,14 @@ func (o *Options) complete() error {
 	}
 	prefix, err := netip.ParsePrefix(o.PodCIDR)
 	if err != nil {
-		return fmt.Errorf("Options.PodCIDR: write a range of loopback addresses such as %s: %w", DefaultPodCIDR, err)
+		return fmt.Errorf("Options.PodCIDR: write a range such as %s: %w", DefaultPodCIDR, err)
 	}
-	own, err := loopback(prefix.Addr())
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp4", netip.AddrPortFrom(prefix.Addr().Next(), 0).String())
 	if err != nil {
-		return err
+		return fmt.Errorf("Options.PodCIDR: write a range of addresses of this machine, such as %s: %w", DefaultPodCIDR, err)
 	}
-	if !own || !prefix.Addr().Is4() {
-		return fmt.Errorf("Options.PodCIDR is %s: write a range of loopback addresses such as %s", o.PodCIDR, DefaultPodCIDR)
-	}
-	return nil
-}
-
-// loopback tells whether an address is in a range of a loopback interface, which may have others than 127.0.0.0/8.
-func loopback(address netip.Addr) (bool, error) {
-	all, err := net.Interfaces()
-	if err != nil {
-		return false, fmt.Errorf("listing the network interfaces: %w", err)
-	}
-	for _, each := range all {
-		ranges, err := each.Addrs()
-		if err != nil {
-			return false, fmt.Errorf("listing the addresses of %s: %w", each.Name, err)
-		}
-		in := func(r net.Addr) bool { own, ok := r.(*net.IPNet); return ok && own.Contains(address.AsSlice()) }
-		if each.Flags&net.FlagLoopback != 0 && slices.ContainsFunc(ranges, in) {
-			return true, nil
-		}
-	}
-	return false, nil
+	return listener.Close()
 }
 
 // start starts the servers, those that do not need one another at the same time.

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/rollcall-dev/rollcall/test/harness/cache"
-	"github.com/rollcall-dev/rollcall/test/harness/process"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
 )
 
@@ -34,9 +33,6 @@ const (
 // Build makes sure that every server has its binary in the cache, and builds those that are missing. Progress goes to
 // log, which may be nil. Processes that build at the same time wait for one another.
 func Build(ctx context.Context, log io.Writer) error {
-	if err := process.Supported(); err != nil {
-		return err
-	}
 	_, err := binaries(ctx, newProgress(log))
 	return err
 }

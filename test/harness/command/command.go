@@ -12,8 +12,6 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
-
-	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
 // ErrFailed is what a play returns that has said itself what is wrong.
@@ -22,10 +20,6 @@ var ErrFailed = errors.New("it failed")
 // Run plays until it is over or a signal comes, which ends the context, and returns the exit status. Errors go to standard
 // error, after the command's name.
 func Run(name string, play func(context.Context) error) (status int) {
-	if err := process.Supported(); err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
-		return 1
-	}
 	// What the libraries have to say about lost connections is not for the reader.
 	ctrllog.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())

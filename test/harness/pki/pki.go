@@ -12,7 +12,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"path/filepath"
 	"time"
@@ -22,9 +21,9 @@ import (
 )
 
 const (
+	certLifetime = 365 * 24 * time.Hour
 	// certBackdate spares a certificate the clocks that go a little slow.
 	certBackdate = time.Hour
-	serialBytes  = 16
 )
 
 // Authority issues certificates and keeps them as files, which is what servers read.
@@ -49,14 +48,18 @@ func NewAuthority(dir, name string) (*Authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the CA's key: %w", err)
 	}
-	a := &Authority{dir: dir, key: key, CertFile: filepath.Join(dir, "ca.crt")}
-	if a.cert, err = cert.NewSelfSignedCACert(cert.Config{CommonName: name, NotBefore: notBefore()}, key); err != nil {
+	own, err := cert.NewSelfSignedCACert(cert.Config{CommonName: name, NotBefore: time.Now().Add(-certBackdate)}, key)
+	if err != nil {
 		return nil, fmt.Errorf("making the CA's certificate: %w", err)
 	}
-	if a.CertPEM, err = cert.EncodeCertificates(a.cert); err != nil {
-		return nil, err
+	a := &Authority{dir: dir, cert: own, key: key, CertFile: filepath.Join(dir, "ca.crt")}
+	if a.CertPEM, err = cert.EncodeCertificates(own); err != nil {
+		return nil, fmt.Errorf("encoding the CA's certificate: %w", err)
 	}
-	return a, cert.WriteCert(a.CertFile, a.CertPEM)
+	if err := cert.WriteCert(a.CertFile, a.CertPEM); err != nil {
+		return nil, fmt.Errorf("writing the CA's certificate: %w", err)
+	}
+	return a, nil
 }
 
 // Issue makes a certificate for a client or for a server on this machine, in <file>.crt and <file>.key. Besides
@@ -67,8 +70,8 @@ func (a *Authority) Issue(file string, name pkix.Name, names ...string) (KeyPair
 		return KeyPair{}, fmt.Errorf("making the key of %s: %w", file, err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: new(big.Int).SetBytes([]byte(rand.Text()[:serialBytes])), Subject: name,
-		NotBefore: notBefore(), NotAfter: a.cert.NotAfter, KeyUsage: x509.KeyUsageDigitalSignature,
+		Subject: name, NotBefore: time.Now().Add(-certBackdate), NotAfter: time.Now().Add(certLifetime),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 		DNSNames:    []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
 	}
@@ -90,20 +93,21 @@ func (a *Authority) Issue(file string, name pkix.Name, names ...string) (KeyPair
 	if pair.KeyPEM, err = keyutil.MarshalPrivateKeyToPEM(key); err != nil {
 		return KeyPair{}, fmt.Errorf("encoding the key of %s: %w", file, err)
 	}
-	return pair, errors.Join(cert.WriteCert(pair.CertFile, pair.CertPEM), keyutil.WriteKey(pair.KeyFile, pair.KeyPEM))
+	if err := errors.Join(cert.WriteCert(pair.CertFile, pair.CertPEM), keyutil.WriteKey(pair.KeyFile, pair.KeyPEM)); err != nil {
+		return KeyPair{}, fmt.Errorf("writing the certificate of %s: %w", file, err)
+	}
+	return pair, nil
 }
-
-func notBefore() time.Time { return time.Now().Add(-certBackdate) }
 
 // TLSConfig is that of a client with this certificate.
 func (a *Authority) TLSConfig(pair KeyPair) (*tls.Config, error) {
-	cert, err := tls.X509KeyPair(pair.CertPEM, pair.KeyPEM)
+	own, err := tls.X509KeyPair(pair.CertPEM, pair.KeyPEM)
 	if err != nil {
 		return nil, fmt.Errorf("reading the client's certificate: %w", err)
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(a.cert)
-	return &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: roots, MinVersion: tls.VersionTLS12}, nil
+	return &tls.Config{Certificates: []tls.Certificate{own}, RootCAs: roots, MinVersion: tls.VersionTLS12}, nil
 }
 
 // TLS is what a server proves itself with, and a client that it lets in.

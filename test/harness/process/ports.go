@@ -18,35 +18,28 @@ const (
 	portAttempts = 200
 )
 
-// FreePorts returns n different ports that nothing listens on. No other call gives one of them, in whatever process, until this
-// process ends: a server may take seconds before it listens.
+// FreePorts returns n different ports, each as [FreePortWith] returns one.
 func FreePorts(ctx context.Context, n int) ([]int, error) {
-	var ports []int
-	var held listeners
-	defer held.close()
-	for range portAttempts {
-		if len(ports) == n {
-			return ports, nil
-		}
-		if port := firstPort + rand.IntN(LastPort-firstPort+1); held.take(ctx, port) {
-			ports = append(ports, port)
+	ports := make([]int, n)
+	for i := range ports {
+		var err error
+		if ports[i], err = FreePortWith(ctx); err != nil {
+			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("finding %d free ports between %d and %d: only %d found", n, firstPort, LastPort, len(ports))
+	return ports, nil
 }
 
-// FreePortWith returns a port as FreePorts does, for a server that listens at the offsets from it too. Those are given to no
-// other either, also while the server is restarted.
+// FreePortWith returns a port that nothing listens on, for a server that listens at the offsets from it too. No other call gives
+// one of them, in whatever process, until this process ends: a server may take seconds before it listens, and is restarted.
 func FreePortWith(ctx context.Context, offsets ...int) (int, error) {
 	room := LastPort - slices.Max(append([]int{0}, offsets...))
 	for range portAttempts {
 		port := firstPort + rand.IntN(room-firstPort+1)
-		var held listeners
-		free := held.take(ctx, port)
+		free := take(ctx, port)
 		for _, offset := range offsets {
-			free = free && held.take(ctx, port+offset)
+			free = free && take(ctx, port+offset)
 		}
-		held.close()
 		if free {
 			return port, nil
 		}
@@ -54,11 +47,8 @@ func FreePortWith(ctx context.Context, offsets ...int) (int, error) {
 	return 0, fmt.Errorf("finding a free port between %d and %d with %v from it free as well: none found", firstPort, room, offsets)
 }
 
-// listeners hold ports until all that a server needs are found.
-type listeners []net.Listener
-
 // take reports whether nothing listens on the port, and no other was given it.
-func (held *listeners) take(ctx context.Context, port int) bool {
+func take(ctx context.Context, port int) bool {
 	// The port is tried only once it is reserved: to try one that another process was given could keep its server from
 	// listening.
 	if !reserve(port) {
@@ -70,12 +60,5 @@ func (held *listeners) take(ctx context.Context, port int) bool {
 	if err != nil {
 		return false
 	}
-	*held = append(*held, l)
-	return true
-}
-
-func (held *listeners) close() {
-	for _, l := range *held {
-		_ = l.Close()
-	}
+	return l.Close() == nil
 }

@@ -13,8 +13,8 @@ import (
 // lockPoll is how often a lock that another process holds is tried again.
 const lockPoll = 100 * time.Millisecond
 
-// Supported returns why servers can't be run on this machine.
-func Supported() error { return nil }
+// ErrLocked is what TryLock returns where another holds the lock.
+var ErrLocked = errors.New("locked by another process")
 
 // OwnGroup gives the command a process group of its own, so that its children end with it when its context ends.
 func OwnGroup(cmd *exec.Cmd) {
@@ -85,23 +85,18 @@ func killGroup(pid int) error {
 // Lock takes the exclusive lock of a file, which ends with the process at the latest. It calls waiting once if
 // another holds it.
 func Lock(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
-	unlock, err = TryLock(path)
-	if !errors.Is(err, ErrLocked) {
-		return unlock, err
+	if unlock, err = TryLock(path); errors.Is(err, ErrLocked) {
+		waiting()
 	}
-	waiting()
-	ticker := time.NewTicker(lockPoll)
-	defer ticker.Stop()
-	for {
+	for errors.Is(err, ErrLocked) {
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("waiting for %s: %w", path, ctx.Err())
-		case <-ticker.C:
-		}
-		if unlock, err = TryLock(path); !errors.Is(err, ErrLocked) {
-			return unlock, err
+		case <-time.After(lockPoll):
+			unlock, err = TryLock(path)
 		}
 	}
+	return unlock, err
 }
 
 // TryLock takes the lock as Lock does, and returns ErrLocked where another holds it.

@@ -47,9 +47,6 @@ const probeTimeout = 5 * time.Second
 // Run starts a server and returns when it is ready. It outlives ctx: Stop ends it, and so does the end of this process,
 // however that comes about. An error carries the end of the server's log.
 func Run(ctx context.Context, spec Spec) (*Server, error) {
-	if err := process.Supported(); err != nil {
-		return nil, Missing(err)
-	}
 	dir, release, err := process.NewDir("", tempPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("starting %s: %w", spec.Name, err)
