@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // example are the values that config/default has and the chart leaves to its user.
@@ -79,9 +80,7 @@ func TestChartInstallsWhatKustomizeInstalls(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rendered, err := helm(t, c.values)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			want := comparable(t, kustomize(t, c.overlay))
 			// Helm's users create the namespace, as they do for every chart.
 			delete(want, "Namespace/rollcall-system")
@@ -157,13 +156,9 @@ func TestChartRefusesValues(t *testing.T) {
 func TestSchemaKnowsEveryField(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/configuration.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	schema, err := os.ReadFile("rollcall/values.schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	fields := regexp.MustCompile("(?m)^\\| `([A-Za-z.]+)`").FindAllSubmatch(page, -1)
 	if len(fields) < 20 {
 		t.Fatalf("found %d fields in docs/configuration.md, want more", len(fields))
@@ -191,13 +186,9 @@ podLabels: {c: d}
 serviceAccount: {annotations: {role: arn}}
 secrets: {tls: other-tls, auth: other-auth}
 `)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	text, err := yaml.Marshal(comparable(t, objects))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	for _, want := range []string{
 		"replicas: 3", "name: pull", "- --dry-run", "priorityClassName: high", "pool: infra", "operator: Exists", "a: b", "c: d",
 		"role: arn", "secretName: other-tls", "secretName: other-auth",
@@ -214,9 +205,7 @@ func TestReleasesHaveClusterObjectsOfTheirOwn(t *testing.T) {
 	values := strings.Replace(example, "cluster: example", "cluster: example\n  namespaces: [orders]", 1)
 	objects, err := helmAs(t, "shop", values+evictions+"\nlint: {enabled: true}\nenroll: {enabled: true}\nstatusPage: {enabled: true}"+
 		"\npodCondition: {enabled: true}"+monitoring+"  secure: true")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	rendered := comparable(t, objects)
 	for _, o := range objects {
 		if o.GetNamespace() == "" && !strings.HasPrefix(o.GetName(), "shop-") {
@@ -235,9 +224,7 @@ func TestReleasesHaveClusterObjectsOfTheirOwn(t *testing.T) {
 		"ValidatingAdmissionPolicyBinding/shop-lint-unowned": "policyName: shop-lint-unowned",
 	} {
 		text, err := yaml.Marshal(rendered[object])
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		if !bytes.Contains(text, []byte(part)) {
 			t.Errorf("%s does not have %q:\n%s", object, part, text)
 		}
@@ -254,13 +241,9 @@ func helm(t *testing.T, text string) ([]*unstructured.Unstructured, error) {
 func helmAs(t *testing.T, release, text string) ([]*unstructured.Unstructured, error) {
 	t.Helper()
 	chart, err := loader.Load("rollcall")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	values, err := common.ReadValues([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	options := common.ReleaseOptions{Name: release, Namespace: "rollcall-system", IsInstall: true}
 	all, err := util.ToRenderValues(chart, values, options, nil)
 	if err != nil {
@@ -283,16 +266,12 @@ func kustomize(t *testing.T, overlay string) []*unstructured.Unstructured {
 	t.Helper()
 	folder := t.TempDir()
 	config, err := filepath.Abs("../config")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	if config, err = filepath.Rel(folder, config); err != nil { // kustomize takes no absolute path
 		t.Fatal(err)
 	}
 	overlay = "kind: Kustomization\n" + strings.NewReplacer("[", "["+config+"/", ", ", ", "+config+"/").Replace(overlay)
-	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(overlay), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(overlay), 0o600))
 	command := exec.CommandContext(t.Context(), "go", "tool", "-modfile=../hack/tools/go.mod", "kustomize", "build", folder)
 	// As in the Makefile, whatever the tests run with: so the tool is built once.
 	command.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -315,9 +294,7 @@ func decode(t *testing.T, r io.Reader) []*unstructured.Unstructured {
 		if errors.Is(err, io.EOF) {
 			return objects
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		if len(object) > 0 {
 			objects = append(objects, &unstructured.Unstructured{Object: object})
 		}
@@ -345,9 +322,7 @@ func comparable(t *testing.T, objects []*unstructured.Unstructured) map[string]a
 				t.Fatalf("the manager refuses the configuration: %v", err)
 			}
 			var content map[string]any
-			if err := yaml.Unmarshal([]byte(text), &content); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, yaml.Unmarshal([]byte(text), &content))
 			o.Object["data"] = content
 		case "Deployment":
 			containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
@@ -356,9 +331,7 @@ func comparable(t *testing.T, objects []*unstructured.Unstructured) map[string]a
 			if manager["imagePullPolicy"] == "IfNotPresent" { // the API server's default for a tag that is not latest
 				delete(manager, "imagePullPolicy")
 			}
-			if err := unstructured.SetNestedSlice(o.Object, containers, "spec", "template", "spec", "containers"); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, unstructured.SetNestedSlice(o.Object, containers, "spec", "template", "spec", "containers"))
 		}
 		byName[o.GetKind()+"/"+o.GetName()] = o.Object
 	}

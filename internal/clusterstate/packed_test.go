@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestInformerUnpacksPods: a reader and an event handler of the cache are given pods, not what the cache keeps.
@@ -27,18 +29,15 @@ func TestInformerUnpacksPods(t *testing.T) {
 	}, noWatchList{}), &corev1.Pod{}, 0, toolscache.Indexers{"address": func(object any) ([]string, error) {
 		return addressBucket(object.(client.Object)), nil
 	}})
-	if err := informer.SetTransform(NewSharer().StripPod); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, informer.SetTransform(NewSharer().StripPod))
 	seen := make(chan any, 10)
 	handler := toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { seen <- object },
 		UpdateFunc: func(old, now any) { seen <- old; seen <- now },
 		DeleteFunc: func(object any) { seen <- object },
 	}
-	if _, err := informer.AddEventHandler(handler); err != nil {
-		t.Fatal(err)
-	}
+	_, err := informer.AddEventHandler(handler)
+	expect.NoError(t, err)
 	go informer.RunWithContext(t.Context())
 	expectSeen := func() {
 		t.Helper()
@@ -59,13 +58,9 @@ func TestInformerUnpacksPods(t *testing.T) {
 		return objects[0]
 	}
 	byKey, _, err := informer.GetIndexer().GetByKey("prod/web-1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	same, _, err := informer.GetStore().Get(want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	for how, got := range map[string]any{
 		"GetByKey": byKey, "Get": same,
 		"List":    one(informer.GetStore().List(), nil),

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // decoded is a pod that shares nothing with any other, as it comes from the API server.
@@ -39,13 +40,9 @@ func decoded(t *testing.T, number int) *corev1.Pod {
 			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Unix(1, 0)}},
 		},
 	}).Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	pod := &corev1.Pod{}
-	if err := pod.Unmarshal(encoded); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, pod.Unmarshal(encoded))
 	return pod
 }
 
@@ -97,9 +94,7 @@ func TestPodsThatDifferShareNothingWrong(t *testing.T) {
 func strip(t *testing.T, s *Sharer, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	packed, err := s.StripPod(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return unpacked(packed).(*corev1.Pod)
 }
 

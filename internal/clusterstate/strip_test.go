@@ -14,6 +14,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestStripPodKeepsWhatIsRead(t *testing.T) {
@@ -56,9 +57,7 @@ func TestStripPodKeepsWhatIsRead(t *testing.T) {
 	full.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main"}}
 	full.Status.Conditions[0].Reason, full.Status.Conditions[1].Message, full.Status.PodIPs = "Any", "all is well", []corev1.PodIP{{IP: "10.0.0.1"}}
 	got, err := NewSharer().StripPod(full)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	if diff := cmp.Diff(kept, unpacked(got)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
@@ -151,9 +150,7 @@ func TestStripNamespaceKeepsLabelsAndAge(t *testing.T) {
 		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}},
 	}
 	stripped, err := StripNamespace(namespace)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	want := NamespaceMetadata()
 	want.ObjectMeta = metav1.ObjectMeta{
 		Name: "shop", UID: "1", ResourceVersion: "2", Labels: map[string]string{"team": "a"},

@@ -115,9 +115,8 @@ func TestAuthorityIsPutBack(t *testing.T) {
 	served := s.Served()
 	c := s.configuration()
 	c.Webhooks[0].ClientConfig.CABundle = nil // kubectl replace
-	if _, err := s.api.AdmissionregistrationV1().MutatingWebhookConfigurations().Update(t.Context(), c, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := s.api.AdmissionregistrationV1().MutatingWebhookConfigurations().Update(t.Context(), c, metav1.UpdateOptions{})
+	expect.NoError(t, err)
 	s.Keep()
 	s.ExpectTrusted(served)
 }
@@ -129,9 +128,8 @@ func TestBadSecretIsIssuedAnewAndServesNothingMeanwhile(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "hold", ResourceVersion: "7"},
 		Data:       map[string][]byte{corev1.TLSCertKey: []byte("no certificate"), corev1.TLSPrivateKeyKey: []byte("no key")},
 	}
-	if _, err := s.api.CoreV1().Secrets("system").Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := s.api.CoreV1().Secrets("system").Update(t.Context(), secret, metav1.UpdateOptions{})
+	expect.NoError(t, err)
 	if err := s.certificate.read(t.Context()); err == nil {
 		t.Error("a Secret without a certificate is read without an error")
 	}

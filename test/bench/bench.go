@@ -66,14 +66,14 @@ func (b *bench) sample(p *process.Process) (s sample, err error) {
 	all := []of{{b.cluster.PID("kube-apiserver"), &s.api}, {b.cluster.PID("etcd"), &s.etcd}}
 	for _, p := range append(b.others, p) {
 		all = append(all, of{p.PID(), &s.own})
-		mb, err := residentOf(p.PID())
+		mb, err := process.Resident(p.PID())
 		if err != nil {
 			return s, err
 		}
 		s.resident += mb
 	}
 	for _, of := range all {
-		took, err := cpuOf(of.pid)
+		took, err := process.CPU(of.pid)
 		if err != nil {
 			return s, err
 		}

@@ -67,7 +67,7 @@ func idle(ctx context.Context, pid int) error {
 			return false
 		}
 		checked, before = time.Now(), now
-		now, unread = cpuOf(pid)
+		now, unread = process.CPU(pid)
 		if quiet++; before == 0 || now-before > over/share {
 			quiet = 0
 		}

@@ -54,15 +54,8 @@ func play(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() {
-		select {
-		case <-b.cluster.Done():
-			cancel(b.cluster.Err())
-		case <-ctx.Done():
-		}
-	}()
+	ctx, cancel := b.cluster.During(ctx)
+	defer cancel()
 	if err := b.load.follow(ctx); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
 )
 
 const (
@@ -88,15 +89,7 @@ func (h held) take(ctx context.Context, all []*contender, out *output) error {
 func (m *contender) read(ctx context.Context) (r reading, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readWithin)
 	defer cancel()
-	collect, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.profiles+"/debug/pprof/heap?gc=1", http.NoBody)
-	if err != nil {
-		return r, fmt.Errorf("asking for a garbage collection: %w", err)
-	}
-	answer, err := http.DefaultClient.Do(collect)
-	if err != nil {
-		return r, fmt.Errorf("asking for a garbage collection: %w", err)
-	}
-	if err := answer.Body.Close(); err != nil {
+	if _, err := registries.NewClient("http://"+m.profiles).Do(ctx, http.MethodGet, "/debug/pprof/heap?gc=1", nil); err != nil {
 		return r, fmt.Errorf("asking for a garbage collection: %w", err)
 	}
 	_, page, err := m.manager.Get(ctx, manager.MetricsServer, "/metrics")

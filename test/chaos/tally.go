@@ -23,25 +23,19 @@ func (t *tally) add(k kind) {
 	t.done[k]++
 }
 
-func (t *tally) of(k kind) int {
+// of is how often these kinds were done together.
+func (t *tally) of(kinds ...kind) (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.done[k]
-}
-
-func (t *tally) kills() int { return t.sum(killKinds()) }
-
-func (t *tally) faults() int { return t.sum(faultKinds()) }
-
-func (t *tally) sum(kinds []kind) int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	sum := 0
 	for _, k := range kinds {
-		sum += t.done[k]
+		n += t.done[k]
 	}
-	return sum
+	return n
 }
+
+func (t *tally) kills() int { return t.of(killKinds()...) }
+
+func (t *tally) faults() int { return t.of(faultKinds()...) }
 
 // missing returns the kinds of what is promised that never came.
 func (t *tally) missing() []kind {

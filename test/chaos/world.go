@@ -108,15 +108,8 @@ type game struct {
 
 // play makes the workloads and the managers, and goes through storms and calms until the time is up or something is wrong.
 func (g *game) play(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() {
-		select {
-		case <-g.cluster.Done():
-			cancel(g.cluster.Err())
-		case <-ctx.Done():
-		}
-	}()
+	ctx, cancel := g.cluster.During(ctx)
+	defer cancel()
 	var background sync.WaitGroup
 	defer background.Wait()
 	watching, stopWatching := context.WithCancel(ctx)

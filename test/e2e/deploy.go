@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/manifests"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
 )
 
 const (
@@ -93,32 +93,16 @@ func (w *world) expectMemoryLimit(ctx context.Context) error {
 		return fmt.Errorf("listing the managers: %w", err)
 	}
 	for _, pod := range managers.Items {
-		metrics, err := get(ctx, "http://"+net.JoinHostPort(pod.Status.PodIP, "8080")+"/metrics")
+		manager := registries.NewClient("http://" + net.JoinHostPort(pod.Status.PodIP, "8080"))
+		metrics, err := manager.Do(ctx, http.MethodGet, "/metrics", nil)
 		if err != nil {
 			return err
 		}
-		if !strings.Contains(metrics, metric) {
+		if !strings.Contains(string(metrics), metric) {
 			return fmt.Errorf("the metrics of %s do not have %s", pod.Name, metric)
 		}
 	}
 	return nil
-}
-
-func get(ctx context.Context, url string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return "", fmt.Errorf("asking %s: %w", url, err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return "", fmt.Errorf("asking %s: %w", url, err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		return "", fmt.Errorf("reading %s: %w", url, err)
-	}
-	return string(text), nil
 }
 
 // rollcallObjects reads Rollcall's manifest, for a registry at this host.

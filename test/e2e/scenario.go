@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/test/harness/network"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
@@ -396,14 +397,9 @@ func crash(ctx context.Context, a *arm) error {
 	if err != nil {
 		return err
 	}
-	address := "http://" + net.JoinHostPort(pods[0].Status.PodIP, strconv.Itoa(appPort)) + "/crash"
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, http.NoBody)
-	if err != nil {
-		return fmt.Errorf("asking for a crash: %w", err)
-	}
-	if response, err := http.DefaultClient.Do(request); err == nil {
-		response.Body.Close()
-		return errors.New("the application was asked to crash, and answers " + response.Status)
+	application := registries.NewClient("http://" + net.JoinHostPort(pods[0].Status.PodIP, strconv.Itoa(appPort)))
+	if answer, err := application.Do(ctx, http.MethodPost, "/crash", nil); err == nil {
+		return fmt.Errorf("the application was asked to crash, and answers %s", answer)
 	}
 	return a.await(ctx, "the crashed container to start again", func(ctx context.Context) error {
 		return a.restarted(ctx, &pods[0])

@@ -38,38 +38,23 @@ func matches() []match {
 	return []match{
 		{"consul", func(ctx context.Context) (server, error) {
 			s, err := consul.Start(ctx, consul.Options{})
-			if err != nil {
-				return server{}, err
-			}
-			return server{s.URL, s.Version(), s.PID(), s.Stop}, nil
+			return running(s, err, func() string { return s.URL })
 		}, consuldriver.New, "consul/api", connectConsul},
 		{"etcd", func(ctx context.Context) (server, error) {
 			s, err := etcd.Start(ctx, etcd.Options{})
-			if err != nil {
-				return server{}, err
-			}
-			return server{"http://" + s.Endpoint, s.Version(), s.PID(), s.Stop}, nil
+			return running(s, err, func() string { return "http://" + s.Endpoint })
 		}, etcddriver.New, "clientv3", connectEtcd},
 		{"zookeeper", func(ctx context.Context) (server, error) {
 			s, err := zookeeper.Start(ctx, zookeeper.Options{})
-			if err != nil {
-				return server{}, err
-			}
-			return server{s.Endpoint, s.Version(), s.PID(), s.Stop}, nil
+			return running(s, err, func() string { return s.Endpoint })
 		}, zookeeperdriver.New, "go-zookeeper", connectZooKeeper},
 		{"nacos", func(ctx context.Context) (server, error) {
 			s, err := nacos.Start(ctx, nacos.Options{Version: nacos.V2})
-			if err != nil {
-				return server{}, err
-			}
-			return server{s.Endpoint, s.Version(), s.PID(), s.Stop}, nil
+			return running(s, err, func() string { return s.Endpoint })
 		}, nacosdriver.New, "nacos-sdk-go", connectNacos},
 		{"eureka", func(ctx context.Context) (server, error) {
 			s, err := eureka.Start(ctx, eureka.Options{})
-			if err != nil {
-				return server{}, err
-			}
-			return server{s.Endpoint, s.Version(), s.PID(), s.Stop}, nil
+			return running(s, err, func() string { return s.Endpoint })
 		}, eurekadriver.New, "net/http", connectEureka},
 	}
 }

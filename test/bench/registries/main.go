@@ -20,13 +20,13 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/prometheus/procfs"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/command"
+	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
 const (
@@ -67,9 +67,23 @@ type match struct {
 
 // server is a running one.
 type server struct {
-	endpoint, version string
-	pid               int
-	stop              func()
+	host
+
+	endpoint string
+}
+
+type host interface {
+	Version() string
+	PID() int
+	Stop()
+}
+
+// running is a server that was started, unless that has failed.
+func running(h host, err error, endpoint func() string) (server, error) {
+	if err != nil {
+		return server{}, err
+	}
+	return server{h, endpoint()}, nil
 }
 
 // client registers an instance, and ends.
@@ -89,7 +103,7 @@ func (m match) play(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer s.stop()
+	defer s.Stop()
 	all := [2][]taken{}
 	for round := range rounds {
 		for turn := range all {
@@ -117,7 +131,7 @@ func (m match) play(ctx context.Context) (string, error) {
 	compare := func(of func(taken) time.Duration) string {
 		return fmt.Sprintf("%.0f to %.0f | %.2f", ms(0, of), ms(1, of), ms(0, of)/ms(1, of))
 	}
-	return fmt.Sprintf("| %s %s, %s | %.0f, %d | %.0f | %.2f | %s | %s |", m.name, s.version, m.own, ms(0, took),
+	return fmt.Sprintf("| %s %s, %s | %.0f, %d | %.0f | %.2f | %s | %s |", m.name, s.Version(), m.own, ms(0, took),
 		all[0][len(all[0])-1].calls, ms(1, took), ms(0, took)/ms(1, took), compare(there), compare(here)), nil
 }
 
@@ -134,7 +148,7 @@ func (m match) turn(ctx context.Context, s server, round, who int) (t taken, err
 		return t, err
 	}
 	defer c.close()
-	there, err := cpuOf(s.pid)
+	there, err := process.CPU(s.PID())
 	if err != nil {
 		return t, err
 	}
@@ -148,7 +162,7 @@ func (m match) turn(ctx context.Context, s server, round, who int) (t taken, err
 		return t, err
 	}
 	t = taken{time: time.Since(began), own: ownCPU() - here, calls: calls.Load()}
-	after, err := cpuOf(s.pid)
+	after, err := process.CPU(s.PID())
 	t.server = after - there
 	return t, err
 }
@@ -218,18 +232,6 @@ func metadata(in registry.Instance) map[string]string {
 		"version": in.Metadata["version"], "cluster": in.Cluster, "namespace": in.Namespace, "pod": in.Pod, "uid": in.UID,
 		"registry": in.Registry,
 	}
-}
-
-func cpuOf(pid int) (time.Duration, error) {
-	p, err := procfs.NewProc(pid)
-	if err != nil {
-		return 0, fmt.Errorf("finding the server: %w", err)
-	}
-	stat, err := p.Stat()
-	if err != nil {
-		return 0, fmt.Errorf("reading what the server has used: %w", err)
-	}
-	return time.Duration(stat.CPUTime() * float64(time.Second)), nil
 }
 
 func ownCPU() time.Duration {

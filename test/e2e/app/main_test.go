@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestHandler(t *testing.T) {
@@ -48,17 +50,11 @@ func waitReady(t *testing.T, url string) {
 func send(t *testing.T, method, url string) (status int, body string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return response.StatusCode, string(text)
 }

@@ -165,15 +165,8 @@ func (o *Options) complete(ctx context.Context) error {
 
 // start starts the servers, those that do not need one another at the same time.
 func (c *Cluster) start(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := c.During(ctx)
 	defer cancel()
-	go func() {
-		select {
-		case <-c.done:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	started := time.Now()
 	if err := c.prepare(ctx); err != nil {
 		return err
@@ -413,6 +406,19 @@ func (c *Cluster) Compact(ctx context.Context) error {
 
 // Done is closed when a server died on its own, or when Stop is called.
 func (c *Cluster) Done() <-chan struct{} { return c.done }
+
+// During returns a context that also ends when a server died on its own, which is its cause then.
+func (c *Cluster) During(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-c.done:
+			cancel(c.Err())
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
 
 // Err tells which server died, with the end of its log; nil if none did.
 func (c *Cluster) Err() error {

@@ -5,15 +5,14 @@ import (
 	"context"
 	"crypto/x509/pkix"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/test/harness/account"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
 )
 
 const (
@@ -75,23 +74,12 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 
 // askEtcd makes a call of etcd's key-value API, as its gateway has it.
 func (c *Cluster) askEtcd(ctx context.Context, call, body string, answer any) error {
-	url := localURL("https", c.ports.etcdClient) + "/v3/kv/" + call
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+	etcd := &registries.Client{URL: localURL("https", c.ports.etcdClient), HTTP: c.http}
+	text, err := etcd.Do(ctx, http.MethodPost, "/v3/kv/"+call, []byte(body))
 	if err != nil {
 		return fmt.Errorf("asking etcd: %w", err)
 	}
-	response, err := c.http.Do(request)
-	if err != nil {
-		return fmt.Errorf("asking etcd: %w", err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", url, response.Status)
-	}
-	if err := json.NewDecoder(response.Body).Decode(answer); err != nil {
-		return fmt.Errorf("reading etcd's answer: %w", err)
-	}
-	return nil
+	return json.Unmarshal(text, answer)
 }
 
 func (c *Cluster) apiServerCommand() process.Command {
@@ -186,21 +174,11 @@ func (c *Cluster) clientKubeconfig(name string, groups ...string) (string, error
 
 // probe returns a check that passes when the address answers 200.
 func (c *Cluster) probe(url string) func(context.Context) error {
+	server := &registries.Client{URL: url, HTTP: c.http}
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 		defer cancel()
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return fmt.Errorf("asking %s: %w", url, err)
-		}
-		response, err := c.http.Do(request)
-		if err != nil {
-			return fmt.Errorf("asking for readiness: %w", err)
-		}
-		defer response.Body.Close()
-		if response.StatusCode != http.StatusOK {
-			return errors.New(url + " answers " + response.Status)
-		}
-		return nil
+		_, err := server.Do(ctx, http.MethodGet, "", nil)
+		return err
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/memory"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
@@ -41,9 +42,7 @@ func newScene(t *testing.T) scene {
 func newMemory(t *testing.T) fakeregistry.Backend {
 	t.Helper()
 	r, err := memory.New(t.Context(), registry.Config{Cluster: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return r.(fakeregistry.Backend)
 }
 
@@ -64,9 +63,7 @@ func (s scene) expect(what string, got, want error) {
 func (s scene) expectKnown(pods ...string) {
 	s.t.Helper()
 	entries, err := s.Truth(s.ctx, "test")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	expect.NoError(s.t, err)
 	var got []string
 	for _, e := range entries {
 		got = append(got, e.Pod)
@@ -166,9 +163,7 @@ func TestRegistryHoldsCalls(t *testing.T) {
 	s := newScene(t)
 	hold := s.Hold(fakeregistry.Match{Pod: "a"})
 	held := inBackground(func() error { return s.Register(s.ctx, web("a")) })
-	if err := hold.AwaitReached(s.ctx, 1); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, hold.AwaitReached(s.ctx, 1))
 	s.expectKnown()
 	if c := s.Calls(fakeregistry.Match{}); len(c) != 1 || !c[0].Answered.IsZero() {
 		t.Errorf("journal while the call is held: %+v, want one call with no answer", c)
@@ -176,9 +171,7 @@ func TestRegistryHoldsCalls(t *testing.T) {
 
 	impatient, cancel := context.WithCancel(s.ctx)
 	gone := inBackground(func() error { return s.Deregister(impatient, web("a")) })
-	if err := hold.AwaitReached(s.ctx, 2); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, hold.AwaitReached(s.ctx, 2))
 	cancel()
 	s.expect("call that gave up", gone(), context.Canceled)
 

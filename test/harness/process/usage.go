@@ -1,4 +1,4 @@
-package main
+package process
 
 import (
 	"fmt"
@@ -7,13 +7,14 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// cpuOf is how much CPU time a process has taken, in user and kernel mode, and residentOf its resident memory in MB.
-func cpuOf(pid int) (time.Duration, error) {
+// CPU is how much CPU time a process has taken, in user and kernel mode.
+func CPU(pid int) (time.Duration, error) {
 	stat, err := statOf(pid)
 	return time.Duration(stat.CPUTime() * float64(time.Second)), err
 }
 
-func residentOf(pid int) (float64, error) {
+// Resident is a process's resident memory in MB.
+func Resident(pid int) (float64, error) {
 	stat, err := statOf(pid)
 	return float64(stat.ResidentMemory()) / 1e6, err
 }
