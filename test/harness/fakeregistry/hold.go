@@ -60,24 +60,19 @@ func (h *Hold) reach() {
 	h.changed = make(chan struct{})
 }
 
-func (h *Hold) wait(ctx context.Context, work func(context.Context) error) error {
-	h.reach()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-h.released:
-		return work(ctx)
-	}
-}
-
-func (h *Hold) land(ctx context.Context, work func(context.Context) error) error {
-	h.reach()
-	select {
-	case <-ctx.Done():
-		h.later(func() { _ = work(context.WithoutCancel(ctx)) }) // its caller has gone
-		return ctx.Err()
-	case <-h.released:
-		return work(ctx)
+// meet has a call wait, and land after its caller has given up where it is late.
+func (h *Hold) meet(late bool) behaviour {
+	return func(ctx context.Context, work func(context.Context) error) error {
+		h.reach()
+		select {
+		case <-ctx.Done():
+			if late {
+				h.later(func() { _ = work(context.WithoutCancel(ctx)) }) // its caller has gone
+			}
+			return ctx.Err()
+		case <-h.released:
+			return work(ctx)
+		}
 	}
 }
 

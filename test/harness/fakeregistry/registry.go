@@ -139,23 +139,15 @@ func (f *Registry) Foreign(at registry.Instance) (gone func()) {
 	entry := &registry.Entry{
 		Instance: registry.Instance{Service: at.Service, Address: at.Address, Port: at.Port}, State: registry.Foreign,
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.foreign = append(f.foreign, entry)
-	return func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.foreign = slices.DeleteFunc(f.foreign, func(e *registry.Entry) bool { return e == entry })
-	}
+	return added(f, &f.foreign, entry)
 }
 
-func (f *Registry) foreignEntries() []registry.Entry {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var entries []registry.Entry
-	for _, e := range f.foreign {
-		entries = append(entries, *e)
-	}
+func (f *Registry) foreignEntries() (entries []registry.Entry) {
+	f.update(func() {
+		for _, e := range f.foreign {
+			entries = append(entries, *e)
+		}
+	})
 	return entries
 }
 
@@ -227,7 +219,7 @@ func (f *Registry) LoseAnswers(m Match, n int, err error) {
 // answers with the context's error, and its work is never done.
 func (f *Registry) Hold(m Match) *Hold {
 	h := newHold()
-	h.stop = f.stand(m, h.wait)
+	h.stop = f.stand(m, h.meet(false))
 	return h
 }
 
@@ -236,49 +228,40 @@ func (f *Registry) Hold(m Match) *Hold {
 // waiting when the hold is released is done and answered as any other.
 func (f *Registry) LandLate(m Match, n int) *Hold {
 	h := newHold()
-	f.count(m, n, h.land)
+	f.count(m, n, h.meet(true))
 	return h
 }
 
 // OnAnswer calls fn for every selected call just before its caller gets the answer, until stop is called. The caller
 // waits for fn, so this is where a test changes the world between an answer and what follows from it.
 func (f *Registry) OnAnswer(m Match, fn func(Call)) (stop func()) {
-	l := &listener{match: m, fn: fn}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.listeners = append(f.listeners, l)
-	return func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.listeners = slices.DeleteFunc(f.listeners, func(o *listener) bool { return o == l })
-	}
+	return added(f, &f.listeners, &listener{match: m, fn: fn})
 }
 
-// Calls returns the journal: the selected calls in the order in which they came,
-// those under way included.
-func (f *Registry) Calls(m Match) []Call {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.selected(m)
+// Calls returns the journal: the selected calls in the order in which they came, those under way included.
+func (f *Registry) Calls(m Match) (calls []Call) {
+	f.update(func() {
+		for _, c := range f.calls {
+			if m.Matches(*c) {
+				calls = append(calls, *c)
+			}
+		}
+	})
+	return calls
 }
 
 func (f *Registry) call(
 	ctx context.Context, op Op, in registry.Instance, work func(context.Context, Backend) error,
 ) error {
 	in.Metadata, in.Tags = maps.Clone(in.Metadata), slices.Clone(in.Tags)
-	return f.begin(&Call{Op: op, Instance: in}).do(ctx, work)
-}
-
-// begun is a call that is written down, with the fault that it meets.
-type begun struct {
-	f      *Registry
-	call   *Call
-	behave behaviour
-}
-
-func (b begun) do(ctx context.Context, work func(context.Context, Backend) error) error {
-	f, c := b.f, b.call
-	err := b.behave(ctx, func(ctx context.Context) error {
+	c := &Call{Op: op, Instance: in}
+	var behave behaviour
+	f.update(func() {
+		c.Started = time.Now()
+		f.calls = append(f.calls, c)
+		behave = f.fault(c)
+	})
+	err := behave(ctx, func(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -290,15 +273,6 @@ func (b begun) do(ctx context.Context, work func(context.Context, Backend) error
 	})
 	f.answer(c, err)
 	return err
-}
-
-// begin writes the call down and takes the fault that it meets.
-func (f *Registry) begin(c *Call) begun {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	c.Started = time.Now()
-	f.calls = append(f.calls, c)
-	return begun{f: f, call: c, behave: f.fault(c)}
 }
 
 // fault returns what the call meets. The caller holds the lock.
@@ -343,35 +317,19 @@ func (f *Registry) update(change func()) {
 	change()
 }
 
-// selected copies the journal. The caller holds the lock.
-func (f *Registry) selected(m Match) []Call {
-	var calls []Call
-	for _, c := range f.calls {
-		if m.Matches(*c) {
-			calls = append(calls, *c)
-		}
-	}
-	return calls
-}
-
 func (f *Registry) count(m Match, n int, b behaviour) {
-	if n < 1 {
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.counted = append(f.counted, &rule{match: m, left: n, behaviour: b})
+	f.update(func() { f.counted = append(f.counted, &rule{match: m, left: n, behaviour: b}) })
 }
 
 func (f *Registry) stand(m Match, b behaviour) (stop func()) {
-	r := &rule{match: m, behaviour: b}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.standing = append(f.standing, r)
+	return added(f, &f.standing, &rule{match: m, behaviour: b})
+}
+
+// added adds to one of the registry's lists until remove is called.
+func added[T any](f *Registry, list *[]*T, one *T) (remove func()) {
+	f.update(func() { *list = append(*list, one) })
 	return func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.standing = slices.DeleteFunc(f.standing, func(o *rule) bool { return o == r })
+		f.update(func() { *list = slices.DeleteFunc(*list, func(o *T) bool { return o == one }) })
 	}
 }
 
