@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -48,31 +49,25 @@ func fillPage(path string) error {
 	return write(path, after)
 }
 
+// asked matches the two lines that ask for the options of a folder, with what stands between them.
+var asked = regexp.MustCompile(`(?s)` + optionsBegin + `(\S+) -->\n.*?` + optionsEnd)
+
 // withOptions puts the options of a folder between the two lines that ask for them.
 func withOptions(text string, optionsOf func(folder string) (string, error)) (string, error) {
-	var b strings.Builder
-	for rest := text; rest != ""; {
-		before, from, begins := strings.Cut(rest, optionsBegin)
-		if strings.Contains(before, optionsEnd) {
-			return "", fmt.Errorf("%q stands where no options begin: write %q before them", optionsEnd, optionsBegin+"FOLDER -->")
-		}
-		b.WriteString(before)
-		if !begins {
-			break
-		}
-		old, after, ends := strings.Cut(from, optionsEnd)
-		folder, _, closes := strings.Cut(old, " -->\n")
-		if !ends || !closes || strings.Contains(old, optionsBegin) {
-			return "", fmt.Errorf("%q has no end: write %q after the options", optionsBegin+folder, optionsEnd)
-		}
-		options, err := optionsOf(folder)
-		if err != nil {
-			return "", err
-		}
-		fmt.Fprintf(&b, "%s%s -->\n\n%s\n%s", optionsBegin, folder, options, optionsEnd)
-		rest = after
+	if pairs := len(asked.FindAllString(text, -1)); strings.Count(text, optionsBegin) != pairs || strings.Count(text, optionsEnd) != pairs {
+		return "", fmt.Errorf("write %q before options and %q after them, each time both", optionsBegin+"FOLDER -->", optionsEnd)
 	}
-	return b.String(), nil
+	var failed error
+	filled := asked.ReplaceAllStringFunc(text, func(old string) string {
+		folder := asked.FindStringSubmatch(old)[1]
+		options, err := optionsOf(folder)
+		failed = errors.Join(failed, err)
+		return fmt.Sprintf("%s%s -->\n\n%s\n%s", optionsBegin, folder, options, optionsEnd)
+	})
+	if failed != nil {
+		return "", failed
+	}
+	return filled, nil
 }
 
 // optionsOf reads the struct Options of the driver in a folder of the module, if there is one.

@@ -61,8 +61,6 @@ func TestBadUsage(t *testing.T) {
 		"write life, terminal or status": {"death", t.TempDir()},
 		"pipe that into":                 {"terminal", t.TempDir()},
 	} {
-		if err := run(args, strings.NewReader("")); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: got error %v, want one with %q", args, err, want)
-		}
+		expect.Error(t, strings.Join(args, " "), run(args, strings.NewReader("")), want)
 	}
 }

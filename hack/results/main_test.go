@@ -80,20 +80,12 @@ func TestSum(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	file := written(t)
-	if err := run(&out, []string{"sum", file + "=1"}); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, run(&out, []string{"sum", file + "=1"}))
 	const want = "unit                 1 passed, 1 failed, 1 skipped\n    1 skipped: no Java\n1 1\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if err := run(&out, []string{"sum", file + "=2"}); err == nil || !strings.Contains(err.Error(), "unit: 1 tests passed") {
-		t.Errorf("fewer tests than the floor are no error: %v", err)
-	}
-	if err := run(&out, []string{"sum", file + ".missing=1"}); err == nil {
-		t.Error("tests that never ran are no error")
-	}
-	if err := run(&out, []string{"sum", file}); err == nil || !strings.Contains(err.Error(), "unit.json=100") {
-		t.Errorf("without a floor the error is %v", err)
-	}
+	expect.Error(t, "there are fewer than the floor", run(&out, []string{"sum", file + "=2"}), "unit: 1 tests passed")
+	expect.Error(t, "the tests never ran", run(&out, []string{"sum", file + ".missing=1"}), "0 tests passed")
+	expect.Error(t, "there is no floor", run(&out, []string{"sum", file}), "unit.json=100")
 }

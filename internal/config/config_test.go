@@ -359,9 +359,7 @@ func TestParseRefuses(t *testing.T) {
 			}
 			t.Log(err)
 			for _, part := range tc.want {
-				if !strings.Contains(err.Error(), part) {
-					t.Errorf("%s: error %q does not say %q", tc.reason, err, part)
-				}
+				expect.Error(t, tc.reason, err, part)
 			}
 		})
 	}
@@ -378,9 +376,8 @@ func TestNoRegistriesAreOneError(t *testing.T) {
 func TestLoadNamesTheFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "none.yaml")
-	if _, err := Load(path, limits()); err == nil || !strings.Contains(err.Error(), path) {
-		t.Errorf("got %v, want an error with the path", err)
-	}
+	_, err := Load(path, limits())
+	expect.Error(t, "the path is named", err, path)
 }
 
 func TestMaxInFlightByDefault(t *testing.T) {
@@ -458,13 +455,9 @@ func TestMaxInFlightLeavesWorkersToOtherRegistries(t *testing.T) {
 func TestCheckReload(t *testing.T) {
 	t.Parallel()
 	before := &Config{Cluster: "prod-1", Namespaces: []string{"api", "web"}}
-	if err := CheckReload(before, &Config{Cluster: "prod-1", Namespaces: []string{"api", "web"}, Drain: 1}); err != nil {
-		t.Errorf("got %v for another drain", err)
-	}
+	expect.NoError(t, CheckReload(before, &Config{Cluster: "prod-1", Namespaces: []string{"api", "web"}, Drain: 1}))
 	err := CheckReload(before, &Config{Cluster: "prod-2"})
 	for _, part := range []string{`cluster: Invalid value: "prod-2"`, `write "prod-1", or restart`, "namespaces: Invalid value", "restart it"} {
-		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("got %v, want an error with %q", err, part)
-		}
+		expect.Error(t, "what can't change is named", err, part)
 	}
 }

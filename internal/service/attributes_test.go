@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestAttributesOf(t *testing.T) {
@@ -158,9 +159,8 @@ func TestParseValueTemplateRefuses(t *testing.T) {
 		"a\nb":                   "can't be printed",
 		strings.Repeat("x", 513): "513 bytes",
 	} {
-		if _, err := ParseValueTemplate(text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("ParseValueTemplate(%q) = %v, want an error with %q", text, err, want)
-		}
+		_, err := ParseValueTemplate(text)
+		expect.Error(t, text, err, want)
 	}
 }
 

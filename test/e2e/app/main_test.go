@@ -32,9 +32,7 @@ func TestHandler(t *testing.T) {
 func TestRunSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	err := run(t.Context(), func(string) string { return "soon" })
-	if err == nil || !strings.Contains(err.Error(), "START_DELAY: write a duration such as 1s") {
-		t.Errorf("got error %v, want one that names START_DELAY", err)
-	}
+	expect.Error(t, "it names the variable", err, "START_DELAY: write a duration such as 1s")
 }
 
 func waitReady(t *testing.T, url string) {
