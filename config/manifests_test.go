@@ -21,6 +21,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -35,7 +36,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/config"
-	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/lint"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -320,8 +321,7 @@ func TestSelectorsFindTheManager(t *testing.T) {
 // The samples are held to what the configuration beside them claims.
 func TestSamplesAreArmed(t *testing.T) {
 	t.Parallel()
-	hooks := configuration(t).Hooks
-	ownership := lifecycle.Ownership{Owned: hooks.Owned, NewlyCreated: hooks.NewlyCreated}
+	c := configuration(t)
 	objects, err := render("samples")
 	expect.NoError(t, err)
 	styles := map[string]bool{}
@@ -333,7 +333,7 @@ func TestSamplesAreArmed(t *testing.T) {
 		}
 		t.Run(set.Name, func(t *testing.T) {
 			t.Parallel()
-			expectArmed(t, set, ownership)
+			expectArmed(t, set, c)
 		})
 		styles["finalizers"] = styles["finalizers"] || len(set.Spec.Lifecycle.PreDelete.FinalizersHandler) > 0
 		styles["labels"] = styles["labels"] || len(set.Spec.Lifecycle.PreDelete.LabelsHandler) > 0
@@ -344,47 +344,33 @@ func TestSamplesAreArmed(t *testing.T) {
 	}
 }
 
-func expectArmed(t *testing.T, set *kruisev1alpha1.CloneSet, ownership lifecycle.Ownership) {
+// expectArmed expects what the kubectl plugin expects of a CloneSet too, and hooks before each end that new pods are armed with.
+func expectArmed(t *testing.T, set *kruisev1alpha1.CloneSet, c *config.Config) {
 	t.Helper()
+	for _, finding := range lint.CloneSet(set, c, nil) {
+		t.Error(finding)
+	}
 	template, hooks := set.Spec.Template, set.Spec.Lifecycle
 	if hooks.PreDelete == nil || hooks.InPlaceUpdate == nil {
 		t.Fatal("wants hooks preDelete and inPlaceUpdate")
 	}
-	expectOwned := func(key string) {
-		if !ownership.Owns(key) {
-			t.Errorf("handler %s is not covered by the configuration's %q", key, ownership.Owned)
+	for _, hook := range []*appspub.LifecycleHook{hooks.PreNormal, hooks.InPlaceUpdate, hooks.PreDelete} {
+		if hook == nil {
+			continue
 		}
-		if _, selected := set.Spec.Selector.MatchLabels[key]; selected {
-			t.Errorf("handler %s stands in the selector", key)
+		for key, value := range hook.LabelsHandler {
+			if armed := template.Labels[key] == value; !c.Hooks.Owns(key) || !armed && hook != hooks.PreNormal {
+				t.Errorf("label %s must be one of the configuration's %q, and is %q on a new pod", key, c.Hooks.Owned, template.Labels[key])
+			}
 		}
-	}
-	for key, value := range hooks.PreDelete.LabelsHandler {
-		if expectOwned(key); template.Labels[key] != value {
-			t.Errorf("preDelete's label %s is %q on a new pod, want %q", key, template.Labels[key], value)
-		}
-	}
-	for key, value := range hooks.InPlaceUpdate.LabelsHandler {
-		if expectOwned(key); template.Labels[key] != value {
-			t.Errorf("inPlaceUpdate's label %s is %q on a new pod, want %q", key, template.Labels[key], value)
-		}
-	}
-	for _, key := range slices.Concat(hooks.PreDelete.FinalizersHandler, hooks.InPlaceUpdate.FinalizersHandler) {
-		if expectOwned(key); !slices.Contains(template.Finalizers, key) {
-			t.Errorf("finalizer %s is not on a new pod", key)
-		}
-	}
-	if hooks.PreNormal != nil {
-		for key, value := range hooks.PreNormal.LabelsHandler {
-			if expectOwned(key); template.Labels[key] == value {
-				t.Errorf("preNormal's label %s is set on a new pod, so Kruise does not wait", key)
+		for _, key := range hook.FinalizersHandler {
+			if !c.Hooks.Owns(key) || !slices.Contains(template.Finalizers, key) {
+				t.Errorf("finalizer %s must be one of the configuration's %q, and on a new pod", key, c.Hooks.Owned)
 			}
 		}
 	}
 	if !labels.SelectorFromSet(set.Spec.Selector.MatchLabels).Matches(labels.Set(template.Labels)) {
 		t.Errorf("selects %v, which is not its own pod with %v", set.Spec.Selector.MatchLabels, template.Labels)
-	}
-	if len(template.Spec.Containers) == 0 || len(template.Spec.Containers[0].Ports) == 0 {
-		t.Error("the first container has no port to register")
 	}
 }
 
