@@ -34,29 +34,11 @@ const (
 // Build returns the binaries of a module, and builds those that are not in the cache. Progress goes to log. Processes that
 // build at the same time wait for one another.
 func Build(ctx context.Context, log *Progress, m Module) (Built, error) {
-	built, err := build(ctx, log, m)
+	version, paths, err := build(ctx, log, m)
 	if err != nil {
 		return Built{}, fmt.Errorf("building %s: %w", m.Name, err)
 	}
-	return built, nil
-}
-
-func build(ctx context.Context, log *Progress, m Module) (Built, error) {
-	if _, err := exec.LookPath("go"); err != nil {
-		return Built{}, fmt.Errorf("it is built from a Go module, but there is no go command in PATH: "+
-			"install Go %s or newer from https://go.dev/dl: %w", strings.TrimPrefix(runtime.Version(), "go"), err)
-	}
-	cache, err := cacheDir("servers")
-	if err != nil {
-		return Built{}, err
-	}
-	version, err := PinnedVersion(ctx, m.Dir, m.Requires)
-	if err != nil {
-		return Built{}, err
-	}
-	b := &builder{log: log}
-	paths, err := b.module(ctx, cache, version, m)
-	return Built{Version: version, Paths: paths}, err
+	return Built{Version: version, Paths: paths}, nil
 }
 
 // Built is what Build made or found.
@@ -65,11 +47,6 @@ type Built struct {
 	Version string
 	// Paths holds the path of each binary by its name.
 	Paths map[string]string
-}
-
-// builder turns the pinned modules into binaries.
-type builder struct {
-	log *Progress
 }
 
 // cacheDir is where the user's cache has what is for the tests of Rollcall.
@@ -81,33 +58,40 @@ func cacheDir(what string) (string, error) {
 	return filepath.Join(base, "rollcall", what), nil
 }
 
-// module returns the paths of one module's binaries, and builds those that the cache does not have.
-func (b *builder) module(ctx context.Context, cache, version string, m Module) (map[string]string, error) {
+func build(ctx context.Context, log *Progress, m Module) (version string, paths map[string]string, err error) {
+	if _, err := exec.LookPath("go"); err != nil {
+		return "", nil, fmt.Errorf("it is built from a Go module, but there is no go command in PATH: "+
+			"install Go %s or newer from https://go.dev/dl: %w", strings.TrimPrefix(runtime.Version(), "go"), err)
+	}
+	cache, err := cacheDir("servers")
+	if err != nil {
+		return "", nil, err
+	}
+	if version, err = PinnedVersion(ctx, m.Dir, m.Requires); err != nil {
+		return "", nil, err
+	}
 	flags := []string{"-buildvcs=false", "-ldflags=" + m.ldflags(version)}
 	key, err := cacheKey(ctx, m.Dir, flags)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	target := filepath.Join(cache, m.Name+"-"+version+"-"+key)
 	paths, missing := find(target, m.Binaries)
 	if len(missing) == 0 {
-		return paths, nil
+		return version, paths, nil
 	}
 	if err := os.MkdirAll(target, 0o755); err != nil {
-		return nil, fmt.Errorf("creating the cache: %w", err)
+		return "", nil, fmt.Errorf("creating the cache: %w", err)
 	}
-	unlock, err := process.Lock(ctx, target+".lock", func() {
-		b.log.Printf("waiting for another process that builds %s", m.Name)
-	})
+	unlock, err := process.Lock(ctx, target+".lock", func() { log.Printf("waiting for another process that builds %s", m.Name) })
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	defer unlock()
-	paths, missing = find(target, m.Binaries)
-	if len(missing) == 0 {
-		return paths, nil
+	if paths, missing = find(target, m.Binaries); len(missing) == 0 {
+		return version, paths, nil
 	}
-	return paths, b.compile(ctx, m.Dir, target, version, flags, missing)
+	return version, paths, compile(ctx, log, m.Dir, target, version, flags, missing)
 }
 
 // find returns the paths of the binaries in target, and those that are not there yet.
@@ -162,8 +146,8 @@ func goEnv(environ []string) []string {
 }
 
 // compile builds into a folder of its own and moves each binary into place when it is whole.
-func (b *builder) compile(ctx context.Context, dir, target, version string, flags []string, missing []Binary) error {
-	if err := b.checkDisk(ctx, target); err != nil {
+func compile(ctx context.Context, log *Progress, dir, target, version string, flags []string, missing []Binary) error {
+	if err := checkDisk(ctx, target); err != nil {
 		return err
 	}
 	if err := removeLeftovers(target); err != nil {
@@ -177,7 +161,7 @@ func (b *builder) compile(ctx context.Context, dir, target, version string, flag
 	for _, bin := range missing {
 		built := filepath.Join(temp, bin.Name)
 		args := slices.Concat([]string{"build", "-v"}, flags, []string{"-o", built, bin.Package})
-		if err := b.run(ctx, dir, bin.Name+" "+version, args); err != nil {
+		if err := run(ctx, log, dir, bin.Name+" "+version, args); err != nil {
 			return err
 		}
 		if err := os.Rename(built, filepath.Join(target, bin.Name)); err != nil {
@@ -202,7 +186,7 @@ func removeLeftovers(target string) error {
 }
 
 // checkDisk refuses to begin what would end with a full disk.
-func (b *builder) checkDisk(ctx context.Context, target string) error {
+func checkDisk(ctx context.Context, target string) error {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOCACHE", "GOMODCACHE").Output()
 	if err != nil {
 		return fmt.Errorf("asking go for its caches: %w", withStderr(err))
@@ -222,16 +206,16 @@ func (b *builder) checkDisk(ctx context.Context, target string) error {
 }
 
 // run runs the go command and tells how far it is.
-func (b *builder) run(ctx context.Context, dir, what string, args []string) error {
+func run(ctx context.Context, log *Progress, dir, what string, args []string) error {
 	started := time.Now()
-	b.log.Printf("building %s (once; kept in the cache)", what)
+	log.Printf("building %s (once; kept in the cache)", what)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
 	cmd.Env = goEnv(os.Environ())
 	process.OwnGroup(cmd)
 	said := &output{}
 	cmd.Stdout, cmd.Stderr = said, said
-	stop := b.log.every(func(took time.Duration) { b.log.Printf("building %s: %s after %s", what, said.last(1), took) })
+	stop := log.every(func(took time.Duration) { log.Printf("building %s: %s after %s", what, said.last(1), took) })
 	err := cmd.Run()
 	stop()
 	if ctx.Err() != nil {
@@ -240,7 +224,7 @@ func (b *builder) run(ctx context.Context, dir, what string, args []string) erro
 	if err != nil {
 		return fmt.Errorf("building %s in %s: %w:\n%s", what, dir, err, said.last(linesShown))
 	}
-	b.log.Printf("built %s in %s", what, time.Since(started).Round(time.Second))
+	log.Printf("built %s in %s", what, time.Since(started).Round(time.Second))
 	return nil
 }
 

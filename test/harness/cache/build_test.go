@@ -48,9 +48,7 @@ func TestBuildPutsWholeBinariesIntoTheCache(t *testing.T) {
 	writeFile(t, filepath.Join(dir, "bad", "main.go"), "package main\n\nfunc main() { undefined() }\n", 0o600)
 	writeFile(t, filepath.Join(target, buildPattern+"killed", "half"), "half", 0o600)
 	var log strings.Builder
-	b := &builder{log: NewProgress(&log, "test")}
-
-	err := b.compile(t.Context(), dir, target, "v1", nil, []Binary{
+	err := compile(t.Context(), NewProgress(&log, "test"), dir, target, "v1", nil, []Binary{
 		{Name: "good", Package: "example.com/m/good"}, {Name: "bad", Package: "example.com/m/bad"},
 	})
 	expect.Error(t, "what does not compile says so with the compiler's words", err, "undefined: undefined")
