@@ -187,9 +187,6 @@ func TestParseNameTemplateRefuses(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"{app}":                    "{app} is not a known placeholder: write {namespace}, {workload}, {label:KEY}",
-		"{node}":                   "{node} is not a known placeholder: write {namespace}, {workload}, {label:KEY}", // it would split a service
-		"{zone}":                   "{zone} is not a known placeholder: write {namespace}, {workload}, {label:KEY}",
-		"{region}":                 "{region} is not a known placeholder: write {namespace}, {workload}, {label:KEY}",
 		"{label:}":                 "write {label:KEY}",
 		"{label:a b}":              "write {label:KEY}",
 		"{}":                       "{} is not a known placeholder",
