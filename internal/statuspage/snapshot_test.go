@@ -1,7 +1,6 @@
 package statuspage
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -189,13 +188,4 @@ func thousands(n int) Facts {
 		f.Instances = append(f.Instances, seen(name, name, lifecycle.InService, false))
 	}
 	return f
-}
-
-func BenchmarkBuild(b *testing.B) {
-	f := thousands(10000)
-	for b.Loop() {
-		if s := Build(f).Filter(Filter{}); s.PodsTotal != 10000 {
-			b.Fatal(errors.New("pods are missing"))
-		}
-	}
 }
