@@ -40,9 +40,9 @@ func (f upToDate) ReadFile(path string) ([]byte, error) {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
 	k.FixKustomization()
-	for _, file := range k.PatchesStrategicMerge {
+	for _, file := range k.PatchesStrategicMerge { //nolint:staticcheck // OpenKruise has it
 		k.Patches = append(k.Patches, types.Patch{Path: string(file)})
 	}
-	k.PatchesStrategicMerge = nil
+	k.PatchesStrategicMerge = nil //nolint:staticcheck // it is among the patches now
 	return yaml.Marshal(k)
 }
