@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -76,11 +77,7 @@ func (c *dryClient) Patch(_ context.Context, object client.Object, patch client.
 
 // changesOf describes a JSON Patch without its tests.
 func changesOf(data []byte) []string {
-	var operations []struct {
-		Op    string `json:"op"`
-		Path  string `json:"path"`
-		Value any    `json:"value"`
-	}
+	var operations []lifecycle.Operation
 	if err := json.Unmarshal(data, &operations); err != nil {
 		return []string{string(data)}
 	}

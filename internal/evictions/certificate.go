@@ -21,6 +21,8 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
 
 const (
@@ -161,15 +163,11 @@ func (i *Issuer) trust(ctx context.Context, authorities []byte) error {
 	if first == nil {
 		return errors.New("the certificate comes without its authority")
 	}
-	type operation struct {
-		Op    string `json:"op"`
-		Path  string `json:"path"`
-		Value any    `json:"value"`
-	}
-	patch := []operation{{"test", "/metadata/resourceVersion", configuration.ResourceVersion}}
+	patch := []lifecycle.Operation{{Op: "test", Path: "/metadata/resourceVersion", Value: configuration.ResourceVersion}}
 	for n := range configuration.Webhooks {
 		if !bytes.Contains(configuration.Webhooks[n].ClientConfig.CABundle, pem.EncodeToMemory(first)) {
-			patch = append(patch, operation{"add", fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", n), authorities})
+			path := fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", n)
+			patch = append(patch, lifecycle.Operation{Op: "add", Path: path, Value: authorities})
 		}
 	}
 	if len(patch) == 1 {
