@@ -296,7 +296,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	apply(a.drivers.current.Load())
 	metrics.RegisterReady(own, waits.unready)
 	metrics.RegisterPods(own, reconciler.Waits, state.Workloads.Unmatched, time.Now)
-	metrics.RegisterSlots(own, registryclient.BreakerStates(), a.drivers.slots)
+	metrics.RegisterSlots(own, a.drivers.slots)
 	reloads := &reload{
 		path: a.flags.config, limits: limits, interval: reloadInterval,
 		drivers: a.drivers, apply: apply, metrics: metrics.NewConfigMetrics(own), logger: a.logger, events: about,

@@ -23,7 +23,6 @@ import (
 	"github.com/rollcall-dev/rollcall/cmd/app"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/reason"
-	"github.com/rollcall-dev/rollcall/internal/registryclient"
 )
 
 //go:generate go run .
@@ -164,7 +163,7 @@ func exercise() ([]*dto.MetricFamily, error) {
 	resyncs.Ran("default", time.Now(), time.Now(), false)
 	metrics.RegisterPods(all, func() []metrics.Wait { return make([]metrics.Wait, 1) }, func() int { return 0 }, time.Now)
 	metrics.NewReleaseMetrics(all).Waited("preDelete", time.Second)
-	metrics.RegisterSlots(all, registryclient.BreakerStates(), func() map[string]metrics.Slots {
+	metrics.RegisterSlots(all, func() map[string]metrics.Slots {
 		return map[string]metrics.Slots{"default": {}}
 	})
 	return all.Gather()

@@ -120,9 +120,10 @@ func TestRegisterSlots(t *testing.T) {
 	t.Parallel()
 	all := map[string]Slots{"old": {Slots: 96, InUse: 3, Queued: 7, Breaker: "open"}}
 	r := prometheus.NewPedanticRegistry()
-	RegisterSlots(r, []string{"closed", "open"}, func() map[string]Slots { return all })
+	RegisterSlots(r, func() map[string]Slots { return all })
 	series.Expect(t, r, "a registry with an open breaker",
-		`rollcall_registry_breaker_state{registry="old",state="closed"} 0`, `rollcall_registry_breaker_state{registry="old",state="open"} 1`,
+		`rollcall_registry_breaker_state{registry="old",state="closed"} 0`, `rollcall_registry_breaker_state{registry="old",state="halfOpen"} 0`,
+		`rollcall_registry_breaker_state{registry="old",state="open"} 1`,
 		`rollcall_registry_queued_calls{registry="old"} 7`, `rollcall_registry_slots{registry="old"} 96`,
 		`rollcall_registry_slots_in_use{registry="old"} 3`)
 	all = nil

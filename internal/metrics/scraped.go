@@ -89,13 +89,12 @@ type Slots struct {
 	Slots, InUse int
 	// Queued is how many calls wait for their callers to be woken.
 	Queued int
-	// Breaker is the state of the circuit breaker.
+	// Breaker is the state of the circuit breaker: closed, halfOpen or open.
 	Breaker string
 }
 
-// RegisterSlots registers with r the metrics of all slots by their registry's name. all is called concurrently. The states
-// are all that a breaker can have.
-func RegisterSlots(r prometheus.Registerer, states []string, all func() map[string]Slots) {
+// RegisterSlots registers with r the metrics of all slots by their registry's name. all is called concurrently.
+func RegisterSlots(r prometheus.Registerer, all func() map[string]Slots) {
 	labels := []string{"registry"}
 	slots := prometheus.NewDesc("rollcall_registry_slots",
 		"How many calls for pods may be in flight to a registry (maxInFlight), by registry.", labels, nil)
@@ -111,7 +110,7 @@ func RegisterSlots(r prometheus.Registerer, states []string, all func() map[stri
 			out <- gauge(slots, float64(s.Slots), name)
 			out <- gauge(inUse, float64(s.InUse), name)
 			out <- gauge(queued, float64(s.Queued), name)
-			for _, state := range states {
+			for _, state := range []string{"closed", "halfOpen", "open"} {
 				value := 0.
 				if state == s.Breaker {
 					value = 1

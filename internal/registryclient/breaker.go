@@ -134,6 +134,3 @@ func (b *breaker) outage() error {
 func (b *breaker) status() string {
 	return strings.Replace(b.State().String(), "half-open", "halfOpen", 1)
 }
-
-// BreakerStates are all values of [Status.Breaker].
-func BreakerStates() []string { return []string{"closed", "halfOpen", "open"} }
