@@ -63,6 +63,8 @@ type Client struct {
 	breaker *breaker
 	// apps are the applications' own entries in the same registry; nil where they can't be steered.
 	apps *Client
+	// ofApps: this is the client of such entries.
+	ofApps bool
 	// calls is the way of the calls of pods, and upkeep that of lists and heartbeats, which go on during an outage.
 	calls, upkeep handler
 }
@@ -77,7 +79,9 @@ func New(made registry.Registry, o Options) *Client {
 	c.heartbeater, _ = made.(registry.Heartbeater)
 	if steerer, can := made.(registry.AppEntrySteerer); can {
 		// What others wrote carries no mark to list it by, and is not Rollcall's to renew.
-		c.apps = connect(steerer.AppEntries(), o.forApps(c.Server()), l, b)
+		o.Server = appServer{c.Server()}
+		c.apps = connect(steerer.AppEntries(), o, l, b)
+		c.apps.ofApps = true
 	}
 	return c
 }
@@ -95,24 +99,6 @@ func CutAppEntries(name string) (configured string, apps bool) {
 
 // appServer is the identity of the applications' entries in a server.
 type appServer struct{ of any }
-
-// forApps are the options for the applications' entries in a server.
-func (o Options) forApps(server any) Options {
-	name, rehearsed := AppEntries(o.Name), o.DryRun
-	if traced := o.Trace; traced != nil {
-		o.Trace = func(ctx context.Context, operation string, in registry.Instance) (context.Context, func(error)) {
-			in.Registry = name
-			return traced(ctx, operation, in)
-		}
-	}
-	if o.Server = (appServer{server}); rehearsed != nil {
-		o.DryRun = func(operation string, in registry.Instance) {
-			in.Registry = name
-			rehearsed(operation, in)
-		}
-	}
-	return o
-}
 
 // connect makes a client without the capabilities that are no pod's.
 func connect(made registry.Registry, o Options, l *limit, b *breaker) *Client {
@@ -235,6 +221,9 @@ func (c *Client) Heartbeat(ctx context.Context, in registry.Instance) error {
 
 // ask makes the call now, or waits until it may be made where its caller can't be woken.
 func (c *Client) ask(ctx context.Context, asked *call) error {
+	if c.ofApps {
+		asked.instance.Registry = AppEntries(c.options.Name)
+	}
 	if asked.Wake != nil {
 		return c.calls(ctx, asked)
 	}
@@ -323,7 +312,7 @@ func (c *Client) Server() any {
 // SetMaxInFlight changes how many calls may be under way. Those that are go on.
 func (c *Client) SetMaxInFlight(n int) { c.limit.resize(n) }
 
-// Status is what a client shows of itself. Its Breaker is one of [BreakerStates].
+// Status is what a client shows of itself.
 type Status = metrics.Slots
 
 // Status may be called at any time.
