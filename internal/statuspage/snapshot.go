@@ -241,13 +241,7 @@ func (f Filter) passes(namespace string, shown ...string) bool {
 
 // keep returns a new slice, since the snapshot is shared.
 func keep[T any](all []T, passes func(T) bool) []T {
-	kept := make([]T, 0, min(len(all), shownAtMost))
-	for _, one := range all {
-		if passes(one) {
-			kept = append(kept, one)
-		}
-	}
-	return kept
+	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return !passes(one) })
 }
 
 func (s Snapshot) counted() Snapshot {
