@@ -116,11 +116,7 @@ func Blocking(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod, pods []core
 }
 
 // healthy reports a pod that a budget counts: one that is Ready. [lifecycle.IsReady] leaves out a readiness gate.
-func healthy(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
-}
+func healthy(pod *corev1.Pod) bool { return lifecycle.IsTrue(pod, corev1.PodReady) }
 
 // sparesUnready reports whether pods that are not ready may be evicted, whatever the budget has left.
 func sparesUnready(budget *policyv1.PodDisruptionBudget) bool {

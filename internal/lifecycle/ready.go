@@ -19,7 +19,7 @@ const GatesNotReady = "ReadinessGatesNotReady"
 // IsReady reports the pod's Ready condition, to which Kruise's readiness gates count. Where [ConditionInRotation] is a readiness
 // gate it does not count: the pod would wait to be registered until it is registered.
 func IsReady(pod *corev1.Pod) bool {
-	if isTrue(pod, corev1.PodReady) {
+	if IsTrue(pod, corev1.PodReady) {
 		return true
 	}
 	if !AwaitsGates(pod) {
@@ -30,11 +30,11 @@ func IsReady(pod *corev1.Pod) bool {
 		switch {
 		case gate.ConditionType == ConditionInRotation:
 			gated = true
-		case !isTrue(pod, gate.ConditionType):
+		case !IsTrue(pod, gate.ConditionType):
 			return false
 		}
 	}
-	return gated && isTrue(pod, corev1.ContainersReady)
+	return gated && IsTrue(pod, corev1.ContainersReady)
 }
 
 // AwaitsGates reports whether only readiness gates keep a pod from being ready, as kubelet has it.
@@ -48,7 +48,7 @@ func AwaitsGates(pod *corev1.Pod) bool {
 // [ConditionInRotation] it stays false when a container turns unready.
 func readyBy(pod *corev1.Pod) []corev1.PodConditionType {
 	rests := []corev1.PodConditionType{corev1.PodReady}
-	if isTrue(pod, corev1.PodReady) || !IsReady(pod) {
+	if IsTrue(pod, corev1.PodReady) || !IsReady(pod) {
 		return rests
 	}
 	rests = append(rests, corev1.ContainersReady)
@@ -72,7 +72,7 @@ func ReadySince(pod *corev1.Pod) (since time.Time) {
 }
 
 // InRotation reports whether the pod's condition says that it is in rotation.
-func InRotation(pod *corev1.Pod) bool { return isTrue(pod, ConditionInRotation) }
+func InRotation(pod *corev1.Pod) bool { return IsTrue(pod, ConditionInRotation) }
 
 // RotationCondition is the condition of a pod that is in rotation, or not, since that time.
 func RotationCondition(in bool, since time.Time) corev1.PodCondition {
@@ -86,7 +86,8 @@ func RotationCondition(in bool, since time.Time) corev1.PodCondition {
 	return c
 }
 
-func isTrue(pod *corev1.Pod, condition corev1.PodConditionType) bool {
+// IsTrue reports whether the pod has the condition.
+func IsTrue(pod *corev1.Pod, condition corev1.PodConditionType) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == condition && c.Status == corev1.ConditionTrue
 	})
