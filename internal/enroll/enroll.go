@@ -29,11 +29,9 @@ const fromNamespace = "namespace"
 
 // Obstacle returns why a CloneSet of a namespace with these labels can't be enrolled and what to do about it, or nothing.
 func Obstacle(set *kruisev1alpha1.CloneSet, c *config.Config, of labels.Set) string {
-	for _, hook := range []lifecycle.Hook{lifecycle.PreNormal, lifecycle.InPlaceUpdate, lifecycle.PreDelete} {
-		for _, h := range lifecycle.HandlersOf(set.Spec.Lifecycle, hook) {
-			if !c.Hooks.Owns(h.Key()) {
-				return fmt.Sprintf("spec.lifecycle.%s has %s, which is not Rollcall's: add Rollcall's hooks beside it by hand", hook, h)
-			}
+	for _, n := range lifecycle.HandlersOf(set.Spec.Lifecycle) {
+		if !c.Hooks.Owns(n.Key()) {
+			return fmt.Sprintf("spec.lifecycle.%s has %s, which is not Rollcall's: add Rollcall's hooks beside it by hand", n.Hook, n)
 		}
 	}
 	with := set.DeepCopy()

@@ -28,12 +28,6 @@ func Enrolled() *appspub.Lifecycle {
 
 // IsEnrolled reports whether the hooks have all handlers that enrolment gives.
 func IsEnrolled(l *appspub.Lifecycle) bool {
-	for _, hook := range []Hook{PreNormal, InPlaceUpdate, PreDelete} {
-		for _, h := range HandlersOf(Enrolled(), hook) {
-			if !slices.Contains(HandlersOf(l, hook), h) {
-				return false
-			}
-		}
-	}
-	return true
+	has := HandlersOf(l)
+	return !slices.ContainsFunc(HandlersOf(Enrolled()), func(n Named) bool { return !slices.Contains(has, n) })
 }

@@ -197,8 +197,8 @@ func (c *checker) checkWaiting(d Decision) {
 	set := func(h Handler) bool { return carries(c.pod, h) }
 	unset := func(h Handler) bool { return !carries(c.pod, h) }
 	waits := func(hook Hook, because func(Handler) bool) Hook {
-		if w := c.row.shape.workload; w == nil || !slices.ContainsFunc(HandlersOf(w.Lifecycle, hook), func(h Handler) bool {
-			return testOwnership().Owns(h.Key()) && because(h)
+		if w := c.row.shape.workload; w == nil || !slices.ContainsFunc(HandlersOf(w.Lifecycle), func(n Named) bool {
+			return n.Hook == hook && testOwnership().Owns(n.Key()) && because(n.Handler)
 		}) {
 			return ""
 		}

@@ -105,7 +105,11 @@ func namedBy(w *Workload) []Handler {
 	if w == nil || w.Lifecycle == nil {
 		return nil
 	}
-	return union(HandlersOf(w.Lifecycle, PreNormal), HandlersOf(w.Lifecycle, InPlaceUpdate), HandlersOf(w.Lifecycle, PreDelete))
+	var all []Handler
+	for _, n := range HandlersOf(w.Lifecycle) {
+		all = append(all, n.Handler)
+	}
+	return union(all)
 }
 
 // The other dimensions. Each writes its value onto the pod.

@@ -18,8 +18,6 @@ const (
 	PreDelete     Hook = "preDelete"
 )
 
-func hooksInOrder() []Hook { return []Hook{PreNormal, InPlaceUpdate, PreDelete} }
-
 // Handler is one label or finalizer of a hook. Exactly one of Label and Finalizer is set.
 type Handler struct {
 	Label string `json:"label,omitempty"`

@@ -50,29 +50,23 @@ func HooksOf(w *Workload, o Ownership) Hooks {
 	if w == nil {
 		return Hooks{}
 	}
-	named := map[Hook][]Handler{}
-	for _, hook := range hooksInOrder() {
-		named[hook] = HandlersOf(w.Lifecycle, hook)
-	}
+	named := HandlersOf(w.Lifecycle)
 	hooks := Hooks{templateLabels: w.TemplateLabels, kept: keptLabels(w, named), MarksNotReady: marksNotReady(w.Lifecycle)}
 	accepted := map[Hook][]Handler{}
-	seen, ours := 0, 0
-	for _, hook := range hooksInOrder() {
-		for _, handler := range named[hook] {
-			seen++
-			if !o.Owns(handler.Key()) {
-				continue
-			}
-			ours++
-			if why := objection(w, o, named, hook, handler); why != "" {
-				hooks.Refused = append(hooks.Refused, Refusal{Hook: hook, Handler: handler, Why: why})
-			} else {
-				accepted[hook] = append(accepted[hook], handler)
-			}
+	ours := 0
+	for _, n := range named {
+		if !o.Owns(n.Key()) {
+			continue
+		}
+		ours++
+		if why := objection(w, o, named, n); why != "" {
+			hooks.Refused = append(hooks.Refused, Refusal{Hook: n.Hook, Handler: n.Handler, Why: why})
+		} else {
+			accepted[n.Hook] = append(accepted[n.Hook], n.Handler)
 		}
 	}
 	hooks.PreNormal, hooks.InPlaceUpdate, hooks.PreDelete = accepted[PreNormal], accepted[InPlaceUpdate], accepted[PreDelete]
-	hooks.Foreign = seen > 0 && ours == 0
+	hooks.Foreign = len(named) > 0 && ours == 0
 	return hooks
 }
 
@@ -88,13 +82,11 @@ func (h Hooks) names(handler Handler) bool {
 		slices.ContainsFunc(h.Refused, func(r Refusal) bool { return same(r.Handler) })
 }
 
-func keptLabels(w *Workload, named map[Hook][]Handler) map[string]bool {
+func keptLabels(w *Workload, named []Named) map[string]bool {
 	kept := map[string]bool{}
-	for _, handlers := range named {
-		for _, h := range handlers {
-			if h.Label != "" {
-				kept[h.Label] = true
-			}
+	for _, n := range named {
+		if n.Label != "" {
+			kept[n.Label] = true
 		}
 	}
 	for _, key := range selected(w.Selector) {
@@ -107,20 +99,30 @@ func marksNotReady(l *appspub.Lifecycle) bool {
 	return l != nil && (l.InPlaceUpdate != nil && l.InPlaceUpdate.MarkPodNotReady || l.PreDelete != nil && l.PreDelete.MarkPodNotReady)
 }
 
-// HandlersOf returns all handlers of a hook, whoever owns them.
-func HandlersOf(l *appspub.Lifecycle, of Hook) []Handler {
+// Named is a handler of a hook, as a workload names it.
+type Named struct {
+	Hook Hook
+	Handler
+}
+
+// HandlersOf returns the handlers of all hooks, whoever owns them: sorted, hook by hook.
+func HandlersOf(l *appspub.Lifecycle) []Named {
 	if l == nil {
 		return nil
 	}
-	var hook *appspub.LifecycleHook
-	switch of {
-	case PreNormal:
-		hook = l.PreNormal
-	case InPlaceUpdate:
-		hook = l.InPlaceUpdate
-	case PreDelete:
-		hook = l.PreDelete
+	named := make([]Named, 0, 3) // most hooks have one
+	for _, of := range []struct {
+		name Hook
+		hook *appspub.LifecycleHook
+	}{{PreNormal, l.PreNormal}, {InPlaceUpdate, l.InPlaceUpdate}, {PreDelete, l.PreDelete}} {
+		for _, h := range handlersOf(of.hook) {
+			named = append(named, Named{of.name, h})
+		}
 	}
+	return named
+}
+
+func handlersOf(hook *appspub.LifecycleHook) []Handler {
 	if hook == nil {
 		return nil
 	}
@@ -135,7 +137,8 @@ func HandlersOf(l *appspub.Lifecycle, of Hook) []Handler {
 }
 
 // objection says why the handler can't be used, or nothing.
-func objection(w *Workload, o Ownership, named map[Hook][]Handler, hook Hook, handler Handler) string {
+func objection(w *Workload, o Ownership, all []Named, one Named) string {
+	hook, handler := one.Hook, one.Handler
 	if handler.Finalizer == GuardFinalizer {
 		return fmt.Sprintf("finalizer %s is Rollcall's guard and can't be a handler: use another one in spec.lifecycle.%s.finalizersHandler",
 			handler.Finalizer, hook)
@@ -155,12 +158,10 @@ func objection(w *Workload, o Ownership, named map[Hook][]Handler, hook Hook, ha
 		return fmt.Sprintf("hooks.newlyCreated lists label %s too: use another key in "+
 			"spec.lifecycle.%s.labelsHandler, or remove it from hooks.newlyCreated", handler.Label, hook)
 	}
-	for _, other := range hooksInOrder() {
-		for _, h := range named[other] {
-			if h.Label == handler.Label && h.Value != handler.Value {
-				return fmt.Sprintf("hooks %s and %s want label %s at different values (%q and %q): "+
-					"give them one value, or two keys", hook, other, handler.Label, handler.Value, h.Value)
-			}
+	for _, other := range all {
+		if other.Label == handler.Label && other.Value != handler.Value {
+			return fmt.Sprintf("hooks %s and %s want label %s at different values (%q and %q): "+
+				"give them one value, or two keys", hook, other.Hook, handler.Label, handler.Value, other.Value)
 		}
 	}
 	return ""

@@ -156,24 +156,21 @@ func handlerLines(p Pod) []string {
 		return []string{"The pod's workload is gone, so no hook names a handler."}
 	}
 	lines := []string{"Handlers:"}
-	hooks := p.facts.input.Hooks
-	for _, hook := range []lifecycle.Hook{lifecycle.PreNormal, lifecycle.InPlaceUpdate, lifecycle.PreDelete} {
-		for _, h := range lifecycle.HandlersOf(w.Lifecycle, hook) {
-			whose := "another controller's: hooks.owned does not have its key"
-			if p.facts.input.Ownership.Owns(h.Key()) {
-				whose = "Rollcall's"
-			}
-			for _, refused := range hooks.Refused {
-				if refused.Hook == hook && refused.Handler == h {
-					whose = "not used, " + refused.Why
-				}
-			}
-			set := "not set"
-			if h.SetOn(p.facts.pod) {
-				set = "set"
-			}
-			lines = append(lines, fmt.Sprintf("  %-13s  %s: %s; %s", hook, h, set, whose))
+	for _, n := range lifecycle.HandlersOf(w.Lifecycle) {
+		whose := "another controller's: hooks.owned does not have its key"
+		if p.facts.input.Ownership.Owns(n.Key()) {
+			whose = "Rollcall's"
 		}
+		for _, refused := range p.facts.input.Hooks.Refused {
+			if refused.Hook == n.Hook && refused.Handler == n.Handler {
+				whose = "not used, " + refused.Why
+			}
+		}
+		set := "not set"
+		if n.SetOn(p.facts.pod) {
+			set = "set"
+		}
+		lines = append(lines, fmt.Sprintf("  %-13s  %s: %s; %s", n.Hook, n, set, whose))
 	}
 	if len(lines) == 1 {
 		return []string{"The workload has no lifecycle hooks."}
