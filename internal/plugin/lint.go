@@ -41,9 +41,9 @@ func (o *options) lintCommand() *cobra.Command {
 				if err != nil {
 					return fmt.Errorf("reading the configuration: %w", err)
 				}
-				objects.given, objects.givenName = text, file
+				objects.configs = append(objects.configs, written{file, text})
 			}
-			if objects.config == nil && objects.given == nil {
+			if len(objects.configs) == 0 {
 				cluster, err := o.cluster()
 				if err != nil {
 					return err
@@ -70,10 +70,14 @@ func (o *options) lintCommand() *cobra.Command {
 // linted is what a file holds of interest.
 type linted struct {
 	cloneSets []*kruisev1alpha1.CloneSet
-	// config is the ConfigMap's, and given another to hold the CloneSets to.
-	config, given []byte
-	givenName     string
-	parsed        *config.Config
+	// configs are the ConfigMap's, and behind it another one that is given. The last is the one to hold the CloneSets to.
+	configs []written
+	parsed  *config.Config
+}
+
+type written struct {
+	name string
+	text []byte
 }
 
 func (o *options) readObjects(name string) (*linted, error) {
@@ -98,7 +102,7 @@ func (o *options) readObjects(name string) (*linted, error) {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	if len(objects.cloneSets) == 0 && objects.config == nil {
+	if len(objects.cloneSets) == 0 && len(objects.configs) == 0 {
 		return nil, fmt.Errorf("%s has neither a CloneSet nor the ConfigMap %s", name, configMapName)
 	}
 	return objects, nil
@@ -136,7 +140,7 @@ func (l *linted) add(text []byte) error {
 		if err := yaml.UnmarshalStrict(text, &object); err != nil {
 			return fmt.Errorf("ConfigMap %s: %w", kind.Name, err)
 		}
-		l.config = []byte(object.Data[configKey])
+		l.configs = append(l.configs, written{"ConfigMap " + configMapName, []byte(object.Data[configKey])})
 	}
 	return nil
 }
@@ -144,14 +148,8 @@ func (l *linted) add(text []byte) error {
 // String says what was checked, for a file without a CloneSet too.
 func (l *linted) String() string {
 	checked := counted(len(l.cloneSets), "CloneSet")
-	configurations := 0
-	for _, text := range [][]byte{l.config, l.given} {
-		if text != nil {
-			configurations++
-		}
-	}
-	if configurations > 0 {
-		checked += " and " + counted(configurations, "configuration")
+	if n := len(l.configs); n > 0 {
+		checked += " and " + counted(n, "configuration")
 	}
 	return checked
 }
@@ -166,18 +164,11 @@ func counted(n int, what string) string {
 // lint returns a line for each thing that will not work.
 func (l *linted) lint() []string {
 	var findings []string
-	for _, one := range []struct {
-		text []byte
-		name string
-	}{{l.config, "ConfigMap " + configMapName}, {l.given, l.givenName}} {
-		if one.text == nil {
-			continue
-		}
-		parsed, err := parseConfig(one.text)
-		if err != nil {
+	for _, one := range l.configs {
+		var err error
+		if l.parsed, err = parseConfig(one.text); err != nil {
 			findings = append(findings, one.name+": "+err.Error())
 		}
-		l.parsed = parsed
 	}
 	if l.parsed == nil {
 		return findings

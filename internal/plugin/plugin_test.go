@@ -372,7 +372,7 @@ func TestLint(t *testing.T) {
 			o := &options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(c.text)}}
 			objects, err := o.readObjects("-")
 			expect.NoError(t, err)
-			objects.config = []byte(configText)
+			objects.configs = []written{{"ConfigMap rollcall-config", []byte(configText)}}
 			got := strings.Join(objects.lint(), "\n")
 			if (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
 				t.Errorf("%s\ngot findings %q, want %q", c.reason, got, c.want)
