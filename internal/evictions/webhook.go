@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -54,12 +55,12 @@ type Webhook struct {
 
 	ownership atomic.Pointer[lifecycle.Ownership]
 	// turn is held while a budget is looked at and used, so that two evictions do not use the same place in it.
-	turn chan struct{}
+	turn *semaphore.Weighted
 }
 
 // New returns a Webhook that passes all evictions until [Webhook.Apply].
 func New(o Options) *Webhook {
-	w := &Webhook{Options: o, turn: make(chan struct{}, 1)}
+	w := &Webhook{Options: o, turn: semaphore.NewWeighted(1)}
 	w.Apply(lifecycle.Ownership{})
 	return w
 }
@@ -154,12 +155,10 @@ func options(request admission.Request, pod *corev1.Pod) (dryRun, meant bool) {
 
 // begin labels the pod, unless a budget refuses.
 func (w *Webhook) begin(ctx context.Context, pod *corev1.Pod, since time.Time, dryRun bool) (admission.Response, error) {
-	select {
-	case w.turn <- struct{}{}:
-		defer func() { <-w.turn }()
-	case <-ctx.Done():
-		return admission.Response{}, fmt.Errorf("waiting for other evictions: %w", ctx.Err())
+	if err := w.turn.Acquire(ctx, 1); err != nil {
+		return admission.Response{}, fmt.Errorf("waiting for other evictions: %w", err)
 	}
+	defer w.turn.Release(1)
 	budget, several, err := w.blocking(ctx, pod)
 	switch {
 	case err != nil:
