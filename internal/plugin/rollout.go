@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"time"
 
@@ -39,7 +40,7 @@ func (o *options) rolloutCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			v := viewer{options: o, cluster: cluster, key: client.ObjectKey{Namespace: namespace, Name: arguments[0]}}
+			v := viewer{options: o, cluster: cluster, key: client.ObjectKey{Namespace: namespace, Name: arguments[0]}, least: math.MaxInt}
 			return o.show(cmd.Context(), watch, func(out, _ io.Writer, on terminal) (bool, error) {
 				rollout, err := v.look(cmd.Context())
 				if err != nil {
@@ -60,9 +61,8 @@ type viewer struct {
 
 	cluster *cluster
 	key     client.ObjectKey
-	// least is the lowest number of pods in rotation so far; watched counts the views.
-	least   int
-	watched int
+	// least is the lowest number of pods in rotation so far.
+	least int
 }
 
 // rollout is what is drawn.
@@ -95,9 +95,7 @@ func (v *viewer) look(ctx context.Context) (*rollout, error) {
 	if err := r.notManaged(w.config); err != nil {
 		return nil, err
 	}
-	if v.watched++; v.watched == 1 || r.in < v.least {
-		v.least = r.in
-	}
+	v.least = min(v.least, r.in)
 	r.least = v.least
 	return r, nil
 }
