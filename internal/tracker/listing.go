@@ -76,9 +76,10 @@ func (t *Tracker) Compare(l Listing) Comparison {
 			t.sight(target, e, l, &result)
 		}
 	}
+	missed := func(i Instance) (Instance, bool) { return i.miss(l.asOf()) }
 	for uid, p := range t.pods {
 		for _, n := range p.instances {
-			if n.Registry == l.Registry && n.server == l.Server && !listed[uid][n.Recorded] && t.miss(p, n.Recorded, l.asOf()) {
+			if n.Registry == l.Registry && n.server == l.Server && !listed[uid][n.Recorded] && t.hear(p, n.Recorded, missed) {
 				result.Missing = append(result.Missing, Seen{Pod: p.id, In: n.Recorded, Want: lifecycle.InService})
 			}
 		}

@@ -254,19 +254,7 @@ func (t *Tracker) Steered(name string) (in, out []registry.Instance) {
 func (t *Tracker) Answered(target Target, state registry.State, asked time.Time) (differs bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p := t.pods[types.UID(target.Instance.UID)]
-	if p == nil {
-		return false
-	}
-	i, known := p.instances.get(target.Key())
-	if !known {
-		return false
-	}
-	i, differs = i.answered(state, asked)
-	if p.instances.set(target.Key(), i); differs {
-		t.look(&t.lost, p.id)
-	}
-	return differs
+	return t.hear(t.pods[types.UID(target.Instance.UID)], target.Key(), func(i Instance) (Instance, bool) { return i.answered(state, asked) })
 }
 
 // Lost notes that a registry, asked at that time, had no entry for an instance. What it acknowledged since counts more. An
@@ -274,22 +262,24 @@ func (t *Tracker) Answered(target Target, state registry.State, asked time.Time)
 func (t *Tracker) Lost(target Target, asked time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if p := t.pods[types.UID(target.Instance.UID)]; p != nil {
-		t.miss(p, target.Key(), asked)
-	}
+	t.hear(t.pods[types.UID(target.Instance.UID)], target.Key(), func(i Instance) (Instance, bool) { return i.miss(asked) })
 }
 
-// miss reports whether one is lost that clients need. The caller holds the lock.
-func (t *Tracker) miss(p *pod, in lifecycle.Recorded, asked time.Time) (lost bool) {
+// hear notes what a registry said of an instance, where something is known of that. It has the pod looked at where that is news,
+// and reports so. The caller holds the lock.
+func (t *Tracker) hear(p *pod, in lifecycle.Recorded, said func(Instance) (after Instance, news bool)) (news bool) {
+	if p == nil {
+		return false
+	}
 	i, known := p.instances.get(in)
 	if !known {
 		return false
 	}
-	i, lost = i.miss(asked)
-	if p.instances.set(in, i); lost {
+	i, news = said(i)
+	if p.instances.set(in, i); news {
 		t.look(&t.lost, p.id)
 	}
-	return lost
+	return news
 }
 
 // Open returns the pod for its reconciler, which is the only one to use it until it comes back to the queue. Servers and
