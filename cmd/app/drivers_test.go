@@ -202,7 +202,7 @@ func TestSettings(t *testing.T) {
 	if plain.Probes() || !capable.Probes() || capable.Timeout() != 2*time.Second || capable != all.get("old").client {
 		t.Errorf("got %+v", got.Registries)
 	}
-	if !got.SharedAcrossNamespaces || got.Services.Metadata["site"] != "here" || !slices.Equal(got.DefaultRegistries, []string{"old"}) {
+	if !got.Services.SharedAcrossNamespaces || got.Services.Metadata["site"] != "here" || !slices.Equal(got.DefaultRegistries, []string{"old"}) {
 		t.Errorf("got %+v, want what the configuration says", got)
 	}
 	for _, source := range sources(all) {

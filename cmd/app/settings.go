@@ -26,13 +26,11 @@ func settings(all *registries) controller.Settings {
 		Drain:             c.Drain,
 		Guard:             c.Guard == config.GuardAlways,
 		Rules: clusterstate.Rules{
-			Ownership:              c.Hooks,
-			Services:               c.Service.Rules,
-			SharedAcrossNamespaces: c.Service.SharedAcrossNamespaces,
-			Allowed:                c.Service.Allowed,
-			Unready:                c.Unready,
-			PanicThreshold:         c.PanicThreshold,
-			FormerNames:            formerNames(all.renamed),
+			Ownership:      c.Hooks,
+			Services:       c.Service,
+			Unready:        c.Unready,
+			PanicThreshold: c.PanicThreshold,
+			FormerNames:    formerNames(all.renamed),
 		},
 		OnRegistryFailure: c.OnRegistryFailure,
 	}

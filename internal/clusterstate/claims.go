@@ -261,15 +261,15 @@ func (c *Claims) observed(namespaces map[string]namespaceFacts, users map[string
 
 // refusal says why the namespace may not use the name. The caller holds the lock, as of all that follows.
 func (c *Claims) refusal(u Use) *Refusal {
-	namespace, shared := u.Pod.Namespace, u.Rules.SharedAcrossNamespaces
+	namespace, shared := u.Pod.Namespace, u.Rules.Services.SharedAcrossNamespaces
 	of, known := c.namespaces[namespace]
 	switch {
-	case shared && u.Rules.Allowed == nil:
+	case shared && u.Rules.Services.Allowed == nil:
 		return nil
 	case !known:
 		return &Refusal{Reason: reason.NotPermitted, After: recheck,
 			Message: fmt.Sprintf("this manager has not seen namespace %s yet", namespace)}
-	case !u.Rules.Allowed.Allows(namespace, of.labels, u.Service):
+	case !u.Rules.Services.Allowed.Allows(namespace, of.labels, u.Service):
 		return &Refusal{Reason: reason.ServiceNotAllowed, Message: service.NotAllowed(namespace, u.Service)}
 	case shared:
 		return nil
@@ -315,7 +315,7 @@ func (c *Claims) owner(u Use) (namespace, because string, until time.Time) {
 // first returns the namespace that was created first among those that may use the name.
 func (c *Claims) first(u Use, among []string) (first string) {
 	for _, namespace := range among {
-		if !u.Rules.Allowed.Allows(namespace, c.namespaces[namespace].labels, u.Service) {
+		if !u.Rules.Services.Allowed.Allows(namespace, c.namespaces[namespace].labels, u.Service) {
 			continue
 		}
 		if first == "" || c.older(namespace, first) {

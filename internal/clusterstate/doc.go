@@ -21,12 +21,8 @@ import (
 type Rules struct {
 	// Ownership says which handlers are Rollcall's.
 	Ownership lifecycle.Ownership
-	// Services says which instances a pod has.
+	// Services says which instances a pod has, and which names it may use.
 	Services service.Rules
-	// SharedAcrossNamespaces allows one service name in several namespaces.
-	SharedAcrossNamespaces bool
-	// Allowed says which namespaces may use which names; nil allows all names to all namespaces.
-	Allowed service.Policy
 	// FormerNames holds, by the former names of registries, those that the same servers have now. It has the names of the
 	// applications' entries in them too.
 	FormerNames map[string]string

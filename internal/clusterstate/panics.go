@@ -32,7 +32,7 @@ type Panics struct {
 type serviceKey struct{ service, namespace string }
 
 func keyOf(service, namespace string, s *Rules) serviceKey {
-	if s.SharedAcrossNamespaces {
+	if s.Services.SharedAcrossNamespaces {
 		namespace = ""
 	}
 	return serviceKey{service, namespace}

@@ -11,12 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
 func TestPeersOfOtherNamespacesAndServices(t *testing.T) {
 	t.Parallel()
 	s := &Rules{Unready: lifecycle.UnreadyFailOver, PanicThreshold: 50}
-	shared := &Rules{Unready: lifecycle.UnreadyFailOver, PanicThreshold: 50, SharedAcrossNamespaces: true}
+	shared := &Rules{Unready: lifecycle.UnreadyFailOver, PanicThreshold: 50, Services: service.Rules{SharedAcrossNamespaces: true}}
 	p := newPanics()
 	pod := func(namespace, name string, isReady bool, services ...string) *corev1.Pod {
 		pod := peerPod(namespace, name, isReady, services...)

@@ -49,8 +49,9 @@ type Config struct {
 	// known.
 	DefaultRegistries []string
 	// Hooks says which handlers and marks Rollcall owns.
-	Hooks   lifecycle.Ownership
-	Service Service
+	Hooks lifecycle.Ownership
+	// Service says under which name, at which port and with which metadata a pod is registered that does not say so itself.
+	Service service.Rules
 	// Drain is how long a pod stays up after it was taken out of rotation.
 	Drain   time.Duration
 	Unready lifecycle.UnreadyPolicy
@@ -77,16 +78,6 @@ type Registry struct {
 	RegisteredByApp bool
 	// ReaderLag is how long clients may not know yet what the registry has acknowledged; nil for what the driver says.
 	ReaderLag *time.Duration
-}
-
-// Service says under which name, at which port and with which metadata a pod is registered that does not say so itself.
-type Service struct {
-	service.Rules
-
-	// SharedAcrossNamespaces allows one name in several namespaces.
-	SharedAcrossNamespaces bool
-	// Allowed says which namespaces may use which names; nil allows all to all.
-	Allowed service.Policy
 }
 
 // Resync says how a registry is compared with the cluster.

@@ -51,7 +51,7 @@ func TestParseDefaults(t *testing.T) {
 		Registries:        map[string]Registry{"default": of("memory", "", 5*time.Second, 48)},
 		DefaultRegistries: []string{"default"},
 		Hooks:             lifecycle.Ownership{Owned: []string{"example.com/*"}},
-		Service:           Service{Rules: service.Rules{Name: "{label:app}"}},
+		Service:           service.Rules{Name: "{label:app}"},
 		Drain:             15 * time.Second,
 		Unready:           "FailOver",
 		PanicThreshold:    50,
@@ -124,12 +124,10 @@ audit: {path: /var/lib/audit.jsonl, maxSize: 2Mi}
 			Owned:        []string{"example.com/*", "example.io/unready-blocker", "bare"},
 			NewlyCreated: []string{"example.com/newly-create", "example.io/initialing"},
 		},
-		Service: Service{
-			Rules: service.Rules{
-				Name: "{namespace}-{label:app}", Port: 8080, Tags: []service.ValueTemplate{"version-{label:version}", "http"},
-				Metadata: map[string]service.ValueTemplate{
-					"version": "{label:version}", "site": "eu-{region}",
-				},
+		Service: service.Rules{
+			Name: "{namespace}-{label:app}", Port: 8080, Tags: []service.ValueTemplate{"version-{label:version}", "http"},
+			Metadata: map[string]service.ValueTemplate{
+				"version": "{label:version}", "site": "eu-{region}",
 			},
 			SharedAcrossNamespaces: true,
 			Allowed: service.Policy{

@@ -144,8 +144,8 @@ func reserved(domain string) bool {
 	})
 }
 
-func (o *object) service() Service {
-	var s Service
+func (o *object) service() service.Rules {
+	var s service.Rules
 	text := cmp.Or(o.text("name"), "{label:app}")
 	var err error
 	if s.Name, err = service.ParseNameTemplate(text); err != nil {

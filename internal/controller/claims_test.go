@@ -446,7 +446,7 @@ func allowed(namespaces, selector, names string) func(*choices) {
 		if selector != "" {
 			a.Selector = labels.SelectorFromSet(labels.Set{"team": selector})
 		}
-		s.Allowed = append(s.Allowed, a)
+		s.Services.Allowed = append(s.Services.Allowed, a)
 	}
 }
 
@@ -543,20 +543,20 @@ func TestPolicyThatAllowsANameToTwo(t *testing.T) {
 	w.servingPod(w.cloneSet("web"), "web-1")
 	pod := w.bornPod(w.cloneSet("web", inNamespace("staging")), "web-2")
 	w.expectRefused(pod, "ServiceClaimed")
-	w.apply(func(s *choices) { s.SharedAcrossNamespaces = true })
+	w.apply(func(s *choices) { s.Services.SharedAcrossNamespaces = true })
 	w.expectJoins(pod)
 	w.expectRefused(w.bornPod(w.cloneSet("api"), "api-1"), "ServiceNotAllowed")
 }
 
 func TestSharedServiceName(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *choices) { s.SharedAcrossNamespaces = true })
+	w := newWorld(t, func(s *choices) { s.Services.SharedAcrossNamespaces = true })
 	web, staging := w.cloneSet("web"), w.cloneSet("web", inNamespace("staging"))
 	w.servingPod(web, "web-1")
 	second := w.servingPod(staging, "web-2")
 
 	t.Log("It is shared no more.")
-	w.apply(func(s *choices) { s.SharedAcrossNamespaces = false })
+	w.apply(func(s *choices) { s.Services.SharedAcrossNamespaces = false })
 	w.reconciles(second, "whoever is registered stays")
 	w.expectEvents("", `Warning ServiceClaimed service "web" belongs to namespace shop`)
 	w.expectRefused(w.bornPod(staging, "web-3"), "ServiceClaimed")

@@ -46,7 +46,7 @@ type Endpoint struct {
 	Port    int
 }
 
-// Rules say which endpoints and attributes a pod has that does not name them itself.
+// Rules say which endpoints and attributes a pod has that does not name them itself, and which names it may use.
 type Rules struct {
 	// Name makes the service's name.
 	Name NameTemplate
@@ -56,6 +56,10 @@ type Rules struct {
 	Tags []ValueTemplate
 	// Metadata makes the metadata, by key. A key for which [CheckMetadataKey] has an error must not be in it.
 	Metadata map[string]ValueTemplate
+	// SharedAcrossNamespaces allows one name in several namespaces.
+	SharedAcrossNamespaces bool
+	// Allowed says which namespaces may use which names; nil allows all names to all namespaces.
+	Allowed Policy
 }
 
 // Subject is what the rules look at: a pod, or a workload's template.
