@@ -205,11 +205,6 @@ func TestSettings(t *testing.T) {
 	if !got.Services.SharedAcrossNamespaces || got.Services.Metadata["site"] != "here" || !slices.Equal(got.DefaultRegistries, []string{"old"}) {
 		t.Errorf("got %+v, want what the configuration says", got)
 	}
-	for _, source := range sources(all) {
-		if source.Client != all.get(source.Name).client {
-			t.Errorf("resync gets another client of %s, with slots and an outage of its own", source.Name)
-		}
-	}
 }
 
 func newDrivers(t *testing.T, constructor registry.Constructor) *drivers {

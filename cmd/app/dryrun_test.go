@@ -74,7 +74,7 @@ func TestDryRunTakesNoEntryThatExpiresForAcknowledged(t *testing.T) {
 				d := newDrivers(t, always(tc.made))
 				d.dryRun = run
 				expectOpened(t, d, configured(t, minimal))
-				if got := sources(d.current.Load())[0].Client.Expires(); got != tc.want {
+				if got := d.current.Load().get("default").client.Expires(); got != tc.want {
 					t.Errorf("in a dry run (%t) entries expire: %t, want %t\nreason: %s", run != nil, got, tc.want, tc.reason)
 				}
 			}

@@ -291,7 +291,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		reconciler.Apply(s)
 		evicted.apply(all.config.Hooks)
 		enrolls.Apply(all.config)
-		resyncs.Apply(resync.Policy(all.config.Resync), sources(all))
+		resyncs.Apply(resync.Policy(all.config.Resync), s.Registries)
 	}
 	apply(a.drivers.current.Load())
 	metrics.RegisterReady(own, waits.unready)

@@ -11,7 +11,6 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/controller"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
-	"github.com/rollcall-dev/rollcall/internal/resync"
 )
 
 // settings are what the controller takes from a configuration and its registries.
@@ -63,13 +62,4 @@ func warnOfShortDrains(s *controller.Settings, logger logr.Logger) {
 				"registry", name, "drain", s.Drain.String(), "readerLag", lag.String())
 		}
 	}
-}
-
-// sources are the registries to compare and to renew.
-func sources(all *registries) []resync.Source {
-	found := make([]resync.Source, 0, len(all.byName))
-	for name, o := range all.byName {
-		found = append(found, resync.Source{Name: name, Client: o.client})
-	}
-	return found
 }

@@ -45,7 +45,7 @@ func newHeartbeats(k *keeper) heartbeats {
 
 // renewAll renews until the context ends, and returns when no heartbeat is under way.
 func (h *heartbeats) renewAll(ctx context.Context) {
-	interval := h.keeper.source.Client.HeartbeatInterval()
+	interval := h.keeper.client.HeartbeatInterval()
 	if interval <= 0 {
 		return
 	}
@@ -57,7 +57,7 @@ func (h *heartbeats) renewAll(ctx context.Context) {
 	defer all.Wait()
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		to := time.Now()
-		for _, in := range r.Pods.Kept(h.keeper.source.Name) {
+		for _, in := range r.Pods.Kept(h.keeper.name) {
 			if isTurn(in, interval, h.served, to) && h.begins(in) {
 				service := h.slotsOf(in.Service)
 				all.Go(func() { h.renew(ctx, in, service) })
@@ -101,9 +101,9 @@ func (h *heartbeats) renew(ctx context.Context, in registry.Instance, service ch
 func (h *heartbeats) beat(ctx context.Context, in registry.Instance) error {
 	k := h.keeper
 	asked := time.Now()
-	err := k.source.Client.Heartbeat(ctx, in)
+	err := k.client.Heartbeat(ctx, in)
 	if registryclient.Classify(err) == registryclient.NotRegistered {
-		k.resync.Pods.Lost(tracker.Target{Registry: k.source.Name, Instance: in}, asked)
+		k.resync.Pods.Lost(tracker.Target{Registry: k.name, Instance: in}, asked)
 		return nil
 	}
 	return err
@@ -119,10 +119,10 @@ func (h *heartbeats) note(ctx context.Context, err error) {
 	switch {
 	case err != nil:
 		h.failed = time.Now()
-	case time.Since(h.failed) <= k.source.Client.HeartbeatInterval()+tick:
+	case time.Since(h.failed) <= k.client.HeartbeatInterval()+tick:
 		return
 	}
-	h.trouble.tell(k.resync.Logger.WithValues("registry", k.source.Name), err,
+	h.trouble.tell(k.resync.Logger.WithValues("registry", k.name), err,
 		"heartbeats fail, and entries expire unless they recover", "heartbeats succeed again")
 }
 

@@ -125,7 +125,7 @@ func TestHeartbeats(t *testing.T) {
 			w.hold("new", 5)
 			w.start()
 			time.Sleep(interval)
-			w.apply(w.source("new", interval*100))
+			w.apply(registryclient.Registries{"new": w.client("new", interval*100)})
 			before := w.total("old")
 			time.Sleep(2 * interval)
 			w.stop()
@@ -139,7 +139,7 @@ func TestHeartbeats(t *testing.T) {
 		"of a service that hangs cost others no turn": func(t *testing.T) {
 			w := newWorld(t, "eureka")
 			const timeout = 5 * time.Second
-			w.apply(w.source("eureka", timeout))
+			w.apply(registryclient.Registries{"eureka": w.client("eureka", timeout)})
 			w.holdOf("stuck", "stuck", 200)
 			w.held["eureka"] = w.held["stuck"]
 			w.hold("eureka", 100)
@@ -174,7 +174,7 @@ func TestHeartbeats(t *testing.T) {
 			// More often than there are rounds, and no turn is missed.
 			for range int(2 * interval / (tick / 2)) {
 				time.Sleep(tick / 2)
-				w.apply(anew.source("eureka", interval*100))
+				w.apply(registryclient.Registries{"eureka": anew.client("eureka", interval*100)})
 			}
 			w.stop()
 			if n := w.total("eureka"); n > 0 {
@@ -197,8 +197,8 @@ func TestHeartbeatsOfAClosedClientFailUnlessItIsInForce(t *testing.T) {
 		want   int
 	}
 	bubble.Each(t, map[string]row{
-		"replaced": {"the next one renews", func(w *world) { w.apply(w.source("eureka", interval*100)) }, 0},
-		"dropped":  {"nothing is to be renewed there", func(w *world) { w.apply() }, 0},
+		"replaced": {"the next one renews", func(w *world) { w.apply(registryclient.Registries{"eureka": w.client("eureka", interval*100)}) }, 0},
+		"dropped":  {"nothing is to be renewed there", func(w *world) { w.apply(nil) }, 0},
 		"in force": {"the manager's lease was not renewed: entries expire", func(*world) {}, 1},
 	}, func(t *testing.T, tc row) {
 		w := newWorld(t)
@@ -211,7 +211,7 @@ func TestHeartbeatsOfAClosedClientFailUnlessItIsInForce(t *testing.T) {
 			})
 			return err
 		})
-		w.apply(w.source("eureka", interval*100, refuses))
+		w.apply(registryclient.Registries{"eureka": w.client("eureka", interval*100, refuses)})
 		w.start()
 		time.Sleep(3 * interval)
 		w.stop()
@@ -381,22 +381,24 @@ func newWorld(t *testing.T, names ...string) *world {
 	w.resync = New(Options{
 		Pods: w, Synced: func() bool { return true }, Listed: make(chan struct{}), Metrics: m, Logger: w.logger(),
 	})
-	all := make([]Source, 0, len(names))
+	all := registryclient.Registries{}
 	for _, name := range names {
-		all = append(all, w.source(name, interval*100))
+		all[name] = w.client(name, interval*100)
 	}
-	w.apply(all...)
+	w.apply(all)
 	return w
 }
 
-func (w *world) apply(all ...Source) { w.resync.Apply(Policy{Interval: time.Minute}, all) }
+func (w *world) apply(all registryclient.Registries) {
+	w.resync.Apply(Policy{Interval: time.Minute}, all)
+}
 
-func (w *world) source(name string, timeout time.Duration, fences ...registryclient.Fence) Source {
+func (w *world) client(name string, timeout time.Duration, fences ...registryclient.Fence) *registryclient.Client {
 	o := registryclient.Options{Timeout: timeout, MaxInFlight: 1}
 	for _, f := range fences {
 		o.Fence = f
 	}
-	return Source{Name: name, Client: registryclient.New(beating{w: w, name: name}, o)}
+	return registryclient.New(beating{w: w, name: name}, o)
 }
 
 func (w *world) hold(name string, n int) { w.holdOf("web", name, n) }

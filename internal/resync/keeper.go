@@ -33,7 +33,8 @@ const (
 // their own, two ask for them.
 type keeper struct {
 	resync     *Resync
-	source     Source
+	name       string
+	client     *registryclient.Client
 	heartbeats heartbeats
 	stop       context.CancelFunc
 	loops      sync.WaitGroup
@@ -63,9 +64,9 @@ type keeper struct {
 	asked atomic.Bool
 }
 
-func newKeeper(r *Resync, source Source) *keeper {
+func newKeeper(r *Resync, name string, client *registryclient.Client) *keeper {
 	k := &keeper{
-		resync: r, source: source, kick: make(chan struct{}, 1), listed: make(chan struct{}), removed: map[identity]time.Time{},
+		resync: r, name: name, client: client, kick: make(chan struct{}, 1), listed: make(chan struct{}), removed: map[identity]time.Time{},
 	}
 	k.hasListed = sync.OnceFunc(func() { close(k.listed) })
 	k.heartbeats = newHeartbeats(k)
@@ -80,8 +81,7 @@ func (k *keeper) continues(before *keeper) bool {
 	if k == nil || before == nil {
 		return false
 	}
-	now, then := k.source.Client, before.source.Client
-	return now.Server() == then.Server() && now.Lists() == then.Lists()
+	return k.client.Server() == before.client.Server() && k.client.Lists() == before.client.Lists()
 }
 
 // start begins the loops. The keeper before it for the same registry, if there was one, has ended.
@@ -89,9 +89,9 @@ func (k *keeper) start(ctx context.Context, before *keeper) {
 	if k.continues(before) {
 		k.removed, k.failed, k.approval, k.blocked = before.removed, before.failed, before.approval, before.blocked
 	} else {
-		k.resync.Metrics.Began(k.source.Name, time.Now(), k.source.Client.Lists())
+		k.resync.Metrics.Began(k.name, time.Now(), k.client.Lists())
 	}
-	if policy, _ := k.resync.inForce(); k.source.Client.Lists() {
+	if policy, _ := k.resync.inForce(); k.client.Lists() {
 		k.lead(policy.Interval)
 	} else if before != nil {
 		before.lead(0)
@@ -102,8 +102,8 @@ func (k *keeper) start(ctx context.Context, before *keeper) {
 	ctx, k.stop = context.WithCancel(ctx)
 	k.loops.Go(func() { k.compareAll(ctx) })
 	k.loops.Go(func() { k.heartbeats.renewAll(ctx) })
-	if apps := k.source.Client.AppEntries(); apps != nil {
-		w := &watch{keeper: k, client: apps, name: registryclient.AppEntries(k.source.Name)}
+	if apps := k.client.AppEntries(); apps != nil {
+		w := &watch{keeper: k, client: apps, name: registryclient.AppEntries(k.name)}
 		k.loops.Go(func() { w.askForOut(ctx) })
 		k.loops.Go(func() { w.askForIn(ctx) })
 	}
@@ -116,16 +116,16 @@ func (k *keeper) lead(interval time.Duration) {
 	}
 	k.logged = interval
 	k.resync.Audit.Write(receipt.Line{
-		Kind: receipt.Leads, Entry: receipt.Entry{Registry: k.source.Name}, Seconds: interval.Seconds(),
+		Kind: receipt.Leads, Entry: receipt.Entry{Registry: k.name}, Seconds: interval.Seconds(),
 	})
 }
 
 // compareAll makes runs until the context ends.
 func (k *keeper) compareAll(ctx context.Context) {
-	if !k.source.Client.Lists() {
+	if !k.client.Lists() {
 		k.hasListed()
 		k.resync.Logger.Info("the driver can't list entries, so the registry is not compared with the cluster: "+
-			"Rollcall does not notice entries that are lost there, or left by pods that vanish while no manager works", "registry", k.source.Name)
+			"Rollcall does not notice entries that are lost there, or left by pods that vanish while no manager works", "registry", k.name)
 		return
 	}
 	var due <-chan time.Time // whoever puts the keeper in force wakes it
@@ -148,7 +148,7 @@ func (k *keeper) turn(ctx context.Context) time.Duration {
 	}
 	began := time.Now()
 	synced := k.resync.Synced() // what is gone can't be known before
-	k.run = receipt.Line{Kind: receipt.Ran, Asked: began, Entry: receipt.Entry{Registry: k.source.Name}}
+	k.run = receipt.Line{Kind: receipt.Ran, Asked: began, Entry: receipt.Entry{Registry: k.name}}
 	unknown, owned, err := k.compare(ctx)
 	k.hasListed()
 	var unremoved error
@@ -164,9 +164,9 @@ func (k *keeper) turn(ctx context.Context) time.Duration {
 	}
 	k.auditRun(cmp.Or(err, unremoved))
 	ended := time.Now()
-	k.resync.Metrics.Ran(k.source.Name, began, ended, err != nil)
+	k.resync.Metrics.Ran(k.name, began, ended, err != nil)
 	k.show(ended, err, unremoved)
-	logger := k.resync.Logger.WithValues("registry", k.source.Name)
+	logger := k.resync.Logger.WithValues("registry", k.name)
 	k.comparing.tell(logger, err, "resync fails, and drift of the registry goes unnoticed until it succeeds again",
 		"resync succeeds again")
 	if err != nil { // it says nothing of removals
@@ -238,7 +238,7 @@ func jittered(interval time.Duration) time.Duration {
 
 // compare holds the registry's list against the cluster. It returns the unknown entries, and all that the cluster owns.
 func (k *keeper) compare(ctx context.Context) (unknown, owned []registry.Entry, err error) {
-	r, staleness := k.resync, k.source.Client.Staleness()
+	r, staleness := k.resync, k.client.Staleness()
 	asked := time.Now()
 	owned, foreign, err := k.list(ctx)
 	if err != nil {
@@ -250,9 +250,9 @@ func (k *keeper) compare(ctx context.Context) (unknown, owned []registry.Entry, 
 		names[name] = true
 	}
 	found, err := r.Pods.Compare(ctx, tracker.Listing{
-		Registry: k.source.Name, Server: k.source.Client.Server(), Names: names, Asked: asked, Staleness: staleness,
-		Confirms: staleness == 0 && !k.source.Client.Expires(), Entries: owned, Foreign: foreign,
-		Apps: registryclient.AppEntries(k.source.Name),
+		Registry: k.name, Server: k.client.Server(), Names: names, Asked: asked, Staleness: staleness,
+		Confirms: staleness == 0 && !k.client.Expires(), Entries: owned, Foreign: foreign,
+		Apps: registryclient.AppEntries(k.name),
 	})
 	if err != nil {
 		return nil, nil, err
@@ -263,10 +263,10 @@ func (k *keeper) compare(ctx context.Context) (unknown, owned []registry.Entry, 
 			Service: m.In.Service, Address: m.In.Address, Port: m.In.Port,
 		})
 	}
-	r.Metrics.Found(k.source.Name, metrics.FoundMissing, len(found.Missing))
-	r.Metrics.Found(k.source.Name, metrics.FoundDifferent, found.Different)
+	r.Metrics.Found(k.name, metrics.FoundMissing, len(found.Missing))
+	r.Metrics.Found(k.name, metrics.FoundDifferent, found.Different)
 	if len(found.Missing)+found.Different > 0 {
-		r.Logger.Info("registry drift detected, reapplying", "registry", k.source.Name,
+		r.Logger.Info("registry drift detected, reapplying", "registry", k.name,
 			"missing", len(found.Missing), "different", found.Different)
 	}
 	return k.notRemovedSince(asked.Add(-staleness), found.Unknown), owned, nil
@@ -280,7 +280,7 @@ func (k *keeper) remove(ctx context.Context, unknown, owned []registry.Entry) (e
 		return fmt.Errorf("asking the API server which pods are gone: %w", err), nil
 	}
 	for _, e := range gone {
-		k.run.Gone = append(k.run.Gone, receipt.EntryOf(k.source.Name, e.Instance))
+		k.run.Gone = append(k.run.Gone, receipt.EntryOf(k.name, e.Instance))
 	}
 	return nil, k.reap(ctx, gone, len(owned))
 }
@@ -288,7 +288,7 @@ func (k *keeper) remove(ctx context.Context, unknown, owned []registry.Entry) (e
 // list asks for all entries in one call, and returns the cluster's own and the foreign ones. It leaves out what others own,
 // whatever the driver says, and what stands in a namespace of which this process knows nothing.
 func (k *keeper) list(ctx context.Context) (owned, foreign []registry.Entry, err error) {
-	entries, err := k.source.Client.List(ctx, k.resync.Cluster)
+	entries, err := k.client.List(ctx, k.resync.Cluster)
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing: %w", err)
 	}

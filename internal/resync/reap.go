@@ -29,7 +29,7 @@ var errLeft = errors.New("left for the next run")
 // registry spares those that are another pod's by now.
 func (k *keeper) reap(ctx context.Context, gone []registry.Entry, owned int) error {
 	if !k.mayRemove(ctx, gone, owned) {
-		k.resync.Metrics.Unfinished(k.source.Name, 0) // this run tried none
+		k.resync.Metrics.Unfinished(k.name, 0) // this run tried none
 		return nil
 	}
 	// Those that failed go last, the latest behind: some that can never be removed must not keep all others.
@@ -63,7 +63,7 @@ func (k *keeper) deregister(ctx context.Context, in registry.Instance) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return k.source.Client.Change(ctx, registryclient.Caller{}, registry.Change{Instance: in, State: registry.Absent})
+	return k.client.Change(ctx, registryclient.Caller{}, registry.Change{Instance: in, State: registry.Absent})
 }
 
 // noteRemoved writes down what went, and returns an error for what did not.
@@ -86,12 +86,12 @@ func (k *keeper) noteRemoved(gone []registry.Entry, errs []error) error {
 		default:
 			removed++
 			k.removed[id] = now
-			k.resync.Logger.Info("removed an entry without a live pod", "registry", k.source.Name,
+			k.resync.Logger.Info("removed an entry without a live pod", "registry", k.name,
 				"service", e.Service, "endpoint", e.Endpoint(), "pod", e.Namespace+"/"+e.Pod, "uid", e.UID)
 		}
 	}
-	k.resync.Metrics.Found(k.source.Name, metrics.FoundReaped, removed)
-	k.resync.Metrics.Unfinished(k.source.Name, failed+left)
+	k.resync.Metrics.Found(k.name, metrics.FoundReaped, removed)
+	k.resync.Metrics.Unfinished(k.name, failed+left)
 	if failed == 0 {
 		return nil
 	}

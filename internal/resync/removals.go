@@ -47,20 +47,20 @@ func (k *keeper) mayRemove(ctx context.Context, gone []registry.Entry, owned int
 		k.unblock()
 		return true
 	}
-	digest := digestOf(k.source.Name, gone)
+	digest := digestOf(k.name, gone)
 	if k.isApproved(gone, digest) {
 		k.unblock()
 		return true
 	}
-	k.resync.Metrics.Blocked(k.source.Name, len(gone))
+	k.resync.Metrics.Blocked(k.name, len(gone))
 	if asked := k.asked.Swap(false); k.blocked == digest && !asked {
 		return false
 	}
 	k.blocked = digest
 	note := fmt.Sprintf("%d of %d entries in registry %q have no live pod, which is more than resync.maxRemovals "+
 		"(%s) allows: Rollcall removes none of them. If they should go, %s. Examples: %s",
-		len(gone), owned, k.source.Name, limit.String(), k.resync.howToApprove(digest), describe(gone))
-	k.resync.Logger.Info("removal blocked: "+note, "registry", k.source.Name, "entries", len(gone), "digest", digest)
+		len(gone), owned, k.name, limit.String(), k.resync.howToApprove(digest), describe(gone))
+	k.resync.Logger.Info("removal blocked: "+note, "registry", k.name, "entries", len(gone), "digest", digest)
 	k.resync.Warn(ctx, note)
 	return false
 }
@@ -81,7 +81,7 @@ func (k *keeper) isApproved(gone []registry.Entry, digest string) bool {
 		for _, e := range gone {
 			k.approval.of[identityOf(e.Instance)] = true
 		}
-		k.resync.Logger.Info("removal approved", "registry", k.source.Name, "entries", len(gone), "digest", digest)
+		k.resync.Logger.Info("removal approved", "registry", k.name, "entries", len(gone), "digest", digest)
 	}
 	return k.resync.isApproved(k.approval.digest) &&
 		!slices.ContainsFunc(gone, func(e registry.Entry) bool { return !k.approval.has(e) })
@@ -98,7 +98,7 @@ func (r *Resync) howToApprove(digest string) string {
 
 func (k *keeper) unblock() {
 	k.blocked = ""
-	k.resync.Metrics.Blocked(k.source.Name, 0)
+	k.resync.Metrics.Blocked(k.name, 0)
 }
 
 // identity is what tells an entry, and whose it is.

@@ -16,14 +16,6 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// Source is one registry.
-type Source struct {
-	// Name is the registry's in the configuration.
-	Name string
-	// Client asks it. Another client under a name is another registry.
-	Client *registryclient.Client
-}
-
 // Policy is how often registries are compared, and how much may be removed without being asked.
 type Policy struct {
 	// Interval is how long after one run the next one begins, at the latest.
@@ -95,22 +87,23 @@ func New(o Options) *Resync {
 	return &Resync{Options: o, applied: make(chan struct{}, 1)}
 }
 
-// Apply says which registries there are from now on, and has all of them compared at once. It may be called at any time.
-func (r *Resync) Apply(policy Policy, sources []Source) {
+// Apply says which registries there are from now on, and has all of them compared at once. Another client under a name is another
+// registry. It may be called at any time.
+func (r *Resync) Apply(policy Policy, registries registryclient.Registries) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	next := make(map[string]*keeper, len(sources))
-	for _, source := range sources {
-		before := r.keepers[source.Name]
+	next := make(map[string]*keeper, len(registries))
+	for name, client := range registries {
+		before := r.keepers[name]
 		k := before
-		if k == nil || k.source.Client != source.Client {
-			k = newKeeper(r, source)
+		if k == nil || k.client != client {
+			k = newKeeper(r, name, client)
 		}
 		if k.continues(before) {
 			k.shown = before.shown
 		}
 		k.wake()
-		next[source.Name] = k
+		next[name] = k
 	}
 	r.policy, r.keepers = policy, next
 	poke(r.applied)
@@ -172,7 +165,7 @@ func (r *Resync) Status() map[string]Status {
 	all := make(map[string]Status, len(r.keepers))
 	for name, k := range r.keepers {
 		status := k.shown
-		status.Lists = k.source.Client.Lists()
+		status.Lists = k.client.Lists()
 		all[name] = status
 	}
 	return all
@@ -233,7 +226,7 @@ func (r *Resync) announce(ctx context.Context) {
 	for _, k := range keepers {
 		select {
 		case <-k.listed:
-		case <-time.After(k.source.Client.Timeout() - time.Since(began)):
+		case <-time.After(k.client.Timeout() - time.Since(began)):
 		case <-ctx.Done():
 			return
 		}
@@ -250,5 +243,5 @@ func (r *Resync) inForce() (Policy, map[string]*keeper) {
 // has reports whether the keeper is in force. One that is not has a client that was closed, or will be.
 func (r *Resync) has(k *keeper) bool {
 	_, keepers := r.inForce()
-	return keepers[k.source.Name] == k
+	return keepers[k.name] == k
 }

@@ -215,7 +215,7 @@ func TestReap(t *testing.T) {
 			rolls := func(pod string) {
 				rolling := registry.Change{Instance: registry.Instance{Service: "web", Pod: pod}, State: registry.OutOfService}
 				go func() {
-					_ = s.sources[0].Client.Change(t.Context(), registryclient.Caller{ID: pod, Urgent: true}, rolling)
+					_ = s.registries["a"].Change(t.Context(), registryclient.Caller{ID: pod, Urgent: true}, rolling)
 				}()
 				synctest.Wait()
 			}
@@ -230,7 +230,7 @@ func TestReap(t *testing.T) {
 			time.Sleep(time.Second)
 			s.expectCalls("the slot is free", "a", "Deregister web-2", "FailOver web-4", "FailOver web-5")
 			s.stop()
-			if inUse := s.sources[0].Client.Status().InUse; inUse != 0 {
+			if inUse := s.registries["a"].Status().InUse; inUse != 0 {
 				t.Errorf("%d slots are still taken", inUse)
 			}
 		},
@@ -478,7 +478,7 @@ func TestApproval(t *testing.T) {
 			s.start()
 			time.Sleep(time.Minute)
 			s.expectCalls("all of it is more than a few", "a")
-			s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromInt32(5)}, s.sources)
+			s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromInt32(5)}, s.registries)
 			synctest.Wait()
 			if got := s.calls("a"); len(got) != 5 {
 				t.Errorf("made %q, want 5 removals at once", got)
@@ -504,7 +504,7 @@ func TestApprovalHoldsForItsEntriesUntilTheyAreGone(t *testing.T) {
 		"a reload": {"the registry is the same, and so is what was named",
 			func(s *scene, _ []string) { s.apply() }, false, 1},
 		"a rotated token": {"the servers are the same, and so is what was named", func(s *scene, _ []string) {
-			s.client("a", s.fakes["a"], func(o *registryclient.Options) { o.Server = s.sources[0].Client.Server() })
+			s.client("a", s.fakes["a"], func(o *registryclient.Options) { o.Server = s.registries["a"].Server() })
 			s.apply()
 		}, false, 1},
 		"another pod that vanishes": {"no person approved of that one",
@@ -586,7 +586,7 @@ func TestListConfirmsOnlyWhatIsSure(t *testing.T) {
 				s.client("a", tc.made(s.fakes["a"]))
 				s.start()
 				s.stop()
-				if got := s.lastListing(); got.Confirms != tc.want || got.Server != s.sources[0].Client.Server() {
+				if got := s.lastListing(); got.Confirms != tc.want || got.Server != s.registries["a"].Server() {
 					t.Errorf("got %+v, want confirms %t\nreason: %s", got, tc.want, tc.reason)
 				}
 			})
@@ -628,7 +628,7 @@ func TestApply(t *testing.T) {
 			s := newScene(t, "a", "b")
 			hold := s.fakes["a"].Hold(list())
 			s.start()
-			s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")}, s.sources[1:])
+			s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")}, registryclient.Registries{"b": s.registries["b"]})
 			synctest.Wait()
 			if calls := s.fakes["a"].Calls(list()); len(calls) != 1 || calls[0].Answered.IsZero() {
 				t.Errorf("its list is still under way: %+v", calls)
@@ -645,7 +645,7 @@ func TestApply(t *testing.T) {
 			s.fakes["a"].Hold(fakeregistry.Match{Op: fakeregistry.OpDeregister})
 			s.start()
 			s.expectShown("both are compared", "a", "b")
-			s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")}, s.sources[1:])
+			s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")}, registryclient.Registries{"b": s.registries["b"]})
 			time.Sleep(timeout) // a removal that was begun is finished
 			synctest.Wait()
 			s.expectShown("the end of its last run must not bring it back", "b")
@@ -659,7 +659,7 @@ func TestApply(t *testing.T) {
 			expect.NoError(t, err)
 			s.start()
 			time.Sleep(3 * time.Minute)
-			s.resync.Apply(Policy{Interval: 20 * time.Minute, MaxRemovals: intstr.FromString("20%")}, s.sources[1:])
+			s.resync.Apply(Policy{Interval: 20 * time.Minute, MaxRemovals: intstr.FromString("20%")}, registryclient.Registries{"b": s.registries["b"]})
 			time.Sleep(time.Hour)
 			s.stop()
 			expect.NoError(t, s.audit.Close(t.Context(), true))
@@ -677,7 +677,7 @@ func TestApply(t *testing.T) {
 			_, keepers := s.resync.inForce()
 			s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")}, nil)
 			synctest.Wait()
-			expect.NoError(t, s.sources[0].Client.Close())
+			expect.NoError(t, s.registries["a"].Close())
 			keepers["a"].turn(t.Context()) // as one that has yet to hear of it
 			s.stop()
 			s.expectLogged("resync fails", 0)

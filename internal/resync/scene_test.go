@@ -35,7 +35,7 @@ type scene struct {
 
 	fakes      map[string]*fakeregistry.Registry
 	backends   map[string]*memory.Registry
-	sources    []Source
+	registries registryclient.Registries
 	namespaces []string
 	// maxRemovals is 20% where it is empty.
 	maxRemovals string
@@ -61,14 +61,14 @@ func newScene(t *testing.T, names ...string) *scene {
 	t.Helper()
 	s := &scene{
 		running: running{T: t}, fakes: map[string]*fakeregistry.Registry{}, backends: map[string]*memory.Registry{}, metrics: prometheus.NewRegistry(),
-		listed: make(chan struct{}), live: map[string]bool{}, synced: true,
+		registries: registryclient.Registries{},
+		listed:     make(chan struct{}), live: map[string]bool{}, synced: true,
 	}
 	for _, name := range names {
 		made, err := memory.New(t.Context(), registry.Config{Cluster: cluster})
 		expect.NoError(t, err)
 		s.backends[name] = made.(*memory.Registry)
 		s.fakes[name] = fakeregistry.New(s.backends[name])
-		s.sources = append(s.sources, Source{Name: name})
 		s.client(name, s.fakes[name])
 	}
 	return s
@@ -80,8 +80,7 @@ func (s *scene) client(name string, made registry.Registry, change ...func(*regi
 	for _, c := range change {
 		c(&o)
 	}
-	i := slices.IndexFunc(s.sources, func(source Source) bool { return source.Name == name })
-	s.sources[i].Client = registryclient.New(made, o)
+	s.registries[name] = registryclient.New(made, o)
 }
 
 // lagging has lists that may be so old.
@@ -126,7 +125,7 @@ func (s *scene) start() {
 
 // apply puts the same configuration in force, again.
 func (s *scene) apply() {
-	s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString(stdcmp.Or(s.maxRemovals, "20%"))}, s.sources)
+	s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString(stdcmp.Or(s.maxRemovals, "20%"))}, s.registries)
 }
 
 func (s *scene) set(change func()) {

@@ -89,8 +89,8 @@ func (w *watch) askFor(ctx context.Context, in registry.Instance) error {
 		return err
 	}
 	if r.Pods.Answered(tracker.Target{Registry: w.name, Instance: in}, state, asked) {
-		r.Metrics.Found(w.keeper.source.Name, metrics.FoundDifferent, 1)
-		r.Logger.Info("an application's entry is not what was acknowledged, reapplying", "registry", w.keeper.source.Name,
+		r.Metrics.Found(w.keeper.name, metrics.FoundDifferent, 1)
+		r.Logger.Info("an application's entry is not what was acknowledged, reapplying", "registry", w.keeper.name,
 			"service", in.Service, "endpoint", in.Endpoint(), "pod", in.Namespace+"/"+in.Pod, "state", state)
 	}
 	return nil
