@@ -104,11 +104,6 @@ type Key struct {
 	Port                            int
 }
 
-// KeyOf is that of an instance in the registry of a name.
-func KeyOf(name string, in registry.Instance) Key {
-	return Key{Registry: name, UID: in.UID, Service: in.Service, Address: in.Address, Port: in.Port}
-}
-
 // String is the instance without the pod.
 func (k Key) String() string {
 	return fmt.Sprintf("%s at %s in registry %s", k.Service, net.JoinHostPort(k.Address, strconv.Itoa(k.Port)), k.Registry)

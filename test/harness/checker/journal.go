@@ -53,7 +53,7 @@ const (
 )
 
 // KeyOf is that of an instance in the registry of a name.
-func KeyOf(name string, in registry.Instance) Key { return receipt.KeyOf(name, in) }
+func KeyOf(name string, in registry.Instance) Key { return receipt.EntryOf(name, in).Key() }
 
 // SetOn are the hooks' handlers that are set on a pod.
 func SetOn(h Hooks, pod *corev1.Pod) map[string]bool {
