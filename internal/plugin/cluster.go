@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,14 +36,29 @@ type cluster struct {
 	client.Client
 
 	pods corev1client.PodsGetter
-	// installation is the namespace of the manager.
-	installation string
+	// namespace is that of the flags or of the kubeconfig's context, and installation that of the manager.
+	namespace, installation string
+}
+
+// connected runs a command that asks the API server.
+func (o *options) connected(run func(ctx context.Context, c *cluster, arguments []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, arguments []string) error {
+		c, err := o.cluster()
+		if err != nil {
+			return err
+		}
+		return run(cmd.Context(), c, arguments)
+	}
 }
 
 func (o *options) cluster() (*cluster, error) {
 	rest, err := o.flags.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	namespace, err := o.namespace()
+	if err != nil {
+		return nil, err
 	}
 	rest.UserAgent = "kubectl-rollcall/" + o.version
 	scheme := runtime.NewScheme()
@@ -57,7 +73,7 @@ func (o *options) cluster() (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
-	return &cluster{Client: c, pods: pods, installation: o.installation}, nil
+	return &cluster{Client: c, pods: pods, namespace: namespace, installation: o.installation}, nil
 }
 
 // config reads the manager's configuration. Its drivers are not checked: they are the manager's.

@@ -40,7 +40,7 @@ func (o *options) enrollCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			sets, err := o.cloneSets(cmd.Context(), cluster, names, selector)
+			sets, err := cluster.cloneSets(cmd.Context(), names, selector)
 			if err != nil {
 				return err
 			}
@@ -57,30 +57,24 @@ func (o *options) enrollCommand() *cobra.Command {
 }
 
 // cloneSets reads those with the names, or where there are none those that match the selector.
-func (o *options) cloneSets(
-	ctx context.Context, cluster *cluster, names []string, selector string,
-) ([]kruisev1alpha1.CloneSet, error) {
-	namespace, err := o.namespace()
-	if err != nil {
-		return nil, err
-	}
+func (c *cluster) cloneSets(ctx context.Context, names []string, selector string) ([]kruisev1alpha1.CloneSet, error) {
 	matching, err := parseSelector(selector)
 	if err != nil {
 		return nil, err
 	}
 	if len(names) == 0 {
 		var list kruisev1alpha1.CloneSetList
-		if err := cluster.List(ctx, &list, client.InNamespace(namespace), matching); err != nil {
+		if err := c.List(ctx, &list, client.InNamespace(c.namespace), matching); err != nil {
 			return nil, reading("CloneSets", err)
 		}
 		if len(list.Items) == 0 {
-			return nil, &exitError{exitNotFound, fmt.Errorf("namespace %s has no CloneSet %s", namespace, cmp.Or(selector, "at all"))}
+			return nil, &exitError{exitNotFound, fmt.Errorf("namespace %s has no CloneSet %s", c.namespace, cmp.Or(selector, "at all"))}
 		}
 		return list.Items, nil
 	}
 	sets := make([]kruisev1alpha1.CloneSet, len(names))
 	for i, name := range names {
-		if err := cluster.one(ctx, "CloneSet", client.ObjectKey{Namespace: namespace, Name: name}, &sets[i]); err != nil {
+		if err := c.one(ctx, "CloneSet", client.ObjectKey{Namespace: c.namespace, Name: name}, &sets[i]); err != nil {
 			return nil, err
 		}
 	}

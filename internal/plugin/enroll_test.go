@@ -40,7 +40,7 @@ func installed(t *testing.T, configuration string, objects ...client.Object) (c 
 	return &cluster{
 		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithIndex(&eventsv1.Event{}, "reportingController", reporters).
 			WithInterceptorFuncs(interceptor.Funcs{Apply: apply}).Build(),
-		installation: "system",
+		namespace: "prod", installation: "system",
 	}, applied
 }
 

@@ -25,20 +25,16 @@ func (o *options) explainCommand() *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 
 		ValidArgsFunction: o.complete(&corev1.PodList{}, client.HasLabels{appspub.LifecycleStateKey}),
-		RunE: func(cmd *cobra.Command, arguments []string) error {
-			cluster, err := o.cluster()
+		RunE: o.connected(func(ctx context.Context, cluster *cluster, arguments []string) error {
+			p, now, err := o.managed(ctx, cluster, arguments[0])
 			if err != nil {
 				return err
 			}
-			p, now, err := o.managed(cmd.Context(), cluster, arguments[0])
-			if err != nil {
-				return err
-			}
-			registries := cluster.known(cmd.Context(), p.Namespace, o)
+			registries := cluster.known(ctx, p.Namespace, o)
 			p.Entries = registries.pods[p.facts.pod.UID]
 			explain(o.Out, terminalOf(o.Out), p, registries, now)
 			return nil
-		},
+		}),
 	}
 }
 
@@ -54,13 +50,9 @@ func (o *options) releaseCommand() *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 
 		ValidArgsFunction: o.complete(&corev1.PodList{}, client.HasLabels{appspub.LifecycleStateKey}),
-		RunE: func(cmd *cobra.Command, arguments []string) error {
-			cluster, err := o.cluster()
-			if err != nil {
-				return err
-			}
-			return o.release(cmd.Context(), cluster, arguments[0], yes)
-		},
+		RunE: o.connected(func(ctx context.Context, cluster *cluster, arguments []string) error {
+			return o.release(ctx, cluster, arguments[0], yes)
+		}),
 	}
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "Do not ask.")
 	return c
@@ -101,22 +93,18 @@ func (o *options) skip(ctx context.Context, cluster *cluster, p Pod) error {
 
 // managed reads one pod that Rollcall manages.
 func (o *options) managed(ctx context.Context, cluster *cluster, name string) (Pod, time.Time, error) {
-	namespace, err := o.namespace()
-	if err != nil {
-		return Pod{}, time.Time{}, err
-	}
 	var pod corev1.Pod
-	if err := cluster.one(ctx, "pod", client.ObjectKey{Namespace: namespace, Name: name}, &pod); err != nil {
+	if err := cluster.one(ctx, "pod", client.ObjectKey{Namespace: cluster.namespace, Name: name}, &pod); err != nil {
 		return Pod{}, time.Time{}, err
 	}
-	w, err := cluster.world(ctx, namespace, o)
+	w, err := cluster.world(ctx, cluster.namespace, o)
 	if err != nil {
 		return Pod{}, time.Time{}, err
 	}
 	p, is := w.view(&pod)
 	if !is {
 		return Pod{}, time.Time{}, &exitError{exitNotManaged, fmt.Errorf("pod %s/%s is not managed by Rollcall: its workload has no "+
-			"hook with a handler that hooks.owned claims (%q)", namespace, name, w.config.Hooks.Owned)}
+			"hook with a handler that hooks.owned claims (%q)", cluster.namespace, name, w.config.Hooks.Owned)}
 	}
 	return p, w.now, nil
 }

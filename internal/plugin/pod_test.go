@@ -8,7 +8,6 @@ import (
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -46,12 +45,8 @@ func TestRelease(t *testing.T) {
 		objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
 		expect.NoError(t, err)
 		cluster, _ := installed(t, c.configuration, pod, objects.cloneSets[0], leaseHeld(now.Add(-c.renewed)))
-		flags := genericclioptions.NewConfigFlags(false)
-		*flags.Namespace = "prod"
 		streams, _, _, problems := genericiooptions.NewTestIOStreams()
-		o := &options{
-			flags: flags, leaseName: cmp.Or(c.lease, "rollcall"), now: func() time.Time { return now }, IOStreams: streams,
-		}
+		o := &options{leaseName: cmp.Or(c.lease, "rollcall"), now: func() time.Time { return now }, IOStreams: streams}
 		err = o.release(t.Context(), cluster, "web-1", true)
 		expect.Error(t, c.reason, err, c.want)
 		if exit := (*exitError)(nil); err != nil && (!errors.As(err, &exit) || exit.status != c.status) {

@@ -27,24 +27,20 @@ func (o *options) resyncCommand() *cobra.Command {
 			"entries that have no live pod and are more than resync.maxRemovals lets Rollcall remove, asks, and lets it remove exactly these.",
 		Example: "  kubectl rollcall resync\n  kubectl rollcall resync --approve",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cluster, err := o.cluster()
-			if err != nil {
-				return err
-			}
-			lease, err := cluster.lease(cmd.Context(), o.leaseName, o.now())
+		RunE: o.connected(func(ctx context.Context, cluster *cluster, _ []string) error {
+			lease, err := cluster.lease(ctx, o.leaseName, o.now())
 			if err != nil {
 				return err
 			}
 			if approve {
-				return o.approve(cmd.Context(), cluster, lease, yes)
+				return o.approve(ctx, cluster, lease, yes)
 			}
-			if err := cluster.annotate(cmd.Context(), lease, steer.AnnotationRun, o.now().UTC().Format(time.RFC3339Nano)); err != nil {
+			if err := cluster.annotate(ctx, lease, steer.AnnotationRun, o.now().UTC().Format(time.RFC3339Nano)); err != nil {
 				return err
 			}
 			fmt.Fprintf(o.Out, "lease/%s annotated: %s compares the registries with the cluster now\n", lease.Name, *lease.Spec.HolderIdentity)
 			return nil
-		},
+		}),
 	}
 	c.Flags().BoolVar(&approve, "approve", false, "Approve the removals that Rollcall holds back.")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "Do not ask.")

@@ -31,25 +31,18 @@ func (o *options) rolloutCommand() *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 
 		ValidArgsFunction: o.complete(&kruisev1alpha1.CloneSetList{}),
-		RunE: func(cmd *cobra.Command, arguments []string) error {
-			cluster, err := o.cluster()
-			if err != nil {
-				return err
-			}
-			namespace, err := o.namespace()
-			if err != nil {
-				return err
-			}
-			v := viewer{options: o, cluster: cluster, key: client.ObjectKey{Namespace: namespace, Name: arguments[0]}, least: math.MaxInt}
-			return o.show(cmd.Context(), watch, func(out, _ io.Writer, on terminal) (bool, error) {
-				rollout, err := v.look(cmd.Context())
+		RunE: o.connected(func(ctx context.Context, cluster *cluster, arguments []string) error {
+			key := client.ObjectKey{Namespace: cluster.namespace, Name: arguments[0]}
+			v := viewer{options: o, cluster: cluster, key: key, least: math.MaxInt}
+			return o.show(ctx, watch, func(out, _ io.Writer, on terminal) (bool, error) {
+				rollout, err := v.look(ctx)
 				if err != nil {
 					return false, err
 				}
 				rollout.write(out, on)
 				return rollout.done(), nil
 			})
-		},
+		}),
 	}
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "Look again each second until the rollout is done.")
 	return c

@@ -99,15 +99,11 @@ func (o *options) complete(list client.ObjectList, opts ...client.ListOption) co
 		if len(arguments) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		namespace, err := o.namespace()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
 		cluster, err := o.cluster()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		if err := cluster.List(cmd.Context(), list, append(opts, client.InNamespace(namespace))...); err != nil {
+		if err := cluster.List(cmd.Context(), list, append(opts, client.InNamespace(cluster.namespace))...); err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
 		_ = meta.EachListItem(list, func(object runtime.Object) error {

@@ -32,13 +32,6 @@ func (o *options) statusCommand() *cobra.Command {
 			default:
 				return fmt.Errorf("--output %q: write wide, json or yaml", output)
 			}
-			namespace := "" // all of them
-			if !all {
-				var err error
-				if namespace, err = o.namespace(); err != nil {
-					return err
-				}
-			}
 			matching, err := parseSelector(selector)
 			if err != nil {
 				return err
@@ -46,6 +39,10 @@ func (o *options) statusCommand() *cobra.Command {
 			cluster, err := o.cluster()
 			if err != nil {
 				return err
+			}
+			namespace := cluster.namespace
+			if all {
+				namespace = ""
 			}
 			return o.show(cmd.Context(), watch, func(out, notes io.Writer, on terminal) (bool, error) {
 				s, err := o.status(cmd.Context(), cluster, namespace, matching)
