@@ -2,6 +2,7 @@
 package lint
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,10 +55,8 @@ func description(set *kruisev1alpha1.CloneSet, c *config.Config, of labels.Set) 
 	_, byErr := service.RegisteredByApp(template.Annotations, false)
 	_, drainErr := service.DrainOf(template.Annotations, c.Drain)
 	var findings []string
-	for _, err := range []error{endpointsErr, attributesErr, registriesErr, byErr, drainErr} {
-		if err != nil {
-			findings = append(findings, strings.Split(err.Error(), "\n")...)
-		}
+	if err := errors.Join(endpointsErr, attributesErr, registriesErr, byErr, drainErr); err != nil {
+		findings = strings.Split(err.Error(), "\n")
 	}
 	return append(slices.Compact(findings), notAllowed(set.Namespace, c.Service.Allowed, of, endpoints)...)
 }
