@@ -99,7 +99,9 @@ func (j *joiner) enter(own *joined, now time.Time) bool {
 	if now.Sub(j.stormed) >= calm || len(j.waiting) >= limit || now.Before(j.apart[in.Service]) {
 		return false
 	}
-	if slices.ContainsFunc(j.waiting, func(other *joined) bool { return identityOf(other.change.Instance) == identityOf(in) }) {
+	if slices.ContainsFunc(j.waiting, func(other *joined) bool {
+		return other.change.Instance.Service == in.Service && other.change.Instance.Endpoint() == in.Endpoint()
+	}) {
 		return false
 	}
 	if j.waiting = append(j.waiting, own); len(j.waiting) == 1 {
@@ -182,11 +184,4 @@ func (j *joiner) keepApart(change registry.Change) {
 	now := time.Now()
 	maps.DeleteFunc(j.apart, func(_ string, until time.Time) bool { return !now.Before(until) })
 	j.apart[change.Instance.Service] = now.Add(apartFor)
-}
-
-// identity is what tells entries apart; see [registry.Registry].
-type identity struct{ service, endpoint string }
-
-func identityOf(in registry.Instance) identity {
-	return identity{service: in.Service, endpoint: in.Endpoint()}
 }
