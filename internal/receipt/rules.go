@@ -4,7 +4,6 @@ package receipt
 
 import (
 	"fmt"
-	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -27,11 +26,6 @@ const (
 
 // Hooks are a workload's handlers by hook: label=value, or a finalizer.
 type Hooks map[string][]string
-
-// Handlers are those of all hooks, each once.
-func (h Hooks) Handlers() []string {
-	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Values(h))...))))
-}
 
 // Serves reports whether the handler is one of the hook.
 func (h Hooks) Serves(hook, handler string) bool { return slices.Contains(h[hook], handler) }

@@ -152,7 +152,7 @@ func (w *workload) template() metav1.ObjectMeta {
 	case markAnnotation:
 		t.Annotations[markAnnotation] = "true"
 	}
-	for _, h := range w.hooks.Handlers() {
+	for _, h := range checker.HandlersOf(w.hooks) {
 		label, value, isLabel := strings.Cut(h, "=")
 		switch {
 		case w.unarmed:

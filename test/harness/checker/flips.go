@@ -30,7 +30,7 @@ func (j *Journal) noteFlips(p *podLog, i int) {
 	if now.Gone && (now.Gap || !before.Deleting) {
 		return // nothing tells what held it last
 	}
-	for _, h := range p.hooks.Handlers() {
+	for _, h := range HandlersOf(p.hooks) {
 		if before.Set[h] != now.Set[h] {
 			j.pending = append(j.pending, flip{pod: p, version: i, handler: h, set: now.Set[h]})
 		}

@@ -55,10 +55,15 @@ const (
 // KeyOf is that of an instance in the registry of a name.
 func KeyOf(name string, in registry.Instance) Key { return receipt.EntryOf(name, in).Key() }
 
+// HandlersOf are those of all hooks, each once.
+func HandlersOf(h Hooks) []string {
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Values(h))...))))
+}
+
 // SetOn are the hooks' handlers that are set on a pod.
 func SetOn(h Hooks, pod *corev1.Pod) map[string]bool {
 	on := map[string]bool{}
-	for _, handler := range h.Handlers() {
+	for _, handler := range HandlersOf(h) {
 		label, value, isLabel := strings.Cut(handler, "=")
 		switch {
 		case isLabel && pod.Labels[label] == value, !isLabel && slices.Contains(pod.Finalizers, handler):

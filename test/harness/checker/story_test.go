@@ -155,7 +155,7 @@ func (s *story) patch(body string) *Patch {
 
 func (s *story) body(handlers ...string) string {
 	var operations []string
-	for _, h := range s.hooks.Handlers() {
+	for _, h := range HandlersOf(s.hooks) {
 		now, before := slices.Contains(handlers, h), s.pod.Set[h]
 		label, value, isLabel := strings.Cut(h, "=")
 		path := "/metadata/labels/" + strings.ReplaceAll(label, "/", "~1")
