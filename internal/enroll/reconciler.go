@@ -115,18 +115,24 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	wanted := namespace[Label] == "true" && set.Labels[Label] != "false"
 	enrolled := set.Annotations[AnnotationEnrolled] == fromNamespace
-	switch {
-	case enrolled && !wanted:
-		err = Withdraw(ctx, r.client, set, controllerOwner)
-	case wanted && enrolled && !lifecycle.IsEnrolled(set.Spec.Lifecycle):
-		// Whatever is refused by now: its pods are in the registry, and need their hooks.
-		err = r.apply(ctx, set)
-	case wanted && !enrolled && !Managed(set, r.config.Load()):
+	switch wanted := namespace[Label] == "true" && set.Labels[Label] != "false"; {
+	case wanted && enrolled:
+		err = r.restore(ctx, set)
+	case wanted:
 		return r.enroll(ctx, set, namespace)
+	case enrolled:
+		err = Withdraw(ctx, r.client, set, controllerOwner)
 	}
 	return reconcile.Result{}, client.IgnoreNotFound(err)
+}
+
+// restore gives an enrolled CloneSet its hooks back, whatever is refused by now: its pods are in the registry, and need them.
+func (r *Reconciler) restore(ctx context.Context, set *kruisev1alpha1.CloneSet) error {
+	if lifecycle.IsEnrolled(set.Spec.Lifecycle) {
+		return nil
+	}
+	return r.apply(ctx, set)
 }
 
 func (r *Reconciler) apply(ctx context.Context, set *kruisev1alpha1.CloneSet) error {
@@ -142,6 +148,9 @@ func (r *Reconciler) labelsOf(ctx context.Context, name string) (labels.Set, err
 }
 
 func (r *Reconciler) enroll(ctx context.Context, set *kruisev1alpha1.CloneSet, of labels.Set) (reconcile.Result, error) {
+	if Managed(set, r.config.Load()) {
+		return reconcile.Result{}, nil
+	}
 	if why := Obstacle(set, r.config.Load(), of); why != "" {
 		r.warn(set, why)
 		return reconcile.Result{}, nil
