@@ -43,31 +43,28 @@ func ownerUID(object client.Object) []string {
 }
 
 func addressBucket(object client.Object) []string {
-	address := ""
-	switch pod := object.(type) {
-	case *packed: // an index is given what the cache keeps
-		address = pod.address
-	case *corev1.Pod:
-		address = pod.Status.PodIP
+	if address, _ := placeOf(object); address != "" {
+		return []string{bucketOf(address)}
 	}
-	if address == "" {
-		return nil
-	}
-	return []string{bucketOf(address)}
+	return nil
 }
 
 func nodeName(object client.Object) []string {
-	name := ""
+	if _, node := placeOf(object); node != "" {
+		return []string{node}
+	}
+	return nil
+}
+
+// placeOf returns where a pod is. An index is given what the cache keeps.
+func placeOf(object client.Object) (address, node string) {
 	switch pod := object.(type) {
 	case *packed:
-		name = pod.node
+		return pod.address, pod.node
 	case *corev1.Pod:
-		name = pod.Spec.NodeName
+		return pod.Status.PodIP, pod.Spec.NodeName
 	}
-	if name == "" {
-		return nil
-	}
-	return []string{name}
+	return "", ""
 }
 
 func bucketOf(address string) string {
