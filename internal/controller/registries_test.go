@@ -27,7 +27,7 @@ import (
 // withRegistry adds a registry beside the default one. Its calls are in the journal under its name.
 func (w *world) withRegistry(name string) *fakeregistry.Registry {
 	w.Helper()
-	other := fakeregistry.New(newBackend(w.T))
+	other := fakeregistry.New(newBackend(w))
 	w.journals(other, name+": ")
 	w.apply(func(s *choices) {
 		s.Registries = map[string]Registry{

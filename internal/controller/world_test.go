@@ -59,7 +59,7 @@ func testEpoch() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) 
 // world is an API server, a cache over it, a registry with faults and one manager, all in one place. Its journal holds
 // the registry calls and the writes to the API server in the order in which they were made.
 type world struct {
-	*testing.T
+	testing.TB
 	api      client.WithWatch
 	registry *fakeregistry.Registry
 	backend  *memory.Registry
@@ -86,10 +86,10 @@ type world struct {
 	conditionRefused error
 }
 
-func newWorld(t *testing.T, change ...func(*choices)) *world {
+func newWorld(t testing.TB, change ...func(*choices)) *world {
 	t.Helper()
 	w := &world{
-		T:       t,
+		TB:      t,
 		backend: newBackend(t),
 		clock:   clocktesting.NewFakePassiveClock(testEpoch()),
 		events:  events.NewFakeRecorder(1000),
@@ -152,7 +152,7 @@ func only(reg registry.Registry) map[string]Registry {
 	return map[string]Registry{"default": {Calls: reg, Timeout: testTimeout}}
 }
 
-func newBackend(t *testing.T) *memory.Registry {
+func newBackend(t testing.TB) *memory.Registry {
 	t.Helper()
 	backend, err := memory.New(t.Context(), registry.Config{Cluster: testCluster})
 	if err != nil {
@@ -162,7 +162,7 @@ func newBackend(t *testing.T) *memory.Registry {
 }
 
 // testScheme is a small one: the fake API server walks through all of it at each write.
-func testScheme(t *testing.T) *runtime.Scheme {
+func testScheme(t testing.TB) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterstate.AddToScheme} {
