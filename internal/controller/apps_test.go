@@ -29,7 +29,7 @@ func steering(t *testing.T, change ...func(*choices)) *world {
 	t.Helper()
 	w := newWorld(t)
 	w.apply(func(s *choices) {
-		s.Registries = map[string]Registry{"default": {Calls: w.registry, Steerer: w.registry, Timeout: testTimeout}}
+		s.Registries = map[string]Registry{"default": {Calls: w.registry, Steerer: w.registry}}
 		s.RegisteredByApp = map[string]bool{"default": true}
 		for _, c := range change {
 			c(s)

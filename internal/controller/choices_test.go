@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,6 @@ type Registry struct {
 	Getter      registry.Getter
 	Prober      registry.Prober
 	Steerer     registry.AppEntrySteerer
-	Timeout     time.Duration
 	MaxInFlight int
 	// Identity is that of its servers; nil for one of its own.
 	Identity any
@@ -48,8 +48,8 @@ func (w *world) built() Settings {
 	s := w.settings.Settings
 	s.Registries = make(map[string]*registryclient.Client, len(w.settings.Registries))
 	for name, reg := range w.settings.Registries {
-		key := fmt.Sprintf("%s %T%p %T%p %T%p %T%p %v %d %v %p %p", name, reg.Calls, reg.Calls, reg.Getter, reg.Getter, reg.Prober, reg.Prober, reg.Steerer, reg.Steerer,
-			reg.Timeout, reg.MaxInFlight, reg.Identity, reg.Fence, reg.DryRun)
+		key := fmt.Sprintf("%s %T%p %p %p %p %d %v %p %p", name, reg.Calls, reg.Calls, reg.Getter, reg.Prober, reg.Steerer,
+			reg.MaxInFlight, reg.Identity, reg.Fence, reg.DryRun)
 		if w.clients[key] == nil {
 			w.clients[key] = reg.client(name)
 		}
@@ -59,49 +59,32 @@ func (w *world) built() Settings {
 }
 
 func (r Registry) client(name string) *registryclient.Client {
-	o := registryclient.Options{
-		Name: name, Timeout: r.Timeout, MaxInFlight: r.MaxInFlight, Server: r.Identity, Fence: r.Fence, DryRun: r.DryRun,
-	}
-	if o.Server == nil {
-		o.Server = r.Calls
-	}
-	if o.MaxInFlight == 0 {
-		o.MaxInFlight = 1000
-	}
-	return registryclient.New(r.capable(), o)
+	return registryclient.New(r.capable(), registryclient.Options{
+		Name: name, Timeout: testTimeout, MaxInFlight: cmp.Or(r.MaxInFlight, 1000), Server: cmp.Or(r.Identity, any(r.Calls)),
+		Fence: r.Fence, DryRun: r.DryRun,
+	})
 }
 
 // capable is the registry with no capability but the given ones.
 func (r Registry) capable() registry.Registry {
-	type made struct{ registry.Registry }
-	type asked struct {
-		registry.Registry
-		registry.Getter
-	}
-	type probed struct {
-		registry.Registry
-		registry.Prober
-	}
-	type both struct {
-		registry.Registry
-		registry.Getter
-		registry.Prober
-	}
-	type steered struct {
-		registry.Registry
-		registry.AppEntrySteerer
-	}
 	switch {
 	case r.Steerer != nil:
-		return steered{r.Calls, r.Steerer}
-	case r.Getter != nil && r.Prober != nil:
-		return both{r.Calls, r.Getter, r.Prober}
+		return struct {
+			registry.Registry
+			registry.AppEntrySteerer
+		}{r.Calls, r.Steerer}
 	case r.Getter != nil:
-		return asked{r.Calls, r.Getter}
+		return struct {
+			registry.Registry
+			registry.Getter
+		}{r.Calls, r.Getter}
 	case r.Prober != nil:
-		return probed{r.Calls, r.Prober}
+		return struct {
+			registry.Registry
+			registry.Prober
+		}{r.Calls, r.Prober}
 	default:
-		return made{r.Calls}
+		return struct{ registry.Registry }{r.Calls}
 	}
 }
 

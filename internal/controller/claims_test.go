@@ -384,7 +384,7 @@ func TestRecordInARegistryThatIsGone(t *testing.T) {
 	}{
 		"dropped": {"no list will ever tell what it has", func(*choices) {}, true},
 		"renamed": {"the same server has another name", func(s *choices) {
-			s.Registries["new"] = Registry{Calls: s.Registries["default"].Calls, Timeout: testTimeout}
+			s.Registries["new"] = Registry{Calls: s.Registries["default"].Calls}
 			s.FormerNames = map[string]string{"old": "new"}
 		}, false},
 	} {

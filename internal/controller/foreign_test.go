@@ -81,7 +81,7 @@ func TestReadBackOfAnEntryOfAnother(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.apply(func(s *choices) {
-		s.Registries = map[string]Registry{"default": {Calls: w.registry, Getter: w.registry, Timeout: testTimeout}}
+		s.Registries = map[string]Registry{"default": {Calls: w.registry, Getter: w.registry}}
 	})
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
 	gone := w.registry.Foreign(w.instance(pod, "web", 8080))

@@ -33,7 +33,7 @@ func TestManyEntriesGoAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.apply(func(s *choices) {
-			s.Registries = map[string]Registry{"default": {Calls: slow{w.registry}, Timeout: testTimeout}}
+			s.Registries = map[string]Registry{"default": {Calls: slow{w.registry}}}
 		})
 		names := []string{"shop=20880"}
 		for i := range 19 {

@@ -95,22 +95,26 @@ func TestHeartbeatsKeepWhatTheRecordNames(t *testing.T) {
 
 func TestNoPodLeavesARegistryBeforeTheNextGivesItToClients(t *testing.T) {
 	t.Parallel()
-	inspector := &inspecting{why: errors.New("the check has not passed")}
+	asked, why := 0, errors.New("the check has not passed")
+	probe := probes(func() error {
+		asked++
+		return why
+	})
 	w := newWorld(t)
 	w.withRegistry("new")
 	w.apply(func(s *choices) {
-		s.Registries["new"] = Registry{Calls: s.Registries["new"].Calls, Prober: inspector, Timeout: testTimeout}
+		s.Registries["new"] = Registry{Calls: s.Registries["new"].Calls, Prober: probe}
 	})
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
 	w.apply(func(s *choices) { s.DefaultRegistries = []string{"new"} })
 	w.expectResult("with a back-off", w.reconcile(pod), backoffBase)
 	w.expectJournal("clients would find it nowhere", "new: "+registers)
-	inspector.why = nil
+	why = nil
 	w.reconciles(pod, "", deregisters, writes)
-	inspector.asked = 0
+	asked = 0
 	w.reconcile(pod)
-	if inspector.asked > 0 {
-		t.Errorf("asked %d times where nothing hangs on it", inspector.asked)
+	if asked > 0 {
+		t.Errorf("asked %d times where nothing hangs on it", asked)
 	}
 }
 

@@ -107,7 +107,7 @@ func TestRegistryThatHasYetToBeAskedHoldsAPodBack(t *testing.T) {
 		w.apply(func(s *choices) {
 			one := s.Registries["default"]
 			one.MaxInFlight = 2
-			s.Registries = map[string]Registry{"default": one, "down": {Calls: down, Timeout: testTimeout}}
+			s.Registries = map[string]Registry{"default": one, "down": {Calls: down}}
 			s.DefaultRegistries = []string{"default", "down"}
 		})
 		web := w.cloneSet("web")

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -32,7 +31,7 @@ func (w *world) withRegistry(name string) *fakeregistry.Registry {
 	w.apply(func(s *choices) {
 		s.Registries = map[string]Registry{
 			"default": s.Registries["default"],
-			name:      {Calls: other, Timeout: testTimeout},
+			name:      {Calls: other},
 		}
 	})
 	return other
@@ -223,21 +222,14 @@ func (w *world) expectLastInstance(why string, want registry.Instance) {
 
 // A registry that checks an instance before it gives it to clients.
 
-// inspecting says that an instance is not given to clients for as long as why is set.
-type inspecting struct {
-	why   error
-	asked int
-}
-
-func (i *inspecting) Probe(context.Context, registry.Instance) error {
-	i.asked++
-	return i.why
-}
-
 func TestHookWaitsUntilClientsAreGivenThePod(t *testing.T) {
 	t.Parallel()
-	inspector := &inspecting{why: errors.New("the check has not passed")}
-	w := newWorld(t, with(func(r *Registry) { r.Prober = inspector }))
+	asked, why := 0, errors.New("the check has not passed")
+	probe := probes(func() error {
+		asked++
+		return why
+	})
+	w := newWorld(t, with(func(r *Registry) { r.Prober = probe }))
 	pod := w.bornPod(w.cloneSet("web"), "web-1")
 
 	w.expectResult("with a back-off", w.reconcile(pod), backoffBase)
@@ -246,25 +238,25 @@ func TestHookWaitsUntilClientsAreGivenThePod(t *testing.T) {
 	w.expectHooks("Kruise must not count on it yet", pod, "inPlaceUpdate preDelete")
 	w.expectEvents("", `Warning NotServing hook preNormal waits: service "web" at 10.0.0.1:8080 is registered and not given to clients yet: the check`)
 
-	inspector.why = registry.Terminal(errors.New("the check is misconfigured"))
+	why = registry.Terminal(errors.New("the check is misconfigured"))
 	w.expectResult("at once is of no use", w.reconcile(pod), backoffCap)
-	inspector.why = registry.RetryAfter(errors.New("later"), 7*time.Second)
+	why = registry.RetryAfter(errors.New("later"), 7*time.Second)
 	w.expectResult("the registry knows when", w.reconcile(pod), 7*time.Second)
 
-	inspector.why = nil
+	why = nil
 	w.reconciles(pod, "", writes)
 	w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
 
-	inspector.asked = 0
+	asked = 0
 	w.reconcileIn(pod, appspub.LifecycleStateNormal)
 	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
-	if inspector.asked > 0 {
-		t.Errorf("asked %d times where no hook hangs on it", inspector.asked)
+	if asked > 0 {
+		t.Errorf("asked %d times where no hook hangs on it", asked)
 	}
-	inspector.why = errors.New("the check has not passed")
+	why = errors.New("the check has not passed")
 	w.reconcileIn(pod, appspub.LifecycleStateUpdated)
 	w.expectHooks("an update is not over before clients are given the pod", pod, "preDelete")
-	inspector.why = nil
+	why = nil
 	w.reconcile(pod)
 	w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
 }

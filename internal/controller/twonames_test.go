@@ -17,7 +17,7 @@ func (w *world) withAnotherName(name string) *fakeregistry.Registry {
 	w.apply(func(s *choices) {
 		s.Registries = map[string]Registry{
 			"default": s.Registries["default"],
-			name:      {Calls: other, Timeout: testTimeout},
+			name:      {Calls: other},
 		}
 	})
 	return other

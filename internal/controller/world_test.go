@@ -149,7 +149,7 @@ func with(change func(*Registry)) func(*choices) {
 func (s *choices) use(reg registry.Registry) { s.Registries = only(reg) }
 
 func only(reg registry.Registry) map[string]Registry {
-	return map[string]Registry{"default": {Calls: reg, Timeout: testTimeout}}
+	return map[string]Registry{"default": {Calls: reg}}
 }
 
 func newBackend(t testing.TB) *memory.Registry {
