@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -86,75 +85,6 @@ func TestLifeInServiceAndOut(t *testing.T) {
 
 // When a call may be left out.
 
-func TestRecordIsAHint(t *testing.T) {
-	t.Parallel()
-	const now, before = "2026-01-02T03:04:05Z", "2026-01-02T03:00:00Z"
-	const normal, updated = appspub.LifecycleStateNormal, appspub.LifecycleStateUpdated
-	const updating, deleting = appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStatePreparingDelete
-	of := func(want lifecycle.Want, change ...func(*lifecycle.Record)) lifecycle.Record {
-		r := lifecycle.Record{
-			Stamp: lifecycle.Stamp{Timestamp: now}, Want: want,
-			Instances: []lifecycle.Recorded{{Registry: "default", Service: "web", Address: "10.0.0.1", Port: 8080}},
-			Handlers: []lifecycle.Handler{
-				{Finalizer: preDeleteFinalizer}, {Label: inPlaceLabel, Value: "hold"}, {Label: preNormalLabel, Value: "ok"},
-			},
-		}
-		for _, c := range change {
-			c(&r)
-		}
-		return r
-	}
-	old := func(r *lifecycle.Record) { r.Stamp.Timestamp = before }
-	another := func(r *lifecycle.Record) { r.Stamp.UID = "another" }
-	admin := func(r *lifecycle.Record) { r.Instances[0].Service = "admin" }
-	later := func(r *lifecycle.Record) { r.Version = 2 }
-	for name, tc := range map[string]struct {
-		reason string
-		state  appspub.LifecycleStateType
-		drain  time.Duration
-		record lifecycle.Record
-		want   []string
-	}{
-		"PreparingDelete, absent, never in": {"a record that says of no time when the pod was taken out spares no drain",
-			deleting, time.Minute, of(lifecycle.Absent), []string{deregisters, writes}},
-		"PreparingUpdate, out": {"the call is made again, which changes nothing where the record tells the truth",
-			updating, 0, of(lifecycle.OutOfService), []string{failsOver, writes}},
-		"PreparingDelete, absent, another stay": {"the deletion was cancelled in between, and the pod was in service again",
-			deleting, 0, of(lifecycle.Absent, old), []string{deregisters, writes}},
-		"PreparingDelete, out": {"out of service is not absent",
-			deleting, 0, of(lifecycle.OutOfService), []string{deregisters, writes}},
-		"PreparingDelete, another pod's": {"the pod that had the name before",
-			deleting, 0, of(lifecycle.Absent, another), []string{deregisters, writes}},
-		"PreparingDelete, another instance": {"what it names is taken out too, wherever that is",
-			deleting, 0, of(lifecycle.Absent, admin), []string{deregisters, "Deregister admin@10.0.0.1:8080", writes}},
-		"Normal, in": {"it can have been taken out and the write been lost",
-			normal, 0, of(lifecycle.InService), []string{registers, writes}},
-		"PreparingUpdate, out by a later version, draining": {"the drain begins anew with the call that is made to be sure",
-			updating, time.Minute, of(lifecycle.OutOfService, later), []string{failsOver, writes}},
-		"Normal, out by a later version": {"a pod that is Normal and ready is not taken out; our own record follows",
-			normal, 0, of(lifecycle.Absent, later), []string{registers, writes}},
-		"Updated, out": {"it can have been put in and the write been lost",
-			updated, 0, of(lifecycle.OutOfService), []string{failsOver}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, func(s *choices) { s.Drain = tc.drain })
-			pod := w.pod(w.cloneSet("web"), "web-1", inState(tc.state), annotated(appspub.LifecycleTimestampKey, now))
-			if tc.record.Stamp.State = string(tc.state); tc.record.Stamp.UID == "" {
-				tc.record.Stamp.UID = pod.UID
-			}
-			w.writeRecord(pod, tc.record)
-			if tc.state == updated {
-				w.changePod(pod, unready)
-			}
-			w.reconciles(pod, tc.reason, tc.want...)
-			if since := w.record(pod).OutSince; since != nil && since.IsZero() {
-				t.Error("the record says that the pod is out since the year 1")
-			}
-		})
-	}
-}
-
 // writeRecord writes a record onto the pod, as a tenant or another manager may.
 func (w *world) writeRecord(pod *corev1.Pod, record lifecycle.Record) {
 	w.Helper()
@@ -207,6 +137,13 @@ func TestPodThatWasNeverInService(t *testing.T) {
 			"another process can have put it in service, and its record be lost: it drains",
 			func(w *world) *corev1.Pod { w.resync(Listing{}); return w.pod(w.cloneSet("web"), "web-1", unready) }, taken,
 		},
+		"first seen on its way out": {
+			"a DaemonSet's has a state only then, and its application may have been registered for long",
+			func(w *world) *corev1.Pod {
+				w.resync(Listing{})
+				return w.bornPod(w.cloneSet("web"), "web-1", unready, inState(appspub.LifecycleStatePreparingDelete))
+			}, taken,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -222,14 +159,6 @@ func TestPodThatWasNeverInService(t *testing.T) {
 			w.expectHooks(tc.reason, pod, "inPlaceUpdate preDelete")
 		})
 	}
-}
-
-func TestNewPodThatEndsIsTakenOutUnlessAListShowsThatItIsNotIn(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pod := w.newPod()
-	w.changePod(pod, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
-	w.reconciles(pod, "its hooks are released, as if it were deleted", deregisters, writes)
 }
 
 // newPod is one that comes under our eyes, and that we have looked at before it is ready.
@@ -269,26 +198,6 @@ func TestInstanceThatNoRecordNames(t *testing.T) {
 	w.takeJournal()
 	w.changePod(pod, annotated(service.AnnotationServices, "api=9090"))
 	w.reconciles(pod, "this process put it in service, record or not", "Register api@10.0.0.1:9090", writes, deregisters, writes)
-}
-
-func TestForgedRecordOfAnotherPodsInstance(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	web := w.cloneSet("web")
-	victim := w.servingPod(web, "web-1")
-	thief := w.servingPod(web, "web-2")
-
-	t.Log("A tenant writes another pod's instance into a record.")
-	record := w.record(thief)
-	record.Instances = append(record.Instances, lifecycle.Recorded{Registry: "default", Service: "web", Address: "10.0.0.1", Port: 8080})
-	w.writeRecord(thief, record)
-	w.reconcile(thief)
-
-	calls := w.registry.Calls(fakeregistry.Match{Op: fakeregistry.OpDeregister})
-	if len(calls) != 1 || calls[0].Instance.UID != string(thief.UID) {
-		t.Errorf("got calls %v, want one that bears the mark of the pod that has the record", calls)
-	}
-	w.expectInService(victim)
 }
 
 func twoServices(web *kruisev1alpha1.CloneSet) {
@@ -347,7 +256,7 @@ func TestBackOff(t *testing.T) {
 		want   []time.Duration
 		event  string
 	}{
-		"retryable": {"it doubles from its base", errors.New("down"), doubling, "Warning RegistryUnavailable "},
+		"retryable": {"it doubles from its base, however many services fail", errors.New("down"), doubling, "Warning RegistryUnavailable "},
 		"timed out": {"it may have happened, and is tried again like what failed", context.DeadlineExceeded, doubling,
 			"Warning RegistryTimeout "},
 		"cancelled": {"the driver has, and the manager does not stop", wrapped(context.Canceled), doubling,
@@ -362,7 +271,8 @@ func TestBackOff(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, pod := born(t)
+			w := newWorld(t)
+			pod := w.bornPod(w.cloneSet("web", twoServices), "web-1")
 			w.registry.Fail(anyCall(), tc.err)
 			for _, want := range tc.want {
 				w.expectResult(tc.reason, w.reconcile(pod), want)
@@ -371,21 +281,6 @@ func TestBackOff(t *testing.T) {
 			w.expectHooks("the registry has not acknowledged", pod, "inPlaceUpdate preDelete")
 		})
 	}
-}
-
-func TestRetryAfterHoldsBackOneChangeAlone(t *testing.T) {
-	t.Parallel()
-	w, pod := born(t)
-	w.registry.FailNext(anyCall(), registry.RetryAfter(errors.New("no more instances today"), time.Hour), errors.New("down"))
-	w.expectResult("the registry has said when", w.reconcile(pod), time.Hour)
-	w.takeJournal()
-
-	t.Log("The pod is deleted: the Register may have been carried out, and clients must not be given the pod.")
-	w.deletePod(pod)
-	w.reconciles(pod, "the registry has said nothing of a Deregister", deregisters+failed)
-	w.reconciles(pod, "and what failed is tried again with the pod's own back-off", deregisters, writes)
-	w.expectAbsent(pod)
-	w.expectHooks("", pod, "gone")
 }
 
 func TestRetryAfterHoldsBackEventsToo(t *testing.T) {
@@ -432,18 +327,4 @@ func TestDualStack(t *testing.T) {
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	w.reconciles(pod, "the next manager takes it out where it was put in", "Deregister "+first, writes)
 	w.expectAbsent(pod)
-}
-
-// TestBackOffCountsAttemptsAndNotInstances: a pod with many services tries again as soon as one with a single service.
-func TestBackOffCountsAttemptsAndNotInstances(t *testing.T) {
-	t.Parallel()
-	var services []string
-	for i := range 7 {
-		services = append(services, fmt.Sprintf("web-%d=8080", i))
-	}
-	w := newWorld(t)
-	pod := w.bornPod(w.cloneSet("web"), "web-1", annotated(service.AnnotationServices, strings.Join(services, ",")))
-	w.registry.Fail(anyCall(), errors.New("down"))
-	w.expectResult("the first time", w.reconcile(pod), backoffBase)
-	w.expectResult("the second time", w.reconcile(pod), 2*backoffBase)
 }

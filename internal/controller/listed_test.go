@@ -231,20 +231,6 @@ func TestQueueHasDoubtsLast(t *testing.T) {
 	}
 }
 
-// TestPodFirstSeenOnItsWayOut: a DaemonSet's has a state only then, and its application may have been registered for long.
-func TestPodFirstSeenOnItsWayOut(t *testing.T) {
-	t.Parallel()
-	guarded := func(pod *corev1.Pod) { pod.Finalizers = []string{preDeleteFinalizer} }
-	for state, steps := range map[appspub.LifecycleStateType][]string{
-		appspub.LifecycleStatePreparingDelete: {deregisters, writes}, appspub.LifecycleStatePreparingNormal: nil,
-	} {
-		w := newWorld(t)
-		w.resync(Listing{})
-		pod := w.bornPod(w.cloneSet("web"), "web-1", unready, inState(state), guarded)
-		w.reconciles(pod, string(state), steps...)
-	}
-}
-
 // TestEntryThatNamesAnotherPod has the UID of a pod that lives, was written by another hand, and comes in the list before the pod
 // does.
 func TestEntryThatNamesAnotherPod(t *testing.T) {
