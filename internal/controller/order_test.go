@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/service"
-	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -77,44 +76,33 @@ func TestPodWithAProblem(t *testing.T) {
 
 func TestHookIsAssertedBeforeThePodLeaves(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason string
-		err    error
-		waits  string
-	}{
-		"a registry that is down": {"the pod has nothing to do with it any more", errors.New("down"), "RegistryUnavailable"},
-		"a registry that refuses": {"it may never let the pod go", registry.Terminal(errors.New("no rights")), "RegistryRefused"},
-	} {
-		for _, state := range []appspub.LifecycleStateType{
-			appspub.LifecycleStateUpdated, appspub.LifecycleStatePreparingNormal,
-		} {
-			t.Run(name+" in "+string(state), func(t *testing.T) {
-				t.Parallel()
-				w, pod := serving(t)
-				w.withRegistry("new")
-				w.apply(func(s *choices) { s.DefaultRegistries = []string{"new"} })
-				repair := w.registry.Fail(anyCall(), tc.err)
-				w.kruiseMoves(pod, state, func(p *corev1.Pod) {
-					delete(p.Labels, preNormalLabel)
-					if state == appspub.LifecycleStateUpdated {
-						delete(p.Labels, inPlaceLabel)
-					}
-				})
-				w.reconciles(pod, tc.reason, "new: "+registers, writes, deregisters+failed)
-				w.expectHooks(tc.reason, pod, "preNormal inPlaceUpdate preDelete")
-				w.expectEvents("it is shown all the same", "Warning "+tc.waits+" ")
-				w.expectWaits("no hook waits", Wait{Reason: tc.waits, Since: w.clock.Now()})
-
-				t.Log("The next manager knows from the record what there is to leave.")
-				w.restart()
-				repair()
-				w.kruiseMoves(pod, appspub.LifecycleStateNormal)
-				w.reconciles(pod, "", "new: "+registers, deregisters, writes)
-				w.expectWaits("")
-				w.restart()
-				w.reconciles(pod, "what it has left stands in the record no more", "new: "+registers)
+	for _, state := range []appspub.LifecycleStateType{appspub.LifecycleStateUpdated, appspub.LifecycleStatePreparingNormal} {
+		t.Run(string(state), func(t *testing.T) {
+			t.Parallel()
+			w, pod := serving(t)
+			w.withRegistry("new")
+			w.apply(func(s *choices) { s.DefaultRegistries = []string{"new"} })
+			repair := w.registry.Fail(anyCall(), errors.New("down"))
+			w.kruiseMoves(pod, state, func(p *corev1.Pod) {
+				delete(p.Labels, preNormalLabel)
+				if state == appspub.LifecycleStateUpdated {
+					delete(p.Labels, inPlaceLabel)
+				}
 			})
-		}
+			w.reconciles(pod, "it has nothing to do with the old one any more", "new: "+registers, writes, deregisters+failed)
+			w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
+			w.expectEvents("it is shown all the same", "Warning RegistryUnavailable ")
+			w.expectWaits("no hook waits", Wait{Reason: "RegistryUnavailable", Since: w.clock.Now()})
+
+			t.Log("The next manager knows from the record what there is to leave.")
+			w.restart()
+			repair()
+			w.kruiseMoves(pod, appspub.LifecycleStateNormal)
+			w.reconciles(pod, "", "new: "+registers, deregisters, writes)
+			w.expectWaits("")
+			w.restart()
+			w.reconciles(pod, "what it has left stands in the record no more", "new: "+registers)
+		})
 	}
 }
 
@@ -154,17 +142,4 @@ func TestMoveOfPodsThatAreKept(t *testing.T) {
 			})
 		}
 	}
-}
-
-// TestPodThatIsKeptIsArmed: a pod that stays in service although it is not ready must not be updated or deleted unasked either.
-func TestPodThatIsKeptIsArmed(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t, keepsUnready)
-	w.changePod(pod, unready, func(p *corev1.Pod) {
-		p.Finalizers = nil
-		delete(p.Labels, inPlaceLabel)
-	})
-	w.reconciles(pod, "its hooks were added after it had turned unready, say", writes)
-	w.expectInService(pod)
-	w.expectHooks("Kruise asks from now on", pod, "preNormal inPlaceUpdate preDelete")
 }

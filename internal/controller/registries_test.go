@@ -63,28 +63,6 @@ func TestHookWaitsForAllRegistries(t *testing.T) {
 	w.expectHooks("", pod, "inPlaceUpdate")
 }
 
-func TestMovingToAnotherRegistry(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	other := w.withRegistry("new")
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
-
-	w.apply(func(s *choices) { s.DefaultRegistries = []string{"default", "new"} })
-	w.reconciles(pod, "it is in both", "new: "+registers, writes)
-
-	w.apply(func(s *choices) { s.DefaultRegistries = []string{"new"} })
-	w.reconciles(pod, "it leaves the old one", deregisters, writes)
-
-	t.Log("And back, at one go.")
-	w.apply(func(s *choices) { s.DefaultRegistries = []string{"default"} })
-	w.registry.FailNext(anyCall(), errors.New("down"))
-	w.reconciles(pod, "it must be in the one before it leaves the other", registers+failed)
-	w.reconciles(pod, "", registers, "new: "+deregisters, writes)
-	if entries, err := other.Truth(t.Context(), testCluster); err != nil || len(entries) > 0 {
-		t.Errorf("the registry that it left has %v, %v", entries, err)
-	}
-}
-
 func TestRegistryThatTheConfigurationDropsWhileAPodIsInIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -103,15 +81,6 @@ func TestRegistryThatTheConfigurationDropsWhileAPodIsInIt(t *testing.T) {
 	w.apply(func(s *choices) { s.Registries = both })
 	w.reconciles(pod, "", "new: "+deregisters, writes)
 	w.expectHooks("", pod, "inPlaceUpdate")
-}
-
-func TestUnknownRegistryBlocks(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pod := w.bornPod(w.cloneSet("web", inRegistries("default,other")), "web-1")
-	w.reconciles(pod, "who wants the pod in two does not want it in one")
-	w.expectHooks("", pod, "inPlaceUpdate preDelete")
-	w.expectEvents("", "Warning InvalidPod hook preNormal waits: annotation rollcall.dev/registries")
 }
 
 func TestInstanceCarriesItsAttributes(t *testing.T) {
@@ -263,29 +232,16 @@ func TestHookWaitsUntilClientsAreGivenThePod(t *testing.T) {
 
 // Entries that expire.
 
-func TestHeartbeatsKeepWhatIsRegistered(t *testing.T) {
+func TestNoHeartbeatKeepsWhatIsBeingTakenAway(t *testing.T) {
 	t.Parallel()
-	w, pod := born(t)
-	w.expectHeld("nothing was registered")
-	w.registry.FailNext(anyCall(), errors.New("down"))
-	w.reconcile(pod)
-	w.expectHeld("nothing was acknowledged")
-	w.reconcile(pod)
-	w.expectHeld("", pod)
-	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
-	w.expectHeld("an entry out of service expires too", pod)
-
-	w.restart()
-	w.expectHeld("a new process holds what it has come to")
-	w.reconcile(pod)
-	w.expectHeld("by the record's word", pod)
-
+	w, pod := serving(t)
+	w.expectHeld("it is registered", pod)
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	hold := w.registry.Hold(anyCall())
 	var ended sync.WaitGroup
 	ended.Go(func() { w.reconcile(pod) })
 	w.must(hold.AwaitReached(t.Context(), 1), "waiting for the call")
-	w.expectHeld("a heartbeat must not keep alive what is being taken away")
+	w.expectHeld("the call is under way")
 	hold.Release()
 	ended.Wait()
 	w.expectHeld("")
@@ -304,22 +260,6 @@ func (w *world) expectHeld(why string, want ...*corev1.Pod) {
 	if !slices.Equal(got, wanted) {
 		w.Fatalf("held are %v, want %v\nwhy: %s", got, wanted, why)
 	}
-}
-
-func TestLossIsPutBack(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	web := w.cloneSet("web")
-	pod, calm := w.servingPod(web, "web-1"), w.servingPod(web, "web-2")
-	w.sleep(time.Second)
-	w.must(w.backend.Deregister(t.Context(), w.instance(pod, "web", 8080)), "losing the entry")
-	w.lose(pod)
-	w.expectLosers("the pod is looked at", pod)
-	w.expectLosers("and only once")
-	w.reconciles(pod, "", registers)
-	w.expectInService(pod)
-	w.expectHeld("", pod, calm)
-	w.reconciles(pod, "once is enough")
 }
 
 // lose has a heartbeat find no entry of the pod.
