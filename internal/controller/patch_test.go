@@ -146,52 +146,34 @@ func TestArmingThatIsRefusedIsShown(t *testing.T) {
 	w := newWorld(t)
 	web := w.cloneSet("web", func(c *kruisev1alpha1.CloneSet) { c.Spec.Template.Finalizers = nil })
 	pod := w.bornPod(web, "web-1")
-	w.patching(func(func() error) error {
-		return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web-1", errors.New("no"))
-	})
+	w.patching(refuses)
 	w.expectResult("", w.reconcile(pod), backoffBase)
 	w.expectJournal("no pod is registered that is not armed", writes+failed)
 	w.expectEvents("", "Warning PatchRefused hook preNormal waits: ")
 }
 
-// apiServerSays has the API server answer each patch of a pod with an error: one of those that show at once, and one that may pass.
-func apiServerSays(t *testing.T, test func(t *testing.T, answer func(func() error) error)) {
-	t.Helper()
-	pods := schema.GroupResource{Resource: "pods"}
-	for reason, err := range map[string]error{
-		"it says the same again, until a person acts": apierrors.NewForbidden(pods, "web-1", errors.New("no")),
-		"a webhook may be away for long":              apierrors.NewInternalError(errors.New("failed calling webhook")),
-	} {
-		t.Run(reason, func(t *testing.T) {
-			t.Parallel()
-			test(t, func(func() error) error { return err })
-		})
-	}
+// refuses is the API server's answer to a patch that it does not allow.
+func refuses(func() error) error {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web-1", errors.New("no"))
 }
 
-func TestArmingThatIsRefusedKeepsNoFormerAddress(t *testing.T) {
+func TestArmingThatFailsKeepsNoFormerAddress(t *testing.T) {
 	t.Parallel()
-	apiServerSays(t, func(t *testing.T, answer func(func() error) error) {
-		w, pod := serving(t)
-		w.changePod(pod, func(p *corev1.Pod) { p.Finalizers, p.Status.PodIP = nil, "10.0.0.99" })
-		w.patching(answer)
-		w.tries(pod)
-		w.expectJournal("another pod may have it before the patch is allowed", writes+failed, deregisters)
-		w.tries(pod)
-		w.expectJournal("it is out", writes+failed)
-	})
+	w, pod := serving(t)
+	w.changePod(pod, func(p *corev1.Pod) { p.Finalizers, p.Status.PodIP = nil, "10.0.0.99" })
+	w.losesWrite(pod)
+	w.expectJournal("another pod may have it before the patch passes", writes+failed, deregisters)
+	w.losesWrite(pod)
+	w.expectJournal("it is out", writes+failed)
 }
 
 func TestRefusalKeepsNoPodInThatHasToBeOut(t *testing.T) {
 	t.Parallel()
-	apiServerSays(t, func(t *testing.T, answer func(func() error) error) {
-		w, pod := serving(t, guards)
-		w.apply(func(s *choices) { s.Guard = false })
-		w.deletePod(pod)
-		w.patching(answer)
-		w.tries(pod)
-		w.expectJournal("clients are given it, whether its guard can be taken off or not", writes+failed, deregisters)
-	})
+	w, pod := serving(t, guards)
+	w.apply(func(s *choices) { s.Guard = false })
+	w.deletePod(pod)
+	w.patching(refuses)
+	w.reconciles(pod, "clients are given it, whether its guard can be taken off or not", writes+failed, deregisters)
 }
 
 func TestPodThatMovesOnWhileItIsArmed(t *testing.T) {
@@ -203,8 +185,6 @@ func TestPodThatMovesOnWhileItIsArmed(t *testing.T) {
 	w.expectResult("the change brings us back, or this does", w.reconcile(pod), backoffBase)
 	w.expectJournal("no call rests on what is past", writes+failed)
 }
-
-// What a write holds.
 
 func TestNothingIsWrittenOnADyingPodThatHoldsNothingOfOurs(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,6 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
@@ -149,24 +148,4 @@ func TestReadBackOfAGonePod(t *testing.T) {
 	w.reconciles(pod, "", deregisters+failed, deregisters, asks+failed)
 	w.reconciles(pod, "nothing of it may be left", asks)
 	w.expectNoPages("that is confirmed")
-}
-
-func TestReadBackThatAStopCutsOffIsNoTrouble(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t, asking)
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.registry.FailNext(anyCall(), errors.New("connection reset"))
-	w.reconcile(pod)
-	w.takeEvents()
-	w.takeJournal()
-	ctx, stop := context.WithCancel(w.Context())
-	defer stop()
-	w.registry.FailNext(gets(), context.Canceled)
-	w.registry.OnAnswer(gets(), func(fakeregistry.Call) { stop() })
-	_, err := w.r.Reconcile(ctx, lifecycle.PodIDOf(pod))
-	w.must(err, "reconciling")
-	w.expectJournal("it is not known whether the pod is out", deregisters, asks+failed)
-	w.expectEvents("nothing is wrong but what was before, and that may be so still")
-	w.expectWaits("", Wait{Hook: "preDelete", Reason: "RegistryUnavailable", Since: w.clock.Now()})
-	w.expectHooks("the next manager asks again", pod, "inPlaceUpdate preDelete")
 }

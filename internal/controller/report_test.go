@@ -9,7 +9,6 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
@@ -30,17 +29,11 @@ func TestWaitReasons(t *testing.T) {
 		pod.Status.Conditions = append(pod.Status.Conditions,
 			corev1.PodCondition{Type: appspub.KruisePodReadyConditionType, Status: corev1.ConditionFalse, Message: lifecycle.LifecycleKey})
 	}
-	recreated := func(pod *corev1.Pod) {
-		held(pod)
-		pod.Status.Conditions[1].Message = `[{"userAgent":"ContainerRecreateRequest","key":"prod/web"}]`
-	}
-	letGo := func(pod *corev1.Pod) { pod.Status.Conditions[1].Status = corev1.ConditionTrue }
 	ended := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }
 	ofAJob := func(pod *corev1.Pod) { pod.OwnerReferences[0].Kind = "BroadcastJob" }
 	addressless := func(pod *corev1.Pod) { pod.Status.PodIP = "" }
 	normal, updating := inState(appspub.LifecycleStateNormal), inState(appspub.LifecycleStatePreparingUpdate)
 	deleting, dreaming := inState(appspub.LifecycleStatePreparingDelete), inState("Dreaming")
-	down, refused := errors.New("connection refused"), registry.Terminal(errors.New("bad credentials"))
 	const unsupported = "the pod has a finalizer or mark that hooks.owned or hooks.newlyCreated claims, " +
 		"and belongs to a BroadcastJob"
 
@@ -48,46 +41,31 @@ func TestWaitReasons(t *testing.T) {
 		reason   string
 		workload workload
 		pod      []pod
-		fault    error
 		// hook and because are what the pod waits for, and event is how the message of its Event begins, where it has one.
 		hook, because, event string
 		after                time.Duration
 	}{
-		"not ready": {"part of any rollout; its status brings us back", nil, []pod{unready}, nil,
+		"not ready": {"part of any rollout; its status brings us back", nil, []pod{unready},
 			"preNormal", "NotReady", "", 0},
-		"no address": {"the same", nil, []pod{addressless}, nil, "preNormal", "NoAddress", "", 0},
-		"no port": {"somebody has to write one", portless, nil, nil, "preNormal", "InvalidPod",
+		"no address": {"the same", nil, []pod{addressless}, "preNormal", "NoAddress", "", 0},
+		"no port": {"somebody has to write one", portless, nil, "preNormal", "InvalidPod",
 			"no port to register: set service.port in the config, a containerPort, or", backoffCap},
-		"an annotation that does not parse": {"somebody has to correct it", nil,
-			[]pod{annotated(service.AnnotationServices, "web")}, nil, "preNormal", "InvalidPod", `annotation rollcall.dev/services: "web" is not a service and its port`, backoffCap},
 		"a drain that does not parse": {"somebody has to correct it", nil,
-			[]pod{annotated(service.AnnotationDrain, "soon")}, nil, "preNormal", "InvalidPod", `annotation rollcall.dev/drain: "soon" is not a duration`, backoffCap},
-		"registry down": {"somebody may want to look at it", nil, nil, down, "preNormal", "RegistryUnavailable",
-			`service "web" at 10.0.0.1:8080: connection refused`, backoffBase},
-		"registry refuses": {"somebody has to look at it", nil, nil, refused, "preNormal", "RegistryRefused",
-			`service "web" at 10.0.0.1:8080: bad credentials`, backoffCap},
-		"a handler that must not be touched": {"flipping it would take the pod from its workload", selected, nil, nil,
+			[]pod{annotated(service.AnnotationDrain, "soon")}, "preNormal", "InvalidPod", `annotation rollcall.dev/drain: "soon" is not a duration`, backoffCap},
+		"a handler that must not be touched": {"flipping it would take the pod from its workload", selected, nil,
 			"preNormal", "HandlerRefused", "label " + preNormalLabel + " is in spec.selector", backoffCap},
-		"an unknown state": {"a newer Kruise", nil, []pod{dreaming}, nil, "", "UnknownState",
+		"an unknown state": {"a newer Kruise", nil, []pod{dreaming}, "", "UnknownState",
 			`lifecycle state "Dreaming" is not one that Rollcall knows`, backoffCap},
-		"held not ready by Kruise": {"only a person can correct it", marking, []pod{normal, held}, nil, "", "HeldNotReady",
+		"held not ready by Kruise": {"only a person can correct it", marking, []pod{normal, held}, "", "HeldNotReady",
 			"OpenKruise holds the pod not ready (markPodNotReady)", backoffCap},
-		"held not ready by Kruise, by no hook": {"another feature of Kruise holds it, and knows when to let go",
-			nil, []pod{normal, held}, nil, "", "", "", 0},
-		"held not ready while Kruise recreates containers": {"it lets go by itself",
-			marking, []pod{normal, recreated}, nil, "", "", "", 0},
 		"held not ready by Kruise during an update": {"as it should be; it lets go after the update",
-			marking, []pod{updating, held}, nil, "", "AwaitingOpenKruise", "", 0},
+			marking, []pod{updating, held}, "", "AwaitingOpenKruise", "", 0},
 		"not ready by itself in Normal": {"its own affair: it is kept as it is",
-			nil, []pod{normal, unready}, nil, "", "", "", 0},
-		"not ready by itself where a hook marks": {"Kruise's own gate is open",
-			marking, []pod{normal, held, letGo}, nil, "", "", "", 0},
+			nil, []pod{normal, unready}, "", "", "", 0},
 		"a workload of another kind whose pod has ended": {"its finalizer is released like any",
-			nil, []pod{ofAJob, normal, ended}, nil, "", "", "", 0},
-		"a workload of another kind, ready": {"it is not driven",
-			nil, []pod{ofAJob, normal}, nil, "", "UnsupportedWorkload", unsupported, backoffCap},
+			nil, []pod{ofAJob, normal, ended}, "", "", "", 0},
 		"a workload of another kind": {"Rollcall never releases its finalizer",
-			nil, []pod{ofAJob, deleting}, nil, "", "UnsupportedWorkload", unsupported, backoffCap},
+			nil, []pod{ofAJob, deleting}, "", "UnsupportedWorkload", unsupported, backoffCap},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -97,9 +75,6 @@ func TestWaitReasons(t *testing.T) {
 					tc.workload(web)
 				}
 			})
-			if tc.fault != nil {
-				w.registry.Fail(anyCall(), tc.fault)
-			}
 			pod := w.bornPod(web, "web-1", tc.pod...)
 			var events []string
 			var waits []Wait
@@ -147,20 +122,6 @@ func TestReasonThatPassesIntoACalmOneIsResolved(t *testing.T) {
 
 func TestWaitIsCountedFromWhereItBegan(t *testing.T) {
 	t.Parallel()
-
-	t.Run("a hook", func(t *testing.T) {
-		t.Parallel()
-		w, pod := serving(t)
-		w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-		moved := w.clock.Now()
-		w.registry.Fail(anyCall(), errors.New("down"))
-		w.sleep(time.Minute)
-		w.restart()
-		w.reconcile(pod)
-		w.expectWaits("Kruise waits since it moved the pod, whoever was there to see it",
-			Wait{Hook: "inPlaceUpdate", Reason: "RegistryUnavailable", Since: moved})
-	})
-
 	t.Run("a hook without a timestamp that can be read", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
@@ -189,18 +150,6 @@ func TestWaitIsCountedFromWhereItBegan(t *testing.T) {
 		w.reconcile(pod)
 		w.expectWaits("another reason has a beginning of its own", Wait{Reason: "RegistryRefused", Since: w.clock.Now()})
 	})
-}
-
-// Bad input keeps a pod out of service, and never keeps it in.
-
-func TestMarkedPodWithoutAWorkload(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	web := w.cloneSet("web", func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle = nil })
-	pod := w.bornPod(web, "web-1", annotated(newlyCreatedMark, "true"), inState(appspub.LifecycleStateNormal),
-		func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{} })
-	w.reconciles(pod, "a mark is enough", registers, writes)
-	w.expectEvents("and nothing is wrong with it")
 }
 
 func TestRolloutWaits(t *testing.T) {
