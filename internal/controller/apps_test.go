@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -111,51 +110,6 @@ func TestAppEntryThroughAnUpdateInPlace(t *testing.T) {
 	if n := len(w.registry.Calls(fakeregistry.Match{Op: fakeregistry.OpRegister})); n > 0 {
 		t.Errorf("%d entries were made beside the application's own", n)
 	}
-}
-
-// TestAppEntriesOfAPodGoTogether has the two names that a provider of Dubbo registers.
-func TestAppEntriesOfAPodGoTogether(t *testing.T) {
-	t.Parallel()
-	const offered = "providers:org.example.Shop:1.0.0:"
-	w := steering(t)
-	pod := w.bornPod(w.cloneSet("web"), "web-1", annotated(service.AnnotationServices, "shop=20880,"+offered+"=20880"))
-	byName, byInterface := w.registry.App(w.instance(pod, "shop", 20880)), w.registry.App(w.instance(pod, offered, 20880))
-	byName.Register()
-	w.reconcile(pod)
-	w.expectHooks("by the interface no client finds it yet", pod, "inPlaceUpdate preDelete")
-	byInterface.Register()
-	w.reconcile(pod)
-	w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
-
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-	w.registry.FailNext(fakeregistry.Match{Service: offered}, errors.New("down"))
-	w.reconcile(pod)
-	w.expectApp("what can go, goes", byName, registry.OutOfService)
-	w.expectHooks("by the interface clients find it still", pod, "inPlaceUpdate preDelete")
-	w.reconcile(pod)
-	w.expectApp("", byInterface, registry.OutOfService)
-	w.expectHooks("", pod, "preDelete")
-}
-
-func TestAppOfAGatedPodStartsWithItsContainers(t *testing.T) {
-	t.Parallel()
-	w := steering(t)
-	since := metav1.NewTime(w.clock.Now())
-	pod := w.bornPod(w.cloneSet("web"), "web-1", func(pod *corev1.Pod) {
-		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: lifecycle.ConditionInRotation}}
-		pod.Status.Conditions = []corev1.PodCondition{
-			{
-				Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: lifecycle.GatesNotReady,
-				LastTransitionTime: metav1.NewTime(since.Add(-time.Hour)),
-			},
-			{Type: corev1.ContainersReady, Status: corev1.ConditionTrue, LastTransitionTime: since},
-		}
-	})
-	w.reconcile(pod)
-	w.expectWaits("the pod is not ready from its creation on", Wait{Hook: "preNormal", Reason: "AppStarting", Since: w.clock.Now()})
-	w.sleep(appStarts)
-	w.reconcile(pod)
-	w.expectWaits("its application had its time", Wait{Hook: "preNormal", Reason: "AppNotRegistered", Since: since.Time})
 }
 
 func TestAppThatHasNotRegisteredKeepsThePodWaiting(t *testing.T) {

@@ -112,18 +112,6 @@ func TestPodThatLosesOnlyTheStateLabel(t *testing.T) {
 	w.expectNoPages("all is undone")
 }
 
-func TestPodThatLingersAndIsFreedByHand(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t)
-	w.losesLabel(pod)
-	w.deletePod(pod)
-	w.registry.FailNext(anyCall(), errors.New("down"))
-	w.reconcile(pod)
-	w.changePod(pod, func(p *corev1.Pod) { p.Finalizers = nil })
-	w.reconciles(pod, "as it was last seen it was Normal and ready; it is gone all the same", deregisters+failed, deregisters)
-	w.expectNoPages("")
-}
-
 func TestPodIsNotTakenForGoneOnAnError(t *testing.T) {
 	t.Parallel()
 	w, pod := serving(t)

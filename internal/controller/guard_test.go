@@ -26,26 +26,9 @@ func (w *world) expectGuard(why string, pod *corev1.Pod, want bool) {
 
 func TestGuardStandsBeforeThePodIsRegistered(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason   string
-		settings []func(*choices)
-		want     bool
-	}{
-		"guarded":     {"the guard stands before the pod is registered", []func(*choices){guards}, true},
-		"not guarded": {"a resync finds what a pod leaves that vanishes", nil, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, pod := born(t, tc.settings...)
-			w.reconcile(pod)
-			w.expectGuard(tc.reason, pod, tc.want)
-			if tc.want {
-				w.expectJournal("the guard stands first", writes, registers, writes)
-			}
-			w.reconcile(pod)
-			w.expectGuard("and that is all", pod, tc.want)
-		})
-	}
+	w, pod := born(t, guards)
+	w.reconciles(pod, "the guard stands first", writes, registers, writes)
+	w.expectGuard("", pod, true)
 }
 
 func TestPolicyLeavesTheGuard(t *testing.T) {

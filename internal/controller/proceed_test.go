@@ -126,47 +126,28 @@ func TestRegistryThatHasYetToBeAskedHoldsAPodBack(t *testing.T) {
 	})
 }
 
-func asItIs(*kruisev1alpha1.CloneSet) {}
-
-func refusedPreDelete(c *kruisev1alpha1.CloneSet) {
-	const gate = "example.com/gate"
-	c.Spec.Lifecycle.PreDelete = &appspub.LifecycleHook{LabelsHandler: map[string]string{gate: "hold"}}
-	c.Spec.Selector.MatchLabels[gate], c.Spec.Template.Labels[gate] = "hold", "hold"
-	c.Spec.Template.Finalizers = nil
-}
-
 func TestHookDoesNotProceed(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
-		reason   string
+	for reason, tc := range map[string]struct {
 		settings func(*choices)
-		state    appspub.LifecycleStateType
-		workload func(*kruisev1alpha1.CloneSet)
-		fault    bool
+		fault    error
 	}{
-		"blocked by the policy": {"Block is the default", func(*choices) {}, appspub.LifecycleStatePreparingDelete, asItIs, true},
-		"a drain":               {"the registry has acknowledged", func(s *choices) { proceeds(s); s.Drain = time.Hour }, appspub.LifecycleStatePreparingDelete, asItIs, false},
-		"a refused handler": {"what it blocks stays blocked", proceeds, appspub.LifecycleStatePreparingUpdate, func(c *kruisev1alpha1.CloneSet) {
-			c.Spec.Selector.MatchLabels[inPlaceLabel] = "hold"
-		}, true},
-		"a refused handler of preDelete": {"as above", proceeds, appspub.LifecycleStatePreparingDelete, refusedPreDelete, true},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
+		"Block is the default":                           {func(*choices) {}, errors.New("down")},
+		"it drains, since the registry has acknowledged": {func(s *choices) { proceeds(s); s.Drain = time.Hour }, nil},
+	} {
+		t.Run(reason, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, tc.settings)
-			pod := w.servingPod(w.cloneSet("web", tc.workload), "web-1")
-			hooks := w.hooks(pod)
-			w.kruiseMoves(pod, tc.state)
-			if tc.fault {
-				w.registry.Fail(anyCall(), errors.New("down"))
+			w, pod := serving(t, tc.settings)
+			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+			if tc.fault != nil {
+				w.registry.Fail(anyCall(), tc.fault)
 			}
 			for range 5 {
 				w.reconcile(pod)
 				w.sleep(11 * time.Minute)
 			}
-			w.expectHooks(tc.reason, pod, strings.TrimPrefix(hooks, "preNormal "))
-			w.expectReleases(tc.reason)
+			w.expectHooks(reason, pod, "inPlaceUpdate preDelete")
+			w.expectReleases(reason)
 		})
 	}
 }
@@ -287,19 +268,9 @@ func TestSkipIsTakenOffOnlyAsItWasRead(t *testing.T) {
 	w.expectReleases("nothing was let go")
 }
 
-func TestSkipOfTheDrain(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t, func(s *choices) { s.Drain = time.Hour })
-	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
-	w.takeJournal()
-	w.changePod(pod, skips("inPlaceUpdate"))
-	w.reconciles(pod, "", writes)
-	w.expectEvents("", `Warning Skipped hook inPlaceUpdate was released by annotation rollcall.dev/skip: "inPlaceUpdate"; `+
-		"not waited for: out of rotation since ")
-}
-
 func TestSkipThatIsRefused(t *testing.T) {
 	t.Parallel()
+	asItIs := func(*kruisev1alpha1.CloneSet) {}
 	fromTemplate := func(c *kruisev1alpha1.CloneSet) {
 		c.Spec.Template.Annotations = map[string]string{lifecycle.AnnotationSkip: "preDelete"}
 	}

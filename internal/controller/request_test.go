@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -149,28 +148,5 @@ func TestAppliedSettingsBringEveryPodUp(t *testing.T) {
 		if got := w.askedFor(); len(got) > 0 {
 			t.Errorf("looks at %v after the end", got)
 		}
-	})
-}
-
-func TestLossesAreLookedAtAtOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		web := w.cloneSet("web")
-		one, other := w.servingPod(web, "web-1"), w.servingPod(web, "web-2")
-		w.sleep(time.Second)
-		w.queue.take()
-		w.lose(one) // before anybody listens
-		ctx, stop := context.WithCancel(t.Context())
-		w.must(podqueue.Signalled(w.r.Tracker.Signal(), w.r.enqueueDoubted).Start(ctx, w.queue), "starting to watch for losses")
-		synctest.Wait()
-		w.lose(other)
-		w.lose(other)
-		synctest.Wait()
-		if diff := cmp.Diff([]string{"web-1", "web-2"}, w.askedFor()); diff != "" {
-			t.Errorf("looked at (-want +got):\n%swhy: clients are not given what the registry has lost", diff)
-		}
-		stop()
-		synctest.Wait()
 	})
 }

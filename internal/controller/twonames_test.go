@@ -86,16 +86,6 @@ func TestRegistryIsRenamed(t *testing.T) {
 		w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
 		w.expectNotInService(pod)
 	})
-	t.Run("while the manager runs", func(t *testing.T) {
-		t.Parallel()
-		w, pod := serving(t)
-		w.apply(func(s *choices) {
-			renamed(s)
-			s.FormerNames = map[string]string{"default": "main"}
-		})
-		w.reconciles(pod, "the configuration's own words tell that both are one", registers, writes)
-		w.expectEvents("nothing is wrong with the pod")
-	})
 	t.Run("before a list, and a new pod has no record", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
@@ -139,15 +129,5 @@ func TestRegistryIsRenamed(t *testing.T) {
 		if kept := w.r.Tracker.Kept("main"); len(kept) != 1 {
 			t.Errorf("heartbeats go to %+v, want the pod: its entry would expire", kept)
 		}
-	})
-	t.Run("while a pod waits to be released", func(t *testing.T) {
-		t.Parallel()
-		w, pod := serving(t)
-		w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-		renamed(&w.settings)
-		w.restart()
-		_ = lists(w)
-		w.reconciles(pod, "it is taken out under the name that it was not registered under", deregisters, writes)
-		w.expectAbsent(pod)
 	})
 }

@@ -395,10 +395,6 @@ func metadataOf(namespace *corev1.Namespace) *metav1.PartialObjectMetadata {
 	return metadata
 }
 
-func labelled(key, value string) func(*corev1.Namespace) {
-	return func(namespace *corev1.Namespace) { namespace.Labels = map[string]string{key: value} }
-}
-
 // cloneSet creates one with every hook, whose template arms what is to be armed.
 func (w *world) cloneSet(name string, change ...func(*kruisev1alpha1.CloneSet)) *kruisev1alpha1.CloneSet {
 	w.Helper()
@@ -661,9 +657,6 @@ func (w *world) reconcileFails(pod *corev1.Pod) {
 		w.Fatalf("reconciling %s succeeded, want an error", pod.Name)
 	}
 }
-
-// tries looks at the pod, whatever comes of it.
-func (w *world) tries(pod *corev1.Pod) { _, _ = w.r.Reconcile(w.Context(), lifecycle.PodIDOf(pod)) }
 
 func (w *world) takeJournal() []string {
 	w.mu.Lock()
