@@ -432,8 +432,6 @@ func TestRegistrationThatFailedHoldsNoName(t *testing.T) {
 	w.expectJoins(second)
 }
 
-// The policy.
-
 func allowed(namespaces, selector, names string) func(*choices) {
 	return func(s *choices) {
 		a := service.Allowance{}

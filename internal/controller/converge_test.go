@@ -83,8 +83,6 @@ func TestLifeInServiceAndOut(t *testing.T) {
 	w.expectEvents("a healthy life is no news")
 }
 
-// When a call may be left out.
-
 // writeRecord writes a record onto the pod, as a tenant or another manager may.
 func (w *world) writeRecord(pod *corev1.Pod, record lifecycle.Record) {
 	w.Helper()
@@ -169,8 +167,6 @@ func (w *world) newPod() *corev1.Pod {
 	return pod
 }
 
-// An address that is no longer the pod's.
-
 func TestNewAddress(t *testing.T) {
 	t.Parallel()
 	w, pod := serving(t)
@@ -203,8 +199,6 @@ func TestInstanceThatNoRecordNames(t *testing.T) {
 func twoServices(web *kruisev1alpha1.CloneSet) {
 	web.Spec.Template.Annotations = map[string]string{service.AnnotationServices: "admin=9090,web=8080"}
 }
-
-// The settings.
 
 func TestRotatedCredentialsMoveNoPod(t *testing.T) {
 	t.Parallel()
@@ -243,8 +237,6 @@ func (s *choices) identify(name, as string) {
 	reg.Identity = as
 	s.Registries[name] = reg
 }
-
-// Errors and when to come back.
 
 func TestBackOff(t *testing.T) {
 	t.Parallel()

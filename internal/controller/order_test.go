@@ -12,8 +12,6 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
-// The order in which a pod leaves one place and joins another.
-
 func TestMoveOfAKeptPodThatHasArrived(t *testing.T) {
 	t.Parallel()
 	w, pod := serving(t, keepsUnready)
@@ -24,8 +22,6 @@ func TestMoveOfAKeptPodThatHasArrived(t *testing.T) {
 	w.changePod(pod, unready)
 	w.reconciles(pod, "clients find it in the new registry", deregisters)
 }
-
-// What is wrong with a pod keeps it from being put in service, and nothing else.
 
 func TestPodWithAProblem(t *testing.T) {
 	t.Parallel()
@@ -71,8 +67,6 @@ func TestPodWithAProblem(t *testing.T) {
 		}
 	}
 }
-
-// What can't be left holds no hook that waits for the pod to be in service.
 
 func TestHookIsAssertedBeforeThePodLeaves(t *testing.T) {
 	t.Parallel()

@@ -139,8 +139,6 @@ func TestCacheBehindOurOwnWrite(t *testing.T) {
 	w.expectResult("", w.reconcile(pod), 0)
 }
 
-// Arming.
-
 func TestArmingThatIsRefusedIsShown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -189,8 +189,6 @@ func (w *world) expectLastInstance(why string, want registry.Instance) {
 	}
 }
 
-// A registry that checks an instance before it gives it to clients.
-
 func TestHookWaitsUntilClientsAreGivenThePod(t *testing.T) {
 	t.Parallel()
 	asked, why := 0, errors.New("the check has not passed")
@@ -229,8 +227,6 @@ func TestHookWaitsUntilClientsAreGivenThePod(t *testing.T) {
 	w.reconcile(pod)
 	w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
 }
-
-// Entries that expire.
 
 func TestNoHeartbeatKeepsWhatIsBeingTakenAway(t *testing.T) {
 	t.Parallel()
