@@ -13,47 +13,28 @@ import (
 
 func TestDrain(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		state appspub.LifecycleStateType
-		hook  string
-		call  string
-		held  string
-		freed string
-	}{
-		"before a deletion": {appspub.LifecycleStatePreparingDelete, "preDelete", deregisters, "inPlaceUpdate preDelete", "inPlaceUpdate"},
-		"before an update":  {appspub.LifecycleStatePreparingUpdate, "inPlaceUpdate", failsOver, "inPlaceUpdate preDelete", "preDelete"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, pod := serving(t, draining15s)
-			w.kruiseMoves(pod, tc.state)
+	w, pod := serving(t, draining15s)
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.expectResult("", w.reconcile(pod), 15*time.Second)
+	w.expectJournal("the record is written, and Kruise waits", deregisters, writes)
+	w.expectHooks("clients have not noticed yet", pod, "inPlaceUpdate preDelete")
 
-			result := w.reconcile(pod)
-			w.expectJournal("the record is written, and Kruise waits", tc.call, writes)
-			w.expectResult("", result, 15*time.Second)
-			w.expectHooks("clients have not noticed yet", pod, tc.held)
+	w.sleep(5 * time.Second)
+	w.expectResult("what is left of it", w.reconcile(pod), 10*time.Second)
+	w.expectJournal("another event changes nothing")
 
-			w.sleep(5 * time.Second)
-			result = w.reconcile(pod)
-			w.expectJournal("another event changes nothing")
-			w.expectResult("what is left of it", result, 10*time.Second)
+	t.Log("The manager is restarted.")
+	w.restart()
+	w.sleep(4 * time.Second)
+	w.expectResult("what is left of it", w.reconcile(pod), 6*time.Second)
+	w.expectJournal("the call is made again, and the record tells since when the pod is out", deregisters)
 
-			t.Log("The manager is restarted.")
-			w.restart()
-			w.sleep(4 * time.Second)
-			result = w.reconcile(pod)
-			w.expectJournal("the call is made again, and the record tells since when the pod is out", tc.call)
-			w.expectResult("what is left of it", result, 6*time.Second)
-
-			w.sleep(6 * time.Second)
-			result = w.reconcile(pod)
-			w.expectJournal("the second write", writes)
-			w.expectResult("", result, 0)
-			w.expectHooks("", pod, tc.freed)
-			w.expectEvents("a drain is no news")
-			w.expectWaited(tc.hook, 15*time.Second)
-		})
-	}
+	w.sleep(6 * time.Second)
+	w.expectResult("", w.reconcile(pod), 0)
+	w.expectJournal("the second write", writes)
+	w.expectHooks("", pod, "inPlaceUpdate")
+	w.expectEvents("a drain is no news")
+	w.expectWaited("preDelete", 15*time.Second)
 }
 
 // expectWaited looks for the one wait that was measured since the manager started.

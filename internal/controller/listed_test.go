@@ -8,7 +8,6 @@ import (
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -228,29 +227,6 @@ func TestQueueHasDoubtsLast(t *testing.T) {
 	got := w.queue.take()
 	if len(got) != 2 || got[0].Priority != 0 || got[1].Priority != handler.LowPriority {
 		t.Errorf("got %+v, want what is missing before what is in doubt", got)
-	}
-}
-
-// TestEntryThatNamesAnotherPod has the UID of a pod that lives, was written by another hand, and comes in the list before the pod
-// does.
-func TestEntryThatNamesAnotherPod(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pod := w.pod(w.cloneSet("web"), "web-1")
-	in := w.instance(pod, "web", 8080)
-	in.Pod = "web-9"
-	w.must(w.backend.Register(t.Context(), in), "writing the entry")
-	w.resync(Listing{})
-	w.r.podEvents().Create(t.Context(), event.TypedCreateEvent[*corev1.Pod]{Object: pod, IsInInitialList: true}, w.queue)
-	w.reconcile(pod)
-	w.r.enqueueDoubted(t.Context(), w.queue)
-	w.queue.take()
-
-	w.sleep(time.Minute)
-	w.lose(pod)
-	w.r.enqueueDoubted(t.Context(), w.queue)
-	if got := w.queue.take(); len(got) != 1 || got[0].Request != lifecycle.PodIDOf(pod) {
-		t.Errorf("looks at %+v, want the pod that lives: under another name it is found neither there nor gone", got)
 	}
 }
 

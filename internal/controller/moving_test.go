@@ -6,7 +6,6 @@ import (
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/service"
 )
@@ -45,31 +44,19 @@ func TestUnknownRegistryLetsNoPodGoUnasked(t *testing.T) {
 
 func TestHeartbeatsKeepWhatTheRecordNames(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason string
-		change func(*corev1.Pod)
-	}{
-		"kept":          {"a pod that is not ready stays in the registry", unready},
-		"blocked":       {"what is wrong with its description takes no pod out", annotated(service.AnnotationWeight, "heavy")},
-		"unknown state": {"it stays as it is", inState("Odd")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, pod := serving(t, keepsUnready)
-			w.changePod(pod, tc.change)
-			w.restart()
-			w.reconciles(pod, "")
-			w.expectHeld(tc.reason, pod)
-			if other := w.r.Tracker.Kept("new"); len(other) > 0 {
-				t.Errorf("of a registry that the pod was never in, %v is held", other)
-			}
-			w.sleep(time.Second)
-			w.lose(pod)
-			w.reconcile(pod)
-			w.expectHeld("the record has lied")
-			w.expectJournal("nothing is known, and nothing is said")
-		})
+	w, pod := serving(t)
+	w.changePod(pod, annotated(service.AnnotationWeight, "heavy"))
+	w.restart()
+	w.reconciles(pod, "")
+	w.expectHeld("what is wrong with its description takes no pod out", pod)
+	if other := w.r.Tracker.Kept("new"); len(other) > 0 {
+		t.Errorf("of a registry that the pod was never in, %v is held", other)
 	}
+	w.sleep(time.Second)
+	w.lose(pod)
+	w.reconcile(pod)
+	w.expectHeld("the record has lied")
+	w.expectJournal("nothing is known, and nothing is said")
 }
 
 func TestNoPodLeavesARegistryBeforeTheNextGivesItToClients(t *testing.T) {

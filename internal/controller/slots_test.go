@@ -55,35 +55,6 @@ func (w *world) expectSlots(why string, inUse, queued int) {
 	}
 }
 
-func TestOneSlowServiceHoldsUpNoOther(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, inFlight(4))
-		slow, web := w.cloneSet("slow"), w.cloneSet("web")
-		hold := w.registry.Hold(fakeregistry.Match{Service: "slow"})
-		ended := w.begins(w.bornPod(slow, "slow-1"), w.bornPod(slow, "slow-2"))
-		third, pod := w.bornPod(slow, "slow-3"), w.bornPod(web, "web-1")
-
-		began := time.Now()
-		w.expectResult("it is woken, and looked at again in case it isn't", w.reconcile(third), wokenRecheck)
-		if took := time.Since(began); took > 0 {
-			t.Errorf("the reconcile waited for %s", took)
-		}
-		w.expectWaits("half of the slots are for one service", Wait{Hook: "preNormal", Reason: "Queued", Since: testEpoch()})
-		w.expectEvents("its turn will come, and no person has to look")
-		w.reconcile(pod)
-		w.expectHooks("another service goes on", pod, "preNormal inPlaceUpdate preDelete")
-
-		hold.Release()
-		ended.Wait()
-		w.expectWoken("exactly the one that waits", woken(third, podqueue.PriorityWoken))
-		w.reconcile(third)
-		w.expectHooks("", third, "preNormal inPlaceUpdate preDelete")
-		w.expectSlots("all have gone", 0, 0)
-		w.expectWoken("no pod waits any more")
-	})
-}
-
 func TestSlotsGoToRolloutsFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -93,7 +64,13 @@ func TestSlotsGoToRolloutsFirst(t *testing.T) {
 		first, second := w.bornPod(web, "web-2"), w.bornPod(web, "web-3")
 		hold := w.registry.Hold(fakeregistry.Match{Pod: "web-2"})
 		ended := w.begins(first)
-		w.reconcile(second)
+		began := time.Now()
+		w.expectResult("it is woken, and looked at again in case it isn't", w.reconcile(second), wokenRecheck)
+		if took := time.Since(began); took > 0 {
+			t.Errorf("the reconcile waited for %s", took)
+		}
+		w.expectWaits("", Wait{Hook: "preNormal", Reason: "Queued", Since: w.clock.Now()})
+		w.expectEvents("its turn will come, and no person has to look")
 		w.reconcileIn(leaving, appspub.LifecycleStatePreparingDelete)
 		w.expectSlots("both wait", 1, 2)
 		hold.Release()
@@ -102,6 +79,10 @@ func TestSlotsGoToRolloutsFirst(t *testing.T) {
 		w.reconcile(leaving)
 		w.expectHooks("it was taken out", leaving, "inPlaceUpdate")
 		w.expectWoken("then the other", woken(second, podqueue.PriorityWoken))
+		w.reconcile(second)
+		w.expectHooks("", second, "preNormal inPlaceUpdate preDelete")
+		w.expectSlots("all have gone", 0, 0)
+		w.expectWoken("no pod waits any more")
 	})
 }
 
