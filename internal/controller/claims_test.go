@@ -97,30 +97,24 @@ func TestServiceNameBelongsToOneNamespace(t *testing.T) {
 
 func TestWorkloadThatIsMadeAgainKeepsItsName(t *testing.T) {
 	t.Parallel()
-	for name, older := range map[string]string{"the older namespace": testNamespace, "the younger namespace": "staging"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			w.namespace("staging")
-			other := map[string]string{testNamespace: "staging", "staging": testNamespace}[older]
-			prod := w.cloneSet("web", inNamespace(older))
-			pod := w.servingPod(prod, "web-1")
-			waits := w.bornPod(w.cloneSet("web", inNamespace(other)), "web-2")
-			w.expectRefused(waits, "ServiceClaimed")
+	w := newWorld(t)
+	w.namespace("staging")
+	prod := w.cloneSet("web", inNamespace("staging"))
+	pod := w.servingPod(prod, "web-1")
+	waits := w.bornPod(w.cloneSet("web"), "web-2")
+	w.expectRefused(waits, "ServiceClaimed")
 
-			w.deleteCloneSet(prod)
-			w.expectRefused(waits, "ServiceClaimed")
-			w.leaves(pod)
-			w.expectRefused(waits, fmt.Sprintf(`ServiceClaimed service "web" belongs to namespace %s: its pods were registered`, older))
+	w.deleteCloneSet(prod)
+	w.expectRefused(waits, "ServiceClaimed")
+	w.leaves(pod)
+	w.expectRefused(waits, `ServiceClaimed service "web" belongs to namespace staging: its pods were registered`)
 
-			w.sleep(clusterstate.KeptFor - time.Minute)
-			again := w.cloneSet("web", inNamespace(older))
-			w.expectRefused(waits, "ServiceClaimed")
-			w.expectJoins(w.bornPod(again, "web-3"))
-			w.sleep(2 * clusterstate.KeptFor)
-			w.expectRefused(waits, "ServiceClaimed")
-		})
-	}
+	w.sleep(clusterstate.KeptFor - time.Minute)
+	again := w.cloneSet("web", inNamespace("staging"))
+	w.expectRefused(waits, "ServiceClaimed")
+	w.expectJoins(w.bornPod(again, "web-3"))
+	w.sleep(2 * clusterstate.KeptFor)
+	w.expectRefused(waits, "ServiceClaimed")
 }
 
 func TestNameIsLookedAtAgainWhenItIsKeptNoLonger(t *testing.T) {
@@ -377,42 +371,20 @@ func TestNameOfAnApplicationAfterARestart(t *testing.T) {
 // TestRecordInARegistryThatIsGone has a registry leave the configuration before it was listed.
 func TestRecordInARegistryThatIsGone(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason string
-		change func(*choices)
-		joins  bool
-	}{
-		"dropped": {"no list will ever tell what it has", func(*choices) {}, true},
-		"renamed": {"the same server has another name", func(s *choices) {
-			s.Registries["new"] = Registry{Calls: s.Registries["default"].Calls}
-			s.FormerNames = map[string]string{"old": "new"}
-		}, false},
-	} {
-		for when, restarts := range map[string]bool{"while it runs": false, "before it leads": true} {
-			t.Run(name+" "+when, func(t *testing.T) {
-				t.Parallel()
-				t.Log(tc.reason)
-				w, pod := born(t)
-				w.withRegistry("old")
-				holder := w.bornPod(w.cloneSet("web", inNamespace("younger")), "web-2")
-				w.forgedRecord(holder, "old")
-				w.restart()
-				if !restarts {
-					w.expectRefused(pod, "ServiceClaimed")
-				}
-				w.apply(func(s *choices) {
-					s.Registries = only(s.Registries["default"].Calls)
-					tc.change(s)
-				})
-				if tc.joins {
-					w.expectJoins(pod)
-					return
-				}
+	for when, restarts := range map[string]bool{"while it runs": false, "before it leads": true} {
+		t.Run(when, func(t *testing.T) {
+			t.Parallel()
+			w, pod := born(t)
+			w.withRegistry("old")
+			holder := w.bornPod(w.cloneSet("web", inNamespace("younger")), "web-2")
+			w.forgedRecord(holder, "old")
+			w.restart()
+			if !restarts {
 				w.expectRefused(pod, "ServiceClaimed")
-				w.reconcile(holder)
-				w.expectRefused(pod, "ServiceClaimed")
-			})
-		}
+			}
+			w.withoutRegistry("old")
+			w.expectJoins(pod) // no list will ever tell what it has
+		})
 	}
 }
 
@@ -468,43 +440,34 @@ func TestPolicy(t *testing.T) {
 
 func TestPolicyTakesNoPodOut(t *testing.T) {
 	t.Parallel()
-	for name, restarts := range map[string]bool{"while it runs": false, "with a restart": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, keepsNobody)
-			web := w.cloneSet("web")
-			pod := w.servingPod(web, "web-1")
-			w.apply(allowed("prod", "", "web"))
-			if restarts {
-				w.restart()
-				w.resync(Listing{Confirms: true})
-			}
-			w.reconciles(pod, "it is registered under the name already")
-			w.expectEvents("", `Warning ServiceNotAllowed service.allowed in the configuration does not give service "web" to namespace shop`)
-			w.expectRefused(w.bornPod(web, "web-2"), "ServiceNotAllowed")
+	w := newWorld(t, func(s *choices) { s.PanicThreshold = 100 })
+	web := w.cloneSet("web")
+	pod := w.servingPod(web, "web-1")
+	w.apply(allowed("prod", "", "web"))
+	w.restart()
+	w.resync(Listing{Confirms: true})
+	w.reconciles(pod, "it is registered under the name already")
+	w.expectEvents("", `Warning ServiceNotAllowed service.allowed in the configuration does not give service "web" to namespace shop`)
+	w.expectRefused(w.bornPod(web, "web-2"), "ServiceNotAllowed")
 
-			t.Log("It goes its way as ever.")
-			w.turn(pod, unready)
-			w.reconcile(pod)
-			w.expectNotInService(pod)
-			w.turn(pod, ready)
-			w.expectJoins(pod)
-			w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
-			w.expectNotInService(pod)
-			w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
-			w.expectJoins(pod)
-			w.turn(pod, func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.99" })
-			w.expectJoins(pod)
-			w.turn(pod, func(p *corev1.Pod) { p.Annotations[service.AnnotationServices] = "Web=8080" })
-			w.takeJournal()
-			w.reconciles(pod, "in another case it is the same name", "Register Web@10.0.0.99:8080", "Deregister web@10.0.0.99:8080", writes)
-			w.leaves(pod)
-			w.expectRefused(w.bornPod(web, "web-3"), "ServiceNotAllowed")
-		})
-	}
+	t.Log("It goes its way as ever.")
+	w.turn(pod, unready)
+	w.reconcile(pod)
+	w.expectNotInService(pod)
+	w.turn(pod, ready)
+	w.expectJoins(pod)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
+	w.expectNotInService(pod)
+	w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
+	w.expectJoins(pod)
+	w.turn(pod, func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.99" })
+	w.expectJoins(pod)
+	w.turn(pod, func(p *corev1.Pod) { p.Annotations[service.AnnotationServices] = "Web=8080" })
+	w.takeJournal()
+	w.reconciles(pod, "in another case it is the same name", "Register Web@10.0.0.99:8080", "Deregister web@10.0.0.99:8080", writes)
+	w.leaves(pod)
+	w.expectRefused(w.bornPod(web, "web-3"), "ServiceNotAllowed")
 }
-
-func keepsNobody(s *choices) { s.PanicThreshold = 100 }
 
 func TestPolicyFreesANameOfANamespaceThatItRefuses(t *testing.T) {
 	t.Parallel()

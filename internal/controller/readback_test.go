@@ -57,34 +57,22 @@ func TestUnknownOutcomeIsReadBack(t *testing.T) {
 
 func TestNoHookIsAssertedOnAReadBackThatSaysOtherwise(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason string
-		happen func(r registry.Registry, ctx context.Context, in registry.Instance) error
-		says   string
-	}{
-		"absent":         {"the entry was removed since", registry.Registry.Deregister, "Absent"},
-		"out of service": {"somebody took it out since", registry.Registry.FailOver, "OutOfService"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, pod := born(t, asking)
-			w.registry.FailNext(anyCall(), errors.New("connection reset"))
-			w.reconcile(pod)
-			w.takeEvents()
-			w.takeJournal()
-			stop := w.registry.OnAnswer(fakeregistry.Match{Op: fakeregistry.OpRegister}, func(fakeregistry.Call) {
-				w.must(tc.happen(w.backend, context.WithoutCancel(t.Context()), w.instance(pod, "web", 8080)), "undoing the call")
-			})
-			w.reconciles(pod, tc.reason, registers, asks, registers, asks)
-			w.expectHooks("Kruise would count a pod that no client finds", pod, "inPlaceUpdate preDelete")
-			w.expectEvents(tc.reason, "Warning NotConfirmed hook preNormal waits: service \"web\" at 10.0.0.1:8080: "+
-				"the registry has acknowledged that it is InService, and says "+tc.says)
+	w, pod := born(t, asking)
+	w.registry.FailNext(anyCall(), errors.New("connection reset"))
+	w.reconcile(pod)
+	w.takeEvents()
+	w.takeJournal()
+	stop := w.registry.OnAnswer(fakeregistry.Match{Op: fakeregistry.OpRegister}, func(fakeregistry.Call) {
+		w.must(w.backend.FailOver(context.WithoutCancel(t.Context()), w.instance(pod, "web", 8080)), "undoing the call")
+	})
+	w.reconciles(pod, "somebody took it out since", registers, asks, registers, asks)
+	w.expectHooks("Kruise would count a pod that no client finds", pod, "inPlaceUpdate preDelete")
+	w.expectEvents("", "Warning NotConfirmed hook preNormal waits: service \"web\" at 10.0.0.1:8080: "+
+		"the registry has acknowledged that it is InService, and says OutOfService")
 
-			stop()
-			w.reconciles(pod, "now it agrees", registers, asks, writes)
-			w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
-		})
-	}
+	stop()
+	w.reconciles(pod, "now it agrees", registers, asks, writes)
+	w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
 }
 
 func TestTimeOutThatMayLandIsWaitedForAndThenReadBack(t *testing.T) {
