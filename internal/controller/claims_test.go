@@ -388,6 +388,23 @@ func TestRecordInARegistryThatIsGone(t *testing.T) {
 	}
 }
 
+// TestRecordInARegistryThatIsRenamed: the same server has another name.
+func TestRecordInARegistryThatIsRenamed(t *testing.T) {
+	t.Parallel()
+	w, pod := born(t)
+	w.withRegistry("old")
+	holder := w.bornPod(w.cloneSet("web", inNamespace("younger")), "web-2")
+	w.forgedRecord(holder, "old")
+	w.restart()
+	w.apply(func(s *choices) {
+		s.Registries = map[string]Registry{"default": s.Registries["default"], "new": s.Registries["default"]}
+		s.FormerNames = map[string]string{"old": "new"}
+	})
+	w.expectRefused(pod, "ServiceClaimed")
+	w.reconcile(holder)
+	w.expectRefused(pod, "ServiceClaimed")
+}
+
 func TestRegistrationThatFailedHoldsNoName(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
