@@ -38,16 +38,6 @@ func (w *world) servingPods(n int, change ...func(*corev1.Pod)) []*corev1.Pod {
 	return pods
 }
 
-// calmed are the pods that are looked at again since their service is calm.
-func (w *world) calmed() []string {
-	w.Helper()
-	var names []string
-	for _, req := range w.r.State.Panics.TakeCalmed() {
-		names = append(names, req.Name)
-	}
-	return names
-}
-
 func TestPanicKeepsWhatIsIn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -76,7 +66,10 @@ func TestPanicKeepsWhatIsIn(t *testing.T) {
 
 	t.Log("One comes back, which ends the panic: the one that was kept is looked at again.")
 	w.turn(pods[1], ready)
-	again := w.calmed()
+	var again []string
+	for _, id := range w.r.State.Panics.TakeCalmed() {
+		again = append(again, id.Name)
+	}
 	slices.Sort(again)
 	if diff := cmp.Diff([]string{"web-1", "web-3"}, again); diff != "" {
 		t.Fatalf("looked at again (-want +got):\n%s", diff)

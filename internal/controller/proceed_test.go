@@ -79,8 +79,7 @@ func TestHookProceedsAfterItsDeadline(t *testing.T) {
 func TestCallThatIsNotPermittedSaysNothingOfTheRegistry(t *testing.T) {
 	t.Parallel()
 	lease := &fence{}
-	w := newWorld(t, proceeds, asking, with(func(r *Registry) { r.Fence = lease }))
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t, proceeds, asking, with(func(r *Registry) { r.Fence = lease }))
 	w.takeEvents()
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
 	lease.closed.Store(true)

@@ -196,8 +196,7 @@ func TestHookWaitsUntilClientsAreGivenThePod(t *testing.T) {
 		asked++
 		return why
 	})
-	w := newWorld(t, with(func(r *Registry) { r.Prober = probe }))
-	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	w, pod := born(t, with(func(r *Registry) { r.Prober = probe }))
 
 	w.expectResult("with a back-off", w.reconcile(pod), backoffBase)
 	w.expectResult("with a back-off", w.reconcile(pod), 2*backoffBase)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -19,7 +18,10 @@ func TestManagerThatStopsBeginsNoCall(t *testing.T) {
 	pod := w.servingPod(w.cloneSet("web", twoServices), "web-1")
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	w.sleep(2 * time.Minute) // the manager was away, and the failure policy waits for one
-	w.reconcileAndStop(pod)
+	ctx, stop := context.WithCancel(w.Context())
+	w.registry.OnAnswer(fakeregistry.Match{}, func(fakeregistry.Call) { stop() })
+	_, err := w.r.Reconcile(ctx, lifecycle.PodIDOf(pod))
+	w.must(err, "reconciling while the manager stops")
 	w.expectJournal("the second service is left to the next manager", "Deregister admin@10.0.0.1:9090", writes)
 	w.expectHooks("one of two was never asked, and the failure policy is for registries that fail", pod, "inPlaceUpdate preDelete")
 	w.expectReleases("nothing is let go")
@@ -46,17 +48,6 @@ func TestProbeThatAStopCutsOffIsNoTrouble(t *testing.T) {
 	w.must(err, "reconciling")
 	w.expectJournal("it was registered, and it is not known whether it serves", registers)
 	w.expectEvents("nothing is wrong")
-}
-
-// reconcileAndStop asks the manager to stop once the registry has answered its first call.
-func (w *world) reconcileAndStop(pod *corev1.Pod) {
-	w.Helper()
-	ctx, stop := context.WithCancel(w.Context())
-	defer stop()
-	deaf := w.registry.OnAnswer(fakeregistry.Match{}, func(fakeregistry.Call) { stop() })
-	defer deaf()
-	_, err := w.r.Reconcile(ctx, lifecycle.PodIDOf(pod))
-	w.must(err, "reconciling while the manager stops")
 }
 
 // probes is a Prober.

@@ -622,12 +622,6 @@ func (w *world) cacheLags(key *corev1.Pod, as *corev1.Pod) {
 	w.lagging[client.ObjectKeyFromObject(key)] = as
 }
 
-func (w *world) cacheCatchesUp() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	clear(w.lagging)
-}
-
 func (w *world) sleep(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
 
 func (w *world) reconcile(pod *corev1.Pod) reconcile.Result {
@@ -747,18 +741,14 @@ func (w *world) hooks(pod *corev1.Pod) string {
 	if got == nil {
 		return "gone"
 	}
-	return hooksOn(got)
-}
-
-func hooksOn(pod *corev1.Pod) string {
 	var set []string
-	if pod.Labels[preNormalLabel] == "ok" {
+	if got.Labels[preNormalLabel] == "ok" {
 		set = append(set, "preNormal")
 	}
-	if pod.Labels[inPlaceLabel] == "hold" {
+	if got.Labels[inPlaceLabel] == "hold" {
 		set = append(set, "inPlaceUpdate")
 	}
-	if slices.Contains(pod.Finalizers, preDeleteFinalizer) {
+	if slices.Contains(got.Finalizers, preDeleteFinalizer) {
 		set = append(set, "preDelete")
 	}
 	return strings.Join(set, " ")
