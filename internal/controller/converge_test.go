@@ -159,6 +159,22 @@ func TestPodThatWasNeverInService(t *testing.T) {
 	}
 }
 
+func TestNewPodIsTakenOutUnlessAListShowsThatItIsNotIn(t *testing.T) {
+	t.Parallel()
+	for reason, tc := range map[string]struct {
+		change func(*corev1.Pod)
+		want   string
+	}{
+		"it has ended, and its hooks are released as if it were deleted": {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, deregisters},
+		"it is to be updated": {inState(appspub.LifecycleStatePreparingUpdate), failsOver},
+	} {
+		w := newWorld(t)
+		pod := w.newPod()
+		w.changePod(pod, tc.change)
+		w.reconciles(pod, reason, tc.want, writes)
+	}
+}
+
 // newPod is one that comes under our eyes, and that we have looked at before it is ready.
 func (w *world) newPod() *corev1.Pod {
 	w.Helper()
