@@ -6,6 +6,7 @@ import (
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/service"
 )
@@ -93,4 +94,14 @@ func TestDrainOfAPodWhoseRegistriesDoNotParse(t *testing.T) {
 	w.restart()
 	w.sleep(5 * time.Second)
 	w.expectResult("the record names all that was taken out", w.reconcile(pod), 10*time.Second)
+}
+
+func TestPodThatLosesItsAddress(t *testing.T) {
+	t.Parallel()
+	w, pod := serving(t)
+	w.changePod(pod, func(p *corev1.Pod) { p.Status.PodIP = "" })
+	w.reconciles(pod, "nothing is removed because of what is not known")
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
+	w.expectNotInService(pod)
+	w.expectHooks("nor does that hold an update up", pod, "preDelete")
 }
