@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -110,6 +111,27 @@ func TestAppEntryThroughAnUpdateInPlace(t *testing.T) {
 	if n := len(w.registry.Calls(fakeregistry.Match{Op: fakeregistry.OpRegister})); n > 0 {
 		t.Errorf("%d entries were made beside the application's own", n)
 	}
+}
+
+func TestAppOfAGatedPodStartsWithItsContainers(t *testing.T) {
+	t.Parallel()
+	w := steering(t)
+	since := metav1.NewTime(w.clock.Now())
+	pod := w.bornPod(w.cloneSet("web"), "web-1", func(pod *corev1.Pod) {
+		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: lifecycle.ConditionInRotation}}
+		pod.Status.Conditions = []corev1.PodCondition{
+			{
+				Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: lifecycle.GatesNotReady,
+				LastTransitionTime: metav1.NewTime(since.Add(-time.Hour)),
+			},
+			{Type: corev1.ContainersReady, Status: corev1.ConditionTrue, LastTransitionTime: since},
+		}
+	})
+	w.reconcile(pod)
+	w.expectWaits("the pod is not ready from its creation on", Wait{Hook: "preNormal", Reason: "AppStarting", Since: w.clock.Now()})
+	w.sleep(appStarts)
+	w.reconcile(pod)
+	w.expectWaits("its application had its time", Wait{Hook: "preNormal", Reason: "AppNotRegistered", Since: since.Time})
 }
 
 func TestAppThatHasNotRegisteredKeepsThePodWaiting(t *testing.T) {
