@@ -29,6 +29,7 @@ func TestWaitReasons(t *testing.T) {
 		pod.Status.Conditions = append(pod.Status.Conditions,
 			corev1.PodCondition{Type: appspub.KruisePodReadyConditionType, Status: corev1.ConditionFalse, Message: lifecycle.LifecycleKey})
 	}
+	letGo := func(pod *corev1.Pod) { pod.Status.Conditions[1].Status = corev1.ConditionTrue }
 	ended := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }
 	ofAJob := func(pod *corev1.Pod) { pod.OwnerReferences[0].Kind = "BroadcastJob" }
 	addressless := func(pod *corev1.Pod) { pod.Status.PodIP = "" }
@@ -62,6 +63,10 @@ func TestWaitReasons(t *testing.T) {
 			marking, []pod{updating, held}, "", "AwaitingOpenKruise", "", 0},
 		"not ready by itself in Normal": {"its own affair: it is kept as it is",
 			nil, []pod{normal, unready}, "", "", "", 0},
+		"not ready by itself where a hook marks": {"Kruise's own gate is open",
+			marking, []pod{normal, held, letGo}, "", "", "", 0},
+		"held not ready by Kruise, by no hook": {"another feature of Kruise holds it, and knows when to let go",
+			nil, []pod{normal, held}, "", "", "", 0},
 		"a workload of another kind whose pod has ended": {"its finalizer is released like any",
 			nil, []pod{ofAJob, normal, ended}, "", "", "", 0},
 		"a workload of another kind": {"Rollcall never releases its finalizer",
