@@ -26,6 +26,27 @@ func (w *world) withoutRegistry(name string) map[string]Registry {
 	return before
 }
 
+func TestRegistryThatThePodHasLeftMayBeDropped(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.withRegistry("new")
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.apply(func(s *choices) { s.DefaultRegistries = []string{"new"} })
+	w.reconciles(pod, "", "new: "+registers, deregisters, writes)
+
+	both := w.withoutRegistry("default")
+	w.expectResult("", w.reconcile(pod), 0)
+	w.expectJournal("")
+	w.expectEvents("it was acknowledged that the pod has left")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconciles(pod, "", "new: "+deregisters, writes)
+	w.expectHooks("no other registry has it", pod, "inPlaceUpdate")
+
+	t.Log("A registry that comes back may be another one.")
+	w.apply(func(s *choices) { s.Registries = both; s.identify("default", "others") })
+	w.reconciles(pod, "", deregisters)
+}
+
 func TestUnknownRegistryLetsNoPodGoUnasked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
