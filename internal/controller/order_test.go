@@ -104,3 +104,16 @@ func TestMoveOfAPodThatIsKept(t *testing.T) {
 	w.changePod(pod, unready)
 	w.reconciles(pod, "clients find it in the new registry", deregisters)
 }
+
+// TestPodThatIsKeptIsArmed: a pod that stays in service although it is not ready must not be updated or deleted unasked either.
+func TestPodThatIsKeptIsArmed(t *testing.T) {
+	t.Parallel()
+	w, pod := serving(t, keepsUnready)
+	w.changePod(pod, unready, func(p *corev1.Pod) {
+		p.Finalizers = nil
+		delete(p.Labels, inPlaceLabel)
+	})
+	w.reconciles(pod, "its hooks were added after it had turned unready, say", writes)
+	w.expectInService(pod)
+	w.expectHooks("Kruise asks from now on", pod, "preNormal inPlaceUpdate preDelete")
+}
