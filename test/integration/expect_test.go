@@ -112,9 +112,6 @@ func (s *scenario) pastPreNormal(h handler, pod *corev1.Pod) bool {
 
 // registryHolds compares the registry with the pods that should be in service: these and nothing else.
 func (s *scenario) registryHolds(pods []*corev1.Pod) error {
-	if s.registry == nil {
-		return s.memoryHolds(pods)
-	}
 	for _, r := range s.registries {
 		if err := compareEntries(s.entriesOf(r.name, s.podsOf(r, pods)), r.Entries(s.T, s.ns)); err != nil {
 			return fmt.Errorf("registry %s: %w", r.name, err)
@@ -299,9 +296,6 @@ func (s *scenario) Expect(ok bool, format string, args ...any) {
 func (s *scenario) ExpectAlways() {
 	s.Helper()
 	s.expectAllowedWrites()
-	if s.registry == nil {
-		return
-	}
 	s.expectInvariants("")
 	s.expectNoCallRepeated()
 	s.expectFewWrites()

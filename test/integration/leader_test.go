@@ -172,32 +172,6 @@ func TestLeaderStops(t *testing.T) {
 	r.Expect(r.counted(pod, fakeregistry.OpFailOver) <= 2, "the next leader makes the call once more, and no more")
 }
 
-// TestLeaderCrashes: the next one takes over when the lease has run out.
-func TestLeaderCrashes(t *testing.T) {
-	t.Parallel()
-	r := startRelay(t, "leader-crashes", labels)
-	call := r.BeginUpdate()
-	r.manager.Kill()
-	killed := time.Now()
-	call.Release()
-	r.AwaitTakeover(killed, "the leader was killed")
-	r.ExpectUpdated()
-}
-
-// TestLeaderFrozenInARollout: the leader stands still for longer than its lease and goes on while the next one is in the
-// middle of the rollout. It has an answer of the registry in its hands then, and may do nothing with it.
-func TestLeaderFrozenInARollout(t *testing.T) {
-	t.Parallel()
-	r := startRelay(t, "leader-thaws", mixed)
-	call := r.BeginUpdate()
-	expect.NoError(t, r.manager.Process().Pause())
-	frozen := time.Now()
-	call.Release()
-	r.AwaitTakeover(frozen, "the leader froze")
-	r.ThawFirst()
-	r.ExpectUpdated()
-}
-
 // ThawFirst has the frozen manager go on, which leads no more: it ends, and leaves the pods alone.
 func (r *relay) ThawFirst() {
 	r.Helper()

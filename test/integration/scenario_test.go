@@ -44,7 +44,7 @@ type scenario struct {
 	history *watched
 	manager *rollcall
 	standby *rollcall // nil where there is but one manager
-	// registry is the only one, or the first of the registries; nil where the manager's own memory is the registry.
+	// registry is the only one, or the first of the registries.
 	registry   *registryServer
 	registries []*registryServer
 	// defaults are the registries of pods that name none.
@@ -93,10 +93,8 @@ func newScenarioOn(
 		T: t, k8s: k8s, history: h, manager: m, registry: r, style: s,
 		ns: namespace, services: map[string]int{namespace: 80},
 	}
-	if r != nil {
-		sc.registries = []*registryServer{r}
-		sc.defaultsTo(r.name)
-	}
+	sc.registries = []*registryServer{r}
+	sc.defaultsTo(r.name)
 	env.scenarios.Add(1)
 	sc.must(sc.k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
 	return sc

@@ -190,7 +190,7 @@ func TestNoSecretIsTold(t *testing.T) {
 	delete(config, "registry")
 	config["registries"], config["defaultRegistries"] = sections, names[:1]
 	m := startManager(t, "secrets", config, "--zap-log-level=10")
-	s := newScenario(t, m, nil, labels, "secrets")
+	s := newScenario(t, m, env.registry, labels, "secrets")
 
 	for _, name := range names {
 		s.Create(replicas(1), annotated(registriesKey, name), func(set *kruisev1alpha1.CloneSet) {
